@@ -36,8 +36,9 @@
 // Unknown keys, kinds and reasons are not errors, so a log may hold more, and may be
 // from a newer version.
 //
-// [Read] also reads the JSON lines that [Slog] logs at level Debug, which have the
-// same keys, among the other lines of a program.
+// [Read] also reads the lines that [Slog] logs as JSON or text, which have the same
+// keys, among the other lines of a program. Above level Debug they have no attempts, and
+// [Replay] adds them.
 //
 // # Pipelines
 //

@@ -67,17 +67,16 @@ func (w *Writer) Err() error { return w.lines.Err() }
 // ErrCutOff means that a line of a log is incomplete, as after a crash.
 var ErrCutOff = eventlog.ErrCutOff
 
-// Read reads a log that a [Writer] wrote, or a [log/slog.JSONHandler] of [Slog]. It
-// skips empty lines, and lines that the program logged by slog for other purposes: a
-// line with a "msg" or a "level" is an event only if it has a message of Slog, and a
-// kind, an attempt and a max. Slog's logger must have no group, within which Read finds
-// no event, and no attribute with a key that events have.
+// Read reads a log that a [Writer] wrote, or that a handler of [log/slog] wrote of [Slog], as JSON
+// or text. It skips empty lines, and what the program logged for other purposes: a line is an
+// event if it has a kind, an attempt and a max, and of a logger only if this version knows the
+// kind. Something else may stand before or behind the event. Slog's logger must have no group,
+// within which Read finds no event. Of a key that is there twice the last one is the event's.
 //
-// If a crash has cut off a line, so that its JSON is incomplete or has zero bytes in
-// it, Read returns all records that are whole, including those written after the
-// cut, and an error that is [ErrCutOff] and names the first such line. On that line
-// it skips whatever is not a whole record. A line with any other fault ends the log
-// with an error that names it, and so does one that is longer than 4 MiB.
+// If a crash has cut off a line, so that it is incomplete or has zero bytes in it, Read returns
+// all records that are whole, including those written after the cut, and an error that is
+// [ErrCutOff] and names the first such line. So it does for a line of more than 4 MiB. An event
+// that cannot be read ends the log with an error that names its line.
 func Read(r io.Reader) ([]Record, error) {
-	return eventlog.Read(r, eventlog.ReadRecord)
+	return eventlog.Read(r, nil)
 }

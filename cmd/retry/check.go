@@ -43,33 +43,12 @@ func newComparison(p retry.Policy) *comparison {
 	return &comparison{policy: p, Differs: []difference{}}
 }
 
-// judge returns a call as it was, why it cannot be compared, and what differs.
-func (n *comparison) judge(t *eventlog.Trace) (call eventlog.Call, cut string, err error) {
-	call, cut, err = t.Call()
-	switch {
-	case call.Task != "":
-		cut = "it follows the rules of a pipeline"
-	case err == nil && len(call.Records) > 0:
-		err = call.Check(n.policy)
-	}
-	return call, cut, err
-}
-
-// differs reports whether a call differs from the policy, if there is one.
-func (n *comparison) differs(t *eventlog.Trace) bool {
-	if n == nil {
-		return false
-	}
-	_, _, err := n.judge(t)
-	return err != nil
-}
-
 // add compares a call, and reports whether it differs.
 func (n *comparison) add(t *eventlog.Trace) bool {
-	if n == nil {
-		return false
+	call, cut, err := t.Replay()
+	if err == nil && call.Task == "" {
+		err = call.Check(n.policy)
 	}
-	call, cut, err := n.judge(t)
 	if err != nil {
 		if n.Checked++; len(n.Differs) < mostNamed {
 			n.Differs = append(n.Differs, differenceOf(err))
@@ -77,15 +56,17 @@ func (n *comparison) add(t *eventlog.Trace) bool {
 		return true
 	}
 	by := call.ByCode(n.policy)
-	if call.Task == "" && len(by) > 0 {
-		if e := by[len(by)-1].Event; e.Kind == retry.CallFinished {
-			n.ByCode++
-			n.byCode = note(n.byCode, t, eventlog.Printable(strings.TrimSuffix(fmt.Sprintf("%s: %v", e.Reason, cmp.Or(e.Err, e.Cause)), ": <nil>")))
-			return false
-		}
+	switch {
+	case call.Task != "":
+		cut = "it follows the rules of a pipeline"
+	case len(by) > 0 && by[len(by)-1].Event.Kind == retry.CallFinished:
+		n.ByCode++
+		why := fmt.Sprintf("%s: %v", call.Reason, cmp.Or(by[len(by)-1].Event.Err, call.Cause))
+		n.byCode = note(n.byCode, t, eventlog.Printable(strings.TrimSuffix(why, ": <nil>")))
+		return false
+	case len(by) > 0:
 		cut = "a class of the program decided"
-	}
-	if cut == "" {
+	case cut == "":
 		n.Checked++
 		return false
 	}
@@ -99,19 +80,20 @@ func note(names []string, t *eventlog.Trace, why string) []string {
 	if len(names) == mostNamed {
 		return names
 	}
-	if origin := t.Origin.String(); origin != "" {
-		why = eventlog.Printable(origin) + ": " + why
+	first := t.Records[0]
+	if of := eventlog.Of(first); of != "" {
+		why = of + ": " + why
 	}
-	_, file, line := eventlog.Place(t.Records[0])
-	return append(names, fmt.Sprintf("%s:%d: %s", file, line, why))
+	_, file := eventlog.Place(first)
+	return append(names, fmt.Sprintf("%s:%d: %s", file, first.Line, why))
 }
 
 // differenceOf returns what an error about a record says.
 func differenceOf(err error) difference {
 	var d difference
 	if fault := new(eventlog.Fault); errors.As(err, &fault) {
-		d.Source, d.File, d.Line = eventlog.Place(fault.Record)
-		d.What = eventlog.Plain(fault.What)
+		d.Source, d.File = eventlog.Place(fault.Record)
+		d.Line, d.What = fault.Line, fault.What.Error()
 	}
 	return d
 }

@@ -29,10 +29,10 @@ var explainCommand = &command{
 	summary: "say which calls gave up in a log, when, where and why; print each",
 	doc: `
 Explain reads the log of a program that logs its retries, by retrylog.NewWriter
-or retrylog.Slog, as JSON or text, and the access logs of Envoy. First it counts
+or retrylog.Slog, as JSON or text, and the access logs of Envoy. It prints each
+call when it has ended, its events together. At the end, or on Ctrl-C, it counts
 the calls: how many gave up, for which reasons, from which sources, with which
-errors, and when. Then it prints them, the events of each call together. All
-times are UTC.
+errors, and when. All times are UTC.
 
     retry explain -failed -since 1h -source 'pod/web-*' web.log
     retry explain -policy config.yaml -at services.payments.retry web.log
@@ -41,9 +41,6 @@ times are UTC.
 A source is what kubectl, docker compose, syslog or journald write before an
 event, or a field such as "pod" or "host" around it, or else the file. Lines of
 anything else are skipped. Several files, also of gzip, are merged by time.
-
-A file is read twice. From a pipe, and with -json, a call is printed when it has
-ended, and the numbers come at the end, or on Ctrl-C.
 
 With -policy every decision is compared with the policy in a file, and the calls
 are printed whose decisions differ. The exit status is 1 if there is one, if an
@@ -60,20 +57,13 @@ type selection struct {
 	key, source *regexp.Regexp // nil: all
 	since       time.Time
 	until       time.Time // the zero time: no limit
-	flags       []string  // that are set
 }
 
 func (o *selection) define(flags *flag.FlagSet) {
-	define := func(name, usage string, set func(text string) error) {
-		flags.Func(name, usage, func(text string) error {
-			o.flags = append(o.flags, "-"+name)
-			return set(text)
-		})
-	}
-	define("key", "only calls with this `key`; order-* is every key that begins so", glob(&o.key))
-	define("source", "only calls from this `source` or file; pod/web-* is every source that begins so", glob(&o.source))
-	define("since", "only calls that ended since this `time`: 90m ago, or 2026-11-22T10:00:00Z", instantOf(&o.since))
-	define("until", "only calls that ended until this `time`", instantOf(&o.until))
+	flags.Func("key", "only calls with this `key`; order-* is every key that begins so", glob(&o.key))
+	flags.Func("source", "only calls from this `source` or file; pod/web-* is every source that begins so", glob(&o.source))
+	flags.Func("since", "only calls that ended since this `time`: 90m ago, or 2026-11-22T10:00:00Z", instantOf(&o.since))
+	flags.Func("until", "only calls that ended until this `time`", instantOf(&o.until))
 }
 
 // glob sets a pattern in which * is any text.
@@ -109,16 +99,15 @@ type explanation struct {
 	selection
 	streams   *streams
 	out       *bufio.Writer // main remembers what cannot be written
-	sum       *summary
+	sum       summary
 	line      eventlog.Explainer
-	printed   bool   // an event
-	gap       string // before the first event
+	printed   bool   // a call
 	separator string // before the next call in JSON; "": the calls are printed as text
 }
 
 func explain(s *streams, c *command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
-	x := explanation{streams: s, sum: newSummary()}
+	x := explanation{streams: s, sum: summary{reasons: groups{}, sources: groups{}}}
 	var from source
 	x.define(flags)
 	from.define(flags)
@@ -151,10 +140,9 @@ func explain(s *streams, c *command, args []string) int {
 	if *asJSON {
 		x.separator = `{"calls_list":[`
 	}
-	if !*asJSON && regular(names) {
-		err = x.twice(names)
-	} else {
-		err = x.once(names)
+	err = x.read(names)
+	if x.sum.Calls > 0 || err == nil {
+		x.writeSummary()
 	}
 	if err = cmp.Or(x.out.Flush(), err); err != nil {
 		return c.failed(s, err)
@@ -162,76 +150,56 @@ func explain(s *streams, c *command, args []string) int {
 	return x.sum.status()
 }
 
-// twice prints what the calls of files have in common, and then the calls.
-func (x *explanation) twice(names []string) error {
-	if err := x.read(names, nil, func(c *eventlog.Trace) { x.sum.add(c) }); err != nil && x.sum.Calls == 0 {
-		return err
-	}
-	x.out.WriteString(x.sum.text())
-	x.gap = "\n"
-	return x.read(names, nil, func(c *eventlog.Trace) { x.print(c, x.sum.differs(c)) })
-}
-
-// once prints calls when they end, and what they have in common at the end.
-func (x *explanation) once(names []string) error {
+// read prints the selected calls of a log when they end, and completes the summary. A log
+// without one is an error.
+func (x *explanation) read(names []string) error {
+	debug.SetMemoryLimit(48 << 20) // a log may be longer than the machine has: collect in time
 	ctx, stop := signal.NotifyContext(x.streams.ctx, os.Interrupt)
 	defer stop()
-	wrap := func(in io.Reader) io.Reader { return newLive(ctx, in, x.out.Flush) }
-	err := x.read(names, wrap, func(c *eventlog.Trace) { x.print(c, x.sum.add(c)) })
-	switch {
-	case x.sum.Calls == 0 && err != nil: // it says why
-	case x.separator != "":
-		numbers, _ := json.Marshal(x.sum) // of texts and numbers
-		fmt.Fprintf(x.out, "%s\n],%s\n", strings.TrimPrefix(x.separator, ","), numbers[1:])
-	default:
-		if x.printed {
-			x.out.WriteString("\n")
-		}
-		x.out.WriteString(x.sum.text())
-	}
-	return err
-}
-
-// read hands on the selected calls of a log when they end, and completes the summary. A log
-// without one is an error.
-func (x *explanation) read(names []string, wrap func(io.Reader) io.Reader, each func(*eventlog.Trace)) error {
-	debug.SetMemoryLimit(48 << 20) // a log may be longer than the machine has: collect in time
-	log, first := &eventlog.Files{Decode: flowlog.Decode}, ""
+	log, first := &eventlog.Files{Flow: flowlog.Flow}, ""
 	for _, name := range names {
 		title, file, err := x.streams.open(name)
 		if err != nil {
 			return err
 		}
 		defer file.Close()
-		in := io.Reader(file)
-		if wrap != nil {
-			in = wrap(file)
-		}
-		log.Add(title, in)
+		log.Add(title, newLive(ctx, file, x.out.Flush))
 		first = cmp.Or(first, title)
 	}
-	for c, err := range log.Traces() {
+	defer x.sum.finish(log)
+	for t, err := range log.Traces() {
 		if err != nil {
-			x.sum.finish(log)
 			return err
 		}
-		if x.has(c) {
-			each(c)
+		if x.has(t) {
+			x.print(t, x.sum.add(t))
 		}
 	}
-	x.sum.finish(log)
 	if x.sum.Calls == 0 && (x.sum.comparison == nil || log.Bad == 0) {
-		return x.nothing(log, first)
+		return nothing(log, first)
 	}
 	return nil
 }
 
+// writeSummary writes what the calls have in common.
+func (x *explanation) writeSummary() {
+	if x.separator != "" {
+		numbers, _ := json.Marshal(&x.sum) // of texts and numbers
+		fmt.Fprintf(x.out, "%s\n],%s\n", strings.TrimPrefix(x.separator, ","), numbers[1:])
+		return
+	}
+	if x.printed {
+		x.out.WriteString("\n")
+	}
+	x.out.WriteString(x.sum.text())
+}
+
 // nothing is the error for a log in which no call is selected.
-func (o *selection) nothing(log *eventlog.Files, first string) error {
+func nothing(log *eventlog.Files, first string) error {
 	text := "there is no event"
 	switch skipped := log.Skipped + log.Bad; {
-	case log.Events > 0 && len(o.flags) > 0:
-		text = "no call is selected by " + strings.Join(o.flags, ", ")
+	case log.Events > 0:
+		text = "no call is selected"
 	case skipped > 0:
 		text += fmt.Sprintf(" of a retry in %s", counted(skipped, "line"))
 	}
@@ -242,19 +210,19 @@ func (o *selection) nothing(log *eventlog.Files, first string) error {
 }
 
 // print prints a call.
-func (x *explanation) print(c *eventlog.Trace, differs bool) {
+func (x *explanation) print(t *eventlog.Trace, differs bool) {
 	switch {
-	case x.sum.failed && !gaveUp(c), x.sum.comparison != nil && !differs:
+	case x.sum.failed && !gaveUp(t), x.sum.comparison != nil && !differs:
 	case x.separator != "":
-		fmt.Fprintf(x.out, "%s\n%s", x.separator, asJSON(c))
+		fmt.Fprintf(x.out, "%s\n%s", x.separator, asJSON(t))
 		x.separator = ","
 	default:
-		for _, r := range c.Records {
+		x.printed = true
+		for _, r := range t.Records {
 			if x.sum.failed && r.Event.Kind == retry.CallFinished {
 				x.line = eventlog.Explainer{} // to a search for "stopped", the cause is not said yet
 			}
-			x.out.WriteString(x.gap + x.line.Line(r))
-			x.printed, x.gap = true, ""
+			x.out.WriteString(x.line.Line(r))
 		}
 	}
 }
@@ -277,16 +245,6 @@ func logs(s *streams, names []string) ([]string, error) {
 	}
 	name, err := onlyFile(s, names)
 	return []string{name}, err
-}
-
-// regular reports whether all files can be read twice.
-func regular(names []string) bool {
-	for _, name := range names {
-		if info, err := os.Stat(name); name == "-" || err == nil && !info.Mode().IsRegular() {
-			return false
-		}
-	}
-	return true
 }
 
 // A live reader ends when a context is done, although a Read of a pipe does not. It

@@ -29,13 +29,11 @@ const (
 	widest   = 24 // characters of a bar
 )
 
-type width struct {
+// widths are how wide a bar can be. Each width is a multiple of the one before.
+var widths = []struct {
 	seconds int64
 	name    string
-}
-
-// widths are how wide a bar can be. Each width is a multiple of the one before.
-var widths = []width{
+}{
 	{1, "second"}, {5, "5 seconds"}, {10, "10 seconds"}, {30, "30 seconds"},
 	{60, "minute"}, {120, "2 minutes"}, {600, "10 minutes"}, {1800, "30 minutes"},
 	{3600, "hour"}, {7200, "2 hours"}, {21_600, "6 hours"}, {86_400, "day"},
@@ -48,7 +46,7 @@ func (s *strip) add(at time.Time, gaveUp, retries int) {
 	}
 	second := at.Unix()
 	if len(s.bars) == 0 {
-		s.first, s.last = second, second
+		s.bars, s.first, s.last = map[int64]*bar{}, second, second
 	}
 	s.first, s.last = min(s.first, second), max(s.last, second)
 	s.count(second, gaveUp, retries)
@@ -64,53 +62,48 @@ func (s *strip) add(at time.Time, gaveUp, retries int) {
 
 func (s *strip) count(second int64, gaveUp, retries int) {
 	second = s.start(second)
-	b := s.bars[second]
-	if b == nil {
-		b = &bar{Time: instant{time.Unix(second, 0).UTC()}}
-		s.bars[second] = b
+	if s.bars[second] == nil {
+		at := instant{time.Unix(second, 0).UTC()}
+		s.bars[second] = &bar{Time: at, Seconds: widths[s.width].seconds}
 	}
-	b.GaveUp += gaveUp
-	b.Retries += retries
+	s.bars[second].GaveUp += gaveUp
+	s.bars[second].Retries += retries
 }
 
 // start returns the first second of the bar that has a second.
-func (s *strip) start(second int64) int64 { return floor(second, widths[s.width].seconds) }
-
-// floor returns the greatest multiple of a width that is not after a second.
-func floor(second, width int64) int64 { return second - (second%width+width)%width }
+func (s *strip) start(second int64) int64 {
+	width := widths[s.width].seconds
+	return second - (second%width+width)%width
+}
 
 // all returns the bars in their order.
 func (s *strip) all() []*bar {
 	bars := []*bar{}
 	for _, second := range slices.Sorted(maps.Keys(s.bars)) {
-		b := s.bars[second]
-		b.Seconds = widths[s.width].seconds
-		bars = append(bars, b)
+		bars = append(bars, s.bars[second])
 	}
 	return bars
 }
 
 // rows returns the bars as a table, and its title.
-func (s *strip) rows(bars []*bar) (title string, rows [][]string) {
+func (s *strip) rows() (title string, rows [][]string) {
+	bars := s.all()
 	gaveUp, retries := 1, 1
 	for _, b := range bars {
 		gaveUp, retries = max(gaveUp, b.GaveUp), max(retries, b.Retries)
 	}
 	draw := func(n, most int) string {
-		if n == 0 {
-			return "0\t"
-		}
-		return preview.Thousands(n) + "\t" + strings.Repeat("#", max(1, n*widest/most))
+		return preview.Thousands(n) + "\t" + strings.Repeat("#", max(min(n, 1), n*widest/most))
 	}
-	width, form := widths[s.width], "2006-01-02 15:04Z"
-	if width.seconds < 60 {
+	form := "2006-01-02 15:04Z"
+	if widths[s.width].seconds < 60 {
 		form = "2006-01-02 15:04:05Z"
 	}
 	for i, b := range bars {
-		if i > 0 && b.Time.Unix() > bars[i-1].Time.Unix()+width.seconds {
+		if i > 0 && b.Time.Unix() > bars[i-1].Time.Unix()+b.Seconds {
 			rows = append(rows, []string{"...\t\t\t"})
 		}
 		rows = append(rows, []string{b.Time.Format(form), draw(b.GaveUp, gaveUp), draw(b.Retries, retries)})
 	}
-	return "IN EACH " + strings.ToUpper(width.name) + "\tGAVE UP\t\tRETRIES", rows
+	return "IN EACH " + strings.ToUpper(widths[s.width].name) + "\tGAVE UP\t\tRETRIES", rows
 }

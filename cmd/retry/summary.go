@@ -54,14 +54,28 @@ type peak struct {
 	Time    instant `json:"time"`
 	Retries int     `json:"retries"`
 
-	minutes map[int64]int
+	minutes map[time.Time]int
+}
+
+// add counts retries. Minutes that are long past are not held: calls come in about the order of
+// time.
+func (p *peak) add(at time.Time, n int) {
+	minute := at.UTC().Truncate(time.Minute)
+	if len(p.minutes) >= mostMinutes || p.minutes == nil {
+		p.minutes = map[time.Time]int{}
+	}
+	if p.minutes[minute] += n; p.minutes[minute] > p.Retries && !at.IsZero() {
+		p.Time, p.Retries = instant{minute}, p.minutes[minute]
+	}
 }
 
 type longestWait struct {
-	eventlog.Origin
-	Time instant `json:"time"`
-	Wait string  `json:"wait"`
-	wait time.Duration
+	Source string  `json:"source,omitempty"`
+	Key    string  `json:"key,omitempty"`
+	Time   instant `json:"time"`
+	Wait   string  `json:"wait"`
+	wait   time.Duration
+	of     string
 }
 
 // An instant is a time in UTC, also in a year that time.Time.MarshalJSON does not take.
@@ -85,6 +99,23 @@ type group struct {
 	Commonest *errorLine `json:"commonest,omitempty"` // error of a source's attempts, or the last one of a reason's calls
 
 	errors tally
+}
+
+// add counts a call.
+func (g *group) add(t *eventlog.Trace, attempts int, differs bool) {
+	limit := uint(t.Last().Max) // of which -1 is the greatest
+	if g.Calls == 0 {
+		g.Least, g.Most = int(limit), int(limit)
+	}
+	g.Least, g.Most = int(min(limit, uint(g.Least))), int(max(limit, uint(g.Most)))
+	g.Calls++
+	g.Attempts += attempts
+	if gaveUp(t) {
+		g.GaveUp++
+	}
+	if differs {
+		g.Differ++
+	}
 }
 
 // groups are by reason, class and source. At most mostGroups are counted apart.
@@ -111,25 +142,6 @@ func (g groups) sorted(compare func(a, b *group) int) []*group {
 	}
 	slices.SortFunc(all, compare)
 	return all
-}
-
-// add counts a call.
-func (g *group) add(t *eventlog.Trace, attempts int, differs bool) {
-	limit := t.Last().Max
-	if g.Calls == 0 || uint(limit) < uint(g.Least) { // -1 is the greatest
-		g.Least = limit
-	}
-	if g.Calls == 0 || uint(limit) > uint(g.Most) {
-		g.Most = limit
-	}
-	g.Calls++
-	g.Attempts += attempts
-	if gaveUp(t) {
-		g.GaveUp++
-	}
-	if differs {
-		g.Differ++
-	}
 }
 
 // An errorLine counts the attempts that failed with an error.
@@ -199,19 +211,14 @@ const (
 	longestText = 200 // bytes of an error
 )
 
-func newSummary() *summary {
-	return &summary{reasons: groups{}, sources: groups{}, Peak: peak{minutes: map[int64]int{}}, strip: strip{bars: map[int64]*bar{}}}
-}
-
 // gaveUp reports whether a call stopped without success, and was not canceled.
-func gaveUp(c *eventlog.Trace) bool {
-	e := c.Last()
-	return c.Stopped() && e.Reason != retry.ReasonSuccess && e.Reason != retry.ReasonCanceled
+func gaveUp(t *eventlog.Trace) bool {
+	return t.Stopped() && t.Reason != retry.ReasonSuccess && t.Reason != retry.ReasonCanceled
 }
 
 // add adds a call, and reports whether it differs from the policy, if there is one.
 func (s *summary) add(t *eventlog.Trace) (differs bool) {
-	last, failures, retries, attempts := t.Last(), s.errors.all, s.Retries, 0
+	last, retries, failures, attempts := t.Last(), s.Retries, s.errors.all, len(t.Attempts)
 	source := s.sources.of([3]string{2: t.From()}, [3]string{2: "other"})
 	if t.Key == "" {
 		s.Keyless++
@@ -227,30 +234,26 @@ func (s *summary) add(t *eventlog.Trace) (differs bool) {
 		if r.Event.Kind == retry.RetryScheduled {
 			s.retry(r.Event.Time, 1)
 			if wait := waited(t, i); s.LongestWait == nil || wait > s.LongestWait.wait {
-				s.LongestWait = &longestWait{t.Origin, instant{r.Event.Time}, wait.String(), wait}
+				s.LongestWait = &longestWait{t.Source, t.Key, instant{r.Event.Time}, wait.String(), wait, eventlog.Of(r)}
 			}
 		}
 	}
-	for _, r := range t.Whole() {
-		switch {
-		case r.Event.Kind == retry.AttemptStarted:
-			attempts++
-		case r.Event.Kind == retry.AttemptFinished && r.Event.Err != nil:
-			s.fail(source, r.Event.Err)
+	for _, a := range t.Attempts {
+		if a.Err != nil {
+			s.fail(source, a.Err)
 		}
 	}
-	if attempts == 0 { // all are in another log
-		attempts = last.Attempt
-	}
-	if foreign, counted := t.Foreign(); foreign {
-		s.Envoy++
+	foreign, counted := t.Foreign()
+	if foreign {
 		s.started = true
-		if !counted {
-			s.Uncounted++
-		}
-		if last.Attempt > 1 {
-			s.retry(last.Time, last.Attempt-1)
-		}
+		s.Envoy++
+		s.retry(last.Time, last.Attempt-1)
+	}
+	if foreign && !counted {
+		s.Uncounted++
+	}
+	if attempts == 0 || foreign { // all are in another log
+		attempts = last.Attempt
 	}
 	failure := failureOf(t)
 	if failure != nil && s.errors.all == failures {
@@ -259,7 +262,9 @@ func (s *summary) add(t *eventlog.Trace) (differs bool) {
 	if s.Retries > retries {
 		s.Retried++
 	}
-	differs = s.comparison.add(t)
+	if s.comparison != nil {
+		differs = s.comparison.add(t)
+	}
 	s.group.add(t, attempts, differs)
 	source.add(t, attempts, differs)
 	s.end(t, attempts, failure)
@@ -268,23 +273,22 @@ func (s *summary) add(t *eventlog.Trace) (differs bool) {
 
 // end counts how a call ended.
 func (s *summary) end(t *eventlog.Trace, attempts int, failure error) {
-	last := t.Last()
 	switch {
 	case !t.Stopped():
 		s.Open++
 		return
-	case last.Reason == retry.ReasonSuccess:
+	case t.Reason == retry.ReasonSuccess:
 		s.Succeeded++
 		return
-	case last.Reason == retry.ReasonCanceled:
+	case t.Reason == retry.ReasonCanceled:
 		s.Canceled++
 	default:
-		s.strip.add(last.Time, 1, 0)
+		s.strip.add(t.Last().Time, 1, 0)
 	}
-	if last.Reason == retry.ReasonBudget || last.Reason == retry.ReasonBorrowed {
+	if t.Reason == retry.ReasonBudget || t.Reason == retry.ReasonBorrowed {
 		s.Denied++
 	}
-	reason := s.reasons.of([3]string{string(last.Reason), last.Class}, [3]string{"other"})
+	reason := s.reasons.of([3]string{string(t.Reason), t.Last().Class}, [3]string{"other"})
 	reason.add(t, attempts, false)
 	if failure != nil {
 		reason.errors.add(textOf(failure))
@@ -299,47 +303,30 @@ func (s *summary) fail(source *group, err error) {
 
 // retry counts retries at a time.
 func (s *summary) retry(at time.Time, n int) {
-	s.Retries += n
-	s.strip.add(at, 0, n)
-	s.Peak.add(at, n)
-}
-
-// add counts retries. Minutes that are long past are not held: calls come in about the order of
-// time.
-func (p *peak) add(at time.Time, n int) {
-	if at.IsZero() {
-		return
-	}
-	minute := floor(at.Unix(), 60)
-	p.minutes[minute] += n
-	if n = p.minutes[minute]; n > p.Retries || n == p.Retries && minute < p.Time.Unix() {
-		p.Time, p.Retries = instant{time.Unix(minute, 0).UTC()}, n
-	}
-	if len(p.minutes) > mostMinutes {
-		for _, old := range slices.Sorted(maps.Keys(p.minutes))[:mostMinutes/2] {
-			delete(p.minutes, old)
-		}
+	if s.Retries += n; n > 0 {
+		s.strip.add(at, 0, n)
+		s.Peak.add(at, n)
 	}
 }
 
 // waited returns how long a call waited after its ith event, a RetryScheduled: a done context,
 // or the program's own Wait, may end a delay early.
-func waited(c *eventlog.Trace, i int) time.Duration {
-	e := c.Records[i].Event
-	if i+1 == len(c.Records) || c.Records[i+1].Event.Resets != e.Resets { // Elapsed begins anew
+func waited(t *eventlog.Trace, i int) time.Duration {
+	e := t.Records[i].Event
+	if i+1 == len(t.Records) || t.Records[i+1].Event.Resets != e.Resets { // Elapsed begins anew
 		return e.Delay
 	}
-	return max(0, min(e.Delay, c.Records[i+1].Event.Elapsed-e.Elapsed))
+	return max(0, min(e.Delay, t.Records[i+1].Event.Elapsed-e.Elapsed))
 }
 
 // failureOf returns the last error of a call, nil if it has none.
-func failureOf(c *eventlog.Trace) error {
-	for _, r := range slices.Backward(c.Records) {
+func failureOf(t *eventlog.Trace) error {
+	for _, r := range slices.Backward(t.Records) {
 		if r.Event.Err != nil {
 			return r.Event.Err
 		}
 	}
-	return c.Last().Cause
+	return t.Cause
 }
 
 // textOf returns the text of an error as it is counted.
@@ -370,56 +357,44 @@ func (s *summary) finish(l *eventlog.Files) {
 	}
 }
 
+const clock = "2006-01-02 15:04:05Z"
+
 // text returns the first line, and how the calls compare with the policy, or a paragraph, the
 // tables and the strip.
 func (s *summary) text() string {
-	const clock = "2006-01-02 15:04:05Z"
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s gave up, %.2f attempts a call\n", counted(s.Calls, "call"), preview.Thousands(s.GaveUp), float64(s.Attempts)/float64(max(1, s.Calls)))
+	number, calls := preview.Thousands[int], counted(s.Calls, "call")
+	first := fmt.Sprintf("%s, %s gave up, %.2f attempts a call\n", calls, number(s.GaveUp), float64(s.Attempts)/float64(max(1, s.Calls)))
 	if s.comparison != nil {
-		return b.String() + s.comparison.text(s)
+		return first + s.comparison.text(s)
 	}
-	number, span, most, wait, quiet := preview.Thousands[int], "", "", "", 0
-	if !s.to.IsZero() {
-		span = ", from " + s.from.UTC().Format(clock) + " to " + s.to.UTC().Format(clock)
-	}
-	if s.Peak.Retries > 0 {
-		most = ", at most " + number(s.Peak.Retries) + " in a minute (" + s.Peak.Time.Format("2006-01-02 15:04Z") + ")"
-	}
+	wait := ""
 	if w := s.LongestWait; w != nil {
-		at := eventlog.Printable(w.Origin.String())
+		at := w.of
 		if !w.Time.IsZero() {
 			at = strings.TrimSuffix(w.Time.UTC().Format(clock)+", "+at, ", ")
 		}
 		wait = strings.TrimSuffix(" The longest wait was "+w.Wait+" ("+at+")", " ()") + "."
 	}
-	if !s.started {
-		quiet = s.Calls
-	}
-	if s.failed {
-		fmt.Fprintf(&b, "The numbers and tables are of every call; -failed prints only those that gave up, %s of %s.\n", number(s.GaveUp), number(s.Calls))
-	}
-	fmt.Fprintf(&b, "%s succeeded, %s canceled, %s without an end in the log%s.\n%s had %s%s.%s\n"+
-		"Budgets denied a retry to %s.\n",
-		number(s.Succeeded), number(s.Canceled), number(s.Open), span,
-		counted(s.Retried, "call"), counted(s.Retries, "retry"), most, wait, counted(s.Denied, "call"))
-	for _, note := range []struct {
-		n    int
-		text string
-	}{
-		{quiet, "The log has no attempts (its level is above DEBUG), so calls that succeeded at\nonce are not in it.\n"},
-		{s.Envoy, counted(s.Envoy, "call") + " of Envoy's access log, which has no delays and no limits.\n"},
-		{s.Uncounted, "Of " + counted(s.Uncounted, "call") + " it does not say how many attempts there were: the numbers are too low.\n"},
-		{s.Keyless - 1, number(s.Keyless) + " calls have no key, so those that ran at the same time may be mixed up.\n"},
-		{s.SkippedLines, "Skipped " + counted(s.SkippedLines, "line") + " of something else.\n"},
-		{s.TornLines, "Cut off: " + counted(s.TornLines, "line") + ".\n"},
-		{s.Dropped, "Too many calls were open at once: " + counted(s.Dropped, "call") +
-			" cut short, so the rest of each\nis counted as one more.\n"},
-	} {
-		if note.n > 0 {
-			b.WriteString(note.text)
+	var b strings.Builder
+	b.WriteString(first)
+	say := func(is bool, format string, args ...any) {
+		if is {
+			fmt.Fprintf(&b, format, args...)
 		}
 	}
+	say(s.failed, "The numbers and tables are of every call; -failed prints only those that gave up, %s of %s.\n", number(s.GaveUp), number(s.Calls))
+	say(true, "%s succeeded, %s canceled, %s without an end in the log", number(s.Succeeded), number(s.Canceled), number(s.Open))
+	say(!s.to.IsZero(), ", from %s to %s", s.from.UTC().Format(clock), s.to.UTC().Format(clock))
+	say(true, ".\n%s had %s", counted(s.Retried, "call"), counted(s.Retries, "retry"))
+	say(s.Peak.Retries > 0, ", at most %s in a minute (%s)", number(s.Peak.Retries), s.Peak.Time.Format("2006-01-02 15:04Z"))
+	say(true, ".%s\nBudgets denied a retry to %s.\n", wait, counted(s.Denied, "call"))
+	say(!s.started, "The log has no attempts (its level is above DEBUG), so calls that succeeded at\nonce are not in it.\n")
+	say(s.Envoy > 0, "%s of Envoy's access log, which has no delays and no limits.\n", counted(s.Envoy, "call"))
+	say(s.Uncounted > 0, "Of %s it does not say how many attempts there were: the numbers are too low.\n", counted(s.Uncounted, "call"))
+	say(s.Keyless > 1, "%s calls have no key, so those that ran at the same time may be mixed up.\n", number(s.Keyless))
+	say(s.SkippedLines > 0, "Skipped %s of something else.\n", counted(s.SkippedLines, "line"))
+	say(s.TornLines > 0, "Cut off: %s.\n", counted(s.TornLines, "line"))
+	say(s.Dropped > 0, "Too many calls were open at once: %s cut short, so the rest of each\nis counted as one more.\n", counted(s.Dropped, "call"))
 	s.tables(&b)
 	return trailing.ReplaceAllString(b.String(), "")
 }
@@ -450,7 +425,7 @@ func (s *summary) tables(b *strings.Builder) {
 	table(b, "CALLS\tREASON\tCLASS\tCOMMONEST ERROR", reasons)
 	table(b, "CALLS\tGAVE UP\tATTEMPTS\tMAX\tSOURCE\tCOMMONEST ERROR", sources)
 	table(b, "FAILURES\tSHARE\tERROR", failures)
-	title, bars := s.strip.rows(s.Strip)
+	title, bars := s.strip.rows()
 	table(b, title, bars)
 }
 
@@ -478,20 +453,21 @@ func limitText(limit int) string {
 }
 
 // asJSON returns a call as JSON.
-func asJSON(c *eventlog.Trace) []byte {
-	first, last := &c.Records[0], c.Last()
-	_, file, at := eventlog.Place(*first)
-	waits, failure := time.Duration(0), failureOf(c)
-	for i, r := range c.Records {
+func asJSON(t *eventlog.Trace) []byte {
+	first, last := t.Records[0], t.Last()
+	_, file := eventlog.Place(first)
+	waits, failure := time.Duration(0), ""
+	for i, r := range t.Records {
 		if r.Event.Kind == retry.RetryScheduled {
-			waits = preview.Add(waits, waited(c, i))
+			waits = preview.Add(waits, waited(t, i))
 		}
 	}
-	if last.Reason == retry.ReasonSuccess {
-		failure = nil
+	if err := failureOf(t); err != nil && t.Reason != retry.ReasonSuccess {
+		failure = err.Error()
 	}
-	line := struct {
-		eventlog.Origin
+	data, _ := json.Marshal(struct { // of texts and numbers
+		Source   string       `json:"source,omitempty"`
+		Key      string       `json:"key,omitempty"`
 		File     string       `json:"file"`
 		Line     int          `json:"line"`
 		Began    instant      `json:"began"`
@@ -501,11 +477,7 @@ func asJSON(c *eventlog.Trace) []byte {
 		Reason   retry.Reason `json:"reason,omitempty"` // absent: it has no end in the log
 		Class    string       `json:"class,omitempty"`
 		Error    string       `json:"error,omitempty"`
-	}{c.Origin, file, at, instant{first.Event.Time.Add(-first.Event.Elapsed)}, instant{last.Time},
-		last.Attempt, waits.String(), last.Reason, last.Class, ""}
-	if failure != nil {
-		line.Error = failure.Error()
-	}
-	data, _ := json.Marshal(line) // of texts and numbers
+	}{t.Source, t.Key, file, first.Line, instant{first.Event.Time.Add(-first.Event.Elapsed)}, instant{last.Time},
+		last.Attempt, waits.String(), last.Reason, last.Class, failure})
 	return data
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/goretry/retry"
 )
@@ -45,7 +44,9 @@ func (c Call) Check(p retry.Policy) error {
 func (c Call) ByCode(p retry.Policy) (by []Record) {
 	j := Judge{Policy: p}
 	for _, r := range c.Records {
-		if j.byCode(r.Event) {
+		_, code := j.allows(r.Event, j.decide(r.Event).Reason)
+		scheduled := r.Event.Kind == retry.RetryScheduled
+		if scheduled && !j.knows(r.Event) || r.Event.Kind == retry.CallFinished && code {
 			by = append(by, r)
 		}
 	}
@@ -55,23 +56,24 @@ func (c Call) ByCode(p retry.Policy) (by []Record) {
 // CheckBy makes each decision of c again. judge returns what judges a record, nil if
 // nothing can, or why the record is wrong. whose says whose limit is compared.
 func (c Call) CheckBy(whose string, judge func(r Record) (*Judge, error)) error {
-	var before retry.Event
-	for _, r := range c.Records {
-		j, err := judge(r)
+	before := &Record{}
+	for i := range c.Records {
+		r := &c.Records[i]
+		j, err := judge(*r)
 		if j != nil && err == nil {
 			limit := j.Policy.EffectiveMax()
 			if limit == math.MaxInt {
 				limit = retry.Unlimited // a pipeline without a limit of its own
 			}
 			if r.Event.Max != limit && j.Policy.Validate() == nil {
-				return &Fault{r, fmt.Errorf("max is %d, and the %s says %d", r.Event.Max, whose, limit)}
+				return &Fault{*r, fmt.Errorf("max is %d, and the %s says %d", r.Event.Max, whose, limit)}
 			}
-			err = j.differs(before, r.Event)
+			err = j.differs(before.Event, r.Event)
 		}
 		if err != nil {
-			return &Fault{r, fmt.Errorf("%s, and %w", describe(r), err)}
+			return &Fault{*r, fmt.Errorf("%s, and %w", describe(*r), err)}
 		}
-		before = r.Event
+		before = r
 	}
 	return nil
 }
@@ -89,42 +91,37 @@ type Judge struct {
 // differs returns what the policy says instead of e, which follows before; nil if it
 // says the same, or cannot know.
 func (j *Judge) differs(before, e retry.Event) error {
-	if before.Kind == retry.AttemptFinished && e.Resets > before.Resets && !j.healthy(before.Took) {
+	early := before.Delay - (e.Elapsed - before.Elapsed)
+	waited := before.Kind == retry.RetryScheduled && e.Resets == before.Resets &&
+		(e.Attempt != before.Attempt || e.Reason == retry.ReasonSuccess) // which is a jump
+	switch {
+	case e.Resets > before.Resets && !j.healthy(before):
 		return fmt.Errorf("under the policy an attempt of %v is not healthy", before.Took)
-	}
-	switch e.Kind {
-	case retry.AttemptStarted:
-		return j.goesOn(before, e)
-	case retry.RetryScheduled:
-		return j.retry(before, e)
-	case retry.CallFinished:
-		return j.stop(before, e)
-	}
-	return nil
-}
-
-// healthy reports whether a call begins anew with an attempt that failed after this
-// time. That it does not is no fault: a queue's job never begins anew.
-func (j *Judge) healthy(took time.Duration) bool {
-	p := retry.Policy{AttemptTimeout: j.Policy.AttemptTimeout, HealthyAfter: j.Policy.HealthyAfter}
-	return p.Next(retry.Attempt{Number: 1, Took: took}).Reset
-}
-
-// goesOn judges the end of a wait: only a Wait may return early, by more than the
-// clocks of two workers may differ.
-func (j *Judge) goesOn(before, e retry.Event) error {
-	if before.Kind != retry.RetryScheduled || j.Policy.Wait != nil {
-		return nil
-	}
-	if early := before.Delay - (e.Elapsed - before.Elapsed); early > clockSkew {
+	case waited && early > clockSkew && j.Policy.Wait == nil:
 		return fmt.Errorf("that is %v before it was due, but the policy has no Wait", early)
+	case e.Kind == retry.RetryScheduled:
+		return j.retry(e)
+	case e.Kind == retry.CallFinished:
+		return j.stop(e)
 	}
 	return nil
+}
+
+// healthy reports whether a call begins anew with the attempt that failed in before. That it does
+// not is no fault: a queue's job never begins anew. A log without attempts does not say how long
+// one was.
+func (j *Judge) healthy(before retry.Event) bool {
+	p := retry.Policy{AttemptTimeout: j.Policy.AttemptTimeout, HealthyAfter: j.Policy.HealthyAfter}
+	a := retry.Attempt{Number: 1, Took: before.Took}
+	if before.Kind == retry.RetryScheduled {
+		a.Took = p.HealthyAfter
+	}
+	return p.Next(a).Reset
 }
 
 // retry judges a RetryScheduled.
-func (j *Judge) retry(before, e retry.Event) error {
-	d, window := j.decide(before, e), e.Lo != 0 || e.Hi != 0
+func (j *Judge) retry(e retry.Event) error {
+	d, window := j.decide(e), e.Hi != 0
 	cut := e.RetryAfter > 0 && e.Lo == e.RetryAfter && e.Hi < d.Hi // to the time that was left
 	switch {
 	case !d.Retry():
@@ -139,38 +136,39 @@ func (j *Judge) retry(before, e retry.Event) error {
 }
 
 // stop judges a CallFinished.
-func (j *Judge) stop(before, e retry.Event) error {
+func (j *Judge) stop(e retry.Event) error {
 	invalid := j.Policy.Validate() != nil
 	switch success := e.Reason == retry.ReasonSuccess; {
 	case success && invalid && e.Cause == nil:
 		return fmt.Errorf("the policy says %v", retry.ReasonInvalid)
 	case success && !invalid && e.Cause != nil:
 		return errors.New("the policy is valid")
-	case success:
-		return j.goesOn(before, e) // a jump is made
-	case e.Reason == retry.ReasonInvalid && e.Err == nil: // the call is, whatever the policy is
+	case success, e.Reason == retry.ReasonInvalid && e.Err == nil: // the call is, whatever the policy is
 		return nil
 	}
-	if d := j.decide(before, e); !mayStop(j.Policy, e, d.Reason) && (invalid || !j.byCode(e)) {
-		return fmt.Errorf("the policy says %v", d.Reason)
+	says := j.decide(e).Reason
+	if may, _ := j.allows(e, says); !may {
+		return fmt.Errorf("the policy says %v", says)
 	}
 	return nil
 }
 
 // decide returns the decision of the policy that e reports, as far as it knows the
-// class of the failure.
-func (j *Judge) decide(before, e retry.Event) retry.Decision {
+// class of the failure. The error itself is not known.
+func (j *Judge) decide(e retry.Event) retry.Decision {
 	p := j.Policy.ForJob(0) // a job waits longer for a server, and a log does not say what it is of
 	p.RetryIf = nil
-	a := retry.Attempt{Number: e.Attempt, Err: retry.After(e.RetryAfter, before.Err), Elapsed: e.Elapsed, Seed: max(1, e.Seed)} // a seed of 0 would be drawn from Source
 	if !j.knows(e) {
 		// A class that allows what happened, for the bounds of the policy itself.
 		p.Classify = func(error) *retry.Class {
 			return &retry.Class{Backoff: retry.Fixed(e.Delay), MaxDelay: math.MaxInt64, Jitter: retry.Proportional(0)}
 		}
-		a.Err = errFailed
+		e.RetryAfter = 0
 	}
-	return p.Next(a)
+	return p.Next(retry.Attempt{
+		Number: e.Attempt, Err: retry.After(e.RetryAfter, errFailed), Elapsed: e.Elapsed,
+		Seed: max(1, e.Seed), // 0 would be drawn from Source
+	})
 }
 
 // errFailed stands for an error that must not say anything itself.
@@ -181,45 +179,33 @@ func (j *Judge) knows(e retry.Event) bool {
 	return j.Rules || j.Policy.Classify == nil && e.Class == ""
 }
 
-// byCode reports whether code made the decision that e reports: RetryIf, Classify,
-// Wait, or a mark of the error. Policy cannot make it again.
-func (j *Judge) byCode(e retry.Event) bool {
-	if j.Rules || e.Kind == retry.RetryScheduled {
-		return !j.knows(e)
-	}
-	switch e.Reason {
-	case retry.ReasonPermanent, retry.ReasonRejected:
-		return true
-	case retry.ReasonWait:
-		return j.Policy.Wait != nil
-	case retry.ReasonNonRetryable:
-		return !j.Policy.NonRetryable && (e.Cause != nil || !j.knows(e))
-	case retry.ReasonExhausted:
-		return e.Attempt != j.Policy.EffectiveMax() && !j.knows(e)
-	case retry.ReasonInvalid:
-		return e.Err != nil && !j.knows(e) // the class was
-	default:
-		return false
-	}
-}
-
-// mayStop reports whether a call whose policy says this may end with e, a CallFinished.
-func mayStop(p retry.Policy, e retry.Event, says retry.Reason) bool {
+// allows reports whether a call whose policy says this may end with e, a CallFinished, and
+// whether code decided so, which the policy cannot do again: RetryIf, Classify, Wait, or a mark
+// of the error.
+func (j *Judge) allows(e retry.Event, says retry.Reason) (may, byCode bool) {
 	goesOn := says == retry.ReasonRetry || says == retry.ReasonElapsed // as far as the count goes
+	code, class := !j.Rules, !j.knows(e)
 	switch e.Reason {
-	case retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonInvalid:
-		return says == e.Reason
-	case retry.ReasonRetryAfter:
-		return goesOn || says == e.Reason // by an error that is not from a log, and has its mark
-	case retry.ReasonElapsed:
-		return goesOn && p.MaxElapsed > 0
-	case retry.ReasonBudget, retry.ReasonBorrowed:
-		return goesOn
+	case says:
+		return true, false
+	case retry.ReasonPermanent:
+		return says != retry.ReasonInvalid, code
 	case retry.ReasonRejected:
-		return false
+		byCode = code
 	case retry.ReasonWait:
-		return p.Wait != nil && says != retry.ReasonInvalid
+		byCode = j.Policy.Wait != nil
+	case retry.ReasonNonRetryable:
+		byCode = class || code && e.Cause != nil
+	case retry.ReasonExhausted:
+		byCode = class
+	case retry.ReasonInvalid:
+		byCode = class && e.Err != nil // the class was
+	case retry.ReasonRetryAfter, retry.ReasonBudget, retry.ReasonBorrowed:
+		return goesOn, false // by an error that is not from a log, or a Budget that is not
+	case retry.ReasonElapsed:
+		return goesOn && j.Policy.MaxElapsed > 0, false
 	default:
-		return says != retry.ReasonInvalid
+		return says != retry.ReasonInvalid, false
 	}
+	return byCode && says != retry.ReasonInvalid, byCode
 }

@@ -1,9 +1,7 @@
 package eventlog
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"regexp"
 	"slices"
@@ -12,7 +10,6 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/strict"
 )
 
 // reasonUnknown is why Envoy did not try again where its log does not say it: the failure is not
@@ -27,65 +24,53 @@ var accessLine = regexp.MustCompile(`\[(\d{4}-\d\d-\d\dT[^\]]+)\] ".*?" (\d{1,3}
 // accessNames are the names that Envoy Gateway and Istio give to what stands in accessLine, in that
 // order, where they log JSON. The last is the number of attempts, which the text does not have.
 var accessNames = [][]string{
-	1: {"start_time"}, 2: {"response_code"}, 3: {"response_flags"}, 4: {"response_code_details"},
-	5: {"upstream_transport_failure_reason"}, 6: {"duration"}, 7: {"request_id", "x-request-id"},
-	8: {"authority", ":authority"}, 9: {"upstream_host"}, 10: {"upstream_cluster"},
-	11: {"upstream_request_attempt_count", "attempt_count", "attempts"},
+	{"start_time"}, {"response_code"}, {"response_flags"}, {"response_code_details"},
+	{"upstream_transport_failure_reason"}, {"duration"}, {"request_id", "x-request-id"},
+	{"authority", ":authority"}, {"upstream_host"}, {"upstream_cluster"},
+	{"upstream_request_attempt_count", "attempt_count", "attempts"},
 }
 
-// access returns the call that a line of Envoy's access log is, and nil if it is none.
-func access(line []byte) *Record {
-	if !contains(line, `"response_flags"`, `] "`) {
-		return nil
+// ofAccessLine returns the values of an accessLine.
+func ofAccessLine(line []byte) values {
+	v := values{}
+	for i, field := range accessLine.FindSubmatch(line)[1:] {
+		v[accessNames[i][0]] = string(field)
 	}
+	return v
+}
+
+// access adds the call that a line of Envoy's access log is.
+func (l *Files) access(f *file, v values) {
 	texts := make([]string, len(accessNames))
-	start := bytes.IndexByte(line, '{')
-	switch {
-	case start >= 0 && json.Valid(line[start:]):
-		for key, value := range strict.Members(line[start:]) {
-			i := slices.IndexFunc(accessNames, func(names []string) bool { return slices.Contains(names, string(key)) })
-			if text, ok := strict.Text(value); ok && i >= 0 {
-				texts[i] = text
-			} else if i >= 0 && !ok && string(value) != "null" {
-				texts[i] = string(value)
-			}
-		}
-	default:
-		for i, field := range accessLine.FindSubmatch(line) {
-			texts[i] = string(field)
-		}
+	for i, names := range accessNames {
+		texts[i] = strings.TrimPrefix(v.first(names...), "-") // nothing
 	}
-	return accessed(texts)
-}
-
-// accessed returns the call that has these fields of accessNames.
-func accessed(texts []string) *Record {
-	for i := range texts {
-		texts[i] = strings.TrimPrefix(texts[i], "-") // nothing
-	}
-	begun, _ := time.Parse(time.RFC3339Nano, texts[1])
-	code, err := strconv.Atoi(cmp.Or(texts[2], "0"))
+	begun, _ := time.Parse(time.RFC3339Nano, texts[0])
+	code, err := strconv.Atoi(cmp.Or(texts[1], "0"))
 	if begun.IsZero() || err != nil {
-		return nil
+		l.Skipped++
+		return
 	}
-	flags := strings.Split(texts[3], ",")
-	took, _ := strconv.Atoi(texts[6])
-	attempts, err := strconv.Atoi(texts[11])
-	r := &Record{Key: texts[7], origin: origin{source: cmp.Or(texts[10], texts[9], texts[8]), foreign: true, uncounted: err != nil, logged: true}}
+	took, _ := strconv.Atoi(texts[5])
+	attempts, err := strconv.Atoi(texts[10])
+	r := Record{Key: texts[6], origin: origin{foreign: true, uncounted: err != nil}}
+	r.source = cmp.Or(texts[9], texts[8], texts[7])
 	e := &r.Event
-	*e = retry.Event{Kind: retry.CallFinished, Elapsed: time.Duration(took) * time.Millisecond, Attempt: max(1, attempts), Decision: retry.Decision{Reason: reasonOf(flags, code)}}
+	e.Kind, e.Attempt = retry.CallFinished, max(1, attempts)
+	e.Reason = reasonOf(strings.Split(texts[2], ","), code)
+	e.Elapsed = time.Duration(took) * time.Millisecond
 	e.Time = begun.Add(e.Elapsed)
 	if r.uncounted && e.Reason == retry.ReasonExhausted {
 		e.Attempt = 2 // at least
 	}
 	if e.Reason != retry.ReasonSuccess {
-		text := strings.TrimSpace(texts[2] + " " + texts[3])
-		if details := cmp.Or(texts[5], texts[4]); details != "" && details != "via_upstream" {
+		text := strings.TrimSpace(texts[1] + " " + texts[2])
+		if details := cmp.Or(texts[4], texts[3]); details != "" && details != "via_upstream" {
 			text += ": " + details
 		}
 		e.Err = errors.New(text)
 	}
-	return r
+	l.add(f, r, values{"level": "access"}, nil, "")
 }
 
 // reasonOf returns why a call stopped that has these flags and this status.

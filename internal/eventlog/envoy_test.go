@@ -63,7 +63,7 @@ func TestAccessLog(t *testing.T) {
 				} else {
 					require.EqualError(t, e.Err, row.err, form.line)
 				}
-				_, cut, err := c.Call()
+				_, cut, err := c.Replay()
 				require.NoError(t, err)
 				assert.Equal(t, "an access log has no decisions", cut)
 			}

@@ -1,18 +1,84 @@
 package eventlog
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/strict"
 )
+
+// A field is a field of a record, by the key that it has in a log.
+type field struct {
+	key   string
+	of    func(*Record) any // a pointer to it
+	kinds int               // the events that may have it
+}
+
+// The kinds of events, as bits. Always is that slog writes a field of them even if it is zero.
+const (
+	started = 1 << iota
+	finished
+	scheduled
+	ended
+	always
+
+	each = started | finished | scheduled | ended
+)
+
+var bits = map[retry.EventKind]int{
+	retry.AttemptStarted: started, retry.AttemptFinished: finished,
+	retry.RetryScheduled: scheduled, retry.CallFinished: ended,
+}
+
+// known reports whether events of this kind can be judged. Others are of a newer version.
+func known(kind retry.EventKind) bool { return bits[kind] != 0 }
+
+// fields are all fields, in the order in which slog writes them.
+var fields = []field{
+	{"key", func(r *Record) any { return &r.Key }, each},
+	{"kind", func(r *Record) any { return &r.Event.Kind }, each | always},
+	{"time", func(r *Record) any { return &r.Event.Time }, each},
+	{"attempt", func(r *Record) any { return &r.Event.Attempt }, each | always},
+	{"total", func(r *Record) any { return &r.Event.Total }, each},
+	{"max", func(r *Record) any { return &r.Event.Max }, each | always},
+	{"resets", func(r *Record) any { return &r.Event.Resets }, each},
+	{"elapsed", func(r *Record) any { return &r.Event.Elapsed }, each | always},
+	{"took", func(r *Record) any { return &r.Event.Took }, finished | always},
+	{"hedged", func(r *Record) any { return &r.Hedged }, finished},
+	{"delay", func(r *Record) any { return &r.Event.Delay }, scheduled | always},
+	{"due", func(r *Record) any { return &r.Event.Due }, scheduled | always},
+	{"lo", func(r *Record) any { return &r.Event.Lo }, scheduled},
+	{"hi", func(r *Record) any { return &r.Event.Hi }, scheduled},
+	{"retry_after", func(r *Record) any { return &r.Event.RetryAfter }, scheduled},
+	{"seed", func(r *Record) any { return &r.Event.Seed }, scheduled},
+	{"class", func(r *Record) any { return &r.Event.Class }, scheduled | ended},
+	{"reason", func(r *Record) any { return &r.Event.Reason }, ended},
+	{"err", func(r *Record) any { return &r.Event.Err }, finished | scheduled | ended},
+	{"cause", func(r *Record) any { return &r.Event.Cause }, ended},
+}
+
+// bare returns r without what its other fields say.
+func (r Record) bare() Record {
+	e := &r.Event
+	if e.Total <= e.Attempt {
+		e.Total = 0
+	}
+	if e.Kind == retry.RetryScheduled && e.Retry() {
+		e.Reason = ""
+	}
+	return r
+}
+
+// has reports whether a field of r is not zero.
+func (f field) has(r *Record) bool { return !reflect.ValueOf(f.of(r)).Elem().IsZero() }
 
 // MarshalJSON writes the event as package retry does, or package retryflow if it is from a
 // pipeline. If there is a key, it is the first field. Hedged is the last one, if it is true.
@@ -38,53 +104,44 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
 	}
-	read, err := readFields(data, fields)
-	if err == nil {
-		*r = read
+	read, err := readRecord(data)
+	if err != nil {
+		return fmt.Errorf("retrylog: invalid record: %w", err)
 	}
-	return err
+	*r = read
+	return nil
 }
 
-// ReadRecord reads what MarshalJSON writes.
-func ReadRecord(data []byte) (r Record, err error) {
-	err = r.UnmarshalJSON(data)
-	return r, err
-}
-
-// ReadEvent reads what the MarshalJSON of an event writes. Err and Cause become
-// errors of that text. A key that is left out, or null, is a zero field, and null in
-// place of an event is the zero event. Unknown keys are skipped. A duplicate key or a
-// value of the wrong kind is an error.
+// ReadEvent reads what the MarshalJSON of an event writes. Err and Cause become errors of that
+// text. A key that is left out, or null, is a zero field, and null in place of an event is the
+// zero event. Unknown keys are skipped. Of a key that is there twice the last value is read.
 func ReadEvent(data []byte) (e retry.Event, err error) {
 	if string(data) == "null" {
 		return e, nil
 	}
-	r, err := readFields(data, fields[2:])
+	r, err := readRecord(data)
+	if err != nil {
+		err = fmt.Errorf("retry: invalid event: %w", err)
+	}
 	return r.Event, err
 }
 
-// readFields reads these fields of a record.
-func readFields(data []byte, fields []field) (r Record, err error) {
-	const record, event = "retrylog: invalid record", "retry: invalid event"
-	if len(data) == 0 || data[0] != '{' {
-		return r, strict.NoObject(event, data, `{"kind": "call_finished", ...}`)
+func readRecord(data []byte) (r Record, err error) {
+	if !bytes.HasPrefix(data, []byte("{")) {
+		return r, fmt.Errorf("got %.60s: write a mapping such as {\"kind\": \"call_finished\", ...}", data)
 	}
-	var seen uint // bits of fields
-	for key, value := range strict.Members(data) {
-		i := slices.IndexFunc(fields, func(f field) bool { return f.key == string(key) })
-		if i < 0 {
-			continue
-		}
-		f, of := fields[i], event
-		if f.key == "key" || f.key == "hedged" {
-			of = record
-		}
-		if seen&(1<<i) != 0 {
-			return Record{}, fmt.Errorf("%s: duplicate key %q", of, f.key)
-		}
-		seen |= 1 << i
-		if string(value) != "null" && !read(f.of(&r), value) {
-			return Record{}, strict.Fault(of, f.key, value, f.write)
+	v := values{}
+	v.object(data, true)
+	return v.record()
+}
+
+// record returns the record that has these values.
+func (v values) record() (r Record, err error) {
+	for _, f := range fields {
+		if text, ok := v[f.key]; ok {
+			if write := read(f.of(&r), text); write != "" {
+				return Record{}, fmt.Errorf("%s is %.60q: write %s", f.key, text, write)
+			}
 		}
 	}
 	e := &r.Event
@@ -95,64 +152,36 @@ func readFields(data []byte, fields []field) (r Record, err error) {
 	return r, nil
 }
 
-// A field is a field of a record as it is read.
-type field struct {
-	key   string
-	write string            // what to write instead of a wrong value
-	of    func(*Record) any // a pointer to it
-}
-
-const writeTime = `an instant such as "2026-11-20T10:31:00Z"`
-
-var fields = []field{
-	{"key", "a text", func(r *Record) any { return &r.Key }},
-	{"hedged", "true or false", func(r *Record) any { return &r.Hedged }},
-	{"kind", `a text such as "call_finished"`, func(r *Record) any { return &r.Event.Kind }},
-	{"time", writeTime, func(r *Record) any { return &r.Event.Time }},
-	{"attempt", "a whole number, 1 for the first attempt", func(r *Record) any { return &r.Event.Attempt }},
-	{"total", "a whole number", func(r *Record) any { return &r.Event.Total }},
-	{"max", "a whole number, -1 for unlimited", func(r *Record) any { return &r.Event.Max }},
-	{"resets", "a whole number", func(r *Record) any { return &r.Event.Resets }},
-	{"err", "the text of an error", func(r *Record) any { return &r.Event.Err }},
-	{"cause", "the text of an error", func(r *Record) any { return &r.Event.Cause }},
-	{"took", strict.WriteDuration, func(r *Record) any { return &r.Event.Took }},
-	{"elapsed", strict.WriteDuration, func(r *Record) any { return &r.Event.Elapsed }},
-	{"delay", strict.WriteDuration, func(r *Record) any { return &r.Event.Delay }},
-	{"due", writeTime, func(r *Record) any { return &r.Event.Due }},
-	{"lo", strict.WriteDuration, func(r *Record) any { return &r.Event.Lo }},
-	{"hi", strict.WriteDuration, func(r *Record) any { return &r.Event.Hi }},
-	{"retry_after", strict.WriteDuration, func(r *Record) any { return &r.Event.RetryAfter }},
-	{"seed", `a whole number as text, such as "42"`, func(r *Record) any { return &r.Event.Seed }},
-	{"class", "the name of a class", func(r *Record) any { return &r.Event.Class }},
-	{"reason", `a text such as "attempts_exhausted"`, func(r *Record) any { return &r.Event.Reason }},
-}
-
-// read reads a JSON value, which is not null, into a field.
-func read(field any, value []byte) bool {
-	text, ok := strict.Text(value)
+// read reads a text into a field. If it cannot, it returns what to write instead.
+func read(field any, text string) (write string) {
 	var err error
 	switch field := field.(type) {
 	case *int:
-		*field, err = strconv.Atoi(string(value))
-		return err == nil
-	case *bool: // a text in a line of text
-		text = strings.Trim(string(value), `"`)
-		*field = text == "true"
-		return *field || text == "false"
+		write = "a whole number"
+		*field, err = strconv.Atoi(text)
+	case *uint64:
+		write = "a whole number"
+		*field, err = strconv.ParseUint(text, 10, 64)
+	case *bool:
+		write = "true or false"
+		*field, err = strconv.ParseBool(text)
+	case *time.Time:
+		write = `an instant such as "2026-11-20T10:31:00Z"`
+		*field, err = time.Parse(time.RFC3339, text)
+	case *time.Duration:
+		write = strict.WriteDuration
+		*field, err = time.ParseDuration(text)
+	case *error:
+		*field = errors.New(text)
 	case *string:
 		*field = text
 	case *retry.EventKind:
 		*field = retry.EventKind(text)
 	case *retry.Reason:
 		*field = retry.Reason(text)
-	case *error:
-		*field = errors.New(text)
-	case *time.Time:
-		err = field.UnmarshalText([]byte(text)) // UnmarshalJSON takes escapes since Go 1.27 alone
-	case *time.Duration:
-		*field, err = time.ParseDuration(text)
-	case *uint64:
-		*field, err = strconv.ParseUint(text, 10, 64)
 	}
-	return ok && err == nil
+	if err == nil {
+		return ""
+	}
+	return write
 }

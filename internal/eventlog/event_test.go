@@ -48,26 +48,14 @@ func TestReadEvent(t *testing.T) {
 		assert.Equal(t, textual(fullEvent), textual(back))
 	})
 	for _, row := range []struct{ name, json, says string }{
-		{"a kind that is a number", `{"kind":1}`, `kind is 1: write a text such as "call_finished"`},
-		{"a reason that is a number", `{"reason":12}`, `reason is 12: write a text such as "attempts_exhausted"`},
-		{"a class that is a list", `{"class":["throttled"]}`, `class is ["throttled"]: write the name of a class`},
-		{"resets that are a text", `{"resets":"1"}`, `resets is "1": write a whole number`},
-		{"a low end without a unit", `{"lo":5}`, `lo is 5: write a duration as text`},
-		{"a high end that is no text", `{"hi":"soon"}`, `hi is "soon": write a duration as text`},
-		{"a duration without a unit", `{"took":5}`, `took is 5: write a duration as text, such as "200ms" or "1m30s"`},
+		{"a duration without a unit", `{"took":5}`, `took is "5": write a duration as text, such as "200ms" or "1m30s"`},
 		{"an empty duration", `{"retry_after":""}`, `retry_after is "": write a duration as text`},
-		{"a seed that is a number", `{"seed":42}`, `seed is 42: write a whole number as text, such as "42"`},
 		{"a seed below zero", `{"seed":"-1"}`, `seed is "-1": write a whole number`},
 		{"an unknown time", `{"time":"today"}`, `time is "today": write an instant such as "2026-11-20T10:31:00Z"`},
-		{"a time that is a number", `{"due":1795170660}`, `due is 1795170660: write an instant`},
-		{"an attempt that is a text", `{"attempt":"1"}`, `attempt is "1": write a whole number, 1 for the first attempt`},
-		{"an attempt that is a fraction", `{"attempt":1.5}`, `attempt is 1.5: write a whole number`},
-		{"a max beyond all integers", `{"max":9223372036854775808}`, `max is 9223372036854775808: write a whole number, -1 for unlimited`},
-		{"an error that is an object", `{"err":{"text":"x"}}`, `err is {"text":"x"}: write the text of an error`},
-		{"a cause that is a number", `{"cause":1}`, `cause is 1: write the text of an error`},
-		{"a duplicate key", `{"took":"1s","took":"1s"}`, `duplicate key "took"`},
+		{"an attempt that is a fraction", `{"attempt":1.5}`, `attempt is "1.5": write a whole number`},
+		{"a max beyond all integers", `{"max":9223372036854775808}`, `max is "9223372036854775808": write a whole number`},
 		{"characters that would change a terminal", "{\"took\":\"\u202e\"}", `took is "\u202e": write`},
-		{"an array", `[]`, `got [], want a mapping such as {"kind": "call_finished", ...}`},
+		{"an array", `[]`, `got []: write a mapping such as {"kind": "call_finished", ...}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			e, err := eventlog.ReadEvent([]byte(row.json))
@@ -86,6 +74,8 @@ func TestReadEvent(t *testing.T) {
 		{"white space", "{\n\t\"attempt\" : 3 ,\r\n \"took\":\"1s\" } ", retry.Event{Attempt: 3, Total: 3, Took: time.Second}},
 		{"escapes", `{"\u0061ttempt":3,"took":"\u0031s","se\u0065d":"4\u0032"}`, retry.Event{Attempt: 3, Total: 3, Took: time.Second, Decision: retry.Decision{Seed: 42}}},
 		{"keys are those of MarshalJSON, not their capitals", `{"Attempt":3,"ATTEMPT":"x"}`, retry.Event{}},
+		{"numbers as texts, and texts as numbers", `{"attempt":"3","seed":42,"class":7}`, retry.Event{Attempt: 3, Total: 3, Decision: retry.Decision{Seed: 42, Class: "7"}}},
+		{"the last of a key that is there twice", `{"took":"1s","took":"2s"}`, retry.Event{Took: 2 * time.Second}},
 		{"nothing", `{}`, retry.Event{}},
 		{"null in place of an event", `null`, retry.Event{}},
 	} {

@@ -1,13 +1,13 @@
-// Package eventlog reads, judges, tells and writes events: a line becomes an event (line.go,
-// text.go, envoy.go), events become calls (files.go, track.go), a call is judged (replay.go,
+// Package eventlog reads, judges, tells and writes events. A line becomes an event (line.go,
+// envoy.go, event.go), events become calls (files.go, track.go), a call is judged (replay.go,
 // check.go) and told (explain.go). It is for package retrylog, for package flowlog of retryflow,
 // whose events may be from pipelines, and for the command.
 package eventlog
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -27,19 +27,12 @@ type Record struct {
 // An origin is where a record of Files is from.
 type origin struct {
 	source string // the pod, service or process that its line names; "": none
-	file   *File
+	file   *file
 	torn   int // how many lines of the files were cut off before it
 
 	logged    bool // by slog, which leaves attempts out above level Debug
 	foreign   bool // a whole call as Envoy's access log has it
 	uncounted bool // it does not say how many attempts there were: at least Attempt
-}
-
-// numbered returns r with its line. If it was not read, that is the one that it would
-// be written on, as the i-th of a log.
-func (r Record) numbered(i int) Record {
-	r.Line = cmp.Or(r.Line, i+1)
-	return r
 }
 
 // A Fault is what is wrong with a record.
@@ -51,35 +44,32 @@ type Fault struct {
 func (f *Fault) Error() string { return fmt.Sprintf("retrylog: line %d: %v", f.Line, f.What) }
 func (f *Fault) Unwrap() error { return f.What }
 
+// Place returns where a record of Files is from.
+func Place(r Record) (source, file string) { return r.source, r.file.name }
+
+// Of returns which call a record is from: its source and its key, as one printable line.
+func Of(r Record) string { return Printable(strings.TrimSpace(r.source + " " + r.Key)) }
+
 // Flow is what a pipeline says beside an event.
 type Flow interface {
 	json.Marshaler
 	Task() string
 	Jumps() bool                  // the rules say to go on with another task, which may have a wait
 	Done() bool                   // the rules say that the task is done, whether its attempt failed or not
-	Alone() error                 // why the event cannot have happened, whatever came before
-	After(before Flow) error      // why it cannot follow another event of the same task
+	Follows(before Flow) error    // why it cannot follow another event of its task; nil: it is the first
 	Describe(event string) string // what happened; event says it without the pipeline
 }
 
-// The messages of package retrylog's Slog.
-const (
-	MessageStarted   = "attempt started"
-	MessageFailed    = "attempt failed"
-	MessageFinished  = "attempt succeeded"
-	MessageScheduled = "retry scheduled"
-	MessageSucceeded = "succeeded"
-	MessageRecovered = "succeeded after retries"
-	MessageCanceled  = "canceled"
-	MessageInvalid   = "invalid policy or call"
-	MessageGaveUp    = "gave up"
-)
-
-// messages are the texts by which a line of Slog is known.
-var messages = []string{
-	MessageStarted, MessageFailed, MessageFinished, MessageScheduled,
-	MessageSucceeded, MessageRecovered, MessageCanceled, MessageInvalid, MessageGaveUp,
+// task returns the task of a pipeline that r is from, "" if it is not from one.
+func (r *Record) task() string {
+	if r.Flow == nil {
+		return ""
+	}
+	return r.Flow.Task()
 }
+
+// jumps reports whether r is from a pipeline, and the rules say to go on with another task.
+func (r *Record) jumps() bool { return r.Flow != nil && r.Flow.Jumps() }
 
 // clockSkew is how far the clocks of a queue's workers may differ: Elapsed of a job is
 // by the clock of the worker that has it, and a log does not say whether it is of a

@@ -2,7 +2,6 @@ package eventlog
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -48,8 +47,8 @@ func withoutError(r Record) string {
 		b = e.Time.UTC().AppendFormat(b, "2006-01-02 15:04:05.000Z ")
 	}
 	b = append(append(b, '+'), e.Elapsed.Round(time.Millisecond).String()...)
-	if of := (Origin{r.source, r.Key}).String(); of != "" {
-		b = append(append(append(b, ' '), Printable(of)...), ':')
+	if of := Of(r); of != "" {
+		b = append(append(append(b, ' '), of...), ':')
 	}
 	return string(append(append(b, ' '), describe(r)...))
 }
@@ -151,27 +150,51 @@ func because(e retry.Event) string {
 	if e.Reason == retry.ReasonExhausted && e.Max > 1 && e.Attempt == e.Max {
 		return fmt.Sprintf("no attempt is left of %d", e.Max)
 	}
-	if why, ok := Reasons[e.Reason]; ok {
-		return strings.Replace(why, "ELAPSED", e.Elapsed.String(), 1)
+	if reason, ok := Reasons[e.Reason]; ok {
+		return strings.Replace(reason.means, "ELAPSED", e.Elapsed.String(), 1)
 	}
 	return Printable(string(e.Reason))
 }
 
-// Reasons are the reasons to stop that this version knows, each with what it means.
-var Reasons = map[retry.Reason]string{
-	retry.ReasonSuccess:      "it succeeded",
-	retry.ReasonExhausted:    "no attempt is left",
-	retry.ReasonNonRetryable: "the failure is not retryable",
-	retry.ReasonPermanent:    "the error is permanent",
-	retry.ReasonRejected:     "the program does not retry this error",
-	retry.ReasonRetryAfter:   "Retry-After is longer than max_retry_after",
-	retry.ReasonElapsed:      "after ELAPSED, a retry would be later than max_elapsed",
-	retry.ReasonDeadline:     "after ELAPSED, the caller's deadline has passed, or comes before the retry",
-	retry.ReasonCanceled:     "the caller canceled it after ELAPSED",
-	retry.ReasonBudget:       "the budget has no retry left",
-	retry.ReasonBorrowed:     "the caller lent no more retries",
-	retry.ReasonWait:         "the wait failed",
-	retry.ReasonInvalid:      "the policy, a class, or the call is invalid",
+// What a reason to stop allows, as bits.
+const (
+	unbegun   = 1 << iota // the call can end before its first attempt
+	waiting               // in a wait
+	refused               // where a queue refuses a job that it has handed out again
+	left                  // where the rules of a pipeline say that the task is done
+	mayCause              // there may be a cause
+	mustCause             // there is one
+)
+
+// A Reason is what is known of a reason to stop.
+type Reason struct {
+	means string
+	can   int
+}
+
+// Reasons are those that this version knows.
+var Reasons = map[retry.Reason]Reason{
+	retry.ReasonSuccess:      {"it succeeded", mayCause},
+	retry.ReasonExhausted:    {"no attempt is left", refused},
+	retry.ReasonNonRetryable: {"the failure is not retryable", refused | left | mayCause},
+	retry.ReasonPermanent:    {"the error is permanent", left},
+	retry.ReasonRejected:     {"the program does not retry this error", 0},
+	retry.ReasonRetryAfter:   {"Retry-After is longer than max_retry_after", 0},
+	retry.ReasonElapsed:      {"after ELAPSED, a retry would be later than max_elapsed", waiting},
+	retry.ReasonDeadline: {"after ELAPSED, the caller's deadline has passed, or comes before the retry",
+		unbegun | waiting | refused | left | mayCause},
+	retry.ReasonCanceled: {"the caller canceled it after ELAPSED", unbegun | waiting | refused | left | mayCause},
+	retry.ReasonBudget:   {"the budget has no retry left", 0},
+	retry.ReasonBorrowed: {"the caller lent no more retries", 0},
+	retry.ReasonWait:     {"the wait failed", waiting | left | mustCause},
+	retry.ReasonInvalid:  {"the policy, a class, or the call is invalid", unbegun | refused | mustCause},
+}
+
+// can reports whether the reason of e allows one of these. What one of a newer version allows,
+// this one cannot know.
+func can(e retry.Event, what int) bool {
+	reason, known := Reasons[e.Reason]
+	return !known || reason.can&what != 0
 }
 
 // textOf returns the text of an error, also of a nil pointer whose method Error
@@ -199,11 +222,3 @@ func Printable(text string) string {
 }
 
 var oneLine = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")
-
-// Plain returns a text of the library about an event without the names of Go.
-func Plain(err error) string { return names.Replace(packages.ReplaceAllString(err.Error(), "")) }
-
-var (
-	packages = regexp.MustCompile(`^(?:(?:retry|retrylog): invalid (?:event|record): |retryflow: event: )+`)
-	names    = strings.NewReplacer(": see WithKey)", ")", "the context, MaxElapsed or Wait can", "the caller, max_elapsed or the program's wait can")
-)

@@ -2,32 +2,43 @@ package eventlog
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"time"
 )
 
+// ErrCutOff means that a line of a log is incomplete, as after a crash.
+var ErrCutOff = errors.New("retrylog: the log is cut off")
+
+// maxLine is how much of a line is read. Without a limit, a file that is no log would fill the
+// memory. A line that is longer is treated as cut off.
+const maxLine = 4 << 20
+
 // Files are one or more files that are read as one log. What they count is complete when all
 // has been read.
 type Files struct {
-	Decode  Decode
-	Events  int    // of calls
-	Skipped int    // lines that are no events, without empty ones
-	Torn    int    // lines that are cut off
-	Bad     int    // lines that are events by their keys, and cannot be read
-	First   *Fault // of Bad; nil if there is none
-	Dropped int    // calls that were cut short because too many were open
+	Flow    func(event []byte) (Flow, error) // reads what a pipeline says; nil: it is skipped
+	Events  int                              // of calls
+	Skipped int                              // lines that are no events, without empty ones
+	Torn    int                              // lines that are cut off
+	Bad     int                              // lines that are events by their keys, and cannot be read
+	First   *Fault                           // of Bad; nil if there is none
+	Dropped int                              // calls that were cut short because too many were open
 
-	files []*File
+	files     []*file
+	firstTorn int // the line
 }
 
-// A File is one of several.
-type File struct {
+// A file is one of several.
+type file struct {
 	name  string
 	in    io.Reader
-	lines *lines // nil: none was read
+	lines *bufio.Reader // nil: none was read
+	long  []byte        // a line that is longer than the buffer of lines
 	line  int
 	ended bool
 	read  []Record  // of the line, and not yet returned
@@ -37,13 +48,35 @@ type File struct {
 
 // Add adds a file, which may be compressed by gzip.
 func (l *Files) Add(name string, in io.Reader) {
-	l.files = append(l.files, &File{name: name, in: in})
+	l.files = append(l.files, &file{name: name, in: in})
+}
+
+// Read reads a log, as package retrylog describes it.
+func Read(in io.Reader, flow func([]byte) (Flow, error)) (all []Record, err error) {
+	l := Files{Flow: flow}
+	l.Add("retrylog", in)
+	for err == nil {
+		var r Record
+		if r, err = l.next(); l.First != nil {
+			return all, l.First
+		}
+		if r.origin = (origin{logged: r.logged}); err == nil {
+			all = append(all, r)
+		}
+	}
+	if err == io.EOF && l.Torn > 0 {
+		return all, fmt.Errorf("%w within line %d", ErrCutOff, l.firstTorn)
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return all, err
 }
 
 // next returns the next event in the order of time, and for one file in its own order. The
 // error is io.EOF at the end.
 func (l *Files) next() (r Record, err error) {
-	var next *File
+	var next *file
 	for _, f := range l.files {
 		if err := l.fill(f); err != nil {
 			return r, fmt.Errorf("%s: line %d: %w", f.name, max(1, f.line), err)
@@ -61,91 +94,59 @@ func (l *Files) next() (r Record, err error) {
 }
 
 // fill reads lines until there is an event, or the file ends.
-func (l *Files) fill(f *File) error {
-	if f.lines == nil {
-		in := bufio.NewReader(f.in)
-		f.lines = newLines(in)
-		if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
-			plain, err := gzip.NewReader(in)
-			if f.lines = newLines(plain); err != nil {
-				f.lines = newLines(failed{err})
-			}
-		}
-	}
+func (l *Files) fill(f *file) error {
 	for len(f.read) == 0 && !f.ended {
-		line, err := f.lines.next()
-		if f.line++; err == errLongLine {
-			l.Skipped++
-			if _, err = f.lines.next(); err == errLongLine {
-				return fmt.Errorf("%w, and so is the rest of it: this is no log", err)
-			}
-		}
-		switch err {
-		case nil:
-		case io.EOF:
-			f.ended = true
+		line, err := f.next()
+		f.line++
+		switch f.ended = err != nil; err {
+		case nil, io.EOF:
 		case io.ErrUnexpectedEOF: // of gzip
-			f.ended, line = true, nil
-			l.Torn++
+			line = nil
+			l.tear(f)
 		default:
 			return err
 		}
 		if len(line) > 0 {
-			l.decode(f, line)
+			l.decode(f, line, "")
 		}
 	}
 	return nil
 }
 
-// decode finds the events in a line.
-func (l *Files) decode(f *File, line []byte) {
-	line, around := unwrap(line)
-	if call := access(line); call != nil {
-		call.Line = f.line
-		f.read = append(f.read, *call)
-		f.see()
-		return
-	}
-	value, text, prefix := payload(line)
-	if value == nil {
-		l.Skipped++
-		return
-	}
-	prefix = prefix[:min(len(prefix), 1<<10)] // when and where from stand at the beginning
-	read, err := l.Decode.append(f.read, value, f.line)
-	switch {
-	case err == io.ErrUnexpectedEOF:
-		l.Torn++
-	case len(read) > 0:
-	case err != nil && isEvent(value):
-		if l.Bad++; l.First == nil {
-			l.First = &Fault{Record{Line: f.line, origin: origin{file: f}}, err}
-		}
-	default:
-		l.Skipped++
-	}
-	from := origin{source: cmp.Or(sourceOf(prefix, value), around), logged: text || contains(value, `"level"`)}
-	for i := range read {
-		if read[i].origin = from; from.logged {
-			complete(&read[i].Event, prefix, text, f.last)
-		}
-	}
-	f.read = read
-	f.see()
+// tear counts a line that is cut off.
+func (l *Files) tear(f *file) {
+	l.Torn++
+	l.firstTorn = cmp.Or(l.firstTorn, f.line)
 }
 
-// see remembers when the events of a line came.
-func (f *File) see() {
-	for i := range f.read {
-		r := &f.read[i]
-		r.file, f.last = f, r.Event.Time
-		if f.first.IsZero() {
-			f.first = f.last
+// open begins to read f.
+func (f *file) open() error {
+	in := bufio.NewReader(f.in)
+	f.lines = bufio.NewReaderSize(in, 64<<10)
+	if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
+		plain, err := gzip.NewReader(in)
+		if err != nil {
+			return err
 		}
+		f.lines.Reset(plain)
 	}
+	return nil
 }
 
-// failed is a file that cannot be read.
-type failed struct{ error }
-
-func (f failed) Read([]byte) (int, error) { return 0, f.error }
+// next returns the next line without white space around it, which is valid until the next call.
+func (f *file) next() (line []byte, err error) {
+	if f.lines == nil {
+		if err := f.open(); err != nil {
+			return nil, err
+		}
+	}
+	line, err = f.lines.ReadSlice('\n')
+	if err == bufio.ErrBufferFull {
+		for f.long = f.long[:0]; err == bufio.ErrBufferFull; line, err = f.lines.ReadSlice('\n') {
+			f.long = append(f.long, line[:min(len(line), maxLine-len(f.long))]...)
+		}
+		f.long = append(f.long, line[:min(len(line), maxLine-len(f.long))]...)
+		line = f.long
+	}
+	return bytes.TrimSpace(line), err
+}

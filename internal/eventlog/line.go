@@ -1,156 +1,296 @@
 package eventlog
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/strict"
 )
 
-// ErrCutOff means that a line of a log is incomplete, as after a crash.
-var ErrCutOff = errors.New("retrylog: the log is cut off")
+// values are the texts that a line, or a JSON object in it, has for the keys that are read. Of a
+// key that is there twice it has the last.
+type values map[string]string
 
-// maxLine is how long a line may be in bytes. Without a limit, a file that is no log
-// would fill the memory.
-const maxLine = 4 << 20
+// places are the fields that say where a line is from, the best first: those of a logger, of
+// Fluent Bit and of journald. They may be within one of the groups. inner are those that have
+// the line that Docker, Fluent Bit or journald was given, or the message of a logger.
+var (
+	places = strings.Fields("pod pod_name k8s.pod.name host hostname host_name host.name instance _HOSTNAME")
+	groups = strings.Fields("kubernetes k8s labels resource attributes")
+	inner  = strings.Fields("log message MESSAGE msg")
+	times  = strings.Fields("time @timestamp __REALTIME_TIMESTAMP")
+)
 
-var errLongLine = fmt.Errorf("the line is longer than %d MiB", maxLine>>20)
+// keys are those that are read.
+var keys = func() map[string]bool {
+	keys := map[string]bool{"level": true, "task": true, "rule": true}
+	for _, names := range slices.Concat([][]string{places, inner, times}, accessNames) {
+		for _, name := range names {
+			keys[name] = true
+		}
+	}
+	for _, f := range fields {
+		keys[f.key] = true
+	}
+	return keys
+}()
 
-// lines reads lines.
-type lines struct {
-	in   *bufio.Reader
-	long []byte // a line that is longer than the buffer of in
-}
-
-func newLines(r io.Reader) *lines { return &lines{in: bufio.NewReaderSize(r, 64<<10)} }
-
-// next returns the next line without white space around it. It is valid until the next call. Of
-// a line that is too long the next call returns what comes after the first maxLine bytes or so.
-func (l *lines) next() (line []byte, err error) {
-	l.long = l.long[:0]
-	for {
-		part, err := l.in.ReadSlice('\n')
+// object adds the values of a JSON object, and of its groups where it is from.
+func (v values) object(object []byte, outer bool) {
+	for key, value := range strict.Members(object) {
 		switch {
-		case err == nil && len(l.long) == 0:
-			return bytes.Trim(part, " \t\r\n"), nil
-		case err == bufio.ErrBufferFull && len(l.long)+len(part) > maxLine: // else nothing comes after
-			return nil, errLongLine
-		}
-		if l.long = append(l.long, part...); err != bufio.ErrBufferFull {
-			return bytes.Trim(l.long, " \t\r\n"), err
-		}
-	}
-}
-
-// Decode returns the record that a JSON value in a line is.
-type Decode func(value []byte) (Record, error)
-
-// Read reads a log, as package retrylog describes it.
-func Read(r io.Reader, decode Decode) (all []Record, err error) {
-	var cutOff error
-	in := newLines(r)
-	for n := 1; ; n++ {
-		line, end := in.next()
-		if end == nil || end == io.EOF {
-			all, err = decode.append(all, line, n)
-		} else {
-			err = end
-		}
-		switch {
-		case err == io.ErrUnexpectedEOF && cutOff == nil:
-			cutOff = fmt.Errorf("%w within line %d", ErrCutOff, n)
-		case err != nil && err != io.ErrUnexpectedEOF:
-			return all, &Fault{Record{Line: n}, err}
-		}
-		if end == io.EOF {
-			return all, cutOff
-		}
-	}
-}
-
-// append adds the records of the nth line to all: one, except after a crash. The error is
-// io.ErrUnexpectedEOF if the line is cut off somewhere.
-func (d Decode) append(all []Record, line []byte, n int) (_ []Record, err error) {
-	if json.Valid(line) {
-		return d.add(all, line, n, false)
-	}
-	torn := bytes.IndexByte(line, 0) >= 0
-	// If the end of a line was lost, the next process continued on the same line.
-	for part := range bytes.SplitSeq(beginning.ReplaceAll(line, []byte("\n$0")), []byte("\n")) {
-		part, _, _ = bytes.Cut(part, []byte{0})
-		in := json.NewDecoder(bytes.NewReader(part))
-		for err = nil; err == nil; {
-			var object json.RawMessage
-			if err = in.Decode(&object); err == nil {
-				all, err = d.add(all, object, n, torn)
+		case outer && slices.Contains(groups, string(key)):
+			v.object(value, false)
+		case !keys[string(key)], !outer && !slices.Contains(places, string(key)), string(value) == "null":
+		default:
+			text, is := strict.Text(value)
+			if !is {
+				text = string(value)
 			}
-		}
-		if torn = torn || err == io.ErrUnexpectedEOF; err != io.EOF && !torn {
-			return all, err
+			v[string(key)] = text
 		}
 	}
-	if torn {
-		return all, io.ErrUnexpectedEOF
+}
+
+// pairs adds the values of a line of text, and skips what is no key of them. A value is endless
+// if it has no closing quotation mark. The time is linear in the length of the line: no step
+// copies the rest of it, and v holds no more than the keys.
+func (v values) pairs(line string) (endless bool) {
+	for len(line) > 0 {
+		word, _, _ := strings.Cut(line, " ")
+		key, text, ok := strings.Cut(word, "=")
+		if ok && strings.HasPrefix(text, `"`) {
+			quoted, err := strconv.QuotedPrefix(line[len(key)+1:])
+			if err != nil {
+				return true
+			}
+			text, _ = strconv.Unquote(quoted)
+			word = line[:len(key)+1+len(quoted)]
+		}
+		name := strings.TrimPrefix(key, "\ufeff") // syslog may begin a message so
+		// A line begins, perhaps behind one that is cut off.
+		if ok && name == "level" {
+			maps.DeleteFunc(v, func(key, _ string) bool { return key != "time" })
+		}
+		if ok && keys[name] {
+			v[name] = text
+		}
+		line = strings.TrimLeft(line[len(word):], " ")
 	}
-	return all, nil
+	return false
+}
+
+// first returns the first text that one of the keys has.
+func (v values) first(keys ...string) string {
+	for _, key := range keys {
+		if v[key] != "" {
+			return v[key]
+		}
+	}
+	return ""
+}
+
+var must = []string{"kind", "attempt", "max"}
+
+// ours returns how many of the keys there are that each event must have. A line that a program logged
+// for another purpose has none, even if it has keys of these names.
+func (v values) ours() (n int) {
+	if v.logged() && !known(retry.EventKind(v["kind"])) {
+		return 0
+	}
+	for _, key := range must {
+		if v[key] != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// logged reports whether a logger wrote the line.
+func (v values) logged() bool { return v.first("level", "msg", "message") != "" }
+
+// decode finds the events in a line. From is the source of what is around it.
+func (l *Files) decode(f *file, line []byte, from string) {
+	begin, kind := bytes.Index(line, []byte(`{"`)), bytes.Index(line, []byte(" kind="))
+	isJSON := begin >= 0 || bytes.HasPrefix(line, []byte("{")) || bytes.IndexByte(line, 0) >= 0
+	if bytes.HasPrefix(line, []byte("{")) {
+		begin = 0
+	}
+	switch before := max(0, begin); {
+	case bytes.Contains(line, []byte(`] "`)) && accessLine.Match(line):
+		l.access(f, ofAccessLine(line))
+	case isJSON:
+		l.objects(f, line[:before], line[before:], from)
+	case kind >= 0 || bytes.HasPrefix(line, []byte("kind=")):
+		l.text(f, line[:kind+1], line, from)
+	default:
+		l.Skipped++
+	}
+}
+
+// text reads a line of package slog's text. It is cut off if the last key that such an event has
+// is missing, or if a value cannot be read.
+func (l *Files) text(f *file, prefix, line []byte, from string) {
+	v := values{}
+	endless := v.pairs(string(line))
+	v["level"] = "text"
+	last := map[string]string{"attempt_started": "elapsed", "attempt_finished": "took", "retry_scheduled": "err"}[v["kind"]]
+	if bytes.Contains(line, []byte("attempt failed")) {
+		last = "err"
+	}
+	_, whole := v[cmp.Or(last, "reason")]
+	r, err := v.record()
+	switch n := v.ours(); {
+	case n == 0:
+		l.Skipped++
+	case n < len(must) || endless || err != nil || !whole:
+		l.tear(f)
+	default:
+		l.add(f, r, v, prefix, from)
+	}
+}
+
+// objects reads the JSON objects of a line: one, except after a crash.
+func (l *Files) objects(f *file, prefix, data []byte, from string) {
+	all, torn, fault := split(data)
+	torn = torn || bytes.IndexByte(prefix, 0) >= 0
+	found := len(f.read)
+	for _, object := range all {
+		v := values{}
+		v.object(object, true)
+		text := v.first("log", "message", "MESSAGE")
+		switch n := v.ours(); {
+		case n == len(must):
+			r, err := v.record()
+			if _, task := v["task"]; err == nil && l.Flow != nil && task && v["rule"] != "" {
+				r.Flow, err = l.Flow(object)
+			}
+			if fault = cmp.Or(fault, err); err == nil {
+				l.add(f, r, v, prefix, from)
+			}
+		case v["response_flags"] != "":
+			l.access(f, v)
+			return
+		case text != "" && !torn:
+			l.decode(f, []byte(strings.TrimSpace(v.clock()+" "+text)), cmp.Or(v.first(places...), from))
+			return
+		case n > 1 && !v.logged():
+			fault = fmt.Errorf("the event has no kind, attempt or max")
+		}
+	}
+	switch {
+	case torn:
+		l.tear(f)
+	case fault != nil:
+		if l.Bad++; l.First == nil {
+			l.First = &Fault{Record{Line: f.line, origin: origin{file: f}}, fault}
+		}
+	case len(f.read) == found:
+		l.Skipped++
+	}
 }
 
 // beginning is how a record begins, and a line of slog. In a text it cannot be, where
 // the quotation marks would be escaped. An object that a program logged within another
-// may begin so too, but then the line is torn before it, and it is skipped.
+// may begin so too, but then the line is torn before it, and it has not all keys.
 var beginning = regexp.MustCompile(`\{("key":"([^"\\]|\\.)*",)?"(kind|time)":`)
 
-// add adds the record that a JSON value is. In a line that is torn, part of it is missing, so
-// that anything may stand behind it.
-func (d Decode) add(all []Record, value []byte, n int, torn bool) ([]Record, error) {
-	if isForeign(value, torn) {
-		return all, nil
+// split returns the JSON values of a line, and whether some of it is missing. Text behind a value
+// is skipped. The fault says why an event is no JSON.
+func split(data []byte) (all [][]byte, torn bool, fault error) {
+	if json.Valid(data) {
+		return [][]byte{data}, false, nil
 	}
-	r, err := d(value)
-	if r.Line = n; err == nil && r.Event.Kind == "" {
-		err = fmt.Errorf("the event has no kind: write one, such as %q", retry.AttemptStarted)
-	}
-	if err != nil {
-		return all, err
-	}
-	return append(all, r), nil
-}
-
-// isForeign reports whether a JSON value is not a record, but a line that a program
-// logged for another purpose, or in a torn line a part of one. An event that is logged
-// by slog has a message of Slog, and every event has a kind, an attempt and a max.
-func isForeign(value []byte, torn bool) bool {
-	if !torn && (value[0] != '{' || !contains(value, `"msg"`, `"level"`)) {
-		return false
-	}
-	var logged, known, kind, attempt, limit bool
-	for key, value := range strict.Members(value) {
-		switch string(key) {
-		case "msg":
-			text, _ := strict.Text(value)
-			logged, known = true, slices.Contains(messages, text)
-		case "level":
-			logged = true
-		case "kind":
-			kind = true
-		case "attempt":
-			attempt = true
-		case "max":
-			limit = true
+	isEvent := bytes.Contains(data, []byte(`"attempt"`)) && bytes.Contains(data, []byte(`"max"`))
+	// If the end of a line was lost, the next process continued on the same line.
+	parts := beginning.ReplaceAll(data, []byte("\n$0"))
+	for part := range bytes.SplitSeq(parts, []byte("\n")) {
+		part, _, zeros := bytes.Cut(part, []byte{0}) // after a power failure
+		in, whole, err := json.NewDecoder(bytes.NewReader(part)), len(all), error(nil)
+		for err == nil {
+			var object json.RawMessage
+			if err = in.Decode(&object); err == nil {
+				all = append(all, object)
+			}
+		}
+		if torn = torn || zeros || err == io.ErrUnexpectedEOF; err != io.EOF && isEvent && len(all) == whole {
+			fault = err
 		}
 	}
-	event := kind && attempt && limit && (known || !logged)
-	return (logged || torn) && !event
+	return all, torn, fault
 }
 
-// contains reports whether a line has one of these texts.
-func contains(line []byte, texts ...string) bool {
-	return slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(line, []byte(text)) })
+// clock returns the time of Docker, of Fluent Bit or of journald, which has it in microseconds.
+func (v values) clock() string {
+	at := v.first(times...)
+	if micros, err := strconv.ParseInt(at, 10, 64); err == nil {
+		at = time.UnixMicro(micros).UTC().Format(time.RFC3339Nano)
+	}
+	return at
+}
+
+// add adds an event that has values v, behind a prefix. If it was logged without a time, it gets
+// the one in the prefix, or when its wait began, or the time of the last event.
+func (l *Files) add(f *file, r Record, v values, prefix []byte, from string) {
+	prefix = prefix[:min(len(prefix), 1<<10)] // when and where from stand at the beginning
+	r.Line, r.file, r.logged = f.line, f, v.logged()
+	r.source = cmp.Or(r.source, sourceOf(prefix), v.first(places...), from)
+	e := &r.Event
+	if r.logged && e.Time.IsZero() {
+		if e.Time = timeOf(prefix); e.Time.IsZero() && !e.Due.IsZero() {
+			e.Time = e.Due.Add(-e.Delay)
+		}
+		if e.Time.IsZero() {
+			e.Time = f.last
+		}
+	}
+	if r.logged && e.Kind == retry.RetryScheduled && e.Due.IsZero() {
+		e.Due = e.Time.Add(e.Delay)
+	}
+	if f.last = e.Time; f.first.IsZero() {
+		f.first = f.last
+	}
+	f.read = append(f.read, r)
+}
+
+// sources are how kubectl --prefix, docker compose, syslog in its two forms, and journalctl say
+// where a line is from.
+var sources = regexp.MustCompile(`^(?:\x1b\[[\d;]*m)?(?:` + strings.Join([]string{
+	`\[(pod/\S+)\] `,
+	`(\S+) +\|`,
+	`(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d [\d:]{8}(?:\.\d+)? (\S+ [^\s:]+): `,
+	`\d{4}-\d\d-\d\dT[\d:.]+[+-]\d\d:?\d\d (\S+ [^\s:]+): `,
+	`<\d+>1 \S+ (\S+ \S+ \S+) `,
+}, "|") + `)`)
+
+// sourceOf returns what a prefix says of where a line is from, "" if it does not.
+func sourceOf(prefix []byte) string {
+	found := sources.FindSubmatch(prefix)
+	return string(bytes.Join(found[min(1, len(found)):], nil)) // of which one is not empty
+}
+
+// clock is the first time in a prefix, as containers and Go's package log write it.
+var clock = regexp.MustCompile(`(?:^|\s)(\d{4}-\d\d-\d\dT\S+|\d{4}/\d\d/\d\d [\d:]{8})\s`)
+
+// timeOf returns the time in a prefix, the zero time if there is none.
+func timeOf(prefix []byte) time.Time {
+	found := clock.FindSubmatch(prefix)
+	if found == nil {
+		return time.Time{}
+	}
+	at, err := time.Parse(time.RFC3339Nano, string(found[1]))
+	if err != nil {
+		at, _ = time.ParseInLocation("2006/01/02 15:04:05", string(found[1]), time.Local)
+	}
+	return at
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -57,118 +56,226 @@ func (c Call) Waited() time.Duration {
 func Replay(records []Record) (calls []Call, err error) {
 	running := map[string]int{} // index in calls, by key
 	for i, r := range records {
-		r = r.numbered(i)
-		if !known(r.Event.Kind) {
+		r.Line = cmp.Or(r.Line, i+1) // the one that it would be written on
+		index, ok := running[r.Key]
+		if e := r.Event; e.Kind != "" && !known(e.Kind) {
 			continue
 		}
-		index, ok := running[r.Key]
-		switch {
-		case begins(r.Event, ok):
-			c := Call{Key: r.Key, Task: r.task(), Max: r.Event.Max}
-			if err = c.add(r); err == nil {
-				running[r.Key] = len(calls)
-				calls = append(calls, c)
-			}
-		case ok:
-			err = calls[index].add(r)
-		default:
-			err = disorder("no call with this key has begun")
+		var before *Record
+		if ok && !begins(r.Event, true) {
+			before = calls[index].last()
 		}
-		if err != nil {
-			return calls, &Fault{r, fmt.Errorf("%s cannot have happened: %w", describe(r), err)}
+		if err := r.follows(before); err != nil {
+			return calls, &Fault{r, err}
 		}
-		if r.Event.Kind == retry.CallFinished {
+		if before == nil {
+			index = len(calls)
+			calls = append(calls, Call{Key: r.Key, Task: r.task()})
+		}
+		calls[index].add(r)
+		if running[r.Key] = index; r.Event.Kind == retry.CallFinished {
 			delete(running, r.Key)
 		}
 	}
 	return calls, nil
 }
 
-// task returns the task of a pipeline that r is from, "" if it is not from one.
-func (r Record) task() string {
-	if r.Flow == nil {
-		return ""
+// add adds the next event to c, whether it can follow or not.
+func (c *Call) add(r Record) {
+	e, n, first := r.Event, len(c.Attempts), len(c.Records) == 0
+	begun := n > 0 && !c.Attempts[n-1].Finished
+	switch {
+	case e.Kind == retry.AttemptStarted:
+		c.Attempts = append(c.Attempts, Attempt{Number: e.Attempt, Started: e.Time})
+		c.Max = e.Max
+	case e.Kind == retry.AttemptFinished && !begun, // its start is not in the log
+		r.logged && first && e.Attempt > 0 && !refusal(e), r.logged && !first && unseen(c.last(), &r):
+		c.Attempts = append(c.Attempts, Attempt{Number: e.Attempt, Finished: true, Err: e.Err})
 	}
-	return r.Flow.Task()
+	if n = len(c.Attempts); n > 0 {
+		a := &c.Attempts[n-1]
+		a.Reset = a.Reset || e.Resets > c.Resets
+		switch e.Kind {
+		case retry.AttemptFinished:
+			a.Finished, a.Err, a.Took = true, e.Err, e.Took
+		case retry.RetryScheduled:
+			a.Scheduled, a.Delay, a.Due, a.Lo, a.Hi = true, e.Delay, e.Due, e.Lo, e.Hi
+			a.RetryAfter, a.Seed, a.Class = e.RetryAfter, e.Seed, e.Class
+		}
+	}
+	if e.Kind == retry.CallFinished {
+		c.Reason, c.Cause = e.Reason, e.Cause
+	}
+	c.Max, c.Resets = cmp.Or(c.Max, e.Max), e.Resets
+	c.Records = append(c.Records, r)
 }
 
-// jumps reports whether r is from a pipeline, and the rules say to go on with another task.
-func (r Record) jumps() bool { return r.Flow != nil && r.Flow.Jumps() }
-
-// known reports whether events of this kind, or none, can be judged. Others are of
-// a newer version.
-func known(kind retry.EventKind) bool {
-	return slices.Contains([]retry.EventKind{"", retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished}, kind)
-}
+// last returns the last event of c.
+func (c *Call) last() *Record { return &c.Records[len(c.Records)-1] }
 
 // begins reports whether e is the first event of a call; running is whether
 // its key has one that has not stopped.
 func begins(e retry.Event, running bool) bool {
-	return e.Kind == retry.AttemptStarted && (e.Attempt == 1 || !running) || e.Kind == retry.CallFinished && e.Attempt == 0 || !running && refusal(e)
+	return e.Kind == retry.AttemptStarted && (e.Attempt == 1 || !running) ||
+		e.Kind == retry.CallFinished && e.Attempt == 0 || !running && refusal(e)
 }
 
-// disorder returns an error for an event that is out of order.
-func disorder(format string, args ...any) error {
-	return fmt.Errorf(format+" (calls that run at once, or one within another, need keys of their own: see WithKey)", args...)
+// refusal reports whether e says that a queue refuses a job that it has handed out
+// again: an attempt did not return, and it was the last, or the worker stops.
+func refusal(e retry.Event) bool {
+	return e.Kind == retry.CallFinished && e.Attempt != 0 && e.Err == nil && can(e, refused)
 }
 
-// add adds the next event to c, or returns why it cannot follow.
-func (c *Call) add(r Record) error {
-	if err := c.follows(r); err != nil {
-		return err
+// unseen reports whether there was an attempt between two events, of a logger whose level is above
+// Debug.
+func unseen(before, r *Record) bool {
+	b, e := before.Event, r.Event
+	return r.logged && b.Kind == retry.RetryScheduled && (e.Kind == retry.RetryScheduled ||
+		e.Kind == retry.CallFinished && (e.Attempt != b.Attempt || e.Resets != b.Resets))
+}
+
+// next returns the numbers of an event like r if it follows before, and whether it can. Elapsed is
+// the least that it has.
+func next(before, r *Record) (want retry.Event, ok bool) {
+	b, e := before.Event, r.Event
+	hidden, failed := unseen(before, r), b.Kind == retry.AttemptFinished && b.Err != nil
+	want = retry.Event{Attempt: b.Attempt, Total: total(b), Resets: b.Resets, Elapsed: b.Elapsed}
+	switch starts := e.Kind == retry.AttemptStarted; {
+	case hidden, starts && (failed || b.Kind != retry.AttemptFinished): // or the retry was not written
+		want.Attempt++
+		want.Total++
+	case b.Kind == retry.AttemptStarted && (e.Kind == retry.AttemptFinished || refusal(e)),
+		b.Kind == retry.AttemptFinished && (e.Kind == retry.RetryScheduled || e.Kind == retry.CallFinished),
+		b.Kind == retry.RetryScheduled && e.Kind == retry.CallFinished:
+	default:
+		return want, false
 	}
-	switch e := r.Event; e.Kind {
-	case retry.AttemptStarted:
-		c.Max = e.Max
-		c.Attempts = append(c.Attempts, Attempt{Number: e.Attempt, Started: e.Time})
-	case retry.AttemptFinished:
-		a := c.attempt()
-		a.Finished, a.Err, a.Took = true, e.Err, e.Took
-	case retry.RetryScheduled:
-		a := c.attempt()
-		a.Reset = e.Resets > c.Resets
-		a.Scheduled, a.Delay, a.Due, a.Lo, a.Hi, a.RetryAfter, a.Seed, a.Class = true, e.Delay, e.Due, e.Lo, e.Hi, e.RetryAfter, e.Seed, e.Class
-	case retry.CallFinished:
-		if len(c.Attempts) > 0 {
-			c.attempt().Reset = c.attempt().Reset || e.Resets > c.Resets
-		}
-		c.Reason, c.Cause = e.Reason, e.Cause
+	// The attempt was healthy: it is number 1, and Elapsed counts from its end.
+	if (hidden || failed && e.Kind != retry.AttemptStarted) && e.Resets == b.Resets+1 {
+		want.Attempt, want.Resets, want.Elapsed = 1, e.Resets, 0
 	}
-	c.Resets = r.Event.Resets
-	c.Records = append(c.Records, r)
+	return want, true
+}
+
+// total returns the Total of e, which one made by hand may leave out.
+func total(e retry.Event) int { return cmp.Or(e.Total, e.Attempt) }
+
+// clockStep is how far Time may fall behind Elapsed between two events.
+const clockStep = 24 * time.Hour
+
+// follows returns why r cannot come after before in a call; nil: it is the first.
+func (r *Record) follows(before *Record) error {
+	err := r.alone()
+	var flow Flow
+	switch {
+	case err != nil:
+	case before == nil:
+		err = r.starts()
+	default:
+		flow = before.Flow
+		err = r.inTurn(before)
+	}
+	if err == nil && r.Flow != nil {
+		err = r.Flow.Follows(flow)
+	}
+	if err != nil {
+		return fmt.Errorf("%s cannot have happened: %w", describe(*r), err)
+	}
 	return nil
 }
 
-// last returns the last event of c.
-func (c *Call) last() Record { return c.Records[len(c.Records)-1] }
+// alone returns why r cannot have happened, whatever came before.
+func (r *Record) alone() error {
+	e, bare := r.Event, r.bare()
+	for _, f := range fields {
+		if f.kinds&bits[e.Kind] == 0 && f.has(&bare) {
+			return fmt.Errorf("%q has no %s", e.Kind, f.key)
+		}
+	}
+	switch drawn := retry.Draw(e.Seed, e.Attempt, e.Lo, e.Hi); {
+	case e.Time.IsZero():
+		return errors.New("it has no time")
+	case e.Max < 1 && e.Max != retry.Unlimited, e.Attempt > e.Max && e.Max != retry.Unlimited:
+		return fmt.Errorf("attempt is %d, and max is %d", e.Attempt, e.Max)
+	case e.Took < 0, e.Elapsed < 0: // Took may exceed Elapsed, which a queue measures by another clock
+		return fmt.Errorf("took is %v, and elapsed is %v", e.Took, e.Elapsed)
+	case e.RetryAfter < 0, e.Delay < e.RetryAfter:
+		return fmt.Errorf("delay is %v, and retry_after is %v", e.Delay, e.RetryAfter)
+	case e.Lo < 0, e.Hi < e.Lo:
+		return fmt.Errorf("lo is %v, and hi is %v", e.Lo, e.Hi)
+	case e.Hi != 0 && drawn != e.Delay:
+		return fmt.Errorf("delay is %v, but its seed, attempt, lo and hi make %v", e.Delay, drawn)
+	case e.Kind == retry.RetryScheduled && e.Due.Sub(e.Time.Add(e.Delay)).Abs() > rounded:
+		return fmt.Errorf("due is %s, but its delay ends at %s", instant(e.Due), instant(e.Time.Add(e.Delay)))
+	case e.Kind == retry.CallFinished && (e.Reason == "" || e.Retry()):
+		return fmt.Errorf("%q is not a reason to stop", e.Reason)
+	case e.Cause == nil && Reasons[e.Reason].can&mustCause != 0:
+		return fmt.Errorf("reason is %v, but there is no cause", e.Reason)
+	case e.Cause != nil && !can(e, mayCause|mustCause):
+		return fmt.Errorf("cause is %s, but %v has none", quoted(e.Cause), e.Reason)
+	case e.Err != nil && e.Reason == retry.ReasonSuccess:
+		return fmt.Errorf("reason is %v, but its error is %s", e.Reason, quoted(e.Err))
+	}
+	return nil
+}
 
-// attempt returns the last attempt of c.
-func (c *Call) attempt() *Attempt { return &c.Attempts[len(c.Attempts)-1] }
+// rounded is how much a text of package slog, or of package log, may leave out of a time.
+const rounded = time.Second
 
-// follows returns why r cannot be the next event of c, or nil if it can.
-func (c *Call) follows(r Record) error {
-	e := r.Event
-	if err := alone(r); err != nil {
-		return err
+// starts returns why a call cannot start with r. A logger above level Debug has no attempts.
+func (r *Record) starts() error {
+	switch e := r.Event; {
+	case !begins(e, false) && !(r.logged && (e.Kind == retry.RetryScheduled || e.Kind == retry.CallFinished)):
+		return disorder("no call with this key has begun")
+	case e.Attempt < 1 && e.Kind != retry.CallFinished, total(e) < e.Attempt,
+		e.Resets < 0, e.Resets == 0 && total(e) != e.Attempt, e.Resets > 0 && total(e) < 2:
+		return fmt.Errorf("attempt is %d, total is %d, and resets is %d", e.Attempt, e.Total, e.Resets)
+	case e.Attempt == 0 && !can(e, unbegun):
+		return errors.New("no attempt has begun")
+	case e.Attempt == 0 && e.Err != nil:
+		return fmt.Errorf("its error is %s, but no attempt has begun", quoted(e.Err))
 	}
-	if len(c.Records) == 0 {
-		return startsWith(e)
+	return nil
+}
+
+// inTurn returns why r cannot follow before: by its kind, its numbers, its times, or its error.
+func (r *Record) inTurn(before *Record) error {
+	b, e := before.Event, r.Event
+	want, ok := next(before, r)
+	least := want.Elapsed
+	if e.Kind == retry.AttemptStarted || refusal(e) {
+		least -= clockSkew // another worker of a queue may go on
 	}
-	if err := c.inTurn(r); err != nil {
-		return err
-	}
-	before := c.last().Event
-	switch scheduled := e.Kind == retry.RetryScheduled; {
-	case scheduled && before.Err == nil && !r.jumps():
+	switch last := e.Attempt == b.Max && !r.jumps(); {
+	case !ok:
+		return disorder("it follows %s", describe(*before))
+	case r.task() != before.task():
+		return disorder("its task is %q, but %q in the event before", r.task(), before.task())
+	case e.Max != b.Max && !invalidPolicy(b, e):
+		return fmt.Errorf("max is %d, but %d in the event before", e.Max, b.Max)
+	case e.Resets != want.Resets:
+		return fmt.Errorf("resets is %d, but %d in the event before, and only a failed attempt is followed by one more", e.Resets, b.Resets)
+	case e.Attempt != want.Attempt:
+		return disorder("attempt is %d, but attempt %d comes next", e.Attempt, want.Attempt)
+	case total(e) != want.Total:
+		return fmt.Errorf("total is %d, but attempt %d of all comes next", total(e), want.Total)
+	case e.Elapsed < least:
+		return fmt.Errorf("elapsed is %v, but %v in the event before", e.Elapsed, want.Elapsed)
+	case e.Time.Before(b.Time.Add(e.Elapsed - want.Elapsed - clockStep)):
+		return fmt.Errorf("time goes back from %s to %s, while elapsed goes on from %v to %v", instant(b.Time), instant(e.Time), want.Elapsed, e.Elapsed)
+	case e.Kind == retry.RetryScheduled && b.Kind == retry.AttemptFinished && b.Err == nil && !r.jumps():
 		return errors.New("the attempt did not fail")
-	case scheduled && e.Attempt == c.Max && !r.jumps():
-		return fmt.Errorf("attempt %d is the last that max %d allows", e.Attempt, c.Max)
-	case scheduled:
-		return c.failedWith(e.Err)
-	case e.Kind == retry.CallFinished && r.Flow != nil && r.Flow.Done():
-		return c.leaves(before, r)
-	case e.Kind == retry.CallFinished:
-		return c.stops(before, e)
+	case e.Kind == retry.RetryScheduled && last:
+		return fmt.Errorf("attempt %d is the last that max %d allows", e.Attempt, e.Max)
+	case e.Kind == retry.CallFinished && !unseen(before, r):
+		if err := r.stops(before); err != nil {
+			return err
+		}
+	}
+	// An event may leave its error out, because the AttemptFinished has it.
+	left := e.Err == nil || b.Err == nil && b.Kind != retry.AttemptFinished || unseen(before, r)
+	if !left && e.Kind != retry.AttemptFinished && !sameText(e.Err, b.Err) {
+		return fmt.Errorf("its error is %s, but %s in the event before", quoted(e.Err), quoted(b.Err))
 	}
 	return nil
 }
@@ -180,87 +287,34 @@ func invalidPolicy(before, e retry.Event) bool {
 	if e.Kind == retry.AttemptStarted {
 		return e.Max == e.Attempt
 	}
-	return before.Kind != retry.AttemptFinished && e.Kind == retry.CallFinished && e.Reason == retry.ReasonInvalid && e.Max == e.Attempt+1
+	return before.Kind != retry.AttemptFinished && e.Kind == retry.CallFinished &&
+		e.Reason == retry.ReasonInvalid && e.Max == e.Attempt+1
 }
 
-// inTurn returns why r cannot follow the last event of c: by its limit, its kind, its numbers
-// or its times.
-func (c *Call) inTurn(r Record) error {
-	last := c.last()
-	before, e := last.Event, r.Event
-	if e.Max != c.Max && !invalidPolicy(before, e) {
-		return fmt.Errorf("max is %d, but %d when the call began", e.Max, c.Max)
-	}
-	if r.task() != last.task() {
-		return disorder("its task is %q, but %q in the event before", r.task(), last.task())
-	}
-	if r.Flow != nil && last.Flow != nil {
-		if err := r.Flow.After(last.Flow); err != nil {
-			return err
-		}
-	}
-	want, elapsed := following(before, e), before.Elapsed
-	switch {
-	case want == 0:
-		return disorder("it follows %s", describe(last))
-	case anew(before, e):
-		elapsed = 0
-	case e.Resets != before.Resets:
-		return fmt.Errorf("resets is %d, but %d in the event before, and only a failed attempt is followed by one more", e.Resets, before.Resets)
-	}
-	least := elapsed
-	if e.Kind == retry.AttemptStarted || refusal(e) {
-		least -= clockSkew // another worker of a queue may go on
-	}
-	switch {
-	case e.Attempt != want:
-		return disorder("attempt is %d, but attempt %d comes next", e.Attempt, want)
-	case e.Kind == retry.AttemptStarted && total(e) != total(before)+1, e.Kind != retry.AttemptStarted && total(e) != total(before):
-		return fmt.Errorf("total is %d, but %d in the event before", total(e), total(before))
-	case e.Elapsed < least:
-		return fmt.Errorf("elapsed is %v, but %v in the event before", e.Elapsed, elapsed)
-	case e.Time.Before(before.Time.Add(e.Elapsed - elapsed - clockStep)):
-		return fmt.Errorf("time goes back from %s to %s, while elapsed goes on from %v to %v", instant(before.Time), instant(e.Time), elapsed, e.Elapsed)
+// stops returns why r cannot end a call whose last event is before.
+func (r *Record) stops(before *Record) error {
+	b, e := before.Event, r.Event
+	done, waits := r.Flow != nil && r.Flow.Done(), b.Kind == retry.RetryScheduled
+	handedOut := e.Reason == retry.ReasonInvalid && e.Err == nil // again by a queue, in an invalid call
+	switch success := e.Reason == retry.ReasonSuccess; {
+	case done && (success || r.jumps() && can(e, waiting)): // the task goes on, or ends in the wait before
+	case done && !can(e, left):
+		return fmt.Errorf("reason is %v, but the rules say that the task is done", e.Reason)
+	case waits && !can(e, waiting) && !handedOut:
+		return errors.New("only the caller, a limit of time or the wait can end a call between two attempts")
+	case !waits && e.Reason == retry.ReasonWait:
+		return errors.New("it waits for nothing")
+	case b.Err != nil && success:
+		return fmt.Errorf("the attempt failed: %s", quoted(b.Err))
+	case b.Kind == retry.AttemptFinished && b.Err == nil && !success:
+		return errors.New("the attempt did not fail")
 	}
 	return nil
 }
 
-// anew reports whether a call begins anew with e, because the attempt that ended in
-// before was healthy: that attempt is number 1, and Elapsed counts from its end.
-func anew(before, e retry.Event) bool {
-	return before.Kind == retry.AttemptFinished && before.Err != nil && e.Resets == before.Resets+1
-}
-
-// total returns the Total of e, which one made by hand may leave out.
-func total(e retry.Event) int { return cmp.Or(e.Total, e.Attempt) }
-
-// clockStep is how far Time may fall behind Elapsed between two events.
-const clockStep = 24 * time.Hour
-
-// startsWith returns why a call cannot start with e, or nil if it can.
-func startsWith(e retry.Event) error {
-	switch {
-	case e.Kind != retry.CallFinished, refusal(e): // refusal: of a job whose attempts are in another log
-		return nil
-	case !among(e.Reason, retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonInvalid):
-		return errors.New("no attempt has begun")
-	case e.Err != nil:
-		return fmt.Errorf("its error is %s, but no attempt has begun", quoted(e.Err))
-	}
-	return nil
-}
-
-// failedWith returns why the last attempt of c cannot have failed with err. An
-// event may leave its error out, because the AttemptFinished has it.
-func (c *Call) failedWith(err error) error {
-	switch last := c.attempt().Err; {
-	case err == nil || sameText(err, last):
-		return nil
-	case last == nil:
-		return fmt.Errorf("its error is %s, but the attempt did not fail", quoted(err))
-	default:
-		return fmt.Errorf("its error is %s, but the attempt failed with %s", quoted(err), quoted(last))
-	}
+// disorder returns an error for an event that is out of order.
+func disorder(format string, args ...any) error {
+	return fmt.Errorf(format+" (calls that run at once, or one within another, need keys of their own)", args...)
 }
 
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
@@ -269,150 +323,3 @@ func quoted(err error) string { return strconv.Quote(textOf(err)) }
 
 // sameText reports whether a and b are errors with the same text.
 func sameText(a, b error) bool { return a != nil && b != nil && textOf(a) == textOf(b) }
-
-// alone returns why r cannot have happened, whatever came before.
-func alone(r Record) error {
-	e := r.Event
-	switch {
-	case e.Time.IsZero():
-		return errors.New("it has no time")
-	case e.Max < 1 && e.Max != retry.Unlimited:
-		return fmt.Errorf("max is %d, and not at least 1, or -1 for unlimited", e.Max)
-	case e.Attempt < 1 && e.Kind != retry.CallFinished, e.Attempt > e.Max && e.Max != retry.Unlimited:
-		return fmt.Errorf("attempt is %d, and max is %d", e.Attempt, e.Max)
-	case e.Resets < 0:
-		return fmt.Errorf("resets is %d", e.Resets)
-	case e.Resets > 0 && (e.Attempt == 0 || e.Attempt == 1 && (e.Kind == retry.AttemptStarted || e.Kind == retry.AttemptFinished)):
-		return fmt.Errorf("resets is %d, and attempt is %d", e.Resets, e.Attempt)
-	case total(e) < e.Attempt || e.Resets == 0 && total(e) != e.Attempt:
-		return fmt.Errorf("total is %d, and attempt is %d", e.Total, e.Attempt)
-	case e.Elapsed < 0:
-		return fmt.Errorf("elapsed is %v", e.Elapsed)
-	case e.Took < 0: // it may exceed Elapsed, which a queue measures by another clock
-		return fmt.Errorf("took is %v", e.Took)
-	case e.Took != 0 && e.Kind != retry.AttemptFinished:
-		return fmt.Errorf("took is %v, but only %v has one", e.Took, retry.AttemptFinished)
-	case e.Err != nil && e.Kind == retry.AttemptStarted:
-		return fmt.Errorf("its error is %s, but %v has none", quoted(e.Err), e.Kind)
-	case e.Class != "" && e.Kind != retry.RetryScheduled && e.Kind != retry.CallFinished:
-		return fmt.Errorf("only %v and %v have a class", retry.RetryScheduled, retry.CallFinished)
-	case (e.Reason != "" && (e.Kind != retry.RetryScheduled || !e.Retry()) || e.Cause != nil) && e.Kind != retry.CallFinished:
-		return fmt.Errorf("only %v has a reason or a cause", retry.CallFinished)
-	}
-	err := aloneDelay(e)
-	if err == nil && e.Kind == retry.CallFinished {
-		err = aloneStopped(e)
-	}
-	if err == nil && r.Flow != nil {
-		err = r.Flow.Alone()
-	}
-	return err
-}
-
-// aloneDelay returns why e cannot have its delay.
-func aloneDelay(e retry.Event) error {
-	switch {
-	case e.Kind != retry.RetryScheduled:
-		if e.Delay != 0 || !e.Due.IsZero() || e.Lo != 0 || e.Hi != 0 || e.RetryAfter != 0 || e.Seed != 0 {
-			return fmt.Errorf("only %v has a delay, due, lo, hi, retry_after or seed", retry.RetryScheduled)
-		}
-	case e.RetryAfter < 0 || e.Delay < e.RetryAfter:
-		return fmt.Errorf("delay is %v, and retry_after is %v", e.Delay, e.RetryAfter)
-	case e.Lo < 0 || e.Hi < e.Lo:
-		return fmt.Errorf("lo is %v, and hi is %v", e.Lo, e.Hi)
-	case !e.Due.Equal(e.Time.Add(e.Delay)):
-		return fmt.Errorf("due is %s, but its delay ends at %s", instant(e.Due), instant(e.Time.Add(e.Delay)))
-	case e.Lo != 0 || e.Hi != 0:
-		if drawn := retry.Draw(e.Seed, e.Attempt, e.Lo, e.Hi); drawn != e.Delay {
-			return fmt.Errorf("delay is %v, but its seed, attempt, lo and hi make %v", e.Delay, drawn)
-		}
-	}
-	return nil
-}
-
-// aloneStopped returns why e, a CallFinished, cannot have happened.
-func aloneStopped(e retry.Event) error {
-	switch mustCause := e.Reason == retry.ReasonInvalid || e.Reason == retry.ReasonWait; {
-	case e.Reason == "", e.Reason == retry.ReasonRetry:
-		return fmt.Errorf("%q is not a reason to stop", e.Reason)
-	case mustCause && e.Cause == nil:
-		return fmt.Errorf("reason is %v, but there is no cause", e.Reason)
-	case e.Reason == retry.ReasonSuccess && e.Err != nil:
-		return fmt.Errorf("reason is %v, but its error is %s", e.Reason, quoted(e.Err))
-	case e.Cause != nil && !mustCause && !among(e.Reason, retry.ReasonSuccess, retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonNonRetryable):
-		return fmt.Errorf("cause is %s, but %v has none", quoted(e.Cause), e.Reason)
-	}
-	return nil
-}
-
-// among reports whether a reason to stop is one of these, or of a newer version: why, this one
-// cannot know.
-func among(reason retry.Reason, of ...retry.Reason) bool {
-	return slices.Contains(of, reason) || Reasons[reason] == ""
-}
-
-// following returns the attempt that an event like e has if it follows before, 0 if
-// it cannot.
-func following(before, e retry.Event) int {
-	switch kind := e.Kind; {
-	case anew(before, e) && kind != retry.AttemptFinished:
-		return 1
-	case before.Kind == retry.AttemptStarted && kind == retry.AttemptFinished,
-		before.Kind == retry.AttemptFinished && kind == retry.RetryScheduled,
-		before.Kind == retry.AttemptFinished && kind == retry.CallFinished,
-		before.Kind == retry.AttemptStarted && refusal(e),
-		before.Kind == retry.RetryScheduled && kind == retry.CallFinished:
-		return before.Attempt
-	case before.Kind == retry.RetryScheduled && kind == retry.AttemptStarted,
-		before.Kind == retry.AttemptStarted && kind == retry.AttemptStarted,
-		before.Kind == retry.AttemptFinished && before.Err != nil && kind == retry.AttemptStarted: // the retry was not written
-		return before.Attempt + 1
-	default:
-		return 0
-	}
-}
-
-// stops returns why e, a CallFinished, cannot follow before.
-func (c *Call) stops(before, e retry.Event) error {
-	switch {
-	case before.Kind == retry.RetryScheduled && !betweenAttempts(e):
-		return errors.New("only the context, MaxElapsed or Wait can end a call between two attempts")
-	case before.Kind != retry.RetryScheduled && e.Reason == retry.ReasonWait:
-		return errors.New("it waits for nothing")
-	case before.Kind == retry.AttemptFinished && before.Err == nil && e.Reason != retry.ReasonSuccess:
-		return errors.New("the attempt did not fail")
-	case before.Err != nil && e.Reason == retry.ReasonSuccess:
-		return fmt.Errorf("the attempt failed: %s", quoted(before.Err))
-	}
-	return c.failedWith(e.Err)
-}
-
-// leaves returns why r, the CallFinished of a task that its rules say is done, cannot
-// follow before.
-func (c *Call) leaves(before retry.Event, r Record) error {
-	switch e := r.Event; {
-	case e.Reason == retry.ReasonSuccess:
-		return nil
-	case r.jumps() && slices.Contains([]retry.Reason{retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonWait}, e.Reason): // in its wait
-		return c.failedWith(e.Err)
-	case !among(e.Reason, retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonWait, retry.ReasonNonRetryable, retry.ReasonPermanent):
-		return fmt.Errorf("reason is %v, but the rules say that the task is done", e.Reason)
-	default:
-		return c.stops(before, e) // a function of the rule failed
-	}
-}
-
-// refusal reports whether e says that a queue refuses a job that it has handed out
-// again: an attempt did not return, and it was the last, or the worker stops.
-func refusal(e retry.Event) bool {
-	return e.Kind == retry.CallFinished && e.Attempt != 0 && e.Err == nil &&
-		among(e.Reason, retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonInvalid)
-}
-
-// betweenAttempts reports whether e can stop a call whose retry has been scheduled.
-func betweenAttempts(e retry.Event) bool {
-	if e.Reason == retry.ReasonInvalid {
-		return e.Err == nil // a queue has handed the job out again, in an invalid call
-	}
-	return among(e.Reason, retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonElapsed, retry.ReasonWait)
-}

@@ -19,24 +19,12 @@ const (
 	mostAlike   = 200 // calls with the same key, or without one
 )
 
-// An Origin says which call an event is from.
-type Origin struct {
-	Source string `json:"source,omitempty"` // the pod, service or process that a prefix names
-	Key    string `json:"key,omitempty"`
-}
-
-func (o Origin) String() string {
-	if o.Source != "" && o.Key != "" {
-		return o.Source + " " + o.Key
-	}
-	return o.Source + o.Key
-}
-
-// A Trace is what files have of a call.
+// A Trace is what files have of a call. Its Attempts are as its events say, even if these cannot
+// have happened.
 type Trace struct {
-	Origin  // of its first event: the next attempt of a job may be made elsewhere
-	Records []Record
-	Cut     string // why it is not whole; "": it is
+	Call
+	Source string // the pod, service or process that a prefix names
+	Cut    string // why it is not whole; "": it is
 
 	sparse bool // all is from slog, and has no attempts
 	turn   int  // when its last event came, counted in events
@@ -47,27 +35,19 @@ const headless = "its beginning is not in the log" // if a call is Cut so, there
 // Last returns the last event of t.
 func (t *Trace) Last() *retry.Event { return &t.last().Event }
 
-func (t *Trace) last() *Record { return &t.Records[len(t.Records)-1] }
-
 // Stopped reports whether t has an end.
 func (t *Trace) Stopped() bool { return t.Last().Kind == retry.CallFinished }
-
-// Place returns where a record of Files is from.
-func Place(r Record) (source, file string, line int) { return r.source, r.file.name, r.Line }
 
 // From returns where t is from: its source, or its file where no prefix says one.
 func (t *Trace) From() string { return cmp.Or(t.Source, t.Records[0].file.name) }
 
 // Foreign reports whether t is a line of Envoy's access log, and whether that says how many
 // attempts there were.
-func (t *Trace) Foreign() (is, counted bool) {
-	first := &t.Records[0]
-	return first.foreign, !first.uncounted
-}
+func (t *Trace) Foreign() (is, counted bool) { return t.Records[0].foreign, !t.Records[0].uncounted }
 
-// Call rebuilds t. If the log is cut so that this cannot be done, cut says how, and the result has
-// no records. It also says it if only the end is missing.
-func (t *Trace) Call() (call Call, cut string, err error) {
+// Replay rebuilds t. If the log is cut so that this cannot be done, cut says how, and the result
+// has no records. It also says it if only the end is missing.
+func (t *Trace) Replay() (call Call, cut string, err error) {
 	first := &t.Records[0]
 	switch {
 	case first.foreign:
@@ -76,10 +56,8 @@ func (t *Trace) Call() (call Call, cut string, err error) {
 		return call, t.Cut, nil
 	case first.logged && first.Event.Time.IsZero():
 		return call, "its lines have no time", nil
-	case t.sparse && t.Last().Resets > 0:
-		return call, "it began anew, and the log has no attempts", nil
 	}
-	calls, err := Replay(t.Whole())
+	calls, err := Replay(t.Records)
 	switch {
 	case err != nil && t.last().torn > first.torn: // between two of its events
 		return call, "one of its lines is cut off", nil
@@ -87,26 +65,6 @@ func (t *Trace) Call() (call Call, cut string, err error) {
 		call = calls[0]
 	}
 	return call, t.Cut, err
-}
-
-// Whole returns the events of t, with the attempts that slog leaves out above level Debug.
-func (t *Trace) Whole() (all []Record) {
-	waited := 0 // the attempt whose retry was scheduled last
-	for _, r := range t.Records {
-		e := r.Event
-		if t.sparse && !r.foreign && e.Attempt > 0 && (e.Kind == retry.RetryScheduled || e.Attempt != waited) {
-			attempt := r
-			attempt.Event = retry.Event{Kind: retry.AttemptStarted, Time: e.Time, Attempt: e.Attempt, Total: e.Total, Max: e.Max, Resets: e.Resets, Elapsed: e.Elapsed}
-			all = append(all, attempt)
-			attempt.Event.Kind, attempt.Event.Err = retry.AttemptFinished, e.Err
-			all = append(all, attempt)
-		}
-		if waited = 0; e.Kind == retry.RetryScheduled {
-			waited = e.Attempt
-		}
-		all = append(all, r)
-	}
-	return all
 }
 
 // A collector puts the events of a log together to calls.
@@ -144,20 +102,20 @@ func (c *collector) add(r Record) {
 	if !r.foreign {
 		call = c.find(&r)
 	}
-	if !known(r.Event.Kind) && call == nil {
+	if call == nil && !known(r.Event.Kind) {
 		return
 	}
-	if call != nil && r.Key != "" && beginsAfter(call, r.Event) {
+	if call != nil && r.Key != "" && begins(r.Event, true) || call != nil && call.sparse && !fits(call, &r) && r.Event.Attempt == 1 {
 		c.close(call, "its end is not in the log: the next call with its key has begun")
 		call = nil
 	}
 	if call == nil {
 		call = c.begin(&r)
 	}
-	call.sparse = call.sparse && r.logged && r.Event.Kind != retry.AttemptStarted && r.Event.Kind != retry.AttemptFinished
+	call.sparse = call.sparse && r.Event.Kind != retry.AttemptStarted && r.Event.Kind != retry.AttemptFinished
 	c.log.Events++
 	call.turn = c.log.Events
-	call.Records = append(call.Records, r)
+	call.add(r)
 	c.records++
 	dropped := c.calls
 	switch alike := c.open[r.Key]; {
@@ -174,21 +132,15 @@ func (c *collector) add(r Record) {
 
 // begin begins a call with r.
 func (c *collector) begin(r *Record) *Trace {
-	e := r.Event
-	call := &Trace{Origin: Origin{r.source, r.Key}, Records: make([]Record, 0, 6), sparse: r.logged}
-	first := begins(e, false) || r.logged && (e.Kind == retry.RetryScheduled || e.Kind == retry.CallFinished)
-	if !first && (e.Time.Add(-e.Elapsed).Before(r.file.first) || c.log.Torn > 0 || c.log.Dropped > 0) {
+	call := &Trace{Call: Call{Key: r.Key, Task: r.task()}, Source: r.source, sparse: r.logged}
+	call.Records = make([]Record, 0, 6)
+	began := r.Event.Time.Add(-r.Event.Elapsed)
+	if r.starts() != nil && (began.Before(r.file.first) || c.log.Torn > 0 || c.log.Dropped > 0) {
 		call.Cut = headless
 	}
 	c.open[r.Key] = append(c.open[r.Key], call)
 	c.calls++
 	return call
-}
-
-// beginsAfter reports whether e is the first event of the call after this one.
-func beginsAfter(t *Trace, e retry.Event) bool {
-	again := e.Kind == retry.RetryScheduled && e.Attempt == 1 && t.Last().Kind == retry.RetryScheduled && e.Resets <= t.Last().Resets
-	return begins(e, true) || t.sparse && again
 }
 
 // find returns the open call that r is from, nil if it begins one. With a key it is the
@@ -201,26 +153,24 @@ func (c *collector) find(r *Record) (found *Trace) {
 	if r.Key == "" && begins(*e, true) {
 		return nil
 	}
-	near, fits, off := 0, false, time.Duration(0)
+	best, closest := 0, time.Duration(0)
 	for _, call := range c.open[r.Key] {
-		before, last, rank := call.Last(), call.last(), 0
-		switch {
-		case last.source != r.source:
-		case r.Key != "" && last.file != r.file:
-			rank = 1
-		default:
-			rank = 2
-		}
-		can := !call.sparse && following(*before, *e) == e.Attempt || call.sparse && follows(*before, *e)
+		before, last := call.Last(), call.last()
 		apart := (e.Time.Sub(before.Time) - (e.Elapsed - before.Elapsed)).Abs()
-		switch {
-		case rank == 2 && (can || r.Key != ""):
-		case rank < 2 && can && r.Key != "" && (e.Attempt > before.Attempt || rank == 1 && apart < rotated):
-		default:
-			continue
+		here, rank := last.source == r.source, 0
+		switch can := fits(call, r); {
+		case r.Key == "" && here && can, here && last.file == r.file && can:
+			rank = 4
+		case r.Key != "" && here && last.file == r.file:
+			rank = 3
+		case r.Key == "" || !can:
+		case here && (e.Attempt > before.Attempt || apart < rotated):
+			rank = 2
+		case !here && e.Attempt > before.Attempt:
+			rank = 1
 		}
-		if better := rank > near || rank == near && (can && !fits || can == fits && apart <= off); found == nil || better {
-			found, near, fits, off = call, rank, can, apart
+		if rank > best || rank > 0 && rank == best && apart <= closest {
+			found, best, closest = call, rank, apart
 		}
 	}
 	return found
@@ -230,11 +180,11 @@ func (c *collector) find(r *Record) (found *Trace) {
 // some logs have whole seconds.
 const rotated = 2 * time.Second
 
-// follows reports whether e can follow before in a log without attempts.
-func follows(before, e retry.Event) bool {
-	anew := e.Attempt == 1 && e.Resets == before.Resets+1
-	next := e.Attempt == before.Attempt+1 && e.Resets == before.Resets || anew
-	return (anew || e.Elapsed >= before.Elapsed) && before.Kind == retry.RetryScheduled && (next && e.Kind == retry.RetryScheduled || (next || e.Attempt == before.Attempt) && e.Kind == retry.CallFinished)
+// fits reports whether r can be the next event of a call, by its numbers.
+func fits(t *Trace, r *Record) bool {
+	e := r.Event
+	want, ok := next(t.last(), r)
+	return ok && e.Attempt == want.Attempt && e.Resets == want.Resets && (!t.sparse || e.Elapsed >= want.Elapsed)
 }
 
 // close ends a call.

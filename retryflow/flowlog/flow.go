@@ -47,34 +47,26 @@ func (f flow) decision() decision {
 	return decision{f.Rule, f.Directive, f.To, f.Limit, f.Computed}
 }
 
-func (f flow) Alone() error {
-	switch d := f.decision(); {
+func (f flow) Follows(before eventlog.Flow) error {
+	d := f.decision()
+	b, follows := before.(flow)
+	waits := f.Kind == retry.RetryScheduled && !f.newer()
+	switch started := f.Kind == retry.AttemptStarted; {
 	case f.Event.Task == "":
 		return errors.New("its task has no label")
-	case f.Kind == retry.AttemptStarted && d != decision{Rule: -1}:
+	case started && d != decision{Rule: -1}:
 		return fmt.Errorf("%v comes before a decision, but has one", f.Kind)
-	case f.Kind != retry.AttemptStarted && f.Attempt > 0 && f.Directive == "":
+	case !started && f.Attempt > 0 && f.Directive == "":
 		return errors.New("it has no directive")
-	case f.newer():
-		return nil
-	case (f.To != "") != f.Jumps():
+	case (f.To != "") != f.Jumps() && !f.newer():
 		return fmt.Errorf("directive is %q, and to is %q", f.Directive, f.To)
-	case f.Kind != retry.RetryScheduled, f.Directive == retryflow.Retry:
-		return nil
-	case !f.Jumps():
+	case waits && f.Directive != retryflow.Retry && !f.Jumps():
 		return fmt.Errorf("directive is %q, which waits for nothing", f.Directive)
-	case f.Delay != f.Computed || f.RetryAfter != 0 || f.Seed != 0:
+	case waits && f.Jumps() && (f.Delay != f.Computed || f.RetryAfter != 0 || f.Seed != 0):
 		return fmt.Errorf("delay is %v, but the rule computed %v", f.Delay, f.Computed)
-	}
-	return nil
-}
-
-func (f flow) After(before eventlog.Flow) error {
-	b := before.(flow)
-	switch {
-	case f.Kind == retry.AttemptStarted && b.Directive != "" && b.Directive != retryflow.Retry && !b.newer():
+	case follows && started && b.Directive != "" && b.Directive != retryflow.Retry && !b.newer():
 		return fmt.Errorf("the rules say %s, and not to retry", say(b.Directive, b.To))
-	case (f.Kind == retry.RetryScheduled || f.Kind == retry.CallFinished) && f.decision() != b.decision():
+	case follows && !started && f.Kind != retry.AttemptFinished && d != b.decision():
 		return errors.New("its rule, directive, to, limit or computed differs from the event before")
 	}
 	return nil

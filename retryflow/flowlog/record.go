@@ -1,40 +1,20 @@
 package flowlog
 
 import (
-	"bytes"
 	"context"
 	"io"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/eventlog"
-	"github.com/goretry/retry/internal/strict"
 	"github.com/goretry/retry/retryflow"
 	"github.com/goretry/retry/retrylog"
 )
 
-// Decode reads a record as JSON: of a pipeline if there are a task and a rule.
-func Decode(data []byte) (r retrylog.Record, err error) {
-	if r, err = eventlog.ReadRecord(data); err != nil || !isOfPipeline(data) {
-		return r, err
-	}
+// Flow reads what an event of a pipeline says beside the retry.Event, for internal packages.
+func Flow(data []byte) (eventlog.Flow, error) {
 	e := new(retryflow.Event)
-	if err = e.UnmarshalJSON(data); err != nil {
-		return retrylog.Record{}, err
-	}
-	r.Flow = flow{e}
-	return r, nil
-}
-
-func isOfPipeline(data []byte) bool {
-	task, rule := false, false
-	if !bytes.Contains(data, []byte("task")) && !bytes.Contains(data, []byte(`\u`)) { // which is fast
-		return false
-	}
-	for key := range strict.Members(data) {
-		task = task || string(key) == "task"
-		rule = rule || string(key) == "rule"
-	}
-	return task && rule
+	err := e.UnmarshalJSON(data)
+	return flow{e}, err
 }
 
 // A Writer writes events as lines of JSON, each by one call of Write. It writes
@@ -59,7 +39,7 @@ func (w *Writer) Err() error { return w.lines.Err() }
 
 // Read reads a log of pipelines, policies or both, as [retrylog.Read] does. Its
 // error is [retrylog.ErrCutOff] if a crash has cut off a line.
-func Read(r io.Reader) ([]retrylog.Record, error) { return eventlog.Read(r, Decode) }
+func Read(r io.Reader) ([]retrylog.Record, error) { return eventlog.Read(r, Flow) }
 
 // PipelineEvents returns the events of pipelines that have this key, for
 // [retryflow.Pipeline.Resume]. Each run needs a key of its own. Use the same key

@@ -190,9 +190,9 @@ func TestALogOfPipelinesAndPolicies(t *testing.T) {
 func TestRead(t *testing.T) {
 	const line = `{"kind":"attempt_finished","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"task":"a","rule":0,"directive":"jump","to":"b","computed":"1s"}`
 	for _, row := range []struct{ name, old, new, says string }{
-		{"of the event", `"max":3`, `"max":"3"`, "retrylog: line 1: retry: invalid event: max is"},
+		{"of the event", `"max":3`, `"max":"x"`, "retrylog: line 1: max is"},
 		{"of the pipeline", `"1s"`, `"1"`, `retrylog: line 1: retryflow: event: computed is "1": write a duration`},
-		{"no kind", `"kind":"attempt_finished",`, ``, "retrylog: line 1: the event has no kind"},
+		{"no kind", `"kind":"attempt_finished",`, ``, "retrylog: line 1: the event has no kind, attempt or max"},
 	} {
 		_, err := flowlog.Read(strings.NewReader(strings.Replace(line, row.old, row.new, 1)))
 		assert.ErrorContains(t, err, row.says, row.name)
@@ -201,8 +201,6 @@ func TestRead(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotNil(t, records[0].Flow)
 	assert.Nil(t, records[1].Flow, "a record may have keys that are not from an event: a task without a rule is of no pipeline")
-	_, err = flowlog.Decode([]byte("null"))
-	require.NoError(t, err)
 }
 
 // A log of a newer version has kinds, reasons, directives and keys that this one does
@@ -256,8 +254,8 @@ func TestReplayFindsWhatCannotHappenInAPipeline(t *testing.T) {
 		{"a jump that is exhausted", 10, `"success"`, `"attempts_exhausted"`, "reason is attempts_exhausted, but the rules say that the task is done"},
 		{"a task that continues after a success, canceled", 6, `"success"`, `"canceled"`, "the attempt did not fail"},
 		{"a task that continues after a failure, exhausted", 16, `"success"`, `"attempts_exhausted"`, "reason is attempts_exhausted, but the rules say that the task is done"},
-		{"a wait for a jump, and a rule that fails", 10, `"success"`, `"not_retryable"`, "only the context, MaxElapsed or Wait can end a call between two attempts"},
-		{"a jump of a failure with the error of another", 9, `"task"`, `"err":"x","task"`, `its error is "x", but the attempt did not fail`},
+		{"a wait for a jump, and a rule that fails", 10, `"success"`, `"not_retryable"`, "only the caller, a limit of time or the wait can end a call between two attempts"},
+		{"a jump of a failure with the error of another", 9, `"task"`, `"err":"x","task"`, `its error is "x", but "<nil>" in the event before`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			changed := append([]string{}, lines...)
