@@ -4,7 +4,7 @@
 // retryconnect set, comes from its tables, which docs/budget.md has.
 //
 //	go run .          # some seconds
-//	go run . -border  # some minutes
+//	go run . -border  # four minutes of CPU
 package main
 
 import (
