@@ -247,6 +247,6 @@ func TestDecisions(t *testing.T) {
 		}
 	}
 	assert.Equal(t, map[string]int{
-		"": 1961, "refused": 916, "attempt": 76, "delay": 196, "do": 4, "end": 2, "next": 38, "raised": 42, "rule": 136, "set": 275, "text": 278,
+		"": 1951, "refused": 929, "attempt": 76, "delay": 196, "do": 4, "end": 2, "next": 38, "raised": 42, "rule": 136, "set": 272, "text": 278,
 	}, counts)
 }
