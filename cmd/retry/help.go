@@ -11,12 +11,6 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// replaced says what to write instead of a command that there is no more.
-var replaced = map[string]string{
-	"keys": "help policy", "schema": "lint -schema",
-	"check": "explain -policy FILE", "explore": "plan -page FILE", "whatif": "simulate FILE",
-}
-
 // schemaText is docs/policy.schema.json, which a package cannot embed from there.
 //
 //go:embed policy.schema.json

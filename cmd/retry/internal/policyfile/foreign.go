@@ -465,13 +465,6 @@ func (f *form) some(key string, list *yaml.Node) []entry {
 	return all
 }
 
-func valueOr[T any](value *T, missing T) T {
-	if value == nil {
-		return missing
-	}
-	return *value
-}
-
 // istioDefault is what Istio retries where that is not said.
 const istioDefault = "connect-failure,refused-stream,unavailable,cancelled"
 
@@ -569,26 +562,15 @@ func (f *form) retriers() {
 	if list.value == nil || len(list.value.Content) < 2 {
 		return
 	}
-	attempts, waits, before, first := 1, time.Duration(0), true, map[string]bool{}
+	attempts, before, first := 1, true, map[string]bool{}
 	for i, e := range f.some("Retry", list.value) {
 		var r struct {
-			ErrorEquals     []string `yaml:"ErrorEquals"`
-			MaxAttempts     *int     `yaml:"MaxAttempts"`
-			IntervalSeconds *int     `yaml:"IntervalSeconds"`
-			BackoffRate     *float64 `yaml:"BackoffRate"`
-			MaxDelaySeconds int      `yaml:"MaxDelaySeconds"`
+			ErrorEquals []string `yaml:"ErrorEquals"`
 		}
 		if resolved(e.value).Decode(&r) != nil {
 			return
 		}
-		retries := min(stepMostAttempts, max(0, valueOr(r.MaxAttempts, 3)))
-		attempts = min(math.MaxInt32, attempts+retries)
-		seconds := func(n int) time.Duration { return time.Duration(min(stepMostAttempts, n)) * time.Second }
-		curve := retry.Exponential{Base: seconds(valueOr(r.IntervalSeconds, 1)), Factor: valueOr(r.BackoffRate, 2)}
-		plan := retry.Policy{MaxAttempts: 1 + retries, Backoff: curve, MaxDelay: seconds(r.MaxDelaySeconds)}.Plan(mostKeys)
-		if len(plan) > 0 {
-			waits = saturate.Add(waits, plan[len(plan)-1].Total)
-		}
+		attempts = min(math.MaxInt32, attempts+retriesOf(e.value))
 		if own := resolved(e.value) == f.b.original; own && slices.Contains(r.ErrorEquals, "States.ALL") && i < len(list.value.Content)-1 {
 			f.Fault("ErrorEquals", "States.ALL", "it in the last retrier")
 		} else if own {
@@ -603,7 +585,16 @@ func (f *form) retriers() {
 			f.b.warn("ErrorEquals", fmt.Sprintf("ErrorEquals: %s does nothing here: an earlier retrier of the state has it, and no later one is tried", name))
 		}
 	}
-	f.b.note("MaxAttempts", fmt.Sprintf("each retrier counts by itself: with the others, the state makes up to %d attempts and waits up to %v", attempts, waits))
+	f.b.note("MaxAttempts", fmt.Sprintf("each retrier counts by itself: with the others, the state makes up to %d attempts", attempts))
+}
+
+// retriesOf returns how often a retrier of a state retries.
+func retriesOf(retrier *yaml.Node) int {
+	n := 3
+	if most, ok := (&place{node: resolved(retrier)}).get(exactly, "MaxAttempts"); ok && most.value.Decode(&n) != nil {
+		n = 3
+	}
+	return min(stepMostAttempts, max(0, n))
 }
 
 // layers warns of retries inside of what is retried as a whole.
@@ -615,11 +606,7 @@ func (f *form) layers() {
 		}
 		more := 0
 		for _, e := range entries(outer.value) {
-			retries := 3
-			if most, ok := (&place{node: resolved(e.value)}).get(exactly, "MaxAttempts"); ok && most.value.Decode(&retries) != nil {
-				retries = 3
-			}
-			more = min(math.MaxInt32, more+max(0, retries))
+			more = min(math.MaxInt32, more+retriesOf(e.value))
 		}
 		if more > 0 {
 			f.b.warn("MaxAttempts", fmt.Sprintf("attempts multiply: the state around this one is retried as a whole, up to %d times, so that up to %d attempts of this one run",
@@ -740,8 +727,6 @@ func readNATS(f *form) {
 		}
 		if f.attempts > 0 && len(list) > f.attempts {
 			f.Fault("backoff", fmt.Sprintf("a list of %d", len(list)), fmt.Sprintf("at most max_deliver delays, %d", f.attempts))
-		} else if len(list) == f.attempts {
-			f.b.warn("backoff", "backoff: the last delay comes after the last delivery, and NATS 2.9 refuses as many as max_deliver: leave it out")
 		}
 	}
 	f.b.note("max_deliver", "each delay starts at the delivery, so that the work is part of it; a Nak is delivered again at once")
