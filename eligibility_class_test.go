@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
 	"testing"
@@ -80,46 +79,11 @@ func TestClass(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				attempts := 0
 				row.policy.Classify = classes(map[kindError]*retry.Class{"401": row.class})
+				before := *row.class
 				err := retry.Do(t.Context(), row.policy, failing(row.script, &attempts))
 				assert.Equal(t, row.want, fmt.Sprint(err))
+				assert.Equal(t, before, *row.class, "it is never modified")
 			})
-		})
-	}
-}
-
-// What a class leaves zero is the policy's, field by field.
-func TestAClassInheritsWhatItLeavesZero(t *testing.T) {
-	const s = time.Second
-	whole := retry.Policy{
-		MaxAttempts: 9, Backoff: retry.Linear(10 * s), MaxDelay: 25 * s, Jitter: retry.EqualJitter, MaxRetryAfter: time.Hour,
-	}
-	for _, row := range []struct {
-		name   string
-		policy retry.Policy
-		class  retry.Class
-		asked  time.Duration
-		lo, hi time.Duration // after the third failure, the second of the class
-	}{
-		{"nothing of its own", whole, retry.Class{Name: "x"}, 0, 12500 * time.Millisecond, 25 * s},
-		{"nothing of its own, nor a name", whole, retry.Class{}, 0, 12500 * time.Millisecond, 25 * s},
-		{"a Backoff goes by the failures of the name", whole, retry.Class{Name: "x", Backoff: retry.Linear(2 * s)}, 0, 2 * s, 4 * s},
-		{"a Backoff without a name goes by all failures", whole, retry.Class{Backoff: retry.Linear(2 * s)}, 0, 3 * s, 6 * s},
-		{"no delay", whole, retry.Class{Name: "x", Backoff: retry.Fixed(0)}, 0, 0, 0},
-		{"a cap", whole, retry.Class{Name: "x", MaxDelay: 4 * s}, 0, 2 * s, 4 * s},
-		{"a longer cap", whole, retry.Class{Name: "x", MaxDelay: time.Minute}, 0, 15 * s, 30 * s},
-		{"a cap over a Backoff of its own is the policy's", whole, retry.Class{Name: "x", Backoff: retry.Fixed(time.Minute)}, 0, 12500 * time.Millisecond, 25 * s},
-		{"another jitter", whole, retry.Class{Name: "x", Jitter: retry.FullJitter}, 0, 0, 25 * s},
-		{"no jitter", whole, retry.Class{Name: "x", Jitter: retry.Proportional(0)}, 0, 25 * s, 25 * s},
-		{"MaxRetryAfter is the policy's", whole, retry.Class{Name: "x", Jitter: retry.Proportional(0)}, 40 * s, 40 * s, 40 * s},
-		{"the mode is the policy's", with(whole, func(p *retry.Policy) { p.RetryAfter = retry.RetryAfterExact }), retry.Class{Name: "x"}, s, s, s},
-		{"no delay under unlimited attempts", with(whole, func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }),
-			retry.Class{Name: "x", Backoff: retry.Fixed(0)}, 0, 10 * time.Millisecond, 10 * time.Millisecond},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			row.policy.Classify = func(error) *retry.Class { return &row.class }
-			a := retry.Attempt{Number: 3, Classes: map[string]int{"x": 1}, Err: retry.After(row.asked, errDial)}
-			lo, hi := windowOf(row.policy, a)
-			assert.Equal(t, []time.Duration{row.lo, row.hi}, []time.Duration{lo, hi})
 		})
 	}
 }
@@ -237,21 +201,6 @@ func TestWhatIsClassified(t *testing.T) {
 	})
 }
 
-func TestAClassIsNeverModified(t *testing.T) {
-	class := retry.Class{Name: "x", MaxAttempts: 2, Backoff: retry.Fixed(time.Minute), Cause: errBoom}
-	before := class
-	everyWay(t, "in a call", func(t *testing.T, call caller) {
-		p := everySecond
-		p.Classify = func(err error) *retry.Class {
-			assert.Same(t, errDial, err)
-			return &class
-		}
-		err := call(t.Context(), p, failWith(errDial))
-		assert.Equal(t, &retry.Error{Reason: retry.ReasonExhausted, Class: "x", Attempts: 2, Waited: time.Minute, Delay: time.Minute, Err: errDial}, plain(err))
-		assert.Equal(t, before, class)
-	})
-}
-
 func TestAClassThatIsInvalid(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -276,7 +225,7 @@ func TestAClassThatIsInvalid(t *testing.T) {
 	}
 }
 
-// The loops of four programs, as they were written by hand and as a policy says them.
+// The loops of two programs, as they were written by hand and as a policy says them.
 // Both make the same attempts at the same times.
 func TestPorts(t *testing.T) {
 	down, throttled := errors.New("503"), errors.New("429")
@@ -335,36 +284,5 @@ func TestPorts(t *testing.T) {
 			},
 		}
 		assert.Equal(t, byHand, times(t, func(ctx context.Context, send func(context.Context) error) error { return retry.Do(ctx, policy, send) }))
-	})
-	// A backend says that a file is missing by canceling its own context, so that no
-	// further attempt is made.
-	bubble(t, "an operation that cancels its own context keeps what it says", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		runs := 0
-		_, err := retry.DoValue(ctx, everySecond, func(context.Context) (int64, error) {
-			if runs++; runs == 1 {
-				return 0, down
-			}
-			cancel()
-			return 0, retry.Permanent(fs.ErrNotExist)
-		})
-		assert.True(t, retry.Unwrap(err) == fs.ErrNotExist)
-		assert.Equal(t, 2, runs)
-	})
-	// A client asks for a new token once, at once, whatever else failed before.
-	bubble(t, "one retry after a 401, beside the 503s", func(t *testing.T) {
-		unauthorized := errors.New("401")
-		policy := retry.Policy{
-			MaxAttempts: 5, Backoff: retry.Exponential{Base: time.Second},
-			Classify: func(err error) *retry.Class {
-				if err == unauthorized {
-					return &retry.Class{Name: "unauthorized", MaxAttempts: 2, Backoff: retry.Fixed(0)}
-				}
-				return nil
-			},
-		}
-		answers = []error{down, unauthorized, down, unauthorized, nil}
-		at := times(t, func(ctx context.Context, send func(context.Context) error) error { return retry.Do(ctx, policy, send) })
-		assert.Equal(t, []time.Duration{0, time.Second, time.Second, 5 * time.Second}, at, "the second 401 is the last")
 	})
 }

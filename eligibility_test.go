@@ -72,19 +72,6 @@ func TestOrderOfTheReasons(t *testing.T) {
 	})
 }
 
-func TestADecisionToStopHasTheDelayOfARetry(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.FullJitter}
-	a := retry.Attempt{Number: 1, Err: retry.After(7*time.Second, errDial), Seed: 42}
-	goOn := p.Next(a)
-	p.MaxAttempts = 1
-	stop := p.Next(a)
-	assert.Equal(t, []retry.Reason{retry.ReasonRetry, retry.ReasonExhausted}, []retry.Reason{goOn.Reason, stop.Reason})
-	assert.Equal(t, goOn.Delay, stop.Delay, "a scheduler with its own count can wait as if there were a retry")
-	p.MaxAttempts, a.Err = 2, retry.After(time.Hour, errDial)
-	assert.Equal(t, askedFor(time.Hour, retry.ReasonRetryAfter), p.Next(a), "jitter does not change one that is too long")
-	assert.Equal(t, askedFor(time.Hour, retry.ReasonExhausted), retry.Policy{}.Next(a), "however long")
-}
-
 func TestReasonOf(t *testing.T) {
 	inner := &retry.Error{Reason: retry.ReasonBudget, Err: errDial}
 	for name, row := range map[string]struct {
@@ -186,32 +173,6 @@ func TestMaxRetryAfter(t *testing.T) {
 			for _, d := range []time.Duration{0, -1, math.MinInt64} {
 				assert.Equal(t, drawnFrom(0, retry.ReasonRetry), p.Next(retry.Attempt{Number: 1, Err: retry.After(d, errDial)}), "%v has no effect", d)
 			}
-		})
-	}
-}
-
-func TestNextAllocatesNothing(t *testing.T) {
-	p := retry.Default()
-	hint := retry.After(time.Second, errDial)
-	classes := p
-	classes.Classify = always(retry.Class{Backoff: retry.Fixed(time.Second)})
-	named := p
-	class := &retry.Class{Name: "throttled", MaxAttempts: 3}
-	named.Classify = func(error) *retry.Class { return class }
-	counts := map[string]int{"throttled": 1, "other": 2}
-	for name, next := range map[string]func() retry.Decision{
-		"with a seed":        func() retry.Decision { return p.Next(retry.Attempt{Number: 3, Err: errors.ErrUnsupported, Seed: 42}) },
-		"without a seed":     func() retry.Decision { return p.Next(retry.Attempt{Number: 3, Err: errors.ErrUnsupported}) },
-		"without an error":   func() retry.Decision { return p.Next(retry.Attempt{Number: 3, Seed: 42}) },
-		"with a Retry-After": func() retry.Decision { return p.Next(retry.Attempt{Number: 3, Err: hint, Seed: 42}) },
-		"with a class":       func() retry.Decision { return classes.Next(retry.Attempt{Number: 3, Err: hint, Seed: 42}) },
-		"with a class that has a name": func() retry.Decision {
-			return named.Next(retry.Attempt{Number: 3, Err: hint, Seed: 42, Classes: counts})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			require.True(t, next().Retry())
-			assert.Zero(t, testing.AllocsPerRun(100, func() { next() }))
 		})
 	}
 }

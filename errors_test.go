@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,15 +18,13 @@ import (
 	"github.com/goretry/retry"
 )
 
+// The texts that ExampleError does not show.
 func TestErrorText(t *testing.T) {
 	doubling := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: 200 * time.Millisecond}}
 	with := func(change func(*retry.Policy)) retry.Policy {
 		p := doubling
 		change(&p)
 		return p
-	}
-	classed := func(class retry.Class) retry.Policy {
-		return with(func(p *retry.Policy) { p.Classify = always(class) })
 	}
 	for _, row := range []struct {
 		name   string
@@ -36,35 +33,15 @@ func TestErrorText(t *testing.T) {
 		fail   error
 		want   string
 	}{
-		{"attempts exhausted", doubling, nil, errBoom, "attempts exhausted after 3 attempts (600ms waited): boom"},
 		{"attempts exhausted, nothing waited", retry.Policy{MaxRetries: 2}, nil, errBoom, "attempts exhausted after 3 attempts: boom"},
-		{"attempts exhausted, no limit", retry.Policy{Backoff: retry.Fixed(time.Second)}, nil, errBoom,
-			"gave up after 1 attempt (no limit is set, so there is no retry): boom"},
 		{"attempts exhausted, a cap but no limit", retry.Policy{AttemptCap: 5}, nil, errBoom,
 			"gave up after 1 attempt (no limit is set, so there is no retry): boom"},
-		{"not retryable", with(func(p *retry.Policy) { p.NonRetryable = true }), nil, errBoom, "not retryable after 1 attempt: boom"},
-		{"permanent error", doubling, nil, retry.Permanent(errBoom), "permanent error after 1 attempt: boom"},
-		{"rejected", with(func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } }), nil, errBoom,
-			"rejected by RetryIf after 1 attempt: boom"},
-		{"retry after too long", doubling, nil, retry.After(2*time.Minute, errBoom),
-			"gave up after 1 attempt (Retry-After is 2m0s, MaxRetryAfter is 1m0s): boom"},
 		{"retry after too long for MaxRetryAfter", with(func(p *retry.Policy) { p.MaxRetryAfter = time.Second }), nil, retry.After(math.MaxInt64, errBoom),
 			"gave up after 1 attempt (Retry-After is 2562047h47m16.854775807s, MaxRetryAfter is 1s): boom"},
-		{"exhausted by a class that has a name",
-			classed(retry.Class{Name: "unauthorized", MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}), nil, errBoom,
-			`attempts exhausted after 2 attempts (1s waited, 2 of "unauthorized"): boom`},
-		{"exhausted by a class without a name", classed(retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(0)}), nil, errBoom,
-			"attempts exhausted after 2 attempts: boom"},
-		{"exhausted by the policy, in a class that has a name", classed(retry.Class{Name: "busy", MaxAttempts: 3}), nil, errBoom,
-			"attempts exhausted after 3 attempts (600ms waited): boom"},
-		{"not retryable by its class, which says why", classed(retry.Class{NonRetryable: true, Cause: errShutdown}), nil, errBoom,
-			"not retryable after 1 attempt (the server shuts down): boom"},
 		{"the wait failed", with(func(p *retry.Policy) {
 			p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, errShutdown }
 		}), nil, errBoom,
 			"the wait failed after 1 attempt (the next delay is 200ms, the server shuts down): boom"},
-		{"elapsed", with(func(p *retry.Policy) { p.MaxElapsed = 500 * time.Millisecond }), nil, errBoom,
-			"out of time after 2 attempts (200ms waited, the next delay of 400ms would exceed MaxElapsed 500ms): boom"},
 		{"elapsed, to the last moment", with(func(p *retry.Policy) { p.MaxElapsed = 200 * time.Millisecond }), nil, errBoom,
 			"out of time after 2 attempts (200ms waited, the next delay of 400ms would exceed MaxElapsed 200ms): boom"},
 		{"deadline ahead", doubling, endingIn(500*time.Millisecond, nil), errBoom,
@@ -73,27 +50,15 @@ func TestErrorText(t *testing.T) {
 			"deadline exceeded after 2 attempts (200ms waited, the next delay is 400ms, context deadline exceeded): boom"},
 		{"deadline passed in the sleep, with a cause", doubling, hiddenIn(500*time.Millisecond, errShutdown), errBoom,
 			"deadline exceeded after 2 attempts (200ms waited, the next delay is 400ms, context deadline exceeded: the server shuts down): boom"},
-		{"deadline passed before", doubling, endingIn(0, nil), errBoom, "deadline exceeded before the first attempt (context deadline exceeded)"},
 		{"canceled before", doubling, canceledBy(nil), errBoom, "canceled before the first attempt (context canceled)"},
-		{"canceled before, with a cause", doubling, canceledBy(errShutdown), errBoom,
-			"canceled before the first attempt (context canceled: the server shuts down)"},
-		{"budget exhausted", with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1}; p.Budget.Take() }), nil, errBoom,
-			"retry budget exhausted after 1 attempt (a retry would have waited 200ms): boom"},
 		{"borrowed budget exhausted", with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1, Borrowed: true}; p.Budget.Take() }), nil, errBoom,
 			"borrowed retry budget exhausted after 1 attempt (a retry would have waited 200ms): boom"},
-		{"invalid", retry.Policy{MaxAttempts: -2}, nil, errBoom,
-			"invalid policy after 1 attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited): boom"},
-		{"an invalid class", classed(retry.Class{Name: "busy", MaxAttempts: -2}), nil, errBoom,
-			`invalid policy after 1 attempt (class "busy": MaxAttempts is -2: write how many, or 0 for the policy's limits alone): boom`},
 		{"invalid before the first attempt", retry.Policy{MaxAttempts: -2}, canceledBy(errShutdown), errBoom,
 			"invalid policy before the first attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited; context canceled: the server shuts down)"},
 		{"an error of many lines", retry.Policy{MaxAttempts: 1}, nil, errors.Join(errBoom, errShutdown),
 			"attempts exhausted after 1 attempt: boom; the server shuts down"},
 		{"a cause of many lines", doubling, canceledBy(errors.Join(errShutdown, errBoom)), errBoom,
 			"canceled before the first attempt (context canceled: the server shuts down; boom)"},
-		{"an Error in an Error", retry.Policy{MaxAttempts: 2}, nil,
-			&retry.Error{Reason: retry.ReasonBudget, Attempts: 4, Waited: time.Second, Err: errBoom},
-			"attempts exhausted after 2 attempts: retry budget exhausted after 4 attempts (1s waited): boom"},
 		{"a call that began anew", retry.Policy{MaxAttempts: 1}, nil,
 			&retry.Error{Reason: retry.ReasonExhausted, Attempts: 5, Total: 12, Resets: 1, Waited: 81 * time.Second, Err: &retry.Error{Reason: retry.ReasonBudget, Attempts: 3, Total: 4, Resets: 2, Err: errBoom}},
 			"attempts exhausted after 1 attempt: attempts exhausted after 12 attempts (1m21s waited, 5 from the last healthy one on): retry budget exhausted after 4 attempts (3 from the last healthy one on): boom"},
@@ -263,28 +228,6 @@ func TestNestedLoops(t *testing.T) {
 			assert.NoError(t, e.Cause)
 		})
 	}
-	everyWay(t, "the outer context ends in the inner sleep: both stop", func(t *testing.T, call caller) {
-		runs := 0
-		err := call(canceledIn(time.Second/2, errShutdown)(t.Context()), outer, func(ctx context.Context) error { return call(ctx, twice, fails(&runs)) })
-		assert.Equal(t, 1, runs)
-		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
-		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(stopped(t, err).Err))
-		for _, is := range []error{context.Canceled, errShutdown, errDial} {
-			assert.ErrorIs(t, err, is)
-		}
-		assert.Equal(t, 1, strings.Count(err.Error(), errDial.Error()))
-	})
-	everyWay(t, "the inner loop gets the time of the outer attempt", func(t *testing.T, call caller) {
-		p := outer
-		p.AttemptTimeout = 2500 * time.Millisecond
-		unlimited := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}
-		start, runs := time.Now(), 0
-		err := call(t.Context(), p, func(ctx context.Context) error { return call(ctx, unlimited, fails(&runs)) })
-		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
-		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(stopped(t, err).Err))
-		assert.Equal(t, 9, runs)
-		assert.Equal(t, 2*time.Minute+3*2*time.Second, time.Since(start))
-	})
 }
 
 // A line is what an attempt of a script does: it takes a time, or until its context is

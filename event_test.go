@@ -41,11 +41,8 @@ func TestEventCounts(t *testing.T) {
 		reason retry.Reason
 	}{
 		{"all n fail", everySecond, nil, fail, counts{n, n, n - 1, 1}, retry.ReasonExhausted},
-		{"all n fail, no delay", retry.Policy{MaxAttempts: n}, nil, fail, counts{n, n, n - 1, 1}, retry.ReasonExhausted},
-		{"the only one fails", retry.Policy{}, nil, fail, counts{1, 1, 0, 1}, retry.ReasonExhausted},
 		{"success at once", everySecond, nil, func(int) error { return nil }, counts{1, 1, 0, 1}, retry.ReasonSuccess},
 		{"success at the n-th", everySecond, nil, atN(func() error { return nil }), counts{n, n, n - 1, 1}, retry.ReasonSuccess},
-		{"not retryable", with(func(p *retry.Policy) { p.NonRetryable = true }), nil, fail, counts{1, 1, 0, 1}, retry.ReasonNonRetryable},
 		{"rejected at the n-th attempt", with(func(p *retry.Policy) { p.RetryIf = func(err error) bool { return err != errShutdown } }), nil,
 			atN(func() error { return errShutdown }), counts{n, n, n - 1, 1}, retry.ReasonRejected},
 		{"permanent at the n-th attempt", everySecond, nil, atN(func() error { return retry.Permanent(errDial) }), counts{n, n, n - 1, 1}, retry.ReasonPermanent},
@@ -58,10 +55,7 @@ func TestEventCounts(t *testing.T) {
 		{"the context ends in the n-th attempt", ten, endingIn(time.Minute, nil), atN(func() error { time.Sleep(time.Hour); return errDial }),
 			counts{n, n, n - 1, 1}, retry.ReasonDeadline},
 		{"canceled at the start", everySecond, canceledBy(nil), fail, counts{0, 0, 0, 1}, retry.ReasonCanceled},
-		{"past its deadline at the start", everySecond, endingIn(0, nil), fail, counts{0, 0, 0, 1}, retry.ReasonDeadline},
 		{"invalid, and the context is done", retry.Policy{MaxAttempts: -2}, canceledBy(nil), fail, counts{0, 0, 0, 1}, retry.ReasonInvalid},
-		{"Classify returns an invalid policy", with(func(p *retry.Policy) { p.Classify = always(retry.Class{MaxAttempts: -1}) }), nil, fail,
-			counts{1, 1, 0, 1}, retry.ReasonInvalid},
 		{"a panic in the n-th", everySecond, nil, atN(func() error { panic("fn") }), counts{n, n - 1, n - 1, 0}, ""},
 		{"a Goexit in the n-th", everySecond, nil, atN(func() error { runtime.Goexit(); return nil }), counts{n, n - 1, n - 1, 0}, ""},
 	} {
@@ -151,17 +145,6 @@ func TestEventContents(t *testing.T) {
 		p := retry.Policy{MaxAttempts: 3, OnEvent: told.event}
 		e := stopped(t, call(canceledBy(nil)(t.Context()), p, failWith(nil)))
 		assert.Equal(t, []retry.Event{{Kind: retry.CallFinished, Time: time.Now(), Max: 3, Cause: e.Cause, Decision: retry.Decision{Reason: retry.ReasonCanceled}}}, told.events)
-	})
-	everyWay(t, "an invalid policy", func(t *testing.T, call caller) {
-		start := time.Now()
-		var told watch
-		p := retry.Policy{MaxAttempts: -2, OnEvent: told.event}
-		e := stopped(t, call(t.Context(), p, func(context.Context) error { time.Sleep(time.Second); return errDial }))
-		assert.Equal(t, []retry.Event{
-			{Kind: retry.AttemptStarted, Time: start, Attempt: 1, Total: 1, Max: 1},
-			{Kind: retry.AttemptFinished, Time: start.Add(time.Second), Attempt: 1, Total: 1, Max: 1, Err: errDial, Took: time.Second, Elapsed: time.Second},
-			{Kind: retry.CallFinished, Time: start.Add(time.Second), Attempt: 1, Total: 1, Max: 1, Err: errDial, Cause: e.Cause, Elapsed: time.Second, Decision: retry.Decision{Reason: retry.ReasonInvalid}},
-		}, told.events)
 	})
 	everyWay(t, "the time of OnEvent is part of Elapsed, not of Took", func(t *testing.T, call caller) {
 		var told watch

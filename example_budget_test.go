@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/goretry/retry"
 )
@@ -27,29 +26,6 @@ func ExampleBudget() {
 	// Output:
 	// 105 attempts of 100 calls
 	// retry: retry budget exhausted after 1 attempt: connection refused
-}
-
-// After an outage, a client that makes few calls gets its next retry after a
-// while, and need not wait for ten successful calls.
-func ExampleBudget_refillEvery() {
-	budget := &retry.Budget{Size: 5, Ratio: 0.1, RefillEvery: 10 * time.Millisecond}
-	policy := retry.Policy{MaxAttempts: 2, Budget: budget}
-	ctx := context.Background()
-
-	for range 10 { // an outage uses up the budget
-		_ = retry.Do(ctx, policy, func(ctx context.Context) error { return errors.New("connection refused") })
-	}
-	time.Sleep(20 * time.Millisecond)
-
-	attempts := 0
-	err := retry.Do(ctx, policy, func(ctx context.Context) error {
-		if attempts++; attempts == 1 {
-			return errors.New("connection reset")
-		}
-		return nil
-	})
-	fmt.Println(attempts, "attempts:", err)
-	// Output: 2 attempts: <nil>
 }
 
 // Each layer of a request that retries multiplies the calls of the layers below.

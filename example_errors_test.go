@@ -129,19 +129,6 @@ func ExampleUnwrap() {
 	// true
 }
 
-// A call that was canceled returns what canceled it, as a function without retries
-// would.
-func ExampleUnwrap_canceled() {
-	policy := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Hour)}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	err := retry.Do(ctx, policy, func(ctx context.Context) error {
-		cancel(errors.New("the user has closed the page"))
-		return errors.New("503 Service Unavailable")
-	})
-	fmt.Println(retry.Unwrap(err))
-	// Output: the user has closed the page
-}
-
 // A mark on an error applies to this one failure.
 func ExamplePermanent() {
 	policy := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}

@@ -60,20 +60,6 @@ func ExamplePolicy_ForJob() {
 	// 20 -> 5 attempts, Retry-After at most 24h0m0s
 }
 
-// The ID of a job is enough to compute its delays again, in any worker, and for
-// a log a week later.
-func ExampleSeedOf() {
-	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(10 * time.Minute), Jitter: retry.FullJitter}
-	for _, id := range []string{"invoice-17", "invoice-18", "invoice-17"} {
-		d := policy.Next(retry.Attempt{Number: 1, Seed: retry.SeedOf(id)})
-		fmt.Println(id, retry.SeedOf(id), d.Delay.Round(time.Millisecond))
-	}
-	// Output:
-	// invoice-17 13111388282133112625 7m27.473s
-	// invoice-18 11603098643101379242 3m0.11s
-	// invoice-17 13111388282133112625 7m27.473s
-}
-
 // A row keeps the count: each worker that gets the job makes one attempt of it.
 func ExampleOnce() {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Minute}}

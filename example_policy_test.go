@@ -34,7 +34,7 @@ func ExamplePolicy_retryIf() {
 // Classify makes limits and delays depend on the error: a server that throttles its
 // clients gets more time, and fewer attempts, than one that restarts. Because its
 // class has a name, throttled attempts are counted apart from all others.
-func ExamplePolicy_classify() {
+func ExampleClass() {
 	errThrottled := errors.New("429 Too Many Requests")
 	throttled := &retry.Class{Name: "throttled", MaxAttempts: 2, Backoff: retry.Fixed(30 * time.Second)}
 	policy := retry.Policy{
@@ -172,24 +172,4 @@ func ExamplePolicy_MarshalJSON() {
 	text, err := json.Marshal(retry.Default())
 	fmt.Println(string(text), err)
 	// Output: {"max_attempts":5,"backoff":{"type":"exponential","base":"200ms","factor":2},"max_delay":"5s","jitter":0.5} <nil>
-}
-
-// A new token helps against a 401, but only once. The failures before it take nothing
-// from that retry, because the class has a name.
-func ExampleClass() {
-	errUnauthorized := errors.New("401 Unauthorized")
-	unauthorized := &retry.Class{Name: "unauthorized", MaxAttempts: 2}
-	policy := retry.Policy{
-		MaxAttempts: 5,
-		Backoff:     retry.Fixed(time.Second),
-		Classify: func(err error) *retry.Class {
-			if errors.Is(err, errUnauthorized) {
-				return unauthorized
-			}
-			return nil
-		},
-	}
-	op := retrytest.NewOp(errors.New("503"), errors.New("503"), errUnauthorized, errUnauthorized)
-	fmt.Println(retry.Do(context.Background(), retrytest.NoWait(policy), op.Run))
-	// Output: retry: attempts exhausted after 4 attempts (3s waited, 2 of "unauthorized"): 401 Unauthorized
 }

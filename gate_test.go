@@ -2,7 +2,6 @@ package retry_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -196,43 +195,4 @@ func TestGateOfWhatCannotWait(t *testing.T) {
 		assert.Equal(t, 1, runs)
 		assert.GreaterOrEqual(t, time.Since(start), 10*time.Second, "the loop waits for the rest of the pause")
 	})
-}
-
-// 300 calls of 30 goroutines against a server that allows 60 a second meet few refusals.
-func TestGateAgainstALimit(t *testing.T) {
-	refusals := func(g *retry.Gate) (n int) {
-		synctest.Test(t, func(t *testing.T) {
-			var mu sync.Mutex
-			second, in := int64(-1), 0
-			call := func(context.Context) error {
-				mu.Lock()
-				defer mu.Unlock()
-				now := time.Now()
-				if now.Unix() != second {
-					second, in = now.Unix(), 0
-				}
-				if in++; in > 60 {
-					n++
-					return retry.After(time.Unix(second+1, 0).Sub(now), errors.New("429 Too Many Requests"))
-				}
-				return nil
-			}
-			p := retry.Policy{MaxAttempts: 100, Backoff: retry.Fixed(50 * time.Millisecond), Jitter: retry.FullJitter}
-			var workers sync.WaitGroup
-			for i := range time.Duration(30) {
-				workers.Go(func() {
-					time.Sleep(i * time.Microsecond) // no two calls at the same instant
-					for range 10 {
-						assert.NoError(t, retry.Do(t.Context(), p, g.Hold("api", call)))
-						time.Sleep(10 * time.Millisecond)
-					}
-				})
-			}
-			workers.Wait()
-		})
-		return n
-	}
-	with, without := refusals(new(retry.Gate)), refusals(nil)
-	assert.LessOrEqual(t, with, 10)
-	assert.Greater(t, without, 50)
 }

@@ -9,7 +9,6 @@ import (
 	"math"
 	randv2 "math/rand/v2"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -209,29 +208,6 @@ func TestPrinciple06TotalFunctions(t *testing.T) {
 }
 
 func TestPrinciple07AScheduleCanBeComputedAgain(t *testing.T) {
-	t.Run("equal seed, equal delays", func(t *testing.T) {
-		for name, p := range map[string]retry.Policy{
-			"default":    retry.Default(),
-			"full":       {Backoff: retry.Exponential{Base: time.Second}, MaxDelay: time.Minute, Jitter: retry.FullJitter},
-			"factor 1.7": {Backoff: retry.Exponential{Base: 130 * time.Millisecond, Factor: 1.7}, Jitter: retry.Proportional(.1)},
-			"no jitter":  {Backoff: retry.Fibonacci(time.Second)},
-		} {
-			p.MaxAttempts = 100
-			seed, other := retry.SeedOf("job-1"), retry.SeedOf("job-2")
-			same := 0
-			for attempt := 1; attempt < 100; attempt++ {
-				d := p.Next(retry.Attempt{Number: attempt, Seed: seed})
-				assert.Equal(t, d, p.Next(retry.Attempt{Number: attempt, Seed: seed}))
-				if d == p.Next(retry.Attempt{Number: attempt, Seed: other}) {
-					same++
-				}
-			}
-			if p.Jitter != nil {
-				assert.LessOrEqual(t, same, 1, "%s: another job has different delays", name)
-			}
-		}
-	})
-
 	t.Run("a call whose Source draws the same waits the same", func(t *testing.T) {
 		run := func() (waits []time.Duration, told watch) {
 			synctest.Test(t, func(t *testing.T) {
@@ -321,26 +297,6 @@ func TestPrinciple08NothingIsLost(t *testing.T) {
 		require.ErrorAs(t, retry.Do(t.Context(), two, failWith(fmt.Errorf("get /: %w", fail))), &found)
 		assert.Same(t, fail, found)
 	})
-	everyWay(t, "a retry that was paid for and not made is given back", func(t *testing.T, call caller) {
-		for name, stop := range map[string]func(p *retry.Policy, cancel func()){
-			"canceled in the wait": func(_ *retry.Policy, cancel func()) { time.AfterFunc(time.Second/2, cancel) },
-			"the wait failed":      func(p *retry.Policy, _ func()) { p.Wait = waitFails.Wait },
-			"a panic": func(p *retry.Policy, _ func()) {
-				p.Wait = func(context.Context, time.Duration) (time.Duration, error) { panic("Wait") }
-			},
-		} {
-			own, shared := &retry.Budget{Size: 3}, &retry.Budget{Size: 3}
-			ctx, cancel := context.WithCancel(retry.WithBudget(t.Context(), shared))
-			p := everySecond
-			p.Budget = own
-			stop(&p, cancel)
-			runs := 0
-			leaves(func() { _ = call(ctx, p, fails(&runs)) })
-			cancel()
-			assert.Equal(t, 1, runs, name)
-			assert.Equal(t, []int{3, 3}, []int{own.Left(), shared.Left()}, name)
-		}
-	})
 	t.Run("Unwrap of an Error that holds nothing", func(t *testing.T) {
 		assert.Empty(t, (*retry.Error)(nil).Unwrap())
 		assert.Empty(t, new(retry.Error).Unwrap())
@@ -409,22 +365,4 @@ func TestPrinciple09FailSafe(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestPrinciple10NoGoroutineAndNoRecover(t *testing.T) {
-	everyWay(t, "no goroutine waits for the context or the timeout", func(t *testing.T, call caller) {
-		before := runtime.NumGoroutine() // goroutines of other tests may be about to end
-		most := 0
-		p := everySecond
-		p.AttemptTimeout = time.Minute
-		p.OnEvent = func(context.Context, retry.Event) { most = max(most, runtime.NumGoroutine()) }
-		err := call(context.Background(), p, func(context.Context) error { most = max(most, runtime.NumGoroutine()); return errDial })
-		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
-		assert.LessOrEqual(t, most, before)
-	})
-	everyWay(t, "a panic passes through", func(t *testing.T, call caller) {
-		assert.PanicsWithValue(t, "boom", func() {
-			_ = call(t.Context(), retry.Default(), func(context.Context) error { panic("boom") })
-		})
-	})
 }

@@ -261,39 +261,6 @@ func TestAWaitEndsAtDueWhateverOnEventTook(t *testing.T) {
 	}
 }
 
-func TestASkippedWaitHasPassedOnTheClockOfTheCall(t *testing.T) {
-	everyWay(t, "the events are those of a call that waits", func(t *testing.T, call caller) {
-		p := retry.Policy{
-			MaxAttempts: 4, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.Proportional(.2), Source: constant(7),
-			MaxElapsed: time.Minute, Budget: &retry.Budget{Size: 9},
-		}
-		run := func(p retry.Policy) (events []retry.Event, e *retry.Error, took time.Duration) {
-			var told watch
-			p.OnEvent = told.event
-			start := time.Now()
-			e = plain(call(t.Context(), p, func(context.Context) error {
-				time.Sleep(time.Millisecond)
-				return retry.After(3*time.Second, errDial)
-			}))
-			took = time.Since(start)
-			for _, event := range told.events { // with times relative to the start
-				event.Time = time.Time{}.Add(event.Time.Sub(start))
-				if !event.Due.IsZero() {
-					event.Due = time.Time{}.Add(event.Due.Sub(start))
-				}
-				events = append(events, event)
-			}
-			return events, e, took
-		}
-		waited, e, _ := run(p)
-		p.Wait = skips
-		skipped, same, took := run(p)
-		assert.Equal(t, waited, skipped)
-		assert.Equal(t, e, same)
-		assert.Equal(t, 4*time.Millisecond, took)
-	})
-}
-
 // running returns a function whose attempts run for these times and fail; the
 // last one repeats.
 func running(times ...time.Duration) func(context.Context) error {

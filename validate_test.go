@@ -179,22 +179,7 @@ func TestValidateErrorsCanBeCompared(t *testing.T) {
 	assert.ErrorIs(t, fmt.Errorf("wrapped: %w", a), a)
 }
 
-func TestInvalidPolicyInADeadContext(t *testing.T) {
-	for name, p := range invalidPolicies() {
-		everyWay(t, name, func(t *testing.T, call caller) {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			cancel(errShutdown)
-			runs := 0
-			err := call(ctx, p, fails(&runs))
-			e := stopped(t, err)
-			assert.Zero(t, runs)
-			assert.Equal(t, &retry.Error{Reason: retry.ReasonInvalid, Cause: e.Cause}, plain(err))
-			assert.ErrorIs(t, err, context.Canceled)
-			assert.ErrorIs(t, err, errShutdown)
-			assert.ErrorContains(t, err, strings.TrimPrefix(p.Validate().Error(), "invalid policy: "))
-			assert.NotContains(t, err.Error(), "\n")
-		})
-	}
+func TestInvalidPolicyInAContextThatEnds(t *testing.T) {
 	everyWay(t, "canceled in the only attempt: it does not hide why the call stopped", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		err := call(ctx, retry.Policy{MaxAttempts: -2}, func(context.Context) error { cancel(errShutdown); return errDial })
