@@ -190,43 +190,6 @@ func TestLibrariesWhenTheAnswerToCommitIsLost(t *testing.T) {
 	}
 }
 
-// This shows why the doc of Transient says where not to use it. These calls do
-// not distinguish the errors of begin, the function and COMMIT, so a loop
-// around one of them applies each transaction twice.
-func TestTransientAroundATransactionAppliesItTwice(t *testing.T) {
-	const transactions = 20
-	lost := cut{at: "COMMIT", afterAnswer: true}
-	for name, through := range map[string]func(*testing.T) (func(context.Context, string) error, *proxy){
-		"pgxpool": func(t *testing.T) (func(context.Context, string) error, *proxy) {
-			pool, proxy := pgxPool(t, lost)
-			return func(ctx context.Context, statement string) error {
-				return pgxBegin(pool)(ctx, func(tx pgx.Tx) error { return pgxExec(ctx, tx, statement) })
-			}, proxy
-		},
-		"gorm": func(t *testing.T) (func(context.Context, string) error, *proxy) {
-			config, proxy := postgresProxy(t, lost)
-			db := gormDB(t, openPostgres(t, config), false)
-			return func(ctx context.Context, statement string) error {
-				return gormBegin(db)(ctx, func(tx *gorm.DB) error { return gormExec(ctx, tx, statement) })
-			}, proxy
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := postgres(t)
-			requests := table(t, db, "request INTEGER NOT NULL")
-			run, proxy := through(t)
-			for request := range transactions {
-				proxy.arm()
-				require.NoError(t, retry.Do(within(t), retry.Policy{MaxAttempts: 3, RetryIf: retrysql.Transient}, func(ctx context.Context) error {
-					return run(ctx, fmt.Sprintf("INSERT INTO %s VALUES (%d)", requests, request))
-				}))
-			}
-			assert.Equal(t, 2*transactions, number(t, db, "SELECT COUNT(*) FROM "+requests))
-		})
-	}
-}
-
 // If the connection is lost anywhere else, the transaction was rolled back. It
 // is retried and applied once.
 func TestLibrariesWhenTheConnectionIsLostBeforeCommit(t *testing.T) {
@@ -253,25 +216,5 @@ func TestLibrariesWhenTheConnectionIsLostBeforeCommit(t *testing.T) {
 				})
 			}
 		}
-	}
-}
-
-// A load balancer without a server closes each new connection. lib/pq reports
-// this as a bare EOF.
-func TestEOFWhileATransactionBegins(t *testing.T) {
-	db := postgres(t)
-	name := accounts(t, db)
-	config, proxy := postgresProxy(t, cut{at: "USER"})
-	through := sql.OpenDB(pqConnector(t, config, proxy.String()))
-	defer func() { require.NoError(t, through.Close()) }()
-	var happened record
-	require.NoError(t, retrysql.Tx(within(t), through, nil, happened.policy(), func(ctx context.Context, tx *sql.Tx) error {
-		return move(ctx, tx, name, 1, -10)
-	}))
-	assert.Equal(t, 90, balance(t, db, name, 1))
-	if assert.Len(t, happened.failures, 1) {
-		assert.ErrorIs(t, happened.failures[0], io.EOF)
-		assert.False(t, errors.Is(happened.failures[0], io.ErrUnexpectedEOF) || errors.Is(happened.failures[0], driver.ErrBadConn))
-		assert.False(t, retrysql.Transient(errors.Unwrap(happened.failures[0])), "a bare EOF that does not come from begin")
 	}
 }

@@ -6,20 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/lib/pq"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	gormmysql "gorm.io/driver/mysql"
 	"gorm.io/gorm"
-	gormlogger "gorm.io/gorm/logger"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrysql"
-	"github.com/goretry/retry/retrysql/sqlfault"
 )
 
 // With a rollback journal, a writer waits for the readers only at its commit.
@@ -91,10 +87,6 @@ func TestCommitAnsweredWithRollback(t *testing.T) {
 	}{
 		"pgx":    {func(t *testing.T) run { return byTx(postgres(t)) }, pgx.ErrTxCommitRollback.Error()},
 		"lib/pq": {func(t *testing.T) run { return byTx(pqDB(t)) }, pq.ErrInFailedTransaction.Error()},
-		"pgxpool": {func(t *testing.T) run {
-			pool, _ := pgxPool(t, cut{at: "NEVER"})
-			return byTxFunc(pgxBegin(pool), pgxExec)
-		}, pgx.ErrTxCommitRollback.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := postgres(t)
@@ -138,32 +130,6 @@ func TestCachedPlan(t *testing.T) {
 	}
 }
 
-// The server ends a session that leaves a transaction open and idle.
-func TestIdleInTransaction(t *testing.T) {
-	db := postgres(t)
-	name := accounts(t, db)
-	var happened record
-	idle := true
-	require.NoError(t, retrysql.Tx(within(t), db, nil, happened.policy(), func(ctx context.Context, tx *sql.Tx) error {
-		if idle {
-			idle = false
-			var session int
-			require.NoError(t, tx.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&session))
-			_, err := tx.ExecContext(ctx, "SET LOCAL idle_in_transaction_session_timeout = 1")
-			require.NoError(t, err)
-			for number(t, db, fmt.Sprintf("SELECT COUNT(*) FROM pg_stat_activity WHERE pid = %d", session)) > 0 {
-				require.NoError(t, ctx.Err())
-				time.Sleep(time.Millisecond)
-			}
-		}
-		return move(ctx, tx, name, 1, -10)
-	}))
-	assert.Equal(t, 90, balance(t, db, name, 1))
-	if assert.Len(t, happened.failures, 1) {
-		assert.Equal(t, "25P03", code(happened.failures[0]))
-	}
-}
-
 // retrysql knows the driver's own types and texts without importing it.
 func TestMySQLDriver(t *testing.T) {
 	assert.True(t, retrysql.Transient(&mysql.MySQLError{Number: 1213, SQLState: [5]byte([]byte("40001"))}))
@@ -177,38 +143,10 @@ func TestMySQLDriver(t *testing.T) {
 	}
 }
 
-// A Galera cluster reports a conflict at COMMIT as error 1213.
-func TestGaleraConflictAtCommit(t *testing.T) {
-	connector, err := mysql.NewConnector(mariadbConfig(t))
-	require.NoError(t, err)
-	db := mariadb(t)
-	name := accounts(t, db)
-	conflict := &mysql.MySQLError{Number: 1213, SQLState: [5]byte([]byte("40001"))}
-	cluster := sql.OpenDB(sqlfault.New(connector, sqlfault.BeforeCommit(conflict)))
-	defer func() { require.NoError(t, cluster.Close()) }()
-	var happened record
-	require.NoError(t, retrysql.Tx(within(t), cluster, nil, happened.policy(), func(ctx context.Context, tx *sql.Tx) error {
-		return move(ctx, tx, name, 1, -10)
-	}))
-	assert.Equal(t, 90, balance(t, db, name, 1))
-	if assert.Len(t, happened.failures, 1) {
-		assert.ErrorIs(t, happened.failures[0], conflict)
-		assert.True(t, atCommit(happened.failures[0]))
-	}
-}
-
 // GORM's TranslateError hides parts of the server's answer. With it, a COMMIT
 // through lib/pq that a deferred constraint refuses has an unknown outcome.
 func TestGORMTranslateError(t *testing.T) {
 	for _, translate := range []bool{false, true} {
-		t.Run(fmt.Sprintf("mysql/%t", translate), func(t *testing.T) {
-			db := mariadb(t)
-			orm, err := gorm.Open(gormmysql.New(gormmysql.Config{Conn: db}), &gorm.Config{Logger: gormlogger.Discard, TranslateError: translate})
-			require.NoError(t, err)
-			err = orm.Exec("INSERT INTO " + accounts(t, db) + " VALUES (1, 0)").Error
-			assert.Equal(t, translate, code(err) == "", "%v", err)
-			assert.Equal(t, translate, errors.Is(err, gorm.ErrDuplicatedKey))
-		})
 		for database, unknown := range map[string]bool{"postgres": false, "lib/pq": translate} {
 			t.Run(fmt.Sprintf("%s/%t", database, translate), func(t *testing.T) {
 				db := databases[database](t)

@@ -53,20 +53,6 @@ func lockWait(t *testing.T, db *sql.DB, accounts string) step {
 	}
 }
 
-// changed returns a step that changes a record which another transaction has
-// changed since it was read.
-func changed(t *testing.T, db *sql.DB, accounts string) step {
-	return func(ctx context.Context, tx *sql.Tx) error {
-		require.NoError(t, statement("SET innodb_snapshot_isolation = ON")(t, db, "")(ctx, tx))
-		var sum int
-		require.NoError(t, tx.QueryRowContext(ctx, "SELECT SUM(balance) FROM "+accounts).Scan(&sum))
-		exec(t, db, "UPDATE "+accounts+" SET balance = 50 WHERE id = 2")
-		err := move(ctx, tx, accounts, 2, 10)
-		assert.Equal(t, "1020", code(err))
-		return err
-	}
-}
-
 func statement(text string) func(*testing.T, *sql.DB, string) step {
 	return func(t *testing.T, _ *sql.DB, _ string) step {
 		return func(ctx context.Context, tx *sql.Tx) error {
@@ -120,7 +106,6 @@ func TestFunctionThatGoesOn(t *testing.T) {
 		{"DDL, and a failure", "Tx", ddl, true, replaces, true, [2]int{90, 110}},
 		{"DDL, and a lock wait timeout, returned at once", "Tx", andThen(ddl, lockWait), false, returns, true, [2]int{90, 100}},
 		{"a deadlock, and a lock wait timeout, returned at once", "Tx", andThen(deadlock, lockWait), false, returns, true, [2]int{100, 100}},
-		{"a record that changed, ignored", "Tx", changed, true, ignores, true, [2]int{100, 60}},
 		{"a lock wait timeout, returned late", "Tx", lockWait, true, returns, false, [2]int{90, 110}},
 		{"savepoints of its own", "Tx", statement("SAVEPOINT mine"), true, ignores, false, [2]int{90, 110}},
 

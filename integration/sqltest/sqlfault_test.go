@@ -74,18 +74,3 @@ func TestSQLFault(t *testing.T) {
 		})
 	}
 }
-
-// A driver that cannot make connectors is opened by its name.
-func TestSQLFaultOpen(t *testing.T) {
-	faults, err := sqlfault.Open("sqlite", "file:"+t.TempDir()+"/test.db", sqlfault.Exec(nil), sqlfault.AfterCommit(io.ErrUnexpectedEOF))
-	require.NoError(t, err)
-	db := answering(t, sql.OpenDB(faults), true)
-	exec(t, db, "CREATE TABLE requests (request INTEGER)")
-	err = retrysql.Tx(t.Context(), db, nil, (&record{}).policy(), func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO requests VALUES ($request)", sql.Named("request", 7))
-		return err
-	})
-	require.True(t, isUnknown(err), "%v", err)
-	assert.Equal(t, 1, number(t, db, "SELECT COUNT(*) FROM requests"))
-	assert.Zero(t, faults.Left())
-}

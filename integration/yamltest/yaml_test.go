@@ -62,10 +62,9 @@ type config struct {
 func TestDecode(t *testing.T) {
 	const s = time.Second
 	for text, want := range map[string]retry.Policy{
-		"retry: {}": {},
-		"retry:":    {},
-		"retry: ~":  {},
-		"name: x":   {},
+		"retry:":   {},
+		"retry: ~": {},
+		"name: x":  {},
 		`
 name: payments
 retry:
@@ -91,14 +90,11 @@ retry:
 		`{"retry": {"max_attempts": 3, "jitter": "equal"}}`:                          {MaxAttempts: 3, Jitter: retry.EqualJitter},
 		"retry:\n  backoff:\n    type: schedule\n    delays:\n    - 5m\n    - 15m\n": {Backoff: retry.Schedule{5 * time.Minute, 15 * time.Minute}},
 		"retry: {backoff: {type: schedule, delays: [0s, 1ns]}}":                      {Backoff: retry.Schedule{0, 1}},
-		"retry: {backoff: {type: exponential, base: 1s, factor: 2}}":                 {Backoff: retry.Exponential{Base: s, Factor: 2}},
-		"retry: {jitter: 1}":                       {Jitter: retry.Proportional(1)},
-		"retry: {jitter: 0}":                       {Jitter: retry.Proportional(0)},
-		"retry: {jitter: 1.0e-1}":                  {Jitter: retry.Proportional(0.1)},
-		"retry: {max_retries: 0, max_attempts: 5}": {MaxAttempts: 1},
-		"retry: {max_attempts: 3, backoff: ~, max_delay: null, jitter: }": {MaxAttempts: 3},
-		"retry: {max_attempts: 2147483647}":                               {MaxAttempts: math.MaxInt32},
-		"name: &d 5s\nretry: {max_delay: *d, max_elapsed: *d}":            {MaxDelay: 5 * s, MaxElapsed: 5 * s},
+		"retry: {jitter: 1}":                                   {Jitter: retry.Proportional(1)},
+		"retry: {jitter: 1.0e-1}":                              {Jitter: retry.Proportional(0.1)},
+		"retry: {max_retries: 0, max_attempts: 5}":             {MaxAttempts: 1},
+		"retry: {max_attempts: 2147483647}":                    {MaxAttempts: math.MaxInt32},
+		"name: &d 5s\nretry: {max_delay: *d, max_elapsed: *d}": {MaxDelay: 5 * s, MaxElapsed: 5 * s},
 	} {
 		for _, lib := range append(libraries, strict...) {
 			t.Run(lib.name+" "+text, func(t *testing.T) {
@@ -136,45 +132,23 @@ func TestDecodeErrors(t *testing.T) {
 		keys     = ": the keys of a policy are max_attempts, max_retries, attempt_cap, retryable, backoff, max_delay, jitter, max_retry_after, retry_after, max_elapsed, attempt_timeout, healthy_after, budget"
 	)
 	for text, want := range map[string]string{
-		"retry: {max_attempt: 3}":      `unknown key "max_attempt"` + keys,
-		"retry: {maxattempts: 3}":      `unknown key "maxattempts"` + keys,
 		"retry: {1: 2}":                `unknown key "1"` + keys,
-		"retry: {max_attempts: 0}":     `max_attempts is 0` + attempts,
-		"retry: {max_attempts: '3'}":   `max_attempts is "3"` + attempts,
 		"retry: {max_attempts: '1e1'}": `max_attempts is "1e1"` + attempts,
 		"retry: {max_delay: '1e3'}":    `max_delay is "1e3"` + duration,
 		"retry: {jitter: '1e-1'}":      `jitter is "1e-1"` + jitter,
-		"retry: {jitter: '1e-07'}":     `jitter is "1e-07"` + jitter,
 		"retry: {backoff: {type: exponential, base: 1s, factor: '2e0'}}": `backoff.factor is "2e0": write a number of at least 1, such as 2`,
 		"retry: {backoff: {type: exponential, base: 1s, factor: ~}}":     `backoff.factor is null: write a number of at least 1, such as 2, or leave the key out`,
 		"retry: {max_attempts: 2.5}":                                     `max_attempts is 2.5` + attempts,
-		"retry: {max_attempts: [3]}":                                     `max_attempts is [3]` + attempts,
-		"retry: {retryable: 'no'}":                                       `retryable is "no": write true or false`,
 		"retry: {max_delay: 5}":                                          `max_delay is 5` + duration,
-		"retry: {max_delay: 0}":                                          `max_delay is 0` + duration,
 		"retry: {max_delay: 1.5}":                                        `max_delay is 1.5` + duration,
 		"retry: {max_delay: 1:30}":                                       `max_delay is "1:30"` + duration,
-		"retry: {max_delay: -1s}":                                        `max_delay is "-1s"` + duration + ", 0s or above",
-		"retry: {max_delay: {seconds: 5}}":                               `max_delay is {"seconds":5}` + duration,
 		"retry:\n  max_delay:\n    seconds: 5\n":                         `max_delay is {"seconds":5}` + duration,
-		"retry: {max_elapsed: true}":                                     `max_elapsed is true` + duration,
-		"retry: {retry_after: 1s}":                                       `retry_after is "1s": write spread, at_least or exact`,
-		"retry: {healthy_after: 60}":                                     `healthy_after is 60: write a duration such as "1m", at least 1ms, or "0s" for never`,
-		"retry: {jitter: 20}":                                            `jitter is 20` + jitter,
 		"retry: {jitter: 20%}":                                           `jitter is "20%"` + jitter,
-		"retry: {jitter: {share: 0.2}}":                                  `jitter is {"share":0.2}` + jitter,
 		"retry: {backoff: exponential}":                                  `backoff is "exponential"` + backoff,
-		"retry: {backoff: 200ms}":                                        `backoff is "200ms"` + backoff,
-		"retry: {backoff: [1s, 2s]}":                                     `backoff is ["1s","2s"]` + backoff,
-		"retry: {backoff: {type: cubic, base: 1s}}":                      `backoff.type is "cubic": write one of fixed, linear, exponential, fibonacci, schedule`,
-		"retry: {backoff: {type: fixed}}":                                `backoff.base is missing` + duration,
-		"retry: {backoff: {type: fixed, base: 200}}":                     `backoff.base is 200` + duration,
 		"retry: {backoff: {type: fixed, base: 1s, 2: 3}}":                `unknown key "backoff.2": the keys of a backoff of type fixed are type, base`,
 		"retry: {backoff: {type: exponential, base: 1s, factor: .5}}":    `backoff.factor is 0.5: write a number of at least 1, such as 2`,
 		"retry: {backoff: {type: schedule, delays: [1s, ~, 5]}}":         `backoff.delays[1] is null` + duration + `; backoff.delays[2] is 5` + duration,
-		"retry: exponential":                                             `got "exponential"` + mapping,
 		"retry: [max_attempts, 3]":                                       `got ["max_attempts",3]` + mapping,
-		"retry: 3":                                                       `got 3` + mapping,
 		"retry: '{\"max_attempts\": 3}'":                                 `got "{\"max_attempts\": 3}"` + mapping,
 	} {
 		for _, lib := range append(libraries, strict...) {
@@ -249,16 +223,10 @@ func TestDuplicateKeys(t *testing.T) {
 func TestDecodeIntoAFilledPolicy(t *testing.T) {
 	budget := &retry.Budget{Size: 3, Ratio: 0.5}
 	for text, set := range map[string]func(*retry.Policy){
-		"name: x":                                          func(*retry.Policy) {},
-		"retry:":                                           func(*retry.Policy) {},
-		"retry: {}":                                        func(*retry.Policy) {},
-		"retry: {max_attempts: ~, jitter: null}":           func(*retry.Policy) {},
-		"retry: {max_attempts: 3}":                         func(p *retry.Policy) { p.MaxAttempts = 3 },
-		"retry: {max_retries: 3}":                          func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 0, 3 },
-		"retry: {max_retries: 0}":                          func(p *retry.Policy) { p.MaxAttempts = 1 },
-		"retry: {attempt_cap: 99}":                         func(*retry.Policy) {},
-		"retry: {attempt_cap: 2}":                          func(p *retry.Policy) { p.AttemptCap = 2 },
-		"retry: {backoff: {type: linear, base: 1s}}":       func(p *retry.Policy) { p.Backoff = retry.Linear(time.Second) },
+		"name: x":                                func(*retry.Policy) {},
+		"retry:":                                 func(*retry.Policy) {},
+		"retry: {max_attempts: ~, jitter: null}": func(*retry.Policy) {},
+		"retry: {max_retries: 3}":                func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 0, 3 },
 		"retry: {max_delay: 0s, jitter: 0, max_elapsed: }": func(p *retry.Policy) { p.MaxDelay, p.Jitter = 0, retry.Proportional(0) },
 	} {
 		for _, lib := range libraries {
@@ -338,16 +306,12 @@ retryable: false
 func TestRoundTrip(t *testing.T) {
 	policies := []retry.Policy{
 		{}, retry.Default(),
-		{MaxRetries: retry.Unlimited, AttemptCap: 10, NonRetryable: true},
 		{MaxAttempts: math.MaxInt, Jitter: retry.FullJitter, MaxDelay: math.MaxInt64},
-		{Backoff: retry.Fixed(0), Jitter: retry.Proportional(0)},
-		{Backoff: retry.Linear(1), Jitter: retry.EqualJitter},
 		{Backoff: retry.Fibonacci(math.MaxInt64), Jitter: retry.Proportional(1)},
 		{Backoff: retry.Exponential{}, Jitter: retry.Proportional(math.SmallestNonzeroFloat64)},
 		{Backoff: retry.Exponential{Base: 1, Factor: math.MaxFloat64}, Jitter: retry.Proportional(math.Nextafter(1, 0))},
 		{Backoff: retry.Exponential{Base: 1, Factor: math.Nextafter(1, 2)}, Jitter: retry.Proportional(0.1 + 0.2)},
 		{Backoff: retry.Exponential{Base: 1, Factor: 1e6}, Jitter: retry.Proportional(1e-7)},
-		{Backoff: retry.Exponential{Base: 1, Factor: 1e21}},
 		{Backoff: retry.Schedule{0, 1, math.MaxInt64}},
 	}
 	random := rand.New(rand.NewPCG(1, 2))
