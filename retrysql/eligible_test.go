@@ -19,7 +19,6 @@ func TestEligible(t *testing.T) {
 	const fresh, retryable = "(COALESCE(attempts, 0) <= 0", "COALESCE(retryable, TRUE) AND "
 	own := retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts", DefaultMaxAttempts: 3}
 	unlimited := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}
-	timed := retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Fixed(time.Second)}
 	for _, row := range []struct {
 		name    string
 		policy  retry.Policy
@@ -32,19 +31,11 @@ func TestEligible(t *testing.T) {
 			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts ELSE attempts < 1 END)"},
 		{"unlimited", unlimited, all,
 			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts ELSE TRUE END)"},
-		{"unlimited, capped", retry.Policy{MaxAttempts: retry.Unlimited, AttemptCap: 10}, all,
-			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 10 ELSE attempts < 10 END)"},
 		{"not retryable", retry.Policy{MaxAttempts: 5, NonRetryable: true}, all, fresh + ")"},
 		{"jobs without a limit", retry.Policy{MaxAttempts: 5}, retrysql.Columns{Attempts: "attempts", Retryable: "retryable"},
 			fresh + " OR " + retryable + "attempts < 5)"},
-		{"jobs that are all retryable", retry.Policy{MaxAttempts: 5}, retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts"},
-			fresh + " OR CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 5 ELSE attempts < 5 END)"},
-		{"bounded by time alone, jobs without a limit", timed, retrysql.Columns{Attempts: "attempts"},
-			fresh + " OR TRUE)"},
 		{"a default for NULL", retry.Policy{}, own,
 			fresh + " OR CASE WHEN COALESCE(max_attempts, 3) > 0 THEN attempts < COALESCE(max_attempts, 3) ELSE attempts < 1 END)"},
-		{"attempts alone", retry.Policy{MaxAttempts: 5}, retrysql.Columns{Attempts: "j.tries"},
-			"(COALESCE(j.tries, 0) <= 0 OR j.tries < 5)"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got, err := retrysql.Eligible(row.policy, row.columns)

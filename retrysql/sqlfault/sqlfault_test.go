@@ -55,10 +55,7 @@ func TestScript(t *testing.T) {
 		left    int
 	}{
 		{"no script", nil, []error{nil, nil, nil}, []string{paid, paid, paid}, 3, 0},
-		{"begin", script{sqlfault.Begin(errLost)}, []error{errLost, nil, nil}, []string{paid, paid}, 2, 0},
 		{"the second begin", script{sqlfault.Begin(nil), sqlfault.Begin(errLost)}, []error{nil, errLost, nil}, []string{paid, paid}, 2, 0},
-		{"the second statement", script{sqlfault.Exec(nil), sqlfault.Exec(errLost)}, []error{errLost, nil, nil},
-			[]string{"begin debit rollback", paid, paid}, 2, 0},
 		{"before the commit is applied", script{sqlfault.BeforeCommit(errLost)}, []error{errLost, nil, nil}, []string{lost, paid, paid}, 2, 0},
 		{"after the commit is applied", script{sqlfault.AfterCommit(errLost)}, []error{errLost, nil, nil}, []string{paid, paid, paid}, 3, 0},
 		{"commits that pass", script{sqlfault.BeforeCommit(nil), sqlfault.AfterCommit(nil), sqlfault.AfterCommit(errLost)},
