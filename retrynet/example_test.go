@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"syscall"
 	"time"
 
@@ -74,78 +73,3 @@ func ExamplePermanent() {
 	// retry: attempts exhausted after 3 attempts: proprietary protocol: code 17
 	// false true
 }
-
-// gRPC: with google.golang.org/grpc the RetryIf is one line,
-//
-//	RetryIf: func(err error) bool { return status.Code(err) == codes.Unavailable }
-//
-// and code stands for status.Code here. AIP-194 lets a client retry UNAVAILABLE
-// alone: after most other codes the call may have been executed, or is sure to
-// fail again. Where a server sends a RetryInfo, return
-// retry.After(info.RetryDelay.AsDuration(), err). Leave the retryPolicy of the
-// service config off, or the attempts multiply.
-func Example_grpc() {
-	const unavailable, deadlineExceeded, aborted = 14, 4, 10 // of package codes
-	policy := retry.Policy{
-		MaxAttempts: 3,
-		RetryIf:     func(err error) bool { return code(err) == unavailable },
-	}
-	for _, c := range []statusStandIn{unavailable, deadlineExceeded, aborted} {
-		err := retry.Do(context.Background(), policy, func(context.Context) error { return c })
-		fmt.Println(err)
-	}
-	// Output:
-	// retry: attempts exhausted after 3 attempts: rpc error: code = 14
-	// retry: rejected by RetryIf after 1 attempt: rpc error: code = 4
-	// retry: rejected by RetryIf after 1 attempt: rpc error: code = 10
-}
-
-// statusStandIn stands for the errors of gRPC, which are of a type that package
-// status does not export.
-type statusStandIn uint32
-
-func (e statusStandIn) Error() string { return fmt.Sprintf("rpc error: code = %d", uint32(e)) }
-
-func code(err error) uint32 {
-	const unknown = 2
-	var e statusStandIn
-	if errors.As(err, &e) {
-		return uint32(e)
-	}
-	return unknown
-}
-
-// AWS: the errors of aws-sdk-go-v2 say it all through their methods, without
-// an import. Its clients retry by themselves: give them aws.NopRetryer, or the
-// attempts multiply.
-func Example_aws() {
-	throttled := []string{"Throttling", "ThrottlingException", "RequestLimitExceeded",
-		"TooManyRequestsException", "ProvisionedThroughputExceededException", "SlowDown"}
-	retryIf := func(err error) bool {
-		var api interface{ ErrorCode() string }
-		var answer interface{ HTTPStatusCode() int }
-		return errors.As(err, &api) && slices.Contains(throttled, api.ErrorCode()) ||
-			errors.As(err, &answer) && slices.Contains([]int{500, 502, 503, 504}, answer.HTTPStatusCode()) ||
-			retrynet.Transient(err)
-	}
-
-	fmt.Println(retryIf(awsStandIn{"ThrottlingException", 400}))
-	fmt.Println(retryIf(awsStandIn{"ValidationException", 400}))
-	fmt.Println(retryIf(awsStandIn{"InternalFailure", 500}))
-	fmt.Println(retryIf(syscall.ECONNRESET))
-	// Output:
-	// true
-	// false
-	// true
-	// true
-}
-
-// awsStandIn stands for the errors of the SDK, and has their methods.
-type awsStandIn struct {
-	code   string
-	status int
-}
-
-func (e awsStandIn) Error() string       { return e.code }
-func (e awsStandIn) ErrorCode() string   { return e.code }
-func (e awsStandIn) HTTPStatusCode() int { return e.status }

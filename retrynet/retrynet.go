@@ -38,10 +38,10 @@
 // Dialer.Timeout, and also when it ends because of the context's deadline. Both
 // are transient.
 //
-// # Recipes
+// # Others
 //
-// The examples show the RetryIf for the codes of gRPC and for the errors of
-// the AWS SDK.
+// For the codes of gRPC and the errors of the AWS SDK there are the modules
+// adapters/retrygrpc and adapters/retryaws.
 package retrynet
 
 import (
