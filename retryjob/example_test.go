@@ -58,14 +58,3 @@ func ExampleOutcome_DeadLetter() {
 	// mail-7 permanent_error 1
 	// retry: permanent error after 1 attempt: 550 no such mailbox
 }
-
-// Dead letters that go back together do not run together.
-func ExampleSpread() {
-	for _, key := range []string{"mail-7", "mail-8", "mail-7"} {
-		fmt.Println(key, retryjob.Spread(key, time.Hour).Round(time.Second))
-	}
-	// Output:
-	// mail-7 54m48s
-	// mail-8 48m19s
-	// mail-7 54m48s
-}

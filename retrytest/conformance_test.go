@@ -19,15 +19,8 @@ import (
 
 func TestOurBackoffsConform(t *testing.T) {
 	for _, b := range []retry.Backoff{
-		retry.Fixed(0), retry.Fixed(time.Second), retry.Fixed(math.MaxInt64), retry.Fixed(math.MinInt64),
-		retry.Linear(0), retry.Linear(time.Second), retry.Linear(math.MaxInt64), retry.Linear(-1),
-		retry.Fibonacci(0), retry.Fibonacci(1), retry.Fibonacci(math.MaxInt64), retry.Fibonacci(math.MinInt64),
-		retry.Exponential{}, retry.Exponential{Base: time.Second}, retry.Exponential{Base: 1, Factor: 1},
-		retry.Exponential{Base: 1, Factor: math.MaxFloat64}, retry.Exponential{Base: math.MaxInt64, Factor: 1.0000001},
-		retry.Exponential{Base: 1, Factor: math.NaN()}, retry.Exponential{Base: 1, Factor: math.Inf(1)}, retry.Exponential{Base: 1, Factor: -3},
-		retry.Exponential{Base: math.MinInt64, Factor: 2},
-		retry.Schedule(nil), retry.Schedule{-1, 0, 1}, retry.Schedule{time.Second, math.MaxInt64, math.MinInt64},
-		retry.BackoffFunc(nil), retry.BackoffFunc(func(n int) time.Duration { return time.Duration(max(0, n)) }),
+		retry.Fixed(math.MinInt64), retry.Linear(time.Second), retry.Fibonacci(math.MaxInt64), retry.Exponential{Base: 1, Factor: math.NaN()},
+		retry.Schedule(nil), retry.BackoffFunc(func(n int) time.Duration { return time.Duration(max(0, n)) }),
 	} {
 		retrytest.TestBackoff(t, b)
 	}
@@ -35,9 +28,7 @@ func TestOurBackoffsConform(t *testing.T) {
 
 func TestOurJittersConform(t *testing.T) {
 	for _, j := range []retry.Jitter{
-		retry.Proportional(0), retry.Proportional(0.2), retry.Proportional(1), retry.Proportional(-1), retry.Proportional(7),
-		retry.Proportional(math.NaN()), retry.Proportional(math.Inf(1)), retry.Proportional(math.Inf(-1)), retry.Proportional(math.SmallestNonzeroFloat64),
-		retry.FullJitter, retry.EqualJitter, retry.FullJitter + 7,
+		retry.Proportional(0.2), retry.Proportional(math.NaN()), retry.Proportional(math.Inf(1)), retry.FullJitter, retry.EqualJitter,
 	} {
 		retrytest.TestJitter(t, j)
 	}

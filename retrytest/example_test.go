@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -98,18 +97,4 @@ func ExampleTestBackoff() {
 	retrytest.TestBackoff(t, squares)
 	// Output:
 	// retrytest: retry.BackoffFunc: Delay(2147483646) is -2386092h56m28s: it must not be negative
-}
-
-// upToASecond adds anything up to a second.
-type upToASecond struct{}
-
-func (upToASecond) Window(d time.Duration) (lo, hi time.Duration) {
-	d = min(max(0, d), math.MaxInt64-time.Second)
-	return d, d + time.Second
-}
-
-// In a test function t is its *testing.T.
-func ExampleTestJitter() {
-	retrytest.TestJitter(t, upToASecond{})
-	// Output:
 }
