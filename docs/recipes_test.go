@@ -211,6 +211,8 @@ func TestReasonsToWatch(t *testing.T) {
 	for _, r := range reasons[1:] { // without ReasonRetry
 		assert.Contains(t, string(page), "\n| `"+r[2]+"` | `"+r[1]+"` |")
 	}
+	assert.Len(t, regexp.MustCompile("(?m)^\\| `\\w+` \\| `Reason").FindAllString(string(page), -1), len(reasons)-1, "and no other")
+	assert.Len(t, regexp.MustCompile("(?m)^\\| `invalid` .*\\| a bug").FindAllString(string(page), -1), 1)
 }
 
 func TestRecipeReconnect(t *testing.T) {
