@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,45 +115,31 @@ func (n *comparison) status() int {
 	return ok
 }
 
-// text returns the report.
-func (n *comparison) text(s *summary) string {
-	var b strings.Builder
-	if len(n.Differs) > 0 {
-		fmt.Fprintln(&b, n.Differs[0])
-	}
+// text writes the report.
+func (n *comparison) text(p *paragraph, s *summary) {
+	number := preview.Thousands[int]
+	p.say(len(n.Differs) > 0, "%v\n", slices.Concat(n.Differs, []difference{{}})[0])
 	if n.files.First != nil {
-		fmt.Fprintln(&b, differenceOf(n.files.First))
+		p.say(true, "%v\n", differenceOf(n.files.First))
 	}
-	for _, list := range []struct {
-		title string
-		names []string
-		all   int
-	}{{"skipped", n.skipped, n.Skipped}, {"stopped by code", n.byCode, n.ByCode}} {
-		for _, name := range list.names {
-			fmt.Fprintf(&b, "%s: %s\n", list.title, name)
+	list := func(title string, names []string, all int) {
+		for _, name := range names {
+			p.say(true, "%s: %s\n", title, name)
 		}
-		if more := list.all - len(list.names); more > 0 {
-			fmt.Fprintf(&b, "%s: and %s more\n", list.title, preview.Thousands(more))
+		p.say(all > len(names), "%s: and %s more\n", title, number(all-len(names)))
+	}
+	list("skipped", n.skipped, n.Skipped)
+	list("stopped by code", n.byCode, n.ByCode)
+	p.say(n.files.Torn+n.files.Bad > 0, "%s cut off, %s that cannot be read\n", counted(n.files.Torn, "line"), number(n.files.Bad))
+	var of []string
+	for _, line := range s.Sources {
+		if line.Differ > 0 {
+			of = append(of, fmt.Sprintf("%s of %s", number(line.Differ), eventlog.Printable(line.Source)))
 		}
 	}
-	if n.files.Torn+n.files.Bad > 0 {
-		fmt.Fprintf(&b, "%s cut off, %s that cannot be read\n", counted(n.files.Torn, "line"), preview.Thousands(n.files.Bad))
-	}
-	switch {
-	case s.Differ > 0:
-		var of []string
-		for _, line := range s.Sources {
-			if line.Differ > 0 {
-				of = append(of, fmt.Sprintf("%s of %s", preview.Thousands(line.Differ), eventlog.Printable(line.Source)))
-			}
-		}
-		fmt.Fprintf(&b, "%s not as decided by %v: %s\n", counted(s.Differ, "call"), n.policy, strings.Join(of, ", "))
-	case n.Checked == 0:
-		fmt.Fprintf(&b, "none compared with %v\n", n.policy)
-	default:
-		fmt.Fprintf(&b, "all as decided by %v\n", n.policy)
-	}
-	fmt.Fprintf(&b, "%s: %s checked, %s skipped, %s stopped by code\n", counted(n.Checked+n.Skipped+n.ByCode, "call"),
-		preview.Thousands(n.Checked), preview.Thousands(n.Skipped), preview.Thousands(n.ByCode))
-	return b.String()
+	p.say(of != nil, "%s not as decided by %v: %s\n", counted(s.Differ, "call"), n.policy, strings.Join(of, ", "))
+	p.say(of == nil && n.Checked == 0, "none compared with %v\n", n.policy)
+	p.say(of == nil && n.Checked > 0, "all as decided by %v\n", n.policy)
+	p.say(true, "%s: %s checked, %s skipped, %s stopped by code\n", counted(n.Checked+n.Skipped+n.ByCode, "call"),
+		number(n.Checked), number(n.Skipped), number(n.ByCode))
 }

@@ -41,7 +41,7 @@ var widths = []struct {
 }
 
 func (s *strip) add(at time.Time, gaveUp, retries int) {
-	if at.IsZero() {
+	if at.IsZero() || gaveUp+retries == 0 {
 		return
 	}
 	second := at.Unix()

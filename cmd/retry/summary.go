@@ -20,26 +20,24 @@ import (
 // A summary is what the calls of a log have in common. Its size has a limit, however
 // long the log is.
 type summary struct {
-	group                     // of all calls, without a reason or a source
-	Succeeded    int          `json:"succeeded"`
-	Canceled     int          `json:"canceled"`
-	Open         int          `json:"without_end"`
-	Keyless      int          `json:"without_key"`
-	Retried      int          `json:"retried"` // calls
-	Retries      int          `json:"retries"`
-	Denied       int          `json:"denied_by_budget"`
-	Peak         peak         `json:"peak"`
-	LongestWait  *longestWait `json:"longest_wait,omitempty"`
-	SkippedLines int          `json:"skipped_lines"`
-	TornLines    int          `json:"cut_off_lines"`
-	Dropped      int          `json:"dropped"` // calls cut short
-	Envoy        int          `json:"envoy"`   // calls of its access log
-	Uncounted    int          `json:"without_attempts"`
-	Reasons      []*group     `json:"reasons"`
-	Sources      []*group     `json:"sources"`
-	Errors       []errorLine  `json:"errors"`
-	Strip        []*bar       `json:"strip"`
-	*comparison               // nil: there is no policy to compare with
+	group                    // of all calls, without a reason or a source
+	Succeeded    int         `json:"succeeded"`
+	Canceled     int         `json:"canceled"`
+	Open         int         `json:"without_end"`
+	Keyless      int         `json:"without_key"`
+	Retried      int         `json:"retried"` // calls
+	Retries      int         `json:"retries"`
+	Peak         *bar        `json:"peak,omitempty"` // of Strip
+	SkippedLines int         `json:"skipped_lines"`
+	TornLines    int         `json:"cut_off_lines"`
+	Dropped      int         `json:"dropped"` // calls cut short
+	Envoy        int         `json:"envoy"`   // calls of its access log
+	Uncounted    int         `json:"without_attempts"`
+	Reasons      []*group    `json:"reasons"`
+	Sources      []*group    `json:"sources"`
+	Errors       []errorLine `json:"errors"`
+	Strip        []*bar      `json:"strip"`
+	*comparison              // nil: there is no policy to compare with
 
 	from, to time.Time
 	started  bool // the log has attempts
@@ -47,35 +45,6 @@ type summary struct {
 	reasons  groups
 	sources  groups
 	strip    strip
-}
-
-// A peak is the minute with the most retries.
-type peak struct {
-	Time    instant `json:"time"`
-	Retries int     `json:"retries"`
-
-	minutes map[time.Time]int
-}
-
-// add counts retries. Minutes that are long past are not held: calls come in about the order of
-// time.
-func (p *peak) add(at time.Time, n int) {
-	minute := at.UTC().Truncate(time.Minute)
-	if len(p.minutes) >= mostMinutes || p.minutes == nil {
-		p.minutes = map[time.Time]int{}
-	}
-	if p.minutes[minute] += n; p.minutes[minute] > p.Retries && !at.IsZero() {
-		p.Time, p.Retries = instant{minute}, p.minutes[minute]
-	}
-}
-
-type longestWait struct {
-	Source string  `json:"source,omitempty"`
-	Key    string  `json:"key,omitempty"`
-	Time   instant `json:"time"`
-	Wait   string  `json:"wait"`
-	wait   time.Duration
-	of     string
 }
 
 // An instant is a time in UTC, also in a year that time.Time.MarshalJSON does not take.
@@ -110,12 +79,8 @@ func (g *group) add(t *eventlog.Trace, attempts int, differs bool) {
 	g.Least, g.Most = int(min(limit, uint(g.Least))), int(max(limit, uint(g.Most)))
 	g.Calls++
 	g.Attempts += attempts
-	if gaveUp(t) {
-		g.GaveUp++
-	}
-	if differs {
-		g.Differ++
-	}
+	g.GaveUp += one(gaveUp(t))
+	g.Differ += one(differs)
 }
 
 // groups are by reason, class and source. At most mostGroups are counted apart.
@@ -206,7 +171,6 @@ func (t *tally) most(n int) []errorLine {
 const (
 	mostGroups  = 64
 	mostErrors  = 256 // texts of a tally
-	mostMinutes = 20_000
 	namedErrors = 5
 	longestText = 200 // bytes of an error
 )
@@ -218,105 +182,101 @@ func gaveUp(t *eventlog.Trace) bool {
 
 // add adds a call, and reports whether it differs from the policy, if there is one.
 func (s *summary) add(t *eventlog.Trace) (differs bool) {
-	last, retries, failures, attempts := t.Last(), s.Retries, s.errors.all, len(t.Attempts)
-	source := s.sources.of([3]string{2: t.From()}, [3]string{2: "other"})
-	if t.Key == "" {
-		s.Keyless++
-	}
-	if first := t.Records[0].Event.Time; s.from.IsZero() || first.Before(s.from) && !first.IsZero() {
+	first, last, attempts, retries := t.Records[0].Event.Time, t.Last(), len(t.Attempts), 0
+	if s.from.IsZero() || first.Before(s.from) && !first.IsZero() {
 		s.from = first
 	}
 	if last.Time.After(s.to) {
 		s.to = last.Time
 	}
-	for i, r := range t.Records {
+	for _, r := range t.Records {
 		s.started = s.started || r.Event.Kind == retry.AttemptStarted
 		if r.Event.Kind == retry.RetryScheduled {
-			s.retry(r.Event.Time, 1)
-			if wait := waited(t, i); s.LongestWait == nil || wait > s.LongestWait.wait {
-				s.LongestWait = &longestWait{t.Source, t.Key, instant{r.Event.Time}, wait.String(), wait, eventlog.Of(r)}
-			}
+			s.strip.add(r.Event.Time, 0, 1)
+			retries++
+		}
+	}
+	foreign, counted := t.Foreign()
+	if attempts == 0 || foreign { // all are in another log
+		attempts = last.Attempt
+	}
+	if foreign {
+		s.started, retries = true, attempts-1
+		s.strip.add(last.Time, 0, retries)
+		s.Envoy++
+	}
+	s.Uncounted += one(foreign && !counted)
+	s.Keyless += one(t.Key == "")
+	s.Retried += one(retries > 0)
+	s.Retries += retries
+	if s.comparison != nil {
+		differs = s.comparison.add(t)
+	}
+	source := s.sources.of([3]string{2: t.From()}, [3]string{2: "other"})
+	s.group.add(t, attempts, differs)
+	source.add(t, attempts, differs)
+	s.end(t, attempts, s.fail(source, t))
+	return differs
+}
+
+// one returns 1 if something is so.
+func one(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// fail counts the attempts that failed, or the failure of a call whose attempts are in another
+// log, and returns the last.
+func (s *summary) fail(source *group, t *eventlog.Trace) (last error) {
+	count := func(err error) {
+		if last = err; err != nil {
+			s.errors.add(textOf(err))
+			source.errors.add(textOf(err))
 		}
 	}
 	for _, a := range t.Attempts {
 		if a.Err != nil {
-			s.fail(source, a.Err)
+			count(a.Err)
 		}
 	}
-	foreign, counted := t.Foreign()
-	if foreign {
-		s.started = true
-		s.Envoy++
-		s.retry(last.Time, last.Attempt-1)
+	if last == nil {
+		count(failureOf(t))
 	}
-	if foreign && !counted {
-		s.Uncounted++
-	}
-	if attempts == 0 || foreign { // all are in another log
-		attempts = last.Attempt
-	}
-	failure := failureOf(t)
-	if failure != nil && s.errors.all == failures {
-		s.fail(source, failure)
-	}
-	if s.Retries > retries {
-		s.Retried++
-	}
-	if s.comparison != nil {
-		differs = s.comparison.add(t)
-	}
-	s.group.add(t, attempts, differs)
-	source.add(t, attempts, differs)
-	s.end(t, attempts, failure)
-	return differs
+	return last
 }
 
 // end counts how a call ended.
 func (s *summary) end(t *eventlog.Trace, attempts int, failure error) {
-	switch {
-	case !t.Stopped():
-		s.Open++
-		return
-	case t.Reason == retry.ReasonSuccess:
-		s.Succeeded++
-		return
-	case t.Reason == retry.ReasonCanceled:
-		s.Canceled++
-	default:
+	s.Open += one(!t.Stopped())
+	s.Succeeded += one(t.Reason == retry.ReasonSuccess)
+	s.Canceled += one(t.Reason == retry.ReasonCanceled)
+	if gaveUp(t) {
 		s.strip.add(t.Last().Time, 1, 0)
 	}
-	if t.Reason == retry.ReasonBudget || t.Reason == retry.ReasonBorrowed {
-		s.Denied++
-	}
-	reason := s.reasons.of([3]string{string(t.Reason), t.Last().Class}, [3]string{"other"})
-	reason.add(t, attempts, false)
-	if failure != nil {
-		reason.errors.add(textOf(failure))
-	}
-}
-
-// fail counts an attempt that failed.
-func (s *summary) fail(source *group, err error) {
-	s.errors.add(textOf(err))
-	source.errors.add(textOf(err))
-}
-
-// retry counts retries at a time.
-func (s *summary) retry(at time.Time, n int) {
-	if s.Retries += n; n > 0 {
-		s.strip.add(at, 0, n)
-		s.Peak.add(at, n)
+	if t.Stopped() && t.Reason != retry.ReasonSuccess {
+		reason := s.reasons.of([3]string{string(t.Reason), t.Last().Class}, [3]string{"other"})
+		reason.add(t, attempts, false)
+		if failure != nil {
+			reason.errors.add(textOf(failure))
+		}
 	}
 }
 
-// waited returns how long a call waited after its ith event, a RetryScheduled: a done context,
-// or the program's own Wait, may end a delay early.
-func waited(t *eventlog.Trace, i int) time.Duration {
-	e := t.Records[i].Event
-	if i+1 == len(t.Records) || t.Records[i+1].Event.Resets != e.Resets { // Elapsed begins anew
-		return e.Delay
+// waited returns how long a call waited: a done context, or the program's own Wait, may end a
+// delay early.
+func waited(t *eventlog.Trace) (sum time.Duration) {
+	for i, r := range t.Records {
+		if e := r.Event; e.Kind == retry.RetryScheduled {
+			wait := e.Delay
+			if next := t.Records[min(i+1, len(t.Records)-1)].Event; next.Resets == e.Resets && next.Kind != e.Kind {
+				wait = max(0, min(wait, next.Elapsed-e.Elapsed)) // after a Reset it begins anew
+			}
+			sum = preview.Add(sum, wait)
+		}
 	}
-	return max(0, min(e.Delay, t.Records[i+1].Event.Elapsed-e.Elapsed))
+	return sum
 }
 
 // failureOf returns the last error of a call, nil if it has none.
@@ -342,6 +302,11 @@ func textOf(err error) string {
 func (s *summary) finish(l *eventlog.Files) {
 	s.SkippedLines, s.TornLines, s.Dropped = l.Skipped+l.Bad, l.Torn, l.Dropped
 	s.Strip = s.strip.all()
+	for _, b := range s.Strip {
+		if b.Retries > 0 && (s.Peak == nil || b.Retries > s.Peak.Retries) {
+			s.Peak = b
+		}
+	}
 	s.Errors = s.errors.most(namedErrors)
 	for i := range s.Errors {
 		s.Errors[i].Share = float64(s.Errors[i].Count) / float64(s.errors.all)
@@ -357,52 +322,49 @@ func (s *summary) finish(l *eventlog.Files) {
 	}
 }
 
-const clock = "2006-01-02 15:04:05Z"
+// A paragraph is a text of what is so.
+type paragraph struct{ strings.Builder }
+
+func (p *paragraph) say(is bool, format string, args ...any) {
+	if is {
+		fmt.Fprintf(p, format, args...)
+	}
+}
 
 // text returns the first line, and how the calls compare with the policy, or a paragraph, the
 // tables and the strip.
 func (s *summary) text() string {
-	number, calls := preview.Thousands[int], counted(s.Calls, "call")
-	first := fmt.Sprintf("%s, %s gave up, %.2f attempts a call\n", calls, number(s.GaveUp), float64(s.Attempts)/float64(max(1, s.Calls)))
+	const clock = "2006-01-02 15:04:05Z"
+	number := preview.Thousands[int]
+	var p paragraph
+	p.say(true, "%s, %s gave up, %.2f attempts a call\n", counted(s.Calls, "call"), number(s.GaveUp), float64(s.Attempts)/float64(max(1, s.Calls)))
 	if s.comparison != nil {
-		return first + s.comparison.text(s)
+		s.comparison.text(&p, s)
+		return p.String()
 	}
-	wait := ""
-	if w := s.LongestWait; w != nil {
-		at := w.of
-		if !w.Time.IsZero() {
-			at = strings.TrimSuffix(w.Time.UTC().Format(clock)+", "+at, ", ")
-		}
-		wait = strings.TrimSuffix(" The longest wait was "+w.Wait+" ("+at+")", " ()") + "."
+	p.say(s.failed, "The numbers and tables are of every call; -failed prints only those that gave up, %s of %s.\n", number(s.GaveUp), number(s.Calls))
+	p.say(true, "%s succeeded, %s canceled, %s without an end in the log", number(s.Succeeded), number(s.Canceled), number(s.Open))
+	p.say(!s.to.IsZero(), ", from %s to %s", s.from.UTC().Format(clock), s.to.UTC().Format(clock))
+	p.say(true, ".\n%s had %s", counted(s.Retried, "call"), counted(s.Retries, "retry"))
+	if s.Peak != nil {
+		p.say(true, ", at most %s in the %s from %s", number(s.Peak.Retries), widths[s.strip.width].name, s.Peak.Time.Format(clock))
 	}
-	var b strings.Builder
-	b.WriteString(first)
-	say := func(is bool, format string, args ...any) {
-		if is {
-			fmt.Fprintf(&b, format, args...)
-		}
-	}
-	say(s.failed, "The numbers and tables are of every call; -failed prints only those that gave up, %s of %s.\n", number(s.GaveUp), number(s.Calls))
-	say(true, "%s succeeded, %s canceled, %s without an end in the log", number(s.Succeeded), number(s.Canceled), number(s.Open))
-	say(!s.to.IsZero(), ", from %s to %s", s.from.UTC().Format(clock), s.to.UTC().Format(clock))
-	say(true, ".\n%s had %s", counted(s.Retried, "call"), counted(s.Retries, "retry"))
-	say(s.Peak.Retries > 0, ", at most %s in a minute (%s)", number(s.Peak.Retries), s.Peak.Time.Format("2006-01-02 15:04Z"))
-	say(true, ".%s\nBudgets denied a retry to %s.\n", wait, counted(s.Denied, "call"))
-	say(!s.started, "The log has no attempts (its level is above DEBUG), so calls that succeeded at\nonce are not in it.\n")
-	say(s.Envoy > 0, "%s of Envoy's access log, which has no delays and no limits.\n", counted(s.Envoy, "call"))
-	say(s.Uncounted > 0, "Of %s it does not say how many attempts there were: the numbers are too low.\n", counted(s.Uncounted, "call"))
-	say(s.Keyless > 1, "%s calls have no key, so those that ran at the same time may be mixed up.\n", number(s.Keyless))
-	say(s.SkippedLines > 0, "Skipped %s of something else.\n", counted(s.SkippedLines, "line"))
-	say(s.TornLines > 0, "Cut off: %s.\n", counted(s.TornLines, "line"))
-	say(s.Dropped > 0, "Too many calls were open at once: %s cut short, so the rest of each\nis counted as one more.\n", counted(s.Dropped, "call"))
-	s.tables(&b)
-	return trailing.ReplaceAllString(b.String(), "")
+	p.say(true, ".\n")
+	p.say(!s.started, "The log has no attempts (its level is above DEBUG), so calls that succeeded at\nonce are not in it.\n")
+	p.say(s.Envoy > 0, "%s of Envoy's access log, which has no delays and no limits.\n", counted(s.Envoy, "call"))
+	p.say(s.Uncounted > 0, "Of %s it does not say how many attempts there were: the numbers are too low.\n", counted(s.Uncounted, "call"))
+	p.say(s.Keyless > 1, "%s calls have no key, so those that ran at the same time may be mixed up.\n", number(s.Keyless))
+	p.say(s.SkippedLines > 0, "Skipped %s of something else.\n", counted(s.SkippedLines, "line"))
+	p.say(s.TornLines > 0, "Cut off: %s.\n", counted(s.TornLines, "line"))
+	p.say(s.Dropped > 0, "Too many calls were open at once: %s cut short, so the rest of each\nis counted as one more.\n", counted(s.Dropped, "call"))
+	s.tables(&p)
+	return trailing.ReplaceAllString(p.String(), "")
 }
 
 var trailing = regexp.MustCompile(`(?m) +$`) // of a table
 
 // tables writes a table by reason, one by source, one by error, and one over time.
-func (s *summary) tables(b *strings.Builder) {
+func (s *summary) tables(b *paragraph) {
 	number := preview.Thousands[int]
 	var reasons, sources, failures [][]string
 	for _, g := range s.Reasons {
@@ -456,12 +418,7 @@ func limitText(limit int) string {
 func asJSON(t *eventlog.Trace) []byte {
 	first, last := t.Records[0], t.Last()
 	_, file := eventlog.Place(first)
-	waits, failure := time.Duration(0), ""
-	for i, r := range t.Records {
-		if r.Event.Kind == retry.RetryScheduled {
-			waits = preview.Add(waits, waited(t, i))
-		}
-	}
+	failure := ""
 	if err := failureOf(t); err != nil && t.Reason != retry.ReasonSuccess {
 		failure = err.Error()
 	}
@@ -478,6 +435,6 @@ func asJSON(t *eventlog.Trace) []byte {
 		Class    string       `json:"class,omitempty"`
 		Error    string       `json:"error,omitempty"`
 	}{t.Source, t.Key, file, first.Line, instant{first.Event.Time.Add(-first.Event.Elapsed)}, instant{last.Time},
-		last.Attempt, waits.String(), last.Reason, last.Class, failure})
+		last.Attempt, waited(t).String(), last.Reason, last.Class, failure})
 	return data
 }
