@@ -85,9 +85,9 @@ func describeEvent(e retry.Event) string {
 		if e.Resets > 0 && e.Attempt == 1 {
 			anew = fmt.Sprintf("the attempt was healthy, so the call begins anew (reset %d): ", e.Resets)
 		}
-		return fmt.Sprintf("%sattempt %d is retried in %v%s (%s)", anew, e.Attempt, e.Delay, at, from(e))
+		return fmt.Sprintf("%sattempt %d is retried in %v%s", anew, e.Attempt, e.Delay, at) + facts(e)
 	case retry.CallFinished:
-		return StoppedAfter(e) + ": " + because(e) + factsOf(e)
+		return StoppedAfter(e) + ": " + because(e) + facts(e)
 	case "":
 		return "an event without a kind"
 	default:
@@ -98,24 +98,30 @@ func describeEvent(e retry.Event) string {
 // Clock returns the time of day.
 func Clock(t time.Time) string { return t.UTC().Format("15:04:05.000Z") }
 
-// from says where the delay of a retry comes from.
-func from(e retry.Event) string {
-	var parts []string
+// facts says where the delay of a retry comes from, or what a CallFinished says beside its reason.
+func facts(e retry.Event) string {
+	var facts []string
 	if e.Class != "" {
-		parts = append(parts, "class "+quotedText(e.Class))
+		facts = append(facts, `class "`+Printable(e.Class)+`"`)
 	}
 	if e.RetryAfter != 0 {
-		parts = append(parts, fmt.Sprintf("Retry-After is %v", e.RetryAfter))
+		facts = append(facts, fmt.Sprintf("Retry-After is %v", e.RetryAfter))
 	}
 	switch {
+	case e.Cause != nil:
+		facts = append(facts, Printable(textOf(e.Cause)))
+	case e.Kind == retry.CallFinished:
 	case e.Lo < e.Hi:
-		parts = append(parts, fmt.Sprintf("drawn from %v to %v with seed %d", e.Lo, e.Hi, e.Seed))
+		facts = append(facts, fmt.Sprintf("drawn from %v to %v with seed %d", e.Lo, e.Hi, e.Seed))
 	case e.Delay == 0:
-		parts = append(parts, "at once")
+		facts = append(facts, "at once")
 	case e.Delay != e.RetryAfter:
-		parts = append(parts, "by the curve")
+		facts = append(facts, "by the curve")
 	}
-	return strings.Join(parts, ", ")
+	if facts == nil {
+		return ""
+	}
+	return " (" + strings.Join(facts, ", ") + ")"
 }
 
 // StoppedAfter says after how many attempts a call stopped.
@@ -128,21 +134,6 @@ func StoppedAfter(e retry.Event) string {
 		text += fmt.Sprintf(", %d from the last healthy one on", e.Attempt)
 	}
 	return text
-}
-
-// factsOf returns what a CallFinished says beside its reason.
-func factsOf(e retry.Event) string {
-	var facts []string
-	if e.Class != "" {
-		facts = append(facts, "class "+quotedText(e.Class))
-	}
-	if e.Cause != nil {
-		facts = append(facts, Printable(textOf(e.Cause)))
-	}
-	if facts == nil {
-		return ""
-	}
-	return " (" + strings.Join(facts, ", ") + ")"
 }
 
 // because says why a call stopped.
@@ -200,8 +191,6 @@ func can(e retry.Event, what int) bool {
 // textOf returns the text of an error, also of a nil pointer whose method Error
 // panics: fmt knows these.
 func textOf(err error) string { return fmt.Sprint(err) }
-
-func quotedText(text string) string { return `"` + Printable(text) + `"` }
 
 // Printable returns text as one line that a terminal only shows, in the order of
 // its characters, without acting on it.

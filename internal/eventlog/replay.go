@@ -205,7 +205,7 @@ func (r *Record) alone() error {
 		return fmt.Errorf("lo is %v, and hi is %v", e.Lo, e.Hi)
 	case e.Hi != 0 && drawn != e.Delay:
 		return fmt.Errorf("delay is %v, but its seed, attempt, lo and hi make %v", e.Delay, drawn)
-	case e.Kind == retry.RetryScheduled && e.Due.Sub(e.Time.Add(e.Delay)).Abs() > rounded:
+	case e.Kind == retry.RetryScheduled && e.Due.Sub(e.Time.Add(e.Delay)).Abs() > clockSkew: // a text may leave that out of a time
 		return fmt.Errorf("due is %s, but its delay ends at %s", instant(e.Due), instant(e.Time.Add(e.Delay)))
 	case e.Kind == retry.CallFinished && (e.Reason == "" || e.Retry()):
 		return fmt.Errorf("%q is not a reason to stop", e.Reason)
@@ -218,9 +218,6 @@ func (r *Record) alone() error {
 	}
 	return nil
 }
-
-// rounded is how much a text of package slog, or of package log, may leave out of a time.
-const rounded = time.Second
 
 // starts returns why a call cannot start with r. A logger above level Debug has no attempts.
 func (r *Record) starts() error {

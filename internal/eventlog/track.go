@@ -26,8 +26,7 @@ type Trace struct {
 	Source string // the pod, service or process that a prefix names
 	Cut    string // why it is not whole; "": it is
 
-	sparse bool // all is from slog, and has no attempts
-	turn   int  // when its last event came, counted in events
+	turn int // when its last event came, counted in events
 }
 
 const headless = "its beginning is not in the log" // if a call is Cut so, there is no more to say
@@ -105,14 +104,13 @@ func (c *collector) add(r Record) {
 	if call == nil && !known(r.Event.Kind) {
 		return
 	}
-	if call != nil && r.Key != "" && begins(r.Event, true) || call != nil && call.sparse && !fits(call, &r) && r.Event.Attempt == 1 {
+	if call != nil && r.Key != "" && (begins(r.Event, true) || r.logged && r.Event.Attempt == 1 && !fits(call, &r)) {
 		c.close(call, "its end is not in the log: the next call with its key has begun")
 		call = nil
 	}
 	if call == nil {
 		call = c.begin(&r)
 	}
-	call.sparse = call.sparse && r.Event.Kind != retry.AttemptStarted && r.Event.Kind != retry.AttemptFinished
 	c.log.Events++
 	call.turn = c.log.Events
 	call.add(r)
@@ -132,7 +130,7 @@ func (c *collector) add(r Record) {
 
 // begin begins a call with r.
 func (c *collector) begin(r *Record) *Trace {
-	call := &Trace{Call: Call{Key: r.Key, Task: r.task()}, Source: r.source, sparse: r.logged}
+	call := &Trace{Call: Call{Key: r.Key, Task: r.task()}, Source: r.source}
 	call.Records = make([]Record, 0, 6)
 	began := r.Event.Time.Add(-r.Event.Elapsed)
 	if r.starts() != nil && (began.Before(r.file.first) || c.log.Torn > 0 || c.log.Dropped > 0) {
@@ -184,7 +182,8 @@ const rotated = 2 * time.Second
 func fits(t *Trace, r *Record) bool {
 	e := r.Event
 	want, ok := next(t.last(), r)
-	return ok && e.Attempt == want.Attempt && e.Resets == want.Resets && (!t.sparse || e.Elapsed >= want.Elapsed)
+	later := e.Elapsed >= want.Elapsed || !r.logged || t.Last().Kind != retry.RetryScheduled
+	return ok && later && e.Attempt == want.Attempt && e.Resets == want.Resets
 }
 
 // close ends a call.
