@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -36,100 +38,85 @@ func stops(numbers map[retry.Reason]int64) map[retry.Reason]int64 {
 	return all
 }
 
-// n attempts are one call and n - 1 retries, however the call ends.
-func TestCounters(t *testing.T) {
-	do := func(fn func(context.Context) error) func(context.Context, retry.Policy) {
-		return func(ctx context.Context, p retry.Policy) { _ = retry.Do(ctx, p, fn) }
-	}
-	cancelAfter := func(d time.Duration) func(context.Context) context.Context {
-		return func(ctx context.Context) context.Context {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(d, cancel)
-			return ctx
+// eventsOf returns events: "1" is the start of attempt 1, "1/4" of the fourth in all, "wait" a
+// retry that is scheduled for in a second, "longest" one in the longest time, and anything else
+// is the reason of an end, of a call without attempts behind "0".
+func eventsOf(script string) (events []retry.Event) {
+	e := retry.Event{}
+	for word := range strings.FieldsSeq(script) {
+		switch number, total, _ := strings.Cut(word, "/"); {
+		case strings.Trim(number, "0123456789") == "":
+			e.Attempt, _ = strconv.Atoi(number)
+			e.Total, _ = strconv.Atoi(total)
+			if e.Attempt > 0 {
+				e.Kind = retry.AttemptStarted
+				events = append(events, e)
+			}
+		case word == "wait":
+			events = append(events, retry.Event{Kind: retry.RetryScheduled, Attempt: e.Attempt, Decision: retry.Decision{Delay: time.Second}})
+		case word == "longest":
+			events = append(events, retry.Event{Kind: retry.RetryScheduled, Attempt: e.Attempt, Decision: retry.Decision{Delay: math.MaxInt64}})
+		default:
+			events = append(events, retry.Event{Kind: retry.CallFinished, Attempt: e.Attempt, Decision: retry.Decision{Reason: retry.Reason(strings.TrimSuffix(word, "?"))}})
 		}
 	}
-	everySecond := retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Second)}
-	healthy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute}
-	const minute, quick = time.Minute, time.Second
-	taking := func(fails bool, each ...time.Duration) func(context.Context, retry.Policy) {
-		return do(func(context.Context) error {
-			time.Sleep(each[0])
-			if each = each[1:]; len(each) > 0 || fails {
-				return errRefused
-			}
-			return nil
-		})
-	}
+	return events
+}
+
+// n attempts are one call and n - 1 retries, however the call ends, also if it began anew. Some
+// events come from a queue that runs in several processes, and some from no call.
+func TestCounters(t *testing.T) {
+	const longest = float64(math.MaxInt64) / 1e9
 	for _, row := range []struct {
-		name   string
-		ctx    func(context.Context) context.Context
-		policy retry.Policy
-		call   func(context.Context, retry.Policy)
+		events string
 		want   retrylog.Snapshot
+		waits  int64
 		reason retry.Reason // "": the call has no CallFinished
 	}{
-		{"success at once", nil, everySecond, do(failing()), retrylog.Snapshot{Calls: 1, Attempts: 1}, retry.ReasonSuccess},
-		{"success after two retries", nil, everySecond, do(failing(errRefused, errRefused)),
-			retrylog.Snapshot{Calls: 1, Attempts: 3, Retried: 1, Retries: 2, WaitedSeconds: 2}, retry.ReasonSuccess},
-		{"gives up", nil, everySecond, do(failing(errRefused, errRefused, errRefused, errRefused)),
-			retrylog.Snapshot{Calls: 1, Attempts: 4, Retried: 1, Retries: 3, WaitedSeconds: 3}, retry.ReasonExhausted},
-		{"canceled in the second wait", cancelAfter(1500 * time.Millisecond), everySecond, do(failing(errRefused, errRefused, errRefused)),
-			retrylog.Snapshot{Calls: 1, Attempts: 2, Retried: 1, Retries: 1, WaitedSeconds: 2}, retry.ReasonCanceled},
-		{"canceled in the second attempt", cancelAfter(1050 * time.Millisecond), everySecond, do(failing(errRefused, errRefused, errRefused)),
-			retrylog.Snapshot{Calls: 1, Attempts: 2, Retried: 1, Retries: 1, WaitedSeconds: 1}, retry.ReasonCanceled},
-		{"canceled before", func(ctx context.Context) context.Context {
-			ctx, cancel := context.WithCancel(ctx)
-			cancel()
-			return ctx
-		}, everySecond, do(failing()), retrylog.Snapshot{Calls: 1}, retry.ReasonCanceled},
-		{"an invalid policy", nil, retry.Policy{MaxAttempts: -2}, do(failing(errRefused)), retrylog.Snapshot{Calls: 1, Attempts: 1}, retry.ReasonInvalid},
-		{"a panic in the second attempt", nil, everySecond, func(ctx context.Context, p retry.Policy) {
-			defer func() { _ = recover() }()
-			first := true
-			_ = retry.Do(ctx, p, func(context.Context) error {
-				if first {
-					first = false
-					return errRefused
-				}
-				panic("boom")
-			})
-		}, retrylog.Snapshot{Calls: 1, Attempts: 2, Retried: 1, Retries: 1, WaitedSeconds: 1}, ""},
-		{"an empty budget", func(ctx context.Context) context.Context { return retry.WithBudget(ctx, &retry.Budget{Size: 0}) }, everySecond,
-			do(failing(errRefused)), retrylog.Snapshot{Calls: 1, Attempts: 1}, retry.ReasonBudget},
-
-		// A call that begins anew stays one call.
-		{"healthy twice", nil, healthy, taking(false, minute, minute, quick),
-			retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 3, Retries: 2, WaitedSeconds: 2}, retry.ReasonSuccess},
-		{"healthy after a retry", nil, healthy, taking(false, quick, minute, quick, quick),
-			retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 4, Retries: 3, WaitedSeconds: 3}, retry.ReasonSuccess},
-		{"healthy often, then exhausted", nil, healthy, taking(true, quick, minute, minute, minute, minute, quick, quick),
-			retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 7, Retries: 6, WaitedSeconds: 6}, retry.ReasonExhausted},
+		{"1 success", retrylog.Snapshot{Calls: 1, Attempts: 1}, 0, retry.ReasonSuccess},
+		{"1 wait 2 wait 3 success", retrylog.Snapshot{Calls: 1, Attempts: 3, Retried: 1, Retries: 2, WaitedSeconds: 2}, 2, retry.ReasonSuccess},
+		{"1 wait 2 wait 3 attempts_exhausted", retrylog.Snapshot{Calls: 1, Attempts: 3, Retried: 1, Retries: 2, WaitedSeconds: 2}, 2, retry.ReasonExhausted},
+		{"1 wait canceled", retrylog.Snapshot{Calls: 1, Attempts: 1, WaitedSeconds: 1}, 1, retry.ReasonCanceled},
+		{"0 canceled", retrylog.Snapshot{Calls: 1}, 0, retry.ReasonCanceled},
+		{"1 invalid", retrylog.Snapshot{Calls: 1, Attempts: 1}, 0, retry.ReasonInvalid},
+		{"1 wait 2", retrylog.Snapshot{Calls: 1, Attempts: 2, Retried: 1, Retries: 1, WaitedSeconds: 1}, 1, ""},
+		{"1 budget_exhausted", retrylog.Snapshot{Calls: 1, Attempts: 1}, 0, retry.ReasonBudget},
+		{"1 wait 2 wait 2/3 wait 2/4 success", retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 4, Retries: 3, WaitedSeconds: 3}, 3, retry.ReasonSuccess},
+		{"2 longest longest 3 bored", retrylog.Snapshot{Attempts: 2, Retried: 1, Retries: 2, WaitedSeconds: 2 * longest}, 2, "bored"},
+		{"3 ?", retrylog.Snapshot{Attempts: 1, Retries: 1}, 0, ""}, // an end without a reason
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			var c retrylog.Counters
-			synctest.Test(t, func(t *testing.T) {
-				ctx := context.Background()
-				if row.ctx != nil {
-					ctx = row.ctx(ctx)
-				}
-				p := row.policy
-				p.OnEvent = c.OnEvent
-				row.call(ctx, p)
-			})
-			want := row.want
-			want.Budgets = map[string]int{}
-			want.Scheduled = map[string]int64{}
-			if n := int64(want.WaitedSeconds); n > 0 { // each waits a second
-				want.Scheduled[""] = n
-			}
-			if want.Stops = stops(nil); row.reason != "" {
-				want.Stops[row.reason] = 1
-			}
-			assert.Equal(t, want, c.Snapshot())
-			gaveUp := row.reason != "" && row.reason != retry.ReasonSuccess && row.reason != retry.ReasonCanceled
-			assert.Equal(t, map[bool]int64{true: 1}[gaveUp], c.GaveUp())
-		})
+		var c retrylog.Counters
+		for _, e := range append(eventsOf(row.events), retry.Event{Kind: "attempt_paused", Attempt: 1}, retry.Event{}) {
+			c.OnEvent(context.Background(), e)
+		}
+		want := row.want
+		want.Budgets, want.Scheduled = map[string]int{}, map[string]int64{}
+		if row.waits > 0 {
+			want.Scheduled[""] = row.waits
+		}
+		if want.Stops = stops(nil); row.reason != "" {
+			want.Stops[row.reason] = 1
+		}
+		assert.Equal(t, want, c.Snapshot(), row.events)
+		gaveUp := row.reason != "" && row.reason != retry.ReasonSuccess && row.reason != retry.ReasonCanceled
+		assert.Equal(t, map[bool]int64{true: 1}[gaveUp], c.GaveUp(), row.events)
 	}
+}
+
+// Of a call that begins anew twice, the events of Do are those of one call.
+func TestCountersOfALongLife(t *testing.T) {
+	var c retrylog.Counters
+	synctest.Test(t, func(t *testing.T) {
+		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute, OnEvent: c.OnEvent}
+		takes := []time.Duration{1, time.Minute, time.Minute, 1, 1}
+		_ = retry.Do(t.Context(), p, func(context.Context) error {
+			time.Sleep(takes[0])
+			takes = takes[1:]
+			return errRefused
+		})
+	})
+	assert.Equal(t, retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 5, Retries: 4, WaitedSeconds: 4, Scheduled: map[string]int64{"": 4},
+		Stops: stops(map[retry.Reason]int64{retry.ReasonExhausted: 1}), Budgets: map[string]int{}}, c.Snapshot())
 }
 
 // Retries are counted by class. What exceeds 64 names is counted together, so that a
@@ -190,25 +177,6 @@ func TestCountersOfManyGoroutines(t *testing.T) {
 		Stops: stops(map[retry.Reason]int64{retry.ReasonExhausted: n}), Budgets: want}, s)
 }
 
-// Some events come from a queue that runs in several processes, and some come
-// from no call.
-func TestCountersOfSingleEvents(t *testing.T) {
-	var c retrylog.Counters
-	for _, e := range []retry.Event{
-		{Kind: retry.AttemptStarted, Attempt: 2}, // the first attempt was in another process
-		{Kind: retry.RetryScheduled, Attempt: 2, Decision: retry.Decision{Delay: math.MaxInt64}},
-		{Kind: retry.RetryScheduled, Attempt: 3, Decision: retry.Decision{Delay: math.MaxInt64}}, // the sum is more than a Duration can hold
-		{Kind: retry.CallFinished, Attempt: 3, Decision: retry.Decision{Reason: "bored"}},
-		{Kind: retry.CallFinished, Attempt: 3},
-		{Kind: "attempt_paused", Attempt: 1},
-		{},
-	} {
-		c.OnEvent(context.Background(), e)
-	}
-	const longest = float64(math.MaxInt64) / 1e9
-	assert.Equal(t, retrylog.Snapshot{Attempts: 1, Retried: 1, Retries: 1, WaitedSeconds: 2 * longest, Scheduled: map[string]int64{"": 2}, Stops: stops(map[retry.Reason]int64{"bored": 1}), Budgets: map[string]int{}}, c.Snapshot())
-}
-
 func TestCountersAreAnExpvar(t *testing.T) {
 	var c retrylog.Counters
 	c.WatchBudget("payments", &retry.Budget{Size: 3})
@@ -250,19 +218,10 @@ func TestSnapshotString(t *testing.T) {
 
 func TestCountersAllocateNothing(t *testing.T) {
 	var c retrylog.Counters
+	events := eventsOf("1 wait 2 success")
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		for _, e := range callEvents {
+		for _, e := range events {
 			c.OnEvent(context.Background(), e)
 		}
 	}))
-}
-
-// callEvents are the events of a call that retries once.
-var callEvents = []retry.Event{
-	{Kind: retry.AttemptStarted, Attempt: 1, Max: 3},
-	{Kind: retry.AttemptFinished, Attempt: 1, Max: 3, Err: errRefused},
-	{Kind: retry.RetryScheduled, Attempt: 1, Max: 3, Err: errRefused, Decision: retry.Decision{Delay: 219325191}},
-	{Kind: retry.AttemptStarted, Attempt: 2, Max: 3},
-	{Kind: retry.AttemptFinished, Attempt: 2, Max: 3},
-	{Kind: retry.CallFinished, Attempt: 2, Max: 3, Decision: retry.Decision{Reason: retry.ReasonSuccess}},
 }
