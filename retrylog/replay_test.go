@@ -532,9 +532,9 @@ func TestWaitedDoesNotOverflow(t *testing.T) {
 	assert.Equal(t, time.Duration(math.MaxInt64), c.Waited())
 }
 
-// A correct log is never called wrong: the log of every call and of every job, of
-// random policies whose attempts fail at random, is replayed and checked, from the
-// lines of a Writer and from those of slog.
+// A correct log is never called wrong: the log of every call, of random policies whose
+// attempts fail at random, is replayed and checked, from the lines of a Writer and from
+// those of slog. Those of jobs, whose workers are killed, are in the tests of the queues.
 func TestReplayEveryCall(t *testing.T) {
 	seen, resets, early, cut := map[retry.Reason]int{}, 0, 0, 0
 	for i := range 2000 {
@@ -562,24 +562,15 @@ func TestReplayEveryCall(t *testing.T) {
 				w.OnEvent(ctx, e)
 				onEvent(ctx, e)
 			}
-			broken := false
-			if source.IntN(3) == 0 {
-				broken = work(ctx, watched, source)
-			} else {
-				fn := anyAttempt(source)
-				if source.IntN(50) == 0 {
-					fn = nil
-				}
-				_ = retry.Do(ctx, watched, fn)
+			fn := anyAttempt(source)
+			if source.IntN(50) == 0 {
+				fn = nil
 			}
+			_ = retry.Do(ctx, watched, fn)
 			calls := replay(t, lines.String())
 			assert.Equal(t, inUTC(calls), inUTC(replay(t, logged.String())))
 			for _, c := range calls {
-				if broken {
-					require.Error(t, c.Cause)
-				} else {
-					require.NoError(t, c.Check(p), "%d: %v\n%s", i, p, retrylog.Explain(c.Records))
-				}
+				require.NoError(t, c.Check(p), "%d: %v\n%s", i, p, retrylog.Explain(c.Records))
 				seen[c.Reason]++
 				resets += c.Resets
 				for n, a := range c.Attempts {
@@ -684,44 +675,6 @@ func anyAttempt(source *rand.Rand) func(context.Context) error {
 			return errors.New("")
 		}
 		return fmt.Errorf("failure %d", source.IntN(3))
-	}
-}
-
-// work is a queue whose worker makes the attempts of a job, and may die in one, or in
-// the decision after it. It stores times to the microsecond. It reports whether it was
-// given an invalid policy at last, with which it makes the attempt in hand.
-func work(ctx context.Context, p retry.Policy, source *rand.Rand) (broken bool) {
-	began, fn, retryIf := time.Now(), anyAttempt(source), p.RetryIf
-	p.RetryIf = func(err error) bool {
-		if source.IntN(12) == 0 {
-			panic("the worker died")
-		}
-		return retryIf == nil || retryIf(err)
-	}
-	for number := 1 + source.IntN(2); ; number++ { // the log of the first may be lost
-		if !broken && p.Validate() == nil && source.IntN(10) == 0 {
-			broken, p.MaxDelay = true, -1
-		}
-		died := true
-		var d retry.Decision
-		func() {
-			defer func() { _ = recover() }()
-			d, _ = retry.Once(ctx, p, retry.Attempt{Number: number, Elapsed: time.Since(began), Seed: retry.SeedOf("k")}, func(ctx context.Context) error {
-				if source.IntN(6) == 0 {
-					panic("the worker died")
-				}
-				return fn(ctx)
-			})
-			died = false
-		}()
-		switch {
-		case died:
-			time.Sleep(time.Minute)
-		case d.Retry():
-			time.Sleep(d.Delay.Truncate(time.Microsecond))
-		default:
-			return broken
-		}
 	}
 }
 

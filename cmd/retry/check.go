@@ -1,10 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,10 +22,10 @@ type comparison struct {
 	Skipped int          `json:"skipped"`
 	ByCode  int          `json:"stopped_by_code"`
 
-	policy  retry.Policy
-	skipped []string // the first of them
-	byCode  []string
-	files   *eventlog.Files
+	policy retry.Policy
+	calls  map[string]int    // that are skipped or stopped by code, by why
+	first  map[string]string // where the first of them is
+	files  *eventlog.Files
 }
 
 // A difference is what a policy would not have decided, or what cannot have happened.
@@ -41,7 +41,7 @@ const mostNamed = 10
 func newComparison(p retry.Policy) *comparison {
 	// A program may have a Wait, which ends waits early, and no file can say so.
 	p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
-	return &comparison{policy: p, Differs: []difference{}}
+	return &comparison{policy: p, Differs: []difference{}, calls: map[string]int{}, first: map[string]string{}}
 }
 
 // add compares a call, and reports whether it differs.
@@ -62,8 +62,7 @@ func (n *comparison) add(t *eventlog.Trace) bool {
 		cut = "it follows the rules of a pipeline"
 	case len(by) > 0 && by[len(by)-1].Event.Kind == retry.CallFinished:
 		n.ByCode++
-		why := fmt.Sprintf("%s: %v", call.Reason, cmp.Or(by[len(by)-1].Event.Err, call.Cause))
-		n.byCode = note(n.byCode, t, eventlog.Printable(strings.TrimSuffix(why, ": <nil>")))
+		n.note("stopped by code: "+eventlog.Printable(string(call.Reason)), t)
 		return false
 	case len(by) > 0:
 		cut = "a class of the program decided"
@@ -72,21 +71,16 @@ func (n *comparison) add(t *eventlog.Trace) bool {
 		return false
 	}
 	n.Skipped++
-	n.skipped = note(n.skipped, t, cut)
+	n.note("skipped: "+cut, t)
 	return false
 }
 
-// note adds a call that is not compared to the names of others, unless there are enough.
-func note(names []string, t *eventlog.Trace, why string) []string {
-	if len(names) == mostNamed {
-		return names
+// note counts a call that is not compared, by why it is not.
+func (n *comparison) note(why string, t *eventlog.Trace) {
+	if n.calls[why]++; n.calls[why] == 1 {
+		_, file := eventlog.Place(t.Records[0])
+		n.first[why] = fmt.Sprintf("%s:%d", file, t.Records[0].Line)
 	}
-	first := t.Records[0]
-	if of := eventlog.Of(first); of != "" {
-		why = of + ": " + why
-	}
-	_, file := eventlog.Place(first)
-	return append(names, fmt.Sprintf("%s:%d: %s", file, first.Line, why))
 }
 
 // differenceOf returns what an error about a record says.
@@ -122,14 +116,9 @@ func (n *comparison) text(p *paragraph, s *summary) {
 	if n.files.First != nil {
 		p.say(true, "%v\n", differenceOf(n.files.First))
 	}
-	list := func(title string, names []string, all int) {
-		for _, name := range names {
-			p.say(true, "%s: %s\n", title, name)
-		}
-		p.say(all > len(names), "%s: and %s more\n", title, number(all-len(names)))
+	for _, why := range slices.Sorted(maps.Keys(n.calls)) {
+		p.say(true, "%s: %s, the first at %s\n", why, counted(n.calls[why], "call"), n.first[why])
 	}
-	list("skipped", n.skipped, n.Skipped)
-	list("stopped by code", n.byCode, n.ByCode)
 	p.say(n.files.Torn+n.files.Bad > 0, "%s cut off, %s that cannot be read\n", counted(n.files.Torn, "line"), number(n.files.Bad))
 	var of []string
 	for _, line := range s.Sources {

@@ -45,9 +45,9 @@ anything else are skipped. Several files, also of gzip, are merged by time.
 With -policy every decision is compared with the policy in a file, and the calls
 are printed whose decisions differ. The exit status is 1 if there is one, if an
 event cannot have happened, or if no call can be compared. A call is skipped,
-and named, if its beginning or its end is not in the log, or if its retries
+and counted, if its beginning or its end is not in the log, or if its retries
 follow what a file cannot hold: classes, or the rules of a pipeline. It was
-stopped by code, and is listed, if the program decided that its error is not
+stopped by code, and is counted, if the program decided that its error is not
 retried. A class without a name is not in a log: give classes names.
 `,
 }
