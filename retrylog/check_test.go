@@ -117,24 +117,20 @@ func TestCheck(t *testing.T) {
 	assert.NoError(t, retrylog.Call{}.Check(policy))
 }
 
-// Lo and Hi say what a delay was drawn from. An event that has neither, as from a
-// queue that does not know, is compared by its delay.
-func TestCheckWithoutAWindow(t *testing.T) {
+// Lo and Hi say what a delay was drawn from. An event that has neither, as from a queue that
+// does not know, is compared by its delay. Only the spread above a Retry-After is cut to the time
+// that was left.
+func TestCheckOfWindows(t *testing.T) {
 	log := logOf(t, context.Background(), policy, failing(errRefused, errRefused, errRefused))
 	call := only(t, strings.NewReplacer(`"lo":"160ms","hi":"240ms",`, "", `"lo":"320ms","hi":"480ms",`, "").Replace(log))
 	require.Zero(t, call.Attempts[0].Hi)
 	assert.NoError(t, call.Check(policy))
 	assert.ErrorContains(t, call.Check(with(func(p *retry.Policy) { p.Jitter = retry.Proportional(0.1) })),
 		"line 3: attempt 1 is retried in 219.325191ms, at 00:00:00.249Z (by the curve), and the policy says in 209.6625")
-}
 
-// Only the spread above a Retry-After is cut to the time that was left.
-func TestCheckOfASpreadThatWasCut(t *testing.T) {
-	calls, err := retrylog.Replay(recordsOf(3,
-		retry.Event{Kind: retry.AttemptStarted, Attempt: 1},
-		retry.Event{Kind: retry.AttemptFinished, Attempt: 1, Err: errRefused},
-		retry.Event{Kind: retry.RetryScheduled, Attempt: 1, Err: errRefused, Decision: retry.Decision{Hi: 100 * time.Millisecond, Seed: 42, Delay: retry.Draw(42, 1, 0, 100*time.Millisecond)}},
-	))
+	d := retry.Decision{Hi: 100 * time.Millisecond, Seed: 42, Delay: retry.Draw(42, 1, 0, 100*time.Millisecond)}
+	calls, err := retrylog.Replay(recordsOf(3, retry.Event{Kind: retry.AttemptStarted, Attempt: 1},
+		retry.Event{Kind: retry.AttemptFinished, Attempt: 1, Err: errRefused}, retry.Event{Kind: retry.RetryScheduled, Attempt: 1, Decision: d}))
 	require.NoError(t, err)
 	assert.ErrorContains(t, calls[0].Check(with(func(p *retry.Policy) { p.Jitter = retry.FullJitter })),
 		"and the policy says in 0s to 200ms")

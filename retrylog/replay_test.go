@@ -151,8 +151,8 @@ func TestTheLogOfTheDocumentation(t *testing.T) {
 // A call begins anew with an attempt that was healthy: from its retry or its end on,
 // that is attempt 1, and Elapsed counts from its end.
 func TestReplayLongLife(t *testing.T) {
+	const quick, minute = time.Second, time.Minute
 	for _, row := range []struct {
-		name    string
 		takes   []time.Duration // of the attempts, which all fail
 		cancel  time.Duration   // after which the call is canceled
 		max     int
@@ -161,35 +161,33 @@ func TestReplayLongLife(t *testing.T) {
 		reason  retry.Reason
 		elapsed time.Duration // at the end
 	}{
-		{"the first, then exhausted", []time.Duration{time.Minute, time.Second}, time.Hour, 2, "1+!> 2+", 1, retry.ReasonExhausted, 2 * time.Second},
-		{"the second", []time.Duration{time.Second, time.Minute, time.Second}, time.Hour, 2, "1+> 2+!> 2+", 1, retry.ReasonExhausted, 2 * time.Second},
-		{"twice", []time.Duration{time.Minute, time.Minute, time.Second}, time.Hour, 2, "1+!> 2+!> 2+", 2, retry.ReasonExhausted, 2 * time.Second},
-		{"the only one", []time.Duration{time.Minute}, time.Hour, 1, "1+!", 1, retry.ReasonExhausted, 0},
-		{"canceled in the wait after it", []time.Duration{time.Minute}, time.Minute + 1, 2, "1+!>", 1, retry.ReasonCanceled, 1},
+		{[]time.Duration{minute, quick}, time.Hour, 2, "1+!> 2+", 1, retry.ReasonExhausted, 2 * time.Second},
+		{[]time.Duration{quick, minute, quick}, time.Hour, 2, "1+> 2+!> 2+", 1, retry.ReasonExhausted, 2 * time.Second},
+		{[]time.Duration{minute, minute, quick}, time.Hour, 2, "1+!> 2+!> 2+", 2, retry.ReasonExhausted, 2 * time.Second},
+		{[]time.Duration{minute}, time.Hour, 1, "1+!", 1, retry.ReasonExhausted, 0},
+		{[]time.Duration{minute}, time.Minute + 1, 2, "1+!>", 1, retry.ReasonCanceled, 1}, // in the wait after it
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			p := retry.Policy{MaxAttempts: row.max, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute}
-			n := 0
-			c := recorded(t, func(ctx context.Context, onEvent func(context.Context, retry.Event)) {
-				ctx, cancel := context.WithCancel(ctx)
-				time.AfterFunc(row.cancel, cancel)
-				p := p
-				p.OnEvent = onEvent
-				_ = retry.Do(ctx, p, func(context.Context) error {
-					n++
-					time.Sleep(row.takes[n-1])
-					return errRefused
-				})
+		p := retry.Policy{MaxAttempts: row.max, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute}
+		n := 0
+		c := recorded(t, func(ctx context.Context, onEvent func(context.Context, retry.Event)) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(row.cancel, cancel)
+			p := p
+			p.OnEvent = onEvent
+			_ = retry.Do(ctx, p, func(context.Context) error {
+				n++
+				time.Sleep(row.takes[n-1])
+				return errRefused
 			})
-			assert.NoError(t, c.Check(p))
-			assert.Equal(t, row.resets, c.Resets)
-			assert.Equal(t, row.reason, c.Reason)
-			assert.Equal(t, row.replays, attemptsOf(c))
-			for i, a := range c.Attempts {
-				assert.Equal(t, row.takes[i], a.Took)
-			}
-			assert.Equal(t, row.elapsed, c.Records[len(c.Records)-1].Event.Elapsed)
 		})
+		assert.NoError(t, c.Check(p))
+		assert.Equal(t, row.replays, attemptsOf(c))
+		assert.Equal(t, row.resets, c.Resets, row.replays)
+		assert.Equal(t, row.reason, c.Reason, row.replays)
+		assert.Equal(t, row.elapsed, c.Records[len(c.Records)-1].Event.Elapsed, row.replays)
+		for i, a := range c.Attempts {
+			assert.Equal(t, row.takes[i], a.Took, row.replays)
+		}
 	}
 }
 

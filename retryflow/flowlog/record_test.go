@@ -156,13 +156,11 @@ func TestALogOfPipelinesAndPolicies(t *testing.T) {
 
 		records, err := flowlog.Read(bytes.NewReader(log.Bytes()))
 		require.NoError(t, err)
-		var again []string
+		var again bytes.Buffer
 		for _, r := range records {
-			line, err := json.Marshal(r)
-			require.NoError(t, err)
-			again = append(again, string(line)+"\n")
+			require.NoError(t, json.NewEncoder(&again).Encode(r))
 		}
-		assert.Equal(t, log.String(), strings.Join(again, ""))
+		assert.Equal(t, log.String(), again.String())
 		events := flowlog.PipelineEvents(records, "7")
 		require.Len(t, events, 3)
 		assert.Equal(t, []string{"call", "call", "call"}, []string{events[0].Task, events[1].Task, events[2].Task})
