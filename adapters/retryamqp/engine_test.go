@@ -117,13 +117,18 @@ func (q *queue) do(f func(channel *amqp.Channel) error) error {
 	return channel.Close()
 }
 
-// publish publishes p and waits until the server confirms it.
+// publish publishes a job.
 func (q *queue) publish(ctx context.Context, p amqp.Publishing) error {
+	return q.publishTo(ctx, q.name, p)
+}
+
+// publishTo publishes p to a queue, and waits until the server confirms it.
+func (q *queue) publishTo(ctx context.Context, name string, p amqp.Publishing) error {
 	return q.do(func(channel *amqp.Channel) error {
 		if err := channel.Confirm(false); err != nil {
 			return err
 		}
-		confirmed, err := channel.PublishWithDeferredConfirmWithContext(ctx, "", q.name, true, false, p)
+		confirmed, err := channel.PublishWithDeferredConfirmWithContext(ctx, "", name, true, false, p)
 		if err != nil {
 			return err
 		}
@@ -151,6 +156,19 @@ func (q *queue) Plant(ctx context.Context, keys []string) error {
 		headers := []amqp.Table{large, late, {"retry-attempts": int64(-1)}, {"retry-attempts": "many"}, {"retry-due": int64(1<<63 - 1)},
 			{"x-delivery-count": int64(-9)}, {"retry-classes": "["}, {retryamqp.MaxAttemptsHeader: int8(0)}, {"retry-dead-letter": "{}"}}[i%9]
 		if err := q.publish(ctx, amqp.Publishing{MessageId: key, DeliveryMode: amqp.Persistent, Headers: headers}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Forge publishes messages among the dead letters that are none, or that lack a part.
+func (q *queue) Forge(ctx context.Context, keys []string) error {
+	const dead = "retry-dead-letter"
+	for i, key := range keys {
+		headers := []amqp.Table{nil, {dead: "{"}, {dead: int64(1)}, {dead: `{"attempts":1}`}, {dead: []any{}},
+			{dead: `{"reason":"permanent_error"}`, "retry-left-out": "headers"}}[i%6]
+		if err := q.publishTo(ctx, q.name+".dead", amqp.Publishing{MessageId: key, DeliveryMode: amqp.Persistent, Headers: headers}); err != nil {
 			return err
 		}
 	}
@@ -186,12 +204,16 @@ func (q *queue) ready(name string) (n int, err error) {
 func (q *queue) Open(context.Context) (int, error) { return q.ready(q.name) }
 
 func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error) {
-	letters := map[string]retryjob.DeadLetter{}
+	letters, forged := map[string]retryjob.DeadLetter{}, 0
 	if err := q.do(func(channel *amqp.Channel) error { // closing the channel returns the messages
 		for {
 			d, ok, err := channel.Get(q.name+".dead", false)
 			if err != nil || !ok {
 				return err
+			}
+			if strings.HasPrefix(d.MessageId, jobtest.ForgedPrefix) {
+				forged++
+				continue
 			}
 			l, err := retryamqp.DeadLetterOf(d.Headers)
 			if err != nil {
@@ -206,7 +228,7 @@ func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error
 	}); err != nil {
 		return nil, err
 	}
-	return letters, q.untilDead(ctx, len(letters))
+	return letters, q.untilDead(ctx, len(letters)+forged)
 }
 
 // untilDead waits until so many dead letters are in their queue again.
@@ -227,14 +249,14 @@ func (q *queue) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjo
 		return retryjob.RedriveResult{}, err
 	}
 	result, err := retries.Redrive(ctx, q.conn, o)
-	if err != nil || o.OnProgress != nil && !o.DryRun { // others may be killed meanwhile
+	if o.OnProgress != nil && !o.DryRun { // others may be killed meanwhile
 		return result, err
 	}
 	left := result.Skipped
 	if o.DryRun {
 		left = result.Found
 	}
-	return result, q.untilDead(ctx, left)
+	return result, errors.Join(err, q.untilDead(ctx, left))
 }
 
 func (q *queue) Close(_ context.Context, remove bool) error {

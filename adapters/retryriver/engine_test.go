@@ -143,6 +143,22 @@ func (q *queue) Plant(ctx context.Context, keys []string) error {
 	return nil
 }
 
+// Forge inserts rows that are discarded or canceled, and whose metadata have no dead letter,
+// or one of another end.
+func (q *queue) Forge(ctx context.Context, keys []string) error {
+	const dead = `"dead": {"reason": "permanent_error"}`
+	for i, key := range keys {
+		metadata := []string{`{}`, `{"retry": 5}`, `{"retry": {"dead_attempt": 2, "dead": {"attempts": 1}}}`, `{"retry": {"dead_attempt": 1, ` + dead + `}}`,
+			`{"retry": {"dead_attempt": 3, ` + dead + `}}`, `{"cancel_attempted_at": "x", "retry": {"dead_attempt": 2, ` + dead + `}}`}[i%6]
+		state := []rivertype.JobState{rivertype.JobStateDiscarded, rivertype.JobStateCancelled}[i/6%2]
+		if _, err := q.pool.Exec(ctx, "INSERT INTO "+q.schema+`.river_job (kind, args, max_attempts, attempt, state, finalized_at, metadata)
+			VALUES ('jobtest', jsonb_build_object('key', $1::text), 4, 2, $2, now(), $3)`, key, state, metadata); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, job *river.Job[args]) error {
@@ -187,7 +203,7 @@ func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error
 		}
 		for _, row := range jobs.Jobs {
 			key, letter, err := letterOf(row)
-			if err != nil && strings.Contains(string(row.Metadata), "cancel_attempted_at") {
+			if strings.HasPrefix(key, jobtest.ForgedPrefix) || err != nil && strings.Contains(string(row.Metadata), "cancel_attempted_at") {
 				continue // Stop has canceled it
 			}
 			if err != nil {

@@ -114,3 +114,13 @@ type Stranger interface {
 	// letter.
 	Plant(ctx context.Context, keys []string) error
 }
+
+// A Forger is a Redriver whose dead letters a stranger can write.
+type Forger interface {
+	Redriver
+
+	// Forge adds something for each key that lies among the dead letters, and must not go
+	// back: it cannot be read, describes the end of another run, or names a place that is not
+	// the queue's. Its reason, if it has one, is ReasonPermanent. Dead leaves it out.
+	Forge(ctx context.Context, keys []string) error
+}

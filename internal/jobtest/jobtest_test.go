@@ -503,21 +503,41 @@ func (q *files) Dead(context.Context) (map[string]retryjob.DeadLetter, error) {
 			return nil, err
 		}
 		var l retryjob.DeadLetter
-		if err := json.Unmarshal(text, &l); err != nil {
+		if err := json.Unmarshal(text, &l); err != nil && !strings.HasPrefix(entry.Name(), ForgedPrefix) {
 			return nil, err
+		} else if err == nil {
+			letters[entry.Name()] = l
 		}
-		letters[entry.Name()] = l
 	}
 	return letters, err
 }
+
+// Forge writes files that are no dead letters.
+func (q *files) Forge(_ context.Context, keys []string) (err error) {
+	for _, key := range keys {
+		err = errors.Join(err, os.WriteFile(filepath.Join(q.directory, "dead", key), []byte("{}"), 0o600))
+	}
+	return err
+}
+
+var errForged = errors.New("no dead letter")
 
 // Redrive renames the file of a dead letter to that of an open job.
 func (q *files) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
 	return jobqueue.Redrive("jobtest", o, func(walk *jobqueue.Walk) error {
 		letters, err := q.Dead(ctx)
+		forged, _ := filepath.Glob(filepath.Join(q.directory, "dead", ForgedPrefix+"*")) // the pattern is valid
+		all := len(letters) + len(forged)
+		for i := range forged { // every other one is reported
+			unreadable := error(errForged)
+			if i%2 == 0 {
+				unreadable = jobqueue.Stuck(errForged)
+			}
+			err = errors.Join(err, walk.Look(retryjob.DeadLetter{Reason: retry.ReasonPermanent}, unreadable, all, nil))
+		}
 		for key, d := range letters {
 			if err == nil {
-				err = walk.Look(d, nil, len(letters), func(due time.Time) (bool, error) {
+				err = walk.Look(d, nil, all, func(due time.Time) (bool, error) {
 					err := os.Rename(filepath.Join(q.directory, "dead", key), q.path(fileJob{Key: key, Due: due.UnixNano()}))
 					if errors.Is(err, fs.ErrNotExist) {
 						return false, nil
