@@ -36,10 +36,9 @@
 // none is lost. If the worker is killed, or the connection breaks, between the two, the
 // message is in both queues, and its handler may run more often than the policy
 // says, as for any message of RabbitMQ that was handled and not acknowledged.
-// [Retries.Consume] says how attempts are counted. If a handler panics, that is a
-// failure of the attempt, the panic is not recovered, and Consume takes no more
-// messages. A failure whose class is invalid makes a dead letter too
-// (ReasonInvalid).
+// [Retries.Consume] says how attempts are counted, docs/queues.md in the library's
+// repository what all queues share. If a handler panics, that is a failure of the attempt,
+// the panic is not recovered, and Consume takes no more messages.
 //
 // A copy needs up to 12 KiB more in its headers, and RabbitMQ takes 128 KiB. A message
 // that leaves no room for them is not retried. It becomes a dead letter without its headers,
@@ -235,10 +234,8 @@ var errRecovers = errors.New("retryamqp: the connection recovers by itself, and 
 //
 // A header of the message counts the attempts that have ended. The server counts
 // those whose worker was killed, and delivers their messages again as soon as the
-// connection breaks. If that was the last attempt, the message becomes a dead
-// letter without being handled again. An attempt that is interrupted because
-// Consume stops is not counted. Another header counts the failures of each
-// [retry.Class].
+// connection breaks. An attempt that is interrupted because Consume stops is not
+// counted. Another header counts the failures of each [retry.Class].
 //
 // A message may have its own limit in the header [MaxAttemptsHeader], which lowers the
 // policy's. A message whose headers cannot be read makes a dead letter without being

@@ -94,14 +94,10 @@ func TestWhatEndsAMessage(t *testing.T) {
 	}{
 		"a policy for the type": {amqp.Publishing{Type: "other"}, errBoom,
 			letter{retry.ReasonNonRetryable, 1, "retry: not retryable after 1 attempt: boom"}},
-		"its own limit": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: "1"}}, errBoom,
-			letter{retry.ReasonExhausted, 1, "retry: attempts exhausted after 1 attempt: boom"}},
 		"its own limit is not a number": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: "x"}}, errBoom,
 			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: header retry-max-attempts is x: write a whole number"}},
 		"its own limit is negative": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: int8(-1)}}, errBoom,
 			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: header retry-max-attempts is -1: write a whole number from 1 on, or leave it out"}},
-		"its own limit is 0": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: "0"}}, errBoom,
-			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: header retry-max-attempts is 0: write a whole number from 1 on, or leave it out"}},
 		"a dead letter that was moved back": {amqp.Publishing{Headers: amqp.Table{"retry-dead-letter": "{}", "retry-attempts": int64(7), "retry-began": int64(1)}}, errBoom,
 			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}},
 		"an error too long for a header": {amqp.Publishing{}, retry.Permanent(errors.New(strings.Repeat("x", 1<<20))),
@@ -273,39 +269,5 @@ func TestStepBelow(t *testing.T) {
 		if ms < 1<<32 {
 			assert.Greater(t, below*9/8, ms*time.Millisecond*63/64, ms)
 		}
-	}
-}
-
-// Whatever the headers of a message say, it ends after its attempts, with a dead letter:
-// impossible counts are corrected, and what cannot be read is final.
-func TestHeadersOfAStranger(t *testing.T) {
-	for name, row := range map[string]struct {
-		headers amqp.Table
-		runs    int
-		reason  retry.Reason
-	}{
-		"attempts below 0":             {amqp.Table{"retry-attempts": int64(-1_000_000)}, 2, retry.ReasonExhausted},
-		"the most attempts":            {amqp.Table{"retry-attempts": int64(math.MaxInt64)}, 0, retry.ReasonExhausted},
-		"the fewest attempts":          {amqp.Table{"retry-attempts": int64(math.MinInt64)}, 2, retry.ReasonExhausted},
-		"attempts that are a text":     {amqp.Table{"retry-attempts": "many"}, 0, retry.ReasonPermanent},
-		"deliveries below 0":           {amqp.Table{"x-delivery-count": int64(-1000)}, 2, retry.ReasonExhausted},
-		"deliveries and attempts":      {amqp.Table{"x-delivery-count": int64(math.MaxInt64), "retry-attempts": int64(math.MaxInt64)}, 0, retry.ReasonExhausted},
-		"due in the year 9999":         {amqp.Table{"retry-due": int64(253402300799000)}, 0, retry.ReasonPermanent},
-		"due never":                    {amqp.Table{"retry-due": int64(math.MaxInt64)}, 0, retry.ReasonPermanent},
-		"due before all time":          {amqp.Table{"retry-due": int64(math.MinInt64)}, 2, retry.ReasonExhausted},
-		"begun never":                  {amqp.Table{"retry-began": int64(math.MaxInt64)}, 2, retry.ReasonExhausted},
-		"classes below 0":              {amqp.Table{"retry-classes": `{"a":-9223372036854775808}`}, 2, retry.ReasonExhausted},
-		"classes that are a list":      {amqp.Table{"retry-classes": `[1]`}, 0, retry.ReasonPermanent},
-		"a dead letter that never was": {amqp.Table{"retry-dead-letter": `{"reason":"planted"}`, "retry-attempts": int64(9)}, 2, retry.ReasonExhausted},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			runs := 0
-			letter := end(t, newQueue(t), amqp.Publishing{Headers: row.headers}, func(context.Context, amqp.Delivery) error { runs++; return errBoom })
-			d, err := retryamqp.DeadLetterOf(letter.Headers)
-			require.NoError(t, err)
-			assert.Equal(t, row.reason, d.Reason, d.Err)
-			assert.Equal(t, row.runs, runs)
-		})
 	}
 }

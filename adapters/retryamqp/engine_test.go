@@ -153,8 +153,10 @@ func (q *queue) Plant(ctx context.Context, keys []string) error {
 	large := amqp.Table{"big": strings.Repeat("x", 130_700)}
 	late := amqp.Table{"big": large["big"], "retry-due": time.Now().Add(time.Hour).UnixMilli()}
 	for i, key := range keys {
-		headers := []amqp.Table{large, late, {"retry-attempts": int64(-1)}, {"retry-attempts": "many"}, {"retry-due": int64(1<<63 - 1)},
-			{"x-delivery-count": int64(-9)}, {"retry-classes": "["}, {retryamqp.MaxAttemptsHeader: int8(0)}, {"retry-dead-letter": "{}"}}[i%9]
+		headers := []amqp.Table{large, late, {"retry-attempts": int64(-1)}, {"retry-attempts": int64(1<<63 - 1)}, {"retry-attempts": "many"},
+			{"retry-due": int64(1<<63 - 1)}, {"retry-due": int64(253402300799000)}, {"retry-due": int64(-1 << 63)}, {"x-delivery-count": int64(-9)},
+			{"retry-began": int64(1<<63 - 1)}, {"retry-classes": "["}, {"retry-classes": `{"a":-9223372036854775808}`},
+			{retryamqp.MaxAttemptsHeader: int8(0)}, {"retry-dead-letter": "{}"}}[i%14]
 		if err := q.publish(ctx, amqp.Publishing{MessageId: key, DeliveryMode: amqp.Persistent, Headers: headers}); err != nil {
 			return err
 		}

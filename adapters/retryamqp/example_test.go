@@ -14,9 +14,23 @@ import (
 	"github.com/goretry/retry/adapters/retryamqp"
 )
 
+// serve handles messages until ctx ends, or the connection does.
+func serve(ctx context.Context, conn *amqp.Connection, policy retry.Policy, send func(context.Context, []byte) error) error {
+	retries, err := retryamqp.New(policy, "orders")
+	if err != nil {
+		return err
+	}
+	if err := retries.Declare(conn); err != nil {
+		return err
+	}
+	return retries.Consume(ctx, conn, func(ctx context.Context, d amqp.Delivery) error {
+		return send(ctx, d.Body)
+	})
+}
+
 // sendEmail makes one attempt. The policy only needs the error that it returns.
-func sendEmail(_ context.Context, d amqp.Delivery) error {
-	switch to := string(d.Body); to {
+func sendEmail(_ context.Context, mail []byte) error {
+	switch to := string(mail); to {
 	case "":
 		return retry.Permanent(errors.New("no address"))
 	case "busy@example.com":
@@ -27,31 +41,25 @@ func sendEmail(_ context.Context, d amqp.Delivery) error {
 }
 
 func Example() {
-	retries, err := retryamqp.New(retry.Policy{
+	policy := retry.Policy{
 		MaxAttempts:    8,
 		Backoff:        retry.Exponential{Base: time.Second},
 		MaxDelay:       10 * time.Minute,
 		Jitter:         retry.Proportional(0.2),
 		AttemptTimeout: time.Minute,
-	}, "email")
-	if err != nil {
-		log.Fatal(err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 
 	// Connect again for as long as the program runs.
 	reconnect := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}
-	err = retry.Do(ctx, reconnect, func(ctx context.Context) error {
+	err := retry.Do(ctx, reconnect, func(ctx context.Context) error {
 		conn, err := amqp.Dial("amqp://localhost")
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		if err := retries.Declare(conn); err != nil {
-			return err
-		}
-		return retries.Consume(ctx, conn, sendEmail)
+		return serve(ctx, conn, policy, sendEmail)
 	})
 	if err != nil && ctx.Err() == nil {
 		log.Fatal(err)

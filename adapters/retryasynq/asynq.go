@@ -24,8 +24,8 @@
 // [retry.After]. A task that is retried waits at least as long as the policy says.
 // asynq stores times in whole seconds, so the delay is rounded up to the next full
 // second. A task that is not retried is archived at once, and [DeadLetterOf]
-// returns why. That includes a failure whose class is invalid (ReasonInvalid).
-// [Redrive] lets such tasks run again.
+// returns why. [Redrive] lets such tasks run again. docs/queues.md in the library's
+// repository says what all queues share.
 //
 // asynq's own signals keep their meaning: an error that wraps asynq.SkipRetry is
 // permanent, and a task whose error wraps asynq.RevokeTask is dropped. An error for

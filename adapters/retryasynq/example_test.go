@@ -24,25 +24,29 @@ func sendEmail(_ context.Context, task *asynq.Task) error {
 	}
 }
 
-func Example() {
-	retries, err := retryasynq.New(retry.Policy{
-		MaxAttempts:    8,
-		Backoff:        retry.Exponential{Base: time.Second},
-		MaxDelay:       10 * time.Minute,
-		Jitter:         retry.Proportional(0.2),
-		AttemptTimeout: time.Minute,
-	})
+// serve runs tasks until a signal ends it.
+func serve(policy retry.Policy, redis asynq.RedisConnOpt) error {
+	retries, err := retryasynq.New(policy)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	config := asynq.Config{Concurrency: 10}
 	retries.Configure(&config)
 	mux := asynq.NewServeMux()
 	mux.Use(retries.Middleware)
 	mux.HandleFunc("email", sendEmail)
+	return asynq.NewServer(redis, config).Run(mux)
+}
 
-	redis := asynq.RedisClientOpt{Addr: "localhost:6379"}
-	if err := asynq.NewServer(redis, config).Run(mux); err != nil {
+func Example() {
+	policy := retry.Policy{
+		MaxAttempts:    8,
+		Backoff:        retry.Exponential{Base: time.Second},
+		MaxDelay:       10 * time.Minute,
+		Jitter:         retry.Proportional(0.2),
+		AttemptTimeout: time.Minute,
+	}
+	if err := serve(policy, asynq.RedisClientOpt{Addr: "localhost:6379"}); err != nil {
 		log.Fatal(err)
 	}
 }

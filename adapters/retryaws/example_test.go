@@ -7,18 +7,14 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/readmetest"
 	"github.com/goretry/retry/adapters/retryaws"
 )
-
-func TestREADME(t *testing.T) { readmetest.Run(t) }
 
 func Example() {
 	requests := 0

@@ -6,18 +6,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"testing"
 	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/readmetest"
 	"github.com/goretry/retry/adapters/retryconnect"
 )
-
-func TestREADME(t *testing.T) { readmetest.Run(t) }
 
 const greet = "/greet.Greeter/Greet"
 

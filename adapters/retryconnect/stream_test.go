@@ -2,11 +2,7 @@ package retryconnect_test
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net/http"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -96,44 +92,6 @@ func TestAStreamOfHeaders(t *testing.T) {
 	assert.Equal(t, [][]string{{"a"}, {"a"}}, s.received)
 }
 
-// One goroutine sends while another receives, and attempts fail meanwhile.
-func TestAStreamInBothDirections(t *testing.T) {
-	for _, protocol := range []string{"Connect", "gRPC"} {
-		s := &server{answer: failTimes(3, connect.CodeUnavailable)}
-		stream := s.start(t, &retryconnect.Interceptor{Policy: soon()}, protocols[protocol]...).duplex.CallBidiStream(t.Context())
-		var sender sync.WaitGroup
-		sender.Go(func() {
-			for n := range 100 {
-				if err := stream.Send(wrapperspb.String(fmt.Sprint(n))); err != nil {
-					assert.ErrorIs(t, err, io.EOF, protocol) // the server has answered
-					return
-				}
-			}
-			assert.NoError(t, stream.CloseRequest(), protocol)
-		})
-		message, err := stream.Receive()
-		require.NoError(t, err, protocol)
-		assert.Equal(t, "attempt 4", message.GetValue(), protocol)
-		_, err = stream.Receive()
-		assert.ErrorIs(t, err, io.EOF, protocol)
-		sender.Wait()
-		assert.NoError(t, stream.CloseResponse(), protocol)
-		assert.Equal(t, [][]string{{"0"}, {"0"}, {"0"}, {"0"}}, s.received, protocol)
-	}
-}
-
-func TestTooMuchToSendAgain(t *testing.T) {
-	s := &server{answer: alwaysFail(connect.CodeUnavailable)}
-	stream := s.start(t, &retryconnect.Interceptor{Policy: soon()}).up.CallClientStream(t.Context())
-	for range 2 {
-		require.NoError(t, stream.Send(wrapperspb.String(strings.Repeat("x", 200<<10))))
-	}
-	_, err := stream.CloseAndReceive()
-	assert.EqualError(t, err, "retry: permanent error after 1 attempt: unavailable: failure 1 (not retried: more than 256 KiB were sent)")
-	assert.Equal(t, connect.CodeUnavailable, connect.CodeOf(err))
-	assert.Equal(t, 1, s.attempts())
-}
-
 func TestHeadersEndTheRetries(t *testing.T) {
 	s := &server{answer: alwaysFail(connect.CodeUnavailable)}
 	stream, err := s.start(t, &retryconnect.Interceptor{Policy: soon()}).down.CallServerStream(t.Context(), connect.NewRequest(wrapperspb.String("")))
@@ -142,21 +100,4 @@ func TestHeadersEndTheRetries(t *testing.T) {
 	assert.False(t, stream.Receive())
 	assert.ErrorContains(t, stream.Err(), "(not retried: its headers were read)")
 	assert.Equal(t, 1, s.attempts())
-}
-
-// The AttemptTimeout bounds the wait for the first message, not the whole stream.
-func TestTheTimeoutOfAStream(t *testing.T) {
-	p := soon()
-	p.MaxAttempts, p.AttemptTimeout = retry.Unlimited, 100*time.Millisecond
-	for protocol, options := range protocols {
-		waits := make(chan struct{})
-		s := &server{messages: 1, answer: func(context.Context, int) error { <-waits; return nil }}
-		stream, err := s.start(t, &retryconnect.Interceptor{Policy: p}, options...).down.CallServerStream(t.Context(), connect.NewRequest(wrapperspb.String("")))
-		require.NoError(t, err, protocol)
-		require.True(t, stream.Receive(), protocol)
-		time.AfterFunc(2*p.AttemptTimeout, func() { close(waits) })
-		assert.False(t, stream.Receive(), protocol)
-		assert.NoError(t, stream.Err(), "%s: the stream may take longer than its AttemptTimeout", protocol)
-		assert.NoError(t, stream.Close(), protocol)
-	}
 }

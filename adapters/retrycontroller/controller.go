@@ -66,7 +66,6 @@ import (
 type Retries[request comparable] struct {
 	policy retry.Policy
 	next   reconcile.TypedReconciler[request]
-	epoch  time.Time
 
 	mu      sync.Mutex          // guards all below
 	failing map[request]failing // requests whose last attempt failed
@@ -78,14 +77,13 @@ var (
 	_ workqueue.TypedRateLimiter[reconcile.Request] = (*Retries[reconcile.Request])(nil)
 )
 
-// A failing is small, because there may be one for each object of a cluster.
 type failing struct {
-	failures int32
+	failures int
 	decided  bool           // delay was not handed out yet
 	works    bool           // the last attempt did not fail, and the next one is the first
 	delay    time.Duration  // before the next attempt
-	began    time.Duration  // of the first attempt, since the epoch
-	classes  map[string]int // nil: no failure had a class
+	began    time.Time      // of the first attempt
+	classes  map[string]int // how many failures each class had
 }
 
 // New returns Retries that apply policy to next. It returns an error if policy is
@@ -98,7 +96,7 @@ func New[request comparable](policy retry.Policy, next reconcile.TypedReconciler
 		return nil, fmt.Errorf("retrycontroller: %w", err)
 	}
 	return &Retries[request]{
-		policy: policy, next: next, epoch: time.Now(),
+		policy: policy, next: next,
 		failing: map[request]failing{}, stopped: map[request]error{},
 	}, nil
 }
@@ -114,12 +112,9 @@ func (r *Retries[request]) Reconcile(ctx context.Context, req request) (result r
 		return reconcile.Result{}, err
 	}
 	if !again || f.works {
-		f = failing{began: time.Since(r.epoch)}
+		f = failing{began: time.Now(), classes: map[string]int{}}
 	}
-	job := retryjob.Job{Key: fmt.Sprint(req), Attempt: int(f.failures) + 1, Began: r.epoch.Add(f.began), Classes: f.classes}
-	if job.Classes == nil {
-		job.Classes = map[string]int{}
-	}
+	job := retryjob.Job{Key: fmt.Sprint(req), Attempt: f.failures + 1, Began: f.began, Classes: f.classes}
 	retryjob.Run(ctx, r.policy, job, func(ctx context.Context) (err error) {
 		result, err = r.next.Reconcile(ctx, req)
 		if errors.Is(err, reconcile.TerminalError(nil)) {
@@ -147,9 +142,6 @@ func (r *Retries[request]) settle(req request, f failing, o retryjob.Outcome) er
 		f.failures++
 		f.decided, f.delay = true, o.Delay
 		if o.Class != "" {
-			if f.classes == nil {
-				f.classes = map[string]int{}
-			}
 			f.classes[o.Class]++
 		}
 		r.failing[req] = f
@@ -176,7 +168,7 @@ func (r *Retries[request]) When(req request) time.Duration {
 	f.works = f.works || !again
 	if !f.decided {
 		f.failures++
-		f.delay = r.policy.Next(retry.Attempt{Number: int(f.failures), Seed: retry.SeedOf(fmt.Sprint(req))}).Delay
+		f.delay = r.policy.Next(retry.Attempt{Number: f.failures, Seed: retry.SeedOf(fmt.Sprint(req))}).Delay
 	}
 	f.decided = false
 	r.failing[req] = f
@@ -194,5 +186,5 @@ func (r *Retries[request]) Forget(req request) {
 func (r *Retries[request]) NumRequeues(req request) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return int(r.failing[req].failures)
+	return r.failing[req].failures
 }

@@ -22,11 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/readmetest"
 	"github.com/goretry/retry/adapters/retrycontroller"
 )
-
-func TestREADME(t *testing.T) { readmetest.Run(t) }
 
 // An offline is a manager without an API server.
 type offline struct {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log"
 	"net"
-	"testing"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/readmetest"
 	"github.com/goretry/retry/adapters/retrygrpc"
 )
 
@@ -43,8 +41,6 @@ func serve() (address string, stop func()) {
 	go srv.Serve(listener)
 	return listener.Addr().String(), srv.Stop
 }
-
-func TestREADME(t *testing.T) { readmetest.Run(t) }
 
 func Example() {
 	address, stop := serve()

@@ -13,15 +13,27 @@ import (
 	"github.com/goretry/retry/adapters/retrynats"
 )
 
+// serve handles messages until ctx ends.
+func serve(ctx context.Context, js jetstream.JetStream, policy retry.Policy, send func(context.Context, []byte) error) error {
+	retries, err := retrynats.New(policy, "dead.orders") // a subject that another stream stores
+	if err != nil {
+		return err
+	}
+	consumer, err := js.CreateOrUpdateConsumer(ctx, "ORDERS", retries.ConsumerConfig("mailer"))
+	if err != nil {
+		return err
+	}
+	return retries.Consume(ctx, js, consumer, func(ctx context.Context, msg jetstream.Msg) error {
+		return send(ctx, msg.Data()) // retry.Permanent and retry.After where that is known
+	})
+}
+
 func Example() {
-	retries, err := retrynats.New(retry.Policy{
+	policy := retry.Policy{
 		MaxAttempts: 8,
 		Backoff:     retry.Exponential{Base: time.Second},
 		MaxDelay:    10 * time.Minute,
 		Jitter:      retry.Proportional(0.2),
-	}, "dead.orders")
-	if err != nil {
-		log.Fatal(err)
 	}
 	conn, err := nats.Connect(nats.DefaultURL, nats.MaxReconnects(-1))
 	if err != nil {
@@ -31,13 +43,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx := context.Background()
-	consumer, err := js.CreateOrUpdateConsumer(ctx, "ORDERS", retries.ConsumerConfig("mailer"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = retries.Consume(ctx, js, consumer, func(_ context.Context, msg jetstream.Msg) error {
-		if len(msg.Data()) == 0 {
+	err = serve(context.Background(), js, policy, func(_ context.Context, mail []byte) error {
+		if len(mail) == 0 {
 			return retry.Permanent(errors.New("no address"))
 		}
 		return nil

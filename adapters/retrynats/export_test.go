@@ -2,7 +2,6 @@ package retrynats
 
 // For tests.
 var (
-	AtLeast = atLeast
 	Allowed = allowed
 	Matches = matches
 )

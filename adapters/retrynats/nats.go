@@ -23,18 +23,17 @@
 // published, and then the message is terminated. A dead letter has the data and
 // headers of the message, and a header that says why: see [DeadLetterOf]. If the message
 // is so large that they do not fit, the error is left out, then the headers, or the data;
-// the header Retry-Left-Out and OnError say so. Its Key is "stream/consumer/sequence". Several consumers may share the subject for dead letters:
-// each failure has its own. A failure
-// whose class is invalid makes a dead letter too (ReasonInvalid). [Retries.Redrive]
-// publishes the message again. If a handler panics, that is a failure of the
-// attempt, and the panic is not recovered.
+// the header Retry-Left-Out and OnError say so. Its Key is "stream/consumer/sequence". Several
+// consumers may share the subject for dead letters: each failure has its own.
+// [Retries.Redrive] publishes the message again. If a handler panics, that is a failure of
+// the attempt, and the panic is not recovered. docs/queues.md in the library's repository
+// says what all queues share.
 //
 // # How attempts are counted
 //
 // The number of an attempt is the server's count of deliveries. So an attempt is
 // counted even if its worker was killed, or stopped before the handler was done.
-// After a kill the server delivers the message again within AckWait. If that was
-// the last attempt, the message becomes a dead letter without being handled again.
+// After a kill the server delivers the message again within AckWait.
 //
 // A message may have its own limit in the header [MaxAttemptsHeader], which lowers the
 // policy's. A message whose headers cannot be read makes a dead letter without being
@@ -371,7 +370,7 @@ func (w *worker) settle(ctx context.Context, msg jetstream.Msg, job retryjob.Job
 		if err := w.bury(ctx, msg, job, o); err != nil {
 			return err
 		}
-		err = w.terminate(msg, o.Reason)
+		err = msg.Term()
 	}
 	if err != nil {
 		return err
@@ -470,33 +469,6 @@ func copyHeaders(to, from nats.Header) {
 			to[name] = values
 		}
 	}
-}
-
-// terminate tells the server not to deliver a message again. Old servers ignore a
-// termination with a reason.
-func (w *worker) terminate(msg jetstream.Msg, reason retry.Reason) error {
-	if old(w.js) {
-		return msg.Term()
-	}
-	return msg.TermWithReason(string(reason))
-}
-
-// old reports whether the server is older than 2.10.4.
-func old(js jetstream.JetStream) bool { return !atLeast(js.Conn().ConnectedServerVersion(), 2, 10, 4) }
-
-// atLeast reports whether version, such as "2.9.10" or "2.12.0-beta", is at least
-// want. It is false for a version that it cannot parse.
-func atLeast(version string, want ...int) bool {
-	var have [3]int
-	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &have[0], &have[1], &have[2]); n < len(have) {
-		return false
-	}
-	for i, n := range want {
-		if have[i] != n {
-			return have[i] > n
-		}
-	}
-	return true
 }
 
 func (w *worker) report(err error) {

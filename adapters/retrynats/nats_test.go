@@ -34,27 +34,31 @@ func TestNewRefuses(t *testing.T) {
 	assert.ErrorContains(t, retries.SetSubject("orders", retry.Policy{MaxDelay: -1}), "retrynats: subject orders: invalid policy: MaxDelay is -1ns")
 }
 
-func TestAtLeast(t *testing.T) {
-	for version, want := range map[string]bool{
-		"2.10.4": true, "2.10.3": false, "2.10.29": true, "2.9.10": false, "2.11.0-dev": true, "3.0.0": true, "1.99.99": false, "": false, "new": false, "2.10": false,
-	} {
-		assert.Equal(t, want, retrynats.AtLeast(version, 2, 10, 4), version)
-	}
-}
-
-// The tests make no exception for the newest server.
-func TestTheEmbeddedServerForgetsNothing(t *testing.T) {
-	url := embedded(t)
-	assert.True(t, retrynats.AtLeast(version(url), 2, 10, 29), version(url))
-	assert.False(t, engine(url).Forgets)
-}
-
 // newQueue returns a queue on the embedded server.
 func newQueue(t *testing.T) *queue {
 	q, err := open(t.Context(), embedded(t), fmt.Sprintf("retrynats_%d", time.Now().UnixNano()))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, q.Close(context.Background(), true)) })
 	return q
+}
+
+// retries returns Retries whose dead letters are those of q.
+func (q *queue) retries(t *testing.T, p retry.Policy) *retrynats.Retries {
+	retries, err := retrynats.New(p, q.name+".dead")
+	require.NoError(t, err)
+	return retries
+}
+
+// reported collects what Retries report. Read it after Consume has returned.
+func reported(retries *retrynats.Retries) *[]string {
+	var mu sync.Mutex
+	all := new([]string)
+	retries.OnError = func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		*all = append(*all, err.Error())
+	}
+	return all
 }
 
 // consume handles messages until none is left.
@@ -79,8 +83,7 @@ func consume(t *testing.T, q *queue, retries *retrynats.Retries, ackWait time.Du
 func TestAPolicyForASubject(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	retries, err := retrynats.New(quick, q.name+".dead")
-	require.NoError(t, err)
+	retries := q.retries(t, quick)
 	require.NoError(t, retries.SetSubject(q.name+".jobs", retry.Policy{NonRetryable: true}))
 	require.NoError(t, q.Enqueue(t.Context(), "a", 0))
 	consume(t, q, retries, time.Second, 1, func(context.Context, jetstream.Msg) error { return errBoom })
@@ -93,8 +96,7 @@ func TestAPolicyForASubject(t *testing.T) {
 func TestALongAttempt(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	retries, err := retrynats.New(quick, q.name+".dead")
-	require.NoError(t, err)
+	retries := q.retries(t, quick)
 	require.NoError(t, q.Enqueue(t.Context(), "a", 0))
 	var runs atomic.Int64
 	consume(t, q, retries, time.Second, 1, func(context.Context, jetstream.Msg) error {
@@ -110,8 +112,7 @@ func TestALongAttempt(t *testing.T) {
 func TestWaitingMessagesBlockNoOthers(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	retries, err := retrynats.New(retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)}, q.name+".dead")
-	require.NoError(t, err)
+	retries := q.retries(t, retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)})
 	retries.Workers = 50
 	for i := range 1100 {
 		require.NoError(t, q.Enqueue(t.Context(), fmt.Sprint("waits-", i), 0))
@@ -138,8 +139,7 @@ func TestWaitingMessagesBlockNoOthers(t *testing.T) {
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	retries, err := retrynats.New(quick, q.name+".dead")
-	require.NoError(t, err)
+	retries := q.retries(t, quick)
 	for data, limit := range map[string]string{"a": "1", "b": "many", "c": "0"} {
 		msg := nats.NewMsg(q.name + ".jobs")
 		msg.Data = []byte(data)
@@ -193,25 +193,19 @@ func TestALargeMessage(t *testing.T) {
 				_, err := q.stream(t.Context(), jetstream.StreamConfig{Name: q.name + "_dead", Subjects: []string{q.name + ".dead"}, MaxMsgSize: int32(row.dead)})
 				require.NoError(t, err)
 			}
-			retries, err := retrynats.New(quick, q.name+".dead")
-			require.NoError(t, err)
-			var mu sync.Mutex
-			var reported []string
-			retries.OnError = func(err error) {
-				mu.Lock()
-				defer mu.Unlock()
-				reported = append(reported, err.Error())
-			}
+			retries := q.retries(t, quick)
+			reports := reported(retries)
 			msg := nats.NewMsg(q.name + ".jobs")
 			if row.header > 0 {
 				msg.Header.Set("Big", strings.Repeat("x", row.header-len("NATS/1.0\r\nBig: \r\n\r\n")))
 			}
 			msg.Data = []byte(strings.Repeat("x", int(q.conn.MaxPayload())-row.below-row.header))
-			_, err = q.js.PublishMsg(t.Context(), msg)
+			_, err := q.js.PublishMsg(t.Context(), msg)
 			require.NoError(t, err)
 			for n := range 5 {
 				require.NoError(t, q.Enqueue(t.Context(), fmt.Sprint("good-", n), 0))
 			}
+			var mu sync.Mutex
 			runs := map[string]int{}
 			consume(t, q, retries, 10*time.Second, 6, func(_ context.Context, msg jetstream.Msg) error {
 				mu.Lock()
@@ -233,28 +227,12 @@ func TestALargeMessage(t *testing.T) {
 			assert.Equal(t, row.leftOut != "data", len(letter.Data) == len(msg.Data))
 			assert.Equal(t, row.leftOut != "headers", letter.Header.Get("Big") == msg.Header.Get("Big"))
 			if row.leftOut == "" {
-				assert.Empty(t, reported)
+				assert.Empty(t, *reports)
 			} else {
-				assert.Equal(t, []string{"retrynats: message " + q.name + "/worker/1: its dead letter has no room for its " + row.leftOut}, reported)
+				assert.Equal(t, []string{"retrynats: message " + q.name + "/worker/1: its dead letter has no room for its " + row.leftOut}, *reports)
 			}
 		})
 	}
-}
-
-// The server limits headers to 64 KiB, so an error is cut.
-func TestALongError(t *testing.T) {
-	t.Parallel()
-	q := newQueue(t)
-	retries, err := retrynats.New(quick, q.name+".dead")
-	require.NoError(t, err)
-	require.NoError(t, q.Enqueue(t.Context(), "x", 0))
-	consume(t, q, retries, time.Second, 1, func(context.Context, jetstream.Msg) error {
-		return retry.Permanent(errors.New(strings.Repeat("!", 2<<20)))
-	})
-	letters, err := q.Dead(t.Context())
-	require.NoError(t, err)
-	assert.Contains(t, letters["x"].Err, "retry: permanent error after 1 attempt: !!!")
-	assert.Len(t, letters["x"].Err, 16<<10)
 }
 
 func TestConsumeRefuses(t *testing.T) {
@@ -316,8 +294,7 @@ func TestConsumeEnds(t *testing.T) {
 				require.NoError(t, err)
 				assert.NoError(t, again.Close(context.Background(), true))
 			}()
-			retries, err := retrynats.New(quick, q.name+".dead")
-			require.NoError(t, err)
+			retries := q.retries(t, quick)
 			consumer, err := q.js.CreateConsumer(t.Context(), q.name, retries.ConsumerConfig("worker"))
 			require.NoError(t, err)
 			time.AfterFunc(200*time.Millisecond, func() { assert.NoError(t, end(q)) })
@@ -331,15 +308,8 @@ func TestConsumeEnds(t *testing.T) {
 func TestAFailureToTellTheServer(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	retries, err := retrynats.New(retry.Policy{MaxAttempts: 1}, q.name+".dead")
-	require.NoError(t, err)
-	var mu sync.Mutex
-	var reported []string
-	retries.OnError = func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		reported = append(reported, err.Error())
-	}
+	retries := q.retries(t, retry.Policy{MaxAttempts: 1})
+	reports := reported(retries)
 	require.NoError(t, q.Enqueue(t.Context(), "a", 0))
 	full, err := q.js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{
 		Name: q.name + "_dead", Subjects: []string{q.name + ".dead"}, MaxMsgs: 1, Discard: jetstream.DiscardNew,
@@ -358,10 +328,8 @@ func TestAFailureToTellTheServer(t *testing.T) {
 	letters, err := q.Dead(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, retry.ReasonExhausted, letters["a"].Reason)
-	mu.Lock()
-	defer mu.Unlock()
-	require.NotEmpty(t, reported)
-	assert.Contains(t, reported[0], "retrynats: message "+q.name+"/worker/1, attempt 1: nats: nats: API error")
+	require.NotEmpty(t, *reports)
+	assert.Contains(t, (*reports)[0], "retrynats: message "+q.name+"/worker/1, attempt 1: nats: nats: API error")
 }
 
 // failAll lets two consumers of a stream fail each of the messages.
@@ -408,8 +376,7 @@ func TestEveryFailureHasItsDeadLetter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const messages, lives = 10, 2
 			q := newQueue(t)
-			retries, err := retrynats.New(quick, q.name+".dead")
-			require.NoError(t, err)
+			retries := q.retries(t, quick)
 			want := map[string]int{}
 			for range lives {
 				require.NoError(t, q.js.DeleteStream(t.Context(), q.name))
@@ -446,15 +413,8 @@ func TestADeadLetterWhoseIDIsTaken(t *testing.T) {
 			q := newQueue(t)
 			_, err := q.stream(t.Context(), jetstream.StreamConfig{Name: q.name + "_dead", Subjects: []string{q.name + ".dead"}, Duplicates: 500 * time.Millisecond})
 			require.NoError(t, err)
-			retries, err := retrynats.New(retry.Policy{MaxAttempts: 1}, q.name+".dead")
-			require.NoError(t, err)
-			var mu sync.Mutex
-			var reported []string
-			retries.OnError = func(err error) {
-				mu.Lock()
-				defer mu.Unlock()
-				reported = append(reported, err.Error())
-			}
+			retries := q.retries(t, retry.Policy{MaxAttempts: 1})
+			reports := reported(retries)
 			require.NoError(t, q.Enqueue(t.Context(), "a", 0))
 			stored, err := q.js.Stream(t.Context(), q.name)
 			require.NoError(t, err)
@@ -475,14 +435,12 @@ func TestADeadLetterWhoseIDIsTaken(t *testing.T) {
 			}
 			consume(t, q, retries, 100*time.Millisecond, 1, func(context.Context, jetstream.Msg) error { return errBoom })
 			assert.Equal(t, map[string]int{key: row.letters}, lettersOf(t, q))
-			mu.Lock()
-			defer mu.Unlock()
 			if row.taken == "" {
-				assert.Empty(t, reported)
+				assert.Empty(t, *reports)
 				return
 			}
-			require.NotEmpty(t, reported)
-			assert.Contains(t, reported[0], row.taken)
+			require.NotEmpty(t, *reports)
+			assert.Contains(t, (*reports)[0], row.taken)
 		})
 	}
 }

@@ -23,8 +23,7 @@ import (
 func TestAMessageThatIsNotDue(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	retries, err := retrynats.New(quick, q.name+".dead")
-	require.NoError(t, err)
+	retries := q.retries(t, quick)
 	past, due := time.Now().Add(-time.Hour), time.Now().Add(300*time.Millisecond).Round(0).UTC()
 	for key, at := range map[string]string{"past": past.Format(time.RFC3339Nano), "due": due.Format(time.RFC3339Nano), "malformed": "soon", "never": "9999-12-31T23:59:59Z"} {
 		msg := nats.NewMsg(q.name + ".jobs")
@@ -56,11 +55,10 @@ func TestAMessageThatIsNotDue(t *testing.T) {
 func TestAMessageThatIsDeliveredEarly(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	retries, err := retrynats.New(retry.Policy{MaxAttempts: 1}, q.name+".dead")
-	require.NoError(t, err)
+	retries := q.retries(t, retry.Policy{MaxAttempts: 1})
 	msg := nats.NewMsg(q.name + ".jobs")
 	msg.Header.Set("Retry-Due", time.Now().Add(time.Hour).Format(time.RFC3339Nano))
-	_, err = q.js.PublishMsg(t.Context(), msg)
+	_, err := q.js.PublishMsg(t.Context(), msg)
 	require.NoError(t, err)
 	consumer, err := q.js.CreateOrUpdateConsumer(t.Context(), q.name, retries.ConsumerConfig("worker"))
 	require.NoError(t, err)
@@ -156,8 +154,7 @@ func TestTheSubjectsOfAConsumer(t *testing.T) {
 	require.NoError(t, q.js.DeleteStream(t.Context(), q.name))
 	_, err := q.stream(t.Context(), jetstream.StreamConfig{Name: q.name, Subjects: []string{q.name + ".jobs", q.name + ".also.>"}})
 	require.NoError(t, err)
-	retries, err := retrynats.New(quick, q.name+".dead")
-	require.NoError(t, err)
+	retries := q.retries(t, quick)
 	for _, row := range []struct {
 		config  jetstream.ConsumerConfig
 		allowed bool
@@ -202,24 +199,6 @@ func TestMatches(t *testing.T) {
 	} {
 		assert.Equal(t, row.want, retrynats.Matches(row.pattern, row.subject), "%q, %q", row.pattern, row.subject)
 	}
-}
-
-// A dead letter that another Redrive has moved is gone.
-func TestRedriveBesideAnother(t *testing.T) {
-	t.Parallel()
-	q := newQueue(t)
-	letter := nats.NewMsg(q.name + ".dead")
-	letter.Header = nats.Header{"Retry-Dead-Letter": {`{"reason":"by hand"}`}, retrynats.SubjectHeader: {q.name + ".jobs"}}
-	_, err := q.js.PublishMsg(t.Context(), letter)
-	require.NoError(t, err)
-	result, err := q.Redrive(t.Context(), retryjob.RedriveOptions{Filter: func(retryjob.DeadLetter) bool {
-		faster, err := q.Redrive(t.Context(), retryjob.RedriveOptions{})
-		assert.NoError(t, err)
-		assert.Equal(t, retryjob.RedriveResult{Found: 1, Moved: 1}, faster)
-		return true
-	}})
-	require.NoError(t, err)
-	assert.Equal(t, retryjob.RedriveResult{Found: 1, Skipped: 1}, result)
 }
 
 // Only an equal copy, or one that was handled already, means that a killed redriver has

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"testing"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -13,7 +12,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/readmetest"
 	"github.com/goretry/retry/adapters/retryotel"
 )
 
@@ -60,5 +58,3 @@ func pay(provider metric.MeterProvider) error {
 	}
 	return err
 }
-
-func TestREADME(t *testing.T) { readmetest.Run(t) }

@@ -208,20 +208,5 @@ func errorType(err error) attribute.KeyValue {
 	if errors.As(err, &response) {
 		return semconv.ErrorTypeKey.String(strconv.Itoa(response.HTTPStatusCode()))
 	}
-	return semconv.ErrorType(innermost(err))
-}
-
-// innermost returns err without the marks of package retry. If err comes from
-// nested calls, it returns the error of the innermost one.
-func innermost(err error) error {
-	for {
-		last := retry.Unwrap(&retry.Error{Err: err})
-		inner, ok := last.(*retry.Error)
-		if !ok {
-			return last
-		}
-		if err = retry.Unwrap(inner); err == last {
-			return last
-		}
-	}
+	return semconv.ErrorType(retry.Unwrap(&retry.Error{Err: err})) // the innermost, without marks
 }

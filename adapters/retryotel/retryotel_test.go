@@ -43,6 +43,15 @@ func failing(errs ...error) func(context.Context) error {
 	}
 }
 
+// observe returns an Observer, and the reader of its metrics.
+func observe(t *testing.T, policy string) (*retryotel.Observer, sdkmetric.Reader) {
+	t.Helper()
+	reader := sdkmetric.NewManualReader()
+	o, err := retryotel.New(policy, sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
+	require.NoError(t, err)
+	return o, reader
+}
+
 // collect returns the metrics of a reader by name.
 func collect(t *testing.T, reader sdkmetric.Reader) map[string]metricdata.Metrics {
 	t.Helper()
@@ -76,9 +85,7 @@ func points[N int64 | float64](t *testing.T, m metricdata.Metrics) (points []poi
 }
 
 func TestMetrics(t *testing.T) {
-	reader := sdkmetric.NewManualReader()
-	o, err := retryotel.New("payments", sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
-	require.NoError(t, err)
+	o, reader := observe(t, "payments")
 	budget := &retry.Budget{Size: 5}
 	require.NoError(t, o.WatchBudget("bank", budget))
 	require.NoError(t, o.WatchBudget("none", nil))
@@ -127,9 +134,7 @@ func TestMetrics(t *testing.T) {
 // The class of a failure is an attribute of its retry. So are 64 names that a Classify
 // makes up: each is a time series.
 func TestClasses(t *testing.T) {
-	reader := sdkmetric.NewManualReader()
-	o, err := retryotel.New("p", sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
-	require.NoError(t, err)
+	o, reader := observe(t, "p")
 	want := []point{{"retry.policy=p", 1, 1}, {"retry.class=other,retry.policy=p", 2 * 36, 2 * 36}}
 	o.OnEvent(context.Background(), retry.Event{Kind: retry.RetryScheduled, Decision: retry.Decision{Delay: time.Second}})
 	for range 2 {
@@ -146,9 +151,7 @@ func TestClasses(t *testing.T) {
 // A call that begins anew is one call, and each of its attempts and retries is
 // measured.
 func TestACallThatBeginsAnew(t *testing.T) {
-	reader := sdkmetric.NewManualReader()
-	o, err := retryotel.New("p", sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
-	require.NoError(t, err)
+	o, reader := observe(t, "p")
 	attempts := 0
 	synctest.Test(t, func(t *testing.T) {
 		p := everySecond
@@ -173,9 +176,7 @@ func TestACallThatBeginsAnew(t *testing.T) {
 // One Observer reports the calls of many goroutines, which also add budgets,
 // while its metrics are collected.
 func TestManyGoroutines(t *testing.T) {
-	reader := sdkmetric.NewManualReader()
-	o, err := retryotel.New("payments", sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
-	require.NoError(t, err)
+	o, reader := observe(t, "payments")
 	o.HTTP = true
 	exporter := tracetest.NewInMemoryExporter()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)).Tracer("test")
@@ -221,9 +222,7 @@ func TestManyGoroutines(t *testing.T) {
 
 // An exemplar links a measurement to the trace of its call.
 func TestExemplars(t *testing.T) {
-	reader := sdkmetric.NewManualReader()
-	o, err := retryotel.New("payments", sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
-	require.NoError(t, err)
+	o, reader := observe(t, "payments")
 	p := everySecond
 	p.OnEvent = o.OnEvent
 	ctx, span := sdktrace.NewTracerProvider().Tracer("test").Start(context.Background(), "call")
@@ -329,9 +328,7 @@ func TestErrorType(t *testing.T) {
 		{"a slice, which cannot be compared", many{}, "github.com/goretry/retry/adapters/retryotel_test.many"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			reader := sdkmetric.NewManualReader()
-			o, err := retryotel.New("p", sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
-			require.NoError(t, err)
+			o, reader := observe(t, "p")
 			o.OnEvent(context.Background(), retry.Event{Kind: retry.AttemptFinished, Err: row.err})
 			assert.Equal(t, []point{{"error.type=" + row.want + ",retry.policy=p", 1, 0}}, points[float64](t, collect(t, reader)["retry.attempt.duration"]))
 		})

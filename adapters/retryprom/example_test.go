@@ -7,13 +7,11 @@ import (
 	"io"
 	"net/http/httptest"
 	"strings"
-	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/readmetest"
 	"github.com/goretry/retry/adapters/retryprom"
 	"github.com/goretry/retry/retrylog"
 )
@@ -58,5 +56,3 @@ func Example() {
 	// retry_stops_total{policy="payments",reason="attempts_exhausted"} 1
 	// retry_stops_total{policy="payments",reason="success"} 1
 }
-
-func TestREADME(t *testing.T) { readmetest.Run(t) }

@@ -126,25 +126,6 @@ retry_retries_total{policy="search"} 2000
 `), "retry_retries_total"))
 }
 
-// A reason of a newer version is exported like any other.
-func TestAReasonOfANewerVersion(t *testing.T) {
-	var counters retrylog.Counters
-	counters.OnEvent(t.Context(), retry.Event{Kind: retry.CallFinished, Decision: retry.Decision{Reason: "too_tired"}, Attempt: 1})
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(retryprom.NewCollector("payments", &counters))
-	families, err := registry.Gather()
-	require.NoError(t, err)
-	stops := map[string]float64{}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			if family.GetName() == "retry_stops_total" && m.GetCounter().GetValue() > 0 {
-				stops[m.GetLabel()[1].GetValue()] = m.GetCounter().GetValue()
-			}
-		}
-	}
-	assert.Equal(t, map[string]float64{"too_tired": 1}, stops)
-}
-
 // A name that cannot be a label fails the scrape but does not panic.
 func TestNamesThatAreNotUTF8(t *testing.T) {
 	for _, row := range []struct{ name, policy, budget string }{

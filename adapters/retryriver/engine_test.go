@@ -135,7 +135,8 @@ func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error 
 func (q *queue) Plant(ctx context.Context, keys []string) error {
 	for i, key := range keys {
 		metadata := []string{`{"retry": {"earlier": -1}}`, `{"retry": {"earlier": 9223372036854775807}}`, `{"retry": {"classes": {"a": -1}}}`, `{"retry": 5}`,
-			`{"retry": {"dead": {"reason": ""}}}`, `{"retry": {"dead_attempt": 1, "dead": {"reason": "planted"}}}`}[i%6]
+			`{"retry": {"dead": {"reason": ""}}}`, `{"retry": {"dead_attempt": 1, "dead": {"reason": "planted"}}}`,
+			`{"retry": {"max_attempts": -7}}`, `{"retry": {"earlier": 9223372036854775808}}`, `{"retry": {"earlier": "1"}}`}[i%9]
 		if _, err := q.pool.Exec(ctx, "INSERT INTO "+q.schema+`.river_job (kind, args, max_attempts, metadata) VALUES ('jobtest', jsonb_build_object('key', $1::text), 4, $2)`, key, metadata); err != nil {
 			return err
 		}

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-	"github.com/riverqueue/river/rivertype"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retryriver"
@@ -43,48 +43,39 @@ func (EmailWorker) Work(_ context.Context, job *river.Job[EmailArgs]) error {
 	}
 }
 
+// newClient returns a client that works jobs by a policy.
+func newClient(pool *pgxpool.Pool, policy retry.Policy, workers *river.Workers, queues map[string]river.QueueConfig) (*river.Client[pgx.Tx], error) {
+	plugin, err := retryriver.New(policy)
+	if err != nil {
+		return nil, err
+	}
+	config := &river.Config{Workers: workers, Queues: queues}
+	plugin.Configure(config) // clients that insert jobs need it too
+	client, err := river.NewClient(riverpgxv5.New(pool), config)
+	return client, err
+}
+
 func Example() {
-	plugin, err := retryriver.New(retry.Policy{
+	policy := retry.Policy{
 		MaxAttempts: 8,
 		Backoff:     retry.Exponential{Base: time.Second},
 		MaxDelay:    10 * time.Minute,
 		Jitter:      retry.Proportional(0.2),
-	})
-	if err != nil {
-		log.Fatal(err)
 	}
 	workers := river.NewWorkers()
 	river.AddWorker(workers, EmailWorker{})
-	config := &river.Config{Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 100}}}
-	plugin.Configure(config)
-
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, "postgres://localhost/jobs")
 	if err != nil {
 		log.Fatal(err)
 	}
-	client, err := river.NewClient(riverpgxv5.New(pool), config)
+	client, err := newClient(pool, policy, workers, map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 100}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	if err := client.Start(ctx); err != nil {
 		log.Fatal(err)
 	}
-}
-
-// DeadLetterOf returns why a job ended, from its row.
-func ExampleDeadLetterOf() {
-	job := &rivertype.JobRow{
-		State: rivertype.JobStateDiscarded, Attempt: 4,
-		Metadata: []byte(`{"retry": {"max_attempts": 0, "dead_attempt": 4, "dead": {"reason": "attempts_exhausted", "attempts": 4}}}`),
-	}
-
-	dead, err := retryriver.DeadLetterOf(job)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(dead.Reason, dead.Attempts)
-	// Output: attempts_exhausted 4
 }
 
 // The mail server is back: what it refused is sent again over the next hour.

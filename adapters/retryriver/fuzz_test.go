@@ -21,6 +21,7 @@ func FuzzRow(f *testing.F) {
 	f.Add(`{"retry": {"earlier": 9223372036854775807, "max_attempts": -9223372036854775808}}`, 1, 4, uint8(3))
 	f.Add(`{"retry": {"classes": {"slow": -9223372036854775808, "": 9223372036854775807}}}`, 2, 4, uint8(1))
 	f.Add(`{"retry": {"dead": {"reason": "planted"}, "dead_attempt": 3}}`, 3, 25, uint8(0))
+	f.Add(`{"retry": {"earlier": "1"}}`, 1, 4, uint8(0))
 	f.Add(`[`, -32768, 32767, uint8(255))
 	f.Add(``, 0, 1, uint8(0))
 	f.Fuzz(func(t *testing.T, metadata string, attempt, maxAttempts int, failures uint8) {

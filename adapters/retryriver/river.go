@@ -17,10 +17,9 @@
 // Workers return errors as usual, and may mark them with [retry.Permanent] and
 // [retry.After]. A job that is retried waits as long as the policy says. Otherwise
 // it is discarded, or canceled if its error is permanent. Its metadata under
-// [MetadataKey] and the last of its errors then say why: see [DeadLetterOf]. That
-// includes a failure whose class is invalid (ReasonInvalid), and metadata under that key
-// that cannot be read. [Redrive] lets dead letters run again. A job that an operator lets
-// run again with JobRetry keeps its count of attempts.
+// [MetadataKey] and the last of its errors then say why: see [DeadLetterOf]. So it is if
+// the metadata under that key cannot be read. [Redrive] lets dead letters run again. A job
+// that an operator lets run again with JobRetry keeps its count of attempts.
 //
 // River's own signals keep their meaning: river.JobCancel is a permanent error,
 // and river.JobSnooze is neither an attempt nor a failure. Snoozes have no limit, so
@@ -31,8 +30,7 @@
 // # Limits
 //
 // A job's own MaxAttempts lowers the policy's limit. River's default of 25 is treated
-// as not set. If only the jobs have limits, set the policy's MaxAttempts to
-// retry.Unlimited: [New] refuses a policy that has no limit.
+// as not set. docs/queues.md in the library's repository says what all queues share.
 //
 // The column max_attempts has one more than the limit. If a worker dies in a job's
 // last attempt, River therefore hands the job out once more, and this package
@@ -84,11 +82,8 @@ var errNone = fmt.Errorf("have no key %q", MetadataKey)
 
 // MetadataOf returns the Metadata of a job, as they are stored. It returns an error if
 // the job has none, for example because a client without this package inserted it.
-func MetadataOf(job *rivertype.JobRow) (m Metadata, err error) {
-	var all map[string]json.RawMessage
-	if len(job.Metadata) > 0 {
-		err = json.Unmarshal(job.Metadata, &all)
-	}
+func MetadataOf(job *rivertype.JobRow) (m Metadata, _ error) {
+	all, err := fieldsOf(job.Metadata)
 	if mine := all[MetadataKey]; err == nil && len(mine) > 0 {
 		err = json.Unmarshal(mine, &m)
 	} else if err == nil {
@@ -122,9 +117,16 @@ func DeadLetterOf(job *rivertype.JobRow) (retryjob.DeadLetter, error) {
 // isCanceled reports whether an operator has canceled a job since it was last let run.
 // River keeps that in the metadata.
 func isCanceled(job *rivertype.JobRow) bool {
-	var all map[string]json.RawMessage
-	unread := json.Unmarshal(job.Metadata, &all)
-	return unread != nil || all["cancel_attempted_at"] != nil
+	all, err := fieldsOf(job.Metadata)
+	return err != nil || all["cancel_attempted_at"] != nil
+}
+
+// fieldsOf reads the metadata of a job, which are a JSON object or empty.
+func fieldsOf(metadata []byte) (all map[string]json.RawMessage, err error) {
+	if len(metadata) > 0 {
+		err = json.Unmarshal(metadata, &all)
+	}
+	return all, err
 }
 
 // A Plugin applies policies to the jobs of a client. As middleware it sees each
@@ -188,17 +190,15 @@ func oneMore(limit int) int {
 	return limit + 1
 }
 
-// withMetadata adds m to the metadata of a job, which are a JSON object or empty.
+// withMetadata adds m to the metadata of a job.
 func withMetadata(metadata []byte, m Metadata) ([]byte, error) {
+	before, err := fieldsOf(metadata)
+	if err != nil {
+		return nil, err
+	}
 	all := map[string]any{}
-	if len(metadata) > 0 {
-		raw := map[string]json.RawMessage{}
-		if err := json.Unmarshal(metadata, &raw); err != nil {
-			return nil, err
-		}
-		for key, value := range raw {
-			all[key] = value
-		}
+	for key, value := range before {
+		all[key] = value
 	}
 	all[MetadataKey] = m
 	return json.Marshal(all)

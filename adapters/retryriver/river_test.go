@@ -259,22 +259,6 @@ func TestSignals(t *testing.T) {
 	assert.Equal(t, [...]any{retry.ReasonPermanent, 1}, [...]any{d.Reason, d.Attempts})
 }
 
-// An operator can cancel a job while it runs.
-func TestCancel(t *testing.T) {
-	t.Parallel()
-	began := make(chan int64, 1)
-	s := newService(t, work(func(ctx context.Context, job *river.Job[args]) error {
-		began <- job.ID
-		<-ctx.Done()
-		return ctx.Err()
-	}), work(fails[other]))
-	inserted, err := s.client.Insert(t.Context(), args{"a"}, nil)
-	require.NoError(t, err)
-	_, err = s.client.JobCancel(t.Context(), <-began)
-	require.NoError(t, err)
-	assert.Equal(t, rivertype.JobStateCancelled, s.end(inserted.Job.ID).State)
-}
-
 // later is a worker with its own NextRetry.
 type later struct{ river.WorkerDefaults[args] }
 
@@ -340,36 +324,6 @@ func TestRedriveKeepsTheJob(t *testing.T) {
 	assert.Equal(t, [...]int{2, 2}, [...]int{m.MaxAttempts, m.Earlier})
 }
 
-// Whatever a row's metadata say, the job ends: nothing panics in NextRetry, which River
-// calls outside of its recover, and what cannot be read makes a dead letter.
-func TestMetadataOfAStranger(t *testing.T) {
-	t.Parallel()
-	s := newService(t, work(fails[args]), work(fails[other]))
-	for metadata, reason := range map[string]retry.Reason{
-		`{"retry": {"earlier": -1}}`:                                    retry.ReasonExhausted,
-		`{"retry": {"earlier": 9223372036854775807}}`:                   retry.ReasonExhausted,
-		`{"retry": {"max_attempts": -7}}`:                               retry.ReasonExhausted,
-		`{"retry": {"classes": {"a": -9223372036854775808}}}`:           retry.ReasonExhausted,
-		`{"retry": {"earlier": 9223372036854775808}}`:                   retry.ReasonPermanent,
-		`{"retry": {"earlier": "1"}}`:                                   retry.ReasonPermanent,
-		`{"retry": 5}`:                                                  retry.ReasonPermanent,
-		`{"retry": {"dead": {"reason": ""}}}`:                           retry.ReasonPermanent,
-		`{"retry": {"dead_attempt": 1, "dead": {"reason": "planted"}}}`: retry.ReasonExhausted,
-	} {
-		var id int64
-		require.NoError(t, s.pool.QueryRow(t.Context(), "INSERT INTO "+s.schema+`.river_job (kind, args, max_attempts, metadata) VALUES ('jobtest', '{}', 4, $1) RETURNING id`, metadata).Scan(&id))
-		row := s.end(id)
-		d, err := retryriver.DeadLetterOf(row)
-		require.NoError(t, err, metadata)
-		assert.Equal(t, reason, d.Reason, metadata)
-		attempts := 3
-		if reason == retry.ReasonPermanent {
-			attempts = 1
-		}
-		assert.Len(t, row.Errors, attempts, metadata)
-	}
-}
-
 // A row that cannot go back ends no Redrive: one whose attempt no worker could have
 // written, and one that the database refuses.
 func TestRedriveOfAStrangersRows(t *testing.T) {
@@ -391,7 +345,8 @@ func TestRedriveOfAStrangersRows(t *testing.T) {
 }
 
 // A dead letter is believed only for the end that it describes: not after an operator let
-// the job run again, and then canceled it, or it succeeded.
+// the job run again, and then canceled it, or it succeeded. TestRedrive cancels jobs before
+// they run.
 func TestADeadLetterOfAnEarlierEnd(t *testing.T) {
 	t.Parallel()
 	began, outcome := make(chan struct{}, 1), make(chan error, 1)
@@ -417,34 +372,22 @@ func TestADeadLetterOfAnEarlierEnd(t *testing.T) {
 		_, err := s.client.JobRetry(t.Context(), id)
 		require.NoError(t, err)
 	}
-	for name, row := range map[string]struct {
-		then func(id int64)
-		kept bool // the dead letter is in the metadata, where River does not let this package remove it
-	}{
-		"canceled before it runs": {func(id int64) {
-			tx, err := s.pool.Begin(t.Context()) // so that no worker takes it
-			require.NoError(t, err)
-			_, err = s.client.JobRetryTx(t.Context(), tx, id)
-			require.NoError(t, err)
-			_, err = s.client.JobCancelTx(t.Context(), tx, id)
-			require.NoError(t, err)
-			require.NoError(t, tx.Commit(t.Context()))
-		}, true},
-		"canceled while it runs": {func(id int64) {
+	for name, then := range map[string]func(id int64){
+		"canceled while it runs": func(id int64) {
 			rerun(id)
 			<-began
 			_, err := s.client.JobCancel(t.Context(), id)
 			require.NoError(t, err)
-		}, false},
-		"it succeeds": {func(id int64) { rerun(id); <-began; outcome <- nil }, false},
+		},
+		"it succeeds": func(id int64) { rerun(id); <-began; outcome <- nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := bury()
-			row.then(id)
+			then(id)
 			ended := s.end(id)
 			m, err := retryriver.MetadataOf(ended)
 			require.NoError(t, err)
-			assert.Equal(t, row.kept, m.Dead != nil)
+			assert.Nil(t, m.Dead)
 			_, err = retryriver.DeadLetterOf(ended)
 			assert.Error(t, err)
 			result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{})

@@ -202,13 +202,19 @@ func (q *queue) all() map[string]client.WorkflowRun {
 	return maps.Clone(q.jobs)
 }
 
+// isOpen reports whether a job has not ended.
+func (q *queue) isOpen(ctx context.Context, job client.WorkflowRun) (bool, error) {
+	d, err := q.client.DescribeWorkflowExecution(ctx, job.GetID(), job.GetRunID())
+	return err == nil && d.WorkflowExecutionInfo.Status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING, err
+}
+
 func (q *queue) Open(ctx context.Context) (n int, err error) {
 	for _, job := range q.all() {
-		d, err := q.client.DescribeWorkflowExecution(ctx, job.GetID(), job.GetRunID())
+		open, err := q.isOpen(ctx, job)
 		if err != nil {
 			return 0, err
 		}
-		if d.WorkflowExecutionInfo.Status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		if open {
 			n++
 		}
 	}
@@ -218,6 +224,12 @@ func (q *queue) Open(ctx context.Context) (n int, err error) {
 func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error) {
 	letters := map[string]retryjob.DeadLetter{}
 	for key, job := range q.all() {
+		if open, err := q.isOpen(ctx, job); open || err != nil { // Get would wait for its end
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
 		var failed *temporal.WorkflowExecutionError
 		switch err := job.Get(ctx, nil); {
 		case err == nil:

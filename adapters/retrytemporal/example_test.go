@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"testing"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
@@ -20,12 +19,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/readmetest"
 	"github.com/goretry/retry/adapters/retrytemporal"
 	"github.com/goretry/retry/retryjob"
 )
-
-func TestREADME(t *testing.T) { readmetest.Run(t) }
 
 // A real program uses client.Dial and worker.New. The example uses the SDK's test
 // environment, whose clock skips the waits.

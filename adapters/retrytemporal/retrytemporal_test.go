@@ -225,22 +225,6 @@ func sent(t *testing.T, err error) error {
 	return arrived
 }
 
-// With jitter, the events report the same delays that the server gets.
-func TestTheServerWaitsWhatTheEventsSay(t *testing.T) {
-	var delays []time.Duration
-	p := retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter}
-	p.OnEvent = func(_ context.Context, e retry.Event) {
-		if e.Kind == retry.RetryScheduled {
-			delays = append(delays, max(time.Millisecond, e.Delay))
-		}
-	}
-	e := activityCall{policy: p, do: fails(errBoom)}
-	_, err := e.run(t)
-	require.Error(t, err)
-	assert.Len(t, delays, 4)
-	assert.Equal(t, delays, e.waits())
-}
-
 // workflowOf runs a workflow of a worker with an interceptor, and its activities.
 func workflowOf(t *testing.T, i retrytemporal.Interceptor, activities map[string]func(context.Context) (string, error), run func(workflow.Context) error, options ...func(*testsuite.TestWorkflowEnvironment)) {
 	t.Helper()

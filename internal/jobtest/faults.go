@@ -117,9 +117,7 @@ func Load(t *testing.T, e Engine, jobs int) {
 	}
 
 	letters, err := q.Dead(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want, got, dead := 0, 0, 0
 	for _, key := range keys {
 		n := 1
@@ -174,26 +172,20 @@ func Kills(t *testing.T, e Engine, kills int) {
 	name, directory := newName(), t.TempDir()
 	q := open(t, e, name)
 	j, err := openJournal(directory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	keys := enqueue(t, ctx, q, 20*kills)
 	if stranger, is := q.(Stranger); is { // among the others, one for each kill
 		planted := make([]string, kills)
 		for i := range planted {
 			planted[i] = fmt.Sprint(plantedPrefix, i+1)
 		}
-		if err := stranger.Plant(ctx, planted); err != nil {
-			t.Fatal(err)
-		}
+		must(t, stranger.Plant(ctx, planted))
 		keys = append(keys, planted...)
 	}
 
 	killAll(ctx, t, j, kills, 5, order{Queue: name, Directory: directory})
 	busy, err := j.cutOff()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := faultPolicy(e)
 	p.OnEvent = j.events.OnEvent
 	if err := work(ctx, q, p, faultDo(j), func() (bool, error) {
@@ -265,9 +257,7 @@ func Restarts(t *testing.T, e Engine, jobs, restarts int, restart func(n int) er
 	defer cancel()
 	q := open(t, e, newName())
 	j, err := openJournal(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	keys := enqueue(t, ctx, q, jobs)
 	p := faultPolicy(e)
 	p.OnEvent = j.events.OnEvent
@@ -290,9 +280,7 @@ func Restarts(t *testing.T, e Engine, jobs, restarts int, restart func(n int) er
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if err := restart(n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, restart(n))
 	}
 	err = retry.Do(ctx, again, func(ctx context.Context) error {
 		switch done, err := over(ctx, q, j, len(keys)); {
@@ -316,13 +304,9 @@ func Restarts(t *testing.T, e Engine, jobs, restarts int, restart func(n int) er
 // many crashes. The faults make it impossible to know how often each job should have run.
 func audit(t *testing.T, e Engine, q Queue, j *journal, keys []string, crashes int, faults string) {
 	runs, err := j.readRuns()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	letters, err := q.Dead(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := j.close(); err != nil {
 		t.Error(err)
 	}
@@ -393,13 +377,19 @@ func auditJob(runs []run, letter retryjob.DeadLetter, dead, planted bool) (fault
 	return faults
 }
 
+// must ends the test if there is an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // open opens a queue that is removed at the end of the test.
 func open(t *testing.T, e Engine, name string) Queue {
 	t.Helper()
 	q, err := e.Open(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -430,8 +420,6 @@ func enqueue(t *testing.T, ctx context.Context, q Queue, jobs int) []string {
 		})
 	}
 	producers.Wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(errs...))
 	return keys
 }

@@ -49,11 +49,6 @@ func Redrive(t *testing.T, e Engine, kills int) {
 	forged := forge(t, ctx, q)
 	keys := enqueue(t, ctx, q, lettersPerKill*kills)
 	letters := bury(t, ctx, q, len(keys))
-	fail := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	redrive := func(o retryjob.RedriveOptions, want retryjob.RedriveResult) {
 		t.Helper()
 		o.Filter = picks
@@ -74,13 +69,13 @@ func Redrive(t *testing.T, e Engine, kills int) {
 		}
 	}}, retryjob.RedriveResult{Found: all, Moved: len(keys) - kept, Skipped: kept + forged})
 	after, err := q.Dead(ctx)
-	fail(err)
+	must(t, err)
 	if len(after) != len(keys) {
 		t.Fatalf("%d dead letters are left after a dry run, want %d", len(after), len(keys))
 	}
 
 	j, err := openJournal(directory)
-	fail(err)
+	must(t, err)
 	w := window{length: max(time.Second, 3*e.Unit) + time.Duration(kills)*longest, first: time.Now()}
 	var finished atomic.Bool
 	stopped := map[string]bool{}
@@ -101,10 +96,10 @@ func Redrive(t *testing.T, e Engine, kills int) {
 	operated := make(chan error, 1)
 	go func() { operated <- operate(ctx, q, keys, letters, stopped) }()
 	killAll(ctx, t, j, kills, 2, order{Queue: name, Directory: directory, Window: w.length})
-	fail(<-operated)
+	must(t, <-operated)
 	stays := kept + len(stopped) + forged
 	w.last = time.Now()
-	fail(until(ctx, func() (bool, error) { // a server may still have what a killed redriver held
+	must(t, until(ctx, func() (bool, error) { // a server may still have what a killed redriver held
 		runs, err := j.readRuns()
 		for key := range stopped {
 			if len(runs[key]) > 0 {
@@ -129,17 +124,17 @@ func Redrive(t *testing.T, e Engine, kills int) {
 		return faster.Moved == 0 && result == retryjob.RedriveResult{Found: stays, Skipped: stays}, errors.Join(exceptForged(err), exceptForged(failed))
 	}))
 	finished.Store(true)
-	fail(<-worked)
+	must(t, <-worked)
 	redrive(retryjob.RedriveOptions{Window: w.length}, retryjob.RedriveResult{Found: stays, Skipped: stays})
 
 	runs, err := j.readRuns()
 	log, unread := j.readLog()
-	fail(errors.Join(err, unread, j.close()))
+	must(t, errors.Join(err, unread, j.close()))
 	for _, fault := range w.auditAges(log) {
 		t.Error(fault)
 	}
 	after, err = q.Dead(ctx)
-	fail(err)
+	must(t, err)
 	for key := range runs {
 		if strings.HasPrefix(key, ForgedPrefix) {
 			t.Errorf("%s was forged, and ran: %+v", key, runs[key])
@@ -206,9 +201,7 @@ func forge(t *testing.T, ctx context.Context, q Queue) int {
 	for i := range keys {
 		keys[i] = fmt.Sprint(ForgedPrefix, i+1)
 	}
-	if err := forger.Forge(ctx, keys); err != nil {
-		t.Fatal(err)
-	}
+	must(t, forger.Forge(ctx, keys))
 	return len(keys)
 }
 
@@ -227,9 +220,7 @@ func exceptForged(err error) error {
 func bury(t *testing.T, ctx context.Context, q Queue, jobs int) map[string]retryjob.DeadLetter {
 	t.Helper()
 	j, err := openJournal(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := retry.Policy{MaxAttempts: 3, OnEvent: j.events.OnEvent, RetryIf: func(err error) bool { return !errors.Is(err, errKept) }}
 	err = work(ctx, q, p, func(_ context.Context, key string, _ int) error {
 		if retry.SeedOf(key)%10 == 0 {
@@ -238,9 +229,7 @@ func bury(t *testing.T, ctx context.Context, q Queue, jobs int) map[string]retry
 		return retry.Permanent(errBoom)
 	}, func() (bool, error) { return over(ctx, q, j, jobs) })
 	letters, failed := q.Dead(ctx)
-	if err := errors.Join(err, failed, j.close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, failed, j.close()))
 	if len(letters) != jobs {
 		t.Fatalf("%d jobs became %d dead letters: %v", jobs, len(letters), slices.Collect(maps.Keys(letters)))
 	}
