@@ -91,7 +91,7 @@ type call struct {
 	last     Decision             // on the last failure
 	decided  time.Time            // when that was
 	payers   *payers              // the Budgets of ctx
-	free     logkey.Freer         // that ctx has; nil: none
+	knows    logkey.Payer         // that ctx has; nil: none
 	payer    *Budget              // the policy's, nil where the retry takes nothing from it
 	paid     bool                 // a retry was taken out of the Budgets, and is still to come
 }
@@ -148,11 +148,13 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 		c.tell(AttemptStarted, began)
 		began = c.now() // the time that OnEvent took is not fn's
 	}
-	c.paid = false
+	paid := c.paid
+	c.paid = false // and stays so if fn panics
 	if !c.timedOut {
 		c.Before = c.Err
 	}
 	c.ranOut, c.Err = execute(c.ctx, c.p.AttemptTimeout, fn)
+	c.paid = paid && c.knows != nil && c.knows.Unsent(c.p.Budget)
 	if c.p.OnEvent != nil || c.p.HealthyAfter > 0 {
 		ended := c.now()
 		c.took = ended.Sub(began)
@@ -274,24 +276,27 @@ type failures struct {
 func (c *call) pay() bool {
 	// Once a call: ten failures that ask the context each time take twice as long.
 	if c.Attempts == 1 || c.once {
-		c.payers = payersOf(c.ctx)
-		if c.p.Budget != nil {
-			c.free = logkey.FreerOf(c.ctx)
+		if c.payers = payersOf(c.ctx); c.payers != nil || c.p.Budget != nil {
+			c.knows = logkey.PayerOf(c.ctx)
 		}
 	}
 	if c.Attempts == 1 && c.Resets > 0 {
 		return true
 	}
-	if c.payer = c.p.Budget; c.free != nil && c.free.Free(c.payer) {
+	if c.payer = c.p.Budget; c.knows != nil && c.knows.Free(c.payer) {
 		c.payer = nil
 	}
 	if c.payers == nil && c.payer == nil {
 		return true
 	}
 	empty := c.payers.take(c.payer)
-	switch c.paid = empty == nil; {
-	case c.paid:
+	if c.paid = empty == nil; c.paid {
 		return true
+	}
+	if c.knows != nil {
+		c.knows.Empty(empty)
+	}
+	switch {
 	case empty.Borrowed:
 		return c.ends(ReasonBorrowed, nil)
 	default:

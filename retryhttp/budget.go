@@ -133,7 +133,9 @@ func (l *lender) learn(host targets.Host, protocol int) {
 	if l.http2 == nil || !known && len(l.http2) == 1000 {
 		l.http2 = map[targets.Host]bool{}
 	}
-	l.http2[host] = protocol == 2 && (only || !known)
+	if host, ok := host.Kept(); ok {
+		l.http2[host] = protocol == 2 && (only || !known)
+	}
 }
 
 // overHTTP1 reports whether a connection with TLS speaks HTTP/1. One without TLS speaks

@@ -57,6 +57,12 @@ func RequestOf(ctx context.Context) *http.Request {
 // Free is for the loop. A call in OnEvent or Wait has another Budget.
 func (x *exchange) Free(of any) bool { return x.free && x.budget == of }
 
+// Unsent is for the loop.
+func (x *exchange) Unsent(of any) bool { return x.unmade && x.budget == of }
+
+// Empty is for the loop. It may be a Budget of the context.
+func (x *exchange) Empty(of any) { x.empty = x.budget == of }
+
 // Hedged is for the function.
 func (x *exchange) Hedged(context.Context) bool { return x.hedged.Load() }
 

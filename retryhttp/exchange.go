@@ -12,6 +12,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/logkey"
+	"github.com/goretry/retry/internal/targets"
 	"github.com/goretry/retry/internal/wait"
 )
 
@@ -25,8 +26,10 @@ type exchange struct {
 	checks CheckFunc     // of the Transport, or of the part of a download
 	gate   *passage      // nil: none
 	budget *retry.Budget // nil: none
-	unset  bool          // budget is the target's own, where the user has set none
+	target *targets.Use  // whose budget it is, where the user has set none; else nil
 	free   bool          // the next retry takes nothing from it
+	empty  bool          // it had no retry left
+	unmade bool          // the last attempt did not get to Base
 	cured  bool          // new credentials had their retry
 	once   bool          // the server must not process the request twice
 	hedged atomic.Bool   // a second request of a Hedge has answered the last attempt
@@ -77,7 +80,7 @@ func (x *exchange) cannotRepeat() error {
 
 // attempt sends the request once, and returns what that failed with.
 func (x *exchange) attempt(ctx context.Context) error {
-	if x.gate != nil && x.gate.refused != nil {
+	if x.unmade = x.gate != nil && x.gate.refused != nil; x.unmade {
 		return retry.Permanent(x.gate.refused)
 	}
 	a := x.next()
@@ -131,6 +134,7 @@ func (x *exchange) next() *attempt {
 // check returns what the last attempt failed with, which got x.resp or err.
 func (x *exchange) check(err error) error {
 	if unsent, ok := err.(unsentError); ok {
+		x.unmade = true
 		return retry.Permanent(unsent.error)
 	}
 	req := x.last.req
@@ -154,7 +158,7 @@ func (x *exchange) settle() {
 	if works {
 		x.budget.Success()
 	}
-	x.free = works && x.unset && !x.cured && curable(x.resp.StatusCode)
+	x.free = works && x.target != nil && !x.cured && curable(x.resp.StatusCode)
 	x.cured = x.cured || x.free
 }
 
@@ -201,11 +205,12 @@ func (x *exchange) discardAndWait(ctx context.Context, d time.Duration) (skipped
 // user has not set, the error says for which target it is, and how to set another.
 func (x *exchange) stopped(err error) error {
 	err = x.gate.stopped(err)
-	if e, failed := err.(*retry.Error); failed && e.Reason == retry.ReasonBudget && x.unset {
-		lent, back := retry.LendBudget(x.req.Context(), 1, false)
-		if back(max(0, lent)); lent != 0 { // else one of the context was empty, and was asked first
-			e.Cause = fmt.Errorf("for %s://%s; see retryhttp.Transport.Budgets", x.req.URL.Scheme, x.req.URL.Host)
+	if e, failed := err.(*retry.Error); failed && e.Reason == retry.ReasonBudget && x.target != nil && x.empty {
+		of := x.req.URL.Scheme + "://" + x.req.URL.Host
+		if x.target.Shared() {
+			of = "all targets beyond 1,000, of which this is one"
 		}
+		e.Cause = fmt.Errorf("for %s; see retryhttp.Transport.Budgets", of)
 	}
 	return err
 }
@@ -239,6 +244,7 @@ func (x *exchange) handOver(err error) *http.Response {
 
 // end frees what the caller does not get, after a panic too.
 func (x *exchange) end() {
+	x.target.Done()
 	if x.last == nil && x.req.Body != nil {
 		_ = x.req.Body.Close() // no attempt has
 	}

@@ -8,6 +8,7 @@ import (
 
 // TargetBudget returns the Budget of a request where the user has set none.
 func (t *Transport) TargetBudget(req *http.Request) *retry.Budget {
-	b, _ := t.budgetOf(&retry.Policy{}, req)
+	b, use := t.budgetOf(&retry.Policy{}, req)
+	use.Done()
 	return b
 }

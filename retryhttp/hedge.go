@@ -73,7 +73,7 @@ type Hedge struct {
 	// knows the attempt. nil: not called.
 	OnHedge func(ctx context.Context, won bool)
 
-	targets targets.Budgets[targets.Host]
+	targets targets.Budgets
 }
 
 // Hedged reports whether ctx is the context of a second request of a [Hedge], as Base
@@ -89,7 +89,9 @@ func (h *Hedge) RoundTrip(req *http.Request) (*http.Response, error) {
 	if h.After <= 0 || !hedgeable(req) {
 		return h.base().RoundTrip(req)
 	}
-	r := &race{h: h, req: req, attempt: attemptOf(req), budget: h.budgetOf(req)}
+	budget, target := h.budgetOf(req)
+	defer target.Done()
+	r := &race{h: h, req: req, attempt: attemptOf(req), budget: budget}
 	first := &r.first
 	r.begin(first)
 	late := time.AfterFunc(h.After, r.hedge)
@@ -111,13 +113,14 @@ func (h *Hedge) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (h *Hedge) base() http.RoundTripper { return (&Transport{Base: h.Base}).base() }
 
-func (h *Hedge) budgetOf(req *http.Request) *retry.Budget {
+func (h *Hedge) budgetOf(req *http.Request) (*retry.Budget, *targets.Use) {
 	if h.Budgets != nil {
-		return h.Budgets(req)
+		return h.Budgets(req), nil
 	}
-	return h.targets.OfNew(targets.HostOf(req.URL), func() *retry.Budget {
+	use := h.targets.UseNew(targets.HostOf(req.URL), func() *retry.Budget {
 		return &retry.Budget{Size: 10, Ratio: 0.05, RefillEvery: 5 * time.Minute}
 	})
+	return use.Budget, use
 }
 
 // hedgeable reports whether a request may be sent a second time while the first is under way.

@@ -234,15 +234,18 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 		}
 		return cmp.Or(check(req, nil, err), retry.Permanent(err))
 	}
-	x := &exchange{t: d.x.t, req: req, policy: d.x.policy, checks: checks, budget: d.x.budget, unset: d.x.unset}
+	x := &exchange{t: d.x.t, req: req, policy: d.x.policy, checks: checks, budget: d.x.budget}
 	defer x.end()
+	if d.x.target != nil {
+		x.budget, x.target = x.t.budgetOf(x.policy, req)
+	}
 	x.last = &attempt{number: 1, req: req}
 	err := x.run(func(ctx context.Context) error {
 		if broke == nil {
 			return x.attempt(ctx)
 		}
 		x.failure, broke = x.check(broke), nil
-		if x.unset && d.off-d.paid >= progressBytes {
+		if x.target != nil && d.off-d.paid >= progressBytes {
 			d.paid, x.free = d.off, true // a server that breaks after progress works
 		}
 		return x.failure

@@ -3,9 +3,12 @@ package retryhttp_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -171,7 +174,7 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 	bubble(t, "a Check that outlasts its attempt makes a timeout of a 401", func(t *testing.T) {
 		tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 5, AttemptTimeout: time.Second}, Base: forEver(401)}
 		tr.Check = func(req *http.Request, resp *http.Response, err error) error {
-			time.Sleep(time.Second)
+			time.Sleep(time.Second + 1)
 			return failing(req, resp, err)
 		}
 		b := take(tr.TargetBudget(request(t, "GET")), 0)
@@ -190,6 +193,60 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 		assert.Equal(t, 200, send(t, tr, request(t, "GET").WithContext(ctx)).StatusCode)
 		assert.Zero(t, of.Left())
 		assert.Equal(t, 401, send(t, tr, request(t, "GET").WithContext(ctx)).StatusCode)
+	})
+	for name, edit := range map[string]func(*testing.T, *retryhttp.Transport, *http.Request){
+		"Prepare fails before the retry": func(_ *testing.T, tr *retryhttp.Transport, _ *http.Request) {
+			tr.Prepare = func(_ *http.Request, attempt int, _ error) error {
+				if attempt > 1 {
+					return errors.New("no token")
+				}
+				return nil
+			}
+		},
+		"there is no body for the retry": func(_ *testing.T, _ *retryhttp.Transport, req *http.Request) {
+			req.Body = io.NopCloser(strings.NewReader("x"))
+			req.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
+		},
+		"a Gate refuses the retry": func(t *testing.T, tr *retryhttp.Transport, _ *http.Request) {
+			tr.Gate = &retryhttp.Gate{Max: time.Hour}
+			time.AfterFunc(time.Second/2, func() {
+				busy := response(429)
+				busy.Header.Set("Retry-After", "1800")
+				other := &retryhttp.Transport{Gate: tr.Gate, Base: roundTrip(func(*http.Request) (*http.Response, error) { return busy, nil })}
+				send(t, other)
+			})
+		},
+	} {
+		bubble(t, "not sent: "+name, func(t *testing.T) {
+			tr := &retryhttp.Transport{Check: failing, Policy: retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}, Base: forEver(503)}
+			b, of := tr.TargetBudget(request(t, "GET")), &retry.Budget{Size: 10}
+			req := request(t, "GET").WithContext(retry.WithBudget(t.Context(), of))
+			edit(t, tr, req)
+			_, err := tr.RoundTrip(req)
+			require.Error(t, err)
+			assert.Equal(t, []int{10, 10}, []int{b.Left(), of.Left()}, err)
+		})
+	}
+	bubble(t, "all targets beyond 1,000 share a Budget", func(t *testing.T) {
+		tr := &retryhttp.Transport{Check: failing, Policy: retry.Policy{MaxAttempts: 5}, Base: forEver(503)}
+		for n := range 1001 {
+			req := request(t, "GET")
+			req.URL.Host = fmt.Sprintf("h%d.test", n)
+			require.Equal(t, retry.ReasonExhausted, retry.ReasonOf(retryhttp.ErrorOf(send(t, tr, req))))
+		}
+		var err error
+		for range 3 {
+			err = retryhttp.ErrorOf(send(t, tr))
+		}
+		assert.ErrorContains(t, err, "for all targets beyond 1,000, of which this is one; see retryhttp.Transport.Budgets")
+	})
+	bubble(t, "Budgets panics", func(t *testing.T) {
+		body := &body{Reader: strings.NewReader("x")}
+		req := request(t, "POST")
+		req.Body = body
+		tr := &retryhttp.Transport{Budgets: func(*http.Request) *retry.Budget { panic("boom") }}
+		assert.PanicsWithValue(t, "boom", func() { _, _ = tr.RoundTrip(req) })
+		assert.True(t, body.closed)
 	})
 	bubble(t, "a call that OnEvent makes has a Budget of its own", func(t *testing.T) {
 		tr := &retryhttp.Transport{Check: failing, Policy: retry.Policy{MaxAttempts: 2}, Base: once(401)}

@@ -175,7 +175,7 @@ type Transport struct {
 	// and that ends with its connection as in HTTP/1.0, looks whole wherever it is cut.
 	Resume bool
 
-	targets targets.Budgets[targets.Host]
+	targets targets.Budgets
 }
 
 // NoBudgets is the Budgets of a [Transport] whose requests have no Budget besides the one of
@@ -212,8 +212,8 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 // names its type.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := &exchange{t: t, req: req, policy: t.policyOf(req), checks: CheckFunc(t.Check).or()}
-	x.budget, x.unset = t.budgetOf(x.policy, req)
 	defer x.end()
+	x.budget, x.target = t.budgetOf(x.policy, req)
 	return x.answer(x.run(x.attempt))
 }
 
@@ -232,17 +232,19 @@ func (t *Transport) policyOf(req *http.Request) *retry.Policy {
 	return &t.Policy
 }
 
-// budgetOf returns the Budget of a request, and whether the user has left it to us.
-func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (b *retry.Budget, unset bool) {
+// budgetOf returns the Budget of a request, and whose it is where the user has left that
+// to us.
+func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (*retry.Budget, *targets.Use) {
 	switch {
 	case p.Budget != nil:
-		return p.Budget, false
+		return p.Budget, nil
 	case t.Budgets != nil:
-		return t.Budgets(req), false
+		return t.Budgets(req), nil
 	case req.URL == nil:
-		return nil, false // Base says what is wrong with it
+		return nil, nil // Base says what is wrong with it
 	default:
-		return t.targets.Of(targets.HostOf(req.URL)), true
+		use := t.targets.Use(targets.HostOf(req.URL))
+		return use.Budget, use
 	}
 }
 

@@ -101,7 +101,7 @@ type Interceptor struct {
 	// the same one. 1,000 targets have one, and all others share one. NoBudgets: none.
 	Budgets func(target string) *retry.Budget
 
-	targets targets.Budgets[string]
+	targets targets.Budgets
 }
 
 // NoBudgets is the Budgets of an [Interceptor] whose calls have no Budget besides the one of
@@ -121,8 +121,7 @@ func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			return next(ctx, req)
 		}
 		p := rpc.PolicyOf(req.Spec().Procedure, i.Policy, i.Methods)
-		target := rpc.SetBudget(&p, &i.targets, req.Peer().Addr, i.Budgets)
-		err = rpc.Do(ctx, p, target, func(ctx context.Context, number int) rpc.Failure {
+		err = rpc.Do(ctx, p, i.target(req.Peer()), func(ctx context.Context, number int) rpc.Failure {
 			a := attempt{req, req.Header().Clone()}
 			numbered(a.header, number)
 			var err error
@@ -131,6 +130,11 @@ func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		}, coded)
 		return resp, err
 	}
+}
+
+// target says which Budget a call to a server gets.
+func (i *Interceptor) target(server connect.Peer) rpc.Target {
+	return rpc.Target{Name: server.Addr, Own: &i.targets, Budgets: i.Budgets}
 }
 
 // An attempt is a request with its own headers. net/http may still be reading the

@@ -29,7 +29,7 @@ func (i *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 			},
 		}}
 		s.Open()
-		s.Target = rpc.SetBudget(&s.Policy, &i.targets, s.Peer().Addr, i.Budgets)
+		s.Target = i.target(s.Peer())
 		return s
 	}
 }

@@ -107,12 +107,12 @@ type Interceptor struct {
 	// one, and all others share one. NoBudgets: none.
 	Budgets func(target string) *retry.Budget
 
-	alone bool                     // gRPC's own retries are switched off
-	own   *targets.Budgets[string] // of passthrough targets; nil: each interceptor makes its own
+	alone bool             // gRPC's own retries are switched off
+	own   *targets.Budgets // of passthrough targets; nil: each interceptor makes its own
 }
 
 // shared has the Budgets of this process.
-var shared targets.Budgets[string]
+var shared targets.Budgets
 
 // NoBudgets is the Budgets of an [Interceptor] whose calls have no Budget besides the one of
 // their policy, as in a test of a server that always fails.
@@ -126,7 +126,7 @@ func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 	if err := i.Validate(); err != nil {
 		return nil, err
 	}
-	i.alone, i.own = true, new(targets.Budgets[string])
+	i.alone, i.own = true, new(targets.Budgets)
 	return []grpc.DialOption{
 		grpc.WithDisableRetry(),
 		grpc.WithChainUnaryInterceptor(i.Unary()),
@@ -140,7 +140,7 @@ func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 // not retry such a method, and the error says why. It cannot see
 // WithDisableRetry, so that makes no difference.
 func (i Interceptor) Unary() grpc.UnaryClientInterceptor {
-	i.own = cmp.Or(i.own, new(targets.Budgets[string]))
+	i.own = cmp.Or(i.own, new(targets.Budgets))
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		var trailer metadata.MD
 		opts = append(slices.Clip(opts), grpc.Trailer(&trailer))
@@ -154,18 +154,16 @@ func (i Interceptor) Unary() grpc.UnaryClientInterceptor {
 	}
 }
 
-// policyOf returns the policy of a call, and the target that its Budget is for, "" if the
-// user has set it.
-func (i *Interceptor) policyOf(method string, cc *grpc.ClientConn) (p retry.Policy, target string) {
-	p = rpc.PolicyOf(method, i.Policy, i.Methods)
-	own := i.own
+// policyOf returns the policy of a call, and whose Budget it gets if that has none.
+func (i *Interceptor) policyOf(method string, cc *grpc.ClientConn) (retry.Policy, rpc.Target) {
+	target := rpc.Target{Own: i.own, Budgets: i.Budgets}
 	if cc != nil {
-		target = cc.Target()
+		target.Name = cc.Target()
 		if canonical := cc.CanonicalTarget(); i.Budgets == nil && !strings.HasPrefix(canonical, "passthrough:") {
-			own, target = &shared, canonical
+			target.Own, target.Name = &shared, canonical
 		}
 	}
-	return p, rpc.SetBudget(&p, own, target, i.Budgets)
+	return rpc.PolicyOf(method, i.Policy, i.Methods), target
 }
 
 // numbered adds the number of earlier attempts to the outgoing metadata, and tells

@@ -15,7 +15,7 @@ import (
 // Stream returns only the interceptor for streams. Prefer
 // [Interceptor.DialOptions], see [Interceptor.Unary].
 func (i Interceptor) Stream() grpc.StreamClientInterceptor {
-	i.own = cmp.Or(i.own, new(targets.Budgets[string]))
+	i.own = cmp.Or(i.own, new(targets.Budgets))
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		failure := func(err error, trailer metadata.MD) rpc.Failure { return i.failure(cc, method, err, trailer) }
 		p, target := i.policyOf(method, cc)

@@ -149,6 +149,7 @@ func TestWhatIsNotSentAgain(t *testing.T) {
 		{"more in a wait", []int{8}, []int{most}, 1, "failure 1 (not retried: more than 256 KiB were sent)"},
 	} {
 		s, p := &server{answer: alwaysFail(codes.Unavailable)}, soon()
+		p.Budget = &retry.Budget{Size: 5}
 		var send func([]int)
 		p.OnEvent = func(_ context.Context, e retry.Event) {
 			if e.Kind == retry.RetryScheduled && e.Attempt == 1 {
@@ -164,7 +165,7 @@ func TestWhatIsNotSentAgain(t *testing.T) {
 		send(tc.before)
 		_, err := stream.Recv()
 		assert.ErrorContains(t, err, tc.text, tc.name)
-		assert.Equal(t, tc.attempts, s.attempts(), tc.name)
+		assert.Equal(t, []int{tc.attempts, 5 - tc.attempts + 1}, []int{s.attempts(), p.Budget.Left()}, tc.name)
 	}
 
 	// Nothing listens, so no stream is opened.

@@ -1,6 +1,6 @@
 // Package logkey keeps in a context what retrylog adds to an event: the key of a call, which
 // retryjob sets too, and of retryhttp whether a second request has answered. The loop asks
-// retryhttp there which retries are free.
+// there whoever knows more of its retries than it does.
 package logkey
 
 import "context"
@@ -18,17 +18,21 @@ func Of(ctx context.Context) string {
 	return key
 }
 
-// Call is the key of what Hedged asks, and of a Freer.
+// Call is the key of what Hedged asks, and of a Payer.
 type Call struct{}
 
-// A Freer is a call of retryhttp. It tells the loop whether the next retry takes nothing
-// from a *retry.Budget, and so does not need one there either.
-type Freer interface{ Free(budget any) bool }
+// A Payer is a call of retryhttp, or of an adapter for RPCs. The loop passes the Budget of
+// its policy, a *retry.Budget, because ctx may be the one of another loop inside.
+type Payer interface {
+	Free(budget any) bool   // the next retry takes nothing from it, and so needs none there either
+	Unsent(budget any) bool // the last attempt was not made, so its retry is given back
+	Empty(budget any)       // had no retry left, so the call stops
+}
 
-// FreerOf returns the Freer of ctx, nil if it has none.
-func FreerOf(ctx context.Context) Freer {
-	f, _ := ctx.Value(Call{}).(Freer)
-	return f
+// PayerOf returns the Payer of ctx, nil if it has none.
+func PayerOf(ctx context.Context) Payer {
+	p, _ := ctx.Value(Call{}).(Payer)
+	return p
 }
 
 // Hedged reports whether ctx is of a second request, or of a call whose last attempt one

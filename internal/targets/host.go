@@ -28,10 +28,27 @@ func HostOf(u *url.URL) Host {
 	} else {
 		h.name = strings.TrimSuffix(punycode(strings.ToLower(h.name)), ".")
 	}
+	if port := strings.TrimLeft(h.port, "0"); port != "" {
+		h.port = port // as net.Dial reads it
+	}
 	if h.scheme == "http" && h.port == "80" || h.scheme == "https" && h.port == "443" {
 		h.port = ""
 	}
 	return h
+}
+
+// Named returns a Host for a target that has only a name.
+func Named(name string) Host { return Host{name: name} }
+
+// longest is how many bytes the parts of a Host may have to be kept. No name that can be
+// looked up has as many, and a redirect may lead to any.
+const longest = 1024
+
+// Kept returns h for a map, without the URL whose parts h has. ok is false if it is too
+// long to be kept.
+func (h Host) Kept() (kept Host, ok bool) {
+	h.scheme, h.name, h.port = strings.Clone(h.scheme), strings.Clone(h.name), strings.Clone(h.port)
+	return h, len(h.scheme)+len(h.name)+len(h.port) <= longest
 }
 
 // ipv6 reads an address. For a name without a colon, netip.ParseAddr would make an error.

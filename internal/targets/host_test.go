@@ -16,11 +16,12 @@ func TestHostOf(t *testing.T) {
 		return HostOf(u)
 	}
 	for _, same := range [][]string{
-		{"http://a.test/", "http://A.Test/b?c", "http://a.test:80/", "http://a.test:/", "http://a.test./", "HTTP://A.TEST.:80", "http://user@a.test"},
+		{"http://a.test/", "http://A.Test/b?c", "http://a.test:80/", "http://a.test:/", "http://a.test:080/", "http://a.test./", "HTTP://A.TEST.:80", "http://user@a.test"},
 		{"https://a.test/", "https://a.test:443/"},
 		{"http://a.test:443/", "http://a.test.:443"},
 		{"https://a.test:80/"},
-		{"http://a.test:080/"},
+		{"http://a.test:0/"},
+		{"http://a.test:08080/", "http://a.test:8080/"},
 		{"http://b.a.test/"},
 		{"http://[::1]/", "http://[0:0:0:0:0:0:0:1]:80/", "http://[::0001]"},
 		{"https://[::1]"},

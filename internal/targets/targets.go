@@ -11,69 +11,98 @@ import (
 
 const (
 	most   = 1000             // targets are kept
-	unused = 10 * time.Second // a target goes no earlier: its last call may still be under way
+	unused = 10 * time.Second // a target goes no earlier: the next call may be about to come
+	tries  = 10               // targets that are looked at to make room for another
 )
 
 // Budgets has a Budget for each of 1,000 targets, and one that all others share. The zero
 // value has none. It is safe for concurrent use.
 //
 // All of them together allow no more than 1,001 times a full Budget, and what successes
-// and time put back, however many targets there are: only a target whose Budget is full
-// goes, and a full one is what it gets if it comes back.
-type Budgets[K comparable] struct {
+// and time put back, however many targets there are: only a target whose Budget is full,
+// and that no call uses, goes, and a full one is what it gets if it comes back.
+type Budgets struct {
 	mu     sync.Mutex
-	of     map[K]*list.Element
-	used   list.List     // of entries, the last used first
-	others *retry.Budget // of all targets that are not kept; nil: there were none
+	of     map[Host]*Use
+	used   list.List // of *Use: the one whose last call began or ended last is first
+	others Use       // of all targets that are not kept; without a Budget: there were none
 }
 
-type entry[K comparable] struct {
-	target K
-	budget *retry.Budget
-	used   time.Time
+// A Use is a Budget for a target, and the calls that use it.
+type Use struct {
+	Budget *retry.Budget
+
+	of    *Budgets // nil: of others
+	host  Host
+	at    *list.Element
+	calls int // under way
+	last  time.Time
 }
 
-func newBudget() *retry.Budget {
+// usual returns the Budget of a target where the user has set none.
+func usual() *retry.Budget {
 	return &retry.Budget{Size: 10, Ratio: 0.1, RefillEvery: 5 * time.Minute, Remember: time.Minute}
 }
 
-// Of returns the Budget of a target. It allocates only for a target that it does not have.
-func (b *Budgets[K]) Of(target K) *retry.Budget { return b.OfNew(target, newBudget) }
+// Use returns the Budget of a target for a call, which calls Done when it has ended. It
+// allocates only for a target that b does not have.
+func (b *Budgets) Use(target Host) *Use { return b.UseNew(target, usual) }
 
-// OfNew is Of with other Budgets, the same for all targets.
-func (b *Budgets[K]) OfNew(target K, newBudget func() *retry.Budget) *retry.Budget {
+// UseNew is Use with other Budgets, the same for all targets.
+func (b *Budgets) UseNew(target Host, newBudget func() *retry.Budget) *Use {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	if e, known := b.of[target]; known {
-		e.Value.(*entry[K]).used = now
-		b.used.MoveToFront(e)
-		return e.Value.(*entry[K]).budget
+	if u, known := b.of[target]; known {
+		u.touch(+1, now)
+		return u
 	}
 	if b.of == nil {
-		b.of, b.others = make(map[K]*list.Element), newBudget()
+		b.of, b.others.Budget = make(map[Host]*Use), newBudget()
 	}
-	if len(b.of) == most && !b.drop(now) {
-		return b.others
+	host, ok := target.Kept()
+	if !ok || len(b.of) == most && !b.drop(now) {
+		return &b.others
 	}
-	e := &entry[K]{target, newBudget(), now}
-	b.of[target] = b.used.PushFront(e)
-	return e.budget
+	u := &Use{Budget: newBudget(), of: b, host: host, calls: 1, last: now}
+	u.at, b.of[host] = b.used.PushFront(u), u
+	return u
 }
 
-// drop makes room for a target, and reports whether it could. The target that was not asked
-// for longest goes. If its Budget is not full, it stays, and another one is next.
-func (b *Budgets[K]) drop(now time.Time) bool {
-	last := b.used.Back()
-	e := last.Value.(*entry[K])
-	if now.Sub(e.used) < unused {
-		return false
+// Done says that a call has ended.
+func (u *Use) Done() {
+	if u == nil || u.of == nil {
+		return
 	}
-	if e.budget.Left() < e.budget.Size {
-		b.used.MoveToFront(last)
-		return false
+	u.of.mu.Lock()
+	defer u.of.mu.Unlock()
+	u.touch(-1, time.Now())
+}
+
+// touch notes that a call has begun, or that one has ended.
+func (u *Use) touch(calls int, now time.Time) {
+	u.calls, u.last = u.calls+calls, now
+	u.of.used.MoveToFront(u.at)
+}
+
+// Shared reports whether many targets share the Budget.
+func (u *Use) Shared() bool { return u.of == nil }
+
+// drop makes room for a target, and reports whether it could. The one that no call has used
+// for longest goes. If a call uses it now, or its Budget is not full, it stays, and
+// another one is next.
+func (b *Budgets) drop(now time.Time) bool {
+	for range tries {
+		u := b.used.Back().Value.(*Use)
+		if now.Sub(u.last) < unused {
+			return false
+		}
+		if u.calls == 0 && u.Budget.Left() >= u.Budget.Size {
+			b.used.Remove(u.at)
+			delete(b.of, u.host)
+			return true
+		}
+		b.used.MoveToFront(u.at)
 	}
-	b.used.Remove(last)
-	delete(b.of, e.target)
-	return true
+	return false
 }

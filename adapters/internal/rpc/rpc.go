@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/logkey"
 	"github.com/goretry/retry/internal/saturate"
 	"github.com/goretry/retry/internal/targets"
 )
@@ -53,19 +54,11 @@ func PolicyOf(method string, p retry.Policy, methods map[string]retry.Policy) re
 	return p
 }
 
-// SetBudget gives a policy without a Budget the one that budgets returns. Where budgets is
-// nil, it is one of own, and SetBudget returns the target, for Do.
-func SetBudget(p *retry.Policy, own *targets.Budgets[string], target string, budgets func(target string) *retry.Budget) string {
-	switch {
-	case p.Budget != nil:
-		return ""
-	case budgets != nil:
-		p.Budget = budgets(target)
-		return ""
-	default:
-		p.Budget = own.Of(target)
-		return target
-	}
+// A Target says which Budget a call gets whose policy has none.
+type Target struct {
+	Name    string
+	Own     *targets.Budgets
+	Budgets func(target string) *retry.Budget // of the user; nil: one of Own
 }
 
 // Validate returns what is wrong with p, the policies in methods, and the names
@@ -92,6 +85,7 @@ type Failure struct {
 	Named     bool          // the server asks for a wait, possibly 0
 	Pushback  []string      // the values of the Pushback trailer
 	Final     string        // why there is no retry, whatever the other fields say; "": no such reason
+	Unsent    bool          // no attempt was made
 }
 
 // Mark returns the error of f, marked with what the server asks for or as permanent.
@@ -128,13 +122,37 @@ func (f Failure) healthy() bool {
 	}
 }
 
-// Do makes attempts by p and passes each its number. target is the one that the Budget of p
-// is for, "" if the user has set it. coded turns the error of a context into one with a code.
-func Do(ctx context.Context, p retry.Policy, target string, attempt func(context.Context, int) Failure, coded func(error) error) error {
+// A payer is a call, for the loop.
+type payer struct {
+	target *targets.Use // whose Budget it has, where the user has set none; else nil
+	budget *retry.Budget
+	unsent bool // the last attempt was not made
+	empty  bool // the Budget had no retry left
+}
+
+func (*payer) Free(any) bool        { return false }
+func (c *payer) Unsent(of any) bool { return c.unsent && c.budget == of }
+func (c *payer) Empty(of any)       { c.empty = c.budget == of }
+
+// Do makes attempts by p and passes each its number. target is whose Budget the call gets if
+// p has none. coded turns the error of a context into one with a code.
+func Do(ctx context.Context, p retry.Policy, target Target, attempt func(context.Context, int) Failure, coded func(error) error) error {
+	c := new(payer)
+	switch {
+	case p.Budget != nil:
+	case target.Budgets != nil:
+		p.Budget = target.Budgets(target.Name)
+	default:
+		c.target = target.Own.Use(targets.Named(target.Name))
+		defer c.target.Done()
+		p.Budget = c.target.Budget
+	}
+	c.budget = p.Budget
 	attempts := 0
-	err := retry.Do(ctx, p, func(attemptCtx context.Context) error {
+	err := retry.Do(context.WithValue(ctx, logkey.Call{}, c), p, func(attemptCtx context.Context) error {
 		attempts++
 		f := attempt(attemptCtx, attempts)
+		c.unsent = f.Unsent
 		if f.Code == deadlineExceeded {
 			awaitDeadline(ctx)
 		}
@@ -155,11 +173,12 @@ func Do(ctx context.Context, p retry.Policy, target string, attempt func(context
 	case !failed:
 	case e.Attempts == 0 && ctx.Err() != nil:
 		e.Cause = &noAttempt{e.Cause, coded(ctx.Err())}
-	case e.Reason == retry.ReasonBudget && target != "":
-		lent, back := retry.LendBudget(ctx, 1, false)
-		if back(max(0, lent)); lent != 0 { // else one of the context was empty, and was asked first
-			e.Cause = fmt.Errorf("for %s; see Interceptor.Budgets", target)
+	case e.Reason == retry.ReasonBudget && c.target != nil && c.empty && target.Name != "":
+		of := target.Name
+		if c.target.Shared() {
+			of = "all targets beyond 1,000, of which this is one"
 		}
+		e.Cause = fmt.Errorf("for %s; see Interceptor.Budgets", of)
 	}
 	return err
 }

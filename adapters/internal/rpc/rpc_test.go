@@ -34,7 +34,7 @@ func TestDeadlineOfTheServer(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				start, attempts := time.Now(), 0
-				err := Do(ctx, policy, "", func(context.Context, int) Failure {
+				err := Do(ctx, policy, Target{Own: new(targets.Budgets)}, func(context.Context, int) Failure {
 					attempts++
 					time.Sleep(row.after)
 					return Failure{Err: errors.New("no answer in time"), Code: row.code}
@@ -52,7 +52,7 @@ func TestDeadlineOfTheServer(t *testing.T) {
 func TestATimeoutThatIsFinal(t *testing.T) {
 	for final, want := range map[string]int{"": 3, "its headers were read": 1} {
 		attempts := 0
-		err := Do(t.Context(), retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Hour}, "", func(context.Context, int) Failure {
+		err := Do(t.Context(), retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Hour}, Target{Own: new(targets.Budgets)}, func(context.Context, int) Failure {
 			attempts++
 			return Failure{Err: errors.New("no answer in time"), Code: deadlineExceeded, Final: final}
 		}, func(err error) error { return err })
@@ -80,7 +80,7 @@ func TestShareOfAFailure(t *testing.T) {
 			if healthy[code] && (name == "" || name == ", retryable") || name == ", no error" {
 				want = 4
 			}
-			_ = Do(t.Context(), retry.Policy{MaxAttempts: 1, Budget: budget}, "", func(context.Context, int) Failure { return f }, func(err error) error { return err })
+			_ = Do(t.Context(), retry.Policy{MaxAttempts: 1, Budget: budget}, Target{Own: new(targets.Budgets)}, func(context.Context, int) Failure { return f }, func(err error) error { return err })
 			assert.Equal(t, want, budget.Left(), "code %d%s", code, name)
 		}
 	}
@@ -97,7 +97,7 @@ func TestDeadlineOfAContextThatDoesNotEnd(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		err := Do(endless{ctx}, retry.Policy{}, "", func(context.Context, int) Failure {
+		err := Do(endless{ctx}, retry.Policy{}, Target{Own: new(targets.Budgets)}, func(context.Context, int) Failure {
 			time.Sleep(time.Millisecond - 1)
 			return Failure{Err: errors.New("no answer in time"), Code: deadlineExceeded}
 		}, func(err error) error { return err })
@@ -106,18 +106,30 @@ func TestDeadlineOfAContextThatDoesNotEnd(t *testing.T) {
 	})
 }
 
-// Each target has a Budget of its own, and a call is told which one it has.
-func TestSetBudget(t *testing.T) {
-	var own targets.Budgets[string]
-	budgetOf := func(target string) *retry.Budget {
-		p := retry.Policy{}
-		assert.Equal(t, target, SetBudget(&p, &own, target, nil))
-		return p.Budget
+// Each target has a Budget of its own, where neither the policy nor Budgets has one. A
+// retry that was paid for and not made is given back.
+func TestBudgetOfACall(t *testing.T) {
+	var own targets.Budgets
+	users := &retry.Budget{Size: 9}
+	for name, row := range map[string]struct {
+		policy retry.Policy
+		target Target
+		budget *retry.Budget
+	}{
+		"of the target":      {retry.Policy{}, Target{Name: "a:1", Own: &own}, own.Use(targets.Named("a:1")).Budget},
+		"of another target":  {retry.Policy{}, Target{Name: "b:1", Own: &own}, own.Use(targets.Named("b:1")).Budget},
+		"of the policy":      {retry.Policy{Budget: users}, Target{Name: "a:1", Own: &own}, users},
+		"that Budgets knows": {retry.Policy{}, Target{Name: "a:1", Own: &own, Budgets: func(string) *retry.Budget { return users }}, users},
+	} {
+		t.Run(name, func(t *testing.T) {
+			row.policy.MaxAttempts = 4
+			before := row.budget.Left()
+			for _, unsent := range []bool{false, true} {
+				_ = Do(t.Context(), row.policy, row.target, func(_ context.Context, number int) Failure {
+					return Failure{Err: errors.New("boom"), Retryable: number < 3, Unsent: unsent && number == 3}
+				}, nil)
+			}
+			assert.Equal(t, before-3, row.budget.Left())
+		})
 	}
-	assert.Same(t, budgetOf("a:1"), budgetOf("a:1"))
-	assert.NotSame(t, budgetOf("a:1"), budgetOf("b:1"))
-	users := &retry.Budget{}
-	p := retry.Policy{Budget: users}
-	assert.Empty(t, SetBudget(&p, &own, "a:1", nil))
-	assert.Same(t, users, p.Budget)
 }

@@ -27,7 +27,7 @@ type Stream struct {
 	// Ctx is the caller's context.
 	Ctx    context.Context
 	Policy retry.Policy
-	Target string // as for Do
+	Target Target // as for Do
 
 	// Dial starts an attempt. before is the previous attempt; it is nil for the
 	// first attempt, and if the previous Dial returned no Conn.
@@ -125,8 +125,8 @@ func (s *Stream) first(m any) error {
 	var eof error
 	err := Do(s.Ctx, s.Policy, s.Target, func(ctx context.Context, number int) Failure {
 		if number > 1 {
-			if last.Final = s.isFinal(); last.Final != "" { // set while the policy waited
-				return last
+			if final := s.isFinal(); final != "" { // set while the policy waited
+				return Failure{Err: last.Err, Final: final, Unsent: true}
 			}
 			s.begin(ctx, number)
 		}

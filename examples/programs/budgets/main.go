@@ -3,7 +3,7 @@
 // which no call should be lost. The Budget of a target, which retryhttp, retrygrpc and
 // retryconnect set, comes from its tables, which docs/budget.md has.
 //
-//	go run .          # some seconds
+//	go run .          # a minute of CPU
 //	go run . -border  # four minutes of CPU
 package main
 

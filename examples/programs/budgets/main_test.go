@@ -11,8 +11,8 @@ import (
 
 // What the tables say of the highest load and of a blip, and that the bold row is the default.
 func TestBudgets(t *testing.T) {
-	var unset targets.Budgets[string]
-	assert.Equal(t, unset.Of("db"), usual.budget)
+	var unset targets.Budgets
+	assert.Equal(t, unset.Use(targets.Named("db")).Budget, usual.budget)
 	assert.Equal(t, usual.budget, near[3].budget)
 	for _, r := range []struct {
 		row
