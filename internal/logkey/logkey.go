@@ -1,6 +1,6 @@
 // Package logkey keeps in a context what retrylog adds to an event: the key of a call, which
 // retryjob sets too, and of retryhttp whether a second request has answered. The loop asks
-// there whoever knows more of its retries than it does.
+// there the one that knows more of its retries.
 package logkey
 
 import "context"
