@@ -462,26 +462,6 @@ func TestTheContextIsReleased(t *testing.T) {
 	}
 }
 
-// The context of a request ends even if the request is never sent.
-func TestTheContextOfARequestThatIsNotSent(t *testing.T) {
-	var ended context.Context
-	p := soon()
-	p.AttemptTimeout = time.Minute
-	s := &server{}
-	cfg := s.serve(t, retryaws.Middleware{Policy: p})
-	cfg.APIOptions = append(cfg.APIOptions, func(stack *middleware.Stack) error {
-		return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("fault", func(ctx context.Context, _ middleware.FinalizeInput, _ middleware.FinalizeHandler) (out middleware.FinalizeOutput, metadata middleware.Metadata, err error) {
-			ended = ctx
-			return out, metadata, errors.New("no credentials")
-		}), "Retry", middleware.After)
-	})
-	err := calls["S3"](t.Context(), cfg)
-	assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
-	assert.ErrorContains(t, err, "no credentials")
-	assert.Error(t, ended.Err())
-	assert.Zero(t, s.attempts())
-}
-
 type client func(*http.Request) (*http.Response, error)
 
 func (c client) Do(r *http.Request) (*http.Response, error) { return c(r) }

@@ -91,6 +91,13 @@ func newService(t *testing.T, work river.Worker[args], also river.Worker[other])
 	return &service{t, q, plugin, client, updates}
 }
 
+func (s *service) insert(args river.JobArgs, opts *river.InsertOpts) *rivertype.JobRow {
+	s.Helper()
+	inserted, err := s.client.Insert(s.Context(), args, opts)
+	require.NoError(s, err)
+	return inserted.Job
+}
+
 // end waits until a job is completed, canceled or discarded, and returns its row.
 func (s *service) end(id int64) *rivertype.JobRow {
 	s.Helper()
@@ -116,12 +123,10 @@ func fails[T river.JobArgs](context.Context, *river.Job[T]) error { return errBo
 func TestAPolicyForEachKind(t *testing.T) {
 	t.Parallel()
 	s := newService(t, work(fails[args]), work(fails[other]))
-	first, err := s.client.Insert(t.Context(), args{"a"}, nil)
-	require.NoError(t, err)
-	second, err := s.client.Insert(t.Context(), other{}, nil)
-	require.NoError(t, err)
+	first := s.insert(args{"a"}, nil)
+	second := s.insert(other{}, nil)
 
-	row := s.end(first.Job.ID)
+	row := s.end(first.ID)
 	assert.Equal(t, rivertype.JobStateDiscarded, row.State)
 	d, err := retryriver.DeadLetterOf(row)
 	require.NoError(t, err)
@@ -131,7 +136,7 @@ func TestAPolicyForEachKind(t *testing.T) {
 	assert.Equal(t, "boom", row.Errors[0].Error, "the error of an attempt that is retried is what the worker returned")
 	assert.Equal(t, "retry: attempts exhausted after 3 attempts: boom", row.Errors[2].Error)
 
-	d, err = retryriver.DeadLetterOf(s.end(second.Job.ID))
+	d, err = retryriver.DeadLetterOf(s.end(second.ID))
 	require.NoError(t, err)
 	assert.Equal(t, [...]any{retry.ReasonNonRetryable, 1}, [...]any{d.Reason, d.Attempts})
 }
@@ -140,14 +145,13 @@ func TestAPolicyForEachKind(t *testing.T) {
 func TestRedriveLeavesALaterDeadLetter(t *testing.T) {
 	t.Parallel()
 	s := newService(t, work(fails[args]), work(fails[other]))
-	inserted, err := s.client.Insert(t.Context(), other{}, nil)
-	require.NoError(t, err)
-	s.end(inserted.Job.ID)
+	inserted := s.insert(other{}, nil)
+	s.end(inserted.ID)
 	result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{Filter: func(retryjob.DeadLetter) bool {
 		result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{})
 		assert.NoError(t, err)
 		assert.Equal(t, retryjob.RedriveResult{Found: 1, Moved: 1}, result)
-		assert.Len(t, s.end(inserted.Job.ID).Errors, 2)
+		assert.Len(t, s.end(inserted.ID).Errors, 2)
 		return true
 	}})
 	require.NoError(t, err)
@@ -174,10 +178,9 @@ func TestInsert(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			row.opts.ScheduledAt = later
-			inserted, err := s.client.Insert(t.Context(), row.kind, &row.opts)
-			require.NoError(t, err)
-			assert.Equal(t, row.maxAttempt, inserted.Job.MaxAttempts)
-			assert.JSONEq(t, row.metadata, string(inserted.Job.Metadata))
+			inserted := s.insert(row.kind, &row.opts)
+			assert.Equal(t, row.maxAttempt, inserted.MaxAttempts)
+			assert.JSONEq(t, row.metadata, string(inserted.Metadata))
 		})
 	}
 	_, err := s.client.Insert(t.Context(), args{}, &river.InsertOpts{Metadata: []byte(`[`)})
@@ -249,9 +252,8 @@ func TestSignals(t *testing.T) {
 		assert.Equal(t, 1, job.Attempt)
 		return fmt.Errorf("job: %w", river.JobCancel(errBoom))
 	}), work(fails[other]))
-	inserted, err := s.client.Insert(t.Context(), args{"a"}, nil)
-	require.NoError(t, err)
-	row := s.end(inserted.Job.ID)
+	inserted := s.insert(args{"a"}, nil)
+	row := s.end(inserted.ID)
 	assert.Equal(t, 6, runs)
 	assert.Equal(t, rivertype.JobStateCancelled, row.State)
 	d, err := retryriver.DeadLetterOf(row)
@@ -268,10 +270,9 @@ func (later) NextRetry(*river.Job[args]) time.Time         { return time.Now().A
 func TestAWorkersOwnNextRetry(t *testing.T) {
 	t.Parallel()
 	s := newService(t, &later{}, work(fails[other]))
-	inserted, err := s.client.Insert(t.Context(), args{"a"}, nil)
-	require.NoError(t, err)
+	inserted := s.insert(args{"a"}, nil)
 	e := <-s.updates
-	assert.Equal(t, inserted.Job.ID, e.Job.ID)
+	assert.Equal(t, inserted.ID, e.Job.ID)
 	assert.Equal(t, rivertype.JobStateRetryable, e.Job.State)
 	assert.Greater(t, time.Until(e.Job.ScheduledAt), 59*time.Minute)
 }
@@ -301,19 +302,16 @@ func TestRedriveKeepsTheJob(t *testing.T) {
 	s := newService(t, work(fails[args]), work(fails[other]))
 	unique := river.UniqueOpts{ByArgs: true, ByState: []rivertype.JobState{rivertype.JobStateAvailable, rivertype.JobStatePending,
 		rivertype.JobStateRunning, rivertype.JobStateRetryable, rivertype.JobStateScheduled}}
-	first, err := s.client.Insert(t.Context(), args{"a"}, &river.InsertOpts{MaxAttempts: 2})
-	require.NoError(t, err)
-	second, err := s.client.Insert(t.Context(), args{"b"}, &river.InsertOpts{UniqueOpts: unique})
-	require.NoError(t, err)
-	s.end(first.Job.ID)
-	s.end(second.Job.ID)
-	_, err = s.client.Insert(t.Context(), args{"b"}, &river.InsertOpts{UniqueOpts: unique, ScheduledAt: time.Now().Add(time.Hour)})
-	require.NoError(t, err)
+	first := s.insert(args{"a"}, &river.InsertOpts{MaxAttempts: 2})
+	second := s.insert(args{"b"}, &river.InsertOpts{UniqueOpts: unique})
+	s.end(first.ID)
+	s.end(second.ID)
+	s.insert(args{"b"}, &river.InsertOpts{UniqueOpts: unique, ScheduledAt: time.Now().Add(time.Hour)})
 
 	result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, retryjob.RedriveResult{Found: 2, Moved: 1, Skipped: 1}, result)
-	row := s.end(first.Job.ID)
+	row := s.end(first.ID)
 	d, err := retryriver.DeadLetterOf(row)
 	require.NoError(t, err)
 	assert.Equal(t, 2, d.Attempts)
@@ -360,13 +358,12 @@ func TestADeadLetterOfAnEarlierEnd(t *testing.T) {
 		}
 	}), work(fails[other]))
 	bury := func() int64 {
-		inserted, err := s.client.Insert(t.Context(), args{}, nil)
-		require.NoError(t, err)
+		inserted := s.insert(args{}, nil)
 		outcome <- retry.Permanent(errBoom)
 		<-began
-		_, err = retryriver.DeadLetterOf(s.end(inserted.Job.ID))
+		_, err := retryriver.DeadLetterOf(s.end(inserted.ID))
 		require.NoError(t, err)
-		return inserted.Job.ID
+		return inserted.ID
 	}
 	rerun := func(id int64) {
 		_, err := s.client.JobRetry(t.Context(), id)
