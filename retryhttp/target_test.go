@@ -269,13 +269,19 @@ func TestWhatABudgetHolds(t *testing.T) {
 	if os.Getenv("RETRY_LONG") != "" {
 		histories = 100_000
 	}
-	statuses := []any{200, 200, 200, 204, 302, 400, 401, 401, 401, 404, 407, 408, 409, 421, 425, 429, 500, 503, 503, errors.New("boom")}
+	statuses := []any{200, 200, 200, 204, 302, 400, 401, 401, 401, 404, 407, 408, 409, 421, 425, 429, 500, 503, 503, errors.New("boom"), errUnsent}
 	ends := map[retry.Reason]int{}
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(histories) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			var h history
-			tr := &retryhttp.Transport{Check: failing, Base: &h}
+			tr := &retryhttp.Transport{Check: failing, Base: &h, Prepare: func(*http.Request, int, error) error {
+				if h.answers[h.n] != errUnsent {
+					return nil
+				}
+				h.n++
+				return errUnsent
+			}}
 			b := take(tr.TargetBudget(request(t, "GET")), r.IntN(11))
 			held := float64(b.Left()) * 10 // in tenths of a retry
 			for call := range 1 + r.IntN(30) {
@@ -316,6 +322,8 @@ func TestWhatABudgetHolds(t *testing.T) {
 	}
 }
 
+var errUnsent = errors.New("no token")
+
 // A history is a server that answers the attempts of one call, and remembers them.
 type history struct {
 	answers []any // of each attempt: a status, or an error
@@ -339,7 +347,7 @@ func (h *history) RoundTrip(req *http.Request) (*http.Response, error) {
 func (h *history) sent() (shares, retries int, free bool) {
 	cured := false
 	for n := range h.n {
-		if n > 0 && !free {
+		if n > 0 && !free && h.answers[n] != errUnsent {
 			retries++
 		}
 		status, _ := h.answers[n].(int)
