@@ -9,18 +9,12 @@
 //
 // # What is retried
 //
-// The error code of a call decides whether it is retried:
+// The error code of a call decides whether it is retried, as in retrygrpc, whose page says
+// why:
 //
-//	code                retried                        because
-//	unavailable         yes                            the server cannot be reached or is shutting down;
-//	                                                   Connect also turns HTTP 429, 502, 503, 504 into it
-//	resource_exhausted  if the server names a wait     a rate limit passes; a message too large, which
-//	                                                   has this code too, stays too large
-//	deadline_exceeded   if there is an AttemptTimeout  the attempt ran into it; the caller's own deadline
-//	                                                   has ended all attempts
-//	aborted             no                             the caller has to repeat the whole transaction
-//	unknown, internal   no                             a bug seldom goes away by itself
-//	any other           no                             the answer would be the same
+//	unavailable         yes; Connect also turns HTTP 429, 502, 503, 504 into it
+//	resource_exhausted  if the server names a wait
+//	deadline_exceeded   if there is an AttemptTimeout
 //
 // Interceptor.Codes replaces the first row. An error with any other code is
 // [retry.Permanent]. A policy's RetryIf can only reject more.
@@ -52,14 +46,6 @@
 // A stream is no longer retried once it has sent more than 256 KiB, or once
 // ResponseHeader has returned headers. The policy's AttemptTimeout bounds the wait
 // for the first message.
-//
-// # Budgets
-//
-// A call whose policy has no Budget shares one with all calls of its Interceptor to the
-// same target, see Interceptor.Budgets. A success puts its share back, and so does a
-// failure that shows a healthy server: invalid_argument, not_found, already_exists,
-// permission_denied, failed_precondition, aborted, out_of_range and unauthenticated, unless
-// it names a wait.
 package retryconnect
 
 import (
@@ -95,6 +81,8 @@ type Interceptor struct {
 
 	// Budgets returns the Budget of a call whose policy has none, nil for none. Calls to one
 	// target should share one. It gets the host and the port as the client's URL has them.
+	// A success puts its share back, and so does a failure that shows a healthy server, such as
+	// not_found or aborted, unless it names a wait.
 	//
 	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m} for each target: retries do
 	// not keep an outage alive. An Interceptor has its own, so give all clients of a target

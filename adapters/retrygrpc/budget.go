@@ -3,7 +3,6 @@ package retrygrpc
 import (
 	"context"
 	"slices"
-	"strconv"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -46,11 +45,6 @@ func lend(ctx context.Context, most int, opts []grpc.CallOption) (context.Contex
 	if lent == retry.Unlimited {
 		return ctx, opts
 	}
-	md, ok := metadata.FromOutgoingContext(ctx) // a copy
-	if !ok {
-		md = metadata.MD{}
-	}
-	md.Set(lease.Lent, strconv.Itoa(lent))
 	var trailer metadata.MD
 	var server peer.Peer
 	end := func(err error) {
@@ -61,7 +55,7 @@ func lend(ctx context.Context, most int, opts []grpc.CallOption) (context.Contex
 			back(lease.Unspent(trailer.Get(lease.Spent), lent))
 		}
 	}
-	return metadata.NewOutgoingContext(ctx, md), append(slices.Clip(opts), grpc.Peer(&server), grpc.Trailer(&trailer), grpc.OnFinish(end))
+	return outgoing(ctx, lease.Lent, lent), append(slices.Clip(opts), grpc.Peer(&server), grpc.Trailer(&trailer), grpc.OnFinish(end))
 }
 
 // lastKey marks the context of an attempt that no other follows.

@@ -103,17 +103,3 @@ func ExampleLendBudget() {
 	fmt.Println(retry.ReasonOf(err))
 	// Output: budget_exhausted
 }
-
-func ExampleServiceConfig() {
-	policy := retry.Default()
-	policy.Jitter = retry.Proportional(0.2) // which is what gRPC draws
-	config, err := retrygrpc.ServiceConfig(policy, "shop.Orders", codes.Unavailable)
-	fmt.Println(config, err)
-
-	policy.MaxAttempts = 10
-	_, err = retrygrpc.ServiceConfig(policy, "shop.Orders")
-	fmt.Println(err)
-	// Output:
-	// {"methodConfig":[{"name":[{"service":"shop.Orders"}],"retryPolicy":{"maxAttempts":5,"initialBackoff":"0.2s","maxBackoff":"5s","backoffMultiplier":2,"retryableStatusCodes":["UNAVAILABLE"]}}]} <nil>
-	// retrydialect: gRPC service config: MaxAttempts (max_attempts) is 10 in effect: write 2 to 5 (gRPC clients cut it to 5)
-}

@@ -9,7 +9,7 @@
 //	client, err := grpc.NewClient("dns:///orders:443",
 //		append(options, grpc.WithTransportCredentials(credentials))...)
 //
-// [ServiceConfig] converts a policy to a service config for gRPC's own retries
+// retrydialect.ToGRPC converts a policy to a service config for gRPC's own retries
 // instead. Use only one of the two: together they multiply the attempts.
 //
 // # What is retried
@@ -55,12 +55,6 @@
 // gRPC's own retries, or once Header has returned headers. The policy's
 // AttemptTimeout bounds the wait for the first message.
 //
-// # Budgets
-//
-// A call whose policy has no Budget shares one with all calls to its target, see
-// Interceptor.Budgets. A success puts its share back, and so does a failure that shows a
-// healthy server: INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED,
-// FAILED_PRECONDITION, ABORTED, OUT_OF_RANGE and UNAUTHENTICATED, unless it names a wait.
 // [LendBudget] and [BorrowBudget] take the Budget of a context to the services below.
 package retrygrpc
 
@@ -97,7 +91,9 @@ type Interceptor struct {
 	Codes []codes.Code
 
 	// Budgets returns the Budget of a call whose policy has none, nil for none. Calls to one
-	// target should share one. It gets the target of grpc.NewClient.
+	// target should share one. It gets the target of grpc.NewClient. A success puts its share
+	// back, and so does a failure that shows a healthy server, such as NOT_FOUND or ABORTED,
+	// unless it names a wait.
 	//
 	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m} for each target: retries do
 	// not keep an outage alive. All clients of a target in this process share it, whatever
@@ -175,11 +171,16 @@ func numbered(ctx context.Context, number, limit int) context.Context {
 	if number == 1 {
 		return ctx
 	}
+	return outgoing(ctx, rpc.PreviousAttempts, number-1)
+}
+
+// outgoing sets a number in the metadata for the server, in place of the caller's.
+func outgoing(ctx context.Context, key string, n int) context.Context {
 	md, ok := metadata.FromOutgoingContext(ctx) // a copy
 	if !ok {
 		md = metadata.MD{}
 	}
-	md.Set(rpc.PreviousAttempts, strconv.Itoa(number-1))
+	md.Set(key, strconv.Itoa(n))
 	return metadata.NewOutgoingContext(ctx, md)
 }
 

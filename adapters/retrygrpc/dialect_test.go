@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -19,33 +18,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/retrygrpc"
+	"github.com/goretry/retry/retrydialect"
 )
-
-func TestServiceConfig(t *testing.T) {
-	const begin, policy = `{"methodConfig":[{"name":[`, `],"retryPolicy":{"maxAttempts":5,"initialBackoff":"0.2s","maxBackoff":"5s","backoffMultiplier":2,"retryableStatusCodes":`
-	for _, tc := range []struct {
-		service string
-		codes   []codes.Code
-		want    string
-	}{
-		{"pkg.Service", nil, begin + `{"service":"pkg.Service"}` + policy + `["UNAVAILABLE"]}}]}`},
-		{"/pkg.Service/Method", []codes.Code{codes.Aborted, codes.Unavailable}, begin + `{"service":"pkg.Service","method":"Method"}` + policy + `["ABORTED","UNAVAILABLE"]}}]}`},
-		{"", []codes.Code{codes.Canceled}, begin + `{}` + policy + `["CANCELLED"]}}]}`},
-	} {
-		narrow := retry.Default()
-		narrow.Jitter = retry.Proportional(0.2) // which is what gRPC draws
-		config, err := retrygrpc.ServiceConfig(narrow, tc.service, tc.codes...)
-		require.NoError(t, err)
-		assert.Equal(t, tc.want, config)
-	}
-
-	p := retry.Default()
-	p.MaxAttempts, p.Jitter = 6, retry.FullJitter
-	_, err := retrygrpc.ServiceConfig(p, "pkg.Service", codes.OK)
-	require.ErrorContains(t, err, `retrydialect: gRPC service config: codes is "0": write one of CANCELLED,`)
-	require.ErrorContains(t, err, "; MaxAttempts (max_attempts) is 6 in effect: write 2 to 5 (gRPC clients cut it to 5); Jitter (jitter) is full: write Proportional(0.2) (0.2), which is what gRPC draws")
-}
 
 // sayable returns a random policy that gRPC can express.
 func sayable(r *rand.Rand) retry.Policy {
@@ -61,13 +35,13 @@ func sayable(r *rand.Rand) retry.Policy {
 	return p
 }
 
-// grpc-go reads the config, makes as many attempts as the policy, and waits within its
+// grpc-go reads the config of retrydialect.ToGRPC, makes as many attempts as the policy, and waits within its
 // bounds, in virtual time.
 func TestGRPCDecidesAsThePolicy(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 2))
 	for range 200 {
 		p := sayable(r)
-		config, err := retrygrpc.ServiceConfig(p, "grpc.testing.TestService")
+		config, err := retrydialect.ToGRPC(p, "grpc.testing.TestService", "UNAVAILABLE")
 		require.NoError(t, err, "%v", p)
 		plan := p.Plan(retry.Unlimited)
 		synctest.Test(t, func(t *testing.T) {
