@@ -318,9 +318,6 @@ func TestBudgetInTheLoop(t *testing.T) {
 			2, retry.ReasonCanceled, [3]int{1, 1, 1}},
 		{"OnEvent cancels the wait", all, func(p *retry.Policy, cancel func()) { p.OnEvent = on(retry.RetryScheduled, 1, cancel) },
 			1, retry.ReasonCanceled, [3]int{}},
-		{"OnEvent cancels, without a delay", all, func(p *retry.Policy, cancel func()) {
-			p.Backoff, p.OnEvent = nil, on(retry.RetryScheduled, 1, cancel)
-		}, 1, retry.ReasonCanceled, [3]int{}},
 		{"OnEvent panics before the wait", all, func(p *retry.Policy, _ func()) {
 			p.OnEvent = on(retry.RetryScheduled, 1, func() { panic("OnEvent") })
 		}, 1, "", [3]int{}},

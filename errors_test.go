@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
 )
@@ -169,8 +168,6 @@ func TestNestedLoops(t *testing.T) {
 	outer := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute)}
 	twice := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}
 	exhausted, permanent := retry.ReasonExhausted, retry.ReasonPermanent
-	empty := &retry.Budget{Size: 1}
-	require.True(t, empty.Take())
 	for _, row := range []struct {
 		name    string
 		policy  retry.Policy                          // of the inner loop
@@ -191,12 +188,6 @@ func TestNestedLoops(t *testing.T) {
 		{"inner After that is too long for both", twice, nil, retry.After(time.Hour, errDial),
 			retry.ReasonRetryAfter, retry.ReasonRetryAfter, 1, 0},
 		{"inner exhausted", twice, nil, errDial, exhausted, exhausted, 6, 2*time.Minute + 3*time.Second},
-		{"inner not retryable", retry.Policy{NonRetryable: true}, nil, errDial, retry.ReasonNonRetryable, exhausted, 3, 2 * time.Minute},
-		{"inner rejected", retry.Policy{MaxAttempts: 2, RetryIf: func(error) bool { return false }}, nil, errDial,
-			retry.ReasonRejected, exhausted, 3, 2 * time.Minute},
-		{"inner elapsed", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(2), MaxElapsed: 1}, nil, errDial,
-			retry.ReasonElapsed, exhausted, 3, 2 * time.Minute},
-		{"inner budget", retry.Policy{MaxAttempts: 2, Budget: empty}, nil, errDial, retry.ReasonBudget, exhausted, 3, 2 * time.Minute},
 		{"inner deadline ahead", twice, endingIn(time.Second, nil), errDial, retry.ReasonDeadline, exhausted, 3, 2 * time.Minute},
 		{"inner deadline", twice, hiddenIn(time.Second/2, nil), errDial, retry.ReasonDeadline, exhausted, 3, 2*time.Minute + 3*time.Second/2},
 		{"inner cancellation", twice, canceledBy(errShutdown), errDial, retry.ReasonCanceled, exhausted, 0, 2 * time.Minute},

@@ -119,20 +119,6 @@ func TestEventContents(t *testing.T) {
 			{Kind: retry.CallFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Total: 3, Max: 5, Elapsed: s3 + 3*time.Second, Decision: retry.Decision{Reason: retry.ReasonSuccess}},
 		}, told.events)
 	})
-	everyWay(t, "one failure of an unlimited policy, canceled in the sleep", func(t *testing.T, call caller) {
-		start := time.Now()
-		var told watch
-		p := retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(10 * time.Second), OnEvent: told.event}
-		e := stopped(t, call(hiddenIn(4*time.Second, nil)(t.Context()), p, failWith(errDial)))
-		assert.Equal(t, []retry.Event{
-			{Kind: retry.AttemptStarted, Time: start, Attempt: 1, Total: 1, Max: retry.Unlimited},
-			{Kind: retry.AttemptFinished, Time: start, Attempt: 1, Total: 1, Max: retry.Unlimited, Err: errDial},
-			{Kind: retry.RetryScheduled, Time: start, Attempt: 1, Total: 1, Max: retry.Unlimited, Err: errDial,
-				Decision: retry.Decision{Reason: retry.ReasonRetry, Delay: 10 * time.Second, Lo: 10 * time.Second, Hi: 10 * time.Second}, Due: start.Add(10 * time.Second)},
-			{Kind: retry.CallFinished, Time: start.Add(4 * time.Second), Attempt: 1, Total: 1, Max: retry.Unlimited, Err: errDial, Cause: e.Cause,
-				Elapsed: 4 * time.Second, Decision: retry.Decision{Reason: retry.ReasonDeadline}},
-		}, told.events)
-	})
 	t.Run("the first attempt begins when the clock starts", func(t *testing.T) {
 		for range 100 { // in real time, where two readings of the clock differ
 			var told watch

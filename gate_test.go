@@ -176,14 +176,6 @@ func TestGateOfWhatCannotWait(t *testing.T) {
 		assert.EqualError(t, err, `nothing was sent: a server asked "billing" to wait: context canceled`)
 		assert.ErrorIs(t, err, context.Canceled)
 	})
-	bubble(t, "in a call: the deadline is too close", func(t *testing.T) {
-		var g retry.Gate
-		refused(t, &g, "billing", 10*time.Second)
-		err := retry.Do(within(t.Context(), time.Second, nil), everySecond, g.Hold("billing", never))
-		assert.EqualError(t, err, `retry: deadline too close after 1 attempt (the next delay is 10s, 1s are left): `+
-			`nothing was sent: a server asked "billing" to wait, for 10s more`)
-		assert.Equal(t, context.DeadlineExceeded, retry.Unwrap(err))
-	})
 	bubble(t, "in a call: AttemptTimeout includes the wait at the gate", func(t *testing.T) {
 		var g retry.Gate
 		refused(t, &g, "billing", 10*time.Second)

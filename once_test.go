@@ -51,10 +51,6 @@ func TestOnce(t *testing.T) {
 			assert.Equal(t, 1, stopped(t, err).Attempts)
 		}
 	})
-	t.Run("a later attempt, and nobody who watches", func(t *testing.T) {
-		_, err := retry.Once(t.Context(), p, retry.Attempt{Number: 2}, failWith(errDial))
-		assert.Equal(t, 2, stopped(t, err).Attempts)
-	})
 	t.Run("a done context, and nobody who watches", func(t *testing.T) {
 		d, err := retry.Once(canceledBy(errShutdown)(t.Context()), p, retry.Attempt{}, func(context.Context) error { panic("it ran") })
 		assert.Equal(t, retry.Decision{Reason: retry.ReasonCanceled}, d)

@@ -58,7 +58,6 @@ func TestEffectiveMax(t *testing.T) {
 }
 
 func TestWithMaxAttempts(t *testing.T) {
-	elapses := retry.Policy{MaxElapsed: time.Minute}
 	byRetries := retry.Policy{MaxRetries: 2}
 	for _, row := range []struct {
 		name   string
@@ -70,11 +69,8 @@ func TestWithMaxAttempts(t *testing.T) {
 		{"0 does not make a policy with a MaxElapsed unlimited", retry.Policy{MaxAttempts: 3, MaxElapsed: time.Minute}, 0, 3, "retry: max attempts is 0: write 1 for no retry, or -1 for unlimited"},
 		{"-2 is not unlimited", byRetries, -2, 3, "retry: max attempts is -2: write 1 for no retry, or -1 for unlimited"},
 		{"the least number", byRetries, math.MinInt, 3, "retry: max attempts is " + strconv.Itoa(math.MinInt) + ": write 1 for no retry, or -1 for unlimited"},
-		{"a file's max_retries does not lower it", byRetries, 9, 9, ""},
 		{"nor does an unlimited MaxRetries raise it", retry.Policy{MaxRetries: retry.Unlimited}, 2, 2, ""},
 		{"Default's limit does not lower it", retry.Default(), 10, 10, ""},
-		{"1 is no retry, beside a MaxElapsed too", elapses, 1, 1, ""},
-		{"-1 is unlimited", byRetries, -1, retry.Unlimited, ""},
 		{"the greatest number", byRetries, math.MaxInt, math.MaxInt, ""},
 		{"an AttemptCap still applies", retry.Policy{MaxAttempts: 2, AttemptCap: 5}, 9, 5, ""},
 		{"NonRetryable still applies", retry.Policy{MaxAttempts: 2, NonRetryable: true}, 9, 1, ""},

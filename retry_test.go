@@ -295,9 +295,6 @@ func TestContextEndedByACallback(t *testing.T) {
 		{"RetryIf", func(p *retry.Policy, cancel func()) {
 			p.RetryIf = func(error) bool { cancel(); return true }
 		}, 1, retry.ReasonCanceled},
-		{"RetryIf that says no", func(p *retry.Policy, cancel func()) {
-			p.RetryIf = func(error) bool { cancel(); return false }
-		}, 1, retry.ReasonCanceled},
 		{"Classify", func(p *retry.Policy, cancel func()) {
 			p.Classify = func(error) *retry.Class { cancel(); return nil }
 		}, 1, retry.ReasonCanceled},
@@ -306,7 +303,6 @@ func TestContextEndedByACallback(t *testing.T) {
 		}, 1, retry.ReasonCanceled},
 		{"OnEvent, an attempt has finished", at(retry.AttemptFinished, 1, second), 1, retry.ReasonCanceled},
 		{"OnEvent, a retry is scheduled", at(retry.RetryScheduled, 1, second), 1, retry.ReasonCanceled},
-		{"OnEvent, a retry is scheduled at once", at(retry.RetryScheduled, 1, nil), 1, retry.ReasonCanceled},
 		// An attempt that has been announced runs, and sees for itself that the
 		// context is done.
 		{"OnEvent, the first attempt starts", at(retry.AttemptStarted, 1, second), 1, retry.ReasonCanceled},

@@ -12,7 +12,6 @@ replace (
 )
 
 require (
-	entgo.io/ent v0.14.5
 	github.com/anthropics/anthropic-sdk-go v1.84.0
 	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/chromedp/cdproto v0.159.0
@@ -24,7 +23,6 @@ require (
 	github.com/goretry/retry/adapters/retryotel v0.0.0-00010101000000-000000000000
 	github.com/goretry/retry/adapters/retryprom v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/jmoiron/sqlx v1.4.0
 	github.com/klauspost/compress v1.20.3
 	github.com/lib/pq v1.12.3
 	github.com/openai/openai-go/v3 v3.96.0

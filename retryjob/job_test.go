@@ -357,7 +357,6 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 	}{
 		"OnEvent, at the start": {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptStarted) }, failing, "oh", false, retry.ReasonRetry, retryjob.ErrPanicked, delay, delay},
 		"OnEvent, at the end":   {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptFinished) }, failing, "oh", true, retry.ReasonRetry, errBoom, delay, delay},
-		"OnEvent, decided":      {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.RetryScheduled) }, failing, "oh", true, retry.ReasonRetry, errBoom, delay, delay},
 		"OnEvent, a success":    {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptFinished) }, succeeding, "oh", true, retry.ReasonSuccess, nil, 0, 0},
 		"OnEvent, permanent": {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptFinished) },
 			func(context.Context) error { return permanent }, "oh", true, retry.ReasonPermanent, permanent, delay, delay},
@@ -367,12 +366,7 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 			retry.ReasonRetry, errBoom, delay, delay},
 		"Backoff": {t.Context(), func(p *retry.Policy) { p.Backoff = retry.BackoffFunc(func(int) time.Duration { panic("oh") }) }, failing, "oh", true,
 			retry.ReasonRetry, errBoom, standard.Lo, standard.Hi},
-		"Jitter": {t.Context(), func(p *retry.Policy) { p.Jitter = panicking{} }, failing, "oh", true, retry.ReasonRetry, errBoom, standard.Lo, standard.Hi},
-		"Source": {t.Context(), func(p *retry.Policy) { p.Jitter, p.Source = retry.FullJitter, func() uint64 { panic("oh") } }, failing, "oh", true,
-			retry.ReasonRetry, errBoom, standard.Lo, standard.Hi},
 		"after one of the attempt": {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptFinished) }, bad, "the attempt's", true,
-			retry.ReasonRetry, retryjob.ErrPanicked, delay, delay},
-		"after one of the attempt, decided": {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.RetryScheduled) }, bad, "the attempt's", true,
 			retry.ReasonRetry, retryjob.ErrPanicked, delay, delay},
 		"runtime.Goexit after one of the attempt": {t.Context(), func(p *retry.Policy) { p.OnEvent = exits }, bad, nil, true,
 			retry.ReasonRetry, retryjob.ErrPanicked, delay, delay},
@@ -423,11 +417,6 @@ func TestAPanicOfSettleGoesOn(t *testing.T) {
 	})
 	assert.Equal(t, 1, settled)
 }
-
-// panicking is a Jitter.
-type panicking struct{}
-
-func (panicking) Window(time.Duration) (lo, hi time.Duration) { panic("oh") }
 
 func panics(kind retry.EventKind) func(context.Context, retry.Event) {
 	return func(_ context.Context, e retry.Event) {

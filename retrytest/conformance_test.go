@@ -34,11 +34,6 @@ func TestOurJittersConform(t *testing.T) {
 	}
 }
 
-// stateful counts its calls, like curves that are asked for the next delay.
-type stateful struct{ calls time.Duration }
-
-func (s *stateful) Delay(int) time.Duration { s.calls++; return s.calls }
-
 // forgetful is right as long as nobody else asks meanwhile.
 type forgetful struct {
 	mu      sync.Mutex
@@ -68,12 +63,8 @@ func TestBackoffsThatDoNotConform(t *testing.T) {
 		{"nil", nil, []string{"retrytest: the Backoff is nil"}},
 		{"negative", retry.BackoffFunc(func(n int) time.Duration { return min(0, 3-time.Duration(n)) }),
 			[]string{name + `\(4\) is -1ns: it must not be negative`}},
-		{"overflows", retry.BackoffFunc(func(n int) time.Duration { return time.Second << max(0, n-1) & (math.MinInt64 | math.MaxInt32) }),
-			[]string{name + `\(35\) is -2562047h47m16.854775808s: it must not be negative`}},
 		{"panics on the first", retry.BackoffFunc(func(n int) time.Duration { return []time.Duration{0, 0}[min(1, n)] }),
 			[]string{name + `\(-1\) panics: runtime error: index out of range \[-1\]`}},
-		{"panics late", retry.BackoffFunc(func(n int) time.Duration { return make([]time.Duration, 100)[max(1, n)-1] }),
-			[]string{name + `\(1000\) panics: runtime error: index out of range \[999\] with length 100`}},
 		{"panics when asked again, which is no answer that could differ", retry.BackoffFunc(func(int) time.Duration {
 			if again++; again > 108 {
 				panic("asked again")
@@ -86,8 +77,6 @@ func TestBackoffsThatDoNotConform(t *testing.T) {
 			}
 			return 0
 		}), []string{name + `\(.+\) panics: concurrent map writes`}},
-		{"remembers", new(stateful),
-			[]string{`retrytest: \*retrytest_test.stateful: Delay\(1\) is 1ns, and 216ns when called again: it must depend on nothing else`}},
 		{"shares state", new(forgetful),
 			[]string{`retrytest: \*retrytest_test\.forgetful: Delay\(.+\) is .+, and .+ when several goroutines call: it must depend on nothing else`}},
 		{"breaks several rules", retry.BackoffFunc(func(n int) time.Duration {
@@ -145,8 +134,6 @@ func TestJittersThatDoNotConform(t *testing.T) {
 		{"nil", nil, "retrytest: the Jitter is nil"},
 		{"upside down", windowFunc(func(d time.Duration) (lo, hi time.Duration) { d = max(0, d); return d, d / 2 }),
 			name + "(1ns) is 1ns to 0s: lo must not be above hi"},
-		{"negative", windowFunc(func(d time.Duration) (lo, hi time.Duration) { d = max(0, d); return d/2 - 1, d }),
-			name + "(0s) is -1ns to 0s: it must not be negative"},
 		{"overflows", windowFunc(func(d time.Duration) (lo, hi time.Duration) { d = max(0, d); return d, d + d/5 }),
 			name + "(2562047h47m16.854775806s) is 2562047h47m16.854775806s to -2049638h13m49.483820649s: it must not be negative"},
 		{"a negative delay", windowFunc(func(d time.Duration) (lo, hi time.Duration) { return 0, d }),

@@ -20,7 +20,7 @@ func (printer) Helper() {}
 
 func (printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// In a test function t is its *testing.T. The last row is wrong on purpose.
+// In a test function t is its *testing.T. Two rows are wrong on purpose, and each is listed.
 func ExampleTable() {
 	policy := retry.Policy{
 		MaxAttempts: 3,
@@ -36,10 +36,12 @@ func ExampleTable() {
 		{Attempts: 1, Eligible: true, Err: retry.After(time.Hour, down), Reason: retry.ReasonRetryAfter},
 		{Attempts: 3, Eligible: false, Reason: retry.ReasonExhausted},
 		{Attempts: 3, Eligible: true},
+		{Attempts: 1, Eligible: true, Delay: time.Second},
 	})
 	// Output:
 	// retrytest: 3 attempts, exponential 1s x2, ±10%
 	//     rows[5], after 3 attempts: eligible is false, want true, reason is attempts_exhausted, want retry
+	//     rows[6], after 1 attempt: delay is 900ms to 1.1s, want 1s
 }
 
 // In a test function t is its *testing.T. The schedule is wrong on purpose.

@@ -25,11 +25,9 @@ func TestSchedulePasses(t *testing.T) {
 		{"no delays", retry.Policy{MaxRetries: 3}, []time.Duration{0, 0, 0}},
 		{"exponential", plain, []time.Duration{time.Second, 2 * time.Second}},
 		{"capped", retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: 200 * ms}, MaxDelay: 500 * ms}, []time.Duration{200 * ms, 400 * ms, 500 * ms, 500 * ms}},
-		{"jitter that moves nothing", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(ms), Jitter: retry.Proportional(0)}, []time.Duration{ms}},
 		{"unlimited, as far as it is written", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(10 * ms)}, []time.Duration{10 * ms, 20 * ms, 30 * ms}},
 		{"unlimited, nothing is written", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(10 * ms)}, nil},
 		{"stopped by MaxElapsed", retry.Policy{MaxAttempts: 9, Backoff: retry.Linear(ms), MaxElapsed: 6 * ms}, []time.Duration{ms, 2 * ms, 3 * ms}},
-		{"unlimited, stopped by MaxElapsed", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(10 * ms), MaxElapsed: 60 * ms}, []time.Duration{10 * ms, 20 * ms, 30 * ms}},
 		{"the longest waits", retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(math.MaxInt64), MaxElapsed: math.MaxInt64}, []time.Duration{math.MaxInt64, math.MaxInt64, math.MaxInt64}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -55,8 +53,6 @@ func TestScheduleFails(t *testing.T) {
 	}{
 		{"another delay", plain, []time.Duration{time.Second, time.Second},
 			"waits 1s -> 2s, then stops: attempts_exhausted", "want  1s -> 1s"},
-		{"too few", plain, []time.Duration{time.Second},
-			"waits 1s -> 2s, then stops: attempts_exhausted", "want  1s"},
 		{"far too few", retry.Policy{MaxAttempts: 9, Backoff: retry.Linear(ms)}, []time.Duration{ms},
 			"waits 1ms -> 2ms, and more", "want  1ms"},
 		{"too many", plain, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second},

@@ -9,11 +9,8 @@ import (
 	"io"
 	"testing"
 
-	"entgo.io/ent/dialect"
-	entsql "entgo.io/ent/dialect/sql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jmoiron/sqlx"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -100,20 +97,6 @@ var libraries = []struct {
 			return db.RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error { return body(tx) })
 		}
 		return byTxFunc(begin, execContext), proxy
-	}},
-	{"sqlx", mariadb, "START TRANSACTION", func(t *testing.T, c cut) (run, *proxy) {
-		config, proxy := mariadbProxy(t, c)
-		db := sqlx.NewDb(openMariadb(t, config), "mysql")
-		begin := func(ctx context.Context) (*sqlx.Tx, error) { return db.BeginTxx(ctx, nil) }
-		return byTxFunc(byHand(begin), execContext), proxy
-	}},
-	{"ent", postgres, "BEGIN", func(t *testing.T, c cut) (run, *proxy) {
-		config, proxy := postgresProxy(t, c)
-		db := entsql.OpenDB(dialect.Postgres, openPostgres(t, config))
-		return byTxFunc(byHand(db.Tx),
-			func(ctx context.Context, tx dialect.Tx, statement string) error {
-				return tx.Exec(ctx, statement, []any{}, nil)
-			}), proxy
 	}},
 }
 

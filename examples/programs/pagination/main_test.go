@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -127,27 +126,4 @@ func TestRetryAfter(t *testing.T) {
 	d, err := retryAfter(retryflow.Outcome{})
 	require.NoError(t, err)
 	assert.Equal(t, unsaid, d, "without an answer")
-}
-
-// No server makes the program wait for ever.
-func TestEachDelayIsBounded(t *testing.T) {
-	for _, task := range copyPages(nil, nil, 2).Tasks {
-		for _, rule := range task.Rules {
-			if rule.Do == retryflow.Retry {
-				assert.Positive(t, rule.Policy.MaxDelay, task.Label)
-			}
-		}
-	}
-}
-
-func TestAServerThatEndedBeforeItWasClosedSaysWhy(t *testing.T) {
-	s, err := newPageServer(1)
-	require.NoError(t, err)
-	assert.NoError(t, s.close())
-	s, err = newPageServer(1)
-	require.NoError(t, err)
-	require.NoError(t, s.listener.Close())
-	assert.ErrorIs(t, <-s.served, net.ErrClosed)
-	s.served <- net.ErrClosed
-	assert.ErrorIs(t, s.close(), net.ErrClosed)
 }
