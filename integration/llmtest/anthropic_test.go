@@ -44,7 +44,6 @@ data: {"type":"ping"}
 
 `,
 	overloaded: "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n",
-	bad:        "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"no\"}}\n\n",
 	refused: func(err error) *http.Response {
 		var e *anthropic.Error
 		if errors.As(err, &e) {

@@ -146,11 +146,6 @@ func (c *cluster) dead(n int) map[string]string {
 	return letters
 }
 
-func TestNewRefusesAnInvalidPolicy(t *testing.T) {
-	_, err := kafka.New(retry.Policy{MaxAttempts: -2}, "orders", "group")
-	assert.ErrorContains(t, err, "MaxAttempts is -2")
-}
-
 func TestConsumer(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
