@@ -70,23 +70,12 @@ func postgresProxy(t *testing.T, c cut) (*pgx.ConnConfig, *proxy) {
 	return config, p
 }
 
-func mariadbProxy(t *testing.T, c cut) (*mysql.Config, *proxy) {
-	config := mariadbConfig(t)
-	p := startProxy(t, c, config.Net, config.Addr)
-	config.Net, config.Addr = "tcp", p.String()
-	return config, p
-}
-
 // pqDB and pgdriverDB are PostgreSQL by other drivers.
 func pqDB(t *testing.T) *sql.DB {
 	config := postgresConfig(t)
-	return answering(t, sql.OpenDB(pqConnector(t, config, fmt.Sprintf("%s:%d", config.Host, config.Port))), must("RETRY_TEST_POSTGRES"))
-}
-
-func pqConnector(t *testing.T, config *pgx.ConnConfig, address string) *pq.Connector {
-	connector, err := pq.NewConnector(fmt.Sprintf("postgres://%s:%s@%s/%s?sslmode=disable", config.User, config.Password, address, config.Database))
+	connector, err := pq.NewConnector(fmt.Sprintf("postgres://%s:%s@%s:%d/%s?sslmode=disable", config.User, config.Password, config.Host, config.Port, config.Database))
 	require.NoError(t, err)
-	return connector
+	return answering(t, sql.OpenDB(connector), must("RETRY_TEST_POSTGRES"))
 }
 
 func pgdriverDB(t *testing.T) *sql.DB {

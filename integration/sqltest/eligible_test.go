@@ -82,9 +82,11 @@ func TestEligible(t *testing.T) {
 	}
 	yes, no := true, false
 	var jobs []job
+	var rows []string // of jobs, with ids from 0
 	for _, attempts := range counts {
 		for _, maxAttempts := range counts {
 			for _, retryable := range []*bool{nil, &yes, &no} {
+				rows = append(rows, fmt.Sprintf("(%d, %s)", len(jobs), job{attempts, maxAttempts, retryable}.values()))
 				jobs = append(jobs, job{attempts, maxAttempts, retryable})
 			}
 		}
@@ -115,7 +117,8 @@ func TestEligible(t *testing.T) {
 		t.Run(database, func(t *testing.T) {
 			t.Parallel()
 			db := databases[database](t)
-			name := fill(t, db, jobs)
+			name := table(t, db, "id INTEGER PRIMARY KEY, attempts BIGINT, max_attempts BIGINT, retryable BOOLEAN")
+			exec(t, db, "INSERT INTO "+name+" VALUES "+strings.Join(rows, ", "))
 			for _, p := range policies {
 				check(t, db, name, p, 0)
 				check(t, db, name, p, 3)
@@ -147,17 +150,6 @@ func TestEligibleOfText(t *testing.T) {
 			assert.Equal(t, row.want, n)
 		})
 	}
-}
-
-// fill creates a table of the jobs, with ids from 0.
-func fill(t *testing.T, db *sql.DB, jobs []job) string {
-	name := table(t, db, "id INTEGER PRIMARY KEY, attempts BIGINT, max_attempts BIGINT, retryable BOOLEAN")
-	var rows []string
-	for i, j := range jobs {
-		rows = append(rows, fmt.Sprintf("(%d, %s)", i, j.values()))
-	}
-	exec(t, db, "INSERT INTO "+name+" VALUES "+strings.Join(rows, ", "))
-	return name
 }
 
 // Names that need quotes work in a WHERE in every database.

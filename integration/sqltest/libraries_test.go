@@ -3,7 +3,6 @@ package sqltest
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -52,21 +51,6 @@ func byTxFunc[T any](begin func(context.Context, func(T) error) error, exec func
 	}
 }
 
-// byHand is the transact of a library that has none.
-func byHand[T driver.Tx](begin func(context.Context) (T, error)) func(context.Context, func(T) error) error {
-	return func(ctx context.Context, body func(T) error) error {
-		tx, err := begin(ctx)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = tx.Rollback() }() // if body panics, too
-		if err := body(tx); err != nil {
-			return err
-		}
-		return tx.Commit()
-	}
-}
-
 var libraries = []struct {
 	name    string
 	open    func(*testing.T) *sql.DB // without the proxy
@@ -78,16 +62,28 @@ var libraries = []struct {
 		return byTx(openPostgres(t, config)), proxy
 	}},
 	{"database/sql by mysql", mariadb, "START TRANSACTION", func(t *testing.T, c cut) (run, *proxy) {
-		config, proxy := mariadbProxy(t, c)
+		config := mariadbConfig(t)
+		proxy := startProxy(t, c, config.Net, config.Addr)
+		config.Net, config.Addr = "tcp", proxy.String()
 		return byTx(openMariadb(t, config)), proxy
 	}},
 	{"pgxpool", postgres, "BEGIN", func(t *testing.T, c cut) (run, *proxy) {
-		pool, proxy := pgxPool(t, c)
-		return byTxFunc(pgxBegin(pool), pgxExec), proxy
+		at, proxy := postgresProxy(t, c)
+		config, err := pgxpool.ParseConfig(at.ConnString())
+		require.NoError(t, err)
+		config.ConnConfig = at
+		pool, err := pgxpool.NewWithConfig(t.Context(), config)
+		require.NoError(t, err)
+		t.Cleanup(pool.Close)
+		begin := func(ctx context.Context, body func(pgx.Tx) error) error { return pgx.BeginFunc(ctx, pool, body) }
+		return byTxFunc(begin, func(ctx context.Context, tx pgx.Tx, statement string) error {
+			_, err := tx.Exec(ctx, statement)
+			return err
+		}), proxy
 	}},
 	{"gorm", postgres, "BEGIN", func(t *testing.T, c cut) (run, *proxy) {
 		config, proxy := postgresProxy(t, c)
-		return byTxFunc(gormBegin(gormDB(t, openPostgres(t, config), false)), gormExec), proxy
+		return gormRun(t, openPostgres(t, config), false), proxy
 	}},
 	{"bun", postgres, "BEGIN", func(t *testing.T, c cut) (run, *proxy) {
 		config, proxy := postgresProxy(t, c)
@@ -100,40 +96,14 @@ var libraries = []struct {
 	}},
 }
 
-func pgxBegin(pool *pgxpool.Pool) func(context.Context, func(pgx.Tx) error) error {
-	return func(ctx context.Context, body func(pgx.Tx) error) error { return pgx.BeginFunc(ctx, pool, body) }
-}
-
-func pgxExec(ctx context.Context, tx pgx.Tx, statement string) error {
-	_, err := tx.Exec(ctx, statement)
-	return err
-}
-
-func gormBegin(db *gorm.DB) func(context.Context, func(*gorm.DB) error) error {
-	return func(ctx context.Context, body func(*gorm.DB) error) error {
-		return db.WithContext(ctx).Transaction(body)
-	}
-}
-
-func gormExec(_ context.Context, tx *gorm.DB, statement string) error {
-	return tx.Exec(statement).Error
-}
-
-func pgxPool(t *testing.T, c cut) (*pgxpool.Pool, *proxy) {
-	at, proxy := postgresProxy(t, c)
-	config, err := pgxpool.ParseConfig(at.ConnString())
-	require.NoError(t, err)
-	config.ConnConfig = at
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	return pool, proxy
-}
-
-func gormDB(t *testing.T, db *sql.DB, translateError bool) *gorm.DB {
+// gormRun runs transactions of GORM.
+func gormRun(t *testing.T, db *sql.DB, translateError bool) run {
 	orm, err := gorm.Open(gormpostgres.New(gormpostgres.Config{Conn: db}), &gorm.Config{Logger: gormlogger.Discard, TranslateError: translateError})
 	require.NoError(t, err)
-	return orm
+	begin := func(ctx context.Context, body func(*gorm.DB) error) error {
+		return orm.WithContext(ctx).Transaction(body)
+	}
+	return byTxFunc(begin, func(_ context.Context, tx *gorm.DB, statement string) error { return tx.Exec(statement).Error })
 }
 
 // The answer to COMMIT is lost in each of twenty transactions, before the server

@@ -151,7 +151,7 @@ func TestGORMTranslateError(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%t", database, translate), func(t *testing.T) {
 				db := databases[database](t)
 				_, orphan := children(t, db)
-				run := byTxFunc(gormBegin(gormDB(t, db, translate)), gormExec)
+				run := gormRun(t, db, translate)
 				err := run(within(t), retry.Policy{MaxAttempts: 2}, func(exec func(string) error) error { return exec(orphan) })
 				assert.Equal(t, unknown, isUnknown(err), "%v", err)
 				assert.Equal(t, translate, errors.Is(err, gorm.ErrForeignKeyViolated))

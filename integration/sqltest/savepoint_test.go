@@ -145,7 +145,15 @@ func TestFunctionThatGoesOn(t *testing.T) {
 				defer conn.Close()
 				err = retrysql.Tx(within(t), conn, nil, p, fn)
 			case "TxFunc":
-				err = retrysql.TxFunc(within(t), byHand(func(ctx context.Context) (*sql.Tx, error) { return db.BeginTx(ctx, nil) }), p, fn)
+				err = retrysql.TxFunc(within(t), func(ctx context.Context, body func(*sql.Tx) error) error {
+					tx, err := db.BeginTx(ctx, nil)
+					require.NoError(t, err)
+					defer func() { _ = tx.Rollback() }()
+					if err := body(tx); err != nil {
+						return err
+					}
+					return tx.Commit()
+				}, p, fn)
 			}
 			assert.Equal(t, row.unknown, isUnknown(err), "%v", err)
 			assert.Equal(t, row.unknown, err != nil, "%v", err)
