@@ -135,8 +135,6 @@ func TestUnwrap(t *testing.T) {
 		{"a mark below a wrapper stays", one(below), below},
 		{"joined", one(joined), joined},
 		{"nested calls", one(inner), errDial},
-		{"nested calls, marked", one(one(retry.Permanent(errDial))), errDial},
-		{"nested calls, wrapped", one(wrapped), errDial},
 		{"nested calls, the inner canceled", one(innerCanceled), errShutdown},
 		{"nested calls, the inner invalid", one(badInner), badInner},
 		{"nested calls, the outer canceled", canceled(inner), errShutdown},
@@ -155,7 +153,6 @@ func TestUnwrap(t *testing.T) {
 		{"an invalid call that is wrapped", fmt.Errorf("get: %w", nilFunction), nilFunction},
 		{"an empty Error", &retry.Error{}, &retry.Error{}},
 		{"a typed nil", (*retry.Error)(nil), (*retry.Error)(nil)},
-		{"a typed nil inside", &retry.Error{Err: (*retry.Error)(nil)}, (*retry.Error)(nil)},
 	} {
 		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, retry.Unwrap(row.err)) })
 	}

@@ -40,13 +40,11 @@ func TestGate(t *testing.T) {
 	}{
 		{"a wait", 0, retry.After(8*s, errBoom), "a", 8 * s},
 		{"another key", 0, retry.After(8*s, errBoom), "b", 0},
-		{"an empty key is one as well", 0, retry.After(8*s, errBoom), "", 0},
 		{"the method RetryAfter of an error inside", 0, fmt.Errorf("call: %w", asksFor(8*s)), "a", 8 * s},
 		{"a permanent error with a wait", 0, retry.Permanent(retry.After(8*s, errBoom)), "a", 8 * s},
 		{"no wait", 0, errBoom, "a", 0},
 		{"a success", 0, nil, "a", 0},
 		{"a wait of zero", 0, retry.After(0, errBoom), "a", 0},
-		{"a wait below zero", 0, retry.After(-8*s, errBoom), "a", 0},
 		{"longer than a minute", 0, retry.After(time.Hour, errBoom), "a", time.Minute},
 		{"longer than Max", 4 * s, retry.After(time.Hour, errBoom), "a", 4 * s},
 		{"Max below zero", -1, retry.After(time.Hour, errBoom), "a", time.Minute},

@@ -132,17 +132,6 @@ func TestAWaitThatFails(t *testing.T) {
 	}
 }
 
-// slowAt returns an OnEvent that records every event and takes d for each event
-// of the given kind.
-func slowAt(told *watch, kind retry.EventKind, d time.Duration) func(context.Context, retry.Event) {
-	return func(ctx context.Context, e retry.Event) {
-		told.event(ctx, e)
-		if e.Kind == kind {
-			time.Sleep(d)
-		}
-	}
-}
-
 // Time that the user's functions take before the decision has elapsed too: the
 // clock is read once, after they have returned.
 func TestSlowFunctionsAreJudgedWithTheDelay(t *testing.T) {
@@ -233,7 +222,12 @@ func TestAWaitEndsAtDueWhateverOnEventTook(t *testing.T) {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			var told watch
 			p, own, shared := row.policy, &retry.Budget{Size: 3}, &retry.Budget{Size: 3}
-			p.Budget, p.OnEvent = own, slowAt(&told, row.kind, row.onEvent)
+			p.Budget = own
+			p.OnEvent = func(ctx context.Context, e retry.Event) {
+				if told.event(ctx, e); e.Kind == row.kind {
+					time.Sleep(row.onEvent)
+				}
+			}
 			ctx := retry.WithBudget(t.Context(), shared)
 			if row.late {
 				ctx = late{ctx, time.Now().Add(5 * time.Second)}
