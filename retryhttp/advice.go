@@ -40,15 +40,19 @@ const (
 // Of each header, the first 128 bytes and 8 elements are read.
 func AdviceOf(resp *http.Response) Advice {
 	wait, ok := retryAfter(resp)
-	return Advice{said(wait, ok), temporary(resp, ok)}
+	return said(resp, wait, ok)
 }
 
-// said returns a wait so that one of 0 can be told from none.
-func said(wait time.Duration, ok bool) time.Duration {
+// said returns the advice of a response that does or does not ask to wait. A wait of 0 can
+// be told from none. A 403 and a 413 that ask to wait stand for what is temporary.
+func said(resp *http.Response, wait time.Duration, ok bool) (advice Advice) {
 	if ok {
-		return max(1, wait)
+		advice.Wait = max(1, wait)
 	}
-	return 0
+	if ok && (resp.StatusCode == http.StatusForbidden || resp.StatusCode == http.StatusRequestEntityTooLarge) {
+		advice.Verdict = Again
+	}
+	return advice
 }
 
 // VendorAdvice is an Advise for a [Transport] that also reads the headers that
@@ -76,7 +80,7 @@ func VendorAdvice(resp *http.Response) Advice {
 	if !ok {
 		wait, ok = reset(resp)
 	}
-	advice := Advice{said(wait, ok), temporary(resp, ok)}
+	advice := said(resp, wait, ok)
 	for _, name := range [...]string{"X-Should-Retry", "Stripe-Should-Retry"} {
 		switch first(resp, name) {
 		case "true":
@@ -86,15 +90,6 @@ func VendorAdvice(resp *http.Response) Advice {
 		}
 	}
 	return advice
-}
-
-// temporary returns the verdict of a response that does or does not ask to wait: a
-// 403 and a 413 that do stand for a condition that is temporary.
-func temporary(resp *http.Response, waits bool) Verdict {
-	if waits && (resp.StatusCode == http.StatusForbidden || resp.StatusCode == http.StatusRequestEntityTooLarge) {
-		return Again
-	}
-	return Unsaid
 }
 
 // What a header says is read from this much of it. A peer can send megabytes, and

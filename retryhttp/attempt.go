@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"slices"
+	"sync"
 
 	"github.com/goretry/retry"
 )
@@ -118,9 +119,9 @@ func cloneHeader(h http.Header) http.Header {
 // one that it has replaced too.
 func (a *attempt) prepare() (err error) {
 	x := a.x
-	var before *replaceable
+	var before *closing
 	if x.hasBody() {
-		before = &replaceable{ReadCloser: a.req.Body}
+		before = &closing{a.req.Body, sync.OnceValue(a.req.Body.Close)}
 		a.req.Body = before
 	}
 	prepared := false // not if Prepare panics

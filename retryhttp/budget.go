@@ -31,13 +31,11 @@ import (
 //
 // What the response does not report as spent goes back, all of it if there is no report.
 // If no response comes, all of it has been spent, unless it is certain that nothing was
-// sent. If the request may be sent again, one retry stays here. So a GET under a Budget of
-// 3 whose connection breaks twice leaves nothing: 2 were lent, and 1 was its own retry.
+// sent. If the request may be sent again, one retry stays here.
 //
-// Put it below a [Transport], so that each attempt gets what is left then: around
-// one, all attempts get the same lease, which bounds nothing. A request whose context
-// has no Budget, and one that a redirect led to another scheme or host, is sent as it
-// is. Do not use it for other people's servers, which would learn the number.
+// Put it below a [Transport], so that each attempt gets what is left then. A request whose
+// context has no Budget, and one that a redirect led to another scheme or host, is sent as
+// it is. Do not use it for other people's servers, which would learn the number.
 //
 // net/http repeats a request by itself if a connection that it kept turns out to be dead.
 // Each repeat would carry the whole lease, so the request fails instead: a Transport tries
@@ -247,12 +245,6 @@ func (r *reporter) WriteHeader(status int) {
 func (r *reporter) Write(p []byte) (int, error) {
 	r.report()
 	return r.ResponseWriter.Write(p)
-}
-
-// ReadFrom is for io.Copy, so that the kernel can copy a file.
-func (r *reporter) ReadFrom(from io.Reader) (int64, error) {
-	r.report()
-	return io.Copy(r.ResponseWriter, from)
 }
 
 // FlushError is for http.ResponseController, which would else flush what r wraps.

@@ -77,12 +77,7 @@ func passes(status int) bool {
 // healthy reports whether a status that is a failure shows a server that works, so that
 // it puts a share back into the Budget. docs/budget.md has the reasons.
 func healthy(status int) bool {
-	switch status {
-	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests:
-		return false
-	default:
-		return status >= 400 && status <= 499
-	}
+	return status >= 400 && status <= 499 && !passes(status)
 }
 
 // curable reports whether one retry cures a status, as new credentials do: the first

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -18,33 +19,15 @@ import (
 )
 
 func TestIdempotent(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		method string
-		header http.Header
-		want   bool
-	}{
-		{"no method, which is GET", "", nil, true},
-		{"GET", "GET", nil, true},
-		{"HEAD", "HEAD", nil, true},
-		{"OPTIONS", "OPTIONS", nil, true},
-		{"TRACE", "TRACE", nil, true},
-		{"PUT", "PUT", nil, true},
-		{"DELETE", "DELETE", nil, true},
-		{"POST", "POST", nil, false},
-		{"PATCH", "PATCH", nil, false},
-		{"CONNECT", "CONNECT", nil, false},
-		{"methods have a case", "get", nil, false},
-		{"a custom method", "PURGE", nil, false},
-		{"POST with a key", "POST", http.Header{"Idempotency-Key": {"k"}}, true},
-		{"POST with the older key", "POST", http.Header{"X-Idempotency-Key": {"k"}}, true},
-		{"PATCH with a key", "PATCH", http.Header{"Idempotency-Key": {"k"}}, true},
-		{"POST with a key that is not sent", "POST", http.Header{"Idempotency-Key": nil}, true},
-		{"POST with another header", "POST", http.Header{"Idempotency": {"k"}}, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			assert.Equal(t, tt.want, retryhttp.Idempotent(&http.Request{Method: tt.method, Header: tt.header}))
-		})
+	for methods, want := range map[string]bool{",GET,HEAD,OPTIONS,TRACE,PUT,DELETE": true, "POST,PATCH,CONNECT,get,PURGE": false} {
+		for method := range strings.SplitSeq(methods, ",") {
+			assert.Equal(t, want, retryhttp.Idempotent(&http.Request{Method: method}), method)
+			for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+				assert.True(t, retryhttp.Idempotent(&http.Request{Method: method, Header: http.Header{key: {"k"}}}))
+				assert.True(t, retryhttp.Idempotent(&http.Request{Method: method, Header: http.Header{key: nil}}), "which is not sent")
+			}
+			assert.Equal(t, want, retryhttp.Idempotent(&http.Request{Method: method, Header: http.Header{"Idempotency": {"k"}}}))
+		}
 	}
 }
 

@@ -71,9 +71,7 @@ func (x *exchange) Hedged(context.Context) bool { return x.hedged.Load() }
 // nil if the attempt succeeded, and if resp does not come from a Transport. If one Transport
 // is on top of another, the outer one's error is returned.
 //
-// It is found by resp.Request. So it is found even if http.Client or another
-// RoundTripper has wrapped the body, after the body was closed, and in a copy of
-// resp.
+// It is found by resp.Request, whatever became of the body.
 func ErrorOf(resp *http.Response) error {
 	if s := stoppedBy(resp); s != nil {
 		return s.err

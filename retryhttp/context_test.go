@@ -2,8 +2,8 @@ package retryhttp_test
 
 import (
 	"context"
-	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,58 +18,48 @@ import (
 
 // A response that failed becomes its error, and is closed.
 func TestResult(t *testing.T) {
+	foreign := response(503)
 	for _, tt := range []struct {
 		name   string
-		first  any
-		last   int // 0: an error
-		status int // of the response that stays
-		want   string
+		base   http.RoundTripper // nil: what it returns does not come from a Transport
+		status int               // of the response that stays; 0: none does
+		want   string            // of the error
 	}{
-		{"a success", 503, 200, 200, ""},
-		{"a redirect", 503, 304, 304, ""},
-		{"a failure that stays", 503, 503, 0, "retry: attempts exhausted after 2 attempts: retryhttp: GET http://example.test/orders: 503 Service Unavailable"},
-		{"a final status", 503, 404, 0, "retry: permanent error after 2 attempts: retryhttp: GET http://example.test/orders: 404 Not Found"},
-		{"an error", 503, 0, 0, "retry: attempts exhausted after 2 attempts: connection refused"},
+		{"a success", script(503, 200), 200, ""},
+		{"a redirect", script(503, 304), 304, ""},
+		{"a failure", script(503), 0, "retry: attempts exhausted after 2 attempts: retryhttp: GET http://example.test/: 503 Service Unavailable"},
+		{"a failure without a body", script(&http.Response{StatusCode: 404}), 0, "retry: permanent error after 1 attempt: retryhttp: GET http://example.test/: 404 Not Found"},
+		{"an error", script(503, errReset), 0, "retry: attempts exhausted after 2 attempts: connection reset by peer"},
+		{"another's", nil, 503, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			last := &body{Reader: strings.NewReader("text")}
-			steps := script(tt.first, any(responseWith(tt.last, last)))
-			if tt.last == 0 {
-				steps = script(tt.first, syscall.ECONNREFUSED)
+			resp, err := foreign, error(nil)
+			if tt.base != nil {
+				resp, err = (&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: tt.base}).RoundTrip(request(t, "GET"))
 			}
-			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: steps}
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.test/orders", nil)
-			require.NoError(t, err)
-			resp, err := retryhttp.Result(tr.RoundTrip(req))
-			assert.Equal(t, tt.status == 0 && tt.last != 0, last.closed)
+			before := resp
+			resp, err = retryhttp.Result(resp, err)
 			if tt.status == 0 {
 				assert.Nil(t, resp)
 				assert.EqualError(t, err, tt.want)
 				return
 			}
 			require.NoError(t, err)
+			assert.Same(t, before, resp)
 			assert.Equal(t, tt.status, resp.StatusCode)
-			require.NoError(t, resp.Body.Close())
 		})
 	}
-	resp, err := retryhttp.Result((&retryhttp.Transport{Base: script(&http.Response{StatusCode: 503})}).RoundTrip(request(t, "GET")))
-	assert.Nil(t, resp)
-	assert.ErrorContains(t, err, "503", "without a body")
-
-	foreign := response(503)
-	resp, err = retryhttp.Result(foreign, nil)
-	assert.NoError(t, err)
-	assert.Same(t, foreign, resp)
 }
 
-// A last response that failed says why it was the last. The Timeout of an http.Client
-// acts as a deadline: a wait that would exceed it does not begin.
+// When the Transport gives up, for any reason, the caller gets the last response with its
+// body unread, and a context in which the body can be read, however long that takes. It
+// says why it was the last. The Timeout of an http.Client acts as a deadline: a wait that
+// would exceed it does not begin.
 func TestErrorOf(t *testing.T) {
-	twice := retry.Policy{MaxAttempts: 2}
-	asks := response(503)
-	asks.Header.Set("Retry-After", "3600")
-	hop := response(http.StatusTemporaryRedirect)
-	hop.Header.Set("Location", "/b")
+	twice := retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second}
+	empty := &retry.Budget{Size: 1}
+	empty.Take()
+	hop := response(http.StatusTemporaryRedirect, "Location", "/b")
 	replaces := func(by *http.Request) retryhttp.CheckFunc {
 		return func(req *http.Request, resp *http.Response, err error) error {
 			resp.Request = by
@@ -87,14 +77,14 @@ func TestErrorOf(t *testing.T) {
 		reason   retry.Reason
 		attempts int
 	}{
-		{"a success", "GET", twice, nil, 0, []any{200}, retry.ReasonSuccess, 0},
 		{"a success after a failure", "GET", twice, nil, 0, []any{503, 200}, retry.ReasonSuccess, 0},
 		{"attempts exhausted", "GET", twice, nil, 0, []any{503}, retry.ReasonExhausted, 2},
 		{"the zero Policy", "GET", retry.Policy{}, nil, 0, []any{503}, retry.ReasonExhausted, 1},
+		{"no budget", "GET", retry.Policy{MaxAttempts: 2, Budget: empty}, nil, 0, []any{503}, retry.ReasonBudget, 1},
 		{"a POST", "POST", twice, nil, 0, []any{503}, retry.ReasonNonRetryable, 1},
 		{"permanent", "GET", twice, nil, 0, []any{404}, retry.ReasonPermanent, 1},
-		{"a wait that is too long", "GET", twice, nil, 0, []any{asks}, retry.ReasonRetryAfter, 1},
-		{"a wait that the Timeout of the client would cut", "GET", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)}, nil, 0, []any{503}, retry.ReasonDeadline, 1},
+		{"a wait that is too long", "GET", twice, nil, 0, []any{asksToWait(503, 3600)}, retry.ReasonRetryAfter, 1},
+		{"a wait that the Timeout of the client would cut", "GET", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(3 * time.Hour)}, nil, 0, []any{503}, retry.ReasonDeadline, 1},
 		{"no body", "GET", twice, nil, 0, []any{responseWith(503, http.NoBody)}, retry.ReasonExhausted, 2},
 		{"redirected after a failure", "GET", twice, nil, 0, []any{503, hop, 503}, retry.ReasonExhausted, 2},
 		{"a success after a redirect", "GET", twice, nil, 0, []any{503, hop, 503, 200}, retry.ReasonSuccess, 0},
@@ -105,14 +95,30 @@ func TestErrorOf(t *testing.T) {
 		{"a failure to the inner of two Transports", "GET", twice, accepts, 3, []any{503}, retry.ReasonSuccess, 0},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			tr := &retryhttp.Transport{Base: script(tt.answers...), Policy: tt.policy, Check: tt.check}
+			var last *exclusive
+			base := script(tt.answers...)
+			tr := &retryhttp.Transport{Policy: tt.policy, Check: tt.check, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				resp, err := base.RoundTrip(req)
+				if resp.Body != http.NoBody {
+					last = &exclusive{ctx: req.Context(), body: body{Reader: strings.NewReader("the reason")}}
+					resp.Body = last
+				}
+				return resp, err
+			})}
 			if tt.inner > 0 {
 				tr.Base = &retryhttp.Transport{Base: tr.Base, Policy: retry.Policy{MaxAttempts: tt.inner}}
 			}
-			client := &http.Client{Transport: tr, Timeout: time.Minute} // wraps the body
+			client := &http.Client{Transport: tr, Timeout: 2 * time.Hour} // wraps the body
 			resp, err := client.Do(request(t, tt.method))
 			require.NoError(t, err)
+			if resp.Body != http.NoBody && last != nil {
+				time.Sleep(time.Hour)
+				assert.Equal(t, []any{0, 0, nil}, []any{last.read, last.closes, last.ctx.Err()})
+				assert.Equal(t, "the reason", textOf(t, resp))
+				assert.Error(t, last.ctx.Err(), "the end of the body frees the context of the attempt")
+			}
 			require.NoError(t, resp.Body.Close())
+			assert.True(t, last == nil || last.closes > 0)
 			because := retryhttp.ErrorOf(resp)
 			assert.Equal(t, tt.reason, retry.ReasonOf(because))
 			if tt.attempts == 0 {
@@ -140,16 +146,15 @@ func TestErrorOf(t *testing.T) {
 	type key struct{}
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "here"))
 	req := request(t, "GET").WithContext(retryhttp.WithPolicy(ctx, twice))
-	bare := &http.Response{StatusCode: 503} // without a body
-	resp := send(t, &retryhttp.Transport{Base: script(bare)}, req)
+	resp := send(t, &retryhttp.Transport{Base: script(&http.Response{StatusCode: 503})}, req) // without a body
 	require.ErrorContains(t, retryhttp.ErrorOf(resp), "attempts exhausted after 2 attempts")
 	assert.NotSame(t, req, resp.Request)
 	assert.Equal(t, req, resp.Request.WithContext(req.Context()))
 	assert.Equal(t, "here", resp.Request.Context().Value(key{}))
 	assert.Equal(t, 1, retryhttp.AttemptOf(resp.Request.Context()))
-	assert.NoError(t, resp.Request.Context().Err())
 	again := send(t, &retryhttp.Transport{Base: script(200)}, request(t, "GET").WithContext(resp.Request.Context()))
 	assert.NoError(t, retryhttp.ErrorOf(again), "of another request with that context")
+	assert.NoError(t, resp.Request.Context().Err())
 	cancel()
 	assert.Error(t, resp.Request.Context().Err())
 }
@@ -157,7 +162,6 @@ func TestErrorOf(t *testing.T) {
 // OnEvent and Wait know the request, after a dial that was refused too. Nothing
 // below the Transport takes its request for its own.
 func TestRequestOf(t *testing.T) {
-	req := request(t, "GET")
 	var inner, outer, sent []*http.Request
 	notes := func(to *[]*http.Request) retry.Policy {
 		note := func(ctx context.Context) { *to = append(*to, retryhttp.RequestOf(ctx)) }
@@ -169,62 +173,48 @@ func TestRequestOf(t *testing.T) {
 	}
 	below := &retryhttp.Transport{Policy: notes(&inner), Base: roundTrip(func(r *http.Request) (*http.Response, error) {
 		assert.Nil(t, retryhttp.RequestOf(r.Context()))
-		_ = r.Context().Done()
-		assert.Nil(t, retryhttp.RequestOf(r.Context()), "with a context that can be canceled")
-		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		return nil, syscall.ECONNREFUSED
 	})}
+	req := request(t, "GET")
 	_, err := (&retryhttp.Transport{Policy: notes(&outer), Base: roundTrip(func(r *http.Request) (*http.Response, error) {
 		sent = append(sent, r)
 		return below.RoundTrip(r)
 	})}).RoundTrip(req)
 	require.Error(t, err)
-	require.Len(t, outer, 7, "2 x 2 for the attempts, 1 between them and the wait, 1 at the end")
-	for _, got := range outer {
-		assert.Same(t, req, got)
-	}
+	assert.True(t, slices.Equal(slices.Repeat([]*http.Request{req}, 7), outer), "2 x 2 for the attempts, 1 between them and the wait, 1 at the end")
 	require.Len(t, sent, 2)
-	require.Len(t, inner, 2*7)
-	for i, got := range inner {
-		assert.Same(t, sent[i/7], got)
-	}
+	assert.True(t, slices.Equal(slices.Concat(slices.Repeat(sent[:1], 7), slices.Repeat(sent[1:], 7)), inner))
 	assert.Nil(t, retryhttp.RequestOf(t.Context()))
 }
 
 // A policy for one request replaces the Transport's policy entirely.
 func TestWithPolicy(t *testing.T) {
-	ours := &retry.Budget{Size: 10}
-	transport := retry.Policy{MaxAttempts: 5, Budget: ours, AttemptTimeout: time.Hour}
-	patient := transport
+	var seen events
+	budget := &retry.Budget{Size: 10}
+	ours := retry.Policy{MaxAttempts: 5, Budget: budget, AttemptTimeout: time.Hour, OnEvent: seen.add}
+	patient := ours
 	patient.MaxAttempts = 2
 	for _, tt := range []struct {
 		name   string
 		policy retry.Policy
-		inner  *retry.Policy // of a second Transport below
+		inner  int // attempts of a second Transport below; 0: there is none
 		sent   int
 		left   int
 		events int
 	}{
-		{"more attempts", retry.Policy{MaxAttempts: 7}, nil, 7, 10, 0},
-		{"the zero Policy", retry.Policy{}, nil, 1, 10, 0},
-		{"for the outer of two Transports", retry.Policy{MaxAttempts: 2}, &retry.Policy{MaxAttempts: 3}, 6, 10, 0},
-		{"the Transport's, changed", patient, nil, 2, 9, 6},
+		{"more attempts", retry.Policy{MaxAttempts: 7}, 0, 7, 10, 0},
+		{"the zero Policy", retry.Policy{}, 0, 1, 10, 0},
+		{"for the outer of two Transports", retry.Policy{MaxAttempts: 2}, 3, 6, 10, 0},
+		{"the Transport's, changed", patient, 0, 2, 9, 6},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var seen events
-			transport.OnEvent = seen.add
-			if tt.events > 0 {
-				tt.policy.OnEvent = seen.add
-			}
 			base := script(503)
-			tr := &retryhttp.Transport{Base: base, Policy: transport}
-			if tt.inner != nil {
-				tr.Base = &retryhttp.Transport{Base: base, Policy: *tt.inner}
+			tr := &retryhttp.Transport{Base: base, Policy: ours}
+			if tt.inner > 0 {
+				tr.Base = &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: tt.inner}}
 			}
-			resp := send(t, tr, request(t, "GET").WithContext(retryhttp.WithPolicy(t.Context(), tt.policy)))
-			assert.Equal(t, 503, resp.StatusCode)
-			assert.Len(t, base.sent, tt.sent)
-			assert.Equal(t, tt.left, ours.Left())
-			assert.Len(t, seen.all, tt.events)
+			send(t, tr, request(t, "GET").WithContext(retryhttp.WithPolicy(t.Context(), tt.policy)))
+			assert.Equal(t, []int{tt.sent, tt.left, tt.events}, []int{len(base.sent), budget.Left(), len(seen.all)})
 		})
 	}
 }

@@ -33,16 +33,6 @@ func takes(d time.Duration) funcs {
 	return funcs{read: func([]byte) (int, error) { time.Sleep(d); return 0, io.EOF }}
 }
 
-// late is a body of one byte, which comes after so many reads.
-func late(reads int) funcs {
-	return funcs{read: func([]byte) (int, error) {
-		if reads--; reads >= 0 {
-			return 0, nil
-		}
-		return 1, io.EOF
-	}}
-}
-
 // Discarding a body is bounded, in bytes, in reads and in time, and is part of the wait:
 // before a retry, by Result, and where Base returns an error too. A
 // Base that pools its readers gets one back by Close. If it was still being read,
@@ -78,44 +68,38 @@ func TestDiscard(t *testing.T) {
 			return io.MultiReader(strings.NewReader("sor"), iotest.ErrReader(errors.New("reset")))
 		}, 3, 0},
 	} {
-		for _, delay := range []time.Duration{0, 20 * time.Millisecond, time.Second} {
-			bubble(t, tt.name+", "+delay.String(), func(t *testing.T) {
-				var seen events
+		run := func(name string, status int, beside error, p retry.Policy, then func(*testing.T, *retryhttp.Transport)) {
+			bubble(t, tt.name+", "+name, func(t *testing.T) {
 				var first *exclusive
-				tr := &retryhttp.Transport{
-					Base: script(func(req *http.Request) (*http.Response, error) {
-						first = &exclusive{ctx: req.Context(), body: body{Reader: tt.body(req.Context())}}
-						resp := responseWith(503, first)
-						resp.ContentLength = tt.length
-						return resp, nil
-					}, 200),
-					Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(delay), MaxElapsed: time.Second, OnEvent: seen.add},
-				}
-				start := time.Now()
-				assert.Equal(t, 200, send(t, tr).StatusCode)
+				base := script(func(req *http.Request) (*http.Response, error) {
+					first = &exclusive{ctx: req.Context(), body: body{Reader: tt.body(req.Context())}}
+					resp := responseWith(status, first)
+					resp.ContentLength = tt.length
+					return resp, beside
+				}, 200)
+				then(t, &retryhttp.Transport{Base: base, Policy: p})
 				assert.Equal(t, tt.read, first.read)
 				assert.EqualValues(t, 1, first.closes)
 				assert.False(t, first.shared.Load(), "closed while it is read")
 				assert.True(t, tt.length <= kb64 || first.over, "the context of one that is not read ends before it is closed")
+			})
+		}
+		for _, delay := range []time.Duration{0, 20 * time.Millisecond, time.Second} {
+			var seen events
+			policy := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(delay), MaxElapsed: time.Second, OnEvent: seen.add}
+			run(delay.String(), 503, nil, policy, func(t *testing.T, tr *retryhttp.Transport) {
+				start := time.Now()
+				assert.Equal(t, 200, send(t, tr).StatusCode)
 				assert.Equal(t, start.Add(delay), seen.of(retry.RetryScheduled)[0].Due)
 				assert.Equal(t, start.Add(max(delay, tt.took)), seen.of(retry.AttemptStarted)[1].Time)
 				assert.Equal(t, max(delay, tt.took), seen.stop().Elapsed)
 			})
 		}
-		for name, err := range map[string]error{"Result": nil, "beside an error": errors.New("boom")} {
-			bubble(t, tt.name+", "+name, func(t *testing.T) {
-				var only *exclusive
+		for name, err := range map[string]error{"Result": nil, "beside an error": errReset} {
+			run(name, 404, err, retry.Policy{}, func(t *testing.T, tr *retryhttp.Transport) {
 				start := time.Now()
-				resp, _ := retryhttp.Result((&retryhttp.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-					only = &exclusive{ctx: req.Context(), body: body{Reader: tt.body(req.Context())}}
-					resp := responseWith(404, only)
-					resp.ContentLength = tt.length
-					return resp, err
-				})}).RoundTrip(request(t, "GET")))
+				resp, _ := retryhttp.Result(tr.RoundTrip(request(t, "GET")))
 				assert.Nil(t, resp)
-				assert.Equal(t, tt.read, only.read)
-				assert.EqualValues(t, 1, only.closes)
-				assert.False(t, only.shared.Load())
 				assert.Equal(t, tt.took, time.Since(start))
 			})
 		}
@@ -156,7 +140,6 @@ func (b *exclusive) Close() error {
 // 100 ms and no longer, wherever it hangs. Its goroutine goes on, and closes the body
 // once it can.
 func TestDiscardOfABodyThatHangs(t *testing.T) {
-	why := errors.New("shutting down")
 	for _, tt := range []struct {
 		name  string
 		in    string
@@ -174,35 +157,32 @@ func TestDiscardOfABodyThatHangs(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			if tt.ends {
-				time.AfterFunc(20*time.Millisecond, func() { cancel(why) })
+				time.AfterFunc(20*time.Millisecond, func() { cancel(errReset) })
 			}
 			release := make(chan struct{})
 			var closed atomic.Bool
+			closes := func() error { closed.Store(true); return nil }
 			base := once503(func(req *http.Request) io.ReadCloser {
-				hang := func() {
-					if tt.heeds {
-						<-req.Context().Done()
-					} else {
-						<-release
-					}
+				hang := func() { <-release }
+				if tt.heeds {
+					hang = func() { <-req.Context().Done() }
 				}
-				closes := func() error { closed.Store(true); return nil }
+				read := func([]byte) (int, error) { hang(); return 0, io.EOF }
 				switch tt.in {
 				case "Close":
 					return funcs{close: func() error { hang(); return closes() }}
 				case "buffer": // has a WriteTo, as bytes.Reader has, and no Close
-					return io.NopCloser(bufio.NewReader(funcs{read: func([]byte) (int, error) { hang(); _ = closes(); return 0, io.EOF }}))
+					return io.NopCloser(bufio.NewReader(funcs{read: func(p []byte) (int, error) { defer closes(); return read(p) }}))
 				default:
-					return funcs{read: func([]byte) (int, error) { hang(); return 0, io.EOF }, close: closes}
+					return funcs{read, closes}
 				}
 			})
 			start := time.Now()
-			resp, err := (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}).RoundTrip(request(t, "GET").WithContext(ctx))
+			_, err := (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}).RoundTrip(request(t, "GET").WithContext(ctx))
 			if tt.ends {
-				assertCanceled(t, err, why, 1)
+				assertCanceled(t, err, errReset, 1)
 			} else {
 				require.NoError(t, err)
-				assert.Equal(t, 200, resp.StatusCode)
 			}
 			assert.Equal(t, tt.took, time.Since(start))
 			assert.Error(t, base.sent[0].Context().Err())
@@ -224,7 +204,6 @@ func TestWaitOfThePolicy(t *testing.T) {
 		left     time.Duration
 	}{
 		{"a response without delay", 0, 0, 0},
-		{"a response", time.Second, 0, time.Second},
 		{"a response that takes time", time.Second, 30 * time.Millisecond, 970 * time.Millisecond},
 		{"a response that takes longer than the delay", 20 * time.Millisecond, 30 * time.Millisecond, 0},
 		{"an error", time.Second, -1, time.Second},
@@ -235,8 +214,13 @@ func TestWaitOfThePolicy(t *testing.T) {
 			var waits []time.Duration
 			b := takes(tt.discards)
 			b.close = func() error { closed = true; return nil }
-			tr := &retryhttp.Transport{
-				Base: script(responseWith(503, b), 200),
+			first := any(responseWith(503, b))
+			if tt.discards < 0 {
+				first = errReset
+			}
+			start := time.Now()
+			resp := send(t, &retryhttp.Transport{
+				Base: script(first, 200),
 				Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(tt.delay), Wait: func(ctx context.Context, d time.Duration) (time.Duration, error) {
 					waits = append(waits, d)
 					assert.Equal(t, "here", ctx.Value(key{}))
@@ -244,12 +228,7 @@ func TestWaitOfThePolicy(t *testing.T) {
 					time.Sleep(d / 2) // it may return early
 					return 0, nil
 				}},
-			}
-			if tt.discards < 0 {
-				tr.Base = script(errors.New("boom"), 200)
-			}
-			start := time.Now()
-			resp := send(t, tr, request(t, "GET").WithContext(context.WithValue(t.Context(), key{}, "here")))
+			}, request(t, "GET").WithContext(context.WithValue(t.Context(), key{}, "here")))
 			assert.Equal(t, 200, resp.StatusCode)
 			assert.Equal(t, []time.Duration{tt.left}, waits)
 			assert.Equal(t, max(0, tt.discards)+tt.left/2, time.Since(start))

@@ -70,8 +70,6 @@ type streamError struct {
 	Cause    error
 }
 
-func (streamError) Error() string { return "" }
-
 const refusedStream = 0x7 // RFC 9113 section 7
 
 // undone reports whether a status says that the server has not processed the

@@ -29,12 +29,11 @@ import (
 
 // post sends a POST without a key, with a body that can be sent again. It
 // returns the number of attempts, the reason and the error.
-func post(t *testing.T, base http.RoundTripper, url string, edit ...func(*retryhttp.Transport)) (int, retry.Reason, error) {
+func post(t *testing.T, base http.RoundTripper, url string, timeout time.Duration) (int, retry.Reason, error) {
 	var seen events
-	tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond), OnEvent: seen.add}}
-	for _, edit := range edit {
-		edit(tr)
-	}
+	tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{
+		MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond), AttemptTimeout: timeout, OnEvent: seen.add,
+	}}
 	req, err := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader("data"))
 	require.NoError(t, err)
 	resp, err := tr.RoundTrip(req)
@@ -49,59 +48,42 @@ func post(t *testing.T, base http.RoundTripper, url string, edit ...func(*retryh
 // the machine. If there was a connection, the same errors mean that the server
 // may have processed the request.
 func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
-	const short = 20 * time.Millisecond
 	closes := func(*net.TCPConn) {}
 	resets := func(conn *net.TCPConn) { _ = conn.SetLinger(0) }
-	silent := func(conn *net.TCPConn) { _, _ = io.Copy(io.Discard, conn) }
 	received := func(answer string, end func(*net.TCPConn)) func(*net.TCPConn) {
 		return func(conn *net.TCPConn) {
-			req, err := http.ReadRequest(bufio.NewReader(conn))
-			if err != nil {
-				return
+			if req, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+				// Closing with unread data resets the connection, which can
+				// overtake the answer.
+				_, _ = io.Copy(io.Discard, req.Body)
+				_, _ = io.WriteString(conn, answer)
+				end(conn)
 			}
-			// Closing with unread data resets the connection, which can
-			// overtake the answer.
-			_, _ = io.Copy(io.Discard, req.Body)
-			_, _ = io.WriteString(conn, answer)
-			end(conn)
 		}
 	}
 	for _, tt := range []struct {
 		name   string
 		scheme string
 		server func(*net.TCPConn) // nil: nothing listens
-		base   *http.Transport
 		again  bool
 	}{
-		{"refused", "http", nil, &http.Transport{}, true},
-		{"DNS, for now", "http", closes, &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-			return nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}}
-		}}, true},
-		{"closed in the TLS handshake", "https", closes, &http.Transport{}, true},
-		{"reset in the TLS handshake", "https", resets, &http.Transport{}, true},
-		{"a TLS handshake that takes too long", "https", silent, &http.Transport{TLSHandshakeTimeout: short}, true},
+		{"refused", "http", nil, true},
+		{"closed in the TLS handshake", "https", closes, true},
+		{"reset in the TLS handshake", "https", resets, true},
 
-		{"closed after the request", "http", received("", closes), &http.Transport{}, false},
-		{"closed in the answer", "http", received("HTTP/1.1 200 O", closes), &http.Transport{}, false},
-		{"reset after the request", "http", received("", resets), &http.Transport{}, false},
-		{"no answer", "http", silent, &http.Transport{ResponseHeaderTimeout: short}, false},
-		{"503", "http", received("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", closes), &http.Transport{}, false},
+		{"closed after the request", "http", received("", closes), false},
+		{"closed in the answer", "http", received("HTTP/1.1 200 O", closes), false},
+		{"reset after the request", "http", received("", resets), false},
+		{"503", "http", received("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", closes), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.base.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
-			defer tt.base.CloseIdleConnections()
-			addr := freeAddr(t)
+			addr := "127.0.0.1:1"
 			if tt.server != nil {
 				addr = rawServer(t, tt.server)
 			}
-			attempts, reason, err := post(t, tt.base, tt.scheme+"://"+addr)
-			if tt.again {
-				assert.Equal(t, 3, attempts, "%v", err)
-				assert.Equal(t, retry.ReasonExhausted, reason)
-			} else {
-				assert.Equal(t, 1, attempts, "%v", err)
-				assert.Equal(t, retry.ReasonNonRetryable, reason)
-			}
+			base := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+			defer base.CloseIdleConnections()
+			assertPosted(t, base, tt.scheme+"://"+addr, 0, tt.again)
 		})
 	}
 	pipe := func(context.Context, string, string) (net.Conn, error) {
@@ -109,24 +91,41 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 		go func() { _, _ = io.Copy(io.Discard, server) }()
 		return client, nil
 	}
+	dnsError := &net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}}
+	fails := func(err error, after time.Duration) func(context.Context, string, string) (net.Conn, error) {
+		return func(context.Context, string, string) (net.Conn, error) { time.Sleep(after); return nil, err }
+	}
 	for _, tt := range []struct {
 		name, scheme string
 		dial         func(context.Context, string, string) (net.Conn, error)
-		reason       retry.Reason
+		timeout      time.Duration // of an attempt
+		again        bool
 	}{
-		{"before there is a connection", "http", func(context.Context, string, string) (net.Conn, error) {
-			time.Sleep(30 * time.Second)
-			return nil, errReset
-		}, retry.ReasonExhausted},
-		{"in the TLS handshake", "https", pipe, retry.ReasonExhausted},
-		{"while the request is under way", "http", pipe, retry.ReasonNonRetryable},
+		{"DNS, for now", "http", fails(dnsError, 0), 0, true},
+		{"a TLS handshake that takes too long", "https", pipe, 0, true},
+		{"no answer", "http", pipe, 0, false},
+		{"AttemptTimeout, before there is a connection", "http", fails(errReset, 30*time.Second), time.Second, true},
+		{"AttemptTimeout, in the TLS handshake", "https", pipe, time.Second, true},
+		{"AttemptTimeout, while the request is under way", "http", pipe, time.Second, false},
 	} {
-		bubble(t, "AttemptTimeout, "+tt.name, func(t *testing.T) {
-			base := &http.Transport{DialContext: tt.dial, TLSHandshakeTimeout: time.Minute}
-			_, reason, _ := post(t, base, tt.scheme+"://example.test/", func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = time.Second })
-			assert.Equal(t, tt.reason, reason)
+		bubble(t, tt.name, func(t *testing.T) {
+			base := &http.Transport{DialContext: tt.dial, TLSHandshakeTimeout: time.Minute, ResponseHeaderTimeout: time.Minute}
+			assertPosted(t, base, tt.scheme+"://example.test/", tt.timeout, tt.again)
 			time.Sleep(time.Minute) // until dials and handshakes end
 		})
+	}
+}
+
+// assertPosted sends a POST without a key, with a body that can be sent again, which
+// fails three times or is sent once.
+func assertPosted(t *testing.T, base http.RoundTripper, url string, timeout time.Duration, again bool) {
+	attempts, reason, err := post(t, base, url, timeout)
+	if again {
+		assert.Equal(t, 3, attempts, "%v", err)
+		assert.Equal(t, retry.ReasonExhausted, reason)
+	} else {
+		assert.Equal(t, 1, attempts, "%v", err)
+		assert.Equal(t, retry.ReasonNonRetryable, reason)
 	}
 }
 
@@ -152,20 +151,15 @@ func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 			attempts, _, err := post(t, roundTrip(func(req *http.Request) (*http.Response, error) {
 				trace := httptrace.ContextClientTrace(req.Context())
 				for report := range strings.FieldsSeq(tt.reports) {
-					switch report {
-					case "asks":
-						trace.GetConn("")
-					case "got":
-						trace.GotConn(httptrace.GotConnInfo{})
-					case "wrote":
-						trace.WroteHeaders()
-					}
+					map[string]func(){
+						"asks": func() { trace.GetConn("") }, "got": func() { trace.GotConn(httptrace.GotConnInfo{}) }, "wrote": trace.WroteHeaders,
+					}[report]()
 				}
 				if tt.canceled {
 					<-req.Context().Done()
 				}
 				return nil, refused
-			}), "http://example.test/", func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = time.Second })
+			}), "http://example.test/", time.Second)
 			assert.Equal(t, tt.canceled, !errors.Is(err, refused))
 			assert.Equal(t, tt.attempts, attempts)
 		})
@@ -176,25 +170,20 @@ func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 // trace.
 func TestTraces(t *testing.T) {
 	for _, method := range []string{"GET", "POST"} {
-		got := 0
+		got, base := 0, script(200)
 		own := &httptrace.ClientTrace{GetConn: func(string) { got++ }}
 		req := request(t, method)
-		base := script(200)
 		send(t, &retryhttp.Transport{Base: base}, req.WithContext(httptrace.WithClientTrace(req.Context(), own)))
 		trace := httptrace.ContextClientTrace(base.sent[0].Context())
 		assert.Equal(t, method == "GET", trace == own)
 		trace.GetConn("")
 		assert.Equal(t, 1, got)
 	}
-	base := script(200)
-	send(t, &retryhttp.Transport{Base: base})
-	assert.Nil(t, httptrace.ContextClientTrace(base.sent[0].Context()))
 }
 
 // The policy's own Classify is called only for an attempt of a POST that the server
 // cannot have processed.
 func TestClassifyOfAPost(t *testing.T) {
-	processed := errors.New("the server may have processed this POST; see retryhttp.Transport.Idempotent")
 	slow := &retry.Class{Name: "slow", Backoff: retry.Fixed(time.Minute)}
 	for _, tt := range []struct {
 		name   string
@@ -203,34 +192,23 @@ func TestClassifyOfAPost(t *testing.T) {
 		asked  int
 		sent   int
 		reason retry.Reason
-		cause  error
-		delay  time.Duration
+		took   time.Duration
 	}{
-		{"not sent, no class", httpfault.Before(nil), nil, 1, 2, retry.ReasonSuccess, nil, time.Second},
-		{"not sent, another curve", httpfault.Before(nil), slow, 1, 2, retry.ReasonSuccess, nil, time.Minute},
-		{"not sent, none allowed", httpfault.Before(nil), &retry.Class{NonRetryable: true}, 1, 1, retry.ReasonNonRetryable, nil, time.Second},
-		{"sent, no class", httpfault.After(nil), nil, 0, 1, retry.ReasonNonRetryable, processed, time.Second},
-		{"sent, another curve", httpfault.After(nil), slow, 0, 1, retry.ReasonNonRetryable, processed, time.Second},
+		{"not sent, no class", httpfault.Before(nil), nil, 1, 2, retry.ReasonSuccess, time.Second},
+		{"not sent, another curve", httpfault.Before(nil), slow, 1, 2, retry.ReasonSuccess, time.Minute},
+		{"not sent, none allowed", httpfault.Before(nil), &retry.Class{NonRetryable: true}, 1, 1, retry.ReasonNonRetryable, 0},
+		{"sent, another curve", httpfault.After(nil), slow, 0, 1, retry.ReasonNonRetryable, 0},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			var seen events
-			asked := 0
-			start := time.Now()
-			_, err := (&retryhttp.Transport{Base: httpfault.New(script(200), tt.fault), Policy: retry.Policy{
+			asked, start := 0, time.Now()
+			_, _ = (&retryhttp.Transport{Base: httpfault.New(script(200), tt.fault), Policy: retry.Policy{
 				MaxAttempts: 3, Backoff: retry.Fixed(time.Second), OnEvent: seen.add,
 				Classify: func(error) *retry.Class { asked++; return tt.class },
 			}}).RoundTrip(request(t, "POST"))
 			stop := seen.stop()
-			assert.Equal(t, tt.sent, stop.Attempt)
-			assert.Equal(t, tt.reason, stop.Reason)
-			assert.Equal(t, tt.asked, asked)
-			assert.Equal(t, tt.cause, stop.Cause)
-			var e *retry.Error
-			if errors.As(err, &e) {
-				assert.Equal(t, tt.delay, e.Delay)
-			} else {
-				assert.Equal(t, tt.delay, time.Since(start))
-			}
+			assert.Equal(t, []any{tt.sent, tt.reason, tt.asked, tt.took}, []any{stop.Attempt, stop.Reason, asked, time.Since(start)})
+			assert.Equal(t, tt.asked == 0, stop.Cause != nil)
 		})
 	}
 }
@@ -259,7 +237,7 @@ func TestHTTP2Refusals(t *testing.T) {
 				}
 				c.answer(stream)
 			})
-			attempts, reason, err := post(t, base, "https://example.test/")
+			attempts, reason, err := post(t, base, "https://example.test/", 0)
 			if tt.again { // by http.Transport itself, or by the Transport of this package
 				require.NoError(t, err)
 				assert.Equal(t, retry.ReasonSuccess, reason)
@@ -282,54 +260,52 @@ func TestHTTP2Refusals(t *testing.T) {
 	}
 	err := fails(func(c h2conn, _ uint32) { c.goAway(0, 0x0) }, io.MultiReader(strings.NewReader("data")))
 	assert.ErrorContains(t, err, orderlyGoAway)
-	var e streamError
+	var e asStreamError
 	require.ErrorAs(t, fails(func(c h2conn, stream uint32) { c.reset(stream, 0x2) }, strings.NewReader("data")), &e)
 	assert.EqualValues(t, 0x2, e.Code)
 }
 
 const orderlyGoAway = "http2: Transport received Server's graceful shutdown GOAWAY"
 
-// streamError has the same fields as net/http's type.
-type streamError struct {
+// A refusal counts if Base reports it in one of these ways, and only if it is
+// about this request. What the status says about the request holds for a Check that
+// retries the status, too.
+func TestRefusalsByWhatTheySay(t *testing.T) {
+	goAway, reset := errors.New(orderlyGoAway), asStreamError{Code: 0x7}
+	for sent, answers := range [][]any{1: {
+		asStreamError{Code: 0x8},
+		errors.New("stream error: stream ID 3; CANCEL; received from peer"),
+		errors.New("http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=\"\""), // after this stream
+		fmt.Errorf("EOF (the first time: %s)", orderlyGoAway),
+		errors.Join(goAway, io.EOF), // two errors
+		errors.Join(reset, io.EOF),
+		403, 409, 429, 503,
+	}, 2: {
+		reset,
+		fmt.Errorf("base: %w", reset),
+		errors.New("stream error: stream ID 3; REFUSED_STREAM; received from peer"), // golang.org/x/net/http2, whose type has no such method
+		goAway,
+		&url.Error{Op: "Post", Err: goAway},
+		errors.New("http2: Transport received GOAWAY from server ErrCode:ENHANCE_YOUR_CALM"),
+		401, 421, 425,
+	}} {
+		for _, answer := range answers {
+			bubble(t, fmt.Sprint(answer), func(t *testing.T) {
+				base := script(answer, 200)
+				tr := &retryhttp.Transport{Base: base, Check: failing, Policy: retry.Policy{MaxAttempts: 2}}
+				_, _ = tr.RoundTrip(request(t, "POST"))
+				assert.Len(t, base.sent, sent)
+			})
+		}
+	}
+}
+
+// asStreamError has the same fields and the same As method as net/http's type.
+type asStreamError struct {
 	StreamID uint32
 	Code     uint32
 	Cause    error
 }
-
-func (streamError) Error() string { return "stream error" }
-
-// A refusal counts if Base reports it in one of these ways, and only if it is
-// about this request.
-func TestRefusalsByWhatTheySay(t *testing.T) {
-	goAway := errors.New(orderlyGoAway)
-	for _, tt := range []struct {
-		name string
-		err  error
-		sent int
-	}{
-		{"a stream refused", asStreamError{Code: 0x7}, 2},
-		{"a stream refused, wrapped", fmt.Errorf("base: %w", asStreamError{Code: 0x7}), 2},
-		{"another reset", asStreamError{Code: 0x8}, 1},
-		{"golang.org/x/net/http2, whose type has no such method", errors.New("stream error: stream ID 3; REFUSED_STREAM; received from peer"), 2},
-		{"the same, another code", errors.New("stream error: stream ID 3; CANCEL; received from peer"), 1},
-		{"gone away", goAway, 2},
-		{"gone away, wrapped", &url.Error{Op: "Post", Err: goAway}, 2},
-		{"gone away with an error", errors.New("http2: Transport received GOAWAY from server ErrCode:ENHANCE_YOUR_CALM"), 2},
-		{"gone away after this stream", errors.New("http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=\"\""), 1},
-		{"another error, whose text quotes a refusal", fmt.Errorf("EOF (the first time: %s)", orderlyGoAway), 1},
-		{"two errors", errors.Join(goAway, io.EOF), 1},
-		{"two errors, of one type", errors.Join(asStreamError{Code: 0x7}, io.EOF), 1},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			base := script(tt.err, 200)
-			_, _, _ = post(t, base, "https://example.test/")
-			assert.Len(t, base.sent, tt.sent)
-		})
-	}
-}
-
-// asStreamError has the same As method as net/http's type.
-type asStreamError streamError
 
 func (asStreamError) Error() string { return "stream error" }
 
@@ -340,21 +316,6 @@ func (e asStreamError) As(target any) bool {
 	}
 	fields.FieldByName("Code").SetUint(uint64(e.Code))
 	return true
-}
-
-// What the status says about the request holds for a Check that retries the
-// status, too.
-func TestPostThatWasNotApplied(t *testing.T) {
-	for status, sent := range map[int]int{401: 2, 421: 2, 425: 2, 403: 1, 409: 1, 429: 1, 503: 1} {
-		base := script(status, 200)
-		send(t, &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}, Check: func(_ *http.Request, resp *http.Response, _ error) error {
-			if resp.StatusCode != 200 {
-				return retryhttp.NewStatusError(resp)
-			}
-			return nil
-		}}, request(t, "POST"))
-		assert.Len(t, base.sent, sent, status)
-	}
 }
 
 // http2Server starts a server that speaks just enough HTTP/2 to misbehave. It

@@ -22,9 +22,7 @@ import (
 // 403 with one. No request to it is sent before the wait has passed. The callers
 // then leave spread over a quarter of the wait, each at a time drawn for it.
 //
-// Of 20 callers that come within a second to a server that answers 429 with a
-// Retry-After of 2, one is refused instead of 20. A Gate gains nothing for requests
-// that are all under way before the first 429.
+// It gains nothing for requests that are all under way before the first 429.
 //
 // The zero Gate is ready to use. Set it as the Gate of one [Transport] or of
 // several, which then wait together. It is safe for concurrent use. Do not copy it,
@@ -34,18 +32,14 @@ import (
 // An attempt is held before Prepare is called and before AttemptTimeout starts.
 // Holding takes nothing from a Budget, does not call the Policy's Wait, and is not
 // part of the attempt in an event. A request that cannot wait that long is not sent:
-// the call fails at once, without that attempt, and the Reason is ReasonRetryAfter
-// for MaxRetryAfter, ReasonElapsed for MaxElapsed, and ReasonDeadline for the
-// deadline of the request's context. The spread alone never makes a request fail: it
-// is cut to what is left of MaxElapsed, and to half of what the wait leaves of the
-// deadline.
+// the call fails at once, without that attempt, by MaxRetryAfter, MaxElapsed or the
+// deadline of the request's context. The spread alone never makes a request fail.
 type Gate struct {
 	// Key returns what a pause is for: requests with the same key wait together. A
 	// request with the key "" is never held, and makes no other wait. Key is called
-	// once for each request, before Prepare. nil: the scheme, the host (the Host of the
-	// request, else the host of its URL) and a hash of the headers Authorization, X-Api-Key
-	// and Api-Key, so that one tenant's 429 does not stop all others. It does not see
-	// what Prepare sets.
+	// once for each request, before Prepare, and does not see what that sets. nil: the scheme,
+	// the host, and a hash of the headers Authorization, X-Api-Key and Api-Key, so that one
+	// tenant's 429 does not stop all others.
 	Key func(*http.Request) string
 
 	// Max is the longest pause; 0 or below: a minute. Each refusal begins a pause, so a

@@ -20,16 +20,14 @@ import (
 //		Base:   &retryhttp.Hedge{After: 50 * time.Millisecond},
 //	}}
 //
-// It helps if one replica of several is slow, pauses or loses a packet. docs/hedge.md has
-// measurements, and says when it does not help. It is safe for concurrent use. Do not copy
-// it, nor change its fields while it is in use.
+// docs/hedge.md has measurements, and says when it helps and when it does not. It is safe for
+// concurrent use. Do not copy it, nor change its fields while it is in use.
 //
 // # What is sent twice
 //
-// A GET or HEAD without a body and without an Upgrade, if Transport.Idempotent allows it.
-// If the first request fails before After, there is no second one: the Transport may try
-// again. There is none either while a [Gate] holds other attempts, and one that is refused
-// closes it.
+// A GET or HEAD without a body and without an Upgrade, if Transport.Idempotent allows it, and
+// not while a [Gate] holds other attempts. If the first request fails before After, there is
+// no second one: the Transport may try again.
 //
 // # Which answer is returned
 //
@@ -45,8 +43,7 @@ import (
 //
 // A second request takes a retry out of its own Budget and out of each Budget of the
 // context (see [retry.WithBudget]). If one of them is empty, the first request goes on
-// alone. Only an answer before After puts its share back. So while all answers are slow,
-// there are no second requests.
+// alone. Only an answer before After puts its share back.
 //
 // The goroutine of the caller sends the first request, and a new one the second. Base must
 // return when the context of its request is done. If it panics in the second request, the

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
@@ -42,13 +41,7 @@ data: {"type":"response.created","response":{"id":"resp_1","status":"in_progress
 // for, and comes byte by byte. The second one is good.
 func TestLLM(t *testing.T) {
 	json := func(body io.ReadCloser) *http.Response { return typed("application/json", body) }
-	status := func(code int, header ...string) *http.Response {
-		resp := textResponse(code, "sorry")
-		for i := 0; i < len(header); i += 2 {
-			resp.Header.Set(header[i], header[i+1])
-		}
-		return resp
-	}
+	status := func(code int, header ...string) *http.Response { return textResponse(code, "sorry", header...) }
 	const good = opening + ping + delta
 	for _, tt := range []struct {
 		name   string
@@ -59,17 +52,12 @@ func TestLLM(t *testing.T) {
 	}{
 		{"a good stream", streamOf(good), 1, "", retry.ReasonSuccess},
 		{"overloaded", streamOf(overloaded), 2, "overloaded_error", retry.ReasonSuccess},
-		{"after a ping", streamOf(ping + overloaded), 2, "overloaded_error", retry.ReasonSuccess},
-		{"after a comment", streamOf(": OPENROUTER PROCESSING\n\n" + overloaded), 2, "overloaded_error", retry.ReasonSuccess},
 		{"after the opening and a ping", streamOf(opening + ping + overloaded), 2, "overloaded_error", retry.ReasonSuccess},
-		{"CRLF", streamOf(strings.ReplaceAll(overloaded, "\n", "\r\n")), 2, "overloaded_error", retry.ReasonSuccess},
-		{"CR", streamOf(strings.ReplaceAll(overloaded, "\n", "\r")), 2, "overloaded_error", retry.ReasonSuccess},
 		{"OpenAI, chat", streamOf(`data: {"error":{"message":"The server had an error","type":"server_error","param":null,"code":null}}` + "\n\n"),
 			2, "server_error", retry.ReasonSuccess},
 		{"OpenAI, chat, a code alone", streamOf(`data: {"error":{"message":"overloaded","code":503}}` + "\n\n"), 2, "503", retry.ReasonSuccess},
 		{"an error that is a text", streamOf(`data: {"error":"overloaded"}` + "\n\n"), 2, "", retry.ReasonSuccess},
 		{"no error: false", streamOf(`data: {"error":false}` + "\n\n"), 1, "", retry.ReasonSuccess},
-		{"no error: 0", streamOf(`data: {"error":0}` + "\n\n"), 1, "", retry.ReasonSuccess},
 		{"no error: an empty text", streamOf(`data: {"error":""}` + "\n\n"), 1, "", retry.ReasonSuccess},
 		{"no error: a list", streamOf(`data: {"error":[],"response":{"error":[]}}` + "\n\n"), 1, "", retry.ReasonSuccess},
 		{"a code of lists", streamOf(`data: {"error":{"code":[[]]}}` + "\n\n"), 2, "", retry.ReasonSuccess},
@@ -79,36 +67,26 @@ func TestLLM(t *testing.T) {
 			2, "rate_limit_exceeded", retry.ReasonSuccess},
 		{"OpenAI, responses, failed without a word", streamOf(created + `data: {"type":"response.failed"}` + "\n\n"), 2, "", retry.ReasonSuccess},
 		{"an error that is no JSON", streamOf("event: error\ndata: upstream connect error\n\n"), 2, "", retry.ReasonSuccess},
-		{"it ends at once", streamOf(""), 2, "", retry.ReasonSuccess},
 		{"it ends after the opening", streamOf(opening), 2, "", retry.ReasonSuccess},
-		{"cut in the first event", typed("text/event-stream", breaks(delta[:30])), 2, "", retry.ReasonSuccess},
+		{"cut in the first event", typed("text/event-stream", breaks(delta[:30], errReset)), 2, "", retry.ReasonSuccess},
 		{"it hangs", func(req *http.Request) (*http.Response, error) {
 			return typed("text/event-stream", io.NopCloser(io.MultiReader(strings.NewReader(opening), stalled{req.Context()}))), nil
 		}, 2, "", retry.ReasonSuccess},
 
 		{"a wrong request", streamOf(strings.ReplaceAll(overloaded, "overloaded_error", "invalid_request_error")), 1, "invalid_request_error", retry.ReasonPermanent},
 		{"no money left", streamOf(`data: {"error":{"message":"quota","type":"tokens","code":"insufficient_quota"}}` + "\n\n"), 1, "tokens", retry.ReasonPermanent},
-		{"an error in the text", streamOf(strings.ReplaceAll(delta, "Hello", `\"error\": {}`)), 1, "", retry.ReasonSuccess},
 		{"OpenAI, chat, a piece", streamOf(`data: {"choices":[{"delta":{"content":"error"}}],"error":null}` + "\n\n"), 1, "", retry.ReasonSuccess},
-		{"OpenAI, the end", streamOf("data: [DONE]\n\n"), 1, "", retry.ReasonSuccess},
 		{"an error after the first piece", streamOf(good + overloaded), 1, "", retry.ReasonSuccess},
-		{"a first event of 70 KiB", streamOf("data: " + strings.Repeat("x", 70<<10) + "\n\n" + overloaded), 1, "", retry.ReasonSuccess},
 
-		{"JSON", json(io.NopCloser(strings.NewReader("{}"))), 1, "", retry.ReasonSuccess},
-		{"JSON that breaks off", json(breaks(`{"content":`)), 2, "", retry.ReasonSuccess},
-		{"JSON that breaks off at 8 MiB", json(breaks(strings.Repeat(" ", 8<<20))), 2, "", retry.ReasonSuccess},
-		{"JSON that breaks off later", json(breaks(strings.Repeat(" ", 8<<20+1))), 1, "", retry.ReasonSuccess},
-		{"another body that breaks off", typed("audio/mpeg", breaks("ID3")), 1, "", retry.ReasonSuccess},
-		{"408", status(408), 2, "", retry.ReasonSuccess},
+		{"JSON that breaks off", json(breaks(`{"content":`, errReset)), 2, "", retry.ReasonSuccess},
+		{"JSON that breaks off at 8 MiB", json(breaks(strings.Repeat(" ", 8<<20), errReset)), 2, "", retry.ReasonSuccess},
+		{"JSON that breaks off later", json(breaks(strings.Repeat(" ", 8<<20+1), errReset)), 1, "", retry.ReasonSuccess},
+		{"another body that breaks off", typed("audio/mpeg", breaks("ID3", errReset)), 1, "", retry.ReasonSuccess},
 		{"409", status(409), 2, "", retry.ReasonSuccess},
 		{"409, and no more", status(409, "X-Should-Retry", "false"), 1, "", retry.ReasonPermanent},
-		{"429", status(429), 2, "", retry.ReasonSuccess},
 		{"529", status(529), 2, "", retry.ReasonSuccess},
-		{"529, and no more", status(529, "X-Should-Retry", "false"), 1, "", retry.ReasonPermanent},
-		{"400", status(400), 1, "", retry.ReasonPermanent},
 		{"400, and again", status(400, "X-Should-Retry", "true"), 2, "", retry.ReasonSuccess},
 		{"429, too long", status(429, "Retry-After-Ms", "10001"), 1, "", retry.ReasonRetryAfter},
-		{"a lost connection", errBroke, 2, "", retry.ReasonSuccess},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			var seen events
@@ -117,23 +95,15 @@ func TestLLM(t *testing.T) {
 			tr.Base = base
 			req := request(t, "POST")
 			rewindable(req, "{}")
-			resp, err := tr.RoundTrip(req)
-			require.NoError(t, err)
-			assert.Len(t, base.sent, tt.sent)
-			assert.Equal(t, tt.reason, seen.stop().Reason)
-			var stream *retryhttp.StreamError
+			text, _ := io.ReadAll(send(t, tr, req).Body)
+			assert.Equal(t, []any{tt.sent, tt.reason}, []any{len(base.sent), seen.stop().Reason})
+			assert.True(t, tt.sent == 1 || string(text) == good)
+			assert.NotEmpty(t, text)
+			stream := new(retryhttp.StreamError)
 			if errors.As(seen.of(retry.AttemptFinished)[0].Err, &stream) {
-				assert.Equal(t, tt.kind, stream.Type)
 				assert.NotEmpty(t, stream.Data)
-			} else {
-				assert.Empty(t, tt.kind)
 			}
-			text, _ := io.ReadAll(resp.Body)
-			if tt.sent == 2 {
-				assert.Equal(t, good, string(text))
-			} else {
-				assert.NotEmpty(t, text)
-			}
+			assert.Equal(t, tt.kind, stream.Type)
 		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"sync"
 
 	"github.com/goretry/retry"
 )
@@ -42,21 +41,18 @@ func maxOf(req *http.Request) int {
 	}
 }
 
-// A replaceable is the body of a request while Prepare has it. It is closed once,
-// whether by Prepare, by the body that Prepare sets in its place, or by us.
-type replaceable struct {
+// A closing is the body of a request while Prepare has it, which is closed once, whether by
+// Prepare, by the body that Prepare sets in its place, or by us; or that body.
+type closing struct {
 	io.ReadCloser
-	closing sync.Once
+	close func() error
 }
 
-func (b *replaceable) Close() (err error) {
-	b.closing.Do(func() { err = b.ReadCloser.Close() })
-	return err
-}
+func (b *closing) Close() error { return b.close() }
 
 // replacedBy returns what is sent if Prepare leaves body in place of b, which is nil
 // if there was none. Another body may read from b, so that b is closed after it.
-func (b *replaceable) replacedBy(body io.ReadCloser) io.ReadCloser {
+func (b *closing) replacedBy(body io.ReadCloser) io.ReadCloser {
 	switch {
 	case b == nil:
 		return body
@@ -66,17 +62,9 @@ func (b *replaceable) replacedBy(body io.ReadCloser) io.ReadCloser {
 		_ = b.Close()
 		return body
 	default:
-		return &replacement{body, b}
+		return &closing{body, func() error {
+			defer func() { _ = b.Close() }()
+			return body.Close()
+		}}
 	}
-}
-
-// A replacement is a body that Prepare has set.
-type replacement struct {
-	io.ReadCloser
-	before *replaceable
-}
-
-func (b *replacement) Close() error {
-	defer func() { _ = b.before.Close() }()
-	return b.ReadCloser.Close()
 }

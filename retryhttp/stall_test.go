@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,74 +16,54 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// slowBody brings a byte after each of these times, and then hangs until its
-// context is done. A time below 0 is for a Read without a byte.
-type slowBody struct {
-	ctx   context.Context
-	times []time.Duration
-	last  error // after the last; nil: it hangs
-}
-
-func (b *slowBody) Close() error { return nil }
-
-func (b *slowBody) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	if len(b.times) == 0 && b.last != nil {
-		return 0, b.last
-	}
-	next := 24 * time.Hour
-	if len(b.times) > 0 {
-		next, b.times = b.times[0], b.times[1:]
-	}
-	if next < 0 {
-		time.Sleep(-next)
-		return 0, nil
-	}
-	select {
-	case <-time.After(next):
-		return copy(p, "x"), nil
-	case <-b.ctx.Done():
-		return 0, b.ctx.Err()
-	}
-}
-
 func TestStallTimeout(t *testing.T) {
+	const s = time.Second
 	const text = "retryhttp: no byte of the body within StallTimeout (10s)"
 	for _, tt := range []struct {
 		name  string
 		code  int
 		stall time.Duration
-		times []time.Duration // of the bytes
-		last  error
-		pause time.Duration // of the caller, before each Read
+		reads []time.Duration // how long each takes to bring a byte, or, below 0, none
+		last  error           // after them; nil: the body hangs until its context is done
+		pause time.Duration   // of the caller, before each Read
 		want  string
 		took  time.Duration
-		err   string // "": io.EOF
+		err   string
 	}{
-		{"in time", 200, 10 * time.Second, []time.Duration{9 * time.Second, 9 * time.Second}, io.EOF, 0, "xx", 18 * time.Second, ""},
-		{"a stall at once", 200, 10 * time.Second, nil, nil, 0, "", 10 * time.Second, text},
-		{"a stall later", 200, 10 * time.Second, []time.Duration{9 * time.Second}, nil, 0, "x", 19 * time.Second, text},
-		{"a Read without a byte brings none", 200, 10 * time.Second, []time.Duration{9 * time.Second, -6 * time.Second, -3 * time.Second}, nil, 0, "x", 19 * time.Second, text},
-		{"the time of the reader does not count", 200, 10 * time.Second, []time.Duration{time.Second, time.Second}, io.EOF, time.Hour, "xx", 3*time.Hour + 2*time.Second, ""},
-		{"another error", 200, 10 * time.Second, nil, errBroke, 0, "", 0, errBroke.Error()},
-		{"none", 200, 0, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, ""},
-		{"less than none", 200, -1, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, ""},
-		{"what comes late is whole", 200, 10 * time.Second, []time.Duration{-time.Minute}, io.EOF, 0, "", time.Minute, ""},
-		{"a connection may be silent", 101, 10 * time.Second, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, ""},
+		{"in time", 200, 10 * s, []time.Duration{9 * s, 9 * s}, io.EOF, 0, "xx", 18 * s, "EOF"},
+		{"a stall at once", 200, 10 * s, nil, nil, 0, "", 10 * s, text},
+		{"a stall later", 200, 10 * s, []time.Duration{9 * s}, nil, 0, "x", 19 * s, text},
+		{"a Read without a byte brings none", 200, 10 * s, []time.Duration{9 * s, -6 * s, -3 * s}, nil, 0, "x", 19 * s, text},
+		{"the time of the reader does not count", 200, 10 * s, []time.Duration{s, s}, io.EOF, time.Hour, "xx", 3*time.Hour + 2*s, "EOF"},
+		{"another error", 200, 10 * s, nil, errReset, 0, "", 0, errReset.Error()},
+		{"none", 200, 0, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
+		{"less than none", 200, -1, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
+		{"what comes late is whole", 200, 10 * s, []time.Duration{-time.Minute}, io.EOF, 0, "", time.Minute, "EOF"},
+		{"a connection may be silent", 101, 10 * s, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			var ctx context.Context
-			tr := &retryhttp.Transport{StallTimeout: tt.stall, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-				ctx = req.Context()
-				slow := &slowBody{ctx: ctx, times: tt.times, last: tt.last}
-				if tt.code == 101 {
-					return responseWith(101, &connection{body: body{Reader: slow}}), nil
+			base := script(func(req *http.Request) (*http.Response, error) {
+				read := func(p []byte) (n int, err error) {
+					switch {
+					case len(p) == 0:
+					case len(tt.reads) > 0:
+						takes := tt.reads[0]
+						tt.reads = tt.reads[1:]
+						time.Sleep(max(takes, -takes))
+						n = copy(p, "x"[:min(1, max(0, takes))])
+					case tt.last == nil:
+						return stalled{req.Context()}.Read(p)
+					default:
+						err = tt.last
+					}
+					return n, err
 				}
-				return responseWith(200, slow), nil
-			})}
-			resp := send(t, tr)
+				if tt.code == 101 {
+					return responseWith(101, &connection{body: body{Reader: funcs{read: read}}}), nil
+				}
+				return responseWith(200, funcs{read: read}), nil
+			})
+			resp := send(t, &retryhttp.Transport{StallTimeout: tt.stall, Base: base})
 			start := time.Now()
 			var got strings.Builder
 			var err error
@@ -94,14 +75,9 @@ func TestStallTimeout(t *testing.T) {
 			}
 			assert.Equal(t, tt.want, got.String())
 			assert.Equal(t, tt.took, time.Since(start))
-			if tt.err == "" {
-				assert.Equal(t, io.EOF, err)
-			} else {
-				assert.EqualError(t, err, tt.err)
-			}
-			var timeout interface{ Timeout() bool }
-			assert.Equal(t, tt.err == text, errors.As(err, &timeout) && timeout.Timeout() && errors.Is(err, context.DeadlineExceeded))
-			assert.Error(t, ctx.Err())
+			assert.EqualError(t, err, tt.err)
+			assert.Equal(t, tt.err == text, os.IsTimeout(err) && errors.Is(err, context.DeadlineExceeded))
+			assert.Error(t, base.sent[0].Context().Err())
 		})
 	}
 }

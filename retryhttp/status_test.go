@@ -93,22 +93,8 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-func TestStatusError(t *testing.T) {
-	h := http.Header{"Retry-After": {"2"}}
-	err := retryhttp.NewStatusError(&http.Response{StatusCode: 503, Header: h})
-	h.Set("Retry-After", "9")
-	assert.Equal(t, 503, err.HTTPStatusCode())
-	assert.Equal(t, "2", err.Header.Get("Retry-After"), "the header is a copy")
-	assert.Equal(t, 2*time.Second, err.RetryAfter())
-	assert.EqualError(t, err, "retryhttp: 503 Service Unavailable")
-
-	assert.EqualError(t, &retryhttp.StatusError{StatusCode: 599}, "retryhttp: 599")
-	assert.Zero(t, (&retryhttp.StatusError{}).RetryAfter())
-	assert.Zero(t, retryhttp.NewStatusError(&http.Response{StatusCode: 503}).RetryAfter(), "no header at all")
-}
-
 // The text names the request and contains nothing that may be secret.
-func TestStatusErrorNamesTheRequest(t *testing.T) {
+func TestStatusError(t *testing.T) {
 	for _, tt := range []struct{ method, url, want string }{
 		{"GET", "http://example.test/orders/17", "retryhttp: GET http://example.test/orders/17: 503 Service Unavailable"},
 		{"", "http://example.test", "retryhttp: GET http://example.test: 503 Service Unavailable"},
@@ -118,12 +104,18 @@ func TestStatusErrorNamesTheRequest(t *testing.T) {
 		u, err := url.Parse(tt.url)
 		require.NoError(t, err)
 		req := &http.Request{Method: tt.method, URL: u}
-		e := retryhttp.NewStatusError(&http.Response{StatusCode: 503, Request: req})
+		resp := asksToWait(503, 2)
+		resp.Request = req
+		e := retryhttp.NewStatusError(resp)
 		u.Host, req.Method = "another.test", "PATCH"
+		resp.Header.Set("Retry-After", "9")
 		assert.EqualError(t, e, tt.want)
 		assert.NotContains(t, fmt.Sprintf("%v %+v %s", e, e, e), "secret")
+		assert.Equal(t, 503, e.HTTPStatusCode())
+		assert.Equal(t, "2", e.Header.Get("Retry-After"), "the header is a copy")
 	}
 	assert.EqualError(t, retryhttp.NewStatusError(&http.Response{StatusCode: 503, Request: &http.Request{}}), "retryhttp: 503 Service Unavailable")
+	assert.EqualError(t, &retryhttp.StatusError{StatusCode: 599}, "retryhttp: 599")
 }
 
 // Whatever a server sends, the wait is never negative, seconds are read as in

@@ -17,13 +17,6 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-var errBroke = errors.New("connection reset")
-
-// breaks returns a body that breaks after this text.
-func breaks(text string) io.ReadCloser {
-	return io.NopCloser(io.MultiReader(strings.NewReader(text), iotest.ErrReader(errBroke)))
-}
-
 func typed(media string, body io.ReadCloser) *http.Response {
 	resp := responseWith(200, body)
 	resp.Header.Set("Content-Type", media)
@@ -56,21 +49,21 @@ func TestWholeBody(t *testing.T) {
 		{"longer", "GET", 4, responseWith(200, io.NopCloser(strings.NewReader("first"))), 1, "first", false},
 		{"empty", "GET", 4, responseWith(200, io.NopCloser(strings.NewReader(""))), 1, "", false},
 		{"no body", "GET", 4, responseWith(200, http.NoBody), 1, "", false},
-		{"broken", "GET", 100, responseWith(200, breaks("fir")), 2, "second", false},
-		{"broken at once", "GET", 100, responseWith(200, breaks("")), 2, "second", false},
-		{"broken at the limit", "GET", 3, responseWith(200, breaks("fir")), 2, "second", false},
-		{"broken after the limit", "GET", 2, responseWith(200, breaks("fir")), 1, "fir", true},
-		{"broken, and no limit", "GET", math.MaxInt64, responseWith(200, breaks("fir")), 2, "second", false},
-		{"broken, and nothing is read", "GET", 0, responseWith(200, breaks("fir")), 1, "fir", true},
-		{"broken, and less than nothing", "GET", -1, responseWith(200, breaks("fir")), 1, "fir", true},
-		{"broken, and a POST", "POST", 100, responseWith(200, breaks("fir")), 1, "fir", true},
-		{"broken, and too long by its own word", "GET", 100, ofLength(101, breaks("fir")), 1, "fir", true},
-		{"broken, and shorter by its own word", "GET", 100, ofLength(1, breaks("fir")), 2, "second", false},
-		{"a stream of events", "GET", 100, typed("Text/Event-Stream", breaks("data")), 1, "data", true},
-		{"a connection", "GET", 100, responseWith(101, breaks("hello")), 1, "hello", true},
+		{"broken", "GET", 100, responseWith(200, breaks("fir", errReset)), 2, "second", false},
+		{"broken at once", "GET", 100, responseWith(200, breaks("", errReset)), 2, "second", false},
+		{"broken at the limit", "GET", 3, responseWith(200, breaks("fir", errReset)), 2, "second", false},
+		{"broken after the limit", "GET", 2, responseWith(200, breaks("fir", errReset)), 1, "fir", true},
+		{"broken, and no limit", "GET", math.MaxInt64, responseWith(200, breaks("fir", errReset)), 2, "second", false},
+		{"broken, and nothing is read", "GET", 0, responseWith(200, breaks("fir", errReset)), 1, "fir", true},
+		{"broken, and less than nothing", "GET", -1, responseWith(200, breaks("fir", errReset)), 1, "fir", true},
+		{"broken, and a POST", "POST", 100, responseWith(200, breaks("fir", errReset)), 1, "fir", true},
+		{"broken, and too long by its own word", "GET", 100, ofLength(101, breaks("fir", errReset)), 1, "fir", true},
+		{"broken, and shorter by its own word", "GET", 100, ofLength(1, breaks("fir", errReset)), 2, "second", false},
+		{"a stream of events", "GET", 100, typed("Text/Event-Stream", breaks("data", errReset)), 1, "data", true},
+		{"a connection", "GET", 100, responseWith(101, breaks("hello", errReset)), 1, "hello", true},
 		{"a byte after 99 reads without one", "GET", 100, responseWith(200, late(99)), 1, "\x00", false},
 		{"no byte in 100 reads", "GET", 100, responseWith(200, late(100)), 2, "second", false},
-		{"a response that Check retries", "GET", 100, responseWith(503, breaks("sorry")), 2, "second", false},
+		{"a response that Check retries", "GET", 100, responseWith(503, breaks("sorry", errReset)), 2, "second", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			base := script(tt.first, textResponse(200, "second"))
@@ -78,7 +71,7 @@ func TestWholeBody(t *testing.T) {
 			resp := send(t, tr, request(t, tt.method))
 			text, err := io.ReadAll(resp.Body)
 			assert.Equal(t, tt.text, string(text))
-			assert.Equal(t, tt.broken, err == errBroke, "%v", err)
+			assert.Equal(t, tt.broken, err == errReset, "%v", err)
 			assert.Len(t, base.sent, tt.sent)
 			require.NoError(t, resp.Body.Close())
 		})
@@ -154,11 +147,8 @@ func TestFirstEventOfSomethingElse(t *testing.T) {
 	judge := func(*http.Response, string, []byte) (bool, error) { return false, judged }
 	accepts := func(*http.Request, *http.Response, error) error { return nil }
 	const event = "data: a\n\n"
-	answer := func(code int, resp *http.Response, header ...string) *http.Response {
-		resp.StatusCode = code
-		for i := 0; i < len(header); i += 2 {
-			resp.Header.Set(header[i], header[i+1])
-		}
+	answer := func(code int, resp *http.Response, encoding ...string) *http.Response {
+		resp.StatusCode, resp.Header["Content-Encoding"] = code, encoding
 		return resp
 	}
 	empty := func() *http.Response { return typed("text/event-stream", http.NoBody) }
@@ -177,11 +167,11 @@ func TestFirstEventOfSomethingElse(t *testing.T) {
 		{"JSON", "GET", typed("application/json", io.NopCloser(strings.NewReader(event))), nil, nil, judge, nil, false},
 		{"no type", "GET", textResponse(200, event), nil, nil, judge, nil, false},
 		{"a connection", "GET", answer(101, streamOf(event)), nil, nil, judge, nil, false},
-		{"compressed", "GET", answer(200, streamOf(event), "Content-Encoding", "gzip"), nil, nil, judge, nil, false},
-		{"not compressed", "GET", answer(200, streamOf(event), "Content-Encoding", "Identity"), nil, nil, judge, judged, true},
+		{"compressed", "GET", answer(200, streamOf(event), "gzip"), nil, nil, judge, nil, false},
+		{"not compressed", "GET", answer(200, streamOf(event), "Identity"), nil, nil, judge, judged, true},
 		{"no judge", "GET", streamOf(event), nil, nil, nil, nil, true},
 		{"no judge, and no event", "GET", streamOf(""), nil, nil, nil, io.ErrUnexpectedEOF, true},
-		{"no judge, and it breaks", "GET", typed("text/event-stream", breaks("data")), nil, nil, nil, errBroke, true},
+		{"no judge, and it breaks", "GET", typed("text/event-stream", breaks("data", errReset)), nil, nil, nil, errReset, true},
 		{"it brings nothing", "GET", typed("text/event-stream", late(100)), nil, nil, judge, io.ErrNoProgress, true},
 		{"no response", "GET", nil, boom, nil, judge, boom, false},
 		{"no response, which check accepts", "GET", nil, boom, accepts, judge, nil, false},

@@ -1,15 +1,18 @@
 package retryhttp_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,122 +42,94 @@ func take(b *retry.Budget, left int) *retry.Budget {
 
 // What each answer puts back, and what a retry after it takes from the Budget of its target.
 func TestWhatAnAnswerSays(t *testing.T) {
-	costs := func(t *testing.T, answer any, own bool) (share bool, first, second int) {
-		tr := &retryhttp.Transport{Base: script(answer), Check: failing}
-		b := tr.TargetBudget(request(t, "GET"))
-		if own {
-			b = &retry.Budget{Size: 100}
-			tr.Policy.Budget = b
-		}
-		take(b, 5)
-		for range 10 {
-			_, _ = tr.RoundTrip(request(t, "GET"))
-		}
-		share, tr.Policy.MaxAttempts = b.Left() > 5, 2
-		take(b, 5)
-		_, _ = tr.RoundTrip(request(t, "GET"))
-		first, tr.Policy.MaxAttempts = 5-b.Left(), 3
-		take(b, 4)
-		_, _ = tr.RoundTrip(request(t, "GET"))
-		return share, first, 4 - b.Left() - first
-	}
 	type says struct {
 		share         bool
 		first, second int
 	}
+	costs := func(t *testing.T, answer any, own *retry.Budget) (s says) {
+		tr := &retryhttp.Transport{Base: script(answer), Check: failing, Policy: retry.Policy{Budget: own}}
+		b := cmp.Or(own, tr.TargetBudget(request(t, "GET")))
+		took := func(of, attempts, times int) int {
+			take(b, of)
+			tr.Policy.MaxAttempts = attempts
+			for range times {
+				_, _ = tr.RoundTrip(request(t, "GET"))
+			}
+			return of - b.Left()
+		}
+		s.share, s.first = took(5, 1, 10) < 0, took(5, 2, 1)
+		s.second = took(4, 3, 1) - s.first
+		return s
+	}
 	for status := 200; status < 700; status++ {
-		want := says{}
+		want := says{true, 1, 1}
 		switch {
 		case status < 400:
-			want.share = true
+			want = says{true, 0, 0}
 		case status == 401, status == 407:
 			want = says{true, 0, 1}
 		case status == 408, status == 421, status == 425, status == 429, status >= 500:
 			want = says{false, 1, 1}
-		default:
-			want = says{true, 1, 1}
 		}
-		share, first, second := costs(t, status, false)
-		require.Equal(t, want, says{share, first, second}, status)
+		require.Equal(t, want, costs(t, status, nil), status)
 	}
-	waits := response(401)
-	waits.Header.Set("Retry-After", "1")
-	for name, answer := range map[string]any{"Retry-After": waits, "an error": errors.New("boom")} {
-		synctest.Test(t, func(t *testing.T) {
-			share, first, second := costs(t, answer, false)
-			assert.Equal(t, says{false, 1, 1}, says{share, first, second}, name)
-		})
-	}
-	_, first, second := costs(t, 401, true)
-	assert.Equal(t, []int{1, 1}, []int{first, second}, "from a Budget that the user has set")
+	synctest.Test(t, func(t *testing.T) {
+		assert.Equal(t, says{false, 1, 1}, costs(t, asksToWait(401, 1), nil), "Retry-After")
+	})
+	assert.Equal(t, says{false, 1, 1}, costs(t, errReset, nil))
+	assert.Equal(t, says{false, 1, 1}, costs(t, 401, &retry.Budget{Size: 100}), "from a Budget that the user has set")
 }
 
 // What retries that take nothing need, and what they give back.
 func TestRetriesThatTakeNothing(t *testing.T) {
-	once := func(status int) http.RoundTripper { // fails each request once
-		return roundTrip(func(req *http.Request) (*http.Response, error) {
-			if retryhttp.AttemptOf(req.Context()) == 1 {
-				return response(status), nil
-			}
-			return response(200), nil
-		})
-	}
-	forEver := func(status int) http.RoundTripper {
-		return roundTrip(func(*http.Request) (*http.Response, error) { return response(status), nil })
-	}
 	slow := func(context.Context, retry.Event) { time.Sleep(time.Millisecond) }
 	for _, tt := range []struct {
-		name  string
-		edit  func(*retryhttp.Transport)
-		base  http.RoundTripper
-		has   int // in the Budget before
-		calls int // at once
-		sent  int
-		lost  int
+		name   string
+		policy retry.Policy
+		status int // below 0: of the first attempt, and then 503
+		times  int // a request fails
+		has    int // in the Budget before
+		calls  int // at once
+		sent   int64
+		lost   int64
 	}{
-		{"a token expires for all calls", nil, once(401), 10, 100, 200, 0},
-		{"the same, and OnEvent takes its time", func(tr *retryhttp.Transport) { tr.Policy.OnEvent = slow }, once(401), 10, 100, 200, 0},
-		{"the same after an outage", nil, once(401), 0, 100, 200, 0},
-		{"the credentials of a proxy expire", nil, once(407), 0, 100, 200, 0},
-		{"a token that is not renewed", nil, forEver(401), 10, 1000, 2000 + 10 + 223, 1000},
-		{"each call meets a 401, and then an outage", nil, roundTrip(func(req *http.Request) (*http.Response, error) {
-			if retryhttp.AttemptOf(req.Context()) == 1 {
-				return response(401), nil
-			}
-			return response(503), nil
-		}), 10, 1000, 2000 + 10 + 100, 1000},
-		{"401 with a Budget of the user", func(tr *retryhttp.Transport) { tr.Policy.Budget = &retry.Budget{Size: 10} }, once(401), 10, 100, 110, 90},
-		{"421 for ever", nil, forEver(421), 10, 1000, 1010, 1000},
-		{"409 for ever, as LLM retries it", nil, forEver(409), 10, 1000, 1010 + 112, 1000},
-		{"404 until it is there", nil, once(404), 10, 100, 100 + 10 + 10, 80},
-		{"503 after an outage", nil, once(503), 0, 10, 10, 10},
+		{"a token expires for all calls", retry.Policy{}, 401, 1, 10, 100, 200, 0},
+		{"the same, and OnEvent takes its time", retry.Policy{OnEvent: slow}, 401, 1, 10, 100, 200, 0},
+		{"the same after an outage", retry.Policy{}, 401, 1, 0, 100, 200, 0},
+		{"the credentials of a proxy expire", retry.Policy{}, 407, 1, 0, 100, 200, 0},
+		{"a token that is not renewed", retry.Policy{}, 401, 9, 10, 1000, 2000 + 10 + 223, 1000},
+		{"each call meets a 401, and then an outage", retry.Policy{}, -401, 9, 10, 1000, 2000 + 10 + 100, 1000},
+		{"401 with a Budget of the user", retry.Policy{Budget: &retry.Budget{Size: 10}}, 401, 1, 10, 100, 110, 90},
+		{"421 for ever", retry.Policy{}, 421, 9, 10, 1000, 1010, 1000},
+		{"409 for ever, as LLM retries it", retry.Policy{}, 409, 9, 10, 1000, 1010 + 112, 1000},
+		{"404 until it is there", retry.Policy{}, 404, 1, 10, 100, 100 + 10 + 10, 80},
+		{"503 after an outage", retry.Policy{}, 503, 1, 0, 10, 10, 10},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			var mu sync.Mutex
-			sent, lost := 0, 0
-			tr := &retryhttp.Transport{Check: failing, Policy: retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}}
-			tr.Base = roundTrip(func(req *http.Request) (*http.Response, error) {
-				mu.Lock()
-				sent++
-				mu.Unlock()
-				return tt.base.RoundTrip(req)
-			})
-			if tt.edit != nil {
-				tt.edit(tr)
-			}
+			var sent, lost atomic.Int64
+			tt.policy.MaxAttempts, tt.policy.Backoff = 5, retry.Fixed(time.Second)
+			tr := &retryhttp.Transport{Check: failing, Policy: tt.policy, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				sent.Add(1)
+				switch n := retryhttp.AttemptOf(req.Context()); {
+				case n > tt.times:
+					return response(200), nil
+				case tt.status < 0 && n > 1:
+					return response(503), nil
+				default:
+					return response(max(tt.status, -tt.status)), nil
+				}
+			})}
 			take(tr.TargetBudget(request(t, "GET")), tt.has)
 			var calls sync.WaitGroup
 			for range tt.calls {
 				calls.Go(func() {
-					if failed := send(t, tr).StatusCode != 200; failed {
-						mu.Lock()
-						lost++
-						mu.Unlock()
+					if send(t, tr).StatusCode != 200 {
+						lost.Add(1)
 					}
 				})
 			}
 			calls.Wait()
-			assert.Equal(t, []int{tt.sent, tt.lost}, []int{sent, lost})
+			assert.Equal(t, []int64{tt.sent, tt.lost}, []int64{sent.Load(), lost.Load()})
 		})
 	}
 	for name, healthy := range map[string]time.Duration{"canceled in the wait": 0, "the same after a healthy attempt": time.Millisecond} {
@@ -172,7 +147,7 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 		})
 	}
 	bubble(t, "a Check that outlasts its attempt makes a timeout of a 401", func(t *testing.T) {
-		tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 5, AttemptTimeout: time.Second}, Base: forEver(401)}
+		tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 5, AttemptTimeout: time.Second}, Base: script(401)}
 		tr.Check = func(req *http.Request, resp *http.Response, err error) error {
 			time.Sleep(time.Second + 1)
 			return failing(req, resp, err)
@@ -185,40 +160,20 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 		}
 		assert.Zero(t, b.Left(), "the 401 has put back no share")
 	})
-	bubble(t, "a Budget of the context is charged", func(t *testing.T) {
-		tr := &retryhttp.Transport{Check: failing, Policy: retry.Policy{MaxAttempts: 5}, Base: once(401)}
-		take(tr.TargetBudget(request(t, "GET")), 0)
-		of := &retry.Budget{Size: 1}
-		ctx := retry.WithBudget(t.Context(), of)
-		assert.Equal(t, 200, send(t, tr, request(t, "GET").WithContext(ctx)).StatusCode)
-		assert.Zero(t, of.Left())
-		assert.Equal(t, 401, send(t, tr, request(t, "GET").WithContext(ctx)).StatusCode)
-	})
 	for name, edit := range map[string]func(*testing.T, *retryhttp.Transport, *http.Request){
 		"Prepare fails before the retry": func(_ *testing.T, tr *retryhttp.Transport, _ *http.Request) {
-			tr.Prepare = func(_ *http.Request, attempt int, _ error) error {
-				if attempt > 1 {
-					return errors.New("no token")
-				}
-				return nil
-			}
+			tr.Prepare = func(_ *http.Request, attempt int, _ error) error { return []error{nil, errUnsent}[attempt-1] }
 		},
 		"there is no body for the retry": func(_ *testing.T, _ *retryhttp.Transport, req *http.Request) {
-			req.Body = io.NopCloser(strings.NewReader("x"))
-			req.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
+			req.Body, req.GetBody = io.NopCloser(strings.NewReader("x")), func() (io.ReadCloser, error) { return nil, errUnsent }
 		},
 		"a Gate refuses the retry": func(t *testing.T, tr *retryhttp.Transport, _ *http.Request) {
 			tr.Gate = &retryhttp.Gate{Max: time.Hour}
-			time.AfterFunc(time.Second/2, func() {
-				busy := response(429)
-				busy.Header.Set("Retry-After", "1800")
-				other := &retryhttp.Transport{Gate: tr.Gate, Base: roundTrip(func(*http.Request) (*http.Response, error) { return busy, nil })}
-				send(t, other)
-			})
+			time.AfterFunc(time.Second/2, func() { send(t, &retryhttp.Transport{Gate: tr.Gate, Base: script(asksToWait(429, 1800))}) })
 		},
 	} {
 		bubble(t, "not sent: "+name, func(t *testing.T) {
-			tr := &retryhttp.Transport{Check: failing, Policy: retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}, Base: forEver(503)}
+			tr := &retryhttp.Transport{Base: script(503), Policy: retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}}
 			b, of := tr.TargetBudget(request(t, "GET")), &retry.Budget{Size: 10}
 			req := request(t, "GET").WithContext(retry.WithBudget(t.Context(), of))
 			edit(t, tr, req)
@@ -228,37 +183,79 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 		})
 	}
 	bubble(t, "all targets beyond 1,000 share a Budget", func(t *testing.T) {
-		tr := &retryhttp.Transport{Check: failing, Policy: retry.Policy{MaxAttempts: 5}, Base: forEver(503)}
+		tr := &retryhttp.Transport{Base: script(503), Policy: retry.Policy{MaxAttempts: 5}}
 		for n := range 1001 {
 			req := request(t, "GET")
 			req.URL.Host = fmt.Sprintf("h%d.test", n)
 			require.Equal(t, retry.ReasonExhausted, retry.ReasonOf(retryhttp.ErrorOf(send(t, tr, req))))
 		}
-		var err error
-		for range 3 {
-			err = retryhttp.ErrorOf(send(t, tr))
-		}
-		assert.ErrorContains(t, err, "for all targets beyond 1,000, of which this is one; see retryhttp.Transport.Budgets")
+		send(t, tr)
+		send(t, tr)
+		assert.ErrorContains(t, retryhttp.ErrorOf(send(t, tr)), "for all targets beyond 1,000, of which this is one; see retryhttp.Transport.Budgets")
 	})
 	bubble(t, "Budgets panics", func(t *testing.T) {
-		body := &body{Reader: strings.NewReader("x")}
-		req := request(t, "POST")
+		body, req := &body{Reader: strings.NewReader("x")}, request(t, "POST")
 		req.Body = body
 		tr := &retryhttp.Transport{Budgets: func(*http.Request) *retry.Budget { panic("boom") }}
 		assert.PanicsWithValue(t, "boom", func() { _, _ = tr.RoundTrip(req) })
 		assert.True(t, body.closed)
 	})
-	bubble(t, "a call that OnEvent makes has a Budget of its own", func(t *testing.T) {
-		tr := &retryhttp.Transport{Check: failing, Policy: retry.Policy{MaxAttempts: 2}, Base: once(401)}
-		own := &retry.Budget{Size: 5}
-		tr.Policy.OnEvent = func(ctx context.Context, e retry.Event) {
+	bubble(t, "Budgets of the context, and of a call that OnEvent makes, are charged", func(t *testing.T) {
+		own, of := &retry.Budget{Size: 5}, &retry.Budget{Size: 2}
+		tr := &retryhttp.Transport{Check: failing, Base: script(401, 200, 401), Policy: retry.Policy{MaxAttempts: 2, OnEvent: func(ctx context.Context, e retry.Event) {
 			if e.Kind == retry.RetryScheduled {
-				_ = retry.Do(ctx, retry.Policy{MaxAttempts: 2, Budget: own}, func(context.Context) error { return errors.New("boom") })
+				_ = retry.Do(ctx, retry.Policy{MaxAttempts: 2, Budget: own}, func(context.Context) error { return errReset })
 			}
-		}
-		assert.Equal(t, 200, send(t, tr).StatusCode)
-		assert.Equal(t, 4, own.Left())
+		}}}
+		take(tr.TargetBudget(request(t, "GET")), 0)
+		req := request(t, "GET").WithContext(retry.WithBudget(t.Context(), of))
+		assert.Equal(t, 200, send(t, tr, req).StatusCode)
+		assert.Equal(t, 401, send(t, tr, req).StatusCode)
+		assert.Equal(t, []int{4, 0}, []int{own.Left(), of.Left()})
 	})
+}
+
+// A Transport without Budgets has one for each scheme and host, and the error says so.
+// NoBudgets, a Budget of the policy, and one of the context go before it.
+func TestBudgetsOfTargets(t *testing.T) {
+	const hint = ", for http://db:8080; see retryhttp.Transport.Budgets)"
+	own := &retry.Budget{Size: 1}
+	for _, row := range []struct {
+		name    string
+		policy  *retry.Budget
+		budgets func(*http.Request) *retry.Budget
+		lent    *retry.Budget // of the context
+		sent    int           // by five requests
+		text    string        // of the last error
+	}{
+		{"nothing is set", nil, nil, nil, 15, "retry budget exhausted after 1 attempt (a retry would have waited 1ms" + hint},
+		{"NoBudgets", nil, retryhttp.NoBudgets, nil, 20, "attempts exhausted after 4 attempts"},
+		{"one of the policy", own, nil, nil, 6, "retry budget exhausted after 1 attempt (a retry would have waited 1ms): "},
+		{"one of Budgets", nil, func(*http.Request) *retry.Budget { return own }, nil, 5, "(a retry would have waited 1ms): "},
+		{"one of the context too", nil, nil, &retry.Budget{Size: 3}, 8, "(a retry would have waited 1ms): "},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			base := script(503)
+			rt := &retryhttp.Transport{Base: base, Budgets: row.budgets, Policy: retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(ms), Budget: row.policy}}
+			lent := row.lent
+			ask := func(url string) error {
+				return retryhttp.ErrorOf(send(t, rt, httptest.NewRequestWithContext(retry.WithBudget(t.Context(), lent), "GET", url, nil)))
+			}
+			var err error
+			for range 5 {
+				err = ask("http://db:8080/rows")
+			}
+			assert.Len(t, base.sent, row.sent)
+			assert.ErrorContains(t, err, row.text)
+			if row.name == "nothing is set" {
+				assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(ask("http://DB.:8080/")), "the same target")
+				assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(ask("https://db:8080/")), "another scheme")
+				assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(ask("http://db:8081/")), "another port")
+				lent = &retry.Budget{}
+				assert.ErrorContains(t, ask("http://db:8080/"), "would have waited 1ms): ", "the context's is asked first")
+			}
+		})
+	}
 }
 
 // Whatever calls meet, a Budget holds its Size and what successes brought, less the retries

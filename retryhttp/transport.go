@@ -15,8 +15,7 @@ import (
 // The request's context bounds all its attempts and waits, and the error says why
 // they stopped. http.Client.Timeout bounds them too, but net/http may then replace
 // the error by one of its own, which has no Reason. A deadline that comes before
-// the end of a wait ends the call at once, and the last response is returned. The
-// deprecated Cancel of a request reaches Base alone.
+// the end of a wait ends the call at once, and the last response is returned.
 //
 // http.Transport itself repeats a request when a connection that it kept turns
 // out to be dead. That is part of one attempt. http.Client follows redirects
@@ -97,16 +96,14 @@ type Transport struct {
 	// 407 without a Retry-After takes nothing from it, and is made even if it is empty.
 	// NoBudgets: none.
 	//
-	// A target is a scheme, a host and a port. http://a.test, http://A.test.:80 and an IPv6
-	// address short or long are one each, and so are bücher.test and xn--bcher-kva.test. Names
-	// that only a resolver knows to be the same are several: 127.1 and 127.0.0.1, two names
-	// of one server. A Transport has Budgets for 1,000 targets, and one that all others share.
-	// A target goes if its Budget is full and no request was sent to it for ten seconds.
+	// A target is a scheme, a host and a port, however they are written. Names that only a
+	// resolver knows to be the same are several: 127.1 and 127.0.0.1, two names of one server.
+	// A Transport has Budgets for 1,000 targets, and one that all others share. A target goes
+	// if its Budget is full and no request was sent to it for ten seconds.
 	Budgets func(*http.Request) *retry.Budget
 
 	// Idempotent reports whether the server may process a request more than
-	// once. If not, the request is sent again only when the server cannot have
-	// processed it. nil: the function Idempotent.
+	// once. nil: the function Idempotent.
 	Idempotent func(*http.Request) bool
 
 	// Prepare is called before each attempt with the request that is about to
@@ -146,33 +143,27 @@ type Transport struct {
 	// or less: no limit.
 	StallTimeout time.Duration
 
-	// Gate holds attempts whose target has asked another caller to wait. Share one
-	// among Transports. nil: none.
+	// Gate holds attempts whose target has asked another caller to wait. nil: none.
 	Gate *Gate
 
 	// Resume fetches the rest of a body that breaks while it is read, from the byte
 	// where it broke, with Range and If-Range (RFC 9110 section 14). false: reading
 	// fails with the error of the body.
 	//
-	// Where it does not apply, a body that breaks fails with a [*BrokenError] that says
-	// why, such as "no strong ETag".
-	//
 	// It applies to a 200 with a strong ETag of at most 128 bytes and without a
 	// Content-Encoding, in answer to a GET without a body or a Range of its own. A GET
-	// without Accept-Encoding therefore asks for identity: use another Transport for
-	// what should be compressed.
-	// The server must confirm the ETag with each part, so that what is read is always
-	// a beginning of that body. An ETag made of a time and a size can still lie: compare
-	// a digest if it matters.
+	// without Accept-Encoding therefore asks for identity. The server must confirm the ETag
+	// with each part. One made of a time and a size can still lie: compare a digest if it
+	// matters.
 	//
 	// Each break is a call of its own under the Policy, in the goroutine that reads:
 	// attempt 1 is what broke, and an attempt succeeds with its first byte. Attempts
 	// begin anew after each byte of progress, so bound a download by its context. If Budgets
 	// is nil, a break after 1 KiB or more of progress takes nothing from the Budget. Check
-	// and Prepare see these requests too, and Check must accept a 206. If the rest
-	// cannot be fetched, reading ends with a [*BrokenError]. Under a policy that never
-	// retries, nothing is resumed. Trailers are lost. A body whose length is not known,
-	// and that ends with its connection as in HTTP/1.0, looks whole wherever it is cut.
+	// and Prepare see these requests too, and Check must accept a 206. If the rest cannot be
+	// fetched, or Resume does not apply, reading ends with a [*BrokenError] that says why, such
+	// as "no strong ETag". Trailers are lost. A body whose length is not known, and that ends
+	// with its connection as in HTTP/1.0, looks whole wherever it is cut.
 	Resume bool
 
 	targets targets.Budgets
@@ -189,15 +180,12 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 //
 // RoundTrip returns an error if the last attempt got no response, if the request's
 // context is done, if the call stopped in a wait, or if an attempt failed under an
-// invalid policy. errors.As finds a [*retry.Error] in it. [retry.ReasonOf] and
-// [retry.Unwrap] also see through the *url.Error that http.Client puts around
-// it, but not through what http.Client makes of its own Timeout, which is text
-// alone.
+// invalid policy. errors.As finds a [*retry.Error] in it, also in the *url.Error that
+// http.Client puts around it.
 //
-// Each attempt sends a copy of req, so that Base and Prepare may change it. The
-// first attempt sends the body, each later one what GetBody returns. A request
-// whose body has no GetBody is sent once: see [SetBody]. If there is a GetBody and no
-// Body, every attempt sends what GetBody returns. A request with a Trailer is sent once.
+// Each attempt sends a copy of req, so that Base and Prepare may change it. The first
+// sends the body, or what GetBody returns if there is none, each later one what GetBody
+// returns. A request with a Trailer, or a body without GetBody, is sent once.
 //
 // Errors while reading the body are not retried, unless Check reads it (see [WholeBody])
 // or Resume applies. To retry those of any other long body, read it inside [retry.Do],

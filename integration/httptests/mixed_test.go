@@ -50,9 +50,12 @@ func TestMixedAnswers(t *testing.T) {
 			"gzhttp":              func(base http.RoundTripper) http.RoundTripper { return gzhttp.Transport(base) },
 			"otelhttp and gzhttp": func(base http.RoundTripper) http.RoundTripper { return otelhttp.NewTransport(gzhttp.Transport(base)) },
 			"Read that blocks":    func(base http.RoundTripper) http.RoundTripper { return blocking{gzhttp.Transport(base)} },
+			"Hedge": func(base http.RoundTripper) http.RoundTripper {
+				return &retryhttp.Hedge{Base: gzhttp.Transport(base), After: 3 * time.Millisecond, Budgets: retryhttp.NoBudgets}
+			},
 		} {
 			t.Run(proto+", "+name, func(t *testing.T) {
-				assertNothingLeft(t, func() { mixedAnswers(t, start, wrap, answers/8, callers) })
+				assertNothingLeft(t, func() { mixedAnswers(t, start, wrap, answers/10, callers) })
 			})
 		}
 	}
@@ -76,8 +79,12 @@ func mixedAnswers(t *testing.T, start func(*httptest.Server), wrap func(http.Rou
 
 	var requests atomic.Int64
 	var all sync.WaitGroup
-	put := func(ctx context.Context, key string) (*http.Response, error) {
-		req, err := http.NewRequestWithContext(ctx, "PUT", server.URL+"/"+key, strings.NewReader("body of "+key))
+	ask := func(ctx context.Context, method, key string) (*http.Response, error) {
+		var body io.Reader
+		if method == "PUT" {
+			body = strings.NewReader("body of " + key)
+		}
+		req, err := http.NewRequestWithContext(ctx, method, server.URL+"/"+key, body)
 		if err != nil {
 			return nil, err
 		}
@@ -88,13 +95,14 @@ func mixedAnswers(t *testing.T, start func(*httptest.Server), wrap func(http.Rou
 			for s.answers.Load() < answers {
 				n := requests.Add(1)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n%64)*time.Millisecond)
-				if resp, err := put(ctx, fmt.Sprint(n, "-given-up")); err == nil {
+				method := []string{"GET", "PUT"}[n%2]
+				if resp, err := ask(ctx, method, fmt.Sprint(n, "-given-up")); err == nil {
 					assert.NoError(t, resp.Body.Close())
 				}
 				cancel()
 
 				key := fmt.Sprint(n)
-				resp, err := put(t.Context(), key)
+				resp, err := ask(t.Context(), method, key)
 				if !assert.NoError(t, err) {
 					return
 				}
@@ -128,7 +136,7 @@ type mixed struct {
 func (s *mixed) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	key := strings.TrimPrefix(req.URL.Path, "/")
 	text, err := io.ReadAll(req.Body)
-	if err != nil || string(text) != "body of "+key {
+	if err != nil || req.Method == "PUT" && string(text) != "body of "+key {
 		http.Error(w, fmt.Sprintf("got %q, %v", text, err), http.StatusBadRequest)
 		return
 	}

@@ -3,13 +3,8 @@
 // Retry-After, sends a body again from its beginning, and closes responses.
 //
 // [New] puts a script in front of any http.RoundTripper. Each request takes the
-// next [Fault] of the script, and once the script is over all requests pass. This server
-// answers 503, 503, 200, and does not have to exist:
-//
-//	faults := httpfault.New(nil, httpfault.Status(503, 0), httpfault.Status(503, 0), httpfault.Status(200, 0))
-//	client := &http.Client{Transport: &retryhttp.Transport{Base: faults, Policy: policy}}
-//
-// With one that does, connections and answers can be lost too:
+// next [Fault] of the script, and once the script is over all requests pass. The server
+// has to exist only for these, and for answers that get lost or break:
 //
 //	faults := httpfault.New(http.DefaultTransport,
 //		httpfault.Before(syscall.ECONNREFUSED), // the server never sees the first request
@@ -18,6 +13,7 @@
 //		httpfault.InBody(10, nil),              // the fourth answer breaks off after ten bytes
 //		httpfault.Slow(time.Second, nil),       // the fifth takes a second
 //	)
+//	client := &http.Client{Transport: &retryhttp.Transport{Base: faults, Policy: policy}}
 //
 // Afterwards [Transport.Calls] lists what arrived and when, [Transport.Left]
 // tells how much of the script was not reached, and [Transport.Open] counts the
@@ -34,6 +30,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"testing/iotest"
 	"time"
 
 	"github.com/goretry/retry/internal/wait"
@@ -42,9 +39,6 @@ import (
 // A Fault is what happens to one request: it answers the request, lets base do
 // so, or fails. Like a RoundTripper it closes the request's body. A nil Fault
 // does nothing, and the request passes to base.
-//
-// The functions of this package return the usual ones; a function literal does
-// for all others.
 type Fault func(req *http.Request, base http.RoundTripper) (*http.Response, error)
 
 // Before fails with err before anything is sent: the server never sees the
@@ -92,7 +86,7 @@ func InBody(n int64, err error) Fault {
 		resp.Body = struct {
 			io.Reader
 			io.Closer
-		}{io.MultiReader(io.LimitReader(whole, n), failing{broken(err)}), whole}
+		}{io.MultiReader(io.LimitReader(whole, n), iotest.ErrReader(broken(err))), whole}
 		return resp, nil
 	}
 }
@@ -152,11 +146,6 @@ func closeBody(req *http.Request) {
 		_ = req.Body.Close()
 	}
 }
-
-// failing is the end of a body that breaks off.
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // A Transport is an http.RoundTripper whose requests fail by a script. It is
 // safe for concurrent use; requests take the faults in the order in which they

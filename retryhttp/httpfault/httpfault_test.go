@@ -3,16 +3,12 @@ package httpfault_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/url"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -84,7 +80,11 @@ func TestFaults(t *testing.T) {
 				defer cancel()
 				sent := 0
 				faults := httpfault.New(echo(&sent), tt.fault)
-				b := &body{Reader: strings.NewReader("hello")}
+				closed := 0
+				b := &struct {
+					io.Reader
+					closer
+				}{strings.NewReader("hello"), func() { closed++ }}
 				req := httptest.NewRequestWithContext(ctx, "PUT", "http://example.test/a?b=c", b)
 				req.Header.Set("X-Key", "k")
 				assert.Equal(t, 1, faults.Left())
@@ -94,7 +94,7 @@ func TestFaults(t *testing.T) {
 				assert.Equal(t, tt.took, time.Since(start))
 				assert.Equal(t, tt.sent, sent)
 				assert.Zero(t, faults.Left())
-				assert.Equal(t, 1, b.closed, "as every RoundTripper does")
+				assert.Equal(t, 1, closed, "as every RoundTripper does")
 				assert.Same(t, b, req.Body, "the request is not modified")
 				calls := faults.Calls()
 				require.Len(t, calls, 1)
@@ -123,61 +123,61 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// The base may fail itself, answer without a body, or break the contract.
+// The base may fail itself, answer without a body or with a connection, or break the contract.
 func TestBases(t *testing.T) {
 	boom := errors.New("boom")
-	bodiless := &http.Request{URL: &url.URL{Host: "example.test"}}
-	fails := roundTrip(func(*http.Request) (*http.Response, error) { return nil, boom })
-	bare := roundTrip(func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: 200}, nil })
-	for name, fault := range map[string]httpfault.Fault{"nil": nil, "after": httpfault.After(nil), "in the body": httpfault.InBody(1, nil)} {
+	conn := struct {
+		io.ReadCloser
+		io.Writer
+	}{io.NopCloser(strings.NewReader("")), io.Discard}
+	for name, tt := range map[string]struct {
+		resp  *http.Response
+		err   error // of base
+		fault httpfault.Fault
+		want  error
+		read  error // what reading the body ends with
+	}{
+		"an error":                        {nil, boom, nil, boom, nil},
+		"an error, after":                 {nil, boom, httpfault.After(nil), boom, nil},
+		"an error, in the body":           {nil, boom, httpfault.InBody(1, nil), boom, nil},
+		"no body":                         {&http.Response{}, nil, nil, nil, nil},
+		"no body, after":                  {&http.Response{}, nil, httpfault.After(nil), io.ErrUnexpectedEOF, nil},
+		"no body, in the body":            {&http.Response{}, nil, httpfault.InBody(1, nil), nil, io.ErrUnexpectedEOF},
+		"neither a response nor an error": {nil, nil, nil, nil, nil},
+		"a connection":                    {&http.Response{StatusCode: 101, Body: conn}, nil, nil, nil, nil},
+	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := httpfault.New(fails, fault).RoundTrip(bodiless)
-			assert.Equal(t, boom, err)
-
-			faults := httpfault.New(bare, fault)
-			resp, err := faults.RoundTrip(bodiless)
-			switch name {
-			case "nil":
-				require.NoError(t, err)
-				assert.Nil(t, resp.Body)
-			case "after":
-				assert.Equal(t, io.ErrUnexpectedEOF, err)
-			default:
+			faults := httpfault.New(roundTrip(func(*http.Request) (*http.Response, error) { return tt.resp, tt.err }), tt.fault)
+			resp, err := faults.RoundTrip(&http.Request{URL: &url.URL{Host: "example.test"}})
+			assert.Equal(t, tt.want, err)
+			if resp != nil && resp.Body != nil {
 				_, err = io.ReadAll(resp.Body)
-				assert.Equal(t, io.ErrUnexpectedEOF, err)
+				assert.Equal(t, tt.read, err)
+				assert.Equal(t, name == "a connection", resp.Body == any(conn))
 				require.NoError(t, resp.Body.Close())
 			}
 			assert.Zero(t, faults.Open())
 		})
 	}
-	resp, err := httpfault.New(roundTrip(func(*http.Request) (*http.Response, error) { return nil, nil })).RoundTrip(bodiless)
-	assert.NoError(t, err)
-	assert.Nil(t, resp)
-	resp, err = httpfault.New(nil, httpfault.Status(503, 0)).RoundTrip(bodiless)
-	require.NoError(t, err)
-	assert.Equal(t, 503, resp.StatusCode)
 }
 
-// A request body that fails makes the request fail, as it would with a server.
-func TestStatusReadsTheRequest(t *testing.T) {
+// A request's body that fails makes the request fail, as it would with a server. httptrace
+// reports that nothing was sent, so that a client can tell.
+func TestRequests(t *testing.T) {
 	boom := errors.New("boom")
-	req := httptest.NewRequest("PUT", "http://example.test/", io.MultiReader(strings.NewReader("hel"), iotest.ErrReader(boom)))
-	faults := httpfault.New(nil, httpfault.Status(503, 0))
-	_, err := faults.RoundTrip(req)
-	assert.Equal(t, boom, err)
-	assert.Equal(t, "hel", string(faults.Calls()[0].Body))
-}
-
-// httptrace reports that nothing was sent, so that a client can tell.
-func TestBeforeIsTraced(t *testing.T) {
 	var asked []string
 	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 		GetConn:      func(addr string) { asked = append(asked, addr) },
 		GotConn:      func(httptrace.GotConnInfo) { t.Error("a connection") },
 		WroteHeaders: func() { t.Error("headers") },
 	})
-	req := (&http.Request{Method: "POST", URL: &url.URL{Host: "example.test"}}).WithContext(ctx)
-	_, err := httpfault.New(nil, httpfault.Before(nil)).RoundTrip(req)
+	req := httptest.NewRequestWithContext(ctx, "PUT", "http://example.test/", io.MultiReader(strings.NewReader("hel"), iotest.ErrReader(boom)))
+	faults := httpfault.New(nil, httpfault.Status(503, 0), httpfault.Before(nil))
+	_, err := faults.RoundTrip(req)
+	assert.Equal(t, boom, err)
+	assert.Equal(t, "hel", string(faults.Calls()[0].Body))
+	assert.Empty(t, asked)
+	_, err = faults.RoundTrip(req)
 	assert.Equal(t, io.ErrUnexpectedEOF, err)
 	assert.Equal(t, []string{"example.test"}, asked)
 }
@@ -197,63 +197,21 @@ func TestCallsAreCopies(t *testing.T) {
 	assert.Equal(t, "hello", string(faults.Calls()[0].Body))
 }
 
-func TestConcurrentUse(t *testing.T) {
-	var answered atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		answered.Add(1)
-		_, _ = io.Copy(w, req.Body)
-	}))
-	defer server.Close()
-	const requests = 100
-	faults := httpfault.New(nil, slices.Repeat([]httpfault.Fault{httpfault.Before(nil), httpfault.Status(503, 0)}, requests/4)...)
-	var wg sync.WaitGroup
-	for i := range requests {
-		wg.Go(func() {
-			resp, err := (&http.Client{Transport: faults}).Post(server.URL, "text/plain", strings.NewReader(fmt.Sprint(i)))
-			if err == nil {
-				assert.NoError(t, resp.Body.Close())
-			}
-		})
-	}
-	wg.Wait()
-	assert.EqualValues(t, requests/2, answered.Load())
-	assert.Len(t, faults.Calls(), requests)
-	assert.Zero(t, faults.Open())
-}
-
-// The body of an upgraded connection can still be written to.
-func TestUpgrade(t *testing.T) {
-	conn := struct {
-		io.ReadCloser
-		io.Writer
-	}{io.NopCloser(strings.NewReader("")), io.Discard}
-	req := httptest.NewRequest("GET", "http://example.test/", nil)
-	faults := httpfault.New(roundTrip(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: 101, Body: conn}, nil
-	}))
-	resp, err := faults.RoundTrip(req)
-	require.NoError(t, err)
-	assert.Implements(t, (*io.ReadWriteCloser)(nil), resp.Body)
-	assert.Zero(t, faults.Open())
-}
-
 func TestCloseIdleConnections(t *testing.T) {
-	base := &closer{}
+	closed := 0
+	base := struct {
+		http.RoundTripper
+		idle
+	}{nil, func() { closed++ }}
 	(&http.Client{Transport: httpfault.New(base)}).CloseIdleConnections()
-	assert.Equal(t, 1, base.closed)
+	assert.Equal(t, 1, closed)
 	httpfault.New(roundTrip(nil)).CloseIdleConnections() // has none to close
 }
 
-type closer struct {
-	http.RoundTripper
-	closed int
-}
+type idle func()
 
-func (c *closer) CloseIdleConnections() { c.closed++ }
+func (c idle) CloseIdleConnections() { c() }
 
-type body struct {
-	io.Reader
-	closed int
-}
+type closer func()
 
-func (b *body) Close() error { b.closed++; return nil }
+func (c closer) Close() error { c(); return nil }
