@@ -122,15 +122,14 @@ func (v values) logged() bool { return v.first("level", "msg", "message") != "" 
 // decode finds the events in a line. From is the source of what is around it.
 func (l *Files) decode(f *file, line []byte, from string) {
 	begin, kind := bytes.Index(line, []byte(`{"`)), bytes.Index(line, []byte(" kind="))
-	isJSON := begin >= 0 || bytes.HasPrefix(line, []byte("{")) || bytes.IndexByte(line, 0) >= 0
-	if bytes.HasPrefix(line, []byte("{")) {
+	if bytes.HasPrefix(line, []byte("{")) || begin < 0 && bytes.IndexByte(line, 0) >= 0 {
 		begin = 0
 	}
-	switch before := max(0, begin); {
+	switch {
 	case bytes.Contains(line, []byte(`] "`)) && accessLine.Match(line):
 		l.access(f, ofAccessLine(line))
-	case isJSON:
-		l.objects(f, line[:before], line[before:], from)
+	case begin >= 0:
+		l.objects(f, line[:begin], line[begin:], from)
 	case kind >= 0 || bytes.HasPrefix(line, []byte("kind=")):
 		l.text(f, line[:kind+1], line, from)
 	default:
