@@ -115,13 +115,6 @@ func changes(t *testing.T, line string) map[string]string {
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal([]byte(line), &fields))
 	lines := map[string]string{}
-	add := func(key string, value any) {
-		changed := maps.Clone(fields)
-		changed[key] = value
-		data, err := json.Marshal(changed)
-		require.NoError(t, err)
-		lines[key] = string(data)
-	}
 	for key, value := range fields {
 		switch text, _ := value.(string); key {
 		case "time", "due":
@@ -144,7 +137,11 @@ func changes(t *testing.T, line string) map[string]string {
 		default: // key, task, to, err, seed
 			value = text + "1"
 		}
-		add(key, value)
+		changed := maps.Clone(fields)
+		changed[key] = value
+		data, err := json.Marshal(changed)
+		require.NoError(t, err)
+		lines[key] = string(data)
 	}
 	return lines
 }
