@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
@@ -48,14 +47,16 @@ func with(change func(*retry.Policy)) retry.Policy {
 }
 
 // logOf returns the log of a call in virtual time.
-func logOf(t *testing.T, ctx context.Context, p retry.Policy, fn func(context.Context) error) string {
+func logOf(t *testing.T, ctx context.Context, p retry.Policy, fn func(context.Context) error) (log string) {
+	synctest.Test(t, func(t *testing.T) { log = logged(ctx, p, fn) })
+	return log
+}
+
+// logged returns the log of a call.
+func logged(ctx context.Context, p retry.Policy, fn func(context.Context) error) string {
 	var log bytes.Buffer
-	synctest.Test(t, func(t *testing.T) {
-		w := retrylog.NewWriter(&log)
-		p.OnEvent = w.OnEvent
-		_ = retry.Do(ctx, p, fn)
-		assert.NoError(t, w.Err())
-	})
+	p.OnEvent = retrylog.NewWriter(&log).OnEvent
+	_ = retry.Do(ctx, p, fn)
 	return log.String()
 }
 
@@ -83,16 +84,6 @@ func attemptsOf(c retrylog.Call) string {
 			map[bool]string{true: "!"}[a.Reset]+map[bool]string{true: ">"}[a.Scheduled])
 	}
 	return strings.Join(attempts, " ")
-}
-
-// recorded returns the one call whose events fn reports, in virtual time.
-func recorded(t *testing.T, fn func(ctx context.Context, onEvent func(context.Context, retry.Event))) retrylog.Call {
-	var recorder retrylog.Recorder
-	synctest.Test(t, func(t *testing.T) { fn(t.Context(), recorder.OnEvent) })
-	calls, err := retrylog.Replay(recorder.Records())
-	require.NoError(t, err)
-	require.Len(t, calls, 1)
-	return calls[0]
 }
 
 // recordsOf returns the records of a call with this limit. Its events need no time,

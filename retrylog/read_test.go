@@ -55,6 +55,14 @@ func TestRead(t *testing.T) {
 	lines := strings.SplitAfter(log, "\n")
 	first := strings.TrimSuffix(lines[0], "\n")
 	zeros := strings.Repeat("\x00", 4096)
+	texts := []string{
+		`level=INFO msg="attempt started" kind=attempt_started attempt=1 max=3 elapsed=0s`,
+		`level=INFO msg="attempt succeeded" kind=attempt_finished attempt=1 max=3 elapsed=1s took=1s`,
+		`level=INFO msg="attempt failed" kind=attempt_finished attempt=1 max=3 elapsed=1s took=1s err=x`,
+		`level=INFO msg="retry scheduled" kind=retry_scheduled attempt=1 max=3 elapsed=1s delay=1s err=x`,
+		`level=INFO msg="gave up" kind=call_finished attempt=1 max=3 elapsed=1s reason=deadline`,
+	}
+	cut := func(n int) string { return texts[n][:strings.LastIndex(texts[n], " ")] }
 	for _, row := range []struct {
 		name, log string
 		lines     []int // of the records
@@ -78,6 +86,12 @@ func TestRead(t *testing.T) {
 		{"lines of others", "nonsense\n[]\n{}\nnull\n[{\"msg\":\"x\"}]\n{\"req\":{\"msg\":\"x\"}}\n" + `{"kind":7}` + "\n" + log, []int{8, 9, 10}, 0},
 		{"an event behind a prefix, and before something else", strings.ReplaceAll("web-1 | "+strings.TrimSuffix(log, "\n"), "\n", " x\nweb-1 | "), []int{1, 2, 3}, 0},
 		{"a line that is too long", log + `{"kind":"` + strings.Repeat("x", 5<<20), []int{1, 2, 3}, 4},
+		{"text", strings.Join(texts, " \n") + "\n" + log, []int{1, 2, 3, 4, 5, 6, 7, 8}, 0},
+		{"text without the end of an attempt's start", cut(0) + "\n" + log, []int{2, 3, 4}, 1},
+		{"text without the duration of an attempt", cut(1) + "\n" + log, []int{2, 3, 4}, 1},
+		{"text without the error of an attempt", cut(2) + "\n" + log, []int{2, 3, 4}, 1},
+		{"text without the error of a retry", cut(3) + "\n" + log, []int{2, 3, 4}, 1},
+		{"text without the reason of an end", cut(4) + "\n" + log, []int{2, 3, 4}, 1},
 		{"zeros after a line", log + zeros, []int{1, 2, 3}, 4},
 		{"zeros after part of a line", log + lines[0][:20] + zeros, []int{1, 2, 3}, 4},
 		{"zeros between a line and the next process", lines[0] + zeros + log, []int{1, 2, 3, 4}, 2},

@@ -343,27 +343,6 @@ func TestBehindALongLine(t *testing.T) {
 	}
 }
 
-// A line of text whose end is missing is torn, whichever event it has.
-func TestTornText(t *testing.T) {
-	for kind, line := range map[retry.EventKind]string{
-		retry.AttemptStarted:  `msg="attempt started" kind=attempt_started attempt=1 max=3 elapsed=0s`,
-		retry.AttemptFinished: `msg="attempt succeeded" kind=attempt_finished attempt=1 max=3 elapsed=1s took=1s`,
-		retry.RetryScheduled:  `msg="retry scheduled" kind=retry_scheduled attempt=1 max=3 elapsed=1s delay=1s err=x`,
-		retry.CallFinished:    `msg="gave up" kind=call_finished attempt=1 max=3 elapsed=1s reason=deadline`,
-	} {
-		for _, row := range []struct {
-			line string
-			torn int
-		}{{line, 0}, {line[:strings.LastIndex(line, " ")], 1}} {
-			log := of("level=INFO " + row.line)
-			for _, err := range log.Traces() {
-				require.NoError(t, err)
-			}
-			assert.Equal(t, row.torn, log.Torn, "%s: %s", kind, row.line)
-		}
-	}
-}
-
 func FuzzLog(f *testing.F) {
 	f.Add([]byte(`{"log":"{\"kind\"","stream":"a"}` + "\n" + `2026-11-22T10:00:00.1Z stdout P {"kind":"call_finished"`))
 	f.Add([]byte(`{"log":""}` + "\n" + `{"log":"\n"}` + "\n2026-11-22T10:00:00Z stdout F \n"))
