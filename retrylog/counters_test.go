@@ -103,22 +103,6 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// Of a call that begins anew twice, the events of Do are those of one call.
-func TestCountersOfALongLife(t *testing.T) {
-	var c retrylog.Counters
-	synctest.Test(t, func(t *testing.T) {
-		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute, OnEvent: c.OnEvent}
-		takes := []time.Duration{1, time.Minute, time.Minute, 1, 1}
-		_ = retry.Do(t.Context(), p, func(context.Context) error {
-			time.Sleep(takes[0])
-			takes = takes[1:]
-			return errRefused
-		})
-	})
-	assert.Equal(t, retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 5, Retries: 4, WaitedSeconds: 4, Scheduled: map[string]int64{"": 4},
-		Stops: stops(map[retry.Reason]int64{retry.ReasonExhausted: 1}), Budgets: map[string]int{}}, c.Snapshot())
-}
-
 // Retries are counted by class. What exceeds 64 names is counted together, so that a
 // name out of a response does not fill the memory, and reasons likewise.
 func TestCountersByName(t *testing.T) {
