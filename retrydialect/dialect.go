@@ -23,10 +23,6 @@
 // Policy checks the values. If one of them is invalid, it returns an error and
 // the zero policy, which makes one attempt.
 //
-// [ToGRPC] and [ToTemporal] go the other way: they return a policy as the
-// settings of a system that retries by itself, or an error that names every
-// field that the system cannot express.
-//
 // If a dialect has no setting for a field, such as Jitter, the field is not set. A
 // duration longer than about 292 years, the most that [time.Duration] can hold, is
 // cut to that.

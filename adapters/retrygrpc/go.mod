@@ -6,11 +6,8 @@ go 1.26.0
 
 replace github.com/goretry/retry => ../..
 
-replace github.com/goretry/retry/retrydialect => ../../retrydialect
-
 require (
 	github.com/goretry/retry v0.0.0
-	github.com/goretry/retry/retrydialect v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc
 	google.golang.org/grpc v1.85.0

@@ -9,8 +9,7 @@
 //	client, err := grpc.NewClient("dns:///orders:443",
 //		append(options, grpc.WithTransportCredentials(credentials))...)
 //
-// retrydialect.ToGRPC converts a policy to a service config for gRPC's own retries
-// instead. Use only one of the two: together they multiply the attempts.
+// Use no retryPolicy of a service config beside it: together they multiply the attempts.
 //
 // # What is retried
 //

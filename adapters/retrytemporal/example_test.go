@@ -58,17 +58,6 @@ func Example() {
 	// attempts_exhausted - retry: attempts exhausted after 4 attempts: no stock
 }
 
-func ExampleExport() {
-	exported, err := retrytemporal.Export(retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: time.Second}, MaxDelay: time.Minute})
-	fmt.Println(exported.InitialInterval, exported.BackoffCoefficient, exported.MaximumInterval, exported.MaximumAttempts, err)
-
-	_, err = retrytemporal.Export(retry.Default())
-	fmt.Println(err)
-	// Output:
-	// 1s 2 8s 5 <nil>
-	// retrydialect: Temporal: Jitter (jitter) is 0.5: write nil (0), because Temporal has none
-}
-
 // Temporal has no dead letters. This program starts failed workflows again, with their
 // first input, spread over an hour. It may be killed, and run again: Temporal starts an ID
 // again only if its last run has failed.

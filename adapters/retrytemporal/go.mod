@@ -6,11 +6,8 @@ go 1.26.0
 
 replace github.com/goretry/retry => ../..
 
-replace github.com/goretry/retry/retrydialect => ../../retrydialect
-
 require (
 	github.com/goretry/retry v0.0.0
-	github.com/goretry/retry/retrydialect v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
 	go.temporal.io/api v1.64.1
 	go.temporal.io/sdk v1.50.0

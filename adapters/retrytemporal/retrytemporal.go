@@ -12,10 +12,6 @@
 //		RetryPolicy:         retrytemporal.Server(policy),
 //	})
 //
-// [Export] converts a policy to Temporal's own retry policy instead, for workflows
-// and for activities without the interceptor. It returns an error if it cannot
-// convert the policy exactly.
-//
 // # What the interceptor does
 //
 // If an attempt fails, the interceptor returns an ApplicationError of the same type

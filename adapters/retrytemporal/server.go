@@ -7,7 +7,6 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/retrydialect"
 )
 
 // Server returns the RetryPolicy for the ActivityOptions of a workflow whose worker
@@ -50,22 +49,4 @@ func Server(p retry.Policy) *temporal.RetryPolicy {
 		bounds.MaximumAttempts = int32(min(limit, math.MaxInt32))
 	}
 	return bounds
-}
-
-// Export converts p to Temporal's own retry policy, for workflows and for
-// activities whose workers have no [Interceptor].
-//
-// The result is exact. If Temporal cannot express p, Export returns an error that
-// names every such field, see [retrydialect.ToTemporal].
-func Export(p retry.Policy) (*temporal.RetryPolicy, error) {
-	t, err := retrydialect.ToTemporal(p)
-	if err != nil {
-		return nil, err
-	}
-	return &temporal.RetryPolicy{
-		InitialInterval:    t.InitialInterval,
-		BackoffCoefficient: t.BackoffCoefficient,
-		MaximumInterval:    t.MaximumInterval,
-		MaximumAttempts:    int32(t.MaximumAttempts),
-	}, nil
 }
