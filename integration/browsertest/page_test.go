@@ -93,7 +93,8 @@ var pages = map[string][]string{
 	"slow": {"plan", "testdata/slow.yaml"}, "system": {"simulate", "-rescue", "testdata/system.yaml"},
 }
 
-// On a telephone nothing is wider than the page, and the block that was read is marked.
+// On a telephone nothing is wider than the page, and the block that was read is marked. No
+// two lines of a picture are told apart by their color alone: their dashes differ.
 func TestNarrow(t *testing.T) {
 	b := open(t)
 	_, err := chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 390, Height: 844, DeviceScaleFactor: 2, Mobile: true})
@@ -103,25 +104,17 @@ func TestNarrow(t *testing.T) {
 		assert.LessOrEqual(t, eval[int](b, "document.documentElement.scrollWidth"), 390, name)
 		assert.Positive(t, eval[int](b, "document.querySelectorAll('svg').length"), name)
 		assert.NotRegexp(t, `NaN|Inf|undefined`, eval[string](b, "document.body.innerHTML"), name)
+		same := eval[[]string](b, `[...document.querySelectorAll("svg")].flatMap(svg => {
+			const dashes = [...svg.querySelectorAll("polyline.line")].map(l => getComputedStyle(l).strokeDasharray);
+			return dashes.filter((d, i) => dashes.indexOf(d) !== i);
+		})`)
+		assert.Empty(t, same, name)
 		screenshot(b, "page-"+name+"-narrow.png")
 		if name == "route" {
 			assert.Contains(t, eval[string](b, "document.querySelector('mark').innerText"), "num_retries: 5")
 			assert.Contains(t, eval[string](b, "document.querySelector('.lint').innerText"), "never runs")
 			assert.Contains(t, eval[string](b, "document.querySelector('.note').innerText"), "max_retries")
 		}
-	}
-}
-
-// No two lines of a picture are told apart by their color alone: their dashes differ.
-func TestDashes(t *testing.T) {
-	b := open(t)
-	for name, args := range pages {
-		b.do(chromedp.Navigate(made(t, args...)))
-		same := eval[[]string](b, `[...document.querySelectorAll("svg")].flatMap(svg => {
-			const dashes = [...svg.querySelectorAll("polyline.line")].map(l => getComputedStyle(l).strokeDasharray);
-			return dashes.filter((d, i) => dashes.indexOf(d) !== i);
-		})`)
-		assert.Empty(t, same, name)
 	}
 }
 
