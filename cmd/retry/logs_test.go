@@ -188,7 +188,7 @@ func TestCheckCode(t *testing.T) {
 // elsewhere says where the log of an example or an adapter is that has none of its name.
 var elsewhere = map[string]string{
 	"retryasynq": "asynq", "retrynats": "nats", "retryriver": "river", "retryamqp": "rabbitmq", // which are examples of them
-	"pictures": "a simulation", "budgets": "a simulation", "mail": "the work of the queues", "pagination": "a pipeline, which is not compared",
+	"pictures": "a simulation", "budgets": "a simulation", "mail": "the work of the queues",
 	"config": "it only reads policies", "retryvet": "a linter",
 }
 

@@ -15,7 +15,6 @@ replace (
 require (
 	github.com/go-viper/mapstructure/v2 v2.5.0
 	github.com/goretry/retry v0.0.0-00010101000000-000000000000
-	github.com/goretry/retry/retryflow v0.0.0-00010101000000-000000000000
 	github.com/goretry/retry/retrysim v0.0.0-00010101000000-000000000000
 	github.com/knadh/koanf/parsers/yaml v1.1.1
 	github.com/knadh/koanf/providers/env/v2 v2.0.2
