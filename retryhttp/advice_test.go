@@ -39,11 +39,8 @@ func TestAdvice(t *testing.T) {
 
 		// A wait also makes a 403 and a 413 retryable.
 		{"403 and a wait", 403, http.Header{"Retry-After": {"60"}}, time.Minute, time.Minute, again, again},
-		{"403 and no more wait", 403, http.Header{"Retry-After": {"0"}}, 1, 1, again, again},
 		{"403 and nonsense", 403, http.Header{"Retry-After": {"soon"}}, 0, 0, unsaid, unsaid},
 		{"413 and a wait", 413, http.Header{"Retry-After": {"60"}}, time.Minute, time.Minute, again, again},
-		{"413 and a vendor's wait", 413, http.Header{"Retry-After-Ms": {"60"}}, 0, 60 * time.Millisecond, unsaid, again},
-		{"404 and a wait", 404, http.Header{"Retry-After": {"60"}}, time.Minute, time.Minute, unsaid, unsaid},
 
 		// No more than 128 bytes and 8 elements of each header.
 		{"the eighth of a list", 503, http.Header{"Retry-After": {"1,1,1,1,1,1,1,60,90"}}, time.Minute, time.Minute, unsaid, unsaid},
@@ -59,7 +56,6 @@ func TestAdvice(t *testing.T) {
 		// Milliseconds.
 		{"milliseconds", 429, http.Header{"Retry-After-Ms": {"1500"}}, 0, 1500 * time.Millisecond, unsaid, unsaid},
 		{"both", 429, http.Header{"X-Ms-Retry-After-Ms": {"1500"}, "Retry-After-Ms": {"2500"}}, 0, 2500 * time.Millisecond, unsaid, unsaid},
-		{"a fraction of a millisecond", 429, http.Header{"Retry-After-Ms": {"0.5"}}, 0, 500 * time.Microsecond, unsaid, unsaid},
 		{"milliseconds before seconds", 429, http.Header{"Retry-After-Ms": {"1500"}, "Retry-After": {"2"}}, 2 * time.Second, 1500 * time.Millisecond, unsaid, unsaid},
 		{"seconds, if the milliseconds are invalid", 429, http.Header{"Retry-After-Ms": {"-1"}, "Retry-After": {"2"}}, 2 * time.Second, 2 * time.Second, unsaid, unsaid},
 
@@ -67,12 +63,10 @@ func TestAdvice(t *testing.T) {
 		{"draft 10", 429, http.Header{"Ratelimit": {`"default";r=0;t=30`}}, 0, 30 * time.Second, unsaid, unsaid},
 		{"draft 10, something left", 429, http.Header{"Ratelimit": {`"default";r=5;t=30`}}, 0, 0, unsaid, unsaid},
 		{"draft 10, several", 429, http.Header{"Ratelimit": {`"second";r=0;t=1, "day";r=0;t=3600, "hour";r=9;t=7200`}}, 0, time.Hour, unsaid, unsaid},
-		{"draft 10, several lines", 429, http.Header{"Ratelimit": {`"second";r=0;t=1`, `"day";r=0;t=3600`}}, 0, time.Hour, unsaid, unsaid},
 		{"draft 10, with a key", 429, http.Header{"Ratelimit": {`"default"; r=0; t=30; pk=:cHNzdA==:`}}, 0, 30 * time.Second, unsaid, unsaid},
 		{"draft 10, what one has left is not of the next", 429, http.Header{"Ratelimit": {`"second";r=5;t=1, "hour";t=30`}}, 0, 30 * time.Second, unsaid, unsaid},
 		{"draft 10, without a time", 429, http.Header{"Ratelimit": {`"default";r=0`}}, 0, 0, unsaid, unsaid},
 		{"draft 07", 429, http.Header{"Ratelimit": {"limit=100, remaining=0, reset=30"}}, 0, 30 * time.Second, unsaid, unsaid},
-		{"draft 07, something left", 429, http.Header{"Ratelimit": {"limit=100, remaining=50, reset=30"}}, 0, 0, unsaid, unsaid},
 		{"draft 06", 429, http.Header{"Ratelimit-Remaining": {"0"}, "Ratelimit-Reset": {"30"}}, 0, 30 * time.Second, unsaid, unsaid},
 		{"Retry-After takes precedence", 429, http.Header{"Ratelimit": {`"default";r=0;t=30`}, "Retry-After": {"3"}}, 3 * time.Second, 3 * time.Second, unsaid, unsaid},
 		{"a healthy quota and a failing server", 503, http.Header{"Ratelimit": {`"default";r=50;t=30`}, "X-Ratelimit-Reset": {"30"}}, 0, 0, unsaid, unsaid},
@@ -82,7 +76,6 @@ func TestAdvice(t *testing.T) {
 		{"seconds since 1970", 429, http.Header{"X-Ratelimit-Reset": {"1795348860"}}, 0, time.Minute, unsaid, unsaid},
 		{"milliseconds since 1970", 429, http.Header{"X-Ratelimit-Reset": {"1795348860250"}}, 0, time.Minute + 250*time.Millisecond, unsaid, unsaid},
 		{"ISO 8601", 429, http.Header{"X-Ratelimit-Reset": {"2026-11-22T12:01:00Z"}}, 0, time.Minute, unsaid, unsaid},
-		{"a date of HTTP", 429, http.Header{"X-Ratelimit-Reset": {"Sun, 22 Nov 2026 12:01:00 GMT"}}, 0, time.Minute, unsaid, unsaid},
 		{"the longest number of seconds", 429, http.Header{"X-Ratelimit-Reset": {"999999999"}}, 0, 999999999 * time.Second, unsaid, unsaid},
 		{"one more, which is a time", 429, http.Header{"X-Ratelimit-Reset": {"1000000000"}}, 0, 1, unsaid, unsaid},
 		{"the last time in seconds", 429, http.Header{"X-Ratelimit-Reset": {"9223372036"}}, 0, 9223372036*time.Second - 1795348800*time.Second, unsaid, unsaid},
@@ -100,7 +93,6 @@ func TestAdvice(t *testing.T) {
 		// X-Should-Retry.
 		{"it should", 409, http.Header{"X-Should-Retry": {"true"}}, 0, 0, unsaid, again},
 		{"it should not", 503, http.Header{"X-Should-Retry": {"false"}, "Retry-After": {"5"}}, 5 * time.Second, 5 * time.Second, unsaid, never},
-		{"maybe", 409, http.Header{"X-Should-Retry": {"maybe"}}, 0, 0, unsaid, unsaid},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			resp := &http.Response{StatusCode: tt.status, Header: http.Header{"Date": {date}}}

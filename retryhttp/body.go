@@ -18,9 +18,8 @@ import (
 // SetBody returns an error, and req can be sent once. A limit of 0 or less allows an
 // io.Seeker only, and what is empty.
 //
-// body may be the Body that req has already. http.NewRequest hides the method
-// Seek of a body without a method Close: give it no body, and the body to
-// SetBody.
+// http.NewRequest hides the method Seek of a body without a method Close: give it no body,
+// and the body to SetBody.
 func SetBody(req *http.Request, body io.Reader, limit int64) error {
 	if seeker, ok := body.(io.ReadSeeker); ok {
 		if size, start, ok := measure(seeker); ok {

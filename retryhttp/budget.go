@@ -39,10 +39,9 @@ import (
 //
 // net/http repeats a request by itself if a connection that it kept turns out to be dead.
 // Each repeat would carry the whole lease, so the request fails instead: a Transport tries
-// again, and counts that. base gets the name of an Idempotency-Key in lower case, which is
-// the same on the wire, because net/http would repeat the request for it. To a host that
-// has only ever answered over HTTP/2, an HTTP/1 connection that another client has kept
-// carries a lease of 0, unless base copies the header, as one that traces may.
+// again, and counts that. base gets the name of an Idempotency-Key in lower case, for which
+// net/http would repeat the request. To a host that has only ever answered over HTTP/2, an
+// HTTP/1 connection that another client has kept carries a lease of 0.
 //
 // A nil base is http.DefaultTransport. If most is below 1, every request is lent 0.
 func LendBudget(base http.RoundTripper, most int) http.RoundTripper {
@@ -207,8 +206,7 @@ func ledAway(req *http.Request) bool {
 // 0: a client can lower the number of its own retries, and nothing else. If most is
 // below 1, there are none.
 //
-// Put http.TimeoutHandler inside, not around it: its response has no report. For work
-// that outlives the request, and for a batch of many calls, use another context.
+// Put http.TimeoutHandler inside, not around it: its response has no report.
 func BorrowBudget(h http.Handler, most int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, loan := lease.Borrow(r.Context(), r.Header.Values(lease.Lent), most)

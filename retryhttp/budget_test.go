@@ -138,12 +138,13 @@ func TestLeaseOfEachAttempt(t *testing.T) {
 		sizes  []int // of the Budgets
 		most   int
 		policy *retry.Policy // nil: no Transport
-		sent   string        // Retry-Budget of each attempt; "-": none
+		sent   string        // Retry-Budget of each attempt; "-": none.
 	}{
 		{"two attempts", []int{3}, 9, &retry.Policy{MaxAttempts: 2}, "2 2"},
 		{"four attempts", []int{3}, 9, &retry.Policy{MaxAttempts: 4}, "2 1 0 0"},
 		{"no end", []int{1}, 9, &retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Nanosecond)}, "0 0"},
 		{"a policy that never retries", []int{3}, 9, new(retry.Policy), "3"},
+		{"a Trailer", []int{3}, 9, &retry.Policy{MaxAttempts: 2}, "3"},
 		{"no Transport", []int{3}, 9, nil, "2"},
 		{"at most", []int{100}, 5, nil, "5"},
 		{"at most 0", []int{100}, -1, nil, "0"},
@@ -162,7 +163,11 @@ func TestLeaseOfEachAttempt(t *testing.T) {
 			if row.policy != nil {
 				rt = &retryhttp.Transport{Base: rt, Policy: *row.policy}
 			}
-			send(t, rt, request(t, "GET").WithContext(ctx))
+			req := request(t, "GET").WithContext(ctx)
+			if row.name == "a Trailer" {
+				req.Trailer = http.Header{}
+			}
+			send(t, rt, req)
 			assert.Equal(t, row.sent, strings.Join(sent, " "))
 		})
 	}

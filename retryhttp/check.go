@@ -26,8 +26,8 @@ func Idempotent(req *http.Request) bool {
 // Check is the Check of a [Transport] that has no other, and decides as the table there
 // says. Advice can overrule the status.
 //
-// A custom Check that calls it passes on the request that it gets. By that request
-// Check knows the Advise of the Transport; for any other, or nil, it asks AdviceOf.
+// A custom Check that calls it passes on the request that it gets, by which Check knows the
+// Advise of the Transport; for any other, or nil, it asks AdviceOf.
 func Check(req *http.Request, resp *http.Response, err error) error {
 	switch {
 	case err != nil && retrynet.Permanent(err) && !noSuchHost(err):

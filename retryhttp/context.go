@@ -8,10 +8,9 @@ import (
 	"github.com/goretry/retry/internal/logkey"
 )
 
-// WithPolicy returns a context for requests that are to be sent under p instead
-// of the Policy of their [Transport]. To keep its Budget and OnEvent, copy the
-// Transport's policy and change the copy. The zero Policy sends a request once. p
-// is for the Transport that gets the request, not for those below it.
+// WithPolicy returns a context for requests that are to be sent under p instead of the Policy
+// of their [Transport]. To keep its Budget and OnEvent, copy that and change the copy. p is
+// for the Transport that gets the request, not for those below it.
 func WithPolicy(ctx context.Context, p retry.Policy) context.Context {
 	return context.WithValue(ctx, policyKey{}, &p)
 }
@@ -31,9 +30,6 @@ type policyKey struct{}
 //		}
 //		return r.base.RoundTrip(req)
 //	}
-//
-// How often a request was sent in all is in the Error, and in the CallFinished event
-// that OnEvent gets.
 func AttemptOf(ctx context.Context) int {
 	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
 		return a.number
@@ -109,12 +105,6 @@ type stopped struct {
 }
 
 type stoppedKey struct{}
-
-func newStopped(of *http.Request, a *attempt, err error) *http.Request {
-	s := &stopped{of: of, attempt: a, err: err}
-	s.req = of.WithContext(context.WithValue(of.Context(), stoppedKey{}, s))
-	return s.req
-}
 
 // stoppedBy returns what the Request of resp has. One that was made with the context of
 // such a Request is another.

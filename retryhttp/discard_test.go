@@ -197,41 +197,35 @@ func TestDiscardOfABodyThatHangs(t *testing.T) {
 // The policy's Wait gets what discarding has left of the delay, and a context with
 // the values of the request's.
 func TestWaitOfThePolicy(t *testing.T) {
+	type key struct{}
+	closed := false
+	discards := func(d time.Duration) *http.Response {
+		b := takes(d)
+		b.close = func() error { closed = true; return nil }
+		return responseWith(503, b)
+	}
 	for _, tt := range []struct {
-		name     string
-		delay    time.Duration
-		discards time.Duration // how long reading the body takes; below 0: there is no response
-		left     time.Duration
+		name  string
+		delay time.Duration
+		first any
+		left  time.Duration
+		want  string
 	}{
-		{"a response without delay", 0, 0, 0},
-		{"a response that takes time", time.Second, 30 * time.Millisecond, 970 * time.Millisecond},
-		{"a response that takes longer than the delay", 20 * time.Millisecond, 30 * time.Millisecond, 0},
-		{"an error", time.Second, -1, time.Second},
+		{"a response without delay", 0, discards(0), 0, "2 sent, 200"},
+		{"a response that takes time", time.Second, discards(30 * ms), 970 * ms, "2 sent in 515ms, 200"},
+		{"a response that takes longer than the delay", 20 * ms, discards(30 * ms), 0, "2 sent in 30ms, 200"},
+		{"an error", time.Second, errReset, time.Second, "2 sent in 500ms, 200"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			type key struct{}
-			closed := false
-			var waits []time.Duration
-			b := takes(tt.discards)
-			b.close = func() error { closed = true; return nil }
-			first := any(responseWith(503, b))
-			if tt.discards < 0 {
-				first = errReset
-			}
-			start := time.Now()
-			resp := send(t, &retryhttp.Transport{
-				Base: script(first, 200),
-				Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(tt.delay), Wait: func(ctx context.Context, d time.Duration) (time.Duration, error) {
-					waits = append(waits, d)
-					assert.Equal(t, "here", ctx.Value(key{}))
-					assert.Equal(t, tt.discards >= 0, closed, "before the wait")
-					time.Sleep(d / 2) // it may return early
-					return 0, nil
-				}},
-			}, request(t, "GET").WithContext(context.WithValue(t.Context(), key{}, "here")))
-			assert.Equal(t, 200, resp.StatusCode)
-			assert.Equal(t, []time.Duration{tt.left}, waits)
-			assert.Equal(t, max(0, tt.discards)+tt.left/2, time.Since(start))
+			closed = false
+			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(tt.delay), Wait: func(ctx context.Context, d time.Duration) (time.Duration, error) {
+				assert.Equal(t, tt.left, d)
+				assert.Equal(t, "here", ctx.Value(key{}))
+				assert.Equal(t, tt.first != errReset, closed, "before the wait")
+				time.Sleep(d / 2) // it may return early
+				return 0, nil
+			}}}
+			assert.Equal(t, tt.want, ask(t, tr, request(t, "GET").WithContext(context.WithValue(t.Context(), key{}, "here")), tt.first, 200))
 		})
 	}
 }

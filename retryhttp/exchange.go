@@ -234,7 +234,9 @@ func (x *exchange) handOver(err error) *http.Response {
 	resp := x.resp
 	x.resp = nil
 	if err != nil {
-		resp.Request = newStopped(cmp.Or(resp.Request, x.req), x.last, err)
+		s := &stopped{of: cmp.Or(resp.Request, x.req), attempt: x.last, err: err}
+		s.req = s.of.WithContext(context.WithValue(s.of.Context(), stoppedKey{}, s))
+		resp.Request = s.req
 	}
 	if _, upgraded := resp.Body.(io.Writer); x.t.Resume && !upgraded && resp.Body != nil && resp.Body != http.NoBody {
 		resp.Body = x.resume(resp)

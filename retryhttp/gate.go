@@ -42,8 +42,7 @@ type Gate struct {
 	// tenant's 429 does not stop all others.
 	Key func(*http.Request) string
 
-	// Max is the longest pause; 0 or below: a minute. Each refusal begins a pause, so a
-	// request may be held for several. Its deadline, or MaxElapsed, limits that.
+	// Max is the longest pause; 0 or below: a minute. A request may be held for several.
 	Max time.Duration
 
 	// Unavailable says that a 503 with a Retry-After closes the gate too. Leave it
@@ -51,9 +50,8 @@ type Gate struct {
 	// callers that all wait for it get less than a tenth of their calls done.
 	Unavailable bool
 
-	// OnClose is called when a pause begins, once for all requests that it holds, with
-	// how long it will be and what the attempt failed with that began it. It may be
-	// called by several goroutines at a time. nil: not called.
+	// OnClose is called when a pause begins, once for all requests that it holds, with how
+	// long it will be and what began it, by several goroutines at a time. nil: not called.
 	OnClose func(key string, wait time.Duration, cause error)
 
 	pauses gate.Pauses

@@ -36,8 +36,7 @@ import (
 // answer of the first is returned, unless only the second asks to wait. If the first asks
 // to wait, by a 429 or a Retry-After, its answer is returned at once.
 //
-// The other request is canceled, and its response is discarded as a Transport does. The
-// context of the request whose answer is returned lives until the body is read or closed.
+// The other request is canceled, and its response is discarded as a Transport does.
 //
 // # What it costs
 //
@@ -66,8 +65,7 @@ type Hedge struct {
 
 	// OnHedge is called once for each second request, when it is known which answer is
 	// returned: won says that it is the one of the second. It is called before RoundTrip
-	// returns, in the same goroutine, with the context that RoundTrip got: AttemptOf
-	// knows the attempt. nil: not called.
+	// returns, in the same goroutine, with the context that RoundTrip got. nil: not called.
 	OnHedge func(ctx context.Context, won bool)
 
 	targets targets.Budgets

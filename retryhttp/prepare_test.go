@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
@@ -23,6 +22,7 @@ func TestPrepare(t *testing.T) {
 	asked, base := 0, script(503, errReset, 200)
 	req := request(t, "PUT")
 	rewindable(req, "data")
+	req.Header = nil // which http.Client never sends
 	send(t, &retryhttp.Transport{
 		Policy:     retry.Policy{MaxAttempts: 3},
 		Idempotent: func(*http.Request) bool { asked++; return true },
@@ -167,53 +167,15 @@ func TestPrepareReplacesTheBody(t *testing.T) {
 // sent.
 func TestPrepareThatTakesTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		base := script(200)
-		tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second}}
+		tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second}}
 		tr.Prepare = func(req *http.Request, attempt int, last error) error {
-			if attempt == 1 {
-				<-req.Context().Done()
-				return req.Context().Err()
+			if attempt > 1 {
+				assert.True(t, os.IsTimeout(last))
+				return nil
 			}
-			assert.True(t, os.IsTimeout(last))
-			return nil
+			<-req.Context().Done()
+			return req.Context().Err()
 		}
-		assert.Equal(t, 200, send(t, tr, request(t, "POST")).StatusCode)
-		assert.Len(t, base.sent, 1)
+		assert.Equal(t, "1 sent in 1s, 200", ask(t, tr, request(t, "POST"), 200))
 	})
-}
-
-func TestReadyMadePrepare(t *testing.T) {
-	aws, envoy, limited := retryhttp.PrepareAWS, retryhttp.PrepareEnvoy, retry.Policy{MaxAttempts: 3}
-	for _, tt := range []struct {
-		name    string
-		prepare func(*http.Request, int, error) error
-		policy  retry.Policy
-		edit    func(*http.Request)
-		want    []string
-	}{
-		{"AWS", aws, limited, nil, []string{"attempt=1; max=3", "attempt=2; max=3", "attempt=3; max=3"}},
-		{"AWS, without a limit", aws, retry.Policy{MaxElapsed: time.Second, Backoff: retry.Fixed(time.Second)}, nil, []string{"attempt=1", "attempt=2"}},
-		{"AWS, once", aws, retry.Policy{}, nil, []string{"attempt=1; max=1"}},
-		{"AWS, a body that can only be sent once", aws, limited, func(req *http.Request) { req.Body = io.NopCloser(strings.NewReader("data")) },
-			[]string{"attempt=1; max=1"}},
-		{"Envoy", envoy, limited, nil, []string{"1", "2", "3"}},
-		{"no header, which http.Client never sends", envoy, limited, func(req *http.Request) { req.Header = nil }, []string{"1", "2", "3"}},
-	} {
-		bubble(t, tt.name, func(t *testing.T) {
-			base, req := script(503), request(t, "PUT")
-			if tt.edit != nil {
-				tt.edit(req)
-			}
-			send(t, &retryhttp.Transport{Base: base, Policy: tt.policy, Prepare: tt.prepare}, req)
-			var got []string
-			for _, sent := range base.sent {
-				got = append(got, sent.Header.Get("amz-sdk-request")+sent.Header.Get("x-envoy-attempt-count"))
-			}
-			assert.Equal(t, tt.want, got)
-			assert.Empty(t, req.Header)
-		})
-	}
-	req := request(t, "GET")
-	require.NoError(t, retryhttp.PrepareAWS(req, 2, nil))
-	assert.Equal(t, "attempt=2", req.Header.Get("Amz-Sdk-Request"), "outside of a Transport")
 }

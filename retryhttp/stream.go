@@ -17,8 +17,6 @@ type CheckFunc func(req *http.Request, resp *http.Response, err error) error
 // attempt. A body that is longer reaches the caller as it comes; one that says so in
 // its Content-Length is not read at all, and neither are a stream of events
 // (text/event-stream) and a connection after 101. A nil check is the function Check.
-//
-// The time for reading is part of the attempt, so AttemptTimeout limits it.
 func WholeBody(check CheckFunc, limit int64) CheckFunc {
 	return func(req *http.Request, resp *http.Response, err error) error {
 		if failure := check.or()(req, resp, err); failure != nil || !hasText(resp) {

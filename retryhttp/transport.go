@@ -13,9 +13,8 @@ import (
 // use. Do not copy it, nor change its fields while it is in use.
 //
 // The request's context bounds all its attempts and waits, and the error says why
-// they stopped. http.Client.Timeout bounds them too, but net/http may then replace
-// the error by one of its own, which has no Reason. A deadline that comes before
-// the end of a wait ends the call at once, and the last response is returned.
+// they stopped. A deadline that comes before the end of a wait ends the call at once, and
+// the last response is returned.
 //
 // http.Transport itself repeats a request when a connection that it kept turns
 // out to be dead. That is part of one attempt. http.Client follows redirects
@@ -114,16 +113,13 @@ type Transport struct {
 	// it replaces is closed with the new one, which may read from it. If it
 	// returns an error, the request is not sent and the call fails with that
 	// error. nil: the request is sent as it is.
-	//
-	// PrepareAWS and PrepareEnvoy are ready-made.
 	Prepare func(req *http.Request, attempt int, last error) error
 
 	// Check returns what an attempt failed with: nil if it succeeded, and an
 	// error marked retry.Permanent if another attempt cannot do better. It gets
 	// the request of the attempt, as Prepare left it, and either a response or an
-	// error. After AttemptTimeout the context of that request has not ended, so that
-	// Check can ask it whether the caller has gone. Check cannot turn an error into a
-	// success: nil for an error is treated as permanent.
+	// error. The context of that request ends only if the caller has gone. Check cannot
+	// turn an error into a success: nil for an error is treated as permanent.
 	//
 	// To keep the server's Retry-After, return or wrap the StatusError of the
 	// Transport, what the function Check returns, or retry.After. A Check that
@@ -196,8 +192,7 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 // wait. If Read ignores that the attempt is canceled, the call goes on, and a goroutine
 // lives until Read returns.
 //
-// An error of Base whose own methods panic is replaced by a permanent error that
-// names its type.
+// An error of Base whose own methods panic is replaced by a permanent one.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := &exchange{t: t, req: req, policy: t.policyOf(req), checks: CheckFunc(t.Check).or()}
 	defer x.end()
