@@ -99,7 +99,7 @@ func TestReadWireCannot(t *testing.T) {
 		`{"event":`:                "noetl: event: unexpected EOF",
 		`{}`:                       "noetl: event: its event is missing: write task.started, task.processed or task.retry_scheduled",
 		`{"event":"task.started"}`: `noetl: event "task.started": its retry is missing: only events of this package can be read back`,
-		`{"event":"task.started","retry":{"kind":7}}`: `kind is 7`,
+		`{"event":"task.started","retry":{"computed":"1"}}`: `computed is "1"`,
 	} {
 		_, err := noetl.ReadWire([]byte(data))
 		assert.ErrorContains(t, err, want, data)
