@@ -98,6 +98,10 @@ func TestFaults(t *testing.T) {
 				assert.Same(t, b, req.Body, "the request is not modified")
 				calls := faults.Calls()
 				require.Len(t, calls, 1)
+				req.Header.Set("X-Key", "another") // a Call holds copies
+				calls[0].Header.Set("X-Key", "a third")
+				copy(calls[0].Body, "j")
+				calls = faults.Calls()
 				assert.Equal(t, tt.read, string(calls[0].Body))
 				calls[0].Body = nil
 				assert.Equal(t, httpfault.Call{
@@ -180,21 +184,6 @@ func TestRequests(t *testing.T) {
 	_, err = faults.RoundTrip(req)
 	assert.Equal(t, io.ErrUnexpectedEOF, err)
 	assert.Equal(t, []string{"example.test"}, asked)
-}
-
-// A Call holds copies.
-func TestCallsAreCopies(t *testing.T) {
-	req := httptest.NewRequest("PUT", "http://example.test/", strings.NewReader("hello"))
-	req.Header.Set("X-Key", "k")
-	faults := httpfault.New(nil, httpfault.Status(503, 0))
-	_, err := faults.RoundTrip(req)
-	require.NoError(t, err)
-	req.Header.Set("X-Key", "another")
-	first := faults.Calls()[0]
-	first.Header.Set("X-Key", "a third")
-	first.Body[0] = 'j'
-	assert.Equal(t, "k", faults.Calls()[0].Header.Get("X-Key"))
-	assert.Equal(t, "hello", string(faults.Calls()[0].Body))
 }
 
 func TestCloseIdleConnections(t *testing.T) {
