@@ -55,6 +55,10 @@ func TestRulesThatCannotBeEvaluated(t *testing.T) {
 				assert.Equal(t, 1, runs)
 			}
 		}
+		for _, key := range []string{"retry_when", "stop_when"} {
+			err := one(rulesOf(t, fmt.Sprintf(`retry: {%s: "{{ %s }}"}`, key, expression)), func() retryflow.Outcome { return o }).Run(t.Context(), nil)
+			assert.ErrorContains(t, err, "rule 0: when: {{ "+expression+" }}: "+want, key)
+		}
 	}
 }
 
@@ -70,6 +74,9 @@ func TestRulesWithAMissingName(t *testing.T) {
 		assert.ErrorIs(t, err, retryflow.ErrNoMatch, expression)
 		assert.ErrorContains(t, err, " is undefined: ", expression)
 	}
+	rules := rulesOf(t, `retry: {max_attempts: "{{ nosuch }}", retry_when: "{{ attempt < max_attempts }}"}`)
+	_, err := rules[0].When(retryflow.Outcome{Err: errors.New("no")})
+	assert.ErrorIs(t, err, retryflow.ErrNoMatch, "a name that is computed from a missing one")
 }
 
 // For random rules and outcomes: making any text of the outcome longer never turns a
@@ -99,6 +106,9 @@ func TestALongerTextIsNeverASuccess(t *testing.T) {
 		}
 		rules, err := noetl.ParseRules([]byte("eval:\n"+list.String()), nil)
 		require.NoError(t, err, list.String())
+		if source.IntN(4) == 0 {
+			rules = rulesOf(t, fmt.Sprintf(`retry: {max_attempts: 2, retry_when: "{{ %s }}", stop_when: "{{ %s }}"}`, pick(conditions), pick(conditions)))
+		}
 		texts := []string{pick([]string{"Timeout", "timeout", "refused"}), pick([]string{"reset", "re-set", "x"}), pick([]string{"7", "9.5", "soon"}), pick([]string{"7", "soon"})}
 		fails, status := source.IntN(3) > 0, 200+303*source.IntN(2)
 		run := func(texts []string) (err error) {

@@ -37,6 +37,8 @@ type decisions struct {
 // An envelope is what a tool returned or raised, and what the two executors of
 // rules made of it, by the kind of the tool.
 type envelope struct {
+	Returned        any
+	Raises          []string
 	Output, Outcome map[string]map[string]any
 }
 
@@ -80,6 +82,13 @@ func (e envelope) outcome(engine, kind string) (o retryflow.Outcome) {
 	case "eval":
 		of = e.Outcome[kind]
 		o.Result = of["result"]
+	default:
+		returned, _ := e.Returned.(map[string]any)
+		of = map[string]any{"error": returned["error"], "http": map[string]any{"status": returned["status_code"]}}
+		if e.Raises != nil || returned["success"] == false {
+			of["status"] = "error"
+		}
+		o.Result = e.Returned
 	}
 	maps.Copy(o.Data, of)
 	if of["status"] == "error" {
@@ -247,6 +256,6 @@ func TestDecisions(t *testing.T) {
 		}
 	}
 	assert.Equal(t, map[string]int{
-		"": 1951, "refused": 929, "attempt": 76, "delay": 196, "do": 4, "end": 2, "next": 38, "raised": 42, "rule": 136, "set": 272, "text": 278,
+		"": 2164, "refused": 1046, "attempt": 76, "delay": 213, "do": 4, "end": 2, "next": 98, "raised": 58, "rule": 142, "set": 275, "text": 278,
 	}, counts)
 }

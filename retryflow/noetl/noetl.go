@@ -92,9 +92,9 @@ func ParseTasks(data []byte, source func() uint64) ([]Task, error) {
 	return tasks, nil
 }
 
-// ParseRules parses the rules of one task, a mapping that has them under eval or
-// under spec.policy.rules. Its other keys are not returned. source is as in
-// [ParsePlaybook].
+// ParseRules parses the rules of one task, a mapping that has them under eval,
+// under spec.policy.rules, or in the old form under retry. Its other keys are not
+// returned. source is as in [ParsePlaybook].
 func ParseRules(data []byte, source func() uint64) (retryflow.Rules, error) {
 	r := newReader("", source)
 	root, err := r.document(data)
@@ -139,19 +139,25 @@ func (r *reader) step(m *mapping) Step {
 	if k := m.take("step"); k != nil {
 		s.Name, _ = r.text(k, "write a name")
 	}
-	eval := m.take("eval")
+	beside := &mapping{place: m.place, names: map[string]bool{}}
+	for _, name := range []string{"eval", "retry"} {
+		if k := m.take(name); k != nil {
+			beside.add(*k)
+		}
+	}
 	if k := m.take("tool"); k != nil {
 		s.Tasks = r.tasks(k.value, k.inside(), s.Name)
 	}
-	switch {
-	case eval == nil:
-	case len(s.Tasks) == 1 && s.Tasks[0].Rules == nil:
-		s.Tasks[0].Rules = r.rules(eval)
-		r.resolveJumps(s.Tasks, eval.place)
-	case len(s.Tasks) == 0:
-		r.fault(eval.place, "eval belongs to a task, and this step has none")
-	default:
-		r.fault(eval.place, "eval is beside a tool that has rules or several tasks: write it in one of them")
+	if len(beside.keys) > 0 {
+		switch at := beside.keys[0]; {
+		case len(s.Tasks) == 1 && s.Tasks[0].Rules == nil:
+			s.Tasks[0].Rules = r.taskRules(beside)
+			r.resolveJumps(s.Tasks, at.place)
+		case len(s.Tasks) == 0:
+			r.fault(at.place, "%s belongs to a task, and this step has none", at.name)
+		default:
+			r.fault(at.place, "%s is beside a tool that has rules or several tasks: write it in one of them", at.name)
+		}
 	}
 	s.Config = r.config(m)
 	return s
@@ -266,14 +272,18 @@ func (r *reader) resolveJumps(tasks []Task, at place) {
 
 // taskRules takes the rules out of a task.
 func (r *reader) taskRules(m *mapping) retryflow.Rules {
-	eval, policy := m.take("eval"), r.policy(m)
+	eval, block, policy := m.take("eval"), m.take("retry"), r.policy(m)
 	switch {
-	case policy != nil && eval != nil:
-		r.fault(policy.place, "both spec.policy and eval are set: write one")
+	case eval != nil && block != nil:
+		r.fault(block.place, "both retry and eval are set: write one")
+	case policy != nil && (eval != nil || block != nil):
+		r.fault(policy.place, "both spec.policy and eval or retry are set: write one")
 	case eval != nil:
 		return r.rules(eval)
 	case policy != nil:
 		return r.policyRules(policy)
+	case block != nil:
+		return r.retryBlock(block)
 	}
 	return nil
 }

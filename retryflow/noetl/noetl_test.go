@@ -85,12 +85,12 @@ func TestParseNothing(t *testing.T) {
 	assert.Empty(t, tasks)
 }
 
-const noRetry = `NoETL has read no retry since 2026: write rules instead: "spec: {policy: {rules: [{when: \"{{ output.status == 'error' }}\", then: {do: retry, attempts: 3, backoff: exponential}}]}}"`
-
 func TestFaults(t *testing.T) {
 	for yaml, want := range map[string]string{
 		"eval: 1":                                                         "line 1: eval: got 1: write a list of rules",
+		"eval: {expr: a}":                                                 "line 1: eval: got a mapping: write a list of rules",
 		"eval:\n- 7":                                                      "line 2: eval[0]: got 7: write a mapping with expr and do, or with else",
+		"eval:\n- []":                                                     "line 2: eval[0]: got a list: write a mapping with expr and do, or with else",
 		"eval:\n- {}":                                                     "line 2: eval[0]: the rule is empty: write a mapping with expr and do, or with else",
 		"eval:\n- when: a\n  do: fail":                                    `line 2: eval[0]: unknown key "when": a rule with do: fail has expr or else, do, set_iter, set_vars, set_ctx, set_shared, set_prev, set`,
 		"spec: {policy: {rules: [{do: fail}]}}":                           `line 1: spec.policy.rules[0]: then is missing: write a mapping with do: "then: {do: retry}"`,
@@ -98,7 +98,11 @@ func TestFaults(t *testing.T) {
 		"eval:\n- expr: \"{{ true }}\"":                                   "line 2: eval[0]: do is missing: write continue, retry, jump, break or fail",
 		"eval:\n- expr: true\n  do: fail":                                 `line 2: eval[0]: expr is true: write an expression in quotes: "{{ outcome.status == 'error' }}"`,
 		"eval:\n- expr: {{ true }}\n  do: fail":                           `line 2: eval[0]: expr is a mapping: write an expression in quotes: "{{ outcome.status == 'error' }}"`,
+		"eval:\n- expr: [a]\n  do: fail":                                  `line 2: eval[0]: expr is a list: write an expression in quotes: "{{ outcome.status == 'error' }}"`,
 		"eval:\n- else: {do: explode}":                                    `line 2: eval[0].else: do is "explode": write continue, retry, jump, break or fail`,
+		"eval:\n- else: {do: Retry}":                                      `line 2: eval[0].else: do is "Retry": write continue, retry, jump, break or fail`,
+		"eval:\n- else: {do: 7}":                                          "line 2: eval[0].else: do is 7: write continue, retry, jump, break or fail",
+		"eval:\n- else: {do: [retry]}":                                    "line 2: eval[0].else: do is a list: write continue, retry, jump, break or fail",
 		"eval:\n- else: continue":                                         `line 2: eval[0].else: got the text "continue": write a mapping with do: "else: {do: continue}"`,
 		"eval:\n- else: {}":                                               "line 2: eval[0].else: do is missing: write continue, retry, jump, break or fail",
 		"eval:\n- else: {do: fail}\n  do: break":                          `line 3: eval[0]: unknown key "do": write the other keys under else`,
@@ -107,21 +111,36 @@ func TestFaults(t *testing.T) {
 		"eval:\n- else: {do: fail}\n- else: {do: fail}":                   "line 3: eval[1]: this rule is never reached: the else in line 2 always matches",
 		"eval:\n- else: {do: retry, attemps: 3}":                          `line 2: eval[0].else: unknown key "attemps": a rule with do: retry has expr or else, do, attempts, backoff, delay, set_iter, set_vars, set_ctx, set_shared, set_prev, set`,
 		"eval:\n- else: {do: fail, attempts: 3}":                          `line 2: eval[0].else: unknown key "attempts": a rule with do: fail has expr or else, do, set_iter, set_vars, set_ctx, set_shared, set_prev, set`,
+		"eval:\n- else: {do: break, delay: 3}":                            `line 2: eval[0].else: unknown key "delay": a rule with do: break has expr or else, do, set_iter, set_vars, set_ctx, set_shared, set_prev, set`,
 		"eval:\n- else: {do: retry, to: t}":                               `line 2: eval[0].else: unknown key "to": a rule with do: retry has expr or else, do, attempts, backoff, delay, set_iter, set_vars, set_ctx, set_shared, set_prev, set`,
+		"eval:\n- else: {do: retry, when: t}":                             `line 2: eval[0].else: unknown key "when": a rule with do: retry has expr or else, do, attempts, backoff, delay, set_iter, set_vars, set_ctx, set_shared, set_prev, set`,
 		"eval:\n- else: {do: retry, attempts: 0}":                         `line 2: eval[0].else: attempts is 0: write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`,
+		"eval:\n- else: {do: retry, attempts: -1}":                        `line 2: eval[0].else: attempts is -1: write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`,
+		"eval:\n- else: {do: retry, attempts: 2.5}":                       `line 2: eval[0].else: attempts is 2.5: write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`,
 		"eval:\n- else: {do: retry, attempts: }":                          `line 2: eval[0].else: attempts is null: write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`,
+		"eval:\n- else: {do: retry, attempts: [1]}":                       `line 2: eval[0].else: attempts is a list: write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`,
 		"eval:\n- else: {do: retry, attempts: 99999999999999999999}":      `line 2: eval[0].else: attempts is 99999999999999999999: write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`,
 		"eval:\n- else: {do: retry, backoff: cubic}":                      `line 2: eval[0].else: backoff is "cubic": write fixed, none, linear or exponential`,
+		"eval:\n- else: {do: retry, backoff: 2}":                          "line 2: eval[0].else: backoff is 2: write fixed, none, linear or exponential",
+		"eval:\n- else: {do: retry, backoff: }":                           "line 2: eval[0].else: backoff is null: write fixed, none, linear or exponential",
 		"eval:\n- else: {do: retry, backoff: \"\"}":                       `line 2: eval[0].else: backoff is "": write fixed, none, linear or exponential`,
 		"eval:\n- else: {do: jump}":                                       "line 2: eval[0].else: to is missing: write the label of a task",
+		"eval:\n- else: {do: jump, to: 7}":                                "line 2: eval[0].else: to is 7: write the label of a task",
 		"eval:\n- else: {do: break, set_iter: 7}":                         "line 2: eval[0].else: set_iter is 7: write a mapping of names to values",
+		"eval:\n- else: {do: break, set_iter: }":                          "line 2: eval[0].else: set_iter is null: write a mapping of names to values",
 		"eval:\n- else: {do: break, set_iter: {a: \"{{ 1\"}}":             "line 2: eval[0].else: set_iter.a: {{ 1: the }} is missing",
 		"eval:\n- else: {do: break, set_iter: {a: [\"{# c #}{{ 1 }}\"]}}": "line 2: eval[0].else: set_iter.a: {# c #}{{ 1 }}: comments ({# … #}) are not allowed: write {{ … }}",
 		"eval:\n- else: {do: break, set_iter: {a: [\"x{% y %}\"]}}":       "line 2: eval[0].else: set_iter.a: x{% y %}: statements ({% … %}) are not allowed: write {{ … }}",
 		"eval:\n- else: {do: fail, do: break}":                            `line 2: eval[0].else: duplicate key "do"`,
 		"eval:\n- else: {[a]: b, do: break}":                              "line 2: eval[0].else: a key is a list: write a name",
 		"eval: []\neval: []":                                              `line 2: duplicate key "eval"`,
-		"retry: {max_attempts: 3}":                                        "line 1: retry: " + noRetry,
+		"eval: []\nretry: {max_attempts: 3}":                              "line 2: both retry and eval are set: write one",
+		"retry: [a]":                                                      "line 1: retry is a list: write its conditions as rules under eval (do: retry), and its pages with do: jump",
+		"retry: {max_attempts: 0}":                                        `line 1: retry: max_attempts is 0: write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`,
+		"retry: {max_delay: \"{{ 3 }}\"}":                                 `line 1: retry: max_delay is the text "{{ 3 }}": write seconds, such as 1.5`,
+		"retry: {max_attempts: 3, retry_when: 7}":                         `line 1: retry: retry_when is 7: write an expression in quotes: "{{ outcome.status == 'error' }}"`,
+		"retry: {max_attempt: 3}":                                         `line 1: retry: unknown key "max_attempt": write a mapping with max_attempts, initial_delay, backoff_multiplier, max_delay, jitter, retry_when and stop_when, or rules under eval`,
+		"retry: {backoff_multiplier: 1000001}":                            "line 1: retry: backoff_multiplier is 1000001: write a number from 1 to 1000000",
 		"spec: {policy: {rules: [{then: {do: fail}, do: fail}]}}":         `line 1: spec.policy.rules[0]: unknown key "do": write the other keys under then`,
 		"eval: [{else: {do: break, set: {iter.: 1}}}]":                    `line 1: eval[0].else: set: iter.: write a scope and a name: "iter.page"`,
 		"eval: *nosuch":                                                   "unknown anchor 'nosuch' referenced",
@@ -169,19 +188,21 @@ func TestFaultsOfPlaybooks(t *testing.T) {
 		"workflow: [{tool: {}}]": `p.yaml:1: workflow[0]: step is missing: write a list of steps: "- step: start"`,
 		"workflow: [{step: 7}]":  "p.yaml:1: workflow[0]: step is 7: write a name",
 		"workflow:\n- step: a\n- step: b\n- step: a":                                            `p.yaml:4: workflow[2]: duplicate step "a": line 2 has the first`,
-		"workflow:\n- step: a\n  retry: 3":                                                      "p.yaml:3: workflow[0].retry: " + noRetry,
+		"workflow:\n- step: a\n  retry: 3":                                                      "p.yaml:3: workflow[0]: retry belongs to a task, and this step has none",
 		"workflow:\n- step: a\n  tool: [{a: {}}, {b: {}}]\n  eval: []":                          "p.yaml:4: workflow[0]: eval is beside a tool that has rules or several tasks: write it in one of them",
-		"workflow:\n- step: a\n  tool: {kind: x, retry: 3}":                                     "p.yaml:3: workflow[0].tool.retry: " + noRetry,
+		"workflow:\n- step: a\n  tool: {kind: x, retry: 3}\n  retry: 3":                         "p.yaml:4: workflow[0]: retry is beside a tool that has rules or several tasks: write it in one of them",
 		"workflow:\n- step: a\n  tool:\n    eval: [{else: {do: jump, to: b}}]":                  `p.yaml:4: workflow[0].tool.eval[0].else: to is "b": no task has that label`,
 		"workflow:\n- step: a\n  tool:\n  - x:\n      eval: [{else: {do: jump, to: previous}}]": `p.yaml:5: workflow[0].tool[0].x.eval[0].else: to is previous: no task comes before "x"`,
-		"workflow:\n- step: a\n  tool: {kind: x, eval: [], spec: {policy: {rules: []}}}":        "p.yaml:3: workflow[0].tool.spec: both spec.policy and eval are set: write one",
+		"workflow:\n- step: a\n  tool: {kind: x, eval: [], spec: {policy: {rules: []}}}":        "p.yaml:3: workflow[0].tool.spec: both spec.policy and eval or retry are set: write one",
 		"workflow: [{step: a, tool: {spec: {policy: {rules: [{when: x}]}}}}]":                   `p.yaml:1: workflow[0].tool.spec.policy.rules[0]: then is missing: write a mapping with do: "then: {do: retry}"`,
 		"workflow: [{step: a, tool: {spec: {policy: {rules: [{when: x, then: retry}]}}}}]":      `p.yaml:1: workflow[0].tool.spec.policy.rules[0].then: got the text "retry": write a mapping with do: "then: {do: retry}"`,
 		"workflow: [{step: a, tool: {spec: {policy: {rules: [], mode: inclusive}}}}]":           `p.yaml:1: workflow[0].tool.spec.policy: mode is "inclusive": write exclusive, the first rule that matches decides`,
 		"workflow: [{step: a, tool: {spec: {policy: {rules: [], on_unmatched: x}}}}]":           `p.yaml:1: workflow[0].tool.spec.policy: on_unmatched is "x": write continue or fail`,
 		"workflow: [{step: a, tool: {eval: [{else: {do: continue, set: {.iter: 1}}}]}}]":        `p.yaml:1: workflow[0].tool.eval[0].else: set: .iter: write a scope and a name: "iter.page"`,
 		"workflow: [{step: a, tool: {eval: [{else: {do: continue, set: {a.b.c: 1}}}]}}]":        `p.yaml:1: workflow[0].tool.eval[0].else: set: a.b.c: write a scope and a name: "iter.page"`,
+		"workflow: [{step: a, tool: {retry: {backoff_multiplier: 0.5}}}]":                       "p.yaml:1: workflow[0].tool.retry: backoff_multiplier is 0.5: write a number from 1 to 1000000",
 		"workflow: [{step: a, tool: x, eval: [{else: {do: jump, to: b}}]}]":                     `p.yaml:1: workflow[0].eval[0].else: to is "b": no task has that label`,
+		"workflow: [{step: a, tool: {retry: {jitter: 0.5}}}]":                                   "p.yaml:1: workflow[0].tool.retry: jitter is 0.5: write true or false",
 		"workflow: [":                  "p.yaml:1: did not find expected node content",
 		"workflow: []\n---\nkind: x\n": "p.yaml:2: a second document: write one",
 	} {
@@ -197,20 +218,28 @@ func TestRulesThatAreNotRead(t *testing.T) {
 	const write = ": rules are not read here: write them beside the kind of a task, under eval or spec.policy.rules"
 	for task, where := range map[string]string{
 		"spec: {policy: " + rules + "}":                   "tool[0].spec.policy",
+		"spec: {policy: {rule: " + rules + "}}":           "tool[0].spec.policy.rule",
+		"spec: {policies: " + rules + "}":                 "tool[0].spec.policies",
 		"spec: {policy: {admit: {rules: " + rules + "}}}": "tool[0].spec.policy.admit.rules",
 		"rules: " + rules:                                 "tool[0].rules",
+		"policy: {rules: " + rules + "}":                  "tool[0].policy.rules",
 		"x: {else: {do: retry}}":                          "tool[0].x",
 		"evals: [{do: retry, attempts: 3}]":               "tool[0].evals",
 		"Spec: {Policy: {Rules: [{Then: {Do: Retry}}]}}":  "tool[0].Spec.Policy.Rules",
 		"x: {y: {retry: {max_attempts: 3}}}":              "tool[0].x.y",
 		"tools: {kind: http, retry: 3}":                   "tool[0].tools.retry",
+		"tools: [{fetch: {kind: http, retry: true}}]":     "tool[0].tools[0].fetch.retry",
 		"tools: {a: {retry: 3}}":                          "tool[0].tools.a.retry",
 		"tasks: [{a: {backoff: linear}}]":                 "tool[0].tasks[0].a.backoff",
 		"Spec: {Retry: 3}":                                "tool[0].Spec.retry",
 		"spec: {policy: {retry: {attempts: 3}}}":          "tool[0].spec.policy.retry",
+		"spec: {max_attempts: 3}":                         "tool[0].spec.max_attempts",
 		"x: {kind: sql, eval: []}":                        "tool[0].x.eval",
+		"Max_Attempts: 3":                                 "tool[0].Max_Attempts",
 		"spec: {policy: {on_unmatched: fail}}":            "tool[0].spec.policy.on_unmatched",
+		"spec: {policy: {backoff: linear}}":               "tool[0].spec.policy.backoff",
 		"x: {tool: http, attempts: 3}":                    "tool[0].x.attempts",
+		"retry_when: x":                                   "tool[0].retry_when",
 		"spec: {stop_when: x}":                            "tool[0].spec.stop_when",
 	} {
 		_, err := noetl.ParseTasks([]byte("tool:\n- kind: http\n  "+task+"\n"), nil)
@@ -224,6 +253,7 @@ func TestRulesThatAreNotRead(t *testing.T) {
 		"spec: {policy: {rules: " + rules + "}}": "workflow[0].spec.policy.rules",
 		"case: " + rules:                         "workflow[0].case",
 		"tools: {kind: http, retry: 3}":          "workflow[0].tools.retry",
+		"tool: [{a: {tool: {}, retry: 3}}]":      "workflow[0].tool[0].a.retry",
 		"loop: {in: x, max_attempts: 3}":         "workflow[0].loop.max_attempts",
 		"next: [{step: b, retry: 3}]":            "workflow[0].next[0].retry",
 	} {
@@ -233,6 +263,12 @@ func TestRulesThatAreNotRead(t *testing.T) {
 	tasks, err := noetl.ParseTasks([]byte("tool: {kind: http, params: {retry: 3, max_attempts: 3}, body: {x: {retry: true}}}"), nil)
 	assert.NoError(t, err, "parameters of the tool")
 	assert.Contains(t, tasks[0].Config, "params")
+	for _, own := range []string{"retry_on: [timeout]", "retry_on_status: [503]", "backoff_seconds: 2"} {
+		_, err := noetl.ParseTasks([]byte("tool: {kind: http, retry: {max_attempts: 3, "+own+"}}"), nil)
+		name, _, _ := strings.Cut(own, ":")
+		assert.EqualError(t, err, "noetl: line 1: tool.retry: "+name+" is for the tool, and none of NoETL's tools reads it: "+
+			`write a rule in place of retry: "spec: {policy: {rules: [{when: \"{{ output.error.retryable }}\", then: {do: retry, attempts: 3}}]}}"`)
+	}
 }
 
 func TestAConditionThatIsTrueOrFalse(t *testing.T) {
@@ -263,8 +299,9 @@ func TestLongDocuments(t *testing.T) {
 }
 
 func TestAllFaultsAtOnce(t *testing.T) {
-	_, err := noetl.ParseTasks([]byte("- a: {eval: 1}\n- b: {eval: 2}\n"), nil)
-	assert.EqualError(t, err, "noetl: line 1: [0].a.eval: got 1: write a list of rules; line 2: [1].b.eval: got 2: write a list of rules")
+	_, err := noetl.ParseTasks([]byte("- a: {eval: 1}\n- b: {retry: x}\n"), nil)
+	assert.EqualError(t, err, "noetl: line 1: [0].a.eval: got 1: write a list of rules; "+
+		`line 2: [1].b: retry is the text "x": write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`)
 	_, err = noetl.ParseTasks([]byte(strings.Repeat("- {a: {eval: 1}}\n", 25)), nil)
 	assert.Len(t, strings.Split(err.Error(), "; "), 20, "the first 20 faults")
 }
@@ -457,6 +494,100 @@ func TestARuleThatFailsMaySet(t *testing.T) {
 	assert.Equal(t, retryflow.State{"ctx": map[string]any{"page": 503}}, state)
 }
 
+func TestOldRetryBlocks(t *testing.T) {
+	p := playbook(t, "retry_of_old.yaml")
+	assert.Empty(t, p.Steps[0].Tasks)
+	for i, policy := range []retry.Policy{
+		1: {MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}},
+		2: {MaxAttempts: 5, Backoff: retry.Exponential{Base: time.Second}},
+		3: {MaxAttempts: 4, Backoff: retry.Exponential{Base: time.Second / 2, Factor: 3}, MaxDelay: 4 * time.Second, Jitter: retry.Proportional(0.5)},
+		4: {MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}},
+	} {
+		if i > 0 {
+			require.Len(t, p.Steps[i].Tasks, 1)
+			assert.Equal(t, policy, p.Steps[i].Tasks[0].Rules[0].Policy, i)
+		}
+	}
+	assert.Equal(t, map[string]any{"kind": "http"}, p.Steps[1].Tasks[0].Config)
+	assert.Equal(t, "GET", p.Steps[1].Config["method"])
+	assert.NotContains(t, p.Steps[1].Config, "retry")
+
+	data := func(status int) map[string]any { return map[string]any{"http": map[string]any{"status": status}} }
+	boom := errors.New("read Timeout")
+	for name, row := range map[string]struct {
+		step int
+		o    retryflow.Outcome
+		want bool
+	}{
+		"any error":             {1, retryflow.Outcome{Err: boom}, true},
+		"a success":             {1, retryflow.Outcome{}, false},
+		"retry_when":            {3, retryflow.Outcome{Err: boom, Data: data(503), Attempt: 1}, true},
+		"retry_when is false":   {3, retryflow.Outcome{Err: boom, Data: data(404), Attempt: 1}, false},
+		"its attempt":           {3, retryflow.Outcome{Err: boom, Data: data(503), Attempt: 4}, false},
+		"stop_when comes first": {3, retryflow.Outcome{Err: boom, Data: data(501), Attempt: 1}, false},
+		"retry_when is not evaluated after a success": {3, retryflow.Outcome{Data: data(503), Attempt: 1}, false},
+		"error is a text": {4, retryflow.Outcome{Err: boom}, true},
+		"another error":   {4, retryflow.Outcome{Err: errors.New("no")}, false},
+	} {
+		got, err := p.Steps[row.step].Tasks[0].Rules[0].When(row.o)
+		assert.NoError(t, err, name)
+		assert.Equal(t, row.want, got, name)
+	}
+	_, err := p.Steps[3].Tasks[0].Rules[0].When(retryflow.Outcome{Err: boom})
+	assert.ErrorContains(t, err, "{{ status_code == 501 }}: status_code is undefined", "a stop_when that cannot be evaluated does not retry")
+
+	rules := rulesOf(t, `retry: {stop_when: "{{ result.done }}"}`)
+	for done, want := range map[bool]bool{false: true, true: false} {
+		again, err := rules[0].When(retryflow.Outcome{Result: map[string]any{"done": done}})
+		assert.NoError(t, err)
+		assert.Equal(t, want, again, "stop_when alone repeats until it holds, after a success too")
+	}
+	assert.Nil(t, rulesOf(t, "retry: false"))
+	rules = rulesOf(t, `retry: "{{ 2 + 2 }}"`)
+	limit, err := rules[0].Attempts(retryflow.Outcome{})
+	assert.NoError(t, err)
+	assert.Equal(t, 4, limit)
+	assert.Equal(t, retry.Fixed(0), rulesOf(t, "retry: {max_delay: 0}")[0].Policy.Backoff)
+}
+
+// The name max_attempts is the number of attempts, also if an expression
+// computes it.
+func TestMaxAttemptsOfTheOldFormCanBeComputed(t *testing.T) {
+	run := func(block string, n any) (attempts int, waited time.Duration, err error) {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			p := one(rulesOf(t, "retry: "+block), func() retryflow.Outcome { attempts++; return retryflow.Outcome{Err: errors.New("boom")} })
+			err = p.Run(t.Context(), retryflow.State{"workload": map[string]any{"n": n}})
+			waited = time.Since(began)
+		})
+		return attempts, waited, err
+	}
+	for name, row := range map[string]struct {
+		block    string
+		n        any
+		attempts int
+		waited   time.Duration
+		want     string
+	}{
+		"retry_when":         {`{max_attempts: "{{ workload.n }}", retry_when: "{{ attempt < max_attempts }}"}`, 4, 4, 7 * time.Second, "retry: not retryable after 4 attempts"},
+		"stop_when":          {`{max_attempts: "{{ workload.n }}", stop_when: "{{ attempt >= max_attempts - 1 }}"}`, 4, 3, 3 * time.Second, "retry: not retryable after 3 attempts"},
+		"initial_delay":      {`{max_attempts: "{{ workload.n }}", initial_delay: "{{ max_attempts * 10 }}"}`, 2, 2, 20 * time.Second, "retry: attempts exhausted after 2 attempts"},
+		"a text":             {`{max_attempts: "{{ workload.n }}", retry_when: "{{ max_attempts == 2 }}"}`, "2", 2, time.Second, "retry: attempts exhausted after 2 attempts"},
+		"a number":           {`{max_attempts: 2, retry_when: "{{ max_attempts == 2 }}"}`, nil, 2, time.Second, "retry: attempts exhausted after 2 attempts"},
+		"the default":        {`{retry_when: "{{ max_attempts == 3 }}"}`, nil, 3, 3 * time.Second, "retry: attempts exhausted after 3 attempts"},
+		"old names":          {`"{{ 9 if success else 2 }}"`, nil, 2, time.Second, ""},
+		"not a number":       {`{max_attempts: "{{ workload.n }}", retry_when: "{{ attempt < max_attempts }}"}`, "x", 1, 0, `rule 0: when: {{ attempt < max_attempts }}: {{ workload.n }}: text "x" is not a number of attempts`},
+		"below 1":            {`{max_attempts: "{{ workload.n }}", retry_when: "{{ attempt < max_attempts }}"}`, 0, 1, 0, "rule 0: when: {{ attempt < max_attempts }}: {{ workload.n }}: 0 is not a number of attempts"},
+		"no default":         {`{max_attempts: "{{ workload.m }}", retry_when: "{{ max_attempts | default(5) == 7 }}"}`, 3, 1, 0, "{{ workload.m }}: workload.m is undefined"},
+		"computed by itself": {`{max_attempts: "{{ max_attempts + 1 }}"}`, nil, 1, 0, "attempts: {{ max_attempts + 1 }}: max_attempts cannot be computed from itself"},
+	} {
+		attempts, waited, err := run(row.block, row.n)
+		assert.ErrorContains(t, err, row.want, name)
+		assert.Equal(t, row.attempts, attempts, name)
+		assert.Equal(t, row.waited, waited, name)
+	}
+}
+
 func TestPlaybooksInOtherShapes(t *testing.T) {
 	for name, row := range map[string]struct {
 		yaml   string
@@ -471,6 +602,7 @@ func TestPlaybooksInOtherShapes(t *testing.T) {
 		"named":                   {"tool: [{name: a, kind: http}, {name: b, kind: sql, eval: [{else: {do: break}}]}]", []string{"a", "b"}, []int{0, 1}},
 		"without names":           {"tool: [{kind: http}, {kind: sql}]", []string{"task_1", "task_2"}, []int{0, 0}},
 		"eval beside the tool":    {"tool: {kind: http}\n  eval: [{else: {do: break}}]", []string{"s"}, []int{1}},
+		"retry beside the tool":   {"tool: http\n  retry: {max_attempts: 2}", []string{"s"}, []int{3}},
 		"a jump to the only task": {"tool: {kind: http, eval: [{else: {do: jump, to: s}}]}", []string{"s"}, []int{1}},
 		"expr without braces":     {"tool: {kind: http, eval: [{expr: outcome.status == 'error', do: fail}]}", []string{"s"}, []int{1}},
 		"an unknown key":          {"tool: {kind: http}\n  sink: {tool: {kind: postgres}}\n  case: [{when: x}]", []string{"s"}, []int{0}},
@@ -512,6 +644,7 @@ func TestWhatOccursInPlaybooks(t *testing.T) {
 	}
 	assert.Equal(t, []retryflow.Directive{"retry", "retry", "retry", "fail", "continue"}, do(p.Steps[0].Tasks[0]))
 	assert.Equal(t, []retryflow.Directive{"retry", "continue"}, do(p.Steps[1].Tasks[0]))
+	assert.Equal(t, []retryflow.Directive{"retry", "fail", "continue"}, do(p.Steps[1].Tasks[1]), "the old mapping")
 	assert.Equal(t, []retryflow.Directive{"jump", "break", "continue"}, do(p.Steps[1].Tasks[2]))
 
 	state := retryflow.State{"iter": map[string]any{"page": "1"}, "ctx": map[string]any{"done": false}}

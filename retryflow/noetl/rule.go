@@ -32,7 +32,8 @@ const (
 	writeDirective = `write continue, retry, jump, break or fail`
 	writeAttempts  = `write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`
 	writeBackoff   = `write fixed, none, linear or exponential`
-	writeDelay     = `write seconds, such as 1.5, or an expression: "{{ workload.delay }}"`
+	writeSeconds   = `write seconds, such as 1.5`
+	writeDelay     = writeSeconds + `, or an expression: "{{ workload.delay }}"`
 	writeLabel     = `write the label of a task`
 	writeNames     = `write a mapping of names to values`
 )
@@ -149,7 +150,7 @@ func (r *reader) directive(m *mapping, rule *retryflow.Rule, d dialect) {
 }
 
 func (r *reader) retry(m *mapping, rule *retryflow.Rule, d dialect) {
-	rule.Policy.MaxAttempts, rule.Attempts = r.attempts(m.take("attempts"), d)
+	rule.Policy.MaxAttempts, rule.Attempts = r.attempts(m.take("attempts"), defaultAttempts, d)
 	curve := r.backoff(m.take("backoff"))
 	var fixed time.Duration
 	fixed, rule.Delay = r.delay(m.take("delay"), defaultDelay, d)
@@ -197,9 +198,9 @@ func (r *reader) jump(m *mapping, rule *retryflow.Rule, d dialect) {
 
 // attempts reads a number of attempts: a number, or an expression that computes
 // it.
-func (r *reader) attempts(k *key, d dialect) (int, func(retryflow.Outcome) (int, error)) {
+func (r *reader) attempts(k *key, absent int, d dialect) (int, func(retryflow.Outcome) (int, error)) {
 	if k == nil {
-		return defaultAttempts, nil
+		return absent, nil
 	}
 	n := resolve(k.value)
 	if isText(n) {
@@ -267,15 +268,21 @@ func (r *reader) delay(k *key, absent time.Duration, d dialect) (time.Duration, 
 		t := r.expression(k)
 		return 0, func(o retryflow.Outcome) (time.Duration, error) { return t.delay(d.names(o)) }
 	}
+	return r.seconds(k, writeDelay), nil
+}
+
+// seconds reads a number of seconds.
+func (r *reader) seconds(k *key, write string) time.Duration {
+	n := resolve(k.value)
 	f, err := number(n)
-	var fixed time.Duration
+	var d time.Duration
 	if err == nil {
-		fixed, err = seconds(f)
+		d, err = seconds(f)
 	}
 	if err != nil {
-		r.fault(k.place, "%s is %s: %s", k.name, describe(n), writeDelay)
+		r.fault(k.place, "%s is %s: %s", k.name, describe(n), write)
 	}
-	return fixed, nil
+	return d
 }
 
 // number reads a number, which may be written as text.

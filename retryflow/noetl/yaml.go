@@ -316,11 +316,7 @@ func (r *reader) config(m *mapping) map[string]any {
 	config := map[string]any{}
 	for _, k := range m.keys {
 		if path, line, found := r.strayRules(k.name, k.value); found || slices.Contains(settings, strings.ToLower(k.name)) {
-			write := "rules are not read here: write them beside the kind of a task, under eval or spec.policy.rules"
-			if k.name == "retry" {
-				write = writeNoRetry
-			}
-			r.fault(place{max(line, k.line), k.under(k.name) + path}, "%s", write)
+			r.fault(place{max(line, k.line), k.under(k.name) + path}, "rules are not read here: write them beside the kind of a task, under eval or spec.policy.rules")
 		}
 		var value any
 		if err := k.value.Decode(&value); err != nil {
@@ -330,9 +326,6 @@ func (r *reader) config(m *mapping) map[string]any {
 	}
 	return config
 }
-
-// writeNoRetry is about the form of rules before eval.
-const writeNoRetry = `NoETL has read no retry since 2026: write rules instead: "spec: {policy: {rules: [{when: \"{{ output.status == 'error' }}\", then: {do: retry, attempts: 3, backoff: exponential}}]}}"`
 
 // strayRules returns the path of rules in a value that is not read, and their line.
 // name is the key of the value.
@@ -380,7 +373,7 @@ var (
 )
 
 // isRule reports whether a node looks like a rule, which says what to do, or like a
-// task with the retry that came before rules.
+// task with a retry of the old form.
 func isRule(n *yaml.Node) bool {
 	do := child(n, "do")
 	return do != nil && slices.Contains(directives, retryflow.Directive(strings.ToLower(resolve(do).Value))) ||
