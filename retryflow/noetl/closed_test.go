@@ -66,7 +66,7 @@ func TestRulesThatCannotBeEvaluated(t *testing.T) {
 func TestRulesWithAMissingName(t *testing.T) {
 	for _, expression := range []string{
 		"nosuch", "nosuch == 1", "not nosuch", "outcome.nosuch.deeper", "outcome.result.nosuch | lower", "nosuch in [1]", "1 + nosuch", "-nosuch",
-		"nosuch | tojson", "nosuch | first", "([] | first) == 1", "nosuch | int", "outcome.http['nosuch'] and true", "outcome.result[3]",
+		"nosuch | tojson", "[nosuch] | join", "nosuch | first", "([] | last) == 1", "nosuch | int", "outcome.http['nosuch'] and true", "outcome.result[3]",
 	} {
 		rules := rulesOf(t, fmt.Sprintf(`eval: [{expr: "{{ %s }}", do: fail}, {else: {do: break}}]`, expression))
 		matches, err := rules[0].When(retryflow.Outcome{Data: map[string]any{"http": map[string]any{}}, Result: []any{}})
@@ -85,13 +85,13 @@ func TestRulesWithAMissingName(t *testing.T) {
 func TestALongerTextIsNeverASuccess(t *testing.T) {
 	conditions := []string{
 		"outcome.status == 'error'", "outcome.status != 'error'", "outcome.http.status in [429, 503]", "outcome.result.nosuch == 1", "true", "false",
-		"'timeout' in outcome.error.message", "'timeout' in (outcome.error.message | lower)", "'timeout' not in (outcome.error.message | lower)",
+		"'timeout' in outcome.error.message", "'timeout' in (outcome.error.message | lower)", "'TIMEOUT' not in (outcome.error.message | upper)",
 		"'reset' in (outcome.result.text | default('') | replace('-', ''))", "'reset' in (outcome.result | tojson)", "outcome.result.text in outcome.error.message",
-		"(outcome.error.message + outcome.result.text) != ''", "(outcome.result.number | int) == 7", "(outcome.result.number | int) > 8",
-		"'x' in (outcome.error.message | replace('e', outcome.result.text))", "outcome.result.text | string | lower | length > 0",
+		"(outcome.error.message + outcome.result.text) != ''", "(outcome.result.number | int) == 7", "(outcome.result.number | float) > 8",
+		"'x' in ([outcome.error.message, outcome.result.text] | join(outcome.result.text))", "outcome.result.text | string | upper | lower | length > 0",
 		"outcome.http.headers['retry-after'] | default(3) | int > 5", "outcome.http.headers['retry-after'] is defined", "outcome.http.headers.etag is defined",
 	}
-	directives := []string{"continue", "break", "fail", "retry, attempts: 2, delay: 0", "continue, set_iter: {a: '{{ outcome.result.text | lower }}'}", "retry, attempts: 2, delay: '{{ outcome.result.number }}'"}
+	directives := []string{"continue", "break", "fail", "retry, attempts: 2, delay: 0", "continue, set_iter: {a: '{{ outcome.result.text | upper }}'}", "retry, attempts: 2, delay: '{{ outcome.result.number }}'"}
 	failed, bounded := 0, 0
 	lists := 60
 	if os.Getenv("RETRY_LONG") != "" {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strings"
 	"sync"
@@ -139,7 +140,7 @@ func TestHeadersOfEachKind(t *testing.T) {
 	for expr, all := range map[string][]any{
 		"outcome.http.headers['retry-after'] == '7'": {
 			map[string]any{"RETRY-AFTER": "7"}, map[string]string{"Retry-After": "7"}, map[string][]string{"Retry-after": {"7"}},
-			http.Header{"Retry-After": {"7"}},
+			http.Header{"Retry-After": {"7"}}, textproto.MIMEHeader{"Retry-After": {"7"}},
 		},
 		"outcome.http.headers.vary == 'a, b'": {http.Header{"Vary": {"a", "b"}}},
 		"outcome.http.headers.a == '2'":       slices.Repeat([]any{map[string]any{"A": "1", "a": "2"}}, 20), // two names that become one: always the same
@@ -221,6 +222,7 @@ func TestNoGoMethodAndNoUnexportedFieldCanBeReached(t *testing.T) {
 		assert.Equal(t, want, got, expr)
 	}
 	for expr, want := range map[string]string{
+		`[outcome.result] | join`: "a value of Go's type noetl_test.machine has no text: write one of its fields",
 		`outcome.result | string`: "a value of Go's type noetl_test.machine has no text: write one of its fields",
 		`outcome.error | lower`:   "a value of Go's type noetl_test.engine has no text: write one of its fields",
 		`outcome.result == 1`:     "cannot compare a value of Go's type noetl_test.machine and 1",
@@ -228,7 +230,7 @@ func TestNoGoMethodAndNoUnexportedFieldCanBeReached(t *testing.T) {
 		`outcome.result < 1`:      "cannot order a value of Go's type noetl_test.machine and 1",
 		`outcome.result | length`: "a value of Go's type noetl_test.machine has no length",
 		`outcome.result | tojson`: "a value of Go's type noetl_test.machine cannot be written as JSON",
-		`outcome.func | lower`:    "a value of Go's type func() has no text: write one of its fields",
+		`outcome.func | upper`:    "a value of Go's type func() has no text: write one of its fields",
 	} {
 		_, err := condition(t, "{{ "+expr+" }}")(o)
 		assert.EqualError(t, err, "{{ "+expr+" }}: "+want)
@@ -246,9 +248,9 @@ func TestDelaysOfEachKind(t *testing.T) {
 		`"{{ 2.5 }}"`: 2500 * time.Millisecond,
 		`"{{ '4' }}"`: 4 * time.Second,
 		`"{{ 0 }}"`:   0,
-		`"{{ outcome.http.headers['retry-after'] }}"`:                                                         7 * time.Second,
-		`"{{ outcome.http.headers['retry-after'] | int + 1 }}"`:                                               8 * time.Second,
-		`"{{ 5 if outcome.http.headers['retry-after'] | int > 5 else outcome.http.headers['retry-after'] }}"`: 5 * time.Second,
+		`"{{ outcome.http.headers['retry-after'] }}"`:                                                           7 * time.Second,
+		`"{{ outcome.http.headers['retry-after'] | int + 1 }}"`:                                                 8 * time.Second,
+		`"{{ 5 if outcome.http.headers['retry-after'] | float > 5 else outcome.http.headers['retry-after'] }}"`: 5 * time.Second,
 		`"{{ iter.page }}"`:                 4 * time.Second,
 		`"{{ 0.1 if iter.page else 9 }}"`:   100 * time.Millisecond,
 		`"{{ outcome.nosuch|default(3) }}"`: 3 * time.Second,
@@ -350,7 +352,7 @@ eval:
         number_behind_a_space: " {{ 1 }}"
         plain: text
         number: 7
-        list: ["{{ outcome.result.count }}", {deep: "{{ outcome.result.name | lower }}", count: "{{ outcome.result.count }}"}, null]
+        list: ["{{ outcome.result.count }}", {deep: "{{ outcome.result.name | upper }}", count: "{{ outcome.result.count }}"}, null]
         whole: "{{ outcome.result['items'] }}"
         braces: "{ not one }"
 `)
@@ -364,7 +366,7 @@ eval:
 		require.NoError(t, rules[0].Set(state, o))
 		assert.Equal(t, map[string]any{
 			"page": 5, "before": 4, "kept": true, "url": "/pages/4?size=50", "spaces": "  1 of 2 ", "number_behind_a_space": " 1", "plain": "text", "number": 7,
-			"list": []any{count, map[string]any{"deep": "ann", "count": count}, nil}, "whole": []any{1, 2.5, "x"}, "braces": "{ not one }",
+			"list": []any{count, map[string]any{"deep": "ANN", "count": count}, nil}, "whole": []any{1, 2.5, "x"}, "braces": "{ not one }",
 		}, state["iter"])
 	}
 	assert.Equal(t, map[string]any{"page": 4, "kept": true}, before)

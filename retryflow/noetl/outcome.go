@@ -3,6 +3,7 @@ package noetl
 import (
 	"maps"
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,6 +108,8 @@ func lowerCased(headers any) any {
 			lower[strings.ToLower(name)] = strings.Join(headers[name], ", ")
 		}
 	case http.Header:
+		return lowerCased(map[string][]string(headers))
+	case textproto.MIMEHeader:
 		return lowerCased(map[string][]string(headers))
 	default:
 		return headers

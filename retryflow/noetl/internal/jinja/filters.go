@@ -18,12 +18,16 @@ type filter struct {
 var filters = map[string]*filter{
 	"default": {0, 1, fallback},
 	"first":   {0, 0, first},
+	"float":   {0, 1, toFloat},
 	"int":     {0, 1, toInt},
+	"join":    {0, 1, join},
+	"last":    {0, 0, last},
 	"length":  {0, 0, length},
-	"lower":   {0, 0, toLower},
+	"lower":   {0, 0, func(e *evaluation, in Value, _ []Value) Value { return e.text(lower(e.soft(in))) }},
 	"replace": {2, 2, replace},
 	"string":  {0, 0, toText},
 	"tojson":  {0, 0, tojson},
+	"upper":   {0, 0, func(e *evaluation, in Value, _ []Value) Value { return e.text(upper(e.soft(in))) }},
 }
 
 // tests are all the tests that there are.
@@ -64,13 +68,14 @@ func fallback(_ *evaluation, in Value, args []Value) Value {
 	return in
 }
 
-func toLower(e *evaluation, in Value, _ []Value) Value {
-	if isA[markup](in) {
+// soft returns the text of a value, for lower and upper.
+func (e *evaluation) soft(v Value) string {
+	if isA[markup](v) {
 		panic(marked())
 	}
-	s := e.str(in)
+	s := e.str(v)
 	e.grow(len(s))
-	return e.text(lower(s))
+	return s
 }
 
 func marked() failure {
@@ -96,14 +101,37 @@ func length(e *evaluation, in Value, _ []Value) Value {
 	return int64(s.length())
 }
 
-func first(e *evaluation, in Value, _ []Value) Value {
-	if !isA[string](in) && !isA[sequence](in) {
-		panic(wrong(in, "%s has no first member", kind(in)))
+func first(e *evaluation, in Value, _ []Value) Value { return e.end(in, "first", 0) }
+func last(e *evaluation, in Value, _ []Value) Value  { return e.end(in, "last", -1) }
+
+// end returns the first or the last member of v.
+func (e *evaluation) end(v Value, which string, at int64) Value {
+	if !isA[string](v) && !isA[sequence](v) {
+		panic(wrong(v, "%s has no %s member", kind(v), which))
 	}
-	if member, ok := e.itemOf(in, int64(0)); ok {
+	if member, ok := e.itemOf(v, at); ok {
 		return member
 	}
-	return &undefined{"the first of nothing"}
+	return &undefined{"the " + which + " of nothing"}
+}
+
+func join(e *evaluation, in Value, args []Value) Value {
+	separator := e.str(argument(args, ""))
+	s, ok := in.(sequence)
+	if !ok {
+		panic(wrong(in, "%s cannot be joined: write a list", kind(in)))
+	}
+	var b strings.Builder
+	for i := range s.length() {
+		e.step(1)
+		text := e.str(s.at(e, i))
+		if i > 0 {
+			text = separator + text
+		}
+		e.grow(len(text))
+		b.WriteString(text)
+	}
+	return b.String()
 }
 
 func replace(e *evaluation, in Value, args []Value) Value {

@@ -51,6 +51,23 @@ func toInt(e *evaluation, in Value, args []Value) Value {
 	return int64(f)
 }
 
+// toFloat is the filter float.
+func toFloat(e *evaluation, in Value, args []Value) Value {
+	switch in := in.(type) {
+	case string, markup:
+		if f, ok := parseFloat(e.trimmed(in)); ok {
+			return f
+		}
+	case *undefined:
+		panic(in.err())
+	default:
+		if isNumber(in) {
+			return float(in)
+		}
+	}
+	return argument(args, 0.0)
+}
+
 var (
 	floatText = regexp.MustCompile(`(?i)^[+-]?(inf(inity)?|nan|([0-9](_?[0-9])*\.?([0-9](_?[0-9])*)?|\.[0-9](_?[0-9])*)(e[+-]?[0-9](_?[0-9])*)?)$`)
 	intText   = regexp.MustCompile(`^[+-]?[0-9](_?[0-9])*$`)

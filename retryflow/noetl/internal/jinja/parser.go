@@ -286,7 +286,9 @@ var methods = map[string]string{
 	"keys":       `there are no loops: write "in" with the mapping itself`,
 	"values":     "there are no loops: name a key",
 	"lower":      `write "| lower"`,
+	"upper":      `write "| upper"`,
 	"replace":    `write "| replace(…)"`,
+	"join":       `write the list with "| join(…)"`,
 	"startswith": `write "in"`,
 	"endswith":   `write "in"`,
 }

@@ -152,8 +152,8 @@ func TestKinds(t *testing.T) {
 var (
 	forms   = strings.Split("(A) OP (B)¦(A) OP (B)¦(A) OP (B)¦A OP B¦A FILTER¦(A) FILTER¦(A) FILTER FILTER¦A if B else C¦[A, B]¦{'a': A, 'b': B}¦not A¦-(A)¦(A)[1].b", "¦")
 	between = strings.Split("and¦or¦==¦!=¦<¦<=¦>¦>=¦in¦not in¦+¦-¦*", "¦")
-	behind  = strings.Split("| default(3)¦| default¦| first¦| int¦| int('x')¦| length¦"+
-		"| lower¦| replace('e', 'EE')¦| string¦| tojson¦is defined¦is not defined¦is none¦is not none", "¦")
+	behind  = strings.Split("| default(3)¦| default¦| first¦| last¦| int¦| int('x')¦| float¦| float(none)¦| join¦| join(', ')¦| length¦"+
+		"| lower¦| upper¦| replace('e', 'EE')¦| string¦| tojson¦is defined¦is not defined¦is none¦is not none", "¦")
 )
 
 // Jinja on this machine gives the answers in the golden files, and the same as this

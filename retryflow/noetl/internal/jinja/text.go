@@ -48,13 +48,20 @@ func formatFloat(f float64) string {
 	return text
 }
 
-// lower maps one letter to several if Unicode says so, which package strings does not
-// do.
+// lower and upper map one letter to several if Unicode says so, which package
+// strings does not do.
 func lower(s string) string {
 	if isASCII(s) {
 		return strings.ToLower(s)
 	}
 	return cases.Lower(language.Und, cases.HandleFinalSigma(true)).String(s)
+}
+
+func upper(s string) string {
+	if isASCII(s) {
+		return strings.ToUpper(s)
+	}
+	return cases.Upper(language.Und).String(s)
 }
 
 func isASCII(s string) bool {
