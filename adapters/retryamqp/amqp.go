@@ -502,7 +502,7 @@ func (w *worker) publish(to queue, p amqp.Publishing) error {
 	if size, frame := sizeOf(p), w.conn.Config.FrameSize; frame > 0 && size > frame {
 		return fmt.Errorf("%w: its headers need %d bytes, and a frame has %d", errTooLarge, size, frame)
 	}
-	return retry.Do(context.Background(), untilStored, func(ctx context.Context) error {
+	err := retry.Do(context.Background(), untilStored, func(ctx context.Context) error {
 		if err := w.open(); err != nil {
 			return retry.Permanent(err)
 		}
@@ -527,6 +527,7 @@ func (w *worker) publish(to queue, p amqp.Publishing) error {
 			return nil
 		}
 	})
+	return retry.Unwrap(err) // not marked: a loop around Consume connects again
 }
 
 // refusal returns why a copy was not stored.

@@ -220,7 +220,9 @@ func TestACopyThatIsRefused(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
-	assert.ErrorContains(t, retries.Consume(ctx, q.conn, handle), "PRECONDITION_FAILED")
+	refused := retries.Consume(ctx, q.conn, handle)
+	assert.ErrorContains(t, refused, "PRECONDITION_FAILED")
+	assert.False(t, retry.IsPermanent(refused), "a loop that connects again goes on")
 	var consuming sync.WaitGroup
 	consuming.Go(func() { assert.NoError(t, retries.Consume(ctx, q.conn, handle)) })
 	assert.NoError(t, q.untilDead(ctx, 1), "its last failure needs no wait queue")

@@ -245,10 +245,10 @@ func (w *worker) work(ctx context.Context) error {
 		}
 		return nil
 	})
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || err == nil {
 		return nil
 	}
-	return err
+	return fmt.Errorf("retrynats: %w", retry.Unwrap(err)) // not marked: a loop around Consume connects again
 }
 
 // pull is how long the server waits for a message. Consume waits for an open pull

@@ -298,7 +298,9 @@ func TestConsumeEnds(t *testing.T) {
 			consumer, err := q.js.CreateConsumer(t.Context(), q.name, retries.ConsumerConfig("worker"))
 			require.NoError(t, err)
 			time.AfterFunc(200*time.Millisecond, func() { assert.NoError(t, end(q)) })
-			assert.Error(t, retries.Consume(t.Context(), q.js, consumer, func(context.Context, jetstream.Msg) error { return nil }))
+			err = retries.Consume(t.Context(), q.js, consumer, func(context.Context, jetstream.Msg) error { return nil })
+			assert.ErrorContains(t, err, "retrynats: ")
+			assert.False(t, retry.IsPermanent(err), "a loop that connects again goes on")
 		})
 	}
 }
