@@ -39,7 +39,7 @@ func TestCases(t *testing.T) {
 		perCall string
 	}{
 		{"paging", 30, "", "i09_transport_asks"},
-		{"kept", 20, "", ""},
+		{"kept", 24, "", ""},
 		{"keptsealed", 17, "s05_constructor_each_time", ""},
 		{"unseen", 43, "c04_method c05_conflict e12_listen h16_within i08_runner i11_finetune", "cr05_default"},
 		{"open", 15, "01_fan_out 06_weather_client 07_watch_orders 09_follow_leader 10_daily_revenue 15_confirm_email 17_flush_outbox 28_gives_up " +

@@ -130,7 +130,7 @@ func returnsOf(body *ast.BlockStmt) (list []*ast.ReturnStmt) {
 	return list
 }
 
-// idents returns the uses of a variable in a part of the code.
+// idents returns the uses of a variable or a function in a part of the code.
 func (u *uses) idents(v types.Object, in inspector.Cursor) iter.Seq2[inspector.Cursor, *ast.Ident] {
 	return func(yield func(inspector.Cursor, *ast.Ident) bool) {
 		for c := range in.Preorder((*ast.Ident)(nil)) {
@@ -139,6 +139,14 @@ func (u *uses) idents(v types.Object, in inspector.Cursor) iter.Seq2[inspector.C
 			}
 		}
 	}
+}
+
+// count returns how often a part of the code uses an object.
+func (u *uses) count(o types.Object, in inspector.Cursor) (n int) {
+	for range u.idents(o, in) {
+		n++
+	}
+	return n
 }
 
 // method returns the receiver and the name of a method call, or nil.
@@ -151,12 +159,8 @@ func method(call *ast.CallExpr) (ast.Expr, string) {
 
 // hasUse reports whether n uses a variable.
 func (u *uses) hasUse(n ast.Node, v types.Object) bool {
-	for n := range ast.Preorder(n) {
-		if id, ok := n.(*ast.Ident); ok && v != nil && u.info.Uses[id] == v {
-			return true
-		}
-	}
-	return false
+	c, _ := u.root.FindNode(n)
+	return v != nil && u.count(v, c) > 0
 }
 
 // mentionsCallee reports whether a part of the code calls the function of this name.

@@ -61,16 +61,13 @@ func (u *uses) choosesItself(policy ast.Expr) bool {
 
 // reached returns a part of the code and the functions of this package that it calls,
 // and those that they call.
-func (u *uses) reached(from inspector.Cursor) []inspector.Cursor {
-	parts := []inspector.Cursor{from}
+func (u *uses) reached(parts ...inspector.Cursor) []inspector.Cursor {
 	for i := 0; i < len(parts) && i < 8; i++ {
 		for _, call := range all[*ast.CallExpr](parts[i]) {
-			decl := u.declared(call)
-			if decl == nil || slices.ContainsFunc(parts, func(c inspector.Cursor) bool { return c.Node() == ast.Node(decl) }) {
-				continue
-			}
-			if c, ok := u.root.FindNode(decl); ok {
-				parts = append(parts, c)
+			if decl := u.declared(call); decl != nil {
+				if c, _ := u.root.FindNode(decl); !slices.Contains(parts, c) {
+					parts = append(parts, c)
+				}
 			}
 		}
 	}

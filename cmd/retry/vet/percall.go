@@ -157,24 +157,31 @@ func (u *uses) eachTime(c inspector.Cursor, at token.Pos, callees ...ast.Node) b
 		case *ast.ForStmt, *ast.RangeStmt:
 			return within(n, at)
 		case *ast.FuncLit:
-			if u.handles(n.Type) {
-				return true
+			call, runs := around.Parent().Node().(*ast.CallExpr)
+			if !runs || u.handles(n.Type) {
+				return u.handles(n.Type) || u.calledEachTime(n, callees)
+			}
+			if hasAny(u.callee(call), "sync.Once") {
+				return false
 			}
 		case *ast.FuncDecl:
-			if u.handles(n.Type) || atStart.MatchString(n.Name.Name) || slices.Contains(callees, ast.Node(n)) {
-				return u.handles(n.Type)
-			}
-			called := false
-			for c, call := range all[*ast.CallExpr](u.root) {
-				if u.declared(call) == n {
-					called = true
-					if u.eachTime(c, call.Pos(), append(callees, n)...) {
-						return true
-					}
-				}
-			}
-			library := u.info.Defs[n.Name].Pkg().Name() != "main"
-			return library && (n.Name.IsExported() || !called)
+			fn := u.info.Defs[n.Name]
+			forOthers := fn.Pkg().Name() != "main" && (n.Name.IsExported() || u.count(fn, u.root) == 0)
+			return u.handles(n.Type) || !atStart.MatchString(n.Name.Name) && (forOthers || u.calledEachTime(n, callees))
+		}
+	}
+	return false
+}
+
+// calledEachTime reports whether the program calls a function again and again, not counting
+// the calls in its callees. What is only a value, as a subcommand is, may run once.
+func (u *uses) calledEachTime(fn ast.Node, callees []ast.Node) bool {
+	if slices.Contains(callees, fn) {
+		return false
+	}
+	for c, call := range all[*ast.CallExpr](u.root) {
+		if op := u.operation(call.Fun); op != nil && op.node == fn && u.eachTime(c, call.Pos(), append(callees, fn)...) {
+			return true
 		}
 	}
 	return false

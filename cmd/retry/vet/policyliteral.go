@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"go/ast"
-	"go/types"
 	"maps"
 	"regexp"
 	"strings"
@@ -38,22 +37,12 @@ policies are often wrong on purpose, or without delays.`, func(pass *analysis.Pa
 			for _, fault := range faultsOf(p) {
 				pass.ReportRangef(s.value, "%s", fault)
 			}
-			if hasAny(s.field.Name, "MaxAttempts", "MaxRetries") && u.given(s.value) && !u.compared(s.value) {
+			if hasAny(s.field.Name, "MaxAttempts", "MaxRetries") && u.given(s.value) && u.count(u.info.Uses[rootOf(s.value)], u.root) == 1 {
 				pass.ReportRangef(s.value, "%s is set from outside, where 0 turns it off and the other limit may hold: write p, err = p.WithMaxAttempts(n), which refuses 0 and replaces both", s.field.Name)
 			}
 		}
 	}
 })
-
-// compared reports whether the program looks at the size of the number x itself.
-func (u *uses) compared(x ast.Expr) bool {
-	for _, b := range all[*ast.BinaryExpr](u.root) {
-		if name := types.ExprString(x); types.ExprString(b.X) == name || types.ExprString(b.Y) == name {
-			return true
-		}
-	}
-	return false
-}
 
 // usedPolicies returns the literals that are passed to calls unchanged.
 func (u *uses) usedPolicies() map[ast.Expr]bool {

@@ -139,10 +139,8 @@ func (u *uses) endsOnError(c inspector.Cursor) bool {
 // random returns the call in x, or behind the variable x, that makes a value which
 // no other call makes.
 func (u *uses) random(x ast.Expr) ast.Node {
-	if _, ok := ast.Unparen(x).(*ast.Ident); ok {
-		if call := u.from(x); call != nil {
-			x = call
-		}
+	if call := u.from(x); call != nil {
+		x = call
 	}
 	for n := range ast.Preorder(x) {
 		if call, ok := n.(*ast.CallExpr); ok && randomID.MatchString(u.callee(call)) {

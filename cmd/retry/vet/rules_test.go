@@ -171,6 +171,13 @@ func TestRules(t *testing.T) {
 				policy.Budget = &retry.Budget{Size: 3}
 				err = retry.Do(ctx, policy, each)
 			}`, ``},
+		{"a Budget that is made once", "", `
+			var once sync.Once
+			once.Do(func() {
+				policy := retry.Default()
+				policy.Budget = &retry.Budget{Size: 3}
+				err = retry.Do(ctx, policy, ping)
+			})`, ``},
 		{"a Budget that a map keeps too", "", `
 			budget := &retry.Budget{Size: 3}
 			policy.Budget = budget
@@ -200,6 +207,16 @@ func TestRules(t *testing.T) {
 		{"a limit that is looked at", "", `
 			n, _ := strconv.Atoi(url)
 			if n < 1 { return }
+			policy.MaxAttempts = n`, `return ping(attempt)`},
+		{"a limit that a switch looks at", "", `
+			n, _ := strconv.Atoi(url)
+			switch n {
+			case 0: return
+			default: policy.MaxAttempts = n
+			}`, `return ping(attempt)`},
+		{"a limit beside another n", "policyliteral: MaxAttempts is set from outside", `
+			if n := len(all); n < 1 { return }
+			n, _ := strconv.Atoi(url)
 			policy.MaxAttempts = n`, `return ping(attempt)`},
 		{"a limit as vet asks", "", `
 			n, _ := strconv.Atoi(url)

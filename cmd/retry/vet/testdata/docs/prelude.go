@@ -47,7 +47,7 @@ type source struct{ body io.Reader }
 
 func (s *source) restart() { s.body = bytes.NewReader(nil) }
 
-func snippet(
+func Snippet(
 	ctx context.Context, policy retry.Policy, db *sql.DB, conn *pgx.Conn,
 	ping, confirm func(context.Context) error,
 	upload func(context.Context, io.Reader) error,
