@@ -32,7 +32,7 @@ func TestResult(t *testing.T) {
 		{"an error", script(503, errReset), 0, "retry: attempts exhausted after 2 attempts: connection reset by peer"},
 		{"another's", nil, 503, ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		bubble(t, tt.name, func(t *testing.T) {
 			resp, err := foreign, error(nil)
 			if tt.base != nil {
 				resp, err = (&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: tt.base}).RoundTrip(request(t, "GET"))
