@@ -50,9 +50,9 @@ func lint(s *streams, c *command, args []string) int {
 	var from source
 	from.define(flags)
 	print := printText
-	flags.Func("format", "the `form` of the report: text, json, sarif, or github for annotations (default text)", func(text string) error {
+	flags.Func("format", "the `form` of the report: text, json, or github for annotations (default text)", func(text string) error {
 		if print = reportFormats[text]; print == nil {
-			return errors.New("write text, json, sarif or github")
+			return errors.New("write text, json or github")
 		}
 		return nil
 	})

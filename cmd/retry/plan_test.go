@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,15 +14,27 @@ import (
 )
 
 // The README has every key of plan -json, except those of a policy.
+var code = regexp.MustCompile("`([^`]+)`")
+
 func TestPlanJSONKeys(t *testing.T) {
 	data, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	_, section, _ := strings.Cut(string(data), "`retry plan -json` prints ")
 	section, _, _ = strings.Cut(section, "\n\n#")
 	var documented []string
-	for row := range strings.Lines(section) {
-		if keys, _, ok := strings.Cut(strings.TrimPrefix(row, "| `"), "` | "); ok {
-			documented = append(documented, strings.Split(keys, "`, `")...)
+	for row := range strings.Lines(section) { // "- `keys`: words", of an element where the key has []
+		names, words, _ := strings.Cut(row, ": ")
+		if !strings.HasPrefix(row, "- ") {
+			continue
+		}
+		for _, key := range code.FindAllStringSubmatch(names, -1) {
+			list, element := strings.CutSuffix(key[1], "[]")
+			documented = append(documented, list)
+			for _, inner := range code.FindAllStringSubmatch(words, -1) {
+				if element && !strings.HasPrefix(inner[1], "-") {
+					documented = append(documented, key[1]+"."+inner[1])
+				}
+			}
 		}
 	}
 

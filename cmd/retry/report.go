@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"net/url"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,7 +11,7 @@ import (
 )
 
 // reportFormats are the forms in which lint prints its report.
-var reportFormats = map[string]func(io.Writer, *report){"text": printText, "json": printReport, "sarif": printSARIF, "github": printGitHub}
+var reportFormats = map[string]func(io.Writer, *report){"text": printText, "json": printReport, "github": printGitHub}
 
 func printText(w io.Writer, r *report) {
 	for _, fault := range r.Faults {
@@ -49,40 +48,3 @@ var (
 	githubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 	control        = regexp.MustCompile(`\pC`)
 )
-
-type object = map[string]any
-
-func printSARIF(w io.Writer, r *report) {
-	results := []object{}
-	for _, f := range r.Faults {
-		rule, level := "invalid", "error"
-		if f.Lint {
-			rule, level = "unintended", "warning"
-		}
-		if f.Note {
-			rule, level = "unread", "note"
-		}
-		results = append(results, sarifResult(rule, level, f.Text, f.File, object{"startLine": f.Line}))
-	}
-	rules := []object{
-		{"id": "invalid", "shortDescription": object{"text": "The policy is invalid."}},
-		{"id": "unread", "shortDescription": object{"text": "The settings of this system are not read."}},
-		{"id": "unintended", "shortDescription": object{"text": "The policy is valid, but probably not what is meant."}},
-	}
-	driver := object{"name": "retry", "version": version(), "informationUri": "https://github.com/goretry/retry", "rules": rules}
-	writeJSON(w, sarif(driver, results))
-}
-
-// sarif returns a log in SARIF 2.1.0, which code scanners exchange.
-func sarif(driver object, results []object) object {
-	return object{"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
-		"runs": []object{{"tool": object{"driver": driver}, "results": results}}}
-}
-
-func sarifResult(rule, level, text, file string, region object) object {
-	return object{"ruleId": rule, "level": level, "message": object{"text": text},
-		"locations": []object{{"physicalLocation": object{
-			"artifactLocation": object{"uri": (&url.URL{Path: filepath.ToSlash(file)}).String()},
-			"region":           region,
-		}}}}
-}

@@ -46,7 +46,7 @@ func TestNames(t *testing.T) {
 	}
 	const name = "a\x1b[2J\n::error file=b::c.yaml"
 	t.Chdir(write(t, map[string]string{name: "jitter: 2", "ok/" + name: "max_attempts: 2\nbackoff: {type: fixed, base: 1s}\n\"\x7f\": 1"}))
-	for _, args := range [][]string{{"lint", "."}, {"lint", "-format", "github", "."}, {"lint", "-format", "json", "."}, {"lint", "-format", "sarif", "."},
+	for _, args := range [][]string{{"lint", "."}, {"lint", "-format", "github", "."}, {"lint", "-format", "json", "."},
 		{"lint", name}, {"plan", name}, {"plan", "ok/" + name}, {"plan", "x" + name}, {"lint", "x" + name}, {"plan", "-at", name, name}} {
 		stdout, stderr, _ := tool("", args...)
 		for line := range strings.Lines(stdout + stderr) {
@@ -59,7 +59,7 @@ func TestNames(t *testing.T) {
 // A full disk is not success.
 func TestWriteErrors(t *testing.T) {
 	t.Chdir(write(t, map[string]string{"a.log": twoCalls, "p.yaml": logPolicy}))
-	for _, args := range []string{"help", "version", "plan p.yaml", "plan -json p.yaml", "plan -h", "lint p.yaml", "lint -format json p.yaml", "lint -format sarif p.yaml",
+	for _, args := range []string{"help", "version", "plan p.yaml", "plan -json p.yaml", "plan -h", "lint p.yaml", "lint -format json p.yaml",
 		"lint -format github p.yaml", "help policy", "lint -schema", "explain a.log", "explain -json a.log", "explain -failed a.log", "explain -",
 		"explain -policy p.yaml a.log"} {
 		var errs bytes.Buffer

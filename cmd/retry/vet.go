@@ -7,8 +7,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -182,3 +184,19 @@ func calledByVet(args []string) bool {
 
 // serveVet does what go vet has asked for, and exits.
 func serveVet() { unitchecker.Main(vet.Analyzers...) }
+
+type object = map[string]any
+
+// sarif returns a log in SARIF 2.1.0, which code scanners exchange.
+func sarif(driver object, results []object) object {
+	return object{"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
+		"runs": []object{{"tool": object{"driver": driver}, "results": results}}}
+}
+
+func sarifResult(rule, level, text, file string, region object) object {
+	return object{"ruleId": rule, "level": level, "message": object{"text": text},
+		"locations": []object{{"physicalLocation": object{
+			"artifactLocation": object{"uri": (&url.URL{Path: filepath.ToSlash(file)}).String()},
+			"region":           region,
+		}}}}
+}

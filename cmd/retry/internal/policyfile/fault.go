@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agnivade/levenshtein"
+
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/strict"
 )
@@ -147,6 +149,9 @@ func listed(text string) []string {
 
 // nearest returns the key that was probably meant, "" if there is none.
 func nearest(key string, keys []string) string {
+	if len(key) > 60 {
+		return ""
+	}
 	prefix := key[:strings.LastIndex(key, ".")+1]
 	plain := func(key string) string {
 		return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(key))
@@ -154,35 +159,11 @@ func nearest(key string, keys []string) string {
 	written := plain(key[len(prefix):])
 	best, least := "", 2+len(written)/8
 	for _, k := range keys {
-		if d := distance(written, plain(k)); d < least || d == 0 {
+		if d := levenshtein.ComputeDistance(written, plain(k)); d < least || d == 0 {
 			best, least = prefix+k, d
 		}
 	}
 	return best
-}
-
-// distance returns how many characters must be inserted, removed or replaced to
-// turn a into b.
-func distance(a, b string) int {
-	if len(a) > 60 {
-		return len(a)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }
 
 // otherNames are the names in dialects of keys that Lint mentions.
