@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"runtime"
 	"strings"
 	"testing"
@@ -163,7 +164,10 @@ func TestHook(t *testing.T) {
 		require.NoError(t, yaml.Unmarshal(block[1], &repositories))
 		users = append(users, repositories[0].Hooks...)
 	}
-	require.Len(t, users, 3)
+	require.Len(t, users, 2)
+	whole := users[1] // with pass_filenames: false, and the directory behind the path
+	whole.PassFilenames, whole.Args = new(bool), append(slices.Clone(whole.Args), "config")
+	users = append(users, whole)
 
 	t.Chdir(write(t, map[string]string{
 		"retry.yaml":           "max_attempts: 2\nbackoff: {type: fixed, base: 1s}",
