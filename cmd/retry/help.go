@@ -16,6 +16,11 @@ import (
 //go:embed policy.schema.json
 var schemaText []byte
 
+// replaced are the words of old commands, and what to write now.
+var replaced = map[string]string{
+	"keys": "help policy", "schema": "lint -schema", "check": "explain -policy FILE", "whatif": "simulate FILE", "explore": "plan -page FILE",
+}
+
 // values says how the values of the keys are written.
 const values = `
 A duration is text: "200ms", "1m30s". A jitter is full (from nothing to the

@@ -62,10 +62,7 @@ func lint(s *streams, c *command, args []string) int {
 		return status
 	}
 	if *schema {
-		_, err := s.out.Write(schemaText)
-		if err != nil {
-			return c.failed(s, err)
-		}
+		fmt.Fprintf(s.out, "%s", schemaText)
 		return ok
 	}
 	if len(args) == 0 {

@@ -102,6 +102,10 @@ func dispatch(s *streams, args []string) int {
 		return ok
 	default:
 		i := slices.IndexFunc(commands, func(c *command) bool { return c.name == name })
+		if now := replaced[name]; now != "" {
+			fmt.Fprintf(s.err, "retry: there is no command %s: write retry %s\n", name, now)
+			return misuse
+		}
 		if i < 0 {
 			fmt.Fprintf(s.err, "retry: unknown command %q\n\n", name)
 			printCommands(s.err)

@@ -149,7 +149,7 @@ func listed(text string) []string {
 
 // nearest returns the key that was probably meant, "" if there is none.
 func nearest(key string, keys []string) string {
-	if len(key) > 60 {
+	if len(key) > 60 { // the work grows with both
 		return ""
 	}
 	prefix := key[:strings.LastIndex(key, ".")+1]

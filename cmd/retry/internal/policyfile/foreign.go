@@ -738,8 +738,7 @@ func readNATS(f *form) {
 	if least := f.delays[0]; least < time.Millisecond {
 		f.b.warn("ack_wait", fmt.Sprintf("ack_wait: the first delay is %v: numbers are nanoseconds", least))
 	}
-	switch policy := take(f, "ack_policy", `"none", "all" or "explicit"`, "none", func(p string) bool { return p == "none" || p == "all" || p == "explicit" }); {
-	case policy == "none" && f.attempts != 1:
+	if policy := take(f, "ack_policy", `"none", "all" or "explicit"`, "none", func(p string) bool { return p == "none" || p == "all" || p == "explicit" }); policy == "none" && f.attempts != 1 {
 		f.attempts = 1
 		f.b.warn("max_deliver", "this does nothing: ack_policy is none, also where it is left out, and nothing is delivered again; set it to explicit")
 	}
