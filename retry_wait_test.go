@@ -14,9 +14,6 @@ import (
 	"github.com/goretry/retry"
 )
 
-// skips is a Wait that skips all of it.
-func skips(_ context.Context, d time.Duration) (time.Duration, error) { return d, nil }
-
 func TestWait(t *testing.T) {
 	times := func(factor float64) func(time.Duration) time.Duration {
 		return func(d time.Duration) time.Duration { return time.Duration(factor * float64(d)) }

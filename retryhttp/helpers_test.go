@@ -288,6 +288,12 @@ func piped(requests int, serve func(net.Conn, *http.Request)) *http.Transport {
 	}}
 }
 
+// A timeoutError is a net.Error, whose Temporary is deprecated: net/http's own asks for it.
+type timeoutError interface {
+	Timeout() bool
+	Temporary() bool
+}
+
 // ask sends a request through tr to a Base that takes these steps. It returns how often it
 // was sent, in what time, and what came of it: the status, and why it was the last.
 func ask(t *testing.T, tr *retryhttp.Transport, req *http.Request, steps ...any) string {
@@ -302,7 +308,7 @@ func ask(t *testing.T, tr *retryhttp.Transport, req *http.Request, steps ...any)
 	if err == nil {
 		told, err = fmt.Sprint(told, ", ", resp.StatusCode), retryhttp.ErrorOf(resp)
 	}
-	if e, ok := err.(net.Error); ok && e.Timeout() && e.Temporary() {
+	if e, ok := err.(timeoutError); ok && e.Timeout() && e.Temporary() {
 		told += ", timeout"
 	}
 	if err != nil {

@@ -190,7 +190,7 @@ func TestAttemptTimeout(t *testing.T) {
 			check, checks := tr.Check, 0
 			tr.Check = func(req *http.Request, resp *http.Response, err error) error {
 				checks++
-				var timeout net.Error
+				var timeout timeoutError
 				if errors.As(err, &timeout) {
 					assert.True(t, timeout.Timeout() && timeout.Temporary() && errors.Is(err, context.DeadlineExceeded))
 					assert.NoError(t, req.Context().Err(), "has the caller gone?")
