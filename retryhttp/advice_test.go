@@ -17,7 +17,8 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// A header is read as the RFC says and as vendors use it.
+// A header is read as the RFC says and as vendors use it. TestAnswersOfPublicServices has
+// the plain forms.
 func TestAdvice(t *testing.T) {
 	const date = "Sun, 22 Nov 2026 12:00:00 GMT" // 1795348800
 	const unsaid, again, never = retryhttp.Unsaid, retryhttp.Again, retryhttp.Never
@@ -38,7 +39,6 @@ func TestAdvice(t *testing.T) {
 		{"milliseconds, in a cache for a while", 503, http.Header{"Retry-After-Ms": {"1500"}, "Age": {"1"}}, 0, 500 * time.Millisecond, unsaid, unsaid},
 
 		// A wait also makes a 403 and a 413 retryable.
-		{"403 and a wait", 403, http.Header{"Retry-After": {"60"}}, time.Minute, time.Minute, again, again},
 		{"403 and nonsense", 403, http.Header{"Retry-After": {"soon"}}, 0, 0, unsaid, unsaid},
 		{"413 and a wait", 413, http.Header{"Retry-After": {"60"}}, time.Minute, time.Minute, again, again},
 
@@ -54,13 +54,10 @@ func TestAdvice(t *testing.T) {
 		{"a byte too many of a quota", 429, http.Header{"X-Ratelimit-Reset": {strings.Repeat("0", 127) + "60"}}, 0, 6 * time.Second, unsaid, unsaid},
 
 		// Milliseconds.
-		{"milliseconds", 429, http.Header{"Retry-After-Ms": {"1500"}}, 0, 1500 * time.Millisecond, unsaid, unsaid},
 		{"both", 429, http.Header{"X-Ms-Retry-After-Ms": {"1500"}, "Retry-After-Ms": {"2500"}}, 0, 2500 * time.Millisecond, unsaid, unsaid},
-		{"milliseconds before seconds", 429, http.Header{"Retry-After-Ms": {"1500"}, "Retry-After": {"2"}}, 2 * time.Second, 1500 * time.Millisecond, unsaid, unsaid},
 		{"seconds, if the milliseconds are invalid", 429, http.Header{"Retry-After-Ms": {"-1"}, "Retry-After": {"2"}}, 2 * time.Second, 2 * time.Second, unsaid, unsaid},
 
 		// RateLimit, as the drafts define it.
-		{"draft 10", 429, http.Header{"Ratelimit": {`"default";r=0;t=30`}}, 0, 30 * time.Second, unsaid, unsaid},
 		{"draft 10, something left", 429, http.Header{"Ratelimit": {`"default";r=5;t=30`}}, 0, 0, unsaid, unsaid},
 		{"draft 10, several", 429, http.Header{"Ratelimit": {`"second";r=0;t=1, "day";r=0;t=3600, "hour";r=9;t=7200`}}, 0, time.Hour, unsaid, unsaid},
 		{"draft 10, with a key", 429, http.Header{"Ratelimit": {`"default"; r=0; t=30; pk=:cHNzdA==:`}}, 0, 30 * time.Second, unsaid, unsaid},
@@ -68,14 +65,11 @@ func TestAdvice(t *testing.T) {
 		{"draft 10, without a time", 429, http.Header{"Ratelimit": {`"default";r=0`}}, 0, 0, unsaid, unsaid},
 		{"draft 07", 429, http.Header{"Ratelimit": {"limit=100, remaining=0, reset=30"}}, 0, 30 * time.Second, unsaid, unsaid},
 		{"draft 06", 429, http.Header{"Ratelimit-Remaining": {"0"}, "Ratelimit-Reset": {"30"}}, 0, 30 * time.Second, unsaid, unsaid},
-		{"Retry-After takes precedence", 429, http.Header{"Ratelimit": {`"default";r=0;t=30`}, "Retry-After": {"3"}}, 3 * time.Second, 3 * time.Second, unsaid, unsaid},
 		{"a healthy quota and a failing server", 503, http.Header{"Ratelimit": {`"default";r=50;t=30`}, "X-Ratelimit-Reset": {"30"}}, 0, 0, unsaid, unsaid},
 
 		// X-RateLimit-Reset, as a number or a time.
 		{"seconds", 429, http.Header{"X-Ratelimit-Reset": {"87"}}, 0, 87 * time.Second, unsaid, unsaid},
-		{"seconds since 1970", 429, http.Header{"X-Ratelimit-Reset": {"1795348860"}}, 0, time.Minute, unsaid, unsaid},
 		{"milliseconds since 1970", 429, http.Header{"X-Ratelimit-Reset": {"1795348860250"}}, 0, time.Minute + 250*time.Millisecond, unsaid, unsaid},
-		{"ISO 8601", 429, http.Header{"X-Ratelimit-Reset": {"2026-11-22T12:01:00Z"}}, 0, time.Minute, unsaid, unsaid},
 		{"the longest number of seconds", 429, http.Header{"X-Ratelimit-Reset": {"999999999"}}, 0, 999999999 * time.Second, unsaid, unsaid},
 		{"one more, which is a time", 429, http.Header{"X-Ratelimit-Reset": {"1000000000"}}, 0, 1, unsaid, unsaid},
 		{"the last time in seconds", 429, http.Header{"X-Ratelimit-Reset": {"9223372036"}}, 0, 9223372036*time.Second - 1795348800*time.Second, unsaid, unsaid},
@@ -84,14 +78,11 @@ func TestAdvice(t *testing.T) {
 		{"more than a duration can hold", 429, http.Header{"X-Ratelimit-Reset": {"99999999999999999999"}}, 0, longest - 1795348800*time.Second, unsaid, unsaid},
 		{"several: the longest", 429, http.Header{"X-Rate-Limit-Reset": {"5"}, "X-Ratelimit-Reset": {"9"}}, 0, 9 * time.Second, unsaid, unsaid},
 		{"something left", 429, http.Header{"X-Ratelimit-Remaining": {"1"}, "X-Ratelimit-Reset": {"87"}}, 0, 0, unsaid, unsaid},
-		{"nothing left, with a point", 429, http.Header{"X-Ratelimit-Remaining": {"0.0"}, "X-Ratelimit-Reset": {"87"}}, 0, 87 * time.Second, unsaid, unsaid},
 		{"less than nothing left", 429, http.Header{"X-Ratelimit-Remaining": {"-1"}, "X-Ratelimit-Reset": {"87"}}, 0, 0, unsaid, unsaid},
 		{"403, not for the quota", 403, http.Header{"X-Ratelimit-Reset": {"87"}}, 0, 0, unsaid, unsaid},
-		{"403 for the quota", 403, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"87"}}, 0, 87 * time.Second, unsaid, again},
 		{"403 for the quota, which is filled by now", 403, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"1795348800"}}, 0, 1, unsaid, again},
 
 		// X-Should-Retry.
-		{"it should", 409, http.Header{"X-Should-Retry": {"true"}}, 0, 0, unsaid, again},
 		{"it should not", 503, http.Header{"X-Should-Retry": {"false"}, "Retry-After": {"5"}}, 5 * time.Second, 5 * time.Second, unsaid, never},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -50,8 +50,6 @@ func TestLLM(t *testing.T) {
 		kind   string // of the StreamError; "": another error or none
 		reason retry.Reason
 	}{
-		{"a good stream", streamOf(good), 1, "", retry.ReasonSuccess},
-		{"overloaded", streamOf(overloaded), 2, "overloaded_error", retry.ReasonSuccess},
 		{"after the opening and a ping", streamOf(opening + ping + overloaded), 2, "overloaded_error", retry.ReasonSuccess},
 		{"OpenAI, chat", streamOf(`data: {"error":{"message":"The server had an error","type":"server_error","param":null,"code":null}}` + "\n\n"),
 			2, "server_error", retry.ReasonSuccess},

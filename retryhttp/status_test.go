@@ -35,12 +35,8 @@ func TestRetryAfter(t *testing.T) {
 		{"absent", "", nil, 0},
 		{"empty", "", []string{""}, 0},
 
-		{"seconds", "", []string{"120"}, 2 * time.Minute},
-		{"no seconds", "", []string{"0"}, 1},
 		{"space around", "", []string{" 5\t"}, 5 * time.Second},
 		{"seconds do not look at the Date", fast, []string{"5"}, 5 * time.Second},
-		{"the most seconds that a duration can hold", "", []string{"9223372036"}, 9223372036 * time.Second},
-		{"one more", "", []string{"9223372037"}, longest},
 
 		{"a fraction", "", []string{"1.5"}, 1500 * time.Millisecond},
 		{"a fraction of nine digits", "", []string{"0.123456789"}, 123456789},
@@ -113,8 +109,8 @@ func TestStatusError(t *testing.T) {
 // Whatever a server sends, the wait is never negative, seconds are read as in
 // arithmetic of any size, and a second value can only lengthen the wait.
 func FuzzRetryAfter(f *testing.F) {
-	for _, value := range []string{"", "0", "120", "-1", "9223372037", "18446744073709551616", "1.5", "Sat, 01 Jan 2000 00:00:07 GMT",
-		"Saturday, 01-Jan-69 00:00:07 GMT", "Sat Jan  1 00:00:07 2000", "Fri, 31 Dec 9999 23:59:59 GMT"} {
+	for _, value := range []string{"", "0", "120", "-1", "9223372036", "9223372037", "18446744073709551616", "1.5",
+		"Sat, 01 Jan 2000 00:00:07 GMT", "Saturday, 01-Jan-69 00:00:07 GMT", "Sat Jan  1 00:00:07 2000", "Fri, 31 Dec 9999 23:59:59 GMT"} {
 		f.Add(value, "7", "Sat, 01 Jan 2000 00:00:00 GMT")
 	}
 	f.Fuzz(func(t *testing.T, one, two, date string) {

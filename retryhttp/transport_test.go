@@ -70,8 +70,6 @@ func TestWhatIsSentAgain(t *testing.T) {
 		first  any // the answer to the first attempt. The next one is 200
 		want   string
 	}{
-		{"a success", "GET", nil, 200, "1 sent, 200"},
-		{"a failure", "GET", nil, 503, again},
 		{"an error", "GET", nil, boom, again},
 
 		{"POST", "POST", nil, 503, fmt.Sprintf(notAgain, fmt.Sprintf(processed, "POST"))},
@@ -179,6 +177,17 @@ func TestAttemptTimeout(t *testing.T) {
 		{"a Check that reads a stalled body is cut off too", []any{stalls}, func(tr *retryhttp.Transport) { tr.Check = retryhttp.WholeBody(nil, 99) }, 6, exhausted},
 		{"an attempt that it ends was not healthy", []any{canceled, canceled, canceled, retry.Permanent(errReset)},
 			func(tr *retryhttp.Transport) { tr.Policy.HealthyAfter = timeout / 2 }, 3, exhausted},
+		{"Prepare is cut off too, and nothing was sent", []any{200}, func(tr *retryhttp.Transport) {
+			tr.Idempotent = func(*http.Request) bool { return false }
+			tr.Prepare = func(req *http.Request, attempt int, last error) error {
+				if attempt > 1 {
+					assert.True(t, os.IsTimeout(last))
+					return nil
+				}
+				<-req.Context().Done()
+				return req.Context().Err()
+			}
+		}, 2, "1 sent in 1.05s, 200"},
 		{"a negative one is a fault of the policy", []any{errReset}, func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = -1 }, 1,
 			"1 sent: invalid policy after 1 attempt (AttemptTimeout is -1ns: write 0 for none, or a positive duration): connection reset by peer"},
 	} {
@@ -264,17 +273,6 @@ func TestContextEnds(t *testing.T) {
 			assert.Equal(t, tt.name == "while an attempt fails" || tt.name == "after the decision", closes.closed)
 		})
 	}
-}
-
-func assertCanceled(t *testing.T, err, cause error, attempts int) {
-	t.Helper()
-	var e *retry.Error
-	require.ErrorAs(t, err, &e)
-	assert.Equal(t, retry.ReasonCanceled, e.Reason)
-	assert.Equal(t, attempts, e.Attempts)
-	assert.ErrorIs(t, err, context.Canceled)
-	assert.ErrorIs(t, err, cause)
-	assert.False(t, os.IsTimeout(err))
 }
 
 // A body that is not there, and http.NoBody, stay what they are, and hold nothing:
