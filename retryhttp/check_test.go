@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -75,7 +74,6 @@ func TestCheckErrors(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"reset", syscall.ECONNRESET, again},
 		{"an error of an unknown RoundTripper", errors.New("boom"), again},
 		{"the end of a context that is not the request's", context.DeadlineExceeded, again},
 		{"DNS: server misbehaving", &net.DNSError{IsTemporary: true}, again},

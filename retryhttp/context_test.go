@@ -80,7 +80,6 @@ func TestErrorOf(t *testing.T) {
 		{"a success after a failure", "GET", twice, nil, 0, []any{503, 200}, retry.ReasonSuccess, 0},
 		{"attempts exhausted", "GET", twice, nil, 0, []any{503}, retry.ReasonExhausted, 2},
 		{"no budget", "GET", retry.Policy{MaxAttempts: 2, Budget: empty}, nil, 0, []any{503}, retry.ReasonBudget, 1},
-		{"permanent", "GET", twice, nil, 0, []any{404}, retry.ReasonPermanent, 1},
 		{"a wait that the Timeout of the client would cut", "GET", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(3 * time.Hour)}, nil, 0, []any{503}, retry.ReasonDeadline, 1},
 		{"no body", "GET", twice, nil, 0, []any{responseWith(503, http.NoBody)}, retry.ReasonExhausted, 2},
 		{"redirected after a failure", "GET", twice, nil, 0, []any{503, hop, 503}, retry.ReasonExhausted, 2},

@@ -70,7 +70,6 @@ func TestWhatIsSentAgain(t *testing.T) {
 		first  any // the answer to the first attempt. The next one is 200
 		want   string
 	}{
-		{"an error", "GET", nil, boom, again},
 
 		{"POST", "POST", nil, 503, fmt.Sprintf(notAgain, fmt.Sprintf(processed, "POST"))},
 		{"POST, an error", "POST", nil, boom, "1 sent: not retryable after 1 attempt (" + fmt.Sprintf(processed, "POST") + "): boom"},
