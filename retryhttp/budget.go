@@ -127,12 +127,13 @@ func (l *lender) learn(host targets.Host, protocol int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	only, known := l.http2[host]
-	if l.http2 == nil || !known && len(l.http2) == 1000 {
+	switch {
+	case known && (protocol == 2 || !only), host.TooLong():
+		return
+	case l.http2 == nil, !known && len(l.http2) == 1000:
 		l.http2 = map[targets.Host]bool{}
 	}
-	if host, ok := host.Kept(); ok {
-		l.http2[host] = protocol == 2 && (only || !known)
-	}
+	l.http2[host.Clone()] = protocol == 2 // a key that is there is replaced, with its URL
 }
 
 // overHTTP1 reports whether a connection with TLS speaks HTTP/1. One without TLS speaks

@@ -14,6 +14,7 @@ import (
 	"net/http/httputil"
 	"net/textproto"
 	"net/url"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -541,4 +542,30 @@ func callsOfTheLeaf(t *testing.T, start func(*httptest.Server), request lentRequ
 	aborts.Store(true)
 	ask()
 	return calls.Load()
+}
+
+// A lender remembers hosts, and none of the URLs that it was asked with.
+func TestALenderKeepsNoURLs(t *testing.T) {
+	protocol := 2
+	lender := retryhttp.LendBudget(roundTrip(func(*http.Request) (*http.Response, error) {
+		resp := response(200)
+		resp.ProtoMajor = protocol
+		return resp, nil
+	}), 3)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for _, protocol = range []int{2, 2, 1} {
+		for n := range 500 {
+			ctx := retry.WithBudget(t.Context(), &retry.Budget{Size: 3})
+			req, err := http.NewRequestWithContext(ctx, "GET", fmt.Sprintf("http://h%d.test/?q=%s", n, strings.Repeat("x", 100<<10)), nil)
+			require.NoError(t, err)
+			_, err = lender.RoundTrip(req)
+			require.NoError(t, err)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(5<<20))
+	runtime.KeepAlive(lender)
 }

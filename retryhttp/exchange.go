@@ -206,11 +206,7 @@ func (x *exchange) discardAndWait(ctx context.Context, d time.Duration) (skipped
 func (x *exchange) stopped(err error) error {
 	err = x.gate.stopped(err)
 	if e, failed := err.(*retry.Error); failed && e.Reason == retry.ReasonBudget && x.target != nil && x.empty {
-		of := x.req.URL.Scheme + "://" + x.req.URL.Host
-		if x.target.Shared() {
-			of = "all targets beyond 1,000, of which this is one"
-		}
-		e.Cause = fmt.Errorf("for %s; see retryhttp.Transport.Budgets", of)
+		e.Cause = fmt.Errorf("for %s; see retryhttp.Transport.Budgets", x.target.Owner(x.req.URL.Scheme+"://"+x.req.URL.Host))
 	}
 	return err
 }

@@ -44,11 +44,13 @@ func Named(name string) Host { return Host{name: name} }
 // looked up has as many, and a redirect may lead to any.
 const longest = 1024
 
-// Kept returns h for a map, without the URL whose parts h has. ok is false if it is too
-// long to be kept.
-func (h Host) Kept() (kept Host, ok bool) {
+// TooLong reports whether h is not to be kept.
+func (h Host) TooLong() bool { return len(h.scheme)+len(h.name)+len(h.port) > longest }
+
+// Clone returns h for a map, without the URL whose parts h has.
+func (h Host) Clone() Host {
 	h.scheme, h.name, h.port = strings.Clone(h.scheme), strings.Clone(h.name), strings.Clone(h.port)
-	return h, len(h.scheme)+len(h.name)+len(h.port) <= longest
+	return h
 }
 
 // ipv6 reads an address. For a name without a colon, netip.ParseAddr would make an error.

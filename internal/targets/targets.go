@@ -60,12 +60,11 @@ func (b *Budgets) UseNew(target Host, newBudget func() *retry.Budget) *Use {
 	if b.of == nil {
 		b.of, b.others.Budget = make(map[Host]*Use), newBudget()
 	}
-	host, ok := target.Kept()
-	if !ok || len(b.of) == most && !b.drop(now) {
+	if target.TooLong() || len(b.of) == most && !b.drop(now) {
 		return &b.others
 	}
-	u := &Use{Budget: newBudget(), of: b, host: host, calls: 1, last: now}
-	u.at, b.of[host] = b.used.PushFront(u), u
+	u := &Use{Budget: newBudget(), of: b, host: target.Clone(), calls: 1, last: now}
+	u.at, b.of[u.host] = b.used.PushFront(u), u
 	return u
 }
 
@@ -85,8 +84,13 @@ func (u *Use) touch(calls int, now time.Time) {
 	u.of.used.MoveToFront(u.at)
 }
 
-// Shared reports whether many targets share the Budget.
-func (u *Use) Shared() bool { return u.of == nil }
+// Owner says in an error whose Budget it is: that of the target, or of many.
+func (u *Use) Owner(target string) string {
+	if u.of == nil {
+		return "all targets beyond 1,000, of which this is one"
+	}
+	return target
+}
 
 // drop makes room for a target, and reports whether it could. The one that no call has used
 // for longest goes. If a call uses it now, or its Budget is not full, it stays, and

@@ -60,8 +60,8 @@ func TestWhatIsKept(t *testing.T) {
 
 	b = Budgets{}
 	name := strings.Repeat("x", longest)
-	assert.False(t, b.Use(Named(name)).Shared())
-	assert.True(t, b.Use(Named(name+"x")).Shared())
+	assert.Equal(t, "h", b.Use(Named(name)).Owner("h"))
+	assert.Equal(t, "all targets beyond 1,000, of which this is one", b.Use(Named(name+"x")).Owner("h"))
 }
 
 // Which target goes when there are 1,000 and another one comes: the longest unused, if it
@@ -113,7 +113,7 @@ func TestWhichTargetGoes(t *testing.T) {
 				}
 				row.then(&b, budgets[0])
 				time.Sleep(row.after)
-				assert.Equal(t, row.shares, b.Use(host(1000)).Shared())
+				assert.Equal(t, row.shares, b.Use(host(1000)).of == nil)
 				assert.Equal(t, []int{most, most}, []int{len(b.of), b.used.Len()})
 				for target := range most {
 					u, kept := b.of[host(target)]

@@ -174,11 +174,7 @@ func Do(ctx context.Context, p retry.Policy, target Target, attempt func(context
 	case e.Attempts == 0 && ctx.Err() != nil:
 		e.Cause = &noAttempt{e.Cause, coded(ctx.Err())}
 	case e.Reason == retry.ReasonBudget && c.target != nil && c.empty && target.Name != "":
-		of := target.Name
-		if c.target.Shared() {
-			of = "all targets beyond 1,000, of which this is one"
-		}
-		e.Cause = fmt.Errorf("for %s; see Interceptor.Budgets", of)
+		e.Cause = fmt.Errorf("for %s; see Interceptor.Budgets", c.target.Owner(target.Name))
 	}
 	return err
 }
