@@ -93,8 +93,8 @@ func fieldsOf(t *testing.T, b backoff.BackOff) retry.Policy {
 	return p
 }
 
-// What a BackOff has counted and drawn is left out, and stays. The policy of one of ours
-// comes back as it was, so backoff.Permanent means nothing to it, unless it has Retryable.
+// What a BackOff has counted and drawn is not read, and does not change. One of ours gives its
+// policy back as it was, so backoff.Permanent means nothing to it, unless it has Retryable.
 func TestPolicyOnlyReadsTheBackOff(t *testing.T) {
 	theirs, ours := exponential(), newBackOff(t, retry.Default())
 	theirs.NextBackOff()

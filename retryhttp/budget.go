@@ -33,15 +33,17 @@ import (
 // If no response comes, all of it has been spent, unless it is certain that nothing was
 // sent. If the request may be sent again, one retry stays here.
 //
-// Put it below a [Transport], so that each attempt gets what is left then. A request whose
-// context has no Budget, and one that a redirect led to another scheme or host, is sent as
-// it is. Do not use it for other people's servers, which would learn the number.
+// Put it below a [Transport], so that each attempt gets what is left then: around one, all
+// attempts get the same lease, which bounds nothing. A request whose context has no Budget,
+// and one that a redirect led to another scheme or host, is sent as it is. Do not use it
+// for other people's servers, which would learn the number.
 //
 // net/http repeats a request by itself if a connection that it kept turns out to be dead.
 // Each repeat would carry the whole lease, so the request fails instead: a Transport tries
 // again, and counts that. base gets the name of an Idempotency-Key in lower case, for which
 // net/http would repeat the request. To a host that has only ever answered over HTTP/2, an
-// HTTP/1 connection that another client has kept carries a lease of 0.
+// HTTP/1 connection that another client has kept carries a lease of 0, unless base copies the
+// header, as one that traces may.
 //
 // A nil base is http.DefaultTransport. If most is below 1, every request is lent 0.
 func LendBudget(base http.RoundTripper, most int) http.RoundTripper {
@@ -207,7 +209,8 @@ func ledAway(req *http.Request) bool {
 // 0: a client can lower the number of its own retries, and nothing else. If most is
 // below 1, there are none.
 //
-// Put http.TimeoutHandler inside, not around it: its response has no report.
+// Put http.TimeoutHandler inside, not around it: its response has no report. For work
+// that outlives the request, and for a batch of many calls, use another context.
 func BorrowBudget(h http.Handler, most int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, loan := lease.Borrow(r.Context(), r.Header.Values(lease.Lent), most)
@@ -244,6 +247,12 @@ func (r *reporter) WriteHeader(status int) {
 func (r *reporter) Write(p []byte) (int, error) {
 	r.report()
 	return r.ResponseWriter.Write(p)
+}
+
+// ReadFrom is for io.Copy, so that the kernel can copy a file.
+func (r *reporter) ReadFrom(from io.Reader) (int64, error) {
+	r.report()
+	return io.Copy(r.ResponseWriter, from)
 }
 
 // FlushError is for http.ResponseController, which would else flush what r wraps.

@@ -9,8 +9,9 @@ import (
 )
 
 // WithPolicy returns a context for requests that are to be sent under p instead of the Policy
-// of their [Transport]. To keep its Budget and OnEvent, copy that and change the copy. p is
-// for the Transport that gets the request, not for those below it.
+// of their [Transport]. To keep its Budget and OnEvent, copy that and change the copy. The zero
+// Policy sends a request once. p is for the Transport that gets the request, not for those
+// below it.
 func WithPolicy(ctx context.Context, p retry.Policy) context.Context {
 	return context.WithValue(ctx, policyKey{}, &p)
 }

@@ -13,7 +13,8 @@
 // http.Client.Timeout, whose error can hide the reason.
 //
 // A body can be sent again if the request has a GetBody. http.NewRequest sets it for a
-// bytes.Buffer, bytes.Reader and strings.Reader; [SetBody] does for files and streams.
+// bytes.Buffer, bytes.Reader and strings.Reader; [SetBody] does for files and streams. Without
+// it the request is sent once, and the Reason is not_retryable.
 //
 // A [Gate] holds all requests to a target that has asked one of them to wait, and
 // Transport.Resume fetches the rest of a download that breaks. A [Hedge] sends a GET a

@@ -14,9 +14,12 @@ type CheckFunc func(req *http.Request, resp *http.Response, err error) error
 
 // WholeBody returns a Check that also reads the body of a response which check
 // accepts, if it is no longer than limit bytes: one that breaks off is a failed
-// attempt. A body that is longer reaches the caller as it comes; one that says so in
-// its Content-Length is not read at all, and neither are a stream of events
-// (text/event-stream) and a connection after 101. A nil check is the function Check.
+// attempt. The caller then reads it from memory. A body that is longer reaches the
+// caller as it comes; one that says so in its Content-Length is not read at all, and
+// neither are a stream of events (text/event-stream) and a connection after 101. A limit
+// of 0 or less reads nothing. A nil check is the function Check.
+//
+// The time for reading is part of the attempt, so AttemptTimeout limits it.
 func WholeBody(check CheckFunc, limit int64) CheckFunc {
 	return func(req *http.Request, resp *http.Response, err error) error {
 		if failure := check.or()(req, resp, err); failure != nil || !hasText(resp) {

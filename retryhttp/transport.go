@@ -102,7 +102,8 @@ type Transport struct {
 	Budgets func(*http.Request) *retry.Budget
 
 	// Idempotent reports whether the server may process a request more than
-	// once. nil: the function Idempotent.
+	// once. If not, the request is sent again only when the server cannot have
+	// processed it. nil: the function Idempotent.
 	Idempotent func(*http.Request) bool
 
 	// Prepare is called before each attempt with the request that is about to
@@ -139,7 +140,8 @@ type Transport struct {
 	// or less: no limit.
 	StallTimeout time.Duration
 
-	// Gate holds attempts whose target has asked another caller to wait. nil: none.
+	// Gate holds attempts whose target has asked another caller to wait. Share one
+	// among Transports. nil: none.
 	Gate *Gate
 
 	// Resume fetches the rest of a body that breaks while it is read, from the byte
@@ -181,7 +183,7 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 //
 // Each attempt sends a copy of req, so that Base and Prepare may change it. The first
 // sends the body, or what GetBody returns if there is none, each later one what GetBody
-// returns. A request with a Trailer, or a body without GetBody, is sent once.
+// returns. A request with a Trailer, or a body without GetBody, is sent once: see [SetBody].
 //
 // Errors while reading the body are not retried, unless Check reads it (see [WholeBody])
 // or Resume applies. To retry those of any other long body, read it inside [retry.Do],

@@ -81,8 +81,8 @@ type Interceptor struct {
 
 	// Budgets returns the Budget of a call whose policy has none, nil for none. Calls to one
 	// target should share one. It gets the host and the port as the client's URL has them.
-	// A success puts its share back, and so does a failure that shows a healthy server, such as
-	// not_found or aborted, unless it names a wait.
+	// A success puts its share back, and so does a failure that shows a healthy server, by the
+	// codes that retrygrpc's Budgets names.
 	//
 	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m} for each target: retries do
 	// not keep an outage alive. An Interceptor has its own, so give all clients of a target

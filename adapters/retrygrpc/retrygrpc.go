@@ -91,8 +91,9 @@ type Interceptor struct {
 
 	// Budgets returns the Budget of a call whose policy has none, nil for none. Calls to one
 	// target should share one. It gets the target of grpc.NewClient. A success puts its share
-	// back, and so does a failure that shows a healthy server, such as NOT_FOUND or ABORTED,
-	// unless it names a wait.
+	// back, and so does a failure that shows a healthy server, unless it names a wait:
+	// INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, FAILED_PRECONDITION,
+	// ABORTED, OUT_OF_RANGE and UNAUTHENTICATED.
 	//
 	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m} for each target: retries do
 	// not keep an outage alive. All clients of a target in this process share it, whatever

@@ -33,7 +33,7 @@ type Files struct {
 	firstTorn int // the line
 }
 
-// A file is one of several.
+// A file is one of the files of a log, and how far it was read.
 type file struct {
 	name  string
 	in    io.Reader

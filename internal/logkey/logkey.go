@@ -1,6 +1,6 @@
 // Package logkey keeps in a context what retrylog adds to an event: the key of a call, which
-// retryjob sets too, and of retryhttp whether a second request has answered. The loop asks
-// there the one that knows more of its retries.
+// retryjob sets too, and of retryhttp whether a second request has answered. The loop finds
+// there the call around it, which may know more of its retries.
 package logkey
 
 import "context"

@@ -13,9 +13,26 @@ import (
 	"github.com/goretry/retry/retryhttp/httpfault"
 )
 
+// A server that answers 503, 503, 200. Nothing listens at its address.
+func Example() {
+	faults := httpfault.New(nil, httpfault.Status(503, 0), httpfault.Status(503, 0), httpfault.Status(200, 0))
+	client := &http.Client{Transport: &retryhttp.Transport{
+		Base:   faults,
+		Policy: retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Millisecond)},
+	}}
+	resp, err := client.Get("http://orders.test/17")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	fmt.Println(resp.Status, "after", len(faults.Calls()), "requests")
+	// Output: 200 OK after 3 requests
+}
+
 // How a client copes if the connection is refused, the server is busy, and an answer
 // gets lost.
-func Example() {
+func Example_lostAnswer() {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	faults := httpfault.New(nil,

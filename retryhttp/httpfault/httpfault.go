@@ -3,8 +3,13 @@
 // Retry-After, sends a body again from its beginning, and closes responses.
 //
 // [New] puts a script in front of any http.RoundTripper. Each request takes the
-// next [Fault] of the script, and once the script is over all requests pass. The server
-// has to exist only for these, and for answers that get lost or break:
+// next [Fault] of the script, and once the script is over all requests pass. This server
+// answers 503, 503, 200, and does not have to exist:
+//
+//	faults := httpfault.New(nil, httpfault.Status(503, 0), httpfault.Status(503, 0), httpfault.Status(200, 0))
+//	client := &http.Client{Transport: &retryhttp.Transport{Base: faults, Policy: policy}}
+//
+// With one that does, connections and answers can be lost too:
 //
 //	faults := httpfault.New(http.DefaultTransport,
 //		httpfault.Before(syscall.ECONNREFUSED), // the server never sees the first request
@@ -13,7 +18,6 @@
 //		httpfault.InBody(10, nil),              // the fourth answer breaks off after ten bytes
 //		httpfault.Slow(time.Second, nil),       // the fifth takes a second
 //	)
-//	client := &http.Client{Transport: &retryhttp.Transport{Base: faults, Policy: policy}}
 //
 // Afterwards [Transport.Calls] lists what arrived and when, [Transport.Left]
 // tells how much of the script was not reached, and [Transport.Open] counts the
@@ -38,7 +42,8 @@ import (
 
 // A Fault is what happens to one request: it answers the request, lets base do
 // so, or fails. Like a RoundTripper it closes the request's body. A nil Fault
-// does nothing, and the request passes to base.
+// does nothing, and the request passes to base. A function literal does for what the
+// functions of this package do not return.
 type Fault func(req *http.Request, base http.RoundTripper) (*http.Response, error)
 
 // Before fails with err before anything is sent: the server never sees the

@@ -37,6 +37,7 @@ policies are often wrong on purpose, or without delays.`, func(pass *analysis.Pa
 			for _, fault := range faultsOf(p) {
 				pass.ReportRangef(s.value, "%s", fault)
 			}
+			// A program that uses the number elsewhere may refuse a 0 itself.
 			if hasAny(s.field.Name, "MaxAttempts", "MaxRetries") && u.given(s.value) && u.count(u.info.Uses[rootOf(s.value)], u.root) == 1 {
 				pass.ReportRangef(s.value, "%s is set from outside, where 0 turns it off and the other limit may hold: write p, err = p.WithMaxAttempts(n), which refuses 0 and replaces both", s.field.Name)
 			}
