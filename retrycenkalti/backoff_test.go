@@ -46,7 +46,7 @@ func TestTheBackOffDoesWhatThePolicyDoes(t *testing.T) {
 		{"success after two failures", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(s)}, failsTimes(2), at(true, 0, s, 2*s)},
 		{"exponential", retry.Policy{MaxAttempts: 5, Backoff: exponential}, fails, at(false, 0, s, 3*s, 7*s, 15*s)},
 		{"a retry that would start 1ns later", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: exponential, MaxElapsed: 7*s - 1}, fails, at(false, 0, s, 3*s)},
-		{"executions count for MaxElapsed", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: exponential, MaxElapsed: 10 * s},
+		{"attempts count for MaxElapsed", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: exponential, MaxElapsed: 10 * s},
 			script{{takes: 3 * s, err: errBoom}}, trace{began: []time.Duration{0, 4 * s, 9 * s}, ended: 12 * s}},
 
 		{"retry.Permanent", retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(s)}, failsTimes(1)[:1].then(retry.Permanent(errBoom)), at(false, 0, s)},

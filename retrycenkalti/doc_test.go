@@ -61,7 +61,7 @@ func onRetry(notify func(error, time.Duration)) func(context.Context, retry.Even
 	}
 }
 
-// A Notify is told the same by either loop: of each retry that is made, and of no other.
+// Either loop tells a Notify the same: each retry that is made, and no other.
 func TestThePageOnNotify(t *testing.T) {
 	const d = 3 * time.Second
 	type notice struct {

@@ -55,7 +55,7 @@ func TestPolicyDoesWhatTheBackOffDoes(t *testing.T) {
 			at(false, 0, 1*s, 3*s, 7*s)},
 		{"a retry that would start 1ns later", exponential(opts(s, 2, m), backoff.WithMaxElapsedTime(7*s-1)), forever, fails,
 			at(false, 0, 1*s, 3*s)},
-		{"executions count for MaxElapsedTime", exponential(opts(s, 2, m), backoff.WithMaxElapsedTime(10*s)), forever,
+		{"attempts count for MaxElapsedTime", exponential(opts(s, 2, m), backoff.WithMaxElapsedTime(10*s)), forever,
 			script{{takes: 3 * s, err: errBoom}}, trace{began: []time.Duration{0, 4 * s, 9 * s}, ended: 12 * s}},
 		{"backoff.Permanent after a failure", exponential(), forever, failsTimes(1)[:1].then(backoff.Permanent(errBoom)), at(false, 0, 500*ms)},
 		{"backoff.Permanent within another error", exponential(), forever, script{{err: fmt.Errorf("call: %w", backoff.Permanent(errBoom))}}, at(false, 0)},
@@ -237,7 +237,7 @@ func TestTranslate(t *testing.T) {
 		{"nothing marked", errBoom, false, true},
 		{"an inner call that is exhausted", inner(retry.ReasonExhausted, errBoom), false, true},
 		{"retry.Permanent", ours, true, false},
-		{"retry.Permanent of several", errors.Join(errors.New("first"), ours, errBoom), true, false},
+		{"retry.Permanent of joined errors", errors.Join(errors.New("first"), ours, errBoom), true, false},
 		{"retry.Permanent in an inner call", inner(retry.ReasonPermanent, ours), true, false},
 		{"an inner call that is not valid", inner(retry.ReasonInvalid, errBoom), true, false},
 		{"backoff.Permanent", theirs, true, false},
@@ -257,15 +257,15 @@ func TestTranslate(t *testing.T) {
 			}
 			assert.Equal(t, got, retrycenkalti.Translate(got), "twice is once")
 
-			executions, reason := 3, retry.ReasonExhausted
+			attempts, reason := 3, retry.ReasonExhausted
 			if test.permanent {
-				executions, reason = 1, retry.ReasonPermanent
+				attempts, reason = 1, retry.ReasonPermanent
 			}
 			did, err := play(t, script{{err: got}}, do(retry.Policy{MaxAttempts: 3}))
-			assert.Len(t, did.began, executions, "in our loop")
+			assert.Len(t, did.began, attempts, "in our loop")
 			assert.Equal(t, reason, retry.ReasonOf(err))
 			did, err = play(t, script{{err: got}}, retryV4(backoff.WithMaxRetries(&backoff.ZeroBackOff{}, 2)))
-			assert.Len(t, did.began, executions, "in the loop of v4")
+			assert.Len(t, did.began, attempts, "in the loop of v4")
 			assert.ErrorIs(t, err, errBoom)
 		})
 	}

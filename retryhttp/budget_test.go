@@ -237,7 +237,7 @@ func TestBorrow(t *testing.T) {
 	})
 	assert.Equal(t, []string{"9"}, handle(math.MaxInt, []string{"18446744073709551617"}, func(_ http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, retry.ReasonExhausted, spend(r.Context(), 9))
-	}), "a ceiling that nobody can count down")
+	}), "a ceiling above every count")
 }
 
 // However a handler answers: two retries are lent, it makes one before it answers, and

@@ -84,7 +84,7 @@ func (u *Use) touch(calls int, now time.Time) {
 	u.of.used.MoveToFront(u.at)
 }
 
-// Owner says in an error whose Budget it is: that of the target, or of many.
+// Owner says in an error whose Budget it is: the target's, or one of many.
 func (u *Use) Owner(target string) string {
 	if u.of == nil {
 		return "all targets beyond 1,000, of which this is one"
