@@ -216,7 +216,7 @@ func (answers) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func TestREADMEPolicy(t *testing.T) {
 	errTimeout, errBusy := errors.New("timeout"), errors.New("busy")
-	call := func(t *testing.T, change func(p *retry.Policy), fn func(context.Context) error) error {
+	call := func(t *testing.T, change func(p *retry.Policy), fn func(context.Context) error) (took time.Duration, err error) {
 		temporary := func(err error) bool { return !errors.Is(err, errBoom) }
 		classify := func(err error) *retry.Class {
 			if errors.Is(err, errBusy) {
@@ -247,12 +247,13 @@ func TestREADMEPolicy(t *testing.T) {
 		require.NoError(t, policy.Validate())
 		assert.Empty(t, policy.Lint())
 		change(&policy)
-		err := retry.Do(t.Context(), policy, fn)
+		began := time.Now()
+		err = retry.Do(t.Context(), policy, fn)
 		require.NotEmpty(t, told)
 		for _, e := range told {
 			assert.LessOrEqual(t, e.Delay, 5*time.Second)
 		}
-		return err
+		return time.Since(began), err
 	}
 	for _, row := range []struct {
 		name     string
@@ -269,7 +270,7 @@ func TestREADMEPolicy(t *testing.T) {
 		{"Budget", func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }, errTimeout, retry.ReasonBudget, 3},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
-			err := call(t, row.change, func(ctx context.Context) error {
+			_, err := call(t, row.change, func(ctx context.Context) error {
 				if row.err == nil {
 					<-ctx.Done()
 					return ctx.Err()
@@ -281,6 +282,17 @@ func TestREADMEPolicy(t *testing.T) {
 			assert.Equal(t, []any{row.reason, row.attempts}, []any{e.Reason, e.Attempts})
 		})
 	}
+	bubble(t, "MaxElapsed bounds when the last retry starts", func(t *testing.T) {
+		began, last := time.Now(), time.Duration(0)
+		took, err := call(t, func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }, func(ctx context.Context) error {
+			last = time.Since(began)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		assert.Equal(t, retry.ReasonElapsed, retry.ReasonOf(err))
+		assert.LessOrEqual(t, last, 30*time.Second)
+		assert.LessOrEqual(t, took, 32*time.Second)
+	})
 }
 
 func TestREADMEWhatTheFunctionReturns(t *testing.T) {
@@ -337,6 +349,42 @@ func TestREADMEOutage(t *testing.T) {
 		}
 		assert.Len(t, down.Calls(), 1010)
 	})
+}
+
+func TestREADMELayers(t *testing.T) {
+	lowest := 0
+	layer := func(below func(context.Context) error) func(context.Context) error {
+		return func(ctx context.Context) error { return retry.Do(ctx, retry.Policy{MaxAttempts: 4}, below) }
+	}
+	request := layer(layer(layer(fails(&lowest))))
+	require.Error(t, request(t.Context()))
+	assert.Equal(t, 64, lowest)
+	lowest = 0
+	require.Error(t, request(retry.WithBudget(t.Context(), &retry.Budget{Size: 3})))
+	assert.Equal(t, 4, lowest)
+}
+
+func TestREADMEErrors(t *testing.T) {
+	shutdown := errors.New("shutdown")
+	canceled, cancel := context.WithCancelCause(t.Context())
+	cancel(shutdown)
+	for _, row := range []struct {
+		policy retry.Policy
+		ctx    context.Context
+		reason retry.Reason
+		is     error
+	}{
+		{retry.Policy{}, canceled, retry.ReasonCanceled, shutdown},
+		{retry.Policy{}, t.Context(), retry.ReasonExhausted, errDial},
+		{retry.Policy{MaxDelay: -1}, t.Context(), retry.ReasonInvalid, errDial},
+		{retry.Policy{RetryIf: func(error) bool { return false }}, t.Context(), retry.ReasonRejected, errDial},
+	} {
+		err := retry.Do(row.ctx, row.policy, failWith(errDial))
+		assert.Equal(t, row.reason, retry.ReasonOf(err))
+		assert.ErrorIs(t, err, row.is)
+	}
+	err := retry.Do(t.Context(), retry.Policy{MaxDelay: -1}, failWith(errDial))
+	assert.ErrorContains(t, err, "MaxDelay is -1ns: write 0 for none, or a positive duration", "the text says how")
 }
 
 // database is a driver that counts its commits.

@@ -182,6 +182,7 @@ func TestRecipePoll(t *testing.T) {
 		{"a check that hangs", []func(context.Context) error{failWith(errNotReady), hang, failWith(nil)}, 0, retry.ReasonSuccess, 7 * time.Second},
 		{"another error", []func(context.Context) error{failWith(errNotReady), failWith(errBoom)}, 0, retry.ReasonRejected, time.Second},
 		{"never ready", []func(context.Context) error{failWith(errNotReady)}, 0, retry.ReasonElapsed, 10 * time.Minute},
+		{"checks that always hang", []func(context.Context) error{hang}, 0, retry.ReasonElapsed, 10*time.Minute + 5*time.Second},
 		{"a hard end", []func(context.Context) error{hang}, 9 * time.Second, retry.ReasonDeadline, 9 * time.Second},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
@@ -256,6 +257,42 @@ func TestRecipeReconnect(t *testing.T) {
 			assert.Equal(t, row.reason, retry.ReasonOf(connect(ctx, row.serve)))
 		})
 	}
+	bubble(t, "a hundred clients lose their server after an hour", func(t *testing.T) {
+		back := make(chan time.Duration, 100)
+		began := time.Now()
+		for range cap(back) {
+			go func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				attempts := 0
+				err := connect(ctx, func(context.Context) error {
+					switch attempts++; attempts {
+					case 5: // the first four fail, with growing delays
+						time.Sleep(time.Hour - time.Since(began))
+					case 6:
+						back <- time.Since(began) - time.Hour
+						cancel()
+					}
+					return errDial
+				})
+				assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
+			}()
+		}
+		var waits []time.Duration
+		for range cap(back) {
+			waits = append(waits, <-back)
+		}
+		slices.Sort(waits)
+		assert.LessOrEqual(t, waits[99], time.Second, "the first delay again")
+		assert.Less(t, waits[0], 300*time.Millisecond)
+		assert.Greater(t, waits[99], 700*time.Millisecond)
+		assert.Greater(t, len(slices.Compact(waits)), 95, "at different times")
+		synctest.Wait()
+	})
+	bubble(t, "without HealthyAfter the seventh loss is followed by up to a minute", func(t *testing.T) {
+		p := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Exponential{Base: time.Second}, MaxDelay: time.Minute, Jitter: retry.FullJitter}
+		assert.Equal(t, 32*time.Second, p.Next(retry.Attempt{Number: 6, Took: 24 * time.Hour}).Hi)
+		assert.Equal(t, time.Minute, p.Next(retry.Attempt{Number: 7, Took: 24 * time.Hour}).Hi)
+	})
 	bubble(t, "a server that is down is not asked more and more often", func(t *testing.T) {
 		attempts := 0
 		err := connect(within(t.Context(), time.Hour, nil), fails(&attempts))
@@ -419,6 +456,13 @@ func TestRecipeGate(t *testing.T) {
 	})
 	bubble(t, "without one", func(t *testing.T) {
 		assert.EqualValues(t, 20, refusals(t, &http.Client{Transport: &retryhttp.Transport{Policy: policy, Budgets: retryhttp.NoBudgets}}))
+	})
+	bubble(t, "RetryAfterExact, and jitter without it", func(t *testing.T) {
+		policy.Jitter = retry.FullJitter
+		busy := retry.Attempt{Number: 1, Err: retry.After(10*time.Second, errDial)}
+		assert.Equal(t, 20*time.Second-5*time.Second, policy.Next(busy).Hi, "the spread is at most MaxDelay")
+		policy.RetryAfter = retry.RetryAfterExact
+		assert.Equal(t, 10*time.Second, policy.Next(busy).Hi)
 	})
 }
 
@@ -1107,7 +1151,7 @@ func TestRecipeDownload(t *testing.T) {
 	}
 }
 
-// Three programs whose state survives an attempt are found by the snippet, and what is right
+// Six programs whose state survives an attempt are found by the snippet, and what is right
 // is not.
 func TestRecipeMustNotRunTwice(t *testing.T) {
 	type program struct {
@@ -1161,6 +1205,24 @@ func TestRecipeMustNotRunTwice(t *testing.T) {
 				received = string(text)
 				return err
 			}
+		}},
+		{"a pipe that is closed", "the second one failed: io: read/write on closed pipe", func(p *program) {
+			r, w := io.Pipe()
+			go func() { _, _ = io.WriteString(w, "teapot"); _ = w.Close() }()
+			p.operation = func(context.Context) error {
+				_, err := io.ReadAll(r)
+				return errors.Join(err, r.Close())
+			}
+		}},
+		{"a slice that is appended to", `the first run returned "[ada]", and the second one "[ada ada]"`, func(p *program) {
+			var names []string
+			p.operation = func(context.Context) error { names = append(names, "ada"); return nil }
+			p.effect = func() string { return fmt.Sprint(names) }
+		}},
+		{"a sum that is added to", `the first run returned "110", and the second one "120"`, func(p *program) {
+			balance := 100
+			p.operation = func(context.Context) error { balance += 10; return nil }
+			p.effect = func() string { return strconv.Itoa(balance) }
 		}},
 		{"a key for each attempt", "orders: <nil>", func(p *program) {
 			p.order = func(ctx context.Context, client *http.Client) error {
