@@ -31,7 +31,8 @@ import (
 //
 // What the response does not report as spent goes back, all of it if there is no report.
 // If no response comes, all of it has been spent, unless it is certain that nothing was
-// sent. If the request may be sent again, one retry stays here.
+// sent. If the request may be sent again, one retry stays here. So a GET under a Budget of
+// 3 whose connection breaks twice leaves nothing: 2 were lent, and 1 was its own retry.
 //
 // Put it below a [Transport], so that each attempt gets what is left then: around one, all
 // attempts get the same lease, which bounds nothing. A request whose context has no Budget,
