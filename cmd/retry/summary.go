@@ -15,6 +15,7 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 	"github.com/goretry/retry/internal/eventlog"
+	"github.com/goretry/retry/internal/saturate"
 )
 
 // A summary is what the calls of a log have in common. Its size has a limit, however
@@ -273,7 +274,7 @@ func waited(t *eventlog.Trace) (sum time.Duration) {
 			if next := t.Records[min(i+1, len(t.Records)-1)].Event; next.Resets == e.Resets && next.Kind != e.Kind {
 				wait = max(0, min(wait, next.Elapsed-e.Elapsed)) // after a Reset it begins anew
 			}
-			sum = preview.Add(sum, wait)
+			sum = saturate.Add(sum, wait)
 		}
 	}
 	return sum

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry/cmd/retry/internal/preview"
+	"github.com/goretry/retry/internal/saturate"
 )
 
 // The size of a picture, and of its margins.
@@ -106,7 +107,7 @@ func (v *view) scheduleChart() template.HTML {
 		if earliest >= v.Outage || i >= v.Size {
 			class += " pale"
 		}
-		earliest = preview.Add(earliest, step.Lo)
+		earliest = saturate.Add(earliest, step.Lo)
 		from, to := d.x(float64(earliest)), d.x(float64(step.Total))
 		fmt.Fprintf(d, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`,
 			class, min(from, width-right-3), y+3, max(3, to-from), rowHeight-6,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
+	"github.com/goretry/retry/internal/saturate"
 )
 
 // A figure is a picture and its content in words.
@@ -29,7 +30,7 @@ func (v *view) herdFigure(all []moment, drawn bool) (f figure) {
 	plain := herdOf(all, v.Outage, nil)
 	end := v.Outage + v.Outage/4
 	if n := len(all); n > 0 {
-		end = max(end, preview.Add(all[n-1].at, all[n-1].at/20))
+		end = max(end, saturate.Add(all[n-1].at, all[n-1].at/20))
 	}
 	window := timeStep(end / 10)
 	c := lineChart{

@@ -19,6 +19,7 @@ type Block struct {
 	Bounds          // set by Read
 
 	node      *yaml.Node
+	documents []*yaml.Node    // of the file
 	original  *yaml.Node      // in the file, while b has what stands for its expansions
 	beside    *place          // the mapping that has the block under a key; nil: none
 	dialect   string          // of its place in the file; "" if that does not say
@@ -128,7 +129,7 @@ const mostSteps = 50_000
 
 func (s *search) add(node *yaml.Node, beside *place, path []string, dialect string) {
 	s.blocks = append(s.blocks, Block{
-		File: s.Name, At: strings.Join(path, "."), Line: node.Line, node: node, beside: beside, dialect: dialect,
+		File: s.Name, At: strings.Join(path, "."), Line: node.Line, node: node, documents: s.documents, beside: beside, dialect: dialect,
 	})
 }
 

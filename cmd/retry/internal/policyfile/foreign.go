@@ -345,13 +345,8 @@ func (f *form) throttling() {
 	if !ok {
 		return
 	}
-	var most, ratio float64
-	for key, to := range map[string]*float64{"maxTokens": &most, "tokenRatio": &ratio} {
-		inner, _ := (&place{node: e.value}).get(strings.ToLower, key)
-		if inner.value == nil || inner.value.Decode(to) != nil {
-			*to = 0
-		}
-	}
+	settings := &place{node: e.value}
+	most, ratio := f.amount(settings, "maxTokens", 0), f.amount(settings, "tokenRatio", 0)
 	size := int(math.Ceil(most/2)) - 1
 	f.b.lines[e.key] = e.line
 	switch {
@@ -435,7 +430,7 @@ func readEnvoy(f *form) {
 	f.skip("only requests with these headers are retried", "retriable_request_headers")
 	f.finalTimeout("per_try_timeout")
 	if f.attempts > 1 {
-		f.b.note("max_retries", "an outage meets the limit of the cluster before num_retries: 3 retries at once in each Envoy, unless its circuit_breakers say otherwise")
+		f.clusters()
 	}
 	f.skip(routing, "retry_priority", "retry_host_predicate", "retry_options_predicates", "host_selection_retry_max_attempts")
 	f.skip("a policy bounds the whole attempt, not its silence", "per_try_idle_timeout")
@@ -487,6 +482,7 @@ func readHTTPRoute(f *form) {
 	if f.retryOn == "" {
 		f.b.note("codes", "it is left out, so that only failures of the connection are retried")
 	}
+	f.constraint()
 	switch {
 	case f.attempts == 1:
 		f.time("backoff", 0, 0)
@@ -515,6 +511,7 @@ func readIstio(f *form) {
 		f.time("backoff", time.Millisecond, 25*time.Millisecond), 0)
 	f.skip(routing, "retryRemoteLocalities", "retryIgnorePreviousHosts")
 	f.finalTimeout("perTryTimeout")
+	f.destinations()
 }
 
 // The limits of the Amazon States Language.
@@ -681,36 +678,20 @@ func readArgo(f *form) {
 
 // callers warns of a template whose steps are retried, and that is retried as a step.
 func (f *form) callers() {
-	whole := f.b.beside.outermost()
-	templates, written := whole.get(exactly, "spec", "templates")
-	if !written { // of a CronWorkflow
-		templates, _ = whole.get(exactly, "spec", "workflowSpec", "templates")
-	}
-	if templates.value == nil || f.attempts == 1 {
-		return
-	}
-	name, _ := f.b.beside.get(exactly, "name")
-	for _, e := range f.some("templates", templates.value) {
-		other := &place{node: resolved(e.value)}
-		if _, retried := other.get(exactly, "retryStrategy"); !retried || name.value == nil || other.node == f.b.beside.node {
+	whole, name := f.b.beside.outermost(), f.text(f.b.beside, "name")
+	templates := append(f.all(whole, "spec.templates.*"), f.all(whole, "spec.workflowSpec.templates.*")...) // of a CronWorkflow
+	for _, other := range templates {
+		if f.attempts == 1 || name == "" || other.node == f.b.beside.node || !hasKey(other.node, "retryStrategy") {
 			continue
 		}
 		walk(other.node, func(_ []string, e entry) bool {
-			calls := e.key == "template" && resolved(e.value).Value == name.value.Value
+			calls := e.key == "template" && resolved(e.value).Value == name
 			if calls {
-				f.b.warn("limit", fmt.Sprintf("attempts multiply: template %s is retried, too, and runs this one each time", valueOf(other, "name")))
+				f.b.warn("limit", fmt.Sprintf("attempts multiply: template %s is retried, too, and runs this one each time", f.text(other, "name")))
 			}
 			return calls
 		})
 	}
-}
-
-func valueOf(p *place, key string) string {
-	e, ok := p.get(exactly, key)
-	if !ok {
-		return ""
-	}
-	return e.value.Value
 }
 
 func readNATS(f *form) {
@@ -730,7 +711,7 @@ func readNATS(f *form) {
 		}
 	}
 	f.b.note("max_deliver", "each delay starts at the delivery, so that the work is part of it; a Nak is delivered again at once")
-	kubernetes := f.b.beside != nil && valueOf(f.b.beside, "kind") == "Consumer"
+	kubernetes := f.text(f.b.beside, "kind") == "Consumer"
 	if kubernetes && !f.has("ack_wait") && !f.has("backoff") {
 		f.delays = retry.Schedule{time.Millisecond}
 		f.b.warn("max_deliver", "ackWait: it is left out, and the default of the CRD is 1ns: what is not acknowledged within about 1ms is delivered again; set ackWait")

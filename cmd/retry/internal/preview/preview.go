@@ -11,6 +11,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
+	"github.com/goretry/retry/internal/saturate"
 )
 
 // Text describes a policy: in one line, by the table of its first retries (all of
@@ -43,7 +44,7 @@ func Within(plan retry.Plan, all time.Duration) retry.Plan {
 	plan = slices.Clone(plan)
 	earliest := time.Duration(0)
 	for i, step := range plan {
-		if earliest = Add(earliest, step.Lo); earliest >= all {
+		if earliest = saturate.Add(earliest, step.Lo); earliest >= all {
 			return plan[:i]
 		}
 		plan[i].Total = min(step.Total, all)
@@ -167,7 +168,7 @@ func (w *writer) worstCase() string {
 	if len(w.plan) > 0 {
 		total = w.plan[len(w.plan)-1].Total
 	}
-	if w.All > 0 && (w.AttemptTimeout == 0 || w.goesOn() || Add(total, w.AttemptTimeout) > w.All) {
+	if w.All > 0 && (w.AttemptTimeout == 0 || w.goesOn() || saturate.Add(total, w.AttemptTimeout) > w.All) {
 		return fmt.Sprintf("Worst case: %s in all: %s ends all attempts and waits then.", Brief(w.All), w.AllKey)
 	}
 	more := ""
@@ -188,7 +189,7 @@ func (w *writer) worstCase() string {
 	switch {
 	case w.AttemptTimeout > 0:
 		return fmt.Sprintf("Worst case: %s%s in all%s, if every attempt runs into its %s, %s.",
-			more, Brief(Add(total, w.AttemptTimeout)), aside, w.EachKey, Brief(w.AttemptTimeout))
+			more, Brief(saturate.Add(total, w.AttemptTimeout)), aside, w.EachKey, Brief(w.AttemptTimeout))
 	case w.MaxElapsed > 0 && len(w.plan) > 0:
 		return fmt.Sprintf("Worst case: %s, and what the last attempt takes: nothing bounds an attempt.", Brief(w.MaxElapsed))
 	case total > 0:
@@ -196,14 +197,6 @@ func (w *writer) worstCase() string {
 	default:
 		return ""
 	}
-}
-
-// Add returns a + b, or the longest duration if the sum overflows.
-func Add(a, b time.Duration) time.Duration {
-	if b > math.MaxInt64-a {
-		return math.MaxInt64
-	}
-	return a + b
 }
 
 // Brief writes a duration for people: 1h, not 1h0m0s.

@@ -1,0 +1,158 @@
+package policyfile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+// What limits the retries of all calls to a target stands at the target: in a cluster of Envoy's
+// file, or in a document of its own. A setting there is found by the name of the target.
+
+// all returns what a path leads to from p, in which * is each element of a list.
+func (f *form) all(p *place, path string) []*place {
+	found := []*place{p}
+	list, _, _ := strings.Cut(path, ".*")
+	for key := range strings.SplitSeq(path, ".") {
+		var inner []*place
+		for _, in := range found {
+			if e, ok := in.get(f.Plain, key); ok && key != "*" {
+				inner = append(inner, &place{node: e.value})
+			}
+			if key == "*" {
+				for _, e := range f.some(list, in.node) {
+					inner = append(inner, &place{node: resolved(e.value)})
+				}
+			}
+		}
+		found = inner
+	}
+	return found
+}
+
+// texts returns the texts that a path leads to.
+func (f *form) texts(p *place, path string) (all []string) {
+	for _, at := range f.all(p, path) {
+		all = append(all, at.node.Value)
+	}
+	return all
+}
+
+// text returns the text at a path without lists, "" if there is none.
+func (f *form) text(p *place, path string) string { return strings.Join(f.texts(p, path), "") }
+
+// amount returns the number at a path, or what applies if it is missing or cannot be read.
+func (f *form) amount(p *place, path string, missing float64) float64 {
+	for _, at := range f.all(p, path) {
+		var n float64
+		if err := at.node.Decode(&n); err == nil && n >= 0 {
+			return n
+		}
+		f.b.note(path, fmt.Sprintf("%.60q is not read: here it is %v", at.node.Value, missing))
+	}
+	return missing
+}
+
+// resources returns the documents of b's file that are of a kind.
+func (f *form) resources(kind string) (all []*place) {
+	for _, document := range f.b.documents[:min(len(f.b.documents), mostBeside)] {
+		if p := (&place{node: resolved(document)}); f.text(p, "kind") == kind {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// A concurrency is where Envoy's limit of the retries at once is written.
+type concurrency struct {
+	budget, percent, least string // a share of the active requests, which replaces most
+	most                   string
+	missing                float64 // of most; 0: there is no limit
+}
+
+var (
+	ofCluster = concurrency{"retry_budget", "budget_percent.value", "min_retry_concurrency", "max_retries", 3}
+	ofRule    = concurrency{"retryBudget", "percent", "minRetryConcurrency", "connectionPool.http.maxRetries", 0}
+)
+
+// limit notes the limit to a target, and reports whether it is one.
+func (f *form) limit(target string, in *place, c concurrency) bool {
+	if len(f.all(in, c.budget)) > 0 {
+		share, least := min(100, f.amount(in, c.budget+"."+c.percent, 20)), f.amount(in, c.budget+"."+c.least, 3)
+		f.b.note(c.budget, fmt.Sprintf("each Envoy allows %v %% of its active requests to %s as retries at once, and at least %v; the nearest budget is {size: %v, ratio: %.3g}",
+			share, target, least, max(1, least), min(1, share/max(1, 100-share))))
+		return true
+	}
+	most := f.amount(in, c.most, c.missing)
+	switch {
+	case most > 0:
+		f.b.note(c.most, fmt.Sprintf("each Envoy allows %v retries at once to %s, which an outage meets before the number of retries", most, target))
+	case c.missing > 0:
+		f.b.warn("retry_on", fmt.Sprintf("this does nothing: %s of the cluster %s is 0, and allows no retry", c.most, target))
+	}
+	return most > 0
+}
+
+// clusters notes the limits of the clusters to which a route of Envoy leads. Of several
+// thresholds the first one of the route's priority counts.
+func (f *form) clusters() {
+	route, limited := f.b.beside, false
+	names := append(f.texts(route, "cluster"), f.texts(route, "weighted_clusters.clusters.*.name")...)
+	priority := func(p *place) string { return cmp.Or(f.text(p, "priority"), "DEFAULT") }
+	for _, cluster := range f.all(route.outermost(), "static_resources.clusters.*") {
+		name := f.text(cluster, "name")
+		if !slices.Contains(names, name) {
+			continue
+		}
+		thresholds := slices.DeleteFunc(f.all(cluster, "circuit_breakers.thresholds.*"), func(p *place) bool { return priority(p) != priority(route) })
+		limited = f.limit(name, append(thresholds, &place{node: cluster.node})[0], ofCluster) || limited
+	}
+	if !limited {
+		f.b.note("max_retries", "an outage meets the limit of the cluster before num_retries: 3 retries at once in each Envoy, unless its circuit_breakers say otherwise")
+	}
+}
+
+// destinations notes the limits in the DestinationRules of a route's hosts, of which those of a
+// subset come first.
+func (f *form) destinations() {
+	rules := f.resources("DestinationRule")
+	for _, to := range f.all(f.b.beside, "route.*.destination") {
+		host := f.text(to, "host")
+		for _, rule := range rules {
+			if f.text(rule, "spec.host") != host {
+				continue
+			}
+			subsets := slices.DeleteFunc(f.all(rule, "spec.subsets.*"), func(p *place) bool { return f.text(p, "name") != f.text(to, "subset") })
+			for _, in := range append(subsets, f.all(rule, "spec")...) {
+				if policies := f.all(in, "trafficPolicy"); len(policies) > 0 && f.limit(host, policies[0], ofRule) {
+					break
+				}
+			}
+		}
+	}
+}
+
+// constraint reads the budget that an XBackendTrafficPolicy has for a backend of an HTTPRoute.
+func (f *form) constraint() {
+	backends := f.texts(f.b.beside, "backendRefs.*.name")
+	for _, policy := range f.resources("XBackendTrafficPolicy") {
+		targets := f.texts(policy, "spec.targetRefs.*.name")
+		for _, in := range f.all(policy, "spec.retryConstraint") {
+			i := slices.IndexFunc(targets, func(name string) bool { return slices.Contains(backends, name) })
+			if i < 0 {
+				continue
+			}
+			count, interval := max(1, int(f.amount(in, "minRetryRate.count", 10))), time.Second
+			if every, err := time.ParseDuration(f.text(in, "minRetryRate.interval")); err == nil {
+				interval = every
+			}
+			f.budget = &retry.Budget{Size: count, Ratio: min(1, f.amount(in, "budget.percent", 20)/100), RefillEvery: max(time.Millisecond, interval/time.Duration(count))}
+			f.b.note("retryConstraint", fmt.Sprintf("here the budget of %s is {size: %d, ratio: %v, refill_every: %v}; a gateway counts the retries of an interval, and answers 503 beyond",
+				targets[i], count, f.budget.Ratio, f.budget.RefillEvery))
+		}
+	}
+}
