@@ -555,25 +555,20 @@ func (f *form) retriers() {
 	if limit, ok := f.b.beside.get(exactly, "TimeoutSeconds"); ok && f.attempts != 1 && !f.retries("States.ALL") && !f.retries("States.Timeout") {
 		f.b.note("ErrorEquals", fmt.Sprintf("an attempt that TimeoutSeconds, %s, ends is not retried by this: that needs States.Timeout", limit.value.Value))
 	}
-	list, _ := f.b.beside.get(exactly, "Retry")
-	if list.value == nil || len(list.value.Content) < 2 {
+	list := f.all(f.b.beside, "Retry.*")
+	if len(list) < 2 {
 		return
 	}
 	attempts, before, first := 1, true, map[string]bool{}
-	for i, e := range f.some("Retry", list.value) {
-		var r struct {
-			ErrorEquals []string `yaml:"ErrorEquals"`
-		}
-		if resolved(e.value).Decode(&r) != nil {
-			return
-		}
-		attempts = min(math.MaxInt32, attempts+retriesOf(e.value))
-		if own := resolved(e.value) == f.b.original; own && slices.Contains(r.ErrorEquals, "States.ALL") && i < len(list.value.Content)-1 {
+	for i, r := range list {
+		names := f.texts(r, "ErrorEquals.*")
+		attempts = min(math.MaxInt32, attempts+f.retriesOf(r))
+		if own := r.node == f.b.original; own && slices.Contains(names, "States.ALL") && i < len(list)-1 {
 			f.Fault("ErrorEquals", "States.ALL", "it in the last retrier")
 		} else if own {
 			before = false
 		}
-		for _, name := range r.ErrorEquals {
+		for _, name := range names {
 			first[name] = first[name] || before
 		}
 	}
@@ -586,26 +581,18 @@ func (f *form) retriers() {
 }
 
 // retriesOf returns how often a retrier of a state retries.
-func retriesOf(retrier *yaml.Node) int {
-	n := 3
-	if most, ok := (&place{node: resolved(retrier)}).get(exactly, "MaxAttempts"); ok && most.value.Decode(&n) != nil {
-		n = 3
-	}
-	return min(stepMostAttempts, max(0, n))
+func (f *form) retriesOf(retrier *place) int {
+	return int(min(stepMostAttempts, f.amount(retrier, "MaxAttempts", 3)))
 }
 
 // layers warns of retries inside of what is retried as a whole.
 func (f *form) layers() {
 	for p := f.b.beside; p != nil && p.up != nil; p = p.up {
-		outer, ok := p.up.get(exactly, "Retry")
-		if !ok || f.attempts == 1 {
-			continue
-		}
 		more := 0
-		for _, e := range entries(outer.value) {
-			more = min(math.MaxInt32, more+retriesOf(e.value))
+		for _, outer := range f.all(p.up, "Retry.*") {
+			more = min(math.MaxInt32, more+f.retriesOf(outer))
 		}
-		if more > 0 {
+		if more > 0 && f.attempts != 1 {
 			f.b.warn("MaxAttempts", fmt.Sprintf("attempts multiply: the state around this one is retried as a whole, up to %d times, so that up to %d attempts of this one run",
 				more, f.attempts*(more+1)))
 		}
