@@ -28,7 +28,11 @@
 //
 // A pipeline runs in the goroutine of its caller and keeps nothing but the State.
 // Record its events and the State, and [Pipeline.Resume] continues a run that
-// was cut off. Package flowlog writes, reads and checks logs of these events.
+// was cut off. An [Event] is written and read as JSON, for one line of a log each.
+//
+// Package retrylog logs and counts the [retry.Event] in it:
+//
+//	pipeline.OnEvent = func(ctx context.Context, e retryflow.Event) { counters.OnEvent(ctx, e.Event) }
 //
 // The examples are recipes: pagination, polling, a policy for each error, a
 // fallback host, resuming after a crash.

@@ -1,7 +1,9 @@
 package retryflow_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -112,4 +114,56 @@ func ExamplePipeline_fallback() {
 	// asking primary
 	// asking fallback
 	// 42 <nil>
+}
+
+// A process crashed in the wait before a jump. The next one reads the events that the first
+// appended to a file, and goes on where it stopped: it neither submits again nor waits anew.
+func ExamplePipeline_Resume() {
+	polls := 0
+	pipeline := retryflow.Pipeline{Tasks: []retryflow.Task{
+		{Label: "submit", Run: func(context.Context, retryflow.State) retryflow.Outcome {
+			fmt.Println("submit")
+			return retryflow.Outcome{}
+		}},
+		{Label: "poll", Run: func(context.Context, retryflow.State) retryflow.Outcome {
+			polls++
+			fmt.Println("poll", polls)
+			return retryflow.Outcome{Result: polls}
+		}, Rules: retryflow.Rules{{
+			When: func(o retryflow.Outcome) (bool, error) { return o.Result == 1, nil },
+			Do:   retryflow.Jump, To: "poll",
+			Delay: func(retryflow.Outcome) (time.Duration, error) { return 10 * time.Millisecond, nil },
+		}}},
+	}}
+	ctx, crash := context.WithCancel(context.Background())
+	var file bytes.Buffer // in a program a file, opened with os.O_APPEND
+	pipeline.OnEvent = func(_ context.Context, e retryflow.Event) {
+		if ctx.Err() != nil {
+			return
+		}
+		if err := json.NewEncoder(&file).Encode(e); err != nil {
+			fmt.Println("the event is lost:", err)
+		}
+		if e.Kind == retry.RetryScheduled {
+			crash()
+		}
+	}
+	_ = pipeline.Run(ctx, nil)
+
+	var events []retryflow.Event
+	for lines := json.NewDecoder(&file); ; {
+		var e retryflow.Event
+		if err := lines.Decode(&e); err != nil {
+			break // io.EOF, or the crash cut off the last line
+		}
+		events = append(events, e)
+	}
+	fmt.Println("resume after", len(events), "events")
+	fmt.Println(pipeline.Resume(context.Background(), nil, events))
+	// Output:
+	// submit
+	// poll 1
+	// resume after 6 events
+	// poll 2
+	// <nil>
 }

@@ -2,8 +2,11 @@ package retrylog_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -276,4 +279,99 @@ func TestCheckFindsAStopForAnotherReason(t *testing.T) {
 			}
 		})
 	}
+}
+
+// changedLogs are logs of calls, each with the policy that it followed.
+func changedLogs(t *testing.T) map[string]retry.Policy {
+	logs := map[string]retry.Policy{}
+	for _, row := range []struct {
+		change func(*retry.Policy)
+		errs   []error
+	}{
+		{func(*retry.Policy) {}, []error{errRefused, errRefused, errRefused}},
+		{func(p *retry.Policy) { p.MaxAttempts, p.Jitter = 5, retry.FullJitter }, []error{errRefused, retry.After(time.Second, errRefused), errRefused}},
+		{func(p *retry.Policy) { p.HealthyAfter = 30 * time.Millisecond }, []error{errRefused, errRefused, errRefused, errRefused}},
+		{func(p *retry.Policy) { p.MaxElapsed, p.Jitter = 600*time.Millisecond, nil }, []error{errRefused, errRefused, errRefused}},
+	} {
+		p := with(row.change)
+		ctx := retrylog.WithKey(context.Background(), "7")
+		logs[logOf(t, ctx, p, failing(row.errs...))+logOf(t, ctx, p, failing())+logOf(t, ctx, p, failing(retry.Permanent(errRefused)))] = p
+	}
+	return logs
+}
+
+// Of all changes of one line, or of two that are swapped, seven in eight are found. Not found are
+// some that no other line of the call repeats: a time, how long an attempt took, which of two
+// reasons a class or a caller had, a line behind which a call goes on.
+func TestCheckFindsEachChange(t *testing.T) {
+	missed, lost, all := map[string]int{}, 0, 0
+	checked := func(lines []string, p retry.Policy) error {
+		records, err := retrylog.Read(strings.NewReader(strings.Join(lines, "\n") + "\n"))
+		if err != nil {
+			return err
+		}
+		calls, err := retrylog.Replay(records)
+		for _, c := range calls {
+			err = errors.Join(err, c.Check(p))
+		}
+		return err
+	}
+	for log, p := range changedLogs(t) {
+		lines := strings.Split(strings.TrimSuffix(log, "\n"), "\n")
+		require.NoError(t, checked(lines, p))
+		try := func(kind string, changed []string) {
+			if all++; checked(changed, p) == nil {
+				missed[kind]++
+				lost++
+			}
+		}
+		for i, line := range lines {
+			try("removed", slices.Delete(slices.Clone(lines), i, i+1))
+			for j := range i {
+				swapped := slices.Clone(lines)
+				swapped[i], swapped[j] = lines[j], line
+				try("swapped", swapped)
+			}
+			for key, value := range changes(t, line) {
+				try(key, slices.Replace(slices.Clone(lines), i, i+1, value))
+			}
+		}
+	}
+	t.Logf("%d changes, %d not found: %v", all, lost, missed)
+	assert.LessOrEqual(t, lost*8, all)
+	assert.ElementsMatch(t, []string{"elapsed", "reason", "removed", "swapped", "time", "took"}, slices.Collect(maps.Keys(missed)))
+}
+
+// changes returns a line with each of its fields changed.
+func changes(t *testing.T, line string) map[string]string {
+	var fields map[string]any
+	require.NoError(t, json.Unmarshal([]byte(line), &fields))
+	lines := map[string]string{}
+	for key, value := range fields {
+		switch text, _ := value.(string); key {
+		case "time", "due":
+			at, err := time.Parse(time.RFC3339Nano, text)
+			require.NoError(t, err)
+			value = at.Add(time.Hour)
+		case "took", "elapsed", "delay", "lo", "hi", "retry_after":
+			d, err := time.ParseDuration(text)
+			require.NoError(t, err)
+			value = (d + time.Hour).String()
+		case "kind", "reason":
+			value = map[string]string{
+				"attempt_started": "attempt_finished", "attempt_finished": "call_finished", "retry_scheduled": "call_finished", "call_finished": "retry_scheduled",
+				"success": "canceled", "attempts_exhausted": "not_retryable", "permanent_error": "rejected", "elapsed": "attempts_exhausted",
+			}[text]
+		case "attempt", "max", "total", "resets":
+			value = value.(float64) + 1
+		default: // key, err, seed
+			value = text + "1"
+		}
+		changed := maps.Clone(fields)
+		changed[key] = value
+		data, err := json.Marshal(changed)
+		require.NoError(t, err)
+		lines[key] = string(data)
+	}
+	return lines
 }

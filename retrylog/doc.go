@@ -40,9 +40,6 @@
 // keys, among the other lines of a program. Above level Debug they have no attempts, and
 // [Replay] adds them.
 //
-// # Pipelines
-//
-// The events of a pipeline of package retryflow have more keys. Package
-// retryflow/flowlog writes, reads and checks them; here they are events of calls
-// without a rule, and not all of them can be replayed.
+// A pipeline of package retryflow has events of its own, which have more keys. Read reads them as
+// events of calls, without its rules, and not all of them can be replayed.
 package retrylog

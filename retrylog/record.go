@@ -2,6 +2,8 @@ package retrylog
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -50,19 +52,38 @@ func (r *Recorder) Records() []Record {
 
 // A Writer writes events as lines of JSON, each by one call of Write. It is safe
 // for concurrent use.
-type Writer struct{ lines *eventlog.Writer }
+type Writer struct {
+	mu  sync.Mutex // guards the fields below
+	w   io.Writer
+	err error
+}
 
 // NewWriter returns a Writer to w.
-func NewWriter(w io.Writer) *Writer { return &Writer{eventlog.NewWriter(w)} }
+func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
 // OnEvent writes e. Use it as the OnEvent of policies. It writes nothing after
 // an error: a log with a hole cannot be replayed, but one that is cut off can.
 func (w *Writer) OnEvent(ctx context.Context, e retry.Event) {
-	w.lines.Write(recordOf(ctx, e))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return
+	}
+	line, err := json.Marshal(recordOf(ctx, e))
+	if err == nil {
+		_, err = w.w.Write(append(line, '\n'))
+	}
+	if err != nil {
+		w.err = fmt.Errorf("retrylog: %w", err)
+	}
 }
 
 // Err returns the error that ended the log, nil if none did.
-func (w *Writer) Err() error { return w.lines.Err() }
+func (w *Writer) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
 
 // ErrCutOff means that a line of a log is incomplete, as after a crash.
 var ErrCutOff = eventlog.ErrCutOff
@@ -78,5 +99,5 @@ var ErrCutOff = eventlog.ErrCutOff
 // [ErrCutOff] and names the first such line. So it does for a line of more than 4 MiB. An event
 // that cannot be read ends the log with an error that names its line.
 func Read(r io.Reader) ([]Record, error) {
-	return eventlog.Read(r, nil)
+	return eventlog.Read(r)
 }

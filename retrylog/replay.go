@@ -49,6 +49,5 @@ func Replay(records []Record) ([]Call, error) { return eventlog.Replay(records) 
 // when and why, in UTC. It leaves out an error that is already in the line before. Line
 // breaks become "; ". Other control characters, and those that change the
 // direction of text, are escaped: "\x1b", "\u202e". A kind or a reason of a newer
-// version is shown by its name. For the events of a pipeline it says what the rules
-// decided.
+// version is shown by its name.
 func Explain(records []Record) string { return eventlog.Explain(records) }

@@ -47,7 +47,7 @@ func newComparison(p retry.Policy) *comparison {
 // add compares a call, and reports whether it differs.
 func (n *comparison) add(t *eventlog.Trace) bool {
 	call, cut, err := t.Replay()
-	if err == nil && call.Task == "" {
+	if err == nil {
 		err = call.Check(n.policy)
 	}
 	if err != nil {
@@ -58,8 +58,6 @@ func (n *comparison) add(t *eventlog.Trace) bool {
 	}
 	by := call.ByCode(n.policy)
 	switch {
-	case call.Task != "":
-		cut = "it follows the rules of a pipeline"
 	case len(by) > 0 && by[len(by)-1].Event.Kind == retry.CallFinished:
 		n.ByCode++
 		n.note("stopped by code: "+eventlog.Printable(string(call.Reason)), t)

@@ -21,7 +21,6 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 	"github.com/goretry/retry/internal/eventlog"
-	"github.com/goretry/retry/retryflow/flowlog"
 )
 
 var explainCommand = &command{
@@ -156,7 +155,7 @@ func (x *explanation) read(names []string) error {
 	debug.SetMemoryLimit(48 << 20) // a log may be longer than the machine has: collect in time
 	ctx, stop := signal.NotifyContext(x.streams.ctx, os.Interrupt)
 	defer stop()
-	log, first := &eventlog.Files{Flow: flowlog.Flow}, ""
+	log, first := &eventlog.Files{}, ""
 	for _, name := range names {
 		title, file, err := x.streams.open(name)
 		if err != nil {

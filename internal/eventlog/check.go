@@ -29,12 +29,18 @@ import (
 // otherwise. So name your classes, or pass a p with a Classify: Check then accepts
 // any delay and any limit that a class may have.
 func (c Call) Check(p retry.Policy) error {
-	return c.CheckBy("policy", func(r Record) (*Judge, error) {
-		if r.Flow != nil {
-			return nil, errors.New("it is of a pipeline: use flowlog.CheckPipeline")
+	j, before := judge{p}, &Record{}
+	for i := range c.Records {
+		r := &c.Records[i]
+		if limit := p.EffectiveMax(); r.Event.Max != limit && p.Validate() == nil {
+			return &Fault{*r, fmt.Errorf("max is %d, and the policy says %d", r.Event.Max, limit)}
 		}
-		return &Judge{Policy: p}, nil
-	})
+		if err := j.differs(before.Event, r.Event); err != nil {
+			return &Fault{*r, fmt.Errorf("%s, and %w", describe(*r), err)}
+		}
+		before = r
+	}
+	return nil
 }
 
 // ByCode returns the records of c whose decision Check accepts because code
@@ -42,7 +48,7 @@ func (c Call) Check(p retry.Policy) error {
 // retry.Permanent. These are stops for reasons that p alone cannot have, and retries
 // whose class p does not know, because the class has a name, or p has a Classify.
 func (c Call) ByCode(p retry.Policy) (by []Record) {
-	j := Judge{Policy: p}
+	j := judge{p}
 	for _, r := range c.Records {
 		_, code := j.allows(r.Event, j.decide(r.Event).Reason)
 		scheduled := r.Event.Kind == retry.RetryScheduled
@@ -53,51 +59,18 @@ func (c Call) ByCode(p retry.Policy) (by []Record) {
 	return by
 }
 
-// CheckBy makes each decision of c again. judge returns what judges a record, nil if
-// nothing can, or why the record is wrong. whose says whose limit is compared.
-func (c Call) CheckBy(whose string, judge func(r Record) (*Judge, error)) error {
-	before := &Record{}
-	for i := range c.Records {
-		r := &c.Records[i]
-		j, err := judge(*r)
-		if j != nil && err == nil {
-			limit := j.Policy.EffectiveMax()
-			if limit == math.MaxInt {
-				limit = retry.Unlimited // a pipeline without a limit of its own
-			}
-			if r.Event.Max != limit && j.Policy.Validate() == nil {
-				return &Fault{*r, fmt.Errorf("max is %d, and the %s says %d", r.Event.Max, whose, limit)}
-			}
-			err = j.differs(before.Event, r.Event)
-		}
-		if err != nil {
-			return &Fault{*r, fmt.Errorf("%s, and %w", describe(*r), err)}
-		}
-		before = r
-	}
-	return nil
-}
-
-// A Judge makes decisions again.
-type Judge struct {
-	Policy retry.Policy
-
-	// Rules says that the Classify of Policy returns the class of the failure at hand,
-	// whatever the error is. Otherwise a Classify, or a class in the log, is code that
-	// decided by the error itself, which a log does not hold.
-	Rules bool
-}
+// A judge makes the decisions of a policy again.
+type judge struct{ policy retry.Policy }
 
 // differs returns what the policy says instead of e, which follows before; nil if it
 // says the same, or cannot know.
-func (j *Judge) differs(before, e retry.Event) error {
+func (j judge) differs(before, e retry.Event) error {
 	early := before.Delay - (e.Elapsed - before.Elapsed)
-	waited := before.Kind == retry.RetryScheduled && e.Resets == before.Resets &&
-		(e.Attempt != before.Attempt || e.Reason == retry.ReasonSuccess) // which is a jump
+	waited := before.Kind == retry.RetryScheduled && e.Resets == before.Resets && e.Attempt != before.Attempt
 	switch {
 	case e.Resets > before.Resets && !j.healthy(before):
 		return fmt.Errorf("under the policy an attempt of %v is not healthy", before.Took)
-	case waited && early > clockSkew && j.Policy.Wait == nil:
+	case waited && early > clockSkew && j.policy.Wait == nil:
 		return fmt.Errorf("that is %v before it was due, but the policy has no Wait", early)
 	case e.Kind == retry.RetryScheduled:
 		return j.retry(e)
@@ -110,8 +83,8 @@ func (j *Judge) differs(before, e retry.Event) error {
 // healthy reports whether a call begins anew with the attempt that failed in before. That it does
 // not is no fault: a queue's job never begins anew. A log without attempts does not say how long
 // one was.
-func (j *Judge) healthy(before retry.Event) bool {
-	p := retry.Policy{AttemptTimeout: j.Policy.AttemptTimeout, HealthyAfter: j.Policy.HealthyAfter}
+func (j judge) healthy(before retry.Event) bool {
+	p := retry.Policy{AttemptTimeout: j.policy.AttemptTimeout, HealthyAfter: j.policy.HealthyAfter}
 	a := retry.Attempt{Number: 1, Took: before.Took}
 	if before.Kind == retry.RetryScheduled {
 		a.Took = p.HealthyAfter
@@ -120,7 +93,7 @@ func (j *Judge) healthy(before retry.Event) bool {
 }
 
 // retry judges a RetryScheduled.
-func (j *Judge) retry(e retry.Event) error {
+func (j judge) retry(e retry.Event) error {
 	d, window := j.decide(e), e.Hi != 0
 	cut := e.RetryAfter > 0 && e.Lo == e.RetryAfter && e.Hi < d.Hi // to the time that was left
 	switch {
@@ -136,8 +109,8 @@ func (j *Judge) retry(e retry.Event) error {
 }
 
 // stop judges a CallFinished.
-func (j *Judge) stop(e retry.Event) error {
-	invalid := j.Policy.Validate() != nil
+func (j judge) stop(e retry.Event) error {
+	invalid := j.policy.Validate() != nil
 	switch success := e.Reason == retry.ReasonSuccess; {
 	case success && invalid && e.Cause == nil:
 		return fmt.Errorf("the policy says %v", retry.ReasonInvalid)
@@ -155,8 +128,8 @@ func (j *Judge) stop(e retry.Event) error {
 
 // decide returns the decision of the policy that e reports, as far as it knows the
 // class of the failure. The error itself is not known.
-func (j *Judge) decide(e retry.Event) retry.Decision {
-	p := j.Policy.ForJob(0) // a job waits longer for a server, and a log does not say what it is of
+func (j judge) decide(e retry.Event) retry.Decision {
+	p := j.policy.ForJob(0) // a job waits longer for a server, and a log does not say what it is of
 	p.RetryIf = nil
 	if !j.knows(e) {
 		// A class that allows what happened, for the bounds of the policy itself.
@@ -175,27 +148,27 @@ func (j *Judge) decide(e retry.Event) retry.Decision {
 var errFailed = errors.New("the attempt failed")
 
 // knows reports whether the policy knows the class of the failure in e.
-func (j *Judge) knows(e retry.Event) bool {
-	return j.Rules || j.Policy.Classify == nil && e.Class == ""
+func (j judge) knows(e retry.Event) bool {
+	return j.policy.Classify == nil && e.Class == ""
 }
 
 // allows reports whether a call whose policy says this may end with e, a CallFinished, and
 // whether code decided so, which the policy cannot do again: RetryIf, Classify, Wait, or a mark
 // of the error.
-func (j *Judge) allows(e retry.Event, says retry.Reason) (may, byCode bool) {
+func (j judge) allows(e retry.Event, says retry.Reason) (may, byCode bool) {
 	goesOn := says == retry.ReasonRetry || says == retry.ReasonElapsed // as far as the count goes
-	code, class := !j.Rules, !j.knows(e)
+	class := !j.knows(e)
 	switch e.Reason {
 	case says:
 		return true, false
 	case retry.ReasonPermanent:
-		return says != retry.ReasonInvalid, code
+		return says != retry.ReasonInvalid, true
 	case retry.ReasonRejected:
-		byCode = code
+		byCode = true
 	case retry.ReasonWait:
-		byCode = j.Policy.Wait != nil
+		byCode = j.policy.Wait != nil
 	case retry.ReasonNonRetryable:
-		byCode = class || code && e.Cause != nil
+		byCode = class || e.Cause != nil
 	case retry.ReasonExhausted:
 		byCode = class
 	case retry.ReasonInvalid:
@@ -203,7 +176,7 @@ func (j *Judge) allows(e retry.Event, says retry.Reason) (may, byCode bool) {
 	case retry.ReasonRetryAfter, retry.ReasonBudget, retry.ReasonBorrowed:
 		return goesOn, false // by an error that is not from a log, or a Budget that is not
 	case retry.ReasonElapsed:
-		return goesOn && j.Policy.MaxElapsed > 0, false
+		return goesOn && j.policy.MaxElapsed > 0, false
 	default:
 		return says != retry.ReasonInvalid, false
 	}

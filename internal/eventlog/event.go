@@ -80,14 +80,10 @@ func (r Record) bare() Record {
 // has reports whether a field of r is not zero.
 func (f field) has(r *Record) bool { return !reflect.ValueOf(f.of(r)).Elem().IsZero() }
 
-// MarshalJSON writes the event as package retry does, or package retryflow if it is from a
-// pipeline. If there is a key, it is the first field. Hedged is the last one, if it is true.
+// MarshalJSON writes the event as package retry does. If there is a key, it is the first field.
+// Hedged is the last one, if it is true.
 func (r Record) MarshalJSON() ([]byte, error) {
-	var event json.Marshaler = r.Event
-	if r.Flow != nil {
-		event = r.Flow
-	}
-	data, err := json.Marshal(event)
+	data, err := json.Marshal(r.Event)
 	if err == nil && r.Hedged {
 		data = append(data[:len(data)-1], `,"hedged":true}`...)
 	}

@@ -1,11 +1,10 @@
 // Package eventlog reads, judges, tells and writes events. A line becomes an event (line.go,
 // envoy.go, event.go), events become calls (files.go, track.go), a call is judged (replay.go,
-// check.go) and told (explain.go). It is for package retrylog, for package flowlog of retryflow,
-// whose events may be from pipelines, and for the command.
+// check.go) and told (explain.go). It is for package retrylog and for the command. The events of
+// a pipeline of package retryflow are read as well, but its rules are not known here.
 package eventlog
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -19,7 +18,6 @@ type Record struct {
 	Event  retry.Event
 	Hedged bool // the answer of this attempt is the one of a second request, see retryhttp.Hedge
 	Line   int  // the line of the log it was read from, 1 for the first; 0: it was not read
-	Flow   Flow // what a pipeline of package retryflow says beside the event; nil: it is not from one
 
 	origin // only of a record of Files
 }
@@ -27,6 +25,7 @@ type Record struct {
 // An origin is where a record of Files is from.
 type origin struct {
 	source string // the pod, service or process that its line names; "": none
+	task   string // of a pipeline of package retryflow; "": it is not from one
 	file   *file
 	torn   int // how many lines of the files were cut off before it
 
@@ -49,27 +48,6 @@ func Place(r Record) (source, file string) { return r.source, r.file.name }
 
 // Of returns which call a record is from: its source and its key, as one printable line.
 func Of(r Record) string { return Printable(strings.TrimSpace(r.source + " " + r.Key)) }
-
-// Flow is what a pipeline says beside an event.
-type Flow interface {
-	json.Marshaler
-	Task() string
-	Jumps() bool                  // the rules say to go on with another task, which may have a wait
-	Done() bool                   // the rules say that the task is done, whether its attempt failed or not
-	Follows(before Flow) error    // why it cannot follow another event of its task; nil: it is the first
-	Describe(event string) string // what happened; event says it without the pipeline
-}
-
-// task returns the task of a pipeline that r is from, "" if it is not from one.
-func (r *Record) task() string {
-	if r.Flow == nil {
-		return ""
-	}
-	return r.Flow.Task()
-}
-
-// jumps reports whether r is from a pipeline, and the rules say to go on with another task.
-func (r *Record) jumps() bool { return r.Flow != nil && r.Flow.Jumps() }
 
 // clockSkew is how far the clocks of a queue's workers may differ: Elapsed of a job is
 // by the clock of the worker that has it, and a log does not say whether it is of a

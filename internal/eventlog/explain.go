@@ -59,8 +59,8 @@ func describe(r Record) string {
 	if r.Hedged {
 		text += ", by a second request"
 	}
-	if r.Flow != nil {
-		text = r.Flow.Describe(text)
+	if r.task != "" {
+		text = "task " + Printable(r.task) + ": " + text
 	}
 	return text
 }
@@ -80,23 +80,20 @@ func describeEvent(e retry.Event) string {
 	case retry.RetryScheduled:
 		at, anew := "", ""
 		if !e.Due.IsZero() {
-			at = ", at " + Clock(e.Due)
+			at = ", at " + e.Due.UTC().Format("15:04:05.000Z")
 		}
 		if e.Resets > 0 && e.Attempt == 1 {
 			anew = fmt.Sprintf("the attempt was healthy, so the call begins anew (reset %d): ", e.Resets)
 		}
 		return fmt.Sprintf("%sattempt %d is retried in %v%s", anew, e.Attempt, e.Delay, at) + facts(e)
 	case retry.CallFinished:
-		return StoppedAfter(e) + ": " + because(e) + facts(e)
+		return stoppedAfter(e) + ": " + because(e) + facts(e)
 	case "":
 		return "an event without a kind"
 	default:
 		return fmt.Sprintf("%s, attempt %d", Printable(string(e.Kind)), e.Attempt)
 	}
 }
-
-// Clock returns the time of day.
-func Clock(t time.Time) string { return t.UTC().Format("15:04:05.000Z") }
 
 // facts says where the delay of a retry comes from, or what a CallFinished says beside its reason.
 func facts(e retry.Event) string {
@@ -124,8 +121,8 @@ func facts(e retry.Event) string {
 	return " (" + strings.Join(facts, ", ") + ")"
 }
 
-// StoppedAfter says after how many attempts a call stopped.
-func StoppedAfter(e retry.Event) string {
+// stoppedAfter says after how many attempts a call stopped.
+func stoppedAfter(e retry.Event) string {
 	text := fmt.Sprintf("stopped after %d attempts", total(e))
 	if total(e) == 1 {
 		text = "stopped after 1 attempt"
@@ -152,7 +149,6 @@ const (
 	unbegun   = 1 << iota // the call can end before its first attempt
 	waiting               // in a wait
 	refused               // where a queue refuses a job that it has handed out again
-	left                  // where the rules of a pipeline say that the task is done
 	mayCause              // there may be a cause
 	mustCause             // there is one
 )
@@ -167,17 +163,17 @@ type Reason struct {
 var Reasons = map[retry.Reason]Reason{
 	retry.ReasonSuccess:      {"it succeeded", mayCause},
 	retry.ReasonExhausted:    {"no attempt is left", refused},
-	retry.ReasonNonRetryable: {"the failure is not retryable", refused | left | mayCause},
-	retry.ReasonPermanent:    {"the error is permanent", left},
+	retry.ReasonNonRetryable: {"the failure is not retryable", refused | mayCause},
+	retry.ReasonPermanent:    {"the error is permanent", 0},
 	retry.ReasonRejected:     {"the program does not retry this error", 0},
 	retry.ReasonRetryAfter:   {"Retry-After is longer than max_retry_after", 0},
 	retry.ReasonElapsed:      {"after ELAPSED, a retry would be later than max_elapsed", waiting},
 	retry.ReasonDeadline: {"after ELAPSED, the caller's deadline has passed, or comes before the retry",
-		unbegun | waiting | refused | left | mayCause},
-	retry.ReasonCanceled: {"the caller canceled it after ELAPSED", unbegun | waiting | refused | left | mayCause},
+		unbegun | waiting | refused | mayCause},
+	retry.ReasonCanceled: {"the caller canceled it after ELAPSED", unbegun | waiting | refused | mayCause},
 	retry.ReasonBudget:   {"the budget has no retry left", 0},
 	retry.ReasonBorrowed: {"the caller lent no more retries", 0},
-	retry.ReasonWait:     {"the wait failed", waiting | left | mustCause},
+	retry.ReasonWait:     {"the wait failed", waiting | mustCause},
 	retry.ReasonInvalid:  {"the policy, a class, or the call is invalid", unbegun | refused | mustCause},
 }
 

@@ -21,13 +21,12 @@ const maxLine = 4 << 20
 // Files are one or more files that are read as one log. What they count is complete when all
 // has been read.
 type Files struct {
-	Flow    func(event []byte) (Flow, error) // reads what a pipeline says; nil: it is skipped
-	Events  int                              // of calls
-	Skipped int                              // lines that are no events, without empty ones
-	Torn    int                              // lines that are cut off
-	Bad     int                              // lines that are events by their keys, and cannot be read
-	First   *Fault                           // of Bad; nil if there is none
-	Dropped int                              // calls that were cut short because too many were open
+	Events  int    // of calls
+	Skipped int    // lines that are no events, without empty ones
+	Torn    int    // lines that are cut off
+	Bad     int    // lines that are events by their keys, and cannot be read
+	First   *Fault // of Bad; nil if there is none
+	Dropped int    // calls that were cut short because too many were open
 
 	files     []*file
 	firstTorn int // the line
@@ -52,8 +51,8 @@ func (l *Files) Add(name string, in io.Reader) {
 }
 
 // Read reads a log, as package retrylog describes it.
-func Read(in io.Reader, flow func([]byte) (Flow, error)) (all []Record, err error) {
-	l := Files{Flow: flow}
+func Read(in io.Reader) (all []Record, err error) {
+	l := Files{}
 	l.Add("retrylog", in)
 	for err == nil {
 		var r Record

@@ -171,9 +171,6 @@ func (l *Files) objects(f *file, prefix, data []byte, from string) {
 		switch n := v.ours(); {
 		case n == len(must):
 			r, err := v.record()
-			if _, task := v["task"]; err == nil && l.Flow != nil && task && v["rule"] != "" {
-				r.Flow, err = l.Flow(object)
-			}
 			if fault = cmp.Or(fault, err); err == nil {
 				l.add(f, r, v, prefix, from)
 			}
@@ -244,6 +241,9 @@ func (l *Files) add(f *file, r Record, v values, prefix []byte, from string) {
 	prefix = prefix[:min(len(prefix), 1<<10)] // when and where from stand at the beginning
 	r.Line, r.file, r.logged = f.line, f, v.logged()
 	r.source = cmp.Or(r.source, sourceOf(prefix), v.first(places...), from)
+	if v["rule"] != "" { // else a program has called something its task
+		r.task = v["task"]
+	}
 	e := &r.Event
 	if r.logged && e.Time.IsZero() {
 		if e.Time = timeOf(prefix); e.Time.IsZero() && !e.Due.IsZero() {

@@ -11,20 +11,19 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// A Call is one call of retry.Do or DoValue, a job of a queue that reports the same events, as
-// retry.Once does, or a task of a pipeline from when it is entered until it has stopped.
+// A Call is one call of retry.Do or DoValue, or a job of a queue that reports the same events, as
+// retry.Once does.
 type Call struct {
 	Key      string
-	Task     string // the task of a pipeline that this call ran; "": it is not from a pipeline
-	Max      int    // EffectiveMax of its policy
-	Resets   int    // how often it began anew, by HealthyAfter
+	Max      int // EffectiveMax of its policy
+	Resets   int // how often it began anew, by HealthyAfter
 	Attempts []Attempt
 	Reason   retry.Reason // why it stopped; "": the log ends before the call does
 	Cause    error        // what stopped it besides the failure, or what is wrong with its policy, as in its event; nil: nothing
 	Records  []Record     // the events themselves
 }
 
-// An Attempt is one attempt of a Call, and the retry, or the jump of a task, scheduled after it.
+// An Attempt is one attempt of a Call, and the retry scheduled after it.
 type Attempt struct {
 	Number     int // as it started: 1 for the first, 2 for the one after a Reset
 	Started    time.Time
@@ -70,7 +69,7 @@ func Replay(records []Record) (calls []Call, err error) {
 		}
 		if before == nil {
 			index = len(calls)
-			calls = append(calls, Call{Key: r.Key, Task: r.task()})
+			calls = append(calls, Call{Key: r.Key})
 		}
 		calls[index].add(r)
 		if running[r.Key] = index; r.Event.Kind == retry.CallFinished {
@@ -166,17 +165,12 @@ const clockStep = 24 * time.Hour
 // follows returns why r cannot come after before in a call; nil: it is the first.
 func (r *Record) follows(before *Record) error {
 	err := r.alone()
-	var flow Flow
 	switch {
 	case err != nil:
 	case before == nil:
 		err = r.starts()
 	default:
-		flow = before.Flow
 		err = r.inTurn(before)
-	}
-	if err == nil && r.Flow != nil {
-		err = r.Flow.Follows(flow)
 	}
 	if err != nil {
 		return fmt.Errorf("%s cannot have happened: %w", describe(*r), err)
@@ -243,11 +237,9 @@ func (r *Record) inTurn(before *Record) error {
 	if e.Kind == retry.AttemptStarted || refusal(e) {
 		least -= clockSkew // another worker of a queue may go on
 	}
-	switch last := e.Attempt == b.Max && !r.jumps(); {
+	switch {
 	case !ok:
 		return disorder("it follows %s", describe(*before))
-	case r.task() != before.task():
-		return disorder("its task is %q, but %q in the event before", r.task(), before.task())
 	case e.Max != b.Max && !invalidPolicy(b, e):
 		return fmt.Errorf("max is %d, but %d in the event before", e.Max, b.Max)
 	case e.Resets != want.Resets:
@@ -260,9 +252,9 @@ func (r *Record) inTurn(before *Record) error {
 		return fmt.Errorf("elapsed is %v, but %v in the event before", e.Elapsed, want.Elapsed)
 	case e.Time.Before(b.Time.Add(e.Elapsed - want.Elapsed - clockStep)):
 		return fmt.Errorf("time goes back from %s to %s, while elapsed goes on from %v to %v", instant(b.Time), instant(e.Time), want.Elapsed, e.Elapsed)
-	case e.Kind == retry.RetryScheduled && b.Kind == retry.AttemptFinished && b.Err == nil && !r.jumps():
+	case e.Kind == retry.RetryScheduled && b.Kind == retry.AttemptFinished && b.Err == nil:
 		return errors.New("the attempt did not fail")
-	case e.Kind == retry.RetryScheduled && last:
+	case e.Kind == retry.RetryScheduled && e.Attempt == b.Max:
 		return fmt.Errorf("attempt %d is the last that max %d allows", e.Attempt, e.Max)
 	case e.Kind == retry.CallFinished && !unseen(before, r):
 		if err := r.stops(before); err != nil {
@@ -291,12 +283,9 @@ func invalidPolicy(before, e retry.Event) bool {
 // stops returns why r cannot end a call whose last event is before.
 func (r *Record) stops(before *Record) error {
 	b, e := before.Event, r.Event
-	done, waits := r.Flow != nil && r.Flow.Done(), b.Kind == retry.RetryScheduled
+	waits := b.Kind == retry.RetryScheduled
 	handedOut := e.Reason == retry.ReasonInvalid && e.Err == nil // again by a queue, in an invalid call
 	switch success := e.Reason == retry.ReasonSuccess; {
-	case done && (success || r.jumps() && can(e, waiting)): // the task goes on, or ends in the wait before
-	case done && !can(e, left):
-		return fmt.Errorf("reason is %v, but the rules say that the task is done", e.Reason)
 	case waits && !can(e, waiting) && !handedOut:
 		return errors.New("only the caller, a limit of time or the wait can end a call between two attempts")
 	case !waits && e.Reason == retry.ReasonWait:

@@ -51,6 +51,8 @@ func (t *Trace) Replay() (call Call, cut string, err error) {
 	switch {
 	case first.foreign:
 		return call, "an access log has no decisions", nil
+	case first.task != "":
+		return call, "it follows the rules of a pipeline", nil
 	case t.Cut == headless:
 		return call, t.Cut, nil
 	case first.logged && first.Event.Time.IsZero():
@@ -130,7 +132,7 @@ func (c *collector) add(r Record) {
 
 // begin begins a call with r.
 func (c *collector) begin(r *Record) *Trace {
-	call := &Trace{Call: Call{Key: r.Key, Task: r.task()}, Source: r.source}
+	call := &Trace{Call: Call{Key: r.Key}, Source: r.source}
 	call.Records = make([]Record, 0, 6)
 	began := r.Event.Time.Add(-r.Event.Elapsed)
 	if r.starts() != nil && (began.Before(r.file.first) || c.log.Torn > 0 || c.log.Dropped > 0) {
