@@ -94,16 +94,17 @@ func (e Event) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what MarshalJSON writes. Faults become errors with the
 // same text.
 func (e *Event) UnmarshalJSON(data []byte) error {
-	base, err := eventlog.ReadEvent(data)
-	if err != nil {
+	var base eventlog.Record
+	if err := base.UnmarshalJSON(data); err != nil {
 		return err
 	}
 	form := eventJSON{Rule: -1}
 	if err := json.Unmarshal(data, &form); err != nil {
 		return fmt.Errorf("retryflow: event: %w", err)
 	}
-	*e = Event{Event: base, Task: form.Task, Rule: form.Rule, Directive: form.Directive, To: form.To, Limit: form.Limit}
+	*e = Event{Event: base.Event, Task: form.Task, Rule: form.Rule, Directive: form.Directive, To: form.To, Limit: form.Limit}
 	if form.Computed != "" {
+		var err error
 		if e.Computed, err = time.ParseDuration(form.Computed); err != nil {
 			return fmt.Errorf("retryflow: event: computed is %.40q: write a duration, such as \"200ms\"", form.Computed)
 		}

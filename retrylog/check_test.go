@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/eventlog"
 	"github.com/goretry/retry/retrylog"
 )
 
@@ -185,21 +186,24 @@ func TestCheckOfWhatCodeDecided(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			call := only(t, logOf(t, context.Background(), row.policy, failing(row.errs...)))
-			assert.NoError(t, call.Check(row.policy))
-			by := call.ByCode(file)
+			own, err := eventlog.Judge(call, row.policy)
+			assert.NoError(t, err)
+			by, err := eventlog.Judge(call, file)
 			assert.Len(t, by, row.by)
 			assert.Equal(t, row.stop, len(by) > 0 && by[len(by)-1].Event.Kind == retry.CallFinished)
 			if row.says == "" {
-				assert.NoError(t, call.Check(file))
+				assert.NoError(t, err)
 			} else {
-				assert.ErrorContains(t, call.Check(file), row.says)
-				assert.Len(t, call.ByCode(row.policy), 1)
+				assert.ErrorContains(t, err, row.says)
+				assert.Len(t, own, 1)
 			}
 		})
 	}
 	t.Run("with a Classify, no window can be known", func(t *testing.T) {
 		call := only(t, logOf(t, context.Background(), program, failing(errRefused, errRefused)))
-		assert.Len(t, call.ByCode(program), 2)
+		by, err := eventlog.Judge(call, program)
+		assert.NoError(t, err)
+		assert.Len(t, by, 2)
 		asked := file
 		asked.Classify = func(error) *retry.Class { panic("Check called Classify") }
 		asked.Backoff = retry.Fixed(time.Minute)

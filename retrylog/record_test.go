@@ -58,8 +58,8 @@ func TestRecordUnmarshal(t *testing.T) {
 		want       retrylog.Record // an error changes nothing
 		says       string
 	}{
-		{"a hedge that is a number", `{"hedged":7}`, before, `retrylog: invalid record: hedged is "7": write true or false`},
-		{"an array", `[]`, before, "retrylog: invalid record: got []: write a mapping"},
+		{"a hedge that is a number", `{"hedged":7}`, before, `retry: invalid event: hedged is "7": write true or false`},
+		{"an array", `[]`, before, "retry: invalid event: got []: write a mapping"},
 		{"null", `null`, before, ""},
 		{"a key at the end", `{"kind":"call_finished","\u006bey":"\u0061"}`, retrylog.Record{Key: "a", Event: stopped}, ""},
 		{"a key in another object", `{"x":{"key":"a"},"kind":"call_finished"}`, retrylog.Record{Event: stopped}, ""},

@@ -6,7 +6,7 @@ import "github.com/goretry/retry/internal/eventlog"
 // as [retry.Once] does. It has its Key, its Max, its Attempts, how many Resets it had, the Reason
 // why it stopped, the Cause (what stopped it besides the failure, or what is wrong with its
 // policy), and the Records of its events. Its method Check makes each decision again with a
-// policy, ByCode returns the records that code decided, and Waited the sum of the delays.
+// policy.
 type Call = eventlog.Call
 
 // An Attempt is one attempt of a [Call]: its Number, when it Started, whether it Finished, its

@@ -46,9 +46,10 @@ func newComparison(p retry.Policy) *comparison {
 
 // add compares a call, and reports whether it differs.
 func (n *comparison) add(t *eventlog.Trace) bool {
+	var by []eventlog.Record
 	call, cut, err := t.Replay()
 	if err == nil {
-		err = call.Check(n.policy)
+		by, err = eventlog.Judge(call, n.policy)
 	}
 	if err != nil {
 		if n.Checked++; len(n.Differs) < mostNamed {
@@ -56,7 +57,6 @@ func (n *comparison) add(t *eventlog.Trace) bool {
 		}
 		return true
 	}
-	by := call.ByCode(n.policy)
 	switch {
 	case len(by) > 0 && by[len(by)-1].Event.Kind == retry.CallFinished:
 		n.ByCode++

@@ -166,13 +166,13 @@ func (x *explanation) read(names []string) error {
 		first = cmp.Or(first, title)
 	}
 	defer x.sum.finish(log)
-	for t, err := range log.Traces() {
-		if err != nil {
-			return err
-		}
+	err := log.Each(func(t *eventlog.Trace) {
 		if x.has(t) {
 			x.print(t, x.sum.add(t))
 		}
+	})
+	if err != nil {
+		return err
 	}
 	if x.sum.Calls == 0 && (x.sum.comparison == nil || log.Bad == 0) {
 		return nothing(log, first)
@@ -196,11 +196,11 @@ func (x *explanation) writeSummary() {
 // nothing is the error for a log in which no call is selected.
 func nothing(log *eventlog.Files, first string) error {
 	text := "there is no event"
-	switch skipped := log.Skipped + log.Bad; {
+	switch {
 	case log.Events > 0:
 		text = "no call is selected"
-	case skipped > 0:
-		text += fmt.Sprintf(" of a retry in %s", counted(skipped, "line"))
+	case log.Skipped > 0:
+		text += fmt.Sprintf(" of a retry in %s", counted(log.Skipped, "line"))
 	}
 	if log.Torn > 0 {
 		text += fmt.Sprintf(" (cut off: %s)", counted(log.Torn, "line"))

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/goretry/retry/cmd/retry/internal/preview"
@@ -85,25 +87,24 @@ func (s *strip) all() []*bar {
 	return bars
 }
 
-// rows returns the bars as a table, and its title.
-func (s *strip) rows() (title string, rows [][]string) {
-	bars := s.all()
-	gaveUp, retries := 1, 1
+// table writes the bars as a table.
+func (s *strip) table(t *tabwriter.Writer) {
+	form := "2006-01-02 15:04Z"
+	if widths[s.width].seconds < 60 {
+		form = "2006-01-02 15:04:05Z"
+	}
+	bars, gaveUp, retries := s.all(), 1, 1
 	for _, b := range bars {
 		gaveUp, retries = max(gaveUp, b.GaveUp), max(retries, b.Retries)
 	}
 	draw := func(n, most int) string {
 		return preview.Thousands(n) + "\t" + strings.Repeat("#", max(min(n, 1), n*widest/most))
 	}
-	form := "2006-01-02 15:04Z"
-	if widths[s.width].seconds < 60 {
-		form = "2006-01-02 15:04:05Z"
-	}
 	for i, b := range bars {
+		title(t, i, "IN EACH "+strings.ToUpper(widths[s.width].name)+"\tGAVE UP\t\tRETRIES")
 		if i > 0 && b.Time.Unix() > bars[i-1].Time.Unix()+b.Seconds {
-			rows = append(rows, []string{"...\t\t\t"})
+			fmt.Fprint(t, "...\t\t\t\n")
 		}
-		rows = append(rows, []string{b.Time.Format(form), draw(b.GaveUp, gaveUp), draw(b.Retries, retries)})
+		fmt.Fprintf(t, "%s\t%s\t%s\n", b.Time.Format(form), draw(b.GaveUp, gaveUp), draw(b.Retries, retries))
 	}
-	return "IN EACH " + strings.ToUpper(widths[s.width].name) + "\tGAVE UP\t\tRETRIES", rows
 }

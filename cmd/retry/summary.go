@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 	"github.com/goretry/retry/internal/eventlog"
-	"github.com/goretry/retry/internal/saturate"
 )
 
 // A summary is what the calls of a log have in common. Its size has a limit, however
@@ -84,6 +82,23 @@ func (g *group) add(t *eventlog.Trace, attempts int, differs bool) {
 	g.Differ += one(differs)
 }
 
+// limits returns the limits of the calls as a text.
+func (g *group) limits() string {
+	text := func(limit int) string {
+		switch limit {
+		case retry.Unlimited:
+			return "none"
+		case 0: // it is not in the log
+			return "-"
+		}
+		return preview.Thousands(limit)
+	}
+	if g.Most != g.Least {
+		return text(g.Least) + " to " + text(g.Most)
+	}
+	return text(g.Least)
+}
+
 // groups are by reason, class and source. At most mostGroups are counted apart.
 type groups map[[3]string]*group
 
@@ -98,15 +113,17 @@ func (g groups) of(key, other [3]string) *group {
 	return g[key]
 }
 
-// sorted returns the groups in an order, with the commonest error of each.
-func (g groups) sorted(compare func(a, b *group) int) []*group {
+// sorted returns the groups with the commonest error of each, the one first that gave up most.
+func (g groups) sorted() []*group {
 	all := slices.AppendSeq([]*group{}, maps.Values(g))
 	for _, line := range all {
 		for _, commonest := range line.errors.most(1) {
 			line.Commonest = &commonest
 		}
 	}
-	slices.SortFunc(all, compare)
+	slices.SortFunc(all, func(a, b *group) int {
+		return cmp.Or(b.GaveUp-a.GaveUp, b.Attempts-a.Attempts, strings.Compare(a.Reason+a.Class+a.Source, b.Reason+b.Class+b.Source))
+	})
 	return all
 }
 
@@ -118,34 +135,39 @@ type errorLine struct {
 	AtLeast bool    `json:"at_least,omitempty"` // it may have come more often
 }
 
-func (l *errorLine) String() string {
-	switch {
-	case l == nil:
-		return ""
-	case l.AtLeast:
-		return l.Error + " (at least " + preview.Thousands(l.Count) + ")"
-	default:
-		return l.Error + " (" + preview.Thousands(l.Count) + ")"
+// times returns how often the error came.
+func (l *errorLine) times() string {
+	if l.AtLeast {
+		return preview.Thousands(l.Count) + " or more"
 	}
+	return preview.Thousands(l.Count)
 }
 
-// A tally counts texts as Misra and Gries do in Finding Repeated Elements (1982): what comes
-// more often than once in mostErrors+1 texts stays, and no count is too high.
+func (l *errorLine) String() string {
+	if l == nil {
+		return ""
+	}
+	return l.Error + " (" + l.times() + ")"
+}
+
+// A tally counts errors as Misra and Gries do in Finding Repeated Elements (1982): what comes
+// more often than once in mostErrors+1 times stays, and no count is too high.
 type tally struct {
-	counts map[string]int
-	all    int // texts
-	last   string
-	least  bool // a text may have come more often
+	counts map[string]int // by text
+	all    int
+	least  bool // an error may have come more often
 }
 
-func (t *tally) add(text string) {
+func (t *tally) add(err error) {
+	text := eventlog.Printable(err.Error())
+	if len(text) > longestText {
+		text = strings.ToValidUTF8(text[:longestText], "") + "..."
+	}
 	if t.counts == nil {
 		t.counts = map[string]int{}
 	}
 	t.all++
-	t.last = text
-	if t.counts[text] > 0 || len(t.counts) < mostErrors {
-		t.counts[text]++
+	if t.counts[text]++; len(t.counts) <= mostErrors {
 		return
 	}
 	t.least = true
@@ -154,16 +176,16 @@ func (t *tally) add(text string) {
 			delete(t.counts, other)
 		}
 	}
+	if len(t.counts) == 0 { // all came equally often
+		t.counts[text] = 1
+	}
 }
 
-// most returns the n commonest texts.
+// most returns the n commonest errors.
 func (t *tally) most(n int) []errorLine {
 	lines := []errorLine{}
 	for text, count := range t.counts {
-		lines = append(lines, errorLine{Error: text, Count: count, AtLeast: t.least})
-	}
-	if len(lines) == 0 && t.least { // all texts came equally often
-		lines = append(lines, errorLine{Error: t.last, Count: 1, AtLeast: true})
+		lines = append(lines, errorLine{text, count, float64(count) / float64(t.all), t.least})
 	}
 	slices.SortFunc(lines, func(a, b errorLine) int { return cmp.Or(b.Count-a.Count, cmp.Compare(a.Error, b.Error)) })
 	return lines[:min(n, len(lines))]
@@ -171,7 +193,7 @@ func (t *tally) most(n int) []errorLine {
 
 const (
 	mostGroups  = 64
-	mostErrors  = 256 // texts of a tally
+	mostErrors  = 256 // of a tally
 	namedErrors = 5
 	longestText = 200 // bytes of an error
 )
@@ -179,6 +201,14 @@ const (
 // gaveUp reports whether a call stopped without success, and was not canceled.
 func gaveUp(t *eventlog.Trace) bool {
 	return t.Stopped() && t.Reason != retry.ReasonSuccess && t.Reason != retry.ReasonCanceled
+}
+
+// one returns 1 if something is so.
+func one(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // add adds a call, and reports whether it differs from the policy, if there is one.
@@ -204,80 +234,48 @@ func (s *summary) add(t *eventlog.Trace) (differs bool) {
 	if foreign {
 		s.started, retries = true, attempts-1
 		s.strip.add(last.Time, 0, retries)
-		s.Envoy++
 	}
+	s.Envoy += one(foreign)
 	s.Uncounted += one(foreign && !counted)
 	s.Keyless += one(t.Key == "")
 	s.Retried += one(retries > 0)
 	s.Retries += retries
+	s.Open += one(!t.Stopped())
+	s.Succeeded += one(t.Reason == retry.ReasonSuccess)
+	s.Canceled += one(t.Reason == retry.ReasonCanceled)
 	if s.comparison != nil {
 		differs = s.comparison.add(t)
 	}
 	source := s.sources.of([3]string{2: t.From()}, [3]string{2: "other"})
 	s.group.add(t, attempts, differs)
 	source.add(t, attempts, differs)
-	s.end(t, attempts, s.fail(source, t))
+	for _, err := range failuresOf(t) {
+		s.errors.add(err)
+		source.errors.add(err)
+	}
+	if t.Stopped() && t.Reason != retry.ReasonSuccess {
+		s.strip.add(last.Time, one(gaveUp(t)), 0)
+		reason := s.reasons.of([3]string{string(t.Reason), last.Class}, [3]string{"other"})
+		reason.add(t, attempts, false)
+		if failure := failureOf(t); failure != nil {
+			reason.errors.add(failure)
+		}
+	}
 	return differs
 }
 
-// one returns 1 if something is so.
-func one(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
-}
-
-// fail counts the attempts that failed, or the failure of a call whose attempts are in another
-// log, and returns the last.
-func (s *summary) fail(source *group, t *eventlog.Trace) (last error) {
-	count := func(err error) {
-		if last = err; err != nil {
-			s.errors.add(textOf(err))
-			source.errors.add(textOf(err))
-		}
-	}
+// failuresOf returns the errors of the attempts, or the one of a call whose attempts are in
+// another log.
+func failuresOf(t *eventlog.Trace) (all []error) {
 	for _, a := range t.Attempts {
 		if a.Err != nil {
-			count(a.Err)
+			all = append(all, a.Err)
 		}
 	}
-	if last == nil {
-		count(failureOf(t))
+	if failure := failureOf(t); all == nil && failure != nil {
+		all = append(all, failure)
 	}
-	return last
-}
-
-// end counts how a call ended.
-func (s *summary) end(t *eventlog.Trace, attempts int, failure error) {
-	s.Open += one(!t.Stopped())
-	s.Succeeded += one(t.Reason == retry.ReasonSuccess)
-	s.Canceled += one(t.Reason == retry.ReasonCanceled)
-	if gaveUp(t) {
-		s.strip.add(t.Last().Time, 1, 0)
-	}
-	if t.Stopped() && t.Reason != retry.ReasonSuccess {
-		reason := s.reasons.of([3]string{string(t.Reason), t.Last().Class}, [3]string{"other"})
-		reason.add(t, attempts, false)
-		if failure != nil {
-			reason.errors.add(textOf(failure))
-		}
-	}
-}
-
-// waited returns how long a call waited: a done context, or the program's own Wait, may end a
-// delay early.
-func waited(t *eventlog.Trace) (sum time.Duration) {
-	for i, r := range t.Records {
-		if e := r.Event; e.Kind == retry.RetryScheduled {
-			wait := e.Delay
-			if next := t.Records[min(i+1, len(t.Records)-1)].Event; next.Resets == e.Resets && next.Kind != e.Kind {
-				wait = max(0, min(wait, next.Elapsed-e.Elapsed)) // after a Reset it begins anew
-			}
-			sum = saturate.Add(sum, wait)
-		}
-	}
-	return sum
+	return all
 }
 
 // failureOf returns the last error of a call, nil if it has none.
@@ -290,34 +288,15 @@ func failureOf(t *eventlog.Trace) error {
 	return t.Cause
 }
 
-// textOf returns the text of an error as it is counted.
-func textOf(err error) string {
-	text := eventlog.Printable(err.Error())
-	if len(text) > longestText {
-		text = strings.ToValidUTF8(text[:longestText], "") + "..."
-	}
-	return text
-}
-
 // finish computes what can only be known at the end.
 func (s *summary) finish(l *eventlog.Files) {
-	s.SkippedLines, s.TornLines, s.Dropped = l.Skipped+l.Bad, l.Torn, l.Dropped
-	s.Strip = s.strip.all()
+	s.SkippedLines, s.TornLines, s.Dropped = l.Skipped, l.Torn, l.Dropped
+	s.Errors, s.Reasons, s.Sources, s.Strip = s.errors.most(namedErrors), s.reasons.sorted(), s.sources.sorted(), s.strip.all()
 	for _, b := range s.Strip {
 		if b.Retries > 0 && (s.Peak == nil || b.Retries > s.Peak.Retries) {
 			s.Peak = b
 		}
 	}
-	s.Errors = s.errors.most(namedErrors)
-	for i := range s.Errors {
-		s.Errors[i].Share = float64(s.Errors[i].Count) / float64(s.errors.all)
-	}
-	s.Reasons = s.reasons.sorted(func(a, b *group) int {
-		return cmp.Or(b.Calls-a.Calls, cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Class, b.Class))
-	})
-	s.Sources = s.sources.sorted(func(a, b *group) int {
-		return cmp.Or(b.GaveUp-a.GaveUp, b.Attempts-a.Attempts, cmp.Compare(a.Source, b.Source))
-	})
 	if s.comparison != nil {
 		s.files = l
 	}
@@ -365,54 +344,30 @@ func (s *summary) text() string {
 var trailing = regexp.MustCompile(`(?m) +$`) // of a table
 
 // tables writes a table by reason, one by source, one by error, and one over time.
-func (s *summary) tables(b *paragraph) {
-	number := preview.Thousands[int]
-	var reasons, sources, failures [][]string
-	for _, g := range s.Reasons {
-		reasons = append(reasons, []string{number(g.Calls), eventlog.Printable(g.Reason), cmp.Or(eventlog.Printable(g.Class), "-"), g.Commonest.String()})
+func (s *summary) tables(p *paragraph) {
+	number, printable := preview.Thousands[int], eventlog.Printable
+	t := tabwriter.NewWriter(p, 0, 0, 2, ' ', 0)
+	for i, g := range s.Reasons {
+		title(t, i, "CALLS\tREASON\tCLASS\tCOMMONEST ERROR")
+		fmt.Fprintf(t, "%s\t%s\t%s\t%v\n", number(g.Calls), printable(g.Reason), cmp.Or(printable(g.Class), "-"), g.Commonest)
 	}
-	for _, g := range s.Sources {
-		limit := limitText(g.Least)
-		if g.Most != g.Least {
-			limit += " to " + limitText(g.Most)
-		}
-		sources = append(sources, []string{number(g.Calls), number(g.GaveUp), number(g.Attempts), limit, eventlog.Printable(g.Source), g.Commonest.String()})
+	for i, g := range s.Sources {
+		title(t, i, "CALLS\tGAVE UP\tATTEMPTS\tMAX\tSOURCE\tCOMMONEST ERROR")
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%v\n", number(g.Calls), number(g.GaveUp), number(g.Attempts), g.limits(), printable(g.Source), g.Commonest)
 	}
-	for _, line := range s.Errors {
-		count := number(line.Count)
-		if line.AtLeast {
-			count += " or more"
-		}
-		failures = append(failures, []string{count, fmt.Sprintf("%.0f%%", 100*line.Share), line.Error})
+	for i, l := range s.Errors {
+		title(t, i, "FAILURES\tSHARE\tERROR")
+		fmt.Fprintf(t, "%s\t%.0f%%\t%s\n", l.times(), 100*l.Share, l.Error)
 	}
-	table(b, "CALLS\tREASON\tCLASS\tCOMMONEST ERROR", reasons)
-	table(b, "CALLS\tGAVE UP\tATTEMPTS\tMAX\tSOURCE\tCOMMONEST ERROR", sources)
-	table(b, "FAILURES\tSHARE\tERROR", failures)
-	title, bars := s.strip.rows()
-	table(b, title, bars)
-}
-
-// table writes rows under a title.
-func table(w io.Writer, title string, rows [][]string) {
-	if len(rows) == 0 {
-		return
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\n"+title)
-	for _, row := range rows {
-		fmt.Fprintln(t, strings.Join(row, "\t"))
-	}
+	s.strip.table(t)
 	_ = t.Flush()
 }
 
-func limitText(limit int) string {
-	switch limit {
-	case retry.Unlimited:
-		return "none"
-	case 0: // it is not in the log
-		return "-"
+// title writes the title of a table before its first row.
+func title(t *tabwriter.Writer, row int, columns string) {
+	if row == 0 {
+		fmt.Fprintf(t, "\n%s\n", columns)
 	}
-	return preview.Thousands(limit)
 }
 
 // asJSON returns a call as JSON.
@@ -431,11 +386,10 @@ func asJSON(t *eventlog.Trace) []byte {
 		Began    instant      `json:"began"`
 		Ended    instant      `json:"ended"`
 		Attempts int          `json:"attempts"`
-		Waited   string       `json:"waited"`
 		Reason   retry.Reason `json:"reason,omitempty"` // absent: it has no end in the log
 		Class    string       `json:"class,omitempty"`
 		Error    string       `json:"error,omitempty"`
 	}{t.Source, t.Key, file, first.Line, instant{first.Event.Time.Add(-first.Event.Elapsed)}, instant{last.Time},
-		last.Attempt, waited(t).String(), last.Reason, last.Class, failure})
+		last.Attempt, last.Reason, last.Class, failure})
 	return data
 }

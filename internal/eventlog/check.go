@@ -16,8 +16,8 @@ import (
 // p's too: for a job with a limit of its own, pass p.ForJob(limit).
 //
 // A log does not hold everything that a decision depends on. Its errors are only
-// texts, so Check does not call RetryIf or Classify. Check accepts what they decided,
-// and ByCode returns it. The spread above a Retry-After may be smaller than
+// texts, so Check does not call RetryIf or Classify, and accepts what they decided.
+// The spread above a Retry-After may be smaller than
 // p's, because it is cut to the time that was left. Check also accepts these stops if
 // p can stop for that reason at all: the server asked for too long a wait, the retry
 // would have been too late, a Budget was empty (perhaps one from the context), or the
@@ -29,55 +29,51 @@ import (
 // otherwise. So name your classes, or pass a p with a Classify: Check then accepts
 // any delay and any limit that a class may have.
 func (c Call) Check(p retry.Policy) error {
+	_, err := Judge(c, p)
+	return err
+}
+
+// Judge is the Check of c, and returns the records whose decision it accepts because code
+// made it: the RetryIf or Classify of a policy, the Wait of p, or a mark such as
+// retry.Permanent. These are stops for reasons that p alone cannot have, and retries
+// whose class p does not know, because the class has a name, or p has a Classify.
+func Judge(c Call, p retry.Policy) (byCode []Record, err error) {
 	j, before := judge{p}, &Record{}
 	for i := range c.Records {
 		r := &c.Records[i]
 		if limit := p.EffectiveMax(); r.Event.Max != limit && p.Validate() == nil {
-			return &Fault{*r, fmt.Errorf("max is %d, and the policy says %d", r.Event.Max, limit)}
+			return byCode, &Fault{*r, fmt.Errorf("max is %d, and the policy says %d", r.Event.Max, limit)}
 		}
-		if err := j.differs(before.Event, r.Event); err != nil {
-			return &Fault{*r, fmt.Errorf("%s, and %w", describe(*r), err)}
+		code, err := j.differs(before.Event, r.Event)
+		if err != nil {
+			return byCode, &Fault{*r, fmt.Errorf("%s, and %w", describe(*r), err)}
 		}
-		before = r
-	}
-	return nil
-}
-
-// ByCode returns the records of c whose decision Check accepts because code
-// made it: the RetryIf or Classify of a policy, the Wait of p, or a mark such as
-// retry.Permanent. These are stops for reasons that p alone cannot have, and retries
-// whose class p does not know, because the class has a name, or p has a Classify.
-func (c Call) ByCode(p retry.Policy) (by []Record) {
-	j := judge{p}
-	for _, r := range c.Records {
-		_, code := j.allows(r.Event, j.decide(r.Event).Reason)
-		scheduled := r.Event.Kind == retry.RetryScheduled
-		if scheduled && !j.knows(r.Event) || r.Event.Kind == retry.CallFinished && code {
-			by = append(by, r)
+		if before = r; code {
+			byCode = append(byCode, *r)
 		}
 	}
-	return by
+	return byCode, nil
 }
 
 // A judge makes the decisions of a policy again.
 type judge struct{ policy retry.Policy }
 
 // differs returns what the policy says instead of e, which follows before; nil if it
-// says the same, or cannot know.
-func (j judge) differs(before, e retry.Event) error {
+// says the same, or cannot know. byCode is whether code made the decision.
+func (j judge) differs(before, e retry.Event) (byCode bool, err error) {
 	early := before.Delay - (e.Elapsed - before.Elapsed)
 	waited := before.Kind == retry.RetryScheduled && e.Resets == before.Resets && e.Attempt != before.Attempt
 	switch {
 	case e.Resets > before.Resets && !j.healthy(before):
-		return fmt.Errorf("under the policy an attempt of %v is not healthy", before.Took)
+		err = fmt.Errorf("under the policy an attempt of %v is not healthy", before.Took)
 	case waited && early > clockSkew && j.policy.Wait == nil:
-		return fmt.Errorf("that is %v before it was due, but the policy has no Wait", early)
+		err = fmt.Errorf("that is %v before it was due, but the policy has no Wait", early)
 	case e.Kind == retry.RetryScheduled:
-		return j.retry(e)
+		return !j.knows(e), j.retry(e)
 	case e.Kind == retry.CallFinished:
 		return j.stop(e)
 	}
-	return nil
+	return false, err
 }
 
 // healthy reports whether a call begins anew with the attempt that failed in before. That it does
@@ -109,21 +105,22 @@ func (j judge) retry(e retry.Event) error {
 }
 
 // stop judges a CallFinished.
-func (j judge) stop(e retry.Event) error {
+func (j judge) stop(e retry.Event) (byCode bool, err error) {
 	invalid := j.policy.Validate() != nil
 	switch success := e.Reason == retry.ReasonSuccess; {
 	case success && invalid && e.Cause == nil:
-		return fmt.Errorf("the policy says %v", retry.ReasonInvalid)
+		return false, fmt.Errorf("the policy says %v", retry.ReasonInvalid)
 	case success && !invalid && e.Cause != nil:
-		return errors.New("the policy is valid")
+		return false, errors.New("the policy is valid")
 	case success, e.Reason == retry.ReasonInvalid && e.Err == nil: // the call is, whatever the policy is
-		return nil
+		return false, nil
 	}
 	says := j.decide(e).Reason
-	if may, _ := j.allows(e, says); !may {
-		return fmt.Errorf("the policy says %v", says)
+	may, byCode := j.allows(e, says)
+	if !may {
+		err = fmt.Errorf("the policy says %v", says)
 	}
-	return nil
+	return byCode, err
 }
 
 // decide returns the decision of the policy that e reports, as far as it knows the
@@ -161,9 +158,7 @@ func (j judge) allows(e retry.Event, says retry.Reason) (may, byCode bool) {
 	switch e.Reason {
 	case says:
 		return true, false
-	case retry.ReasonPermanent:
-		return says != retry.ReasonInvalid, true
-	case retry.ReasonRejected:
+	case retry.ReasonPermanent, retry.ReasonRejected:
 		byCode = true
 	case retry.ReasonWait:
 		byCode = j.policy.Wait != nil

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/eventlog"
 )
 
 // Each line of Envoy's access log is a call, in its default format, in Istio's, and as JSON by the
@@ -76,9 +77,7 @@ func TestAccessLog(t *testing.T) {
 		`10.0.0.1 - - [22/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 503 91 "-" "curl/8"`,
 	} {
 		log := of(line)
-		for range log.Traces() {
-			t.Error("a call: " + line)
-		}
+		require.NoError(t, log.Each(func(*eventlog.Trace) { t.Error("a call: " + line) }))
 		assert.Equal(t, 1, log.Skipped+log.Torn, line)
 	}
 	details := only(t, of(`{"start_time":"2026-11-22T10:00:00Z","response_code":503,"response_flags":"UF","upstream_transport_failure_reason":"delayed_connect_error: 111"}`))

@@ -1,3 +1,7 @@
+// Package eventlog reads, judges, tells and writes events. A line becomes an event (line.go,
+// envoy.go, event.go), events become calls (files.go, track.go), a call is judged (replay.go,
+// check.go) and told (explain.go). It is for package retrylog and for the command. The events of
+// a pipeline of package retryflow are read as well, but its rules are not known here.
 package eventlog
 
 import (
@@ -6,14 +10,58 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/strict"
 )
+
+// A Record is an event and the key of its call.
+type Record struct {
+	Key    string
+	Event  retry.Event
+	Hedged bool // the answer of this attempt is the one of a second request, see retryhttp.Hedge
+	Line   int  // the line of the log it was read from, 1 for the first; 0: it was not read
+
+	origin // only of a record of Files
+}
+
+// An origin is where a record of Files is from.
+type origin struct {
+	source string // the pod, service or process that its line names; "": none
+	task   string // of a pipeline of package retryflow; "": it is not from one
+	file   *file
+	torn   int // how many lines of the files were cut off before it
+
+	logged    bool // by slog, which leaves attempts out above level Debug
+	foreign   bool // a whole call as Envoy's access log has it
+	uncounted bool // it does not say how many attempts there were: at least Attempt
+}
+
+// A Fault is what is wrong with a record.
+type Fault struct {
+	Record
+	What error
+}
+
+func (f *Fault) Error() string { return fmt.Sprintf("retrylog: line %d: %v", f.Line, f.What) }
+func (f *Fault) Unwrap() error { return f.What }
+
+// Place returns where a record of Files is from.
+func Place(r Record) (source, file string) { return r.source, r.file.name }
+
+// Of returns which call a record is from: its source and its key, as one printable line.
+func Of(r Record) string { return Printable(strings.TrimSpace(r.source + " " + r.Key)) }
+
+// clockSkew is how far the clocks of a queue's workers may differ: Elapsed of a job is
+// by the clock of the worker that has it, and a log does not say whether it is of a
+// job. The docs of retrylog's Replay and Check say so.
+const clockSkew = time.Second
 
 // A field is a field of a record, by the key that it has in a log.
 type field struct {
@@ -94,41 +142,25 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return slices.Concat([]byte(`{"key":`), key, []byte(","), data[1:]), err
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, with the errors as texts. It skips the keys of a
-// pipeline, and others that it does not know. A key that is null is treated as missing.
-func (r *Record) UnmarshalJSON(data []byte) error {
-	if string(data) == "null" {
-		return nil
-	}
-	read, err := readRecord(data)
-	if err != nil {
-		return fmt.Errorf("retrylog: invalid record: %w", err)
-	}
-	*r = read
-	return nil
-}
-
-// ReadEvent reads what the MarshalJSON of an event writes. Err and Cause become errors of that
-// text. A key that is left out, or null, is a zero field, and null in place of an event is the
-// zero event. Unknown keys are skipped. Of a key that is there twice the last value is read.
-func ReadEvent(data []byte) (e retry.Event, err error) {
-	if string(data) == "null" {
-		return e, nil
-	}
-	r, err := readRecord(data)
-	if err != nil {
-		err = fmt.Errorf("retry: invalid event: %w", err)
-	}
-	return r.Event, err
-}
-
-func readRecord(data []byte) (r Record, err error) {
-	if !bytes.HasPrefix(data, []byte("{")) {
-		return r, fmt.Errorf("got %.60s: write a mapping such as {\"kind\": \"call_finished\", ...}", data)
-	}
+// UnmarshalJSON reads what MarshalJSON writes, and the JSON of an event of package retry. Err and
+// Cause become errors of that text. A key that is left out, or null, is a zero field; of a key
+// that is there twice the last value is read; unknown keys are skipped, as those of a pipeline.
+func (r *Record) UnmarshalJSON(data []byte) (err error) {
 	v := values{}
-	v.object(data, true)
-	return v.record()
+	switch {
+	case string(data) == "null":
+		return nil
+	case !bytes.HasPrefix(data, []byte("{")):
+		err = fmt.Errorf("got %.60s: write a mapping such as {\"kind\": \"call_finished\", ...}", data)
+	default:
+		v.object(data, true)
+	}
+	event, faulty := v.record()
+	if err = cmp.Or(err, faulty); err != nil {
+		return fmt.Errorf("retry: invalid event: %w", err)
+	}
+	*r = event
+	return nil
 }
 
 // record returns the record that has these values.
@@ -169,15 +201,66 @@ func read(field any, text string) (write string) {
 		*field, err = time.ParseDuration(text)
 	case *error:
 		*field = errors.New(text)
-	case *string:
-		*field = text
-	case *retry.EventKind:
-		*field = retry.EventKind(text)
-	case *retry.Reason:
-		*field = retry.Reason(text)
+	default: // of texts
+		reflect.ValueOf(field).Elem().SetString(text)
 	}
 	if err == nil {
 		return ""
 	}
 	return write
 }
+
+// Attrs returns the fields of r for package slog: those that are not zero, and those that an event
+// of its kind always has.
+func Attrs(r Record) []slog.Attr {
+	r = r.bare()
+	attrs, must := make([]slog.Attr, 0, 16), bits[r.Event.Kind]|always
+	for _, f := range fields {
+		if f.key != "time" && (f.kinds&must == must || f.has(&r)) { // slog has the time
+			attrs = append(attrs, slog.Attr{Key: f.key, Value: attrOf(f.of(&r))})
+		}
+	}
+	return attrs
+}
+
+// attrOf returns the value of a field. A duration is a text, as in the JSON of an event: a number
+// of milliseconds would lose digits that the delay follows from.
+func attrOf(field any) slog.Value {
+	switch field := field.(type) {
+	case *int:
+		return slog.IntValue(*field)
+	case *bool:
+		return slog.BoolValue(*field)
+	case *time.Time:
+		return slog.TimeValue(*field)
+	case *error:
+		return slog.AnyValue(asText(*field))
+	case *uint64:
+		return slog.StringValue(strconv.FormatUint(*field, 10))
+	case *time.Duration:
+		return slog.StringValue(field.String())
+	default: // of texts
+		return slog.StringValue(Printable(reflect.ValueOf(field).Elem().String()))
+	}
+}
+
+// asText returns err, or an error around it if a handler would not log its text, or
+// if that is not printable.
+func asText(err error) error {
+	text := textOf(err)
+	safe := Printable(text)
+	_, marshals := err.(json.Marshaler)
+	_, values := err.(slog.LogValuer)
+	if safe != text || marshals || values {
+		return &textError{safe, err}
+	}
+	return err
+}
+
+type textError struct {
+	text string
+	err  error
+}
+
+func (e *textError) Error() string { return e.text }
+func (e *textError) Unwrap() error { return e.err }

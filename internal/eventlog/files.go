@@ -22,9 +22,9 @@ const maxLine = 4 << 20
 // has been read.
 type Files struct {
 	Events  int    // of calls
-	Skipped int    // lines that are no events, without empty ones
+	Skipped int    // lines that are no events, or cannot be read, without empty ones
 	Torn    int    // lines that are cut off
-	Bad     int    // lines that are events by their keys, and cannot be read
+	Bad     int    // of Skipped: they are events by their keys
 	First   *Fault // of Bad; nil if there is none
 	Dropped int    // calls that were cut short because too many were open
 
@@ -37,7 +37,7 @@ type file struct {
 	name  string
 	in    io.Reader
 	lines *bufio.Reader // nil: none was read
-	long  []byte        // a line that is longer than the buffer of lines
+	text  []byte        // of the line
 	line  int
 	ended bool
 	read  []Record  // of the line, and not yet returned
@@ -54,22 +54,21 @@ func (l *Files) Add(name string, in io.Reader) {
 func Read(in io.Reader) (all []Record, err error) {
 	l := Files{}
 	l.Add("retrylog", in)
-	for err == nil {
-		var r Record
-		if r, err = l.next(); l.First != nil {
+	for {
+		r, err := l.next()
+		switch {
+		case l.First != nil:
 			return all, l.First
+		case err == io.EOF && l.Torn > 0:
+			return all, fmt.Errorf("%w within line %d", ErrCutOff, l.firstTorn)
+		case err == io.EOF:
+			return all, nil
+		case err != nil:
+			return all, err
 		}
-		if r.origin = (origin{logged: r.logged}); err == nil {
-			all = append(all, r)
-		}
+		r.origin = origin{logged: r.logged}
+		all = append(all, r)
 	}
-	if err == io.EOF && l.Torn > 0 {
-		return all, fmt.Errorf("%w within line %d", ErrCutOff, l.firstTorn)
-	}
-	if err == io.EOF {
-		err = nil
-	}
-	return all, err
 }
 
 // next returns the next event in the order of time, and for one file in its own order. The
@@ -77,8 +76,10 @@ func Read(in io.Reader) (all []Record, err error) {
 func (l *Files) next() (r Record, err error) {
 	var next *file
 	for _, f := range l.files {
-		if err := l.fill(f); err != nil {
-			return r, fmt.Errorf("%s: line %d: %w", f.name, max(1, f.line), err)
+		for len(f.read) == 0 && !f.ended {
+			if err := l.readLine(f); err != nil {
+				return r, fmt.Errorf("%s: line %d: %w", f.name, max(1, f.line), err)
+			}
 		}
 		if len(f.read) > 0 && (next == nil || f.read[0].Event.Time.Before(next.read[0].Event.Time)) {
 			next = f
@@ -92,22 +93,19 @@ func (l *Files) next() (r Record, err error) {
 	return r, nil
 }
 
-// fill reads lines until there is an event, or the file ends.
-func (l *Files) fill(f *file) error {
-	for len(f.read) == 0 && !f.ended {
-		line, err := f.next()
-		f.line++
-		switch f.ended = err != nil; err {
-		case nil, io.EOF:
-		case io.ErrUnexpectedEOF: // of gzip
-			line = nil
-			l.tear(f)
-		default:
-			return err
-		}
-		if len(line) > 0 {
+// readLine reads the events of the next line.
+func (l *Files) readLine(f *file) error {
+	err := f.next()
+	f.line++
+	switch f.ended = err != nil; err {
+	case nil, io.EOF:
+		if line := bytes.TrimSpace(f.text); len(line) > 0 {
 			l.decode(f, line, "")
 		}
+	case io.ErrUnexpectedEOF: // of gzip
+		l.tear(f)
+	default:
+		return err
 	}
 	return nil
 }
@@ -132,20 +130,19 @@ func (f *file) open() error {
 	return nil
 }
 
-// next returns the next line without white space around it, which is valid until the next call.
-func (f *file) next() (line []byte, err error) {
+// next reads the next line into text.
+func (f *file) next() error {
 	if f.lines == nil {
 		if err := f.open(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	line, err = f.lines.ReadSlice('\n')
-	if err == bufio.ErrBufferFull {
-		for f.long = f.long[:0]; err == bufio.ErrBufferFull; line, err = f.lines.ReadSlice('\n') {
-			f.long = append(f.long, line[:min(len(line), maxLine-len(f.long))]...)
+	f.text = f.text[:0]
+	for {
+		part, err := f.lines.ReadSlice('\n')
+		f.text = append(f.text, part[:min(len(part), maxLine-len(f.text))]...)
+		if err != bufio.ErrBufferFull {
+			return err
 		}
-		f.long = append(f.long, line[:min(len(line), maxLine-len(f.long))]...)
-		line = f.long
 	}
-	return bytes.TrimSpace(line), err
 }

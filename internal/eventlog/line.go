@@ -188,9 +188,9 @@ func (l *Files) objects(f *file, prefix, data []byte, from string) {
 	case torn:
 		l.tear(f)
 	case fault != nil:
-		if l.Bad++; l.First == nil {
-			l.First = &Fault{Record{Line: f.line, origin: origin{file: f}}, fault}
-		}
+		l.Bad++
+		l.Skipped++
+		l.First = cmp.Or(l.First, &Fault{Record{Line: f.line, origin: origin{file: f}}, fault})
 	case len(f.read) == found:
 		l.Skipped++
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/saturate"
 )
 
 // A Call is one call of retry.Do or DoValue, or a job of a queue that reports the same events, as
@@ -38,16 +37,6 @@ type Attempt struct {
 	RetryAfter time.Duration // what the server asked for; 0: nothing
 	Seed       uint64        // 0: Delay is not random
 	Class      string        // the class of the failure; "": none
-}
-
-// Waited returns the sum of the delays between the attempts of c, at most the
-// longest duration.
-func (c Call) Waited() time.Duration {
-	var sum time.Duration
-	for _, a := range c.Attempts[:max(0, len(c.Attempts)-1)] {
-		sum = saturate.Add(sum, a.Delay)
-	}
-	return sum
 }
 
 // Replay rebuilds the calls of a log, in the order in which they began. After an error it

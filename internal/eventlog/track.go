@@ -3,7 +3,6 @@ package eventlog
 import (
 	"cmp"
 	"io"
-	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -14,8 +13,7 @@ import (
 // How much a collector holds. Calls beyond it are cut short, the one first that has had
 // no event for the longest.
 const (
-	mostOpen    = 10_000
-	mostRecords = 40_000
+	mostRecords = 20_000
 	mostAlike   = 200 // calls with the same key, or without one
 )
 
@@ -72,29 +70,23 @@ func (t *Trace) Replay() (call Call, cut string, err error) {
 type collector struct {
 	log     *Files
 	open    map[string][]*Trace // by key
-	calls   int                 // that are open
-	records int                 // of these
-	yield   func(*Trace, error) bool
-	done    bool // yield wants no more
+	records int                 // of the calls that are open
+	each    func(*Trace)
 }
 
-// Traces yields the calls of the files in the order in which they end, and at last those
-// that have not ended. An error comes from reading a file, and comes last.
-func (l *Files) Traces() iter.Seq2[*Trace, error] {
-	return func(yield func(*Trace, error) bool) {
-		c := &collector{log: l, open: map[string][]*Trace{}, yield: yield}
-		for !c.done {
-			r, err := l.next()
-			if err != nil {
-				c.cut(c.all(), 1, "its end is not in the log")
-				if err != io.EOF && !c.done {
-					yield(nil, err)
-				}
-				return
-			}
-			c.add(r)
-		}
+// Each calls a function with each call of the files, in the order in which they end, and at last
+// with those that have not ended. An error comes from reading a file.
+func (l *Files) Each(each func(*Trace)) error {
+	c := &collector{log: l, open: map[string][]*Trace{}, each: each}
+	r, err := l.next()
+	for ; err == nil; r, err = l.next() {
+		c.add(r)
 	}
+	c.cut(c.all(), 1, "its end is not in the log")
+	if err == io.EOF {
+		return nil
+	}
+	return err
 }
 
 // add adds the next event.
@@ -117,29 +109,24 @@ func (c *collector) add(r Record) {
 	call.turn = c.log.Events
 	call.add(r)
 	c.records++
-	dropped := c.calls
 	switch alike := c.open[r.Key]; {
 	case r.Event.Kind == retry.CallFinished:
 		c.close(call, "")
-		return
 	case len(alike) > mostAlike:
-		c.cut(alike, 4, "too many calls were open at once")
-	case c.calls > mostOpen || c.records > mostRecords:
-		c.cut(c.all(), 4, "too many calls were open at once")
+		c.log.Dropped += c.cut(alike, 4, "too many calls were open at once")
+	case c.records > mostRecords:
+		c.log.Dropped += c.cut(c.all(), 4, "too many calls were open at once")
 	}
-	c.log.Dropped += dropped - c.calls
 }
 
 // begin begins a call with r.
 func (c *collector) begin(r *Record) *Trace {
 	call := &Trace{Call: Call{Key: r.Key}, Source: r.source}
-	call.Records = make([]Record, 0, 6)
 	began := r.Event.Time.Add(-r.Event.Elapsed)
 	if r.starts() != nil && (began.Before(r.file.first) || c.log.Torn > 0 || c.log.Dropped > 0) {
 		call.Cut = headless
 	}
 	c.open[r.Key] = append(c.open[r.Key], call)
-	c.calls++
 	return call
 }
 
@@ -191,23 +178,25 @@ func fits(t *Trace, r *Record) bool {
 // close ends a call.
 func (c *collector) close(call *Trace, cut string) {
 	call.Cut = cmp.Or(call.Cut, cut)
-	c.calls--
 	c.records -= len(call.Records)
 	if open := c.open[call.Key]; len(open) > 1 {
 		c.open[call.Key] = slices.DeleteFunc(open, func(o *Trace) bool { return o == call })
 	} else {
 		delete(c.open, call.Key)
 	}
-	c.done = c.done || !c.yield(call, nil)
+	c.each(call)
 }
 
 // all returns the open calls.
 func (c *collector) all() []*Trace { return slices.Concat(slices.Collect(maps.Values(c.open))...) }
 
-// cut ends the nth part of some calls, which have had no event for the longest.
-func (c *collector) cut(calls []*Trace, nth int, why string) {
+// cut ends the nth part of some calls, which have had no event for the longest, and returns how
+// many these are.
+func (c *collector) cut(calls []*Trace, nth int, why string) int {
 	calls = slices.SortedFunc(slices.Values(calls), func(a, b *Trace) int { return a.turn - b.turn })
-	for _, call := range calls[:(len(calls)+nth-1)/nth] {
+	calls = calls[:(len(calls)+nth-1)/nth]
+	for _, call := range calls {
 		c.close(call, why)
 	}
+	return len(calls)
 }
