@@ -105,16 +105,7 @@ func cut(value string) string { return value[:min(len(value), headerBytes)] }
 func first(resp *http.Response, name string) string { return cut(resp.Header.Get(name)) }
 
 // list returns the values of a header as one list, with commas.
-func list(resp *http.Response, name string) string {
-	var joined []byte
-	for _, value := range resp.Header[name] {
-		joined = append(append(joined, cut(value)...), ',')
-		if len(joined) > headerBytes {
-			break
-		}
-	}
-	return cut(string(joined))
-}
+func list(resp *http.Response, name string) string { return cut(strings.Join(resp.Header[name], ",")) }
 
 // retryAfter returns the longest wait of the header Retry-After, and whether it
 // has a valid one.
@@ -192,10 +183,10 @@ func resetWait(resp *http.Response, value string) (time.Duration, bool) {
 			return untilTime(resp, date), true
 		}
 		return until(resp, value)
-	case wait == saturate.Max:
-		wait, _ = decimal(value, time.Millisecond)
-		return untilTime(resp, time.Unix(0, 0).Add(wait)), true
 	case wait >= aTime:
+		if wait == saturate.Max {
+			wait, _ = decimal(value, time.Millisecond)
+		}
 		return untilTime(resp, time.Unix(0, 0).Add(wait)), true
 	default:
 		return aged(resp, wait), true

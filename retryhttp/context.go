@@ -60,9 +60,6 @@ func (x *exchange) Unsent(of any) bool { return x.unmade && x.budget == of }
 // Empty is for the loop. It may be a Budget of the context.
 func (x *exchange) Empty(of any) { x.empty = x.budget == of }
 
-// Hedged is for the function.
-func (x *exchange) Hedged(context.Context) bool { return x.hedged.Load() }
-
 // ErrorOf returns why the last response of a [Transport] was the last: the
 // *retry.Error that RoundTrip did not return because there is a response. It returns
 // nil if the attempt succeeded, and if resp does not come from a Transport. If one Transport

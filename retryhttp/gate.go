@@ -156,11 +156,6 @@ func (p *passage) hold(elapsed time.Duration) *retry.Error {
 	}
 }
 
-// closed reports whether the gate holds other attempts.
-func (p *passage) closed() bool {
-	return p != nil && !p.pauses.Last(p.key).Over(time.Now())
-}
-
 // unsent returns what an attempt fails with that is not sent.
 func (p *passage) unsent() error {
 	what := fmt.Sprintf("retryhttp: %s %s was not sent", cmp.Or(p.x.req.Method, http.MethodGet), p.x.req.URL.Host)

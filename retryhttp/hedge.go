@@ -76,6 +76,9 @@ type Hedge struct {
 // is the one of its second request, which package retrylog logs as "hedged".
 func Hedged(ctx context.Context) bool { return logkey.Hedged(ctx) }
 
+// Hedged is for the function.
+func (x *exchange) Hedged(context.Context) bool { return x.hedged.Load() }
+
 // CloseIdleConnections closes those of Base. http.Client calls it.
 func (h *Hedge) CloseIdleConnections() { (&Transport{Base: h.Base}).CloseIdleConnections() }
 
@@ -172,7 +175,7 @@ func (r *race) begin(l *leg) {
 // hedge pays for the second request and sends it, if the first is still under way.
 func (r *race) hedge() {
 	ctx := retry.WithBudget(r.req.Context(), r.budget)
-	if ctx.Err() != nil || r.attempt != nil && r.attempt.x.gate.closed() {
+	if ctx.Err() != nil || r.attempt != nil && r.attempt.x.gate.holds() {
 		return
 	}
 	switch lent, back := retry.LendBudget(ctx, 1, false); {
@@ -194,6 +197,9 @@ func (r *race) hedge() {
 	l.send()
 	returned = true
 }
+
+// holds reports whether the gate holds other attempts.
+func (p *passage) holds() bool { return p != nil && !p.pauses.Last(p.key).Over(time.Now()) }
 
 // join adds the second request, unless the race is over.
 func (r *race) join() bool {

@@ -15,10 +15,10 @@ import (
 //
 //	option.WithMaxRetries(0), option.WithHTTPClient(&http.Client{Transport: retryhttp.LLM(policy)})
 //
-// It retries what Check does, and also 409, a POST, a JSON body of up to 8 MiB that
-// breaks off, and a stream that fails before the first piece of its answer: by an error
-// event, by its end, or by AttemptTimeout. It reads VendorAdvice's headers. After a timeout or a lost connection the first attempt may have
-// been executed, and billed, too.
+// It retries what Check does, and also 409, a POST, a JSON body of up to 8 MiB that breaks
+// off, and a stream that fails before the first piece of its answer: by an error event, by
+// its end, or by AttemptTimeout. It reads VendorAdvice's headers. After a timeout or a lost
+// connection the first attempt may have been executed, and billed, too.
 //
 // An error event is a [*StreamError]. The errors of a request that is wrong, not
 // allowed or not paid for are permanent. An error that comes later reaches the

@@ -319,11 +319,8 @@ func (d *download) span(value string) (end, total int64, err error) {
 	return to + 1, total, nil
 }
 
-// position reads the number of a byte, of at most 18 digits: more is no body.
+// position reads the number of a byte. What has more than 62 bits is no body.
 func position(value string) (int64, bool) {
-	if !digits(value) || len(value) > 18 {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(value, 10, 64)
-	return n, err == nil
+	n, err := strconv.ParseUint(value, 10, 62)
+	return int64(n), err == nil
 }
