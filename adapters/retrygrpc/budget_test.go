@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/calltest"
 	"github.com/goretry/retry/adapters/retrygrpc"
 )
 
@@ -52,37 +51,6 @@ func TestBudgetOverThreeLayers(t *testing.T) {
 	}
 }
 
-func TestBudgets(t *testing.T) {
-	calltest.Budgets(t, func(p retry.Policy, budgets func(string) *retry.Budget) func(context.Context) error {
-		address := (&server{answer: alwaysFail(codes.Unavailable)}).serve(t)
-		options, err := retrygrpc.Interceptor{Policy: p, Budgets: budgets}.DialOptions()
-		require.NoError(t, err)
-		client := dial(t, address, options...)
-		names := slices.Sorted(maps.Keys(calls))
-		return func(ctx context.Context) error {
-			names = append(names[1:], names[0])
-			return calls[names[0]](ctx, client)
-		}
-	}, retrygrpc.NoBudgets)
-}
-
-func TestBlip(t *testing.T) {
-	calltest.Blip(t, func(t *testing.T, up func() bool) func(context.Context) error {
-		conn, err := grpc.NewClient("dns:///"+strings.ReplaceAll(t.Name(), "/", "-"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = conn.Close() })
-		unary := retrygrpc.Interceptor{Policy: retry.Default()}.Unary()
-		return func(ctx context.Context) error {
-			return unary(ctx, "/test/Call", nil, nil, conn, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
-				if up() {
-					return nil
-				}
-				return status.Error(codes.Unavailable, "restarting")
-			})
-		}
-	})
-}
-
 // All clients of a target share its Budget, except where only the dialer knows the server.
 func TestBudgetOfTheProcess(t *testing.T) {
 	for schemes, retries := range map[string]int{"dns:/// dns:///": 10, "dns:/// ": 10, "passthrough:/// passthrough:///": 60} {
@@ -92,7 +60,8 @@ func TestBudgetOfTheProcess(t *testing.T) {
 			scheme := strings.Split(schemes, " ")[n%2]
 			conn, err := grpc.NewClient(scheme+address, append(dialOptions(t, retrygrpc.Interceptor{Policy: soon()}), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 			require.NoError(t, err)
-			_ = calls[slices.Sorted(maps.Keys(calls))[n%4]](t.Context(), grpc_testing.NewTestServiceClient(conn))
+			err = calls[slices.Sorted(maps.Keys(calls))[n%4]](t.Context(), grpc_testing.NewTestServiceClient(conn))
+			assert.Equal(t, retries == 10 && n > 2, strings.Contains(err.Error(), "see Interceptor.Budgets"), "%d: %v", n, err)
 			require.NoError(t, conn.Close())
 		}
 		assert.Equal(t, 20+retries, s.attempts(), schemes)

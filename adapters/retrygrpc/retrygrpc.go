@@ -1,6 +1,6 @@
 // Package retrygrpc retries the unary calls and streams of a gRPC client by a
 // [retry.Policy]. [Interceptor.DialOptions] returns the options for
-// grpc.NewClient.
+// grpc.NewClient, which also turn gRPC's own retries off.
 //
 //	options, err := retrygrpc.Interceptor{Policy: retry.Default()}.DialOptions()
 //	if err != nil {
@@ -8,8 +8,6 @@
 //	}
 //	client, err := grpc.NewClient("dns:///orders:443",
 //		append(options, grpc.WithTransportCredentials(credentials))...)
-//
-// Use no retryPolicy of a service config beside it: together they multiply the attempts.
 //
 // # What is retried
 //
@@ -58,9 +56,7 @@
 package retrygrpc
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,12 +95,11 @@ type Interceptor struct {
 	// not keep an outage alive. All clients of a target in this process share it, whatever
 	// their Interceptor; "orders:443" and "dns:///orders:443" are one target. Where the scheme
 	// is passthrough, only the dialer knows the server, as in a test with bufconn: such a
-	// target has a Budget for each call of DialOptions, Unary or Stream. 1,000 targets have
-	// one, and all others share one. NoBudgets: none.
+	// target has a Budget for each call of DialOptions. 1,000 targets have one, and all
+	// others share one. NoBudgets: none.
 	Budgets func(target string) *retry.Budget
 
-	alone bool             // gRPC's own retries are switched off
-	own   *targets.Budgets // of passthrough targets; nil: each interceptor makes its own
+	own *targets.Budgets // of passthrough targets
 }
 
 // shared has the Budgets of this process.
@@ -116,50 +111,40 @@ func NoBudgets(string) *retry.Budget { return nil }
 
 // DialOptions returns options for grpc.NewClient that retry unary calls and streams
 // with i and turn gRPC's own retries off. Interceptors in earlier options see each
-// call once; those in later options see each attempt. It returns an error if i is
-// invalid, see [Interceptor.Validate].
+// call once; those in later options see each attempt. It returns an error if a policy
+// of i is invalid, or if a name in Methods is not written as the name of a method or a
+// service. It is also one if this program has the generated code of the name's package,
+// and that has no such service or method.
 func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
-	if err := i.Validate(); err != nil {
+	if err := i.validate(); err != nil {
 		return nil, err
 	}
-	i.alone, i.own = true, new(targets.Budgets)
+	i.own = new(targets.Budgets)
 	return []grpc.DialOption{
 		grpc.WithDisableRetry(),
-		grpc.WithChainUnaryInterceptor(i.Unary()),
-		grpc.WithChainStreamInterceptor(i.Stream()),
+		grpc.WithChainUnaryInterceptor(i.unary),
+		grpc.WithChainStreamInterceptor(i.stream),
 	}, nil
 }
 
-// Unary returns only the interceptor for unary calls. Prefer
-// [Interceptor.DialOptions]: if a service config sets a retryPolicy for a method,
-// the interceptor and gRPC would multiply their attempts. So the interceptor does
-// not retry such a method, and the error says why. It cannot see
-// WithDisableRetry, so that makes no difference.
-func (i Interceptor) Unary() grpc.UnaryClientInterceptor {
-	i.own = cmp.Or(i.own, new(targets.Budgets))
-	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		var trailer metadata.MD
-		opts = append(slices.Clip(opts), grpc.Trailer(&trailer))
-		p, target := i.policyOf(method, cc)
-		limit := p.EffectiveMax()
-		return rpc.Do(ctx, p, target, func(ctx context.Context, number int) rpc.Failure {
-			trailer = nil
-			err := invoker(numbered(ctx, number, limit), method, req, reply, cc, opts...)
-			return i.failure(cc, method, err, trailer)
-		}, coded)
-	}
+func (i Interceptor) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	var trailer metadata.MD
+	opts = append(slices.Clip(opts), grpc.Trailer(&trailer))
+	p := rpc.PolicyOf(method, i.Policy, i.Methods)
+	limit := p.EffectiveMax()
+	return rpc.Do(ctx, p, i.target(cc), func(ctx context.Context, number int) rpc.Failure {
+		trailer = nil
+		err := invoker(numbered(ctx, number, limit), method, req, reply, cc, opts...)
+		return failure(err, trailer, i.Codes)
+	}, coded)
 }
 
-// policyOf returns the policy of a call, and whose Budget it gets if that has none.
-func (i *Interceptor) policyOf(method string, cc *grpc.ClientConn) (retry.Policy, rpc.Target) {
-	target := rpc.Target{Own: i.own, Budgets: i.Budgets}
-	if cc != nil {
-		target.Name = cc.Target()
-		if canonical := cc.CanonicalTarget(); i.Budgets == nil && !strings.HasPrefix(canonical, "passthrough:") {
-			target.Own, target.Name = &shared, canonical
-		}
+// target says which Budget a call over cc gets.
+func (i Interceptor) target(cc *grpc.ClientConn) rpc.Target {
+	if name := cc.CanonicalTarget(); i.Budgets == nil && !strings.HasPrefix(name, "passthrough:") {
+		return rpc.Target{Name: name, Own: &shared}
 	}
-	return rpc.PolicyOf(method, i.Policy, i.Methods), target
+	return rpc.Target{Name: cc.Target(), Own: i.own, Budgets: i.Budgets}
 }
 
 // numbered adds the number of earlier attempts to the outgoing metadata, and tells
@@ -186,13 +171,3 @@ func outgoing(ctx context.Context, key string, n int) context.Context {
 
 // coded converts the error of a context to a status, as gRPC does.
 func coded(err error) error { return status.FromContextError(err).Err() }
-
-// failure describes how an attempt failed. The service config is known once an
-// attempt has been made, and it says whether gRPC may have retried the call.
-func (i *Interceptor) failure(cc *grpc.ClientConn, method string, err error, trailer metadata.MD) rpc.Failure {
-	f := failure(err, trailer, i.Codes)
-	if err != nil && !i.alone && cc != nil && cc.GetMethodConfig(method).RetryPolicy != nil {
-		f.Final = fmt.Sprintf("the service config has a retryPolicy for %s, and attempts would multiply: remove it, or use DialOptions", method)
-	}
-	return f
-}

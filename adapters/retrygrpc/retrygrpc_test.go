@@ -133,14 +133,14 @@ func TestPushback(t *testing.T) {
 // stream. It must not count again.
 func TestPushbackOfAnAttemptWithoutAStream(t *testing.T) {
 	attempts := 0
-	err := retrygrpc.Interceptor{Policy: soon()}.Unary()(t.Context(), "/pkg.Service/Method", nil, nil, nil,
-		func(_ context.Context, _ string, _, _ any, _ *grpc.ClientConn, options ...grpc.CallOption) error {
-			if attempts++; attempts > 1 {
-				return status.Error(codes.ResourceExhausted, "the message is too large")
-			}
-			*options[len(options)-1].(grpc.TrailerCallOption).TrailerAddr = metadata.Pairs("grpc-retry-pushback-ms", "1")
-			return status.Error(codes.ResourceExhausted, "slow down")
-		})
+	each := func(_ context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		if attempts++; attempts > 1 {
+			return status.Error(codes.ResourceExhausted, "the message is too large")
+		}
+		*options[len(options)-1].(grpc.TrailerCallOption).TrailerAddr = metadata.Pairs("grpc-retry-pushback-ms", "1")
+		return status.Error(codes.ResourceExhausted, "slow down")
+	}
+	err := calls["unary"](t.Context(), dial(t, "127.0.0.1:1", append(dialOptions(t, retrygrpc.Interceptor{Policy: soon()}), grpc.WithChainUnaryInterceptor(each))...))
 	assert.Equal(t, 2, attempts)
 	assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
 }
@@ -210,19 +210,9 @@ const twoAttempts = `{"methodConfig": [{"name": [{"service": "grpc.testing.TestS
 // The interceptor and gRPC together would make 8 attempts.
 func TestAServiceConfigThatRetriesToo(t *testing.T) {
 	for name, call := range calls {
-		i := retrygrpc.Interceptor{Policy: soon()}
 		s := &server{answer: alwaysFail(codes.Unavailable)}
-		client := dial(t, s.serve(t), grpc.WithUnaryInterceptor(i.Unary()), grpc.WithStreamInterceptor(i.Stream()), grpc.WithDefaultServiceConfig(twoAttempts))
+		client := dial(t, s.serve(t), append(dialOptions(t, retrygrpc.Interceptor{Policy: soon()}), grpc.WithDefaultServiceConfig(twoAttempts))...)
 		err := call(t.Context(), client)
-		assert.Equal(t, 2, s.attempts(), "%s: only the attempts of gRPC", name)
-		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err), name)
-		assert.Equal(t, codes.Unavailable, status.Code(err), name)
-		assert.ErrorContains(t, err, "(not retried: the service config has a retryPolicy for /grpc.testing.TestService/", name)
-		assert.ErrorContains(t, err, ", and attempts would multiply: remove it, or use DialOptions)", name)
-
-		s = &server{answer: alwaysFail(codes.Unavailable)}
-		client = dial(t, s.serve(t), append(dialOptions(t, i), grpc.WithDefaultServiceConfig(twoAttempts))...)
-		err = call(t.Context(), client)
 		assert.Equal(t, 4, s.attempts(), "%s: only the attempts of the interceptor", name)
 		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err), name)
 	}

@@ -141,13 +141,18 @@ func (s *server) serve(t testing.TB, options ...grpc.ServerOption) string {
 	return listener.Addr().String()
 }
 
-// dial returns a client for an address. It is closed when the test ends.
-func dial(t testing.TB, address string, options ...grpc.DialOption) grpc_testing.TestServiceClient {
+// connect returns a connection to an address. It is closed when the test ends.
+func connect(t testing.TB, address string, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	return grpc_testing.NewTestServiceClient(conn)
+	return conn
+}
+
+func dial(t testing.TB, address string, options ...grpc.DialOption) grpc_testing.TestServiceClient {
+	t.Helper()
+	return grpc_testing.NewTestServiceClient(connect(t, address, options...))
 }
 
 // start serves s and returns a client that retries with i.

@@ -1,43 +1,36 @@
 package retrygrpc
 
 import (
-	"cmp"
 	"context"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/goretry/retry/adapters/internal/rpc"
-	"github.com/goretry/retry/internal/targets"
 )
 
-// Stream returns only the interceptor for streams. Prefer
-// [Interceptor.DialOptions], see [Interceptor.Unary].
-func (i Interceptor) Stream() grpc.StreamClientInterceptor {
-	i.own = cmp.Or(i.own, new(targets.Budgets))
-	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		failure := func(err error, trailer metadata.MD) rpc.Failure { return i.failure(cc, method, err, trailer) }
-		p, target := i.policyOf(method, cc)
-		limit := p.EffectiveMax()
-		s := &stream{rpc.Stream{
-			Ctx:      ctx,
-			Policy:   p,
-			Target:   target,
-			Size:     size,
-			Coded:    coded,
-			OneReply: !desc.ServerStreams,
-			Dial: func(ctx context.Context, number int, _ rpc.Conn) (rpc.Conn, rpc.Failure) {
-				opened, err := streamer(numbered(ctx, number, limit), desc, cc, method, opts...)
-				if err != nil {
-					return nil, failure(err, nil)
-				}
-				return conn{opened, failure}, rpc.Failure{}
-			},
-		}}
-		s.Open()
-		return s, nil
-	}
+func (i Interceptor) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	p := rpc.PolicyOf(method, i.Policy, i.Methods)
+	limit := p.EffectiveMax()
+	s := &stream{rpc.Stream{
+		Ctx:      ctx,
+		Policy:   p,
+		Target:   i.target(cc),
+		Size:     size,
+		Coded:    coded,
+		OneReply: !desc.ServerStreams,
+		Dial: func(ctx context.Context, number int, _ rpc.Conn) (rpc.Conn, rpc.Failure) {
+			opened, err := streamer(numbered(ctx, number, limit), desc, cc, method, opts...)
+			if err != nil {
+				return nil, failure(err, nil, i.Codes)
+			}
+			return conn{opened, i.Codes}, rpc.Failure{}
+		},
+	}}
+	s.Open()
+	return s, nil
 }
 
 func size(m any) (bytes int, known bool) {
@@ -51,12 +44,12 @@ func size(m any) (bytes int, known bool) {
 // A conn is one attempt of a stream.
 type conn struct {
 	grpc.ClientStream
-	failure func(error, metadata.MD) rpc.Failure
+	codes []codes.Code
 }
 
 func (c conn) Send(m any) error              { return c.SendMsg(m) }
 func (c conn) Receive(m any) error           { return c.RecvMsg(m) }
-func (c conn) Failure(err error) rpc.Failure { return c.failure(err, c.Trailer()) }
+func (c conn) Failure(err error) rpc.Failure { return failure(err, c.Trailer(), c.codes) }
 
 // A stream is a grpc.ClientStream that makes several attempts.
 type stream struct{ rpc.Stream }

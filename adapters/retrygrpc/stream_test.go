@@ -249,10 +249,11 @@ func (*stub) Trailer() metadata.MD { return nil }
 
 // stubbed returns a stream whose attempts are what open returns, under their contexts.
 func stubbed(t *testing.T, p retry.Policy, desc grpc.StreamDesc, open func(context.Context) (grpc.ClientStream, error)) grpc.ClientStream {
-	stream, err := retrygrpc.Interceptor{Policy: p}.Stream()(t.Context(), &desc, nil, "/pkg.Service/Method",
-		func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
-			return open(ctx)
-		})
+	each := func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ grpc.Streamer, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+		return open(ctx)
+	}
+	conn := connect(t, "127.0.0.1:1", append(dialOptions(t, retrygrpc.Interceptor{Policy: p}), grpc.WithChainStreamInterceptor(each))...)
+	stream, err := conn.NewStream(t.Context(), &desc, "/pkg.Service/Method")
 	require.NoError(t, err)
 	return stream
 }

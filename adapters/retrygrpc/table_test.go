@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/interop/grpc_testing"
 
 	"github.com/goretry/retry"
@@ -63,11 +62,9 @@ func TestTable(t *testing.T) {
 			t.Run(name+" "+how, func(t *testing.T) {
 				calltest.Run(t, func(ctx context.Context, p retry.Policy, answers []calltest.Answer) (int, error) {
 					s := &server{answer: script(answers, busy)}
-					i := retrygrpc.Interceptor{Policy: p} // DialOptions refuses the invalid policy of one row
-					client := dial(t, s.serve(t), grpc.WithChainUnaryInterceptor(i.Unary()), grpc.WithChainStreamInterceptor(i.Stream()))
-					err := call(ctx, client)
+					err := call(ctx, s.start(t, retrygrpc.Interceptor{Policy: p}))
 					return s.attempts(), err
-				}, nil)
+				}, map[string]string{"invalid policy": "DialOptions refuses it"})
 			})
 		}
 	}
