@@ -3,18 +3,12 @@ package retryconnect_test
 import (
 	"context"
 	"errors"
-	"io"
-	"maps"
-	"net/http"
-	"slices"
-	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/calltest"
 	"github.com/goretry/retry/adapters/retryconnect"
 	"github.com/goretry/retry/retryhttp"
 )
@@ -53,36 +47,31 @@ func TestBudgetOverThreeLayers(t *testing.T) {
 	}
 }
 
-func TestBudgets(t *testing.T) {
-	calltest.Budgets(t, func(p retry.Policy, budgets func(string) *retry.Budget) func(context.Context) error {
-		client := (&server{answer: alwaysFail(connect.CodeUnavailable)}).start(t, &retryconnect.Interceptor{Policy: p, Budgets: budgets})
-		names := slices.Sorted(maps.Keys(calls))
-		return func(ctx context.Context) error {
-			names = append(names[1:], names[0])
-			return calls[names[0]](ctx, client)
+// All kinds of calls to a target share its Budget.
+func TestBudgetOfATarget(t *testing.T) {
+	s, targets := &server{answer: alwaysFail(connect.CodeUnavailable)}, map[string]bool{}
+	client := s.start(t, &retryconnect.Interceptor{Policy: soon()})
+	for range 5 {
+		for _, call := range calls {
+			_ = call(t.Context(), client)
 		}
-	}, retryconnect.NoBudgets)
-}
-
-func TestBlip(t *testing.T) {
-	calltest.Blip(t, func(t *testing.T, up func() bool) func(context.Context) error {
-		interceptor := &retryconnect.Interceptor{Policy: retry.Default()}
-		client := connect.NewClient[text, text](answers(up), "http://orders", connect.WithInterceptors(interceptor))
-		return func(ctx context.Context) error {
-			_, err := client.CallUnary(ctx, connect.NewRequest(&text{}))
-			return err
-		}
-	})
-}
-
-// answers is a client of a server that answers if it is up.
-type answers func() bool
-
-func (up answers) Do(req *http.Request) (*http.Response, error) {
-	resp := &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/proto"}}, Body: http.NoBody, Request: req}
-	if !up() {
-		resp.StatusCode, resp.Header = 503, http.Header{"Content-Type": {"application/json"}}
-		resp.Body = io.NopCloser(strings.NewReader(`{"code": "unavailable"}`))
 	}
-	return resp, nil
+	assert.Equal(t, 5*len(calls)+10, s.attempts())
+	err := calls["unary"](t.Context(), client)
+	assert.ErrorContains(t, err, "see Interceptor.Budgets")
+	assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(err))
+
+	client = s.start(t, &retryconnect.Interceptor{Policy: soon(), Budgets: func(target string) *retry.Budget {
+		targets[target] = true
+		return retryconnect.NoBudgets(target)
+	}})
+	for name, call := range calls {
+		before := s.attempts()
+		_ = call(t.Context(), client)
+		assert.Equal(t, 4, s.attempts()-before, name)
+	}
+	assert.Len(t, targets, 1)
+	for target := range targets {
+		assert.Regexp(t, `^127\.0\.0\.1:\d+$`, target)
+	}
 }

@@ -77,7 +77,7 @@ func (quiet) Error(string, ...any) {}
 var errBoom = errors.New("boom")
 
 func TestTable(t *testing.T) {
-	const server = "the server waits, and a deadline bounds one attempt only"
+	const server = "the server waits"
 	calltest.Run(t, func(ctx context.Context, p retry.Policy, answers []calltest.Answer) (int, error) {
 		e := activityCall{policy: p, do: func(ctx context.Context, attempt int) (string, error) {
 			switch answer := answers[min(attempt, len(answers))-1]; answer.Kind {
@@ -97,7 +97,7 @@ func TestTable(t *testing.T) {
 		result, err := e.run(t)
 		assert.Equal(t, err == nil, result == "shipped")
 		return len(e.times), asRetryError(t, err)
-	}, map[string]string{"deadline too close": server, "canceled before": server, "canceled in a wait": server, "a loop around the call": "a workflow is not a retry loop", "budget of the context": "see TestBudgetOfTheWorker"})
+	}, map[string]string{"canceled before": server, "canceled in a wait": server, "a loop around the call": "a workflow is not a retry loop"})
 }
 
 // asRetryError converts the error that a workflow gets to one like those of
