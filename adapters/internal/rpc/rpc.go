@@ -20,17 +20,16 @@ import (
 
 // The codes with rules of their own. gRPC and Connect use the same numbers.
 const (
-	invalidArgument    = 3
-	deadlineExceeded   = 4
-	notFound           = 5
-	alreadyExists      = 6
-	permissionDenied   = 7
-	resourceExhausted  = 8
-	failedPrecondition = 9
-	aborted            = 10
-	outOfRange         = 11
-	unauthenticated    = 16
+	deadlineExceeded  = 4
+	resourceExhausted = 8
 )
+
+// answers are the codes of a server that works: it has understood the call, and has an
+// answer. A proxy says unimplemented, a bug internal and unknown.
+var answers = map[uint32]string{
+	3: "invalid argument", 5: "not found", 6: "already exists", 7: "permission denied",
+	9: "failed precondition", 10: "aborted", 11: "out of range", 16: "unauthenticated",
+}
 
 const (
 	// PreviousAttempts is the metadata key with the number of attempts before
@@ -111,15 +110,9 @@ func (f Failure) Mark() error {
 	}
 }
 
-// healthy reports whether f shows a server that works: it has understood the call, has an
-// answer, and asks for no wait. A proxy says unimplemented, a bug internal and unknown.
+// healthy reports whether f shows a server that works, and asks for no wait.
 func (f Failure) healthy() bool {
-	switch f.Code {
-	case invalidArgument, notFound, alreadyExists, permissionDenied, failedPrecondition, aborted, outOfRange, unauthenticated:
-		return f.Err != nil && !f.Named && len(f.Pushback) == 0
-	default:
-		return false
-	}
+	return answers[f.Code] != "" && f.Err != nil && !f.Named && len(f.Pushback) == 0
 }
 
 // A payer is a call, for the loop.
