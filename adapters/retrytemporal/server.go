@@ -12,7 +12,8 @@ import (
 // Server returns the RetryPolicy for the ActivityOptions of a workflow whose worker
 // has an [Interceptor] with the policy p. It allows as many attempts as p. Its
 // delays apply where the server decides alone, because a worker was lost or too
-// slow: they double from p's first delay up to the longest of its first hundred.
+// slow: they grow from p's first delay, by the Factor of an Exponential or else 2, up to
+// the longest of its first hundred.
 //
 // For a job with its own limit, write Server(p.ForJob(limit)). If p is invalid, the
 // result allows one attempt.
@@ -39,11 +40,13 @@ func Server(p retry.Policy) *temporal.RetryPolicy {
 	}
 	delays := p.Delays(100)
 	first := max(leastDelay, delays[0])
-	longest := max(first, slices.Max(delays))
 	bounds := &temporal.RetryPolicy{
 		InitialInterval:    first,
 		BackoffCoefficient: 2,
-		MaximumInterval:    longest,
+		MaximumInterval:    max(first, slices.Max(delays)),
+	}
+	if b, ok := p.Backoff.(retry.Exponential); ok && b.Factor != 0 {
+		bounds.BackoffCoefficient = b.Factor
 	}
 	if limit != retry.Unlimited {
 		bounds.MaximumAttempts = int32(min(limit, math.MaxInt32))

@@ -23,7 +23,7 @@ func TestServer(t *testing.T) {
 		{"invalid", retry.Policy{MaxAttempts: -2}, temporal.RetryPolicy{MaximumAttempts: 1}},
 		{"Default", retry.Default(), temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 1600 * time.Millisecond, MaximumAttempts: 5}},
 		{"a factor", retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second, Factor: 1.5}},
-			temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 1500 * time.Millisecond, MaximumAttempts: 3}},
+			temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1.5, MaximumInterval: 1500 * time.Millisecond, MaximumAttempts: 3}},
 		{"fixed", retry.Policy{MaxRetries: 4, Backoff: retry.Fixed(time.Second)},
 			temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Second, MaximumAttempts: 5}},
 		{"a schedule that shrinks", retry.Policy{MaxAttempts: 4, Backoff: retry.Schedule{time.Hour, time.Second}},
