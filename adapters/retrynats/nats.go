@@ -44,6 +44,7 @@ package retrynats
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -154,8 +155,8 @@ func check(c jetstream.ConsumerConfig) error {
 }
 
 // Consume handles the messages of a consumer until ctx is done. Then it cancels the
-// contexts of the handlers, waits until they have returned, gives their messages
-// back, and returns nil. It returns an error if the consumer's AckPolicy is not
+// contexts of the handlers, waits until they have returned, and returns nil; their
+// messages are delivered again a second later. It returns an error if the consumer's AckPolicy is not
 // explicit, if it has a BackOff or a MaxDeliver, if no other stream stores the dead
 // letters, or if the consumer is deleted or the connection closed.
 //
@@ -179,11 +180,7 @@ func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := &worker{Retries: r, js: js, consumer: consumer, ackWait: info.Config.AckWait, handle: handle}
-	workers := r.Workers
-	if workers <= 0 {
-		workers = 10
-	}
-	errs := make([]error, workers)
+	errs := make([]error, cmp.Or(max(0, r.Workers), 10))
 	var running sync.WaitGroup
 	for i := range errs {
 		running.Go(func() {
@@ -192,7 +189,6 @@ func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer 
 		})
 	}
 	running.Wait()
-	w.giveBack(context.WithoutCancel(ctx))
 	return errors.Join(errs...)
 }
 
@@ -203,27 +199,6 @@ type worker struct {
 	consumer jetstream.Consumer
 	ackWait  time.Duration
 	handle   func(context.Context, jetstream.Msg) error
-
-	mu          sync.Mutex // guards interrupted
-	interrupted []jetstream.Msg
-}
-
-// giveBack returns the interrupted messages to the server. It runs after all
-// goroutines have ended, because an open pull of this worker would get the messages
-// again.
-func (w *worker) giveBack(ctx context.Context) {
-	if len(w.interrupted) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, answer)
-	defer cancel()
-	var errs []error
-	for _, msg := range w.interrupted {
-		errs = append(errs, msg.Nak())
-	}
-	if err := errors.Join(append(errs, w.js.Conn().FlushWithContext(ctx))...); err != nil {
-		w.report(fmt.Errorf("giving messages back: %w", err))
-	}
 }
 
 // work handles messages until ctx ends.
@@ -231,7 +206,9 @@ func (w *worker) work(ctx context.Context) error {
 	err := retry.Do(ctx, retry.Policy{
 		MaxAttempts: retry.Unlimited,
 		Backoff:     retry.Fixed(250 * time.Millisecond), // for a server that restarts
-		RetryIf:     passes,
+		RetryIf: func(err error) bool {
+			return !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, jetstream.ErrConsumerDeleted) && !errors.Is(err, jetstream.ErrConsumerNotFound)
+		},
 	}, func(context.Context) error {
 		for ctx.Err() == nil {
 			msg, err := w.consumer.Next(jetstream.FetchMaxWait(pull))
@@ -254,16 +231,6 @@ func (w *worker) work(ctx context.Context) error {
 // pull is how long the server waits for a message. Consume waits for an open pull
 // to end, because a message sent to a client that is gone is counted as delivered.
 const pull = time.Second
-
-// passes reports whether an error of a fetch may be temporary.
-func passes(err error) bool {
-	for _, gone := range []error{nats.ErrConnectionClosed, jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound} {
-		if errors.Is(err, gone) {
-			return false
-		}
-	}
-	return true
-}
 
 // one makes one attempt to handle a message.
 func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
@@ -356,13 +323,10 @@ func (w *worker) settle(ctx context.Context, msg jetstream.Msg, job retryjob.Job
 	switch {
 	case o.Err == nil:
 		return msg.DoubleAck(ctx)
+	// The process is about to end, so its open pulls must not get the message.
 	case o.Interrupted():
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.interrupted = append(w.interrupted, msg)
-		return nil
+		err = msg.NakWithDelay(pull)
 	case errors.Is(o.Err, retryjob.ErrPanicked) && o.Retry():
-		// The process is about to end, so its open pulls must not get the message.
 		err = msg.NakWithDelay(o.Delay + pull)
 	case o.Retry():
 		err = msg.NakWithDelay(o.Delay)
@@ -370,13 +334,23 @@ func (w *worker) settle(ctx context.Context, msg jetstream.Msg, job retryjob.Job
 		if err := w.bury(ctx, msg, job, o); err != nil {
 			return err
 		}
-		err = msg.Term()
+		err = w.terminate(msg, o.Reason)
 	}
 	if err != nil {
 		return err
 	}
-	// A handler's panic may be about to end the process.
-	return w.js.Conn().FlushWithContext(ctx)
+	return w.js.Conn().FlushWithContext(ctx) // the process may be about to end
+}
+
+// terminate tells the server not to deliver a message again. Its advisory has the reason,
+// but before 2.10.4 it ignores a termination with one.
+func (w *worker) terminate(msg jetstream.Msg, reason retry.Reason) error {
+	var major, minor, patch int
+	_, err := fmt.Sscanf(w.js.Conn().ConnectedServerVersion(), "%d.%d.%d", &major, &minor, &patch)
+	if err != nil || slices.Compare([]int{major, minor, patch}, []int{2, 10, 4}) < 0 {
+		return msg.Term()
+	}
+	return msg.TermWithReason(string(reason))
 }
 
 // bury publishes a dead letter. What does not fit is left out: the error, then the headers
@@ -409,10 +383,7 @@ func isTooLarge(err error) bool {
 // stored twice. The ID names one failure only: two consumers may have the same message, and
 // a stream that was made anew has the same sequence numbers again.
 func (w *worker) publish(ctx context.Context, msg jetstream.Msg, d retryjob.DeadLetter, leftOut string) error {
-	meta, err := msg.Metadata()
-	if err != nil {
-		return err
-	}
+	meta, _ := msg.Metadata() // one has read them
 	text, err := json.Marshal(d)
 	if err != nil {
 		return err

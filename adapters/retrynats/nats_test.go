@@ -86,10 +86,15 @@ func TestAPolicyForASubject(t *testing.T) {
 	retries := q.retries(t, quick)
 	require.NoError(t, retries.SetSubject(q.name+".jobs", retry.Policy{NonRetryable: true}))
 	require.NoError(t, q.Enqueue(t.Context(), "a", 0))
+	advisories, err := q.conn.SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED." + q.name + ".worker")
+	require.NoError(t, err)
 	consume(t, q, retries, time.Second, 1, func(context.Context, jetstream.Msg) error { return errBoom })
 	letters, err := q.Dead(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, retry.ReasonNonRetryable, letters["a"].Reason)
+	advisory, err := advisories.NextMsg(5 * time.Second)
+	require.NoError(t, err)
+	assert.Contains(t, string(advisory.Data), `"reason":"not_retryable"`)
 }
 
 // A message that is handled for longer than AckWait is not delivered twice.
