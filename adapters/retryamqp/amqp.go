@@ -153,16 +153,9 @@ func (r *Retries) SetType(typename string, policy retry.Policy) error {
 // Declare declares the queue for the messages and the one for the dead letters. It
 // returns an error if a queue of the same name has other properties.
 func (r *Retries) Declare(conn *amqp.Connection) error {
-	channel, err := conn.Channel()
-	if err != nil {
-		return fmt.Errorf("retryamqp: %w", err)
-	}
-	for _, q := range []queue{r.work(), r.dead()} {
-		if err := q.declare(channel); err != nil {
-			return err // the server has closed the channel
-		}
-	}
-	if err := channel.Close(); err != nil {
+	if err := r.use(conn, func(w *worker) error {
+		return cmp.Or(r.work().declare(w.channel), r.dead().declare(w.channel))
+	}); err != nil {
 		return fmt.Errorf("retryamqp: %w", err)
 	}
 	return nil
@@ -197,7 +190,7 @@ func (r *Retries) waiting(step time.Duration) queue {
 
 func (q queue) declare(channel *amqp.Channel) error {
 	if _, err := channel.QueueDeclare(q.name, true, false, false, false, q.args); err != nil {
-		return fmt.Errorf("retryamqp: queue %s: %w", q.name, err)
+		return fmt.Errorf("queue %s: %w", q.name, err)
 	}
 	return nil
 }
@@ -249,35 +242,37 @@ func (r *Retries) Consume(ctx context.Context, conn *amqp.Connection, handle fun
 	if conn.IsRecoveryEnabled() {
 		return errRecovers
 	}
-	if err := r.consume(ctx, conn, handle); err != nil {
+	if err := r.use(conn, func(w *worker) error { return w.consume(ctx, handle) }); err != nil {
 		return fmt.Errorf("retryamqp: %w", err)
 	}
 	return nil
 }
 
-// consume handles messages on one channel. With several channels, the server would
-// deliver the messages of a killed worker to its other channels while it closes
-// them, and each delivery would be counted as an attempt.
-func (r *Retries) consume(ctx context.Context, conn *amqp.Connection, handle func(context.Context, amqp.Delivery) error) (err error) {
+// use calls f with a worker, which has a channel. With several channels, the server would
+// deliver the messages of a killed worker to its other channels while it closes them, and
+// each delivery would be counted as an attempt.
+func (r *Retries) use(conn *amqp.Connection, f func(*worker) error) (err error) {
 	channel, err := conn.Channel()
 	if err != nil {
 		return err
 	}
+	w := &worker{Retries: r, conn: conn, channel: channel}
 	defer func() {
-		if closed := channel.Close(); err == nil {
-			err = closed
+		if w.out != nil {
+			_ = w.out.Close() // everything that was published has been confirmed
 		}
+		err = cmp.Or(err, channel.Close())
 	}()
-	w := &worker{Retries: r, conn: conn, channel: channel, declared: map[string]bool{}}
-	defer w.closeOut()
-	workers := r.Workers
-	if workers <= 0 {
-		workers = 10
-	}
-	if err := channel.Qos(workers, 0, false); err != nil {
+	return f(w)
+}
+
+// consume handles messages.
+func (w *worker) consume(ctx context.Context, handle func(context.Context, amqp.Delivery) error) error {
+	channel := w.channel
+	if err := channel.Qos(cmp.Or(max(0, w.Workers), 10), 0, false); err != nil {
 		return err
 	}
-	deliveries, err := channel.Consume(r.queue, consumerTag, false, false, false, false, nil)
+	deliveries, err := channel.Consume(w.queue, consumerTag, false, false, false, false, nil)
 	if err != nil {
 		return err
 	}
@@ -288,12 +283,12 @@ func (r *Retries) consume(ctx context.Context, conn *amqp.Connection, handle fun
 	for ctx.Err() == nil {
 		select {
 		case d, ok := <-deliveries:
-			if !ok && !channel.IsClosed() {
-				fail(errors.New("a handler has called runtime.Goexit"))
-				continue
-			}
 			if !ok {
-				fail(errors.New("the server has closed the channel"))
+				why := "a handler has called runtime.Goexit" // so the consumer was canceled
+				if channel.IsClosed() {
+					why = "the server has closed the channel"
+				}
+				fail(errors.New(why))
 				continue
 			}
 			running.Go(func() {
@@ -331,7 +326,6 @@ type worker struct {
 	out      *amqp.Channel // in confirm mode; nil or closed: opened for the next copy
 	refused  chan *amqp.Error
 	returned chan amqp.Return
-	declared map[string]bool // names of queues
 }
 
 // open opens the channel for copies, if it must.
@@ -345,12 +339,6 @@ func (w *worker) open() (err error) {
 	w.refused = w.out.NotifyClose(make(chan *amqp.Error, 1))
 	w.returned = w.out.NotifyReturn(make(chan amqp.Return, 1))
 	return w.out.Confirm(false)
-}
-
-func (w *worker) closeOut() {
-	if w.out != nil {
-		_ = w.out.Close() // everything that was published has been confirmed
-	}
 }
 
 // stop cancels the consumer. Messages that arrive before the server confirms that
@@ -387,7 +375,9 @@ func (w *worker) giveBack() error {
 func (w *worker) one(ctx context.Context, d amqp.Delivery, handle func(context.Context, amqp.Delivery) error) error {
 	m, malformed := read(d)
 	if left := time.Until(m.due); left > 0 && malformed == nil {
-		malformed = w.waitAgain(m, left)
+		w.mu.Lock()
+		malformed = w.wait(m, left, m.attempt-1)
+		w.mu.Unlock()
 		if !errors.Is(malformed, errTooLarge) {
 			return malformed
 		}
@@ -400,13 +390,6 @@ func (w *worker) one(ctx context.Context, d amqp.Delivery, handle func(context.C
 		return handle(ctx, d)
 	}, func(o retryjob.Outcome) { err = w.settle(ctx, m, o) })
 	return err
-}
-
-// waitAgain lets a message wait that is not due.
-func (w *worker) waitAgain(m message, left time.Duration) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.wait(m, left, m.attempt-1)
 }
 
 // settle tells the server the Outcome of an attempt.
@@ -495,7 +478,7 @@ var untilStored = retry.Policy{MaxAttempts: 10, Backoff: retry.Exponential{Base:
 // errTooLarge says that a message cannot be copied.
 var errTooLarge = errors.New("the message is too large to be copied to another queue")
 
-// publish declares a queue if it must, and waits until that has stored the message. A
+// publish declares a queue, and waits until that has stored the message. A
 // transaction with the acknowledgment would not do: RabbitMQ applies that also if the
 // queue refuses the message.
 func (w *worker) publish(to queue, p amqp.Publishing) error {
@@ -506,11 +489,8 @@ func (w *worker) publish(to queue, p amqp.Publishing) error {
 		if err := w.open(); err != nil {
 			return retry.Permanent(err)
 		}
-		if !w.declared[to.name] {
-			if err := to.declare(w.out); err != nil {
-				return retry.Permanent(err)
-			}
-			w.declared[to.name] = true
+		if err := to.declare(w.out); err != nil {
+			return retry.Permanent(err)
 		}
 		stored, err := w.out.PublishWithDeferredConfirmWithContext(ctx, "", to.name, true, false, p)
 		if err != nil {
@@ -521,7 +501,6 @@ func (w *worker) publish(to queue, p amqp.Publishing) error {
 		}
 		select {
 		case <-w.returned:
-			delete(w.declared, to.name)
 			return errors.New("it was deleted")
 		default:
 			return nil

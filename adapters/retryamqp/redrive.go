@@ -25,27 +25,18 @@ func (r *Retries) Redrive(ctx context.Context, conn *amqp.Connection, o retryjob
 	if conn.IsRecoveryEnabled() {
 		return retryjob.RedriveResult{}, errRecovers
 	}
-	return jobqueue.Redrive("retryamqp", o, func(walk *jobqueue.Walk) error { return r.redrive(ctx, conn, walk) })
+	return jobqueue.Redrive("retryamqp", o, func(walk *jobqueue.Walk) error {
+		return r.use(conn, func(w *worker) error { return w.redrive(ctx, walk) }) // the end gives back what was skipped
+	})
 }
 
-func (r *Retries) redrive(ctx context.Context, conn *amqp.Connection, walk *jobqueue.Walk) (err error) {
-	channel, err := conn.Channel()
-	if err != nil {
-		return err
-	}
-	defer func() { // which gives back what was skipped
-		if closed := channel.Close(); err == nil {
-			err = closed
-		}
-	}()
-	w := &worker{Retries: r, conn: conn, channel: channel, declared: map[string]bool{}}
-	defer w.closeOut()
-	dead, err := channel.QueueDeclarePassive(r.dead().name, true, false, false, false, nil)
+func (w *worker) redrive(ctx context.Context, walk *jobqueue.Walk) error {
+	dead, err := w.channel.QueueDeclarePassive(w.dead().name, true, false, false, false, nil)
 	if err != nil {
 		return err
 	}
 	for range dead.Messages {
-		d, ok, err := channel.Get(dead.Name, false)
+		d, ok, err := w.channel.Get(dead.Name, false)
 		if err == nil {
 			err = ctx.Err()
 		}
