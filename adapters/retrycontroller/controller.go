@@ -67,9 +67,8 @@ type Retries[request comparable] struct {
 	policy retry.Policy
 	next   reconcile.TypedReconciler[request]
 
-	mu      sync.Mutex          // guards all below
+	mu      sync.Mutex          // guards failing
 	failing map[request]failing // requests whose last attempt failed
-	stopped map[request]error   // those whose last attempt panicked, and that are not retried
 }
 
 var (
@@ -84,6 +83,7 @@ type failing struct {
 	delay    time.Duration  // before the next attempt
 	began    time.Time      // of the first attempt
 	classes  map[string]int // how many failures each class had
+	stopped  error          // the last attempt panicked, and is not retried: what the next call returns
 }
 
 // New returns Retries that apply policy to next. It returns an error if policy is
@@ -95,21 +95,19 @@ func New[request comparable](policy retry.Policy, next reconcile.TypedReconciler
 	if err := policy.Validate(); err != nil {
 		return nil, fmt.Errorf("retrycontroller: %w", err)
 	}
-	return &Retries[request]{
-		policy: policy, next: next,
-		failing: map[request]failing{}, stopped: map[request]error{},
-	}, nil
+	return &Retries[request]{policy: policy, next: next, failing: map[request]failing{}}, nil
 }
 
 // Reconcile makes one attempt.
 func (r *Retries[request]) Reconcile(ctx context.Context, req request) (result reconcile.Result, err error) {
 	r.mu.Lock()
 	f, again := r.failing[req]
-	err, stopped := r.stopped[req], r.stopped[req] != nil
-	delete(r.stopped, req)
+	if f.stopped != nil {
+		delete(r.failing, req)
+	}
 	r.mu.Unlock()
-	if stopped {
-		return reconcile.Result{}, err
+	if f.stopped != nil {
+		return reconcile.Result{}, f.stopped
 	}
 	if !again || f.works {
 		f = failing{began: time.Now(), classes: map[string]int{}}
@@ -150,7 +148,7 @@ func (r *Retries[request]) settle(req request, f failing, o retryjob.Outcome) er
 	delete(r.failing, req)
 	err := reconcile.TerminalError(o.Err)
 	if errors.Is(o.Err, retryjob.ErrPanicked) {
-		r.stopped[req] = err
+		r.failing[req] = failing{stopped: err}
 	}
 	return err
 }
@@ -161,10 +159,10 @@ func (r *Retries[request]) settle(req request, f failing, o retryjob.Outcome) er
 func (r *Retries[request]) When(req request) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopped[req] != nil {
+	f, again := r.failing[req]
+	if f.stopped != nil {
 		return 0
 	}
-	f, again := r.failing[req]
 	f.works = f.works || !again
 	if !f.decided {
 		f.failures++

@@ -34,8 +34,7 @@
 //
 // If the context of the call has a span that is recorded, each scheduled retry adds
 // an event "retry" to it, with retry.policy, retry.attempt (the attempt that
-// failed), retry.delay in seconds, retry.class and error.type. If [Observer.HTTP] is
-// set, the event also has http.request.resend_count.
+// failed), retry.delay in seconds, retry.class and error.type.
 package retryotel
 
 import (
@@ -68,10 +67,6 @@ const (
 
 // An Observer reports the calls of a policy. It is safe for concurrent use.
 type Observer struct {
-	// HTTP adds http.request.resend_count to span events. Set it before the
-	// first call if the calls are HTTP requests.
-	HTTP bool
-
 	policy attribute.KeyValue
 	meter  metric.Meter
 
@@ -141,7 +136,8 @@ func (o *Observer) OnEvent(ctx context.Context, e retry.Event) {
 	case retry.RetryScheduled:
 		o.delay.Record(ctx, e.Delay.Seconds(), metric.WithAttributes(o.attributes(e.Err, class(o.known(e.Class))...)...))
 		if span := trace.SpanFromContext(ctx); span.IsRecording() {
-			span.AddEvent("retry", trace.WithTimestamp(e.Time), trace.WithAttributes(o.eventAttributes(e)...))
+			attrs := o.attributes(e.Err, append(class(e.Class), attemptKey.Int(e.Attempt), delayKey.Float64(e.Delay.Seconds()))...)
+			span.AddEvent("retry", trace.WithTimestamp(e.Time), trace.WithAttributes(attrs...))
 		}
 	case retry.CallFinished:
 		reason := reasonKey.String(string(e.Reason))
@@ -149,14 +145,6 @@ func (o *Observer) OnEvent(ctx context.Context, e retry.Event) {
 		o.callDuration.Record(ctx, e.Elapsed.Seconds(), metric.WithAttributes(o.attributes(e.Err, reason)...))
 		o.callRetries.Record(ctx, int64(retries), metric.WithAttributes(o.attributes(nil, reason)...))
 	}
-}
-
-func (o *Observer) eventAttributes(e retry.Event) []attribute.KeyValue {
-	attrs := o.attributes(e.Err, append(class(e.Class), attemptKey.Int(e.Attempt), delayKey.Float64(e.Delay.Seconds()))...)
-	if o.HTTP {
-		attrs = append(attrs, semconv.HTTPRequestResendCount(e.Total))
-	}
-	return attrs
 }
 
 // An Observer reports this many names of classes, as retrylog.Counters does, and then

@@ -177,7 +177,6 @@ func TestACallThatBeginsAnew(t *testing.T) {
 // while its metrics are collected.
 func TestManyGoroutines(t *testing.T) {
 	o, reader := observe(t, "payments")
-	o.HTTP = true
 	exporter := tracetest.NewInMemoryExporter()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)).Tracer("test")
 	const goroutines, calls = 16, 50
@@ -244,51 +243,36 @@ func TestExemplars(t *testing.T) {
 }
 
 func TestSpanEvents(t *testing.T) {
-	for _, row := range []struct {
-		name string
-		http bool
-		want []string
-	}{
-		{"any call", false, []string{
+	exporter := tracetest.NewInMemoryExporter()
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)).Tracer("test")
+	o, err := retryotel.New("payments", noop.NewMeterProvider())
+	require.NoError(t, err)
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second), OnEvent: o.OnEvent, Classify: func(err error) *retry.Class {
+		if err == errRefused {
+			return nil
+		}
+		return &retry.Class{Name: "busy"}
+	}}
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		ctx, span := tracer.Start(context.Background(), "call")
+		_ = retry.Do(ctx, p, failing(errRefused, status(503)))
+		span.End()
+		_ = retry.Do(ctx, p, failing(errRefused)) // the span has ended
+
+		var got []string
+		for _, e := range exporter.GetSpans()[0].Events {
+			text := fmt.Sprintf("%s@%v", e.Name, e.Time.Sub(began))
+			for _, a := range e.Attributes {
+				text += fmt.Sprintf(" %s=%s", a.Key, a.Value.String())
+			}
+			got = append(got, text)
+		}
+		assert.Equal(t, []string{
 			"retry@30ms retry.attempt=1 retry.delay=1 retry.policy=payments error.type=*errors.errorString",
 			"retry@1.06s retry.class=busy retry.attempt=2 retry.delay=2 retry.policy=payments error.type=503",
-		}},
-		{"HTTP", true, []string{
-			"retry@30ms retry.attempt=1 retry.delay=1 retry.policy=payments error.type=*errors.errorString http.request.resend_count=1",
-			"retry@1.06s retry.class=busy retry.attempt=2 retry.delay=2 retry.policy=payments error.type=503 http.request.resend_count=2",
-		}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			exporter := tracetest.NewInMemoryExporter()
-			tracer := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)).Tracer("test")
-			o, err := retryotel.New("payments", noop.NewMeterProvider())
-			require.NoError(t, err)
-			o.HTTP = row.http
-			p := retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second), OnEvent: o.OnEvent, Classify: func(err error) *retry.Class {
-				if err == errRefused {
-					return nil
-				}
-				return &retry.Class{Name: "busy"}
-			}}
-			synctest.Test(t, func(t *testing.T) {
-				began := time.Now()
-				ctx, span := tracer.Start(context.Background(), "call")
-				_ = retry.Do(ctx, p, failing(errRefused, status(503)))
-				span.End()
-				_ = retry.Do(ctx, p, failing(errRefused)) // the span has ended
-
-				var got []string
-				for _, e := range exporter.GetSpans()[0].Events {
-					text := fmt.Sprintf("%s@%v", e.Name, e.Time.Sub(began))
-					for _, a := range e.Attributes {
-						text += fmt.Sprintf(" %s=%s", a.Key, a.Value.String())
-					}
-					got = append(got, text)
-				}
-				assert.Equal(t, row.want, got)
-			})
-		})
-	}
+		}, got)
+	})
 }
 
 // A status is an error with the status of a response.
