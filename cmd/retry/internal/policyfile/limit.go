@@ -84,7 +84,7 @@ func (f *form) limit(target string, in *place, c concurrency) bool {
 	if len(f.all(in, c.budget)) > 0 {
 		share, least := min(100, f.amount(in, c.budget+"."+c.percent, 20)), f.amount(in, c.budget+"."+c.least, 3)
 		f.b.note(c.budget, fmt.Sprintf("each Envoy allows %v %% of its active requests to %s as retries at once, and at least %v; the nearest budget is {size: %v, ratio: %.3g}",
-			share, target, least, max(1, least), min(1, share/max(1, 100-share))))
+			share, target, least, max(1, least), share/max(share, 100-share)))
 		return true
 	}
 	most := f.amount(in, c.most, c.missing)

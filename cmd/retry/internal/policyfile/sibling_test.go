@@ -1,7 +1,6 @@
 package policyfile
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -21,17 +20,6 @@ func TestBeside(t *testing.T) {
 		notRetried   = "ends an attempt that is not retried then: add reset to the conditions, or 5xx or gateway-error"
 	)
 	const grpc = "{maxAttempts: 4, initialBackoff: 1s, maxBackoff: 9s, backoffMultiplier: 2, retryableStatusCodes: [UNAVAILABLE]}"
-	const inOutage = "max_retries: an outage meets the limit of the cluster before num_retries: 3 retries at once in each Envoy, unless its circuit_breakers say otherwise"
-	clusters := func(clusters, route string) string {
-		return "{static_resources: {clusters: [" + clusters + "], x: {route: {" + route + ", retry_policy: {retry_on: 5xx}}}}}"
-	}
-	rule := func(spec string) string {
-		return "{kind: VirtualService, spec: {http: [{route: [{destination: {host: a, subset: v2}}], retries: {attempts: 2}}]}}\n--- \n{kind: DestinationRule, spec: {host: a, " + spec + "}}"
-	}
-	backend := func(constraint string) string {
-		return "{kind: HTTPRoute, spec: {rules: [{backendRefs: [{name: b}, {name: a}], retry: {attempts: 2, codes: [503]}}]}}\n--- \n" +
-			"{kind: XBackendTrafficPolicy, spec: {targetRefs: [{name: a}], retryConstraint: {" + constraint + "}}}"
-	}
 	states := func(settings string) string { return "{States: {A: {Type: Task, " + settings + "}}}" }
 	for _, test := range []struct{ name, text, at, note, want string }{
 		{"Istio, an attempt longer than all", "{timeout: 1s, retries: {attempts: 5, perTryTimeout: 2s, retryOn: 5xx}}", "retries", second,
@@ -106,48 +94,10 @@ func TestBeside(t *testing.T) {
 		{"Envoy, a word without statuses", "{route: {retry_policy: {retry_on: 'reset, retriable-status-codes'}}}", "route.retry_policy", envoyDefault,
 			"retry_on: retriable-status-codes does nothing without retriable_status_codes"},
 		{"Envoy, in an outage", "{route: {retry_policy: {retry_on: 5xx}}}", "route.retry_policy",
-			inOutage, ""},
+			"max_retries: an outage meets the limit of the cluster before num_retries: 3 retries at once in each Envoy, unless its circuit_breakers say otherwise", ""},
 		{"Envoy, the whole stream", "{route: {timeout: 0s, max_stream_duration: {max_stream_duration: 3s}, retry_policy: {retry_on: 5xx, per_try_timeout: 2s}}}", "route.retry_policy",
 			"max_stream_duration.max_stream_duration: 3s, beside these settings, ends all attempts and waits together",
 			"attempt 2 may be cut off: 2 attempts of 2s and their waits take up to 4.025s, and max_stream_duration.max_stream_duration is 3s"},
-		{"Envoy, the cluster", clusters("{name: a}, {name: b, circuit_breakers: {thresholds: [{max_retries: 7}]}}", "cluster: b"), "",
-			"max_retries: each Envoy allows 7 retries at once to b, which an outage meets before the number of retries", ""},
-		{"Envoy, the cluster's default", clusters("{name: a}, {name: b, circuit_breakers: {thresholds: [{max_retries: 7}]}}", "cluster: a"), "",
-			"max_retries: each Envoy allows 3 retries at once to a, which an outage meets before the number of retries", ""},
-		{"Envoy, another cluster", clusters("{name: a}", "cluster: c"), "", inOutage, ""},
-		{"Envoy, weighted clusters", clusters("{name: a}, {name: b, circuit_breakers: {thresholds: [{max_retries: 7}]}}", "weighted_clusters: {clusters: [{name: a}, {name: b}]}"), "",
-			"max_retries: each Envoy allows 7 retries at once to b, which an outage meets before the number of retries", ""},
-		{"Envoy, a priority", clusters("{name: a, circuit_breakers: {thresholds: [{max_retries: 5}, {priority: HIGH, max_retries: 9}, {priority: HIGH, max_retries: 2}]}}", "cluster: a, priority: HIGH"), "",
-			"max_retries: each Envoy allows 9 retries at once to a, which an outage meets before the number of retries", ""},
-		{"Envoy, no thresholds of its priority", clusters("{name: a, circuit_breakers: {thresholds: [{priority: HIGH, max_retries: 9}]}}", "cluster: a"), "",
-			"max_retries: each Envoy allows 3 retries at once to a, which an outage meets before the number of retries", ""},
-		{"Envoy, no number", clusters("{name: a, circuit_breakers: {thresholds: [{max_retries: '{{ .n }}'}]}}", "cluster: a"), "",
-			`max_retries: "{{ .n }}" is not read: here it is 3`, ""},
-		{"Envoy, none at once", clusters("{name: a, circuit_breakers: {thresholds: [{max_retries: 0}]}}", "cluster: a"), "", inOutage,
-			"this does nothing: max_retries of the cluster a is 0, and allows no retry"},
-		{"Envoy, a budget", clusters("{name: a, circuit_breakers: {thresholds: [{max_retries: 7, retry_budget: {}}]}}", "cluster: a"), "",
-			"retry_budget: each Envoy allows 20 % of its active requests to a as retries at once, and at least 3; the nearest budget is {size: 3, ratio: 0.25}", ""},
-		{"Envoy, a budget in camelCase", clusters("{name: a, circuitBreakers: {thresholds: [{retryBudget: {budgetPercent: {value: 50}, minRetryConcurrency: 10}}]}}", "cluster: a"), "",
-			"retry_budget: each Envoy allows 50 % of its active requests to a as retries at once, and at least 10; the nearest budget is {size: 10, ratio: 1}", ""},
-		{"Envoy, many clusters", clusters("{name: a}"+strings.Repeat(", {}", 300), "cluster: a"), "",
-			"static_resources.clusters: of these 301, the first 300 are looked at here", ""},
-		{"Istio, a budget of its host", rule("trafficPolicy: {retryBudget: {percent: 50}}"), "",
-			"retryBudget: each Envoy allows 50 % of its active requests to a as retries at once, and at least 3; the nearest budget is {size: 3, ratio: 1}", ""},
-		{"Istio, the pool of its host", rule("trafficPolicy: {connectionPool: {http: {maxRetries: 4}}}"), "",
-			"connectionPool.http.maxRetries: each Envoy allows 4 retries at once to a, which an outage meets before the number of retries", ""},
-		{"Istio, the pool of its subset", rule("trafficPolicy: {connectionPool: {http: {maxRetries: 4}}}, subsets: [{name: v1, trafficPolicy: {connectionPool: {http: {maxRetries: 6}}}}, " +
-			"{name: v2, trafficPolicy: {connectionPool: {http: {maxRetries: 5}}}}]"), "",
-			"connectionPool.http.maxRetries: each Envoy allows 5 retries at once to a, which an outage meets before the number of retries", ""},
-		{"Istio, a subset that sets nothing", rule("trafficPolicy: {connectionPool: {http: {maxRetries: 4}}}, subsets: [{name: v2, trafficPolicy: {loadBalancer: {}}}]"), "",
-			"connectionPool.http.maxRetries: each Envoy allows 4 retries at once to a, which an outage meets before the number of retries", ""},
-		{"Istio, another host", "{kind: VirtualService, spec: {http: [{route: [{destination: {host: b}}], retries: {attempts: 2}}]}}\n--- \n" +
-			"{kind: DestinationRule, spec: {host: a, trafficPolicy: {retryBudget: {}}}}", "", "", ""},
-		{"HTTPRoute, a budget of its backend", backend("budget: {percent: 30}, minRetryRate: {count: 5}"), "",
-			"retryConstraint: here the budget of a is {size: 5, ratio: 0.3, refill_every: 200ms}; a gateway counts the retries of an interval, and answers 503 beyond", ""},
-		{"HTTPRoute, the default budget", backend(""), "",
-			"retryConstraint: here the budget of a is {size: 10, ratio: 0.2, refill_every: 100ms}; a gateway counts the retries of an interval, and answers 503 beyond", ""},
-		{"HTTPRoute, a budget without a rate", backend("minRetryRate: {count: 0, interval: 10s}"), "",
-			"retryConstraint: here the budget of a is {size: 1, ratio: 0.2, refill_every: 10s}; a gateway counts the retries of an interval, and answers 503 beyond", ""},
 		{"Istio, without the block", "{kind: VirtualService, spec: {http: [{timeout: 1s, route: [{destination: {host: a}}]}]}}", "", second, ""},
 		{"Temporal, each attempt", "{startToCloseTimeout: 60s, retryPolicy: {maximumAttempts: 3}}", "retryPolicy", "startToCloseTimeout: 1m0s, beside these settings, ends each attempt", ""},
 		{"Temporal, the queue", "{scheduleToStartTimeout: 60s, retryPolicy: {maximumAttempts: 3}}", "retryPolicy", "scheduleToStartTimeout: ends the wait for a worker, and is not retried", ""},
