@@ -103,17 +103,17 @@ func TestSetBodyThatIsTooLong(t *testing.T) {
 			assert.EqualError(t, retryhttp.SetBody(req, b, tt.limit), "retryhttp: cannot make the request body repeatable: "+tt.text)
 			assert.Nil(t, req.GetBody)
 			assert.EqualValues(t, -1, req.ContentLength)
-			assert.False(t, b.closed)
+			assert.False(t, b.closed())
 			text, err := io.ReadAll(req.Body)
 			assert.Equal(t, "0123456789", string(text))
 			assert.Equal(t, tt.end == boom, err == boom)
 			require.NoError(t, req.Body.Close())
-			assert.True(t, b.closed)
+			assert.True(t, b.closed())
 		})
 	}
 	b := &body{Reader: strings.NewReader("data")}
 	require.NoError(t, retryhttp.SetBody(request(t, "PUT"), b, 4))
-	assert.True(t, b.closed, "what has been read")
+	assert.True(t, b.closed(), "what has been read")
 }
 
 // A RoundTripper may still read after it has returned. It must not read what

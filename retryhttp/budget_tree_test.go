@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httptrace"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -81,13 +80,12 @@ func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	switch f {
 	case refused:
-		httptrace.ContextClientTrace(req.Context()).GetConn("")
-		return nil, errReset
+		return traced("asks", func(*http.Request) (*http.Response, error) { return nil, errReset })(req)
 	case bare:
 		req = req.Clone(req.Context())
 		req.Header.Del("Retry-Budget")
 	}
-	resp, err := s.inMemory(req)
+	resp, err := traced("asks got wrote", s.inMemory)(req)
 	switch {
 	case err != nil:
 		return nil, err
@@ -103,17 +101,16 @@ func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
 // inMemory is net/http without a network: the handler has a context of its own,
 // which ends when the client goes away.
 func (s *service) inMemory(req *http.Request) (*http.Response, error) {
-	if trace := httptrace.ContextClientTrace(req.Context()); trace != nil {
-		trace.GetConn("")
-		trace.GotConn(httptrace.GotConnInfo{})
-		trace.WroteHeaders()
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	rec, done := httptest.NewRecorder(), make(chan any, 1)
 	s.tree.serving.Go(func() {
 		defer cancel()
 		defer func() { done <- recover() }()
-		s.handler().ServeHTTP(rec, req.Clone(ctx))
+		h := http.Handler(s)
+		if !s.tree.plain {
+			h = retryhttp.BorrowBudget(s, s.borrows)
+		}
+		h.ServeHTTP(rec, req.Clone(ctx))
 	})
 	select {
 	case panicked := <-done:
@@ -125,13 +122,6 @@ func (s *service) inMemory(req *http.Request) (*http.Response, error) {
 		cancel()
 		return nil, req.Context().Err()
 	}
-}
-
-func (s *service) handler() http.Handler {
-	if s.tree.plain {
-		return s
-	}
-	return retryhttp.BorrowBudget(s, s.borrows)
 }
 
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {

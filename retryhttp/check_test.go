@@ -3,6 +3,7 @@ package retryhttp_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -30,13 +31,9 @@ func TestIdempotent(t *testing.T) {
 	}
 }
 
-// These are the results of a Check, named by what the loop does with them.
-const (
-	done      = "done"
-	again     = "retry"
-	permanent = "permanent"
-)
+const done, again, permanent = "done", "retry", "permanent"
 
+// verdict says what the loop does with the result of a Check.
 func verdict(failure error) string {
 	switch {
 	case failure == nil:
@@ -88,4 +85,29 @@ func TestCheckErrors(t *testing.T) {
 			assert.ErrorIs(t, got, tt.err)
 		})
 	}
+}
+
+// The text names the request and contains nothing that may be secret.
+func TestStatusError(t *testing.T) {
+	for _, tt := range []struct{ method, url, want string }{
+		{"GET", "http://example.test/orders/17", "retryhttp: GET http://example.test/orders/17: 503 Service Unavailable"},
+		{"", "http://example.test", "retryhttp: GET http://example.test: 503 Service Unavailable"},
+		{"POST", "https://user:secret@example.test:8443/a%2Fb/%20c?token=secret#secret", "retryhttp: POST https://example.test:8443/a%2Fb/%20c: 503 Service Unavailable"},
+		{"PUT", "https://token@[::1]:8080/?", "retryhttp: PUT https://[::1]:8080/: 503 Service Unavailable"},
+	} {
+		u, err := url.Parse(tt.url)
+		require.NoError(t, err)
+		req := &http.Request{Method: tt.method, URL: u}
+		resp := asksToWait(503, 2)
+		resp.Request = req
+		e := retryhttp.NewStatusError(resp)
+		u.Host, req.Method = "another.test", "PATCH"
+		resp.Header.Set("Retry-After", "9")
+		assert.EqualError(t, e, tt.want)
+		assert.NotContains(t, fmt.Sprintf("%v %+v %s", e, e, e), "secret")
+		assert.Equal(t, 503, e.HTTPStatusCode())
+		assert.Equal(t, "2", e.Header.Get("Retry-After"), "the header is a copy")
+	}
+	assert.EqualError(t, retryhttp.NewStatusError(&http.Response{StatusCode: 503, Request: &http.Request{}}), "retryhttp: 503 Service Unavailable")
+	assert.EqualError(t, &retryhttp.StatusError{StatusCode: 599}, "retryhttp: 599")
 }

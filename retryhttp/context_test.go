@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,45 +16,10 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// A response that failed becomes its error, and is closed.
-func TestResult(t *testing.T) {
-	foreign := response(503)
-	for _, tt := range []struct {
-		name   string
-		base   http.RoundTripper // nil: what it returns does not come from a Transport
-		status int               // of the response that stays; 0: none does
-		want   string            // of the error
-	}{
-		{"a success", script(503, 200), 200, ""},
-		{"a redirect", script(503, 304), 304, ""},
-		{"a failure", script(503), 0, "retry: attempts exhausted after 2 attempts: retryhttp: GET http://example.test/: 503 Service Unavailable"},
-		{"a failure without a body", script(&http.Response{StatusCode: 404}), 0, "retry: permanent error after 1 attempt: retryhttp: GET http://example.test/: 404 Not Found"},
-		{"an error", script(503, errReset), 0, "retry: attempts exhausted after 2 attempts: connection reset by peer"},
-		{"another's", nil, 503, ""},
-	} {
-		bubble(t, tt.name, func(t *testing.T) {
-			resp, err := foreign, error(nil)
-			if tt.base != nil {
-				resp, err = (&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: tt.base}).RoundTrip(request(t, "GET"))
-			}
-			before := resp
-			resp, err = retryhttp.Result(resp, err)
-			if tt.status == 0 {
-				assert.Nil(t, resp)
-				assert.EqualError(t, err, tt.want)
-				return
-			}
-			require.NoError(t, err)
-			assert.Same(t, before, resp)
-			assert.Equal(t, tt.status, resp.StatusCode)
-		})
-	}
-}
-
 // When the Transport gives up, for any reason, the caller gets the last response with its
 // body unread, and a context in which the body can be read, however long that takes. It
 // says why it was the last. The Timeout of an http.Client acts as a deadline: a wait that
-// would exceed it does not begin.
+// would exceed it does not begin. Result returns the error in place of the response.
 func TestErrorOf(t *testing.T) {
 	twice := retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second}
 	empty := &retry.Budget{Size: 1}
@@ -66,7 +31,6 @@ func TestErrorOf(t *testing.T) {
 			return retryhttp.Check(req, resp, err)
 		}
 	}
-	accepts := func(*http.Request, *http.Response, error) error { return nil }
 	for _, tt := range []struct {
 		name     string
 		method   string
@@ -86,17 +50,17 @@ func TestErrorOf(t *testing.T) {
 		{"a success after a redirect", "GET", twice, nil, 0, []any{503, hop, 503, 200}, retry.ReasonSuccess, 0},
 		{"a Check that sets another request", "GET", twice, replaces(request(t, "GET")), 0, []any{503}, retry.ReasonExhausted, 2},
 		{"a Check that removes the request", "GET", twice, replaces(nil), 0, []any{503}, retry.ReasonExhausted, 2},
-		{"a Check that accepts it", "GET", twice, accepts, 0, []any{503}, retry.ReasonSuccess, 0},
+		{"a Check that accepts it", "GET", twice, returns(nil), 0, []any{503}, retry.ReasonSuccess, 0},
 		{"of two Transports the outer", "GET", twice, nil, 3, []any{503}, retry.ReasonExhausted, 2},
-		{"a failure to the inner of two Transports", "GET", twice, accepts, 3, []any{503}, retry.ReasonSuccess, 0},
+		{"a failure to the inner of two Transports", "GET", twice, returns(nil), 3, []any{503}, retry.ReasonSuccess, 0},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			var last *exclusive
+			var last *body
 			base := script(tt.answers...)
 			tr := &retryhttp.Transport{Policy: tt.policy, Check: tt.check, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
 				resp, err := base.RoundTrip(req)
 				if resp.Body != http.NoBody {
-					last = &exclusive{ctx: req.Context(), body: body{Reader: strings.NewReader("the reason")}}
+					last = &body{ctx: req.Context(), Reader: strings.NewReader("the reason")}
 					resp.Body = last
 				}
 				return resp, err
@@ -114,13 +78,19 @@ func TestErrorOf(t *testing.T) {
 				assert.Error(t, last.ctx.Err(), "the end of the body frees the context of the attempt")
 			}
 			require.NoError(t, resp.Body.Close())
-			assert.True(t, last == nil || last.closes > 0)
+			assert.True(t, last == nil || last.closed())
+			assert.Error(t, base.sent[len(base.sent)-1].Context().Err(), "where there is no body, nothing else frees it")
 			because := retryhttp.ErrorOf(resp)
 			assert.Equal(t, tt.reason, retry.ReasonOf(because))
+			same, err := retryhttp.Result(resp, nil)
 			if tt.attempts == 0 {
 				assert.NoError(t, because)
+				assert.NoError(t, err)
+				assert.Same(t, resp, same)
 				return
 			}
+			assert.Nil(t, same)
+			assert.Same(t, because, err)
 			var e *retry.Error
 			require.ErrorAs(t, because, &e)
 			assert.Equal(t, tt.attempts, e.Attempts)
@@ -135,15 +105,25 @@ func TestErrorOf(t *testing.T) {
 
 	for _, foreign := range []*http.Response{nil, {}, {Request: request(t, "GET")}} {
 		assert.NoError(t, retryhttp.ErrorOf(foreign))
+		same, err := retryhttp.Result(foreign, nil)
+		assert.NoError(t, err)
+		assert.Same(t, foreign, same)
 	}
+	_, err := retryhttp.Result(nil, errReset)
+	assert.Equal(t, errReset, err)
 
 	// The request is the caller's in all but its context, which has the same values,
 	// and the policy of this request.
 	type key struct{}
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "here"))
 	req := request(t, "GET").WithContext(retryhttp.WithPolicy(ctx, twice))
-	resp := send(t, &retryhttp.Transport{Base: script(&http.Response{StatusCode: 503})}, req) // without a body
-	require.ErrorContains(t, retryhttp.ErrorOf(resp), "attempts exhausted after 2 attempts")
+	base := script(&http.Response{StatusCode: 503})
+	resp := send(t, &retryhttp.Transport{Base: base}, req)
+	assert.Nil(t, resp.Body)
+	assert.Equal(t, http.NoBody, send(t, &retryhttp.Transport{Base: script(responseWith(200, http.NoBody))}).Body, "callers compare")
+	assert.Error(t, base.sent[1].Context().Err())
+	_, err = retryhttp.Result(resp, nil)
+	require.EqualError(t, err, "retry: attempts exhausted after 2 attempts: retryhttp: GET http://example.test/: 503 Service Unavailable")
 	assert.NotSame(t, req, resp.Request)
 	assert.Equal(t, req, resp.Request.WithContext(req.Context()))
 	assert.Equal(t, "here", resp.Request.Context().Value(key{}))
@@ -158,29 +138,35 @@ func TestErrorOf(t *testing.T) {
 // OnEvent and Wait know the request, after a dial that was refused too. Nothing
 // below the Transport takes its request for its own.
 func TestRequestOf(t *testing.T) {
-	var inner, outer, sent []*http.Request
-	notes := func(to *[]*http.Request) retry.Policy {
-		note := func(ctx context.Context) { *to = append(*to, retryhttp.RequestOf(ctx)) }
-		return retry.Policy{
-			MaxAttempts: 2, HealthyAfter: time.Hour,
-			OnEvent: func(ctx context.Context, _ retry.Event) { note(ctx) },
-			Wait:    func(ctx context.Context, _ time.Duration) (time.Duration, error) { note(ctx); return 0, nil },
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		var inner, outer []*http.Request
+		notes := func(to *[]*http.Request) retry.Policy {
+			note := func(ctx context.Context) {
+				assert.Equal(t, "here", ctx.Value(key{}))
+				*to = append(*to, retryhttp.RequestOf(ctx))
+			}
+			return retry.Policy{
+				MaxAttempts: 2, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Hour,
+				OnEvent: func(ctx context.Context, _ retry.Event) { note(ctx) },
+				Wait: func(ctx context.Context, d time.Duration) (time.Duration, error) {
+					note(ctx)
+					assert.Equal(t, time.Second, d)
+					return 0, nil // it may return early
+				},
+			}
 		}
-	}
-	below := &retryhttp.Transport{Policy: notes(&inner), Base: roundTrip(func(r *http.Request) (*http.Response, error) {
-		assert.Nil(t, retryhttp.RequestOf(r.Context()))
-		return nil, syscall.ECONNREFUSED
-	})}
-	req := request(t, "GET")
-	_, err := (&retryhttp.Transport{Policy: notes(&outer), Base: roundTrip(func(r *http.Request) (*http.Response, error) {
-		sent = append(sent, r)
-		return below.RoundTrip(r)
-	})}).RoundTrip(req)
-	require.Error(t, err)
-	assert.True(t, slices.Equal(slices.Repeat([]*http.Request{req}, 7), outer), "2 x 2 for the attempts, 1 between them and the wait, 1 at the end")
-	require.Len(t, sent, 2)
-	assert.True(t, slices.Equal(slices.Concat(slices.Repeat(sent[:1], 7), slices.Repeat(sent[1:], 7)), inner))
-	assert.Nil(t, retryhttp.RequestOf(t.Context()))
+		lowest := script(errReset)
+		base := script((&retryhttp.Transport{Policy: notes(&inner), Base: lowest}).RoundTrip)
+		req := request(t, "GET").WithContext(context.WithValue(t.Context(), key{}, "here"))
+		_, err := (&retryhttp.Transport{Policy: notes(&outer), Base: base}).RoundTrip(req)
+		require.Error(t, err)
+		assert.True(t, slices.Equal(slices.Repeat([]*http.Request{req}, 7), outer), "2 x 2 for the attempts, 1 between them and the wait, 1 at the end")
+		require.Len(t, base.sent, 2)
+		assert.True(t, slices.Equal(slices.Concat(slices.Repeat(base.sent[:1], 7), slices.Repeat(base.sent[1:], 7)), inner))
+		assert.Nil(t, retryhttp.RequestOf(lowest.sent[0].Context()))
+		assert.Nil(t, retryhttp.RequestOf(t.Context()))
+	})
 }
 
 // A policy for one request replaces the Transport's policy entirely.

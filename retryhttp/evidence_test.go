@@ -3,19 +3,18 @@ package retryhttp_test
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httptrace"
 	"net/url"
 	"reflect"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,12 +26,14 @@ import (
 	"github.com/goretry/retry/retryhttp/httpfault"
 )
 
+const threeTimes, once = "3 attempts_exhausted", "1 not_retryable"
+
 // post sends a POST without a key, with a body that can be sent again. It
-// returns the number of attempts, the reason and the error.
-func post(t *testing.T, base http.RoundTripper, url string, timeout time.Duration) (int, retry.Reason, error) {
+// returns the number of attempts and the reason, and the error.
+func post(t *testing.T, base http.RoundTripper, url string, timeout time.Duration) (string, error) {
 	var seen events
 	tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{
-		MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond), AttemptTimeout: timeout, OnEvent: seen.add,
+		MaxAttempts: 3, Backoff: retry.Fixed(ms), AttemptTimeout: timeout, OnEvent: seen.add,
 	}}
 	req, err := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader("data"))
 	require.NoError(t, err)
@@ -40,92 +41,91 @@ func post(t *testing.T, base http.RoundTripper, url string, timeout time.Duratio
 	if err == nil {
 		require.NoError(t, resp.Body.Close())
 	}
-	stop := seen.stop()
-	return stop.Attempt, stop.Reason, err
+	return fmt.Sprint(seen.stop().Attempt, " ", seen.stop().Reason), err
+}
+
+// A resetConn is reset where another is closed.
+type resetConn struct{ net.Conn }
+
+func (c resetConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err == io.EOF {
+		err = syscall.ECONNRESET
+	}
+	return n, err
 }
 
 // A POST is retried if there was no connection, because nothing can have left
 // the machine. If there was a connection, the same errors mean that the server
 // may have processed the request.
 func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
-	closes := func(*net.TCPConn) {}
-	resets := func(conn *net.TCPConn) { _ = conn.SetLinger(0) }
-	received := func(answer string, end func(*net.TCPConn)) func(*net.TCPConn) {
-		return func(conn *net.TCPConn) {
-			if req, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
-				// Closing with unread data resets the connection, which can
-				// overtake the answer.
-				_, _ = io.Copy(io.Discard, req.Body)
-				_, _ = io.WriteString(conn, answer)
-				end(conn)
-			}
+	type dial = func() (net.Conn, error)
+	serves := func(serve func(net.Conn)) dial {
+		return func() (net.Conn, error) {
+			client, server := net.Pipe()
+			go func() { defer server.Close(); serve(server) }()
+			return client, nil
 		}
 	}
-	for _, tt := range []struct {
-		name   string
-		scheme string
-		server func(*net.TCPConn) // nil: nothing listens
-		again  bool
-	}{
-		{"refused", "http", nil, true},
-		{"closed in the TLS handshake", "https", closes, true},
-		{"reset in the TLS handshake", "https", resets, true},
-
-		{"closed after the request", "http", received("", closes), false},
-		{"closed in the answer", "http", received("HTTP/1.1 200 O", closes), false},
-		{"reset after the request", "http", received("", resets), false},
-		{"503", "http", received("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", closes), false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			addr := "127.0.0.1:1"
-			if tt.server != nil {
-				addr = rawServer(t, tt.server)
+	answers := func(answer string) dial {
+		return serves(func(conn net.Conn) {
+			if req, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+				_, _ = io.Copy(io.Discard, req.Body)
+				_, _ = io.WriteString(conn, answer)
 			}
-			base := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-			defer base.CloseIdleConnections()
-			assertPosted(t, base, tt.scheme+"://"+addr, 0, tt.again)
 		})
 	}
-	pipe := func(context.Context, string, string) (net.Conn, error) {
-		client, server := net.Pipe()
-		go func() { _, _ = io.Copy(io.Discard, server) }()
-		return client, nil
+	resets := func(dial dial) dial {
+		return func() (net.Conn, error) { conn, err := dial(); return resetConn{conn}, err }
 	}
-	dnsError := &net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}}
-	fails := func(err error, after time.Duration) func(context.Context, string, string) (net.Conn, error) {
-		return func(context.Context, string, string) (net.Conn, error) { time.Sleep(after); return nil, err }
+	fails := func(err error, after time.Duration) dial {
+		return func() (net.Conn, error) { time.Sleep(after); return nil, err }
 	}
+	closes, hangs := serves(func(net.Conn) {}), serves(func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 	for _, tt := range []struct {
 		name, scheme string
-		dial         func(context.Context, string, string) (net.Conn, error)
+		dial         dial
 		timeout      time.Duration // of an attempt
-		again        bool
+		want         string
 	}{
-		{"DNS, for now", "http", fails(dnsError, 0), 0, true},
-		{"a TLS handshake that takes too long", "https", pipe, 0, true},
-		{"no answer", "http", pipe, 0, false},
-		{"AttemptTimeout, before there is a connection", "http", fails(errReset, 30*time.Second), time.Second, true},
-		{"AttemptTimeout, in the TLS handshake", "https", pipe, time.Second, true},
-		{"AttemptTimeout, while the request is under way", "http", pipe, time.Second, false},
+		{"refused", "http", fails(syscall.ECONNREFUSED, 0), 0, threeTimes},
+		{"DNS, for now", "http", fails(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}}, 0), 0, threeTimes},
+		{"closed in the TLS handshake", "https", closes, 0, threeTimes},
+		{"reset in the TLS handshake", "https", resets(closes), 0, threeTimes},
+		{"a TLS handshake that takes too long", "https", hangs, 0, threeTimes},
+		{"AttemptTimeout, before there is a connection", "http", fails(errReset, 30*time.Second), time.Second, threeTimes},
+		{"AttemptTimeout, in the TLS handshake", "https", hangs, time.Second, threeTimes},
+
+		{"closed after the request", "http", answers(""), 0, once},
+		{"closed in the answer", "http", answers("HTTP/1.1 200 O"), 0, once},
+		{"reset after the request", "http", resets(answers("")), 0, once},
+		{"503", "http", answers("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"), 0, once},
+		{"no answer", "http", hangs, 0, once},
+		{"AttemptTimeout, while the request is under way", "http", hangs, time.Second, once},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			base := &http.Transport{DialContext: tt.dial, TLSHandshakeTimeout: time.Minute, ResponseHeaderTimeout: time.Minute}
-			assertPosted(t, base, tt.scheme+"://example.test/", tt.timeout, tt.again)
+			base := &http.Transport{TLSHandshakeTimeout: time.Minute, ResponseHeaderTimeout: time.Minute}
+			base.DialContext = func(context.Context, string, string) (net.Conn, error) { return tt.dial() }
+			got, err := post(t, base, tt.scheme+"://example.test/", tt.timeout)
+			assert.Equal(t, tt.want, got, "%v", err)
 			time.Sleep(time.Minute) // until dials and handshakes end
 		})
 	}
 }
 
-// assertPosted sends a POST without a key, with a body that can be sent again, which
-// fails three times or is sent once.
-func assertPosted(t *testing.T, base http.RoundTripper, url string, timeout time.Duration, again bool) {
-	attempts, reason, err := post(t, base, url, timeout)
-	if again {
-		assert.Equal(t, 3, attempts, "%v", err)
-		assert.Equal(t, retry.ReasonExhausted, reason)
-	} else {
-		assert.Equal(t, 1, attempts, "%v", err)
-		assert.Equal(t, retry.ReasonNonRetryable, reason)
+// traced reports to the trace of a request, if it has one, what it is told to, in that order.
+func traced(reports string, next roundTrip) roundTrip {
+	return func(req *http.Request) (*http.Response, error) {
+		trace := httptrace.ContextClientTrace(req.Context())
+		for report := range strings.FieldsSeq(reports) {
+			if trace == nil {
+				break
+			}
+			map[string]func(){
+				"asks": func() { trace.GetConn("") }, "got": func() { trace.GotConn(httptrace.GotConnInfo{}) }, "wrote": trace.WroteHeaders,
+			}[report]()
+		}
+		return next(req)
 	}
 }
 
@@ -133,35 +133,28 @@ func assertPosted(t *testing.T, base http.RoundTripper, url string, timeout time
 // says. If it reports a connection, nothing has been sent until it reports a
 // header, unless the attempt was canceled.
 func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
-	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	for name, tt := range map[string]struct {
 		reports  string
 		canceled bool
-		attempts int
+		want     string
 	}{
-		"nothing":                               {"", false, 1},
-		"that it asks for a connection":         {"asks", false, 3},
-		"that it got one, and wrote nothing":    {"asks got", false, 3},
-		"the same, and was then canceled":       {"asks got", true, 1}, // http.Transport may still be writing
-		"that it wrote the header":              {"asks got wrote", false, 1},
-		"the same, and then that it asks again": {"asks got wrote asks", false, 1},
-		"that it asks, and was then canceled":   {"asks", true, 3},
+		"nothing":                               {"", false, once},
+		"that it asks for a connection":         {"asks", false, threeTimes},
+		"that it got one, and wrote nothing":    {"asks got", false, threeTimes},
+		"the same, and was then canceled":       {"asks got", true, once}, // http.Transport may still be writing
+		"that it wrote the header":              {"asks got wrote", false, once},
+		"the same, and then that it asks again": {"asks got wrote asks", false, once},
+		"that it asks, and was then canceled":   {"asks", true, threeTimes},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			attempts, _, err := post(t, roundTrip(func(req *http.Request) (*http.Response, error) {
-				trace := httptrace.ContextClientTrace(req.Context())
-				for report := range strings.FieldsSeq(tt.reports) {
-					map[string]func(){
-						"asks": func() { trace.GetConn("") }, "got": func() { trace.GotConn(httptrace.GotConnInfo{}) }, "wrote": trace.WroteHeaders,
-					}[report]()
-				}
+			got, err := post(t, traced(tt.reports, func(req *http.Request) (*http.Response, error) {
 				if tt.canceled {
 					<-req.Context().Done()
 				}
-				return nil, refused
+				return nil, syscall.ECONNREFUSED
 			}), "http://example.test/", time.Second)
-			assert.Equal(t, tt.canceled, !errors.Is(err, refused))
-			assert.Equal(t, tt.attempts, attempts)
+			assert.Equal(t, tt.canceled, !errors.Is(err, syscall.ECONNREFUSED))
+			assert.Equal(t, tt.want, got)
 		})
 	}
 }
@@ -210,39 +203,33 @@ func TestClassifyOfAPost(t *testing.T) {
 	}
 }
 
-// The test pins how net/http's errors for HTTP/2 look in this version of Go.
+// The test pins how net/http's errors for HTTP/2 look in this version of Go. What is sent
+// again is sent again by http.Transport itself, or by the Transport of this package.
 func TestHTTP2Refusals(t *testing.T) {
+	const twice = " success, 2 sent"
 	for _, tt := range []struct {
 		name  string
 		first func(h2conn, uint32) // what the server does with the first request
-		again bool
+		want  string
 	}{
-		{"a stream refused", func(c h2conn, stream uint32) { c.reset(stream, 0x7) }, true},
-		{"gone away in an orderly way, before this stream", func(c h2conn, _ uint32) { c.goAway(0, 0x0) }, true},
-		{"gone away with an error, before this stream", func(c h2conn, _ uint32) { c.goAway(0, 0xb) }, true},
-		{"gone away with an error, after this stream", func(c h2conn, stream uint32) { c.goAway(stream, 0x2); c.conn.Close() }, false},
-		{"another reset", func(c h2conn, stream uint32) { c.reset(stream, 0x2) }, false},
-		{"canceled", func(c h2conn, stream uint32) { c.reset(stream, 0x8) }, false},
-		{"closed", func(c h2conn, _ uint32) { c.conn.Close() }, false},
+		{"a stream refused", func(c h2conn, stream uint32) { c.reset(stream, 0x7) }, twice},
+		{"gone away in an orderly way, before this stream", func(c h2conn, _ uint32) { c.goAway(0, 0x0) }, twice},
+		{"gone away with an error, before this stream", func(c h2conn, _ uint32) { c.goAway(0, 0xb) }, twice},
+		{"gone away with an error, after this stream", func(c h2conn, stream uint32) { c.goAway(stream, 0x2); c.close() }, once},
+		{"another reset", func(c h2conn, stream uint32) { c.reset(stream, 0x2) }, once},
+		{"canceled", func(c h2conn, stream uint32) { c.reset(stream, 0x8) }, once},
+		{"closed", func(c h2conn, _ uint32) { c.close() }, once},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var requests atomic.Int64
-			base := http2Server(t, func(c h2conn, stream uint32) {
+			got, err := post(t, http2Server(t, func(c h2conn, stream uint32) {
 				if requests.Add(1) == 1 {
 					tt.first(c, stream)
-					return
+				} else {
+					c.answer(stream)
 				}
-				c.answer(stream)
-			})
-			attempts, reason, err := post(t, base, "https://example.test/", 0)
-			if tt.again { // by http.Transport itself, or by the Transport of this package
-				require.NoError(t, err)
-				assert.Equal(t, retry.ReasonSuccess, reason)
-				assert.EqualValues(t, 2, requests.Load())
-			} else {
-				assert.Equal(t, retry.ReasonNonRetryable, reason, "%v", err)
-				assert.Equal(t, 1, attempts)
-			}
+			}), "http://example.test/", 0)
+			assert.Contains(t, fmt.Sprint(got, ", ", requests.Load(), " sent"), tt.want, "%v", err)
 		})
 	}
 
@@ -250,7 +237,7 @@ func TestHTTP2Refusals(t *testing.T) {
 	// after six attempts and a minute, or in the text that says why it cannot
 	// repeat the request.
 	fails := func(serve func(h2conn, uint32), body io.Reader) error {
-		req, err := http.NewRequestWithContext(t.Context(), "POST", "https://example.test/", body)
+		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://example.test/", body)
 		require.NoError(t, err)
 		_, err = http2Server(t, serve).RoundTrip(req)
 		return err
@@ -313,61 +300,61 @@ func (e asStreamError) As(target any) bool {
 	return true
 }
 
-// http2Server starts a server that speaks just enough HTTP/2 to misbehave. It
-// returns a Base that connects to it for every address.
+// http2Server returns a Base whose connections are pipes, each to a server that speaks just
+// enough HTTP/2 to misbehave.
 func http2Server(t *testing.T, serve func(c h2conn, stream uint32)) *http.Transport {
-	cert := httptest.NewUnstartedServer(nil)
-	cert.StartTLS()
-	config := &tls.Config{Certificates: cert.TLS.Certificates, NextProtos: []string{"h2"}}
-	cert.Close()
-	addr := rawServer(t, func(tcp *net.TCPConn) {
-		conn := tls.Server(tcp, config)
-		defer conn.Close()
-		stop := context.AfterFunc(t.Context(), func() { tcp.Close() }) // a client may keep a connection that it cannot use
-		defer stop()
-		c := h2conn{conn}
-		if _, err := io.ReadFull(conn, make([]byte, len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))); err != nil {
-			return
-		}
+	base := &http.Transport{Protocols: new(http.Protocols), DialContext: func(context.Context, string, string) (net.Conn, error) {
+		client, conn := net.Pipe()
+		c := make(h2conn, 9)    // so that the server reads what comes meanwhile
 		c.frame(0x4, 0, 0, nil) // SETTINGS
-		for {
-			kind, stream, err := c.read()
-			if err != nil {
-				return
+		go func() {
+			defer conn.Close()
+			for frame := range c {
+				if frame == nil {
+					return
+				}
+				_, _ = conn.Write(frame)
 			}
-			if kind == 0x1 { // HEADERS
-				serve(c, stream)
+		}()
+		go func() {
+			defer close(c)
+			in := bufio.NewReader(conn)
+			_, _ = in.Discard(len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
+			for {
+				kind, stream, err := readFrame(in)
+				if err != nil {
+					return
+				}
+				if kind == 0x1 { // HEADERS
+					serve(c, stream)
+				}
 			}
-		}
-	})
-	base := &http.Transport{
-		ForceAttemptHTTP2: true,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, addr)
-		},
-	}
+		}()
+		return client, nil
+	}}
+	base.Protocols.SetUnencryptedHTTP2(true)
 	t.Cleanup(base.CloseIdleConnections)
 	return base
 }
 
-// An h2conn reads and writes frames as in RFC 9113 section 4.1.
-type h2conn struct{ conn net.Conn }
-
-func (c h2conn) read() (kind byte, stream uint32, err error) {
+// readFrame reads a frame as in RFC 9113 section 4.1.
+func readFrame(in io.Reader) (kind byte, stream uint32, err error) {
 	var head [9]byte
-	if _, err := io.ReadFull(c.conn, head[:]); err != nil {
+	if _, err := io.ReadFull(in, head[:]); err != nil {
 		return 0, 0, err
 	}
 	length := int64(head[0])<<16 | int64(head[1])<<8 | int64(head[2])
-	_, err = io.CopyN(io.Discard, c.conn, length)
+	_, err = io.CopyN(io.Discard, in, length)
 	return head[3], binary.BigEndian.Uint32(head[5:]), err
 }
+
+// An h2conn gets the frames that are written to a connection; nil closes it.
+type h2conn chan []byte
 
 func (c h2conn) frame(kind, flags byte, stream uint32, payload []byte) {
 	frame := []byte{0, 0, byte(len(payload)), kind, flags}
 	frame = binary.BigEndian.AppendUint32(frame, stream)
-	_, _ = c.conn.Write(append(frame, payload...))
+	c <- append(frame, payload...)
 }
 
 func (c h2conn) reset(stream, code uint32) {
@@ -380,3 +367,5 @@ func (c h2conn) goAway(last, code uint32) {
 
 // answer sends a header with one field, ":status: 200", and no body.
 func (c h2conn) answer(stream uint32) { c.frame(0x1, 0x5, stream, []byte{0x88}) }
+
+func (c h2conn) close() { c <- nil }

@@ -38,15 +38,11 @@ func assertHeld(t *testing.T, wait, held time.Duration) {
 
 // What closes the gate, for how long, and for whom.
 func TestGateCloses(t *testing.T) {
-	type edit func(*http.Request)
 	to := func(target string) edit {
-		return func(req *http.Request) { req.URL, _ = url.Parse(target); req.Host = req.URL.Host }
+		return ofRequest(func(req *http.Request) { req.URL, _ = url.Parse(target); req.Host = req.URL.Host })
 	}
-	host := func(host string) edit { return func(req *http.Request) { req.Host = host } }
-	key := func(name string, values ...string) edit { return func(req *http.Request) { req.Header[name] = values } }
-	checks := func(failure error) *retryhttp.Transport {
-		return &retryhttp.Transport{Check: func(*http.Request, *http.Response, error) error { return failure }}
-	}
+	host := func(host string) edit { return ofRequest(func(req *http.Request) { req.Host = host }) }
+	checks := func(failure error) *retryhttp.Transport { return &retryhttp.Transport{Check: returns(failure)} }
 	with := func(gate *retryhttp.Gate) *retryhttp.Transport { return &retryhttp.Transport{Gate: gate} }
 	const s = time.Second
 	for _, tt := range []struct {
@@ -78,13 +74,13 @@ func TestGateCloses(t *testing.T) {
 		{"another scheme", nil, 429, 10, nil, to("https://example.test/"), 0},
 		{"another Host at the same address", nil, 429, 10, host("mallory.test"), host("alice.test"), 0},
 		{"no Host but that of the URL", nil, 429, 10, nil, host(""), 10 * s},
-		{"the same token", nil, 429, 10, key("Authorization", "a"), key("Authorization", "a"), 10 * s},
-		{"another token", nil, 429, 10, key("Authorization", "a"), key("Authorization", "b"), 0},
-		{"no token", nil, 429, 10, key("Authorization", "a"), nil, 0},
-		{"a second token", nil, 429, 10, key("Authorization", "a"), key("Authorization", "a", "b"), 0},
-		{"another API key", nil, 429, 10, key("X-Api-Key", "a"), key("X-Api-Key", "b"), 0},
-		{"another key of Azure", nil, 429, 10, key("Api-Key", "a"), key("Api-Key", "b"), 0},
-		{"no URL", nil, 429, 10, nil, func(req *http.Request) { req.URL = nil }, 0},
+		{"the same token", nil, 429, 10, header("Authorization", "a"), header("Authorization", "a"), 10 * s},
+		{"another token", nil, 429, 10, header("Authorization", "a"), header("Authorization", "b"), 0},
+		{"no token", nil, 429, 10, header("Authorization", "a"), nil, 0},
+		{"a second token", nil, 429, 10, header("Authorization", "a"), header("Authorization", "a", "b"), 0},
+		{"another API key", nil, 429, 10, header("X-Api-Key", "a"), header("X-Api-Key", "b"), 0},
+		{"another key of Azure", nil, 429, 10, header("Api-Key", "a"), header("Api-Key", "b"), 0},
+		{"no URL", nil, 429, 10, nil, ofRequest(func(req *http.Request) { req.URL = nil }), 0},
 		{"a Key of its own", with(&retryhttp.Gate{Key: func(*http.Request) string { return "k" }}), 429, 10, nil, to("http://other.test/"), 10 * s},
 		{"no key", with(&retryhttp.Gate{Key: func(*http.Request) string { return "" }}), 429, 10, nil, nil, 0},
 	} {
@@ -94,9 +90,7 @@ func TestGateCloses(t *testing.T) {
 			start := time.Now()
 			for _, edit := range []edit{tt.first, tt.second} {
 				req := request(t, "GET")
-				if edit != nil {
-					edit(req)
-				}
+				edit.apply(tr, req)
 				send(t, tr, req)
 			}
 			assertHeld(t, tt.held, time.Since(start))
@@ -111,15 +105,10 @@ func TestGateHolds(t *testing.T) {
 		var seen events
 		var held time.Duration
 		start, budget := time.Now(), &retry.Budget{Size: 1}
-		base := script(func(*http.Request) (*http.Response, error) { time.Sleep(time.Second); return response(503), nil })
+		base := script(reply{after: time.Second, status: 503})
 		send(t, &retryhttp.Transport{
 			Base: base, Gate: closed(t),
-			Prepare: func(_ *http.Request, attempt int, _ error) error {
-				if attempt == 1 {
-					held = time.Since(start)
-				}
-				return nil
-			},
+			Prepare: func(*http.Request, int, error) error { held = cmp.Or(held, time.Since(start)); return nil },
 			Policy: retry.Policy{
 				MaxAttempts: 9, Backoff: retry.Fixed(5 * time.Second), MaxElapsed: 20 * time.Second, AttemptTimeout: 2 * time.Second,
 				HealthyAfter: 3 * time.Second, Budget: budget, OnEvent: seen.add,
@@ -158,25 +147,24 @@ func TestGateSpread(t *testing.T) {
 		{"MaxRetryAfter, which the spread may exceed", time.Hour, retry.Policy{MaxRetryAfter: 10 * second}, 2500 * ms},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			start := time.Now()
-			came := make(chan time.Duration, 500)
-			tr := &retryhttp.Transport{Gate: closed(t), Policy: tt.policy, Base: roundTrip(func(*http.Request) (*http.Response, error) {
-				came <- time.Since(start) - 10*second
-				return response(200), nil
-			})}
+			const callers = 500
+			end, base := time.Now().Add(10*second), script(200)
+			tr := &retryhttp.Transport{Gate: closed(t), Policy: tt.policy, Base: base}
 			ctx, cancel := context.WithTimeout(t.Context(), tt.within)
 			defer cancel()
-			for range cap(came) {
-				go func() { send(t, tr, request(t, "GET").WithContext(ctx)) }()
+			var all sync.WaitGroup
+			for range callers {
+				all.Go(func() { send(t, tr, request(t, "GET").WithContext(ctx)) })
 			}
+			all.Wait()
 			var tenths [10]int
-			for range cap(came) {
-				after := <-came
+			for _, at := range base.at {
+				after := at.Sub(end)
 				require.True(t, 0 <= after && after <= tt.spread, after)
 				tenths[min(9, 10*after/tt.spread)]++
 			}
 			assert.NotContains(t, tenths, 0)
-			assert.Less(t, slices.Max(tenths[:]), cap(came)/5, "%v", tenths)
+			assert.Less(t, slices.Max(tenths[:]), callers/5, "%v", tenths)
 		})
 	}
 }
@@ -194,10 +182,7 @@ func TestGateProlonged(t *testing.T) {
 		req := request(t, "GET")
 		req.Header.Set("Authorization", "Bearer secret")
 		answers := func(status, seconds int, after time.Duration) {
-			send(t, &retryhttp.Transport{Gate: gate, Base: roundTrip(func(*http.Request) (*http.Response, error) {
-				time.Sleep(after)
-				return asksToWait(status, seconds), nil
-			})}, req)
+			send(t, &retryhttp.Transport{Gate: gate, Base: script(reply{after: after, status: status, wait: seconds})}, req)
 		}
 		var all sync.WaitGroup
 		for i, seconds := range []int{10, 60, 5} {
@@ -215,7 +200,7 @@ func TestGateProlonged(t *testing.T) {
 		time.Sleep(time.Minute)
 		answers(429, 1, 0)
 		require.Len(t, closings, 2)
-		assert.Regexp(t, `^1s http://example.test [0-9a-f]+ 10s: retryhttp: GET http://example.test/: 429 Too Many Requests$`, closings[0])
+		assert.Regexp(t, `^1s http://example.test [0-9a-f]+ 10s: retryhttp: GET http://example.test/0: 429 Too Many Requests$`, closings[0])
 		assert.Regexp(t, `^2m\S+s http://example.test [0-9a-f]+ 1s: `, closings[1])
 	})
 }
@@ -304,7 +289,7 @@ func TestGateStops(t *testing.T) {
 			req.Header["Idempotency-Key"] = nil
 			req.Body, req.GetBody = sent, func() (io.ReadCloser, error) { return http.NoBody, nil }
 			assert.Equal(t, tt.want, ask(t, tr, req, tt.first))
-			assert.True(t, sent.closed)
+			assert.True(t, sent.closed())
 			end := seen.stop()
 			assert.Equal(t, tt.attempts, end.Attempt)
 			assert.Contains(t, tt.want, map[retry.Reason]string{retry.ReasonDeadline: "deadline too close", retry.ReasonCanceled: "canceled",

@@ -11,7 +11,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,86 +26,12 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-const ms = time.Millisecond
-
-// A reply answers a request after some time, if its context lives that long.
-type reply struct {
-	after  time.Duration
-	status int // 0: a connection that is reset
-	wait   int // the Retry-After, in seconds; 0: none
-	body   func(ctx context.Context) io.Reader
-	deaf   bool                // it comes although the context is done
-	last   func(*http.Request) // is called at its end, and may panic
-}
-
-// replicas answer one request after the other by these replies. It is safe for concurrent use.
-func replicas(replies ...reply) *served { return &served{replies: replies} }
-
-type served struct {
-	mu      sync.Mutex
-	replies []reply
-	sent    []*http.Request
-	at      []time.Time
-	bodies  []*exclusive // of the answers; nil: there was none
-}
-
-func (s *served) RoundTrip(req *http.Request) (*http.Response, error) {
-	s.mu.Lock()
-	n := len(s.sent)
-	req.URL.Path, req.Header["X-Sent"] = fmt.Sprint("/", n), nil // a Base may change its request
-	s.sent, s.at, s.bodies = append(s.sent, req), append(s.at, time.Now()), append(s.bodies, nil)
-	r := s.replies[min(n, len(s.replies)-1)]
-	s.mu.Unlock()
-	done := req.Context().Done()
-	if r.deaf {
-		done = nil
-	}
-	select {
-	case <-time.After(r.after):
-	case <-done:
-		return nil, req.Context().Err()
-	}
-	if r.last != nil {
-		r.last(req)
-	}
-	if r.status == 0 {
-		return nil, errReset
-	}
-	var text io.Reader = strings.NewReader(fmt.Sprint("answer ", n+1))
-	if r.body != nil {
-		text = r.body(req.Context())
-	}
-	b := &exclusive{ctx: req.Context(), body: body{Reader: text}}
-	resp := responseWith(r.status, b)
-	if r.wait > 0 {
-		resp.Header.Set("Retry-After", fmt.Sprint(r.wait))
-	}
-	resp.Request = req
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.bodies[n] = b
-	return resp, nil
-}
-
-// count returns how many requests were sent.
-func (s *served) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.sent)
-}
-
 // Rule 1. Whatever may not run at the same time as itself is sent once.
 func TestHedgeWhatIsSentTwice(t *testing.T) {
-	type edit = func(*http.Request, *retryhttp.Hedge, *retryhttp.Transport)
-	with := func(text string) edit {
-		return func(req *http.Request, _ *retryhttp.Hedge, _ *retryhttp.Transport) { rewindable(req, text) }
-	}
-	header := func(name string) edit {
-		return func(req *http.Request, _ *retryhttp.Hedge, _ *retryhttp.Transport) { req.Header.Set(name, "x") }
-	}
 	after := func(d time.Duration) edit {
-		return func(_ *http.Request, h *retryhttp.Hedge, _ *retryhttp.Transport) { h.After = d }
+		return ofTransport(func(tr *retryhttp.Transport) { tr.Base.(*retryhttp.Hedge).After = d })
 	}
+	body := func(text string) edit { return ofRequest(func(req *http.Request) { rewindable(req, text) }) }
 	for _, tt := range []struct {
 		name, method string
 		edit         edit
@@ -115,27 +40,22 @@ func TestHedgeWhatIsSentTwice(t *testing.T) {
 		{"GET", "GET", nil, 2},
 		{"no method, which is GET", "", nil, 2},
 		{"HEAD", "HEAD", nil, 2},
-		{"GET with NoBody", "GET", func(req *http.Request, _ *retryhttp.Hedge, _ *retryhttp.Transport) { req.Body = http.NoBody }, 2},
-		{"GET with a body that may be empty", "GET", with(""), 1},
-		{"GET that upgrades", "GET", header("Upgrade"), 1},
-		{"GET that may not be repeated", "GET", func(_ *http.Request, _ *retryhttp.Hedge, tr *retryhttp.Transport) {
-			tr.Idempotent = func(*http.Request) bool { return false }
-		}, 1},
+		{"GET with NoBody", "GET", ofRequest(func(req *http.Request) { req.Body = http.NoBody }), 2},
+		{"GET with a body that may be empty", "GET", body(""), 1},
+		{"GET that upgrades", "GET", header("Upgrade", "x"), 1},
+		{"GET that may not be repeated", "GET", idempotent(false), 1},
 		{"PUT", "PUT", nil, 1},
 		{"OPTIONS", "OPTIONS", nil, 1},
 		{"get, another method", "get", nil, 1},
-		{"POST with a key", "POST", header("Idempotency-Key"), 1},
+		{"POST with a key", "POST", header("Idempotency-Key", "x"), 1},
 		{"no After", "GET", after(0), 1},
 		{"an After below zero", "GET", after(-1), 1},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			base, req := replicas(reply{after: time.Second, status: 200}), request(t, "GET")
-			h := &retryhttp.Hedge{Base: base, After: 50 * ms}
-			tr := &retryhttp.Transport{Base: h, Policy: retry.Policy{MaxAttempts: 3}}
+			base, req := script(reply{after: time.Second, status: 200}), request(t, "GET")
+			tr := &retryhttp.Transport{Base: &retryhttp.Hedge{Base: base, After: 50 * ms}, Policy: retry.Policy{MaxAttempts: 3}}
 			req.Method = tt.method
-			if tt.edit != nil {
-				tt.edit(req, h, tr)
-			}
+			tt.edit.apply(tr, req)
 			assert.Equal(t, "answer 1", textOf(t, send(t, tr, req)))
 			assert.Equal(t, tt.sent, base.count())
 		})
@@ -147,60 +67,66 @@ func TestHedgeWhatIsSentTwice(t *testing.T) {
 	assert.ErrorContains(t, err, "the RoundTripper retryhttp_test.roundTrip returned neither a response nor an error")
 }
 
-// Rule 2. The first answer that succeeds is returned, and never a failure in its place.
+// Rule 2. The first answer that succeeds is returned, and never a failure in its place. A
+// second request takes a retry, and an answer in time that is no failure brings one.
 func TestHedgeWhichAnswer(t *testing.T) {
-	ok := func(after time.Duration) reply { return reply{after: after, status: 200} }
 	is := func(after time.Duration, status int) reply { return reply{after: after, status: status} }
+	ok := func(after time.Duration) reply { return is(after, 200) }
 	asks := func(after time.Duration, status int) reply { return reply{after: after, status: status, wait: 9} }
-	reset := func(after time.Duration) reply { return reply{after: after} }
-	yes, no, none := []bool{true}, []bool{false}, []bool(nil)
 	for _, tt := range []struct {
 		name          string
 		first, second reply // the second request is sent after 50 ms
 		want          string
 		took          time.Duration
-		won           []bool // what OnHedge got
 	}{
-		{"an answer in time", ok(20 * ms), ok(0), "200 of 1", 20 * ms, none},
-		{"a 503 in time is the Transport's business", is(20*ms, 503), ok(0), "503 of 1", 20 * ms, none},
-		{"a 429 in time", is(20*ms, 429), ok(0), "429 of 1", 20 * ms, none},
-		{"an error in time", reset(20 * ms), ok(0), "error", 20 * ms, none},
+		{"an answer in time", ok(20 * ms), ok(0), "200 of 1", 20 * ms},
+		{"a 404 in time", is(20*ms, 404), ok(0), "404 of 1", 20 * ms},
+		{"a 503 in time is the Transport's business", is(20*ms, 503), ok(0), "503 of 1", 20 * ms},
+		{"a 429 in time", is(20*ms, 429), ok(0), "429 of 1", 20 * ms},
+		{"an error in time", is(20*ms, 0), ok(0), "error", 20 * ms},
 
-		{"the second is faster", ok(time.Second), ok(10 * ms), "200 of 2", 60 * ms, yes},
-		{"the first is faster", ok(70 * ms), ok(time.Second), "200 of 1", 70 * ms, no},
-		{"a fast 404 of the second is an answer", ok(time.Second), is(10*ms, 404), "404 of 2", 60 * ms, yes},
-		{"a fast redirect too", ok(time.Second), is(10*ms, 302), "302 of 2", 60 * ms, yes},
-		{"a late 404 of the first is an answer", is(70*ms, 404), ok(time.Second), "404 of 1", 70 * ms, no},
+		{"the second is faster", ok(time.Second), ok(10 * ms), "200 of 2", 60 * ms},
+		{"the first is faster", ok(70 * ms), ok(time.Second), "200 of 1", 70 * ms},
+		{"a fast 404 of the second is an answer", ok(time.Second), is(10*ms, 404), "404 of 2", 60 * ms},
+		{"a fast redirect too", ok(time.Second), is(10*ms, 302), "302 of 2", 60 * ms},
+		{"a late 404 of the first is an answer", is(70*ms, 404), ok(time.Second), "404 of 1", 70 * ms},
 
-		{"a fast 503 of the second", ok(time.Second), is(10*ms, 503), "200 of 1", time.Second, no},
-		{"a fast 429 of the second", ok(time.Second), is(10*ms, 429), "200 of 1", time.Second, no},
-		{"a fast 403 of the second that asks to wait", ok(time.Second), asks(10*ms, 403), "200 of 1", time.Second, no},
+		{"a fast 503 of the second", ok(time.Second), is(10*ms, 503), "200 of 1", time.Second},
+		{"a fast 429 of the second", ok(time.Second), is(10*ms, 429), "200 of 1", time.Second},
+		{"a fast 403 of the second that asks to wait", ok(time.Second), asks(10*ms, 403), "200 of 1", time.Second},
 
-		{"a late 503 of the first, and a success", is(70*ms, 503), ok(100 * ms), "200 of 2", 150 * ms, yes},
-		{"a late reset of the first, and a 404", reset(70 * ms), is(100*ms, 404), "404 of 2", 150 * ms, yes},
-		{"a late 429 of the first ends the race", is(70*ms, 429), ok(100 * ms), "429 of 1", 70 * ms, no},
-		{"a late 503 of the first that asks to wait, too", asks(70*ms, 503), ok(100 * ms), "503 of 1", 70 * ms, no},
+		{"a late 503 of the first, and a success", is(70*ms, 503), ok(100 * ms), "200 of 2", 150 * ms},
+		{"a late reset of the first, and a 404", is(70*ms, 0), is(100*ms, 404), "404 of 2", 150 * ms},
+		{"a late 429 of the first ends the race", is(70*ms, 429), ok(100 * ms), "429 of 1", 70 * ms},
+		{"a late 503 of the first that asks to wait, too", asks(70*ms, 503), ok(100 * ms), "503 of 1", 70 * ms},
 
-		{"both fail, the first later", is(time.Second, 503), is(10*ms, 502), "503 of 1", time.Second, no},
-		{"both fail, the second later", is(70*ms, 503), is(time.Second, 502), "503 of 1", 1050 * ms, no},
-		{"both fail, the first without a response", reset(70 * ms), is(100*ms, 503), "error", 150 * ms, no},
-		{"both fail, and only the second asks to wait", reset(time.Second), asks(10*ms, 503), "503 of 2", time.Second, yes},
-		{"both fail, and only the second asks to wait, later", is(70*ms, 500), is(100*ms, 429), "429 of 2", 150 * ms, yes},
-		{"both ask to wait", is(time.Second, 429), asks(10*ms, 503), "429 of 1", time.Second, no},
+		{"both fail, the first later", is(time.Second, 503), is(10*ms, 502), "503 of 1", time.Second},
+		{"both fail, the second later", is(70*ms, 503), is(time.Second, 502), "503 of 1", 1050 * ms},
+		{"both fail, the first without a response", is(70*ms, 0), is(100*ms, 503), "error", 150 * ms},
+		{"both fail, and only the second asks to wait", is(time.Second, 0), asks(10*ms, 503), "503 of 2", time.Second},
+		{"both fail, and only the second asks to wait, later", is(70*ms, 500), is(100*ms, 429), "429 of 2", 150 * ms},
+		{"both ask to wait", is(time.Second, 429), asks(10*ms, 503), "429 of 1", time.Second},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			base := replicas(tt.first, tt.second)
-			req := request(t, "GET")
+			base := script(tt.first, tt.second)
+			req, budget := request(t, "GET"), take(&retry.Budget{Size: 2, Ratio: 1}, 1)
 			var won []bool
-			h := &retryhttp.Hedge{Base: base, After: 50 * ms, OnHedge: func(ctx context.Context, is bool) {
+			h := &retryhttp.Hedge{Base: base, After: 50 * ms, Budgets: always(budget), OnHedge: func(ctx context.Context, is bool) {
 				assert.Equal(t, req.Context(), ctx)
 				won = append(won, is)
 			}}
 			began := time.Now()
 			resp, err := h.RoundTrip(req)
 			assert.Equal(t, tt.took, time.Since(began))
-			assert.Equal(t, tt.won, won)
-			require.Equal(t, 1+len(tt.won), base.count())
+			switch {
+			case tt.took > 50*ms:
+				assert.Equal(t, []bool{strings.HasSuffix(tt.want, "of 2")}, won)
+				assert.Equal(t, []int{2, 0}, []int{base.count(), budget.Left()})
+			case tt.first.status == 200 || tt.first.status == 404:
+				assert.Equal(t, []int{0, 1, 2}, []int{len(won), base.count(), budget.Left()})
+			default:
+				assert.Equal(t, []int{0, 1, 1}, []int{len(won), base.count(), budget.Left()})
+			}
 			assert.Equal(t, "/", req.URL.Path, "Base changes a copy")
 			assert.Empty(t, req.Header)
 			returned := -1
@@ -235,14 +161,9 @@ func TestHedgeWhichAnswer(t *testing.T) {
 // The loser is discarded by the rule that attempts have, and holds up no caller.
 func TestHedgeDiscardsTheLoser(t *testing.T) {
 	text := func(context.Context) io.Reader { return io.LimitReader(endless{}, 5) }
-	reads := func(read func(context.Context)) func(context.Context) io.Reader {
-		return func(ctx context.Context) io.Reader {
-			return funcs{read: func([]byte) (int, error) { read(ctx); return 0, io.EOF }}
-		}
-	}
-	stalls := reads(func(ctx context.Context) { <-ctx.Done() })
-	panics := reads(func(context.Context) { panic("bug in the body") })
-	ignores := reads(func(context.Context) { time.Sleep(time.Hour) })
+	stalls := func(ctx context.Context) io.Reader { return stalled{ctx} }
+	panics := func(context.Context) io.Reader { return reads(func([]byte) (int, error) { panic("bug in the body") }) }
+	ignores := func(context.Context) io.Reader { return takes(time.Hour) }
 	first, second := reply{after: 500 * ms, status: 200}, reply{after: 100 * ms, status: 200}
 	for _, tt := range []struct {
 		name          string
@@ -258,7 +179,7 @@ func TestHedgeDiscardsTheLoser(t *testing.T) {
 		{"a body that ignores its context", first, reply{status: 503, body: ignores}, 1, 0, true},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			base, began := replicas(tt.first, tt.second), time.Now()
+			base, began := script(tt.first, tt.second), time.Now()
 			assert.Equal(t, fmt.Sprint("answer ", 2-tt.loser), textOf(t, send(t, &retryhttp.Hedge{Base: base, After: 50 * ms})))
 			assert.LessOrEqual(t, time.Since(began), 500*ms, "it holds up no caller")
 			time.Sleep(2 * time.Hour)
@@ -275,16 +196,15 @@ func TestHedgeBudget(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		own, outer int // what the Budgets have; -1: there is none
-		same       bool
 		took       int
 	}{
-		{"both have one", 1, 1, false, 1},
-		{"no Budget of the context", 1, -1, false, 1},
-		{"no Budget of its own", -1, 1, false, 1},
-		{"no Budget at all", -1, -1, false, 1},
-		{"its own is empty", 0, 5, false, 0},
-		{"the one of the context is empty", 5, 0, false, 0},
-		{"both are the same", 1, 1, true, 1},
+		{"both have one", 1, 1, 1},
+		{"no Budget of the context", 1, -1, 1},
+		{"no Budget of its own", -1, 1, 1},
+		{"no Budget at all", -1, -1, 1},
+		{"its own is empty", 0, 5, 0},
+		{"the one of the context is empty", 5, 0, 0},
+		{"both are the same", 1, 1, 1},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			own, outer, innermost := &retry.Budget{Size: tt.own}, &retry.Budget{Size: tt.outer}, &retry.Budget{Size: 9}
@@ -292,16 +212,15 @@ func TestHedgeBudget(t *testing.T) {
 			if tt.outer >= 0 {
 				ctx = retry.WithBudget(ctx, outer)
 			}
-			if tt.same {
-				own = outer
+			budgets := always(own)
+			switch tt.name {
+			case "both are the same":
+				budgets, own = always(outer), outer
+			case "no Budget of its own", "no Budget at all":
+				budgets = retryhttp.NoBudgets
 			}
-			base := replicas(reply{after: time.Second, status: 200}, reply{after: 10 * ms, status: 200})
-			h := &retryhttp.Hedge{Base: base, After: 50 * ms, Budgets: func(*http.Request) *retry.Budget {
-				if tt.own < 0 {
-					return nil
-				}
-				return own
-			}}
+			base := script(reply{after: time.Second, status: 200}, reply{after: 10 * ms, status: 200})
+			h := &retryhttp.Hedge{Base: base, After: 50 * ms, Budgets: budgets}
 			assert.Equal(t, fmt.Sprint("answer ", 1+tt.took), textOf(t, send(t, h, request(t, "GET").WithContext(ctx))))
 			assert.Equal(t, 1+tt.took, base.count())
 			assert.Equal(t, []int{max(0, tt.own-tt.took), max(0, tt.outer-tt.took), 9 - tt.took}, []int{own.Left(), outer.Left(), innermost.Left()})
@@ -309,38 +228,11 @@ func TestHedgeBudget(t *testing.T) {
 	}
 }
 
-// What puts something back is an answer in time that is no failure.
-func TestHedgeBudgetGetsBack(t *testing.T) {
-	for _, tt := range []struct {
-		name    string
-		replies []reply
-		left    int // of an empty Budget, after 100 requests that put back a hundredth
-	}{
-		{"a success in time", []reply{{after: 20 * ms, status: 200}}, 1},
-		{"a 404 in time", []reply{{after: 20 * ms, status: 404}}, 1},
-		{"a 503 in time", []reply{{after: 20 * ms, status: 503}}, 0},
-		{"a 429 in time", []reply{{after: 20 * ms, status: 429}}, 0},
-		{"an error in time", []reply{{after: 20 * ms}}, 0},
-		{"a success that is late", []reply{{after: 70 * ms, status: 200}}, 0},
-	} {
-		bubble(t, tt.name, func(t *testing.T) {
-			b := &retry.Budget{Size: 1, Ratio: 0.01}
-			require.True(t, b.Take())
-			h := &retryhttp.Hedge{Base: replicas(tt.replies...), After: 50 * ms, Budgets: func(*http.Request) *retry.Budget { return b }}
-			for range 100 {
-				if resp, err := h.RoundTrip(request(t, "GET")); err == nil {
-					_ = resp.Body.Close()
-				}
-			}
-			assert.Equal(t, tt.left, b.Left())
-		})
-	}
-}
-
 // Without Budgets there is one for each target, which is not the one of the Transport.
 func TestHedgeBudgetOfTheTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		base := replicas(reply{after: 100 * ms, status: 200})
+		after, status := 100*ms, 200
+		base := script(func(req *http.Request) (*http.Response, error) { return reply{after: after, status: status}.to(req, 0) })
 		tr := &retryhttp.Transport{Base: &retryhttp.Hedge{Base: base, After: 50 * ms}, Policy: retry.Policy{MaxAttempts: 2}}
 		get := func(url string, n int) (more int) {
 			sent := base.count()
@@ -352,14 +244,12 @@ func TestHedgeBudgetOfTheTarget(t *testing.T) {
 		assert.Equal(t, 10, get("http://a.test/", 100), "ten at the start")
 		assert.Equal(t, 0, get("http://A.test/x", 100), "and late answers put nothing back")
 		assert.Equal(t, 10, get("http://b.test/", 100), "another target")
-		base.replies[0].after = 0
+		after = 0
 		get("http://a.test/", 40)
-		base.replies[0].after = 100 * ms
+		after = 100 * ms
 		assert.Equal(t, 2, get("http://a.test/", 10), "one for 20 answers in time")
-		base.replies[0].status = 503
-		sent := base.count()
-		send(t, tr, httptest.NewRequestWithContext(t.Context(), "GET", "http://a.test/", nil))
-		assert.Equal(t, 2, base.count()-sent, "the Budget of the Transport has retries")
+		status = 503
+		assert.Equal(t, 1, get("http://a.test/", 1), "the Budget of the Transport has retries")
 	})
 }
 
@@ -368,10 +258,9 @@ func TestHedgeBudgetOfTheTarget(t *testing.T) {
 func TestHedgeAnswerWhenTheSecondIsDue(t *testing.T) {
 	for range 2000 {
 		synctest.Test(t, func(t *testing.T) {
-			outer, own := &retry.Budget{Size: 5}, &retry.Budget{Size: 5}
-			base := replicas(reply{after: 50 * ms, status: 200}, reply{status: 200})
-			told := 0
-			h := &retryhttp.Hedge{Base: base, After: 50 * ms, Budgets: func(*http.Request) *retry.Budget { return own }, OnHedge: func(context.Context, bool) { told++ }}
+			outer, own, told := &retry.Budget{Size: 5}, &retry.Budget{Size: 5}, 0
+			base := script(reply{after: 50 * ms, status: 200}, reply{status: 200})
+			h := &retryhttp.Hedge{Base: base, After: 50 * ms, Budgets: always(own), OnHedge: func(context.Context, bool) { told++ }}
 			req := request(t, "GET").WithContext(retry.WithBudget(t.Context(), outer))
 			textOf(t, send(t, h, req))
 			req.Header.Set("X", "the caller may use its request again")
@@ -382,44 +271,12 @@ func TestHedgeAnswerWhenTheSecondIsDue(t *testing.T) {
 	}
 }
 
-// Both requests carry a lease, and the leaf sees no more calls than were promised.
-func TestHedgeUnderALentBudget(t *testing.T) {
-	for size := range 8 {
-		for _, attempts := range []int{0, 1, 2, 4} { // 0: without a Transport
-			bubble(t, fmt.Sprint("a Budget of ", size, ", attempts: ", attempts), func(t *testing.T) {
-				var sent, calls atomic.Int64
-				leaf := roundTrip(func(req *http.Request) (*http.Response, error) {
-					lent, err := strconv.Atoi(req.Header.Get("Retry-Budget"))
-					assert.NoError(t, err)
-					sent.Add(1)
-					calls.Add(1 + int64(lent)) // it makes all that was lent to it
-					select {
-					case <-time.After(70 * ms):
-					case <-req.Context().Done():
-						return nil, req.Context().Err()
-					}
-					resp := response(503)
-					resp.Header.Set("Retry-Budget-Spent", fmt.Sprint(lent))
-					return resp, nil
-				})
-				var rt http.RoundTripper = &retryhttp.Hedge{Base: retryhttp.LendBudget(leaf, 3), After: 50 * ms}
-				if attempts > 0 {
-					rt = &retryhttp.Transport{Base: rt, Policy: retry.Policy{MaxAttempts: attempts}}
-				}
-				send(t, rt, request(t, "GET").WithContext(retry.WithBudget(t.Context(), &retry.Budget{Size: size})))
-				assert.LessOrEqual(t, calls.Load(), int64(size+1))
-				assert.GreaterOrEqual(t, sent.Load(), int64(min(2, size+1)), "the first keeps a retry for the second")
-			})
-		}
-	}
-}
-
 // Rule 5. A Base that panics in the second request ends neither the program nor the wait.
 // In the first, which the goroutine of the caller sends, the panic is the caller's.
 func TestHedgePanics(t *testing.T) {
 	panics := func(*http.Request) { panic("bug in Base") }
 	exits := func(*http.Request) { runtime.Goexit() }
-	const second = "retryhttp: the RoundTripper *retryhttp_test.served panicked in the second request of a Hedge: "
+	const second = "retryhttp: the RoundTripper *retryhttp_test.scripted panicked in the second request of a Hedge: "
 	ok, fails := reply{after: time.Second, status: 200}, reply{after: 10 * ms, deaf: true, last: panics}
 	for _, tt := range []struct {
 		name          string
@@ -435,7 +292,7 @@ func TestHedgePanics(t *testing.T) {
 		{"the first panics when it is late", reply{after: 70 * ms, last: panics}, ok, 2, "panic"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			base := replicas(tt.first, tt.second)
+			base := script(tt.first, tt.second)
 			tr := &retryhttp.Transport{Base: &retryhttp.Hedge{Base: base, After: 50 * ms}, Policy: retry.Policy{MaxAttempts: 3}}
 			switch tt.text {
 			case "panic":
@@ -465,7 +322,7 @@ func TestHedgeUnderATransport(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		tr      *retryhttp.Transport
-		replies []reply
+		replies []any
 		text    string
 		took    time.Duration
 		err     string // of the request, or of its body
@@ -476,20 +333,20 @@ func TestHedgeUnderATransport(t *testing.T) {
 				checked++
 				return req.Context().Err()
 			}, 99),
-		}, []reply{slow, fast}, "answer 2", 60 * ms, ""},
+		}, []any{slow, fast}, "answer 2", 60 * ms, ""},
 		{"Advise, by which a 503 is final, but no answer", &retryhttp.Transport{
 			Advise: func(*http.Response) retryhttp.Advice { return retryhttp.Advice{Verdict: retryhttp.Never} },
-		}, []reply{slow, {status: 503}}, "answer 1", time.Second, ""},
+		}, []any{slow, reply{status: 503}}, "answer 1", time.Second, ""},
 		{"AttemptTimeout, which ends both", &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: 200 * ms}},
-			[]reply{{after: 70 * ms, status: 503}, slow, slow, fast}, "answer 4", 260 * ms, ""},
+			[]any{reply{after: 70 * ms, status: 503}, slow, slow, fast}, "answer 4", 260 * ms, ""},
 		{"AttemptTimeout, said by the error", &retryhttp.Transport{Policy: retry.Policy{AttemptTimeout: 200 * ms}},
-			[]reply{slow}, "", 200 * ms, "no response within AttemptTimeout (200ms)"},
+			[]any{slow}, "", 200 * ms, "no response within AttemptTimeout (200ms)"},
 		{"StallTimeout", &retryhttp.Transport{StallTimeout: time.Minute},
-			[]reply{slow, stalls}, "", time.Minute + 50*ms, "no byte of the body within StallTimeout (1m0s)"},
+			[]any{slow, stalls}, "", time.Minute + 50*ms, "no byte of the body within StallTimeout (1m0s)"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			began := time.Now()
-			tt.tr.Base = &retryhttp.Hedge{Base: replicas(tt.replies...), After: 50 * ms}
+			tt.tr.Base = &retryhttp.Hedge{Base: script(tt.replies...), After: 50 * ms}
 			resp, err := tt.tr.RoundTrip(request(t, "GET"))
 			var text []byte
 			if err == nil {
@@ -507,19 +364,12 @@ func TestHedgeUnderATransport(t *testing.T) {
 	assert.Equal(t, []int{1, 1}, []int{prepared, checked})
 
 	bubble(t, "Resume, whose parts are hedged too", func(t *testing.T) {
-		base := &source{text: "hello world", cuts: []int{5, -1}}
-		var n atomic.Int64
-		everySecond := roundTrip(func(req *http.Request) (*http.Response, error) {
-			if n.Add(1)%2 == 1 {
-				<-req.Context().Done()
-				return nil, req.Context().Err()
-			}
-			return base.RoundTrip(req)
-		})
-		text, err := download(t, &retryhttp.Hedge{Base: everySecond, After: 50 * ms}, resuming)
+		parts := &source{text: "hello world", cuts: []int{5, -1}}
+		base := script(slow, parts.RoundTrip, slow, parts.RoundTrip)
+		text, err := download(t, &retryhttp.Hedge{Base: base, After: 50 * ms}, resuming)
 		require.NoError(t, err)
-		assert.Equal(t, "hello world", text)
-		assert.EqualValues(t, 4, n.Load())
+		assert.Equal(t, parts.text, text)
+		assert.Equal(t, 4, base.count())
 	})
 	for _, key := range []string{"this", "another"} {
 		bubble(t, "a Gate that closes meanwhile, for "+key, func(t *testing.T) {
@@ -528,7 +378,7 @@ func TestHedgeUnderATransport(t *testing.T) {
 			refused.Header.Set("Key", key)
 			req.Header.Set("Key", "this")
 			time.AfterFunc(20*ms, func() { send(t, &retryhttp.Transport{Base: script(asksToWait(429, 5)), Gate: gate}, refused) })
-			base := replicas(slow, fast)
+			base := script(slow, fast)
 			send(t, &retryhttp.Transport{Base: &retryhttp.Hedge{Base: base, After: 50 * ms}, Gate: gate}, req)
 			assert.Equal(t, key == "another", base.count() == 2)
 		})
@@ -539,7 +389,7 @@ func TestHedgeUnderATransport(t *testing.T) {
 			closed = time.Since(began)
 			assert.Equal(t, 9*time.Second, wait)
 		}}
-		base := replicas(slow, reply{after: 10 * ms, status: 429, wait: 9})
+		base := script(slow, reply{after: 10 * ms, status: 429, wait: 9})
 		assert.Equal(t, "answer 1", textOf(t, send(t, &retryhttp.Transport{Base: &retryhttp.Hedge{Base: base, After: 50 * ms}, Gate: gate})))
 		assert.Equal(t, 60*ms, closed)
 	})
@@ -555,14 +405,13 @@ func TestHedgeIsTold(t *testing.T) {
 			defer mu.Unlock()
 			told = append(told, fmt.Sprintf(format, args...))
 		}
-		replies := replicas(reply{after: time.Second, status: 503}, reply{status: 503, wait: 1},
+		replies := script(reply{after: time.Second, status: 503}, reply{status: 503, wait: 1},
 			reply{after: 70 * ms, status: 429}, reply{after: time.Second, status: 200}, reply{after: time.Second, status: 200}, reply{status: 200})
 		base := roundTrip(func(req *http.Request) (*http.Response, error) {
 			tell("sent: attempt %d, second %v", retryhttp.AttemptOf(req.Context()), retryhttp.Hedged(req.Context()))
-			send(t, &retryhttp.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-				assert.False(t, retryhttp.Hedged(req.Context()), "a call below is another")
-				return response(200), nil
-			})}, request(t, "GET").WithContext(req.Context()))
+			below := script(200)
+			send(t, &retryhttp.Transport{Base: below}, request(t, "GET").WithContext(req.Context()))
+			assert.False(t, retryhttp.Hedged(below.sent[0].Context()), "a call below is another")
 			return replies.RoundTrip(req)
 		})
 		var lines, slogs bytes.Buffer
@@ -674,14 +523,12 @@ func TestHedgeCallerCancels(t *testing.T) {
 	for at := range 12 {
 		for _, deaf := range []bool{false, true} {
 			bubble(t, fmt.Sprint("after ", 10*at, " ms, Base heeds nothing: ", deaf), func(t *testing.T) {
-				own := &retry.Budget{Size: 5}
-				base := replicas(reply{after: 75 * ms, status: 503, deaf: deaf}, reply{after: 55 * ms, status: 200, deaf: deaf})
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(10*at)*ms+1)
+				own, began, end := &retry.Budget{Size: 5}, time.Now(), time.Duration(10*at)*ms+1
+				base := script(reply{after: 75 * ms, status: 503, deaf: deaf}, reply{after: 55 * ms, status: 200, deaf: deaf})
+				ctx, cancel := context.WithTimeout(t.Context(), end)
 				defer cancel()
-				began := time.Now()
-				resp, err := (&retryhttp.Hedge{Base: base, After: 50 * ms, Budgets: func(*http.Request) *retry.Budget { return own }}).
-					RoundTrip(request(t, "GET").WithContext(ctx))
-				assert.LessOrEqual(t, time.Since(began), max(75*ms, time.Duration(10*at)*ms+1))
+				resp, err := (&retryhttp.Hedge{Base: base, After: 50 * ms, Budgets: always(own)}).RoundTrip(request(t, "GET").WithContext(ctx))
+				assert.LessOrEqual(t, time.Since(began), max(75*ms, end))
 				if err == nil {
 					_ = resp.Body.Close()
 				}

@@ -13,12 +13,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
@@ -26,6 +26,8 @@ import (
 )
 
 var errReset = errors.New("connection reset by peer")
+
+const ms = time.Millisecond
 
 // bubble runs a subtest in virtual time.
 func bubble(t *testing.T, name string, test func(t *testing.T)) {
@@ -44,6 +46,49 @@ func rewindable(req *http.Request, data string) {
 	req.ContentLength = int64(len(data))
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(data)), nil }
 	req.Body, _ = req.GetBody()
+}
+
+// An edit changes a Transport or the request that it gets.
+type edit func(*retryhttp.Transport, *http.Request)
+
+func (e edit) apply(tr *retryhttp.Transport, req *http.Request) {
+	if e != nil {
+		e(tr, req)
+	}
+}
+
+func ofTransport(set func(*retryhttp.Transport)) edit {
+	return func(tr *retryhttp.Transport, _ *http.Request) { set(tr) }
+}
+
+func ofRequest(set func(*http.Request)) edit {
+	return func(_ *retryhttp.Transport, req *http.Request) { set(req) }
+}
+
+func header(name string, values ...string) edit {
+	return ofRequest(func(req *http.Request) { req.Header[name] = values })
+}
+
+func idempotent(is bool) edit {
+	return ofTransport(func(tr *retryhttp.Transport) { tr.Idempotent = func(*http.Request) bool { return is } })
+}
+
+func policy(p retry.Policy) edit {
+	return ofTransport(func(tr *retryhttp.Transport) { tr.Policy = p })
+}
+
+func check(check retryhttp.CheckFunc) edit {
+	return ofTransport(func(tr *retryhttp.Transport) { tr.Check = check })
+}
+
+// returns is a Check that returns the same for every response.
+func returns(failure error) retryhttp.CheckFunc {
+	return func(*http.Request, *http.Response, error) error { return failure }
+}
+
+// always is a Budgets that returns the same for every request.
+func always(b *retry.Budget) func(*http.Request) *retry.Budget {
+	return func(*http.Request) *retry.Budget { return b }
 }
 
 // send sends a GET, or the request that is given, which gets a response.
@@ -68,14 +113,18 @@ func response(status int, header ...string) *http.Response {
 
 // textResponse returns a response with names and values of its header.
 func textResponse(status int, text string, header ...string) *http.Response {
-	resp := responseWith(status, io.NopCloser(strings.NewReader(text)), header...)
+	resp := responseWith(status, strings.NewReader(text), header...)
 	resp.ContentLength = int64(len(text))
 	return resp
 }
 
 // responseWith returns a response whose length is not known.
-func responseWith(status int, body io.ReadCloser, header ...string) *http.Response {
-	resp := &http.Response{StatusCode: status, Header: http.Header{}, Body: body, ContentLength: -1}
+func responseWith(status int, body io.Reader, header ...string) *http.Response {
+	rc, ok := body.(io.ReadCloser)
+	if !ok {
+		rc = io.NopCloser(body)
+	}
+	resp := &http.Response{StatusCode: status, Header: http.Header{}, Body: rc, ContentLength: -1}
 	for i := 0; i < len(header); i += 2 {
 		resp.Header.Set(header[i], header[i+1])
 	}
@@ -99,18 +148,34 @@ func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) {
 	return f(req)
 }
 
-// script is a RoundTripper that takes one step for each request and repeats the
-// last one: a status, a response, an error, or a function.
+// script is a Base that takes one step for each request and repeats the last one: a status,
+// a response, an error, a function, or a reply. It is safe for concurrent use.
 func script(steps ...any) *scripted { return &scripted{steps: steps} }
 
 type scripted struct {
-	steps []any
-	sent  []*http.Request
+	mu     sync.Mutex
+	steps  []any
+	sent   []*http.Request
+	at     []time.Time
+	bodies []*body // of replies; nil: there was none
+	idle   int     // how often CloseIdleConnections was called
+}
+
+func (s *scripted) CloseIdleConnections() { s.idle++ }
+
+// count returns how many requests were sent.
+func (s *scripted) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sent)
 }
 
 func (s *scripted) RoundTrip(req *http.Request) (*http.Response, error) {
-	step := s.steps[min(len(s.sent), len(s.steps)-1)]
-	s.sent = append(s.sent, req)
+	s.mu.Lock()
+	n := len(s.sent)
+	s.sent, s.at, s.bodies = append(s.sent, req), append(s.at, time.Now()), append(s.bodies, nil)
+	step := s.steps[min(n, len(s.steps)-1)]
+	s.mu.Unlock()
 	return roundTrip(func(*http.Request) (*http.Response, error) {
 		switch step := step.(type) {
 		case int:
@@ -119,28 +184,63 @@ func (s *scripted) RoundTrip(req *http.Request) (*http.Response, error) {
 			return step, nil
 		case func(*http.Request) (*http.Response, error):
 			return step(req)
+		case reply:
+			resp, err := step.to(req, n)
+			if err == nil {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.bodies[n] = resp.Body.(*body)
+			}
+			return resp, err
 		default:
 			return nil, step.(error)
 		}
 	}).RoundTrip(req)
 }
 
-// events is an OnEvent that records the events. It is safe for concurrent use.
-type events struct {
-	mu  sync.Mutex
-	all []retry.Event
+// A reply answers a request after some time, if its context lives that long.
+type reply struct {
+	after  time.Duration
+	status int // 0: a connection that is reset
+	wait   int // the Retry-After, in seconds; 0: none
+	body   func(ctx context.Context) io.Reader
+	deaf   bool                // it comes although the context is done
+	last   func(*http.Request) // is called at its end, and may panic
 }
 
-func (s *events) add(_ context.Context, e retry.Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all = append(s.all, e)
+func (r reply) to(req *http.Request, n int) (*http.Response, error) {
+	req.URL.Path, req.Header["X-Sent"] = fmt.Sprint("/", n), nil // a Base may change its request
+	done := req.Context().Done()
+	if r.deaf {
+		done = nil
+	}
+	select {
+	case <-time.After(r.after):
+	case <-done:
+		return nil, req.Context().Err()
+	}
+	if r.last != nil {
+		r.last(req)
+	}
+	if r.status == 0 {
+		return nil, errReset
+	}
+	resp := asksToWait(r.status, r.wait)
+	b := &body{ctx: req.Context(), Reader: strings.NewReader(fmt.Sprint("answer ", n+1))}
+	if r.body != nil {
+		b.Reader = r.body(req.Context())
+	}
+	resp.Request, resp.Body, resp.ContentLength = req, b, -1
+	return resp, nil
 }
+
+// events is an OnEvent that records the events.
+type events struct{ all []retry.Event }
+
+func (s *events) add(_ context.Context, e retry.Event) { s.all = append(s.all, e) }
 
 // of returns the events of one kind.
 func (s *events) of(kind retry.EventKind) (found []retry.Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, e := range s.all {
 		if e.Kind == kind {
 			found = append(found, e)
@@ -157,61 +257,62 @@ func (s *events) stop() retry.Event {
 	return retry.Event{}
 }
 
-// body records what was done with it.
+// A body knows what is done with it.
 type body struct {
 	io.Reader
-	read    int
-	closed  bool
-	onClose func()
+	onClose      func()
+	ctx          context.Context // of its attempt; nil: it does not matter
+	read, closes int
+	over         bool        // ctx was done when the body was closed
+	shared       atomic.Bool // two goroutines used it at once
+	used         sync.Mutex
+}
+
+func (b *body) use() (release func()) {
+	if !b.used.TryLock() {
+		b.shared.Store(true)
+		return func() {}
+	}
+	return b.used.Unlock
 }
 
 func (b *body) Read(p []byte) (int, error) {
+	defer b.use()()
 	n, err := b.Reader.Read(p)
 	b.read += n
 	return n, err
 }
 
 func (b *body) Close() error {
-	b.closed = true
+	defer b.use()()
+	b.closes++
+	b.over = b.ctx != nil && b.ctx.Err() != nil
 	if b.onClose != nil {
 		b.onClose()
 	}
 	return nil
 }
 
-// funcs is a body of functions; a nil one does nothing.
-type funcs struct {
-	read  func([]byte) (int, error)
-	close func() error
+func (b *body) closed() bool { return b.closes > 0 }
+
+// reads is a reader that is a function.
+type reads func([]byte) (int, error)
+
+func (f reads) Read(p []byte) (int, error) { return f(p) }
+
+// breaks returns a reader that ends with an error after this text.
+func breaks(text string, err error) io.Reader {
+	return io.MultiReader(strings.NewReader(text), iotest.ErrReader(err))
 }
 
-func (f funcs) Read(p []byte) (int, error) {
-	if f.read == nil {
-		return 0, io.EOF
-	}
-	return f.read(p)
-}
-
-func (f funcs) Close() error {
-	if f.close == nil {
-		return nil
-	}
-	return f.close()
-}
-
-// breaks returns a body that ends with an error after this text.
-func breaks(text string, err error) io.ReadCloser {
-	return io.NopCloser(io.MultiReader(strings.NewReader(text), iotest.ErrReader(err)))
-}
-
-// late is a body of one byte, which comes after so many reads.
-func late(reads int) funcs {
-	return funcs{read: func([]byte) (int, error) {
-		if reads--; reads >= 0 {
+// late is a reader of one byte, which comes after so many reads.
+func late(empty int) reads {
+	return func([]byte) (int, error) {
+		if empty--; empty >= 0 {
 			return 0, nil
 		}
 		return 1, io.EOF
-	}}
+	}
 }
 
 // endless is a reader that never ends.
@@ -223,14 +324,6 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 type stalled struct{ ctx context.Context }
 
 func (s stalled) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, s.ctx.Err() }
-
-// closer is a Base with connections to close.
-type closer struct {
-	scripted
-	closed int
-}
-
-func (c *closer) CloseIdleConnections() { c.closed++ }
 
 // serve starts a server that is closed when the test ends, with HTTP/1 by default.
 func serve(t *testing.T, handler http.HandlerFunc, start ...func(*httptest.Server)) *httptest.Server {
@@ -245,28 +338,6 @@ func http1(s *httptest.Server) { s.Start() }
 func http2(s *httptest.Server) { s.EnableHTTP2 = true; s.StartTLS() }
 
 var protocols = map[string]func(*httptest.Server){"HTTP/1": http1, "HTTP/2": http2}
-
-// rawServer starts a TCP server without HTTP that is closed when the test ends.
-// It calls serve with each connection, and then closes the connection.
-func rawServer(t *testing.T, serve func(*net.TCPConn)) (addr string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() {
-				defer conn.Close()
-				serve(conn.(*net.TCPConn))
-			})
-		}
-	})
-	t.Cleanup(func() { assert.NoError(t, l.Close()); wg.Wait() })
-	return l.Addr().String()
-}
 
 // piped returns an http.Transport whose connections are pipes, each to a server that
 // answers so many requests and closes the connection.

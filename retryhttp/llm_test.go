@@ -40,7 +40,7 @@ data: {"type":"response.created","response":{"id":"resp_1","status":"in_progress
 // The first answer to a POST fails or not before the first piece of what was asked
 // for, and comes byte by byte. The second one is good.
 func TestLLM(t *testing.T) {
-	json := func(body io.ReadCloser) *http.Response { return typed("application/json", body) }
+	json := func(body io.Reader) *http.Response { return typed("application/json", body) }
 	status := func(code int, header ...string) *http.Response { return textResponse(code, "sorry", header...) }
 	const good = opening + ping + delta
 	for _, tt := range []struct {
@@ -68,7 +68,7 @@ func TestLLM(t *testing.T) {
 		{"it ends after the opening", streamOf(opening), 2, "", retry.ReasonSuccess},
 		{"cut in the first event", typed("text/event-stream", breaks(delta[:30], errReset)), 2, "", retry.ReasonSuccess},
 		{"it hangs", func(req *http.Request) (*http.Response, error) {
-			return typed("text/event-stream", io.NopCloser(io.MultiReader(strings.NewReader(opening), stalled{req.Context()}))), nil
+			return typed("text/event-stream", io.MultiReader(strings.NewReader(opening), stalled{req.Context()})), nil
 		}, 2, "", retry.ReasonSuccess},
 
 		{"a wrong request", streamOf(strings.ReplaceAll(overloaded, "overloaded_error", "invalid_request_error")), 1, "invalid_request_error", retry.ReasonPermanent},

@@ -95,17 +95,17 @@ func TestPrepareStops(t *testing.T) {
 // A body that Prepare replaces is closed once: after the new one, which may read
 // from it, or at once if there is no new one or Prepare fails.
 func TestPrepareReplacesTheBody(t *testing.T) {
-	reads := func(io.Reader) io.Reader { return strings.NewReader("new") }
+	anew := func(io.Reader) io.Reader { return strings.NewReader("new") }
 	var log string
-	sets := func(read func(io.Reader) io.Reader, end func(old io.Closer) error, err error) func(*http.Request) error {
+	sets := func(read func(io.Reader) io.Reader, end func(old io.Closer), err error) func(*http.Request) error {
 		return func(req *http.Request) error {
 			old := req.Body
-			req.Body = funcs{read(old).Read, func() error { log += "new "; return end(old) }}
+			req.Body = &body{Reader: read(old), onClose: func() { log += "new "; end(old) }}
 			return err
 		}
 	}
 	old := func(old io.Reader) io.Reader { return old }
-	nothing := func(io.Closer) error { return nil }
+	nothing := func(io.Closer) {}
 	for _, tt := range []struct {
 		name    string
 		prepare func(req *http.Request) error
@@ -114,15 +114,15 @@ func TestPrepareReplacesTheBody(t *testing.T) {
 	}{
 		{"it does not", func(*http.Request) error { return nil }, "data", "old "},
 		{"it fails", func(*http.Request) error { return errReset }, "", "old "},
-		{"by another", sets(reads, nothing, nil), "new", "new old "},
-		{"by another, and fails", sets(reads, nothing, errReset), "", "new old "},
+		{"by another", sets(anew, nothing, nil), "new", "new old "},
+		{"by another, and fails", sets(anew, nothing, errReset), "", "new old "},
 		{"by another, and closes it", func(req *http.Request) error {
 			assert.NoError(t, req.Body.Close())
-			return sets(reads, nothing, nil)(req)
+			return sets(anew, nothing, nil)(req)
 		}, "new", "old new "},
-		{"by one that reads from it and closes it", sets(old, io.Closer.Close, nil), "data", "new old "},
+		{"by one that reads from it and closes it", sets(old, func(old io.Closer) { _ = old.Close() }, nil), "data", "new old "},
 		{"by one that reads from it", sets(old, nothing, nil), "data", "new old "},
-		{"by one whose Close panics", sets(reads, func(io.Closer) error { panic("bug in Close") }, nil), "new", "new old "},
+		{"by one whose Close panics", sets(anew, func(io.Closer) { panic("bug in Close") }, nil), "new", "new old "},
 		{"by none", func(req *http.Request) error { req.Body = nil; return nil }, "", "old "},
 		{"by NoBody", func(req *http.Request) error { req.Body = http.NoBody; return nil }, "", "old "},
 	} {

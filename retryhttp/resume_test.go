@@ -26,7 +26,7 @@ import (
 
 var etag = `"v1` + strings.Repeat("x", 124) + `"` // of 128 bytes, the longest that is resumed
 
-// A source is a Base that serves text with a strong ETag, and parts of it. Its
+// A source is a Base that serves text as http.ServeContent does, with a strong ETag. Its
 // responses break as the steps say, the last of which is for all others.
 type source struct {
 	text    string
@@ -38,26 +38,15 @@ type source struct {
 
 func (s *source) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.sent = append(s.sent, req)
-	from, status := 0, 200
-	resp := response(200)
-	if asked, ok := strings.CutPrefix(req.Header.Get("Range"), "bytes="); ok && req.Header.Get("If-Range") == etag {
-		from, _ = strconv.Atoi(strings.TrimSuffix(asked, "-"))
-		status = 206
-		resp.Header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(s.text)-1, len(s.text)))
-	}
-	if from >= len(s.text) && status == 206 {
-		status = 416
-		resp.Header.Set("Content-Range", fmt.Sprintf("bytes */%d", len(s.text)))
-	}
-	text := s.text[from:]
-	resp.StatusCode, resp.ContentLength = status, int64(len(text))
-	resp.Header.Set("Etag", etag)
+	rec := httptest.NewRecorder()
+	rec.Header().Set("Etag", etag)
+	http.ServeContent(rec, req, "", time.Time{}, strings.NewReader(s.text))
+	resp := rec.Result()
 	if s.chunked {
 		resp.ContentLength = -1
 	}
-	resp.Body = io.NopCloser(strings.NewReader(text))
-	if n := min(len(s.sent), len(s.cuts)) - 1; n >= 0 && s.cuts[n] >= 0 && s.cuts[n] <= len(text) {
-		resp.Body = breaks(text[:s.cuts[n]], io.ErrUnexpectedEOF)
+	if n := min(len(s.sent), len(s.cuts)) - 1; n >= 0 && s.cuts[n] >= 0 && s.cuts[n] <= rec.Body.Len() {
+		resp.Body = io.NopCloser(breaks(rec.Body.String()[:s.cuts[n]], io.ErrUnexpectedEOF))
 	}
 	if s.edit != nil {
 		s.edit(len(s.sent), resp)
@@ -166,15 +155,15 @@ func TestResumeFromALiar(t *testing.T) {
 		{"304", 4, status(304), "the answer to a request for the rest is 304 Not Modified"},
 		{"no body", 4, func(resp *http.Response) { resp.Body = nil }, "206 Partial Content"},
 		{"nothing of what it promises", 4, text(""), "unexpected EOF"},
-		{"reads that bring nothing", 4, func(resp *http.Response) { resp.Body = late(100) }, io.ErrNoProgress.Error()},
+		{"reads that bring nothing", 4, func(resp *http.Response) { resp.Body = io.NopCloser(late(100)) }, io.ErrNoProgress.Error()},
 
 		{"a body shorter than its part", 4, text("456"), ""},
 		{"a body longer than its part", 4, text("456xyz", header("Content-Range", "bytes 4-6/10")), ""},
 		{"a body longer than the whole", 4, text("456789xyz"), ""},
 		{"identity, said", 4, header("Content-Encoding", "identity"), ""},
 
-		{"416 at the end", 10, func(*http.Response) {}, ""},
-		{"416 at the end without an ETag, as of http.ServeContent", 10, func(resp *http.Response) { delete(resp.Header, "Etag") }, ""},
+		{"416 at the end without an ETag, as of http.ServeContent", 10, func(*http.Response) {}, ""},
+		{"416 at the end with the ETag", 10, header("Etag", etag), ""},
 		{"416 at the end with another ETag", 10, header("Etag", `"v2"`), no416},
 		{"416 at the end without a length", 10, header("Content-Range"), no416},
 		{"416 at the end with another length", 10, header("Content-Range", "bytes */9"), no416},
@@ -211,53 +200,46 @@ func TestResumeFromALiar(t *testing.T) {
 
 // What is not resumed stays as Base made it, and its error says why it was not.
 func TestNotResumed(t *testing.T) {
-	type edit = func(*retryhttp.Transport, *http.Request, *http.Response)
-	tr := func(set func(*retryhttp.Transport)) edit {
-		return func(tr *retryhttp.Transport, _ *http.Request, _ *http.Response) { set(tr) }
+	answers := func(edit func(*http.Response)) edit {
+		return ofTransport(func(tr *retryhttp.Transport) { edit(tr.Base.(*scripted).steps[0].(*http.Response)) })
 	}
-	req := func(set func(*http.Request)) edit {
-		return func(_ *retryhttp.Transport, req *http.Request, _ *http.Response) { set(req) }
+	etags := func(values ...string) edit {
+		return answers(func(resp *http.Response) { resp.Header["Etag"] = values })
 	}
-	header := func(name string, values ...string) edit {
-		return func(_ *retryhttp.Transport, _ *http.Request, resp *http.Response) { resp.Header[name] = values }
-	}
-	const noGet, ranged, weak = "the request is no GET without a body", "the request has a Range", "no strong ETag"
+	const noGet, weak = "the request is no GET without a body", "no strong ETag"
 	for _, tt := range []struct {
 		name   string
 		edit   edit
 		accept string // the Accept-Encoding that is sent
 		whyNot string // "": the error stays as it is
 	}{
-		{"a Transport without Resume", tr(func(tr *retryhttp.Transport) { tr.Resume = false }), "", ""},
-		{"the zero policy", tr(func(tr *retryhttp.Transport) { tr.Policy = retry.Policy{} }), "identity", "the policy does not retry"},
-		{"a GET that may not be repeated", tr(func(tr *retryhttp.Transport) { tr.Idempotent = func(*http.Request) bool { return false } }), "identity", "the request may not be repeated"},
-		{"a Range that Prepare sets", tr(func(tr *retryhttp.Transport) {
+		{"a Transport without Resume", ofTransport(func(tr *retryhttp.Transport) { tr.Resume = false }), "", ""},
+		{"the zero policy", policy(retry.Policy{}), "identity", "the policy does not retry"},
+		{"a GET that may not be repeated", idempotent(false), "identity", "the request may not be repeated"},
+		{"a Range that Prepare sets", ofTransport(func(tr *retryhttp.Transport) {
 			tr.Prepare = func(req *http.Request, _ int, _ error) error { req.Header.Set("Range", "bytes=0-"); return nil }
-		}), "identity", ranged},
-		{"what Check does not accept", tr(func(tr *retryhttp.Transport) {
-			tr.Check = func(*http.Request, *http.Response, error) error { return retry.Permanent(errors.New("no")) }
-		}), "identity", "Check does not accept the response"},
-		{"POST", req(func(req *http.Request) { req.Method = "POST"; req.Header.Set("Idempotency-Key", "k") }), "", noGet},
-		{"a GET with a body", req(func(req *http.Request) { rewindable(req, "data") }), "identity", noGet},
-		{"an encoding that the caller asks for", func(_ *retryhttp.Transport, req *http.Request, resp *http.Response) {
-			req.Header.Set("Accept-Encoding", "gzip")
-			resp.Header.Set("Content-Encoding", "gzip")
+		}), "identity", "the request has a Range"},
+		{"what Check does not accept", check(returns(retry.Permanent(errReset))), "identity", "Check does not accept the response"},
+		{"POST", ofRequest(func(req *http.Request) { req.Method = "POST"; req.Header.Set("Idempotency-Key", "k") }), "", noGet},
+		{"a GET with a body", ofRequest(func(req *http.Request) { rewindable(req, "data") }), "identity", noGet},
+		{"an encoding that the caller asks for", func(tr *retryhttp.Transport, req *http.Request) {
+			header("Accept-Encoding", "gzip")(tr, req)
+			answers(func(resp *http.Response) { resp.Header.Set("Content-Encoding", "gzip") })(tr, req)
 		}, "gzip", "Content-Encoding: gzip"},
-		{"unpacked by Base", func(_ *retryhttp.Transport, _ *http.Request, resp *http.Response) { resp.Uncompressed = true }, "identity", "Content-Encoding: unpacked by Base"},
-		{"no ETag, as of http.FileServer", header("Etag"), "identity", weak},
-		{"a weak ETag", header("Etag", `W/"v1"`), "identity", weak},
-		{"a long ETag", header("Etag", `"`+strings.Repeat("x", 127)+`"`), "identity", weak},
-		{"half an ETag", header("Etag", `"`), "identity", weak},
-		{"an ETag without an end", header("Etag", `"v1`), "identity", weak},
-		{"two ETags", header("Etag", etag, etag), "identity", weak},
-		{"no ranges", header("Accept-Ranges", "none"), "identity", "Accept-Ranges: none"},
-		{"another status", func(_ *retryhttp.Transport, _ *http.Request, resp *http.Response) { resp.StatusCode = 203 }, "identity", "the status is 203"},
+		{"unpacked by Base", answers(func(resp *http.Response) { resp.Uncompressed = true }), "identity", "Content-Encoding: unpacked by Base"},
+		{"no ETag, as of http.FileServer", etags(), "identity", weak},
+		{"a weak ETag", etags(`W/"v1"`), "identity", weak},
+		{"a long ETag", etags(`"` + strings.Repeat("x", 127) + `"`), "identity", weak},
+		{"half an ETag", etags(`"`), "identity", weak},
+		{"an ETag without an end", etags(`"v1`), "identity", weak},
+		{"two ETags", etags(etag, etag), "identity", weak},
+		{"no ranges", answers(func(resp *http.Response) { resp.Header.Set("Accept-Ranges", "none") }), "identity", "Accept-Ranges: none"},
+		{"another status", answers(func(resp *http.Response) { resp.StatusCode = 203 }), "identity", "the status is 203"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			answer := responseWith(200, breaks("hel", io.ErrUnexpectedEOF), "Etag", etag)
-			base := script(answer)
+			base := script(responseWith(200, breaks("hel", io.ErrUnexpectedEOF), "Etag", etag))
 			tr, req := &retryhttp.Transport{Base: base, Policy: resuming, Resume: true}, request(t, "GET")
-			tt.edit(tr, req, answer)
+			tt.edit(tr, req)
 			resp := send(t, tr, req)
 			text, err := io.ReadAll(resp.Body)
 			assert.Equal(t, "hel", string(text))
@@ -307,25 +289,21 @@ func TestResumeUnderThePolicy(t *testing.T) {
 		}
 		assert.Equal(t, []string{"1 success", "3 success", "2 success"}, stops)
 	})
-	type edit = func(*retryhttp.Transport, *source)
-	second := func(edit func(*source, *http.Response)) edit {
-		return func(_ *retryhttp.Transport, s *source) {
+	nth := func(nth int, edit func(*source, *http.Response)) edit {
+		return ofTransport(func(tr *retryhttp.Transport) {
+			s := tr.Base.(*source)
 			s.edit = func(n int, resp *http.Response) {
-				if n == 2 {
+				if n == nth {
 					edit(s, resp)
 				}
 			}
-		}
+		})
 	}
-	answers := func(resp *http.Response) edit { return second(func(_ *source, part *http.Response) { *part = *resp }) }
-	empties := func(tr *retryhttp.Transport) {
-		for b := tr.TargetBudget(httptest.NewRequest("GET", "http://example.test/", nil)); b.Take(); {
-		}
-	}
-	budget := func(size int) edit {
-		return func(tr *retryhttp.Transport, _ *source) { tr.Policy.Budget = &retry.Budget{Size: size} }
-	}
-	short, long := "0123456789", strings.Repeat("0123456789abcdef", 1<<16)
+	answers := func(resp *http.Response) edit { return nth(2, func(_ *source, part *http.Response) { *part = *resp }) }
+	empties := ofTransport(func(tr *retryhttp.Transport) {
+		take(tr.TargetBudget(httptest.NewRequest("GET", "http://example.test/", nil)), 0)
+	})
+	short, long := "0123456789", strings.Repeat("0123456789abcdef", 4<<10)
 	for _, tt := range []struct {
 		name   string
 		text   string
@@ -337,48 +315,39 @@ func TestResumeUnderThePolicy(t *testing.T) {
 		{"the attempts are used up", short, []int{4, 0}, nil, 2 * time.Second, retry.ReasonExhausted},
 		{"a 503 in between", short, nil, answers(asksToWait(503, 5)), 6 * time.Second, retry.ReasonSuccess},
 		{"a 503 that asks for too much", short, nil, answers(asksToWait(503, 500)), time.Second, retry.ReasonRetryAfter},
-		{"a gate that is closed", short, nil, func(tr *retryhttp.Transport, _ *source) {
+		{"a gate that is closed", short, nil, ofTransport(func(tr *retryhttp.Transport) {
 			tr.Gate, tr.Policy.MaxRetryAfter = &retryhttp.Gate{Key: func(req *http.Request) string { return req.Header.Get("Range") }}, time.Second
 			req := request(t, "GET").WithContext(context.Background()) // that of t ends outside of the bubble
 			req.Header.Set("Range", "bytes=4-")
 			send(t, &retryhttp.Transport{Base: script(asksToWait(429, 10)), Gate: tr.Gate}, req)
-		}, time.Second, retry.ReasonRetryAfter},
-		{"a first byte that does not come", short, nil, second(func(s *source, resp *http.Response) {
+		}), time.Second, retry.ReasonRetryAfter},
+		{"a first byte that does not come", short, nil, nth(2, func(s *source, resp *http.Response) {
 			resp.Body = io.NopCloser(stalled{s.sent[1].Context()})
 		}), 4 * time.Second, retry.ReasonSuccess},
-		{"a body that stalls", short, []int{-1}, func(tr *retryhttp.Transport, s *source) {
-			tr.StallTimeout = 3 * time.Second
-			s.edit = func(n int, resp *http.Response) {
-				if n == 1 {
-					resp.Body = io.NopCloser(io.MultiReader(strings.NewReader("0123"), stalled{s.sent[0].Context()}))
-				}
+		{"a body that stalls", short, []int{-1}, nth(1, func(s *source, resp *http.Response) {
+			resp.Body = io.NopCloser(io.MultiReader(strings.NewReader("0123"), stalled{s.sent[0].Context()}))
+		}), 4 * time.Second, retry.ReasonSuccess},
+		{"a Check that wants 200", short, nil, check(func(_ *http.Request, resp *http.Response, err error) error {
+			if err == nil && resp.StatusCode != 200 {
+				return retry.Permanent(errReset)
 			}
-		}, 4 * time.Second, retry.ReasonSuccess},
-		{"a Check that wants 200", short, nil, func(tr *retryhttp.Transport, _ *source) {
-			tr.Check = func(_ *http.Request, resp *http.Response, err error) error {
-				if err == nil && resp.StatusCode != 200 {
-					return retry.Permanent(errors.New("not 200"))
-				}
-				return err
-			}
-		}, time.Second, retry.ReasonPermanent},
+			return err
+		}), time.Second, retry.ReasonPermanent},
 
-		{"no budget", short, nil, func(tr *retryhttp.Transport, _ *source) { empties(tr) }, 0, retry.ReasonBudget},
-		{"a cut each KiB", long, []int{1 << 10}, nil, 1023 * time.Second, retry.ReasonSuccess},
-		{"a cut each 32 KiB, after an outage", long, []int{32 << 10}, func(tr *retryhttp.Transport, _ *source) { empties(tr) }, 31 * time.Second, retry.ReasonSuccess},
+		{"no budget", short, nil, empties, 0, retry.ReasonBudget},
+		{"a cut each KiB", long, []int{1 << 10}, nil, 63 * time.Second, retry.ReasonSuccess},
+		{"a cut each 32 KiB, after an outage", long, []int{32 << 10}, empties, time.Second, retry.ReasonSuccess},
 		{"a cut each byte", long, []int{1}, nil, 11 * time.Second, retry.ReasonBudget},
-		{"a cut each KiB, and a Budget of the user", long, []int{1 << 10}, budget(10), 10 * time.Second, retry.ReasonBudget},
+		{"a cut each KiB, and a Budget of the user", long, []int{1 << 10}, ofTransport(func(tr *retryhttp.Transport) { tr.Policy.Budget = &retry.Budget{Size: 10} }), 10 * time.Second, retry.ReasonBudget},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			base := &source{text: tt.text, cuts: tt.cuts}
 			if tt.cuts == nil {
 				base.cuts = []int{4, -1}
 			}
-			tr := &retryhttp.Transport{Base: base, Resume: true, Policy: resuming}
+			tr := &retryhttp.Transport{Base: base, Resume: true, Policy: resuming, StallTimeout: 3 * time.Second}
 			tr.Policy.AttemptTimeout = 2 * time.Second
-			if tt.edit != nil {
-				tt.edit(tr, base)
-			}
+			tt.edit.apply(tr, nil)
 			resp := send(t, tr)
 			start := time.Now()
 			got, err := io.ReadAll(resp.Body)
@@ -489,12 +458,12 @@ func TestResumeReaders(t *testing.T) {
 		"an end that comes too early":  func(r io.Reader) io.Reader { return io.LimitReader(r, 5) },
 		"reads that bring nothing": func(r io.Reader) io.Reader {
 			n := 0
-			return funcs{read: func(p []byte) (int, error) {
+			return reads(func(p []byte) (int, error) {
 				if n++; n%3 > 0 {
 					return 0, nil
 				}
 				return r.Read(p)
-			}}
+			})
 		},
 	} {
 		bubble(t, name, func(t *testing.T) {
@@ -508,7 +477,7 @@ func TestResumeReaders(t *testing.T) {
 			require.NoError(t, resp.Body.Close())
 			require.Len(t, bodies, 2)
 			for _, body := range bodies {
-				assert.True(t, body.closed)
+				assert.True(t, body.closed())
 			}
 		})
 	}

@@ -43,7 +43,7 @@ func TestStallTimeout(t *testing.T) {
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			base := script(func(req *http.Request) (*http.Response, error) {
-				read := func(p []byte) (n int, err error) {
+				read := reads(func(p []byte) (n int, err error) {
 					switch {
 					case len(p) == 0:
 					case len(tt.reads) > 0:
@@ -57,11 +57,11 @@ func TestStallTimeout(t *testing.T) {
 						err = tt.last
 					}
 					return n, err
-				}
+				})
 				if tt.code == 101 {
-					return responseWith(101, &connection{body: body{Reader: funcs{read: read}}}), nil
+					return responseWith(101, &connection{body: body{Reader: read}}), nil
 				}
-				return responseWith(200, funcs{read: read}), nil
+				return responseWith(200, read), nil
 			})
 			resp := send(t, &retryhttp.Transport{StallTimeout: tt.stall, Base: base})
 			start := time.Now()
@@ -81,3 +81,37 @@ func TestStallTimeout(t *testing.T) {
 		})
 	}
 }
+
+// The body of a 101 Switching Protocols response is the connection, and can be
+// written to, and half closed if Base can do that.
+func TestUpgradedBodyCanBeWritten(t *testing.T) {
+	conn := &connection{body: body{Reader: strings.NewReader("pong")}}
+	upgraded := func(conn io.ReadCloser) io.ReadCloser {
+		return send(t, &retryhttp.Transport{Base: script(responseWith(101, conn))}).Body
+	}
+	rw := upgraded(conn)
+	_, err := io.WriteString(rw.(io.Writer), "ping")
+	require.NoError(t, err)
+	assert.Equal(t, "ping", conn.String())
+	assert.NoError(t, rw.(interface{ CloseWrite() error }).CloseWrite(), "as that of net/http")
+	assert.Equal(t, []bool{true, false}, []bool{conn.halfClosed, conn.closed()})
+	require.NoError(t, rw.Close())
+	assert.True(t, conn.closed())
+
+	whole := upgraded(struct {
+		io.ReadCloser
+		io.Writer
+	}{conn, conn})
+	assert.ErrorIs(t, whole.(interface{ CloseWrite() error }).CloseWrite(), http.ErrNotSupported)
+	_, writes := send(t, &retryhttp.Transport{Base: script(200)}).Body.(io.Writer)
+	assert.False(t, writes)
+}
+
+// connection is a body that can be written to.
+type connection struct {
+	body
+	strings.Builder
+	halfClosed bool
+}
+
+func (c *connection) CloseWrite() error { c.halfClosed = true; return nil }

@@ -17,20 +17,18 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-func typed(media string, body io.ReadCloser) *http.Response {
-	resp := responseWith(200, body)
-	resp.Header.Set("Content-Type", media)
-	return resp
+func typed(media string, body io.Reader) *http.Response {
+	return responseWith(200, body, "Content-Type", media)
 }
 
 func streamOf(text string) *http.Response {
-	return typed("text/event-stream; charset=utf-8", io.NopCloser(iotest.OneByteReader(strings.NewReader(text))))
+	return typed("text/event-stream; charset=utf-8", iotest.OneByteReader(strings.NewReader(text)))
 }
 
 // A body that breaks off within the limit is a failed attempt, and is tried again
 // where the request allows that. The last one is read as far as it came.
 func TestWholeBody(t *testing.T) {
-	ofLength := func(n int64, body io.ReadCloser) *http.Response {
+	ofLength := func(n int64, body io.Reader) *http.Response {
 		resp := responseWith(200, body)
 		resp.ContentLength = n
 		return resp
@@ -44,9 +42,9 @@ func TestWholeBody(t *testing.T) {
 		text   string
 		broken bool // what the caller reads ends with the error
 	}{
-		{"as long as the limit", "GET", 5, responseWith(200, io.NopCloser(strings.NewReader("first"))), 1, "first", false},
-		{"longer", "GET", 4, responseWith(200, io.NopCloser(strings.NewReader("first"))), 1, "first", false},
-		{"empty", "GET", 4, responseWith(200, io.NopCloser(strings.NewReader(""))), 1, "", false},
+		{"as long as the limit", "GET", 5, responseWith(200, strings.NewReader("first")), 1, "first", false},
+		{"longer", "GET", 4, responseWith(200, strings.NewReader("first")), 1, "first", false},
+		{"empty", "GET", 4, responseWith(200, strings.NewReader("")), 1, "", false},
 		{"no body", "GET", 4, responseWith(200, http.NoBody), 1, "", false},
 		{"broken at the limit", "GET", 3, responseWith(200, breaks("fir", errReset)), 2, "second", false},
 		{"broken after the limit", "GET", 2, responseWith(200, breaks("fir", errReset)), 1, "fir", true},
@@ -112,7 +110,7 @@ func TestFirstEvent(t *testing.T) {
 		} {
 			t.Run(tt.name+"/"+piece, func(t *testing.T) {
 				var seen []string
-				resp := typed("text/event-stream", io.NopCloser(read(strings.NewReader(tt.stream))))
+				resp := typed("text/event-stream", read(strings.NewReader(tt.stream)))
 				failure := retryhttp.FirstEvent(nil, func(got *http.Response, event string, data []byte) (bool, error) {
 					assert.Same(t, resp, got)
 					seen = append(seen, fmt.Sprintf("%s:%s", event, data))
@@ -157,7 +155,7 @@ func TestFirstEventOfSomethingElse(t *testing.T) {
 		{"no content", "GET", answer(204, empty()), nil, nil, judge, nil, false},
 		{"no body for HEAD", "HEAD", empty(), nil, nil, judge, nil, false},
 		{"no body for GET", "GET", empty(), nil, nil, judge, io.ErrUnexpectedEOF, true},
-		{"JSON", "GET", typed("application/json", io.NopCloser(strings.NewReader(event))), nil, nil, judge, nil, false},
+		{"JSON", "GET", typed("application/json", strings.NewReader(event)), nil, nil, judge, nil, false},
 		{"no type", "GET", textResponse(200, event), nil, nil, judge, nil, false},
 		{"a connection", "GET", answer(101, streamOf(event)), nil, nil, judge, nil, false},
 		{"compressed", "GET", answer(200, streamOf(event), "gzip"), nil, nil, judge, nil, false},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -106,10 +105,9 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 		{"503 after an outage", retry.Policy{}, 503, 1, 0, 10, 10, 10},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			var sent, lost atomic.Int64
+			var lost atomic.Int64
 			tt.policy.MaxAttempts, tt.policy.Backoff = 5, retry.Fixed(time.Second)
-			tr := &retryhttp.Transport{Check: failing, Policy: tt.policy, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-				sent.Add(1)
+			base := script(func(req *http.Request) (*http.Response, error) {
 				switch n := retryhttp.AttemptOf(req.Context()); {
 				case n > tt.times:
 					return response(200), nil
@@ -118,7 +116,8 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 				default:
 					return response(max(tt.status, -tt.status)), nil
 				}
-			})}
+			})
+			tr := &retryhttp.Transport{Check: failing, Policy: tt.policy, Base: base}
 			take(tr.TargetBudget(request(t, "GET")), tt.has)
 			var calls sync.WaitGroup
 			for range tt.calls {
@@ -129,21 +128,7 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 				})
 			}
 			calls.Wait()
-			assert.Equal(t, []int64{tt.sent, tt.lost}, []int64{sent.Load(), lost.Load()})
-		})
-	}
-	for name, healthy := range map[string]time.Duration{"canceled in the wait": 0, "the same after a healthy attempt": time.Millisecond} {
-		bubble(t, name, func(t *testing.T) {
-			tr := &retryhttp.Transport{Check: failing, Policy: retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second), HealthyAfter: healthy}}
-			tr.Base = roundTrip(func(*http.Request) (*http.Response, error) { time.Sleep(healthy); return response(401), nil })
-			b, of := take(tr.TargetBudget(request(t, "GET")), 2), take(&retry.Budget{Size: 20}, 10)
-			for range 9 { // their shares make no whole retry
-				ctx, cancel := context.WithCancel(retry.WithBudget(t.Context(), of))
-				time.AfterFunc(healthy+time.Second/2, cancel)
-				_, err := tr.RoundTrip(request(t, "GET").WithContext(ctx))
-				assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
-			}
-			assert.Equal(t, []int{2, 10}, []int{b.Left(), of.Left()})
+			assert.Equal(t, []int64{tt.sent, tt.lost}, []int64{int64(base.count()), lost.Load()})
 		})
 	}
 	bubble(t, "a Check that outlasts its attempt makes a timeout of a 401", func(t *testing.T) {
@@ -160,46 +145,27 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 		}
 		assert.Zero(t, b.Left(), "the 401 has put back no share")
 	})
-	for name, edit := range map[string]func(*testing.T, *retryhttp.Transport, *http.Request){
-		"Prepare fails before the retry": func(_ *testing.T, tr *retryhttp.Transport, _ *http.Request) {
-			tr.Prepare = func(_ *http.Request, attempt int, _ error) error { return []error{nil, errUnsent}[attempt-1] }
-		},
-		"there is no body for the retry": func(_ *testing.T, _ *retryhttp.Transport, req *http.Request) {
+	for name, edit := range map[string]edit{
+		"there is no body for the retry": ofRequest(func(req *http.Request) {
 			req.Body, req.GetBody = io.NopCloser(strings.NewReader("x")), func() (io.ReadCloser, error) { return nil, errUnsent }
-		},
-		"a Gate refuses the retry": func(t *testing.T, tr *retryhttp.Transport, _ *http.Request) {
+		}),
+		"a Gate refuses the retry": func(tr *retryhttp.Transport, req *http.Request) {
 			tr.Gate = &retryhttp.Gate{Max: time.Hour}
-			time.AfterFunc(time.Second/2, func() { send(t, &retryhttp.Transport{Gate: tr.Gate, Base: script(asksToWait(429, 1800))}) })
+			time.AfterFunc(time.Second/2, func() {
+				send(t, &retryhttp.Transport{Gate: tr.Gate, Base: script(asksToWait(429, 1800))}, req.WithContext(context.Background()))
+			})
 		},
 	} {
 		bubble(t, "not sent: "+name, func(t *testing.T) {
 			tr := &retryhttp.Transport{Base: script(503), Policy: retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}}
 			b, of := tr.TargetBudget(request(t, "GET")), &retry.Budget{Size: 10}
 			req := request(t, "GET").WithContext(retry.WithBudget(t.Context(), of))
-			edit(t, tr, req)
+			edit(tr, req)
 			_, err := tr.RoundTrip(req)
 			require.Error(t, err)
 			assert.Equal(t, []int{10, 10}, []int{b.Left(), of.Left()}, err)
 		})
 	}
-	bubble(t, "all targets beyond 1,000 share a Budget", func(t *testing.T) {
-		tr := &retryhttp.Transport{Base: script(503), Policy: retry.Policy{MaxAttempts: 5}}
-		for n := range 1001 {
-			req := request(t, "GET")
-			req.URL.Host = fmt.Sprintf("h%d.test", n)
-			require.Equal(t, retry.ReasonExhausted, retry.ReasonOf(retryhttp.ErrorOf(send(t, tr, req))))
-		}
-		send(t, tr)
-		send(t, tr)
-		assert.ErrorContains(t, retryhttp.ErrorOf(send(t, tr)), "for all targets beyond 1,000, of which this is one; see retryhttp.Transport.Budgets")
-	})
-	bubble(t, "Budgets panics", func(t *testing.T) {
-		body, req := &body{Reader: strings.NewReader("x")}, request(t, "POST")
-		req.Body = body
-		tr := &retryhttp.Transport{Budgets: func(*http.Request) *retry.Budget { panic("boom") }}
-		assert.PanicsWithValue(t, "boom", func() { _, _ = tr.RoundTrip(req) })
-		assert.True(t, body.closed)
-	})
 	bubble(t, "Budgets of the context, and of a call that OnEvent makes, are charged", func(t *testing.T) {
 		own, of := &retry.Budget{Size: 5}, &retry.Budget{Size: 2}
 		tr := &retryhttp.Transport{Check: failing, Base: script(401, 200, 401), Policy: retry.Policy{MaxAttempts: 2, OnEvent: func(ctx context.Context, e retry.Event) {
@@ -231,7 +197,7 @@ func TestBudgetsOfTargets(t *testing.T) {
 		{"nothing is set", nil, nil, nil, 15, "retry budget exhausted after 1 attempt (a retry would have waited 1ms" + hint},
 		{"NoBudgets", nil, retryhttp.NoBudgets, nil, 20, "attempts exhausted after 4 attempts"},
 		{"one of the policy", own, nil, nil, 6, "retry budget exhausted after 1 attempt (a retry would have waited 1ms): "},
-		{"one of Budgets", nil, func(*http.Request) *retry.Budget { return own }, nil, 5, "(a retry would have waited 1ms): "},
+		{"one of Budgets", nil, always(own), nil, 5, "(a retry would have waited 1ms): "},
 		{"one of the context too", nil, nil, &retry.Budget{Size: 3}, 8, "(a retry would have waited 1ms): "},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
@@ -266,46 +232,54 @@ func TestWhatABudgetHolds(t *testing.T) {
 	if os.Getenv("RETRY_LONG") != "" {
 		histories = 100_000
 	}
-	statuses := []any{200, 200, 200, 204, 302, 400, 401, 401, 401, 404, 407, 408, 409, 421, 425, 429, 500, 503, 503, errors.New("boom"), errUnsent}
+	statuses := []int{200, 200, 200, 204, 302, 400, 401, 401, 401, 404, 407, 408, 409, 421, 425, 429, 500, 503, 503, 0, unsent}
 	ends := map[retry.Reason]int{}
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(histories) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			var h history
-			tr := &retryhttp.Transport{Check: failing, Base: &h, Prepare: func(*http.Request, int, error) error {
-				if h.answers[h.n] != errUnsent {
-					return nil
+			n := 0 // attempts
+			tr := &retryhttp.Transport{Check: failing, Prepare: func(_ *http.Request, attempt int, _ error) error {
+				if n = attempt; h[n-1].status == unsent {
+					return errUnsent
 				}
-				h.n++
-				return errUnsent
+				return nil
 			}}
 			b := take(tr.TargetBudget(request(t, "GET")), r.IntN(11))
-			held := float64(b.Left()) * 10 // in tenths of a retry
+			held := float64(b.Left()) * 10            // in tenths of a retry
+			of, tries := &retry.Budget{Size: 1000}, 0 // of the context, and what it has paid
 			for call := range 1 + r.IntN(30) {
-				h = history{healthy: time.Duration(r.IntN(2)) * 3 * time.Millisecond}
+				h, n = nil, 0
+				var steps []any
 				for range 20 {
-					h.answers = append(h.answers, statuses[r.IntN(len(statuses))])
-					h.take = append(h.take, time.Duration(r.IntN(5))*time.Millisecond)
+					h = append(h, reply{status: statuses[r.IntN(len(statuses))], after: time.Duration(r.IntN(5)) * ms, deaf: true})
 				}
-				h.answers[19], h.take[19] = 200, 0 // ends a call that begins anew again and again
-				tr.Policy = retry.Policy{MaxAttempts: 1 + r.IntN(5), HealthyAfter: h.healthy, Backoff: retry.Fixed(2 * time.Millisecond)}
+				h[19] = reply{status: 200} // ends a call that begins anew again and again
+				for _, step := range h {
+					steps = append(steps, step)
+				}
+				healthy := time.Duration(r.IntN(2)) * 3 * ms
+				tr.Base = script(steps...)
+				tr.Policy = retry.Policy{MaxAttempts: 1 + r.IntN(5), HealthyAfter: healthy, Backoff: retry.Fixed(2 * ms)}
 				if r.IntN(3) == 0 {
 					class := &retry.Class{Name: "some", NonRetryable: r.IntN(3) == 0, MaxAttempts: r.IntN(3)}
 					tr.Policy.Classify = func(error) *retry.Class { return class }
 				}
-				ctx, cancel := context.WithCancel(t.Context())
+				ctx, cancel := context.WithCancel(retry.WithBudget(t.Context(), of))
 				if r.IntN(3) == 0 {
-					time.AfterFunc(time.Duration(r.IntN(15))*time.Millisecond+1, cancel)
+					time.AfterFunc(time.Duration(r.IntN(15))*ms+1, cancel)
 				}
 				resp, err := tr.RoundTrip(request(t, "GET").WithContext(ctx))
-				cancel()
 				if err == nil {
 					err = retryhttp.ErrorOf(resp)
 				}
-				shares, retries, free := h.sent()
+				cancel()
+				shares, retries, all, free := h[:n].sent(healthy)
 				held += float64(shares) - 10*float64(retries)
 				require.GreaterOrEqual(t, held, 0., "seed %d, call %d", seed, call)
 				require.Equal(t, int(held)/10, b.Left(), "seed %d, call %d: %+v", seed, call, h)
+				tries += all
+				require.Equal(t, 1000-tries, of.Left(), "seed %d, call %d: %+v", seed, call, h)
 				reason := retry.ReasonOf(err)
 				if ends[reason]++; reason == retry.ReasonBudget {
 					require.False(t, free, "seed %d, call %d: %+v", seed, call, h)
@@ -321,35 +295,24 @@ func TestWhatABudgetHolds(t *testing.T) {
 
 var errUnsent = errors.New("no token")
 
-// A history is a server that answers the attempts of one call, and remembers them.
-type history struct {
-	answers []any // of each attempt: a status, or an error
-	take    []time.Duration
-	healthy time.Duration
-	n       int // attempts
-}
+// A history is what the attempts of one call met.
+type history []reply
 
-func (h *history) RoundTrip(req *http.Request) (*http.Response, error) {
-	answer := h.answers[h.n]
-	time.Sleep(h.take[h.n])
-	h.n++
-	if status, is := answer.(int); is {
-		return response(status), nil
-	}
-	return nil, answer.(error)
-}
+const unsent = -1 // the status of a reply that Prepare prevents
 
-// sent returns what was sent: the answers that put a share back, the retries that count,
-// and whether one after the last attempt would be free.
-func (h *history) sent() (shares, retries int, free bool) {
-	cured := false
-	for n := range h.n {
-		if n > 0 && !free && h.answers[n] != errUnsent {
-			retries++
+// sent returns what was sent: the answers that put a share back, the retries that count, those
+// that a Budget of the context pays, and whether one after the last attempt would be free.
+func (h history) sent(healthy time.Duration) (shares, retries, all int, free bool) {
+	cured, anew := false, false
+	for n, r := range h {
+		if n > 0 && r.status != unsent && !anew {
+			all++
+			if !free {
+				retries++
+			}
 		}
-		status, _ := h.answers[n].(int)
-		switch status {
-		case 0, 408, 421, 425, 429, 500, 503:
+		switch r.status {
+		case 0, unsent, 408, 421, 425, 429, 500, 503:
 			free = false
 		case 401, 407:
 			free, cured = !cured, true
@@ -358,7 +321,8 @@ func (h *history) sent() (shares, retries int, free bool) {
 			free = false
 			shares++
 		}
-		free = free || h.healthy > 0 && h.take[n] >= h.healthy
+		anew = healthy > 0 && r.after >= healthy
+		free = free || anew
 	}
-	return shares, retries, free
+	return shares, retries, all, free
 }

@@ -1,14 +1,18 @@
 package retryhttp_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,8 +26,6 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// These tests open no socket: they run in virtual time, so every time is exact.
-
 // What is sent again. A request that is not says why, and what to write. It goes before
 // what the policy allows.
 func TestWhatIsSentAgain(t *testing.T) {
@@ -36,27 +38,11 @@ func TestWhatIsSentAgain(t *testing.T) {
 		rejected  = ": rejected by RetryIf after 1 attempt: "
 		final     = ": permanent error after %s: "
 	)
-	type edit = func(*http.Request, *retryhttp.Transport)
-	idempotent := func(is bool) edit {
-		return func(_ *http.Request, tr *retryhttp.Transport) { tr.Idempotent = func(*http.Request) bool { return is } }
-	}
-	policy := func(p retry.Policy) edit {
-		return func(_ *http.Request, tr *retryhttp.Transport) { tr.Policy = p }
-	}
-	check := func(check retryhttp.CheckFunc) edit {
-		return func(_ *http.Request, tr *retryhttp.Transport) { tr.Check = check }
-	}
-	returns := func(failure error) edit {
-		return check(func(*http.Request, *http.Response, error) error { return failure })
-	}
-	body := func(set func(*http.Request)) edit {
-		return func(req *http.Request, _ *retryhttp.Transport) { set(req) }
-	}
 	once := func(req *http.Request) { req.Body = io.NopCloser(strings.NewReader("data")) }
 	getBody := func(body io.ReadCloser, err error) edit {
-		return func(req *http.Request, _ *retryhttp.Transport) {
+		return ofRequest(func(req *http.Request) {
 			req.Body, req.GetBody = body, func() (io.ReadCloser, error) { return nil, err }
-		}
+		})
 	}
 	retryIf := func(retries func(error) bool) edit { return policy(retry.Policy{MaxAttempts: 3, RetryIf: retries}) }
 	only429 := retryIf(func(err error) bool {
@@ -70,24 +56,23 @@ func TestWhatIsSentAgain(t *testing.T) {
 		first  any // the answer to the first attempt. The next one is 200
 		want   string
 	}{
-
 		{"POST", "POST", nil, 503, fmt.Sprintf(notAgain, fmt.Sprintf(processed, "POST"))},
 		{"POST, an error", "POST", nil, boom, "1 sent: not retryable after 1 attempt (" + fmt.Sprintf(processed, "POST") + "): boom"},
 		{"POST, a permanent failure", "POST", nil, 404, "1 sent, 404" + fmt.Sprintf(final, "1 attempt") + "404 Not Found"},
 		{"POST in the last attempt", "POST", policy(retry.Policy{}), 503, fmt.Sprintf(notAgain, fmt.Sprintf(processed, "POST"))},
-		{"POST with a key", "POST", body(func(req *http.Request) { req.Header.Set("Idempotency-Key", "k") }), 503, again},
+		{"POST with a key", "POST", header("Idempotency-Key", "k"), 503, again},
 		{"POST, marked as repeatable", "POST", idempotent(true), boom, again},
 		{"no method, which is GET, marked as not repeatable", "", idempotent(false),
 			boom, "1 sent: not retryable after 1 attempt (" + fmt.Sprintf(processed, "GET") + "): boom"},
 
-		{"a body with GetBody", "PUT", body(func(req *http.Request) { rewindable(req, "data") }), 503, again},
-		{"a body without", "PUT", body(once), 503, fmt.Sprintf(notAgain, noGetBody)},
-		{"a body without, marked as repeatable", "POST", func(req *http.Request, tr *retryhttp.Transport) {
+		{"a body with GetBody", "PUT", ofRequest(func(req *http.Request) { rewindable(req, "data") }), 503, again},
+		{"a body without", "PUT", ofRequest(once), 503, fmt.Sprintf(notAgain, noGetBody)},
+		{"a body without, marked as repeatable", "POST", func(tr *retryhttp.Transport, req *http.Request) {
 			once(req)
-			idempotent(true)(req, tr)
+			idempotent(true)(tr, req)
 		}, 503, fmt.Sprintf(notAgain, noGetBody)},
-		{"NoBody", "PUT", body(func(req *http.Request) { req.Body = http.NoBody }), 503, again},
-		{"a Trailer", "PUT", body(func(req *http.Request) { req.Trailer = http.Header{"Digest": nil} }),
+		{"NoBody", "PUT", ofRequest(func(req *http.Request) { req.Body = http.NoBody }), 503, again},
+		{"a Trailer", "PUT", ofRequest(func(req *http.Request) { req.Trailer = http.Header{"Digest": nil} }),
 			503, fmt.Sprintf(notAgain, "the request has a Trailer, so it is sent once")},
 		{"GetBody fails", "PUT", getBody(io.NopCloser(strings.NewReader("data")), errors.New("gone")), 503,
 			"1 sent" + fmt.Sprintf(final, "2 attempts") + "retryhttp: GetBody: gone (the attempt before: 503 Service Unavailable)"},
@@ -100,9 +85,9 @@ func TestWhatIsSentAgain(t *testing.T) {
 		{"RetryIf sees the error of Base", "GET", retryIf(func(err error) bool { return err != boom }), boom, "1 sent" + rejected + "boom"},
 		{"retrynet.Transient, which knows no status, as RetryIf", "GET", retryIf(retrynet.Transient), 503, "1 sent, 503" + rejected + "503 Service Unavailable"},
 
-		{"Check says permanent", "GET", returns(retry.Permanent(boom)), 200, "1 sent, 200" + fmt.Sprintf(final, "1 attempt") + "boom"},
-		{"Check returns nil", "GET", returns(nil), 503, "1 sent, 503"},
-		{"Check returns nil for an error", "GET", returns(nil), boom, "1 sent" + fmt.Sprintf(final, "1 attempt") + "boom"},
+		{"Check says permanent", "GET", check(returns(retry.Permanent(boom))), 200, "1 sent, 200" + fmt.Sprintf(final, "1 attempt") + "boom"},
+		{"Check returns nil", "GET", check(returns(nil)), 503, "1 sent, 503"},
+		{"Check returns nil for an error", "GET", check(returns(nil)), boom, "1 sent" + fmt.Sprintf(final, "1 attempt") + "boom"},
 
 		{"MaxElapsed", "GET", policy(retry.Policy{Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Second}), boom,
 			"1 sent: out of time after 1 attempt (the next delay of 1m0s would exceed MaxElapsed 1s): boom"},
@@ -124,9 +109,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(0)}}
 			req := request(t, "GET")
 			req.Method = tt.method
-			if tt.edit != nil {
-				tt.edit(req, tr)
-			}
+			tt.edit.apply(tr, req)
 			tr.Policy.OnEvent = seen.add
 			told := ask(t, tr, req, tt.first, 200)
 			assert.Equal(t, tt.want, told)
@@ -158,25 +141,21 @@ func TestAttemptTimeout(t *testing.T) {
 		time.Sleep(timeout + 1) // ignores its context
 		return responseWith(200, late), nil
 	}
-	stalls := func(req *http.Request) (*http.Response, error) {
-		return responseWith(200, &body{Reader: stalled{req.Context()}}), nil
-	}
+	stalls := func(req *http.Request) (*http.Response, error) { return responseWith(200, stalled{req.Context()}), nil }
 	for _, tt := range []struct {
 		name   string
 		steps  []any
-		edit   func(*retryhttp.Transport)
+		edit   edit
 		checks int
 		want   string
 	}{
 		{"every attempt is cut off, whatever Base says", []any{canceled}, nil, 3, exhausted},
-		{"Check sees a timeout", []any{canceled}, func(tr *retryhttp.Transport) {
-			tr.Check = func(_ *http.Request, _ *http.Response, err error) error { return retry.Permanent(err) }
-		}, 1, "1 sent in 50ms, timeout: permanent error after 1 attempt (attempt 1 ran out of its 50ms): " + text},
+		{"Check sees a timeout", []any{canceled}, check(func(_ *http.Request, _ *http.Response, err error) error { return retry.Permanent(err) }), 1, "1 sent in 50ms, timeout: permanent error after 1 attempt (attempt 1 ran out of its 50ms): " + text},
 		{"a response that comes too late does not count", []any{comesLate, 200}, nil, 3, "2 sent in 1.050000001s, 200"},
-		{"a Check that reads a stalled body is cut off too", []any{stalls}, func(tr *retryhttp.Transport) { tr.Check = retryhttp.WholeBody(nil, 99) }, 6, exhausted},
+		{"a Check that reads a stalled body is cut off too", []any{stalls}, check(retryhttp.WholeBody(nil, 99)), 6, exhausted},
 		{"an attempt that it ends was not healthy", []any{canceled, canceled, canceled, retry.Permanent(errReset)},
-			func(tr *retryhttp.Transport) { tr.Policy.HealthyAfter = timeout / 2 }, 3, exhausted},
-		{"Prepare is cut off too, and nothing was sent", []any{200}, func(tr *retryhttp.Transport) {
+			ofTransport(func(tr *retryhttp.Transport) { tr.Policy.HealthyAfter = timeout / 2 }), 3, exhausted},
+		{"Prepare is cut off too, and nothing was sent", []any{200}, ofTransport(func(tr *retryhttp.Transport) {
 			tr.Idempotent = func(*http.Request) bool { return false }
 			tr.Prepare = func(req *http.Request, attempt int, last error) error {
 				if attempt > 1 {
@@ -186,15 +165,13 @@ func TestAttemptTimeout(t *testing.T) {
 				<-req.Context().Done()
 				return req.Context().Err()
 			}
-		}, 2, "1 sent in 1.05s, 200"},
-		{"a negative one is a fault of the policy", []any{errReset}, func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = -1 }, 1,
+		}), 2, "1 sent in 1.05s, 200"},
+		{"a negative one is a fault of the policy", []any{errReset}, ofTransport(func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = -1 }), 1,
 			"1 sent: invalid policy after 1 attempt (AttemptTimeout is -1ns: write 0 for none, or a positive duration): connection reset by peer"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			tr := &retryhttp.Transport{Check: retryhttp.Check, Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), AttemptTimeout: timeout}}
-			if tt.edit != nil {
-				tt.edit(tr)
-			}
+			tt.edit.apply(tr, nil)
 			check, checks := tr.Check, 0
 			tr.Check = func(req *http.Request, resp *http.Response, err error) error {
 				checks++
@@ -209,7 +186,7 @@ func TestAttemptTimeout(t *testing.T) {
 			assert.Equal(t, tt.checks, checks)
 		})
 	}
-	assert.True(t, late.closed)
+	assert.True(t, late.closed())
 }
 
 func TestContextEnds(t *testing.T) {
@@ -226,10 +203,6 @@ func TestContextEnds(t *testing.T) {
 			return script(answer).RoundTrip(req)
 		}
 	}
-	hangs := func(req *http.Request) (*http.Response, error) {
-		<-req.Context().Done()
-		return nil, req.Context().Err()
-	}
 	for _, tt := range []struct {
 		name  string
 		first any
@@ -241,7 +214,7 @@ func TestContextEnds(t *testing.T) {
 		{"while an attempt fails", ends(responseWith(503, closes)), "1 sent: canceled after 1 attempt (context canceled: shutting down): 503 Service Unavailable"},
 		{"while an attempt succeeds", ends(200), "1 sent, 200"},
 		{"after the decision", responseWith(404, closes), "1 sent: permanent error after 1 attempt: 404 Not Found (and then shutting down)"},
-		{"by its deadline, in an attempt", hangs, "1 sent in 30s, timeout: deadline exceeded after 1 attempt (context deadline exceeded): context deadline exceeded"},
+		{"by its deadline, in an attempt", reply{after: time.Hour}, "1 sent in 30s, timeout: deadline exceeded after 1 attempt (context deadline exceeded): context deadline exceeded"},
 		{"by its deadline, in the wait after an error that says it is no timeout", &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
 			"1 sent, timeout: deadline too close after 1 attempt (the next delay is 1m0s, 30s are left): dial tcp: connect: connection refused"},
 	} {
@@ -253,11 +226,11 @@ func TestContextEnds(t *testing.T) {
 			}
 			ctx, stop := context.WithTimeout(ctx, 30*time.Second)
 			defer stop()
-			closes.closed = false
+			closes.closes = 0
 			req, data := request(t, "PUT").WithContext(ctx), &body{Reader: strings.NewReader("data")}
 			req.Body, req.GetBody = data, func() (io.ReadCloser, error) { return nil, errors.New("not to be sent again") }
 			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute)}}
-			if tt.name == "in the wait" || tt.name == "in the wait after a timeout" {
+			if strings.Contains(tt.want, "the next delay is 2s") {
 				tr.Policy.Backoff = retry.Fixed(2 * time.Second)
 			}
 			if tt.name == "after the decision" {
@@ -268,29 +241,9 @@ func TestContextEnds(t *testing.T) {
 				}
 			}
 			assert.Equal(t, tt.want, ask(t, tr, req, tt.first))
-			assert.True(t, data.closed, "a RoundTripper closes the body, on errors too")
-			assert.Equal(t, tt.name == "while an attempt fails" || tt.name == "after the decision", closes.closed)
+			assert.True(t, data.closed(), "a RoundTripper closes the body, on errors too")
+			assert.Equal(t, tt.name == "while an attempt fails" || tt.name == "after the decision", closes.closed())
 		})
-	}
-}
-
-// A body that is not there, and http.NoBody, stay what they are, and hold nothing:
-// neither in the last response nor in one before.
-func TestResponseWithoutABody(t *testing.T) {
-	for _, none := range []io.ReadCloser{nil, http.NoBody} {
-		answer := func(status int) any {
-			return func(req *http.Request) (*http.Response, error) {
-				_ = req.Context().Done() // as net/http does
-				return &http.Response{StatusCode: status, Body: none}, nil
-			}
-		}
-		base := script(answer(503), answer(503), answer(200))
-		resp := send(t, &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 3}, Base: base})
-		assert.Equal(t, 200, resp.StatusCode)
-		assert.True(t, resp.Body == none, "http.Client handles that itself")
-		for _, req := range base.sent {
-			assert.Error(t, req.Context().Err(), "no body to close could free it")
-		}
 	}
 }
 
@@ -313,12 +266,11 @@ func TestPanics(t *testing.T) {
 		"Base": func(tr *retryhttp.Transport) {
 			tr.Base = roundTrip(func(*http.Request) (*http.Response, error) { panic(boom) })
 		},
-		"Prepare": func(tr *retryhttp.Transport) {
-			tr.Prepare = func(*http.Request, int, error) error { panic(boom) }
-		},
+		"Prepare": func(tr *retryhttp.Transport) { tr.Prepare = func(*http.Request, int, error) error { panic(boom) } },
 		"Check": func(tr *retryhttp.Transport) {
 			tr.Check = func(*http.Request, *http.Response, error) error { panic(boom) }
 		},
+		"Budgets":                   func(tr *retryhttp.Transport) { tr.Budgets = func(*http.Request) *retry.Budget { panic(boom) } },
 		"RetryIf":                   func(tr *retryhttp.Transport) { tr.Policy.RetryIf = func(error) bool { panic(boom) } },
 		"Gate.Key":                  gate(&retryhttp.Gate{Key: func(*http.Request) string { panic(boom) }}),
 		"Gate.OnClose":              gate(&retryhttp.Gate{Unavailable: true, OnClose: func(string, time.Duration, error) { panic(boom) }}),
@@ -333,8 +285,8 @@ func TestPanics(t *testing.T) {
 			req := request(t, "PUT")
 			req.Body, req.GetBody = data, func() (io.ReadCloser, error) { return data, nil }
 			assert.PanicsWithValue(t, boom, func() { _, _ = tr.RoundTrip(req) })
-			assert.True(t, data.closed)
-			assert.Equal(t, len(base.sent) > 0, b.closed)
+			assert.True(t, data.closed())
+			assert.Equal(t, len(base.sent) > 0, b.closed())
 			assert.True(t, len(base.sent) == 0 || base.sent[0].Context().Err() != nil)
 		})
 	}
@@ -345,17 +297,12 @@ func TestPanics(t *testing.T) {
 // the Transport keeps it.
 func TestRequestOfAResponse(t *testing.T) {
 	req, another := request(t, "GET"), request(t, "GET")
-	answers := func(request func(sent *http.Request) *http.Request) any {
-		return func(sent *http.Request) (*http.Response, error) {
-			resp := response(200)
-			resp.Request = request(sent)
-			return resp, nil
-		}
-	}
+	foreign := response(200)
+	foreign.Request = another
 	for _, tt := range []struct{ answer, want any }{
 		{200, req},
-		{answers(func(sent *http.Request) *http.Request { return sent }), req},
-		{answers(func(*http.Request) *http.Request { return another }), another},
+		{reply{status: 200}, req}, // which has the request that was sent
+		{foreign, another},
 	} {
 		var got []*http.Request
 		base := script(errReset, tt.answer)
@@ -416,10 +363,89 @@ func (e panicker) Unwrap() error             { e.method("Unwrap"); return nil }
 func (e panicker) RetryAfter() time.Duration { e.method("RetryAfter"); return 0 }
 
 func TestCloseIdleConnections(t *testing.T) {
-	base := new(closer)
-	for _, rt := range []http.RoundTripper{&retryhttp.Transport{Base: base}, &retryhttp.Hedge{Base: base}, retryhttp.LendBudget(base, 1), &retryhttp.Transport{Base: script(200)}} {
+	base := script(200)
+	for _, rt := range []http.RoundTripper{&retryhttp.Transport{Base: base}, &retryhttp.Hedge{Base: base}, retryhttp.LendBudget(base, 1), &retryhttp.Transport{Base: roundTrip(nil)}} {
 		(&http.Client{Transport: rt}).CloseIdleConnections()
 	}
-	assert.Equal(t, 3, base.closed, "the last has none to close")
+	assert.Equal(t, 3, base.idle, "the last has none to close")
 	(&retryhttp.Transport{}).CloseIdleConnections() // those of http.DefaultTransport
+}
+
+// All attempts use one connection, whatever the bodies of the errors are.
+func TestConnectionIsReused(t *testing.T) {
+	for name, answer := range map[string]string{
+		"no body":      "Content-Length: 0\r\n\r\n",
+		"a short body": "Content-Length: 5\r\n\r\nsorry",
+		"a long body":  "Content-Length: 60000\r\n\r\n" + strings.Repeat("x", 60000),
+		"in chunks":    "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("5\r\nsorry\r\n", 10) + "0\r\n\r\n",
+	} {
+		bubble(t, name, func(t *testing.T) {
+			conns := map[net.Conn]int{}
+			base := piped(18, func(conn net.Conn, req *http.Request) {
+				conns[conn]++
+				_, _ = io.Copy(io.Discard, req.Body)
+				text := answer
+				if req.Method == "HEAD" {
+					text = text[:strings.Index(text, "\r\n\r\n")+4]
+				}
+				_, _ = io.WriteString(conn, "HTTP/1.1 503 Busy\r\n"+text)
+			})
+			for _, method := range []string{"GET", "HEAD", "PUT"} {
+				req := request(t, method)
+				rewindable(req, "data")
+				textOf(t, send(t, &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 5, AttemptTimeout: time.Minute}}, req))
+			}
+			for range 3 {
+				_, err := retryhttp.Result((&retryhttp.Transport{Base: base}).RoundTrip(request(t, "GET")))
+				assert.ErrorContains(t, err, "503")
+			}
+			assert.Equal(t, []int{18}, slices.Collect(maps.Values(conns)))
+		})
+	}
+}
+
+// An attempt lives until Check has returned, whatever Check does with the body, so that one
+// that begins with the error of the context, as those for go-retryablehttp do, can retry.
+// It ends with the body that Check has left.
+func TestAttemptLivesUntilCheckHasReturned(t *testing.T) {
+	for name, with := range map[string]func(*http.Response){
+		"leaves the body": func(*http.Response) {},
+		"closes it":       func(resp *http.Response) { _ = resp.Body.Close() },
+		"reads it":        func(resp *http.Response) { _, _ = io.Copy(io.Discard, resp.Body) },
+		"drops it":        func(resp *http.Response) { _ = resp.Body.Close(); resp.Body = http.NoBody },
+		"copies it": func(resp *http.Response) {
+			text, _ := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			resp.Body = io.NopCloser(bytes.NewReader(text))
+		},
+	} {
+		for _, text := range []string{"", strings.Repeat("0123456789abcdef", 1<<16)} {
+			for protocol, start := range protocols {
+				for _, timeout := range []time.Duration{0, time.Hour} {
+					t.Run(fmt.Sprint(name, ", ", protocol, ", ", len(text), " bytes, ", timeout), func(t *testing.T) {
+						server := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503); _, _ = io.WriteString(w, text) }, start)
+						req := httptest.NewRequestWithContext(t.Context(), "GET", server.URL, nil)
+						ctx := req.Context()
+						resp := send(t, &retryhttp.Transport{
+							Base: server.Client().Transport, Policy: retry.Policy{MaxAttempts: 3, AttemptTimeout: timeout},
+							Check: func(req *http.Request, resp *http.Response, err error) error {
+								with(resp)
+								if ctx = req.Context(); ctx.Err() != nil {
+									return retry.Permanent(ctx.Err())
+								}
+								return retryhttp.Check(req, resp, err)
+							},
+						}, req)
+						assert.ErrorContains(t, retryhttp.ErrorOf(resp), "exhausted after 3 attempts")
+						if name == "copies it" {
+							assert.NoError(t, ctx.Err(), "it has still a body")
+							assert.Equal(t, text, textOf(t, resp))
+						}
+						require.NoError(t, resp.Body.Close())
+						assert.Error(t, ctx.Err())
+					})
+				}
+			}
+		}
+	}
 }
