@@ -81,7 +81,7 @@ func attemptsOf(c retrylog.Call) string {
 	var attempts []string
 	for _, a := range c.Attempts {
 		attempts = append(attempts, fmt.Sprint(a.Number)+map[bool]string{true: "+", false: "-"}[a.Finished]+
-			map[bool]string{true: "!"}[a.Reset]+map[bool]string{true: ">"}[a.Scheduled])
+			map[bool]string{true: "!"}[a.Reset]+map[bool]string{true: ">"}[a.Retry()])
 	}
 	return strings.Join(attempts, " ")
 }

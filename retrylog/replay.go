@@ -10,8 +10,8 @@ import "github.com/goretry/retry/internal/eventlog"
 type Call = eventlog.Call
 
 // An Attempt is one attempt of a [Call]: its Number, when it Started, whether it Finished, its
-// Err and how long it Took. If a retry was Scheduled after it, Delay, Due, Lo, Hi, RetryAfter,
-// Seed and Class are as in the event.
+// Err and how long it Took. If a retry was scheduled after it, its method Retry says so, and Due
+// and the fields of its [retry.Decision] are as in the event.
 type Attempt = eventlog.Attempt
 
 // Replay rebuilds the calls of a log, in the order in which they began. Calls

@@ -23,7 +23,7 @@ type comparison struct {
 	ByCode  int          `json:"stopped_by_code"`
 
 	policy retry.Policy
-	calls  map[string]int    // that are skipped or stopped by code, by why
+	calls  map[string]int    // that are not compared, by why
 	first  map[string]string // where the first of them is
 	files  *eventlog.Files
 }
@@ -57,28 +57,25 @@ func (n *comparison) add(t *eventlog.Trace) bool {
 		}
 		return true
 	}
+	why := "skipped: " + cut
 	switch {
 	case len(by) > 0 && by[len(by)-1].Event.Kind == retry.CallFinished:
 		n.ByCode++
-		n.note("stopped by code: "+eventlog.Printable(string(call.Reason)), t)
-		return false
+		why = "stopped by code: " + eventlog.Printable(string(call.Reason))
 	case len(by) > 0:
-		cut = "a class of the program decided"
-	case cut == "":
+		n.Skipped++
+		why = "skipped: a class of the program decided"
+	case cut != "":
+		n.Skipped++
+	default:
 		n.Checked++
 		return false
 	}
-	n.Skipped++
-	n.note("skipped: "+cut, t)
-	return false
-}
-
-// note counts a call that is not compared, by why it is not.
-func (n *comparison) note(why string, t *eventlog.Trace) {
 	if n.calls[why]++; n.calls[why] == 1 {
 		_, file := eventlog.Place(t.Records[0])
 		n.first[why] = fmt.Sprintf("%s:%d", file, t.Records[0].Line)
 	}
+	return false
 }
 
 // differenceOf returns what an error about a record says.
@@ -110,7 +107,9 @@ func (n *comparison) status() int {
 // text writes the report.
 func (n *comparison) text(p *paragraph, s *summary) {
 	number := preview.Thousands[int]
-	p.say(len(n.Differs) > 0, "%v\n", slices.Concat(n.Differs, []difference{{}})[0])
+	for _, first := range n.Differs[:min(1, len(n.Differs))] {
+		p.say(true, "%v\n", first)
+	}
 	if n.files.First != nil {
 		p.say(true, "%v\n", differenceOf(n.files.First))
 	}

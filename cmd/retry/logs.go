@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -17,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 	"github.com/goretry/retry/internal/eventlog"
@@ -96,10 +94,8 @@ func (o *selection) has(c *eventlog.Trace) bool {
 // An explanation is one run of explain.
 type explanation struct {
 	selection
-	streams   *streams
-	out       *bufio.Writer // main remembers what cannot be written
+	*streams  // main remembers what cannot be written
 	sum       summary
-	line      eventlog.Explainer
 	printed   bool   // a call
 	separator string // before the next call in JSON; "": the calls are printed as text
 }
@@ -117,7 +113,11 @@ func explain(s *streams, c *command, args []string) int {
 	if done {
 		return status
 	}
-	names, err := logs(s, names)
+	var err error
+	if len(names) < 2 {
+		name, missing := onlyFile(s, names)
+		names, err = []string{name}, missing
+	}
 	switch {
 	case err != nil:
 	case *file == "" && from != source{}:
@@ -135,7 +135,6 @@ func explain(s *streams, c *command, args []string) int {
 		}
 		x.sum.comparison = newComparison(p.Policy)
 	}
-	x.out = bufio.NewWriterSize(s.out, 64<<10)
 	if *asJSON {
 		x.separator = `{"calls_list":[`
 	}
@@ -143,7 +142,7 @@ func explain(s *streams, c *command, args []string) int {
 	if x.sum.Calls > 0 || err == nil {
 		x.writeSummary()
 	}
-	if err = cmp.Or(x.out.Flush(), err); err != nil {
+	if err != nil {
 		return c.failed(s, err)
 	}
 	return x.sum.status()
@@ -153,16 +152,16 @@ func explain(s *streams, c *command, args []string) int {
 // without one is an error.
 func (x *explanation) read(names []string) error {
 	debug.SetMemoryLimit(48 << 20) // a log may be longer than the machine has: collect in time
-	ctx, stop := signal.NotifyContext(x.streams.ctx, os.Interrupt)
+	ctx, stop := signal.NotifyContext(x.ctx, os.Interrupt)
 	defer stop()
 	log, first := &eventlog.Files{}, ""
 	for _, name := range names {
-		title, file, err := x.streams.open(name)
+		title, file, err := x.open(name)
 		if err != nil {
 			return err
 		}
 		defer file.Close()
-		log.Add(title, newLive(ctx, file, x.out.Flush))
+		log.Add(title, interruptible(ctx, file))
 		first = cmp.Or(first, title)
 	}
 	defer x.sum.finish(log)
@@ -188,9 +187,9 @@ func (x *explanation) writeSummary() {
 		return
 	}
 	if x.printed {
-		x.out.WriteString("\n")
+		fmt.Fprintln(x.out)
 	}
-	x.out.WriteString(x.sum.text())
+	fmt.Fprint(x.out, x.sum.text())
 }
 
 // nothing is the error for a log in which no call is selected.
@@ -217,12 +216,11 @@ func (x *explanation) print(t *eventlog.Trace, differs bool) {
 		x.separator = ","
 	default:
 		x.printed = true
-		for _, r := range t.Records {
-			if x.sum.failed && r.Event.Kind == retry.CallFinished {
-				x.line = eventlog.Explainer{} // to a search for "stopped", the cause is not said yet
-			}
-			x.out.WriteString(x.line.Line(r))
+		end := len(t.Records)
+		if x.sum.failed {
+			end-- // to a search for "stopped", the cause is not said yet
 		}
+		fmt.Fprint(x.out, eventlog.Explain(t.Records[:end])+eventlog.Explain(t.Records[end:]))
 	}
 }
 
@@ -236,36 +234,14 @@ func counted(n int, what string) string {
 	return preview.Thousands(n) + " " + what + "s"
 }
 
-// logs returns the names of the files to read, which is standard input if there is none
-// and no person would have to type it.
-func logs(s *streams, names []string) ([]string, error) {
-	if len(names) > 1 {
-		return names, nil
-	}
-	name, err := onlyFile(s, names)
-	return []string{name}, err
-}
-
-// A live reader ends when a context is done, although a Read of a pipe does not. It
-// calls before when it may have to wait.
-type live struct {
-	io.Reader
-	before func() error
-}
-
-func newLive(ctx context.Context, in io.Reader, before func() error) live {
+// interruptible returns a reader that ends when a context is done, although a Read of a pipe does
+// not.
+func interruptible(ctx context.Context, in io.Reader) io.Reader {
 	r, w := io.Pipe()
 	go func() {
 		_, err := io.Copy(w, in)
 		w.CloseWithError(err)
 	}()
 	context.AfterFunc(ctx, func() { w.Close() })
-	return live{r, before}
-}
-
-func (l live) Read(b []byte) (int, error) {
-	if err := l.before(); err != nil {
-		return 0, err
-	}
-	return l.Reader.Read(b)
+	return r
 }

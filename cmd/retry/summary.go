@@ -373,7 +373,7 @@ func title(t *tabwriter.Writer, row int, columns string) {
 // asJSON returns a call as JSON.
 func asJSON(t *eventlog.Trace) []byte {
 	first, last := t.Records[0], t.Last()
-	_, file := eventlog.Place(first)
+	source, file := eventlog.Place(first)
 	failure := ""
 	if err := failureOf(t); err != nil && t.Reason != retry.ReasonSuccess {
 		failure = err.Error()
@@ -389,7 +389,7 @@ func asJSON(t *eventlog.Trace) []byte {
 		Reason   retry.Reason `json:"reason,omitempty"` // absent: it has no end in the log
 		Class    string       `json:"class,omitempty"`
 		Error    string       `json:"error,omitempty"`
-	}{t.Source, t.Key, file, first.Line, instant{first.Event.Time.Add(-first.Event.Elapsed)}, instant{last.Time},
+	}{source, t.Key, file, first.Line, instant{first.Event.Time.Add(-first.Event.Elapsed)}, instant{last.Time},
 		last.Attempt, last.Reason, last.Class, failure})
 	return data
 }

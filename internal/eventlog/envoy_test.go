@@ -53,7 +53,7 @@ func TestAccessLog(t *testing.T) {
 			} {
 				c := only(t, of(form.line))
 				e := c.Last()
-				assert.Equal(t, form.source, c.Source, form.line)
+				assert.Equal(t, form.source, sourceOf(c), form.line)
 				assert.Equal(t, "id-1", c.Key, form.line)
 				assert.Equal(t, row.reason, e.Reason, form.line)
 				assert.Equal(t, form.attempts, e.Attempt, form.line)

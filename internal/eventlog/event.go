@@ -14,7 +14,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -54,9 +53,6 @@ func (f *Fault) Unwrap() error { return f.What }
 
 // Place returns where a record of Files is from.
 func Place(r Record) (source, file string) { return r.source, r.file.name }
-
-// Of returns which call a record is from: its source and its key, as one printable line.
-func Of(r Record) string { return Printable(strings.TrimSpace(r.source + " " + r.Key)) }
 
 // clockSkew is how far the clocks of a queue's workers may differ: Elapsed of a job is
 // by the clock of the worker that has it, and a log does not say whether it is of a
@@ -235,12 +231,8 @@ func attrOf(field any) slog.Value {
 		return slog.TimeValue(*field)
 	case *error:
 		return slog.AnyValue(asText(*field))
-	case *uint64:
-		return slog.StringValue(strconv.FormatUint(*field, 10))
-	case *time.Duration:
-		return slog.StringValue(field.String())
-	default: // of texts
-		return slog.StringValue(Printable(reflect.ValueOf(field).Elem().String()))
+	default: // of texts, a seed, or a duration
+		return slog.StringValue(Printable(fmt.Sprint(reflect.ValueOf(field).Elem())))
 	}
 }
 

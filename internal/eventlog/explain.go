@@ -10,26 +10,19 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Explain returns a line for each record.
+// Explain returns a line for each record, without an error that is already in the line before.
 func Explain(records []Record) string {
 	var b strings.Builder
-	var x Explainer
+	before := Record{}
 	for _, r := range records {
-		b.WriteString(x.Line(r))
+		if r.Key == before.Key && sameText(r.Event.Err, before.Event.Err) {
+			b.WriteString(withoutError(r) + "\n")
+		} else {
+			b.WriteString(r.String() + "\n")
+		}
+		before = r
 	}
 	return b.String()
-}
-
-// An Explainer explains one record after the other.
-type Explainer struct{ before Record }
-
-// Line returns the line of r, without an error that is already in the line before.
-func (x *Explainer) Line(r Record) string {
-	said := r.Key == x.before.Key && r.source == x.before.source && sameText(r.Event.Err, x.before.Event.Err)
-	if x.before = r; said {
-		return withoutError(r) + "\n"
-	}
-	return r.String() + "\n"
 }
 
 // String returns the line of r in the text of retrylog's Explain, with its error.
@@ -42,15 +35,14 @@ func (r Record) String() string {
 
 func withoutError(r Record) string {
 	e := r.Event
-	b := make([]byte, 0, 160)
+	text := "+" + e.Elapsed.Round(time.Millisecond).String() + " "
 	if !e.Time.IsZero() {
-		b = e.Time.UTC().AppendFormat(b, "2006-01-02 15:04:05.000Z ")
+		text = e.Time.UTC().Format("2006-01-02 15:04:05.000Z ") + text
 	}
-	b = append(append(b, '+'), e.Elapsed.Round(time.Millisecond).String()...)
-	if of := Of(r); of != "" {
-		b = append(append(append(b, ' '), of...), ':')
+	if of := Printable(strings.TrimSpace(r.source + " " + r.Key)); of != "" {
+		text += of + ": "
 	}
-	return string(append(append(b, ' '), describe(r)...))
+	return text + describe(r)
 }
 
 // describe says what happened, without when and without the error.

@@ -68,15 +68,14 @@ func text(t *testing.T, log *eventlog.Files, source ...string) (calls []string) 
 		_, cut, err := c.Replay()
 		require.NoError(t, err)
 		assert.Equal(t, c.Cut, cut)
-		var x eventlog.Explainer
 		call := c.Key + ": " + cut + "\n"
 		for _, r := range c.Records {
 			from, _ := eventlog.Place(r)
-			assert.Equal(t, c.Source, from)
+			assert.Equal(t, sourceOf(c), from)
 			if len(source) > 0 {
 				assert.Equal(t, source[0], from)
 			}
-			call += strings.Replace(x.Line(r), strings.TrimSpace(from+" "+r.Key), r.Key, 1)
+			call += strings.Replace(eventlog.Explain([]eventlog.Record{r}), strings.TrimSpace(from+" "+r.Key), r.Key, 1)
 		}
 		calls = append(calls, call)
 	}))
@@ -91,6 +90,11 @@ func only(t *testing.T, log *eventlog.Files) (call *eventlog.Trace) {
 	}))
 	require.NotNil(t, call)
 	return call
+}
+
+func sourceOf(c *eventlog.Trace) string {
+	source, _ := eventlog.Place(c.Records[0])
+	return source
 }
 
 func of(lines ...string) *eventlog.Files {
@@ -174,11 +178,22 @@ func TestSourceFields(t *testing.T) {
 		{`,"labels":{"labels":{"pod":"web-1"}}`, ""},
 	} {
 		c := only(t, of(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3`+row.fields+`}`))
-		assert.Equal(t, row.want, c.Source, row.fields)
+		assert.Equal(t, row.want, sourceOf(c), row.fields)
 		assert.Equal(t, cmp.Or(row.want, "a.log"), c.From(), row.fields)
 	}
 	c := only(t, of(`time=2000-01-01T00:00:00Z level=DEBUG msg="attempt started" pod=web-1 kind=attempt_started attempt=1 max=3 elapsed=0s`))
-	assert.Equal(t, "web-1", c.Source)
+	assert.Equal(t, "web-1", sourceOf(c))
+}
+
+// A pipeline's event has a task and a rule. A task alone is something else that a program logs.
+func TestTask(t *testing.T) {
+	for fields, want := range map[string]string{`,"task":"a\nb","rule":-1`: "task a; b: attempt 1 of 3 started", `,"task":"a"`: "attempt 1 of 3 started", `,"rule":1`: "attempt 1 of 3 started"} {
+		c := only(t, of(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3`+fields+`}`))
+		assert.Equal(t, "2000-01-01 00:00:00.000Z +0s "+want, c.Records[0].String())
+		_, cut, err := c.Replay()
+		require.NoError(t, err)
+		assert.Equal(t, strings.HasPrefix(want, "task"), cut == "it follows the rules of a pipeline", cut)
+	}
 }
 
 // A line without a time has that of its prefix, or of the wait that it announces.
@@ -290,7 +305,7 @@ func TestCallsAtOnce(t *testing.T) {
 		}
 		c := only(t, of(lines...))
 		assert.Len(t, c.Records, len(lines))
-		assert.Equal(t, "web-1 a", eventlog.Of(c.Records[0]))
+		assert.Contains(t, c.Records[0].String(), " web-1 a: ")
 	}
 }
 

@@ -246,12 +246,11 @@ func (l *Files) add(f *file, r Record, v values, prefix []byte, from string) {
 	}
 	e := &r.Event
 	if r.logged && e.Time.IsZero() {
-		if e.Time = timeOf(prefix); e.Time.IsZero() && !e.Due.IsZero() {
-			e.Time = e.Due.Add(-e.Delay)
+		begun := e.Due.Add(-e.Delay)
+		if e.Due.IsZero() {
+			begun = f.last
 		}
-		if e.Time.IsZero() {
-			e.Time = f.last
-		}
+		e.Time = cmp.Or(timeOf(prefix), begun)
 	}
 	if r.logged && e.Kind == retry.RetryScheduled && e.Due.IsZero() {
 		e.Due = e.Time.Add(e.Delay)

@@ -24,19 +24,14 @@ type Call struct {
 
 // An Attempt is one attempt of a Call, and the retry scheduled after it.
 type Attempt struct {
-	Number     int // as it started: 1 for the first, 2 for the one after a Reset
-	Started    time.Time
-	Finished   bool // false: the log ends, or the attempt did not return and a queue went on
-	Err        error
-	Took       time.Duration
-	Reset      bool          // it was healthy, and the call began anew with it, by HealthyAfter
-	Scheduled  bool          // a retry was scheduled; the fields below are of it
-	Delay      time.Duration // is Draw(Seed, Number, Lo, Hi), with 1 for Number after a Reset
-	Due        time.Time
-	Lo, Hi     time.Duration
-	RetryAfter time.Duration // what the server asked for; 0: nothing
-	Seed       uint64        // 0: Delay is not random
-	Class      string        // the class of the failure; "": none
+	Number   int // as it started: 1 for the first, 2 for the one after a Reset
+	Started  time.Time
+	Finished bool // false: the log ends, or the attempt did not return and a queue went on
+	Err      error
+	Took     time.Duration
+
+	retry.Decision // of the retry that was scheduled after it, and Reset; Retry() is false if there is none
+	Due            time.Time
 }
 
 // Replay rebuilds the calls of a log, in the order in which they began. After an error it
@@ -82,14 +77,15 @@ func (c *Call) add(r Record) {
 	}
 	if n = len(c.Attempts); n > 0 {
 		a := &c.Attempts[n-1]
-		a.Reset = a.Reset || e.Resets > c.Resets
+		reset := a.Reset || e.Resets > c.Resets
 		switch e.Kind {
 		case retry.AttemptFinished:
 			a.Finished, a.Err, a.Took = true, e.Err, e.Took
 		case retry.RetryScheduled:
-			a.Scheduled, a.Delay, a.Due, a.Lo, a.Hi = true, e.Delay, e.Due, e.Lo, e.Hi
-			a.RetryAfter, a.Seed, a.Class = e.RetryAfter, e.Seed, e.Class
+			a.Decision, a.Due = e.Decision, e.Due
+			a.Reason = retry.ReasonRetry
 		}
+		a.Reset = reset
 	}
 	if e.Kind == retry.CallFinished {
 		c.Reason, c.Cause = e.Reason, e.Cause

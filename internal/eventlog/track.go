@@ -21,8 +21,7 @@ const (
 // have happened.
 type Trace struct {
 	Call
-	Source string // the pod, service or process that a prefix names
-	Cut    string // why it is not whole; "": it is
+	Cut string // why it is not whole; "": it is
 
 	turn int // when its last event came, counted in events
 }
@@ -36,7 +35,7 @@ func (t *Trace) Last() *retry.Event { return &t.last().Event }
 func (t *Trace) Stopped() bool { return t.Last().Kind == retry.CallFinished }
 
 // From returns where t is from: its source, or its file where no prefix says one.
-func (t *Trace) From() string { return cmp.Or(t.Source, t.Records[0].file.name) }
+func (t *Trace) From() string { return cmp.Or(t.Records[0].source, t.Records[0].file.name) }
 
 // Foreign reports whether t is a line of Envoy's access log, and whether that says how many
 // attempts there were.
@@ -91,10 +90,7 @@ func (l *Files) Each(each func(*Trace)) error {
 
 // add adds the next event.
 func (c *collector) add(r Record) {
-	var call *Trace
-	if !r.foreign {
-		call = c.find(&r)
-	}
+	call := c.find(&r)
 	if call == nil && !known(r.Event.Kind) {
 		return
 	}
@@ -121,7 +117,7 @@ func (c *collector) add(r Record) {
 
 // begin begins a call with r.
 func (c *collector) begin(r *Record) *Trace {
-	call := &Trace{Call: Call{Key: r.Key}, Source: r.source}
+	call := &Trace{Call: Call{Key: r.Key}}
 	began := r.Event.Time.Add(-r.Event.Elapsed)
 	if r.starts() != nil && (began.Before(r.file.first) || c.log.Torn > 0 || c.log.Dropped > 0) {
 		call.Cut = headless
@@ -137,7 +133,7 @@ func (c *collector) begin(r *Record) *Trace {
 // same time.
 func (c *collector) find(r *Record) (found *Trace) {
 	e := &r.Event
-	if r.Key == "" && begins(*e, true) {
+	if r.foreign || r.Key == "" && begins(*e, true) {
 		return nil
 	}
 	best, closest := 0, time.Duration(0)
