@@ -90,7 +90,7 @@ func (f *form) limit(target string, in *place, c concurrency) bool {
 	most := f.amount(in, c.most, c.missing)
 	switch {
 	case most > 0:
-		f.b.note(c.most, fmt.Sprintf("each Envoy allows %v retries at once to %s, which an outage meets before the number of retries", most, target))
+		f.b.note(c.most, fmt.Sprintf("to %s each Envoy allows %v at once, which an outage meets before the number of retries", target, most))
 	case c.missing > 0:
 		f.b.warn("retry_on", fmt.Sprintf("this does nothing: %s of the cluster %s is 0, and allows no retry", c.most, target))
 	}
