@@ -17,55 +17,48 @@ import (
 const reasonUnknown retry.Reason = "not_retried"
 
 // accessLine is a line in the default format of Envoy's access log, or in Istio's, which has
-// three more fields behind the flags and more of them at the end.
-var accessLine = regexp.MustCompile(`\[(\d{4}-\d\d-\d\dT[^\]]+)\] ".*?" (\d{1,3}) (-|[A-Z,]+)` +
-	`(?: (\S+) (?:-|"[^"]*"|\S+) "([^"]*)")? \S+ \S+ (\d+|-) \S+ "[^"]*" ".*?" "([^"]*)" "([^"]*)" "([^"]*)"(?: (\S+))?`)
+// three more fields behind the flags and more of them at the end. Its groups have the names that
+// Istio gives them in JSON.
+var accessLine = regexp.MustCompile(`\[(?P<start_time>\d{4}-\d\d-\d\dT[^\]]+)\] ".*?" (?P<response_code>\d{1,3}) (?P<response_flags>-|[A-Z,]+)` +
+	`(?: (?P<response_code_details>\S+) (?:-|"[^"]*"|\S+) "(?P<upstream_transport_failure_reason>[^"]*)")?` +
+	` \S+ \S+ (?P<duration>\d+|-) \S+ "[^"]*" ".*?" "(?P<request_id>[^"]*)" "(?P<authority>[^"]*)" "(?P<upstream_host>[^"]*)"` +
+	`(?: (?P<upstream_cluster>\S+))?`)
 
-// accessNames are the names that Envoy Gateway and Istio give to what stands in accessLine, in that
-// order, where they log JSON. The last is the number of attempts, which the text does not have.
-var accessNames = [][]string{
-	{"start_time"}, {"response_code"}, {"response_flags"}, {"response_code_details"},
-	{"upstream_transport_failure_reason"}, {"duration"}, {"request_id", "x-request-id"},
-	{"authority", ":authority"}, {"upstream_host"}, {"upstream_cluster"},
-	{"upstream_request_attempt_count", "attempt_count", "attempts"},
-}
+// accessNames are those names, and others in JSON. Only JSON has the number of attempts.
+var accessNames = append(accessLine.SubexpNames()[1:], strings.Fields("x-request-id :authority upstream_request_attempt_count attempt_count attempts")...)
 
 // ofAccessLine returns the values of an accessLine.
 func ofAccessLine(line []byte) values {
 	v := values{}
 	for i, field := range accessLine.FindSubmatch(line)[1:] {
-		v[accessNames[i][0]] = string(field)
+		v[accessNames[i]] = string(field)
 	}
 	return v
 }
 
 // access adds the call that a line of Envoy's access log is.
 func (l *Files) access(f *file, v values) {
-	texts := make([]string, len(accessNames))
-	for i, names := range accessNames {
-		texts[i] = strings.TrimPrefix(v.first(names...), "-") // nothing
-	}
-	begun, _ := time.Parse(time.RFC3339Nano, texts[0])
-	code, err := strconv.Atoi(cmp.Or(texts[1], "0"))
+	begun, _ := time.Parse(time.RFC3339Nano, v["start_time"])
+	code, err := strconv.Atoi(cmp.Or(v.first("response_code"), "0"))
 	if begun.IsZero() || err != nil {
 		l.Skipped++
 		return
 	}
-	took, _ := strconv.Atoi(texts[5])
-	attempts, err := strconv.Atoi(texts[10])
-	r := Record{Key: texts[6], origin: origin{foreign: true, uncounted: err != nil}}
-	r.source = cmp.Or(texts[9], texts[8], texts[7])
+	took, _ := strconv.Atoi(v["duration"])
+	attempts, err := strconv.Atoi(v.first("upstream_request_attempt_count", "attempt_count", "attempts"))
+	r := Record{Key: v.first("request_id", "x-request-id"), origin: origin{foreign: true, uncounted: err != nil}}
+	r.source = v.first("upstream_cluster", "upstream_host", "authority", ":authority")
 	e := &r.Event
 	e.Kind, e.Attempt = retry.CallFinished, max(1, attempts)
-	e.Reason = reasonOf(strings.Split(texts[2], ","), code)
+	e.Reason = reasonOf(strings.Split(v["response_flags"], ","), code)
 	e.Elapsed = time.Duration(took) * time.Millisecond
 	e.Time = begun.Add(e.Elapsed)
 	if r.uncounted && e.Reason == retry.ReasonExhausted {
 		e.Attempt = 2 // at least
 	}
 	if e.Reason != retry.ReasonSuccess {
-		text := strings.TrimSpace(texts[1] + " " + texts[2])
-		if details := cmp.Or(texts[4], texts[3]); details != "" && details != "via_upstream" {
+		text := strings.TrimSpace(v.first("response_code") + " " + v.first("response_flags"))
+		if details := v.first("upstream_transport_failure_reason", "response_code_details"); details != "" && details != "via_upstream" {
 			text += ": " + details
 		}
 		e.Err = errors.New(text)

@@ -61,52 +61,44 @@ const clockSkew = time.Second
 
 // A field is a field of a record, by the key that it has in a log.
 type field struct {
-	key   string
-	of    func(*Record) any // a pointer to it
-	kinds int               // the events that may have it
+	key    string
+	of     func(*Record) any // a pointer to it
+	kinds  []retry.EventKind // the events that may have it
+	always bool              // slog writes it even if it is zero
 }
 
-// The kinds of events, as bits. Always is that slog writes a field of them even if it is zero.
-const (
-	started = 1 << iota
-	finished
-	scheduled
-	ended
-	always
-
-	each = started | finished | scheduled | ended
+var (
+	each      = []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished}
+	finished  = each[1:2]
+	scheduled = each[2:3]
+	ended     = each[3:]
 )
 
-var bits = map[retry.EventKind]int{
-	retry.AttemptStarted: started, retry.AttemptFinished: finished,
-	retry.RetryScheduled: scheduled, retry.CallFinished: ended,
-}
-
 // known reports whether events of this kind can be judged. Others are of a newer version.
-func known(kind retry.EventKind) bool { return bits[kind] != 0 }
+func known(kind retry.EventKind) bool { return slices.Contains(each, kind) }
 
 // fields are all fields, in the order in which slog writes them.
 var fields = []field{
-	{"key", func(r *Record) any { return &r.Key }, each},
-	{"kind", func(r *Record) any { return &r.Event.Kind }, each | always},
-	{"time", func(r *Record) any { return &r.Event.Time }, each},
-	{"attempt", func(r *Record) any { return &r.Event.Attempt }, each | always},
-	{"total", func(r *Record) any { return &r.Event.Total }, each},
-	{"max", func(r *Record) any { return &r.Event.Max }, each | always},
-	{"resets", func(r *Record) any { return &r.Event.Resets }, each},
-	{"elapsed", func(r *Record) any { return &r.Event.Elapsed }, each | always},
-	{"took", func(r *Record) any { return &r.Event.Took }, finished | always},
-	{"hedged", func(r *Record) any { return &r.Hedged }, finished},
-	{"delay", func(r *Record) any { return &r.Event.Delay }, scheduled | always},
-	{"due", func(r *Record) any { return &r.Event.Due }, scheduled | always},
-	{"lo", func(r *Record) any { return &r.Event.Lo }, scheduled},
-	{"hi", func(r *Record) any { return &r.Event.Hi }, scheduled},
-	{"retry_after", func(r *Record) any { return &r.Event.RetryAfter }, scheduled},
-	{"seed", func(r *Record) any { return &r.Event.Seed }, scheduled},
-	{"class", func(r *Record) any { return &r.Event.Class }, scheduled | ended},
-	{"reason", func(r *Record) any { return &r.Event.Reason }, ended},
-	{"err", func(r *Record) any { return &r.Event.Err }, finished | scheduled | ended},
-	{"cause", func(r *Record) any { return &r.Event.Cause }, ended},
+	{"key", func(r *Record) any { return &r.Key }, each, false},
+	{"kind", func(r *Record) any { return &r.Event.Kind }, each, true},
+	{"time", func(r *Record) any { return &r.Event.Time }, each, false},
+	{"attempt", func(r *Record) any { return &r.Event.Attempt }, each, true},
+	{"total", func(r *Record) any { return &r.Event.Total }, each, false},
+	{"max", func(r *Record) any { return &r.Event.Max }, each, true},
+	{"resets", func(r *Record) any { return &r.Event.Resets }, each, false},
+	{"elapsed", func(r *Record) any { return &r.Event.Elapsed }, each, true},
+	{"took", func(r *Record) any { return &r.Event.Took }, finished, true},
+	{"hedged", func(r *Record) any { return &r.Hedged }, finished, false},
+	{"delay", func(r *Record) any { return &r.Event.Delay }, scheduled, true},
+	{"due", func(r *Record) any { return &r.Event.Due }, scheduled, true},
+	{"lo", func(r *Record) any { return &r.Event.Lo }, scheduled, false},
+	{"hi", func(r *Record) any { return &r.Event.Hi }, scheduled, false},
+	{"retry_after", func(r *Record) any { return &r.Event.RetryAfter }, scheduled, false},
+	{"seed", func(r *Record) any { return &r.Event.Seed }, scheduled, false},
+	{"class", func(r *Record) any { return &r.Event.Class }, each[2:], false},
+	{"reason", func(r *Record) any { return &r.Event.Reason }, ended, false},
+	{"err", func(r *Record) any { return &r.Event.Err }, each[1:], false},
+	{"cause", func(r *Record) any { return &r.Event.Cause }, ended, false},
 }
 
 // bare returns r without what its other fields say.
@@ -121,8 +113,8 @@ func (r Record) bare() Record {
 	return r
 }
 
-// has reports whether a field of r is not zero.
-func (f field) has(r *Record) bool { return !reflect.ValueOf(f.of(r)).Elem().IsZero() }
+// isZero reports whether a field of r is zero.
+func (f field) isZero(r *Record) bool { return reflect.ValueOf(f.of(r)).Elem().IsZero() }
 
 // MarshalJSON writes the event as package retry does. If there is a key, it is the first field.
 // Hedged is the last one, if it is true.
@@ -210,9 +202,9 @@ func read(field any, text string) (write string) {
 // of its kind always has.
 func Attrs(r Record) []slog.Attr {
 	r = r.bare()
-	attrs, must := make([]slog.Attr, 0, 16), bits[r.Event.Kind]|always
+	attrs := make([]slog.Attr, 0, 16)
 	for _, f := range fields {
-		if f.key != "time" && (f.kinds&must == must || f.has(&r)) { // slog has the time
+		if f.key != "time" && (f.always && slices.Contains(f.kinds, r.Event.Kind) || !f.isZero(&r)) { // slog has the time
 			attrs = append(attrs, slog.Attr{Key: f.key, Value: attrOf(f.of(&r))})
 		}
 	}

@@ -34,10 +34,8 @@ var (
 // keys are those that are read.
 var keys = func() map[string]bool {
 	keys := map[string]bool{"level": true, "task": true, "rule": true}
-	for _, names := range slices.Concat([][]string{places, inner, times}, accessNames) {
-		for _, name := range names {
-			keys[name] = true
-		}
+	for _, name := range slices.Concat(places, inner, times, accessNames) {
+		keys[name] = true
 	}
 	for _, f := range fields {
 		keys[f.key] = true
@@ -90,10 +88,10 @@ func (v values) pairs(line string) (endless bool) {
 	return false
 }
 
-// first returns the first text that one of the keys has.
+// first returns the first text that one of the keys has. A "-" is none.
 func (v values) first(keys ...string) string {
 	for _, key := range keys {
-		if v[key] != "" {
+		if v[key] != "" && v[key] != "-" {
 			return v[key]
 		}
 	}

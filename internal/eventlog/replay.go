@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -167,7 +168,7 @@ func (r *Record) follows(before *Record) error {
 func (r *Record) alone() error {
 	e, bare := r.Event, r.bare()
 	for _, f := range fields {
-		if f.kinds&bits[e.Kind] == 0 && f.has(&bare) {
+		if !slices.Contains(f.kinds, e.Kind) && !f.isZero(&bare) {
 			return fmt.Errorf("%q has no %s", e.Kind, f.key)
 		}
 	}
