@@ -96,8 +96,8 @@ type explanation struct {
 	selection
 	*streams  // main remembers what cannot be written
 	sum       summary
-	printed   bool   // a call
-	separator string // before the next call in JSON; "": the calls are printed as text
+	json      bool
+	separator string // before what is printed next
 }
 
 func explain(s *streams, c *command, args []string) int {
@@ -108,7 +108,7 @@ func explain(s *streams, c *command, args []string) int {
 	from.define(flags)
 	file := flags.String("policy", "", "the `file` with the policy to compare with, YAML or JSON")
 	flags.BoolVar(&x.sum.failed, "failed", false, "print only the calls that gave up; the numbers are of all calls")
-	asJSON := flags.Bool("json", false, "print JSON: the numbers, and the list of calls")
+	flags.BoolVar(&x.json, "json", false, "print JSON: the numbers, and the list of calls")
 	names, status, done := c.parse(s, flags, args)
 	if done {
 		return status
@@ -135,7 +135,7 @@ func explain(s *streams, c *command, args []string) int {
 		}
 		x.sum.comparison = newComparison(p.Policy)
 	}
-	if *asJSON {
+	if x.json {
 		x.separator = `{"calls_list":[`
 	}
 	err = x.read(names)
@@ -181,15 +181,12 @@ func (x *explanation) read(names []string) error {
 
 // writeSummary writes what the calls have in common.
 func (x *explanation) writeSummary() {
-	if x.separator != "" {
+	if x.json {
 		numbers, _ := json.Marshal(&x.sum) // of texts and numbers
 		fmt.Fprintf(x.out, "%s\n],%s\n", strings.TrimPrefix(x.separator, ","), numbers[1:])
 		return
 	}
-	if x.printed {
-		fmt.Fprintln(x.out)
-	}
-	fmt.Fprint(x.out, x.sum.text())
+	fmt.Fprint(x.out, x.separator+x.sum.text())
 }
 
 // nothing is the error for a log in which no call is selected.
@@ -211,11 +208,11 @@ func nothing(log *eventlog.Files, first string) error {
 func (x *explanation) print(t *eventlog.Trace, differs bool) {
 	switch {
 	case x.sum.failed && !gaveUp(t), x.sum.comparison != nil && !differs:
-	case x.separator != "":
+	case x.json:
 		fmt.Fprintf(x.out, "%s\n%s", x.separator, asJSON(t))
 		x.separator = ","
 	default:
-		x.printed = true
+		x.separator = "\n"
 		end := len(t.Records)
 		if x.sum.failed {
 			end-- // to a search for "stopped", the cause is not said yet
