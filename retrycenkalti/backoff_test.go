@@ -1,9 +1,7 @@
 package retrycenkalti_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,55 +25,6 @@ func newBackOff(t *testing.T, p retry.Policy) *retrycenkalti.BackOff {
 	b, err := retrycenkalti.New(p)
 	require.NoError(t, err)
 	return b
-}
-
-// TestTheBackOffDoesWhatThePolicyDoes runs the same operation through both
-// loops, that of v4 with a BackOff that observes its errors.
-func TestTheBackOffDoesWhatThePolicyDoes(t *testing.T) {
-	const s, m = time.Second, time.Minute
-	errOther := errors.New("other")
-	exponential := retry.Exponential{Base: s, Factor: 2}
-	tests := []struct {
-		name   string
-		policy retry.Policy
-		script script
-		want   trace
-	}{
-		{"the zero policy", retry.Policy{}, fails, at(false, 0)},
-		{"three attempts without a delay", retry.Policy{MaxAttempts: 3}, fails, at(false, 0, 0, 0)},
-		{"success after two failures", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(s)}, failsTimes(2), at(true, 0, s, 2*s)},
-		{"exponential", retry.Policy{MaxAttempts: 5, Backoff: exponential}, fails, at(false, 0, s, 3*s, 7*s, 15*s)},
-		{"a retry that would start 1ns later", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: exponential, MaxElapsed: 7*s - 1}, fails, at(false, 0, s, 3*s)},
-		{"attempts count for MaxElapsed", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: exponential, MaxElapsed: 10 * s},
-			script{{takes: 3 * s, err: errBoom}}, trace{began: []time.Duration{0, 4 * s, 9 * s}, ended: 12 * s}},
-
-		{"retry.Permanent", retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(s)}, failsTimes(1)[:1].then(retry.Permanent(errBoom)), at(false, 0, s)},
-		{"retry.Permanent within another error", retry.Policy{MaxAttempts: 5}, script{{err: fmt.Errorf("call: %w", retry.Permanent(errBoom))}}, at(false, 0)},
-		{"RetryIf says no", retry.Policy{MaxAttempts: 5, RetryIf: func(err error) bool { return err != errOther }}, failsTimes(2)[:2].then(errOther), at(false, 0, 0, 0)},
-		{"a class with a name has a count of its own", retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(s), Classify: func(err error) *retry.Class {
-			if err == errOther {
-				return &retry.Class{Name: "other", MaxAttempts: 3, Backoff: retry.Linear(m)}
-			}
-			return nil
-		}}, failsTimes(2)[:2].then(errOther).then(errBoom).then(errOther).then(errOther), at(false, 0, s, 2*s, 2*s+m, 3*s+m, 3*s+3*m)},
-		{"retry.After", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(s)}, script{{err: retry.After(30*s, errBoom)}, {err: errBoom}}, at(false, 0, 30*s, 31*s)},
-		{"retry.After beyond MaxRetryAfter", retry.Policy{MaxAttempts: 2, MaxRetryAfter: m}, script{{err: retry.After(m+1, errBoom)}}, at(false, 0)},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			ours, err := play(t, test.script, do(test.policy))
-			assert.Equal(t, test.want, ours, "ours")
-			last := test.script[min(len(test.want.began), len(test.script))-1].err
-			assert.ErrorIs(t, err, last)
-
-			theirs, err := play(t, test.script, func(ctx context.Context, op func() error) error {
-				b := newBackOff(t, test.policy)
-				return backoff.Retry(func() error { return b.Observe(op()) }, backoff.WithContext(b, ctx))
-			})
-			assert.Equal(t, test.want, theirs, "v4")
-			assert.Equal(t, last, err, "v4 returns the error as it is, marks included")
-		})
-	}
 }
 
 // Calls that share a Source draw the same from it in whichever loop: a BackOff asks as
@@ -108,13 +57,7 @@ func TestTheBackOffDrawsWhatThePolicyDraws(t *testing.T) {
 				assert.Equal(t, test.asked, source.asked)
 				return did
 			}
-			theirs := calls(func(p retry.Policy) loop {
-				b := newBackOff(t, p)
-				return func(_ context.Context, op func() error) error {
-					return backoff.Retry(func() error { return b.Observe(op()) }, b)
-				}
-			})
-			assert.Equal(t, calls(do), theirs)
+			assert.Equal(t, calls(do), calls(func(p retry.Policy) loop { return observing(t, p) }))
 		})
 	}
 }
@@ -180,10 +123,7 @@ func TestNewSaysWhatIsWrongWithThePolicy(t *testing.T) {
 func TestTheBackOffStaysInItsBudget(t *testing.T) {
 	budget := &retry.Budget{Size: 3, Ratio: 0.5}
 	call := func(attempts int, s script) trace {
-		did, _ := play(t, s, func(_ context.Context, op func() error) error {
-			b := newBackOff(t, retry.Policy{MaxAttempts: attempts, Backoff: retry.Fixed(time.Second), Budget: budget})
-			return backoff.Retry(func() error { return b.Observe(op()) }, b)
-		})
+		did, _ := play(t, s, observing(t, retry.Policy{MaxAttempts: attempts, Backoff: retry.Fixed(time.Second), Budget: budget}))
 		return did
 	}
 	assert.Equal(t, at(true, 0, time.Second), call(10, failsTimes(1)))

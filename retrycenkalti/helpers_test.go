@@ -78,7 +78,17 @@ func at(ok bool, began ...time.Duration) trace {
 
 // retryV4 is the loop of v4.
 func retryV4(b backoff.BackOff) loop {
-	return func(ctx context.Context, op func() error) error { return backoff.Retry(op, b) }
+	return func(ctx context.Context, op func() error) error {
+		return backoff.Retry(op, backoff.WithContext(b, ctx))
+	}
+}
+
+// observing is the loop of v4 with a BackOff of ours, which observes the errors.
+func observing(t *testing.T, p retry.Policy) loop {
+	b := newBackOff(t, p)
+	return func(ctx context.Context, op func() error) error {
+		return retryV4(b)(ctx, func() error { return b.Observe(op()) })
+	}
 }
 
 // do is our loop.
@@ -86,4 +96,13 @@ func do(p retry.Policy) loop {
 	return func(ctx context.Context, op func() error) error {
 		return retry.Do(ctx, p, func(context.Context) error { return op() })
 	}
+}
+
+func nextBackOffs(b backoff.BackOff, n int) []time.Duration {
+	b.Reset()
+	all := make([]time.Duration, n)
+	for i := range all {
+		all[i] = b.NextBackOff()
+	}
+	return all
 }

@@ -29,48 +29,79 @@ func opts(initial time.Duration, multiplier float64, max time.Duration) backoff.
 	}
 }
 
-const forever = math.MaxUint64
-
-// TestPolicyDoesWhatTheBackOffDoes runs the same operation through both loops.
-func TestPolicyDoesWhatTheBackOffDoes(t *testing.T) {
+// Each row is played in our loop with the policy, and in that of v4 with a BackOff of that
+// policy, which observes the errors. Where v4 has such a BackOff, it is played with that one
+// too.
+func TestEachLoopDoesTheSame(t *testing.T) {
 	const ms, s, m = time.Millisecond, time.Second, time.Minute
-	tests := []struct {
+	const forever = math.MaxUint64
+	errOther := errors.New("other")
+	second := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(s)}
+	rejects, classified := second, second
+	rejects.RetryIf = func(err error) bool { return err != errOther }
+	classified.MaxAttempts = 9
+	classified.Classify = func(err error) *retry.Class {
+		if err == errOther {
+			return &retry.Class{Name: "other", MaxAttempts: 3, Backoff: retry.Linear(m)}
+		}
+		return nil
+	}
+	for _, row := range []struct {
 		name    string
-		backoff backoff.BackOff
-		retries uint64 // WithMaxRetries
+		v4      backoff.BackOff // nil: v4 has none such
+		retries uint64          // WithMaxRetries
+		policy  retry.Policy    // where v4 is nil
 		script  script
 		want    trace
 	}{
-		{"the defaults without randomization", exponential(backoff.WithMaxElapsedTime(15 * m)), 6, fails,
+		{"the defaults without randomization", exponential(backoff.WithMaxElapsedTime(15 * m)), 6, retry.Policy{}, fails,
 			at(false, 0, 500*ms, 1250*ms, 2375*ms, 4062500*time.Microsecond, 6593750*time.Microsecond, 10390625*time.Microsecond)},
-		{"doubling up to the cap", exponential(opts(s, 2, 5*s)), 5, fails, at(false, 0, 1*s, 3*s, 7*s, 12*s, 17*s)},
-		{"a cap that the second delay passes", exponential(opts(s, 10, 1500*ms)), 3, fails, at(false, 0, 1*s, 2500*ms, 4*s)},
-		{"multiplier 1", exponential(opts(s, 1, m)), 3, fails, at(false, 0, 1*s, 2*s, 3*s)},
-		{"no first delay", exponential(opts(0, 2, m)), 3, fails, at(false, 0, 0, 0, 0)},
-		{"constant", backoff.NewConstantBackOff(7 * s), 3, fails, at(false, 0, 7*s, 14*s, 21*s)},
-		{"zero", &backoff.ZeroBackOff{}, 3, fails, at(false, 0, 0, 0, 0)},
-		{"stop", &backoff.StopBackOff{}, forever, fails, at(false, 0)},
-		{"success after two failures", exponential(), forever, failsTimes(2), at(true, 0, 500*ms, 1250*ms)},
-		{"a retry that starts at MaxElapsedTime", exponential(opts(s, 2, m), backoff.WithMaxElapsedTime(7*s)), forever, fails,
+		{"doubling up to the cap", exponential(opts(s, 2, 5*s)), 5, retry.Policy{}, fails, at(false, 0, 1*s, 3*s, 7*s, 12*s, 17*s)},
+		{"a cap that the second delay passes", exponential(opts(s, 10, 1500*ms)), 3, retry.Policy{}, fails, at(false, 0, 1*s, 2500*ms, 4*s)},
+		{"multiplier 1", exponential(opts(s, 1, m)), 3, retry.Policy{}, fails, at(false, 0, 1*s, 2*s, 3*s)},
+		{"no first delay", exponential(opts(0, 2, m)), 3, retry.Policy{}, fails, at(false, 0, 0, 0, 0)},
+		{"constant", backoff.NewConstantBackOff(7 * s), 3, retry.Policy{}, fails, at(false, 0, 7*s, 14*s, 21*s)},
+		{"zero", &backoff.ZeroBackOff{}, 3, retry.Policy{}, fails, at(false, 0, 0, 0, 0)},
+		{"stop", &backoff.StopBackOff{}, forever, retry.Policy{}, fails, at(false, 0)},
+		{"success after two failures", exponential(), forever, retry.Policy{}, failsTimes(2), at(true, 0, 500*ms, 1250*ms)},
+		{"a retry that starts at MaxElapsedTime", exponential(opts(s, 2, m), backoff.WithMaxElapsedTime(7*s)), forever, retry.Policy{}, fails,
 			at(false, 0, 1*s, 3*s, 7*s)},
-		{"a retry that would start 1ns later", exponential(opts(s, 2, m), backoff.WithMaxElapsedTime(7*s-1)), forever, fails,
+		{"a retry that would start 1ns later", exponential(opts(s, 2, m), backoff.WithMaxElapsedTime(7*s-1)), forever, retry.Policy{}, fails,
 			at(false, 0, 1*s, 3*s)},
-		{"attempts count for MaxElapsedTime", exponential(opts(s, 2, m), backoff.WithMaxElapsedTime(10*s)), forever,
+		{"attempts count for MaxElapsedTime", exponential(opts(s, 2, m), backoff.WithMaxElapsedTime(10*s)), forever, retry.Policy{},
 			script{{takes: 3 * s, err: errBoom}}, trace{began: []time.Duration{0, 4 * s, 9 * s}, ended: 12 * s}},
-		{"backoff.Permanent after a failure", exponential(), forever, failsTimes(1)[:1].then(backoff.Permanent(errBoom)), at(false, 0, 500*ms)},
-		{"backoff.Permanent within another error", exponential(), forever, script{{err: fmt.Errorf("call: %w", backoff.Permanent(errBoom))}}, at(false, 0)},
-	}
-	for _, test := range tests {
-		p := policyOf(t, test.backoff)
-		if test.retries != forever {
-			p.MaxAttempts = int(test.retries) + 1
-		}
-		require.NoError(t, p.Validate())
-		for name, loop := range map[string]loop{"v4": retryV4(backoff.WithMaxRetries(test.backoff, test.retries)), "ours": do(p)} {
-			did, err := play(t, test.script, loop)
-			assert.Equal(t, test.want, did, "%s, %s", test.name, name)
-			assert.Equal(t, !test.want.ok, errors.Is(err, errBoom), test.name)
-		}
+		{"backoff.Permanent after a failure", exponential(), forever, retry.Policy{}, failsTimes(1)[:1].then(backoff.Permanent(errBoom)),
+			at(false, 0, 500*ms)},
+		{"backoff.Permanent within another error", exponential(), forever, retry.Policy{},
+			script{{err: fmt.Errorf("call: %w", backoff.Permanent(errBoom))}}, at(false, 0)},
+
+		{"the zero policy", nil, 0, retry.Policy{}, fails, at(false, 0)},
+		{"retry.Permanent", nil, 0, second, failsTimes(1)[:1].then(retry.Permanent(errBoom)), at(false, 0, s)},
+		{"retry.Permanent within another error", nil, 0, second, script{{err: fmt.Errorf("call: %w", retry.Permanent(errBoom))}}, at(false, 0)},
+		{"RetryIf says no", nil, 0, rejects, failsTimes(2)[:2].then(errOther), at(false, 0, s, 2*s)},
+		{"a class with a name has a count of its own", nil, 0, classified,
+			failsTimes(2)[:2].then(errOther).then(errBoom).then(errOther).then(errOther), at(false, 0, s, 2*s, 2*s+m, 3*s+m, 3*s+3*m)},
+		{"retry.After", nil, 0, second, script{{err: retry.After(30*s, errBoom)}, {err: errBoom}}, at(false, 0, 30*s, 31*s, 32*s, 33*s)},
+		{"retry.After beyond MaxRetryAfter", nil, 0, retry.Policy{MaxAttempts: 2, MaxRetryAfter: m}, script{{err: retry.After(m+1, errBoom)}},
+			at(false, 0)},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p, loops := row.policy, map[string]loop{}
+			if row.v4 != nil {
+				loops["v4"] = retryV4(backoff.WithMaxRetries(row.v4, row.retries))
+				p = policyOf(t, row.v4)
+				if row.retries != forever {
+					p.MaxAttempts = int(row.retries) + 1
+				}
+			}
+			require.NoError(t, p.Validate())
+			loops["ours"], loops["v4 with a BackOff of ours"] = do(p), observing(t, p)
+			for name, loop := range loops {
+				did, err := play(t, row.script, loop)
+				assert.Equal(t, row.want, did, name)
+				assert.Equal(t, !row.want.ok, errors.Is(err, errBoom) || errors.Is(err, errOther), name)
+			}
+		})
 	}
 }
 
@@ -193,36 +224,6 @@ func TestPolicyTakesWhatHasNoEffect(t *testing.T) {
 	} {
 		assert.NoError(t, policyOf(t, b).Validate(), name)
 	}
-}
-
-func nextBackOffs(b backoff.BackOff, n int) []time.Duration {
-	b.Reset()
-	all := make([]time.Duration, n)
-	for i := range all {
-		all[i] = b.NextBackOff()
-	}
-	return all
-}
-
-// TestWindowsAreEqualUpToTheCap: v4 goes beyond the cap, and already where a window only
-// crosses it.
-func TestWindowsAreEqualUpToTheCap(t *testing.T) {
-	const ms = time.Millisecond
-	b := exponential(opts(1500*ms, 2, 8*time.Second), backoff.WithRandomizationFactor(0.5))
-	windows := [][2]time.Duration{{750 * ms, 2250 * ms}, {1500 * ms, 4500 * ms}, {3000 * ms, 9000 * ms}, {4000 * ms, 12000 * ms}} // of v4
-	for i, step := range policyOf(t, b).Plan(len(windows)) {
-		assert.Equal(t, windows[i], [2]time.Duration{step.Lo, max(step.Hi, windows[i][1])})
-		assert.Equal(t, min(windows[i][1], 8*time.Second), step.Hi, "the cap holds")
-	}
-	longest := make([]time.Duration, len(windows))
-	for range 2000 {
-		for i, d := range nextBackOffs(b, len(windows)) {
-			assert.True(t, windows[i][0] <= d && d <= windows[i][1], "%d: %v", i, d)
-			longest[i] = max(longest[i], d)
-		}
-	}
-	assert.Greater(t, longest[2], 8*time.Second, "except with a chance of 0.83^2000")
-	assert.Greater(t, longest[3], 11*time.Second)
 }
 
 func TestTranslate(t *testing.T) {
