@@ -1,7 +1,6 @@
 package retry_test
 
 import (
-	"encoding/binary"
 	"math"
 	"math/big"
 	"testing"
@@ -215,6 +214,11 @@ func assertCurves(t *testing.T, d time.Duration, attempt int) {
 		}
 		assertGrows(t, curve.backoff, attempt)
 	}
+	for _, s := range []retry.Schedule{nil, {d}, {d, 1, d}} {
+		if got, want := s.Delay(attempt), plainSchedule(s, attempt); got != want {
+			t.Fatalf("%v after %d: %d, want %d", s, attempt, got, want)
+		}
+	}
 }
 
 func TestCurvesAtTheBoundaries(t *testing.T) {
@@ -228,32 +232,11 @@ func TestCurvesAtTheBoundaries(t *testing.T) {
 	}
 }
 
-func FuzzFixedLinearFibonacci(f *testing.F) {
+func FuzzCurves(f *testing.F) {
 	for _, d := range boundaryDurations {
 		f.Add(int64(d), int64(92)) // the boundaries of both are in the test above
 	}
 	f.Fuzz(func(t *testing.T, d, attempt int64) { assertCurves(t, time.Duration(d), int(attempt)) })
-}
-
-func FuzzSchedule(f *testing.F) {
-	var all []byte
-	for _, d := range boundaryDurations {
-		all = binary.BigEndian.AppendUint64(all, uint64(d))
-	}
-	for _, attempt := range boundaryInts {
-		for _, entries := range [][]byte{nil, all[:8], all[8*10:], all} {
-			f.Add(entries, int64(attempt))
-		}
-	}
-	f.Fuzz(func(t *testing.T, entries []byte, attempt int64) {
-		var s retry.Schedule
-		for ; len(entries) >= 8; entries = entries[8:] {
-			s = append(s, time.Duration(binary.BigEndian.Uint64(entries)))
-		}
-		if got, want := s.Delay(int(attempt)), plainSchedule(s, int(attempt)); got != want {
-			t.Fatalf("%v after %d: %d, want %d", s, attempt, got, want)
-		}
-	})
 }
 
 func FuzzExponential(f *testing.F) {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	exprand "golang.org/x/exp/rand"
 
 	"github.com/goretry/retry"
 )
@@ -23,20 +22,6 @@ import (
 type fixedWindow struct{ lo, hi time.Duration }
 
 func (w fixedWindow) Window(time.Duration) (lo, hi time.Duration) { return w.lo, w.hi }
-
-// cappedJitters are policies whose curve has reached its cap of 5s.
-var cappedJitters = map[string]retry.Jitter{
-	"full":                  retry.FullJitter,
-	"equal":                 retry.EqualJitter,
-	"20 %":                  retry.Proportional(.2),
-	"1 %":                   retry.Proportional(.01),
-	"100 %":                 retry.Proportional(1),
-	"custom, above the cap": fixedWindow{6 * time.Second, 7 * time.Second},
-	"custom, at the cap":    fixedWindow{5 * time.Second, 6 * time.Second},
-	"custom, up to the cap": fixedWindow{time.Second, 5 * time.Second},
-	"custom, reversed":      fixedWindow{9 * time.Second, time.Second},
-	"custom, negative":      fixedWindow{-time.Second, 9 * time.Second},
-}
 
 // seedDrawing returns the seed from which the number u is drawn for an attempt.
 // It inverts the mixing function of splitmix64, which is a bijection, so that a
@@ -279,11 +264,9 @@ func TestSeedOf(t *testing.T) {
 // same seed.
 func TestSources(t *testing.T) {
 	for name, source := range map[string]func() func() uint64{
-		"math/rand/v2 PCG":        func() func() uint64 { return randv2.NewPCG(1, 2).Uint64 },
-		"math/rand/v2 ChaCha8":    func() func() uint64 { return randv2.NewChaCha8([32]byte{1, 2, 3}).Uint64 },
-		"math/rand/v2 Rand":       func() func() uint64 { return randv2.New(randv2.NewPCG(1, 2)).Uint64 },
-		"x/exp/rand":              func() func() uint64 { return exprand.NewSource(7).Uint64 },
-		"x/exp/rand LockedSource": func() func() uint64 { s := new(exprand.LockedSource); s.Seed(7); return s.Uint64 },
+		"math/rand/v2 PCG":     func() func() uint64 { return randv2.NewPCG(1, 2).Uint64 },
+		"math/rand/v2 ChaCha8": func() func() uint64 { return randv2.NewChaCha8([32]byte{1, 2, 3}).Uint64 },
+		"math/rand/v2 Rand":    func() func() uint64 { return randv2.New(randv2.NewPCG(1, 2)).Uint64 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b, plain, seeds := retry.Default(), retry.Default(), retry.Default(), source()

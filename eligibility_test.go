@@ -212,6 +212,10 @@ func FuzzNext(f *testing.F) {
 			f.Add(-1, 0, 0, false, kind, int64(math.MaxInt64), math.MaxFloat64, int64(0), jitter, 1.0, int64(math.MaxInt64), int64(0), math.MaxInt, uint64(42), true)
 			f.Add(3, 0, 0, false, kind, int64(time.Hour), 1.5, int64(10*time.Second), jitter, .5, int64(3*time.Second), int64(1), 2, uint64(42), true)
 			f.Add(math.MinInt, 0, 0, false, kind, int64(math.MinInt64), math.NaN(), int64(math.MinInt64), jitter, math.Inf(1), int64(math.MinInt64), int64(0), 1, uint64(42), true)
+			for _, n := range []int64{math.MinInt64, -1, 0, 1, math.MaxInt64} {
+				f.Add(int(n), 0, 0, false, kind, n, 2.0, n, jitter, .5, n, int64(0), int(n), uint64(math.MaxUint64), false)
+				f.Add(3, 0, 0, false, kind, n, float64(n), n, jitter, float64(n), n, n, 64, uint64(math.MaxUint64), false)
+			}
 		}
 	}
 	f.Fuzz(func(t *testing.T, attempts, retries, ceiling int, nonRetryable bool, kind uint8, base int64, factor float64, rest int64, jitter uint8, share float64,
@@ -227,6 +231,7 @@ func FuzzNext(f *testing.F) {
 		least, greatest := windowOf(p, a)
 		next := p.Next(a)
 		asked := hint > 0
+		_, _ = p.Lint(), p.String() // which end without a panic, too
 		unlimited := p.EffectiveMax() == retry.Unlimited
 		for claim, holds := range map[string]bool{
 			"the delay is drawn from its window":         next.Reason == retry.ReasonInvalid || retry.Draw(next.Seed, max(1, number), next.Lo, next.Hi) == next.Delay,

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	randv2 "math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -23,7 +22,7 @@ import (
 
 // Each test here pins a principle of the whole package, the other tests pin the details.
 
-func TestPrinciple01AZeroFieldIsOff(t *testing.T) {
+func TestPrincipleAZeroFieldIsOff(t *testing.T) {
 	const longest = time.Duration(math.MaxInt64)
 	next := func(p retry.Policy, a retry.Attempt) retry.Decision {
 		p.MaxAttempts, a.Number, a.Seed = 3, 1, 42
@@ -87,29 +86,7 @@ func TestPrinciple01AZeroFieldIsOff(t *testing.T) {
 	}
 }
 
-func TestPrinciple02OneCountOneWord(t *testing.T) {
-	for _, retries := range []int{1, 2, 3, 24, 1_000_000, math.MaxInt - 1, math.MaxInt, retry.Unlimited} {
-		attempts := retry.Unlimited
-		if retries > 0 {
-			attempts = min(retries, math.MaxInt-1) + 1
-		}
-		byRetries := retry.Policy{MaxRetries: retries, Backoff: retry.Exponential{Base: time.Second}}
-		byAttempts := retry.Policy{MaxAttempts: attempts, Backoff: retry.Exponential{Base: time.Second}}
-		assert.Equal(t, byAttempts.EffectiveMax(), byRetries.EffectiveMax(), "%d retries", retries)
-		for _, attempts := range boundaryInts {
-			assert.Equal(t, byAttempts.Eligible(attempts), byRetries.Eligible(attempts), "%d retries, %d attempts", retries, attempts)
-			a := retry.Attempt{Number: attempts, Err: errBoom}
-			assert.Equal(t, byAttempts.Next(a), byRetries.Next(a), "%d retries, %d attempts", retries, attempts)
-		}
-	}
-
-	// A call counts attempts too.
-	runs := 0
-	e := stopped(t, retry.Do(t.Context(), retry.Policy{MaxRetries: 3}, fails(&runs)))
-	assert.Equal(t, []int{4, 4}, []int{runs, e.Attempts})
-}
-
-func TestPrinciple03PolicyIsAnImmutableValue(t *testing.T) {
+func TestPrinciplePolicyIsAnImmutableValue(t *testing.T) {
 	base := retry.Policy{
 		MaxAttempts: 5, AttemptCap: 9, Backoff: retry.Schedule{time.Second, time.Minute}, MaxDelay: time.Minute, Jitter: retry.Proportional(.2),
 		MaxElapsed: time.Hour, Budget: &retry.Budget{Size: 3, Ratio: .1},
@@ -143,98 +120,7 @@ func TestPrinciple03PolicyIsAnImmutableValue(t *testing.T) {
 	})
 }
 
-func TestPrinciple05TheCapAlwaysHoldsAndJitterAlwaysLives(t *testing.T) {
-	curves := []retry.Backoff{
-		retry.Fixed(7 * time.Second), retry.Fixed(math.MaxInt64), retry.Linear(6 * time.Second), retry.Fibonacci(time.Hour),
-		retry.Exponential{Base: time.Minute}, retry.Schedule{time.Hour}, retry.BackoffFunc(func(int) time.Duration { return math.MaxInt64 }),
-	}
-	for name, jitter := range cappedJitters {
-		for _, curve := range curves {
-			p := retry.Policy{MaxAttempts: -1, Backoff: curve, MaxDelay: 5 * time.Second, Jitter: jitter}
-			distinct, atCap := map[time.Duration]bool{}, 0
-			for seed := range uint64(1000) {
-				d := p.Next(retry.Attempt{Number: 1, Seed: seed + 1}).Delay
-				require.LessOrEqual(t, d, p.MaxDelay, "%s on %v", name, curve)
-				distinct[d] = true
-				if d == p.MaxDelay {
-					atCap++
-				}
-			}
-			assert.GreaterOrEqual(t, len(distinct), 990, "%s on %v", name, curve)
-			assert.LessOrEqual(t, atCap, 1, "%s on %v: many equal delays at the cap", name, curve)
-		}
-	}
-}
-
-func TestPrinciple06TotalFunctions(t *testing.T) {
-	const longest, most = time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
-	backoffs := []retry.Backoff{nil, retry.BackoffFunc(nil), negative{}, retry.Schedule{}, retry.Schedule{most, longest, 0}}
-	for _, d := range []time.Duration{most, -1, 0, 1, longest} {
-		backoffs = append(backoffs, retry.Fixed(d), retry.Linear(d), retry.Fibonacci(d))
-		for _, factor := range []float64{0, .5, 1, 1e300, math.NaN(), math.Inf(1), math.Inf(-1)} {
-			backoffs = append(backoffs, retry.Exponential{Base: d, Factor: factor})
-		}
-	}
-	jitters := []retry.Jitter{
-		nil, retry.FullJitter, retry.EqualJitter, retry.Proportional(1), retry.Proportional(math.NaN()), retry.Proportional(math.Inf(1)),
-		fixedWindow{longest, most}, fixedWindow{most, longest}, fixedWindow{longest, longest}, fixedWindow{most, most},
-	}
-	for _, backoff := range backoffs {
-		for _, jitter := range jitters {
-			for _, limit := range []int{math.MinInt, -1, 0, 3, math.MaxInt} {
-				for _, maxDelay := range []time.Duration{most, 0, 1, longest} {
-					p := retry.Policy{MaxAttempts: limit, Backoff: backoff, Jitter: jitter, MaxDelay: maxDelay, MaxRetryAfter: max(0, maxDelay)}
-					sound := p.Validate() == nil
-					_, _ = p.Lint(), p.String()
-					for _, number := range []int{math.MinInt, 1, 64, math.MaxInt} {
-						for _, hint := range []time.Duration{most, 1, longest} {
-							next := p.Next(retry.Attempt{Number: number, Err: retry.After(hint, errBoom), Elapsed: hint, Seed: math.MaxUint64})
-							if next.Delay < 0 || next.Reason == "" || sound == (next.Reason == retry.ReasonInvalid) || next.Retry() && !p.Eligible(number) {
-								t.Fatalf("%v: %v after %d with a Retry-After of %d", p, next, number, hint)
-							}
-						}
-					}
-					_, trustedBackoff := backoff.(negative)
-					_, trustedJitter := jitter.(fixedWindow)
-					if sound && p.EffectiveMax() == retry.Unlimited && !trustedBackoff && !trustedJitter {
-						if _, greatest := windowOf(p, retry.Attempt{Number: math.MaxInt}); greatest == 0 {
-							t.Fatalf("%v: a hot loop", p)
-						}
-					}
-				}
-			}
-		}
-	}
-}
-
-func TestPrinciple07AScheduleCanBeComputedAgain(t *testing.T) {
-	t.Run("a call whose Source draws the same waits the same", func(t *testing.T) {
-		run := func() (waits []time.Duration, told watch) {
-			synctest.Test(t, func(t *testing.T) {
-				p := retry.Default()
-				p.MaxAttempts, p.Source, p.OnEvent = 10, randv2.NewPCG(1, 2).Uint64, told.event
-				last := time.Now()
-				_ = retry.Do(t.Context(), p, func(context.Context) error {
-					waits = append(waits, time.Since(last))
-					last = time.Now()
-					return errBoom
-				})
-			})
-			return waits, told
-		}
-		first, told := run()
-		again, _ := run()
-		assert.Len(t, first, 10)
-		assert.Equal(t, first, again)
-		for _, e := range told.of(retry.RetryScheduled) {
-			assert.Equal(t, e.Delay, retry.Default().Next(retry.Attempt{Number: e.Attempt, Seed: e.Seed}).Delay, "from the policy and the seed")
-			assert.Equal(t, e.Delay, retry.Draw(e.Seed, e.Attempt, e.Lo, e.Hi), "from its own line")
-			assert.Equal(t, told.of(retry.RetryScheduled)[0].Seed, e.Seed, "one seed for each call")
-		}
-	})
-}
-
-func TestPrinciple08NothingIsLost(t *testing.T) {
+func TestPrincipleNothingIsLost(t *testing.T) {
 	ended := []error{context.Canceled, context.DeadlineExceeded, errShutdown}
 	two := retry.Policy{MaxAttempts: 2}
 	twice, elapses, waitFails, classed := everySecond, everySecond, two, two
@@ -326,7 +212,7 @@ type asked struct {
 
 func (c *asked) Value(key any) any { c.values++; return c.Context.Value(key) }
 
-func TestPrinciple09FailSafe(t *testing.T) {
+func TestPrincipleFailSafe(t *testing.T) {
 	t.Run("what is unknown is kept and never guessed", func(t *testing.T) {
 		const text = `{"kind":"attempt_paused","time":"0001-01-01T00:00:00Z","attempt":2,"max":5,"reason":"tired"}`
 		var e retry.Event

@@ -23,22 +23,22 @@ import (
 
 // A call waits in one place, by one time.After. Each function of the root package that
 // reads the clock is listed here.
-func TestPrinciple04DecisionAndWaitingAreApart(t *testing.T) {
+func TestPrincipleDecisionAndWaitingAreApart(t *testing.T) {
 	allowed := map[string][]string{
 		"retry.go":  {"wait: select", "wait: time.After", "execute: context.WithTimeout", "now: time.Now"},
 		"gate.go":   {"enter: time.Now", "enter: wait.For"},
 		"budget.go": {"begin: time.Now", "catchUp: time.Since"}, // not a decision: Next never touches a Budget
 	}
-	for file, parsed := range sources(t, ".") {
+	for file, parsed := range sources(t) {
 		if path.Dir(file) == "." {
 			assert.ElementsMatch(t, allowed[file], clockUses(parsed), file)
 		}
 	}
 }
 
-func TestPrinciple10StandardLibraryNoGoroutineNoRecoverNoGlobalStateNoHiddenMethods(t *testing.T) {
+func TestPrincipleStandardLibraryNoGoroutineNoRecoverNoGlobalStateNoHiddenMethods(t *testing.T) {
 	const module = "github.com/goretry/retry"
-	files := sources(t, ".")
+	files := sources(t)
 	ofRoot := map[string]bool{".": true} // the root, and the packages that it is made of
 	for file, parsed := range files {
 		for _, imported := range imports(parsed) {
@@ -49,16 +49,23 @@ func TestPrinciple10StandardLibraryNoGoroutineNoRecoverNoGlobalStateNoHiddenMeth
 	}
 	require.Greater(t, len(ofRoot), 1)
 
+	// Beside it a package needs the root and internal/ alone, so that who imports it gets no
+	// other. Programs may need what they want of ours.
 	t.Run("the standard library only", func(t *testing.T) {
+		more := map[string][]string{
+			"retryhttp": {module + "/retrynet"}, "retrysql": {module + "/retrynet"}, "retrycenkalti": {"github.com/cenkalti/backoff/v4"},
+		}
 		for file, parsed := range files {
-			ours := module
-			if ofRoot[path.Dir(file)] {
-				ours = module + "/internal/"
-			}
+			pkg, _, _ := strings.Cut(path.Dir(file), "/")
 			for _, imported := range imports(parsed) {
 				first, _, _ := strings.Cut(imported, "/")
-				cenkalti := path.Dir(file) == "retrycenkalti" && strings.HasPrefix(imported, "github.com/cenkalti/backoff/")
-				ok := !strings.Contains(first, ".") || strings.HasPrefix(imported, ours) || cenkalti
+				ok := !strings.Contains(first, ".") || strings.HasPrefix(imported, module+"/internal/") || slices.Contains(more[pkg], imported)
+				if !ofRoot[path.Dir(file)] {
+					ok = ok || imported == module || strings.HasPrefix(imported+"/", module+"/"+pkg+"/")
+				}
+				if pkg == "internal" || pkg == "examples" {
+					ok = ok || strings.HasPrefix(imported, module+"/")
+				}
 				assert.True(t, ok, "%s imports %s", file, imported)
 			}
 		}
@@ -166,34 +173,6 @@ func TestPrinciple10StandardLibraryNoGoroutineNoRecoverNoGlobalStateNoHiddenMeth
 	})
 }
 
-// What only helps a compiler, or hides from it, costs every reader.
-func TestPrinciple11SimpleFirst(t *testing.T) {
-	for file := range sources(t, ".") {
-		source, err := os.ReadFile(file)
-		require.NoError(t, err)
-		assert.NotRegexp(t, `(?m)^//go:(no|linkname|nosplit)`, string(source), file)
-	}
-}
-
-// A package needs the root and internal/ alone, so that who imports it gets no other.
-func TestEveryPackageNeedsTheRootAlone(t *testing.T) {
-	const module = "github.com/goretry/retry"
-	retrynet := module + "/retrynet"
-	allowed := map[string][]string{"retryhttp": {retrynet}, "retrysql": {retrynet}}
-	for file, parsed := range sources(t, ".") {
-		pkg, _, below := strings.Cut(file, "/")
-		if !below || slices.Contains([]string{"internal", "examples"}, pkg) {
-			continue // the root itself, and programs
-		}
-		for _, imported := range imports(parsed) {
-			ours := strings.HasPrefix(imported, module+"/")
-			itself := strings.HasPrefix(imported+"/", module+"/"+pkg+"/")
-			internal := strings.HasPrefix(imported, module+"/internal/")
-			assert.True(t, !ours || itself || internal || slices.Contains(allowed[pkg], imported), "%s imports %s", file, imported)
-		}
-	}
-}
-
 // go doc shows one constant of a group, and "...": the comment of the type lists all.
 func TestTheCommentOfATypeListsItsConstants(t *testing.T) {
 	names, err := filepath.Glob("*.go")
@@ -258,28 +237,26 @@ func clockUses(file *ast.File) (uses []string) {
 	return uses
 }
 
-// sources returns the files of modules by path, without tests.
-func sources(t *testing.T, modules ...string) map[string]*ast.File {
+// sources returns the files of the module by path, without tests.
+func sources(t *testing.T) map[string]*ast.File {
 	files := map[string]*ast.File{}
-	for _, module := range modules {
-		require.NoError(t, filepath.WalkDir(module, func(name string, entry fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			if entry.IsDir() {
-				_, noModule := os.Stat(filepath.Join(name, "go.mod"))
-				dir := entry.Name()
-				if name != module && (noModule == nil || dir == "testdata" || strings.HasPrefix(dir, ".") || strings.HasPrefix(dir, "_")) {
-					return fs.SkipDir
-				}
-				return nil
-			}
-			if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
-				files[filepath.ToSlash(name)], err = parser.ParseFile(token.NewFileSet(), name, nil, 0)
-			}
+	require.NoError(t, filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
 			return err
-		}))
-	}
+		}
+		if entry.IsDir() {
+			_, noModule := os.Stat(filepath.Join(name, "go.mod"))
+			dir := entry.Name()
+			if name != "." && (noModule == nil || dir == "testdata" || strings.HasPrefix(dir, ".") || strings.HasPrefix(dir, "_")) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			files[filepath.ToSlash(name)], err = parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		}
+		return err
+	}))
 	return files
 }
 
