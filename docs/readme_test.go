@@ -207,6 +207,18 @@ func server(faults ...httpfault.Fault) *httpfault.Transport {
 	return httpfault.New(answers{}, faults...)
 }
 
+// network takes the place of the network while a test runs.
+func network(t *testing.T, base http.RoundTripper) {
+	before := http.DefaultTransport
+	http.DefaultTransport = base
+	t.Cleanup(func() { http.DefaultTransport = before })
+}
+
+// A roundTripper is a function in place of a network.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
 // answers is a server without a network: it answers each request with 200.
 type answers struct{}
 
@@ -214,16 +226,11 @@ func (answers) RoundTrip(req *http.Request) (*http.Response, error) {
 	return httpfault.Status(http.StatusOK, 0)(req, nil)
 }
 
+// What the fields do is tested with package retry.
 func TestREADMEPolicy(t *testing.T) {
-	errTimeout, errBusy := errors.New("timeout"), errors.New("busy")
-	call := func(t *testing.T, change func(p *retry.Policy), fn func(context.Context) error) (took time.Duration, err error) {
+	synctest.Test(t, func(t *testing.T) {
 		temporary := func(err error) bool { return !errors.Is(err, errBoom) }
-		classify := func(err error) *retry.Class {
-			if errors.Is(err, errBusy) {
-				return &retry.Class{Name: "busy", MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}
-			}
-			return nil
-		}
+		classify := func(error) *retry.Class { return nil }
 		var told []retry.Event
 		budget, observe := &retry.Budget{Size: 100}, func(_ context.Context, e retry.Event) { told = append(told, e) }
 
@@ -244,82 +251,11 @@ func TestREADMEPolicy(t *testing.T) {
 			OnEvent:        observe,          // AttemptStarted, AttemptFinished, RetryScheduled, CallFinished
 		}
 
-		require.NoError(t, policy.Validate())
 		assert.Empty(t, policy.Lint())
-		change(&policy)
-		began := time.Now()
-		err = retry.Do(t.Context(), policy, fn)
-		require.NotEmpty(t, told)
-		for _, e := range told {
-			assert.LessOrEqual(t, e.Delay, 5*time.Second)
-		}
-		return time.Since(began), err
-	}
-	for _, row := range []struct {
-		name     string
-		change   func(*retry.Policy)
-		err      error // what each attempt fails with; nil: it hangs
-		reason   retry.Reason
-		attempts int
-	}{
-		{"MaxAttempts counts the first one", func(*retry.Policy) {}, errTimeout, retry.ReasonExhausted, 5},
-		{"AttemptTimeout ends what hangs", func(*retry.Policy) {}, nil, retry.ReasonExhausted, 5},
-		{"RetryIf", func(*retry.Policy) {}, errBoom, retry.ReasonRejected, 1},
-		{"Classify", func(*retry.Policy) {}, errBusy, retry.ReasonExhausted, 2},
-		{"MaxRetryAfter", func(*retry.Policy) {}, retry.After(61*time.Second, errTimeout), retry.ReasonRetryAfter, 1},
-		{"Budget", func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }, errTimeout, retry.ReasonBudget, 3},
-	} {
-		bubble(t, row.name, func(t *testing.T) {
-			_, err := call(t, row.change, func(ctx context.Context) error {
-				if row.err == nil {
-					<-ctx.Done()
-					return ctx.Err()
-				}
-				return row.err
-			})
-			var e *retry.Error
-			require.ErrorAs(t, err, &e)
-			assert.Equal(t, []any{row.reason, row.attempts}, []any{e.Reason, e.Attempts})
-		})
-	}
-	bubble(t, "MaxElapsed bounds when the last retry starts", func(t *testing.T) {
-		began, last := time.Now(), time.Duration(0)
-		took, err := call(t, func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }, func(ctx context.Context) error {
-			last = time.Since(began)
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		assert.Equal(t, retry.ReasonElapsed, retry.ReasonOf(err))
-		assert.LessOrEqual(t, last, 30*time.Second)
-		assert.LessOrEqual(t, took, 32*time.Second)
+		runs := 0
+		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(retry.Do(t.Context(), policy, fails(&runs))))
+		assert.Equal(t, []int{5, 5 + 5 + 4 + 1, 96}, []int{runs, len(told), budget.Left()})
 	})
-}
-
-func TestREADMEWhatTheFunctionReturns(t *testing.T) {
-	gone := errors.New("gone")
-	for _, row := range []struct {
-		name   string
-		err    error // of each attempt
-		reason retry.Reason
-		took   time.Duration
-	}{
-		{"nil", nil, retry.ReasonSuccess, 0},
-		{"Permanent", retry.Permanent(gone), retry.ReasonPermanent, 0},
-		{"After", retry.After(4*time.Second, errDial), retry.ReasonExhausted, 8 * time.Second},
-		{"the end of a context of its own", context.Canceled, retry.ReasonExhausted, 2 * time.Second},
-		{"the deadline of a context of its own", context.DeadlineExceeded, retry.ReasonExhausted, 2 * time.Second},
-		{"any other error", errDial, retry.ReasonExhausted, 2 * time.Second},
-		{"the error of an inner Do", &retry.Error{Reason: retry.ReasonCanceled, Err: errDial}, retry.ReasonExhausted, 2 * time.Second},
-	} {
-		bubble(t, row.name, func(t *testing.T) {
-			began := time.Now()
-			err := retry.Do(t.Context(), everySecond, failWith(row.err))
-			assert.Equal(t, row.reason, retry.ReasonOf(err))
-			assert.Equal(t, row.took, time.Since(began))
-		})
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	assert.NoError(t, retry.Do(ctx, everySecond, func(context.Context) error { cancel(); return nil }), "nil ends the call as a success")
 }
 
 // A thousand calls of a target that is down: with a Budget, and without one.
@@ -332,9 +268,7 @@ func TestREADMEOutage(t *testing.T) {
 		assert.Equal(t, 5000, attempts)
 
 		down := server(slices.Repeat([]httpfault.Fault{httpfault.Status(503, 0)}, 5000)...)
-		base := http.DefaultTransport
-		http.DefaultTransport = down
-		defer func() { http.DefaultTransport = base }()
+		network(t, down)
 
 		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1/orders", nil)
 		require.NoError(t, err)
@@ -349,42 +283,6 @@ func TestREADMEOutage(t *testing.T) {
 		}
 		assert.Len(t, down.Calls(), 1010)
 	})
-}
-
-func TestREADMELayers(t *testing.T) {
-	lowest := 0
-	layer := func(below func(context.Context) error) func(context.Context) error {
-		return func(ctx context.Context) error { return retry.Do(ctx, retry.Policy{MaxAttempts: 4}, below) }
-	}
-	request := layer(layer(layer(fails(&lowest))))
-	require.Error(t, request(t.Context()))
-	assert.Equal(t, 64, lowest)
-	lowest = 0
-	require.Error(t, request(retry.WithBudget(t.Context(), &retry.Budget{Size: 3})))
-	assert.Equal(t, 4, lowest)
-}
-
-func TestREADMEErrors(t *testing.T) {
-	shutdown := errors.New("shutdown")
-	canceled, cancel := context.WithCancelCause(t.Context())
-	cancel(shutdown)
-	for _, row := range []struct {
-		policy retry.Policy
-		ctx    context.Context
-		reason retry.Reason
-		is     error
-	}{
-		{retry.Policy{}, canceled, retry.ReasonCanceled, shutdown},
-		{retry.Policy{}, t.Context(), retry.ReasonExhausted, errDial},
-		{retry.Policy{MaxDelay: -1}, t.Context(), retry.ReasonInvalid, errDial},
-		{retry.Policy{RetryIf: func(error) bool { return false }}, t.Context(), retry.ReasonRejected, errDial},
-	} {
-		err := retry.Do(row.ctx, row.policy, failWith(errDial))
-		assert.Equal(t, row.reason, retry.ReasonOf(err))
-		assert.ErrorIs(t, err, row.is)
-	}
-	err := retry.Do(t.Context(), retry.Policy{MaxDelay: -1}, failWith(errDial))
-	assert.ErrorContains(t, err, "MaxDelay is -1ns: write 0 for none, or a positive duration", "the text says how")
 }
 
 // database is a driver that counts its commits.
