@@ -117,11 +117,10 @@ func TestAdviseOfATransport(t *testing.T) {
 			return failure(req, resp)
 		}
 	}
-	calls := fails(func(req *http.Request, resp *http.Response) error { return retryhttp.Check(req, resp, nil) })
-	derives := fails(func(req *http.Request, resp *http.Response) error {
-		return retryhttp.Check(req.Clone(req.Context()), resp, nil)
-	})
-	forgets := fails(func(_ *http.Request, resp *http.Response) error { return retryhttp.Check(nil, resp, nil) })
+	derives := func(req *http.Request, resp *http.Response, err error) error {
+		return retryhttp.Check(req.Clone(req.Context()), resp, err)
+	}
+	forgets := func(_ *http.Request, resp *http.Response, err error) error { return retryhttp.Check(nil, resp, err) }
 	always := fails(func(req *http.Request, resp *http.Response) error { return tr.StatusError(req, resp) })
 	wraps := fails(func(_ *http.Request, resp *http.Response) error {
 		return fmt.Errorf("busy: %w", retryhttp.NewStatusError(resp))
@@ -147,16 +146,16 @@ func TestAdviseOfATransport(t *testing.T) {
 		{"said by Check", 503, "7", nil, says, "2 sent in 9s, 200"},
 
 		{"advised", 503, "", seven, nil, "2 sent in 7s, 200"},
-		{"advised, for a Check that calls Check", 503, "", seven, calls, "2 sent in 7s, 200"},
+		{"advised, for a Check that calls Check", 503, "", seven, retryhttp.Check, "2 sent in 7s, 200"},
 		{"advised, for a Check that calls Check with a copy", 503, "", seven, derives, "2 sent in 7s, 200"},
 		{"advised, for a Check with StatusError", 404, "", seven, always, "2 sent in 7s, 200"},
 		{"not advised, for a Check with StatusError", 404, "5", nil, always, "2 sent in 5s, 200"},
 		{"a Check that calls Check without the request", 503, "5", seven, forgets, "2 sent in 5s, 200"},
 		{"a Check with NewStatusError", 404, "5", seven, failing, "2 sent in 5s, 200"},
 		{"advised against", 503, "", never, nil, final},
-		{"advised against, for a Check that calls Check", 503, "", never, calls, final},
+		{"advised against, for a Check that calls Check", 503, "", never, retryhttp.Check, final},
 		{"advised", 404, "", again, nil, "2 sent in 1s, 200"},
-		{"advised, for a Check that calls Check", 404, "", again, calls, "2 sent in 1s, 200"},
+		{"advised, for a Check that calls Check", 404, "", again, retryhttp.Check, "2 sent in 1s, 200"},
 		{"an unknown verdict", 503, "", read(0, "perhaps"), nil, "2 sent in 1s, 200"},
 		{"a wait below 0", 503, "", read(-7*time.Second, retryhttp.Again), nil, "2 sent in 1s, 200"},
 	} {

@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,11 +23,11 @@ import (
 func TestSetBody(t *testing.T) {
 	const digits = "0123456789"
 	file := func(t *testing.T, offset int64) *os.File {
-		path := filepath.Join(t.TempDir(), "body")
-		require.NoError(t, os.WriteFile(path, []byte(digits), 0o600))
-		f, err := os.Open(path)
+		f, err := os.CreateTemp(t.TempDir(), "")
 		require.NoError(t, err)
 		t.Cleanup(func() { f.Close() })
+		_, err = f.WriteString(digits)
+		require.NoError(t, err)
 		_, err = f.Seek(offset, io.SeekStart)
 		require.NoError(t, err)
 		return f

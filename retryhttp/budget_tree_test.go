@@ -1,6 +1,7 @@
 package retryhttp_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -64,12 +65,8 @@ func (s *service) call(ctx context.Context) bool {
 			tr.Base = &retryhttp.Hedge{Base: tr.Base, After: s.hedge, Budgets: retryhttp.NoBudgets}
 		}
 	}
-	resp, err := tr.RoundTrip(httptest.NewRequestWithContext(ctx, "GET", "http://service/", nil))
-	if err != nil {
-		return false
-	}
-	defer resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
+	_, err := retryhttp.Result(tr.RoundTrip(httptest.NewRequestWithContext(ctx, "GET", "http://service/", nil)))
+	return err == nil
 }
 
 // RoundTrip is the network, and what happens there.
@@ -87,11 +84,8 @@ func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp, err := traced("asks got wrote", s.inMemory)(req)
 	switch {
-	case err != nil:
-		return nil, err
-	case f == lost:
-		_ = resp.Body.Close()
-		return nil, errReset
+	case err != nil, f == lost:
+		return nil, cmp.Or(err, errReset)
 	case f == stripped:
 		resp.Header.Del("Retry-Budget-Spent")
 	}

@@ -2,9 +2,10 @@ package retryhttp_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +25,7 @@ func TestErrorOf(t *testing.T) {
 	twice := retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second}
 	empty := &retry.Budget{Size: 1}
 	empty.Take()
-	hop := response(http.StatusTemporaryRedirect, "Location", "/b")
+	ok, busy, hop := reply{status: 200}, reply{status: 503}, response(http.StatusTemporaryRedirect, "Location", "/b")
 	replaces := func(by *http.Request) retryhttp.CheckFunc {
 		return func(req *http.Request, resp *http.Response, err error) error {
 			resp.Request = by
@@ -33,7 +34,6 @@ func TestErrorOf(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name     string
-		method   string
 		policy   retry.Policy
 		check    retryhttp.CheckFunc
 		inner    int // attempts of a second Transport below
@@ -41,40 +41,33 @@ func TestErrorOf(t *testing.T) {
 		reason   retry.Reason
 		attempts int
 	}{
-		{"a success after a failure", "GET", twice, nil, 0, []any{503, 200}, retry.ReasonSuccess, 0},
-		{"attempts exhausted", "GET", twice, nil, 0, []any{503}, retry.ReasonExhausted, 2},
-		{"no budget", "GET", retry.Policy{MaxAttempts: 2, Budget: empty}, nil, 0, []any{503}, retry.ReasonBudget, 1},
-		{"a wait that the Timeout of the client would cut", "GET", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(3 * time.Hour)}, nil, 0, []any{503}, retry.ReasonDeadline, 1},
-		{"no body", "GET", twice, nil, 0, []any{responseWith(503, http.NoBody)}, retry.ReasonExhausted, 2},
-		{"redirected after a failure", "GET", twice, nil, 0, []any{503, hop, 503}, retry.ReasonExhausted, 2},
-		{"a success after a redirect", "GET", twice, nil, 0, []any{503, hop, 503, 200}, retry.ReasonSuccess, 0},
-		{"a Check that sets another request", "GET", twice, replaces(request(t, "GET")), 0, []any{503}, retry.ReasonExhausted, 2},
-		{"a Check that removes the request", "GET", twice, replaces(nil), 0, []any{503}, retry.ReasonExhausted, 2},
-		{"a Check that accepts it", "GET", twice, returns(nil), 0, []any{503}, retry.ReasonSuccess, 0},
-		{"of two Transports the outer", "GET", twice, nil, 3, []any{503}, retry.ReasonExhausted, 2},
-		{"a failure to the inner of two Transports", "GET", twice, returns(nil), 3, []any{503}, retry.ReasonSuccess, 0},
+		{"a success after a failure", twice, nil, 0, []any{busy, ok}, retry.ReasonSuccess, 0},
+		{"attempts exhausted", twice, nil, 0, []any{busy}, retry.ReasonExhausted, 2},
+		{"no budget", retry.Policy{MaxAttempts: 2, Budget: empty}, nil, 0, []any{busy}, retry.ReasonBudget, 1},
+		{"a wait that the Timeout of the client would cut", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(3 * time.Hour)}, nil, 0, []any{busy}, retry.ReasonDeadline, 1},
+		{"no body", twice, nil, 0, []any{responseWith(503, http.NoBody)}, retry.ReasonExhausted, 2},
+		{"redirected after a failure", twice, nil, 0, []any{busy, hop, busy}, retry.ReasonExhausted, 2},
+		{"a success after a redirect", twice, nil, 0, []any{busy, hop, busy, ok}, retry.ReasonSuccess, 0},
+		{"a Check that sets another request", twice, replaces(request(t, "GET")), 0, []any{busy}, retry.ReasonExhausted, 2},
+		{"a Check that removes the request", twice, replaces(nil), 0, []any{busy}, retry.ReasonExhausted, 2},
+		{"a Check that accepts it", twice, returns(nil), 0, []any{busy}, retry.ReasonSuccess, 0},
+		{"of two Transports the outer", twice, nil, 3, []any{busy}, retry.ReasonExhausted, 2},
+		{"a failure to the inner of two Transports", twice, returns(nil), 3, []any{busy}, retry.ReasonSuccess, 0},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			var last *body
 			base := script(tt.answers...)
-			tr := &retryhttp.Transport{Policy: tt.policy, Check: tt.check, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-				resp, err := base.RoundTrip(req)
-				if resp.Body != http.NoBody {
-					last = &body{ctx: req.Context(), Reader: strings.NewReader("the reason")}
-					resp.Body = last
-				}
-				return resp, err
-			})}
+			tr := &retryhttp.Transport{Policy: tt.policy, Check: tt.check, Base: base}
 			if tt.inner > 0 {
-				tr.Base = &retryhttp.Transport{Base: tr.Base, Policy: retry.Policy{MaxAttempts: tt.inner}}
+				tr.Base = &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: tt.inner}}
 			}
 			client := &http.Client{Transport: tr, Timeout: 2 * time.Hour} // wraps the body
-			resp, err := client.Do(request(t, tt.method))
+			resp, err := client.Do(request(t, "GET"))
 			require.NoError(t, err)
-			if resp.Body != http.NoBody && last != nil {
+			last := base.bodies[len(base.bodies)-1]
+			if last != nil {
 				time.Sleep(time.Hour)
 				assert.Equal(t, []any{0, 0, nil}, []any{last.read, last.closes, last.ctx.Err()})
-				assert.Equal(t, "the reason", textOf(t, resp))
+				assert.Equal(t, fmt.Sprint("answer ", base.count()), textOf(t, resp))
 				assert.Error(t, last.ctx.Err(), "the end of the body frees the context of the attempt")
 			}
 			require.NoError(t, resp.Body.Close())
@@ -97,7 +90,7 @@ func TestErrorOf(t *testing.T) {
 			var status *retryhttp.StatusError
 			require.ErrorAs(t, because, &status)
 			assert.Equal(t, resp.StatusCode, status.StatusCode)
-			assert.Equal(t, tt.method, resp.Request.Method)
+			assert.Equal(t, "GET", resp.Request.Method)
 			copied := *resp
 			assert.Same(t, because, retryhttp.ErrorOf(&copied))
 		})
@@ -165,38 +158,34 @@ func TestRequestOf(t *testing.T) {
 		require.Len(t, base.sent, 2)
 		assert.True(t, slices.Equal(slices.Concat(slices.Repeat(base.sent[:1], 7), slices.Repeat(base.sent[1:], 7)), inner))
 		assert.Nil(t, retryhttp.RequestOf(lowest.sent[0].Context()))
+		assert.Nil(t, httptrace.ContextClientTrace(lowest.sent[0].Context()), "an idempotent request is not traced")
 		assert.Nil(t, retryhttp.RequestOf(t.Context()))
 	})
 }
 
-// A policy for one request replaces the Transport's policy entirely.
+// A policy for one request replaces the Transport's policy entirely. It is not for a
+// Transport below.
 func TestWithPolicy(t *testing.T) {
 	var seen events
-	budget := &retry.Budget{Size: 10}
-	ours := retry.Policy{MaxAttempts: 5, Budget: budget, AttemptTimeout: time.Hour, OnEvent: seen.add}
+	ours := retry.Policy{MaxAttempts: 5, Budget: &retry.Budget{Size: 10}, AttemptTimeout: time.Hour, OnEvent: seen.add}
 	patient := ours
 	patient.MaxAttempts = 2
 	for _, tt := range []struct {
 		name   string
 		policy retry.Policy
-		inner  int // attempts of a second Transport below; 0: there is none
-		sent   int
-		left   int
-		events int
+		inner  int   // attempts of the Transport below
+		want   []int // requests, what is left of our Budget, our events
 	}{
-		{"more attempts", retry.Policy{MaxAttempts: 7}, 0, 7, 10, 0},
-		{"the zero Policy", retry.Policy{}, 0, 1, 10, 0},
-		{"for the outer of two Transports", retry.Policy{MaxAttempts: 2}, 3, 6, 10, 0},
-		{"the Transport's, changed", patient, 0, 2, 9, 6},
+		{"more attempts", retry.Policy{MaxAttempts: 7}, 1, []int{7, 10, 0}},
+		{"the zero Policy", retry.Policy{}, 1, []int{1, 10, 0}},
+		{"for the outer of two Transports", retry.Policy{MaxAttempts: 2}, 3, []int{6, 10, 0}},
+		{"the Transport's, changed", patient, 1, []int{2, 9, 6}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			base := script(503)
-			tr := &retryhttp.Transport{Base: base, Policy: ours}
-			if tt.inner > 0 {
-				tr.Base = &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: tt.inner}}
-			}
-			send(t, tr, request(t, "GET").WithContext(retryhttp.WithPolicy(t.Context(), tt.policy)))
-			assert.Equal(t, []int{tt.sent, tt.left, tt.events}, []int{len(base.sent), budget.Left(), len(seen.all)})
+			below := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: tt.inner}}
+			send(t, &retryhttp.Transport{Base: below, Policy: ours}, request(t, "GET").WithContext(retryhttp.WithPolicy(t.Context(), tt.policy)))
+			assert.Equal(t, tt.want, []int{base.count(), ours.Budget.Left(), len(seen.all)})
 		})
 	}
 }

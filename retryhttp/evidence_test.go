@@ -23,7 +23,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
-	"github.com/goretry/retry/retryhttp/httpfault"
 )
 
 const threeTimes, once = "3 attempts_exhausted", "1 not_retryable"
@@ -59,29 +58,28 @@ func (c resetConn) Read(p []byte) (int, error) {
 // the machine. If there was a connection, the same errors mean that the server
 // may have processed the request.
 func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
-	type dial = func() (net.Conn, error)
-	serves := func(serve func(net.Conn)) dial {
-		return func() (net.Conn, error) {
-			client, server := net.Pipe()
-			go func() { defer server.Close(); serve(server) }()
-			return client, nil
-		}
-	}
+	type dial = func(context.Context, string, string) (net.Conn, error)
 	answers := func(answer string) dial {
-		return serves(func(conn net.Conn) {
-			if req, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
-				_, _ = io.Copy(io.Discard, req.Body)
-				_, _ = io.WriteString(conn, answer)
-			}
-		})
+		return piped(1, func(conn net.Conn, req *http.Request) {
+			_, _ = io.Copy(io.Discard, req.Body)
+			_, _ = io.WriteString(conn, answer)
+		}).DialContext
 	}
 	resets := func(dial dial) dial {
-		return func() (net.Conn, error) { conn, err := dial(); return resetConn{conn}, err }
+		return func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			return resetConn{conn}, err
+		}
 	}
 	fails := func(err error, after time.Duration) dial {
-		return func() (net.Conn, error) { time.Sleep(after); return nil, err }
+		return func(context.Context, string, string) (net.Conn, error) { time.Sleep(after); return nil, err }
 	}
-	closes, hangs := serves(func(net.Conn) {}), serves(func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+	closes := piped(0, nil).DialContext
+	hangs := func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, server) }()
+		return client, nil
+	}
 	for _, tt := range []struct {
 		name, scheme string
 		dial         dial
@@ -104,8 +102,7 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 		{"AttemptTimeout, while the request is under way", "http", hangs, time.Second, once},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			base := &http.Transport{TLSHandshakeTimeout: time.Minute, ResponseHeaderTimeout: time.Minute}
-			base.DialContext = func(context.Context, string, string) (net.Conn, error) { return tt.dial() }
+			base := &http.Transport{TLSHandshakeTimeout: time.Minute, ResponseHeaderTimeout: time.Minute, DialContext: tt.dial}
 			got, err := post(t, base, tt.scheme+"://example.test/", tt.timeout)
 			assert.Equal(t, tt.want, got, "%v", err)
 			time.Sleep(time.Minute) // until dials and handshakes end
@@ -159,50 +156,6 @@ func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 	}
 }
 
-// The request's own trace still works, and an idempotent request gets no other
-// trace.
-func TestTraces(t *testing.T) {
-	for _, method := range []string{"GET", "POST"} {
-		got, base := 0, script(200)
-		own := &httptrace.ClientTrace{GetConn: func(string) { got++ }}
-		req := request(t, method)
-		send(t, &retryhttp.Transport{Base: base}, req.WithContext(httptrace.WithClientTrace(req.Context(), own)))
-		trace := httptrace.ContextClientTrace(base.sent[0].Context())
-		assert.Equal(t, method == "GET", trace == own)
-		trace.GetConn("")
-		assert.Equal(t, 1, got)
-	}
-}
-
-// The policy's own Classify is called only for an attempt of a POST that the server
-// cannot have processed.
-func TestClassifyOfAPost(t *testing.T) {
-	unsent := func(req *http.Request) (*http.Response, error) { return httpfault.Before(errReset)(req, nil) }
-	slow := &retry.Class{Name: "slow", Backoff: retry.Fixed(time.Minute)}
-	for _, tt := range []struct {
-		name  string
-		first any
-		class *retry.Class
-		asked int
-		want  string
-	}{
-		{"not sent, no class", unsent, nil, 1, "2 sent in 1s, 200"},
-		{"not sent, another curve", unsent, slow, 1, "2 sent in 1m0s, 200"},
-		{"not sent, none allowed", unsent, &retry.Class{NonRetryable: true}, 1, "1 sent: not retryable after 1 attempt: connection reset by peer"},
-		{"sent, another curve", errReset, slow, 0,
-			"1 sent: not retryable after 1 attempt (the server may have processed this POST; see retryhttp.Transport.Idempotent): connection reset by peer"},
-	} {
-		bubble(t, tt.name, func(t *testing.T) {
-			asked := 0
-			tr := &retryhttp.Transport{Policy: retry.Policy{
-				MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Classify: func(error) *retry.Class { asked++; return tt.class },
-			}}
-			assert.Equal(t, tt.want, ask(t, tr, request(t, "POST"), tt.first, 200))
-			assert.Equal(t, tt.asked, asked)
-		})
-	}
-}
-
 // The test pins how net/http's errors for HTTP/2 look in this version of Go. What is sent
 // again is sent again by http.Transport itself, or by the Transport of this package.
 func TestHTTP2Refusals(t *testing.T) {
@@ -230,23 +183,20 @@ func TestHTTP2Refusals(t *testing.T) {
 				}
 			}), "http://example.test/", 0)
 			assert.Contains(t, fmt.Sprint(got, ", ", requests.Load(), " sent"), tt.want, "%v", err)
+			if e := new(asStreamError); tt.name == "another reset" {
+				require.ErrorAs(t, err, e)
+				assert.EqualValues(t, 0x2, e.Code)
+			}
 		})
 	}
 
 	// http.Transport repeats such a request itself. Its error gets here only
 	// after six attempts and a minute, or in the text that says why it cannot
 	// repeat the request.
-	fails := func(serve func(h2conn, uint32), body io.Reader) error {
-		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://example.test/", body)
-		require.NoError(t, err)
-		_, err = http2Server(t, serve).RoundTrip(req)
-		return err
-	}
-	err := fails(func(c h2conn, _ uint32) { c.goAway(0, 0x0) }, io.MultiReader(strings.NewReader("data")))
+	req, err := http.NewRequestWithContext(t.Context(), "POST", "http://example.test/", io.MultiReader(strings.NewReader("data")))
+	require.NoError(t, err)
+	_, err = http2Server(t, func(c h2conn, _ uint32) { c.goAway(0, 0x0) }).RoundTrip(req)
 	assert.ErrorContains(t, err, orderlyGoAway)
-	var e asStreamError
-	require.ErrorAs(t, fails(func(c h2conn, stream uint32) { c.reset(stream, 0x2) }, strings.NewReader("data")), &e)
-	assert.EqualValues(t, 0x2, e.Code)
 }
 
 const orderlyGoAway = "http2: Transport received Server's graceful shutdown GOAWAY"

@@ -17,18 +17,6 @@ import (
 // quick is a policy for examples that hardly waits.
 var quick = retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}
 
-// answers is a server of one answer after the other.
-func answers(status int, contentType string, texts ...string) http.RoundTripper {
-	var script []httpfault.Fault
-	for _, text := range texts {
-		script = append(script, func(*http.Request, http.RoundTripper) (*http.Response, error) {
-			header := http.Header{"Content-Type": {contentType}}
-			return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(text))}, nil
-		})
-	}
-	return httpfault.New(nil, script...)
-}
-
 // A response that failed says how often it was requested, and why there was no other
 // attempt. In OnEvent, RequestOf knows the request.
 func ExampleTransport() {
@@ -130,10 +118,16 @@ func ExampleHedge() {
 // A POST to a model that is overloaded is sent again, even if only the first event of
 // the stream says so.
 func ExampleLLM() {
+	streams := func(text string) httpfault.Fault {
+		return func(*http.Request, http.RoundTripper) (*http.Response, error) {
+			header := http.Header{"Content-Type": {"text/event-stream"}}
+			return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(strings.NewReader(text))}, nil
+		}
+	}
 	transport := retryhttp.LLM(quick)
-	transport.Base = answers(200, "text/event-stream",
-		"event: error\ndata: {\"error\": {\"type\": \"overloaded_error\", \"message\": \"busy\"}}\n\n",
-		"event: content_block_delta\ndata: {\"text\": \"hi\"}\n\n")
+	transport.Base = httpfault.New(nil,
+		streams("event: error\ndata: {\"error\": {\"type\": \"overloaded_error\", \"message\": \"busy\"}}\n\n"),
+		streams("event: content_block_delta\ndata: {\"text\": \"hi\"}\n\n"))
 	resp, err := (&http.Client{Transport: transport}).Post("http://example.com/", "application/json", strings.NewReader("{}"))
 	if err != nil {
 		fmt.Println(err)

@@ -398,13 +398,8 @@ func TestHedgeUnderATransport(t *testing.T) {
 // AttemptOf, Hedged, OnHedge and the log say which answer is the one of a second request.
 func TestHedgeIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var told []string
-		tell := func(format string, args ...any) {
-			mu.Lock()
-			defer mu.Unlock()
-			told = append(told, fmt.Sprintf(format, args...))
-		}
+		told := make(chan string, 99)
+		tell := func(format string, args ...any) { told <- fmt.Sprintf(format, args...) }
 		replies := script(reply{after: time.Second, status: 503}, reply{status: 503, wait: 1},
 			reply{after: 70 * ms, status: 429}, reply{after: time.Second, status: 200}, reply{after: time.Second, status: 200}, reply{status: 200})
 		base := roundTrip(func(req *http.Request) (*http.Response, error) {
@@ -430,12 +425,13 @@ func TestHedgeIsTold(t *testing.T) {
 			}},
 		}))
 		assert.False(t, retryhttp.Hedged(t.Context()))
-		var want []string
 		for n, won := range []bool{true, false, true} { // the first, as only its second request asks to wait
-			want = append(want, fmt.Sprintf("sent: attempt %d, second false", n+1), fmt.Sprintf("sent: attempt %d, second true", n+1),
-				fmt.Sprintf("OnHedge: attempt %d, won %v", n+1, won), fmt.Sprintf("finished: attempt %d, hedged %v", n+1, won))
+			assert.Equal(t, fmt.Sprintf("sent: attempt %d, second false", n+1), <-told)
+			assert.Equal(t, fmt.Sprintf("sent: attempt %d, second true", n+1), <-told)
+			assert.Equal(t, fmt.Sprintf("OnHedge: attempt %d, won %v", n+1, won), <-told)
+			assert.Equal(t, fmt.Sprintf("finished: attempt %d, hedged %v", n+1, won), <-told)
 		}
-		assert.Equal(t, want, told)
+		assert.Empty(t, told)
 		for _, log := range []*bytes.Buffer{&lines, &slogs} {
 			records, err := retrylog.Read(log)
 			require.NoError(t, err)

@@ -73,9 +73,7 @@ func idempotent(is bool) edit {
 	return ofTransport(func(tr *retryhttp.Transport) { tr.Idempotent = func(*http.Request) bool { return is } })
 }
 
-func policy(p retry.Policy) edit {
-	return ofTransport(func(tr *retryhttp.Transport) { tr.Policy = p })
-}
+func policy(p retry.Policy) edit { return ofTransport(func(tr *retryhttp.Transport) { tr.Policy = p }) }
 
 func check(check retryhttp.CheckFunc) edit {
 	return ofTransport(func(tr *retryhttp.Transport) { tr.Check = check })

@@ -66,21 +66,15 @@ func TestPrepareStops(t *testing.T) {
 		{"an error that panics", 1, panicker{"Unwrap"}, "after 1 attempt: retryhttp: error of type *fmt.wrapError panicked: bug in Unwrap"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			checked := 0
+			checked, opened, closed, req := 0, 0, 0, request(t, "PUT")
 			tr := &retryhttp.Transport{
-				Policy: retry.Policy{MaxAttempts: 5},
-				Prepare: func(_ *http.Request, attempt int, _ error) error {
-					if attempt == tt.at {
-						return tt.err
-					}
-					return nil
-				},
+				Policy:  retry.Policy{MaxAttempts: 5},
+				Prepare: func(_ *http.Request, attempt int, _ error) error { return map[int]error{tt.at: tt.err}[attempt] },
 				Check: func(req *http.Request, resp *http.Response, err error) error {
 					checked++
 					return retryhttp.Check(req, resp, err)
 				},
 			}
-			opened, closed, req := 0, 0, request(t, "PUT")
 			req.GetBody = func() (io.ReadCloser, error) {
 				opened++
 				return &body{Reader: strings.NewReader("data"), onClose: func() { closed++ }}, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -77,9 +78,7 @@ func TestResumeAtEveryByte(t *testing.T) {
 		places, size = 64<<10, 64<<10
 	}
 	text := make([]byte, size)
-	for i := range text {
-		text[i] = byte(i ^ i>>8*31)
-	}
+	_, _ = rand.NewChaCha8([32]byte{}).Read(text)
 	for _, chunked := range []bool{false, true} {
 		t.Run(fmt.Sprint("length not known: ", chunked), func(t *testing.T) {
 			t.Parallel()
@@ -368,33 +367,35 @@ func TestResumeUnderThePolicy(t *testing.T) {
 // Close ends a Read at once wherever that is, and so does the context of the request.
 // In a bubble, a goroutine that is left would fail the test.
 func TestResumeClosed(t *testing.T) {
-	const first, pause, header, firstByte, part = "a Read of the body", "the wait", "the header of the part", "its first byte", "a Read of the part"
-	for _, where := range []string{first, pause, header, firstByte, part} {
+	for _, tt := range []struct {
+		where string
+		at    time.Duration
+		n     int    // the response that hangs
+		text  string // after this; "-": without its header
+	}{
+		{"a Read of the body", 2 * time.Second, 1, "0123"},
+		{"the wait", time.Second / 2, 0, ""},
+		{"the header of the part", 2 * time.Second, 2, "-"},
+		{"its first byte", 2 * time.Second, 2, ""},
+		{"a Read of the part", 2 * time.Second, 2, "4"},
+	} {
 		for _, how := range []string{"Close", "the context"} {
-			bubble(t, how+" in "+where, func(t *testing.T) {
+			bubble(t, how+" in "+tt.where, func(t *testing.T) {
 				s := &source{text: "0123456789", cuts: []int{4, -1}}
 				s.edit = func(n int, resp *http.Response) {
-					rest := func(text string) {
-						resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(text), stalled{s.sent[n-1].Context()}))
-					}
+					hangs := stalled{s.sent[n-1].Context()}
 					switch {
-					case n == 1 && where == first:
-						rest("0123")
-					case n == 2 && where == header:
-						<-s.sent[1].Context().Done()
-					case n == 2 && where == firstByte:
-						rest("")
-					case n == 2 && where == part:
-						rest("4")
+					case n != tt.n:
+					case tt.text == "-":
+						_, _ = hangs.Read(nil)
+					default:
+						resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(tt.text), hangs))
 					}
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				resp := send(t, &retryhttp.Transport{Base: s, Resume: true, Policy: resuming}, request(t, "GET").WithContext(ctx))
-				start, at := time.Now(), 2*time.Second
-				if where == pause {
-					at = time.Second / 2
-				}
-				time.AfterFunc(at, func() {
+				start := time.Now()
+				time.AfterFunc(tt.at, func() {
 					if how == "Close" {
 						assert.NoError(t, resp.Body.Close())
 					} else {
@@ -402,7 +403,7 @@ func TestResumeClosed(t *testing.T) {
 					}
 				})
 				got, err := io.ReadAll(resp.Body)
-				assert.Equal(t, at, time.Since(start))
+				assert.Equal(t, tt.at, time.Since(start))
 				assert.True(t, strings.HasPrefix(s.text, string(got)))
 				if how == "Close" {
 					assert.Same(t, http.ErrBodyReadAfterClose, err)
@@ -442,15 +443,6 @@ func (foreign) Done() <-chan struct{} { return make(chan struct{}) }
 
 // Bodies that keep no more than the contract of a Reader, and are closed once.
 func TestResumeReaders(t *testing.T) {
-	var bodies []*body
-	base := &source{text: "0123456789", cuts: []int{5, -1}}
-	wrap := func(wrap func(io.Reader) io.Reader) {
-		bodies, base.sent = nil, nil
-		base.edit = func(_ int, resp *http.Response) {
-			bodies = append(bodies, &body{Reader: wrap(resp.Body)})
-			resp.Body = bodies[len(bodies)-1]
-		}
-	}
 	for name, reader := range map[string]func(io.Reader) io.Reader{
 		"as they are":                  func(r io.Reader) io.Reader { return r },
 		"bytes together with an error": iotest.DataErrReader,
@@ -467,7 +459,12 @@ func TestResumeReaders(t *testing.T) {
 		},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			wrap(reader)
+			var bodies []*body
+			base := &source{text: "0123456789", cuts: []int{5, -1}}
+			base.edit = func(_ int, resp *http.Response) {
+				bodies = append(bodies, &body{Reader: reader(resp.Body)})
+				resp.Body = bodies[len(bodies)-1]
+			}
 			resp := send(t, &retryhttp.Transport{Base: base, Resume: true, Policy: resuming})
 			assert.EqualValues(t, 10, resp.ContentLength)
 			n, err := resp.Body.Read(nil)
@@ -476,9 +473,7 @@ func TestResumeReaders(t *testing.T) {
 			assert.NoError(t, iotest.TestReader(resp.Body, []byte(base.text)))
 			require.NoError(t, resp.Body.Close())
 			require.Len(t, bodies, 2)
-			for _, body := range bodies {
-				assert.True(t, body.closed())
-			}
+			assert.Equal(t, []int{1, 1}, []int{bodies[0].closes, bodies[1].closes})
 		})
 	}
 }
@@ -500,12 +495,11 @@ func FuzzContentRange(f *testing.F) {
 			}
 		}
 		got, err := download(t, base, retry.Policy{MaxAttempts: 2})
-		fits := false
+		to := -1
 		if m := form.FindStringSubmatch(value); m != nil {
-			to, err := strconv.Atoi(m[1])
-			fits = err == nil && 4 <= to && to < 10
+			to, _ = strconv.Atoi(m[1])
 		}
-		if fits {
+		if 4 <= to && to < 10 {
 			require.NoError(t, err)
 			assert.Equal(t, base.text, got)
 		} else {

@@ -21,7 +21,6 @@ func TestStallTimeout(t *testing.T) {
 	const text = "retryhttp: no byte of the body within StallTimeout (10s)"
 	for _, tt := range []struct {
 		name  string
-		code  int
 		stall time.Duration
 		reads []time.Duration // how long each takes to bring a byte, or, below 0, none
 		last  error           // after them; nil: the body hangs until its context is done
@@ -30,16 +29,16 @@ func TestStallTimeout(t *testing.T) {
 		took  time.Duration
 		err   string
 	}{
-		{"in time", 200, 10 * s, []time.Duration{9 * s, 9 * s}, io.EOF, 0, "xx", 18 * s, "EOF"},
-		{"a stall at once", 200, 10 * s, nil, nil, 0, "", 10 * s, text},
-		{"a stall later", 200, 10 * s, []time.Duration{9 * s}, nil, 0, "x", 19 * s, text},
-		{"a Read without a byte brings none", 200, 10 * s, []time.Duration{9 * s, -6 * s, -3 * s}, nil, 0, "x", 19 * s, text},
-		{"the time of the reader does not count", 200, 10 * s, []time.Duration{s, s}, io.EOF, time.Hour, "xx", 3*time.Hour + 2*s, "EOF"},
-		{"another error", 200, 10 * s, nil, errReset, 0, "", 0, errReset.Error()},
-		{"none", 200, 0, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
-		{"less than none", 200, -1, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
-		{"what comes late is whole", 200, 10 * s, []time.Duration{-time.Minute}, io.EOF, 0, "", time.Minute, "EOF"},
-		{"a connection may be silent", 101, 10 * s, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
+		{"in time", 10 * s, []time.Duration{9 * s, 9 * s}, io.EOF, 0, "xx", 18 * s, "EOF"},
+		{"a stall at once", 10 * s, nil, nil, 0, "", 10 * s, text},
+		{"a stall later", 10 * s, []time.Duration{9 * s}, nil, 0, "x", 19 * s, text},
+		{"a Read without a byte brings none", 10 * s, []time.Duration{9 * s, -6 * s, -3 * s}, nil, 0, "x", 19 * s, text},
+		{"the time of the reader does not count", 10 * s, []time.Duration{s, s}, io.EOF, time.Hour, "xx", 3*time.Hour + 2*s, "EOF"},
+		{"another error", 10 * s, nil, errReset, 0, "", 0, errReset.Error()},
+		{"none", 0, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
+		{"less than none", -1, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
+		{"what comes late is whole", 10 * s, []time.Duration{-time.Minute}, io.EOF, 0, "", time.Minute, "EOF"},
+		{"a connection may be silent", 10 * s, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			base := script(func(req *http.Request) (*http.Response, error) {
@@ -58,7 +57,7 @@ func TestStallTimeout(t *testing.T) {
 					}
 					return n, err
 				})
-				if tt.code == 101 {
+				if tt.name == "a connection may be silent" {
 					return responseWith(101, &connection{body: body{Reader: read}}), nil
 				}
 				return responseWith(200, read), nil

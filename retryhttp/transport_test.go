@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/url"
 	"os"
 	"slices"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
+	"github.com/goretry/retry/retryhttp/httpfault"
 	"github.com/goretry/retry/retrynet"
 )
 
@@ -45,6 +47,12 @@ func TestWhatIsSentAgain(t *testing.T) {
 		})
 	}
 	retryIf := func(retries func(error) bool) edit { return policy(retry.Policy{MaxAttempts: 3, RetryIf: retries}) }
+	unsent := func(req *http.Request) (*http.Response, error) { return httpfault.Before(boom)(req, nil) }
+	asked := 0
+	own := &httptrace.ClientTrace{GetConn: func(string) { asked++ }}
+	class := func(class *retry.Class) edit {
+		return policy(retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Classify: func(error) *retry.Class { return class }})
+	}
 	only429 := retryIf(func(err error) bool {
 		var status *retryhttp.StatusError
 		return errors.As(err, &status) && status.HTTPStatusCode() == 429 && status.Header.Get("Retry-After") == "1"
@@ -80,6 +88,12 @@ func TestWhatIsSentAgain(t *testing.T) {
 		{"GetBody returns neither", "PUT", getBody(nil, nil), 503,
 			"0 sent" + fmt.Sprintf(final, "1 attempt") + "retryhttp: GetBody: it returned neither a body nor an error"},
 
+		{"Classify of a POST that was not sent", "POST", class(nil), unsent, "2 sent in 1s, 200"},
+		{"Classify, by another curve", "POST", class(&retry.Class{Backoff: retry.Fixed(time.Minute)}), unsent, "2 sent in 1m0s, 200"},
+		{"Classify, by none", "POST", class(&retry.Class{NonRetryable: true}), unsent, "1 sent: not retryable after 1 attempt: boom"},
+		{"Classify is not asked about a POST that was sent", "POST", policy(retry.Policy{MaxAttempts: 3, Classify: func(error) *retry.Class { panic(boom) }}), boom,
+			"1 sent: not retryable after 1 attempt (" + fmt.Sprintf(processed, "POST") + "): boom"},
+
 		{"RetryIf rejects a status", "GET", only429, 503, "1 sent, 503" + rejected + "503 Service Unavailable"},
 		{"RetryIf accepts a status", "GET", only429, asksToWait(429, 1), "2 sent in 1s, 200"},
 		{"RetryIf sees the error of Base", "GET", retryIf(func(err error) bool { return err != boom }), boom, "1 sent" + rejected + "boom"},
@@ -108,6 +122,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 			var seen events
 			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(0)}}
 			req := request(t, "GET")
+			req = req.WithContext(httptrace.WithClientTrace(req.Context(), own))
 			req.Method = tt.method
 			tt.edit.apply(tr, req)
 			tr.Policy.OnEvent = seen.add
@@ -122,6 +137,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 			assert.Equal(t, strings.Contains(told, "permanent"), retry.IsPermanent(stop.Err))
 		})
 	}
+	assert.Equal(t, 3, asked, "the request's own trace is told that there was no connection, too")
 }
 
 func TestAttemptTimeout(t *testing.T) {
@@ -408,34 +424,34 @@ func TestConnectionIsReused(t *testing.T) {
 // that begins with the error of the context, as those for go-retryablehttp do, can retry.
 // It ends with the body that Check has left.
 func TestAttemptLivesUntilCheckHasReturned(t *testing.T) {
-	for name, with := range map[string]func(*http.Response){
-		"leaves the body": func(*http.Response) {},
-		"closes it":       func(resp *http.Response) { _ = resp.Body.Close() },
-		"reads it":        func(resp *http.Response) { _, _ = io.Copy(io.Discard, resp.Body) },
-		"drops it":        func(resp *http.Response) { _ = resp.Body.Close(); resp.Body = http.NoBody },
-		"copies it": func(resp *http.Response) {
-			text, _ := io.ReadAll(resp.Body)
-			_ = resp.Body.Close()
-			resp.Body = io.NopCloser(bytes.NewReader(text))
-		},
-	} {
-		for _, text := range []string{"", strings.Repeat("0123456789abcdef", 1<<16)} {
-			for protocol, start := range protocols {
+	text := ""
+	handler := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503); _, _ = io.WriteString(w, text) }
+	for protocol, start := range protocols {
+		server := serve(t, handler, start)
+		for name, with := range map[string]func(*http.Response){
+			"leaves the body": func(*http.Response) {},
+			"closes it":       func(resp *http.Response) { _ = resp.Body.Close() },
+			"reads it":        func(resp *http.Response) { _, _ = io.Copy(io.Discard, resp.Body) },
+			"drops it":        func(resp *http.Response) { _ = resp.Body.Close(); resp.Body = http.NoBody },
+			"copies it": func(resp *http.Response) {
+				text, _ := io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+				resp.Body = io.NopCloser(bytes.NewReader(text))
+			},
+		} {
+			for _, text = range []string{"", strings.Repeat("0123456789abcdef", 1<<16)} {
 				for _, timeout := range []time.Duration{0, time.Hour} {
 					t.Run(fmt.Sprint(name, ", ", protocol, ", ", len(text), " bytes, ", timeout), func(t *testing.T) {
-						server := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503); _, _ = io.WriteString(w, text) }, start)
-						req := httptest.NewRequestWithContext(t.Context(), "GET", server.URL, nil)
-						ctx := req.Context()
-						resp := send(t, &retryhttp.Transport{
-							Base: server.Client().Transport, Policy: retry.Policy{MaxAttempts: 3, AttemptTimeout: timeout},
-							Check: func(req *http.Request, resp *http.Response, err error) error {
-								with(resp)
-								if ctx = req.Context(); ctx.Err() != nil {
-									return retry.Permanent(ctx.Err())
-								}
-								return retryhttp.Check(req, resp, err)
-							},
-						}, req)
+						var ctx context.Context // of the last attempt
+						tr := &retryhttp.Transport{Base: server.Client().Transport, Policy: retry.Policy{MaxAttempts: 3, AttemptTimeout: timeout}}
+						tr.Check = func(req *http.Request, resp *http.Response, err error) error {
+							with(resp)
+							if ctx = req.Context(); ctx.Err() != nil {
+								return retry.Permanent(ctx.Err())
+							}
+							return retryhttp.Check(req, resp, err)
+						}
+						resp := send(t, tr, httptest.NewRequestWithContext(t.Context(), "GET", server.URL, nil))
 						assert.ErrorContains(t, retryhttp.ErrorOf(resp), "exhausted after 3 attempts")
 						if name == "copies it" {
 							assert.NoError(t, ctx.Err(), "it has still a body")
