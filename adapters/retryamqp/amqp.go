@@ -268,11 +268,10 @@ func (r *Retries) use(conn *amqp.Connection, f func(*worker) error) (err error) 
 
 // consume handles messages.
 func (w *worker) consume(ctx context.Context, handle func(context.Context, amqp.Delivery) error) error {
-	channel := w.channel
-	if err := channel.Qos(cmp.Or(max(0, w.Workers), 10), 0, false); err != nil {
+	if err := w.channel.Qos(cmp.Or(max(0, w.Workers), 10), 0, false); err != nil {
 		return err
 	}
-	deliveries, err := channel.Consume(w.queue, consumerTag, false, false, false, false, nil)
+	deliveries, err := w.channel.Consume(w.queue, consumerTag, false, false, false, false, nil)
 	if err != nil {
 		return err
 	}
@@ -285,7 +284,7 @@ func (w *worker) consume(ctx context.Context, handle func(context.Context, amqp.
 		case d, ok := <-deliveries:
 			if !ok {
 				why := "a handler has called runtime.Goexit" // so the consumer was canceled
-				if channel.IsClosed() {
+				if w.channel.IsClosed() {
 					why = "the server has closed the channel"
 				}
 				fail(errors.New(why))
@@ -305,7 +304,7 @@ func (w *worker) consume(ctx context.Context, handle func(context.Context, amqp.
 	if parent.Err() != nil {
 		err = stopped
 	}
-	if channel.IsClosed() { // the server takes the messages back by itself
+	if w.channel.IsClosed() { // the server takes the messages back by itself
 		return err
 	}
 	return errors.Join(err, w.giveBack())
@@ -383,10 +382,7 @@ func (w *worker) one(ctx context.Context, d amqp.Delivery, handle func(context.C
 		}
 	}
 	var err error
-	retryjob.Run(ctx, w.policies.Of(d.Type), m.job(), func(ctx context.Context) error {
-		if malformed != nil {
-			return retry.Permanent(malformed)
-		}
+	jobqueue.Run(ctx, w.policies.Of(d.Type), m.job(), malformed, func(ctx context.Context) error {
 		return handle(ctx, d)
 	}, func(o retryjob.Outcome) { err = w.settle(ctx, m, o) })
 	return err

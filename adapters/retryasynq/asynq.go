@@ -96,20 +96,16 @@ func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task 
 	maxRetry := noLimit
 	since := time.Now()
 	for _, opt := range opts {
-		switch value := opt.Value().(type) {
-		case int:
-			if opt.Type() == asynq.MaxRetryOpt && value < noLimit {
-				headers[limitHeader] = strconv.Itoa(value + 1)
-				maxRetry = value + 1 // one more, so that a worker refuses the task with a reason
+		switch opt.Type() {
+		case asynq.MaxRetryOpt:
+			if retries := opt.Value().(int); retries < noLimit {
+				maxRetry = retries + 1 // one more, so that a worker refuses the task with a reason
+				headers[limitHeader] = strconv.Itoa(maxRetry)
 			}
-		case time.Time:
-			if opt.Type() == asynq.ProcessAtOpt {
-				since = value
-			}
-		case time.Duration:
-			if opt.Type() == asynq.ProcessInOpt {
-				since = time.Now().Add(value)
-			}
+		case asynq.ProcessAtOpt:
+			since = opt.Value().(time.Time)
+		case asynq.ProcessInOpt:
+			since = time.Now().Add(opt.Value().(time.Duration))
 		}
 	}
 	headers[sinceHeader] = since.UTC().Format(time.RFC3339Nano)
@@ -147,8 +143,8 @@ func (r *Retries) SetType(typename string, policy retry.Policy) error {
 // Logger gets their panics. If Configure is called more than once, the last call applies.
 func (r *Retries) Configure(config *asynq.Config) {
 	config.RetryDelayFunc = r.delay
+	r.logger, r.isFailure = config.Logger, config.IsFailure
 	before := config.IsFailure
-	r.logger, r.isFailure = config.Logger, before
 	if before == nil {
 		return
 	}
@@ -180,19 +176,14 @@ func (r *Retries) attempt(ctx context.Context, next asynq.Handler, task *asynq.T
 		malformed = fmt.Errorf("the count of retries is %d", retried)
 	}
 	policy := r.policies.Of(task.Type()).ForJob(own)
-	// asynq makes at most maxRetry retries. An unlimited policy stays unlimited
-	// if the task has no limit either.
-	if limit := policy.EffectiveMax(); limit > maxRetry || limit == retry.Unlimited && maxRetry < noLimit {
-		policy = policy.ForJob(maxRetry + 1)
+	if maxRetry < noLimit { // asynq makes at most so many retries
+		policy = policy.ForJob(max(0, maxRetry) + 1)
 	}
 	job := retryjob.Job{Key: id, Attempt: max(0, retried) + 1, Began: since}
 	ctx, interrupt := context.WithCancel(ctx)
 	defer interrupt()
 	failure := true
-	retryjob.Run(ctx, policy, job, func(ctx context.Context) error {
-		if malformed != nil {
-			return retry.Permanent(malformed)
-		}
+	jobqueue.Run(ctx, policy, job, malformed, func(ctx context.Context) error {
 		err := r.handle(ctx, next, task)
 		if failure = r.counts(policy, retried+1, since, err); !failure {
 			interrupt() // so that retryjob does not count it either
@@ -255,7 +246,7 @@ func resultOf(o retryjob.Outcome, job retryjob.Job, failure bool) error {
 	case o.Err == nil:
 		return nil
 	case o.Retry(), !failure:
-		return &again{retry.Unwrap(o.Err), failure, o.Delay, time.Now().Add(o.Delay)}
+		return &again{retry.Unwrap(o.Err), failure, time.Now().Add(o.Delay)}
 	case o.Interrupted():
 		return o.Err
 	default:
@@ -267,7 +258,6 @@ func resultOf(o retryjob.Outcome, job retryjob.Job, failure bool) error {
 type again struct {
 	err     error
 	failure bool // false: asynq does not count the attempt
-	delay   time.Duration
 	due     time.Time
 }
 
@@ -304,7 +294,7 @@ func DeadLetterOf(task *asynq.TaskInfo) (d retryjob.DeadLetter, err error) {
 func (r *Retries) delay(n int, err error, task *asynq.Task) time.Duration {
 	var decided *again
 	if errors.As(err, &decided) {
-		return toFullSecond(decided.delay, decided.due)
+		return toFullSecond(decided.due)
 	}
 	// The worker is gone, or asynq did not wait for the handler. The attempt may
 	// have been given any delay up to d.Hi, so use that.
@@ -313,18 +303,19 @@ func (r *Retries) delay(n int, err error, task *asynq.Task) time.Duration {
 	if !d.Retry() {
 		return 0 // so that a worker refuses the task soon
 	}
-	return toFullSecond(d.Hi, time.Now().Add(d.Hi))
+	return toFullSecond(time.Now().Add(d.Hi))
 }
 
-// toFullSecond returns the time until the first full second at or after due. asynq
-// truncates the times that it stores to seconds.
-func toFullSecond(delay time.Duration, due time.Time) time.Duration {
-	if delay <= 0 {
+// toFullSecond returns how long a task waits that is due then, 0 if it is now.
+func toFullSecond(due time.Time) time.Duration {
+	if !due.After(time.Now()) {
 		return 0
 	}
-	second := due.Truncate(time.Second)
-	if second.Before(due) {
-		second = second.Add(time.Second)
-	}
-	return max(0, time.Until(second))
+	return time.Until(fullSecond(due))
+}
+
+// fullSecond returns the first full second at or after due. asynq truncates the times that
+// it stores to seconds.
+func fullSecond(due time.Time) time.Time {
+	return due.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }

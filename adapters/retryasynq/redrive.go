@@ -113,7 +113,7 @@ func (r redriver) move(ctx context.Context, task *asynq.TaskInfo, d retryjob.Dea
 	if stale, err := r.stale(ctx, task); stale != nil || err != nil {
 		return false, err
 	}
-	at := due.Add(time.Second - time.Nanosecond).Truncate(time.Second) // asynq cuts times to seconds
+	at := fullSecond(due)
 	headers := map[string]string{}
 	maps.Copy(headers, task.Headers)
 	headers[sinceHeader], headers[copyHeader] = at.UTC().Format(time.RFC3339Nano), task.ID+" "+d.Ended.Format(time.RFC3339Nano)

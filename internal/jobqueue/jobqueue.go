@@ -2,13 +2,25 @@
 package jobqueue
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryjob"
 )
+
+// Run is [retryjob.Run] for a job as a queue has kept it. If that cannot be read, malformed
+// says why, and the job makes a dead letter without a call of fn: nothing that a queue
+// delivers again will read better.
+func Run(ctx context.Context, p retry.Policy, job retryjob.Job, malformed error, fn func(context.Context) error, settle func(retryjob.Outcome)) {
+	if malformed != nil {
+		fn = func(context.Context) error { return retry.Permanent(malformed) }
+	}
+	retryjob.Run(ctx, p, job, fn, settle)
+}
 
 // A Walk is one Redrive, which looks at one dead letter after the other.
 type Walk struct {
