@@ -174,13 +174,13 @@ func unavailable(w http.ResponseWriter, r *http.Request) {
 
 func script(answers []calltest.Answer) func(http.ResponseWriter, *http.Request, int) {
 	return func(w http.ResponseWriter, r *http.Request, attempt int) {
-		switch answer := answers[min(attempt, len(answers))-1]; answer.Kind {
+		switch answers[min(attempt, len(answers))-1] {
 		case calltest.OK:
 			succeed(w, r)
 		case calltest.Down:
 			unavailable(w, r)
 		case calltest.Busy:
-			throttle(w, r, "X-Amz-Retry-After", strconv.FormatInt(answer.Wait.Milliseconds(), 10))
+			throttle(w, r, "X-Amz-Retry-After", strconv.FormatInt(calltest.Wait.Milliseconds(), 10))
 		case calltest.Hang:
 			<-r.Context().Done()
 		default:

@@ -246,13 +246,13 @@ func withRetryInfo(code connect.Code, wait time.Duration) *connect.Error {
 // script returns the answers of a row of the table.
 func script(answers []calltest.Answer) func(context.Context, int) error {
 	return func(ctx context.Context, attempt int) error {
-		switch answer := answers[min(attempt, len(answers))-1]; answer.Kind {
+		switch answers[min(attempt, len(answers))-1] {
 		case calltest.OK:
 			return nil
 		case calltest.Down:
 			return failed(connect.CodeUnavailable)
 		case calltest.Busy:
-			return withRetryInfo(connect.CodeResourceExhausted, answer.Wait)
+			return withRetryInfo(connect.CodeResourceExhausted, calltest.Wait)
 		case calltest.Hang:
 			<-ctx.Done()
 			return ctx.Err()

@@ -200,13 +200,13 @@ func pushback(ctx context.Context, values ...string) {
 // script returns the answers of a row of the table.
 func script(answers []calltest.Answer, busy func(ctx context.Context, wait time.Duration) error) func(context.Context, int) error {
 	return func(ctx context.Context, attempt int) error {
-		switch answer := answers[min(attempt, len(answers))-1]; answer.Kind {
+		switch answers[min(attempt, len(answers))-1] {
 		case calltest.OK:
 			return nil
 		case calltest.Down:
 			return status.Error(codes.Unavailable, "down")
 		case calltest.Busy:
-			return busy(ctx, answer.Wait)
+			return busy(ctx, calltest.Wait)
 		case calltest.Hang:
 			<-ctx.Done()
 			return ctx.Err()

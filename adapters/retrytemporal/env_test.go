@@ -80,13 +80,13 @@ func TestTable(t *testing.T) {
 	const server = "the server waits"
 	calltest.Run(t, func(ctx context.Context, p retry.Policy, answers []calltest.Answer) (int, error) {
 		e := activityCall{policy: p, do: func(ctx context.Context, attempt int) (string, error) {
-			switch answer := answers[min(attempt, len(answers))-1]; answer.Kind {
+			switch answers[min(attempt, len(answers))-1] {
 			case calltest.OK:
 				return "shipped", nil
 			case calltest.Down:
 				return "", errBoom
 			case calltest.Busy:
-				return "", temporal.NewApplicationErrorWithOptions("slow down", "Busy", temporal.ApplicationErrorOptions{NextRetryDelay: answer.Wait})
+				return "", temporal.NewApplicationErrorWithOptions("slow down", "Busy", temporal.ApplicationErrorOptions{NextRetryDelay: calltest.Wait})
 			case calltest.Hang:
 				<-ctx.Done()
 				return "", ctx.Err()
@@ -97,7 +97,7 @@ func TestTable(t *testing.T) {
 		result, err := e.run(t)
 		assert.Equal(t, err == nil, result == "shipped")
 		return len(e.times), asRetryError(t, err)
-	}, map[string]string{"canceled before": server, "canceled in a wait": server, "a loop around the call": "a workflow is not a retry loop"})
+	}, map[string]string{"canceled before": server, "canceled in an attempt": server, "canceled in a wait": server})
 }
 
 // asRetryError converts the error that a workflow gets to one like those of
