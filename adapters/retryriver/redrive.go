@@ -58,10 +58,11 @@ func redriveAll[TTx any](ctx context.Context, client *river.Client[TTx], walk *j
 							state = CASE WHEN $3 > 5000000 THEN 'scheduled' ELSE 'available' END::`+schema+`river_job_state
 						WHERE id = $1 AND state IN ('cancelled', 'discarded') AND finalized_at = $4 RETURNING 1)
 					SELECT count(*) > 0 FROM moved`, row.ID, metadata, max(0, time.Until(due)).Microseconds()+1, row.FinalizedAt).Scan(&moved)
-				switch state(err) {
-				case "":
+				var refused interface{ SQLState() string } // by PostgreSQL
+				switch {
+				case !errors.As(err, &refused):
 					return moved, err
-				case uniqueViolation: // another job has the place of this unique one
+				case refused.SQLState() == uniqueViolation: // another job has the place of this unique one
 					return false, nil
 				default:
 					return false, jobqueue.Stuck(fmt.Errorf("job %d: %w", row.ID, err))
@@ -83,17 +84,8 @@ func anew(row *rivertype.JobRow) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	metadata, err := withMetadata(row.Metadata, Metadata{MaxAttempts: m.MaxAttempts, Earlier: len(row.Errors)})
-	return string(metadata), err
+	fields, err := withMetadata(row.Metadata, metadata{MaxAttempts: m.MaxAttempts, Earlier: len(row.Errors)})
+	return string(fields), err
 }
 
-const uniqueViolation = "23505"
-
-// state returns the SQLSTATE of an error, "" if PostgreSQL has not answered.
-func state(err error) string {
-	var e interface{ SQLState() string }
-	if errors.As(err, &e) {
-		return e.SQLState()
-	}
-	return ""
-}
+const uniqueViolation = "23505" // an SQLSTATE

@@ -17,7 +17,7 @@
 // Workers return errors as usual, and may mark them with [retry.Permanent] and
 // [retry.After]. A job that is retried waits as long as the policy says. Otherwise
 // it is discarded, or canceled if its error is permanent. Its metadata under
-// [MetadataKey] and the last of its errors then say why: see [DeadLetterOf]. So it is if
+// the key "retry" and the last of its errors then say why: see [DeadLetterOf]. So it is if
 // the metadata under that key cannot be read. [Redrive] lets dead letters run again. A job
 // that an operator lets run again with JobRetry keeps its count of attempts.
 //
@@ -61,12 +61,10 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// MetadataKey is the key in a job's metadata under which this package keeps
-// [Metadata].
-const MetadataKey = "retry"
+const metadataKey = "retry"
 
-// Metadata is what this package keeps in the metadata of a job.
-type Metadata struct {
+// metadata are what this package keeps in the metadata of a job, under metadataKey.
+type metadata struct {
 	MaxAttempts int                  `json:"max_attempts"`      // the job's own limit; 0: none
 	Classes     map[string]int       `json:"classes,omitempty"` // how many attempts failed with an error of each class
 	Earlier     int                  `json:"earlier,omitempty"` // how many of the row's errors are from before the last Redrive
@@ -77,48 +75,32 @@ type Metadata struct {
 	DeadAttempt int `json:"dead_attempt,omitempty"`
 }
 
-// errNone is in the error of MetadataOf if the job has no Metadata.
-var errNone = fmt.Errorf("have no key %q", MetadataKey)
-
-// MetadataOf returns the Metadata of a job, as they are stored. It returns an error if
-// the job has none, for example because a client without this package inserted it.
-func MetadataOf(job *rivertype.JobRow) (m Metadata, _ error) {
+// metadataOf returns the metadata of a job, nil if it has none, and whether an operator has
+// canceled it since it was last let run, which River keeps there too.
+func metadataOf(job *rivertype.JobRow) (m *metadata, canceled bool, err error) {
 	all, err := fieldsOf(job.Metadata)
-	if mine := all[MetadataKey]; err == nil && len(mine) > 0 {
+	if mine := all[metadataKey]; len(mine) > 0 {
 		err = json.Unmarshal(mine, &m)
-	} else if err == nil {
-		err = errNone
 	}
-	if err != nil {
-		return Metadata{}, fmt.Errorf("retryriver: metadata of job %d: %w", job.ID, err)
-	}
-	return m, nil
+	return m, all["cancel_attempted_at"] != nil, err
 }
 
 // DeadLetterOf returns why a job does not run again. It returns an error if this
 // package did not end it, for example because an operator canceled it, or let it run
 // again after this package had ended it.
 func DeadLetterOf(job *rivertype.JobRow) (retryjob.DeadLetter, error) {
-	m, err := MetadataOf(job)
+	m, canceled, err := metadataOf(job)
 	finalized := job.State == rivertype.JobStateCancelled || job.State == rivertype.JobStateDiscarded
 	switch {
 	case err != nil:
-	case m.Dead == nil:
-		err = fmt.Errorf("retryriver: job %d is no dead letter of this package: its metadata have no %q in %q", job.ID, "dead", MetadataKey)
-	case !finalized || m.DeadAttempt != job.Attempt || isCanceled(job):
-		err = fmt.Errorf("retryriver: job %d is no dead letter of this package: since its end in attempt %d it was canceled, or let run again", job.ID, m.DeadAttempt)
+	case m == nil || m.Dead == nil:
+		err = fmt.Errorf("its metadata have no %q in %q", "dead", metadataKey)
+	case !finalized || m.DeadAttempt != job.Attempt || canceled:
+		err = fmt.Errorf("since its end in attempt %d it was canceled, or let run again", m.DeadAttempt)
+	default:
+		return *m.Dead, nil
 	}
-	if err != nil {
-		return retryjob.DeadLetter{}, err
-	}
-	return *m.Dead, nil
-}
-
-// isCanceled reports whether an operator has canceled a job since it was last let run.
-// River keeps that in the metadata.
-func isCanceled(job *rivertype.JobRow) bool {
-	all, err := fieldsOf(job.Metadata)
-	return err != nil || all["cancel_attempted_at"] != nil
+	return retryjob.DeadLetter{}, fmt.Errorf("retryriver: job %d is no dead letter of this package: %w", job.ID, err)
 }
 
 // fieldsOf reads the metadata of a job, which are a JSON object or empty.
@@ -164,11 +146,11 @@ func (p *Plugin) Configure(config *river.Config) {
 func (p *Plugin) InsertMany(ctx context.Context, jobs []*rivertype.JobInsertParams, do func(context.Context) ([]*rivertype.JobInsertResult, error)) ([]*rivertype.JobInsertResult, error) {
 	for _, job := range jobs {
 		own := ownLimit(job.MaxAttempts)
-		metadata, err := withMetadata(job.Metadata, Metadata{MaxAttempts: own})
+		fields, err := withMetadata(job.Metadata, metadata{MaxAttempts: own})
 		if err != nil {
 			return nil, fmt.Errorf("retryriver: metadata of a job of kind %s: %w", job.Kind, err)
 		}
-		job.Metadata = metadata
+		job.Metadata = fields
 		job.MaxAttempts = oneMore(p.policies.Of(job.Kind).ForJob(own).EffectiveMax())
 	}
 	return do(ctx)
@@ -191,8 +173,8 @@ func oneMore(limit int) int {
 }
 
 // withMetadata adds m to the metadata of a job.
-func withMetadata(metadata []byte, m Metadata) ([]byte, error) {
-	before, err := fieldsOf(metadata)
+func withMetadata(fields []byte, m metadata) ([]byte, error) {
+	before, err := fieldsOf(fields)
 	if err != nil {
 		return nil, err
 	}
@@ -200,14 +182,14 @@ func withMetadata(metadata []byte, m Metadata) ([]byte, error) {
 	for key, value := range before {
 		all[key] = value
 	}
-	all[MetadataKey] = m
+	all[metadataKey] = m
 	return json.Marshal(all)
 }
 
 // Work implements rivertype.WorkerMiddleware. It makes one attempt of a job.
 // If the job ends without success, Work sets row.MaxAttempts to row.Attempt; the
-// error is a *river.JobCancelError if the failure was permanent. A test can call Work, and
-// then NextRetry, without a client or a database.
+// error is a *river.JobCancelError if the failure was permanent. Only a client of River
+// should call it.
 //
 // River decides by its row in memory, which is also the one that middleware gets. If
 // Attempt is not below MaxAttempts, it discards the job; otherwise it calls NextRetry
@@ -215,10 +197,7 @@ func withMetadata(metadata []byte, m Metadata) ([]byte, error) {
 func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(context.Context) error) (result error) {
 	var snoozed error
 	j, m, malformed := read(row)
-	retryjob.Run(ctx, p.policies.Of(row.Kind), j, func(ctx context.Context) error {
-		if malformed != nil {
-			return retry.Permanent(malformed)
-		}
+	jobqueue.Run(ctx, p.policies.Of(row.Kind), j, malformed, func(ctx context.Context) error {
 		err := do(ctx)
 		var snooze *river.JobSnoozeError
 		var cancel *river.JobCancelError
@@ -254,8 +233,11 @@ func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(contex
 				result = river.JobCancel(o.Err)
 			}
 		}
-		if changed {
-			result = set(ctx, m, result)
+		if !changed {
+			return
+		}
+		if unset := river.MetadataSet(ctx, metadataKey, m); unset != nil {
+			result = errors.Join(result, unset)
 		}
 	})
 	return storable(result)
@@ -275,16 +257,19 @@ type withoutNUL struct{ error }
 func (e *withoutNUL) Error() string { return strings.ReplaceAll(e.error.Error(), "\x00", "\uFFFD") }
 func (e *withoutNUL) Unwrap() error { return e.error }
 
-// read describes a row to retryjob, and returns its Metadata. A producer that
+// read describes a row to retryjob, and returns its metadata. A producer that
 // writes to the table can write anything into them. Impossible counts are corrected. An
 // error is final: the row is malformed, and becomes a dead letter.
-func read(row *rivertype.JobRow) (j retryjob.Job, m Metadata, malformed error) {
-	m, malformed = MetadataOf(row)
-	if errors.Is(malformed, errNone) {
-		m.MaxAttempts, malformed = ownLimit(row.MaxAttempts), nil
-	}
-	if row.Attempt < 1 {
+func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
+	switch kept, _, err := metadataOf(row); {
+	case row.Attempt < 1:
 		malformed = fmt.Errorf("retryriver: job %d: attempt is %d", row.ID, row.Attempt)
+	case err != nil:
+		malformed = fmt.Errorf("retryriver: metadata of job %d: %w", row.ID, err)
+	case kept == nil: // a client without this package has inserted it
+		m.MaxAttempts = ownLimit(row.MaxAttempts)
+	default:
+		m = *kept
 	}
 	m.MaxAttempts = max(0, m.MaxAttempts)
 	m.Earlier = min(max(0, m.Earlier), len(row.Errors))
@@ -298,19 +283,6 @@ func read(row *rivertype.JobRow) (j retryjob.Job, m Metadata, malformed error) {
 	}
 	return j, m, malformed
 }
-
-// set keeps m with the job, and returns err, with another one if that fails.
-func set(ctx context.Context, m Metadata, err error) error {
-	unset := river.MetadataSet(ctx, MetadataKey, m)
-	if unset != nil && !errors.Is(unset, outside) {
-		err = errors.Join(err, unset)
-	}
-	return err
-}
-
-// outside is what MetadataSet returns where no client of River runs the job, as in a
-// test that calls Work: there is no row to keep it in.
-var outside = river.MetadataSet(context.Background(), MetadataKey, nil)
 
 // NextRetry returns when a job runs again, which Work has decided. If Work has not,
 // because its worker died or River could not read the job, NextRetry asks the
