@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -33,7 +34,7 @@ type loop struct {
 func (*loop) ID() string { return retryID }
 
 func (l *loop) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
-	c := &call{loop: l, ctx: ctx, in: in, next: next, settle: free}
+	c := &call{loop: l, ctx: ctx, in: in, request: in.Request.(*smithyhttp.Request), next: next, settle: free}
 	err := retry.Do(ctx, l.Policy, c.attempt)
 	c.settle(nil) // returns what a retry took from the quota if it was not made
 	return c.out, c.metadata, err
@@ -42,9 +43,10 @@ func (l *loop) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, 
 // A call is one call of an operation, with all its attempts.
 type call struct {
 	*loop
-	ctx  context.Context // the caller's context
-	in   middleware.FinalizeInput
-	next middleware.FinalizeHandler
+	ctx     context.Context // the caller's context
+	in      middleware.FinalizeInput
+	request *smithyhttp.Request // of in: RequestCloner takes no other
+	next    middleware.FinalizeHandler
 
 	attempts int
 	failure  error             // of the last attempt
@@ -57,9 +59,10 @@ func free(error) error { return nil }
 
 // attempt makes one attempt that ends at the latest when ctx does.
 func (c *call) attempt(ctx context.Context) error {
-	c.attempts++
-	if err := c.rewind(); err != nil {
-		return final(c.failure, err)
+	if c.attempts++; c.attempts > 1 {
+		if err := c.request.RewindStream(); err != nil {
+			return final(c.failure, err)
+		}
 	}
 	sending, end := c.sending(ctx)
 	only := &single{call: c}
@@ -80,7 +83,7 @@ func (c *call) attempt(ctx context.Context) error {
 		return err // not marked: a loop around this one may go on with another context
 	case !late && !only.retryable:
 		return retry.Permanent(err)
-	case !c.rewindable():
+	case c.request.GetStream() != nil && !c.request.IsStreamSeekable():
 		return final(err, errBody)
 	}
 	if err := c.pay(err); err != nil {
@@ -91,28 +94,12 @@ func (c *call) attempt(ctx context.Context) error {
 
 var errBody = errors.New("the body cannot be rewound: use an io.ReadSeeker")
 
-// rewindable reports whether the body can be sent again.
-func (c *call) rewindable() bool {
-	request, ok := c.in.Request.(*smithyhttp.Request)
-	return !ok || request.GetStream() == nil || request.IsStreamSeekable()
-}
-
-// rewind rewinds the body before every attempt except the first.
-func (c *call) rewind() error {
-	body, ok := c.in.Request.(interface{ RewindStream() error })
-	if c.attempts == 1 || !ok {
-		return nil
-	}
-	return body.RewindStream()
-}
-
 // send sends the request of an attempt. The SDK takes each attempt for the first,
 // so send corrects its number in the header.
 func (c *call) send(ctx context.Context, in middleware.FinalizeInput) (middleware.FinalizeOutput, middleware.Metadata, error) {
-	if request, ok := in.Request.(*smithyhttp.Request); ok {
-		const key = "Amz-Sdk-Request"
-		request.Header.Set(key, strings.Replace(request.Header.Get(key), "attempt=1", "attempt="+strconv.Itoa(c.attempts), 1))
-	}
+	const key = "Amz-Sdk-Request"
+	header := in.Request.(*smithyhttp.Request).Header // of a copy
+	header.Set(key, strings.Replace(header.Get(key), "attempt=1", "attempt="+strconv.Itoa(c.attempts), 1))
 	return c.next.HandleFinalize(ctx, in)
 }
 
@@ -179,4 +166,57 @@ func serversWait(err error) time.Duration {
 		return wait
 	}
 	return max(wait, saturate.Mul(uint64(max(0, ms)), time.Millisecond))
+}
+
+// sending returns the context for a request. Until end is called, it ends when the
+// attempt's context does. After a success it stays alive until the body of the
+// response is closed, because the body may be read after the attempt. end returns
+// the error of the attempt, and in late whether the AttemptTimeout caused it.
+func (c *call) sending(attempt context.Context) (ctx context.Context, end func(error) (late bool, err error)) {
+	timeout := c.Policy.AttemptTimeout
+	if timeout <= 0 {
+		return attempt, func(err error) (bool, error) { return false, err }
+	}
+	errTimeout := fmt.Errorf("no response within AttemptTimeout (%v)", timeout)
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	stop := context.AfterFunc(attempt, func() { cancel(errTimeout) })
+	return middleware.WithStackValue(ctx, cancelKey{}, cancel), func(err error) (bool, error) {
+		stop()
+		late := context.Cause(ctx) == errTimeout && !rpc.Ended(c.ctx)
+		switch {
+		case late && err == nil:
+			err = errTimeout
+		case late:
+			err = fmt.Errorf("%w: %w", errTimeout, err)
+		}
+		if err != nil {
+			cancel(nil)
+		}
+		return late, err
+	}
+}
+
+type cancelKey struct{}
+
+const bodyID = "RetryBody"
+
+// handleBody wraps the body of a response, so that closing it ends the context of
+// its request.
+func handleBody(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+	out, metadata, err := next.HandleDeserialize(ctx, in)
+	cancel, ok := middleware.GetStackValue(ctx, cancelKey{}).(context.CancelCauseFunc)
+	if response, isHTTP := out.RawResponse.(*smithyhttp.Response); ok && isHTTP && response.Response != nil {
+		response.Body = body{response.Body, cancel}
+	}
+	return out, metadata, err
+}
+
+type body struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (b body) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
 }

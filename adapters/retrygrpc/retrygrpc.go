@@ -57,14 +57,21 @@ package retrygrpc
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/internal/rpc"
@@ -127,6 +134,42 @@ func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 	}, nil
 }
 
+// validate returns what [Interceptor.DialOptions] returns as its error.
+func (i Interceptor) validate() error {
+	if err := rpc.Validate("retrygrpc", i.Policy, i.Methods); err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(i.Methods)) {
+		service, method, _ := strings.Cut(name[1:], "/")
+		if fault := misspelt(protoreflect.FullName(service), protoreflect.Name(method)); fault != "" {
+			errs = append(errs, fmt.Errorf("retrygrpc: Methods has %q: %s", name, fault))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// misspelt returns what is wrong with the name of a method, or with the name of a service
+// if method is empty. It returns "" for a package of which this program has no service.
+func misspelt(service protoreflect.FullName, method protoreflect.Name) string {
+	found, _ := protoregistry.GlobalFiles.FindDescriptorByName(service)
+	if s, ok := found.(protoreflect.ServiceDescriptor); ok {
+		if method == "" || s.Methods().ByName(method) != nil {
+			return ""
+		}
+		return fmt.Sprintf("the service has no method %s", method)
+	}
+	known := false
+	protoregistry.GlobalFiles.RangeFilesByPackage(service.Parent(), func(file protoreflect.FileDescriptor) bool {
+		known = file.Services().Len() > 0
+		return !known
+	})
+	if !known {
+		return ""
+	}
+	return fmt.Sprintf("package %s has no service %s", service.Parent(), service.Name())
+}
+
 func (i Interceptor) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var trailer metadata.MD
 	opts = append(slices.Clip(opts), grpc.Trailer(&trailer))
@@ -171,3 +214,42 @@ func outgoing(ctx context.Context, key string, n int) context.Context {
 
 // coded converts the error of a context to a status, as gRPC does.
 func coded(err error) error { return status.FromContextError(err).Err() }
+
+// Mark marks the error of a gRPC call, so that you can retry the call with
+// [retry.Do] and without an interceptor. By the table in the package documentation
+// it marks err with the wait of its RetryInfo, see [retry.After], or as not worth
+// retrying, see [retry.Permanent]. If no retryable codes are given, UNAVAILABLE is
+// retried. Mark returns nil if err is nil.
+//
+//	err := retry.Do(ctx, policy, func(ctx context.Context) error {
+//		return retrygrpc.Mark(orders.Ship(ctx, request))
+//	})
+//
+// An error does not contain the trailers of its call, so Mark cannot see a
+// pushback; the interceptors can.
+func Mark(err error, retryable ...codes.Code) error {
+	return failure(err, nil, retryable).Mark()
+}
+
+func failure(err error, trailer metadata.MD, retryable []codes.Code) rpc.Failure {
+	if len(retryable) == 0 {
+		retryable = []codes.Code{codes.Unavailable}
+	}
+	s := status.Convert(err)
+	wait, named := retryInfo(s)
+	return rpc.Failure{
+		Err: err, Code: uint32(s.Code()), Retryable: slices.Contains(retryable, s.Code()),
+		Wait: wait, Named: named, Pushback: trailer.Get(rpc.Pushback),
+	}
+}
+
+// retryInfo returns the longest wait in the RetryInfos of a status. named is false if there
+// is none.
+func retryInfo(s *status.Status) (longest time.Duration, named bool) {
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			longest, named = max(longest, info.GetRetryDelay().AsDuration()), true
+		}
+	}
+	return longest, named
+}

@@ -82,7 +82,7 @@ func (s *stream) Trailer() metadata.MD {
 // Context returns the context of the last attempt, or the caller's context while
 // another attempt may follow.
 func (s *stream) Context() context.Context {
-	if last, final := s.Conn(); last != nil && final {
+	if last, final := s.Conn(); last != nil && final != "" {
 		return last.(conn).Context()
 	}
 	return s.Ctx

@@ -125,14 +125,15 @@ func (s *Stream) first(m any) error {
 	var eof error
 	err := Do(s.Ctx, s.Policy, s.Target, func(ctx context.Context, number int) Failure {
 		if number > 1 {
-			if final := s.isFinal(); final != "" { // set while the policy waited
+			if _, final := s.Conn(); final != "" { // set while the policy waited
 				return Failure{Err: last.Err, Final: final, Unsent: true}
 			}
 			s.begin(ctx, number)
 		}
 		if last, eof = s.receive(ctx, m); last.Err != nil {
 			s.cancel(nil)
-			last.Final = cmp.Or(last.Final, s.isFinal())
+			_, final := s.Conn()
+			last.Final = cmp.Or(last.Final, final)
 		}
 		return last
 	}, s.Coded)
@@ -219,18 +220,12 @@ func (s *Stream) Final(why string) {
 
 func (s *Stream) end(why string) { s.final, s.sent = why, nil }
 
-func (s *Stream) isFinal() string {
+// Conn returns the last attempt, nil if there is none, and why no other may follow, "" if
+// one may.
+func (s *Stream) Conn() (conn Conn, final string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.final
-}
-
-// Conn returns the last attempt, nil if there is none. final is true if no other
-// may follow.
-func (s *Stream) Conn() (conn Conn, final bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.conn, s.final != ""
+	return s.conn, s.final
 }
 
 // Close cancels the last attempt.
