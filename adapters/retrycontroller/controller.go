@@ -54,7 +54,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/goretry/retry"
@@ -70,11 +69,6 @@ type Retries[request comparable] struct {
 	mu      sync.Mutex          // guards failing
 	failing map[request]failing // requests whose last attempt failed
 }
-
-var (
-	_ reconcile.Reconciler                          = (*Retries[reconcile.Request])(nil)
-	_ workqueue.TypedRateLimiter[reconcile.Request] = (*Retries[reconcile.Request])(nil)
-)
 
 type failing struct {
 	failures int
@@ -102,11 +96,9 @@ func New[request comparable](policy retry.Policy, next reconcile.TypedReconciler
 func (r *Retries[request]) Reconcile(ctx context.Context, req request) (result reconcile.Result, err error) {
 	r.mu.Lock()
 	f, again := r.failing[req]
-	if f.stopped != nil {
-		delete(r.failing, req)
-	}
 	r.mu.Unlock()
 	if f.stopped != nil {
+		r.Forget(req)
 		return reconcile.Result{}, f.stopped
 	}
 	if !again || f.works {

@@ -61,6 +61,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/jobqueue"
+	"github.com/goretry/retry/internal/wait"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -249,10 +250,7 @@ func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
 	job.Attempt = max(1, job.Attempt)
 	stop := w.keep(msg, job.Key)
 	defer stop()
-	retryjob.Run(ctx, w.policies.Of(msg.Subject()), job, func(ctx context.Context) error {
-		if malformed != nil {
-			return retry.Permanent(malformed)
-		}
+	jobqueue.Run(ctx, w.policies.Of(msg.Subject()), job, malformed, func(ctx context.Context) error {
 		return w.handle(ctx, msg)
 	}, func(o retryjob.Outcome) {
 		stop()
@@ -290,26 +288,22 @@ func read(msg jetstream.Msg, meta *jetstream.MsgMetadata) (job retryjob.Job, due
 
 // keep renews a message's AckWait until stop is called.
 func (w *worker) keep(msg jetstream.Msg, key string) (stop func()) {
-	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
 	var keeper sync.WaitGroup
 	keeper.Go(func() {
-		tick := time.NewTicker(max(w.ackWait/3, time.Millisecond))
-		defer tick.Stop()
 		for {
-			select {
-			case <-done:
+			if _, stopped := wait.For(ctx, max(w.ackWait/3, time.Millisecond)); stopped != nil {
 				return
-			case <-tick.C:
-				if err := msg.InProgress(); err != nil {
-					w.report(fmt.Errorf("message %s: %w", key, err))
-				}
+			}
+			if err := msg.InProgress(); err != nil {
+				w.report(fmt.Errorf("message %s: %w", key, err))
 			}
 		}
 	})
-	return sync.OnceFunc(func() {
-		close(done)
+	return func() {
+		cancel()
 		keeper.Wait()
-	})
+	}
 }
 
 // answer is how long Consume waits for a confirmation from the server.

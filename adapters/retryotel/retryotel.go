@@ -147,24 +147,15 @@ func (o *Observer) OnEvent(ctx context.Context, e retry.Event) {
 	}
 }
 
-// An Observer reports this many names of classes, as retrylog.Counters does, and then
-// otherClass: a Classify may make up a name for each failure.
-const (
-	maxClasses = 64
-	otherClass = "other"
-)
-
-// known returns the name of a class, or otherClass if it is one name too many.
+// known returns the name of a class, or "other" if it is the 65th, as retrylog.Counters
+// does: a Classify may make up a name for each failure.
 func (o *Observer) known(name string) string {
-	if name == "" {
-		return ""
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case slices.Contains(o.classes, name):
-	case len(o.classes) == maxClasses:
-		return otherClass
+	case name == "" || slices.Contains(o.classes, name):
+	case len(o.classes) == 64:
+		return "other"
 	default:
 		o.classes = append(o.classes, name)
 	}
