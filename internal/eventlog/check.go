@@ -104,7 +104,8 @@ func (j judge) retry(e retry.Event) error {
 	}
 }
 
-// stop judges a CallFinished.
+// stop judges a CallFinished. Code decided what the policy cannot do again: RetryIf, Classify,
+// Wait, or a mark of the error.
 func (j judge) stop(e retry.Event) (byCode bool, err error) {
 	invalid := j.policy.Validate() != nil
 	switch success := e.Reason == retry.ReasonSuccess; {
@@ -115,9 +116,27 @@ func (j judge) stop(e retry.Event) (byCode bool, err error) {
 	case success, e.Reason == retry.ReasonInvalid && e.Err == nil: // the call is, whatever the policy is
 		return false, nil
 	}
-	says := j.decide(e).Reason
-	may, byCode := j.allows(e, says)
-	if !may {
+	says, class, may := j.decide(e).Reason, !j.knows(e), false
+	goesOn := says == retry.ReasonRetry || says == retry.ReasonElapsed // as far as the count goes
+	switch e.Reason {
+	case says:
+		return false, nil
+	case retry.ReasonPermanent, retry.ReasonRejected:
+		byCode = true
+	case retry.ReasonWait:
+		byCode = j.policy.Wait != nil
+	case retry.ReasonNonRetryable:
+		byCode = class || e.Cause != nil
+	case retry.ReasonExhausted, retry.ReasonInvalid: // the limit of a class, or an invalid one
+		byCode = class
+	case retry.ReasonRetryAfter, retry.ReasonBudget, retry.ReasonBorrowed:
+		may = goesOn // by an error that is not from a log, or a Budget that is not
+	case retry.ReasonElapsed:
+		may = goesOn && j.policy.MaxElapsed > 0
+	default:
+		may = true
+	}
+	if says == retry.ReasonInvalid || !may && !byCode {
 		err = fmt.Errorf("the policy says %v", says)
 	}
 	return byCode, err
@@ -147,33 +166,4 @@ var errFailed = errors.New("the attempt failed")
 // knows reports whether the policy knows the class of the failure in e.
 func (j judge) knows(e retry.Event) bool {
 	return j.policy.Classify == nil && e.Class == ""
-}
-
-// allows reports whether a call whose policy says this may end with e, a CallFinished, and
-// whether code decided so, which the policy cannot do again: RetryIf, Classify, Wait, or a mark
-// of the error.
-func (j judge) allows(e retry.Event, says retry.Reason) (may, byCode bool) {
-	goesOn := says == retry.ReasonRetry || says == retry.ReasonElapsed // as far as the count goes
-	class := !j.knows(e)
-	switch e.Reason {
-	case says:
-		return true, false
-	case retry.ReasonPermanent, retry.ReasonRejected:
-		byCode = true
-	case retry.ReasonWait:
-		byCode = j.policy.Wait != nil
-	case retry.ReasonNonRetryable:
-		byCode = class || e.Cause != nil
-	case retry.ReasonExhausted:
-		byCode = class
-	case retry.ReasonInvalid:
-		byCode = class && e.Err != nil // the class was
-	case retry.ReasonRetryAfter, retry.ReasonBudget, retry.ReasonBorrowed:
-		return goesOn, false // by an error that is not from a log, or a Budget that is not
-	case retry.ReasonElapsed:
-		return goesOn && j.policy.MaxElapsed > 0, false
-	default:
-		return says != retry.ReasonInvalid, false
-	}
-	return byCode && says != retry.ReasonInvalid, byCode
 }

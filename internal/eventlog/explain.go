@@ -15,25 +15,17 @@ func Explain(records []Record) string {
 	var b strings.Builder
 	before := Record{}
 	for _, r := range records {
-		if r.Key == before.Key && sameText(r.Event.Err, before.Event.Err) {
-			b.WriteString(withoutError(r) + "\n")
-		} else {
-			b.WriteString(r.String() + "\n")
-		}
+		said := r.Key == before.Key && sameText(r.Event.Err, before.Event.Err)
+		b.WriteString(r.line(!said) + "\n")
 		before = r
 	}
 	return b.String()
 }
 
 // String returns the line of r in the text of retrylog's Explain, with its error.
-func (r Record) String() string {
-	if r.Event.Err == nil {
-		return withoutError(r)
-	}
-	return withoutError(r) + ": " + Printable(textOf(r.Event.Err))
-}
+func (r Record) String() string { return r.line(true) }
 
-func withoutError(r Record) string {
+func (r Record) line(withError bool) string {
 	e := r.Event
 	text := "+" + e.Elapsed.Round(time.Millisecond).String() + " "
 	if !e.Time.IsZero() {
@@ -42,7 +34,11 @@ func withoutError(r Record) string {
 	if of := Printable(strings.TrimSpace(r.source + " " + r.Key)); of != "" {
 		text += of + ": "
 	}
-	return text + describe(r)
+	text += describe(r)
+	if withError && e.Err != nil {
+		text += ": " + Printable(textOf(e.Err))
+	}
+	return text
 }
 
 // describe says what happened, without when and without the error.

@@ -219,6 +219,9 @@ func (r *Record) starts() error {
 func (r *Record) inTurn(before *Record) error {
 	b, e := before.Event, r.Event
 	want, ok := next(before, r)
+	ends, success := e.Kind == retry.CallFinished && !unseen(before, r), e.Reason == retry.ReasonSuccess
+	waits := b.Kind == retry.RetryScheduled
+	handedOut := e.Reason == retry.ReasonInvalid && e.Err == nil // again by a queue, in an invalid call
 	least := want.Elapsed
 	if e.Kind == retry.AttemptStarted || refusal(e) {
 		least -= clockSkew // another worker of a queue may go on
@@ -238,18 +241,19 @@ func (r *Record) inTurn(before *Record) error {
 		return fmt.Errorf("elapsed is %v, but %v in the event before", e.Elapsed, want.Elapsed)
 	case e.Time.Before(b.Time.Add(e.Elapsed - want.Elapsed - clockStep)):
 		return fmt.Errorf("time goes back from %s to %s, while elapsed goes on from %v to %v", instant(b.Time), instant(e.Time), want.Elapsed, e.Elapsed)
-	case e.Kind == retry.RetryScheduled && b.Kind == retry.AttemptFinished && b.Err == nil:
-		return errors.New("the attempt did not fail")
 	case e.Kind == retry.RetryScheduled && e.Attempt == b.Max:
 		return fmt.Errorf("attempt %d is the last that max %d allows", e.Attempt, e.Max)
-	case e.Kind == retry.CallFinished && !unseen(before, r):
-		if err := r.stops(before); err != nil {
-			return err
-		}
-	}
-	// An event may leave its error out, because the AttemptFinished has it.
-	left := e.Err == nil || b.Err == nil && b.Kind != retry.AttemptFinished || unseen(before, r)
-	if !left && e.Kind != retry.AttemptFinished && !sameText(e.Err, b.Err) {
+	case ends && waits && !can(e, waiting) && !handedOut:
+		return errors.New("only the caller, a limit of time or the wait can end a call between two attempts")
+	case ends && !waits && e.Reason == retry.ReasonWait:
+		return errors.New("it waits for nothing")
+	case ends && success && b.Err != nil:
+		return fmt.Errorf("the attempt failed: %s", quoted(b.Err))
+	case b.Kind == retry.AttemptFinished && b.Err == nil && (e.Kind == retry.RetryScheduled || ends && !success):
+		return errors.New("the attempt did not fail")
+	case e.Err == nil, b.Err == nil && b.Kind != retry.AttemptFinished, unseen(before, r), e.Kind == retry.AttemptFinished:
+		// An event may leave its error out, because the AttemptFinished has it.
+	case !sameText(e.Err, b.Err):
 		return fmt.Errorf("its error is %s, but %s in the event before", quoted(e.Err), quoted(b.Err))
 	}
 	return nil
@@ -264,24 +268,6 @@ func invalidPolicy(before, e retry.Event) bool {
 	}
 	return before.Kind != retry.AttemptFinished && e.Kind == retry.CallFinished &&
 		e.Reason == retry.ReasonInvalid && e.Max == e.Attempt+1
-}
-
-// stops returns why r cannot end a call whose last event is before.
-func (r *Record) stops(before *Record) error {
-	b, e := before.Event, r.Event
-	waits := b.Kind == retry.RetryScheduled
-	handedOut := e.Reason == retry.ReasonInvalid && e.Err == nil // again by a queue, in an invalid call
-	switch success := e.Reason == retry.ReasonSuccess; {
-	case waits && !can(e, waiting) && !handedOut:
-		return errors.New("only the caller, a limit of time or the wait can end a call between two attempts")
-	case !waits && e.Reason == retry.ReasonWait:
-		return errors.New("it waits for nothing")
-	case b.Err != nil && success:
-		return fmt.Errorf("the attempt failed: %s", quoted(b.Err))
-	case b.Kind == retry.AttemptFinished && b.Err == nil && !success:
-		return errors.New("the attempt did not fail")
-	}
-	return nil
 }
 
 // disorder returns an error for an event that is out of order.
