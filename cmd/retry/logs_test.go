@@ -80,6 +80,11 @@ func TestCommonestError(t *testing.T) {
 		assert.Equal(t, row.before+row.after >= mostErrors, commonest.AtLeast, row)
 		assert.True(t, row.least <= commonest.Count && commonest.Count <= max(1, row.common), "%v: %d", row, commonest.Count)
 	}
+	var many tally
+	for i := range 10 * mostErrors {
+		many.add(fmt.Errorf("error %d", i))
+		assert.LessOrEqual(t, len(many.counts), mostErrors)
+	}
 }
 
 // An observer is an output that calls a function with all that it has.
