@@ -161,8 +161,10 @@ func check(c jetstream.ConsumerConfig) error {
 // explicit, if it has a BackOff or a MaxDeliver, if no other stream stores the dead
 // letters, or if the consumer is deleted or the connection closed.
 //
-// handle is called for up to Workers messages at once. It must not acknowledge
-// them. Consume renews a message's AckWait for as long as handle runs.
+// js is where consumer comes from. handle is called for up to Workers messages at once. It
+// must not acknowledge them. Consume renews a message's AckWait for as long as handle runs.
+// A message without data that has a header Status is never handled: the client of NATS
+// takes it for an answer of the server. It stays until it is deleted.
 func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer, handle func(context.Context, jetstream.Msg) error) error {
 	info, err := consumer.Info(ctx)
 	if err != nil {
@@ -180,7 +182,7 @@ func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer 
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w := &worker{Retries: r, js: js, consumer: consumer, ackWait: info.Config.AckWait, handle: handle}
+	w := &worker{Retries: r, js: js, stream: info.Stream, consumer: info.Name, ackWait: info.Config.AckWait, handle: handle}
 	errs := make([]error, cmp.Or(max(0, r.Workers), 10))
 	var running sync.WaitGroup
 	for i := range errs {
@@ -196,34 +198,36 @@ func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer 
 // A worker holds what the goroutines of one Consume share.
 type worker struct {
 	*Retries
-	js       jetstream.JetStream
-	consumer jetstream.Consumer
-	ackWait  time.Duration
-	handle   func(context.Context, jetstream.Msg) error
+	js               jetstream.JetStream
+	stream, consumer string // their names
+	ackWait          time.Duration
+	handle           func(context.Context, jetstream.Msg) error
 }
 
-// work handles messages until ctx ends.
+// work handles messages until ctx ends. After an error of a pull it gets the consumer anew:
+// with a header of a message, Nats-Pin-Id, the client of NATS sends pulls that a server
+// refuses, and with Status and Description it says that the consumer is deleted.
 func (w *worker) work(ctx context.Context) error {
 	err := retry.Do(ctx, retry.Policy{
 		MaxAttempts: retry.Unlimited,
 		Backoff:     retry.Fixed(250 * time.Millisecond), // for a server that restarts
 		RetryIf: func(err error) bool {
-			return !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, jetstream.ErrConsumerDeleted) && !errors.Is(err, jetstream.ErrConsumerNotFound)
+			return !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, jetstream.ErrConsumerNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound)
 		},
 	}, func(context.Context) error {
-		for ctx.Err() == nil {
-			msg, err := w.consumer.Next(jetstream.FetchMaxWait(pull))
-			switch {
-			case errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrNoMessages):
-			case err != nil:
-				return err
-			default:
+		consumer, err := w.js.Consumer(ctx, w.stream, w.consumer)
+		for err == nil && ctx.Err() == nil {
+			var msg jetstream.Msg
+			switch msg, err = consumer.Next(jetstream.FetchMaxWait(pull)); {
+			case err == nil:
 				w.one(ctx, msg)
+			case errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrNoMessages):
+				err = nil
 			}
 		}
-		return nil
+		return err
 	})
-	if ctx.Err() != nil || err == nil {
+	if ctx.Err() != nil || err == nil || retry.ReasonOf(err) == retry.ReasonDeadline {
 		return nil
 	}
 	return fmt.Errorf("retrynats: %w", retry.Unwrap(err)) // not marked: a loop around Consume connects again

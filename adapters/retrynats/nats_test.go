@@ -310,6 +310,36 @@ func TestConsumeEnds(t *testing.T) {
 	}
 }
 
+// The client of NATS takes a message without data that has a header Status for an answer of
+// the server, and a Nats-Pin-Id for its own. No such message keeps a worker from the others.
+func TestMessagesThatReadAsAnswers(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	retries := q.retries(t, quick)
+	retries.Workers = 1
+	for _, header := range []nats.Header{
+		{"Status": {"409"}, "Description": {"Consumer Deleted"}}, {"Status": {"409"}}, {"Status": {"404"}}, {"Status": {"100"}}, {"Status": {"400"}}, {"Status": {"shipped"}},
+	} {
+		_, err := q.js.PublishMsg(t.Context(), &nats.Msg{Subject: q.name + ".jobs", Header: header})
+		require.NoError(t, err)
+	}
+	_, err := q.js.PublishMsg(t.Context(), &nats.Msg{Subject: q.name + ".jobs", Data: []byte("pinned"), Header: nats.Header{"Nats-Pin-Id": {"x"}}})
+	require.NoError(t, err)
+	require.NoError(t, q.Enqueue(t.Context(), "good", 0))
+	consumer, err := q.js.CreateOrUpdateConsumer(t.Context(), q.name, retries.ConsumerConfig("worker"))
+	require.NoError(t, err)
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	var handled []string
+	require.NoError(t, retries.Consume(ctx, q.js, consumer, func(_ context.Context, msg jetstream.Msg) error {
+		if handled = append(handled, string(msg.Data())); len(handled) == 2 {
+			stop()
+		}
+		return nil
+	}))
+	assert.Equal(t, []string{"pinned", "good"}, handled)
+}
+
 // If Consume cannot tell the server a result, it calls OnError, and the message is
 // delivered again.
 func TestAFailureToTellTheServer(t *testing.T) {
