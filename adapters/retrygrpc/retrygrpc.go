@@ -141,33 +141,34 @@ func (i Interceptor) validate() error {
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(i.Methods)) {
-		service, method, _ := strings.Cut(name[1:], "/")
-		if fault := misspelt(protoreflect.FullName(service), protoreflect.Name(method)); fault != "" {
+		if fault := misspelt(name); fault != "" {
 			errs = append(errs, fmt.Errorf("retrygrpc: Methods has %q: %s", name, fault))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// misspelt returns what is wrong with the name of a method, or with the name of a service
-// if method is empty. It returns "" for a package of which this program has no service.
-func misspelt(service protoreflect.FullName, method protoreflect.Name) string {
-	found, _ := protoregistry.GlobalFiles.FindDescriptorByName(service)
-	if s, ok := found.(protoreflect.ServiceDescriptor); ok {
-		if method == "" || s.Methods().ByName(method) != nil {
-			return ""
-		}
-		return fmt.Sprintf("the service has no method %s", method)
+// misspelt returns what is wrong with the name of a method or a service, "" if that is in a
+// package of which this program has no service.
+func misspelt(name string) string {
+	service, method, _ := strings.Cut(name[1:], "/")
+	found, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
+	s, known := found.(protoreflect.ServiceDescriptor)
+	switch {
+	case known && (method == "" || s.Methods().ByName(protoreflect.Name(method)) != nil):
+		return ""
+	case known:
+		return "the service has no method " + method
 	}
-	known := false
-	protoregistry.GlobalFiles.RangeFilesByPackage(service.Parent(), func(file protoreflect.FileDescriptor) bool {
+	of := protoreflect.FullName(service).Parent()
+	protoregistry.GlobalFiles.RangeFilesByPackage(of, func(file protoreflect.FileDescriptor) bool {
 		known = file.Services().Len() > 0
 		return !known
 	})
-	if !known {
-		return ""
+	if known {
+		return fmt.Sprintf("package %s has no service %s", of, protoreflect.FullName(service).Name())
 	}
-	return fmt.Sprintf("package %s has no service %s", service.Parent(), service.Name())
+	return ""
 }
 
 func (i Interceptor) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {

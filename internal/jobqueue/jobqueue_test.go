@@ -1,6 +1,7 @@
 package jobqueue_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,9 +11,28 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
+
+// A job that cannot be read ends without a run, also if its attempts are not used up.
+func TestRun(t *testing.T) {
+	for _, malformed := range []error{nil, errors.New("no number")} {
+		runs, p := 0, retry.Policy{MaxAttempts: 3}
+		jobqueue.Run(t.Context(), p, retryjob.Job{Attempt: 1}, malformed, func(context.Context) error {
+			runs++
+			return errors.New("boom")
+		}, func(o retryjob.Outcome) {
+			assert.Equal(t, malformed == nil, o.Retry())
+			assert.Equal(t, malformed == nil, runs == 1)
+			if malformed != nil {
+				assert.Equal(t, retry.ReasonPermanent, o.Reason)
+				assert.ErrorIs(t, o.Err, malformed)
+			}
+		})
+	}
+}
 
 func TestWalk(t *testing.T) {
 	letters := []retryjob.DeadLetter{{Key: "a"}, {Key: "b"}, {Key: "c"}, {Key: "gone"}, {Key: "d"}, {Key: "e"}}
