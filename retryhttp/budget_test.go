@@ -441,9 +441,8 @@ func TestLeaseOverBothProtocols(t *testing.T) {
 				lender := retryhttp.LendBudget(roundTrip(func(req *http.Request) (*http.Response, error) { return base.RoundTrip(req) }), 3)
 				for _, by := range asked {
 					_, req := lends(t, s.URL)
-					rt := map[rune]http.RoundTripper{'1': lender, '2': lender, 'o': over1}[by]
-					base = map[rune]*http.Transport{'1': over1, '2': over2, 'o': over1}[by]
-					textOf(t, send(t, rt, req))
+					base = map[rune]*http.Transport{'1': over1, '2': over2}[by]
+					textOf(t, send(t, map[rune]http.RoundTripper{'1': lender, '2': lender, 'o': over1}[by], req))
 				}
 				base = over1
 				aborts.Store(true)

@@ -3,7 +3,6 @@ package retryhttp_test
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -147,7 +146,7 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 	})
 	for name, edit := range map[string]edit{
 		"there is no body for the retry": ofRequest(func(req *http.Request) {
-			req.Body, req.GetBody = io.NopCloser(strings.NewReader("x")), func() (io.ReadCloser, error) { return nil, errUnsent }
+			req.Body, req.GetBody = io.NopCloser(strings.NewReader("x")), func() (io.ReadCloser, error) { return nil, errReset }
 		}),
 		"a Gate refuses the retry": func(tr *retryhttp.Transport, req *http.Request) {
 			tr.Gate = &retryhttp.Gate{Max: time.Hour}
@@ -240,10 +239,8 @@ func TestWhatABudgetHolds(t *testing.T) {
 			var h history
 			n := 0 // attempts
 			tr := &retryhttp.Transport{Check: failing, Prepare: func(_ *http.Request, attempt int, _ error) error {
-				if n = attempt; h[n-1].status == unsent {
-					return errUnsent
-				}
-				return nil
+				n = attempt
+				return map[int]error{unsent: errReset}[h[n-1].status]
 			}}
 			b := take(tr.TargetBudget(request(t, "GET")), r.IntN(11))
 			held := float64(b.Left()) * 10            // in tenths of a retry
@@ -251,13 +248,11 @@ func TestWhatABudgetHolds(t *testing.T) {
 			for call := range 1 + r.IntN(30) {
 				h, n = nil, 0
 				var steps []any
-				for range 20 {
-					h = append(h, reply{status: statuses[r.IntN(len(statuses))], after: time.Duration(r.IntN(5)) * ms, deaf: true})
+				for range 19 {
+					step := reply{status: statuses[r.IntN(len(statuses))], after: time.Duration(r.IntN(5)) * ms, deaf: true}
+					h, steps = append(h, step), append(steps, step)
 				}
-				h[19] = reply{status: 200} // ends a call that begins anew again and again
-				for _, step := range h {
-					steps = append(steps, step)
-				}
+				h, steps = append(h, reply{status: 200}), append(steps, 200) // ends a call that begins anew again and again
 				healthy := time.Duration(r.IntN(2)) * 3 * ms
 				tr.Base = script(steps...)
 				tr.Policy = retry.Policy{MaxAttempts: 1 + r.IntN(5), HealthyAfter: healthy, Backoff: retry.Fixed(2 * ms)}
@@ -269,10 +264,7 @@ func TestWhatABudgetHolds(t *testing.T) {
 				if r.IntN(3) == 0 {
 					time.AfterFunc(time.Duration(r.IntN(15))*ms+1, cancel)
 				}
-				resp, err := tr.RoundTrip(request(t, "GET").WithContext(ctx))
-				if err == nil {
-					err = retryhttp.ErrorOf(resp)
-				}
+				_, err := retryhttp.Result(tr.RoundTrip(request(t, "GET").WithContext(ctx)))
 				cancel()
 				shares, retries, all, free := h[:n].sent(healthy)
 				held += float64(shares) - 10*float64(retries)
@@ -292,8 +284,6 @@ func TestWhatABudgetHolds(t *testing.T) {
 		assert.NotZero(t, ends[reason], reason)
 	}
 }
-
-var errUnsent = errors.New("no token")
 
 // A history is what the attempts of one call met.
 type history []reply

@@ -275,9 +275,6 @@ func TestPanics(t *testing.T) {
 			}
 		}
 	}
-	gate := func(gate *retryhttp.Gate) func(*retryhttp.Transport) {
-		return func(tr *retryhttp.Transport) { tr.Gate = gate }
-	}
 	for name, edit := range map[string]func(*retryhttp.Transport){
 		"Base": func(tr *retryhttp.Transport) {
 			tr.Base = roundTrip(func(*http.Request) (*http.Response, error) { panic(boom) })
@@ -286,10 +283,14 @@ func TestPanics(t *testing.T) {
 		"Check": func(tr *retryhttp.Transport) {
 			tr.Check = func(*http.Request, *http.Response, error) error { panic(boom) }
 		},
-		"Budgets":                   func(tr *retryhttp.Transport) { tr.Budgets = func(*http.Request) *retry.Budget { panic(boom) } },
-		"RetryIf":                   func(tr *retryhttp.Transport) { tr.Policy.RetryIf = func(error) bool { panic(boom) } },
-		"Gate.Key":                  gate(&retryhttp.Gate{Key: func(*http.Request) string { panic(boom) }}),
-		"Gate.OnClose":              gate(&retryhttp.Gate{Unavailable: true, OnClose: func(string, time.Duration, error) { panic(boom) }}),
+		"Budgets": func(tr *retryhttp.Transport) { tr.Budgets = func(*http.Request) *retry.Budget { panic(boom) } },
+		"RetryIf": func(tr *retryhttp.Transport) { tr.Policy.RetryIf = func(error) bool { panic(boom) } },
+		"Gate.Key": func(tr *retryhttp.Transport) {
+			tr.Gate = &retryhttp.Gate{Key: func(*http.Request) string { panic(boom) }}
+		},
+		"Gate.OnClose": func(tr *retryhttp.Transport) {
+			tr.Gate = &retryhttp.Gate{Unavailable: true, OnClose: func(string, time.Duration, error) { panic(boom) }}
+		},
 		"OnEvent, attempt_finished": on(retry.AttemptFinished),
 		"OnEvent, retry_scheduled":  on(retry.RetryScheduled),
 	} {

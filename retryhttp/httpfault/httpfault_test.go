@@ -189,17 +189,15 @@ func TestCloseIdleConnections(t *testing.T) {
 	closed := 0
 	base := struct {
 		http.RoundTripper
-		idle
+		closer
 	}{nil, func() { closed++ }}
 	(&http.Client{Transport: httpfault.New(base)}).CloseIdleConnections()
 	assert.Equal(t, 1, closed)
 	httpfault.New(roundTrip(nil)).CloseIdleConnections() // has none to close
 }
 
-type idle func()
-
-func (c idle) CloseIdleConnections() { c() }
-
 type closer func()
 
 func (c closer) Close() error { c(); return nil }
+
+func (c closer) CloseIdleConnections() { c() }
