@@ -337,6 +337,7 @@ func TestResumeUnderThePolicy(t *testing.T) {
 		{"a cut each KiB", long, []int{1 << 10}, nil, 63 * time.Second, retry.ReasonSuccess},
 		{"a cut each 32 KiB, after an outage", long, []int{32 << 10}, empties, time.Second, retry.ReasonSuccess},
 		{"a cut each byte", long, []int{1}, nil, 11 * time.Second, retry.ReasonBudget},
+		{"a cut each byte, after a KiB", long, []int{1 << 10, 1}, nil, 12 * time.Second, retry.ReasonBudget},
 		{"a cut each KiB, and a Budget of the user", long, []int{1 << 10}, ofTransport(func(tr *retryhttp.Transport) { tr.Policy.Budget = &retry.Budget{Size: 10} }), 10 * time.Second, retry.ReasonBudget},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
