@@ -2,15 +2,10 @@ package jobtest
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"maps"
 	"strings"
 	"sync"
-	"syscall"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 	"github.com/goretry/retry/retrylog"
 )
@@ -49,28 +43,6 @@ func TestRestarts(t *testing.T) {
 	})
 }
 
-// Other processes run in real time, so this test does not judge delays. TestEngine
-// does.
-func TestProcesses(t *testing.T) {
-	t.Parallel()
-	e := engine(sound)
-	e.Late = time.Minute
-	Run(t, e)
-}
-
-func TestKills(t *testing.T) {
-	t.Parallel()
-	Kills(t, engine(sound), 5)
-}
-
-// As in TestProcesses, time is real.
-func TestRedrive(t *testing.T) {
-	t.Parallel()
-	e := engine(sound)
-	e.Late = time.Minute
-	Redrive(t, e, 2)
-}
-
 // A flaw is what an engine does wrong.
 type flaw string
 
@@ -92,6 +64,17 @@ const (
 	silent      flaw = "it reports no events"
 	deaf        flaw = "it has no worker that works"
 	buriesStops flaw = "it takes a worker that stops for a failure"
+)
+
+// Flaws of a delay, and of a dead letter.
+var (
+	shifts  = map[flaw]time.Duration{early: -tick, late: 2 * tick}
+	forgers = map[flaw]func(l *retryjob.DeadLetter){
+		reasonless: func(l *retryjob.DeadLetter) { l.Reason = "unsaid" },
+		textless:   func(l *retryjob.DeadLetter) { l.Err = "" },
+		timeless:   func(l *retryjob.DeadLetter) { l.Began, l.Ended = time.Time{}, time.Time{} },
+		onceMore:   func(l *retryjob.DeadLetter) { l.Attempts++ },
+	}
 )
 
 // If a server may forget, what follows the death of a worker is not judged, except
@@ -153,18 +136,15 @@ func faultsOf(t *testing.T, e Engine, row string) []string {
 // startHere returns a starter of workers that stand in for processes: what a worker
 // does after its end has no effect.
 func startHere(e Engine) starter {
-	started := 0
 	return func(ctx context.Context, o order) (*process, error) {
-		started++
 		opened, err := e.Open(ctx, o.Queue)
 		if err != nil {
 			return nil, err
 		}
 		p := &process{exited: make(chan struct{})}
-		q := opened.(*files)
-		q.worker = -started
+		q := opened.(*memory)
 		q.die = sync.OnceFunc(func() {
-			q.deaths.Store(q.worker, true)
+			q.died.Store(true)
 			close(p.exited)
 		})
 		p.end = func() error {
@@ -294,15 +274,15 @@ func TestRedriveSeesFaults(t *testing.T) {
 	assert.Equal(t, []string{"a: its time counts from 1m0s before the redrive"}, w.auditAges([]retrylog.Record{aged}))
 }
 
-// engine returns an engine that keeps each job as a file. The file's name holds all
-// that it knows about the job, so that renaming the file is a transaction.
+// engine returns an engine that keeps its jobs in memory.
 func engine(f flaw) Engine {
-	root := filepath.Join(os.TempDir(), "retry_jobtest") // for all processes
-	deaths := &sync.Map{}
+	stores := map[string]*store{}
 	e := Engine{Unit: 30 * time.Millisecond, Late: tick, Classes: true}
 	e.Open = func(_ context.Context, name string) (Queue, error) {
-		q := &files{flaw: f, directory: filepath.Join(root, name), worker: os.Getpid(), deaths: deaths}
-		return q, errors.Join(os.MkdirAll(filepath.Join(q.directory, "open"), 0o700), os.MkdirAll(filepath.Join(q.directory, "dead"), 0o700))
+		if stores[name] == nil {
+			stores[name] = &store{jobs: map[string]job{}, dead: map[string]retryjob.DeadLetter{}}
+		}
+		return &memory{store: stores[name], flaw: f}, nil
 	}
 	return e
 }
@@ -310,249 +290,126 @@ func engine(f flaw) Engine {
 // tick is how often a worker looks for jobs.
 const tick = 2 * time.Millisecond
 
-type files struct {
-	flaw      flaw
-	directory string
-	worker    int       // the process ID, or below 0
-	die       func()    // ends a worker that is not a process
-	deaths    *sync.Map // the workers that have ended this way
+type store struct {
+	mu   sync.Mutex
+	jobs map[string]job
+	dead map[string]retryjob.DeadLetter
 }
 
-// A fileJob is the name of a job's file.
-type fileJob struct {
-	Key         string
-	Attempts    int
-	MaxAttempts int
-	Slow        int // failures of the class of that name
-	Began       int64
-	Due         int64
-	Worker      int // the one that runs it; 0: none
+type job struct {
+	retryjob.Job
+	due    time.Time
+	worker *memory // the one that runs it
 }
 
-func (q *files) path(j fileJob) string {
-	return filepath.Join(q.directory, "open", fmt.Sprintf("%s %d %d %d %d %d %d", j.Key, j.Attempts, j.MaxAttempts, j.Slow, j.Began, j.Due, j.Worker))
+// A memory is a store as one worker has it.
+type memory struct {
+	*store
+	flaw flaw
+	die  func() // nil: it cannot be killed
+	died atomic.Bool
 }
 
-func (q *files) Enqueue(_ context.Context, key string, maxAttempts int) error {
+func (q *memory) Enqueue(_ context.Context, key string, maxAttempts int) error {
 	if q.flaw == limitless {
 		maxAttempts = 0
 	}
-	return os.WriteFile(q.path(fileJob{Key: key, MaxAttempts: maxAttempts}), nil, 0o600)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.jobs[key] = job{Job: retryjob.Job{Key: key, MaxAttempts: maxAttempts, Classes: map[string]int{}}}
+	return nil
 }
 
-func (q *files) list() (jobs []fileJob, err error) {
-	entries, err := os.ReadDir(filepath.Join(q.directory, "open"))
-	for _, e := range entries {
-		var j fileJob
-		if _, err := fmt.Sscan(e.Name(), &j.Key, &j.Attempts, &j.MaxAttempts, &j.Slow, &j.Began, &j.Due, &j.Worker); err != nil {
-			return nil, err
-		}
-		jobs = append(jobs, j)
-	}
-	return jobs, err
-}
-
-// move renames the file of a job and reports whether it was still there.
-func (q *files) move(from, to fileJob) (bool, error) {
-	err := os.Rename(q.path(from), q.path(to))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// dead reports whether a worker has ended without giving its jobs back.
-func (q *files) dead(worker int) bool {
-	if _, dead := q.deaths.Load(worker); dead || worker <= 0 || worker == os.Getpid() {
-		return dead
-	}
-	p, err := os.FindProcess(worker)
-	return err != nil || errors.Join(p.Signal(syscall.Signal(0)), p.Release()) != nil
-}
-
-func (q *files) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
+func (q *memory) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
 	if q.flaw == deaf {
 		return nil
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
-	slots := make(chan struct{}, 10)
-	for ctx.Err() == nil && !q.dead(q.worker) {
-		jobs, err := q.list()
-		if err != nil {
-			return err
-		}
-		for _, j := range jobs {
-			now := time.Now().UnixNano()
-			if j.Due > now || j.Worker != 0 && (q.flaw == lost || !q.dead(j.Worker)) {
-				continue
-			}
-			claimed := j
-			claimed.Worker = q.worker
-			if q.flaw != uncounted {
-				claimed.Attempts++
-			}
-			if claimed.Began == 0 {
-				claimed.Began = now
-			}
-			mine, err := q.move(j, claimed)
-			if err != nil {
-				return err
-			}
-			if mine {
-				slots <- struct{}{}
-				running.Go(func() {
-					defer func() { <-slots }()
-					q.run(ctx, p, claimed, do)
-				})
-			}
+	for ctx.Err() == nil && !q.died.Load() {
+		for _, j := range q.claim() {
+			running.Go(func() { q.run(ctx, p, j, do) })
 		}
 		time.Sleep(tick)
 	}
 	return nil
 }
 
-func (q *files) run(ctx context.Context, p retry.Policy, j fileJob, do func(context.Context, string, int) error) {
+// claim takes the jobs that are due, and those of workers that have died.
+func (q *memory) claim() (claimed []job) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	for key, j := range q.jobs {
+		if j.due.After(now) || j.worker != nil && (q.flaw == lost || !j.worker.died.Load()) {
+			continue
+		}
+		j.worker = q
+		if j.Began.IsZero() {
+			j.Began = now
+		}
+		j.Attempt++
+		claimed = append(claimed, j)
+		if q.flaw == uncounted {
+			j.Attempt--
+		}
+		q.jobs[key] = j
+	}
+	return claimed
+}
+
+func (q *memory) run(ctx context.Context, p retry.Policy, j job, do func(context.Context, string, int) error) {
 	if q.flaw == silent {
 		p.OnEvent = nil
-	}
-	job := retryjob.Job{Key: j.Key, Attempt: j.Attempts, MaxAttempts: j.MaxAttempts, Began: time.Unix(0, j.Began), Classes: map[string]int{"slow": j.Slow}}
-	if q.flaw == uncounted {
-		job.Attempt++
 	}
 	defer func() {
 		if q.die != nil && recover() != nil { // a panic ends a process
 			q.die()
 		}
 	}()
-	retryjob.Run(ctx, p, job, func(ctx context.Context) error { return do(ctx, j.Key, job.Attempt) }, func(o retryjob.Outcome) {
-		if q.dead(q.worker) {
-			return
-		}
-		if err := q.settle(j, o); err != nil {
-			panic(err)
-		}
-	})
+	attempt := func(ctx context.Context) error { return do(ctx, j.Key, j.Attempt) }
+	retryjob.Run(ctx, p, j.Job, attempt, func(o retryjob.Outcome) { q.settle(j, o) })
 }
 
-func (q *files) settle(j fileJob, o retryjob.Outcome) error {
-	next := j
-	next.Worker = 0
-	switch delay := o.Delay; {
+func (q *memory) settle(j job, o retryjob.Outcome) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.died.Load() {
+		return
+	}
+	delete(q.jobs, j.Key)
+	switch {
 	case o.Err == nil && q.flaw != twice:
-		return os.Remove(q.path(j))
 	case q.flaw == buriesStops && o.Interrupted(), o.Err != nil && !o.Retry() && !o.Interrupted():
-		return q.bury(j, o)
+		if q.flaw != dropped {
+			letter := o.DeadLetter(j.Job)
+			if forge := forgers[q.flaw]; forge != nil {
+				forge(&letter)
+			}
+			q.dead[j.Key] = letter
+		}
 	default:
-		switch q.flaw {
-		case early:
-			delay -= tick
-		case late:
-			delay += 2 * tick
-		case uncounted:
-			next.Attempts++
-		case ageless:
-			next.Began = 0
+		if q.flaw != classless {
+			j.Classes[o.Class]++
 		}
-		if o.Class == "slow" && q.flaw != classless {
-			next.Slow++
+		if q.flaw == ageless {
+			j.Began = time.Time{}
 		}
-		next.Due = time.Now().Add(delay).UnixNano()
-		return os.Rename(q.path(j), q.path(next))
+		j.worker, j.due = nil, time.Now().Add(o.Delay+shifts[q.flaw])
+		q.jobs[j.Key] = j
 	}
 }
 
-func (q *files) bury(j fileJob, o retryjob.Outcome) error {
-	letter := o.DeadLetter(retryjob.Job{Key: j.Key, Began: time.Unix(0, j.Began)})
-	switch q.flaw {
-	case dropped:
-		return os.Remove(q.path(j))
-	case reasonless:
-		letter.Reason = "unsaid"
-	case textless:
-		letter.Err = ""
-	case onceMore:
-		letter.Attempts++
-	case timeless:
-		letter.Began, letter.Ended = time.Time{}, time.Time{}
-	}
-	text, err := json.Marshal(letter)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(q.directory, "dead", j.Key), text, 0o600); err != nil {
-		return err
-	}
-	return os.Remove(q.path(j))
+func (q *memory) Open(context.Context) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.jobs), nil
 }
 
-func (q *files) Open(context.Context) (int, error) {
-	jobs, err := q.list()
-	return len(jobs), err
+func (q *memory) Dead(context.Context) (map[string]retryjob.DeadLetter, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return maps.Clone(q.dead), nil
 }
 
-func (q *files) Dead(context.Context) (map[string]retryjob.DeadLetter, error) {
-	entries, err := os.ReadDir(filepath.Join(q.directory, "dead"))
-	letters := map[string]retryjob.DeadLetter{}
-	for _, entry := range entries {
-		text, err := os.ReadFile(filepath.Join(q.directory, "dead", entry.Name()))
-		if errors.Is(err, fs.ErrNotExist) { // another redriver has moved it
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		var l retryjob.DeadLetter
-		if err := json.Unmarshal(text, &l); err != nil && !strings.HasPrefix(entry.Name(), ForgedPrefix) {
-			return nil, err
-		} else if err == nil {
-			letters[entry.Name()] = l
-		}
-	}
-	return letters, err
-}
-
-// Forge writes files that are no dead letters.
-func (q *files) Forge(_ context.Context, keys []string) (err error) {
-	for _, key := range keys {
-		err = errors.Join(err, os.WriteFile(filepath.Join(q.directory, "dead", key), []byte("{}"), 0o600))
-	}
-	return err
-}
-
-var errForged = errors.New("no dead letter")
-
-// Redrive renames the file of a dead letter to that of an open job.
-func (q *files) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	return jobqueue.Redrive("jobtest", o, func(walk *jobqueue.Walk) error {
-		letters, err := q.Dead(ctx)
-		forged, _ := filepath.Glob(filepath.Join(q.directory, "dead", ForgedPrefix+"*")) // the pattern is valid
-		all := len(letters) + len(forged)
-		for i := range forged { // every other one is reported
-			unreadable := error(errForged)
-			if i%2 == 0 {
-				unreadable = jobqueue.Stuck(errForged)
-			}
-			err = errors.Join(err, walk.Look(retryjob.DeadLetter{Reason: retry.ReasonPermanent}, unreadable, all, nil))
-		}
-		for key, d := range letters {
-			if err == nil {
-				err = walk.Look(d, nil, all, func(due time.Time) (bool, error) {
-					err := os.Rename(filepath.Join(q.directory, "dead", key), q.path(fileJob{Key: key, Due: due.UnixNano()}))
-					if errors.Is(err, fs.ErrNotExist) {
-						return false, nil
-					}
-					return true, err
-				})
-			}
-		}
-		return err
-	})
-}
-
-func (q *files) Close(_ context.Context, remove bool) error {
-	if !remove {
-		return nil
-	}
-	return os.RemoveAll(q.directory)
-}
+func (q *memory) Close(context.Context, bool) error { return nil }
