@@ -25,7 +25,6 @@ type comparison struct {
 	policy retry.Policy
 	calls  map[string]int    // that are not compared, by why
 	first  map[string]string // where the first of them is
-	files  *eventlog.Files
 }
 
 // A difference is what a policy would not have decided, or what cannot have happened.
@@ -97,8 +96,8 @@ func (d difference) String() string {
 }
 
 // status returns the exit status.
-func (n *comparison) status() int {
-	if n != nil && (len(n.Differs) > 0 || n.files.First != nil || n.Checked+n.ByCode == 0) {
+func (s *summary) status() int {
+	if n := s.comparison; n != nil && (len(n.Differs) > 0 || s.log.First != nil || n.Checked+n.ByCode == 0) {
 		return found
 	}
 	return ok
@@ -110,13 +109,13 @@ func (n *comparison) text(p *paragraph, s *summary) {
 	for _, first := range n.Differs[:min(1, len(n.Differs))] {
 		p.say(true, "%v\n", first)
 	}
-	if n.files.First != nil {
-		p.say(true, "%v\n", differenceOf(n.files.First))
+	if s.log.First != nil {
+		p.say(true, "%v\n", differenceOf(s.log.First))
 	}
 	for _, why := range slices.Sorted(maps.Keys(n.calls)) {
 		p.say(true, "%s: %s, the first at %s\n", why, counted(n.calls[why], "call"), n.first[why])
 	}
-	p.say(n.files.Torn+n.files.Bad > 0, "%s cut off, %s that cannot be read\n", counted(n.files.Torn, "line"), number(n.files.Bad))
+	p.say(s.log.Torn+s.log.Bad > 0, "%s cut off, %s that cannot be read\n", counted(s.log.Torn, "line"), number(s.log.Bad))
 	var of []string
 	for _, line := range s.Sources {
 		if line.Differ > 0 {

@@ -154,18 +154,18 @@ func (x *explanation) read(names []string) error {
 	debug.SetMemoryLimit(48 << 20) // a log may be longer than the machine has: collect in time
 	ctx, stop := signal.NotifyContext(x.ctx, os.Interrupt)
 	defer stop()
-	log, first := &eventlog.Files{}, ""
+	first := ""
 	for _, name := range names {
 		title, file, err := x.open(name)
 		if err != nil {
 			return err
 		}
 		defer file.Close()
-		log.Add(title, interruptible(ctx, file))
+		x.sum.log.Add(title, interruptible(ctx, file))
 		first = cmp.Or(first, title)
 	}
-	defer x.sum.finish(log)
-	err := log.Each(func(t *eventlog.Trace) {
+	defer x.sum.finish()
+	err := x.sum.log.Each(func(t *eventlog.Trace) {
 		if x.has(t) {
 			x.print(t, x.sum.add(t))
 		}
@@ -173,8 +173,8 @@ func (x *explanation) read(names []string) error {
 	if err != nil {
 		return err
 	}
-	if x.sum.Calls == 0 && (x.sum.comparison == nil || log.Bad == 0) {
-		return nothing(log, first)
+	if x.sum.Calls == 0 && (x.sum.comparison == nil || x.sum.log.Bad == 0) {
+		return nothing(&x.sum.log, first)
 	}
 	return nil
 }

@@ -38,6 +38,7 @@ type summary struct {
 	Strip        []*bar      `json:"strip"`
 	*comparison              // nil: there is no policy to compare with
 
+	log      eventlog.Files
 	from, to time.Time
 	started  bool // the log has attempts
 	failed   bool // only calls that gave up are printed
@@ -289,16 +290,13 @@ func failureOf(t *eventlog.Trace) error {
 }
 
 // finish computes what can only be known at the end.
-func (s *summary) finish(l *eventlog.Files) {
-	s.SkippedLines, s.TornLines, s.Dropped = l.Skipped, l.Torn, l.Dropped
+func (s *summary) finish() {
+	s.SkippedLines, s.TornLines, s.Dropped = s.log.Skipped, s.log.Torn, s.log.Dropped
 	s.Errors, s.Reasons, s.Sources, s.Strip = s.errors.most(namedErrors), s.reasons.sorted(), s.sources.sorted(), s.strip.all()
 	for _, b := range s.Strip {
 		if b.Retries > 0 && (s.Peak == nil || b.Retries > s.Peak.Retries) {
 			s.Peak = b
 		}
-	}
-	if s.comparison != nil {
-		s.files = l
 	}
 }
 

@@ -41,7 +41,6 @@ func (l *Files) access(f *file, v values) {
 	begun, _ := time.Parse(time.RFC3339Nano, v["start_time"])
 	code, err := strconv.Atoi(cmp.Or(v.first("response_code"), "0"))
 	if begun.IsZero() || err != nil {
-		l.Skipped++
 		return
 	}
 	took, _ := strconv.Atoi(v["duration"])

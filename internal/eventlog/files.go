@@ -100,7 +100,11 @@ func (l *Files) readLine(f *file) error {
 	switch f.ended = err != nil; err {
 	case nil, io.EOF:
 		if line := bytes.TrimSpace(f.text); len(line) > 0 {
+			faults := l.Torn + l.Bad
 			l.decode(f, line, "")
+			if len(f.read) == 0 && l.Torn+l.Bad == faults {
+				l.Skipped++
+			}
 		}
 	case io.ErrUnexpectedEOF: // of gzip
 		l.tear(f)

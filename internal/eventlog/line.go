@@ -130,8 +130,6 @@ func (l *Files) decode(f *file, line []byte, from string) {
 		l.objects(f, line[:begin], line[begin:], from)
 	case kind >= 0 || bytes.HasPrefix(line, []byte("kind=")):
 		l.text(f, line[:kind+1], line, from)
-	default:
-		l.Skipped++
 	}
 }
 
@@ -149,7 +147,6 @@ func (l *Files) text(f *file, prefix, line []byte, from string) {
 	r, err := v.record()
 	switch n := v.ours(); {
 	case n == 0:
-		l.Skipped++
 	case n < len(must) || endless || err != nil || !whole:
 		l.tear(f)
 	default:
@@ -161,7 +158,6 @@ func (l *Files) text(f *file, prefix, line []byte, from string) {
 func (l *Files) objects(f *file, prefix, data []byte, from string) {
 	all, torn, fault := split(data)
 	torn = torn || bytes.IndexByte(prefix, 0) >= 0
-	found := len(f.read)
 	for _, object := range all {
 		v := values{}
 		v.object(object, true)
@@ -189,8 +185,6 @@ func (l *Files) objects(f *file, prefix, data []byte, from string) {
 		l.Bad++
 		l.Skipped++
 		l.First = cmp.Or(l.First, &Fault{Record{Line: f.line, origin: origin{file: f}}, fault})
-	case len(f.read) == found:
-		l.Skipped++
 	}
 }
 
