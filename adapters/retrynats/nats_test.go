@@ -338,6 +338,12 @@ func TestMessagesThatReadAsAnswers(t *testing.T) {
 		return nil
 	}))
 	assert.Equal(t, []string{"pinned", "good"}, handled)
+
+	_, err = q.js.PublishMsg(t.Context(), &nats.Msg{Subject: q.name + ".jobs", Header: nats.Header{"Status": {"400"}}})
+	require.NoError(t, err)
+	ctx, stop = context.WithTimeout(t.Context(), 150*time.Millisecond)
+	defer stop()
+	assert.NoError(t, retries.Consume(ctx, q.js, consumer, nil), "a deadline ends it, also while it waits after an error")
 }
 
 // If Consume cannot tell the server a result, it calls OnError, and the message is
