@@ -5,7 +5,6 @@ package yamltest
 import (
 	"bytes"
 	"math"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -89,11 +88,8 @@ retry:
 		"retry: {max_retries: -1, attempt_cap: 10, retryable: false, jitter: full}":  {MaxRetries: retry.Unlimited, AttemptCap: 10, NonRetryable: true, Jitter: retry.FullJitter},
 		`{"retry": {"max_attempts": 3, "jitter": "equal"}}`:                          {MaxAttempts: 3, Jitter: retry.EqualJitter},
 		"retry:\n  backoff:\n    type: schedule\n    delays:\n    - 5m\n    - 15m\n": {Backoff: retry.Schedule{5 * time.Minute, 15 * time.Minute}},
-		"retry: {backoff: {type: schedule, delays: [0s, 1ns]}}":                      {Backoff: retry.Schedule{0, 1}},
 		"retry: {jitter: 1}":                                   {Jitter: retry.Proportional(1)},
 		"retry: {jitter: 1.0e-1}":                              {Jitter: retry.Proportional(0.1)},
-		"retry: {max_retries: 0, max_attempts: 5}":             {MaxAttempts: 1},
-		"retry: {max_attempts: 2147483647}":                    {MaxAttempts: math.MaxInt32},
 		"name: &d 5s\nretry: {max_delay: *d, max_elapsed: *d}": {MaxDelay: 5 * s, MaxElapsed: 5 * s},
 	} {
 		for _, lib := range append(libraries, strict...) {
@@ -127,7 +123,6 @@ func TestDecodeErrors(t *testing.T) {
 		attempts = ": write how many attempts in all: 1 for no retry, -1 for unlimited"
 		duration = `: write a duration as text, such as "200ms" or "1m30s"`
 		jitter   = `: write "full", "equal", or a share of the delay from 0 to 1: 0.2 is ±20 %`
-		backoff  = `: write a mapping such as {"type": "exponential", "base": "200ms"}`
 		mapping  = `, want a mapping such as {"max_attempts": 5}`
 		keys     = ": the keys of a policy are max_attempts, max_retries, attempt_cap, retryable, backoff, max_delay, jitter, max_retry_after, retry_after, max_elapsed, attempt_timeout, healthy_after, budget"
 	)
@@ -138,18 +133,13 @@ func TestDecodeErrors(t *testing.T) {
 		"retry: {jitter: '1e-1'}":      `jitter is "1e-1"` + jitter,
 		"retry: {backoff: {type: exponential, base: 1s, factor: '2e0'}}": `backoff.factor is "2e0": write a number of at least 1, such as 2`,
 		"retry: {backoff: {type: exponential, base: 1s, factor: ~}}":     `backoff.factor is null: write a number of at least 1, such as 2, or leave the key out`,
-		"retry: {max_attempts: 2.5}":                                     `max_attempts is 2.5` + attempts,
-		"retry: {max_delay: 5}":                                          `max_delay is 5` + duration,
-		"retry: {max_delay: 1.5}":                                        `max_delay is 1.5` + duration,
 		"retry: {max_delay: 1:30}":                                       `max_delay is "1:30"` + duration,
 		"retry:\n  max_delay:\n    seconds: 5\n":                         `max_delay is {"seconds":5}` + duration,
 		"retry: {jitter: 20%}":                                           `jitter is "20%"` + jitter,
-		"retry: {backoff: exponential}":                                  `backoff is "exponential"` + backoff,
 		"retry: {backoff: {type: fixed, base: 1s, 2: 3}}":                `unknown key "backoff.2": the keys of a backoff of type fixed are type, base`,
 		"retry: {backoff: {type: exponential, base: 1s, factor: .5}}":    `backoff.factor is 0.5: write a number of at least 1, such as 2`,
 		"retry: {backoff: {type: schedule, delays: [1s, ~, 5]}}":         `backoff.delays[1] is null` + duration + `; backoff.delays[2] is 5` + duration,
 		"retry: [max_attempts, 3]":                                       `got ["max_attempts",3]` + mapping,
-		"retry: '{\"max_attempts\": 3}'":                                 `got "{\"max_attempts\": 3}"` + mapping,
 	} {
 		for _, lib := range append(libraries, strict...) {
 			t.Run(lib.name+" "+text, func(t *testing.T) {
@@ -220,29 +210,6 @@ func TestDuplicateKeys(t *testing.T) {
 	assert.Equal(t, 4, got.Retry.MaxAttempts, "sigs.k8s.io/yaml reports it only with UnmarshalStrict")
 }
 
-func TestDecodeIntoAFilledPolicy(t *testing.T) {
-	budget := &retry.Budget{Size: 3, Ratio: 0.5}
-	for text, set := range map[string]func(*retry.Policy){
-		"name: x":                                func(*retry.Policy) {},
-		"retry:":                                 func(*retry.Policy) {},
-		"retry: {max_attempts: ~, jitter: null}": func(*retry.Policy) {},
-		"retry: {max_retries: 3}":                func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 0, 3 },
-		"retry: {max_delay: 0s, jitter: 0, max_elapsed: }": func(p *retry.Policy) { p.MaxDelay, p.Jitter = 0, retry.Proportional(0) },
-	} {
-		for _, lib := range libraries {
-			t.Run(lib.name+" "+text, func(t *testing.T) {
-				want := retry.Default()
-				want.AttemptCap, want.Budget = 9, budget
-				got := config{Retry: want}
-				set(&want)
-				require.NoError(t, lib.unmarshal([]byte(text), &got))
-				assert.Equal(t, want, got.Retry)
-				assert.Same(t, budget, got.Retry.Budget)
-			})
-		}
-	}
-}
-
 func TestEncode(t *testing.T) {
 	p := retry.Policy{
 		MaxAttempts: 5, MaxRetries: -1, AttemptCap: 10, NonRetryable: true,
@@ -302,7 +269,8 @@ retryable: false
 	}
 }
 
-// A policy that a library writes and reads again is the same, to the last bit.
+// A policy that a library writes and reads again is the same, to the last bit. Random ones
+// are written and read by the fuzz targets of package retry.
 func TestRoundTrip(t *testing.T) {
 	policies := []retry.Policy{
 		{}, retry.Default(),
@@ -313,18 +281,6 @@ func TestRoundTrip(t *testing.T) {
 		{Backoff: retry.Exponential{Base: 1, Factor: math.Nextafter(1, 2)}, Jitter: retry.Proportional(0.1 + 0.2)},
 		{Backoff: retry.Exponential{Base: 1, Factor: 1e6}, Jitter: retry.Proportional(1e-7)},
 		{Backoff: retry.Schedule{0, 1, math.MaxInt64}},
-	}
-	random := rand.New(rand.NewPCG(1, 2))
-	duration := func() time.Duration { return time.Duration(random.Int64() >> random.IntN(63)) }
-	for range 200 {
-		policies = append(policies, retry.Policy{
-			MaxAttempts: random.IntN(9) - 1, MaxRetries: random.Int()>>random.IntN(31) - 1,
-			Backoff:       retry.Exponential{Base: duration(), Factor: 1 + math.Ldexp(random.Float64(), random.IntN(99)-50)},
-			MaxDelay:      duration(),
-			Jitter:        retry.Proportional(math.Ldexp(random.Float64(), -random.IntN(99))),
-			MaxRetryAfter: duration(), RetryAfter: []retry.RetryAfterMode{"", retry.RetryAfterAtLeast, retry.RetryAfterExact}[random.IntN(3)],
-			MaxElapsed: duration(), AttemptTimeout: duration(), HealthyAfter: time.Millisecond + duration()/2,
-		})
 	}
 	for _, lib := range libraries {
 		t.Run(lib.name, func(t *testing.T) {
@@ -337,27 +293,6 @@ func TestRoundTrip(t *testing.T) {
 				require.Equal(t, want, got, "%s", text)
 			}
 		})
-	}
-}
-
-func TestInOtherTypes(t *testing.T) {
-	type config struct {
-		Pointer *retry.Policy           `yaml:"pointer,omitempty" json:"pointer,omitempty"`
-		Nil     *retry.Policy           `yaml:"nil,omitempty" json:"nil,omitempty"`
-		ByHost  map[string]retry.Policy `yaml:"by_host" json:"by_host"`
-		List    []retry.Policy          `yaml:"list" json:"list"`
-	}
-	want := config{
-		Pointer: &retry.Policy{MaxAttempts: 2},
-		ByHost:  map[string]retry.Policy{"a": {Jitter: retry.FullJitter}},
-		List:    []retry.Policy{{}, {MaxRetries: 1}},
-	}
-	for _, lib := range libraries {
-		text, err := lib.marshal(want)
-		require.NoError(t, err, lib.name)
-		var got config
-		require.NoError(t, lib.unmarshal(text, &got), "%s: %s", lib.name, text)
-		assert.Equal(t, want, got, "%s: %s", lib.name, text)
 	}
 }
 
