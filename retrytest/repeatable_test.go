@@ -13,7 +13,9 @@ import (
 )
 
 func TestRepeatable(t *testing.T) {
-	body, ids, ran := strings.NewReader("ten euros"), []int(nil), false
+	body, ids, sum := strings.NewReader("ten euros"), []int(nil), 100
+	pipe, in := io.Pipe()
+	go func() { _, _ = io.WriteString(in, "ten euros"); _ = in.Close() }()
 	for _, row := range []struct {
 		name   string
 		fn     func() (any, error)
@@ -30,13 +32,12 @@ func TestRepeatable(t *testing.T) {
 			ids = append(ids, 7)
 			return ids, nil
 		}, []string{"retrytest: the first run returned []int{7}, and the second one []int{7, 7}"}, 2},
-		{"a second run that fails", func() (any, error) {
-			if ran {
-				return nil, errors.New("closed")
-			}
-			ran = true
-			return nil, nil
-		}, []string{"retrytest: the first run succeeded, and the second one failed: closed"}, 2},
+		{"a sum that is added to", func() (any, error) { sum += 10; return sum, nil },
+			[]string{"retrytest: the first run returned 110, and the second one 120"}, 2},
+		{"a pipe that is closed", func() (any, error) {
+			_, err := io.ReadAll(pipe)
+			return nil, errors.Join(err, pipe.Close())
+		}, []string{"retrytest: the first run succeeded, and the second one failed: io: read/write on closed pipe"}, 2},
 		{"a first run that fails", func() (any, error) { return nil, errDown }, []string{"retrytest: the first run failed: connection refused"}, 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {

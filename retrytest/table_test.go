@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrytest"
@@ -121,55 +120,6 @@ func TestTableFails(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			fails(t, func(t testing.TB) { retrytest.Table(t, tc.policy, []retrytest.Row{tc.row}) },
 				"retrytest: "+tc.policy.String(), tc.line)
-		})
-	}
-}
-
-// With a window of a few nanoseconds every delay is drawn by some seed, so the
-// reasons that a row without a Seed names can be compared with all there are.
-func TestTableNamesTheReasonsOfEveryDraw(t *testing.T) {
-	tiny := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(4), Jitter: retry.Proportional(0.5)} // 2ns to 6ns
-	classified := retry.Policy{MaxAttempts: 3, Classify: func(error) *retry.Class { return &retry.Class{Backoff: tiny.Backoff, Jitter: tiny.Jitter} }}
-	const asked = 10 * time.Millisecond
-	narrow := retry.Policy{MaxAttempts: 3, Jitter: retry.Proportional(4e-7)} // ±4ns of what is asked
-	for _, tc := range []struct {
-		name   string
-		policy retry.Policy
-		err    error
-		lo, hi time.Duration
-		most   time.Duration // the least MaxElapsed; 0: none
-	}{
-		{"the policy's window", tiny, errDown, 2, 6, 0},
-		{"that of a class", classified, errDown, 2, 6, 0},
-		{"Retry-After", narrow, retry.After(asked, errDown), asked, asked + 8, asked},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			for most := tc.most; most < tc.most+20; most++ {
-				for elapsed := range time.Duration(20) {
-					p := tc.policy
-					p.MaxElapsed = most
-					drawn := map[retry.Reason]bool{}
-					for seed := range uint64(300) {
-						drawn[p.Next(retry.Attempt{Number: 1, Err: tc.err, Elapsed: elapsed, Seed: seed + 1}).Reason] = true
-					}
-					row := retrytest.Row{Attempts: 1, Err: tc.err, Elapsed: elapsed, Eligible: true, Lo: tc.lo, Hi: tc.hi}
-					if left := most - elapsed; most > 0 && tc.err != errDown && tc.lo <= left {
-						row.Hi = min(tc.hi, left) // the spread above a Retry-After does not end the call
-					}
-					for _, row.Reason = range []retry.Reason{retry.ReasonRetry, retry.ReasonElapsed} {
-						r := new(recorder)
-						retrytest.Table(r, p, []retrytest.Row{row})
-						if drawn[row.Reason] && len(drawn) == 1 {
-							require.Empty(t, r.failures, "%v after %v of %v", row.Reason, elapsed, most)
-							continue
-						}
-						require.Len(t, r.failures, 1, "%v after %v of %v", row.Reason, elapsed, most)
-						if len(drawn) == 2 {
-							require.Contains(t, r.failures[0], "reason is retry or elapsed, by the delay that is drawn (a Seed picks one), want "+string(row.Reason))
-						}
-					}
-				}
-			}
 		})
 	}
 }
