@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
-	randv2 "math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -258,29 +257,6 @@ func TestSeedOf(t *testing.T) {
 		seen[retry.SeedOf(fmt.Sprint(i))] = true
 	}
 	assert.Len(t, seen, 10_000)
-}
-
-// Each Source draws its own sequence of seeds, and the same sequence for the
-// same seed.
-func TestSources(t *testing.T) {
-	for name, source := range map[string]func() func() uint64{
-		"math/rand/v2 PCG":     func() func() uint64 { return randv2.NewPCG(1, 2).Uint64 },
-		"math/rand/v2 ChaCha8": func() func() uint64 { return randv2.NewChaCha8([32]byte{1, 2, 3}).Uint64 },
-		"math/rand/v2 Rand":    func() func() uint64 { return randv2.New(randv2.NewPCG(1, 2)).Uint64 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			a, b, plain, seeds := retry.Default(), retry.Default(), retry.Default(), source()
-			a.Source, b.Source = source(), source()
-			distinct := map[time.Duration]bool{}
-			for range 1000 {
-				d := a.Next(retry.Attempt{Number: 3}).Delay
-				require.Equal(t, d, b.Next(retry.Attempt{Number: 3}).Delay, "the same sequence again")
-				require.Equal(t, d, plain.Next(retry.Attempt{Number: 3, Seed: seeds()}).Delay, "one number of the Source is one seed")
-				distinct[d] = true
-			}
-			assert.GreaterOrEqual(t, len(distinct), 990)
-		})
-	}
 }
 
 // A custom jitter may spread a delay of nothing.

@@ -29,26 +29,6 @@ func TestPrincipleAZeroFieldIsOff(t *testing.T) {
 		return p.Next(a)
 	}
 	retries := func(d time.Duration) retry.Decision { return drawnFrom(d, retry.ReasonRetry) }
-	t.Run("a zero policy never retries, neither a call nor a job", func(t *testing.T) {
-		never := retry.Decision{Reason: retry.ReasonExhausted}
-		assert.Equal(t, 1, retry.Policy{}.EffectiveMax())
-		assert.Equal(t, never, retry.Policy{}.Next(retry.Attempt{Number: 1, Err: errBoom}))
-		runs := 0
-		assert.ErrorIs(t, retry.Do(t.Context(), retry.Policy{}, fails(&runs)), errDial)
-		assert.Equal(t, 1, runs)
-		d, err := retry.Once(t.Context(), retry.Policy{}, retry.Attempt{Number: 1}, failWith(errBoom))
-		assert.ErrorIs(t, err, errBoom)
-		assert.Equal(t, never, d)
-	})
-	t.Run("a class without a limit has that of the call", func(t *testing.T) {
-		for _, name := range []string{"", "busy"} {
-			p := retry.Policy{MaxAttempts: 3, Classify: func(error) *retry.Class { return &retry.Class{Name: name} }}
-			runs := 0
-			assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(retry.Do(t.Context(), p, fails(&runs))))
-			assert.Equal(t, 3, runs)
-		}
-	})
-
 	bounded, waited := true, time.Duration(0)
 	synctest.Test(t, func(t *testing.T) {
 		waited = stopped(t, retry.Do(t.Context(), everySecond, func(ctx context.Context) error {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -299,13 +298,12 @@ func TestWaitBeforeAJump(t *testing.T) {
 						return row.wait(ctx, d)
 					}
 				}
-				var events []told
 				var stopped Event
-				hear := listen(&events)
-				p.OnEvent = func(ctx context.Context, e Event) {
-					hear(ctx, e)
+				scheduled := false
+				p.OnEvent = func(_ context.Context, e Event) {
 					switch {
 					case e.Kind == retry.RetryScheduled:
+						scheduled = true
 						assert.Equal(t, []any{e.Delay, e.Delay, e.Delay, uint64(0)}, []any{row.delay, e.Lo, e.Hi, e.Seed})
 						assert.Equal(t, e.Time.Add(e.Delay), e.Due)
 						time.Sleep(time.Second)
@@ -316,18 +314,12 @@ func TestWaitBeforeAJump(t *testing.T) {
 				began := time.Now()
 				err := p.Run(ctx, nil)
 				assert.Equal(t, row.waited, waited)
+				assert.Equal(t, row.took > 0, scheduled)
+				assert.Equal(t, row.reason, stopped.Reason)
+				assert.Equal(t, row.facts != "", stopped.Err != nil)
 				assert.Equal(t, row.took, stopped.Elapsed)
 				assert.Equal(t, row.took, stopped.Time.Sub(began))
-				jump := told{Task: "t", Attempt: 1, Max: -1, Directive: Jump, To: "next", Computed: row.delay, Err: marked.Err}
-				finished, scheduled, end := jump, jump, jump
-				finished.Kind, scheduled.Kind, end.Kind, end.Reason = retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished, row.reason
-				scheduled.Delay, scheduled.Backoff = row.delay, retry.Fixed(row.delay)
-				want := []told{{Kind: retry.AttemptStarted, Task: "t", Attempt: 1, Max: -1, Rule: -1}, finished, scheduled, end}
-				if row.took == 0 {
-					want = slices.Delete(want, 2, 3)
-				}
 				if row.facts == "" {
-					want[len(want)-1].Err = nil
 					assert.NoError(t, err)
 					assert.Len(t, next.began, 1)
 				} else {
@@ -338,7 +330,6 @@ func TestWaitBeforeAJump(t *testing.T) {
 					}
 					assert.Empty(t, next.began)
 				}
-				assert.Equal(t, want, events[:len(want)])
 			})
 		})
 	}

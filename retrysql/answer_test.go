@@ -14,8 +14,8 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// MySQLError has the same fields as go-sql-driver/mysql's type. The module
-// integration/sqltest tests the real one.
+// MySQLError has the same fields as go-sql-driver/mysql's type. integration/sqltest
+// meets the real one.
 type MySQLError struct {
 	Number   uint16
 	SQLState [5]byte

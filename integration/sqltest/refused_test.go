@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/lib/pq"
 	"github.com/stretchr/testify/assert"
@@ -127,19 +126,6 @@ func TestCachedPlan(t *testing.T) {
 	require.NoError(t, retrysql.Tx(within(t), db, nil, happened.policy(), read))
 	if assert.Len(t, happened.failures, 1) {
 		assert.Equal(t, "0A000", code(happened.failures[0]))
-	}
-}
-
-// retrysql knows the driver's own types and texts without importing it.
-func TestMySQLDriver(t *testing.T) {
-	assert.True(t, retrysql.Transient(&mysql.MySQLError{Number: 1213, SQLState: [5]byte([]byte("40001"))}))
-	assert.False(t, retrysql.Transient(&mysql.MySQLError{Number: 1062, SQLState: [5]byte([]byte("23000"))}))
-	assert.True(t, retrysql.Transient(mysql.ErrInvalidConn))
-	for _, err := range []error{
-		mysql.ErrMalformPkt, mysql.ErrNoTLS, mysql.ErrCleartextPassword, mysql.ErrNativePassword, mysql.ErrOldPassword,
-		mysql.ErrUnknownPlugin, mysql.ErrOldProtocol, mysql.ErrPktSync, mysql.ErrPktSyncMul, mysql.ErrPktTooLarge, mysql.ErrBusyBuffer,
-	} {
-		assert.False(t, retrysql.Transient(err), "%v", err)
 	}
 }
 

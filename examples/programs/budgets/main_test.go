@@ -9,7 +9,8 @@ import (
 	"github.com/goretry/retry/internal/targets"
 )
 
-// What the tables say of the highest load and of a blip, and that the bold row is the default.
+// What the tables say of the highest load and of a blip, and that the bold row is what
+// clients use.
 func TestBudgets(t *testing.T) {
 	var unset targets.Budgets
 	assert.Equal(t, unset.Use(targets.Named("db")).Budget, usual.budget)
