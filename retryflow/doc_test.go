@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,15 +46,6 @@ func (s *script) run(context.Context, State) Outcome {
 	return s.outcomes[min(len(s.began), len(s.outcomes))-1]
 }
 
-// ends runs a task with these rules, and reports whether the pipeline goes on to
-// the next one.
-func ends(t *testing.T, o Outcome, rules ...Rule) (continued bool, err error) {
-	next := newScript(success)
-	p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(o).run, Rules: rules}, {Label: "next", Run: next.run}}}
-	err = p.Run(t.Context(), nil)
-	return len(next.began) > 0, err
-}
-
 var (
 	success = Outcome{Result: "fine"}
 	failure = Outcome{Err: errBoom}
@@ -64,8 +56,135 @@ func retrying(attempts int, b retry.Backoff) Rule {
 	return Rule{When: failing, Do: Retry, Policy: retry.Policy{MaxAttempts: attempts, Backoff: b}}
 }
 
-// rules are the sentences in the documentation of Pipeline, each with a test, which runs
-// in its own bubble.
+// Each row is one task t, whose rules decide: when its attempts began, whether the pipeline
+// goes on to the next task, and the error. Those of a sentence together pin it.
+func TestRulesOfOneTask(t *testing.T) {
+	const s = time.Second
+	errOwn, last := errors.New("no such header"), errors.New("last")
+	asks := func(d time.Duration) Outcome { return Outcome{Result: d, Err: errBoom} }
+	a, b, pending := Outcome{Result: "a", Err: errBoom}, Outcome{Result: "b", Err: errBoom}, Outcome{Result: "pending"}
+	spent := &retry.Budget{Size: 1}
+	require.True(t, spent.Take())
+
+	never := Rule{When: func(Outcome) (bool, error) { panic("no later rule is tried") }, Do: Continue}
+	other := Rule{When: when("other"), Do: Continue}
+	twice, second := retrying(2, retry.Fixed(s)), retrying(3, retry.Fixed(s))
+	asked := retrying(9, retry.Exponential{Base: time.Hour, Factor: 3})
+	asked.Delay = func(o Outcome) (time.Duration, error) { return o.Result.(time.Duration), nil }
+	limited := func(n int, err error) Rule {
+		return Rule{Do: Retry, Policy: retry.Policy{MaxRetries: 7}, Attempts: func(Outcome) (int, error) { return n, err }}
+	}
+	again := retry.Policy{MaxAttempts: 9}
+	delays := Rule{Do: Retry, Policy: again, Delay: func(Outcome) (time.Duration, error) { return time.Hour, errOwn }}
+	delays.Set = func(State, Outcome) error { panic("nothing is set if the delay fails") }
+	sets := Rule{Do: Retry, Policy: again, Set: func(State, Outcome) error { return errOwn }}
+	const noMatch = "If no rule matches, a success continues and an error fails."
+	const orElse = "A rule without a When always matches, like an else."
+	const bounds = "No rule can retry an error marked Permanent, retry earlier than a server asks for, or exceed the bounds of Pipeline.Policy."
+	const fails = "If Attempts, Delay or Set fails, the task fails with that error and the error of the outcome."
+
+	for _, row := range []struct {
+		sentence, name string
+		policy         retry.Policy
+		outcomes       []Outcome
+		rules          Rules
+		began          []time.Duration // nil: once
+		on             bool
+		err            string // after the name of the task; "": none
+		is             error
+	}{
+		{"Attempts are counted for the task, over all its rules.", "", retry.Policy{}, []Outcome{a, a, b, b}, Rules{
+			{When: when("a"), Do: Retry, Policy: retry.Policy{MaxAttempts: 10, Backoff: retry.Linear(s)}},
+			{When: when("b"), Do: Retry, Policy: retry.Policy{MaxAttempts: 4, Backoff: retry.Linear(9 * s)}},
+		}, []time.Duration{0, s, 3 * s, 30 * s}, false, "attempts exhausted after 4 attempts (30s waited): boom", errBoom},
+		{"After each attempt the rules are tried in order, and the first that matches decides.", "", retry.Policy{}, []Outcome{failure},
+			Rules{{When: when("other"), Do: Retry, Policy: again}, {When: failing, Do: Break}, never}, nil, false, "", nil},
+		{orElse, "a success", retry.Policy{}, []Outcome{success}, Rules{other, {Do: Break}}, nil, false, "", nil},
+		{orElse, "an error", retry.Policy{}, []Outcome{failure}, Rules{other, {Do: Break}}, nil, false, "", nil},
+		{orElse, "nothing", retry.Policy{}, []Outcome{{}}, Rules{other, {Do: Break}}, nil, false, "", nil},
+		{noMatch, "no rules, a success", retry.Policy{}, []Outcome{success}, nil, nil, true, "", nil},
+		{noMatch, "no rules, an error", retry.Policy{}, []Outcome{failure}, Rules{}, nil, false,
+			"not retryable after 1 attempt: boom", errBoom},
+		{noMatch, "another, a success", retry.Policy{}, []Outcome{success},
+			Rules{{When: when("other"), Do: Break}}, nil, true, "", nil},
+		{noMatch, "another, an error", retry.Policy{}, []Outcome{failure}, Rules{other}, nil, false,
+			"not retryable after 1 attempt: boom", errBoom},
+		{"Delay computes the wait from the outcome.", "it replaces only the base of the curve", retry.Policy{}, []Outcome{asks(7 * s), asks(2 * s), asks(-s), success},
+			Rules{asked}, []time.Duration{0, 7 * s, 13 * s, 13 * s}, true, "", nil},
+		{"Attempts computes the limit of a Retry from the outcome.", "three", retry.Policy{}, []Outcome{failure}, Rules{limited(3, nil)},
+			[]time.Duration{0, 0, 0}, false, "attempts exhausted after 3 attempts: boom", errBoom},
+		{"Attempts computes the limit of a Retry from the outcome.", "none", retry.Policy{}, []Outcome{failure}, Rules{limited(0, nil)}, nil, false,
+			"not retryable after 1 attempt: rule 0: attempts: got 0, want 1 or more: boom", errBoom},
+		{fails, "Attempts, an error", retry.Policy{}, []Outcome{failure}, Rules{limited(9, errOwn)}, nil, false,
+			"not retryable after 1 attempt: rule 0: attempts: no such header: boom", errBoom},
+		{fails, "Attempts, a success", retry.Policy{}, []Outcome{success}, Rules{limited(9, errOwn)}, nil, false,
+			"not retryable after 1 attempt: rule 0: attempts: no such header", errOwn},
+		{fails, "Delay, an error", retry.Policy{}, []Outcome{failure}, Rules{delays}, nil, false, "not retryable after 1 attempt: rule 0: delay: no such header: boom", errBoom},
+		{fails, "Delay, a success", retry.Policy{}, []Outcome{success}, Rules{delays}, nil, false, "not retryable after 1 attempt: rule 0: delay: no such header", errOwn},
+		{fails, "Set, an error", retry.Policy{}, []Outcome{failure}, Rules{sets}, nil, false, "not retryable after 1 attempt: rule 0: set: no such header: boom", errBoom},
+		{fails, "Set, a success", retry.Policy{}, []Outcome{success}, Rules{sets}, nil, false, "not retryable after 1 attempt: rule 0: set: no such header", errOwn},
+		{"Continue goes on to the next task, even after an error.", "a success", retry.Policy{}, []Outcome{success}, Rules{{Do: Continue}}, nil, true, "", nil},
+		{"Continue goes on to the next task, even after an error.", "an error", retry.Policy{}, []Outcome{failure}, Rules{{Do: Continue}}, nil, true, "", nil},
+		{"Retry runs the task again as the Policy of the rule says, even after a success.", "", retry.Policy{}, []Outcome{failure, pending, pending, success}, Rules{
+			retrying(9, retry.Fixed(s)),
+			{When: when("pending"), Do: Retry, Policy: retry.Policy{MaxAttempts: 9, Backoff: retry.Exponential{Base: 10 * s}, MaxDelay: 30 * s}},
+		}, []time.Duration{0, s, 21 * s, 51 * s}, true, "", nil},
+		{"If a rule has no attempts left, the task fails with the last error, and no later rule is tried.", "an error", retry.Policy{},
+			[]Outcome{failure, {Err: last}}, Rules{twice, never}, []time.Duration{0, s}, false, "attempts exhausted after 2 attempts (1s waited): last", last},
+		{"If a rule has no attempts left, the task fails with the last error, and no later rule is tried.", "a success", retry.Policy{},
+			[]Outcome{success}, Rules{{Do: Retry, Policy: retry.Policy{MaxRetries: 2}}}, []time.Duration{0, 0, 0}, false,
+			"attempts exhausted after 3 attempts: the rules ask to retry a successful outcome", nil},
+		{bounds, "permanent", retry.Policy{}, []Outcome{{Err: retry.Permanent(errBoom)}}, Rules{second}, nil, false, "permanent error after 1 attempt: boom", errBoom},
+		{bounds, "after", retry.Policy{}, []Outcome{{Err: retry.After(50*s, errBoom)}}, Rules{second}, []time.Duration{0, 50 * s, 100 * s}, false,
+			"attempts exhausted after 3 attempts (1m40s waited): boom", errBoom},
+		{bounds, "after, too long", retry.Policy{}, []Outcome{{Err: retry.After(time.Hour, errBoom)}}, Rules{second}, nil, false,
+			"gave up after 1 attempt (Retry-After is 1h0m0s, MaxRetryAfter is 1m0s): boom", errBoom},
+		{bounds, "MaxAttempts", retry.Policy{MaxAttempts: 2}, []Outcome{failure}, Rules{second}, []time.Duration{0, s}, false,
+			"attempts exhausted after 2 attempts (1s waited): boom", errBoom},
+		{bounds, "MaxRetries", retry.Policy{MaxRetries: 1}, []Outcome{failure}, Rules{second}, []time.Duration{0, s}, false,
+			"attempts exhausted after 2 attempts (1s waited): boom", errBoom},
+		{bounds, "AttemptCap", retry.Policy{AttemptCap: 2}, []Outcome{failure}, Rules{second}, []time.Duration{0, s}, false,
+			"attempts exhausted after 2 attempts (1s waited): boom", errBoom},
+		{bounds, "NonRetryable", retry.Policy{NonRetryable: true}, []Outcome{failure}, Rules{second}, nil, false, "not retryable after 1 attempt: boom", errBoom},
+		{bounds, "MaxElapsed", retry.Policy{MaxElapsed: 3 * s / 2}, []Outcome{failure}, Rules{second}, []time.Duration{0, s}, false,
+			"out of time after 2 attempts (1s waited, the next delay of 1s would exceed MaxElapsed 1.5s): boom", errBoom},
+		{bounds, "Budget", retry.Policy{Budget: spent}, []Outcome{failure}, Rules{second}, nil, false,
+			"retry budget exhausted after 1 attempt (a retry would have waited 1s): boom", errBoom},
+		{bounds, "a bound beyond all", retry.Policy{MaxAttempts: 100}, []Outcome{failure}, Rules{second}, []time.Duration{0, s, 2 * s}, false,
+			"attempts exhausted after 3 attempts (2s waited): boom", errBoom},
+		{"Break ends the pipeline without an error and skips the remaining tasks.", "a success", retry.Policy{}, []Outcome{success}, Rules{{Do: Break}}, nil, false, "", nil},
+		{"Break ends the pipeline without an error and skips the remaining tasks.", "an error", retry.Policy{}, []Outcome{failure}, Rules{{Do: Break}}, nil, false, "", nil},
+		{"Fail ends the pipeline with the error of the outcome.", "an error", retry.Policy{}, []Outcome{failure}, Rules{{Do: Fail}}, nil, false,
+			"not retryable after 1 attempt: boom", errBoom},
+		{"Fail ends the pipeline with the error of the outcome.", "a success", retry.Policy{}, []Outcome{success}, Rules{{Do: Fail}}, nil, false,
+			"not retryable after 1 attempt: rule 0 fails a successful outcome", nil},
+	} {
+		t.Run(row.sentence+"/"+row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				task, next := newScript(row.outcomes...), newScript(success)
+				p := Pipeline{Policy: row.policy, Tasks: []Task{{Label: "t", Run: task.run, Rules: row.rules}, {Label: "next", Run: next.run}}}
+				err := p.Run(t.Context(), nil)
+				if row.began == nil {
+					row.began = []time.Duration{0}
+				}
+				assert.Equal(t, row.began, task.began)
+				assert.Equal(t, row.on, len(next.began) > 0)
+				if row.err == "" {
+					assert.NoError(t, err)
+					return
+				}
+				assert.EqualError(t, err, `retryflow: task "t": retry: `+row.err)
+				if row.is != nil {
+					assert.ErrorIs(t, err, row.is)
+				}
+				assert.Equal(t, strings.Contains(row.err, "no such header"), errors.Is(err, errOwn))
+			})
+		})
+	}
+}
+
+// rules are the other sentences in the documentation of Pipeline, each with a test, which
+// runs in its own bubble.
 var rules = []struct {
 	sentence string
 	test     func(*testing.T)
@@ -91,38 +210,6 @@ var rules = []struct {
 		require.NoError(t, Pipeline{Tasks: []Task{step("a"), step("b"), step("c")}}.Run(t.Context(), state))
 		assert.Equal(t, []string{"a", "b", "c"}, order)
 		assert.Equal(t, State{"order": "abc"}, state)
-	}},
-	{"Attempts are counted for the task, over all its rules.", func(t *testing.T) {
-		a, b := Outcome{Result: "a", Err: errBoom}, Outcome{Result: "b", Err: errBoom}
-		task := newScript(a, a, b, b)
-		p := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{
-			{When: when("a"), Do: Retry, Policy: retry.Policy{MaxAttempts: 10, Backoff: retry.Linear(time.Second)}},
-			{When: when("b"), Do: Retry, Policy: retry.Policy{MaxAttempts: 4, Backoff: retry.Linear(9 * time.Second)}},
-		}}}}
-		err := p.Run(t.Context(), nil)
-		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
-		assert.Equal(t, []time.Duration{0, time.Second, 3 * time.Second, 30 * time.Second}, task.began)
-	}},
-	{"After each attempt the rules are tried in order, and the first that matches decides.", func(t *testing.T) {
-		var asked []int
-		ask := func(n int, matches bool) func(Outcome) (bool, error) {
-			return func(Outcome) (bool, error) { asked = append(asked, n); return matches, nil }
-		}
-		task, next := newScript(failure), newScript(success)
-		p := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{
-			{When: ask(0, false), Do: Retry, Policy: retry.Policy{MaxAttempts: 9}}, {When: ask(1, true), Do: Break}, {When: ask(2, true), Do: Fail},
-		}}, {Label: "next", Run: next.run}}}
-		require.NoError(t, p.Run(t.Context(), nil))
-		assert.Equal(t, []int{0, 1}, asked)
-		assert.Len(t, task.began, 1)
-		assert.Empty(t, next.began)
-	}},
-	{"A rule without a When always matches, like an else.", func(t *testing.T) {
-		for _, o := range []Outcome{success, failure, {}} {
-			continued, err := ends(t, o, Rule{When: when("other"), Do: Continue}, Rule{Do: Break})
-			assert.NoError(t, err)
-			assert.False(t, continued)
-		}
 	}},
 	{"If a When fails, the task fails with that error and the error of the outcome, and no later rule is tried.", func(t *testing.T) {
 		errWhen := errors.New("cannot tell")
@@ -169,24 +256,6 @@ var rules = []struct {
 		assert.ErrorIs(t, faults[0], errWhen)
 		assert.NotErrorIs(t, err, errWhen, "the error of a When is not the task's error")
 	}},
-	{"If no rule matches, a success continues and an error fails.", func(t *testing.T) {
-		for _, rules := range []Rules{nil, {}, {{When: when("other"), Do: Break}}} {
-			continued, err := ends(t, success, rules...)
-			assert.NoError(t, err)
-			assert.True(t, continued)
-			continued, err = ends(t, failure, rules...)
-			assert.ErrorIs(t, err, errBoom)
-			assert.False(t, continued)
-		}
-	}},
-	{"Delay computes the wait from the outcome.", func(t *testing.T) {
-		asked := func(d time.Duration) Outcome { return Outcome{Result: d, Err: errBoom} }
-		task := newScript(asked(7*time.Second), asked(2*time.Second), asked(-time.Second), success)
-		rule := retrying(9, retry.Exponential{Base: time.Hour, Factor: 3})
-		rule.Delay = func(o Outcome) (time.Duration, error) { return o.Result.(time.Duration), nil }
-		require.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}.Run(t.Context(), nil))
-		assert.Equal(t, []time.Duration{0, 7 * time.Second, 13 * time.Second, 13 * time.Second}, task.began, "it replaces only the base of the curve")
-	}},
 	{"Set changes the state before the directive takes effect.", func(t *testing.T) {
 		set := func(s State, o Outcome) error { s["set"] = o.Attempt; return nil }
 		for _, do := range []Directive{Continue, Retry, Jump, Break, Fail} {
@@ -211,96 +280,6 @@ var rules = []struct {
 			for _, s := range seen[1:] {
 				assert.Equal(t, 1, s, do)
 			}
-		}
-	}},
-	{"Attempts computes the limit of a Retry from the outcome.", func(t *testing.T) {
-		task := newScript(failure)
-		rule := Rule{Do: Retry, Policy: retry.Policy{MaxRetries: 7}, Attempts: func(o Outcome) (int, error) { return o.State["limit"].(int), nil }}
-		err := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}.Run(t.Context(), State{"limit": 3})
-		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
-		assert.Len(t, task.began, 3)
-		err = Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}.Run(t.Context(), State{"limit": 0})
-		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: rule 0: attempts: got 0, want 1 or more: boom`)
-	}},
-	{"If Attempts, Delay or Set fails, the task fails with that error and the error of the outcome.", func(t *testing.T) {
-		errOwn := errors.New("no such header")
-		delays, sets := retrying(9, nil), retrying(9, nil)
-		delays.Delay = func(Outcome) (time.Duration, error) { return time.Hour, errOwn }
-		delays.Set = func(State, Outcome) error { panic("nothing is set if the delay fails") }
-		sets.Set = func(State, Outcome) error { return errOwn }
-		limits := Rule{When: failing, Do: Retry, Attempts: func(Outcome) (int, error) { return 9, errOwn }}
-		for function, rule := range map[string]Rule{"delay": delays, "set": sets, "attempts": limits} {
-			task := newScript(failure)
-			err := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}.Run(t.Context(), nil)
-			assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: rule 0: `+function+`: no such header: boom`)
-			assert.ErrorIs(t, err, errOwn)
-			assert.ErrorIs(t, err, errBoom)
-			assert.Equal(t, []time.Duration{0}, task.began)
-
-			rule.When = nil
-			err = Pipeline{Tasks: []Task{{Label: "t", Run: newScript(success).run, Rules: Rules{rule}}}}.Run(t.Context(), nil)
-			assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: rule 0: `+function+`: no such header`)
-		}
-	}},
-	{"Continue goes on to the next task, even after an error.", func(t *testing.T) {
-		for _, o := range []Outcome{success, failure} {
-			continued, err := ends(t, o, Rule{Do: Continue})
-			assert.NoError(t, err)
-			assert.True(t, continued)
-		}
-	}},
-	{"Retry runs the task again as the Policy of the rule says, even after a success.", func(t *testing.T) {
-		task := newScript(failure, Outcome{Result: "pending"}, Outcome{Result: "pending"}, success)
-		p := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{
-			retrying(9, retry.Fixed(time.Second)),
-			{When: when("pending"), Do: Retry, Policy: retry.Policy{MaxAttempts: 9, Backoff: retry.Exponential{Base: 10 * time.Second}, MaxDelay: 30 * time.Second}},
-		}}}}
-		require.NoError(t, p.Run(t.Context(), nil))
-		assert.Equal(t, []time.Duration{0, time.Second, 21 * time.Second, 51 * time.Second}, task.began)
-	}},
-	{"If a rule has no attempts left, the task fails with the last error, and no later rule is tried.", func(t *testing.T) {
-		first, last := errors.New("first"), errors.New("last")
-		task := newScript(Outcome{Err: first}, Outcome{Err: last})
-		later := 0
-		p := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{
-			retrying(2, retry.Fixed(time.Second)),
-			{When: func(Outcome) (bool, error) { later++; return true, nil }, Do: Continue},
-		}}}}
-		err := p.Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "t": retry: attempts exhausted after 2 attempts (1s waited): last`)
-		assert.ErrorIs(t, err, last)
-		assert.NotErrorIs(t, err, first)
-		assert.Zero(t, later)
-
-		err = Pipeline{Tasks: []Task{{Label: "t", Run: newScript(success).run, Rules: Rules{{Do: Retry, Policy: retry.Policy{MaxRetries: 2}}}}}}.Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "t": retry: attempts exhausted after 3 attempts: the rules ask to retry a successful outcome`)
-	}},
-	{"No rule can retry an error marked Permanent, retry earlier than a server asks for, or exceed the bounds of Pipeline.Policy.", func(t *testing.T) {
-		spent := &retry.Budget{Size: 1}
-		require.True(t, spent.Take())
-		for name, row := range map[string]struct {
-			policy retry.Policy
-			err    error
-			reason retry.Reason
-			began  []time.Duration
-		}{
-			"permanent":          {retry.Policy{}, retry.Permanent(errBoom), retry.ReasonPermanent, []time.Duration{0}},
-			"after":              {retry.Policy{}, retry.After(50*time.Second, errBoom), retry.ReasonExhausted, []time.Duration{0, 50 * time.Second, 100 * time.Second}},
-			"after, too long":    {retry.Policy{}, retry.After(time.Hour, errBoom), retry.ReasonRetryAfter, []time.Duration{0}},
-			"MaxAttempts":        {retry.Policy{MaxAttempts: 2}, errBoom, retry.ReasonExhausted, []time.Duration{0, time.Second}},
-			"MaxRetries":         {retry.Policy{MaxRetries: 1}, errBoom, retry.ReasonExhausted, []time.Duration{0, time.Second}},
-			"AttemptCap":         {retry.Policy{AttemptCap: 2}, errBoom, retry.ReasonExhausted, []time.Duration{0, time.Second}},
-			"NonRetryable":       {retry.Policy{NonRetryable: true}, errBoom, retry.ReasonNonRetryable, []time.Duration{0}},
-			"MaxElapsed":         {retry.Policy{MaxElapsed: 1500 * time.Millisecond}, errBoom, retry.ReasonElapsed, []time.Duration{0, time.Second}},
-			"Budget":             {retry.Policy{Budget: spent}, errBoom, retry.ReasonBudget, []time.Duration{0}},
-			"a bound beyond all": {retry.Policy{MaxAttempts: 100}, errBoom, retry.ReasonExhausted, []time.Duration{0, time.Second, 2 * time.Second}},
-		} {
-			task := newScript(Outcome{Err: row.err})
-			p := Pipeline{Policy: row.policy, Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{retrying(3, retry.Fixed(time.Second))}}}}
-			err := p.Run(t.Context(), nil)
-			assert.Equal(t, row.reason, retry.ReasonOf(err), name)
-			assert.ErrorIs(t, err, errBoom, name)
-			assert.Equal(t, row.began, task.began, name)
 		}
 	}},
 	{"Jump goes on to the task that To names. Each time a task is entered, its attempts count from 1.", func(t *testing.T) {
@@ -367,21 +346,6 @@ var rules = []struct {
 		err = Pipeline{Tasks: tasks}.Run(t.Context(), nil)
 		assert.ErrorContains(t, err, "MaxJumps (10000)")
 		assert.Len(t, poll.began, 11+10_001)
-	}},
-	{"Break ends the pipeline without an error and skips the remaining tasks.", func(t *testing.T) {
-		for _, o := range []Outcome{success, failure} {
-			continued, err := ends(t, o, Rule{Do: Break})
-			assert.NoError(t, err)
-			assert.False(t, continued)
-		}
-	}},
-	{"Fail ends the pipeline with the error of the outcome.", func(t *testing.T) {
-		for want, o := range map[string]Outcome{"boom": failure, "rule 0 fails a successful outcome": success} {
-			continued, err := ends(t, o, Rule{Do: Fail})
-			assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: `+want)
-			assert.Equal(t, o.Err != nil, errors.Is(err, errBoom))
-			assert.False(t, continued)
-		}
 	}},
 	{"A pipeline ends when its context is done: in a task, in the wait for a retry, or in the wait for a jump.", func(t *testing.T) {
 		errCause := errors.New("shutting down")
