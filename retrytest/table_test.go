@@ -18,8 +18,9 @@ var (
 	plain = retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}}
 	wide  = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.Proportional(0.2), MaxDelay: 1100 * time.Millisecond}
 
-	// MaxElapsed lies within its window.
+	// MaxElapsed lies within their windows: before what the first seed draws, and after it.
 	partly = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.Proportional(0.5), MaxElapsed: time.Second}
+	mostly = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.Proportional(0.5), MaxElapsed: 1500*time.Millisecond - 1}
 )
 
 func TestTablePasses(t *testing.T) {
@@ -111,6 +112,8 @@ func TestTableFails(t *testing.T) {
 		{"both a delay and a window", plain, retrytest.Row{Attempts: 1, Eligible: true, Delay: time.Second, Hi: time.Second},
 			"rows[0], after 1 attempt: the row has both Delay and Lo or Hi: write one"},
 		{"a reason that depends on the draw", partly, retrytest.Row{Attempts: 1, Eligible: true, Lo: 500 * time.Millisecond, Hi: 1500 * time.Millisecond},
+			"rows[0], after 1 attempt: reason is retry or elapsed, by the delay that is drawn (a Seed picks one), want retry"},
+		{"a reason that depends on the draw, and is most often a retry", mostly, retrytest.Row{Attempts: 1, Eligible: true, Lo: 500 * time.Millisecond, Hi: 1500 * time.Millisecond},
 			"rows[0], after 1 attempt: reason is retry or elapsed, by the delay that is drawn (a Seed picks one), want retry"},
 		{"a delay before the first", plain, retrytest.Row{Attempts: 0, Eligible: true, Delay: time.Second},
 			"rows[0], after 0 attempts: the row has a reason or a delay, and there is neither before the first attempt"},
