@@ -7,7 +7,6 @@ go 1.26.0
 require (
 	github.com/goretry/retry v0.0.0
 	github.com/goretry/retry/retrydialect v0.0.0
-	github.com/goretry/retry/retryflow v0.0.0
 	github.com/goretry/retry/retrysim v0.0.0
 	github.com/stretchr/testify v1.12.1
 	go.yaml.in/yaml/v3 v3.0.6

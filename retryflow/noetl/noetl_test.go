@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryflow"
@@ -85,129 +86,35 @@ func TestParseNothing(t *testing.T) {
 	assert.Empty(t, tasks)
 }
 
+// A fault is a document and what is wrong with it.
+type fault struct{ YAML, Want string }
+
+// faults returns the documents that have a fault, by what reads them.
+func faults(t *testing.T) (faults map[string][]fault) {
+	data, err := os.ReadFile("testdata/faults.yaml")
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(data, &faults))
+	require.Len(t, faults, 5)
+	return faults
+}
+
 func TestFaults(t *testing.T) {
-	for yaml, want := range map[string]string{
-		"eval: 1":                                                         "line 1: eval: got 1: write a list of rules",
-		"eval: {expr: a}":                                                 "line 1: eval: got a mapping: write a list of rules",
-		"eval:\n- 7":                                                      "line 2: eval[0]: got 7: write a mapping with expr and do, or with else",
-		"eval:\n- []":                                                     "line 2: eval[0]: got a list: write a mapping with expr and do, or with else",
-		"eval:\n- {}":                                                     "line 2: eval[0]: the rule is empty: write a mapping with expr and do, or with else",
-		"eval:\n- when: a\n  do: fail":                                    `line 2: eval[0]: unknown key "when": a rule with do: fail has expr or else, do, set_iter, set_vars, set_ctx, set_shared, set_prev, set`,
-		"spec: {policy: {rules: [{do: fail}]}}":                           `line 1: spec.policy.rules[0]: then is missing: write a mapping with do: "then: {do: retry}"`,
-		"eval:\n- else: {do: jump, to: ''}":                               "line 2: eval[0].else: to is empty: write the label of a task",
-		"eval:\n- expr: \"{{ true }}\"":                                   "line 2: eval[0]: do is missing: write continue, retry, jump, break or fail",
-		"eval:\n- expr: true\n  do: fail":                                 `line 2: eval[0]: expr is true: write an expression in quotes: "{{ outcome.status == 'error' }}"`,
-		"eval:\n- expr: {{ true }}\n  do: fail":                           `line 2: eval[0]: expr is a mapping: write an expression in quotes: "{{ outcome.status == 'error' }}"`,
-		"eval:\n- expr: [a]\n  do: fail":                                  `line 2: eval[0]: expr is a list: write an expression in quotes: "{{ outcome.status == 'error' }}"`,
-		"eval:\n- else: {do: explode}":                                    `line 2: eval[0].else: do is "explode": write continue, retry, jump, break or fail`,
-		"eval:\n- else: {do: Retry}":                                      `line 2: eval[0].else: do is "Retry": write continue, retry, jump, break or fail`,
-		"eval:\n- else: {do: 7}":                                          "line 2: eval[0].else: do is 7: write continue, retry, jump, break or fail",
-		"eval:\n- else: {do: [retry]}":                                    "line 2: eval[0].else: do is a list: write continue, retry, jump, break or fail",
-		"eval:\n- else: continue":                                         `line 2: eval[0].else: got the text "continue": write a mapping with do: "else: {do: continue}"`,
-		"eval:\n- else: {}":                                               "line 2: eval[0].else: do is missing: write continue, retry, jump, break or fail",
-		"eval:\n- else: {do: fail}\n  do: break":                          `line 3: eval[0]: unknown key "do": write the other keys under else`,
-		"eval:\n- else:\n  expr: a\n  do: break":                          `line 2: eval[0]: else is empty, and NoETL skips such a rule: write a mapping with do: "else: {do: continue}"`,
-		"eval:\n- else: {do: fail, expr: a}":                              "line 2: eval[0].else: both expr and else are set: write one",
-		"eval:\n- else: {do: fail}\n- else: {do: fail}":                   "line 3: eval[1]: this rule is never reached: the else in line 2 always matches",
-		"eval:\n- else: {do: retry, attemps: 3}":                          `line 2: eval[0].else: unknown key "attemps": a rule with do: retry has expr or else, do, attempts, backoff, delay, set_iter, set_vars, set_ctx, set_shared, set_prev, set`,
-		"eval:\n- else: {do: fail, attempts: 3}":                          `line 2: eval[0].else: unknown key "attempts": a rule with do: fail has expr or else, do, set_iter, set_vars, set_ctx, set_shared, set_prev, set`,
-		"eval:\n- else: {do: break, delay: 3}":                            `line 2: eval[0].else: unknown key "delay": a rule with do: break has expr or else, do, set_iter, set_vars, set_ctx, set_shared, set_prev, set`,
-		"eval:\n- else: {do: retry, to: t}":                               `line 2: eval[0].else: unknown key "to": a rule with do: retry has expr or else, do, attempts, backoff, delay, set_iter, set_vars, set_ctx, set_shared, set_prev, set`,
-		"eval:\n- else: {do: retry, when: t}":                             `line 2: eval[0].else: unknown key "when": a rule with do: retry has expr or else, do, attempts, backoff, delay, set_iter, set_vars, set_ctx, set_shared, set_prev, set`,
-		"eval:\n- else: {do: retry, attempts: 0}":                         `line 2: eval[0].else: attempts is 0: write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`,
-		"eval:\n- else: {do: retry, attempts: -1}":                        `line 2: eval[0].else: attempts is -1: write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`,
-		"eval:\n- else: {do: retry, attempts: 2.5}":                       `line 2: eval[0].else: attempts is 2.5: write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`,
-		"eval:\n- else: {do: retry, attempts: }":                          `line 2: eval[0].else: attempts is null: write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`,
-		"eval:\n- else: {do: retry, attempts: [1]}":                       `line 2: eval[0].else: attempts is a list: write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`,
-		"eval:\n- else: {do: retry, attempts: 99999999999999999999}":      `line 2: eval[0].else: attempts is 99999999999999999999: write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`,
-		"eval:\n- else: {do: retry, backoff: cubic}":                      `line 2: eval[0].else: backoff is "cubic": write fixed, none, linear or exponential`,
-		"eval:\n- else: {do: retry, backoff: 2}":                          "line 2: eval[0].else: backoff is 2: write fixed, none, linear or exponential",
-		"eval:\n- else: {do: retry, backoff: }":                           "line 2: eval[0].else: backoff is null: write fixed, none, linear or exponential",
-		"eval:\n- else: {do: retry, backoff: \"\"}":                       `line 2: eval[0].else: backoff is "": write fixed, none, linear or exponential`,
-		"eval:\n- else: {do: jump}":                                       "line 2: eval[0].else: to is missing: write the label of a task",
-		"eval:\n- else: {do: jump, to: 7}":                                "line 2: eval[0].else: to is 7: write the label of a task",
-		"eval:\n- else: {do: break, set_iter: 7}":                         "line 2: eval[0].else: set_iter is 7: write a mapping of names to values",
-		"eval:\n- else: {do: break, set_iter: }":                          "line 2: eval[0].else: set_iter is null: write a mapping of names to values",
-		"eval:\n- else: {do: break, set_iter: {a: \"{{ 1\"}}":             "line 2: eval[0].else: set_iter.a: {{ 1: the }} is missing",
-		"eval:\n- else: {do: break, set_iter: {a: [\"{# c #}{{ 1 }}\"]}}": "line 2: eval[0].else: set_iter.a: {# c #}{{ 1 }}: comments ({# … #}) are not allowed: write {{ … }}",
-		"eval:\n- else: {do: break, set_iter: {a: [\"x{% y %}\"]}}":       "line 2: eval[0].else: set_iter.a: x{% y %}: statements ({% … %}) are not allowed: write {{ … }}",
-		"eval:\n- else: {do: fail, do: break}":                            `line 2: eval[0].else: duplicate key "do"`,
-		"eval:\n- else: {[a]: b, do: break}":                              "line 2: eval[0].else: a key is a list: write a name",
-		"eval: []\neval: []":                                              `line 2: duplicate key "eval"`,
-		"eval: []\nretry: {max_attempts: 3}":                              "line 2: both retry and eval are set: write one",
-		"retry: [a]":                                                      "line 1: retry is a list: write its conditions as rules under eval (do: retry), and its pages with do: jump",
-		"retry: {max_attempts: 0}":                                        `line 1: retry: max_attempts is 0: write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`,
-		"retry: {max_delay: \"{{ 3 }}\"}":                                 `line 1: retry: max_delay is the text "{{ 3 }}": write seconds, such as 1.5`,
-		"retry: {max_attempts: 3, retry_when: 7}":                         `line 1: retry: retry_when is 7: write an expression in quotes: "{{ outcome.status == 'error' }}"`,
-		"retry: {max_attempt: 3}":                                         `line 1: retry: unknown key "max_attempt": write a mapping with max_attempts, initial_delay, backoff_multiplier, max_delay, jitter, retry_when and stop_when, or rules under eval`,
-		"retry: {backoff_multiplier: 1000001}":                            "line 1: retry: backoff_multiplier is 1000001: write a number from 1 to 1000000",
-		"spec: {policy: {rules: [{then: {do: fail}, do: fail}]}}":         `line 1: spec.policy.rules[0]: unknown key "do": write the other keys under then`,
-		"eval: [{else: {do: break, set: {iter.: 1}}}]":                    `line 1: eval[0].else: set: iter.: write a scope and a name: "iter.page"`,
-		"eval: *nosuch":                                                   "unknown anchor 'nosuch' referenced",
-		"eval: [":                                                         "line 1: did not find expected node content",
-		"\teval: []":                                                      "found character that cannot start any token",
-		"a: 1\n---\neval: []":                                             "line 2: a second document: write one",
-		"a: 1\n--- [":                                                     "line 2: did not find expected node content",
-		"- a":                                                             "line 1: got a list: write a mapping that has rules under eval",
-		"text":                                                            `line 1: got the text "text": write a mapping that has rules under eval`,
-		"\x00":                                                            "control characters are not allowed",
-		"\xff\xfe\x00":                                                    "incomplete UTF-16 character",
-	} {
-		got, err := noetl.ParseRules([]byte(yaml), nil)
-		assert.EqualError(t, err, "noetl: "+want, yaml)
+	noText := []fault{ // which testdata cannot hold
+		{"\x00", "control characters are not allowed"}, {"\xff\xfe\x00", "incomplete UTF-16 character"},
+	}
+	for _, row := range append(faults(t)["rules"], noText...) {
+		got, err := noetl.ParseRules([]byte(row.YAML), nil)
+		assert.EqualError(t, err, "noetl: "+row.Want, row.YAML)
 		assert.Nil(t, got)
 	}
-}
-
-func TestFaultsOfTasks(t *testing.T) {
-	for yaml, want := range map[string]string{
-		"text":                      `line 1: got the text "text": write a list of tasks: "- fetch: {…}"`,
-		"kind: http":                `line 1: tool is missing: write a step with a tool, or a list of tasks: "- fetch: {…}"`,
-		"- text":                    `line 1: [0]: got the text "text": write a list of tasks: "- fetch: {…}"`,
-		"- []":                      `line 1: [0]: got a list: write a list of tasks: "- fetch: {…}"`,
-		"- {}":                      `line 1: [0]: a task has 0 labels: write one, with the keys of the task under it: "- fetch: {…}"`,
-		"- fetch: http":             `line 1: [0].fetch: got the text "http": write a list of tasks: "- fetch: {…}"`,
-		"- a: {}\n- b: {}\n- a: {}": `line 3: [2]: duplicate task "a": line 1 has the first`,
-		"- a:\n    eval:\n    - else: {do: jump, to: b}": `line 3: [0].a.eval[0].else: to is "b": no task has that label`,
-		"- a: {kind: {x: 1, x: 2}}":                      `line 1: [0].a: kind: line 1: mapping key "x" already defined at line 1`,
-		"- a: {kind: http, kind: sql}":                   `line 1: [0].a: duplicate key "kind"`,
-		"- a: {eval: 7}":                                 "line 1: [0].a.eval: got 7: write a list of rules",
-	} {
-		got, err := noetl.ParseTasks([]byte(yaml), nil)
-		assert.EqualError(t, err, "noetl: "+want, yaml)
+	for _, row := range faults(t)["tasks"] {
+		got, err := noetl.ParseTasks([]byte(row.YAML), nil)
+		assert.EqualError(t, err, "noetl: "+row.Want, row.YAML)
 		assert.Nil(t, got)
 	}
-}
-
-func TestFaultsOfPlaybooks(t *testing.T) {
-	for yaml, want := range map[string]string{
-		"[]":                     "p.yaml:1: got a list: write a playbook: a mapping with a workflow",
-		"kind: Playbook":         "p.yaml:1: workflow is missing: write a playbook: a mapping with a workflow",
-		"workflow: x":            `p.yaml:1: workflow: got the text "x": write a list of steps: "- step: start"`,
-		"workflow: [x]":          `p.yaml:1: workflow[0]: got the text "x": write a list of steps: "- step: start"`,
-		"workflow: [{tool: {}}]": `p.yaml:1: workflow[0]: step is missing: write a list of steps: "- step: start"`,
-		"workflow: [{step: 7}]":  "p.yaml:1: workflow[0]: step is 7: write a name",
-		"workflow:\n- step: a\n- step: b\n- step: a":                                            `p.yaml:4: workflow[2]: duplicate step "a": line 2 has the first`,
-		"workflow:\n- step: a\n  retry: 3":                                                      "p.yaml:3: workflow[0]: retry belongs to a task, and this step has none",
-		"workflow:\n- step: a\n  tool: [{a: {}}, {b: {}}]\n  eval: []":                          "p.yaml:4: workflow[0]: eval is beside a tool that has rules or several tasks: write it in one of them",
-		"workflow:\n- step: a\n  tool: {kind: x, retry: 3}\n  retry: 3":                         "p.yaml:4: workflow[0]: retry is beside a tool that has rules or several tasks: write it in one of them",
-		"workflow:\n- step: a\n  tool:\n    eval: [{else: {do: jump, to: b}}]":                  `p.yaml:4: workflow[0].tool.eval[0].else: to is "b": no task has that label`,
-		"workflow:\n- step: a\n  tool:\n  - x:\n      eval: [{else: {do: jump, to: previous}}]": `p.yaml:5: workflow[0].tool[0].x.eval[0].else: to is previous: no task comes before "x"`,
-		"workflow:\n- step: a\n  tool: {kind: x, eval: [], spec: {policy: {rules: []}}}":        "p.yaml:3: workflow[0].tool.spec: both spec.policy and eval or retry are set: write one",
-		"workflow: [{step: a, tool: {spec: {policy: {rules: [{when: x}]}}}}]":                   `p.yaml:1: workflow[0].tool.spec.policy.rules[0]: then is missing: write a mapping with do: "then: {do: retry}"`,
-		"workflow: [{step: a, tool: {spec: {policy: {rules: [{when: x, then: retry}]}}}}]":      `p.yaml:1: workflow[0].tool.spec.policy.rules[0].then: got the text "retry": write a mapping with do: "then: {do: retry}"`,
-		"workflow: [{step: a, tool: {spec: {policy: {rules: [], mode: inclusive}}}}]":           `p.yaml:1: workflow[0].tool.spec.policy: mode is "inclusive": write exclusive, the first rule that matches decides`,
-		"workflow: [{step: a, tool: {spec: {policy: {rules: [], on_unmatched: x}}}}]":           `p.yaml:1: workflow[0].tool.spec.policy: on_unmatched is "x": write continue or fail`,
-		"workflow: [{step: a, tool: {eval: [{else: {do: continue, set: {.iter: 1}}}]}}]":        `p.yaml:1: workflow[0].tool.eval[0].else: set: .iter: write a scope and a name: "iter.page"`,
-		"workflow: [{step: a, tool: {eval: [{else: {do: continue, set: {a.b.c: 1}}}]}}]":        `p.yaml:1: workflow[0].tool.eval[0].else: set: a.b.c: write a scope and a name: "iter.page"`,
-		"workflow: [{step: a, tool: {retry: {backoff_multiplier: 0.5}}}]":                       "p.yaml:1: workflow[0].tool.retry: backoff_multiplier is 0.5: write a number from 1 to 1000000",
-		"workflow: [{step: a, tool: x, eval: [{else: {do: jump, to: b}}]}]":                     `p.yaml:1: workflow[0].eval[0].else: to is "b": no task has that label`,
-		"workflow: [{step: a, tool: {retry: {jitter: 0.5}}}]":                                   "p.yaml:1: workflow[0].tool.retry: jitter is 0.5: write true or false",
-		"workflow: [":                  "p.yaml:1: did not find expected node content",
-		"workflow: []\n---\nkind: x\n": "p.yaml:2: a second document: write one",
-	} {
-		p, err := noetl.ParsePlaybook("p.yaml", []byte(yaml), nil)
-		assert.EqualError(t, err, "noetl: "+want, yaml)
+	for _, row := range faults(t)["playbooks"] {
+		p, err := noetl.ParsePlaybook("p.yaml", []byte(row.YAML), nil)
+		assert.EqualError(t, err, "noetl: "+row.Want, row.YAML)
 		assert.Equal(t, noetl.Playbook{}, p)
 	}
 }
@@ -216,49 +123,17 @@ func TestFaultsOfPlaybooks(t *testing.T) {
 func TestRulesThatAreNotRead(t *testing.T) {
 	const rules = "[{when: '{{ true }}', then: {do: break}}, {else: {then: {do: fail}}}]"
 	const write = ": rules are not read here: write them beside the kind of a task, under eval or spec.policy.rules"
-	for task, where := range map[string]string{
-		"spec: {policy: " + rules + "}":                   "tool[0].spec.policy",
-		"spec: {policy: {rule: " + rules + "}}":           "tool[0].spec.policy.rule",
-		"spec: {policies: " + rules + "}":                 "tool[0].spec.policies",
-		"spec: {policy: {admit: {rules: " + rules + "}}}": "tool[0].spec.policy.admit.rules",
-		"rules: " + rules:                                 "tool[0].rules",
-		"policy: {rules: " + rules + "}":                  "tool[0].policy.rules",
-		"x: {else: {do: retry}}":                          "tool[0].x",
-		"evals: [{do: retry, attempts: 3}]":               "tool[0].evals",
-		"Spec: {Policy: {Rules: [{Then: {Do: Retry}}]}}":  "tool[0].Spec.Policy.Rules",
-		"x: {y: {retry: {max_attempts: 3}}}":              "tool[0].x.y",
-		"tools: {kind: http, retry: 3}":                   "tool[0].tools.retry",
-		"tools: [{fetch: {kind: http, retry: true}}]":     "tool[0].tools[0].fetch.retry",
-		"tools: {a: {retry: 3}}":                          "tool[0].tools.a.retry",
-		"tasks: [{a: {backoff: linear}}]":                 "tool[0].tasks[0].a.backoff",
-		"Spec: {Retry: 3}":                                "tool[0].Spec.retry",
-		"spec: {policy: {retry: {attempts: 3}}}":          "tool[0].spec.policy.retry",
-		"spec: {max_attempts: 3}":                         "tool[0].spec.max_attempts",
-		"x: {kind: sql, eval: []}":                        "tool[0].x.eval",
-		"Max_Attempts: 3":                                 "tool[0].Max_Attempts",
-		"spec: {policy: {on_unmatched: fail}}":            "tool[0].spec.policy.on_unmatched",
-		"spec: {policy: {backoff: linear}}":               "tool[0].spec.policy.backoff",
-		"x: {tool: http, attempts: 3}":                    "tool[0].x.attempts",
-		"retry_when: x":                                   "tool[0].retry_when",
-		"spec: {stop_when: x}":                            "tool[0].spec.stop_when",
-	} {
-		_, err := noetl.ParseTasks([]byte("tool:\n- kind: http\n  "+task+"\n"), nil)
-		assert.EqualError(t, err, "noetl: line 3: "+where+write)
-		_, err = noetl.ParseRules([]byte("\n\n"+task), nil)
-		assert.EqualError(t, err, "noetl: line 3: "+strings.TrimPrefix(where, "tool[0].")+write)
+	for _, row := range faults(t)["not_read"] {
+		_, err := noetl.ParseTasks([]byte("tool:\n- kind: http\n  "+row.YAML+"\n"), nil)
+		assert.EqualError(t, err, "noetl: line 3: "+row.Want+write)
+		_, err = noetl.ParseRules([]byte("\n\n"+row.YAML), nil)
+		assert.EqualError(t, err, "noetl: line 3: "+strings.TrimPrefix(row.Want, "tool[0].")+write)
 	}
 	_, err := noetl.ParseTasks([]byte("tool: {kind: http, spec: {policy: {on_unmatch: fail, rules: "+rules+"}}}"), nil)
 	assert.EqualError(t, err, `noetl: line 1: tool.spec.policy: unknown key "on_unmatch": a policy with rules has rules, mode and on_unmatched`)
-	for step, where := range map[string]string{
-		"spec: {policy: {rules: " + rules + "}}": "workflow[0].spec.policy.rules",
-		"case: " + rules:                         "workflow[0].case",
-		"tools: {kind: http, retry: 3}":          "workflow[0].tools.retry",
-		"tool: [{a: {tool: {}, retry: 3}}]":      "workflow[0].tool[0].a.retry",
-		"loop: {in: x, max_attempts: 3}":         "workflow[0].loop.max_attempts",
-		"next: [{step: b, retry: 3}]":            "workflow[0].next[0].retry",
-	} {
-		_, err := noetl.ParsePlaybook("p.yaml", []byte("workflow:\n- step: s\n\n  "+step+"\n"), nil)
-		assert.EqualError(t, err, "noetl: p.yaml:4: "+where+write)
+	for _, row := range faults(t)["not_read_in_steps"] {
+		_, err := noetl.ParsePlaybook("p.yaml", []byte("workflow:\n- step: s\n\n  "+row.YAML+"\n"), nil)
+		assert.EqualError(t, err, "noetl: p.yaml:4: "+row.Want+write)
 	}
 	tasks, err := noetl.ParseTasks([]byte("tool: {kind: http, params: {retry: 3, max_attempts: 3}, body: {x: {retry: true}}}"), nil)
 	assert.NoError(t, err, "parameters of the tool")
