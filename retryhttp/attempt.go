@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptrace"
 	"slices"
@@ -48,7 +47,7 @@ func (a *attempt) send() (*http.Response, error) {
 	if resp.Request == nil || resp.Request == a.req {
 		resp.Request = a.x.req
 	}
-	if _, upgraded := resp.Body.(io.Writer); !upgraded && resp.Body != nil && resp.Body != http.NoBody && a.x.t.StallTimeout > 0 {
+	if hasText(resp) && a.x.t.StallTimeout > 0 {
 		resp.Body = a.watched(resp.Body)
 	}
 	return resp, nil
@@ -71,7 +70,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	resp, err := a.x.t.base().RoundTrip(a.req)
 	if err != nil {
 		err = checked(err)
-		a.mayBeDone = a.sent.mayBeDone(err, a.ctx.Err() != nil)
+		a.mayBeDone = resp != nil || a.sent.mayBeDone(err, a.ctx.Err() != nil)
 	}
 	return resp, err
 }

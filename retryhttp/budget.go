@@ -269,6 +269,9 @@ func (r *reporter) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 func (r *reporter) Flush() { _ = r.FlushError() }
 
 func (r *reporter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	r.report()
-	return http.NewResponseController(r.ResponseWriter).Hijack()
+	conn, rw, err := http.NewResponseController(r.ResponseWriter).Hijack()
+	if err == nil {
+		r.report()
+	}
+	return conn, rw, err
 }

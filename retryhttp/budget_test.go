@@ -89,6 +89,7 @@ func TestLeaseComesBack(t *testing.T) {
 			cancel()
 			return nil, errReset
 		}), 2},
+		{"no header was written in a time of base's own", traced("asks got", fails(context.DeadlineExceeded)), 2},
 		{"refused over HTTP/2", traced("asks got wrote", fails(errors.New(orderlyGoAway))), 5},
 		{"lost after it was sent", traced("asks got wrote", fails(errReset)), 2},
 		{"sent twice", traced("asks got wrote wrote", reports("0")), 2},
@@ -356,6 +357,19 @@ func TestReportOfAConnectionThatWasHijacked(t *testing.T) {
 		assert.Implements(t, (*io.Writer)(nil), resp.Body)
 		assert.Equal(t, []int{101, left}, []int{resp.StatusCode, budget.Left()})
 	}
+}
+
+// Over HTTP/2 no connection can be taken over, and the handler goes on with its retries.
+func TestReportOfAHijackThatFails(t *testing.T) {
+	h := retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _, err := w.(http.Hijacker).Hijack()
+		assert.ErrorIs(t, err, http.ErrNotSupported)
+		assert.Equal(t, retry.ReasonExhausted, spend(r.Context(), 1))
+	}), 3)
+	w, req := httptest.NewRecorder(), request(t, "GET")
+	req.Header.Set("Retry-Budget", "3")
+	h.ServeHTTP(w, req)
+	assert.Equal(t, "1", w.Header().Get("Retry-Budget-Spent"))
 }
 
 // A lentRequest is one to a server that aborts it, under a Budget of 3.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,6 +105,16 @@ func TestErrorOf(t *testing.T) {
 	}
 	_, err := retryhttp.Result(nil, errReset)
 	assert.Equal(t, errReset, err)
+
+	// A request out of a response that is sent again remembers nothing of it.
+	resent, contexts := request(t, "GET"), []int{}
+	for range 3 {
+		resp := send(t, &retryhttp.Transport{Base: script(404)}, resent)
+		assert.Error(t, retryhttp.ErrorOf(resp))
+		resent = resp.Request
+		contexts = append(contexts, strings.Count(fmt.Sprint(resent.Context()), "WithValue"))
+	}
+	assert.Equal(t, []int{contexts[0], contexts[0], contexts[0]}, contexts)
 
 	// The request is the caller's in all but its context, which has the same values,
 	// and the policy of this request.

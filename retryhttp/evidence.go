@@ -1,6 +1,7 @@
 package retryhttp
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptrace"
@@ -30,11 +31,18 @@ func (e *evidence) trace() *httptrace.ClientTrace {
 // with err. Without evidence to the contrary it may.
 //
 // A server does nothing before it has the whole header. That no header was written
-// to a connection is evidence only if the attempt was not canceled: else
-// http.Transport may have returned while it is still writing.
+// to a connection is evidence only if the request was not given up, by us or by a Base with
+// a timeout of its own: else http.Transport may have returned while it is still writing.
 func (e *evidence) mayBeDone(err error, canceled bool) bool {
-	unsent := e.asked.Load() && (!e.got.Load() || !canceled && !e.wrote.Load())
+	unsent := e.asked.Load() && (!e.got.Load() || !canceled && !gaveUp(err) && !e.wrote.Load())
 	return !unsent && !refused(err)
+}
+
+// gaveUp reports whether err says that a request was given up: by a timeout, by a context, or
+// by its channel Cancel.
+func gaveUp(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.Is(err, context.Canceled) || errors.As(err, &timeout) && timeout.Timeout() || strings.Contains(err.Error(), "request canceled")
 }
 
 // refused reports whether err says that an HTTP/2 server has not processed the

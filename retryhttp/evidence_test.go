@@ -2,6 +2,7 @@ package retryhttp_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"os"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -133,27 +135,34 @@ func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 	for name, tt := range map[string]struct {
 		reports  string
 		canceled bool
+		err      error // nil: refused
 		want     string
 	}{
-		"nothing":                               {"", false, once},
-		"that it asks for a connection":         {"asks", false, threeTimes},
-		"that it got one, and wrote nothing":    {"asks got", false, threeTimes},
-		"the same, and was then canceled":       {"asks got", true, once}, // http.Transport may still be writing
-		"that it wrote the header":              {"asks got wrote", false, once},
-		"the same, and then that it asks again": {"asks got wrote asks", false, once},
-		"that it asks, and was then canceled":   {"asks", true, threeTimes},
+		"nothing":                               {"", false, nil, once},
+		"that it asks for a connection":         {"asks", false, nil, threeTimes},
+		"that it got one, and wrote nothing":    {"asks got", false, nil, threeTimes},
+		"the same, and was then canceled":       {"asks got", true, nil, once}, // http.Transport may still be writing
+		"the same, in a time of its own":        {"asks got", false, fmt.Errorf("inner: %w", context.DeadlineExceeded), once},
+		"the same, in a context of its own":     {"asks got", false, fmt.Errorf("inner: %w", context.Canceled), once},
+		"the same, until its Cancel":            {"asks got", false, errors.New("net/http: request canceled"), once},
+		"a time that ended before it got one":   {"asks", false, os.ErrDeadlineExceeded, threeTimes},
+		"that it wrote the header":              {"asks got wrote", false, nil, once},
+		"the same, and then that it asks again": {"asks got wrote asks", false, nil, once},
+		"that it asks, and was then canceled":   {"asks", true, nil, threeTimes},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			got, err := post(t, traced(tt.reports, func(req *http.Request) (*http.Response, error) {
 				if tt.canceled {
 					<-req.Context().Done()
 				}
-				return nil, syscall.ECONNREFUSED
+				return nil, cmp.Or(tt.err, error(syscall.ECONNREFUSED))
 			}), "http://example.test/", time.Second)
-			assert.Equal(t, tt.canceled, !errors.Is(err, syscall.ECONNREFUSED))
+			assert.Equal(t, tt.canceled || tt.err != nil, !errors.Is(err, syscall.ECONNREFUSED))
 			assert.Equal(t, tt.want, got)
 		})
 	}
+	got, err := post(t, traced("asks", func(*http.Request) (*http.Response, error) { return response(200), errReset }), "http://example.test/", 0)
+	assert.Equal(t, once, got, "a response beside its error: %v", err)
 }
 
 // The test pins how net/http's errors for HTTP/2 look in this version of Go. What is sent

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -55,7 +55,7 @@ func (x *exchange) loopPolicy() retry.Policy {
 	switch {
 	case x.cannotRepeat() != nil:
 		p.Classify = x.classify
-	case !x.t.idempotent(x.req):
+	case x.t.Idempotent == nil && !Idempotent(x.req), x.t.Idempotent != nil && !x.t.Idempotent(x.req):
 		x.once, p.Classify = true, x.classify
 	}
 	return p
@@ -206,7 +206,7 @@ func (x *exchange) discardAndWait(ctx context.Context, d time.Duration) (skipped
 func (x *exchange) stopped(err error) error {
 	err = x.gate.stopped(err)
 	if e, failed := err.(*retry.Error); failed && e.Reason == retry.ReasonBudget && x.target != nil && x.empty {
-		e.Cause = fmt.Errorf("for %s; see retryhttp.Transport.Budgets", x.target.Owner(x.req.URL.Scheme+"://"+x.req.URL.Host))
+		e.Cause = fmt.Errorf("for %s; see retryhttp.Transport.Budgets", x.target.Owner((&url.URL{Scheme: x.req.URL.Scheme, Host: x.req.URL.Host}).String()))
 	}
 	return err
 }
@@ -234,7 +234,7 @@ func (x *exchange) handOver(err error) *http.Response {
 		s.req = s.of.WithContext(context.WithValue(s.of.Context(), stoppedKey{}, s))
 		resp.Request = s.req
 	}
-	if _, upgraded := resp.Body.(io.Writer); x.t.Resume && !upgraded && resp.Body != nil && resp.Body != http.NoBody {
+	if x.t.Resume && hasText(resp) {
 		resp.Body = x.resume(resp)
 	}
 	return resp

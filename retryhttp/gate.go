@@ -18,8 +18,8 @@ import (
 )
 
 // A Gate holds requests whose target has asked another caller to wait. A 429 Too
-// Many Requests with a Retry-After closes the gate for its target, and so does a
-// 403 with one. No request to it is sent before the wait has passed. The callers
+// Many Requests with a Retry-After of 10 ms or more closes the gate for its target, and so
+// does a 403 with one. No request to it is sent before the wait has passed. The callers
 // then leave spread over a quarter of the wait, each at a time drawn for it.
 //
 // It gains nothing for requests that are all under way before the first 429.

@@ -199,6 +199,7 @@ func TestStallTimeout(t *testing.T) {
 		{"none", 0, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
 		{"less than none", -1, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
 		{"what comes late is whole", 10 * s, []time.Duration{-time.Minute}, io.EOF, 0, "", time.Minute, "EOF"},
+		{"a body that can be written is no connection", 10 * s, nil, nil, 0, "", 10 * s, text},
 		{"a connection may be silent", 10 * s, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
@@ -218,8 +219,11 @@ func TestStallTimeout(t *testing.T) {
 					}
 					return n, err
 				})
-				if tt.name == "a connection may be silent" {
+				switch tt.name {
+				case "a connection may be silent":
 					return responseWith(101, &connection{body: body{Reader: read}}), nil
+				case "a body that can be written is no connection":
+					return responseWith(200, &connection{body: body{Reader: read}}), nil
 				}
 				return responseWith(200, read), nil
 			})

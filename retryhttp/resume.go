@@ -52,7 +52,7 @@ func (x *exchange) whyNot(resp *http.Response) string {
 	case ranged:
 		return "the request has a Range"
 	case !identical(resp):
-		return fmt.Sprintf("Content-Encoding: %.20s", cmp.Or(resp.Header.Get("Content-Encoding"), "unpacked by Base"))
+		return "Content-Encoding: " + strings.Trim(fmt.Sprintf("%.20q", cmp.Or(resp.Header.Get("Content-Encoding"), "unpacked by Base")), `"`)
 	case strongETag(resp) == "":
 		return "no strong ETag"
 	case resp.Header.Get("Accept-Ranges") == "none":
@@ -176,7 +176,7 @@ func (d *download) advance(n int, err error) (int, error) {
 	}
 	d.off += int64(n)
 	switch {
-	case err != nil && d.total >= 0 && d.off >= d.total:
+	case err != nil && d.off == d.total:
 		err = io.EOF
 	case err == io.EOF && (d.total >= 0 || d.end >= 0):
 		err = io.ErrUnexpectedEOF
@@ -244,7 +244,7 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 		if broke == nil {
 			return x.attempt(ctx)
 		}
-		x.failure, broke = x.check(broke), nil
+		x.failure, broke = x.check(checked(broke)), nil
 		if x.target != nil && d.off-d.paid >= progressBytes {
 			d.paid, x.free = d.off, true // a server that breaks after progress works
 		}
@@ -299,7 +299,7 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 	case got.err == io.EOF:
 		return got, io.ErrUnexpectedEOF
 	default:
-		return got, got.err
+		return got, checked(got.err)
 	}
 }
 

@@ -225,6 +225,7 @@ func TestNotResumed(t *testing.T) {
 			header("Accept-Encoding", "gzip")(tr, req)
 			answers(func(resp *http.Response) { resp.Header.Set("Content-Encoding", "gzip") })(tr, req)
 		}, "gzip", "Content-Encoding: gzip"},
+		{"an encoding that a terminal acts on", answers(func(resp *http.Response) { resp.Header.Set("Content-Encoding", "\u009b31m\u2028") }), "identity", `Content-Encoding: \u009b31m\u2028`},
 		{"unpacked by Base", answers(func(resp *http.Response) { resp.Uncompressed = true }), "identity", "Content-Encoding: unpacked by Base"},
 		{"no ETag, as of http.FileServer", etags(), "identity", weak},
 		{"a weak ETag", etags(`W/"v1"`), "identity", weak},
@@ -256,6 +257,10 @@ func TestNotResumed(t *testing.T) {
 	shortest := func(_ int, resp *http.Response) { resp.Header.Set("Etag", `""`) }
 	_, err := download(t, &source{text: "hello", cuts: []int{3, -1}, edit: shortest}, retry.Policy{MaxAttempts: 2})
 	assert.ErrorIs(t, err, retryhttp.ErrChanged, "resumed, by a source that has another ETag")
+	longer := responseWith(200, breaks("hello", io.ErrUnexpectedEOF), "Etag", etag)
+	longer.ContentLength = 3
+	_, err = io.ReadAll(send(t, &retryhttp.Transport{Base: script(longer), Policy: resuming, Resume: true}).Body)
+	assert.Error(t, err, "a body that breaks behind its length")
 	empty := response(200, "Etag", etag)
 	assert.Empty(t, textOf(t, send(t, &retryhttp.Transport{Base: script(empty), Policy: resuming, Resume: true})), "a body that ends with its first Read")
 	empty.Body = http.NoBody

@@ -32,7 +32,7 @@ func WholeBody(check CheckFunc, limit int64) CheckFunc {
 		read := &readBody{head: head, err: err, ReadCloser: resp.Body}
 		resp.Body = read
 		if err != nil {
-			return fmt.Errorf("retryhttp: the body of the response broke off: %w", err)
+			return fmt.Errorf("retryhttp: the body of the response broke off: %w", checked(err))
 		}
 		if int64(len(head)) <= limit {
 			read.err = io.EOF
@@ -86,7 +86,7 @@ func FirstEvent(check CheckFunc, judge func(resp *http.Response, event string, d
 		case io.EOF:
 			return fmt.Errorf("retryhttp: the stream ended before its first event: %w", io.ErrUnexpectedEOF)
 		default:
-			return fmt.Errorf("retryhttp: the stream broke off before its first event: %w", read.err)
+			return fmt.Errorf("retryhttp: the stream broke off before its first event: %w", checked(read.err))
 		}
 	}
 }

@@ -180,6 +180,14 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 	})
 }
 
+// The error names the target without what a terminal acts on.
+func TestBudgetOfAStrangeHost(t *testing.T) {
+	req := request(t, "GET")
+	req.URL.Host = "ex\u009b31m.test"
+	resp := send(t, &retryhttp.Transport{Base: script(503), Policy: retry.Policy{MaxAttempts: 20}}, req)
+	assert.ErrorContains(t, retryhttp.ErrorOf(resp), "for http://ex%C2%9B31m.test; see")
+}
+
 // A Transport without Budgets has one for each scheme and host, and the error says so.
 // NoBudgets, a Budget of the policy, and one of the context go before it.
 func TestBudgetsOfTargets(t *testing.T) {

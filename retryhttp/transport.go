@@ -55,16 +55,16 @@ import (
 //	there was no connection: refused,  yes      net/http/httptrace: no GotConn
 //	  DNS, TLS handshake, timeout
 //	no header was written to it, and   yes      net/http/httptrace: no WroteHeaders
-//	  the attempt was not canceled
+//	  no timeout or context ended it
 //	HTTP/2 REFUSED_STREAM, or GOAWAY   yes      RFC 9113 section 8.7
 //	  with an earlier last stream
 //	421, 425                           yes      RFC 9110 section 15.5.20, RFC 8470 section 5.2
 //	401, with a Check that retries it  yes      RFC 9110 section 15.5.2
 //	anything else                      no       RFC 9110 section 9.2.2
 //
-// The first two lines need a Base that reports to net/http/httptrace, as
-// http.Transport does. With any other Base, every request is treated as sent. An
-// idempotent request is not traced.
+// The first two lines need a Base that reports GetConn, GotConn and WroteHeaders to
+// net/http/httptrace, as http.Transport does. With one that reports nothing, every request is
+// treated as sent. An idempotent request is not traced.
 type Transport struct {
 	Base http.RoundTripper // sends each attempt; nil: http.DefaultTransport
 
@@ -108,7 +108,7 @@ type Transport struct {
 
 	// Prepare is called before each attempt with the request that is about to
 	// be sent, the number of the attempt, and what the attempt before failed
-	// with: nil before the first, a *StatusError if there was a response. It may
+	// with: nil before the first, and then what Check returned. It may
 	// change the request, which is a copy of the caller's: set headers, sign it
 	// again, or replace a token; if it replaces Body, GetBody too. The body that
 	// it replaces is closed with the new one, which may read from it. If it
@@ -119,7 +119,8 @@ type Transport struct {
 	// Check returns what an attempt failed with: nil if it succeeded, and an
 	// error marked retry.Permanent if another attempt cannot do better. It gets
 	// the request of the attempt, as Prepare left it, and either a response or an
-	// error. The context of that request ends only if the caller has gone. Check cannot
+	// error. The context of that request ends only if the caller has gone, or by AttemptTimeout
+	// while Check reads: then Check is called again, with that error. Check cannot
 	// turn an error into a success: nil for an error is treated as permanent.
 	//
 	// To keep the server's Retry-After, return or wrap the StatusError of the
@@ -196,6 +197,9 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 //
 // An error of Base whose own methods panic is replaced by a permanent one.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if s := stoppedBy(&http.Response{Request: req}); s != nil { // it is sent again: what stopped it then is over
+		req = req.WithContext(s.of.Context())
+	}
 	x := &exchange{t: t, req: req, policy: t.policyOf(req), checks: CheckFunc(t.Check).or()}
 	defer x.end()
 	x.budget, x.target = t.budgetOf(x.policy, req)
@@ -231,13 +235,6 @@ func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (*retry.Budget,
 		use := t.targets.Use(targets.HostOf(req.URL))
 		return use.Budget, use
 	}
-}
-
-func (t *Transport) idempotent(req *http.Request) bool {
-	if t.Idempotent == nil {
-		return Idempotent(req)
-	}
-	return t.Idempotent(req)
 }
 
 func (t *Transport) base() http.RoundTripper {

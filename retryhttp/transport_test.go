@@ -357,6 +357,24 @@ func TestErrorsThatPanic(t *testing.T) {
 			assert.False(t, os.IsTimeout(err))
 			assert.False(t, retrynet.Transient(err))
 			assert.Len(t, base.sent, 1)
+
+			broken := func() *http.Response {
+				return responseWith(200, breaks("data: ", failure), "Content-Type", "text/event-stream", "Etag", `"v1"`)
+			}
+			whole := broken()
+			whole.Header.Del("Content-Type")
+			for _, tr := range []*retryhttp.Transport{
+				{Base: script(whole), Check: retryhttp.WholeBody(nil, 100)}, {Base: script(broken()), Check: retryhttp.FirstEvent(nil, nil)},
+				{Base: script(broken(), 503), Resume: true},
+			} {
+				tr.Policy.MaxAttempts = 3
+				resp := send(t, tr)
+				err := retryhttp.ErrorOf(resp)
+				if tr.Resume {
+					_, err = io.ReadAll(resp.Body)
+				}
+				assert.ErrorContains(t, err, fmt.Sprintf("retryhttp: error of type %T panicked: ", failure))
+			}
 		})
 	}
 	_, err := (&retryhttp.Transport{Base: script(fmt.Errorf("dial: %w", errors.Join(errReset, panicker{"Error"})))}).RoundTrip(request(t, "GET"))
