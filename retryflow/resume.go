@@ -81,24 +81,3 @@ func jumpsIn(log []Event) (n int) {
 	}
 	return n
 }
-
-// PolicyAfter returns the policy with which p decided after an attempt, so that
-// you can check the events of a log. e is any event after the attempt. Whatever
-// the error is, the Classify of the returned policy returns the class of the rule
-// in e.
-func (p Pipeline) PolicyAfter(e Event) retry.Policy {
-	policy := p.policy()
-	chosen := &retry.Class{NonRetryable: true}
-	if at := p.index(e.Task); at >= 0 && e.Directive == Retry && e.Rule >= 0 && e.Rule < len(p.Tasks[at].Rules) {
-		r := p.Tasks[at].Rules[e.Rule]
-		if r.Attempts != nil {
-			r.Policy.MaxAttempts, r.Policy.MaxRetries = e.Limit, 0
-		}
-		if r.Delay != nil {
-			r.Policy.Backoff = beginningWith(e.Computed, r.Policy.Backoff)
-		}
-		chosen = classOf(r.Policy)
-	}
-	policy.Classify = func(error) *retry.Class { return chosen }
-	return policy
-}

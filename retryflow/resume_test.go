@@ -146,36 +146,3 @@ func TestResumeCountsJumps(t *testing.T) {
 	require.ErrorContains(t, err, "exceeds MaxJumps (5)")
 	assert.Len(t, task.began, 6+3)
 }
-
-// PolicyAfter returns a policy that decides as the loop did, for each rule.
-func TestPolicyAfter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		computed := retrying(9, retry.Linear(time.Hour))
-		computed.Delay = waits(2 * time.Second)
-		limited := Rule{When: when("limited"), Do: Retry, Attempts: func(Outcome) (int, error) { return 4, nil }, Policy: retry.Policy{Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter}}
-		p := Pipeline{
-			Policy: retry.Policy{MaxAttempts: 6},
-			Tasks: []Task{{Label: "t", Run: newScript(Outcome{Result: "limited"}, failure, Outcome{Result: "limited"}, failure, failure, Outcome{Result: "limited"}).run,
-				Rules: Rules{limited, computed}}},
-		}
-		var finished Event
-		decisions := 0
-		p.OnEvent = func(_ context.Context, e Event) {
-			switch e.Kind {
-			case retry.AttemptFinished:
-				finished = e
-			case retry.RetryScheduled, retry.CallFinished:
-				decisions++
-				d := p.PolicyAfter(finished).Next(retry.Attempt{Number: e.Attempt, Err: finished.Err, Elapsed: e.Elapsed, Seed: max(1, e.Seed)})
-				if e.Kind == retry.CallFinished {
-					assert.Equal(t, e.Reason, d.Reason)
-				} else {
-					assert.Equal(t, retry.ReasonRetry, d.Reason)
-					assert.Equal(t, e.Delay, d.Delay)
-				}
-			}
-		}
-		require.Error(t, p.Run(t.Context(), nil))
-		assert.Equal(t, 6, decisions)
-	})
-}
