@@ -119,7 +119,7 @@ func (n *comparison) text(p *paragraph, s *summary) {
 	var of []string
 	for _, line := range s.Sources {
 		if line.Differ > 0 {
-			of = append(of, fmt.Sprintf("%s of %s", number(line.Differ), eventlog.Printable(line.Source)))
+			of = append(of, fmt.Sprintf("%s of %s of %s", number(line.Differ), number(line.Calls), eventlog.Printable(line.Source)))
 		}
 	}
 	p.say(of != nil, "%s not as decided by %v: %s\n", counted(s.Differ, "call"), n.policy, strings.Join(of, ", "))

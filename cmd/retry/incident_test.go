@@ -62,7 +62,7 @@ func TestIncident(t *testing.T) {
 	log := incident(t)
 	text := succeed(t, log, "explain", "-failed")
 	numbers := text[strings.LastIndex(text, "\n\n3,600 calls, 50 gave up, 1.13 attempts a call\n")+2:]
-	assert.Regexp(t, `(?m)^CALLS.*\n600 +50 +1,011 +9 +pod/web-3/web +dial tcp 10.0.0.3:5432: connect: connection refused \(450\)\n600 +0 +\d+ +4 +pod/web-`, numbers)
+	assert.Regexp(t, `(?m)^CALLS  GAVE UP  ATTEMPTS  LIMIT  SOURCE +COMMONEST ERROR \(FAILURES\)\n600 +50 +1,011 +9 +pod/web-3/web +dial tcp 10.0.0.3:5432: connect: connection refused \(450\)\n600 +0 +\d+ +4 +pod/web-`, numbers)
 	assert.Regexp(t, `(?m)^FAILURES.*\n450 +\d+% +dial tcp 10.0.0.3:5432: connect: connection refused\n`, numbers)
 	assert.Regexp(t, `(?m)^IN EACH MINUTE .*\n(?:\S+ \S+ +0 .*\n|\.\.\.\n)+(?:2000-01-01 00:2[0-4]Z +10 +#{24} +\d+ +#+\n){5}(?:\S+ \S+ +0 .*\n|\.\.\.\n)+$`, numbers)
 
@@ -89,5 +89,5 @@ func TestIncident(t *testing.T) {
 	t.Chdir(write(t, map[string]string{"p.yaml": "{max_attempts: 4, backoff: {type: fixed, base: 100ms}}"}))
 	report, _, status := tool(log, "explain", "-policy", "p.yaml")
 	assert.Equal(t, found, status)
-	assert.Regexp(t, `(?m)^standard input:\d+: pod/web-3/web: max is 9, and the policy says 4\n600 calls not as decided by .*: 600 of pod/web-3/web\n3,600 calls: 3,600 checked`, report)
+	assert.Regexp(t, `(?m)^standard input:\d+: pod/web-3/web: max is 9, and the policy says 4\n600 calls not as decided by .*: 600 of 600 of pod/web-3/web\n3,600 calls: 3,600 checked`, report)
 }

@@ -29,7 +29,7 @@ Explain reads the log of a program that logs its retries, by retrylog.NewWriter
 or retrylog.Slog, as JSON or text, and the access logs of Envoy. It prints each
 call when it has ended, its events together. At the end, or on Ctrl-C, it counts
 the calls: how many gave up, for which reasons, from which sources, with which
-errors, and when. All times are UTC.
+errors, and when; "..." is time without retries and failures. Times are UTC.
 
     retry explain -failed -since 1h -source 'pod/web-*' web.log
     retry explain -policy config.yaml -at services.payments.retry web.log
@@ -41,11 +41,11 @@ anything else are skipped. Several files, also of gzip, are merged by time.
 
 With -policy every decision is compared with the policy in a file, and the calls
 are printed whose decisions differ. The exit status is 1 if there is one, if an
-event cannot have happened, or if no call can be compared. A call is skipped,
-and counted, if its beginning or its end is not in the log, or if its retries
-follow what a file cannot hold: classes, or the rules of a pipeline. It was
-stopped by code, and is counted, if the program decided that its error is not
-retried. A class without a name is not in a log: give classes names.
+event cannot have happened, or if no call can be compared. Skipped are calls
+whose beginning or end is not in the log, or whose retries a retry.Class or a
+pipeline decided, which the file does not have. Stopped by code are calls whose
+error the program itself did not retry, by RetryIf or retry.Permanent. Give each
+retry.Class a Name: a log does not show one without, and its retries differ.
 `,
 }
 

@@ -346,11 +346,11 @@ func (s *summary) tables(p *paragraph) {
 	number, printable := preview.Thousands[int], eventlog.Printable
 	t := tabwriter.NewWriter(p, 0, 0, 2, ' ', 0)
 	for i, g := range s.Reasons {
-		title(t, i, "CALLS\tREASON\tCLASS\tCOMMONEST ERROR")
+		title(t, i, "CALLS\tREASON\tCLASS\tCOMMONEST LAST ERROR (CALLS)")
 		fmt.Fprintf(t, "%s\t%s\t%s\t%v\n", number(g.Calls), printable(g.Reason), cmp.Or(printable(g.Class), "-"), g.Commonest)
 	}
 	for i, g := range s.Sources {
-		title(t, i, "CALLS\tGAVE UP\tATTEMPTS\tMAX\tSOURCE\tCOMMONEST ERROR")
+		title(t, i, "CALLS\tGAVE UP\tATTEMPTS\tLIMIT\tSOURCE\tCOMMONEST ERROR (FAILURES)")
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%v\n", number(g.Calls), number(g.GaveUp), number(g.Attempts), g.limits(), printable(g.Source), g.Commonest)
 	}
 	for i, l := range s.Errors {
