@@ -98,6 +98,15 @@ func TestMetrics(t *testing.T) {
 			_ = retry.Do(context.Background(), p, failing(errs...))
 		}
 		_ = retry.Do(canceled, p, failing())
+		attempts := 0
+		p.HealthyAfter, p.Budget = time.Minute, nil
+		_ = retry.Do(context.Background(), p, func(context.Context) error { // begins anew, and is one call
+			if attempts++; attempts == 2 {
+				time.Sleep(time.Minute)
+			}
+			return errRefused
+		})
+		assert.Equal(t, 4, attempts, "the second is the first of three again")
 	})
 
 	metrics := collect(t, reader)
@@ -111,18 +120,18 @@ func TestMetrics(t *testing.T) {
 	const refused = "error.type=*errors.errorString,retry.policy=payments"
 	assert.ElementsMatch(t, []point{
 		{"retry.policy=payments,retry.reason=success", 2, 0.03 + 1.06},
-		{refused + ",retry.reason=attempts_exhausted", 1, 2.09},
+		{refused + ",retry.reason=attempts_exhausted", 2, 2.09 + 2},
 		{refused + ",retry.reason=permanent_error", 1, 0.03},
 		{"retry.policy=payments,retry.reason=canceled", 1, 0},
 	}, points[float64](t, metrics["retry.call.duration"]))
 	assert.ElementsMatch(t, []point{
 		{"retry.policy=payments,retry.reason=success", 2, 1},
-		{"retry.policy=payments,retry.reason=attempts_exhausted", 1, 2},
+		{"retry.policy=payments,retry.reason=attempts_exhausted", 2, 2 + 3},
 		{"retry.policy=payments,retry.reason=permanent_error", 1, 0},
 		{"retry.policy=payments,retry.reason=canceled", 1, 0},
 	}, points[int64](t, metrics["retry.call.retries"]))
-	assert.ElementsMatch(t, []point{{"retry.policy=payments", 2, 0.06}, {refused, 5, 0.15}}, points[float64](t, metrics["retry.attempt.duration"]))
-	assert.ElementsMatch(t, []point{{refused, 3, 3}}, points[float64](t, metrics["retry.delay"]))
+	assert.ElementsMatch(t, []point{{"retry.policy=payments", 2, 0.06}, {refused, 5 + 4, 0.15 + 60}}, points[float64](t, metrics["retry.attempt.duration"]))
+	assert.ElementsMatch(t, []point{{refused, 3 + 3, 3 + 3}}, points[float64](t, metrics["retry.delay"]))
 	metricdatatest.AssertEqual(t, metricdata.Gauge[int64]{DataPoints: []metricdata.DataPoint[int64]{
 		{Attributes: attribute.NewSet(attribute.String("retry.budget", "bank")), Value: 2},
 	}}, metrics["retry.budget.left"].Data.(metricdata.Gauge[int64]), metricdatatest.IgnoreTimestamp())
@@ -146,31 +155,6 @@ func TestClasses(t *testing.T) {
 		want = append(want, point{fmt.Sprintf("retry.class=class %d,retry.policy=p", n), 2, 2})
 	}
 	assert.ElementsMatch(t, want, points[float64](t, collect(t, reader)["retry.delay"]))
-}
-
-// A call that begins anew is one call, and each of its attempts and retries is
-// measured.
-func TestACallThatBeginsAnew(t *testing.T) {
-	o, reader := observe(t, "p")
-	attempts := 0
-	synctest.Test(t, func(t *testing.T) {
-		p := everySecond
-		p.HealthyAfter, p.OnEvent = time.Minute, o.OnEvent
-		_ = retry.Do(context.Background(), p, func(context.Context) error {
-			if attempts++; attempts == 2 {
-				time.Sleep(time.Minute)
-			}
-			return errRefused
-		})
-	})
-	assert.Equal(t, 4, attempts, "the second is the first of three again")
-
-	const refused = "error.type=*errors.errorString,retry.policy=p"
-	metrics := collect(t, reader)
-	assert.Equal(t, []point{{refused + ",retry.reason=attempts_exhausted", 1, 2}}, points[float64](t, metrics["retry.call.duration"]))
-	assert.Equal(t, []point{{"retry.policy=p,retry.reason=attempts_exhausted", 1, 3}}, points[int64](t, metrics["retry.call.retries"]))
-	assert.Equal(t, []point{{refused, 4, 60}}, points[float64](t, metrics["retry.attempt.duration"]))
-	assert.Equal(t, []point{{refused, 3, 3}}, points[float64](t, metrics["retry.delay"]))
 }
 
 // One Observer reports the calls of many goroutines, which also add budgets,

@@ -10,10 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/goretry/retry"
@@ -35,26 +33,22 @@ type activityCall struct {
 // activity.
 func (e *activityCall) run(t testing.TB) (result string, err error) {
 	t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet{})
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(time.Minute)
-	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: e.policy}}})
-	env.RegisterActivityWithOptions(func(ctx context.Context) (string, error) {
-		e.times = append(e.times, env.Now())
-		return e.do(ctx, int(activity.GetInfo(ctx).Attempt))
-	}, activity.RegisterOptions{Name: "Ship"})
 	if e.options.StartToCloseTimeout == 0 {
 		e.options.StartToCloseTimeout = time.Hour
 	}
 	if e.options.RetryPolicy == nil {
 		e.options.RetryPolicy = retrytemporal.Server(e.policy)
 	}
-	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+	var env *testsuite.TestWorkflowEnvironment
+	workflowOf(t, retrytemporal.Interceptor{Policy: e.policy}, map[string]func(context.Context) (string, error){
+		"Ship": func(ctx context.Context) (string, error) {
+			e.times = append(e.times, env.Now())
+			return e.do(ctx, int(activity.GetInfo(ctx).Attempt))
+		},
+	}, func(ctx workflow.Context) error {
 		err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, e.options), "Ship").Get(ctx, &result)
 		return nil
-	})
-	require.NoError(t, env.GetWorkflowError())
+	}, func(of *testsuite.TestWorkflowEnvironment) { env = of })
 	return result, err
 }
 

@@ -226,11 +226,12 @@ func sent(t *testing.T, err error) error {
 }
 
 // workflowOf runs a workflow of a worker with an interceptor, and its activities.
-func workflowOf(t *testing.T, i retrytemporal.Interceptor, activities map[string]func(context.Context) (string, error), run func(workflow.Context) error, options ...func(*testsuite.TestWorkflowEnvironment)) {
+func workflowOf(t testing.TB, i retrytemporal.Interceptor, activities map[string]func(context.Context) (string, error), run func(workflow.Context) error, options ...func(*testsuite.TestWorkflowEnvironment)) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
 	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
 	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&i}})
 	for name, do := range activities {
 		env.RegisterActivityWithOptions(do, activity.RegisterOptions{Name: name})
