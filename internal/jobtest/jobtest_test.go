@@ -20,21 +20,21 @@ import (
 
 // In virtual time nothing is late by chance: workers look for jobs every tick.
 func TestEngine(t *testing.T) {
-	for _, r := range table(engine(sound)) {
+	for _, r := range table(engine(flaws{})) {
 		t.Run(r.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { assert.Empty(t, faultsOf(t, engine(sound), r.name)) })
+			synctest.Test(t, func(t *testing.T) { assert.Empty(t, faultsOf(t, engine(flaws{}), r.name)) })
 		})
 	}
 }
 
 func TestLoad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { Load(t, engine(sound), 200) })
+	synctest.Test(t, func(t *testing.T) { Load(t, engine(flaws{}), 200) })
 }
 
 func TestRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		restarts := 0
-		Restarts(t, engine(sound), 20, 3, func(n int) error {
+		Restarts(t, engine(flaws{}), 20, 3, func(n int) error {
 			assert.Equal(t, restarts, n)
 			restarts++
 			return nil
@@ -43,79 +43,57 @@ func TestRestarts(t *testing.T) {
 	})
 }
 
-// A flaw is what an engine does wrong.
-type flaw string
-
-const (
-	sound       flaw = ""
-	early       flaw = "it runs jobs early"
-	late        flaw = "it runs jobs late"
-	lost        flaw = "it never hands out again what a dead worker had"
-	uncounted   flaw = "it counts an attempt when it has ended"
-	twice       flaw = "it runs a job again that is done"
-	dropped     flaw = "it drops jobs instead of keeping dead letters"
-	reasonless  flaw = "its dead letters have no reason"
-	textless    flaw = "its dead letters have no error"
-	timeless    flaw = "its dead letters do not say when"
-	classless   flaw = "it counts no failures by class"
-	ageless     flaw = "it forgets when a job began"
-	onceMore    flaw = "its dead letters say one attempt more"
-	limitless   flaw = "it does not know a job's own limit"
-	silent      flaw = "it reports no events"
-	deaf        flaw = "it has no worker that works"
-	buriesStops flaw = "it takes a worker that stops for a failure"
-)
-
-// Flaws of a delay, and of a dead letter.
-var (
-	shifts  = map[flaw]time.Duration{early: -tick, late: 2 * tick}
-	forgers = map[flaw]func(l *retryjob.DeadLetter){
-		reasonless: func(l *retryjob.DeadLetter) { l.Reason = "unsaid" },
-		textless:   func(l *retryjob.DeadLetter) { l.Err = "" },
-		timeless:   func(l *retryjob.DeadLetter) { l.Began, l.Ended = time.Time{}, time.Time{} },
-		onceMore:   func(l *retryjob.DeadLetter) { l.Attempts++ },
-	}
-)
+// Flaws are what an engine does wrong.
+type flaws struct {
+	shift                           time.Duration              // by which it runs jobs later than they are due
+	forge                           func(*retryjob.DeadLetter) // changes what its dead letters say
+	lost, uncounted, twice, dropped bool
+	classless, ageless, limitless   bool
+	silent, deaf, buriesStops       bool
+}
 
 // If a server may forget, what follows the death of a worker is not judged, except
 // that the job must end.
 func TestTheTableSeesFlaws(t *testing.T) {
-	judged := map[flaw]map[string]string{
-		early: {"exhausted": "attempt 2 began 2ms too early", "After, within MaxRetryAfter": "attempt 2 began 2ms too early"},
-		late:  {"exhausted": "attempt 2 began 4ms after it was due, want at most 2ms"},
-		lost: {
+	type faults map[string]string // by row; "": nothing is wrong
+	for name, tc := range map[string]struct {
+		flaws            flaws
+		judged, forgiven faults
+	}{
+		"it runs jobs early": {flaws{shift: -tick}, faults{"exhausted": "attempt 2 began 2ms too early", "After, within MaxRetryAfter": "attempt 2 began 2ms too early"}, nil},
+		"it runs jobs late":  {flaws{shift: 2 * tick}, faults{"exhausted": "attempt 2 began 4ms after it was due, want at most 2ms"}, nil},
+		"it never hands out again what a dead worker had": {flaws{lost: true}, faults{
 			"killed in the middle":       "the queue says that 1 are open, and the last event is attempt_started of attempt 1",
 			"killed in the only attempt": "the queue says that 1 are open, and the last event is attempt_started of attempt 1",
-		},
-		uncounted:   {"killed in the middle": "the attempts [1 1] ran, want [1 2]", "killed in the only attempt": "the attempts [1 1"},
-		twice:       {"success": "the attempts [1 2"},
-		dropped:     {"exhausted": "must be a dead letter", "Permanent": "must be a dead letter", "a class that is invalid": "must be a dead letter (invalid)"},
-		reasonless:  {"exhausted": `says "unsaid" after 3 attempts`, "killed in the only attempt": `says "unsaid" after 1 attempts`},
-		textless:    {"exhausted": `error is ""`},
-		timeless:    {"exhausted": "the job began at 0001", "NonRetryable": "the job ended at 0001"},
-		classless:   {"a class with a count of its own": "the attempts [1 2 3 4 5] ran, want [1 2 3]"},
-		ageless:     {"MaxElapsed": "the job has not ended", "MaxElapsed, and a kill on the way": "the job has not ended"},
-		onceMore:    {"NonRetryable": "after 2 attempts, want"},
-		limitless:   {"the job's limit is below the policy's": "the attempts [1 2 3] ran, want [1 2]"},
-		silent:      {"success": "the queue says that 0 are open, and there are no events"},
-		deaf:        {"success": "its context has not ended"},
-		buriesStops: {"the worker stops": "the attempts [1] ran, want [1 2]"},
-	}
-	forgiven := map[flaw]map[string]string{ // "": nothing is wrong
-		uncounted: {"killed in the middle": "", "a panic": ""},
-		twice:     {"success": "the attempts [1 2"},
-		lost:      {"killed in the middle": "the queue says that 1 are open"},
-		dropped:   {"killed in the only attempt": "the job has not ended"},
-	}
-	for forgets, flaws := range map[bool]map[flaw]map[string]string{false: judged, true: forgiven} {
-		for f, rows := range flaws {
+		}, faults{"killed in the middle": "the queue says that 1 are open"}},
+		"it counts an attempt when it has ended": {flaws{uncounted: true},
+			faults{"killed in the middle": "the attempts [1 1] ran, want [1 2]", "killed in the only attempt": "the attempts [1 1"},
+			faults{"killed in the middle": "", "a panic": ""}},
+		"it runs a job again that is done": {flaws{twice: true}, faults{"success": "the attempts [1 2"}, faults{"success": "the attempts [1 2"}},
+		"it keeps no dead letters": {flaws{dropped: true},
+			faults{"exhausted": "must be a dead letter", "Permanent": "must be a dead letter", "a class that is invalid": "must be a dead letter (invalid)"},
+			faults{"killed in the only attempt": "the job has not ended"}},
+		"its dead letters have no reason": {flaws{forge: func(l *retryjob.DeadLetter) { l.Reason = "unsaid" }},
+			faults{"exhausted": `says "unsaid" after 3 attempts`, "killed in the only attempt": `says "unsaid" after 1 attempts`}, nil},
+		"its dead letters have no error": {flaws{forge: func(l *retryjob.DeadLetter) { l.Err = "" }}, faults{"exhausted": `error is ""`}, nil},
+		"its dead letters do not say when": {flaws{forge: func(l *retryjob.DeadLetter) { l.Began, l.Ended = time.Time{}, time.Time{} }},
+			faults{"exhausted": "the job began at 0001", "NonRetryable": "the job ended at 0001"}, nil},
+		"its dead letters say one attempt more": {flaws{forge: func(l *retryjob.DeadLetter) { l.Attempts++ }}, faults{"NonRetryable": "after 2 attempts, want"}, nil},
+		"it counts no failures by class":        {flaws{classless: true}, faults{"a class with a count of its own": "the attempts [1 2 3 4 5] ran, want [1 2 3]"}, nil},
+		"it forgets when a job began":           {flaws{ageless: true}, faults{"MaxElapsed": "the job has not ended", "MaxElapsed, and a kill on the way": "the job has not ended"}, nil},
+		"it does not know a job's own limit":    {flaws{limitless: true}, faults{"the job's limit is below the policy's": "the attempts [1 2 3] ran, want [1 2]"}, nil},
+		"it reports no events":                  {flaws{silent: true}, faults{"success": "the queue says that 0 are open, and there are no events"}, nil},
+		"it has no worker that works":           {flaws{deaf: true}, faults{"success": "its context has not ended"}, nil},
+		"a worker that stops is a failure":      {flaws{buriesStops: true}, faults{"the worker stops": "the attempts [1] ran, want [1 2]"}, nil},
+	} {
+		for forgets, rows := range map[bool]faults{false: tc.judged, true: tc.forgiven} {
 			for row, want := range rows {
 				synctest.Test(t, func(t *testing.T) {
-					e := engine(f)
+					e := engine(tc.flaws)
 					e.Forgets = forgets
 					faults := strings.Join(faultsOf(t, e, row), "\n")
-					assert.Contains(t, faults, want, "%s: %s, forgets: %v", f, row, forgets)
-					assert.Equal(t, want == "", faults == "", "%s: %s: %s", f, row, faults)
+					assert.Contains(t, faults, want, "%s: %s, forgets: %v", name, row, forgets)
+					assert.Equal(t, want == "", faults == "", "%s: %s: %s", name, row, faults)
 				})
 			}
 		}
@@ -264,7 +242,7 @@ func TestRedriveSeesFaults(t *testing.T) {
 		"early":                 {picked, []run{at(1, -1)}, false, "it ran 1ns before its moment"},
 		"late":                  {picked, []run{at(1, time.Second+tick+1)}, false, "it ran 2.000001ms after its moment"},
 	} {
-		faults := strings.Join(w.audit(engine(sound), row.before, row.runs, row.dead), "\n")
+		faults := strings.Join(w.audit(engine(flaws{}), row.before, row.runs, row.dead), "\n")
 		assert.Contains(t, faults, row.want, name)
 		assert.Equal(t, row.want == "", faults == "", "%s: %s", name, faults)
 	}
@@ -275,14 +253,14 @@ func TestRedriveSeesFaults(t *testing.T) {
 }
 
 // engine returns an engine that keeps its jobs in memory.
-func engine(f flaw) Engine {
+func engine(f flaws) Engine {
 	stores := map[string]*store{}
 	e := Engine{Unit: 30 * time.Millisecond, Late: tick, Classes: true}
 	e.Open = func(_ context.Context, name string) (Queue, error) {
 		if stores[name] == nil {
 			stores[name] = &store{jobs: map[string]job{}, dead: map[string]retryjob.DeadLetter{}}
 		}
-		return &memory{store: stores[name], flaw: f}, nil
+		return &memory{store: stores[name], flaws: f}, nil
 	}
 	return e
 }
@@ -305,13 +283,13 @@ type job struct {
 // A memory is a store as one worker has it.
 type memory struct {
 	*store
-	flaw flaw
+	flaws
 	die  func() // nil: it cannot be killed
 	died atomic.Bool
 }
 
 func (q *memory) Enqueue(_ context.Context, key string, maxAttempts int) error {
-	if q.flaw == limitless {
+	if q.limitless {
 		maxAttempts = 0
 	}
 	q.mu.Lock()
@@ -321,7 +299,7 @@ func (q *memory) Enqueue(_ context.Context, key string, maxAttempts int) error {
 }
 
 func (q *memory) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
-	if q.flaw == deaf {
+	if q.deaf {
 		return nil
 	}
 	var running sync.WaitGroup
@@ -341,7 +319,7 @@ func (q *memory) claim() (claimed []job) {
 	defer q.mu.Unlock()
 	now := time.Now()
 	for key, j := range q.jobs {
-		if j.due.After(now) || j.worker != nil && (q.flaw == lost || !j.worker.died.Load()) {
+		if j.due.After(now) || j.worker != nil && (q.lost || !j.worker.died.Load()) {
 			continue
 		}
 		j.worker = q
@@ -350,7 +328,7 @@ func (q *memory) claim() (claimed []job) {
 		}
 		j.Attempt++
 		claimed = append(claimed, j)
-		if q.flaw == uncounted {
+		if q.uncounted {
 			j.Attempt--
 		}
 		q.jobs[key] = j
@@ -359,7 +337,7 @@ func (q *memory) claim() (claimed []job) {
 }
 
 func (q *memory) run(ctx context.Context, p retry.Policy, j job, do func(context.Context, string, int) error) {
-	if q.flaw == silent {
+	if q.silent {
 		p.OnEvent = nil
 	}
 	defer func() {
@@ -379,23 +357,23 @@ func (q *memory) settle(j job, o retryjob.Outcome) {
 	}
 	delete(q.jobs, j.Key)
 	switch {
-	case o.Err == nil && q.flaw != twice:
-	case q.flaw == buriesStops && o.Interrupted(), o.Err != nil && !o.Retry() && !o.Interrupted():
-		if q.flaw != dropped {
+	case o.Err == nil && !q.twice:
+	case q.buriesStops && o.Interrupted(), o.Err != nil && !o.Retry() && !o.Interrupted():
+		if !q.dropped {
 			letter := o.DeadLetter(j.Job)
-			if forge := forgers[q.flaw]; forge != nil {
-				forge(&letter)
+			if q.forge != nil {
+				q.forge(&letter)
 			}
 			q.dead[j.Key] = letter
 		}
 	default:
-		if q.flaw != classless {
+		if !q.classless {
 			j.Classes[o.Class]++
 		}
-		if q.flaw == ageless {
+		if q.ageless {
 			j.Began = time.Time{}
 		}
-		j.worker, j.due = nil, time.Now().Add(o.Delay+shifts[q.flaw])
+		j.worker, j.due = nil, time.Now().Add(o.Delay+q.shift)
 		q.jobs[j.Key] = j
 	}
 }
