@@ -45,6 +45,14 @@ func TestSteps(t *testing.T) {
 		step := retryamqp.StepOf(delay)
 		assert.True(t, step >= delay && step <= delay+delay/8, "the step for %v is %v", delay, step)
 	}
+	for _, delay := range []time.Duration{1, 7, 8, 15, 16, 17, 1000, 3_600_000, 1 << 40} { // rounded down, it is one of the same steps
+		below := retryamqp.StepBelow(delay * ms)
+		assert.Equal(t, below, retryamqp.StepOf(below), delay)
+		assert.LessOrEqual(t, below, delay*ms, delay)
+		if delay < 1<<32 {
+			assert.Greater(t, below*9/8, delay*ms*63/64, delay)
+		}
+	}
 }
 
 var errBoom = errors.New("boom")
@@ -258,16 +266,4 @@ func TestTheConnectionIsLost(t *testing.T) {
 	assert.EqualError(t, err, "retryamqp: the server has closed the channel")
 	assert.True(t, returned)
 	require.Eventually(t, func() bool { n, err := q.Open(t.Context()); return err == nil && n == 1 }, 10*time.Second, 20*time.Millisecond, "the server has taken the message back")
-}
-
-// The steps of waits are the same ones, whether rounded up or down.
-func TestStepBelow(t *testing.T) {
-	for _, ms := range []time.Duration{1, 7, 8, 15, 16, 17, 1000, 3_600_000, 1 << 40} {
-		below := retryamqp.StepBelow(ms * time.Millisecond)
-		assert.Equal(t, below, retryamqp.StepOf(below), ms)
-		assert.LessOrEqual(t, below, ms*time.Millisecond, ms)
-		if ms < 1<<32 {
-			assert.Greater(t, below*9/8, ms*time.Millisecond*63/64, ms)
-		}
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -49,45 +50,10 @@ func TestCollector(t *testing.T) {
 		classes = append(classes[1:], "last")
 		return c
 	}})
-	require.NoError(t, testutil.CollectAndCompare(retryprom.NewCollector("payments", &counters), strings.NewReader(`
-# HELP retry_attempts_total Attempts that started.
-# TYPE retry_attempts_total counter
-retry_attempts_total{policy="payments"} 6
-# HELP retry_budget_left Retries left in a budget.
-# TYPE retry_budget_left gauge
-retry_budget_left{budget="bank",policy="payments"} 2
-# HELP retry_calls_total Calls that began.
-# TYPE retry_calls_total counter
-retry_calls_total{policy="payments"} 3
-# HELP retry_retried_calls_total Calls that had at least one retry.
-# TYPE retry_retried_calls_total counter
-retry_retried_calls_total{policy="payments"} 2
-# HELP retry_retries_total Attempts after the first of a call.
-# TYPE retry_retries_total counter
-retry_retries_total{policy="payments"} 3
-# HELP retry_scheduled_retries_total Retries that were scheduled, by the class of the failure.
-# TYPE retry_scheduled_retries_total counter
-retry_scheduled_retries_total{class="",policy="payments"} 1
-retry_scheduled_retries_total{class="busy",policy="payments"} 2
-# HELP retry_stops_total Calls that stopped, by reason.
-# TYPE retry_stops_total counter
-retry_stops_total{policy="payments",reason="attempts_exhausted"} 1
-retry_stops_total{policy="payments",reason="borrowed_budget_exhausted"} 0
-retry_stops_total{policy="payments",reason="budget_exhausted"} 0
-retry_stops_total{policy="payments",reason="canceled"} 0
-retry_stops_total{policy="payments",reason="deadline"} 0
-retry_stops_total{policy="payments",reason="elapsed"} 0
-retry_stops_total{policy="payments",reason="invalid"} 0
-retry_stops_total{policy="payments",reason="not_retryable"} 0
-retry_stops_total{policy="payments",reason="permanent_error"} 0
-retry_stops_total{policy="payments",reason="rejected"} 0
-retry_stops_total{policy="payments",reason="retry_after_too_long"} 0
-retry_stops_total{policy="payments",reason="success"} 2
-retry_stops_total{policy="payments",reason="wait_failed"} 0
-# HELP retry_waited_seconds_total Planned delays of all scheduled retries.
-# TYPE retry_waited_seconds_total counter
-retry_waited_seconds_total{policy="payments"} 4.5
-`)))
+	scrape, err := os.Open("testdata/metrics.txt")
+	require.NoError(t, err)
+	defer scrape.Close()
+	require.NoError(t, testutil.CollectAndCompare(retryprom.NewCollector("payments", &counters), scrape))
 }
 
 // Each scrape is complete and passes promlint, even while calls are made.

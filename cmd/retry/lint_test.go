@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -23,15 +22,4 @@ func TestLintUnreadable(t *testing.T) {
 	assert.Equal(t, 2, status)
 	assert.Equal(t, "retry lint: a.yaml is longer than 16 MiB\n", stderr)
 	assert.Regexp(t, `^b.yaml:1: jitter is 2.*\ndeep.json:1: invalid character '\[' exceeded max depth\n2 policies in 3 files\n$`, stdout)
-}
-
-// A pattern stands for files: a link to a device, which never ends, is skipped.
-func TestLintPattern(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("there are no such links there")
-	}
-	t.Chdir(write(t, map[string]string{"a.yaml": "max_attempts: 2\nbackoff: {type: fixed, base: 1s}"}))
-	require.NoError(t, os.Symlink("/dev/zero", "b.yaml"))
-	assert.Equal(t, "1 policy in 1 file\n", succeed(t, "", "lint", "*.yaml"))
-	assert.Equal(t, "1 policy in 1 file\n", succeed(t, "", "lint", "."))
 }

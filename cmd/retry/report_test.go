@@ -16,13 +16,13 @@ import (
 )
 
 // A directory may be a link, and have links, also to itself. A pipe in it is not
-// opened.
+// opened, and neither is a link to a device, which never ends. A pattern stands for files.
 func TestLintLinks(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("links need a privilege there")
 	}
 	dir := write(t, map[string]string{"..data/policy.yaml": "jitter: 2", "other/deep.yaml": "jitter: 3", "top/x.txt": ""})
-	for link, to := range map[string]string{"top/policy.yaml": "../..data/policy.yaml", "top/again": ".", "top/other": "../other", "top/lost.yaml": "nowhere", "link": "top"} {
+	for link, to := range map[string]string{"top/policy.yaml": "../..data/policy.yaml", "top/again": ".", "top/other": "../other", "top/lost.yaml": "nowhere", "top/zero.yaml": "/dev/zero", "link": "top"} {
 		require.NoError(t, os.Symlink(to, filepath.Join(dir, link)))
 	}
 	require.NoError(t, exec.Command("mkfifo", filepath.Join(dir, "top/pipe.yaml")).Run())
@@ -34,6 +34,10 @@ func TestLintLinks(t *testing.T) {
 		assert.Equal(t, 2, strings.Count(stdout, ": jitter is "), stdout)
 		assert.Contains(t, stdout, "2 policies in 2 files\n")
 	}
+	stdout, _, status := tool("", "lint", "top/p*.yaml", "top/z*.yaml")
+	assert.Equal(t, 1, status)
+	assert.Contains(t, stdout, "top/policy.yaml:1: jitter is 2")
+	assert.Contains(t, stdout, "1 policy in 1 file\n")
 	_, stderr, status := tool("", "lint", "top/pipe.yaml")
 	assert.Equal(t, 2, status)
 	assert.Equal(t, "retry lint: top/pipe.yaml is a pipe, which may never end: write - and pass it as standard input\n", stderr)

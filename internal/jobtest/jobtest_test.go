@@ -27,22 +27,6 @@ func TestEngine(t *testing.T) {
 	}
 }
 
-func TestLoad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { Load(t, engine(flaws{}), 200) })
-}
-
-func TestRestarts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		restarts := 0
-		Restarts(t, engine(flaws{}), 20, 3, func(n int) error {
-			assert.Equal(t, restarts, n)
-			restarts++
-			return nil
-		})
-		assert.Equal(t, 3, restarts)
-	})
-}
-
 // Flaws are what an engine does wrong.
 type flaws struct {
 	shift                           time.Duration              // by which it runs jobs later than they are due
