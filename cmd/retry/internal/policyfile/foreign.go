@@ -747,7 +747,9 @@ func (s *format) policy(node *yaml.Node, b *Block) (p retry.Policy, err error) {
 	node = resolved(node)
 	read := *b
 	read.original = node
-	read.node = read.expanded(node, "")
+	if read.node = read.expanded(node, ""); read.node == nil {
+		read.node = node // a template in place of all settings is no mapping
+	}
 	data, err := strict.YAML(ofPolicy, read.node.Decode)
 	if err != nil {
 		return p, err
