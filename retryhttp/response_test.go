@@ -205,6 +205,7 @@ func TestStallTimeout(t *testing.T) {
 		bubble(t, tt.name, func(t *testing.T) {
 			base := script(func(req *http.Request) (*http.Response, error) {
 				read := reads(func(p []byte) (n int, err error) {
+					assert.True(t, tt.pause == 0 || req.Context().Err() == nil, "while the reader pauses, nothing ends")
 					switch {
 					case len(p) == 0:
 					case len(tt.reads) > 0:
