@@ -45,11 +45,7 @@ func newComparison(p retry.Policy) *comparison {
 
 // add compares a call, and reports whether it differs.
 func (n *comparison) add(t *eventlog.Trace) bool {
-	var by []eventlog.Record
-	call, cut, err := t.Replay()
-	if err == nil {
-		by, err = eventlog.Judge(call, n.policy)
-	}
+	by, cut, err := t.Judge(n.policy)
 	if err != nil {
 		if n.Checked++; len(n.Differs) < mostNamed {
 			n.Differs = append(n.Differs, differenceOf(err))
@@ -60,7 +56,7 @@ func (n *comparison) add(t *eventlog.Trace) bool {
 	switch {
 	case len(by) > 0 && by[len(by)-1].Event.Kind == retry.CallFinished:
 		n.ByCode++
-		why = "stopped by code: " + eventlog.Printable(string(call.Reason))
+		why = "stopped by code: " + eventlog.Printable(string(t.Reason))
 	case len(by) > 0:
 		n.Skipped++
 		why = "skipped: a class of the program decided"
@@ -97,7 +93,7 @@ func (d difference) String() string {
 
 // status returns the exit status.
 func (s *summary) status() int {
-	if n := s.comparison; n != nil && (len(n.Differs) > 0 || s.log.First != nil || n.Checked+n.ByCode == 0) {
+	if n := s.comparison; n != nil && (len(n.Differs) > 0 || s.First != nil || n.Checked+n.ByCode == 0) {
 		return found
 	}
 	return ok
@@ -109,13 +105,13 @@ func (n *comparison) text(p *paragraph, s *summary) {
 	for _, first := range n.Differs[:min(1, len(n.Differs))] {
 		p.say(true, "%v\n", first)
 	}
-	if s.log.First != nil {
-		p.say(true, "%v\n", differenceOf(s.log.First))
+	if s.First != nil {
+		p.say(true, "%v\n", differenceOf(s.First))
 	}
 	for _, why := range slices.Sorted(maps.Keys(n.calls)) {
 		p.say(true, "%s: %s, the first at %s\n", why, counted(n.calls[why], "call"), n.first[why])
 	}
-	p.say(s.log.Torn+s.log.Bad > 0, "%s cut off, %s that cannot be read\n", counted(s.log.Torn, "line"), number(s.log.Bad))
+	p.say(s.Torn+s.Bad > 0, "%s cut off, %s that cannot be read\n", counted(s.Torn, "line"), number(s.Bad))
 	var of []string
 	for _, line := range s.Sources {
 		if line.Differ > 0 {

@@ -51,17 +51,20 @@ retry.Class a Name: a log does not show one without, and its retries differ.
 
 // A selection says which calls of a log to look at.
 type selection struct {
-	key, source *regexp.Regexp // nil: all
+	key, source *regexp.Regexp
 	since       time.Time
 	until       time.Time // the zero time: no limit
 }
 
 func (o *selection) define(flags *flag.FlagSet) {
+	o.key, o.source = all, all
 	flags.Func("key", "only calls with this `key`; order-* is every key that begins so", glob(&o.key))
 	flags.Func("source", "only calls from this `source` or file; pod/web-* is every source that begins so", glob(&o.source))
 	flags.Func("since", "only calls that ended since this `time`: 90m ago, or 2026-11-22T10:00:00Z", instantOf(&o.since))
 	flags.Func("until", "only calls that ended until this `time`", instantOf(&o.until))
 }
+
+var all = regexp.MustCompile("")
 
 // glob sets a pattern in which * is any text.
 func glob(to **regexp.Regexp) func(string) error {
@@ -86,9 +89,8 @@ func instantOf(to *time.Time) func(string) error {
 
 // has reports whether a call is selected.
 func (o *selection) has(c *eventlog.Trace) bool {
-	matches := func(pattern *regexp.Regexp, text string) bool { return pattern == nil || pattern.MatchString(text) }
 	last := c.Last().Time
-	return matches(o.key, c.Key) && matches(o.source, c.From()) && !last.Before(o.since) && (o.until.IsZero() || !last.After(o.until))
+	return o.key.MatchString(c.Key) && o.source.MatchString(c.From()) && !last.Before(o.since) && (o.until.IsZero() || !last.After(o.until))
 }
 
 // An explanation is one run of explain.
@@ -161,11 +163,11 @@ func (x *explanation) read(names []string) error {
 			return err
 		}
 		defer file.Close()
-		x.sum.log.Add(title, interruptible(ctx, file))
+		x.sum.Add(title, interruptible(ctx, file))
 		first = cmp.Or(first, title)
 	}
 	defer x.sum.finish()
-	err := x.sum.log.Each(func(t *eventlog.Trace) {
+	err := x.sum.Each(func(t *eventlog.Trace) {
 		if x.has(t) {
 			x.print(t, x.sum.add(t))
 		}
@@ -173,8 +175,8 @@ func (x *explanation) read(names []string) error {
 	if err != nil {
 		return err
 	}
-	if x.sum.Calls == 0 && (x.sum.comparison == nil || x.sum.log.Bad == 0) {
-		return nothing(&x.sum.log, first)
+	if x.sum.Calls == 0 && (x.sum.comparison == nil || x.sum.Bad == 0) {
+		return nothing(&x.sum.Files, first)
 	}
 	return nil
 }
@@ -191,15 +193,9 @@ func (x *explanation) writeSummary() {
 
 // nothing is the error for a log in which no call is selected.
 func nothing(log *eventlog.Files, first string) error {
-	text := "there is no event"
-	switch {
-	case log.Events > 0:
-		text = "no call is selected"
-	case log.Skipped > 0:
-		text += fmt.Sprintf(" of a retry in %s", counted(log.Skipped, "line"))
-	}
-	if log.Torn > 0 {
-		text += fmt.Sprintf(" (cut off: %s)", counted(log.Torn, "line"))
+	text := "no call is selected"
+	if log.Events == 0 {
+		text = fmt.Sprintf("there is no event of a retry in %s, and %s cut off", counted(log.Skipped, "line"), counted(log.Torn, "line"))
 	}
 	return &policyfile.Fault{File: first, Line: 1, Text: text}
 }

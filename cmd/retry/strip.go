@@ -20,10 +20,11 @@ type strip struct {
 
 // A bar counts within some seconds from Time on.
 type bar struct {
-	Time    instant `json:"time"`
-	Seconds int64   `json:"seconds"`
-	GaveUp  int     `json:"gave_up"` // calls
-	Retries int     `json:"retries"`
+	Time    string `json:"time"`
+	Seconds int64  `json:"seconds"`
+	GaveUp  int    `json:"gave_up"` // calls
+	Retries int    `json:"retries"`
+	begin   time.Time
 }
 
 const (
@@ -65,8 +66,8 @@ func (s *strip) add(at time.Time, gaveUp, retries int) {
 func (s *strip) count(second int64, gaveUp, retries int) {
 	second = s.start(second)
 	if s.bars[second] == nil {
-		at := instant{time.Unix(second, 0).UTC()}
-		s.bars[second] = &bar{Time: at, Seconds: widths[s.width].seconds}
+		begin := time.Unix(second, 0).UTC()
+		s.bars[second] = &bar{Time: instant(begin), Seconds: widths[s.width].seconds, begin: begin}
 	}
 	s.bars[second].GaveUp += gaveUp
 	s.bars[second].Retries += retries
@@ -102,9 +103,9 @@ func (s *strip) table(t *tabwriter.Writer) {
 	}
 	for i, b := range bars {
 		title(t, i, "IN EACH "+strings.ToUpper(widths[s.width].name)+"\tGAVE UP\t\tRETRIES")
-		if i > 0 && b.Time.Unix() > bars[i-1].Time.Unix()+b.Seconds {
+		if i > 0 && b.begin.Unix() > bars[i-1].begin.Unix()+b.Seconds {
 			fmt.Fprint(t, "...\t\t\t\n")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", b.Time.Format(form), draw(b.GaveUp, gaveUp), draw(b.Retries, retries))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", b.begin.Format(form), draw(b.GaveUp, gaveUp), draw(b.Retries, retries))
 	}
 }

@@ -19,26 +19,23 @@ import (
 // A summary is what the calls of a log have in common. Its size has a limit, however
 // long the log is.
 type summary struct {
-	group                    // of all calls, without a reason or a source
-	Succeeded    int         `json:"succeeded"`
-	Canceled     int         `json:"canceled"`
-	Open         int         `json:"without_end"`
-	Keyless      int         `json:"without_key"`
-	Retried      int         `json:"retried"` // calls
-	Retries      int         `json:"retries"`
-	Peak         *bar        `json:"peak,omitempty"` // of Strip
-	SkippedLines int         `json:"skipped_lines"`
-	TornLines    int         `json:"cut_off_lines"`
-	Dropped      int         `json:"dropped"` // calls cut short
-	Envoy        int         `json:"envoy"`   // calls of its access log
-	Uncounted    int         `json:"without_attempts"`
-	Reasons      []*group    `json:"reasons"`
-	Sources      []*group    `json:"sources"`
-	Errors       []errorLine `json:"errors"`
-	Strip        []*bar      `json:"strip"`
-	*comparison              // nil: there is no policy to compare with
+	group                      // of all calls, without a reason or a source
+	Succeeded      int         `json:"succeeded"`
+	Canceled       int         `json:"canceled"`
+	Open           int         `json:"without_end"`
+	Keyless        int         `json:"without_key"`
+	Retried        int         `json:"retried"` // calls
+	Retries        int         `json:"retries"`
+	Peak           *bar        `json:"peak,omitempty"` // of Strip
+	Envoy          int         `json:"envoy"`          // calls of its access log
+	Uncounted      int         `json:"without_attempts"`
+	Reasons        []*group    `json:"reasons"`
+	Sources        []*group    `json:"sources"`
+	Errors         []errorLine `json:"errors"`
+	Strip          []*bar      `json:"strip"`
+	eventlog.Files             // the log
+	*comparison                // nil: there is no policy to compare with
 
-	log      eventlog.Files
 	from, to time.Time
 	started  bool // the log has attempts
 	failed   bool // only calls that gave up are printed
@@ -47,12 +44,8 @@ type summary struct {
 	strip    strip
 }
 
-// An instant is a time in UTC, also in a year that time.Time.MarshalJSON does not take.
-type instant struct{ time.Time }
-
-func (t instant) MarshalJSON() ([]byte, error) {
-	return t.UTC().AppendFormat(nil, `"`+time.RFC3339Nano+`"`), nil
-}
+// instant returns a time in UTC, also in a year that time.Time.MarshalJSON does not take.
+func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // A group counts the calls that stopped for a reason, or that are from a source.
 type group struct {
@@ -70,8 +63,8 @@ type group struct {
 	errors tally
 }
 
-// add counts a call.
-func (g *group) add(t *eventlog.Trace, attempts int, differs bool) {
+// add counts a call, and those of its errors that are not nil.
+func (g *group) add(t *eventlog.Trace, attempts int, differs bool, errs ...error) {
 	limit := uint(t.Last().Max) // of which -1 is the greatest
 	if g.Calls == 0 {
 		g.Least, g.Most = int(limit), int(limit)
@@ -81,6 +74,11 @@ func (g *group) add(t *eventlog.Trace, attempts int, differs bool) {
 	g.Attempts += attempts
 	g.GaveUp += one(gaveUp(t))
 	g.Differ += one(differs)
+	for _, err := range errs {
+		if err != nil {
+			g.errors.add(err)
+		}
+	}
 }
 
 // limits returns the limits of the calls as a text.
@@ -168,14 +166,12 @@ func (t *tally) add(err error) {
 		t.counts = map[string]int{}
 	}
 	t.all++
-	if t.counts[text]++; len(t.counts) <= mostErrors {
-		return
-	}
-	t.least = true
-	for other := range t.counts {
-		if t.counts[other]--; t.counts[other] == 0 {
-			delete(t.counts, other)
+	if t.counts[text]++; len(t.counts) > mostErrors {
+		t.least = true
+		for other := range t.counts {
+			t.counts[other]--
 		}
+		maps.DeleteFunc(t.counts, func(_ string, count int) bool { return count == 0 })
 	}
 	if len(t.counts) == 0 { // all came equally often
 		t.counts[text] = 1
@@ -248,19 +244,12 @@ func (s *summary) add(t *eventlog.Trace) (differs bool) {
 		differs = s.comparison.add(t)
 	}
 	source := s.sources.of([3]string{2: t.From()}, [3]string{2: "other"})
-	s.group.add(t, attempts, differs)
-	source.add(t, attempts, differs)
-	for _, err := range failuresOf(t) {
-		s.errors.add(err)
-		source.errors.add(err)
-	}
+	s.group.add(t, attempts, differs, failuresOf(t)...)
+	source.add(t, attempts, differs, failuresOf(t)...)
 	if t.Stopped() && t.Reason != retry.ReasonSuccess {
 		s.strip.add(last.Time, one(gaveUp(t)), 0)
 		reason := s.reasons.of([3]string{string(t.Reason), last.Class}, [3]string{"other"})
-		reason.add(t, attempts, false)
-		if failure := failureOf(t); failure != nil {
-			reason.errors.add(failure)
-		}
+		reason.add(t, attempts, false, failureOf(t))
 	}
 	return differs
 }
@@ -273,8 +262,8 @@ func failuresOf(t *eventlog.Trace) (all []error) {
 			all = append(all, a.Err)
 		}
 	}
-	if failure := failureOf(t); all == nil && failure != nil {
-		all = append(all, failure)
+	if all == nil {
+		all = append(all, failureOf(t))
 	}
 	return all
 }
@@ -291,7 +280,6 @@ func failureOf(t *eventlog.Trace) error {
 
 // finish computes what can only be known at the end.
 func (s *summary) finish() {
-	s.SkippedLines, s.TornLines, s.Dropped = s.log.Skipped, s.log.Torn, s.log.Dropped
 	s.Errors, s.Reasons, s.Sources, s.Strip = s.errors.most(namedErrors), s.reasons.sorted(), s.sources.sorted(), s.strip.all()
 	for _, b := range s.Strip {
 		if b.Retries > 0 && (s.Peak == nil || b.Retries > s.Peak.Retries) {
@@ -325,15 +313,15 @@ func (s *summary) text() string {
 	p.say(!s.to.IsZero(), ", from %s to %s", s.from.UTC().Format(clock), s.to.UTC().Format(clock))
 	p.say(true, ".\n%s had %s", counted(s.Retried, "call"), counted(s.Retries, "retry"))
 	if s.Peak != nil {
-		p.say(true, ", at most %s in the %s from %s", number(s.Peak.Retries), widths[s.strip.width].name, s.Peak.Time.Format(clock))
+		p.say(true, ", at most %s in the %s from %s", number(s.Peak.Retries), widths[s.strip.width].name, s.Peak.begin.Format(clock))
 	}
 	p.say(true, ".\n")
 	p.say(!s.started, "The log has no attempts (its level is above DEBUG), so calls that succeeded at\nonce are not in it.\n")
 	p.say(s.Envoy > 0, "%s of Envoy's access log, which has no delays and no limits.\n", counted(s.Envoy, "call"))
 	p.say(s.Uncounted > 0, "Of %s it does not say how many attempts there were: the numbers are too low.\n", counted(s.Uncounted, "call"))
 	p.say(s.Keyless > 1, "%s calls have no key, so those that ran at the same time may be mixed up.\n", number(s.Keyless))
-	p.say(s.SkippedLines > 0, "Skipped %s of something else.\n", counted(s.SkippedLines, "line"))
-	p.say(s.TornLines > 0, "Cut off: %s.\n", counted(s.TornLines, "line"))
+	p.say(s.Files.Skipped > 0, "Skipped %s of something else.\n", counted(s.Files.Skipped, "line"))
+	p.say(s.Torn > 0, "Cut off: %s.\n", counted(s.Torn, "line"))
 	p.say(s.Dropped > 0, "Too many calls were open at once: %s cut short, so the rest of each\nis counted as one more.\n", counted(s.Dropped, "call"))
 	s.tables(&p)
 	return trailing.ReplaceAllString(p.String(), "")
@@ -381,13 +369,13 @@ func asJSON(t *eventlog.Trace) []byte {
 		Key      string       `json:"key,omitempty"`
 		File     string       `json:"file"`
 		Line     int          `json:"line"`
-		Began    instant      `json:"began"`
-		Ended    instant      `json:"ended"`
+		Began    string       `json:"began"`
+		Ended    string       `json:"ended"`
 		Attempts int          `json:"attempts"`
 		Reason   retry.Reason `json:"reason,omitempty"` // absent: it has no end in the log
 		Class    string       `json:"class,omitempty"`
 		Error    string       `json:"error,omitempty"`
-	}{source, t.Key, file, first.Line, instant{first.Event.Time.Add(-first.Event.Elapsed)}, instant{last.Time},
+	}{source, t.Key, file, first.Line, instant(first.Event.Time.Add(-first.Event.Elapsed)), instant(last.Time),
 		last.Attempt, last.Reason, last.Class, failure})
 	return data
 }

@@ -64,7 +64,7 @@ func TestAccessLog(t *testing.T) {
 				} else {
 					require.EqualError(t, e.Err, row.err, form.line)
 				}
-				_, cut, err := c.Replay()
+				_, cut, err := c.Judge(policy)
 				require.NoError(t, err)
 				assert.Equal(t, "an access log has no decisions", cut)
 			}

@@ -43,44 +43,35 @@ func (r Record) line(withError bool) string {
 
 // describe says what happened, without when and without the error.
 func describe(r Record) string {
-	text := describeEvent(r.Event)
+	e, text, attempt := r.Event, "", fmt.Sprintf("attempt %d", r.Event.Attempt)
+	if r.task != "" {
+		text = "task " + Printable(r.task) + ": "
+	}
+	if e.Kind == retry.RetryScheduled && e.Resets > 0 && e.Attempt == 1 {
+		text += fmt.Sprintf("the attempt was healthy, so the call begins anew (reset %d): ", e.Resets)
+	}
+	switch {
+	case e.Kind == retry.AttemptStarted && e.Max == retry.Unlimited:
+		text += attempt + " started"
+	case e.Kind == retry.AttemptStarted:
+		text += fmt.Sprintf("%s of %d started", attempt, e.Max)
+	case e.Kind == retry.AttemptFinished && e.Err == nil:
+		text += fmt.Sprintf("%s succeeded after %v", attempt, e.Took)
+	case e.Kind == retry.AttemptFinished:
+		text += fmt.Sprintf("%s failed after %v", attempt, e.Took)
+	case e.Kind == retry.RetryScheduled:
+		text += fmt.Sprintf("%s is retried in %v, at %s", attempt, e.Delay, e.Due.UTC().Format("15:04:05.000Z")) + facts(e)
+	case e.Kind == retry.CallFinished:
+		text += stoppedAfter(e) + ": " + because(e) + facts(e)
+	case e.Kind == "":
+		text += "an event without a kind"
+	default:
+		text += Printable(string(e.Kind)) + ", " + attempt
+	}
 	if r.Hedged {
 		text += ", by a second request"
 	}
-	if r.task != "" {
-		text = "task " + Printable(r.task) + ": " + text
-	}
 	return text
-}
-
-func describeEvent(e retry.Event) string {
-	switch e.Kind {
-	case retry.AttemptStarted:
-		if e.Max == retry.Unlimited {
-			return fmt.Sprintf("attempt %d started", e.Attempt)
-		}
-		return fmt.Sprintf("attempt %d of %d started", e.Attempt, e.Max)
-	case retry.AttemptFinished:
-		if e.Err == nil {
-			return fmt.Sprintf("attempt %d succeeded after %v", e.Attempt, e.Took)
-		}
-		return fmt.Sprintf("attempt %d failed after %v", e.Attempt, e.Took)
-	case retry.RetryScheduled:
-		at, anew := "", ""
-		if !e.Due.IsZero() {
-			at = ", at " + e.Due.UTC().Format("15:04:05.000Z")
-		}
-		if e.Resets > 0 && e.Attempt == 1 {
-			anew = fmt.Sprintf("the attempt was healthy, so the call begins anew (reset %d): ", e.Resets)
-		}
-		return fmt.Sprintf("%sattempt %d is retried in %v%s", anew, e.Attempt, e.Delay, at) + facts(e)
-	case retry.CallFinished:
-		return stoppedAfter(e) + ": " + because(e) + facts(e)
-	case "":
-		return "an event without a kind"
-	default:
-		return fmt.Sprintf("%s, attempt %d", Printable(string(e.Kind)), e.Attempt)
-	}
 }
 
 // facts says where the delay of a retry comes from, or what a CallFinished says beside its reason.

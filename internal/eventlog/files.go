@@ -21,15 +21,18 @@ const maxLine = 4 << 20
 // Files are one or more files that are read as one log. What they count is complete when all
 // has been read.
 type Files struct {
-	Events  int    // of calls
-	Skipped int    // lines that are no events, or cannot be read, without empty ones
-	Torn    int    // lines that are cut off
-	Bad     int    // of Skipped: they are events by their keys
-	First   *Fault // of Bad; nil if there is none
-	Dropped int    // calls that were cut short because too many were open
+	Events  int    `json:"-"`             // of calls
+	Skipped int    `json:"skipped_lines"` // that are no events, or cannot be read, without empty ones
+	Torn    int    `json:"cut_off_lines"`
+	Bad     int    `json:"-"`       // of Skipped: they are events by their keys
+	First   *Fault `json:"-"`       // of Bad; nil if there is none
+	Dropped int    `json:"dropped"` // calls that were cut short because too many were open
 
 	files     []*file
-	firstTorn int // the line
+	firstTorn int                 // the line
+	open      map[string][]*Trace // calls, by key
+	records   int                 // of them
+	each      func(*Trace)
 }
 
 // A file is one of the files of a log, and how far it was read.

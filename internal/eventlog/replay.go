@@ -151,11 +151,7 @@ const clockStep = 24 * time.Hour
 // follows returns why r cannot come after before in a call; nil: it is the first.
 func (r *Record) follows(before *Record) error {
 	err := r.alone()
-	switch {
-	case err != nil:
-	case before == nil:
-		err = r.starts()
-	default:
+	if err == nil {
 		err = r.inTurn(before)
 	}
 	if err != nil {
@@ -217,6 +213,9 @@ func (r *Record) starts() error {
 
 // inTurn returns why r cannot follow before: by its kind, its numbers, its times, or its error.
 func (r *Record) inTurn(before *Record) error {
+	if before == nil {
+		return r.starts()
+	}
 	b, e := before.Event, r.Event
 	want, ok := next(before, r)
 	ends, success := e.Kind == retry.CallFinished && !unseen(before, r), e.Reason == retry.ReasonSuccess

@@ -41,88 +41,80 @@ func (t *Trace) From() string { return cmp.Or(t.Records[0].source, t.Records[0].
 // attempts there were.
 func (t *Trace) Foreign() (is, counted bool) { return t.Records[0].foreign, !t.Records[0].uncounted }
 
-// Replay rebuilds t. If the log is cut so that this cannot be done, cut says how, and the result
-// has no records. It also says it if only the end is missing.
-func (t *Trace) Replay() (call Call, cut string, err error) {
+// Judge is as of the Call, if it can be replayed. If the log is cut so that this cannot be done,
+// cut says how. It also says it if only the end is missing.
+func (t *Trace) Judge(p retry.Policy) (byCode []Record, cut string, err error) {
 	first := &t.Records[0]
 	switch {
 	case first.foreign:
-		return call, "an access log has no decisions", nil
+		return nil, "an access log has no decisions", nil
 	case first.task != "":
-		return call, "it follows the rules of a pipeline", nil
+		return nil, "it follows the rules of a pipeline", nil
 	case t.Cut == headless:
-		return call, t.Cut, nil
+		return nil, t.Cut, nil
 	case first.logged && first.Event.Time.IsZero():
-		return call, "its lines have no time", nil
+		return nil, "its lines have no time", nil
 	}
 	calls, err := Replay(t.Records)
 	switch {
-	case err != nil && t.last().torn > first.torn: // between two of its events
-		return call, "one of its lines is cut off", nil
-	case len(calls) > 0:
-		call = calls[0]
+	case err == nil:
+		byCode, err = Judge(calls[0], p)
+	case t.last().torn > first.torn: // between two of its events
+		return nil, "one of its lines is cut off", nil
 	}
-	return call, t.Cut, err
-}
-
-// A collector puts the events of a log together to calls.
-type collector struct {
-	log     *Files
-	open    map[string][]*Trace // by key
-	records int                 // of the calls that are open
-	each    func(*Trace)
+	return byCode, t.Cut, err
 }
 
 // Each calls a function with each call of the files, in the order in which they end, and at last
 // with those that have not ended. An error comes from reading a file.
 func (l *Files) Each(each func(*Trace)) error {
-	c := &collector{log: l, open: map[string][]*Trace{}, each: each}
+	l.open, l.each = map[string][]*Trace{}, each
 	r, err := l.next()
 	for ; err == nil; r, err = l.next() {
-		c.add(r)
+		l.collect(r)
 	}
-	c.cut(c.all(), 1, "its end is not in the log")
+	l.cut(l.all(), 1, "its end is not in the log")
 	if err == io.EOF {
 		return nil
 	}
 	return err
 }
 
-// add adds the next event.
-func (c *collector) add(r Record) {
-	call := c.find(&r)
+// collect adds the next event to its call.
+func (l *Files) collect(r Record) {
+	call := l.find(&r)
 	if call == nil && !known(r.Event.Kind) {
 		return
 	}
 	if call != nil && r.Key != "" && (begins(r.Event, true) || r.logged && r.Event.Attempt == 1 && !fits(call, &r)) {
-		c.close(call, "its end is not in the log: the next call with its key has begun")
+		l.close(call, "its end is not in the log: the next call with its key has begun")
 		call = nil
 	}
 	if call == nil {
-		call = c.begin(&r)
+		call = l.begin(&r)
 	}
-	c.log.Events++
-	call.turn = c.log.Events
+	l.Events++
+	call.turn = l.Events
 	call.add(r)
-	c.records++
-	switch alike := c.open[r.Key]; {
+	l.records++
+	switch alike := l.open[r.Key]; {
 	case r.Event.Kind == retry.CallFinished:
-		c.close(call, "")
+		l.close(call, "")
 	case len(alike) > mostAlike:
-		c.log.Dropped += c.cut(alike, 4, "too many calls were open at once")
-	case c.records > mostRecords:
-		c.log.Dropped += c.cut(c.all(), 4, "too many calls were open at once")
+		l.Dropped += l.cut(alike, 4, "too many calls were open at once")
+	case l.records > mostRecords:
+		l.Dropped += l.cut(l.all(), 4, "too many calls were open at once")
 	}
 }
 
 // begin begins a call with r.
-func (c *collector) begin(r *Record) *Trace {
+func (l *Files) begin(r *Record) *Trace {
 	call := &Trace{Call: Call{Key: r.Key}}
 	began := r.Event.Time.Add(-r.Event.Elapsed)
-	if r.starts() != nil && (began.Before(r.file.first) || c.log.Torn > 0 || c.log.Dropped > 0) {
+	if r.starts() != nil && (began.Before(r.file.first) || l.Torn > 0 || l.Dropped > 0) {
 		call.Cut = headless
 	}
-	c.open[r.Key] = append(c.open[r.Key], call)
+	l.open[r.Key] = append(l.open[r.Key], call)
 	return call
 }
 
@@ -131,13 +123,13 @@ func (c *collector) begin(r *Record) *Trace {
 // elsewhere, or a call that began at the same time and goes on in a file after a rotation.
 // Without keys it is the one of the same source in which r can be next and that began at the
 // same time.
-func (c *collector) find(r *Record) (found *Trace) {
+func (l *Files) find(r *Record) (found *Trace) {
 	e := &r.Event
 	if r.foreign || r.Key == "" && begins(*e, true) {
 		return nil
 	}
 	best, closest := 0, time.Duration(0)
-	for _, call := range c.open[r.Key] {
+	for _, call := range l.open[r.Key] {
 		before, last := call.Last(), call.last()
 		apart := (e.Time.Sub(before.Time) - (e.Elapsed - before.Elapsed)).Abs()
 		here, rank := last.source == r.source, 0
@@ -172,27 +164,26 @@ func fits(t *Trace, r *Record) bool {
 }
 
 // close ends a call.
-func (c *collector) close(call *Trace, cut string) {
+func (l *Files) close(call *Trace, cut string) {
 	call.Cut = cmp.Or(call.Cut, cut)
-	c.records -= len(call.Records)
-	if open := c.open[call.Key]; len(open) > 1 {
-		c.open[call.Key] = slices.DeleteFunc(open, func(o *Trace) bool { return o == call })
-	} else {
-		delete(c.open, call.Key)
+	l.records -= len(call.Records)
+	l.open[call.Key] = slices.DeleteFunc(l.open[call.Key], func(o *Trace) bool { return o == call })
+	if len(l.open[call.Key]) == 0 {
+		delete(l.open, call.Key)
 	}
-	c.each(call)
+	l.each(call)
 }
 
 // all returns the open calls.
-func (c *collector) all() []*Trace { return slices.Concat(slices.Collect(maps.Values(c.open))...) }
+func (l *Files) all() []*Trace { return slices.Concat(slices.Collect(maps.Values(l.open))...) }
 
 // cut ends the nth part of some calls, which have had no event for the longest, and returns how
 // many these are.
-func (c *collector) cut(calls []*Trace, nth int, why string) int {
+func (l *Files) cut(calls []*Trace, nth int, why string) int {
 	calls = slices.SortedFunc(slices.Values(calls), func(a, b *Trace) int { return a.turn - b.turn })
 	calls = calls[:(len(calls)+nth-1)/nth]
 	for _, call := range calls {
-		c.close(call, why)
+		l.close(call, why)
 	}
 	return len(calls)
 }
