@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -79,22 +77,13 @@ func (s *strip) start(second int64) int64 {
 	return second - (second%width+width)%width
 }
 
-// all returns the bars in their order.
-func (s *strip) all() []*bar {
-	bars := []*bar{}
-	for _, second := range slices.Sorted(maps.Keys(s.bars)) {
-		bars = append(bars, s.bars[second])
-	}
-	return bars
-}
-
 // table writes the bars as a table.
-func (s *strip) table(t *tabwriter.Writer) {
+func (s *strip) table(t *tabwriter.Writer, bars []*bar) {
 	form := "2006-01-02 15:04Z"
 	if widths[s.width].seconds < 60 {
 		form = "2006-01-02 15:04:05Z"
 	}
-	bars, gaveUp, retries := s.all(), 1, 1
+	gaveUp, retries := 1, 1
 	for _, b := range bars {
 		gaveUp, retries = max(gaveUp, b.GaveUp), max(retries, b.Retries)
 	}

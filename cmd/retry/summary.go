@@ -63,7 +63,7 @@ type group struct {
 	errors tally
 }
 
-// add counts a call, and those of its errors that are not nil.
+// add counts a call and some of its errors.
 func (g *group) add(t *eventlog.Trace, attempts int, differs bool, errs ...error) {
 	limit := uint(t.Last().Max) // of which -1 is the greatest
 	if g.Calls == 0 {
@@ -75,27 +75,18 @@ func (g *group) add(t *eventlog.Trace, attempts int, differs bool, errs ...error
 	g.GaveUp += one(gaveUp(t))
 	g.Differ += one(differs)
 	for _, err := range errs {
-		if err != nil {
-			g.errors.add(err)
-		}
+		g.errors.add(err)
 	}
 }
 
 // limits returns the limits of the calls as a text.
 func (g *group) limits() string {
-	text := func(limit int) string {
-		switch limit {
-		case retry.Unlimited:
-			return "none"
-		case 0: // it is not in the log
-			return "-"
-		}
-		return preview.Thousands(limit)
+	names := map[int]string{retry.Unlimited: "none", 0: "-"} // 0: it is not in the log
+	least, most := cmp.Or(names[g.Least], preview.Thousands(g.Least)), cmp.Or(names[g.Most], preview.Thousands(g.Most))
+	if least == most {
+		return least
 	}
-	if g.Most != g.Least {
-		return text(g.Least) + " to " + text(g.Most)
-	}
-	return text(g.Least)
+	return least + " to " + most
 }
 
 // groups are by reason, class and source. At most mostGroups are counted apart.
@@ -136,10 +127,11 @@ type errorLine struct {
 
 // times returns how often the error came.
 func (l *errorLine) times() string {
+	text := preview.Thousands(l.Count)
 	if l.AtLeast {
-		return preview.Thousands(l.Count) + " or more"
+		text += " or more"
 	}
-	return preview.Thousands(l.Count)
+	return text
 }
 
 func (l *errorLine) String() string {
@@ -244,12 +236,13 @@ func (s *summary) add(t *eventlog.Trace) (differs bool) {
 		differs = s.comparison.add(t)
 	}
 	source := s.sources.of([3]string{2: t.From()}, [3]string{2: "other"})
-	s.group.add(t, attempts, differs, failuresOf(t)...)
-	source.add(t, attempts, differs, failuresOf(t)...)
+	failures := failuresOf(t)
+	s.group.add(t, attempts, differs, failures...)
+	source.add(t, attempts, differs, failures...)
 	if t.Stopped() && t.Reason != retry.ReasonSuccess {
 		s.strip.add(last.Time, one(gaveUp(t)), 0)
 		reason := s.reasons.of([3]string{string(t.Reason), last.Class}, [3]string{"other"})
-		reason.add(t, attempts, false, failureOf(t))
+		reason.add(t, attempts, false, failures[max(0, len(failures)-1):]...)
 	}
 	return differs
 }
@@ -262,26 +255,18 @@ func failuresOf(t *eventlog.Trace) (all []error) {
 			all = append(all, a.Err)
 		}
 	}
-	if all == nil {
-		all = append(all, failureOf(t))
+	if err := cmp.Or(t.Last().Err, t.Cause); all == nil && err != nil {
+		all = append(all, err)
 	}
 	return all
 }
 
-// failureOf returns the last error of a call, nil if it has none.
-func failureOf(t *eventlog.Trace) error {
-	for _, r := range slices.Backward(t.Records) {
-		if r.Event.Err != nil {
-			return r.Event.Err
-		}
-	}
-	return t.Cause
-}
-
 // finish computes what can only be known at the end.
 func (s *summary) finish() {
-	s.Errors, s.Reasons, s.Sources, s.Strip = s.errors.most(namedErrors), s.reasons.sorted(), s.sources.sorted(), s.strip.all()
-	for _, b := range s.Strip {
+	s.Errors, s.Reasons, s.Sources, s.Strip = s.errors.most(namedErrors), s.reasons.sorted(), s.sources.sorted(), []*bar{}
+	for _, begin := range slices.Sorted(maps.Keys(s.strip.bars)) {
+		b := s.strip.bars[begin]
+		s.Strip = append(s.Strip, b)
 		if b.Retries > 0 && (s.Peak == nil || b.Retries > s.Peak.Retries) {
 			s.Peak = b
 		}
@@ -345,7 +330,7 @@ func (s *summary) tables(p *paragraph) {
 		title(t, i, "FAILURES\tSHARE\tERROR")
 		fmt.Fprintf(t, "%s\t%.0f%%\t%s\n", l.times(), 100*l.Share, l.Error)
 	}
-	s.strip.table(t)
+	s.strip.table(t, s.Strip)
 	_ = t.Flush()
 }
 
@@ -360,9 +345,9 @@ func title(t *tabwriter.Writer, row int, columns string) {
 func asJSON(t *eventlog.Trace) []byte {
 	first, last := t.Records[0], t.Last()
 	source, file := eventlog.Place(first)
-	failure := ""
-	if err := failureOf(t); err != nil && t.Reason != retry.ReasonSuccess {
-		failure = err.Error()
+	failure, failures := "", failuresOf(t)
+	if len(failures) > 0 && t.Reason != retry.ReasonSuccess {
+		failure = failures[len(failures)-1].Error()
 	}
 	data, _ := json.Marshal(struct { // of texts and numbers
 		Source   string       `json:"source,omitempty"`

@@ -134,9 +134,7 @@ func (l *Files) find(r *Record) (found *Trace) {
 		apart := (e.Time.Sub(before.Time) - (e.Elapsed - before.Elapsed)).Abs()
 		here, rank := last.source == r.source, 0
 		switch can := fits(call, r); {
-		case r.Key == "" && here && can, here && last.file == r.file && can:
-			rank = 4
-		case r.Key != "" && here && last.file == r.file:
+		case r.Key == "" && here && can, r.Key != "" && here && last.file == r.file:
 			rank = 3
 		case r.Key == "" || !can:
 		case here && (e.Attempt > before.Attempt || apart < rotated):
