@@ -75,12 +75,10 @@ func (n *comparison) add(t *eventlog.Trace) bool {
 
 // differenceOf returns what an error about a record says.
 func differenceOf(err error) difference {
-	var d difference
-	if fault := new(eventlog.Fault); errors.As(err, &fault) {
-		d.Source, d.File = eventlog.Place(fault.Record)
-		d.Line, d.What = fault.Line, fault.What.Error()
-	}
-	return d
+	fault := new(eventlog.Fault)
+	errors.As(err, &fault) // as all of them are
+	source, file := eventlog.Place(fault.Record)
+	return difference{source, file, fault.Line, fault.What.Error()}
 }
 
 // String returns d as a line.

@@ -49,22 +49,26 @@ retry.Class a Name: a log does not show one without, and its retries differ.
 `,
 }
 
-// A selection says which calls of a log to look at.
-type selection struct {
+// An explanation is one run of explain.
+type explanation struct {
+	*streams    // main remembers what cannot be written
+	sum         summary
+	json        bool
+	separator   string // before what is printed next
 	key, source *regexp.Regexp
 	since       time.Time
 	until       time.Time // the zero time: no limit
 }
 
-func (o *selection) define(flags *flag.FlagSet) {
-	o.key, o.source = all, all
-	flags.Func("key", "only calls with this `key`; order-* is every key that begins so", glob(&o.key))
-	flags.Func("source", "only calls from this `source` or file; pod/web-* is every source that begins so", glob(&o.source))
-	flags.Func("since", "only calls that ended since this `time`: 90m ago, or 2026-11-22T10:00:00Z", instantOf(&o.since))
-	flags.Func("until", "only calls that ended until this `time`", instantOf(&o.until))
+func (x *explanation) define(flags *flag.FlagSet) {
+	x.key, x.source = regexp.MustCompile(""), regexp.MustCompile("")
+	flags.Func("key", "only calls with this `key`; order-* is every key that begins so", glob(&x.key))
+	flags.Func("source", "only calls from this `source` or file; pod/web-* is every source that begins so", glob(&x.source))
+	flags.Func("since", "only calls that ended since this `time`: 90m ago, or 2026-11-22T10:00:00Z", instantOf(&x.since))
+	flags.Func("until", "only calls that ended until this `time`", instantOf(&x.until))
+	flags.BoolVar(&x.sum.failed, "failed", false, "print only the calls that gave up; the numbers are of all calls")
+	flags.BoolVar(&x.json, "json", false, "print JSON: the numbers, and the list of calls")
 }
-
-var all = regexp.MustCompile("")
 
 // glob sets a pattern in which * is any text.
 func glob(to **regexp.Regexp) func(string) error {
@@ -87,19 +91,10 @@ func instantOf(to *time.Time) func(string) error {
 	}
 }
 
-// has reports whether a call is selected.
-func (o *selection) has(c *eventlog.Trace) bool {
-	last := c.Last().Time
-	return o.key.MatchString(c.Key) && o.source.MatchString(c.From()) && !last.Before(o.since) && (o.until.IsZero() || !last.After(o.until))
-}
-
-// An explanation is one run of explain.
-type explanation struct {
-	selection
-	*streams  // main remembers what cannot be written
-	sum       summary
-	json      bool
-	separator string // before what is printed next
+// selects reports whether a call is one to look at.
+func (x *explanation) selects(t *eventlog.Trace) bool {
+	last := t.Last().Time
+	return x.key.MatchString(t.Key) && x.source.MatchString(t.From()) && !last.Before(x.since) && (x.until.IsZero() || !last.After(x.until))
 }
 
 func explain(s *streams, c *command, args []string) int {
@@ -109,8 +104,6 @@ func explain(s *streams, c *command, args []string) int {
 	x.define(flags)
 	from.define(flags)
 	file := flags.String("policy", "", "the `file` with the policy to compare with, YAML or JSON")
-	flags.BoolVar(&x.sum.failed, "failed", false, "print only the calls that gave up; the numbers are of all calls")
-	flags.BoolVar(&x.json, "json", false, "print JSON: the numbers, and the list of calls")
 	names, status, done := c.parse(s, flags, args)
 	if done {
 		return status
@@ -168,7 +161,7 @@ func (x *explanation) read(names []string) error {
 	}
 	defer x.sum.finish()
 	err := x.sum.Each(func(t *eventlog.Trace) {
-		if x.has(t) {
+		if x.selects(t) {
 			x.print(t, x.sum.add(t))
 		}
 	})
@@ -176,7 +169,11 @@ func (x *explanation) read(names []string) error {
 		return err
 	}
 	if x.sum.Calls == 0 && (x.sum.comparison == nil || x.sum.Bad == 0) {
-		return nothing(&x.sum.Files, first)
+		text := "no call is selected"
+		if x.sum.Events == 0 {
+			text = fmt.Sprintf("there is no event of a retry in %s, and %s cut off", counted(x.sum.Files.Skipped, "line"), counted(x.sum.Torn, "line"))
+		}
+		return &policyfile.Fault{File: first, Line: 1, Text: text}
 	}
 	return nil
 }
@@ -189,15 +186,6 @@ func (x *explanation) writeSummary() {
 		return
 	}
 	fmt.Fprint(x.out, x.separator+x.sum.text())
-}
-
-// nothing is the error for a log in which no call is selected.
-func nothing(log *eventlog.Files, first string) error {
-	text := "no call is selected"
-	if log.Events == 0 {
-		text = fmt.Sprintf("there is no event of a retry in %s, and %s cut off", counted(log.Skipped, "line"), counted(log.Torn, "line"))
-	}
-	return &policyfile.Fault{File: first, Line: 1, Text: text}
 }
 
 // print prints a call.

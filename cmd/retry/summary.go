@@ -28,7 +28,6 @@ type summary struct {
 	Retries        int         `json:"retries"`
 	Peak           *bar        `json:"peak,omitempty"` // of Strip
 	Envoy          int         `json:"envoy"`          // calls of its access log
-	Uncounted      int         `json:"without_attempts"`
 	Reasons        []*group    `json:"reasons"`
 	Sources        []*group    `json:"sources"`
 	Errors         []errorLine `json:"errors"`
@@ -216,16 +215,14 @@ func (s *summary) add(t *eventlog.Trace) (differs bool) {
 			retries++
 		}
 	}
-	foreign, counted := t.Foreign()
-	if attempts == 0 || foreign { // all are in another log
+	if attempts == 0 || t.Foreign() { // all are in another log
 		attempts = last.Attempt
 	}
-	if foreign {
+	if t.Foreign() {
 		s.started, retries = true, attempts-1
 		s.strip.add(last.Time, 0, retries)
 	}
-	s.Envoy += one(foreign)
-	s.Uncounted += one(foreign && !counted)
+	s.Envoy += one(t.Foreign())
 	s.Keyless += one(t.Key == "")
 	s.Retried += one(retries > 0)
 	s.Retries += retries
@@ -302,8 +299,7 @@ func (s *summary) text() string {
 	}
 	p.say(true, ".\n")
 	p.say(!s.started, "The log has no attempts (its level is above DEBUG), so calls that succeeded at\nonce are not in it.\n")
-	p.say(s.Envoy > 0, "%s of Envoy's access log, which has no delays and no limits.\n", counted(s.Envoy, "call"))
-	p.say(s.Uncounted > 0, "Of %s it does not say how many attempts there were: the numbers are too low.\n", counted(s.Uncounted, "call"))
+	p.say(s.Envoy > 0, "%s of Envoy's access log, which has no delays and no limits, and attempts\nonly as upstream_request_attempt_count: without that the numbers are too low.\n", counted(s.Envoy, "call"))
 	p.say(s.Keyless > 1, "%s calls have no key, so those that ran at the same time may be mixed up.\n", number(s.Keyless))
 	p.say(s.Files.Skipped > 0, "Skipped %s of something else.\n", counted(s.Files.Skipped, "line"))
 	p.say(s.Torn > 0, "Cut off: %s.\n", counted(s.Torn, "line"))

@@ -45,14 +45,14 @@ func (l *Files) access(f *file, v values) {
 	}
 	took, _ := strconv.Atoi(v["duration"])
 	attempts, err := strconv.Atoi(v.first("upstream_request_attempt_count", "attempt_count", "attempts"))
-	r := Record{Key: v.first("request_id", "x-request-id"), origin: origin{foreign: true, uncounted: err != nil}}
+	r := Record{Key: v.first("request_id", "x-request-id"), origin: origin{foreign: true}}
 	r.source = v.first("upstream_cluster", "upstream_host", "authority", ":authority")
 	e := &r.Event
 	e.Kind, e.Attempt = retry.CallFinished, max(1, attempts)
 	e.Reason = reasonOf(strings.Split(v["response_flags"], ","), code)
 	e.Elapsed = time.Duration(took) * time.Millisecond
 	e.Time = begun.Add(e.Elapsed)
-	if r.uncounted && e.Reason == retry.ReasonExhausted {
+	if err != nil && e.Reason == retry.ReasonExhausted {
 		e.Attempt = 2 // at least
 	}
 	if e.Reason != retry.ReasonSuccess {

@@ -37,9 +37,8 @@ type origin struct {
 	file   *file
 	torn   int // how many lines of the files were cut off before it
 
-	logged    bool // by slog, which leaves attempts out above level Debug
-	foreign   bool // a whole call as Envoy's access log has it
-	uncounted bool // it does not say how many attempts there were: at least Attempt
+	logged  bool // by slog, which leaves attempts out above level Debug
+	foreign bool // a whole call as Envoy's access log has it
 }
 
 // A Fault is what is wrong with a record.
@@ -215,12 +214,8 @@ func Attrs(r Record) []slog.Attr {
 // of milliseconds would lose digits that the delay follows from.
 func attrOf(field any) slog.Value {
 	switch field := field.(type) {
-	case *int:
-		return slog.IntValue(*field)
-	case *bool:
-		return slog.BoolValue(*field)
-	case *time.Time:
-		return slog.TimeValue(*field)
+	case *int, *bool, *time.Time:
+		return slog.AnyValue(reflect.ValueOf(field).Elem().Interface())
 	case *error:
 		return slog.AnyValue(asText(*field))
 	default: // of texts, a seed, or a duration

@@ -232,7 +232,7 @@ func (v values) clock() string {
 func (l *Files) add(f *file, r Record, v values, prefix []byte, from string) {
 	prefix = prefix[:min(len(prefix), 1<<10)] // when and where from stand at the beginning
 	r.Line, r.file, r.logged = f.line, f, v.logged()
-	r.source = cmp.Or(r.source, sourceOf(prefix), v.first(places...), from)
+	r.source = cmp.Or(r.source, group(sources, prefix), v.first(places...), from)
 	if v["rule"] != "" { // else a program has called something its task
 		r.task = v["task"]
 	}
@@ -263,24 +263,21 @@ var sources = regexp.MustCompile(`^(?:\x1b\[[\d;]*m)?(?:` + strings.Join([]strin
 	`<\d+>1 \S+ (\S+ \S+ \S+) `,
 }, "|") + `)`)
 
-// sourceOf returns what a prefix says of where a line is from, "" if it does not.
-func sourceOf(prefix []byte) string {
-	found := sources.FindSubmatch(prefix)
-	return string(bytes.Join(found[min(1, len(found)):], nil)) // of which one is not empty
-}
-
 // clock is the first time in a prefix, as containers and Go's package log write it.
 var clock = regexp.MustCompile(`(?:^|\s)(\d{4}-\d\d-\d\dT\S+|\d{4}/\d\d/\d\d [\d:]{8})\s`)
 
 // timeOf returns the time in a prefix, the zero time if there is none.
 func timeOf(prefix []byte) time.Time {
-	found := clock.FindSubmatch(prefix)
-	if found == nil {
-		return time.Time{}
-	}
-	at, err := time.Parse(time.RFC3339Nano, string(found[1]))
+	text := group(clock, prefix)
+	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		at, _ = time.ParseInLocation("2006/01/02 15:04:05", string(found[1]), time.Local)
+		at, _ = time.ParseInLocation("2006/01/02 15:04:05", text, time.Local)
 	}
 	return at
+}
+
+// group returns the one group of a pattern that is not empty in a text, "" if there is none.
+func group(pattern *regexp.Regexp, text []byte) string {
+	found := pattern.FindSubmatch(text)
+	return string(bytes.Join(found[min(1, len(found)):], nil))
 }

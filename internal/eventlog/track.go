@@ -37,9 +37,8 @@ func (t *Trace) Stopped() bool { return t.Last().Kind == retry.CallFinished }
 // From returns where t is from: its source, or its file where no prefix says one.
 func (t *Trace) From() string { return cmp.Or(t.Records[0].source, t.Records[0].file.name) }
 
-// Foreign reports whether t is a line of Envoy's access log, and whether that says how many
-// attempts there were.
-func (t *Trace) Foreign() (is, counted bool) { return t.Records[0].foreign, !t.Records[0].uncounted }
+// Foreign reports whether t is a line of Envoy's access log.
+func (t *Trace) Foreign() bool { return t.Records[0].foreign }
 
 // Judge is as of the Call, if it can be replayed. If the log is cut so that this cannot be done,
 // cut says how. It also says it if only the end is missing.
