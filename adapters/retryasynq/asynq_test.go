@@ -174,26 +174,24 @@ func TestConfigureAgain(t *testing.T) {
 	assert.True(t, b.IsFailure(errBoom))
 }
 
-// A dead letter of a newer version may have a reason that this one does not know.
+// A dead letter of a newer version may have a reason that this one does not know, and
+// middleware outside of this package's may have wrapped the error.
 func TestDeadLetterOf(t *testing.T) {
-	d, err := retryasynq.DeadLetterOf(&asynq.TaskInfo{LastErr: `{"reason": "too_tired", "attempts": 4, "err": "boom", "moon": "full"}`})
+	letter, err := json.Marshal(retryjob.DeadLetter{Reason: "too_tired", Attempts: 4, Err: "boom"})
 	require.NoError(t, err)
-	assert.Equal(t, [...]any{retry.Reason("too_tired"), 4, "boom"}, [...]any{d.Reason, d.Attempts, d.Err})
-
-	// Middleware outside of this package's may have wrapped the error.
-	wrapped := retryjob.Outcome{Reason: retry.ReasonPermanent, Attempts: 4, Err: errBoom}.DeadLetter(retryjob.Job{})
-	text, err := json.Marshal(wrapped)
-	require.NoError(t, err)
-	d, err = retryasynq.DeadLetterOf(&asynq.TaskInfo{LastErr: "worker {7}: " + string(text) + " (logged)"})
-	require.NoError(t, err)
-	assert.Equal(t, wrapped, d)
-
 	for text, want := range map[string]string{
+		`{"reason": "too_tired", "attempts": 4, "err": "boom", "moon": "full"}`: "",
+		"worker {7}: " + string(letter) + " (logged)":                           "",
 		`boom`:            "invalid character",
 		`null`:            `the key "reason" is missing`,
 		`{"attempts": 4}`: `the key "reason" is missing`,
 	} {
 		d, err := retryasynq.DeadLetterOf(&asynq.TaskInfo{ID: "a", LastErr: text})
+		if want == "" {
+			require.NoError(t, err, text)
+			assert.Equal(t, [...]any{retry.Reason("too_tired"), 4, "boom"}, [...]any{d.Reason, d.Attempts, d.Err}, text)
+			continue
+		}
 		assert.ErrorContains(t, err, fmt.Sprintf("retryasynq: last error %q of task a is not the error of a dead letter: ", text))
 		assert.ErrorContains(t, err, want)
 		assert.Zero(t, d)

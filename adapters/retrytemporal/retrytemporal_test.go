@@ -142,48 +142,43 @@ type silent struct{ error }
 func (silent) Error() string   { return "silent" }
 func (s silent) Unwrap() error { return s.error }
 
-func TestDeadLetterOfOtherErrors(t *testing.T) {
-	for name, err := range map[string]error{
-		"nil":                           nil,
-		"a plain error":                 errBoom,
-		"one without details":           temporal.NewApplicationError("x", "X"),
-		"one with details of its own":   temporal.NewApplicationError("x", "X", 7, "text"),
-		"one with a mapping of its own": temporal.NewApplicationError("x", "X", map[string]int{"a": 1}),
-		"one with a reason of its own":  sent(t, temporal.NewApplicationError("x", "X", map[string]string{"reason": "no stock"})),
-		"a last attempt that was lost":  temporal.NewTimeoutError(enums.TIMEOUT_TYPE_START_TO_CLOSE, temporal.NewApplicationError("x", "X", retryjob.DeadLetter{Reason: retry.ReasonRetry, Attempts: 1})),
-	} {
-		detail, ok := retrytemporal.DeadLetterOf(err)
-		assert.False(t, ok, name)
-		assert.Zero(t, detail.Attempts, name)
-	}
-}
-
-// What a history has as details: any number, in any encoding, before the letter or in its
-// place.
-func TestDetailsOfAHistory(t *testing.T) {
-	garbage := &common.Payload{Metadata: map[string][]byte{"encoding": []byte("moon")}, Data: []byte{0xff}}
+// What an error has as details, also in a history: any number, in any encoding, before the
+// letter or in its place.
+func TestDeadLetterOf(t *testing.T) {
+	garbage := converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{"encoding": []byte("moon")}, Data: []byte{0xff}})
 	letter := retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: 4}
+	with := func(details ...any) error { return temporal.NewApplicationError("x", "X", details...) }
+	arrived := func(details ...any) error { return sent(t, with(details...)) }
 	for name, tc := range map[string]struct {
-		details []any
-		ok      bool
+		err error
+		ok  bool
 	}{
-		"a letter":                  {[]any{letter}, true},
-		"one of a newer version":    {[]any{map[string]any{"reason": "too_tired", "attempts": 4, "moon": "full"}}, true},
-		"garbage before it":         {[]any{converter.NewRawValue(garbage), letter}, true},
-		"100,000 before it":         {append(slices.Repeat([]any{7}, 100_000), letter), true},
-		"null before it":            {[]any{nil, letter}, true},
-		"garbage":                   {[]any{letter, converter.NewRawValue(garbage)}, false},
-		"null":                      {[]any{letter, nil}, false},
-		"no attempts":               {[]any{map[string]any{"reason": "deadline"}}, false},
-		"negative attempts":         {[]any{map[string]any{"reason": "deadline", "attempts": -1}}, false},
-		"attempts beyond an int":    {[]any{map[string]any{"reason": "deadline", "attempts": 1e300}}, false},
-		"a reason that is no text":  {[]any{map[string]any{"reason": 7, "attempts": 1}}, false},
-		"a time of the year 10,000": {[]any{map[string]any{"reason": "deadline", "attempts": 1, "began": "10000-01-01T00:00:00Z"}}, false},
+		"a letter":                      {arrived(letter), true},
+		"one of a newer version":        {arrived(map[string]any{"reason": "too_tired", "attempts": 4, "moon": "full"}), true},
+		"garbage before it":             {arrived(garbage, letter), true},
+		"100,000 before it":             {arrived(append(slices.Repeat([]any{7}, 100_000), letter)...), true},
+		"null before it":                {arrived(nil, letter), true},
+		"garbage":                       {arrived(letter, garbage), false},
+		"null":                          {arrived(letter, nil), false},
+		"no attempts":                   {arrived(map[string]any{"reason": "deadline"}), false},
+		"negative attempts":             {arrived(map[string]any{"reason": "deadline", "attempts": -1}), false},
+		"attempts beyond an int":        {arrived(map[string]any{"reason": "deadline", "attempts": 1e300}), false},
+		"a reason that is no text":      {arrived(map[string]any{"reason": 7, "attempts": 1}), false},
+		"a time of the year 10,000":     {arrived(map[string]any{"reason": "deadline", "attempts": 1, "began": "10000-01-01T00:00:00Z"}), false},
+		"nil":                           {nil, false},
+		"a plain error":                 {errBoom, false},
+		"one without details":           {with(), false},
+		"one with details of its own":   {with(7, "text"), false},
+		"one with a mapping of its own": {with(map[string]int{"a": 1}), false},
+		"one with a reason of its own":  {arrived(map[string]string{"reason": "no stock"}), false},
+		"a last attempt that was lost": {temporal.NewTimeoutError(enums.TIMEOUT_TYPE_START_TO_CLOSE,
+			with(retryjob.DeadLetter{Reason: retry.ReasonRetry, Attempts: 1})), false},
 	} {
-		_, ok := retrytemporal.DeadLetterOf(sent(t, temporal.NewApplicationError("x", "X", tc.details...)))
+		d, ok := retrytemporal.DeadLetterOf(tc.err)
 		assert.Equal(t, tc.ok, ok, name)
+		assert.Equal(t, tc.ok, d.Attempts == 4, name)
+		assert.True(t, ok || d.Attempts == 0, name)
 	}
-
 }
 
 // The details, cause and category of the activity's ApplicationError reach the workflow, also
