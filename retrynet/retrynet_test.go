@@ -240,7 +240,6 @@ func TestRealErrors(t *testing.T) {
 			return tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: make([]tls.Certificate, 1)})
 		}), permanent},
 
-		{"net/http: closed by the server during the request", upload, transient},
 		{"net/http: closed instead of an answer", getting(t.Context(), "http://", answer("")), transient},
 		{"net/http: closed in the value of a header", getting(t.Context(), "http://", answer("HTTP/1.1 200 OK\r\nContent-Type: te")), transient},
 		{"net/http: closed in the name of a header, which reads as a malformed one",
@@ -486,46 +485,6 @@ func get(ctx context.Context, url string, of ...*httptest.Server) error {
 	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, resp.Body)
 	return err
-}
-
-// upload sends a body to a server that closes the connection when it has read
-// the header. It does so until the client reports that as a closed connection,
-// and not as the reset that it may see first.
-func upload(t *testing.T) error {
-	address := listening(t, func(conn net.Conn) {
-		r := bufio.NewReader(conn)
-		for line := ""; line != "\r\n"; {
-			var err error
-			if line, err = r.ReadString('\n'); err != nil {
-				return
-			}
-		}
-	})
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	for range 1000 {
-		_, err := client.Post("http://"+address, "text/plain", &drip{left: 50})
-		require.Error(t, err)
-		if errors.Is(err, net.ErrClosed) {
-			return err
-		}
-		require.True(t, retrynet.Transient(err), "%v", err)
-	}
-	t.Fatal("the client never reports a closed connection")
-	return nil
-}
-
-// A drip is a body that comes a little at a time.
-type drip struct{ left int }
-
-func (d *drip) Read(p []byte) (int, error) {
-	if d.left == 0 {
-		return 0, io.EOF
-	}
-	d.left--
-	time.Sleep(100 * time.Microsecond)
-	clear(p)
-	return len(p), nil
 }
 
 // quietTLS returns a TLS server that keeps its clients' failures to itself.
