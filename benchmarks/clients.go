@@ -1,0 +1,55 @@
+package main
+
+import (
+	"io"
+	"net/http"
+
+	"github.com/failsafe-go/failsafe-go/failsafehttp"
+	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+)
+
+const httpAttempts = 4
+
+// An httpClient sends a request up to four times, without a delay.
+type httpClient struct {
+	name    string
+	prepare func(base http.RoundTripper) http.RoundTripper
+}
+
+var httpClients = []httpClient{
+	{"bare", func(base http.RoundTripper) http.RoundTripper { return bareHTTP{base} }},
+	{"retryhttp", func(base http.RoundTripper) http.RoundTripper {
+		return &retryhttp.Transport{Base: base, Budgets: retryhttp.NoBudgets, Policy: retry.Policy{MaxAttempts: httpAttempts}} //retry:vet-ignore policyliteral no waits are measured
+	}},
+	{"go-retryablehttp", func(base http.RoundTripper) http.RoundTripper {
+		client := retryablehttp.NewClient()
+		client.HTTPClient.Transport, client.Logger = base, nil
+		client.RetryMax, client.RetryWaitMin, client.RetryWaitMax = httpAttempts-1, 0, 0
+		return client.StandardClient().Transport
+	}},
+	{"failsafehttp", func(base http.RoundTripper) http.RoundTripper {
+		return failsafehttp.NewRoundTripper(base, failsafehttp.NewRetryPolicyBuilder().WithMaxRetries(httpAttempts-1).Build())
+	}},
+}
+
+// bareHTTP is the loop that an engineer writes by hand around a RoundTripper.
+type bareHTTP struct{ base http.RoundTripper }
+
+func (b bareHTTP) RoundTrip(req *http.Request) (*http.Response, error) {
+	for attempt := 1; ; attempt++ {
+		resp, err := b.base.RoundTrip(req)
+		if err == nil && resp.StatusCode < 500 || attempt == httpAttempts {
+			return resp, err
+		}
+		if err == nil {
+			_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+			_ = resp.Body.Close()
+		}
+		if err := req.Context().Err(); err != nil {
+			return nil, err
+		}
+	}
+}
