@@ -22,79 +22,37 @@ import (
 
 const longest = time.Duration(math.MaxInt64)
 
-// A header is read as the RFC says and as vendors use it. TestAnswersOfPublicServices has
-// the plain forms.
+// readTestdata reads a file of testdata, which is JSON.
+func readTestdata(t *testing.T, name string, to any) {
+	data, err := os.ReadFile("testdata/" + name)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(data, to))
+}
+
+// A header is read as the RFC says and as vendors use it: Age by RFC 9111 section 5.1, at most
+// 128 bytes and 8 elements of each, RateLimit as the drafts define it, resets as a number or a
+// time. TestAnswersOfPublicServices has the plain forms.
 func TestAdvice(t *testing.T) {
-	const date = "Sun, 22 Nov 2026 12:00:00 GMT" // 1795348800
-	const unsaid, again, never = retryhttp.Unsaid, retryhttp.Again, retryhttp.Never
-	for _, tt := range []struct {
-		name          string
-		status        int
-		header        http.Header
-		rfc, vendor   time.Duration
-		again, vAgain retryhttp.Verdict
-	}{
-		{"nothing", 503, nil, 0, 0, unsaid, unsaid},
-
-		// Age, RFC 9111 section 5.1.
-		{"seconds, in a cache for a while", 503, http.Header{"Retry-After": {"60"}, "Age": {"20"}}, 40 * time.Second, 40 * time.Second, unsaid, unsaid},
-		{"seconds, in a cache for longer", 503, http.Header{"Retry-After": {"60"}, "Age": {"90"}}, 1, 1, unsaid, unsaid},
-		{"a date, in a cache for a while", 503, http.Header{"Retry-After": {"Sun, 22 Nov 2026 12:01:00 GMT"}, "Age": {"20"}}, 40 * time.Second, 40 * time.Second, unsaid, unsaid},
-		{"the first date there is, in a cache for a while", 503, http.Header{"Retry-After": {"Sat, 01 Jan 0000 00:00:00 GMT"}, "Age": {"20"}}, 1, 1, unsaid, unsaid},
-		{"milliseconds, in a cache for a while", 503, http.Header{"Retry-After-Ms": {"1500"}, "Age": {"1"}}, 0, 500 * time.Millisecond, unsaid, unsaid},
-
-		// A wait also makes a 403 and a 413 retryable.
-		{"403 and nonsense", 403, http.Header{"Retry-After": {"soon"}}, 0, 0, unsaid, unsaid},
-		{"413 and a wait", 413, http.Header{"Retry-After": {"60"}}, time.Minute, time.Minute, again, again},
-
-		// No more than 128 bytes and 8 elements of each header.
-		{"the eighth of a list", 503, http.Header{"Retry-After": {"1,1,1,1,1,1,1,60,90"}}, time.Minute, time.Minute, unsaid, unsaid},
-		{"a date is one element", 503, http.Header{"Retry-After": {strings.Repeat("1,", 6) + "Sun, 22 Nov 2026 12:00:30 GMT,60,90"}}, time.Minute, time.Minute, unsaid, unsaid},
-		{"the eighth line", 503, http.Header{"Retry-After": {"1", "1", "1", "1", "1", "1", "1", "60", "90"}}, time.Minute, time.Minute, unsaid, unsaid},
-		{"the last byte", 503, http.Header{"Retry-After": {strings.Repeat(" ", 126) + "60"}}, time.Minute, time.Minute, unsaid, unsaid},
-		{"a byte too many", 503, http.Header{"Retry-After": {strings.Repeat(" ", 127) + "60"}}, 6 * time.Second, 6 * time.Second, unsaid, unsaid},
-		{"bytes of several lines", 503, http.Header{"Retry-After": {strings.Repeat(" ", 125) + "1", "60"}}, 6 * time.Second, 6 * time.Second, unsaid, unsaid},
-		{"the eighth quota", 429, http.Header{"Ratelimit": {`r=0,,,,,,,t=60,t=90`}}, 0, time.Minute, unsaid, unsaid},
-		{"the last byte of a quota", 429, http.Header{"X-Ratelimit-Reset": {strings.Repeat("0", 126) + "60"}}, 0, time.Minute, unsaid, unsaid},
-		{"a byte too many of a quota", 429, http.Header{"X-Ratelimit-Reset": {strings.Repeat("0", 127) + "60"}}, 0, 6 * time.Second, unsaid, unsaid},
-
-		// Milliseconds.
-		{"both", 429, http.Header{"X-Ms-Retry-After-Ms": {"1500"}, "Retry-After-Ms": {"2500"}}, 0, 2500 * time.Millisecond, unsaid, unsaid},
-		{"seconds, if the milliseconds are invalid", 429, http.Header{"Retry-After-Ms": {"-1"}, "Retry-After": {"2"}}, 2 * time.Second, 2 * time.Second, unsaid, unsaid},
-
-		// RateLimit, as the drafts define it.
-		{"draft 10, something left", 429, http.Header{"Ratelimit": {`"default";r=5;t=30`}}, 0, 0, unsaid, unsaid},
-		{"draft 10, several", 429, http.Header{"Ratelimit": {`"second";r=0;t=1, "day";r=0;t=3600, "hour";r=9;t=7200`}}, 0, time.Hour, unsaid, unsaid},
-		{"draft 10, with a key", 429, http.Header{"Ratelimit": {`"default"; r=0; t=30; pk=:cHNzdA==:`}}, 0, 30 * time.Second, unsaid, unsaid},
-		{"draft 10, what one has left is not of the next", 429, http.Header{"Ratelimit": {`"second";r=5;t=1, "hour";t=30`}}, 0, 30 * time.Second, unsaid, unsaid},
-		{"draft 10, without a time", 429, http.Header{"Ratelimit": {`"default";r=0`}}, 0, 0, unsaid, unsaid},
-		{"draft 07", 429, http.Header{"Ratelimit": {"limit=100, remaining=0, reset=30"}}, 0, 30 * time.Second, unsaid, unsaid},
-		{"draft 06", 429, http.Header{"Ratelimit-Remaining": {"0"}, "Ratelimit-Reset": {"30"}}, 0, 30 * time.Second, unsaid, unsaid},
-		{"a healthy quota and a failing server", 503, http.Header{"Ratelimit": {`"default";r=50;t=30`}, "X-Ratelimit-Reset": {"30"}}, 0, 0, unsaid, unsaid},
-
-		// X-RateLimit-Reset, as a number or a time.
-		{"seconds", 429, http.Header{"X-Ratelimit-Reset": {"87"}}, 0, 87 * time.Second, unsaid, unsaid},
-		{"milliseconds since 1970", 429, http.Header{"X-Ratelimit-Reset": {"1795348860250"}}, 0, time.Minute + 250*time.Millisecond, unsaid, unsaid},
-		{"the longest number of seconds", 429, http.Header{"X-Ratelimit-Reset": {"999999999"}}, 0, 999999999 * time.Second, unsaid, unsaid},
-		{"one more, which is a time", 429, http.Header{"X-Ratelimit-Reset": {"1000000000"}}, 0, 1, unsaid, unsaid},
-		{"the last time in seconds", 429, http.Header{"X-Ratelimit-Reset": {"9223372036"}}, 0, 9223372036*time.Second - 1795348800*time.Second, unsaid, unsaid},
-		{"one more, which is milliseconds", 429, http.Header{"X-Ratelimit-Reset": {"9223372037"}}, 0, 1, unsaid, unsaid},
-		{"nonsense", 429, http.Header{"X-Ratelimit-Reset": {"6m0s"}}, 0, 0, unsaid, unsaid},
-		{"more than a duration can hold", 429, http.Header{"X-Ratelimit-Reset": {"99999999999999999999"}}, 0, longest - 1795348800*time.Second, unsaid, unsaid},
-		{"several: the longest", 429, http.Header{"X-Rate-Limit-Reset": {"5"}, "X-Ratelimit-Reset": {"9"}}, 0, 9 * time.Second, unsaid, unsaid},
-		{"something left", 429, http.Header{"X-Ratelimit-Remaining": {"1"}, "X-Ratelimit-Reset": {"87"}}, 0, 0, unsaid, unsaid},
-		{"less than nothing left", 429, http.Header{"X-Ratelimit-Remaining": {"-1"}, "X-Ratelimit-Reset": {"87"}}, 0, 0, unsaid, unsaid},
-		{"403, not for the quota", 403, http.Header{"X-Ratelimit-Reset": {"87"}}, 0, 0, unsaid, unsaid},
-		{"403 for the quota, which is filled by now", 403, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"1795348800"}}, 0, 1, unsaid, again},
-
-		// X-Should-Retry.
-		{"it should not", 503, http.Header{"X-Should-Retry": {"false"}, "Retry-After": {"5"}}, 5 * time.Second, 5 * time.Second, unsaid, never},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			resp := &http.Response{StatusCode: tt.status, Header: http.Header{"Date": {date}}}
-			maps.Copy(resp.Header, tt.header)
-			assert.Equal(t, retryhttp.Advice{Wait: tt.rfc, Verdict: tt.again}, retryhttp.AdviceOf(resp))
-			assert.Equal(t, retryhttp.Advice{Wait: tt.vendor, Verdict: tt.vAgain}, retryhttp.VendorAdvice(resp))
+	var table struct {
+		Date   string
+		Advice []struct {
+			Name          string
+			Status        int
+			Header        http.Header
+			Wait, Vendor  string // of AdviceOf and VendorAdvice
+			Verdict       retryhttp.Verdict
+			VendorVerdict retryhttp.Verdict `json:"vendor_verdict"`
+		}
+	}
+	readTestdata(t, "advice.json", &table)
+	require.Len(t, table.Advice, 41)
+	for _, tt := range table.Advice {
+		t.Run(tt.Name, func(t *testing.T) {
+			resp := &http.Response{StatusCode: tt.Status, Header: http.Header{"Date": {table.Date}}}
+			maps.Copy(resp.Header, tt.Header)
+			rfc, vendor := retryhttp.AdviceOf(resp), retryhttp.VendorAdvice(resp)
+			assert.Equal(t, []any{tt.Wait, tt.Verdict}, []any{rfc.Wait.String(), rfc.Verdict})
+			assert.Equal(t, []any{tt.Vendor, tt.VendorVerdict}, []any{vendor.Wait.String(), vendor.Verdict})
 		})
 	}
 }
@@ -169,8 +127,6 @@ func TestAdviseOfATransport(t *testing.T) {
 // The table has forty answers of public services, taken from their own
 // documentation, and says whether to retry and after what wait.
 func TestAnswersOfPublicServices(t *testing.T) {
-	data, err := os.ReadFile("testdata/answers.json")
-	require.NoError(t, err)
 	var table struct {
 		Date    string
 		Answers []struct {
@@ -180,7 +136,7 @@ func TestAnswersOfPublicServices(t *testing.T) {
 			Retry                        bool
 		}
 	}
-	require.NoError(t, json.Unmarshal(data, &table))
+	readTestdata(t, "answers.json", &table)
 	require.Len(t, table.Answers, 40)
 	for _, a := range table.Answers {
 		t.Run(a.Service+", "+a.About, func(t *testing.T) {
@@ -197,64 +153,25 @@ func TestAnswersOfPublicServices(t *testing.T) {
 	}
 }
 
-// In a synctest bubble the clock starts at midnight on Saturday, January 1,
-// 2000.
+// In a synctest bubble the clock starts at midnight on Saturday, January 1, 2000. The server's
+// clock is its Date, which may be nine hours ahead, or never set.
 func TestRetryAfter(t *testing.T) {
-	const (
-		ours  = "Sat, 01 Jan 2000 00:00:00 GMT"
-		fast  = "Sat, 01 Jan 2000 09:00:00 GMT" // a server whose clock is nine hours ahead
-		epoch = "Thu, 01 Jan 1970 00:00:00 GMT"
-	)
-	tests := []struct {
-		name, date string
-		values     []string
-		want       time.Duration
-	}{
-		{"absent", "", nil, 0},
-		{"empty", "", []string{""}, 0},
-
-		{"space around", "", []string{" 5\t"}, 5 * time.Second},
-		{"seconds do not look at the Date", fast, []string{"5"}, 5 * time.Second},
-
-		{"a fraction", "", []string{"1.5"}, 1500 * time.Millisecond},
-		{"a fraction of nine digits", "", []string{"0.123456789"}, 123456789},
-		{"a fraction of more than nine digits", "", []string{"0.1234567891"}, 123456789},
-		{"the most seconds and a fraction", "", []string{"9223372036.9"}, longest},
-		{"a fraction without an end", "", []string{"1."}, 0},
-		{"a fraction without a beginning", "", []string{".5"}, 0},
-
-		{"a list", "", []string{"1, 3"}, 3 * time.Second},
-		{"a list with an invalid entry", "", []string{"soon, 3, -9"}, 3 * time.Second},
-		{"a list with a date first", "", []string{"Sat, 01 Jan 2000 00:00:07 GMT, 5"}, 7 * time.Second},
-
-		{"negative", "", []string{"-5"}, 0},
-		{"not ASCII digits", "", []string{"٥"}, 0},
-
-		{"IMF-fixdate", "", []string{"Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
-		{"RFC 850", "", []string{"Saturday, 01-Jan-00 00:00:07 GMT"}, 7 * time.Second},
-		{"asctime", "", []string{"Sat Jan  1 00:00:07 2000"}, 7 * time.Second},
-		{"a Date of another form", "Saturday, 01-Jan-00 09:00:00 GMT", []string{"Sat Jan  1 09:00:07 2000"}, 7 * time.Second},
-		{"a clock that was never set", epoch, []string{"Thu, 01 Jan 1970 00:00:07 GMT"}, 7 * time.Second},
-		{"an invalid Date", "yesterday", []string{"Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
-		{"a date that has passed", "", []string{epoch}, 1},
-		{"a date that has passed, by the server's clock", fast, []string{"Sat, 01 Jan 2000 08:00:00 GMT"}, 1},
-		{"the last date there is", "", []string{"Fri, 31 Dec 9999 23:59:59 GMT"}, longest},
-		{"UTC for GMT", "", []string{"Sat, 01 Jan 2000 00:00:07 UTC"}, 7 * time.Second},
-		{"+0000 for GMT", "", []string{"Sat, 01 Jan 2000 00:00:07 +0000"}, 7 * time.Second},
-		{"another zone by its name", "", []string{"Sat, 01 Jan 2000 00:00:07 CET"}, 0},
-
-		{"twice: the longer", "", []string{"5", "9"}, 9 * time.Second},
+	var table struct {
+		Tests []struct {
+			Name, Date, Wait string
+			Values           []string
+		} `json:"retry_after"`
 	}
+	readTestdata(t, "advice.json", &table)
+	require.Len(t, table.Tests, 28)
 	synctest.Test(t, func(t *testing.T) {
-		require.Equal(t, ours, time.Now().UTC().Format(http.TimeFormat))
-		for _, tt := range tests {
-			h := http.Header{"Retry-After": tt.values}
-			if tt.date != "" {
-				h.Set("Date", tt.date)
+		for _, tt := range table.Tests {
+			resp := &http.Response{StatusCode: 503, Header: http.Header{"Retry-After": tt.Values}}
+			if tt.Date != "" {
+				resp.Header.Set("Date", tt.Date)
 			}
-			resp := &http.Response{StatusCode: 503, Header: h}
-			assert.Equal(t, tt.want, retryhttp.AdviceOf(resp).Wait, tt.name)
-			assert.Equal(t, tt.want, retryhttp.NewStatusError(resp).RetryAfter(), tt.name)
+			assert.Equal(t, tt.Wait, retryhttp.AdviceOf(resp).Wait.String(), tt.Name)
+			assert.Equal(t, tt.Wait, retryhttp.NewStatusError(resp).RetryAfter().String(), tt.Name)
 		}
 	})
 }
