@@ -133,12 +133,11 @@ func (s Snapshot) String() string {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Budgets)) {
-		fmt.Fprintf(&b, "; budget %s: ", eventlog.Printable(name))
-		if left := s.Budgets[name]; left < 0 {
-			b.WriteString("no limit")
-		} else {
-			fmt.Fprintf(&b, "%d left", left)
+		left := fmt.Sprint(s.Budgets[name], " left")
+		if s.Budgets[name] < 0 {
+			left = "no limit"
 		}
+		fmt.Fprintf(&b, "; budget %s: %s", eventlog.Printable(name), left)
 	}
 	return b.String()
 }

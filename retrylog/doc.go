@@ -36,10 +36,6 @@
 // Unknown keys, kinds and reasons are not errors, so a log may hold more, and may be
 // from a newer version.
 //
-// [Read] also reads the lines that [Slog] logs as JSON or text, which have the same
-// keys, among the other lines of a program. Above level Debug they have no attempts, and
-// [Replay] adds them.
-//
 // A pipeline of package retryflow has events of its own, which have more keys. Read reads them as
 // events of calls, without its rules, and not all of them can be replayed.
 package retrylog

@@ -89,15 +89,14 @@ func (w *Writer) Err() error {
 var ErrCutOff = eventlog.ErrCutOff
 
 // Read reads a log that a [Writer] wrote, or that a handler of [log/slog] wrote of [Slog], as JSON
-// or text. It skips empty lines, and what the program logged for other purposes: a line is an
-// event if it has a kind, an attempt and a max, and of a logger only if this version knows the
-// kind. Something else may stand before or behind the event. Slog's logger must have no group,
-// within which Read finds no event. Of a key that is there twice the last one is the event's.
+// or text. Above level Debug a logger has no attempts, and [Replay] adds them. Read skips empty
+// lines, and what the program logged for other purposes: a line is an event if it has a kind, an
+// attempt and a max, and of a logger only if this version knows the kind. Something else may stand
+// before or behind the event. Slog's logger must have no group, within which Read finds no event.
+// Of a key that is there twice the last one is the event's.
 //
 // If a crash has cut off a line, so that it is incomplete or has zero bytes in it, Read returns
 // all records that are whole, including those written after the cut, and an error that is
 // [ErrCutOff] and names the first such line. So it does for a line of more than 4 MiB. An event
 // that cannot be read ends the log with an error that names its line.
-func Read(r io.Reader) ([]Record, error) {
-	return eventlog.Read(r)
-}
+func Read(r io.Reader) ([]Record, error) { return eventlog.Read(r) }

@@ -64,7 +64,7 @@ func TestIncident(t *testing.T) {
 	numbers := text[strings.LastIndex(text, "\n\n3,600 calls, 50 gave up, 1.13 attempts a call\n")+2:]
 	assert.Regexp(t, `(?m)^CALLS  GAVE UP  ATTEMPTS  LIMIT  SOURCE +COMMONEST ERROR \(FAILURES\)\n600 +50 +1,011 +9 +pod/web-3/web +dial tcp 10.0.0.3:5432: connect: connection refused \(450\)\n600 +0 +\d+ +4 +pod/web-`, numbers)
 	assert.Regexp(t, `(?m)^FAILURES.*\n450 +\d+% +dial tcp 10.0.0.3:5432: connect: connection refused\n`, numbers)
-	assert.Regexp(t, `(?m)^IN EACH MINUTE .*\n(?:\S+ \S+ +0 .*\n|\.\.\.\n)+(?:2000-01-01 00:2[0-4]Z +10 +#{24} +\d+ +#+\n){5}(?:\S+ \S+ +0 .*\n|\.\.\.\n)+$`, numbers)
+	assert.Regexp(t, `(?m)^IN EACH MINUTE .*\n(?:\S+ \S+ +0 .*\n|\.\.\.\n)+(?:2000-01-01 00:2[0-4]:00Z +10 +#{24} +\d+ +#+\n){5}(?:\S+ \S+ +0 .*\n|\.\.\.\n)+$`, numbers)
 
 	var got summary
 	require.NoError(t, json.Unmarshal([]byte(succeed(t, log, "explain", "-json")), &got))

@@ -28,6 +28,7 @@ type bar struct {
 const (
 	mostBars = 60
 	widest   = 24 // characters of a bar
+	clock    = "2006-01-02 15:04:05Z"
 )
 
 // widths are how wide a bar can be. Each width is a multiple of the one before.
@@ -79,10 +80,6 @@ func (s *strip) start(second int64) int64 {
 
 // table writes the bars as a table.
 func (s *strip) table(t *tabwriter.Writer, bars []*bar) {
-	form := "2006-01-02 15:04Z"
-	if widths[s.width].seconds < 60 {
-		form = "2006-01-02 15:04:05Z"
-	}
 	gaveUp, retries := 1, 1
 	for _, b := range bars {
 		gaveUp, retries = max(gaveUp, b.GaveUp), max(retries, b.Retries)
@@ -95,6 +92,6 @@ func (s *strip) table(t *tabwriter.Writer, bars []*bar) {
 		if i > 0 && b.begin.Unix() > bars[i-1].begin.Unix()+b.Seconds {
 			fmt.Fprint(t, "...\t\t\t\n")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", b.begin.Format(form), draw(b.GaveUp, gaveUp), draw(b.Retries, retries))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", b.begin.Format(clock), draw(b.GaveUp, gaveUp), draw(b.Retries, retries))
 	}
 }

@@ -282,7 +282,6 @@ func (p *paragraph) say(is bool, format string, args ...any) {
 // text returns the first line, and how the calls compare with the policy, or a paragraph, the
 // tables and the strip.
 func (s *summary) text() string {
-	const clock = "2006-01-02 15:04:05Z"
 	number := preview.Thousands[int]
 	var p paragraph
 	p.say(true, "%s, %s gave up, %.2f attempts a call\n", counted(s.Calls, "call"), number(s.GaveUp), float64(s.Attempts)/float64(max(1, s.Calls)))
