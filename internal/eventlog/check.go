@@ -155,13 +155,11 @@ func (j judge) decide(e retry.Event) retry.Decision {
 		e.RetryAfter = 0
 	}
 	return p.Next(retry.Attempt{
-		Number: e.Attempt, Err: retry.After(e.RetryAfter, errFailed), Elapsed: e.Elapsed,
-		Seed: max(1, e.Seed), // 0 would be drawn from Source
+		Number: e.Attempt, Elapsed: e.Elapsed,
+		Err:  retry.After(e.RetryAfter, errors.New("failed")), // which says nothing itself
+		Seed: max(1, e.Seed),                                  // 0 would be drawn from Source
 	})
 }
-
-// errFailed stands for an error that must not say anything itself.
-var errFailed = errors.New("the attempt failed")
 
 // knows reports whether the policy knows the class of the failure in e.
 func (j judge) knows(e retry.Event) bool {

@@ -132,14 +132,11 @@ const (
 	mustCause             // there is one
 )
 
-// A Reason is what is known of a reason to stop.
-type Reason struct {
+// Reasons are those to stop that this version knows.
+var Reasons = map[retry.Reason]struct {
 	means string
 	can   int
-}
-
-// Reasons are those that this version knows.
-var Reasons = map[retry.Reason]Reason{
+}{
 	retry.ReasonSuccess:      {"it succeeded", mayCause},
 	retry.ReasonExhausted:    {"no attempt is left", refused},
 	retry.ReasonNonRetryable: {"the failure is not retryable", refused | mayCause},

@@ -22,9 +22,9 @@ const maxLine = 4 << 20
 // has been read.
 type Files struct {
 	Events  int    `json:"-"`             // of calls
-	Skipped int    `json:"skipped_lines"` // that are no events, or cannot be read, without empty ones
+	Skipped int    `json:"skipped_lines"` // lines without an event that can be read, and without empty ones
 	Torn    int    `json:"cut_off_lines"`
-	Bad     int    `json:"-"`       // of Skipped: they are events by their keys
+	Bad     int    `json:"-"`       // lines with one that cannot
 	First   *Fault `json:"-"`       // of Bad; nil if there is none
 	Dropped int    `json:"dropped"` // calls that were cut short because too many were open
 
@@ -103,9 +103,9 @@ func (l *Files) readLine(f *file) error {
 	switch f.ended = err != nil; err {
 	case nil, io.EOF:
 		if line := bytes.TrimSpace(f.text); len(line) > 0 {
-			faults := l.Torn + l.Bad
+			torn := l.Torn
 			l.decode(f, line, "")
-			if len(f.read) == 0 && l.Torn+l.Bad == faults {
+			if len(f.read) == 0 && l.Torn == torn {
 				l.Skipped++
 			}
 		}

@@ -183,7 +183,6 @@ func (l *Files) objects(f *file, prefix, data []byte, from string) {
 		l.tear(f)
 	case fault != nil:
 		l.Bad++
-		l.Skipped++
 		l.First = cmp.Or(l.First, &Fault{Record{Line: f.line, origin: origin{file: f}}, fault})
 	}
 }
