@@ -1,7 +1,6 @@
 // Package eventlog reads, judges, tells and writes events. A line becomes an event (line.go,
 // envoy.go, event.go), events become calls (files.go, track.go), a call is judged (replay.go,
-// check.go) and told (explain.go). It is for package retrylog and for the command. The events of
-// a pipeline of package retryflow are read as well, but its rules are not known here.
+// check.go) and told (explain.go). It is for package retrylog and for the command.
 package eventlog
 
 import (

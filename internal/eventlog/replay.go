@@ -11,8 +11,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A Call is one call of retry.Do or DoValue, or a job of a queue that reports the same events, as
-// retry.Once does.
+// A Call is as package retrylog describes it.
 type Call struct {
 	Key      string
 	Max      int // EffectiveMax of its policy
@@ -35,8 +34,7 @@ type Attempt struct {
 	Due            time.Time
 }
 
-// Replay rebuilds the calls of a log, in the order in which they began. After an error it
-// returns the calls up to the fault.
+// Replay rebuilds the calls of a log, as package retrylog describes it.
 func Replay(records []Record) (calls []Call, err error) {
 	running := map[string]int{} // index in calls, by key
 	for i, r := range records {
