@@ -120,8 +120,8 @@ func (l *Files) begin(r *Record) *Trace {
 // find returns the open call that r is from, nil if it begins one. With a key it is the
 // one of the same source and file. If there is none, it is a job whose next attempt is made
 // elsewhere, or a call that began at the same time and goes on in a file after a rotation.
-// Without keys it is the one of the same source in which r can be next and that began at the
-// same time.
+// Without keys it is the one of the same source in which r can be next. Of several it is the
+// one that began closest to the same time.
 func (l *Files) find(r *Record) (found *Trace) {
 	e := &r.Event
 	if r.foreign || r.Key == "" && begins(*e, true) {
@@ -131,14 +131,11 @@ func (l *Files) find(r *Record) (found *Trace) {
 	for _, call := range l.open[r.Key] {
 		before, last := call.Last(), call.last()
 		apart := (e.Time.Sub(before.Time) - (e.Elapsed - before.Elapsed)).Abs()
-		here, rank := last.source == r.source, 0
-		switch can := fits(call, r); {
+		here, can, rank := last.source == r.source, fits(call, r), 0
+		switch {
 		case r.Key == "" && here && can, r.Key != "" && here && last.file == r.file:
-			rank = 3
-		case r.Key == "" || !can:
-		case here && (e.Attempt > before.Attempt || apart < rotated):
 			rank = 2
-		case !here && e.Attempt > before.Attempt:
+		case r.Key != "" && can && (e.Attempt > before.Attempt || here && apart < rotated):
 			rank = 1
 		}
 		if rank > best || rank > 0 && rank == best && apart <= closest {
