@@ -3,7 +3,6 @@ package retryhttp
 import (
 	"io"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -58,15 +57,12 @@ func (a *attempt) discard(resp *http.Response) {
 	}
 }
 
-var scratch = sync.Pool{New: func() any { return new([1 << 10]byte) }} // what drain reads into
-
 // drain reads a body until the attempt has ended, and closes it. It reports a
 // panic, which would end the program here, where nothing can recover it.
 func (a *attempt) drain(rc io.ReadCloser, done chan<- any) {
 	defer func() { done <- recover() }()
 	defer func() { _ = rc.Close() }()
-	buf := scratch.Get().(*[1 << 10]byte)
-	defer scratch.Put(buf)
+	var buf [1 << 10]byte
 	for rest, empty := discardBytes, 0; rest > 0 && empty < emptyReads && a.ctx.Err() == nil; {
 		n, err := rc.Read(buf[:min(rest, len(buf))])
 		if err != nil {
