@@ -16,27 +16,6 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// answers answers 503 this many times, then 200, and then starts again.
-type answers struct{ failures, n int }
-
-func (a *answers) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	a.n++
-	if a.n%(a.failures+1) != 0 {
-		http.Error(w, "busy", http.StatusServiceUnavailable)
-		return
-	}
-	_, _ = io.WriteString(w, "hello")
-}
-
-// RoundTrip answers as ServeHTTP does, without a network.
-func (a *answers) RoundTrip(req *http.Request) (*http.Response, error) {
-	w := httptest.NewRecorder()
-	a.ServeHTTP(w, req)
-	resp := w.Result()
-	resp.Request = req
-	return resp, nil
-}
-
 // BenchmarkHTTP measures a GET over loopback, and in memory, whose body is read.
 func BenchmarkHTTP(b *testing.B) {
 	for _, w := range []struct {
