@@ -157,9 +157,9 @@ func check(c jetstream.ConsumerConfig) error {
 
 // Consume handles the messages of a consumer until ctx is done. Then it cancels the
 // contexts of the handlers, waits until they have returned, and returns nil; their
-// messages are delivered again a second later. It returns an error if the consumer's AckPolicy is not
-// explicit, if it has a BackOff or a MaxDeliver, if no other stream stores the dead
-// letters, or if the consumer is deleted or the connection closed.
+// messages are delivered again a second later. It returns an error if the consumer's
+// AckPolicy is not explicit, if it has a BackOff or a MaxDeliver, if no other stream stores
+// the dead letters, or if the consumer is deleted or the connection closed.
 //
 // js is where consumer comes from. handle is called for up to Workers messages at once. It
 // must not acknowledge them. Consume renews a message's AckWait for as long as handle runs.
@@ -381,7 +381,7 @@ func isTooLarge(err error) bool {
 // stored twice. The ID names one failure only: two consumers may have the same message, and
 // a stream that was made anew has the same sequence numbers again.
 func (w *worker) publish(ctx context.Context, msg jetstream.Msg, d retryjob.DeadLetter, leftOut string) error {
-	meta, _ := msg.Metadata() // one has read them
+	meta, _ := msg.Metadata() // no error: the worker has read them before
 	text, err := json.Marshal(d)
 	if err != nil {
 		return err
