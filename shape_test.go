@@ -49,7 +49,7 @@ func TestPrincipleStandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.T)
 	require.Greater(t, len(ofRoot), 1)
 
 	// Beside it a package needs the root and internal/ alone, so that who imports it gets no
-	// other. Programs may need what they want of ours.
+	// other. Programs may import any package of this module.
 	t.Run("the standard library only", func(t *testing.T) {
 		more := map[string][]string{
 			"retryhttp": {module + "/retrynet"}, "retrysql": {module + "/retrynet"}, "retrycenkalti": {"github.com/cenkalti/backoff/v4"},

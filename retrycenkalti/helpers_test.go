@@ -83,7 +83,7 @@ func retryV4(b backoff.BackOff) loop {
 	}
 }
 
-// observing is the loop of v4 with a BackOff of ours, which observes the errors.
+// observing runs the loop of v4 with our BackOff, which observes the errors.
 func observing(t *testing.T, p retry.Policy) loop {
 	b := newBackOff(t, p)
 	return func(ctx context.Context, op func() error) error {

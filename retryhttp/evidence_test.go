@@ -112,7 +112,7 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 	}
 }
 
-// traced reports to the trace of a request, if it has one, what it is told to, in that order.
+// traced calls the hooks of a request's trace that reports names, in that order.
 func traced(reports string, next roundTrip) roundTrip {
 	return func(req *http.Request) (*http.Response, error) {
 		trace := httptrace.ContextClientTrace(req.Context())

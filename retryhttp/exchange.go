@@ -55,7 +55,7 @@ func (x *exchange) loopPolicy() retry.Policy {
 	switch {
 	case x.cannotRepeat() != nil:
 		p.Classify = x.classify
-	case x.t.Idempotent == nil && !Idempotent(x.req), x.t.Idempotent != nil && !x.t.Idempotent(x.req):
+	case !x.t.idempotent(x.req):
 		x.once, p.Classify = true, x.classify
 	}
 	return p

@@ -197,7 +197,8 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 //
 // An error of Base whose own methods panic is replaced by a permanent one.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if s := stoppedBy(&http.Response{Request: req}); s != nil { // it is sent again: what stopped it then is over
+	if s := stoppedBy(&http.Response{Request: req}); s != nil {
+		// The caller sends the Request of a response again, whose context holds that call's error.
 		req = req.WithContext(s.of.Context())
 	}
 	x := &exchange{t: t, req: req, policy: t.policyOf(req), checks: CheckFunc(t.Check).or()}
@@ -235,6 +236,13 @@ func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (*retry.Budget,
 		use := t.targets.Use(targets.HostOf(req.URL))
 		return use.Budget, use
 	}
+}
+
+func (t *Transport) idempotent(req *http.Request) bool {
+	if t.Idempotent == nil {
+		return Idempotent(req)
+	}
+	return t.Idempotent(req)
 }
 
 func (t *Transport) base() http.RoundTripper {

@@ -137,7 +137,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 			assert.Equal(t, strings.Contains(told, "permanent"), retry.IsPermanent(stop.Err))
 		})
 	}
-	assert.Equal(t, 3, asked, "the request's own trace is told that there was no connection, too")
+	assert.Equal(t, 3, asked, "the hooks of the request's own trace are called, too")
 }
 
 func TestAttemptTimeout(t *testing.T) {

@@ -120,8 +120,8 @@ func (l *Files) begin(r *Record) *Trace {
 // find returns the open call that r is from, nil if it begins one. With a key it is the
 // one of the same source and file. If there is none, it is a job whose next attempt is made
 // elsewhere, or a call that began at the same time and goes on in a file after a rotation.
-// Without keys it is the one of the same source in which r can be next. Of several it is the
-// one that began closest to the same time.
+// Without keys it is a call of the same source in which r can be next. Among these it takes
+// the one whose events agree best on when it began.
 func (l *Files) find(r *Record) (found *Trace) {
 	e := &r.Event
 	if r.foreign || r.Key == "" && begins(*e, true) {

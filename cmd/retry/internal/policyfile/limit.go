@@ -97,8 +97,8 @@ func (f *form) limit(target string, in *place, c concurrency) bool {
 	return most > 0
 }
 
-// clusters notes the limits of the clusters to which a route of Envoy leads. Of several
-// thresholds the first one of the route's priority counts.
+// clusters notes the limits of the clusters to which a route of Envoy leads. Envoy takes the
+// first thresholds that have the route's priority.
 func (f *form) clusters() {
 	route, limited := f.b.beside, false
 	names := append(f.texts(route, "cluster"), f.texts(route, "weighted_clusters.clusters.*.name")...)
