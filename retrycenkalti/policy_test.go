@@ -29,9 +29,9 @@ func opts(initial time.Duration, multiplier float64, max time.Duration) backoff.
 	}
 }
 
-// Each row is played in our loop with the policy, and in that of v4 with a BackOff of that
-// policy, which observes the errors. Where v4 has such a BackOff, it is played with that one
-// too.
+// Each row is played by retry.Do with the policy, and by v4's loop with our BackOff of the
+// policy, which observes the errors. Where v4 has such a BackOff itself, its loop is played
+// with that one too.
 func TestEachLoopDoesTheSame(t *testing.T) {
 	const ms, s, m = time.Millisecond, time.Second, time.Minute
 	const forever = math.MaxUint64
@@ -95,7 +95,7 @@ func TestEachLoopDoesTheSame(t *testing.T) {
 				}
 			}
 			require.NoError(t, p.Validate())
-			loops["ours"], loops["v4 with a BackOff of ours"] = do(p), observing(t, p)
+			loops["retry.Do"], loops["v4 with our BackOff"] = do(p), observing(t, p)
 			for name, loop := range loops {
 				did, err := play(t, row.script, loop)
 				assert.Equal(t, row.want, did, name)
