@@ -261,9 +261,9 @@ func TestAPanicIsSettledAndGoesOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var recorder retrylog.Recorder
+				var log bytes.Buffer
 				budget := &retry.Budget{Size: 1}
-				p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Jitter: retry.FullJitter, Budget: budget, OnEvent: recorder.OnEvent}
+				p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Jitter: retry.FullJitter, Budget: budget, OnEvent: retrylog.NewWriter(&log).OnEvent}
 				job := retryjob.Job{Key: "a", Attempt: row.attempt, Began: time.Now().Add(-time.Minute)}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -285,12 +285,14 @@ func TestAPanicIsSettledAndGoesOn(t *testing.T) {
 				assert.Equal(t, row.attempt, o.Attempts)
 				assert.Equal(t, o.Retry(), budget.Left() == 0, "the retry is taken from the Budget once")
 
-				calls, err := retrylog.Replay(recorder.Records())
+				records, err := retrylog.Read(&log)
+				require.NoError(t, err)
+				calls, err := retrylog.Replay(records)
 				require.NoError(t, err)
 				require.Len(t, calls, 1)
 				require.Len(t, calls[0].Attempts, 1)
 				assert.Equal(t, time.Second, calls[0].Attempts[0].Took)
-				assert.ErrorIs(t, calls[0].Attempts[0].Err, retryjob.ErrPanicked)
+				assert.EqualError(t, calls[0].Attempts[0].Err, retryjob.ErrPanicked.Error())
 				assert.Equal(t, time.Minute+time.Second, calls[0].Records[1].Event.Elapsed)
 				assert.NoError(t, calls[0].Check(p))
 			})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/eventlog"
+	"github.com/goretry/retry/internal/printable"
 )
 
 // Counters counts what the calls of one or more policies do. The zero
@@ -128,7 +129,7 @@ func (s Snapshot) String() string {
 	before := "; "
 	for _, reason := range slices.Sorted(maps.Keys(s.Stops)) {
 		if n := s.Stops[reason]; n > 0 {
-			fmt.Fprintf(&b, "%s%s %d", before, eventlog.Printable(string(reason)), n)
+			fmt.Fprintf(&b, "%s%s %d", before, printable.Line(string(reason)), n)
 			before = ", "
 		}
 	}
@@ -137,7 +138,7 @@ func (s Snapshot) String() string {
 		if s.Budgets[name] < 0 {
 			left = "no limit"
 		}
-		fmt.Fprintf(&b, "; budget %s: %s", eventlog.Printable(name), left)
+		fmt.Fprintf(&b, "; budget %s: %s", printable.Line(name), left)
 	}
 	return b.String()
 }

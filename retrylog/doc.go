@@ -4,9 +4,9 @@
 //
 // [Slog] logs to log/slog, one line for each retry and one for the end of a call.
 // [Counters] count calls, retries and the reasons for stopping, for expvar and for
-// metrics. [Writer] and [Recorder] keep the events themselves: [Replay] rebuilds
-// the calls from them, [Call.Check] makes every decision again and compares, and
-// [Explain] prints them as text that says when and why.
+// metrics. A [Writer] keeps the events themselves, in a file or a bytes.Buffer, and [Read]
+// reads them: [Replay] rebuilds the calls from them, [Call.Check] makes every decision again
+// and compares, and [Explain] prints them as text that says when and why.
 //
 // A policy has one OnEvent. To have several, call them from one:
 //

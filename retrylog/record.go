@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 
 	"github.com/goretry/retry"
@@ -27,27 +26,6 @@ type Record = eventlog.Record
 
 func recordOf(ctx context.Context, e retry.Event) Record {
 	return Record{Key: Key(ctx), Event: e, Hedged: e.Kind == retry.AttemptFinished && logkey.Hedged(ctx)}
-}
-
-// A Recorder keeps events in memory. The zero Recorder is empty and ready to use.
-// It is safe for concurrent use and must not be copied.
-type Recorder struct {
-	mu      sync.Mutex // guards records
-	records []Record
-}
-
-// OnEvent keeps e. Use it as the OnEvent of policies.
-func (r *Recorder) OnEvent(ctx context.Context, e retry.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.records = append(r.records, recordOf(ctx, e))
-}
-
-// Records returns a copy of the events so far, in their order.
-func (r *Recorder) Records() []Record {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.records)
 }
 
 // A Writer writes events as lines of JSON, each by one call of Write. It is safe

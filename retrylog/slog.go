@@ -24,11 +24,9 @@ import (
 // level there are only the retries and the ends, but each retry has all that its delay
 // follows from: see [retry.Draw].
 //
-// The key set by [WithKey] is the attribute "key". Errors are logged as they are, for
-// handlers that examine them. Some are wrapped in an error that has their text
-// alone: those that a handler would not log as a text (json.Marshaler,
-// slog.LogValuer), and those whose text has line breaks or other characters that a
-// terminal may act on, which are escaped as in [Explain].
+// The key set by [WithKey] is the attribute "key". An error is wrapped in one of which
+// every handler logs the text, with line breaks and other characters that a terminal may
+// act on escaped as in [Explain]. A handler finds the error itself with errors.As.
 func Slog(logger *slog.Logger) func(context.Context, retry.Event) {
 	return func(ctx context.Context, e retry.Event) {
 		l := logger

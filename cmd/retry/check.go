@@ -13,6 +13,7 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 	"github.com/goretry/retry/internal/eventlog"
+	"github.com/goretry/retry/internal/printable"
 )
 
 // A comparison is what the calls of a log have in common with a policy.
@@ -23,8 +24,7 @@ type comparison struct {
 	ByCode  int          `json:"stopped_by_code"`
 
 	policy retry.Policy
-	calls  map[string]int    // that are not compared, by why
-	first  map[string]string // where the first of them is
+	calls  map[string]int // that are not compared, by why
 }
 
 // A difference is what a policy would not have decided, or what cannot have happened.
@@ -40,7 +40,7 @@ const mostNamed = 10
 func newComparison(p retry.Policy) *comparison {
 	// A program may have a Wait, which ends waits early, and no file can say so.
 	p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
-	return &comparison{policy: p, Differs: []difference{}, calls: map[string]int{}, first: map[string]string{}}
+	return &comparison{policy: p, Differs: []difference{}, calls: map[string]int{}}
 }
 
 // add compares a call, and reports whether it differs.
@@ -56,7 +56,7 @@ func (n *comparison) add(t *eventlog.Trace) bool {
 	switch {
 	case len(by) > 0 && by[len(by)-1].Event.Kind == retry.CallFinished:
 		n.ByCode++
-		why = "stopped by code: " + eventlog.Printable(string(t.Reason))
+		why = "stopped by code: " + printable.Line(string(t.Reason))
 	case len(by) > 0:
 		n.Skipped++
 		why = "skipped: a class of the program decided"
@@ -66,10 +66,7 @@ func (n *comparison) add(t *eventlog.Trace) bool {
 		n.Checked++
 		return false
 	}
-	if n.calls[why]++; n.calls[why] == 1 {
-		_, file := eventlog.Place(t.Records[0])
-		n.first[why] = fmt.Sprintf("%s:%d", file, t.Records[0].Line)
-	}
+	n.calls[why]++
 	return false
 }
 
@@ -84,7 +81,7 @@ func differenceOf(err error) difference {
 // String returns d as a line.
 func (d difference) String() string {
 	if d.Source != "" {
-		d.What = eventlog.Printable(d.Source) + ": " + d.What
+		d.What = d.Source + ": " + d.What
 	}
 	return (&policyfile.Fault{File: d.File, Line: d.Line, Text: d.What}).Error()
 }
@@ -107,13 +104,13 @@ func (n *comparison) text(p *paragraph, s *summary) {
 		p.say(true, "%v\n", differenceOf(s.First))
 	}
 	for _, why := range slices.Sorted(maps.Keys(n.calls)) {
-		p.say(true, "%s: %s, the first at %s\n", why, counted(n.calls[why], "call"), n.first[why])
+		p.say(true, "%s: %s\n", why, counted(n.calls[why], "call"))
 	}
 	p.say(s.Torn+s.Bad > 0, "%s cut off, %s that cannot be read\n", counted(s.Torn, "line"), number(s.Bad))
 	var of []string
 	for _, line := range s.Sources {
 		if line.Differ > 0 {
-			of = append(of, fmt.Sprintf("%s of %s of %s", number(line.Differ), number(line.Calls), eventlog.Printable(line.Source)))
+			of = append(of, fmt.Sprintf("%s of %s of %s", number(line.Differ), number(line.Calls), printable.Line(line.Source)))
 		}
 	}
 	p.say(of != nil, "%s not as decided by %v: %s\n", counted(s.Differ, "call"), n.policy, strings.Join(of, ", "))

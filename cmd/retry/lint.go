@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
+	"github.com/goretry/retry/internal/printable"
 )
 
 var lintCommand = &command{
@@ -167,7 +168,7 @@ func (r *report) summary() string {
 	}
 	text += fmt.Sprintf("; %s %s none %s", counted(len(r.Without), "file"), have, where)
 	if r.hint != "" || r.at == "" {
-		text += strings.TrimSuffix(": try -at "+policyfile.Visible(r.hint), " ")
+		text += strings.TrimSuffix(": try -at "+printable.Line(r.hint), " ")
 	}
 	return text
 }

@@ -37,7 +37,7 @@ errors, and when; "..." is time without retries and failures. Times are UTC.
 
 A source is what kubectl, docker compose, syslog or journald write before an
 event, or a field such as "pod" or "host" around it, or else the file. Lines of
-anything else are skipped. Several files, also of gzip, are merged by time.
+anything else are skipped. Several files are merged by time.
 
 With -policy every decision is compared with the policy in a file, and the calls
 are printed whose decisions differ. The exit status is 1 if there is one, if an
@@ -197,11 +197,7 @@ func (x *explanation) print(t *eventlog.Trace, differs bool) {
 		x.separator = ","
 	default:
 		x.separator = "\n"
-		end := len(t.Records)
-		if x.sum.failed {
-			end-- // to a search for "stopped", the cause is not said yet
-		}
-		fmt.Fprint(x.out, eventlog.Explain(t.Records[:end])+eventlog.Explain(t.Records[end:]))
+		fmt.Fprint(x.out, eventlog.Explain(t.Records))
 	}
 }
 

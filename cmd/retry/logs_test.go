@@ -142,15 +142,15 @@ func TestCheckCode(t *testing.T) {
 		listed, want string
 	}{
 		{"nothing", retry.Policy{}, failure, "", checked},
-		{"RetryIf", retry.Policy{RetryIf: func(error) bool { return false }}, failure, "stopped by code: rejected: 1 call, the first at standard input:1\n", byCode},
-		{"Permanent", retry.Policy{}, retry.Permanent(failure), "stopped by code: permanent_error: 1 call, the first at standard input:1\n", byCode},
+		{"RetryIf", retry.Policy{RetryIf: func(error) bool { return false }}, failure, "stopped by code: rejected: 1 call\n", byCode},
+		{"Permanent", retry.Policy{}, retry.Permanent(failure), "stopped by code: permanent_error: 1 call\n", byCode},
 		{"After", retry.Policy{}, retry.After(time.Hour, failure), "", checked},
 		{"a class that stops", retry.Policy{Classify: classify(retry.Class{NonRetryable: true, Cause: failure})}, failure,
-			"stopped by code: not_retryable: 1 call, the first at standard input:1\n", byCode},
+			"stopped by code: not_retryable: 1 call\n", byCode},
 		{"a class with delays of its own", retry.Policy{Classify: classify(retry.Class{Name: "slow", Backoff: retry.Fixed(time.Hour)})}, failure,
-			"skipped: a class of the program decided: 1 call, the first at standard input:1\n", skipped},
+			"skipped: a class of the program decided: 1 call\n", skipped},
 		{"Wait", retry.Policy{Wait: wait(nil)}, failure, "", checked},
-		{"Wait that fails", retry.Policy{Wait: wait(failure)}, failure, "stopped by code: wait_failed: 1 call, the first at standard input:1\n", byCode},
+		{"Wait that fails", retry.Policy{Wait: wait(failure)}, failure, "stopped by code: wait_failed: 1 call\n", byCode},
 		{"Budget", retry.Policy{Budget: &retry.Budget{Size: 1}}, failure, "", checked},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -29,6 +29,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
+	"github.com/goretry/retry/internal/printable"
 )
 
 // The exit statuses.
@@ -223,7 +224,7 @@ func (c *command) failed(s *streams, err error) int {
 		fmt.Fprintln(s.err, err)
 		return found
 	}
-	fmt.Fprintf(s.err, "retry %s: %s\n", c.name, policyfile.Visible(err.Error()))
+	fmt.Fprintf(s.err, "retry %s: %s\n", c.name, printable.Line(err.Error()))
 	return misuse
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/explore"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
+	"github.com/goretry/retry/internal/printable"
 )
 
 var planCommand = &command{
@@ -62,7 +63,7 @@ func plan(s *streams, c *command, args []string) int {
 	if p.At != "" {
 		at = ", " + p.At
 	}
-	fmt.Fprintf(s.out, "%s:%d%s (%s)\n\n%s\n", policyfile.Visible(p.File), p.Line, policyfile.Visible(at), p.dialect,
+	fmt.Fprintf(s.out, "%s:%d%s (%s)\n\n%s\n", printable.Line(p.File), p.Line, printable.Line(at), p.dialect,
 		policyfile.InKeys(preview.Text(p.Policy, *retries, p.Bounds)))
 	for _, note := range append(p.lint(), p.Notes...) {
 		fmt.Fprintln(s.out, "Note:", note)

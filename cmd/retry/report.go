@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/goretry/retry/cmd/retry/internal/policyfile"
+	"github.com/goretry/retry/internal/printable"
 )
 
 // reportFormats are the forms in which lint prints its report.
@@ -31,7 +31,7 @@ func printGitHub(w io.Writer, r *report) {
 		if f.Note {
 			level = "notice"
 		}
-		annotate(w, level, f.File, fmt.Sprintf("line=%d", f.Line), policyfile.Visible(f.Text))
+		annotate(w, level, f.File, fmt.Sprintf("line=%d", f.Line), printable.Line(f.Text))
 	}
 	fmt.Fprintln(w, r.summary())
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 	"github.com/goretry/retry/internal/eventlog"
+	"github.com/goretry/retry/internal/printable"
 )
 
 // A summary is what the calls of a log have in common. Its size has a limit, however
@@ -149,7 +150,7 @@ type tally struct {
 }
 
 func (t *tally) add(err error) {
-	text := eventlog.Printable(err.Error())
+	text := printable.Line(err.Error())
 	if len(text) > longestText {
 		text = strings.ToValidUTF8(text[:longestText], "") + "..."
 	}
@@ -311,15 +312,15 @@ var trailing = regexp.MustCompile(`(?m) +$`) // of a table
 
 // tables writes a table by reason, one by source, one by error, and one over time.
 func (s *summary) tables(p *paragraph) {
-	number, printable := preview.Thousands[int], eventlog.Printable
+	number := preview.Thousands[int]
 	t := tabwriter.NewWriter(p, 0, 0, 2, ' ', 0)
 	for i, g := range s.Reasons {
 		title(t, i, "CALLS\tREASON\tCLASS\tCOMMONEST LAST ERROR (CALLS)")
-		fmt.Fprintf(t, "%s\t%s\t%s\t%v\n", number(g.Calls), printable(g.Reason), cmp.Or(printable(g.Class), "-"), g.Commonest)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%v\n", number(g.Calls), printable.Line(g.Reason), cmp.Or(printable.Line(g.Class), "-"), g.Commonest)
 	}
 	for i, g := range s.Sources {
 		title(t, i, "CALLS\tGAVE UP\tATTEMPTS\tLIMIT\tSOURCE\tCOMMONEST ERROR (FAILURES)")
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%v\n", number(g.Calls), number(g.GaveUp), number(g.Attempts), g.limits(), printable(g.Source), g.Commonest)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%v\n", number(g.Calls), number(g.GaveUp), number(g.Attempts), g.limits(), printable.Line(g.Source), g.Commonest)
 	}
 	for i, l := range s.Errors {
 		title(t, i, "FAILURES\tSHARE\tERROR")

@@ -13,6 +13,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -46,7 +47,7 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 
-	var log retrylog.Recorder
+	var log bytes.Buffer
 	policy := retry.Policy{
 		MaxAttempts: 4, // no job can have more
 		Backoff:     retry.Exponential{Base: 50 * time.Millisecond},
@@ -54,7 +55,7 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 		Jitter:      retry.Proportional(0.2),
 
 		AttemptTimeout: 10 * time.Second, // a job that hangs is left to another worker
-		OnEvent:        log.OnEvent,
+		OnEvent:        retrylog.NewWriter(&log).OnEvent,
 	}
 	queue, err := NewQueue(db, dialect, policy)
 	if err != nil {
@@ -82,7 +83,11 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 	if err := workUntilDone(ctx, queue, post.deliver); err != nil {
 		return err
 	}
-	if err := explain(out, log.Records(), policy, map[string]int{"mail-3": 2, "mail-4": 50}); err != nil {
+	records, err := retrylog.Read(&log)
+	if err != nil {
+		return err
+	}
+	if err := explain(out, records, policy, map[string]int{"mail-3": 2, "mail-4": 50}); err != nil {
 		return err
 	}
 	if err := list(ctx, out, queue); err != nil {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/printable"
 	"github.com/goretry/retry/internal/strict"
 )
 
@@ -132,21 +133,13 @@ func (r Record) MarshalJSON() ([]byte, error) {
 // Cause become errors of that text. A key that is left out, or null, is a zero field; of a key
 // that is there twice the last value is read; unknown keys are skipped, as those of a pipeline.
 func (r *Record) UnmarshalJSON(data []byte) (err error) {
+	if !bytes.HasPrefix(data, []byte("{")) && string(data) != "null" {
+		return strict.NoObject("retrylog: event", data, `{"kind": "call_finished", ...}`)
+	}
 	v := values{}
-	switch {
-	case string(data) == "null":
-		return nil
-	case !bytes.HasPrefix(data, []byte("{")):
-		err = fmt.Errorf("got %.60s: write a mapping such as {\"kind\": \"call_finished\", ...}", data)
-	default:
-		v.object(data, true)
-	}
-	event, faulty := v.record()
-	if err = cmp.Or(err, faulty); err != nil {
-		return fmt.Errorf("retry: invalid event: %w", err)
-	}
-	*r = event
-	return nil
+	v.object(data, true)
+	*r, err = v.record()
+	return err
 }
 
 // record returns the record that has these values.
@@ -216,25 +209,13 @@ func attrOf(field any) slog.Value {
 	case *int, *bool, *time.Time:
 		return slog.AnyValue(reflect.ValueOf(field).Elem().Interface())
 	case *error:
-		return slog.AnyValue(asText(*field))
+		return slog.AnyValue(&textError{printable.Line(textOf(*field)), *field})
 	default: // of texts, a seed, or a duration
-		return slog.StringValue(Printable(fmt.Sprint(reflect.ValueOf(field).Elem())))
+		return slog.StringValue(printable.Line(fmt.Sprint(reflect.ValueOf(field).Elem())))
 	}
 }
 
-// asText returns err, or an error around it if a handler would not log its text, or
-// if that is not printable.
-func asText(err error) error {
-	text := textOf(err)
-	safe := Printable(text)
-	_, marshals := err.(json.Marshaler)
-	_, values := err.(slog.LogValuer)
-	if safe != text || marshals || values {
-		return &textError{safe, err}
-	}
-	return err
-}
-
+// A textError is an error that every handler logs as a text, and no terminal obeys.
 type textError struct {
 	text string
 	err  error

@@ -62,11 +62,11 @@ func TestReadEvent(t *testing.T) {
 		{"an attempt that is a fraction", `{"attempt":1.5}`, `attempt is "1.5": write a whole number`},
 		{"a max beyond all integers", `{"max":9223372036854775808}`, `max is "9223372036854775808": write a whole number`},
 		{"characters that would change a terminal", "{\"took\":\"\u202e\"}", `took is "\u202e": write`},
-		{"an array", `[]`, `got []: write a mapping such as {"kind": "call_finished", ...}`},
+		{"an array", `[]`, `retrylog: event: got [], want a mapping such as {"kind": "call_finished", ...}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			e, err := readEvent([]byte(row.json))
-			require.ErrorContains(t, err, "retry: invalid event: "+row.says)
+			require.ErrorContains(t, err, row.says)
 			assert.Zero(t, e)
 		})
 	}

@@ -2,12 +2,11 @@ package eventlog
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/printable"
 )
 
 // Explain returns a line for each record, without an error that is already in the line before.
@@ -31,12 +30,12 @@ func (r Record) line(withError bool) string {
 	if !e.Time.IsZero() {
 		text = e.Time.UTC().Format("2006-01-02 15:04:05.000Z ") + text
 	}
-	if of := Printable(strings.TrimSpace(r.source + " " + r.Key)); of != "" {
+	if of := printable.Line(strings.TrimSpace(r.source + " " + r.Key)); of != "" {
 		text += of + ": "
 	}
 	text += describe(r)
 	if withError && e.Err != nil {
-		text += ": " + Printable(textOf(e.Err))
+		text += ": " + printable.Line(textOf(e.Err))
 	}
 	return text
 }
@@ -45,7 +44,7 @@ func (r Record) line(withError bool) string {
 func describe(r Record) string {
 	e, text, attempt := r.Event, "", fmt.Sprintf("attempt %d", r.Event.Attempt)
 	if r.task != "" {
-		text = "task " + Printable(r.task) + ": "
+		text = "task " + printable.Line(r.task) + ": "
 	}
 	if e.Kind == retry.RetryScheduled && e.Resets > 0 && e.Attempt == 1 {
 		text += fmt.Sprintf("the attempt was healthy, so the call begins anew (reset %d): ", e.Resets)
@@ -66,7 +65,7 @@ func describe(r Record) string {
 	case e.Kind == "":
 		text += "an event without a kind"
 	default:
-		text += Printable(string(e.Kind)) + ", " + attempt
+		text += printable.Line(string(e.Kind)) + ", " + attempt
 	}
 	if r.Hedged {
 		text += ", by a second request"
@@ -78,14 +77,14 @@ func describe(r Record) string {
 func facts(e retry.Event) string {
 	var facts []string
 	if e.Class != "" {
-		facts = append(facts, `class "`+Printable(e.Class)+`"`)
+		facts = append(facts, `class "`+printable.Line(e.Class)+`"`)
 	}
 	if e.RetryAfter != 0 {
 		facts = append(facts, fmt.Sprintf("Retry-After is %v", e.RetryAfter))
 	}
 	switch {
 	case e.Cause != nil:
-		facts = append(facts, Printable(textOf(e.Cause)))
+		facts = append(facts, printable.Line(textOf(e.Cause)))
 	case e.Kind == retry.CallFinished:
 	case e.Lo < e.Hi:
 		facts = append(facts, fmt.Sprintf("drawn from %v to %v with seed %d", e.Lo, e.Hi, e.Seed))
@@ -120,7 +119,7 @@ func because(e retry.Event) string {
 	if reason, ok := Reasons[e.Reason]; ok {
 		return strings.Replace(reason.means, "ELAPSED", e.Elapsed.String(), 1)
 	}
-	return Printable(string(e.Reason))
+	return printable.Line(string(e.Reason))
 }
 
 // What a reason to stop allows, as bits.
@@ -163,23 +162,3 @@ func can(e retry.Event, what int) bool {
 // textOf returns the text of an error, also of a nil pointer whose method Error
 // panics: fmt knows these.
 func textOf(err error) string { return fmt.Sprint(err) }
-
-// Printable returns text as one line that a terminal only shows, in the order of
-// its characters, without acting on it.
-func Printable(text string) string {
-	isNot := func(r rune) bool { return !strconv.IsPrint(r) }
-	if utf8.ValidString(text) && strings.IndexFunc(text, isNot) < 0 {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range oneLine.Replace(text) {
-		if isNot(r) {
-			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-var oneLine = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")

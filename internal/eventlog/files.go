@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -38,9 +37,8 @@ type Files struct {
 // A file is one of the files of a log, and how far it was read.
 type file struct {
 	name  string
-	in    io.Reader
-	lines *bufio.Reader // nil: none was read
-	text  []byte        // of the line
+	lines *bufio.Reader
+	text  []byte // of the line
 	line  int
 	ended bool
 	read  []Record  // of the line, and not yet returned
@@ -48,9 +46,9 @@ type file struct {
 	last  time.Time // of the last event
 }
 
-// Add adds a file, which may be compressed by gzip.
+// Add adds a file.
 func (l *Files) Add(name string, in io.Reader) {
-	l.files = append(l.files, &file{name: name, in: in})
+	l.files = append(l.files, &file{name: name, lines: bufio.NewReaderSize(in, 64<<10)})
 }
 
 // Read reads a log, as package retrylog describes it.
@@ -100,19 +98,15 @@ func (l *Files) next() (r Record, err error) {
 func (l *Files) readLine(f *file) error {
 	err := f.next()
 	f.line++
-	switch f.ended = err != nil; err {
-	case nil, io.EOF:
-		if line := bytes.TrimSpace(f.text); len(line) > 0 {
-			torn := l.Torn
-			l.decode(f, line, "")
-			if len(f.read) == 0 && l.Torn == torn {
-				l.Skipped++
-			}
-		}
-	case io.ErrUnexpectedEOF: // of gzip
-		l.tear(f)
-	default:
+	if f.ended = err != nil; f.ended && err != io.EOF {
 		return err
+	}
+	if line := bytes.TrimSpace(f.text); len(line) > 0 {
+		torn := l.Torn
+		l.decode(f, line, "")
+		if len(f.read) == 0 && l.Torn == torn {
+			l.Skipped++
+		}
 	}
 	return nil
 }
@@ -123,27 +117,8 @@ func (l *Files) tear(f *file) {
 	l.firstTorn = cmp.Or(l.firstTorn, f.line)
 }
 
-// open begins to read f.
-func (f *file) open() error {
-	in := bufio.NewReader(f.in)
-	f.lines = bufio.NewReaderSize(in, 64<<10)
-	if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
-		plain, err := gzip.NewReader(in)
-		if err != nil {
-			return err
-		}
-		f.lines.Reset(plain)
-	}
-	return nil
-}
-
 // next reads the next line into text.
 func (f *file) next() error {
-	if f.lines == nil {
-		if err := f.open(); err != nil {
-			return err
-		}
-	}
 	f.text = f.text[:0]
 	for {
 		part, err := f.lines.ReadSlice('\n')

@@ -3,7 +3,6 @@ package eventlog_test
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -204,7 +204,6 @@ func TestTimes(t *testing.T) {
 	for _, row := range []struct{ line, want string }{
 		{without, "10:00:00.5"},
 		{"2026-11-22T11:00:00.25+01:00 " + without, "10:00:00.25"},
-		{fmt.Sprintf(`{"log":%q,"time":"2026-11-22T10:00:00.25Z"}`, without+"\n"), "10:00:00.25"},
 		{"web-1 | 2026-11-22T10:00:00.25Z " + strings.Replace(without, " due=2026-11-22T10:00:01.5Z", "", 1), "10:00:00.25"},
 		{"2026/11/22 10:00:00 WARN retry scheduled key=a kind=retry_scheduled attempt=1 max=3 elapsed=0s delay=1s due=2026-11-22T09:00:01.25Z err=x", "09:00:00"},
 	} {
@@ -217,32 +216,14 @@ func TestTimes(t *testing.T) {
 	assert.Equal(t, "its lines have no time", cut)
 }
 
-func zipped(s string) string {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, _ = io.WriteString(w, s)
-	_ = w.Close()
-	return b.String()
-}
-
 // Files are one log in the order of time, also where a call goes on in another.
 func TestFiles(t *testing.T) {
 	lines := logged(t, "a", own)
 	want := text(t, of(lines...))
 	join := func(lines []string) io.Reader { return strings.NewReader(strings.Join(lines, "\n")) }
-	for name, log := range map[string]*eventlog.Files{
-		"rotated":    files(join(lines[4:]), strings.NewReader(zipped(strings.Join(lines[:4], "\n")))),
-		"compressed": of(zipped(strings.Join(lines, "\n")) + zipped("\n")),
-	} {
-		assert.Equal(t, want, text(t, log), name)
-	}
-	for _, cut := range []int{5, 150} { // in the header, and behind it
-		log := of(zipped(strings.Join(lines, "\n"))[:cut])
-		require.NoError(t, log.Each(func(*eventlog.Trace) {}))
-		assert.Equal(t, 1, log.Torn, cut)
-	}
-	err := of("\x1f\x8b" + strings.Repeat("x", 8)).Each(nil)
-	require.EqualError(t, err, "a.log: line 1: gzip: invalid header")
+	assert.Equal(t, want, text(t, files(join(lines[4:]), join(lines[:4]))))
+	err := files(join(lines), iotest.ErrReader(errors.New("disk"))).Each(func(*eventlog.Trace) {})
+	require.EqualError(t, err, "a.log: line 1: disk")
 }
 
 // A sourced writer writes lines that a prefix says the source of to a log that others

@@ -28,13 +28,12 @@ var (
 	places = strings.Fields("pod pod_name k8s.pod.name host hostname host_name host.name instance _HOSTNAME")
 	groups = strings.Fields("kubernetes k8s labels resource attributes")
 	inner  = strings.Fields("log message MESSAGE msg")
-	times  = strings.Fields("time @timestamp __REALTIME_TIMESTAMP")
 )
 
 // keys are those that are read.
 var keys = func() map[string]bool {
 	keys := map[string]bool{"level": true, "task": true, "rule": true}
-	for _, name := range slices.Concat(places, inner, times, accessNames) {
+	for _, name := range slices.Concat(places, inner, accessNames) {
 		keys[name] = true
 	}
 	for _, f := range fields {
@@ -172,7 +171,7 @@ func (l *Files) objects(f *file, prefix, data []byte, from string) {
 			l.access(f, v)
 			return
 		case text != "" && !torn:
-			l.decode(f, []byte(strings.TrimSpace(v.clock()+" "+text)), cmp.Or(v.first(places...), from))
+			l.decode(f, []byte(strings.TrimSpace(text)), cmp.Or(v.first(places...), from))
 			return
 		case n > 1 && !v.logged():
 			fault = fmt.Errorf("the event has no kind, attempt or max")
@@ -192,8 +191,8 @@ func (l *Files) objects(f *file, prefix, data []byte, from string) {
 // may begin so too, but then the line is torn before it, and it has not all keys.
 var beginning = regexp.MustCompile(`\{("key":"([^"\\]|\\.)*",)?"(kind|time)":`)
 
-// split returns the JSON values of a line, and whether some of it is missing. Text behind a value
-// is skipped. The fault says why an event is no JSON.
+// split returns the JSON objects of a line, and whether some of it is missing. Text behind one is
+// skipped. The fault says why an event is no JSON.
 func split(data []byte) (all [][]byte, torn bool, fault error) {
 	if json.Valid(data) {
 		return [][]byte{data}, false, nil
@@ -203,27 +202,16 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 	parts := beginning.ReplaceAll(data, []byte("\n$0"))
 	for part := range bytes.SplitSeq(parts, []byte("\n")) {
 		part, _, zeros := bytes.Cut(part, []byte{0}) // after a power failure
-		in, whole, err := json.NewDecoder(bytes.NewReader(part)), len(all), error(nil)
-		for err == nil {
-			var object json.RawMessage
-			if err = in.Decode(&object); err == nil {
-				all = append(all, object)
-			}
-		}
-		if torn = torn || zeros || err == io.ErrUnexpectedEOF; err != io.EOF && isEvent && len(all) == whole {
+		var object json.RawMessage
+		err := json.NewDecoder(bytes.NewReader(part)).Decode(&object)
+		switch torn = torn || zeros || err == io.ErrUnexpectedEOF; {
+		case err == nil:
+			all = append(all, object)
+		case err != io.EOF && isEvent:
 			fault = err
 		}
 	}
 	return all, torn, fault
-}
-
-// clock returns the time of Docker, of Fluent Bit or of journald, which has it in microseconds.
-func (v values) clock() string {
-	at := v.first(times...)
-	if micros, err := strconv.ParseInt(at, 10, 64); err == nil {
-		at = time.UnixMicro(micros).UTC().Format(time.RFC3339Nano)
-	}
-	return at
 }
 
 // add adds an event that has values v, behind a prefix. If it was logged without a time, it gets

@@ -1,6 +1,7 @@
 package jobtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -59,13 +60,14 @@ func Load(t *testing.T, e Engine, jobs int) {
 	keys := enqueue(t, ctx, q, jobs)
 	enqueued := time.Since(began)
 
-	var recorder retrylog.Recorder
+	var log bytes.Buffer
+	writer := retrylog.NewWriter(&log)
 	var ended atomic.Int64
 	var mu sync.Mutex // guards runs
 	runs := map[string][]int{}
 	p := faultPolicy(e)
 	p.OnEvent = func(ctx context.Context, event retry.Event) {
-		recorder.OnEvent(ctx, event)
+		writer.OnEvent(ctx, event)
 		if event.Kind == retry.CallFinished {
 			ended.Add(1)
 		}
@@ -147,7 +149,11 @@ func Load(t *testing.T, e Engine, jobs int) {
 	if len(letters) != dead {
 		t.Errorf("%d dead letters, and %d of them are jobs", len(letters), dead)
 	}
-	calls, err := retrylog.Replay(recorder.Records())
+	records, err := retrylog.Read(&log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, err := retrylog.Replay(records)
 	if err != nil {
 		t.Error(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/agnivade/levenshtein"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/printable"
 	"github.com/goretry/retry/internal/strict"
 )
 
@@ -27,7 +28,7 @@ type Fault struct {
 
 // Error returns the fault in the form that compilers use.
 func (f *Fault) Error() string {
-	return fmt.Sprintf("%s:%d: %s", Visible(f.File), f.Line, Visible(f.Text))
+	return fmt.Sprintf("%s:%d: %s", printable.Line(f.File), f.Line, printable.Line(f.Text))
 }
 
 var (
@@ -45,17 +46,6 @@ func InKeys(text string) string {
 		return strings.ToLower(strings.TrimPrefix(name, "a retry."))
 	})
 	return others.Replace(text)
-}
-
-// Visible returns a text as it is, or in quotes if it has characters that a
-// terminal would not show as they are.
-func Visible(text string) string {
-	for _, r := range text {
-		if !strconv.IsPrint(r) || r == '\uFFFD' {
-			return strconv.Quote(text)
-		}
-	}
-	return text
 }
 
 var linePrefix = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
