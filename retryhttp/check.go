@@ -79,9 +79,3 @@ func passes(status int) bool {
 func healthy(status int) bool {
 	return status >= 400 && status <= 499 && !passes(status)
 }
-
-// curable reports whether one retry cures a status, as new credentials do: the first
-// retry after it in a call takes nothing from the Budget of a target.
-func curable(status int) bool {
-	return status == http.StatusUnauthorized || status == http.StatusProxyAuthRequired
-}

@@ -151,14 +151,14 @@ func (x *exchange) check(err error) error {
 	return failure
 }
 
-// settle pays the share of an attempt whose failure shows that the server works, and
-// decides whether the retry after it takes nothing.
+// settle pays the share of an attempt whose failure shows that the server works, and decides
+// whether the retry after it takes nothing: the first that new credentials may cure.
 func (x *exchange) settle() {
 	works := x.failure != nil && x.resp != nil && healthy(x.resp.StatusCode) && retry.RetryAfterOf(x.failure) == 0
 	if works {
 		x.budget.Success()
 	}
-	x.free = works && x.target != nil && !x.cured && curable(x.resp.StatusCode)
+	x.free = works && x.target != nil && !x.cured && (x.resp.StatusCode == 401 || x.resp.StatusCode == 407)
 	x.cured = x.cured || x.free
 }
 
