@@ -71,6 +71,9 @@ func TestRead(t *testing.T) {
 		{"nothing", "", nil, 0},
 		{"empty lines, and ends of lines as of Windows", strings.ReplaceAll("\n"+log+"\n", "\n", "\r\n"), []int{2, 3, 4}, 0},
 		{"no ends of lines", strings.ReplaceAll(log, "\n", ""), []int{1, 1, 1}, 0},
+		{"no ends of lines, fields in another order",
+			`{"max":3,"attempt":1,"kind":"attempt_started"}{"attempt":1,"max":3,"kind":"attempt_finished"} {"max":3,"attempt":1,"kind":"call_finished"}`, []int{1, 1, 1}, 0},
+		{"no end of the last line, and cut off", strings.TrimSuffix(log, "\n") + `{"ki`, []int{1, 2, 3}, 3},
 		{"cut off twice", "\n" + log[:20] + "\n" + log + log[:20], []int{3, 4, 5}, 2},
 
 		{"types of another program", `{"time":"2000-01-01T00:00:00Z","level":"INFO","msg":"scaling","kind":"Deployment","attempt":3,"max":"3"}` + "\n" + log, []int{2, 3, 4}, 0},

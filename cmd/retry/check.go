@@ -35,8 +35,6 @@ type difference struct {
 	What   string `json:"what"`
 }
 
-const mostNamed = 10
-
 func newComparison(p retry.Policy) *comparison {
 	// A program may have a Wait, which ends waits early, and no file can say so.
 	p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
@@ -47,7 +45,7 @@ func newComparison(p retry.Policy) *comparison {
 func (n *comparison) add(t *eventlog.Trace) bool {
 	by, cut, err := t.Judge(n.policy)
 	if err != nil {
-		if n.Checked++; len(n.Differs) < mostNamed {
+		if n.Checked++; len(n.Differs) < 10 {
 			n.Differs = append(n.Differs, differenceOf(err))
 		}
 		return true

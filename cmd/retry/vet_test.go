@@ -28,7 +28,6 @@ func program(t *testing.T, main string) (dir string) {
 		"main.go": main,
 	})
 	t.Setenv("GOWORK", "off")
-	t.Setenv("GORACE", "atexit_sleep_ms=0") // a second for each package, under the race detector
 	t.Chdir(dir)
 	return dir
 }

@@ -191,8 +191,8 @@ func (l *Files) objects(f *file, prefix, data []byte, from string) {
 // may begin so too, but then the line is torn before it, and it has not all keys.
 var beginning = regexp.MustCompile(`\{("key":"([^"\\]|\\.)*",)?"(kind|time)":`)
 
-// split returns the JSON objects of a line, and whether some of it is missing. Text behind one is
-// skipped. The fault says why an event is no JSON.
+// split returns the JSON values of a line, and whether some of it is missing. Text behind a value
+// is skipped. The fault says why an event is no JSON.
 func split(data []byte) (all [][]byte, torn bool, fault error) {
 	if json.Valid(data) {
 		return [][]byte{data}, false, nil
@@ -202,12 +202,14 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 	parts := beginning.ReplaceAll(data, []byte("\n$0"))
 	for part := range bytes.SplitSeq(parts, []byte("\n")) {
 		part, _, zeros := bytes.Cut(part, []byte{0}) // after a power failure
-		var object json.RawMessage
-		err := json.NewDecoder(bytes.NewReader(part)).Decode(&object)
-		switch torn = torn || zeros || err == io.ErrUnexpectedEOF; {
-		case err == nil:
-			all = append(all, object)
-		case err != io.EOF && isEvent:
+		in, whole, err := json.NewDecoder(bytes.NewReader(part)), len(all), error(nil)
+		for err == nil {
+			var object json.RawMessage
+			if err = in.Decode(&object); err == nil {
+				all = append(all, object)
+			}
+		}
+		if torn = torn || zeros || err == io.ErrUnexpectedEOF; err != io.EOF && isEvent && len(all) == whole {
 			fault = err
 		}
 	}

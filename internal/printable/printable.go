@@ -10,7 +10,8 @@ import (
 var lineBreaks = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")
 
 // Line returns text as one line that a terminal only shows, in the order of its characters,
-// without acting on it. Line breaks become "; ", and what cannot be printed is escaped as in Go.
+// without acting on it. Line breaks become "; ", and what cannot be printed is escaped as in
+// Go. Bytes that are not UTF-8 become U+FFFD.
 func Line(text string) string {
 	isNot := func(r rune) bool { return !strconv.IsPrint(r) }
 	if utf8.ValidString(text) && strings.IndexFunc(text, isNot) < 0 {

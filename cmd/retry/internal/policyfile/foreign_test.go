@@ -144,7 +144,7 @@ func TestHostile(t *testing.T) {
 }
 
 // What a file has in it cannot reach a terminal, or be taken for an annotation.
-func TestVisible(t *testing.T) {
+func TestFaultIsPrintable(t *testing.T) {
 	fault := &Fault{File: "\x1b[31m\n::error::x.yaml", Line: 1, Text: "an \x07"}
 	assert.Equal(t, `\x1b[31m; ::error::x.yaml:1: an \a`, fault.Error())
 }
