@@ -177,8 +177,10 @@ func TestRealErrors(t *testing.T) {
 		}
 	}
 	tripping := func(req *http.Request) func(*testing.T) error {
-		return func(*testing.T) error {
-			tr := &http.Transport{}
+		return func(t *testing.T) error {
+			tr := &http.Transport{DialContext: func(_ context.Context, _, addr string) (net.Conn, error) {
+				return deaf{connect(t, addr), t.Context()}, nil
+			}}
 			defer tr.CloseIdleConnections()
 			_, err := tr.RoundTrip(req)
 			return err
@@ -390,13 +392,8 @@ func (p panics) Error() string { p.at("Error"); return "panics" }
 func (p panics) Timeout() bool { p.at("Timeout"); return false }
 func (p panics) Is(error) bool { p.at("Is"); return false }
 
-// refusing returns an address at which nobody listens.
-func refusing(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
+// refusing returns an address at which nobody listens, and nobody can: a connection has its port.
+func refusing(t *testing.T) string { return connect(t, listening(t, hold(t))).LocalAddr().String() }
 
 // listening returns the address of a server that calls serve with each
 // connection, and then closes it.
@@ -438,6 +435,16 @@ func answer(text string) func(*testing.T) func(net.Conn) {
 		}
 	}
 }
+
+// deaf does not see that it is closed. A Transport that is told to write too little
+// closes the connection, and says of a reader that sees it first that the connection
+// was closed, which is transient, and nothing about the length.
+type deaf struct {
+	net.Conn
+	until context.Context
+}
+
+func (d deaf) Read([]byte) (int, error) { <-d.until.Done(); return 0, io.EOF }
 
 // hold says nothing until the test is over.
 func hold(t *testing.T) func(net.Conn) {
