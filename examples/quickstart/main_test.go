@@ -16,11 +16,11 @@ func TestProgram(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	open := listener.Addr().String()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	conn, err := net.Dial("tcp", open) // nobody can listen on a port that a connection has
 	require.NoError(t, err)
-	require.NoError(t, closed.Close())
+	defer conn.Close()
 	for _, row := range []struct{ name, address, want string }{
-		{"nothing listens", closed.Addr().String(), "^attempts_exhausted\n" +
+		{"nothing listens", conn.LocalAddr().String(), "^attempts_exhausted\n" +
 			`retry: attempts exhausted after 4 attempts \(\d+\.?\d*ms waited\): dial tcp 127\.0\.0\.1:\d+: connect: connection refused` + "\n$"},
 		{"a wrong address", "127.0.0.1", "^permanent_error\nretry: permanent error after 1 attempt: .*missing port in address\n$"},
 		{"it is up", open, "^success\n<nil>\n$"},

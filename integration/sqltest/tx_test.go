@@ -245,8 +245,11 @@ func TestLockedRow(t *testing.T) {
 func TestNoConnection(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	address := listener.Addr().(*net.TCPAddr)
-	require.NoError(t, listener.Close())
+	defer listener.Close()
+	conn, err := net.Dial("tcp", listener.Addr().String()) // nobody can listen on a port that a connection has
+	require.NoError(t, err)
+	defer conn.Close()
+	address := conn.LocalAddr().(*net.TCPAddr)
 
 	postgres(t) // skips the test without one
 	pg, elsewhere, my := postgresConfig(t), postgresConfig(t), mariadbConfig(t)
