@@ -184,10 +184,10 @@ func TestTextOfReasonsAndKinds(t *testing.T) {
 var fullEvent = retry.Event{
 	Kind: retry.RetryScheduled, Time: time.Date(2026, 11, 20, 10, 31, 0, 123456789, time.UTC), Attempt: 2, Max: 5, Err: errDial, Cause: errShutdown,
 	Took: 1500 * time.Millisecond, Elapsed: 90 * time.Second, Decision: retry.Decision{Delay: 200 * time.Millisecond, Lo: 150 * time.Millisecond, Hi: 250 * time.Millisecond, RetryAfter: time.Nanosecond, Seed: math.MaxUint64, Class: "throttled", Reason: retry.ReasonRetryAfter}, Due: time.Date(2026, 11, 20, 10, 31, 0, 323456789, time.UTC),
-	Resets: 3,
+	Total: 7, Resets: 3,
 }
 
-const fullJSON = `{"kind":"retry_scheduled","time":"2026-11-20T10:31:00.123456789Z","attempt":2,"max":5,"resets":3,` +
+const fullJSON = `{"kind":"retry_scheduled","time":"2026-11-20T10:31:00.123456789Z","attempt":2,"total":7,"max":5,"resets":3,` +
 	`"err":"dial tcp: connection refused","cause":"the server shuts down","took":"1.5s","elapsed":"1m30s","delay":"200ms",` +
 	`"due":"2026-11-20T10:31:00.323456789Z","lo":"150ms","hi":"250ms","retry_after":"1ns","seed":"18446744073709551615","class":"throttled","reason":"retry_after_too_long"}`
 
@@ -199,6 +199,7 @@ func TestEventJSON(t *testing.T) {
 	}{
 		{"every field", fullEvent, fullJSON},
 		{"zero fields are left out, except kind, time, attempt and max", retry.Event{}, `{"kind":"","time":"0001-01-01T00:00:00Z","attempt":0,"max":0}`},
+		{"a total that is the attempt's number", retry.Event{Attempt: 2, Total: 2}, `{"kind":"","time":"0001-01-01T00:00:00Z","attempt":2,"max":0}`},
 		{"an error with an empty text is kept", retry.Event{Kind: retry.AttemptFinished, Err: errors.New("")},
 			`{"kind":"attempt_finished","time":"0001-01-01T00:00:00Z","attempt":0,"max":0,"err":""}`},
 		{"the smallest durations", retry.Event{Took: math.MinInt64, Decision: retry.Decision{Delay: math.MaxInt64, Lo: -1}},
