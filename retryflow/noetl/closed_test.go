@@ -93,7 +93,7 @@ func TestALongerTextIsNeverASuccess(t *testing.T) {
 	}
 	directives := []string{"continue", "break", "fail", "retry, attempts: 2, delay: 0", "continue, set_iter: {a: '{{ outcome.result.text | upper }}'}", "retry, attempts: 2, delay: '{{ outcome.result.number }}'"}
 	failed, bounded := 0, 0
-	lists := 60
+	lists := 20
 	if os.Getenv("RETRY_LONG") != "" {
 		lists = 1000
 	}
