@@ -392,7 +392,7 @@ func (p panics) Error() string { p.at("Error"); return "panics" }
 func (p panics) Timeout() bool { p.at("Timeout"); return false }
 func (p panics) Is(error) bool { p.at("Is"); return false }
 
-// refusing returns an address at which nobody listens, and nobody can: a connection has its port.
+// refusing returns an address that refuses connections. Its port is in use, so no other test can listen there.
 func refusing(t *testing.T) string { return connect(t, listening(t, hold(t))).LocalAddr().String() }
 
 // listening returns the address of a server that calls serve with each
@@ -436,9 +436,9 @@ func answer(text string) func(*testing.T) func(net.Conn) {
 	}
 }
 
-// deaf does not see that it is closed. A Transport that is told to write too little
-// closes the connection, and says of a reader that sees it first that the connection
-// was closed, which is transient, and nothing about the length.
+// deaf is a connection whose reader does not notice Close. If a body is too short, a
+// Transport closes the connection. A reader that notices first makes RoundTrip return
+// "use of closed network connection", which is transient, instead of the wrong length.
 type deaf struct {
 	net.Conn
 	until context.Context

@@ -16,7 +16,7 @@ func TestProgram(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	open := listener.Addr().String()
-	conn, err := net.Dial("tcp", open) // nobody can listen on a port that a connection has
+	conn, err := net.Dial("tcp", open) // its local port is in use, so no other test can listen there
 	require.NoError(t, err)
 	defer conn.Close()
 	for _, row := range []struct{ name, address, want string }{

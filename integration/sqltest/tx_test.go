@@ -246,7 +246,7 @@ func TestNoConnection(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
-	conn, err := net.Dial("tcp", listener.Addr().String()) // nobody can listen on a port that a connection has
+	conn, err := net.Dial("tcp", listener.Addr().String()) // its local port is in use, so no other test can listen there
 	require.NoError(t, err)
 	defer conn.Close()
 	address := conn.LocalAddr().(*net.TCPAddr)
