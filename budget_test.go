@@ -1,6 +1,7 @@
 package retry_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -194,36 +195,294 @@ func TestBudgetRemember(t *testing.T) {
 	}
 }
 
-// A slowBudget is what a Budget must be equal to. It steps through time.
+// retries takes a retry out of b for the retry with this number of a call, as Do and Once do.
+func retries(t *testing.T, b *retry.Budget, number int) bool {
+	t.Helper()
+	p := retry.Policy{MaxAttempts: 1 << 30, Backoff: retry.Fixed(0), Budget: b}
+	_, err := retry.Once(t.Context(), p, retry.Attempt{Number: number}, func(context.Context) error { return errDial })
+	reason := retry.ReasonOf(err)
+	require.Contains(t, []retry.Reason{retry.ReasonRetry, retry.ReasonBudget}, reason)
+	return reason == retry.ReasonRetry
+}
+
+// drain takes all that b holds.
+func drain(b *retry.Budget) {
+	for b.Left() > 0 {
+		b.Take()
+	}
+}
+
+func TestBudgetGrace(t *testing.T) {
+	const grace, rest = time.Second, time.Minute
+	size10 := func() *retry.Budget { return &retry.Budget{Size: 10, Ratio: 1, Remember: time.Hour, Grace: grace} }
+	for _, row := range []struct {
+		name   string
+		before func(t *testing.T, b *retry.Budget) // the Budget is empty after it
+		number int
+		want   bool
+	}{
+		{"the first retry of a call, at once", func(_ *testing.T, b *retry.Budget) { drain(b) }, 1, true},
+		{"the fourth", func(_ *testing.T, b *retry.Budget) { drain(b) }, 4, true},
+		{"the fifth", func(_ *testing.T, b *retry.Budget) { drain(b) }, 5, false},
+		{"just before Grace ends", func(_ *testing.T, b *retry.Budget) { drain(b); time.Sleep(grace - 1) }, 1, true},
+		{"when Grace ends", func(_ *testing.T, b *retry.Budget) { drain(b); time.Sleep(grace) }, 1, false},
+		{"drained slowly: Grace counts from the last retry that found nine tenths", func(_ *testing.T, b *retry.Budget) {
+			b.Take() // finds 10
+			time.Sleep(grace)
+			b.Take() // finds 9
+			time.Sleep(grace - 1)
+			drain(b)
+		}, 1, true},
+		{"... and not from one that found less", func(_ *testing.T, b *retry.Budget) {
+			b.Take()
+			b.Take()
+			time.Sleep(grace)
+			drain(b)
+		}, 1, false},
+		{"again without a rest", func(t *testing.T, b *retry.Budget) {
+			drain(b)
+			assert.True(t, retries(t, b, 1))
+			time.Sleep(rest - 1)
+			succeed(b, 10)
+			drain(b)
+		}, 1, false},
+		{"again after a rest", func(t *testing.T, b *retry.Budget) {
+			drain(b)
+			assert.True(t, retries(t, b, 1))
+			time.Sleep(rest)
+			succeed(b, 10)
+			drain(b)
+		}, 1, true},
+		{"a retry that is denied ends the rest too", func(t *testing.T, b *retry.Budget) {
+			drain(b)
+			time.Sleep(rest - 1)
+			assert.False(t, retries(t, b, 5))
+			time.Sleep(rest - 1)
+			succeed(b, 10)
+			drain(b)
+		}, 1, false},
+		{"a Take that is denied ends it too", func(t *testing.T, b *retry.Budget) {
+			drain(b)
+			time.Sleep(rest - 1)
+			assert.False(t, b.Take())
+			time.Sleep(rest - 1)
+			succeed(b, 10)
+			drain(b)
+		}, 1, false},
+		{"less than nine tenths of what it lately held", func(_ *testing.T, b *retry.Budget) {
+			b.Take()
+			succeed(b, 200)            // 209
+			time.Sleep(rest * 60 / 16) // the first fade: 10 + 186
+			for b.Left() > 176 {
+				b.Take()
+			}
+			time.Sleep(grace)
+			drain(b) // the first of these finds 176, below 177
+		}, 1, false},
+		{"nine tenths of what it lately held", func(_ *testing.T, b *retry.Budget) {
+			b.Take()
+			succeed(b, 200)
+			time.Sleep(rest * 60 / 16)
+			for b.Left() > 177 {
+				b.Take()
+			}
+			time.Sleep(grace)
+			drain(b)
+		}, 1, true},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			b := size10()
+			row.before(t, b)
+			require.Zero(t, b.Left())
+			assert.Equal(t, row.want, retries(t, b, row.number))
+			assert.Zero(t, b.Left(), "it takes nothing")
+		})
+	}
+	bubble(t, "no Grace", func(t *testing.T) {
+		for name, b := range map[string]*retry.Budget{
+			"not set":                   {Size: 1},
+			"below 1ms":                 {Size: 1, Grace: time.Millisecond - 1},
+			"below 0":                   {Size: 1, Grace: -grace},
+			"always empty, and so full": {Grace: grace},
+		} {
+			drain(b)
+			assert.Equal(t, name == "", b.Take(), name)
+			if b.Grace < time.Millisecond && b.Grace != 0 {
+				continue // invalid in a Policy
+			}
+			if b.Size > 0 {
+				assert.False(t, retries(t, b, 1), name)
+			}
+			ctx, runs := retry.WithBudget(t.Context(), b), 0
+			assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(retry.Do(ctx, everySecond, fails(&runs))), name)
+		}
+	})
+	bubble(t, "Take has none", func(t *testing.T) {
+		b := size10()
+		drain(b)
+		assert.False(t, b.Take())
+		assert.True(t, retries(t, b, 1))
+	})
+	bubble(t, "a lender has none, and what it finds empty ends no rest", func(t *testing.T) {
+		b := size10()
+		drain(b)
+		ctx := retry.WithBudget(t.Context(), b)
+		time.Sleep(rest - 1)
+		lent, _ := retry.LendBudget(ctx, 3, false)
+		assert.Zero(t, lent)
+		time.Sleep(1)
+		succeed(b, 10)
+		drain(b)
+		assert.True(t, retries(t, b, 1))
+	})
+	bubble(t, "without Remember", func(t *testing.T) {
+		b := &retry.Budget{Size: 10, Ratio: 1, Grace: grace}
+		drain(b)
+		assert.Equal(t, []bool{true, false}, []bool{retries(t, b, 4), retries(t, b, 5)})
+	})
+	bubble(t, "a size of 1, the shortest Grace", func(t *testing.T) {
+		b := &retry.Budget{Size: 1, Grace: time.Millisecond}
+		drain(b)
+		time.Sleep(time.Millisecond - 1)
+		assert.True(t, retries(t, b, 1))
+		time.Sleep(1)
+		assert.False(t, retries(t, b, 1))
+	})
+	bubble(t, "a number counts from the last attempt that ran past HealthyAfter", func(t *testing.T) {
+		p := everySecond
+		p.MaxAttempts, p.Budget, p.HealthyAfter = 20, &retry.Budget{Size: 1, Grace: time.Hour}, 30*time.Second
+		runs := 0
+		err := retry.Do(t.Context(), p, func(context.Context) error {
+			if runs++; runs == 5 {
+				time.Sleep(30 * time.Second)
+			}
+			return errDial
+		})
+		assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(err))
+		// One is held, and three more are of the first four. After the fifth attempt one takes
+		// nothing, and three are again of the first four.
+		assert.Equal(t, 1+4+1+3, runs)
+	})
+}
+
+// What a retry took is given back where it is not made, and nothing else.
+func TestBudgetGraceIsNotRefunded(t *testing.T) {
+	for _, row := range []struct {
+		name         string
+		graces       [3]bool // the policy's own, the outer and the inner Budget: empty, in its Grace
+		depth        int     // further Budgets of the context, inside, that are full
+		before, left [3]int
+	}{
+		{"all gave", [3]bool{}, 0, [3]int{3, 3, 3}, [3]int{3, 3, 3}},
+		{"the own one allowed it", [3]bool{true, false, false}, 0, [3]int{0, 3, 3}, [3]int{0, 3, 3}},
+		{"the outer one allowed it", [3]bool{false, true, false}, 0, [3]int{3, 0, 3}, [3]int{3, 0, 3}},
+		{"the inner one allowed it", [3]bool{false, false, true}, 0, [3]int{3, 3, 0}, [3]int{3, 3, 0}},
+		{"none gave", [3]bool{true, true, true}, 0, [3]int{}, [3]int{}},
+		{"at the 62nd and 63rd place the outer one gives", [3]bool{true, false, true}, 61, [3]int{0, 3, 0}, [3]int{0, 3, 0}},
+		{"100 deep all give", [3]bool{}, 100, [3]int{3, 3, 3}, [3]int{3, 3, 3}},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			var budgets [3]*retry.Budget
+			for i := range budgets {
+				budgets[i] = &retry.Budget{Size: 4, Grace: time.Hour}
+				budgets[i].Take()
+				if row.graces[i] {
+					drain(budgets[i])
+				}
+			}
+			ctx := retry.WithBudget(retry.WithBudget(t.Context(), budgets[1]), budgets[2])
+			var deep []*retry.Budget
+			for range row.depth {
+				deep = append(deep, &retry.Budget{Size: 9})
+				deep[len(deep)-1].Take()
+				ctx = retry.WithBudget(ctx, deep[len(deep)-1])
+			}
+			ctx, cancel := context.WithCancel(ctx)
+			p := everySecond
+			p.Budget = budgets[0]
+			time.AfterFunc(time.Second/2, cancel)
+			left := func() (left [3]int) {
+				for i, b := range budgets {
+					left[i] = b.Left()
+				}
+				return left
+			}
+			require.Equal(t, row.before, left())
+			runs := 0
+			assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(retry.Do(ctx, p, fails(&runs))))
+			assert.Equal(t, row.left, left())
+			for _, b := range deep {
+				assert.Equal(t, 8, b.Left())
+			}
+		})
+	}
+	bubble(t, "an outer Budget is empty: those before it get back what they gave", func(t *testing.T) {
+		gave, allowed := &retry.Budget{Size: 2, Grace: time.Hour}, &retry.Budget{Size: 2, Grace: time.Hour}
+		gave.Take()
+		drain(allowed)
+		ctx := retry.WithBudget(retry.WithBudget(retry.WithBudget(t.Context(), &retry.Budget{}), allowed), gave)
+		runs := 0
+		assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(retry.Do(ctx, everySecond, fails(&runs))))
+		assert.Equal(t, []int{1, 0}, []int{gave.Left(), allowed.Left()})
+	})
+	bubble(t, "from the 63rd place on there is no Grace", func(t *testing.T) {
+		for depth, want := range map[int]retry.Reason{61: retry.ReasonExhausted, 62: retry.ReasonBudget, 80: retry.ReasonBudget} {
+			b := &retry.Budget{Size: 1, Grace: time.Hour}
+			drain(b)
+			ctx := retry.WithBudget(t.Context(), b)
+			for range depth {
+				ctx = retry.WithBudget(ctx, &retry.Budget{Size: 9})
+			}
+			runs := 0
+			assert.Equal(t, want, retry.ReasonOf(retry.Do(ctx, everySecond, fails(&runs))), depth)
+		}
+	})
+}
+
+// A slowBudget is what a Budget must be equal to. It steps through time, and looks through
+// all that it has seen.
 type slowBudget struct {
 	*retry.Budget               // its numbers
-	held          int64         // in billionths
-	now, refill   time.Duration // since the first use; when RefillEvery puts the next one back
-	fade          time.Duration // when the next 16th goes
+	held, mark    int64         // in billionths
+	now, seen     time.Duration // since the first use: the time, and when it last looked
+	refill, fade  time.Duration // when RefillEvery puts the next one back, when the next 16th goes
 	used          bool
+	found         []found
+}
+
+// found is what one retry has found.
+type found struct {
+	at    time.Duration
+	high  bool // at least nine tenths
+	empty bool
 }
 
 func (s *slowBudget) size() int64 { return int64(s.Size) * 1e9 }
 
-// use begins to count the time, and pass passes it.
-func (s *slowBudget) use() {
-	if !s.used {
-		s.used, s.refill, s.fade = true, s.RefillEvery, s.Remember/16
+func (s *slowBudget) pass(d time.Duration) {
+	if s.used {
+		s.now += d
 	}
 }
 
-func (s *slowBudget) pass(d time.Duration) {
-	if !s.used {
-		return
+// look begins to count the time, and steps to now.
+func (s *slowBudget) look() {
+	if !s.used && (s.RefillEvery > 0 || s.Remember > 0 || s.Grace > 0) {
+		s.used, s.refill, s.fade = true, s.RefillEvery, s.Remember/16
 	}
-	s.now += d
-	for ; s.RefillEvery > 0 && s.refill <= s.now; s.refill += s.RefillEvery {
+	s.step()
+}
+
+func (s *slowBudget) step() {
+	for ; s.RefillEvery > 0 && s.used && s.refill <= s.now; s.refill += s.RefillEvery {
 		s.held = max(s.held, min(s.held+1e9, s.size()))
 	}
-	for ; s.Remember > 0 && s.fade <= s.now; s.fade += s.Remember / 16 {
+	for ; s.Remember > 0 && s.used && s.fade <= s.now; s.fade += s.Remember / 16 {
 		if beyond := s.held - s.size(); beyond > 0 {
 			s.held -= (beyond + 15) / 16
 		}
+		s.mark -= (s.mark + 15) / 16
+		s.mark = max(s.mark, s.held-s.size())
 	}
 }
 
@@ -233,13 +492,42 @@ func (s *slowBudget) add(n int64) {
 	}
 }
 
-func (s *slowBudget) take() bool {
-	s.use()
-	if s.held < 1e9 {
-		return false
+func (s *slowBudget) success(share int64) {
+	before := s.held
+	s.add(share)
+	if s.Remember > 0 && (!s.used || before/1e9 != s.held/1e9) {
+		s.look()
 	}
-	s.held -= 1e9
-	return true
+}
+
+func (s *slowBudget) take(number int) (allowed, paid bool) {
+	s.look()
+	most := s.size() + s.mark
+	f := found{at: s.now, high: s.held >= most-most/10, empty: s.held < 1e9}
+	s.found = append(s.found, f)
+	if !f.empty {
+		s.held -= 1e9
+		return true, true
+	}
+	return number <= 4 && s.Grace > 0 && s.graced(), false
+}
+
+// graced reports whether a retry within the last Grace found nine tenths, when none in the
+// minute before it had found nothing.
+func (s *slowBudget) graced() bool {
+	for i, f := range s.found {
+		if !f.high || s.now-f.at >= s.Grace {
+			continue
+		}
+		rested := true
+		for _, before := range s.found[:i] {
+			rested = rested && !(before.empty && f.at-before.at < time.Minute)
+		}
+		if rested {
+			return true
+		}
+	}
+	return false
 }
 
 // A Budget does what the slow one does, to a billionth of a retry, in a million random histories under RETRY_LONG.
@@ -249,25 +537,35 @@ func TestBudgetIsTheSlowOne(t *testing.T) {
 		some := func(d time.Duration) time.Duration {
 			return time.Duration(r.IntN(2)) * (time.Millisecond + time.Duration(r.Int64N(int64(d))))
 		}
+		graced := 0
 		for seed := range rounds(20_000, 1_000_000) {
 			ratio := r.IntN(1e9 + 1)
-			b := &retry.Budget{Size: 1 + r.IntN(20), Ratio: float64(ratio) / 1e9, RefillEvery: some(time.Second), Remember: some(time.Second)}
+			b := &retry.Budget{
+				Size: 1 + r.IntN(20), Ratio: float64(ratio) / 1e9, RefillEvery: some(time.Second),
+				Remember: some(time.Minute), Grace: some(4 * time.Second),
+			}
 			slow := &slowBudget{Budget: b, held: int64(b.Size) * 1e9}
 			taken := 0
-			for op := range 1 + r.IntN(30) {
-				switch r.IntN(5) {
+			for op := range 1 + r.IntN(40) {
+				switch r.IntN(6) {
 				case 0:
-					want := slow.take()
-					require.Equal(t, want, b.Take(), "history %d, step %d", seed, op)
-					if want {
-						taken++
+					for range r.IntN(20) {
+						number := r.IntN(6)
+						want, paid := slow.take(cmp.Or(number, 9))
+						if got := b.Take; number > 0 {
+							require.Equal(t, want, retries(t, b, number), "history %d, step %d", seed, op)
+						} else {
+							require.Equal(t, want, got(), "history %d, step %d", seed, op)
+						}
+						if paid {
+							taken++
+						} else if want {
+							graced++
+						}
 					}
 				case 1, 2:
 					for range r.IntN(20) {
-						if b.Remember > 0 {
-							slow.use()
-						}
-						slow.add(int64(ratio))
+						slow.success(int64(ratio))
 						b.Success()
 					}
 				case 3:
@@ -277,13 +575,16 @@ func TestBudgetIsTheSlowOne(t *testing.T) {
 						b.Refund()
 					}
 				case 4:
-					d := time.Duration(r.Int64N(int64(time.Second) / 4))
+					d := time.Duration(r.Int64N(int64([]time.Duration{time.Second / 4, 2 * time.Second, 2 * time.Minute}[r.IntN(3)])))
 					slow.pass(d)
 					time.Sleep(d)
+				case 5:
+					slow.step()
+					require.Equal(t, int(slow.held/1e9), b.Left(), "history %d, step %d", seed, op)
 				}
-				require.Equal(t, int(slow.held/1e9), b.Left(), "history %d, step %d", seed, op)
 			}
 		}
+		assert.Greater(t, graced, rounds(1000, 50_000))
 	})
 }
 

@@ -102,6 +102,7 @@ type budgetForm struct {
 	Ratio       strict.Number `json:"ratio,omitzero" yaml:"ratio,omitempty"`
 	RefillEvery duration      `json:"refill_every,omitzero" yaml:"refill_every,omitempty"`
 	Remember    duration      `json:"remember,omitzero" yaml:"remember,omitempty"`
+	Grace       duration      `json:"grace,omitzero" yaml:"grace,omitempty"`
 	Borrowed    bool          `json:"borrowed,omitzero" yaml:"borrowed,omitempty"`
 }
 
@@ -129,7 +130,7 @@ func (p Policy) form() (*policyForm, error) {
 	if b := p.Budget; b != nil {
 		form.Budget = &budgetForm{
 			b.Size, strict.Number(b.Ratio),
-			duration(b.RefillEvery), duration(b.Remember), b.Borrowed,
+			duration(b.RefillEvery), duration(b.Remember), duration(b.Grace), b.Borrowed,
 		}
 	}
 	switch b := p.Backoff.(type) {
@@ -236,6 +237,7 @@ func readBudget(m *strict.Mapping) *Budget {
 		func(share float64) bool { return share >= 0 && share <= 1 })
 	readLeast(m, "refill_every", leastRefill, &b.RefillEvery)
 	readLeast(m, "remember", leastRefill, &b.Remember)
+	readLeast(m, "grace", leastRefill, &b.Grace)
 	b.Borrowed, _ = strict.Take[bool](m, "borrowed", "true or false", nil)
 	m.RejectRest("a budget")
 	return &b

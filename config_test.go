@@ -34,6 +34,7 @@ func TestConfigForms(t *testing.T) {
 		`{"retry_after":"at_least"}`: {RetryAfter: retry.RetryAfterAtLeast},
 		`{"budget":{"size":1}}`:      {Budget: &retry.Budget{Size: 1}},
 		`{"budget":{"size":9,"ratio":0.1,"refill_every":"1ms"}}`: {Budget: &retry.Budget{Size: 9, Ratio: 0.1, RefillEvery: time.Millisecond}},
+		`{"budget":{"size":9,"grace":"1ms"}}`:                    {Budget: &retry.Budget{Size: 9, Grace: time.Millisecond}},
 		`{"budget":{"size":9,"remember":"1ms"}}`:                 {Budget: &retry.Budget{Size: 9, Remember: time.Millisecond}},
 		`{"budget":{"size":9,"borrowed":true}}`:                  {Budget: &retry.Budget{Size: 9, Borrowed: true}},
 		`{"healthy_after":"1ms"}`:                                {HealthyAfter: time.Millisecond},
@@ -66,12 +67,12 @@ func TestConfigForms(t *testing.T) {
 var fullPolicy = retry.Policy{
 	MaxAttempts: 1, MaxRetries: 2, AttemptCap: 3, NonRetryable: true,
 	Backoff: retry.Schedule{1}, MaxDelay: 5, Jitter: retry.FullJitter, MaxRetryAfter: 6, RetryAfter: retry.RetryAfterExact,
-	MaxElapsed: 7, AttemptTimeout: 8, HealthyAfter: 9 * time.Millisecond, Budget: &retry.Budget{Size: 10, Ratio: 1, RefillEvery: time.Hour, Remember: time.Minute},
+	MaxElapsed: 7, AttemptTimeout: 8, HealthyAfter: 9 * time.Millisecond, Budget: &retry.Budget{Size: 10, Ratio: 1, RefillEvery: time.Hour, Remember: time.Minute, Grace: time.Second},
 }
 
 const fullPolicyJSON = `{"max_attempts":1,"max_retries":2,"attempt_cap":3,"retryable":false,"backoff":{"type":"schedule","delays":["1ns"]},` +
 	`"max_delay":"5ns","jitter":"full","max_retry_after":"6ns","retry_after":"exact","max_elapsed":"7ns","attempt_timeout":"8ns","healthy_after":"9ms",` +
-	`"budget":{"size":10,"ratio":1,"refill_every":"1h0m0s","remember":"1m0s"}}`
+	`"budget":{"size":10,"ratio":1,"refill_every":"1h0m0s","remember":"1m0s","grace":"1s"}}`
 
 // assertRoundTrip checks that p survives each form.
 func assertRoundTrip(t *testing.T, p retry.Policy) {

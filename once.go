@@ -46,7 +46,7 @@ func Once(
 		c.start = c.now().Add(-max(0, a.Elapsed))
 	}
 	if c.begin(fn) && c.attempt(fn) && c.decide() && c.pay() && c.announce() {
-		c.Reason, c.paid = ReasonRetry, false // the retry is made elsewhere
+		c.Reason, c.paid = ReasonRetry, 0 // the retry is made elsewhere
 		e := c.Error
 		return c.last, &e
 	}

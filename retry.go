@@ -93,7 +93,7 @@ type call struct {
 	payers   *payers              // the Budgets of ctx
 	knows    logkey.Payer         // that ctx has; nil: none
 	payer    *Budget              // the policy's, nil where the retry takes nothing from it
-	paid     bool                 // a retry was taken out of the Budgets, and is still to come
+	paid     receipt              // what the Budgets gave for a retry that is still to come
 }
 
 // prepare notes what the call is made with, and judges the policy.
@@ -149,12 +149,14 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 		began = c.now() // the time that OnEvent took is not fn's
 	}
 	paid := c.paid
-	c.paid = false // and stays so if fn panics
+	c.paid = 0 // and stays so if fn panics
 	if !c.timedOut {
 		c.Before = c.Err
 	}
 	c.ranOut, c.Err = execute(c.ctx, c.p.AttemptTimeout, fn)
-	c.paid = paid && c.knows != nil && c.knows.Unsent(c.p.Budget)
+	if paid != 0 && c.knows != nil && c.knows.Unsent(c.p.Budget) {
+		c.paid = paid
+	}
 	if c.p.OnEvent != nil || c.p.HealthyAfter > 0 {
 		ended := c.now()
 		c.took = ended.Sub(began)
@@ -289,8 +291,8 @@ func (c *call) pay() bool {
 	if c.payers == nil && c.payer == nil {
 		return true
 	}
-	empty := c.payers.take(c.payer)
-	if c.paid = empty == nil; c.paid {
+	var empty *Budget
+	if c.paid, empty = c.payers.take(c.payer, c.Attempts); empty == nil {
 		return true
 	}
 	if c.knows != nil {
@@ -306,10 +308,8 @@ func (c *call) pay() bool {
 
 // refund gives back what was paid for a retry that is not made.
 func (c *call) refund() {
-	if c.paid {
-		c.paid = false
-		c.payers.refund(c.payer)
-	}
+	c.payers.refund(c.payer, c.paid)
+	c.paid = 0
 }
 
 // announce reports the retry.

@@ -115,6 +115,8 @@ func (p *Policy) faults() (f faults) {
 			"Budget: RefillEvery", b.RefillEvery, writeLeast)
 		check(&f, b.Remember != 0 && b.Remember < leastRefill,
 			"Budget: Remember", b.Remember, writeLeast)
+		check(&f, b.Grace != 0 && b.Grace < leastRefill,
+			"Budget: Grace", b.Grace, writeLeast)
 	}
 	return f
 }

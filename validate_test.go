@@ -70,6 +70,7 @@ func invalidPolicies() map[string]retry.Policy {
 		"Budget: Ratio is 1.1: " + ratio:                                                      {Budget: &retry.Budget{Size: 1, Ratio: 1.1}},
 		"Budget: Ratio is NaN: " + ratio:                                                      {Budget: &retry.Budget{Size: 1, Ratio: math.NaN()}},
 		"Budget: RefillEvery is -1ns: " + every:                                               {Budget: &retry.Budget{Size: 1, RefillEvery: -1}},
+		"Budget: Grace is 999.999µs: " + every:                                                {Budget: &retry.Budget{Size: 1, Grace: time.Millisecond - 1}},
 		"Budget: Remember is 999.999µs: " + every:                                             {Budget: &retry.Budget{Size: 1, Remember: time.Millisecond - 1}},
 		"Budget: RefillEvery is 999.999µs: " + every:                                          {Budget: &retry.Budget{Size: 1, RefillEvery: time.Millisecond - 1}},
 		"HealthyAfter is -1ns: " + every:                                                      {HealthyAfter: -1},
@@ -80,7 +81,7 @@ func invalidPolicies() map[string]retry.Policy {
 	absurd := retry.Policy{
 		MaxAttempts: -2, MaxRetries: -3, AttemptCap: -4,
 		Backoff: retry.Schedule{-5, time.Second, -6}, MaxDelay: -7, Jitter: retry.Proportional(-8), MaxRetryAfter: -9, RetryAfter: "Exact\n",
-		MaxElapsed: -10, AttemptTimeout: -11, HealthyAfter: -12, Budget: &retry.Budget{Size: -13, Ratio: -14, RefillEvery: -15, Remember: -16},
+		MaxElapsed: -10, AttemptTimeout: -11, HealthyAfter: -12, Budget: &retry.Budget{Size: -13, Ratio: -14, RefillEvery: -15, Remember: -16, Grace: -17},
 	}
 	policies[strings.Join([]string{
 		"MaxAttempts is -2: " + count, "MaxRetries is -3: " + count, "AttemptCap is -4: write 0 for no cap, or how many attempts it allows",
@@ -88,7 +89,7 @@ func invalidPolicies() map[string]retry.Policy {
 		"MaxRetryAfter is -9ns: write 0 for one minute or MaxDelay, whichever is longer, or a positive duration",
 		`RetryAfter is "Exact\n": write RetryAfterSpread, RetryAfterAtLeast or RetryAfterExact`,
 		"MaxElapsed is -10ns: " + above, "AttemptTimeout is -11ns: " + above, "HealthyAfter is -12ns: " + every,
-		"Budget: Size is -13: " + size, "Budget: Ratio is -14: " + ratio, "Budget: RefillEvery is -15ns: " + every, "Budget: Remember is -16ns: " + every,
+		"Budget: Size is -13: " + size, "Budget: Ratio is -14: " + ratio, "Budget: RefillEvery is -15ns: " + every, "Budget: Remember is -16ns: " + every, "Budget: Grace is -17ns: " + every,
 	}, "; ")] = absurd
 	policies["Backoff: Exponential.Base is -1ns: "+delay+"; Backoff: Exponential.Factor is 0.5: "+grow] = retry.Policy{
 		MaxAttempts: retry.Unlimited, Backoff: retry.Exponential{Base: -1, Factor: .5},
@@ -139,7 +140,7 @@ func TestValidateSound(t *testing.T) {
 		"the smallest values above zero": {
 			MaxAttempts: 1, AttemptCap: 1, Backoff: retry.Exponential{Base: 1, Factor: 1},
 			MaxDelay: 1, Jitter: retry.Proportional(math.SmallestNonzeroFloat64),
-			MaxRetryAfter: 1, MaxElapsed: 1, AttemptTimeout: 1, HealthyAfter: time.Millisecond, Budget: &retry.Budget{Size: 1, RefillEvery: time.Millisecond, Remember: time.Millisecond},
+			MaxRetryAfter: 1, MaxElapsed: 1, AttemptTimeout: 1, HealthyAfter: time.Millisecond, Budget: &retry.Budget{Size: 1, RefillEvery: time.Millisecond, Remember: time.Millisecond, Grace: time.Millisecond},
 		},
 		"a factor of minus zero is 0": {MaxAttempts: 2, Backoff: retry.Exponential{Base: 1, Factor: negativeZero}},
 		"a jitter of minus zero is 0": {MaxAttempts: 2, Jitter: retry.Proportional(negativeZero)},

@@ -41,7 +41,10 @@ type Use struct {
 
 // usual returns the Budget of a target where the user has set none.
 func usual() *retry.Budget {
-	return &retry.Budget{Size: 10, Ratio: 0.1, RefillEvery: 5 * time.Minute, Remember: time.Minute}
+	return &retry.Budget{
+		Size: 10, Ratio: 0.1, RefillEvery: 5 * time.Minute,
+		Remember: time.Minute, Grace: time.Second,
+	}
 }
 
 // Use returns the Budget of a target for a call, which calls Done when it has ended. It
