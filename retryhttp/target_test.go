@@ -30,9 +30,11 @@ func failing(req *http.Request, resp *http.Response, err error) error {
 	return err
 }
 
-// take empties a Budget down to what is to be left, and returns it.
+// take empties a Budget down to what is to be left, as in an outage whose Grace is over, and
+// returns it.
 func take(b *retry.Budget, left int) *retry.Budget {
 	for b.Left() > left {
+		b.Grace = 0
 		b.Take()
 	}
 	return b
@@ -95,12 +97,12 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 		{"the same, and OnEvent takes its time", retry.Policy{OnEvent: slow}, 401, 1, 10, 100, 200, 0},
 		{"the same after an outage", retry.Policy{}, 401, 1, 0, 100, 200, 0},
 		{"the credentials of a proxy expire", retry.Policy{}, 407, 1, 0, 100, 200, 0},
-		{"a token that is not renewed", retry.Policy{}, 401, 9, 10, 1000, 2000 + 10 + 223, 1000},
-		{"each call meets a 401, and then an outage", retry.Policy{}, -401, 9, 10, 1000, 2000 + 10 + 100, 1000},
+		{"a token that is not renewed", retry.Policy{}, 401, 9, 10, 1000, 3000 + 110, 1000},
+		{"each call meets a 401, and then an outage", retry.Policy{}, -401, 9, 10, 1000, 3000, 1000},
 		{"401 with a Budget of the user", retry.Policy{Budget: &retry.Budget{Size: 10}}, 401, 1, 10, 100, 110, 90},
-		{"421 for ever", retry.Policy{}, 421, 9, 10, 1000, 1010, 1000},
-		{"409 for ever, as LLM retries it", retry.Policy{}, 409, 9, 10, 1000, 1010 + 112, 1000},
-		{"404 until it is there", retry.Policy{}, 404, 1, 10, 100, 100 + 10 + 10, 80},
+		{"421 for ever", retry.Policy{}, 421, 9, 10, 1000, 2000, 1000},
+		{"409 for ever, as LLM retries it", retry.Policy{}, 409, 9, 10, 1000, 2000 + 111, 1000},
+		{"404 until it is there", retry.Policy{}, 404, 1, 10, 100, 200, 0},
 		{"503 after an outage", retry.Policy{}, 503, 1, 0, 10, 10, 10},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
@@ -217,6 +219,7 @@ func TestBudgetsOfTargets(t *testing.T) {
 			var err error
 			for range 5 {
 				err = ask("http://db:8080/rows")
+				time.Sleep(time.Second) // the Grace is over before the Budget is empty
 			}
 			assert.Len(t, base.sent, row.sent)
 			assert.ErrorContains(t, err, row.text)
@@ -227,6 +230,118 @@ func TestBudgetsOfTargets(t *testing.T) {
 				lent = &retry.Budget{}
 				assert.ErrorContains(t, ask("http://db:8080/"), "would have waited 1ms): ", "the context's is asked first")
 			}
+		})
+	}
+}
+
+// blips are short failures of a server, each of which costs a client nothing under the Budget
+// that its targets have by default. The server fails for the time down, just as burst calls
+// are made at once. Before that, calls are made at this rate for the time warm, and they go
+// on while the server is down.
+var blips = []struct {
+	name       string
+	rate       int // calls a second
+	warm, down time.Duration
+	burst      int
+	graceless  int // calls that are lost at least with a Budget that has no Grace
+}{
+	{"just started, 50 at once, 100 ms", 0, 0, 100 * ms, 50, 40},
+	{"just started, 100 a second, 1 s", 100, 0, time.Second, 0, 84},
+	{"20 a second for 10 s, 1 s", 20, 10 * time.Second, time.Second, 0, 10},
+	{"4 a second, 20 at once, 300 ms", 4, time.Minute, 300 * ms, 20, 1},
+	{"1 a second, 20 at once, 300 ms", 1, time.Minute, 300 * ms, 20, 1},
+	{"100 a second for a minute, 100 at once, 1 s", 100, time.Minute, time.Second, 100, 80},
+}
+
+func TestBlips(t *testing.T) {
+	for _, blip := range blips {
+		lost := func(t *testing.T, budgets func(*http.Request) *retry.Budget) int {
+			began := time.Now()
+			tr := &retryhttp.Transport{Policy: retry.Default(), Budgets: budgets, Base: script(func(*http.Request) (*http.Response, error) {
+				if since := time.Since(began); since >= blip.warm && since < blip.warm+blip.down {
+					return response(503), nil
+				}
+				return response(200), nil
+			})}
+			var lost atomic.Int64
+			ask := func() {
+				if send(t, tr).StatusCode != 200 {
+					lost.Add(1)
+				}
+			}
+			goOn := func(until time.Duration) {
+				for blip.rate > 0 && time.Since(began) < until {
+					go ask()
+					time.Sleep(time.Second / time.Duration(blip.rate))
+				}
+			}
+			goOn(blip.warm)
+			for range blip.burst {
+				go ask()
+			}
+			goOn(blip.warm + blip.down)
+			time.Sleep(time.Minute)
+			return int(lost.Load())
+		}
+		bubble(t, blip.name, func(t *testing.T) {
+			assert.Zero(t, lost(t, nil))
+			assert.Zero(t, lost(t, retryhttp.NoBudgets))
+			graceless := new(retryhttp.Transport).TargetBudget(request(t, "GET"))
+			graceless.Grace = 0
+			assert.GreaterOrEqual(t, lost(t, always(graceless)), blip.graceless, "what the Grace is for")
+		})
+	}
+}
+
+// The same for a server that fails for 0.8 s of real time, over loopback.
+func TestBlipOverLoopback(t *testing.T) {
+	if os.Getenv("RETRY_LONG") == "" {
+		t.Skip("takes a minute and a half of real time; .ci/soak sets RETRY_LONG")
+	}
+	for _, row := range []struct {
+		name        string
+		rate, burst int
+		warm        time.Duration
+	}{
+		{"just started, 50 at once", 0, 50, 0},
+		{"just started, 100 a second", 100, 0, 0},
+		{"20 a second for 10 s", 20, 0, 10 * time.Second},
+		{"100 a second for a minute, 100 at once", 100, 100, time.Minute},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var down atomic.Bool
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if down.Load() {
+					w.WriteHeader(503)
+				}
+			}))
+			defer server.Close()
+			client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default()}}
+			var calls sync.WaitGroup
+			var lost atomic.Int64
+			ask := func() {
+				resp, err := client.Get(server.URL)
+				if err != nil || resp.StatusCode != 200 {
+					lost.Add(1)
+				}
+				if err == nil {
+					_ = resp.Body.Close()
+				}
+			}
+			goOn := func(d time.Duration) {
+				for until := time.Now().Add(d); row.rate > 0 && time.Now().Before(until); time.Sleep(time.Second / time.Duration(row.rate)) {
+					calls.Go(ask)
+				}
+			}
+			goOn(row.warm)
+			down.Store(true)
+			time.AfterFunc(800*ms, func() { down.Store(false) })
+			for range row.burst {
+				calls.Go(ask)
+			}
+			goOn(800 * ms)
+			calls.Wait()
+			assert.Zero(t, lost.Load())
 		})
 	}
 }
@@ -251,6 +366,7 @@ func TestWhatABudgetHolds(t *testing.T) {
 				return map[int]error{unsent: errReset}[h[n-1].status]
 			}}
 			b := take(tr.TargetBudget(request(t, "GET")), r.IntN(11))
+			b.Grace = 0
 			held := float64(b.Left()) * 10            // in tenths of a retry
 			of, tries := &retry.Budget{Size: 1000}, 0 // of the context, and what it has paid
 			for call := range 1 + r.IntN(30) {

@@ -3,12 +3,19 @@ package retryconnect_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/internal/calltest"
 	"github.com/goretry/retry/adapters/retryconnect"
 	"github.com/goretry/retry/retryhttp"
 )
@@ -47,21 +54,47 @@ func TestBudgetOverThreeLayers(t *testing.T) {
 	}
 }
 
+func TestBlips(t *testing.T) {
+	calltest.Blips(t, func(t *testing.T, up func() bool) func(context.Context) error {
+		client := newClient(&http.Client{Transport: answers(up)}, "http://orders", connect.WithInterceptors(&retryconnect.Interceptor{Policy: retry.Default()}))
+		return func(ctx context.Context) error { return calls["unary"](ctx, client) }
+	})
+}
+
+// answers is a transport to a server in memory that answers if it is up.
+type answers func() bool
+
+func (up answers) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		_ = req.Body.Close()
+	}
+	resp := &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/proto"}}, Body: http.NoBody, Request: req}
+	if !up() {
+		resp.StatusCode, resp.Header = 503, http.Header{"Content-Type": {"application/json"}}
+		resp.Body = io.NopCloser(strings.NewReader(`{"code": "unavailable"}`))
+	}
+	return resp, nil
+}
+
 // All kinds of calls to a target share its Budget.
 func TestBudgetOfATarget(t *testing.T) {
-	s, targets := &server{answer: alwaysFail(connect.CodeUnavailable)}, map[string]bool{}
-	client := s.start(t, &retryconnect.Interceptor{Policy: soon()})
-	for range 5 {
-		for _, call := range calls {
-			_ = call(t.Context(), client)
+	synctest.Test(t, func(t *testing.T) {
+		var attempts atomic.Int64
+		down := answers(func() bool { attempts.Add(1); return false })
+		client := newClient(&http.Client{Transport: down}, "http://down.test", connect.WithInterceptors(&retryconnect.Interceptor{Policy: soon()}))
+		for range 5 {
+			for _, call := range calls {
+				_ = call(t.Context(), client)
+				time.Sleep(time.Second) // the Grace is over before the Budget is empty
+			}
 		}
-	}
-	assert.Equal(t, 5*len(calls)+10, s.attempts())
-	err := calls["unary"](t.Context(), client)
-	assert.ErrorContains(t, err, "see Interceptor.Budgets")
-	assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(err))
-
-	client = s.start(t, &retryconnect.Interceptor{Policy: soon(), Budgets: func(target string) *retry.Budget {
+		assert.EqualValues(t, 5*len(calls)+10, attempts.Load())
+		err := calls["unary"](t.Context(), client)
+		assert.ErrorContains(t, err, "see Interceptor.Budgets")
+		assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(err))
+	})
+	s, targets := &server{answer: alwaysFail(connect.CodeUnavailable)}, map[string]bool{}
+	client := s.start(t, &retryconnect.Interceptor{Policy: soon(), Budgets: func(target string) *retry.Budget {
 		targets[target] = true
 		return retryconnect.NoBudgets(target)
 	}})

@@ -7,7 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/internal/calltest"
 	"github.com/goretry/retry/adapters/retrygrpc"
 )
 
@@ -51,20 +55,53 @@ func TestBudgetOverThreeLayers(t *testing.T) {
 	}
 }
 
+func TestBlips(t *testing.T) {
+	calltest.Blips(t, func(t *testing.T, up func() bool) func(context.Context) error {
+		options, err := retrygrpc.Interceptor{Policy: retry.Default()}.DialOptions()
+		require.NoError(t, err)
+		attempt := func(context.Context, string, any, any, *grpc.ClientConn, grpc.UnaryInvoker, ...grpc.CallOption) error {
+			if up() {
+				return nil
+			}
+			return status.Error(codes.Unavailable, "restarting")
+		}
+		target := "dns:///" + strings.NewReplacer("/", "-", ",", "").Replace(t.Name())
+		conn, err := grpc.NewClient(target, append(options, grpc.WithChainUnaryInterceptor(attempt),
+			grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		return func(ctx context.Context) error { return conn.Invoke(ctx, "/test/Call", nil, nil) }
+	})
+}
+
 // All clients of a target share its Budget, except where only the dialer knows the server.
 func TestBudgetOfTheProcess(t *testing.T) {
 	for schemes, retries := range map[string]int{"dns:/// dns:///": 10, "dns:/// ": 10, "passthrough:/// passthrough:///": 60} {
-		s := &server{answer: alwaysFail(codes.Unavailable)}
-		address := s.serve(t)
-		for n := range 20 {
-			scheme := strings.Split(schemes, " ")[n%2]
-			conn, err := grpc.NewClient(scheme+address, append(dialOptions(t, retrygrpc.Interceptor{Policy: soon()}), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-			require.NoError(t, err)
-			err = calls[slices.Sorted(maps.Keys(calls))[n%4]](t.Context(), grpc_testing.NewTestServiceClient(conn))
-			assert.Equal(t, retries == 10 && n > 2, strings.Contains(err.Error(), "see Interceptor.Budgets"), "%d: %v", n, err)
-			require.NoError(t, conn.Close())
-		}
-		assert.Equal(t, 20+retries, s.attempts(), schemes)
+		synctest.Test(t, func(t *testing.T) {
+			var attempts atomic.Int64
+			down := status.Error(codes.Unavailable, "down")
+			failing := []grpc.DialOption{
+				grpc.WithChainUnaryInterceptor(func(context.Context, string, any, any, *grpc.ClientConn, grpc.UnaryInvoker, ...grpc.CallOption) error {
+					attempts.Add(1)
+					return down
+				}),
+				grpc.WithChainStreamInterceptor(func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, grpc.Streamer, ...grpc.CallOption) (grpc.ClientStream, error) {
+					attempts.Add(1)
+					return nil, down
+				}),
+				grpc.WithTransportCredentials(insecure.NewCredentials()),
+			}
+			for n := range 20 {
+				target := fmt.Sprintf("%sh%d.test:1", strings.Split(schemes, " ")[n%2], len(schemes)) // a host for each row
+				conn, err := grpc.NewClient(target, append(dialOptions(t, retrygrpc.Interceptor{Policy: soon()}), failing...)...)
+				require.NoError(t, err)
+				err = calls[slices.Sorted(maps.Keys(calls))[n%4]](t.Context(), grpc_testing.NewTestServiceClient(conn))
+				assert.Equal(t, retries == 10 && n > 2, strings.Contains(err.Error(), "see Interceptor.Budgets"), "%d: %v", n, err)
+				require.NoError(t, conn.Close())
+				time.Sleep(time.Second) // the Grace is over before the Budget is empty
+			}
+			assert.EqualValues(t, 20+retries, attempts.Load(), schemes)
+		})
 	}
 	i := retrygrpc.Interceptor{Budgets: func(target string) *retry.Budget {
 		assert.Equal(t, "127.0.0.1:1", target, "as NewClient got it")

@@ -5,7 +5,9 @@ package calltest
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goretry/retry"
@@ -119,5 +121,60 @@ func (row row) run(t *testing.T, call Call) {
 		t.Errorf("the last event is %+v; want the reason %q and attempt %d", last, row.reason, row.attempts)
 	case (row.answers[0] == Busy) != (asked == Wait):
 		t.Errorf("the policy heard of a wait of %v (%v)", asked, err)
+	}
+}
+
+// blips are short failures of a target, each of which costs a client nothing under the
+// Budget that it has by default. The server fails for the time down, just as burst calls
+// are made at once. Before that, calls are made at this rate for the time warm, and they go
+// on while the server is down.
+var blips = []struct {
+	name       string
+	rate       int // calls a second
+	warm, down time.Duration
+	burst      int
+}{
+	{"just started, 50 at once, 100 ms", 0, 0, 100 * time.Millisecond, 50},
+	{"just started, 100 a second, 1 s", 100, 0, time.Second, 0},
+	{"20 a second for 10 s, 1 s", 20, 10 * time.Second, time.Second, 0},
+	{"4 a second, 20 at once, 300 ms", 4, time.Minute, 300 * time.Millisecond, 20},
+	{"1 a second, 20 at once, 300 ms", 1, time.Minute, 300 * time.Millisecond, 20},
+	{"100 a second for a minute, 100 at once, 1 s", 100, time.Minute, time.Second, 100},
+}
+
+// Blips checks that no call is lost while a target fails for a second or less. start makes
+// a client with retry.Default in virtual time, whose server works if up returns true.
+func Blips(t *testing.T, start func(t *testing.T, up func() bool) func(context.Context) error) {
+	for _, blip := range blips {
+		t.Run(blip.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				end := began.Add(blip.warm + blip.down)
+				call := start(t, func() bool {
+					return time.Since(began) < blip.warm || !time.Now().Before(end)
+				})
+				var calls, lost atomic.Int64
+				ask := func() {
+					if calls.Add(1); call(t.Context()) != nil {
+						lost.Add(1)
+					}
+				}
+				goOn := func(until time.Duration) {
+					for blip.rate > 0 && time.Since(began) < until {
+						go ask()
+						time.Sleep(time.Second / time.Duration(blip.rate))
+					}
+				}
+				goOn(blip.warm)
+				for range blip.burst {
+					go ask()
+				}
+				goOn(blip.warm + blip.down)
+				time.Sleep(time.Minute)
+				if lost.Load() != 0 || calls.Load() == 0 {
+					t.Errorf("%d of %d calls are lost, want 0", lost.Load(), calls.Load())
+				}
+			})
+		})
 	}
 }
