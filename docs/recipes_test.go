@@ -158,6 +158,39 @@ func TestRecipeTest(t *testing.T) {
 	})
 }
 
+func TestRecipeWaitUntilAServiceIsUp(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		up   time.Duration
+		want retry.Reason
+	}{
+		{"after 90 s", 90 * time.Second, retry.ReasonSuccess},
+		{"too late", 3 * time.Minute, retry.ReasonElapsed},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			began, url := time.Now(), "http://api.test"
+			network(t, roundTripper(func(req *http.Request) (*http.Response, error) {
+				if time.Since(began) < row.up {
+					return nil, syscall.ECONNREFUSED
+				}
+				return &http.Response{StatusCode: 200, Body: http.NoBody, Request: req}, nil
+			}))
+			waiting := &http.Client{Transport: &retryhttp.Transport{
+				Budgets: retryhttp.NoBudgets, // this call is alone: nothing adds up
+				Policy: retry.Policy{
+					MaxElapsed:     2 * time.Minute,
+					AttemptTimeout: 5 * time.Second,
+					Backoff:        retry.Fixed(time.Second),
+					Jitter:         retry.Proportional(0.2), // replicas that start together ask at different times
+				},
+			}}
+			resp, err := retryhttp.Result(waiting.Get(url + "/healthz"))
+			assert.Equal(t, row.want, retry.ReasonOf(err))
+			assert.Equal(t, err == nil, resp != nil && time.Since(began) >= row.up)
+		})
+	}
+}
+
 func TestRecipePoll(t *testing.T) {
 	errNotReady := errors.New("not ready yet")
 	poll := func(ctx context.Context, check func(context.Context) (string, error)) (string, error) {

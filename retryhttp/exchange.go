@@ -206,7 +206,12 @@ func (x *exchange) discardAndWait(ctx context.Context, d time.Duration) (skipped
 func (x *exchange) stopped(err error) error {
 	err = x.gate.stopped(err)
 	if e, failed := err.(*retry.Error); failed && e.Reason == retry.ReasonBudget && x.target != nil && x.empty {
-		e.Cause = fmt.Errorf("for %s; see retryhttp.Transport.Budgets", x.target.Owner((&url.URL{Scheme: x.req.URL.Scheme, Host: x.req.URL.Host}).String()))
+		hint := "see retryhttp.Transport.Budgets"
+		if e.Attempts > x.budget.Size { // this call alone has emptied it
+			hint = "to wait for a server that starts, set retryhttp.Transport.Budgets to retryhttp.NoBudgets"
+		}
+		url := url.URL{Scheme: x.req.URL.Scheme, Host: x.req.URL.Host}
+		e.Cause = fmt.Errorf("for %s; %s", x.target.Owner(url.String()), hint)
 	}
 	return err
 }

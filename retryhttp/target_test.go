@@ -187,7 +187,38 @@ func TestBudgetOfAStrangeHost(t *testing.T) {
 	req := request(t, "GET")
 	req.URL.Host = "ex\u009b31m.test"
 	resp := send(t, &retryhttp.Transport{Base: script(503), Policy: retry.Policy{MaxAttempts: 20}}, req)
-	assert.ErrorContains(t, retryhttp.ErrorOf(resp), "for http://ex%C2%9B31m.test; see")
+	assert.ErrorContains(t, retryhttp.ErrorOf(resp), "for http://ex%C2%9B31m.test; to wait")
+}
+
+// A call alone that waits for a server to start uses up the Budget that comes by default, and
+// its error says what to write.
+func TestBudgetOfACallThatWaits(t *testing.T) {
+	const see, set = "for http://example.test; see retryhttp.Transport.Budgets", "for http://example.test; to wait for a server that starts, set retryhttp.Transport.Budgets to retryhttp.NoBudgets"
+	for _, row := range []struct {
+		name     string
+		has      int // retries in the Budget
+		policy   retry.Policy
+		attempts int
+		text     string // "": none
+	}{
+		{"30 attempts", 10, retry.Policy{MaxAttempts: 30}, 11, set},
+		{"two minutes", 10, retry.Policy{MaxElapsed: 2 * time.Minute}, 11, set},
+		{"no limit", 10, retry.Policy{MaxAttempts: retry.Unlimited}, 11, set},
+		{"eleven attempts", 10, retry.Policy{MaxAttempts: 11}, 11, ""},
+		{"others have used it too", 9, retry.Policy{MaxAttempts: 30}, 10, see},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			row.policy.Backoff = retry.Fixed(2 * time.Second)
+			tr := &retryhttp.Transport{Base: script(503), Policy: row.policy}
+			take(tr.TargetBudget(request(t, "GET")), row.has)
+			err := retryhttp.ErrorOf(send(t, tr))
+			var e *retry.Error
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, row.attempts, e.Attempts)
+			assert.Equal(t, row.text != "", e.Reason == retry.ReasonBudget)
+			assert.ErrorContains(t, err, row.text)
+		})
+	}
 }
 
 // A Transport without Budgets has one for each scheme and host, and the error says so.

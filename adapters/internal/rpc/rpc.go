@@ -167,7 +167,11 @@ func Do(ctx context.Context, p retry.Policy, target Target, attempt func(context
 	case e.Attempts == 0 && ctx.Err() != nil:
 		e.Cause = &noAttempt{e.Cause, coded(ctx.Err())}
 	case e.Reason == retry.ReasonBudget && c.target != nil && c.empty && target.Name != "":
-		e.Cause = fmt.Errorf("for %s; see Interceptor.Budgets", c.target.Owner(target.Name))
+		hint := "see Interceptor.Budgets"
+		if e.Attempts > c.budget.Size { // this call alone has emptied it
+			hint = "to wait for a server that starts, set Interceptor.Budgets to NoBudgets"
+		}
+		e.Cause = fmt.Errorf("for %s; %s", c.target.Owner(target.Name), hint)
 	}
 	return err
 }
