@@ -44,8 +44,10 @@ type Error struct {
 
 	// Before is what an earlier attempt failed with, the latest that says more than
 	// Err, where Err is nothing but a timeout or the end of a context: the 403 before a
-	// "context deadline exceeded". Otherwise nil. It is for people: the text of the
-	// Error ends with it, and errors.Is and errors.As do not look into it.
+	// "context deadline exceeded". A retryhttp.Transport also sets it after a 4xx: there it is
+	// what an attempt failed with that may have been processed. Otherwise nil. It is for
+	// people: the text of the Error ends with it, and errors.Is and errors.As do not look into
+	// it.
 	Before error
 
 	facts

@@ -21,7 +21,10 @@ type attempt struct {
 
 	req       *http.Request
 	sent      evidence
-	mayBeDone bool // the server may have processed it
+	mayBeDone bool  // the server may have processed it
+	status    int   // of its response; 0: there was none
+	failure   error // what it failed with; nil: it has not, or not yet
+	to        destination
 }
 
 // send sends the request through Base. It returns either a response or an error,
@@ -33,14 +36,14 @@ func (a *attempt) send() (*http.Response, error) {
 			err = timeout
 		}
 		if resp != nil { // http.Client ignores such a response too, but leaks its connection
-			a.discard(resp)
+			a.discard(resp, 0)
 		}
 		return nil, err
 	}
 	if resp == nil {
 		return nil, neither(a.x.t.base())
 	}
-	a.mayBeDone = !undone(resp.StatusCode)
+	a.mayBeDone, a.status = !undone(resp.StatusCode), resp.StatusCode
 	if inner := stoppedBy(resp); inner != nil {
 		resp.Request = inner.of // whether it stands for us is not for a Transport below to say
 	}
@@ -66,7 +69,11 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	if err != nil {
 		return nil, unsentError{checked(err)}
 	}
+	if a.x.once { // after Prepare, which may send requests of its own in this context
+		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), a.sent.trace()))
+	}
 	a.mayBeDone = true
+	a.to.set(a.req)
 	resp, err := a.x.t.base().RoundTrip(a.req)
 	if err != nil {
 		err = checked(err)
@@ -78,11 +85,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 // newRequest makes the request of this attempt, a copy of the caller's.
 func (a *attempt) newRequest() (err error) {
 	x := a.x
-	ctx := a.ctx
-	if x.once {
-		ctx = httptrace.WithClientTrace(ctx, a.sent.trace())
-	}
-	a.req = copyOf(ctx, x.req)
+	a.req = copyOf(a.ctx, x.req)
 	if _, asks := a.req.Header["Accept-Encoding"]; x.t.Resume && isGet(x.req) && !asks {
 		a.req.Header["Accept-Encoding"] = []string{"identity"} // the bytes are those that are counted
 	}

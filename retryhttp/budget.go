@@ -68,7 +68,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 		return l.under.base().RoundTrip(req)
 	}
 	ctx := req.Context()
-	limit := maxOf(req)
+	limit := attemptOf(req).max()
 	first, hedged := ctx.Value(logkey.Call{}).(*leg)
 	again := limit == retry.Unlimited || AttemptOf(ctx) < limit || hedged && !first.second && first.of(ctx)
 	lent, back := retry.LendBudget(ctx, l.most, again)

@@ -10,17 +10,26 @@ import (
 )
 
 // Idempotent reports whether processing req twice has the same effect as once: GET,
-// HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 section 9.2.2), and any method with
-// a header Idempotency-Key or X-Idempotency-Key. As in net/http,
-// req.Header["Idempotency-Key"] = nil makes a request idempotent, and is not sent.
+// HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 section 9.2.2), the methods that only read in
+// other standards, which are PROPFIND (RFC 4918), REPORT (RFC 3253), SEARCH (RFC 5323) and
+// QUERY (draft-ietf-httpbis-safe-method-w-body), and any method with a header Idempotency-Key
+// or X-Idempotency-Key. As in net/http, req.Header["Idempotency-Key"] = nil makes a request
+// idempotent, and is not sent.
 func Idempotent(req *http.Request) bool {
 	switch req.Method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete,
+		"PROPFIND", "REPORT", "SEARCH", "QUERY":
 		return true
 	}
 	_, key := req.Header["Idempotency-Key"]
 	_, xkey := req.Header["X-Idempotency-Key"]
 	return key || xkey
+}
+
+// keyed reports whether req sends a key, by which a server knows a request that it has got
+// before.
+func keyed(req *http.Request) bool {
+	return req != nil && (len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0)
 }
 
 // Check is the Check of a [Transport] that has no other, and decides as the table there
@@ -37,13 +46,22 @@ func Check(req *http.Request, resp *http.Response, err error) error {
 	case resp.StatusCode < 400:
 		return nil
 	}
-	e := statusErrorOf(req, resp)
-	switch verdict := e.advice.Verdict; {
-	case verdict == Again, verdict != Never && passes(resp.StatusCode):
-		return e
-	default:
-		return retry.Permanent(e)
+	return statusErrorOf(req, resp).judged(req)
+}
+
+// judged returns e, marked as permanent if another attempt at req cannot do better.
+func (e *StatusError) judged(req *http.Request) error {
+	again := passes(e.StatusCode) || e.StatusCode == http.StatusConflict && keyed(req)
+	switch e.advice.Verdict {
+	case Again:
+		again = true
+	case Never:
+		again = false
 	}
+	if again {
+		return e
+	}
+	return retry.Permanent(e)
 }
 
 // statusErrorOf returns resp as an error by the Transport that has sent req, if one
@@ -67,7 +85,8 @@ func passes(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true
-	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported, http.StatusVariantAlsoNegotiates,
+		http.StatusInsufficientStorage, http.StatusLoopDetected, http.StatusNotExtended, http.StatusNetworkAuthenticationRequired:
 		return false
 	default:
 		return status >= 500 && status <= 599

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,7 @@ import (
 )
 
 func TestIdempotent(t *testing.T) {
-	for methods, want := range map[string]bool{",GET,HEAD,OPTIONS,TRACE,PUT,DELETE": true, "POST,PATCH,CONNECT,get,PURGE": false} {
+	for methods, want := range map[string]bool{",GET,HEAD,OPTIONS,TRACE,PUT,DELETE,PROPFIND,REPORT,SEARCH,QUERY": true, "POST,PATCH,CONNECT,get,PURGE,propfind,LOCK,PROPPATCH": false} {
 		for method := range strings.SplitSeq(methods, ",") {
 			assert.Equal(t, want, retryhttp.Idempotent(&http.Request{Method: method}), method)
 			for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
@@ -45,23 +46,64 @@ func verdict(failure error) string {
 	}
 }
 
-// The test covers every status.
+// The test covers every status, with an Idempotency-Key and without.
 func TestCheckStatuses(t *testing.T) {
-	for status := 100; status < 700; status++ {
-		want := done
-		switch {
-		case slices.Contains([]int{408, 421, 425, 429}, status) || status >= 500 && status <= 599 && status != 501 && status != 505:
-			want = again
-		case status >= 400:
-			want = permanent
+	final := []int{501, 505, 506, 507, 508, 510, 511}
+	for name, key := range map[string]http.Header{
+		"none": nil, "one of another name": {"Idempotency": {"k"}}, "one that is not sent": {"Idempotency-Key": nil, "X-Idempotency-Key": {}},
+		"a key": {"Idempotency-Key": {"k"}}, "a key with X": {"X-Idempotency-Key": {""}},
+	} {
+		for status := 100; status < 700; status++ {
+			want := done
+			switch {
+			case slices.Contains([]int{408, 421, 425, 429}, status), status >= 500 && status <= 599 && !slices.Contains(final, status):
+				want = again
+			case status == 409 && strings.HasPrefix(name, "a key"):
+				want = again
+			case status >= 400:
+				want = permanent
+			}
+			failure := retryhttp.Check(&http.Request{Header: key}, &http.Response{StatusCode: status}, nil)
+			require.Equal(t, want, verdict(failure), "%d, %s", status, name)
+			if want != done {
+				var e *retryhttp.StatusError
+				require.ErrorAs(t, failure, &e)
+				require.Equal(t, status, e.StatusCode)
+			}
 		}
-		failure := retryhttp.Check(&http.Request{}, &http.Response{StatusCode: status}, nil)
-		require.Equal(t, want, verdict(failure), status)
-		if want != done {
-			var e *retryhttp.StatusError
-			require.ErrorAs(t, failure, &e)
-			require.Equal(t, status, e.StatusCode)
-		}
+	}
+	assert.Equal(t, permanent, verdict(retryhttp.Check(nil, response(409), nil)))
+}
+
+// A payment whose answer is lost, and which the server still works on when it comes again: the
+// server says 409 until it has done it, and then gives the first answer.
+func TestConflictOfAKey(t *testing.T) {
+	const reset, conflict = "connection reset by peer", "409 Conflict"
+	for _, tt := range []struct {
+		name  string
+		key   string
+		edit  edit
+		steps []any
+		want  string
+	}{
+		{"until the first is done", "Idempotency-Key", nil, []any{errReset, 409, 409, 201}, "4 sent in 3s, 201"},
+		{"a key with X", "X-Idempotency-Key", nil, []any{errReset, 409, 201}, "3 sent in 2s, 201"},
+		{"as long as it asks to wait", "Idempotency-Key", nil, []any{errReset, asksToWait(409, 5), 201}, "3 sent in 6s, 201"},
+		{"for ever", "Idempotency-Key", nil, []any{errReset, 409}, "4 sent in 3s, 409: attempts exhausted after 4 attempts (3s waited): " + conflict + "; before that: " + reset},
+		{"the server says no", "Idempotency-Key", ofTransport(func(tr *retryhttp.Transport) { tr.Advise = retryhttp.VendorAdvice }),
+			[]any{errReset, response(409, "Stripe-Should-Retry", "false")}, "2 sent in 1s, 409: permanent error after 2 attempts (1s waited): " + conflict + "; before that: " + reset},
+		{"an Idempotent that refuses", "Idempotency-Key", idempotent(false), []any{409, 201},
+			"1 sent, 409: not retryable after 1 attempt (the server may have processed this POST; see retryhttp.Transport.Idempotent): " + conflict},
+		{"no key", "X", nil, []any{409, 201}, "1 sent, 409: permanent error after 1 attempt: " + conflict},
+		{"a key that has had another body", "Idempotency-Key", nil, []any{422, 201}, "1 sent, 422: permanent error after 1 attempt: 422 Unprocessable Entity"},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			tr, req := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Second)}}, request(t, "POST")
+			rewindable(req, "10 dollars")
+			req.Header.Set(tt.key, "17")
+			tt.edit.apply(tr, req)
+			assert.Equal(t, tt.want, ask(t, tr, req, tt.steps...))
+		})
 	}
 }
 

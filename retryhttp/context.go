@@ -2,7 +2,10 @@ package retryhttp
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"net/url"
+	"sync/atomic"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/logkey"
@@ -32,7 +35,7 @@ type policyKey struct{}
 //		return r.base.RoundTrip(req)
 //	}
 func AttemptOf(ctx context.Context) int {
-	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
+	if a := attemptIn(ctx); a != nil {
 		return a.number
 	}
 	return 1
@@ -73,25 +76,36 @@ func ErrorOf(resp *http.Response) error {
 	return nil
 }
 
-// Result turns a response that a [Transport] gave up on into its error, and leaves
-// everything else as it is:
+// Result turns a response with a status from 400 on into an error, whoever got it, and a
+// response that a [Transport] gave up on, whatever its status:
 //
 //	resp, err := retryhttp.Result(client.Do(req))
 //
-// The error is the one that [ErrorOf] has. The response is read, up to 64 KiB and for at
-// most 100 ms, and closed, so that its connection can be used again. A 404 becomes an
-// error too, because [Check] takes it for a failure. A redirect, and a response that does
-// not come from a Transport, stay what they are.
+// The error is the one that [ErrorOf] has. If it has none, because the response does not come
+// from a Transport, or because the Check of that accepts the status, the error is what the
+// function [Check] returns: errors.As finds a [*StatusError], and that of a 404 is permanent.
+//
+// The response is read, up to 64 KiB and for at most 100 ms, and closed, so that its
+// connection can be used again. The StatusError in the error keeps the first KiB as its Body.
+// Any other response, and any err, is returned as it is.
 func Result(resp *http.Response, err error) (*http.Response, error) {
-	if err != nil {
+	if err != nil || resp == nil {
 		return resp, err
 	}
-	s := stoppedBy(resp)
-	if s == nil {
+	var a *attempt
+	switch s := stoppedBy(resp); {
+	case s != nil:
+		a, err = s.attempt, s.err
+	case resp.StatusCode >= 400:
+		a, err = attemptFor(resp), Check(resp.Request, resp, nil)
+	default:
 		return resp, nil
 	}
-	s.attempt.discard(resp)
-	return nil, s.err
+	text := a.discard(resp, keptBytes)
+	if e := (*StatusError)(nil); errors.As(err, &e) {
+		e.keep(text)
+	}
+	return nil, err
 }
 
 // A stopped is what the context of the Request of a last response has, if that failed.
@@ -116,11 +130,50 @@ func stoppedBy(resp *http.Response) *stopped {
 	return nil
 }
 
-// attemptOf returns the attempt that req belongs to, or nil.
+// attemptOf returns the attempt whose request req is, or nil. The context alone does not tell:
+// a token that Prepare or Base fetches meanwhile has it too.
 func attemptOf(req *http.Request) *attempt {
 	if req == nil {
 		return nil
 	}
-	a, _ := req.Context().Value(attemptKey{}).(*attempt)
+	if a := attemptIn(req.Context()); a != nil && a.to.isOf(req) {
+		return a
+	}
+	return nil
+}
+
+// attemptIn returns the attempt in whose context something happens, or nil.
+func attemptIn(ctx context.Context) *attempt {
+	a, _ := ctx.Value(attemptKey{}).(*attempt)
 	return a
+}
+
+// A destination is where an attempt leads. A RoundTripper between a Transport and another one
+// of this package may copy the request, but does not lead it elsewhere.
+type destination struct {
+	known  atomic.Bool // Base has the request; Prepare may have started goroutines that ask
+	method string
+	url    *url.URL
+	copied url.URL // Base may change url
+}
+
+// set notes the destination of a request.
+func (d *destination) set(req *http.Request) {
+	if req.URL != nil {
+		d.copied = *req.URL
+	}
+	d.method, d.url = req.Method, req.URL
+	d.known.Store(true)
+}
+
+// isOf reports whether it is the destination of req.
+func (d *destination) isOf(req *http.Request) bool {
+	switch {
+	case !d.known.Load():
+		return false
+	case req.URL == d.url || req.URL == nil:
+		return req.URL == d.url
+	}
+	u, c := req.URL, &d.copied
+	return req.Method == d.method && u.Scheme == c.Scheme && u.Host == c.Host && u.Path == c.Path && u.RawQuery == c.RawQuery
 }

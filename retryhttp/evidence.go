@@ -80,13 +80,18 @@ type streamError struct {
 
 const refusedStream = 0x7 // RFC 9113 section 7
 
-// undone reports whether a status says that the server has not processed the
-// request, whatever its method.
+// undone reports whether a status says that the server has refused the request before it
+// processed it, whatever its method. Of most of them, Check retries those that ask to wait; a
+// Check of the user may retry all.
 func undone(status int) bool {
 	switch status {
-	case http.StatusUnauthorized, // "has not been applied", RFC 9110 section 15.5.2; for a Check that retries it
-		http.StatusMisdirectedRequest, // RFC 9110 section 15.5.20
-		http.StatusTooEarly:           // RFC 8470 section 5.2
+	case http.StatusUnauthorized, // "has not been applied", RFC 9110 section 15.5.2
+		http.StatusForbidden,             // "refuses to fulfill it", RFC 9110 section 15.5.4
+		http.StatusProxyAuthRequired,     // by a proxy, RFC 9110 section 15.5.8
+		http.StatusRequestEntityTooLarge, // "refusing to process", RFC 9110 section 15.5.14
+		http.StatusMisdirectedRequest,    // RFC 9110 section 15.5.20
+		http.StatusTooEarly,              // RFC 8470 section 5.2
+		http.StatusTooManyRequests:       // a limit is before the work, RFC 6585 section 4
 		return true
 	default:
 		return false

@@ -222,7 +222,7 @@ func TestRefusalsByWhatTheySay(t *testing.T) {
 		fmt.Errorf("EOF (the first time: %s)", orderlyGoAway),
 		errors.Join(goAway, io.EOF), // two errors
 		errors.Join(reset, io.EOF),
-		403, 409, 429, 503,
+		400, 402, 404, 405, 408, 409, 412, 422, 423, 500, 503, 507,
 	}, 2: {
 		reset,
 		fmt.Errorf("base: %w", reset),
@@ -230,7 +230,7 @@ func TestRefusalsByWhatTheySay(t *testing.T) {
 		goAway,
 		&url.Error{Op: "Post", Err: goAway},
 		errors.New("http2: Transport received GOAWAY from server ErrCode:ENHANCE_YOUR_CALM"),
-		401, 421, 425,
+		401, 403, 407, 413, 421, 425, 429,
 	}} {
 		for _, answer := range answers {
 			bubble(t, fmt.Sprint(answer), func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"sync/atomic"
@@ -35,6 +36,7 @@ type exchange struct {
 	hedged atomic.Bool   // a second request of a Hedge has answered the last attempt
 
 	last    *attempt       // nil before the first
+	lost    *attempt       // the server may have processed it, and its answer was lost; nil: none
 	failure error          // of the last attempt
 	resp    *http.Response // of the last attempt, until it is discarded or handed to the caller
 }
@@ -107,6 +109,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 		x.discard() // it could not be read
 		x.failure = x.check(tooLate)
 	}
+	a.failure = x.failure
 	x.settle()
 	if open = x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody; open {
 		x.resp.Body = endedBy(x.resp.Body, a.cancel) // not before: Check may read it, close it and set another
@@ -119,6 +122,9 @@ func (x *exchange) next() *attempt {
 	a := &attempt{x: x, number: 1}
 	if x.last != nil {
 		a.number = x.last.number + 1
+		if x.last.isLost() && (x.last.status == 0 || x.lost == nil || x.lost.status != 0) {
+			x.lost = x.last // one without an answer goes before one with a 503
+		}
 	}
 	ctx := x.req.Context()
 	if ctx.Value(policyKey{}) != nil {
@@ -129,6 +135,14 @@ func (x *exchange) next() *attempt {
 	x.last = a
 	x.hedged.Store(false)
 	return a
+}
+
+// isLost reports whether the server may have done what a failed attempt asked for without
+// saying so: there was no answer, or an error of the server or of a proxy, or half a success.
+func (a *attempt) isLost() bool {
+	var dial *net.OpError
+	unsent := a.status == 0 && errors.As(a.failure, &dial) && dial.Op == "dial" // an idempotent request has no evidence
+	return a.mayBeDone && a.status/100 != 4 && !unsent
 }
 
 // check returns what the last attempt failed with, which got x.resp or err.
@@ -202,16 +216,25 @@ func (x *exchange) discardAndWait(ctx context.Context, d time.Duration) (skipped
 }
 
 // stopped returns why the loop stopped, which ended with err. If the Budget is one that the
-// user has not set, the error says for which target it is, and how to set another.
+// user has not set, the error says for which target it is, and how to set another. If the last
+// answer is a 4xx, which may be the answer to what an earlier attempt has done, the error has
+// what that attempt failed with.
 func (x *exchange) stopped(err error) error {
 	err = x.gate.stopped(err)
-	if e, failed := err.(*retry.Error); failed && e.Reason == retry.ReasonBudget && x.target != nil && x.empty {
+	e, failed := err.(*retry.Error)
+	if !failed {
+		return err
+	}
+	if e.Reason == retry.ReasonBudget && x.target != nil && x.empty {
 		hint := "see retryhttp.Transport.Budgets"
 		if e.Attempts > x.budget.Size { // this call alone has emptied it
 			hint = "to wait for a server that starts, set retryhttp.Transport.Budgets to retryhttp.NoBudgets"
 		}
 		url := url.URL{Scheme: x.req.URL.Scheme, Host: x.req.URL.Host}
 		e.Cause = fmt.Errorf("for %s; %s", x.target.Owner(url.String()), hint)
+	}
+	if x.lost != nil && x.last.status/100 == 4 && e.Before == nil {
+		e.Before = x.lost.failure
 	}
 	return err
 }

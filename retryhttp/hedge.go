@@ -25,14 +25,15 @@ import (
 //
 // # What is sent twice
 //
-// A GET or HEAD without a body and without an Upgrade, if Transport.Idempotent allows it, and
-// not while a [Gate] holds other attempts. If the first request fails before After, there is
-// no second one: the Transport may try again.
+// A GET or HEAD without a body and without an Upgrade, if the Transport may send it again: its
+// policy allows a second attempt, Transport.Idempotent allows it, and there is no Trailer. It is
+// not sent twice while a [Gate] holds other attempts. If the first request fails before After,
+// there is no second one: the Transport may try again.
 //
 // # Which answer is returned
 //
-// An answer succeeds if the function [Check] would not retry its status: a 200 or a 404,
-// and no 503. If one request fails, the other may still succeed. If neither does, the
+// An answer succeeds if its status is below 500, and the function [Check] would not retry it: a
+// 200 or a 404, and no 503 or 507. If one request fails, the other may still succeed. If neither does, the
 // answer of the first is returned, unless only the second asks to wait. If the first asks
 // to wait, by a 429 or a Retry-After, its answer is returned at once.
 //
@@ -45,8 +46,9 @@ import (
 // alone. Only an answer before After puts its share back.
 //
 // The goroutine of the caller sends the first request, and a new one the second. Base must
-// return when the context of its request is done. If it panics in the second request, the
-// first is canceled, and both fail with a permanent error. A trace of net/http/httptrace
+// return when the context of its request is done. If it panics in the second request, or what
+// reads the answer does (Transport.Advise, Gate.OnClose), the first is canceled, and both fail
+// with a permanent error. Any other panic is the caller's, and ends both requests. A trace of net/http/httptrace
 // sees both requests at the same time. [LendBudget] belongs below, so that both get a lease.
 type Hedge struct {
 	Base http.RoundTripper // sends both requests; nil: http.DefaultTransport
@@ -89,24 +91,27 @@ func (h *Hedge) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	budget, target := h.budgetOf(req)
 	defer target.Done()
-	r := &race{h: h, req: req, attempt: attemptOf(req), budget: budget}
+	r := &race{h: h, req: req, attempt: attemptOf(req), in: attemptIn(req.Context()), budget: budget}
 	first := &r.first
 	r.begin(first)
 	late := time.AfterFunc(h.After, r.hedge)
+	var won *leg
 	defer func() {
-		if !first.ended { // Base has panicked
-			first.cancel(nil)
-			r.end(first, true)
+		if won == nil { // Base or OnHedge has panicked
+			r.abandon()
 		}
 	}()
 	first.send()
-	if !late.Stop() {
-		return r.settle().answer()
-	}
-	if first.ok {
+	switch {
+	case !late.Stop():
+		won = r.settle()
+	case first.ok:
 		r.budget.Success()
+		fallthrough
+	default:
+		won = r.end(first, true)
 	}
-	return r.end(first, true).answer()
+	return won.answer()
 }
 
 func (h *Hedge) base() http.RoundTripper { return (&Transport{Base: h.Base}).base() }
@@ -124,9 +129,8 @@ func (h *Hedge) budgetOf(req *http.Request) (*retry.Budget, *targets.Use) {
 // hedgeable reports whether a request may be sent a second time while the first is under way.
 func hedgeable(req *http.Request) bool {
 	_, upgrade := req.Header["Upgrade"]
-	a := attemptOf(req)
 	return (isGet(req) || req.Method == http.MethodHead) && (req.Body == nil || req.Body == http.NoBody) &&
-		req.URL != nil && !upgrade && (a == nil || !a.x.once)
+		req.URL != nil && !upgrade && !sentOnce(req)
 }
 
 // A race is a request that may be sent twice.
@@ -134,6 +138,7 @@ type race struct {
 	h       *Hedge
 	req     *http.Request
 	attempt *attempt      // of the Transport above; nil: there is none
+	in      *attempt      // in whose context the request is made: of the same, or of another request
 	budget  *retry.Budget // of second requests
 	first   leg
 
@@ -161,10 +166,7 @@ type leg struct {
 func (l *leg) Hedged(ctx context.Context) bool { return l.second && l.of(ctx) }
 
 // of reports whether ctx is the one of l, and not of a call further down.
-func (l *leg) of(ctx context.Context) bool {
-	a, _ := ctx.Value(attemptKey{}).(*attempt)
-	return a == l.r.attempt
-}
+func (l *leg) of(ctx context.Context) bool { return attemptIn(ctx) == l.r.in }
 
 func (r *race) begin(l *leg) {
 	ctx, cancel := context.WithCancelCause(r.req.Context())
@@ -188,8 +190,11 @@ func (r *race) hedge() {
 	l, returned := r.second, false
 	defer func() {
 		if p := recover(); !returned { // nil: runtime.Goexit
+			if l.resp != nil { // Advise or OnClose has panicked
+				go (&leg{ctx: l.ctx, cancel: l.cancel, resp: l.resp}).free()
+			}
 			l.resp, l.ok = nil, true
-			l.err = retry.Permanent(fmt.Errorf("retryhttp: the RoundTripper %T panicked in the second request of a Hedge: %v", r.h.base(), p))
+			l.err = retry.Permanent(fmt.Errorf("retryhttp: panic in the second request of a Hedge, by the RoundTripper %T or by what reads its answer: %v", r.h.base(), p))
 		}
 		r.end(l, l.ok)
 		close(r.over)
@@ -220,13 +225,24 @@ func (l *leg) send() {
 	case l.err != nil:
 	case l.resp == nil:
 		l.err = neither(base)
+	case l.resp.StatusCode < 400:
+		l.ok = true
 	default:
-		failure := Check(l.req, l.resp, nil)
-		l.asks = l.resp.StatusCode == http.StatusTooManyRequests || retry.RetryAfterOf(failure) > 0
-		l.ok = failure == nil || retry.IsPermanent(failure) && !passes(l.resp.StatusCode)
-		if a := l.r.attempt; l.second && l.asks && a != nil && a.x.gate != nil {
-			a.x.gate.learn(l.resp.StatusCode, failure)
-		}
+		l.judge()
+	}
+}
+
+// judge decides what a response that failed is worth.
+func (l *leg) judge() {
+	t, a := new(Transport), l.r.attempt
+	if a != nil {
+		t = a.x.t
+	}
+	status, failure := l.resp.StatusCode, t.StatusError(l.r.req, l.resp).judged(l.r.req)
+	l.asks = status == http.StatusTooManyRequests || retry.RetryAfterOf(failure) > 0
+	l.ok = status < 500 && retry.IsPermanent(failure) && !passes(status)
+	if l.second && l.asks && a != nil && a.x.gate != nil {
+		a.x.gate.learn(status, failure)
 	}
 }
 
@@ -254,8 +270,7 @@ func (r *race) settle() *leg {
 }
 
 // end says that a request has ended, and whether its answer is the one that is returned if
-// none is yet. It returns the request whose answer is, nil while both may be. The other one
-// is canceled, or freed if it has ended.
+// none is yet. It returns the request whose answer is, nil while both may be.
 func (r *race) end(l *leg, wins bool) (won *leg) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -263,6 +278,20 @@ func (r *race) end(l *leg, wins bool) (won *leg) {
 	if r.won == nil && (wins || r.second == nil) {
 		r.won = l
 	}
+	r.endLosers()
+	return r.won
+}
+
+// abandon ends both requests, and returns the answer of neither.
+func (r *race) abandon() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.first.ended, r.won = true, new(leg)
+	r.endLosers()
+}
+
+// endLosers cancels each request that has lost, or frees it if it has ended.
+func (r *race) endLosers() {
 	for _, lost := range [...]*leg{&r.first, r.second} {
 		switch {
 		case r.won == nil || lost == nil || lost == r.won:
@@ -273,14 +302,13 @@ func (r *race) end(l *leg, wins bool) (won *leg) {
 			go lost.free()
 		}
 	}
-	return r.won
 }
 
 // free discards the response of the request that lost. No caller waits for it, or would get
 // the panic of its body.
 func (l *leg) free() {
 	defer func() { _ = recover() }()
-	(&attempt{ctx: l.ctx, cancel: l.cancel}).discard(l.resp)
+	(&attempt{ctx: l.ctx, cancel: l.cancel}).discard(l.resp, 0)
 }
 
 // answer returns what RoundTrip does.

@@ -1,17 +1,22 @@
 package retryhttp
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/goretry/retry"
 )
 
 // LLM returns a Transport for the APIs of language models, such as those of
-// Anthropic and OpenAI, under an SDK whose own retries are off:
+// Anthropic, OpenAI and Gemini, under an SDK whose own retries are off:
 //
 //	option.WithMaxRetries(0), option.WithHTTPClient(&http.Client{Transport: retryhttp.LLM(policy)})
 //
@@ -19,6 +24,11 @@ import (
 // off, and a stream that fails before the first piece of its answer: by an error event, by
 // its end, or by AttemptTimeout. It reads VendorAdvice's headers. After a timeout or a lost
 // connection the first attempt may have been executed, and billed, too.
+//
+// Of the JSON body of an error it reads 64 KiB, for at most a second. If that says that the
+// account cannot pay, as insufficient_quota does, the error is permanent, whatever the status
+// is. The wait of a google.rpc.RetryInfo in it counts as a Retry-After does; the longer wait
+// applies.
 //
 // An error event is a [*StreamError]. The errors of a request that is wrong, not
 // allowed or not paid for are permanent. An error that comes later reaches the
@@ -38,15 +48,45 @@ func LLM(p retry.Policy) *Transport {
 	}
 }
 
-// checkLLM retries 409 too, as the vendors' SDKs do.
+// checkLLM retries 409 too, as the vendors' SDKs do, and reads what the body of an error says.
 func checkLLM(req *http.Request, resp *http.Response, err error) error {
-	if resp != nil && resp.StatusCode == http.StatusConflict {
-		if e := statusErrorOf(req, resp); e.advice.Verdict != Never {
-			return e
-		}
+	if err != nil || resp.StatusCode < 400 {
+		return Check(req, resp, err)
 	}
-	return Check(req, resp, err)
+	text := errorLLM(req, resp)
+	said, e := failureIn(text), statusErrorOf(req, resp)
+	if text != nil {
+		e.keep(text)
+	}
+	e.advice.Wait = max(e.advice.Wait, said.wait())
+	switch {
+	case said.is(unpaidLLM):
+		e.advice.Verdict = Never
+	case resp.StatusCode == http.StatusConflict && e.advice.Verdict != Never:
+		e.advice.Verdict = Again
+	}
+	return e.judged(req)
 }
+
+// errorLLM returns the beginning of the JSON body of an error, nil if there is none. If the body
+// takes longer, its attempt ends, and with it the body.
+func errorLLM(req *http.Request, resp *http.Response) []byte {
+	if !hasText(resp) || !isMedia(resp, "application/json") {
+		return nil
+	}
+	a := attemptOf(req)
+	if a != nil {
+		late := time.AfterFunc(time.Second, func() { a.cancel(errSlow) })
+		defer late.Stop()
+	}
+	read := readHead(resp, firstEventBytes)
+	if read.err != nil && a != nil && context.Cause(a.ctx) == errSlow {
+		read.err = errSlow
+	}
+	return read.head
+}
+
+var errSlow = errors.New("retryhttp: the body of an error took longer than a second")
 
 // A StreamError is an error event at the beginning of a stream, which the caller of
 // a Transport reads as it came. What it says is the server's.
@@ -54,48 +94,102 @@ type StreamError struct {
 	Type    string // such as "overloaded_error" or "server_error"; "": not said
 	Message string
 	Data    []byte // of the event
+
+	wait time.Duration
 }
 
 func (e *StreamError) Error() string {
 	return fmt.Sprintf("retryhttp: the stream began with an error: %.128q: %.512q", e.Type, e.Message)
 }
 
+// RetryAfter returns the wait that the server asked for, as that of a [*StatusError].
+func (e *StreamError) RetryAfter() time.Duration { return e.wait }
+
 // judgeLLM fails for an error event, and reads on after what the vendors send
 // before the first piece of an answer.
 func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error) {
-	type failure struct {
-		Type, Message string
-		Code          json.RawMessage // of OpenAI: a text, a number or null
+	found := failureIn(data)
+	switch {
+	case found.isError:
+	case event == "error":
+		found.Type = "" // it says that there is an error, and not which
+	default:
+		return slices.Contains(openingsLLM, found.event), nil
+	}
+	failed := &StreamError{Type: cmp.Or(found.Type, found.Status, found.code()), Message: found.Message, Data: data, wait: found.wait()}
+	if found.is(unpaidLLM) || found.is(finalLLM) {
+		return false, retry.Permanent(failed)
+	}
+	return false, failed
+}
+
+// A failureLLM is what a body or an event says of an error. Each vendor has some of the fields.
+type failureLLM struct {
+	Type, Message string
+	Status        string          // of Gemini
+	Code          json.RawMessage // of OpenAI: a text, a number or null
+	Details       []struct {
+		Type       string `json:"@type"`
+		RetryDelay string
+	}
+
+	event   string // its type
+	isError bool
+}
+
+// failureIn reads a body or an event. Gemini sends a list, if it was not asked for a stream of
+// events.
+func failureIn(data []byte) (found failureLLM) {
+	if list := []json.RawMessage(nil); bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
+		if json.Unmarshal(data, &list) == nil && len(list) > 0 {
+			data = list[0]
+		}
 	}
 	var e struct {
-		failure
+		failureLLM
 		Error    json.RawMessage
 		Response struct{ Error json.RawMessage }
 	}
 	_ = json.Unmarshal(data, &e) // what is of another type, or no JSON, says nothing
-	found, inner := e.failure, e.Error
+	found, inner, event := e.failureLLM, e.Error, e.Type
 	if !isError(inner) {
 		inner = e.Response.Error
 	}
-	switch kind := e.Type; {
+	switch {
 	case isError(inner):
-		found = failure{}
+		found = failureLLM{isError: true}
 		_ = json.Unmarshal(inner, &found)
-	case event == "error" || kind == "error" || kind == "response.failed":
-		found.Type = "" // it says that there is an error, and not which
-	default:
-		return slices.Contains(openingsLLM, kind), nil
+	case event == "error" || event == "response.failed":
+		found.Type, found.isError = "", true
 	}
-	var code string
+	found.event = event
+	return found
+}
+
+// code returns the code as a text.
+func (f *failureLLM) code() (code string) {
 	var number json.Number
-	if json.Unmarshal(found.Code, &code) != nil && json.Unmarshal(found.Code, &number) == nil {
+	if json.Unmarshal(f.Code, &code) != nil && json.Unmarshal(f.Code, &number) == nil {
 		code = number.String()
 	}
-	failed := &StreamError{Type: cmp.Or(found.Type, code), Message: found.Message, Data: data}
-	if slices.Contains(finalLLM, failed.Type) || slices.Contains(finalLLM, code) {
-		return false, retry.Permanent(failed)
+	return code
+}
+
+// is reports whether one of these is the type, the status or the code.
+func (f *failureLLM) is(names []string) bool {
+	return slices.Contains(names, f.Type) || slices.Contains(names, f.Status) || slices.Contains(names, f.code())
+}
+
+// wait returns how long a google.rpc.RetryInfo asks to wait, 1ns for a wait of 0; 0: it does
+// not. A Duration of protobuf is in JSON a number of seconds with an s.
+func (f *failureLLM) wait() (longest time.Duration) {
+	for _, detail := range f.Details[:min(len(f.Details), headerElements)] {
+		seconds, ok := strings.CutSuffix(cut(detail.RetryDelay), "s")
+		if wait, valid := decimal(seconds, time.Second); ok && valid && strings.HasSuffix(detail.Type, "google.rpc.RetryInfo") {
+			longest = max(longest, wait, 1)
+		}
 	}
-	return false, failed
+	return longest
 }
 
 // isError reports whether the value of "error" is one: an object or a text. Some
@@ -109,8 +203,18 @@ var (
 		"ping", "message_start", "content_block_start", // Anthropic
 		"response.created", "response.queued", "response.in_progress", "response.output_item.added", "response.content_part.added", // OpenAI
 	}
+
+	// unpaidLLM are final whatever the status is: OpenAI says them in a 429.
+	unpaidLLM = []string{
+		"billing_error",                                                          // Anthropic
+		"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", // OpenAI
+	}
+
+	// finalLLM are final in a stream. In a body, the status says whose fault an error is: some
+	// servers have invalid_request_error in a 429.
 	finalLLM = []string{
-		"invalid_request_error", "authentication_error", "permission_error", "billing_error", "not_found_error", "request_too_large", // Anthropic, and OpenAI
-		"insufficient_quota", "invalid_prompt", // OpenAI
+		"invalid_request_error", "authentication_error", "permission_error", "not_found_error", "request_too_large", // Anthropic, and OpenAI
+		"invalid_prompt",                                                                               // OpenAI
+		"INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND", // Gemini
 	}
 )

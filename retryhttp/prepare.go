@@ -7,9 +7,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// maxOf returns how many attempts a request may make.
-func maxOf(req *http.Request) int {
-	a := attemptOf(req)
+// max returns how many attempts a request may make, of which a is one.
+func (a *attempt) max() int {
 	switch {
 	case a == nil:
 		return retry.Unlimited
@@ -18,6 +17,14 @@ func maxOf(req *http.Request) int {
 	default:
 		return a.x.policy.EffectiveMax()
 	}
+}
+
+// sentOnce reports whether a request is part of an attempt that must not be made twice. If it
+// leads elsewhere, it may be that attempt all the same: Base can have changed its URL. What
+// Prepare sends is not.
+func sentOnce(req *http.Request) bool {
+	a := attemptIn(req.Context())
+	return a != nil && a.to.known.Load() && (a.x.once || a.max() == 1)
 }
 
 // A closing is the body of a request while Prepare has it, which is closed once, whether by

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -290,6 +291,9 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 		return part{}, retry.Permanent(fmt.Errorf("the answer to a request for the rest is %d %s, with %d Content-Range and the encoding %.20q",
 			resp.StatusCode, http.StatusText(resp.StatusCode), len(ranges), resp.Header.Get("Content-Encoding")))
 	}
+	if isByteRanges(resp) {
+		return part{}, retry.Permanent(errors.New("the answer to a request for one range is a multipart/byteranges, whose boundary lines are no part of the body"))
+	}
 	if got.end, got.total, err = d.span(ranges[0]); err != nil {
 		return part{}, err
 	}
@@ -301,6 +305,15 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 	default:
 		return got, checked(got.err)
 	}
+}
+
+// isByteRanges reports whether a body has several parts and lines between them, or says so. A
+// server must not send it for one range, nor with a Content-Range (RFC 9110 section 15.3.7.2).
+func isByteRanges(resp *http.Response) bool {
+	return slices.ContainsFunc(resp.Header["Content-Type"], func(text string) bool {
+		name := mediaType(text)
+		return name == "multipart/byteranges" || name == "multipart/x-byteranges"
+	})
 }
 
 // span reads a Content-Range that begins at off. end is the byte after its last, and

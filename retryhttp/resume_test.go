@@ -149,6 +149,10 @@ func TestResumeFromALiar(t *testing.T) {
 		{"two Content-Ranges", 4, header("Content-Range", "bytes 4-9/10", "bytes 4-9/10"), "206 Partial Content, with 2 Content-Range"},
 		{"several ranges", 4, header("Content-Range"), "with 0 Content-Range"},
 		{"another encoding", 4, header("Content-Encoding", "gzip"), `the encoding "gzip"`},
+		{"lines between parts", 4, header("Content-Type", "multipart/byteranges; boundary=x"), "is a multipart/byteranges, whose boundary lines"},
+		{"lines between parts, in capitals", 4, header("Content-Type", " Multipart/ByteRanges"), "is a multipart/byteranges"},
+		{"lines between parts, by an old name", 4, header("Content-Type", "multipart/x-byteranges; boundary=x"), "is a multipart/byteranges"},
+		{"lines between parts, by a second type", 4, header("Content-Type", "text/plain", "multipart/byteranges"), "is a multipart/byteranges"},
 		{"416, and not at the end", 4, text("", status(416), header("Content-Range", "bytes */5")), no416},
 		{"404", 4, status(404), "404 Not Found"},
 		{"304", 4, status(304), "the answer to a request for the rest is 304 Not Modified"},
@@ -160,6 +164,7 @@ func TestResumeFromALiar(t *testing.T) {
 		{"a body longer than its part", 4, text("456xyz", header("Content-Range", "bytes 4-6/10")), ""},
 		{"a body longer than the whole", 4, text("456789xyz"), ""},
 		{"identity, said", 4, header("Content-Encoding", "identity"), ""},
+		{"a mail, which has parts of its own", 4, header("Content-Type", "multipart/mixed; boundary=byteranges"), ""},
 
 		{"416 at the end without an ETag, as of http.ServeContent", 10, func(*http.Response) {}, ""},
 		{"416 at the end with the ETag", 10, header("Etag", etag), ""},

@@ -11,14 +11,20 @@ import (
 
 // A StatusError is the error of an attempt whose response had a status that Check
 // does not accept. RetryIf, Classify, Prepare and the events of the policy get it;
-// the caller of a [Transport] gets the response itself.
+// the caller of a [Transport] gets the response itself, and the StatusError from [Result].
 type StatusError struct {
 	StatusCode int
 	Header     http.Header // of the response; a copy
 
-	method string
-	url    url.URL // of the request, without what may be secret
-	advice Advice
+	// Body is the beginning of the response's body, at most 1 KiB, if [Result] or the Check
+	// of [LLM] has read it; otherwise nil. It is what the server says, and may be secret, so
+	// the text of the error does not have it.
+	Body []byte
+
+	method  string
+	url     url.URL // of the request, without what may be secret
+	advice  Advice
+	hasBody bool // Body is not known yet, and the response has it
 }
 
 // NewStatusError returns a response as an error, with the wait that [AdviceOf]
@@ -34,7 +40,7 @@ func (t *Transport) StatusError(req *http.Request, resp *http.Response) *StatusE
 	if advise == nil {
 		advise = AdviceOf
 	}
-	e := &StatusError{StatusCode: resp.StatusCode, Header: resp.Header.Clone(), advice: advise(resp)}
+	e := &StatusError{StatusCode: resp.StatusCode, Header: resp.Header.Clone(), advice: advise(resp), hasBody: true}
 	if req != nil && req.URL != nil {
 		e.method = cmp.Or(req.Method, http.MethodGet)
 		e.url = url.URL{Scheme: req.URL.Scheme, Host: req.URL.Host, Path: req.URL.Path, RawPath: req.URL.RawPath}
@@ -52,6 +58,16 @@ func (e *StatusError) Error() string {
 	}
 	return text + strings.TrimSpace(fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode)))
 }
+
+// keep sets the Body of an error that a response was made into, if none is set.
+func (e *StatusError) keep(text []byte) {
+	if e.hasBody {
+		e.Body, e.hasBody = append([]byte(nil), text[:min(len(text), keptBytes)]...), false
+	}
+}
+
+// keptBytes is how much a StatusError keeps of a body.
+const keptBytes = 1 << 10
 
 // HTTPStatusCode returns the status of the response.
 func (e *StatusError) HTTPStatusCode() int { return e.StatusCode }

@@ -28,17 +28,22 @@ func WholeBody(check CheckFunc, limit int64) CheckFunc {
 		if isEvents(resp) || resp.ContentLength > limit || limit <= 0 {
 			return nil
 		}
-		head, err := io.ReadAll(io.LimitReader(someReader{resp.Body}, min(limit, math.MaxInt64-1)+1))
-		read := &readBody{head: head, err: err, ReadCloser: resp.Body}
-		resp.Body = read
-		if err != nil {
-			return fmt.Errorf("retryhttp: the body of the response broke off: %w", checked(err))
-		}
-		if int64(len(head)) <= limit {
-			read.err = io.EOF
+		if read := readHead(resp, min(limit, math.MaxInt64-1)+1); read.err != nil && read.err != io.EOF {
+			return fmt.Errorf("retryhttp: the body of the response broke off: %w", checked(read.err))
 		}
 		return nil
 	}
+}
+
+// readHead reads up to most bytes of a body, which reads the same afterwards.
+func readHead(resp *http.Response, most int64) *readBody {
+	head, err := io.ReadAll(io.LimitReader(someReader{resp.Body}, most))
+	if err == nil && int64(len(head)) < most {
+		err = io.EOF
+	}
+	read := &readBody{head: head, err: err, ReadCloser: resp.Body}
+	resp.Body = read
+	return read
 }
 
 // FirstEvent returns a Check that also reads the first event of a stream
@@ -115,9 +120,13 @@ func isEvents(resp *http.Response) bool { return isMedia(resp, "text/event-strea
 
 // isMedia reports whether a response is of this type, whatever its parameters.
 func isMedia(resp *http.Response, media string) bool {
-	text := resp.Header.Get("Content-Type")
-	name, _, _ := strings.Cut(text[:min(len(text), 128)], ";")
-	return strings.EqualFold(strings.TrimSpace(name), media)
+	return mediaType(resp.Header.Get("Content-Type")) == media
+}
+
+// mediaType returns the name of a Content-Type, in lower case and without its parameters.
+func mediaType(text string) string {
+	name, _, _ := strings.Cut(cut(text), ";")
+	return strings.ToLower(strings.TrimSpace(name))
 }
 
 // A readBody is a body of which a Check has read the head.

@@ -101,7 +101,7 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 		{"each call meets a 401, and then an outage", retry.Policy{}, -401, 9, 10, 1000, 3000, 1000},
 		{"401 with a Budget of the user", retry.Policy{Budget: &retry.Budget{Size: 10}}, 401, 1, 10, 100, 110, 90},
 		{"421 for ever", retry.Policy{}, 421, 9, 10, 1000, 2000, 1000},
-		{"409 for ever, as LLM retries it", retry.Policy{}, 409, 9, 10, 1000, 2000 + 111, 1000},
+		{"409 for ever, as LLM retries it, and Check for a key", retry.Policy{}, 409, 9, 10, 1000, 2000 + 111, 1000},
 		{"404 until it is there", retry.Policy{}, 404, 1, 10, 100, 200, 0},
 		{"503 after an outage", retry.Policy{}, 503, 1, 0, 10, 10, 10},
 	} {

@@ -31,9 +31,19 @@ import (
 //	425 Too Early                      yes                                 RFC 8470 section 5.2
 //	429 Too Many Requests              yes                                 RFC 6585 section 4
 //	403, 413 with a Retry-After        yes                                 GitHub's rate limits; RFC 9110 section 15.5.14
-//	501, 505                           no       permanent_error            RFC 9110 sections 15.6.2, 15.6.6
+//	409 Conflict, if the request has   yes                                 draft-ietf-httpapi-idempotency-key-header
+//	  an Idempotency-Key: the first                                          section 2.6, Stripe
+//	  request with it is in progress
+//	501, 505: the server cannot do it  no       permanent_error            RFC 9110 sections 15.6.2, 15.6.6
+//	506: it is configured wrongly      no       permanent_error            RFC 2295 section 8.1
+//	507: its storage is full, and      no       permanent_error            RFC 4918 section 11.5
+//	  only the user may ask again
+//	508: the request runs in a circle  no       permanent_error            RFC 5842 section 7.2
+//	510: the request lacks something   no       permanent_error            RFC 2774 section 7
+//	511: the network wants a login     no       permanent_error            RFC 6585 section 6
 //	any other status from 500 to 599   yes                                 RFC 9110 section 15.6, Cloudflare's 520 to 530
-//	any other status                   no       permanent_error            RFC 9110 section 15.5
+//	any other status: the request must no       permanent_error            RFC 9110 section 15.5; RFC 4918 section 11 (422 to
+//	  change, or the server's state                                          424), RFC 6585 (428, 431), RFC 7725 (451)
 //	no such host                       yes                                 the start-up order of a cluster
 //	other errors that                  no       permanent_error            package retrynet
 //	  retrynet.Permanent knows: bad
@@ -59,17 +69,29 @@ import (
 //	HTTP/2 REFUSED_STREAM, or GOAWAY   yes      RFC 9113 section 8.7
 //	  with an earlier last stream
 //	421, 425                           yes      RFC 9110 section 15.5.20, RFC 8470 section 5.2
-//	401, with a Check that retries it  yes      RFC 9110 section 15.5.2
+//	429; 403, 413 with a Retry-After:  yes      RFC 6585 section 4, RFC 9110 sections 15.5.4, 15.5.14;
+//	  it was refused before the work            client-go, Azure's, OpenAI's and Anthropic's SDKs
+//	401, 403, 407, 413, with a Check   yes      RFC 9110 sections 15.5.2, 15.5.4, 15.5.8, 15.5.14
+//	  that retries them
 //	anything else                      no       RFC 9110 section 9.2.2
 //
 // The first two lines need a Base that reports GetConn, GotConn and WroteHeaders to
 // net/http/httptrace, as http.Transport does. With one that reports nothing, every request is
 // treated as sent. An idempotent request is not traced.
+//
+// # An answer that is lost
+//
+// An idempotent request is sent again when its answer is lost, and then the server may answer
+// to what the first attempt has done: a PUT with If-None-Match is stored, its connection
+// breaks, and the second attempt gets a 412. So where the last answer is a 4xx, and an earlier
+// attempt may have been processed, the Before of the *retry.Error is what that attempt failed
+// with: no answer, a 5xx, or an answer that broke off. If Before is nil, the 4xx is about the
+// state that the caller found.
 type Transport struct {
 	Base http.RoundTripper // sends each attempt; nil: http.DefaultTransport
 
 	// Policy says how often to send a request, and when. The zero Policy sends
-	// it once. A request can have a policy of its own: see WithPolicy.
+	// it once, under a Hedge too. A request can have a policy of its own: see WithPolicy.
 	//
 	// RetryIf and Classify get what Check returns: a *StatusError, or the error
 	// of Base. RetryIf can only reject what Check wants to retry; do not set it
@@ -131,8 +153,12 @@ type Transport struct {
 
 	// Advise reads what a response with a status of 400 or above says about
 	// another attempt: how long to wait, and whether there should be one, whatever
-	// the status is. The method StatusError and the function Check ask it. nil:
-	// AdviceOf, which reads the header Retry-After. VendorAdvice reads more.
+	// the status is. The method StatusError and the function Check ask it, and a Hedge does.
+	// nil: AdviceOf, which reads the header Retry-After. VendorAdvice reads more.
+	//
+	// It may read the body, of which it should bound the bytes: AttemptTimeout alone bounds the
+	// time. It must replace the body by one that reads the same, and that closes the one it
+	// replaces, because the caller may get this response, and because Advise may be asked twice.
 	Advise func(*http.Response) Advice
 
 	// StallTimeout ends an attempt when a Read of its response's body gets no byte

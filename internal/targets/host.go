@@ -20,8 +20,13 @@ type Host struct {
 // HostOf returns the Host of a URL. It is the same however the URL writes it: in upper or
 // lower case, with a dot at the end, with the port that its scheme has anyway, in letters
 // beyond ASCII or their punycode, and an IPv6 address short or long. It allocates nothing
-// for a name in lower case and ASCII.
+// for a name in lower case and ASCII. If the URL's host is too long to be kept, nothing is
+// computed from it: the punycode of a name takes a time that grows with the square of its
+// length, and a redirect may lead to any name.
 func HostOf(u *url.URL) Host {
+	if len(u.Host) > longest {
+		return Host{scheme: u.Scheme, name: u.Host}
+	}
 	h := Host{scheme: u.Scheme, name: u.Hostname(), port: u.Port()}
 	if addr, v6 := ipv6(h.name); v6 {
 		h.name, h.addr = "", addr
