@@ -152,7 +152,7 @@ func TestLeaseOfEachAttempt(t *testing.T) {
 		{"no Budget", nil, 9, &retry.Policy{MaxAttempts: 2}, 0, "- -"},
 		{"a Hedge", []int{5}, 2, nil, 50 * ms, "2 1"},
 		{"a Hedge, and two attempts", []int{5}, 2, &retry.Policy{MaxAttempts: 2}, 50 * ms, "2 1 2 0"},
-		{"a Hedge, and a policy that never retries", []int{3}, 9, new(retry.Policy), 50 * ms, "2 0"},
+		{"a Hedge, and a policy that never retries", []int{3}, 9, new(retry.Policy), 50 * ms, "3"},
 		{"a Hedge, and an empty Budget", []int{0}, 9, new(retry.Policy), 50 * ms, "0"},
 	} {
 		bubble(t, row.name, func(t *testing.T) {

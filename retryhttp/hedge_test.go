@@ -31,6 +31,7 @@ func TestHedgeWhatIsSentTwice(t *testing.T) {
 	after := func(d time.Duration) edit {
 		return ofTransport(func(tr *retryhttp.Transport) { tr.Base.(*retryhttp.Hedge).After = d })
 	}
+	trailer := ofRequest(func(req *http.Request) { req.Trailer = http.Header{} })
 	body := func(text string) edit { return ofRequest(func(req *http.Request) { rewindable(req, text) }) }
 	for _, tt := range []struct {
 		name, method string
@@ -44,6 +45,28 @@ func TestHedgeWhatIsSentTwice(t *testing.T) {
 		{"GET with a body that may be empty", "GET", body(""), 1},
 		{"GET that upgrades", "GET", header("Upgrade", "x"), 1},
 		{"GET that may not be repeated", "GET", idempotent(false), 1},
+		{"GET with a Trailer", "GET", trailer, 1},
+		{"GET with a Trailer that may not be repeated", "GET", func(tr *retryhttp.Transport, req *http.Request) {
+			trailer(tr, req)
+			idempotent(false)(tr, req)
+		}, 1},
+		{"the zero Policy", "GET", policy(retry.Policy{}), 1},
+		{"one attempt", "GET", policy(retry.Policy{MaxAttempts: 1}), 1},
+		{"a policy that never retries", "GET", policy(retry.Policy{MaxAttempts: 3, NonRetryable: true}), 1},
+		{"an invalid policy", "GET", policy(retry.Policy{MaxAttempts: 3, MaxDelay: -1}), 1},
+		{"the zero Policy of one request", "GET", func(_ *retryhttp.Transport, req *http.Request) {
+			*req = *req.WithContext(retryhttp.WithPolicy(req.Context(), retry.Policy{}))
+		}, 1},
+		{"attempts without a limit", "GET", policy(retry.Policy{MaxElapsed: time.Hour}), 2},
+		{"GET that may not be repeated, and that Base leads elsewhere", "GET", func(tr *retryhttp.Transport, req *http.Request) {
+			idempotent(false)(tr, req)
+			hedge := tr.Base
+			tr.Base = roundTrip(func(req *http.Request) (*http.Response, error) {
+				req = req.Clone(req.Context())
+				req.URL.Host = "replica.test"
+				return hedge.RoundTrip(req)
+			})
+		}, 1},
 		{"PUT", "PUT", nil, 1},
 		{"OPTIONS", "OPTIONS", nil, 1},
 		{"get, another method", "get", nil, 1},
@@ -92,6 +115,9 @@ func TestHedgeWhichAnswer(t *testing.T) {
 		{"a late 404 of the first is an answer", is(70*ms, 404), ok(time.Second), "404 of 1", 70 * ms},
 
 		{"a fast 503 of the second", ok(time.Second), is(10*ms, 503), "200 of 1", time.Second},
+		{"a fast 507 of the second, which is final for it alone", ok(time.Second), is(10*ms, 507), "200 of 1", time.Second},
+		{"a fast 501 of the second", ok(time.Second), is(10*ms, 501), "200 of 1", time.Second},
+		{"a late 508 of the first, and a success", is(70*ms, 508), ok(100 * ms), "200 of 2", 150 * ms},
 		{"a fast 429 of the second", ok(time.Second), is(10*ms, 429), "200 of 1", time.Second},
 		{"a fast 403 of the second that asks to wait", ok(time.Second), asks(10*ms, 403), "200 of 1", time.Second},
 
@@ -276,7 +302,7 @@ func TestHedgeAnswerWhenTheSecondIsDue(t *testing.T) {
 func TestHedgePanics(t *testing.T) {
 	panics := func(*http.Request) { panic("bug in Base") }
 	exits := func(*http.Request) { runtime.Goexit() }
-	const second = "retryhttp: the RoundTripper *retryhttp_test.scripted panicked in the second request of a Hedge: "
+	const second = "retryhttp: panic in the second request of a Hedge, by the RoundTripper *retryhttp_test.scripted or by what reads its answer: "
 	ok, fails := reply{after: time.Second, status: 200}, reply{after: 10 * ms, deaf: true, last: panics}
 	for _, tt := range []struct {
 		name          string
@@ -328,6 +354,7 @@ func TestHedgeUnderATransport(t *testing.T) {
 		err     string // of the request, or of its body
 	}{
 		{"Prepare and Check", &retryhttp.Transport{
+			Policy:  retry.Policy{MaxAttempts: 2},
 			Prepare: func(*http.Request, int, error) error { prepared++; return nil },
 			Check: retryhttp.WholeBody(func(req *http.Request, _ *http.Response, _ error) error {
 				checked++
@@ -335,13 +362,14 @@ func TestHedgeUnderATransport(t *testing.T) {
 			}, 99),
 		}, []any{slow, fast}, "answer 2", 60 * ms, ""},
 		{"Advise, by which a 503 is final, but no answer", &retryhttp.Transport{
+			Policy: retry.Policy{MaxAttempts: 2},
 			Advise: func(*http.Response) retryhttp.Advice { return retryhttp.Advice{Verdict: retryhttp.Never} },
 		}, []any{slow, reply{status: 503}}, "answer 1", time.Second, ""},
 		{"AttemptTimeout, which ends both", &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: 200 * ms}},
 			[]any{reply{after: 70 * ms, status: 503}, slow, slow, fast}, "answer 4", 260 * ms, ""},
-		{"AttemptTimeout, said by the error", &retryhttp.Transport{Policy: retry.Policy{AttemptTimeout: 200 * ms}},
-			[]any{slow}, "", 200 * ms, "no response within AttemptTimeout (200ms)"},
-		{"StallTimeout", &retryhttp.Transport{StallTimeout: time.Minute},
+		{"AttemptTimeout, said by the error", &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: 200 * ms}},
+			[]any{slow}, "", 400 * ms, "no response within AttemptTimeout (200ms)"},
+		{"StallTimeout", &retryhttp.Transport{StallTimeout: time.Minute, Policy: retry.Policy{MaxAttempts: 2}},
 			[]any{slow, stalls}, "", time.Minute + 50*ms, "no byte of the body within StallTimeout (1m0s)"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
@@ -379,7 +407,7 @@ func TestHedgeUnderATransport(t *testing.T) {
 			req.Header.Set("Key", "this")
 			time.AfterFunc(20*ms, func() { send(t, &retryhttp.Transport{Base: script(asksToWait(429, 5)), Gate: gate}, refused) })
 			base := script(slow, fast)
-			send(t, &retryhttp.Transport{Base: &retryhttp.Hedge{Base: base, After: 50 * ms}, Gate: gate}, req)
+			send(t, &retryhttp.Transport{Base: &retryhttp.Hedge{Base: base, After: 50 * ms}, Gate: gate, Policy: retry.Policy{MaxAttempts: 2}}, req)
 			assert.Equal(t, key == "another", base.count() == 2)
 		})
 	}
@@ -390,7 +418,8 @@ func TestHedgeUnderATransport(t *testing.T) {
 			assert.Equal(t, 9*time.Second, wait)
 		}}
 		base := script(slow, reply{after: 10 * ms, status: 429, wait: 9})
-		assert.Equal(t, "answer 1", textOf(t, send(t, &retryhttp.Transport{Base: &retryhttp.Hedge{Base: base, After: 50 * ms}, Gate: gate})))
+		tr := &retryhttp.Transport{Base: &retryhttp.Hedge{Base: base, After: 50 * ms}, Gate: gate, Policy: retry.Policy{MaxAttempts: 2}}
+		assert.Equal(t, "answer 1", textOf(t, send(t, tr)))
 		assert.Equal(t, 60*ms, closed)
 	})
 }
@@ -540,4 +569,127 @@ func TestHedgeCallerCancels(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Whatever of the user's panics, and in whichever request: both requests end, and every body is
+// closed, so that no connection stays open.
+func TestHedgeLeavesNothingOpenAfterAPanic(t *testing.T) {
+	boom := func() { panic("bug of the user") }
+	slow, fast := reply{after: time.Second, status: 200}, reply{after: 10 * ms, status: 200}
+	canceled := func(req *http.Request) {
+		if req.Context().Err() != nil {
+			boom()
+		}
+	}
+	dies := func(req *http.Request) (*http.Response, error) { <-req.Context().Done(); panic("bug of the user") }
+	advise := func(at int) func(*retryhttp.Transport, *retryhttp.Hedge) {
+		return func(tr *retryhttp.Transport, _ *retryhttp.Hedge) {
+			n := 0
+			tr.Advise = func(*http.Response) retryhttp.Advice {
+				if n++; n == at {
+					boom()
+				}
+				return retryhttp.Advice{}
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		steps  []any
+		edit   func(*retryhttp.Transport, *retryhttp.Hedge)
+		panics bool // for the caller; else the attempt fails, or another request answers
+		bodies int  // how many answers had one
+	}{
+		{"OnHedge, the second has won", []any{slow, fast}, func(_ *retryhttp.Transport, h *retryhttp.Hedge) {
+			h.OnHedge = func(context.Context, bool) { boom() }
+		}, true, 1},
+		{"OnHedge, the first has won", []any{reply{after: 70 * ms, status: 200}, slow}, func(_ *retryhttp.Transport, h *retryhttp.Hedge) {
+			h.OnHedge = func(context.Context, bool) { boom() }
+		}, true, 1},
+		{"OnHedge, both have an answer", []any{reply{after: 70 * ms, status: 503}, fast}, func(_ *retryhttp.Transport, h *retryhttp.Hedge) {
+			h.OnHedge = func(context.Context, bool) { boom() }
+		}, true, 1},
+		{"OnHedge, both have failed", []any{reply{after: 70 * ms, status: 503}, reply{after: 100 * ms, status: 503}}, func(_ *retryhttp.Transport, h *retryhttp.Hedge) {
+			h.OnHedge = func(context.Context, bool) { boom() }
+		}, true, 2},
+		{"OnHedge, Goexit", []any{slow, fast}, func(_ *retryhttp.Transport, h *retryhttp.Hedge) {
+			h.OnHedge = func(context.Context, bool) { runtime.Goexit() }
+		}, true, 1},
+		{"Base, the first, when it is canceled after the second has answered", []any{dies, fast}, nil, true, 1},
+		{"Base, the first, in its answer that is too late", []any{reply{after: 70 * ms, status: 200, deaf: true, last: canceled}, fast}, nil, true, 1},
+		{"Base, the second, when it is canceled after the first has answered", []any{reply{after: 70 * ms, status: 200}, dies}, nil, false, 1},
+		{"Hedge.Budgets", []any{slow}, func(_ *retryhttp.Transport, h *retryhttp.Hedge) {
+			h.Budgets = func(*http.Request) *retry.Budget { boom(); return nil }
+		}, true, 0},
+		{"Advise, of the first answer in time", []any{reply{after: ms, status: 404}}, advise(1), true, 1},
+		{"Advise, of the first answer", []any{reply{after: 70 * ms, status: 404}, slow}, advise(1), true, 1},
+		{"Advise, of the second answer", []any{slow, reply{status: 404}}, advise(1), false, 1},
+		{"Advise, of both answers", []any{reply{after: 70 * ms, status: 503}, reply{after: 100 * ms, status: 404}}, advise(2), false, 2},
+		{"Gate.OnClose, of the second answer", []any{slow, reply{status: 429, wait: 9}}, func(tr *retryhttp.Transport, _ *retryhttp.Hedge) {
+			tr.Gate = &retryhttp.Gate{OnClose: func(string, time.Duration, error) { boom() }}
+		}, false, 1},
+		{"Check", []any{slow, fast}, func(tr *retryhttp.Transport, _ *retryhttp.Hedge) {
+			tr.Check = func(*http.Request, *http.Response, error) error { boom(); return nil }
+		}, true, 1},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			base := script(tt.steps...)
+			h := &retryhttp.Hedge{Base: base, After: 50 * ms}
+			tr := &retryhttp.Transport{Base: h, Policy: retry.Policy{MaxAttempts: 2}}
+			if tt.edit != nil {
+				tt.edit(tr, h)
+			}
+			req, returned := request(t, "GET").WithContext(context.Background()), false // nothing else ends it
+			var ended sync.WaitGroup
+			ended.Go(func() { // Goexit ends it
+				defer func() { assert.Equal(t, tt.panics, !returned); _ = recover() }()
+				resp, err := tr.RoundTrip(req)
+				returned = true
+				if err == nil {
+					_ = resp.Body.Close()
+				}
+			})
+			ended.Wait()
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			bodies := 0
+			for n, sent := range base.sent {
+				assert.Error(t, sent.Context().Err(), "request %d", n+1)
+				if b := base.bodies[n]; b != nil {
+					bodies++
+					assert.Equal(t, 1, b.closes, "answer %d", n+1)
+				}
+			}
+			assert.Equal(t, tt.bodies, bodies)
+		})
+	}
+}
+
+// With net/http's own client: after 20 panics of OnHedge no connection is in use.
+func TestHedgeLeavesNoConnectionAfterAPanic(t *testing.T) {
+	var open atomic.Int64
+	ended := make(chan struct{}, 100)
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		open.Add(1)
+		w.WriteHeader(200)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		open.Add(-1)
+		ended <- struct{}{}
+	})
+	base := server.Client().Transport
+	sent := atomic.Int64{}
+	h := &retryhttp.Hedge{After: ms, Budgets: retryhttp.NoBudgets, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+		if n := sent.Add(1); n%2 == 1 { // the first waits until the second has won
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		}
+		return base.RoundTrip(req)
+	}), OnHedge: func(context.Context, bool) { panic("bug of the user") }}
+	for range 20 {
+		req := httptest.NewRequestWithContext(context.Background(), "GET", server.URL, nil)
+		assert.PanicsWithValue(t, "bug of the user", func() { _, _ = h.RoundTrip(req) })
+		<-ended // the server learns that nobody reads
+	}
+	assert.Zero(t, open.Load())
 }
