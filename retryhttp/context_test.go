@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -468,5 +470,188 @@ func TestResultOfAHostileServer(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A token that is fetched in the context of an attempt is not that attempt, whoever fetches it
+// and by whatever client: its 429 does not close the Gate of the attempt, its second request is
+// not the attempt's, and the Advise and the evidence of the attempt are not about it.
+func TestWhoseAttemptIsIt(t *testing.T) {
+	slow, fast := reply{after: time.Second, status: 200}, reply{after: 10 * ms, status: 200}
+	type fetch = func(ctx context.Context, method, url string) error
+	inPrepare := func(tr *retryhttp.Transport, get fetch, url string) {
+		tr.Prepare = func(req *http.Request, _ int, _ error) error { return get(req.Context(), "GET", url) }
+	}
+	inBase := func(tr *retryhttp.Transport, get fetch, url string) {
+		base := tr.Base
+		tr.Base = roundTrip(func(req *http.Request) (*http.Response, error) {
+			if err := get(req.Context(), "GET", url); err != nil {
+				return nil, err
+			}
+			return base.RoundTrip(req)
+		})
+	}
+	for _, tt := range []struct {
+		name string
+		in   func(*retryhttp.Transport, fetch, string)
+		url  string
+	}{
+		{"in Prepare", inPrepare, "http://token.test/"},
+		{"in Prepare, of the same URL", inPrepare, "http://example.test/"},
+		{"in Base", inBase, "http://token.test/"},
+		{"in Base, of the same host", inBase, "http://example.test/token"},
+		{"in Base, of the same path with a query", inBase, "http://example.test/?token"},
+		{"in Base, by another scheme", inBase, "https://example.test/"},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			closed, told, advised := 0, []bool{}, 0
+			tokens := script(slow, reply{after: 10 * ms, status: 429, wait: 9}, slow, fast)
+			get := func(ctx context.Context, method, url string) error {
+				h := &retryhttp.Hedge{Base: tokens, After: 50 * ms, OnHedge: func(_ context.Context, won bool) { told = append(told, won) }}
+				req, err := http.NewRequestWithContext(ctx, method, url, nil)
+				require.NoError(t, err)
+				assert.Equal(t, "answer 1", textOf(t, send(t, h, req)))
+				assert.True(t, retryhttp.Hedged(tokens.sent[1].Context()))
+				assert.Equal(t, "answer 4", textOf(t, send(t, h, req)))
+				assert.Error(t, retryhttp.Check(req, response(503), nil), "asks AdviceOf")
+				return nil
+			}
+			var hedged []bool
+			tr := &retryhttp.Transport{
+				Base: script(200), Gate: &retryhttp.Gate{OnClose: func(string, time.Duration, error) { closed++ }},
+				Advise: func(*http.Response) retryhttp.Advice { advised++; return retryhttp.Advice{} },
+				Policy: retry.Policy{MaxAttempts: 2, OnEvent: func(ctx context.Context, _ retry.Event) { hedged = append(hedged, retryhttp.Hedged(ctx)) }},
+			}
+			tt.in(tr, get, tt.url)
+			assert.Equal(t, 200, send(t, tr).StatusCode)
+			assert.Equal(t, []any{0, 0, []bool{false, true}}, []any{closed, advised, told})
+			assert.NotContains(t, hedged, true)
+		})
+	}
+	for _, tt := range []struct {
+		name string
+		edit edit
+		sent int
+	}{
+		{"of a request that is sent once", policy(retry.Policy{}), 2},
+		{"of a request that may not be repeated", idempotent(false), 2},
+	} {
+		bubble(t, "a token for Prepare is hedged, "+tt.name, func(t *testing.T) {
+			tokens := script(slow, fast)
+			tr := &retryhttp.Transport{Base: script(200), Policy: retry.Policy{MaxAttempts: 2}}
+			inPrepare(tr, func(ctx context.Context, method, url string) error {
+				req, err := http.NewRequestWithContext(ctx, method, url, nil)
+				send(t, &retryhttp.Hedge{Base: tokens, After: 50 * ms}, req)
+				return err
+			}, "http://token.test/")
+			tt.edit.apply(tr, request(t, "GET"))
+			send(t, tr)
+			assert.Equal(t, tt.sent, tokens.count())
+		})
+	}
+	bubble(t, "a lease of a token is its own", func(t *testing.T) {
+		tokens := script(200)
+		tr := &retryhttp.Transport{Base: script(200)} // which sends once, and would lend all
+		inPrepare(tr, func(ctx context.Context, method, url string) error {
+			req, err := http.NewRequestWithContext(ctx, method, url, nil)
+			send(t, retryhttp.LendBudget(tokens, 9), req)
+			return err
+		}, "http://token.test/")
+		send(t, tr, request(t, "GET").WithContext(retry.WithBudget(t.Context(), &retry.Budget{Size: 3})))
+		assert.Equal(t, "2", leases(tokens))
+	})
+}
+
+// What Prepare sends in the context of a POST is no evidence of the POST: a token server that
+// cannot be reached does not show that the POST was not sent, nor one that answers that it was.
+func TestEvidenceIsOfTheRequestAlone(t *testing.T) {
+	refused := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, errReset }}
+	answers := piped(1, func(conn net.Conn, _ *http.Request) {
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	})
+	for _, tt := range []struct {
+		name   string
+		tokens http.RoundTripper
+		base   http.RoundTripper
+		sent   int
+	}{
+		{"the token server is down, and Base says nothing of its connections", refused, script(errReset), 1},
+		{"the token server answers, and Base has no connection", answers, refused, 2},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			sent := 0
+			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				sent++
+				return tt.base.RoundTrip(req)
+			})}
+			tr.Prepare = func(req *http.Request, _ int, _ error) error {
+				token, err := http.NewRequestWithContext(req.Context(), "GET", "http://token.test/", nil)
+				if resp, err := tt.tokens.RoundTrip(token); err == nil {
+					_ = resp.Body.Close()
+				}
+				return err
+			}
+			_, err := tr.RoundTrip(request(t, "POST"))
+			assert.ErrorContains(t, err, "connection reset by peer")
+			assert.Equal(t, tt.sent, sent)
+		})
+	}
+}
+
+// Where a last 4xx may be the answer to what an earlier attempt has done, the caller learns of
+// that attempt.
+func TestAnswerThatIsLost(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	half := func() *http.Response { return responseWith(200, breaks("sto", io.ErrUnexpectedEOF)) }
+	for _, tt := range []struct {
+		name  string
+		edit  edit
+		steps []any
+		want  string // the Before; "": nil
+	}{
+		{"a reset", nil, []any{errReset, 412}, "connection reset by peer"},
+		{"503", nil, []any{503, 412}, "503 Service Unavailable"},
+		{"504, and then a reset", nil, []any{504, errReset, 412}, "connection reset by peer"},
+		{"a reset, and then a 503", nil, []any{errReset, 503, 412}, "connection reset by peer"},
+		{"two answers", nil, []any{503, 504, 412}, "504 Gateway Timeout"},
+		{"a reset, and then a 429", nil, []any{errReset, 429, 412}, "connection reset by peer"},
+		{"429 is the last", nil, []any{errReset, 429}, "connection reset by peer"},
+		{"404, as of a DELETE", nil, []any{errReset, 404}, "connection reset by peer"},
+		{"AttemptTimeout", policy(retry.Policy{MaxAttempts: 4, AttemptTimeout: time.Second}), []any{reply{after: time.Hour, status: 200}, 412}, "retryhttp: no response within AttemptTimeout (1s)"},
+		{"half an answer", check(retryhttp.WholeBody(nil, 99)), []any{half(), 412}, "retryhttp: the body of the response broke off: unexpected EOF"},
+		{"an answer that Check refuses", check(func(req *http.Request, resp *http.Response, err error) error {
+			if resp != nil && resp.StatusCode == 200 {
+				return errors.New("half")
+			}
+			return retryhttp.Check(req, resp, err)
+		}), []any{200, 412}, "half"},
+		{"a deadline in the wait after a 429", ofRequest(func(req *http.Request) {
+			ctx, cancel := context.WithTimeout(req.Context(), time.Minute)
+			context.AfterFunc(ctx, cancel)
+			*req = *req.WithContext(ctx)
+		}), []any{errReset, asksToWait(429, 59), asksToWait(429, 59)}, "connection reset by peer"},
+
+		{"a connection that was refused", nil, []any{refused, 412}, ""},
+		{"429", nil, []any{429, 412}, ""},
+		{"401 of an expired token", check(failing), []any{401, 403}, ""},
+		{"the first attempt", nil, []any{412}, ""},
+		{"a last 503", nil, []any{errReset, 503}, ""},
+		{"a POST, which is sent again because it was not done", ofRequest(func(req *http.Request) { req.Method = "POST" }), []any{429, 412}, ""},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			tr, req := &retryhttp.Transport{Base: script(tt.steps...), Policy: retry.Policy{MaxAttempts: 4}}, request(t, "PUT")
+			req.Header.Set("If-None-Match", "*")
+			tt.edit.apply(tr, req)
+			_, err := retryhttp.Result(tr.RoundTrip(req))
+			var e *retry.Error
+			require.ErrorAs(t, err, &e)
+			if tt.want == "" {
+				assert.NoError(t, e.Before)
+				return
+			}
+			require.ErrorContains(t, e.Before, tt.want)
+			assert.ErrorContains(t, err, "; before that: ")
+			assert.False(t, errors.Is(err, errReset), "it does not decide anything")
+		})
 	}
 }
