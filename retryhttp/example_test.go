@@ -1,7 +1,9 @@
 package retryhttp_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,6 +45,45 @@ func ExampleTransport() {
 	// Output:
 	// again: /orders
 	// 503 Service Unavailable attempts_exhausted 2
+}
+
+// An Advise that reads the body: this server says in JSON how long to wait. The caller reads
+// the same body, because Advise puts back what it has read.
+func ExampleAdvice() {
+	advise := func(resp *http.Response) retryhttp.Advice {
+		head, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(head), resp.Body), resp.Body}
+		var said struct{ RetryInMs int64 }
+		if err != nil || json.Unmarshal(head, &said) != nil {
+			return retryhttp.AdviceOf(resp)
+		}
+		return retryhttp.Advice{Wait: time.Duration(said.RetryInMs) * time.Millisecond}
+	}
+	busy := func(*http.Request, http.RoundTripper) (*http.Response, error) {
+		body := io.NopCloser(strings.NewReader(`{"RetryInMs": 20}`))
+		return &http.Response{StatusCode: 503, Header: http.Header{}, Body: body}, nil
+	}
+	policy := quick
+	policy.OnEvent = func(_ context.Context, e retry.Event) {
+		if e.Kind == retry.RetryScheduled {
+			fmt.Println("the server asks for", retry.RetryAfterOf(e.Err))
+		}
+	}
+	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy, Advise: advise, Base: httpfault.New(nil, busy, busy)}}
+	resp, err := client.Get("http://example.com/")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	fmt.Println(string(text), err)
+	// Output:
+	// the server asks for 20ms
+	// {"RetryInMs": 20} <nil>
 }
 
 // SetBody turns a stream into a body that can be sent again.

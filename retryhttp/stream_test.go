@@ -1,6 +1,7 @@
 package retryhttp_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -200,6 +201,12 @@ func TestLLM(t *testing.T) {
 	json := func(body io.Reader) *http.Response { return typed("application/json", body) }
 	status := func(code int, header ...string) *http.Response { return textResponse(code, "sorry", header...) }
 	const good = opening + ping + delta
+	json429 := func(body io.Reader) *http.Response {
+		return responseWith(429, body, "Content-Type", "application/json")
+	}
+	failed := func(code int, text string, header ...string) *http.Response {
+		return textResponse(code, text, append(header, "Content-Type", "application/json; charset=UTF-8")...)
+	}
 	for _, tt := range []struct {
 		name   string
 		first  any
@@ -240,6 +247,26 @@ func TestLLM(t *testing.T) {
 		{"409", status(409), 2, "", retry.ReasonSuccess},
 		{"409, and no more", status(409, "X-Should-Retry", "false"), 1, "", retry.ReasonPermanent},
 		{"529", status(529), 2, "", retry.ReasonSuccess},
+
+		{"OpenAI, no money left", failed(429, `{"error":{"message":"You exceeded your quota","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}`), 1, "", retry.ReasonPermanent},
+		{"no money left, whatever the type", failed(429, `{"error":{"type":"tokens","code":"insufficient_quota"}}`), 1, "", retry.ReasonPermanent},
+		{"no money left, without an object error", failed(429, `{"type":"insufficient_quota"}`), 1, "", retry.ReasonPermanent},
+		{"no money left, in a 503", failed(503, `{"error":{"code":"billing_not_active"}}`), 1, "", retry.ReasonPermanent},
+		{"no money left, in a 409", failed(409, `{"error":{"code":"billing_hard_limit_reached"}}`), 1, "", retry.ReasonPermanent},
+		{"no money left, and a header says again", failed(429, `{"error":{"type":"billing_error"}}`, "X-Should-Retry", "true"), 1, "", retry.ReasonPermanent},
+		{"a limit", failed(429, `{"error":{"type":"tokens","code":"rate_limit_exceeded"}}`), 2, "", retry.ReasonSuccess},
+		{"a limit that some servers name so", failed(429, `{"error":{"type":"invalid_request_error"}}`), 2, "", retry.ReasonSuccess},
+		{"Anthropic, overloaded", failed(529, `{"type":"error","error":{"type":"overloaded_error","message":"busy"}}`), 2, "", retry.ReasonSuccess},
+		{"no JSON", failed(429, `insufficient_quota`), 2, "", retry.ReasonSuccess},
+		{"JSON that breaks off in an error", json429(breaks(`{"error":{"code":"insufficient_quota"`, errReset)), 2, "", retry.ReasonSuccess},
+		{"no money left, after 64 KiB", failed(429, strings.Repeat(" ", 64<<10)+`{"error":{"code":"insufficient_quota"}}`), 2, "", retry.ReasonSuccess},
+		{"an error without an end", json429(endless{}), 2, "", retry.ReasonSuccess},
+		{"an error that hangs", func(req *http.Request) (*http.Response, error) {
+			return responseWith(429, stalled{req.Context()}, "Content-Type", "application/json"), nil
+		}, 2, "", retry.ReasonSuccess},
+		{"another media type", textResponse(429, `{"error":{"code":"insufficient_quota"}}`, "Content-Type", "text/plain"), 2, "", retry.ReasonSuccess},
+		{"Gemini, a wrong request in a stream", streamOf(`data: {"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}` + "\n\n"), 1, "INVALID_ARGUMENT", retry.ReasonPermanent},
+		{"Gemini, too long", failed(429, gemini("10.1s")), 1, "", retry.ReasonRetryAfter},
 		{"400, and again", status(400, "X-Should-Retry", "true"), 2, "", retry.ReasonSuccess},
 		{"429, too long", status(429, "Retry-After-Ms", "10001"), 1, "", retry.ReasonRetryAfter},
 	} {
@@ -259,6 +286,96 @@ func TestLLM(t *testing.T) {
 				assert.NotEmpty(t, stream.Data)
 			}
 			assert.Equal(t, tt.kind, stream.Type)
+		})
+	}
+}
+
+// gemini is the error of a quota of Gemini's that is used up.
+func gemini(delay string) string {
+	return `{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure"},` +
+		`{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"` + delay + `"}]}}`
+}
+
+// The wait that stands in a body, and is nowhere else, in a stream too.
+func TestLLMWaitsAsABodySays(t *testing.T) {
+	body := func(text string, header ...string) *http.Response {
+		return textResponse(429, text, append(header, "Content-Type", "application/json")...)
+	}
+	for _, tt := range []struct {
+		name  string
+		first *http.Response
+		want  time.Duration
+	}{
+		{"seconds with a fraction", body(gemini("45.8s")), 45800 * ms},
+		{"whole seconds", body(gemini("7s")), 7 * time.Second},
+		{"nanoseconds", body(gemini("0.000000002s")), 2},
+		{"in a list", body("\n[" + gemini("7s") + "]"), 7 * time.Second},
+		{"in a stream", streamOf("data: " + gemini("7s") + "\n\n"), 7 * time.Second},
+		{"zero", body(gemini("0s")), 1},
+		{"a header that asks for more", body(gemini("7s"), "Retry-After", "9"), 9 * time.Second},
+		{"a header that asks for less", body(gemini("7s"), "Retry-After", "2"), 7 * time.Second},
+		{"below zero", body(gemini("-7s")), 0},
+		{"no unit", body(gemini("7")), 0},
+		{"another unit", body(gemini("7m")), 0},
+		{"nothing", body(gemini("")), 0},
+		{"of another detail", body(strings.ReplaceAll(gemini("7s"), "RetryInfo", "Help")), 0},
+		{"details of another kind", body(`{"error":{"code":429,"details":{"retryDelay":"7s"}}}`), 0},
+		{"more than a duration holds", body(gemini("99999999999999999999s")), math.MaxInt64},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			var seen events
+			tr := retryhttp.LLM(retry.Policy{MaxAttempts: 2, MaxRetryAfter: math.MaxInt64, RetryAfter: retry.RetryAfterAtLeast, OnEvent: seen.add})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			tr.Base = script(tt.first, textResponse(200, "hi"))
+			resp, err := tr.RoundTrip(request(t, "POST").WithContext(ctx))
+			require.NoError(t, err)
+			_, _ = io.ReadAll(resp.Body)
+			assert.Equal(t, tt.want, retry.RetryAfterOf(seen.of(retry.AttemptFinished)[0].Err))
+		})
+	}
+}
+
+// The body of an error that LLM has read is the caller's all the same, and a beginning of it is
+// in the error. One that takes longer than a second ends with its attempt.
+func TestLLMKeepsTheBodyOfAnError(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		body func(context.Context) io.Reader
+		took time.Duration
+		text string
+		err  string
+	}{
+		{"short", func(context.Context) io.Reader { return strings.NewReader(`{"error":{}}`) }, 0, `{"error":{}}`, ""},
+		{"longer than what is read", func(context.Context) io.Reader { return strings.NewReader(strings.Repeat("x", 70<<10)) }, 0, strings.Repeat("x", 70<<10), ""},
+		{"empty", func(context.Context) io.Reader { return strings.NewReader("") }, 0, "", ""},
+		{"broken", func(context.Context) io.Reader { return breaks("sor", errReset) }, 0, "sor", errReset.Error()},
+		{"it hangs", func(ctx context.Context) io.Reader {
+			return io.MultiReader(strings.NewReader("sor"), stalled{ctx})
+		}, time.Second, "sor", "retryhttp: the body of an error took longer than a second"},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			var b *body
+			tr := retryhttp.LLM(retry.Policy{MaxAttempts: 1})
+			tr.Base = script(func(req *http.Request) (*http.Response, error) {
+				b = &body{Reader: tt.body(req.Context())}
+				return responseWith(400, b, "Content-Type", "application/json"), nil
+			})
+			began := time.Now()
+			resp := send(t, tr, request(t, "POST"))
+			assert.Equal(t, tt.took, time.Since(began))
+			text, err := io.ReadAll(resp.Body)
+			assert.Equal(t, tt.text, string(text))
+			if tt.err == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.EqualError(t, err, tt.err)
+			}
+			_, err = retryhttp.Result(resp, nil)
+			var e *retryhttp.StatusError
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, tt.text[:min(len(tt.text), 1<<10)], string(e.Body))
+			assert.Equal(t, 1, b.closes)
 		})
 	}
 }

@@ -158,7 +158,8 @@ type Transport struct {
 	//
 	// It may read the body, of which it should bound the bytes: AttemptTimeout alone bounds the
 	// time. It must replace the body by one that reads the same, and that closes the one it
-	// replaces, because the caller may get this response, and because Advise may be asked twice.
+	// replaces, because the caller may get this response, and because Advise may be asked twice:
+	// see the example of Advice.
 	Advise func(*http.Response) Advice
 
 	// StallTimeout ends an attempt when a Read of its response's body gets no byte

@@ -2,6 +2,7 @@ package targets
 
 import (
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -50,6 +51,15 @@ func TestHostOf(t *testing.T) {
 	for _, text := range []string{"https://a.test:443/", "http://a.test.:8080", "http://[0:0::1]:80/", "http://127.0.0.1"} {
 		u, _ := url.Parse(text)
 		assert.Zero(t, testing.AllocsPerRun(100, func() { HostOf(u) }), text)
+	}
+	var ideographs strings.Builder // of which the punycode takes the square of their number
+	for r := range 10_000 {
+		ideographs.WriteRune(rune(0x4e00 + r))
+	}
+	for _, name := range []string{ideographs.String() + ".test", strings.Repeat("X", longest+1)} {
+		long := &url.URL{Scheme: "http", Host: name}
+		assert.True(t, HostOf(long).TooLong())
+		assert.Zero(t, testing.AllocsPerRun(10, func() { HostOf(long) }), "nothing is computed from it")
 	}
 	for _, name := range []string{"\u00fc b", "\u00fc/c", "\u00fc\x00"} { // nobody can send these
 		assert.Equal(t, Host{scheme: "http", name: name}, HostOf(&url.URL{Scheme: "http", Host: name}))
