@@ -19,7 +19,7 @@ const reasonUnknown retry.Reason = "not_retried"
 // accessLine is a line in the default format of Envoy's access log, or in Istio's, which has
 // three more fields behind the flags and more of them at the end. Its groups have the names that
 // Istio gives them in JSON.
-var accessLine = regexp.MustCompile(`\[(?P<start_time>\d{4}-\d\d-\d\dT[^\]]+)\] ".*?" (?P<response_code>\d{1,3}) (?P<response_flags>-|[A-Z,]+)` +
+var accessLine = regexp.MustCompile(`^\[(?P<start_time>\d{4}-\d\d-\d\dT[^\]]+)\] ".*?" (?P<response_code>\d{1,3}) (?P<response_flags>-|[A-Z,]+)` +
 	`(?: (?P<response_code_details>\S+) (?:-|"[^"]*"|\S+) "(?P<upstream_transport_failure_reason>[^"]*)")?` +
 	` \S+ \S+ (?P<duration>\d+|-) \S+ "[^"]*" ".*?" "(?P<request_id>[^"]*)" "(?P<authority>[^"]*)" "(?P<upstream_host>[^"]*)"` +
 	`(?: (?P<upstream_cluster>\S+))?`)

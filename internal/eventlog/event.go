@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -138,16 +139,29 @@ func (r *Record) UnmarshalJSON(data []byte) (err error) {
 	}
 	v := values{}
 	v.object(data, true)
-	*r, err = v.record()
-	return err
+	next, fault := v.record()
+	if *r = next; fault != nil {
+		return fault
+	}
+	return nil
 }
 
+// A valueFault is a value that cannot be read.
+type valueFault struct{ key, text, write string }
+
+func (f *valueFault) Error() string {
+	return fmt.Sprintf("%s is %.60q: write %s", f.key, f.text, f.write)
+}
+
+// isCut reports whether the value is the beginning of a duration, at the end of a line.
+func (f *valueFault) isCut(last string) bool { return f.key == last && !strings.HasSuffix(f.text, "s") }
+
 // record returns the record that has these values.
-func (v values) record() (r Record, err error) {
+func (v values) record() (r Record, fault *valueFault) {
 	for _, f := range fields {
 		if text, ok := v[f.key]; ok {
 			if write := read(f.of(&r), text); write != "" {
-				return Record{}, fmt.Errorf("%s is %.60q: write %s", f.key, text, write)
+				return Record{}, &valueFault{f.key, text, write}
 			}
 		}
 	}
@@ -187,6 +201,12 @@ func read(field any, text string) (write string) {
 		return ""
 	}
 	return write
+}
+
+// Messages are those of the lines that retrylog.Slog logs.
+var Messages = []string{
+	"attempt started", "attempt failed", "attempt succeeded", "retry scheduled", "invalid policy or call",
+	"succeeded after retries", "succeeded", "canceled", "gave up",
 }
 
 // Attrs returns the fields of r for package slog: those that are not zero, and those that an event

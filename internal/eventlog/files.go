@@ -23,14 +23,17 @@ type Files struct {
 	Events  int    `json:"-"`             // of calls
 	Skipped int    `json:"skipped_lines"` // lines without an event that can be read, and without empty ones
 	Torn    int    `json:"cut_off_lines"`
-	Bad     int    `json:"-"`       // lines with one that cannot
-	First   *Fault `json:"-"`       // of Bad; nil if there is none
-	Dropped int    `json:"dropped"` // calls that were cut short because too many were open
+	Bad     int    `json:"unreadable_lines"` // those of Skipped that have an event that cannot be read
+	First   *Fault `json:"-"`                // of Bad; nil if there is none
+	Dropped int    `json:"dropped"`          // calls that were cut short because too many were open
 
 	files     []*file
 	firstTorn int                 // the line
+	line      []byte              // that is being read
+	v         values              // of a line, see values
 	open      map[string][]*Trace // calls, by key
 	records   int                 // of them
+	bytes     int                 // of their texts
 	each      func(*Trace)
 }
 
@@ -38,12 +41,13 @@ type Files struct {
 type file struct {
 	name  string
 	lines *bufio.Reader
-	text  []byte // of the line
 	line  int
 	ended bool
 	read  []Record  // of the line, and not yet returned
 	first time.Time // of the first event
 	last  time.Time // of the last event
+	later int       // how many events have a later time than the one before
+	older int       // how many have an earlier one
 }
 
 // Add adds a file.
@@ -96,19 +100,28 @@ func (l *Files) next() (r Record, err error) {
 
 // readLine reads the events of the next line.
 func (l *Files) readLine(f *file) error {
-	err := f.next()
+	err := f.next(&l.line)
 	f.line++
 	if f.ended = err != nil; f.ended && err != io.EOF {
 		return err
 	}
-	if line := bytes.TrimSpace(f.text); len(line) > 0 {
+	if line := bytes.TrimSpace(l.line); len(line) > 0 {
 		torn := l.Torn
-		l.decode(f, line, "")
+		l.decode(f, line, "", false)
 		if len(f.read) == 0 && l.Torn == torn {
 			l.Skipped++
 		}
 	}
 	return nil
+}
+
+// values returns no values, in the map that the line before has used.
+func (l *Files) values() values {
+	if l.v == nil {
+		l.v = values{}
+	}
+	clear(l.v)
+	return l.v
 }
 
 // tear counts a line that is cut off.
@@ -118,13 +131,25 @@ func (l *Files) tear(f *file) {
 }
 
 // next reads the next line into text.
-func (f *file) next() error {
-	f.text = f.text[:0]
+func (f *file) next(text *[]byte) error {
+	*text = (*text)[:0]
 	for {
 		part, err := f.lines.ReadSlice('\n')
-		f.text = append(f.text, part[:min(len(part), maxLine-len(f.text))]...)
+		*text = append(*text, part[:min(len(part), maxLine-len(*text))]...)
 		if err != bufio.ErrBufferFull {
 			return err
 		}
 	}
+}
+
+// NewestFirst returns the name of the first file whose newest line is first, "" if there is none:
+// times go back more than twice as often as they go on. Lines that programs write at the same
+// time may change places, and so may the lines of two pods.
+func (l *Files) NewestFirst() string {
+	for _, f := range l.files {
+		if f.older > 2*f.later+1 {
+			return f.name
+		}
+	}
+	return ""
 }

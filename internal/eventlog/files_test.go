@@ -147,7 +147,7 @@ func TestPrefixes(t *testing.T) {
 					case "Docker":
 						s = fmt.Sprintf(`{"log":%q,"stream":"stdout","time":"2026-11-22T10:00:00.1Z"}`, s+"\n")
 					case "journalctl -o json":
-						s = fmt.Sprintf(`{"__REALTIME_TIMESTAMP":"1795341600100000","_HOSTNAME":"node-1","MESSAGE":%q}`, s)
+						s = fmt.Sprintf(`{"__REALTIME_TIMESTAMP":"1795341600100000","_HOSTNAME":"node-1","_TRANSPORT":"stdout","MESSAGE":%q}`, s)
 					case "Fluent Bit":
 						s = fmt.Sprintf(`{"@timestamp":"2026-11-22T10:00:00.1Z","log":%q,"kubernetes":{"host":"node-1","pod_name":"web-1","labels":{"pod":"x"}}}`, s)
 					}

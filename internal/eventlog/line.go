@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
 	"maps"
 	"regexp"
@@ -22,69 +22,98 @@ import (
 type values map[string]string
 
 // places are the fields that say where a line is from, the best first: those of a logger, of
-// Fluent Bit and of journald. They may be within one of the groups. inner are those that have
-// the line that Docker, Fluent Bit or journald was given, or the message of a logger.
+// Fluent Bit and of journald. They may be within one of the groups. carried are the fields in
+// which a carrier has the line that it was given. loggers are fields of a line that a program has
+// logged as JSON. The text of such a line may be a stranger's, so it is never read as a line.
 var (
-	places = strings.Fields("pod pod_name k8s.pod.name host hostname host_name host.name instance _HOSTNAME")
-	groups = strings.Fields("kubernetes k8s labels resource attributes")
-	inner  = strings.Fields("log message MESSAGE msg")
+	places  = strings.Fields("pod pod_name k8s.pod.name host hostname host_name host.name instance _HOSTNAME")
+	groups  = strings.Fields("kubernetes k8s labels resource attributes")
+	carried = strings.Fields("log message MESSAGE")
+	loggers = strings.Fields("level msg severity lvl levelname loglevel log.level logger")
 )
 
-// keys are those that are read.
-var keys = func() map[string]bool {
-	keys := map[string]bool{"level": true, "task": true, "rule": true}
-	for _, name := range slices.Concat(places, inner, accessNames) {
-		keys[name] = true
+// A key is a key that is read.
+type key struct {
+	name  string
+	place bool
+	group bool // it has places
+	text  bool // it is read only if its value is a text
+}
+
+var keys = func() map[string]key {
+	keys := map[string]key{}
+	for _, name := range slices.Concat(carried, loggers, accessNames, strings.Fields("task rule stream _TRANSPORT CONTAINER_ID")) {
+		keys[name] = key{name: name}
 	}
 	for _, f := range fields {
-		keys[f.key] = true
+		keys[f.key] = key{name: f.key}
+	}
+	for _, name := range places {
+		keys[name] = key{name: name, place: true}
+	}
+	for _, name := range groups {
+		keys[name] = key{name: name, group: true}
+	}
+	for _, name := range carried {
+		keys[name] = key{name: name, text: true}
 	}
 	return keys
 }()
 
-// object adds the values of a JSON object, and of its groups where it is from.
+// object adds the values of a JSON object, and of its groups where it is from. Of a group it adds
+// that there is one.
 func (v values) object(object []byte, outer bool) {
-	for key, value := range strict.Members(object) {
+	for name, value := range strict.Members(object) {
+		k, read := keys[string(name)]
+		if !read || !outer && !k.place || string(value) == "null" {
+			continue
+		}
+		text, is := strict.Text(value)
 		switch {
-		case outer && slices.Contains(groups, string(key)):
+		case k.group && bytes.HasPrefix(value, []byte("{")):
+			v[k.name] = "{}"
 			v.object(value, false)
-		case !keys[string(key)], !outer && !slices.Contains(places, string(key)), string(value) == "null":
-		default:
-			text, is := strict.Text(value)
-			if !is {
-				text = string(value)
-			}
-			v[string(key)] = text
+		case is:
+			v[k.name] = text
+		case !k.group && !k.text:
+			v[k.name] = string(value)
 		}
 	}
 }
 
-// pairs adds the values of a line of text, and skips what is no key of them. A value is endless
-// if it has no closing quotation mark. The time is linear in the length of the line: no step
-// copies the rest of it, and v holds no more than the keys.
-func (v values) pairs(line string) (endless bool) {
+// pairs adds the values of a line of text, and returns the rest: what follows a word that is not a
+// pair, or a text without a closing quotation mark. Package slog has not written the rest as
+// it is, because it quotes each text that has a space. The time is linear in the length of the
+// line: no step copies the rest of it, and v holds no more than the keys.
+func (v values) pairs(line []byte) (rest []byte) {
 	for len(line) > 0 {
-		word, _, _ := strings.Cut(line, " ")
-		key, text, ok := strings.Cut(word, "=")
-		if ok && strings.HasPrefix(text, `"`) {
-			quoted, err := strconv.QuotedPrefix(line[len(key)+1:])
-			if err != nil {
-				return true
-			}
-			text, _ = strconv.Unquote(quoted)
-			word = line[:len(key)+1+len(quoted)]
+		word, _, _ := bytes.Cut(line, []byte(" "))
+		name, value, ok := bytes.Cut(word, []byte("="))
+		if !ok {
+			return line
 		}
-		name := strings.TrimPrefix(key, "\ufeff") // syslog may begin a message so
-		// A line begins, perhaps behind one that is cut off.
-		if ok && name == "level" {
+		k, read := keys[string(name)]
+		text := ""
+		if bytes.HasPrefix(value, []byte(`"`)) {
+			value = strict.Value(line[len(name)+1:])
+			word = line[:len(name)+1+len(value)]
+			unquoted, err := strconv.Unquote(string(value))
+			if err != nil {
+				return line
+			}
+			text = unquoted
+		} else if read {
+			text = string(value)
+		}
+		if k.name == "level" { // a line begins, perhaps behind one that is cut off
 			maps.DeleteFunc(v, func(key, _ string) bool { return key != "time" })
 		}
-		if ok && keys[name] {
-			v[name] = text
+		if read {
+			v[k.name] = text
 		}
-		line = strings.TrimLeft(line[len(word):], " ")
+		line = bytes.TrimLeft(line[len(word):], " ")
 	}
-	return false
+	return nil
 }
 
 // first returns the first text that one of the keys has. A "-" is none.
@@ -116,73 +145,112 @@ func (v values) ours() (n int) {
 // logged reports whether a logger wrote the line.
 func (v values) logged() bool { return v.first("level", "msg", "message") != "" }
 
-// decode finds the events in a line. From is the source of what is around it.
-func (l *Files) decode(f *file, line []byte, from string) {
-	begin, kind := bytes.Index(line, []byte(`{"`)), bytes.Index(line, []byte(" kind="))
-	if bytes.HasPrefix(line, []byte("{")) || begin < 0 && bytes.IndexByte(line, 0) >= 0 {
-		begin = 0
-	}
+// line returns the line that a carrier was given and holds as a text: Docker or a collector of
+// Kubernetes, or journald, of what a program or a container has printed. It is "" for any other
+// object, such as one that a logger wrote, or one in which a collector has put keys of a logger
+// and the text of a message in place of the line.
+func (v values) line() string {
 	switch {
-	case bytes.Contains(line, []byte(`] "`)) && accessLine.Match(line):
-		l.access(f, ofAccessLine(line))
-	case begin >= 0:
-		l.objects(f, line[:begin], line[begin:], from)
-	case kind >= 0 || bytes.HasPrefix(line, []byte("kind=")):
-		l.text(f, line[:kind+1], line, from)
+	case v.first(loggers...) != "", v["log"] != "" && v["message"] != "":
+		return ""
+	case v["_TRANSPORT"] == "stdout", v["_TRANSPORT"] == "syslog", v["CONTAINER_ID"] != "":
+		return v["MESSAGE"]
+	case v["stream"] == "stdout", v["stream"] == "stderr", v["kubernetes"] == "{}":
+		return v.first("log", "message")
+	}
+	return ""
+}
+
+// decode finds the events in a line. They are where the library writes them: at the beginning of
+// the line, or after what a source puts before it. From is the source of what is around a line
+// that a carrier holds.
+func (l *Files) decode(f *file, line []byte, from string, isCarried bool) {
+	begin := 0
+	if !bytes.HasPrefix(line, []byte("{")) {
+		begin = len(beforeEvent.Find(line[:min(len(line), longestPrefix)]))
+	}
+	event := bytes.TrimLeft(line[begin:], "\x00")
+	zeros := len(event) < len(line)-begin // after a power failure
+	switch {
+	case bytes.HasPrefix(event, []byte("{")):
+		l.objects(f, line[:begin], event, from, zeros, isCarried)
+	case accessLine.Match(event):
+		l.access(f, ofAccessLine(event))
+	case bytes.IndexByte(line, 0) >= 0:
+		l.tear(f)
+	case handlerText.Match(event):
+		l.text(f, line, begin, from)
+	default:
+		if message := defaultText.Find(event); message != nil {
+			l.text(f, line, begin+len(message), from)
+		}
 	}
 }
 
-// text reads a line of package slog's text. It is cut off if the last key that such an event has
-// is missing, or if a value cannot be read.
-func (l *Files) text(f *file, prefix, line []byte, from string) {
-	v := values{}
-	endless := v.pairs(string(line))
+// text reads a line of package slog's text, whose pairs begin somewhere. It is cut off if the last
+// key that such an event has is missing, or if a value has no end.
+func (l *Files) text(f *file, line []byte, begin int, from string) {
+	v := l.values()
+	rest := v.pairs(line[begin:])
 	v["level"] = "text"
-	last := map[string]string{"attempt_started": "elapsed", "attempt_finished": "took", "retry_scheduled": "err"}[v["kind"]]
+	last := cmp.Or(lastKeys[v["kind"]], "reason")
 	if bytes.Contains(line, []byte("attempt failed")) {
 		last = "err"
 	}
-	_, whole := v[cmp.Or(last, "reason")]
-	r, err := v.record()
+	_, whole := v[last]
+	r, fault := v.record()
 	switch n := v.ours(); {
-	case n == 0:
-	case n < len(must) || endless || err != nil || !whole:
+	case n == len(must) && whole && fault == nil:
+		l.add(f, r, v, line[:begin], from)
+	case fault != nil && n == len(must) && whole && !fault.isCut(last):
+		l.fault(f, fault)
+	case n > 0, bytes.Contains(rest, []byte(" kind=")):
 		l.tear(f)
-	default:
-		l.add(f, r, v, prefix, from)
 	}
 }
 
+// lastKeys are the last keys that the events of slog always have. The others have a reason.
+var lastKeys = map[string]string{"attempt_started": "elapsed", "attempt_finished": "took", "retry_scheduled": "err"}
+
 // objects reads the JSON objects of a line: one, except after a crash.
-func (l *Files) objects(f *file, prefix, data []byte, from string) {
-	all, torn, fault := split(data)
-	torn = torn || bytes.IndexByte(prefix, 0) >= 0
+func (l *Files) objects(f *file, prefix, data []byte, from string, torn, isCarried bool) {
+	all, cut, fault := split(data)
+	torn = torn || cut
 	for _, object := range all {
-		v := values{}
+		v := l.values()
 		v.object(object, true)
-		text := v.first("log", "message", "MESSAGE")
+		line := v.line()
 		switch n := v.ours(); {
 		case n == len(must):
-			r, err := v.record()
-			if fault = cmp.Or(fault, err); err == nil {
+			r, wrong := v.record()
+			if wrong == nil {
 				l.add(f, r, v, prefix, from)
+			} else if fault == nil {
+				fault = wrong
 			}
 		case v["response_flags"] != "":
 			l.access(f, v)
 			return
-		case text != "" && !torn:
-			l.decode(f, []byte(strings.TrimSpace(text)), cmp.Or(v.first(places...), from))
+		case line != "" && !torn && !isCarried:
+			l.decode(f, []byte(strings.TrimSpace(line)), cmp.Or(v.first(places...), from), true)
 			return
 		case n > 1 && !v.logged():
-			fault = fmt.Errorf("the event has no kind, attempt or max")
+			fault = errors.New("the event has no kind, attempt or max")
 		}
 	}
 	switch {
 	case torn:
 		l.tear(f)
 	case fault != nil:
-		l.Bad++
-		l.First = cmp.Or(l.First, &Fault{Record{Line: f.line, origin: origin{file: f}}, fault})
+		l.fault(f, fault)
+	}
+}
+
+// fault counts a line with an event that cannot be read.
+func (l *Files) fault(f *file, what error) {
+	l.Bad++
+	if l.First == nil {
+		l.First = &Fault{Record{Line: f.line, origin: origin{file: f}}, what}
 	}
 }
 
@@ -191,27 +259,42 @@ func (l *Files) objects(f *file, prefix, data []byte, from string) {
 // may begin so too, but then the line is torn before it, and it has not all keys.
 var beginning = regexp.MustCompile(`\{("key":"([^"\\]|\\.)*",)?"(kind|time)":`)
 
+// mostInLine is how many JSON values of a line are read. A program that crashed again and again
+// has left a few.
+const mostInLine = 1000
+
 // split returns the JSON values of a line, and whether some of it is missing. Text behind a value
-// is skipped. The fault says why an event is no JSON.
+// is skipped, and so is what follows the text. The fault says why an event is no JSON.
 func split(data []byte) (all [][]byte, torn bool, fault error) {
 	if json.Valid(data) {
 		return [][]byte{data}, false, nil
 	}
 	isEvent := bytes.Contains(data, []byte(`"attempt"`)) && bytes.Contains(data, []byte(`"max"`))
 	// If the end of a line was lost, the next process continued on the same line.
-	parts := beginning.ReplaceAll(data, []byte("\n$0"))
-	for part := range bytes.SplitSeq(parts, []byte("\n")) {
-		part, _, zeros := bytes.Cut(part, []byte{0}) // after a power failure
+	for parts, begin := 0, 0; begin < len(data); parts++ {
+		if parts == mostInLine || len(all) >= mostInLine {
+			return all[:min(len(all), mostInLine)], true, fault
+		}
+		end := len(data)
+		if next := beginning.FindIndex(data[begin+1:]); next != nil {
+			end = begin + 1 + next[0]
+		}
+		part, _, zeros := bytes.Cut(data[begin:end], []byte{0}) // after a power failure
 		in, whole, err := json.NewDecoder(bytes.NewReader(part)), len(all), error(nil)
-		for err == nil {
+		for err == nil && len(all) < mostInLine {
 			var object json.RawMessage
 			if err = in.Decode(&object); err == nil {
 				all = append(all, object)
 			}
 		}
-		if torn = torn || zeros || err == io.ErrUnexpectedEOF; err != io.EOF && isEvent && len(all) == whole {
+		torn = torn || zeros || err == io.ErrUnexpectedEOF
+		if err != nil && err != io.EOF && isEvent && len(all) == whole {
 			fault = err
 		}
+		if err != nil && err != io.EOF && !torn {
+			break
+		}
+		begin = end
 	}
 	return all, torn, fault
 }
@@ -219,7 +302,6 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 // add adds an event that has values v, behind a prefix. If it was logged without a time, it gets
 // the one in the prefix, or when its wait began, or the time of the last event.
 func (l *Files) add(f *file, r Record, v values, prefix []byte, from string) {
-	prefix = prefix[:min(len(prefix), 1<<10)] // when and where from stand at the beginning
 	r.Line, r.file, r.logged = f.line, f, v.logged()
 	r.source = cmp.Or(r.source, group(sources, prefix), v.first(places...), from)
 	if v["rule"] != "" { // else a program has called something its task
@@ -236,8 +318,17 @@ func (l *Files) add(f *file, r Record, v values, prefix []byte, from string) {
 	if r.logged && e.Kind == retry.RetryScheduled && e.Due.IsZero() {
 		e.Due = e.Time.Add(e.Delay)
 	}
-	if f.last = e.Time; f.first.IsZero() {
-		f.first = f.last
+	switch {
+	case f.first.IsZero():
+		f.first = e.Time
+	case e.Time.After(f.last):
+		f.later++
+	case e.Time.Before(f.last):
+		f.older++
+	}
+	f.last = e.Time
+	if l.each != nil {
+		r.shorten()
 	}
 	f.read = append(f.read, r)
 }
@@ -249,8 +340,22 @@ var sources = regexp.MustCompile(`^(?:\x1b\[[\d;]*m)?(?:` + strings.Join([]strin
 	`(\S+) +\|`,
 	`(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d [\d:]{8}(?:\.\d+)? (\S+ [^\s:]+): `,
 	`\d{4}-\d\d-\d\dT[\d:.]+[+-]\d\d:?\d\d (\S+ [^\s:]+): `,
-	`<\d+>1 \S+ (\S+ \S+ \S+) `,
+	`<\d+>1 \S+ (\S+ \S+ \S+) \S+ (?:-|(?:\[(?:[^\]\\]|\\.)*\])+) `,
 }, "|") + `)`)
+
+var (
+	// beforeEvent is what may stand before an event: a source, the end of its color, the time that
+	// kubectl or a container's runtime adds, and the stream of CRI.
+	beforeEvent = regexp.MustCompile(`^(?:` + sources.String()[1:] + `)?(?:\x1b\[[\d;]*m)?` +
+		`(?: *\d{4}-\d\d-\d\dT\S+ )?(?:(?:stdout|stderr) F )?[ \x{feff}]*`)
+	// handlerText is how a line of slog's TextHandler begins, and defaultText one of slog.Default().
+	handlerText = regexp.MustCompile(`^(?:time|level|msg|key|kind)=`)
+	defaultText = regexp.MustCompile(`^\d{4}/\d\d/\d\d [\d:]{8}(?:\.\d+)? (?:\S+\.go:\d+: )?` +
+		`(?:DEBUG|INFO|WARN|ERROR)(?:[+-]\d+)? (?:` + strings.Join(Messages, "|") + `) `)
+)
+
+// longestPrefix is how much of a line is looked at to find where and when it is from.
+const longestPrefix = 1 << 10
 
 // clock is the first time in a prefix, as containers and Go's package log write it.
 var clock = regexp.MustCompile(`(?:^|\s)(\d{4}-\d\d-\d\dT\S+|\d{4}/\d\d/\d\d [\d:]{8})\s`)

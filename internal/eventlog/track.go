@@ -2,9 +2,11 @@ package eventlog
 
 import (
 	"cmp"
+	"errors"
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -14,7 +16,9 @@ import (
 // no event for the longest.
 const (
 	mostRecords = 20_000
-	mostAlike   = 200 // calls with the same key, or without one
+	mostAlike   = 200      // calls with the same key, or without one
+	mostBytes   = 16 << 20 // of the texts of its records
+	mostText    = 4 << 10  // of each text; the rest is not read
 )
 
 // A Trace is what files have of a call. Its Attempts are as its events say, even if these cannot
@@ -96,12 +100,13 @@ func (l *Files) collect(r Record) {
 	call.turn = l.Events
 	call.add(r)
 	l.records++
+	l.bytes += r.bytes()
 	switch alike := l.open[r.Key]; {
 	case r.Event.Kind == retry.CallFinished:
 		l.close(call, "")
 	case len(alike) > mostAlike:
 		l.Dropped += l.cut(alike, 4, "too many calls were open at once")
-	case l.records > mostRecords:
+	case l.records > mostRecords, l.bytes > mostBytes:
 		l.Dropped += l.cut(l.all(), 4, "too many calls were open at once")
 	}
 }
@@ -157,10 +162,47 @@ func fits(t *Trace, r *Record) bool {
 	return ok && later && e.Attempt == want.Attempt && e.Resets == want.Resets
 }
 
+// shorten cuts the texts of r that are longer than mostText.
+func (r *Record) shorten() {
+	e := &r.Event
+	for _, text := range []*string{&r.Key, &r.source, &r.task, &e.Class, (*string)(&e.Kind), (*string)(&e.Reason)} {
+		*text = shortened(*text)
+	}
+	for _, err := range []*error{&e.Err, &e.Cause} {
+		if text := ""; *err != nil {
+			if text = (*err).Error(); len(text) > mostText {
+				*err = errors.New(shortened(text))
+			}
+		}
+	}
+}
+
+func shortened(text string) string {
+	if len(text) <= mostText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:mostText], "") + "..."
+}
+
+// bytes returns how many bytes the texts of r have.
+func (r *Record) bytes() int {
+	e := &r.Event
+	n := len(r.Key) + len(r.source) + len(r.task) + len(e.Class) + len(e.Kind) + len(e.Reason)
+	for _, err := range []error{e.Err, e.Cause} {
+		if err != nil {
+			n += len(err.Error())
+		}
+	}
+	return n
+}
+
 // close ends a call.
 func (l *Files) close(call *Trace, cut string) {
 	call.Cut = cmp.Or(call.Cut, cut)
 	l.records -= len(call.Records)
+	for i := range call.Records {
+		l.bytes -= call.Records[i].bytes()
+	}
 	l.open[call.Key] = slices.DeleteFunc(l.open[call.Key], func(o *Trace) bool { return o == call })
 	if len(l.open[call.Key]) == 0 {
 		delete(l.open, call.Key)

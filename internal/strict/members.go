@@ -43,6 +43,10 @@ func Members(object []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
+// Value returns the JSON value at the beginning of data. It does not check the syntax: the value
+// of a text without an end is all of data.
+func Value(data []byte) []byte { return data[:length(data)] }
+
 // length returns the length in bytes of the JSON value at the beginning of data.
 func length(data []byte) int {
 	depth := 0
