@@ -86,6 +86,9 @@ func (d difference) String() string {
 
 // status returns the exit status.
 func (s *summary) status() int {
+	if s.Reversed != "" {
+		return found
+	}
 	if n := s.comparison; n != nil && (len(n.Differs) > 0 || s.First != nil || n.Checked+n.ByCode == 0) {
 		return found
 	}

@@ -172,6 +172,9 @@ func (x *explanation) read(names []string) error {
 		text := "no call is selected"
 		if x.sum.Events == 0 {
 			text = fmt.Sprintf("there is no event of a retry in %s, and %s cut off", counted(x.sum.Files.Skipped, "line"), counted(x.sum.Torn, "line"))
+			if x.sum.First != nil {
+				text += fmt.Sprintf("; %s cannot be read, the first in %v", counted(x.sum.Bad, "event"), differenceOf(x.sum.First))
+			}
 		}
 		return &policyfile.Fault{File: first, Line: 1, Text: text}
 	}

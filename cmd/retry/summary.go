@@ -33,6 +33,7 @@ type summary struct {
 	Sources        []*group    `json:"sources"`
 	Errors         []errorLine `json:"errors"`
 	Strip          []*bar      `json:"strip"`
+	Reversed       string      `json:"newest_line_first,omitempty"` // the first such file
 	eventlog.Files             // the log
 	*comparison                // nil: there is no policy to compare with
 
@@ -261,6 +262,7 @@ func failuresOf(t *eventlog.Trace) (all []error) {
 
 // finish computes what can only be known at the end.
 func (s *summary) finish() {
+	s.Reversed = s.NewestFirst()
 	s.Errors, s.Reasons, s.Sources, s.Strip = s.errors.most(namedErrors), s.reasons.sorted(), s.sources.sorted(), []*bar{}
 	for _, begin := range slices.Sorted(maps.Keys(s.strip.bars)) {
 		b := s.strip.bars[begin]
@@ -286,6 +288,7 @@ func (s *summary) text() string {
 	number := preview.Thousands[int]
 	var p paragraph
 	p.say(true, "%s, %s gave up, %.2f attempts a call\n", counted(s.Calls, "call"), number(s.GaveUp), float64(s.Attempts)/float64(max(1, s.Calls)))
+	p.say(s.Reversed != "", "The newest line is first in %s, so calls are torn apart and the\nnumbers are wrong: reverse its lines, as tac does.\n", printable.Line(s.Reversed))
 	if s.comparison != nil {
 		s.comparison.text(&p, s)
 		return p.String()
@@ -301,7 +304,10 @@ func (s *summary) text() string {
 	p.say(!s.started, "The log has no attempts (its level is above DEBUG), so calls that succeeded at\nonce are not in it.\n")
 	p.say(s.Envoy > 0, "%s of Envoy's access log, which has no delays and no limits, and attempts\nonly as upstream_request_attempt_count: without that the numbers are too low.\n", counted(s.Envoy, "call"))
 	p.say(s.Keyless > 1, "%s calls have no key, so those that ran at the same time may be mixed up.\n", number(s.Keyless))
-	p.say(s.Files.Skipped > 0, "Skipped %s of something else.\n", counted(s.Files.Skipped, "line"))
+	p.say(s.Files.Skipped > s.Bad, "Skipped %s of something else.\n", counted(s.Files.Skipped-s.Bad, "line"))
+	if s.First != nil {
+		p.say(true, "Skipped %s with an event that cannot be read, the first in\n%v\n", counted(s.Bad, "line"), differenceOf(s.First))
+	}
 	p.say(s.Torn > 0, "Cut off: %s.\n", counted(s.Torn, "line"))
 	p.say(s.Dropped > 0, "Too many calls were open at once: %s cut short, so the rest of each\nis counted as one more.\n", counted(s.Dropped, "call"))
 	s.tables(&p)

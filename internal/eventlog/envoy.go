@@ -28,41 +28,43 @@ var accessLine = regexp.MustCompile(`^\[(?P<start_time>\d{4}-\d\d-\d\dT[^\]]+)\]
 var accessNames = append(accessLine.SubexpNames()[1:], strings.Fields("x-request-id :authority upstream_request_attempt_count attempt_count attempts")...)
 
 // ofAccessLine returns the values of an accessLine.
-func ofAccessLine(line []byte) values {
-	v := values{}
+func ofAccessLine(line []byte) *values {
+	v := newValues()
 	for i, field := range accessLine.FindSubmatch(line)[1:] {
-		v[accessNames[i]] = string(field)
+		v.set(keys[accessNames[i]], string(field))
 	}
 	return v
 }
 
 // access adds the call that a line of Envoy's access log is.
-func (l *Files) access(f *file, v values) {
-	begun, _ := time.Parse(time.RFC3339Nano, v["start_time"])
-	code, err := strconv.Atoi(cmp.Or(v.first("response_code"), "0"))
+func (l *Files) access(f *file, v *values) {
+	begun, _ := time.Parse(time.RFC3339Nano, v.get("start_time"))
+	code, err := strconv.Atoi(cmp.Or(v.first(indexes("response_code")), "0"))
 	if begun.IsZero() || err != nil {
 		return
 	}
-	took, _ := strconv.Atoi(v["duration"])
-	attempts, err := strconv.Atoi(v.first("upstream_request_attempt_count", "attempt_count", "attempts"))
-	r := Record{Key: v.first("request_id", "x-request-id"), origin: origin{foreign: true}}
-	r.source = v.first("upstream_cluster", "upstream_host", "authority", ":authority")
+	took, _ := strconv.Atoi(v.get("duration"))
+	attempts, err := strconv.Atoi(v.first(indexes("upstream_request_attempt_count attempt_count attempts")))
+	r := Record{Key: v.first(indexes("request_id x-request-id")), origin: origin{foreign: true}}
+	r.source = v.first(indexes("upstream_cluster upstream_host authority :authority"))
 	e := &r.Event
 	e.Kind, e.Attempt = retry.CallFinished, max(1, attempts)
-	e.Reason = reasonOf(strings.Split(v["response_flags"], ","), code)
+	e.Reason = reasonOf(strings.Split(v.get("response_flags"), ","), code)
 	e.Elapsed = time.Duration(took) * time.Millisecond
 	e.Time = begun.Add(e.Elapsed)
 	if err != nil && e.Reason == retry.ReasonExhausted {
 		e.Attempt = 2 // at least
 	}
 	if e.Reason != retry.ReasonSuccess {
-		text := strings.TrimSpace(v.first("response_code") + " " + v.first("response_flags"))
-		if details := v.first("upstream_transport_failure_reason", "response_code_details"); details != "" && details != "via_upstream" {
+		text := strings.TrimSpace(v.first(indexes("response_code")) + " " + v.first(indexes("response_flags")))
+		if details := v.first(indexes("upstream_transport_failure_reason response_code_details")); details != "" && details != "via_upstream" {
 			text += ": " + details
 		}
 		e.Err = errors.New(text)
 	}
-	l.add(f, r, values{"level": "access"}, nil, "")
+	v.clear()
+	v.set(keys["level"], "access")
+	l.add(f, r, v, nil, "")
 }
 
 // reasonOf returns why a call stopped that has these flags and this status.

@@ -137,7 +137,7 @@ func (r *Record) UnmarshalJSON(data []byte) (err error) {
 	if !bytes.HasPrefix(data, []byte("{")) && string(data) != "null" {
 		return strict.NoObject("retrylog: event", data, `{"kind": "call_finished", ...}`)
 	}
-	v := values{}
+	v := newValues()
 	v.object(data, true)
 	next, fault := v.record()
 	if *r = next; fault != nil {
@@ -157,9 +157,9 @@ func (f *valueFault) Error() string {
 func (f *valueFault) isCut(last string) bool { return f.key == last && !strings.HasSuffix(f.text, "s") }
 
 // record returns the record that has these values.
-func (v values) record() (r Record, fault *valueFault) {
-	for _, f := range fields {
-		if text, ok := v[f.key]; ok {
+func (v *values) record() (r Record, fault *valueFault) {
+	for i, f := range fields {
+		if text := v.texts[i]; v.has[i] {
 			if write := read(f.of(&r), text); write != "" {
 				return Record{}, &valueFault{f.key, text, write}
 			}

@@ -30,7 +30,7 @@ type Files struct {
 	files     []*file
 	firstTorn int                 // the line
 	line      []byte              // that is being read
-	v         values              // of a line, see values
+	v         *values             // of a line, see values
 	open      map[string][]*Trace // calls, by key
 	records   int                 // of them
 	bytes     int                 // of their texts
@@ -115,12 +115,12 @@ func (l *Files) readLine(f *file) error {
 	return nil
 }
 
-// values returns no values, in the map that the line before has used.
-func (l *Files) values() values {
+// values returns no values, in the memory of those of the line before.
+func (l *Files) values() *values {
 	if l.v == nil {
-		l.v = values{}
+		l.v = newValues()
 	}
-	clear(l.v)
+	l.v.clear()
 	return l.v
 }
 

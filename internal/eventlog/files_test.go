@@ -126,6 +126,12 @@ func TestPrefixes(t *testing.T) {
 		"syslog, RFC 5424":            {"host web 12", `<34>1 2026-11-22T10:00:00.003Z host web 12 ID47 [x@32473 iut="3" kind="y"] ` + "\ufeff", ""},
 		"Windows":                     {"", "", "\r"},
 		"Docker":                      {},
+		"Docker, to journald":         {"node-1", "", ""},
+		"journald, by syslog":         {"node-1", "", ""},
+		"Fluent Bit, with a stream":   {},
+		"Filebeat":                    {"web-1", "", ""},
+		"Vector":                      {"web-1", "", ""},
+		"CRI, kubectl --prefix":       {"pod/web-1/web", "[pod/web-1/web] 2026-11-22T10:00:00.1Z stderr F ", ""},
 		"CRI":                         {"", "2026-11-22T10:00:00.1Z stdout F ", ""},
 		"lines of others": {"", "", "\npanic: x\n" + `{"level":"INFO","msg":"scaling","kind":"Deployment","attempt":3,"max":"3"}` + "\n" +
 			`{"ts":1,"message":"kind"}` + "\n2026/11/22 10:00:00 [DEBUG] GET http://x: retrying in 1s (4 left)\n2026/11/22 10:00:00 WARN retry err=refused in=1s\n{1} {} [] null\ntime=now level=INFO msg=served kind=fast path=/a\n\x00"},
@@ -148,6 +154,17 @@ func TestPrefixes(t *testing.T) {
 						s = fmt.Sprintf(`{"log":%q,"stream":"stdout","time":"2026-11-22T10:00:00.1Z"}`, s+"\n")
 					case "journalctl -o json":
 						s = fmt.Sprintf(`{"__REALTIME_TIMESTAMP":"1795341600100000","_HOSTNAME":"node-1","_TRANSPORT":"stdout","MESSAGE":%q}`, s)
+					case "Docker, to journald":
+						s = fmt.Sprintf(`{"__CURSOR":"s=1","_HOSTNAME":"node-1","_TRANSPORT":"journal","CONTAINER_ID":"4f1","PRIORITY":"6","MESSAGE":%q}`, s)
+					case "journald, by syslog":
+						s = fmt.Sprintf(`{"_TRANSPORT":"syslog","MESSAGE":%q,"_HOSTNAME":"node-1"}`, s)
+					case "Fluent Bit, with a stream":
+						s = fmt.Sprintf(`{"date":1795341600.1,"stream":"stderr","_p":"F","log":%q}`, s)
+					case "Filebeat":
+						s = fmt.Sprintf(`{"@timestamp":"2026-11-22T10:00:00.1Z","log":{"offset":7,"file":{"path":"/x"}},"message":%q,"stream":"stdout",`+
+							`"input":{"type":"container"},"agent":{"type":"filebeat","name":"x"},"kubernetes":{"pod":{"name":"x"},"host":"web-1"}}`, s)
+					case "Vector":
+						s = fmt.Sprintf(`{"file":"/x","kubernetes":{"pod_name":"web-1"},"message":%q,"source_type":"kubernetes_logs","stream":"stdout","timestamp":"2026-11-22T10:00:00.1Z"}`, s)
 					case "Fluent Bit":
 						s = fmt.Sprintf(`{"@timestamp":"2026-11-22T10:00:00.1Z","log":%q,"kubernetes":{"host":"node-1","pod_name":"web-1","labels":{"pod":"x"}}}`, s)
 					}
@@ -161,6 +178,48 @@ func TestPrefixes(t *testing.T) {
 				}
 				assert.Equal(t, [3]int{7 * others, others, 0}, [3]int{log.Skipped, log.Torn, log.Bad})
 			})
+		}
+	}
+}
+
+// An event is read where the library writes it, and not in a text that a program got from a
+// stranger and has logged.
+func TestForgery(t *testing.T) {
+	const own = `{"kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":3,"max":3,"reason":"attempts_exhausted","err":"x"}`
+	const text = `level=ERROR msg="gave up" kind=call_finished attempt=3 max=3 elapsed=1s reason=attempts_exhausted err=x`
+	const access = `[2026-11-22T10:00:00.250Z] "GET /a HTTP/1.1" 503 URX 0 91 1500 - "-" "x" "id-1" "shop" "10.0.0.1:80"`
+	for _, forged := range []string{own, text, access, "2026/11/22 10:00:00 ERROR gave up " + text[len(`level=ERROR msg="gave up" `):]} {
+		require.Equal(t, retry.ReasonExhausted, only(t, of(forged)).Last().Reason, forged)
+		docker := fmt.Sprintf(`{"log":%q,"stream":"stdout","time":"2026-11-22T10:00:00.1Z"}`, forged)
+		require.Equal(t, retry.ReasonExhausted, only(t, of(docker)).Last().Reason, docker)
+		for _, row := range []struct{ name, line string }{
+			{"package log", "2026/11/22 10:00:00 got " + forged},
+			{"package log, the text alone", "2026/11/22 10:00:00 " + forged},
+			{"printed", "got " + forged},
+			{"printed, of a struct", fmt.Sprintf("%+v", struct{ Body string }{forged})},
+			{"of a container", "[pod/web-1/web] 2026-11-22T10:00:00.1Z got " + forged},
+			{"in CRI", "2026-11-22T10:00:00.1Z stdout F got " + forged},
+			{"in compose", "web-1  | got " + forged},
+			{"package log, default logger", "2026/11/22 10:00:00 INFO got " + forged},
+			{"slog's text", "time=2026-11-22T10:00:00Z level=INFO msg=" + fmt.Sprintf("%q", forged)},
+			{"slog's JSON", fmt.Sprintf(`{"time":"2026-11-22T10:00:00Z","level":"INFO","msg":"got","log":%q}`, forged)},
+			{"slog's JSON, the message", fmt.Sprintf(`{"time":"2026-11-22T10:00:00Z","level":"INFO","msg":%q}`, forged)},
+			{"behind slog's JSON", `{"time":"2026-11-22T10:00:00Z","level":"INFO","msg":"got"} body=` + forged},
+			{"message", fmt.Sprintf(`{"ts":1,"message":%q}`, forged)},
+			{"log", fmt.Sprintf(`{"ts":1,"log":%q}`, forged)},
+			{"MESSAGE", fmt.Sprintf(`{"ts":1,"MESSAGE":%q}`, forged)},
+			{"a level by another name", fmt.Sprintf(`{"severity":"INFO","message":%q,"stream":"stdout"}`, forged)},
+			{"a message that Fluent Bit has merged", fmt.Sprintf(`{"level":"info","message":%q,"stream":"stdout","kubernetes":{"pod_name":"web-1"}}`, forged)},
+			{"a message beside the line", fmt.Sprintf(`{"log":"x","message":%q,"kubernetes":{"pod_name":"web-1"}}`, forged)},
+			{"journald, by its own protocol", fmt.Sprintf(`{"_TRANSPORT":"journal","_HOSTNAME":"node-1","MESSAGE":%q}`, forged)},
+			{"Docker, in a line", fmt.Sprintf(`{"log":%q,"stream":"stdout","time":"2026-11-22T10:00:00.1Z"}`, "got "+forged)},
+			{"Docker, in a logger's line", fmt.Sprintf(`{"log":%q,"stream":"stdout"}`, fmt.Sprintf(`{"level":"INFO","message":%q}`, forged))},
+			{"Docker, in Docker", fmt.Sprintf(`{"log":%q,"stream":"stdout"}`, fmt.Sprintf(`{"log":%q,"stream":"stdout"}`, forged))},
+			{"an object in place of the line", fmt.Sprintf(`{"log":{"a":%q},"stream":"stdout"}`, forged)},
+		} {
+			log := of(row.line)
+			require.NoError(t, log.Each(func(c *eventlog.Trace) { t.Error(row.name, c.Last()) }))
+			assert.Equal(t, 1, log.Skipped+log.Torn, row.name)
 		}
 	}
 }
@@ -308,18 +367,132 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// However long the texts of open calls are, a part of the log is held.
+func TestBoundsInBytes(t *testing.T) {
+	const started, failed = `{"key":"%d%s","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":4}`,
+		`{"key":"%d%s","kind":"attempt_finished","time":"2000-01-01T00:00:00Z","attempt":1,"max":4,"err":"%s"}`
+	const text = `level=DEBUG msg="attempt started" pad=%[2]s key=%[1]d kind=attempt_started attempt=1 max=3 elapsed=0s`
+	long := strings.Repeat("x", 1<<20)
+	for _, row := range []struct {
+		name    string
+		calls   int
+		line    func(i int) string
+		dropped bool
+	}{
+		{"errors", 50, func(i int) string {
+			return fmt.Sprintf(started, i, "") + "\n" + fmt.Sprintf(failed, i, "", long)
+		}, false},
+		{"keys", 50, func(i int) string { return fmt.Sprintf(started, i, long) }, false},
+		{"many keys and errors", 5000, func(i int) string { return fmt.Sprintf(failed, i, long[:4000], long[:4000]) }, true},
+		{"lines of text", 50, func(i int) string { return fmt.Sprintf(text, i, long) }, false},
+		{"a line of many events", 1, func(int) string { return strings.Repeat(fmt.Sprintf(started, 1, ""), 50_000) }, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			in, out := io.Pipe()
+			go func() {
+				for i := range row.calls {
+					_, _ = io.WriteString(out, row.line(i)+"\n")
+				}
+				_ = out.Close()
+			}()
+			log, calls, held := files(in), 0, uint64(0)
+			require.NoError(t, log.Each(func(c *eventlog.Trace) {
+				if calls++; calls == 1 { // all that are open
+					var memory runtime.MemStats
+					runtime.GC()
+					runtime.ReadMemStats(&memory)
+					held = memory.HeapAlloc
+				}
+				assert.LessOrEqual(t, len(c.Key), 5000)
+				if err := c.Last().Err; err != nil {
+					assert.LessOrEqual(t, len(err.Error()), 5000)
+				}
+			}))
+			assert.Less(t, held, uint64(40<<20))
+			assert.Equal(t, row.dropped, log.Dropped > 0)
+			assert.GreaterOrEqual(t, calls, row.calls)
+		})
+	}
+}
+
+// An event of which a value cannot be read, because the log was read in another encoding, is
+// counted, and no line that is cut off.
+func TestUnreadable(t *testing.T) {
+	const own = `{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"elapsed":"30%s"}`
+	const text = `level=DEBUG msg="attempt started" kind=attempt_started attempt=1 max=3 elapsed=30%s`
+	for _, line := range []string{own, text, `{"level":"DEBUG","msg":"attempt started",` + own[1:]} {
+		assert.Len(t, only(t, of(fmt.Sprintf(line, "\u00b5s"))).Records, 1)
+		for _, unit := range []string{"\u00c2\u00b5s", "\xb5s", "\ufffds", "\u252c\u00e1s"} {
+			log := of(fmt.Sprintf(line, unit))
+			require.NoError(t, log.Each(func(*eventlog.Trace) { t.Error(unit) }))
+			assert.Equal(t, [3]int{1, 0, 1}, [3]int{log.Skipped, log.Torn, log.Bad}, line)
+			assert.ErrorContains(t, log.First, "elapsed is ")
+		}
+	}
+	log := of(fmt.Sprintf(text, ""))
+	require.NoError(t, log.Each(func(*eventlog.Trace) { t.Error("it is cut off") }))
+	assert.Equal(t, [3]int{0, 1, 0}, [3]int{log.Skipped, log.Torn, log.Bad})
+}
+
+// Which file has its newest line first. Lines that change places do not make it so.
+func TestNewestFirst(t *testing.T) {
+	lines := func(seconds ...int) io.Reader {
+		log := ""
+		for _, second := range seconds {
+			log += fmt.Sprintf(`{"kind":"call_finished","time":"2000-01-01T00:00:%02dZ","attempt":1,"max":3,"reason":"success"}`, second) + "\n"
+		}
+		return strings.NewReader(log)
+	}
+	for _, row := range []struct {
+		name  string
+		files []io.Reader
+		want  string
+	}{
+		{"none", nil, ""},
+		{"one line", []io.Reader{lines(1)}, ""},
+		{"in order", []io.Reader{lines(1, 2, 3, 4, 5)}, ""},
+		{"at the same time", []io.Reader{lines(1, 1, 1, 1, 1)}, ""},
+		{"two lines that changed places", []io.Reader{lines(2, 1)}, ""},
+		{"two pods, one after the other", []io.Reader{lines(4, 5, 1, 2)}, ""},
+		{"reversed, three lines", []io.Reader{lines(3, 2, 1)}, "a.log"},
+		{"reversed, with some at the same time", []io.Reader{lines(3, 3, 2, 2, 1)}, "a.log"},
+		{"reversed, with lines that changed places", []io.Reader{lines(9, 8, 6, 7, 5, 4)}, "a.log"},
+		{"the second file", []io.Reader{lines(1, 2, 3), lines(3, 2, 1)}, "a.log"},
+	} {
+		log := files(row.files...)
+		require.NoError(t, log.Each(func(*eventlog.Trace) {}))
+		assert.Equal(t, row.want, log.NewestFirst(), row.name)
+	}
+}
+
 // A line of 4 MiB is read in time that is linear in its length: no step copies the rest of it.
-// A copy of it for each of 700,000 words would be more than 1 TB.
+// A copy of it for each of 700,000 words would be more than 1 TB, and one for each of 9,990 objects
+// within each other would be 40 GB.
 func TestLongLine(t *testing.T) {
+	nested := func(key, end string, depth int) string {
+		return strings.Repeat(`{"stream":"stdout",`+key, depth) + `"` + strings.Repeat("x", 3<<20) + `"` + strings.Repeat("}"+end, depth)
+	}
+	quoted := strings.Repeat("x", 1<<20)
+	for range 12 {
+		quoted = fmt.Sprintf(`{"stream":"stdout","log":%q}`, quoted)
+	}
+	for _, line := range []string{nested(`"log":`, "", 9990), nested(`"kubernetes":`, "", 9990), nested(`"log":[`, "]", 4990), quoted} {
+		require.Equal(t, len(line) > 3<<20, line != quoted)
+		assert.Less(t, allocated(t, line), uint64(200<<20), line[:30])
+	}
 	for _, word := range []string{`{"labels":`, `"pod":"x",`, `[2026-11-22T10:00:00Z] "`, `x="" `, `x=1 `, `level=x `, `x="\"" `, `key="a" `, `{"kind": `} {
 		line := strings.Repeat(word, (4<<20)/len(word)-100) + `level=WARN msg="attempt started" kind=attempt_started attempt=1 max=3 elapsed=0s`
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		log := of(line)
-		require.NoError(t, log.Each(func(*eventlog.Trace) {}))
-		runtime.ReadMemStats(&after)
-		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2<<30), word)
+		assert.Less(t, allocated(t, line), uint64(200<<20), word)
 	}
+}
+
+// allocated returns how many bytes are allocated to read a line.
+func allocated(t *testing.T, line string) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	require.NoError(t, of(line).Each(func(*eventlog.Trace) {}))
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
 
 // The line behind one that is about as long as a line may be is read.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,123 +18,152 @@ import (
 
 // values are the texts that a line, or a JSON object in it, has for the keys that are read. Of a
 // key that is there twice it has the last.
-type values map[string]string
+type values struct {
+	texts []string // by the index of the key
+	has   []bool
+}
 
-// places are the fields that say where a line is from, the best first: those of a logger, of
-// Fluent Bit and of journald. They may be within one of the groups. carried are the fields in
-// which a carrier has the line that it was given. loggers are fields of a line that a program has
-// logged as JSON. The text of such a line may be a stranger's, so it is never read as a line.
-var (
-	places  = strings.Fields("pod pod_name k8s.pod.name host hostname host_name host.name instance _HOSTNAME")
-	groups  = strings.Fields("kubernetes k8s labels resource attributes")
-	carried = strings.Fields("log message MESSAGE")
-	loggers = strings.Fields("level msg severity lvl levelname loglevel log.level logger")
-)
+func newValues() *values { return &values{make([]string, len(keys)), make([]bool, len(keys))} }
 
 // A key is a key that is read.
 type key struct {
-	name  string
-	place bool
+	index int  // in values: a field of a record has that of fields
+	place bool // it says where a line is from
 	group bool // it has places
 	text  bool // it is read only if its value is a text
 }
 
-var keys = func() map[string]key {
-	keys := map[string]key{}
-	for _, name := range slices.Concat(carried, loggers, accessNames, strings.Fields("task rule stream _TRANSPORT CONTAINER_ID")) {
-		keys[name] = key{name: name}
+var keys = map[string]*key{}
+
+// indexes returns the indexes of keys, which it adds if they are new.
+func indexes(names string) (list []int) {
+	for name := range strings.FieldsSeq(names) {
+		if keys[name] == nil {
+			keys[name] = &key{index: len(keys)}
+		}
+		list = append(list, keys[name].index)
 	}
+	return list
+}
+
+func namesOf(fields []field) (names string) {
 	for _, f := range fields {
-		keys[f.key] = key{name: f.key}
+		names += f.key + " "
 	}
-	for _, name := range places {
-		keys[name] = key{name: name, place: true}
+	return names
+}
+
+// The keys that are read. Places say where a line is from, the best first: those of a logger, of
+// Fluent Bit and of journald. They may be within one of the groups. A carrier has the line that it
+// was given in one of carried. Loggers are keys of a line that a program has logged as JSON: its
+// texts may be a stranger's, so none of them is read as a line.
+var (
+	_       = indexes(namesOf(fields)) // the first, in their order
+	must    = indexes("kind attempt max")
+	byLog   = indexes("level msg message")
+	loggers = indexes("level msg severity lvl levelname loglevel log.level logger")
+	places  = indexes("pod pod_name k8s.pod.name host hostname host_name host.name instance _HOSTNAME")
+	groups  = indexes("kubernetes k8s labels resource attributes")
+	carried = indexes("log message MESSAGE")
+	_       = indexes("task rule stream _TRANSPORT CONTAINER_ID " + strings.Join(accessNames, " "))
+)
+
+func init() {
+	for _, k := range keys {
+		k.place, k.group = slices.Contains(places, k.index), slices.Contains(groups, k.index)
+		k.text = slices.Contains(carried, k.index)
 	}
-	for _, name := range groups {
-		keys[name] = key{name: name, group: true}
-	}
-	for _, name := range carried {
-		keys[name] = key{name: name, text: true}
-	}
-	return keys
-}()
+}
 
 // object adds the values of a JSON object, and of its groups where it is from. Of a group it adds
 // that there is one.
-func (v values) object(object []byte, outer bool) {
+func (v *values) object(object []byte, outer bool) {
 	for name, value := range strict.Members(object) {
-		k, read := keys[string(name)]
-		if !read || !outer && !k.place || string(value) == "null" {
+		k := keys[string(name)]
+		if k == nil || !outer && !k.place || string(value) == "null" {
 			continue
 		}
 		text, is := strict.Text(value)
 		switch {
 		case k.group && bytes.HasPrefix(value, []byte("{")):
-			v[k.name] = "{}"
+			v.set(k, "{}")
 			v.object(value, false)
 		case is:
-			v[k.name] = text
-		case !k.group && !k.text:
-			v[k.name] = string(value)
+			v.set(k, text)
+		case !k.group && !k.text && !(k.place && bytes.HasPrefix(value, []byte("{"))):
+			v.set(k, string(value))
 		}
 	}
 }
 
-// pairs adds the values of a line of text, and returns the rest: what follows a word that is not a
-// pair, or a text without a closing quotation mark. Package slog has not written the rest as
-// it is, because it quotes each text that has a space. The time is linear in the length of the
+// pairs adds the values of a line of text, and returns the rest: what begins with a word that is
+// not a pair, or with a value without a closing quotation mark, which is endless. Package slog
+// has not written the rest as it is, because it quotes each text that has a space. The time is linear in the length of the
 // line: no step copies the rest of it, and v holds no more than the keys.
-func (v values) pairs(line []byte) (rest []byte) {
+func (v *values) pairs(line []byte) (rest []byte, endless bool) {
 	for len(line) > 0 {
 		word, _, _ := bytes.Cut(line, []byte(" "))
 		name, value, ok := bytes.Cut(word, []byte("="))
 		if !ok {
-			return line
+			return line, false
 		}
-		k, read := keys[string(name)]
-		text := ""
+		k, text := keys[string(name)], ""
 		if bytes.HasPrefix(value, []byte(`"`)) {
 			value = strict.Value(line[len(name)+1:])
 			word = line[:len(name)+1+len(value)]
 			unquoted, err := strconv.Unquote(string(value))
 			if err != nil {
-				return line
+				return line, true
 			}
 			text = unquoted
-		} else if read {
+		} else if k != nil {
 			text = string(value)
 		}
-		if k.name == "level" { // a line begins, perhaps behind one that is cut off
-			maps.DeleteFunc(v, func(key, _ string) bool { return key != "time" })
+		if string(name) == "level" { // a line begins, perhaps behind one that is cut off
+			at, had := v.get("time"), v.has[keys["time"].index]
+			if v.clear(); had {
+				v.set(keys["time"], at)
+			}
 		}
-		if read {
-			v[k.name] = text
+		if k != nil {
+			v.set(k, text)
 		}
 		line = bytes.TrimLeft(line[len(word):], " ")
 	}
-	return nil
+	return nil, false
+}
+
+func (v *values) set(k *key, text string) { v.texts[k.index], v.has[k.index] = text, true }
+
+// get returns the text of a key, "" if there is none.
+func (v *values) get(name string) string { return v.texts[keys[name].index] }
+
+func (v *values) clear() {
+	for i, has := range v.has {
+		if has {
+			v.texts[i], v.has[i] = "", false
+		}
+	}
 }
 
 // first returns the first text that one of the keys has. A "-" is none.
-func (v values) first(keys ...string) string {
-	for _, key := range keys {
-		if v[key] != "" && v[key] != "-" {
-			return v[key]
+func (v *values) first(indexes []int) string {
+	for _, i := range indexes {
+		if text := v.texts[i]; text != "" && text != "-" {
+			return text
 		}
 	}
 	return ""
 }
 
-var must = []string{"kind", "attempt", "max"}
-
 // ours returns how many of the keys there are that each event must have. A line that a program logged
 // for another purpose has none, even if it has keys of these names.
-func (v values) ours() (n int) {
-	if v.logged() && !known(retry.EventKind(v["kind"])) {
+func (v *values) ours() (n int) {
+	if v.logged() && !known(retry.EventKind(v.get("kind"))) {
 		return 0
 	}
-	for _, key := range must {
-		if v[key] != "" {
+	for _, i := range must {
+		if v.texts[i] != "" {
 			n++
 		}
 	}
@@ -143,20 +171,20 @@ func (v values) ours() (n int) {
 }
 
 // logged reports whether a logger wrote the line.
-func (v values) logged() bool { return v.first("level", "msg", "message") != "" }
+func (v *values) logged() bool { return v.first(byLog) != "" }
 
 // line returns the line that a carrier was given and holds as a text: Docker or a collector of
 // Kubernetes, or journald, of what a program or a container has printed. It is "" for any other
 // object, such as one that a logger wrote, or one in which a collector has put keys of a logger
 // and the text of a message in place of the line.
-func (v values) line() string {
+func (v *values) line() string {
 	switch {
-	case v.first(loggers...) != "", v["log"] != "" && v["message"] != "":
+	case v.first(loggers) != "", v.get("log") != "" && v.get("message") != "":
 		return ""
-	case v["_TRANSPORT"] == "stdout", v["_TRANSPORT"] == "syslog", v["CONTAINER_ID"] != "":
-		return v["MESSAGE"]
-	case v["stream"] == "stdout", v["stream"] == "stderr", v["kubernetes"] == "{}":
-		return v.first("log", "message")
+	case v.get("_TRANSPORT") == "stdout", v.get("_TRANSPORT") == "syslog", v.get("CONTAINER_ID") != "":
+		return v.get("MESSAGE")
+	case v.get("stream") == "stdout", v.get("stream") == "stderr", v.get("kubernetes") == "{}":
+		return cmp.Or(v.get("log"), v.get("message"))
 	}
 	return ""
 }
@@ -191,13 +219,13 @@ func (l *Files) decode(f *file, line []byte, from string, isCarried bool) {
 // key that such an event has is missing, or if a value has no end.
 func (l *Files) text(f *file, line []byte, begin int, from string) {
 	v := l.values()
-	rest := v.pairs(line[begin:])
-	v["level"] = "text"
-	last := cmp.Or(lastKeys[v["kind"]], "reason")
+	rest, endless := v.pairs(line[begin:])
+	v.set(keys["level"], "text")
+	last := cmp.Or(lastKeys[v.get("kind")], "reason")
 	if bytes.Contains(line, []byte("attempt failed")) {
 		last = "err"
 	}
-	_, whole := v[last]
+	whole := !endless && v.has[keys[last].index]
 	r, fault := v.record()
 	switch n := v.ours(); {
 	case n == len(must) && whole && fault == nil:
@@ -219,7 +247,6 @@ func (l *Files) objects(f *file, prefix, data []byte, from string, torn, isCarri
 	for _, object := range all {
 		v := l.values()
 		v.object(object, true)
-		line := v.line()
 		switch n := v.ours(); {
 		case n == len(must):
 			r, wrong := v.record()
@@ -228,11 +255,11 @@ func (l *Files) objects(f *file, prefix, data []byte, from string, torn, isCarri
 			} else if fault == nil {
 				fault = wrong
 			}
-		case v["response_flags"] != "":
+		case v.get("response_flags") != "":
 			l.access(f, v)
 			return
-		case line != "" && !torn && !isCarried:
-			l.decode(f, []byte(strings.TrimSpace(line)), cmp.Or(v.first(places...), from), true)
+		case !torn && !isCarried && v.line() != "":
+			l.decode(f, []byte(strings.TrimSpace(v.line())), cmp.Or(v.first(places), from), true)
 			return
 		case n > 1 && !v.logged():
 			fault = errors.New("the event has no kind, attempt or max")
@@ -301,11 +328,11 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 
 // add adds an event that has values v, behind a prefix. If it was logged without a time, it gets
 // the one in the prefix, or when its wait began, or the time of the last event.
-func (l *Files) add(f *file, r Record, v values, prefix []byte, from string) {
+func (l *Files) add(f *file, r Record, v *values, prefix []byte, from string) {
 	r.Line, r.file, r.logged = f.line, f, v.logged()
-	r.source = cmp.Or(r.source, group(sources, prefix), v.first(places...), from)
-	if v["rule"] != "" { // else a program has called something its task
-		r.task = v["task"]
+	r.source = cmp.Or(r.source, group(sources, prefix), v.first(places), from)
+	if v.get("rule") != "" { // else a program has called something its task
+		r.task = v.get("task")
 	}
 	e := &r.Event
 	if r.logged && e.Time.IsZero() {
@@ -372,6 +399,9 @@ func timeOf(prefix []byte) time.Time {
 
 // group returns the one group of a pattern that is not empty in a text, "" if there is none.
 func group(pattern *regexp.Regexp, text []byte) string {
+	if len(text) == 0 {
+		return ""
+	}
 	found := pattern.FindSubmatch(text)
 	return string(bytes.Join(found[min(1, len(found)):], nil))
 }
