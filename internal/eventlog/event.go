@@ -36,7 +36,7 @@ type origin struct {
 	source string // the pod, service or process that its line names; "": none
 	task   string // of a pipeline of package retryflow; "": it is not from one
 	file   *file
-	torn   int // how many lines of the files were cut off before it
+	torn   int // how many lines of the files were cut off, or could not be read, before it
 
 	logged  bool // by slog, which leaves attempts out above level Debug
 	foreign bool // a whole call as Envoy's access log has it

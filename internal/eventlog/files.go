@@ -94,7 +94,7 @@ func (l *Files) next() (r Record, err error) {
 		return r, io.EOF
 	}
 	r, next.read = next.read[0], next.read[1:]
-	r.torn = l.Torn
+	r.torn = l.Torn + l.Bad
 	return r, nil
 }
 

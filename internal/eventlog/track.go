@@ -63,7 +63,7 @@ func (t *Trace) Judge(p retry.Policy) (byCode []Record, cut string, err error) {
 	case err == nil:
 		byCode, err = Judge(calls[0], p)
 	case t.last().torn > first.torn: // between two of its events
-		return nil, "one of its lines is cut off", nil
+		return nil, "one of its lines is cut off, or cannot be read", nil
 	}
 	return byCode, t.Cut, err
 }
@@ -115,7 +115,7 @@ func (l *Files) collect(r Record) {
 func (l *Files) begin(r *Record) *Trace {
 	call := &Trace{Call: Call{Key: r.Key}}
 	began := r.Event.Time.Add(-r.Event.Elapsed)
-	if r.starts() != nil && (began.Before(r.file.first) || l.Torn > 0 || l.Dropped > 0) {
+	if r.starts() != nil && (began.Before(r.file.first) || l.Torn+l.Bad > 0 || l.Dropped > 0) {
 		call.Cut = headless
 	}
 	l.open[r.Key] = append(l.open[r.Key], call)
