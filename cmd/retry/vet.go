@@ -41,18 +41,19 @@ docs/vet.md in the library's repository shows each mistake and its fix.
 }
 
 func runVet(s *streams, c *command, args []string) int {
-	for _, arg := range args { // go vet can apply the fixes
-		if name := strings.TrimLeft(arg, "-"); name != arg && (name == "fix" || name == "diff") {
-			return goVet(s, c, args)
-		}
-	}
 	flags, chosen := vetFlags(c.name)
 	patterns, status, done := c.parse(s, flags, args)
 	if done {
 		return status
 	}
 	format := flags.Lookup("format").Value.String()
-	if flags.Lookup("json").Value.String() == "true" {
+	if isSet(flags, "fix") || isSet(flags, "diff") {
+		if format != "text" {
+			return c.misused(s, fmt.Sprintf("-format is %q, but -fix reports nothing: leave one of them out", format))
+		}
+		return goVet(s, c, flags, patterns)
+	}
+	if isSet(flags, "json") {
 		format = "json"
 	}
 	write := vetFormats[format]
@@ -74,13 +75,22 @@ func runVet(s *streams, c *command, args []string) int {
 	return ok
 }
 
-// goVet runs go vet with this program as its tool.
-func goVet(s *streams, c *command, args []string) int {
+func isSet(flags *flag.FlagSet, name string) bool { return flags.Lookup(name).Value.String() == "true" }
+
+// goVet runs go vet with this program as its tool, because go vet can apply the fixes. It keeps
+// fixed files in the build cache, by the directory of the package, but with -trimpath by its
+// import path: then they may belong to another checkout.
+func goVet(s *streams, c *command, flags *flag.FlagSet, patterns []string) int {
 	self, err := os.Executable()
+	if err == nil {
+		err = vet.InModule(s.ctx, patterns, flags.Lookup("tags").Value.String())
+	}
 	if err != nil {
 		return c.failed(s, err)
 	}
-	goVet := exec.CommandContext(s.ctx, "go", append([]string{"vet", "-vettool=" + self}, args...)...)
+	args := []string{"vet", "-vettool=" + self, "-trimpath=false"}
+	flags.Visit(func(f *flag.Flag) { args = append(args, "-"+f.Name+"="+f.Value.String()) })
+	goVet := exec.CommandContext(s.ctx, "go", append(args, patterns...)...)
 	var out, errs bytes.Buffer
 	goVet.Stdin, goVet.Stdout, goVet.Stderr = s.in, &out, &errs
 	err = goVet.Run()

@@ -64,6 +64,7 @@ func TestVet(t *testing.T) {
 		{"SARIF", "-format=sarif .", `"ruleId":"outerctx"`, "1 package, 1 call of retry", 1},
 		{"no such format", "-format xml .", "", `-format is "xml": write text, github, json or sarif`, 2},
 		{"a diff", "-fix -diff .", "ping(attempt) })", "", 1},
+		{"a format of no report", "-fix -format json .", "", `-format is "json", but -fix reports nothing`, 2},
 		{"no such package", "./nowhere", "", "nowhere", 1},
 		{"no such flag", "-nowhere", "", "flag provided but not defined: -nowhere", 2},
 	} {
@@ -82,6 +83,83 @@ func TestVet(t *testing.T) {
 	assert.Equal(t, strings.Replace(mistaken, "ping(ctx)", "ping(attempt)", 1), string(fixed))
 	_, stderr, status := tool("", "vet", ".")
 	assert.Zero(t, status, stderr)
+}
+
+// A fix goes to the file in this checkout, although go vet keeps fixed files in its cache, where
+// with -trimpath those of two checkouts with the same content are the same.
+func TestVetFixesThisCheckout(t *testing.T) {
+	t.Setenv("GOFLAGS", "-trimpath -buildvcs=false")
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	first := program(t, mistaken)
+	succeed(t, "", "vet", "-fix", ".")
+	const edited = "package main // edited since\n\nfunc main() {}\n"
+	require.NoError(t, os.WriteFile(filepath.Join(first, "main.go"), []byte(edited), 0o600))
+
+	t.Chdir(here)
+	second := program(t, mistaken)
+	stdout, _, _ := tool("", "vet", "-fix", "-diff", ".")
+	assert.Contains(t, stdout, "+++ "+filepath.Join(second, "main.go"))
+	succeed(t, "", "vet", "-fix", ".")
+	for dir, want := range map[string]string{first: edited, second: strings.Replace(mistaken, "ping(ctx)", "ping(attempt)", 1)} {
+		is, err := os.ReadFile(filepath.Join(dir, "main.go"))
+		require.NoError(t, err)
+		assert.Equal(t, want, string(is))
+	}
+}
+
+// A fix goes only to files of the module that vet is called in.
+func TestVetFixesThisModule(t *testing.T) {
+	const says = "-fix writes only to "
+	other := write(t, map[string]string{"linked.go": strings.Replace(mistaken, "func main() {}", "", 1)})
+	dir := program(t, mistaken)
+	mod, err := os.ReadFile("go.mod")
+	require.NoError(t, err)
+	in := func(dir, module string) {
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+		require.NoError(t, os.WriteFile(dir+"/go.mod", []byte(strings.Replace(string(mod), "module program", "module "+module, 1)), 0o600))
+		require.NoError(t, os.WriteFile(dir+"/main.go", []byte(mistaken), 0o600))
+	}
+	in("inner", "inner")
+	in("../"+filepath.Base(dir)+"-beside", "beside")
+	for name, file := range map[string]string{"linked": "linked.go", "within": "within.go"} {
+		require.NoError(t, os.Mkdir(name, 0o700))
+		to := filepath.Join(other, "linked.go")
+		if name == "within" {
+			to = filepath.Join(dir, "main.go")
+		}
+		require.NoError(t, os.Symlink(to, filepath.Join(name, file)))
+	}
+	work := "go 1.26.0\n\nuse (\n\t.\n\t./inner\n\t../" + filepath.Base(dir) + "-beside\n)\n"
+	require.NoError(t, os.WriteFile("go.work", []byte(work), 0o600))
+	for _, row := range []struct {
+		name, args, work string
+		status           int
+	}{
+		{"a module beside it", "beside", dir + "/go.work", 2},
+		{"a module within it", "./inner", dir + "/go.work", 2},
+		{"a file that a link leads out to", "./linked", "off", 2},
+		{"a file of another directory", filepath.Join(other, "linked.go"), "off", 2},
+		{"a file that a link leads to within it", "-diff ./within", "off", 1},
+		{"the standard library", "io", "off", 2},
+		{"this package", ".", dir + "/go.work", 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Setenv("GOWORK", row.work)
+			_, stderr, status := tool("", append([]string{"vet", "-fix"}, strings.Fields(row.args)...)...)
+			assert.Equal(t, row.status, status, stderr)
+			assert.Equal(t, row.status != 0 && !strings.HasPrefix(row.args, "-diff"), strings.Contains(stderr, says), stderr)
+		})
+	}
+	for _, file := range []string{"inner/main.go", "../" + filepath.Base(dir) + "-beside/main.go"} {
+		is, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Equal(t, mistaken, string(is))
+	}
+	t.Chdir(t.TempDir())
+	_, stderr, status := tool("", "vet", "-fix", ".")
+	assert.Equal(t, 2, status)
+	assert.Contains(t, stderr, "the current directory is not in a module: "+says)
 }
 
 // Names of files come from the source, too.

@@ -37,7 +37,7 @@ var consequences = map[string]string{
 // consumptions returns the expressions that op uses up, each variable once.
 func (u *uses) consumptions(op *operation) (found []consumption) {
 	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
-		if detached(c, op) || u.mayBeOnce(c, op) {
+		if u.detached(c, op) || u.mayBeOnce(c, op) {
 			continue
 		}
 		for _, candidate := range u.candidates(c) {

@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"go/types"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -112,6 +113,51 @@ func Find(ctx context.Context, patterns []string, tags string, checks []*analysi
 	})
 	found.List = slices.Compact(found.List)
 	return found, nil
+}
+
+// InModule returns an error if a file of the packages is not a file of the module that the current
+// directory is in, such as one of another module of a workspace, of the module cache, or one that
+// a link of this module leads to.
+func InModule(ctx context.Context, patterns []string, tags string) error {
+	mod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return err
+	}
+	root := filepath.Dir(strings.TrimSpace(string(mod)))
+	if root, err = filepath.EvalSymlinks(root); err != nil || filepath.Base(strings.TrimSpace(string(mod))) != "go.mod" {
+		return errors.New("the current directory is not in a module: -fix writes only to the files of the module that it is called in")
+	}
+	config := &packages.Config{Context: ctx, Mode: packages.NeedName | packages.NeedFiles | packages.NeedModule, Tests: true, BuildFlags: []string{"-tags=" + tags}}
+	loaded, err := packages.Load(config, patterns...)
+	if err != nil {
+		return err
+	}
+	for _, p := range loaded {
+		if strings.HasSuffix(p.PkgPath, ".test") { // its file is in the build cache
+			continue
+		}
+		for _, file := range p.GoFiles {
+			real, err := filepath.EvalSymlinks(file)
+			if err != nil {
+				return err
+			}
+			inside, _ := filepath.Rel(root, real) // "" on another drive
+			if p.Module != nil && !p.Module.Main || !filepath.IsLocal(inside) || nestedModule(root, filepath.Dir(inside)) {
+				return fmt.Errorf("%s is not a file of the module in %s: -fix writes only to files of the module that it is called in, so call it there", real, root)
+			}
+		}
+	}
+	return nil
+}
+
+// nestedModule reports whether a directory within a module is in another one.
+func nestedModule(root, dir string) bool {
+	for ; dir != "."; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(root, dir, "go.mod")); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // retrying returns where the package makes something that retries: a call with a

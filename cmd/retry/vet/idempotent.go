@@ -33,7 +33,7 @@ the server that they are one request.`, func(pass *analysis.Pass, u *uses) {
 		}
 		for _, part := range u.reached(op.cursor) {
 			for c, sent := range all[*ast.CallExpr](part) {
-				if method := u.notIdempotent(sent); method != "" && !detached(c, op) && !u.endsOnError(c) && !u.isKeyed(part, call.cursor) {
+				if method := u.notIdempotent(sent); method != "" && !u.detached(c, op) && !u.endsOnError(c) && !u.isKeyed(part, call.cursor) {
 					report(sent, method, call.name)
 				}
 			}
@@ -134,8 +134,10 @@ var (
 // keyInAttempt reports an idempotency key that each attempt makes.
 func (u *uses) keyInAttempt(pass *analysis.Pass, call *call, op *operation) {
 	check := func(name string, value ast.Expr) {
-		name = strings.Trim(name, `"`)
-		if random := u.random(value); keyName.MatchString(name) && random != nil && op.contains(random.Pos()) {
+		if name = strings.Trim(name, `"`); !keyName.MatchString(name) {
+			return
+		}
+		if random := u.random(value); random != nil && op.contains(random.Pos()) {
 			pass.ReportRangef(random, "each attempt makes a new %s, so the receiver takes a retry for another request: make it before %s", name, call.name)
 		}
 	}

@@ -25,7 +25,7 @@ func (u *uses) layers(pass *analysis.Pass, outer *call, op *operation) {
 		return
 	}
 	for c, made := range all[*ast.CallExpr](op.cursor) {
-		if !runs(op, c) || detached(c, op) || u.isFinal(c) {
+		if !runs(op, c) || u.detached(c, op) || u.isFinal(c) {
 			continue
 		}
 		if client := u.retryingClient(made); client != nil {

@@ -3,6 +3,7 @@ package vet
 import (
 	"go/ast"
 	"go/types"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/ast/inspector"
@@ -54,13 +55,10 @@ func (u *uses) isOutside(op *operation, x ast.Expr) bool {
 
 // detached reports whether the call at c may need a longer context: the attempt
 // does not wait for it, or it cleans up after the attempt.
-func detached(c inspector.Cursor, op *operation) bool {
-	for c := range c.Enclosing((*ast.GoStmt)(nil), (*ast.DeferStmt)(nil)) {
-		if op.contains(c.Node().Pos()) {
-			return true
-		}
-	}
-	return false
+func (u *uses) detached(c inspector.Cursor, op *operation) bool {
+	return slices.ContainsFunc(u.aside, func(stmt ast.Node) bool {
+		return op.contains(stmt.Pos()) && within(stmt, c.Node().Pos())
+	})
 }
 
 // mayBeOnce reports whether the code at c may run in only one attempt: it

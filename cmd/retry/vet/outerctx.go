@@ -25,7 +25,7 @@ attempt can use up the time of all.`, func(pass *analysis.Pass, u *uses) {
 		// Without an AttemptTimeout, the two contexts are the same.
 		bounded := u.policy(call.policy) == nil || u.sets(call.policy, "AttemptTimeout")
 		for c, inner := range all[*ast.CallExpr](op.cursor) {
-			if detached(c, op) {
+			if u.detached(c, op) {
 				continue
 			}
 			if bounded && runs(op, c) {

@@ -21,7 +21,7 @@ timer fires once. Each attempt must begin its own.`, func(pass *analysis.Pass, u
 		seen := map[types.Object]bool{}
 		for c, id := range all[*ast.Ident](op.cursor) {
 			v, ok := u.info.Uses[id].(*types.Var)
-			if !ok || seen[v] || op.contains(v.Pos()) || detached(c, op) || u.mayBeOnce(c, op) {
+			if !ok || seen[v] || op.contains(v.Pos()) || u.detached(c, op) || u.mayBeOnce(c, op) {
 				continue
 			}
 			if text := u.staleness(op, c, v); text != "" {

@@ -29,7 +29,7 @@ retrysql.Tx and retrysql.TxFunc know when COMMIT was sent.`, func(pass *analysis
 // database outside of it.
 func (u *uses) besideTx(pass *analysis.Pass, db ast.Expr, op *operation) {
 	for c, call := range all[*ast.CallExpr](op.cursor) {
-		if x, name := method(call); x != nil && u.same(x, db) && !detached(c, op) && hasAny(name, "Exec", "Query", "Prepare", "Begin") {
+		if x, name := method(call); x != nil && u.same(x, db) && !u.detached(c, op) && hasAny(name, "Exec", "Query", "Prepare", "Begin") {
 			pass.ReportRangef(call, "%s is outside of the transaction: a rollback does not undo it, and the retry does it again; use the tx", types.ExprString(call.Fun))
 		}
 	}

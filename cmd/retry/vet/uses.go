@@ -40,6 +40,7 @@ type uses struct {
 	calls      []*call
 	onces      []*call // of retry.Once, which makes one attempt
 	settings   []setting
+	aside      []ast.Node // the go and the defer statements
 	funcs      map[*types.Func]*ast.FuncDecl
 	vars       map[*types.Var]*variable
 }
@@ -85,6 +86,9 @@ func findUses(pass *analysis.Pass) (any, error) {
 	for c := range u.root.Preorder((*ast.FuncDecl)(nil), (*ast.ValueSpec)(nil), (*ast.AssignStmt)(nil),
 		(*ast.IncDecStmt)(nil), (*ast.RangeStmt)(nil), (*ast.UnaryExpr)(nil), (*ast.SelectorExpr)(nil), (*ast.FuncType)(nil)) {
 		u.record(c.Node())
+	}
+	for c := range u.root.Preorder((*ast.GoStmt)(nil), (*ast.DeferStmt)(nil)) {
+		u.aside = append(u.aside, c.Node())
 	}
 	u.findSettings()
 	for c := range u.root.Preorder((*ast.CallExpr)(nil)) {
