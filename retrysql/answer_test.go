@@ -55,6 +55,9 @@ func TestAnswersWithoutAnSQLState(t *testing.T) {
 	mySQL := func(number uint16, state string) error {
 		return &MySQLError{number, [5]byte([]byte(state)), "in words"}
 	}
+	prevents := func(option string) error {
+		return &MySQLError{1290, [5]byte([]byte("HY000")), "The MySQL server is running with the " + option + " option so it cannot execute this statement"}
+	}
 	sqlite := func(code, extended int) error {
 		return Error{sqliteErrno(code), sqliteExtended(extended), 0, "in words"}
 	}
@@ -76,6 +79,28 @@ func TestAnswersWithoutAnSQLState(t *testing.T) {
 		{"MySQL: session killed", mySQL(3169, "HY000"), again, unknown},
 		{"MySQL: idle too long", mySQL(4031, "HY000"), again, unknown},
 		{"MySQL: Galera node not ready", mySQL(1047, "08S01"), again, unknown},
+		{"MySQL: the server became read-only", prevents("--read-only"), again, refused},
+		{"MySQL: the server became read-only, for administrators too", prevents("--super-read-only"), again, refused},
+		{"MySQL: another option forbids it", prevents("--secure-file-priv"), final, unknown},
+		{"MySQL: the engine is read-only", mySQL(1836, "HY000"), again, unknown},
+		{"MySQL: the session is read-only", mySQL(1792, "25006"), again, unknown},
+
+		{"TiDB: conflict of SELECT FOR UPDATE at COMMIT", mySQL(8002, "HY000"), again, refused},
+		{"TiDB: write conflict, found by TiDB", mySQL(8005, "HY000"), again, refused},
+		{"TiDB: COMMIT failed and was rolled back", mySQL(8022, "HY000"), again, refused},
+		{"TiDB: the schema has changed", mySQL(8028, "HY000"), again, refused},
+		{"TiDB: write conflict", mySQL(9007, "HY000"), again, refused},
+		{"TiDB: the schema is outdated", mySQL(8027, "HY000"), again, unknown},
+		{"TiDB: PD is late", mySQL(9001, "HY000"), again, unknown},
+		{"TiDB: TiKV is late", mySQL(9002, "HY000"), again, unknown},
+		{"TiDB: TiKV is busy", mySQL(9003, "HY000"), again, unknown},
+		{"TiDB: a lock is not resolved in time", mySQL(9004, "HY000"), again, unknown},
+		{"TiDB: a region is unavailable", mySQL(9005, "HY000"), again, unknown},
+		{"TiDB: TiFlash is late", mySQL(9012, "HY000"), again, unknown},
+		{"TiDB: TiFlash is busy", mySQL(9013, "HY000"), again, unknown},
+		{"TiDB: transaction too large", mySQL(8004, "HY000"), final, unknown},
+		{"TiDB: garbage was collected", mySQL(9006, "HY000"), final, unknown},
+
 		{"MySQL: duplicate", mySQL(1062, "23000"), final, unknown},
 		{"MySQL: packet too large, of the same state as a shutdown", mySQL(1153, "08S01"), final, unknown},
 		{"MySQL: query interrupted", mySQL(1317, "70100"), final, unknown},

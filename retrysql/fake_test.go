@@ -49,6 +49,17 @@ type server struct {
 	stuck  int      // connections that stay in use
 
 	changed int64 // rows, by the last statement, as MySQL counts them
+
+	opened int
+	closed []int // the numbers of connections, 1 for the first
+}
+
+// connection opens a connection.
+func (s *server) connection() conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opened++
+	return conn{server: s, number: s.opened}
 }
 
 // What the server is asked in a transaction.
@@ -112,11 +123,15 @@ func openBy(t testing.TB, s *server, by driver.Connector) (*sql.DB, *server) {
 
 type connector struct{ server *server }
 
-func (c connector) Connect(context.Context) (driver.Conn, error) { return &conn{server: c.server}, nil }
-func (c connector) Driver() driver.Driver                        { return nil }
+func (c connector) Connect(context.Context) (driver.Conn, error) {
+	opened := c.server.connection()
+	return &opened, nil
+}
+func (c connector) Driver() driver.Driver { return nil }
 
 type conn struct {
 	server *server
+	number int
 	scene  scene
 	ctx    context.Context // of the transaction
 }
@@ -132,7 +147,13 @@ func (c *conn) ExecContext(ctx context.Context, query string, _ []driver.NamedVa
 
 func (c *conn) Commit() error   { return c.server.do("commit", c.ctx, c.scene) }
 func (c *conn) Rollback() error { return c.server.do("rollback", c.ctx, c.scene) }
-func (c *conn) Close() error    { return nil }
+
+func (c *conn) Close() error {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.server.closed = append(c.server.closed, c.number)
+	return nil
+}
 
 func (c *conn) Begin() (driver.Tx, error)           { return nil, errors.New("BeginTx is there") }
 func (c *conn) Prepare(string) (driver.Stmt, error) { return nil, errors.New("ExecContext is there") }

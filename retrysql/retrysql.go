@@ -14,7 +14,17 @@
 // retried; [Transient] has the table. fn may run several times: read inside the
 // transaction, and keep other side effects out of it.
 //
-// The package imports no driver.
+// The package imports no driver. It knows these databases by the errors of these drivers:
+//
+//	database                                  driver                    known
+//	PostgreSQL                                pgx, lib/pq, pgdriver     yes, tested
+//	MariaDB                                   go-sql-driver/mysql       yes, tested
+//	SQLite                                    modernc, mattn            yes, tested
+//	MySQL, Aurora, Galera, group replication  go-sql-driver/mysql       yes, by their documentation
+//	TiDB                                      go-sql-driver/mysql       yes, by its documentation
+//	CockroachDB, YugabyteDB, Aurora           pgx, lib/pq, pgdriver     by PostgreSQL's SQLSTATEs
+//	Vitess, PlanetScale                       go-sql-driver/mysql       only MySQL's errors, not 1105
+//	SQL Server, Oracle, Db2, Spanner, others  any                       no: write a RetryIf
 package retrysql
 
 import (
@@ -22,6 +32,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/goretry/retry/internal/harmless"
 	"github.com/goretry/retry/retrynet"
@@ -55,6 +66,7 @@ import (
 //	0A000 feature_not_supported   no     appendix A, class 0A
 //	      "cached plan must not change result type"
 //	                              yes    a table was altered; the driver prepares the statement anew
+//	25006 read_only               yes    a standby, after a failover: another connection
 //	25P03 idle in transaction     yes    appendix A, class 25: another connection
 //	53300 too_many_connections    yes    appendix A, class 53: one becomes free
 //	55P03 lock_not_available      yes    appendix A, class 55: NOWAIT or lock_timeout
@@ -66,7 +78,7 @@ import (
 //	57014 query_canceled          no     appendix A, class 57: someone canceled it
 //	any other                     no     it fails again, or only the program can tell
 //
-// MySQL and MariaDB by go-sql-driver/mysql, SQLite by modernc.org/sqlite and
+// MySQL, MariaDB and TiDB by go-sql-driver/mysql, SQLite by modernc.org/sqlite and
 // mattn/go-sqlite3:
 //
 //	MySQL's error number               again  source
@@ -75,6 +87,10 @@ import (
 //	1040, 1203                         yes    too many connections: one becomes free
 //	1053, 1927, 3169, 4031             yes    shutdown, killed, idle too long: another connection
 //	1047, 3101                         yes    Galera: node not ready; group replication: rolled back at COMMIT
+//	1290 for a "read-only" option      yes    the server became read-only: another connection
+//	1792, 1836                         yes    the session or the engine is read-only: another connection
+//	8002, 8005, 8022, 8028, 9007       yes    TiDB: a conflict, and the transaction was rolled back
+//	8027, 9001-9005, 9012, 9013        yes    TiDB: a part of the cluster is late, busy or cut off
 //	"invalid connection"               yes    the driver's ErrInvalidConn: the connection was lost
 //	any other                          no     a duplicate key, a syntax error, a query that was killed
 //	SQLite's result code
@@ -87,6 +103,7 @@ import (
 //	COMMIT answered with ROLLBACK         yes    pgx and lib/pq: nothing was applied
 //	SafeToRetry() is true                 yes    pgx: nothing was sent, or the connection is closed
 //	driver.ErrBadConn                     yes    database/sql/driver
+//	target_session_attrs at the beginning yes    pgx and lib/pq: the server is not the one to use, for now
 //	io.EOF while a transaction begins     yes    the server or a balancer closed the connection
 //	io.EOF later                          no     perhaps of a file; pgdriver reports a lost connection so
 //	a network error                       yes    if retrynet.Transient says so
@@ -140,15 +157,24 @@ func lost(err error) bool {
 		return true
 	}
 	var begin *beginError
-	if errors.As(err, &begin) && errors.Is(begin, io.EOF) {
+	begins := errors.As(err, &begin)
+	if begins && errors.Is(begin, io.EOF) {
 		return true
 	}
 	for e := range tree(err) {
-		if e.Error() == mySQLInvalidConn {
+		text := e.Error()
+		if text == mySQLInvalidConn || begins && slices.Contains(wrongServer, text) {
 			return true
 		}
 	}
 	return false
+}
+
+// wrongServer are the texts with which pgx and lib/pq refuse a server that is not
+// what target_session_attrs says, so that during a failover there may be none.
+var wrongServer = []string{
+	"read only connection", "server is in standby mode", "server is not in hot standby mode", // pgx
+	"session is read-only", "server is in hot standby mode", // lib/pq
 }
 
 // mySQLInvalidConn is the text of mysql.ErrInvalidConn, which has no type.

@@ -40,7 +40,7 @@ func TestSQLState(t *testing.T) {
 			assertCommit(t, failure, nil, commit == "refused", verdict == "again")
 		}
 	}
-	assert.Equal(t, map[string]int{"again": 17, "final": 248}, codes)
+	assert.Equal(t, map[string]int{"again": 18, "final": 247}, codes)
 }
 
 func TestTransient(t *testing.T) {

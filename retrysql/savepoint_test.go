@@ -23,7 +23,7 @@ type MySQLDriver struct{ server *server }
 
 func (d *MySQLDriver) Open(string) (driver.Conn, error) { return d.Connect(context.Background()) }
 func (d *MySQLDriver) Connect(context.Context) (driver.Conn, error) {
-	return &mysqlConn{conn{server: d.server}}, nil
+	return &mysqlConn{d.server.connection()}, nil
 }
 func (d *MySQLDriver) Driver() driver.Driver { return d }
 

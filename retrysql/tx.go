@@ -75,16 +75,42 @@ type Beginner interface {
 // unknown outcome. The pool then treats the connection as in use forever. The
 // rollback in the background is out of reach: a panic there ends the program.
 //
+// After a failover a connection of the pool may lead to a server that has become
+// read-only. If the server says so, or that it is cut off from its cluster, Tx closes
+// that connection and the next attempt gets another one. It does so only for a
+// [*sql.DB]. In a transaction that opts makes read-only, a statement that writes is a
+// mistake of the caller, and is not retried.
+//
 // db is usually a [*sql.DB]. A [*sql.Conn] is one connection: once that is lost,
-// the call ends with [sql.ErrConnDone]. opts may be nil, see [sql.DB.BeginTx].
+// the call ends with [sql.ErrConnDone]. A Tx inside the function of a Tx on the same
+// Conn is refused with a permanent error, because its COMMIT would be that of the
+// outer transaction; Tx knows this by the context that fn was given. opts may be nil,
+// see [sql.DB.BeginTx].
 //
 // For a library that has a transaction type of its own, such as pgx or GORM,
 // use [TxFunc].
 func Tx(ctx context.Context, db Beginner, opts *sql.TxOptions, p retry.Policy, fn func(context.Context, *sql.Tx) error) error {
 	if v := reflect.ValueOf(db); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return retry.Do(ctx, p, func(context.Context) error { return retry.Permanent(errNoDatabase) })
+		return refuse(ctx, p, errNoDatabase)
 	}
-	return TxFunc(ctx, databaseSQL(db, opts, hasSavepoint(db)), p, fn)
+	if conn, ok := db.(*sql.Conn); ok {
+		if ctx.Value(inside{conn}) != nil {
+			return refuse(ctx, p, errNested)
+		}
+		ctx = context.WithValue(ctx, inside{conn}, true)
+	}
+	transient := func(err error) bool {
+		return harmless.Or(false, func() bool { return passes(err) && !isOwnFault(opts, err) })
+	}
+	return transactions(ctx, databaseSQL(db, opts, hasSavepoint(db)), decidedByTheFunction(p, transient), fn)
+}
+
+// inside is the key of a context that the function of a Tx on this connection got.
+type inside struct{ conn *sql.Conn }
+
+// refuse ends the call before it asks a database for anything.
+func refuse(ctx context.Context, p retry.Policy, why error) error {
+	return retry.Do(ctx, p, func(context.Context) error { return retry.Permanent(why) })
 }
 
 // TxFunc is [Tx] for everything that has transactions of its own: pgx, GORM, sqlx,
@@ -118,12 +144,21 @@ func Tx(ctx context.Context, db Beginner, opts *sql.TxOptions, p retry.Policy, f
 // succeeded and then fails, the outcome is unknown too. If it never calls body
 // and returns nil, that is a permanent error.
 //
+// TxFunc cannot close the connection to a server that became read-only. Let the driver
+// do so: with go-sql-driver/mysql set RejectReadOnly, and with pgx an OnPgError that
+// returns false for SQLSTATE 25006. pgx's target_session_attrs=read-write refuses such
+// a server when a connection is opened.
+//
 // Leave GORM's TranslateError off: it replaces the server's answer for a duplicate
 // key and the like with an error of GORM's own. gorm.io/driver/mysql does so, and
 // gorm.io/driver/postgres up to v1.6.1 or with a driver other than pgx. A commit that
 // was refused with such an error has an unknown outcome.
 func TxFunc[T any](ctx context.Context, transact func(ctx context.Context, body func(T) error) error, p retry.Policy, fn func(context.Context, T) error) error {
-	return retry.Do(ctx, decidedByTheFunction(p), func(attempt context.Context) error {
+	return transactions(ctx, transact, decidedByTheFunction(p, Transient), fn)
+}
+
+func transactions[T any](ctx context.Context, transact func(ctx context.Context, body func(T) error) error, p retry.Policy, fn func(context.Context, T) error) error {
+	return retry.Do(ctx, p, func(attempt context.Context) error {
 		if transact == nil || fn == nil {
 			return retry.Permanent(errNoFunction)
 		}
@@ -137,6 +172,7 @@ func TxFunc[T any](ctx context.Context, transact func(ctx context.Context, body 
 
 var (
 	errNoDatabase   = errors.New("retrysql: nil database")
+	errNested       = errors.New("retrysql: a Tx inside a Tx on the same *sql.Conn: it would commit the outer transaction; call it with the *sql.DB, or use the outer *sql.Tx")
 	errNoFunction   = errors.New("retrysql: nil function")
 	errNoBody       = errors.New("retrysql: transact returned nil without calling its body: no transaction ran")
 	errNoReturn     = errors.New("retrysql: the function did not return")
@@ -145,17 +181,17 @@ var (
 	errLeft         = fmt.Errorf("%w by the server: the function went on after an error such as a deadlock, or sent a statement that commits, such as CREATE TABLE", sql.ErrTxDone)
 )
 
-// decidedByTheFunction returns p with a Classify that says no where Transient
+// decidedByTheFunction returns p with a Classify that says no where transient
 // does, if p has no RetryIf. The functions of p see what the function failed with,
 // and not what the rollback did.
-func decidedByTheFunction(p retry.Policy) retry.Policy {
+func decidedByTheFunction(p retry.Policy, transient func(error) bool) retry.Policy {
 	retryIf, classify := p.RetryIf, p.Classify
 	if retryIf != nil {
 		p.RetryIf = func(err error) bool { return retryIf(first(err)) }
 	}
 	p.Classify = func(err error) *retry.Class {
 		switch err := first(err); {
-		case retryIf == nil && !Transient(err):
+		case retryIf == nil && !transient(err):
 			return &retry.Class{NonRetryable: true, Cause: errNotTransient}
 		case classify != nil:
 			return classify(err)
@@ -169,48 +205,54 @@ func decidedByTheFunction(p retry.Policy) retry.Policy {
 // databaseSQL returns the transact of database/sql. It is
 // small enough to be inlined, so that its closure needs no allocation.
 func databaseSQL(db Beginner, opts *sql.TxOptions, guarded bool) func(context.Context, func(*sql.Tx) error) error {
-	return func(ctx context.Context, body func(*sql.Tx) error) error {
-		var tx *sql.Tx
-		err := ask(func() (err error) { tx, err = db.BeginTx(ctx, opts); return err })
+	return func(ctx context.Context, body func(*sql.Tx) error) (err error) {
+		var l lease
+		defer func() { l.end(ctx, opts, err) }()
+		tx, err := l.begin(ctx, db, opts)
 		if err != nil {
 			return err
 		}
-		returned := false
-		defer func() {
-			if !returned {
-				_ = ask(tx.Rollback) // a panic of the body, or the error of the savepoint, goes first
-			}
-		}()
-		if guarded {
-			if err := execute(ctx, tx, "SAVEPOINT "+savepoint); err != nil {
-				return err
-			}
-		}
-		err = body(tx)
-		returned = true
-		if guarded {
-			err = checkSavepoint(ctx, tx, err)
-		}
-		if err == nil {
-			return commit(ctx, tx)
-		}
-		if failed := rollback(ctx, tx); failed != nil && !errors.Is(err, errLeft) {
-			return failed
-		}
-		return err
+		return l.transaction(ctx, tx, guarded, body)
 	}
 }
 
-func commit(ctx context.Context, tx *sql.Tx) error {
-	err := ask(tx.Commit)
+// transaction runs the body in tx, and commits tx or rolls it back.
+func (l *lease) transaction(ctx context.Context, tx *sql.Tx, guarded bool, body func(*sql.Tx) error) error {
+	returned := false
+	defer func() {
+		if !returned {
+			_ = l.ask(tx.Rollback) // a panic of the body, or the error of the savepoint, goes first
+		}
+	}()
+	if guarded {
+		if err := execute(ctx, tx, "SAVEPOINT "+savepoint); err != nil {
+			return err
+		}
+	}
+	err := body(tx)
+	returned = true
+	if guarded {
+		err = checkSavepoint(ctx, tx, err)
+	}
+	if err == nil {
+		return l.commit(ctx, tx)
+	}
+	if failed := l.rollback(ctx, tx); failed != nil && !errors.Is(err, errLeft) {
+		return failed
+	}
+	return err
+}
+
+func (l *lease) commit(ctx context.Context, tx *sql.Tx) error {
+	err := l.ask(tx.Commit)
 	if errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil {
 		return errEnded
 	}
 	return err
 }
 
-func rollback(ctx context.Context, tx *sql.Tx) error {
-	err := ask(tx.Rollback)
+func (l *lease) rollback(ctx context.Context, tx *sql.Tx) error {
+	err := l.ask(tx.Rollback)
 	switch {
 	case !errors.Is(err, sql.ErrTxDone):
 		return err

@@ -1,0 +1,170 @@
+package retrysql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrysql"
+)
+
+// After an answer that says more of the server than of the transaction, the next
+// attempt has another connection, and so has the next call.
+func TestConnectionToTheWrongServer(t *testing.T) {
+	mySQL := func(number uint16, state, text string) error {
+		return &MySQLError{number, [5]byte([]byte(state)), text}
+	}
+	standby := &stateError{"25006", "cannot execute UPDATE in a read-only transaction"}
+	session := mySQL(1792, "25006", "Cannot execute statement in a READ ONLY transaction")
+	readOnly := &sql.TxOptions{ReadOnly: true}
+	for _, row := range []struct {
+		name   string
+		scene  scene // of the first transaction
+		opts   *sql.TxOptions
+		want   retry.Reason
+		closed []int
+	}{
+		{"no error", nil, nil, retry.ReasonSuccess, nil},
+		{"PostgreSQL: a standby", scene{"write": fails(standby)}, nil, retry.ReasonSuccess, []int{1}},
+		{"a standby, wrapped", scene{"write": fails(fmt.Errorf("pay: %w", standby))}, nil, retry.ReasonSuccess, []int{1}},
+		{"a standby at BEGIN", scene{"begin": fails(standby)}, nil, retry.ReasonSuccess, []int{1}},
+		{"a standby at the BEGIN READ WRITE of lib/pq", scene{"begin": fails(&stateError{"0A000", "cannot set transaction read-write mode during recovery"})}, nil, retry.ReasonSuccess, []int{1}},
+		{"another feature that is not supported", scene{"begin": fails(&stateError{"0A000", "cannot"})}, nil, retry.ReasonNonRetryable, nil},
+		{"a standby at COMMIT", scene{"commit": fails(standby)}, nil, retry.ReasonSuccess, []int{1}},
+		{"MySQL: --read-only", scene{"write": fails(mySQL(1290, "HY000", "running with the --read-only option"))}, nil, retry.ReasonSuccess, []int{1}},
+		{"--read-only at COMMIT", scene{"commit": fails(mySQL(1290, "HY000", "running with the --read-only option"))}, nil, retry.ReasonSuccess, []int{1}},
+		{"another option", scene{"write": fails(mySQL(1290, "HY000", "running with the --secure-file-priv option"))}, nil, retry.ReasonNonRetryable, nil},
+		{"the engine is read-only", scene{"write": fails(mySQL(1836, "HY000", "Running in read-only mode"))}, nil, retry.ReasonSuccess, []int{1}},
+		{"the session is read-only", scene{"write": fails(session)}, nil, retry.ReasonSuccess, []int{1}},
+		{"Galera: the node is not ready", scene{"write": fails(mySQL(1047, "08S01", "WSREP has not yet prepared node"))}, nil, retry.ReasonSuccess, []int{1}},
+		{"TiDB: the server is cut off", scene{"write": fails(mySQL(8027, "HY000", "Information schema is out of date"))}, nil, retry.ReasonSuccess, []int{1}},
+		{"a deadlock", scene{"write": fails(errDeadlock)}, nil, retry.ReasonSuccess, nil},
+		{"MySQL: a deadlock", scene{"write": fails(mySQL(1213, "40001", "deadlock"))}, nil, retry.ReasonSuccess, nil},
+		{"an error of the program", scene{"write": fails(errOpaque)}, nil, retry.ReasonNonRetryable, nil},
+		{"the caller wants to read, and writes", scene{"write": fails(standby)}, readOnly, retry.ReasonNonRetryable, nil},
+		{"MySQL: the caller wants to read, and writes", scene{"write": fails(session)}, readOnly, retry.ReasonNonRetryable, nil},
+		{"the caller wants to read, and the node is not ready", scene{"write": fails(mySQL(1047, "08S01", "WSREP"))}, readOnly, retry.ReasonSuccess, []int{1}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			db, server := open(t, row.scene)
+			err := retrysql.Tx(t.Context(), db, row.opts, retry.Policy{MaxAttempts: 2}, write)
+			assert.Equal(t, row.want, reasonOf(err), "%v", err)
+			require.NoError(t, retrysql.Tx(t.Context(), db, nil, retry.Policy{}, write), "the next call")
+			assert.Equal(t, row.closed, server.closed)
+			assert.Equal(t, 1+len(row.closed), server.opened)
+		})
+	}
+}
+
+// Whoever holds the connection keeps it, and TxFunc does not see it: both have only
+// the retry.
+func TestConnectionThatIsNotOurs(t *testing.T) {
+	standby := &stateError{"25006", "cannot execute UPDATE in a read-only transaction"}
+	p := retry.Policy{MaxAttempts: 2}
+	for name, call := range map[string]func(*sql.DB) error{
+		"Tx of a Conn": func(db *sql.DB) error {
+			conn, err := db.Conn(t.Context())
+			require.NoError(t, err)
+			defer conn.Close()
+			return retrysql.Tx(t.Context(), conn, nil, p, write)
+		},
+		"Tx of what has a DB": func(db *sql.DB) error {
+			return retrysql.Tx(t.Context(), struct{ *sql.DB }{db}, nil, p, write)
+		},
+		"TxFunc": func(db *sql.DB) error { return retrysql.TxFunc(t.Context(), begins(db), p, write) },
+	} {
+		db, server := open(t, failing("write", standby)...)
+		assert.NoError(t, call(db), name)
+		assert.Equal(t, []string{rolledBack, committed}, server.asked(), name)
+		assert.Empty(t, server.closed, name)
+	}
+}
+
+// The connection goes back to the pool however the function ends, and while
+// database/sql rolls back after a timeout no caller waits for that.
+func TestConnectionGoesBack(t *testing.T) {
+	for name, fn := range map[string]function{
+		"a panic":  func(context.Context, *sql.Tx) error { panic("boom") },
+		"a commit": func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
+		"rows that are left open": func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.QueryContext(ctx, "read") //retry:vet-ignore held on purpose
+			return errors.Join(err, errOpaque)
+		},
+	} {
+		db, _ := openMySQL(t)
+		func() {
+			defer func() { _ = recover() }()
+			_ = retrysql.Tx(t.Context(), db, nil, retry.Policy{}, fn)
+		}()
+		assert.Zero(t, db.Stats().InUse, name)
+	}
+
+	goOn := make(chan struct{})
+	db, server := open(t, scene{"write": hangs, "rollback": func(context.Context) error { <-goOn; return nil }})
+	db.SetMaxOpenConns(1)
+	err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 1, AttemptTimeout: time.Millisecond}, write)
+	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+	assert.Equal(t, 1, db.Stats().InUse, "it is still rolled back")
+	close(goOn)
+	require.NoError(t, retrysql.Tx(t.Context(), db, nil, retry.Policy{}, write), "waits for the connection")
+	assert.Equal(t, []string{rolledBack, committed}, server.asked())
+}
+
+// target_session_attrs refuses a server while a transaction begins, in a text. Later
+// that text may be anything's.
+func TestServerThatTheDriverRefuses(t *testing.T) {
+	for _, text := range []string{
+		"read only connection", "server is in standby mode", "server is not in hot standby mode",
+		"session is read-only", "server is in hot standby mode",
+	} {
+		err := fmt.Errorf("failed to connect: %w", errors.Join(fmt.Errorf("ValidateConnect failed: %w", errors.New(text))))
+		db, server := open(t, failing("begin", err)...)
+		assert.NoError(t, retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 2}, write), text)
+		assert.Equal(t, []string{"begin", committed}, server.asked(), text)
+
+		db, _ = open(t)
+		later := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 2}, returns(err))
+		assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(later), text)
+	}
+}
+
+// On one connection the COMMIT of an inner Tx would be that of the outer one.
+func TestTxInsideTx(t *testing.T) {
+	const nested = "retrysql: a Tx inside a Tx on the same *sql.Conn: " +
+		"it would commit the outer transaction; call it with the *sql.DB, or use the outer *sql.Tx"
+	db, server := open(t)
+	one, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer one.Close()
+	other, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer other.Close()
+	p := retry.Policy{MaxAttempts: 2}
+	inside := func(inner ...retrysql.Beginner) function {
+		fn := write
+		for _, by := range slices.Backward(inner) {
+			then := fn
+			fn = func(ctx context.Context, _ *sql.Tx) error { return retrysql.Tx(ctx, by, nil, p, then) }
+		}
+		return fn
+	}
+	err = retrysql.Tx(t.Context(), one, nil, p, inside(one))
+	assert.ErrorContains(t, err, nested)
+	assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+	assert.Equal(t, []string{unwritten}, server.asked(), "nothing was committed")
+	assert.ErrorContains(t, retrysql.Tx(t.Context(), one, nil, p, inside(other, one)), nested)
+	assert.ErrorContains(t, retrysql.Tx(t.Context(), one, nil, p, inside(db, one)), nested)
+
+	assert.NoError(t, retrysql.Tx(t.Context(), one, nil, p, inside(other)))
+	assert.NoError(t, retrysql.Tx(t.Context(), one, nil, p, inside(db)))
+	assert.NoError(t, retrysql.Tx(t.Context(), db, nil, p, inside(one)))
+	assert.NoError(t, retrysql.Tx(t.Context(), one, nil, p, write), "one after the other")
+}
