@@ -107,15 +107,19 @@ func TestConnectionGoesBack(t *testing.T) {
 		assert.Zero(t, db.Stats().InUse, name)
 	}
 
-	goOn := make(chan struct{})
-	db, server := open(t, scene{"write": hangs, "rollback": func(context.Context) error { <-goOn; return nil }})
+	rollsBack, goOn := make(chan struct{}), make(chan struct{})
+	db, server := open(t, scene{"rollback": func(context.Context) error { close(rollsBack); <-goOn; return nil }})
 	db.SetMaxOpenConns(1)
-	err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 1, AttemptTimeout: time.Millisecond}, write)
+	p := retry.Policy{MaxAttempts: 1, AttemptTimeout: time.Millisecond}
+	err := retrysql.Tx(t.Context(), db, nil, p, func(ctx context.Context, _ *sql.Tx) error {
+		<-rollsBack // by database/sql, after the timeout
+		return ctx.Err()
+	})
 	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
 	assert.Equal(t, 1, db.Stats().InUse, "it is still rolled back")
 	close(goOn)
 	require.NoError(t, retrysql.Tx(t.Context(), db, nil, retry.Policy{}, write), "waits for the connection")
-	assert.Equal(t, []string{rolledBack, committed}, server.asked())
+	assert.Equal(t, []string{unwritten, committed}, server.asked())
 }
 
 // target_session_attrs refuses a server while a transaction begins, in a text. Later
