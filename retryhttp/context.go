@@ -83,7 +83,7 @@ func ErrorOf(resp *http.Response) error {
 //
 // The error is the one that [ErrorOf] has. If it has none, because the response does not come
 // from a Transport, or because the Check of that accepts the status, the error is what the
-// function [Check] returns: errors.As finds a [*StatusError], and that of a 404 is permanent.
+// function [Check] returns: errors.As finds a [*StatusError], and the error of a 404 is permanent.
 //
 // The response is read, up to 64 KiB and for at most 100 ms, and closed, so that its
 // connection can be used again. The StatusError in the error keeps the first KiB as its Body.

@@ -102,7 +102,7 @@ func (e *StreamError) Error() string {
 	return fmt.Sprintf("retryhttp: the stream began with an error: %.128q: %.512q", e.Type, e.Message)
 }
 
-// RetryAfter returns the wait that the server asked for, as that of a [*StatusError].
+// RetryAfter returns the wait that the server asked for, as the RetryAfter of a [*StatusError] does.
 func (e *StreamError) RetryAfter() time.Duration { return e.wait }
 
 // judgeLLM fails for an error event, and reads on after what the vendors send

@@ -71,7 +71,7 @@ func elsewhere(err error) bool {
 	return a != nil && a.elsewhere()
 }
 
-// isOwnFault reports whether err is that of a statement that writes in a transaction
+// isOwnFault reports whether err is the error of a statement that writes in a transaction
 // which the caller made read-only.
 func isOwnFault(opts *sql.TxOptions, err error) bool {
 	if opts == nil || !opts.ReadOnly {
