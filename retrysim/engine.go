@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/bucket"
 	"github.com/goretry/retry/retrylog"
 )
 
@@ -96,6 +97,7 @@ type request struct {
 	handled  bool   // by a worker
 	outside  bool
 	deserted bool // its caller, or a caller of that, has given up
+	paid     bool // the edge's budget gave a retry that is still to come
 }
 
 // An entry is a request in a queue, which is stale if its gen is another one.
@@ -335,7 +337,7 @@ func (r *request) edge() *edge { return &r.edges[r.step] }
 // try attempts a request's call.
 func (e *engine) try(r *request) {
 	to := r.edge()
-	r.sent = e.now
+	r.sent, r.paid = e.now, false
 	r.gen++
 	e.tell(r, retry.Event{Kind: retry.AttemptStarted})
 	lent := int32(retry.Unlimited)
@@ -390,6 +392,9 @@ func (e *engine) abandon(r *request) {
 		if r.down != nil {
 			e.abandon(r.down)
 		}
+		if r.paid {
+			r.edge().budget.putBack(r.client, bucket.Token)
+		}
 		e.leave(r)
 	default:
 		for ; r != nil; r = r.down {
@@ -423,9 +428,14 @@ func (e *engine) attempted(r *request, err error) {
 // none.
 func (e *engine) decide(r *request, err error) time.Duration {
 	p := &r.edge().policy
-	a := retry.Attempt{Number: int(r.attempt), Err: err, Took: time.Duration(e.now - r.sent), Elapsed: time.Duration(e.now - r.called), Seed: r.seed}
-	if p.HealthyAfter > 0 && a.Took >= p.HealthyAfter && (p.AttemptTimeout == 0 || a.Took < p.AttemptTimeout) {
-		a.Seed = 0 // the call begins anew
+	took := time.Duration(e.now - r.sent)
+	timedOut := p.AttemptTimeout > 0 && took >= p.AttemptTimeout
+	if p.HealthyAfter > 0 && took >= p.HealthyAfter && !timedOut {
+		r.seed = 0 // the call begins anew
+	}
+	a := retry.Attempt{
+		Number: int(r.attempt), Err: err,
+		Took: took, Elapsed: time.Duration(e.now - r.called), Seed: r.seed,
 	}
 	d := p.Next(a)
 	r.seed = cmp.Or(d.Seed, r.seed)
@@ -461,14 +471,18 @@ func (e *engine) tell(r *request, ev retry.Event) {
 func (e *engine) time() time.Time { return e.epoch.Add(time.Duration(e.now)) }
 
 // pay takes a retry out of the Budget that was lent, and out of the edge's own.
-func (e *engine) pay(r *request) bool {
-	if b := r.edge().budget; r.left == 0 || b != nil && !b.take(r.client, e.now) {
+func (e *engine) pay(r *request) (allowed bool) {
+	if r.left == 0 {
 		return false
 	}
-	if r.left > 0 {
+	allowed = true
+	if b := r.edge().budget; b != nil {
+		allowed, r.paid = b.take(r.client, e.now, r.attempt)
+	}
+	if allowed && r.left > 0 {
 		r.left--
 	}
-	return true
+	return allowed
 }
 
 // answer ends a request.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/bucket"
 )
 
 // system reads a system in its text form.
@@ -106,7 +107,7 @@ func randomPolicy(r *rand.Rand) retry.Policy {
 		MaxElapsed:     []time.Duration{0, 0, ms(2000)}[r.IntN(3)],
 		AttemptTimeout: []time.Duration{0, 0, ms(300)}[r.IntN(3)],
 		HealthyAfter:   []time.Duration{0, 0, 0, time.Millisecond + ms(200)}[r.IntN(4)],
-		Budget:         []*retry.Budget{nil, nil, {Size: 1 + r.IntN(3), Ratio: r.Float64(), RefillEvery: time.Millisecond + ms(300), Remember: time.Duration(r.IntN(2)) * (time.Millisecond + ms(900))}}[r.IntN(3)],
+		Budget:         []*retry.Budget{nil, nil, {Size: 1 + r.IntN(3), Ratio: r.Float64(), RefillEvery: time.Millisecond + ms(300), Remember: time.Duration(r.IntN(2)) * (time.Millisecond + ms(900)), Grace: time.Duration(r.IntN(2)) * (time.Millisecond + ms(900))}}[r.IntN(3)],
 	}
 }
 
@@ -190,29 +191,106 @@ func TestSameOnEveryPlatform(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, json.NewEncoder(hash).Encode(result))
 	}
-	assert.Equal(t, "3c18a06f902c219e076ba64e9e50858c3edea20462ac7666cbdba082ec61d768", fmt.Sprintf("%x", hash.Sum(nil)))
+	assert.Equal(t, "21ae2a7b58f9d107f341a467bea0ec69e575f1bec30b3b48fc5266de74d61d2b", fmt.Sprintf("%x", hash.Sum(nil)))
 }
 
-// A budget is a retry.Budget in simulated time.
+// A budget is a retry.Budget in simulated time, whatever the number of a retry in its call.
 func TestBudgetIsTheRealOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(9, 1))
-		some := func() time.Duration { return time.Duration(r.IntN(2)*(r.IntN(1000)+1)) * time.Millisecond }
+		some := func(ms int) time.Duration { return time.Duration(r.IntN(2)*(r.IntN(ms)+1)) * time.Millisecond }
+		graced, refused, refunded := 0, 0, 0
 		for history := range often(2000, 100_000) {
-			b := &retry.Budget{Size: 1 + r.IntN(20), Ratio: r.Float64(), RefillEvery: some(), Remember: some()}
-			simulated, now := newBudget(b), int64(0)
+			b := &retry.Budget{Size: 1 + r.IntN(20), Ratio: r.Float64(), RefillEvery: some(1000), Remember: some(60_000), Grace: some(4000)}
+			simulated, now, given := newBudget(b), int64(0), 0
 			for range r.IntN(40) {
-				if r.IntN(2) == 0 {
-					require.Equal(t, b.Take(), simulated.take(3, now), "history %d", history)
+				for range r.IntN(2) * r.IntN(20) {
+					number := 1 + r.IntN(6)
+					allowed, paid := simulated.take(3, now, int32(number))
+					require.Equal(t, takes(t, b, number), allowed, "history %d", history)
+					switch {
+					case paid:
+						given++
+					case allowed:
+						graced++
+					default:
+						refused++
+					}
 				}
 				for range r.IntN(2) * r.IntN(20) {
 					b.Success()
 					simulated.success(3, now)
 				}
-				d := r.IntN(2) * r.IntN(100_000_000)
+				for ; r.IntN(4) == 0 && given > 0; given-- {
+					b.Refund()
+					simulated.putBack(3, bucket.Token)
+					refunded++
+				}
+				if h := simulated.of[3]; h != nil && r.IntN(2) == 0 {
+					left := b.Left() // lets time pass
+					require.Equal(t, left, int((simulated.full-simulated.held(3, now).spent)/bucket.Token), "history %d", history)
+				}
+				d := r.IntN(2) * r.IntN([]int{1e8, 1e9, 1e11}[r.IntN(3)])
 				time.Sleep(time.Duration(d))
 				now += int64(d)
 			}
 		}
+		least := often(1000, 50_000)
+		assert.Greater(t, graced, least, "Grace is hardly met")
+		assert.Greater(t, refused, least)
+		assert.Greater(t, refunded, least)
 	})
+}
+
+// takes reports whether b allows the retry of a call with this number.
+func takes(t *testing.T, b *retry.Budget, number int) bool {
+	p := retry.Policy{MaxAttempts: 100, Budget: b}
+	_, err := retry.Once(t.Context(), p, retry.Attempt{Number: number}, func(context.Context) error { return ErrFailed })
+	reason := retry.ReasonOf(err)
+	require.Contains(t, []retry.Reason{retry.ReasonRetry, retry.ReasonBudget}, reason)
+	return reason == retry.ReasonRetry
+}
+
+// A caller that gives up before the retry gives back what its budget gave for it, and
+// nothing for a retry in its Grace.
+func TestBudgetOfARetryThatIsNotMade(t *testing.T) {
+	for _, row := range []struct {
+		name           string
+		cancel         Cancel
+		size           int
+		empty          bool
+		before, after  int64 // retries that are held when the caller gives up, and then
+		grace, timeout time.Duration
+	}{
+		{"paid", CancelWork, 5, false, 4, 5, time.Hour, time.Second},
+		{"paid, without Grace", CancelWork, 5, false, 4, 5, 0, time.Second},
+		{"allowed in Grace", CancelWork, 5, true, 0, 0, time.Hour, time.Second},
+		{"the retry is made", CancelWork, 5, false, 4, 4, time.Hour, 2500 * time.Millisecond},
+		{"the call goes on", CancelNone, 5, false, 4, 4, time.Hour, time.Second},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			e := newEngine(System{Duration: time.Minute, Services: map[string]Service{
+				"app": {Calls: []Edge{{To: "web", Policy: retry.Policy{MaxAttempts: 1, AttemptTimeout: row.timeout}}}},
+				"web": {Cancel: row.cancel, Calls: []Edge{{To: "db", Policy: retry.Policy{
+					MaxAttempts: 2, Backoff: retry.Fixed(2 * time.Second),
+					Budget: &retry.Budget{Size: row.size, Grace: row.grace},
+				}}}},
+				"db": {},
+			}, Events: []Trigger{{0, time.Minute, "db", Fail, 1}}}, 1)
+			web := &e.services[2]
+			b := web.edges[0].budget
+			for range row.size {
+				if row.empty {
+					b.take(0, 0, 9)
+				}
+			}
+			holds := func() int64 { return (b.full - b.held(0, e.now).spent) / bucket.Token }
+			e.arrive(&e.services[0])
+			require.Equal(t, row.before, holds())
+			for e.ended == 0 {
+				e.next()
+			}
+			assert.Equal(t, row.after, holds())
+		})
+	}
 }

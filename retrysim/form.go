@@ -23,8 +23,8 @@ import (
 // The keys are those of [System], [Service] and [Trigger] in lower case. Without a
 // queue the queue is unlimited, and "queue": 0 is none. In a call, retry is a
 // [retry.Policy], timeout its AttemptTimeout, and budget its Budget, with size,
-// ratio, refill_every and remember. An event has one of workers, slower (3: three times),
-// fail (0.5: half of all requests) and rate ("400/s").
+// ratio, refill_every, remember and grace. An event has one of workers, slower (3: three
+// times), fail (0.5: half of all requests) and rate ("400/s").
 //
 // Decoding is strict: unknown keys, duplicate keys, and values of the wrong kind or
 // out of range are errors that say what to write, up to 20 at once, and s stays as
@@ -94,6 +94,7 @@ func readEdge(m *strict.Mapping) (e Edge) {
 			{"ratio", &b.Ratio, true, "a share between 0 and 1: 0.1 is one retry for ten successes"},
 			{"refill_every", (*strict.Duration)(&b.RefillEvery), true, strict.WriteDuration},
 			{"remember", (*strict.Duration)(&b.Remember), true, strict.WriteDuration},
+			{"grace", (*strict.Duration)(&b.Grace), true, strict.WriteDuration},
 		})
 		e.Policy.Budget = b
 		budget.RejectRest("a budget")

@@ -18,7 +18,7 @@ import (
 // full has every key.
 const full = `{"services": {
 	"web": {"rate": "280/s", "patience": "2s", "clients": 10, "lend": 3, "calls": [
-		{"to": "db", "timeout": "1s", "retry": {"max_attempts": 2, "jitter": "full"}, "budget": {"size": 100, "ratio": 0.1, "refill_every": "1s", "remember": "2s"}},
+		{"to": "db", "timeout": "1s", "retry": {"max_attempts": 2, "jitter": "full"}, "budget": {"size": 100, "ratio": 0.1, "refill_every": "1s", "remember": "2s", "grace": "500ms"}},
 		{"to": "log"}]},
 	"db": {"workers": 30, "work": "100ms", "distribution": "normal", "queue": 500, "cancel": "queue"},
 	"log": {"workers": 1, "work": "1ms", "queue": 0}},
@@ -29,7 +29,7 @@ const full = `{"services": {
 func TestForm(t *testing.T) {
 	want := System{Duration: 2 * time.Minute, Services: map[string]Service{
 		"web": {Rate: 280, Patience: 2 * time.Second, Clients: 10, Lend: 3, Calls: []Edge{
-			{To: "db", Policy: retry.Policy{MaxAttempts: 2, Jitter: retry.FullJitter, AttemptTimeout: time.Second, Budget: &retry.Budget{Size: 100, Ratio: 0.1, RefillEvery: time.Second, Remember: 2 * time.Second}}},
+			{To: "db", Policy: retry.Policy{MaxAttempts: 2, Jitter: retry.FullJitter, AttemptTimeout: time.Second, Budget: &retry.Budget{Size: 100, Ratio: 0.1, RefillEvery: time.Second, Remember: 2 * time.Second, Grace: 500 * time.Millisecond}}},
 			{To: "log"}}},
 		"db":  {Workers: 30, Work: 100 * time.Millisecond, Distribution: Normal, Queue: 500, Cancel: CancelQueue},
 		"log": {Workers: 1, Work: time.Millisecond, Queue: NoQueue},

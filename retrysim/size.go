@@ -117,7 +117,9 @@ func (s System) divided(by int) System {
 		own := map[*retry.Budget]*retry.Budget{nil: nil}
 		for i, e := range v.Calls {
 			if b := e.Policy.Budget; own[b] == nil && b != nil {
-				own[b] = &retry.Budget{Size: b.Size, Ratio: b.Ratio, RefillEvery: b.RefillEvery, Remember: b.Remember}
+				own[b] = &retry.Budget{
+					Size: b.Size, Ratio: b.Ratio, RefillEvery: b.RefillEvery, Remember: b.Remember, Grace: b.Grace,
+				}
 				if v.Clients <= 1 {
 					own[b].RefillEvery *= time.Duration(by)
 				}

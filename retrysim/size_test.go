@@ -24,7 +24,7 @@ func large() System {
 func TestScale(t *testing.T) {
 	budget := func(size, clients int) func(*System) {
 		return func(s *System) {
-			s.Services["web"].Calls[0].Policy.Budget = &retry.Budget{Size: size, RefillEvery: time.Second}
+			s.Services["web"].Calls[0].Policy.Budget = &retry.Budget{Size: size, Ratio: 0.1, RefillEvery: time.Second, Remember: time.Minute, Grace: time.Second}
 			s.edit("web", func(v *Service) { v.Clients = clients })
 		}
 	}
@@ -54,6 +54,7 @@ func TestScale(t *testing.T) {
 		if b := s.Services["web"].Calls[0].Policy.Budget; b != nil {
 			now, clients := part.Services["web"].Calls[0].Policy.Budget, max(1, part.Services["web"].Clients)
 			assert.Equal(t, max(1, s.Services["web"].Clients)*b.Size, clients*now.Size*tc.want, "as many retries at once")
+			assert.Equal(t, []any{b.Ratio, b.Remember, b.Grace}, []any{now.Ratio, now.Remember, now.Grace}, "by the same rule")
 			assert.InDelta(t, float64(max(1, s.Services["web"].Clients))/b.RefillEvery.Seconds(), float64(tc.want*clients)/now.RefillEvery.Seconds(), 1e-6, "and each second")
 		}
 	}

@@ -1,6 +1,9 @@
 package retrysim
 
 import (
+	"math"
+	"time"
+
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/bucket"
 )
@@ -66,21 +69,30 @@ func (h *heap) pop() event {
 
 // A budget is a retry.Budget in simulated time, one for each client.
 type budget struct {
-	full, share  int64
-	refill, fade int64            // nanoseconds; 0: never
-	of           map[uint32]*held // by the client, where it is not full
+	full, share         int64
+	refill, fade, grace int64            // nanoseconds; 0: never
+	of                  map[uint32]*held // by the client; a client without an entry has a full budget
 }
 
 type held struct {
 	spent        int64 // in billionths of a retry; below 0: beyond Size
-	first        int64 // the first use, and 1
+	first        int64 // the first use
 	ticks, fades int64 // how often refill and fade have been
+	mark         int64 // the most that was held beyond Size, in billionths; it fades too
+	high, empty  int64 // when a retry last found nine tenths, and when nothing, plus one; 0: never
 }
+
+// As in retry.Budget.
+const (
+	graceRetry = 4                  // the last retry of a call that has a Grace
+	graceRest  = int64(time.Minute) // without an empty budget before the next Grace
+)
 
 func newBudget(b *retry.Budget) *budget {
 	return &budget{
 		full: bucket.Full(b.Size), share: bucket.Share(b.Ratio),
-		refill: int64(b.RefillEvery), fade: int64(b.Remember / bucket.Fades), of: map[uint32]*held{},
+		refill: int64(b.RefillEvery), fade: int64(b.Remember / bucket.Fades), grace: int64(b.Grace),
+		of: map[uint32]*held{},
 	}
 }
 
@@ -96,26 +108,60 @@ func (b *budget) held(client uint32, now int64) *held {
 		h.ticks = passed / b.refill
 	}
 	if passed := now - h.first; b.fade > 0 && passed/b.fade > h.fades {
-		h.spent = max(0, h.spent) - bucket.Faded(max(0, -h.spent), passed/b.fade-h.fades)
+		times := passed/b.fade - h.fades
+		h.spent = max(0, h.spent) - bucket.Faded(max(0, -h.spent), times)
+		h.mark = max(-h.spent, bucket.Faded(h.mark, times))
 		h.fades = passed / b.fade
 	}
 	return h
 }
 
-func (b *budget) take(client uint32, now int64) bool {
+// take takes a retry for the retry of a call with this number. paid is false if the
+// retry is allowed because of Grace, and takes nothing.
+func (b *budget) take(client uint32, now int64, number int32) (allowed, paid bool) {
 	h := b.held(client, now)
-	if b.full-h.spent < bucket.Token {
-		return false
+	holds, most := b.full-h.spent, b.full+h.mark
+	if holds >= most-most/10 && since(h.empty, now) >= graceRest {
+		h.high = now + 1
 	}
-	h.spent += bucket.Token
-	return true
+	if holds >= bucket.Token {
+		h.spent += bucket.Token
+		return true, true
+	}
+	h.empty = now + 1
+	return number <= graceRetry && since(h.high, now) < b.grace, false
 }
 
-func (b *budget) success(client uint32, now int64) {
-	if b.fade > 0 {
-		h := b.held(client, now)
-		h.spent = max(h.spent-b.share, b.full-bucket.Most*bucket.Token)
-	} else if h := b.of[client]; h != nil {
-		h.spent -= min(h.spent, b.share)
+// since returns how long ago a time of held was.
+func since(at, now int64) int64 {
+	if at > 0 {
+		return now - at + 1
 	}
+	return math.MaxInt64
+}
+
+// success puts the share of a success back. As in retry.Budget, only a success that
+// completes a whole retry lets time pass.
+func (b *budget) success(client uint32, now int64) {
+	if b.fade > 0 && b.of[client] == nil {
+		b.held(client, now)
+	}
+	if b.putBack(client, b.share) && b.fade > 0 {
+		b.held(client, now)
+	}
+}
+
+// putBack puts n billionths of a retry back, and reports whether they complete a whole one.
+func (b *budget) putBack(client uint32, n int64) (whole bool) {
+	h := b.of[client]
+	if h == nil {
+		return false
+	}
+	least := int64(0)
+	if b.fade > 0 {
+		least = b.full - bucket.Most*bucket.Token
+	}
+	before := b.full - h.spent
+	h.spent = max(h.spent-n, least)
+	return before/bucket.Token != (b.full-h.spent)/bucket.Token
 }
