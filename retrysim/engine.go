@@ -477,7 +477,7 @@ func (e *engine) pay(r *request) (allowed bool) {
 	}
 	allowed = true
 	if b := r.edge().budget; b != nil {
-		allowed, r.paid = b.take(r.client, e.now, r.attempt)
+		allowed, r.paid = b.take(r.client, e.now, int(r.attempt))
 	}
 	if allowed && r.left > 0 {
 		r.left--

@@ -206,7 +206,7 @@ func TestBudgetIsTheRealOne(t *testing.T) {
 			for range r.IntN(40) {
 				for range r.IntN(2) * r.IntN(20) {
 					number := 1 + r.IntN(6)
-					allowed, paid := simulated.take(3, now, int32(number))
+					allowed, paid := simulated.take(3, now, number)
 					require.Equal(t, takes(t, b, number), allowed, "history %d", history)
 					switch {
 					case paid:

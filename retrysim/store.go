@@ -118,7 +118,7 @@ func (b *budget) held(client uint32, now int64) *held {
 
 // take takes a retry for the retry of a call with this number. paid is false if the
 // retry is allowed because of Grace, and takes nothing.
-func (b *budget) take(client uint32, now int64, number int32) (allowed, paid bool) {
+func (b *budget) take(client uint32, now int64, number int) (allowed, paid bool) {
 	h := b.held(client, now)
 	holds, most := b.full-h.spent, b.full+h.mark
 	if holds >= most-most/10 && since(h.empty, now) >= graceRest {

@@ -3,8 +3,8 @@
 // which no call should be lost. The Budget of a target, which retryhttp, retrygrpc and
 // retryconnect set, comes from its tables, which docs/budget.md has.
 //
-//	go run .          # a minute of CPU
-//	go run . -border  # four minutes of CPU
+//	go run .         # outages: four minutes of CPU
+//	go run . -blips  # half a minute of CPU
 package main
 
 import (
@@ -75,22 +75,66 @@ func staysDown(load float64, processes int, b *retry.Budget) (down int) {
 	return down
 }
 
-// noise returns how many calls do not work while 2 % of the requests fail, and of how many.
-func noise(b *retry.Budget) (lost, calls int) {
-	r := run(outage(0.8, 10, b, retrysim.Trigger{Change: retrysim.Fail, Value: 0.02, For: 10 * time.Minute}), 1)
-	return r.Outcome.Calls - r.Outcome.Worked, r.Outcome.Calls
+// A blip is a short failure of a target, or several of them.
+type blip struct {
+	name    string
+	rate    float64       // calls a second
+	warm    time.Duration // of calls before it
+	fails   time.Duration
+	burst   bool          // about 100 calls come at the same time when it begins
+	noise   float64       // the share of the requests that fail all the time
+	every   time.Duration // it comes twelve times, this far apart; 0: once
+	partial float64       // the share of the requests that fail in it; 0: all
 }
 
-// blip returns how many calls do not work on average where the target fails for a moment:
-// there are 100 a second, and about 100 come at the same time when it begins.
-func blip(processes int, b *retry.Budget, fails time.Duration) int {
+var blips = []blip{
+	{name: "cold, 100 ms", rate: 100, fails: 100 * time.Millisecond, burst: true},
+	{name: "cold, 1 s", rate: 100, fails: time.Second, burst: true},
+	{name: "300 ms", rate: 100, warm: before, fails: 300 * time.Millisecond, burst: true},
+	{name: "1 s", rate: 100, warm: before, fails: time.Second, burst: true},
+	{name: "1.5 s", rate: 100, warm: before, fails: 1500 * time.Millisecond, burst: true},
+	{name: "2 s", rate: 100, warm: before, fails: 2 * time.Second, burst: true},
+	{name: "2 % noise, 300 ms", rate: 100, warm: before, fails: 300 * time.Millisecond, burst: true, noise: 0.02},
+	{name: "5 % noise, 300 ms", rate: 100, warm: before, fails: 300 * time.Millisecond, burst: true, noise: 0.05},
+	{name: "300 ms, every 10 s", rate: 100, warm: before, fails: 300 * time.Millisecond, every: 10 * time.Second},
+	{name: "1 s, every 20 s", rate: 100, warm: before, fails: time.Second, every: 20 * time.Second},
+	{name: "a quarter fails for 5 s, every 20 s", rate: 100, warm: before, fails: 5 * time.Second, every: 20 * time.Second, partial: 0.25},
+}
+
+// lost returns how many calls do not work on average of ten runs.
+func (b blip) lost(processes int, budget *retry.Budget) int {
 	const seeds = 10
+	times := 1
+	if b.every > 0 {
+		times = 12
+	}
+	s := system(b.rate, processes, budget, retrysim.Service{Work: 10 * time.Millisecond})
+	s.Duration = b.warm + time.Duration(times)*b.every + 20*time.Second
+	fail := b.partial
+	if fail == 0 {
+		fail = 1
+	}
+	for n := range times {
+		s.Events = append(s.Events, retrysim.Trigger{
+			At: b.warm + time.Duration(n)*b.every, For: b.fails,
+			Service: "db", Change: retrysim.Fail, Value: fail,
+		})
+	}
+	if b.noise > 0 { // until the blip, and after it
+		after := b.warm + b.fails
+		for _, e := range []retrysim.Trigger{{For: b.warm}, {At: after, For: s.Duration - after}} {
+			e.Service, e.Change, e.Value = "db", retrysim.Fail, b.noise
+			s.Events = append(s.Events, e)
+		}
+	}
+	if b.burst {
+		s.Events = append(s.Events, retrysim.Trigger{
+			At: b.warm, For: 10 * time.Millisecond,
+			Service: "web", Change: retrysim.Rate, Value: 10_100,
+		})
+	}
 	lost := 0
 	for seed := range uint64(seeds) {
-		s := system(100, processes, b, retrysim.Service{Work: 10 * time.Millisecond},
-			retrysim.Trigger{Service: "db", Change: retrysim.Fail, Value: 1, For: fails},
-			retrysim.Trigger{Service: "web", Change: retrysim.Rate, Value: 10_100, For: 10 * time.Millisecond})
-		s.Duration = before + 20*time.Second
 		r := run(s, seed+1)
 		lost += r.Outcome.Calls - r.Outcome.Worked
 	}
@@ -113,38 +157,31 @@ type row struct {
 	budget *retry.Budget
 }
 
-// of returns the row of a Budget. refill and remember are in seconds.
-func of(name string, size int, ratio float64, refill, remember int) row {
-	seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
-	return row{name, &retry.Budget{Size: size, Ratio: ratio, RefillEvery: seconds(refill), Remember: seconds(remember)}}
+// of returns the row of a Budget. refill and remember are in seconds, and grace is in
+// tenths of one.
+func of(name string, size int, ratio float64, refill, remember, grace int) row {
+	return row{name, &retry.Budget{
+		Size: size, Ratio: ratio, RefillEvery: time.Duration(refill) * time.Second,
+		Remember: time.Duration(remember) * time.Second, Grace: time.Duration(grace) * time.Second / 10,
+	}}
 }
 
 var (
-	known = []row{
+	usual = of("**the same, Grace 1s**", 10, 0.1, 300, 60, 10)
+	rows  = []row{
 		{"none", nil},
-		of("10 and 0.1, one more every 10s", 10, 0.1, 10, 0),
-		of("10 and 0.1, one more every minute", 10, 0.1, 60, 0),
-		of("10 and 0.1, one more every 5 minutes", 10, 0.1, 300, 0),
+		of("10, 0.1, RefillEvery 10s", 10, 0.1, 10, 0, 0),
+		of("10, 0.1, RefillEvery 5m", 10, 0.1, 300, 0, 0),
+		of("the same, Remember 1m", 10, 0.1, 300, 60, 0),
 		usual,
-	}
-	usual = of("**the same, and Remember 1m**", 10, 0.1, 300, 60)
-
-	near = []row{
-		of("10, 0.1, none", 10, 0.1, 300, 0),
-		of("10, 0.1, 10s", 10, 0.1, 300, 10),
-		of("10, 0.1, 30s", 10, 0.1, 300, 30),
-		of("**10, 0.1, 1m**", 10, 0.1, 300, 60),
-		of("10, 0.1, 2m", 10, 0.1, 300, 120),
-		of("10, 0.2, none", 10, 0.2, 300, 0),
-		of("10, 0.2, 10s", 10, 0.2, 300, 10),
-		of("10, 0.2, 30s", 10, 0.2, 300, 30),
-		of("10, 0.2, 1m", 10, 0.2, 300, 60),
-		of("5, 0.1, 1m", 5, 0.1, 300, 60),
-		of("20, 0.1, 1m", 20, 0.1, 300, 60),
+		of("the same, Grace 1.5s", 10, 0.1, 300, 60, 15),
+		of("the same, Grace 2s", 10, 0.1, 300, 60, 20),
+		of("20, 0.1, 5m, 1m, 1s", 20, 0.1, 300, 60, 10),
+		of("10, 0.2, 5m, 1m, 1s", 10, 0.2, 300, 60, 10),
 	}
 )
 
-// outages returns the line of r in the table of 24 outages.
+// outages returns the line of r in the table of outages.
 func (r row) outages() string {
 	line := "| " + r.name
 	for _, n := range processes {
@@ -154,41 +191,38 @@ func (r row) outages() string {
 		}
 		line += fmt.Sprintf(" | %d", down)
 	}
-	lost, calls := noise(r.budget)
-	return line + fmt.Sprintf(" | %d of %d", lost, calls) + r.blips(300*time.Millisecond)
-}
-
-// border returns the line of r in the table of higher loads and longer blips.
-func (r row) border() string {
-	line := "| " + r.name
-	for _, load := range []float64{0.7, 0.75, 0.8, 0.85, 0.9, 0.95} {
+	for _, load := range []float64{0.85, 0.9, 0.95} {
 		down := 0
 		for _, n := range processes {
 			down += staysDown(load, n, r.budget)
 		}
 		line += fmt.Sprintf(" | %d", down)
 	}
-	return line + r.blips(100*time.Millisecond, 300*time.Millisecond, 500*time.Millisecond, time.Second, 3*time.Second)
+	return line + " |"
 }
 
-// blips returns what is lost in each blip, by the number of processes.
-func (r row) blips(blips ...time.Duration) (cells string) {
-	for _, fails := range blips {
+// lost returns the line of r in the table of blips.
+func (r row) lost() string {
+	line := "| " + r.name
+	for _, b := range blips {
 		var lost []string
-		for _, n := range processes {
-			lost = append(lost, fmt.Sprint(blip(n, r.budget, fails)))
+		for _, n := range processes[:3] {
+			lost = append(lost, fmt.Sprint(b.lost(n, r.budget)))
 		}
-		cells += " | " + strings.Join(lost, ", ")
+		line += " | " + strings.Join(lost, ", ")
 	}
-	return cells + " |"
+	return line + " |"
 }
 
 func main() {
-	border := flag.Bool("border", false, "print the table of other loads and blips")
+	short := flag.Bool("blips", false, "print the table of blips")
 	flag.Parse()
-	rows, line, head := known, row.outages, "| budget of each process | 1 process | 10 | 100 | 1,000 | lost in 2 % noise | lost in 300 ms |"
-	if *border {
-		rows, line, head = near, row.border, "| Size, Ratio, Remember | 70 % | 75 % | 80 % | 85 % | 90 % | 95 % | 100 ms | 300 ms | 500 ms | 1 s | 3 s |"
+	line, head := row.outages, "| budget of each process | 1 process | 10 | 100 | 1,000 | 85 % | 90 % | 95 % |"
+	if *short {
+		line, head = row.lost, "| budget of each process |"
+		for _, b := range blips {
+			head += " " + b.name + " |"
+		}
 	}
 	lines := make([]string, len(rows))
 	var all sync.WaitGroup

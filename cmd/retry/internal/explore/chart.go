@@ -104,7 +104,7 @@ func (v *view) scheduleChart() template.HTML {
 	for i, step := range v.Steps {
 		y, class := top+rowHeight*float64(i), "bar a"
 		d.text(left-8, y+rowHeight/2+4, "end", strconv.Itoa(i+2))
-		if earliest >= v.Outage || i >= v.Size {
+		if earliest >= v.Outage || i >= v.Shared.Size {
 			class += " pale"
 		}
 		earliest = saturate.Add(earliest, step.Lo)

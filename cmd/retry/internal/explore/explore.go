@@ -5,6 +5,7 @@ package explore
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"html/template"
@@ -19,7 +20,7 @@ import (
 //go:embed page.html page.css
 var files embed.FS
 
-var page = template.Must(template.New("page.html").Funcs(template.FuncMap{"brief": preview.Brief, "thousands": preview.Thousands[int]}).ParseFS(files, "page.html"))
+var page = template.Must(template.New("page.html").Funcs(template.FuncMap{"brief": preview.Brief, "thousands": preview.Thousands[int], "budget": preview.BudgetText}).ParseFS(files, "page.html"))
 
 // A Policy is a policy of a file, for a page.
 type Policy struct {
@@ -64,8 +65,7 @@ type systemView struct {
 type outage struct {
 	Outage  time.Duration // how long attempts fail
 	Clients int           // how many fail at the same time
-	Size    int           // the size of the budget that they share
-	Ratio   float64       // its ratio
+	Shared  *retry.Budget // what they share: the policy's, or the one that a target has by default
 }
 
 // What a page shows at most.
@@ -79,12 +79,9 @@ const (
 
 // outageFor returns an outage in which several of the retries of a policy are.
 func outageFor(p retry.Policy) outage {
-	o := outage{Outage: fastest, Clients: fewFailed, Size: 10, Ratio: 0.1}
+	o := outage{Outage: fastest, Clients: fewFailed, Shared: cmp.Or(p.Budget, preview.TargetBudget())}
 	if plan := p.Plan(maxRows); len(plan) > 0 {
 		o.Outage = min(longest, max(fastest, timeStep(plan[len(plan)-1].Total)))
-	}
-	if p.Budget != nil {
-		o.Size, o.Ratio = p.Budget.Size, p.Budget.Ratio
 	}
 	return o
 }

@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 	"github.com/goretry/retry/internal/saturate"
 )
@@ -42,7 +41,7 @@ func (v *view) herdFigure(all []moment, drawn bool) (f figure) {
 		*herd
 		name, class, word string
 	}{{plain, "no budget", "a", "Without a budget"},
-		{herdOf(all, v.Outage, &retry.Budget{Size: v.Size, Ratio: v.Ratio}), "budget", "a dashed", "With the budget"}} {
+		{herdOf(all, v.Outage, v.Shared), "budget", "a dashed", "With the budget"}} {
 		points, most := of.rate(end, window)
 		c.lines = append(c.lines, line{of.name, of.class, points})
 		c.y.max = max(c.y.max, float64(most)/window.Seconds())

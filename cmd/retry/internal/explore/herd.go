@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrysim"
 )
 
 // A moment is a time at which a client retries.
@@ -56,20 +57,20 @@ func momentsOf(p retry.Policy, clients int, outage time.Duration) (all []moment,
 	return all, drawn, true
 }
 
-// herdOf returns the herd whose clients share a budget, or have none. A client that it
-// refuses a retry gives up.
-func herdOf(all []moment, outage time.Duration, budget *retry.Budget) *herd {
-	h, gone := &herd{}, map[int]bool{}
+// herdOf returns the herd whose clients share a budget, or have none if shared is nil. A
+// client gives up when the budget does not allow its retry.
+func herdOf(all []moment, outage time.Duration, shared *retry.Budget) *herd {
+	budget := retrysim.NewBudget(shared)
+	h, retries, gone := &herd{}, map[int]int{}, map[int]bool{}
 	for _, m := range all {
-		if gone[m.client] = gone[m.client] || budget != nil && !budget.Take(); gone[m.client] {
+		retries[m.client]++
+		if gone[m.client] = gone[m.client] || !budget.Take(m.at, retries[m.client]); gone[m.client] {
 			continue
 		}
 		h.moments = append(h.moments, m)
 		if m.at >= outage {
 			h.back++
-			if budget != nil {
-				budget.Success()
-			}
+			budget.Success(m.at)
 		}
 	}
 	return h

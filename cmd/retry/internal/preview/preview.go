@@ -228,3 +228,26 @@ func Thousands[N int | int64](n N) string {
 	}
 	return s
 }
+
+// TargetBudget returns the Budget that retryhttp, retrygrpc and retryconnect make for each
+// target if the policy has none.
+func TargetBudget() *retry.Budget {
+	return &retry.Budget{
+		Size: 10, Ratio: 0.1, RefillEvery: 5 * time.Minute,
+		Remember: time.Minute, Grace: time.Second,
+	}
+}
+
+// BudgetText writes a Budget with the keys of the text form, without those that are 0.
+func BudgetText(b *retry.Budget) string {
+	text := fmt.Sprintf("size %d, ratio %v", b.Size, b.Ratio)
+	for _, of := range []struct {
+		key   string
+		value time.Duration
+	}{{"refill_every", b.RefillEvery}, {"remember", b.Remember}, {"grace", b.Grace}} {
+		if of.value != 0 {
+			text += ", " + of.key + " " + Brief(of.value)
+		}
+	}
+	return text
+}

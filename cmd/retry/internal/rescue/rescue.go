@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/preview"
 	"github.com/goretry/retry/retrysim"
 )
 
@@ -119,6 +120,7 @@ func changes(s retrysim.System) (all []Rescue) {
 			},
 		}})
 	}
+	const targetBudget = "the default of a target"
 	patience, layers := map[string]time.Duration{}, 0 // the shortest of the callers; those that retry
 	for _, name := range slices.Sorted(maps.Keys(s.Services)) {
 		v := s.Services[name]
@@ -142,7 +144,7 @@ func changes(s retrysim.System) (all []Rescue) {
 			}
 			policy("max_attempts", strconv.Itoa(limit-1), func(p *retry.Policy) { p.AttemptCap = limit - 1 })
 			if e.Policy.Budget == nil {
-				policy("budget", usualBudget, addBudget)
+				policy("budget", targetBudget, addBudget)
 			}
 			if e.Policy.Jitter != retry.FullJitter {
 				value, backoff := "full", e.Policy.Backoff
@@ -154,7 +156,7 @@ func changes(s retrysim.System) (all []Rescue) {
 		}
 	}
 	if layers > 1 {
-		add("", "each call", "budget", usualBudget, func(v *retrysim.Service) {
+		add("", "each call", "budget", targetBudget, func(v *retrysim.Service) {
 			for i := range v.Calls {
 				addBudget(&v.Calls[i].Policy)
 			}
@@ -182,10 +184,8 @@ func changes(s retrysim.System) (all []Rescue) {
 	return all
 }
 
-const usualBudget = "size 10, ratio 0.1" // what retryhttp sets, without what it remembers
-
 func addBudget(p *retry.Policy) {
 	if p.Budget == nil && p.EffectiveMax() != 1 {
-		p.Budget = &retry.Budget{Size: 10, Ratio: 0.1}
+		p.Budget = preview.TargetBudget()
 	}
 }
