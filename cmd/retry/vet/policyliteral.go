@@ -3,6 +3,7 @@ package vet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"go/ast"
 	"maps"
 	"regexp"
@@ -29,6 +30,8 @@ policies are often wrong on purpose, or without delays.`, func(pass *analysis.Pa
 			u.judge(pass, lit, used[lit])
 		case retryPath + ".Class":
 			u.judgeClass(pass, lit)
+		case retryhttpPath + ".Transport":
+			u.judgeBudget(pass, lit)
 		}
 	}
 	for _, s := range u.settings {
@@ -128,6 +131,37 @@ func classFields(literal *ast.CompositeLit) map[string]ast.Expr {
 	fields := keyed(literal)
 	maps.DeleteFunc(fields, func(name string, _ ast.Expr) bool { return name == "Name" || name == "Cause" })
 	return fields
+}
+
+// defaultBudget is how many retries a call alone has under the Budget that a Transport makes
+// for each target.
+const defaultBudget = 10
+
+// judgeBudget reports a Transport without Budgets whose policy allows more attempts than the
+// Budget that its targets have by default.
+func (u *uses) judgeBudget(pass *analysis.Pass, transport *ast.CompositeLit) {
+	fields := keyed(transport)
+	policy := literal(u.value(fields["Policy"]))
+	if policy == nil || fields["Budgets"] != nil || len(fields) < len(transport.Elts) {
+		return
+	}
+	for _, s := range u.settings {
+		if s.assigned() && s.is(retryhttpPath, "Transport", "Budgets") {
+			return
+		}
+	}
+	p, _ := u.evaluate(retry.Policy{}, keyed(policy))
+	allowed := p.EffectiveMax()
+	if keyed(policy)["Budget"] != nil || allowed != retry.Unlimited && allowed <= defaultBudget+1 {
+		return
+	}
+	attempts := "unlimited attempts"
+	if allowed > 0 {
+		attempts = fmt.Sprintf("%d attempts", allowed)
+	}
+	pass.ReportRangef(fields["Policy"], "a call alone stops after %d of %s, because each target has a Budget of %d retries: "+
+		"to wait for a server that starts, set Budgets: retryhttp.NoBudgets; otherwise allow at most %d attempts",
+		defaultBudget+1, attempts, defaultBudget, defaultBudget+1)
 }
 
 // oneClass reports a Classify that gives every error the same Class.

@@ -122,7 +122,7 @@ func (b blip) lost(processes int, budget *retry.Budget) int {
 	}
 	if b.noise > 0 { // until the blip, and after it
 		after := b.warm + b.fails
-		for _, e := range []retrysim.Trigger{{For: b.warm}, {At: after, For: 10 * time.Second}} {
+		for _, e := range []retrysim.Trigger{{For: b.warm}, {At: after, For: 5 * time.Second}} {
 			e.Service, e.Change, e.Value = "db", retrysim.Fail, b.noise
 			s.Events = append(s.Events, e)
 		}
