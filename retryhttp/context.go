@@ -175,5 +175,6 @@ func (d *destination) isOf(req *http.Request) bool {
 		return req.URL == d.url
 	}
 	u, c := req.URL, &d.copied
-	return req.Method == d.method && u.Scheme == c.Scheme && u.Host == c.Host && u.Path == c.Path && u.RawQuery == c.RawQuery
+	return req.Method == d.method && u.Scheme == c.Scheme && u.Host == c.Host &&
+		u.Path == c.Path && u.RawQuery == c.RawQuery
 }

@@ -140,8 +140,8 @@ func (x *exchange) next() *attempt {
 // isLost reports whether the server may have done what a failed attempt asked for without
 // saying so: there was no answer, or an error of the server or of a proxy, or half a success.
 func (a *attempt) isLost() bool {
-	var dial *net.OpError
-	unsent := a.status == 0 && errors.As(a.failure, &dial) && dial.Op == "dial" // an idempotent request has no evidence
+	var dial *net.OpError // an idempotent request has no other evidence
+	unsent := a.status == 0 && errors.As(a.failure, &dial) && dial.Op == "dial"
 	return a.mayBeDone && a.status/100 != 4 && !unsent
 }
 

@@ -33,9 +33,9 @@ import (
 // # Which answer is returned
 //
 // An answer succeeds if its status is below 500, and the function [Check] would not retry it: a
-// 200 or a 404, and no 503 or 507. If one request fails, the other may still succeed. If neither does, the
-// answer of the first is returned, unless only the second asks to wait. If the first asks
-// to wait, by a 429 or a Retry-After, its answer is returned at once.
+// 200 or a 404, and no 503 or 507. If one request fails, the other may still succeed. If neither
+// does, the answer of the first is returned, unless only the second asks to wait. If the first
+// asks to wait, by a 429 or a Retry-After, its answer is returned at once.
 //
 // The other request is canceled, and its response is discarded as a Transport does.
 //
@@ -48,8 +48,8 @@ import (
 // The goroutine of the caller sends the first request, and a new one the second. Base must
 // return when the context of its request is done. If it panics in the second request, or what
 // reads the answer does (Transport.Advise, Gate.OnClose), the first is canceled, and both fail
-// with a permanent error. Any other panic is the caller's, and ends both requests. A trace of net/http/httptrace
-// sees both requests at the same time. [LendBudget] belongs below, so that both get a lease.
+// with a permanent error. Any other panic is the caller's, and ends both requests. A trace of
+// net/http/httptrace sees both requests at the same time. [LendBudget] belongs below, so that both get a lease.
 type Hedge struct {
 	Base http.RoundTripper // sends both requests; nil: http.DefaultTransport
 
@@ -194,7 +194,8 @@ func (r *race) hedge() {
 				go (&leg{ctx: l.ctx, cancel: l.cancel, resp: l.resp}).free()
 			}
 			l.resp, l.ok = nil, true
-			l.err = retry.Permanent(fmt.Errorf("retryhttp: panic in the second request of a Hedge, by the RoundTripper %T or by what reads its answer: %v", r.h.base(), p))
+			const text = "retryhttp: panic in the second request of a Hedge, by the RoundTripper %T or by what reads its answer: %v"
+			l.err = retry.Permanent(fmt.Errorf(text, r.h.base(), p))
 		}
 		r.end(l, l.ok)
 		close(r.over)

@@ -584,9 +584,9 @@ func TestHedgeLeavesNothingOpenAfterAPanic(t *testing.T) {
 	dies := func(req *http.Request) (*http.Response, error) { <-req.Context().Done(); panic("bug of the user") }
 	advise := func(at int) func(*retryhttp.Transport, *retryhttp.Hedge) {
 		return func(tr *retryhttp.Transport, _ *retryhttp.Hedge) {
-			n := 0
+			var n atomic.Int64
 			tr.Advise = func(*http.Response) retryhttp.Advice {
-				if n++; n == at {
+				if n.Add(1) == int64(at) {
 					boom()
 				}
 				return retryhttp.Advice{}

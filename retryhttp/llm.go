@@ -116,7 +116,10 @@ func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error
 	default:
 		return slices.Contains(openingsLLM, found.event), nil
 	}
-	failed := &StreamError{Type: cmp.Or(found.Type, found.Status, found.code()), Message: found.Message, Data: data, wait: found.wait()}
+	failed := &StreamError{
+		Type: cmp.Or(found.Type, found.Status, found.code()), Message: found.Message,
+		Data: data, wait: found.wait(),
+	}
 	if found.is(unpaidLLM) || found.is(finalLLM) {
 		return false, retry.Permanent(failed)
 	}
@@ -177,7 +180,9 @@ func (f *failureLLM) code() (code string) {
 
 // is reports whether one of these is the type, the status or the code.
 func (f *failureLLM) is(names []string) bool {
-	return slices.Contains(names, f.Type) || slices.Contains(names, f.Status) || slices.Contains(names, f.code())
+	return slices.ContainsFunc([]string{f.Type, f.Status, f.code()}, func(name string) bool {
+		return slices.Contains(names, name)
+	})
 }
 
 // wait returns how long a google.rpc.RetryInfo asks to wait, 1ns for a wait of 0; 0: it does
@@ -185,7 +190,8 @@ func (f *failureLLM) is(names []string) bool {
 func (f *failureLLM) wait() (longest time.Duration) {
 	for _, detail := range f.Details[:min(len(f.Details), headerElements)] {
 		seconds, ok := strings.CutSuffix(cut(detail.RetryDelay), "s")
-		if wait, valid := decimal(seconds, time.Second); ok && valid && strings.HasSuffix(detail.Type, "google.rpc.RetryInfo") {
+		ok = ok && strings.HasSuffix(detail.Type, "google.rpc.RetryInfo")
+		if wait, valid := decimal(seconds, time.Second); ok && valid {
 			longest = max(longest, wait, 1)
 		}
 	}
@@ -213,8 +219,10 @@ var (
 	// finalLLM are final in a stream. In a body, the status says whose fault an error is: some
 	// servers have invalid_request_error in a 429.
 	finalLLM = []string{
-		"invalid_request_error", "authentication_error", "permission_error", "not_found_error", "request_too_large", // Anthropic, and OpenAI
+		"invalid_request_error", "authentication_error", "permission_error", // Anthropic, and OpenAI
+		"not_found_error", "request_too_large", // Anthropic
 		"invalid_prompt",                                                                               // OpenAI
-		"INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND", // Gemini
+		"INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNAUTHENTICATED", // Gemini
+		"PERMISSION_DENIED", "NOT_FOUND",                             // Gemini
 	}
 )

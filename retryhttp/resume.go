@@ -292,7 +292,8 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 			resp.StatusCode, http.StatusText(resp.StatusCode), len(ranges), resp.Header.Get("Content-Encoding")))
 	}
 	if isByteRanges(resp) {
-		return part{}, retry.Permanent(errors.New("the answer to a request for one range is a multipart/byteranges, whose boundary lines are no part of the body"))
+		const text = "the answer to a request for one range is a multipart/byteranges, whose boundary lines are no part of the body"
+		return part{}, retry.Permanent(errors.New(text))
 	}
 	if got.end, got.total, err = d.span(ranges[0]); err != nil {
 		return part{}, err
