@@ -324,6 +324,36 @@ func TestBlips(t *testing.T) {
 	}
 }
 
+// How many requests 1,000 GETs are while the server is down, as the README says. The delays
+// are random, and so is the number where calls are made within a Grace of one another.
+func TestRequestsInAnOutage(t *testing.T) {
+	for _, row := range []struct {
+		name        string
+		apart       time.Duration // between two calls; below 0: each begins when the last has ended
+		least, most int
+	}{
+		{"one after the other", -1, 1010, 1014},
+		{"100 a second", 10 * ms, 1150, 1300},
+		{"all at once", 0, 3800, 4400},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			base := script(503)
+			tr := &retryhttp.Transport{Policy: retry.Default(), Base: base}
+			var calls sync.WaitGroup
+			for range 1000 {
+				calls.Go(func() { send(t, tr) })
+				if time.Sleep(max(0, row.apart)); row.apart < 0 {
+					calls.Wait()
+				}
+			}
+			calls.Wait()
+			assert.GreaterOrEqual(t, base.count(), row.least)
+			assert.LessOrEqual(t, base.count(), row.most)
+			t.Log(base.count(), "requests")
+		})
+	}
+}
+
 // The same for a server that fails for 0.8 s of real time, over loopback.
 func TestBlipOverLoopback(t *testing.T) {
 	if os.Getenv("RETRY_LONG") == "" {

@@ -112,8 +112,9 @@ type Transport struct {
 	// Budgets returns the Budget of a request whose policy has none, nil for none.
 	// Requests to one target should share one. It is called once for each request.
 	//
-	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m} for each target, so
-	// that retries do not keep an outage alive. The first retry of a request after a 401 or a
+	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m, Grace: 1s} for each
+	// target, so that retries do not keep an outage alive, and a blip of a second loses no
+	// call. A call alone has 10 retries: one that waits for a server needs NoBudgets. The first retry of a request after a 401 or a
 	// 407 without a Retry-After takes nothing from it, and is made even if it is empty.
 	// NoBudgets: none.
 	//

@@ -84,7 +84,7 @@ type Interceptor struct {
 	// A success puts its share back, and so does a failure that shows a healthy server, by the
 	// codes that retrygrpc's Budgets names.
 	//
-	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m} for each target: retries do
+	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m, Grace: 1s} for each target: retries do
 	// not keep an outage alive. An Interceptor has its own, so give all clients of a target
 	// the same one. 1,000 targets have one, and all others share one. NoBudgets: none.
 	Budgets func(target string) *retry.Budget

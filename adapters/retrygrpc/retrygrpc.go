@@ -98,7 +98,7 @@ type Interceptor struct {
 	// INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, FAILED_PRECONDITION,
 	// ABORTED, OUT_OF_RANGE and UNAUTHENTICATED.
 	//
-	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m} for each target: retries do
+	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m, Grace: 1s} for each target: retries do
 	// not keep an outage alive. All clients of a target in this process share it, whatever
 	// their Interceptor; "orders:443" and "dns:///orders:443" are one target. Where the scheme
 	// is passthrough, only the dialer knows the server, as in a test with bufconn: such a

@@ -45,7 +45,7 @@ func TestFind(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []any{b.Outcome.Verdict, b.Lost, b.Margin, b.MarginShare}, []any{r.Verdict, r.Lost, r.Margin, r.Share}, r.Change)
 	}
-	assert.Equal(t, []string{"db: cancel: work", "db: cancel: queue", "db: queue: 24", "web -> db: max_attempts: 1", "web -> db: budget: size 10, ratio 0.1"}, texts)
+	assert.Equal(t, []string{"db: cancel: work", "db: cancel: queue", "db: queue: 24", "web -> db: max_attempts: 1", "web -> db: budget: the default of a target"}, texts)
 	written, err := json.Marshal(help[0])
 	require.NoError(t, err)
 	assert.Regexp(t, `^{"change":"db: cancel: work","verdict":"recovers","lost":\d+,"margin":[\d.]+,"margin_share":[\d.]+}$`, string(written))
@@ -66,8 +66,8 @@ func TestChanges(t *testing.T) {
 		assert.NotEqual(t, s, changed, r.Change)
 	}
 	assert.Equal(t, []string{
-		"api -> db: timeout: 500ms", "api -> db: max_attempts: 2", "api -> db: budget: size 10, ratio 0.1",
-		"web -> api: max_attempts: 3", "web -> api: jitter: full", "web -> db: timeout: 1s", "each call: budget: size 10, ratio 0.1",
+		"api -> db: timeout: 500ms", "api -> db: max_attempts: 2", "api -> db: budget: the default of a target",
+		"web -> api: max_attempts: 3", "web -> api: jitter: full", "web -> db: timeout: 1s", "each call: budget: the default of a target",
 		"api: cancel: work", "db: cancel: queue", "db: cancel: work", "web: lend: 1", "web: queue: 240",
 	}, texts)
 }
