@@ -230,9 +230,9 @@ func TestBudgetIsTheRealOne(t *testing.T) {
 					left := b.Left() // lets time pass
 					require.Equal(t, left, int((simulated.full-simulated.held(3, now).spent)/bucket.Token), "history %d", history)
 				}
-				d := r.IntN(2) * r.IntN([]int{1e8, 1e9, 1e11}[r.IntN(3)])
+				d := r.Int64N(2) * r.Int64N([]int64{1e8, 1e9, 1e11}[r.IntN(3)])
 				time.Sleep(time.Duration(d))
-				now += int64(d)
+				now += d
 			}
 		}
 		least := often(1000, 50_000)
