@@ -2,11 +2,14 @@ package retryhttp
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
 	"strings"
+
+	"github.com/goretry/retry/internal/eventstream"
 )
 
 // A CheckFunc is what the field Check of a [Transport] takes.
@@ -70,28 +73,23 @@ func FirstEvent(check CheckFunc, judge func(resp *http.Response, event string, d
 		}
 		read := &readBody{ReadCloser: resp.Body}
 		resp.Body = read
-		var events eventReader
-		for len(read.head) < firstEventBytes && read.err == nil {
-			for _, b := range read.more(firstEventBytes) {
-				if !events.add(b) {
-					continue
-				}
-				if judge == nil {
-					return nil
-				}
-				if more, err := judge(resp, events.name, bytes.TrimSuffix(events.data, []byte("\n"))); err != nil || !more {
-					return err
-				}
-				events.name, events.data = "", nil
+		events := eventstream.New(recorder{read}, "", firstEventBytes)
+		for {
+			switch err := events.Next(); {
+			case err == errEnough:
+				return nil
+			case err == io.EOF:
+				return fmt.Errorf("retryhttp: the stream ended before its first event: %w", io.ErrUnexpectedEOF)
+			case err != nil:
+				return fmt.Errorf("retryhttp: the stream broke off before its first event: %w", checked(err))
+			case events.Data == nil: // an id alone
+				continue
+			case judge == nil:
+				return nil
 			}
-		}
-		switch read.err {
-		case nil:
-			return nil
-		case io.EOF:
-			return fmt.Errorf("retryhttp: the stream ended before its first event: %w", io.ErrUnexpectedEOF)
-		default:
-			return fmt.Errorf("retryhttp: the stream broke off before its first event: %w", checked(read.err))
+			if more, err := judge(resp, events.Name, bytes.Clone(events.Data)); err != nil || !more {
+				return err
+			}
 		}
 	}
 }
@@ -149,14 +147,21 @@ func (b *readBody) Read(p []byte) (int, error) {
 	}
 }
 
-// more reads into the head, up to limit bytes of it in all, and returns what is
-// new.
-func (b *readBody) more(limit int) []byte {
-	var buf [512]byte
-	n, err := readSome(b.ReadCloser, buf[:min(len(buf), limit-len(b.head))])
-	b.head, b.err = append(b.head, buf[:n]...), err
-	return buf[:n]
+// A recorder reads a body, and keeps what it has read as the head of it.
+type recorder struct{ *readBody }
+
+func (r recorder) Read(p []byte) (n int, err error) {
+	left := firstEventBytes - len(r.head)
+	if left == 0 {
+		return 0, errEnough
+	}
+	n, r.err = readSome(r.ReadCloser, p[:min(len(p), left)])
+	r.head = append(r.head, p[:n]...)
+	return n, r.err
 }
+
+// errEnough ends the reading of a stream that has no event for the judge in its first bytes.
+var errEnough = errors.New("retryhttp: enough of the stream")
 
 // readSome reads a byte or more, or returns why there is none.
 func readSome(r io.Reader, p []byte) (n int, err error) {
@@ -172,47 +177,3 @@ func readSome(r io.Reader, p []byte) (n int, err error) {
 type someReader struct{ io.Reader }
 
 func (r someReader) Read(p []byte) (int, error) { return readSome(r.Reader, p) }
-
-// An eventReader finds the events of a stream, byte by byte, as the HTML standard
-// says ("Server-sent events"). A line ends with CR, LF or both.
-type eventReader struct {
-	line  []byte
-	lines int
-	cr    bool // the last line ended with CR, so LF belongs to it
-
-	name string
-	data []byte // of an event; each line ends with LF
-}
-
-// add adds a byte, and reports whether it ends an event with data.
-func (r *eventReader) add(b byte) bool {
-	after := r.cr
-	r.cr = b == '\r'
-	switch {
-	case b == '\n' && after:
-		return false
-	case b != '\n' && b != '\r':
-		r.line = append(r.line, b)
-		return false
-	}
-	line := r.line
-	r.line = line[:0]
-	if r.lines++; r.lines == 1 {
-		line = bytes.TrimPrefix(line, []byte("\ufeff"))
-	}
-	if len(line) == 0 {
-		if r.data == nil {
-			r.name = ""
-		}
-		return r.data != nil
-	}
-	field, value, _ := bytes.Cut(line, []byte(":"))
-	value = bytes.TrimPrefix(value, []byte(" "))
-	switch string(field) {
-	case "event":
-		r.name = string(value)
-	case "data":
-		r.data = append(append(r.data, value...), '\n')
-	}
-	return false
-}

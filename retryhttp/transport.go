@@ -194,6 +194,7 @@ type Transport struct {
 	Resume bool
 
 	targets targets.Budgets
+	origin  *Transport // whose targets a clone uses; nil: its own
 }
 
 // NoBudgets is the Budgets of a [Transport] whose requests have no Budget besides the one of
@@ -261,7 +262,11 @@ func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (*retry.Budget,
 	case req.URL == nil:
 		return nil, nil // Base says what is wrong with it
 	default:
-		use := t.targets.Use(targets.HostOf(req.URL))
+		of := &t.targets
+		if t.origin != nil {
+			of = &t.origin.targets
+		}
+		use := of.Use(targets.HostOf(req.URL))
 		return use.Budget, use
 	}
 }

@@ -1,0 +1,175 @@
+package sse_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+	"github.com/goretry/retry/retryhttp/sse"
+)
+
+var errReset = errors.New("connection reset by peer")
+
+const second = time.Second
+
+// bubble runs a subtest in virtual time, at whose end no goroutine may be left.
+func bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// patient is a policy whose delays are a second each.
+var patient = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(second)}
+
+// An answer is one connection. The zero answer is a 204.
+type answer struct {
+	status int      // 0: 200, if there is a text
+	header []string // names and values
+	text   string
+	err    error         // what ends the body; nil: its end in good order
+	before time.Duration // until the headers
+	idle   time.Duration // between the text and the end; below 0: for ever
+	failed error         // there is no response
+}
+
+func stream(text string) answer           { return answer{text: text} }
+func reset(text string) answer            { return answer{text: text, err: errReset} }
+func status(code int, h ...string) answer { return answer{status: code, header: h} }
+
+var done = answer{}
+
+// A script is a RoundTripper that gives one answer after another, and repeats the last one.
+type script struct {
+	answers []answer
+	mu      sync.Mutex
+	sent    []*http.Request
+	at      []time.Time
+	open    int // bodies that are not closed
+}
+
+func (s *script) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	a := s.answers[min(len(s.sent), len(s.answers)-1)]
+	s.sent, s.at = append(s.sent, req), append(s.at, time.Now())
+	s.mu.Unlock()
+	if req.Body != nil {
+		_ = req.Body.Close()
+	}
+	select {
+	case <-time.After(a.before):
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
+	}
+	if a.failed != nil {
+		return nil, a.failed
+	}
+	resp := &http.Response{StatusCode: a.status, Header: http.Header{}, ContentLength: -1, Request: req}
+	if a.status == 0 && a.text == "" && a.err == nil && a.idle == 0 {
+		resp.StatusCode = http.StatusNoContent
+	} else if a.status == 0 {
+		resp.StatusCode = http.StatusOK
+	}
+	resp.Header.Set("Content-Type", "text/event-stream")
+	for i := 0; i < len(a.header); i += 2 {
+		resp.Header.Set(a.header[i], a.header[i+1])
+	}
+	end := iotest.ErrReader(io.EOF)
+	if a.err != nil {
+		end = iotest.ErrReader(a.err)
+	}
+	body := io.MultiReader(strings.NewReader(a.text), &idle{req: req, d: a.idle}, end)
+	s.mu.Lock()
+	s.open++
+	s.mu.Unlock()
+	resp.Body = &closer{Reader: body, close: sync.OnceFunc(func() {
+		s.mu.Lock()
+		s.open--
+		s.mu.Unlock()
+	})}
+	return resp, nil
+}
+
+// idle is a reader that takes its time, and has nothing.
+type idle struct {
+	req *http.Request
+	d   time.Duration
+}
+
+func (i *idle) Read([]byte) (int, error) {
+	var over <-chan time.Time
+	if i.d >= 0 {
+		over = time.After(i.d)
+	}
+	select {
+	case <-over:
+		return 0, io.EOF
+	case <-i.req.Context().Done():
+		return 0, i.req.Context().Err()
+	}
+}
+
+type closer struct {
+	io.Reader
+	close func()
+}
+
+func (c *closer) Close() error { c.close(); return nil }
+
+// ids returns the Last-Event-ID of each request, and its method if that is not GET.
+func (s *script) ids() (ids []string) {
+	for _, req := range s.sent {
+		id := req.Header.Get("Last-Event-ID")
+		if req.Method != http.MethodGet {
+			id = strings.TrimSpace(req.Method + " " + id)
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// a request for a stream.
+func request(t *testing.T, method string) *http.Request {
+	t.Helper()
+	var body io.Reader
+	if method == http.MethodPost {
+		body = strings.NewReader("{}")
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://example.test/events", body)
+	require.NoError(t, err)
+	return req
+}
+
+// text writes an event as "id name data", where each is left out if it is empty.
+func text(e sse.Event) string {
+	return strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", e.ID, e.Name, e.Data)), " ")
+}
+
+// collect reads all events, and the error.
+func collect(events iter.Seq2[sse.Event, error]) (texts []string, err error) {
+	for e, failed := range events {
+		if failed != nil {
+			return texts, failed
+		}
+		texts = append(texts, text(e))
+	}
+	return texts, nil
+}
+
+// over returns a client whose Transport sends to base without a Budget.
+func over(base http.RoundTripper) *http.Client {
+	return &http.Client{Transport: &retryhttp.Transport{Base: base, Budgets: retryhttp.NoBudgets}}
+}
+
+// event writes an event as a server does.
+func event(id, data any) string { return fmt.Sprintf("id: %v\ndata: %v\n\n", id, data) }

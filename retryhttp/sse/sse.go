@@ -1,0 +1,160 @@
+package sse
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/eventstream"
+)
+
+// An Event is one event of a stream.
+type Event struct {
+	Name string // the field "event"; "": the stream did not set it, and a browser says "message"
+	Data []byte // the lines of "data" with LF between them, as they came; the caller may keep it
+
+	// ID is the last ID of the stream so far, which an earlier event may have set. Store it
+	// to go on after this event in another process. "": the stream has none, or took it
+	// back, or it cannot be sent: it has a control character or more than 8 KiB.
+	ID string
+}
+
+// A Stream says how to read a stream of events, and how to go on where it breaks off. Its
+// zero value reads one connection. It is safe for concurrent use as long as nobody changes its
+// fields.
+type Stream struct {
+	// Client sends the requests; nil: http.DefaultClient. If its Transport is a
+	// *retryhttp.Transport, everything but the Policy of that applies to each connection: its
+	// Budgets, Gate, Prepare, Check, Advise, Idempotent and StallTimeout. A Timeout of the
+	// client ends each connection.
+	Client *http.Client
+
+	// Policy says how often to connect without progress, and when; the zero Policy connects
+	// once. Progress is an event, an ID that moved, and a connection that broke after
+	// HealthyAfter, which is 10s here if it is 0. After progress the attempts begin anew, and
+	// the first reconnection takes nothing from the Budget of the Policy or of the target, and
+	// is not held to the least delay of 10ms. The field "retry" of a stream is treated as a
+	// Retry-After.
+	//
+	// An attempt succeeds with its first event, or its first ID. AttemptTimeout limits the
+	// time until the headers have arrived and the Check of the Transport has returned. OnEvent
+	// also gets a short call for each break after progress, whose first attempt is the break
+	// and whose second is the end of the wait: there retryhttp.RequestOf returns nil.
+	Policy retry.Policy
+
+	// LastID is the ID of the Event after which to begin; "": the header Last-Event-ID of the
+	// request, or else where the server begins.
+	LastID string
+
+	// Resume returns the request for what follows last, after progress: last has the newest
+	// ID, and the Name and Data of the last event. A body needs a GetBody. A *BrokenError
+	// reports an error of Resume. nil: a GET is sent again with Last-Event-ID, and nothing else
+	// goes on.
+	Resume func(ctx context.Context, last Event) (*http.Request, error)
+
+	// Last reports whether the stream ends with this event. If it is set, a stream that ends
+	// without such an event has broken off. nil: the server says when a stream ends.
+	Last func(Event) bool
+
+	// Lossy goes on without an ID too, also after an end in good order: events may be missing
+	// or come twice.
+	Lossy bool
+
+	// Limit is the length of the longest data and of the longest name in bytes. 0 or below:
+	// 16 MiB; above 1 GiB: 1 GiB.
+	Limit int
+}
+
+// ErrTooLong is the error of an event that exceeds the limit.
+var ErrTooLong error = eventstream.ErrTooLong
+
+// A BrokenError is the error of a stream that broke off and cannot go on.
+type BrokenError struct {
+	Why string // it cannot go on, such as "its events have no ID"
+	Err error  // what ended the connection, or what Resume failed with
+}
+
+// Error returns "sse: the stream broke off and cannot go on, because its events have no ID: "
+// and the text of Err.
+func (e *BrokenError) Error() string {
+	return fmt.Sprintf("sse: the stream broke off and cannot go on, because %s: %v", e.Why, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *BrokenError) Unwrap() error { return e.Err }
+
+// Events returns the events of the stream that req asks for, and of its later connections. It
+// reads in the goroutine of the caller, and leaves nothing open when the loop ends.
+//
+// The last pair has an error and no event, unless the stream ended in good order: with a 204,
+// with Last, with an end without IDs, or because the loop did. The error is
+//
+//   - a [*BrokenError] if the stream broke off and cannot go on,
+//   - ErrTooLong,
+//   - the cause of the context of req,
+//   - or what http.Client.Do returns, in which errors.As finds a [*retry.Error]: it holds a
+//     *retryhttp.StatusError if the server refused.
+//
+// Range over the result once: a second loop would send the body of req again.
+func (s *Stream) Events(req *http.Request) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		c := newConnections(s, req, yield)
+		if err := c.run(); err != nil {
+			yield(Event{}, err)
+		}
+	}
+}
+
+// Read returns the events of a body that is already there, up to its end. The last pair has an
+// error and no event if the body broke off, or if an event exceeded the limit in bytes, as
+// in Stream.Limit. Half an event at the end is dropped. The caller closes the body.
+func Read(body io.Reader, limit int) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		events := eventstream.New(body, "", limitOf(limit))
+		for {
+			switch err := events.Next(); {
+			case err == io.EOF:
+				return
+			case err != nil:
+				yield(Event{}, fmt.Errorf("sse: %w", err))
+				return
+			case events.Data != nil && !yield(eventOf(events), nil):
+				return
+			}
+		}
+	}
+}
+
+// ResumeByGET returns the Resume of a stream that a POST began and a GET of the same URL
+// continues, as in the Model Context Protocol. The GET has the header of req, except what is
+// about the body, and Last-Event-ID.
+func ResumeByGET(req *http.Request) func(context.Context, Event) (*http.Request, error) {
+	return func(ctx context.Context, last Event) (*http.Request, error) {
+		if last.ID == "" {
+			return nil, errors.New("its events have no ID")
+		}
+		get := req.Clone(ctx)
+		get.Method, get.Body, get.GetBody = http.MethodGet, nil, nil
+		get.ContentLength, get.TransferEncoding, get.Trailer = 0, nil, nil
+		for _, name := range []string{
+			"Content-Type", "Content-Length", "Content-Encoding", "Expect",
+			"Idempotency-Key", "X-Idempotency-Key",
+		} {
+			get.Header.Del(name)
+		}
+		return get, nil
+	}
+}
+
+func limitOf(limit int) int { return cmp.Or(max(0, limit), 16<<20) }
+
+// eventOf returns the last event of a parser, which may be kept.
+func eventOf(p *eventstream.Parser) Event {
+	return Event{Name: p.Name, Data: bytes.Clone(p.Data), ID: p.ID}
+}
