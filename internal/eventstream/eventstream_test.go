@@ -1,0 +1,263 @@
+package eventstream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// all returns what a stream tells: each event, each ID that moved without one, and each new wait.
+func all(p *Parser) (told []string, err error) {
+	wait := p.Retry
+	for err == nil {
+		err = p.Next()
+		if p.Retry != wait {
+			wait = p.Retry
+			told = append(told, fmt.Sprint("retry ", wait))
+		}
+		switch {
+		case err != nil:
+		case p.Data == nil:
+			told = append(told, fmt.Sprintf("id %q", p.ID))
+		default:
+			told = append(told, fmt.Sprintf("%q %q %q", p.ID, p.Name, p.Data))
+		}
+	}
+	return told, err
+}
+
+var lineEnd = regexp.MustCompile("\r\n|\r|\n")
+
+// obvious reads a whole stream as the standard tells it, step by step.
+func obvious(stream []byte) (told []string) {
+	lines := lineEnd.Split(strings.TrimPrefix(string(stream), "\ufeff"), -1)
+	lines = lines[:len(lines)-1] // the last one has no end
+	name, data, buffered, id, wait := "", "", "", "", time.Duration(-1)
+	reported := wait
+	for _, line := range lines {
+		field, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case line == "":
+			if wait != reported {
+				reported = wait
+				told = append(told, fmt.Sprint("retry ", wait))
+			}
+			moved := id != buffered
+			id = buffered
+			if data != "" {
+				told = append(told, fmt.Sprintf("%q %q %q", id, name, strings.TrimSuffix(data, "\n")))
+			} else if moved {
+				told = append(told, fmt.Sprintf("id %q", id))
+			}
+			name, data = "", ""
+		case field == "event":
+			name = value
+		case field == "data":
+			data += value + "\n"
+		case field == "id" && !strings.Contains(value, "\x00"):
+			buffered = value
+			if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 127 }) || len(value) > 8192 {
+				buffered = ""
+			}
+		case field == "retry" && value != "" && strings.Trim(value, "0123456789") == "":
+			ms, err := strconv.ParseInt(value, 10, 64)
+			wait = time.Duration(min(ms, 365*24*3600*1000)) * time.Millisecond
+			if err != nil {
+				wait = 365 * 24 * time.Hour
+			}
+		}
+	}
+	if wait != reported {
+		told = append(told, fmt.Sprint("retry ", wait))
+	}
+	return told
+}
+
+// merged joins the waits that come one after another: the parser tells the last one of an event
+// that it has read, the obvious one of a block.
+func merged(told []string) (out []string) {
+	for i, text := range told {
+		if strings.HasPrefix(text, "retry") && i+1 < len(told) && strings.HasPrefix(told[i+1], "retry") {
+			continue
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// pieces reads in pieces of random sizes, some of them empty.
+func pieces(r io.Reader, seed uint64) io.Reader {
+	random := rand.New(rand.NewPCG(seed, 0))
+	return reads(func(p []byte) (int, error) { return r.Read(p[:min(len(p), random.IntN(8))]) })
+}
+
+type reads func([]byte) (int, error)
+
+func (f reads) Read(p []byte) (int, error) { return f(p) }
+
+// Two parsers, of which one is as the standard tells it, read the same out of any bytes,
+// whatever the pieces in which they come.
+func FuzzParser(f *testing.F) {
+	for _, seed := range []string{
+		"data: a\n\n", "\ufeffid: 1\r\ndata:a\r\rdata\r\n\r\n", "event: x\nid\nretry: 10\n\ndata:b", ":c\n\n\n",
+		"retry: 99999999999999999999\ndata: a\n\n", "id: a\x00\nid: b\n\nid: \x01\n\n", "data:\ndata:\n\n", "\xef\xbbdata:1\n\n",
+		"even: x\nevents: y\nda: z\ndata : q\ndata:1\n\n", "\r\r\n\n\r", strings.Repeat("data: long\n", 1000) + "\n",
+		":" + strings.Repeat("x", 5000) + "\rid:" + strings.Repeat("y", 8193) + "\n\n",
+	} {
+		f.Add([]byte(seed), uint64(1))
+	}
+	f.Fuzz(func(t *testing.T, stream []byte, seed uint64) {
+		want := merged(obvious(stream))
+		for name, r := range map[string]io.Reader{
+			"whole":     bytes.NewReader(stream),
+			"in pieces": pieces(bytes.NewReader(stream), seed),
+			"bytes":     iotest.OneByteReader(bytes.NewReader(stream)),
+		} {
+			got, err := all(New(r, "", 1<<20))
+			require.Equal(t, io.EOF, err)
+			require.Equal(t, want, merged(got), name)
+		}
+	})
+}
+
+// Random streams of the pieces that matter.
+func TestParserReadsRandomStreams(t *testing.T) {
+	parts := []string{"data", "event", "id", "retry", ":", ": ", "\n", "\r", "\r\n", "\n\n", "1", "x", "\x00", "\x01", "\ufeff", "…", " "}
+	for seed := range uint64(20_000) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var stream []byte
+		for range random.IntN(30) {
+			stream = append(stream, parts[random.IntN(len(parts))]...)
+		}
+		got, err := all(New(pieces(bytes.NewReader(stream), seed), "", 1<<20))
+		require.Equal(t, io.EOF, err)
+		require.Equal(t, merged(obvious(stream)), merged(got), "%q", stream)
+	}
+}
+
+// many is a reader of so many equal bytes, which counts what was read.
+type many struct {
+	b    byte
+	left int
+	read int
+}
+
+func (m *many) Read(p []byte) (int, error) {
+	n := min(len(p), m.left)
+	if n == 0 {
+		return 0, io.EOF
+	}
+	copy(p, bytes.Repeat([]byte{m.b}, n))
+	m.left, m.read = m.left-n, m.read+n
+	return n, nil
+}
+
+// What is not an event takes no memory, and is no error, however long it is.
+func TestCommentsTakeNoMemory(t *testing.T) {
+	for name, start := range map[string]string{
+		"a comment":                        ":",
+		"an unknown field":                 "x",
+		"an unknown field with a colon":    "datum: ",
+		"a field that starts like another": "datax",
+		"blank lines":                      "\n",
+		"a comment after a BOM":            "\ufeff:",
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := &many{b: 'x', left: 64 << 20}
+			if start == "\n" {
+				body.b = '\n'
+			}
+			p := New(io.MultiReader(strings.NewReader(start), body, strings.NewReader("\ndata: a\n\n")), "", 100)
+			require.NoError(t, p.Next())
+			assert.Equal(t, "a", string(p.Data))
+			assert.Zero(t, body.left)
+			assert.LessOrEqual(t, cap(p.buf), 4<<10)
+		})
+	}
+}
+
+// An event is as long as the limit, or an error as soon as that is sure.
+func TestLimit(t *testing.T) {
+	for _, limit := range []int{1, 10, 4096 - 6, 4096, 100_000} {
+		for name, tt := range map[string]struct {
+			stream func(n int) string
+			end    int // the bytes that are read of a line without end before the error, beyond the limit
+		}{
+			"data":               {func(n int) string { return "data: " + strings.Repeat("x", n) + "\n\n" }, 0},
+			"data without space": {func(n int) string { return "data:" + strings.Repeat("x", n) + "\n\n" }, 0},
+			"a name":             {func(n int) string { return "event: " + strings.Repeat("x", n) + "\ndata\n\n" }, 0},
+			"two lines of data":  {func(n int) string { return "data\ndata:" + strings.Repeat("x", n-1) + "\n\n" }, 0},
+		} {
+			t.Run(fmt.Sprint(name, " ", limit), func(t *testing.T) {
+				for _, in := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader} {
+					require.NoError(t, New(in(strings.NewReader(tt.stream(limit))), "", limit).Next())
+					err := New(in(strings.NewReader(tt.stream(limit+1))), "", limit).Next()
+					require.ErrorIs(t, err, ErrTooLong)
+					require.EqualError(t, err, fmt.Sprintf("the event is longer than the limit of %d bytes", limit))
+				}
+			})
+		}
+		for _, field := range []string{"data:", "event:", "id:", "retry:"} {
+			t.Run(fmt.Sprint("an endless line ", field, limit), func(t *testing.T) {
+				body := &many{b: '1', left: 1 << 30}
+				p := New(io.MultiReader(strings.NewReader(field), body), "", limit)
+				require.ErrorIs(t, p.Next(), ErrTooLong)
+				assert.LessOrEqual(t, body.read, max(4<<10, limit+longest+1))
+				assert.LessOrEqual(t, cap(p.buf), max(4<<10, limit+longest+1))
+			})
+		}
+		t.Run(fmt.Sprint("endless lines of data ", limit), func(t *testing.T) {
+			body := reads(func(p []byte) (int, error) { return copy(p, "data:x\n"), nil })
+			p := New(body, "", limit)
+			require.ErrorIs(t, p.Next(), ErrTooLong)
+			assert.LessOrEqual(t, cap(p.data), 2*limit+4<<10)
+		})
+	}
+	p := New(strings.NewReader("data: a\n\n"), "", int(^uint(0)>>1)) // the largest int
+	require.NoError(t, p.Next())
+}
+
+// A reader that brings nothing, or brings its error with bytes, or more after its error.
+func TestReaders(t *testing.T) {
+	boom := errors.New("boom")
+	empty := 0
+	p := New(reads(func([]byte) (int, error) { empty++; return 0, nil }), "", 100)
+	require.Equal(t, io.ErrNoProgress, p.Next())
+	assert.Equal(t, 100, empty)
+	require.Equal(t, io.ErrNoProgress, p.Next())
+	assert.Equal(t, 100, empty, "it is not read again")
+
+	p = New(reads(func(b []byte) (int, error) { return copy(b, "data: a\n\ndata: b\n\ndata: c"), boom }), "7", 100)
+	require.NoError(t, p.Next())
+	assert.Equal(t, "a", string(p.Data))
+	assert.Equal(t, "7", p.ID)
+	require.NoError(t, p.Next())
+	assert.Equal(t, "b", string(p.Data))
+	require.Equal(t, boom, p.Next())
+	require.Equal(t, boom, p.Next())
+}
+
+// An event costs what is kept of it, and nothing else.
+func TestAllocations(t *testing.T) {
+	stream := strings.Repeat("event: x\nid: 1\ndata: abc\n\n", 1000)
+	p := New(strings.NewReader(strings.Repeat(stream, 12)), "", 1000)
+	require.NoError(t, p.Next())
+	assert.Zero(t, testing.AllocsPerRun(10, func() {
+		for range 1000 {
+			_ = p.Next()
+		}
+	}))
+	require.NotNil(t, p.Data)
+}

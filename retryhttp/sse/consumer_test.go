@@ -1,0 +1,158 @@
+package sse_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+	"github.com/goretry/retry/retryhttp/sse"
+)
+
+// A consumer that stops, panics or is slow leaves nothing open, and breaks nothing.
+func TestConsumer(t *testing.T) {
+	three := answer{text: event(1, "a") + event(2, "b") + event(3, "c"), idle: -1}
+	for _, first := range []answer{three, reset(event(0, "x"))} {
+		bubble(t, "stops in the middle", func(t *testing.T) {
+			server := &script{answers: []answer{first, three}}
+			s := &sse.Stream{Client: over(server), Policy: patient}
+			for e, err := range s.Events(request(t, "GET")) {
+				require.NoError(t, err)
+				if e.ID == "2" {
+					break
+				}
+			}
+			assert.Zero(t, server.open)
+		})
+		bubble(t, "panics", func(t *testing.T) {
+			server := &script{answers: []answer{first, three}}
+			s := &sse.Stream{Client: over(server), Policy: patient}
+			assert.PanicsWithValue(t, "boom", func() {
+				for e := range s.Events(request(t, "GET")) {
+					if e.ID == "2" {
+						panic("boom")
+					}
+				}
+			})
+			assert.Zero(t, server.open)
+		})
+	}
+	bubble(t, "Last panics", func(t *testing.T) {
+		server := &script{answers: []answer{three}}
+		s := &sse.Stream{Client: over(server), Last: func(sse.Event) bool { panic("boom") }}
+		assert.PanicsWithValue(t, "boom", func() { _, _ = collect(s.Events(request(t, "GET"))) })
+		assert.Zero(t, server.open)
+	})
+	bubble(t, "is slower than StallTimeout", func(t *testing.T) {
+		server := &script{answers: []answer{stream(event(1, "a") + event(2, "b")), done}}
+		client := over(server)
+		client.Transport.(*retryhttp.Transport).StallTimeout = 5 * second
+		s := &sse.Stream{Client: client, Policy: patient}
+		for _, err := range s.Events(request(t, "GET")) {
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+		}
+		assert.Equal(t, []string{"", "2"}, server.ids())
+	})
+	bubble(t, "keeps the data", func(t *testing.T) {
+		s := &sse.Stream{Client: over(&script{answers: []answer{stream("data: a\n\ndata: b\n\n")}})}
+		var kept [][]byte
+		for e, err := range s.Events(request(t, "GET")) {
+			require.NoError(t, err)
+			kept = append(kept, e.Data)
+		}
+		assert.Equal(t, [][]byte{[]byte("a"), []byte("b")}, kept)
+	})
+}
+
+// The context of the request ends the stream, whatever it does just then.
+func TestContext(t *testing.T) {
+	cause := errors.New("enough")
+	for name, answers := range map[string][]answer{
+		"while it reads":                 {{text: event(1, "a"), idle: -1}},
+		"before the first event":         {{text: ":\n", idle: -1}},
+		"before the headers":             {{before: time.Hour, text: "data: a\n\n"}},
+		"in the wait after a break":      {reset("retry: 50000\n" + event(1, "a"))},
+		"in a wait before the first one": {status(503, "Retry-After", "50")},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			server := &script{answers: answers}
+			s := &sse.Stream{Client: over(server), Policy: patient}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(5*second, func() { cancel(cause) })
+			began := time.Now()
+			_, err := collect(s.Events(request(t, "GET").WithContext(ctx)))
+			require.ErrorIs(t, err, cause)
+			assert.Equal(t, 5*second, time.Since(began))
+			assert.Len(t, server.sent, 1)
+			assert.Zero(t, server.open)
+		})
+	}
+	bubble(t, "a deadline before the end of the wait", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*second)
+		defer cancel()
+		s := &sse.Stream{Client: over(&script{answers: []answer{reset("retry: 50000\n" + event(1, "a"))}}), Policy: patient}
+		began := time.Now()
+		_, err := collect(s.Events(request(t, "GET").WithContext(ctx)))
+		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
+		require.ErrorIs(t, err, errReset)
+		assert.Zero(t, time.Since(began))
+	})
+}
+
+// A Timeout of the client ends each connection, and not the stream.
+func TestTimeoutOfTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []answer{{text: event(1, "a"), idle: -1}, stream(event(2, "b")), done}}
+		client := over(server)
+		client.Timeout = 20 * second
+		s := &sse.Stream{Client: client, Policy: patient}
+		began := time.Now()
+		events, err := collect(s.Events(request(t, "GET")))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"1 a", "2 b"}, events)
+		assert.Equal(t, 22*second, time.Since(began))
+	})
+}
+
+// A Budget of the context bounds the reconnections of a stream too.
+func TestBudgetOfTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []answer{reset(event(1, "a")), reset(event(2, "b")), done}}
+		s := &sse.Stream{Client: over(server), Policy: patient}
+		ctx := retry.WithBudget(t.Context(), &retry.Budget{Size: 1})
+		events, err := collect(s.Events(request(t, "GET").WithContext(ctx)))
+		assert.Equal(t, []string{"1 a", "2 b"}, events)
+		assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(err))
+	})
+}
+
+// Each connection goes to the URL of the request, from which the server may redirect it.
+func TestRedirects(t *testing.T) {
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		bubble(t, http.StatusText(code), func(t *testing.T) {
+			to := &script{answers: []answer{reset(event(1, "a")), stream(event(2, "b")), done}}
+			asked := 0
+			client := over(roundTrip(func(req *http.Request) (*http.Response, error) {
+				if req.URL.Path == "/events" {
+					asked++
+					header := http.Header{"Location": {"/moved"}}
+					return &http.Response{StatusCode: code, Header: header, Body: http.NoBody, Request: req}, nil
+				}
+				return to.RoundTrip(req)
+			}))
+			events, err := collect((&sse.Stream{Client: client, Policy: patient}).Events(request(t, "GET")))
+			require.NoError(t, err)
+			assert.Equal(t, []string{"1 a", "2 b"}, events)
+			assert.Equal(t, []string{"", "1", "2"}, to.ids())
+			assert.Equal(t, 3, asked)
+		})
+	}
+}

@@ -1,0 +1,387 @@
+package sse_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+	"github.com/goretry/retry/retryhttp/sse"
+)
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// 100 streams are behind a balancer that cuts each connection after a minute. No break takes
+// anything from the Budget, whether or not there were events.
+func TestBalancerThatCutsDoesNotEmptyTheBudget(t *testing.T) {
+	for name, text := range map[string]func(n int) string{
+		"with events":    func(n int) string { return event(n, "a") },
+		"with IDs alone": func(n int) string { return fmt.Sprintf("id: %d\n\n", n) },
+		"quiet":          func(int) string { return ": ping\n" },
+	} {
+		for how, end := range map[string]error{"reset": errReset, "in good order": nil} {
+			bubble(t, name+", "+how, func(t *testing.T) {
+				budget := &retry.Budget{Size: 10}
+				var streams sync.WaitGroup
+				for range 100 {
+					server := &script{}
+					for n := range 10 {
+						server.answers = append(server.answers, answer{text: text(n + 1), idle: time.Minute, err: end})
+					}
+					server.answers = append(server.answers, done)
+					client := over(server)
+					client.Transport.(*retryhttp.Transport).Budgets = func(*http.Request) *retry.Budget { return budget }
+					streams.Go(func() {
+						s := &sse.Stream{Client: client, Policy: retry.Default(), LastID: "0"}
+						_, err := collect(s.Events(request(t, "GET")))
+						assert.NoError(t, err)
+						assert.Len(t, server.sent, 11)
+					})
+				}
+				streams.Wait()
+				assert.Equal(t, 10, budget.Left())
+			})
+		}
+	}
+}
+
+// The first reconnection is free. What follows it in an outage is not.
+func TestOutageUnderABudget(t *testing.T) {
+	budget := func() *retry.Budget { return &retry.Budget{Size: 3} }
+	for name, set := range map[string]func(*sse.Stream){
+		"of the policy": func(s *sse.Stream) { s.Policy.Budget = budget() },
+		"of the target": func(s *sse.Stream) {
+			b := budget()
+			s.Client.Transport.(*retryhttp.Transport).Budgets = func(*http.Request) *retry.Budget { return b }
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			server := &script{answers: []answer{reset(event(1, "a")), reset(event(2, "b")), {failed: errReset}}}
+			s := &sse.Stream{Client: over(server), Policy: patient}
+			s.Policy.MaxAttempts = retry.Unlimited
+			set(s)
+			events, err := collect(s.Events(request(t, "GET")))
+			assert.Equal(t, []string{"1 a", "2 b"}, events)
+			assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(err), "%v", err)
+			assert.Equal(t, []string{"", "1", "2", "2", "2", "2"}, server.ids())
+		})
+	}
+}
+
+// The Budgets that a Transport keeps for its targets are those of its streams, too.
+func TestStreamsShareTheBudgetsOfTheTransport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &http.Client{Transport: &retryhttp.Transport{Base: &script{answers: []answer{{failed: errReset}}}}}
+		for _, attempts := range []int{5, 5, 3, 1} { // 10 retries in all
+			s := &sse.Stream{Client: client, Policy: retry.Default()}
+			_, err := collect(s.Events(request(t, "GET")))
+			var e *retry.Error
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, attempts, e.Attempts)
+		}
+	})
+}
+
+// A connection that lasted is progress, however quiet it was.
+func TestHealthyAfter(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		idle time.Duration
+		p    retry.Policy
+		sent int
+	}{
+		{"10s if it is not set", 10 * second, patient, 20},
+		{"less than 10s", 10*second - 1, patient, 3},
+		{"as the policy says", 3 * second, retry.Policy{MaxAttempts: 3, HealthyAfter: 3 * second}, 20},
+		{"less than the policy says", 3*second - 1, retry.Policy{MaxAttempts: 3, HealthyAfter: 3 * second}, 3},
+		{"a policy that does not retry", time.Hour, retry.Policy{}, 1},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			server := &script{}
+			for range 19 {
+				server.answers = append(server.answers, answer{text: ":\n", idle: tt.idle, err: errReset})
+			}
+			server.answers = append(server.answers, done)
+			s := &sse.Stream{Client: over(server), Policy: tt.p}
+			_, err := collect(s.Events(request(t, "GET")))
+			assert.Len(t, server.sent, tt.sent)
+			assert.Equal(t, tt.sent < 20, err != nil, "%v", err)
+		})
+	}
+}
+
+// AttemptTimeout ends with the headers and Check, not with the first event.
+func TestAttemptTimeout(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 2, AttemptTimeout: 2 * second}
+	first := func(tr *retryhttp.Transport) { tr.Check = retryhttp.FirstEvent(nil, nil) }
+	for _, tt := range []struct {
+		name  string
+		set   set
+		first answer
+		sent  int
+		took  time.Duration
+	}{
+		{"headers that are late", nil, answer{before: 3 * second, text: "data: late\n\n"}, 2, 2 * second},
+		{"headers in time", nil, answer{before: 2*second - 1, text: "data: a\n\n"}, 1, 2*second - 1},
+		{"a quiet hour after them", nil, answer{text: ":\n", idle: time.Hour, err: errReset}, 2, time.Hour + 10*time.Millisecond},
+		{"a slow Check", transport(first), answer{text: ":\n", idle: -1}, 2, 2 * second},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			server := &script{answers: []answer{tt.first, stream("data: a\n\n")}}
+			s := &sse.Stream{Client: over(server), Policy: p}
+			if s.Policy.MaxAttempts = 2; tt.set != nil {
+				tt.set(s)
+			}
+			s.Policy.HealthyAfter = time.Minute
+			began := time.Now()
+			events, err := collect(s.Events(request(t, "GET")))
+			require.NoError(t, err)
+			assert.Equal(t, []string{"a"}, events)
+			assert.Len(t, server.sent, tt.sent)
+			wait := time.Duration(0)
+			if tt.took%second == 0 && tt.sent == 2 {
+				wait = 10 * time.Millisecond // of a policy with a HealthyAfter
+			}
+			assert.Equal(t, tt.took+wait, time.Since(began))
+		})
+	}
+	bubble(t, "and says so", func(t *testing.T) {
+		s := &sse.Stream{Client: over(&script{answers: []answer{{before: time.Hour, text: "data: a\n\n"}}}), Policy: p}
+		_, err := collect(s.Events(request(t, "GET")))
+		require.ErrorContains(t, err, "sse: no headers within AttemptTimeout")
+		var timeout interface{ Timeout() bool }
+		require.ErrorAs(t, err, &timeout)
+		assert.True(t, timeout.Timeout())
+	})
+}
+
+// After progress nothing but the policy and the server delays the first reconnection.
+func TestFirstReconnectionDoesNotWait(t *testing.T) {
+	const floor = 10 * time.Millisecond
+	for _, tt := range []struct {
+		name    string
+		p       retry.Policy
+		answers []answer
+		took    time.Duration
+	}{
+		{"unlimited attempts", retry.Policy{MaxAttempts: retry.Unlimited}, []answer{reset(event(1, "a")), reset(event(2, "b")), done}, 0},
+		{"HealthyAfter", retry.Policy{MaxAttempts: 2, HealthyAfter: second}, []answer{reset(event(1, "a")), reset(event(2, "b")), done}, 0},
+		{"MaxElapsed", retry.Policy{MaxElapsed: second}, []answer{reset(event(1, "a")), reset(event(2, "b")), done}, 0},
+		{"the second one does", retry.Policy{MaxAttempts: retry.Unlimited},
+			[]answer{reset(event(1, "a")), reset(""), reset(""), reset(event(2, "b")), done}, 2 * floor},
+		{"before progress", retry.Policy{MaxAttempts: retry.Unlimited}, []answer{reset(""), reset(""), done}, 2 * floor},
+		{"a delay of the policy", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(3 * time.Millisecond)},
+			[]answer{reset(event(1, "a")), done}, 3 * time.Millisecond},
+		{"a delay of the server", retry.Policy{MaxAttempts: retry.Unlimited}, []answer{reset("retry: 4\n" + event(1, "a")), done}, 4 * time.Millisecond},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			s := &sse.Stream{Client: over(&script{answers: tt.answers}), Policy: tt.p}
+			began := time.Now()
+			_, err := collect(s.Events(request(t, "GET")))
+			require.NoError(t, err)
+			assert.Equal(t, tt.took, time.Since(began))
+		})
+	}
+}
+
+// A Gate that another caller has closed holds a reconnection.
+func TestClosedGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []answer{reset(event(1, "a")), status(429, "Retry-After", "60"), stream(event(2, "b")), done}}
+		client := over(server)
+		client.Transport.(*retryhttp.Transport).Gate = new(retryhttp.Gate)
+		s := &sse.Stream{Client: client, Policy: retry.Policy{MaxAttempts: 2, MaxRetryAfter: time.Hour}}
+		for e, err := range s.Events(request(t, "GET")) {
+			require.NoError(t, err)
+			if e.ID == "1" { // meanwhile another request is refused
+				resp, err := client.Get("http://example.test/other")
+				require.NoError(t, err)
+				require.Equal(t, 429, resp.StatusCode)
+				_ = resp.Body.Close()
+			}
+		}
+		held := server.at[2].Sub(server.at[1])
+		assert.GreaterOrEqual(t, held, time.Minute)
+		assert.LessOrEqual(t, held, time.Minute*5/4)
+		assert.Equal(t, []string{"", "", "1", "2"}, server.ids())
+	})
+}
+
+// Prepare sees the attempts of each reconnection, and what the one before failed with.
+func TestPrepareAndCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		server := &script{answers: []answer{reset(event(1, "a")), status(401), status(503), stream(event(2, "b")), done}}
+		client := over(server)
+		tr := client.Transport.(*retryhttp.Transport)
+		tr.Prepare = func(req *http.Request, attempt int, last error) error {
+			var e *retryhttp.StatusError
+			_ = errors.As(last, &e)
+			told = append(told, fmt.Sprint(attempt, " ", e != nil && e.StatusCode == 401, " ", req.Header.Get("Last-Event-ID")))
+			return nil
+		}
+		tr.Check = func(req *http.Request, resp *http.Response, err error) error {
+			if err == nil && resp.StatusCode == 401 {
+				return retryhttp.NewStatusError(resp)
+			}
+			return retryhttp.Check(req, resp, err)
+		}
+		_, err := collect((&sse.Stream{Client: client, Policy: patient}).Events(request(t, "GET")))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"1 false ", "1 false 1", "2 true 1", "3 false 1", "1 false 2"}, told)
+	})
+}
+
+// The Policy of the stream takes the place of the Transport's, wherever that is.
+func TestAttemptsDoNotMultiply(t *testing.T) {
+	five := retry.Policy{MaxAttempts: 5}
+	for name, client := range map[string]func(base http.RoundTripper) http.RoundTripper{
+		"the Transport of the client": func(base http.RoundTripper) http.RoundTripper {
+			return &retryhttp.Transport{Base: base, Policy: five}
+		},
+		"a Transport inside another RoundTripper": func(base http.RoundTripper) http.RoundTripper {
+			return roundTrip((&retryhttp.Transport{Base: base, Policy: five}).RoundTrip)
+		},
+		"a Transport on a Transport": func(base http.RoundTripper) http.RoundTripper {
+			return &retryhttp.Transport{Base: &retryhttp.Transport{Base: base, Policy: five}, Policy: five}
+		},
+		"no Transport": func(base http.RoundTripper) http.RoundTripper { return base },
+	} {
+		bubble(t, name, func(t *testing.T) {
+			server := &script{answers: []answer{status(503)}}
+			s := &sse.Stream{Client: &http.Client{Transport: client(server)}, Policy: patient}
+			req := request(t, "GET")
+			_, err := collect(s.Events(req.WithContext(retryhttp.WithPolicy(req.Context(), five))))
+			require.ErrorContains(t, err, "attempts exhausted after 3 attempts")
+			assert.Len(t, server.sent, 3)
+		})
+	}
+}
+
+// OnEvent gets a call for each connection, and a short one for each break after progress.
+func TestOnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		p := patient
+		p.OnEvent = func(ctx context.Context, e retry.Event) {
+			of := retryhttp.RequestOf(ctx) != nil
+			switch e.Kind {
+			case retry.RetryScheduled:
+				told = append(told, fmt.Sprint("attempt ", e.Attempt, ": ", e.Err, ", again in ", e.Delay, " ", of))
+			case retry.CallFinished:
+				told = append(told, fmt.Sprint(e.Reason, " ", e.Attempt, " ", of))
+			}
+		}
+		server := &script{answers: []answer{reset(event(1, "a")), reset(""), stream(event(2, "b")), done}}
+		_, err := collect((&sse.Stream{Client: over(server), Policy: p}).Events(request(t, "GET")))
+		require.NoError(t, err)
+		assert.Equal(t, []string{
+			"success 1 true",
+			"attempt 1: connection reset by peer, again in 1s false", "success 2 false",
+			"attempt 1: connection reset by peer, again in 1s true", "success 2 true",
+			"attempt 1: unexpected EOF, again in 1s false", "success 2 false",
+			"success 1 true",
+		}, told)
+	})
+}
+
+// The header of the first request is that of all others, and what a browser sends is added.
+func TestHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []answer{stream(event(5, "a")), done}}
+		req := request(t, "GET")
+		req.Header.Set("Last-Event-ID", "4")
+		req.Header.Set("Authorization", "Bearer x")
+		_, err := collect((&sse.Stream{Client: over(server), Policy: patient}).Events(req))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"4", "5"}, server.ids())
+		for _, sent := range server.sent {
+			assert.Equal(t, []string{"text/event-stream"}, sent.Header.Values("Accept"))
+			assert.Equal(t, []string{"no-cache"}, sent.Header.Values("Cache-Control"))
+			assert.Equal(t, []string{"Bearer x"}, sent.Header.Values("Authorization"))
+			assert.Len(t, sent.Header.Values("Last-Event-ID"), 1)
+		}
+		assert.Equal(t, "4", req.Header.Get("Last-Event-ID"), "the caller's request is unchanged")
+
+		server = &script{answers: []answer{stream(event(5, "a")), done}}
+		bare := &http.Request{URL: &url.URL{Scheme: "http", Host: "example.test"}} // without a header
+		_, err = collect((&sse.Stream{Client: over(server), Policy: patient}).Events(bare))
+		require.NoError(t, err)
+		assert.Equal(t, "5", server.sent[1].Header.Get("Last-Event-ID"))
+	})
+}
+
+// A GET whose body can be sent again has it in each connection.
+func TestGETWithABody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var bodies []string
+		server := &script{answers: []answer{reset(event(1, "a")), status(503), done}}
+		s := &sse.Stream{Policy: patient, Client: over(roundTrip(func(req *http.Request) (*http.Response, error) {
+			body := make([]byte, 10)
+			n, _ := req.Body.Read(body)
+			bodies = append(bodies, string(body[:n]))
+			return server.RoundTrip(req)
+		}))}
+		req := request(t, "POST")
+		req.Method = "GET"
+		_, err := collect(s.Events(req))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"{}", "{}", "{}"}, bodies)
+	})
+}
+
+// A POST of the Model Context Protocol is continued by a GET.
+func TestResumeByGET(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []answer{reset(event("s/1", "{}")), status(503), stream(event("s/2", "{}")), done}}
+		req := request(t, "POST")
+		for _, name := range []string{"Mcp-Session-Id", "Content-Type", "Idempotency-Key"} {
+			req.Header.Set(name, name)
+		}
+		s := &sse.Stream{Client: over(server), Policy: patient, Resume: sse.ResumeByGET(req)}
+		events, err := collect(s.Events(req))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"s/1 {}", "s/2 {}"}, events)
+		assert.Equal(t, []string{"POST", "s/1", "s/1", "s/2"}, server.ids())
+		get := server.sent[1]
+		assert.Nil(t, get.Body)
+		assert.Zero(t, get.ContentLength)
+		assert.Equal(t, "Mcp-Session-Id", get.Header.Get("Mcp-Session-Id"))
+		assert.Empty(t, get.Header.Get("Content-Type")+get.Header.Get("Idempotency-Key"))
+
+		server = &script{answers: []answer{reset("data: {}\n\n")}}
+		s = &sse.Stream{Client: over(server), Policy: patient, Resume: sse.ResumeByGET(req)}
+		_, err = collect(s.Events(request(t, "POST")))
+		require.ErrorContains(t, err, "because Resume failed: its events have no ID")
+	})
+}
+
+// Resume gets the last event with the newest ID, in a context that has no policy of its own.
+func TestWhatResumeGets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got sse.Event
+		server := &script{answers: []answer{reset("event: x\n" + event(1, "a") + "id: 2\n\n"), done}}
+		s := &sse.Stream{Client: over(server), Policy: patient}
+		s.Resume = func(ctx context.Context, last sse.Event) (*http.Request, error) {
+			got = last
+			return http.NewRequestWithContext(ctx, "GET", "http://example.test/next", nil)
+		}
+		_, err := collect(s.Events(request(t, "POST")))
+		require.NoError(t, err)
+		assert.Equal(t, sse.Event{Name: "x", Data: []byte("a"), ID: "2"}, got)
+		assert.Equal(t, []string{"POST", "2"}, server.ids())
+		assert.Equal(t, "/next", server.sent[1].URL.Path)
+	})
+}

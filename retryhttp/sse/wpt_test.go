@@ -1,0 +1,175 @@
+package sse_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry/retryhttp"
+	"github.com/goretry/retry/retryhttp/sse"
+)
+
+// What the tests of web-platform-tests for EventSource expect of a stream's bytes, by the names of
+// those tests. Rows without such a name are about the same rules.
+var formats = []struct {
+	name, stream string
+	events       []string // name, ID and data, with | between them
+}{
+	{"event-data", "data:msg\ndata:msg\n\n:\nfalsefield:msg\n\nfalsefield:msg\ndata:msg\n\ndata:\n\ndata:end\n\n",
+		[]string{"||msg\nmsg", "||msg", "||", "||end"}},
+	{"format-bom", "\ufeffdata:1\n\n\ufeffdata:2\n\ndata:3\n\n", []string{"||1", "||3"}},
+	{"format-bom-2", "\ufeff\ufeffdata:1\n\ndata:2\n\ndata:3\n\n", []string{"||2", "||3"}},
+	{"a BOM alone", "\ufeff", nil},
+	{"a BOM on a line of its own", "\ufeff\ndata:1\n\n", []string{"||1"}},
+	{"half a BOM", "\xef\xbb", nil},
+	{"half a BOM before a field", "\xef\xbbdata:1\n\ndata:2\n\n", []string{"||2"}},
+	{"format-comments", "data:1\r:\x00\n:\r\ndata:2\n:" + long(2048) + "\rdata:3\n:data:fail\r:" + long(2048) + "\ndata:4\n\n",
+		[]string{"||1\n2\n3\n4"}},
+	{"format-data-before-final-empty-line", "retry:1000\ndata:test1\n\nid:test\ndata:test2", []string{"||test1"}},
+	{"format-field-data", "data:\n\ndata\ndata\n\ndata:test\n\n", []string{"||", "||\n", "||test"}},
+	{"format-field-event", "event:test\ndata:x\n\ndata:x\n\n", []string{"test||x", "||x"}},
+	{"format-field-event-empty", "event: \ndata:data\n\n", []string{"||data"}},
+	{"field-name-event", "event: testevent\ndata: d\n\n", []string{"testevent||d"}},
+	{"format-field-id-3, it persists", "id: 1\ndata: 1\n\ndata: 2\n\n", []string{"|1|1", "|1|2"}},
+	{"format-field-id-3, it changes and persists", "id: 1\ndata: 1\n\nid: 2\ndata: 2\n\ndata: 3\n\n", []string{"|1|1", "|2|2", "|2|3"}},
+	{"format-field-id-3, it is reset", "id: 1\ndata: 1\n\nid:\ndata: 2\n\ndata: 3\n\n", []string{"|1|1", "||2", "||3"}},
+	{"format-field-id-null", "id: \x00\x00\ndata:hello\n\n", []string{"||hello"}},
+	{"format-field-parsing", "data:\x00\ndata:  2\rData:1\ndata\x00:2\ndata:1\r\x00data:4\nda-ta:3\rdata_5\ndata:3\rdata:\r\n data:32\ndata:4\n\n",
+		[]string{"||\x00\n 2\n1\n3\n\n4"}},
+	{"format-field-unknown", "data:test\n data\ndata\nfoobar:xxx\njustsometext\n:thisisacommentyay\ndata:test\n\n", []string{"||test\n\ntest"}},
+	{"format-leading-space", "data:\ttest\rdata: \ndata:test\n\n", []string{"||\ttest\n\ntest"}},
+	{"format-newlines", "data:test\r\ndata\ndata:test\r\n\r\n", []string{"||test\n\ntest"}},
+	{"format-null-character", "data:\x00\n\n", []string{"||\x00"}},
+	{"format-utf-8", "data:ok…\n\n", []string{"||ok…"}},
+	{"UTF-8 that is cut stays as it is", "data:\xe2\x80\n\n", []string{"||\xe2\x80"}},
+	{"CR alone", "data:1\r\rdata:2\r\r", []string{"||1", "||2"}},
+	{"CR, CRLF", "data:1\r\r\ndata:2\r\n\r", []string{"||1", "||2"}},
+	{"LF, CR is two lines", "data:1\n\rdata:2\n\n", []string{"||1", "||2"}},
+	{"an event without data is none", "event: x\n\ndata: 1\n\n", []string{"||1"}},
+	{"a name holds for one event", "event: x\n\nevent: y\nevent: z\ndata: 1\n\n", []string{"z||1"}},
+	{"colons in a value", "data::a:b\nid: :\n\n", []string{"|:|:a:b"}},
+	{"no bytes", "", nil},
+	{"blank lines", "\n\n\r\r\n\n", nil},
+}
+
+// bytesOf reads a stream of bytes.
+func bytesOf(t *testing.T, stream string, reader func(string) *http.Response) (events []string) {
+	t.Helper()
+	body := reader(stream).Body
+	for e, err := range sse.Read(body, 0) {
+		require.NoError(t, err)
+		events = append(events, e.Name+"|"+e.ID+"|"+string(e.Data))
+	}
+	return events
+}
+
+func TestFormat(t *testing.T) {
+	for _, tt := range formats {
+		for piece, body := range map[string]func(string) *http.Response{
+			"whole": func(s string) *http.Response { return &http.Response{Body: &closer{Reader: strings.NewReader(s)}} },
+			"byte by byte": func(s string) *http.Response {
+				return &http.Response{Body: &closer{Reader: iotest.OneByteReader(strings.NewReader(s))}}
+			},
+			"with its end": func(s string) *http.Response {
+				return &http.Response{Body: &closer{Reader: iotest.DataErrReader(strings.NewReader(s))}}
+			},
+		} {
+			t.Run(tt.name+"/"+piece, func(t *testing.T) {
+				assert.Equal(t, tt.events, bytesOf(t, tt.stream, body))
+			})
+		}
+	}
+}
+
+// What the other tests of web-platform-tests expect of connections.
+func TestConnections(t *testing.T) {
+	mime := func(value string) answer {
+		return answer{text: "data: data\n\n", header: []string{"Content-Type", value}}
+	}
+	const dots = "…"
+	for _, tt := range []struct {
+		name    string
+		set     set
+		answers []answer
+		events  []string
+		sent    int
+		took    time.Duration
+		err     string
+	}{
+		{"eventsource-reconnect, 200", nil, []answer{reset("retry: 2\n"), stream("data: data\n\n")}, []string{"data"}, 2, second, ""},
+		{"eventsource-reconnect, reconnection events", nil, []answer{stream("retry: 2\nid: 2\ndata: ok\n\n"), stream("data: data\n\n"), done},
+			[]string{"2 ok", "2 data"}, 3, 2 * second, ""},
+		{"eventsource-close, events", lossy, []answer{stream("data: opened\n\n"), stream("data: reconnected\n\n"), done},
+			[]string{"opened", "reconnected"}, 3, 2 * second, ""},
+		{"format-field-id", nil, []answer{stream("id: " + dots + "\ndata: hello\n\n"), stream("id: " + dots + "\ndata: " + dots + "\n\n"), done},
+			[]string{dots + " hello", dots + " " + dots}, 3, 2 * second, ""},
+		{"format-field-id-2", nil, []answer{stream("id: " + dots + "\ndata: hello\n\n"), stream("data: 1\n\n"), stream("data: 2\n\n"), done},
+			[]string{dots + " hello", dots + " 1", dots + " 2"}, 4, 3 * second, ""},
+		{"format-field-id-null, Last-Event-ID is not set", lossy, []answer{stream("id: \x00\x00\ndata: hello\n\n"), done}, []string{"hello"}, 2, second, ""},
+		{"format-field-retry", lossy, []answer{stream("retry:02000\ndata:x\n\n"), done}, []string{"x"}, 2, 2 * second, ""},
+		{"format-field-retry-bogus", lossy, []answer{stream("retry:2000\nretry:1000x\ndata:x\n\n"), done}, []string{"x"}, 2, 2 * second, ""},
+		{"format-field-retry-empty", lossy, []answer{stream("retry:2000\nretry\ndata:test\n\n"), done}, []string{"test"}, 2, 2 * second, ""},
+		{"format-mime-bogus", nil, []answer{mime("x bogus")}, nil, 1, 0, "not text/event-stream"},
+		{"format-mime-valid-bogus", nil, []answer{mime("text/x-bogus")}, nil, 1, 0, "not text/event-stream"},
+		{"format-mime-trailing-semicolon", nil, []answer{mime("text/event-stream;")}, []string{"data"}, 1, 0, ""},
+		{"format-utf-8, another charset", nil, []answer{mime("text/event-stream;charset=windows-1252")}, []string{"data"}, 1, 0, ""},
+		{"the type in capitals", nil, []answer{mime("Text/Event-Stream ; x")}, []string{"data"}, 1, 0, ""},
+		{"request-status-error, 204", nil, []answer{status(204)}, nil, 1, 0, ""},
+		{"request-status-error, 205", nil, []answer{status(205)}, nil, 1, 0, "the status is 205"},
+		{"request-status-error, 210", nil, []answer{status(210)}, nil, 1, 0, "the status is 210"},
+		{"request-status-error, 299", nil, []answer{status(299)}, nil, 1, 0, "the status is 299"},
+		{"request-status-error, 404", nil, []answer{status(404)}, nil, 1, 0, "404 Not Found"},
+		{"request-status-error, 410", nil, []answer{status(410)}, nil, 1, 0, "410 Gone"},
+		{"request-status-error, 503 until the attempts are used up", nil, []answer{status(503)}, nil, 3, 2 * second, "503 Service Unavailable"},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			server := &script{answers: tt.answers}
+			s := &sse.Stream{Client: over(server), Policy: patient}
+			if tt.set != nil {
+				tt.set(s)
+			}
+			began := time.Now()
+			events, err := collect(s.Events(request(t, "GET")))
+			assert.Equal(t, tt.events, events)
+			assert.Len(t, server.sent, tt.sent)
+			assert.Equal(t, tt.took, time.Since(began))
+			if tt.err == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorContains(t, err, tt.err)
+			}
+			for _, req := range server.sent { // request-accept, request-cache-control
+				assert.Equal(t, "text/event-stream", req.Header.Get("Accept"))
+				assert.Equal(t, "no-cache", req.Header.Get("Cache-Control"))
+			}
+		})
+	}
+	bubble(t, "request-credentials", func(t *testing.T) { // cookies are the jar's
+		jar := &cookies{}
+		client := over(&script{answers: []answer{{text: event(1, "a"), header: []string{"Set-Cookie", "a=b"}}, done}})
+		client.Jar = jar
+		_, err := collect((&sse.Stream{Client: client, Policy: patient}).Events(request(t, "GET")))
+		require.NoError(t, err)
+		assert.Equal(t, 1, jar.set)
+		assert.Equal(t, 2, jar.asked)
+	})
+	t.Run("eventsource-request-cancellation", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			server := &script{answers: []answer{{before: second, text: "retry:1000\ndata:abc\n\n"}}}
+			tr := &retryhttp.Transport{Base: server}
+			s := &sse.Stream{Client: &http.Client{Transport: tr}, Policy: patient}
+			ctx, cancel := contextWithin(t, second/2)
+			defer cancel()
+			events, err := collect(s.Events(request(t, "GET").WithContext(ctx)))
+			require.Error(t, err)
+			assert.Empty(t, events)
+			assert.Len(t, server.sent, 1)
+		})
+	})
+}
