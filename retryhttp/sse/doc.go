@@ -1,7 +1,7 @@
 // Package sse reads event streams (text/event-stream), and goes on where a stream breaks off:
 //
 //	stream := &sse.Stream{Policy: retry.Default()}
-//	for event, err := range stream.All(req) {
+//	for event, err := range stream.Events(req) {
 //		if err != nil {
 //			return err
 //		}
