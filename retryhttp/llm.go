@@ -221,8 +221,8 @@ var (
 	finalLLM = []string{
 		"invalid_request_error", "authentication_error", "permission_error", // Anthropic, and OpenAI
 		"not_found_error", "request_too_large", // Anthropic
-		"invalid_prompt",                                                                               // OpenAI
+		"invalid_prompt",                                             // OpenAI
 		"INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNAUTHENTICATED", // Gemini
-		"PERMISSION_DENIED", "NOT_FOUND",                             // Gemini
+		"PERMISSION_DENIED", "NOT_FOUND", // Gemini
 	}
 )

@@ -70,7 +70,7 @@ import (
 //	  with an earlier last stream
 //	421, 425                           yes      RFC 9110 section 15.5.20, RFC 8470 section 5.2
 //	429; 403, 413 with a Retry-After:  yes      RFC 6585 section 4, RFC 9110 sections 15.5.4, 15.5.14;
-//	  it was refused before the work            client-go, Azure's, OpenAI's and Anthropic's SDKs
+//	  it was refused before the work            client-go, OpenAI's SDK
 //	401, 403, 407, 413, with a Check   yes      RFC 9110 sections 15.5.2, 15.5.4, 15.5.8, 15.5.14
 //	  that retries them
 //	anything else                      no       RFC 9110 section 9.2.2
