@@ -25,4 +25,5 @@ func TestBudgets(t *testing.T) {
 		}
 		assert.Greater(t, b.lost(1, rows[2].budget), 90, b.name)
 	}
+	assert.Equal(t, " | 7213, 7226, 7926 | 2.0, 2.0, 2.8", usual.price())
 }
