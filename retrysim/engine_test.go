@@ -265,7 +265,7 @@ func TestBudgetOfARetryThatIsNotMade(t *testing.T) {
 		{"paid", CancelWork, 5, false, 4, 5, time.Hour, time.Second},
 		{"paid, without Grace", CancelWork, 5, false, 4, 5, 0, time.Second},
 		{"allowed in Grace", CancelWork, 5, true, 0, 0, time.Hour, time.Second},
-		{"the retry is made", CancelWork, 5, false, 4, 4, time.Hour, 2500 * time.Millisecond},
+		{"the retry is in flight", CancelWork, 5, false, 4, 4, time.Hour, 2500 * time.Millisecond},
 		{"the call goes on", CancelNone, 5, false, 4, 4, time.Hour, time.Second},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -275,8 +275,8 @@ func TestBudgetOfARetryThatIsNotMade(t *testing.T) {
 					MaxAttempts: 2, Backoff: retry.Fixed(2 * time.Second),
 					Budget: &retry.Budget{Size: row.size, Grace: row.grace},
 				}}}},
-				"db": {},
-			}, Events: []Trigger{{0, time.Minute, "db", Fail, 1}}}, 1)
+				"db": {Work: 10 * time.Second, Distribution: Fixed},
+			}, Events: []Trigger{{0, time.Second, "db", Fail, 1}}}, 1)
 			web := &e.services[2]
 			b := web.edges[0].budget
 			for range row.size {
@@ -293,4 +293,29 @@ func TestBudgetOfARetryThatIsNotMade(t *testing.T) {
 			assert.Equal(t, row.after, holds())
 		})
 	}
+}
+
+// A Budget allows in simulated time what a retry.Budget allows.
+func TestBudgetOfOtherSimulations(t *testing.T) {
+	rule := &retry.Budget{Size: 1, Ratio: 1, Grace: time.Second}
+	b := NewBudget(rule)
+	assert.True(t, b.Take(0, 1), "it is full")
+	assert.True(t, b.Take(time.Second-1, 4), "in Grace")
+	assert.False(t, b.Take(time.Second-1, 5), "the fifth retry of its call")
+	assert.False(t, b.Take(time.Second, 1), "after Grace")
+	b.Success(2 * time.Second)
+	assert.True(t, b.Take(2*time.Second, 9), "a success put one back")
+	assert.False(t, b.Take(2*time.Second, 1))
+	b.Success(62*time.Second - 1)
+	assert.True(t, b.Take(62*time.Second-1, 9))
+	assert.False(t, b.Take(62*time.Second-1, 1), "less than a minute after a retry found it empty")
+	b.Success(122*time.Second - 1)
+	assert.True(t, b.Take(122*time.Second-1, 9))
+	assert.True(t, b.Take(122*time.Second-1, 1), "a new Grace, a minute after")
+	assert.Equal(t, 1, rule.Left(), "it is unchanged")
+
+	none := NewBudget(nil)
+	none.Success(0)
+	assert.Nil(t, none)
+	assert.True(t, none.Take(0, 1))
 }

@@ -86,6 +86,8 @@ func TestHerdOfABudget(t *testing.T) {
 		{&retry.Budget{Size: 3, Ratio: 1}, []moment{{1, 0}, {1, 1}, {2, 0}}, 0},
 		{&retry.Budget{Size: 4, Ratio: 1}, []moment{{1, 0}, {1, 1}, {2, 0}, {5, 2}, {6, 0}, {6, 3}}, 3},
 		{&retry.Budget{Size: 4}, []moment{{1, 0}, {1, 1}, {2, 0}, {5, 2}}, 1},
+		{&retry.Budget{Size: 1, Grace: 5}, []moment{{1, 0}, {1, 1}, {2, 0}, {5, 2}}, 1},
+		{&retry.Budget{Size: 1, Grace: 4}, []moment{{1, 0}, {1, 1}, {2, 0}}, 0},
 	} {
 		h := herdOf(all, 5, tc.budget)
 		assert.Equal(t, herd{tc.want, tc.back}, *h, tc.budget)
