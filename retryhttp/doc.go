@@ -22,5 +22,5 @@
 //
 // With [WholeBody] or [FirstEvent] as Check, a body that breaks off or a stream that
 // begins with an error is a failed attempt too. [LLM] is a preset for the APIs of
-// language models.
+// language models. Package sse, below this one, reads streams that go on after a break.
 package retryhttp

@@ -45,8 +45,8 @@ type connections struct {
 
 	again bool // the events may be those of the connection before
 	seed  maphash.Seed
-	sums  []uint64 // of the last events
-	next  int      // the oldest of them, once they are all there
+	sums  [remembered]uint64 // of the last events, in a ring
+	n     int                // how many there were
 }
 
 func newConnections(s *Stream, req *http.Request, yield func(Event, error) bool) *connections {
@@ -71,7 +71,7 @@ func newConnections(s *Stream, req *http.Request, yield func(Event, error) bool)
 	if c.checks == nil {
 		c.checks = retryhttp.Check
 	}
-	t.Base, t.Check, t.Resume = roundTripper(c.send), c.check, false
+	t.Base, t.Check, t.Resume = c, c.check, false
 	c.client.Transport = t
 	return c
 }
@@ -155,15 +155,11 @@ func (c *connections) request() (*http.Request, error) {
 
 func isGET(req *http.Request) bool { return req.Method == "" || req.Method == http.MethodGet }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
 // errLate is what an attempt fails with after AttemptTimeout.
 var errLate = fmt.Errorf("sse: no headers within AttemptTimeout: %w", context.DeadlineExceeded)
 
-// send is the Base of the Transport. A Transport below makes one attempt.
-func (c *connections) send(req *http.Request) (*http.Response, error) {
+// RoundTrip sends a request of the Transport. A Transport below makes one attempt.
+func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := retryhttp.WithPolicy(req.Context(), retry.Policy{})
 	c.late = nil
 	if c.headers > 0 {
@@ -184,18 +180,16 @@ func (c *connections) check(req *http.Request, resp *http.Response, err error) e
 	if c.late != nil && !c.late.Stop() && resp != nil {
 		failure = c.judge(req, errLate)
 	}
-	if failure == nil && resp != nil && unfit(resp) == "" {
-		c.events = eventstream.New(resp.Body, c.last.ID, limitOf(c.Limit))
-		c.again = c.began
-		if c.advance(); c.err == nil {
-			return nil
-		}
-		if _, ends := c.end(c.err); ends {
-			return nil
-		}
-		failure = c.judge(req, c.err)
+	if failure != nil || resp == nil || unfit(resp) != "" {
+		return c.after(failure)
 	}
-	return c.after(failure)
+	c.events = eventstream.New(resp.Body, c.last.ID, limitOf(c.Limit))
+	c.again = c.began
+	c.advance()
+	if _, ends := c.end(c.err); ends || c.err == nil {
+		return nil
+	}
+	return c.after(c.judge(req, c.err))
 }
 
 // judge returns what a connection failed with that ended with err.
@@ -255,32 +249,23 @@ func (c *connections) advance() {
 			return
 		}
 		sum := c.sum()
-		if c.again && slices.Contains(c.sums, sum) {
+		if c.again && slices.Contains(c.sums[:min(c.n, remembered)], sum) {
 			continue
 		}
-		if c.again = false; len(c.sums) < remembered {
-			c.sums = append(c.sums, sum)
-		} else {
-			c.sums[c.next] = sum
-			c.next = (c.next + 1) % remembered
-		}
+		c.again, c.sums[c.n%remembered] = false, sum
+		c.n++
 		return
 	}
 }
 
-// sum returns a hash of the last event. The data is part of it, because a server that counts from 1
+// sum returns a hash of the last event. It includes the data, because a server that counts from 1
 // again uses the same IDs.
 func (c *connections) sum() uint64 {
-	var h maphash.Hash
-	h.SetSeed(c.seed)
-	_, _ = h.WriteString(c.events.ID)
-	_ = h.WriteByte(0)
-	_, _ = h.WriteString(c.events.Name)
+	sum := maphash.String(c.seed, c.events.ID) + 3*maphash.String(c.seed, c.events.Name)
 	if c.events.Data != nil {
-		_ = h.WriteByte(0)
-		_, _ = h.Write(c.events.Data)
+		sum += 5*maphash.Bytes(c.seed, c.events.Data) + 1
 	}
-	return h.Sum64()
+	return sum
 }
 
 // end returns what the stream ends with after what ended a connection, nil if it ended in good
