@@ -17,10 +17,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-const (
-	healthyAfter = 10 * time.Second
-	remembered   = 1000 // events, by which one that comes again is known
-)
+const remembered = 1000 // events, by which one that comes again is known
 
 // connections are those of one stream, one after another. Each is opened by a call of the
 // Transport, whose attempts succeed with progress: see check.
@@ -59,7 +56,7 @@ func newConnections(s *Stream, req *http.Request, yield func(Event, error) bool)
 		c.headers, c.policy.AttemptTimeout = c.policy.AttemptTimeout, 0
 	}
 	if c.policy.HealthyAfter == 0 && c.policy.EffectiveMax() != 1 {
-		c.policy.HealthyAfter = healthyAfter
+		c.policy.HealthyAfter = 10 * time.Second
 	}
 	t := &retryhttp.Transport{Base: c.client.Transport, Budgets: retryhttp.NoBudgets}
 	if ours, ok := c.client.Transport.(*retryhttp.Transport); ok {
@@ -98,8 +95,8 @@ func (c *connections) run() error {
 	}
 }
 
-// connect opens the next connection, and reads up to its first progress. Without a body the stream is
-// over.
+// connect opens the next connection, and reads up to its first progress. Without a body the
+// stream is over.
 func (c *connections) connect() (io.ReadCloser, error) {
 	req, err := c.request()
 	if err != nil {
@@ -117,7 +114,7 @@ func (c *connections) connect() (io.ReadCloser, error) {
 	if resp.StatusCode == http.StatusNoContent {
 		return nil, nil
 	}
-	return nil, fmt.Errorf("sse: %s %s: %s", cmp.Or(req.Method, http.MethodGet), req.URL.Redacted(), why)
+	return nil, fmt.Errorf("sse: %s: %s", req.URL.Redacted(), why)
 }
 
 // request returns the request for the next connection.
@@ -139,11 +136,11 @@ func (c *connections) request() (*http.Request, error) {
 	if req.Header == nil {
 		req.Header = http.Header{}
 	}
-	for _, field := range [][2]string{{"Accept", "text/event-stream"}, {"Cache-Control", "no-cache"}} {
-		if req.Header.Get(field[0]) == "" {
-			req.Header.Set(field[0], field[1])
-		}
+	setIfMissing := func(name, value string) {
+		req.Header.Set(name, cmp.Or(req.Header.Get(name), value))
 	}
+	setIfMissing("Accept", "text/event-stream")
+	setIfMissing("Cache-Control", "no-cache")
 	if isGET(req) {
 		req.Header.Del("Last-Event-ID")
 		if c.last.ID != "" {
@@ -194,7 +191,6 @@ func (c *connections) check(req *http.Request, resp *http.Response, err error) e
 
 // judge returns what a connection failed with that ended with err.
 func (c *connections) judge(req *http.Request, err error) error {
-	err = broken(err)
 	return cmp.Or(c.checks(req, nil, err), retry.Permanent(err))
 }
 
@@ -239,11 +235,17 @@ func (c *connections) read(body io.ReadCloser) error {
 	return c.err
 }
 
-// advance reads to the next event, or ID, that is new.
+// advance reads to the next event, or ID, that is new. Its error is io.EOF only if the stream
+// ended in good order.
 func (c *connections) advance() {
-	for c.err = c.events.Next(); ; c.err = c.events.Next() {
+	for {
+		c.err = c.events.Next()
 		if c.events.Retry >= 0 {
 			c.wait = c.events.Retry
+		}
+		known := c.last.ID != "" || c.Lossy
+		if c.err == io.EOF && (c.Last != nil || known && c.whyNot() == "") {
+			c.err = io.ErrUnexpectedEOF
 		}
 		if c.err != nil || c.events.ID == "" {
 			return
@@ -271,23 +273,14 @@ func (c *connections) sum() uint64 {
 // end returns what the stream ends with after what ended a connection, nil if it ended in good
 // order, and whether it ends at all.
 func (c *connections) end(err error) (result error, ends bool) {
-	why, complete := c.whyNot(), err == io.EOF && c.Last == nil
-	switch {
+	switch why := c.whyNot(); {
+	case err == io.EOF:
+		return nil, true
 	case errors.Is(err, ErrTooLong):
 		return fmt.Errorf("sse: %w", err), true
-	case complete && (why != "" || c.last.ID == "" && !c.Lossy):
-		return nil, true
 	default:
-		return &BrokenError{Why: why, Err: broken(err)}, why != ""
+		return &BrokenError{Why: why, Err: err}, why != ""
 	}
-}
-
-// broken returns what a connection broke with that ended with err.
-func broken(err error) error {
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // whyNot returns why a stream that breaks off cannot go on; "": it can, or the Transport

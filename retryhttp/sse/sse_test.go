@@ -170,7 +170,7 @@ func TestStream(t *testing.T) {
 		{"503s, too many", "GET", nil, []answer{reset(a), status(503)}, []string{"1 a"}, []string{"", "1", "1", "1"}, 3 * second,
 			"attempts exhausted after 3 attempts (2s waited): retryhttp: GET http://example.test/events: 503"},
 		{"a 404", "GET", nil, []answer{reset(a), status(404)}, []string{"1 a"}, []string{"", "1"}, second, "404 Not Found"},
-		{"a 206", "GET", nil, []answer{status(206)}, nil, []string{""}, 0, "sse: GET http://example.test/events: the status is 206, not 200"},
+		{"a 206", "GET", nil, []answer{status(206)}, nil, []string{""}, 0, "sse: http://example.test/events: the status is 206, not 200"},
 		{"another type", "GET", nil, []answer{{text: "hello", header: []string{"Content-Type", "text/html; charset=utf-8"}}}, nil, []string{""}, 0,
 			`the Content-Type is "text/html", not text/event-stream`},
 		{"another encoding", "GET", nil, []answer{{text: "hello", header: []string{"Content-Encoding", "zstd"}}}, nil, []string{""}, 0,
