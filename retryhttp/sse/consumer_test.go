@@ -77,6 +77,7 @@ func TestContext(t *testing.T) {
 	cause := errors.New("enough")
 	for name, answers := range map[string][]answer{
 		"while it reads":                 {{text: event(1, "a"), idle: -1}},
+		"while it reads, without IDs":    {{text: "data: a\n\n", idle: -1}},
 		"before the first event":         {{text: ":\n", idle: -1}},
 		"before the headers":             {{before: time.Hour, text: "data: a\n\n"}},
 		"in the wait after a break":      {reset("retry: 50000\n" + event(1, "a"))},

@@ -88,13 +88,13 @@ var ways = map[string]func(*feed){
 	},
 }
 
-// length returns how many events there are, and after how many a connection is cut: 2,000 and
-// 100 cuts, with RETRY_LONG 20,000 and 1,000.
+// length returns how many events there are, and after how many a connection is cut: 1,000 and
+// 50 cuts, with RETRY_LONG 20,000 and 1,000.
 func length() (events, each int) {
 	if os.Getenv("RETRY_LONG") != "" {
 		return 20_000, 20
 	}
-	return 2_000, 20
+	return 1_000, 20
 }
 
 // readsAll reads a feed, and asserts that each event comes once and in order.

@@ -270,6 +270,17 @@ func TestAttemptsDoNotMultiply(t *testing.T) {
 	}
 }
 
+// A client without a Transport has no Budget but the one of the policy.
+func TestNoBudgetWithoutATransport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []answer{status(503)}}
+		s := &sse.Stream{Client: &http.Client{Transport: server}, Policy: retry.Policy{MaxAttempts: 20}}
+		_, err := collect(s.Events(request(t, "GET")))
+		require.ErrorContains(t, err, "attempts exhausted after 20 attempts")
+		assert.Len(t, server.sent, 20)
+	})
+}
+
 // OnEvent gets a call for each connection, and a short one for each break after progress.
 func TestOnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -314,6 +325,11 @@ func TestHeaders(t *testing.T) {
 			assert.Len(t, sent.Header.Values("Last-Event-ID"), 1)
 		}
 		assert.Equal(t, "4", req.Header.Get("Last-Event-ID"), "the caller's request is unchanged")
+
+		server = &script{answers: []answer{reset("id\ndata: a\n\n"), done}} // the ID of the request is taken back
+		_, err = collect((&sse.Stream{Client: over(server), Policy: patient, Lossy: true}).Events(req))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"4", ""}, server.ids())
 
 		server = &script{answers: []answer{stream(event(5, "a")), done}}
 		bare := &http.Request{URL: &url.URL{Scheme: "http", Host: "example.test"}} // without a header
