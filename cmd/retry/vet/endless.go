@@ -24,18 +24,14 @@ something cancels, or a limit, ends it. A policy with HealthyAfter is meant to g
 	}
 })
 
-// unlimited reports whether a policy is known to set no bound to the attempts, and to
-// one that hangs.
+// unlimited reports whether a policy is known to set no bound to the attempts, in number or time.
+// MaxElapsed is one, although it does not end an attempt that hangs.
 func (u *uses) unlimited(x ast.Expr) bool {
 	if u.sets(x, "Budget", "Wait", "Classify", "HealthyAfter", "AttemptCap", "NonRetryable") || endsByItself(u.retryIf(x)) {
 		return false
 	}
-	p, known := u.limits(x, "MaxAttempts", "MaxRetries", "MaxElapsed", "AttemptTimeout")
-	if !known || p.MaxElapsed > 0 && p.AttemptTimeout > 0 {
-		return false
-	}
-	most := p.EffectiveMax()
-	return most == retry.Unlimited || most == 0 && p.MaxElapsed > 0
+	p, known := u.limits(x, "MaxAttempts", "MaxRetries", "MaxElapsed")
+	return known && p.MaxElapsed <= 0 && p.EffectiveMax() == retry.Unlimited
 }
 
 // endsByItself reports whether a RetryIf asks something other than the error.

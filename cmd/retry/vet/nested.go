@@ -3,8 +3,11 @@ package vet
 import (
 	"go/ast"
 	"go/types"
+	"slices"
+	"strings"
 
 	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ast/inspector"
 )
 
 // Nested reports retries inside retries.
@@ -46,7 +49,7 @@ func (u *uses) layers(pass *analysis.Pass, outer *call, op *operation) {
 			}
 			m, known := u.attempts(outer.policy)
 			n, also := u.attempts(inner.policy)
-			if known && also && m > 1 && n > 1 && !u.budgeted(inner) && !u.final(inner) && u.handedOn(inner) {
+			if known && also && m > 1 && n > 1 && !u.budgeted(inner) && !u.final(inner) && u.handedOn(inner.cursor) && (inner.CallExpr == made || u.handedOn(c)) {
 				pass.ReportRangef(made.Fun, "%s inside %s makes up to %d x %d = %d calls: retry in one of them, or give the outer one a context of retry.WithBudget", name, outer.name, m, n, m*n)
 				break
 			}
@@ -78,24 +81,66 @@ func (u *uses) final(call *call) bool {
 	return false
 }
 
-// handedOn reports whether the function around a call may return its error. One
-// that is only logged is not retried.
-func (u *uses) handedOn(call *call) bool {
-	v := u.resultOf(call)
-	fn := enclosingFunc(call.cursor)
-	if v == nil || fn == nil {
-		_, dropped := call.cursor.Parent().Node().(*ast.ExprStmt)
-		return !dropped
+// handedOn reports whether the function around the call at c may return the error of the call, or
+// give it to somebody else. An error that is only logged does not fail the function.
+func (u *uses) handedOn(c inspector.Cursor) bool {
+	fn := enclosingFunc(c)
+	if fn == nil {
+		return true
 	}
-	if !within(bodyOf(fn.Node()), v.Pos()) {
-		return true // a result with a name
-	}
-	for use := range u.idents(v, *fn) {
-		for range use.Enclosing((*ast.ReturnStmt)(nil)) {
+	switch p := c.Parent().Node().(type) {
+	case *ast.ExprStmt:
+		return false
+	case *ast.BinaryExpr, *ast.CallExpr: // a condition, or an argument
+		for around := range c.Enclosing((*ast.ExprStmt)(nil), (*ast.ReturnStmt)(nil), (*ast.AssignStmt)(nil), (*ast.IfStmt)(nil), (*ast.FuncLit)(nil)) {
+			switch n := around.Node().(type) {
+			case *ast.ExprStmt:
+				return !logs(u, n)
+			case *ast.IfStmt:
+				return false
+			}
 			return true
 		}
+	case *ast.AssignStmt, *ast.ValueSpec:
+		v := u.resultOf(&call{cursor: c})
+		if v == nil {
+			assign, ok := p.(*ast.AssignStmt)
+			return !ok || !isNamedIdent(assign.Lhs[len(assign.Lhs)-1], "_")
+		}
+		return u.returnedFrom(*fn, p, v)
 	}
-	return false
+	return true
+}
+
+// logs reports whether a statement calls a function without a result, as those of a logger are.
+func logs(u *uses, stmt *ast.ExprStmt) bool {
+	call, ok := ast.Unparen(stmt.X).(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	signature, ok := u.info.TypeOf(call.Fun).Underlying().(*types.Signature)
+	return ok && (signature.Results().Len() == 0 || strings.HasPrefix(u.callee(call), "fmt.Print"))
+}
+
+// returnedFrom reports whether a function may return, or assign to something else, what a statement
+// of the function has assigned to v.
+func (u *uses) returnedFrom(fn inspector.Cursor, stmt ast.Node, v *types.Var) bool {
+	if !within(bodyOf(fn.Node()), v.Pos()) {
+		return true // a result with a name, or a variable around the function
+	}
+	returned := false
+	flow(bodyOf(fn.Node()), stmt, func(n ast.Node) bool {
+		if assign, ok := n.(*ast.AssignStmt); ok && slices.ContainsFunc(assign.Lhs, func(x ast.Expr) bool { return u.local(x) == v }) {
+			returned = returned || slices.ContainsFunc(assign.Rhs, func(x ast.Expr) bool { return u.hasUse(x, v) })
+			return false
+		}
+		switch n.(type) {
+		case *ast.ReturnStmt, *ast.AssignStmt, *ast.SendStmt:
+			returned = returned || u.hasUse(n, v)
+		}
+		return true
+	})
+	return returned
 }
 
 // clientTimeouts reports the Timeout of an http.Client whose Transport retries.

@@ -31,6 +31,9 @@ attempt can use up the time of all.`, func(pass *analysis.Pass, u *uses) {
 			if bounded && runs(op, c) {
 				u.outerValues(pass, call, op, inner)
 			}
+			if runs(op, c) {
+				u.ownTimeout(pass, call, op, c)
+			}
 			for i, arg := range inner.Args {
 				if isContext(u.param(inner, i)) && u.canFail(inner) && !u.isOf(op, arg) {
 					u.outerContext(pass, call, op, c, arg, bounded)
@@ -39,6 +42,58 @@ attempt can use up the time of all.`, func(pass *analysis.Pass, u *uses) {
 		}
 	}
 })
+
+// ownTimeout reports an attempt that takes the end of its own time for the end of the call: it
+// returns retry.Permanent of the error of a context that a timeout of the attempt ends.
+func (u *uses) ownTimeout(pass *analysis.Pass, call *call, op *operation, c inspector.Cursor) {
+	permanent := c.Node().(*ast.CallExpr)
+	if u.callee(permanent) != retryPath+".Permanent" {
+		return
+	}
+	ctx := u.endOf(permanent.Args[0])
+	for around := range c.Enclosing((*ast.IfStmt)(nil)) {
+		branch := around.Node().(*ast.IfStmt)
+		if ctx == nil && op.contains(branch.Pos()) && within(branch.Body, permanent.Pos()) && u.isFailure(branch.Cond) {
+			ctx = u.endOf(ast.Unparen(branch.Cond).(*ast.BinaryExpr).X)
+		}
+	}
+	if ctx == nil || !u.hasOwnTime(call, op, ctx) {
+		return
+	}
+	pass.ReportRangef(permanent, "%s also ends when the time of this attempt is over, which is then never retried: return the error itself, because %s stops when its own context ends",
+		types.ExprString(ctx), call.name)
+}
+
+// endOf returns the context whose Err, or Cause, x is or wraps.
+func (u *uses) endOf(x ast.Expr) ast.Expr {
+	for n := range ast.Preorder(x) {
+		made, ok := n.(*ast.CallExpr)
+		if !ok {
+			continue
+		}
+		if of, name := method(made); of != nil && name == "Err" && isContext(u.info.TypeOf(of)) {
+			return of
+		}
+		if u.callee(made) == "context.Cause" {
+			return made.Args[0]
+		}
+	}
+	return nil
+}
+
+// hasOwnTime reports whether a context of an operation is known to have a timeout that begins with
+// the attempt: AttemptTimeout, or one that the operation sets.
+func (u *uses) hasOwnTime(call *call, op *operation, ctx ast.Expr) bool {
+	v := u.local(ctx)
+	if v == nil || !op.contains(v.Pos()) {
+		return false
+	}
+	if v == op.ctx {
+		return len(u.vars[v].values) == 1 && u.sets(call.policy, "AttemptTimeout")
+	}
+	made := u.from(ctx)
+	return made != nil && slices.Contains(deadlines, u.callee(made))
+}
 
 // deadlines derive a context that has a bound of its own.
 var deadlines = []string{"context.WithTimeout", "context.WithDeadline", "context.WithTimeoutCause", "context.WithDeadlineCause"}

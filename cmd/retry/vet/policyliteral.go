@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
@@ -23,6 +24,7 @@ check reports what Validate reports about them, at the line of the field, and wh
 Lint reports about a policy that is passed to the library. It skips tests, whose
 policies are often wrong on purpose, or without delays.`, func(pass *analysis.Pass, u *uses) {
 	u.oneClass(pass)
+	u.noPolicy(pass)
 	used := u.usedPolicies()
 	for _, lit := range all[*ast.CompositeLit](u.root) {
 		switch typeName(u.info.TypeOf(lit)) { // elements of a composite literal may leave out the &
@@ -162,6 +164,26 @@ func (u *uses) judgeBudget(pass *analysis.Pass, transport *ast.CompositeLit) {
 	pass.ReportRangef(fields["Policy"], "a call alone stops after %d of %s, because each target has a Budget of %d retries: "+
 		"to wait for a server that starts, set Budgets: retryhttp.NoBudgets; otherwise allow at most %d attempts",
 		defaultBudget+1, attempts, defaultBudget, defaultBudget+1)
+}
+
+// noPolicy reports a Transport of a client that sets no more than its Base, and gets no Policy
+// anywhere else: from an assignment, or with a request.
+func (u *uses) noPolicy(pass *analysis.Pass) {
+	if u.mentionsCallee(u.root, retryhttpPath+".WithPolicy") || slices.ContainsFunc(u.settings, func(s setting) bool {
+		return s.assigned() && s.is(retryhttpPath, "Transport", "Policy")
+	}) {
+		return
+	}
+	for _, s := range u.settings {
+		if !s.is("net/http", "Client", "Transport") || s.value == nil {
+			continue
+		}
+		made := literal(u.value(s.value))
+		fields := keyed(made)
+		if delete(fields, "Base"); made != nil && typeName(u.info.TypeOf(made)) == retryhttpPath+".Transport" && len(fields) == 0 {
+			pass.ReportRangef(made, "this Transport has no Policy, so it never retries: write Policy: retry.Default()")
+		}
+	}
 }
 
 // oneClass reports a Classify that gives every error the same Class.

@@ -2,6 +2,8 @@ package vet
 
 import (
 	"go/ast"
+	"go/token"
+	"go/types"
 	"slices"
 
 	"golang.org/x/tools/go/analysis"
@@ -29,8 +31,8 @@ success.`, func(pass *analysis.Pass, u *uses) {
 	}
 })
 
-// unreadStatus reports a response that is at most closed. What reads the body may
-// judge by it.
+// unreadStatus reports a response of which nothing looks at more than the body, and nothing at
+// what the body says.
 func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text string) {
 	assign, ok := c.Parent().Node().(*ast.AssignStmt)
 	if !ok || len(assign.Lhs) != 2 {
@@ -43,8 +45,7 @@ func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text st
 	for use := range u.idents(resp, fn) {
 		switch p := use.Parent().Node().(type) {
 		case *ast.SelectorExpr:
-			of, ok := use.Parent().Parent().Node().(*ast.SelectorExpr)
-			if p.Sel.Name != "Body" || !ok || of.Sel.Name != "Close" {
+			if p.Sel.Name != "Body" || !u.isUnjudged(use.Parent(), fn) {
 				return
 			}
 		case *ast.BinaryExpr:
@@ -60,4 +61,75 @@ func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text st
 		}
 	}
 	pass.ReportRangef(c.Node(), "nothing looks at the status, and %s", text)
+}
+
+// isUnjudged reports whether the body at c is only closed, copied, decoded or read, into what the
+// function looks at no further: the body of a 503 may be decoded and copied too.
+func (u *uses) isUnjudged(c, fn inspector.Cursor) bool {
+	switch p := c.Parent().Node().(type) {
+	case *ast.SelectorExpr:
+		return p.Sel.Name == "Close"
+	case *ast.CallExpr:
+		into := c.Parent()
+		switch u.callee(p) {
+		case "io.Copy", "io.CopyBuffer":
+			assign, ok := into.Parent().Node().(*ast.AssignStmt)
+			return (!ok || isNamedIdent(assign.Lhs[0], "_")) && u.isHandedOut(p.Args[0], fn)
+		case "io.ReadAll":
+			assign, ok := into.Parent().Node().(*ast.AssignStmt)
+			return ok && (isNamedIdent(assign.Lhs[0], "_") || u.isHandedOut(assign.Lhs[0], fn))
+		case "encoding/json.NewDecoder", "encoding/xml.NewDecoder":
+			decode, ok := into.Parent().Parent().Node().(*ast.CallExpr)
+			return ok && into.Parent().Node() == decode.Fun && lastName(decode.Fun) == "Decode" && u.isHandedOut(decode.Args[0], fn)
+		}
+	}
+	return false
+}
+
+// isHandedOut reports whether a function does nothing with what x is or points to but to fill it
+// and to return or keep it: it has no condition on it, and passes it to nothing but a decoder.
+func (u *uses) isHandedOut(x ast.Expr, fn inspector.Cursor, seen ...*types.Var) bool {
+	if name := types.ExprString(x); name == "io.Discard" || name == "os.Stdout" {
+		return true
+	}
+	root := rootOf(pointee(x))
+	if root == nil {
+		return false
+	}
+	v := u.local(root)
+	if v == nil || slices.Contains(seen, v) {
+		return v != nil
+	}
+	for use := range u.idents(v, fn) {
+		if use.Node() == ast.Node(root) {
+			continue
+		}
+		if address, ok := use.Parent().Node().(*ast.UnaryExpr); ok && address.Op == token.AND {
+			use = use.Parent()
+		}
+		switch p := use.Parent().Node().(type) {
+		case *ast.ReturnStmt:
+		case *ast.AssignStmt:
+			if slices.Contains(p.Rhs, use.Node().(ast.Expr)) && len(p.Lhs) == len(p.Rhs) && u.within(fn, p.Lhs[slices.Index(p.Rhs, use.Node().(ast.Expr))]) {
+				return false
+			}
+		case *ast.SelectorExpr:
+			if p.Sel.Name != "Close" {
+				return false
+			}
+		case *ast.CallExpr:
+			if name := u.callee(p); name != "encoding/json.Unmarshal" && name != "encoding/xml.Unmarshal" || !u.isHandedOut(p.Args[1], fn, append(seen, v)...) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// within reports whether x is a variable of a function.
+func (u *uses) within(fn inspector.Cursor, x ast.Expr) bool {
+	v := u.local(x)
+	return v != nil && within(fn.Node(), v.Pos())
 }

@@ -18,10 +18,18 @@ retrysql.Tx and retrysql.TxFunc know when COMMIT was sent.`, func(pass *analysis
 		if call.name == "retrysql.Tx" {
 			u.besideTx(pass, call.Args[1], op)
 		}
-		if commit, instead := u.commits(op); commit != nil && strings.HasPrefix(call.name, "retry.") && u.isTransient(u.retryIf(call.policy)) {
-			pass.ReportRangef(commit, "%s commits, and retrysql.Transient also retries a COMMIT whose answer was lost, so the transaction may be applied twice: use retrysql.%s in place of %s",
-				types.ExprString(commit.Fun), instead, call.name)
+		commit, instead := u.commits(op)
+		if commit == nil || !strings.HasPrefix(call.name, "retry.") {
+			continue
 		}
+		by := "retrysql.Transient also retries"
+		if u.retriesAll(call.policy) && u.begins(op) && !u.isPermanent(op, commit) {
+			by = "a policy without a RetryIf also retries"
+		} else if !u.isTransient(u.retryIf(call.policy)) {
+			continue
+		}
+		pass.ReportRangef(commit, "%s commits, and %s a COMMIT whose answer was lost, so the transaction may be applied twice: use retrysql.%s in place of %s",
+			types.ExprString(commit.Fun), by, instead, call.name)
 	}
 })
 
@@ -33,6 +41,30 @@ func (u *uses) besideTx(pass *analysis.Pass, db ast.Expr, op *operation) {
 			pass.ReportRangef(call, "%s is outside of the transaction: a rollback does not undo it, and the retry does it again; use the tx", types.ExprString(call.Fun))
 		}
 	}
+}
+
+// retriesAll reports whether a policy is known to retry each error that is not marked.
+func (u *uses) retriesAll(policy ast.Expr) bool {
+	n, known := u.attempts(policy)
+	return known && n != 1 && !u.sets(policy, "RetryIf", "Classify")
+}
+
+// begins reports whether an operation begins a transaction itself.
+func (u *uses) begins(op *operation) bool {
+	for _, call := range all[*ast.CallExpr](op.cursor) {
+		callee := u.callee(call)
+		made, ok := u.info.TypeOf(call).(*types.Tuple)
+		if transacts(callee) || strings.HasPrefix(calledName(callee), "Begin") && ok && has(made.At(0).Type(), "Rollback") {
+			return true
+		}
+	}
+	return false
+}
+
+// isPermanent reports whether the error of a call is passed to retry.Permanent.
+func (u *uses) isPermanent(op *operation, made *ast.CallExpr) bool {
+	c, _ := op.cursor.FindNode(made)
+	return u.isFinal(c) || u.final(&call{CallExpr: made, cursor: c})
 }
 
 func isNamedIdent(x ast.Node, name string) bool {

@@ -25,6 +25,9 @@ wait. This check skips tests.`, func(pass *analysis.Pass, u *uses) {
 			if isLibrary(u.callee(n)) || u.info.Types[n.Fun].IsType() && u.retryType(n) != "" {
 				u.unit(pass, n.Args...)
 			}
+			if u.info.Types[n.Fun].IsType() && u.retryType(n) == "BackoffFunc" {
+				u.unitOfResults(pass, n.Args[0])
+			}
 		}
 	}
 	for _, s := range u.settings {
@@ -57,6 +60,55 @@ func (u *uses) unit(pass *analysis.Pass, list ...ast.Expr) {
 			pass.ReportRangef(x, "%s counts nanoseconds here: multiply it with its unit, as in time.Duration(%[1]s)*time.Second", types.ExprString(call.Args[0]))
 		}
 	}
+}
+
+// unitOfResults reports the results of a BackoffFunc that are numbers alone, or are computed from
+// numbers and the attempt alone.
+func (u *uses) unitOfResults(pass *analysis.Pass, fn ast.Expr) {
+	made := u.operation(fn)
+	if made == nil {
+		return
+	}
+	for _, ret := range returnsOf(made.body) {
+		for _, x := range ret.Results {
+			if u.info.Types[x].Value == nil && u.onlyCounts(made, x) {
+				pass.ReportRangef(x, "%s counts nanoseconds here: multiply it with its unit, as in %[1]s*time.Millisecond", types.ExprString(x))
+				continue
+			}
+			u.unit(pass, x)
+		}
+	}
+}
+
+// onlyCounts reports whether a delay is computed from constants without a unit and parameters of
+// a function alone, with the operators of Go or the functions of math.
+func (u *uses) onlyCounts(fn *operation, x ast.Expr) bool {
+	counts := false
+	for n := range ast.Preorder(x) {
+		id, ok := n.(*ast.Ident)
+		if !ok {
+			continue
+		}
+		switch o := u.info.Uses[id].(type) {
+		case *types.TypeName, *types.PkgName, *types.Builtin:
+		case *types.Const:
+			if _, named := o.Type().(*types.Named); named {
+				return false
+			}
+		case *types.Func:
+			if o.Pkg() == nil || o.Pkg().Path() != "math" {
+				return false
+			}
+		case *types.Var:
+			if !fn.contains(o.Pos()) || o.Pos() > fn.body.Pos() || u.isDuration(id) {
+				return false
+			}
+			counts = true
+		default:
+			return false
+		}
+	}
+	return counts
 }
 
 // countsTime reports whether an integer counts seconds or the like, by its name, or

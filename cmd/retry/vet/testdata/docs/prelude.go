@@ -7,13 +7,16 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"os/exec"
 	"os/signal"
 	"strconv"
@@ -33,7 +36,11 @@ import (
 var _ = []any{
 	bufio.NewReader, bytes.NewReader, sha256.New, sql.ErrNoRows, errors.Is, flag.Int, fmt.Errorf, io.EOF, log.Println, rand.New, http.Get, exec.Command, signal.Stop,
 	strconv.Itoa, strings.NewReader, &sync.Mutex{}, &atomic.Bool{}, time.Second, retryhttp.Check, retrysql.Transient,
-	backoff.NewExponentialBackOff,
+	backoff.NewExponentialBackOff, json.NewDecoder, math.Pow, os.Create,
+}
+
+func refresh(ctx context.Context, ping func(context.Context) error) error {
+	return retry.Do(ctx, retry.Default(), ping)
 }
 
 var budget = &retry.Budget{Size: 10, Ratio: 0.1}
