@@ -77,8 +77,40 @@ func TestTooMuchInFlight(t *testing.T) {
 	s := system(t, `{"services": {"web": {"rate": "1000000/s", "workers": 1, "work": "1h"}}, "duration": "20s"}`)
 	e := newEngine(s, 1)
 	e.live = MaxInFlight - 5
-	assert.ErrorContains(t, second(s.goOn(e)), "more than 10000000 requests are in flight after ")
+	assert.ErrorContains(t, second(s.goOn(e)), "more than 1000000 requests are in flight after ")
 	e = newEngine(s, 1)
 	e.popped = MaxEvents - 1000
 	assert.ErrorContains(t, second(s.goOn(e)), "more than 1000000000 events after ")
+}
+
+// However small its text is, what a run holds is bounded in bytes: requests and queues, entries
+// that are stale, timers of requests that have ended, the budgets of clients, and results.
+func TestBoundedInBytes(t *testing.T) {
+	defer func(before int) { mostBytes = before }(mostBytes)
+	mostBytes = 32 << 20
+	const web = `{"services": {"web": {"rate": "10000/s", "calls": [{"to": "db", "timeout": "1ms", "retry": {"max_attempts": -1}}]}, "db": `
+	for _, row := range []struct{ name, json, says string }{
+		{"requests", web + `{"workers": 1, "work": "1h"}}}`, "a run takes more than 32 MB of memory"},
+		{"work that has stopped", web + `{"work": "900h", "cancel": "work"}}}`, "a run takes more than 32 MB of memory"},
+		{"a queue that is left", web + `{"workers": 1, "work": "900h", "cancel": "queue"}}}`, "a run takes more than 32 MB of memory"},
+		{"timeouts of what is answered", `{"services": {"web": {"rate": "1000000/s", "calls": [{"to": "db", "timeout": "900h"}]}, "db": {"work": "1ms"}}}`,
+			"a run takes more than 32 MB of memory"},
+		{"clients", `{"services": {"web": {"rate": "1000000/s", "clients": 100000000, "calls": [` +
+			`{"to": "db", "retry": {"max_attempts": 2}, "budget": {"size": 3, "ratio": 0.1}}]}, "db": {"workers": 1, "work": "900h", "queue": 1}}}`,
+			"a run takes more than 32 MB of memory"},
+		{"patience", `{"services": {"web": {"rate": "1/s", "patience": "100000h"}}}`, "its results are 3.6e+08 rows"},
+		{"duration", `{"services": {"web": {"rate": "1/s"}}, "duration": "900h"}`, "its results are 3.2e+06 rows"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var s System
+			require.NoError(t, json.Unmarshal([]byte(row.json), &s))
+			err := s.Validate()
+			if err == nil {
+				e := newEngine(s, 1)
+				err = second(s.goOn(e))
+				assert.Less(t, e.bytes(), mostBytes+mostBytes/4)
+			}
+			assert.ErrorContains(t, err, row.says)
+		})
+	}
 }

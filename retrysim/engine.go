@@ -119,7 +119,7 @@ const (
 )
 
 func newEngine(s System, seed uint64) *engine {
-	e := &engine{triggers: s.Events, epoch: time.Unix(0, 0).UTC(), services: make([]service, len(s.Services))}
+	e := &engine{triggers: s.Events, epoch: time.Unix(0, 0).UTC(), services: make([]service, len(s.Services)), patience: s.patience()}
 	index := map[string]int32{}
 	for i, name := range s.names() {
 		index[name] = int32(i)
@@ -132,9 +132,7 @@ func newEngine(s System, seed uint64) *engine {
 			chooses: newStream(seed, name, "clients"), seeds: newStream(seed, name, "seeds"),
 		}
 		v.clients = uint32(max(1, v.Clients))
-		if v.Patience = cmp.Or(v.Patience, defaultPatience); v.Rate > 0 {
-			e.patience = max(e.patience, wholeSeconds(v.Patience))
-		}
+		v.Patience = cmp.Or(v.Patience, defaultPatience)
 		own := map[*retry.Budget]*budget{nil: nil} // Budgets of other services are of other processes
 		for _, c := range v.Calls {
 			p := c.Policy
@@ -165,9 +163,16 @@ func (e *engine) run(seconds int) error {
 	return e.err
 }
 
+// looks is after how many events a run looks at how much memory it holds.
+const looks = 1 << 14
+
 // next makes the next event happen.
 func (e *engine) next() {
-	if e.popped++; e.popped > MaxEvents {
+	if e.popped++; e.popped%looks == 0 && e.bytes() > mostBytes {
+		e.err = fmt.Errorf("retrysim: a run takes more than %d MB of memory after %v of simulated time: shorten timeouts or duration, lower the rate, or limit the attempts, the queue or the clients", mostBytes>>20, time.Duration(e.now))
+		return
+	}
+	if e.popped > MaxEvents {
 		e.err = fmt.Errorf("retrysim: more than %d events after %v of simulated time: shorten duration, lower the rate, or limit the attempts", MaxEvents, time.Duration(e.now))
 		return
 	}

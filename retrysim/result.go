@@ -118,7 +118,7 @@ type Answer struct {
 	// was simulated as it is.
 	Scale int `json:"scale"`
 
-	Limits []string `json:"limits"` // what to know before believing it
+	Limits []string `json:"limits"` // what to know before believing it: a sentence each
 }
 
 // In JSON, durations are text such as "1.5s".

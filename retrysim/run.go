@@ -135,10 +135,13 @@ func Explain(s System, runs int) (a Answer, err error) {
 }
 
 var limits = []string{
-	"A model, not a measurement: without caches, connections, garbage collection,",
-	"autoscaling, load balancers and locks. Do not trust the seconds: they depend on",
-	"spare capacity, which few people know to 5%. Trust the margin more. Workers take",
-	"requests in the order in which they came; what has no pool of workers does not.",
+	"This is a model and not a measurement.",
+	"It has no caches, connections, load balancers or locks.",
+	"It has no garbage collection and no autoscaling.",
+	"Do not trust the seconds: they depend on spare capacity, known to 5% at best.",
+	"Trust the margin more.",
+	"Workers take requests in the order in which they came.",
+	"A service without a number of workers handles all requests at once.",
 }
 
 // prolong doubles the Duration while s is not back at its end without retries, but

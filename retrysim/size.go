@@ -1,10 +1,12 @@
 package retrysim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/goretry/retry"
 )
@@ -14,8 +16,11 @@ const (
 	endless      = 1000      // the attempts of a call without a limit, for this
 	largeRun     = 200_000   // events: a larger system is made smaller
 	leastPool    = 50        // of each of its pools, queues and budgets, so that chance is still a small part
+	mostRows     = 2_000_000 // of results, for each second of each service: 112 MB
 	longRun      = 2_000_000 // events: it is not prolonged further
 )
+
+var mostBytes = 256 << 20 // of a run, beside its results; a variable for the tests
 
 // checkSize refuses a system that takes too long to simulate even if no attempt
 // fails, or if they all do.
@@ -34,11 +39,43 @@ func (s System) checkSize(order []string) error {
 			}
 		}
 	}
-	rows := 100 * float64(s.seconds()) * float64(len(order)) // the results of a second count, because they take memory
-	if events := rows + s.events(order); events > MaxEvents {
+	if rows := float64(s.seconds()+s.patience()) * float64(len(order)); rows > mostRows {
+		return fmt.Errorf("%s: its results are %.2g rows, one for each second of each service, more than %d: write a shorter duration or patience", invalidSystem, rows, mostRows)
+	}
+	if events := s.events(order); events > MaxEvents {
 		return fmt.Errorf("%s: it takes about %.2g events without a single retry, more than %d: write a shorter duration or a lower rate", invalidSystem, events, MaxEvents)
 	}
 	return nil
+}
+
+// patience returns for how many seconds the last calls are waited for.
+func (s System) patience() (seconds int) {
+	for _, v := range s.Services {
+		if v.Rate > 0 {
+			seconds = max(seconds, wholeSeconds(cmp.Or(v.Patience, defaultPatience)))
+		}
+	}
+	return seconds
+}
+
+// bytes returns how much memory a run holds, beside its results: the requests in flight, the
+// queues, the timers, and the budgets of clients. Entries that are stale count too.
+func (e *engine) bytes() int {
+	const perClient = 16 // of a map, beside what it holds
+	entries, clients := 0, 0
+	for i := range e.services {
+		v := &e.services[i]
+		entries += cap(v.queue)
+		for k := range v.edges {
+			entries += cap(v.edges[k].timeouts)
+			if b := v.edges[k].budget; b != nil {
+				clients += len(b.of)
+			}
+		}
+	}
+	requests := e.live + len(e.free)
+	return requests*int(unsafe.Sizeof(request{})) + cap(e.events.events)*int(unsafe.Sizeof(event{})) +
+		entries*int(unsafe.Sizeof(entry{})) + clients*(perClient+int(unsafe.Sizeof(held{})))
 }
 
 // events returns about how many events a run takes if no attempt fails.

@@ -124,7 +124,7 @@ const (
 const (
 	MaxServices = 1000
 	MaxEvents   = 1_000_000_000 // of the simulation, two or three for each attempt: some minutes
-	MaxInFlight = 10_000_000    // requests that wait or are handled at the same time: some gigabytes
+	MaxInFlight = 1_000_000     // requests that wait or are handled at the same time
 )
 
 const (

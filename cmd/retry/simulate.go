@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"text/tabwriter"
@@ -98,6 +99,7 @@ func simulate(s *streams, c *command, args []string) int {
 	if status != ok {
 		return status
 	}
+	debug.SetMemoryLimit(512 << 20) // what a run holds is bounded: collect the rest in time
 	s.during("simulating", func(say func(string)) {
 		if err = simulateAll(all); err == nil && *rescues {
 			progress := func(done, of int) { say(fmt.Sprintf("change %d of %d", done+1, of)) }
