@@ -69,8 +69,12 @@ var ErrCutOff = eventlog.ErrCutOff
 // Read reads a log that a [Writer] wrote, or that a handler of [log/slog] wrote of [Slog], as JSON
 // or text. Above level Debug a logger has no attempts, and [Replay] adds them. Read skips empty
 // lines, and what the program logged for other purposes: a line is an event if it has a kind, an
-// attempt and a max, and of a logger only if this version knows the kind. Something else may stand
-// before or behind the event. Slog's logger must have no group, within which Read finds no event.
+// attempt and a max, and of a logger only if this version knows the kind. The event is where a
+// Writer or a logger writes it: at the beginning of a line, or after the prefix of kubectl, docker
+// compose, syslog, journald or CRI. Docker's JSON, and that of collectors of Kubernetes and of
+// journald, is read for the line in it. An event in any other text is not read, because the text
+// may be a stranger's. Something else may follow the event. Slog's logger must have no group,
+// within which Read finds no event.
 // Of a key that is there twice the last one is the event's.
 //
 // If a crash has cut off a line, so that it is incomplete or has zero bytes in it, Read returns

@@ -37,7 +37,8 @@ errors, and when; "..." is time without retries and failures. Times are UTC.
 
 A source is what kubectl, docker compose, syslog or journald write before an
 event, or a field such as "pod" or "host" around it, or else the file. Lines of
-anything else are skipped. Several files are merged by time.
+anything else are skipped, and so is an event in a text that a program logged.
+Several files are merged by time. The oldest line of each must be first.
 
 With -policy every decision is compared with the policy in a file, and the calls
 are printed whose decisions differ. The exit status is 1 if there is one, if an

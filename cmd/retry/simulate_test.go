@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -115,6 +116,9 @@ func TestSimulatePage(t *testing.T) {
 	assert.Contains(t, string(page), "<tr><td>none</td><td>stays down</td><td>1,383 (100%)</td><td>14.2/s (71%)")
 	assert.Contains(t, string(page), "<p>Does not help: web -&gt; db: timeout: 500ms; ")
 	assert.Equal(t, 3, strings.Count(string(page), "<svg "))
+	notes := regexp.MustCompile(`<p class="note">(.*)</p>`).FindAllStringSubmatch(string(page), -1)
+	require.Len(t, notes, 1, "one paragraph, in which no sentence breaks")
+	assert.Regexp(t, `^([A-Z][^.]*\. )+[A-Z][^.]*\.$`, notes[0][1])
 	_, stderr, status := tool("", "simulate", "-page", "nowhere/page.html", "system.yaml")
 	assert.Equal(t, 2, status)
 	assert.Contains(t, stderr, "retry simulate: open nowhere/page.html: ")

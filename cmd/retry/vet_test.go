@@ -193,7 +193,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-var _, _ = &http.Client{Transport: &retryhttp.Transport{}}, retryhttp.LLM(retry.Default())
+var _, _ = &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default()}}, retryhttp.LLM(retry.Default())
 
 func main() {}
 `, "1 package, 2 calls of retry\n"},

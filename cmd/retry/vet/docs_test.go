@@ -85,13 +85,18 @@ func findings(t *testing.T, dir string) map[string][]string {
 
 // analyze runs all analyzers on packages of the module in dir.
 func analyze(t *testing.T, dir, pattern string) []*checker.Action {
-	programs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax | packages.NeedModule, Dir: dir, Env: append(os.Environ(), "GOWORK=off", "GOPROXY=off")}, pattern)
-	require.NoError(t, err)
-	require.Zero(t, packages.PrintErrors(programs))
-	graph, err := checker.Analyze(Analyzers, programs, nil)
+	graph, err := checker.Analyze(Analyzers, load(t, dir, pattern), nil)
 	require.NoError(t, err)
 	for _, action := range graph.Roots {
 		require.NoError(t, action.Err)
 	}
 	return graph.Roots
+}
+
+// load returns packages of the module in dir.
+func load(t *testing.T, dir, pattern string) []*packages.Package {
+	programs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax | packages.NeedModule, Dir: dir, Env: append(os.Environ(), "GOWORK=off", "GOPROXY=off")}, pattern)
+	require.NoError(t, err)
+	require.Zero(t, packages.PrintErrors(programs))
+	return programs
 }
