@@ -30,13 +30,26 @@ type DeadLetter struct {
 }
 
 // DeadLetter returns the dead letter of a job that does not run again. Its texts are
-// UTF-8 without NUL, so that every database can store them.
+// UTF-8 without NUL, so that every database can store them, and Err is that of [TextOf].
 func (o Outcome) DeadLetter(job Job) DeadLetter {
-	d := DeadLetter{Key: storable(job.Key), Reason: o.Reason, Attempts: o.Attempts, Began: writable(job.Began), Ended: writable(time.Now())}
-	if o.Err != nil {
-		d.Err = storable(o.Err.Error())
+	return DeadLetter{Key: storable(job.Key), Reason: o.Reason, Attempts: o.Attempts, Err: TextOf(o.Err),
+		Began: writable(job.Began), Ended: writable(time.Now())}
+}
+
+// longestText is how many bytes of an error a queue keeps. JSON may need six bytes for
+// one, and a message of NATS has room for 64 KiB of headers.
+const longestText = 8 << 10
+
+// TextOf returns the text of an error as every queue can store it: UTF-8 without NUL, and at
+// most its first 8 KiB. The text of nil is empty. All adapters store the errors of jobs with
+// it.
+func TextOf(err error) string {
+	if err == nil {
+		return ""
 	}
-	return d
+	text := err.Error()
+	text = storable(text[:min(len(text), longestText)]) // which may be longer again
+	return strings.ToValidUTF8(text[:min(len(text), longestText)], "")
 }
 
 func storable(text string) string {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +55,29 @@ func TestADeadLetterCanBeStored(t *testing.T) {
 			var read retryjob.DeadLetter
 			require.NoError(t, json.Unmarshal(text, &read))
 			assert.Equal(t, d, read)
+		})
+	}
+}
+
+// One bound for all queues, in bytes and after every replacement.
+func TestTextOf(t *testing.T) {
+	x := strings.Repeat("x", 8<<10)
+	for name, row := range map[string]struct {
+		err  error
+		want string
+	}{
+		"nil":                    {nil, ""},
+		"short":                  {errBoom, "boom"},
+		"NUL and bytes":          {errors.New("a\x00b\xff"), "a\uFFFDb\uFFFD"},
+		"8 KiB":                  {errors.New(x), x},
+		"one byte more":          {errors.New(x + "y"), x},
+		"a megabyte":             {errors.New(strings.Repeat(x, 128)), x},
+		"a character at the cut": {errors.New(x[1:] + "\u00e9"), x[1:]},
+		"8 KiB of NUL":           {errors.New(strings.Repeat("\x00", 8<<10)), strings.Repeat("\uFFFD", 8<<10/3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, row.want, retryjob.TextOf(row.err))
+			assert.Equal(t, row.want, retryjob.Outcome{Err: row.err}.DeadLetter(retryjob.Job{}).Err)
 		})
 	}
 }

@@ -51,7 +51,8 @@
 // minutes off.
 //
 // MaxElapsed counts from the call of NewTask, or from the time in the task's
-// ProcessAt or ProcessIn.
+// ProcessAt or ProcessIn. If a task does not say when that was, or names a time that has
+// not come yet, MaxElapsed counts the delays between its attempts.
 package retryasynq
 
 import (
@@ -89,8 +90,7 @@ const noLimit = math.MaxInt32
 // not to Enqueue, where this package does not see them.
 //
 // Create a new task for each Enqueue. asynq.Scheduler enqueues one task repeatedly,
-// so use asynq.NewTask with MaxRetry and Timeout for it; MaxElapsed then counts
-// from the start of each attempt.
+// so use asynq.NewTask with MaxRetry and Timeout for it.
 func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task {
 	headers := map[string]string{}
 	maxRetry := noLimit
@@ -179,13 +179,14 @@ func (r *Retries) attempt(ctx context.Context, next asynq.Handler, task *asynq.T
 	if maxRetry < noLimit { // asynq makes at most so many retries
 		policy = policy.ForJob(max(0, maxRetry) + 1)
 	}
-	job := retryjob.Job{Key: id, Attempt: max(0, retried) + 1, Began: since}
+	job := retryjob.Job{Key: id, Attempt: max(0, retried) + 1}
+	job.Began = began(policy, job, since)
 	ctx, interrupt := context.WithCancel(ctx)
 	defer interrupt()
 	failure := true
 	jobqueue.Run(ctx, policy, job, malformed, func(ctx context.Context) error {
 		err := r.handle(ctx, next, task)
-		if failure = r.counts(policy, retried+1, since, err); !failure {
+		if failure = r.counts(policy, retried+1, job.Began, err); !failure {
 			interrupt() // so that retryjob does not count it either
 		}
 		return err
@@ -196,27 +197,45 @@ func (r *Retries) attempt(ctx context.Context, next asynq.Handler, task *asynq.T
 // counts reports whether an attempt that returned err is counted. It is not if err is
 // no failure, unless the policy stops the task for a reason other than the number of
 // its attempts.
-func (r *Retries) counts(policy retry.Policy, attempt int, since time.Time, err error) bool {
+func (r *Retries) counts(policy retry.Policy, attempt int, began time.Time, err error) bool {
 	if err == nil || r.isFailure == nil || r.isFailure(err) {
 		return true
 	}
 	policy.MaxAttempts, policy.MaxRetries, policy.AttemptCap = attempt+1, 0, 0
-	return !policy.Next(retry.Attempt{Number: attempt, Err: err, Elapsed: time.Since(since)}).Retry()
+	return !policy.Next(retry.Attempt{Number: attempt, Err: err, Elapsed: time.Since(began)}).Retry()
 }
 
-// readHeaders returns a task's own limit, 0 for none, and when it was first due, now
-// if that is not known.
+// readHeaders returns a task's own limit, 0 for none, and when it was first due, the zero
+// time if that is not known.
 func readHeaders(task *asynq.Task) (limit int, since time.Time, err error) {
-	since = time.Now()
 	if limit, err = jobqueue.Limit(limitHeader, task.Headers()[limitHeader]); err != nil {
 		return 0, since, err
 	}
 	if text, ok := task.Headers()[sinceHeader]; ok {
 		if since, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			return 0, since, fmt.Errorf("header %s: %w", sinceHeader, err)
+			return 0, time.Time{}, fmt.Errorf("header %s: %w", sinceHeader, err)
 		}
 	}
 	return limit, since, nil
+}
+
+// began returns when MaxElapsed starts to count: since, unless that is zero or has not come
+// yet. asynq cannot keep another time. But the task has waited for the delays of its
+// earlier attempts, so it is at least as old as their sum, and grows older with each.
+func began(policy retry.Policy, job retryjob.Job, since time.Time) time.Time {
+	now := time.Now()
+	if !since.IsZero() && !since.After(now) {
+		return since
+	}
+	const most = 10_000 // a forged count must not keep this loop busy
+	if job.Attempt > most {
+		return now.Add(-policy.MaxElapsed)
+	}
+	age, seed := time.Duration(0), retry.SeedOf(job.Key)
+	for n := 1; n < job.Attempt; n++ {
+		age += min(policy.Next(retry.Attempt{Number: n, Seed: seed}).Delay, policy.MaxElapsed-age)
+	}
+	return now.Add(-age)
 }
 
 // handle calls the handler. It recovers panics, because asynq would turn them into
@@ -261,9 +280,9 @@ type again struct {
 	due     time.Time
 }
 
-// Error replaces what is not UTF-8. asynq cannot store such a text, and would keep
+// Error is the text that asynq stores. It cannot store what is not UTF-8, and would keep
 // the task active until its lease expires.
-func (a *again) Error() string { return strings.ToValidUTF8(a.err.Error(), "\uFFFD") }
+func (a *again) Error() string { return retryjob.TextOf(a.err) }
 func (a *again) Unwrap() error { return a.err }
 
 // A dead is the error of a task that does not run again.

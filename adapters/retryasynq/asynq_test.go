@@ -36,8 +36,9 @@ var errBoom = errors.New("boom")
 type service struct {
 	*testing.T
 	*queue
-	logged *strings.Builder // written by the logger; read it after stop
-	stop   func()
+	retries *retryasynq.Retries
+	logged  *strings.Builder // written by the logger; read it after stop
+	stop    func()
 }
 
 // A notReadyError is no failure for the server of newService, which looks at the type
@@ -63,6 +64,7 @@ func newService(t *testing.T, handle asynq.HandlerFunc) *service {
 		},
 	}
 	retries.Configure(&config)
+	s.retries = retries
 	server := asynq.NewServer(s.redis, config)
 	require.NoError(t, server.Start(retries.Middleware(handle)))
 	s.stop = sync.OnceFunc(server.Shutdown)
@@ -159,6 +161,61 @@ func TestWhatEndsATask(t *testing.T) {
 			assert.Equal(t, row.want, letter{d.Reason, d.Attempts, d.Err})
 		})
 	}
+}
+
+// MaxElapsed alone ends a task that does not say when it was first due, or names a time that
+// has not come: the delays before an attempt count.
+func TestMaxElapsedOfATaskWithoutABeginning(t *testing.T) {
+	t.Parallel()
+	for name, since := range map[string]string{
+		"none": "", "zero": "0001-01-01T00:00:00Z", "in an hour": time.Now().Add(time.Hour).Format(time.RFC3339), "never": "9999-12-31T23:59:59Z",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newService(t, func(context.Context, *asynq.Task) error { return errBoom })
+			require.NoError(t, s.retries.SetType("timed", retry.Policy{MaxElapsed: 3 * time.Second, Backoff: retry.Fixed(time.Second)}))
+			headers := map[string]string{"retry-since": since}
+			if since == "" {
+				headers = nil
+			}
+			d := s.letter(s.end(asynq.NewTaskWithHeaders("timed", nil, headers, asynq.MaxRetry(math.MaxInt32))))
+			assert.Equal(t, [...]any{retry.ReasonElapsed, 3}, [...]any{d.Reason, d.Attempts})
+		})
+	}
+}
+
+// Whatever its count of retries says, such a task is soon decided on.
+func TestMaxElapsedOfAForgedCount(t *testing.T) {
+	d := map[int]retry.Reason{}
+	for _, retried := range []int{0, 3, 20_000, math.MaxInt32} {
+		policy := retry.Policy{MaxElapsed: 1000 * time.Hour, MaxAttempts: retry.Unlimited, OnEvent: func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.CallFinished {
+				d[retried] = e.Reason
+			}
+		}}
+		retries, err := retryasynq.New(policy)
+		require.NoError(t, err)
+		_ = retries.Attempt(t.Context(), asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return errBoom }), asynq.NewTask("mail", nil), "7", retried, math.MaxInt32)
+	}
+	assert.Equal(t, map[int]retry.Reason{20_000: retry.ReasonElapsed, math.MaxInt32: retry.ReasonElapsed}, d)
+}
+
+// asynq keeps the error of an attempt, up to the 8 KiB that a dead letter keeps too.
+func TestALongError(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1<<20)
+	s := newService(t, func(ctx context.Context, _ *asynq.Task) error {
+		if n, _ := asynq.GetRetryCount(ctx); n > 0 {
+			return retry.Permanent(errors.New(long))
+		}
+		return retry.After(2*time.Second, errors.New(long))
+	})
+	info, err := s.client.Enqueue(retryasynq.NewTask("mail", nil), asynq.Queue(s.name))
+	require.NoError(t, err)
+	assert.Equal(t, long[:8<<10], s.await(info.ID, asynq.TaskStateRetry).LastErr)
+	archived := s.await(info.ID, asynq.TaskStateArchived)
+	assert.Len(t, s.letter(archived).Err, 8<<10)
+	assert.Less(t, len(archived.LastErr), 9<<10)
 }
 
 // A configuration that is prepared twice, or for each of two servers, keeps its own

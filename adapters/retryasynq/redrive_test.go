@@ -166,3 +166,100 @@ func (s *service) await(id string, state asynq.TaskState) (task *asynq.TaskInfo)
 	}))
 	return task
 }
+
+// lockOf returns the key of the lock of the unique tasks of a type without a payload, and who
+// has it.
+func (s *service) lockOf(client redis.UniversalClient) (key, holder string) {
+	s.Helper()
+	key = "asynq:{" + s.name + "}:unique:mail:"
+	holder, err := client.Get(s.Context(), key).Result()
+	if !errors.Is(err, redis.Nil) {
+		require.NoError(s, err)
+	}
+	return key, holder
+}
+
+// A redis connection that breaks before a command that names a key.
+type breaking struct {
+	asynq.RedisClientOpt
+	at string
+}
+
+func (b breaking) MakeRedisClient() any {
+	client := b.RedisClientOpt.MakeRedisClient().(redis.UniversalClient)
+	client.AddHook(b)
+	return client
+}
+
+var errBroken = errors.New("the redriver is killed here")
+
+func (b breaking) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (b breaking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (b breaking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		for _, arg := range cmd.Args() {
+			if key, is := arg.(string); is && strings.HasSuffix(key, b.at) {
+				return errBroken
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A redriven task has the lock of the archived one for the rest of its time, so no other of
+// its kind runs beside it.
+func TestRedriveKeepsTheLockOfAUniqueTask(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		before func(s *service, client redis.UniversalClient, lock string)
+		moved  bool
+		holder string
+	}{
+		"it has the lock": {func(*service, redis.UniversalClient, string) {}, true, "a~1"},
+		"a redriver was killed before": {func(s *service, _ redis.UniversalClient, lock string) {
+			_, err := retryasynq.Redrive(s.Context(), breaking{s.redis, lock}, s.name, retryjob.RedriveOptions{Window: time.Hour})
+			assert.ErrorContains(s, err, errBroken.Error())
+		}, true, "a~1"},
+		"a redriver was killed after": {func(s *service, _ redis.UniversalClient, _ string) {
+			_, err := retryasynq.Redrive(s.Context(), breaking{s.redis, ":groups"}, s.name, retryjob.RedriveOptions{Window: time.Hour}) // only a deletion names that key
+			assert.ErrorContains(s, err, errBroken.Error())
+			_, err = s.inspector.GetTaskInfo(s.name, "a~1")
+			assert.NoError(s, err)
+		}, true, "a~1"},
+		"its time is over": {func(s *service, client redis.UniversalClient, lock string) {
+			assert.NoError(s, client.Del(s.Context(), lock).Err())
+		}, true, ""},
+		"another task has it": {func(s *service, client redis.UniversalClient, lock string) {
+			assert.NoError(s, client.Del(s.Context(), lock).Err())
+			_, err := s.client.Enqueue(retryasynq.NewTask("mail", nil, asynq.TaskID("b"), asynq.Unique(time.Hour), asynq.ProcessIn(time.Hour)), asynq.Queue(s.name))
+			assert.NoError(s, err)
+		}, false, "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newService(t, func(context.Context, *asynq.Task) error { return retry.Permanent(errBoom) })
+			client := s.redis.MakeRedisClient().(redis.UniversalClient)
+			defer func() { assert.NoError(t, client.Close()) }()
+			s.end(retryasynq.NewTask("mail", nil, asynq.TaskID("a"), asynq.Unique(time.Hour)))
+			lock, holder := s.lockOf(client)
+			require.Equal(t, "a", holder)
+			row.before(s, client, lock)
+
+			result, err := retryasynq.Redrive(t.Context(), s.redis, s.name, retryjob.RedriveOptions{Window: time.Hour})
+			require.NoError(t, err)
+			assert.Equal(t, map[bool]retryjob.RedriveResult{true: {Found: 1, Moved: 1}, false: {Found: 1, Skipped: 1}}[row.moved], result)
+			_, holder = s.lockOf(client)
+			assert.Equal(t, row.holder, holder)
+			if holder != "a~1" {
+				return
+			}
+			_, err = s.client.Enqueue(retryasynq.NewTask("mail", nil, asynq.Unique(time.Hour)), asynq.Queue(s.name))
+			assert.ErrorIs(t, err, asynq.ErrDuplicateTask)
+			require.NoError(t, s.inspector.DeleteTask(s.name, "a~1"))
+			_, holder = s.lockOf(client)
+			assert.Empty(t, holder, "the lock is the task's own")
+		})
+	}
+}

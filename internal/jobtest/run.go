@@ -25,8 +25,8 @@ import (
 //   - exactly the required attempts run, numbered from 1;
 //   - no attempt begins before it is due, or more than Late after that;
 //   - the job ends: it is done, or a dead letter with the Reason of the Outcome,
-//     the number of attempts that were made, the text of the last failure, and when
-//     the job began and ended;
+//     the number of attempts that were made, the text of the last failure up to its
+//     8 KiB, and when the job began and ended;
 //   - the events can be replayed, and the policy makes each decision again.
 //
 // The rows are: success, at once and later; exhausted by the policy's limit, the
@@ -241,6 +241,9 @@ func unfinished(ctx context.Context, q Queue, j *journal) string {
 // newName returns a name for a queue that no other test uses.
 func newName() string { return "jobtest_" + strings.ToLower(rand.Text())[:16] }
 
+// longestErr is how many bytes of an error a dead letter has, in every queue.
+const longestErr = 8 << 10
+
 // judge returns what is wrong with o.
 func (r *row) judge(e Engine, o observation) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
@@ -283,6 +286,9 @@ func (r *row) judge(e Engine, o observation) (faults []string) {
 		}
 		if !strings.Contains(letter.Err, r.says) {
 			say("the dead letter's error is %q, want %q in it", letter.Err, r.says)
+		}
+		if n := len(letter.Err); n > longestErr {
+			say("the dead letter's error has %d bytes, want at most %d", n, longestErr)
 		}
 		faults = append(faults, r.judgeTimes(e, o.runs, letter)...)
 	}

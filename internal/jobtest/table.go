@@ -32,7 +32,7 @@ var (
 	errBoom    = errors.New("boom")
 	errStrange = errors.New("boom\x00\xff\r\nRetry-Reason: tired\u2028\"'\\")
 	errSlow    = errors.New("boom, slowly")
-	errLong    = errors.New("boom" + strings.Repeat("!", 256<<10))
+	errLong    = errors.New("boom" + strings.Repeat("!", 1<<20))
 )
 
 func ok(context.Context) error   { return nil }
@@ -118,7 +118,7 @@ func table(e Engine) []row {
 		{name: "NonRetryable", policy: with(func(p *retry.Policy) { p.NonRetryable = true }), script: []step{boom}, want: retry.ReasonNonRetryable, attempts: 1},
 		{name: "Permanent", policy: three, script: []step{boom, fails(retry.Permanent(errBoom))}, want: retry.ReasonPermanent, attempts: 2},
 		{name: "an error of any text", policy: three, script: []step{fails(errStrange), fails(retry.Permanent(errStrange))}, want: retry.ReasonPermanent, attempts: 2},
-		{name: "an error of 256 KiB", policy: three, script: []step{fails(retry.Permanent(errLong))}, want: retry.ReasonPermanent, attempts: 1},
+		{name: "errors of 1 MiB", policy: three, script: []step{fails(errLong), fails(retry.Permanent(errLong))}, want: retry.ReasonPermanent, attempts: 2},
 		{name: "RetryIf", policy: with(func(p *retry.Policy) { p.RetryIf = func(err error) bool { return !errors.Is(err, errBoom) } }),
 			script: []step{fails(errors.New("passes")), boom}, want: retry.ReasonRejected, attempts: 2},
 		{name: "a class", policy: with(func(p *retry.Policy) {
