@@ -50,7 +50,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -195,6 +194,11 @@ func withMetadata(fields []byte, m metadata) ([]byte, error) {
 // Attempt is not below MaxAttempts, it discards the job; otherwise it calls NextRetry
 // with the row. So Work changes that row. The tests against River show that this works.
 func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(context.Context) error) (result error) {
+	defer func() {
+		if value := recover(); value != nil {
+			panic(storableValue(value))
+		}
+	}()
 	var snoozed error
 	j, m, malformed := read(row)
 	jobqueue.Run(ctx, p.policies.Of(row.Kind), j, malformed, func(ctx context.Context) error {
@@ -246,16 +250,32 @@ func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(contex
 // storable returns err with a text that PostgreSQL can store. If a text contains a
 // NUL, River fails to store it and leaves the job running until it is rescued.
 func storable(err error) error {
-	if err == nil || !strings.Contains(err.Error(), "\x00") {
-		return err
+	if err == nil {
+		return nil
 	}
-	return &withoutNUL{err}
+	if text := retryjob.TextOf(err); text != err.Error() {
+		return &stored{err, text}
+	}
+	return err
 }
 
-type withoutNUL struct{ error }
+// storableValue is storable for what a worker panicked with, whose text River stores too.
+func storableValue(value any) any {
+	text := fmt.Sprint(value)
+	if short := retryjob.TextOf(errors.New(text)); short != text {
+		return short
+	}
+	return value
+}
 
-func (e *withoutNUL) Error() string { return strings.ReplaceAll(e.error.Error(), "\x00", "\uFFFD") }
-func (e *withoutNUL) Unwrap() error { return e.error }
+// A stored is an error with the text of [retryjob.TextOf].
+type stored struct {
+	error
+	text string
+}
+
+func (e *stored) Error() string { return e.text }
+func (e *stored) Unwrap() error { return e.error }
 
 // read describes a row to retryjob, and returns its metadata. A producer that
 // writes to the table can write anything into them. Impossible counts are corrected. An
@@ -272,16 +292,28 @@ func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
 		m = *kept
 	}
 	m.MaxAttempts = max(0, m.MaxAttempts)
-	m.Earlier = min(max(0, m.Earlier), len(row.Errors))
+	if m.Earlier < 0 || m.Earlier > len(row.Errors) {
+		m.Earlier = 0 // cut to what there is, it would let each attempt be the first
+	}
 	m.Classes = jobqueue.Classes(m.Classes, row.Attempt)
 	j = retryjob.Job{Key: strconv.FormatInt(row.ID, 10), Attempt: max(1, row.Attempt), MaxAttempts: m.MaxAttempts, Classes: m.Classes}
-	if row.AttemptedAt != nil {
-		j.Began = *row.AttemptedAt
-	}
-	if len(row.Errors) > m.Earlier {
-		j.Began = row.Errors[m.Earlier].At
-	}
+	j.Began = began(row, m.Earlier)
 	return j, m, malformed
+}
+
+// began returns when the first attempt after the row's earlier errors began. It leaves out
+// times that are zero or have not come yet, because those would make each attempt the first.
+func began(row *rivertype.JobRow, earlier int) time.Time {
+	now := time.Now()
+	for _, failed := range row.Errors[earlier:] {
+		if !failed.At.IsZero() && !failed.At.After(now) {
+			return failed.At
+		}
+	}
+	if row.AttemptedAt != nil {
+		return *row.AttemptedAt
+	}
+	return time.Time{}
 }
 
 // NextRetry returns when a job runs again, which Work has decided. If Work has not,

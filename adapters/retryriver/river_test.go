@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -185,6 +186,44 @@ func TestInsert(t *testing.T) {
 	}
 	_, err := s.client.Insert(t.Context(), args{}, &river.InsertOpts{Metadata: []byte(`[`)})
 	assert.ErrorContains(t, err, "retryriver: metadata of a job of kind jobtest")
+}
+
+// MaxElapsed alone ends a job whose row names a beginning that has not come, or none.
+func TestMaxElapsedOfAForgedRow(t *testing.T) {
+	t.Parallel()
+	s := newService(t, work(fails[args]), work(fails[other]))
+	require.NoError(t, s.plugin.SetKind("other", retry.Policy{MaxElapsed: 300 * time.Millisecond, Backoff: retry.Fixed(100 * time.Millisecond)}))
+	for name, row := range map[string]struct{ metadata, errors string }{
+		"nothing":           {`{}`, `{}`},
+		"earlier errors":    {`{"retry": {"earlier": 9223372036854775807}}`, `{}`},
+		"an error to come":  {`{}`, `{"{\"at\": \"9999-12-31T23:59:59Z\", \"attempt\": 1, \"error\": \"boom\", \"trace\": \"\"}"}`},
+		"an error of never": {`{}`, `{"{\"at\": \"0001-01-01T00:00:00Z\", \"attempt\": 1, \"error\": \"boom\", \"trace\": \"\"}"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var id int64
+			require.NoError(t, s.pool.QueryRow(t.Context(), "INSERT INTO "+s.schema+`.river_job (kind, args, max_attempts, metadata, errors)
+				VALUES ('other', '{}', 32767, $1, $2::text::jsonb[]) RETURNING id`, row.metadata, row.errors).Scan(&id))
+			d, err := retryriver.DeadLetterOf(s.end(id))
+			require.NoError(t, err)
+			assert.Equal(t, retry.ReasonElapsed, d.Reason)
+			assert.Less(t, d.Attempts, 6)
+		})
+	}
+}
+
+// River keeps the error of each attempt, up to the 8 KiB that a dead letter keeps too.
+func TestALongError(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1<<20)
+	s := newService(t, work(func(context.Context, *river.Job[args]) error { return errors.New(long) }), work(fails[other]))
+	row := s.end(s.insert(args{"a"}, nil).ID)
+	d, err := retryriver.DeadLetterOf(row)
+	require.NoError(t, err)
+	assert.Len(t, d.Err, 8<<10)
+	require.Len(t, row.Errors, 3)
+	assert.Equal(t, long[:8<<10], row.Errors[0].Error)
+	assert.Len(t, row.Errors[2].Error, 8<<10)
 }
 
 // Jobs that a client without the Plugin inserted have River's own max_attempts and
@@ -383,5 +422,18 @@ func TestADeadLetterOfAnEarlierEnd(t *testing.T) {
 			require.NoError(t, err)
 			assert.Zero(t, result.Moved)
 		})
+	}
+}
+// What a handler panics with is stored like an error.
+func TestAPanicWithALongText(t *testing.T) {
+	t.Parallel()
+	s := newService(t, work(func(context.Context, *river.Job[args]) error { panic("a\x00" + strings.Repeat("x", 1<<20)) }), work(fails[other]))
+	row := s.end(s.insert(args{"a"}, nil).ID)
+	_, err := retryriver.DeadLetterOf(row)
+	require.NoError(t, err)
+	require.Len(t, row.Errors, 3)
+	for _, failed := range row.Errors {
+		assert.Equal(t, "a\uFFFD"+strings.Repeat("x", 8<<10-4), failed.Error)
+		assert.Contains(t, failed.Trace, "TestAPanicWithALongText")
 	}
 }
