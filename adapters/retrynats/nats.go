@@ -117,7 +117,8 @@ type Retries struct {
 
 // New returns Retries that apply policy to each message and publish dead letters to
 // the subject dead, which must belong to a stream. It returns an error if policy is
-// invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed.
+// invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed, or if dead is not one
+// subject, because it has a wildcard or an empty token.
 func New(policy retry.Policy, dead string) (*Retries, error) {
 	policies, err := jobqueue.NewPolicies("retrynats", policy)
 	if err != nil {
@@ -126,11 +127,20 @@ func New(policy retry.Policy, dead string) (*Retries, error) {
 	if dead == "" {
 		return nil, errors.New("retrynats: no subject for dead letters: write one that a stream stores")
 	}
+	if !isOneSubject(dead) {
+		return nil, fmt.Errorf("retrynats: dead letters go to %q, which is not one subject: "+
+			"write tokens that are not empty, without spaces and wildcards", dead)
+	}
 	return &Retries{policies: policies, dead: dead}, nil
 }
 
-// SetSubject sets the policy for the messages of one subject. Wildcards do not work.
+// SetSubject sets the policy for the messages of one subject. It returns an error if policy
+// is invalid or has no limit, or if subject has a wildcard.
 func (r *Retries) SetSubject(subject string, policy retry.Policy) error {
+	if !isOneSubject(subject) {
+		return fmt.Errorf("retrynats: subject %q is not one subject: "+
+			"write tokens that are not empty, without spaces and wildcards", subject)
+	}
 	return r.policies.Set("retrynats: subject", subject, policy)
 }
 
@@ -142,6 +152,12 @@ func (r *Retries) ConsumerConfig(durable string) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{Durable: durable, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, MaxAckPending: -1}
 }
 
+// isOneSubject reports whether a text is a subject that a message can have.
+func isOneSubject(text string) bool {
+	odd := func(c rune) bool { return c <= ' ' || c == '*' || c == '>' || c == 0x7f }
+	return !strings.ContainsFunc(text, odd) && !slices.Contains(strings.Split(text, "."), "")
+}
+
 // check returns what is wrong with a consumer's configuration.
 func check(c jetstream.ConsumerConfig) error {
 	switch {
@@ -151,15 +167,51 @@ func check(c jetstream.ConsumerConfig) error {
 		return errors.New("BackOff is set, which takes the place of AckWait and ignores Nak: leave it out")
 	case c.MaxDeliver > 0:
 		return fmt.Errorf("MaxDeliver is %d, after which the server forgets a message: write -1, the policy has the limit", c.MaxDeliver)
+	case c.MaxAckPending > 0:
+		return fmt.Errorf("MaxAckPending is %d: so many messages that wait for a retry hold up all others: write -1", c.MaxAckPending)
+	case c.HeadersOnly:
+		return errors.New("HeadersOnly is set, so a dead letter would lack its data: leave it out")
+	case c.MaxRequestExpires > 0 && c.MaxRequestExpires < pull:
+		return fmt.Errorf("MaxRequestExpires is %v, and Consume asks for a message for %v: write that, or leave it out",
+			c.MaxRequestExpires, pull)
+	case len(c.PriorityGroups) > 0:
+		return fmt.Errorf("PriorityGroups is %q, and Consume asks for messages without a group: leave it out", c.PriorityGroups)
+	}
+	return nil
+}
+
+// checkDead returns why a stream would lose dead letters.
+func checkDead(c jetstream.StreamConfig) error {
+	old := c.Discard == jetstream.DiscardOld
+	switch {
+	case c.Retention == jetstream.InterestPolicy:
+		return errors.New("Retention is Interest, so it drops what no consumer waits for: write LimitsPolicy or WorkQueuePolicy")
+	case c.MaxMsgsPerSubject > 0 && (old || !c.DiscardNewPerSubject):
+		return fmt.Errorf("MaxMsgsPerSubject is %d, so a dead letter drops an older one: leave it out", c.MaxMsgsPerSubject)
+	case c.MaxMsgs > 0 && old:
+		return fmt.Errorf("MaxMsgs is %d with DiscardOld, so a dead letter drops an older one: write DiscardNew", c.MaxMsgs)
+	case c.MaxBytes > 0 && old:
+		return fmt.Errorf("MaxBytes is %d with DiscardOld, so a dead letter drops an older one: write DiscardNew", c.MaxBytes)
+	case c.Storage == jetstream.MemoryStorage:
+		return errors.New("Storage is Memory, so it drops all at a restart: write FileStorage")
+	case c.NoAck:
+		return errors.New("NoAck is set, so it does not say whether it has stored a dead letter: leave it out")
+	case c.Sealed:
+		return errors.New("Sealed is set, so it stores no dead letter: use another stream")
+	case c.SubjectTransform != nil:
+		return errors.New("SubjectTransform is set, so Redrive would not find what it stores: leave it out")
 	}
 	return nil
 }
 
 // Consume handles the messages of a consumer until ctx is done. Then it cancels the
 // contexts of the handlers, waits until they have returned, and returns nil; their
-// messages are delivered again a second later. It returns an error if the consumer's
-// AckPolicy is not explicit, if it has a BackOff or a MaxDeliver, if no other stream stores
-// the dead letters, or if the consumer is deleted or the connection closed.
+// messages are delivered again a second later. It returns an error if the consumer is
+// deleted or the connection closed.
+//
+// Before the first message, it refuses a consumer that would forget messages or hold them
+// up, and a stream that would lose dead letters. The table in docs/queues.md in the
+// library's repository lists the settings. [Retries.ConsumerConfig] has none of them.
 //
 // js is where consumer comes from. handle is called for up to Workers messages at once. It
 // must not acknowledge them. Consume renews a message's AckWait for as long as handle runs.
@@ -173,11 +225,8 @@ func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer 
 	if err := check(info.Config); err != nil {
 		return fmt.Errorf("retrynats: consumer %s: %w", info.Name, err)
 	}
-	switch stream, err := js.StreamNameBySubject(ctx, r.dead); {
-	case err != nil:
+	if err := r.checkStream(ctx, js, info.Stream); err != nil {
 		return fmt.Errorf("retrynats: dead letters go to %q: %w", r.dead, err)
-	case stream == info.Stream:
-		return fmt.Errorf("retrynats: dead letters go to %q, in the stream %s that they come from: use a stream of their own", r.dead, stream)
 	}
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -193,6 +242,32 @@ func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer 
 	}
 	running.Wait()
 	return errors.Join(errs...)
+}
+
+// checkStream returns why the stream of the dead letters of messages of another stream will
+// not do.
+func (r *Retries) checkStream(ctx context.Context, js jetstream.JetStream, of string) error {
+	stream, err := r.deadStream(ctx, js)
+	if err != nil {
+		return err
+	}
+	config := stream.CachedInfo().Config
+	if config.Name == of {
+		return fmt.Errorf("in the stream %s that they come from: use a stream of their own", of)
+	}
+	if err := checkDead(config); err != nil {
+		return fmt.Errorf("in the stream %s: %w", config.Name, err)
+	}
+	return nil
+}
+
+// deadStream returns the stream of the dead letters.
+func (r *Retries) deadStream(ctx context.Context, js jetstream.JetStream) (jetstream.Stream, error) {
+	name, err := js.StreamNameBySubject(ctx, r.dead)
+	if err != nil {
+		return nil, err
+	}
+	return js.Stream(ctx, name)
 }
 
 // A worker holds what the goroutines of one Consume share.
@@ -355,7 +430,6 @@ func (w *worker) terminate(msg jetstream.Msg, reason retry.Reason) error {
 // of the message or, if it must be, its data.
 func (w *worker) bury(ctx context.Context, msg jetstream.Msg, job retryjob.Job, o retryjob.Outcome) error {
 	d := o.DeadLetter(job)
-	d.Err = jobqueue.Shorten(d.Err, 16<<10) // the server limits a message with its headers
 	err := w.publish(ctx, msg, d, "")
 	for _, leftOut := range []string{"", "headers", "data"} {
 		if !isTooLarge(err) {

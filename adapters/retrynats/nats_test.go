@@ -17,6 +17,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retrynats"
+	"github.com/goretry/retry/retryjob"
 )
 
 var (
@@ -29,9 +30,14 @@ func TestNewRefuses(t *testing.T) {
 	assert.ErrorContains(t, err, "retrynats: invalid policy: MaxAttempts is -2")
 	_, err = retrynats.New(quick, "")
 	assert.ErrorContains(t, err, "no subject for dead letters")
+	for _, dead := range []string{"dead.*", "dead.>", "*", ">", "dead..a", ".dead", "dead.", "dead a", "dead\r\nPUB"} {
+		_, err = retrynats.New(quick, dead)
+		assert.ErrorContains(t, err, fmt.Sprintf("retrynats: dead letters go to %q, which is not one subject", dead))
+	}
 	retries, err := retrynats.New(quick, "dead")
 	require.NoError(t, err)
 	assert.ErrorContains(t, retries.SetSubject("orders", retry.Policy{MaxDelay: -1}), "retrynats: subject orders: invalid policy: MaxDelay is -1ns")
+	assert.ErrorContains(t, retries.SetSubject("orders.*", quick), `retrynats: subject "orders.*" is not one subject`)
 }
 
 // newQueue returns a queue on the embedded server.
@@ -256,7 +262,14 @@ func TestConsumeRefuses(t *testing.T) {
 		"BackOff": {dead, func(c *jetstream.ConsumerConfig) {
 			c.BackOff, c.MaxDeliver = []time.Duration{time.Second}, 5
 		}, "BackOff is set"},
-		"MaxDeliver":         {dead, func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 5 }, "MaxDeliver is 5"},
+		"MaxDeliver":        {dead, func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 5 }, "MaxDeliver is 5"},
+		"MaxAckPending":     {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 1000 }, "MaxAckPending is 1000"},
+		"the server's own":  {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 0 }, "MaxAckPending is 1000"},
+		"HeadersOnly":       {dead, func(c *jetstream.ConsumerConfig) { c.HeadersOnly = true }, "HeadersOnly is set"},
+		"MaxRequestExpires": {dead, func(c *jetstream.ConsumerConfig) { c.MaxRequestExpires = 999 * time.Millisecond }, "MaxRequestExpires is 999ms"},
+		"PriorityGroups": {dead, func(c *jetstream.ConsumerConfig) {
+			c.PriorityPolicy, c.PriorityGroups = jetstream.PriorityPolicyOverflow, []string{"a"}
+		}, `PriorityGroups is ["a"]`},
 		"AckPolicy":          {dead, func(c *jetstream.ConsumerConfig) { c.AckPolicy = jetstream.AckAllPolicy }, "AckPolicy is AckAll"},
 		"no stream":          {"nowhere", func(*jetstream.ConsumerConfig) {}, `dead letters go to "nowhere"`},
 		"the stream's own":   {q.name + ".also", func(*jetstream.ConsumerConfig) {}, "use a stream of their own"},
@@ -279,6 +292,78 @@ func TestConsumeRefuses(t *testing.T) {
 			assert.ErrorContains(t, err, row.want)
 		})
 	}
+}
+
+// A stream that would lose dead letters is refused before the first message, and a stream
+// that loses none is not.
+func TestConsumeRefusesAStreamThatLosesDeadLetters(t *testing.T) {
+	t.Parallel()
+	type config = jetstream.StreamConfig
+	for name, row := range map[string]struct {
+		change func(c *config)
+		want   string // "": all dead letters are stored
+	}{
+		"limits":                  {func(*config) {}, ""},
+		"a work queue":            {func(c *config) { c.Retention = jetstream.WorkQueuePolicy }, ""},
+		"a limit with DiscardNew": {func(c *config) { c.Discard, c.MaxMsgs, c.MaxBytes = jetstream.DiscardNew, 10, 1<<20 }, ""},
+		"a limit of each subject": {func(c *config) {
+			c.Discard, c.DiscardNewPerSubject, c.MaxMsgsPerSubject = jetstream.DiscardNew, true, 10
+		}, ""},
+		"DenyDelete":                 {func(c *config) { c.DenyDelete = true }, ""},
+		"interest":                   {func(c *config) { c.Retention = jetstream.InterestPolicy }, "Retention is Interest"},
+		"MaxMsgsPerSubject":          {func(c *config) { c.MaxMsgsPerSubject = 1 }, "MaxMsgsPerSubject is 1"},
+		"MaxMsgsPerSubject, but new": {func(c *config) { c.MaxMsgsPerSubject, c.Discard = 1, jetstream.DiscardNew }, "MaxMsgsPerSubject is 1"},
+		"MaxMsgs":                    {func(c *config) { c.MaxMsgs = 3 }, "MaxMsgs is 3 with DiscardOld"},
+		"MaxBytes":                   {func(c *config) { c.MaxBytes = 1000 }, "MaxBytes is 1000 with DiscardOld"},
+		"memory":                     {func(c *config) { c.Storage = jetstream.MemoryStorage }, "Storage is Memory"},
+		"NoAck":                      {func(c *config) { c.NoAck = true }, "NoAck is set"},
+		"SubjectTransform": {func(c *config) {
+			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: ">", Destination: "moved.>"}
+		}, "SubjectTransform is set"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t)
+			require.NoError(t, q.js.DeleteStream(t.Context(), q.name+"_dead"))
+			c := config{Name: q.name + "_dead", Subjects: []string{q.name + ".dead"}}
+			row.change(&c)
+			var err error
+			q.dead, err = q.stream(t.Context(), c)
+			require.NoError(t, err)
+			for n := range 5 {
+				require.NoError(t, q.Enqueue(t.Context(), fmt.Sprint(n), 0))
+			}
+			retries := q.retries(t, retry.Policy{MaxAttempts: 1})
+			if row.want == "" {
+				consume(t, q, retries, time.Second, 5, func(context.Context, jetstream.Msg) error { return errBoom })
+				assert.Len(t, lettersOf(t, q), 5)
+				return
+			}
+			consumer, err := q.js.CreateOrUpdateConsumer(t.Context(), q.name, retries.ConsumerConfig("worker"))
+			require.NoError(t, err)
+			ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+			defer stop()
+			err = retries.Consume(ctx, q.js, consumer, func(context.Context, jetstream.Msg) error { return errBoom })
+			assert.ErrorContains(t, err, fmt.Sprintf("retrynats: dead letters go to %q: in the stream %s: %s", q.name+".dead", c.Name, row.want))
+			n, err := q.Open(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, 5, n, "no message was handled")
+		})
+	}
+}
+
+// A sealed stream cannot be deleted letter by letter, or take another.
+func TestASealedStream(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	_, err := q.stream(t.Context(), jetstream.StreamConfig{Name: q.name + "_dead", Subjects: []string{q.name + ".dead"}, Sealed: true})
+	require.NoError(t, err)
+	retries := q.retries(t, quick)
+	consumer, err := q.js.CreateOrUpdateConsumer(t.Context(), q.name, retries.ConsumerConfig("worker"))
+	require.NoError(t, err)
+	assert.ErrorContains(t, retries.Consume(t.Context(), q.js, consumer, nil), "Sealed is set")
+	_, err = retries.Redrive(t.Context(), q.js, consumer, retryjob.RedriveOptions{})
+	assert.ErrorContains(t, err, "DenyDelete is set")
 }
 
 // Consume returns an error when it cannot go on.

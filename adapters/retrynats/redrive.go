@@ -22,7 +22,8 @@ import (
 // Anyone who may publish to the subject for dead letters can write one. So a message goes
 // only to a subject that consumer filters or, if it has no filter, that its stream has, and
 // never to one that begins with "$", or to an inbox. A letter that cannot go back stays.
-// Redrive goes on with the others, and returns an error that names it.
+// Redrive goes on with the others, and returns an error that names it. It refuses a stream of
+// dead letters with DenyDelete.
 //
 // If Redrive is killed or fails, no message is lost, and it can be called again. A dead
 // letter that was published and not deleted is then published with the same
@@ -59,13 +60,13 @@ func subjectsOf(ctx context.Context, js jetstream.JetStream, consumer jetstream.
 }
 
 func (r *Retries) redrive(ctx context.Context, js jetstream.JetStream, subjects []string, walk *jobqueue.Walk) error {
-	name, err := js.StreamNameBySubject(ctx, r.dead)
+	stream, err := r.deadStream(ctx, js)
 	if err != nil {
 		return err
 	}
-	stream, err := js.Stream(ctx, name)
-	if err != nil {
-		return err
+	if config := stream.CachedInfo().Config; config.DenyDelete {
+		return fmt.Errorf("dead letters go to %q, in the stream %s: DenyDelete is set, so each call would move the same ones: "+
+			"publish them to a stream without it", r.dead, config.Name)
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(r.dead))
 	if err != nil {
@@ -119,16 +120,16 @@ func allowed(subjects []string, inbox, subject string) bool {
 // matches reports whether a subject without wildcards is one of a pattern, which may have
 // them.
 func matches(pattern, subject string) bool {
-	if strings.ContainsFunc(subject, func(c rune) bool { return c <= ' ' || c == '*' || c == '>' || c == 0x7f }) {
+	if !isOneSubject(subject) {
 		return false
 	}
 	patterns, tokens := strings.Split(pattern, "."), strings.Split(subject, ".")
 	for i, token := range tokens {
 		switch {
-		case token == "" || i >= len(patterns):
+		case i >= len(patterns):
 			return false
 		case patterns[i] == ">":
-			return !slices.Contains(tokens[i:], "")
+			return true
 		case patterns[i] != "*" && patterns[i] != token:
 			return false
 		}

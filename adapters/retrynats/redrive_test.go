@@ -245,3 +245,27 @@ func TestRedriveAfterACopy(t *testing.T) {
 		})
 	}
 }
+
+// Where a dead letter cannot be deleted, each call would let the first ones run again. So
+// none does.
+func TestRedriveRefusesDenyDelete(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	require.NoError(t, q.js.DeleteStream(t.Context(), q.name+"_dead"))
+	var err error
+	q.dead, err = q.stream(t.Context(), jetstream.StreamConfig{Name: q.name + "_dead", Subjects: []string{q.name + ".dead"}, DenyDelete: true})
+	require.NoError(t, err)
+	for n := range 3 {
+		require.NoError(t, q.Enqueue(t.Context(), fmt.Sprint(n), 0))
+	}
+	consume(t, q, q.retries(t, retry.Policy{MaxAttempts: 1}), time.Second, 3, func(context.Context, jetstream.Msg) error { return errBoom })
+	for _, dry := range []bool{true, false} {
+		result, err := q.Redrive(t.Context(), retryjob.RedriveOptions{DryRun: dry})
+		assert.ErrorContains(t, err, fmt.Sprintf("retrynats: redrive: dead letters go to %q, in the stream %s_dead: DenyDelete is set", q.name+".dead", q.name))
+		assert.Zero(t, result)
+	}
+	n, err := q.Open(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, n)
+	assert.Len(t, lettersOf(t, q), 3)
+}

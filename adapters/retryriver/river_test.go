@@ -424,6 +424,7 @@ func TestADeadLetterOfAnEarlierEnd(t *testing.T) {
 		})
 	}
 }
+
 // What a handler panics with is stored like an error.
 func TestAPanicWithALongText(t *testing.T) {
 	t.Parallel()
