@@ -1241,7 +1241,7 @@ func TestRecipeMustNotRunTwice(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					return errors.Join(pay(ctx, tx), tx.Commit())
+					return errors.Join(pay(ctx, tx), tx.Commit()) //retry:vet-ignore txretry the mistake that this row finds
 				})
 			}
 		}},

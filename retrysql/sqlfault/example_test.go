@@ -55,7 +55,7 @@ func Example_loop() {
 		if err := transfer(ctx, tx); err != nil {
 			return err
 		}
-		return tx.Commit()
+		return tx.Commit() //retry:vet-ignore txretry the mistake that this example shows
 	})
 	fmt.Println("a loop around it: applied", bank.applied, "times,", err)
 
