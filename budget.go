@@ -97,18 +97,18 @@ func (b *Budget) take(number int) (allowed, paid bool) {
 		return paid, paid
 	}
 	most := b.full() + b.mark.Load()
-	if b.full()-b.spent.Load() >= most-most/10 && sinceMark(&b.empty, now) >= graceRest {
+	if b.full()-b.spent.Load() >= most-most/10 && since(&b.empty, now) >= graceRest {
 		b.high.Store(int64(now) + 1)
 	}
 	if b.takeUpTo(1, 0) == 1 {
 		return true, true
 	}
 	b.empty.Store(int64(now) + 1)
-	return number <= graceRetry && sinceMark(&b.high, now) < b.Grace, false
+	return number <= graceRetry && since(&b.high, now) < b.Grace, false
 }
 
-// sinceMark returns how long ago at was, where both are counted from the first use.
-func sinceMark(at *atomic.Int64, now time.Duration) time.Duration {
+// since returns how long ago at was, where both are counted from the first use.
+func since(at *atomic.Int64, now time.Duration) time.Duration {
 	if then := at.Load(); then > 0 {
 		return now - time.Duration(then-1)
 	}

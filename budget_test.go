@@ -306,7 +306,7 @@ func TestBudgetGrace(t *testing.T) {
 			"always empty, and so full": {Grace: grace},
 		} {
 			drain(b)
-			assert.Equal(t, name == "", b.Take(), name)
+			assert.False(t, b.Take(), name)
 			if b.Grace < time.Millisecond && b.Grace != 0 {
 				continue // invalid in a Policy
 			}
@@ -315,6 +315,7 @@ func TestBudgetGrace(t *testing.T) {
 			}
 			ctx, runs := retry.WithBudget(t.Context(), b), 0
 			assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(retry.Do(ctx, everySecond, fails(&runs))), name)
+			assert.Equal(t, 1, runs, name)
 		}
 	})
 	bubble(t, "Take has none", func(t *testing.T) {

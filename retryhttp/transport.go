@@ -113,9 +113,11 @@ type Transport struct {
 	// Requests to one target should share one. It is called once for each request.
 	//
 	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m, Grace: 1s} for each
-	// target, so that retries do not keep an outage alive, and a blip of a second loses no
-	// call. A call alone has 10 retries: one that waits for a server needs NoBudgets. The first retry of a request after a 401 or a
-	// 407 without a Retry-After takes nothing from it, and is made even if it is empty.
+	// target, so that retries do not keep an outage alive. A blip of a second loses no call
+	// under retry.Default if the Budget was full when the blip began. A call alone has 10
+	// retries: one that waits for a server needs NoBudgets. The first retry of a request after
+	// a 401 or a 407 without a Retry-After takes nothing from the Budget, and is made even if
+	// the Budget is empty.
 	// NoBudgets: none.
 	//
 	// A target is a scheme, a host and a port, however they are written. Names that only a
