@@ -143,19 +143,18 @@ const defaultBudget = 10
 // Budget that its targets have by default.
 func (u *uses) judgeBudget(pass *analysis.Pass, transport *ast.CompositeLit) {
 	fields := keyed(transport)
-	policy := literal(u.value(fields["Policy"]))
-	if policy == nil || fields["Budgets"] != nil || len(fields) < len(transport.Elts) {
+	if fields["Policy"] == nil || fields["Budgets"] != nil || len(fields) < len(transport.Elts) {
 		return
 	}
-	for _, s := range u.settings {
-		if s.assigned() && s.is(retryhttpPath, "Transport", "Budgets") {
+	allowed, known := u.attempts(fields["Policy"])
+	if !known || allowed != retry.Unlimited && allowed <= defaultBudget+1 {
+		return
+	}
+	for _, s := range u.settings { // what is assigned may be assigned to this Transport
+		if s.assigned() && (s.is(retryhttpPath, "Transport", "Budgets") || isPolicy(s.of) &&
+			hasAny(s.field.Name, "MaxAttempts", "MaxRetries", "AttemptCap", "NonRetryable", "Budget")) {
 			return
 		}
-	}
-	p, _ := u.evaluate(retry.Policy{}, keyed(policy))
-	allowed := p.EffectiveMax()
-	if keyed(policy)["Budget"] != nil || allowed != retry.Unlimited && allowed <= defaultBudget+1 {
-		return
 	}
 	attempts := "unlimited attempts"
 	if allowed > 0 {
