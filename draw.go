@@ -8,18 +8,18 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// Draw computes the delay of an attempt again, from the seed and the window in a
-// [Decision], an [Event] or a log: Draw(d.Seed, number, d.Lo, d.Hi) is d.Delay.
+// Draw computes a delay again from the fields of a [Decision], which an [Event] and a log
+// have too: Draw(d.Seed, d.Number, d.Lo, d.Hi) is d.Delay.
 // Every delay from lo to hi, both included, is equally likely, where neither is
 // negative. If hi is not above lo, the delay is lo, whatever the seed.
 //
 // It multiplies instead of taking a remainder, which would favor the low end:
 // Lemire, "Fast Random Integer Generation in an Interval" (2019).
-func Draw(seed uint64, attempt int, lo, hi time.Duration) time.Duration {
+func Draw(seed uint64, number int, lo, hi time.Duration) time.Duration {
 	if hi <= lo {
 		return lo
 	}
-	n, _ := bits.Mul64(mix(seed, uint64(attempt)), uint64(hi)-uint64(lo)+1)
+	n, _ := bits.Mul64(mix(seed, uint64(number)), uint64(hi)-uint64(lo)+1)
 	return time.Duration(uint64(lo) + n)
 }
 

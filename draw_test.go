@@ -164,7 +164,7 @@ func TestDrawRecomputesEveryDelayOfAnEvent(t *testing.T) {
 			retries := told.of(retry.RetryScheduled)
 			require.Len(t, retries, runs-1)
 			for i, e := range retries {
-				assert.Equal(t, e.Delay, retry.Draw(e.Seed, e.Attempt, e.Lo, e.Hi), "retry %d", i+1)
+				assert.Equal(t, e.Delay, retry.Draw(e.Seed, e.Number, e.Lo, e.Hi), "retry %d", i+1)
 				random := e.Lo < e.Hi || p.RetryAfter == retry.RetryAfterAtLeast && e.Delay == e.RetryAfter // which was longer than what was drawn
 				assert.Equal(t, random, e.Seed != 0, "retry %d: a seed where the delay is random", i+1)
 			}

@@ -80,14 +80,17 @@ type Decision struct {
 	// for ReasonInvalid, for ReasonSuccess, and if Once did not call its function.
 	Delay time.Duration
 
-	// Lo and Hi are the window of Delay, which is Draw(Seed, Number, Lo, Hi), with 1 for
-	// Number after a Reset.
+	// Lo and Hi are the window of Delay, which is Draw(Seed, Number, Lo, Hi).
 	Lo, Hi time.Duration
+
+	// Number is that of the attempt, counted from the last healthy attempt on, which has
+	// Number 1. Limits and delays go by it. It is 0 if nothing failed and if p is invalid.
+	Number int
 
 	RetryAfter time.Duration // what a server asked for; 0: nothing
 	Seed       uint64        // what Delay was drawn with; 0: Delay is not random
 	Class      string        // the name of the failure's class; "": none
-	Reset      bool          // the call began anew with this attempt, by HealthyAfter
+	Reset      bool          // this attempt was healthy, so the call begins anew
 }
 
 // Retry reports whether to try again, after Delay. It is false for the zero
@@ -114,7 +117,7 @@ func (d Decision) Retry() bool { return d.Reason == ReasonRetry }
 // permanent or rejected has no class.
 //
 // If Took reaches HealthyAfter, the decision is for attempt 1 of a call that begins
-// anew, and Reset is true: Delay is Draw(Seed, 1, Lo, Hi). Then take nothing from a
+// anew: Number is 1, and Reset is true. Then take nothing from a
 // Budget, and go on with Number 2, no earlier Classes, Elapsed from the end of this
 // attempt, and a new Seed.
 func (p Policy) Next(a Attempt) Decision {
@@ -200,7 +203,7 @@ func (d *Decision) decide(p *Policy, f failure, limit, number, of int, e *Error)
 			nth = of
 		}
 	}
-	d.RetryAfter = f.retryAfter
+	d.Number, d.RetryAfter = number, f.retryAfter
 	switch {
 	case f.reason != "":
 		d.Reason = f.reason

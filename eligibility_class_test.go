@@ -140,7 +140,7 @@ func TestAttemptClasses(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			a := retry.Attempt{Number: row.number, Classes: row.classes, Err: kindError("x")}
-			want := retry.Decision{Reason: row.reason, Delay: row.delay, Lo: row.delay, Hi: row.delay, Class: "x"}
+			want := retry.Decision{Reason: row.reason, Delay: row.delay, Lo: row.delay, Hi: row.delay, Number: row.number, Class: "x"}
 			if row.name == "the largest number" && math.MaxInt == math.MaxInt64 {
 				want.Delay, want.Lo, want.Hi = math.MaxInt64, math.MaxInt64, math.MaxInt64
 			}

@@ -123,10 +123,10 @@ func TestNextWithoutAnErrorDecidesByCountAndTime(t *testing.T) {
 		RetryIf:  func(error) bool { panic("RetryIf was called with nil") },
 		Classify: func(error) *retry.Class { panic("Classify was called with nil") },
 	}
-	assert.Equal(t, drawnFrom(time.Second, retry.ReasonRetry), p.Next(retry.Attempt{Number: 1}))
-	assert.Equal(t, drawnFrom(time.Second, retry.ReasonExhausted), p.Next(retry.Attempt{Number: 2}))
+	assert.Equal(t, drawnFrom(1, time.Second, retry.ReasonRetry), p.Next(retry.Attempt{Number: 1}))
+	assert.Equal(t, drawnFrom(2, time.Second, retry.ReasonExhausted), p.Next(retry.Attempt{Number: 2}))
 	p.MaxElapsed = time.Second
-	assert.Equal(t, drawnFrom(time.Second, retry.ReasonElapsed), p.Next(retry.Attempt{Number: 1, Elapsed: 1}))
+	assert.Equal(t, drawnFrom(1, time.Second, retry.ReasonElapsed), p.Next(retry.Attempt{Number: 1, Elapsed: 1}))
 }
 
 func TestNextRetryIf(t *testing.T) {
@@ -171,7 +171,7 @@ func TestMaxRetryAfter(t *testing.T) {
 				assert.Equal(t, askedFor(d, retry.ReasonRetryAfter), p.Next(retry.Attempt{Number: 1, Err: retry.After(d, errDial)}))
 			}
 			for _, d := range []time.Duration{0, -1, math.MinInt64} {
-				assert.Equal(t, drawnFrom(0, retry.ReasonRetry), p.Next(retry.Attempt{Number: 1, Err: retry.After(d, errDial)}), "%v has no effect", d)
+				assert.Equal(t, drawnFrom(1, 0, retry.ReasonRetry), p.Next(retry.Attempt{Number: 1, Err: retry.After(d, errDial)}), "%v has no effect", d)
 			}
 		})
 	}

@@ -20,10 +20,9 @@ type Error struct {
 	Reason Reason
 	Class  string // the class of the last failure; "": none
 
-	// Attempts is how many attempts were made from the last healthy one on, and Total how
-	// many in all. They differ only under HealthyAfter, where Resets is how often the call
-	// began anew.
-	Attempts, Total, Resets int
+	// Attempts is how many attempts were made in all. Under HealthyAfter it may exceed the
+	// limit of the policy, which counts only from the last healthy attempt on.
+	Attempts int
 
 	// Waited is the sum of all delays that passed or that a Wait skipped, before a reset too.
 	Waited time.Duration
@@ -58,6 +57,7 @@ type facts struct {
 	bound   time.Duration // MaxRetryAfter for ReasonRetryAfter, MaxElapsed for ReasonElapsed
 	elapsed time.Duration // for ReasonElapsed, since the first attempt began
 	ranOut  time.Duration // AttemptTimeout, if that ended the last attempt; 0: it did not
+	number  int           // of the last attempt, where the last healthy attempt has number 1
 	of      int           // for ReasonExhausted by a class: its failures; or noLimit
 }
 
@@ -75,7 +75,7 @@ func (e *Error) Error() string {
 	if e.Attempts == 0 {
 		b.WriteString(" before the first attempt")
 	} else {
-		b.WriteString(" after " + plural(e.total(), "attempt"))
+		b.WriteString(" after " + plural(e.Attempts, "attempt"))
 	}
 	if facts := e.factTexts(); facts != nil {
 		b.WriteString(" (" + strings.Join(facts, ", ") + ")")
@@ -139,11 +139,12 @@ func (e *Error) factTexts() (facts []string) {
 	if e.Waited > 0 {
 		say("%v waited", short(e.Waited))
 	}
-	if e.total() > e.Attempts {
-		say("%d from the last healthy one on", e.Attempts)
+	if e.number > 0 && e.number < e.Attempts {
+		say("%d count, because attempt %d ran past HealthyAfter",
+			e.number, e.Attempts-e.number+1)
 	}
 	if e.ranOut > 0 {
-		say("attempt %d ran out of its %v", e.total(), e.ranOut)
+		say("attempt %d ran out of its %v", e.Attempts, e.ranOut)
 	}
 	switch e.Reason {
 	case ReasonExhausted:
@@ -182,9 +183,6 @@ func (e *Error) factTexts() (facts []string) {
 	}
 	return facts
 }
-
-// total returns Total, of an Error made by hand too.
-func (e *Error) total() int { return max(e.Total, e.Attempts) }
 
 // short returns d rounded to the digits that a person reads.
 func short(d time.Duration) time.Duration {

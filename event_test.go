@@ -106,17 +106,17 @@ func TestEventContents(t *testing.T) {
 		s2 := time.Second + d1 // when the second attempt starts
 		s3 := s2 + 2*time.Second + d2
 		assert.Equal(t, []retry.Event{
-			{Kind: retry.AttemptStarted, Time: at(0), Attempt: 1, Total: 1, Max: 5},
-			{Kind: retry.AttemptFinished, Time: at(time.Second), Attempt: 1, Total: 1, Max: 5, Err: errDial, Took: time.Second, Elapsed: time.Second},
-			{Kind: retry.RetryScheduled, Time: at(time.Second), Attempt: 1, Total: 1, Max: 5, Err: errDial, Elapsed: time.Second,
-				Decision: retry.Decision{Reason: retry.ReasonRetry, Delay: d1, Lo: 5 * time.Second, Hi: 10 * time.Second, Seed: 7}, Due: at(s2)},
-			{Kind: retry.AttemptStarted, Time: at(s2), Attempt: 2, Total: 2, Max: 5, Elapsed: s2},
-			{Kind: retry.AttemptFinished, Time: at(s2 + 2*time.Second), Attempt: 2, Total: 2, Max: 5, Err: errBusy, Took: 2 * time.Second, Elapsed: s2 + 2*time.Second},
-			{Kind: retry.RetryScheduled, Time: at(s2 + 2*time.Second), Attempt: 2, Total: 2, Max: 5, Err: errBusy, Elapsed: s2 + 2*time.Second,
-				Decision: retry.Decision{Reason: retry.ReasonRetry, Delay: d2, Lo: 20 * time.Second, Hi: 30 * time.Second, RetryAfter: 20 * time.Second, Seed: 7}, Due: at(s3)},
-			{Kind: retry.AttemptStarted, Time: at(s3), Attempt: 3, Total: 3, Max: 5, Elapsed: s3},
-			{Kind: retry.AttemptFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Total: 3, Max: 5, Took: 3 * time.Second, Elapsed: s3 + 3*time.Second},
-			{Kind: retry.CallFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Total: 3, Max: 5, Elapsed: s3 + 3*time.Second, Decision: retry.Decision{Reason: retry.ReasonSuccess}},
+			{Kind: retry.AttemptStarted, Time: at(0), Attempt: 1, Max: 5},
+			{Kind: retry.AttemptFinished, Time: at(time.Second), Attempt: 1, Max: 5, Err: errDial, Took: time.Second, Elapsed: time.Second},
+			{Kind: retry.RetryScheduled, Time: at(time.Second), Attempt: 1, Max: 5, Err: errDial, Elapsed: time.Second,
+				Decision: retry.Decision{Reason: retry.ReasonRetry, Delay: d1, Lo: 5 * time.Second, Hi: 10 * time.Second, Number: 1, Seed: 7}, Due: at(s2)},
+			{Kind: retry.AttemptStarted, Time: at(s2), Attempt: 2, Max: 5, Elapsed: s2},
+			{Kind: retry.AttemptFinished, Time: at(s2 + 2*time.Second), Attempt: 2, Max: 5, Err: errBusy, Took: 2 * time.Second, Elapsed: s2 + 2*time.Second},
+			{Kind: retry.RetryScheduled, Time: at(s2 + 2*time.Second), Attempt: 2, Max: 5, Err: errBusy, Elapsed: s2 + 2*time.Second,
+				Decision: retry.Decision{Reason: retry.ReasonRetry, Delay: d2, Lo: 20 * time.Second, Hi: 30 * time.Second, Number: 2, RetryAfter: 20 * time.Second, Seed: 7}, Due: at(s3)},
+			{Kind: retry.AttemptStarted, Time: at(s3), Attempt: 3, Max: 5, Elapsed: s3},
+			{Kind: retry.AttemptFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Max: 5, Took: 3 * time.Second, Elapsed: s3 + 3*time.Second},
+			{Kind: retry.CallFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Max: 5, Elapsed: s3 + 3*time.Second, Decision: retry.Decision{Reason: retry.ReasonSuccess, Number: 3}},
 		}, told.events)
 	})
 	t.Run("the first attempt begins when the clock starts", func(t *testing.T) {
@@ -183,11 +183,10 @@ func TestTextOfReasonsAndKinds(t *testing.T) {
 
 var fullEvent = retry.Event{
 	Kind: retry.RetryScheduled, Time: time.Date(2026, 11, 20, 10, 31, 0, 123456789, time.UTC), Attempt: 2, Max: 5, Err: errDial, Cause: errShutdown,
-	Took: 1500 * time.Millisecond, Elapsed: 90 * time.Second, Decision: retry.Decision{Delay: 200 * time.Millisecond, Lo: 150 * time.Millisecond, Hi: 250 * time.Millisecond, RetryAfter: time.Nanosecond, Seed: math.MaxUint64, Class: "throttled", Reason: retry.ReasonRetryAfter}, Due: time.Date(2026, 11, 20, 10, 31, 0, 323456789, time.UTC),
-	Total: 7, Resets: 3,
+	Took: 1500 * time.Millisecond, Elapsed: 90 * time.Second, Decision: retry.Decision{Delay: 200 * time.Millisecond, Lo: 150 * time.Millisecond, Hi: 250 * time.Millisecond, Number: 1, Reset: true, RetryAfter: time.Nanosecond, Seed: math.MaxUint64, Class: "throttled", Reason: retry.ReasonRetryAfter}, Due: time.Date(2026, 11, 20, 10, 31, 0, 323456789, time.UTC),
 }
 
-const fullJSON = `{"kind":"retry_scheduled","time":"2026-11-20T10:31:00.123456789Z","attempt":2,"total":7,"max":5,"resets":3,` +
+const fullJSON = `{"kind":"retry_scheduled","time":"2026-11-20T10:31:00.123456789Z","attempt":2,"max":5,"number":1,"reset":true,` +
 	`"err":"dial tcp: connection refused","cause":"the server shuts down","took":"1.5s","elapsed":"1m30s","delay":"200ms",` +
 	`"due":"2026-11-20T10:31:00.323456789Z","lo":"150ms","hi":"250ms","retry_after":"1ns","seed":"18446744073709551615","class":"throttled","reason":"retry_after_too_long"}`
 
@@ -199,7 +198,7 @@ func TestEventJSON(t *testing.T) {
 	}{
 		{"every field", fullEvent, fullJSON},
 		{"zero fields are left out, except kind, time, attempt and max", retry.Event{}, `{"kind":"","time":"0001-01-01T00:00:00Z","attempt":0,"max":0}`},
-		{"a total that is the attempt's number", retry.Event{Attempt: 2, Total: 2}, `{"kind":"","time":"0001-01-01T00:00:00Z","attempt":2,"max":0}`},
+		{"a Number that equals Attempt", retry.Event{Attempt: 2, Decision: retry.Decision{Number: 2}}, `{"kind":"","time":"0001-01-01T00:00:00Z","attempt":2,"max":0}`},
 		{"an error with an empty text is kept", retry.Event{Kind: retry.AttemptFinished, Err: errors.New("")},
 			`{"kind":"attempt_finished","time":"0001-01-01T00:00:00Z","attempt":0,"max":0,"err":""}`},
 		{"the smallest durations", retry.Event{Took: math.MinInt64, Decision: retry.Decision{Delay: math.MaxInt64, Lo: -1}},

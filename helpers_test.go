@@ -62,7 +62,7 @@ func stopped(t *testing.T, err error) *retry.Error {
 func plain(err error) *retry.Error {
 	e := err.(*retry.Error)
 	return &retry.Error{
-		Reason: e.Reason, Class: e.Class, Attempts: e.Attempts, Resets: e.Resets, Waited: e.Waited, Delay: e.Delay, Err: e.Err, Cause: e.Cause,
+		Reason: e.Reason, Class: e.Class, Attempts: e.Attempts, Waited: e.Waited, Delay: e.Delay, Err: e.Err, Cause: e.Cause,
 		Before: e.Before,
 	}
 }
@@ -191,13 +191,13 @@ func tokens(b *retry.Budget) (n int) {
 }
 
 // drawnFrom is the decision for a delay without jitter.
-func drawnFrom(d time.Duration, reason retry.Reason) retry.Decision {
-	return retry.Decision{Delay: d, Reason: reason, Lo: d, Hi: d}
+func drawnFrom(number int, d time.Duration, reason retry.Reason) retry.Decision {
+	return retry.Decision{Delay: d, Reason: reason, Lo: d, Hi: d, Number: number}
 }
 
 // askedFor is the decision for a delay that a server has asked for.
 func askedFor(d time.Duration, reason retry.Reason) retry.Decision {
-	return retry.Decision{Delay: d, Reason: reason, Lo: d, Hi: d, RetryAfter: d}
+	return retry.Decision{Delay: d, Reason: reason, Lo: d, Hi: d, Number: 1, RetryAfter: d}
 }
 
 // rounds returns how often something random is tried: long where RETRY_LONG is set,

@@ -38,7 +38,7 @@ func Once(
 	defer c.refund()
 	c.once, c.earlier, c.seed = true, a.Classes, a.Seed
 	c.Attempts = max(1, a.Number) - 1
-	c.Total = c.Attempts
+	c.number = c.Attempts
 	if c.fault != nil {
 		c.limit = c.Attempts + 1 // this attempt is made, whatever its number
 	}

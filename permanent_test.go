@@ -167,7 +167,7 @@ func TestRetryAfterModes(t *testing.T) {
 	const seed = 7
 	drawn := retry.Draw(seed, 1, 0, 10*time.Second)
 	from := func(lo, hi, asked time.Duration) retry.Decision {
-		d := retry.Decision{Reason: retry.ReasonRetry, Delay: retry.Draw(seed, 1, lo, hi), Lo: lo, Hi: hi, RetryAfter: asked, Seed: seed}
+		d := retry.Decision{Reason: retry.ReasonRetry, Delay: retry.Draw(seed, 1, lo, hi), Lo: lo, Hi: hi, Number: 1, RetryAfter: asked, Seed: seed}
 		return d
 	}
 	longer := askedFor(drawn+1, retry.ReasonRetry)
@@ -186,7 +186,7 @@ func TestRetryAfterModes(t *testing.T) {
 		{"at least: what was drawn is as long", retry.RetryAfterAtLeast, drawn, from(0, 10*time.Second, drawn)},
 		{"at least: what was drawn is shorter", retry.RetryAfterAtLeast, drawn + 1, longer},
 		{"exact: below 0 is nothing", retry.RetryAfterExact, -time.Hour, from(0, 10*time.Second, 0)},
-		{"exact: 1ns", retry.RetryAfterExact, 1, retry.Decision{Reason: retry.ReasonRetry, Delay: 10 * time.Millisecond, Lo: 10 * time.Millisecond, Hi: 10 * time.Millisecond, RetryAfter: 1}},
+		{"exact: 1ns", retry.RetryAfterExact, 1, retry.Decision{Reason: retry.ReasonRetry, Delay: 10 * time.Millisecond, Lo: 10 * time.Millisecond, Hi: 10 * time.Millisecond, Number: 1, RetryAfter: 1}},
 		{"exact: 10ms", retry.RetryAfterExact, 10 * time.Millisecond, askedFor(10*time.Millisecond, retry.ReasonRetry)},
 		{"exact: too long", retry.RetryAfterExact, time.Minute + 1, askedFor(time.Minute+1, retry.ReasonRetryAfter)},
 	} {

@@ -28,7 +28,7 @@ func TestPrincipleAZeroFieldIsOff(t *testing.T) {
 		p.MaxAttempts, a.Number, a.Seed = 3, 1, 42
 		return p.Next(a)
 	}
-	retries := func(d time.Duration) retry.Decision { return drawnFrom(d, retry.ReasonRetry) }
+	retries := func(d time.Duration) retry.Decision { return drawnFrom(1, d, retry.ReasonRetry) }
 	bounded, waited := true, time.Duration(0)
 	synctest.Test(t, func(t *testing.T) {
 		waited = stopped(t, retry.Do(t.Context(), everySecond, func(ctx context.Context) error {

@@ -97,7 +97,7 @@ func slowWindow(p retry.Policy, nth, limit int, asked time.Duration) (lo, hi tim
 // slowDecide decides on the number-th failure of a call, the of-th of its class.
 func slowDecide(p retry.Policy, c *retry.Class, number, of int, asked time.Duration, seed uint64, elapsed, left time.Duration) (d retry.Decision) {
 	limit, q, nth := slowLimit(p), p, number
-	d.RetryAfter = asked
+	d.Number, d.RetryAfter = number, asked
 	if c != nil {
 		d.Class = c.Name
 		if c.Backoff != nil {

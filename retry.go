@@ -42,7 +42,7 @@ func run(ctx context.Context, p *Policy, fn func(context.Context) error, failure
 	c.prepare(ctx, p)
 	defer c.refund() // of a retry that a panic prevents
 	if failure != nil {
-		c.Attempts, c.Total, c.Err = 1, 1, failure
+		c.Attempts, c.number, c.Err = 1, 1, failure
 	}
 	failed := failure != nil || c.begin(fn) && c.attempt(fn)
 	for failed && c.decide() && c.pay() && c.announce() && c.wait() {
@@ -79,7 +79,8 @@ type call struct {
 	p     Policy
 	limit int          // EffectiveMax of p
 	fault *policyError // what is wrong with p; nil: nothing
-	once  bool         // it is one of Once
+	once  bool         // it is a call of Once
+	reset bool         // the last attempt ran past HealthyAfter, so the call begins anew
 
 	start    time.Time            // of the first attempt; zero without a clock
 	took     time.Duration        // the last attempt
@@ -123,13 +124,13 @@ func (c *call) begin(fn func(context.Context) error) bool {
 		return c.ends(ReasonInvalid, errNilFunc)
 	case c.ctx.Err() != nil:
 		return c.ended()
-	case c.limit == Unlimited || c.Attempts < c.limit:
+	case c.limit == Unlimited || c.number < c.limit:
 		return true
 	case c.p.NonRetryable:
-		c.Attempts, c.Total = c.limit, c.limit
+		c.Attempts, c.number = c.limit, c.limit
 		return c.ends(ReasonNonRetryable, nil)
 	default:
-		c.Attempts, c.Total = c.limit, c.limit
+		c.Attempts, c.number = c.limit, c.limit
 		return c.ends(ReasonExhausted, nil)
 	}
 }
@@ -137,7 +138,7 @@ func (c *call) begin(fn func(context.Context) error) bool {
 // attempt makes the next attempt. The call goes on if that fails.
 func (c *call) attempt(fn func(context.Context) error) bool {
 	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
-	c.Attempts, c.Total = next(c.Attempts), next(c.Total)
+	c.Attempts, c.number, c.reset = next(c.Attempts), next(c.number), false
 	var began time.Time
 	if c.p.watches() {
 		if began = c.now(); c.start.IsZero() {
@@ -164,9 +165,8 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 			c.tell(AttemptFinished, ended)
 		}
 		if c.Err != nil && c.fault == nil && !c.once && c.p.healthy(c.took) {
-			c.Attempts, c.seed, c.start, c.classes = 1, 0, ended, [maxClasses]failures{}
-			c.Before = nil
-			c.Resets++
+			c.number, c.reset, c.seed, c.start = 1, true, 0, ended
+			c.classes, c.Before = [maxClasses]failures{}, nil
 		}
 	}
 	if c.Err != nil {
@@ -200,20 +200,20 @@ func execute(
 // decide decides whether to try again, and after which delay.
 func (c *call) decide() bool {
 	d := &c.last
-	*d = Decision{Reset: c.Attempts == 1 && c.Resets > 0}
+	*d = Decision{Reset: c.reset}
 	if c.fault == nil { // no function of an invalid policy is called
-		f, of := c.p.ask(c.Err), c.Attempts
+		f, of := c.p.ask(c.Err), c.number
 		if f.class != nil {
 			of = c.failuresOf(f.class.Name)
 		}
 		if c.timedOut = f.ended; !c.timedOut {
 			c.Before = nil
 		}
-		d.decide(&c.p, f, c.limit, c.Attempts, of, &c.Error)
+		d.decide(&c.p, f, c.limit, c.number, of, &c.Error)
 	}
 	if d.Hi != 0 || c.p.MaxElapsed > 0 || c.p.OnEvent != nil {
 		elapsed, left := c.clock(d.Hi != 0)
-		d.draw(&c.p, c.Attempts, c.seed, elapsed, left, &c.Error)
+		d.draw(&c.p, c.number, c.seed, elapsed, left, &c.Error)
 	}
 	if c.Class = d.Class; d.Seed != 0 {
 		c.seed = d.Seed
@@ -251,9 +251,9 @@ func (c *call) clock(waits bool) (elapsed, left time.Duration) {
 func (c *call) failuresOf(class string) int {
 	switch {
 	case class == "":
-		return c.Attempts
+		return c.number
 	case c.once:
-		return failuresOf(class, c.earlier, c.Attempts)
+		return failuresOf(class, c.earlier, c.number)
 	}
 	for i := range c.classes {
 		f := &c.classes[i]
@@ -265,7 +265,7 @@ func (c *call) failuresOf(class string) int {
 			return f.number
 		}
 	}
-	return c.Attempts
+	return c.number
 }
 
 // failures counts those of one class.
@@ -277,12 +277,12 @@ type failures struct {
 // pay takes the retry out of the Budgets. One that follows a healthy attempt is free.
 func (c *call) pay() bool {
 	// Once a call: ten failures that ask the context each time take twice as long.
-	if c.Attempts == 1 || c.once {
+	if c.number == 1 || c.once {
 		if c.payers = payersOf(c.ctx); c.payers != nil || c.p.Budget != nil {
 			c.knows = logkey.PayerOf(c.ctx)
 		}
 	}
-	if c.Attempts == 1 && c.Resets > 0 {
+	if c.reset {
 		return true
 	}
 	if c.payer = c.p.Budget; c.knows != nil && c.knows.Free(c.payer) {
@@ -292,7 +292,7 @@ func (c *call) pay() bool {
 		return true
 	}
 	var empty *Budget
-	if c.paid, empty = c.payers.take(c.payer, c.Attempts); empty == nil {
+	if c.paid, empty = c.payers.take(c.payer, c.number); empty == nil {
 		return true
 	}
 	if c.knows != nil {
@@ -432,7 +432,7 @@ func (c *call) tell(kind EventKind, at time.Time) {
 	}
 	e := Event{
 		Kind: kind, Time: at, Elapsed: at.Sub(c.start),
-		Attempt: c.Attempts, Total: c.Total, Resets: c.Resets, Max: c.limit,
+		Attempt: c.Attempts, Max: c.limit,
 	}
 	switch kind {
 	case AttemptFinished:
@@ -441,6 +441,7 @@ func (c *call) tell(kind EventKind, at time.Time) {
 		e.Err, e.Decision, e.Due = c.Err, c.last, at.Add(c.last.Delay)
 	case CallFinished:
 		e.Err, e.Class, e.Reason, e.Cause = c.Err, c.Class, c.Reason, c.Cause
+		e.Number, e.Reset = c.number, c.reset
 	}
 	c.p.OnEvent(c.ctx, e)
 }

@@ -275,7 +275,7 @@ func TestHealthyAfter(t *testing.T) {
 	}{
 		{"five quick failures end a call of five", five(0), []time.Duration{time.Second}, "attempts exhausted after 5 attempts (40ms waited)", 0},
 		{"a first attempt can be healthy", five(0), []time.Duration{hour, 0}, "attempts exhausted after 5 attempts (40ms waited)", 1},
-		{"each healthy attempt begins anew", five(0), []time.Duration{0, hour, 0, 0, hour, hour, 0}, "attempts exhausted after 10 attempts (90ms waited, 5 from the last healthy one on)", 3},
+		{"each healthy attempt begins anew", five(0), []time.Duration{0, hour, 0, 0, hour, hour, 0}, "attempts exhausted after 10 attempts (90ms waited, 5 count, because attempt 6 ran past HealthyAfter)", 3},
 		{"exactly HealthyAfter is healthy", five(0), []time.Duration{time.Minute, 0}, "attempts exhausted after 5 attempts (40ms waited)", 1},
 		{"a nanosecond less is not", five(0), []time.Duration{time.Minute - 1, 0}, "attempts exhausted after 5 attempts (40ms waited)", 0},
 		{"with one attempt a healthy one is the last", retry.Policy{MaxAttempts: 1, HealthyAfter: time.Minute}, []time.Duration{hour},
@@ -287,18 +287,28 @@ func TestHealthyAfter(t *testing.T) {
 			retry.Policy{MaxElapsed: 10 * time.Second, HealthyAfter: time.Minute, Backoff: retry.Fixed(3 * time.Second)}, []time.Duration{hour, 0},
 			"out of time after 4 attempts (9s waited, the next delay of 3s would exceed MaxElapsed 10s)", 1},
 		{"Waited counts from the start", retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute, Backoff: retry.Fixed(time.Second)},
-			[]time.Duration{0, hour, 0}, "attempts exhausted after 3 attempts (2s waited, 2 from the last healthy one on)", 1},
+			[]time.Duration{0, hour, 0}, "attempts exhausted after 3 attempts (2s waited, 2 count, because attempt 2 ran past HealthyAfter)", 1},
 		{"it waits at least 10ms, whatever the delay is", retry.Policy{MaxAttempts: 2, HealthyAfter: time.Millisecond, MaxDelay: 3, Backoff: retry.Fixed(2 * time.Second)},
-			[]time.Duration{hour, hour, hour, 0}, "attempts exhausted after 4 attempts (30ms waited, 2 from the last healthy one on)", 3},
+			[]time.Duration{hour, hour, hour, 0}, "attempts exhausted after 4 attempts (30ms waited, 2 count, because attempt 3 ran past HealthyAfter)", 3},
 		{"an invalid policy does not begin anew", retry.Policy{MaxAttempts: 5, HealthyAfter: time.Minute, MaxDelay: -1}, []time.Duration{hour},
 			"invalid policy after 1 attempt (MaxDelay is -1ns: write 0 for none, or a positive duration)", 0},
 	} {
-		for _, watch := range []func(context.Context, retry.Event){nil, func(context.Context, retry.Event) {}} {
+		for _, watched := range []bool{false, true} {
 			bubble(t, row.name, func(t *testing.T) {
-				row.policy.OnEvent = watch
+				resets := 0
+				if watched {
+					row.policy.OnEvent = func(_ context.Context, e retry.Event) {
+						if e.Reset {
+							resets++
+						}
+					}
+				}
 				err := retry.Do(t.Context(), row.policy, running(row.times...))
 				assert.EqualError(t, err, "retry: "+row.want+": boom")
-				assert.Equal(t, row.resets, stopped(t, err).Resets)
+				if !watched {
+					return
+				}
+				assert.Equal(t, row.resets, resets)
 			})
 		}
 	}
@@ -314,7 +324,7 @@ func TestTenHealthyDaysDoNotDrainABudget(t *testing.T) {
 			days[i] = time.Hour
 		}
 		err := retry.Do(retry.WithBudget(t.Context(), outer), p, running(days...))
-		assert.EqualError(t, err, "retry: retry budget exhausted after 244 attempts (4m3s waited, 5 from the last healthy one on, a retry would have waited 1s): boom",
+		assert.EqualError(t, err, "retry: retry budget exhausted after 244 attempts (4m3s waited, 5 count, because attempt 240 ran past HealthyAfter, a retry would have waited 1s): boom",
 			"240 free retries, and three that were paid for")
 		assert.Equal(t, 243, told.counts().scheduled)
 		assert.Equal(t, []int{0, 0}, []int{own.Left(), outer.Left()})
@@ -345,23 +355,23 @@ func TestEventsOfAHealthyAttempt(t *testing.T) {
 		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second), HealthyAfter: time.Minute}
 		p.Classify = func(error) *retry.Class { return &retry.Class{Name: "x", Backoff: p.Backoff} }
 		p.OnEvent = func(_ context.Context, e retry.Event) {
-			log = append(log, fmt.Sprintf("%s attempt %d of %d resets %d elapsed %v delay %v", e.Kind, e.Attempt, e.Total, e.Resets, e.Elapsed, e.Delay))
+			log = append(log, fmt.Sprintf("%s attempt %d number %d reset %t elapsed %v delay %v", e.Kind, e.Attempt, e.Number, e.Reset, e.Elapsed, e.Delay))
 		}
 		err := retry.Do(t.Context(), p, running(0, time.Hour, 0))
-		assert.EqualError(t, err, `retry: attempts exhausted after 4 attempts (4s waited, 3 from the last healthy one on): boom`)
+		assert.EqualError(t, err, `retry: attempts exhausted after 4 attempts (4s waited, 3 count, because attempt 2 ran past HealthyAfter): boom`)
 		assert.Equal(t, []string{
-			"attempt_started attempt 1 of 1 resets 0 elapsed 0s delay 0s",
-			"attempt_finished attempt 1 of 1 resets 0 elapsed 0s delay 0s",
-			"retry_scheduled attempt 1 of 1 resets 0 elapsed 0s delay 1s",
-			"attempt_started attempt 2 of 2 resets 0 elapsed 1s delay 0s",
-			"attempt_finished attempt 2 of 2 resets 0 elapsed 1h0m1s delay 0s",
-			"retry_scheduled attempt 1 of 2 resets 1 elapsed 0s delay 1s", // the first delay of the class, too
-			"attempt_started attempt 2 of 3 resets 1 elapsed 1s delay 0s",
-			"attempt_finished attempt 2 of 3 resets 1 elapsed 1s delay 0s",
-			"retry_scheduled attempt 2 of 3 resets 1 elapsed 1s delay 2s",
-			"attempt_started attempt 3 of 4 resets 1 elapsed 3s delay 0s",
-			"attempt_finished attempt 3 of 4 resets 1 elapsed 3s delay 0s",
-			"call_finished attempt 3 of 4 resets 1 elapsed 3s delay 0s",
+			"attempt_started attempt 1 number 0 reset false elapsed 0s delay 0s",
+			"attempt_finished attempt 1 number 0 reset false elapsed 0s delay 0s",
+			"retry_scheduled attempt 1 number 1 reset false elapsed 0s delay 1s",
+			"attempt_started attempt 2 number 0 reset false elapsed 1s delay 0s",
+			"attempt_finished attempt 2 number 0 reset false elapsed 1h0m1s delay 0s",
+			"retry_scheduled attempt 2 number 1 reset true elapsed 0s delay 1s", // the first delay of the class, too
+			"attempt_started attempt 3 number 0 reset false elapsed 1s delay 0s",
+			"attempt_finished attempt 3 number 0 reset false elapsed 1s delay 0s",
+			"retry_scheduled attempt 3 number 2 reset false elapsed 1s delay 2s",
+			"attempt_started attempt 4 number 0 reset false elapsed 3s delay 0s",
+			"attempt_finished attempt 4 number 0 reset false elapsed 3s delay 0s",
+			"call_finished attempt 4 number 3 reset false elapsed 3s delay 0s",
 		}, log)
 	})
 }
@@ -377,8 +387,8 @@ func TestNextAfterAHealthyAttempt(t *testing.T) {
 	classed.Classify = func(error) *retry.Class {
 		return &retry.Class{Name: "x", MaxAttempts: 2, Backoff: retry.Linear(time.Hour), Jitter: retry.Proportional(0)}
 	}
-	exhausted := drawnFrom(2*time.Hour, retry.ReasonExhausted)
-	elapsed := drawnFrom(time.Hour, retry.ReasonElapsed)
+	exhausted := drawnFrom(3, 2*time.Hour, retry.ReasonExhausted)
+	elapsed := drawnFrom(1, time.Hour, retry.ReasonElapsed)
 	exhausted.Class, elapsed.Class, elapsed.Reset = "x", "x", true
 	last := retry.Attempt{Number: 3, Classes: map[string]int{"x": 1}, Elapsed: 3 * time.Hour, Seed: 42, Err: errBoom}
 	for _, row := range []struct {
@@ -391,7 +401,7 @@ func TestNextAfterAHealthyAttempt(t *testing.T) {
 		{"healthy", classed, time.Minute, elapsed},
 		{"ended by AttemptTimeout", classed, time.Hour, exhausted},
 		{"the delay is that of attempt 1", linear, time.Minute,
-			retry.Decision{Reason: retry.ReasonRetry, Delay: retry.Draw(42, 1, 0, time.Second), Hi: time.Second, Seed: 42, Reset: true}},
+			retry.Decision{Reason: retry.ReasonRetry, Delay: retry.Draw(42, 1, 0, time.Second), Hi: time.Second, Number: 1, Seed: 42, Reset: true}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			last := last
