@@ -58,7 +58,7 @@ func TestErrorText(t *testing.T) {
 			"attempts exhausted after 1 attempt: boom; the server shuts down"},
 		{"a cause of many lines", doubling, canceledBy(errors.Join(errShutdown, errBoom)), errBoom,
 			"canceled before the first attempt (context canceled: the server shuts down; boom)"},
-				{"an Error in an Error in an Error", retry.Policy{MaxAttempts: 1}, nil,
+		{"an Error in an Error in an Error", retry.Policy{MaxAttempts: 1}, nil,
 			&retry.Error{Reason: retry.ReasonBudget, Attempts: 2, Err: &retry.Error{Reason: retry.ReasonExhausted, Attempts: 3, Err: errBoom}},
 			"attempts exhausted after 1 attempt: retry budget exhausted after 2 attempts: attempts exhausted after 3 attempts: boom"},
 		{"an Error that is wrapped in an Error", retry.Policy{MaxAttempts: 1}, nil,

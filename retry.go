@@ -432,7 +432,7 @@ func (c *call) tell(kind EventKind, at time.Time) {
 	}
 	e := Event{
 		Kind: kind, Time: at, Elapsed: at.Sub(c.start),
-		Attempt: c.Attempts, Max: c.limit,
+		Attempt: c.Attempts, Max: c.limit, Decision: Decision{Number: c.number},
 	}
 	switch kind {
 	case AttemptFinished:
@@ -441,7 +441,7 @@ func (c *call) tell(kind EventKind, at time.Time) {
 		e.Err, e.Decision, e.Due = c.Err, c.last, at.Add(c.last.Delay)
 	case CallFinished:
 		e.Err, e.Class, e.Reason, e.Cause = c.Err, c.Class, c.Reason, c.Cause
-		e.Number, e.Reset = c.number, c.reset
+		e.Reset = c.reset
 	}
 	c.p.OnEvent(c.ctx, e)
 }

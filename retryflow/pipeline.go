@@ -181,7 +181,7 @@ func (r *run) jump(ctx context.Context, task Task, o Outcome, v verdict, stopped
 	} else {
 		cut := r.pause(ctx, v.wait, func(now time.Time) {
 			tell(retry.Event{
-				Kind: retry.RetryScheduled, Time: now, Attempt: o.Attempt, Total: o.Attempt, Max: stopped.Max, Err: o.Err,
+				Kind: retry.RetryScheduled, Time: now, Attempt: o.Attempt, Max: stopped.Max, Err: o.Err,
 				Decision: retry.Decision{Reason: retry.ReasonRetry, Delay: v.wait, Lo: v.wait, Hi: v.wait}, Due: now.Add(v.wait),
 			})
 		})

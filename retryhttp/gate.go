@@ -110,7 +110,7 @@ func (p *passage) told(ctx context.Context, e retry.Event) {
 		e.Time, e.Elapsed = e.Time.Add(held), e.Elapsed+held
 	case retry.CallFinished:
 		if p.refused != nil {
-			e.Attempt, e.Total = e.Attempt-1, e.Total-1
+			e.Attempt, e.Number = e.Attempt-1, e.Number-1
 			e.Reason, e.Err, e.Cause = p.refused.Reason, p.refused.Err, p.refused.Cause
 		}
 	}
@@ -180,7 +180,7 @@ func (p *passage) stopped(err error) error {
 	}
 	var e *retry.Error
 	errors.As(err, &e)
-	p.refused.Attempts, p.refused.Total, p.refused.Resets, p.refused.Waited = e.Attempts-1, e.Total-1, e.Resets, e.Waited
+	p.refused.Attempts, p.refused.Waited = e.Attempts-1, e.Waited
 	return p.refused
 }
 

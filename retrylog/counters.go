@@ -39,7 +39,7 @@ func (c *Counters) OnEvent(_ context.Context, e retry.Event) {
 	switch {
 	case e.Kind == retry.AttemptStarted:
 		c.sum.Attempts++
-		switch max(e.Attempt, e.Total) {
+		switch e.Attempt {
 		case 1:
 			c.sum.Calls++
 		case 2:

@@ -31,7 +31,8 @@
 //	{"key":"17","kind":"retry_scheduled","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":4,"err":"refused","elapsed":"30ms","delay":"219.325191ms","due":"2026-11-20T10:00:00.249325191Z","lo":"160ms","hi":"240ms","seed":"42"}
 //	{"key":"17","kind":"call_finished","time":"2026-11-20T10:00:00.1Z","attempt":1,"max":4,"err":"refused","cause":"context canceled","elapsed":"100ms","reason":"canceled"}
 //
-// Every delay follows from its own line: it is retry.Draw(seed, attempt, lo, hi).
+// Every delay follows from its own line: it is retry.Draw(seed, number, lo, hi), where a line without a
+// number has that of its attempt.
 // An attempt that a second request of retryhttp.Hedge has answered has "hedged":true.
 // Unknown keys, kinds and reasons are not errors, so a log may hold more, and may be
 // from a newer version.

@@ -56,7 +56,7 @@ func levelOf(e retry.Event) (slog.Level, string) {
 		return slog.LevelError, "invalid policy or call"
 	case e.Reason == retry.ReasonSuccess && e.Cause != nil:
 		return slog.LevelWarn, "invalid policy or call"
-	case e.Reason == retry.ReasonSuccess && max(e.Attempt, e.Total) > 1:
+	case e.Reason == retry.ReasonSuccess && e.Attempt > 1:
 		return slog.LevelInfo, "succeeded after retries"
 	case e.Reason == retry.ReasonSuccess:
 		return slog.LevelDebug, "succeeded"

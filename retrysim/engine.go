@@ -86,13 +86,12 @@ type request struct {
 	seed     uint64
 	up       *request // that waits for the answer
 	down     *request // the attempt in flight
-	attempt  int32    // of the call
+	attempt  int32    // of the call, from the last healthy one on
 	left     int32    // retries that were lent; -1: no such Budget
 	gen      uint32
 	client   uint32
 	call     uint32 // the number of the call
-	resets   int32  // of the call
-	before   int32  // attempts before the last reset
+	before   int32  // attempts before the last healthy one
 	step     uint16 // which call
 	handled  bool   // by a worker
 	outside  bool
@@ -333,7 +332,7 @@ func (e *engine) proceed(r *request) {
 		return
 	}
 	r.calls++
-	r.attempt, r.called, r.seed, r.resets, r.before, r.call = 1, e.now, 0, 0, 0, r.calls
+	r.attempt, r.called, r.seed, r.before, r.call = 1, e.now, 0, 0, r.calls
 	e.try(r)
 }
 
@@ -447,13 +446,12 @@ func (e *engine) decide(r *request, err error) time.Duration {
 	if d.Reset {
 		r.before += r.attempt - 1
 		r.attempt, r.called = 1, e.now
-		r.resets++
 	}
 	if d.Retry() && !d.Reset && !e.pay(r) {
 		d.Reason = retry.ReasonBudget
 	}
 	if !d.Retry() {
-		e.tell(r, retry.Event{Kind: retry.CallFinished, Err: err, Decision: retry.Decision{Reason: d.Reason}})
+		e.tell(r, retry.Event{Kind: retry.CallFinished, Err: err, Decision: retry.Decision{Reason: d.Reason, Reset: d.Reset}})
 		return -1
 	}
 	e.tell(r, retry.Event{Kind: retry.RetryScheduled, Err: err, Decision: d, Due: e.time().Add(d.Delay)})
@@ -469,7 +467,7 @@ func (e *engine) tell(r *request, ev retry.Event) {
 		return
 	}
 	ev.Time, ev.Elapsed = e.time(), time.Duration(e.now-r.called)
-	ev.Attempt, ev.Total, ev.Max, ev.Resets = int(r.attempt), int(r.before+r.attempt), to.limit, int(r.resets)
+	ev.Attempt, ev.Number, ev.Max = int(r.before+r.attempt), int(r.attempt), to.limit
 	to.policy.OnEvent(retrylog.WithKey(context.Background(), fmt.Sprintf("%s-%d", r.name, r.call)), ev)
 }
 

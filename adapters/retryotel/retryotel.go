@@ -141,7 +141,7 @@ func (o *Observer) OnEvent(ctx context.Context, e retry.Event) {
 		}
 	case retry.CallFinished:
 		reason := reasonKey.String(string(e.Reason))
-		retries := max(0, e.Total-1) // Total is 0 if no attempt was made
+		retries := max(0, e.Attempt-1) // Attempt is 0 if no attempt was made
 		o.callDuration.Record(ctx, e.Elapsed.Seconds(), metric.WithAttributes(o.attributes(e.Err, reason)...))
 		o.callRetries.Record(ctx, int64(retries), metric.WithAttributes(o.attributes(nil, reason)...))
 	}

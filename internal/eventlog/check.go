@@ -62,9 +62,9 @@ type judge struct{ policy retry.Policy }
 // says the same, or cannot know. byCode is whether code made the decision.
 func (j judge) differs(before, e retry.Event) (byCode bool, err error) {
 	early := before.Delay - (e.Elapsed - before.Elapsed)
-	waited := before.Kind == retry.RetryScheduled && e.Resets == before.Resets && e.Attempt != before.Attempt
+	waited := before.Kind == retry.RetryScheduled && !e.Reset && e.Attempt != before.Attempt
 	switch {
-	case e.Resets > before.Resets && !j.healthy(before):
+	case e.Reset && !j.healthy(before):
 		err = fmt.Errorf("under the policy an attempt of %v is not healthy", before.Took)
 	case waited && early > clockSkew && j.policy.Wait == nil:
 		err = fmt.Errorf("that is %v before it was due, but the policy has no Wait", early)
@@ -82,7 +82,7 @@ func (j judge) differs(before, e retry.Event) (byCode bool, err error) {
 func (j judge) healthy(before retry.Event) bool {
 	p := retry.Policy{AttemptTimeout: j.policy.AttemptTimeout, HealthyAfter: j.policy.HealthyAfter}
 	a := retry.Attempt{Number: 1, Took: before.Took}
-	if before.Kind == retry.RetryScheduled {
+	if before.Kind != retry.AttemptFinished {
 		a.Took = p.HealthyAfter
 	}
 	return p.Next(a).Reset
@@ -155,7 +155,7 @@ func (j judge) decide(e retry.Event) retry.Decision {
 		e.RetryAfter = 0
 	}
 	return p.Next(retry.Attempt{
-		Number: e.Attempt, Elapsed: e.Elapsed,
+		Number: number(e), Elapsed: e.Elapsed,
 		Err:  retry.After(e.RetryAfter, errors.New("failed")), // which says nothing itself
 		Seed: max(1, e.Seed),                                  // 0 would be drawn from Source
 	})

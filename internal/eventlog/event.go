@@ -83,9 +83,9 @@ var fields = []field{
 	{"kind", func(r *Record) any { return &r.Event.Kind }, each, true},
 	{"time", func(r *Record) any { return &r.Event.Time }, each, false},
 	{"attempt", func(r *Record) any { return &r.Event.Attempt }, each, true},
-	{"total", func(r *Record) any { return &r.Event.Total }, each, false},
 	{"max", func(r *Record) any { return &r.Event.Max }, each, true},
-	{"resets", func(r *Record) any { return &r.Event.Resets }, each, false},
+	{"number", func(r *Record) any { return &r.Event.Number }, each, false},
+	{"reset", func(r *Record) any { return &r.Event.Reset }, each[2:], false},
 	{"elapsed", func(r *Record) any { return &r.Event.Elapsed }, each, true},
 	{"took", func(r *Record) any { return &r.Event.Took }, finished, true},
 	{"hedged", func(r *Record) any { return &r.Hedged }, finished, false},
@@ -104,8 +104,8 @@ var fields = []field{
 // bare returns r without what its other fields say.
 func (r Record) bare() Record {
 	e := &r.Event
-	if e.Total <= e.Attempt {
-		e.Total = 0
+	if e.Number == e.Attempt {
+		e.Number = 0
 	}
 	if e.Kind == retry.RetryScheduled && e.Retry() {
 		e.Reason = ""
@@ -166,9 +166,9 @@ func (v *values) record() (r Record, fault *valueFault) {
 		}
 	}
 	e := &r.Event
-	e.Total = cmp.Or(e.Total, e.Attempt) // it is left out where it is the same
-	if e.Kind == retry.RetryScheduled {  // and so is what the kind says
-		e.Reason, e.Reset = cmp.Or(e.Reason, retry.ReasonRetry), e.Resets > 0 && e.Attempt == 1
+	e.Number = number(*e)               // it is left out where it is the same
+	if e.Kind == retry.RetryScheduled { // and so is what the kind says
+		e.Reason = cmp.Or(e.Reason, retry.ReasonRetry)
 	}
 	return r, nil
 }

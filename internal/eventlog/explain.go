@@ -46,12 +46,14 @@ func describe(r Record) string {
 	if r.task != "" {
 		text = "task " + printable.Line(r.task) + ": "
 	}
-	if e.Kind == retry.RetryScheduled && e.Resets > 0 && e.Attempt == 1 {
-		text += fmt.Sprintf("the attempt was healthy, so the call begins anew (reset %d): ", e.Resets)
+	if e.Kind == retry.RetryScheduled && e.Reset {
+		text += "the attempt was healthy, so the call begins anew: "
 	}
 	switch {
 	case e.Kind == retry.AttemptStarted && e.Max == retry.Unlimited:
 		text += attempt + " started"
+	case e.Kind == retry.AttemptStarted && number(e) < e.Attempt:
+		text += fmt.Sprintf("%s started, %d of %d from the last healthy attempt on", attempt, e.Number, e.Max)
 	case e.Kind == retry.AttemptStarted:
 		text += fmt.Sprintf("%s of %d started", attempt, e.Max)
 	case e.Kind == retry.AttemptFinished && e.Err == nil:
@@ -101,19 +103,19 @@ func facts(e retry.Event) string {
 
 // stoppedAfter says after how many attempts a call stopped.
 func stoppedAfter(e retry.Event) string {
-	text := fmt.Sprintf("stopped after %d attempts", total(e))
-	if total(e) == 1 {
+	text := fmt.Sprintf("stopped after %d attempts", e.Attempt)
+	if e.Attempt == 1 {
 		text = "stopped after 1 attempt"
 	}
-	if total(e) > e.Attempt {
-		text += fmt.Sprintf(", %d from the last healthy one on", e.Attempt)
+	if number(e) < e.Attempt {
+		text += fmt.Sprintf(", %d from the last healthy attempt on", e.Number)
 	}
 	return text
 }
 
 // because says why a call stopped.
 func because(e retry.Event) string {
-	if e.Reason == retry.ReasonExhausted && e.Max > 1 && e.Attempt == e.Max {
+	if e.Reason == retry.ReasonExhausted && e.Max > 1 && number(e) == e.Max {
 		return fmt.Sprintf("no attempt is left of %d", e.Max)
 	}
 	if reason, ok := Reasons[e.Reason]; ok {

@@ -15,7 +15,6 @@ import (
 type Call struct {
 	Key      string
 	Max      int // EffectiveMax of its policy
-	Resets   int // how often it began anew, by HealthyAfter
 	Attempts []Attempt
 	Reason   retry.Reason // why it stopped; "": the log ends before the call does
 	Cause    error        // what stopped it besides the failure, or what is wrong with its policy, as in its event; nil: nothing
@@ -24,14 +23,16 @@ type Call struct {
 
 // An Attempt is one attempt of a Call, and the retry scheduled after it.
 type Attempt struct {
-	Number   int // as it started: 1 for the first, 2 for the one after a Reset
+	Attempt  int // 1 for the first attempt of the call
 	Started  time.Time
 	Finished bool // false: the log ends, or the attempt did not return and a queue went on
 	Err      error
 	Took     time.Duration
 
-	retry.Decision // of the retry that was scheduled after it, and Reset; Retry() is false if there is none
-	Due            time.Time
+	// The decision to try again after it; Retry() is false if there is none. Number and Reset are
+	// always set.
+	retry.Decision
+	Due time.Time
 }
 
 // Replay rebuilds the calls of a log, as package retrylog describes it.
@@ -68,15 +69,15 @@ func (c *Call) add(r Record) {
 	begun := n > 0 && !c.Attempts[n-1].Finished
 	switch {
 	case e.Kind == retry.AttemptStarted:
-		c.Attempts = append(c.Attempts, Attempt{Number: e.Attempt, Started: e.Time})
+		c.Attempts = append(c.Attempts, Attempt{Attempt: e.Attempt, Started: e.Time})
 		c.Max = e.Max
 	case e.Kind == retry.AttemptFinished && !begun, // its start is not in the log
 		r.logged && first && e.Attempt > 0 && !refusal(e), r.logged && !first && unseen(c.last(), &r):
-		c.Attempts = append(c.Attempts, Attempt{Number: e.Attempt, Finished: true, Err: e.Err})
+		c.Attempts = append(c.Attempts, Attempt{Attempt: e.Attempt, Finished: true, Err: e.Err})
 	}
 	if n = len(c.Attempts); n > 0 {
 		a := &c.Attempts[n-1]
-		reset := a.Reset || e.Resets > c.Resets
+		reset := a.Reset || e.Reset
 		switch e.Kind {
 		case retry.AttemptFinished:
 			a.Finished, a.Err, a.Took = true, e.Err, e.Took
@@ -84,12 +85,12 @@ func (c *Call) add(r Record) {
 			a.Decision, a.Due = e.Decision, e.Due
 			a.Reason = retry.ReasonRetry
 		}
-		a.Reset = reset
+		a.Number, a.Reset = number(e), reset
 	}
 	if e.Kind == retry.CallFinished {
 		c.Reason, c.Cause = e.Reason, e.Cause
 	}
-	c.Max, c.Resets = cmp.Or(c.Max, e.Max), e.Resets
+	c.Max = cmp.Or(c.Max, e.Max)
 	c.Records = append(c.Records, r)
 }
 
@@ -114,7 +115,7 @@ func refusal(e retry.Event) bool {
 func unseen(before, r *Record) bool {
 	b, e := before.Event, r.Event
 	return r.logged && b.Kind == retry.RetryScheduled && (e.Kind == retry.RetryScheduled ||
-		e.Kind == retry.CallFinished && (e.Attempt != b.Attempt || e.Resets != b.Resets))
+		e.Kind == retry.CallFinished && e.Attempt != b.Attempt)
 }
 
 // next returns the numbers of an event like r if it follows before, and whether it can. Elapsed is
@@ -122,26 +123,27 @@ func unseen(before, r *Record) bool {
 func next(before, r *Record) (want retry.Event, ok bool) {
 	b, e := before.Event, r.Event
 	hidden, failed := unseen(before, r), b.Kind == retry.AttemptFinished && b.Err != nil
-	want = retry.Event{Attempt: b.Attempt, Total: total(b), Resets: b.Resets, Elapsed: b.Elapsed}
+	want = retry.Event{Attempt: b.Attempt, Elapsed: b.Elapsed}
+	want.Number = number(b)
 	switch starts := e.Kind == retry.AttemptStarted; {
 	case hidden, starts && (failed || b.Kind != retry.AttemptFinished): // or the retry was not written
 		want.Attempt++
-		want.Total++
+		want.Number++
 	case b.Kind == retry.AttemptStarted && (e.Kind == retry.AttemptFinished || refusal(e)),
 		b.Kind == retry.AttemptFinished && (e.Kind == retry.RetryScheduled || e.Kind == retry.CallFinished),
 		b.Kind == retry.RetryScheduled && e.Kind == retry.CallFinished:
 	default:
 		return want, false
 	}
-	// The attempt was healthy: it is number 1, and Elapsed counts from its end.
-	if (hidden || failed && e.Kind != retry.AttemptStarted) && e.Resets == b.Resets+1 {
-		want.Attempt, want.Resets, want.Elapsed = 1, e.Resets, 0
+	// The attempt was healthy: it has number 1, and Elapsed counts from its end.
+	if (hidden || failed) && e.Reset {
+		want.Number, want.Elapsed = 1, 0
 	}
 	return want, true
 }
 
-// total returns the Total of e, which one made by hand may leave out.
-func total(e retry.Event) int { return cmp.Or(e.Total, e.Attempt) }
+// number returns the Number of e, which an event made by hand may leave out.
+func number(e retry.Event) int { return cmp.Or(e.Number, e.Attempt) }
 
 // clockStep is how far Time may fall behind Elapsed between two events.
 const clockStep = 24 * time.Hour
@@ -166,11 +168,13 @@ func (r *Record) alone() error {
 			return fmt.Errorf("%q has no %s", e.Kind, f.key)
 		}
 	}
-	switch drawn := retry.Draw(e.Seed, e.Attempt, e.Lo, e.Hi); {
+	switch drawn := retry.Draw(e.Seed, number(e), e.Lo, e.Hi); {
 	case e.Time.IsZero():
 		return errors.New("it has no time")
-	case e.Max < 1 && e.Max != retry.Unlimited, e.Attempt > e.Max && e.Max != retry.Unlimited:
-		return fmt.Errorf("attempt is %d, and max is %d", e.Attempt, e.Max)
+	case e.Number < 0, e.Number > e.Attempt, e.Reset && number(e) != 1:
+		return fmt.Errorf("attempt is %d, number is %d, and reset is %t", e.Attempt, e.Number, e.Reset)
+	case e.Max < 1 && e.Max != retry.Unlimited, number(e) > e.Max && e.Max != retry.Unlimited:
+		return fmt.Errorf("number is %d, and max is %d", number(e), e.Max)
 	case e.Took < 0, e.Elapsed < 0: // Took may exceed Elapsed, which a queue measures by another clock
 		return fmt.Errorf("took is %v, and elapsed is %v", e.Took, e.Elapsed)
 	case e.RetryAfter < 0, e.Delay < e.RetryAfter:
@@ -178,7 +182,7 @@ func (r *Record) alone() error {
 	case e.Lo < 0, e.Hi < e.Lo:
 		return fmt.Errorf("lo is %v, and hi is %v", e.Lo, e.Hi)
 	case e.Hi != 0 && drawn != e.Delay:
-		return fmt.Errorf("delay is %v, but its seed, attempt, lo and hi make %v", e.Delay, drawn)
+		return fmt.Errorf("delay is %v, but its seed, number, lo and hi make %v", e.Delay, drawn)
 	case e.Kind == retry.RetryScheduled && e.Due.Sub(e.Time.Add(e.Delay)).Abs() > clockSkew: // a text may leave that out of a time
 		return fmt.Errorf("due is %s, but its delay ends at %s", instant(e.Due), instant(e.Time.Add(e.Delay)))
 	case e.Kind == retry.CallFinished && (e.Reason == "" || e.Retry()):
@@ -198,9 +202,8 @@ func (r *Record) starts() error {
 	switch e := r.Event; {
 	case !begins(e, false) && !(r.logged && (e.Kind == retry.RetryScheduled || e.Kind == retry.CallFinished)):
 		return disorder("no call with this key has begun")
-	case e.Attempt < 1 && e.Kind != retry.CallFinished, total(e) < e.Attempt,
-		e.Resets < 0, e.Resets == 0 && total(e) != e.Attempt, e.Resets > 0 && total(e) < 2:
-		return fmt.Errorf("attempt is %d, total is %d, and resets is %d", e.Attempt, e.Total, e.Resets)
+	case e.Attempt < 1 && e.Kind != retry.CallFinished:
+		return fmt.Errorf("attempt is %d", e.Attempt)
 	case e.Attempt == 0 && !can(e, unbegun):
 		return errors.New("no attempt has begun")
 	case e.Attempt == 0 && e.Err != nil:
@@ -228,18 +231,18 @@ func (r *Record) inTurn(before *Record) error {
 		return disorder("it follows %s", describe(*before))
 	case e.Max != b.Max && !invalidPolicy(b, e):
 		return fmt.Errorf("max is %d, but %d in the event before", e.Max, b.Max)
-	case e.Resets != want.Resets:
-		return fmt.Errorf("resets is %d, but %d in the event before, and only a failed attempt is followed by one more", e.Resets, b.Resets)
 	case e.Attempt != want.Attempt:
 		return disorder("attempt is %d, but attempt %d comes next", e.Attempt, want.Attempt)
-	case total(e) != want.Total:
-		return fmt.Errorf("total is %d, but attempt %d of all comes next", total(e), want.Total)
+	case number(e) != want.Number:
+		return fmt.Errorf("number is %d, but %d comes next", number(e), want.Number)
+	case ends && waits && e.Reset != b.Reset:
+		return fmt.Errorf("reset is %t, but %t in the event before", e.Reset, b.Reset)
 	case e.Elapsed < least:
 		return fmt.Errorf("elapsed is %v, but %v in the event before", e.Elapsed, want.Elapsed)
 	case e.Time.Before(b.Time.Add(e.Elapsed - want.Elapsed - clockStep)):
 		return fmt.Errorf("time goes back from %s to %s, while elapsed goes on from %v to %v", instant(b.Time), instant(e.Time), want.Elapsed, e.Elapsed)
-	case e.Kind == retry.RetryScheduled && e.Attempt == b.Max:
-		return fmt.Errorf("attempt %d is the last that max %d allows", e.Attempt, e.Max)
+	case e.Kind == retry.RetryScheduled && number(e) == b.Max:
+		return fmt.Errorf("number %d is the last that max %d allows", number(e), e.Max)
 	case ends && waits && !can(e, waiting) && !handedOut:
 		return errors.New("only the caller, a limit of time or the wait can end a call between two attempts")
 	case ends && !waits && e.Reason == retry.ReasonWait:

@@ -159,7 +159,7 @@ func fits(t *Trace, r *Record) bool {
 	e := r.Event
 	want, ok := next(t.last(), r)
 	later := e.Elapsed >= want.Elapsed || !r.logged || t.Last().Kind != retry.RetryScheduled
-	return ok && later && e.Attempt == want.Attempt && e.Resets == want.Resets
+	return ok && later && e.Attempt == want.Attempt && number(e) == want.Number
 }
 
 // shorten cuts the texts of r that are longer than mostText.
