@@ -351,14 +351,14 @@ func (silent) Deadline() (time.Time, bool) { return time.Time{}, false }
 func TestEventAsJSON(t *testing.T) {
 	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	finished := Event{
-		Event: retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 1, Total: 1, Max: 3, Err: errBoom, Took: time.Second},
+		Event: retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 1, Max: 3, Err: errBoom, Took: time.Second, Decision: retry.Decision{Number: 1}},
 		Task:  "fetch", Rule: 0, Directive: Retry, Limit: 2, Faults: []error{errors.New("cannot tell")},
 	}
 	stopped := Event{
-		Event: retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 1, Total: 1, Max: 3, Decision: retry.Decision{Reason: retry.ReasonSuccess}},
+		Event: retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 1, Max: 3, Decision: retry.Decision{Reason: retry.ReasonSuccess, Number: 1}},
 		Task:  "fetch", Rule: 2, Directive: Jump, To: "store", Computed: time.Minute,
 	}
-	started := Event{Event: retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Total: 1, Max: 3}, Task: "fetch", Rule: -1}
+	started := Event{Event: retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Max: 3, Decision: retry.Decision{Number: 1}}, Task: "fetch", Rule: -1}
 	for want, e := range map[string]Event{
 		`{"kind":"attempt_finished","time":"2026-11-20T10:00:00Z","attempt":1,"max":3,"err":"boom","took":"1s","task":"fetch","rule":0,"directive":"retry","limit":2,"faults":["cannot tell"]}`: finished,
 		`{"kind":"attempt_started","time":"2026-11-20T10:00:00Z","attempt":1,"max":3,"task":"fetch","rule":-1}`:                                                                                 started,

@@ -120,7 +120,7 @@ func TestGateHolds(t *testing.T) {
 		var told []string
 		for _, e := range seen.all {
 			assert.Equal(t, start.Add(e.Elapsed), e.Time)
-			assert.Zero(t, e.Resets, "a hold is not healthy")
+			assert.False(t, e.Reset, "a hold is not healthy")
 			told = append(told, fmt.Sprint(e.Kind, " ", e.Attempt, " at ", e.Elapsed-held, " took ", e.Took))
 		}
 		assert.Equal(t, []string{

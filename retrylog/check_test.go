@@ -38,7 +38,7 @@ func TestCheck(t *testing.T) {
 			p.RetryAfter, p.Backoff, p.MaxDelay = mode, retry.Fixed(10*time.Second), time.Minute
 		}
 	}
-	const anew = "line 3: the attempt was healthy, so the call begins anew (reset 1): attempt 1 is retried in 219.325191ms, at 00:00:00.249Z " +
+	const anew = "line 3: the attempt was healthy, so the call begins anew: attempt 1 is retried in 219.325191ms, at 00:00:00.249Z " +
 		"(drawn from 160ms to 240ms with seed 42), and under the policy an attempt of 30ms is not healthy"
 	for _, row := range []struct {
 		name    string
@@ -366,8 +366,10 @@ func changes(t *testing.T, line string) map[string]string {
 				"attempt_started": "attempt_finished", "attempt_finished": "call_finished", "retry_scheduled": "call_finished", "call_finished": "retry_scheduled",
 				"success": "canceled", "attempts_exhausted": "not_retryable", "permanent_error": "rejected", "elapsed": "attempts_exhausted",
 			}[text]
-		case "attempt", "max", "total", "resets":
+		case "attempt", "max", "number":
 			value = value.(float64) + 1
+		case "reset":
+			value = false
 		default: // key, err, seed
 			value = text + "1"
 		}

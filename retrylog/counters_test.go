@@ -38,16 +38,15 @@ func stops(numbers map[retry.Reason]int64) map[retry.Reason]int64 {
 	return all
 }
 
-// eventsOf returns events: "1" is the start of attempt 1, "1/4" of the fourth in all, "wait" a
+// eventsOf returns events: "1" is the start of attempt 1, "wait" a
 // retry that is scheduled for in a second, "longest" one in the longest time, and anything else
 // is the reason of an end, of a call without attempts behind "0".
 func eventsOf(script string) (events []retry.Event) {
 	e := retry.Event{}
 	for word := range strings.FieldsSeq(script) {
-		switch number, total, _ := strings.Cut(word, "/"); {
-		case strings.Trim(number, "0123456789") == "":
-			e.Attempt, _ = strconv.Atoi(number)
-			e.Total, _ = strconv.Atoi(total)
+		switch {
+		case strings.Trim(word, "0123456789") == "":
+			e.Attempt, _ = strconv.Atoi(word)
 			if e.Attempt > 0 {
 				e.Kind = retry.AttemptStarted
 				events = append(events, e)
@@ -81,7 +80,7 @@ func TestCounters(t *testing.T) {
 		{"1 invalid", retrylog.Snapshot{Calls: 1, Attempts: 1}, 0, retry.ReasonInvalid},
 		{"1 wait 2", retrylog.Snapshot{Calls: 1, Attempts: 2, Retried: 1, Retries: 1, WaitedSeconds: 1}, 1, ""},
 		{"1 budget_exhausted", retrylog.Snapshot{Calls: 1, Attempts: 1}, 0, retry.ReasonBudget},
-		{"1 wait 2 wait 2/3 wait 2/4 success", retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 4, Retries: 3, WaitedSeconds: 3}, 3, retry.ReasonSuccess},
+		{"1 wait 2 wait 3 wait 4 success", retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 4, Retries: 3, WaitedSeconds: 3}, 3, retry.ReasonSuccess},
 		{"2 longest longest 3 bored", retrylog.Snapshot{Attempts: 2, Retried: 1, Retries: 2, WaitedSeconds: 2 * longest}, 2, "bored"},
 		{"3 ?", retrylog.Snapshot{Attempts: 1, Retries: 1}, 0, ""}, // an end without a reason
 	} {

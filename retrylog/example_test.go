@@ -110,7 +110,7 @@ func ExampleReplay() {
 		fmt.Println(err)
 	}
 	for _, a := range calls[0].Attempts {
-		fmt.Println(a.Number, a.Finished, a.Err, a.Delay)
+		fmt.Println(a.Attempt, a.Finished, a.Err, a.Delay)
 	}
 	// Output:
 	// retrylog: the log is cut off within line 5

@@ -80,7 +80,7 @@ func only(t *testing.T, log string) retrylog.Call {
 func attemptsOf(c retrylog.Call) string {
 	var attempts []string
 	for _, a := range c.Attempts {
-		attempts = append(attempts, fmt.Sprint(a.Number)+map[bool]string{true: "+", false: "-"}[a.Finished]+
+		attempts = append(attempts, fmt.Sprint(a.Attempt)+map[bool]string{true: "+", false: "-"}[a.Finished]+
 			map[bool]string{true: "!"}[a.Reset]+map[bool]string{true: ">"}[a.Retry()])
 	}
 	return strings.Join(attempts, " ")

@@ -37,7 +37,7 @@ func TestWriterKeepsItsFirstError(t *testing.T) {
 
 func TestRecordRoundTrip(t *testing.T) {
 	for _, key := range []string{"", "17", `"{}`, "a\nb"} {
-		record := retrylog.Record{Key: key, Event: retry.Event{Kind: retry.CallFinished, Time: time.Unix(7, 0).UTC(), Attempt: 1, Total: 4, Max: 2, Decision: retry.Decision{Reason: retry.ReasonExhausted, Class: "busy"}, Resets: 2}}
+		record := retrylog.Record{Key: key, Event: retry.Event{Kind: retry.CallFinished, Time: time.Unix(7, 0).UTC(), Attempt: 4, Max: 2, Decision: retry.Decision{Reason: retry.ReasonExhausted, Number: 1, Reset: true, Class: "busy"}}}
 		data, err := json.Marshal(record)
 		require.NoError(t, err)
 		back := retrylog.Record{Key: "before", Line: 9}

@@ -151,15 +151,14 @@ func TestReplayLongLife(t *testing.T) {
 		cancel  time.Duration   // after which the call is canceled
 		max     int
 		replays string
-		resets  int
 		reason  retry.Reason
 		elapsed time.Duration // at the end
 	}{
-		{[]time.Duration{minute, quick}, time.Hour, 2, "1+!> 2+", 1, retry.ReasonExhausted, 2 * time.Second},
-		{[]time.Duration{quick, minute, quick}, time.Hour, 2, "1+> 2+!> 2+", 1, retry.ReasonExhausted, 2 * time.Second},
-		{[]time.Duration{minute, minute, quick}, time.Hour, 2, "1+!> 2+!> 2+", 2, retry.ReasonExhausted, 2 * time.Second},
-		{[]time.Duration{minute}, time.Hour, 1, "1+!", 1, retry.ReasonExhausted, 0},
-		{[]time.Duration{minute}, time.Minute + 1, 2, "1+!>", 1, retry.ReasonCanceled, 1}, // in the wait after it
+		{[]time.Duration{minute, quick}, time.Hour, 2, "1+!> 2+", retry.ReasonExhausted, 2 * time.Second},
+		{[]time.Duration{quick, minute, quick}, time.Hour, 2, "1+> 2+!> 3+", retry.ReasonExhausted, 2 * time.Second},
+		{[]time.Duration{minute, minute, quick}, time.Hour, 2, "1+!> 2+!> 3+", retry.ReasonExhausted, 2 * time.Second},
+		{[]time.Duration{minute}, time.Hour, 1, "1+!", retry.ReasonExhausted, 0},
+		{[]time.Duration{minute}, time.Minute + 1, 2, "1+!>", retry.ReasonCanceled, 1}, // in the wait after it
 	} {
 		p := retry.Policy{MaxAttempts: row.max, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute}
 		n := 0
@@ -176,7 +175,6 @@ func TestReplayLongLife(t *testing.T) {
 		c := only(t, log)
 		assert.NoError(t, c.Check(p))
 		assert.Equal(t, row.replays, attemptsOf(c))
-		assert.Equal(t, row.resets, c.Resets, row.replays)
 		assert.Equal(t, row.reason, c.Reason, row.replays)
 		assert.Equal(t, row.elapsed, c.Records[len(c.Records)-1].Event.Elapsed, row.replays)
 		for i, a := range c.Attempts {
@@ -369,7 +367,7 @@ func TestReplayRejects(t *testing.T) {
 		}
 		return errRefused
 	}), "\n")
-	require.Contains(t, healthy[5], `"kind":"retry_scheduled","time":"2000-01-01T00:01:01Z","attempt":1,"total":2,"max":5,"resets":1`)
+	require.Contains(t, healthy[5], `"kind":"retry_scheduled","time":"2000-01-01T00:01:01Z","attempt":2,"max":5,"number":1,"reset":true`)
 	life := func(n int, old, new string) string { return replaced(healthy, n, old, new) }
 	four := logOf(t, context.Background(), with(func(p *retry.Policy) { p.MaxAttempts = 4 }), failing(errRefused, errRefused, errRefused, errRefused))
 	for _, row := range []struct {
@@ -391,14 +389,14 @@ func TestReplayRejects(t *testing.T) {
 		{"another max where the policy is invalid, and a retry", edit(4, `"max":3`, `"max":2`), 5, "max is 3, but 2 in the event before"},
 		{"no time", edit(1, `2000-01-01T00:00:00Z`, `0001-01-01T00:00:00Z`), 1, "it has no time"},
 		{"before the first attempt", edit(1, `"max":3`, `"max":3,"elapsed":"-5h"`), 1, "elapsed is -5h0m0s"},
-		{"attempt 0", edit(1, `"attempt":1`, `"attempt":0`), 1, "attempt is 0, total is 0, and resets is 0"},
-		{"an attempt beyond max", edit(1, `"attempt":1`, `"attempt":4`), 1, "attempt is 4, and max is 3"},
-		{"less than unlimited", edit(1, `"max":3`, `"max":-2`), 1, "attempt is 1, and max is -2"},
+		{"attempt 0", edit(1, `"attempt":1`, `"attempt":0`), 1, "attempt is 0"},
+		{"an attempt beyond max", edit(1, `"attempt":1`, `"attempt":4`), 1, "number is 4, and max is 3"},
+		{"less than unlimited", edit(1, `"max":3`, `"max":-2`), 1, "number is 1, and max is -2"},
 		{"attempts left out where a worker died", lines[0] + "\n" + lines[6], 2, "attempt is 3, but attempt 2 comes next"},
 		{"it stopped within an attempt", lines[0] + "\n" + strings.Replace(lines[8], `"attempt":3`, `"attempt":1`, 1), 2, "it follows attempt 1 of 3 started"},
 		{"a negative Retry-After", edit(3, `"seed":"42"`, `"retry_after":"-1s","seed":"42"`), 3, "retry_after is -1s"},
-		{"another seed", edit(3, `"seed":"42"`, `"seed":"43"`), 3, "delay is 219.325191ms, but its seed, attempt, lo and hi make 218.254302ms"},
-		{"another hi", edit(3, `"hi":"240ms"`, `"hi":"200ms"`), 3, "its seed, attempt, lo and hi make 189"},
+		{"another seed", edit(3, `"seed":"42"`, `"seed":"43"`), 3, "delay is 219.325191ms, but its seed, number, lo and hi make 218.254302ms"},
+		{"another hi", edit(3, `"hi":"240ms"`, `"hi":"200ms"`), 3, "its seed, number, lo and hi make 189"},
 		{"a lo below 0", edit(3, `"lo":"160ms"`, `"lo":"-160ms"`), 3, "lo is -160ms, and hi is 240ms"},
 		{"a lo above hi", edit(3, `"lo":"160ms"`, `"lo":"250ms"`), 3, "lo is 250ms, and hi is 240ms"},
 		{"a Wait that fails where there is none", edit(9, `"attempts_exhausted"`, `"wait_failed","cause":"no link"`), 9, "it waits for nothing"},
@@ -415,7 +413,7 @@ func TestReplayRejects(t *testing.T) {
 		{"exhausted in a sleep", strings.Join(append(lines[:6:6], edit(9, `"attempt":3`, `"attempt":2`)[strings.LastIndex(log[:len(log)-1], "\n")+1:]), "\n"), 7, "only the caller, a limit of time or the wait can end a call between two attempts"},
 		{"exhausted before the call began", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"attempts_exhausted"}`, 1, "no attempt has begun"},
 		{"a retry beyond max", edit(3, `"max":3`, `"max":1`), 3, "max is 1, but 3 in the event before"},
-		{"no max", `{"key":"k","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":0}`, 1, "attempt is 1, and max is 0"},
+		{"no max", `{"key":"k","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":0}`, 1, "number is 1, and max is 0"},
 		{"a negative duration", edit(2, `"took":"30ms"`, `"took":"-30ms"`), 2, "took is -30ms"},
 		{"due at another time", edit(3, `"due":"2000`, `"due":"2001`), 3, "due is 2001-01-01T00:00:00.249325191Z, but its delay ends at 2000-01-01T00:00:00.249325191Z"},
 		{"invalid without a fault", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "invalid", 1), `"err":"connection refused",`, "", 1), 9, "reason is invalid, but there is no cause"},
@@ -432,20 +430,17 @@ func TestReplayRejects(t *testing.T) {
 		{"a clock at the latest time", edit(9, "2000-01-01T00:00:00.654910854Z", "9999-12-31T23:59:59Z"), 0, ""},
 		{"a clock that goes back a little over a day", edit(4, "2000-01-01T00:00:00.249325191Z", "1999-12-31T00:00:00.249325190Z"), 4, "time goes back"},
 		{"beyond max", strings.ReplaceAll(four, `"max":4`, `"max":3`), 9, "attempt 3 is retried in"},
-		{"a retry of the last attempt", strings.ReplaceAll(strings.Join(lines[:3], "\n"), `"max":3`, `"max":1`), 3, "attempt 1 is the last that max 1 allows"},
+		{"a retry of the last attempt", strings.ReplaceAll(strings.Join(lines[:3], "\n"), `"max":3`, `"max":1`), 3, "number 1 is the last that max 1 allows"},
 		{"two calls at once without keys", strings.Join([]string{lines[0], lines[0], lines[1], lines[1]}, "\n"), 4, "it follows attempt 1 failed"},
-		{"two resets at once", life(6, `"resets":1`, `"resets":2`), 6, "resets is 2, but 0 in the event before"},
-		{"a reset with its finish", life(5, `"max":5`, `"max":5,"resets":1`), 5, "resets is 1, but 0 in the event before"},
-		{"a reset with a start", life(7, `"resets":1`, `"resets":2`), 7, "resets is 2, but 1 in the event before"},
-		{"fewer resets", life(7, `"resets":1,`, ``), 7, "resets is 0, but 1 in the event before"},
-		{"a total below the attempt", life(6, `"total":2`, `"total":-2`), 6, "total is -2, but attempt 2 of all comes next"},
-		{"an attempt left out of the total", life(7, `"total":3`, `"total":4`), 7, "total is 4, but attempt 3 of all comes next"},
-		{"a total that grows between attempts", life(6, `"total":2`, `"total":3`), 6, "total is 3, but attempt 2 of all comes next"},
-		{"less than no reset", life(1, `"max":5`, `"max":5,"resets":-1`), 1, "resets is -1"},
-		{"a reset before the first attempt", life(1, `"max":5`, `"max":5,"resets":1`), 1, "attempt is 1, total is 1, and resets is 1"},
-		{"a reset with the old number", life(6, `"attempt":1`, `"attempt":2`), 6, "attempt is 2, but attempt 1 comes next"},
-		{"it goes on with the old number", life(7, `"attempt":2`, `"attempt":3`), 7, "attempt is 3, but attempt 2 comes next"},
-		{"a reset after a success", life(5, `"err":"connection refused",`, ``), 6, "resets is 1, but 0 in the event before"},
+		{"a reset without its number", life(6, `"number":1,`, ``), 6, "attempt is 2, number is 2, and reset is true"},
+		{"a number without its reset", life(6, `,"reset":true`, ``), 6, "number is 1, but 2 comes next"},
+		{"a reset with its finish", life(5, `"max":5`, `"max":5,"reset":true`), 5, `"attempt_finished" has no reset`},
+		{"a number left out", life(7, `"number":2,`, ``), 7, "number is 3, but 2 comes next"},
+		{"a number that does not grow", life(7, `"number":2`, `"number":1`), 7, "number is 1, but 2 comes next"},
+		{"a number below 0", life(7, `"number":2`, `"number":-2`), 7, "attempt is 3, number is -2, and reset is false"},
+		{"a number above the attempt", life(1, `"max":5`, `"max":5,"number":2`), 1, "attempt is 1, number is 2, and reset is false"},
+		{"a reset with the old attempt", life(6, `"attempt":2`, `"attempt":1`), 6, "attempt is 1, but attempt 2 comes next"},
+		{"a reset after a success", life(5, `"err":"connection refused",`, ``), 6, "number is 1, but 2 comes next"},
 		{"a reset by a clock that goes back", life(6, "2000-01-01T00:01:01Z", "1999-12-30T00:01:01Z"), 6, "due is"},
 		{"a refusal by success", lines[6] + "\n" + refused("success"), 2, "it follows attempt 3 of 3 started"},
 		{"a refusal by a permanent error", lines[6] + "\n" + refused("permanent_error"), 2, "it follows attempt 3 of 3 started"},
@@ -552,8 +547,10 @@ func TestReplayEveryCall(t *testing.T) {
 			for _, c := range calls {
 				require.NoError(t, c.Check(p), "%d: %v\n%s", i, p, retrylog.Explain(c.Records))
 				seen[c.Reason]++
-				resets += c.Resets
 				for n, a := range c.Attempts {
+					if a.Reset {
+						resets++
+					}
 					if n > 0 && c.Attempts[n-1].Due.After(a.Started) {
 						early++
 					}

@@ -18,9 +18,8 @@ import (
 )
 
 var fullEvent = retry.Event{
-	Kind: retry.RetryScheduled, Time: time.Date(2026, 11, 20, 10, 31, 0, 123456789, time.UTC), Attempt: 2, Total: 7, Max: 5, Err: errors.New("dial tcp: connection refused"), Cause: errors.New("the server shuts down"),
-	Took: 1500 * time.Millisecond, Elapsed: 90 * time.Second, Decision: retry.Decision{Delay: 200 * time.Millisecond, Lo: 150 * time.Millisecond, Hi: 250 * time.Millisecond, RetryAfter: time.Nanosecond, Seed: math.MaxUint64, Class: "throttled", Reason: retry.ReasonRetryAfter}, Due: time.Date(2026, 11, 20, 10, 31, 0, 323456789, time.UTC),
-	Resets: 3,
+	Kind: retry.RetryScheduled, Time: time.Date(2026, 11, 20, 10, 31, 0, 123456789, time.UTC), Attempt: 2, Max: 5, Err: errors.New("dial tcp: connection refused"), Cause: errors.New("the server shuts down"),
+	Took: 1500 * time.Millisecond, Elapsed: 90 * time.Second, Decision: retry.Decision{Number: 1, Reset: true, Delay: 200 * time.Millisecond, Lo: 150 * time.Millisecond, Hi: 250 * time.Millisecond, RetryAfter: time.Nanosecond, Seed: math.MaxUint64, Class: "throttled", Reason: retry.ReasonRetryAfter}, Due: time.Date(2026, 11, 20, 10, 31, 0, 323456789, time.UTC),
 }
 
 func readEvent(data []byte) (retry.Event, error) {
@@ -74,14 +73,14 @@ func TestReadEvent(t *testing.T) {
 		name, json string
 		want       retry.Event
 	}{
-		{"every key is null", `{"kind":null,"time":null,"attempt":null,"total":null,"max":null,"resets":null,"err":null,"cause":null,"took":null,"elapsed":null,` +
+		{"every key is null", `{"kind":null,"time":null,"attempt":null,"max":null,"number":null,"reset":null,"err":null,"cause":null,"took":null,"elapsed":null,` +
 			`"delay":null,"due":null,"lo":null,"hi":null,"retry_after":null,"seed":null,"class":null,"reason":null}`, retry.Event{}},
 		{"unknown keys are skipped, twice or nested", `{"key":"17","key":"18","x":{"took":5,"y":["}",{"took":6}]},"attempt":3,"x":[],"kind":"call_finished"}`,
-			retry.Event{Kind: retry.CallFinished, Attempt: 3, Total: 3}},
-		{"white space", "{\n\t\"attempt\" : 3 ,\r\n \"took\":\"1s\" } ", retry.Event{Attempt: 3, Total: 3, Took: time.Second}},
-		{"escapes", `{"\u0061ttempt":3,"took":"\u0031s","se\u0065d":"4\u0032"}`, retry.Event{Attempt: 3, Total: 3, Took: time.Second, Decision: retry.Decision{Seed: 42}}},
+			retry.Event{Kind: retry.CallFinished, Attempt: 3, Decision: retry.Decision{Number: 3}}},
+		{"white space", "{\n\t\"attempt\" : 3 ,\r\n \"took\":\"1s\" } ", retry.Event{Attempt: 3, Took: time.Second, Decision: retry.Decision{Number: 3}}},
+		{"escapes", `{"\u0061ttempt":3,"took":"\u0031s","se\u0065d":"4\u0032"}`, retry.Event{Attempt: 3, Took: time.Second, Decision: retry.Decision{Number: 3, Seed: 42}}},
 		{"keys are those of MarshalJSON, not their capitals", `{"Attempt":3,"ATTEMPT":"x"}`, retry.Event{}},
-		{"numbers as texts, and texts as numbers", `{"attempt":"3","seed":42,"class":7}`, retry.Event{Attempt: 3, Total: 3, Decision: retry.Decision{Seed: 42, Class: "7"}}},
+		{"numbers as texts, and texts as numbers", `{"attempt":"3","seed":42,"class":7}`, retry.Event{Attempt: 3, Decision: retry.Decision{Number: 3, Seed: 42, Class: "7"}}},
 		{"the last of a key that is there twice", `{"took":"1s","took":"2s"}`, retry.Event{Took: 2 * time.Second}},
 		{"nothing", `{}`, retry.Event{}},
 		{"null in place of an event", `null`, retry.Event{}},
@@ -113,20 +112,17 @@ func FuzzEventJSON(f *testing.F) {
 	f.Add("", int64(-62135596800), 0, 0, 0, "", int64(0), uint64(0), "")
 	f.Add("call_finished", int64(253402300799), math.MaxInt, -1, math.MaxInt, "left", int64(math.MinInt64), uint64(math.MaxUint64), "left")
 	f.Add("of a newer version", int64(1), math.MinInt, 0, -1, "two\nlines \u2028 <&> \"\x00", int64(59999999999), uint64(1)<<63, "")
-	f.Fuzz(func(t *testing.T, kind string, sec int64, attempt, most, resets int, text string, length int64, seed uint64, reason string) {
+	f.Fuzz(func(t *testing.T, kind string, sec int64, attempt, most, number int, text string, length int64, seed uint64, reason string) {
 		const year0, year9999 = -62167219200, 253402300799 // the years that JSON times can have
 		at := time.Unix(min(max(sec, year0), year9999), int64(seed%1e9)).UTC()
 		valid := func(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
 		d := time.Duration(length)
 		e := retry.Event{
-			Kind: retry.EventKind(valid(kind)), Time: at, Due: at, Attempt: attempt, Total: attempt, Max: most, Resets: resets, Took: d, Elapsed: d / 2,
-			Decision: retry.Decision{Delay: d / 3, Lo: d / 5, Hi: d / 7, RetryAfter: d / 11, Seed: seed, Class: valid(text), Reason: retry.Reason(valid(reason))},
-		}
-		if resets > 0 {
-			e.Total = max(attempt, resets)
+			Kind: retry.EventKind(valid(kind)), Time: at, Due: at, Attempt: attempt, Max: most, Took: d, Elapsed: d / 2,
+			Decision: retry.Decision{Delay: d / 3, Lo: d / 5, Hi: d / 7, RetryAfter: d / 11, Number: cmp.Or(number, attempt), Reset: number%2 != 0, Seed: seed, Class: valid(text), Reason: retry.Reason(valid(reason))},
 		}
 		if e.Kind == retry.RetryScheduled {
-			e.Reset, e.Reason = resets > 0 && attempt == 1, cmp.Or(e.Reason, retry.ReasonRetry)
+			e.Reason = cmp.Or(e.Reason, retry.ReasonRetry)
 		}
 		if len(text)%2 > 0 {
 			e.Err = errors.New(valid(text))
