@@ -23,6 +23,10 @@ import (
 // holds no lock, and nothing has to be released: a call that panics leaks
 // nothing. A nil Budget allows every retry.
 type Budget struct {
+	// Name says whose retries these are, such as "http://db:8080", for gauges and logs. The
+	// text of an Error that an empty Budget caused has it. "": no name.
+	Name string
+
 	Size int // retries it holds when full; below 1: invalid in a Policy, always empty elsewhere
 
 	// Ratio is the share of a retry that a success puts back, counted in

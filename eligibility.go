@@ -59,6 +59,11 @@ type Class struct {
 	// Name. nil: the policy's, which goes by all failures. Fixed(0) is no delay.
 	Backoff Backoff
 
+	// SkipBudget makes the retry after this failure take nothing from Policy.Budget, such as
+	// the retry after a 401, for which a new token is fetched. The Budgets of WithBudget
+	// still give that retry, or refuse it.
+	SkipBudget bool
+
 	MaxDelay time.Duration // 0: the policy's, even where the Backoff is its own
 	Jitter   Jitter        // nil: the policy's; Proportional(0): none
 
@@ -152,13 +157,14 @@ type failure struct {
 	reason     Reason        // ReasonPermanent or ReasonRejected; "": neither
 	class      *Class        // nil: none
 	retryAfter time.Duration // what a server asked for
+	unmade     bool          // NotAttempted marks it
 	ended      bool          // it is nothing but a timeout or the end of a context
 }
 
 // ask asks for it.
 func (p *Policy) ask(err error) (f failure) {
 	m := marks(err)
-	f.retryAfter, f.ended = m.retryAfter, !m.said
+	f.retryAfter, f.ended, f.unmade = m.retryAfter, !m.said, m.unmade
 	switch {
 	case m.permanent:
 		f.reason = ReasonPermanent

@@ -49,6 +49,10 @@ type Error struct {
 	// it.
 	Before error
 
+	// Budget is the empty Budget that stopped the call, for ReasonBudget and ReasonBorrowed;
+	// otherwise nil.
+	Budget *Budget
+
 	facts
 }
 
@@ -170,6 +174,9 @@ func (e *Error) factTexts() (facts []string) {
 	case ReasonBudget, ReasonBorrowed:
 		if e.Delay > 0 {
 			say("a retry would have waited %v", short(e.Delay))
+		}
+		if e.Budget != nil && e.Budget.Name != "" {
+			say("for %s", e.Budget.Name)
 		}
 	}
 	switch cause := e.Cause.(type) {
@@ -302,6 +309,8 @@ func unmarked(err error) error {
 		case *permanentError:
 			err = e.err
 		case *afterError:
+			err = e.err
+		case *unmadeError:
 			err = e.err
 		default:
 			return err

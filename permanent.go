@@ -16,6 +16,23 @@ func Permanent(err error) error {
 	return &permanentError{err}
 }
 
+// NotAttempted marks err as the failure of an attempt that did nothing: it had to stop before
+// its request was sent, for example because no credentials could be had. The retry that
+// the Budgets gave for this attempt is given back. The attempt still counts, and is retried
+// like any other. An inner call's mark has no effect on the outer call. NotAttempted
+// of nil is nil.
+func NotAttempted(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &unmadeError{err}
+}
+
+type unmadeError struct{ err error }
+
+func (e *unmadeError) Error() string { return e.err.Error() }
+func (e *unmadeError) Unwrap() error { return e.err }
+
 // IsPermanent reports whether err is marked by [Permanent], in any place where
 // errors.As would look, or by an inner call that was invalid. [Policy.Next]
 // reads errors in the same way; this function is for queues and wrappers.
@@ -81,7 +98,7 @@ type (
 func marks(err error) (m marked) {
 	switch err.(type) {
 	case retryAfterer, asker, wrapper, multiWrapper, timeouter, iser:
-		m.read(err, false)
+		m.read(err, false, false)
 	default:
 		m.said = err != context.Canceled
 	}
@@ -90,17 +107,22 @@ func marks(err error) (m marked) {
 
 type marked struct {
 	permanent  bool
+	unmade     bool // NotAttempted marks it, and not one of an inner call
 	said       bool // a branch of the tree is more than a timeout or the end of a context
 	retryAfter time.Duration
 }
 
-// read reads the tree of err, where ended says that what wraps it is a timeout.
-func (m *marked) read(err error, ended bool) {
+// read reads the tree of err. ended says that what wraps err is a timeout, and inner that
+// it is the failure of an inner call.
+func (m *marked) read(err error, ended, inner bool) {
 	for {
 		switch e := err.(type) {
 		case *permanentError:
 			m.permanent = true
+		case *unmadeError:
+			m.unmade = m.unmade || !inner
 		case *Error:
+			inner = true
 			// Of an inner call only what it failed with binds, not what
 			// stopped it. But an invalid policy stays invalid.
 			if e == nil {
@@ -127,7 +149,7 @@ func (m *marked) read(err error, ended bool) {
 			err = e.Unwrap()
 		case multiWrapper:
 			for _, err := range e.Unwrap() {
-				m.read(err, ended)
+				m.read(err, ended, inner)
 			}
 			return
 		default:
@@ -153,7 +175,7 @@ func isEnd(err error) bool {
 func (m *marked) ask(err asker) {
 	var e *Error
 	if err.As(&e) {
-		m.read(e, false)
+		m.read(e, false, true)
 	}
 	var p *permanentError
 	if err.As(&p) {

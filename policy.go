@@ -86,6 +86,15 @@ type Policy struct {
 	// are checked again. [Policy.Next] and [Once] never call it.
 	Wait func(ctx context.Context, d time.Duration) (skipped time.Duration, err error)
 
+	// Enter is called before each attempt of a call, after the wait, with the AttemptStarted
+	// that will follow; nil: not called. It may hold the attempt back, as a gate or a limit on
+	// concurrency does. MaxElapsed counts that time; AttemptTimeout, HealthyAfter, Took and
+	// Waited do not. If it returns an error, the attempt is not made and the call stops: with
+	// ReasonWait and that error as its Cause, or, if the error is an [*Error], with its Reason,
+	// Cause, Err and Delay. MaxElapsed and the context are checked again if Enter took a
+	// millisecond or more. [Policy.Next] and [Once] never call it.
+	Enter func(context.Context, Event) error
+
 	OnEvent func(context.Context, Event) // called for each event, in order; nil: no callback
 }
 

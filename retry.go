@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/goretry/retry/internal/logkey"
 	"github.com/goretry/retry/internal/saturate"
 )
 
@@ -44,8 +43,8 @@ func run(ctx context.Context, p *Policy, fn func(context.Context) error, failure
 	if failure != nil {
 		c.Attempts, c.number, c.Err = 1, 1, failure
 	}
-	failed := failure != nil || c.begin(fn) && c.attempt(fn)
-	for failed && c.decide() && c.pay() && c.announce() && c.wait() {
+	failed := failure != nil || c.begin(fn) && c.enter() && c.attempt(fn)
+	for failed && c.decide() && c.pay() && c.announce() && c.wait() && c.enter() {
 		failed = c.attempt(fn)
 	}
 	return c.stop()
@@ -69,7 +68,7 @@ func DoValue[T any](
 	return v, err
 }
 
-// A call is one call of [Do] or [Once]. Each of its steps (begin, attempt, decide,
+// A call is one call of [Do] or [Once]. Each of its steps (begin, enter, attempt, decide,
 // pay, announce, wait) reports whether the next step follows. If not, it has set the
 // Reason and the Cause, and what is left to do is to stop.
 type call struct {
@@ -92,9 +91,9 @@ type call struct {
 	last     Decision             // on the last failure
 	decided  time.Time            // when that was
 	payers   *payers              // the Budgets of ctx
-	knows    logkey.Payer         // that ctx has; nil: none
 	payer    *Budget              // the policy's, nil where the retry takes nothing from it
 	paid     receipt              // what the Budgets gave for a retry that is still to come
+	spent    receipt              // what they gave for the last attempt
 }
 
 // prepare notes what the call is made with, and judges the policy.
@@ -107,7 +106,8 @@ func (c *call) prepare(ctx context.Context, p *Policy) {
 
 // watches reports whether a call of p does more than to call a function.
 func (p *Policy) watches() bool {
-	return p.MaxElapsed != 0 || p.HealthyAfter != 0 || p.AttemptTimeout != 0 || p.OnEvent != nil
+	return p.MaxElapsed != 0 || p.HealthyAfter != 0 || p.AttemptTimeout != 0 ||
+		p.OnEvent != nil || p.Enter != nil
 }
 
 // Why a call cannot be made.
@@ -135,6 +135,46 @@ func (c *call) begin(fn func(context.Context) error) bool {
 	}
 }
 
+// enter asks the policy's Enter whether the next attempt may begin.
+func (c *call) enter() bool {
+	if c.p.Enter == nil {
+		return true
+	}
+	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0 // the wait is over
+	began := c.now()
+	if c.start.IsZero() {
+		c.start = began
+	}
+	err := c.p.Enter(c.ctx, Event{
+		Kind: AttemptStarted, Time: began, Elapsed: began.Sub(c.start), Max: c.limit,
+		Attempt: next(c.Attempts), Decision: Decision{Number: next(c.number)},
+	})
+	if err != nil {
+		return c.refused(err)
+	}
+	now := c.now()
+	return c.inTime(now, now.Sub(began) >= time.Millisecond)
+}
+
+// refused ends the call because Enter returned an error.
+func (c *call) refused(err error) bool {
+	e, is := err.(*Error)
+	switch {
+	case is && e != nil && e.Reason != ReasonSuccess && e.Reason != ReasonRetry:
+		number := c.number
+		c.Delay, c.facts = e.Delay, e.facts
+		c.number = number
+		if e.Err != nil {
+			c.Err = e.Err
+		}
+		return c.ends(e.Reason, e.Cause)
+	case c.ctx.Err() != nil:
+		return c.ended()
+	default:
+		return c.ends(ReasonWait, err)
+	}
+}
+
 // attempt makes the next attempt. The call goes on if that fails.
 func (c *call) attempt(fn func(context.Context) error) bool {
 	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
@@ -149,15 +189,11 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 		c.tell(AttemptStarted, began)
 		began = c.now() // the time that OnEvent took is not fn's
 	}
-	paid := c.paid
-	c.paid = 0 // and stays so if fn panics
+	c.spent, c.paid = c.paid, 0 // and paid stays so if fn panics
 	if !c.timedOut {
 		c.Before = c.Err
 	}
 	c.ranOut, c.Err = execute(c.ctx, c.p.AttemptTimeout, fn)
-	if paid != 0 && c.knows != nil && c.knows.Unsent(c.p.Budget) {
-		c.paid = paid
-	}
 	if c.p.OnEvent != nil || c.p.HealthyAfter > 0 {
 		ended := c.now()
 		c.took = ended.Sub(began)
@@ -209,6 +245,7 @@ func (c *call) decide() bool {
 		if c.timedOut = f.ended; !c.timedOut {
 			c.Before = nil
 		}
+		c.settle(f)
 		d.decide(&c.p, f, c.limit, c.number, of, &c.Error)
 	}
 	if d.Hi != 0 || c.p.MaxElapsed > 0 || c.p.OnEvent != nil {
@@ -274,32 +311,32 @@ type failures struct {
 	number int
 }
 
-// pay takes the retry out of the Budgets. One that follows a healthy attempt is free.
+// settle gives back what the Budgets gave for an attempt that did nothing, and notes
+// whether the policy's Budget has to give the next retry.
+func (c *call) settle(f failure) {
+	if f.unmade {
+		c.payers.refund(c.payer, c.spent)
+	}
+	c.payer, c.spent = c.p.Budget, 0
+	if f.class != nil && f.class.SkipBudget {
+		c.payer = nil
+	}
+}
+
+// pay takes the retry out of the Budgets. The retry after a healthy attempt takes nothing.
 func (c *call) pay() bool {
 	// Once a call: ten failures that ask the context each time take twice as long.
 	if c.number == 1 || c.once {
-		if c.payers = payersOf(c.ctx); c.payers != nil || c.p.Budget != nil {
-			c.knows = logkey.PayerOf(c.ctx)
-		}
+		c.payers = payersOf(c.ctx)
 	}
-	if c.reset {
+	if c.reset || c.payers == nil && c.payer == nil {
 		return true
 	}
-	if c.payer = c.p.Budget; c.knows != nil && c.knows.Free(c.payer) {
-		c.payer = nil
-	}
-	if c.payers == nil && c.payer == nil {
-		return true
-	}
-	var empty *Budget
-	if c.paid, empty = c.payers.take(c.payer, c.number); empty == nil {
-		return true
-	}
-	if c.knows != nil {
-		c.knows.Empty(empty)
-	}
+	c.paid, c.Budget = c.payers.take(c.payer, c.number)
 	switch {
-	case empty.Borrowed:
+	case c.Budget == nil:
+		return true
+	case c.Budget.Borrowed:
 		return c.ends(ReasonBorrowed, nil)
 	default:
 		return c.ends(ReasonBudget, nil)

@@ -1,0 +1,284 @@
+package retry_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+)
+
+// budgetOf returns the Budget of a target, for a call that has ended at once.
+func budgetOf(b *retry.Budgets, target int) *retry.Budget {
+	budget, done := b.For(strconv.Itoa(target))
+	done()
+	return budget
+}
+
+// shared returns the Budget of all targets that are not kept.
+func shared(b *retry.Budgets) *retry.Budget {
+	budget, done := b.For(strings.Repeat("x", 1025))
+	done()
+	return budget
+}
+
+// drainAndFill takes all retries and one more, and gives them back.
+func drainAndFill(b *retry.Budget) {
+	for b.Take() {
+	}
+	for b.Left() < b.Size {
+		b.Refund()
+	}
+}
+
+const (
+	mostTargets = 1000
+	targetRest  = 10 * time.Second
+	targetTries = 10
+)
+
+func TestBudgetsFor(t *testing.T) {
+	var b retry.Budgets
+	first := budgetOf(&b, 1)
+	assert.Equal(t, &retry.Budget{
+		Name: "1", Size: 10, Ratio: 0.1, RefillEvery: 5 * time.Minute, Remember: time.Minute, Grace: time.Second,
+	}, first)
+	assert.Same(t, first, budgetOf(&b, 1))
+	assert.NotSame(t, first, budgetOf(&b, 2), "another target")
+	known := strconv.Itoa(1)
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		_, done := b.For(known)
+		done()
+	}), "a known target")
+	assert.Equal(t, "all targets after the first 1,000", shared(&b).Name)
+	longest, done := b.For(strings.Repeat("x", 1024))
+	done()
+	assert.NotSame(t, shared(&b), longest)
+	empty, done := b.For("")
+	done()
+	assert.NotSame(t, shared(&b), empty, "the key \"\" is a target like any other")
+}
+
+func TestBudgetsNew(t *testing.T) {
+	var keys []string
+	b := retry.Budgets{New: func(key string) *retry.Budget {
+		keys = append(keys, key)
+		return &retry.Budget{Size: 3}
+	}}
+	one, done := b.For("a")
+	done()
+	again, done := b.For("a")
+	done()
+	assert.Same(t, one, again)
+	assert.Equal(t, &retry.Budget{Size: 3}, one)
+	assert.Equal(t, []string{"", "a"}, keys)
+	none := retry.Budgets{New: func(string) *retry.Budget { return nil }}
+	for target := range 2000 {
+		budget, done := none.For(strconv.Itoa(target))
+		done()
+		require.Nil(t, budget)
+	}
+}
+
+// A key may be a part of a long URL, which is not kept with it.
+func TestBudgetsKeepNoLongText(t *testing.T) {
+	var b retry.Budgets
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for target := range mostTargets {
+		url := strconv.Itoa(1000+target) + strings.Repeat("x", 100<<10)
+		_, done := b.For(url[:4])
+		done()
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(2<<20))
+	assert.NotNil(t, budgetOf(&b, 1000))
+}
+
+// Which target goes when there are 1,000 and another one comes: the longest targetRest, if it
+// was not asked for in ten seconds and its Budget is full. Else the new one shares.
+func TestWhichTargetGoes(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		then   func(b *retry.Budgets, first *retry.Budget) // after targets 0 to 999
+		after  time.Duration
+		shares bool
+		gone   int // -1: none
+	}{
+		{"at once", func(*retry.Budgets, *retry.Budget) {}, targetRest - 1, true, -1},
+		{"after ten seconds", func(*retry.Budgets, *retry.Budget) {}, targetRest, false, 0},
+		{"the first was asked for again", func(b *retry.Budgets, _ *retry.Budget) { budgetOf(b, 0) }, targetRest, false, 1},
+		{"all were asked for again", func(b *retry.Budgets, _ *retry.Budget) {
+			time.Sleep(targetRest)
+			for target := range mostTargets {
+				budgetOf(b, target)
+			}
+		}, targetRest - 1, true, -1},
+		{"a call of the first hangs", func(b *retry.Budgets, _ *retry.Budget) { b.For("0") }, time.Hour, false, 1},
+		{"a call of the first has hung until now", func(b *retry.Budgets, _ *retry.Budget) {
+			_, done := b.For("0")
+			time.Sleep(time.Hour)
+			done()
+		}, 0, false, 1},
+		{"one of two calls of the first has ended", func(b *retry.Budgets, _ *retry.Budget) {
+			b.For("0")
+			budgetOf(b, 0)
+		}, time.Hour, false, 1},
+		{"the first has failed", func(_ *retry.Budgets, first *retry.Budget) { first.Take() }, targetRest, false, 1},
+		{"ten have failed", func(b *retry.Budgets, _ *retry.Budget) {
+			for target := range targetTries {
+				budgetOf(b, target).Take()
+			}
+			for target := targetTries; target < mostTargets; target++ {
+				budgetOf(b, target)
+			}
+		}, targetRest, true, -1},
+		{"the first was empty, and is full again, a minute ago", func(_ *retry.Budgets, first *retry.Budget) { drainAndFill(first); time.Sleep(50 * time.Second) }, targetRest, false, 0},
+		{"the first was empty, and is full again, less than a minute ago", func(b *retry.Budgets, first *retry.Budget) {
+			drainAndFill(first)
+			time.Sleep(50*time.Second - 1)
+		}, targetRest, false, 1},
+		{"the first has failed, and is full again", func(_ *retry.Budgets, first *retry.Budget) { first.Take(); first.Refund() }, targetRest, false, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var b retry.Budgets
+				budgets := make([]*retry.Budget, mostTargets)
+				for target := range mostTargets {
+					budgets[target] = budgetOf(&b, target)
+				}
+				row.then(&b, budgets[0])
+				time.Sleep(row.after)
+				assert.Equal(t, row.shares, budgetOf(&b, 1000) == shared(&b))
+				for target := range mostTargets {
+					if target != row.gone {
+						assert.Same(t, budgets[target], budgetOf(&b, target), target)
+					}
+				}
+				if row.gone >= 0 {
+					assert.NotSame(t, budgets[row.gone], budgetOf(&b, row.gone))
+				}
+			})
+		})
+	}
+}
+
+// Whatever targets a client calls, at one time or one after the other: all of their
+// Budgets together never allow more than 1,001 full ones, and what successes put back.
+func TestFailingTargets(t *testing.T) {
+	const attempts = 5
+	call := func(b *retry.Budget) (requests int) {
+		for requests = 1; requests < attempts && b.Take(); requests++ {
+		}
+		return requests
+	}
+	for _, row := range []struct {
+		name                string
+		targets, calls, all int // calls of each target, and all that are under way together
+	}{
+		{"1,000", 1000, 20, 1},
+		{"1,001", 1001, 20, 1},
+		{"2,000", 2000, 10, 1},
+		{"2,000 at one time", 2000, 10, 2000},
+		{"1,000,000", 1_000_000, 1, 1},
+		{"1,000,000, of them 10,000 at one time", 1_000_000, 1, 10_000},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var b retry.Budgets
+			var budgets []*retry.Budget
+			var ends []func()
+			requests := 0
+			for n := range row.targets * row.calls {
+				budget, done := b.For(strconv.Itoa(n % row.targets))
+				budgets, ends = append(budgets, budget), append(ends, done)
+				if len(budgets) == row.all {
+					for i, budget := range budgets {
+						requests += call(budget)
+						ends[i]()
+					}
+					budgets, ends = nil, nil
+				}
+			}
+			calls := row.targets * row.calls
+			assert.LessOrEqual(t, requests-calls, 1001*10)
+			assert.LessOrEqual(t, float64(requests), 1.6*float64(calls))
+		})
+	}
+}
+
+// Calls of 2,000 targets hang for 30 s in each attempt, and fail. A target is not forgotten
+// while it has one: else each of its calls would get a full Budget.
+func TestTargetsThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b retry.Budgets
+		requests, calls := atomic.Int64{}, 0
+		for range 20 {
+			for target := range 2000 {
+				calls++
+				go func() {
+					p := retry.Default()
+					budget, done := b.For(strconv.Itoa(target))
+					defer done()
+					p.Budget = budget
+					_ = retry.Do(t.Context(), p, func(context.Context) error {
+						requests.Add(1)
+						time.Sleep(30 * time.Second)
+						return errors.New("connection timed out")
+					})
+				}()
+				time.Sleep(11 * time.Millisecond) // 22 s for each target
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		assert.LessOrEqual(t, int(requests.Load())-calls, 1001*(10+4)) // and what RefillEvery puts back meanwhile
+	})
+}
+
+// A crawler asks each host once, and keeps those that it asks all the time. One of fifty
+// attempts fails, and no call is lost.
+func TestCrawler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b retry.Budgets
+		home := budgetOf(&b, -1)
+		r := rand.New(rand.NewPCG(1, 2))
+		for host := range 200_000 {
+			budget := budgetOf(&b, host)
+			for r.IntN(50) == 0 {
+				if !budget.Take() {
+					t.Fatal("a call is lost, after ", host)
+				}
+			}
+			budget.Success()
+			if budgetOf(&b, -1) != home {
+				t.Fatal("a target in use has gone, after ", host)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
+func TestOneBudgetForAllGoroutines(t *testing.T) {
+	var b retry.Budgets
+	var got [100]*retry.Budget
+	var asking sync.WaitGroup
+	for i := range got {
+		asking.Go(func() { got[i] = budgetOf(&b, 0) })
+	}
+	asking.Wait()
+	for _, budget := range got {
+		assert.Same(t, got[0], budget)
+	}
+}
