@@ -22,8 +22,9 @@ import (
 // adapter, Budgets does this by default.
 type Budgets struct {
 	// New returns the Budget of a target. It is called once for a target that is not
-	// kept, and once with "" for the Budget of all others. nil: a Budget of Size 10, Ratio
-	// 0.1, RefillEvery 5m, Remember 1m and Grace 1s that has the key as its Name.
+	// kept, and once with "" for the Budget that all others share; it must not call For. nil: a
+	// Budget of Size 10, Ratio 0.1, RefillEvery 5m, Remember 1m and Grace 1s whose Name is the
+	// key.
 	New func(key string) *Budget
 
 	mu   sync.Mutex
@@ -49,9 +50,9 @@ type use struct {
 	done   func()
 }
 
-// For returns the Budget of a target for a call. Call done, once, when the call has ended: until
-// then, the target is kept. A key of more than 1,024 bytes is not kept. For allocates nothing if
-// the target is known.
+// For returns the Budget of a target for a call. Call done, once, when the call has ended:
+// until then, the target is kept. The key "" and keys of more than 1,024 bytes get the shared
+// Budget. For allocates nothing if the target is known.
 func (b *Budgets) For(key string) (budget *Budget, done func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,7 +64,7 @@ func (b *Budgets) For(key string) (budget *Budget, done func()) {
 	if b.of == nil {
 		b.of, b.rest = make(map[string]*use), b.make("")
 	}
-	if len(key) > longestKey || len(b.of) == mostTargets && !b.drop(now) {
+	if key == "" || len(key) > longestKey || len(b.of) == mostTargets && !b.drop(now) {
 		return b.rest, func() {}
 	}
 	key = strings.Clone(key) // it may be a part of a long URL
@@ -83,7 +84,7 @@ func (b *Budgets) make(key string) *Budget {
 	}
 	name := key
 	if key == "" {
-		name = "all targets after the first 1,000"
+		name = "all other targets"
 	}
 	return &Budget{
 		Name: name, Size: 10, Ratio: 0.1, RefillEvery: 5 * time.Minute,

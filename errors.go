@@ -186,7 +186,11 @@ func (e *Error) factTexts() (facts []string) {
 	case *policyError:
 		facts = append(facts, cause.what())
 	default:
-		facts = append(facts, cause.Error())
+		if e.Budget != nil && e.Budget.Name != "" {
+			facts[len(facts)-1] += "; " + cause.Error()
+		} else {
+			facts = append(facts, cause.Error())
+		}
 	}
 	return facts
 }

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/goretry/retry/internal/gate"
-	"github.com/goretry/retry/internal/wait"
 )
 
 // A Gate holds attempts of one kind while a server has asked one of them to wait, so
@@ -73,29 +71,20 @@ func (g *Gate) Hold(key string, fn func(context.Context) error) func(context.Con
 	}
 }
 
-// enter waits until the gate is open for key. While this caller waits for its turn,
-// another refusal may begin a new pause.
+// enter waits until the gate is open for key.
 func (g *Gate) enter(ctx context.Context, key string) error {
 	const asked = "nothing was sent: a server asked %q to wait"
-	var drawn time.Time // the end of the pause for which the time to leave was drawn
-	for {
-		now := time.Now()
-		p := g.pauses.Last(key)
-		if p.Over(now) || p.Until.Equal(drawn) {
-			return nil
+	room := func(left, spread time.Duration) (time.Duration, error) {
+		spread, ok := gate.Within(ctx, left, spread)
+		if !ok {
+			why := fmt.Errorf(asked+", for %v more", key, short(left))
+			return 0, gate.Held{Err: After(left, why)}
 		}
-		drawn = p.Until
-		left, spread := p.Until.Sub(now), p.Spread()
-		if deadline, ok := ctx.Deadline(); ok {
-			room := deadline.Sub(now) - left
-			if room <= 0 {
-				why := fmt.Errorf(asked+", for %v more", key, short(left))
-				return gate.Held{Err: After(left, why)}
-			}
-			spread = min(spread, room/2) // the attempt needs time too
-		}
-		if _, err := wait.For(ctx, left+rand.N(spread+1)); err != nil {
-			return fmt.Errorf(asked+": %w", key, err)
-		}
+		return spread, nil
 	}
+	err := g.pauses.Hold(ctx, key, new(time.Time), room)
+	if err != nil && !errors.As(err, new(gate.Held)) {
+		return fmt.Errorf(asked+": %w", key, err)
+	}
+	return err
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/lease"
 	"github.com/goretry/retry/internal/logkey"
-	"github.com/goretry/retry/internal/targets"
 )
 
 // LendBudget returns a RoundTripper that sends requests through base, and lends each
@@ -57,7 +56,7 @@ type lender struct {
 	most  int
 
 	mu    sync.Mutex
-	http2 map[targets.Host]bool // those that have answered: over HTTP/2 alone
+	http2 map[host]bool // those that have answered: over HTTP/2 alone
 }
 
 // CloseIdleConnections closes those of base. http.Client calls it.
@@ -69,7 +68,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	ctx := req.Context()
 	limit := attemptOf(req).max()
-	first, hedged := ctx.Value(logkey.Call{}).(*leg)
+	first, hedged := ctx.Value(logkey.Hedge{}).(*leg)
 	again := limit == retry.Unlimited || AttemptOf(ctx) < limit || hedged && !first.second && first.of(ctx)
 	lent, back := retry.LendBudget(ctx, l.most, again)
 	if lent == retry.Unlimited {
@@ -80,8 +79,8 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	var times atomic.Int32
 	header := cloneHeader(req.Header)
 	header.Set(lease.Lent, strconv.Itoa(lent))
-	host := targets.HostOf(req.URL)
-	http2 := l.onlyHTTP2(host)
+	to := hostOf(req.URL)
+	http2 := l.onlyHTTP2(to)
 	trace := sent.trace()
 	wrote := trace.WroteHeaders
 	trace.WroteHeaders = func() { times.Add(1); wrote() }
@@ -102,7 +101,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 			back(lent)
 		}
 	case resp != nil:
-		l.learn(host, resp.ProtoMajor)
+		l.learn(to, resp.ProtoMajor)
 		if resp.Header.Values("Age") != nil { // out of a cache: its report is about another request
 			resp.Header.Del(lease.Spent)
 		}
@@ -118,25 +117,25 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // onlyHTTP2 reports whether all answers of a host came over HTTP/2.
-func (l *lender) onlyHTTP2(host targets.Host) bool {
+func (l *lender) onlyHTTP2(h host) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.http2[host]
+	return l.http2[h]
 }
 
 // learn remembers over which protocol a host has answered. When there are 1,000, it forgets
 // them all.
-func (l *lender) learn(host targets.Host, protocol int) {
+func (l *lender) learn(h host, protocol int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	only, known := l.http2[host]
+	only, known := l.http2[h]
 	switch {
-	case known && (protocol == 2 || !only), host.TooLong():
+	case known && (protocol == 2 || !only), h.tooLong():
 		return
 	case l.http2 == nil, !known && len(l.http2) == 1000:
-		l.http2 = map[targets.Host]bool{}
+		l.http2 = map[host]bool{}
 	}
-	l.http2[host.Clone()] = protocol == 2 // a key that is there is replaced, with its URL
+	l.http2[h.clone()] = protocol == 2 // a key that is there is replaced, with its URL
 }
 
 // overHTTP1 reports whether a connection with TLS speaks HTTP/1. One without TLS speaks

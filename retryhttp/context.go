@@ -48,20 +48,11 @@ type attemptKey struct{}
 // dial that was refused. It returns nil for any other context, such as the context
 // of an attempt.
 func RequestOf(ctx context.Context) *http.Request {
-	if x, ok := ctx.Value(logkey.Call{}).(*exchange); ok {
+	if x, ok := ctx.Value(logkey.Hedge{}).(*exchange); ok {
 		return x.req
 	}
 	return nil
 }
-
-// Free is for the loop. A call in OnEvent or Wait has another Budget.
-func (x *exchange) Free(of any) bool { return x.free && x.budget == of }
-
-// Unsent is for the loop.
-func (x *exchange) Unsent(of any) bool { return x.unmade && x.budget == of }
-
-// Empty is for the loop. It may be a Budget of the context.
-func (x *exchange) Empty(of any) { x.empty = x.budget == of }
 
 // ErrorOf returns why the last response of a [Transport] was the last: the
 // *retry.Error that RoundTrip did not return because there is a response. It returns

@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"sync/atomic"
 	"time"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/logkey"
-	"github.com/goretry/retry/internal/targets"
 	"github.com/goretry/retry/internal/wait"
 )
 
@@ -27,10 +25,8 @@ type exchange struct {
 	checks CheckFunc     // of the Transport, or of the part of a download
 	gate   *passage      // nil: none
 	budget *retry.Budget // nil: none
-	target *targets.Use  // whose budget it is, where the user has set none; else nil
+	done   func()        // ends the use of a budget where the user has set none; else nil
 	free   bool          // the next retry takes nothing from it
-	empty  bool          // it had no retry left
-	unmade bool          // the last attempt did not get to Base
 	cured  bool          // new credentials had their retry
 	once   bool          // the server must not process the request twice
 	hedged atomic.Bool   // a second request of a Hedge has answered the last attempt
@@ -44,22 +40,17 @@ type exchange struct {
 // run sends the request as often as the loop says, by send. The contexts that OnEvent and
 // Wait get have the request.
 func (x *exchange) run(send func(context.Context) error) error {
-	return x.stopped(retry.Do(context.WithValue(x.req.Context(), logkey.Call{}, x), x.loopPolicy(), send))
+	return x.stopped(retry.Do(context.WithValue(x.req.Context(), logkey.Hedge{}, x), x.loopPolicy(), send))
 }
 
 // loopPolicy returns the policy of this exchange as the loop needs it.
 func (x *exchange) loopPolicy() retry.Policy {
 	p := *x.policy
-	p.Wait, p.Budget = x.discardAndWait, x.budget
+	p.Wait, p.Budget, p.Classify = x.discardAndWait, x.budget, x.classify
 	if x.gate = x.t.Gate.through(x); x.gate != nil {
-		p.OnEvent = x.gate.told
+		p.Enter = x.gate.enter
 	}
-	switch {
-	case x.cannotRepeat() != nil:
-		p.Classify = x.classify
-	case !x.t.idempotent(x.req):
-		x.once, p.Classify = true, x.classify
-	}
+	x.once = x.cannotRepeat() == nil && !x.t.idempotent(x.req)
 	return p
 }
 
@@ -82,9 +73,6 @@ func (x *exchange) cannotRepeat() error {
 
 // attempt sends the request once, and returns what that failed with.
 func (x *exchange) attempt(ctx context.Context) error {
-	if x.unmade = x.gate != nil && x.gate.refused != nil; x.unmade {
-		return retry.Permanent(x.gate.refused)
-	}
 	a := x.next()
 	open := false // the response has a body, at whose end the attempt ends
 	defer func() {
@@ -148,8 +136,7 @@ func (a *attempt) isLost() bool {
 // check returns what the last attempt failed with, which got x.resp or err.
 func (x *exchange) check(err error) error {
 	if unsent, ok := err.(unsentError); ok {
-		x.unmade = true
-		return retry.Permanent(unsent.error)
+		return retry.NotAttempted(retry.Permanent(unsent.error))
 	}
 	req := x.last.req
 	if _, late := err.(*timeoutError); late { // its own context is over, and the request goes on
@@ -172,30 +159,41 @@ func (x *exchange) settle() {
 	if works {
 		x.budget.Success()
 	}
-	x.free = works && x.target != nil && !x.cured && (x.resp.StatusCode == 401 || x.resp.StatusCode == 407)
+	x.free = works && x.done != nil && !x.cured && (x.resp.StatusCode == 401 || x.resp.StatusCode == 407)
 	x.cured = x.cured || x.free
 }
 
 var (
 	errNoGetBody = errors.New("the request has no GetBody, so its body cannot be sent again; see retryhttp.SetBody")
 	errTrailer   = errors.New("the request has a Trailer, so it is sent once")
+
+	errSeeBudgets   = errors.New("see retryhttp.Transport.Budgets")
+	errSetNoBudgets = errors.New("to wait for a server that starts, set retryhttp.Transport.Budgets to retryhttp.NoBudgets")
 )
 
-// classify is the Classify of a request that cannot be sent again after every
-// failure. After one where it can, the policy's own decides.
+// classify is the Classify of every exchange: first, whether the request can be sent again
+// after this failure. If it can, the policy's own Classify decides.
 func (x *exchange) classify(err error) *retry.Class {
 	cause := x.cannotRepeat()
-	if cause == nil && x.last.mayBeDone {
+	if cause == nil && x.once && x.last.mayBeDone {
 		cause = fmt.Errorf("the server may have processed this %s; see retryhttp.Transport.Idempotent", cmp.Or(x.req.Method, http.MethodGet))
 	}
-	switch {
-	case cause != nil:
+	if cause != nil {
 		return &retry.Class{NonRetryable: true, Cause: cause}
-	case x.policy.Classify != nil:
-		return x.policy.Classify(err)
-	default:
-		return nil
 	}
+	var class *retry.Class
+	if x.policy.Classify != nil {
+		class = x.policy.Classify(err)
+	}
+	if !x.free {
+		return class
+	}
+	var skips retry.Class
+	if class != nil {
+		skips = *class
+	}
+	skips.SkipBudget = true
+	return &skips
 }
 
 // discardAndWait is the Wait of every exchange. It discards the response that is
@@ -215,23 +213,20 @@ func (x *exchange) discardAndWait(ctx context.Context, d time.Duration) (skipped
 	return waits(ctx, left)
 }
 
-// stopped returns why the loop stopped, which ended with err. If the Budget is one that the
-// user has not set, the error says for which target it is, and how to set another. If the last
+// stopped returns why the loop stopped, which ended with err. If the Budget of a target was
+// empty that the user has not set, the error says how to set another one. If the last
 // answer is a 4xx, which may be the answer to what an earlier attempt has done, the error has
 // what that attempt failed with.
 func (x *exchange) stopped(err error) error {
-	err = x.gate.stopped(err)
 	e, failed := err.(*retry.Error)
 	if !failed {
 		return err
 	}
-	if e.Reason == retry.ReasonBudget && x.target != nil && x.empty {
-		hint := "see retryhttp.Transport.Budgets"
+	if x.done != nil && e.Budget == x.budget {
+		e.Cause = errSeeBudgets
 		if e.Attempts > x.budget.Size { // this call alone has emptied it
-			hint = "to wait for a server that starts, set retryhttp.Transport.Budgets to retryhttp.NoBudgets"
+			e.Cause = errSetNoBudgets
 		}
-		url := url.URL{Scheme: x.req.URL.Scheme, Host: x.req.URL.Host}
-		e.Cause = fmt.Errorf("for %s; %s", x.target.Owner(url.String()), hint)
 	}
 	if x.lost != nil && x.last.status/100 == 4 && e.Before == nil {
 		e.Before = x.lost.failure
@@ -270,7 +265,9 @@ func (x *exchange) handOver(err error) *http.Response {
 
 // end frees what the caller does not get, after a panic too.
 func (x *exchange) end() {
-	x.target.Done()
+	if x.done != nil {
+		x.done()
+	}
 	if x.last == nil && x.req.Body != nil {
 		_ = x.req.Body.Close() // no attempt has
 	}

@@ -8,7 +8,7 @@ import (
 
 // TargetBudget returns the Budget of a request where the user has set none.
 func (t *Transport) TargetBudget(req *http.Request) *retry.Budget {
-	b, use := t.budgetOf(&retry.Policy{}, req)
-	use.Done()
+	b, done := t.budgetOf(&retry.Policy{}, req)
+	done()
 	return b
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/gate"
-	"github.com/goretry/retry/internal/wait"
 )
 
 // A Gate holds requests whose target has asked another caller to wait. A 429 Too
@@ -80,10 +78,9 @@ var keySeed = maphash.MakeSeed()
 // A passage is the way of one exchange through the Gate of its Transport.
 type passage struct {
 	*Gate
-	x       *exchange
-	key     string
-	drawn   time.Time    // the end of the pause for which the time to leave was drawn
-	refused *retry.Error // why the last attempt was not sent; nil if it was
+	x     *exchange
+	key   string
+	drawn time.Time // the end of the pause for which the time to leave was drawn
 }
 
 // through returns the passage of an exchange, nil if it needs none.
@@ -95,28 +92,18 @@ func (g *Gate) through(x *exchange) *passage {
 	return &passage{Gate: g, x: x, key: key}
 }
 
-// told is the OnEvent of the loop. It holds an attempt in the event that announces
-// it: the loop takes the time of OnEvent for none of the attempt, so that neither
-// AttemptTimeout nor HealthyAfter count it, but MaxElapsed does. OnEvent learns
-// nothing of an attempt that is not sent.
-func (p *passage) told(ctx context.Context, e retry.Event) {
-	switch e.Kind {
-	case retry.AttemptStarted:
-		began := time.Now()
-		if e.Attempt > 1 || p.x.last == nil { // else it is what broke a body
-			p.refused = p.hold(e.Elapsed)
-		}
-		held := time.Since(began)
-		e.Time, e.Elapsed = e.Time.Add(held), e.Elapsed+held
-	case retry.CallFinished:
-		if p.refused != nil {
-			e.Attempt, e.Number = e.Attempt-1, e.Number-1
-			e.Reason, e.Err, e.Cause = p.refused.Reason, p.refused.Err, p.refused.Cause
+// enter is the Enter of the loop. The attempt of a download that broke is not held: it has
+// been made.
+func (p *passage) enter(ctx context.Context, e retry.Event) error {
+	if e.Attempt > 1 || p.x.last == nil {
+		if refused := p.hold(e.Elapsed); refused != nil {
+			return refused
 		}
 	}
-	if p.x.policy.OnEvent != nil && (p.refused == nil || e.Kind == retry.CallFinished) {
-		p.x.policy.OnEvent(ctx, e)
+	if p.x.policy.Enter != nil {
+		return p.x.policy.Enter(ctx, e)
 	}
+	return nil
 }
 
 // hold waits until the gate lets an attempt through, which begins elapsed after its
@@ -124,64 +111,46 @@ func (p *passage) told(ctx context.Context, e retry.Event) {
 func (p *passage) hold(elapsed time.Duration) *retry.Error {
 	began := time.Now()
 	ctx, policy := p.x.req.Context(), p.x.policy
-	limits := retry.Policy{MaxAttempts: 2, MaxDelay: policy.MaxDelay, MaxRetryAfter: policy.MaxRetryAfter, MaxElapsed: policy.MaxElapsed}
-	for {
-		now := time.Now()
-		pause := p.pauses.Last(p.key)
-		if pause.Over(now) || pause.Until.Equal(p.drawn) {
-			return nil
-		}
-		p.drawn = pause.Until
-		left, spread := pause.Until.Sub(now), pause.Spread()
-		a := retry.Attempt{Number: 1, Err: gate.Held{Err: retry.After(left, p.unsent())}, Elapsed: elapsed + now.Sub(began)}
-		unsent := func(context.Context) error { return a.Err }
+	limits := retry.Policy{
+		MaxAttempts: 2, MaxDelay: policy.MaxDelay,
+		MaxRetryAfter: policy.MaxRetryAfter, MaxElapsed: policy.MaxElapsed,
+	}
+	var unsent error
+	send := func(context.Context) error { return unsent }
+	err := p.pauses.Hold(ctx, p.key, &p.drawn, func(left, spread time.Duration) (time.Duration, error) {
+		unsent = gate.Held{Err: retry.After(left, p.unsent())}
+		a := retry.Attempt{Number: 1, Err: unsent, Elapsed: elapsed + time.Since(began)}
 		switch limits.Next(a).Reason { // which takes nothing from the Budgets of the context
 		case retry.ReasonRetryAfter, retry.ReasonElapsed:
-			_, err := retry.Once(ctx, limits, a, unsent)
-			return p.refuse(err)
+			_, err := retry.Once(ctx, limits, a, send)
+			return 0, err
 		}
 		if policy.MaxElapsed > 0 {
 			spread = min(spread, policy.MaxElapsed-a.Elapsed-left)
 		}
-		if deadline, ok := ctx.Deadline(); ok {
-			room := deadline.Sub(now) - left
-			if room <= 0 {
-				return p.refuse(retry.Do(ctx, limits, unsent))
-			}
-			spread = min(spread, room/2)
+		spread, ok := gate.Within(ctx, left, spread)
+		if !ok {
+			return 0, retry.Do(ctx, limits, send)
 		}
-		if _, err := wait.For(ctx, left+rand.N(max(0, spread)+1)); err != nil {
-			return p.refuse(retry.Do(ctx, limits, unsent)) // without an attempt, because the context is done
-		}
+		return spread, nil
+	})
+	if err == nil {
+		return nil
 	}
+	refused, is := err.(*retry.Error)
+	if !is { // the context is done, so this makes no attempt
+		errors.As(retry.Do(ctx, limits, send), &refused)
+	}
+	if refused.Err == nil {
+		refused.Err = p.x.failure
+	}
+	return refused
 }
 
 // unsent returns what an attempt fails with that is not sent.
 func (p *passage) unsent() error {
 	what := fmt.Sprintf("retryhttp: %s %s was not sent", cmp.Or(p.x.req.Method, http.MethodGet), p.x.req.URL.Host)
 	return p.x.unsent(what, errors.New("the server has asked all callers to wait"))
-}
-
-// refuse returns the error of a call that the limits of an exchange have stopped.
-func (p *passage) refuse(err error) *retry.Error {
-	var e *retry.Error
-	errors.As(err, &e)
-	if e.Err == nil {
-		e.Err = p.x.failure
-	}
-	return e
-}
-
-// stopped returns why the loop stopped, which ended with err: where the last attempt
-// was not sent, the loop does not know the reason, and has counted one too many.
-func (p *passage) stopped(err error) error {
-	if p == nil || p.refused == nil {
-		return err
-	}
-	var e *retry.Error
-	errors.As(err, &e)
-	p.refused.Attempts, p.refused.Waited = e.Attempts-1, e.Waited
-	return p.refused
 }
 
 // learn closes the gate if the last response asks for it.

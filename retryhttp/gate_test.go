@@ -249,7 +249,8 @@ func TestGateStops(t *testing.T) {
 		{"MaxElapsed", time.Hour, retry.Policy{MaxElapsed: s}, nil, nil, 0,
 			"0 sent: out of time before the first attempt (the next delay of 10s would exceed MaxElapsed 1s): " + unsent},
 		{"a policy that would not try again", s, retry.Policy{MaxAttempts: 3, NonRetryable: true, RetryIf: asked}, nil, nil, 0, tooClose},
-		{"an invalid policy", s, retry.Policy{MaxAttempts: -2}, nil, nil, 0, tooClose},
+		{"an invalid policy", s, retry.Policy{MaxAttempts: -2}, nil, nil, 0,
+			"0 sent, timeout: invalid policy before the first attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited; the context's deadline is too close: 1s are left): " + unsent},
 		{"between two attempts", time.Hour, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(s), MaxElapsed: 9500 * ms}, new(retryhttp.Gate), 503, 1,
 			"1 sent in 1s: out of time after 1 attempt (1s waited, the next delay of 9s would exceed MaxElapsed 9.5s): " + unsent + " (the attempt before: 503 Service Unavailable)"},
 		{"canceled in the longest hold", -s, retry.Policy{MaxRetryAfter: math.MaxInt64}, long, nil, 0,
@@ -293,6 +294,7 @@ func TestGateStops(t *testing.T) {
 			end := seen.stop()
 			assert.Equal(t, tt.attempts, end.Attempt)
 			assert.Contains(t, tt.want, map[retry.Reason]string{retry.ReasonDeadline: "deadline too close", retry.ReasonCanceled: "canceled",
+				retry.ReasonInvalid: "invalid policy",
 				retry.ReasonRetryAfter: "gave up", retry.ReasonElapsed: "out of time"}[end.Reason])
 			assert.Len(t, seen.of(retry.AttemptStarted), tt.attempts)
 			assert.Len(t, seen.of(retry.AttemptFinished), tt.attempts)

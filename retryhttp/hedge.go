@@ -9,7 +9,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/logkey"
-	"github.com/goretry/retry/internal/targets"
 )
 
 // A Hedge is an http.RoundTripper that sends a GET or HEAD a second time if its answer is
@@ -70,7 +69,8 @@ type Hedge struct {
 	// returns, in the same goroutine, with the context that RoundTrip got. nil: not called.
 	OnHedge func(ctx context.Context, won bool)
 
-	targets targets.Budgets
+	targets targets
+	own     sync.Once // sets what targets begin with
 }
 
 // Hedged reports whether ctx is the context of a second request of a [Hedge], as Base
@@ -89,8 +89,8 @@ func (h *Hedge) RoundTrip(req *http.Request) (*http.Response, error) {
 	if h.After <= 0 || !hedgeable(req) {
 		return h.base().RoundTrip(req)
 	}
-	budget, target := h.budgetOf(req)
-	defer target.Done()
+	budget, done := h.budgetOf(req)
+	defer done()
 	r := &race{h: h, req: req, attempt: attemptOf(req), in: attemptIn(req.Context()), budget: budget}
 	first := &r.first
 	r.begin(first)
@@ -116,14 +116,16 @@ func (h *Hedge) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (h *Hedge) base() http.RoundTripper { return (&Transport{Base: h.Base}).base() }
 
-func (h *Hedge) budgetOf(req *http.Request) (*retry.Budget, *targets.Use) {
+func (h *Hedge) budgetOf(req *http.Request) (budget *retry.Budget, done func()) {
 	if h.Budgets != nil {
-		return h.Budgets(req), nil
+		return h.Budgets(req), func() {}
 	}
-	use := h.targets.UseNew(targets.HostOf(req.URL), func() *retry.Budget {
-		return &retry.Budget{Size: 10, Ratio: 0.05, RefillEvery: 5 * time.Minute}
+	h.own.Do(func() {
+		h.targets.New = func(key string) *retry.Budget {
+			return &retry.Budget{Name: key, Size: 10, Ratio: 0.05, RefillEvery: 5 * time.Minute}
+		}
 	})
-	return use.Budget, use
+	return h.targets.budgetOf(req.URL)
 }
 
 // hedgeable reports whether a request may be sent a second time while the first is under way.
@@ -170,7 +172,7 @@ func (l *leg) of(ctx context.Context) bool { return attemptIn(ctx) == l.r.in }
 
 func (r *race) begin(l *leg) {
 	ctx, cancel := context.WithCancelCause(r.req.Context())
-	l.r, l.cancel, l.ctx = r, cancel, context.WithValue(ctx, logkey.Call{}, l)
+	l.r, l.cancel, l.ctx = r, cancel, context.WithValue(ctx, logkey.Hedge{}, l)
 	l.req = copyOf(l.ctx, r.req)
 }
 

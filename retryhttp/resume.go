@@ -237,8 +237,8 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 	}
 	x := &exchange{t: d.x.t, req: req, policy: d.x.policy, checks: checks, budget: d.x.budget}
 	defer x.end()
-	if d.x.target != nil {
-		x.budget, x.target = x.t.budgetOf(x.policy, req)
+	if d.x.done != nil {
+		x.budget, x.done = x.t.budgetOf(x.policy, req)
 	}
 	x.last = &attempt{number: 1, req: req}
 	err := x.run(func(ctx context.Context) error {
@@ -246,7 +246,7 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 			return x.attempt(ctx)
 		}
 		x.failure, broke = x.check(checked(broke)), nil
-		if x.target != nil && d.off-d.paid >= progressBytes {
+		if x.done != nil && d.off-d.paid >= progressBytes {
 			d.paid, x.free = d.off, true // a server that breaks after progress works
 		}
 		return x.failure

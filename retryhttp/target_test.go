@@ -187,7 +187,7 @@ func TestBudgetOfAStrangeHost(t *testing.T) {
 	req := request(t, "GET")
 	req.URL.Host = "ex\u009b31m.test"
 	resp := send(t, &retryhttp.Transport{Base: script(503), Policy: retry.Policy{MaxAttempts: 20}}, req)
-	assert.ErrorContains(t, retryhttp.ErrorOf(resp), "for http://ex%C2%9B31m.test; to wait")
+	assert.ErrorContains(t, retryhttp.ErrorOf(resp), "for http://xn--ex31m-yea.test; to wait")
 }
 
 // A call alone that waits for a server to start uses up the Budget that comes by default, and

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/targets"
 )
 
 // A Transport is an http.RoundTripper that sends a request through another one,
@@ -195,7 +194,7 @@ type Transport struct {
 	// with its connection as in HTTP/1.0, looks whole wherever it is cut.
 	Resume bool
 
-	targets targets.Budgets
+	targets targets
 	origin  *Transport // whose targets a clone uses; nil: its own
 }
 
@@ -234,7 +233,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	x := &exchange{t: t, req: req, policy: t.policyOf(req), checks: CheckFunc(t.Check).or()}
 	defer x.end()
-	x.budget, x.target = t.budgetOf(x.policy, req)
+	x.budget, x.done = t.budgetOf(x.policy, req)
 	return x.answer(x.run(x.attempt))
 }
 
@@ -253,9 +252,9 @@ func (t *Transport) policyOf(req *http.Request) *retry.Policy {
 	return &t.Policy
 }
 
-// budgetOf returns the Budget of a request, and whose it is where the user has left that
-// to us.
-func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (*retry.Budget, *targets.Use) {
+// budgetOf returns the Budget of a request. If the user has set none, it is the Budget of
+// the request's target, and done ends its use; otherwise done is nil.
+func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (b *retry.Budget, done func()) {
 	switch {
 	case p.Budget != nil:
 		return p.Budget, nil
@@ -268,8 +267,7 @@ func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (*retry.Budget,
 		if t.origin != nil {
 			of = &t.origin.targets
 		}
-		use := of.Use(targets.HostOf(req.URL))
-		return use.Budget, use
+		return of.budgetOf(req.URL)
 	}
 }
 

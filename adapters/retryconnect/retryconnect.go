@@ -61,7 +61,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/internal/rpc"
-	"github.com/goretry/retry/internal/targets"
 	"github.com/goretry/retry/retryhttp"
 )
 
@@ -89,7 +88,7 @@ type Interceptor struct {
 	// the same one. 1,000 targets have one, and all others share one. NoBudgets: none.
 	Budgets func(target string) *retry.Budget
 
-	targets targets.Budgets
+	targets retry.Budgets
 }
 
 // NoBudgets is the Budgets of an [Interceptor] whose calls have no Budget besides the one of

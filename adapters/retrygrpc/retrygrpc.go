@@ -75,7 +75,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/internal/rpc"
-	"github.com/goretry/retry/internal/targets"
 )
 
 // An Interceptor retries the calls of a gRPC client. Do not change its fields
@@ -106,11 +105,11 @@ type Interceptor struct {
 	// others share one. NoBudgets: none.
 	Budgets func(target string) *retry.Budget
 
-	own *targets.Budgets // of passthrough targets
+	own *retry.Budgets // of passthrough targets
 }
 
 // shared has the Budgets of this process.
-var shared targets.Budgets
+var shared retry.Budgets
 
 // NoBudgets is the Budgets of an [Interceptor] whose calls have no Budget besides the one of
 // their policy, as in a test of a server that always fails.
@@ -126,7 +125,7 @@ func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 	if err := i.validate(); err != nil {
 		return nil, err
 	}
-	i.own = new(targets.Budgets)
+	i.own = new(retry.Budgets)
 	return []grpc.DialOption{
 		grpc.WithDisableRetry(),
 		grpc.WithChainUnaryInterceptor(i.unary),

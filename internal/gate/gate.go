@@ -2,10 +2,14 @@
 package gate
 
 import (
+	"context"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/goretry/retry/internal/wait"
 )
 
 // Pauses has the last pause of each key, of at most 10,000 keys. The zero value has none.
@@ -36,6 +40,43 @@ func (g *Pauses) Last(key string) Pause {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.last[key]
+}
+
+// Hold waits until the gate is open for a key. room returns how much of the spread a caller
+// has time for after the rest of the pause, or why it cannot wait. While a caller waits, another
+// refusal may begin a new pause; drawn is the end of the last pause for which this caller has
+// drawn its time to leave.
+func (g *Pauses) Hold(
+	ctx context.Context, key string, drawn *time.Time,
+	room func(left, spread time.Duration) (time.Duration, error),
+) error {
+	for {
+		now := time.Now()
+		p := g.Last(key)
+		if p.Over(now) || p.Until.Equal(*drawn) {
+			return nil
+		}
+		*drawn = p.Until
+		left := p.Until.Sub(now)
+		spread, err := room(left, p.Spread())
+		if err == nil {
+			_, err = wait.For(ctx, left+rand.N(max(0, spread)+1))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Within cuts a spread to half of what the deadline of ctx leaves after the pause, because the
+// attempt needs time too. It reports whether the deadline leaves anything.
+func Within(ctx context.Context, left, spread time.Duration) (time.Duration, bool) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return spread, true
+	}
+	room := time.Until(deadline) - left
+	return min(spread, room/2), room > 0
 }
 
 // Begin makes the pause of a key last for d from now on, if it does not last longer,

@@ -1,6 +1,5 @@
 // Package logkey keeps in a context what retrylog adds to an event: the key of a call, which
-// retryjob sets too, and of retryhttp whether a second request has answered. The loop finds
-// there the call around it, which may know more of its retries.
+// retryjob sets too, and whether the second request of a hedge has answered.
 package logkey
 
 import "context"
@@ -18,26 +17,13 @@ func Of(ctx context.Context) string {
 	return key
 }
 
-// Call is the key of what Hedged asks, and of a Payer.
-type Call struct{}
+// Hedge is the key of a value whose method Hedged(context.Context) bool knows whether a second
+// request has answered.
+type Hedge struct{}
 
-// A Payer is a call of retryhttp, or of an adapter for RPCs. The loop passes the Budget of
-// its policy, a *retry.Budget, because ctx may be the one of another loop inside.
-type Payer interface {
-	Free(budget any) bool   // the next retry takes nothing from it, and so needs none there either
-	Unsent(budget any) bool // the last attempt was not made, so its retry is given back
-	Empty(budget any)       // had no retry left, so the call stops
-}
-
-// PayerOf returns the Payer of ctx, nil if it has none.
-func PayerOf(ctx context.Context) Payer {
-	p, _ := ctx.Value(Call{}).(Payer)
-	return p
-}
-
-// Hedged reports whether ctx is of a second request, or of a call whose last attempt one
-// has answered.
+// Hedged reports whether ctx is of a second request, or of a call whose last attempt a second
+// request has answered.
 func Hedged(ctx context.Context) bool {
-	is, ok := ctx.Value(Call{}).(interface{ Hedged(context.Context) bool })
+	is, ok := ctx.Value(Hedge{}).(interface{ Hedged(context.Context) bool })
 	return ok && is.Hedged(ctx)
 }

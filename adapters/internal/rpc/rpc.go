@@ -13,9 +13,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/logkey"
 	"github.com/goretry/retry/internal/saturate"
-	"github.com/goretry/retry/internal/targets"
 )
 
 // The codes with rules of their own. gRPC and Connect use the same numbers.
@@ -56,7 +54,7 @@ func PolicyOf(method string, p retry.Policy, methods map[string]retry.Policy) re
 // A Target says which Budget a call gets whose policy has none.
 type Target struct {
 	Name    string
-	Own     *targets.Budgets
+	Own     *retry.Budgets
 	Budgets func(target string) *retry.Budget // of the user; nil: one of Own
 }
 
@@ -115,63 +113,54 @@ func (f Failure) healthy() bool {
 	return answers[f.Code] != "" && f.Err != nil && !f.Named && len(f.Pushback) == 0
 }
 
-// A payer is a call, for the loop.
-type payer struct {
-	target *targets.Use // whose Budget it has, where the user has set none; else nil
-	budget *retry.Budget
-	unsent bool // the last attempt was not made
-	empty  bool // the Budget had no retry left
-}
-
-func (*payer) Free(any) bool        { return false }
-func (c *payer) Unsent(of any) bool { return c.unsent && c.budget == of }
-func (c *payer) Empty(of any)       { c.empty = c.budget == of }
+var (
+	errSeeBudgets   = errors.New("see Interceptor.Budgets")
+	errSetNoBudgets = errors.New("to wait for a server that starts, set Interceptor.Budgets to NoBudgets")
+)
 
 // Do makes attempts by p and passes each its number. target is whose Budget the call gets if
 // p has none. coded turns the error of a context into one with a code.
 func Do(ctx context.Context, p retry.Policy, target Target, attempt func(context.Context, int) Failure, coded func(error) error) error {
-	c := new(payer)
+	var own *retry.Budget // of the target, where the user has set none
 	switch {
 	case p.Budget != nil:
 	case target.Budgets != nil:
 		p.Budget = target.Budgets(target.Name)
 	default:
-		c.target = target.Own.Use(targets.Named(target.Name))
-		defer c.target.Done()
-		p.Budget = c.target.Budget
+		budget, done := target.Own.For(target.Name)
+		defer done()
+		own, p.Budget = budget, budget
 	}
-	c.budget = p.Budget
 	attempts := 0
-	err := retry.Do(context.WithValue(ctx, logkey.Call{}, c), p, func(attemptCtx context.Context) error {
+	err := retry.Do(ctx, p, func(attemptCtx context.Context) error {
 		attempts++
 		f := attempt(attemptCtx, attempts)
-		c.unsent = f.Unsent
 		if f.Code == deadlineExceeded {
 			awaitDeadline(ctx)
 		}
 		if f.healthy() {
 			p.Budget.Success()
 		}
-		switch timeout := f.Code == deadlineExceeded && p.AttemptTimeout > 0; {
-		case Ended(ctx):
-			return f.Err // not marked: a loop around this one may go on with another context
-		case timeout && f.Final == "":
-			return f.Err
-		default:
-			return f.Mark()
+		err := f.Err
+		timeout := f.Code == deadlineExceeded && p.AttemptTimeout > 0 && f.Final == ""
+		if !timeout && !Ended(ctx) { // a loop around this one may go on with another context
+			err = f.Mark()
 		}
+		if f.Unsent {
+			err = retry.NotAttempted(err)
+		}
+		return err
 	})
 	e, failed := err.(*retry.Error)
 	switch {
 	case !failed:
 	case e.Attempts == 0 && ctx.Err() != nil:
 		e.Cause = &noAttempt{e.Cause, coded(ctx.Err())}
-	case e.Reason == retry.ReasonBudget && c.target != nil && c.empty && target.Name != "":
-		hint := "see Interceptor.Budgets"
-		if e.Attempts > c.budget.Size { // this call alone has emptied it
-			hint = "to wait for a server that starts, set Interceptor.Budgets to NoBudgets"
+	case own != nil && e.Budget == own:
+		e.Cause = errSeeBudgets
+		if e.Attempts > own.Size { // this call alone has emptied it
+			e.Cause = errSetNoBudgets
 		}
-		e.Cause = fmt.Errorf("for %s; %s", c.target.Owner(target.Name), hint)
 	}
 	return err
 }

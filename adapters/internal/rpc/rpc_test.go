@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/targets"
 )
 
 // TestDeadlineOfTheServer tests that Do distinguishes two servers: one that gives
@@ -34,7 +33,7 @@ func TestDeadlineOfTheServer(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				start, attempts := time.Now(), 0
-				err := Do(ctx, policy, Target{Own: new(targets.Budgets)}, func(context.Context, int) Failure {
+				err := Do(ctx, policy, Target{Own: new(retry.Budgets)}, func(context.Context, int) Failure {
 					attempts++
 					time.Sleep(row.after)
 					return Failure{Err: errors.New("no answer in time"), Code: row.code}
@@ -52,7 +51,7 @@ func TestDeadlineOfTheServer(t *testing.T) {
 func TestATimeoutThatIsFinal(t *testing.T) {
 	for final, want := range map[string]int{"": 3, "its headers were read": 1} {
 		attempts := 0
-		err := Do(t.Context(), retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Hour}, Target{Own: new(targets.Budgets)}, func(context.Context, int) Failure {
+		err := Do(t.Context(), retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Hour}, Target{Own: new(retry.Budgets)}, func(context.Context, int) Failure {
 			attempts++
 			return Failure{Err: errors.New("no answer in time"), Code: deadlineExceeded, Final: final}
 		}, func(err error) error { return err })
@@ -80,7 +79,7 @@ func TestShareOfAFailure(t *testing.T) {
 			if healthy[code] && (name == "" || name == ", retryable") || name == ", no error" {
 				want = 4
 			}
-			_ = Do(t.Context(), retry.Policy{MaxAttempts: 1, Budget: budget}, Target{Own: new(targets.Budgets)}, func(context.Context, int) Failure { return f }, func(err error) error { return err })
+			_ = Do(t.Context(), retry.Policy{MaxAttempts: 1, Budget: budget}, Target{Own: new(retry.Budgets)}, func(context.Context, int) Failure { return f }, func(err error) error { return err })
 			assert.Equal(t, want, budget.Left(), "code %d%s", code, name)
 		}
 	}
@@ -97,7 +96,7 @@ func TestDeadlineOfAContextThatDoesNotEnd(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		err := Do(endless{ctx}, retry.Policy{}, Target{Own: new(targets.Budgets)}, func(context.Context, int) Failure {
+		err := Do(endless{ctx}, retry.Policy{}, Target{Own: new(retry.Budgets)}, func(context.Context, int) Failure {
 			time.Sleep(time.Millisecond - 1)
 			return Failure{Err: errors.New("no answer in time"), Code: deadlineExceeded}
 		}, func(err error) error { return err })
@@ -109,15 +108,20 @@ func TestDeadlineOfAContextThatDoesNotEnd(t *testing.T) {
 // Each target has a Budget of its own, where neither the policy nor Budgets has one. A
 // retry that was paid for and not made is given back.
 func TestBudgetOfACall(t *testing.T) {
-	var own targets.Budgets
+	var own retry.Budgets
+	of := func(target string) *retry.Budget {
+		budget, done := own.For(target)
+		done()
+		return budget
+	}
 	users := &retry.Budget{Size: 9}
 	for name, row := range map[string]struct {
 		policy retry.Policy
 		target Target
 		budget *retry.Budget
 	}{
-		"of the target":      {retry.Policy{}, Target{Name: "a:1", Own: &own}, own.Use(targets.Named("a:1")).Budget},
-		"of another target":  {retry.Policy{}, Target{Name: "b:1", Own: &own}, own.Use(targets.Named("b:1")).Budget},
+		"of the target":      {retry.Policy{}, Target{Name: "a:1", Own: &own}, of("a:1")},
+		"of another target":  {retry.Policy{}, Target{Name: "b:1", Own: &own}, of("b:1")},
 		"of the policy":      {retry.Policy{Budget: users}, Target{Name: "a:1", Own: &own}, users},
 		"that Budgets knows": {retry.Policy{}, Target{Name: "a:1", Own: &own, Budgets: func(string) *retry.Budget { return users }}, users},
 	} {

@@ -5,14 +5,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/goretry/retry/internal/targets"
+	"github.com/goretry/retry"
 )
 
 // What the tables say of the highest load and of blips, and that the bold row is what
 // clients use.
 func TestBudgets(t *testing.T) {
-	var unset targets.Budgets
-	assert.Equal(t, unset.Use(targets.Named("db")).Budget, usual.budget)
+	var targets retry.Budgets
+	budget, _ := targets.For("")
+	budget.Name = ""
+	assert.Equal(t, budget, usual.budget)
 	for _, r := range []struct {
 		row
 		down int

@@ -232,10 +232,9 @@ func Thousands[N int | int64](n N) string {
 // TargetBudget returns the Budget that retryhttp, retrygrpc and retryconnect make for each
 // target if the policy has none.
 func TargetBudget() *retry.Budget {
-	return &retry.Budget{
-		Size: 10, Ratio: 0.1, RefillEvery: 5 * time.Minute,
-		Remember: time.Minute, Grace: time.Second,
-	}
+	var targets retry.Budgets
+	budget, _ := targets.For("a target")
+	return budget
 }
 
 // BudgetText writes a Budget with the keys of the text form, without those that are 0.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
-	"github.com/goretry/retry/internal/targets"
 )
 
 var update = flag.Bool("update", false, "write into testdata/previews.txt what the previews say now")
@@ -42,9 +41,4 @@ func TestText(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(got.String()), 0o644))
 	}
 	assert.Equal(t, want, got.String())
-}
-
-func TestTargetBudgetIsTheOneOfClients(t *testing.T) {
-	var unset targets.Budgets
-	assert.Equal(t, unset.Use(targets.Named("db")).Budget, TargetBudget())
 }

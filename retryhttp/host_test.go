@@ -1,4 +1,4 @@
-package targets
+package retryhttp
 
 import (
 	"net/url"
@@ -10,11 +10,11 @@ import (
 )
 
 func TestHostOf(t *testing.T) {
-	seen := map[Host]string{}
-	of := func(text string) Host {
+	seen := map[host]string{}
+	of := func(text string) host {
 		u, err := url.Parse(text)
 		require.NoError(t, err)
-		return HostOf(u)
+		return hostOf(u)
 	}
 	for _, same := range [][]string{
 		{"http://a.test/", "http://A.Test/b?c", "http://a.test:80/", "http://a.test:/", "http://a.test:080/", "http://a.test./", "HTTP://A.TEST.:80", "http://user@a.test"},
@@ -50,18 +50,18 @@ func TestHostOf(t *testing.T) {
 	}
 	for _, text := range []string{"https://a.test:443/", "http://a.test.:8080", "http://[0:0::1]:80/", "http://127.0.0.1"} {
 		u, _ := url.Parse(text)
-		assert.Zero(t, testing.AllocsPerRun(100, func() { HostOf(u) }), text)
+		assert.Zero(t, testing.AllocsPerRun(100, func() { hostOf(u) }), text)
 	}
 	var ideographs strings.Builder // of which the punycode takes the square of their number
 	for r := range 10_000 {
 		ideographs.WriteRune(rune(0x4e00 + r))
 	}
-	for _, name := range []string{ideographs.String() + ".test", strings.Repeat("X", longest+1)} {
+	for _, name := range []string{ideographs.String() + ".test", strings.Repeat("X", longestHost+1)} {
 		long := &url.URL{Scheme: "http", Host: name}
-		assert.True(t, HostOf(long).TooLong())
-		assert.Zero(t, testing.AllocsPerRun(10, func() { HostOf(long) }), "nothing is computed from it")
+		assert.True(t, hostOf(long).tooLong())
+		assert.Zero(t, testing.AllocsPerRun(10, func() { hostOf(long) }), "nothing is computed from it")
 	}
 	for _, name := range []string{"\u00fc b", "\u00fc/c", "\u00fc\x00"} { // nobody can send these
-		assert.Equal(t, Host{scheme: "http", name: name}, HostOf(&url.URL{Scheme: "http", Host: name}))
+		assert.Equal(t, host{scheme: "http", name: name}, hostOf(&url.URL{Scheme: "http", Host: name}))
 	}
 }

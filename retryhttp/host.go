@@ -1,4 +1,4 @@
-package targets
+package retryhttp
 
 import (
 	"bytes"
@@ -7,27 +7,30 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"unicode"
+
+	"github.com/goretry/retry"
 )
 
-// A Host is the target of HTTP requests: a scheme, a name or an address, and a port.
-type Host struct {
+// A host is the target of HTTP requests: a scheme, a name or an address, and a port.
+type host struct {
 	scheme, name string
 	addr         netip.Addr // for IPv6, in place of the name
 	port         string     // "": the scheme's
 }
 
-// HostOf returns the Host of a URL. It is the same however the URL writes it: in upper or
+// hostOf returns the host of a URL. It is the same however the URL writes it: in upper or
 // lower case, with a dot at the end, with the port that its scheme has anyway, in letters
 // beyond ASCII or their punycode, and an IPv6 address short or long. It allocates nothing
 // for a name in lower case and ASCII. If the URL's host is too long to be kept, nothing is
 // computed from it: the punycode of a name takes a time that grows with the square of its
 // length, and a redirect may lead to any name.
-func HostOf(u *url.URL) Host {
-	if len(u.Host) > longest {
-		return Host{scheme: u.Scheme, name: u.Host}
+func hostOf(u *url.URL) host {
+	if len(u.Host) > longestHost {
+		return host{scheme: u.Scheme, name: u.Host}
 	}
-	h := Host{scheme: u.Scheme, name: u.Hostname(), port: u.Port()}
+	h := host{scheme: u.Scheme, name: u.Hostname(), port: u.Port()}
 	if addr, v6 := ipv6(h.name); v6 {
 		h.name, h.addr = "", addr
 	} else {
@@ -42,18 +45,32 @@ func HostOf(u *url.URL) Host {
 	return h
 }
 
-// Named returns a Host for a target that has only a name.
-func Named(name string) Host { return Host{name: name} }
+// String returns h as the beginning of a URL, such as "http://db:8080". If h is too long to be
+// kept, the text is too.
+func (h host) String() string {
+	if h.tooLong() {
+		return h.name
+	}
+	name := h.name
+	if h.addr.IsValid() {
+		name = "[" + h.addr.String() + "]"
+	}
+	if h.port != "" {
+		name += ":" + h.port
+	}
+	u := url.URL{Scheme: h.scheme, Host: name} // writes no control characters
+	return u.String()
+}
 
-// longest is how many bytes the parts of a Host may have to be kept. No name that can be
+// longestHost is how many bytes the parts of a host may have to be kept. No name that can be
 // looked up has as many, and a redirect may lead to any.
-const longest = 1024
+const longestHost = 1024
 
-// TooLong reports whether h is not to be kept.
-func (h Host) TooLong() bool { return len(h.scheme)+len(h.name)+len(h.port) > longest }
+// tooLong reports whether h is not to be kept.
+func (h host) tooLong() bool { return len(h.scheme)+len(h.name)+len(h.port) > longestHost }
 
-// Clone returns h for a map, without the URL whose parts h has.
-func (h Host) Clone() Host {
+// clone returns h for a map, without the URL whose parts h has.
+func (h host) clone() host {
 	h.scheme, h.name, h.port = strings.Clone(h.scheme), strings.Clone(h.name), strings.Clone(h.port)
 	return h
 }
@@ -78,4 +95,28 @@ func punycode(name string) string {
 	_, header, _ := strings.Cut(sent.String(), "\r\nHost: ")
 	host, _, _ := strings.Cut(header, "\r\n")
 	return cmp.Or(host, name) // not every name can be sent
+}
+
+// targets keeps a Budget for each host. The key of the last one is kept too, because most
+// clients call one host.
+type targets struct {
+	retry.Budgets
+	last atomic.Pointer[hostKey]
+}
+
+type hostKey struct {
+	host
+	key string
+}
+
+// budgetOf returns the Budget of the host of a URL, and what to call when its use has ended.
+func (t *targets) budgetOf(u *url.URL) (budget *retry.Budget, done func()) {
+	h, last := hostOf(u), t.last.Load()
+	if last == nil || last.host != h {
+		last = &hostKey{h.clone(), h.String()}
+		if !h.tooLong() {
+			t.last.Store(last)
+		}
+	}
+	return t.For(last.key)
 }
