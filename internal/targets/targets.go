@@ -18,9 +18,10 @@ const (
 // Budgets has a Budget for each of 1,000 targets, and one that all others share. The zero
 // value has none. It is safe for concurrent use.
 //
-// All of them together allow no more than 1,001 times a full Budget, and what successes
+// All of them together hold no more than 1,001 times a full Budget, and what successes
 // and time put back, however many targets there are: only a target whose Budget is full,
-// and that no call uses, goes, and a full one is what it gets if it comes back.
+// and that no call uses, goes, and a full one is what it gets if it comes back. The new
+// Budget may have a Grace at once, even if the old one had one in the last minute.
 type Budgets struct {
 	mu     sync.Mutex
 	of     map[Host]*Use
