@@ -14,7 +14,8 @@ import (
 // one. If it is empty, a call returns its own error instead of trying again.
 //
 // A Budget allows at most Size + Ratio x successes retries, plus one for each
-// RefillEvery that has passed since its first use:
+// RefillEvery that has passed since its first use. Grace, which is off by default,
+// allows some retries more:
 //
 //	budget := &retry.Budget{Size: 100, Ratio: 0.1}
 //
@@ -255,10 +256,10 @@ func (b *Budget) putBack(n, least int64) (whole bool) {
 // under WithBudget(ctx, &retry.Budget{Size: 3}) at most 4.
 //
 // A retry takes one from every Budget of the context, innermost first, then from
-// the policy's own. If one is empty, the others get theirs back, and the call stops
-// with ReasonBudget, or ReasonBorrowed if the empty one is Borrowed. Successes below ctx
-// put nothing back into b. Only [Do], [DoValue] and [Once] look for it: [Policy.Next] and
-// [Policy.Validate] have no context.
+// the policy's own. If one is empty, and its Grace does not allow the retry, the others get
+// theirs back, and the call stops with ReasonBudget, or ReasonBorrowed if the empty one is
+// Borrowed. Successes below ctx put nothing back into b. Only [Do], [DoValue] and [Once]
+// look for it: [Policy.Next] and [Policy.Validate] have no context.
 //
 // WithBudget(ctx, &retry.Budget{}) means no retries below ctx, except after a
 // healthy attempt (Policy.HealthyAfter), which takes nothing. WithBudget returns ctx if b

@@ -294,7 +294,7 @@ func TestGateStops(t *testing.T) {
 			end := seen.stop()
 			assert.Equal(t, tt.attempts, end.Attempt)
 			assert.Contains(t, tt.want, map[retry.Reason]string{retry.ReasonDeadline: "deadline too close", retry.ReasonCanceled: "canceled",
-				retry.ReasonInvalid: "invalid policy",
+				retry.ReasonInvalid:    "invalid policy",
 				retry.ReasonRetryAfter: "gave up", retry.ReasonElapsed: "out of time"}[end.Reason])
 			assert.Len(t, seen.of(retry.AttemptStarted), tt.attempts)
 			assert.Len(t, seen.of(retry.AttemptFinished), tt.attempts)

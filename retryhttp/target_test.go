@@ -324,6 +324,52 @@ func TestBlips(t *testing.T) {
 	}
 }
 
+// A blip costs nothing if the Budget was full when the blip began, and no retry had found it
+// empty for a minute. After a blip that has emptied it, being full is not enough.
+func TestBlipAfterABlip(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		rest time.Duration // from the last retry that finds the Budget empty to the second blip
+		lost bool
+	}{
+		{"within a minute", time.Minute - time.Second, true},
+		{"after a minute", time.Minute + time.Second, false},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			var down atomic.Bool
+			tr := &retryhttp.Transport{Policy: retry.Default(), Base: script(func(*http.Request) (*http.Response, error) {
+				if down.Load() {
+					return response(503), nil
+				}
+				return response(200), nil
+			})}
+			blip := func() int {
+				down.Store(true)
+				time.AfterFunc(100*ms, func() { down.Store(false) })
+				var calls sync.WaitGroup
+				var lost atomic.Int64
+				for range 50 {
+					calls.Go(func() {
+						if send(t, tr).StatusCode != 200 {
+							lost.Add(1)
+						}
+					})
+				}
+				calls.Wait()
+				return int(lost.Load())
+			}
+			b := tr.TargetBudget(request(t, "GET"))
+			began := time.Now()
+			assert.Zero(t, blip())
+			time.Sleep(time.Until(began.Add(row.rest)))
+			for b.Left() < b.Size {
+				send(t, tr)
+			}
+			assert.Equal(t, row.lost, blip() > 0)
+		})
+	}
+}
+
 // How many requests 1,000 GETs are while the server is down, as the README says. The delays
 // are random, and so is the number where calls are made within a Grace of one another.
 func TestRequestsInAnOutage(t *testing.T) {

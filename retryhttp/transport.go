@@ -112,17 +112,19 @@ type Transport struct {
 	// Requests to one target should share one. It is called once for each request.
 	//
 	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m, Grace: 1s} for each
-	// target, so that retries do not keep an outage alive. A blip of a second loses no call
-	// under retry.Default if the Budget was full when the blip began. A call alone has 10
-	// retries: one that waits for a server needs NoBudgets. The first retry of a request after
-	// a 401 or a 407 without a Retry-After takes nothing from the Budget, and is made even if
-	// the Budget is empty.
+	// target, so that retries do not keep an outage alive. A blip of a second loses no request
+	// that may be sent again, under retry.Default, if the Budget was full when the blip began,
+	// as its Grace means it, and no retry had found the Budget empty for a minute. A call alone
+	// has 10 retries: one that waits for a server needs NoBudgets. The first retry of a request
+	// after a 401 or a 407 without a Retry-After takes nothing from the Budget, and is made
+	// even if the Budget is empty.
 	// NoBudgets: none.
 	//
 	// A target is a scheme, a host and a port, however they are written. Names that only a
 	// resolver knows to be the same are several: 127.1 and 127.0.0.1, two names of one server.
 	// A Transport has Budgets for 1,000 targets, and one that all others share. A target goes
-	// if its Budget is full and no request has used it for ten seconds.
+	// if its Budget is full and no request has used it for ten seconds. If the target comes
+	// back, it has a new Budget, with a new Grace.
 	Budgets func(*http.Request) *retry.Budget
 
 	// Idempotent reports whether the server may process a request more than

@@ -29,3 +29,13 @@ func TestBudgets(t *testing.T) {
 	}
 	assert.Equal(t, " | 7213, 7226, 7926 | 2.0, 2.0, 2.8", usual.price())
 }
+
+// With noise, and in blips that come again, a Grace loses no more calls than a Budget without one.
+func TestGraceLosesNoMoreThanRemember(t *testing.T) {
+	remember := of("", 10, 0.1, 300, 60, 0)
+	for _, b := range blips[6:] {
+		for _, n := range processes[:3] {
+			assert.LessOrEqual(t, b.lost(n, usual.budget), b.lost(n, remember.budget), "%s, %d processes", b.name, n)
+		}
+	}
+}
