@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/lease"
@@ -77,14 +76,11 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 
 	var sent evidence
-	var times atomic.Int32
 	header := cloneHeader(req.Header)
 	header.Set(lease.Lent, strconv.Itoa(lent))
 	host := targets.HostOf(req.URL)
 	http2 := l.onlyHTTP2(host)
 	trace := sent.trace()
-	wrote := trace.WroteHeaders
-	trace.WroteHeaders = func() { times.Add(1); wrote() }
 	trace.GotConn = func(info httptrace.GotConnInfo) {
 		sent.got.Store(true)
 		if http2 && info.Reused && overHTTP1(info.Conn) { // another client has kept it
@@ -106,7 +102,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 		if resp.Header.Values("Age") != nil { // out of a cache: its report is about another request
 			resp.Header.Del(lease.Spent)
 		}
-		if times.Load() <= 1 {
+		if sent.wrote.Load() <= 1 {
 			back(lease.Unspent(resp.Header.Values(lease.Spent), lent))
 		}
 		resp.Header.Del(lease.Spent) // it was for us
@@ -174,7 +170,7 @@ func (e *evidence) only(req *http.Request, http2 bool) {
 		return
 	}
 	req.GetBody = func() (io.ReadCloser, error) {
-		if e.wrote.Load() {
+		if e.wrote.Load() > 0 {
 			return nil, errRepeat
 		}
 		return getBody()

@@ -21,6 +21,11 @@ func Idempotent(req *http.Request) bool {
 		"PROPFIND", "REPORT", "SEARCH", "QUERY":
 		return true
 	}
+	return hasKey(req)
+}
+
+// hasKey reports whether net/http takes req for idempotent, and may repeat it by itself.
+func hasKey(req *http.Request) bool {
 	_, key := req.Header["Idempotency-Key"]
 	_, xkey := req.Header["X-Idempotency-Key"]
 	return key || xkey

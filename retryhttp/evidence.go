@@ -14,16 +14,16 @@ import (
 // got the request: a connection that closes in the TLS handshake and one that
 // closes after a POST both end in io.EOF.
 type evidence struct {
-	asked atomic.Bool // for a connection: Base traces
-	got   atomic.Bool // one
-	wrote atomic.Bool // the whole header to it
+	asked atomic.Bool  // for a connection: Base traces
+	got   atomic.Bool  // one
+	wrote atomic.Int32 // how often the whole header was written to one
 }
 
 func (e *evidence) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GetConn:      func(string) { e.asked.Store(true) },
 		GotConn:      func(httptrace.GotConnInfo) { e.got.Store(true) },
-		WroteHeaders: func() { e.wrote.Store(true) },
+		WroteHeaders: func() { e.wrote.Add(1) },
 	}
 }
 
@@ -34,9 +34,22 @@ func (e *evidence) trace() *httptrace.ClientTrace {
 // to a connection is evidence only if the request was not given up, by us or by a Base with
 // a timeout of its own: else http.Transport may have returned while it is still writing.
 func (e *evidence) mayBeDone(err error, canceled bool) bool {
-	unsent := e.asked.Load() && (!e.got.Load() || !canceled && !gaveUp(err) && !e.wrote.Load())
+	unsent := e.asked.Load() && (!e.got.Load() || !canceled && !gaveUp(err) && e.wrote.Load() == 0)
 	return !unsent && !refused(err)
 }
+
+// repeated returns what http.Transport does not tell of a request with a key, nil if there is
+// nothing: that it has sent the request again, because the connection broke before the answer.
+// Over HTTP/2 it repeats only what no server has processed.
+func (e *evidence) repeated(resp *http.Response) error {
+	if resp.ProtoMajor >= 2 || e.wrote.Load() < 2 {
+		return nil
+	}
+	return errAgain
+}
+
+var errAgain = errors.New(
+	"net/http has sent it again, because a connection that it had kept broke")
 
 // gaveUp reports whether err says that a request was given up: by a timeout, by a context, or
 // by its channel Cancel.

@@ -25,10 +25,10 @@ import (
 // its end, or by AttemptTimeout. It reads VendorAdvice's headers. After a timeout or a lost
 // connection the first attempt may have been executed, and billed, too.
 //
-// Of the JSON body of an error it reads 64 KiB, for at most a second. If that says that the
-// account cannot pay, as insufficient_quota does, the error is permanent, whatever the status
-// is. The wait of a google.rpc.RetryInfo in it counts as a Retry-After does; the longer wait
-// applies.
+// Of the body of an error it reads 64 KiB, for at most a second, and looks for JSON whatever the
+// Content-Type is, as the vendors' SDKs do. If the body says that the account cannot pay, as
+// insufficient_quota does, the error is permanent, whatever the status is. The wait of a
+// google.rpc.RetryInfo in it counts as a Retry-After does; the longer wait applies.
 //
 // An error event is a [*StreamError]. The errors of a request that is wrong, not
 // allowed or not paid for are permanent. An error that comes later reaches the
@@ -68,10 +68,10 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	return e.judged(req)
 }
 
-// errorLLM returns the beginning of the JSON body of an error, nil if there is none. If the body
-// takes longer, its attempt ends, and with it the body.
+// errorLLM returns the beginning of the body of an error, nil if there is none, or if it is a
+// stream, which need not end. If the body takes longer, its attempt ends, and with it the body.
 func errorLLM(req *http.Request, resp *http.Response) []byte {
-	if !hasText(resp) || !isMedia(resp, "application/json") {
+	if !hasText(resp) || isEvents(resp) {
 		return nil
 	}
 	a := attemptOf(req)

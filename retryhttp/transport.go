@@ -77,7 +77,7 @@ import (
 //
 // The first two lines need a Base that reports GetConn, GotConn and WroteHeaders to
 // net/http/httptrace, as http.Transport does. With one that reports nothing, every request is
-// treated as sent. An idempotent request is not traced.
+// treated as sent. An idempotent request without an Idempotency-Key is not traced.
 //
 // # An answer that is lost
 //
@@ -85,8 +85,11 @@ import (
 // to what the first attempt has done: a PUT with If-None-Match is stored, its connection
 // breaks, and the second attempt gets a 412. So where the last answer is a 4xx, and an earlier
 // attempt may have been processed, the Before of the *retry.Error is what that attempt failed
-// with: no answer, a 5xx, or an answer that broke off. If Before is nil, the 4xx is about the
-// state that the caller found.
+// with: no answer, a 5xx, or an answer that broke off. net/http repeats a request with an
+// Idempotency-Key by itself if a connection that it kept breaks: then Before says so. If Before
+// is nil, the 4xx is about the state that the caller found. A GET changes no state, and if
+// net/http repeats it, Before is nil too. A Check that accepts the 4xx leaves no error, and so
+// no Before.
 type Transport struct {
 	Base http.RoundTripper // sends each attempt; nil: http.DefaultTransport
 
