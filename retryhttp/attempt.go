@@ -64,7 +64,8 @@ func (a *attempt) send() (*http.Response, error) {
 
 // neither returns the error of a RoundTripper that returned nothing at all.
 func neither(base http.RoundTripper) error {
-	return retry.Permanent(fmt.Errorf("retryhttp: the RoundTripper %T returned neither a response nor an error", base))
+	const text = "retryhttp: the RoundTripper %T returned neither a response nor an error"
+	return retry.Permanent(fmt.Errorf(text, base))
 }
 
 func (a *attempt) roundTrip() (*http.Response, error) {

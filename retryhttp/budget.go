@@ -69,7 +69,8 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	limit := attemptOf(req).max()
 	first, hedged := ctx.Value(logkey.Call{}).(*leg)
-	again := limit == retry.Unlimited || AttemptOf(ctx) < limit || hedged && !first.second && first.of(ctx)
+	again := limit == retry.Unlimited || AttemptOf(ctx) < limit ||
+		hedged && !first.second && first.of(ctx)
 	lent, back := retry.LendBudget(ctx, l.most, again)
 	if lent == retry.Unlimited {
 		return l.under.base().RoundTrip(req)
@@ -142,7 +143,8 @@ func overHTTP1(conn net.Conn) bool {
 	return ok && c.ConnectionState().NegotiatedProtocol != "h2"
 }
 
-var errRepeat = errors.New("retryhttp: a connection that was kept has broken, and net/http may not repeat a request that has been lent retries")
+var errRepeat = errors.New("retryhttp: a connection that was kept has broken, " +
+	"and net/http may not repeat a request that has been lent retries")
 
 // only keeps net/http from repeating req once its header has been written. It repeats what
 // has an Idempotency-Key, whose name it knows in one form alone, and a GET, HEAD, OPTIONS
@@ -182,7 +184,8 @@ func (e *evidence) only(req *http.Request, http2 bool) {
 func ledAway(req *http.Request) bool {
 	for req.Response != nil {
 		before := req.Response.Request
-		if before == nil || req.URL == nil || before.URL == nil || req.URL.Scheme != before.URL.Scheme || req.URL.Host != before.URL.Host {
+		if before == nil || req.URL == nil || before.URL == nil ||
+			req.URL.Scheme != before.URL.Scheme || req.URL.Host != before.URL.Host {
 			return true
 		}
 		req = before

@@ -55,7 +55,8 @@ var errAgain = errors.New(
 // by its channel Cancel.
 func gaveUp(err error) bool {
 	var timeout interface{ Timeout() bool }
-	return errors.Is(err, context.Canceled) || errors.As(err, &timeout) && timeout.Timeout() || strings.Contains(err.Error(), "request canceled")
+	return errors.Is(err, context.Canceled) || errors.As(err, &timeout) && timeout.Timeout() ||
+		strings.Contains(err.Error(), "request canceled")
 }
 
 // refused reports whether err says that an HTTP/2 server has not processed the
@@ -77,10 +78,11 @@ func refused(err error) bool {
 		}
 		err = inner
 	}
-	text := err.Error()
-	return strings.HasPrefix(text, "http2: Transport received Server's graceful shutdown GOAWAY") || // these have no type
+	text := err.Error() // these have no type
+	return strings.HasPrefix(text, "http2: Transport received Server's graceful shutdown GOAWAY") ||
 		strings.HasPrefix(text, "http2: Transport received GOAWAY from server ErrCode:") ||
-		strings.HasPrefix(text, "stream error: stream ID ") && strings.Contains(text, "; REFUSED_STREAM;") // golang.org/x/net/http2
+		strings.HasPrefix(text, "stream error: stream ID ") && // golang.org/x/net/http2
+			strings.Contains(text, "; REFUSED_STREAM;")
 }
 
 // A streamError is what the errors of net/http for an HTTP/2 stream can be

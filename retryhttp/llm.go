@@ -102,7 +102,8 @@ func (e *StreamError) Error() string {
 	return fmt.Sprintf("retryhttp: the stream began with an error: %.128q: %.512q", e.Type, e.Message)
 }
 
-// RetryAfter returns the wait that the server asked for, as the RetryAfter of a [*StatusError] does.
+// RetryAfter returns the wait that the server asked for, as the RetryAfter of a [*StatusError]
+// does.
 func (e *StreamError) RetryAfter() time.Duration { return e.wait }
 
 // judgeLLM fails for an error event, and reads on after what the vendors send
@@ -207,7 +208,8 @@ func isError(value json.RawMessage) bool {
 var (
 	openingsLLM = []string{
 		"ping", "message_start", "content_block_start", // Anthropic
-		"response.created", "response.queued", "response.in_progress", "response.output_item.added", "response.content_part.added", // OpenAI
+		"response.created", "response.queued", "response.in_progress", // OpenAI
+		"response.output_item.added", "response.content_part.added", // OpenAI
 	}
 
 	// unpaidLLM are final whatever the status is: OpenAI says them in a 429.
