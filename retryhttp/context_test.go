@@ -701,7 +701,7 @@ func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
 		{"DELETE with another key", "DELETE", http.Header{"X-Idempotency-Key": {"k"}}, "HTTP/1", 2, again},
 		{"POST with a key that is not sent", "POST", http.Header{"Idempotency-Key": nil}, "HTTP/1", 2, again},
 		{"PUT", "PUT", nil, "HTTP/1", 1, "EOF"},
-		{"HTTP/2 repeats what was not processed alone", "PUT", http.Header{"Idempotency-Key": {"k"}}, "HTTP/2", 1, "INTERNAL_ERROR"},
+		{"HTTP/2", "PUT", http.Header{"Idempotency-Key": {"k"}}, "HTTP/2", 1, "INTERNAL_ERROR"},
 	} {
 		for _, breaks := range []bool{true, false} {
 			t.Run(fmt.Sprint(tt.name, ", breaks: ", breaks), func(t *testing.T) {
@@ -733,4 +733,22 @@ func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Over HTTP/2, net/http sends again only what the server has refused before it did anything.
+func TestAnswerThatIsNotLostOverHTTP2(t *testing.T) {
+	var asked atomic.Int64
+	tr := &retryhttp.Transport{Base: http2Server(t, func(c h2conn, stream uint32) {
+		if asked.Add(1) == 1 {
+			c.reset(stream, 0x7) // REFUSED_STREAM
+		} else {
+			c.frame(0x1, 0x5, stream, []byte("\x08\x03412")) // a header with one field, ":status: 412"
+		}
+	})}
+	req := request(t, "PUT")
+	req.Header.Set("Idempotency-Key", "k")
+	var e *retry.Error
+	require.ErrorAs(t, retryhttp.ErrorOf(send(t, tr, req)), &e)
+	assert.NoError(t, e.Before)
+	assert.Equal(t, []int64{2, 1}, []int64{asked.Load(), int64(e.Attempts)})
 }

@@ -383,6 +383,20 @@ func TestLLMKeepsTheBodyOfAnError(t *testing.T) {
 	}
 }
 
+// A stream is not waited for, whatever its status is.
+func TestLLMDoesNotReadAStreamInAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := retryhttp.LLM(retry.Policy{})
+		tr.Base = script(func(req *http.Request) (*http.Response, error) {
+			return responseWith(400, stalled{req.Context()}, "Content-Type", "text/event-stream"), nil
+		})
+		began := time.Now()
+		resp := send(t, tr, request(t, "POST"))
+		assert.Zero(t, time.Since(began))
+		assert.NoError(t, resp.Body.Close())
+	})
+}
+
 // What a server writes does not break a line of a log, nor make it long.
 func TestStreamErrorIsOneLine(t *testing.T) {
 	e := &retryhttp.StreamError{Type: strings.Repeat("x", 1000), Message: "a\nb" + strings.Repeat("y", 1000)}
