@@ -385,7 +385,7 @@ func TestLLMKeepsTheBodyOfAnError(t *testing.T) {
 
 // A stream is not waited for, whatever its status is.
 func TestLLMDoesNotReadAStreamInAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, "400", func(t *testing.T) {
 		tr := retryhttp.LLM(retry.Policy{})
 		tr.Base = script(func(req *http.Request) (*http.Response, error) {
 			return responseWith(400, stalled{req.Context()}, "Content-Type", "text/event-stream"), nil
