@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log"
 	"net/http"
 	"os"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
 )
 
 // These tests hold docs/coming-from.md to what the other libraries do.
@@ -320,3 +322,102 @@ func TestComingFromJpillora(t *testing.T) {
 		assert.LessOrEqual(t, d, 4*time.Second)
 	}
 }
+
+// What an inner Permanent does to a loop around it.
+func TestComingFromInnerPermanent(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		loop func(inner func() error) (attempts int) // of the outer loop, which may make two
+		want int
+	}{
+		{"cenkalti v5", func(inner func() error) (attempts int) {
+			_, _ = backoff.Retry(t.Context(), func() (int, error) {
+				attempts++
+				return backoff.Retry(t.Context(), func() (int, error) { return 0, backoff.Permanent(inner()) })
+			}, backoff.WithBackOff(&backoff.ZeroBackOff{}), backoff.WithMaxTries(2))
+			return attempts
+		}, 2},
+		{"cenkalti v7", func(inner func() error) (attempts int) {
+			_, _ = backoff7.Retry(t.Context(), func() (int, error) {
+				attempts++
+				_, err := backoff7.Retry(t.Context(), func() (int, error) { return 0, backoff7.Permanent(inner()) })
+				return 0, err
+			}, backoff7.WithBackOff(&backoff7.ZeroBackOff{}), backoff7.WithMaxTries(2))
+			return attempts
+		}, 2},
+		{"here", func(inner func() error) (attempts int) {
+			p := retry.Policy{MaxAttempts: 2}
+			_ = retry.Do(t.Context(), p, func(ctx context.Context) error {
+				attempts++
+				return retry.Do(ctx, p, func(context.Context) error { return retry.Permanent(inner()) })
+			})
+			return attempts
+		}, 1},
+		{"here, with Unwrap", func(inner func() error) (attempts int) {
+			p := retry.Policy{MaxAttempts: 2}
+			_ = retry.Do(t.Context(), p, func(ctx context.Context) error {
+				attempts++
+				return retry.Unwrap(retry.Do(ctx, p, func(context.Context) error { return retry.Permanent(inner()) }))
+			})
+			return attempts
+		}, 2},
+	} {
+		assert.Equal(t, row.want, row.loop(func() error { return errFailed }), row.name)
+	}
+}
+
+// What go-retryablehttp sends again, and what its caller gets when the attempts are exhausted.
+func TestComingFromRetryableHTTP(t *testing.T) {
+	for _, row := range []struct {
+		name, method, key string
+		body              io.Reader // nil: none
+		status            int       // of each answer; 0: the connection breaks
+		there, here       int       // how often it is sent
+		err               bool      // there; here Result has one
+	}{
+		{"a GET that gets a 503", "GET", "", nil, 503, 2, 2, true},
+		{"a GET that is lost", "GET", "", nil, 0, 2, 2, true},
+		{"a POST that gets a 503", "POST", "", nil, 503, 2, 1, true},
+		{"a POST that is lost", "POST", "", nil, 0, 2, 1, true},
+		{"a POST with a key", "POST", "k", nil, 503, 2, 2, true},
+		{"a POST that gets a 429", "POST", "", nil, 429, 2, 2, true},
+		{"a PUT of any reader", "PUT", "", io.MultiReader(strings.NewReader("data")), 503, 2, 1, true},
+		{"408", "GET", "", nil, 408, 1, 2, false},
+		{"501", "GET", "", nil, 501, 1, 1, false},
+		{"507", "GET", "", nil, 507, 2, 1, true},
+		{"404", "GET", "", nil, 404, 1, 1, false},
+	} {
+		send := func(rt func(http.RoundTripper) http.RoundTripper) (sent int, resp *http.Response, err error) {
+			base := roundTripFunc(func(req *http.Request) (*http.Response, error) {
+				if sent++; row.status == 0 {
+					return nil, errFailed
+				}
+				return &http.Response{StatusCode: row.status, Body: http.NoBody, Request: req}, nil
+			})
+			req, err := http.NewRequestWithContext(t.Context(), row.method, "http://example.test", row.body)
+			require.NoError(t, err)
+			if row.key != "" {
+				req.Header.Set("Idempotency-Key", row.key)
+			}
+			resp, err = (&http.Client{Transport: rt(base)}).Do(req)
+			return sent, resp, err
+		}
+		sent, _, err := send(func(base http.RoundTripper) http.RoundTripper {
+			c := retryablehttp.NewClient()
+			c.HTTPClient.Transport, c.Logger, c.RetryMax = base, nil, 1
+			c.RetryWaitMin, c.RetryWaitMax = 1, 1
+			return c.StandardClient().Transport
+		})
+		assert.Equal(t, []any{row.there, row.err}, []any{sent, err != nil}, "%s, there: %v", row.name, err)
+		sent, resp, err := send(func(base http.RoundTripper) http.RoundTripper {
+			return &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}
+		})
+		assert.Equal(t, []any{row.here, row.status == 0}, []any{sent, err != nil}, "%s, here: %v", row.name, err)
+		_, err = retryhttp.Result(resp, err)
+		assert.Error(t, err, row.name)
+	}
+}
+
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

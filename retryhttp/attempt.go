@@ -1,6 +1,7 @@
 package retryhttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type attempt struct {
 	mayBeDone bool  // the server may have processed it
 	status    int   // of its response; 0: there was none
 	failure   error // what it failed with; nil: it has not, or not yet
+	before    error // what a request below it failed with whose answer was lost; nil: none
 	to        destination
 }
 
@@ -44,8 +46,12 @@ func (a *attempt) send() (*http.Response, error) {
 		return nil, neither(a.x.t.base())
 	}
 	a.mayBeDone, a.status = !undone(resp.StatusCode), resp.StatusCode
+	a.before = a.sent.repeated(resp)
 	if inner := stoppedBy(resp); inner != nil {
 		resp.Request = inner.of // whether it stands for us is not for a Transport below to say
+		if e := (*retry.Error)(nil); errors.As(inner.err, &e) {
+			a.before = cmp.Or(e.Before, a.before)
+		}
 	}
 	if resp.Request == nil || resp.Request == a.req {
 		resp.Request = a.x.req
@@ -58,7 +64,8 @@ func (a *attempt) send() (*http.Response, error) {
 
 // neither returns the error of a RoundTripper that returned nothing at all.
 func neither(base http.RoundTripper) error {
-	return retry.Permanent(fmt.Errorf("retryhttp: the RoundTripper %T returned neither a response nor an error", base))
+	const text = "retryhttp: the RoundTripper %T returned neither a response nor an error"
+	return retry.Permanent(fmt.Errorf(text, base))
 }
 
 func (a *attempt) roundTrip() (*http.Response, error) {
@@ -69,7 +76,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	if err != nil {
 		return nil, unsentError{checked(err)}
 	}
-	if a.x.once { // after Prepare, which may send requests of its own in this context
+	if a.x.once || hasKey(a.req) { // after Prepare, which may send its own in this context
 		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), a.sent.trace()))
 	}
 	a.mayBeDone = true

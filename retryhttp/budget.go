@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/lease"
@@ -69,21 +68,19 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	limit := attemptOf(req).max()
 	first, hedged := ctx.Value(logkey.Hedge{}).(*leg)
-	again := limit == retry.Unlimited || AttemptOf(ctx) < limit || hedged && !first.second && first.of(ctx)
+	again := limit == retry.Unlimited || AttemptOf(ctx) < limit ||
+		hedged && !first.second && first.of(ctx)
 	lent, back := retry.LendBudget(ctx, l.most, again)
 	if lent == retry.Unlimited {
 		return l.under.base().RoundTrip(req)
 	}
 
 	var sent evidence
-	var times atomic.Int32
 	header := cloneHeader(req.Header)
 	header.Set(lease.Lent, strconv.Itoa(lent))
 	to := hostOf(req.URL)
 	http2 := l.onlyHTTP2(to)
 	trace := sent.trace()
-	wrote := trace.WroteHeaders
-	trace.WroteHeaders = func() { times.Add(1); wrote() }
 	trace.GotConn = func(info httptrace.GotConnInfo) {
 		sent.got.Store(true)
 		if http2 && info.Reused && overHTTP1(info.Conn) { // another client has kept it
@@ -105,7 +102,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 		if resp.Header.Values("Age") != nil { // out of a cache: its report is about another request
 			resp.Header.Del(lease.Spent)
 		}
-		if times.Load() <= 1 {
+		if sent.wrote.Load() <= 1 {
 			back(lease.Unspent(resp.Header.Values(lease.Spent), lent))
 		}
 		resp.Header.Del(lease.Spent) // it was for us
@@ -145,7 +142,8 @@ func overHTTP1(conn net.Conn) bool {
 	return ok && c.ConnectionState().NegotiatedProtocol != "h2"
 }
 
-var errRepeat = errors.New("retryhttp: a connection that was kept has broken, and net/http may not repeat a request that has been lent retries")
+var errRepeat = errors.New("retryhttp: a connection that was kept has broken, " +
+	"and net/http may not repeat a request that has been lent retries")
 
 // only keeps net/http from repeating req once its header has been written. It repeats what
 // has an Idempotency-Key, whose name it knows in one form alone, and a GET, HEAD, OPTIONS
@@ -173,7 +171,7 @@ func (e *evidence) only(req *http.Request, http2 bool) {
 		return
 	}
 	req.GetBody = func() (io.ReadCloser, error) {
-		if e.wrote.Load() {
+		if e.wrote.Load() > 0 {
 			return nil, errRepeat
 		}
 		return getBody()
@@ -185,7 +183,8 @@ func (e *evidence) only(req *http.Request, http2 bool) {
 func ledAway(req *http.Request) bool {
 	for req.Response != nil {
 		before := req.Response.Request
-		if before == nil || req.URL == nil || before.URL == nil || req.URL.Scheme != before.URL.Scheme || req.URL.Host != before.URL.Host {
+		if before == nil || req.URL == nil || before.URL == nil ||
+			req.URL.Scheme != before.URL.Scheme || req.URL.Host != before.URL.Host {
 			return true
 		}
 		req = before

@@ -17,10 +17,15 @@ import (
 // idempotent, and is not sent.
 func Idempotent(req *http.Request) bool {
 	switch req.Method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete,
-		"PROPFIND", "REPORT", "SEARCH", "QUERY":
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace,
+		http.MethodPut, http.MethodDelete, "PROPFIND", "REPORT", "SEARCH", "QUERY":
 		return true
 	}
+	return hasKey(req)
+}
+
+// hasKey reports whether net/http takes req for idempotent, and may repeat it by itself.
+func hasKey(req *http.Request) bool {
 	_, key := req.Header["Idempotency-Key"]
 	_, xkey := req.Header["X-Idempotency-Key"]
 	return key || xkey
@@ -29,7 +34,8 @@ func Idempotent(req *http.Request) bool {
 // keyed reports whether req sends a key, by which a server knows a request that it has got
 // before.
 func keyed(req *http.Request) bool {
-	return req != nil && (len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0)
+	return req != nil &&
+		(len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0)
 }
 
 // Check is the Check of a [Transport] that has no other, and decides as the table there
@@ -83,10 +89,12 @@ func noSuchHost(err error) bool {
 // passes reports whether a status alone says that another attempt may succeed.
 func passes(status int) bool {
 	switch status {
-	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests:
+	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly,
+		http.StatusTooManyRequests:
 		return true
-	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported, http.StatusVariantAlsoNegotiates,
-		http.StatusInsufficientStorage, http.StatusLoopDetected, http.StatusNotExtended, http.StatusNetworkAuthenticationRequired:
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported,
+		http.StatusVariantAlsoNegotiates, http.StatusInsufficientStorage, http.StatusLoopDetected,
+		http.StatusNotExtended, http.StatusNetworkAuthenticationRequired:
 		return false
 	default:
 		return status >= 500 && status <= 599

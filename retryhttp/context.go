@@ -88,9 +88,12 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 	case s != nil:
 		a, err = s.attempt, s.err
 	case resp.StatusCode >= 400:
-		a, err = attemptFor(resp), Check(resp.Request, resp, nil)
+		err = Check(resp.Request, resp, nil)
 	default:
 		return resp, nil
+	}
+	if a == nil || a.ctx.Err() != nil { // the body was read, and there may be another
+		a = attemptFor(resp)
 	}
 	text := a.discard(resp, keptBytes)
 	if e := (*StatusError)(nil); errors.As(err, &e) {
@@ -143,6 +146,7 @@ func attemptIn(ctx context.Context) *attempt {
 // of this package may copy the request, but does not lead it elsewhere.
 type destination struct {
 	known  atomic.Bool // Base has the request; Prepare may have started goroutines that ask
+	req    *http.Request
 	method string
 	url    *url.URL
 	copied url.URL // Base may change url
@@ -153,7 +157,7 @@ func (d *destination) set(req *http.Request) {
 	if req.URL != nil {
 		d.copied = *req.URL
 	}
-	d.method, d.url = req.Method, req.URL
+	d.req, d.method, d.url = req, req.Method, req.URL
 	d.known.Store(true)
 }
 
@@ -162,6 +166,8 @@ func (d *destination) isOf(req *http.Request) bool {
 	switch {
 	case !d.known.Load():
 		return false
+	case req == d.req: // Base may have led it elsewhere
+		return true
 	case req.URL == d.url || req.URL == nil:
 		return req.URL == d.url
 	}

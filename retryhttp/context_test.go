@@ -11,8 +11,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/http/httputil"
+	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/iotest"
@@ -377,9 +380,18 @@ func TestResultKeepsTheWords(t *testing.T) {
 		}
 	}
 
+	// Who has read a body may put another in its place, as httputil.DumpResponse does.
+	dumped := send(t, &retryhttp.Transport{Base: script(textResponse(402, secret))})
+	_, err := httputil.DumpResponse(dumped, true)
+	require.NoError(t, err)
+	_, err = retryhttp.Result(dumped, nil)
+	var e *retryhttp.StatusError
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, secret, string(e.Body))
+
 	// What a Check returns for several responses is not theirs.
 	shared := &retryhttp.StatusError{StatusCode: 418}
-	_, err := retryhttp.Result((&retryhttp.Transport{Base: script(textResponse(418, secret)), Check: returns(shared)}).RoundTrip(request(t, "GET")))
+	_, err = retryhttp.Result((&retryhttp.Transport{Base: script(textResponse(418, secret)), Check: returns(shared)}).RoundTrip(request(t, "GET")))
 	assert.ErrorIs(t, err, shared)
 	assert.Nil(t, shared.Body)
 }
@@ -549,6 +561,17 @@ func TestWhoseAttemptIsIt(t *testing.T) {
 			assert.Equal(t, tt.sent, tokens.count())
 		})
 	}
+	bubble(t, "Base may lead its own request elsewhere", func(t *testing.T) {
+		base := script(404)
+		tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}}
+		tr.Base = roundTrip(func(req *http.Request) (*http.Response, error) {
+			req.URL = &url.URL{Scheme: "http", Host: "replica.test"}
+			return base.RoundTrip(req)
+		})
+		tr.Advise = func(*http.Response) retryhttp.Advice { return retryhttp.Advice{Verdict: retryhttp.Again} }
+		send(t, tr)
+		assert.Equal(t, 2, base.count(), "Advise was asked")
+	})
 	bubble(t, "a lease of a token is its own", func(t *testing.T) {
 		tokens := script(200)
 		tr := &retryhttp.Transport{Base: script(200)} // which sends once, and would lend all
@@ -603,6 +626,9 @@ func TestEvidenceIsOfTheRequestAlone(t *testing.T) {
 func TestAnswerThatIsLost(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	half := func() *http.Response { return responseWith(200, breaks("sto", io.ErrUnexpectedEOF)) }
+	below := ofTransport(func(tr *retryhttp.Transport) {
+		tr.Base = &retryhttp.Transport{Base: tr.Base, Policy: retry.Policy{MaxAttempts: 4}}
+	})
 	for _, tt := range []struct {
 		name  string
 		edit  edit
@@ -631,7 +657,11 @@ func TestAnswerThatIsLost(t *testing.T) {
 			*req = *req.WithContext(ctx)
 		}), []any{errReset, asksToWait(429, 59), asksToWait(429, 59)}, "connection reset by peer"},
 
+		{"of a Transport below", below, []any{errReset, 412}, "connection reset by peer"},
+		{"of a Transport below, and then a 429", below, []any{errReset, 429, 429, 429, 412}, "connection reset by peer"},
+
 		{"a connection that was refused", nil, []any{refused, 412}, ""},
+		{"a first attempt of a Transport below", below, []any{412}, ""},
 		{"429", nil, []any{429, 412}, ""},
 		{"401 of an expired token", check(failing), []any{401, 403}, ""},
 		{"the first attempt", nil, []any{412}, ""},
@@ -654,4 +684,71 @@ func TestAnswerThatIsLost(t *testing.T) {
 			assert.False(t, errors.Is(err, errReset), "it does not decide anything")
 		})
 	}
+}
+
+// net/http itself sends a request with a key again if a connection that it has kept breaks. That
+// is part of one attempt, and its first answer is lost all the same.
+func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
+	const again = "net/http has sent it again, because a connection that it had kept broke"
+	for _, tt := range []struct {
+		name, method string
+		header       http.Header
+		protocol     string
+		sent         int // by net/http, in the last attempt
+		want         string
+	}{
+		{"PUT with a key", "PUT", http.Header{"Idempotency-Key": {"k"}}, "HTTP/1", 2, again},
+		{"DELETE with another key", "DELETE", http.Header{"X-Idempotency-Key": {"k"}}, "HTTP/1", 2, again},
+		{"POST with a key that is not sent", "POST", http.Header{"Idempotency-Key": nil}, "HTTP/1", 2, again},
+		{"PUT", "PUT", nil, "HTTP/1", 1, "EOF"},
+		{"HTTP/2", "PUT", http.Header{"Idempotency-Key": {"k"}}, "HTTP/2", 1, "INTERNAL_ERROR"},
+	} {
+		for _, breaks := range []bool{true, false} {
+			t.Run(fmt.Sprint(tt.name, ", breaks: ", breaks), func(t *testing.T) {
+				var asked atomic.Int64
+				server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+					switch {
+					case r.Method == "GET":
+					case asked.Add(1) == 1 && breaks:
+						panic(http.ErrAbortHandler) // it is done, and nobody learns of it
+					default:
+						w.WriteHeader(412)
+					}
+				}, protocols[tt.protocol])
+				base := server.Client().Transport
+				req := request(t, "GET")
+				req.URL, _ = url.Parse(server.URL)
+				textOf(t, send(t, base, req)) // so that there is a connection
+				tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}
+				req.Method, req.Header = tt.method, tt.header.Clone()
+				var e *retry.Error
+				require.ErrorAs(t, retryhttp.ErrorOf(send(t, tr, req)), &e)
+				if breaks {
+					assert.ErrorContains(t, e.Before, tt.want)
+					assert.Equal(t, []int64{2, int64(3 - tt.sent)}, []int64{asked.Load(), int64(e.Attempts)})
+				} else {
+					assert.NoError(t, e.Before)
+					assert.EqualValues(t, 1, asked.Load())
+				}
+			})
+		}
+	}
+}
+
+// Over HTTP/2, net/http sends again only what the server has refused before it did anything.
+func TestAnswerThatIsNotLostOverHTTP2(t *testing.T) {
+	var asked atomic.Int64
+	tr := &retryhttp.Transport{Base: http2Server(t, func(c h2conn, stream uint32) {
+		if asked.Add(1) == 1 {
+			c.reset(stream, 0x7) // REFUSED_STREAM
+		} else {
+			c.frame(0x1, 0x5, stream, []byte("\x08\x03412")) // a header with one field, ":status: 412"
+		}
+	})}
+	req := request(t, "PUT")
+	req.Header.Set("Idempotency-Key", "k")
+	var e *retry.Error
+	require.ErrorAs(t, retryhttp.ErrorOf(send(t, tr, req)), &e)
+	assert.NoError(t, e.Before)
+	assert.Equal(t, []int64{2, 1}, []int64{asked.Load(), int64(e.Attempts)})
 }

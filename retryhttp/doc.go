@@ -4,12 +4,12 @@
 //
 //	client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default()}}
 //
-// GET, HEAD, OPTIONS, TRACE, PUT and DELETE are retried on network errors, 408,
-// 421, 425, 429 and the 5xx that may pass. A POST or PATCH is retried only if the
+// GET, HEAD, OPTIONS, TRACE, PUT, DELETE and methods that only read are retried on network
+// errors, 408, 421, 425, 429 and the 5xx that may pass. A POST or PATCH is retried only if the
 // server cannot have processed it, as after a 429, or if it has a header Idempotency-Key.
 //
-// The last response is returned, whatever its status: check it as usual. [ErrorOf]
-// says why it was the last, and [Result] makes an error of it. Bound a request with its context, not with
+// The last response is returned, whatever its status: check it as usual. [ErrorOf] says why it
+// was the last, and [Result] makes an error of it. Bound a request with its context, not with
 // http.Client.Timeout, whose error can hide the reason.
 //
 // A body can be sent again if the request has a GetBody. http.NewRequest sets it for a

@@ -14,16 +14,16 @@ import (
 // got the request: a connection that closes in the TLS handshake and one that
 // closes after a POST both end in io.EOF.
 type evidence struct {
-	asked atomic.Bool // for a connection: Base traces
-	got   atomic.Bool // one
-	wrote atomic.Bool // the whole header to it
+	asked atomic.Bool  // for a connection: Base traces
+	got   atomic.Bool  // one
+	wrote atomic.Int32 // how often the whole header was written to one
 }
 
 func (e *evidence) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GetConn:      func(string) { e.asked.Store(true) },
 		GotConn:      func(httptrace.GotConnInfo) { e.got.Store(true) },
-		WroteHeaders: func() { e.wrote.Store(true) },
+		WroteHeaders: func() { e.wrote.Add(1) },
 	}
 }
 
@@ -34,15 +34,29 @@ func (e *evidence) trace() *httptrace.ClientTrace {
 // to a connection is evidence only if the request was not given up, by us or by a Base with
 // a timeout of its own: else http.Transport may have returned while it is still writing.
 func (e *evidence) mayBeDone(err error, canceled bool) bool {
-	unsent := e.asked.Load() && (!e.got.Load() || !canceled && !gaveUp(err) && !e.wrote.Load())
+	unsent := e.asked.Load() && (!e.got.Load() || !canceled && !gaveUp(err) && e.wrote.Load() == 0)
 	return !unsent && !refused(err)
 }
+
+// repeated returns what http.Transport does not tell of a request with a key, nil if there is
+// nothing: that it has sent the request again, because the connection broke before the answer.
+// Over HTTP/2 it repeats only what no server has processed.
+func (e *evidence) repeated(resp *http.Response) error {
+	if resp.ProtoMajor >= 2 || e.wrote.Load() < 2 {
+		return nil
+	}
+	return errAgain
+}
+
+var errAgain = errors.New(
+	"net/http has sent it again, because a connection that it had kept broke")
 
 // gaveUp reports whether err says that a request was given up: by a timeout, by a context, or
 // by its channel Cancel.
 func gaveUp(err error) bool {
 	var timeout interface{ Timeout() bool }
-	return errors.Is(err, context.Canceled) || errors.As(err, &timeout) && timeout.Timeout() || strings.Contains(err.Error(), "request canceled")
+	return errors.Is(err, context.Canceled) || errors.As(err, &timeout) && timeout.Timeout() ||
+		strings.Contains(err.Error(), "request canceled")
 }
 
 // refused reports whether err says that an HTTP/2 server has not processed the
@@ -64,10 +78,11 @@ func refused(err error) bool {
 		}
 		err = inner
 	}
-	text := err.Error()
-	return strings.HasPrefix(text, "http2: Transport received Server's graceful shutdown GOAWAY") || // these have no type
+	text := err.Error() // these have no type
+	return strings.HasPrefix(text, "http2: Transport received Server's graceful shutdown GOAWAY") ||
 		strings.HasPrefix(text, "http2: Transport received GOAWAY from server ErrCode:") ||
-		strings.HasPrefix(text, "stream error: stream ID ") && strings.Contains(text, "; REFUSED_STREAM;") // golang.org/x/net/http2
+		strings.HasPrefix(text, "stream error: stream ID ") && // golang.org/x/net/http2
+			strings.Contains(text, "; REFUSED_STREAM;")
 }
 
 // A streamError is what the errors of net/http for an HTTP/2 stream can be

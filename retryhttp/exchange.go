@@ -128,9 +128,20 @@ func (x *exchange) next() *attempt {
 // isLost reports whether the server may have done what a failed attempt asked for without
 // saying so: there was no answer, or an error of the server or of a proxy, or half a success.
 func (a *attempt) isLost() bool {
-	var dial *net.OpError // an idempotent request has no other evidence
+	if a.before != nil {
+		return true
+	}
+	var dial *net.OpError // most idempotent requests have no other evidence
 	unsent := a.status == 0 && errors.As(a.failure, &dial) && dial.Op == "dial"
 	return a.mayBeDone && a.status/100 != 4 && !unsent
+}
+
+// lostAs returns what an attempt failed with whose answer was lost, or a request below it.
+func (a *attempt) lostAs() error {
+	if a == nil {
+		return nil
+	}
+	return cmp.Or(a.before, a.failure)
 }
 
 // check returns what the last attempt failed with, which got x.resp or err.
@@ -228,8 +239,8 @@ func (x *exchange) stopped(err error) error {
 			e.Cause = errSetNoBudgets
 		}
 	}
-	if x.lost != nil && x.last.status/100 == 4 && e.Before == nil {
-		e.Before = x.lost.failure
+	if x.last != nil && x.last.status/100 == 4 && e.Before == nil {
+		e.Before = cmp.Or(x.last.before, x.lost.lostAs())
 	}
 	return err
 }

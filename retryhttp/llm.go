@@ -25,10 +25,10 @@ import (
 // its end, or by AttemptTimeout. It reads VendorAdvice's headers. After a timeout or a lost
 // connection the first attempt may have been executed, and billed, too.
 //
-// Of the JSON body of an error it reads 64 KiB, for at most a second. If that says that the
-// account cannot pay, as insufficient_quota does, the error is permanent, whatever the status
-// is. The wait of a google.rpc.RetryInfo in it counts as a Retry-After does; the longer wait
-// applies.
+// Of the body of an error it reads 64 KiB, for at most a second, and looks for JSON whatever the
+// Content-Type is, as the vendors' SDKs do. If the body says that the account cannot pay, as
+// insufficient_quota does, the error is permanent, whatever the status is. The wait of a
+// google.rpc.RetryInfo in it counts as a Retry-After does; the longer wait applies.
 //
 // An error event is a [*StreamError]. The errors of a request that is wrong, not
 // allowed or not paid for are permanent. An error that comes later reaches the
@@ -68,10 +68,10 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	return e.judged(req)
 }
 
-// errorLLM returns the beginning of the JSON body of an error, nil if there is none. If the body
-// takes longer, its attempt ends, and with it the body.
+// errorLLM returns the beginning of the body of an error, nil if there is none, or if it is a
+// stream, which need not end. If the body takes longer, its attempt ends, and with it the body.
 func errorLLM(req *http.Request, resp *http.Response) []byte {
-	if !hasText(resp) || !isMedia(resp, "application/json") {
+	if !hasText(resp) || isEvents(resp) {
 		return nil
 	}
 	a := attemptOf(req)
@@ -102,7 +102,8 @@ func (e *StreamError) Error() string {
 	return fmt.Sprintf("retryhttp: the stream began with an error: %.128q: %.512q", e.Type, e.Message)
 }
 
-// RetryAfter returns the wait that the server asked for, as the RetryAfter of a [*StatusError] does.
+// RetryAfter returns the wait that the server asked for, as the RetryAfter of a [*StatusError]
+// does.
 func (e *StreamError) RetryAfter() time.Duration { return e.wait }
 
 // judgeLLM fails for an error event, and reads on after what the vendors send
@@ -207,7 +208,8 @@ func isError(value json.RawMessage) bool {
 var (
 	openingsLLM = []string{
 		"ping", "message_start", "content_block_start", // Anthropic
-		"response.created", "response.queued", "response.in_progress", "response.output_item.added", "response.content_part.added", // OpenAI
+		"response.created", "response.queued", "response.in_progress", // OpenAI
+		"response.output_item.added", "response.content_part.added", // OpenAI
 	}
 
 	// unpaidLLM are final whatever the status is: OpenAI says them in a 429.

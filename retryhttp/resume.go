@@ -53,7 +53,8 @@ func (x *exchange) whyNot(resp *http.Response) string {
 	case ranged:
 		return "the request has a Range"
 	case !identical(resp):
-		return "Content-Encoding: " + strings.Trim(fmt.Sprintf("%.20q", cmp.Or(resp.Header.Get("Content-Encoding"), "unpacked by Base")), `"`)
+		encoding := cmp.Or(resp.Header.Get("Content-Encoding"), "unpacked by Base")
+		return "Content-Encoding: " + strings.Trim(fmt.Sprintf("%.20q", encoding), `"`)
 	case strongETag(resp) == "":
 		return "no strong ETag"
 	case resp.Header.Get("Accept-Ranges") == "none":
@@ -77,7 +78,8 @@ func identical(resp *http.Response) bool {
 // what else is read of a header, since each request for a part sends it. Otherwise "".
 func strongETag(resp *http.Response) string {
 	tags := resp.Header["Etag"]
-	if len(tags) != 1 || len(tags[0]) < 2 || len(tags[0]) > headerBytes || !strings.HasPrefix(tags[0], `"`) || !strings.HasSuffix(tags[0], `"`) {
+	if len(tags) != 1 || len(tags[0]) < 2 || len(tags[0]) > headerBytes ||
+		!strings.HasPrefix(tags[0], `"`) || !strings.HasSuffix(tags[0], `"`) {
 		return ""
 	}
 	return tags[0]
@@ -109,7 +111,8 @@ type download struct {
 // resume returns the body of a response under Transport.Resume. Where it does not apply,
 // the length counts nothing: a Base may have unpacked the body.
 func (x *exchange) resume(resp *http.Response) io.ReadCloser {
-	d := &download{x: x, why: x.whyNot(resp), etag: strongETag(resp), total: -1, end: -1, body: resp.Body}
+	d := &download{x: x, why: x.whyNot(resp), etag: strongETag(resp), body: resp.Body}
+	d.total, d.end = -1, -1
 	if d.why == "" {
 		d.total = resp.ContentLength
 	}
@@ -284,15 +287,18 @@ func (d *download) isEnd(resp *http.Response) bool {
 // wrong with it.
 func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 	ranges := resp.Header["Content-Range"]
-	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent && strongETag(resp) != d.etag {
+	isPart := resp.StatusCode == http.StatusPartialContent
+	if resp.StatusCode == http.StatusOK || isPart && strongETag(resp) != d.etag {
 		return part{}, retry.Permanent(ErrChanged)
 	}
-	if resp.StatusCode != http.StatusPartialContent || len(ranges) != 1 || !identical(resp) || resp.Body == nil {
-		return part{}, retry.Permanent(fmt.Errorf("the answer to a request for the rest is %d %s, with %d Content-Range and the encoding %.20q",
-			resp.StatusCode, http.StatusText(resp.StatusCode), len(ranges), resp.Header.Get("Content-Encoding")))
+	if !isPart || len(ranges) != 1 || !identical(resp) || resp.Body == nil {
+		return part{}, retry.Permanent(fmt.Errorf("the answer to a request for the rest is %d %s, "+
+			"with %d Content-Range and the encoding %.20q", resp.StatusCode,
+			http.StatusText(resp.StatusCode), len(ranges), resp.Header.Get("Content-Encoding")))
 	}
 	if isByteRanges(resp) {
-		const text = "the answer to a request for one range is a multipart/byteranges, whose boundary lines are no part of the body"
+		const text = "the answer to a request for one range is a multipart/byteranges, " +
+			"whose boundary lines are no part of the body"
 		return part{}, retry.Permanent(errors.New(text))
 	}
 	if got.end, got.total, err = d.span(ranges[0]); err != nil {
@@ -312,8 +318,9 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 // server must not send it for one range, nor with a Content-Range (RFC 9110 section 15.3.7.2).
 func isByteRanges(resp *http.Response) bool {
 	return slices.ContainsFunc(resp.Header["Content-Type"], func(text string) bool {
-		name := mediaType(text)
-		return name == "multipart/byteranges" || name == "multipart/x-byteranges"
+		text = strings.ToLower(cut(strings.TrimSpace(text))) // there may be two types in it
+		return strings.Contains(text, "multipart/byteranges") ||
+			strings.Contains(text, "multipart/x-byteranges")
 	})
 }
 
@@ -327,8 +334,10 @@ func (d *download) span(value string) (end, total int64, err error) {
 	if !okTotal {
 		total, okTotal = position(size)
 	}
-	if !ok || !okTo || !okTotal || to < d.off || total >= 0 && to >= total || d.total >= 0 && total != d.total {
-		return 0, 0, retry.Permanent(fmt.Errorf("the Content-Range %.60q is not what was asked for: the rest from byte %d", value, d.off))
+	if !ok || !okTo || !okTotal || to < d.off ||
+		total >= 0 && to >= total || d.total >= 0 && total != d.total {
+		const text = "the Content-Range %.60q is not what was asked for: the rest from byte %d"
+		return 0, 0, retry.Permanent(fmt.Errorf(text, value, d.off))
 	}
 	return to + 1, total, nil
 }

@@ -63,12 +63,17 @@ func readHead(resp *http.Response, most int64) *readBody {
 //
 // The time until that event is part of the attempt, so AttemptTimeout limits it,
 // and the caller gets the headers no sooner.
-func FirstEvent(check CheckFunc, judge func(resp *http.Response, event string, data []byte) (more bool, err error)) CheckFunc {
+func FirstEvent(
+	check CheckFunc,
+	judge func(resp *http.Response, event string, data []byte) (more bool, err error),
+) CheckFunc {
 	return func(req *http.Request, resp *http.Response, err error) error {
-		if failure := check.or()(req, resp, err); failure != nil || !hasText(resp) && !isEmpty(req, resp) || !isEvents(resp) {
+		failure := check.or()(req, resp, err)
+		if failure != nil || !hasText(resp) && !isEmpty(req, resp) || !isEvents(resp) {
 			return failure
 		}
-		if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		encoding := resp.Header.Get("Content-Encoding")
+		if encoding != "" && !strings.EqualFold(encoding, "identity") {
 			return nil
 		}
 		read := &readBody{ReadCloser: resp.Body}
@@ -106,25 +111,22 @@ func (c CheckFunc) or() CheckFunc {
 
 // hasText reports whether a response has a body, and not a connection.
 func hasText(resp *http.Response) bool {
-	return resp != nil && resp.StatusCode != http.StatusSwitchingProtocols && resp.Body != nil && resp.Body != http.NoBody
+	return resp != nil && resp.StatusCode != http.StatusSwitchingProtocols &&
+		resp.Body != nil && resp.Body != http.NoBody
 }
 
 // isEmpty reports whether a response has no body where there could be one.
 func isEmpty(req *http.Request, resp *http.Response) bool {
-	return resp != nil && resp.Body == http.NoBody && resp.StatusCode == http.StatusOK && req.Method != http.MethodHead
+	return resp != nil && resp.Body == http.NoBody &&
+		resp.StatusCode == http.StatusOK && req.Method != http.MethodHead
 }
 
 func isEvents(resp *http.Response) bool { return isMedia(resp, "text/event-stream") }
 
 // isMedia reports whether a response is of this type, whatever its parameters.
 func isMedia(resp *http.Response, media string) bool {
-	return mediaType(resp.Header.Get("Content-Type")) == media
-}
-
-// mediaType returns the name of a Content-Type, in lower case and without its parameters.
-func mediaType(text string) string {
-	name, _, _ := strings.Cut(cut(text), ";")
-	return strings.ToLower(strings.TrimSpace(name))
+	name, _, _ := strings.Cut(cut(resp.Header.Get("Content-Type")), ";")
+	return strings.EqualFold(strings.TrimSpace(name), media)
 }
 
 // A readBody is a body of which a Check has read the head.

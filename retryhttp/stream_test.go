@@ -264,7 +264,10 @@ func TestLLM(t *testing.T) {
 		{"an error that hangs", func(req *http.Request) (*http.Response, error) {
 			return responseWith(429, stalled{req.Context()}, "Content-Type", "application/json"), nil
 		}, 2, "", retry.ReasonSuccess},
-		{"another media type", textResponse(429, `{"error":{"code":"insufficient_quota"}}`, "Content-Type", "text/plain"), 2, "", retry.ReasonSuccess},
+		{"no money left, as a text", textResponse(429, `{"error":{"code":"insufficient_quota"}}`, "Content-Type", "text/plain"), 1, "", retry.ReasonPermanent},
+		{"no money left, as a problem", textResponse(429, `{"error":{"code":"insufficient_quota"}}`, "Content-Type", "application/problem+json"), 1, "", retry.ReasonPermanent},
+		{"no money left, without a type", textResponse(429, `{"error":{"code":"insufficient_quota"}}`), 1, "", retry.ReasonPermanent},
+		{"a stream without an end in an error", responseWith(429, endless{}, "Content-Type", "text/event-stream"), 2, "", retry.ReasonSuccess},
 		{"Gemini, a wrong request in a stream", streamOf(`data: {"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}` + "\n\n"), 1, "INVALID_ARGUMENT", retry.ReasonPermanent},
 		{"Gemini, too long", failed(429, gemini("10.1s")), 1, "", retry.ReasonRetryAfter},
 		{"400, and again", status(400, "X-Should-Retry", "true"), 2, "", retry.ReasonSuccess},
@@ -378,6 +381,20 @@ func TestLLMKeepsTheBodyOfAnError(t *testing.T) {
 			assert.Equal(t, 1, b.closes)
 		})
 	}
+}
+
+// A stream is not waited for, whatever its status is.
+func TestLLMDoesNotReadAStreamInAnError(t *testing.T) {
+	bubble(t, "400", func(t *testing.T) {
+		tr := retryhttp.LLM(retry.Policy{})
+		tr.Base = script(func(req *http.Request) (*http.Response, error) {
+			return responseWith(400, stalled{req.Context()}, "Content-Type", "text/event-stream"), nil
+		})
+		began := time.Now()
+		resp := send(t, tr, request(t, "POST"))
+		assert.Zero(t, time.Since(began))
+		assert.NoError(t, resp.Body.Close())
+	})
 }
 
 // What a server writes does not break a line of a log, nor make it long.

@@ -23,39 +23,44 @@ import (
 //
 // If the request is idempotent and its body can be sent again:
 //
-//	outcome                            retried  Reason, if not             source
-//	status below 400                   no       success                    RFC 9110 sections 15.2 to 15.4
-//	408 Request Timeout                yes                                 RFC 9110 section 15.5.9
-//	421 Misdirected Request            yes                                 RFC 9110 section 15.5.20
-//	425 Too Early                      yes                                 RFC 8470 section 5.2
-//	429 Too Many Requests              yes                                 RFC 6585 section 4
-//	403, 413 with a Retry-After        yes                                 GitHub's rate limits; RFC 9110 section 15.5.14
-//	409 Conflict, if the request has   yes                                 draft-ietf-httpapi-idempotency-key-header
-//	  an Idempotency-Key: the first                                          section 2.6, Stripe
-//	  request with it is in progress
-//	501, 505: the server cannot do it  no       permanent_error            RFC 9110 sections 15.6.2, 15.6.6
-//	506: it is configured wrongly      no       permanent_error            RFC 2295 section 8.1
-//	507: its storage is full, and      no       permanent_error            RFC 4918 section 11.5
+//	outcome                            retried Reason, if not          source
+//	status below 400                   no      success                 RFC 9110 sections 15.2 to 15.4
+//	408 Request Timeout                yes                             RFC 9110 section 15.5.9
+//	421 Misdirected Request            yes                             RFC 9110 section 15.5.20
+//	425 Too Early                      yes                             RFC 8470 section 5.2
+//	429 Too Many Requests              yes                             RFC 6585 section 4
+//	403, 413 with a Retry-After        yes                             GitHub's rate limits;
+//	                                                                   RFC 9110 section 15.5.14
+//	409 Conflict, if the request has   yes                             draft-ietf-httpapi-
+//	  an Idempotency-Key: the first                                    idempotency-key-header
+//	  request with it is in progress                                   section 2.6, Stripe
+//	501, 505: the server cannot do it  no      permanent_error         RFC 9110 sections 15.6.2,
+//	                                                                   15.6.6
+//	506: it is configured wrongly      no      permanent_error         RFC 2295 section 8.1
+//	507: its storage is full, and      no      permanent_error         RFC 4918 section 11.5
 //	  only the user may ask again
-//	508: the request runs in a circle  no       permanent_error            RFC 5842 section 7.2
-//	510: the request lacks something   no       permanent_error            RFC 2774 section 7
-//	511: the network wants a login     no       permanent_error            RFC 6585 section 6
-//	any other status from 500 to 599   yes                                 RFC 9110 section 15.6, Cloudflare's 520 to 530
-//	any other status: the request must no       permanent_error            RFC 9110 section 15.5; RFC 4918 section 11 (422 to
-//	  change, or the server's state                                          424), RFC 6585 (428, 431), RFC 7725 (451)
-//	no such host                       yes                                 the start-up order of a cluster
-//	other errors that                  no       permanent_error            package retrynet
+//	508: the request runs in a circle  no      permanent_error         RFC 5842 section 7.2
+//	510: the request lacks something   no      permanent_error         RFC 2774 section 7
+//	511: the network wants a login     no      permanent_error         RFC 6585 section 6
+//	any other status from 500 to 599   yes                             RFC 9110 section 15.6,
+//	                                                                   Cloudflare's 520 to 530
+//	any other status: the request must no      permanent_error         RFC 9110 section 15.5; RFC
+//	  change, or the server's state                                    4918 section 11 (422 to 424),
+//	                                                                   RFC 6585 (428, 431), RFC 7725
+//	                                                                   (451)
+//	no such host                       yes                             a cluster's start-up order
+//	other errors that                  no      permanent_error         package retrynet
 //	  retrynet.Permanent knows: bad
 //	  certificate, unsupported scheme
-//	any other error of Base            yes                                 RFC 9110 section 9.2.2
-//	AttemptTimeout, no response        yes                                 the policy
-//	the request's context is done      no       canceled, deadline         the caller
-//	Retry-After above MaxRetryAfter    no       retry_after_too_long       the policy
-//	later                              no       attempts_exhausted, ...    the policy
+//	any other error of Base            yes                             RFC 9110 section 9.2.2
+//	AttemptTimeout, no response        yes                             the policy
+//	the request's context is done      no      canceled, deadline      the caller
+//	Retry-After above MaxRetryAfter    no      retry_after_too_long    the policy
+//	later                              no      attempts_exhausted, ... the policy
 //
 // # Requests that are not idempotent
 //
-// A request is idempotent by its method (RFC 9110 section 9.2.2), or by a header
+// A request is idempotent by its method, as the function [Idempotent] says, or by a header
 // Idempotency-Key as in net/http. Any other request, such as a plain POST, is
 // retried only if the server cannot have processed it. Otherwise the Reason is
 // not_retryable, and its Cause says so:
@@ -68,15 +73,15 @@ import (
 //	HTTP/2 REFUSED_STREAM, or GOAWAY   yes      RFC 9113 section 8.7
 //	  with an earlier last stream
 //	421, 425                           yes      RFC 9110 section 15.5.20, RFC 8470 section 5.2
-//	429; 403, 413 with a Retry-After:  yes      RFC 6585 section 4, RFC 9110 sections 15.5.4, 15.5.14;
-//	  it was refused before the work            client-go, OpenAI's SDK
+//	429; 403, 413 with a Retry-After:  yes      RFC 6585 section 4, RFC 9110 sections 15.5.4,
+//	  it was refused before the work            15.5.14; client-go, OpenAI's SDK
 //	401, 403, 407, 413, with a Check   yes      RFC 9110 sections 15.5.2, 15.5.4, 15.5.8, 15.5.14
 //	  that retries them
 //	anything else                      no       RFC 9110 section 9.2.2
 //
 // The first two lines need a Base that reports GetConn, GotConn and WroteHeaders to
 // net/http/httptrace, as http.Transport does. With one that reports nothing, every request is
-// treated as sent. An idempotent request is not traced.
+// treated as sent. An idempotent request without an Idempotency-Key is not traced.
 //
 // # An answer that is lost
 //
@@ -84,8 +89,11 @@ import (
 // to what the first attempt has done: a PUT with If-None-Match is stored, its connection
 // breaks, and the second attempt gets a 412. So where the last answer is a 4xx, and an earlier
 // attempt may have been processed, the Before of the *retry.Error is what that attempt failed
-// with: no answer, a 5xx, or an answer that broke off. If Before is nil, the 4xx is about the
-// state that the caller found.
+// with: no answer, a 5xx, or an answer that broke off. net/http repeats a request with an
+// Idempotency-Key by itself if a connection that it kept breaks: then Before says so. If Before
+// is nil, the 4xx is about the state that the caller found. A GET changes no state, and if
+// net/http repeats it, Before is nil too. A Check that accepts the 4xx leaves no error, and so
+// no Before.
 type Transport struct {
 	Base http.RoundTripper // sends each attempt; nil: http.DefaultTransport
 
