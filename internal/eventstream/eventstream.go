@@ -9,18 +9,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 )
 
 // ErrTooLong is the error of an event whose data, or whose name, has more bytes than the limit.
 var ErrTooLong = errors.New("the event is longer than the limit")
 
-// MaxID is the length of the longest ID in bytes. Many servers refuse longer headers.
-const MaxID = 8 << 10
-
 const (
-	longest  = len("event: ")       // the longest name of a field, with what follows it
-	maxRetry = 365 * 24 * time.Hour // more could overflow
+	longestID = 8 << 10               // many servers refuse longer headers
+	longest   = len("event: ")        // the longest name of a field, with what follows it
+	maxRetry  = 365 * 24 * 3600 * 1e3 // milliseconds; more could overflow
 )
 
 // A Parser reads the events of one stream. Its memory holds a line and the data of an event, each
@@ -32,15 +31,15 @@ type Parser struct {
 	Data []byte // its lines with LF between them, valid until the next call of Next
 	ID   string // the last one that a blank line has confirmed; "": none
 
-	// Retry is the wait that the stream asks for before the next connection; below 0: none.
+	// Retry is the wait that the stream asks for before the next connection.
 	Retry time.Duration
 
 	limit int
 	lines *bufio.Scanner
-	seen  int  // the first bytes of the line, which contain no end
-	begun bool // the first line is over
-	past  bool // the line does not count, and its first bytes are gone
-	lf    bool // the last line ended with CR, so an LF belongs to it
+	seen  int    // the first bytes of the line, which contain no end
+	mark  []byte // the byte order mark, which only the first line may have
+	past  bool   // the line does not count, and its first bytes are gone
+	lf    bool   // the last line ended with CR, so an LF belongs to it
 
 	data []byte // each line ends with LF
 	id   string // not confirmed yet
@@ -51,7 +50,7 @@ type Parser struct {
 // and never more than 1 GiB. A limit of 0 or below is 16 MiB.
 func New(r io.Reader, id string, limit int) *Parser {
 	limit = min(cmp.Or(max(0, limit), 16<<20), 1<<30)
-	p := &Parser{lines: bufio.NewScanner(r), limit: limit, ID: id, id: id, Retry: -1}
+	p := &Parser{lines: bufio.NewScanner(r), limit: limit, mark: []byte("\ufeff"), ID: id, id: id}
 	p.lines.Buffer(nil, max(4<<10, limit+longest+1))
 	p.lines.Split(p.split)
 	return p
@@ -107,39 +106,21 @@ func (p *Parser) field(line []byte) error {
 	case "id":
 		switch {
 		case bytes.IndexByte(value, 0) >= 0: // is ignored, as the standard says
-		case !sendable(value):
+		case len(value) > longestID || bytes.ContainsFunc(value, isControl): // no header can hold it
 			p.id = ""
 		case string(value) != p.id:
 			p.id = string(value)
 		}
 	case "retry":
-		if wait, ok := milliseconds(value); ok {
-			p.Retry = wait
+		wait, err := strconv.ParseUint(string(value), 10, 64)
+		if err == nil || errors.Is(err, strconv.ErrRange) {
+			p.Retry = time.Duration(min(wait, maxRetry)) * time.Millisecond
 		}
 	}
 	return nil
 }
 
-// sendable reports whether a header can hold an ID.
-func sendable(id []byte) bool {
-	for _, b := range id {
-		if b < ' ' && b != '\t' || b == 0x7f {
-			return false
-		}
-	}
-	return len(id) <= MaxID
-}
-
-// milliseconds reads a number of milliseconds.
-func milliseconds(value []byte) (wait time.Duration, ok bool) {
-	for _, b := range value {
-		if b < '0' || b > '9' {
-			return 0, false
-		}
-		wait = min(wait*10+time.Duration(b-'0')*time.Millisecond, maxRetry)
-	}
-	return wait, len(value) > 0
-}
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 func (p *Parser) tooLong() error { return fmt.Errorf("%w of %d bytes", ErrTooLong, p.limit) }
 
@@ -153,7 +134,7 @@ func (p *Parser) split(text []byte, atEnd bool) (read int, line []byte, err erro
 	}
 	end := lineEnd(text[read+p.seen:])
 	if end < 0 {
-		line = p.unmarked(text[read:])
+		line = bytes.TrimPrefix(text[read:], p.mark)
 		if p.past = p.past || !counts(line); p.past || atEnd {
 			p.seen = 0
 			return len(text), nil, nil
@@ -162,10 +143,10 @@ func (p *Parser) split(text []byte, atEnd bool) (read int, line []byte, err erro
 		return read, nil, nil
 	}
 	end += read + p.seen
-	if line = p.unmarked(text[read:end]); p.past {
+	if line = bytes.TrimPrefix(text[read:end], p.mark); p.past {
 		line = []byte(":")
 	}
-	p.seen, p.past, p.begun, p.lf = 0, false, true, text[end] == '\r'
+	p.seen, p.past, p.mark, p.lf = 0, false, nil, text[end] == '\r'
 	return end + 1, line, nil
 }
 
@@ -175,26 +156,12 @@ func lineEnd(text []byte) int {
 	const window = 512
 	for from := 0; from < len(text); from += window {
 		part := text[from:min(from+window, len(text))]
-		end := bytes.IndexByte(part, '\n')
-		if end >= 0 {
-			part = part[:end]
-		}
-		if cr := bytes.IndexByte(part, '\r'); cr >= 0 {
-			end = cr
-		}
-		if end >= 0 {
-			return from + end
+		lf, cr := bytes.IndexByte(part, '\n'), bytes.IndexByte(part, '\r')
+		if end := min(uint(lf), uint(cr)); end < window { // a -1 is the largest uint
+			return from + int(end)
 		}
 	}
 	return -1
-}
-
-// unmarked returns a line without the byte order mark, which only the first line may have.
-func (p *Parser) unmarked(line []byte) []byte {
-	if p.begun {
-		return line
-	}
-	return bytes.TrimPrefix(line, []byte("\ufeff"))
 }
 
 // counts reports whether a line that starts like this may be a field that counts.

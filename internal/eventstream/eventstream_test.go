@@ -44,7 +44,7 @@ var anyLineEnd = regexp.MustCompile("\r\n|\r|\n")
 func obvious(stream []byte) (told []string) {
 	lines := anyLineEnd.Split(strings.TrimPrefix(string(stream), "\ufeff"), -1)
 	lines = lines[:len(lines)-1] // the last one has no end
-	name, data, buffered, id, wait := "", "", "", "", time.Duration(-1)
+	name, data, buffered, id, wait := "", "", "", "", time.Duration(0)
 	reported := wait
 	for _, line := range lines {
 		field, value, _ := strings.Cut(line, ":")
