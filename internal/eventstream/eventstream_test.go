@@ -234,6 +234,12 @@ func TestLimit(t *testing.T) {
 	}
 	p := New(strings.NewReader("data: a\n\n"), "", int(^uint(0)>>1)) // the largest int
 	require.NoError(t, p.Next())
+	for _, limit := range []int{0, -1} {
+		p = New(io.MultiReader(strings.NewReader("data:"), &many{b: 'x', left: 16 << 20}, strings.NewReader("\n\ndata:"), &many{b: 'x', left: 1 << 30}), "", limit)
+		require.NoError(t, p.Next())
+		assert.Len(t, p.Data, 16<<20)
+		require.EqualError(t, p.Next(), "the event is longer than the limit of 16777216 bytes")
+	}
 }
 
 // A reader that brings nothing, or brings its error with bytes, or more after its error.

@@ -243,6 +243,72 @@ func TestBeginsAfterAnID(t *testing.T) {
 	})
 }
 
+// Of the last 1,000 events each is skipped when it comes again, and none before them.
+func TestRemembersTheLast1000(t *testing.T) {
+	var text strings.Builder
+	for n := range 1001 {
+		text.WriteString(event(n, "a"))
+	}
+	for _, tt := range []struct {
+		name   string
+		again  string
+		events []string // after the 1,001
+	}{
+		{"the last 1,000", event(1, "a") + event(2, "a") + event(1000, "a") + event(1001, "b"), []string{"1001 b"}},
+		{"the one before them", event(0, "a"), []string{"0 a"}},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			server := &script{answers: []answer{reset(text.String()), stream(tt.again), done}}
+			events, err := collect((&sse.Stream{Client: over(server), Policy: patient}).Events(request(t, "GET")))
+			require.NoError(t, err)
+			assert.Equal(t, tt.events, events[1001:])
+		})
+	}
+}
+
+// A comment is a byte for StallTimeout: a server that sends one in time is silent for hours.
+func TestCommentsKeepAConnection(t *testing.T) {
+	for name, tt := range map[string]struct {
+		every time.Duration
+		sent  int
+	}{
+		"in time":  {20 * second, 2},
+		"too late": {40 * second, 3},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			sent := 0
+			client := over(roundTrip(func(req *http.Request) (*http.Response, error) {
+				if sent++; sent == tt.sent {
+					return (&script{answers: []answer{done}}).RoundTrip(req)
+				}
+				lines := 0
+				body := readFunc(func(p []byte) (int, error) {
+					select {
+					case <-time.After(tt.every):
+					case <-req.Context().Done():
+						return 0, req.Context().Err()
+					}
+					if lines++; lines > 180 {
+						return copy(p, event(1, "a")), io.EOF
+					}
+					return copy(p, ":\n"), nil
+				})
+				header := http.Header{"Content-Type": {"text/event-stream"}}
+				return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(body), ContentLength: -1, Request: req}, nil
+			}))
+			client.Transport.(*retryhttp.Transport).StallTimeout = 30 * second
+			events, err := collect((&sse.Stream{Client: client, Policy: patient}).Events(request(t, "GET")))
+			require.NoError(t, err)
+			assert.Equal(t, tt.sent == 2, len(events) == 1)
+			assert.Equal(t, tt.sent, sent)
+		})
+	}
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
 func long(n int) string { return strings.Repeat("x", n) }
 
 // The errors that a caller tells apart.
