@@ -130,8 +130,8 @@ func Read(body io.Reader, limit int) iter.Seq2[Event, error] {
 }
 
 // ResumeByGET returns the Resume of a stream that a POST began and a GET of the same URL
-// continues, as in the Model Context Protocol. The GET has the header of req, except what is
-// about the body, and Last-Event-ID.
+// continues, as in the Model Context Protocol up to version 2025-11-25. The GET has the header of
+// req, except what is about the body, and Last-Event-ID.
 func ResumeByGET(req *http.Request) func(context.Context, Event) (*http.Request, error) {
 	return func(ctx context.Context, last Event) (*http.Request, error) {
 		if last.ID == "" {

@@ -156,6 +156,7 @@ func TestStream(t *testing.T) {
 		{"retry is shorter than the delay", "GET", nil, []answer{reset("retry: 7\n" + a), done}, []string{"1 a"}, []string{"", "1"}, second, ""},
 		{"retry before the first event", "GET", nil, []answer{reset("retry: 7000\n"), done}, nil, []string{"", ""}, 7 * second, ""},
 		{"retry holds for later failures", "GET", nil, []answer{reset("retry: 7000\n" + a), status(503), done}, []string{"1 a"}, []string{"", "1", "1"}, 14 * second, ""},
+		{"retry holds for later connections", "GET", nil, []answer{reset("retry: 7000\n" + a), reset(b), done}, ab, []string{"", "1", "2"}, 14 * second, ""},
 		{"Retry-After is longer than retry", "GET", nil, []answer{reset("retry: 7000\n" + a), status(503, "Retry-After", "9"), done},
 			[]string{"1 a"}, []string{"", "1", "1"}, 16 * second, ""},
 		{"a bogus retry", "GET", nil, []answer{reset("retry: 7000\nretry: 1e3\nretry:\nretry: -1\nretry: 9s\n" + a), done}, []string{"1 a"}, []string{"", "1"}, 7 * second, ""},
