@@ -92,7 +92,8 @@ func TestRecipeStoredID(t *testing.T) {
 		client := &http.Client{Transport: &retryhttp.Transport{Base: base}}
 		policy, stored := retry.Default(), &feedStore{}
 		run := func(req *http.Request) error {
-			feed := &sse.Stream{Client: client, Policy: policy, LastID: stored.load()}
+			req.Header.Set("Last-Event-ID", stored.load()) // "" at first
+			feed := &sse.Stream{Client: client, Policy: policy}
 			for event, err := range feed.Events(req) {
 				if err != nil {
 					return err

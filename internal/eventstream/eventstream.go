@@ -3,23 +3,23 @@
 package eventstream
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 )
 
 // ErrTooLong is the error of an event whose data, or whose name, has more bytes than the limit.
 var ErrTooLong = errors.New("the event is longer than the limit")
 
-// MaxID is the length of the longest ID in bytes. Many servers refuse longer headers.
-const MaxID = 8 << 10
-
 const (
-	emptyReads = 100                  // without a byte and without an error, as in package io
-	longest    = len("event: ")       // the longest name of a field, with what follows it
-	maxRetry   = 365 * 24 * time.Hour // more could overflow
+	longestID = 8 << 10               // many servers refuse longer headers
+	longest   = len("event: ")        // the longest name of a field, with what follows it
+	maxRetry  = 365 * 24 * 3600 * 1e3 // milliseconds; more could overflow
 )
 
 // A Parser reads the events of one stream. Its memory holds a line and the data of an event, each
@@ -31,19 +31,15 @@ type Parser struct {
 	Data []byte // its lines with LF between them, valid until the next call of Next
 	ID   string // the last one that a blank line has confirmed; "": none
 
-	// Retry is the wait that the stream asks for before the next connection; below 0: none.
+	// Retry is the wait that the stream asks for before the next connection.
 	Retry time.Duration
 
-	r     io.Reader
 	limit int
-	err   error
-
-	buf      []byte
-	from, to int  // the part of buf that has been read and not parsed
-	seen     int  // the first bytes of that part, which contain no end of a line
-	begun    bool // the first line is over
-	past     bool // the line does not count
-	lf       bool // the last line ended with CR, so an LF belongs to it
+	lines *bufio.Scanner
+	seen  int    // the first bytes of the line, which contain no end
+	mark  []byte // the byte order mark, which only the first line may have
+	past  bool   // the line does not count, and its first bytes are gone
+	lf    bool   // the last line ended with CR, so an LF belongs to it
 
 	data []byte // each line ends with LF
 	id   string // not confirmed yet
@@ -51,38 +47,40 @@ type Parser struct {
 }
 
 // New returns a Parser for the stream r, whose last ID was id. An event has at most limit bytes,
-// and never more than 1 GiB.
+// and never more than 1 GiB. A limit of 0 or below is 16 MiB.
 func New(r io.Reader, id string, limit int) *Parser {
-	return &Parser{r: r, limit: min(limit, 1<<30), ID: id, id: id, Retry: -1}
+	limit = min(cmp.Or(max(0, limit), 16<<20), 1<<30)
+	p := &Parser{lines: bufio.NewScanner(r), limit: limit, mark: []byte("\ufeff"), ID: id, id: id}
+	p.lines.Buffer(nil, max(4<<10, limit+longest+1))
+	p.lines.Split(p.split)
+	return p
 }
 
 // Next reads up to the blank line that ends the next event, or that confirms another ID. At the
 // end of the stream it returns the error of the reader, such as io.EOF, and what is left of an
 // event is dropped.
 func (p *Parser) Next() error {
-	for {
-		p.Name, p.Data, p.data = "", nil, p.data[:0]
-		for {
-			line, err := p.line()
-			if err != nil {
-				return err
-			}
-			if len(line) == 0 {
-				break
-			}
+	p.Name, p.Data, p.data = "", nil, p.data[:0]
+	for p.lines.Scan() {
+		if line := p.lines.Bytes(); len(line) > 0 {
 			if err := p.field(line); err != nil {
 				return err
 			}
+			continue
 		}
 		moved := p.ID != p.id
-		p.ID = p.id
-		if len(p.data) > 0 {
+		if p.ID = p.id; len(p.data) > 0 {
 			p.Data = p.data[:len(p.data)-1]
 		}
 		if moved || p.Data != nil {
 			return nil
 		}
+		p.Name = ""
 	}
+	if p.lines.Err() == bufio.ErrTooLong {
+		return p.tooLong()
+	}
+	return cmp.Or(p.lines.Err(), io.EOF)
 }
 
 // field takes a line that is not blank.
@@ -108,98 +106,62 @@ func (p *Parser) field(line []byte) error {
 	case "id":
 		switch {
 		case bytes.IndexByte(value, 0) >= 0: // is ignored, as the standard says
-		case !sendable(value):
+		case len(value) > longestID || bytes.ContainsFunc(value, isControl): // no header can hold it
 			p.id = ""
 		case string(value) != p.id:
 			p.id = string(value)
 		}
 	case "retry":
-		if wait, ok := milliseconds(value); ok {
-			p.Retry = wait
+		wait, err := strconv.ParseUint(string(value), 10, 64)
+		if err == nil || errors.Is(err, strconv.ErrRange) {
+			p.Retry = time.Duration(min(wait, maxRetry)) * time.Millisecond
 		}
 	}
 	return nil
 }
 
-// sendable reports whether a header can hold an ID.
-func sendable(id []byte) bool {
-	for _, b := range id {
-		if b < ' ' && b != '\t' || b == 0x7f {
-			return false
-		}
-	}
-	return len(id) <= MaxID
-}
-
-// milliseconds reads a number of milliseconds.
-func milliseconds(value []byte) (wait time.Duration, ok bool) {
-	for _, b := range value {
-		if b < '0' || b > '9' {
-			return 0, false
-		}
-		wait = min(wait*10+time.Duration(b-'0')*time.Millisecond, maxRetry)
-	}
-	return wait, len(value) > 0
-}
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 func (p *Parser) tooLong() error { return fmt.Errorf("%w of %d bytes", ErrTooLong, p.limit) }
 
-// line returns the next line that counts, without its end. It is valid until the next call.
-func (p *Parser) line() ([]byte, error) {
-	for {
-		if line, ok := p.take(); ok {
-			return line, nil
-		}
-		if p.to-p.from > p.limit+longest {
-			return nil, p.tooLong()
-		}
-		if err := p.fill(); err != nil {
-			return nil, err
+// split is the bufio.SplitFunc of the lines. It drops the first bytes of a line that does not
+// count, and returns the rest of it as a comment.
+func (p *Parser) split(text []byte, atEnd bool) (read int, line []byte, err error) {
+	if p.lf && len(text) > 0 { // and seen is 0
+		if p.lf = false; text[0] == '\n' {
+			read = 1
 		}
 	}
+	end := lineEnd(text[read+p.seen:])
+	if end < 0 {
+		line = bytes.TrimPrefix(text[read:], p.mark)
+		if p.past = p.past || !counts(line); p.past || atEnd {
+			p.seen = 0
+			return len(text), nil, nil
+		}
+		p.seen = len(text) - read
+		return read, nil, nil
+	}
+	end += read + p.seen
+	if line = bytes.TrimPrefix(text[read:end], p.mark); p.past {
+		line = []byte(":")
+	}
+	p.seen, p.past, p.mark, p.lf = 0, false, nil, text[end] == '\r'
+	return end + 1, line, nil
 }
 
-// take returns the next line that counts, if the buffer contains all of it.
-func (p *Parser) take() (line []byte, ok bool) {
-	for {
-		rest := p.buf[p.from+p.seen : p.to]
-		if p.lf && len(rest) > 0 { // and seen is 0
-			p.lf = false
-			if rest[0] == '\n' {
-				p.from++
-				continue
-			}
-		}
-		end := bytes.IndexByte(rest, '\n')
-		if end >= 0 {
-			rest = rest[:end]
-		}
-		if cr := bytes.IndexByte(rest, '\r'); cr >= 0 {
-			end, p.lf = cr, true
-		}
-		if end < 0 {
-			p.seen = p.to - p.from
-			if p.past = p.past || !counts(p.unmarked(p.buf[p.from:p.to])); p.past {
-				p.from, p.to, p.seen = 0, 0, 0
-			}
-			return nil, false
-		}
-		line = p.buf[p.from : p.from+p.seen+end]
-		p.from, p.seen = p.from+len(line)+1, 0
-		past := p.past
-		line, p.past, p.begun = p.unmarked(line), false, true
-		if !past {
-			return line, true
+// lineEnd returns where the first CR or LF is, below 0: nowhere. It looks no farther than a
+// window, because a long text may hold many short lines.
+func lineEnd(text []byte) int {
+	const window = 512
+	for from := 0; from < len(text); from += window {
+		part := text[from:min(from+window, len(text))]
+		lf, cr := bytes.IndexByte(part, '\n'), bytes.IndexByte(part, '\r')
+		if end := min(uint(lf), uint(cr)); end < window { // a -1 is the largest uint
+			return from + int(end)
 		}
 	}
-}
-
-// unmarked returns a line without the byte order mark, which only the first line may have.
-func (p *Parser) unmarked(line []byte) []byte {
-	if p.begun {
-		return line
-	}
-	return bytes.TrimPrefix(line, []byte("\ufeff"))
+	return -1
 }
 
 // counts reports whether a line that starts like this may be a field that counts.
@@ -211,33 +173,4 @@ func counts(head []byte) bool {
 	default:
 		return !whole && len(name) < len("event")
 	}
-}
-
-// fill reads more bytes into the buffer.
-func (p *Parser) fill() error {
-	if p.err != nil {
-		return p.err
-	}
-	if p.to == len(p.buf) {
-		if p.from == 0 {
-			grown := make([]byte, max(4<<10, min(2*len(p.buf), p.limit+longest+1)))
-			copy(grown, p.buf)
-			p.buf = grown
-		} else {
-			p.from, p.to = 0, copy(p.buf, p.buf[p.from:p.to])
-		}
-	}
-	for range emptyReads {
-		n := 0
-		n, p.err = p.r.Read(p.buf[p.to:])
-		p.to += n
-		switch {
-		case n > 0:
-			return nil
-		case p.err != nil:
-			return p.err
-		}
-	}
-	p.err = io.ErrNoProgress
-	return p.err
 }

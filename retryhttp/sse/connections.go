@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -24,37 +25,29 @@ const remembered = 1000 // events, by which one that comes again is known
 type connections struct {
 	*Stream
 	first  *http.Request
-	yield  func(Event, error) bool
 	client http.Client
 	base   http.RoundTripper
 	checks retryhttp.CheckFunc // of the Transport
-
-	policy  retry.Policy  // without AttemptTimeout, which is headers
-	headers time.Duration // the time until Check has returned; 0: no limit
-	late    *time.Timer   // of headers; nil: none
+	policy retry.Policy        // without AttemptTimeout: see RoundTrip
 
 	events *eventstream.Parser // of the present connection
 	err    error               // what events returned last
 	last   Event               // the last one that was handed out, with the newest ID
 	began  bool                // there was progress
-	over   bool                // the caller wants no more
 	wait   time.Duration       // what the stream said in "retry"
 
 	again bool // the events may be those of the connection before
 	seed  maphash.Seed
-	sums  [remembered]uint64 // of the last events, in a ring
-	n     int                // how many there were
+	sums  []uint64 // of the last events
 }
 
-func newConnections(s *Stream, req *http.Request, yield func(Event, error) bool) *connections {
+func newConnections(s *Stream, req *http.Request) *connections {
 	c := &connections{
-		Stream: s, first: req, yield: yield, policy: s.Policy,
-		client: *cmp.Or(s.Client, http.DefaultClient), seed: maphash.MakeSeed(),
+		Stream: s, first: req, client: *cmp.Or(s.Client, http.DefaultClient),
+		policy: s.Policy, seed: maphash.MakeSeed(),
 	}
-	c.last.ID = cmp.Or(s.LastID, req.Header.Get("Last-Event-ID"))
-	if c.policy.AttemptTimeout > 0 {
-		c.headers, c.policy.AttemptTimeout = c.policy.AttemptTimeout, 0
-	}
+	c.last.ID = req.Header.Get("Last-Event-ID")
+	c.policy.AttemptTimeout = min(0, s.Policy.AttemptTimeout)
 	if c.policy.HealthyAfter == 0 && c.policy.EffectiveMax() != 1 {
 		c.policy.HealthyAfter = 10 * time.Second
 	}
@@ -62,10 +55,8 @@ func newConnections(s *Stream, req *http.Request, yield func(Event, error) bool)
 	if ours, ok := c.client.Transport.(*retryhttp.Transport); ok {
 		t = ours.Clone()
 	}
-	if c.base, c.checks = t.Base, t.Check; c.base == nil {
-		c.base = http.DefaultTransport
-	}
-	if c.checks == nil {
+	c.base = cmp.Or(t.Base, http.DefaultTransport)
+	if c.checks = t.Check; c.checks == nil {
 		c.checks = retryhttp.Check
 	}
 	t.Base, t.Check, t.Resume = c, c.check, false
@@ -73,48 +64,38 @@ func newConnections(s *Stream, req *http.Request, yield func(Event, error) bool)
 	return c
 }
 
-// run reads one connection after another, until the stream is over.
-func (c *connections) run() error {
+// run hands out the events of one connection after another, until the stream is over.
+func (c *connections) run(yield func(Event, error) bool) error {
 	for {
-		body, err := c.connect()
-		if body == nil {
+		req, err := c.request()
+		if err != nil {
 			return err
 		}
-		if err = c.read(body); c.over {
+		resp, err := retryhttp.Result(c.client.Do(req))
+		if err != nil {
+			return err
+		}
+		if why := unfit(resp); why != "" {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusNoContent {
+				return nil
+			}
+			return fmt.Errorf("sse: %s: %s", req.URL.Redacted(), why)
+		}
+		if c.read(resp.Body, yield) {
 			return nil
 		}
 		if ctx := c.first.Context(); ctx.Err() != nil {
 			return fmt.Errorf("sse: %w", context.Cause(ctx))
 		}
-		if result, ends := c.end(err); ends {
-			return result
+		over, err := c.end()
+		if !over {
+			err = c.pause(err)
 		}
-		if err := c.pause(err); err != nil {
+		if over || err != nil {
 			return err
 		}
 	}
-}
-
-// connect opens the next connection, and reads up to its first progress. Without a body the
-// stream is over.
-func (c *connections) connect() (io.ReadCloser, error) {
-	req, err := c.request()
-	if err != nil {
-		return nil, err
-	}
-	resp, err := retryhttp.Result(c.client.Do(req))
-	if err != nil {
-		return nil, err
-	}
-	why := unfit(resp)
-	if why == "" {
-		return resp.Body, nil
-	}
-	_ = resp.Body.Close()
-	if resp.StatusCode == http.StatusNoContent {
-		return nil, nil
-	}
-	return nil, fmt.Errorf("sse: %s: %s", req.URL.Redacted(), why)
 }
 
 // request returns the request for the next connection.
@@ -133,18 +114,11 @@ func (c *connections) request() (*http.Request, error) {
 	if c.began && c.Resume == nil && req.GetBody != nil {
 		req.Body = nil // it has been sent: the Transport gets another
 	}
-	if req.Header == nil {
-		req.Header = http.Header{}
-	}
-	setIfMissing := func(name, value string) {
-		req.Header.Set(name, cmp.Or(req.Header.Get(name), value))
-	}
-	setIfMissing("Accept", "text/event-stream")
-	setIfMissing("Cache-Control", "no-cache")
-	if isGET(req) {
-		req.Header.Del("Last-Event-ID")
-		if c.last.ID != "" {
-			req.Header.Set("Last-Event-ID", c.last.ID)
+	header := http.Header{"Accept": {"text/event-stream"}, "Cache-Control": {"no-cache"}}
+	maps.Copy(header, req.Header)
+	if req.Header = header; isGET(req) {
+		if header.Del("Last-Event-ID"); c.last.ID != "" {
+			header.Set("Last-Event-ID", c.last.ID)
 		}
 	}
 	return req, nil
@@ -158,11 +132,10 @@ var errLate = fmt.Errorf("sse: no headers within AttemptTimeout: %w", context.De
 // RoundTrip sends a request of the Transport. A Transport below makes one attempt.
 func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := retryhttp.WithPolicy(req.Context(), retry.Policy{})
-	c.late = nil
-	if c.headers > 0 {
+	if c.Policy.AttemptTimeout > 0 {
 		var cancel context.CancelCauseFunc // the end of the attempt frees this context too
 		ctx, cancel = context.WithCancelCause(ctx)
-		c.late = time.AfterFunc(c.headers, func() { cancel(errLate) })
+		defer time.AfterFunc(c.Policy.AttemptTimeout, func() { cancel(errLate) }).Stop()
 	}
 	resp, err := c.base.RoundTrip(req.WithContext(ctx))
 	if err != nil && context.Cause(ctx) == errLate {
@@ -173,29 +146,22 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // check is the Check of the Transport: an attempt fails if the connection ends without progress.
 func (c *connections) check(req *http.Request, resp *http.Response, err error) error {
-	failure := c.checks(req, resp, err)
-	if c.late != nil && !c.late.Stop() && resp != nil {
-		failure = c.judge(req, errLate)
+	if err := c.judge(req, resp, err); err != nil || resp == nil || unfit(resp) != "" {
+		return err
 	}
-	if failure != nil || resp == nil || unfit(resp) != "" {
-		return c.after(failure)
+	c.events = eventstream.New(resp.Body, c.last.ID, c.Limit)
+	c.events.Retry, c.again = c.wait, c.began
+	if c.advance(); c.err != nil {
+		if over, broke := c.end(); !over {
+			return c.judge(req, nil, broke)
+		}
 	}
-	c.events = eventstream.New(resp.Body, c.last.ID, limitOf(c.Limit))
-	c.again = c.began
-	c.advance()
-	if _, ends := c.end(c.err); ends || c.err == nil {
-		return nil
-	}
-	return c.after(c.judge(req, c.err))
+	return nil
 }
 
-// judge returns what a connection failed with that ended with err.
-func (c *connections) judge(req *http.Request, err error) error {
-	return cmp.Or(c.checks(req, nil, err), retry.Permanent(err))
-}
-
-// after makes the next attempt wait as long as the stream has said.
-func (c *connections) after(failure error) error {
+// judge returns what an attempt failed with. The next one waits as long as the stream has said.
+func (c *connections) judge(req *http.Request, resp *http.Response, err error) error {
+	failure := cmp.Or(c.checks(req, resp, err), retry.Permanent(err))
 	if failure == nil || c.wait <= retry.RetryAfterOf(failure) {
 		return failure
 	}
@@ -213,14 +179,13 @@ func unfit(resp *http.Response) string {
 		return fmt.Sprintf("the Content-Type is %.60q, not text/event-stream", media)
 	case encoding != "" && !strings.EqualFold(encoding, "identity"):
 		return fmt.Sprintf("the Content-Encoding is %.30q, and nothing decodes it", encoding)
-	default:
-		return ""
 	}
+	return ""
 }
 
-// read hands out the events of a connection, whose first progress is there, and returns what
-// ended it.
-func (c *connections) read(body io.ReadCloser) error {
+// read hands out the events of a connection, whose first progress is there, until the connection
+// ends or the stream is over.
+func (c *connections) read(body io.ReadCloser, yield func(Event, error) bool) (over bool) {
 	defer func() { _ = body.Close() }()
 	for ; c.err == nil; c.advance() {
 		if c.began, c.last.ID = true, c.events.ID; c.events.Data == nil {
@@ -228,34 +193,26 @@ func (c *connections) read(body io.ReadCloser) error {
 		}
 		c.last = eventOf(c.events)
 		last := c.Last != nil && c.Last(c.last)
-		if c.over = !c.yield(c.last, nil) || last; c.over {
-			return nil
+		if !yield(c.last, nil) || last {
+			return true
 		}
 	}
-	return c.err
+	return false
 }
 
-// advance reads to the next event, or ID, that is new. Its error is io.EOF only if the stream
-// ended in good order.
+// advance reads to the next event, or ID, that is new.
 func (c *connections) advance() {
 	for {
 		c.err = c.events.Next()
-		if c.events.Retry >= 0 {
-			c.wait = c.events.Retry
-		}
-		known := c.last.ID != "" || c.Lossy
-		if c.err == io.EOF && (c.Last != nil || known && c.whyNot() == "") {
-			c.err = io.ErrUnexpectedEOF
-		}
-		if c.err != nil || c.events.ID == "" {
+		if c.wait = c.events.Retry; c.err != nil || c.events.ID == "" {
 			return
 		}
 		sum := c.sum()
-		if c.again && slices.Contains(c.sums[:min(c.n, remembered)], sum) {
+		if c.again && slices.Contains(c.sums, sum) {
 			continue
 		}
-		c.again, c.sums[c.n%remembered] = false, sum
-		c.n++
+		c.again = false
+		c.sums = append(c.sums[max(0, len(c.sums)-remembered+1):], sum)
 		return
 	}
 }
@@ -270,44 +227,42 @@ func (c *connections) sum() uint64 {
 	return sum
 }
 
-// end returns what the stream ends with after what ended a connection, nil if it ended in good
-// order, and whether it ends at all.
-func (c *connections) end(err error) (result error, ends bool) {
-	switch why := c.whyNot(); {
-	case err == io.EOF:
-		return nil, true
-	case errors.Is(err, ErrTooLong):
-		return fmt.Errorf("sse: %w", err), true
-	default:
-		return &BrokenError{Why: why, Err: err}, why != ""
-	}
-}
-
-// whyNot returns why a stream that breaks off cannot go on; "": it can, or the Transport
-// knows.
-func (c *connections) whyNot() string {
+// end returns whether the stream is over after a connection has ended, and its error, nil if it
+// ended in good order. If it is not over, the error is the break.
+func (c *connections) end() (over bool, err error) {
+	known, why := c.last.ID != "" || c.Lossy, ""
 	switch {
-	case !c.began || c.Resume != nil:
-		return ""
+	case !c.began || c.Resume != nil: // the Transport knows, or Resume
 	case !isGET(c.first):
-		return "a " + c.first.Method + " needs a Resume"
-	case c.last.ID == "" && !c.Lossy:
-		return "its events have no ID"
-	default:
-		return ""
+		why = "a " + c.first.Method + " needs a Resume"
+	case !known:
+		why = "its events have no ID"
 	}
+	err = c.err
+	if err == io.EOF {
+		if c.Last == nil && (why != "" || !known) {
+			return true, nil
+		}
+		err = io.ErrUnexpectedEOF
+	}
+	switch {
+	case errors.Is(err, ErrTooLong):
+		return true, fmt.Errorf("sse: %w", err)
+	case why != "":
+		return true, &BrokenError{Why: why, Err: err}
+	}
+	return false, err
 }
 
 // pause waits before the reconnection after a break that followed progress. The reconnection is
-// the first attempt of a call of its own, so it takes nothing from a Budget. This is the one
-// place that says so.
+// the first attempt of a call of its own, so it takes nothing from a Budget.
 func (c *connections) pause(broke error) error {
 	p := c.policy
 	if p.EffectiveMax() != 1 {
 		p.MaxAttempts, p.MaxRetries, p.AttemptCap = 2, 0, 0
 	}
 	p.HealthyAfter, p.Budget = 0, nil
-	broke = c.after(c.judge(c.first, broke))
+	broke = c.judge(c.first, nil, broke)
 	return retry.Do(c.first.Context(), p, func(context.Context) error {
 		defer func() { broke = nil }()
 		return broke

@@ -135,7 +135,8 @@ func TestBudgetOfTheContext(t *testing.T) {
 	})
 }
 
-// Each connection goes to the URL of the request, from which the server may redirect it.
+// request-redirect: each connection goes to the URL of the request, from which the server may
+// redirect it.
 func TestRedirects(t *testing.T) {
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		bubble(t, http.StatusText(code), func(t *testing.T) {

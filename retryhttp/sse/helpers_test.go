@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -175,12 +174,6 @@ func over(base http.RoundTripper) *http.Client {
 
 // event writes an event as a server does.
 func event(id, data any) string { return fmt.Sprintf("id: %v\ndata: %v\n\n", id, data) }
-
-// cookies is a jar that counts.
-type cookies struct{ set, asked int }
-
-func (c *cookies) SetCookies(*url.URL, []*http.Cookie) { c.set++ }
-func (c *cookies) Cookies(*url.URL) []*http.Cookie     { c.asked++; return nil }
 
 func contextWithin(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), d)

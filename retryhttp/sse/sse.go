@@ -1,8 +1,22 @@
+// Package sse reads streams of events (server-sent events, text/event-stream) and goes on where
+// a connection breaks off:
+//
+//	stream := &sse.Stream{Client: client, Policy: policy}
+//	for event, err := range stream.Events(req) {
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Println(event.ID, event.Name, string(event.Data))
+//	}
+//
+// If the server follows the HTML standard, each event is handed out once, and whole. Half an event
+// is dropped with its ID. An event that was one of the last 1,000 is skipped, up to the first event
+// that is new. An event is known by its ID, name and data, and has the ID of an earlier event if it
+// has none. Without any ID an event is never skipped. docs/events.md says when a stream goes on.
 package sse
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,37 +39,27 @@ type Event struct {
 	ID string
 }
 
-// A Stream says how to read a stream of events, and how to go on where it breaks off. Its
-// zero value reads one connection. It is safe for concurrent use as long as nobody changes its
-// fields.
+// A Stream says how to read a stream of events, and how to go on where it breaks off. Its zero
+// value reads one connection. It is safe for concurrent use while its fields do not change.
 type Stream struct {
 	// Client sends the requests; nil: http.DefaultClient. If its Transport is a
-	// *retryhttp.Transport, everything but the Policy of that applies to each connection: its
-	// Budgets, Gate, Prepare, Check, Advise, Idempotent and StallTimeout. A Timeout of the
-	// client ends each connection.
+	// *retryhttp.Transport, everything but the Policy of that applies to each connection. A
+	// Timeout of the client ends each connection.
 	Client *http.Client
 
 	// Policy says how often to connect without progress, and when; the zero Policy connects
 	// once. Progress is an event, an ID that moved, and a connection that broke after
 	// HealthyAfter, which is 10s here if it is 0. After progress the attempts begin anew, and
-	// the first reconnection takes nothing from the Budget of the Policy or of the target, and
-	// is not held to the least delay of 10ms. The field "retry" of a stream is treated as a
-	// Retry-After.
+	// the first reconnection takes nothing from a Budget of the Policy or the Transport, and
+	// is not held to the least delay of 10ms.
 	//
-	// An attempt succeeds with its first event, or its first ID. AttemptTimeout limits the
-	// time until the headers have arrived and the Check of the Transport has returned. OnEvent
-	// also gets a short call for each break after progress, whose first attempt is the break
-	// and whose second is the end of the wait: there retryhttp.RequestOf returns nil.
+	// AttemptTimeout limits the time until the headers. OnEvent also gets a short call for each
+	// wait after progress: there retryhttp.RequestOf returns nil.
 	Policy retry.Policy
 
-	// LastID is the ID of the Event after which to begin; "": the header Last-Event-ID of the
-	// request, or else where the server begins.
-	LastID string
-
-	// Resume returns the request for what follows last, after progress: last has the newest
-	// ID, and the Name and Data of the last event. A body needs a GetBody. A *BrokenError
-	// reports an error of Resume. nil: a GET is sent again with Last-Event-ID, and nothing else
-	// goes on.
+	// Resume returns the request for what follows last, which has the newest ID, and the Name
+	// and Data of the last event. A body needs a GetBody. nil: a GET is sent again with
+	// Last-Event-ID, and nothing else goes on.
 	Resume func(ctx context.Context, last Event) (*http.Request, error)
 
 	// Last reports whether the stream ends with this event. If it is set, a stream that ends
@@ -80,8 +84,7 @@ type BrokenError struct {
 	Err error  // what ended the connection, or what Resume failed with
 }
 
-// Error returns "sse: the stream broke off and cannot go on, because its events have no ID: "
-// and the text of Err.
+// Error says why the stream cannot go on, and has the text of Err.
 func (e *BrokenError) Error() string {
 	return fmt.Sprintf("sse: the stream broke off and cannot go on, because %s: %v", e.Why, e.Err)
 }
@@ -90,34 +93,29 @@ func (e *BrokenError) Error() string {
 func (e *BrokenError) Unwrap() error { return e.Err }
 
 // Events returns the events of the stream that req asks for, and of its later connections. It
-// reads in the goroutine of the caller, and leaves nothing open when the loop ends.
+// reads in the goroutine of the caller, and leaves nothing open when the loop ends. To begin after
+// the Event that another process has handled last, set the header Last-Event-ID of req to its ID.
 //
-// The last pair has an error and no event, unless the stream ended in good order: with a 204,
-// with Last, with an end without IDs, or because the loop did. The error is
-//
-//   - a [*BrokenError] if the stream broke off and cannot go on,
-//   - ErrTooLong,
-//   - the cause of the context of req,
-//   - or what http.Client.Do returns, in which errors.As finds a [*retry.Error]: it holds a
-//     *retryhttp.StatusError if the server refused.
+// Unless the stream ended in good order, the last pair has no event but an error: a
+// [*BrokenError] if the stream broke off and cannot go on, [ErrTooLong], the cause of the context
+// of req, or what http.Client.Do returns. In the last, errors.As finds a [*retry.Error], and a
+// *retryhttp.StatusError if the server refused.
 //
 // Range over the result once: a second loop would send the body of req again.
 func (s *Stream) Events(req *http.Request) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		c := newConnections(s, req, yield)
-		if err := c.run(); err != nil {
+		if err := newConnections(s, req).run(yield); err != nil {
 			yield(Event{}, err)
 		}
 	}
 }
 
-// Read returns the events of a body that is already there, up to its end. The last pair has an
-// error and no event if the body broke off, or if an event exceeded the limit in bytes, as
-// in Stream.Limit. Half an event at the end is dropped. The caller closes the body.
+// Read returns the events of a body that is already there, up to its end; limit is as in Stream.
+// The last pair has an error and no event if the body broke off, or an event was too long. Half
+// an event at the end is dropped. The caller closes the body.
 func Read(body io.Reader, limit int) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		events := eventstream.New(body, "", limitOf(limit))
-		for {
+		for events := eventstream.New(body, "", limit); ; {
 			switch err := events.Next(); {
 			case err == io.EOF:
 				return
@@ -132,8 +130,8 @@ func Read(body io.Reader, limit int) iter.Seq2[Event, error] {
 }
 
 // ResumeByGET returns the Resume of a stream that a POST began and a GET of the same URL
-// continues, as in the Model Context Protocol. The GET has the header of req, except what is
-// about the body, and Last-Event-ID.
+// continues, as in the Model Context Protocol up to version 2025-11-25. The GET has the header of
+// req, except what is about the body, and Last-Event-ID.
 func ResumeByGET(req *http.Request) func(context.Context, Event) (*http.Request, error) {
 	return func(ctx context.Context, last Event) (*http.Request, error) {
 		if last.ID == "" {
@@ -142,17 +140,13 @@ func ResumeByGET(req *http.Request) func(context.Context, Event) (*http.Request,
 		get := req.Clone(ctx)
 		get.Method, get.Body, get.GetBody = http.MethodGet, nil, nil
 		get.ContentLength, get.TransferEncoding, get.Trailer = 0, nil, nil
-		for _, name := range []string{
-			"Content-Type", "Content-Length", "Content-Encoding", "Expect",
-			"Idempotency-Key", "X-Idempotency-Key",
-		} {
+		for _, name := range []string{"Content-Type", "Content-Encoding", "Content-Length",
+			"Expect", "Idempotency-Key", "X-Idempotency-Key"} {
 			get.Header.Del(name)
 		}
 		return get, nil
 	}
 }
-
-func limitOf(limit int) int { return cmp.Or(max(0, limit), 16<<20) }
 
 // eventOf returns the last event of a parser, which may be kept.
 func eventOf(p *eventstream.Parser) Event {

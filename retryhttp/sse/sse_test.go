@@ -25,8 +25,6 @@ func lastIs(data string) set {
 	return func(s *sse.Stream) { s.Last = func(e sse.Event) bool { return string(e.Data) == data } }
 }
 
-func from(id string) set { return func(s *sse.Stream) { s.LastID = id } }
-
 func limit(n int) set { return func(s *sse.Stream) { s.Limit = n } }
 
 func policy(p retry.Policy) set { return func(s *sse.Stream) { s.Policy = p } }
@@ -74,8 +72,6 @@ func TestStream(t *testing.T) {
 		{"no connection", "GET", nil, []answer{reset(a), {failed: errReset}, stream(b), done}, ab, []string{"", "1", "1", "2"}, 3 * second, ""},
 		{"progress begins the attempts anew", "GET", policy(steep), []answer{reset(a), reset(""), reset(""), reset(b), done}, ab,
 			[]string{"", "1", "1", "1", "2"}, (1 + 1 + 2 + 1) * second, ""},
-		{"another process left off", "GET", from("7"), []answer{reset(event(8, "a")), done}, []string{"8 a"}, []string{"7", "8"}, second, ""},
-		{"another process left off, and there is nothing yet", "GET", from("7"), []answer{stream(":\n"), done}, nil, []string{"7", "7"}, second, ""},
 
 		// It is at its end.
 		{"a clean end without IDs", "GET", nil, []answer{stream("data: a\n\n")}, []string{"a"}, []string{""}, 0, ""},
@@ -131,8 +127,6 @@ func TestStream(t *testing.T) {
 		{"an ID with a control character", "GET", nil, []answer{reset(a + "id: 2\x01\ndata: b\n\n")}, []string{"1 a", "b"}, []string{""}, 0, noID},
 		{"an ID with a DEL", "GET", nil, []answer{reset(a + "id: 2\x7f\ndata: b\n\n")}, []string{"1 a", "b"}, []string{""}, 0, noID},
 		{"an ID with a tab", "GET", nil, []answer{reset("id: 2\t3\n\n"), done}, nil, []string{"", "2\t3"}, second, ""},
-		{"an ID that is taken back, Lossy", "GET", func(s *sse.Stream) { s.Lossy, s.LastID = true, "7" }, []answer{reset("id\ndata: b\n\n"), done},
-			[]string{"b"}, []string{"7", ""}, second, ""},
 		{"an ID with a NUL is ignored", "GET", nil, []answer{reset(a + "id: 2\x00\ndata: b\n\n"), done}, []string{"1 a", "1 b"}, []string{"", "1"}, second, ""},
 		{"an ID of 8 KiB", "GET", nil, []answer{reset(event(long(8<<10), "a")), done}, []string{long(8<<10) + " a"}, []string{"", long(8 << 10)}, second, ""},
 		{"an ID above 8 KiB", "GET", nil, []answer{reset(event(long(8<<10+1), "a"))}, []string{"a"}, []string{""}, 0, noID},
@@ -162,6 +156,7 @@ func TestStream(t *testing.T) {
 		{"retry is shorter than the delay", "GET", nil, []answer{reset("retry: 7\n" + a), done}, []string{"1 a"}, []string{"", "1"}, second, ""},
 		{"retry before the first event", "GET", nil, []answer{reset("retry: 7000\n"), done}, nil, []string{"", ""}, 7 * second, ""},
 		{"retry holds for later failures", "GET", nil, []answer{reset("retry: 7000\n" + a), status(503), done}, []string{"1 a"}, []string{"", "1", "1"}, 14 * second, ""},
+		{"retry holds for later connections", "GET", nil, []answer{reset("retry: 7000\n" + a), reset(b), done}, ab, []string{"", "1", "2"}, 14 * second, ""},
 		{"Retry-After is longer than retry", "GET", nil, []answer{reset("retry: 7000\n" + a), status(503, "Retry-After", "9"), done},
 			[]string{"1 a"}, []string{"", "1", "1"}, 16 * second, ""},
 		{"a bogus retry", "GET", nil, []answer{reset("retry: 7000\nretry: 1e3\nretry:\nretry: -1\nretry: 9s\n" + a), done}, []string{"1 a"}, []string{"", "1"}, 7 * second, ""},
@@ -210,6 +205,110 @@ func TestStream(t *testing.T) {
 		})
 	}
 }
+
+// A stream begins after the ID of the request's header, which another process has stored.
+func TestBeginsAfterAnID(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		set     set
+		answers []answer
+		events  []string
+		ids     []string
+	}{
+		{"with an event", nil, []answer{reset(event(8, "a")), done}, []string{"8 a"}, []string{"7", "8"}},
+		{"there is nothing yet", nil, []answer{stream(":\n"), done}, nil, []string{"7", "7"}},
+		{"an event without an ID", nil, []answer{reset("data: a\n\n"), done}, []string{"7 a"}, []string{"7", "7"}},
+		{"a 503", nil, []answer{status(503), stream(event(8, "a")), done}, []string{"8 a"}, []string{"7", "7", "8"}},
+		{"it is taken back", lossy, []answer{reset("id\ndata: b\n\n"), done}, []string{"b"}, []string{"7", ""}},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			server, req := &script{answers: tt.answers}, request(t, "GET")
+			req.Header.Set("Last-Event-ID", "7")
+			s := &sse.Stream{Client: over(server), Policy: patient}
+			if tt.set != nil {
+				tt.set(s)
+			}
+			events, err := collect(s.Events(req))
+			require.NoError(t, err)
+			assert.Equal(t, tt.events, events)
+			assert.Equal(t, tt.ids, server.ids())
+			assert.Equal(t, "7", req.Header.Get("Last-Event-ID"), "the caller's request is unchanged")
+		})
+	}
+	bubble(t, "an empty header is none", func(t *testing.T) {
+		server, req := &script{answers: []answer{done}}, request(t, "GET")
+		req.Header.Set("Last-Event-ID", "")
+		_, err := collect((&sse.Stream{Client: over(server)}).Events(req))
+		require.NoError(t, err)
+		assert.Empty(t, server.sent[0].Header.Values("Last-Event-ID"))
+	})
+}
+
+// Of the last 1,000 events each is skipped when it comes again, and none before them.
+func TestRemembersTheLast1000(t *testing.T) {
+	var text strings.Builder
+	for n := range 1001 {
+		text.WriteString(event(n, "a"))
+	}
+	for _, tt := range []struct {
+		name   string
+		again  string
+		events []string // after the 1,001
+	}{
+		{"the last 1,000", event(1, "a") + event(2, "a") + event(1000, "a") + event(1001, "b"), []string{"1001 b"}},
+		{"the one before them", event(0, "a"), []string{"0 a"}},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			server := &script{answers: []answer{reset(text.String()), stream(tt.again), done}}
+			events, err := collect((&sse.Stream{Client: over(server), Policy: patient}).Events(request(t, "GET")))
+			require.NoError(t, err)
+			assert.Equal(t, tt.events, events[1001:])
+		})
+	}
+}
+
+// A comment is a byte for StallTimeout: a server that sends one in time is silent for hours.
+func TestCommentsKeepAConnection(t *testing.T) {
+	for name, tt := range map[string]struct {
+		every time.Duration
+		sent  int
+	}{
+		"in time":  {20 * second, 2},
+		"too late": {40 * second, 3},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			sent := 0
+			client := over(roundTrip(func(req *http.Request) (*http.Response, error) {
+				if sent++; sent == tt.sent {
+					return (&script{answers: []answer{done}}).RoundTrip(req)
+				}
+				lines := 0
+				body := readFunc(func(p []byte) (int, error) {
+					select {
+					case <-time.After(tt.every):
+					case <-req.Context().Done():
+						return 0, req.Context().Err()
+					}
+					if lines++; lines > 180 {
+						return copy(p, event(1, "a")), io.EOF
+					}
+					return copy(p, ":\n"), nil
+				})
+				header := http.Header{"Content-Type": {"text/event-stream"}}
+				return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(body), ContentLength: -1, Request: req}, nil
+			}))
+			client.Transport.(*retryhttp.Transport).StallTimeout = 30 * second
+			events, err := collect((&sse.Stream{Client: client, Policy: patient}).Events(request(t, "GET")))
+			require.NoError(t, err)
+			assert.Equal(t, tt.sent == 2, len(events) == 1)
+			assert.Equal(t, tt.sent, sent)
+		})
+	}
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 func long(n int) string { return strings.Repeat("x", n) }
 

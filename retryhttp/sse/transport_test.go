@@ -44,8 +44,9 @@ func TestBalancerThatCutsDoesNotEmptyTheBudget(t *testing.T) {
 					client := over(server)
 					client.Transport.(*retryhttp.Transport).Budgets = func(*http.Request) *retry.Budget { return budget }
 					streams.Go(func() {
-						s := &sse.Stream{Client: client, Policy: retry.Default(), LastID: "0"}
-						_, err := collect(s.Events(request(t, "GET")))
+						s, req := &sse.Stream{Client: client, Policy: retry.Default()}, request(t, "GET")
+						req.Header.Set("Last-Event-ID", "0")
+						_, err := collect(s.Events(req))
 						assert.NoError(t, err)
 						assert.Len(t, server.sent, 11)
 					})
@@ -122,28 +123,22 @@ func TestHealthyAfter(t *testing.T) {
 	}
 }
 
-// AttemptTimeout ends with the headers and Check, not with the first event.
+// AttemptTimeout ends with the headers, not with the first event.
 func TestAttemptTimeout(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 2, AttemptTimeout: 2 * second}
-	first := func(tr *retryhttp.Transport) { tr.Check = retryhttp.FirstEvent(nil, nil) }
 	for _, tt := range []struct {
 		name  string
-		set   set
 		first answer
 		sent  int
 		took  time.Duration
 	}{
-		{"headers that are late", nil, answer{before: 3 * second, text: "data: late\n\n"}, 2, 2 * second},
-		{"headers in time", nil, answer{before: 2*second - 1, text: "data: a\n\n"}, 1, 2*second - 1},
-		{"a quiet hour after them", nil, answer{text: ":\n", idle: time.Hour, err: errReset}, 2, time.Hour + 10*time.Millisecond},
-		{"a slow Check", transport(first), answer{text: ":\n", idle: -1}, 2, 2 * second},
+		{"headers that are late", answer{before: 3 * second, text: "data: late\n\n"}, 2, 2 * second},
+		{"headers in time", answer{before: 2*second - 1, text: "data: a\n\n"}, 1, 2*second - 1},
+		{"a quiet hour after them", answer{text: ":\n", idle: time.Hour, err: errReset}, 2, time.Hour + 10*time.Millisecond},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			server := &script{answers: []answer{tt.first, stream("data: a\n\n")}}
 			s := &sse.Stream{Client: over(server), Policy: p}
-			if s.Policy.MaxAttempts = 2; tt.set != nil {
-				tt.set(s)
-			}
 			s.Policy.HealthyAfter = time.Minute
 			began := time.Now()
 			events, err := collect(s.Events(request(t, "GET")))
