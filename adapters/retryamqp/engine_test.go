@@ -56,7 +56,7 @@ func engine(t *testing.T) jobtest.Engine { return engineAt(serverURL(t)) }
 
 func engineAt(url string) jobtest.Engine {
 	return jobtest.Engine{
-		Open:      func(_ context.Context, name string) (jobtest.Queue, error) { return open(url, name) },
+		Open:      func(ctx context.Context, name string) (jobtest.Queue, error) { return open(ctx, url, name) },
 		Unit:      50 * time.Millisecond,
 		Late:      2 * time.Second, // because the machine may be busy; a step adds at most 32 ms
 		Lease:     10 * time.Second,
@@ -74,17 +74,17 @@ type queue struct {
 	conn *amqp.Connection
 }
 
-func open(url, name string) (*queue, error) {
+func open(ctx context.Context, url, name string) (*queue, error) {
 	q := &queue{name: name, url: url}
 	conn, err := q.connect()
 	if err != nil {
 		return nil, err
 	}
-	retries, err := retryamqp.New(retry.Default(), name)
+	retries, err := retryamqp.New(retry.Default(), url, name)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, conn.Close())
 	}
-	return q, retries.Declare(conn)
+	return q, retries.Declare(ctx)
 }
 
 // connect returns the connection, or a new one if that is closed.
@@ -178,15 +178,11 @@ func (q *queue) Forge(ctx context.Context, keys []string) error {
 }
 
 func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
-	retries, err := retryamqp.New(p, q.name)
+	retries, err := retryamqp.New(p, q.url, q.name)
 	if err != nil {
 		return err
 	}
-	conn, err := q.connect()
-	if err != nil {
-		return err
-	}
-	return retries.Consume(ctx, conn, func(ctx context.Context, d amqp.Delivery) error {
+	return retries.Consume(ctx, func(ctx context.Context, d amqp.Delivery) error {
 		return do(ctx, d.MessageId, retryamqp.AttemptOf(d))
 	})
 }
@@ -246,11 +242,11 @@ func (q *queue) untilDead(ctx context.Context, n int) error {
 }
 
 func (q *queue) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	retries, err := retryamqp.New(retry.Default(), q.name)
+	retries, err := retryamqp.New(retry.Default(), q.url, q.name)
 	if err != nil {
 		return retryjob.RedriveResult{}, err
 	}
-	result, err := retries.Redrive(ctx, q.conn, o)
+	result, err := retries.Redrive(ctx, o)
 	if o.OnProgress != nil && !o.DryRun { // others may be killed meanwhile
 		return result, err
 	}
