@@ -9,6 +9,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -241,6 +242,52 @@ func TestConsumeFails(t *testing.T) {
 			assert.ErrorContains(t, err, row.says)
 			if row.says != "NOT_FOUND" {
 				assert.ErrorContains(t, retries.Declare(t.Context()), row.says)
+			}
+		})
+	}
+}
+
+// A queue that an operator deletes ends Consume, which says so. What was being handled is
+// not lost: the messages that fail or are interrupted are in their queues.
+func TestTheQueueIsDeleted(t *testing.T) {
+	for name, row := range map[string]struct {
+		args amqp.Table // of the queue that is declared again at once
+		says string
+	}{
+		"for good":       {says: " was deleted: call Declare, and bind the queue again"},
+		"and made again": {args: amqp.Table{"x-queue-type": "classic"}, says: "( was deleted: |, which exists: )"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQueue(t)
+			for _, key := range []string{"fails", "stops"} {
+				require.NoError(t, q.Enqueue(t.Context(), key, 0))
+			}
+			retries, err := retryamqp.New(retry.Policy{MaxAttempts: 1}, q.url, q.name)
+			require.NoError(t, err)
+			var both sync.WaitGroup
+			both.Add(2)
+			err = retries.Consume(t.Context(), func(ctx context.Context, d amqp.Delivery) error {
+				both.Done()
+				both.Wait()
+				if d.MessageId == "fails" {
+					assert.NoError(t, q.do(func(channel *amqp.Channel) error {
+						_, err := channel.QueueDelete(q.name, false, false, false)
+						if row.args != nil && err == nil {
+							_, err = channel.QueueDeclare(q.name, true, false, false, false, row.args)
+						}
+						return err
+					}))
+					return errBoom
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			assert.ErrorContains(t, err, "retryamqp: the server has canceled the consumer")
+			assert.Regexp(t, q.name+row.says, err.Error())
+			assert.NotContains(t, err.Error(), "Goexit")
+			require.NoError(t, q.untilDead(t.Context(), 1))
+			if row.args == nil {
+				require.Eventually(t, func() bool { n, err := q.Open(t.Context()); return err == nil && n == 1 }, 10*time.Second, 20*time.Millisecond)
 			}
 		})
 	}
