@@ -164,7 +164,8 @@ func New(policy retry.Policy, url, queue string) (*Retries, error) {
 	}
 	uri, err := amqp.ParseURI(url)
 	if err != nil { // which may have a part of the password
-		return nil, errors.New("retryamqp: the URL of the server cannot be read: write amqp://user:password@host:5672/vhost, and % and two digits for special characters")
+		return nil, errors.New("retryamqp: the URL of the server cannot be read: " +
+			"write amqp://user:password@host:5672/vhost, and % and two digits for special characters")
 	}
 	const longestName = 255 - len(".wait.4026531840ms")
 	if queue == "" || len(queue) > longestName {
@@ -275,7 +276,9 @@ func stepOf(delay time.Duration) time.Duration {
 //
 // RabbitMQ takes a message back from its handler after 30 minutes, unless its
 // consumer_timeout says otherwise. Set an AttemptTimeout below that.
-func (r *Retries) Consume(ctx context.Context, handle func(context.Context, amqp.Delivery) error) error {
+func (r *Retries) Consume(
+	ctx context.Context, handle func(context.Context, amqp.Delivery) error,
+) error {
 	err := r.use(ctx, 5*time.Second, func(w *worker) error { return w.consume(ctx, handle) })
 	if err == nil || errors.Is(err, context.Cause(ctx)) { // ctx may be done before it is connected
 		return nil
@@ -293,7 +296,10 @@ func (r *Retries) use(ctx context.Context, grace time.Duration, f func(*worker) 
 	}
 	defer in.end()
 	w := &worker{Retries: r, in: in, copies: copies{connect: r.connect, grace: grace}}
-	if err := in.until(ctx, func() (err error) { w.channel, err = in.Channel(); return err }); err != nil {
+	if err := in.until(ctx, func() (err error) {
+		w.channel, err = in.Channel()
+		return err
+	}); err != nil {
 		return err
 	}
 	defer func() { err = cmp.Or(err, w.ask(ctx, w.channel.Close)) }()
@@ -378,9 +384,11 @@ func (w *worker) ended(ctx context.Context) error {
 		}
 		return err
 	}); errors.As(err, &gone) && gone.Code == amqp.NotFound {
-		return fmt.Errorf("the server has canceled the consumer, because queue %s was deleted: call Declare, and bind the queue again", w.queue)
+		return fmt.Errorf("the server has canceled the consumer, because queue %s was deleted: "+
+			"call Declare, and bind the queue again", w.queue)
 	}
-	return fmt.Errorf("the server has canceled the consumer of queue %s, which exists: it was deleted and declared again, or is not available", w.queue)
+	return fmt.Errorf("the server has canceled the consumer of queue %s, which exists: "+
+		"it was deleted and declared again, or is not available", w.queue)
 }
 
 const consumerTag = "retry" // the channel has one consumer
@@ -441,7 +449,9 @@ func (w *worker) giveBack(ctx context.Context) error {
 }
 
 // one makes one attempt to handle a message.
-func (w *worker) one(ctx context.Context, d amqp.Delivery, handle func(context.Context, amqp.Delivery) error) error {
+func (w *worker) one(
+	ctx context.Context, d amqp.Delivery, handle func(context.Context, amqp.Delivery) error,
+) error {
 	m, malformed := read(d)
 	if left := time.Until(m.due); left > 0 && malformed == nil {
 		malformed = w.wait(ctx, m, left, m.attempt-1)
@@ -459,7 +469,7 @@ func (w *worker) one(ctx context.Context, d amqp.Delivery, handle func(context.C
 // settle tells the server the Outcome of an attempt.
 func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) error {
 	waits := ctx
-	if errors.Is(o.Err, retryjob.ErrPanicked) { // the process is about to end, and must not wait for the end of an alarm
+	if errors.Is(o.Err, retryjob.ErrPanicked) { // the process must not wait for the end of an alarm
 		var stop context.CancelFunc
 		waits, stop = context.WithCancel(ctx)
 		stop()
@@ -476,7 +486,7 @@ func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) erro
 		if o.Class != "" {
 			m.classes[o.Class]++
 		}
-		if waits != ctx { // the process may end only after the wait, and then have used up an attempt
+		if waits != ctx { // a process that ends after the wait would use up an attempt
 			if err := w.leave(waits); err != nil {
 				return err
 			}
@@ -505,7 +515,6 @@ func (w *worker) leave(ctx context.Context) error {
 // its headers, or also its body.
 func (w *worker) bury(ctx context.Context, m message, o retryjob.Outcome) error {
 	dead, headers := o.DeadLetter(m.job()), amqp.Table{}
-	dead.Err = jobqueue.Shorten(dead.Err, 8<<10) // the headers of a message must fit into one frame
 	for _, leftOut := range []string{"", "headers", "headers and body"} {
 		if leftOut != "" {
 			m.Headers, headers[leftOutHeader] = nil, leftOut
@@ -534,14 +543,17 @@ func (w *worker) wait(ctx context.Context, m message, delay time.Duration, attem
 	case delay <= 0:
 		return w.move(ctx, m, w.work(), attempts, nil)
 	case step < delay:
-		return w.move(ctx, m, w.waiting(step), attempts, amqp.Table{dueHeader: time.Now().Add(delay).UnixMilli() + 1})
+		due := time.Now().Add(delay).UnixMilli() + 1
+		return w.move(ctx, m, w.waiting(step), attempts, amqp.Table{dueHeader: due})
 	default:
 		return w.move(ctx, m, w.waiting(step), attempts, nil)
 	}
 }
 
 // move puts a message from one queue into another.
-func (w *worker) move(ctx context.Context, m message, to queue, attempts int, headers amqp.Table) error {
+func (w *worker) move(
+	ctx context.Context, m message, to queue, attempts int, headers amqp.Table,
+) error {
 	if err := w.publish(ctx, to, m.publishing(attempts, headers)); err != nil {
 		return fmt.Errorf("queue %s: %w", to.name, err)
 	}

@@ -20,7 +20,8 @@ type link struct {
 	socket net.Conn
 }
 
-var errRecovers = errors.New("Config has a Recovery, and what was delivered before a connection recovers cannot be acknowledged after it: leave it nil, and call again after an error")
+var errRecovers = errors.New("Config has a Recovery, and what was delivered before a connection " +
+	"recovers cannot be acknowledged after it: leave it nil, and call again after an error")
 
 // connect opens a connection, or returns soon after ctx is done.
 func (r *Retries) connect(ctx context.Context) (*link, error) {
@@ -104,7 +105,8 @@ func lasting(ctx context.Context, longer time.Duration) (context.Context, contex
 	stop := context.AfterFunc(ctx, func() {
 		select {
 		case <-time.After(longer):
-			cancel(fmt.Errorf("the server has not answered for %v after the end of the context; it answers no publisher during a memory or disk alarm", longer))
+			cancel(fmt.Errorf("the server has not answered for %v after the end of the context; "+
+				"it answers no publisher during a memory or disk alarm", longer))
 		case <-lasting.Done():
 		}
 	})

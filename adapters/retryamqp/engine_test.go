@@ -50,6 +50,25 @@ func TestRestarts(t *testing.T) {
 	})
 }
 
+// Memory alarms come and go under load, and RabbitMQ restarts in every second one. An alarm
+// holds up those messages that fail, and no other.
+func TestRestartsAndAlarms(t *testing.T) {
+	t.Parallel()
+	s := servers.RabbitMQ(t)
+	e := engineAt("amqp://guest:guest@" + s.Address)
+	e.Forgets = true
+	jobtest.Restarts(t, e, 200, servers.Amount(t, "RETRY_RESTARTS", 2), func(n int) error {
+		s.Control("set_vm_memory_high_watermark", "0.00001")
+		if n%2 == 1 {
+			s.Stop()
+			s.Start() // without the alarm
+			return nil
+		}
+		s.Control("set_vm_memory_high_watermark", "0.4")
+		return nil
+	})
+}
+
 func serverURL(t *testing.T) string { return servers.Shared(t, "RETRY_TEST_RABBITMQ") }
 
 func engine(t *testing.T) jobtest.Engine { return engineAt(serverURL(t)) }
@@ -139,10 +158,13 @@ func (q *queue) publishTo(ctx context.Context, name string, p amqp.Publishing) e
 	})
 }
 
+// tenant is a header that each job has in each of its attempts.
+const tenant = "x-tenant"
+
 func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error {
-	p := amqp.Publishing{MessageId: key, Timestamp: time.Now(), DeliveryMode: amqp.Persistent}
+	p := amqp.Publishing{MessageId: key, Timestamp: time.Now(), DeliveryMode: amqp.Persistent, Headers: amqp.Table{tenant: key}}
 	if maxAttempts > 0 {
-		p.Headers = amqp.Table{retryamqp.MaxAttemptsHeader: maxAttempts}
+		p.Headers[retryamqp.MaxAttemptsHeader] = maxAttempts
 	}
 	return q.publish(ctx, p)
 }
@@ -183,6 +205,9 @@ func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Contex
 		return err
 	}
 	return retries.Consume(ctx, func(ctx context.Context, d amqp.Delivery) error {
+		if d.Headers[tenant] != d.MessageId && !strings.HasPrefix(d.MessageId, jobtest.PlantedPrefix) {
+			return retry.Permanent(fmt.Errorf("the header %s is %v", tenant, d.Headers[tenant]))
+		}
 		return do(ctx, d.MessageId, retryamqp.AttemptOf(d))
 	})
 }

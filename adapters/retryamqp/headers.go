@@ -9,8 +9,8 @@ import (
 // it about the delivery that ends, or RabbitMQ or one of its plugins would send the copy
 // elsewhere, or later. All other headers belong to the producer, whatever they are called.
 func leftOut(name string) bool {
-	return slices.Contains(ofTheDelivery, name) ||
-		slices.ContainsFunc(ofTheServer, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	return slices.Contains(ofTheDelivery, name) || slices.ContainsFunc(ofTheServer,
+		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 var ofTheDelivery = []string{

@@ -24,9 +24,13 @@ import (
 //
 // Redrive connects. It returns soon after ctx is done, also during an alarm: a copy that the
 // server is about to confirm gets another second.
-func (r *Retries) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
+func (r *Retries) Redrive(
+	ctx context.Context, o retryjob.RedriveOptions,
+) (retryjob.RedriveResult, error) {
 	return jobqueue.Redrive("retryamqp", o, func(walk *jobqueue.Walk) error {
-		return r.use(ctx, time.Second, func(w *worker) error { return w.redrive(ctx, walk) }) // the end gives back what was skipped
+		return r.use(ctx, time.Second, func(w *worker) error { // its end gives back what was skipped
+			return w.redrive(ctx, walk)
+		})
 	})
 }
 
