@@ -316,8 +316,7 @@ func (w *worker) consume(ctx context.Context, handle func(context.Context, amqp.
 	if err != nil {
 		return err
 	}
-	parent := ctx
-	ctx, stop := context.WithCancel(parent)
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var failure error // the first
 	var failed sync.Once
@@ -343,11 +342,8 @@ func (w *worker) consume(ctx context.Context, handle func(context.Context, amqp.
 	}
 	stopped := w.stop(ctx, deliveries)
 	running.Wait()
-	if w.channel.IsClosed() { // the server takes the messages back by itself
+	if stopped != nil || w.channel.IsClosed() { // the server takes the messages back by itself
 		return cmp.Or(failure, stopped)
-	}
-	if parent.Err() != nil {
-		failure = cmp.Or(failure, stopped)
 	}
 	return errors.Join(failure, w.giveBack(ctx))
 }

@@ -32,6 +32,11 @@ func TestNewRefusesAnInvalidPolicy(t *testing.T) {
 	}
 	retries, err := retryamqp.New(retry.Default(), url, "orders")
 	require.NoError(t, err)
+	for _, url := range []string{"orders", "http://localhost", "amqp://user:secret@host:port", "amqp://user:sec/ret@host", "amqp://user:se%zzcret@host", ""} {
+		_, err = retryamqp.New(retry.Default(), url, "orders")
+		assert.ErrorContains(t, err, "retryamqp: the URL of the server cannot be read", url)
+		assert.NotContains(t, err.Error(), "sec", "no part of the password is in the error")
+	}
 	assert.ErrorContains(t, retries.SetType("email", retry.Policy{MaxDelay: -1}), "retryamqp: type email: invalid policy: MaxDelay is -1ns")
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -18,6 +19,7 @@ import (
 type link struct {
 	*amqp.Connection
 	socket net.Conn
+	why    atomic.Pointer[error] // why the socket was cut, for all that wait for an answer
 }
 
 var errRecovers = errors.New("Config has a Recovery, and what was delivered before a connection " +
@@ -38,7 +40,7 @@ func (r *Retries) connect(ctx context.Context) (*link, error) {
 			return nil, err
 		}
 		l.socket = socket{conn}
-		guard = context.AfterFunc(ctx, l.cut)
+		guard = context.AfterFunc(ctx, func() { l.cut(context.Cause(ctx)) })
 		return l.socket, nil
 	}
 	var err error
@@ -80,20 +82,24 @@ func (s socket) Read(b []byte) (int, error) {
 
 // until runs f. When ctx is done it cuts the connection, and f returns whatever it waits for.
 func (l *link) until(ctx context.Context, f func() error) error {
-	stop := context.AfterFunc(ctx, l.cut)
+	stop := context.AfterFunc(ctx, func() { l.cut(context.Cause(ctx)) })
 	defer stop()
 	err := f()
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
+	if why := l.why.Load(); err != nil && why != nil {
+		return *why
 	}
 	return err
 }
 
-func (l *link) cut() { _ = l.socket.Close() }
+// cut closes the socket, unless that is done.
+func (l *link) cut(why error) {
+	l.why.CompareAndSwap(nil, &why)
+	_ = l.socket.Close()
+}
 
 // end closes the connection. A server that does not read its connections gets a second.
 func (l *link) end() {
-	cut := time.AfterFunc(time.Second, l.cut)
+	cut := time.AfterFunc(time.Second, func() { _ = l.socket.Close() })
 	defer cut.Stop()
 	_ = l.Close()
 }

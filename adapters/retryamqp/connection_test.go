@@ -3,12 +3,15 @@ package retryamqp_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"runtime/pprof"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -21,12 +24,128 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
+// A copy that is about to be confirmed when its context ends gets this much more time.
+func TestLasting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent, end := context.WithCancel(t.Context())
+		lasting, stop := retryamqp.Lasting(parent, 5*time.Second)
+		time.Sleep(time.Hour)
+		require.NoError(t, lasting.Err())
+		end()
+		time.Sleep(5*time.Second - 1)
+		synctest.Wait()
+		require.NoError(t, lasting.Err())
+		time.Sleep(1)
+		synctest.Wait()
+		require.Error(t, lasting.Err())
+		assert.ErrorContains(t, context.Cause(lasting), "the server has not answered for 5s after the end of the context")
+		stop()
+
+		ended, stop := retryamqp.Lasting(parent, time.Second) // begun after the end
+		time.Sleep(time.Second - 1)
+		synctest.Wait()
+		require.NoError(t, ended.Err())
+		stop() // leaves no goroutine, or the test would fail
+		assert.ErrorIs(t, context.Cause(ended), context.Canceled)
+	})
+}
+
+// A write that nobody reads ends when the heartbeats have failed.
+func TestSocket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, server := net.Pipe()
+		socket := retryamqp.NewSocket(conn)
+		written := make(chan error)
+		go func() {
+			_, err := socket.Write([]byte("a"))
+			written <- err
+		}()
+		require.NoError(t, socket.SetReadDeadline(time.Now().Add(time.Second)))
+		_, err := socket.Read(make([]byte, 1))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		assert.ErrorIs(t, <-written, io.ErrClosedPipe)
+		require.NoError(t, server.Close())
+	})
+}
+
+// A stalling connection passes nothing on any more, as to a server that hangs.
+type stalling struct {
+	net.Conn
+	stalled atomic.Bool
+	once    sync.Once
+	closed  chan struct{}
+}
+
+func (s *stalling) pass(n int, err error) (int, error) {
+	if s.stalled.Load() {
+		<-s.closed
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+func (s *stalling) Read(b []byte) (int, error) { return s.pass(s.Conn.Read(b)) }
+
+func (s *stalling) Write(b []byte) (int, error) {
+	if _, err := s.pass(0, nil); err != nil {
+		return 0, err
+	}
+	return s.Conn.Write(b)
+}
+
+func (s *stalling) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	return s.Conn.Close()
+}
+
+// Whichever connection hangs, Consume ends soon after its context and leaves no goroutine, and
+// the message is delivered again.
+func TestAConnectionThatHangs(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		which int
+		err   error // of the handler
+	}{
+		"a success is not acknowledged": {0, nil},
+		"a failure is not acknowledged": {0, errBoom},
+		"a copy is not confirmed":       {1, errBoom},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t)
+			require.NoError(t, q.Enqueue(t.Context(), "a", 0))
+			retries, err := retryamqp.New(retry.Policy{MaxAttempts: 1}, q.url, q.name)
+			require.NoError(t, err)
+			var conns []*stalling
+			retries.Config.Dial = func(network, address string) (net.Conn, error) {
+				conn, err := net.Dial(network, address)
+				conns = append(conns, &stalling{Conn: conn, closed: make(chan struct{})})
+				return conns[len(conns)-1], err
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			began := time.Now()
+			pprof.Do(ctx, pprof.Labels("test", name), func(ctx context.Context) {
+				err = retries.Consume(ctx, func(context.Context, amqp.Delivery) error {
+					conns[row.which].stalled.Store(true)
+					stop()
+					return row.err
+				})
+			})
+			assert.ErrorContains(t, err, "the server has not answered for 5s after the end of the context")
+			assert.Less(t, time.Since(began), 15*time.Second)
+			assert.Eventually(t, func() bool { return labeled(name) == "" }, 10*time.Second, 20*time.Millisecond, "no goroutine is left: %s", labeled(name))
+			assert.Eventually(t, func() bool { n, err := q.Open(t.Context()); return err == nil && n == 1 }, 10*time.Second, 20*time.Millisecond, "it is delivered again")
+		})
+	}
+}
+
 // During a memory alarm RabbitMQ reads nothing from connections that publish. Good messages
 // are handled all the same, bad ones wait, and Consume and Redrive end with their contexts.
 // After the alarm, no message is lost and none has too many attempts.
 func TestAlarm(t *testing.T) {
 	t.Parallel()
-	for name, body := range map[string]int{"small": 1, "larger than what sockets hold": 16 << 20} {
+	for name, body := range map[string]int{"small": 1, "larger than what sockets hold": 12 << 20} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			alarm(t, body)
@@ -131,7 +250,8 @@ func alarm(t *testing.T, body int) {
 	consuming, end = context.WithCancel(ctx)
 	defer end()
 	go func() { done <- retries.Consume(consuming, handle) }()
-	assert.NoError(t, q.untilDead(ctx, bad+3-result.Moved))
+	assert.Eventually(t, func() bool { n, err := q.ready("orders.dead"); return err == nil && n == bad+3-result.Moved },
+		90*time.Second, 100*time.Millisecond)
 	end()
 	require.NoError(t, <-done)
 	dead, err := q.Dead(ctx)

@@ -92,7 +92,7 @@ func (c *copies) try(ctx context.Context, to queue, p amqp.Publishing) error {
 	}
 	stored, err := c.channel.PublishWithDeferredConfirmWithContext(ctx, "", to.name, true, false, p)
 	if err != nil { // at most a part of it has been sent, which the server drops
-		c.link.cut()
+		_ = c.link.socket.Close()
 		c.link = nil
 		return err
 	}
