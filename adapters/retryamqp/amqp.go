@@ -253,7 +253,7 @@ func stepOf(delay time.Duration) time.Duration {
 // the handlers, waits until they have returned, gives their messages back, and returns nil. If
 // a connection or a channel fails, the server cancels the consumer, or a queue does not take a
 // message, it also waits for the handlers, and returns an error: call it again. The server
-// takes back what was not acknowledged.
+// takes back what was not acknowledged. It refuses queues that Declare would not have declared.
 //
 // handle is called for up to Workers messages at once.
 //
@@ -348,11 +348,18 @@ func (w *worker) consume(ctx context.Context, handle func(context.Context, amqp.
 	return errors.Join(failure, w.giveBack(ctx))
 }
 
-// start asks the server for messages.
+// start asks the server for messages. A queue with other arguments is refused before the first
+// message: a classic queue, for one, does not count the attempts of killed workers.
 func (w *worker) start(ctx context.Context) (deliveries <-chan amqp.Delivery, err error) {
 	w.closed = w.channel.NotifyClose(make(chan *amqp.Error, 1))
 	w.canceled = w.channel.NotifyCancel(make(chan string, 1))
 	err = w.ask(ctx, func() error {
+		if _, err := w.channel.QueueDeclarePassive(w.queue, true, false, false, false, nil); err != nil {
+			return err // declaring it would hide that it is not bound
+		}
+		if err := cmp.Or(w.work().declare(w.channel), w.dead().declare(w.channel)); err != nil {
+			return err
+		}
 		if err := w.channel.Qos(cmp.Or(max(0, w.Workers), 10), 0, false); err != nil {
 			return err
 		}

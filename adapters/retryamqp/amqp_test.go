@@ -205,6 +205,43 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+// A queue with other arguments is refused before its first message. A classic queue would not
+// count the attempts of killed workers, and the others would lose messages.
+func TestConsumeRefusesQueues(t *testing.T) {
+	for name, row := range map[string]struct {
+		suffix string
+		args   amqp.Table
+		says   string
+	}{
+		"a classic queue":      {"", nil, "x-queue-type"},
+		"a delivery limit":     {"", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 5}, "x-delivery-limit"},
+		"classic dead letters": {".dead", nil, "x-queue-type"},
+		"dead letters that expire": {".dead", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32), "x-message-ttl": 1000},
+			"x-message-ttl"},
+		"a limited length": {".dead", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32), "x-max-length": 1}, "x-max-length"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQueue(t)
+			require.NoError(t, q.do(func(channel *amqp.Channel) error {
+				if _, err := channel.QueueDelete(q.name+row.suffix, false, false, false); err != nil {
+					return err
+				}
+				_, err := channel.QueueDeclare(q.name+row.suffix, true, false, false, false, row.args)
+				return err
+			}))
+			require.NoError(t, q.Enqueue(t.Context(), "a", 0))
+			retries, err := retryamqp.New(retry.Default(), q.url, q.name)
+			require.NoError(t, err)
+			err = retries.Consume(t.Context(), func(context.Context, amqp.Delivery) error {
+				t.Error("a message is handled")
+				return nil
+			})
+			assert.ErrorContains(t, err, "retryamqp: queue "+q.name+row.suffix+": ")
+			assert.ErrorContains(t, err, row.says)
+		})
+	}
+}
+
 // If an operator deletes a queue while messages are handled, it is declared again.
 func TestADeletedQueue(t *testing.T) {
 	q := newQueue(t)
