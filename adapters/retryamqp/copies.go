@@ -88,13 +88,14 @@ func (c *copies) publish(ctx context.Context, to queue, p amqp.Publishing) error
 // try publishes once.
 func (c *copies) try(ctx context.Context, to queue, p amqp.Publishing) error {
 	if err := to.declare(c.channel); err != nil {
-		return c.unlessCut(err)
+		if said := (*amqp.Error)(nil); errors.As(err, &said) && said.Server && !c.link.IsClosed() {
+			return retry.Permanent(err)
+		}
+		return c.drop(err)
 	}
 	stored, err := c.channel.PublishWithDeferredConfirmWithContext(ctx, "", to.name, true, false, p)
 	if err != nil { // at most a part of it has been sent, which the server drops
-		_ = c.link.socket.Close()
-		c.link = nil
-		return err
+		return c.drop(err)
 	}
 	if !stored.Wait() {
 		return c.refusal()
@@ -107,12 +108,12 @@ func (c *copies) try(ctx context.Context, to queue, p amqp.Publishing) error {
 	}
 }
 
-// unlessCut returns an error that is final unless the connection has failed.
-func (c *copies) unlessCut(err error) error {
-	if c.link.IsClosed() {
-		return err
-	}
-	return retry.Permanent(err)
+// drop gives up a connection that has failed before it sent a whole copy, so that the next try
+// connects again. The client may not have noticed the failure yet.
+func (c *copies) drop(err error) error {
+	_ = c.link.socket.Close()
+	c.link = nil
+	return err
 }
 
 // refusal returns why a copy was not stored. It is final if the connection has failed: the
