@@ -557,6 +557,11 @@ func (w *worker) wait(ctx context.Context, m message, delay time.Duration, attem
 func (w *worker) move(
 	ctx context.Context, m message, to queue, attempts int, headers amqp.Table,
 ) error {
+	w.copies.mu.Lock()
+	defer w.copies.mu.Unlock()
+	if w.channel.IsClosed() || w.in.isCut() { // the message can no longer be acknowledged
+		return fmt.Errorf("queue %s: %w", to.name, amqp.ErrClosed)
+	}
 	if err := w.publish(ctx, to, m.publishing(attempts, headers)); err != nil {
 		return fmt.Errorf("queue %s: %w", to.name, err)
 	}

@@ -97,6 +97,9 @@ func (l *link) cut(why error) {
 	_ = l.socket.Close()
 }
 
+// isCut reports whether the socket was cut. The client may notice that later.
+func (l *link) isCut() bool { return l.why.Load() != nil }
+
 // end closes the connection. A server that does not read its connections gets a second.
 func (l *link) end() {
 	cut := time.AfterFunc(time.Second, func() { _ = l.socket.Close() })

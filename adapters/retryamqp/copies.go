@@ -20,7 +20,7 @@ type copies struct {
 	connect func(context.Context) (*link, error)
 	grace   time.Duration // how long a copy may take after its context is done
 
-	mu       sync.Mutex
+	mu       sync.Mutex // hold it until the message is acknowledged: a crash then doubles one
 	over     error // why no copy is tried any more
 	link     *link
 	channel  *amqp.Channel // in confirm mode; what cannot be published closes it
@@ -65,8 +65,6 @@ var untilStored = retry.Policy{MaxAttempts: 10, Backoff: retry.Exponential{Base:
 // longer than ctx. A transaction with the acknowledgment would not do: RabbitMQ applies the
 // acknowledgment even if the queue refuses the message.
 func (c *copies) publish(ctx context.Context, to queue, p amqp.Publishing) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.over != nil {
 		return c.over
 	}
