@@ -168,7 +168,7 @@ func labeled(label string) string {
 
 func alarm(t *testing.T, body int) {
 	s := servers.RabbitMQ(t)
-	ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer stop()
 	q, err := open(ctx, "amqp://guest:guest@"+s.Address, "orders")
 	require.NoError(t, err)
@@ -190,7 +190,9 @@ func alarm(t *testing.T, body int) {
 	retries, err := retryamqp.New(policy, q.url, q.name)
 	require.NoError(t, err)
 	var dials atomic.Int32
-	retries.Config.Heartbeat = time.Second // without an answer for three of them, the client gives up
+	if body > 1 { // without an answer for three heartbeats, the client gives up a connection
+		retries.Config.Heartbeat = 5 * time.Second
+	}
 	retries.Config.Dial = func(network, address string) (net.Conn, error) {
 		dials.Add(1)
 		return net.Dial(network, address)
@@ -221,9 +223,9 @@ func alarm(t *testing.T, body int) {
 		}
 		return n
 	}
-	assert.Eventually(t, func() bool { return handled() == good }, 60*time.Second, 20*time.Millisecond, "good messages are handled during the alarm")
+	assert.Eventually(t, func() bool { return handled() == good }, 120*time.Second, 20*time.Millisecond, "good messages are handled during the alarm")
 	if body > 1 { // the client cannot send its heartbeats either, and connects again
-		assert.Eventually(t, func() bool { return dials.Load() > 2 }, 60*time.Second, 20*time.Millisecond)
+		assert.Eventually(t, func() bool { return dials.Load() > 2 }, 120*time.Second, 20*time.Millisecond)
 	}
 	end()
 	ended := time.Now()

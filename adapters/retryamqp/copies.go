@@ -21,7 +21,7 @@ type copies struct {
 	grace   time.Duration // how long a copy may take after its context is done
 
 	mu       sync.Mutex // hold it until the message is acknowledged: a crash then doubles one
-	over     error // why no copy is tried any more
+	over     error      // why no copy is tried any more
 	link     *link
 	channel  *amqp.Channel // in confirm mode; what cannot be published closes it
 	refused  chan *amqp.Error
