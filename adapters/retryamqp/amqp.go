@@ -2,14 +2,14 @@
 // When a handler fails, the policy decides whether and when its message is handled
 // again. A message that is not retried becomes a dead letter with the reason.
 //
-//	retries, err := retryamqp.New(policy, "orders")
+//	retries, err := retryamqp.New(policy, "amqp://localhost", "orders")
 //	if err != nil {
 //		return err
 //	}
-//	if err := retries.Declare(conn); err != nil {
+//	if err := retries.Declare(ctx); err != nil {
 //		return err
 //	}
-//	return retries.Consume(ctx, conn, func(ctx context.Context, d amqp.Delivery) error {
+//	return retries.Consume(ctx, func(ctx context.Context, d amqp.Delivery) error {
 //		return send(ctx, d.Body)
 //	})
 //
@@ -40,6 +40,22 @@
 // repository what all queues share. If a handler panics, that is a failure of the attempt,
 // the panic is not recovered, and Consume takes no more messages.
 //
+// A copy keeps the headers and the properties of its message, except three properties:
+// Expiration would end the wait, RabbitMQ refuses the UserId of another user, and each copy is
+// persistent. It also does without the headers CC and BCC, and without those that RabbitMQ or
+// a plugin writes about the way of a message, such as x-death, x-opt-* and x-delay.
+//
+// # Alarms
+//
+// During a memory or disk alarm RabbitMQ reads nothing from a connection that publishes. So
+// the package opens two connections for each Consume and each Redrive. One gets messages and
+// acknowledges them, and the other one publishes the copies. Messages that succeed are
+// acknowledged during an alarm. A message that fails waits with its worker until the alarm is
+// over. As many of them as there are Workers hold up the others.
+//
+// The package opens both connections by itself, from a URL, because nobody else may publish on
+// the first one, and because only an owner can cut a connection that RabbitMQ does not read.
+//
 // A copy needs up to 12 KiB more in its headers, and RabbitMQ takes 128 KiB. A message
 // that leaves no room for them is not retried. It becomes a dead letter without its headers,
 // and the header retry-left-out says so. A body that RabbitMQ no longer takes, because
@@ -58,7 +74,6 @@ import (
 	"math"
 	"math/bits"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -123,26 +138,40 @@ func number(headers amqp.Table, name string) (int64, error) {
 // Retries handles messages by policies. Set its fields and policies before the
 // first Consume; after that it is safe for concurrent use.
 type Retries struct {
-	// Workers is how many messages one Consume handles at once; 0 means 10. Their
-	// results are sent to the server one after the other.
+	// Workers is how many messages one Consume handles at once; 0 means 10. Copies
+	// are sent to the server one after the other.
 	Workers int
 
+	// Config has the TLS, the logins and the name of the connections, as
+	// [amqp.DialConfig] takes it. The zero value is what [amqp.Dial] uses. Recovery must
+	// be nil: what was delivered before it cannot be acknowledged after it. A Dial of
+	// your own can choose between servers, and must bound its own time.
+	Config amqp.Config
+
 	policies jobqueue.Policies
+	url      string
+	uri      amqp.URI
 	queue    string
 }
 
-// New returns Retries that apply policy to each message of queue. It returns an
-// error if policy is invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed.
-func New(policy retry.Policy, queue string) (*Retries, error) {
+// New returns Retries that apply policy to each message of queue on the server at url. It
+// returns an error if policy is invalid, or has none of MaxAttempts, MaxRetries and
+// MaxElapsed. It does not connect.
+func New(policy retry.Policy, url, queue string) (*Retries, error) {
 	policies, err := jobqueue.NewPolicies("retryamqp", policy)
 	if err != nil {
 		return nil, err
+	}
+	uri, err := amqp.ParseURI(url)
+	if err != nil { // which may have a part of the password
+		return nil, errors.New("retryamqp: the URL of the server cannot be read: " +
+			"write amqp://user:password@host:5672/vhost, and % and two digits for special characters")
 	}
 	const longestName = 255 - len(".wait.4026531840ms")
 	if queue == "" || len(queue) > longestName {
 		return nil, fmt.Errorf("retryamqp: the name of the queue has %d bytes: write 1 to %d, because its wait queues have longer ones", len(queue), longestName)
 	}
-	return &Retries{policies: policies, queue: queue}, nil
+	return &Retries{policies: policies, url: url, uri: uri, queue: queue}, nil
 }
 
 // SetType sets the policy for messages whose property Type is typename.
@@ -152,9 +181,18 @@ func (r *Retries) SetType(typename string, policy retry.Policy) error {
 
 // Declare declares the queue for the messages and the one for the dead letters. It
 // returns an error if a queue of the same name has other properties.
-func (r *Retries) Declare(conn *amqp.Connection) error {
-	if err := r.use(conn, func(w *worker) error {
-		return cmp.Or(r.work().declare(w.channel), r.dead().declare(w.channel))
+func (r *Retries) Declare(ctx context.Context) error {
+	in, err := r.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("retryamqp: %w", err)
+	}
+	defer in.end()
+	if err := in.until(ctx, func() error {
+		channel, err := in.Channel()
+		if err != nil {
+			return err
+		}
+		return cmp.Or(r.work().declare(channel), r.dead().declare(channel))
 	}); err != nil {
 		return fmt.Errorf("retryamqp: %w", err)
 	}
@@ -211,17 +249,17 @@ func stepOf(delay time.Duration) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-var errRecovers = errors.New("retryamqp: the connection recovers by itself, and what was delivered before cannot be acknowledged after it: connect without Recovery, and again after an error")
-
-// Consume handles messages until ctx is done. Then it cancels the contexts of the
-// handlers, waits until they have returned, gives their messages back, and returns
-// nil. If the connection or the channel fails, or a queue does not take a message, it
-// also waits for the handlers, and returns an error: connect again and call it again. The
-// server takes back what was not acknowledged.
+// Consume connects, and handles messages until ctx is done. Then it cancels the contexts of
+// the handlers, waits until they have returned, gives their messages back, and returns nil. If
+// a connection or a channel fails, the server cancels the consumer, or a queue does not take a
+// message, it also waits for the handlers, and returns an error: call it again. The server
+// takes back what was not acknowledged. It refuses queues that Declare would not have declared.
 //
-// handle is called for up to Workers messages at once. conn must not have the
-// Recovery of its package enabled: what was delivered before it cannot be
-// acknowledged after it.
+// handle is called for up to Workers messages at once.
+//
+// After the handlers have returned, Consume returns within some seconds, whatever the server
+// does. If the server does not confirm a copy within 5 seconds after the end of ctx, Consume
+// returns an error. The server then delivers the message again, and counts the attempt.
 //
 // # How attempts are counted
 //
@@ -238,56 +276,60 @@ var errRecovers = errors.New("retryamqp: the connection recovers by itself, and 
 //
 // RabbitMQ takes a message back from its handler after 30 minutes, unless its
 // consumer_timeout says otherwise. Set an AttemptTimeout below that.
-func (r *Retries) Consume(ctx context.Context, conn *amqp.Connection, handle func(context.Context, amqp.Delivery) error) error {
-	if conn.IsRecoveryEnabled() {
-		return errRecovers
+func (r *Retries) Consume(
+	ctx context.Context, handle func(context.Context, amqp.Delivery) error,
+) error {
+	err := r.use(ctx, 5*time.Second, func(w *worker) error { return w.consume(ctx, handle) })
+	if err == nil || errors.Is(err, context.Cause(ctx)) { // ctx may be done before it is connected
+		return nil
 	}
-	if err := r.use(conn, func(w *worker) error { return w.consume(ctx, handle) }); err != nil {
-		return fmt.Errorf("retryamqp: %w", err)
-	}
-	return nil
+	return fmt.Errorf("retryamqp: %w", err)
 }
 
-// use calls f with a worker, which has a channel. With several channels, the server would
-// deliver the messages of a killed worker to its other channels while it closes them, and
-// each delivery would be counted as an attempt.
-func (r *Retries) use(conn *amqp.Connection, f func(*worker) error) (err error) {
-	channel, err := conn.Channel()
+// use calls f with a worker that is connected. The worker has one channel: with several
+// channels, the server would deliver the messages of a killed worker to its other channels
+// while it closes them, and each delivery would be counted as an attempt.
+func (r *Retries) use(ctx context.Context, grace time.Duration, f func(*worker) error) (err error) {
+	in, err := r.connect(ctx)
 	if err != nil {
 		return err
 	}
-	w := &worker{Retries: r, conn: conn, channel: channel}
-	defer func() {
-		if w.out != nil {
-			_ = w.out.Close() // everything that was published has been confirmed
-		}
-		err = cmp.Or(err, channel.Close())
-	}()
+	defer in.end()
+	w := &worker{Retries: r, in: in, copies: copies{connect: r.connect, grace: grace}}
+	if err := in.until(ctx, func() (err error) {
+		w.channel, err = in.Channel()
+		return err
+	}); err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, w.ask(ctx, w.channel.Close)) }()
+	defer w.copies.end() // everything that was published has been confirmed, or never will be
+	if err := w.copies.open(ctx); err != nil {
+		return err
+	}
 	return f(w)
 }
 
 // consume handles messages.
 func (w *worker) consume(ctx context.Context, handle func(context.Context, amqp.Delivery) error) error {
-	if err := w.channel.Qos(cmp.Or(max(0, w.Workers), 10), 0, false); err != nil {
-		return err
-	}
-	deliveries, err := w.channel.Consume(w.queue, consumerTag, false, false, false, false, nil)
+	deliveries, err := w.start(ctx)
 	if err != nil {
 		return err
 	}
-	parent := ctx
-	ctx, fail := context.WithCancelCause(parent)
-	defer fail(nil)
-	var running sync.WaitGroup // at most workers, because the server sends no more at once
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var failure error // the first
+	var failed sync.Once
+	fail := func(err error) {
+		failed.Do(func() { failure = err })
+		stop()
+	}
+	var running sync.WaitGroup // at most Workers, because the server sends no more at once
 	for ctx.Err() == nil {
 		select {
 		case d, ok := <-deliveries:
 			if !ok {
-				why := "a handler has called runtime.Goexit" // so the consumer was canceled
-				if w.channel.IsClosed() {
-					why = "the server has closed the channel"
-				}
-				fail(errors.New(why))
+				fail(w.ended(ctx))
 				continue
 			}
 			running.Go(func() {
@@ -298,54 +340,93 @@ func (w *worker) consume(ctx context.Context, handle func(context.Context, amqp.
 		case <-ctx.Done():
 		}
 	}
-	stopped := w.stop(deliveries)
+	stopped := w.stop(ctx, deliveries)
 	running.Wait()
-	err = context.Cause(ctx)
-	if parent.Err() != nil {
-		err = stopped
+	if stopped != nil || w.channel.IsClosed() { // the server takes the messages back by itself
+		return cmp.Or(failure, stopped)
 	}
-	if w.channel.IsClosed() { // the server takes the messages back by itself
+	return errors.Join(failure, w.giveBack(ctx))
+}
+
+// start asks the server for messages. A queue with other arguments is refused before the first
+// message: a classic queue, for one, does not count the attempts of killed workers.
+func (w *worker) start(ctx context.Context) (deliveries <-chan amqp.Delivery, err error) {
+	w.closed = w.channel.NotifyClose(make(chan *amqp.Error, 1))
+	w.canceled = w.channel.NotifyCancel(make(chan string, 1))
+	err = w.ask(ctx, func() error {
+		if _, err := w.channel.QueueDeclarePassive(w.queue, true, false, false, false, nil); err != nil {
+			return err // declaring it would hide that it is not bound
+		}
+		if err := cmp.Or(w.work().declare(w.channel), w.dead().declare(w.channel)); err != nil {
+			return err
+		}
+		if err := w.channel.Qos(cmp.Or(max(0, w.Workers), 10), 0, false); err != nil {
+			return err
+		}
+		deliveries, err = w.channel.Consume(w.queue, consumerTag, false, false, false, false, nil)
 		return err
+	})
+	return deliveries, err
+}
+
+// ended returns why the server sends no more messages.
+func (w *worker) ended(ctx context.Context) error {
+	if w.channel.IsClosed() {
+		return fmt.Errorf("the channel was closed: %w", cmp.Or(<-w.closed, amqp.ErrClosed))
 	}
-	return errors.Join(err, w.giveBack())
+	select {
+	case <-w.canceled:
+	default:
+		return errors.New("a handler has called runtime.Goexit") // so this worker canceled the consumer
+	}
+	var gone *amqp.Error
+	if err := w.ask(ctx, func() error {
+		channel, err := w.in.Channel() // looking for a queue that is not there closes it
+		if err == nil {
+			_, err = channel.QueueDeclarePassive(w.queue, true, false, false, false, nil)
+		}
+		return err
+	}); errors.As(err, &gone) && gone.Code == amqp.NotFound {
+		return fmt.Errorf("the server has canceled the consumer, because queue %s was deleted: "+
+			"call Declare, and bind the queue again", w.queue)
+	}
+	return fmt.Errorf("the server has canceled the consumer of queue %s, which exists: "+
+		"it was deleted and declared again, or is not available", w.queue)
 }
 
 const consumerTag = "retry" // the channel has one consumer
 
-// A worker guards its channels, which only one goroutine may use at a time.
+// A worker has two connections: in does not publish, and the one of copies does nothing else.
 type worker struct {
 	*Retries
-	mu          sync.Mutex
-	conn        *amqp.Connection
-	channel     *amqp.Channel // gets messages, and acknowledges them
-	interrupted []amqp.Delivery
+	in       *link
+	channel  *amqp.Channel // gets messages, and acknowledges them
+	closed   chan *amqp.Error
+	canceled chan string // has the tag if the server has canceled the consumer
+	copies   copies
 
-	// What cannot be published closes its channel. So copies have one of their own, and
-	// the messages beside them are still acknowledged.
-	out      *amqp.Channel // in confirm mode; nil or closed: opened for the next copy
-	refused  chan *amqp.Error
-	returned chan amqp.Return
+	mu          sync.Mutex // of what follows, and of canceling the consumer
+	interrupted []amqp.Delivery
 }
 
-// open opens the channel for copies, if it must.
-func (w *worker) open() (err error) {
-	if w.out != nil && !w.out.IsClosed() {
-		return nil
-	}
-	if w.out, err = w.conn.Channel(); err != nil {
-		return err
-	}
-	w.refused = w.out.NotifyClose(make(chan *amqp.Error, 1))
-	w.returned = w.out.NotifyReturn(make(chan amqp.Return, 1))
-	return w.out.Confirm(false)
+// ask runs f, which waits for the server, until a while after ctx is done.
+func (w *worker) ask(ctx context.Context, f func() error) error {
+	ctx, stop := lasting(ctx, w.copies.grace)
+	defer stop()
+	return w.in.until(ctx, f)
+}
+
+// cancel cancels the consumer.
+func (w *worker) cancel(ctx context.Context) error {
+	return w.ask(ctx, func() error { return w.channel.Cancel(consumerTag, false) })
 }
 
 // stop cancels the consumer. Messages that arrive before the server confirms that
 // are not handled, and are interrupted.
-func (w *worker) stop(deliveries <-chan amqp.Delivery) error {
+func (w *worker) stop(ctx context.Context, deliveries <-chan amqp.Delivery) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.channel.Cancel(consumerTag, false); err != nil {
+	if err := w.cancel(ctx); err != nil {
 		return err
 	}
 	for d := range deliveries {
@@ -356,12 +437,12 @@ func (w *worker) stop(deliveries <-chan amqp.Delivery) error {
 
 // giveBack returns the interrupted messages to the work queue. Call it after stop,
 // or the server would deliver them here again.
-func (w *worker) giveBack() error {
+func (w *worker) giveBack(ctx context.Context) error {
 	for _, d := range w.interrupted {
 		m, _ := read(d) // a malformed header is reported when the message is handled
-		err := w.move(m, w.work(), m.attempt-1, nil)
+		err := w.move(ctx, m, w.work(), m.attempt-1, nil)
 		if errors.Is(err, errTooLarge) { // then the server counts the attempt
-			err = d.Nack(false, true)
+			err = w.ask(ctx, func() error { return d.Nack(false, true) })
 		}
 		if err != nil {
 			return fmt.Errorf("giving message %q back: %w", d.MessageId, err)
@@ -371,12 +452,12 @@ func (w *worker) giveBack() error {
 }
 
 // one makes one attempt to handle a message.
-func (w *worker) one(ctx context.Context, d amqp.Delivery, handle func(context.Context, amqp.Delivery) error) error {
+func (w *worker) one(
+	ctx context.Context, d amqp.Delivery, handle func(context.Context, amqp.Delivery) error,
+) error {
 	m, malformed := read(d)
 	if left := time.Until(m.due); left > 0 && malformed == nil {
-		w.mu.Lock()
-		malformed = w.wait(m, left, m.attempt-1)
-		w.mu.Unlock()
+		malformed = w.wait(ctx, m, left, m.attempt-1)
 		if !errors.Is(malformed, errTooLarge) {
 			return malformed
 		}
@@ -390,41 +471,53 @@ func (w *worker) one(ctx context.Context, d amqp.Delivery, handle func(context.C
 
 // settle tells the server the Outcome of an attempt.
 func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	waits := ctx
+	if errors.Is(o.Err, retryjob.ErrPanicked) { // the process must not wait for the end of an alarm
+		var stop context.CancelFunc
+		waits, stop = context.WithCancel(ctx)
+		stop()
+	}
 	switch {
 	case o.Err == nil:
-		return m.Ack(false)
+		return w.ask(ctx, func() error { return m.Ack(false) })
 	case o.Interrupted():
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		w.interrupted = append(w.interrupted, m.Delivery)
 		return nil
 	case o.Retry():
 		if o.Class != "" {
 			m.classes[o.Class]++
 		}
-		if errors.Is(o.Err, retryjob.ErrPanicked) { // the process may end only after the wait, and then have used up an attempt
-			if err := w.channel.Cancel(consumerTag, false); err != nil {
+		if waits != ctx { // a process that ends after the wait would use up an attempt
+			if err := w.leave(waits); err != nil {
 				return err
 			}
 		}
-		err := w.wait(m, o.Delay, m.attempt)
+		err := w.wait(waits, m, o.Delay, m.attempt)
 		if errors.Is(err, errTooLarge) { // the policy did not know that; say it
 			p := w.policies.Of(m.Type)
 			p.Budget.Refund()
 			err = fmt.Errorf("%w; it cannot be retried: %w", retry.Unwrap(o.Err), retry.Unwrap(err))
-			return w.bury(m, retryjob.Decide(ctx, p, m.job(), retry.Permanent(err)))
+			return w.bury(waits, m, retryjob.Decide(ctx, p, m.job(), retry.Permanent(err)))
 		}
 		return err
 	default:
-		return w.bury(m, o)
+		return w.bury(waits, m, o)
 	}
+}
+
+// leave cancels the consumer, so that the server sends no more messages.
+func (w *worker) leave(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cancel(ctx)
 }
 
 // bury moves a message to the dead letters. What does not fit is left out: if it must,
 // its headers, or also its body.
-func (w *worker) bury(m message, o retryjob.Outcome) error {
+func (w *worker) bury(ctx context.Context, m message, o retryjob.Outcome) error {
 	dead, headers := o.DeadLetter(m.job()), amqp.Table{}
-	dead.Err = jobqueue.Shorten(dead.Err, 8<<10) // the headers of a message must fit into one frame
 	for _, leftOut := range []string{"", "headers", "headers and body"} {
 		if leftOut != "" {
 			m.Headers, headers[leftOutHeader] = nil, leftOut
@@ -438,7 +531,7 @@ func (w *worker) bury(m message, o retryjob.Outcome) error {
 			return err
 		}
 		headers[deadHeader] = string(text)
-		if err := w.move(m, w.dead(), o.Attempts, headers); !errors.Is(err, errTooLarge) {
+		if err := w.move(ctx, m, w.dead(), o.Attempts, headers); !errors.Is(err, errTooLarge) {
 			return err
 		}
 	}
@@ -447,74 +540,43 @@ func (w *worker) bury(m message, o retryjob.Outcome) error {
 
 // wait moves a message to the queue for delay. attempts is the number of attempts
 // that have ended by then.
-func (w *worker) wait(m message, delay time.Duration, attempts int) error {
+func (w *worker) wait(ctx context.Context, m message, delay time.Duration, attempts int) error {
 	delay = min(delay, jobqueue.Longest)
 	switch step := stepOf(delay); {
 	case delay <= 0:
-		return w.move(m, w.work(), attempts, nil)
+		return w.move(ctx, m, w.work(), attempts, nil)
 	case step < delay:
-		return w.move(m, w.waiting(step), attempts, amqp.Table{dueHeader: time.Now().Add(delay).UnixMilli() + 1})
+		due := time.Now().Add(delay).UnixMilli() + 1
+		return w.move(ctx, m, w.waiting(step), attempts, amqp.Table{dueHeader: due})
 	default:
-		return w.move(m, w.waiting(step), attempts, nil)
+		return w.move(ctx, m, w.waiting(step), attempts, nil)
 	}
 }
 
 // move puts a message from one queue into another.
-func (w *worker) move(m message, to queue, attempts int, headers amqp.Table) error {
-	if err := w.publish(to, m.publishing(attempts, headers)); err != nil {
+func (w *worker) move(
+	ctx context.Context, m message, to queue, attempts int, headers amqp.Table,
+) error {
+	w.copies.mu.Lock()
+	defer w.copies.mu.Unlock()
+	if w.channel.IsClosed() || w.in.isCut() { // the message can no longer be acknowledged
+		return fmt.Errorf("queue %s: %w", to.name, amqp.ErrClosed)
+	}
+	if err := w.publish(ctx, to, m.publishing(attempts, headers)); err != nil {
 		return fmt.Errorf("queue %s: %w", to.name, err)
 	}
-	return m.Ack(false)
+	return w.ask(ctx, func() error { return m.Ack(false) })
 }
-
-// untilStored is how publish tries. While another worker is declaring a queue, it exists
-// but refuses messages.
-var untilStored = retry.Policy{MaxAttempts: 10, Backoff: retry.Exponential{Base: 20 * time.Millisecond}}
 
 // errTooLarge says that a message cannot be copied.
 var errTooLarge = errors.New("the message is too large to be copied to another queue")
 
-// publish declares a queue, and waits until that has stored the message. A
-// transaction with the acknowledgment would not do: RabbitMQ applies that also if the
-// queue refuses the message.
-func (w *worker) publish(to queue, p amqp.Publishing) error {
-	if size, frame := sizeOf(p), w.conn.Config.FrameSize; frame > 0 && size > frame {
+// publish copies a message to a queue.
+func (w *worker) publish(ctx context.Context, to queue, p amqp.Publishing) error {
+	if size, frame := sizeOf(p), w.in.Config.FrameSize; frame > 0 && size > frame {
 		return fmt.Errorf("%w: its headers need %d bytes, and a frame has %d", errTooLarge, size, frame)
 	}
-	err := retry.Do(context.Background(), untilStored, func(ctx context.Context) error {
-		if err := w.open(); err != nil {
-			return retry.Permanent(err)
-		}
-		if err := to.declare(w.out); err != nil {
-			return retry.Permanent(err)
-		}
-		stored, err := w.out.PublishWithDeferredConfirmWithContext(ctx, "", to.name, true, false, p)
-		if err != nil {
-			return retry.Permanent(err)
-		}
-		if !stored.Wait() {
-			return w.refusal()
-		}
-		select {
-		case <-w.returned:
-			return errors.New("it was deleted")
-		default:
-			return nil
-		}
-	})
-	return retry.Unwrap(err) // not marked: a loop around Consume connects again
-}
-
-// refusal returns why a copy was not stored.
-func (w *worker) refusal() error {
-	if !w.out.IsClosed() {
-		return errors.New("it refuses messages")
-	}
-	err := <-w.refused
-	if err != nil && err.Code == amqp.PreconditionFailed {
-		return retry.Permanent(fmt.Errorf("%w: %w", errTooLarge, err))
-	}
-	return retry.Permanent(cmp.Or(err, amqp.ErrClosed))
+	return w.copies.publish(ctx, to, p)
 }
 
 // added is room for the headers that the server adds when it moves or redelivers a copy,
@@ -609,10 +671,7 @@ func read(d amqp.Delivery) (message, error) {
 func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 	all := amqp.Table{}
 	for name, value := range m.Headers {
-		switch {
-		case strings.HasPrefix(name, "x-"), name == "CC", name == "BCC":
-		case name == dueHeader, name == deadHeader, name == classesHeader, name == leftOutHeader:
-		default:
+		if !leftOut(name) {
 			all[name] = value
 		}
 	}

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,14 +23,20 @@ import (
 )
 
 func TestNewRefusesAnInvalidPolicy(t *testing.T) {
-	_, err := retryamqp.New(retry.Policy{MaxAttempts: -2}, "orders")
+	const url = "amqp://localhost"
+	_, err := retryamqp.New(retry.Policy{MaxAttempts: -2}, url, "orders")
 	assert.ErrorContains(t, err, "retryamqp: invalid policy: MaxAttempts is -2")
 	for bytes, refused := range map[int]bool{0: true, 1: false, 237: false, 238: true} {
-		_, err = retryamqp.New(retry.Default(), strings.Repeat("q", bytes))
+		_, err = retryamqp.New(retry.Default(), url, strings.Repeat("q", bytes))
 		assert.Equal(t, refused, err != nil, "%d bytes: %v", bytes, err)
 	}
-	retries, err := retryamqp.New(retry.Default(), "orders")
+	retries, err := retryamqp.New(retry.Default(), url, "orders")
 	require.NoError(t, err)
+	for _, url := range []string{"orders", "http://localhost", "amqp://user:secret@host:port", "amqp://user:sec/ret@host", "amqp://user:se%zzcret@host", ""} {
+		_, err = retryamqp.New(retry.Default(), url, "orders")
+		assert.ErrorContains(t, err, "retryamqp: the URL of the server cannot be read", url)
+		assert.NotContains(t, err.Error(), "sec", "no part of the password is in the error")
+	}
 	assert.ErrorContains(t, retries.SetType("email", retry.Policy{MaxDelay: -1}), "retryamqp: type email: invalid policy: MaxDelay is -1ns")
 }
 
@@ -60,7 +68,7 @@ var errBoom = errors.New("boom")
 // newQueue returns a new queue for one test.
 func newQueue(t *testing.T) *queue {
 	t.Helper()
-	q, err := open(serverURL(t), fmt.Sprintf("retryamqp_%d", time.Now().UnixNano()))
+	q, err := open(t.Context(), serverURL(t), fmt.Sprintf("retryamqp_%d", time.Now().UnixNano()))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, q.Close(context.Background(), true)) })
 	return q
@@ -70,12 +78,12 @@ func newQueue(t *testing.T) *queue {
 func end(t *testing.T, q *queue, p amqp.Publishing, handle func(context.Context, amqp.Delivery) error) amqp.Delivery {
 	t.Helper()
 	require.NoError(t, q.publish(t.Context(), p))
-	retries, err := retryamqp.New(retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(5 * time.Millisecond)}, q.name)
+	retries, err := retryamqp.New(retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(5 * time.Millisecond)}, q.url, q.name)
 	require.NoError(t, err)
 	require.NoError(t, retries.SetType("other", retry.Policy{NonRetryable: true}))
 	ctx, stop := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- retries.Consume(ctx, q.conn, handle) }()
+	go func() { done <- retries.Consume(ctx, handle) }()
 	var letter amqp.Delivery
 	require.Eventually(t, func() (dead bool) {
 		require.NoError(t, q.do(func(channel *amqp.Channel) (err error) {
@@ -197,6 +205,43 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+// A queue with other arguments is refused before its first message. A classic queue would not
+// count the attempts of killed workers, and the others would lose messages.
+func TestConsumeRefusesQueues(t *testing.T) {
+	for name, row := range map[string]struct {
+		suffix string
+		args   amqp.Table
+		says   string
+	}{
+		"a classic queue":      {"", nil, "x-queue-type"},
+		"a delivery limit":     {"", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 5}, "x-delivery-limit"},
+		"classic dead letters": {".dead", nil, "x-queue-type"},
+		"dead letters that expire": {".dead", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32), "x-message-ttl": 1000},
+			"x-message-ttl"},
+		"a limited length": {".dead", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32), "x-max-length": 1}, "x-max-length"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQueue(t)
+			require.NoError(t, q.do(func(channel *amqp.Channel) error {
+				if _, err := channel.QueueDelete(q.name+row.suffix, false, false, false); err != nil {
+					return err
+				}
+				_, err := channel.QueueDeclare(q.name+row.suffix, true, false, false, false, row.args)
+				return err
+			}))
+			require.NoError(t, q.Enqueue(t.Context(), "a", 0))
+			retries, err := retryamqp.New(retry.Default(), q.url, q.name)
+			require.NoError(t, err)
+			err = retries.Consume(t.Context(), func(context.Context, amqp.Delivery) error {
+				t.Error("a message is handled")
+				return nil
+			})
+			assert.ErrorContains(t, err, "retryamqp: queue "+q.name+row.suffix+": ")
+			assert.ErrorContains(t, err, row.says)
+		})
+	}
+}
+
 // If an operator deletes a queue while messages are handled, it is declared again.
 func TestADeletedQueue(t *testing.T) {
 	q := newQueue(t)
@@ -215,22 +260,85 @@ func TestADeletedQueue(t *testing.T) {
 }
 
 func TestConsumeFails(t *testing.T) {
-	retries, err := retryamqp.New(retry.Default(), fmt.Sprintf("retryamqp_%d", time.Now().UnixNano()))
-	require.NoError(t, err)
-	conn, err := amqp.Dial(serverURL(t))
-	require.NoError(t, err)
 	handle := func(context.Context, amqp.Delivery) error { return nil }
-	assert.ErrorContains(t, retries.Consume(t.Context(), conn, handle), "NOT_FOUND", "the queue was not declared")
-	require.NoError(t, conn.Close())
-	assert.ErrorIs(t, retries.Consume(t.Context(), conn, handle), amqp.ErrClosed)
-	assert.ErrorIs(t, retries.Declare(conn), amqp.ErrClosed)
+	for name, row := range map[string]struct {
+		url    string
+		config amqp.Config
+		says   string
+	}{
+		"the queue was not declared": {url: serverURL(t), says: "NOT_FOUND"},
+		"nobody listens":             {url: "amqp://127.0.0.1:1", says: "connection refused"},
+		"a Dial of its own": {url: "amqp://nowhere", config: amqp.Config{Dial: func(string, string) (net.Conn, error) { return nil, errBoom }},
+			says: "boom"},
+		"Recovery": {url: serverURL(t), config: amqp.Config{Recovery: &amqp.Recovery{}}, says: "Config has a Recovery"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			retries, err := retryamqp.New(retry.Default(), row.url, fmt.Sprintf("retryamqp_%d", time.Now().UnixNano()))
+			require.NoError(t, err)
+			retries.Config = row.config
+			err = retries.Consume(t.Context(), handle)
+			assert.ErrorContains(t, err, "retryamqp: ")
+			assert.ErrorContains(t, err, row.says)
+			_, err = retries.Redrive(t.Context(), retryjob.RedriveOptions{})
+			assert.ErrorContains(t, err, "retryamqp: redrive: ")
+			assert.ErrorContains(t, err, row.says)
+			if row.says != "NOT_FOUND" {
+				assert.ErrorContains(t, retries.Declare(t.Context()), row.says)
+			}
+		})
+	}
+}
 
-	recovering, err := amqp.DialConfig(serverURL(t), amqp.Config{Recovery: &amqp.Recovery{}})
-	require.NoError(t, err)
-	assert.ErrorContains(t, retries.Consume(t.Context(), recovering, handle), "the connection recovers by itself")
-	_, err = retries.Redrive(t.Context(), recovering, retryjob.RedriveOptions{})
-	assert.ErrorContains(t, err, "the connection recovers by itself")
-	require.NoError(t, recovering.Close())
+// A queue that an operator deletes ends Consume, which says so. What was being handled is
+// not lost: the messages that fail or are interrupted are in their queues.
+func TestTheQueueIsDeleted(t *testing.T) {
+	for name, row := range map[string]struct {
+		args amqp.Table // of the queue that is declared again at once
+		says string
+	}{
+		"for good":       {says: " was deleted: call Declare, and bind the queue again"},
+		"and made again": {args: amqp.Table{"x-queue-type": "classic"}, says: "( was deleted: |, which exists: )"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQueue(t)
+			for _, key := range []string{"fails", "stops"} {
+				require.NoError(t, q.Enqueue(t.Context(), key, 0))
+			}
+			retries, err := retryamqp.New(retry.Policy{MaxAttempts: 1}, q.url, q.name)
+			require.NoError(t, err)
+			var both sync.WaitGroup
+			both.Add(2)
+			err = retries.Consume(t.Context(), func(ctx context.Context, d amqp.Delivery) error {
+				both.Done()
+				both.Wait()
+				if d.MessageId == "fails" {
+					assert.NoError(t, q.do(func(channel *amqp.Channel) error {
+						_, err := channel.QueueDelete(q.name, false, false, false)
+						if row.args != nil && err == nil {
+							_, err = channel.QueueDeclare(q.name, true, false, false, false, row.args)
+						}
+						return err
+					}))
+					return errBoom
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			assert.ErrorContains(t, err, "retryamqp: the server has canceled the consumer")
+			assert.Regexp(t, q.name+row.says, err.Error())
+			assert.NotContains(t, err.Error(), "Goexit")
+			if row.args != nil { // nothing goes back to a classic queue
+				return
+			}
+			require.Eventually(t, func() bool { // a failure after the end of the consumer is an interruption
+				open, err := q.Open(t.Context())
+				require.NoError(t, err)
+				dead, err := q.ready(q.name + ".dead")
+				require.NoError(t, err)
+				return open+dead == 2
+			}, 20*time.Second, 20*time.Millisecond)
+		})
+	}
 }
 
 // A worker whose handler did not return gets no message again: its process is about to
@@ -238,9 +346,9 @@ func TestConsumeFails(t *testing.T) {
 func TestAHandlerThatDoesNotReturn(t *testing.T) {
 	q := newQueue(t)
 	require.NoError(t, q.Enqueue(t.Context(), "a", 0))
-	retries, err := retryamqp.New(retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}, q.name)
+	retries, err := retryamqp.New(retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}, q.url, q.name)
 	require.NoError(t, err)
-	err = retries.Consume(t.Context(), q.conn, func(_ context.Context, d amqp.Delivery) error {
+	err = retries.Consume(t.Context(), func(_ context.Context, d amqp.Delivery) error {
 		assert.Equal(t, 1, retryamqp.AttemptOf(d))
 		runtime.Goexit() // a panic would end the test
 		return nil
@@ -248,22 +356,45 @@ func TestAHandlerThatDoesNotReturn(t *testing.T) {
 	assert.ErrorContains(t, err, "a handler has called runtime.Goexit")
 }
 
-// When the connection is lost, Consume returns after its handlers have returned.
-func TestTheConnectionIsLost(t *testing.T) {
-	q := newQueue(t)
-	require.NoError(t, q.Enqueue(t.Context(), "a", 0))
-	conn, err := amqp.Dial(serverURL(t))
-	require.NoError(t, err)
-	retries, err := retryamqp.New(retry.Default(), q.name)
-	require.NoError(t, err)
-	returned := false
-	err = retries.Consume(t.Context(), conn, func(ctx context.Context, _ amqp.Delivery) error {
-		require.NoError(t, conn.Close())
-		<-ctx.Done()
-		returned = true
-		return ctx.Err()
-	})
-	assert.EqualError(t, err, "retryamqp: the server has closed the channel")
-	assert.True(t, returned)
-	require.Eventually(t, func() bool { n, err := q.Open(t.Context()); return err == nil && n == 1 }, 10*time.Second, 20*time.Millisecond, "the server has taken the message back")
+// When a connection is lost, Consume returns after its handlers have returned, and says why.
+func TestAConnectionIsLost(t *testing.T) {
+	for name, which := range map[string]int{"the one that gets messages": 0, "the one of the copies": 1} {
+		t.Run(name, func(t *testing.T) {
+			q := newQueue(t)
+			require.NoError(t, q.Enqueue(t.Context(), "a", 0))
+			retries, err := retryamqp.New(retry.Default(), q.url, q.name)
+			require.NoError(t, err)
+			var sockets []net.Conn
+			retries.Config.Dial = func(network, address string) (net.Conn, error) {
+				socket, err := net.Dial(network, address)
+				sockets = append(sockets, socket)
+				return socket, err
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			returned := 0
+			err = retries.Consume(ctx, func(ctx context.Context, d amqp.Delivery) error {
+				returned++
+				if which == 1 && returned > 1 {
+					stop()
+					return nil
+				}
+				require.NoError(t, sockets[which].Close())
+				if which == 1 {
+					return errBoom
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			if which == 0 {
+				assert.ErrorContains(t, err, "retryamqp: the channel was closed: Exception (501) Reason: ")
+				assert.Equal(t, 1, returned)
+				require.Eventually(t, func() bool { n, err := q.Open(t.Context()); return err == nil && n == 1 }, 10*time.Second, 20*time.Millisecond, "the server has taken the message back")
+				return
+			}
+			assert.NoError(t, err, "the copies are published on a new connection")
+			assert.Equal(t, 2, returned)
+			assert.Len(t, sockets, 3)
+		})
+	}
 }

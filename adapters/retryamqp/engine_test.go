@@ -50,13 +50,32 @@ func TestRestarts(t *testing.T) {
 	})
 }
 
+// Memory alarms come and go under load, and RabbitMQ restarts in every second one. An alarm
+// holds up those messages that fail, and no other.
+func TestRestartsAndAlarms(t *testing.T) {
+	t.Parallel()
+	s := servers.RabbitMQ(t)
+	e := engineAt("amqp://guest:guest@" + s.Address)
+	e.Forgets = true
+	jobtest.Restarts(t, e, 200, servers.Amount(t, "RETRY_RESTARTS", 2), func(n int) error {
+		s.Control("set_vm_memory_high_watermark", "0.00001")
+		if n%2 == 1 {
+			s.Stop()
+			s.Start() // without the alarm
+			return nil
+		}
+		s.Control("set_vm_memory_high_watermark", "0.4")
+		return nil
+	})
+}
+
 func serverURL(t *testing.T) string { return servers.Shared(t, "RETRY_TEST_RABBITMQ") }
 
 func engine(t *testing.T) jobtest.Engine { return engineAt(serverURL(t)) }
 
 func engineAt(url string) jobtest.Engine {
 	return jobtest.Engine{
-		Open:      func(_ context.Context, name string) (jobtest.Queue, error) { return open(url, name) },
+		Open:      func(ctx context.Context, name string) (jobtest.Queue, error) { return open(ctx, url, name) },
 		Unit:      50 * time.Millisecond,
 		Late:      2 * time.Second, // because the machine may be busy; a step adds at most 32 ms
 		Lease:     10 * time.Second,
@@ -74,17 +93,17 @@ type queue struct {
 	conn *amqp.Connection
 }
 
-func open(url, name string) (*queue, error) {
+func open(ctx context.Context, url, name string) (*queue, error) {
 	q := &queue{name: name, url: url}
 	conn, err := q.connect()
 	if err != nil {
 		return nil, err
 	}
-	retries, err := retryamqp.New(retry.Default(), name)
+	retries, err := retryamqp.New(retry.Default(), url, name)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, conn.Close())
 	}
-	return q, retries.Declare(conn)
+	return q, retries.Declare(ctx)
 }
 
 // connect returns the connection, or a new one if that is closed.
@@ -139,10 +158,13 @@ func (q *queue) publishTo(ctx context.Context, name string, p amqp.Publishing) e
 	})
 }
 
+// tenant is a header that each job has in each of its attempts.
+const tenant = "x-tenant"
+
 func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error {
-	p := amqp.Publishing{MessageId: key, Timestamp: time.Now(), DeliveryMode: amqp.Persistent}
+	p := amqp.Publishing{MessageId: key, Timestamp: time.Now(), DeliveryMode: amqp.Persistent, Headers: amqp.Table{tenant: key}}
 	if maxAttempts > 0 {
-		p.Headers = amqp.Table{retryamqp.MaxAttemptsHeader: maxAttempts}
+		p.Headers[retryamqp.MaxAttemptsHeader] = maxAttempts
 	}
 	return q.publish(ctx, p)
 }
@@ -178,15 +200,14 @@ func (q *queue) Forge(ctx context.Context, keys []string) error {
 }
 
 func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
-	retries, err := retryamqp.New(p, q.name)
+	retries, err := retryamqp.New(p, q.url, q.name)
 	if err != nil {
 		return err
 	}
-	conn, err := q.connect()
-	if err != nil {
-		return err
-	}
-	return retries.Consume(ctx, conn, func(ctx context.Context, d amqp.Delivery) error {
+	return retries.Consume(ctx, func(ctx context.Context, d amqp.Delivery) error {
+		if d.Headers[tenant] != d.MessageId && !strings.HasPrefix(d.MessageId, jobtest.PlantedPrefix) {
+			return retry.Permanent(fmt.Errorf("the header %s is %v", tenant, d.Headers[tenant]))
+		}
 		return do(ctx, d.MessageId, retryamqp.AttemptOf(d))
 	})
 }
@@ -246,11 +267,11 @@ func (q *queue) untilDead(ctx context.Context, n int) error {
 }
 
 func (q *queue) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	retries, err := retryamqp.New(retry.Default(), q.name)
+	retries, err := retryamqp.New(retry.Default(), q.url, q.name)
 	if err != nil {
 		return retryjob.RedriveResult{}, err
 	}
-	result, err := retries.Redrive(ctx, q.conn, o)
+	result, err := retries.Redrive(ctx, o)
 	if o.OnProgress != nil && !o.DryRun { // others may be killed meanwhile
 		return result, err
 	}

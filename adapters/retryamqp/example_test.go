@@ -14,16 +14,16 @@ import (
 	"github.com/goretry/retry/adapters/retryamqp"
 )
 
-// serve handles messages until ctx ends, or the connection does.
-func serve(ctx context.Context, conn *amqp.Connection, policy retry.Policy, send func(context.Context, []byte) error) error {
-	retries, err := retryamqp.New(policy, "orders")
+// serve handles messages until ctx ends, or a connection does.
+func serve(ctx context.Context, policy retry.Policy, send func(context.Context, []byte) error) error {
+	retries, err := retryamqp.New(policy, "amqp://localhost", "orders")
 	if err != nil {
+		return retry.Permanent(err)
+	}
+	if err := retries.Declare(ctx); err != nil {
 		return err
 	}
-	if err := retries.Declare(conn); err != nil {
-		return err
-	}
-	return retries.Consume(ctx, conn, func(ctx context.Context, d amqp.Delivery) error {
+	return retries.Consume(ctx, func(ctx context.Context, d amqp.Delivery) error {
 		return send(ctx, d.Body)
 	})
 }
@@ -54,12 +54,7 @@ func Example() {
 	// Connect again for as long as the program runs.
 	reconnect := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}
 	err := retry.Do(ctx, reconnect, func(ctx context.Context) error {
-		conn, err := amqp.Dial("amqp://localhost")
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		return serve(ctx, conn, policy, sendEmail)
+		return serve(ctx, policy, sendEmail)
 	})
 	if err != nil && ctx.Err() == nil {
 		log.Fatal(err)

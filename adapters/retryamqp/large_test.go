@@ -35,9 +35,7 @@ func handleBeside(t *testing.T, q *queue, policy retry.Policy, odd amqp.Publishi
 
 func work(t *testing.T, q *queue, policy retry.Policy, atLeast, letters int) (runs map[string]int, dead []amqp.Delivery) {
 	t.Helper()
-	retries, err := retryamqp.New(policy, q.name)
-	require.NoError(t, err)
-	conn, err := q.connect()
+	retries, err := retryamqp.New(policy, q.url, q.name)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -45,7 +43,7 @@ func work(t *testing.T, q *queue, policy retry.Policy, atLeast, letters int) (ru
 	runs = map[string]int{}
 	done := make(chan error, 1)
 	go func() {
-		done <- retries.Consume(ctx, conn, func(_ context.Context, d amqp.Delivery) error {
+		done <- retries.Consume(ctx, func(_ context.Context, d amqp.Delivery) error {
 			mu.Lock()
 			defer mu.Unlock()
 			runs[d.MessageId]++
@@ -175,11 +173,11 @@ func TestAMessageThatCannotBeCopiedIsGivenBack(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	require.NoError(t, q.publish(t.Context(), amqp.Publishing{MessageId: "odd", Headers: amqp.Table{"big": strings.Repeat("x", 130_700)}}))
-	retries, err := retryamqp.New(retry.Default(), q.name)
+	retries, err := retryamqp.New(retry.Default(), q.url, q.name)
 	require.NoError(t, err)
 	for attempt := 1; attempt <= 2; attempt++ {
 		ctx, stop := context.WithCancel(t.Context())
-		require.NoError(t, retries.Consume(ctx, q.conn, func(ctx context.Context, d amqp.Delivery) error {
+		require.NoError(t, retries.Consume(ctx, func(ctx context.Context, d amqp.Delivery) error {
 			assert.Equal(t, attempt, retryamqp.AttemptOf(d))
 			stop()
 			<-ctx.Done()
@@ -200,7 +198,7 @@ func TestACopyThatIsRefused(t *testing.T) {
 	for _, key := range []string{"good-1", "waits", "odd", "good-2"} {
 		require.NoError(t, q.Enqueue(t.Context(), key, 0))
 	}
-	retries, err := retryamqp.New(retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(5 * time.Millisecond)}, q.name)
+	retries, err := retryamqp.New(retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(5 * time.Millisecond)}, q.url, q.name)
 	require.NoError(t, err)
 	var mu sync.Mutex
 	attempts := map[string][]int{}
@@ -220,11 +218,11 @@ func TestACopyThatIsRefused(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
-	refused := retries.Consume(ctx, q.conn, handle)
+	refused := retries.Consume(ctx, handle)
 	assert.ErrorContains(t, refused, "PRECONDITION_FAILED")
 	assert.False(t, retry.IsPermanent(refused), "a loop that connects again goes on")
 	var consuming sync.WaitGroup
-	consuming.Go(func() { assert.NoError(t, retries.Consume(ctx, q.conn, handle)) })
+	consuming.Go(func() { assert.NoError(t, retries.Consume(ctx, handle)) })
 	assert.NoError(t, q.untilDead(ctx, 1), "its last failure needs no wait queue")
 	assert.Eventually(t, func() bool {
 		mu.Lock()
@@ -272,7 +270,7 @@ func TestRedriveOfAStrangersLetters(t *testing.T) {
 func TestABodyThatIsNowTooLarge(t *testing.T) {
 	t.Parallel()
 	s := servers.RabbitMQ(t)
-	q, err := open("amqp://guest:guest@"+s.Address, "orders")
+	q, err := open(t.Context(), "amqp://guest:guest@"+s.Address, "orders")
 	require.NoError(t, err)
 	body := make([]byte, 200_000)
 	for _, key := range []string{"retried", "buried"} {

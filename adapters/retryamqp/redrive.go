@@ -21,22 +21,34 @@ import (
 //
 // A dead letter that Redrive looks at is not in the queue until it returns, or the server
 // notices that it was killed. Those that arrive meanwhile are left for the next call.
-func (r *Retries) Redrive(ctx context.Context, conn *amqp.Connection, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	if conn.IsRecoveryEnabled() {
-		return retryjob.RedriveResult{}, errRecovers
-	}
+//
+// Redrive connects. It returns soon after ctx is done, also during an alarm: a copy that the
+// server is about to confirm gets another second.
+func (r *Retries) Redrive(
+	ctx context.Context, o retryjob.RedriveOptions,
+) (retryjob.RedriveResult, error) {
 	return jobqueue.Redrive("retryamqp", o, func(walk *jobqueue.Walk) error {
-		return r.use(conn, func(w *worker) error { return w.redrive(ctx, walk) }) // the end gives back what was skipped
+		return r.use(ctx, time.Second, func(w *worker) error { // its end gives back what was skipped
+			return w.redrive(ctx, walk)
+		})
 	})
 }
 
 func (w *worker) redrive(ctx context.Context, walk *jobqueue.Walk) error {
-	dead, err := w.channel.QueueDeclarePassive(w.dead().name, true, false, false, false, nil)
-	if err != nil {
+	var dead amqp.Queue
+	if err := w.ask(ctx, func() (err error) {
+		dead, err = w.channel.QueueDeclarePassive(w.dead().name, true, false, false, false, nil)
+		return err
+	}); err != nil {
 		return err
 	}
 	for range dead.Messages {
-		d, ok, err := w.channel.Get(dead.Name, false)
+		var d amqp.Delivery
+		var ok bool
+		err := w.ask(ctx, func() (err error) {
+			d, ok, err = w.channel.Get(dead.Name, false)
+			return err
+		})
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -50,7 +62,7 @@ func (w *worker) redrive(ctx context.Context, walk *jobqueue.Walk) error {
 		if err := walk.Look(letter, unreadable, dead.Messages, func(due time.Time) (bool, error) {
 			m, _ := read(d) // a malformed header is reported when the message is handled
 			m.began = due
-			err := w.waitUntil(m, due)
+			err := w.waitUntil(ctx, m, due)
 			if errors.Is(err, errTooLarge) {
 				err = jobqueue.Stuck(err)
 			}
@@ -65,12 +77,12 @@ func (w *worker) redrive(ctx context.Context, walk *jobqueue.Walk) error {
 // waitUntil moves a message that was never handled to the queue for the step below its
 // wait. The worker that gets it then lets it wait for the rest. Rounded up at once, an
 // eighth of a window of messages would come together.
-func (w *worker) waitUntil(m message, due time.Time) error {
+func (w *worker) waitUntil(ctx context.Context, m message, due time.Time) error {
 	left := time.Until(due)
 	if left < time.Millisecond {
-		return w.wait(m, left, 0)
+		return w.wait(ctx, m, left, 0)
 	}
-	return w.move(m, w.waiting(stepBelow(left)), 0, amqp.Table{dueHeader: due.UnixMilli() + 1})
+	return w.move(ctx, m, w.waiting(stepBelow(left)), 0, amqp.Table{dueHeader: due.UnixMilli() + 1})
 }
 
 // stepBelow returns the longest step of at most delay, which is at least a millisecond.

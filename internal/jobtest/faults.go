@@ -183,7 +183,7 @@ func Kills(t *testing.T, e Engine, kills int) {
 	if stranger, is := q.(Stranger); is { // among the others, one for each kill
 		planted := make([]string, kills)
 		for i := range planted {
-			planted[i] = fmt.Sprint(plantedPrefix, i+1)
+			planted[i] = fmt.Sprint(PlantedPrefix, i+1)
 		}
 		must(t, stranger.Plant(ctx, planted))
 		keys = append(keys, planted...)
@@ -203,8 +203,8 @@ func Kills(t *testing.T, e Engine, kills int) {
 	audit(t, e, q, j, keys, kills, fmt.Sprintf("%d kills, %d of them in an attempt", kills, busy))
 }
 
-// plantedPrefix begins the keys of messages that are as hard to handle as one can be.
-const plantedPrefix = "planted-"
+// PlantedPrefix begins the keys of messages that are as hard to handle as one can be.
+const PlantedPrefix = "planted-"
 
 // killAll kills this many processes that follow an order, so many at once.
 func killAll(ctx context.Context, t *testing.T, j *journal, kills, atOnce int, o order) {
@@ -328,7 +328,7 @@ func audit(t *testing.T, e Engine, q Queue, j *journal, keys []string, crashes i
 				cut++
 			}
 		}
-		for _, fault := range auditJob(runs[key], letter, is, strings.HasPrefix(key, plantedPrefix)) {
+		for _, fault := range auditJob(runs[key], letter, is, strings.HasPrefix(key, PlantedPrefix)) {
 			t.Errorf("%s: %s: %+v", key, fault, runs[key])
 		}
 		if fault := repeated(runs[key]); fault != "" && e.Repeats {

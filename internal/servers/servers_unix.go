@@ -120,6 +120,16 @@ func RabbitMQ(t testing.TB) *Server {
 	return s
 }
 
+// Control runs rabbitmqctl for a RabbitMQ.
+func (s *Server) Control(args ...string) {
+	s.t.Helper()
+	control := exec.Command(filepath.Join(filepath.Dir(s.program), "rabbitmqctl"), args...)
+	control.Dir, control.Env = s.dir, append(os.Environ(), s.env...)
+	if output, err := control.CombinedOutput(); err != nil {
+		s.t.Fatalf("rabbitmqctl %s: %v\n%s", args, err, output)
+	}
+}
+
 // create returns a server that is not running. If the program is not installed,
 // it skips the test, or in CI fails it.
 func create(t testing.TB, program, debian string) *Server {

@@ -1,0 +1,275 @@
+package retryamqp_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retryamqp"
+	"github.com/goretry/retry/internal/servers"
+	"github.com/goretry/retry/retryjob"
+)
+
+// A copy that is about to be confirmed when its context ends gets this much more time.
+func TestLasting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent, end := context.WithCancel(t.Context())
+		lasting, stop := retryamqp.Lasting(parent, 5*time.Second)
+		time.Sleep(time.Hour)
+		require.NoError(t, lasting.Err())
+		end()
+		time.Sleep(5*time.Second - 1)
+		synctest.Wait()
+		require.NoError(t, lasting.Err())
+		time.Sleep(1)
+		synctest.Wait()
+		require.Error(t, lasting.Err())
+		assert.ErrorContains(t, context.Cause(lasting), "the server has not answered for 5s after the end of the context")
+		stop()
+
+		ended, stop := retryamqp.Lasting(parent, time.Second) // begun after the end
+		time.Sleep(time.Second - 1)
+		synctest.Wait()
+		require.NoError(t, ended.Err())
+		stop() // leaves no goroutine, or the test would fail
+		assert.ErrorIs(t, context.Cause(ended), context.Canceled)
+	})
+}
+
+// A write that nobody reads ends when the heartbeats have failed.
+func TestSocket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, server := net.Pipe()
+		socket := retryamqp.NewSocket(conn)
+		written := make(chan error)
+		go func() {
+			_, err := socket.Write([]byte("a"))
+			written <- err
+		}()
+		require.NoError(t, socket.SetReadDeadline(time.Now().Add(time.Second)))
+		_, err := socket.Read(make([]byte, 1))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		assert.ErrorIs(t, <-written, io.ErrClosedPipe)
+		require.NoError(t, server.Close())
+	})
+}
+
+// A stalling connection passes nothing on any more, as to a server that hangs.
+type stalling struct {
+	net.Conn
+	stalled atomic.Bool
+	once    sync.Once
+	closed  chan struct{}
+}
+
+func (s *stalling) pass(n int, err error) (int, error) {
+	if s.stalled.Load() {
+		<-s.closed
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+func (s *stalling) Read(b []byte) (int, error) { return s.pass(s.Conn.Read(b)) }
+
+func (s *stalling) Write(b []byte) (int, error) {
+	if _, err := s.pass(0, nil); err != nil {
+		return 0, err
+	}
+	return s.Conn.Write(b)
+}
+
+func (s *stalling) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	return s.Conn.Close()
+}
+
+// Whichever connection hangs, Consume ends soon after its context and leaves no goroutine, and
+// the message is delivered again.
+func TestAConnectionThatHangs(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		which int
+		err   error // of the handler
+	}{
+		"a success is not acknowledged": {0, nil},
+		"a failure is not acknowledged": {0, errBoom},
+		"a copy is not confirmed":       {1, errBoom},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t)
+			require.NoError(t, q.Enqueue(t.Context(), "a", 0))
+			retries, err := retryamqp.New(retry.Policy{MaxAttempts: 1}, q.url, q.name)
+			require.NoError(t, err)
+			var conns []*stalling
+			retries.Config.Dial = func(network, address string) (net.Conn, error) {
+				conn, err := net.Dial(network, address)
+				conns = append(conns, &stalling{Conn: conn, closed: make(chan struct{})})
+				return conns[len(conns)-1], err
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			began := time.Now()
+			pprof.Do(ctx, pprof.Labels("test", name), func(ctx context.Context) {
+				err = retries.Consume(ctx, func(context.Context, amqp.Delivery) error {
+					conns[row.which].stalled.Store(true)
+					stop()
+					return row.err
+				})
+			})
+			assert.ErrorContains(t, err, "the server has not answered for 5s after the end of the context")
+			assert.Less(t, time.Since(began), 15*time.Second)
+			assert.Eventually(t, func() bool { return labeled(name) == "" }, 10*time.Second, 20*time.Millisecond, "no goroutine is left: %s", labeled(name))
+			assert.Eventually(t, func() bool { n, err := q.Open(t.Context()); return err == nil && n == 1 }, 10*time.Second, 20*time.Millisecond, "it is delivered again")
+		})
+	}
+}
+
+// During a memory alarm RabbitMQ reads nothing from connections that publish. Good messages
+// are handled all the same, bad ones wait, and Consume and Redrive end with their contexts.
+// After the alarm, no message is lost and none has too many attempts.
+func TestAlarm(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]int{"small": 1, "larger than what sockets hold": 12 << 20} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			alarm(t, body)
+		})
+	}
+}
+
+// labeled returns the goroutines with a label of package pprof, which they inherit.
+func labeled(label string) string {
+	var all strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&all, 1)
+	var left []string
+	for _, goroutines := range strings.Split(all.String(), "\n\n") {
+		if strings.Contains(goroutines, label) {
+			left = append(left, goroutines)
+		}
+	}
+	return strings.Join(left, "\n\n")
+}
+
+func alarm(t *testing.T, body int) {
+	s := servers.RabbitMQ(t)
+	ctx, stop := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer stop()
+	q, err := open(ctx, "amqp://guest:guest@"+s.Address, "orders")
+	require.NoError(t, err)
+	const good, bad = 30, 3
+	for n := range good {
+		require.NoError(t, q.Enqueue(ctx, fmt.Sprint("good-", n), 0))
+		if n%10 == 0 {
+			require.NoError(t, q.publish(ctx, amqp.Publishing{MessageId: fmt.Sprint("bad-", n/10), Body: make([]byte, body), DeliveryMode: amqp.Persistent}))
+		}
+	}
+	for n := range 3 {
+		require.NoError(t, q.publishTo(ctx, "orders.dead", amqp.Publishing{MessageId: fmt.Sprint("letter-", n), Body: make([]byte, body),
+			Headers: amqp.Table{"retry-dead-letter": `{"reason":"by hand"}`}, DeliveryMode: amqp.Persistent}))
+	}
+	require.NoError(t, q.conn.Close())
+	s.Control("set_vm_memory_high_watermark", "0.00001")
+
+	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond)}
+	retries, err := retryamqp.New(policy, q.url, q.name)
+	require.NoError(t, err)
+	var dials atomic.Int32
+	if body > 1 { // without an answer for three heartbeats, the client gives up a connection
+		retries.Config.Heartbeat = 5 * time.Second
+	}
+	retries.Config.Dial = func(network, address string) (net.Conn, error) {
+		dials.Add(1)
+		return net.Dial(network, address)
+	}
+	var mu sync.Mutex
+	runs := map[string][]int{}
+	handle := func(_ context.Context, d amqp.Delivery) error {
+		mu.Lock()
+		defer mu.Unlock()
+		runs[d.MessageId] = append(runs[d.MessageId], retryamqp.AttemptOf(d))
+		if strings.HasPrefix(d.MessageId, "bad") {
+			return errBoom
+		}
+		return nil
+	}
+	consuming, end := context.WithCancel(ctx)
+	defer end()
+	done := make(chan error, 1)
+	label := fmt.Sprintf("alarm of %d bytes", body)
+	go pprof.Do(consuming, pprof.Labels("test", label), func(ctx context.Context) { done <- retries.Consume(ctx, handle) })
+	handled := func() (n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for key := range runs {
+			if strings.HasPrefix(key, "good") {
+				n++
+			}
+		}
+		return n
+	}
+	assert.Eventually(t, func() bool { return handled() == good }, 120*time.Second, 20*time.Millisecond, "good messages are handled during the alarm")
+	if body > 1 { // the client cannot send its heartbeats either, and connects again
+		assert.Eventually(t, func() bool { return dials.Load() > 2 }, 120*time.Second, 20*time.Millisecond)
+	}
+	end()
+	ended := time.Now()
+	consumed := <-done
+	assert.ErrorContains(t, consumed, "it answers no publisher during a memory or disk alarm")
+	assert.Less(t, time.Since(ended), 10*time.Second, "Consume ends soon after its context")
+	t.Logf("Consume took %v to end: %v", time.Since(ended), consumed)
+
+	deadline, stopRedrive := context.WithTimeout(ctx, time.Second)
+	defer stopRedrive()
+	began := time.Now()
+	var result retryjob.RedriveResult
+	pprof.Do(deadline, pprof.Labels("test", label), func(ctx context.Context) {
+		result, err = retries.Redrive(ctx, retryjob.RedriveOptions{Window: time.Hour})
+	})
+	assert.Less(t, time.Since(began), 6*time.Second, "Redrive ends at its deadline")
+	t.Logf("Redrive took %v with a deadline of a second, and moved %d: %v", time.Since(began), result.Moved, err)
+	assert.Error(t, err)
+	assert.Eventually(t, func() bool { return labeled(label) == "" }, 10*time.Second, 20*time.Millisecond, "no goroutine is left: %s", labeled(label))
+
+	s.Control("set_vm_memory_high_watermark", "0.4")
+	conn, err := q.connect()
+	require.NoError(t, err)
+	consuming, end = context.WithCancel(ctx)
+	defer end()
+	go func() { done <- retries.Consume(consuming, handle) }()
+	assert.Eventually(t, func() bool { n, err := q.ready("orders.dead"); return err == nil && n == bad+3-result.Moved },
+		90*time.Second, 100*time.Millisecond)
+	end()
+	require.NoError(t, <-done)
+	dead, err := q.Dead(ctx)
+	require.NoError(t, err)
+	for n := range bad {
+		key := fmt.Sprint("bad-", n)
+		assert.Equal(t, retry.ReasonExhausted, dead[key].Reason, "%s is a dead letter: %v", key, dead)
+		assert.LessOrEqual(t, len(runs[key]), 3+1, key) // a copy may have been stored without a confirm
+	}
+	for key, attempts := range runs {
+		for _, attempt := range attempts {
+			assert.LessOrEqual(t, attempt, 3, key)
+		}
+		if strings.HasPrefix(key, "good") {
+			assert.Equal(t, []int{1}, attempts, "%s is handled once", key)
+		}
+	}
+	assert.NoError(t, conn.Close())
+}
