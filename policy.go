@@ -57,7 +57,10 @@ type Policy struct {
 	// math/rand/v2.
 	Source func() uint64
 
-	// No retry starts later than MaxElapsed after the first attempt began; 0: no bound.
+	// No retry starts later than MaxElapsed after the first attempt began; 0: no bound. Where the
+	// next retry would, the call ends at once: a Retry-After of 48h is not waited for, and makes
+	// a dead letter of a job in its first hours, under a MaxElapsed of a day as under
+	// MaxRetryAfter.
 	MaxElapsed time.Duration
 
 	AttemptTimeout time.Duration // after it the context of an attempt is canceled; 0: never

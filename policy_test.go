@@ -131,6 +131,8 @@ func TestTheLongestRetryAfterOfAJob(t *testing.T) {
 		{long(7*day, 0), 7 * day, retry.ReasonRetry},
 		{retry.Policy{MaxElapsed: time.Hour}, time.Hour, retry.ReasonRetry},
 		{retry.Policy{MaxElapsed: time.Hour}, time.Hour + 1, retry.ReasonElapsed},
+		{retry.Policy{MaxElapsed: day}, 2 * day, retry.ReasonRetryAfter},
+		{retry.Policy{MaxElapsed: 3 * day, MaxRetryAfter: 3 * day}, 2 * day, retry.ReasonRetry},
 	} {
 		for _, limit := range []int{0, 3} {
 			d := row.policy.ForJob(limit).Next(retry.Attempt{Number: 1, Err: retry.After(row.asked, errBoom), Seed: 1})

@@ -315,31 +315,57 @@ type sqlState string
 func (s sqlState) Error() string    { return "SQLSTATE " + string(s) }
 func (s sqlState) SQLState() string { return string(s) }
 
-// A transaction that meets a deadlock, and a job that fails.
+// A transaction that meets a deadlock, and a job with each of its outcomes.
 func TestREADMETransactionAndJob(t *testing.T) {
-	d := new(database)
-	db := sql.OpenDB(sqlfault.New(d, sqlfault.Exec(sqlState("40P01"))))
-	defer db.Close()
-	move := func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 1")
-		return err
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tc := range []struct {
+		name string
+		ctx  context.Context
+		work func(context.Context) error
+		want string
+	}{
+		{"a success", t.Context(), func(context.Context) error { return nil }, "done"},
+		{"a failure", t.Context(), failWith(errDial), "again after 1ms"},
+		{"a shutdown", canceled, func(ctx context.Context) error { return ctx.Err() }, "again after 0s"},
+		{"a failure that stays", t.Context(), failWith(retry.Permanent(errDial)), "buried: permanent_error"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := new(database)
+			db := sql.OpenDB(sqlfault.New(d, sqlfault.Exec(sqlState("40P01"))))
+			defer db.Close()
+			move := func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 1")
+				return err
+			}
+			row := struct {
+				ID       string
+				Attempts int
+			}{"job 17", 1}
+			ctx, policy, work := tc.ctx, retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}, tc.work
+			var saved string
+			done := func(any) { saved = "done" }
+			runAgainAfter := func(_ any, wait time.Duration) { saved = "again after " + wait.String() }
+			bury := func(_ any, letter retryjob.DeadLetter) { saved = "buried: " + string(letter.Reason) }
+
+			err := retrysql.Tx(ctx, db, nil, policy, func(ctx context.Context, tx *sql.Tx) error { return move(ctx, tx) })
+			job := retryjob.Job{Key: row.ID, Attempt: row.Attempts} // 1 for the first
+			retryjob.Run(ctx, policy, job, work, func(o retryjob.Outcome) {
+				switch { // the queue keeps what was decided
+				case o.Err == nil:
+					done(row)
+				case o.Retry() || o.Interrupted(): // a shutdown interrupts a job, which has not failed
+					runAgainAfter(row, o.Delay)
+				default:
+					bury(row, o.DeadLetter(job)) // a dead letter
+				}
+			})
+
+			assert.Equal(t, tc.want, saved)
+			if tc.ctx.Err() == nil {
+				require.NoError(t, err)
+				assert.Equal(t, 1, d.commits)
+			}
+		})
 	}
-	row := struct {
-		ID       string
-		Attempts int
-	}{"job 17", 1}
-	ctx, policy := t.Context(), retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}
-	work := failWith(errDial)
-	var saved retryjob.Outcome
-	save := func(_ any, o retryjob.Outcome) { saved = o }
-
-	err := retrysql.Tx(ctx, db, nil, policy, func(ctx context.Context, tx *sql.Tx) error { return move(ctx, tx) })
-	job := retryjob.Job{Key: row.ID, Attempt: row.Attempts} // 1 for the first
-	// The queue saves whether, and when, the job runs again.
-	retryjob.Run(ctx, policy, job, work, func(o retryjob.Outcome) { save(row, o) })
-
-	require.NoError(t, err)
-	assert.Equal(t, 1, d.commits)
-	assert.True(t, saved.Retry())
-	assert.Equal(t, time.Millisecond, saved.Delay)
 }

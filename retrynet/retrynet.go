@@ -229,6 +229,7 @@ func judgeText(text string) verdict {
 	switch {
 	case begins("http: server closed idle connection"),
 		begins("http2: client connection lost"),
+		begins("http2: client conn is closed"),
 		begins("http2: client conn not usable"),
 		begins("http2: Transport received Server's graceful shutdown GOAWAY"),
 		begins("http2: server sent GOAWAY and closed the connection"),

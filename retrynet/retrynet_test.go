@@ -120,7 +120,7 @@ func TestConstructedErrors(t *testing.T) {
 		}},
 
 		{"net/http: idle connection closed", transient, texts("http: server closed idle connection", "")},
-		{"HTTP/2", transient, texts("http2: ", "client connection lost", "client conn not usable",
+		{"HTTP/2", transient, texts("http2: ", "client connection lost", "client conn not usable", "client conn is closed",
 			"Transport received Server's graceful shutdown GOAWAY", "server sent GOAWAY and closed the connection; LastStreamID=1")},
 		{"HTTP/2 streams", transient, texts("stream error: stream ID 3; ", "REFUSED_STREAM", "NO_ERROR; received from peer",
 			"INTERNAL_ERROR; received from peer", "CANCEL; received from peer", "ENHANCE_YOUR_CALM; received from peer")},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsretry "github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/smithy-go/middleware"
+	"github.com/aws/smithy-go/tracing"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/goretry/retry"
@@ -139,18 +139,57 @@ func (s *single) IsErrorRetryable(err error) bool {
 }
 
 // GetAttemptToken lets a Retryer delay the attempt, as the one of the adaptive mode
-// does, and refill its quota after the successes that the SDK counts. In the mode
-// of 2026 these are only those of first attempts.
+// does, and refill its quota after the successes that the SDK counts.
 func (s *single) GetAttemptToken(ctx context.Context) (settle func(error) error, err error) {
+	counts := true
+	if s.attempts > 1 {
+		ctx, counts = asRetry(ctx)
+	}
 	if v2, ok := s.Retryer.(aws.RetryerV2); ok {
 		settle, err = v2.GetAttemptToken(ctx)
 	} else {
 		settle = s.Retryer.GetInitialToken()
 	}
-	if s.attempts > 1 && os.Getenv("AWS_NEW_RETRIES_2026") == "true" {
+	if !counts {
 		settle = free
 	}
 	return settle, err
+}
+
+// asRetry returns ctx as the SDK gives it to a Retryer for a retry, and whether the SDK
+// settles the token of a retry. Both differ among the versions of the SDK: since v1.48.0 a
+// Retryer finds the number of the attempt in its context, and before, a mode of the SDK did
+// not settle. The number has no exported key. So asRetry has the SDK make two attempts that
+// send nothing, and looks at the second.
+func asRetry(ctx context.Context) (of context.Context, counts bool) {
+	p := &probe{of: ctx}
+	quiet := tracing.WithOperationTracer(ctx, tracing.NopTracerProvider{}.Tracer(""))
+	sdk := awsretry.NewAttemptMiddleware(p, func(request any) any { return request })
+	_, _, _ = sdk.HandleFinalize(quiet, middleware.FinalizeInput{}, middleware.FinalizeHandlerFunc(fails))
+	return p.of, p.settled
+}
+
+var errProbe = errors.New("retryaws: nothing was sent")
+
+func fails(context.Context, middleware.FinalizeInput) (out middleware.FinalizeOutput, metadata middleware.Metadata, err error) {
+	return out, metadata, errProbe
+}
+
+// A probe is a Retryer that makes a second attempt at once.
+type probe struct {
+	aws.NopRetryer
+	of      context.Context // of the last attempt
+	settled bool            // the token of the last attempt
+}
+
+func (*probe) MaxAttempts() int                                                { return 2 }
+func (*probe) IsErrorRetryable(error) bool                                     { return true }
+func (*probe) RetryDelay(int, error) (time.Duration, error)                    { return 0, nil }
+func (*probe) GetRetryToken(context.Context, error) (func(error) error, error) { return free, nil }
+
+func (p *probe) GetAttemptToken(ctx context.Context) (func(error) error, error) {
+	p.of, p.settled = ctx, false
+	return func(error) error { p.settled = true; return nil }, nil
 }
 
 // serversWait returns the wait that the server asks for, 0 if it asks for none.

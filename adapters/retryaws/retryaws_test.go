@@ -216,9 +216,9 @@ func TestTheQuotaIsPaidBack(t *testing.T) {
 	})
 }
 
-// Each success that the SDK counts refills the quota. In the mode of 2026 only the
-// success of a first attempt counts. counting implements only the first version of
-// the Retryer interface, without contexts.
+// Each success that the SDK counts refills the quota; which it counts differs among its
+// versions. counting implements only the first version of the Retryer interface, without
+// contexts.
 func TestSuccessesFillTheQuota(t *testing.T) {
 	inBothModes(t, func(t *testing.T) {
 		for _, fails := range []int{0, 1, 4} {
@@ -235,6 +235,57 @@ func TestSuccessesFillTheQuota(t *testing.T) {
 			assert.Equal(t, fails == 4, err != nil)
 			assert.Equal(t, alone.results, ours.results, "the same as with the SDK alone")
 			assert.Len(t, ours.results, min(fails+1, 4))
+		}
+	})
+}
+
+// A call leaves as many tokens in a quota of the SDK's own Retryers as it leaves with the
+// SDK alone: a retry that succeeds gives back what it took, and in the newer modes no more.
+func TestTokensThatACallLeaves(t *testing.T) {
+	atOnce := func(tokens *ratelimit.TokenRateLimit) func(*awsretry.StandardOptions) {
+		return func(o *awsretry.StandardOptions) {
+			o.RateLimiter = tokens
+			o.Backoff = awsretry.BackoffDelayerFunc(func(int, error) (time.Duration, error) { return 0, nil })
+		}
+	}
+	standard := func(tokens *ratelimit.TokenRateLimit) aws.Retryer {
+		return awsretry.NewStandard(atOnce(tokens))
+	}
+	retryers := map[string]func(*ratelimit.TokenRateLimit) aws.Retryer{
+		"standard": standard,
+		"standard, wrapped": func(tokens *ratelimit.TokenRateLimit) aws.Retryer {
+			return awsretry.AddWithErrorCodes(standard(tokens), "NoSuchKey")
+		},
+		"adaptive": func(tokens *ratelimit.TokenRateLimit) aws.Retryer {
+			return awsretry.NewAdaptiveMode(func(o *awsretry.AdaptiveModeOptions) {
+				o.StandardOptions = append(o.StandardOptions, atOnce(tokens))
+			})
+		},
+	}
+	inBothModes(t, func(t *testing.T) {
+		for name, retryer := range retryers {
+			for _, fails := range []int{0, 1, 2, 4} {
+				left := func(serve func(s *server, r aws.Retryer) aws.Config) uint {
+					tokens := ratelimit.NewTokenRateLimit(500)
+					_, err := tokens.GetToken(t.Context(), 100)
+					require.NoError(t, err)
+					s := &server{answer: failTimes(fails, unavailable)}
+					_ = calls["S3"](t.Context(), serve(s, retryer(tokens)))
+					assert.Equal(t, min(fails+1, 3), s.attempts(), name)
+					return tokens.Remaining()
+				}
+				alone := left(func(s *server, r aws.Retryer) aws.Config {
+					cfg := plain(s.serve(t))
+					cfg.Retryer = func() aws.Retryer { return r }
+					return cfg
+				})
+				three := soon()
+				three.MaxAttempts = 3 // as the SDK has by default
+				ours := left(func(s *server, r aws.Retryer) aws.Config {
+					return s.serve(t, retryaws.Middleware{Policy: three, Retryer: r})
+				})
+				assert.Equal(t, int(alone), int(ours), "%s, %d failures", name, fails)
+			}
 		}
 	})
 }

@@ -12,11 +12,17 @@
 // The error code of a call decides whether it is retried, as in retrygrpc, whose page says
 // why:
 //
-//	unavailable         yes; Connect also turns HTTP 429, 502, 503, 504 into it
-//	resource_exhausted  if the server names a wait
+//	unavailable         yes; Connect also turns HTTP 429, 502, 503, 504 into it;
+//	                    no for a certificate that is not accepted, as in retryhttp
+//	resource_exhausted  if the server names a wait; never for a message too large,
+//	                    which the client or the server refuses
 //	deadline_exceeded   if there is an AttemptTimeout
 //
-// Interceptor.Codes replaces the first row. An error with any other code is
+// If the connection breaks before the answer is complete, Connect says unknown, internal,
+// canceled or unavailable. Each of them is retried as unavailable is, because gRPC says
+// UNAVAILABLE then. The error keeps its code.
+//
+// Interceptor.Codes replaces unavailable in the first row. An error with any other code is
 // [retry.Permanent]. A policy's RetryIf can only reject more.
 //
 // After unavailable or a timeout, the server may or may not have run the method.
@@ -54,6 +60,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -62,6 +69,7 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/internal/rpc"
 	"github.com/goretry/retry/retryhttp"
+	"github.com/goretry/retry/retrynet"
 )
 
 // An *Interceptor is a connect.Interceptor that retries the calls of a client. It
@@ -172,13 +180,36 @@ func failure(err error, retryable []connect.Code) rpc.Failure {
 		retryable = []connect.Code{connect.CodeUnavailable}
 	}
 	code := connect.CodeOf(err)
-	f := rpc.Failure{Err: err, Code: uint32(code), Retryable: slices.Contains(retryable, code)}
+	again := slices.Contains(retryable, code) ||
+		broken(err) && slices.Contains(retryable, connect.CodeUnavailable)
+	f := rpc.Failure{Err: err, Code: uint32(code), Retryable: again && !untrusted(err)}
 	var failed *connect.Error
 	if errors.As(err, &failed) {
 		f.Wait, f.Named = wait(failed)
 		f.Pushback = failed.Meta().Values(rpc.Pushback)
 	}
 	return f
+}
+
+// broken reports whether the connection broke before the answer was complete. Connect says
+// unknown, internal or canceled then, by the place where the connection broke and by how it
+// did: a reset is canceled, because a handler's client cancels so. grpc-go has UNAVAILABLE for
+// each of them, whether the server has begun to answer or not, and so such an error is
+// retried as unavailable is. A stream that the server reset has the code of its reset in both.
+func broken(err error) bool {
+	switch connect.CodeOf(err) {
+	case connect.CodeUnknown, connect.CodeInternal, connect.CodeCanceled:
+		return !connect.IsWireError(err) && retrynet.Transient(err) &&
+			!strings.Contains(err.Error(), "stream error: stream ID ")
+	default:
+		return false
+	}
+}
+
+// untrusted reports whether the call met an error that does not pass by the rule of
+// retryhttp, such as a certificate that is not accepted.
+func untrusted(err error) bool {
+	return err != nil && !connect.IsWireError(err) && retry.IsPermanent(retryhttp.Check(nil, nil, err))
 }
 
 // wait returns the longest wait that the server asks for. named is false if it

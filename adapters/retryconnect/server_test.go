@@ -124,12 +124,12 @@ func (s *server) duplex(ctx context.Context, stream *connect.BidiStream[text, te
 }
 
 // handler returns the service.
-func (s *server) handler() http.Handler {
+func (s *server) handler(options ...connect.HandlerOption) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(unary, connect.NewUnaryHandler(unary, s.unary))
-	mux.Handle(down, connect.NewServerStreamHandler(down, s.down))
-	mux.Handle(up, connect.NewClientStreamHandler(up, s.up))
-	mux.Handle(duplex, connect.NewBidiStreamHandler(duplex, s.duplex))
+	mux.Handle(unary, connect.NewUnaryHandler(unary, s.unary, options...))
+	mux.Handle(down, connect.NewServerStreamHandler(down, s.down, options...))
+	mux.Handle(up, connect.NewClientStreamHandler(up, s.up, options...))
+	mux.Handle(duplex, connect.NewBidiStreamHandler(duplex, s.duplex, options...))
 	return mux
 }
 

@@ -15,15 +15,18 @@
 //
 //	code               retried                        because
 //	UNAVAILABLE        yes                            the server cannot be reached or is shutting down
-//	RESOURCE_EXHAUSTED if the server names a wait     a rate limit passes; a message too large, which
-//	                                                  has this code too, stays too large
+//	  of a certificate no                             another attempt meets the same certificate, as
+//	  not accepted                                    package retrynet says
+//	RESOURCE_EXHAUSTED if the server names a wait     a rate limit passes
+//	  of a message     no, whatever Codes says        the message, which the client or the server
+//	  too large                                       refuses, stays too large
 //	DEADLINE_EXCEEDED  if there is an AttemptTimeout  the attempt ran into it; the caller's own deadline
 //	                                                  has ended all attempts
 //	ABORTED            no                             the caller has to repeat the whole transaction
 //	UNKNOWN, INTERNAL  no                             a bug seldom goes away by itself
 //	any other          no                             the answer would be the same
 //
-// Interceptor.Codes replaces the first row. An error with any other code is
+// Interceptor.Codes replaces UNAVAILABLE in the first row. An error with any other code is
 // [retry.Permanent]. A policy's RetryIf can only reject more.
 //
 // After UNAVAILABLE or a timeout, the server may or may not have run the method.
@@ -237,8 +240,9 @@ func failure(err error, trailer metadata.MD, retryable []codes.Code) rpc.Failure
 	}
 	s := status.Convert(err)
 	wait, named := retryInfo(s)
+	again := slices.Contains(retryable, s.Code()) && !(len(trailer) == 0 && untrusted(s))
 	return rpc.Failure{
-		Err: err, Code: uint32(s.Code()), Retryable: slices.Contains(retryable, s.Code()),
+		Err: err, Code: uint32(s.Code()), Retryable: again,
 		Wait: wait, Named: named, Pushback: trailer.Get(rpc.Pushback),
 	}
 }

@@ -30,6 +30,7 @@ type server struct {
 	grpc_testing.UnimplementedTestServiceServer
 
 	answer   func(ctx context.Context, attempt int) error
+	reply    int // the bytes in each message of StreamingOutputCall
 	messages int // how many StreamingOutputCall and FullDuplexCall send before the answer
 
 	mu       sync.Mutex
@@ -84,7 +85,7 @@ func (s *server) StreamingOutputCall(r *grpc_testing.StreamingOutputCallRequest,
 	n := s.begin(stream.Context())
 	s.receive(n, r.GetPayload().GetBody())
 	for range s.messages {
-		if err := stream.Send(&grpc_testing.StreamingOutputCallResponse{}); err != nil {
+		if err := stream.Send(&grpc_testing.StreamingOutputCallResponse{Payload: &grpc_testing.Payload{Body: make([]byte, s.reply)}}); err != nil {
 			return err
 		}
 	}

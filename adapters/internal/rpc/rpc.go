@@ -101,11 +101,32 @@ func (f Failure) Mark() error {
 	switch {
 	case f.Final != "":
 		return retry.Permanent(fmt.Errorf("%w (not retried: %s)", f.Err, f.Final))
-	case !f.Retryable && !throttled:
+	case !throttled && (!f.Retryable || f.tooLarge()):
 		return retry.Permanent(f.Err)
 	default:
 		return retry.After(f.Wait, f.Err)
 	}
+}
+
+// tooLargeTexts are how grpc-go and Connect refuse a message that is too large, in a client
+// and in a server. They have neither a type for that nor a code: RESOURCE_EXHAUSTED is also
+// the code of a rate limit.
+var tooLargeTexts = []string{
+	"message larger than max", "after decompression larger than max", "grpc: message too large", // grpc-go
+	"larger than configured max", "exceeds sendMaxBytes", "exceeds getURLMaxBytes",
+	"http.MaxBytesReader limit", // Connect
+}
+
+// tooLarge reports whether the call has a message that is too large. The next attempt would
+// have the same message.
+func (f Failure) tooLarge() bool {
+	if f.Code != resourceExhausted {
+		return false
+	}
+	text := f.Err.Error()
+	return slices.ContainsFunc(tooLargeTexts, func(part string) bool {
+		return strings.Contains(text, part)
+	})
 }
 
 // healthy reports whether f shows a server that works, and asks for no wait.
