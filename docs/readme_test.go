@@ -232,6 +232,7 @@ func TestREADMEPolicy(t *testing.T) {
 		temporary := func(err error) bool { return !errors.Is(err, errBoom) }
 		classify := func(error) *retry.Class { return nil }
 		var told []retry.Event
+		semaphore := func(context.Context, retry.Event) error { return nil }
 		budget, observe := &retry.Budget{Size: 100}, func(_ context.Context, e retry.Event) { told = append(told, e) }
 
 		curve := retry.Exponential{Base: time.Second}
@@ -248,6 +249,7 @@ func TestREADMEPolicy(t *testing.T) {
 			RetryIf:        temporary,        // func(error) bool; nil: every error is retried
 			Classify:       classify,         // limits and delays of its own for one kind of failure
 			Budget:         budget,           // an allowance of retries to share
+			Enter:          semaphore,        // holds an attempt back before it begins, and may refuse it
 			OnEvent:        observe,          // AttemptStarted, AttemptFinished, RetryScheduled, CallFinished
 		}
 

@@ -651,6 +651,22 @@ func TestRecipeBudgetOfARequest(t *testing.T) {
 	assert.Equal(t, 64+1+3, lowest)
 }
 
+func TestRecipeBudgetsOfTargets(t *testing.T) {
+	var budgets retry.Budgets
+	policy, attempts := retry.Policy{MaxAttempts: 40}, 0
+	call := func() error {
+		budget, done := budgets.For("shard 7") // var budgets retry.Budgets
+		defer done()
+		policy.Budget = budget
+
+		return retry.Do(t.Context(), policy, fails(&attempts))
+	}
+	assert.ErrorContains(t, call(), "retry budget exhausted after 11 attempts (for shard 7)")
+	other, done := budgets.For("shard 8")
+	defer done()
+	assert.Equal(t, 10, other.Left())
+}
+
 func TestRecipeBudgetOfAProcess(t *testing.T) {
 	policy, attempts := retry.Policy{MaxAttempts: 4}, 0
 

@@ -3,13 +3,12 @@ package retrylog
 import "github.com/goretry/retry/internal/eventlog"
 
 // A Call is one call of retry.Do or DoValue, or a job of a queue that reports the same events,
-// as [retry.Once] does. It has its Key, its Max, its Attempts, how many Resets it had, the Reason
-// why it stopped, the Cause (what stopped it besides the failure, or what is wrong with its
+// as [retry.Once] does. It has its Key, its Max, its Attempts, the Reason why it stopped, the Cause (what stopped it besides the failure, or what is wrong with its
 // policy), and the Records of its events. Its method Check makes each decision again with a
 // policy.
 type Call = eventlog.Call
 
-// An Attempt is one attempt of a [Call]: its Number, when it Started, whether it Finished, its
+// An Attempt is one attempt of a [Call]: the Attempt that it is of all, when it Started, whether it Finished, its
 // Err and how long it Took. If a retry was scheduled after it, its method Retry says so, and Due
 // and the fields of its [retry.Decision] are as in the event.
 type Attempt = eventlog.Attempt
@@ -30,8 +29,8 @@ type Attempt = eventlog.Attempt
 // does not know for a stop: they are from a newer version.
 //
 // A log that cannot have happened is an error that names the line at fault:
-// events out of order, an attempt beyond Max, a delay that does not follow from the
-// Seed, Attempt, Lo and Hi beside it, a Max that changes within a call, the error of
+// events out of order, a Number beyond Max, a delay that does not follow from the
+// Seed, Number, Lo and Hi beside it, a Max that changes within a call, the error of
 // another attempt, or a field that its kind of event does not have. The calls up to
 // the fault are returned.
 //
