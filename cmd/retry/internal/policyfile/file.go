@@ -56,7 +56,7 @@ func Parse(name string, data []byte) (*File, error) {
 func MayHold(data []byte) bool { return ownKey.Match(data) && !template.Match(data) }
 
 var (
-	ownKey   = regexp.MustCompile(`(?m)^[ \t{]*"?(retry|work_config|max_attempts|max_retries)"?[ \t]*:`)
+	ownKey   = regexp.MustCompile(`(?m)(^|")(retry|work_config|max_attempts|max_retries)"?[ \t]*:`)
 	template = regexp.MustCompile(`\{\{|\{%|<%`)
 )
 

@@ -86,7 +86,7 @@ const (
 
 	mostSystemNodes = 200_000 // of a system
 
-	mostFileNodes = 1_000_000 // of all documents of a file together, those in texts too
+	mostFileNodes = 500_000 // of all documents of a file together, those in texts too
 )
 
 // tooLarge reports whether b has a mapping that is larger than any of a policy, or
