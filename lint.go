@@ -84,8 +84,8 @@ func (p Policy) Lint() []string {
 			"of %v: after one attempt that uses it up there is no retry",
 		p.AttemptTimeout, p.MaxElapsed)
 	worst, upTo := p.longest()
-	say(worst > tooLong, "%s take %s %v: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)",
-		attempts, upTo, worst)
+	say(worst > tooLong, "%s take %s %s: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)",
+		attempts, upTo, centuries(worst))
 	say(p.MaxDelay > 0 && first > p.MaxDelay,
 		"MaxDelay (max_delay) of %v is shorter than the first delay of %v: "+
 			"it cuts even that one",

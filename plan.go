@@ -97,11 +97,14 @@ func (plan Plan) String() string {
 }
 
 // brief writes a duration for people: 1h, not 1h0m0s.
-func brief(d time.Duration) string {
-	if d == saturate.Max {
+func brief(d time.Duration) string { return noZeros.Replace(centuries(short(d))) }
+
+// centuries writes a duration, and the longest one as a person would.
+func centuries(d time.Duration) string {
+	if d >= short(saturate.Max) {
 		return "292 years"
 	}
-	return noZeros.Replace(short(d).String())
+	return d.String()
 }
 
 var noZeros = strings.NewReplacer("h0m0s", "h", "m0s", "m")

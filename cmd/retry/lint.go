@@ -27,7 +27,9 @@ status is 1 if there is any. The last line says how many policies it found.
 
 A directory stands for all .yaml, .yml and .json files below it that have a
 policy at the path of -at, or in one of the usual places, or settings of another
-system where that has them. It follows links. In a path, * stands for every key.
+system in a document that only this system reads. A file in it that does not
+parse is a fault if it may have a policy, and is counted if not. Lint follows
+links. In a path, * stands for every key.
 Lint expands patterns that the shell has not expanded. A system of services, as
 retry simulate reads it, is checked as a whole, with retries in two layers above
 each other. With -schema it prints what editors complete the keys with, and mark
@@ -39,7 +41,8 @@ most faults by while you type.
 type report struct {
 	Policies int                 `json:"policies"`
 	Files    int                 `json:"files"`
-	Without  []string            `json:"without"` // files without a policy
+	Without  []string            `json:"without"`  // files without a policy
+	Unparsed []string            `json:"unparsed"` // files of a directory that do not parse, and are something else
 	Faults   []*policyfile.Fault `json:"faults"`
 
 	hint string // where one of the files without a policy has one
@@ -74,7 +77,7 @@ func lint(s *streams, c *command, args []string) int {
 		return c.failed(s, err)
 	}
 
-	r := report{Without: []string{}, Faults: []*policyfile.Fault{}, at: from.at}
+	r := report{Without: []string{}, Unparsed: []string{}, Faults: []*policyfile.Fault{}, at: from.at}
 	for _, file := range files {
 		if err := r.add(s, file, from); err != nil {
 			status = c.failed(s, err)
@@ -96,16 +99,21 @@ func lint(s *streams, c *command, args []string) int {
 
 // add lints a file. It returns an error only if the file cannot be read.
 func (r *report) add(s *streams, f lintedFile, from source) error {
-	file, err := s.readFile(f.name)
 	r.Files++
+	title, data, err := s.read(f.name)
+	if err != nil {
+		return err
+	}
+	file, err := policyfile.Parse(title, data)
 	var unparsed *policyfile.Fault
 	if errors.As(err, &unparsed) {
+		if f.walked && !policyfile.MayHold(data) {
+			r.Unparsed = append(r.Unparsed, f.name)
+			return nil
+		}
 		r.Faults = append(r.Faults, unparsed)
 		r.Policies++
 		return nil
-	}
-	if err != nil {
-		return err
 	}
 	var known, unknown []policyfile.Block
 	for _, block := range file.Find(from.at) {
@@ -156,6 +164,11 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 // summary says what lint looked at.
 func (r *report) summary() string {
 	text := counted(r.Policies, "policy") + " in " + counted(r.Files, "file")
+	if n := len(r.Unparsed); n == 1 {
+		text += "; 1 file does not parse"
+	} else if n > 1 {
+		text += "; " + counted(n, "file") + " do not parse"
+	}
 	if len(r.Without) == 0 {
 		return text
 	}

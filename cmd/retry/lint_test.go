@@ -18,8 +18,8 @@ func TestLintUnreadable(t *testing.T) {
 	require.NoError(t, long.Truncate(maxFile+1))
 	require.NoError(t, long.Close())
 	t.Chdir(dir)
-	stdout, stderr, status := tool("", "lint", ".")
+	stdout, stderr, status := tool("", "lint", "deep.json", ".")
 	assert.Equal(t, 2, status)
 	assert.Equal(t, "retry lint: a.yaml is longer than 16 MiB\n", stderr)
-	assert.Regexp(t, `^b.yaml:1: jitter is 2.*\ndeep.json:1: invalid character '\[' exceeded max depth\n2 policies in 3 files\n$`, stdout)
+	assert.Regexp(t, `^deep.json:1: invalid character '\[' exceeded max depth\nb.yaml:1: jitter is 2.*\n2 policies in 3 files\n$`, stdout)
 }

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"text/tabwriter"
 	"time"
@@ -119,9 +120,17 @@ func printDelays(w io.Writer, delays []delay) {
 			fmt.Fprintf(table, "%d\t%v\n", d.Attempt, d.Reason)
 			continue
 		}
-		fmt.Fprintf(table, "%d\t%v\t%v\n", d.Attempt, time.Duration(d.Wait), time.Duration(d.Total))
+		fmt.Fprintf(table, "%d\t%s\t%s\n", d.Attempt, exact(d.Wait), exact(d.Total))
 	}
 	table.Flush()
+}
+
+// exact writes a delay to the nanosecond, and the longest one as a person would.
+func exact(d jsonDuration) string {
+	if d == math.MaxInt64 {
+		return preview.Brief(math.MaxInt64)
+	}
+	return time.Duration(d).String()
 }
 
 // planJSON is the form of plan -json. Durations are text, as in a policy.

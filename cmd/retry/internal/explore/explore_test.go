@@ -33,7 +33,7 @@ func pageOf(t *testing.T, name, text, at string) string {
 
 // The page says what plan says, in the words of plan, and marks the block that was read.
 func TestPage(t *testing.T) {
-	html := pageOf(t, "<a>.yaml", "spec: # <b>&\n  http:\n  - timeout: 3s\n    retries:\n      attempts: 3\n      retryOn: reset\n      perTryTimeout: 1s\n  - {}\n", "")
+	html := pageOf(t, "<a>.yaml", "spec: # <b>&\n  http:\n  - timeout: 3s\n    retries:\n      attempts: 3\n      retryOn: reset\n      perTryTimeout: 1s\n  - {}\n", "spec.http.0.retries")
 	for _, want := range []string{
 		"<title>&lt;a&gt;.yaml - retry</title>", "&lt;a&gt;.yaml, line 5: spec.http.0.retries</h2>", "spec: # &lt;b&gt;&amp;\n",
 		"<mark>      attempts: 3\n      retryOn: reset\n      perTryTimeout: 1s\n</mark>  - {}\n",

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/goretry/retry/internal/strict"
 )
 
 // A Block is the part of a file that is, or should be, a policy.
@@ -38,9 +40,9 @@ var usualKeys = []string{"retry", "work_config"}
 // steps.0.retry. In a path, * stands for every key or element, and a key may
 // contain dots. In a file with several documents, a path may begin with the
 // number of one, from 1. Without a path, a block is the value of retry or
-// work_config in a document, or else the whole document if it has a key of a
-// policy, or else every value at a place where another system has settings for
-// retries, or else the whole document.
+// work_config in a document that is a policy, or else the whole document if it is
+// one, or else all settings that the document shows to be those of another system,
+// or else the value of retry or work_config, and the whole document.
 func (f *File) Find(at string) (blocks []Block) {
 	several := len(f.documents) > 1
 	for i, document := range f.documents {
@@ -54,13 +56,14 @@ func (f *File) Find(at string) (blocks []Block) {
 			continue // nothing stands below a --- at the end
 		}
 		s := search{File: f}
-		if path != "" {
+		switch {
+		case path == "":
+			s.document(document, nil)
+		default:
 			if s.find(document, nil, "", nil, strings.Split(path, ".")); s.blocks == nil {
-				s.absent(document)
-				s.blocks = slices.DeleteFunc(s.blocks, func(b Block) bool { return b.At != path })
+				s.usual(document, nil)
+				s.blocks = slices.DeleteFunc(s.blocks, func(b Block) bool { return b.At != path || b.absent == "" })
 			}
-		} else {
-			s.usual(document)
 		}
 		for _, b := range s.blocks {
 			if several {
@@ -69,11 +72,10 @@ func (f *File) Find(at string) (blocks []Block) {
 			blocks = append(blocks, b)
 		}
 	}
-	native := dialects[0]
-	policies := slices.ContainsFunc(blocks, func(b Block) bool { return native.shows(b.node) })
-	for i, b := range blocks { // a document beside policies, or whose keys are all nearly those of one
+	policies := slices.ContainsFunc(blocks, func(b Block) bool { return isOwn(b.node) })
+	for i, b := range blocks { // a document beside policies
 		if whole := b.At == "" || isNumber(b.At); whole && !b.Known() {
-			blocks[i].misspelt = b.near() > 0 && (policies || b.near() == b.unknown(native))
+			blocks[i].misspelt = policies && b.near() > 0
 		}
 	}
 	return blocks
@@ -133,92 +135,125 @@ func (s *search) add(node *yaml.Node, beside *place, path []string, dialect stri
 	})
 }
 
-// usual appends the blocks of a document at the usual places.
-func (s *search) usual(document *yaml.Node) {
-	for _, key := range usualKeys {
-		s.find(document, nil, "", nil, []string{key})
-	}
-	for i := range s.blocks {
-		s.blocks[i].misspelt = s.blocks[i].near() > 0
-	}
-	whole := Block{node: resolved(document)}
-	if s.blocks == nil && !whole.Known() {
-		walk(whole.node, func(path []string, e entry) bool {
-			dialect, found := placed(e.under, e.in, resolved(e.value))
-			if found = found && !whole.hasUnread(); found {
-				s.add(resolved(e.value), e.in, path, dialect)
-			}
-			return found
-		})
-		s.absent(document)
-	}
-	if s.blocks == nil {
-		s.find(document, nil, "", nil, nil)
+// forGenerators is how the names of files end that have the form of gRPC, but are for generators of
+// clients, which need no maxAttempts and take an empty list of codes.
+const forGenerators = "_grpc_service_config.json"
+
+// document appends the blocks of a document to which a path leads, or else the whole document.
+func (s *search) document(document *yaml.Node, path []string) {
+	first := len(s.blocks)
+	if s.usual(document, path); !slices.ContainsFunc(s.blocks[first:], isKnown) {
+		s.find(resolved(document), nil, "", path, nil)
 	}
 }
 
-// placed reports whether a node has the settings of another system, at a place where
-// whole files have them: under a key, in lists or at once. The dialect is "" if it may
-// be one of several.
-func placed(under string, beside *place, node *yaml.Node) (dialect string, found bool) {
+// usual appends the blocks of a document at the usual places.
+func (s *search) usual(document *yaml.Node, path []string) {
+	first := len(s.blocks)
+	for _, key := range usualKeys {
+		s.find(document, nil, "", path, []string{key})
+	}
+	whole := newPlace(resolved(document), "", nil, nil)
+	if slices.ContainsFunc(s.blocks[first:], isKnown) {
+		return
+	}
+	if isOwn(whole.node) {
+		s.find(document, nil, "", path, nil)
+		return
+	}
+	if dialect := wholeDialect(whole); dialect != "" {
+		s.add(whole.node, nil, path, dialect)
+		return
+	}
+	walk(document, func(below []string, e entry) (done bool) {
+		at := func() []string { return slices.Concat(path, below) }
+		if e.value.Kind == yaml.DocumentNode {
+			n := len(s.blocks)
+			s.usual(e.value, at())
+			s.blocks = append(s.blocks[:n], slices.DeleteFunc(s.blocks[n:], func(b Block) bool { return !b.Known() })...)
+			return true
+		}
+		dialect := dialectOf(below, e)
+		if dialect == "grpc" && strings.HasSuffix(s.Name, forGenerators) {
+			return true
+		}
+		if dialect != "" {
+			s.add(resolved(e.value), e.in, at(), dialect)
+			return true
+		}
+		s.absent(below, e, path)
+		return false
+	})
+}
+
+// placed returns the dialect of a node to which a path of the user leads. If no document shows it,
+// its own keys do, below a key that the dialect uses. It is "" if it may be one of several.
+func placed(path []string, e entry) (dialect string) {
+	node := e.value
+	if node.Kind != yaml.MappingNode || len(e.under) > strict.LongestKey || len(byKey[fold(e.under)]) == 0 {
+		return ""
+	}
+	if dialect = dialectOf(path, e); dialect != "" || e.in.outermost() != nil && e.in.outermost().resource {
+		return dialect
+	}
 	for _, d := range dialects {
-		if node.Kind != yaml.MappingNode || d.format == nil || !slices.Contains(d.format.places, under) {
+		if d.format == nil || !d.format.under(e.under) {
 			continue
 		}
-		own := Block{node: node}
-		native := len(node.Content) > 0 && own.writtenAsNative()
-		if d.format.certain && !native || d.shows(node) || d.name == "istio" && (hasKey(node, "attempts") || len(node.Content) == 0) ||
-			d.name == "httproute" && inHTTPRoute(beside) {
-			if dialect = d.name; found {
-				return "", true
+		native := len(node.Content) > 0 && (&Block{node: node}).writtenAsNative()
+		if d.format.certain && !native || d.shows(node) || d.name == "istio" && (hasKey(node, "attempts") || len(node.Content) == 0) {
+			if dialect != "" {
+				return ""
 			}
-			found = true
+			dialect = d.name
 		}
 	}
-	return dialect, found
+	return dialect
 }
 
-// inHTTPRoute reports whether a mapping is a rule of an HTTPRoute.
-func inHTTPRoute(p *place) bool {
-	return p != nil && slices.ContainsFunc([]string{"backendRefs", "matches", "timeouts"}, func(key string) bool { return hasKey(p.node, key) })
-}
-
-// absent appends the blocks that a document leaves out where its system retries anyway.
-func (s *search) absent(document *yaml.Node) {
-	root := &place{node: resolved(document)}
-	add := func(path []string, line int, in *place, key, settings, dialect, why string) {
+// absent appends the block that an entry leaves out, if its system retries anyway.
+func (s *search) absent(below []string, e entry, path []string) {
+	add := func(line int, in *place, key, settings, dialect, why string) {
 		var node yaml.Node
 		_ = yaml.Unmarshal([]byte(settings), &node) // which is a constant
 		node.Content[0].Line = line
-		s.add(node.Content[0], in, append(slices.Clone(path), key), dialect)
+		s.add(node.Content[0], in, slices.Concat(path, below, []string{key}), dialect)
 		s.blocks[len(s.blocks)-1].absent = why
 	}
-	kind, _ := root.get(exactly, "kind")
-	walk(root.node, func(path []string, e entry) bool {
-		value := resolved(e.value)
-		name, _, _ := strings.Cut(e.key, "/")
-		switch {
-		case kind.value != nil && kind.value.Value == "VirtualService" && e.under == "http" && hasKey(value, "route") && !hasKey(value, "retries"):
-			add(path, value.Line, &place{value, e.under, e.in}, "retries", "{attempts: 2}", "istio",
-				"retries: it is left out, and Istio retries twice, on "+istioDefault)
-		case e.in != nil && e.in.key == "exporters" && slices.Contains(defaultExporters, name) && !hasKey(value, "retry_on_failure"):
-			if value.Kind != yaml.MappingNode {
-				value = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: e.line}
-			}
-			add(path, e.line, &place{value, e.key, e.in}, "retry_on_failure", "{}", "otel", "retry_on_failure: it is left out, and this exporter retries by default")
-		default:
-			return false
+	value := resolved(e.value)
+	shown := func(key string) bool { // a block under it would be of the system
+		in := newPlace(value, e.under, e.in, below)
+		return value.Kind == yaml.MappingNode && !hasKey(value, key) &&
+			dialectOf(append(slices.Clone(below), key), entry{key: key, value: emptyMapping, under: key, in: in}) != ""
+	}
+	name, _, _ := strings.Cut(e.key, "/")
+	switch {
+	case e.under == "http" && hasKey(value, "route") && shown("retries"):
+		add(value.Line, newPlace(value, e.under, e.in, below), "retries", "{attempts: 2}", "istio",
+			"retries: it is left out, and Istio retries twice, on "+istioDefault)
+	case e.in != nil && e.in.key == "exporters" && e.in.up.has("service|receivers|processors", exactly) &&
+		slices.Contains(defaultExporters, name) && !hasKey(value, "retry_on_failure") && !e.in.inSchema():
+		if value.Kind != yaml.MappingNode {
+			value = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: e.line}
 		}
-		return true
-	})
+		add(e.line, newPlace(value, e.key, e.in, below), "retry_on_failure", "{}", "otel", "retry_on_failure: it is left out, and this exporter retries by default")
+	}
 }
+
+var emptyMapping = &yaml.Node{Kind: yaml.MappingNode}
 
 var defaultExporters = []string{"otlp", "otlp_grpc", "otlphttp", "otlp_http"}
 
 // find appends the blocks at a path from a node. walked is the path to that
 // node, which stands under a key of beside, in lists or at once.
 func (s *search) find(node *yaml.Node, beside *place, under string, walked, path []string) {
-	node = resolved(node)
+	inner := node.Kind == yaml.DocumentNode
+	if node = resolved(node); inner {
+		if beside, under = nil, ""; len(path) == 0 {
+			s.document(node, walked)
+			return
+		}
+	}
 	if s.steps++; s.steps > mostSteps {
 		if n := len(s.blocks); n == 0 || s.blocks[n-1].broken == "" {
 			s.add(node, beside, walked, "")
@@ -226,23 +261,22 @@ func (s *search) find(node *yaml.Node, beside *place, under string, walked, path
 		}
 		return
 	}
-	inner := entries(node)
-	if len(path) == 0 && len(inner) > 0 && node.Kind == yaml.SequenceNode && hasKey(inner[0].value, "ErrorEquals") {
+	all := entries(node)
+	if len(path) == 0 && len(all) > 0 && node.Kind == yaml.SequenceNode && hasKey(all[0].value, "ErrorEquals") {
 		path = []string{"*"} // each element has a count of its own
 	}
 	if len(path) == 0 {
-		dialect, _ := placed(under, beside, node)
-		s.add(node, beside, walked, dialect)
+		s.add(node, beside, walked, placed(walked, entry{value: node, under: under, in: beside}))
 		return
 	}
 	in := beside
 	if node.Kind == yaml.MappingNode {
-		in = &place{node, under, beside}
+		in = newPlace(node, under, beside, walked)
 	}
 	for end := len(path); end > 0; end-- { // try the longest key first
 		key := strings.Join(path[:end], ".")
 		found := false
-		for _, e := range inner {
+		for _, e := range all {
 			if e.key == key || key == "*" {
 				if node.Kind == yaml.MappingNode {
 					under = e.key
@@ -267,12 +301,15 @@ func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 	seen := map[*yaml.Node]bool{}
 	var below func(node *yaml.Node, in *place, path []string, under string)
 	below = func(node *yaml.Node, in *place, path []string, under string) {
+		if node.Kind == yaml.DocumentNode {
+			in, under = nil, ""
+		}
 		if node = resolved(node); seen[node] || len(path) > deepest {
 			return
 		}
 		seen[node] = true
 		if node.Kind == yaml.MappingNode {
-			in = &place{node, under, in}
+			in = newPlace(node, under, in, path)
 		}
 		for _, e := range entries(node) {
 			if e.under, e.in = under, in; node.Kind == yaml.MappingNode {
@@ -289,11 +326,15 @@ func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 // deepest is how deep in a file settings are looked for without a path.
 const deepest = 100
 
-// Known reports whether b has a key of a policy in the library's own form or a
-// form of its family, or one that only another system has, or is at a place where
-// another system has its settings.
-func (b *Block) Known() bool {
-	return b.dialect != "" || b.misspelt || slices.ContainsFunc(dialects, func(d dialect) bool { return d.shows(b.node) })
+// Known reports whether b is certainly a policy: in the library's own form or one of its family,
+// or where a document that another system reads has its settings.
+func (b *Block) Known() bool { return b.dialect != "" || b.misspelt || isOwn(b.node) }
+
+func isKnown(b Block) bool { return b.Known() }
+
+// shown reports whether b has a key that shows a dialect, and may be something else.
+func (b *Block) shown() bool {
+	return slices.ContainsFunc(dialects, func(d dialect) bool { return d.shows(b.node) })
 }
 
 // Excerpt returns the part of a file that is b, and as many lines before and after it as
@@ -316,13 +357,44 @@ func (b *Block) near() (n int) {
 	if b.node.Kind != yaml.MappingNode || len(b.node.Content) > 2*mostKeys {
 		return 0
 	}
-	native := dialects[0]
 	for _, e := range entries(b.node) {
-		if !native.has(native.keys, e.key) && nearest(e.key, native.keys) != "" {
+		if isNear(e.key) {
 			n++
 		}
 	}
 	return n
+}
+
+// isNear reports whether a key is nearly one of a policy, and none itself.
+func isNear(key string) bool {
+	native := dialects[0]
+	return !native.has(native.keys, key) && nearest(key, native.keys) != ""
+}
+
+// isOwn reports whether a mapping is in the library's own form or one of its family: all of its
+// keys are of that, or misspelt, or else it has a backoff that no other system writes.
+func isOwn(node *yaml.Node) bool {
+	all := entries(node)
+	if node.Kind != yaml.MappingNode || len(all) == 0 || len(all) > mostKeys {
+		return false
+	}
+	return slices.ContainsFunc(dialects, func(d dialect) bool {
+		return d.format == nil && !slices.ContainsFunc(all, func(e entry) bool {
+			misspelt := d.name == Native && !strings.ContainsFunc(e.key, isForeign) && isNear(e.key)
+			return !d.has(d.keys, e.key) && !misspelt
+		})
+	}) || slices.ContainsFunc(all, func(e entry) bool { return e.key == "backoff" && isBackoff(resolved(e.value)) })
+}
+
+// isForeign reports whether no key of a policy contains r.
+func isForeign(r rune) bool { return r != '_' && !('a' <= r && r <= 'z') }
+
+// isBackoff reports whether a mapping is a backoff of the library's own form.
+func isBackoff(node *yaml.Node) bool {
+	in := &place{node: node}
+	kind, _ := in.get(exactly, "type")
+	curves := []string{"fixed", "linear", "exponential", "fibonacci", "schedule"}
+	return slices.Contains(curves, text(kind.value)) && in.has("base|delays", exactly)
 }
 
 // line returns the line of a key in b, such as backoff.delays[1]. If b does not
@@ -389,9 +461,16 @@ func entries(node *yaml.Node) (all []entry) {
 	return all
 }
 
+// resolved returns what an alias stands for, and the mapping of a document in a text.
 func resolved(node *yaml.Node) *yaml.Node {
-	for node.Kind == yaml.AliasNode {
-		node = node.Alias
+	for {
+		switch node.Kind {
+		case yaml.AliasNode:
+			node = node.Alias
+		case yaml.DocumentNode:
+			node = node.Content[0]
+		default:
+			return node
+		}
 	}
-	return node
 }

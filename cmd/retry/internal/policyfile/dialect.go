@@ -130,7 +130,7 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 		if why := b.elsewhere(); why != nil {
 			return d, p, why
 		}
-		if (b.At == "" || isNumber(b.At)) && !b.Known() && b.near() == 0 {
+		if (b.At == "" || isNumber(b.At)) && !b.Known() && !b.shown() && b.near() == 0 {
 			return d, p, errNoPolicy
 		}
 		// Report the faults in the dialect that was probably intended.
@@ -147,7 +147,7 @@ var errNoPolicy = errors.New("there is no policy here: write one, such as {max_a
 // elsewhere says which other system b is of, or where in b a policy is. It
 // returns nil if neither is in b, or if b is a policy with one wrong key.
 func (b *Block) elsewhere() error {
-	if b.Known() && b.unknown(dialects[0]) == 1 {
+	if b.shown() && b.unknown(dialects[0]) == 1 {
 		return nil
 	}
 	if inner := b.inner(); len(inner) > 0 {
@@ -164,28 +164,18 @@ func (b *Block) elsewhere() error {
 // Unread returns a note about a setting in b of a system that is not read; nil if there is
 // none.
 func (b *Block) Unread() (note *Fault) {
-	first := len(unread)
+	first := len(shapes)
 	walk(b.node, func(path []string, e entry) bool {
-		i := unreadBy(e)
-		if i < 0 || i >= first {
+		i := recognize(path, e)
+		if i < 0 || i >= first || readable(shapes[i].system) != "" {
 			return false
 		}
-		what := strings.Join(path, ".") + " is a setting"
-		if e.key == "kind" {
-			what = "kind " + resolved(e.value).Value + " is"
-		}
+		title := shapes[i].system
 		first, note = i, &Fault{File: b.File, Line: e.line, Note: true,
-			Text: fmt.Sprintf("%s of %s, which retry does not read: %s", what, unread[i].title, unread[i].does)}
+			Text: fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", b.path(path), title, unread[title])}
 		return true
 	})
 	return note
-}
-
-// unreadBy returns which of unread an entry shows; -1 if none.
-func unreadBy(e entry) int {
-	return slices.IndexFunc(unread, func(u unreadSystem) bool {
-		return u.keys.MatchString(e.key) || e.key == "kind" && u.keys.MatchString("kind: "+resolved(e.value).Value)
-	})
 }
 
 const hintText = "there is a policy at "
@@ -207,25 +197,18 @@ func (b *Block) Hint() string {
 	return b.path(first)
 }
 
-// inner returns the keys that lead from b to each policy in the library's own form, and
-// not to settings of an unread system, which may have some of its keys.
+// inner returns the keys that lead from b to each policy in the library's own form.
 func (b *Block) inner() (paths [][]string) {
 	if b.Known() {
 		return nil
 	}
 	walk(b.node, func(path []string, e entry) (found bool) {
-		inner := Block{node: resolved(e.value)}
-		if found = e.key == "retry" && inner.Known() && !inner.hasUnread(); found {
+		if found = e.key == "retry" && isOwn(resolved(e.value)); found {
 			paths = append(paths, slices.Clone(path))
 		}
-		return found || e.key == "syncPolicy" // of Argo CD, whose retry has a backoff, too
+		return found
 	})
 	return paths
-}
-
-// hasUnread reports whether b itself has a key of an unread system, or is of its kind.
-func (b *Block) hasUnread() bool {
-	return slices.ContainsFunc(entries(b.node), func(e entry) bool { return unreadBy(e) >= 0 })
 }
 
 // path returns the path of what keys lead to from b.

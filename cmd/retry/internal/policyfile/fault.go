@@ -137,15 +137,15 @@ func listed(text string) []string {
 	return strings.Split(text[strings.LastIndex(text, " are ")+len(" are "):], ", ")
 }
 
+var separators = strings.NewReplacer("_", "", "-", "", " ", "")
+
 // nearest returns the key that was probably meant, "" if there is none.
 func nearest(key string, keys []string) string {
 	if len(key) > 60 { // the work grows with both
 		return ""
 	}
 	prefix := key[:strings.LastIndex(key, ".")+1]
-	plain := func(key string) string {
-		return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(key))
-	}
+	plain := func(key string) string { return strings.ToLower(separators.Replace(key)) }
 	written := plain(key[len(prefix):])
 	best, least := "", 2+len(written)/8
 	for _, k := range keys {

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -19,6 +21,7 @@ type File struct {
 	Name string
 
 	documents []*yaml.Node
+	nodes     int // of all documents
 	steps     int // of checking it
 	merged    int // keys by <<
 }
@@ -30,9 +33,9 @@ func Parse(name string, data []byte) (*File, error) {
 	var err error
 	switch ext := filepath.Ext(name); {
 	case ext == ".json", ext != ".yaml" && ext != ".yml" && json.Valid(data):
-		f.documents, err = parseJSON(data)
+		f.documents, err = f.parseJSON(data)
 	default:
-		f.documents, err = parseYAML(data)
+		f.documents, err = f.parseYAML(data)
 	}
 	if err != nil {
 		return nil, f.fault(err.Error())
@@ -42,10 +45,22 @@ func Parse(name string, data []byte) (*File, error) {
 			return nil, fault
 		}
 	}
+	for _, document := range f.documents {
+		f.parseTexts(document)
+	}
 	return f, nil
 }
 
-func parseYAML(data []byte) (documents []*yaml.Node, err error) {
+// MayHold reports whether a text that does not parse may be meant to have a policy: it has a key of
+// one, and is not the template of a file.
+func MayHold(data []byte) bool { return ownKey.Match(data) && !template.Match(data) }
+
+var (
+	ownKey   = regexp.MustCompile(`(?m)(^|")(retry|work_config|max_attempts|max_retries)"?[ \t]*:`)
+	template = regexp.MustCompile(`\{\{|\{%|<%`)
+)
+
+func (f *File) parseYAML(data []byte) (documents []*yaml.Node, err error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		document := new(yaml.Node)
@@ -55,18 +70,88 @@ func parseYAML(data []byte) (documents []*yaml.Node, err error) {
 		case err != nil:
 			return nil, err
 		}
+		if f.count(document); f.nodes > mostFileNodes {
+			return nil, f.tooMany(document.Line)
+		}
 		documents = append(documents, document.Content[0])
+	}
+}
+
+// count adds the nodes of a document to those of f.
+func (f *File) count(node *yaml.Node) {
+	f.nodes++
+	for _, inner := range node.Content {
+		f.count(inner)
+	}
+}
+
+// tooMany returns the error of a file with more nodes than are read.
+func (f *File) tooMany(line int) error {
+	return fmt.Errorf("line %d: the documents of this file have more than %d keys and values, up to here", line, mostFileNodes)
+}
+
+// parseTexts parses the texts of a resource of Kubernetes that hold a document, such as the
+// configuration of a collector, and puts a document node in the place of each.
+func (f *File) parseTexts(resource *yaml.Node) {
+	in := &place{node: resolved(resource)}
+	kind, _ := in.get(exactly, "kind")
+	if key, ok := holders[text(kind.value)]; ok && in.has("apiVersion", exactly) {
+		at, _ := in.get(exactly, strings.Split(key, ".")...)
+		if at.value != nil && at.value.Kind == yaml.ScalarNode {
+			f.parseText(at.value)
+		} else if at.value != nil {
+			for _, e := range entries(at.value) {
+				f.parseText(e.value)
+			}
+		}
+	}
+	if list, ok := in.get(exactly, "items"); ok && text(kind.value) == "List" {
+		for _, e := range entries(list.value) {
+			f.parseTexts(e.value)
+		}
+	}
+}
+
+// holders are where kinds of resources have texts that hold documents.
+var holders = map[string]string{
+	"ConfigMap": "data", "Secret": "stringData", "OpenTelemetryCollector": "spec.config",
+}
+
+// parseText puts a document node in the place of a text that holds one mapping. Any other text, or
+// one with a fault, remains a text.
+func (f *File) parseText(node *yaml.Node) {
+	inner := &File{Name: f.Name, nodes: f.nodes}
+	documents, err := inner.parseYAML([]byte(node.Value))
+	if node.Kind != yaml.ScalarNode || err != nil || len(documents) != 1 || documents[0].Kind != yaml.MappingNode ||
+		inner.check(documents[0], map[*yaml.Node]int{}) != nil {
+		return
+	}
+	f.nodes = inner.nodes
+	lines := 0
+	if node.Style&yaml.LiteralStyle != 0 {
+		lines = 1
+	}
+	moveLines(documents[0], node.Line, lines)
+	*node = yaml.Node{Kind: yaml.DocumentNode, Content: documents, Line: node.Line}
+}
+
+// moveLines sets the lines of a document that begins in a text at a line of a file. If the text
+// does not show its lines, all of it is at that line.
+func moveLines(node *yaml.Node, first, each int) {
+	node.Line = first + each*node.Line
+	for _, inner := range node.Content {
+		moveLines(inner, first, each)
 	}
 }
 
 // parseJSON parses JSON into YAML nodes, which have line numbers. The YAML
 // parser does not accept all JSON, such as the text "\/".
-func parseJSON(data []byte) ([]*yaml.Node, error) {
+func (f *File) parseJSON(data []byte) ([]*yaml.Node, error) {
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(data, new(json.RawMessage)); errors.As(err, &syntax) {
 		return nil, fmt.Errorf("line %d: %w", 1+bytes.Count(data[:syntax.Offset], []byte("\n")), err)
 	}
-	w := &jsonWalk{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
+	w := &jsonWalk{file: f, data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
 	w.dec.UseNumber()
 	node, err := w.value()
 	return []*yaml.Node{node}, err
@@ -74,6 +159,7 @@ func parseJSON(data []byte) ([]*yaml.Node, error) {
 
 // A jsonWalk walks through valid JSON.
 type jsonWalk struct {
+	file *File
 	data []byte
 	dec  *json.Decoder
 	line int   // the line at offset seen
@@ -89,6 +175,9 @@ func (w *jsonWalk) value() (*yaml.Node, error) {
 	w.line += bytes.Count(w.data[w.seen:end], []byte("\n"))
 	w.seen = end
 
+	if w.file.nodes++; w.file.nodes > mostFileNodes {
+		return nil, w.file.tooMany(w.line)
+	}
 	node := &yaml.Node{Kind: yaml.ScalarNode, Line: w.line}
 	switch token := token.(type) {
 	case json.Delim:

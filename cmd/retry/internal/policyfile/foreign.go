@@ -26,8 +26,7 @@ type format struct {
 	times                style
 	read                 func(*form)
 	marks                []string // the keys that show it by themselves
-	places               []string // the keys under which whole files have it
-	certain              bool     // it is there without a mark, too
+	certain              bool     // it is where a path leads without a mark, too
 	beside               []sibling
 	attemptLimit         string // the key in it that bounds each attempt; "": none
 	ignoresLong          bool   // it ignores that if it is not shorter than what bounds all attempts
@@ -35,41 +34,40 @@ type format struct {
 }
 
 var formats = []format{
-	{name: "temporal", title: "Temporal", example: `{"maximumAttempts": 3}`, plain: snake, times: temporalTimes, read: readTemporal, places: []string{"retryPolicy"},
+	{name: "temporal", title: "Temporal", example: `{"maximumAttempts": 3}`, plain: snake, times: temporalTimes, read: readTemporal,
 		marks: []string{"initialInterval", "backoffCoefficient", "maximumInterval", "maximumAttempts", "nonRetryableErrorTypes"},
 		beside: []sibling{{path: "scheduleToCloseTimeout", bounds: all}, {path: "startToCloseTimeout", bounds: each},
 			{path: "scheduleToStartTimeout", says: "ends the wait for a worker, and is not retried"},
 			{path: "heartbeatTimeout", says: "ends an attempt that is silent for so long, which is retried"}}},
-	{name: "grpc", title: "gRPC", example: `{"maxAttempts": 3, ...}`, plain: strings.ToLower, times: protoTimes, read: readGRPC, places: []string{"retryPolicy"},
+	{name: "grpc", title: "gRPC", example: `{"maxAttempts": 3, ...}`, plain: strings.ToLower, times: protoTimes, read: readGRPC,
 		marks: []string{"initialBackoff", "backoffMultiplier", "retryableStatusCodes"},
 		beside: []sibling{{path: "timeout", bounds: all},
 			{path: "waitForReady", when: "true", says: "a call to a server that is down waits for a connection, and is not retried"}}},
-	{name: "envoy", title: "Envoy", example: `{"num_retries": 2}`, plain: snake, times: protoTimes, read: readEnvoy, places: []string{"retry_policy", "retryPolicy"},
+	{name: "envoy", title: "Envoy", example: `{"num_retries": 2}`, plain: snake, times: protoTimes, read: readEnvoy,
 		attemptLimit: "per_try_timeout", ignoresLong: true,
 		marks: []string{"num_retries", "retry_on", "retry_back_off", "per_try_timeout"},
 		beside: []sibling{{path: "timeout", bounds: all, absent: routeTimeout}, {path: "max_stream_duration.max_stream_duration", bounds: all},
 			{path: "max_stream_duration.grpc_timeout_header_max", says: "a gRPC request brings its own timeout, which replaces that of the route"},
 			{path: "max_grpc_timeout", says: "a gRPC request brings its own timeout, which replaces that of the route"},
 			{path: "idle_timeout", says: "ends a stream that is silent for so long"}}},
-	{name: "istio", title: "Istio", example: `{"attempts": 2}`, plain: snake, times: goTimes, read: readIstio, places: []string{"retries"},
+	{name: "istio", title: "Istio", example: `{"attempts": 2}`, plain: snake, times: goTimes, read: readIstio,
 		attemptLimit: "perTryTimeout", ignoresLong: true, marks: []string{"retryOn", "perTryTimeout"},
 		beside: []sibling{{path: "timeout", bounds: all}}},
-	{name: "httproute", title: "HTTPRoute", example: `{"attempts": 2}`, plain: exactly, times: gatewayTimes, read: readHTTPRoute, places: []string{"retry"}, refusesLong: true,
+	{name: "httproute", title: "HTTPRoute", example: `{"attempts": 2}`, plain: exactly, times: gatewayTimes, read: readHTTPRoute, refusesLong: true,
 		beside: []sibling{{path: "timeouts.request", bounds: all}, {path: "timeouts.backendRequest", bounds: each}}},
-	{name: "stepfunctions", title: "Step Functions", example: `{"ErrorEquals": ["States.ALL"]}`, plain: exactly, read: readStepFunctions, places: []string{"Retry"},
+	{name: "stepfunctions", title: "Step Functions", example: `{"ErrorEquals": ["States.ALL"]}`, plain: exactly, read: readStepFunctions,
 		marks: []string{"ErrorEquals", "IntervalSeconds", "BackoffRate"},
 		beside: []sibling{{path: "/TimeoutSeconds", bounds: all}, {path: "TimeoutSeconds", bounds: each},
 			{path: "TimeoutSecondsPath", says: "ends each attempt after what the input says"},
 			{path: "HeartbeatSeconds", says: "ends an attempt that is silent for so long, with States.Timeout"}}},
 	{name: "otel", title: "the OpenTelemetry Collector", example: `{"max_elapsed_time": "5m"}`, plain: exactly, times: otelTimes, read: readOTel,
-		places: []string{"retry_on_failure"}, certain: true, marks: []string{"initial_interval", "randomization_factor", "max_elapsed_time"},
+		certain: true, marks: []string{"initial_interval", "randomization_factor", "max_elapsed_time"},
 		beside: []sibling{{path: "timeout", bounds: each, absent: exporterTimeout},
 			{path: "sending_queue.enabled", when: "false", says: "without a queue, the deadline of the caller ends the retries, too"},
 			{path: "sending_queue.wait_for_result", when: "true", says: "the deadline of the caller ends the retries, too"}}},
-	{name: "argo", title: "Argo Workflows", example: `{"limit": 3}`, plain: exactly, times: argoTimes, read: readArgo, places: []string{"retryStrategy"}, certain: true,
+	{name: "argo", title: "Argo Workflows", example: `{"limit": 3}`, plain: exactly, times: argoTimes, read: readArgo, certain: true,
 		beside: []sibling{{path: "/spec.activeDeadlineSeconds", bounds: all}, {path: "/spec.workflowSpec.activeDeadlineSeconds", bounds: all}, {path: "activeDeadlineSeconds", bounds: each}, {path: "timeout", bounds: each}}},
-	{name: "nats", title: "NATS", example: `{"max_deliver": 3}`, plain: snake, times: natsTimes, read: readNATS, marks: []string{"max_deliver"},
-		places: []string{"config", "spec"}}, // in what "nats consumer info" prints, and of a Kubernetes Consumer
+	{name: "nats", title: "NATS", example: `{"max_deliver": 3}`, plain: snake, times: natsTimes, read: readNATS, marks: []string{"max_deliver"}},
 	{name: "asynq", title: "asynq", example: `{"max_retry": 25}`, plain: exactly, read: readAsynq, marks: []string{"max_retry"}, attemptLimit: "timeout_seconds"},
 }
 
@@ -82,25 +80,27 @@ func snake(key string) string {
 
 func exactly(key string) string { return key }
 
-// An unreadSystem has settings that retry does not read: what its retries do, and keys that
-// show it, or a kind with its value. The first of several is meant.
-type unreadSystem struct {
-	keys        *regexp.Regexp
-	title, does string
+// under reports whether s has settings under a key, somewhere.
+func (s *format) under(key string) bool {
+	return slices.ContainsFunc(shapes, func(of shape) bool { return of.system == s.name && of.path != "" && s.spells(of.last(), key) })
 }
 
-var unread = []unreadSystem{
-	{regexp.MustCompile(`^backoffLimit(PerIndex)?$`), "a Kubernetes Job", "its pods start again after 10s, 20s, 40s and so on, at most 6m, backoffLimit times"},
-	{regexp.MustCompile(`^(MaxRetryAttempts|BackoffType|UseJitter|Polly)$`), "Polly", "MaxRetryAttempts counts retries, MaxDelay cuts after the jitter, and exponential delays with UseJitter are decorrelated"},
-	{regexp.MustCompile(`^(resilience4j(\..*)?|wait-?[dD]uration|enable-?[eE]xponential-?[bB]ackoff|exponential-?[bB]ackoff-?[mM]ultiplier)$`), "Resilience4j", "maxAttempts counts the first attempt, and waitDuration is 500ms if it is left out"},
-	{regexp.MustCompile(`^(autoretry_for|retry_backoff(_max)?|retry_jitter|default_retry_delay|interval_(start|step|max)|task_acks_late)$`), "Celery", "max_retries is 3 and the delay 3m if they are left out"},
-	{regexp.MustCompile(`^(:max_retries|:concurrency|:queues|sidekiq|sidekiq_options)$`), "Sidekiq", "a job is retried 25 times in about 21 days"},
-	{regexp.MustCompile(`^syncPolicy$`), "Argo CD", "limit counts retries, and maxDuration bounds each wait"},
-	{regexp.MustCompile(`^(history|worker)\.default(Activity|Workflow)RetryPolicy$`), "Temporal's server", "MaximumAttempts counts the first attempt, and 0 is unlimited"},
-	{regexp.MustCompile(`^kind: EnvoyFilter$`), "Istio's filters", "they change the route that Istio writes, with its own retries"},
-	{regexp.MustCompile(`^kind: HTTPProxy$`), "Contour", "count counts retries, and perTryTimeout ends each attempt"},
-	{regexp.MustCompile(`^kind: BackendTrafficPolicy$`), "Envoy Gateway", "numRetries counts retries, and is 2 if it is left out"},
-	{regexp.MustCompile(`^(spring(\..*)?|max-(attempts|retries)|initial-interval|max-interval)$`), "Spring", "max-attempts counts the first attempt, and max-retries, which is its name since Spring Boot 4, does not"},
+// unread is what the retries of systems do whose settings retry does not read.
+var unread = map[string]string{
+	"a Job that counts by index":    "each index has backoffLimitPerIndex retries, and backoffLimit, unlimited if it is left out, counts those of all",
+	"a Job with a podFailurePolicy": "podFailurePolicy says which failures end the Job, and which do not count toward backoffLimit",
+	"a Job whose pods restart":      "with restartPolicy OnFailure the containers start again in their pod after 10s, 20s, 40s and so on, at most 5m, and the Job fails after about backoffLimit restarts",
+	"a Kubernetes Job":              "its pods start again after 10s, 20s, 40s and so on, at most 6m, backoffLimit times",
+	"Polly":                         "MaxRetryAttempts counts retries, MaxDelay cuts after the jitter, and exponential delays with UseJitter are decorrelated",
+	"Resilience4j":                  "maxAttempts counts the first attempt, and waitDuration is 500ms if it is left out",
+	"Celery":                        "max_retries is 3 and the delay 3m if they are left out",
+	"Sidekiq":                       "a job is retried 25 times in about 21 days, or :max_retries times",
+	"Argo CD":                       "limit counts retries, and maxDuration bounds each wait",
+	"Temporal's server":             "MaximumAttempts counts the first attempt, and 0 is unlimited",
+	"Istio's filters":               "they change the route that Istio writes, with its own retries",
+	"Contour":                       "count counts retries, and perTryTimeout ends each attempt",
+	"Envoy Gateway":                 "numRetries counts retries, and is 2 if it is left out",
+	"Spring":                        "max-attempts counts the first attempt, and max-retries, which is its name since Spring Boot 4, does not",
 }
 
 const ofPolicy = "retry: invalid policy"
@@ -315,7 +315,7 @@ func readGRPC(f *form) {
 		f.b.warn("retryableStatusCodes", "retryableStatusCodes: grpc-go refuses the whole config for codes in lower case: write "+strings.ToUpper(f.retryOn))
 	}
 	if f.attempts > 5 {
-		f.b.note("maxAttempts", fmt.Sprintf("gRPC clients cut %d to 5", f.attempts))
+		f.b.warn("maxAttempts", fmt.Sprintf("maxAttempts: gRPC clients cut %d to 5", f.attempts))
 		f.attempts = 5
 	}
 	f.throttling()
@@ -637,7 +637,12 @@ func (f *form) textWhole(key string, missing int) int {
 }
 
 func readArgo(f *form) {
-	f.attempts, f.factor = 1+f.textWhole("limit", -2), 1 // -1: unlimited
+	f.factor = 1
+	if f.b.beside != nil && f.b.beside.key == "containerSet" { // which has settings of its own
+		f.attempts, f.base = 1+f.textWhole("retries", 0), f.time("duration", 0, 0)
+		return
+	}
+	f.attempts = 1 + f.textWhole("limit", -2) // -1: unlimited
 	written := func(key string) bool { return f.has(key) || f.b.templates[key] }
 	limited := written("limit")
 	policies := []string{"Always", "OnFailure", "OnError", "OnTransientError"}

@@ -16,14 +16,22 @@ import (
 
 // A place is a mapping of a file, with the mapping around it.
 type place struct {
-	node *yaml.Node
-	key  string // the key of up under which it is, in lists or at once
-	up   *place // nil: there is none
+	node     *yaml.Node
+	key      string // the key of up under which it is, in lists or at once
+	up       *place // nil: there is none
+	depth    int    // how many keys lead to it
+	resource bool   // it is a resource of Kubernetes
 }
 
-// outermost returns the mapping that has all others around p.
+// newPlace returns the place of a mapping, to which a path leads.
+func newPlace(node *yaml.Node, key string, up *place, path []string) *place {
+	return &place{node, key, up, len(path), isResource(node)}
+}
+
+// outermost returns the mapping that is a document by itself, and has p in it: the whole document,
+// or a resource of Kubernetes in a list or in another resource.
 func (p *place) outermost() *place {
-	for p != nil && p.up != nil {
+	for p != nil && p.up != nil && !p.resource {
 		p = p.up
 	}
 	return p

@@ -25,7 +25,7 @@ func TestBeside(t *testing.T) {
 	require.NoError(t, yaml.Unmarshal(data, &rows))
 	rows = append(rows, row{
 		Name: "Envoy, many clusters",
-		Text: "{static_resources: {clusters: [{name: a}" + strings.Repeat(", {}", 300) + "], x: {route: {cluster: a, retry_policy: {retry_on: 5xx}}}}}",
+		Text: "{static_resources: {clusters: [{name: a}" + strings.Repeat(", {}", 300) + "], routes: [{route: {cluster: a, retry_policy: {retry_on: 5xx}}}]}}",
 		Notes: []string{
 			"static_resources.clusters: of these 301, the first 300 are looked at here",
 			"max_retries: to a each Envoy allows 3 at once, which an outage meets before the number of retries",

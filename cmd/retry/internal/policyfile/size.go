@@ -85,6 +85,8 @@ const (
 	mostNodes = 50_000 // nodes, including those that aliases stand for
 
 	mostSystemNodes = 200_000 // of a system
+
+	mostFileNodes = 500_000 // of all documents of a file together, those in texts too
 )
 
 // tooLarge reports whether b has a mapping that is larger than any of a policy, or

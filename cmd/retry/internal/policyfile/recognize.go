@@ -1,0 +1,229 @@
+package policyfile
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/goretry/retry/internal/strict"
+)
+
+// A shape says where the documents of a system have its settings for retries. No name of a key
+// shows a system by itself: other systems have the same names, and schemas have all of them.
+type shape struct {
+	system string // a dialect, or the title of an unread system
+	group  string // of the apiVersion; "": the document need not be a resource of Kubernetes
+	kinds  string // of the resource, separated by blanks
+	path   string // from the document, separated by slashes: * is any key, ** any number of keys
+	has    string // what the mapping around the settings has: "a|b c.d=e" is (a or b), and e at c.d
+}
+
+// Shapes that are alike.
+const (
+	argoKinds        = "Workflow WorkflowTemplate ClusterWorkflowTemplate CronWorkflow"
+	temporalTimeouts = "scheduleToCloseTimeout|startToCloseTimeout|scheduleToStartTimeout|" +
+		"workflowExecutionTimeout|workflowRunTimeout|workflowTaskTimeout"
+	temporalBlock = "retryPolicy.backoffCoefficient|retryPolicy.maximumInterval " +
+		"retryPolicy.initialInterval|retryPolicy.maximumAttempts"
+)
+
+// shapes is all that is recognized. Of several shapes of unread systems in a document, the first
+// is reported.
+var shapes = slices.Concat([]shape{
+	{"Istio's filters", "networking.istio.io", "EnvoyFilter", "spec/configPatches/**/retry_policy", ""},
+	{"Istio's filters", "networking.istio.io", "EnvoyFilter", "spec/configPatches/**/retryPolicy", ""},
+	{"temporal", "", "", "**/retryPolicy", temporalTimeouts},
+	{"temporal", "", "", "**/retryPolicy", temporalBlock},
+	{"temporal", "", "", "", strings.ReplaceAll(temporalBlock, "retryPolicy.", "")},
+	{"grpc", "", "", "**/methodConfig/*/retryPolicy", ""},
+	{"envoy", "", "", "**/routes/*/route/retry_policy", ""},
+	{"envoy", "", "", "**/virtual_hosts/*/retry_policy", ""},
+	{"istio", "networking.istio.io", "VirtualService", "spec/http/*/retries", ""},
+	{"httproute", "gateway.networking.k8s.io", "HTTPRoute", "spec/rules/*/retry", ""},
+	{"stepfunctions", "", "", "**/States/*/Retry/*", "Type"},
+	{"otel", "", "", "**/exporters/*/retry_on_failure", ""},
+	{"otel", "", "", "**/exporters/*/protocol/otlp/retry_on_failure", ""}, // of loadbalancing
+	{"otel", "", "", "**/receivers/*/retry_on_failure", ""},
+	{"argo", "argoproj.io", argoKinds, "spec/**/retryStrategy", ""},
+	{"nats", "jetstream.nats.io", "Consumer", "spec", "spec.max_deliver|spec.ack_wait|spec.backoff"},
+	{"nats", "", "", "config", "stream_name config.max_deliver|config.ack_wait|config.backoff"},
+	{"nats", "", "", "", "max_deliver durable_name|ack_policy|ack_wait|deliver_policy"},
+	{"asynq", "", "", "", "max_retry queue retried|timeout_seconds"},
+},
+	job("a Job that counts by index", "backoffLimitPerIndex", "backoffLimitPerIndex"),
+	job("a Job with a podFailurePolicy", "podFailurePolicy", "podFailurePolicy.rules"),
+	job("a Job whose pods restart", "backoffLimit", "template.spec.restartPolicy=OnFailure"),
+	job("a Kubernetes Job", "backoffLimit", ""),
+	[]shape{
+		{"Polly", "", "", "**/MaxRetryAttempts", "BackoffType|UseJitter|Delay|MaxDelay"},
+		{"Resilience4j", "", "", "resilience4j/retry", ""},
+		{"Resilience4j", "", "", "resilience4j.retry", ""},
+		{"Celery", "", "", "**/autoretry_for", "max_retries|retry_backoff|retry_jitter|retry_kwargs"},
+		{"Celery", "", "", "**/interval_start", "interval_step|interval_max max_retries"},
+		{"Sidekiq", "", "", ":max_retries", ":concurrency|:queues"},
+		{"Argo CD", "argoproj.io", "Application", "spec/syncPolicy/retry", ""},
+		{"Argo CD", "argoproj.io", "ApplicationSet", "spec/template/spec/syncPolicy/retry", ""},
+		{"Temporal's server", "", "", "history.defaultActivityRetryPolicy", ""},
+		{"Temporal's server", "", "", "history.defaultWorkflowRetryPolicy", ""},
+		{"Contour", "projectcontour.io", "HTTPProxy", "spec/routes/*/retryPolicy", ""},
+		{"Envoy Gateway", "gateway.envoyproxy.io", "BackendTrafficPolicy", "spec/retry", ""},
+		{"Spring", "", "", "spring/**/retry", ""},
+	})
+
+// job returns the shapes of a setting of a Kubernetes Job, and of what makes Jobs.
+func job(system, setting, has string) (all []shape) {
+	for _, in := range []shape{
+		{"", "batch", "Job", "spec/", ""},
+		{"", "batch", "CronJob", "spec/jobTemplate/spec/", ""},
+		{"", "jobset.x-k8s.io", "JobSet", "spec/replicatedJobs/*/template/spec/", ""},
+		{"", "keda.sh", "ScaledJob", "spec/jobTargetRef/", ""},
+	} {
+		all = append(all, shape{system, in.group, in.kinds, in.path + setting, has})
+	}
+	return all
+}
+
+// last returns the last key of s.path, which the settings are under, in lists or at once.
+func (s *shape) last() string {
+	path := strings.TrimSuffix(s.path, "/*")
+	return path[strings.LastIndex(path, "/")+1:]
+}
+
+// byKey is which of shapes have a last key, folded.
+var byKey = map[string][]int{}
+
+func init() {
+	for i := range shapes {
+		key := fold(shapes[i].last())
+		byKey[key] = append(byKey[key], i)
+	}
+}
+
+// fold makes the spellings of a key equal.
+func fold(key string) string { return strings.ToLower(strings.ReplaceAll(key, "_", "")) }
+
+// recognize returns which of shapes an entry has; -1: none. The path is the one of e in its file,
+// or from wherever the depths of places are counted.
+func recognize(path []string, e entry) int {
+	if e.in == nil || len(e.under) > strict.LongestKey {
+		return -1
+	}
+	candidates := byKey[fold(e.under)]
+	if len(candidates) == 0 || e.in.inSchema() {
+		return -1
+	}
+	root := e.in.outermost()
+	for _, i := range candidates {
+		s := &shapes[i]
+		if plain := plainOf(s.system); root.isOf(s) && e.in.has(s.has, plain) &&
+			matches(strings.Split(s.path, "/"), path[root.depth:], plain) {
+			return i
+		}
+	}
+	return -1
+}
+
+// plainOf returns how a system spells keys.
+func plainOf(system string) func(string) string {
+	if i := slices.IndexFunc(formats, func(f format) bool { return f.name == system }); i >= 0 {
+		return formats[i].plain
+	}
+	return exactly
+}
+
+// matches reports whether a path is one that a pattern stands for.
+func matches(pattern, path []string, plain func(string) string) bool {
+	switch {
+	case len(pattern) == 0:
+		return len(path) == 0
+	case pattern[0] == "**":
+		return matches(pattern[1:], path, plain) || len(path) > 0 && matches(pattern, path[1:], plain)
+	case len(path) == 0 || len(path[0]) > strict.LongestKey:
+		return false
+	}
+	equal := pattern[0] == "*" || pattern[0] == path[0] || plain(pattern[0]) == plain(path[0])
+	return equal && matches(pattern[1:], path[1:], plain)
+}
+
+// isOf reports whether a document can have a shape.
+func (p *place) isOf(s *shape) bool {
+	if s.group == "" {
+		return true
+	}
+	api, _ := p.get(exactly, "apiVersion")
+	kind, _ := p.get(exactly, "kind")
+	group, _, _ := strings.Cut(text(api.value), "/")
+	return group == s.group && slices.Contains(strings.Fields(s.kinds), text(kind.value))
+}
+
+// has reports whether a mapping has what a shape says.
+func (p *place) has(what string, plain func(string) string) bool {
+	for one := range strings.FieldsSeq(what) {
+		if !slices.ContainsFunc(strings.Split(one, "|"), func(key string) bool {
+			key, value, equal := strings.Cut(key, "=")
+			e, ok := p.get(plain, strings.Split(key, ".")...)
+			return ok && (!equal || text(e.value) == value)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// inSchema reports whether a mapping says what other files may contain.
+func (p *place) inSchema() bool {
+	for ; p != nil; p = p.up {
+		if p.key == "properties" {
+			return true
+		}
+	}
+	return false
+}
+
+// isResource reports whether a mapping is a resource of Kubernetes.
+func isResource(node *yaml.Node) bool {
+	found := 0
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key := node.Content[i].Value
+		if (key == "apiVersion" || key == "kind") && text(node.Content[i+1]) != "" {
+			found++
+		}
+	}
+	return found == 2
+}
+
+// text returns the text of a scalar, "" of any other node.
+func text(node *yaml.Node) string {
+	if node == nil || node.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return node.Value
+}
+
+// dialectOf returns the dialect of an entry by its document, "" if no document shows one.
+func dialectOf(path []string, e entry) string {
+	if i := recognize(path, e); i >= 0 && resolved(e.value).Kind == yaml.MappingNode {
+		return readable(shapes[i].system)
+	}
+	return ""
+}
+
+// wholeDialect returns the dialect of a document that is nothing but settings, "" if there is
+// none.
+func wholeDialect(document *place) string {
+	for _, i := range byKey[""] {
+		if s := &shapes[i]; document.has(s.has, plainOf(s.system)) {
+			return s.system
+		}
+	}
+	return ""
+}
+
+// readable returns the name of a system that is a dialect, "" for any other.
+func readable(system string) string {
+	if slices.ContainsFunc(formats, func(f format) bool { return f.name == system }) {
+		return system
+	}
+	return ""
+}

@@ -1,0 +1,129 @@
+package policyfile
+
+import (
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// Each row has the shape of a public file: is names the system that the document shows, like a
+// dialect that it only looks like. A document that only looks like one gets no line.
+func TestRecognized(t *testing.T) {
+	data, err := os.ReadFile("testdata/recognized.yaml")
+	require.NoError(t, err)
+	var rows []struct{ Is, Like, From, Text string }
+	require.NoError(t, yaml.Unmarshal(data, &rows))
+	for _, row := range rows {
+		t.Run(row.Is+row.Like+" "+row.From, func(t *testing.T) {
+			name := "file.json"
+			if path.Ext(row.From) != "" {
+				name = path.Base(row.From)
+			}
+			file, err := Parse(name, []byte(row.Text))
+			require.NoError(t, err)
+			for _, b := range file.Find("") {
+				does, isUnread := unread[row.Is]
+				switch note := b.Unread(); {
+				case row.Like != "":
+					assert.False(t, b.Known(), b.At)
+					assert.Nil(t, note)
+				case isUnread:
+					assert.False(t, b.Known(), b.At)
+					require.NotNil(t, note)
+					assert.Contains(t, note.Text, " is a setting of "+row.Is+", which retry does not read: "+does)
+				default:
+					assert.True(t, b.Known())
+					_, dialect, faults := b.Read("")
+					assert.Equal(t, row.Is, dialect)
+					assert.Empty(t, faults)
+				}
+			}
+		})
+	}
+}
+
+func TestUnreadJobs(t *testing.T) {
+	const job = "apiVersion: batch/v1\nkind: Job\nspec: "
+	for name, test := range map[string]struct{ text, title string }{
+		"plain":             {job + "{backoffLimit: 4}", "a Kubernetes Job"},
+		"by index":          {job + "{backoffLimit: 4, backoffLimitPerIndex: 1}", "a Job that counts by index"},
+		"podFailurePolicy":  {job + "{backoffLimit: 4, podFailurePolicy: {rules: [{action: FailJob}]}}", "a Job with a podFailurePolicy"},
+		"OnFailure":         {job + "{backoffLimit: 4, template: {spec: {restartPolicy: OnFailure}}}", "a Job whose pods restart"},
+		"Never":             {job + "{backoffLimit: 4, template: {spec: {restartPolicy: Never}}}", "a Kubernetes Job"},
+		"in a CronJob":      {"{apiVersion: batch/v1, kind: CronJob, spec: {jobTemplate: {spec: {backoffLimit: 1}}}}", "a Kubernetes Job"},
+		"in a List":         {"{apiVersion: v1, kind: List, items: [{apiVersion: batch/v1, kind: Job, spec: {backoffLimit: 1}}]}", "a Kubernetes Job"},
+		"of another system": {"{apiVersion: example.com/v1, kind: Job, spec: {backoffLimit: 4}}", ""},
+		"in a schema":       {"{kind: CustomResourceDefinition, properties: {spec: {properties: {backoffLimit: {type: integer}}}}}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file, err := Parse("file.yaml", []byte(test.text))
+			require.NoError(t, err)
+			note := file.Find("")[0].Unread()
+			if test.title == "" {
+				assert.Nil(t, note)
+				return
+			}
+			require.NotNil(t, note)
+			assert.Contains(t, note.Text, " is a setting of "+test.title+", which retry does not read: "+unread[test.title])
+		})
+	}
+	for _, s := range shapes {
+		assert.True(t, readable(s.system) != "" || unread[s.system] != "", s.system)
+	}
+}
+
+// A document inside of a text of a resource is read at its own path, with the lines of the file.
+func TestDocumentsInTexts(t *testing.T) {
+	const relay = `apiVersion: v1
+kind: ConfigMap
+data:
+  readme: "no: mapping: here"
+  relay: |
+    exporters:
+      otlp/2:
+        timeout: 3s
+        retry_on_failure: {initial_interval: 1, max_interval: -1s}
+  policy.yaml: "{max_attempts: 3, backoff: {type: fixed, base: 1s}}"
+`
+	file, err := Parse("file.yaml", []byte(relay))
+	require.NoError(t, err)
+	for at, want := range map[string]string{
+		"data.relay": "data.relay.exporters.otlp/2.retry_on_failure otel 9",
+		"data.relay.exporters.*.retry_on_failure": "data.relay.exporters.otlp/2.retry_on_failure otel 9",
+		"data.policy.yaml":                        "data.policy.yaml native 10",
+		"":                                        "data.relay.exporters.otlp/2.retry_on_failure otel 9; data.policy.yaml native 10",
+	} {
+		var got []string
+		for _, b := range file.Find(at) {
+			_, name, faults := b.Read("")
+			line := b.Line
+			for _, fault := range faults {
+				line = fault.Line
+			}
+			got = append(got, strings.Join([]string{b.At, name, strconv.Itoa(line)}, " "))
+		}
+		assert.Equal(t, want, strings.Join(got, "; "), at)
+	}
+	block, fault := file.Only("data.relay")
+	require.Nil(t, fault)
+	assert.Equal(t, "otlp/2", block.beside.key)
+	assert.Equal(t, "exporters", block.beside.up.key)
+	assert.Nil(t, block.beside.up.up.up, "the document in the text is the outermost")
+}
+
+// The bound on nodes is one for all documents of a file.
+func TestNodesOfAllDocuments(t *testing.T) {
+	const document = "a: {b: [1, 2]}\n---\n"
+	_, err := Parse("file.yaml", []byte(strings.Repeat(document, mostFileNodes/16)))
+	require.NoError(t, err)
+	_, err = Parse("file.yaml", []byte(strings.Repeat(document, mostFileNodes/7+1)))
+	require.ErrorContains(t, err, "the documents of this file have more than")
+	_, err = Parse("file.json", []byte("["+strings.Repeat("1,\n", mostFileNodes)+"1]"))
+	require.ErrorContains(t, err, "the documents of this file have more than")
+}
