@@ -106,16 +106,16 @@ func TestEventContents(t *testing.T) {
 		s2 := time.Second + d1 // when the second attempt starts
 		s3 := s2 + 2*time.Second + d2
 		assert.Equal(t, []retry.Event{
-			{Kind: retry.AttemptStarted, Time: at(0), Attempt: 1, Max: 5},
-			{Kind: retry.AttemptFinished, Time: at(time.Second), Attempt: 1, Max: 5, Err: errDial, Took: time.Second, Elapsed: time.Second},
+			{Kind: retry.AttemptStarted, Time: at(0), Attempt: 1, Max: 5, Decision: retry.Decision{Number: 1}},
+			{Kind: retry.AttemptFinished, Time: at(time.Second), Attempt: 1, Max: 5, Err: errDial, Took: time.Second, Elapsed: time.Second, Decision: retry.Decision{Number: 1}},
 			{Kind: retry.RetryScheduled, Time: at(time.Second), Attempt: 1, Max: 5, Err: errDial, Elapsed: time.Second,
 				Decision: retry.Decision{Reason: retry.ReasonRetry, Delay: d1, Lo: 5 * time.Second, Hi: 10 * time.Second, Number: 1, Seed: 7}, Due: at(s2)},
-			{Kind: retry.AttemptStarted, Time: at(s2), Attempt: 2, Max: 5, Elapsed: s2},
-			{Kind: retry.AttemptFinished, Time: at(s2 + 2*time.Second), Attempt: 2, Max: 5, Err: errBusy, Took: 2 * time.Second, Elapsed: s2 + 2*time.Second},
+			{Kind: retry.AttemptStarted, Time: at(s2), Attempt: 2, Max: 5, Elapsed: s2, Decision: retry.Decision{Number: 2}},
+			{Kind: retry.AttemptFinished, Time: at(s2 + 2*time.Second), Attempt: 2, Max: 5, Err: errBusy, Took: 2 * time.Second, Elapsed: s2 + 2*time.Second, Decision: retry.Decision{Number: 2}},
 			{Kind: retry.RetryScheduled, Time: at(s2 + 2*time.Second), Attempt: 2, Max: 5, Err: errBusy, Elapsed: s2 + 2*time.Second,
 				Decision: retry.Decision{Reason: retry.ReasonRetry, Delay: d2, Lo: 20 * time.Second, Hi: 30 * time.Second, Number: 2, RetryAfter: 20 * time.Second, Seed: 7}, Due: at(s3)},
-			{Kind: retry.AttemptStarted, Time: at(s3), Attempt: 3, Max: 5, Elapsed: s3},
-			{Kind: retry.AttemptFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Max: 5, Took: 3 * time.Second, Elapsed: s3 + 3*time.Second},
+			{Kind: retry.AttemptStarted, Time: at(s3), Attempt: 3, Max: 5, Elapsed: s3, Decision: retry.Decision{Number: 3}},
+			{Kind: retry.AttemptFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Max: 5, Took: 3 * time.Second, Elapsed: s3 + 3*time.Second, Decision: retry.Decision{Number: 3}},
 			{Kind: retry.CallFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Max: 5, Elapsed: s3 + 3*time.Second, Decision: retry.Decision{Reason: retry.ReasonSuccess, Number: 3}},
 		}, told.events)
 	})

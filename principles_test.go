@@ -58,6 +58,7 @@ func TestPrincipleAZeroFieldIsOff(t *testing.T) {
 		"Classify":       {next(retry.Policy{}, retry.Attempt{Err: errBoom}), retries(0)},
 		"Budget":         {retry.Policy{}.Budget.Take(), true},
 		"Wait":           {waited, 2 * time.Second}, // a timer
+		"Enter":          {retry.Do(t.Context(), retry.Policy{}, failWith(nil)), nil},
 		"OnEvent":        {retry.Do(t.Context(), retry.Policy{}, failWith(nil)), nil},
 	}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[retry.Policy]()) {

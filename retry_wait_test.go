@@ -360,17 +360,17 @@ func TestEventsOfAHealthyAttempt(t *testing.T) {
 		err := retry.Do(t.Context(), p, running(0, time.Hour, 0))
 		assert.EqualError(t, err, `retry: attempts exhausted after 4 attempts (4s waited, 3 count, because attempt 2 ran past HealthyAfter): boom`)
 		assert.Equal(t, []string{
-			"attempt_started attempt 1 number 0 reset false elapsed 0s delay 0s",
-			"attempt_finished attempt 1 number 0 reset false elapsed 0s delay 0s",
+			"attempt_started attempt 1 number 1 reset false elapsed 0s delay 0s",
+			"attempt_finished attempt 1 number 1 reset false elapsed 0s delay 0s",
 			"retry_scheduled attempt 1 number 1 reset false elapsed 0s delay 1s",
-			"attempt_started attempt 2 number 0 reset false elapsed 1s delay 0s",
-			"attempt_finished attempt 2 number 0 reset false elapsed 1h0m1s delay 0s",
+			"attempt_started attempt 2 number 2 reset false elapsed 1s delay 0s",
+			"attempt_finished attempt 2 number 2 reset false elapsed 1h0m1s delay 0s",
 			"retry_scheduled attempt 2 number 1 reset true elapsed 0s delay 1s", // the first delay of the class, too
-			"attempt_started attempt 3 number 0 reset false elapsed 1s delay 0s",
-			"attempt_finished attempt 3 number 0 reset false elapsed 1s delay 0s",
+			"attempt_started attempt 3 number 2 reset false elapsed 1s delay 0s",
+			"attempt_finished attempt 3 number 2 reset false elapsed 1s delay 0s",
 			"retry_scheduled attempt 3 number 2 reset false elapsed 1s delay 2s",
-			"attempt_started attempt 4 number 0 reset false elapsed 3s delay 0s",
-			"attempt_finished attempt 4 number 0 reset false elapsed 3s delay 0s",
+			"attempt_started attempt 4 number 3 reset false elapsed 3s delay 0s",
+			"attempt_finished attempt 4 number 3 reset false elapsed 3s delay 0s",
 			"call_finished attempt 4 number 3 reset false elapsed 3s delay 0s",
 		}, log)
 	})
