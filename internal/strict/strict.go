@@ -18,26 +18,50 @@ import (
 // only wrong values would be many times as long as the file.
 const most = 20
 
+// The codes of faults.
+const (
+	InvalidValue = "invalid_value"
+	UnknownKey   = "unknown_key"
+	DuplicateKey = "duplicate_key"
+	MissingKey   = "missing_key"
+)
+
+// A Finding is one thing that is wrong.
+type Finding struct {
+	Code string
+	Key  string // with the keys around it: "backoff.base"; "": the value as a whole
+	Text string // begins with the key, or quotes it
+}
+
 // Faults collects what is wrong.
 type Faults struct {
-	texts []string
-	more  int // faults that are not named
+	list  []Finding
+	texts []string // of the error: one text may be about several faults
+	more  int      // faults that are not named
 }
 
 // Add adds a fault: the key, its value, and what to write instead.
 func (f *Faults) Add(key string, value any, write string) {
-	f.add("%s is %v: write %s", key, value, write)
+	f.add(InvalidValue, key, "%s is %v: write %s", key, value, write)
 }
 
-// Error adds the error that the value of a key was refused with.
-func (f *Faults) Error(key string, err error) { f.add("%s: %v", key, err) }
+// Inner adds a fault of a value that was read or checked by code of its own, at a key.
+func (f *Faults) Inner(key string, fault Finding) {
+	at := key
+	if fault.Key != "" {
+		at += "." + fault.Key
+	}
+	f.add(fault.Code, at, "%s: %s", key, fault.Text)
+}
 
-func (f *Faults) add(format string, args ...any) {
+func (f *Faults) add(code, key, format string, args ...any) {
 	if len(f.texts) == most {
 		f.more++
 		return
 	}
-	f.texts = append(f.texts, fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	f.texts = append(f.texts, text)
+	f.list = append(f.list, Finding{code, key, text})
 }
 
 // Err returns f as an error, nil if it is empty. The error begins with of.
@@ -49,16 +73,25 @@ func (f *Faults) Err(of string) error {
 	if f.more > 0 {
 		texts = append(slices.Clone(texts), fmt.Sprintf("and %d more", f.more))
 	}
-	return &Error{of, texts}
+	return &Error{Faults: f.list, text: of + ": " + strings.Join(texts, "; ")}
 }
 
-// An Error names faults.
+// An Error names faults on one line.
 type Error struct {
-	Of    string
-	Texts []string
+	Faults []Finding
+
+	text  string
+	cause error
 }
 
-func (e *Error) Error() string { return e.Of + ": " + strings.Join(e.Texts, "; ") }
+func (e *Error) Error() string { return e.text }
+
+func (e *Error) Unwrap() error { return e.cause }
+
+// whole returns an error about a value as a whole, with a cause or nil.
+func whole(of, text string, cause error) *Error {
+	return &Error{Faults: []Finding{{Code: InvalidValue, Text: text}}, text: of + ": " + text, cause: cause}
+}
 
 // Decode decodes a JSON object into v. It calls take, which takes the keys and sets
 // the fields. After an error, or for a null, v is unchanged. Errors begin with of,
@@ -66,7 +99,7 @@ func (e *Error) Error() string { return e.Of + ": " + strings.Join(e.Texts, "; "
 func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping)) error {
 	m := &Mapping{faults: new(Faults)}
 	if err := m.read(data); err != nil {
-		return fmt.Errorf("%s: %w, want a mapping such as %s", of, err, example)
+		return whole(of, fmt.Sprintf("%v, want a mapping such as %s", err, example), err)
 	}
 	if m.values == nil {
 		return nil
@@ -96,8 +129,8 @@ func (m *Mapping) Fault(key string, value any, write string) {
 	m.faults.Add(m.path+key, value, write)
 }
 
-// Error adds the error that the value of a key was refused with.
-func (m *Mapping) Error(key string, err error) { m.faults.Error(m.path+key, err) }
+// InnerFault adds a fault of a value that was read by code of its own, see [Faults.Inner].
+func (m *Mapping) InnerFault(key string, fault Finding) { m.faults.Inner(m.path+key, fault) }
 
 // read reads a JSON object; null is one without values.
 func (m *Mapping) read(data []byte) error {
@@ -113,7 +146,7 @@ func (m *Mapping) read(data []byte) error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(counts)) {
 		if counts[key] > 1 {
-			m.faults.add("duplicate key %s", quoted(m.path+key))
+			m.faults.add(DuplicateKey, m.path+key, "duplicate key %s", quoted(m.path+key))
 		}
 	}
 	return nil
@@ -180,7 +213,7 @@ func Take[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok boo
 func Need[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok bool) {
 	value, ok := m.take(key)
 	if !ok {
-		m.Fault(key, "missing", write)
+		m.faults.add(MissingKey, m.path+key, "%s is missing: write %s", m.path+key, write)
 		return v, false
 	}
 	return Parse(m, key, value, write, sound)
@@ -245,20 +278,35 @@ func (m *Mapping) List(key, write string) (list []*Mapping) {
 // Keys returns the keys that are left, sorted.
 func (m *Mapping) Keys() []string { return slices.Sorted(maps.Keys(m.values)) }
 
-// RejectRest adds a fault for the keys that are left. Call it after taking all the
-// valid ones.
+// RejectRest adds a fault for each of the keys that are left, and names them in one text.
+// Call it after taking all the valid ones.
 func (m *Mapping) RejectRest(of string) {
+	if len(m.values) == 0 {
+		return
+	}
+	if len(m.faults.texts) == most {
+		m.faults.more++
+		return
+	}
+	known := fmt.Sprintf("the keys of %s are %s", of, strings.Join(m.keys, ", "))
 	var unknown []string
 	for i, key := range m.Keys() {
 		if i == most {
 			unknown = append(unknown, fmt.Sprintf("and %d more", len(m.values)-most))
 			break
 		}
-		unknown = append(unknown, quoted(m.path+key))
+		text := quoted(m.path + key)
+		unknown = append(unknown, text)
+		m.faults.list = append(m.faults.list, Finding{UnknownKey, m.path + key, "unknown key " + text + ": " + known})
 	}
-	if unknown != nil {
-		m.faults.add("unknown key %s: the keys of %s are %s", strings.Join(unknown, ", "), of, strings.Join(m.keys, ", "))
-	}
+	m.faults.texts = append(m.faults.texts, "unknown key "+strings.Join(unknown, ", ")+": "+known)
+}
+
+// Keys returns the keys that take asks for.
+func Keys[T any](take func(*T, *Mapping)) []string {
+	m := &Mapping{faults: new(Faults)}
+	take(new(T), m)
+	return m.keys
 }
 
 // shown is a JSON value in an error. It is only formatted if the error names it.

@@ -1,7 +1,6 @@
 package strict_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -77,7 +76,7 @@ func TestDecodeListsAndNames(t *testing.T) {
 		for _, key := range names {
 			for _, inner := range m.List(key, "a list") {
 				strict.Take[int](inner, "n", "N", nil)
-				inner.Error("m", errors.New("refused"))
+				inner.InnerFault("m", strict.Finding{Code: "refusal", Key: "x", Text: "refused"})
 			}
 		}
 	})

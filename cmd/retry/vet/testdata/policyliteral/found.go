@@ -22,7 +22,7 @@ var faulty = retry.Policy{
 	MaxDelay:   -1,                          // want `^MaxDelay is -1ns: write 0 for none, or a positive duration \[policyliteral\]$`
 	Jitter:     retry.Proportional(tooMuch), // want `^Jitter: Proportional is 1.5: write a share between 0 and 1: 0.2 is ±20 % \[policyliteral\]$`
 	RetryAfter: "exactly",                   // want `^RetryAfter is "exactly": write RetryAfterSpread, RetryAfterAtLeast or RetryAfterExact \[policyliteral\]$`
-	Budget:     &retry.Budget{Ratio: 10},    // want `^Budget: Size is 0: write how many retries it holds, at least 1 \[policyliteral\]$` `^Budget: Ratio is 10: write a share between 0 and 1: 0.1 is one retry for ten successes \[policyliteral\]$`
+	Budget:     &retry.Budget{Ratio: 10},    // want `^Budget.Size is 0: write how many retries it holds, at least 1 \[policyliteral\]$` `^Budget.Ratio is 10: write a share between 0 and 1: 0.1 is one retry for ten successes \[policyliteral\]$`
 
 	HealthyAfter: time.Microsecond, // want `^HealthyAfter is 1µs: write 0 for never, or at least 1ms \[policyliteral\]$`
 }
@@ -110,6 +110,6 @@ func budgeted(ctx context.Context, ping func(context.Context) error) error {
 	return retry.Do(ctx, retry.Policy{
 		MaxAttempts: 3,
 		Backoff:     retry.Fixed(0),
-		Budget:      budget, // want `^Budget: RefillEvery is 1µs: write 0 for never, or at least 1ms \[policyliteral\]$`
+		Budget:      budget, // want `^Budget.RefillEvery is 1µs: write 0 for never, or at least 1ms \[policyliteral\]$`
 	}, ping)
 }
