@@ -88,9 +88,11 @@ func (e *Error) Error() string { return e.text }
 
 func (e *Error) Unwrap() error { return e.cause }
 
-// whole returns an error about a value as a whole, with a cause or nil.
-func whole(of, text string, cause error) *Error {
-	return &Error{Faults: []Finding{{Code: InvalidValue, Text: text}}, text: of + ": " + text, cause: cause}
+// One returns an error with one fault: of a key, or "" for a value as a whole, and with the
+// error that it wraps, or nil.
+func One(of, key, text string, cause error) *Error {
+	one := []Finding{{Code: InvalidValue, Key: key, Text: text}}
+	return &Error{Faults: one, text: of + ": " + text, cause: cause}
 }
 
 // Decode decodes a JSON object into v. It calls take, which takes the keys and sets
@@ -99,7 +101,7 @@ func whole(of, text string, cause error) *Error {
 func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping)) error {
 	m := &Mapping{faults: new(Faults)}
 	if err := m.read(data); err != nil {
-		return whole(of, fmt.Sprintf("%v, want a mapping such as %s", err, example), err)
+		return One(of, "", fmt.Sprintf("%v, want a mapping such as %s", err, example), err)
 	}
 	if m.values == nil {
 		return nil
@@ -129,8 +131,9 @@ func (m *Mapping) Fault(key string, value any, write string) {
 	m.faults.Add(m.path+key, value, write)
 }
 
-// InnerFault adds a fault of a value that was read by code of its own, see [Faults.Inner].
-func (m *Mapping) InnerFault(key string, fault Finding) { m.faults.Inner(m.path+key, fault) }
+// Faults returns the faults of m and of the mappings around it, and the path of a key in
+// the outermost mapping.
+func (m *Mapping) Faults(key string) (f *Faults, path string) { return m.faults, m.path + key }
 
 // read reads a JSON object; null is one without values.
 func (m *Mapping) read(data []byte) error {

@@ -76,10 +76,18 @@ func TestDecodeListsAndNames(t *testing.T) {
 		for _, key := range names {
 			for _, inner := range m.List(key, "a list") {
 				strict.Take[int](inner, "n", "N", nil)
-				inner.InnerFault("m", strict.Finding{Code: "refusal", Key: "x", Text: "refused"})
+				faults, path := inner.Faults("m")
+				faults.Inner(path, strict.Finding{Code: "refusal", Key: "x", Text: "refused"})
 			}
 		}
 	})
 	assert.Equal(t, []string{"a", "b", "c", "d"}, names)
 	assert.EqualError(t, err, `strict: b[1] is null: write a list; b[0].m: refused; b[2].n is "x": write N; b[2].m: refused; c is 7: write a list`)
+	var faults *strict.Error
+	require.ErrorAs(t, err, &faults)
+	assert.Equal(t, []strict.Finding{
+		{Code: "invalid_value", Key: "b[1]", Text: "b[1] is null: write a list"}, {Code: "refusal", Key: "b[0].m.x", Text: "b[0].m: refused"},
+		{Code: "invalid_value", Key: "b[2].n", Text: `b[2].n is "x": write N`}, {Code: "refusal", Key: "b[2].m.x", Text: "b[2].m: refused"},
+		{Code: "invalid_value", Key: "c", Text: "c is 7: write a list"},
+	}, faults.Faults)
 }

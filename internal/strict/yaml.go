@@ -14,7 +14,7 @@ import (
 func YAML(of string, unmarshal func(any) error) ([]byte, error) {
 	var v any
 	if err := unmarshal(&v); err != nil {
-		return nil, whole(of, strings.Join(strings.Fields(err.Error()), " "), err)
+		return nil, One(of, "", strings.Join(strings.Fields(err.Error()), " "), err)
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
