@@ -6,10 +6,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -27,15 +28,15 @@ type File struct {
 // that fails, the error is a *Fault.
 func Parse(name string, data []byte) (*File, error) {
 	f := &File{Name: name}
-	var err error
+	var fault *Fault
 	switch ext := filepath.Ext(name); {
 	case ext == ".json", ext != ".yaml" && ext != ".yml" && json.Valid(data):
-		f.documents, err = parseJSON(data)
+		f.documents, fault = f.parseJSON(data)
 	default:
-		f.documents, err = parseYAML(data)
+		f.documents, fault = f.parseYAML(data)
 	}
-	if err != nil {
-		return nil, f.fault(err.Error())
+	if fault != nil {
+		return nil, fault
 	}
 	for _, document := range f.documents {
 		if fault := f.check(document, map[*yaml.Node]int{}); fault != nil {
@@ -45,7 +46,7 @@ func Parse(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
-func parseYAML(data []byte) (documents []*yaml.Node, err error) {
+func (f *File) parseYAML(data []byte) (documents []*yaml.Node, fault *Fault) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		document := new(yaml.Node)
@@ -53,23 +54,42 @@ func parseYAML(data []byte) (documents []*yaml.Node, err error) {
 		case err == io.EOF:
 			return documents, nil
 		case err != nil:
-			return nil, err
+			line, text := splitYAML(err)
+			return nil, &Fault{File: f.Name, Line: line, Code: unreadable, Text: text}
 		}
 		documents = append(documents, document.Content[0])
 	}
 }
 
+var yamlError = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
+
+// splitYAML splits an error of the YAML parser, which has the line nowhere but in its text.
+func splitYAML(err error) (line int, text string) {
+	text = err.Error()
+	prefix := yamlError.FindStringSubmatch(text)
+	if line, err = strconv.Atoi(prefix[1]); err != nil {
+		line = 1
+	}
+	return line, strings.Join(strings.Fields(text[len(prefix[0]):]), " ")
+}
+
 // parseJSON parses JSON into YAML nodes, which have line numbers. The YAML
 // parser does not accept all JSON, such as the text "\/".
-func parseJSON(data []byte) ([]*yaml.Node, error) {
+func (f *File) parseJSON(data []byte) (documents []*yaml.Node, fault *Fault) {
+	refuse := func(line int, err error) *Fault {
+		return &Fault{File: f.Name, Line: line, Code: unreadable, Text: err.Error()}
+	}
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(data, new(json.RawMessage)); errors.As(err, &syntax) {
-		return nil, fmt.Errorf("line %d: %w", 1+bytes.Count(data[:syntax.Offset], []byte("\n")), err)
+		return nil, refuse(1+bytes.Count(data[:syntax.Offset], []byte("\n")), err)
 	}
 	w := &jsonWalk{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
 	w.dec.UseNumber()
 	node, err := w.value()
-	return []*yaml.Node{node}, err
+	if err != nil {
+		return nil, refuse(w.line, err)
+	}
+	return []*yaml.Node{node}, nil
 }
 
 // A jsonWalk walks through valid JSON.
