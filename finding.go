@@ -95,7 +95,7 @@ var words = []name{
 
 	// Values.
 	{token: "a Backoff", inKeys: "a backoff"},
-	{token: "a Schedule", inKeys: "a list of delays"},
+	{token: "a Schedule", inKeys: "a list"},
 	{token: "Fixed(0)", inKeys: "a fixed backoff of 0s"},
 	{token: "FullJitter", inKeys: "full"},
 	{token: "EqualJitter", inKeys: "equal"},

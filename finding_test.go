@@ -55,7 +55,7 @@ func TestFindings(t *testing.T) {
 		"two limits": {retry.Policy{MaxAttempts: 5, MaxRetries: 2, Backoff: second}, finding{"two_limits", "MaxAttempts", "max_attempts",
 			"max_attempts and max_retries are both set: the lower applies, 3 attempts; set one"}},
 		"delays that are never used": {retry.Policy{MaxAttempts: 2, Backoff: retry.Schedule{1, 2}}, finding{"unused_delays", "Backoff", "backoff.delays",
-			"a list of delays of 2 beside 2 attempts: the delay of 2ns and those after it are never used; max_attempts counts the first attempt"}},
+			"a list of 2 delays beside 2 attempts: the delay of 2ns and those after it are never used; max_attempts counts the first attempt"}},
 		"unlimited without a Backoff": {retry.Policy{MaxAttempts: -1}, finding{"no_backoff", "Backoff", "backoff", "unlimited attempts without a backoff: each wait is 10ms; set one"}},
 		"healthy without a Backoff": {retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute}, finding{"no_backoff", "Backoff", "backoff",
 			"healthy_after without a backoff: each wait is 10ms; set one"}},

@@ -114,7 +114,7 @@ var lintRules = []lintRule{
 		},
 	},
 	{
-		"unused_delays", "Schedule", "{a Schedule} of %d beside %s: the delay of %v and those " +
+		"unused_delays", "Schedule", "{a Schedule} of %d delays beside %s: the delay of %v and those " +
 			"after it are never used; {MaxAttempts} counts the first attempt",
 		func(l *linted) []any {
 			s, _ := l.Backoff.(Schedule)

@@ -83,9 +83,9 @@ func TestLint(t *testing.T) {
 		{"a limit and a cap", retry.Policy{MaxAttempts: 5, AttemptCap: 3, Backoff: second}, nil},
 
 		{"a delay that no retry reaches", retry.Policy{MaxAttempts: 3, Backoff: retry.Schedule{5 * time.Minute, 15 * time.Minute, time.Hour}},
-			[]string{"a Schedule of 3 beside 3 attempts: the delay of 1h0m0s and those after it are never used; MaxAttempts counts the first attempt"}},
+			[]string{"a Schedule of 3 delays beside 3 attempts: the delay of 1h0m0s and those after it are never used; MaxAttempts counts the first attempt"}},
 		{"a delay that no retry reaches, unlimited except for AttemptCap", retry.Policy{MaxAttempts: -1, AttemptCap: 2, Backoff: retry.Schedule{1, 2, 3}},
-			[]string{"a Schedule of 3 beside 2 attempts: the delay of 2ns and those after it are never used; MaxAttempts counts the first attempt"}},
+			[]string{"a Schedule of 3 delays beside 2 attempts: the delay of 2ns and those after it are never used; MaxAttempts counts the first attempt"}},
 		{"a Schedule that is reached", retry.Policy{MaxAttempts: 4, Backoff: retry.Schedule{1, 2, 3}}, nil},
 		{"an empty Schedule", retry.Policy{MaxAttempts: 1, Backoff: retry.Schedule{}}, nil},
 
@@ -149,7 +149,7 @@ func TestLint(t *testing.T) {
 		{"several at once", retry.Policy{MaxAttempts: 3, MaxRetries: 9, Backoff: retry.Schedule{time.Minute, 2, 3}, MaxElapsed: time.Second},
 			[]string{
 				bothLimits + "3 attempts; set one",
-				"a Schedule of 3 beside 3 attempts: the delay of 3ns and those after it are never used; MaxAttempts counts the first attempt",
+				"a Schedule of 3 delays beside 3 attempts: the delay of 3ns and those after it are never used; MaxAttempts counts the first attempt",
 				"MaxElapsed of 1s is shorter than the first delay of at least 1m0s: there is no retry",
 			}},
 		{"an invalid policy", retry.Policy{MaxAttempts: -2, MaxRetries: 3, Backoff: second}, nil},
