@@ -124,6 +124,7 @@ type Mapping struct {
 	values map[string]json.RawMessage
 	keys   []string // the keys taken so far
 	faults *Faults
+	listed *[]string // nil but for Keys: the path of each key taken, here and in inner mappings
 }
 
 // Fault adds a fault of a key, see [Faults.Add].
@@ -180,6 +181,9 @@ func countKeys(object []byte) (map[string]int, error) {
 // such key, or if it is null and NullIsFault is not set.
 func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
 	m.keys = append(m.keys, key)
+	if m.listed != nil {
+		*m.listed = append(*m.listed, m.path+key)
+	}
 	if _, ok = m.values[key]; !ok && m.Plain != nil {
 		for other := range m.values {
 			if len(other) < LongestKey && m.Plain(other) == m.Plain(key) {
@@ -251,10 +255,13 @@ func decode[T any](v *T, value json.RawMessage) bool {
 // none. Its faults are added to those of m.
 func (m *Mapping) Inner(key, write string) *Mapping {
 	value, ok := Take[json.RawMessage](m, key, write, nil)
+	inner := &Mapping{NullIsFault: m.NullIsFault, Plain: m.Plain, path: m.path + key + ".", faults: m.faults, listed: m.listed}
+	if !ok && m.listed != nil {
+		return inner
+	}
 	if !ok {
 		return nil
 	}
-	inner := &Mapping{NullIsFault: m.NullIsFault, Plain: m.Plain, path: m.path + key + ".", faults: m.faults}
 	if err := inner.read(value); err != nil {
 		m.Fault(key, shown(value), write)
 		return nil
@@ -305,11 +312,11 @@ func (m *Mapping) RejectRest(of string) {
 	m.faults.texts = append(m.faults.texts, "unknown key "+strings.Join(unknown, ", ")+": "+known)
 }
 
-// Keys returns the keys that take asks for.
-func Keys[T any](take func(*T, *Mapping)) []string {
-	m := &Mapping{faults: new(Faults)}
-	take(new(T), m)
-	return m.keys
+// Keys returns the keys that take asks for, those of an inner mapping after the key of that,
+// as "backoff.base".
+func Keys[T any](take func(*T, *Mapping)) (keys []string) {
+	take(new(T), &Mapping{faults: new(Faults), listed: &keys})
+	return keys
 }
 
 // shown is a JSON value in an error. It is only formatted if the error names it.

@@ -67,6 +67,18 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+func TestKeys(t *testing.T) {
+	assert.Equal(t, []string{"n", "in", "in.m", "in.deep", "in.deep.k", "last"}, strict.Keys(func(_ *int, m *strict.Mapping) {
+		strict.Need[int](m, "n", "N", nil)
+		in := m.Inner("in", "a mapping")
+		strict.Take[int](in, "m", "N", nil)
+		deep := in.Inner("deep", "a mapping")
+		strict.Need[int](deep, "k", "N", nil)
+		deep.RejectRest("a deep form")
+		strict.Take[int](m, "last", "N", nil)
+	}))
+}
+
 // A list of mappings, whose keys are a user's names, and a value that is refused by
 // code of its own.
 func TestDecodeListsAndNames(t *testing.T) {
