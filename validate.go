@@ -32,8 +32,8 @@ type PolicyError struct {
 	also   error         // what stopped the call besides; nil: nothing
 }
 
-// Findings returns what is wrong, at most 20 faults of a policy in Go. Each has a Key if
-// the text form has one; where what was decoded is not a mapping, the Key is "".
+// Findings returns what is wrong, at most 20 faults. Each has a Key if the text form has one.
+// If the value that was decoded is not a mapping, there is one finding, without a Key.
 func (e *PolicyError) Findings() (found []Finding) {
 	if e.text == nil {
 		return slices.Clone(e.faults.named())

@@ -61,7 +61,14 @@ func (f *Faults) add(code, key, format string, args ...any) {
 	}
 	text := fmt.Sprintf(format, args...)
 	f.texts = append(f.texts, text)
-	f.list = append(f.list, Finding{code, key, text})
+	f.keep(Finding{code, key, text})
+}
+
+// keep keeps a finding if there are not too many: each may have a key as long as the file.
+func (f *Faults) keep(finding Finding) {
+	if len(f.list) < most {
+		f.list = append(f.list, finding)
+	}
 }
 
 // Err returns f as an error, nil if it is empty. The error begins with of.
@@ -78,7 +85,7 @@ func (f *Faults) Err(of string) error {
 
 // An Error names faults on one line.
 type Error struct {
-	Faults []Finding
+	Faults []Finding // at most 20
 
 	text  string
 	cause error
@@ -307,7 +314,7 @@ func (m *Mapping) RejectRest(of string) {
 		}
 		text := quoted(m.path + key)
 		unknown = append(unknown, text)
-		m.faults.list = append(m.faults.list, Finding{UnknownKey, m.path + key, "unknown key " + text + ": " + known})
+		m.faults.keep(Finding{UnknownKey, m.path + key, "unknown key " + text + ": " + known})
 	}
 	m.faults.texts = append(m.faults.texts, "unknown key "+strings.Join(unknown, ", ")+": "+known)
 }

@@ -1,6 +1,8 @@
 package strict_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -65,6 +67,24 @@ func TestDecode(t *testing.T) {
 			assert.Equal(t, 7, got.n)
 		})
 	}
+}
+
+// An error keeps 20 findings, however many faults its text names.
+func TestDecodeKeepsTwentyFindings(t *testing.T) {
+	keys := make(map[string]int)
+	for i := range 15 {
+		keys[fmt.Sprint("k", i)] = i
+	}
+	inner, err := json.Marshal(keys)
+	require.NoError(t, err)
+	err = strict.Decode(new(int), fmt.Appendf(nil, `{"in": %s, "too": %s}`, inner, inner), "strict", "", func(_ *int, m *strict.Mapping) {
+		m.Inner("in", "a mapping").RejectRest("a form")
+		m.Inner("too", "a mapping").RejectRest("a form")
+	})
+	var faults *strict.Error
+	require.ErrorAs(t, err, &faults)
+	assert.Len(t, faults.Faults, 20)
+	assert.ErrorContains(t, err, `"too.k9": the keys of a form are `)
 }
 
 func TestKeys(t *testing.T) {
