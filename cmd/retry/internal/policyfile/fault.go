@@ -109,7 +109,6 @@ func (b *Block) faults(err error, d dialect) (faults []*Fault) {
 	for _, f := range found.Findings() {
 		fault := b.found(f)
 		if f.Code == "unknown_key" {
-			fault.Line, _ = b.line(f.Key)
 			if near := nearest(f.Key, d.all); near != "" {
 				fault.Text = fmt.Sprintf("unknown key %s: write %s", strconv.Quote(f.Key), near)
 			}
