@@ -57,7 +57,8 @@ const taskHarbor = "retrydialect: TaskHarbor"
 // UnmarshalJSON reads the parameters, see the package documentation.
 func (h *TaskHarbor) UnmarshalJSON(data []byte) error {
 	if string(bytes.TrimSpace(data)) == "null" {
-		const text = "got null: decode into a *TaskHarbor, which is nil then and fails fast, or leave it out"
+		const text = "got null: decode into a *TaskHarbor, " +
+			"which is nil then and fails fast, or leave it out"
 		return findings.Of(strict.One(taskHarbor, "", text, nil))
 	}
 	return findings.Of(strict.Decode(h, data, taskHarbor, `{"max_attempts": 15}`, (*TaskHarbor).read))

@@ -262,7 +262,10 @@ func decode[T any](v *T, value json.RawMessage) bool {
 // none. Its faults are added to those of m.
 func (m *Mapping) Inner(key, write string) *Mapping {
 	value, ok := Take[json.RawMessage](m, key, write, nil)
-	inner := &Mapping{NullIsFault: m.NullIsFault, Plain: m.Plain, path: m.path + key + ".", faults: m.faults, listed: m.listed}
+	inner := &Mapping{
+		NullIsFault: m.NullIsFault, Plain: m.Plain,
+		path: m.path + key + ".", faults: m.faults, listed: m.listed,
+	}
 	if !ok && m.listed != nil {
 		return inner
 	}
