@@ -19,7 +19,8 @@ import (
 //
 //	budget := &retry.Budget{Size: 100, Ratio: 0.1}
 //
-// Share one Budget among all the policies that call one target. Do not copy it,
+// Share one Budget among all the policies that call one target. A policy that is written as
+// JSON or YAML and read back has a new Budget, which shares nothing. Do not copy a Budget,
 // and do not change its fields once it is in use. It is safe for concurrent use,
 // holds no lock, and nothing has to be released: a call that panics leaks
 // nothing. A nil Budget allows every retry.

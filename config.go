@@ -16,22 +16,23 @@ import (
 // https://github.com/goretry/retry/blob/main/docs/text-form.md
 //
 // Decoding is strict: unknown keys, duplicate keys, bare numbers for durations,
-// and values of the wrong kind or out of range are errors. The error names up to
-// 20 of them at once and says what to write, and p stays as it was.
+// and values of the wrong kind or out of range are errors. The error is a [*PolicyError]. It
+// names up to 20 of them at once and says what to write, and p stays as it was.
 //
 // p may already hold a policy, such as [Default]. A key that is left out, or null,
 // leaves its field as it is, and so does null in place of a policy; null inside a
 // backoff is an error. If only one of max_attempts and max_retries is there, the
 // other field is cleared; max_retries 0 is one attempt, whatever max_attempts says.
 // attempt_cap can lower a cap that is set, not raise it. A budget is a new Budget, full
-// and of this policy alone: policies that share one need it from code. Functions are
+// and of this policy alone: set the Budget that policies share in code. Functions are
 // not part of the form, and stay.
 //
 // Do not embed a Policy: its methods would be promoted and the outer fields ignored.
 // Hold it in a named field. A YAML library that inlines a Policy bypasses these
 // methods.
 func (p *Policy) UnmarshalJSON(data []byte) error {
-	return strict.Decode(p, data, invalidPolicy, examplePolicy, (*Policy).readForm)
+	err := strict.Decode(p, data, invalidPolicy, examplePolicy, (*Policy).readForm)
+	return decodeError(err)
 }
 
 const (
@@ -43,8 +44,7 @@ const (
 // (flag.TextVar) and environment variables. There a null is an error.
 func (p *Policy) UnmarshalText(text []byte) error {
 	if string(bytes.TrimSpace(text)) == "null" {
-		return fmt.Errorf("%s: got null, want a mapping such as %s",
-			invalidPolicy, examplePolicy)
+		return decodeError(strict.NoObject(invalidPolicy, []byte("null"), examplePolicy))
 	}
 	return p.UnmarshalJSON(text)
 }
@@ -55,13 +55,14 @@ func (p *Policy) UnmarshalText(text []byte) error {
 func (p *Policy) UnmarshalYAML(unmarshal func(any) error) error {
 	data, err := strict.YAML(invalidPolicy, unmarshal)
 	if err != nil {
-		return err
+		return decodeError(err)
 	}
 	return p.UnmarshalJSON(data)
 }
 
 // MarshalJSON writes p for [Policy.UnmarshalJSON], which reads the same policy
-// back, except for its functions, and with a Budget that is full. Zero fields are left out. A
+// back, except for its functions. Its Budget is a new one, full, which shares nothing with
+// the Budget of p. Zero fields are left out. A
 // policy with a value out of range is an error, and so are a BackoffFunc, an
 // empty Schedule, and a Backoff or Jitter that is not of this package.
 func (p Policy) MarshalJSON() ([]byte, error) {
@@ -121,7 +122,7 @@ func (p Policy) form() (*policyForm, error) {
 	form := &policyForm{
 		MaxAttempts: p.MaxAttempts, MaxRetries: p.MaxRetries, AttemptCap: p.AttemptCap,
 		MaxDelay: duration(p.MaxDelay), MaxElapsed: duration(p.MaxElapsed),
-		MaxRetryAfter: duration(p.MaxRetryAfter), RetryAfter: p.RetryAfter,
+		MaxRetryAfter: duration(p.MaxRetryAfter), RetryAfter: modes[string(p.RetryAfter)],
 		AttemptTimeout: duration(p.AttemptTimeout), HealthyAfter: duration(p.HealthyAfter),
 	}
 	if p.NonRetryable {
@@ -159,7 +160,9 @@ func (p Policy) form() (*policyForm, error) {
 	}
 	switch j := p.Jitter.(type) {
 	case Spread:
-		form.Jitter = j.String()
+		if form.Jitter = any(strict.Number(0)); j != 0 {
+			form.Jitter = j.String()
+		}
 	case Proportional:
 		form.Jitter = strict.Number(j)
 	}
@@ -224,7 +227,7 @@ func (p *Policy) readForm(m *strict.Mapping) {
 
 // modes are the modes as they are written.
 var modes = map[string]RetryAfterMode{
-	"spread": RetryAfterSpread, "at_least": RetryAfterAtLeast, "exact": RetryAfterExact,
+	string(spreadInText): RetryAfterSpread, "at_least": RetryAfterAtLeast, "exact": RetryAfterExact,
 }
 
 // readBudget returns the Budget that m is.

@@ -240,7 +240,7 @@ func TestConfigEncodeErrors(t *testing.T) {
 		"retry: Backoff is a retry_test.foreign" + backoff:                   {Backoff: foreign{}},
 		"retry: Backoff is an empty Schedule: use nil for no delay":          {Backoff: retry.Schedule{}},
 		"retry: Jitter is a retry_test.foreign" + jitter:                     {Jitter: foreign{}},
-		"retry: invalid policy: Jitter: Spread is 0: write FullJitter, ":     {Jitter: retry.FullJitter - 1},
+		"retry: invalid policy: Jitter: Spread is 3: write FullJitter, ":     {Jitter: retry.EqualJitter + 1},
 		"retry: invalid policy: MaxDelay is -1ns: write 0 for none, or a po": {MaxDelay: -1},
 		"retry: invalid policy: MaxAttempts is -2: ":                         {MaxAttempts: -2},
 		"retry: invalid policy: Backoff: Exponential.Factor is NaN: ":        {Backoff: retry.Exponential{Factor: math.NaN()}},

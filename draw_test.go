@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	xrand "golang.org/x/exp/rand"
 
 	"github.com/goretry/retry"
 )
@@ -298,6 +300,42 @@ func TestUnlimitedAttemptsWaitAtLeast10ms(t *testing.T) {
 			require.NoError(t, row.policy.Validate())
 			lo, hi := windowOf(row.policy, retry.Attempt{Number: 1, Err: errDial})
 			assert.Equal(t, []time.Duration{row.lo, row.hi}, []time.Duration{lo, hi})
+		})
+	}
+}
+
+// A Source is a function, so that any generator can be one. Each row's seeds are those of the
+// generator itself, one for each call.
+func TestSources(t *testing.T) {
+	shared := new(xrand.LockedSource)
+	shared.Seed(7)
+	sameAsShared := xrand.NewSource(7)
+	pcg, samePCG := rand.NewPCG(1, 2), rand.NewPCG(1, 2)
+	own, sameOwn := &counter{value: 42}, &counter{value: 42}
+	for _, row := range []struct {
+		name         string
+		source, same func() uint64
+	}{
+		{"golang.org/x/exp/rand", shared.Uint64, sameAsShared.Uint64},
+		{"golang.org/x/exp/rand, for one goroutine", xrand.NewSource(8).Uint64, xrand.NewSource(8).Uint64},
+		{"math/rand/v2", pcg.Uint64, samePCG.Uint64},
+		{"one's own", own.draw, sameOwn.draw},
+	} {
+		everyWay(t, row.name, func(t *testing.T, call caller) {
+			var told watch
+			p := everySecond
+			p.MaxAttempts, p.Jitter, p.Source, p.OnEvent = 2, retry.FullJitter, row.source, told.event
+			for range 3 {
+				runs := 0
+				stopped(t, call(t.Context(), p, fails(&runs)))
+			}
+			var seeds, want []uint64
+			for _, e := range told.of(retry.RetryScheduled) {
+				seeds, want = append(seeds, e.Seed), append(want, row.same())
+				assert.Equal(t, retry.Draw(e.Seed, e.Attempt, e.Lo, e.Hi), e.Delay)
+			}
+			assert.Len(t, seeds, 3)
+			assert.Equal(t, want, seeds)
 		})
 	}
 }

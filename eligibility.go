@@ -300,5 +300,8 @@ func (c *Class) fault() error {
 	if f == nil {
 		return nil
 	}
-	return &policyError{of: fmt.Sprintf("class %q", c.Name), faults: f}
+	for i := range f.named() { // a class has no text form
+		f[i].Key, f[i].inKeys = "", f[i].inGo
+	}
+	return &PolicyError{of: fmt.Sprintf("class %q", c.Name), faults: f}
 }

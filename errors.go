@@ -183,7 +183,7 @@ func (e *Error) factTexts() (facts []string) {
 	case nil:
 	case *aheadError:
 		say("%v are left", short(cause.left))
-	case *policyError:
+	case *PolicyError:
 		facts = append(facts, cause.what())
 	default:
 		if e.Budget != nil && e.Budget.Name != "" {

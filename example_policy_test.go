@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	xrand "golang.org/x/exp/rand"
+
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrytest"
 )
@@ -66,12 +68,37 @@ func ExampleClass() {
 	// retry: attempts exhausted after 4 attempts (32s waited, 2 of "throttled"): 429 Too Many Requests
 }
 
+// The method Uint64 of any generator can be the Source. A policy that is shared needs one that
+// is safe for concurrent use: LockedSource of golang.org/x/exp/rand is, and so is
+// rand.Uint64 of math/rand/v2; NewSource and NewPCG are not.
+func ExamplePolicy_source() {
+	source := new(xrand.LockedSource)
+	source.Seed(7)
+	policy := retry.Policy{
+		MaxAttempts: 3,
+		Backoff:     retry.Fixed(time.Second),
+		Jitter:      retry.FullJitter,
+		Source:      source.Uint64,
+	}
+	first, second := policy.Next(retry.Attempt{Number: 1}), policy.Next(retry.Attempt{Number: 1})
+	fmt.Println(first.Delay, second.Delay)
+
+	source.Seed(7) // the same delays once more
+	fmt.Println(policy.Next(retry.Attempt{Number: 1}).Delay == first.Delay)
+	// Output:
+	// 314.768325ms 840.617589ms
+	// true
+}
+
 func ExamplePolicy_Lint() {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Schedule{5 * time.Minute, 15 * time.Minute, time.Hour}}
-	for _, line := range policy.Lint() {
-		fmt.Println(line)
+	for _, finding := range policy.Lint() {
+		fmt.Printf("%s: %v\n", finding.Code, finding)
+		fmt.Println(finding.Key + ": " + finding.InKeys()) // for those who wrote a file
 	}
-	// Output: a Schedule (delays) of 3 beside 3 attempts: the delay of 1h0m0s and those after it are never used; MaxAttempts (max_attempts) counts the first attempt
+	// Output:
+	// unused_delays: a Schedule of 3 delays beside 3 attempts: the delay of 1h0m0s and those after it are never used; MaxAttempts counts the first attempt
+	// backoff.delays: a list of 3 delays beside 3 attempts: the delay of 1h0m0s and those after it are never used; max_attempts counts the first attempt
 }
 
 // Default suits a call to a service nearby. String says what it does.

@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/goretry/retry/internal/saturate"
@@ -31,8 +32,8 @@ func (j Proportional) Window(d time.Duration) (lo, hi time.Duration) {
 	return d - w, saturate.Add(d, w)
 }
 
-// A Spread is a window that ends at the delay: [FullJitter] or [EqualJitter].
-// Any other value is invalid, and is treated as none.
+// A Spread is a window that ends at the delay: [FullJitter] or [EqualJitter]. 0 is none.
+// Any other value is invalid, and is treated as 0.
 type Spread uint8
 
 // The jitters of Brooker, "Exponential Backoff And Jitter" (AWS Architecture
@@ -55,15 +56,17 @@ func (s Spread) Window(d time.Duration) (lo, hi time.Duration) {
 	}
 }
 
-// String returns "full" or "equal", as in the text form of a policy, and else
-// "none".
+// String returns "full" or "equal", as in the text form of a policy, "none" for 0, and
+// otherwise a text such as "Spread(3)".
 func (s Spread) String() string {
 	switch s {
 	case FullJitter:
 		return "full"
 	case EqualJitter:
 		return "equal"
-	default:
+	case 0:
 		return "none"
+	default:
+		return "Spread(" + strconv.Itoa(int(s)) + ")"
 	}
 }

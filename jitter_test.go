@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrytest"
@@ -36,7 +37,23 @@ func TestJitterWindows(t *testing.T) {
 			assert.Equal(t, row.want, window{lo, hi})
 		})
 	}
-	assert.Equal(t, "none", (retry.EqualJitter + 1).String(), "as it is treated")
+	assert.Equal(t, "Spread(3)", (retry.EqualJitter + 1).String(), "it is invalid")
+}
+
+// The zero Spread is valid: no jitter.
+func TestJitterZeroSpread(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), Jitter: retry.Spread(0)}
+	require.NoError(t, p.Validate())
+	d := p.Next(retry.Attempt{Number: 1, Seed: 7})
+	assert.Equal(t, [2]time.Duration{time.Second, time.Second}, [2]time.Duration{d.Lo, d.Hi})
+	assert.Equal(t, "none", retry.Spread(0).String())
+	assert.Equal(t, "2 attempts, fixed 1s", p.String())
+
+	text, err := p.MarshalJSON()
+	require.NoError(t, err)
+	read := retry.Default() // which has a jitter
+	require.NoError(t, read.UnmarshalJSON(text))
+	assert.Equal(t, retry.Proportional(0), read.Jitter)
 }
 
 // assertWindows compares each jitter's window with one computed in big numbers.

@@ -1,101 +1,207 @@
 package retry
 
 import (
-	"fmt"
+	"cmp"
 	"math"
 	"time"
 
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// Lint reports settings that are valid but probably unintended, one line each,
-// with the name of each field in Go and in the text form. It returns nil if it
-// finds none, and if p is invalid.
-func (p Policy) Lint() []string {
+// Lint reports settings that are valid but probably unintended. It returns nil if it finds
+// none, and if p is invalid.
+func (p Policy) Lint() (found []Finding) {
 	if p.faults() != nil {
 		return nil
 	}
-	var lint []string
-	say := func(is bool, format string, args ...any) {
-		if is {
-			lint = append(lint, fmt.Sprintf(format, args...))
+	l := newLinted(p)
+	for _, rule := range lintRules {
+		if values := rule.applies(l); values != nil {
+			found = append(found, finding(rule.code, rule.name, rule.text, values...))
 		}
 	}
-	const limits = "MaxAttempts (max_attempts), MaxRetries (max_retries) " +
-		"or MaxElapsed (max_elapsed)"
-	limit := p.declared() // 0: none, so there is one attempt
-	attempts, retries, unlimited := attemptsText(p.limit()), p.limit()-1, p.limit() == Unlimited
-	first := time.Duration(0) // the delay of the curve after the first attempt
+	return found
+}
+
+// A linted is a valid policy with what several rules ask of it.
+type linted struct {
+	Policy
+	declared int           // the limit on attempts that is set; 0: none, so there is one attempt
+	limit    int           // EffectiveMax
+	retries  int           // limit - 1
+	unset    bool          // there is no limit, and NonRetryable does not explain it
+	curve    bool          // each delay comes from the curve of the policy, not of a class
+	endless  bool          // such a call may go on for ever
+	first    time.Duration // the delay of the curve after the first attempt
+	attempts string        // the limit as text
+}
+
+func newLinted(p Policy) *linted {
+	l := &linted{Policy: p, declared: p.declared(), limit: p.limit(), curve: p.Classify == nil}
+	l.retries, l.attempts = l.limit-1, attemptsText(l.limit)
+	l.unset = l.declared == 0 && !p.NonRetryable
+	l.endless = p.endless() && l.retries != 0 && l.curve
 	if p.Backoff != nil && p.builtIn() {
-		first = p.Backoff.Delay(1)
+		l.first = p.Backoff.Delay(1)
 	}
-	unset, sameDelays := limit == 0 && !p.NonRetryable, p.Classify == nil
-	say(p.NonRetryable && (limit == Unlimited || limit > 1),
-		"NonRetryable (retryable: false) beside a limit of %s, by "+limits+
-			": there is only one attempt",
-		attemptsText(limit))
-	say(unset && p.Backoff != nil,
-		"Backoff (backoff) without a limit: there is only one attempt, and no delay; "+
-			"set "+limits)
-	say(unset && p.Backoff == nil && p.AttemptCap > 0,
-		"AttemptCap (attempt_cap) without a limit: there is only one attempt; set "+limits)
-	say(unset && p.Classify != nil,
-		"Classify without a limit: there is only one attempt, whatever a class allows; "+
-			"set "+limits)
-	say(p.AttemptTimeout > 0 && p.AttemptTimeout <= p.HealthyAfter,
-		"AttemptTimeout (attempt_timeout) of %v ends every attempt before "+
-			"HealthyAfter (healthy_after) of %v: none is ever healthy",
-		p.AttemptTimeout, p.HealthyAfter)
-	say(p.MaxAttempts != 0 && p.MaxRetries != 0,
-		"MaxAttempts (max_attempts) and MaxRetries (max_retries) are both set: "+
-			"the lower applies, %s; set one", attemptsText(p.count()))
-	if s, ok := p.Backoff.(Schedule); ok && limit != 0 && !p.NonRetryable && !unlimited {
-		say(len(s) > retries,
-			"a Schedule (delays) of %d beside %s: the delay of %v and those after it "+
-				"are never used; MaxAttempts (max_attempts) counts the first "+
-				"attempt",
-			len(s), attempts, s.Delay(retries+1))
+	return l
+}
+
+// short reports whether no delay is as long as the least wait of an endless call.
+func (l *linted) short() bool {
+	_, greatest := l.ownWindow(math.MaxInt)
+	return l.Backoff != nil && greatest < leastWait
+}
+
+// A lintRule is one thing that Lint looks for.
+type lintRule struct {
+	code string
+	name string // a token of words: the setting that the finding is about
+	text string // for fmt, with tokens in braces
+
+	// applies returns nil if the rule does not apply, and otherwise the values in its text.
+	applies func(*linted) []any
+}
+
+// when returns the values of a rule that applies if is is true.
+func when(is bool, values ...any) []any {
+	if !is {
+		return nil
 	}
-	endless, what := p.endless() && retries != 0 && sameDelays, "HealthyAfter (healthy_after)"
-	if unlimited {
-		what = attempts
-	}
-	say(endless && p.Backoff == nil,
-		"%s without a Backoff (backoff): each wait is %v; set one", what, leastWait)
-	_, greatest := p.ownWindow(math.MaxInt)
-	say(endless && p.Backoff != nil && greatest < leastWait,
-		"%s with delays below %v: each wait is %v instead", what, leastWait, leastWait)
-	say(retries > 0 && sameDelays && p.Backoff == nil && p.HealthyAfter == 0,
-		"%s without a Backoff (backoff): they follow each other at once; set one, "+
-			"or Fixed(0) for no delay", attempts)
-	say(unlimited && grows(p.Backoff) && p.MaxDelay == 0 && p.MaxElapsed == 0,
-		"unlimited attempts on a Backoff (backoff) that grows: the delays reach years; "+
-			"set MaxDelay (max_delay)")
-	least, _ := p.ownWindow(1)
-	say(p.MaxElapsed > 0 && least > p.MaxElapsed && retries != 0 && sameDelays &&
-		p.RetryAfter != RetryAfterExact,
-		"MaxElapsed (max_elapsed) of %v is shorter than the first delay of at least %v: "+
-			"there is no retry", p.MaxElapsed, least)
-	n := p.mostWithin()
-	say(n > 1, "at most %d of %s fit into MaxElapsed (max_elapsed) of %v: "+
-		"attempt %d and those after it never run", n, attempts, p.MaxElapsed, n+1)
-	say(p.MaxElapsed > 0 && p.AttemptTimeout > p.MaxElapsed && retries != 0,
-		"AttemptTimeout (attempt_timeout) of %v is longer than MaxElapsed (max_elapsed) "+
-			"of %v: after one attempt that uses it up there is no retry",
-		p.AttemptTimeout, p.MaxElapsed)
-	worst, upTo := p.longest()
-	say(worst > tooLong, "%s take %s %s: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)",
-		attempts, upTo, centuries(worst))
-	say(p.MaxDelay > 0 && first > p.MaxDelay,
-		"MaxDelay (max_delay) of %v is shorter than the first delay of %v: "+
-			"it cuts even that one",
-		p.MaxDelay, first)
-	if b := p.Budget; b != nil {
-		say(b.Remember > 0 && b.Ratio == 0,
-			"Budget: Remember of %v beside a Ratio of 0: successes put nothing back; set Ratio",
-			b.Remember)
-	}
-	return lint
+	return append([]any{}, values...)
+}
+
+const lintLimits = "{MaxAttempts}, {MaxRetries} or {MaxElapsed}"
+
+// lintRules are in the order in which Lint reports.
+var lintRules = []lintRule{
+	{
+		"unused_limit", "NonRetryable", "{NonRetryable} beside a limit of %s, by " + lintLimits +
+			": there is only one attempt", func(l *linted) []any {
+			limited := l.declared == Unlimited || l.declared > 1
+			return when(l.NonRetryable && limited, attemptsText(l.declared))
+		},
+	},
+	{
+		"no_limit", "Backoff", "{Backoff} without a limit: there is only one attempt, and no " +
+			"delay; set " + lintLimits, func(l *linted) []any {
+			return when(l.unset && l.Backoff != nil)
+		},
+	},
+	{
+		"no_limit", "AttemptCap", "{AttemptCap} without a limit: there is only one attempt; set " +
+			lintLimits, func(l *linted) []any {
+			return when(l.unset && l.Backoff == nil && l.AttemptCap > 0)
+		},
+	},
+	{
+		"no_limit", "Classify", "Classify without a limit: there is only one attempt, whatever " +
+			"a class allows; set " + lintLimits, func(l *linted) []any {
+			return when(l.unset && l.Classify != nil)
+		},
+	},
+	{
+		"never_healthy", "AttemptTimeout", "{AttemptTimeout} of %v ends every attempt before " +
+			"{HealthyAfter} of %v: none is ever healthy", func(l *linted) []any {
+			never := l.AttemptTimeout > 0 && l.AttemptTimeout <= l.HealthyAfter
+			return when(never, l.AttemptTimeout, l.HealthyAfter)
+		},
+	},
+	{
+		"two_limits", "MaxAttempts", "{MaxAttempts} and {MaxRetries} are both set: the lower " +
+			"applies, %s; set one", func(l *linted) []any {
+			return when(l.MaxAttempts != 0 && l.MaxRetries != 0, attemptsText(l.count()))
+		},
+	},
+	{
+		"unused_delays", "Schedule", "{a Schedule} of %d delays beside %s: the delay of %v and those " +
+			"after it are never used; {MaxAttempts} counts the first attempt",
+		func(l *linted) []any {
+			s, _ := l.Backoff.(Schedule)
+			limited := l.declared != 0 && !l.NonRetryable && l.limit != Unlimited
+			return when(limited && len(s) > l.retries, len(s), l.attempts, s.Delay(l.retries+1))
+		},
+	},
+	{
+		"no_backoff", "Backoff", "unlimited attempts without {a Backoff}: each wait is %v; set one",
+		func(l *linted) []any {
+			return when(l.endless && l.limit == Unlimited && l.Backoff == nil, leastWait)
+		},
+	},
+	{
+		"no_backoff", "Backoff", "{HealthyAfter} without {a Backoff}: each wait is %v; set one",
+		func(l *linted) []any {
+			return when(l.endless && l.limit != Unlimited && l.Backoff == nil, leastWait)
+		},
+	},
+	{
+		"short_delays", "Backoff", "unlimited attempts with delays below %v: each wait is %v " +
+			"instead", func(l *linted) []any {
+			return when(l.endless && l.limit == Unlimited && l.short(), leastWait, leastWait)
+		},
+	},
+	{
+		"short_delays", "Backoff", "{HealthyAfter} with delays below %v: each wait is %v instead",
+		func(l *linted) []any {
+			return when(l.endless && l.limit != Unlimited && l.short(), leastWait, leastWait)
+		},
+	},
+	{
+		"no_backoff", "Backoff", "%s without {a Backoff}: they follow each other at once; set " +
+			"one, or {Fixed(0)} for no delay", func(l *linted) []any {
+			atOnce := l.retries > 0 && l.curve && l.Backoff == nil && l.HealthyAfter == 0
+			return when(atOnce, l.attempts)
+		},
+	},
+	{
+		"growing_delays", "Backoff", "unlimited attempts on {a Backoff} that grows: the delays " +
+			"reach years; set {MaxDelay}", func(l *linted) []any {
+			unbounded := l.limit == Unlimited && l.MaxDelay == 0 && l.MaxElapsed == 0
+			return when(unbounded && grows(l.Backoff))
+		},
+	},
+	{
+		"no_time", "MaxElapsed", "{MaxElapsed} of %v is shorter than the first delay of at " +
+			"least %v: there is no retry", func(l *linted) []any {
+			least, _ := l.ownWindow(1)
+			retried := l.retries != 0 && l.curve && l.RetryAfter != RetryAfterExact
+			return when(retried && l.MaxElapsed > 0 && least > l.MaxElapsed, l.MaxElapsed, least)
+		},
+	},
+	{
+		"unused_attempts", "MaxElapsed", "at most %d of %s fit into {MaxElapsed} of %v: attempt " +
+			"%d and those after it never run", func(l *linted) []any {
+			n := l.mostWithin()
+			return when(n > 1, n, l.attempts, l.MaxElapsed, n+1)
+		},
+	},
+	{
+		"long_attempts", "AttemptTimeout", "{AttemptTimeout} of %v is longer than {MaxElapsed} of " +
+			"%v: after one attempt that uses it up there is no retry", func(l *linted) []any {
+			longer := l.MaxElapsed > 0 && l.AttemptTimeout > l.MaxElapsed && l.retries != 0
+			return when(longer, l.AttemptTimeout, l.MaxElapsed)
+		},
+	},
+	{
+		"too_long", "MaxDelay", "%s take %s %v: set {MaxDelay} or {MaxElapsed}",
+		func(l *linted) []any {
+			worst, upTo := l.longest()
+			return when(worst > tooLong, l.attempts, upTo, centuries(worst))
+		},
+	},
+	{
+		"short_max_delay", "MaxDelay", "{MaxDelay} of %v is shorter than the first delay of %v: " +
+			"it cuts even that one", func(l *linted) []any {
+			return when(l.MaxDelay > 0 && l.first > l.MaxDelay, l.MaxDelay, l.first)
+		},
+	},
+	{
+		"no_ratio", "Budget.Ratio", "{Budget.Remember} of %v beside a {Budget.Ratio} of 0: " +
+			"successes put nothing back; set {Budget.Ratio}", func(l *linted) []any {
+			b := cmp.Or(l.Budget, new(Budget))
+			return when(b.Remember > 0 && b.Ratio == 0, b.Remember)
+		},
+	},
 }
 
 // tooLong is a worst case that is probably not intended. The queues that try for

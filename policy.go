@@ -102,7 +102,8 @@ type Policy struct {
 }
 
 // A RetryAfterMode says what becomes of the wait that a server asks for, beside the
-// curve of a policy; see [After]. In the text form, RetryAfterSpread is "spread".
+// curve of a policy; see [After]. The text form writes RetryAfterSpread as "spread", and
+// RetryAfterMode("spread") is the same in Go.
 //
 //   - [RetryAfterSpread]: at least that wait; the jitter adds to it, so that clients
 //     return apart
@@ -116,6 +117,8 @@ const (
 	RetryAfterSpread  RetryAfterMode = ""
 	RetryAfterAtLeast RetryAfterMode = "at_least"
 	RetryAfterExact   RetryAfterMode = "exact"
+
+	spreadInText RetryAfterMode = "spread" // the same as RetryAfterSpread
 )
 
 // Default returns a policy for a call to a service nearby: 5 attempts, delays
@@ -259,7 +262,7 @@ func (p Policy) String() string {
 	case Proportional:
 		say(true, "±%.4g%%", float64(j)*100)
 	case Spread:
-		say(true, "%v jitter", j)
+		say(j != 0, "%v jitter", j)
 	default:
 		say(true, "jitter %T", j)
 	}

@@ -77,7 +77,7 @@ type call struct {
 	ctx   context.Context
 	p     Policy
 	limit int          // EffectiveMax of p
-	fault *policyError // what is wrong with p; nil: nothing
+	fault *PolicyError // what is wrong with p; nil: nothing
 	once  bool         // it is a call of Once
 	reset bool         // the last attempt ran past HealthyAfter, so the call begins anew
 
@@ -100,7 +100,7 @@ type call struct {
 func (c *call) prepare(ctx context.Context, p *Policy) {
 	c.ctx, c.p, c.limit = ctx, *p, p.limit()
 	if f := p.faults(); f != nil {
-		c.limit, c.fault = 1, &policyError{faults: f}
+		c.limit, c.fault = 1, &PolicyError{faults: f}
 	}
 }
 

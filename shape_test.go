@@ -24,7 +24,7 @@ import (
 // reads the clock is listed here.
 func TestPrincipleDecisionAndWaitingAreApart(t *testing.T) {
 	allowed := map[string][]string{
-		"retry.go":  {"wait: select", "wait: time.After", "execute: context.WithTimeout", "now: time.Now"},
+		"retry.go": {"wait: select", "wait: time.After", "execute: context.WithTimeout", "now: time.Now"},
 		// Not a decision: Next never touches a Budget.
 		"budget.go":  {"look: time.Now", "catchUp: time.Since"},
 		"budgets.go": {"For: time.Now", "For: time.Now"},

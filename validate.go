@@ -1,71 +1,64 @@
 package retry
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/goretry/retry/internal/strict"
 )
 
-// Validate returns nil if p is valid. Otherwise it returns an error that names
+// Validate returns nil if p is valid. Otherwise it returns a [*PolicyError] that names
 // every fault at once, each with the field, its value and what to write instead;
 // of more than 20 faults it names 20 and counts the rest. It calls none of p's
 // functions. It trusts a custom Backoff or Jitter and never calls it; a pointer
 // to a built-in type is treated as a custom one.
 func (p Policy) Validate() error {
 	if f := p.faults(); f != nil {
-		return &policyError{faults: f}
+		return &PolicyError{faults: f}
 	}
 	return nil
 }
 
-// faults is what is wrong with a policy, a sentence each.
-type faults []error
-
-// add adds one: the field, its value, and what to write instead.
-func (f *faults) add(field string, value any, write string) {
-	*f = append(*f, fmt.Errorf("%s is %v: %s", field, value, write))
+// A PolicyError says that a policy is invalid, and why: a policy in Go, of [Policy.Validate]
+// and as the Cause of an [Error] with ReasonInvalid, or one that cannot be decoded.
+type PolicyError struct {
+	of     string        // whose policy it is: "class ..."; "": the call's own
+	faults faults        // in Go
+	text   *strict.Error // in the text form; nil: the policy is in Go
+	also   error         // what stopped the call besides; nil: nothing
 }
 
-// check adds one if a field is wrong. It is generic so that a value that is right stays
-// where it is: to make an any of it would allocate.
-func check[T any](f *faults, wrong bool, field string, value T, write string) {
-	if wrong {
-		f.add(field, value, write)
+// Findings returns what is wrong, at most 20 faults. Each has a Key if the text form has one.
+// If the value that was decoded is not a mapping, there is one finding, without a Key.
+func (e *PolicyError) Findings() (found []Finding) {
+	if e.text == nil {
+		return slices.Clone(e.faults.named())
 	}
-}
-
-// list returns the faults on one line.
-func (f faults) list() string {
-	const most = 20 // a Schedule may have a million wrong delays
-	var texts []string
-	for _, err := range f[:min(most, len(f))] {
-		texts = append(texts, err.Error())
+	for _, f := range e.text.Faults {
+		found = append(found, Finding{Code: f.Code, Field: fieldOf(f.Key), Key: f.Key}.WithText(f.Text))
 	}
-	if len(f) > most {
-		texts = append(texts, fmt.Sprintf("and %d more", len(f)-most))
-	}
-	return strings.Join(texts, "; ")
+	return found
 }
 
-// A policyError says that a policy is invalid. It is the Cause of an [Error] with
-// ReasonInvalid, whose text says what kind of fault it is by this type.
-type policyError struct {
-	of     string // whose policy it is: "class ..."; "": the call's own
-	faults faults
-	also   error // what stopped the call besides; nil: nothing
-}
-
-func (e *policyError) Error() string {
-	if e.of != "" {
+// Error returns all faults on one line.
+func (e *PolicyError) Error() string {
+	switch {
+	case e.text != nil:
+		return e.text.Error()
+	case e.of != "":
 		return "invalid policy of " + e.what()
+	default:
+		return "invalid policy: " + e.what()
 	}
-	return "invalid policy: " + e.what()
 }
 
 // what returns the text of e without its first words, which the text of an Error
 // begins with too.
-func (e *policyError) what() string {
+func (e *PolicyError) what() string {
 	text := e.faults.list()
 	if e.of != "" {
 		text = e.of + ": " + text
@@ -76,7 +69,63 @@ func (e *policyError) what() string {
 	return text
 }
 
-func (e *policyError) Unwrap() error { return e.also }
+// Unwrap returns what stopped the call besides, or the error of the decoder; nil if there
+// is none.
+func (e *PolicyError) Unwrap() error {
+	if e.text != nil {
+		return e.text.Unwrap()
+	}
+	return e.also
+}
+
+// decodeError returns an error of package strict as a PolicyError.
+func decodeError(err error) error {
+	if e := new(strict.Error); errors.As(err, &e) {
+		return &PolicyError{text: e}
+	}
+	return err
+}
+
+// faults is what is wrong with a policy, in the order of its fields.
+type faults []Finding
+
+// mostFaults is how many faults have a text: a Schedule may have a million wrong delays.
+const mostFaults = 20
+
+// add adds a fault: the setting by its token, an index in it or "", its value, and what to
+// write instead, which is for fmt.
+func (f *faults) add(token, index string, value any, write string) {
+	if len(*f) >= mostFaults {
+		*f = append(*f, Finding{})
+		return
+	}
+	fault := finding(strict.InvalidValue, token, "{"+token+"}%s is %v: "+write, index, value)
+	fault.Key += index
+	*f = append(*f, fault)
+}
+
+// check adds a fault if a field is wrong. It is generic so that a value that is right stays
+// where it is: to make an any of it would allocate.
+func check[T any](f *faults, wrong bool, token string, value T, write string) {
+	if wrong {
+		f.add(token, "", value, write)
+	}
+}
+
+// named returns the faults that have a text.
+func (f faults) named() []Finding { return f[:min(mostFaults, len(f))] }
+
+// list returns the faults on one line.
+func (f faults) list() string {
+	var texts []string
+	for _, fault := range f.named() {
+		texts = append(texts, fault.String())
+	}
+	if len(f) > mostFaults {
+		texts = append(texts, fmt.Sprintf("and %d more", len(f)-mostFaults))
+	}
+	return strings.Join(texts, "; ")
+}
 
 const (
 	writeDuration = "write 0 for none, or a positive duration"
@@ -95,28 +144,28 @@ func (p *Policy) faults() (f faults) {
 	check(&f, p.MaxDelay < 0, "MaxDelay", p.MaxDelay, writeDuration)
 	f.addJitter(p.Jitter)
 	check(&f, p.MaxRetryAfter < 0, "MaxRetryAfter", p.MaxRetryAfter,
-		"write 0 for one minute or MaxDelay, whichever is longer, or a positive duration")
+		"write 0 for one minute or {MaxDelay}, whichever is longer, or a positive duration")
 	switch m := p.RetryAfter; m {
-	case RetryAfterSpread, RetryAfterAtLeast, RetryAfterExact:
+	case RetryAfterSpread, spreadInText, RetryAfterAtLeast, RetryAfterExact:
 	default:
-		f.add("RetryAfter", strconv.Quote(string(m)),
-			"write RetryAfterSpread, RetryAfterAtLeast or RetryAfterExact")
+		f.add("RetryAfter", "", strconv.Quote(string(m)),
+			"write {RetryAfterSpread}, {RetryAfterAtLeast} or {RetryAfterExact}")
 	}
 	check(&f, p.MaxElapsed < 0, "MaxElapsed", p.MaxElapsed, writeDuration)
 	check(&f, p.AttemptTimeout < 0, "AttemptTimeout", p.AttemptTimeout, writeDuration)
 	check(&f, p.HealthyAfter != 0 && p.HealthyAfter < leastHealthy,
 		"HealthyAfter", p.HealthyAfter, writeLeast)
 	if b := p.Budget; b != nil {
-		check(&f, b.Size < 1, "Budget: Size", b.Size,
+		check(&f, b.Size < 1, "Budget.Size", b.Size,
 			"write how many retries it holds, at least 1")
-		check(&f, !(b.Ratio >= 0 && b.Ratio <= 1), "Budget: Ratio", b.Ratio,
+		check(&f, !(b.Ratio >= 0 && b.Ratio <= 1), "Budget.Ratio", b.Ratio,
 			"write a share between 0 and 1: 0.1 is one retry for ten successes")
 		check(&f, b.RefillEvery != 0 && b.RefillEvery < leastRefill,
-			"Budget: RefillEvery", b.RefillEvery, writeLeast)
+			"Budget.RefillEvery", b.RefillEvery, writeLeast)
 		check(&f, b.Remember != 0 && b.Remember < leastRefill,
-			"Budget: Remember", b.Remember, writeLeast)
+			"Budget.Remember", b.Remember, writeLeast)
 		check(&f, b.Grace != 0 && b.Grace < leastRefill,
-			"Budget: Grace", b.Grace, writeLeast)
+			"Budget.Grace", b.Grace, writeLeast)
 	}
 	return f
 }
@@ -130,20 +179,20 @@ func (f *faults) addBackoff(b Backoff) {
 	const delay = "write 0 for no delay, or a positive duration"
 	switch b := b.(type) {
 	case Fixed:
-		check(f, b < 0, "Backoff: Fixed", time.Duration(b), delay)
+		check(f, b < 0, "Fixed", time.Duration(b), delay)
 	case Linear:
-		check(f, b < 0, "Backoff: Linear", time.Duration(b), delay)
+		check(f, b < 0, "Linear", time.Duration(b), delay)
 	case Fibonacci:
-		check(f, b < 0, "Backoff: Fibonacci", time.Duration(b), delay)
+		check(f, b < 0, "Fibonacci", time.Duration(b), delay)
 	case Exponential:
-		check(f, b.Base < 0, "Backoff: Exponential.Base", b.Base, delay)
+		check(f, b.Base < 0, "Exponential.Base", b.Base, delay)
 		check(f, b.Factor != 0 && b.Factor != b.factor(),
-			"Backoff: Exponential.Factor", b.Factor,
+			"Exponential.Factor", b.Factor,
 			"write 0 for 2, or a finite number of at least 1")
 	case Schedule:
 		for i, d := range b {
 			if d < 0 {
-				f.add(fmt.Sprintf("Backoff: Schedule[%d]", i), d, delay)
+				f.add("Schedule", fmt.Sprintf("[%d]", i), d, delay)
 			}
 		}
 	}
@@ -153,10 +202,10 @@ func (f *faults) addBackoff(b Backoff) {
 func (f *faults) addJitter(j Jitter) {
 	switch j := j.(type) {
 	case Proportional:
-		check(f, !(j >= 0 && j <= 1), "Jitter: Proportional", float64(j),
-			"write a share between 0 and 1: 0.2 is ±20 %")
+		check(f, !(j >= 0 && j <= 1), "Proportional", float64(j),
+			"write a share between 0 and 1: 0.2 is ±20 %%")
 	case Spread:
-		check(f, j != FullJitter && j != EqualJitter, "Jitter: Spread", int(j),
-			"write FullJitter, EqualJitter, or nil for none")
+		check(f, j > EqualJitter, "Spread", int(j),
+			"write {FullJitter}, {EqualJitter}, or {no Jitter} for none")
 	}
 }

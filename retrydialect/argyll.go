@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/findings"
 	"github.com/goretry/retry/internal/strict"
 )
 
@@ -42,13 +43,16 @@ const (
 
 // UnmarshalJSON reads the block, see the package documentation.
 func (a *Argyll) UnmarshalJSON(data []byte) error {
-	return strict.Decode(a, data, argyll, `{"max_retries": 3}`, (*Argyll).read)
+	return findings.Of(strict.Decode(a, data, argyll, `{"max_retries": 3}`, (*Argyll).read))
 }
 
 // UnmarshalYAML reads the block, see the package documentation.
 func (a *Argyll) UnmarshalYAML(unmarshal func(any) error) error {
 	return readYAML(argyll, unmarshal, a.UnmarshalJSON)
 }
+
+// Keys returns the keys of the block.
+func (*Argyll) Keys() []string { return strict.Keys((*Argyll).read) }
 
 func (a *Argyll) read(m *strict.Mapping) {
 	m.NullIsFault = true
@@ -105,7 +109,7 @@ func (a Argyll) Policy() (retry.Policy, error) {
 	}
 
 	if err := f.Err(argyll); err != nil {
-		return retry.Policy{}, err
+		return retry.Policy{}, findings.Of(err)
 	}
 	return p, nil
 }

@@ -23,6 +23,9 @@
 // Policy checks the values. If one of them is invalid, it returns an error and
 // the zero policy, which makes one attempt.
 //
+// An error of this package has a method Findings() []retry.Finding, which says what is
+// wrong with each key. Find it with errors.As.
+//
 // If a dialect has no setting for a field, such as Jitter, the field is not set. A
 // duration longer than about 292 years, the most that [time.Duration] can hold, is
 // cut to that.
@@ -34,6 +37,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/goretry/retry/internal/findings"
 	"github.com/goretry/retry/internal/saturate"
 	"github.com/goretry/retry/internal/strict"
 )
@@ -42,7 +46,7 @@ import (
 func readYAML(of string, unmarshal func(any) error, unmarshalJSON func([]byte) error) error {
 	data, err := strict.YAML(of, unmarshal)
 	if err != nil {
-		return err
+		return findings.Of(err)
 	}
 	return unmarshalJSON(data)
 }

@@ -105,7 +105,48 @@ func (r row) check(t *testing.T, p retry.Policy, err error) {
 		assert.Empty(t, p.Lint())
 	} else {
 		require.Len(t, p.Lint(), 1)
-		assert.Contains(t, p.Lint()[0], r.Lint)
+		assert.Contains(t, p.Lint()[0].InKeys(), r.Lint)
+	}
+}
+
+// A fault of decoding and a fault of Policy are findings, each with its key. Keys has each
+// key that a block may have.
+func TestFindings(t *testing.T) {
+	type finding struct{ code, key, text string }
+	for name, row := range map[string]struct {
+		dialect dialect
+		text    string
+		want    []finding
+	}{
+		"Tasker, decoding": {new(retrydialect.Tasker), `{"max_attempts": "3", "backof": "none"}`, []finding{
+			{"invalid_value", "max_attempts", `max_attempts is "3": write a whole number, such as 3`},
+			{"unknown_key", "backof", `unknown key "backof": the keys of Tasker are retryable, max_attempts, backoff, backoff_base_ms, max_backoff_ms`}}},
+		"Tasker, a value":  {new(retrydialect.Tasker), `{"max_attempts": 0}`, []finding{{"invalid_value", "max_attempts", "max_attempts is 0: write how often to execute in all, 1 or more"}}},
+		"Argyll, a value":  {new(retrydialect.Argyll), `{"max_retries": -2}`, []finding{{"invalid_value", "max_retries", "max_retries is -2: write how often to execute after the first time, or -1 for unlimited"}}},
+		"Argyll, decoding": {new(retrydialect.Argyll), `[]`, []finding{{"invalid_value", "", `got [], want a mapping such as {"max_retries": 3}`}}},
+		"TaskHarbor, null": {new(retrydialect.TaskHarbor), `null`, []finding{{"invalid_value", "",
+			"got null: decode into a *TaskHarbor, which is nil then and fails fast, or leave it out"}}},
+		"TaskHarbor, a value": {new(retrydialect.TaskHarbor), `{"jitter": 2}`, []finding{{"invalid_value", "jitter", "jitter is 2: write a share of at most 1, such as 0.2 for ±20 %, or 0 for none"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := row.dialect.(json.Unmarshaler).UnmarshalJSON([]byte(row.text))
+			if err == nil {
+				_, err = row.dialect.Policy()
+			}
+			var found interface{ Findings() []retry.Finding }
+			require.ErrorAs(t, err, &found)
+			var got []finding
+			for _, f := range found.Findings() {
+				assert.Equal(t, f.String(), f.InKeys())
+				got = append(got, finding{f.Code, f.Key, f.InKeys()})
+			}
+			assert.Equal(t, row.want, got)
+		})
+	}
+	for name, newDialect := range dialects {
+		d := newDialect()
+		err := d.(json.Unmarshaler).UnmarshalJSON([]byte(`{"?": 0}`))
+		assert.ErrorContains(t, err, " are "+strings.Join(d.(interface{ Keys() []string }).Keys(), ", "), name)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/findings"
 	"github.com/goretry/retry/internal/strict"
 )
 
@@ -45,13 +46,16 @@ const (
 
 // UnmarshalJSON reads the block, see the package documentation.
 func (t *Tasker) UnmarshalJSON(data []byte) error {
-	return strict.Decode(t, data, tasker, `{"max_attempts": 3}`, (*Tasker).read)
+	return findings.Of(strict.Decode(t, data, tasker, `{"max_attempts": 3}`, (*Tasker).read))
 }
 
 // UnmarshalYAML reads the block, see the package documentation.
 func (t *Tasker) UnmarshalYAML(unmarshal func(any) error) error {
 	return readYAML(tasker, unmarshal, t.UnmarshalJSON)
 }
+
+// Keys returns the keys of the block.
+func (*Tasker) Keys() []string { return strict.Keys((*Tasker).read) }
 
 func (t *Tasker) read(m *strict.Mapping) {
 	set(m, "retryable", "true or false", &t.Retryable)
@@ -105,7 +109,7 @@ func (t Tasker) Policy() (retry.Policy, error) {
 	}
 
 	if err := f.Err(tasker); err != nil {
-		return retry.Policy{}, err
+		return retry.Policy{}, findings.Of(err)
 	}
 	return p, nil
 }

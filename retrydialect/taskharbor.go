@@ -3,12 +3,12 @@ package retrydialect
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/findings"
 	"github.com/goretry/retry/internal/strict"
 )
 
@@ -57,15 +57,20 @@ const taskHarbor = "retrydialect: TaskHarbor"
 // UnmarshalJSON reads the parameters, see the package documentation.
 func (h *TaskHarbor) UnmarshalJSON(data []byte) error {
 	if string(bytes.TrimSpace(data)) == "null" {
-		return errors.New(taskHarbor + ": got null: decode into a *TaskHarbor, which is nil then and fails fast, or leave it out")
+		const text = "got null: decode into a *TaskHarbor, " +
+			"which is nil then and fails fast, or leave it out"
+		return findings.Of(strict.One(taskHarbor, "", text, nil))
 	}
-	return strict.Decode(h, data, taskHarbor, `{"max_attempts": 15}`, (*TaskHarbor).read)
+	return findings.Of(strict.Decode(h, data, taskHarbor, `{"max_attempts": 15}`, (*TaskHarbor).read))
 }
 
 // UnmarshalYAML reads the parameters, see the package documentation.
 func (h *TaskHarbor) UnmarshalYAML(unmarshal func(any) error) error {
 	return readYAML(taskHarbor, unmarshal, h.UnmarshalJSON)
 }
+
+// Keys returns the keys of the block.
+func (*TaskHarbor) Keys() []string { return strict.Keys((*TaskHarbor).read) }
 
 func (h *TaskHarbor) read(m *strict.Mapping) {
 	m.NullIsFault = true
@@ -121,7 +126,7 @@ func (h *TaskHarbor) Policy() (retry.Policy, error) {
 		f.Add("jitter", h.Jitter, "a share of at most 1, such as 0.2 for ±20 %, or 0 for none")
 	}
 	if err := f.Err(taskHarbor); err != nil {
-		return retry.Policy{}, err
+		return retry.Policy{}, findings.Of(err)
 	}
 
 	p := retry.Policy{MaxAttempts: max(0, h.MaxAttempts), MaxDelay: max(0, h.MaxDelay)}

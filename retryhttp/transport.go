@@ -8,8 +8,10 @@ import (
 )
 
 // A Transport is an http.RoundTripper that sends a request through another one,
-// as often as its Policy and a Budget for its target allow. It is safe for concurrent
-// use. Do not copy it, nor change its fields while it is in use.
+// as often as its Policy and a Budget for its target allow. Set Policy, such as to
+// retry.Default(): &Transport{} sends each request once, and only a request with [WithPolicy]
+// again. A Transport is safe for concurrent use. Do not copy it, nor change its fields while
+// it is in use.
 //
 // The request's context bounds all its attempts and waits, and the error says why
 // they stopped. A deadline that comes before the end of a wait ends the call at once, and

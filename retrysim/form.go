@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/findings"
 	"github.com/goretry/retry/internal/strict"
 )
 
@@ -29,9 +30,10 @@ import (
 // Decoding is strict: unknown keys, duplicate keys, and values of the wrong kind or
 // out of range are errors that say what to write, up to 20 at once, and s stays as
 // it was. It replaces what s had. Whether the services fit together is for
-// [System.Validate].
+// [System.Validate]. An error has a method Findings() []retry.Finding, which errors.As
+// finds: it says what is wrong with each key.
 func (s *System) UnmarshalJSON(data []byte) error {
-	return strict.Decode(s, data, invalidSystem, exampleSystem, (*System).read)
+	return findings.Of(strict.Decode(s, data, invalidSystem, exampleSystem, (*System).read))
 }
 
 // UnmarshalYAML reads in YAML what [System.UnmarshalJSON] reads in JSON. It is what
@@ -39,7 +41,7 @@ func (s *System) UnmarshalJSON(data []byte) error {
 func (s *System) UnmarshalYAML(unmarshal func(any) error) error {
 	data, err := strict.YAML(invalidSystem, unmarshal)
 	if err != nil {
-		return err
+		return findings.Of(err)
 	}
 	return s.UnmarshalJSON(data)
 }
@@ -79,8 +81,10 @@ func readService(m *strict.Mapping) (v Service) {
 
 func readEdge(m *strict.Mapping) (e Edge) {
 	if policy, ok := strict.Take[json.RawMessage](m, "retry", `a policy such as {"max_attempts": 2}`, nil); ok {
-		if err := e.Policy.UnmarshalJSON(policy); err != nil {
-			m.Error("retry", errors.New(strings.TrimPrefix(err.Error(), "retry: invalid policy: ")))
+		var invalid *retry.PolicyError
+		if errors.As(e.Policy.UnmarshalJSON(policy), &invalid) {
+			faults, path := m.Faults("retry")
+			findings.Within(faults, path, invalid)
 		}
 	}
 	if timeout := e.Policy.AttemptTimeout; timeout > 0 && slices.Contains(m.Keys(), "timeout") {

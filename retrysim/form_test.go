@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,47 @@ func TestFaults(t *testing.T) {
 	}
 	s.Services["a"], s.Services["s100"] = Service{Rate: 1, Calls: []Edge{{To: "s0"}}}, Service{}
 	assert.ErrorContains(t, s.Validate(), "events without a single retry")
+}
+
+// Each fault is a finding with its key.
+func TestFindings(t *testing.T) {
+	const services = `"services": {"web": {"rate": "1/s", "calls": [{"to": "db", "retry": %s}]}, "db": {%s}}`
+	type finding struct{ code, key, text string }
+	for name, row := range map[string]struct {
+		retry, db string
+		want      []finding
+	}{
+		"of a policy": {`{"max_attempts": 0, "max_delive": 1, "backoff": {"type": "fixed"}}`, ``, []finding{
+			{"invalid_value", "services.web.calls[0].retry.max_attempts", "services.web.calls[0].retry: max_attempts is 0: write how many attempts in all: 1 for no retry, -1 for unlimited"},
+			{"missing_key", "services.web.calls[0].retry.backoff.base", `services.web.calls[0].retry: backoff.base is missing: write a duration as text, such as "200ms" or "1m30s"`},
+			{"unknown_key", "services.web.calls[0].retry.max_delive", `services.web.calls[0].retry: unknown key "max_delive": the keys of a policy are ` + policyKeys()}}},
+		"not a policy":  {`[]`, ``, []finding{{"invalid_value", "services.web.calls[0].retry", `services.web.calls[0].retry: got [], want a mapping such as {"max_attempts": 5}`}}},
+		"of a service":  {`{}`, `"workers": "x"`, []finding{{"invalid_value", "services.db.workers", `services.db.workers is "x": write how many workers there are, such as 30, or leave it out for no limit`}}},
+		"of validation": {`{}`, `"lend": 3`, []finding{{"invalid_value", "services.db.lend", "services.db.lend is 3: write how many retries a call from outside may cost in all, such as 3, in a service that has a rate"}}},
+		"of the size": {`{"max_attempts": 2000000}`, ``, []finding{{"invalid_value", "services.web.calls[0].retry",
+			"services.web.calls[0].retry: a call from outside can become 2e+06 attempts at db, because those of each layer multiply, and more than 1000000 take too long: write fewer max_attempts in one of the layers"}}},
+		"of a circle": {`{}`, `"calls": [{"to": "web"}]`, []finding{{"invalid_value", "services", "services call each other in a circle: db -> web -> db: take one of these calls out"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s System
+			err := s.UnmarshalJSON(fmt.Appendf(nil, "{"+services+"}", row.retry, row.db))
+			if err == nil {
+				err = s.Validate()
+			}
+			var found interface{ Findings() []retry.Finding }
+			require.ErrorAs(t, err, &found)
+			var got []finding
+			for _, f := range found.Findings() {
+				got = append(got, finding{f.Code, f.Key, f.InKeys()})
+			}
+			assert.Equal(t, row.want, got)
+		})
+	}
+}
+
+// policyKeys are the keys of a policy, without those of a mapping in it.
+func policyKeys() string {
+	return strings.Join(slices.DeleteFunc(retry.Keys(), func(key string) bool { return strings.Contains(key, ".") }), ", ")
 }
 
 func (s *System) edit(name string, change func(*Service)) {

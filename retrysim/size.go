@@ -34,16 +34,17 @@ func (s System) checkSize(order []string) error {
 				limit = endless
 			}
 			if attempts[e.To] = max(attempts[e.To], attempts[name]*float64(limit)); attempts[e.To] > mostAttempts {
-				return fmt.Errorf("%s: services.%s.calls[%d].retry: a call from outside can become %.2g attempts at %s, because those of each layer multiply, and more than %d take too long: write fewer max_attempts in one of the layers",
-					invalidSystem, name, i, attempts[e.To], e.To, mostAttempts)
+				at := fmt.Sprintf("services.%s.calls[%d].retry", name, i)
+				return fault(at, "%s: a call from outside can become %.2g attempts at %s, because those of each layer multiply, and more than %d take too long: write fewer max_attempts in one of the layers",
+					at, attempts[e.To], e.To, mostAttempts)
 			}
 		}
 	}
 	if rows := float64(s.seconds()+s.patience()) * float64(len(order)); rows > mostRows {
-		return fmt.Errorf("%s: its results are %.2g rows, one for each second of each service, more than %d: write a shorter duration or patience", invalidSystem, rows, mostRows)
+		return fault("", "its results are %.2g rows, one for each second of each service, more than %d: write a shorter duration or patience", rows, mostRows)
 	}
 	if events := s.events(order); events > MaxEvents {
-		return fmt.Errorf("%s: it takes about %.2g events without a single retry, more than %d: write a shorter duration or a lower rate", invalidSystem, events, MaxEvents)
+		return fault("", "it takes about %.2g events without a single retry, more than %d: write a shorter duration or a lower rate", events, MaxEvents)
 	}
 	return nil
 }

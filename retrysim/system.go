@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/findings"
 	"github.com/goretry/retry/internal/strict"
 )
 
@@ -167,9 +168,11 @@ func (s System) entries() []string {
 }
 
 // Validate returns nil if s can be simulated. Otherwise its error names up to 20
-// faults, each with the key, the value and what to write instead. Run, Explain and
-// Check call it first.
-func (s System) Validate() error {
+// faults, each with the key, the value and what to write instead, and has them as a
+// method Findings() []retry.Finding. Run, Explain and Check call Validate first.
+func (s System) Validate() error { return findings.Of(s.validate()) }
+
+func (s System) validate() error {
 	var f strict.Faults
 	if n := len(s.Services); n == 0 || n > MaxServices {
 		f.Add("services", n, fmt.Sprintf("between 1 and %d services", MaxServices))
@@ -183,8 +186,9 @@ func (s System) Validate() error {
 			if _, known := s.Services[e.To]; !known {
 				f.Add(at+"to", fmt.Sprintf("%q", e.To), writeService)
 			}
-			if err := e.Policy.Validate(); err != nil {
-				f.Error(at+"retry", err)
+			var invalid *retry.PolicyError
+			if errors.As(e.Policy.Validate(), &invalid) {
+				findings.Within(&f, at+"retry", invalid)
 			}
 		}
 	}
@@ -273,6 +277,11 @@ func check(fault func(key string, value any, write string), at string, keys []ke
 	}
 }
 
+// fault returns an error about a key, or "" for a system as a whole.
+func fault(key, format string, args ...any) error {
+	return strict.One(invalidSystem, key, fmt.Sprintf(format, args...), nil)
+}
+
 // order returns the names of the services, each before those that it calls. It is
 // an error if a service calls itself, directly or through others.
 func (s System) order() (order []string, err error) {
@@ -282,7 +291,8 @@ func (s System) order() (order []string, err error) {
 		last := len(path) - 1
 		name := path[last]
 		if i := slices.Index(path, name); i < last {
-			err = fmt.Errorf("%s: services call each other in a circle: %s: take one of these calls out", invalidSystem, strings.Join(path[i:], " -> "))
+			circle := strings.Join(path[i:], " -> ")
+			err = fault("services", "services call each other in a circle: %s: take one of these calls out", circle)
 		}
 		if done[name] || err != nil {
 			return

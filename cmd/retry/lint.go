@@ -156,7 +156,7 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 		if from.at != "" {
 			at = "at " + from.at
 		}
-		r.Faults = append(r.Faults, &policyfile.Fault{File: file.Name, Line: 1, Text: "there is no policy " + at})
+		r.Faults = append(r.Faults, &policyfile.Fault{File: file.Name, Line: 1, Code: policyfile.NoPolicy, Text: "there is no policy " + at})
 	}
 	return nil
 }

@@ -291,15 +291,6 @@ type policy struct {
 	text    string // of its file
 }
 
-// lint returns what lint reports about p.
-func (p *policy) lint() []string {
-	texts := []string{}
-	for _, fault := range p.Block.Lint(p.Policy) {
-		texts = append(texts, fault.Text)
-	}
-	return texts
-}
-
 // readPolicy reads the only policy of a file. If that fails, it prints why, and
 // the status is not ok.
 func (c *command) readPolicy(s *streams, name string, o source) (p policy, status int) {

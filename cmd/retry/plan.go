@@ -12,7 +12,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/explore"
-	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 	"github.com/goretry/retry/internal/printable"
 )
@@ -65,8 +64,11 @@ func plan(s *streams, c *command, args []string) int {
 		at = ", " + p.At
 	}
 	fmt.Fprintf(s.out, "%s:%d%s (%s)\n\n%s\n", printable.Line(p.File), p.Line, printable.Line(at), p.dialect,
-		policyfile.InKeys(preview.Text(p.Policy, *retries, p.Bounds)))
-	for _, note := range append(p.lint(), p.Notes...) {
+		preview.Text(p.Policy, *retries, p.Bounds))
+	for _, fault := range p.Block.Lint(p.Policy) {
+		fmt.Fprintln(s.out, "Note:", fault.Text)
+	}
+	for _, note := range p.Notes {
 		fmt.Fprintln(s.out, "Note:", note)
 	}
 	if *seed != "" {
@@ -147,8 +149,16 @@ type planJSON struct {
 	Timeout     jsonDuration `json:"timeout,omitzero"`         // of all attempts and waits together
 	Attempt     jsonDuration `json:"attempt_timeout,omitzero"` // of each attempt
 	Fits        *int         `json:"fits,omitempty"`           // how many attempts fit into the timeout
-	Lint        []string     `json:"lint"`
+	Lint        []finding    `json:"lint"`
 	Notes       []string     `json:"notes"`
+}
+
+// A finding is what lint reports about a policy.
+type finding struct {
+	Code  string `json:"code"`
+	Field string `json:"field,omitzero"`
+	Key   string `json:"key,omitzero"`
+	Text  string `json:"text"`
 }
 
 type stepJSON struct {
@@ -165,8 +175,11 @@ func (d jsonDuration) MarshalText() ([]byte, error) { return []byte(time.Duratio
 func printJSON(s *streams, p policy, retries int, key string) int {
 	form := planJSON{
 		File: p.File, Line: p.Line, At: p.At, Dialect: p.dialect, Policy: p.Policy,
-		Summary: p.String(), MaxAttempts: p.EffectiveMax(), Plan: []stepJSON{}, Lint: p.lint(), Notes: append([]string{}, p.Notes...),
+		Summary: p.String(), MaxAttempts: p.EffectiveMax(), Plan: []stepJSON{}, Lint: []finding{}, Notes: append([]string{}, p.Notes...),
 		Timeout: jsonDuration(p.All), Attempt: jsonDuration(p.Each),
+	}
+	for _, f := range p.Block.Lint(p.Policy) {
+		form.Lint = append(form.Lint, finding{f.Code, f.Field, f.Key, f.Text})
 	}
 	if fits := p.Fits(p.Policy); fits >= 0 {
 		form.Fits = &fits

@@ -39,16 +39,18 @@ func TestPlanJSONKeys(t *testing.T) {
 	}
 
 	const late = "pay: {max_elapsed: 6s, backoff: {type: linear, base: 1s}, jitter: full}"
+	const hasty = "{max_attempts: 3}" // with a finding
 	const bounded = "{timeout: 2s, retries: {attempts: 2, perTryTimeout: 1s, retryOn: 5xx}}"
 	var form map[string]any
 	require.NoError(t, json.Unmarshal([]byte(succeed(t, late, "plan", "-json", "-at=pay", "-seed=job-42")), &form))
 	require.NoError(t, json.Unmarshal([]byte(succeed(t, bounded, "plan", "-json", "-at=retries")), &form))
+	require.NoError(t, json.Unmarshal([]byte(succeed(t, hasty, "plan", "-json")), &form))
 	keys := map[string]bool{}
 	for key, value := range form {
 		keys[key] = true
 		elements, _ := value.([]any)
 		for _, element := range elements {
-			object, _ := element.(map[string]any) // a lint is a text
+			object, _ := element.(map[string]any)
 			for inner := range object {
 				keys[key+"[]."+inner] = true
 			}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -136,7 +135,7 @@ func simulateAll(all []explore.Simulation) (err error) {
 	for i := range all {
 		of := &all[i]
 		if of.Answer, err = retrysim.Explain(of.System, runs); err != nil {
-			return errors.New(of.Name + ": " + strings.TrimPrefix(err.Error(), "retrysim: "))
+			return fmt.Errorf("%s: %w", of.Name, err)
 		}
 		of.Result = of.Answer.Run
 		longest = max(longest, len(of.Result.Seconds))

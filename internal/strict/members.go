@@ -111,5 +111,5 @@ func Fault(of, key string, value []byte, write string) error {
 
 // NoObject returns the error for a value that is not a JSON object.
 func NoObject(of string, value []byte, example string) error {
-	return fmt.Errorf("%s: got %s, want a mapping such as %s", of, shown(value), example)
+	return One(of, "", fmt.Sprintf("got %s, want a mapping such as %s", shown(value), example), nil)
 }

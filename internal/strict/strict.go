@@ -18,26 +18,57 @@ import (
 // only wrong values would be many times as long as the file.
 const most = 20
 
+// The codes of faults.
+const (
+	InvalidValue = "invalid_value"
+	UnknownKey   = "unknown_key"
+	DuplicateKey = "duplicate_key"
+	MissingKey   = "missing_key"
+)
+
+// A Finding is one thing that is wrong.
+type Finding struct {
+	Code string
+	Key  string // with the keys around it: "backoff.base"; "": the value as a whole
+	Text string // begins with the key, or quotes it
+}
+
 // Faults collects what is wrong.
 type Faults struct {
-	texts []string
-	more  int // faults that are not named
+	list  []Finding
+	texts []string // of the error: one text may be about several faults
+	more  int      // faults that are not named
 }
 
 // Add adds a fault: the key, its value, and what to write instead.
 func (f *Faults) Add(key string, value any, write string) {
-	f.add("%s is %v: write %s", key, value, write)
+	f.add(InvalidValue, key, "%s is %v: write %s", key, value, write)
 }
 
-// Error adds the error that the value of a key was refused with.
-func (f *Faults) Error(key string, err error) { f.add("%s: %v", key, err) }
+// Inner adds a fault of a value that was read or checked by code of its own, at a key.
+func (f *Faults) Inner(key string, fault Finding) {
+	at := key
+	if fault.Key != "" {
+		at += "." + fault.Key
+	}
+	f.add(fault.Code, at, "%s: %s", key, fault.Text)
+}
 
-func (f *Faults) add(format string, args ...any) {
+func (f *Faults) add(code, key, format string, args ...any) {
 	if len(f.texts) == most {
 		f.more++
 		return
 	}
-	f.texts = append(f.texts, fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	f.texts = append(f.texts, text)
+	f.keep(Finding{code, key, text})
+}
+
+// keep keeps a finding if there are not too many: each may have a key as long as the file.
+func (f *Faults) keep(finding Finding) {
+	if len(f.list) < most {
+		f.list = append(f.list, finding)
+	}
 }
 
 // Err returns f as an error, nil if it is empty. The error begins with of.
@@ -49,16 +80,27 @@ func (f *Faults) Err(of string) error {
 	if f.more > 0 {
 		texts = append(slices.Clone(texts), fmt.Sprintf("and %d more", f.more))
 	}
-	return &Error{of, texts}
+	return &Error{Faults: f.list, text: of + ": " + strings.Join(texts, "; ")}
 }
 
-// An Error names faults.
+// An Error names faults on one line.
 type Error struct {
-	Of    string
-	Texts []string
+	Faults []Finding // at most 20
+
+	text  string
+	cause error
 }
 
-func (e *Error) Error() string { return e.Of + ": " + strings.Join(e.Texts, "; ") }
+func (e *Error) Error() string { return e.text }
+
+func (e *Error) Unwrap() error { return e.cause }
+
+// One returns an error with one fault: of a key, or "" for a value as a whole, and with the
+// error that it wraps, or nil.
+func One(of, key, text string, cause error) *Error {
+	one := []Finding{{Code: InvalidValue, Key: key, Text: text}}
+	return &Error{Faults: one, text: of + ": " + text, cause: cause}
+}
 
 // Decode decodes a JSON object into v. It calls take, which takes the keys and sets
 // the fields. After an error, or for a null, v is unchanged. Errors begin with of,
@@ -66,7 +108,7 @@ func (e *Error) Error() string { return e.Of + ": " + strings.Join(e.Texts, "; "
 func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping)) error {
 	m := &Mapping{faults: new(Faults)}
 	if err := m.read(data); err != nil {
-		return fmt.Errorf("%s: %w, want a mapping such as %s", of, err, example)
+		return One(of, "", fmt.Sprintf("%v, want a mapping such as %s", err, example), err)
 	}
 	if m.values == nil {
 		return nil
@@ -89,6 +131,7 @@ type Mapping struct {
 	values map[string]json.RawMessage
 	keys   []string // the keys taken so far
 	faults *Faults
+	listed *[]string // nil but for Keys: the path of each key taken, here and in inner mappings
 }
 
 // Fault adds a fault of a key, see [Faults.Add].
@@ -96,8 +139,9 @@ func (m *Mapping) Fault(key string, value any, write string) {
 	m.faults.Add(m.path+key, value, write)
 }
 
-// Error adds the error that the value of a key was refused with.
-func (m *Mapping) Error(key string, err error) { m.faults.Error(m.path+key, err) }
+// Faults returns the faults of m and of the mappings around it, and the path of a key in
+// the outermost mapping.
+func (m *Mapping) Faults(key string) (f *Faults, path string) { return m.faults, m.path + key }
 
 // read reads a JSON object; null is one without values.
 func (m *Mapping) read(data []byte) error {
@@ -113,7 +157,7 @@ func (m *Mapping) read(data []byte) error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(counts)) {
 		if counts[key] > 1 {
-			m.faults.add("duplicate key %s", quoted(m.path+key))
+			m.faults.add(DuplicateKey, m.path+key, "duplicate key %s", quoted(m.path+key))
 		}
 	}
 	return nil
@@ -144,6 +188,9 @@ func countKeys(object []byte) (map[string]int, error) {
 // such key, or if it is null and NullIsFault is not set.
 func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
 	m.keys = append(m.keys, key)
+	if m.listed != nil {
+		*m.listed = append(*m.listed, m.path+key)
+	}
 	if _, ok = m.values[key]; !ok && m.Plain != nil {
 		for other := range m.values {
 			if len(other) < LongestKey && m.Plain(other) == m.Plain(key) {
@@ -180,7 +227,7 @@ func Take[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok boo
 func Need[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok bool) {
 	value, ok := m.take(key)
 	if !ok {
-		m.Fault(key, "missing", write)
+		m.faults.add(MissingKey, m.path+key, "%s is missing: write %s", m.path+key, write)
 		return v, false
 	}
 	return Parse(m, key, value, write, sound)
@@ -215,10 +262,16 @@ func decode[T any](v *T, value json.RawMessage) bool {
 // none. Its faults are added to those of m.
 func (m *Mapping) Inner(key, write string) *Mapping {
 	value, ok := Take[json.RawMessage](m, key, write, nil)
+	inner := &Mapping{
+		NullIsFault: m.NullIsFault, Plain: m.Plain,
+		path: m.path + key + ".", faults: m.faults, listed: m.listed,
+	}
+	if !ok && m.listed != nil {
+		return inner
+	}
 	if !ok {
 		return nil
 	}
-	inner := &Mapping{NullIsFault: m.NullIsFault, Plain: m.Plain, path: m.path + key + ".", faults: m.faults}
 	if err := inner.read(value); err != nil {
 		m.Fault(key, shown(value), write)
 		return nil
@@ -245,20 +298,35 @@ func (m *Mapping) List(key, write string) (list []*Mapping) {
 // Keys returns the keys that are left, sorted.
 func (m *Mapping) Keys() []string { return slices.Sorted(maps.Keys(m.values)) }
 
-// RejectRest adds a fault for the keys that are left. Call it after taking all the
-// valid ones.
+// RejectRest adds a fault for each of the keys that are left, and names them in one text.
+// Call it after taking all the valid ones.
 func (m *Mapping) RejectRest(of string) {
+	if len(m.values) == 0 {
+		return
+	}
+	if len(m.faults.texts) == most {
+		m.faults.more++
+		return
+	}
+	known := fmt.Sprintf("the keys of %s are %s", of, strings.Join(m.keys, ", "))
 	var unknown []string
 	for i, key := range m.Keys() {
 		if i == most {
 			unknown = append(unknown, fmt.Sprintf("and %d more", len(m.values)-most))
 			break
 		}
-		unknown = append(unknown, quoted(m.path+key))
+		text := quoted(m.path + key)
+		unknown = append(unknown, text)
+		m.faults.keep(Finding{UnknownKey, m.path + key, "unknown key " + text + ": " + known})
 	}
-	if unknown != nil {
-		m.faults.add("unknown key %s: the keys of %s are %s", strings.Join(unknown, ", "), of, strings.Join(m.keys, ", "))
-	}
+	m.faults.texts = append(m.faults.texts, "unknown key "+strings.Join(unknown, ", ")+": "+known)
+}
+
+// Keys returns the keys that take asks for, those of an inner mapping after the key of that,
+// as "backoff.base".
+func Keys[T any](take func(*T, *Mapping)) (keys []string) {
+	take(new(T), &Mapping{faults: new(Faults), listed: &keys})
+	return keys
 }
 
 // shown is a JSON value in an error. It is only formatted if the error names it.

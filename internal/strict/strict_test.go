@@ -1,7 +1,8 @@
 package strict_test
 
 import (
-	"errors"
+	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -68,6 +69,36 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// An error keeps 20 findings, however many faults its text names.
+func TestDecodeKeepsTwentyFindings(t *testing.T) {
+	keys := make(map[string]int)
+	for i := range 15 {
+		keys[fmt.Sprint("k", i)] = i
+	}
+	inner, err := json.Marshal(keys)
+	require.NoError(t, err)
+	err = strict.Decode(new(int), fmt.Appendf(nil, `{"in": %s, "too": %s}`, inner, inner), "strict", "", func(_ *int, m *strict.Mapping) {
+		m.Inner("in", "a mapping").RejectRest("a form")
+		m.Inner("too", "a mapping").RejectRest("a form")
+	})
+	var faults *strict.Error
+	require.ErrorAs(t, err, &faults)
+	assert.Len(t, faults.Faults, 20)
+	assert.ErrorContains(t, err, `"too.k9": the keys of a form are `)
+}
+
+func TestKeys(t *testing.T) {
+	assert.Equal(t, []string{"n", "in", "in.m", "in.deep", "in.deep.k", "last"}, strict.Keys(func(_ *int, m *strict.Mapping) {
+		strict.Need[int](m, "n", "N", nil)
+		in := m.Inner("in", "a mapping")
+		strict.Take[int](in, "m", "N", nil)
+		deep := in.Inner("deep", "a mapping")
+		strict.Need[int](deep, "k", "N", nil)
+		deep.RejectRest("a deep form")
+		strict.Take[int](m, "last", "N", nil)
+	}))
+}
+
 // A list of mappings, whose keys are a user's names, and a value that is refused by
 // code of its own.
 func TestDecodeListsAndNames(t *testing.T) {
@@ -77,10 +108,18 @@ func TestDecodeListsAndNames(t *testing.T) {
 		for _, key := range names {
 			for _, inner := range m.List(key, "a list") {
 				strict.Take[int](inner, "n", "N", nil)
-				inner.Error("m", errors.New("refused"))
+				faults, path := inner.Faults("m")
+				faults.Inner(path, strict.Finding{Code: "refusal", Key: "x", Text: "refused"})
 			}
 		}
 	})
 	assert.Equal(t, []string{"a", "b", "c", "d"}, names)
 	assert.EqualError(t, err, `strict: b[1] is null: write a list; b[0].m: refused; b[2].n is "x": write N; b[2].m: refused; c is 7: write a list`)
+	var faults *strict.Error
+	require.ErrorAs(t, err, &faults)
+	assert.Equal(t, []strict.Finding{
+		{Code: "invalid_value", Key: "b[1]", Text: "b[1] is null: write a list"}, {Code: "refusal", Key: "b[0].m.x", Text: "b[0].m: refused"},
+		{Code: "invalid_value", Key: "b[2].n", Text: `b[2].n is "x": write N`}, {Code: "refusal", Key: "b[2].m.x", Text: "b[2].m: refused"},
+		{Code: "invalid_value", Key: "c", Text: "c is 7: write a list"},
+	}, faults.Faults)
 }

@@ -3,7 +3,6 @@ package strict
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,7 +14,7 @@ import (
 func YAML(of string, unmarshal func(any) error) ([]byte, error) {
 	var v any
 	if err := unmarshal(&v); err != nil {
-		return nil, errors.New(of + ": " + strings.Join(strings.Fields(err.Error()), " "))
+		return nil, One(of, "", strings.Join(strings.Fields(err.Error()), " "), err)
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

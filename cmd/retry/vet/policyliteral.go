@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"go/ast"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -39,8 +38,8 @@ policies are often wrong on purpose, or without delays.`, func(pass *analysis.Pa
 	for _, s := range u.settings {
 		if s.assigned() && isPolicy(s.of) {
 			p, _ := u.evaluate(retry.Policy{}, map[string]ast.Expr{s.field.Name: s.value})
-			for _, fault := range faultsOf(p) {
-				pass.ReportRangef(s.value, "%s", fault)
+			for _, fault := range faultsOf(p.Validate()) {
+				pass.ReportRangef(s.value, "%v", fault)
 			}
 			// A program that uses the number elsewhere may refuse a 0 itself.
 			if hasAny(s.field.Name, "MaxAttempts", "MaxRetries") && u.given(s.value) && u.count(u.info.Uses[rootOf(s.value)], u.root) == 1 {
@@ -76,36 +75,32 @@ func (u *uses) usedPolicies() map[ast.Expr]bool {
 func (u *uses) judge(pass *analysis.Pass, literal *ast.CompositeLit, used bool) {
 	fields := keyed(literal)
 	p, known := u.evaluate(retry.Policy{}, fields)
-	texts := faultsOf(p)
+	found := faultsOf(p.Validate())
 	if used && known {
-		texts = append(texts, p.Lint()...)
+		found = append(found, p.Lint()...)
 	}
 	_, computed := ast.Unparen(fields["MaxAttempts"]).(*ast.CallExpr)
-	for _, text := range texts {
-		if !computed || !strings.Contains(text, "without a Backoff") { // len(hosts) attempts go to another host each
-			pass.Report(analysis.Diagnostic{Pos: partAt(text, fields, literal).Pos(), Message: text})
+	for _, f := range found {
+		if !computed || f.Code != "no_backoff" { // len(hosts) attempts go to another host each
+			pass.ReportRangef(partAt(f, fields, literal), "%v", f)
 		}
 	}
 }
 
-// faultsOf returns the faults that Validate finds.
-func faultsOf(p retry.Policy) []string {
-	err := p.Validate()
-	if err == nil {
+// faultsOf returns the faults that an error of a policy has.
+func faultsOf(err error) []retry.Finding {
+	var invalid *retry.PolicyError
+	if !errors.As(err, &invalid) {
 		return nil
 	}
-	return strings.Split(strings.TrimPrefix(err.Error(), "invalid policy: "), "; ")
+	return invalid.Findings()
 }
 
-var word = regexp.MustCompile(`\w+`)
-
-// partAt returns the value of the first field that a text names, or else the whole
-// literal.
-func partAt(text string, fields map[string]ast.Expr, literal *ast.CompositeLit) ast.Expr {
-	for _, name := range word.FindAllString(strings.ReplaceAll(text, "Schedule", "Backoff"), -1) {
-		if value := fields[name]; value != nil {
-			return value
-		}
+// partAt returns the value of the field that a finding is about, or else the whole literal.
+func partAt(f retry.Finding, fields map[string]ast.Expr, literal *ast.CompositeLit) ast.Expr {
+	name, _, _ := strings.Cut(f.Field, ".")
+	if value := fields[name]; value != nil {
+		return value
 	}
 	return literal
 }
@@ -118,12 +113,11 @@ func (u *uses) judgeClass(pass *analysis.Pass, literal *ast.CompositeLit) {
 	class := &retry.Class{MaxAttempts: p.MaxAttempts, Backoff: p.Backoff, MaxDelay: p.MaxDelay, Jitter: p.Jitter}
 	err := retry.Do(context.Background(), retry.Policy{MaxAttempts: 1, Classify: func(error) *retry.Class { return class }},
 		func(context.Context) error { return errors.New("an attempt failed") })
-	var e *retry.Error
-	if errors.As(err, &e); e.Reason == retry.ReasonInvalid {
-		for _, fault := range strings.Split(strings.TrimPrefix(e.Cause.Error(), `invalid policy of class "": `), "; ") {
-			pass.ReportRangef(partAt(fault, fields, literal), "%s", fault)
-		}
-	} else if p.Backoff == retry.Fixed(0) && p.MaxAttempts > 2 && !p.NonRetryable {
+	found := faultsOf(err)
+	for _, fault := range found {
+		pass.ReportRangef(partAt(fault, fields, literal), "%v", fault)
+	}
+	if found == nil && p.Backoff == retry.Fixed(0) && p.MaxAttempts > 2 && !p.NonRetryable {
 		pass.ReportRangef(fields["Backoff"], "all %d attempts of this Class follow each other at once: give it a Backoff, or a MaxAttempts of 2 for one retry without a delay", p.MaxAttempts)
 	}
 }

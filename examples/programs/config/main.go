@@ -51,7 +51,7 @@ func run(path string, environ func() []string, stdout, stderr io.Writer) int {
 	for _, service := range []Service{config.Payments, config.Stock} {
 		fmt.Fprintf(stdout, "%s: %v\n", service.URL, service.Retry)
 		for _, note := range service.Retry.Lint() {
-			fmt.Fprintln(stdout, "Note:", note)
+			fmt.Fprintln(stdout, "Note:", note.InKeys())
 		}
 	}
 	return 0

@@ -31,6 +31,7 @@ type Block struct {
 	warnings  []warning       // set by Read
 	lines     map[string]int  // set by Read: of what is beside it
 	templates map[string]bool // set by Read: the keys whose values are not known here
+	unnoted   []string        // while it is read: the keys whose expansions are not noted
 }
 
 // usualKeys are the keys under which larger files have policies.
@@ -110,11 +111,11 @@ func (f *File) Only(at string) (Block, *Fault) {
 		if len(blocks) > len(paths) {
 			paths[2] = "and so on"
 		}
-		return Block{}, &Fault{File: f.Name, Line: blocks[1].Line, Text: fmt.Sprintf("there are %d policies, and this is the second: choose one with %s", len(blocks), strings.Join(paths, ", "))}
+		return Block{}, &Fault{File: f.Name, Line: blocks[1].Line, Code: ambiguous, Text: fmt.Sprintf("there are %d policies, and this is the second: choose one with %s", len(blocks), strings.Join(paths, ", "))}
 	case at != "":
-		return Block{}, &Fault{File: f.Name, Line: 1, Text: fmt.Sprintf("there is nothing at %s: name the keys that lead to the policy", at)}
+		return Block{}, &Fault{File: f.Name, Line: 1, Code: NoPolicy, Text: fmt.Sprintf("there is nothing at %s: name the keys that lead to the policy", at)}
 	default:
-		return Block{}, &Fault{File: f.Name, Line: 1, Text: "there is nothing here: write a policy, such as {max_attempts: 5}"}
+		return Block{}, &Fault{File: f.Name, Line: 1, Code: NoPolicy, Text: "there is nothing here: write a policy, such as {max_attempts: 5}"}
 	}
 }
 

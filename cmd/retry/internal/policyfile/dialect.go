@@ -1,7 +1,6 @@
 package policyfile
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,15 +19,16 @@ type dialect struct {
 	name   string
 	read   func(*yaml.Node, *Block) (retry.Policy, error)
 	format *format  // nil for one of this library
-	keys   []string // set by init
+	all    []string // its keys, and those of mappings in it as "backoff.base"
+	keys   []string // of all, those of the policy itself
 }
 
 // dialects are all dialects, the library's own form first.
 var dialects = []dialect{
-	{name: Native, read: readNative},
-	{name: "tasker", read: readDialect[retrydialect.Tasker]},
-	{name: "argyll", read: readDialect[retrydialect.Argyll]},
-	{name: "taskharbor", read: readDialect[retrydialect.TaskHarbor]},
+	{name: Native, read: readNative, all: retry.Keys()},
+	{name: "tasker", read: readDialect[retrydialect.Tasker], all: new(retrydialect.Tasker).Keys()},
+	{name: "argyll", read: readDialect[retrydialect.Argyll], all: new(retrydialect.Argyll).Keys()},
+	{name: "taskharbor", read: readDialect[retrydialect.TaskHarbor], all: new(retrydialect.TaskHarbor).Keys()},
 }
 
 // Dialects returns the names that [Block.Read] accepts.
@@ -39,15 +39,15 @@ func Dialects() (names []string) {
 	return names
 }
 
-// init sets the keys of each dialect: those that its reader lists for a misspelt one.
+// init adds the formats of other systems, whose readers look at the other dialects.
 func init() {
 	for i := range formats {
-		dialects = append(dialects, dialect{name: formats[i].name, read: formats[i].policy, format: &formats[i]})
+		f := &formats[i]
+		dialects = append(dialects, dialect{name: f.name, read: f.policy, format: f, all: f.keys()})
 	}
-	unknown := yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: "max_delive"}, {Kind: yaml.ScalarNode}}}
 	for i := range dialects {
-		_, err := dialects[i].read(&unknown, new(Block))
-		dialects[i].keys = listed(err.Error())
+		d := &dialects[i]
+		d.keys = slices.DeleteFunc(slices.Clone(d.all), func(key string) bool { return strings.Contains(key, ".") })
 	}
 }
 
@@ -79,7 +79,7 @@ func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault)
 		err = p.Validate()
 	}
 	if err != nil {
-		return retry.Policy{}, d.name, b.faults(err)
+		return retry.Policy{}, d.name, b.faults(err, d)
 	}
 	b.readBeside(d.format, p)
 	if b.absent != "" {
@@ -97,11 +97,11 @@ func (b *Block) reset() {
 func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 	switch {
 	case b.broken != "":
-		return d, p, errors.New(b.broken)
+		return d, p, b.fault(unreadable, b.broken)
 	case b.node.ShortTag() == "!!null" && b.dialect == "":
-		return d, p, errNoPolicy
+		return d, p, b.noPolicy()
 	case b.tooLarge(mostNodes):
-		return d, p, errors.New("this is larger than any policy: say by a path where the policy is")
+		return d, p, b.fault(unreadable, "this is larger than any policy: say by a path where the policy is")
 	}
 	if from == "" {
 		from = b.dialect
@@ -131,18 +131,20 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 			return d, p, why
 		}
 		if (b.At == "" || isNumber(b.At)) && !b.Known() && !b.shown() && b.near() == 0 {
-			return d, p, errNoPolicy
+			return d, p, b.noPolicy()
 		}
 		// Report the faults in the dialect that was probably intended.
 		d = slices.MinFunc(possible, func(d, e dialect) int { return b.unknown(d) - b.unknown(e) })
 		_, err = d.read(b.node, b)
 		return d, p, err
 	default:
-		return d, p, fmt.Errorf("this can be read as %s: say which with -from", strings.Join(fit, " or "))
+		return d, p, b.fault(ambiguous, fmt.Sprintf("this can be read as %s: say which with -from", strings.Join(fit, " or ")))
 	}
 }
 
-var errNoPolicy = errors.New("there is no policy here: write one, such as {max_attempts: 5}, or say where it is with -at")
+func (b *Block) noPolicy() *Fault {
+	return b.fault(NoPolicy, "there is no policy here: write one, such as {max_attempts: 5}, or say where it is with -at")
+}
 
 // elsewhere says which other system b is of, or where in b a policy is. It
 // returns nil if neither is in b, or if b is a policy with one wrong key.
@@ -152,7 +154,8 @@ func (b *Block) elsewhere() error {
 	}
 	if inner := b.inner(); len(inner) > 0 {
 		at := b.path(inner[0])
-		return errors.New(hintText + at + ": use -at " + at)
+		line, _ := b.line(strings.Join(inner[0], "."))
+		return &Fault{File: b.File, Line: line, Code: NoPolicy, Text: fmt.Sprintf("there is a policy at %s: use -at %s", at, at)}
 	}
 	if note := b.Unread(); note != nil {
 		note.Note = false
@@ -171,14 +174,14 @@ func (b *Block) Unread() (note *Fault) {
 			return false
 		}
 		title := shapes[i].system
-		first, note = i, &Fault{File: b.File, Line: e.line, Note: true,
-			Text: fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", b.path(path), title, unread[title])}
+		first, note = i, &Fault{
+			File: b.File, Line: e.line, Note: true, Code: notRead, Key: b.path(path),
+			Text: fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", b.path(path), title, unread[title]),
+		}
 		return true
 	})
 	return note
 }
-
-const hintText = "there is a policy at "
 
 // Hint returns the path from b to a policy in the library's own form, "" if b is
 // one itself or there is none. A * stands for a key by which policies differ that

@@ -30,15 +30,15 @@ type File struct {
 // that fails, the error is a *Fault.
 func Parse(name string, data []byte) (*File, error) {
 	f := &File{Name: name}
-	var err error
+	var fault *Fault
 	switch ext := filepath.Ext(name); {
 	case ext == ".json", ext != ".yaml" && ext != ".yml" && json.Valid(data):
-		f.documents, err = f.parseJSON(data)
+		f.documents, fault = f.parseJSON(data)
 	default:
-		f.documents, err = f.parseYAML(data)
+		f.documents, fault = f.parseYAML(data)
 	}
-	if err != nil {
-		return nil, f.fault(err.Error())
+	if fault != nil {
+		return nil, fault
 	}
 	for _, document := range f.documents {
 		if fault := f.check(document, map[*yaml.Node]int{}); fault != nil {
@@ -60,7 +60,7 @@ var (
 	template = regexp.MustCompile(`\{\{|\{%|<%`)
 )
 
-func (f *File) parseYAML(data []byte) (documents []*yaml.Node, err error) {
+func (f *File) parseYAML(data []byte) (documents []*yaml.Node, fault *Fault) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		document := new(yaml.Node)
@@ -68,10 +68,11 @@ func (f *File) parseYAML(data []byte) (documents []*yaml.Node, err error) {
 		case err == io.EOF:
 			return documents, nil
 		case err != nil:
-			return nil, err
+			line, text := splitYAML(err)
+			return nil, &Fault{File: f.Name, Line: line, Code: unreadable, Text: text}
 		}
 		if f.count(document); f.nodes > mostFileNodes {
-			return nil, f.tooMany(document.Line)
+			return nil, &Fault{File: f.Name, Line: document.Line, Code: unreadable, Text: tooMany}
 		}
 		documents = append(documents, document.Content[0])
 	}
@@ -85,10 +86,8 @@ func (f *File) count(node *yaml.Node) {
 	}
 }
 
-// tooMany returns the error of a file with more nodes than are read.
-func (f *File) tooMany(line int) error {
-	return fmt.Errorf("line %d: the documents of this file have more than %d keys and values, up to here", line, mostFileNodes)
-}
+// tooMany is the fault of a file with more nodes than are read, at the first that is not.
+var tooMany = fmt.Sprintf("the documents of this file have more than %d keys and values, up to here", mostFileNodes)
 
 // parseTexts parses the texts of a resource of Kubernetes that hold a document, such as the
 // configuration of a collector, and puts a document node in the place of each.
@@ -121,8 +120,8 @@ var holders = map[string]string{
 // one with a fault, remains a text.
 func (f *File) parseText(node *yaml.Node) {
 	inner := &File{Name: f.Name, nodes: f.nodes}
-	documents, err := inner.parseYAML([]byte(node.Value))
-	if node.Kind != yaml.ScalarNode || err != nil || len(documents) != 1 || documents[0].Kind != yaml.MappingNode ||
+	documents, fault := inner.parseYAML([]byte(node.Value))
+	if node.Kind != yaml.ScalarNode || fault != nil || len(documents) != 1 || documents[0].Kind != yaml.MappingNode ||
 		inner.check(documents[0], map[*yaml.Node]int{}) != nil {
 		return
 	}
@@ -144,17 +143,35 @@ func moveLines(node *yaml.Node, first, each int) {
 	}
 }
 
+var yamlError = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
+
+// splitYAML splits an error of the YAML parser, which has the line nowhere but in its text.
+func splitYAML(err error) (line int, text string) {
+	text = err.Error()
+	prefix := yamlError.FindStringSubmatch(text)
+	if line, err = strconv.Atoi(prefix[1]); err != nil {
+		line = 1
+	}
+	return line, strings.Join(strings.Fields(text[len(prefix[0]):]), " ")
+}
+
 // parseJSON parses JSON into YAML nodes, which have line numbers. The YAML
 // parser does not accept all JSON, such as the text "\/".
-func (f *File) parseJSON(data []byte) ([]*yaml.Node, error) {
+func (f *File) parseJSON(data []byte) (documents []*yaml.Node, fault *Fault) {
+	refuse := func(line int, err error) *Fault {
+		return &Fault{File: f.Name, Line: line, Code: unreadable, Text: err.Error()}
+	}
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(data, new(json.RawMessage)); errors.As(err, &syntax) {
-		return nil, fmt.Errorf("line %d: %w", 1+bytes.Count(data[:syntax.Offset], []byte("\n")), err)
+		return nil, refuse(1+bytes.Count(data[:syntax.Offset], []byte("\n")), err)
 	}
 	w := &jsonWalk{file: f, data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
 	w.dec.UseNumber()
 	node, err := w.value()
-	return []*yaml.Node{node}, err
+	if err != nil {
+		return nil, refuse(w.line, err)
+	}
+	return []*yaml.Node{node}, nil
 }
 
 // A jsonWalk walks through valid JSON.
@@ -176,7 +193,7 @@ func (w *jsonWalk) value() (*yaml.Node, error) {
 	w.seen = end
 
 	if w.file.nodes++; w.file.nodes > mostFileNodes {
-		return nil, w.file.tooMany(w.line)
+		return nil, errors.New(tooMany)
 	}
 	node := &yaml.Node{Kind: yaml.ScalarNode, Line: w.line}
 	switch token := token.(type) {

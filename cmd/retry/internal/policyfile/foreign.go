@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/findings"
 	"github.com/goretry/retry/internal/saturate"
 	"github.com/goretry/retry/internal/strict"
 )
@@ -28,9 +29,10 @@ type format struct {
 	marks                []string // the keys that show it by themselves
 	certain              bool     // it is where a path leads without a mark, too
 	beside               []sibling
-	attemptLimit         string // the key in it that bounds each attempt; "": none
-	ignoresLong          bool   // it ignores that if it is not shorter than what bounds all attempts
-	refusesLong          bool   // it refuses it if it is longer
+	attemptLimit         string   // the key in it that bounds each attempt; "": none
+	ignoresLong          bool     // it ignores that if it is not shorter than what bounds all attempts
+	refusesLong          bool     // it refuses it if it is longer
+	expands              []string // the keys whose values it expands itself
 }
 
 var formats = []format{
@@ -65,7 +67,7 @@ var formats = []format{
 		beside: []sibling{{path: "timeout", bounds: each, absent: exporterTimeout},
 			{path: "sending_queue.enabled", when: "false", says: "without a queue, the deadline of the caller ends the retries, too"},
 			{path: "sending_queue.wait_for_result", when: "true", says: "the deadline of the caller ends the retries, too"}}},
-	{name: "argo", title: "Argo Workflows", example: `{"limit": 3}`, plain: exactly, times: argoTimes, read: readArgo, certain: true,
+	{name: "argo", title: "Argo Workflows", example: `{"limit": 3}`, plain: exactly, times: argoTimes, read: readArgo, certain: true, expands: []string{"expression"},
 		beside: []sibling{{path: "/spec.activeDeadlineSeconds", bounds: all}, {path: "/spec.workflowSpec.activeDeadlineSeconds", bounds: all}, {path: "activeDeadlineSeconds", bounds: each}, {path: "timeout", bounds: each}}},
 	{name: "nats", title: "NATS", example: `{"max_deliver": 3}`, plain: snake, times: natsTimes, read: readNATS, marks: []string{"max_deliver"}},
 	{name: "asynq", title: "asynq", example: `{"max_retry": 25}`, plain: exactly, read: readAsynq, marks: []string{"max_retry"}, attemptLimit: "timeout_seconds"},
@@ -312,10 +314,10 @@ func readGRPC(f *form) {
 	f.factor = f.number("backoffMultiplier", "a number above 0", 0, func(x float64) bool { return x > 0 })
 	failures(f, "retryableStatusCodes", write, list[any](f, "retryableStatusCodes", write), isGRPCCode)
 	if f.retryOn != strings.ToUpper(f.retryOn) {
-		f.b.warn("retryableStatusCodes", "retryableStatusCodes: grpc-go refuses the whole config for codes in lower case: write "+strings.ToUpper(f.retryOn))
+		f.b.warn(refused, "retryableStatusCodes", "retryableStatusCodes: grpc-go refuses the whole config for codes in lower case: write "+strings.ToUpper(f.retryOn))
 	}
 	if f.attempts > 5 {
-		f.b.warn("maxAttempts", fmt.Sprintf("maxAttempts: gRPC clients cut %d to 5", f.attempts))
+		f.b.warn(noEffect, "maxAttempts", fmt.Sprintf("maxAttempts: gRPC clients cut %d to 5", f.attempts))
 		f.attempts = 5
 	}
 	f.throttling()
@@ -328,18 +330,18 @@ func (f *form) throttling() {
 	}
 	method := f.b.beside
 	if method.key == "methodConfig" && !hasKey(method.node, "name") {
-		f.b.warn("maxAttempts", "this does nothing: its entry of methodConfig has no name, and is skipped; write name: [{}] for all methods")
+		f.b.warn(noEffect, "maxAttempts", "this does nothing: its entry of methodConfig has no name, and is skipped; write name: [{}] for all methods")
 	}
 	if method.up != nil && method.up.key == "serviceConfig" {
 		f.b.note("serviceConfig", "this is the form of a DNS record: as a default config in code it does nothing")
 	}
 	if e, ok := method.get(strings.ToLower, "hedgingPolicy"); ok {
 		f.b.lines[e.key] = e.line
-		f.b.warn(e.key, "hedgingPolicy: beside a retryPolicy it is not allowed: write one of them")
+		f.b.warn(refused, e.key, "hedgingPolicy: beside a retryPolicy it is not allowed: write one of them")
 	}
 	if e, ok := method.get(strings.ToLower, "retryThrottling"); ok && method.up != nil {
 		f.b.lines[e.key] = e.line
-		f.b.warn(e.key, "retryThrottling: inside methodConfig it does nothing: write it beside methodConfig")
+		f.b.warn(noEffect, e.key, "retryThrottling: inside methodConfig it does nothing: write it beside methodConfig")
 	}
 	e, ok := method.up.get(strings.ToLower, "retryThrottling")
 	if !ok {
@@ -351,9 +353,9 @@ func (f *form) throttling() {
 	f.b.lines[e.key] = e.line
 	switch {
 	case !(most > 0 && most <= 1000 && ratio > 0):
-		f.b.warn(e.key, "retryThrottling: grpc-go refuses the whole config: write maxTokens above 0 and up to 1000, and a tokenRatio above 0")
+		f.b.warn(refused, e.key, "retryThrottling: grpc-go refuses the whole config: write maxTokens above 0 and up to 1000, and a tokenRatio above 0")
 	case size < 1:
-		f.b.warn(e.key, fmt.Sprintf("retryThrottling: with maxTokens %v no retry is allowed: the first failure leaves half of them or less", most))
+		f.b.warn(noEffect, e.key, fmt.Sprintf("retryThrottling: with maxTokens %v no retry is allowed: the first failure leaves half of them or less", most))
 	default:
 		f.budget = &retry.Budget{Size: size, Ratio: min(1, ratio)}
 		f.b.note(e.key, fmt.Sprintf("here a budget of %d retries; in gRPC failures that are not retried take from it, too, and recovery takes up to %.0f successes",
@@ -416,14 +418,14 @@ func readEnvoy(f *form) {
 	}
 	f.mesh("retry_on", "conditions of Envoy, which ignores others: ", isEnvoyCondition, base, most)
 	if !slices.ContainsFunc(strings.Split(f.retryOn, ","), isEnvoyCondition) {
-		f.b.warn("retry_on", "this does nothing: without retry_on Envoy retries nothing, unless a request asks for it in x-envoy-retry-on")
+		f.b.warn(noEffect, "retry_on", "this does nothing: without retry_on Envoy retries nothing, unless a request asks for it in x-envoy-retry-on")
 	}
 	for list, word := range map[string]string{"retriable_status_codes": "retriable-status-codes", "retriable_headers": "retriable-headers"} {
 		switch written := f.retries(word); {
 		case f.has(list) && !written:
-			f.b.warn(list, fmt.Sprintf("%s: it does nothing without %s in retry_on", list, word))
+			f.b.warn(noEffect, list, fmt.Sprintf("%s: it does nothing without %s in retry_on", list, word))
 		case written && !f.has(list):
-			f.b.warn("retry_on", fmt.Sprintf("retry_on: %s does nothing without %s", word, list))
+			f.b.warn(noEffect, "retry_on", fmt.Sprintf("retry_on: %s does nothing without %s", word, list))
 		}
 	}
 	f.skip("", "retriable_status_codes", "retriable_headers")
@@ -446,7 +448,7 @@ func (f *form) finalTimeout(key string) {
 	hedges, _ := f.b.beside.get(snake, "hedge_policy", "hedge_on_per_try_timeout")
 	hedged := hedges.value != nil && hedges.value.Value == "true"
 	if f.timeout > 0 && f.attempts != 1 && !hedged && !f.retries("5xx") && !f.retries("gateway-error") && !f.retries("reset") {
-		f.b.warn(key, key+" ends an attempt that is not retried then: add reset to the conditions, or 5xx or gateway-error")
+		f.b.warn(noEffect, key, key+" ends an attempt that is not retried then: add reset to the conditions, or 5xx or gateway-error")
 	}
 }
 
@@ -574,7 +576,7 @@ func (f *form) retriers() {
 	}
 	for name := range strings.SplitSeq(f.retryOn, ",") {
 		if first[name] {
-			f.b.warn("ErrorEquals", fmt.Sprintf("ErrorEquals: %s does nothing here: an earlier retrier of the state has it, and no later one is tried", name))
+			f.b.warn(noEffect, "ErrorEquals", fmt.Sprintf("ErrorEquals: %s does nothing here: an earlier retrier of the state has it, and no later one is tried", name))
 		}
 	}
 	f.b.note("MaxAttempts", fmt.Sprintf("each retrier counts by itself: with the others, the state makes up to %d attempts", attempts))
@@ -593,7 +595,7 @@ func (f *form) layers() {
 			more = min(math.MaxInt32, more+f.retriesOf(outer))
 		}
 		if more > 0 && f.attempts != 1 {
-			f.b.warn("MaxAttempts", fmt.Sprintf("attempts multiply: the state around this one is retried as a whole, up to %d times, so that up to %d attempts of this one run",
+			f.b.warn(multiply, "MaxAttempts", fmt.Sprintf("attempts multiply: the state around this one is retried as a whole, up to %d times, so that up to %d attempts of this one run",
 				more, f.attempts*(more+1)))
 		}
 	}
@@ -659,11 +661,10 @@ func readArgo(f *form) {
 		inner.RejectRest("backoff")
 		if !limited {
 			f.base, f.cap = 0, 0
-			f.b.warn("backoff", "backoff: it does nothing without a limit: Argo retries at once, without an end")
+			f.b.warn(noEffect, "backoff", "backoff: it does nothing without a limit: Argo retries at once, without an end")
 		}
 	}
 	f.skip("", "expression")
-	f.b.Notes = slices.DeleteFunc(f.b.Notes, func(note string) bool { return strings.HasPrefix(note, "expression: ") }) // Argo expands it
 	f.skip(routing, "affinity")
 	f.callers()
 }
@@ -679,7 +680,7 @@ func (f *form) callers() {
 		walk(other.node, func(_ []string, e entry) bool {
 			calls := e.key == "template" && resolved(e.value).Value == name
 			if calls {
-				f.b.warn("limit", fmt.Sprintf("attempts multiply: template %s is retried, too, and runs this one each time", f.text(other, "name")))
+				f.b.warn(multiply, "limit", fmt.Sprintf("attempts multiply: template %s is retried, too, and runs this one each time", f.text(other, "name")))
 			}
 			return calls
 		})
@@ -706,14 +707,14 @@ func readNATS(f *form) {
 	kubernetes := f.text(f.b.beside, "kind") == "Consumer"
 	if kubernetes && !f.has("ack_wait") && !f.has("backoff") {
 		f.delays = retry.Schedule{time.Millisecond}
-		f.b.warn("max_deliver", "ackWait: it is left out, and the default of the CRD is 1ns: what is not acknowledged within about 1ms is delivered again; set ackWait")
+		f.b.warn(shortDelays, "max_deliver", "ackWait: it is left out, and the default of the CRD is 1ns: what is not acknowledged within about 1ms is delivered again; set ackWait")
 	}
 	if least := f.delays[0]; least < time.Millisecond {
-		f.b.warn("ack_wait", fmt.Sprintf("ack_wait: the first delay is %v: numbers are nanoseconds", least))
+		f.b.warn(shortDelays, "ack_wait", fmt.Sprintf("ack_wait: the first delay is %v: numbers are nanoseconds", least))
 	}
 	if policy := take(f, "ack_policy", `"none", "all" or "explicit"`, "none", func(p string) bool { return p == "none" || p == "all" || p == "explicit" }); policy == "none" && f.attempts != 1 {
 		f.attempts = 1
-		f.b.warn("max_deliver", "this does nothing: ack_policy is none, also where it is left out, and nothing is delivered again; set it to explicit")
+		f.b.warn(noEffect, "max_deliver", "this does nothing: ack_policy is none, also where it is left out, and nothing is delivered again; set it to explicit")
 	}
 	for _, key := range f.Keys() { // a consumer has many others, and each version new ones
 		if nearest(key, []string{"max_deliver", "ack_wait", "backoff", "ack_policy"}) == "" {
@@ -746,18 +747,28 @@ func (s *format) spells(key, text string) bool {
 	return key == text || len(text) < strict.LongestKey && s.plain(key) == s.plain(text)
 }
 
+// keys returns the keys that the format knows, those of mappings in it as "backoff.duration".
+func (s *format) keys() []string {
+	return strict.Keys(func(f *form, m *strict.Mapping) {
+		*f = form{Mapping: m, b: new(Block), times: s.times}
+		f.b.reset()
+		f.b.node = new(yaml.Node)
+		s.read(f)
+	})
+}
+
 // policy reads the policy in a node, and sets the notes of b.
 func (s *format) policy(node *yaml.Node, b *Block) (p retry.Policy, err error) {
 	b.reset()
 	node = resolved(node)
 	read := *b
-	read.original = node
+	read.original, read.unnoted = node, s.expands
 	if read.node = read.expanded(node, ""); read.node == nil {
 		read.node = node // a template in place of all settings is no mapping
 	}
 	data, err := strict.YAML(ofPolicy, read.node.Decode)
 	if err != nil {
-		return p, err
+		return p, findings.Of(err)
 	}
 	f := &form{times: s.times, b: &read}
 	err = strict.Decode(f, data, ofPolicy, s.example, func(f *form, m *strict.Mapping) {
@@ -767,5 +778,5 @@ func (s *format) policy(node *yaml.Node, b *Block) (p retry.Policy, err error) {
 		m.RejectRest(s.title)
 	})
 	b.Notes, b.warnings = read.Notes, read.warnings
-	return p, err
+	return p, findings.Of(err)
 }

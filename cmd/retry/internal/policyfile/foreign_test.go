@@ -147,17 +147,3 @@ func TestFaultIsPrintable(t *testing.T) {
 	fault := &Fault{File: "\x1b[31m\n::error::x.yaml", Line: 1, Text: "an \x07"}
 	assert.Equal(t, `\x1b[31m; ::error::x.yaml:1: an \a`, fault.Error())
 }
-
-// No text of the library keeps a name of Go, once it is in the words of a file.
-func TestInKeys(t *testing.T) {
-	source, err := os.ReadFile("../../../../lint.go")
-	require.NoError(t, err)
-	goName := regexp.MustCompile(`\b(Max[A-Z]|Attempt[CT]|Backoff|Schedule|NonRetryable|HealthyAfter|Fixed|retry\.)`)
-	texts := regexp.MustCompile(`"([^"\n]{20,})"`).FindAllStringSubmatch(string(source), -1)
-	require.Greater(t, len(texts), 20)
-	for _, text := range texts {
-		assert.NotRegexp(t, goName, InKeys(text[1]))
-	}
-	assert.Equal(t, "backoff is fibonacci: write fixed or exponential", InKeys("Backoff (backoff) is a retry.Fibonacci: write a Fixed (fixed) or an Exponential (exponential)"))
-	assert.Equal(t, "jitter is full: write 0.2, which is what gRPC draws", InKeys("Jitter (jitter) is full: write Proportional(0.2) (0.2), which is what gRPC draws"))
-}

@@ -92,7 +92,7 @@ func (f *form) limit(target string, in *place, c concurrency) bool {
 	case most > 0:
 		f.b.note(c.most, fmt.Sprintf("to %s each Envoy allows %v at once, which an outage meets before the number of retries", target, most))
 	case c.missing > 0:
-		f.b.warn("retry_on", fmt.Sprintf("this does nothing: %s of the cluster %s is 0, and allows no retry", c.most, target))
+		f.b.warn(noEffect, "retry_on", fmt.Sprintf("this does nothing: %s of the cluster %s is 0, and allows no retry", c.most, target))
 	}
 	return most > 0
 }

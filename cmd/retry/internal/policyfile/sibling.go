@@ -132,15 +132,15 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 	switch {
 	case b.All == 0 || b.Each < b.All:
 	case f.ignoresLong:
-		b.tooLong("Envoy ignores it", "less than")
+		b.tooLong(noEffect, "Envoy ignores it", "less than")
 	case f.refusesLong && b.Each > b.All:
-		b.tooLong("the API refuses it", "at most")
+		b.tooLong(refused, "the API refuses it", "at most")
 	}
 }
 
 // tooLong warns of a bound on each attempt that has no effect.
-func (b *Block) tooLong(why, write string) {
-	b.warn(b.EachKey, fmt.Sprintf("%s is %v, and %s, because %s is %v: write %s %v", b.EachKey, b.Each, why, b.AllKey, b.All, write, b.All))
+func (b *Block) tooLong(code, why, write string) {
+	b.warn(code, b.EachKey, fmt.Sprintf("%s is %v, and %s, because %s is %v: write %s %v", b.EachKey, b.Each, why, b.AllKey, b.All, write, b.All))
 	b.Each = 0
 }
 
@@ -201,9 +201,11 @@ func (b *Block) readSibling(f *format, s sibling, key string, e entry, written b
 func (b *Block) note(key, text string) { b.Notes = append(b.Notes, key+": "+text) }
 
 // A warning is what lint says about a key in b or beside it.
-type warning struct{ key, text string }
+type warning struct{ code, key, text string }
 
-func (b *Block) warn(key, text string) { b.warnings = append(b.warnings, warning{key, text}) }
+func (b *Block) warn(code, key, text string) {
+	b.warnings = append(b.warnings, warning{code, key, text})
+}
 
 // Effective returns p as it runs: each attempt is bounded by what stands beside b, too.
 func (b *Block) Effective(p retry.Policy) retry.Policy {
@@ -247,11 +249,11 @@ func (b *Block) lintBounds(p retry.Policy) (found []warning) {
 		if b.Each > 0 {
 			why = fmt.Sprintf("if each one before it takes its %v", b.Each)
 		}
-		return []warning{{b.AllKey, fmt.Sprintf("attempt %d%s never runs, %s: %s is %v, for all attempts and waits", step.Attempt+1, of, why, b.AllKey, b.All)}}
+		return []warning{{neverRuns, b.AllKey, fmt.Sprintf("attempt %d%s never runs, %s: %s is %v, for all attempts and waits", step.Attempt+1, of, why, b.AllKey, b.All)}}
 	}
 	if n := len(steps); n > 0 && b.Each > 0 && of != "" {
 		if end := saturate.Add(steps[n-1].Total, b.Each); end > b.All {
-			return []warning{{b.AllKey, fmt.Sprintf("attempt %d may be cut off: %d attempts of %v and their waits take up to %v, and %s is %v",
+			return []warning{{cutOff, b.AllKey, fmt.Sprintf("attempt %d may be cut off: %d attempts of %v and their waits take up to %v, and %s is %v",
 				n+1, n+1, b.Each, end, b.AllKey, b.All)}}
 		}
 	}
@@ -284,7 +286,7 @@ func (b *Block) expanded(node *yaml.Node, path string) *yaml.Node {
 	switch node.Kind {
 	case yaml.ScalarNode:
 		value, why := expand(node)
-		if why != "" {
+		if why != "" && !slices.Contains(b.unnoted, path) {
 			b.note(path, why)
 		}
 		return value

@@ -21,7 +21,7 @@ const (
 func (f *File) check(node *yaml.Node, keys map[*yaml.Node]int) *Fault {
 	const begun = -1
 	if n, seen := keys[node]; n == begun {
-		return &Fault{File: f.Name, Line: node.Line, Text: "the anchor contains itself"}
+		return &Fault{File: f.Name, Line: node.Line, Code: unreadable, Text: "the anchor contains itself"}
 	} else if seen {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (f *File) check(node *yaml.Node, keys map[*yaml.Node]int) *Fault {
 	for i, inner := range node.Content {
 		if node.Kind == yaml.MappingNode && i%2 == 0 && inner.Kind == yaml.ScalarNode {
 			if line, duplicate := lines[inner.Value]; duplicate {
-				return &Fault{File: f.Name, Line: inner.Line, Text: fmt.Sprintf("mapping key %q already defined at line %d", inner.Value, line)}
+				return &Fault{File: f.Name, Line: inner.Line, Code: unreadable, Text: fmt.Sprintf("mapping key %q already defined at line %d", inner.Value, line)}
 			}
 			lines[inner.Value] = inner.Line
 		}
@@ -49,9 +49,9 @@ func (f *File) check(node *yaml.Node, keys map[*yaml.Node]int) *Fault {
 	f.merged += more
 	switch {
 	case more > mostMerged:
-		return &Fault{File: f.Name, Line: node.Line, Text: fmt.Sprintf("<< merges more than %d keys here", mostMerged)}
+		return &Fault{File: f.Name, Line: node.Line, Code: unreadable, Text: fmt.Sprintf("<< merges more than %d keys here", mostMerged)}
 	case f.merged > mostMergedInAll:
-		return &Fault{File: f.Name, Line: node.Line, Text: fmt.Sprintf("<< merges more than %d keys in this file, up to here", mostMergedInAll)}
+		return &Fault{File: f.Name, Line: node.Line, Code: unreadable, Text: fmt.Sprintf("<< merges more than %d keys in this file, up to here", mostMergedInAll)}
 	}
 	return nil
 }

@@ -4,18 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strings"
 
-	"github.com/goretry/retry/internal/strict"
+	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrysim"
 )
 
 // Document returns the only document of f.
 func (f *File) Document() (Block, *Fault) {
 	if len(f.documents) != 1 {
-		return Block{}, &Fault{File: f.Name, Line: 1, Text: fmt.Sprintf("there are %d documents: write one", len(f.documents))}
+		return Block{}, &Fault{File: f.Name, Line: 1, Code: ambiguous, Text: fmt.Sprintf("there are %d documents: write one", len(f.documents))}
 	}
 	document := resolved(f.documents[0])
 	return Block{File: f.Name, Line: document.Line, node: document}, nil
@@ -38,37 +36,30 @@ func (b *Block) IsSystem() bool {
 // System reads the system in b. If it cannot be read or is invalid, System returns
 // every fault.
 func (b *Block) System() (s retrysim.System, faults []*Fault) {
-	err := errors.New("this is larger than any system: write at most 1000 services")
-	if !b.tooLarge(mostSystemNodes) {
-		err = b.node.Decode(&s)
+	if b.tooLarge(mostSystemNodes) {
+		const text = "this is larger than any system: write at most 1000 services"
+		return s, []*Fault{{File: b.File, Line: b.Line, Code: unreadable, Text: text}}
 	}
+	err := b.node.Decode(&s)
 	if err == nil {
 		err = s.Validate()
 	}
 	return s, b.systemFaults(err)
 }
 
-var (
-	systemPrefix = regexp.MustCompile(`^(?:yaml: )?(?:retrysim: invalid system: )?`)
-	systemKey    = regexp.MustCompile(`^(?:unknown key ")?([\w.[\]-]+)(?:: (?:unknown key ")?([\w.[\]]+))?`)
-)
-
 // systemFaults returns the faults in an error about a system, each at the line of its
 // key. Those of a policy follow the key of that.
 func (b *Block) systemFaults(err error) (faults []*Fault) {
-	if err == nil {
+	var found finder
+	switch {
+	case err == nil:
 		return nil
+	case !errors.As(err, &found):
+		return []*Fault{{File: b.File, Line: b.Line, Code: unreadable, Text: err.Error()}}
 	}
-	texts := []string{systemPrefix.ReplaceAllString(err.Error(), "")}
-	if list := new(strict.Error); errors.As(err, &list) {
-		texts = list.Texts
-	}
-	for _, text := range texts {
-		line := b.Line
-		if key := systemKey.FindStringSubmatch(text); key != nil {
-			line, _ = b.line(strings.TrimRight(key[1]+"."+key[2], "."))
-		}
-		faults = append(faults, &Fault{File: b.File, Line: line, Text: text})
+	for _, f := range found.Findings() {
+		line, _ := b.line(f.Key)
+		faults = append(faults, &Fault{File: b.File, Line: line, Code: f.Code, Key: f.Key, Text: f.InKeys()})
 	}
 	slices.SortStableFunc(faults, byLine)
 	return faults
@@ -87,8 +78,12 @@ func (b *Block) LintSystem(s retrysim.System) (policies int, faults []*Fault) {
 			if written {
 				policies++
 			}
-			for _, text := range slices.Concat(call.Policy.Lint(), multiplied(s, call)) {
-				faults = append(faults, &Fault{File: b.File, Line: line, Lint: true, Text: at + ": " + text})
+			for _, f := range append(call.Policy.Lint(), multiplied(s, call)...) {
+				key := at + ".retry"
+				if f.Key != "" {
+					key += "." + f.Key
+				}
+				faults = append(faults, &Fault{File: b.File, Line: line, Lint: true, Code: f.Code, Field: f.Field, Key: key, Text: at + ": " + f.InKeys()})
 			}
 		}
 	}
@@ -98,7 +93,7 @@ func (b *Block) LintSystem(s retrysim.System) (policies int, faults []*Fault) {
 
 // multiplied returns what to say of a call whose attempts are multiplied by those of a call
 // below it, of the first such call. A budget, or one that is lent, bounds them.
-func multiplied(s retrysim.System, call retrysim.Edge) []string {
+func multiplied(s retrysim.System, call retrysim.Edge) []retry.Finding {
 	retried := func(e retrysim.Edge) bool { return e.Policy.EffectiveMax() != 1 && e.Policy.Budget == nil }
 	for _, v := range s.Services {
 		if v.Lend > 0 {
@@ -112,8 +107,9 @@ func multiplied(s retrysim.System, call retrysim.Edge) []string {
 	for queue := []string{call.To}; len(queue) > 0; queue = queue[1:] {
 		for _, e := range s.Services[queue[0]].Calls {
 			if retried(e) {
-				return []string{fmt.Sprintf("%s here, and %s in each of them where %s calls %s: they multiply; retry in one of these layers, set a budget in one, or lend",
-					attempts(call), attempts(e), queue[0], e.To)}
+				text := fmt.Sprintf("%s here, and %s in each of them where %s calls %s: they multiply; retry in one of these layers, set a budget in one, or lend",
+					attempts(call), attempts(e), queue[0], e.To)
+				return []retry.Finding{retry.Finding{Code: multiply}.WithText(text)}
 			}
 			if !seen[e.To] {
 				seen[e.To] = true

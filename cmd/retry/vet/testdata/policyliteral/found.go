@@ -22,7 +22,7 @@ var faulty = retry.Policy{
 	MaxDelay:   -1,                          // want `^MaxDelay is -1ns: write 0 for none, or a positive duration \[policyliteral\]$`
 	Jitter:     retry.Proportional(tooMuch), // want `^Jitter: Proportional is 1.5: write a share between 0 and 1: 0.2 is ±20 % \[policyliteral\]$`
 	RetryAfter: "exactly",                   // want `^RetryAfter is "exactly": write RetryAfterSpread, RetryAfterAtLeast or RetryAfterExact \[policyliteral\]$`
-	Budget:     &retry.Budget{Ratio: 10},    // want `^Budget: Size is 0: write how many retries it holds, at least 1 \[policyliteral\]$` `^Budget: Ratio is 10: write a share between 0 and 1: 0.1 is one retry for ten successes \[policyliteral\]$`
+	Budget:     &retry.Budget{Ratio: 10},    // want `^Budget.Size is 0: write how many retries it holds, at least 1 \[policyliteral\]$` `^Budget.Ratio is 10: write a share between 0 and 1: 0.1 is one retry for ten successes \[policyliteral\]$`
 
 	HealthyAfter: time.Microsecond, // want `^HealthyAfter is 1µs: write 0 for never, or at least 1ms \[policyliteral\]$`
 }
@@ -44,7 +44,7 @@ func elements(attempts int) []*retry.Policy {
 }
 
 func generic[T any](ctx context.Context, load func(context.Context) (T, error)) (T, error) {
-	return retry.DoValue(ctx, retry.Policy{ // want `^unlimited attempts without a Backoff \(backoff\): each wait is 10ms`
+	return retry.DoValue(ctx, retry.Policy{ // want `^unlimited attempts without a Backoff: each wait is 10ms`
 		MaxAttempts: retry.Unlimited,
 	}, load)
 }
@@ -52,7 +52,7 @@ func generic[T any](ctx context.Context, load func(context.Context) (T, error)) 
 type client struct{ ping func(context.Context) error }
 
 func (c *client) method(ctx context.Context) error {
-	return retry.Do(ctx, retry.Policy{MaxAttempts: 3}, c.ping) // want `^3 attempts without a Backoff \(backoff\): they follow each other at once; set one, or Fixed\(0\) for no delay \[policyliteral\]$`
+	return retry.Do(ctx, retry.Policy{MaxAttempts: 3}, c.ping) // want `^3 attempts without a Backoff: they follow each other at once; set one, or Fixed\(0\) for no delay \[policyliteral\]$`
 }
 
 var delays = retry.Schedule{time.Second, 2 * time.Second, 3 * time.Second}
@@ -61,14 +61,14 @@ func assigned(ctx context.Context, ping func(context.Context) error) error {
 	const once = 1
 	p := retry.Policy{
 		MaxRetries: once,
-		Backoff:    delays, // want `^a Schedule \(delays\) of 3 beside 2 attempts: the delay of 2s and those after it are never used`
+		Backoff:    delays, // want `^a Schedule of 3 delays beside 2 attempts: the delay of 2s and those after it are never used`
 		RetryIf:    func(error) bool { return true },
 	}
 	return retry.Do(ctx, p, ping)
 }
 
 var noLimit = retry.Policy{
-	Backoff: retry.Fixed(time.Second), // want `^Backoff \(backoff\) without a limit: there is only one attempt, and no delay`
+	Backoff: retry.Fixed(time.Second), // want `^Backoff without a limit: there is only one attempt, and no delay`
 }
 
 func once(ctx context.Context, c *client) error { return retry.Do(ctx, noLimit, c.ping) }
@@ -92,14 +92,14 @@ func stream(ctx context.Context, c *client) error {
 		MaxAttempts:    5,
 		Backoff:        retry.Fixed(time.Second),
 		HealthyAfter:   time.Minute,
-		AttemptTimeout: 10 * time.Second, // want `^AttemptTimeout \(attempt_timeout\) of 10s ends every attempt before HealthyAfter \(healthy_after\) of 1m0s: none is ever healthy \[policyliteral\]$`
+		AttemptTimeout: 10 * time.Second, // want `^AttemptTimeout of 10s ends every attempt before HealthyAfter of 1m0s: none is ever healthy \[policyliteral\]$`
 	}, c.ping)
 }
 
 func transport() *http.Client {
 	return &http.Client{Transport: &retryhttp.Transport{Policy: retry.Policy{
 		MaxAttempts: 3,
-		MaxDelay:    time.Second, // want `^MaxDelay \(max_delay\) of 1s is shorter than the first delay of 2s: it cuts even that one \[policyliteral\]$`
+		MaxDelay:    time.Second, // want `^MaxDelay of 1s is shorter than the first delay of 2s: it cuts even that one \[policyliteral\]$`
 		Backoff:     retry.Linear(2 * time.Second),
 		Jitter:      retry.EqualJitter,
 	}}}
@@ -110,6 +110,6 @@ func budgeted(ctx context.Context, ping func(context.Context) error) error {
 	return retry.Do(ctx, retry.Policy{
 		MaxAttempts: 3,
 		Backoff:     retry.Fixed(0),
-		Budget:      budget, // want `^Budget: RefillEvery is 1µs: write 0 for never, or at least 1ms \[policyliteral\]$`
+		Budget:      budget, // want `^Budget.RefillEvery is 1µs: write 0 for never, or at least 1ms \[policyliteral\]$`
 	}, ping)
 }

@@ -1,0 +1,148 @@
+package retry
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Finding is one thing that [Policy.Validate], [Policy.Lint] or a decoder says about a
+// policy. Programs go by its Code, Field and Key. The texts are for people, and may change.
+type Finding struct {
+	// Code says what kind of finding this is: "no_backoff", "invalid_value". The list:
+	// https://github.com/goretry/retry/blob/main/docs/compatibility.md
+	Code string
+
+	Field string // the field in Go: "MaxDelay", "Backoff.Base", "Budget.Size"; "": none
+	Key   string // the key of the text form: "max_delay", "budget.size"; "": none
+
+	inGo, inKeys string
+}
+
+// String returns the text with the names of Go: "MaxDelay is -1ns: write ...".
+func (f Finding) String() string { return f.inGo }
+
+// InKeys returns the text with the keys of the text form: "max_delay is -1ns: write ...".
+func (f Finding) InKeys() string { return f.inKeys }
+
+// WithText returns f with this text, in place of both texts. It is for packages that read
+// the settings of other systems.
+func (f Finding) WithText(text string) Finding {
+	f.inGo, f.inKeys = text, text
+	return f
+}
+
+// Keys returns the keys of the text form of a policy, those of a mapping in it as
+// "backoff.base".
+func Keys() (keys []string) {
+	for _, n := range words {
+		if n.key != "" && !slices.Contains(keys, n.key) {
+			keys = append(keys, n.key)
+		}
+	}
+	return keys
+}
+
+// A name is a setting or a value in the texts of a Finding, which have its token in braces.
+type name struct {
+	token  string
+	field  string // the field of a Policy
+	inGo   string // "": the token
+	key    string // the key of the text form; "": none
+	inKeys string // "": the key
+}
+
+// words has the keys in the order of the text form.
+var words = []name{
+	{token: "MaxAttempts", field: "MaxAttempts", key: "max_attempts"},
+	{token: "MaxRetries", field: "MaxRetries", key: "max_retries"},
+	{token: "AttemptCap", field: "AttemptCap", key: "attempt_cap"},
+	{
+		token: "NonRetryable", field: "NonRetryable",
+		key: "retryable", inKeys: "retryable: false",
+	},
+	{token: "Backoff", field: "Backoff", key: "backoff"},
+	{token: "Type", field: "Backoff", inGo: "Backoff", key: "backoff.type"},
+	{token: "Fixed", field: "Backoff", inGo: "Backoff: Fixed", key: "backoff.base"},
+	{token: "Linear", field: "Backoff", inGo: "Backoff: Linear", key: "backoff.base"},
+	{token: "Fibonacci", field: "Backoff", inGo: "Backoff: Fibonacci", key: "backoff.base"},
+	{
+		token: "Exponential.Base", field: "Backoff.Base",
+		inGo: "Backoff: Exponential.Base", key: "backoff.base",
+	},
+	{
+		token: "Exponential.Factor", field: "Backoff.Factor",
+		inGo: "Backoff: Exponential.Factor", key: "backoff.factor",
+	},
+	{token: "Schedule", field: "Backoff", inGo: "Backoff: Schedule", key: "backoff.delays"},
+	{token: "MaxDelay", field: "MaxDelay", key: "max_delay"},
+	{token: "Proportional", field: "Jitter", inGo: "Jitter: Proportional", key: "jitter"},
+	{token: "Spread", field: "Jitter", inGo: "Jitter: Spread", key: "jitter"},
+	{token: "MaxRetryAfter", field: "MaxRetryAfter", key: "max_retry_after"},
+	{token: "RetryAfter", field: "RetryAfter", key: "retry_after"},
+	{token: "MaxElapsed", field: "MaxElapsed", key: "max_elapsed"},
+	{token: "AttemptTimeout", field: "AttemptTimeout", key: "attempt_timeout"},
+	{token: "HealthyAfter", field: "HealthyAfter", key: "healthy_after"},
+	{token: "Budget", field: "Budget", key: "budget"},
+	{token: "Budget.Size", field: "Budget.Size", key: "budget.size"},
+	{token: "Budget.Ratio", field: "Budget.Ratio", key: "budget.ratio"},
+	{token: "Budget.RefillEvery", field: "Budget.RefillEvery", key: "budget.refill_every"},
+	{token: "Budget.Remember", field: "Budget.Remember", key: "budget.remember"},
+	{token: "Budget.Grace", field: "Budget.Grace", key: "budget.grace"},
+	{token: "Budget.Borrowed", field: "Budget.Borrowed", key: "budget.borrowed"},
+	{token: "Classify", field: "Classify"},
+
+	// Values.
+	{token: "a Backoff", inKeys: "a backoff"},
+	{token: "a Schedule", inKeys: "a list"},
+	{token: "Fixed(0)", inKeys: "a fixed backoff of 0s"},
+	{token: "FullJitter", inKeys: "full"},
+	{token: "EqualJitter", inKeys: "equal"},
+	{token: "no Jitter", inGo: "nil", inKeys: "0"},
+	{token: "RetryAfterSpread", inKeys: "spread"},
+	{token: "RetryAfterAtLeast", inKeys: "at_least"},
+	{token: "RetryAfterExact", inKeys: "exact"},
+}
+
+// inGo and inKeys write the tokens in a text.
+var inGo, inKeys = writers()
+
+func writers() (inGo, inKeys *strings.Replacer) {
+	var fields, keys []string
+	for _, n := range words {
+		token := "{" + n.token + "}"
+		fields = append(fields, token, cmp.Or(n.inGo, n.token))
+		keys = append(keys, token, cmp.Or(n.inKeys, n.key, n.token))
+	}
+	return strings.NewReplacer(fields...), strings.NewReplacer(keys...)
+}
+
+// finding returns a Finding about a setting. Both of its texts are made of text, which is
+// for fmt and names settings in braces, so that neither can lack a name of the other.
+func finding(code, token, text string, values ...any) Finding {
+	f := Finding{
+		Code:   code,
+		inGo:   fmt.Sprintf(inGo.Replace(text), values...),
+		inKeys: fmt.Sprintf(inKeys.Replace(text), values...),
+	}
+	for _, n := range words {
+		if n.token == token {
+			f.Field, f.Key = n.field, n.key
+		}
+	}
+	return f
+}
+
+// fieldOf returns the field whose value a key of the text form is, or contains.
+func fieldOf(key string) string {
+	key, _, _ = strings.Cut(key, "[")
+	for ; key != ""; key = key[:max(0, strings.LastIndex(key, "."))] {
+		for _, n := range words {
+			if n.key == key {
+				return n.field
+			}
+		}
+	}
+	return ""
+}
