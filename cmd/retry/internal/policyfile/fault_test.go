@@ -65,7 +65,7 @@ func TestFaultOfAFile(t *testing.T) {
 
 // Argo expands an expression itself, so there is no note that its value is not known here.
 func TestArgoExpandsItsExpression(t *testing.T) {
-	const text = "retryStrategy: {limit: 3, retryPolicy: Always, expression: '{{retries}} < 3', backoff: {duration: '{{wait}}'}}"
+	const text = "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec: {templates: [{retryStrategy: {limit: 3, retryPolicy: Always, expression: '{{retries}} < 3', backoff: {duration: '{{wait}}'}}}]}"
 	file, err := Parse("file.yaml", []byte(text))
 	require.NoError(t, err)
 	block := file.Find("")[0]
