@@ -191,12 +191,12 @@ func TestBudgetOfAnError(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			err := retry.Do(row.ctx, retry.Policy{MaxAttempts: 5, Budget: own}, failWith(errBoom))
 			assert.EqualError(t, err, "retry: "+row.want)
-			assert.Same(t, row.is, stopped(t, err).Budget)
+			assert.Same(t, row.is, stopped(t, err).Budget())
 			own.Refund()
 		})
 	}
 	err := retry.Do(context.Background(), retry.Policy{MaxAttempts: 2, Budget: own}, failWith(errBoom))
-	assert.Nil(t, stopped(t, err).Budget, "a call that stops for another reason")
+	assert.Nil(t, stopped(t, err).Budget(), "a call that stops for another reason")
 }
 
 // Calls that OnEvent starts, under the context that it gets, share nothing with its own call.

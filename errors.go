@@ -49,10 +49,6 @@ type Error struct {
 	// it.
 	Before error
 
-	// Budget is the empty Budget that stopped the call, for ReasonBudget and ReasonBorrowed;
-	// otherwise nil.
-	Budget *Budget
-
 	facts
 }
 
@@ -62,6 +58,7 @@ type facts struct {
 	elapsed time.Duration // for ReasonElapsed, since the first attempt began
 	ranOut  time.Duration // AttemptTimeout, if that ended the last attempt; 0: it did not
 	number  int           // of the last attempt, where the last healthy attempt has number 1
+	empty   *Budget       // for ReasonBudget and ReasonBorrowed
 	of      int           // for ReasonExhausted by a class: its failures; or noLimit
 }
 
@@ -96,6 +93,10 @@ func (e *Error) Error() string {
 	}
 	return oneLine.Replace(b.String())
 }
+
+// Budget returns the empty Budget that stopped the call, for ReasonBudget and ReasonBorrowed, and
+// otherwise nil.
+func (e *Error) Budget() *Budget { return e.empty }
 
 const prefix = "retry: "
 
@@ -175,8 +176,8 @@ func (e *Error) factTexts() (facts []string) {
 		if e.Delay > 0 {
 			say("a retry would have waited %v", short(e.Delay))
 		}
-		if e.Budget != nil && e.Budget.Name != "" {
-			say("for %s", e.Budget.Name)
+		if e.empty != nil && e.empty.Name != "" {
+			say("for %s", e.empty.Name)
 		}
 	}
 	switch cause := e.Cause.(type) {
@@ -186,7 +187,7 @@ func (e *Error) factTexts() (facts []string) {
 	case *PolicyError:
 		facts = append(facts, cause.what())
 	default:
-		if e.Budget != nil && e.Budget.Name != "" {
+		if e.empty != nil && e.empty.Name != "" {
 			facts[len(facts)-1] += "; " + cause.Error()
 		} else {
 			facts = append(facts, cause.Error())

@@ -13,11 +13,10 @@ import (
 // retry, in order.
 type Plan []Step
 
-// A Step is a retry of a [Plan].
+// A Step is a retry of a [Plan]. plan[0] follows the failure of attempt 1.
 type Step struct {
-	Attempt int           // the attempt whose failure the retry follows: 1 for the first
-	Lo, Hi  time.Duration // the least and the greatest delay before the retry
-	Total   time.Duration // when the retry starts at the latest, after the first attempt began
+	Lo, Hi time.Duration // the least and the greatest delay before the retry
+	Total  time.Duration // when the retry starts at the latest, after the first attempt began
 }
 
 // maxSteps is where a plan ends whose policy does not: people read it, or
@@ -47,7 +46,7 @@ func (p Policy) Plan(retries int) Plan {
 			}
 			latest = min(latest, p.MaxElapsed)
 		}
-		plan = append(plan, Step{Attempt: i + 1, Lo: lo, Hi: hi, Total: latest})
+		plan = append(plan, Step{Lo: lo, Hi: hi, Total: latest})
 	}
 	return plan
 }
@@ -85,12 +84,12 @@ func (plan Plan) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(w, "after attempt\twait\ttotal at most")
-	for _, s := range plan {
+	for i, s := range plan {
 		wait := brief(s.Hi)
 		if least := brief(s.Lo); least != wait {
 			wait = least + " to " + wait
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\n", s.Attempt, wait, brief(s.Total))
+		fmt.Fprintf(w, "%d\t%s\t%s\n", i+1, wait, brief(s.Total))
 	}
 	w.Flush()
 	return strings.TrimSuffix(b.String(), "\n")

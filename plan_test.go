@@ -18,10 +18,10 @@ func TestPlan(t *testing.T) {
 	p.MaxDelay = s
 	p.AttemptTimeout = 10 * s
 	assert.Equal(t, retry.Plan{
-		{Attempt: 1, Lo: 100 * ms, Hi: 300 * ms, Total: 10*s + 300*ms},
-		{Attempt: 2, Lo: 200 * ms, Hi: 600 * ms, Total: 20*s + 900*ms},
-		{Attempt: 3, Lo: 400 * ms, Hi: s, Total: 30*s + 1900*ms},
-		{Attempt: 4, Lo: 500 * ms, Hi: s, Total: 40*s + 2900*ms},
+		{Lo: 100 * ms, Hi: 300 * ms, Total: 10*s + 300*ms},
+		{Lo: 200 * ms, Hi: 600 * ms, Total: 20*s + 900*ms},
+		{Lo: 400 * ms, Hi: s, Total: 30*s + 1900*ms},
+		{Lo: 500 * ms, Hi: s, Total: 40*s + 2900*ms},
 	}, p.Plan(4))
 	assert.Equal(t, p.Plan(4), p.Plan(retry.Unlimited))
 	assert.Equal(t, p.Plan(4)[:2], p.Plan(2))
@@ -88,10 +88,10 @@ func TestPlanMaxElapsed(t *testing.T) {
 
 func TestPlanOfExtremes(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 2, Backoff: negative{}, Jitter: fixedWindow{7, -3}, MaxDelay: 5}
-	assert.Equal(t, retry.Plan{{Attempt: 1, Lo: 0, Hi: 5, Total: 5}}, p.Plan(1))
+	assert.Equal(t, retry.Plan{{Lo: 0, Hi: 5, Total: 5}}, p.Plan(1))
 	assert.Equal(t, retry.Schedule{0}, p.Delays(1))
 	p.Jitter = fixedWindow{7, 9}
-	assert.Equal(t, retry.Plan{{Attempt: 1, Lo: 3, Hi: 5, Total: 5}}, p.Plan(1))
+	assert.Equal(t, retry.Plan{{Lo: 3, Hi: 5, Total: 5}}, p.Plan(1))
 	p = retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(math.MaxInt64 - 1), AttemptTimeout: math.MaxInt64 - 1}
 	assert.Equal(t, time.Duration(math.MaxInt64), p.Plan(1)[0].Total, "it saturates")
 }
@@ -116,15 +116,15 @@ func TestPlanString(t *testing.T) {
 	assert.Equal(t, "no retry", retry.Policy{}.Plan(3).String())
 	assert.Equal(t, ""+
 		"after attempt   wait                total at most\n"+
-		"9               999ns to 1.235ms    1m40s\n"+
-		"10              1h                  1h0m0.001s\n"+
-		"11              10m                 24h0m1s\n"+
-		"12              10m10s to 1h1m30s   1h20m\n"+
-		"13              0s                  292 years", retry.Plan{
-		{9, 999, 1_234_567, 100 * time.Second},
-		{10, time.Hour, time.Hour, time.Hour + 1_499_999},
-		{11, 10 * time.Minute, 10 * time.Minute, 24*time.Hour + 999_999_999},
-		{12, 610 * time.Second, 3690 * time.Second, 80 * time.Minute},
-		{13, 0, 0, math.MaxInt64},
+		"1               999ns to 1.235ms    1m40s\n"+
+		"2               1h                  1h0m0.001s\n"+
+		"3               10m                 24h0m1s\n"+
+		"4               10m10s to 1h1m30s   1h20m\n"+
+		"5               0s                  292 years", retry.Plan{
+		{999, 1_234_567, 100 * time.Second},
+		{time.Hour, time.Hour, time.Hour + 1_499_999},
+		{10 * time.Minute, 10 * time.Minute, 24*time.Hour + 999_999_999},
+		{610 * time.Second, 3690 * time.Second, 80 * time.Minute},
+		{0, 0, math.MaxInt64},
 	}.String())
 }

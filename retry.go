@@ -332,11 +332,11 @@ func (c *call) pay() bool {
 	if c.reset || c.payers == nil && c.payer == nil {
 		return true
 	}
-	c.paid, c.Budget = c.payers.take(c.payer, c.number)
+	c.paid, c.empty = c.payers.take(c.payer, c.number)
 	switch {
-	case c.Budget == nil:
+	case c.empty == nil:
 		return true
-	case c.Budget.Borrowed:
+	case c.empty.Borrowed:
 		return c.ends(ReasonBorrowed, nil)
 	default:
 		return c.ends(ReasonBudget, nil)

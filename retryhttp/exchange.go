@@ -233,7 +233,7 @@ func (x *exchange) stopped(err error) error {
 	if !failed {
 		return err
 	}
-	if x.done != nil && e.Budget == x.budget {
+	if x.done != nil && e.Budget() == x.budget {
 		e.Cause = errSeeBudgets
 		if e.Attempts > x.budget.Size { // this call alone has emptied it
 			e.Cause = errSetNoBudgets

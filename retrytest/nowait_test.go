@@ -172,6 +172,7 @@ func TestNoWaitChangesOnlyWait(t *testing.T) {
 		MaxRetryAfter: 6, Source: func() uint64 { return 1 }, MaxElapsed: 7, AttemptTimeout: 8, HealthyAfter: 9, Budget: &retry.Budget{Size: 1},
 		RetryIf: func(error) bool { return true }, Classify: func(error) *retry.Class { return nil },
 		Wait:    func(context.Context, time.Duration) (time.Duration, error) { return 0, nil },
+		Enter:   func(context.Context, retry.Event) error { return nil },
 		OnEvent: func(context.Context, retry.Event) {},
 	}
 	for _, field := range reflect.VisibleFields(reflect.TypeOf(p)) {

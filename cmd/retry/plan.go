@@ -103,13 +103,13 @@ type delay struct {
 // delaysOf returns the exact delays of the job with a key.
 func delaysOf(p retry.Policy, key string, retries int) (delays []delay) {
 	total := time.Duration(0)
-	for _, step := range p.Plan(retries) {
-		d := p.Next(retry.Attempt{Number: step.Attempt, Elapsed: total, Seed: retry.SeedOf(key)})
+	for i, step := range p.Plan(retries) {
+		d := p.Next(retry.Attempt{Number: i + 1, Elapsed: total, Seed: retry.SeedOf(key)})
 		if !d.Retry() {
-			return append(delays, delay{Attempt: step.Attempt, Reason: d.Reason})
+			return append(delays, delay{Attempt: i + 1, Reason: d.Reason})
 		}
 		total += min(d.Delay, step.Total-total) // because step.Total is limited to 292 years
-		delays = append(delays, delay{Attempt: step.Attempt, Wait: jsonDuration(d.Delay), Total: jsonDuration(total)})
+		delays = append(delays, delay{Attempt: i + 1, Wait: jsonDuration(d.Delay), Total: jsonDuration(total)})
 	}
 	return delays
 }
@@ -184,8 +184,8 @@ func printJSON(s *streams, p policy, retries int, key string) int {
 	if fits := p.Fits(p.Policy); fits >= 0 {
 		form.Fits = &fits
 	}
-	for _, step := range p.Effective(p.Policy).Plan(retries) {
-		form.Plan = append(form.Plan, stepJSON{step.Attempt, jsonDuration(step.Lo), jsonDuration(step.Hi), jsonDuration(step.Total)})
+	for i, step := range p.Effective(p.Policy).Plan(retries) {
+		form.Plan = append(form.Plan, stepJSON{i + 1, jsonDuration(step.Lo), jsonDuration(step.Hi), jsonDuration(step.Total)})
 	}
 	if key != "" {
 		form.Delays = delaysOf(p.Policy, key, retries)

@@ -177,7 +177,7 @@ func Do(ctx context.Context, p retry.Policy, target Target, attempt func(context
 	case !failed:
 	case e.Attempts == 0 && ctx.Err() != nil:
 		e.Cause = &noAttempt{e.Cause, coded(ctx.Err())}
-	case own != nil && e.Budget == own:
+	case own != nil && e.Budget() == own:
 		e.Cause = errSeeBudgets
 		if e.Attempts > own.Size { // this call alone has emptied it
 			e.Cause = errSetNoBudgets

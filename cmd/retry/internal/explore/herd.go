@@ -39,7 +39,7 @@ func momentsOf(p retry.Policy, clients int, outage time.Duration) (all []moment,
 	for client := range clients {
 		seed, at := max(1, random.Uint64()), time.Duration(0)
 		for i, step := range plan {
-			delay := retry.Draw(seed, step.Attempt, step.Lo, step.Hi)
+			delay := retry.Draw(seed, i+1, step.Lo, step.Hi)
 			if delay > end-at {
 				break
 			}

@@ -241,7 +241,7 @@ func (b *Block) lintBounds(p retry.Policy) (found []warning) {
 	if p.EffectiveMax() == retry.Unlimited { // what bounds all ends it, which is meant, but after one retry
 		steps, of = p.Plan(1), ""
 	}
-	for _, step := range steps {
+	for i, step := range steps {
 		if start = saturate.Add(start, saturate.Add(b.Each, step.Lo)); start < b.All {
 			continue
 		}
@@ -249,7 +249,7 @@ func (b *Block) lintBounds(p retry.Policy) (found []warning) {
 		if b.Each > 0 {
 			why = fmt.Sprintf("if each one before it takes its %v", b.Each)
 		}
-		return []warning{{neverRuns, b.AllKey, fmt.Sprintf("attempt %d%s never runs, %s: %s is %v, for all attempts and waits", step.Attempt+1, of, why, b.AllKey, b.All)}}
+		return []warning{{neverRuns, b.AllKey, fmt.Sprintf("attempt %d%s never runs, %s: %s is %v, for all attempts and waits", i+2, of, why, b.AllKey, b.All)}}
 	}
 	if n := len(steps); n > 0 && b.Each > 0 && of != "" {
 		if end := saturate.Add(steps[n-1].Total, b.Each); end > b.All {
