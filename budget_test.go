@@ -289,6 +289,26 @@ func TestBudgetGrace(t *testing.T) {
 			time.Sleep(grace)
 			drain(b)
 		}, 1, true},
+		{"what it lately held is remembered when a fade finds no more than Size", func(_ *testing.T, b *retry.Budget) {
+			b.Take()
+			succeed(b, 200)
+			time.Sleep(rest * 60 / 16)
+			for b.Left() > 10 {
+				b.Take()
+			}
+			time.Sleep(rest * 60 / 16)
+			drain(b) // the first of these finds 10 of 184
+		}, 1, false},
+		{"what it held long ago has faded", func(_ *testing.T, b *retry.Budget) {
+			b.Take()
+			succeed(b, 200)
+			time.Sleep(rest * 60 / 16)
+			for b.Left() > 10 {
+				b.Take()
+			}
+			time.Sleep(rest * 60 * 10)
+			drain(b) // the first of these finds 10 of 10
+		}, 1, true},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
 			b := size10()

@@ -19,6 +19,7 @@ func BenchmarkCalls(b *testing.B) {
 		libs []library
 	}{
 		{"FirstTry", ordinary, succeeds, append([]library{bare, retryDo}, peers...)},
+		{"FirstTryWithBudget", with(ordinary, func(p *plan) { p.budget = true }), succeeds, []library{bare, retryDo}},
 		{"TenFailures", noDelay, fails, append([]library{bare, retryDo}, peers...)},
 		{"TenFailuresWithClasses", with(noDelay, func(p *plan) { p.classes = true }), fails, []library{bare, retryDo}},
 		{"TenFailuresWithOnEvent", with(noDelay, func(p *plan) { p.watched = true }), fails, []library{bare, retryDo}},

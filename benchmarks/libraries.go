@@ -25,6 +25,7 @@ type plan struct {
 	within, timeout time.Duration // bounds of the call and of each attempt; 0: none
 	watched         bool          // a function is called for each step
 	classes         bool          // failures have a class with a name and a limit; the loop by hand has none
+	budget          bool          // the policy has the default Budget of a target; the loop by hand has none
 }
 
 const (
@@ -163,6 +164,9 @@ func (p plan) policy() ours.Policy {
 	}
 	if p.watched {
 		policy.OnEvent = func(_ context.Context, e ours.Event) { step(e.Attempt, e.Elapsed) }
+	}
+	if p.budget {
+		policy.Budget, _ = new(ours.Budgets).For("http://db:8080")
 	}
 	if p.classes {
 		refused := &ours.Class{Name: "refused", MaxAttempts: p.attempts}

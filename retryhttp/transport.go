@@ -124,7 +124,8 @@ type Transport struct {
 	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m, Grace: 1s} for each
 	// target, so that retries do not keep an outage alive. A blip of a second loses no request
 	// that may be sent again, under retry.Default, if the Budget was full when the blip began,
-	// as its Grace means it, and no retry had found the Budget empty for a minute. A call alone
+	// as its Grace means it, no retry had found the Budget empty for a minute, and the target
+	// can answer the retries that come after the blip, next to its usual requests. A call alone
 	// has 10 retries: one that waits for a server needs NoBudgets. The first retry of a request
 	// after a 401 or a 407 without a Retry-After takes nothing from the Budget, and is made
 	// even if the Budget is empty.

@@ -3,7 +3,7 @@
 // which no call should be lost. The Budget of a target, which retryhttp, retrygrpc and
 // retryconnect set, comes from its tables, which docs/budget.md has.
 //
-//	go run .         # outages: six minutes of CPU
+//	go run .         # outages: ten minutes of CPU
 //	go run . -blips  # half a minute of CPU
 package main
 
@@ -27,6 +27,7 @@ const (
 
 var (
 	loads     = []float64{0.5, 0.65, 0.8} // of its capacity
+	border    = []float64{0.85, 0.9, 0.95}
 	processes = []int{1, 10, 100, 1000}
 
 	events = []retrysim.Trigger{
@@ -66,9 +67,9 @@ func outage(load float64, processes int, b *retry.Budget, event retrysim.Trigger
 }
 
 // staysDown returns in how many outages the database is not back after ten minutes.
-func staysDown(load float64, processes int, b *retry.Budget) (down int) {
+func staysDown(load float64, processes int, b *retry.Budget, seed uint64) (down int) {
 	for _, event := range events {
-		if run(outage(load, processes, b, event), 1).Outcome.Verdict != retrysim.Recovers {
+		if run(outage(load, processes, b, event), seed).Outcome.Verdict != retrysim.Recovers {
 			down++
 		}
 	}
@@ -141,16 +142,38 @@ func (b blip) lost(processes int, budget *retry.Budget) int {
 	return (lost + seeds/2) / seeds
 }
 
-// herd returns how many calls do not work on average of ten runs if 1,000 come in the first
-// second of the processes, beside four fifths of what the database can answer. It also
-// returns in how many runs the database is not back after ten minutes.
-func herd(processes int, b *retry.Budget) (lost, down int) {
-	const seeds, rate = 10, 0.8 * capacity
+// A herd is 1,000 calls that come beside the usual ones, at the start or when a blip begins.
+type herd struct {
+	name   string
+	load   float64       // of what the database can answer
+	warm   time.Duration // of calls before the herd
+	within time.Duration // in which its calls come
+	fails  time.Duration // how long the database refuses all requests from then on
+}
+
+var herds = []herd{
+	{name: "cold", load: 0.8, within: time.Second},
+	{name: "0.3 s", load: 0.65, warm: before, within: 10 * time.Millisecond, fails: 300 * time.Millisecond},
+	{name: "1 s", load: 0.65, warm: before, within: 10 * time.Millisecond, fails: time.Second},
+}
+
+// lost returns how many calls do not work on average of ten runs, and in how many of the
+// runs the database is not back after ten minutes.
+func (h herd) lost(processes int, b *retry.Budget) (lost, down int) {
+	const seeds = 10
+	rate := h.load * capacity
 	s := system(rate, processes, b, retrysim.Service{Workers: 30, Work: 100 * time.Millisecond})
-	s.Events = []retrysim.Trigger{
-		{For: time.Second, Service: "web", Change: retrysim.Rate, Value: rate + 1000},
+	s.Events = []retrysim.Trigger{{
+		At: h.warm, For: h.within,
+		Service: "web", Change: retrysim.Rate, Value: rate + 1000/h.within.Seconds(),
+	}}
+	if h.fails > 0 {
+		s.Events = append(s.Events, retrysim.Trigger{
+			At: h.warm, For: h.fails,
+			Service: "db", Change: retrysim.Fail, Value: 1,
+		})
 	}
-	s.Duration = 10 * time.Minute
+	s.Duration = h.warm + 10*time.Minute
 	for seed := range uint64(seeds) {
 		r := run(s, seed+1)
 		lost += r.Outcome.Calls - r.Outcome.Worked
@@ -175,7 +198,7 @@ func layers(processes int, b *retry.Budget) float64 {
 			}
 		}
 		calls := []retrysim.Edge{{To: to, Policy: p}}
-		return retrysim.Service{Rate: rate, Clients: processes, Patience: time.Minute, Calls: calls}
+		return retrysim.Service{Rate: rate, Clients: processes, Patience: 5 * time.Second, Calls: calls}
 	}
 	const hangs = 2 * time.Second
 	r := run(retrysim.System{
@@ -242,14 +265,14 @@ func (r row) outages() string {
 	for _, n := range processes {
 		down := 0
 		for _, load := range loads {
-			down += staysDown(load, n, r.budget)
+			down += staysDown(load, n, r.budget, 1)
 		}
 		line += fmt.Sprintf(" | %d", down)
 	}
-	for _, load := range []float64{0.85, 0.9, 0.95} {
+	for _, load := range border {
 		down := 0
 		for _, n := range processes {
-			down += staysDown(load, n, r.budget)
+			down += staysDown(load, n, r.budget, 1)
 		}
 		line += fmt.Sprintf(" | %d", down)
 	}
@@ -257,17 +280,24 @@ func (r row) outages() string {
 }
 
 // price returns the columns of r that say what a Grace costs.
-func (r row) price() string {
-	var lost, requests []string
-	for _, n := range processes[:3] {
-		calls, down := herd(n, r.budget)
-		cell := fmt.Sprint(calls)
-		if down > 0 {
-			cell = "not over"
+func (r row) price() (line string) {
+	for _, h := range herds {
+		var lost []string
+		for _, n := range processes[:3] {
+			calls, down := h.lost(n, r.budget)
+			cell := fmt.Sprint(calls)
+			if down > 0 {
+				cell = "not over"
+			}
+			lost = append(lost, cell)
 		}
-		lost, requests = append(lost, cell), append(requests, fmt.Sprintf("%.1f", layers(n, r.budget)))
+		line += " | " + strings.Join(lost, ", ")
 	}
-	return " | " + strings.Join(lost, ", ") + " | " + strings.Join(requests, ", ")
+	var requests []string
+	for _, n := range processes[:3] {
+		requests = append(requests, fmt.Sprintf("%.1f", layers(n, r.budget)))
+	}
+	return line + " | " + strings.Join(requests, ", ")
 }
 
 // lost returns the line of r in the table of blips.
@@ -286,8 +316,11 @@ func (r row) lost() string {
 func main() {
 	short := flag.Bool("blips", false, "print the table of blips")
 	flag.Parse()
-	line, head := row.outages, "| budget of each process | 1 process | 10 | 100 | 1,000 "+
-		"| 85 % | 90 % | 95 % | cold, 1,000 calls | three layers |"
+	line, head := row.outages, "| budget of each process | 1 process | 10 | 100 | 1,000 | 85 % | 90 % | 95 % |"
+	for _, h := range herds {
+		head += " herd, " + h.name + " |"
+	}
+	head += " three layers |"
 	if *short {
 		line, head = row.lost, "| budget of each process |"
 		for _, b := range blips {
