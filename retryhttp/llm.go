@@ -28,7 +28,8 @@ import (
 // Of the body of an error it reads 64 KiB, for at most a second, and looks for JSON whatever the
 // Content-Type is, as the vendors' SDKs do. If the body says that the account cannot pay, as
 // insufficient_quota does, the error is permanent, whatever the status is. The wait of a
-// google.rpc.RetryInfo in it counts as a Retry-After does; the longer wait applies.
+// google.rpc.RetryInfo in it counts as a Retry-After does; the longer wait applies. The second is
+// a bound if Read of the body ends with the context of its request, as with [http.Transport].
 //
 // An error event is a [*StreamError]. The errors of a request that is wrong, not
 // allowed or not paid for are permanent. An error that comes later reaches the

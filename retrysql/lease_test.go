@@ -5,7 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,8 +143,6 @@ func TestServerThatTheDriverRefuses(t *testing.T) {
 
 // On one connection the COMMIT of an inner Tx would be that of the outer one.
 func TestTxInsideTx(t *testing.T) {
-	const nested = "retrysql: a Tx inside a Tx on the same *sql.Conn: " +
-		"it would commit the outer transaction; call it with the *sql.DB, or use the outer *sql.Tx"
 	db, server := open(t)
 	one, err := db.Conn(t.Context())
 	require.NoError(t, err)
@@ -151,24 +150,87 @@ func TestTxInsideTx(t *testing.T) {
 	other, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	defer other.Close()
-	p := retry.Policy{MaxAttempts: 2}
-	inside := func(inner ...retrysql.Beginner) function {
-		fn := write
-		for _, by := range slices.Backward(inner) {
-			then := fn
-			fn = func(ctx context.Context, _ *sql.Tx) error { return retrysql.Tx(ctx, by, nil, p, then) }
-		}
-		return fn
-	}
-	err = retrysql.Tx(t.Context(), one, nil, p, inside(one))
-	assert.ErrorContains(t, err, nested)
-	assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
-	assert.Equal(t, []string{unwritten}, server.asked(), "nothing was committed")
-	assert.ErrorContains(t, retrysql.Tx(t.Context(), one, nil, p, inside(other, one)), nested)
-	assert.ErrorContains(t, retrysql.Tx(t.Context(), one, nil, p, inside(db, one)), nested)
+	embeds := struct{ *sql.Conn }{one} // as sqlx.Conn does
 
-	assert.NoError(t, retrysql.Tx(t.Context(), one, nil, p, inside(other)))
-	assert.NoError(t, retrysql.Tx(t.Context(), one, nil, p, inside(db)))
-	assert.NoError(t, retrysql.Tx(t.Context(), db, nil, p, inside(one)))
-	assert.NoError(t, retrysql.Tx(t.Context(), one, nil, p, write), "one after the other")
+	for _, row := range []struct {
+		name    string
+		by      []retrysql.Beginner // the outermost first
+		refused bool
+	}{
+		{"one connection", []retrysql.Beginner{one, one}, true},
+		{"another between them", []retrysql.Beginner{one, other, one}, true},
+		{"the pool between them", []retrysql.Beginner{one, db, one}, true},
+		{"inside what embeds it", []retrysql.Beginner{embeds, one}, true},
+		{"what embeds it inside", []retrysql.Beginner{one, &embeds}, true},
+		{"two that embed it", []retrysql.Beginner{embeds, struct{ *sql.Conn }{one}}, true},
+		{"another connection", []retrysql.Beginner{one, other}, false},
+		{"the pool", []retrysql.Beginner{one, db}, false},
+		{"inside the pool's", []retrysql.Beginner{db, one}, false},
+		{"the pool inside the pool's", []retrysql.Beginner{db, db}, false},
+		{"the first one has ended", []retrysql.Beginner{one}, false},
+	} {
+		for name, choose := range map[string]func(_, inner context.Context) context.Context{
+			"the function's context": func(_, inner context.Context) context.Context { return inner },
+			"the caller's context":   func(outer, _ context.Context) context.Context { return outer },
+		} {
+			t.Run(row.name+", "+name, func(t *testing.T) {
+				server.log = nil
+				err := nest(t.Context(), choose, row.by...)
+				if !row.refused {
+					assert.NoError(t, err)
+					return
+				}
+				assert.ErrorContains(t, err, "retrysql: begin: a Tx inside a Tx on the same *sql.Conn: "+
+					"it would commit the outer transaction; call it with the *sql.DB, or use the outer *sql.Tx")
+				assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+				assert.Equal(t, len(row.by)-1, len(server.asked()), "the inner one asked for nothing")
+				assert.NotContains(t, strings.Join(server.asked(), " "), "commit")
+			})
+		}
+	}
+}
+
+// nest begins a transaction by each of these, inside the one before, and writes in the last.
+func nest(ctx context.Context, choose func(outer, inner context.Context) context.Context, by ...retrysql.Beginner) error {
+	return retrysql.Tx(ctx, by[0], nil, retry.Policy{MaxAttempts: 2}, func(inner context.Context, tx *sql.Tx) error {
+		if len(by) == 1 {
+			return write(inner, tx)
+		}
+		return nest(choose(ctx, inner), choose, by[1:]...)
+	})
+}
+
+// The connection is free again however the transaction ended, and while the next attempt waits.
+func TestTxAfterTx(t *testing.T) {
+	for name, first := range map[string]function{
+		"a commit":   write,
+		"a rollback": returns(errOpaque),
+		"a panic":    func(context.Context, *sql.Tx) error { panic("boom") },
+		"Goexit":     func(context.Context, *sql.Tx) error { runtime.Goexit(); return nil },
+	} {
+		db, _ := open(t)
+		one, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			defer func() { _ = recover() }()
+			_ = retrysql.Tx(t.Context(), one, nil, retry.Policy{}, first)
+		}()
+		<-ended
+		assert.NoError(t, retrysql.Tx(t.Context(), one, nil, retry.Policy{}, write), name)
+		assert.NoError(t, one.Close())
+	}
+
+	db, server := open(t, failing("write", errDeadlock)...)
+	one, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer one.Close()
+	p := retry.Policy{MaxAttempts: 2, OnEvent: func(_ context.Context, e retry.Event) {
+		if e.Kind == retry.RetryScheduled {
+			assert.NoError(t, retrysql.Tx(t.Context(), one, nil, retry.Policy{}, write), "between two attempts")
+		}
+	}}
+	assert.NoError(t, retrysql.Tx(t.Context(), one, nil, p, write))
+	assert.Equal(t, []string{rolledBack, committed, committed}, server.asked())
 }

@@ -20,14 +20,11 @@ const savepoint = "retrysql"
 // it is not known.
 func hasSavepoint(db Beginner) bool {
 	return harmless.Or(false, func() bool {
-		switch db := db.(type) {
-		case interface{ Driver() driver.Driver }: // *sql.DB, and what embeds it
+		if db, ok := db.(interface{ Driver() driver.Driver }); ok { // *sql.DB, and what embeds it
 			return structOf(db.Driver(), "MySQLDriver").IsValid()
-		case *sql.Conn:
-			return db.Raw(isMySQL) == errIsMySQL
-		default:
-			return false
 		}
+		conn := connOf(db)
+		return conn != nil && conn.Raw(isMySQL) == errIsMySQL
 	})
 }
 

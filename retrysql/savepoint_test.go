@@ -130,7 +130,7 @@ func TestSavepoint(t *testing.T) {
 	}
 }
 
-// A Conn and what embeds a DB are known by their driver too. TxFunc, and a driver
+// A Conn, and what embeds it or a DB, are known by their driver too. TxFunc, and a driver
 // that is another, have no savepoint.
 func TestWhoHasASavepoint(t *testing.T) {
 	whole := strings.Join([]string{"begin", set, "write", release, "commit"}, " ")
@@ -138,14 +138,14 @@ func TestWhoHasASavepoint(t *testing.T) {
 	conn, err := mysql.Conn(t.Context())
 	require.NoError(t, err)
 	defer conn.Close()
-	for _, db := range []retrysql.Beginner{mysql, conn, struct{ *sql.DB }{mysql}} {
+	for _, db := range []retrysql.Beginner{mysql, conn, struct{ *sql.DB }{mysql}, &struct{ *sql.Conn }{conn}} {
 		require.NoError(t, retrysql.Tx(t.Context(), db, &sql.TxOptions{ReadOnly: true}, retry.Policy{}, write))
 	}
 	require.NoError(t, retrysql.TxFunc(t.Context(), begins(mysql), retry.Policy{}, write))
 	assert.PanicsWithValue(t, "boom", func() {
 		_ = retrysql.Tx(t.Context(), mysql, nil, retry.Policy{}, func(context.Context, *sql.Tx) error { panic("boom") })
 	})
-	assert.Equal(t, []string{whole, whole, whole, committed, "begin " + set + " rollback"}, server.asked())
+	assert.Equal(t, []string{whole, whole, whole, whole, committed, "begin " + set + " rollback"}, server.asked())
 
 	db, server := open(t)
 	other, err := db.Conn(t.Context())

@@ -79,38 +79,28 @@ type Beginner interface {
 // read-only. If the server says so, or that it is cut off from its cluster, Tx closes
 // that connection and the next attempt gets another one. It does so only for a
 // [*sql.DB]. In a transaction that opts makes read-only, a statement that writes is a
-// mistake of the caller, and is not retried.
+// mistake of the caller, and is not retried. Make a transaction read-only by opts and
+// not by SQL: after SET TRANSACTION READ ONLY the answer to such a statement is the
+// answer of a standby, 25006, and Tx retries. Tx does not ask the server which of the two
+// it was, because a pooler such as PgBouncer may lead that question to another server.
 //
 // db is usually a [*sql.DB]. A [*sql.Conn] is one connection: once that is lost,
-// the call ends with [sql.ErrConnDone]. A Tx inside the function of a Tx on the same
-// Conn is refused with a permanent error, because its COMMIT would be that of the
-// outer transaction; Tx knows this by the context that fn was given. opts may be nil,
-// see [sql.DB.BeginTx].
+// the call ends with [sql.ErrConnDone]. While a Tx has a transaction on a Conn, another
+// Tx on that Conn is refused with a permanent error, because its COMMIT would be that
+// of the outer transaction. The same holds for a struct that embeds the Conn, such as
+// sqlx.Conn. Tx sees neither a TxFunc on that Conn nor a BeginTx of your own. opts may
+// be nil, see [sql.DB.BeginTx].
 //
 // For a library that has a transaction type of its own, such as pgx or GORM,
 // use [TxFunc].
 func Tx(ctx context.Context, db Beginner, opts *sql.TxOptions, p retry.Policy, fn func(context.Context, *sql.Tx) error) error {
 	if v := reflect.ValueOf(db); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return refuse(ctx, p, errNoDatabase)
-	}
-	if conn, ok := db.(*sql.Conn); ok {
-		if ctx.Value(inside{conn}) != nil {
-			return refuse(ctx, p, errNested)
-		}
-		ctx = context.WithValue(ctx, inside{conn}, true)
+		return retry.Do(ctx, p, func(context.Context) error { return retry.Permanent(errNoDatabase) })
 	}
 	transient := func(err error) bool {
 		return harmless.Or(false, func() bool { return passes(err) && !isOwnFault(opts, err) })
 	}
 	return transactions(ctx, databaseSQL(db, opts, hasSavepoint(db)), decidedByTheFunction(p, transient), fn)
-}
-
-// inside is the key of a context that the function of a Tx on this connection got.
-type inside struct{ conn *sql.Conn }
-
-// refuse ends the call before it asks a database for anything.
-func refuse(ctx context.Context, p retry.Policy, why error) error {
-	return retry.Do(ctx, p, func(context.Context) error { return retry.Permanent(why) })
 }
 
 // TxFunc is [Tx] for everything that has transactions of its own: pgx, GORM, sqlx,
@@ -137,8 +127,9 @@ func refuse(ctx context.Context, p retry.Policy, why error) error {
 //
 // transact must do nothing else that matters, since it runs in each attempt,
 // and must not begin inside another transaction: a savepoint cannot be
-// committed, and PostgreSQL runs nothing more after an error outside it. The
-// library's own retries must be off.
+// committed, and PostgreSQL runs nothing more after an error outside it. TxFunc cannot
+// check this, because only transact knows its connection. The library's own retries
+// must be off.
 //
 // If transact returns nil although fn failed, or calls body again after fn had
 // succeeded and then fails, the outcome is unknown too. If it never calls body
@@ -147,7 +138,8 @@ func refuse(ctx context.Context, p retry.Policy, why error) error {
 // TxFunc cannot close the connection to a server that became read-only. Let the driver
 // do so: with go-sql-driver/mysql set RejectReadOnly, and with pgx an OnPgError that
 // returns false for SQLSTATE 25006. pgx's target_session_attrs=read-write refuses such
-// a server when a connection is opened.
+// a server when a connection is opened. TxFunc does not know either that transact's
+// transaction is read-only, and retries a statement that writes in it.
 //
 // Leave GORM's TranslateError off: it replaces the server's answer for a duplicate
 // key and the like with an error of GORM's own. gorm.io/driver/mysql does so, and
@@ -172,7 +164,7 @@ func transactions[T any](ctx context.Context, transact func(ctx context.Context,
 
 var (
 	errNoDatabase   = errors.New("retrysql: nil database")
-	errNested       = errors.New("retrysql: a Tx inside a Tx on the same *sql.Conn: it would commit the outer transaction; call it with the *sql.DB, or use the outer *sql.Tx")
+	errNested       = errors.New("a Tx inside a Tx on the same *sql.Conn: it would commit the outer transaction; call it with the *sql.DB, or use the outer *sql.Tx")
 	errNoFunction   = errors.New("retrysql: nil function")
 	errNoBody       = errors.New("retrysql: transact returned nil without calling its body: no transaction ran")
 	errNoReturn     = errors.New("retrysql: the function did not return")

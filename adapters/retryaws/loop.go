@@ -81,7 +81,7 @@ func (c *call) attempt(ctx context.Context) error {
 	switch {
 	case err == nil || rpc.Ended(c.ctx):
 		return err // not marked: a loop around this one may go on with another context
-	case !late && !only.retryable:
+	case !late && (!only.retryable || staysHTTP(err)):
 		return retry.Permanent(err)
 	case c.request.GetStream() != nil && !c.request.IsStreamSeekable():
 		return final(err, errBody)
@@ -90,6 +90,12 @@ func (c *call) attempt(ctx context.Context) error {
 		return final(c.failure, err)
 	}
 	return retry.After(serversWait(err), err)
+}
+
+// staysHTTP reports whether err is an error of the connection that retryhttp does not retry,
+// such as a certificate that is not trusted. The SDK retries every one.
+func staysHTTP(err error) bool {
+	return err != nil && retry.IsPermanent(retryhttp.Check(nil, nil, err))
 }
 
 var errBody = errors.New("the body cannot be rewound: use an io.ReadSeeker")

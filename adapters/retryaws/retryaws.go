@@ -15,8 +15,10 @@
 // The SDK decides by its own rules, which accept connection errors, the statuses
 // 500, 502, 503 and 504, throttling codes such as SlowDown and
 // ProvisionedThroughputExceededException, and timeouts. An error that the SDK
-// would not retry is marked [retry.Permanent]. A policy's RetryIf can only reject
-// more. A body that cannot be rewound, such as an io.Pipe, is sent only once.
+// would not retry is marked [retry.Permanent], and so is an error of the connection
+// that package retryhttp does not retry, such as a certificate that is not trusted: the
+// SDK alone would retry it. A policy's RetryIf can only reject more. A body that cannot
+// be rewound, such as an io.Pipe, is sent only once.
 //
 // # What the server asks for
 //
@@ -59,7 +61,8 @@ import (
 type Middleware struct {
 	Policy retry.Policy
 
-	// Retryer decides which errors are retried. If it has a quota, retries are
+	// Retryer decides which errors are retried, and cannot add errors of the connection that
+	// package retryhttp does not retry. If it has a quota, retries are
 	// taken from that as well as from the policy's Budget. Its number of attempts
 	// and its delays have no effect. nil means the SDK's rules and no quota.
 	//

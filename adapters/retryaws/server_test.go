@@ -2,20 +2,26 @@ package retryaws_test
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awsretry "github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/internal/calltest"
@@ -141,6 +147,9 @@ func reset(w http.ResponseWriter) {
 	if err != nil {
 		panic(err)
 	}
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
 	if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
 		panic(err)
 	}
@@ -194,7 +203,8 @@ func soon() retry.Policy {
 	return retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Millisecond)}
 }
 
-// inBothModes runs a test in the SDK's current retry mode and in that of 2026.
+// inBothModes runs a test with the SDK's defaults of before v1.48.0 and with its newer ones. Since
+// v1.48.0 the SDK does not read the variable, and both runs have the newer defaults.
 func inBothModes(t *testing.T, test func(t *testing.T)) {
 	for _, mode := range []string{"", "true"} {
 		t.Run("AWS_NEW_RETRIES_2026="+mode, func(t *testing.T) {
@@ -216,4 +226,47 @@ func TestTable(t *testing.T) {
 			})
 		}
 	})
+}
+
+// A certificate that is not trusted is tried once, as by retryhttp, with the SDK's quota too. The
+// SDK alone tries it four times. A connection that is lost is retried.
+func TestCertificateThatIsNotTrusted(t *testing.T) {
+	quota := awsretry.NewStandard()
+	for _, row := range []struct {
+		name       string
+		trusts     bool
+		middleware []retryaws.Middleware
+		want       int64 // connections
+	}{
+		{"not trusted", false, []retryaws.Middleware{{Policy: soon()}}, 1},
+		{"not trusted, with the SDK's quota", false, []retryaws.Middleware{{Policy: soon(), Retryer: quota}}, 1},
+		{"not trusted, by the SDK alone", false, nil, 4},
+		{"trusted", true, []retryaws.Middleware{{Policy: soon()}}, 4},
+	} {
+		for name, call := range calls {
+			t.Run(row.name+", "+name, func(t *testing.T) {
+				var connections atomic.Int64
+				srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reset(w) }))
+				srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+				srv.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+					if state == http.StateNew {
+						connections.Add(1)
+					}
+				}
+				srv.StartTLS()
+				defer srv.Close()
+				cfg := plain(aws.Config{Region: "eu-central-1", BaseEndpoint: aws.String(srv.URL), Credentials: aws.AnonymousCredentials{}})
+				for _, m := range row.middleware {
+					cfg.APIOptions = append(cfg.APIOptions, m.AddTo)
+				}
+				if row.trusts {
+					cfg.HTTPClient = srv.Client()
+				}
+				err := call(t.Context(), cfg)
+				assert.Equal(t, !row.trusts, strings.Contains(err.Error(), "x509: certificate signed by unknown authority"), "%v", err)
+				assert.Equal(t, row.want == 1, retry.ReasonOf(err) == retry.ReasonPermanent)
+				assert.Equal(t, row.want, connections.Load())
+			})
+		}
+	}
 }

@@ -74,11 +74,15 @@ func TestBlips(t *testing.T) {
 	})
 }
 
+// hosts counts the hosts of TestBudgetOfTheProcess: their Budgets outlive a run of it.
+var hosts atomic.Int64
+
 // All clients of a target share its Budget, except where only the dialer knows the server.
 func TestBudgetOfTheProcess(t *testing.T) {
 	for schemes, retries := range map[string]int{"dns:/// dns:///": 10, "dns:/// ": 10, "passthrough:/// passthrough:///": 60} {
 		synctest.Test(t, func(t *testing.T) {
 			var attempts atomic.Int64
+			host := fmt.Sprintf("h%d.test:1", hosts.Add(1))
 			down := status.Error(codes.Unavailable, "down")
 			failing := []grpc.DialOption{
 				grpc.WithChainUnaryInterceptor(func(context.Context, string, any, any, *grpc.ClientConn, grpc.UnaryInvoker, ...grpc.CallOption) error {
@@ -92,8 +96,7 @@ func TestBudgetOfTheProcess(t *testing.T) {
 				grpc.WithTransportCredentials(insecure.NewCredentials()),
 			}
 			for n := range 20 {
-				target := fmt.Sprintf("%sh%d.test:1", strings.Split(schemes, " ")[n%2], len(schemes)) // a host for each row
-				conn, err := grpc.NewClient(target, append(dialOptions(t, retrygrpc.Interceptor{Policy: soon()}), failing...)...)
+				conn, err := grpc.NewClient(strings.Split(schemes, " ")[n%2]+host, append(dialOptions(t, retrygrpc.Interceptor{Policy: soon()}), failing...)...)
 				require.NoError(t, err)
 				err = calls[slices.Sorted(maps.Keys(calls))[n%4]](t.Context(), grpc_testing.NewTestServiceClient(conn))
 				assert.Equal(t, retries == 10 && n > 2, strings.Contains(err.Error(), "see Interceptor.Budgets"), "%d: %v", n, err)

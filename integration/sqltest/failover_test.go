@@ -155,23 +155,32 @@ func TestTiDBsErrors(t *testing.T) {
 	}
 }
 
-// The inner Tx is refused, and nothing of the outer one is committed.
+// The inner Tx is refused, whatever context and whatever form of the connection it gets, and
+// nothing of the outer one is committed.
 func TestTxInsideTxOnOneConnection(t *testing.T) {
 	for _, database := range []string{"postgres", "mariadb", "sqlite"} {
-		db := databases[database](t)
-		name := accounts(t, db)
-		conn, err := db.Conn(t.Context())
-		require.NoError(t, err)
-		err = retrysql.Tx(within(t), conn, nil, retry.Policy{}, func(ctx context.Context, tx *sql.Tx) error {
-			if err := move(ctx, tx, name, 1, -10); err != nil {
-				return err
-			}
-			return retrysql.Tx(ctx, conn, nil, retry.Policy{}, func(ctx context.Context, tx *sql.Tx) error {
-				return move(ctx, tx, name, 2, 10)
+		for name, by := range map[string]func(*sql.Conn) retrysql.Beginner{
+			"the connection": func(conn *sql.Conn) retrysql.Beginner { return conn },
+			"embedded":       func(conn *sql.Conn) retrysql.Beginner { return struct{ *sql.Conn }{conn} },
+		} {
+			t.Run(database+", "+name, func(t *testing.T) {
+				db := databases[database](t)
+				name := accounts(t, db)
+				conn, err := db.Conn(t.Context())
+				require.NoError(t, err)
+				outer := within(t)
+				err = retrysql.Tx(outer, conn, nil, retry.Policy{}, func(ctx context.Context, tx *sql.Tx) error {
+					if err := move(ctx, tx, name, 1, -10); err != nil {
+						return err
+					}
+					return retrysql.Tx(outer, by(conn), nil, retry.Policy{}, func(ctx context.Context, tx *sql.Tx) error {
+						return move(ctx, tx, name, 2, 10)
+					})
+				})
+				assert.ErrorContains(t, err, "a Tx inside a Tx")
+				require.NoError(t, conn.Close())
+				assert.Equal(t, [2]int{100, 100}, [2]int{balance(t, db, name, 1), balance(t, db, name, 2)})
 			})
-		})
-		assert.ErrorContains(t, err, "a Tx inside a Tx", database)
-		require.NoError(t, conn.Close())
-		assert.Equal(t, [2]int{100, 100}, [2]int{balance(t, db, name, 1), balance(t, db, name, 2)}, database)
+		}
 	}
 }
