@@ -133,9 +133,8 @@ type Transport struct {
 	//
 	// A target is a scheme, a host and a port, however they are written. Names that only a
 	// resolver knows to be the same are several: 127.1 and 127.0.0.1, two names of one server.
-	// A Transport has Budgets for 1,000 targets, and one that all others share. A target goes
-	// if its Budget is full and no request has used it for ten seconds. If the target comes
-	// back, it has a new Budget, with a new Grace.
+	// A Transport keeps the Budgets of 1,000 targets in a retry.Budgets; all other targets
+	// share one Budget.
 	Budgets func(*http.Request) *retry.Budget
 
 	// Idempotent reports whether the server may process a request more than

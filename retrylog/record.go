@@ -24,6 +24,12 @@ func Key(ctx context.Context) string { return logkey.Of(ctx) }
 // is written as JSON with the key as the first field, and its String is its line in [Explain].
 type Record = eventlog.Record
 
+// HedgeKey is for clients that send a second request while the first one is in flight. If the
+// context of an attempt's events has, under HedgeKey{}, a value with a method
+// Hedged(context.Context) bool that returns true, the record of the AttemptFinished is Hedged. A
+// retryhttp.Hedge below a retryhttp.Transport does this.
+type HedgeKey = logkey.Hedge
+
 func recordOf(ctx context.Context, e retry.Event) Record {
 	return Record{Key: Key(ctx), Event: e, Hedged: e.Kind == retry.AttemptFinished && logkey.Hedged(ctx)}
 }

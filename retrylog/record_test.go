@@ -88,3 +88,21 @@ func TestNeedsTheRootAlone(t *testing.T) {
 	}
 	assert.Equal(t, []string{"retrylog"}, ours)
 }
+
+// hedge is what a client that sends second requests puts into its contexts.
+type hedge bool
+
+func (h hedge) Hedged(context.Context) bool { return bool(h) }
+
+func TestHedgeKey(t *testing.T) {
+	for _, hedged := range []bool{false, true} {
+		var out bytes.Buffer
+		ctx := context.WithValue(context.Background(), retrylog.HedgeKey{}, hedge(hedged))
+		w := retrylog.NewWriter(&out)
+		w.OnEvent(ctx, retry.Event{Kind: retry.AttemptStarted, Time: time.Unix(7, 0), Attempt: 1, Max: 1})
+		w.OnEvent(ctx, retry.Event{Kind: retry.AttemptFinished, Time: time.Unix(7, 0), Attempt: 1, Max: 1})
+		records, err := retrylog.Read(&out)
+		require.NoError(t, err)
+		assert.Equal(t, []bool{false, hedged}, []bool{records[0].Hedged, records[1].Hedged})
+	}
+}
