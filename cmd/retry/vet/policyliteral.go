@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"go/ast"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -125,7 +126,10 @@ func (u *uses) judgeClass(pass *analysis.Pass, literal *ast.CompositeLit) {
 // classFields returns the fields of a Class that a Policy has too.
 func classFields(literal *ast.CompositeLit) map[string]ast.Expr {
 	fields := keyed(literal)
-	maps.DeleteFunc(fields, func(name string, _ ast.Expr) bool { return name == "Name" || name == "Cause" })
+	maps.DeleteFunc(fields, func(name string, _ ast.Expr) bool {
+		_, has := reflect.TypeFor[retry.Policy]().FieldByName(name)
+		return !has
+	})
 	return fields
 }
 
