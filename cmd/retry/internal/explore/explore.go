@@ -20,7 +20,10 @@ import (
 //go:embed page.html page.css
 var files embed.FS
 
-var page = template.Must(template.New("page.html").Funcs(template.FuncMap{"brief": preview.Brief, "thousands": preview.Thousands[int], "budget": preview.BudgetText}).ParseFS(files, "page.html"))
+var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
+	"brief": preview.Brief, "thousands": preview.Thousands[int], "budget": preview.BudgetText,
+	"next": func(i int) int { return i + 1 },
+}).ParseFS(files, "page.html"))
 
 // A Policy is a policy of a file, for a page.
 type Policy struct {
