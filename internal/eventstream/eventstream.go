@@ -156,7 +156,8 @@ func lineEnd(text []byte) int {
 	const window = 512
 	for from := 0; from < len(text); from += window {
 		part := text[from:min(from+window, len(text))]
-		lf, cr := bytes.IndexByte(part, '\n'), bytes.IndexByte(part, '\r')
+		lf := bytes.IndexByte(part, '\n')
+		cr := bytes.IndexByte(part[:min(uint(lf), uint(len(part)))], '\r')
 		if end := min(uint(lf), uint(cr)); end < window { // a -1 is the largest uint
 			return from + int(end)
 		}
