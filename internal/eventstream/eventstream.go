@@ -17,13 +17,13 @@ import (
 var ErrTooLong = errors.New("the event is longer than the limit")
 
 const (
-	longestID = 8 << 10               // many servers refuse longer headers
-	longest   = len("event: ")        // the longest name of a field, with what follows it
-	maxRetry  = 365 * 24 * 3600 * 1e3 // milliseconds; more could overflow
+	longestID = 8 << 10                // many servers refuse longer headers
+	longest   = len("\ufeffevent: \n") // the most that a line has around its value
+	maxRetry  = 365 * 24 * 3600 * 1e3  // milliseconds; more could overflow
 )
 
 // A Parser reads the events of one stream. Its memory holds a line and the data of an event, each
-// of at most the limit. Comments and unknown fields take none.
+// of at most the limit; a line with an ID may be longer. Comments and unknown fields take none.
 type Parser struct {
 	// Name, Data and ID describe the last event that Next has read. Data is nil if that only
 	// changed the ID.
@@ -51,7 +51,7 @@ type Parser struct {
 func New(r io.Reader, id string, limit int) *Parser {
 	limit = min(cmp.Or(max(0, limit), 16<<20), 1<<30)
 	p := &Parser{lines: bufio.NewScanner(r), limit: limit, mark: []byte("\ufeff"), ID: id, id: id}
-	p.lines.Buffer(nil, max(4<<10, limit+longest+1))
+	p.lines.Buffer(nil, max(longestID, limit)+longest)
 	p.lines.Split(p.split)
 	return p
 }
@@ -156,7 +156,8 @@ func lineEnd(text []byte) int {
 	const window = 512
 	for from := 0; from < len(text); from += window {
 		part := text[from:min(from+window, len(text))]
-		lf, cr := bytes.IndexByte(part, '\n'), bytes.IndexByte(part, '\r')
+		lf := bytes.IndexByte(part, '\n')
+		cr := bytes.IndexByte(part[:min(uint(lf), uint(len(part)))], '\r')
 		if end := min(uint(lf), uint(cr)); end < window { // a -1 is the largest uint
 			return from + int(end)
 		}

@@ -206,6 +206,8 @@ func TestLimit(t *testing.T) {
 			"data":               {func(n int) string { return "data: " + strings.Repeat("x", n) + "\n\n" }, 0},
 			"data without space": {func(n int) string { return "data:" + strings.Repeat("x", n) + "\n\n" }, 0},
 			"a name":             {func(n int) string { return "event: " + strings.Repeat("x", n) + "\ndata\n\n" }, 0},
+			"data after a BOM":   {func(n int) string { return "\ufeffdata: " + strings.Repeat("x", n) + "\r\n\r\n" }, 0},
+			"a name after a BOM": {func(n int) string { return "\ufeffevent: " + strings.Repeat("x", n) + "\r\ndata\n\n" }, 0},
 			"two lines of data":  {func(n int) string { return "data\ndata:" + strings.Repeat("x", n-1) + "\n\n" }, 0},
 		} {
 			t.Run(fmt.Sprint(name, " ", limit), func(t *testing.T) {
@@ -222,7 +224,7 @@ func TestLimit(t *testing.T) {
 				body := &many{b: '1', left: 1 << 30}
 				p := New(io.MultiReader(strings.NewReader(field), body), "", limit)
 				require.ErrorIs(t, p.Next(), ErrTooLong)
-				assert.LessOrEqual(t, body.read, max(4<<10, limit+longest+1))
+				assert.LessOrEqual(t, body.read, max(longestID, limit)+longest)
 			})
 		}
 		t.Run(fmt.Sprint("endless lines of data ", limit), func(t *testing.T) {
@@ -239,6 +241,18 @@ func TestLimit(t *testing.T) {
 		require.NoError(t, p.Next())
 		assert.Len(t, p.Data, 16<<20)
 		require.EqualError(t, p.Next(), "the event is longer than the limit of 16777216 bytes")
+	}
+}
+
+// An ID is as long as the ID of any stream, however low the limit is.
+func TestLimitIsNotThatOfIDs(t *testing.T) {
+	for _, length := range []int{11, 5000, longestID} {
+		id := strings.Repeat("x", length)
+		for _, start := range []string{"", "\ufeff", ":\r\n"} {
+			p := New(strings.NewReader(start+"id: "+id+"\r\ndata: a\n\n"), "", 10)
+			require.NoError(t, p.Next())
+			assert.Equal(t, id, p.ID)
+		}
 	}
 }
 

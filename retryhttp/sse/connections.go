@@ -111,8 +111,10 @@ func (c *connections) request() (*http.Request, error) {
 		}
 	}
 	req = req.Clone(ctx)
-	if c.began && c.Resume == nil && req.GetBody != nil {
-		req.Body = nil // it has been sent: the Transport gets another
+	if sent := req.Body; c.began && c.Resume == nil && sent != nil && sent != http.NoBody {
+		if req.Body = nil; req.GetBody == nil { // from which the Transport gets another body
+			return nil, &BrokenError{Why: "the body of its request needs a GetBody", Err: c.err}
+		}
 	}
 	header := http.Header{"Accept": {"text/event-stream"}, "Cache-Control": {"no-cache"}}
 	maps.Copy(header, req.Header)
@@ -132,16 +134,19 @@ var errLate = fmt.Errorf("sse: no headers within AttemptTimeout: %w", context.De
 // RoundTrip sends a request of the Transport. A Transport below makes one attempt.
 func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := retryhttp.WithPolicy(req.Context(), retry.Policy{})
-	if c.Policy.AttemptTimeout > 0 {
-		var cancel context.CancelCauseFunc // the end of the attempt frees this context too
-		ctx, cancel = context.WithCancelCause(ctx)
-		defer time.AfterFunc(c.Policy.AttemptTimeout, func() { cancel(errLate) }).Stop()
+	if c.Policy.AttemptTimeout <= 0 {
+		return c.base.RoundTrip(req.WithContext(ctx))
 	}
+	ctx, cancel := context.WithCancelCause(ctx) // the end of the attempt frees this context too
+	timer := time.AfterFunc(c.Policy.AttemptTimeout, func() { cancel(errLate) })
 	resp, err := c.base.RoundTrip(req.WithContext(ctx))
-	if err != nil && context.Cause(ctx) == errLate {
-		err = errLate
+	if timer.Stop() {
+		return resp, err
 	}
-	return resp, err
+	if err == nil { // and its body would fail as canceled
+		_ = resp.Body.Close()
+	}
+	return nil, errLate
 }
 
 // check is the Check of the Transport: an attempt fails if the connection ends without progress.

@@ -108,19 +108,35 @@ func TestContext(t *testing.T) {
 	})
 }
 
-// A Timeout of the client ends each connection, and not the stream.
+// A Timeout of the client ends a connection with progress, and a stream that waits for progress.
 func TestTimeoutOfTheClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := &script{answers: []answer{{text: event(1, "a"), idle: -1}, stream(event(2, "b")), done}}
-		client := over(server)
-		client.Timeout = 20 * second
-		s := &sse.Stream{Client: client, Policy: patient}
-		began := time.Now()
-		events, err := collect(s.Events(request(t, "GET")))
-		require.NoError(t, err)
-		assert.Equal(t, []string{"1 a", "2 b"}, events)
-		assert.Equal(t, 22*second, time.Since(began))
-	})
+	for _, tt := range []struct {
+		name    string
+		answers []answer
+		events  []string
+		took    time.Duration
+		err     string
+	}{
+		{"after progress", []answer{{text: event(1, "a"), idle: -1}, stream(event(2, "b")), done}, []string{"1 a", "2 b"}, 22 * second, ""},
+		{"before progress", []answer{{text: event(1, "a"), idle: -1}, {text: ":\n", idle: -1}}, []string{"1 a"}, 41 * second, "deadline exceeded"},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			server := &script{answers: tt.answers}
+			client := over(server)
+			client.Timeout = 20 * second
+			s := &sse.Stream{Client: client, Policy: patient}
+			began := time.Now()
+			events, err := collect(s.Events(request(t, "GET")))
+			assert.Equal(t, tt.events, events)
+			assert.Equal(t, tt.took, time.Since(began))
+			assert.Zero(t, server.open)
+			if tt.err == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorContains(t, err, tt.err)
+			}
+		})
+	}
 }
 
 // A Budget of the context bounds the reconnections of a stream too.

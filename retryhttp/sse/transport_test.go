@@ -152,6 +152,28 @@ func TestAttemptTimeout(t *testing.T) {
 			assert.Equal(t, tt.took+wait, time.Since(began))
 		})
 	}
+	bubble(t, "headers that come in spite of it", func(t *testing.T) {
+		server := &script{answers: []answer{{text: event(1, "a"), idle: -1}, stream("data: b\n\n")}}
+		base := roundTrip(func(req *http.Request) (*http.Response, error) {
+			if len(server.sent) == 0 {
+				time.Sleep(2 * second)
+			}
+			return server.RoundTrip(req)
+		})
+		var failures []error
+		s := &sse.Stream{Client: over(base), Policy: p}
+		s.Policy.OnEvent = func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.RetryScheduled {
+				failures = append(failures, e.Err)
+			}
+		}
+		events, err := collect(s.Events(request(t, "GET")))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"b"}, events)
+		assert.Zero(t, server.open)
+		require.Len(t, failures, 1)
+		assert.ErrorContains(t, failures[0], "sse: no headers within AttemptTimeout")
+	})
 	bubble(t, "and says so", func(t *testing.T) {
 		s := &sse.Stream{Client: over(&script{answers: []answer{{before: time.Hour, text: "data: a\n\n"}}}), Policy: p}
 		_, err := collect(s.Events(request(t, "GET")))
@@ -350,6 +372,18 @@ func TestGETWithABody(t *testing.T) {
 		_, err := collect(s.Events(req))
 		require.NoError(t, err)
 		assert.Equal(t, []string{"{}", "{}", "{}"}, bodies)
+	})
+	bubble(t, "without GetBody it is sent once", func(t *testing.T) {
+		server := &script{answers: []answer{reset(event(1, "a")), done}}
+		req := request(t, "POST")
+		req.Method, req.GetBody = "GET", nil
+		s := &sse.Stream{Client: over(server), Policy: patient}
+		events, err := collect(s.Events(req))
+		assert.Equal(t, []string{"1 a"}, events)
+		assert.Len(t, server.sent, 1)
+		require.ErrorIs(t, err, errReset)
+		assert.ErrorContains(t, err, "cannot go on, because the body of its request needs a GetBody")
+		require.ErrorAs(t, err, new(*sse.BrokenError))
 	})
 }
 
