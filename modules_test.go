@@ -1,0 +1,105 @@
+package retry_test
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// These tests look at the go.mod of each module in the repository.
+
+const modulePath = "github.com/goretry/retry"
+
+// The library requires two modules, each at the lowest version under which its tests pass,
+// so that it raises nothing in the go.mod of a user.
+func TestLibraryRequiresTwoModules(t *testing.T) {
+	mod := readGoMod(t, "go.mod")
+	direct := map[string]string{}
+	for _, r := range mod.Require {
+		if !r.Indirect {
+			direct[r.Path] = r.Version
+		}
+	}
+	assert.Equal(t, map[string]string{
+		"github.com/cenkalti/backoff/v4": "v4.3.0",
+		"github.com/stretchr/testify":    "v1.7.5",
+	}, direct)
+	assert.Equal(t, "1.25", mod.Go)
+	assert.Empty(t, mod.Toolchain)
+	assert.Empty(t, mod.Replace)
+}
+
+// The go.mod of a nested module starts with a comment that says why it is a module. Its go
+// line raises nothing, and its replaces lead to this checkout. A module of cmd has no replace,
+// because go install refuses one; cmd/go.work has its replaces.
+func TestGoModOfNestedModules(t *testing.T) {
+	modules := goMods(t)
+	require.Contains(t, modules, "cmd/retry/go.mod")
+	for _, file := range modules[1:] {
+		t.Run(file, func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			assert.True(t, strings.HasPrefix(string(text), "// "), "no comment in the first line")
+
+			mod, dir := readGoMod(t, file), path.Dir(file)
+			assert.Contains(t, []string{"1.25", "1.26.0"}, mod.Go)
+			assert.Empty(t, mod.Toolchain)
+			up, replaced := strings.Repeat("../", strings.Count(dir, "/")+1), map[string]bool{}
+			for _, r := range mod.Replace {
+				below, ours := strings.CutPrefix(r.Old.Path, modulePath)
+				assert.True(t, ours, "a replace of %s", r.Old.Path)
+				assert.Equal(t, path.Clean(up+below), r.New.Path)
+				replaced[r.Old.Path] = true
+			}
+			for _, r := range mod.Require {
+				if strings.HasPrefix(r.Path, modulePath) {
+					assert.Equal(t, path.Dir(dir) != "cmd", replaced[r.Path], "a replace of %s", r.Path)
+				}
+			}
+		})
+	}
+}
+
+// goMod is what "go mod edit -json" prints of a go.mod.
+type goMod struct {
+	Go        string
+	Toolchain string
+	Require   []struct {
+		Path, Version string
+		Indirect      bool
+	}
+	Replace []struct{ Old, New struct{ Path string } }
+}
+
+func readGoMod(t *testing.T, file string) (mod goMod) {
+	t.Helper()
+	text, err := exec.Command("go", "mod", "edit", "-json", file).Output()
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &mod))
+	return mod
+}
+
+// goMods returns the go.mod files of the repository, that of the root first.
+func goMods(t *testing.T) []string {
+	files := []string{"go.mod"}
+	require.NoError(t, filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == ".git" || entry.Name() == "testdata"):
+			return fs.SkipDir
+		case entry.Name() == "go.mod" && name != "go.mod":
+			files = append(files, filepath.ToSlash(name))
+		}
+		return nil
+	}))
+	return files
+}
