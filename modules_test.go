@@ -19,9 +19,9 @@ import (
 
 const modulePath = "github.com/goretry/retry"
 
-// The library requires two modules, each at the lowest version under which its tests pass,
+// The library requires three modules, each at the lowest version under which its tests pass,
 // so that it raises nothing in the go.mod of a user.
-func TestLibraryRequiresTwoModules(t *testing.T) {
+func TestLibraryRequiresThreeModules(t *testing.T) {
 	mod := readGoMod(t, "go.mod")
 	direct := map[string]string{}
 	for _, r := range mod.Require {
@@ -32,6 +32,7 @@ func TestLibraryRequiresTwoModules(t *testing.T) {
 	assert.Equal(t, map[string]string{
 		"github.com/cenkalti/backoff/v4": "v4.3.0",
 		"github.com/stretchr/testify":    "v1.7.5",
+		"golang.org/x/exp":               "v0.0.0-20220303212507-bbda1eaf7a17", // for a test
 	}, direct)
 	assert.Equal(t, "1.25", mod.Go)
 	assert.Empty(t, mod.Toolchain)
