@@ -68,8 +68,8 @@ type Stream struct {
 	// missing or come twice.
 	Lossy bool
 
-	// Limit is the length of the longest data and of the longest name in bytes. 0 or below:
-	// 16 MiB; above 1 GiB: 1 GiB.
+	// Limit is the length of the longest data and of the longest name in bytes, and of a longer
+	// ID than 8 KiB. 0 or below: 16 MiB; above 1 GiB: 1 GiB.
 	Limit int
 }
 
