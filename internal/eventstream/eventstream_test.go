@@ -198,7 +198,7 @@ func TestCommentsTakeNoMemory(t *testing.T) {
 
 // An event is as long as the limit, or an error as soon as that is sure.
 func TestLimit(t *testing.T) {
-	for _, limit := range []int{1, 10, 4096 - 6, 4096, 100_000} {
+	for _, limit := range []int{1, 10, longestID - 6, longestID, 100_000} {
 		for name, tt := range map[string]struct {
 			stream func(n int) string
 			end    int // the bytes that are read of a line without end before the error, beyond the limit
@@ -254,6 +254,10 @@ func TestLimitIsNotThatOfIDs(t *testing.T) {
 			assert.Equal(t, id, p.ID)
 		}
 	}
+	body := &many{b: 'x', left: 1 << 30}
+	p := New(io.MultiReader(strings.NewReader("id: "), body), "", 10)
+	require.ErrorIs(t, p.Next(), ErrTooLong)
+	assert.LessOrEqual(t, body.read, longestID+longest)
 }
 
 // A reader that brings nothing, or brings its error with bytes, or more after its error.

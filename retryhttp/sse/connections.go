@@ -20,8 +20,8 @@ import (
 
 const remembered = 1000 // events, by which one that comes again is known
 
-// connections are those of one stream, one after another. Each is opened by a call of the
-// Transport, whose attempts succeed with progress: see check.
+// connections are the connections of one stream, one after another. A call of the Transport opens
+// a connection, and an attempt of that call succeeds with progress: see check.
 type connections struct {
 	*Stream
 	first  *http.Request
@@ -32,11 +32,11 @@ type connections struct {
 
 	events *eventstream.Parser // of the present connection
 	err    error               // what events returned last
-	last   Event               // the last one that was handed out, with the newest ID
+	last   Event               // the last event that was handed out, with the newest ID
 	began  bool                // there was progress
 	wait   time.Duration       // what the stream said in "retry"
 
-	again bool // the events may be those of the connection before
+	again bool // the events may be events of an earlier connection
 	seed  maphash.Seed
 	sums  []uint64 // of the last events
 }
@@ -134,11 +134,8 @@ var errLate = fmt.Errorf("sse: no headers within AttemptTimeout: %w", context.De
 // RoundTrip sends a request of the Transport. A Transport below makes one attempt.
 func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := retryhttp.WithPolicy(req.Context(), retry.Policy{})
-	if c.Policy.AttemptTimeout <= 0 {
-		return c.base.RoundTrip(req.WithContext(ctx))
-	}
 	ctx, cancel := context.WithCancelCause(ctx) // the end of the attempt frees this context too
-	timer := time.AfterFunc(c.Policy.AttemptTimeout, func() { cancel(errLate) })
+	timer := time.AfterFunc(cmp.Or(c.Policy.AttemptTimeout, 1<<63-1), func() { cancel(errLate) })
 	resp, err := c.base.RoundTrip(req.WithContext(ctx))
 	if timer.Stop() {
 		return resp, err
@@ -197,8 +194,7 @@ func (c *connections) read(body io.ReadCloser, yield func(Event, error) bool) (o
 			continue
 		}
 		c.last = eventOf(c.events)
-		last := c.Last != nil && c.Last(c.last)
-		if !yield(c.last, nil) || last {
+		if last := c.Last != nil && c.Last(c.last); !yield(c.last, nil) || last {
 			return true
 		}
 	}
@@ -222,8 +218,8 @@ func (c *connections) advance() {
 	}
 }
 
-// sum returns a hash of the last event. It includes the data, because a server that counts from 1
-// again uses the same IDs.
+// sum returns a hash of the last event. The hash includes the data, because a server that counts
+// from 1 again uses the same IDs.
 func (c *connections) sum() uint64 {
 	sum := maphash.String(c.seed, c.events.ID) + 3*maphash.String(c.seed, c.events.Name)
 	if c.events.Data != nil {

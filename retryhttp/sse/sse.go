@@ -10,9 +10,9 @@
 //	}
 //
 // If the server follows the HTML standard, each event is handed out once, and whole. Half an event
-// is dropped with its ID. An event that was one of the last 1,000 is skipped, up to the first event
-// that is new. An event is known by its ID, name and data, and has the ID of an earlier event if it
-// has none. Without any ID an event is never skipped. docs/events.md says when a stream goes on.
+// is dropped with its ID. After a reconnection, events that equal one of the last 1,000 are skipped
+// up to the first new event. Equal events have the same ID, name and data. An event without an ID
+// has the ID before it, and is never skipped if there is none. docs/events.md has the other rules.
 package sse
 
 import (
@@ -33,9 +33,9 @@ type Event struct {
 	Name string // the field "event"; "": the stream did not set it, and a browser says "message"
 	Data []byte // the lines of "data" with LF between them, as they came; the caller may keep it
 
-	// ID is the last ID of the stream so far, which an earlier event may have set. Store it
-	// to go on after this event in another process. "": the stream has none, or took it
-	// back, or it cannot be sent: it has a control character or more than 8 KiB.
+	// ID is the last ID of the stream so far, which an earlier event may have set. Store the ID
+	// to go on after this event in another process. "": the stream has no ID, or took the ID
+	// back, or the ID cannot be sent, because it has a control character or more than 8 KiB.
 	ID string
 }
 
@@ -43,35 +43,33 @@ type Event struct {
 // value reads one connection. It is safe for concurrent use while its fields do not change.
 type Stream struct {
 	// Client sends the requests; nil: http.DefaultClient. If its Transport is a
-	// *retryhttp.Transport, everything but the Policy of that applies to each connection. A
-	// Timeout of the client ends each connection.
+	// *retryhttp.Transport, each connection uses all of its fields but Policy and Resume. A
+	// Timeout of the client cuts each connection, and ends a stream without progress.
 	Client *http.Client
 
-	// Policy says how often to connect without progress, and when; the zero Policy connects
-	// once. Progress is an event, an ID that moved, and a connection that broke after
-	// HealthyAfter, which is 10s here if it is 0. After progress the attempts begin anew, and
-	// the first reconnection takes nothing from a Budget of the Policy or the Transport, and
-	// is not held to the least delay of 10ms.
-	//
-	// AttemptTimeout limits the time until the headers. OnEvent also gets a short call for each
-	// wait after progress: there retryhttp.RequestOf returns nil.
+	// Policy limits the attempts to connect without progress; the zero Policy connects once.
+	// Progress is an event, an ID that moved, or a connection that lasted HealthyAfter (0 means
+	// 10s). After progress the attempts begin anew, and the first reconnection takes nothing
+	// from a Budget of the Policy or the Transport. After an event or an ID, that reconnection
+	// may wait less than 10ms, and OnEvent gets a short call for the wait, without a
+	// retryhttp.RequestOf. AttemptTimeout limits the time until the headers.
 	Policy retry.Policy
 
-	// Resume returns the request for what follows last, which has the newest ID, and the Name
-	// and Data of the last event. A body needs a GetBody. nil: a GET is sent again with
-	// Last-Event-ID, and nothing else goes on.
+	// Resume returns the request for the events that follow last, which has the newest ID, and
+	// the Name and Data of the last event. nil: a GET is sent again with Last-Event-ID, and no
+	// other method goes on. A body can be sent again only with a GetBody.
 	Resume func(ctx context.Context, last Event) (*http.Request, error)
 
-	// Last reports whether the stream ends with this event. If it is set, a stream that ends
-	// without such an event has broken off. nil: the server says when a stream ends.
+	// Last reports whether the stream ends with this event. If Last is set, the end of a
+	// connection before that event is a break. nil: the server says when the stream ends.
 	Last func(Event) bool
 
-	// Lossy goes on without an ID too, also after an end in good order: events may be missing
-	// or come twice.
+	// Lossy: a GET goes on without an ID too, even after an end in good order. Events may be
+	// missing or come twice.
 	Lossy bool
 
-	// Limit is the length of the longest data and of the longest name in bytes. 0 or below:
-	// 16 MiB; above 1 GiB: 1 GiB.
+	// Limit is the length of the longest data and of the longest name in bytes, and of a longer
+	// ID than 8 KiB. 0 or below: 16 MiB; above 1 GiB: 1 GiB.
 	Limit int
 }
 
@@ -98,10 +96,10 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 //
 // Unless the stream ended in good order, the last pair has no event but an error: a
 // [*BrokenError] if the stream broke off and cannot go on, [ErrTooLong], the cause of the context
-// of req, or what http.Client.Do returns. In the last, errors.As finds a [*retry.Error], and a
-// *retryhttp.StatusError if the server refused.
+// of req, or an error of a connection. In the error of a connection, errors.As finds a
+// [*retry.Error], and a *retryhttp.StatusError if the server refused.
 //
-// Range over the result once: a second loop would send the body of req again.
+// Range over the result once: a second loop would send req again.
 func (s *Stream) Events(req *http.Request) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if err := newConnections(s, req).run(yield); err != nil {
@@ -110,7 +108,7 @@ func (s *Stream) Events(req *http.Request) iter.Seq2[Event, error] {
 	}
 }
 
-// Read returns the events of a body that is already there, up to its end; limit is as in Stream.
+// Read returns the events of a body that the caller has opened; limit is the Limit of a Stream.
 // The last pair has an error and no event if the body broke off, or an event was too long. Half
 // an event at the end is dropped. The caller closes the body.
 func Read(body io.Reader, limit int) iter.Seq2[Event, error] {

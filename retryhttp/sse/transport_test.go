@@ -373,6 +373,14 @@ func TestGETWithABody(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []string{"{}", "{}", "{}"}, bodies)
 	})
+	bubble(t, "NoBody is none", func(t *testing.T) {
+		server := &script{answers: []answer{reset(event(1, "a")), done}}
+		req := request(t, "GET")
+		req.Body = http.NoBody
+		_, err := collect((&sse.Stream{Client: over(server), Policy: patient}).Events(req))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"", "1"}, server.ids())
+	})
 	bubble(t, "without GetBody it is sent once", func(t *testing.T) {
 		server := &script{answers: []answer{reset(event(1, "a")), done}}
 		req := request(t, "POST")
