@@ -16,10 +16,10 @@ import (
 //
 // The zero Budgets is ready to use, by any number of goroutines. Do not copy it. It keeps
 // the Budgets of 1,000 targets; all other targets share one Budget. A target makes room for
-// another one when its Budget is as New made it, no call uses it, and none has for ten
-// seconds. So all targets together never get more than 1,001 full Budgets, and what
-// successes and time put back. For each retryhttp.Transport and for each client of an RPC
-// adapter, Budgets does this by default.
+// another one when a new Budget would allow no more than its own, and no call has used it for
+// ten seconds. So all targets together never get more than 1,001 full Budgets, what successes
+// and time put back, and the retries that a Grace allows. By default, a retryhttp.Transport and
+// the RPC adapters keep the Budgets of their targets in a Budgets.
 type Budgets struct {
 	// New returns the Budget of a target. It is called once for a target that is not
 	// kept, and once with "" for the Budget that all others share; it must not call For. nil: a
