@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log"
+	"maps"
 	"time"
 
 	"github.com/goretry/retry"
@@ -34,10 +35,11 @@ type Job struct {
 	// time.Now().Add(-elapsed). Zero, or a time in the future, is treated as now.
 	Began time.Time
 
-	// Classes has the number of earlier failures of each class, by its name, from a
-	// queue that stores them. After each failed attempt add one to the Class of its
-	// Outcome, if it has one, except where Interrupted. nil: not known, and every
-	// class is counted by all failures.
+	// Classes has the number of earlier failures of each class, by the name of the class,
+	// in a queue that stores the Classes of the last Outcome. Run lowers a count that is
+	// above the number of earlier attempts, and uses none if there are more classes than
+	// earlier attempts. If Classes is nil, the counts are not known, and the limit of every
+	// class counts all earlier failures.
 	Classes map[string]int
 }
 
@@ -58,7 +60,12 @@ type Outcome struct {
 	// after each failed attempt, even if no retry follows, except for ReasonInvalid.
 	Delay time.Duration
 
-	Class string // the name of the failure's class; "": none
+	Class string // the name of the failure's class; "": the failure has no class
+
+	// Classes is Classes of the Job with this failure counted: store it for the next
+	// attempt. An attempt that is Interrupted is not counted. Classes is nil if the Job's
+	// is nil.
+	Classes map[string]int
 
 	// Err is nil if the job is done. Otherwise it is a [*retry.Error], even if a
 	// retry follows: its Reason is then ReasonRetry. Store it where the queue keeps
@@ -113,7 +120,7 @@ func Run(ctx context.Context, p retry.Policy, job Job, fn func(context.Context) 
 			"or the job runs more often than the policy says", job.Key, job.Attempt)
 	}
 	p = p.ForJob(job.MaxAttempts)
-	job.Began = monotonic(job.Began)
+	job.Began, job.Classes = monotonic(job.Began), believed(job.Classes, job.Attempt)
 	r := run{job: job, result: ErrPanicked}
 
 	// Where the attempt ends by a panic, the lowest is called first, and the next one
@@ -192,6 +199,33 @@ func (r *run) attempt(ctx context.Context, p retry.Policy, fn func(context.Conte
 	if e, failed := err.(*retry.Error); failed {
 		r.outcome.Attempts = e.Attempts
 	}
+	r.outcome.Classes = counted(r.job.Classes, r.outcome)
+}
+
+// believed returns a copy of the counts of failures by class that a queue has stored. Before
+// this attempt no class can have had more failures than there were attempts, and there cannot
+// be more classes than attempts.
+func believed(stored map[string]int, attempt int) map[string]int {
+	if stored == nil {
+		return nil
+	}
+	counts := map[string]int{}
+	if len(stored) >= max(1, attempt) {
+		return counts
+	}
+	for name, n := range stored {
+		counts[name] = min(max(0, n), attempt-1)
+	}
+	return counts
+}
+
+// counted returns a copy of counts with the failure of o added.
+func counted(counts map[string]int, o Outcome) map[string]int {
+	counts = maps.Clone(counts)
+	if counts != nil && o.Class != "" && !o.Interrupted() {
+		counts[o.Class]++
+	}
+	return counts
 }
 
 // byAll returns a Classify, and the counts by which each of its classes has had all the

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"math"
 	"os"
 	"runtime"
@@ -74,9 +75,7 @@ func queued(ctx context.Context, p retry.Policy, job retryjob.Job, fn func(conte
 		if !o.Retry() {
 			return o.Err
 		}
-		if o.Class != "" {
-			job.Classes[o.Class]++
-		}
+		job.Classes = o.Classes
 		time.Sleep(o.Delay)
 	}
 }
@@ -597,6 +596,44 @@ func TestAClassThatTheQueueDoesNotCount(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			job := retryjob.Job{Attempt: row.attempt, Classes: row.classes}
 			assert.Equal(t, row.want, decided(run(t.Context(), slow, job, failing)))
+		})
+	}
+}
+
+// A queue stores the Classes of an Outcome for the next attempt.
+func TestClassesOfAnOutcome(t *testing.T) {
+	slow := retry.Policy{MaxAttempts: 9, Classify: func(error) *retry.Class { return &retry.Class{Name: "slow"} }}
+	plain := retry.Policy{MaxAttempts: 9}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	type counts = map[string]int
+	for _, row := range []struct {
+		name    string
+		ctx     context.Context
+		policy  retry.Policy
+		fn      func(context.Context) error
+		attempt int
+		stored  counts
+		want    counts
+	}{
+		{"the first failure", t.Context(), slow, failing, 1, counts{}, counts{"slow": 1}},
+		{"a later failure", t.Context(), slow, failing, 4, counts{"slow": 2, "quota": 1}, counts{"slow": 3, "quota": 1}},
+		{"the last failure", t.Context(), slow, failing, 9, counts{"slow": 8}, counts{"slow": 9}},
+		{"not known", t.Context(), slow, failing, 3, nil, nil},
+		{"a failure without a class", t.Context(), plain, failing, 3, counts{"slow": 1}, counts{"slow": 1}},
+		{"a success", t.Context(), slow, succeeding, 3, counts{"slow": 1}, counts{"slow": 1}},
+		{"interrupted", canceled, slow, failing, 3, counts{"slow": 1}, counts{"slow": 1}},
+		{"more failures than attempts", t.Context(), slow, failing, 3, counts{"slow": math.MaxInt}, counts{"slow": 3}},
+		{"fewer than none", t.Context(), slow, failing, 3, counts{"slow": math.MinInt}, counts{"slow": 1}},
+		{"as many classes as attempts", t.Context(), slow, failing, 3, counts{"a": 1, "b": 1, "c": 1}, counts{"slow": 1}},
+		{"classes before the first attempt", t.Context(), slow, failing, 1, counts{"a": 1}, counts{"slow": 1}},
+		{"an attempt below 1", t.Context(), slow, failing, math.MinInt, counts{"a": 1}, counts{"slow": 1}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			stored := maps.Clone(row.stored)
+			o := run(row.ctx, row.policy, retryjob.Job{Attempt: row.attempt, Classes: row.stored}, row.fn)
+			assert.Equal(t, row.want, o.Classes)
+			assert.Equal(t, stored, row.stored, "the Job's own map is unchanged")
 		})
 	}
 }

@@ -74,13 +74,13 @@ import (
 	"math"
 	"math/bits"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -101,7 +101,14 @@ const (
 // DeadLetterOf reads the header of a dead letter.
 func DeadLetterOf(headers amqp.Table) (retryjob.DeadLetter, error) {
 	text, _ := headers[deadHeader].(string)
-	return jobqueue.LetterOf("retryamqp", deadHeader, text)
+	if text == "" {
+		return retryjob.DeadLetter{}, fmt.Errorf("retryamqp: not a dead letter: the header %s is missing", deadHeader)
+	}
+	var d retryjob.DeadLetter
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		return retryjob.DeadLetter{}, fmt.Errorf("retryamqp: header %s: %w", deadHeader, err)
+	}
+	return d, nil
 }
 
 // AttemptOf returns the number of the attempt that a delivery is for, 1 for the
@@ -148,7 +155,7 @@ type Retries struct {
 	// your own can choose between servers, and must bound its own time.
 	Config amqp.Config
 
-	policies jobqueue.Policies
+	policies retryjob.Policies
 	url      string
 	uri      amqp.URI
 	queue    string
@@ -158,7 +165,7 @@ type Retries struct {
 // returns an error if policy is invalid, or has none of MaxAttempts, MaxRetries and
 // MaxElapsed. It does not connect.
 func New(policy retry.Policy, url, queue string) (*Retries, error) {
-	policies, err := jobqueue.NewPolicies("retryamqp", policy)
+	policies, err := retryjob.NewPolicies("retryamqp", policy)
 	if err != nil {
 		return nil, err
 	}
@@ -463,7 +470,10 @@ func (w *worker) one(
 		}
 	}
 	var err error
-	jobqueue.Run(ctx, w.policies.Of(d.Type), m.job(), malformed, func(ctx context.Context) error {
+	retryjob.Run(ctx, w.policies.Of(d.Type), m.job(), func(ctx context.Context) error {
+		if malformed != nil {
+			return retry.Permanent(malformed)
+		}
 		return handle(ctx, d)
 	}, func(o retryjob.Outcome) { err = w.settle(ctx, m, o) })
 	return err
@@ -486,9 +496,7 @@ func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) erro
 		w.interrupted = append(w.interrupted, m.Delivery)
 		return nil
 	case o.Retry():
-		if o.Class != "" {
-			m.classes[o.Class]++
-		}
+		m.classes = o.Classes
 		if waits != ctx { // a process that ends after the wait would use up an attempt
 			if err := w.leave(waits); err != nil {
 				return err
@@ -521,7 +529,7 @@ func (w *worker) bury(ctx context.Context, m message, o retryjob.Outcome) error 
 	for _, leftOut := range []string{"", "headers", "headers and body"} {
 		if leftOut != "" {
 			m.Headers, headers[leftOutHeader] = nil, leftOut
-			dead.Err = jobqueue.Shorten(dead.Err, 1<<10)
+			dead.Err = strings.ToValidUTF8(dead.Err[:min(len(dead.Err), 1<<10)], "")
 		}
 		if leftOut == "headers and body" {
 			m.Body = nil
@@ -538,10 +546,14 @@ func (w *worker) bury(ctx context.Context, m message, o retryjob.Outcome) error 
 	return errTooLarge
 }
 
+// longestDelay is the longest delay of a message: a message that is due later could outlive its
+// queue.
+const longestDelay = 365 * 24 * time.Hour
+
 // wait moves a message to the queue for delay. attempts is the number of attempts
 // that have ended by then.
 func (w *worker) wait(ctx context.Context, m message, delay time.Duration, attempts int) error {
-	delay = min(delay, jobqueue.Longest)
+	delay = min(delay, longestDelay)
 	switch step := stepOf(delay); {
 	case delay <= 0:
 		return w.move(ctx, m, w.work(), attempts, nil)
@@ -640,13 +652,12 @@ func read(d amqp.Delivery) (message, error) {
 		return n
 	}
 	get(attemptsHeader)
-	var classes map[string]int
+	m.classes = map[string]int{}
 	if text, is := d.Headers[classesHeader].(string); is && !isDead(d) {
-		if err := json.Unmarshal([]byte(text), &classes); err != nil {
+		if err := json.Unmarshal([]byte(text), &m.classes); err != nil {
 			errs = append(errs, fmt.Errorf("header %s: %w", classesHeader, err))
 		}
 	}
-	m.classes = jobqueue.Classes(classes, m.attempt)
 	if began := get(beganHeader); began > 0 && !isDead(d) {
 		m.began = time.UnixMilli(began)
 	}
@@ -655,8 +666,10 @@ func read(d amqp.Delivery) (message, error) {
 	}
 	if due := get(dueHeader); due > 0 {
 		m.due = time.UnixMilli(due)
-		if err := jobqueue.CheckDue(m.due); err != nil {
-			errs = append(errs, fmt.Errorf("header %s: %w", dueHeader, err))
+		// A day longer, because the clock by which the header was written may be ahead.
+		if time.Until(m.due) > longestDelay+24*time.Hour {
+			errs = append(errs, fmt.Errorf("header %s: due %s, more than a year from now",
+				dueHeader, m.due.UTC().Format(time.RFC3339Nano)))
 		}
 	}
 	m.limit = int(get(MaxAttemptsHeader))

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -43,7 +42,7 @@ func FuzzMessage(f *testing.F) {
 			require.LessOrEqual(t, moves, 1+3)
 			m, malformed := read(d)
 			if left := time.Until(m.due); left > 0 && malformed == nil {
-				require.LessOrEqual(t, left, jobqueue.Longest+24*time.Hour)
+				require.LessOrEqual(t, left, longestDelay+24*time.Hour)
 				d = amqp.Delivery{MessageId: "7", Headers: m.publishing(m.attempt-1, nil).Headers} // its time has come
 				continue
 			}

@@ -9,7 +9,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -27,14 +26,14 @@ import (
 func (r *Retries) Redrive(
 	ctx context.Context, o retryjob.RedriveOptions,
 ) (retryjob.RedriveResult, error) {
-	return jobqueue.Redrive("retryamqp", o, func(walk *jobqueue.Walk) error {
+	return o.Walk("retryamqp", func(walk *retryjob.Walk) error {
 		return r.use(ctx, time.Second, func(w *worker) error { // its end gives back what was skipped
 			return w.redrive(ctx, walk)
 		})
 	})
 }
 
-func (w *worker) redrive(ctx context.Context, walk *jobqueue.Walk) error {
+func (w *worker) redrive(ctx context.Context, walk *retryjob.Walk) error {
 	var dead amqp.Queue
 	if err := w.ask(ctx, func() (err error) {
 		dead, err = w.channel.QueueDeclarePassive(w.dead().name, true, false, false, false, nil)
@@ -57,14 +56,14 @@ func (w *worker) redrive(ctx context.Context, walk *jobqueue.Walk) error {
 		}
 		letter, unreadable := DeadLetterOf(d.Headers)
 		if leftOut, is := d.Headers[leftOutHeader]; is && unreadable == nil {
-			unreadable = jobqueue.Stuck(fmt.Errorf("it has no room for its %.100q", leftOut))
+			unreadable = retryjob.Stuck(fmt.Errorf("it has no room for its %.100q", leftOut))
 		}
 		if err := walk.Look(letter, unreadable, dead.Messages, func(due time.Time) (bool, error) {
 			m, _ := read(d) // a malformed header is reported when the message is handled
 			m.began = due
 			err := w.waitUntil(ctx, m, due)
 			if errors.Is(err, errTooLarge) {
-				err = jobqueue.Stuck(err)
+				err = retryjob.Stuck(err)
 			}
 			return err == nil, err
 		}); err != nil {

@@ -70,7 +70,6 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -116,7 +115,7 @@ func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task 
 // Retries applies policies to tasks. Its methods are safe for concurrent use
 // once the policies are set.
 type Retries struct {
-	policies  jobqueue.Policies
+	policies  retryjob.Policies
 	logger    asynq.Logger
 	isFailure func(error) bool // of the configuration; nil: every error is a failure
 }
@@ -124,7 +123,7 @@ type Retries struct {
 // New returns Retries that apply policy to tasks of every type. It returns an error
 // if policy is invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed.
 func New(policy retry.Policy) (*Retries, error) {
-	policies, err := jobqueue.NewPolicies("retryasynq", policy)
+	policies, err := retryjob.NewPolicies("retryasynq", policy)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +183,10 @@ func (r *Retries) attempt(ctx context.Context, next asynq.Handler, task *asynq.T
 	ctx, interrupt := context.WithCancel(ctx)
 	defer interrupt()
 	failure := true
-	jobqueue.Run(ctx, policy, job, malformed, func(ctx context.Context) error {
+	retryjob.Run(ctx, policy, job, func(ctx context.Context) error {
+		if malformed != nil {
+			return retry.Permanent(malformed)
+		}
 		err := r.handle(ctx, next, task)
 		if failure = r.counts(policy, retried+1, job.Began, err); !failure {
 			interrupt() // so that retryjob does not count it either
@@ -208,8 +210,10 @@ func (r *Retries) counts(policy retry.Policy, attempt int, began time.Time, err 
 // readHeaders returns a task's own limit, 0 for none, and when it was first due, the zero
 // time if that is not known.
 func readHeaders(task *asynq.Task) (limit int, since time.Time, err error) {
-	if limit, err = jobqueue.Limit(limitHeader, task.Headers()[limitHeader]); err != nil {
-		return 0, since, err
+	if text := task.Headers()[limitHeader]; text != "" {
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 {
+			return 0, since, fmt.Errorf("header %s is %.100q: write a whole number from 1 on, or leave it out", limitHeader, text)
+		}
 	}
 	if text, ok := task.Headers()[sinceHeader]; ok {
 		if since, err = time.Parse(time.RFC3339Nano, text); err != nil {

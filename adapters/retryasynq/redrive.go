@@ -13,7 +13,6 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -37,10 +36,10 @@ const kept = time.Hour
 // enqueued and not deleted is then known by its ID and by the end of the archived task that
 // its headers name, for an hour after it is done. Later than that it runs twice.
 func Redrive(ctx context.Context, options asynq.RedisConnOpt, queue string, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	return jobqueue.Redrive("retryasynq", o, func(walk *jobqueue.Walk) error { return redriveAll(ctx, options, queue, walk) })
+	return o.Walk("retryasynq", func(walk *retryjob.Walk) error { return redriveAll(ctx, options, queue, walk) })
 }
 
-func redriveAll(ctx context.Context, options asynq.RedisConnOpt, queue string, walk *jobqueue.Walk) (err error) {
+func redriveAll(ctx context.Context, options asynq.RedisConnOpt, queue string, walk *retryjob.Walk) (err error) {
 	connection, is := options.MakeRedisClient().(redis.UniversalClient)
 	if !is {
 		return fmt.Errorf("%T makes no client of Redis", options)
@@ -59,7 +58,7 @@ func redriveAll(ctx context.Context, options asynq.RedisConnOpt, queue string, w
 		switch {
 		case unreadable != nil:
 		case task.Queue != queue: // its writer wants it to run elsewhere
-			unreadable = jobqueue.Stuck(fmt.Errorf("task %.100s: it says that its queue is %.100q", task.ID, task.Queue))
+			unreadable = retryjob.Stuck(fmt.Errorf("task %.100s: it says that its queue is %.100q", task.ID, task.Queue))
 		default:
 			unreadable, err = r.stale(ctx, task)
 		}
@@ -129,7 +128,7 @@ func (r redriver) move(ctx context.Context, task *asynq.TaskInfo, d retryjob.Dea
 		if errors.Is(err, errTaken) {
 			err = nil
 		} else if r.redis.Ping(ctx).Err() == nil { // asynq refuses the task
-			err = jobqueue.Stuck(fmt.Errorf("task %.100s: %w", task.ID, err))
+			err = retryjob.Stuck(fmt.Errorf("task %.100s: %w", task.ID, err))
 		}
 		return false, err
 	}

@@ -52,6 +52,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -60,8 +61,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/jobqueue"
-	"github.com/goretry/retry/internal/wait"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -80,7 +79,15 @@ const (
 
 // DeadLetterOf reads the header of a dead letter.
 func DeadLetterOf(header nats.Header) (retryjob.DeadLetter, error) {
-	return jobqueue.LetterOf("retrynats", deadHeader, header.Get(deadHeader))
+	text := header.Get(deadHeader)
+	if text == "" {
+		return retryjob.DeadLetter{}, fmt.Errorf("retrynats: not a dead letter: the header %s is missing", deadHeader)
+	}
+	var d retryjob.DeadLetter
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		return retryjob.DeadLetter{}, fmt.Errorf("retrynats: header %s: %w", deadHeader, err)
+	}
+	return d, nil
 }
 
 // AttemptOf returns the number of the attempt that a delivery is for, 1 for the
@@ -111,7 +118,7 @@ type Retries struct {
 	// errors are logged to slog.Default.
 	OnError func(error)
 
-	policies jobqueue.Policies
+	policies retryjob.Policies
 	dead     string
 }
 
@@ -120,7 +127,7 @@ type Retries struct {
 // invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed, or if dead is not one
 // subject, because it has a wildcard or an empty token.
 func New(policy retry.Policy, dead string) (*Retries, error) {
-	policies, err := jobqueue.NewPolicies("retrynats", policy)
+	policies, err := retryjob.NewPolicies("retrynats", policy)
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +336,10 @@ func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
 	job.Attempt = max(1, job.Attempt)
 	stop := w.keep(msg, job.Key)
 	defer stop()
-	jobqueue.Run(ctx, w.policies.Of(msg.Subject()), job, malformed, func(ctx context.Context) error {
+	retryjob.Run(ctx, w.policies.Of(msg.Subject()), job, func(ctx context.Context) error {
+		if malformed != nil {
+			return retry.Permanent(malformed)
+		}
 		return w.handle(ctx, msg)
 	}, func(o retryjob.Outcome) {
 		stop()
@@ -348,12 +358,16 @@ func read(msg jetstream.Msg, meta *jetstream.MsgMetadata) (job retryjob.Job, due
 		Attempt: AttemptOf(msg),
 		Began:   meta.Timestamp,
 	}
-	if job.MaxAttempts, malformed = jobqueue.Limit(MaxAttemptsHeader, msg.Headers().Get(MaxAttemptsHeader)); malformed != nil {
-		return job, due, malformed
+	if text := msg.Headers().Get(MaxAttemptsHeader); text != "" {
+		limit, err := strconv.Atoi(text)
+		if err != nil || limit < 1 {
+			return job, due, fmt.Errorf("header %s is %.100q: write a whole number from 1 on, or leave it out", MaxAttemptsHeader, text)
+		}
+		job.MaxAttempts = limit
 	}
 	if text := msg.Headers().Get(dueHeader); text != "" {
 		if due, malformed = time.Parse(time.RFC3339Nano, text); malformed == nil {
-			malformed = jobqueue.CheckDue(due)
+			malformed = checkDue(due)
 		}
 		if malformed != nil {
 			return job, due, fmt.Errorf("header %s: %w", dueHeader, malformed)
@@ -365,14 +379,28 @@ func read(msg jetstream.Msg, meta *jetstream.MsgMetadata) (job retryjob.Job, due
 	return job, due, nil
 }
 
+// checkDue returns an error if a message says that it is due more than a year from now, the
+// longest Window of a redrive. One more day is allowed, because the clock by which the message
+// was written may be ahead.
+func checkDue(due time.Time) error {
+	if time.Until(due) > (365+1)*24*time.Hour {
+		return fmt.Errorf("due %s, more than a year from now", due.UTC().Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
 // keep renews a message's AckWait until stop is called.
 func (w *worker) keep(msg jetstream.Msg, key string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var keeper sync.WaitGroup
 	keeper.Go(func() {
+		tick := time.NewTicker(max(w.ackWait/3, time.Millisecond))
+		defer tick.Stop()
 		for {
-			if _, stopped := wait.For(ctx, max(w.ackWait/3, time.Millisecond)); stopped != nil {
+			select {
+			case <-ctx.Done():
 				return
+			case <-tick.C:
 			}
 			if err := msg.InProgress(); err != nil {
 				w.report(fmt.Errorf("message %s: %w", key, err))

@@ -572,3 +572,27 @@ func TestADeadLetterWhoseIDIsTaken(t *testing.T) {
 		})
 	}
 }
+
+func TestDeadLetterOf(t *testing.T) {
+	for _, row := range []struct {
+		name, text string
+		want       retryjob.DeadLetter
+		err        string
+	}{
+		{"a dead letter", `{"key":"k","reason":"attempts_exhausted","attempts":3}`,
+			retryjob.DeadLetter{Key: "k", Reason: retry.ReasonExhausted, Attempts: 3}, ""},
+		{"no header", "", retryjob.DeadLetter{}, "retrynats: not a dead letter: the header Retry-Dead-Letter is missing"},
+		{"no JSON", "boom", retryjob.DeadLetter{}, "retrynats: header Retry-Dead-Letter: invalid character"},
+		{"cut off", `{"key":"k"`, retryjob.DeadLetter{}, "retrynats: header Retry-Dead-Letter: unexpected end"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			d, err := retrynats.DeadLetterOf(nats.Header{"Retry-Dead-Letter": {row.text}})
+			assert.Equal(t, row.want, d)
+			if row.err == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorContains(t, err, row.err)
+			}
+		})
+	}
+}

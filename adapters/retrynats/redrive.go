@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -31,7 +30,7 @@ import (
 // minutes by default. Later than that it is handled twice. If another message has that
 // Nats-Msg-Id, the dead letter is skipped.
 func (r *Retries) Redrive(ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	return jobqueue.Redrive("retrynats", o, func(walk *jobqueue.Walk) error {
+	return o.Walk("retrynats", func(walk *retryjob.Walk) error {
 		subjects, err := subjectsOf(ctx, js, consumer)
 		if err != nil {
 			return err
@@ -59,7 +58,7 @@ func subjectsOf(ctx context.Context, js jetstream.JetStream, consumer jetstream.
 	return stream.CachedInfo().Config.Subjects, nil
 }
 
-func (r *Retries) redrive(ctx context.Context, js jetstream.JetStream, subjects []string, walk *jobqueue.Walk) error {
+func (r *Retries) redrive(ctx context.Context, js jetstream.JetStream, subjects []string, walk *retryjob.Walk) error {
 	stream, err := r.deadStream(ctx, js)
 	if err != nil {
 		return err
@@ -100,9 +99,9 @@ func mayGoBack(js jetstream.JetStream, subjects []string, letter *jetstream.RawS
 	inbox, _, _ := strings.Cut(js.Conn().NewInbox(), ".")
 	switch {
 	case leftOut != "":
-		return jobqueue.Stuck(fmt.Errorf("message %d: it has no room for its %.100q", letter.Sequence, leftOut))
+		return retryjob.Stuck(fmt.Errorf("message %d: it has no room for its %.100q", letter.Sequence, leftOut))
 	case !allowed(subjects, inbox, subject):
-		return jobqueue.Stuck(fmt.Errorf("message %d: header %s is %.100q, which is not one of the consumer's subjects %.300q", letter.Sequence, SubjectHeader, subject, subjects))
+		return retryjob.Stuck(fmt.Errorf("message %d: header %s is %.100q, which is not one of the consumer's subjects %.300q", letter.Sequence, SubjectHeader, subject, subjects))
 	default:
 		return nil
 	}
@@ -149,7 +148,7 @@ func publishAgain(ctx context.Context, js jetstream.JetStream, stream jetstream.
 		return false, err
 	}
 	if err != nil { // if it is the server's fault, the next letter cannot be read
-		return false, jobqueue.Stuck(fmt.Errorf("message %d: %w", letter.Sequence, err))
+		return false, retryjob.Stuck(fmt.Errorf("message %d: %w", letter.Sequence, err))
 	}
 	if ack.Duplicate {
 		same, err := isStored(ctx, js, ack, msg)

@@ -9,7 +9,6 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
-	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -23,10 +22,10 @@ import (
 // fails, or two run at once, no job is lost and none goes back twice. Call it again to
 // move the rest. It needs PostgreSQL, and works with a client that only inserts.
 func Redrive[TTx any](ctx context.Context, client *river.Client[TTx], o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	return jobqueue.Redrive("retryriver", o, func(walk *jobqueue.Walk) error { return redriveAll(ctx, client, walk) })
+	return o.Walk("retryriver", func(walk *retryjob.Walk) error { return redriveAll(ctx, client, walk) })
 }
 
-func redriveAll[TTx any](ctx context.Context, client *river.Client[TTx], walk *jobqueue.Walk) error {
+func redriveAll[TTx any](ctx context.Context, client *river.Client[TTx], walk *retryjob.Walk) error {
 	schema := client.Schema()
 	if schema != "" {
 		schema += "."
@@ -48,7 +47,7 @@ func redriveAll[TTx any](ctx context.Context, client *river.Client[TTx], walk *j
 			if err := walk.Look(d, unreadable, total, func(due time.Time) (moved bool, err error) {
 				metadata, err := anew(row)
 				if err != nil {
-					return false, jobqueue.Stuck(err)
+					return false, retryjob.Stuck(err)
 				}
 				// Like River itself, what is due within the interval of its scheduler is
 				// available already: workers do not take it before scheduled_at.
@@ -65,7 +64,7 @@ func redriveAll[TTx any](ctx context.Context, client *river.Client[TTx], walk *j
 				case refused.SQLState() == uniqueViolation: // another job has the place of this unique one
 					return false, nil
 				default:
-					return false, jobqueue.Stuck(fmt.Errorf("job %d: %w", row.ID, err))
+					return false, retryjob.Stuck(fmt.Errorf("job %d: %w", row.ID, err))
 				}
 			}); err != nil {
 				return fmt.Errorf("job %d: %w", row.ID, err)

@@ -56,7 +56,6 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -115,13 +114,13 @@ func fieldsOf(metadata []byte) (all map[string]json.RawMessage, err error) {
 // may share it.
 type Plugin struct {
 	river.MiddlewareDefaults
-	policies jobqueue.Policies
+	policies retryjob.Policies
 }
 
 // New returns a Plugin that applies policy to jobs of every kind. It returns an
 // error if policy is invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed.
 func New(policy retry.Policy) (*Plugin, error) {
-	policies, err := jobqueue.NewPolicies("retryriver", policy)
+	policies, err := retryjob.NewPolicies("retryriver", policy)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +200,10 @@ func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(contex
 	}()
 	var snoozed error
 	j, m, malformed := read(row)
-	jobqueue.Run(ctx, p.policies.Of(row.Kind), j, malformed, func(ctx context.Context) error {
+	retryjob.Run(ctx, p.policies.Of(row.Kind), j, func(ctx context.Context) error {
+		if malformed != nil {
+			return retry.Permanent(malformed)
+		}
 		err := do(ctx)
 		var snooze *river.JobSnoozeError
 		var cancel *river.JobCancelError
@@ -224,10 +226,7 @@ func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(contex
 			result = retry.Unwrap(o.Err)
 			row.MaxAttempts = max(row.MaxAttempts, row.Attempt+1)
 			row.ScheduledAt = time.Now().Add(o.Delay)
-			if o.Class != "" {
-				m.Classes[o.Class]++
-				changed = true
-			}
+			m.Classes, changed = o.Classes, changed || o.Class != ""
 		default:
 			result = o.Err
 			row.MaxAttempts = row.Attempt
@@ -295,7 +294,9 @@ func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
 	if m.Earlier < 0 || m.Earlier > len(row.Errors) {
 		m.Earlier = 0 // cut to what there is, it would let each attempt be the first
 	}
-	m.Classes = jobqueue.Classes(m.Classes, row.Attempt)
+	if m.Classes == nil {
+		m.Classes = map[string]int{} // known: none
+	}
 	j = retryjob.Job{Key: strconv.FormatInt(row.ID, 10), Attempt: max(1, row.Attempt), MaxAttempts: m.MaxAttempts, Classes: m.Classes}
 	j.Began = began(row, m.Earlier)
 	return j, m, malformed

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
@@ -142,18 +141,14 @@ func (w *Worker) keep(ctx context.Context, job *Job) error {
 // write writes the result of an attempt. An attempt that was interrupted, because
 // this worker stops or has lost the lease, does not lead to a dead letter.
 func (w *Worker) write(ctx context.Context, job *Job, o retryjob.Outcome, letter retryjob.DeadLetter) error {
-	classes := maps.Clone(job.Classes)
-	if o.Class != "" && classes != nil {
-		classes[o.Class]++
-	}
 	err := retry.Do(ctx, w.statement(), func(ctx context.Context) error {
 		switch {
 		case o.Err == nil:
 			return w.Queue.Finish(ctx, job)
 		case o.Interrupted():
-			return w.Queue.Fail(ctx, job, o.Err, job.Classes, o.Delay)
+			return w.Queue.Fail(ctx, job, o.Err, o.Classes, o.Delay)
 		case o.Retry():
-			return w.Queue.Fail(ctx, job, retry.Unwrap(o.Err), classes, o.Delay)
+			return w.Queue.Fail(ctx, job, retry.Unwrap(o.Err), o.Classes, o.Delay)
 		default:
 			return w.Queue.Bury(ctx, job, o.Ran, retry.Unwrap(o.Err), letter)
 		}

@@ -1,7 +1,6 @@
-package jobqueue_test
+package retryjob_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,28 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
-
-// A job that cannot be read ends without a run, also if its attempts are not used up.
-func TestRun(t *testing.T) {
-	for _, malformed := range []error{nil, errors.New("no number")} {
-		runs, p := 0, retry.Policy{MaxAttempts: 3}
-		jobqueue.Run(t.Context(), p, retryjob.Job{Attempt: 1}, malformed, func(context.Context) error {
-			runs++
-			return errors.New("boom")
-		}, func(o retryjob.Outcome) {
-			assert.Equal(t, malformed == nil, o.Retry())
-			assert.Equal(t, malformed == nil, runs == 1)
-			if malformed != nil {
-				assert.Equal(t, retry.ReasonPermanent, o.Reason)
-				assert.ErrorIs(t, o.Err, malformed)
-			}
-		})
-	}
-}
 
 func TestWalk(t *testing.T) {
 	letters := []retryjob.DeadLetter{{Key: "a"}, {Key: "b"}, {Key: "c"}, {Key: "gone"}, {Key: "d"}, {Key: "e"}}
@@ -58,7 +37,7 @@ func TestWalk(t *testing.T) {
 				row.options.OnProgress = func(n, total int) { done = append(done, n, total) }
 				began := time.Now()
 				var moved []string
-				result, err := jobqueue.Redrive("adapter", row.options, func(w *jobqueue.Walk) error {
+				result, err := row.options.Walk("adapter", func(w *retryjob.Walk) error {
 					for _, d := range letters {
 						time.Sleep(time.Second) // the moments count from the start
 						var unreadable error
@@ -66,13 +45,13 @@ func TestWalk(t *testing.T) {
 						case "c":
 							unreadable = errors.New("not a dead letter")
 						case "d":
-							unreadable = jobqueue.Stuck(errors.New("not allowed"))
+							unreadable = retryjob.Stuck(errors.New("not allowed"))
 						}
 						assert.NoError(t, w.Look(d, unreadable, 9, func(due time.Time) (bool, error) {
 							moved = append(moved, d.Key)
 							assert.Equal(t, began.Add(retryjob.Spread(d.Key, row.options.Window)), due)
 							if d.Key == "e" {
-								return false, fmt.Errorf("%w", jobqueue.Stuck(errors.New("refused")))
+								return false, fmt.Errorf("%w", retryjob.Stuck(errors.New("refused")))
 							}
 							return d.Key != "gone", nil
 						}))
@@ -99,7 +78,7 @@ func TestDeadLettersWithoutAKeyAreSpread(t *testing.T) {
 		const letters = 100
 		at := map[time.Duration]bool{}
 		for range 2 {
-			_, err := jobqueue.Redrive("adapter", retryjob.RedriveOptions{Window: time.Hour}, func(w *jobqueue.Walk) error {
+			_, err := retryjob.RedriveOptions{Window: time.Hour}.Walk("adapter", func(w *retryjob.Walk) error {
 				for n := range letters {
 					assert.NoError(t, w.Look(retryjob.DeadLetter{Ended: time.Unix(int64(n), 0)}, nil, letters, func(due time.Time) (bool, error) {
 						at[time.Until(due)] = true
@@ -116,9 +95,9 @@ func TestDeadLettersWithoutAKeyAreSpread(t *testing.T) {
 
 // However many cannot go back, the error is short.
 func TestManyThatCannotGoBack(t *testing.T) {
-	result, err := jobqueue.Redrive("adapter", retryjob.RedriveOptions{}, func(w *jobqueue.Walk) error {
+	result, err := retryjob.RedriveOptions{}.Walk("adapter", func(w *retryjob.Walk) error {
 		for range 1000 {
-			assert.NoError(t, w.Look(retryjob.DeadLetter{Key: strings.Repeat("x", 1<<20)}, jobqueue.Stuck(errors.New("no")), 1000, nil))
+			assert.NoError(t, w.Look(retryjob.DeadLetter{Key: strings.Repeat("x", 1<<20)}, retryjob.Stuck(errors.New("no")), 1000, nil))
 		}
 		return errors.New("boom")
 	})
@@ -132,7 +111,7 @@ func TestManyThatCannotGoBack(t *testing.T) {
 func TestWalkFails(t *testing.T) {
 	boom := errors.New("boom")
 	options := retryjob.RedriveOptions{OnProgress: func(int, int) { t.Error("progress") }}
-	result, err := jobqueue.Redrive("adapter", options, func(w *jobqueue.Walk) error {
+	result, err := options.Walk("adapter", func(w *retryjob.Walk) error {
 		return w.Look(retryjob.DeadLetter{}, nil, 1, func(time.Time) (bool, error) { return false, boom })
 	})
 	assert.ErrorIs(t, err, boom)
