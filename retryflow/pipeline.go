@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/saturate"
-	"github.com/goretry/retry/internal/wait"
 )
 
 // State is what a pipeline carries from task to task, under names you choose.
@@ -256,11 +254,22 @@ func (*tooCloseError) Unwrap() error { return context.DeadlineExceeded }
 // wait waits as the policy says, and puts the clock of r ahead by what that skipped.
 func (r *run) wait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
 	if r.Policy.Wait == nil {
-		return wait.For(ctx, d)
+		return 0, sleep(ctx, d)
 	}
 	skipped, err = r.Policy.Wait(ctx, d)
-	r.skipped = saturate.Add(r.skipped, min(max(0, skipped), d))
+	r.skipped += min(max(0, skipped), d, math.MaxInt64-r.skipped)
 	return skipped, err
+}
+
+// sleep waits for d, or until ctx is done, and returns the error of ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return ctx.Err()
 }
 
 // now reads the clock of r, on which waits that were skipped have passed.

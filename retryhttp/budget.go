@@ -13,7 +13,6 @@ import (
 	"sync"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/lease"
 	"github.com/goretry/retry/internal/logkey"
 )
 
@@ -77,14 +76,14 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 
 	var sent evidence
 	header := cloneHeader(req.Header)
-	header.Set(lease.Lent, strconv.Itoa(lent))
+	header.Set(lentName, strconv.Itoa(lent))
 	to := hostOf(req.URL)
 	http2 := l.onlyHTTP2(to)
 	trace := sent.trace()
 	trace.GotConn = func(info httptrace.GotConnInfo) {
 		sent.got.Store(true)
 		if http2 && info.Reused && overHTTP1(info.Conn) { // another client has kept it
-			header.Set(lease.Lent, "0")
+			header.Set(lentName, "0")
 		}
 	}
 	out := req.WithContext(httptrace.WithClientTrace(ctx, trace))
@@ -100,12 +99,12 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	case resp != nil:
 		l.learn(to, resp.ProtoMajor)
 		if resp.Header.Values("Age") != nil { // out of a cache: its report is about another request
-			resp.Header.Del(lease.Spent)
+			resp.Header.Del(spentName)
 		}
 		if sent.wrote.Load() <= 1 {
-			back(lease.Unspent(resp.Header.Values(lease.Spent), lent))
+			back(unspentOf(resp.Header.Values(spentName), lent))
 		}
-		resp.Header.Del(lease.Spent) // it was for us
+		resp.Header.Del(spentName) // it was for us
 		if resp.Request == nil || resp.Request == out {
 			resp.Request = req
 		}
@@ -212,8 +211,8 @@ func ledAway(req *http.Request) bool {
 // that outlives the request, and for a batch of many calls, use another context.
 func BorrowBudget(h http.Handler, most int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, loan := lease.Borrow(r.Context(), r.Header.Values(lease.Lent), most)
-		if loan.Asked() {
+		ctx, loan := borrow(r.Context(), r.Header.Values(lentName), most)
+		if loan.asked() {
 			r := &reporter{ResponseWriter: w, loan: loan}
 			defer r.report() // after a panic too: a handler around this one may answer
 			w = r
@@ -225,14 +224,14 @@ func BorrowBudget(h http.Handler, most int) http.Handler {
 // A reporter writes the report of a loan before the final header.
 type reporter struct {
 	http.ResponseWriter
-	loan     *lease.Loan
+	loan     *loan
 	reported bool
 }
 
 func (r *reporter) report() {
 	if !r.reported {
 		r.reported = true
-		r.Header().Set(lease.Spent, r.loan.Close())
+		r.Header().Set(spentName, r.loan.close())
 	}
 }
 

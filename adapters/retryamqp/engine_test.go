@@ -12,9 +12,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/jobtest"
+	"github.com/goretry/retry/adapters/jobtest/servers"
 	"github.com/goretry/retry/adapters/retryamqp"
-	"github.com/goretry/retry/internal/jobtest"
-	"github.com/goretry/retry/internal/servers"
 	"github.com/goretry/retry/retryjob"
 )
 

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/jobtest/servers"
 	"github.com/goretry/retry/adapters/retryamqp"
-	"github.com/goretry/retry/internal/servers"
 	"github.com/goretry/retry/retryjob"
 )
 

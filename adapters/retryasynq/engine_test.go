@@ -14,9 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/jobtest"
+	"github.com/goretry/retry/adapters/jobtest/servers"
 	"github.com/goretry/retry/adapters/retryasynq"
-	"github.com/goretry/retry/internal/jobtest"
-	"github.com/goretry/retry/internal/servers"
 	"github.com/goretry/retry/retryjob"
 )
 

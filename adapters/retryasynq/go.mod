@@ -6,8 +6,10 @@ go 1.25
 
 replace github.com/goretry/retry => ../..
 
+replace github.com/goretry/retry/adapters/jobtest => ../jobtest
+
 require (
-	github.com/goretry/retry v0.0.0-00010101000000-000000000000
+	github.com/goretry/retry v0.0.0
 	github.com/hibiken/asynq v0.26.0
 	github.com/redis/go-redis/v9 v9.14.1
 	github.com/stretchr/testify v1.12.1
@@ -17,6 +19,7 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/goretry/retry/adapters/jobtest v0.0.0
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/spf13/cast v1.10.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect

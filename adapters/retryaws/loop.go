@@ -16,8 +16,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/rpc"
-	"github.com/goretry/retry/internal/saturate"
+	"github.com/goretry/retry/adapters/retryrpc"
 	"github.com/goretry/retry/retryhttp"
 )
 
@@ -79,7 +78,7 @@ func (c *call) attempt(ctx context.Context) error {
 	c.failure = err
 
 	switch {
-	case err == nil || rpc.Ended(c.ctx):
+	case err == nil || retryrpc.Ended(c.ctx):
 		return err // not marked: a loop around this one may go on with another context
 	case !late && (!only.retryable || staysHTTP(err)):
 		return retry.Permanent(err)
@@ -210,7 +209,7 @@ func serversWait(err error) time.Duration {
 	if err != nil {
 		return wait
 	}
-	return max(wait, saturate.Mul(uint64(max(0, ms)), time.Millisecond))
+	return max(wait, retryrpc.Milliseconds(ms))
 }
 
 // sending returns the context for a request. Until end is called, it ends when the
@@ -227,7 +226,7 @@ func (c *call) sending(attempt context.Context) (ctx context.Context, end func(e
 	stop := context.AfterFunc(attempt, func() { cancel(errTimeout) })
 	return middleware.WithStackValue(ctx, cancelKey{}, cancel), func(err error) (bool, error) {
 		stop()
-		late := context.Cause(ctx) == errTimeout && !rpc.Ended(c.ctx)
+		late := context.Cause(ctx) == errTimeout && !retryrpc.Ended(c.ctx)
 		switch {
 		case late && err == nil:
 			err = errTimeout

@@ -24,8 +24,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/calltest"
 	"github.com/goretry/retry/adapters/retryaws"
+	"github.com/goretry/retry/adapters/retryrpc/calltest"
 )
 
 // A server gives scripted answers and records the requests.

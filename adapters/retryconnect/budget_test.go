@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/calltest"
 	"github.com/goretry/retry/adapters/retryconnect"
+	"github.com/goretry/retry/adapters/retryrpc/calltest"
 	"github.com/goretry/retry/retryhttp"
 )
 

@@ -31,7 +31,7 @@
 //
 // # What the server asks for
 //
-// The server can ask for a wait with a google.rpc.RetryInfo in the error details, the
+// The server can ask for a wait with a google.retryrpc.RetryInfo in the error details, the
 // header Retry-After, or the trailer grpc-retry-pushback-ms, see [retry.After]; the
 // longest applies. A pushback that is negative or not a number forbids retries: the
 // error is permanent. Connect does not pass on the headers of a response that is not
@@ -67,7 +67,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/rpc"
+	"github.com/goretry/retry/adapters/retryrpc"
 	"github.com/goretry/retry/retryhttp"
 	"github.com/goretry/retry/retrynet"
 )
@@ -105,7 +105,7 @@ func NoBudgets(string) *retry.Budget { return nil }
 
 // Validate returns an error if a policy of i is invalid, or if a name in Methods
 // is not the name of a method or a service.
-func (i *Interceptor) Validate() error { return rpc.Validate("retryconnect", i.Policy, i.Methods) }
+func (i *Interceptor) Validate() error { return retryrpc.Validate("retryconnect", i.Policy, i.Methods) }
 
 // WrapUnary implements connect.Interceptor. Interceptors after i get the request
 // of each attempt, which is not a *connect.Request: use the methods of
@@ -115,8 +115,8 @@ func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if !req.Spec().IsClient {
 			return next(ctx, req)
 		}
-		p := rpc.PolicyOf(req.Spec().Procedure, i.Policy, i.Methods)
-		err = rpc.Do(ctx, p, i.target(req.Peer()), func(ctx context.Context, number int) rpc.Failure {
+		p := retryrpc.PolicyOf(req.Spec().Procedure, i.Policy, i.Methods)
+		err = retryrpc.Do(ctx, p, i.target(req.Peer()), func(ctx context.Context, number int) retryrpc.Failure {
 			a := attempt{req, req.Header().Clone()}
 			numbered(a.header, number)
 			var err error
@@ -128,8 +128,8 @@ func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 }
 
 // target says which Budget a call to a server gets.
-func (i *Interceptor) target(server connect.Peer) rpc.Target {
-	return rpc.Target{Name: server.Addr, Own: &i.targets, Budgets: i.Budgets}
+func (i *Interceptor) target(server connect.Peer) retryrpc.Target {
+	return retryrpc.Target{Name: server.Addr, Own: &i.targets, Budgets: i.Budgets}
 }
 
 // An attempt is a request with its own headers. net/http may still be reading the
@@ -149,7 +149,7 @@ func (*Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) conn
 // numbered sets the header with the number of earlier attempts.
 func numbered(header http.Header, number int) {
 	if number > 1 {
-		header.Set(rpc.PreviousAttempts, strconv.Itoa(number-1))
+		header.Set(retryrpc.PreviousAttempts, strconv.Itoa(number-1))
 	}
 }
 
@@ -175,18 +175,18 @@ func Mark(err error, retryable ...connect.Code) error {
 	return failure(err, retryable).Mark()
 }
 
-func failure(err error, retryable []connect.Code) rpc.Failure {
+func failure(err error, retryable []connect.Code) retryrpc.Failure {
 	if len(retryable) == 0 {
 		retryable = []connect.Code{connect.CodeUnavailable}
 	}
 	code := connect.CodeOf(err)
 	again := slices.Contains(retryable, code) ||
 		broken(err) && slices.Contains(retryable, connect.CodeUnavailable)
-	f := rpc.Failure{Err: err, Code: uint32(code), Retryable: again && !untrusted(err)}
+	f := retryrpc.Failure{Err: err, Code: uint32(code), Retryable: again && !untrusted(err)}
 	var failed *connect.Error
 	if errors.As(err, &failed) {
 		f.Wait, f.Named = wait(failed)
-		f.Pushback = failed.Meta().Values(rpc.Pushback)
+		f.Pushback = failed.Meta().Values(retryrpc.Pushback)
 	}
 	return f
 }

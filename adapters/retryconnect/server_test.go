@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/calltest"
 	"github.com/goretry/retry/adapters/retryconnect"
+	"github.com/goretry/retry/adapters/retryrpc/calltest"
 )
 
 // The procedures of the service. All their messages are strings.

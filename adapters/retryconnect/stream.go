@@ -7,25 +7,25 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/goretry/retry/adapters/internal/rpc"
+	"github.com/goretry/retry/adapters/retryrpc"
 )
 
 // WrapStreamingClient implements connect.Interceptor.
 func (i *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
-		s := &stream{rpc.Stream{
+		s := &stream{retryrpc.Stream{
 			Ctx:    ctx,
-			Policy: rpc.PolicyOf(spec.Procedure, i.Policy, i.Methods),
+			Policy: retryrpc.PolicyOf(spec.Procedure, i.Policy, i.Methods),
 			Size:   size,
 			Coded:  coded,
-			Dial: func(ctx context.Context, number int, before rpc.Conn) (rpc.Conn, rpc.Failure) {
+			Dial: func(ctx context.Context, number int, before retryrpc.Conn) (retryrpc.Conn, retryrpc.Failure) {
 				opened := next(ctx, spec)
 				if before, ok := before.(conn); ok {
 					before.CloseResponse()
 					copyHeader(opened.RequestHeader(), before.RequestHeader())
 				}
 				numbered(opened.RequestHeader(), number)
-				return conn{opened, i.Codes}, rpc.Failure{}
+				return conn{opened, i.Codes}, retryrpc.Failure{}
 			},
 		}}
 		s.Open()
@@ -61,11 +61,11 @@ type conn struct {
 	codes []connect.Code
 }
 
-func (c conn) CloseSend() error              { return c.CloseRequest() }
-func (c conn) Failure(err error) rpc.Failure { return failure(err, c.codes) }
+func (c conn) CloseSend() error                   { return c.CloseRequest() }
+func (c conn) Failure(err error) retryrpc.Failure { return failure(err, c.codes) }
 
 // A stream is a connect.StreamingClientConn that makes several attempts.
-type stream struct{ rpc.Stream }
+type stream struct{ retryrpc.Stream }
 
 // last returns the last attempt. There always is one, because Dial cannot fail.
 func (s *stream) last() conn {

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/lease"
 )
 
 // LendBudget returns options for grpc.NewClient that lend each call up to most of the
@@ -52,10 +51,10 @@ func lend(ctx context.Context, most int, opts []grpc.CallOption) (context.Contex
 		case server.Addr == nil: // there was no connection
 			back(lent)
 		case err == nil || len(trailer) > 0: // gRPC's own trailer has a content-type at least
-			back(lease.Unspent(trailer.Get(lease.Spent), lent))
+			back(unspentOf(trailer.Get(spentName), lent))
 		}
 	}
-	return outgoing(ctx, lease.Lent, lent), append(slices.Clip(opts), grpc.Peer(&server), grpc.Trailer(&trailer), grpc.OnFinish(end))
+	return outgoing(ctx, lentName, lent), append(slices.Clip(opts), grpc.Peer(&server), grpc.Trailer(&trailer), grpc.OnFinish(end))
 }
 
 // lastKey marks the context of an attempt that no other follows.
@@ -73,24 +72,24 @@ func BorrowBudget(most int) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 			ctx, loan := borrow(ctx, most)
-			if loan.Asked() {
-				defer func() { _ = grpc.SetTrailer(ctx, metadata.Pairs(lease.Spent, loan.Close())) }()
+			if loan.asked() {
+				defer func() { _ = grpc.SetTrailer(ctx, metadata.Pairs(spentName, loan.close())) }()
 			}
 			return handler(ctx, req)
 		}),
 		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 			ctx, loan := borrow(stream.Context(), most)
-			if loan.Asked() {
-				defer func() { stream.SetTrailer(metadata.Pairs(lease.Spent, loan.Close())) }()
+			if loan.asked() {
+				defer func() { stream.SetTrailer(metadata.Pairs(spentName, loan.close())) }()
 			}
 			return handler(srv, &borrower{stream, ctx})
 		}),
 	}
 }
 
-func borrow(ctx context.Context, most int) (context.Context, *lease.Loan) {
+func borrow(ctx context.Context, most int) (context.Context, *loan) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	return lease.Borrow(ctx, md.Get(lease.Lent), most)
+	return borrowed(ctx, md.Get(lentName), most)
 }
 
 // A borrower is a stream whose context has a Budget.

@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/calltest"
 	"github.com/goretry/retry/adapters/retrygrpc"
+	"github.com/goretry/retry/adapters/retryrpc/calltest"
 )
 
 // Client, A, B and a leaf, four attempts each: under a Budget of 3 the leaf gets 4 calls,

@@ -6,6 +6,8 @@ go 1.26.0
 
 replace github.com/goretry/retry => ../..
 
+replace github.com/goretry/retry/adapters/retryrpc => ../retryrpc
+
 require (
 	github.com/goretry/retry v0.0.0
 	github.com/stretchr/testify v1.12.1
@@ -15,6 +17,7 @@ require (
 )
 
 require (
+	github.com/goretry/retry/adapters/retryrpc v0.0.0
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect

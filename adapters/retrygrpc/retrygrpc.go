@@ -35,7 +35,7 @@
 //
 // # What the server asks for
 //
-// The server can ask for a wait with a google.rpc.RetryInfo in the status or with
+// The server can ask for a wait with a google.retryrpc.RetryInfo in the status or with
 // the trailer grpc-retry-pushback-ms, see [retry.After]; the longest applies. A pushback
 // that is negative or not a number forbids retries: the error is permanent. Attempts after
 // the first carry grpc-previous-rpc-attempts, as in gRPC's own retries.
@@ -77,7 +77,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/rpc"
+	"github.com/goretry/retry/adapters/retryrpc"
 )
 
 // An Interceptor retries the calls of a gRPC client. Do not change its fields
@@ -138,7 +138,7 @@ func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 
 // validate returns what [Interceptor.DialOptions] returns as its error.
 func (i Interceptor) validate() error {
-	if err := rpc.Validate("retrygrpc", i.Policy, i.Methods); err != nil {
+	if err := retryrpc.Validate("retrygrpc", i.Policy, i.Methods); err != nil {
 		return err
 	}
 	var errs []error
@@ -176,9 +176,9 @@ func misspelt(name string) string {
 func (i Interceptor) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var trailer metadata.MD
 	opts = append(slices.Clip(opts), grpc.Trailer(&trailer))
-	p := rpc.PolicyOf(method, i.Policy, i.Methods)
+	p := retryrpc.PolicyOf(method, i.Policy, i.Methods)
 	limit := p.EffectiveMax()
-	return rpc.Do(ctx, p, i.target(cc), func(ctx context.Context, number int) rpc.Failure {
+	return retryrpc.Do(ctx, p, i.target(cc), func(ctx context.Context, number int) retryrpc.Failure {
 		trailer = nil
 		err := invoker(numbered(ctx, number, limit), method, req, reply, cc, opts...)
 		return failure(err, trailer, i.Codes)
@@ -186,11 +186,11 @@ func (i Interceptor) unary(ctx context.Context, method string, req, reply any, c
 }
 
 // target says which Budget a call over cc gets.
-func (i Interceptor) target(cc *grpc.ClientConn) rpc.Target {
+func (i Interceptor) target(cc *grpc.ClientConn) retryrpc.Target {
 	if name := cc.CanonicalTarget(); i.Budgets == nil && !strings.HasPrefix(name, "passthrough:") {
-		return rpc.Target{Name: name, Own: &shared}
+		return retryrpc.Target{Name: name, Own: &shared}
 	}
-	return rpc.Target{Name: cc.Target(), Own: i.own, Budgets: i.Budgets}
+	return retryrpc.Target{Name: cc.Target(), Own: i.own, Budgets: i.Budgets}
 }
 
 // numbered adds the number of earlier attempts to the outgoing metadata, and tells
@@ -202,7 +202,7 @@ func numbered(ctx context.Context, number, limit int) context.Context {
 	if number == 1 {
 		return ctx
 	}
-	return outgoing(ctx, rpc.PreviousAttempts, number-1)
+	return outgoing(ctx, retryrpc.PreviousAttempts, number-1)
 }
 
 // outgoing sets a number in the metadata for the server, in place of the caller's.
@@ -234,16 +234,16 @@ func Mark(err error, retryable ...codes.Code) error {
 	return failure(err, nil, retryable).Mark()
 }
 
-func failure(err error, trailer metadata.MD, retryable []codes.Code) rpc.Failure {
+func failure(err error, trailer metadata.MD, retryable []codes.Code) retryrpc.Failure {
 	if len(retryable) == 0 {
 		retryable = []codes.Code{codes.Unavailable}
 	}
 	s := status.Convert(err)
 	wait, named := retryInfo(s)
 	again := slices.Contains(retryable, s.Code()) && !(len(trailer) == 0 && untrusted(s))
-	return rpc.Failure{
+	return retryrpc.Failure{
 		Err: err, Code: uint32(s.Code()), Retryable: again,
-		Wait: wait, Named: named, Pushback: trailer.Get(rpc.Pushback),
+		Wait: wait, Named: named, Pushback: trailer.Get(retryrpc.Pushback),
 	}
 }
 

@@ -21,8 +21,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/calltest"
 	"github.com/goretry/retry/adapters/retrygrpc"
+	"github.com/goretry/retry/adapters/retryrpc/calltest"
 )
 
 // A server gives scripted answers and records what it receives.

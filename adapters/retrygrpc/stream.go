@@ -8,25 +8,25 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/goretry/retry/adapters/internal/rpc"
+	"github.com/goretry/retry/adapters/retryrpc"
 )
 
 func (i Interceptor) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	p := rpc.PolicyOf(method, i.Policy, i.Methods)
+	p := retryrpc.PolicyOf(method, i.Policy, i.Methods)
 	limit := p.EffectiveMax()
-	s := &stream{rpc.Stream{
+	s := &stream{retryrpc.Stream{
 		Ctx:      ctx,
 		Policy:   p,
 		Target:   i.target(cc),
 		Size:     size,
 		Coded:    coded,
 		OneReply: !desc.ServerStreams,
-		Dial: func(ctx context.Context, number int, _ rpc.Conn) (rpc.Conn, rpc.Failure) {
+		Dial: func(ctx context.Context, number int, _ retryrpc.Conn) (retryrpc.Conn, retryrpc.Failure) {
 			opened, err := streamer(numbered(ctx, number, limit), desc, cc, method, opts...)
 			if err != nil {
 				return nil, failure(err, nil, i.Codes)
 			}
-			return conn{opened, i.Codes}, rpc.Failure{}
+			return conn{opened, i.Codes}, retryrpc.Failure{}
 		},
 	}}
 	s.Open()
@@ -47,12 +47,12 @@ type conn struct {
 	codes []codes.Code
 }
 
-func (c conn) Send(m any) error              { return c.SendMsg(m) }
-func (c conn) Receive(m any) error           { return c.RecvMsg(m) }
-func (c conn) Failure(err error) rpc.Failure { return failure(err, c.Trailer(), c.codes) }
+func (c conn) Send(m any) error                   { return c.SendMsg(m) }
+func (c conn) Receive(m any) error                { return c.RecvMsg(m) }
+func (c conn) Failure(err error) retryrpc.Failure { return failure(err, c.Trailer(), c.codes) }
 
 // A stream is a grpc.ClientStream that makes several attempts.
-type stream struct{ rpc.Stream }
+type stream struct{ retryrpc.Stream }
 
 func (s *stream) SendMsg(m any) error { return s.Send(m) }
 func (s *stream) RecvMsg(m any) error { return s.Receive(m) }

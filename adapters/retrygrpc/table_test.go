@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/interop/grpc_testing"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/calltest"
 	"github.com/goretry/retry/adapters/retrygrpc"
+	"github.com/goretry/retry/adapters/retryrpc/calltest"
 )
 
 // calls makes each kind of call, up to its first message.

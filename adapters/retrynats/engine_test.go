@@ -21,9 +21,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/jobtest"
+	"github.com/goretry/retry/adapters/jobtest/servers"
 	"github.com/goretry/retry/adapters/retrynats"
-	"github.com/goretry/retry/internal/jobtest"
-	"github.com/goretry/retry/internal/servers"
 	"github.com/goretry/retry/retryjob"
 )
 

@@ -6,8 +6,10 @@ go 1.26.0
 
 replace github.com/goretry/retry => ../..
 
+replace github.com/goretry/retry/adapters/jobtest => ../jobtest
+
 require (
-	github.com/goretry/retry v0.0.0-00010101000000-000000000000
+	github.com/goretry/retry v0.0.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/stretchr/testify v1.12.1
@@ -16,6 +18,7 @@ require (
 require (
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/google/go-tpm v0.9.8 // indirect
+	github.com/goretry/retry/adapters/jobtest v0.0.0
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/minio/highwayhash v1.0.4 // indirect
 	github.com/nats-io/jwt/v2 v2.8.2 // indirect

@@ -18,9 +18,9 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/jobtest"
+	"github.com/goretry/retry/adapters/jobtest/servers"
 	"github.com/goretry/retry/adapters/retryriver"
-	"github.com/goretry/retry/internal/jobtest"
-	"github.com/goretry/retry/internal/servers"
 	"github.com/goretry/retry/retryjob"
 )
 

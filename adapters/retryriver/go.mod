@@ -6,8 +6,10 @@ go 1.26.0
 
 replace github.com/goretry/retry => ../..
 
+replace github.com/goretry/retry/adapters/jobtest => ../jobtest
+
 require (
-	github.com/goretry/retry v0.0.0-00010101000000-000000000000
+	github.com/goretry/retry v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/riverqueue/river v0.51.1
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.1
@@ -16,6 +18,7 @@ require (
 )
 
 require (
+	github.com/goretry/retry/adapters/jobtest v0.0.0
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect

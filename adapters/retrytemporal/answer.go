@@ -13,7 +13,6 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/harmless"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -105,8 +104,13 @@ var errUnreadable = errors.New("a detail cannot be read")
 
 // read reads details into targets. For an error that was created in this process,
 // the SDK sets them by reflection and panics if one is nil or of another type.
-func read(app *temporal.ApplicationError, targets []any) error {
-	return harmless.Or(errUnreadable, func() error { return app.Details(targets...) })
+func read(app *temporal.ApplicationError, targets []any) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errUnreadable
+		}
+	}()
+	return app.Details(targets...)
 }
 
 // leastDelay is the shortest NextRetryDelay. Zero would mean that none is set.

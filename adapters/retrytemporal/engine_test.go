@@ -25,9 +25,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/jobtest"
+	"github.com/goretry/retry/adapters/jobtest/servers"
 	"github.com/goretry/retry/adapters/retrytemporal"
-	"github.com/goretry/retry/internal/jobtest"
-	"github.com/goretry/retry/internal/servers"
 	"github.com/goretry/retry/retryjob"
 )
 

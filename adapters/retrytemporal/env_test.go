@@ -15,7 +15,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/internal/calltest"
+	"github.com/goretry/retry/adapters/retryrpc/calltest"
 	"github.com/goretry/retry/adapters/retrytemporal"
 )
 

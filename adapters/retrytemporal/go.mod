@@ -6,6 +6,10 @@ go 1.26.0
 
 replace github.com/goretry/retry => ../..
 
+replace github.com/goretry/retry/adapters/retryrpc => ../retryrpc
+
+replace github.com/goretry/retry/adapters/jobtest => ../jobtest
+
 require (
 	github.com/goretry/retry v0.0.0
 	github.com/stretchr/testify v1.12.1
@@ -18,6 +22,8 @@ require (
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/mock v1.6.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/goretry/retry/adapters/jobtest v0.0.0
+	github.com/goretry/retry/adapters/retryrpc v0.0.0
 	github.com/grpc-ecosystem/go-grpc-middleware/v2 v2.3.2 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.22.0 // indirect
 	github.com/nexus-rpc/nexus-proto-annotations v0.1.0 // indirect

@@ -6,6 +6,8 @@ go 1.26.0
 
 replace github.com/goretry/retry => ../..
 
+replace github.com/goretry/retry/adapters/jobtest => ../../adapters/jobtest
+
 replace github.com/goretry/retry/retrydialect => ../../retrydialect
 
 require (
@@ -18,6 +20,7 @@ require (
 require (
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/goretry/retry/adapters/jobtest v0.0.0
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/servers"
+	"github.com/goretry/retry/adapters/jobtest/servers"
 )
 
 // A server is where a test keeps its tables, which no other test sees.

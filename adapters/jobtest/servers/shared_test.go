@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/goretry/retry/internal/servers"
+	"github.com/goretry/retry/adapters/jobtest/servers"
 )
 
 // verdict records whether a helper skipped or failed its test.

@@ -1,19 +1,25 @@
-// Package rpc holds the code that retrygrpc and retryconnect share: policies by
-// method, the decision by code, and streams. retryaws uses Ended too.
-package rpc
+// Package retryrpc is for authors of adapters for RPC libraries. retrygrpc, retryconnect and
+// retryaws are written with it. Users of these adapters do not need it.
+//
+// An adapter describes how an attempt failed as a [Failure], and retryrpc makes the attempts
+// of a unary call with [Do] and those of a stream with a [Stream]. The policy of a method comes
+// from [PolicyOf]. Which codes are retried is the adapter's decision; what a server's pushback,
+// RESOURCE_EXHAUSTED and a message that is too large mean is decided here, once for all
+// adapters. Package calltest has the table test that every adapter passes.
+package retryrpc
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/saturate"
 )
 
 // The codes with rules of their own. gRPC and Connect use the same numbers.
@@ -51,15 +57,15 @@ func PolicyOf(method string, p retry.Policy, methods map[string]retry.Policy) re
 	return p
 }
 
-// A Target says which Budget a call gets whose policy has none.
+// A Target says from which Budget the retries of a call are taken if its policy has none.
 type Target struct {
-	Name    string
-	Own     *retry.Budgets
-	Budgets func(target string) *retry.Budget // of the user; nil: one of Own
+	Name    string                            // of the server, such as "host:port"
+	Own     *retry.Budgets                    // has the Budget if the field Budgets is nil
+	Budgets func(target string) *retry.Budget // set by the user of the adapter; nil: use Own
 }
 
-// Validate returns what is wrong with p, the policies in methods, and the names
-// in methods. Errors about methods begin with pkg.
+// Validate returns an error that joins what is wrong with p, with the policies in methods, and
+// with the names in methods. Errors about methods begin with pkg, the name of the adapter.
 func Validate(pkg string, p retry.Policy, methods map[string]retry.Policy) error {
 	errs := []error{p.Validate()}
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
@@ -75,9 +81,9 @@ func Validate(pkg string, p retry.Policy, methods map[string]retry.Policy) error
 
 // A Failure describes how an attempt failed. The zero Failure is a success.
 type Failure struct {
-	Err       error
-	Code      uint32
-	Retryable bool          // the code is one that is retried
+	Err       error         // what the RPC library returned; nil: the attempt succeeded
+	Code      uint32        // of the status, by gRPC's numbers, which are also Connect's
+	Retryable bool          // the adapter retries this code
 	Wait      time.Duration // the wait that the server asks for
 	Named     bool          // the server asks for a wait, possibly 0
 	Pushback  []string      // the values of the Pushback trailer
@@ -95,7 +101,7 @@ func (f Failure) Mark() error {
 		if err != nil || wait < 0 || len(f.Pushback) > 1 {
 			f.Final = fmt.Sprintf("the server forbids it, %s is %q", Pushback, f.Pushback)
 		}
-		f.Wait, f.Named = max(f.Wait, saturate.Mul(uint64(max(0, wait)), time.Millisecond)), true
+		f.Wait, f.Named = max(f.Wait, Milliseconds(wait)), true
 	}
 	throttled := f.Code == resourceExhausted && f.Named
 	switch {
@@ -139,8 +145,9 @@ var (
 	errSetNoBudgets = errors.New("to wait for a server that starts, set Interceptor.Budgets to NoBudgets")
 )
 
-// Do makes attempts by p and passes each its number. target is whose Budget the call gets if
-// p has none. coded turns the error of a context into one with a code.
+// Do makes attempts according to p, and passes its number to each. target has the Budget for a
+// call whose p has none. coded turns the error of a context into an error with a code. The
+// error is a [*retry.Error].
 func Do(ctx context.Context, p retry.Policy, target Target, attempt func(context.Context, int) Failure, coded func(error) error) error {
 	var own *retry.Budget // of the target, where the user has set none
 	switch {
@@ -193,6 +200,15 @@ func awaitDeadline(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < time.Millisecond && ctx.Done() != nil {
 		<-ctx.Done()
 	}
+}
+
+// Milliseconds returns n milliseconds as a duration: 0 if n is negative, and the longest
+// duration if n is longer.
+func Milliseconds(n int64) time.Duration {
+	if n > math.MaxInt64/int64(time.Millisecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(max(0, n)) * time.Millisecond
 }
 
 // Ended reports whether ctx is done or its deadline has passed. Transports

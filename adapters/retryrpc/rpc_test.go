@@ -1,8 +1,9 @@
-package rpc
+package retryrpc
 
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,5 +136,15 @@ func TestBudgetOfACall(t *testing.T) {
 			}
 			assert.Equal(t, before-3, row.budget.Left())
 		})
+	}
+}
+
+func TestMilliseconds(t *testing.T) {
+	for n, want := range map[int64]time.Duration{
+		math.MinInt64: 0, -1: 0, 0: 0, 1: time.Millisecond, 45_800: 45*time.Second + 800*time.Millisecond,
+		9_223_372_036_854:     9_223_372_036_854 * time.Millisecond,
+		9_223_372_036_854 + 1: math.MaxInt64, math.MaxInt64: math.MaxInt64,
+	} {
+		assert.Equal(t, want, Milliseconds(n), n)
 	}
 }
