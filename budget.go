@@ -5,8 +5,6 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
-
-	"github.com/goretry/retry/internal/bucket"
 )
 
 // A Budget is a shared allowance of retries: a bucket that is full at the start.
@@ -126,11 +124,11 @@ func since(at *atomic.Int64, now time.Duration) time.Duration {
 func (b *Budget) takeUpTo(most, keep int64) int64 {
 	for {
 		spent := b.spent.Load()
-		n := min(most, (b.full()-spent)/bucket.Token-keep)
+		n := min(most, (b.full()-spent)/token-keep)
 		if n < 1 {
 			return 0
 		}
-		if b.spent.CompareAndSwap(spent, spent+n*bucket.Token) {
+		if b.spent.CompareAndSwap(spent, spent+n*token) {
 			return n
 		}
 	}
@@ -140,7 +138,7 @@ func (b *Budget) takeUpTo(most, keep int64) int64 {
 // Do and Once call it themselves.
 func (b *Budget) Refund() {
 	if b != nil {
-		b.putBack(bucket.Token, b.least())
+		b.putBack(token, b.least())
 	}
 }
 
@@ -149,7 +147,7 @@ func (b *Budget) Success() {
 	if b == nil {
 		return
 	}
-	whole := b.putBack(bucket.Share(b.Ratio), b.least())
+	whole := b.putBack(shareOf(b.Ratio), b.least())
 	if b.remembers() && (whole || b.first.Load() == nil) {
 		b.look() // for one success of ten or so: the clock takes longer than all the rest
 	}
@@ -162,10 +160,10 @@ func (b *Budget) Left() int {
 		return Unlimited
 	}
 	b.catchUp()
-	return int(min(math.MaxInt, max(0, b.full()-b.spent.Load())/bucket.Token)) // of 32 bits too
+	return int(min(math.MaxInt, max(0, b.full()-b.spent.Load())/token)) // of 32 bits too
 }
 
-func (b *Budget) full() int64 { return bucket.Full(b.Size) }
+func (b *Budget) full() int64 { return fullOf(b.Size) }
 
 // remembers reports whether b can hold more than Size. One that is always empty cannot.
 func (b *Budget) remembers() bool { return b.Remember >= leastRefill && b.Size > 0 }
@@ -176,7 +174,7 @@ func (b *Budget) graces() bool { return b.Grace >= leastRefill && b.Size > 0 }
 // least returns the least that spent can be.
 func (b *Budget) least() int64 {
 	if b.remembers() {
-		return b.full() - bucket.Most*bucket.Token
+		return b.full() - mostTokens*token
 	}
 	return 0
 }
@@ -201,10 +199,10 @@ func (b *Budget) catchUp() (passed time.Duration) {
 	}
 	passed = time.Since(*first)
 	if b.RefillEvery >= leastRefill {
-		b.putBack(min(due(&b.ticks, passed, b.RefillEvery), bucket.Most)*bucket.Token, 0)
+		b.putBack(min(due(&b.ticks, passed, b.RefillEvery), mostTokens)*token, 0)
 	}
 	if b.remembers() {
-		b.fade(due(&b.fades, passed, b.Remember/bucket.Fades))
+		b.fade(due(&b.fades, passed, b.Remember/fadesEach))
 	}
 	return passed
 }
@@ -216,11 +214,11 @@ func (b *Budget) fade(n int64) {
 	}
 	for {
 		spent := b.spent.Load()
-		left := bucket.Faded(-spent, n)
+		left := faded(-spent, n)
 		if spent < 0 && !b.spent.CompareAndSwap(spent, -left) {
 			continue
 		}
-		b.mark.Store(max(0, left, bucket.Faded(b.mark.Load(), n)))
+		b.mark.Store(max(0, left, faded(b.mark.Load(), n)))
 		return
 	}
 }
@@ -246,7 +244,7 @@ func (b *Budget) putBack(n, least int64) (whole bool) {
 		}
 		if b.spent.CompareAndSwap(spent, spent-n) {
 			held := b.full() - spent
-			return held/bucket.Token != (held+n)/bucket.Token
+			return held/token != (held+n)/token
 		}
 	}
 }
@@ -365,7 +363,7 @@ func (l *payers) lend(most, keep int64) int64 {
 	l.budget.look()
 	took := l.budget.takeUpTo(most, keep)
 	lent := l.outer.lend(took, keep)
-	l.budget.putBack((took-lent)*bucket.Token, l.budget.least())
+	l.budget.putBack((took-lent)*token, l.budget.least())
 	return lent
 }
 
@@ -397,7 +395,7 @@ func LendBudget(ctx context.Context, most int, keep bool) (lent int, back func(u
 	return lent, func(unspent int) {
 		n := out.takeUpTo(int64(unspent), 0)
 		for at := l; at != nil; at = at.outer {
-			at.budget.putBack(n*bucket.Token, at.budget.least())
+			at.budget.putBack(n*token, at.budget.least())
 		}
 	}
 }

@@ -6,8 +6,7 @@ import (
 	"strconv"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/findings"
-	"github.com/goretry/retry/internal/strict"
+	"github.com/goretry/retry/retrydialect/strict"
 )
 
 // Argyll is the work_config of a step in Argyll:
@@ -43,7 +42,7 @@ const (
 
 // UnmarshalJSON reads the block, see the package documentation.
 func (a *Argyll) UnmarshalJSON(data []byte) error {
-	return findings.Of(strict.Decode(a, data, argyll, `{"max_retries": 3}`, (*Argyll).read))
+	return strict.Decode(a, data, argyll, `{"max_retries": 3}`, (*Argyll).read)
 }
 
 // UnmarshalYAML reads the block, see the package documentation.
@@ -109,7 +108,7 @@ func (a Argyll) Policy() (retry.Policy, error) {
 	}
 
 	if err := f.Err(argyll); err != nil {
-		return retry.Policy{}, findings.Of(err)
+		return retry.Policy{}, err
 	}
 	return p, nil
 }

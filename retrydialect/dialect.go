@@ -37,16 +37,15 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/goretry/retry/internal/findings"
 	"github.com/goretry/retry/internal/saturate"
-	"github.com/goretry/retry/internal/strict"
+	"github.com/goretry/retry/retrydialect/strict"
 )
 
 // readYAML reads a block by converting it to JSON.
 func readYAML(of string, unmarshal func(any) error, unmarshalJSON func([]byte) error) error {
 	data, err := strict.YAML(of, unmarshal)
 	if err != nil {
-		return findings.Of(err)
+		return err
 	}
 	return unmarshalJSON(data)
 }

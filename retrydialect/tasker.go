@@ -5,8 +5,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/findings"
-	"github.com/goretry/retry/internal/strict"
+	"github.com/goretry/retry/retrydialect/strict"
 )
 
 // Tasker is the retry block of a step in Tasker:
@@ -46,7 +45,7 @@ const (
 
 // UnmarshalJSON reads the block, see the package documentation.
 func (t *Tasker) UnmarshalJSON(data []byte) error {
-	return findings.Of(strict.Decode(t, data, tasker, `{"max_attempts": 3}`, (*Tasker).read))
+	return strict.Decode(t, data, tasker, `{"max_attempts": 3}`, (*Tasker).read)
 }
 
 // UnmarshalYAML reads the block, see the package documentation.
@@ -109,7 +108,7 @@ func (t Tasker) Policy() (retry.Policy, error) {
 	}
 
 	if err := f.Err(tasker); err != nil {
-		return retry.Policy{}, findings.Of(err)
+		return retry.Policy{}, err
 	}
 	return p, nil
 }

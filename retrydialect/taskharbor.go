@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/findings"
-	"github.com/goretry/retry/internal/strict"
+	"github.com/goretry/retry/retrydialect/strict"
 )
 
 // TaskHarbor holds the parameters of a retry policy in TaskHarbor, as they are
@@ -59,9 +58,9 @@ func (h *TaskHarbor) UnmarshalJSON(data []byte) error {
 	if string(bytes.TrimSpace(data)) == "null" {
 		const text = "got null: decode into a *TaskHarbor, " +
 			"which is nil then and fails fast, or leave it out"
-		return findings.Of(strict.One(taskHarbor, "", text, nil))
+		return strict.One(taskHarbor, "", text, nil)
 	}
-	return findings.Of(strict.Decode(h, data, taskHarbor, `{"max_attempts": 15}`, (*TaskHarbor).read))
+	return strict.Decode(h, data, taskHarbor, `{"max_attempts": 15}`, (*TaskHarbor).read)
 }
 
 // UnmarshalYAML reads the parameters, see the package documentation.
@@ -126,7 +125,7 @@ func (h *TaskHarbor) Policy() (retry.Policy, error) {
 		f.Add("jitter", h.Jitter, "a share of at most 1, such as 0.2 for ±20 %, or 0 for none")
 	}
 	if err := f.Err(taskHarbor); err != nil {
-		return retry.Policy{}, findings.Of(err)
+		return retry.Policy{}, err
 	}
 
 	p := retry.Policy{MaxAttempts: max(0, h.MaxAttempts), MaxDelay: max(0, h.MaxDelay)}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/bucket"
 	"github.com/goretry/retry/retrylog"
 )
 
@@ -397,7 +396,7 @@ func (e *engine) abandon(r *request) {
 			e.abandon(r.down)
 		}
 		if r.paid {
-			r.edge().budget.putBack(r.client, bucket.Token)
+			r.edge().budget.putBack(r.client, token)
 		}
 		e.leave(r)
 	default:

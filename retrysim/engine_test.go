@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/bucket"
 )
 
 // system reads a system in its text form.
@@ -223,12 +222,12 @@ func TestBudgetIsTheRealOne(t *testing.T) {
 				}
 				for ; r.IntN(4) == 0 && given > 0; given-- {
 					b.Refund()
-					simulated.putBack(3, bucket.Token)
+					simulated.putBack(3, token)
 					refunded++
 				}
 				if h := simulated.of[3]; h != nil && r.IntN(2) == 0 {
 					left := b.Left() // lets time pass
-					require.Equal(t, left, int((simulated.full-simulated.held(3, now).spent)/bucket.Token), "history %d", history)
+					require.Equal(t, left, int((simulated.full-simulated.held(3, now).spent)/token), "history %d", history)
 				}
 				d := r.Int64N(2) * r.Int64N([]int64{1e8, 1e9, 1e11}[r.IntN(3)])
 				time.Sleep(time.Duration(d))
@@ -284,7 +283,7 @@ func TestBudgetOfARetryThatIsNotMade(t *testing.T) {
 					b.take(0, 0, 9)
 				}
 			}
-			holds := func() int64 { return (b.full - b.held(0, e.now).spent) / bucket.Token }
+			holds := func() int64 { return (b.full - b.held(0, e.now).spent) / token }
 			e.arrive(&e.services[0])
 			require.Equal(t, row.before, holds())
 			for e.ended == 0 {

@@ -9,8 +9,7 @@ import (
 	"strings"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/findings"
-	"github.com/goretry/retry/internal/strict"
+	"github.com/goretry/retry/retrydialect/strict"
 )
 
 // UnmarshalJSON reads a system as people write it:
@@ -33,7 +32,7 @@ import (
 // [System.Validate]. An error has a method Findings() []retry.Finding, which errors.As
 // finds: it says what is wrong with each key.
 func (s *System) UnmarshalJSON(data []byte) error {
-	return findings.Of(strict.Decode(s, data, invalidSystem, exampleSystem, (*System).read))
+	return strict.Decode(s, data, invalidSystem, exampleSystem, (*System).read)
 }
 
 // UnmarshalYAML reads in YAML what [System.UnmarshalJSON] reads in JSON. It is what
@@ -41,7 +40,7 @@ func (s *System) UnmarshalJSON(data []byte) error {
 func (s *System) UnmarshalYAML(unmarshal func(any) error) error {
 	data, err := strict.YAML(invalidSystem, unmarshal)
 	if err != nil {
-		return findings.Of(err)
+		return err
 	}
 	return s.UnmarshalJSON(data)
 }
@@ -84,7 +83,7 @@ func readEdge(m *strict.Mapping) (e Edge) {
 		var invalid *retry.PolicyError
 		if errors.As(e.Policy.UnmarshalJSON(policy), &invalid) {
 			faults, path := m.Faults("retry")
-			findings.Within(faults, path, invalid)
+			faults.Within(path, invalid)
 		}
 	}
 	if timeout := e.Policy.AttemptTimeout; timeout > 0 && slices.Contains(m.Keys(), "timeout") {

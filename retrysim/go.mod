@@ -6,9 +6,14 @@ go 1.25
 
 replace github.com/goretry/retry => ..
 
+replace github.com/goretry/retry/retrydialect => ../retrydialect
+
 require (
-	github.com/goretry/retry v0.0.0-00010101000000-000000000000
+	github.com/goretry/retry v0.0.0
 	github.com/stretchr/testify v1.12.1
 )
 
-require go.yaml.in/yaml/v3 v3.0.5 // indirect
+require (
+	github.com/goretry/retry/retrydialect v0.0.0
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+)

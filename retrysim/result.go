@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/goretry/retry/internal/strict"
+	"github.com/goretry/retry/retrydialect/strict"
 )
 
 // A Result is one run of a [System].

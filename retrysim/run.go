@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/findings"
 )
 
 // Run simulates s once. Everything random follows from the seed. It is an error if s
@@ -112,7 +111,7 @@ func Explain(s System, runs int) (a Answer, err error) {
 	s = whole.divided(a.Scale)
 	order, _ := s.order()
 	if events := float64(runs) * s.events(order); events > MaxEvents {
-		return a, findings.Of(fault("", "%d runs take about %.2g events without a single retry, more than %d: write a shorter duration or a lower rate", runs, events, MaxEvents))
+		return a, fault("", "%d runs take about %.2g events without a single retry, more than %d: write a shorter duration or a lower rate", runs, events, MaxEvents)
 	}
 	if err = s.prolong(); err != nil {
 		return a, err

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/bucket"
 )
 
 // An event is something that happens at a time. Events of the same time happen in
@@ -90,8 +89,8 @@ const (
 
 func newBudget(b *retry.Budget) *budget {
 	return &budget{
-		full: bucket.Full(b.Size), share: bucket.Share(b.Ratio),
-		refill: int64(b.RefillEvery), fade: int64(b.Remember / bucket.Fades), grace: int64(b.Grace),
+		full: fullOf(b.Size), share: shareOf(b.Ratio),
+		refill: int64(b.RefillEvery), fade: int64(b.Remember / fadesEach), grace: int64(b.Grace),
 		of: map[uint32]*held{},
 	}
 }
@@ -104,13 +103,13 @@ func (b *budget) held(client uint32, now int64) *held {
 		b.of[client] = h
 	}
 	if passed := now - h.first; b.refill > 0 && passed/b.refill > h.ticks {
-		h.spent -= min(max(0, h.spent), min(passed/b.refill-h.ticks, bucket.Most)*bucket.Token)
+		h.spent -= min(max(0, h.spent), min(passed/b.refill-h.ticks, mostTokens)*token)
 		h.ticks = passed / b.refill
 	}
 	if passed := now - h.first; b.fade > 0 && passed/b.fade > h.fades {
 		times := passed/b.fade - h.fades
-		h.spent = max(0, h.spent) - bucket.Faded(max(0, -h.spent), times)
-		h.mark = max(-h.spent, bucket.Faded(h.mark, times))
+		h.spent = max(0, h.spent) - faded(max(0, -h.spent), times)
+		h.mark = max(-h.spent, faded(h.mark, times))
 		h.fades = passed / b.fade
 	}
 	return h
@@ -124,8 +123,8 @@ func (b *budget) take(client uint32, now int64, number int) (allowed, paid bool)
 	if holds >= most-most/10 && since(h.empty, now) >= graceRest {
 		h.high = now + 1
 	}
-	if holds >= bucket.Token {
-		h.spent += bucket.Token
+	if holds >= token {
+		h.spent += token
 		return true, true
 	}
 	h.empty = now + 1
@@ -159,9 +158,9 @@ func (b *budget) putBack(client uint32, n int64) (whole bool) {
 	}
 	least := int64(0)
 	if b.fade > 0 {
-		least = b.full - bucket.Most*bucket.Token
+		least = b.full - mostTokens*token
 	}
 	before := b.full - h.spent
 	h.spent = max(h.spent-n, least)
-	return before/bucket.Token != (b.full-h.spent)/bucket.Token
+	return before/token != (b.full-h.spent)/token
 }

@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/findings"
-	"github.com/goretry/retry/internal/strict"
+	"github.com/goretry/retry/retrydialect/strict"
 )
 
 // A System is services that call each other, the calls that come from outside, and
@@ -170,7 +169,7 @@ func (s System) entries() []string {
 // Validate returns nil if s can be simulated. Otherwise its error names up to 20
 // faults, each with the key, the value and what to write instead, and has them as a
 // method Findings() []retry.Finding. Run, Explain and Check call Validate first.
-func (s System) Validate() error { return findings.Of(s.validate()) }
+func (s System) Validate() error { return s.validate() }
 
 func (s System) validate() error {
 	var f strict.Faults
@@ -188,7 +187,7 @@ func (s System) validate() error {
 			}
 			var invalid *retry.PolicyError
 			if errors.As(e.Policy.Validate(), &invalid) {
-				findings.Within(&f, at+"retry", invalid)
+				f.Within(at+"retry", invalid)
 			}
 		}
 	}

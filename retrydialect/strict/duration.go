@@ -1,0 +1,42 @@
+package strict
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// A Duration is a time.Duration that is text in JSON and YAML: "200ms".
+type Duration time.Duration
+
+// WriteDuration says what to write for a Duration.
+const WriteDuration = `a duration as text, such as "200ms" or "1m30s"`
+
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalJSON reads a duration. For a bare number its error says what to write
+// instead.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	switch text, ok := d.parse(data); {
+	case ok:
+		return nil
+	case text == "":
+		return fmt.Errorf("invalid duration %v: write text such as \"200ms\" or \"1m30s\"", shown(data))
+	default:
+		return fmt.Errorf("invalid duration %s: write a number and a unit, such as \"200ms\" or \"1m30s\"", quoted(text))
+	}
+}
+
+// parse sets d to a duration in JSON. It returns no error, because for a list of a
+// million wrong durations it would take seconds to build texts that are not used.
+func (d *Duration) parse(data []byte) (text string, ok bool) {
+	if json.Unmarshal(data, &text) != nil {
+		return "", false
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		return text, false
+	}
+	*d = Duration(parsed)
+	return text, true
+}

@@ -1,0 +1,379 @@
+// Package strict decodes a mapping that a person wrote, in JSON or YAML. Unknown
+// keys, duplicate keys and values of the wrong kind are errors. One error names
+// up to 20 faults on one line, and says what to write. Its Findings are values for programs.
+//
+// It is for authors of dialects: retrydialect, retrysim and the command read files with it.
+// [Decode] calls a function that takes the keys which it knows out of a [Mapping]:
+//
+//	func (q *Queue) UnmarshalJSON(data []byte) error {
+//		return strict.Decode(q, data, "myqueue: invalid settings", `{"tries": 3}`, (*Queue).read)
+//	}
+//
+//	func (q *Queue) read(m *strict.Mapping) {
+//		if n, ok := strict.Take(m, "tries", "a whole number from 1 on", func(n int) bool { return n > 0 }); ok {
+//			q.Tries = n
+//		}
+//		m.RejectRest("a queue")
+//	}
+package strict
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goretry/retry"
+)
+
+// most is how many faults an error names. Without a limit the text for a file of
+// only wrong values would be many times as long as the file.
+const most = 20
+
+// The codes of faults.
+const (
+	InvalidValue = "invalid_value"
+	UnknownKey   = "unknown_key"
+	DuplicateKey = "duplicate_key"
+	MissingKey   = "missing_key"
+)
+
+// Faults collects what is wrong.
+type Faults struct {
+	list  []retry.Finding
+	texts []string // of the error: one text may be about several faults
+	more  int      // faults that are not named
+}
+
+// Add adds a fault: the key, its value, and what to write instead.
+func (f *Faults) Add(key string, value any, write string) {
+	f.add(InvalidValue, key, "%s is %v: write %s", key, value, write)
+}
+
+// Within adds what is wrong with the policy at a key.
+func (f *Faults) Within(key string, err *retry.PolicyError) {
+	for _, found := range err.Findings() {
+		at := key
+		if found.Key != "" {
+			at += "." + found.Key
+		}
+		f.add(found.Code, at, "%s: %s", key, found.InKeys())
+	}
+}
+
+func (f *Faults) add(code, key, format string, args ...any) {
+	if len(f.texts) == most {
+		f.more++
+		return
+	}
+	text := fmt.Sprintf(format, args...)
+	f.texts = append(f.texts, text)
+	f.keep(code, key, text)
+}
+
+// keep keeps a finding if there are not too many: each may have a key as long as the file.
+func (f *Faults) keep(code, key, text string) {
+	if len(f.list) < most {
+		f.list = append(f.list, retry.Finding{Code: code, Key: key}.WithText(text))
+	}
+}
+
+// Err returns f as an error, nil if it is empty. The error begins with of.
+func (f *Faults) Err(of string) error {
+	if len(f.texts) == 0 {
+		return nil
+	}
+	texts := f.texts
+	if f.more > 0 {
+		texts = append(slices.Clone(texts), fmt.Sprintf("and %d more", f.more))
+	}
+	return &Error{findings: f.list, text: of + ": " + strings.Join(texts, "; ")}
+}
+
+// An Error names faults on one line.
+type Error struct {
+	findings []retry.Finding
+	text     string
+	cause    error
+}
+
+func (e *Error) Error() string { return e.text }
+
+func (e *Error) Unwrap() error { return e.cause }
+
+// Findings returns what is wrong, at most 20 findings. The text of a Finding is the same in
+// Go and in keys.
+func (e *Error) Findings() []retry.Finding { return slices.Clone(e.findings) }
+
+// One returns an error with one fault: of a key, or "" for a value as a whole, and with the
+// error that it wraps, or nil.
+func One(of, key, text string, cause error) *Error {
+	one := []retry.Finding{retry.Finding{Code: InvalidValue, Key: key}.WithText(text)}
+	return &Error{findings: one, text: of + ": " + text, cause: cause}
+}
+
+// Decode decodes a JSON object into v. It calls take, which takes the keys and sets
+// the fields. After an error, or for a null, v is unchanged. Errors begin with of,
+// and show the example if the value is not a mapping.
+func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping)) error {
+	m := &Mapping{faults: new(Faults)}
+	if err := m.read(data); err != nil {
+		return One(of, "", fmt.Sprintf("%v, want a mapping such as %s", err, example), err)
+	}
+	if m.values == nil {
+		return nil
+	}
+	next := *v
+	take(&next, m)
+	if err := m.faults.Err(of); err != nil {
+		return err
+	}
+	*v = next
+	return nil
+}
+
+// A Mapping is a JSON object whose keys are taken out one by one.
+type Mapping struct {
+	NullIsFault bool                    // a key that is null is not treated as left out
+	Plain       func(key string) string // the same for all spellings of a key; nil: there is one
+
+	path   string // the prefix of its keys in errors: "backoff."
+	values map[string]json.RawMessage
+	keys   []string // the keys taken so far
+	faults *Faults
+	listed *[]string // nil but for Keys: the path of each key taken, here and in inner mappings
+}
+
+// Fault adds a fault of a key, see [Faults.Add].
+func (m *Mapping) Fault(key string, value any, write string) {
+	m.faults.Add(m.path+key, value, write)
+}
+
+// Faults returns the faults of m and of the mappings around it, and the path of a key in
+// the outermost mapping.
+func (m *Mapping) Faults(key string) (f *Faults, path string) { return m.faults, m.path + key }
+
+// read reads a JSON object; null is one without values.
+func (m *Mapping) read(data []byte) error {
+	if err := json.Unmarshal(data, &m.values); err != nil {
+		if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
+			return fmt.Errorf("got %s", shown(data))
+		}
+		return fmt.Errorf("got invalid JSON (%w)", err)
+	}
+	counts, err := countKeys(data)
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		if counts[key] > 1 {
+			m.faults.add(DuplicateKey, m.path+key, "duplicate key %s", quoted(m.path+key))
+		}
+	}
+	return nil
+}
+
+// countKeys counts how often each key is in a JSON object. If a key is there
+// twice, json.Unmarshal silently keeps the last.
+func countKeys(object []byte) (map[string]int, error) {
+	counts := make(map[string]int)
+	dec := json.NewDecoder(bytes.NewReader(object))
+	if _, err := dec.Token(); err != nil {
+		return nil, err
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		counts[fmt.Sprint(key)]++
+		if err := dec.Decode(new(json.RawMessage)); err != nil {
+			return nil, err
+		}
+	}
+	return counts, nil
+}
+
+// take removes a key from m and returns its value. It returns false if there is no
+// such key, or if it is null and NullIsFault is not set.
+func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
+	m.keys = append(m.keys, key)
+	if m.listed != nil {
+		*m.listed = append(*m.listed, m.path+key)
+	}
+	if _, ok = m.values[key]; !ok && m.Plain != nil {
+		for other := range m.values {
+			if len(other) < LongestKey && m.Plain(other) == m.Plain(key) {
+				key = other
+			}
+		}
+	}
+	value, ok = m.values[key]
+	delete(m.values, key)
+	return value, ok && (m.NullIsFault || !isNull(value))
+}
+
+// LongestKey is how long a key may be that is another spelling of one: to compare a key
+// of megabytes in each spelling would take seconds.
+const LongestKey = 100
+
+func isNull(value json.RawMessage) bool { return string(value) == "null" }
+
+// Take takes a key out of m and returns its value. It returns false if the key is
+// left out or null, or its value is of the wrong kind or not sound. A nil sound
+// accepts any value.
+func Take[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok bool) {
+	value, ok := m.take(key)
+	if !ok {
+		return v, false
+	}
+	if isNull(value) {
+		write += ", or leave the key out"
+	}
+	return Parse(m, key, value, write, sound)
+}
+
+// Need is [Take] for a key that must be there.
+func Need[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok bool) {
+	value, ok := m.take(key)
+	if !ok {
+		m.faults.add(MissingKey, m.path+key, "%s is missing: write %s", m.path+key, write)
+		return v, false
+	}
+	return Parse(m, key, value, write, sound)
+}
+
+// Parse decodes the value of a key that has been taken, or a part of that value. If
+// it is null, of the wrong kind or not sound, Parse adds a fault and returns false.
+func Parse[T any](m *Mapping, key string, value json.RawMessage, write string, sound func(T) bool) (v T, ok bool) {
+	if isNull(value) || !decode(&v, value) {
+		m.Fault(key, shown(value), write)
+		return v, false
+	}
+	if sound != nil && !sound(v) {
+		if d, ok := any(v).(Duration); ok && d < 0 && write == WriteDuration {
+			write += ", 0s or above"
+		}
+		m.Fault(key, shown(value), write)
+		return v, false
+	}
+	return v, true
+}
+
+func decode[T any](v *T, value json.RawMessage) bool {
+	if d, ok := any(v).(*Duration); ok {
+		_, ok = d.parse(value)
+		return ok
+	}
+	return json.Unmarshal(value, v) == nil
+}
+
+// Inner takes out a key whose value is a mapping, and returns nil if there is
+// none. Its faults are added to those of m.
+func (m *Mapping) Inner(key, write string) *Mapping {
+	value, ok := Take[json.RawMessage](m, key, write, nil)
+	inner := &Mapping{
+		NullIsFault: m.NullIsFault, Plain: m.Plain,
+		path: m.path + key + ".", faults: m.faults, listed: m.listed,
+	}
+	if !ok && m.listed != nil {
+		return inner
+	}
+	if !ok {
+		return nil
+	}
+	if err := inner.read(value); err != nil {
+		m.Fault(key, shown(value), write)
+		return nil
+	}
+	return inner
+}
+
+// List takes out a key whose value is a list of mappings. Their faults are added to
+// those of m.
+func (m *Mapping) List(key, write string) (list []*Mapping) {
+	values, _ := Take[[]json.RawMessage](m, key, write, nil)
+	for i, value := range values {
+		at := fmt.Sprintf("%s[%d]", key, i)
+		inner := &Mapping{NullIsFault: m.NullIsFault, path: m.path + at + ".", faults: m.faults}
+		if err := inner.read(value); err != nil || inner.values == nil {
+			m.Fault(at, shown(value), write)
+			continue
+		}
+		list = append(list, inner)
+	}
+	return list
+}
+
+// Keys returns the keys that are left, sorted.
+func (m *Mapping) Keys() []string { return slices.Sorted(maps.Keys(m.values)) }
+
+// RejectRest adds a fault for each of the keys that are left, and names them in one text.
+// Call it after taking all the valid ones.
+func (m *Mapping) RejectRest(of string) {
+	if len(m.values) == 0 {
+		return
+	}
+	if len(m.faults.texts) == most {
+		m.faults.more++
+		return
+	}
+	known := fmt.Sprintf("the keys of %s are %s", of, strings.Join(m.keys, ", "))
+	var unknown []string
+	for i, key := range m.Keys() {
+		if i == most {
+			unknown = append(unknown, fmt.Sprintf("and %d more", len(m.values)-most))
+			break
+		}
+		text := quoted(m.path + key)
+		unknown = append(unknown, text)
+		m.faults.keep(UnknownKey, m.path+key, "unknown key "+text+": "+known)
+	}
+	m.faults.texts = append(m.faults.texts, "unknown key "+strings.Join(unknown, ", ")+": "+known)
+}
+
+// Keys returns the keys that take asks for, those of an inner mapping after the key of that,
+// as "backoff.base".
+func Keys[T any](take func(*T, *Mapping)) (keys []string) {
+	take(new(T), &Mapping{faults: new(Faults), listed: &keys})
+	return keys
+}
+
+// shown is a JSON value in an error. It is only formatted if the error names it.
+type shown []byte
+
+// String returns the JSON on one line, cut if it is too long.
+func (value shown) String() string {
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, value); err != nil {
+		return quoted(string(value))
+	}
+	return cut(compact.String(), func(r rune) string {
+		if strconv.IsPrint(r) {
+			return string(r)
+		}
+		return fmt.Sprintf(`\u%04x`, r) // inside a text, where JSON does not escape control characters above U+007E
+	})
+}
+
+// quoted returns text in quotation marks, cut if it is too long.
+func quoted(text string) string {
+	return strconv.Quote(cut(text, func(r rune) string { return string(r) }))
+}
+
+// cut returns the beginning of a text, with each rune written by write.
+func cut(text string, write func(rune) string) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range text {
+		if n++; n > 60 {
+			return b.String() + "..."
+		}
+		b.WriteString(write(r))
+	}
+	return b.String()
+}
