@@ -37,10 +37,10 @@ func TestPrincipleNoToolParsesAMessage(t *testing.T) {
 		"retrysql/passes":                         "PostgreSQL: one code for many features, of which one passes",
 		"retrysql/standby":                        "PostgreSQL: one code for many features",
 		"retrysql/rolledBack":                     "any driver: whether one text has the other in it, so that it is not printed twice",
-		"adapters/internal/rpc/tooLarge":          "grpc-go and connect-go: a message that is refused as too large has no type",
+		"adapters/retryrpc/tooLarge":              "grpc-go and connect-go: a message that is refused as too large has no type",
 		"adapters/retryconnect/broken":            "net/http and x/net/http2: a connection that broke has no exported type",
 		"adapters/retryriver/storable":            "any error: whether PostgreSQL can store its text as it is",
-		"internal/jobtest/exceptForged":           "the Redrive of any queue under test: its error has no type",
+		"adapters/jobtest/exceptForged":           "the Redrive of any queue under test: its error has no type",
 		"Error":                                   "an Error in an Error: the prefix is printed once",
 	}
 	found := map[string]bool{}

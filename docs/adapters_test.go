@@ -1,5 +1,4 @@
-// Package internal_test checks the adapters' READMEs.
-package internal_test
+package docs_test
 
 import (
 	"os"
@@ -13,14 +12,14 @@ import (
 
 // Each Go snippet of an adapter's README is in one of the adapter's tests, which compile it.
 // White space may differ.
-func TestSnippetsAreCompiled(t *testing.T) {
+func TestSnippetsOfAdaptersAreCompiled(t *testing.T) {
 	text := func(file string) string {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		return string(text)
 	}
 	squeeze := func(text string) string { return strings.Join(strings.Fields(text), " ") + " " }
-	pages, err := filepath.Glob("../*/README.md")
+	pages, err := filepath.Glob("adapters/*/README.md")
 	require.NoError(t, err)
 	snippets := 0
 	for _, page := range pages {

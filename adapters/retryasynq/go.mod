@@ -6,7 +6,7 @@ go 1.25
 
 replace github.com/goretry/retry => ../..
 
-replace github.com/goretry/retry/adapters/jobtest => ../jobtest
+replace github.com/goretry/retry/adapters/jobtest => ../../adapters/jobtest
 
 require (
 	github.com/goretry/retry v0.0.0

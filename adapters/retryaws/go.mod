@@ -6,7 +6,7 @@ go 1.25
 
 replace github.com/goretry/retry => ../..
 
-replace github.com/goretry/retry/adapters/retryrpc => ../retryrpc
+replace github.com/goretry/retry/adapters/retryrpc => ../../adapters/retryrpc
 
 require (
 	github.com/aws/aws-sdk-go-v2 v1.47.7

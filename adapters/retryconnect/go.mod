@@ -6,7 +6,7 @@ go 1.26.0
 
 replace github.com/goretry/retry => ../..
 
-replace github.com/goretry/retry/adapters/retryrpc => ../retryrpc
+replace github.com/goretry/retry/adapters/retryrpc => ../../adapters/retryrpc
 
 require (
 	connectrpc.com/connect v1.21.1

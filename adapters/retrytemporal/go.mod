@@ -6,9 +6,9 @@ go 1.26.0
 
 replace github.com/goretry/retry => ../..
 
-replace github.com/goretry/retry/adapters/retryrpc => ../retryrpc
+replace github.com/goretry/retry/adapters/retryrpc => ../../adapters/retryrpc
 
-replace github.com/goretry/retry/adapters/jobtest => ../jobtest
+replace github.com/goretry/retry/adapters/jobtest => ../../adapters/jobtest
 
 require (
 	github.com/goretry/retry v0.0.0
