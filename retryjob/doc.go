@@ -33,6 +33,6 @@
 // letters run again, spread over a window: see [RedriveOptions].
 //
 // The modules below adapters do this for River, asynq, NATS JetStream, RabbitMQ and
-// Temporal's activities; examples/jobqueue does it for a table in SQLite or
+// Temporal's activities; examples/programs/jobqueue does it for a table in SQLite or
 // PostgreSQL.
 package retryjob

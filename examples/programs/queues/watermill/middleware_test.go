@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
-	own "github.com/goretry/retry/examples/queues/watermill"
+	own "github.com/goretry/retry/examples/programs/queues/watermill"
 )
 
 // A router with the middleware, as in a program that uses Watermill.

@@ -21,7 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/examples/queues/kafka"
+	"github.com/goretry/retry/examples/programs/queues/kafka"
 	"github.com/goretry/retry/retryjob"
 )
 
