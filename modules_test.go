@@ -70,6 +70,20 @@ func TestGoModOfNestedModules(t *testing.T) {
 	}
 }
 
+// What needs a server, and what needs the libraries of others, is in one of the workflow's jobs.
+func TestWorkflowTestsEveryModule(t *testing.T) {
+	workflow, err := os.ReadFile(".github/workflows/ci.yml")
+	require.NoError(t, err)
+	tests, err := filepath.Glob("integration/*/*_test.go")
+	require.NoError(t, err)
+	require.NotEmpty(t, tests)
+	for _, file := range append(goMods(t)[1:], tests...) {
+		if dir := path.Dir(filepath.ToSlash(file)); dir != "integration" && dir != ".ci/tools" {
+			assert.Contains(t, string(workflow), " "+dir)
+		}
+	}
+}
+
 // goMod is what "go mod edit -json" prints of a go.mod.
 type goMod struct {
 	Go        string

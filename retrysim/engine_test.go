@@ -180,7 +180,7 @@ func randomSystem(r *rand.Rand) System {
 	return s
 }
 
-// The same systems give the same results on each platform that .ci/run tests: every
+// The same systems give the same results on each platform that make check tests: every
 // second of 60 random ones is in this hash.
 func TestSameOnEveryPlatform(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))

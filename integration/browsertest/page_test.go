@@ -1,7 +1,6 @@
 // Package browsertest tests the pages of retry plan and retry simulate in a real browser.
-// RETRY_TEST_CHROME is the path of the browser, RETRY_TEST_AXE that of axe-core's
-// file axe.min.js, and RETRY_TEST_TOOL that of the tool; without it, it is built
-// from this checkout.
+// RETRY_TEST_CHROME is the path of the browser, and RETRY_TEST_AXE is that of axe-core's
+// file axe.min.js. ".ci/services browser" installs both.
 package browsertest
 
 import (
@@ -41,6 +40,9 @@ type browser struct {
 // Content-Security-Policy blocked.
 func open(t *testing.T) *browser {
 	program := os.Getenv("RETRY_TEST_CHROME")
+	if program == "" && os.Getenv("CI") == "true" {
+		t.Fatal("RETRY_TEST_CHROME is not set to a browser")
+	}
 	if program == "" {
 		t.Skip("RETRY_TEST_CHROME is not set to a browser")
 	}

@@ -1,5 +1,4 @@
-// Package tool has the path of the retry command for tests: RETRY_TEST_TOOL, or one
-// that is built from this checkout.
+// Package tool builds the retry command of this checkout for tests.
 package tool
 
 import (
@@ -14,19 +13,17 @@ var Path string
 
 // Main runs the tests of a package.
 func Main(m *testing.M) {
-	if Path = os.Getenv("RETRY_TEST_TOOL"); Path == "" {
-		dir, err := os.MkdirTemp("", "retry")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir)
-		Path = filepath.Join(dir, "retry")
-		command := exec.Command("go", "build", "-C", "../../cmd/retry", "-o", Path, ".")
-		command.Env = append(os.Environ(), "GOWORK=") // the one in cmd
-		command.Stderr = os.Stderr
-		if err := command.Run(); err != nil {
-			panic(err)
-		}
+	dir, err := os.MkdirTemp("", "retry")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	Path = filepath.Join(dir, "retry")
+	build := exec.Command("go", "build", "-C", "../../cmd/retry", "-buildvcs=false", "-o", Path, ".")
+	build.Env = append(os.Environ(), "GOWORK=") // the one in cmd
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		panic(err)
 	}
 	m.Run()
 }

@@ -29,4 +29,7 @@ func main() {
 	for _, f := range findings.List {
 		fmt.Printf("%s:%d:%d: %s\n", f.File, f.Line, f.Column, f.Message)
 	}
+	if len(findings.List) > 0 {
+		log.Fatal("what is on purpose gets a comment: //retry:vet-ignore check reason")
+	}
 }
