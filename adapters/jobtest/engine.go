@@ -13,7 +13,7 @@
 // A worker can only be killed with its process. [Run], [Kills] and [Redrive] therefore start
 // the test's own program again, with the same test selected. Call them first in the
 // test function: each of these processes repeats what comes before, and never
-// cleans up.
+// cleans up. A queue that lives in the memory of one process sets [Engine].InProcess.
 package jobtest
 
 import (
@@ -50,6 +50,11 @@ type Engine struct {
 	// Uncounted says that the queue does not count an attempt that was
 	// interrupted because its worker stopped: the next one has the same number.
 	Uncounted bool
+
+	// InProcess says that the queue lives in the memory of this process, so that no other
+	// process can open it. Run then leaves out the rows in which a worker is killed or
+	// panics, and Kills and Redrive fail.
+	InProcess bool
 
 	// Forgets says that the queue's server may forget what it handed out last when
 	// a worker or the server itself crashes. After such a crash tests only check

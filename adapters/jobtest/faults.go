@@ -172,6 +172,9 @@ func Load(t *testing.T, e Engine, jobs int) {
 // two attempts of a job at once, unless the queue Repeats, and that the dead letters say
 // why. If the queue is a [Stranger], hostile messages are among the jobs.
 func Kills(t *testing.T, e Engine, kills int) {
+	if e.InProcess {
+		t.Fatal("jobtest: Kills kills processes, and this queue lives in one process")
+	}
 	obey(e)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute+time.Duration(kills)*30*time.Second)
 	defer cancel()

@@ -352,7 +352,7 @@ func (q *memory) settle(j job, o retryjob.Outcome) {
 		}
 	default:
 		if !q.classless {
-			j.Classes[o.Class]++
+			j.Classes = o.Classes
 		}
 		if q.ageless {
 			j.Began = time.Time{}

@@ -38,7 +38,7 @@ import (
 // first, a later, and the last attempt.
 func Run(t *testing.T, e Engine) {
 	obey(e)
-	rows := table(e)
+	rows := slices.DeleteFunc(table(e), func(r row) bool { return e.InProcess && r.endsProcess() })
 	observed := make([]observation, len(rows))
 	atOnce := make(chan struct{}, 12) // few enough for two processors to run them in time
 	var running sync.WaitGroup
@@ -256,7 +256,7 @@ func (r *row) judge(e Engine, o observation) (faults []string) {
 		numbers = append(numbers, run.attempt)
 		succeeded = run.ok
 	}
-	if e.Forgets && (r.killIn > 0 || r.panicIn > 0) {
+	if e.Forgets && r.endsProcess() {
 		if !succeeded && len(o.letters) == 0 {
 			say("the job has not ended")
 		}
@@ -281,7 +281,7 @@ func (r *row) judge(e Engine, o observation) (faults []string) {
 		}
 		// Nothing is known about an attempt that its worker did not survive, and an
 		// interrupted one did not fail.
-		if r.killIn == 0 && r.panicIn == 0 && r.stopIn == 0 && !strings.Contains(letter.Err, r.lastText()) {
+		if !r.endsProcess() && r.stopIn == 0 && !strings.Contains(letter.Err, r.lastText()) {
 			say("the dead letter's error is %q, want the last attempt's, %q", letter.Err, r.lastText())
 		}
 		if !strings.Contains(letter.Err, r.says) {

@@ -145,6 +145,9 @@ func table(e Engine) []row {
 	}
 }
 
+// endsProcess reports whether the worker of r dies, and its process with it.
+func (r row) endsProcess() bool { return r.killIn > 0 || r.panicIn > 0 }
+
 func rowOf(e Engine, name string) (row, error) {
 	for _, r := range table(e) {
 		if r.name == name {
