@@ -1,4 +1,4 @@
-package eventlog_test
+package logs_test
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/eventlog"
+	"github.com/goretry/retry/cmd/retry/internal/logs"
 	"github.com/goretry/retry/retrylog"
 )
 
@@ -63,19 +63,19 @@ func logged(t *testing.T, key string, how written) []string {
 }
 
 // text is what a log says: its calls, and their events without their seeds.
-func text(t *testing.T, log *eventlog.Files, source ...string) (calls []string) {
-	require.NoError(t, log.Each(func(c *eventlog.Trace) {
-		_, cut, err := c.Judge(policy)
-		require.NoError(t, err)
+func text(t *testing.T, log *logs.Files, source ...string) (calls []string) {
+	require.NoError(t, log.Each(func(c *logs.Trace) {
+		_, cut, fault := c.Compare(policy)
+		require.Nil(t, fault)
 		assert.Equal(t, c.Cut, cut)
 		call := c.Key + ": " + cut + "\n"
 		for _, r := range c.Records {
-			from, _ := eventlog.Place(r)
+			from := r.Source
 			assert.Equal(t, sourceOf(c), from)
 			if len(source) > 0 {
 				assert.Equal(t, source[0], from)
 			}
-			call += strings.Replace(eventlog.Explain([]eventlog.Record{r}), strings.TrimSpace(from+" "+r.Key), r.Key, 1)
+			call += strings.Replace(retrylog.Explain([]retrylog.Record{r}), strings.TrimSpace(from+" "+r.Key), r.Key, 1)
 		}
 		calls = append(calls, call)
 	}))
@@ -83,8 +83,8 @@ func text(t *testing.T, log *eventlog.Files, source ...string) (calls []string) 
 }
 
 // only returns the one call of a log.
-func only(t *testing.T, log *eventlog.Files) (call *eventlog.Trace) {
-	require.NoError(t, log.Each(func(c *eventlog.Trace) {
+func only(t *testing.T, log *logs.Files) (call *logs.Trace) {
+	require.NoError(t, log.Each(func(c *logs.Trace) {
 		require.Nil(t, call)
 		call = c
 	}))
@@ -92,17 +92,16 @@ func only(t *testing.T, log *eventlog.Files) (call *eventlog.Trace) {
 	return call
 }
 
-func sourceOf(c *eventlog.Trace) string {
-	source, _ := eventlog.Place(c.Records[0])
-	return source
+func sourceOf(c *logs.Trace) string {
+	return c.Records[0].Source
 }
 
-func of(lines ...string) *eventlog.Files {
+func of(lines ...string) *logs.Files {
 	return files(strings.NewReader(strings.Join(lines, "\n")))
 }
 
-func files(all ...io.Reader) *eventlog.Files {
-	log := &eventlog.Files{}
+func files(all ...io.Reader) *logs.Files {
+	log := &logs.Files{}
 	for _, in := range all {
 		log.Add("a.log", in)
 	}
@@ -218,7 +217,7 @@ func TestForgery(t *testing.T) {
 			{"an object in place of the line", fmt.Sprintf(`{"log":{"a":%q},"stream":"stdout"}`, forged)},
 		} {
 			log := of(row.line)
-			require.NoError(t, log.Each(func(c *eventlog.Trace) { t.Error(row.name, c.Last()) }))
+			require.NoError(t, log.Each(func(c *logs.Trace) { t.Error(row.name, c.Last()) }))
 			assert.Equal(t, 1, log.Skipped+log.Torn, row.name)
 		}
 	}
@@ -249,8 +248,8 @@ func TestTask(t *testing.T) {
 	for fields, want := range map[string]string{`,"task":"a\nb","rule":-1`: "task a; b: attempt 1 of 3 started", `,"task":"a"`: "attempt 1 of 3 started", `,"rule":1`: "attempt 1 of 3 started"} {
 		c := only(t, of(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3`+fields+`}`))
 		assert.Equal(t, "2000-01-01 00:00:00.000Z +0s "+want, c.Records[0].String())
-		_, cut, err := c.Judge(policy)
-		require.NoError(t, err)
+		_, cut, fault := c.Compare(policy)
+		require.Nil(t, fault)
 		assert.Equal(t, strings.HasPrefix(want, "task"), cut == "it follows the rules of a pipeline", cut)
 	}
 }
@@ -270,8 +269,8 @@ func TestTimes(t *testing.T) {
 		assert.Equal(t, row.want, e.Time.UTC().Format("15:04:05.999"), row.line)
 		assert.WithinDuration(t, e.Time.Add(time.Second), e.Due, time.Second, row.line)
 	}
-	_, cut, err := only(t, of(`level=ERROR msg="gave up" kind=call_finished attempt=1 max=3 elapsed=0s reason=deadline err=x`)).Judge(policy)
-	require.NoError(t, err)
+	_, cut, fault := only(t, of(`level=ERROR msg="gave up" kind=call_finished attempt=1 max=3 elapsed=0s reason=deadline err=x`)).Compare(policy)
+	require.Nil(t, fault)
 	assert.Equal(t, "its lines have no time", cut)
 }
 
@@ -281,7 +280,7 @@ func TestFiles(t *testing.T) {
 	want := text(t, of(lines...))
 	join := func(lines []string) io.Reader { return strings.NewReader(strings.Join(lines, "\n")) }
 	assert.Equal(t, want, text(t, files(join(lines[4:]), join(lines[:4]))))
-	err := files(join(lines), iotest.ErrReader(errors.New("disk"))).Each(func(*eventlog.Trace) {})
+	err := files(join(lines), iotest.ErrReader(errors.New("disk"))).Each(func(*logs.Trace) {})
 	require.EqualError(t, err, "a.log: line 1: disk")
 }
 
@@ -358,7 +357,7 @@ func TestBounds(t *testing.T) {
 		}
 		log := of(all...)
 		n := 0
-		require.NoError(t, log.Each(func(c *eventlog.Trace) {
+		require.NoError(t, log.Each(func(c *logs.Trace) {
 			require.LessOrEqual(t, log.Events-n, most, line)
 			n += len(c.Records)
 		}))
@@ -396,7 +395,7 @@ func TestBoundsInBytes(t *testing.T) {
 				_ = out.Close()
 			}()
 			log, calls, held := files(in), 0, uint64(0)
-			require.NoError(t, log.Each(func(c *eventlog.Trace) {
+			require.NoError(t, log.Each(func(c *logs.Trace) {
 				if calls++; calls == 1 { // all that are open
 					var memory runtime.MemStats
 					runtime.GC()
@@ -424,13 +423,13 @@ func TestUnreadable(t *testing.T) {
 		assert.Len(t, only(t, of(fmt.Sprintf(line, "\u00b5s"))).Records, 1)
 		for _, unit := range []string{"\u00c2\u00b5s", "\xb5s", "\ufffds", "\u252c\u00e1s"} {
 			log := of(fmt.Sprintf(line, unit))
-			require.NoError(t, log.Each(func(*eventlog.Trace) { t.Error(unit) }))
+			require.NoError(t, log.Each(func(*logs.Trace) { t.Error(unit) }))
 			assert.Equal(t, [3]int{1, 0, 1}, [3]int{log.Skipped, log.Torn, log.Bad}, line)
-			assert.ErrorContains(t, log.First, "elapsed is ")
+			assert.ErrorContains(t, log.First.Err, "elapsed is ")
 		}
 	}
 	log := of(fmt.Sprintf(text, ""))
-	require.NoError(t, log.Each(func(*eventlog.Trace) { t.Error("it is cut off") }))
+	require.NoError(t, log.Each(func(*logs.Trace) { t.Error("it is cut off") }))
 	assert.Equal(t, [3]int{0, 1, 0}, [3]int{log.Skipped, log.Torn, log.Bad})
 }
 
@@ -460,7 +459,7 @@ func TestNewestFirst(t *testing.T) {
 		{"the second file", []io.Reader{lines(1, 2, 3), lines(3, 2, 1)}, "a.log"},
 	} {
 		log := files(row.files...)
-		require.NoError(t, log.Each(func(*eventlog.Trace) {}))
+		require.NoError(t, log.Each(func(*logs.Trace) {}))
 		assert.Equal(t, row.want, log.NewestFirst(), row.name)
 	}
 }
@@ -490,7 +489,7 @@ func TestLongLine(t *testing.T) {
 func allocated(t *testing.T, line string) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	require.NoError(t, of(line).Each(func(*eventlog.Trace) {}))
+	require.NoError(t, of(line).Each(func(*logs.Trace) {}))
 	runtime.ReadMemStats(&after)
 	return after.TotalAlloc - before.TotalAlloc
 }
@@ -510,8 +509,8 @@ func FuzzLog(f *testing.F) {
 	f.Add([]byte(`{"MESSAGE":"{\"kind\":1}","labels":{"pod":"a"}}` + "\n" + `{"start_time":"2026-11-22T10:00:00Z","response_flags":"URX","duration":1e9,"attempts":-1}`))
 	f.Add([]byte("x kind=call_finished msg=\"gave up\" attempt=1 max=\"1 err=\"\\\n\x00{\"kind\":\"retry_scheduled\",\"attempt\":1,\"max\":1}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_ = files(bytes.NewReader(data), bytes.NewReader(data)).Each(func(c *eventlog.Trace) {
-			_, _, _ = c.Judge(policy)
+		_ = files(bytes.NewReader(data), bytes.NewReader(data)).Each(func(c *logs.Trace) {
+			_, _, _ = c.Compare(policy)
 		})
 	})
 }
