@@ -37,8 +37,9 @@ type Attempt struct {
 	Due time.Time // when the retry was due; the zero time: there is none
 }
 
-// Add adds the next event to c, whether it can follow or not. Programs that read a log without an
-// end use it in place of [Replay], which needs all of the log.
+// Add adds r as the next event of c, even if it cannot be. It sets all fields but Key. Use it with
+// a [Reader], one event at a time, where [Replay] would need the whole log in memory. Add does not
+// check: Replay of c.Records does.
 func (c *Call) Add(r Record) {
 	e, n, first := r.Event, len(c.Attempts), len(c.Records) == 0
 	begun := n > 0 && !c.Attempts[n-1].Finished
@@ -73,9 +74,9 @@ func (c *Call) Add(r Record) {
 // last returns the last event of c.
 func (c *Call) last() *Record { return &c.Records[len(c.Records)-1] }
 
-// CanAdd reports whether r may be the next event of c by its kind and its numbers, or the first
-// event if c has none. Programs use it to find the call of an event whose key several calls have.
-// It looks neither at the key nor at what else Replay rejects.
+// CanAdd reports whether r can be the next event of c by its kind and numbers, or the first event
+// if c has none. Use it to find the call of an event if several calls have its key, or no key. It
+// does not compare keys, and Replay may still reject r for another reason.
 func (c *Call) CanAdd(r Record) bool {
 	if len(c.Records) == 0 {
 		return r.starts() == nil

@@ -31,19 +31,19 @@ func (e *LineError) Unwrap() error { return e.Err }
 // Writer or a logger writes it: at the beginning of a line, or after the prefix of kubectl, docker
 // compose, syslog, journald or CRI. Docker's JSON, and that of collectors of Kubernetes and of
 // journald, is read for the line in it. An event in any other text is not read, because the text
-// may be a stranger's. Something else may follow the event. Slog's logger must have no group,
-// within which Read finds no event.
-// Of a key that is there twice the last one is the event's.
+// may be a stranger's. Something else may follow the event. The logger of Slog must have no group:
+// Read finds no event within a group. If a key is there twice, Read takes the last value.
 //
 // If a crash has cut off a line, so that it is incomplete or has zero bytes in it, Read returns
 // all records that are whole, including those written after the cut, and a [LineError] that wraps
-// [ErrCutOff] and names the first such line. So it does for a line of more than 4 MiB. An event
-// that cannot be read ends the log with a LineError that names its line.
+// [ErrCutOff] and names the first such line. A line of more than 4 MiB counts as cut off. If an
+// event cannot be read, Read stops and returns a LineError that names its line.
 //
 // Read holds all records in memory. A [Reader] holds one line.
-func Read(r io.Reader) (all []Record, err error) {
-	in, cut := NewReader(r), error(nil)
-	for {
+func Read(r io.Reader) ([]Record, error) {
+	var all []Record
+	var cut error
+	for in := NewReader(r); ; {
 		line, err := in.Next()
 		if err == nil {
 			all = append(all, line.Records...)
@@ -61,9 +61,9 @@ func Read(r io.Reader) (all []Record, err error) {
 	}
 }
 
-// A Reader reads a log line by line, as [Read] does. It is for programs that read long logs, go on
-// after a line that cannot be read, or look at the lines of others as well. It is not safe for
-// concurrent use.
+// A Reader reads a log line by line, and finds the same events as [Read]. Use it for a log that is
+// long or still being written, to go on after a line that cannot be read, or to see the lines of
+// other programs too. It is not safe for concurrent use.
 type Reader struct {
 	in   *bufio.Reader
 	line []byte
@@ -82,21 +82,21 @@ func NewReader(r io.Reader) *Reader {
 type Line struct {
 	Number int // 1 for the first line
 
-	// Records are the events on the line, at most 1,000. There are none on the line of another
-	// program, one on a line of this package, and more where a crash has cut off the ends of lines.
+	// Records are the events on the line. A line of another program has none. A line of this
+	// package has one, or more if a crash has cut off the end of a line: at most 1,000.
 	Records []Record
 
-	// Text is what the program wrote: without a prefix, such as that of kubectl, and out of the
-	// JSON of a collector. It is cut off after 4 MiB, and valid until Next is called again.
+	// Text is what the program wrote, without the prefix of kubectl and without the JSON that a
+	// collector has put around it. It ends after 4 MiB, and is valid until Next is called again.
 	Text []byte
 
-	// Err is nil for a line that can be read and for lines of other programs. It is ErrCutOff for a
-	// line that is cut off, and else says why an event on the line cannot be read.
+	// Err is ErrCutOff if the line is cut off, and otherwise the reason why an event on it cannot
+	// be read. It is nil if there is no such event, also on a line of another program.
 	Err error
 }
 
 // Next returns the next line that is not empty. At the end of the log the error is io.EOF. Any
-// other error is from the io.Reader, and ends the log: the Number of the Line says where.
+// other error is from the io.Reader. It ends the log at the Number of the Line.
 func (l *Reader) Next() (Line, error) {
 	for l.err == nil {
 		l.err = l.readLine()

@@ -2,7 +2,6 @@ package logs_test
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,13 +33,13 @@ type written func(io.Writer) func(context.Context, retry.Event)
 func own(w io.Writer) func(context.Context, retry.Event) { return retrylog.NewWriter(w).OnEvent }
 
 // slogged is how slog writes a log, as JSON or text.
-func slogged(text bool, level slog.Level, attrs ...slog.Attr) written {
+func slogged(text bool, level slog.Level) written {
 	return func(w io.Writer) func(context.Context, retry.Event) {
 		options := &slog.HandlerOptions{Level: level}
 		if text {
-			return retrylog.Slog(slog.New(slog.NewTextHandler(w, options).WithAttrs(attrs)))
+			return retrylog.Slog(slog.New(slog.NewTextHandler(w, options)))
 		}
-		return retrylog.Slog(slog.New(slog.NewJSONHandler(w, options).WithAttrs(attrs)))
+		return retrylog.Slog(slog.New(slog.NewJSONHandler(w, options)))
 	}
 }
 
@@ -63,7 +62,7 @@ func logged(t *testing.T, key string, how written) []string {
 }
 
 // text is what a log says: its calls, and their events without their seeds.
-func text(t *testing.T, log *logs.Files, source ...string) (calls []string) {
+func text(t *testing.T, log *logs.Files) (calls []string) {
 	require.NoError(t, log.Each(func(c *logs.Trace) {
 		_, cut, fault := c.Compare(policy)
 		require.Nil(t, fault)
@@ -72,9 +71,6 @@ func text(t *testing.T, log *logs.Files, source ...string) (calls []string) {
 		for _, r := range c.Records {
 			from := r.Source
 			assert.Equal(t, sourceOf(c), from)
-			if len(source) > 0 {
-				assert.Equal(t, source[0], from)
-			}
 			call += strings.Replace(retrylog.Explain([]retrylog.Record{r}), strings.TrimSpace(from+" "+r.Key), r.Key, 1)
 		}
 		calls = append(calls, call)
@@ -108,170 +104,60 @@ func files(all ...io.Reader) *logs.Files {
 	return log
 }
 
-// Whatever stands before or around a line, its event is read, and others are not.
-func TestPrefixes(t *testing.T) {
-	type row struct{ source, before, after string }
-	rows := map[string]row{
-		"kubectl --prefix":            {"pod/web-5d9c7b8f6-x2x9z/web", "[pod/web-5d9c7b8f6-x2x9z/web] ", ""},
-		"kubectl --timestamps":        {"", "2026-11-22T10:00:00.123456789Z ", ""},
-		"docker compose":              {"web-1", "web-1  | ", ""},
-		"docker compose, with colors": {"web-1", "\x1b[36mweb-1  |\x1b[0m ", ""},
-		"syslog, RFC 3164":            {"host web[1234]", "<34>Nov 22 10:00:00 host web[1234]: ", ""},
-		"journalctl":                  {"host web[1234]", "Nov  2 10:00:00 host web[1234]: ", ""},
-		"journalctl -o short-precise": {"host web[1234]", "Nov 22 10:00:00.123456 host web[1234]: ", ""},
-		"journalctl -o short-iso":     {"host web[1234]", "2026-11-22T10:00:00+0000 host web[1234]: ", ""},
-		"journalctl -o json":          {"node-1", "", ""},
-		"Fluent Bit":                  {"web-1", "", ""},
-		"syslog, RFC 5424":            {"host web 12", `<34>1 2026-11-22T10:00:00.003Z host web 12 ID47 [x@32473 iut="3" kind="y"] ` + "\ufeff", ""},
-		"Windows":                     {"", "", "\r"},
-		"Docker":                      {},
-		"Docker, to journald":         {"node-1", "", ""},
-		"journald, by syslog":         {"node-1", "", ""},
-		"Fluent Bit, with a stream":   {},
-		"Filebeat":                    {"web-1", "", ""},
-		"Vector":                      {"web-1", "", ""},
-		"CRI, kubectl --prefix":       {"pod/web-1/web", "[pod/web-1/web] 2026-11-22T10:00:00.1Z stderr F ", ""},
-		"CRI":                         {"", "2026-11-22T10:00:00.1Z stdout F ", ""},
-		"lines of others": {"", "", "\npanic: x\n" + `{"level":"INFO","msg":"scaling","kind":"Deployment","attempt":3,"max":"3"}` + "\n" +
-			`{"ts":1,"message":"kind"}` + "\n2026/11/22 10:00:00 [DEBUG] GET http://x: retrying in 1s (4 left)\n2026/11/22 10:00:00 WARN retry err=refused in=1s\n{1} {} [] null\ntime=now level=INFO msg=served kind=fast path=/a\n\x00"},
-	}
-	for form, how := range map[string]written{
-		"own": own, "JSON": slogged(false, slog.LevelDebug), "text": slogged(true, slog.LevelDebug),
-		"JSON, with more": slogged(false, slog.LevelDebug, slog.Any("req", map[string]string{"kind": "x", "id": "{"})),
-		"text, with more": slogged(true, slog.LevelDebug, slog.String("app", `a "b" c=d`)),
-	} {
-		lines := logged(t, "order 1", how)
-		want := text(t, of(lines...))
-		require.Len(t, want, 1, form)
-		require.Contains(t, want[0], "order 1: attempt 3 succeeded")
-		for name, row := range rows {
-			t.Run(form+", "+name, func(t *testing.T) {
-				var all []string
-				for _, s := range lines {
-					switch name {
-					case "Docker":
-						s = fmt.Sprintf(`{"log":%q,"stream":"stdout","time":"2026-11-22T10:00:00.1Z"}`, s+"\n")
-					case "journalctl -o json":
-						s = fmt.Sprintf(`{"__REALTIME_TIMESTAMP":"1795341600100000","_HOSTNAME":"node-1","_TRANSPORT":"stdout","MESSAGE":%q}`, s)
-					case "Docker, to journald":
-						s = fmt.Sprintf(`{"__CURSOR":"s=1","_HOSTNAME":"node-1","_TRANSPORT":"journal","CONTAINER_ID":"4f1","PRIORITY":"6","MESSAGE":%q}`, s)
-					case "journald, by syslog":
-						s = fmt.Sprintf(`{"_TRANSPORT":"syslog","MESSAGE":%q,"_HOSTNAME":"node-1"}`, s)
-					case "Fluent Bit, with a stream":
-						s = fmt.Sprintf(`{"date":1795341600.1,"stream":"stderr","_p":"F","log":%q}`, s)
-					case "Filebeat":
-						s = fmt.Sprintf(`{"@timestamp":"2026-11-22T10:00:00.1Z","log":{"offset":7,"file":{"path":"/x"}},"message":%q,"stream":"stdout",`+
-							`"input":{"type":"container"},"agent":{"type":"filebeat","name":"x"},"kubernetes":{"pod":{"name":"x"},"host":"web-1"}}`, s)
-					case "Vector":
-						s = fmt.Sprintf(`{"file":"/x","kubernetes":{"pod_name":"web-1"},"message":%q,"source_type":"kubernetes_logs","stream":"stdout","timestamp":"2026-11-22T10:00:00.1Z"}`, s)
-					case "Fluent Bit":
-						s = fmt.Sprintf(`{"@timestamp":"2026-11-22T10:00:00.1Z","log":%q,"kubernetes":{"host":"node-1","pod_name":"web-1","labels":{"pod":"x"}}}`, s)
-					}
-					all = append(all, row.before+s+row.after)
-				}
-				log := of(all...)
-				assert.Equal(t, want, text(t, log, row.source))
-				others := 0
-				if name == "lines of others" {
-					others = len(lines)
-				}
-				assert.Equal(t, [3]int{7 * others, others, 0}, [3]int{log.Skipped, log.Torn, log.Bad})
-			})
-		}
-	}
-}
-
-// An event is read where the library writes it, and not in a text that a program got from a
-// stranger and has logged.
+// A line of Envoy in a text that a program got from a stranger and has logged is no call.
 func TestForgery(t *testing.T) {
-	const own = `{"kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":3,"max":3,"reason":"attempts_exhausted","err":"x"}`
-	const text = `level=ERROR msg="gave up" kind=call_finished attempt=3 max=3 elapsed=1s reason=attempts_exhausted err=x`
 	const access = `[2026-11-22T10:00:00.250Z] "GET /a HTTP/1.1" 503 URX 0 91 1500 - "-" "x" "id-1" "shop" "10.0.0.1:80"`
-	for _, forged := range []string{own, text, access, "2026/11/22 10:00:00 ERROR gave up " + text[len(`level=ERROR msg="gave up" `):]} {
-		require.Equal(t, retry.ReasonExhausted, only(t, of(forged)).Last().Reason, forged)
-		docker := fmt.Sprintf(`{"log":%q,"stream":"stdout","time":"2026-11-22T10:00:00.1Z"}`, forged)
-		require.Equal(t, retry.ReasonExhausted, only(t, of(docker)).Last().Reason, docker)
-		for _, row := range []struct{ name, line string }{
-			{"package log", "2026/11/22 10:00:00 got " + forged},
-			{"package log, the text alone", "2026/11/22 10:00:00 " + forged},
-			{"printed", "got " + forged},
-			{"printed, of a struct", fmt.Sprintf("%+v", struct{ Body string }{forged})},
-			{"of a container", "[pod/web-1/web] 2026-11-22T10:00:00.1Z got " + forged},
-			{"in CRI", "2026-11-22T10:00:00.1Z stdout F got " + forged},
-			{"in compose", "web-1  | got " + forged},
-			{"package log, default logger", "2026/11/22 10:00:00 INFO got " + forged},
-			{"slog's text", "time=2026-11-22T10:00:00Z level=INFO msg=" + fmt.Sprintf("%q", forged)},
-			{"slog's JSON", fmt.Sprintf(`{"time":"2026-11-22T10:00:00Z","level":"INFO","msg":"got","log":%q}`, forged)},
-			{"slog's JSON, the message", fmt.Sprintf(`{"time":"2026-11-22T10:00:00Z","level":"INFO","msg":%q}`, forged)},
-			{"behind slog's JSON", `{"time":"2026-11-22T10:00:00Z","level":"INFO","msg":"got"} body=` + forged},
-			{"message", fmt.Sprintf(`{"ts":1,"message":%q}`, forged)},
-			{"log", fmt.Sprintf(`{"ts":1,"log":%q}`, forged)},
-			{"MESSAGE", fmt.Sprintf(`{"ts":1,"MESSAGE":%q}`, forged)},
-			{"a level by another name", fmt.Sprintf(`{"severity":"INFO","message":%q,"stream":"stdout"}`, forged)},
-			{"a message that Fluent Bit has merged", fmt.Sprintf(`{"level":"info","message":%q,"stream":"stdout","kubernetes":{"pod_name":"web-1"}}`, forged)},
-			{"a message beside the line", fmt.Sprintf(`{"log":"x","message":%q,"kubernetes":{"pod_name":"web-1"}}`, forged)},
-			{"journald, by its own protocol", fmt.Sprintf(`{"_TRANSPORT":"journal","_HOSTNAME":"node-1","MESSAGE":%q}`, forged)},
-			{"Docker, in a line", fmt.Sprintf(`{"log":%q,"stream":"stdout","time":"2026-11-22T10:00:00.1Z"}`, "got "+forged)},
-			{"Docker, in a logger's line", fmt.Sprintf(`{"log":%q,"stream":"stdout"}`, fmt.Sprintf(`{"level":"INFO","message":%q}`, forged))},
-			{"Docker, in Docker", fmt.Sprintf(`{"log":%q,"stream":"stdout"}`, fmt.Sprintf(`{"log":%q,"stream":"stdout"}`, forged))},
-			{"an object in place of the line", fmt.Sprintf(`{"log":{"a":%q},"stream":"stdout"}`, forged)},
-		} {
-			log := of(row.line)
-			require.NoError(t, log.Each(func(c *logs.Trace) { t.Error(row.name, c.Last()) }))
-			assert.Equal(t, 1, log.Skipped+log.Torn, row.name)
-		}
+	docker := func(line string) string { return fmt.Sprintf(`{"log":%q,"stream":"stdout"}`, line) }
+	logger := func(line string) string { return fmt.Sprintf(`{"level":"INFO","message":%q}`, line) }
+	for _, line := range []string{access, docker(access), "web-1 | " + access} {
+		require.Equal(t, retry.ReasonExhausted, only(t, of(line)).Last().Reason, line)
 	}
-}
-
-// A field of the line itself, or beside it, says where it is from: the pod before the host.
-func TestSourceFields(t *testing.T) {
-	for _, row := range []struct{ fields, want string }{
-		{``, ""},
-		{`,"host":"node-1"`, "node-1"},
-		{`,"host":"node-1","pod":"web-1"`, "web-1"},
-		{`,"pod":"","instance":"i-1"`, "i-1"},
-		{`,"pod":7`, "7"},
-		{`,"kubernetes":{"pod_name":"web-1","namespace_name":"x"}`, "web-1"},
-		{`,"resource":{"k8s.pod.name":"web-1"},"host":"node-1"`, "web-1"},
-		{`,"labels":{"labels":{"pod":"web-1"}}`, ""},
+	for _, line := range []string{
+		"got " + access, "2026/11/22 10:00:00 " + access, docker("got " + access), logger(access),
+		docker(logger(access)), docker(docker(access)), fmt.Sprintf(`{"log":{"a":%q},"stream":"stdout"}`, access),
 	} {
-		c := only(t, of(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3`+row.fields+`}`))
-		assert.Equal(t, row.want, sourceOf(c), row.fields)
-		assert.Equal(t, cmp.Or(row.want, "a.log"), c.From(), row.fields)
+		log := of(line)
+		require.NoError(t, log.Each(func(c *logs.Trace) { t.Error(line, c.Last()) }))
+		assert.Equal(t, 1, log.Skipped, line)
 	}
-	c := only(t, of(`time=2000-01-01T00:00:00Z level=DEBUG msg="attempt started" pod=web-1 kind=attempt_started attempt=1 max=3 elapsed=0s`))
-	assert.Equal(t, "web-1", sourceOf(c))
 }
 
-// A pipeline's event has a task and a rule. A task alone is something else that a program logs.
-func TestTask(t *testing.T) {
-	for fields, want := range map[string]string{`,"task":"a\nb","rule":-1`: "task a; b: attempt 1 of 3 started", `,"task":"a"`: "attempt 1 of 3 started", `,"rule":1`: "attempt 1 of 3 started"} {
-		c := only(t, of(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3`+fields+`}`))
-		assert.Equal(t, "2000-01-01 00:00:00.000Z +0s "+want, c.Records[0].String())
-		_, cut, fault := c.Compare(policy)
+// A call is from the source of its first event, or else from the file.
+func TestFrom(t *testing.T) {
+	const line = `{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`
+	for prefix, want := range map[string]string{"": "a.log", "web-1  | ": "web-1"} {
+		c := only(t, of(prefix+line))
+		assert.Equal(t, want, c.From())
+		assert.Equal(t, "a.log", c.File())
+	}
+}
+
+// Not every call can be compared with a policy.
+func TestNotCompared(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"task":"a","rule":-1}`:             "it follows the rules of a pipeline",
+		`level=ERROR msg="gave up" kind=call_finished attempt=1 max=3 elapsed=0s reason=deadline err=x`:                 "its lines have no time",
+		`[2026-11-22T10:00:00.250Z] "GET /a HTTP/1.1" 503 URX 0 91 1500 - "-" "x" "id-1" "shop" "10.0.0.1:80"`:          "an access log has no decisions",
+		`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`:                                  "its end is not in the log",
+		`{"kind":"attempt_fin` + "\n" + `{"kind":"attempt_finished","time":"2000-01-01T00:00:00Z","attempt":2,"max":3}`: "its beginning is not in the log",
+	} {
+		by, cut, fault := only(t, of(line)).Compare(policy)
 		require.Nil(t, fault)
-		assert.Equal(t, strings.HasPrefix(want, "task"), cut == "it follows the rules of a pipeline", cut)
+		assert.Empty(t, by)
+		assert.Equal(t, want, cut)
 	}
 }
 
-// A line without a time has that of its prefix, or of the wait that it announces.
-func TestTimes(t *testing.T) {
-	defer func(local *time.Location) { time.Local = local }(time.Local)
-	time.Local = time.FixedZone("", 3600) // which Go's package log writes
-	const without = `level=WARN msg="retry scheduled" kind=retry_scheduled attempt=1 max=3 elapsed=0s delay=1s due=2026-11-22T10:00:01.5Z err=x`
-	for _, row := range []struct{ line, want string }{
-		{without, "10:00:00.5"},
-		{"2026-11-22T11:00:00.25+01:00 " + without, "10:00:00.25"},
-		{"web-1 | 2026-11-22T10:00:00.25Z " + strings.Replace(without, " due=2026-11-22T10:00:01.5Z", "", 1), "10:00:00.25"},
-		{"2026/11/22 10:00:00 WARN retry scheduled key=a kind=retry_scheduled attempt=1 max=3 elapsed=0s delay=1s due=2026-11-22T09:00:01.25Z err=x", "09:00:00"},
-	} {
-		e := only(t, of(row.line)).Last()
-		assert.Equal(t, row.want, e.Time.UTC().Format("15:04:05.999"), row.line)
-		assert.WithinDuration(t, e.Time.Add(time.Second), e.Due, time.Second, row.line)
-	}
-	_, cut, fault := only(t, of(`level=ERROR msg="gave up" kind=call_finished attempt=1 max=3 elapsed=0s reason=deadline err=x`)).Compare(policy)
-	require.Nil(t, fault)
-	assert.Equal(t, "its lines have no time", cut)
+// A fault names the file of its event, also in a call that goes on in another file.
+func TestFaultOfTheSecondFile(t *testing.T) {
+	log := &logs.Files{}
+	log.Add("a.log", strings.NewReader(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`))
+	log.Add("b.log", strings.NewReader("web-1 | \n"+`{"kind":"attempt_finished","time":"2000-01-01T00:00:01Z","attempt":1,"max":3,"elapsed":"1s","took":"-1s"}`))
+	_, _, fault := only(t, log).Compare(policy)
+	require.NotNil(t, fault)
+	assert.Equal(t, "b.log", fault.File)
+	assert.Equal(t, 2, fault.Line)
+	assert.ErrorContains(t, fault.Err, "took is -1s")
 }
 
 // Files are one log in the order of time, also where a call goes on in another.
@@ -461,45 +347,6 @@ func TestNewestFirst(t *testing.T) {
 		log := files(row.files...)
 		require.NoError(t, log.Each(func(*logs.Trace) {}))
 		assert.Equal(t, row.want, log.NewestFirst(), row.name)
-	}
-}
-
-// A line of 4 MiB is read in time that is linear in its length: no step copies the rest of it.
-// A copy of it for each of 700,000 words would be more than 1 TB, and one for each of 9,990 objects
-// within each other would be 40 GB.
-func TestLongLine(t *testing.T) {
-	nested := func(key, end string, depth int) string {
-		return strings.Repeat(`{"stream":"stdout",`+key, depth) + `"` + strings.Repeat("x", 3<<20) + `"` + strings.Repeat("}"+end, depth)
-	}
-	quoted := strings.Repeat("x", 1<<20)
-	for range 12 {
-		quoted = fmt.Sprintf(`{"stream":"stdout","log":%q}`, quoted)
-	}
-	for _, line := range []string{nested(`"log":`, "", 9990), nested(`"kubernetes":`, "", 9990), nested(`"log":[`, "]", 4990), quoted} {
-		require.Equal(t, len(line) > 3<<20, line != quoted)
-		assert.Less(t, allocated(t, line), uint64(200<<20), line[:30])
-	}
-	for _, word := range []string{`{"labels":`, `"pod":"x",`, `[2026-11-22T10:00:00Z] "`, `x="" `, `x=1 `, `level=x `, `x="\"" `, `key="a" `, `{"kind": `} {
-		line := strings.Repeat(word, (4<<20)/len(word)-100) + `level=WARN msg="attempt started" kind=attempt_started attempt=1 max=3 elapsed=0s`
-		assert.Less(t, allocated(t, line), uint64(200<<20), word)
-	}
-}
-
-// allocated returns how many bytes are allocated to read a line.
-func allocated(t *testing.T, line string) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	require.NoError(t, of(line).Each(func(*logs.Trace) {}))
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
-
-// The line behind one that is about as long as a line may be is read.
-func TestBehindALongLine(t *testing.T) {
-	const most, buffer = 4 << 20, 64 << 10
-	for _, length := range []int{most - 1, most, most + 1, most + buffer - 1, most + buffer, most + buffer + 1, 2 * most} {
-		c := only(t, of(strings.Repeat("x", length), `{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`))
-		assert.Len(t, c.Records, 1, length)
 	}
 }
 
