@@ -78,7 +78,8 @@ func NewReader(r io.Reader) *Reader {
 	return &Reader{in: bufio.NewReaderSize(r, 64<<10), v: newValues()}
 }
 
-// A Line is a line of a log.
+// A Line is a line of a log. Its Records and its Text are valid until Next is called again: copy
+// what you keep.
 type Line struct {
 	Number int // 1 for the first line
 
@@ -87,7 +88,7 @@ type Line struct {
 	Records []Record
 
 	// Text is what the program wrote, without the prefix of kubectl and without the JSON that a
-	// collector has put around it. It ends after 4 MiB, and is valid until Next is called again.
+	// collector has put around it. It ends after 4 MiB.
 	Text []byte
 
 	// Err is ErrCutOff if the line is cut off, and otherwise the reason why an event on it cannot
@@ -100,7 +101,7 @@ type Line struct {
 func (l *Reader) Next() (Line, error) {
 	for l.err == nil {
 		l.err = l.readLine()
-		l.next = Line{Number: l.next.Number + 1}
+		l.next = Line{Number: l.next.Number + 1, Records: l.next.Records[:0]}
 		if l.err != nil && l.err != io.EOF {
 			break
 		}

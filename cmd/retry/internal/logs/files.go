@@ -41,7 +41,9 @@ type file struct {
 	name  string
 	lines *retrylog.Reader
 	ended bool
-	read  []event   // of the line, and not yet returned
+	read  []retrylog.Record // of the line, and not yet returned
+	envoy bool              // the line is of Envoy's access log
+
 	first time.Time // of the first event
 	last  time.Time // of the last event
 	later int       // how many events have a later time than the one before
@@ -82,8 +84,8 @@ func (l *Files) next() (r event, err error) {
 	if next == nil {
 		return r, io.EOF
 	}
-	r, next.read = next.read[0], next.read[1:]
-	r.torn = l.Torn + l.Bad
+	r = event{next.read[0], origin{next, l.Torn + l.Bad, next.envoy}}
+	next.read = next.read[1:]
 	return r, nil
 }
 
@@ -96,14 +98,17 @@ func (l *Files) readLine(f *file) error {
 	if f.ended {
 		return nil
 	}
-	for _, r := range line.Records {
-		f.add(event{Record: r})
-	}
+	f.read, f.envoy = line.Records, false
 	if r, ok := access(line); ok {
-		f.add(event{Record: r, origin: origin{foreign: true}})
-		return nil
+		f.read, f.envoy = []retrylog.Record{r}, true
+	}
+	for i := range f.read {
+		f.note(f.read[i].Event.Time)
+		shorten(&f.read[i])
 	}
 	switch {
+	case f.envoy:
+		return nil
 	case errors.Is(line.Err, retrylog.ErrCutOff):
 		l.Torn++
 		return nil
@@ -119,9 +124,9 @@ func (l *Files) readLine(f *file) error {
 	return nil
 }
 
-// add adds an event, with the texts that are kept of it.
-func (f *file) add(r event) {
-	switch at := r.Event.Time; {
+// note notes the time of the next event.
+func (f *file) note(at time.Time) {
+	switch {
 	case f.first.IsZero():
 		f.first = at
 	case at.After(f.last):
@@ -129,10 +134,7 @@ func (f *file) add(r event) {
 	case at.Before(f.last):
 		f.older++
 	}
-	f.last = r.Event.Time
-	r.file = f
-	shorten(&r.Record)
-	f.read = append(f.read, r)
+	f.last = at
 }
 
 // mostText is how many bytes of each text are kept.
