@@ -12,7 +12,7 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/logs"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
-	"github.com/goretry/retry/internal/printable"
+	"github.com/goretry/retry/cmd/retry/internal/printable"
 )
 
 // A comparison is what the calls of a log have in common with a policy.

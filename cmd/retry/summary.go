@@ -14,7 +14,7 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/logs"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
-	"github.com/goretry/retry/internal/printable"
+	"github.com/goretry/retry/cmd/retry/internal/printable"
 )
 
 // A summary is what the calls of a log have in common. Its size has a limit, however
