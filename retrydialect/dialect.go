@@ -34,10 +34,10 @@ package retrydialect
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"strconv"
 	"time"
 
-	"github.com/goretry/retry/internal/saturate"
 	"github.com/goretry/retry/retrydialect/strict"
 )
 
@@ -86,5 +86,8 @@ func setWhole[T any](m *strict.Mapping, key string, field *T) bool {
 // milliseconds returns n milliseconds, at most the longest duration. n may not
 // be negative.
 func milliseconds(n int64) time.Duration {
-	return saturate.Mul(uint64(n), time.Millisecond)
+	if n > math.MaxInt64/int64(time.Millisecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(n) * time.Millisecond
 }

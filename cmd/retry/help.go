@@ -1,14 +1,13 @@
 package main
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-
-	"github.com/goretry/retry/internal/strict"
 )
 
 // schemaText is docs/policy.schema.json, which a package cannot embed from there.
@@ -57,9 +56,12 @@ func help(s *streams, args []string) int {
 func printKeys(w io.Writer) {
 	var form struct{ Properties json.RawMessage }
 	_ = json.Unmarshal(schemaText, &form)
-	for key, value := range strict.Members(form.Properties) { // in order
+	in := json.NewDecoder(bytes.NewReader(form.Properties)) // which keeps their order
+	_, _ = in.Token()
+	for in.More() {
 		var rule struct{ Title, Description string }
-		_ = json.Unmarshal(value, &rule)
+		key, _ := in.Token()
+		_ = in.Decode(&rule)
 		fmt.Fprintf(w, "%-18s %s\n%-18s %s\n", key, rule.Title, "", rule.Description)
 	}
 	fmt.Fprint(w, values)

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
-	"github.com/goretry/retry/internal/printable"
+	"github.com/goretry/retry/cmd/retry/internal/printable"
 )
 
 var lintCommand = &command{

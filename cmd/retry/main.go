@@ -29,7 +29,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
-	"github.com/goretry/retry/internal/printable"
+	"github.com/goretry/retry/cmd/retry/internal/printable"
 )
 
 // The exit statuses.

@@ -13,7 +13,7 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/explore"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
-	"github.com/goretry/retry/internal/printable"
+	"github.com/goretry/retry/cmd/retry/internal/printable"
 )
 
 var planCommand = &command{

@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/goretry/retry/internal/printable"
+	"github.com/goretry/retry/cmd/retry/internal/printable"
 )
 
 // reportFormats are the forms in which lint prints its report.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry/cmd/retry/internal/preview"
-	"github.com/goretry/retry/internal/saturate"
+	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
 // The size of a picture, and of its margins.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry/cmd/retry/internal/preview"
-	"github.com/goretry/retry/internal/saturate"
+	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
 // A figure is a picture and its content in words.

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/goretry/retry/internal/strict"
 )
 
 // A Block is the part of a file that is, or should be, a policy.
@@ -191,7 +189,7 @@ func (s *search) usual(document *yaml.Node, path []string) {
 // its own keys do, below a key that the dialect uses. It is "" if it may be one of several.
 func placed(path []string, e entry) (dialect string) {
 	node := e.value
-	if node.Kind != yaml.MappingNode || len(e.under) > strict.LongestKey || len(byKey[fold(e.under)]) == 0 {
+	if node.Kind != yaml.MappingNode || len(e.under) > longestKey || len(byKey[fold(e.under)]) == 0 {
 		return ""
 	}
 	if dialect = dialectOf(path, e); dialect != "" || e.in.outermost() != nil && e.in.outermost().resource {

@@ -11,7 +11,7 @@ import (
 	"github.com/agnivade/levenshtein"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/printable"
+	"github.com/goretry/retry/cmd/retry/internal/printable"
 )
 
 // A Fault is something wrong, or something that Lint reports, at a line of a

@@ -15,9 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/findings"
-	"github.com/goretry/retry/internal/saturate"
-	"github.com/goretry/retry/internal/strict"
+	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
 // A format is how another system that retries by itself writes its settings.
@@ -105,14 +103,11 @@ var unread = map[string]string{
 	"Spring":                        "max-attempts counts the first attempt, and max-retries, which is its name since Spring Boot 4, does not",
 }
 
-const ofPolicy = "retry: invalid policy"
-
 // A form is the settings of a format, while they are read.
 type form struct {
-	*strict.Mapping
+	*settings
 	b       *Block
 	times   style
-	path    string // of the keys, in b
 	needed  bool   // nothing stands in for the keys that are taken, unless they are templates
 	retryOn string // which failures are retried
 
@@ -169,7 +164,7 @@ func (f *form) policy() retry.Policy {
 		p.Backoff = list
 	case list == nil: // there is a fault
 	case f.factor < 1:
-		f.Fault("multiplier", f.factor, "1 or more, because delays that become shorter are not a policy")
+		f.fault("multiplier", f.factor, "1 or more, because delays that become shorter are not a policy")
 	default:
 		p.Backoff = retry.Exponential{Base: f.base, Factor: f.factor}
 		if _, most := f.jitter.(retry.Proportional).Window(list[len(list)-1]); most <= f.cap {
@@ -198,17 +193,21 @@ func (f *form) skip(why string, keys ...string) {
 func (f *form) has(key string) bool {
 	return slices.ContainsFunc(entries(f.b.node), func(e entry) bool {
 		value := resolved(e.value)
-		return f.Plain(e.key) == f.Plain(key) && value.ShortTag() != "!!null" && (value.Kind != yaml.SequenceNode || len(value.Content) > 0)
+		return f.plain(e.key) == f.plain(key) && value.ShortTag() != "!!null" && (value.Kind != yaml.SequenceNode || len(value.Content) > 0)
 	})
 }
 
 // take takes the value of a key, or what the system puts in its place.
 func take[T any](f *form, key, write string, missing T, valid func(T) bool) T {
-	read := strict.Take[T]
-	if f.needed && !f.b.templates[f.path+key] {
-		read = strict.Need[T]
-	}
-	if v, ok := read(f.Mapping, key, write, valid); ok {
+	var v T
+	value, ok := f.pull(key)
+	switch {
+	case !ok && f.needed && !f.b.templates[f.path+key]:
+		f.wrong.add("missing_key", f.path+key, "%s is missing: write %s", f.path+key, write)
+	case !ok:
+	case json.Unmarshal(value, &v) != nil || valid != nil && !valid(v):
+		f.fault(key, shown(value), write)
+	default:
 		return v
 	}
 	return missing
@@ -260,7 +259,8 @@ func (f *form) time(key string, least, missing time.Duration) time.Duration {
 }
 
 func (s style) parse(value json.RawMessage) (time.Duration, bool) {
-	text, isText := strict.Text(value)
+	text := ""
+	isText := json.Unmarshal(value, &text) == nil
 	digits, unit := text, s.digits
 	if !isText {
 		digits, unit = string(value), s.number
@@ -280,7 +280,7 @@ func failures[T any](f *form, key, write string, names []T, valid func(string) b
 	for _, one := range names {
 		all = append(all, fmt.Sprint(one))
 		if name := all[len(all)-1]; !valid(name) {
-			f.Fault(key, fmt.Sprintf("%.60q", name), write)
+			f.fault(key, fmt.Sprintf("%.60q", name), write)
 		}
 	}
 	f.retryOn = strings.Join(all, ",")
@@ -298,7 +298,7 @@ func readTemporal(f *form) {
 	f.factor = cmp.Or(f.number("backoffCoefficient", "1 or more, or 0 for 2", 0, func(x float64) bool { return x == 0 || x >= 1 }), 2)
 	f.cap = f.time("maximumInterval", 0, 0)
 	if f.cap > 0 && f.cap < f.base {
-		f.Fault("maximumInterval", f.cap, fmt.Sprintf("at least the initialInterval, %v", f.base))
+		f.fault("maximumInterval", f.cap, fmt.Sprintf("at least the initialInterval, %v", f.base))
 	}
 	f.cap = cmp.Or(f.cap, saturate.Mul(100, f.base))
 	f.attempts = cmp.Or(f.whole("maximumAttempts", 0, math.MaxInt32, 0), retry.Unlimited)
@@ -407,15 +407,14 @@ func readEnvoy(f *form) {
 	f.attempts = 1 + f.whole("num_retries", 0, math.MaxUint32, 1)
 	f.timeout = f.time("per_try_timeout", 0, 0).Truncate(time.Millisecond)
 	base, most := 25*time.Millisecond, time.Duration(0)
-	if inner := f.Inner("retry_back_off", `a mapping such as {"base_interval": "0.025s"}`); inner != nil {
-		in := &form{Mapping: inner, b: f.b, path: "retry_back_off.", times: f.times, needed: true}
+	f.inner("retry_back_off", `a mapping such as {"base_interval": "0.025s"}`, func(inner *settings) {
+		in := &form{settings: inner, b: f.b, times: f.times, needed: true}
 		base = in.time("base_interval", 1, 0)
 		in.needed = false
 		if most = in.time("max_interval", 1, 0); most > 0 && most < base {
-			in.Fault("max_interval", most, fmt.Sprintf("at least the base_interval, %v", base))
+			in.fault("max_interval", most, fmt.Sprintf("at least the base_interval, %v", base))
 		}
-		inner.RejectRest("retry_back_off")
-	}
+	})
 	f.mesh("retry_on", "conditions of Envoy, which ignores others: ", isEnvoyCondition, base, most)
 	if !slices.ContainsFunc(strings.Split(f.retryOn, ","), isEnvoyCondition) {
 		f.b.warn(noEffect, "retry_on", "this does nothing: without retry_on Envoy retries nothing, unless a request asks for it in x-envoy-retry-on")
@@ -477,7 +476,7 @@ func readHTTPRoute(f *form) {
 	}
 	for _, code := range take[[]int](f, "codes", "a list of statuses, such as [503]", nil, nil) {
 		if code < 400 || code > 599 {
-			f.Fault("codes", code, "statuses from 400 to 599")
+			f.fault("codes", code, "statuses from 400 to 599")
 		}
 		f.retryOn = strings.TrimPrefix(fmt.Sprintf("%s,%d", f.retryOn, code), ",")
 	}
@@ -504,7 +503,7 @@ func readIstio(f *form) {
 		f.b.note("attempts", "with 0, or without it, Istio retries nothing")
 		for _, key := range []string{"perTryTimeout", "retryOn", "retryRemoteLocalities"} {
 			if !f.b.templates["attempts"] && f.has(key) {
-				f.Fault("attempts", 0, "1 or more, or no "+key+": Istio refuses both")
+				f.fault("attempts", 0, "1 or more, or no "+key+": Istio refuses both")
 			}
 		}
 	}
@@ -528,14 +527,14 @@ func readStepFunctions(f *form) {
 	failures(f, "ErrorEquals", write, list[string](f, "ErrorEquals", write), func(name string) bool { return name != "" })
 	f.needed = false
 	if f.retries("States.ALL") && strings.Contains(f.retryOn, ",") {
-		f.Fault("ErrorEquals", f.retryOn, "States.ALL alone")
+		f.fault("ErrorEquals", f.retryOn, "States.ALL alone")
 	}
 	f.attempts = 1 + f.whole("MaxAttempts", 0, stepMostAttempts, 3)
 	f.base = time.Duration(f.whole("IntervalSeconds", 1, stepMostAttempts, 1)) * time.Second
 	f.factor = f.number("BackoffRate", "1 or more", 2, fromOne)
 	f.cap = time.Duration(f.whole("MaxDelaySeconds", 1, stepMostDelay, 0)) * time.Second
 	if f.cap > 0 && f.cap <= f.base {
-		f.Fault("MaxDelaySeconds", int(f.cap.Seconds()), fmt.Sprintf("more than the IntervalSeconds, %d", int(f.base.Seconds())))
+		f.fault("MaxDelaySeconds", int(f.cap.Seconds()), fmt.Sprintf("more than the IntervalSeconds, %d", int(f.base.Seconds())))
 	}
 	if take(f, "JitterStrategy", `"FULL" or "NONE"`, "", func(j string) bool { return j == "FULL" || j == "NONE" }) == "FULL" {
 		f.jitter = retry.FullJitter
@@ -566,7 +565,7 @@ func (f *form) retriers() {
 		names := f.texts(r, "ErrorEquals.*")
 		attempts = min(math.MaxInt32, attempts+f.retriesOf(r))
 		if own := r.node == f.b.original; own && slices.Contains(names, "States.ALL") && i < len(list)-1 {
-			f.Fault("ErrorEquals", "States.ALL", "it in the last retrier")
+			f.fault("ErrorEquals", "States.ALL", "it in the last retrier")
 		} else if own {
 			before = false
 		}
@@ -620,7 +619,7 @@ func readOTel(f *form) {
 		return
 	}
 	if longest := max(f.base, f.cap); f.elapsed > 0 && f.elapsed < longest {
-		f.Fault("max_elapsed_time", f.elapsed, fmt.Sprintf("at least the initial_interval and the max_interval, %v, or 0s for no bound", longest))
+		f.fault("max_elapsed_time", f.elapsed, fmt.Sprintf("at least the initial_interval and the max_interval, %v, or 0s for no bound", longest))
 	}
 	if f.base > f.cap {
 		f.delays = retry.Schedule{f.base, f.cap} // the first is not cut
@@ -651,19 +650,18 @@ func readArgo(f *form) {
 	if take(f, "retryPolicy", "one of "+strings.Join(policies, ", "), "", func(p string) bool { return slices.Contains(policies, p) }) == "" && limited && !written("expression") && !written("retryPolicy") {
 		f.b.note("retryPolicy", "it is OnFailure: a pod that was evicted, or that the controller lost, is not retried")
 	}
-	if inner := f.Inner("backoff", `a mapping such as {"duration": "30s"}`); inner != nil {
-		in := &form{Mapping: inner, b: f.b, path: "backoff.", times: f.times, needed: true}
+	f.inner("backoff", `a mapping such as {"duration": "30s"}`, func(inner *settings) {
+		in := &form{settings: inner, b: f.b, times: f.times, needed: true}
 		f.base = in.time("duration", 0, 0)
 		in.needed = false
 		f.factor = float64(max(1, in.textWhole("factor", 1)))
 		f.cap = in.time("cap", 0, 0)
 		f.elapsed = in.time("maxDuration", 0, 0)
-		inner.RejectRest("backoff")
 		if !limited {
 			f.base, f.cap = 0, 0
 			f.b.warn(noEffect, "backoff", "backoff: it does nothing without a limit: Argo retries at once, without an end")
 		}
-	}
+	})
 	f.skip("", "expression")
 	f.skip(routing, "affinity")
 	f.callers()
@@ -695,12 +693,12 @@ func readNATS(f *form) {
 		for i, value := range list {
 			d, ok := f.times.parse(value)
 			if !ok || d < 1 {
-				f.Fault(fmt.Sprintf("backoff[%d]", i), fmt.Sprintf("%.60s", value), f.times.write)
+				f.fault(fmt.Sprintf("backoff[%d]", i), fmt.Sprintf("%.60s", value), f.times.write)
 			}
 			f.delays = append(f.delays, d)
 		}
 		if f.attempts > 0 && len(list) > f.attempts {
-			f.Fault("backoff", fmt.Sprintf("a list of %d", len(list)), fmt.Sprintf("at most max_deliver delays, %d", f.attempts))
+			f.fault("backoff", fmt.Sprintf("a list of %d", len(list)), fmt.Sprintf("at most max_deliver delays, %d", f.attempts))
 		}
 	}
 	f.b.note("max_deliver", "each delay starts at the delivery, so that the work is part of it; a Nak is delivered again at once")
@@ -716,7 +714,7 @@ func readNATS(f *form) {
 		f.attempts = 1
 		f.b.warn(noEffect, "max_deliver", "this does nothing: ack_policy is none, also where it is left out, and nothing is delivered again; set it to explicit")
 	}
-	for _, key := range f.Keys() { // a consumer has many others, and each version new ones
+	for _, key := range f.left() { // a consumer has many others, and each version new ones
 		if nearest(key, []string{"max_deliver", "ack_wait", "backoff", "ack_policy"}) == "" {
 			f.skip("", key)
 		}
@@ -744,17 +742,16 @@ func readAsynq(f *form) {
 
 // spells reports whether the format takes a text for one of its keys.
 func (s *format) spells(key, text string) bool {
-	return key == text || len(text) < strict.LongestKey && s.plain(key) == s.plain(text)
+	return key == text || len(text) < longestKey && s.plain(key) == s.plain(text)
 }
 
 // keys returns the keys that the format knows, those of mappings in it as "backoff.duration".
 func (s *format) keys() []string {
-	return strict.Keys(func(f *form, m *strict.Mapping) {
-		*f = form{Mapping: m, b: new(Block), times: s.times}
-		f.b.reset()
-		f.b.node = new(yaml.Node)
-		s.read(f)
-	})
+	f := &form{settings: newSettings(s.plain), times: s.times, b: new(Block)}
+	f.b.reset()
+	f.b.node = new(yaml.Node)
+	s.read(f)
+	return *f.listed
 }
 
 // policy reads the policy in a node, and sets the notes of b.
@@ -766,17 +763,14 @@ func (s *format) policy(node *yaml.Node, b *Block) (p retry.Policy, err error) {
 	if read.node = read.expanded(node, ""); read.node == nil {
 		read.node = node // a template in place of all settings is no mapping
 	}
-	data, err := strict.YAML(ofPolicy, read.node.Decode)
-	if err != nil {
-		return p, findings.Of(err)
+	defer func() { b.Notes, b.warnings = read.Notes, read.warnings }()
+	in, err := settingsOf(read.node, s.plain, s.example)
+	if in == nil {
+		return p, err
 	}
-	f := &form{times: s.times, b: &read}
-	err = strict.Decode(f, data, ofPolicy, s.example, func(f *form, m *strict.Mapping) {
-		f.Mapping, m.Plain = m, s.plain
-		s.read(f)
-		p = f.policy()
-		m.RejectRest(s.title)
-	})
-	b.Notes, b.warnings = read.Notes, read.warnings
-	return p, findings.Of(err)
+	f := &form{settings: in, times: s.times, b: &read}
+	s.read(f)
+	p = f.policy()
+	f.rejectRest(s.title)
+	return p, f.err()
 }

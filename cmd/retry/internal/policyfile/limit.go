@@ -20,7 +20,7 @@ func (f *form) all(p *place, path string) []*place {
 	for key := range strings.SplitSeq(path, ".") {
 		var inner []*place
 		for _, in := range found {
-			if e, ok := in.get(f.Plain, key); ok && key != "*" {
+			if e, ok := in.get(f.plain, key); ok && key != "*" {
 				inner = append(inner, &place{node: e.value})
 			}
 			if key == "*" {

@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/goretry/retry/internal/strict"
 )
 
 // A shape says where the documents of a system have its settings for retries. No name of a key
@@ -106,7 +104,7 @@ func fold(key string) string { return strings.ToLower(strings.ReplaceAll(key, "_
 // recognize returns which of shapes an entry has; -1: none. The path is the one of e in its file,
 // or from wherever the depths of places are counted.
 func recognize(path []string, e entry) int {
-	if e.in == nil || len(e.under) > strict.LongestKey {
+	if e.in == nil || len(e.under) > longestKey {
 		return -1
 	}
 	candidates := byKey[fold(e.under)]
@@ -139,7 +137,7 @@ func matches(pattern, path []string, plain func(string) string) bool {
 		return len(path) == 0
 	case pattern[0] == "**":
 		return matches(pattern[1:], path, plain) || len(path) > 0 && matches(pattern, path[1:], plain)
-	case len(path) == 0 || len(path[0]) > strict.LongestKey:
+	case len(path) == 0 || len(path[0]) > longestKey:
 		return false
 	}
 	equal := pattern[0] == "*" || pattern[0] == path[0] || plain(pattern[0]) == plain(path[0])

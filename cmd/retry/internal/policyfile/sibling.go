@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/saturate"
+	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
 // A place is a mapping of a file, with the mapping around it.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
-	"github.com/goretry/retry/internal/saturate"
+	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
 // Text describes a policy: in one line, by the table of its first retries (all of

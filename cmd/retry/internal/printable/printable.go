@@ -1,0 +1,29 @@
+// Package printable makes texts of others safe to show: a name in a file, the error of a server.
+package printable
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+var lineBreaks = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")
+
+// Line returns text as one line that a terminal only shows, in the order of its characters,
+// without acting on it. Line breaks become "; ", and what cannot be printed is escaped as in
+// Go. Bytes that are not UTF-8 become U+FFFD.
+func Line(text string) string {
+	isNot := func(r rune) bool { return !strconv.IsPrint(r) }
+	if utf8.ValidString(text) && strings.IndexFunc(text, isNot) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range lineBreaks.Replace(text) {
+		if isNot(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
