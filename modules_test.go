@@ -2,6 +2,8 @@ package retry_test
 
 import (
 	"encoding/json"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -66,6 +68,33 @@ func TestGoModOfNestedModules(t *testing.T) {
 					assert.Equal(t, path.Dir(dir) != "cmd", replaced[r.Path], "a replace of %s", r.Path)
 				}
 			}
+		})
+	}
+}
+
+// A module uses only what other modules export, because go get may raise the version of one of
+// them alone. .ci/renamed builds each module against other names of the internal packages.
+func TestModulesImportNoInternalPackageOfAnother(t *testing.T) {
+	goMods(t)
+	for _, module := range []string{"cmd/retry"} {
+		t.Run(module, func(t *testing.T) {
+			files := 0
+			require.NoError(t, filepath.WalkDir(module, func(name string, _ fs.DirEntry, err error) error {
+				if err != nil || path.Ext(name) != ".go" {
+					return err
+				}
+				parsed, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+				if files++; err != nil {
+					return err
+				}
+				for _, imported := range imports(parsed) {
+					of, _, internal := strings.Cut(imported, "/internal/")
+					assert.False(t, internal && strings.HasPrefix(of, modulePath) && !strings.HasPrefix(of, modulePath+"/"+module),
+						"%s imports %s", name, imported)
+				}
+				return nil
+			}))
+			assert.Positive(t, files)
 		})
 	}
 }
