@@ -2,6 +2,8 @@ package retry_test
 
 import (
 	"encoding/json"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -82,6 +84,31 @@ func TestWorkflowTestsEveryModule(t *testing.T) {
 			assert.Contains(t, string(workflow), " "+dir)
 		}
 	}
+}
+
+// A module uses only what other modules export, because go get may raise the version of one of
+// them alone. .ci/renamed builds each module against other names of the internal packages.
+func TestModulesImportNoInternalPackageOfAnother(t *testing.T) {
+	files := 0
+	for _, file := range goMods(t)[1:] {
+		module := path.Dir(file)
+		require.NoError(t, filepath.WalkDir(module, func(name string, _ fs.DirEntry, err error) error {
+			if err != nil || path.Ext(name) != ".go" {
+				return err
+			}
+			parsed, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+			if files++; err != nil {
+				return err
+			}
+			for _, imported := range imports(parsed) {
+				of, _, internal := strings.Cut(imported, "/internal/")
+				own := of == modulePath+"/"+module || strings.HasPrefix(of, modulePath+"/"+module+"/")
+				assert.False(t, internal && strings.HasPrefix(of, modulePath) && !own, "%s imports %s", name, imported)
+			}
+			return nil
+		}))
+	}
+	assert.Greater(t, files, 300)
 }
 
 // goMod is what "go mod edit -json" prints of a go.mod.
