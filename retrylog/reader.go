@@ -19,7 +19,9 @@ type LineError struct {
 }
 
 // Error returns the number of the line, and what is wrong.
-func (e *LineError) Error() string { return fmt.Sprintf("retrylog: line %d: %v", e.Record.Line, e.Err) }
+func (e *LineError) Error() string {
+	return fmt.Sprintf("retrylog: line %d: %v", e.Record.Line, e.Err)
+}
 
 // Unwrap returns Err.
 func (e *LineError) Unwrap() error { return e.Err }

@@ -16,7 +16,7 @@ import (
 // has been read.
 type Files struct {
 	Events  int    `json:"-"`             // of calls
-	Skipped int    `json:"skipped_lines"` // lines without an event that can be read, and without empty ones
+	Skipped int    `json:"skipped_lines"` // neither empty nor an event that can be read
 	Torn    int    `json:"cut_off_lines"`
 	Bad     int    `json:"unreadable_lines"` // those of Skipped that have an event that cannot be read
 	First   *Fault `json:"-"`                // of Bad; nil if there is none

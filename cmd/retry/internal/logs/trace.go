@@ -54,9 +54,8 @@ func (t *Trace) File() string { return t.origins[0].file.name }
 // Foreign reports whether t is a line of Envoy's access log.
 func (t *Trace) Foreign() bool { return t.origins[0].foreign }
 
-// Compare compares t with a policy, if it can be replayed. If the log is cut so that this cannot be done,
-// cut says how. It also says it if only the end is missing. The records of byCode are as of the
-// Call, too.
+// Compare compares t with a policy. If t cannot be compared, or has no end, cut says why. The
+// records in byCode are those of [retrylog.Call.ByCode].
 func (t *Trace) Compare(p retry.Policy) (byCode []retrylog.Record, cut string, fault *Fault) {
 	first := &t.Records[0]
 	switch {

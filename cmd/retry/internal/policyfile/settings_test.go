@@ -13,7 +13,7 @@ import (
 
 // Each key is taken once, in any spelling of its system, and what is wrong is a finding.
 func TestSettings(t *testing.T) {
-	long := strings.Repeat("k", longestKey)
+	long, longest := strings.Repeat("k", longestKey), "n"+strings.Repeat("_", longestKey-2)
 	for _, row := range []struct {
 		name, yaml string
 		n          int
@@ -33,8 +33,10 @@ func TestSettings(t *testing.T) {
 		{"unknown keys, here and in an inner mapping", `{n: 7, x: 1, in: {m: 8, y: 1}}`, 7, []string{
 			`in.y: unknown_key: unknown key "in.y": the keys of in are m`,
 			`x: unknown_key: unknown key "x": the keys of a form are n, text, in`}},
-		{"a key that is too long to be another spelling", `{n: 7, ` + long + `: 1}`, 7, []string{
-			long + `: unknown_key: unknown key "` + long[:60] + `...": the keys of a form are n, text, in`}},
+		{"the longest spelling", `{` + longest + `: 7}`, 7, nil},
+		{"a key that is too long to be another spelling", `{` + longest + `_: 7}`, 0, []string{
+			`n: missing_key: n is missing: write N`,
+			longest + `_: unknown_key: unknown key "` + longest[:60] + `...": the keys of a form are n, text, in`}},
 		{"a key that is not text", `{n: 7, 8: 1}`, 7, []string{
 			`8: unknown_key: unknown key "8": the keys of a form are n, text, in`}},
 		{"not valid", `{n: 8}`, 0, []string{`n: invalid_value: n is 8: write N`}},
@@ -85,7 +87,7 @@ func readSettings(t *testing.T, text string) (n int, err error) {
 	t.Helper()
 	var document yaml.Node
 	require.NoError(t, yaml.Unmarshal([]byte(text), &document))
-	s, err := settingsOf(&document, strings.ToLower, "{n: 7}")
+	s, err := settingsOf(&document, fold, "{n: 7}")
 	if s == nil {
 		return 0, err
 	}
