@@ -231,7 +231,10 @@ func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer 
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w := &worker{Retries: r, js: js, stream: info.Stream, consumer: info.Name, ackWait: info.Config.AckWait, handle: handle}
+	w := &worker{
+		Retries: r, js: js, stream: info.Stream, consumer: info.Name,
+		ackWait: info.Config.AckWait, handle: handle, cancel: cancel,
+	}
 	errs := make([]error, cmp.Or(max(0, r.Workers), 10))
 	var running sync.WaitGroup
 	for i := range errs {
@@ -277,6 +280,12 @@ type worker struct {
 	stream, consumer string // their names
 	ackWait          time.Duration
 	handle           func(context.Context, jetstream.Msg) error
+	cancel           context.CancelFunc // ends the context of all goroutines
+
+	// A goroutine holds pulls for reading from before it asks for a message until the server
+	// no longer owes it one. Whoever can lock pulls after the context has ended knows that the
+	// server delivers nothing more here.
+	pulls sync.RWMutex
 }
 
 // work handles messages until ctx ends. After an error of a pull it gets the consumer anew:
@@ -291,13 +300,19 @@ func (w *worker) work(ctx context.Context) error {
 		},
 	}, func(context.Context) error {
 		consumer, err := w.js.Consumer(ctx, w.stream, w.consumer)
-		for err == nil && ctx.Err() == nil {
-			var msg jetstream.Msg
-			switch msg, err = consumer.Next(jetstream.FetchMaxWait(pull)); {
-			case err == nil:
+		if err != nil {
+			return err
+		}
+		messages, err := consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(pull))
+		if err != nil {
+			return err
+		}
+		defer messages.Stop() // after a panic
+		for err == nil {
+			var all []jetstream.Msg
+			all, err = w.next(ctx, messages)
+			for _, msg := range all {
 				w.one(ctx, msg)
-			case errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrNoMessages):
-				err = nil
 			}
 		}
 		return err
@@ -308,9 +323,40 @@ func (w *worker) work(ctx context.Context) error {
 	return fmt.Errorf("retrynats: %w", retry.Unwrap(err)) // not marked: a loop around Consume connects again
 }
 
-// pull is how long the server waits for a message. Consume waits for an open pull
-// to end, because a message sent to a client that is gone is counted as delivered.
+// pull is how long the server waits for a message. It may deliver one for as long to a client
+// that it does not yet know to be gone, and counts that.
 const pull = time.Second
+
+// next returns the next message. With an error it ends the pull, and returns what the server
+// has delivered before it knew of the end.
+func (w *worker) next(ctx context.Context, messages jetstream.MessagesContext) ([]jetstream.Msg, error) {
+	w.pulls.RLock()
+	defer w.pulls.RUnlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	msg, err := messages.Next(jetstream.NextContext(ctx))
+	if err == nil {
+		return []jetstream.Msg{msg}, nil
+	}
+	var all []jetstream.Msg
+	messages.Drain()
+	for {
+		msg, closed := messages.Next(jetstream.NextMaxWait(answer))
+		if closed != nil {
+			return all, err
+		}
+		all = append(all, msg)
+	}
+}
+
+// leave ends all pulls of this Consume, and waits until the server knows that. Only then
+// may a message go back. A pull would get it, and the server would count an attempt.
+func (w *worker) leave() {
+	w.cancel()
+	w.pulls.Lock()
+	defer w.pulls.Unlock()
+}
 
 // one makes one attempt to handle a message.
 func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
@@ -396,10 +442,12 @@ func (w *worker) settle(ctx context.Context, msg jetstream.Msg, job retryjob.Job
 	switch {
 	case o.Err == nil:
 		return msg.DoubleAck(ctx)
-	// The process is about to end, so its open pulls must not get the message.
+	// In a cluster, a server may not yet know that the pulls have ended.
 	case o.Interrupted():
+		w.leave()
 		err = msg.NakWithDelay(pull)
 	case errors.Is(o.Err, retryjob.ErrPanicked) && o.Retry():
+		w.leave()
 		err = msg.NakWithDelay(o.Delay + pull)
 	case o.Retry():
 		err = msg.NakWithDelay(o.Delay)

@@ -1,0 +1,208 @@
+package retrynats_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retrynats"
+)
+
+// A wire notes in which order a client asks for messages, ends that, and gives messages back.
+type wire struct {
+	mu   sync.Mutex
+	said []string
+	gave chan struct{} // closed when the first message is given back
+}
+
+func (w *wire) Dial(network, address string) (net.Conn, error) {
+	conn, err := net.Dial(network, address)
+	return noting{conn, w}, err
+}
+
+type noting struct {
+	net.Conn
+	wire *wire
+}
+
+func (n noting) Write(b []byte) (int, error) {
+	n.wire.note(b)
+	return n.Conn.Write(b)
+}
+
+func (w *wire) note(b []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for line := range bytes.Lines(b) {
+		switch text := string(line); {
+		case strings.HasPrefix(text, "PUB $JS.API.CONSUMER.MSG.NEXT."):
+			w.said = append(w.said, "pull")
+		case strings.HasPrefix(text, "UNSUB "):
+			w.said = append(w.said, "end")
+		case strings.HasPrefix(text, "-NAK"):
+			if !slices.Contains(w.said, "back") {
+				close(w.gave)
+			}
+			w.said = append(w.said, "back")
+		}
+	}
+}
+
+// A held JetStream has consumers whose workers wait before each call of Next.
+type held struct {
+	jetstream.JetStream
+	hold func()
+}
+
+type heldConsumer struct {
+	jetstream.Consumer
+	hold func()
+}
+
+type heldMessages struct {
+	jetstream.MessagesContext
+	hold func()
+}
+
+func (h held) Consumer(ctx context.Context, stream, name string) (jetstream.Consumer, error) {
+	c, err := h.JetStream.Consumer(ctx, stream, name)
+	return heldConsumer{c, h.hold}, err
+}
+
+func (h heldConsumer) Messages(opts ...jetstream.PullMessagesOpt) (jetstream.MessagesContext, error) {
+	m, err := h.Consumer.Messages(opts...)
+	return heldMessages{m, h.hold}, err
+}
+
+func (h heldMessages) Next(opts ...jetstream.NextOpt) (jetstream.Msg, error) {
+	h.hold()
+	return h.MessagesContext.Next(opts...)
+}
+
+// A message goes back only after all pulls of its worker have ended, also if one was just
+// about to begin. Otherwise the pull gets the message, and an attempt is counted that nobody
+// makes.
+func TestAStoppedWorkerEndsItsPullsBeforeItGivesBack(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		held bool // the other worker has not yet asked when this one stops
+	}{{"a pull is open", false}, {"a pull is about to begin", true}} {
+		for round := range 10 {
+			t.Run(fmt.Sprint(row.name, round), func(t *testing.T) {
+				t.Parallel()
+				q := newQueue(t)
+				w := &wire{gave: make(chan struct{})}
+				conn, err := nats.Connect(embedded(t), nats.SetCustomDialer(w))
+				require.NoError(t, err)
+				defer conn.Close()
+				js, err := jetstream.New(conn)
+				require.NoError(t, err)
+				retries := q.retries(t, quick)
+				retries.Workers = 2
+				consumer, err := js.CreateOrUpdateConsumer(t.Context(), q.name, retries.ConsumerConfig("worker"))
+				require.NoError(t, err)
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				var mu sync.Mutex
+				var attempts []int
+				var calls atomic.Int64
+				both := make(chan struct{}) // closed when both workers ask for a message
+				hold := func() {
+					if calls.Add(1) != 2 {
+						return
+					}
+					close(both)
+					if !row.held {
+						return
+					}
+					<-ctx.Done()
+					select { // of an order that is wrong, the moment when it shows
+					case <-w.gave:
+					case <-time.After(100 * time.Millisecond):
+					}
+				}
+				handle := func(ctx context.Context, msg jetstream.Msg) error {
+					mu.Lock()
+					attempts = append(attempts, retrynats.AttemptOf(msg))
+					first := len(attempts) == 1
+					mu.Unlock()
+					if !first {
+						return nil
+					}
+					<-both
+					stop()
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				require.NoError(t, q.Enqueue(t.Context(), "a", 0))
+				require.NoError(t, retries.Consume(ctx, held{js, hold}, consumer, handle))
+				w.mu.Lock()
+				said := slices.Clone(w.said)
+				w.mu.Unlock()
+				back := slices.Index(said, "back")
+				require.GreaterOrEqual(t, back, 0, "%q", said)
+				assert.NotContains(t, said[back:], "pull", "%q", said)
+				assert.Contains(t, said[:back], "end", "%q", said)
+				consume(t, q, retries, time.Second, 1, handle)
+				assert.Equal(t, []int{1, 2}, attempts)
+			})
+		}
+	}
+}
+
+// A worker that stops does not take what is published after it has stopped, and what it took
+// while it stopped goes back at once.
+func TestMessagesThatComeWhileAWorkerStops(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	retries := q.retries(t, retry.Policy{MaxAttempts: retry.Unlimited})
+	reports := reported(retries)
+	consumer, err := q.js.CreateOrUpdateConsumer(t.Context(), q.name, retries.ConsumerConfig("worker"))
+	require.NoError(t, err)
+	const jobs = 200
+	var enqueuing sync.WaitGroup
+	enqueuing.Go(func() {
+		for n := range jobs {
+			assert.NoError(t, q.Enqueue(t.Context(), fmt.Sprint(n), 0))
+		}
+	})
+	var mu sync.Mutex
+	runs := map[string][]int{}
+	for done := false; !done; {
+		ctx, stop := context.WithCancel(t.Context())
+		idle := time.AfterFunc(10*time.Second, stop)
+		require.NoError(t, retries.Consume(ctx, q.js, consumer, func(_ context.Context, msg jetstream.Msg) error {
+			mu.Lock()
+			defer mu.Unlock()
+			runs[string(msg.Data())] = append(runs[string(msg.Data())], retrynats.AttemptOf(msg))
+			if len(runs)%20 == 0 || len(runs) == jobs {
+				stop()
+			}
+			return nil
+		}))
+		idle.Stop()
+		done = len(runs) == jobs
+	}
+	enqueuing.Wait()
+	for key, attempts := range runs {
+		assert.Len(t, attempts, 1, key)
+	}
+	assert.Empty(t, *reports)
+	n, err := q.Open(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, n)
+}
