@@ -204,9 +204,10 @@ func checkDead(c jetstream.StreamConfig) error {
 	return nil
 }
 
-// Consume handles the messages of a consumer until ctx is done. Then it cancels the
-// contexts of the handlers, waits until they have returned, and returns nil; their
-// messages are delivered again a second later. It returns an error if the consumer is
+// Consume handles the messages of a consumer until ctx is done. Then it asks for no more
+// messages, cancels the contexts of the handlers, waits until they have returned, and returns
+// nil; their messages are delivered again a second later. A server that does not answer gets 5
+// seconds for each wait. Consume returns an error if the consumer is
 // deleted or the connection closed.
 //
 // Before the first message, it refuses a consumer that would forget messages or hold them
@@ -214,7 +215,8 @@ func checkDead(c jetstream.StreamConfig) error {
 // library's repository lists the settings. [Retries.ConsumerConfig] has none of them.
 //
 // js is where consumer comes from. handle is called for up to Workers messages at once. It
-// must not acknowledge them. Consume renews a message's AckWait for as long as handle runs.
+// must not acknowledge them, and not change their headers and data, because a dead letter has
+// them. Consume renews a message's AckWait for as long as handle runs.
 // A message without data that has a header Status is never handled: the client of NATS
 // takes it for an answer of the server. It stays until it is deleted.
 func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer, handle func(context.Context, jetstream.Msg) error) error {
@@ -405,7 +407,8 @@ func read(msg jetstream.Msg, meta *jetstream.MsgMetadata) (job retryjob.Job, due
 			return job, due, fmt.Errorf("header %s: %w", dueHeader, malformed)
 		}
 	}
-	if due.After(job.Began) {
+	// A clock may be behind. A time that is far ahead would let each attempt be the first.
+	if due.After(job.Began) && time.Until(due) < time.Minute {
 		job.Began = due
 	}
 	return job, due, nil

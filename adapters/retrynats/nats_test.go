@@ -371,6 +371,11 @@ func TestConsumeEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*queue) error{
 		"the consumer is deleted": func(q *queue) error { return q.js.DeleteConsumer(context.Background(), q.name, "worker") },
+		"the stream is deleted and made again": func(q *queue) error {
+			err := q.js.DeleteStream(context.Background(), q.name)
+			again, failed := open(context.Background(), embedded(t), q.name)
+			return errors.Join(err, failed, again.Close(context.Background(), false))
+		},
 		"the connection is closed": func(q *queue) error {
 			q.conn.Close()
 			return nil

@@ -206,3 +206,125 @@ func TestMessagesThatComeWhileAWorkerStops(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, n)
 }
+
+// A deaf connection hears nothing any more, as from a server that hangs.
+type deaf struct {
+	net.Conn
+	hangs  *atomic.Bool
+	closed chan struct{}
+	once   *sync.Once
+}
+
+func (d deaf) Read(b []byte) (int, error) {
+	n, err := d.Conn.Read(b)
+	if d.hangs.Load() {
+		<-d.closed
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+func (d deaf) Close() error {
+	d.once.Do(func() { close(d.closed) })
+	return d.Conn.Close()
+}
+
+type deafDialer struct{ hangs *atomic.Bool }
+
+func (d deafDialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := net.Dial(network, address)
+	return deaf{conn, d.hangs, make(chan struct{}), new(sync.Once)}, err
+}
+
+// Consume ends although the server hangs, and the message is not lost.
+func TestAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		handle  func(ctx context.Context) error
+		left    int // messages that are delivered again
+		reports bool
+	}{
+		"a success":       {func(context.Context) error { return nil }, 0, true}, // the server gets the acknowledgment
+		"a failure":       {func(context.Context) error { return errBoom }, 1, true},
+		"an interruption": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t)
+			require.NoError(t, q.Enqueue(t.Context(), "a", 0))
+			hangs := new(atomic.Bool)
+			conn, err := nats.Connect(embedded(t), nats.SetCustomDialer(deafDialer{hangs}))
+			require.NoError(t, err)
+			defer conn.Close()
+			js, err := jetstream.New(conn)
+			require.NoError(t, err)
+			retries := q.retries(t, quick)
+			reports := reported(retries)
+			consumer, err := js.CreateOrUpdateConsumer(t.Context(), q.name, retries.ConsumerConfig("worker"))
+			require.NoError(t, err)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			require.NoError(t, retries.Consume(ctx, js, consumer, func(ctx context.Context, _ jetstream.Msg) error {
+				hangs.Store(true)
+				stop()
+				return row.handle(ctx)
+			}))
+			assert.Equal(t, row.reports, len(*reports) > 0, "%q", *reports)
+			n, err := q.Open(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, row.left, n)
+		})
+	}
+}
+
+// MaxElapsed alone ends a message that says it is due much later, and was delivered before.
+func TestMaxElapsedOfAForgedBeginning(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	retries := q.retries(t, retry.Policy{MaxElapsed: 300 * time.Millisecond, Backoff: retry.Fixed(50 * time.Millisecond)})
+	msg := nats.NewMsg(q.name + ".jobs")
+	msg.Data = []byte("a")
+	msg.Header.Set("Retry-Due", time.Now().Add(time.Hour).Format(time.RFC3339Nano))
+	_, err := q.js.PublishMsg(t.Context(), msg)
+	require.NoError(t, err)
+	consumer, err := q.js.CreateOrUpdateConsumer(t.Context(), q.name, retries.ConsumerConfig("worker"))
+	require.NoError(t, err)
+	early, err := consumer.Next()
+	require.NoError(t, err)
+	require.NoError(t, early.Nak())
+	consume(t, q, retries, time.Second, 1, func(context.Context, jetstream.Msg) error { return errBoom })
+	letters, err := q.Dead(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, retry.ReasonElapsed, letters["a"].Reason)
+}
+
+// An operator deletes the stream of the dead letters while messages are handled. Consume says
+// so, and no dead letter is lost: each message is delivered until its letter is stored.
+func TestTheStreamOfTheDeadLettersIsDeleted(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	retries := q.retries(t, retry.Policy{MaxAttempts: 1})
+	reports := make(chan error, 100)
+	retries.OnError = func(err error) { reports <- err }
+	const jobs = 5
+	for n := range jobs {
+		require.NoError(t, q.Enqueue(t.Context(), fmt.Sprint(n), 0))
+	}
+	var again sync.WaitGroup
+	again.Go(func() {
+		err := <-reports
+		assert.ErrorContains(t, err, "retrynats: message "+q.name+"/worker/")
+		stream, err := q.stream(t.Context(), jetstream.StreamConfig{Name: q.name + "_dead", Subjects: []string{q.name + ".dead"}})
+		assert.NoError(t, err)
+		q.dead = stream
+	})
+	var once sync.Once
+	consume(t, q, retries, time.Second, jobs, func(context.Context, jetstream.Msg) error {
+		once.Do(func() { assert.NoError(t, q.js.DeleteStream(t.Context(), q.name+"_dead")) })
+		return errBoom
+	})
+	again.Wait()
+	letters, err := q.Dead(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, letters, jobs)
+}
