@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -262,4 +263,53 @@ func TestRedriveKeepsTheLockOfAUniqueTask(t *testing.T) {
 			assert.Empty(t, holder, "the lock is the task's own")
 		})
 	}
+}
+
+// A deaf client gets no answers while its server hangs.
+type deaf struct {
+	asynq.RedisClientOpt
+	hangs *atomic.Bool
+}
+
+type deafConn struct {
+	net.Conn
+	hangs *atomic.Bool
+}
+
+func (d deaf) MakeRedisClient() any {
+	return redis.NewClient(&redis.Options{Addr: d.Addr, Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		return deafConn{conn, d.hangs}, err
+	}})
+}
+
+func (d deafConn) Read(b []byte) (int, error) {
+	for {
+		n, err := d.Conn.Read(b)
+		if err != nil || !d.hangs.Load() {
+			return n, err
+		}
+	}
+}
+
+// Redrive ends with its context although Redis hangs, and a later one moves the rest.
+func TestRedriveOfARedisThatHangs(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(context.Context, *asynq.Task) error { return retry.Permanent(errBoom) })
+	for range 3 {
+		s.end(retryasynq.NewTask("mail", nil))
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	over, hangs, seen := errors.New("the time is over"), new(atomic.Bool), 0
+	_, err := retryasynq.Redrive(ctx, deaf{s.redis, hangs}, s.name, retryjob.RedriveOptions{Window: time.Hour, Filter: func(retryjob.DeadLetter) bool {
+		if seen++; seen == 2 {
+			hangs.Store(true)
+			time.AfterFunc(50*time.Millisecond, func() { cancel(over) }) // while it waits for an answer
+		}
+		return true
+	}})
+	assert.ErrorIs(t, err, over)
+	result, err := retryasynq.Redrive(t.Context(), s.redis, s.name, retryjob.RedriveOptions{Window: time.Hour})
+	require.NoError(t, err)
+	assert.Equal(t, retryjob.RedriveResult{Found: 2, Moved: 2}, result)
 }
