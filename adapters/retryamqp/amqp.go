@@ -51,7 +51,9 @@
 // the package opens two connections for each Consume and each Redrive. One gets messages and
 // acknowledges them, and the other one publishes the copies. Messages that succeed are
 // acknowledged during an alarm. A message that fails waits with its worker until the alarm is
-// over. As many of them as there are Workers hold up the others.
+// over. As many of them as there are Workers hold up the others. If Consume or Redrive ends
+// meanwhile, RabbitMQ may store the copy that it has not confirmed when the alarm is over. Then
+// the message is in both queues.
 //
 // The package opens both connections by itself, from a URL, because nobody else may publish on
 // the first one, and because only an owner can cut a connection that RabbitMQ does not read.

@@ -1,6 +1,7 @@
 package retryamqp_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -151,6 +152,20 @@ func TestAlarm(t *testing.T) {
 	}
 }
 
+// A publisher notes when a message is published: it sends method 40 of class 60.
+type publisher struct {
+	net.Conn
+	sent func()
+}
+
+func (p publisher) Write(b []byte) (int, error) {
+	n, err := p.Conn.Write(b)
+	if bytes.Contains(b, []byte{0, 60, 0, 40}) {
+		p.sent()
+	}
+	return n, err
+}
+
 // labeled returns the goroutines with a label of package pprof, which they inherit.
 func labeled(label string) string {
 	var all strings.Builder
@@ -191,19 +206,23 @@ func alarm(t *testing.T, body int) {
 	if body > 1 { // without an answer for three heartbeats, the client gives up a connection
 		retries.Config.Heartbeat = 5 * time.Second
 	}
+	published := make(chan struct{}) // closed when the first copy has been sent
+	sent := sync.OnceFunc(func() { close(published) })
 	retries.Config.Dial = func(network, address string) (net.Conn, error) {
 		dials.Add(1)
-		return net.Dial(network, address)
+		conn, err := net.Dial(network, address)
+		return publisher{conn, sent}, err
 	}
 	var mu sync.Mutex
 	runs := map[string][]int{}
 	handle := func(_ context.Context, d amqp.Delivery) error {
 		mu.Lock()
-		defer mu.Unlock()
 		runs[d.MessageId] = append(runs[d.MessageId], retryamqp.AttemptOf(d))
+		mu.Unlock()
 		if strings.HasPrefix(d.MessageId, "bad") {
 			return errBoom
 		}
+		<-published // until then the server reads also a connection that publishes
 		return nil
 	}
 	consuming, end := context.WithCancel(ctx)
@@ -245,8 +264,10 @@ func alarm(t *testing.T, body int) {
 	consuming, end = context.WithCancel(ctx)
 	defer end()
 	go func() { done <- retries.Consume(consuming, handle) }()
-	assert.Eventually(t, func() bool { n, err := q.ready("orders.dead"); return err == nil && n == bad+3-result.Moved },
-		90*time.Second, 100*time.Millisecond)
+	assert.Eventually(t, func() bool {
+		dead, err := q.Dead(ctx)
+		return err == nil && dead["bad-0"].Reason != "" && dead["bad-1"].Reason != "" && dead["bad-2"].Reason != ""
+	}, 90*time.Second, 100*time.Millisecond)
 	end()
 	require.NoError(t, <-done)
 	dead, err := q.Dead(ctx)
@@ -254,7 +275,12 @@ func alarm(t *testing.T, body int) {
 	for n := range bad {
 		key := fmt.Sprint("bad-", n)
 		assert.Equal(t, retry.ReasonExhausted, dead[key].Reason, "%s is a dead letter: %v", key, dead)
-		assert.LessOrEqual(t, len(runs[key]), 3+1, key) // a copy may have been stored without a confirm
+		// RabbitMQ may read a copy from a socket that was cut, and store it when the alarm is
+		// over. Then the message has two lives from the second attempt on.
+		assert.LessOrEqual(t, len(runs[key]), 3+2, key)
+	}
+	for n := range 3 - result.Moved {
+		assert.Equal(t, retry.Reason("by hand"), dead[fmt.Sprint("letter-", n+result.Moved)].Reason, "%v", dead)
 	}
 	for key, attempts := range runs {
 		for _, attempt := range attempts {
