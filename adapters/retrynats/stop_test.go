@@ -19,6 +19,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retrynats"
+	"github.com/goretry/retry/retryjob"
 )
 
 // A wire notes in which order a client asks for messages, ends that, and gives messages back.
@@ -275,6 +276,44 @@ func TestAServerThatHangs(t *testing.T) {
 			assert.Equal(t, row.left, n)
 		})
 	}
+}
+
+// Redrive ends with its context although the server hangs, and a later one moves the rest.
+func TestRedriveOfAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	retries := q.retries(t, retry.Policy{MaxAttempts: 1})
+	const jobs = 3
+	for n := range jobs {
+		require.NoError(t, q.Enqueue(t.Context(), fmt.Sprint(n), 0))
+	}
+	consume(t, q, retries, time.Second, jobs, func(context.Context, jetstream.Msg) error { return errBoom })
+	hangs := new(atomic.Bool)
+	conn, err := nats.Connect(embedded(t), nats.SetCustomDialer(deafDialer{hangs}))
+	require.NoError(t, err)
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	require.NoError(t, err)
+	consumer, err := js.Consumer(t.Context(), q.name, "worker")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	seen := 0
+	_, err = retries.Redrive(ctx, js, consumer, retryjob.RedriveOptions{Window: time.Hour, Filter: func(retryjob.DeadLetter) bool {
+		if seen++; seen == 2 {
+			hangs.Store(true)
+			time.AfterFunc(50*time.Millisecond, cancel) // while it waits for an answer
+		}
+		return true
+	}})
+	assert.ErrorIs(t, err, context.Canceled)
+	consumer, err = q.js.Consumer(t.Context(), q.name, "worker")
+	require.NoError(t, err)
+	result, err := retries.Redrive(t.Context(), q.js, consumer, retryjob.RedriveOptions{Window: time.Hour})
+	require.NoError(t, err)
+	assert.Equal(t, retryjob.RedriveResult{Found: 2, Moved: 2}, result)
+	n, err := q.Open(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, jobs, n, "the message whose letter was not deleted is published once")
 }
 
 // MaxElapsed alone ends a message that says it is due much later, and was delivered before.
