@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -71,6 +72,29 @@ func TestRedriveKeepsTheTask(t *testing.T) {
 	done("hello", copied)
 	redrive(one)
 	redrive(retryjob.RedriveResult{})
+}
+
+// The headers of a producer are there in each attempt, in the archived task, and after a
+// redrive, whatever they are called.
+func TestHeadersOfProducers(t *testing.T) {
+	t.Parallel()
+	headers := map[string]string{"x-tenant": "acme", "X-Tenant": "other", "traceparent": "00-1", "retry": "mine", "asynq": "mine"}
+	var mu sync.Mutex
+	var seen []map[string]string
+	s := newService(t, func(_ context.Context, task *asynq.Task) error {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, task.Headers())
+		return errBoom
+	})
+	s.end(asynq.NewTaskWithHeaders("mail", nil, headers, asynq.TaskID("a"), asynq.MaxRetry(1)))
+	_, err := retryasynq.Redrive(t.Context(), s.redis, s.name, retryjob.RedriveOptions{})
+	require.NoError(t, err)
+	seen = append(seen, s.await("a~1", asynq.TaskStateArchived).Headers)
+	require.Len(t, seen, 5)
+	for n, got := range seen {
+		assert.Subset(t, got, headers, n)
+	}
 }
 
 // A dead letter is believed only for the end that it describes: not after an operator let

@@ -2,6 +2,7 @@ package retryriver_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -340,7 +341,7 @@ func TestRedriveKeepsTheJob(t *testing.T) {
 	s := newService(t, work(fails[args]), work(fails[other]))
 	unique := river.UniqueOpts{ByArgs: true, ByState: []rivertype.JobState{rivertype.JobStateAvailable, rivertype.JobStatePending,
 		rivertype.JobStateRunning, rivertype.JobStateRetryable, rivertype.JobStateScheduled}}
-	first := s.insert(args{"a"}, &river.InsertOpts{MaxAttempts: 2})
+	first := s.insert(args{"a"}, &river.InsertOpts{MaxAttempts: 2, Metadata: []byte(`{"tenant":"acme","retries":{"n":1}}`), Tags: []string{"x-tenant"}, Priority: 3})
 	second := s.insert(args{"b"}, &river.InsertOpts{UniqueOpts: unique})
 	s.end(first.ID)
 	s.end(second.ID)
@@ -356,6 +357,12 @@ func TestRedriveKeepsTheJob(t *testing.T) {
 	require.Len(t, row.Errors, 4)
 	assert.Equal(t, row.Errors[2].At.UTC(), d.Began)
 	assert.Regexp(t, `"earlier": 2\b.*"max_attempts": 2\b`, string(row.Metadata))
+	var kept struct {
+		Tenant  string
+		Retries map[string]int
+	}
+	require.NoError(t, json.Unmarshal(row.Metadata, &kept))
+	assert.Equal(t, [...]any{"acme", map[string]int{"n": 1}, []string{"x-tenant"}, 3}, [...]any{kept.Tenant, kept.Retries, row.Tags, row.Priority})
 }
 
 // A deaf connection gets no answers while its server hangs.
