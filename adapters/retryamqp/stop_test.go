@@ -34,14 +34,14 @@ func (g gate) Write(b []byte) (int, error) {
 // it still waits until it is due, and what cannot be read is not lost.
 func TestAMessageThatComesWhileAWorkerStops(t *testing.T) {
 	t.Parallel()
-	inAnHour := time.Now().Add(time.Hour).UnixMilli()
+	later := time.Now().Add(300 * 24 * time.Hour).UnixMilli()
 	for name, row := range map[string]struct {
 		headers amqp.Table
 		queue   string // where it is then
 		reason  retry.Reason
 	}{
 		"a good one":                  {amqp.Table{}, "", retry.ReasonSuccess},
-		"one that is not due":         {amqp.Table{"retry-due": inAnHour}, ".wait.3670016ms", ""},
+		"one that is not due":         {amqp.Table{"retry-due": later}, ".wait.4026531840ms", ""},
 		"one without a time":          {amqp.Table{"retry-due": "never"}, "", retry.ReasonPermanent},
 		"one without classes":         {amqp.Table{"retry-classes": "["}, "", retry.ReasonPermanent},
 		"one without a count":         {amqp.Table{"retry-attempts": "x"}, "", retry.ReasonPermanent},
