@@ -206,9 +206,10 @@ func checkDead(c jetstream.StreamConfig) error {
 
 // Consume handles the messages of a consumer until ctx is done. Then it asks for no more
 // messages, cancels the contexts of the handlers, waits until they have returned, and returns
-// nil; their messages are delivered again a second later. A server that does not answer gets 5
-// seconds for each wait. Consume returns an error if the consumer is
-// deleted or the connection closed.
+// nil; their messages are delivered again a second later. A message that comes within a second
+// after the end of ctx is delivered again too, and uses up an attempt. A server that does not
+// answer gets 5 seconds. Consume returns an error if the consumer is deleted or the connection
+// closed.
 //
 // Before the first message, it refuses a consumer that would forget messages or hold them
 // up, and a stream that would lose dead letters. The table in docs/queues.md in the
@@ -284,9 +285,8 @@ type worker struct {
 	handle           func(context.Context, jetstream.Msg) error
 	cancel           context.CancelFunc // ends the context of all goroutines
 
-	// A goroutine holds pulls for reading from before it asks for a message until the server
-	// no longer owes it one. Whoever can lock pulls after the context has ended knows that the
-	// server delivers nothing more here.
+	// A goroutine holds pulls for reading while it asks for a message. Whoever can lock pulls
+	// after the context has ended knows that the server delivers nothing more here.
 	pulls sync.RWMutex
 }
 
@@ -302,18 +302,9 @@ func (w *worker) work(ctx context.Context) error {
 		},
 	}, func(context.Context) error {
 		consumer, err := w.js.Consumer(ctx, w.stream, w.consumer)
-		if err != nil {
-			return err
-		}
-		messages, err := consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(pull))
-		if err != nil {
-			return err
-		}
-		defer messages.Stop() // after a panic
 		for err == nil {
-			var all []jetstream.Msg
-			all, err = w.next(ctx, messages)
-			for _, msg := range all {
+			var msg jetstream.Msg
+			if msg, err = w.next(ctx, consumer); msg != nil {
 				w.one(ctx, msg)
 			}
 		}
@@ -325,35 +316,26 @@ func (w *worker) work(ctx context.Context) error {
 	return fmt.Errorf("retrynats: %w", retry.Unwrap(err)) // not marked: a loop around Consume connects again
 }
 
-// pull is how long the server waits for a message. It may deliver one for as long to a client
-// that it does not yet know to be gone, and counts that.
+// pull is how long the server waits for a message. Consume waits for an open pull to end,
+// because a message that is sent to a client that is gone is counted as delivered.
 const pull = time.Second
 
-// next returns the next message. With an error it ends the pull, and returns what the server
-// has delivered before it knew of the end.
-func (w *worker) next(ctx context.Context, messages jetstream.MessagesContext) ([]jetstream.Msg, error) {
+// next asks for a message. It returns neither a message nor an error if none has come.
+func (w *worker) next(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
 	w.pulls.RLock()
 	defer w.pulls.RUnlock()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	msg, err := messages.Next(jetstream.NextContext(ctx))
-	if err == nil {
-		return []jetstream.Msg{msg}, nil
+	msg, err := consumer.Next(jetstream.FetchMaxWait(pull))
+	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoMessages) {
+		err = nil
 	}
-	var all []jetstream.Msg
-	messages.Drain()
-	for {
-		msg, closed := messages.Next(jetstream.NextMaxWait(answer))
-		if closed != nil {
-			return all, err
-		}
-		all = append(all, msg)
-	}
+	return msg, err
 }
 
-// leave ends all pulls of this Consume, and waits until the server knows that. Only then
-// may a message go back. A pull would get it, and the server would count an attempt.
+// leave has no pull begin, and waits until each that is open has ended. Only then may a
+// message go back. A pull would get it, and the server would count an attempt.
 func (w *worker) leave() {
 	w.cancel()
 	w.pulls.Lock()
@@ -380,6 +362,9 @@ func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
 	jobqueue.Run(ctx, w.policies.Of(msg.Subject()), job, malformed, func(ctx context.Context) error {
 		return w.handle(ctx, msg)
 	}, func(o retryjob.Outcome) {
+		if o.Interrupted() || errors.Is(o.Err, retryjob.ErrPanicked) && o.Retry() {
+			w.leave()
+		}
 		stop()
 		if err := w.settle(context.WithoutCancel(ctx), msg, job, o); err != nil {
 			w.report(fmt.Errorf("message %s, attempt %d: %w", job.Key, job.Attempt, err))
@@ -445,12 +430,10 @@ func (w *worker) settle(ctx context.Context, msg jetstream.Msg, job retryjob.Job
 	switch {
 	case o.Err == nil:
 		return msg.DoubleAck(ctx)
-	// In a cluster, a server may not yet know that the pulls have ended.
+	// A server that is slow may not yet know that a pull has ended.
 	case o.Interrupted():
-		w.leave()
 		err = msg.NakWithDelay(pull)
 	case errors.Is(o.Err, retryjob.ErrPanicked) && o.Retry():
-		w.leave()
 		err = msg.NakWithDelay(o.Delay + pull)
 	case o.Retry():
 		err = msg.NakWithDelay(o.Delay)
