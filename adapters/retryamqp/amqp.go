@@ -364,7 +364,8 @@ func (w *worker) start(ctx context.Context) (deliveries <-chan amqp.Delivery, er
 			return err
 		}
 		// The number has two bytes, and 0 would be no limit.
-		if err := w.channel.Qos(min(cmp.Or(max(0, w.Workers), 10), math.MaxUint16), 0, false); err != nil {
+		workers := min(cmp.Or(max(0, w.Workers), 10), math.MaxUint16)
+		if err := w.channel.Qos(workers, 0, false); err != nil {
 			return err
 		}
 		deliveries, err = w.channel.Consume(w.queue, consumerTag, false, false, false, false, nil)

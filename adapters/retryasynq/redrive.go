@@ -47,7 +47,8 @@ func redriveAll(ctx context.Context, options asynq.RedisConnOpt, queue string, w
 	if !is {
 		return fmt.Errorf("%T makes no client of Redis", options)
 	}
-	closeSoon := context.AfterFunc(ctx, func() { _ = connection.Close() }) // the inspector takes no context
+	// The inspector takes no context.
+	closeSoon := context.AfterFunc(ctx, func() { _ = connection.Close() })
 	defer func() {
 		if closeSoon() {
 			err = errors.Join(err, connection.Close())
