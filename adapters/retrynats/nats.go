@@ -222,14 +222,14 @@ func checkDead(c jetstream.StreamConfig) error {
 // takes it for an answer of the server. It stays until it is deleted.
 func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer, handle func(context.Context, jetstream.Msg) error) error {
 	info, err := consumer.Info(ctx)
+	if err == nil {
+		err = r.checkStart(ctx, js, info)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("retrynats: %w", err)
-	}
-	if err := check(info.Config); err != nil {
-		return fmt.Errorf("retrynats: consumer %s: %w", info.Name, err)
-	}
-	if err := r.checkStream(ctx, js, info.Stream); err != nil {
-		return fmt.Errorf("retrynats: dead letters go to %q: %w", r.dead, err)
 	}
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -248,6 +248,19 @@ func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer 
 	}
 	running.Wait()
 	return errors.Join(errs...)
+}
+
+// checkStart returns why Consume refuses a consumer or the stream of the dead letters.
+func (r *Retries) checkStart(
+	ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo,
+) error {
+	if err := check(info.Config); err != nil {
+		return fmt.Errorf("consumer %s: %w", info.Name, err)
+	}
+	if err := r.checkStream(ctx, js, info.Stream); err != nil {
+		return fmt.Errorf("dead letters go to %q: %w", r.dead, err)
+	}
+	return nil
 }
 
 // checkStream returns why the stream of the dead letters of messages of another stream will

@@ -400,6 +400,18 @@ func TestConsumeEnds(t *testing.T) {
 	}
 }
 
+// A context that is done before the first message is no error.
+func TestConsumeOfAContextThatIsDone(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	retries := q.retries(t, quick)
+	consumer, err := q.js.CreateOrUpdateConsumer(t.Context(), q.name, retries.ConsumerConfig("worker"))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	assert.NoError(t, retries.Consume(ctx, q.js, consumer, nil))
+}
+
 // The client of NATS takes a message without data that has a header Status for an answer of
 // the server, and a Nats-Pin-Id for its own. No such message keeps a worker from the others.
 func TestMessagesThatReadAsAnswers(t *testing.T) {
@@ -544,7 +556,7 @@ func TestADeadLetterWhoseIDIsTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue(t)
-			_, err := q.stream(t.Context(), jetstream.StreamConfig{Name: q.name + "_dead", Subjects: []string{q.name + ".dead"}, Duplicates: 500 * time.Millisecond})
+			_, err := q.stream(t.Context(), jetstream.StreamConfig{Name: q.name + "_dead", Subjects: []string{q.name + ".dead"}, Duplicates: 5 * time.Second})
 			require.NoError(t, err)
 			retries := q.retries(t, retry.Policy{MaxAttempts: 1})
 			reports := reported(retries)
