@@ -100,7 +100,7 @@ func TestAStoppedWorkerEndsItsPullsBeforeItGivesBack(t *testing.T) {
 		name string
 		held bool // the other worker has not yet asked when this one stops
 	}{{"a pull is open", false}, {"a pull is about to begin", true}} {
-		for round := range 10 {
+		for round := range 3 {
 			t.Run(fmt.Sprint(row.name, round), func(t *testing.T) {
 				t.Parallel()
 				q := newQueue(t)
