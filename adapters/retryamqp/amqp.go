@@ -51,7 +51,9 @@
 // the package opens two connections for each Consume and each Redrive. One gets messages and
 // acknowledges them, and the other one publishes the copies. Messages that succeed are
 // acknowledged during an alarm. A message that fails waits with its worker until the alarm is
-// over. As many of them as there are Workers hold up the others.
+// over. As many of them as there are Workers hold up the others. If Consume or Redrive ends
+// meanwhile, RabbitMQ may store the copy that it has not confirmed when the alarm is over. Then
+// the message is in both queues.
 //
 // The package opens both connections by itself, from a URL, because nobody else may publish on
 // the first one, and because only an owner can cut a connection that RabbitMQ does not read.
@@ -145,8 +147,8 @@ func number(headers amqp.Table, name string) (int64, error) {
 // Retries handles messages by policies. Set its fields and policies before the
 // first Consume; after that it is safe for concurrent use.
 type Retries struct {
-	// Workers is how many messages one Consume handles at once; 0 means 10. Copies
-	// are sent to the server one after the other.
+	// Workers is how many messages one Consume handles at once, at most 65,535; 0 means 10.
+	// Copies are sent to the server one after the other.
 	Workers int
 
 	// Config has the TLS, the logins and the name of the connections, as
@@ -262,7 +264,8 @@ func stepOf(delay time.Duration) time.Duration {
 // message, it also waits for the handlers, and returns an error: call it again. The server
 // takes back what was not acknowledged. It refuses queues that Declare would not have declared.
 //
-// handle is called for up to Workers messages at once.
+// handle is called for up to Workers messages at once. It must not acknowledge them, and not
+// change their headers and body, because the copies have them.
 //
 // After the handlers have returned, Consume returns within some seconds, whatever the server
 // does. If the server does not confirm a copy within 5 seconds after the end of ctx, Consume
@@ -367,7 +370,9 @@ func (w *worker) start(ctx context.Context) (deliveries <-chan amqp.Delivery, er
 		if err := cmp.Or(w.work().declare(w.channel), w.dead().declare(w.channel)); err != nil {
 			return err
 		}
-		if err := w.channel.Qos(cmp.Or(max(0, w.Workers), 10), 0, false); err != nil {
+		// The number has two bytes, and 0 would be no limit.
+		workers := min(cmp.Or(max(0, w.Workers), 10), math.MaxUint16)
+		if err := w.channel.Qos(workers, 0, false); err != nil {
 			return err
 		}
 		deliveries, err = w.channel.Consume(w.queue, consumerTag, false, false, false, false, nil)
@@ -442,13 +447,16 @@ func (w *worker) stop(ctx context.Context, deliveries <-chan amqp.Delivery) erro
 	return nil
 }
 
-// giveBack returns the interrupted messages to the work queue. Call it after stop,
-// or the server would deliver them here again.
+// giveBack returns the interrupted messages to their queues, so that their attempts are not
+// counted. Call it after stop, or the server would deliver them here again.
 func (w *worker) giveBack(ctx context.Context) error {
 	for _, d := range w.interrupted {
-		m, _ := read(d) // a malformed header is reported when the message is handled
-		err := w.move(ctx, m, w.work(), m.attempt-1, nil)
-		if errors.Is(err, errTooLarge) { // then the server counts the attempt
+		m, malformed := read(d)
+		var err error
+		if malformed == nil { // a copy of one that is malformed would lack what cannot be read
+			err = w.wait(ctx, m, max(0, time.Until(m.due)), m.attempt-1)
+		}
+		if malformed != nil || errors.Is(err, errTooLarge) { // then the server counts the attempt
 			err = w.ask(ctx, func() error { return d.Nack(false, true) })
 		}
 		if err != nil {

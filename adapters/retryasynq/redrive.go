@@ -35,6 +35,8 @@ const kept = time.Hour
 // fails, or two run at once, no task is lost, and it can be called again: one that was
 // enqueued and not deleted is then known by its ID and by the end of the archived task that
 // its headers name, for an hour after it is done. Later than that it runs twice.
+//
+// Redrive closes its connections when ctx is done, so a Redis that hangs does not hold it up.
 func Redrive(ctx context.Context, options asynq.RedisConnOpt, queue string, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
 	return o.Walk("retryasynq", func(walk *retryjob.Walk) error { return redriveAll(ctx, options, queue, walk) })
 }
@@ -44,7 +46,15 @@ func redriveAll(ctx context.Context, options asynq.RedisConnOpt, queue string, w
 	if !is {
 		return fmt.Errorf("%T makes no client of Redis", options)
 	}
-	defer func() { err = errors.Join(err, connection.Close()) }()
+	// The inspector takes no context.
+	closeSoon := context.AfterFunc(ctx, func() { _ = connection.Close() })
+	defer func() {
+		if closeSoon() {
+			err = errors.Join(err, connection.Close())
+		} else if err != nil {
+			err = context.Cause(ctx)
+		}
+	}()
 	r := redriver{connection, asynq.NewClientFromRedisClient(connection), asynq.NewInspectorFromRedisClient(connection)}
 	archived, err := archivedIn(r.inspector, queue) // all at once: pages shift while tasks go
 	for _, task := range archived {

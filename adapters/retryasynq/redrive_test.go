@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -70,6 +72,29 @@ func TestRedriveKeepsTheTask(t *testing.T) {
 	done("hello", copied)
 	redrive(one)
 	redrive(retryjob.RedriveResult{})
+}
+
+// The headers of a producer are there in each attempt, in the archived task, and after a
+// redrive, whatever they are called.
+func TestHeadersOfProducers(t *testing.T) {
+	t.Parallel()
+	headers := map[string]string{"x-tenant": "acme", "X-Tenant": "other", "traceparent": "00-1", "retry": "mine", "asynq": "mine"}
+	var mu sync.Mutex
+	var seen []map[string]string
+	s := newService(t, func(_ context.Context, task *asynq.Task) error {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, task.Headers())
+		return errBoom
+	})
+	s.end(asynq.NewTaskWithHeaders("mail", nil, headers, asynq.TaskID("a"), asynq.MaxRetry(1)))
+	_, err := retryasynq.Redrive(t.Context(), s.redis, s.name, retryjob.RedriveOptions{})
+	require.NoError(t, err)
+	seen = append(seen, s.await("a~1", asynq.TaskStateArchived).Headers)
+	require.Len(t, seen, 5)
+	for n, got := range seen {
+		assert.Subset(t, got, headers, n)
+	}
 }
 
 // A dead letter is believed only for the end that it describes: not after an operator let
@@ -262,4 +287,53 @@ func TestRedriveKeepsTheLockOfAUniqueTask(t *testing.T) {
 			assert.Empty(t, holder, "the lock is the task's own")
 		})
 	}
+}
+
+// A deaf client gets no answers while its server hangs.
+type deaf struct {
+	asynq.RedisClientOpt
+	hangs *atomic.Bool
+}
+
+type deafConn struct {
+	net.Conn
+	hangs *atomic.Bool
+}
+
+func (d deaf) MakeRedisClient() any {
+	return redis.NewClient(&redis.Options{Addr: d.Addr, Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		return deafConn{conn, d.hangs}, err
+	}})
+}
+
+func (d deafConn) Read(b []byte) (int, error) {
+	for {
+		n, err := d.Conn.Read(b)
+		if err != nil || !d.hangs.Load() {
+			return n, err
+		}
+	}
+}
+
+// Redrive ends with its context although Redis hangs, and a later one moves the rest.
+func TestRedriveOfARedisThatHangs(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(context.Context, *asynq.Task) error { return retry.Permanent(errBoom) })
+	for range 3 {
+		s.end(retryasynq.NewTask("mail", nil))
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	over, hangs, seen := errors.New("the time is over"), new(atomic.Bool), 0
+	_, err := retryasynq.Redrive(ctx, deaf{s.redis, hangs}, s.name, retryjob.RedriveOptions{Window: time.Hour, Filter: func(retryjob.DeadLetter) bool {
+		if seen++; seen == 2 {
+			hangs.Store(true)
+			time.AfterFunc(50*time.Millisecond, func() { cancel(over) }) // while it waits for an answer
+		}
+		return true
+	}})
+	assert.ErrorIs(t, err, over)
+	result, err := retryasynq.Redrive(t.Context(), s.redis, s.name, retryjob.RedriveOptions{Window: time.Hour})
+	require.NoError(t, err)
+	assert.Equal(t, retryjob.RedriveResult{Found: 2, Moved: 2}, result)
 }

@@ -211,34 +211,40 @@ func checkDead(c jetstream.StreamConfig) error {
 	return nil
 }
 
-// Consume handles the messages of a consumer until ctx is done. Then it cancels the
-// contexts of the handlers, waits until they have returned, and returns nil; their
-// messages are delivered again a second later. It returns an error if the consumer is
-// deleted or the connection closed.
+// Consume handles the messages of a consumer until ctx is done. Then it asks for no more
+// messages, cancels the contexts of the handlers, waits until they have returned, and returns
+// nil; their messages are delivered again a second later. A message that comes within a second
+// after the end of ctx is delivered again too, and uses up an attempt. A server that does not
+// answer gets 5 seconds. Consume returns an error if the consumer is deleted or the connection
+// closed.
 //
 // Before the first message, it refuses a consumer that would forget messages or hold them
 // up, and a stream that would lose dead letters. The table in docs/queues.md in the
 // library's repository lists the settings. [Retries.ConsumerConfig] has none of them.
 //
 // js is where consumer comes from. handle is called for up to Workers messages at once. It
-// must not acknowledge them. Consume renews a message's AckWait for as long as handle runs.
+// must not acknowledge them, and not change their headers and data, because a dead letter has
+// them. Consume renews a message's AckWait for as long as handle runs.
 // A message without data that has a header Status is never handled: the client of NATS
 // takes it for an answer of the server. It stays until it is deleted.
 func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer, handle func(context.Context, jetstream.Msg) error) error {
 	info, err := consumer.Info(ctx)
+	if err == nil {
+		err = r.checkStart(ctx, js, info)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("retrynats: %w", err)
-	}
-	if err := check(info.Config); err != nil {
-		return fmt.Errorf("retrynats: consumer %s: %w", info.Name, err)
-	}
-	if err := r.checkStream(ctx, js, info.Stream); err != nil {
-		return fmt.Errorf("retrynats: dead letters go to %q: %w", r.dead, err)
 	}
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w := &worker{Retries: r, js: js, stream: info.Stream, consumer: info.Name, ackWait: info.Config.AckWait, handle: handle}
+	w := &worker{
+		Retries: r, js: js, stream: info.Stream, consumer: info.Name,
+		ackWait: info.Config.AckWait, handle: handle, cancel: cancel,
+	}
 	errs := make([]error, cmp.Or(max(0, r.Workers), 10))
 	var running sync.WaitGroup
 	for i := range errs {
@@ -249,6 +255,19 @@ func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer 
 	}
 	running.Wait()
 	return errors.Join(errs...)
+}
+
+// checkStart returns why Consume refuses a consumer or the stream of the dead letters.
+func (r *Retries) checkStart(
+	ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo,
+) error {
+	if err := check(info.Config); err != nil {
+		return fmt.Errorf("consumer %s: %w", info.Name, err)
+	}
+	if err := r.checkStream(ctx, js, info.Stream); err != nil {
+		return fmt.Errorf("dead letters go to %q: %w", r.dead, err)
+	}
+	return nil
 }
 
 // checkStream returns why the stream of the dead letters of messages of another stream will
@@ -284,6 +303,11 @@ type worker struct {
 	stream, consumer string // their names
 	ackWait          time.Duration
 	handle           func(context.Context, jetstream.Msg) error
+	cancel           context.CancelFunc // ends the context of all goroutines
+
+	// A goroutine holds pulls for reading while it asks for a message. Whoever can lock pulls
+	// after the context has ended knows that the server delivers nothing more here.
+	pulls sync.RWMutex
 }
 
 // work handles messages until ctx ends. After an error of a pull it gets the consumer anew:
@@ -298,13 +322,10 @@ func (w *worker) work(ctx context.Context) error {
 		},
 	}, func(context.Context) error {
 		consumer, err := w.js.Consumer(ctx, w.stream, w.consumer)
-		for err == nil && ctx.Err() == nil {
+		for err == nil {
 			var msg jetstream.Msg
-			switch msg, err = consumer.Next(jetstream.FetchMaxWait(pull)); {
-			case err == nil:
+			if msg, err = w.next(ctx, consumer); msg != nil {
 				w.one(ctx, msg)
-			case errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrNoMessages):
-				err = nil
 			}
 		}
 		return err
@@ -315,9 +336,31 @@ func (w *worker) work(ctx context.Context) error {
 	return fmt.Errorf("retrynats: %w", retry.Unwrap(err)) // not marked: a loop around Consume connects again
 }
 
-// pull is how long the server waits for a message. Consume waits for an open pull
-// to end, because a message sent to a client that is gone is counted as delivered.
+// pull is how long the server waits for a message. Consume waits for an open pull to end,
+// because a message that is sent to a client that is gone is counted as delivered.
 const pull = time.Second
+
+// next asks for a message. It returns neither a message nor an error if none has come.
+func (w *worker) next(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
+	w.pulls.RLock()
+	defer w.pulls.RUnlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	msg, err := consumer.Next(jetstream.FetchMaxWait(pull))
+	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoMessages) {
+		err = nil
+	}
+	return msg, err
+}
+
+// leave has no pull begin, and waits until each that is open has ended. Only then may a
+// message go back. A pull would get it, and the server would count an attempt.
+func (w *worker) leave() {
+	w.cancel()
+	w.pulls.Lock()
+	defer w.pulls.Unlock()
+}
 
 // one makes one attempt to handle a message.
 func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
@@ -342,6 +385,9 @@ func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
 		}
 		return w.handle(ctx, msg)
 	}, func(o retryjob.Outcome) {
+		if o.Interrupted() || errors.Is(o.Err, retryjob.ErrPanicked) && o.Retry() {
+			w.leave()
+		}
 		stop()
 		if err := w.settle(context.WithoutCancel(ctx), msg, job, o); err != nil {
 			w.report(fmt.Errorf("message %s, attempt %d: %w", job.Key, job.Attempt, err))
@@ -373,7 +419,8 @@ func read(msg jetstream.Msg, meta *jetstream.MsgMetadata) (job retryjob.Job, due
 			return job, due, fmt.Errorf("header %s: %w", dueHeader, malformed)
 		}
 	}
-	if due.After(job.Began) {
+	// A clock may be behind. A time that is far ahead would let each attempt be the first.
+	if due.After(job.Began) && time.Until(due) < time.Minute {
 		job.Began = due
 	}
 	return job, due, nil
@@ -424,7 +471,7 @@ func (w *worker) settle(ctx context.Context, msg jetstream.Msg, job retryjob.Job
 	switch {
 	case o.Err == nil:
 		return msg.DoubleAck(ctx)
-	// The process is about to end, so its open pulls must not get the message.
+	// A server that is slow may not yet know that a pull has ended.
 	case o.Interrupted():
 		err = msg.NakWithDelay(pull)
 	case errors.Is(o.Err, retryjob.ErrPanicked) && o.Retry():

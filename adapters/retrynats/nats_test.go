@@ -371,6 +371,11 @@ func TestConsumeEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*queue) error{
 		"the consumer is deleted": func(q *queue) error { return q.js.DeleteConsumer(context.Background(), q.name, "worker") },
+		"the stream is deleted and made again": func(q *queue) error {
+			err := q.js.DeleteStream(context.Background(), q.name)
+			again, failed := open(context.Background(), embedded(t), q.name)
+			return errors.Join(err, failed, again.Close(context.Background(), false))
+		},
 		"the connection is closed": func(q *queue) error {
 			q.conn.Close()
 			return nil
@@ -393,6 +398,18 @@ func TestConsumeEnds(t *testing.T) {
 			assert.False(t, retry.IsPermanent(err), "a loop that connects again goes on")
 		})
 	}
+}
+
+// A context that is done before the first message is no error.
+func TestConsumeOfAContextThatIsDone(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	retries := q.retries(t, quick)
+	consumer, err := q.js.CreateOrUpdateConsumer(t.Context(), q.name, retries.ConsumerConfig("worker"))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	assert.NoError(t, retries.Consume(ctx, q.js, consumer, nil))
 }
 
 // The client of NATS takes a message without data that has a header Status for an answer of
@@ -539,7 +556,7 @@ func TestADeadLetterWhoseIDIsTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue(t)
-			_, err := q.stream(t.Context(), jetstream.StreamConfig{Name: q.name + "_dead", Subjects: []string{q.name + ".dead"}, Duplicates: 500 * time.Millisecond})
+			_, err := q.stream(t.Context(), jetstream.StreamConfig{Name: q.name + "_dead", Subjects: []string{q.name + ".dead"}, Duplicates: 5 * time.Second})
 			require.NoError(t, err)
 			retries := q.retries(t, retry.Policy{MaxAttempts: 1})
 			reports := reported(retries)

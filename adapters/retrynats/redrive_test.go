@@ -73,6 +73,36 @@ func TestAMessageThatIsDeliveredEarly(t *testing.T) {
 	assert.Equal(t, 1, <-attempts)
 }
 
+// The headers of a producer are there in each attempt, in the dead letter, and after a
+// redrive. NATS reserves the names that begin with Nats-.
+func TestHeadersOfProducers(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	retries := q.retries(t, retry.Policy{MaxAttempts: 2})
+	want := nats.Header{"x-tenant": {"acme"}, "X-Tenant": {"other"}, "traceparent": {"00-1", "00-2"}, "X-Nats-Id": {"7"}, "nats-id": {"8"},
+		"Retry": {"mine"}, "Retry-Count": {"3"}, "Status": {"shipped"}, "Description": {""}}
+	_, err := q.js.PublishMsg(t.Context(), &nats.Msg{Subject: q.name + ".jobs", Data: []byte("a"), Header: want})
+	require.NoError(t, err)
+	var seen []nats.Header
+	fails := func(_ context.Context, msg jetstream.Msg) error {
+		seen = append(seen, msg.Headers())
+		return errBoom
+	}
+	consume(t, q, retries, time.Second, 1, fails)
+	letter, err := q.dead.GetMsg(t.Context(), 1)
+	require.NoError(t, err)
+	seen = append(seen, letter.Header)
+	consumer, err := q.js.Consumer(t.Context(), q.name, "worker")
+	require.NoError(t, err)
+	_, err = retries.Redrive(t.Context(), q.js, consumer, retryjob.RedriveOptions{})
+	require.NoError(t, err)
+	consume(t, q, retries, time.Second, 1, fails)
+	require.Len(t, seen, 5)
+	for n, got := range seen {
+		assert.Subset(t, got, want, n)
+	}
+}
+
 // What a dead letter says is not trusted. Its message goes only to a subject of the
 // consumer's messages, and a letter that cannot go back, or that another Redrive has moved,
 // ends no Redrive.

@@ -2,13 +2,17 @@ package retryriver_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
@@ -337,7 +341,7 @@ func TestRedriveKeepsTheJob(t *testing.T) {
 	s := newService(t, work(fails[args]), work(fails[other]))
 	unique := river.UniqueOpts{ByArgs: true, ByState: []rivertype.JobState{rivertype.JobStateAvailable, rivertype.JobStatePending,
 		rivertype.JobStateRunning, rivertype.JobStateRetryable, rivertype.JobStateScheduled}}
-	first := s.insert(args{"a"}, &river.InsertOpts{MaxAttempts: 2})
+	first := s.insert(args{"a"}, &river.InsertOpts{MaxAttempts: 2, Metadata: []byte(`{"tenant":"acme","retries":{"n":1}}`), Tags: []string{"x-tenant"}, Priority: 3})
 	second := s.insert(args{"b"}, &river.InsertOpts{UniqueOpts: unique})
 	s.end(first.ID)
 	s.end(second.ID)
@@ -353,6 +357,60 @@ func TestRedriveKeepsTheJob(t *testing.T) {
 	require.Len(t, row.Errors, 4)
 	assert.Equal(t, row.Errors[2].At.UTC(), d.Began)
 	assert.Regexp(t, `"earlier": 2\b.*"max_attempts": 2\b`, string(row.Metadata))
+	var kept struct {
+		Tenant  string
+		Retries map[string]int
+	}
+	require.NoError(t, json.Unmarshal(row.Metadata, &kept))
+	assert.Equal(t, [...]any{"acme", map[string]int{"n": 1}, []string{"x-tenant"}, 3}, [...]any{kept.Tenant, kept.Retries, row.Tags, row.Priority})
+}
+
+// A deaf connection gets no answers while its server hangs.
+type deaf struct {
+	net.Conn
+	hangs *atomic.Bool
+}
+
+func (d deaf) Read(b []byte) (int, error) {
+	for {
+		n, err := d.Conn.Read(b)
+		if err != nil || !d.hangs.Load() {
+			return n, err
+		}
+	}
+}
+
+// Redrive ends with its context although PostgreSQL hangs, and a later one moves the rest.
+func TestRedriveOfADatabaseThatHangs(t *testing.T) {
+	t.Parallel()
+	s := newService(t, work(fails[args]), work(fails[other]))
+	for range 3 {
+		s.end(s.insert(other{}, nil).ID)
+	}
+	hangs, seen := new(atomic.Bool), 0
+	config, err := pgxpool.ParseConfig(databaseURL(t))
+	require.NoError(t, err)
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		return deaf{conn, hangs}, err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	defer pool.Close()
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Schema: s.schema, Logger: quiet})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = retryriver.Redrive(ctx, client, retryjob.RedriveOptions{Window: time.Hour, Filter: func(retryjob.DeadLetter) bool {
+		if seen++; seen == 2 {
+			hangs.Store(true)
+			time.AfterFunc(50*time.Millisecond, cancel) // while it waits for an answer
+		}
+		return true
+	}})
+	assert.ErrorIs(t, err, context.Canceled)
+	result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{Window: time.Hour})
+	require.NoError(t, err)
+	assert.Contains(t, []int{1, 2}, result.Moved) // PostgreSQL may have moved the second one
 }
 
 // A row that cannot go back ends no Redrive: one whose attempt no worker could have
