@@ -32,6 +32,7 @@ type Block struct {
 	lines     map[string]int  // set by Read: of what is beside it
 	templates map[string]bool // set by Read: the keys whose values are not known here
 	unnoted   []string        // while it is read: the keys whose expansions are not noted
+	silent    []string        // set by Read: the codes of findings that are false for its dialect
 }
 
 // usualKeys are the keys under which larger files have policies.

@@ -60,7 +60,7 @@ func (b *Block) found(f retry.Finding) *Fault {
 // Lint returns what [retry.Policy.Lint] reports about the policy in b, and what is
 // right in code, which has a context and a budget, but seldom in a file.
 func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
-	found := p.Lint()
+	found := slices.DeleteFunc(p.Lint(), func(f retry.Finding) bool { return slices.Contains(b.silent, f.Code) })
 	if b.All > 0 { // a bound that the library does not know
 		found = slices.DeleteFunc(found, func(f retry.Finding) bool { return slices.Contains(ofNoBound, f.Code) })
 	}

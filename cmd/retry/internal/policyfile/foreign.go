@@ -32,11 +32,12 @@ type format struct {
 	attemptLimit         string   // the key in it that bounds each attempt; "": none
 	ignoresLong          bool     // it ignores that if it is not shorter than what bounds all attempts
 	refusesLong          bool     // it refuses it if it is longer
+	fillsLong            bool     // it writes what bounds all attempts there if it is left out
 	expands              []string // the keys whose values it expands itself
 }
 
 var formats = []format{
-	{name: "temporal", title: "Temporal", example: `{"maximumAttempts": 3}`, plain: snake, times: temporalTimes, read: readTemporal,
+	{name: "temporal", title: "Temporal", example: `{"maximumAttempts": 3}`, plain: snake, times: temporalTimes, read: readTemporal, fillsLong: true,
 		marks: []string{"initialInterval", "backoffCoefficient", "maximumInterval", "maximumAttempts", "nonRetryableErrorTypes"},
 		beside: []sibling{{path: "scheduleToCloseTimeout", bounds: all}, {path: "startToCloseTimeout", bounds: each},
 			{path: "scheduleToStartTimeout", says: "ends the wait for a worker, and is not retried"},

@@ -131,6 +131,8 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 	}
 	switch {
 	case b.All == 0 || b.Each < b.All:
+	case f.fillsLong && b.Each == b.All:
+		b.Each = 0 // nobody may have written it
 	case f.ignoresLong:
 		b.tooLong(noEffect, "Envoy ignores it", "less than")
 	case f.refusesLong && b.Each > b.All:
