@@ -176,10 +176,10 @@ func (f *form) policy() retry.Policy {
 		if _, most := f.jitter.(retry.Proportional).Window(list[len(list)-1]); most <= f.cap {
 			p.MaxDelay = f.cap
 		} else if len(list) < longestList {
-			f.b.note("jitter", fmt.Sprintf("no delay reaches the longest, %v, before its jitter: here it is left out", f.cap))
+			f.b.note("jitter", say("no delay reaches the longest, %v, before its jitter: here it is left out", f.cap))
 		} else {
 			p.MaxDelay = f.cap
-			f.b.note("jitter", fmt.Sprintf("the longest delays go up to %v beyond %v: here at most that", f.jitter, f.cap))
+			f.b.note("jitter", say("the longest delays go up to %v beyond %v: here at most that", f.jitter, f.cap))
 		}
 	}
 	return p
@@ -299,7 +299,7 @@ func readTemporal(f *form) {
 	f.factor = cmp.Or(f.number("backoffCoefficient", "1 or more, or 0 for 2", 0, func(x float64) bool { return x == 0 || x >= 1 }), 2)
 	f.cap = f.time("maximumInterval", 0, 0)
 	if f.cap > 0 && f.cap < f.base {
-		f.Fault("maximumInterval", f.cap, fmt.Sprintf("at least the initialInterval, %v", f.base))
+		f.Fault("maximumInterval", f.cap, say("at least the initialInterval, %v", f.base))
 	}
 	f.cap = cmp.Or(f.cap, saturate.Mul(100, f.base))
 	f.attempts = cmp.Or(f.whole("maximumAttempts", 0, math.MaxInt32, 0), retry.Unlimited)
@@ -413,7 +413,7 @@ func readEnvoy(f *form) {
 		base = in.time("base_interval", 1, 0)
 		in.needed = false
 		if most = in.time("max_interval", 1, 0); most > 0 && most < base {
-			in.Fault("max_interval", most, fmt.Sprintf("at least the base_interval, %v", base))
+			in.Fault("max_interval", most, say("at least the base_interval, %v", base))
 		}
 		inner.RejectRest("retry_back_off")
 	}
@@ -621,7 +621,7 @@ func readOTel(f *form) {
 		return
 	}
 	if longest := max(f.base, f.cap); f.elapsed > 0 && f.elapsed < longest {
-		f.Fault("max_elapsed_time", f.elapsed, fmt.Sprintf("at least the initial_interval and the max_interval, %v, or 0s for no bound", longest))
+		f.Fault("max_elapsed_time", f.elapsed, say("at least the initial_interval and the max_interval, %v, or 0s for no bound", longest))
 	}
 	if f.base > f.cap {
 		f.delays = retry.Schedule{f.base, f.cap} // the first is not cut
@@ -737,7 +737,7 @@ func readAsynq(f *form) {
 		f.delays = append(f.delays, saturate.Mul(2*n*n*n*n+30+29*(n+1), time.Second/2))
 	}
 	if last := time.Duration(29*(f.attempts-1)) * time.Second / 2; last > 0 {
-		f.b.note("max_retry", fmt.Sprintf("asynq draws each delay from a range: here its middle, which is off by up to 14.5s at first and %v at last", last))
+		f.b.note("max_retry", say("asynq draws each delay from a range: here its middle, which is off by up to 14.5s at first and %v at last", last))
 	}
 	f.skip("", strings.Fields(`id queue type payload state start_time retried last_failed_at error_message deadline next_process_at
 		ttl_seconds completed_at result group is_orphaned`)...)
