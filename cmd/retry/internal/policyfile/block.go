@@ -431,6 +431,7 @@ type entry struct {
 // keys come last, and only if the mapping does not have them itself.
 func entries(node *yaml.Node) (all []entry) {
 	if node.Kind == yaml.SequenceNode {
+		all = make([]entry, 0, len(node.Content))
 		for i, element := range node.Content {
 			all = append(all, entry{key: strconv.Itoa(i), line: element.Line, value: element})
 		}
@@ -440,6 +441,7 @@ func entries(node *yaml.Node) (all []entry) {
 	}
 	var merged []*yaml.Node
 	own := map[string]bool{}
+	all = make([]entry, 0, len(node.Content)/2)
 	for i := 0; i < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		switch {

@@ -78,6 +78,9 @@ var upper = regexp.MustCompile(`[A-Z]`)
 
 // snake makes of camelCase the snake_case that protocol buffers take too.
 func snake(key string) string {
+	if !strings.ContainsFunc(key, func(r rune) bool { return 'A' <= r && r <= 'Z' }) {
+		return key // most are so, and an expression takes long
+	}
 	return upper.ReplaceAllStringFunc(key, func(c string) string { return "_" + strings.ToLower(c) })
 }
 
@@ -486,12 +489,16 @@ func readHTTPRoute(f *form) {
 		f.b.note("codes", "it is left out, so that only failures of the connection are retried")
 	}
 	f.constraint()
+	least := time.Millisecond
+	if f.attempts == 1 {
+		least = 0
+	}
+	backoff := f.time("backoff", least, 0)
 	switch {
 	case f.attempts == 1:
-		f.time("backoff", 0, 0)
 		return
 	case f.has("backoff"):
-		f.base, f.factor = f.time("backoff", time.Millisecond, 0), 1
+		f.base, f.factor = backoff, 1
 		f.b.note("backoff", "it is the base of the waits; how they grow and vary is up to the implementation")
 		return
 	}
