@@ -75,7 +75,9 @@ func TestReadmeNamesEveryKey(t *testing.T) {
 	require.Contains(t, read[""], "retryThrottling")
 	require.Contains(t, read[""], "hedge_policy")
 	for _, key := range read[""] {
-		assert.True(t, slices.ContainsFunc(all, func(k string) bool { return k == key || strings.HasSuffix(k, "."+key) || strings.HasPrefix(k, key+".") || strings.Contains(k, "."+key+".") }), "%s is read", key)
+		assert.True(t, slices.ContainsFunc(all, func(k string) bool {
+			return k == key || strings.HasSuffix(k, "."+key) || strings.HasPrefix(k, key+".") || strings.Contains(k, "."+key+".")
+		}), "%s is read", key)
 	}
 	for _, d := range dialects {
 		for _, key := range read[d.name] {
