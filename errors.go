@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/goretry/retry/internal/saturate"
 )
 
 // An Error is the error type returned by [Do], [DoValue] and [Once]. It holds
@@ -139,7 +141,7 @@ func (e *Error) reasonText() string {
 
 func (e *Error) factTexts() (facts []string) {
 	say := func(format string, args ...any) {
-		facts = append(facts, fmt.Sprintf(format, args...))
+		facts = append(facts, fmt.Sprintf(format, saturate.Texts(args)...))
 	}
 	if e.Waited > 0 {
 		say("%v waited", short(e.Waited))
@@ -197,15 +199,14 @@ func (e *Error) factTexts() (facts []string) {
 }
 
 // short returns d rounded to the digits that a person reads.
-func short(d time.Duration) time.Duration {
+func short(d time.Duration) string {
 	switch {
 	case d >= time.Second:
-		return d.Round(time.Millisecond)
+		d = d.Round(time.Millisecond)
 	case d >= time.Millisecond:
-		return d.Round(time.Microsecond)
-	default:
-		return d
+		d = d.Round(time.Microsecond)
 	}
+	return saturate.Text(d)
 }
 
 // Unwrap returns Err and then Cause, each if there is one.

@@ -68,7 +68,7 @@ func when(is bool, values ...any) []any {
 	if !is {
 		return nil
 	}
-	return append([]any{}, values...)
+	return append([]any{}, saturate.Texts(values)...)
 }
 
 const lintLimits = "{MaxAttempts}, {MaxRetries} or {MaxElapsed}"
@@ -186,7 +186,7 @@ var lintRules = []lintRule{
 		"too_long", "MaxDelay", "%s take %s %v: set {MaxDelay} or {MaxElapsed}",
 		func(l *linted) []any {
 			worst, upTo := l.longest()
-			return when(worst > tooLong, l.attempts, upTo, centuries(worst))
+			return when(worst > tooLong, l.attempts, upTo, worst)
 		},
 	},
 	{

@@ -96,14 +96,6 @@ func (plan Plan) String() string {
 }
 
 // brief writes a duration for people: 1h, not 1h0m0s.
-func brief(d time.Duration) string { return noZeros.Replace(centuries(short(d))) }
-
-// centuries writes a duration, and the longest one as a person would.
-func centuries(d time.Duration) string {
-	if d >= short(saturate.Max) {
-		return "292 years"
-	}
-	return d.String()
-}
+func brief(d time.Duration) string { return noZeros.Replace(short(d)) }
 
 var noZeros = strings.NewReplacer("h0m0s", "h", "m0s", "m")

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/goretry/retry/internal/saturate"
 )
 
 // Unlimited is the MaxAttempts or MaxRetries of a policy that never stops by
@@ -238,7 +240,7 @@ func (p Policy) String() string {
 	parts := []string{attemptsText(p.limit())}
 	say := func(is bool, format string, args ...any) {
 		if is {
-			parts = append(parts, fmt.Sprintf(format, args...))
+			parts = append(parts, fmt.Sprintf(format, saturate.Texts(args)...))
 		}
 	}
 	switch b := p.Backoff.(type) {

@@ -11,6 +11,32 @@ import (
 // Max is the longest duration, about 292 years.
 const Max = time.Duration(math.MaxInt64)
 
+// Text returns a duration as text. The longest one, also if it was rounded, is what nobody wrote
+// and no clock shows: it is "292 years".
+func Text(d time.Duration) string {
+	if d > Max-time.Second {
+		return "292 years"
+	}
+	return d.String()
+}
+
+// Texts returns values with each duration among them, also in a list, as its [Text], to format them.
+func Texts(values []any) []any {
+	for i, value := range values {
+		switch d := value.(type) {
+		case time.Duration:
+			values[i] = Text(d)
+		case []time.Duration:
+			texts := make([]string, len(d))
+			for j := range d {
+				texts[j] = Text(d[j])
+			}
+			values[i] = texts
+		}
+	}
+	return values
+}
+
 // Add returns a + b. Neither may be negative.
 func Add(a, b time.Duration) time.Duration {
 	if a > Max-b {

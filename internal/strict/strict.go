@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/goretry/retry/internal/saturate"
 )
 
 // most is how many faults an error names. Without a limit the text for a file of
@@ -42,7 +44,7 @@ type Faults struct {
 
 // Add adds a fault: the key, its value, and what to write instead.
 func (f *Faults) Add(key string, value any, write string) {
-	f.add(InvalidValue, key, "%s is %v: write %s", key, value, write)
+	f.add(InvalidValue, key, "%s is %v: write %s", saturate.Texts([]any{key, value, write})...)
 }
 
 // Inner adds a fault of a value that was read or checked by code of its own, at a key.

@@ -30,6 +30,7 @@ type Block struct {
 	lines     map[string]int  // set by Read: of what is beside it
 	templates map[string]bool // set by Read: the keys whose values are not known here
 	unnoted   []string        // while it is read: the keys whose expansions are not noted
+	silent    []string        // set by Read: the codes of findings that are false for its dialect
 }
 
 // usualKeys are the keys under which larger files have policies.
@@ -428,6 +429,7 @@ type entry struct {
 // keys come last, and only if the mapping does not have them itself.
 func entries(node *yaml.Node) (all []entry) {
 	if node.Kind == yaml.SequenceNode {
+		all = make([]entry, 0, len(node.Content))
 		for i, element := range node.Content {
 			all = append(all, entry{key: strconv.Itoa(i), line: element.Line, value: element})
 		}
@@ -437,6 +439,7 @@ func entries(node *yaml.Node) (all []entry) {
 	}
 	var merged []*yaml.Node
 	own := map[string]bool{}
+	all = make([]entry, 0, len(node.Content)/2)
 	for i := 0; i < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		switch {

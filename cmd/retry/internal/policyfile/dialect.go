@@ -82,6 +82,13 @@ func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault)
 		return retry.Policy{}, d.name, b.faults(err, d)
 	}
 	b.readBeside(d.format, p)
+	switch {
+	case d.format != nil:
+		b.silent = []string{"short_delays"} // what a loop of the library does about them
+	case d.name == "taskharbor" && p.MaxAttempts == 0:
+		b.silent = []string{"no_limit"}
+		b.note("max_attempts", "with 0 each job says how many attempts it has; here it is 1")
+	}
 	if b.absent != "" {
 		b.Notes = append([]string{b.absent}, b.Notes...)
 	}
@@ -90,7 +97,7 @@ func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault)
 
 // reset makes b as it was before it was read.
 func (b *Block) reset() {
-	b.Notes, b.Bounds, b.warnings = nil, Bounds{}, nil
+	b.Notes, b.Bounds, b.warnings, b.silent = nil, Bounds{}, nil, nil
 	b.lines, b.templates = map[string]int{}, map[string]bool{}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/printable"
+	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
 // A Fault is something wrong, or something that Lint reports, at a line of a
@@ -42,6 +43,9 @@ const (
 	cutOff      = "cut_off"
 )
 
+// say is fmt.Sprintf, with durations as people write them.
+func say(format string, args ...any) string { return fmt.Sprintf(format, saturate.Texts(args)...) }
+
 // Error returns the fault in the form that compilers use.
 func (f *Fault) Error() string {
 	return fmt.Sprintf("%s:%d: %s", printable.Line(f.File), f.Line, printable.Line(f.Text))
@@ -60,12 +64,12 @@ func (b *Block) found(f retry.Finding) *Fault {
 // Lint returns what [retry.Policy.Lint] reports about the policy in b, and what is
 // right in code, which has a context and a budget, but seldom in a file.
 func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
-	found := p.Lint()
+	found := slices.DeleteFunc(p.Lint(), func(f retry.Finding) bool { return slices.Contains(b.silent, f.Code) })
 	if b.All > 0 { // a bound that the library does not know
 		found = slices.DeleteFunc(found, func(f retry.Finding) bool { return slices.Contains(ofNoBound, f.Code) })
 	}
 	if delays := p.Delays(100); p.EffectiveMax() == retry.Unlimited && p.MaxElapsed == 0 && b.All == 0 && len(delays) > 0 && delays[len(delays)-1] < leastForever {
-		text := fmt.Sprintf("unlimited attempts (max_attempts), at most %v apart: a target that is down gets %.0f an hour from each call; set max_elapsed, or a longer delay",
+		text := say("unlimited attempts (max_attempts), at most %v apart: a target that is down gets %.0f an hour from each call; set max_elapsed, or a longer delay",
 			delays[len(delays)-1], time.Hour.Seconds()/max(1e-3, delays[len(delays)-1].Seconds()))
 		found = append(found, retry.Finding{Code: forever, Field: "MaxAttempts", Key: "max_attempts"}.WithText(text))
 	}

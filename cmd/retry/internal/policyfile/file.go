@@ -61,6 +61,10 @@ var (
 )
 
 func (f *File) parseYAML(data []byte) (documents []*yaml.Node, fault *Fault) {
+	if n, line := starts(data, mostStarts); n > mostStarts {
+		text := fmt.Sprintf("this has more than %d places where a key or a value may begin, up to here", mostStarts)
+		return nil, &Fault{File: f.Name, Line: line, Code: unreadable, Text: text}
+	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		document := new(yaml.Node)

@@ -30,11 +30,12 @@ type format struct {
 	attemptLimit         string   // the key in it that bounds each attempt; "": none
 	ignoresLong          bool     // it ignores that if it is not shorter than what bounds all attempts
 	refusesLong          bool     // it refuses it if it is longer
+	fillsLong            bool     // it writes what bounds all attempts there if it is left out
 	expands              []string // the keys whose values it expands itself
 }
 
 var formats = []format{
-	{name: "temporal", title: "Temporal", example: `{"maximumAttempts": 3}`, plain: snake, times: temporalTimes, read: readTemporal,
+	{name: "temporal", title: "Temporal", example: `{"maximumAttempts": 3}`, plain: snake, times: temporalTimes, read: readTemporal, fillsLong: true,
 		marks: []string{"initialInterval", "backoffCoefficient", "maximumInterval", "maximumAttempts", "nonRetryableErrorTypes"},
 		beside: []sibling{{path: "scheduleToCloseTimeout", bounds: all}, {path: "startToCloseTimeout", bounds: each},
 			{path: "scheduleToStartTimeout", says: "ends the wait for a worker, and is not retried"},
@@ -75,6 +76,9 @@ var upper = regexp.MustCompile(`[A-Z]`)
 
 // snake makes of camelCase the snake_case that protocol buffers take too.
 func snake(key string) string {
+	if !strings.ContainsFunc(key, func(r rune) bool { return 'A' <= r && r <= 'Z' }) {
+		return key // most are so, and an expression takes long
+	}
 	return upper.ReplaceAllStringFunc(key, func(c string) string { return "_" + strings.ToLower(c) })
 }
 
@@ -170,10 +174,10 @@ func (f *form) policy() retry.Policy {
 		if _, most := f.jitter.(retry.Proportional).Window(list[len(list)-1]); most <= f.cap {
 			p.MaxDelay = f.cap
 		} else if len(list) < longestList {
-			f.b.note("jitter", fmt.Sprintf("no delay reaches the longest, %v, before its jitter: here it is left out", f.cap))
+			f.b.note("jitter", say("no delay reaches the longest, %v, before its jitter: here it is left out", f.cap))
 		} else {
 			p.MaxDelay = f.cap
-			f.b.note("jitter", fmt.Sprintf("the longest delays go up to %v beyond %v: here at most that", f.jitter, f.cap))
+			f.b.note("jitter", say("the longest delays go up to %v beyond %v: here at most that", f.jitter, f.cap))
 		}
 	}
 	return p
@@ -298,7 +302,7 @@ func readTemporal(f *form) {
 	f.factor = cmp.Or(f.number("backoffCoefficient", "1 or more, or 0 for 2", 0, func(x float64) bool { return x == 0 || x >= 1 }), 2)
 	f.cap = f.time("maximumInterval", 0, 0)
 	if f.cap > 0 && f.cap < f.base {
-		f.fault("maximumInterval", f.cap, fmt.Sprintf("at least the initialInterval, %v", f.base))
+		f.fault("maximumInterval", f.cap, say("at least the initialInterval, %v", f.base))
 	}
 	f.cap = cmp.Or(f.cap, saturate.Mul(100, f.base))
 	f.attempts = cmp.Or(f.whole("maximumAttempts", 0, math.MaxInt32, 0), retry.Unlimited)
@@ -412,7 +416,7 @@ func readEnvoy(f *form) {
 		base = in.time("base_interval", 1, 0)
 		in.needed = false
 		if most = in.time("max_interval", 1, 0); most > 0 && most < base {
-			in.fault("max_interval", most, fmt.Sprintf("at least the base_interval, %v", base))
+			in.fault("max_interval", most, say("at least the base_interval, %v", base))
 		}
 	})
 	f.mesh("retry_on", "conditions of Envoy, which ignores others: ", isEnvoyCondition, base, most)
@@ -484,12 +488,16 @@ func readHTTPRoute(f *form) {
 		f.b.note("codes", "it is left out, so that only failures of the connection are retried")
 	}
 	f.constraint()
+	least := time.Millisecond
+	if f.attempts == 1 {
+		least = 0
+	}
+	backoff := f.time("backoff", least, 0)
 	switch {
 	case f.attempts == 1:
-		f.time("backoff", 0, 0)
 		return
 	case f.has("backoff"):
-		f.base, f.factor = f.time("backoff", time.Millisecond, 0), 1
+		f.base, f.factor = backoff, 1
 		f.b.note("backoff", "it is the base of the waits; how they grow and vary is up to the implementation")
 		return
 	}
@@ -619,7 +627,7 @@ func readOTel(f *form) {
 		return
 	}
 	if longest := max(f.base, f.cap); f.elapsed > 0 && f.elapsed < longest {
-		f.fault("max_elapsed_time", f.elapsed, fmt.Sprintf("at least the initial_interval and the max_interval, %v, or 0s for no bound", longest))
+		f.fault("max_elapsed_time", f.elapsed, say("at least the initial_interval and the max_interval, %v, or 0s for no bound", longest))
 	}
 	if f.base > f.cap {
 		f.delays = retry.Schedule{f.base, f.cap} // the first is not cut
@@ -734,7 +742,7 @@ func readAsynq(f *form) {
 		f.delays = append(f.delays, saturate.Mul(2*n*n*n*n+30+29*(n+1), time.Second/2))
 	}
 	if last := time.Duration(29*(f.attempts-1)) * time.Second / 2; last > 0 {
-		f.b.note("max_retry", fmt.Sprintf("asynq draws each delay from a range: here its middle, which is off by up to 14.5s at first and %v at last", last))
+		f.b.note("max_retry", say("asynq draws each delay from a range: here its middle, which is off by up to 14.5s at first and %v at last", last))
 	}
 	f.skip("", strings.Fields(`id queue type payload state start_time retried last_failed_at error_message deadline next_process_at
 		ttl_seconds completed_at result group is_orphaned`)...)

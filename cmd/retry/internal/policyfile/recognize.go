@@ -210,6 +210,9 @@ func dialectOf(path []string, e entry) string {
 // wholeDialect returns the dialect of a document that is nothing but settings, "" if there is
 // none.
 func wholeDialect(document *place) string {
+	if document.node.Kind != yaml.MappingNode {
+		return ""
+	}
 	for _, i := range byKey[""] {
 		if s := &shapes[i]; document.has(s.has, plainOf(s.system)) {
 			return s.system

@@ -3,6 +3,7 @@ package policyfile
 import (
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,22 +13,31 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Each row has the shape of a public file: is names the system that the document shows, like a
-// dialect that it only looks like. A document that only looks like one gets no line.
+// A row of the table says which system a document shows, or which dialect it only looks like.
 func TestRecognized(t *testing.T) {
 	data, err := os.ReadFile("testdata/recognized.yaml")
 	require.NoError(t, err)
-	var rows []struct{ Is, Like, From, Text string }
+	var rows []struct {
+		Is, Like, Repo, Path, Commit, At, Text string
+		Lint                                   []string
+	}
 	require.NoError(t, yaml.Unmarshal(data, &rows))
-	for _, row := range rows {
-		t.Run(row.Is+row.Like+" "+row.From, func(t *testing.T) {
+	count := map[string]int{}
+	for i, row := range rows {
+		count["is "+row.Is]++
+		count["like "+row.Like]++
+		t.Run(path.Join(strconv.Itoa(i), row.Is+row.Like, row.Repo, row.Path), func(t *testing.T) {
 			name := "file.json"
-			if path.Ext(row.From) != "" {
-				name = path.Base(row.From)
+			if strings.HasSuffix(row.Path, ".json") {
+				name = path.Base(row.Path)
 			}
+			assert.Equal(t, row.Repo == "", row.Commit == "")
 			file, err := Parse(name, []byte(row.Text))
 			require.NoError(t, err)
-			for _, b := range file.Find("") {
+			var lint []string
+			blocks := file.Find(row.At)
+			require.NotEmpty(t, blocks)
+			for _, b := range blocks {
 				does, isUnread := unread[row.Is]
 				switch note := b.Unread(); {
 				case row.Like != "":
@@ -38,13 +48,21 @@ func TestRecognized(t *testing.T) {
 					require.NotNil(t, note)
 					assert.Contains(t, note.Text, " is a setting of "+row.Is+", which retry does not read: "+does)
 				default:
-					assert.True(t, b.Known())
-					_, dialect, faults := b.Read("")
+					assert.True(t, b.Known() || row.At != "")
+					p, dialect, faults := b.Read("")
 					assert.Equal(t, row.Is, dialect)
-					assert.Empty(t, faults)
+					for _, fault := range append(faults, b.Lint(p)...) {
+						lint = append(lint, fault.Code)
+					}
 				}
 			}
+			slices.Sort(lint)
+			assert.Equal(t, row.Lint, slices.Compact(lint))
 		})
+	}
+	for _, d := range dialects {
+		assert.GreaterOrEqual(t, count["is "+d.name], 10, "is "+d.name)
+		assert.GreaterOrEqual(t, count["like "+d.name], 10, "like "+d.name)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/printable"
+	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
 // longestKey is how long a key may be that is another spelling of a setting: to compare a key of
@@ -90,7 +91,8 @@ func (s *settings) err() error {
 
 // fault adds a finding: a key, its value, and what to write instead.
 func (s *settings) fault(key string, value any, write string) {
-	s.wrong.add("invalid_value", s.path+key, "%s is %v: write %s", s.path+key, value, write)
+	texts := saturate.Texts([]any{s.path + key, value, write})
+	s.wrong.add("invalid_value", s.path+key, "%s is %v: write %s", texts...)
 }
 
 // pull removes a key and returns its value; false if there is none, or if it is null.

@@ -131,6 +131,8 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 	}
 	switch {
 	case b.All == 0 || b.Each < b.All:
+	case f.fillsLong && b.Each == b.All:
+		b.Each = 0 // nobody may have written it
 	case f.ignoresLong:
 		b.tooLong(noEffect, "Envoy ignores it", "less than")
 	case f.refusesLong && b.Each > b.All:
@@ -140,7 +142,7 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 
 // tooLong warns of a bound on each attempt that has no effect.
 func (b *Block) tooLong(code, why, write string) {
-	b.warn(code, b.EachKey, fmt.Sprintf("%s is %v, and %s, because %s is %v: write %s %v", b.EachKey, b.Each, why, b.AllKey, b.All, write, b.All))
+	b.warn(code, b.EachKey, say("%s is %v, and %s, because %s is %v: write %s %v", b.EachKey, b.Each, why, b.AllKey, b.All, write, b.All))
 	b.Each = 0
 }
 
@@ -188,7 +190,7 @@ func (b *Block) readSibling(f *format, s sibling, key string, e entry, written b
 	if time == 0 { // which is none
 		return
 	}
-	b.note(key, fmt.Sprintf("%v, %s, %s", time, origin, what))
+	b.note(key, say("%v, %s, %s", time, origin, what))
 	switch {
 	case s.bounds == all && (b.All == 0 || time < b.All):
 		b.All, b.AllKey = time, key
@@ -245,15 +247,15 @@ func (b *Block) lintBounds(p retry.Policy) (found []warning) {
 		if start = saturate.Add(start, saturate.Add(b.Each, step.Lo)); start < b.All {
 			continue
 		}
-		why := fmt.Sprintf("the waits before it take at least %v", start)
+		why := say("the waits before it take at least %v", start)
 		if b.Each > 0 {
-			why = fmt.Sprintf("if each one before it takes its %v", b.Each)
+			why = say("if each one before it takes its %v", b.Each)
 		}
-		return []warning{{neverRuns, b.AllKey, fmt.Sprintf("attempt %d%s never runs, %s: %s is %v, for all attempts and waits", i+2, of, why, b.AllKey, b.All)}}
+		return []warning{{neverRuns, b.AllKey, say("attempt %d%s never runs, %s: %s is %v, for all attempts and waits", i+2, of, why, b.AllKey, b.All)}}
 	}
 	if n := len(steps); n > 0 && b.Each > 0 && of != "" {
 		if end := saturate.Add(steps[n-1].Total, b.Each); end > b.All {
-			return []warning{{cutOff, b.AllKey, fmt.Sprintf("attempt %d may be cut off: %d attempts of %v and their waits take up to %v, and %s is %v",
+			return []warning{{cutOff, b.AllKey, say("attempt %d may be cut off: %d attempts of %v and their waits take up to %v, and %s is %v",
 				n+1, n+1, b.Each, end, b.AllKey, b.All)}}
 		}
 	}

@@ -1,7 +1,9 @@
 package policyfile
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -87,7 +89,52 @@ const (
 	mostSystemNodes = 200_000 // of a system
 
 	mostFileNodes = 500_000 // of all documents of a file together, those in texts too
+
+	// The YAML library makes the nodes of a whole document, of 200 bytes and more each, before
+	// they can be counted.
+	mostStarts = 2 * mostFileNodes // of nodes in a text of YAML, as starts counts them
 )
+
+// starts returns how many nodes a text of YAML has at most, and the line on which these are more
+// than most. Each node begins after a line break, an indicator or a bracket: up to two after a
+// comma, and three with a bracket. A scalar may contain all of these, so it is seldom fewer.
+func starts(data []byte, most int) (n, line int) {
+	wide := bytes.HasPrefix(data, []byte("\xfe\xff")) || bytes.HasPrefix(data, []byte("\xff\xfe"))
+	n, line = 2, 1 // a document, and what is in it
+	for i, c := range data {
+		before, after := byte(' '), byte(' ')
+		if i > 0 {
+			before = data[i-1]
+		}
+		if i+1 < len(data) {
+			after = data[i+1]
+		}
+		switch c {
+		case ',':
+			n += 2
+		case '[', '{':
+			n += 3
+		case '\n', '\r', 0x85, 0xa8, 0xa9: // the last three end other line breaks
+			n++
+		case '(', ')': // bytes of such a line break in UTF-16
+			if wide {
+				n++
+			}
+		case '-', '?', ':':
+			if wide || after <= ' ' || strings.IndexByte(",[]{}", after) >= 0 ||
+				c == ':' && strings.IndexByte("\"'}]", before) >= 0 {
+				n++
+			}
+		}
+		if c == '\n' {
+			line++
+		}
+		if n > most {
+			return n, line
+		}
+	}
+	return n, line
+}
 
 // tooLarge reports whether b has a mapping that is larger than any of a policy, or
 // more nodes than most.

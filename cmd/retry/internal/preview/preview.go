@@ -3,7 +3,6 @@ package preview
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -201,16 +200,13 @@ func (w *writer) worstCase() string {
 
 // Brief writes a duration for people: 1h, not 1h0m0s.
 func Brief(d time.Duration) string {
-	if d == math.MaxInt64 {
-		return "292 years"
-	}
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
 		if d >= unit {
 			d = d.Round(unit / 1000)
 			break
 		}
 	}
-	s := d.String()
+	s := saturate.Text(d)
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
 	}
