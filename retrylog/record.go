@@ -16,14 +16,14 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// A Record is an event and what its log says about it. Its JSON has the Key, the Event and
-// Hedged; what the line around it says is not written.
+// A Record is an event, the key of its call, and where the event was read. The JSON of a Record has
+// the Key, the Event and Hedged.
 type Record struct {
 	Key   string // of the call, see WithKey; "": it has none
 	Event retry.Event
 
-	// Hedged is true if the second request of a hedge has answered the attempt that this
-	// AttemptFinished is of, see WithHedged.
+	// Hedged is true in an AttemptFinished if the second request of a hedge has answered the
+	// attempt, see WithHedged.
 	Hedged bool
 
 	Line   int    // the line of the log that it was read from, 1 for the first; 0: it was not read
