@@ -72,9 +72,9 @@ var errBoom = errors.New("boom")
 
 func TestTable(t *testing.T) {
 	const server = "the server waits"
-	calltest.Run(t, func(ctx context.Context, p retry.Policy, answers []calltest.Answer) (int, error) {
+	calltest.Run(t, func(ctx context.Context, p retry.Policy, answer func(attempt int) calltest.Answer) (int, error) {
 		e := activityCall{policy: p, do: func(ctx context.Context, attempt int) (string, error) {
-			switch answers[min(attempt, len(answers))-1] {
+			switch answer(attempt) {
 			case calltest.OK:
 				return "shipped", nil
 			case calltest.Down:
