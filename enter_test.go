@@ -80,6 +80,7 @@ func TestEnterRefuses(t *testing.T) {
 		{"an error", func(func()) error { return errFull }, "the wait failed after 1 attempt (1s waited, the queue is full): dial tcp: connection refused", errFull},
 		{"an Error of another call", func(func()) error { return long }, "gave up after 1 attempt (1s waited, Retry-After is 1h0m0s, MaxRetryAfter is 1s): the queue is full", errFull},
 		{"an Error that says to go on", func(func()) error { return &retry.Error{Reason: retry.ReasonRetry} }, "the wait failed after 1 attempt (1s waited, retry: trying again before the first attempt): dial tcp: connection refused", nil},
+		{"an Error without a Reason", func(func()) error { return &retry.Error{Err: errFull} }, "the wait failed after 1 attempt (1s waited, retry: stopped before the first attempt: the queue is full): dial tcp: connection refused", errFull},
 		{"a nil *Error", func(func()) error { return (*retry.Error)(nil) }, "the wait failed after 1 attempt (1s waited, <nil>): dial tcp: connection refused", nil},
 		{"the context ends, and an error says so", func(cancel func()) error { cancel(); return context.Canceled }, "canceled after 1 attempt (1s waited, context canceled): dial tcp: connection refused", context.Canceled},
 		{"the context ends", func(cancel func()) error { cancel(); time.Sleep(time.Second); return nil }, "canceled after 1 attempt (1s waited, context canceled): dial tcp: connection refused", context.Canceled},
@@ -192,11 +193,15 @@ func TestBudgetOfAnError(t *testing.T) {
 			err := retry.Do(row.ctx, retry.Policy{MaxAttempts: 5, Budget: own}, failWith(errBoom))
 			assert.EqualError(t, err, "retry: "+row.want)
 			assert.Same(t, row.is, stopped(t, err).Budget())
+			e := stopped(t, err)
+			e.Reason, e.Cause = "quota", errDial
+			assert.Contains(t, e.Error(), " (dial tcp: connection refused): boom", "a caller has changed it")
 			own.Refund()
 		})
 	}
 	err := retry.Do(context.Background(), retry.Policy{MaxAttempts: 2, Budget: own}, failWith(errBoom))
 	assert.Nil(t, stopped(t, err).Budget(), "a call that stops for another reason")
+	assert.Nil(t, (*retry.Error)(nil).Budget())
 }
 
 // Calls that OnEvent starts, under the context that it gets, share nothing with its own call.

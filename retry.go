@@ -160,7 +160,7 @@ func (c *call) enter() bool {
 func (c *call) refused(err error) bool {
 	e, is := err.(*Error)
 	switch {
-	case is && e != nil && e.Reason != ReasonSuccess && e.Reason != ReasonRetry:
+	case is && e != nil && e.Reason != "" && e.Reason != ReasonSuccess && e.Reason != ReasonRetry:
 		number := c.number
 		c.Delay, c.facts = e.Delay, e.facts
 		c.number = number

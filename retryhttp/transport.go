@@ -197,7 +197,8 @@ type Transport struct {
 	// matters.
 	//
 	// Each break is a call of its own under the Policy, in the goroutine that reads:
-	// attempt 1 is what broke, and an attempt succeeds with its first byte. Attempts
+	// attempt 1 is what broke, for which Enter is not called, and an attempt succeeds with its
+	// first byte. Attempts
 	// begin anew after each byte of progress, so bound a download by its context. If Budgets
 	// is nil, a break after 1 KiB or more of progress takes nothing from the Budget. Check
 	// and Prepare see these requests too, and Check must accept a 206. If the rest cannot be
