@@ -140,6 +140,22 @@ func TestWhatIsSentAgain(t *testing.T) {
 	assert.Equal(t, 3, asked, "the hooks of the request's own trace are called, too")
 }
 
+// A body that GetBody returns together with an error is closed, as the response of a Base that
+// returns both.
+func TestGetBodyReturnsBoth(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		opened, req := &body{Reader: strings.NewReader("data")}, request(t, "PUT")
+		req.GetBody = func() (io.ReadCloser, error) { return opened, errors.New("gone") }
+		if !first {
+			req.Body = io.NopCloser(strings.NewReader("data"))
+		}
+		tr := &retryhttp.Transport{Base: script(503, 200), Policy: retry.Policy{MaxAttempts: 2}}
+		_, err := tr.RoundTrip(req)
+		assert.ErrorContains(t, err, "GetBody: gone")
+		assert.Equal(t, 1, opened.closes)
+	}
+}
+
 func TestAttemptTimeout(t *testing.T) {
 	const timeout = 50 * ms
 	const text = "retryhttp: no response within AttemptTimeout (50ms)"

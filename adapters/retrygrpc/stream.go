@@ -22,6 +22,9 @@ func (i Interceptor) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc
 		Coded:    coded,
 		OneReply: !desc.ServerStreams,
 		Dial: func(ctx context.Context, number int, _ rpc.Conn) (rpc.Conn, rpc.Failure) {
+			if ctx.Err() != nil {
+				return nil, failure(coded(ctx.Err()), nil, i.Codes)
+			}
 			opened, err := streamer(numbered(ctx, number, limit), desc, cc, method, opts...)
 			if err != nil {
 				return nil, failure(err, nil, i.Codes)

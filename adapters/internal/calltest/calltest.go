@@ -5,6 +5,7 @@ package calltest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -66,8 +67,30 @@ var rows = []row{
 		policy: func(p *retry.Policy) { p.Backoff, p.MaxDelay, p.Jitter = retry.Fixed(2*time.Hour), 0, nil }},
 	{name: "AttemptTimeout", answers: []Answer{Hang, OK}, attempts: 2, more: true, reason: retry.ReasonSuccess,
 		policy: func(p *retry.Policy) { p.AttemptTimeout, p.MaxAttempts = attemptTimeout, 1000 }},
+	{name: "Enter refuses the first attempt", answers: []Answer{OK}, attempts: 0, reason: retry.ReasonWait,
+		policy: func(p *retry.Policy) { p.Enter = refuses(1) }},
+	{name: "Enter refuses a retry", answers: []Answer{Down}, attempts: 1, reason: retry.ReasonWait,
+		policy: func(p *retry.Policy) { p.Enter = refuses(2) }},
+	{name: "Enter refuses nothing", answers: []Answer{Down, OK}, attempts: 2, reason: retry.ReasonSuccess,
+		policy: func(p *retry.Policy) { p.Enter = refuses(3) }},
 	{name: "budget of the policy", answers: []Answer{Down}, attempts: 3, reason: retry.ReasonBudget,
 		policy: func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }},
+}
+
+// refuses returns an Enter that is to be called once for each attempt, and refuses one.
+func refuses(attempt int) func(context.Context, retry.Event) error {
+	calls := 0
+	return func(_ context.Context, e retry.Event) error {
+		calls++
+		switch {
+		case e.Attempt != calls || e.Number != calls || e.Max != 4 || e.Kind != retry.AttemptStarted || e.Time.IsZero():
+			return fmt.Errorf("call %d of Enter is for %+v", calls, e)
+		case e.Attempt == attempt:
+			return errors.New("the queue is full")
+		default:
+			return nil
+		}
+	}
 }
 
 // Run runs the table. skip has the rows that do not apply to the adapter, each with the
