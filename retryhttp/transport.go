@@ -60,6 +60,10 @@ import (
 //	Retry-After above MaxRetryAfter    no      retry_after_too_long    the policy
 //	later                              no      attempts_exhausted, ... the policy
 //
+// If a proxy refuses the CONNECT of an https request, net/http makes an error of the text of its
+// status alone, so a 407 of a proxy is retried too. To end the call there, let
+// OnProxyConnectResponse of http.Transport return an error marked [retry.Permanent].
+//
 // # Requests that are not idempotent
 //
 // A request is idempotent by its method, as the function [Idempotent] says, or by a header

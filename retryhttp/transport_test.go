@@ -15,6 +15,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -153,6 +154,27 @@ func TestGetBodyReturnsBoth(t *testing.T) {
 		_, err := tr.RoundTrip(req)
 		assert.ErrorContains(t, err, "GetBody: gone")
 		assert.Equal(t, 1, opened.closes)
+	}
+}
+
+func TestProxyThatRefusesCONNECT(t *testing.T) {
+	permanent := func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
+		return retry.Permanent(errors.New(resp.Status))
+	}
+	for attempts, answers := range map[int]func(context.Context, *url.URL, *http.Request, *http.Response) error{3: nil, 1: permanent} {
+		var asked atomic.Int64
+		proxy := serve(t, func(w http.ResponseWriter, _ *http.Request) { asked.Add(1); w.WriteHeader(407) })
+		to, err := url.Parse(proxy.URL)
+		require.NoError(t, err)
+		base := &http.Transport{Proxy: http.ProxyURL(to), OnProxyConnectResponse: answers}
+		tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}
+		for n, method := range []string{"GET", "POST"} { // which the proxy has not passed on
+			req := request(t, method)
+			req.URL.Scheme = "https"
+			_, err = tr.RoundTrip(req)
+			assert.ErrorContains(t, err, "Proxy Authentication Required")
+			assert.EqualValues(t, attempts*(n+1), asked.Load())
+		}
 	}
 }
 
