@@ -317,7 +317,7 @@ func (c *call) settle(f failure) {
 	if f.unmade {
 		c.payers.refund(c.payer, c.spent)
 	}
-	c.payer, c.spent = c.p.Budget, 0
+	c.payer = c.p.Budget
 	if f.class != nil && f.class.SkipBudget {
 		c.payer = nil
 	}
