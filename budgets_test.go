@@ -282,3 +282,20 @@ func TestOneBudgetForAllGoroutines(t *testing.T) {
 		assert.Same(t, got[0], budget)
 	}
 }
+
+// A target that a call uses is kept, however long the call takes, and with a full Budget too.
+func TestBudgetsKeepTheTargetOfALongCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var budgets retry.Budgets
+		long, done := budgets.For("long")
+		for n := range 1500 {
+			_, done := budgets.For(strconv.Itoa(n))
+			done()
+			time.Sleep(time.Minute)
+		}
+		again, doneAgain := budgets.For("long")
+		assert.Same(t, long, again)
+		doneAgain()
+		done()
+	})
+}

@@ -59,6 +59,45 @@ func TestEnter(t *testing.T) {
 			assert.Zero(t, e.Took)
 		}
 	})
+	everyWay(t, "nothing else is set", func(t *testing.T, call caller) {
+		var log []string
+		p := retry.Policy{MaxAttempts: 2, Enter: func(_ context.Context, e retry.Event) error {
+			log = append(log, fmt.Sprint("enter ", e.Attempt))
+			return nil
+		}}
+		_ = call(t.Context(), p, func(context.Context) error { log = append(log, "attempt"); return errDial })
+		assert.Equal(t, []string{"enter 1", "attempt", "enter 2", "attempt"}, log)
+	})
+	everyWay(t, "it is told the Number from the last healthy attempt on", func(t *testing.T, call caller) {
+		var log []string
+		p := retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute, Enter: func(_ context.Context, e retry.Event) error {
+			log = append(log, fmt.Sprintf("%d %d after %v", e.Attempt, e.Number, e.Elapsed))
+			return nil
+		}}
+		runs := 0
+		err := call(t.Context(), p, func(context.Context) error {
+			if runs++; runs == 2 {
+				time.Sleep(time.Hour)
+			}
+			return errDial
+		})
+		assert.Equal(t, []string{"1 1 after 0s", "2 2 after 10ms", "3 2 after 10ms"}, log)
+		assert.Equal(t, 3, stopped(t, err).Attempts)
+	})
+	for took, attempts := range map[time.Duration]int{time.Millisecond - 1: 2, time.Millisecond: 1} {
+		everyWay(t, fmt.Sprint("it takes ", took, " when MaxElapsed has passed"), func(t *testing.T, call caller) {
+			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), MaxElapsed: time.Second, Enter: func(_ context.Context, e retry.Event) error {
+				if e.Attempt == 2 {
+					time.Sleep(took)
+				}
+				return nil
+			}}
+			runs := 0
+			err := call(t.Context(), p, fails(&runs))
+			assert.Equal(t, attempts, runs, "%v", err)
+			assert.Equal(t, attempts == 1, retry.ReasonOf(err) == retry.ReasonElapsed)
+		})
+	}
 	bubble(t, "Once does not call it", func(t *testing.T) {
 		p := retry.Policy{MaxAttempts: 2, Enter: func(context.Context, retry.Event) error { panic("called") }}
 		_, err := retry.Once(t.Context(), p, retry.Attempt{Number: 1}, failWith(errDial))
@@ -69,8 +108,8 @@ func TestEnter(t *testing.T) {
 // What stops a call in Enter, before the second attempt. Every retry that was paid for comes back.
 func TestEnterRefuses(t *testing.T) {
 	errFull := errors.New("the queue is full")
-	ask := retry.Policy{MaxAttempts: 2, MaxRetryAfter: time.Second}
-	_, long := retry.Once(context.Background(), ask, retry.Attempt{Number: 1}, failWith(retry.After(time.Hour, errFull)))
+	ask := retry.Policy{MaxAttempts: 9, MaxRetryAfter: time.Second}
+	_, long := retry.Once(context.Background(), ask, retry.Attempt{Number: 5}, failWith(retry.After(time.Hour, errFull)))
 	for _, row := range []struct {
 		name  string
 		enter func(cancel func()) error
@@ -80,6 +119,9 @@ func TestEnterRefuses(t *testing.T) {
 		{"an error", func(func()) error { return errFull }, "the wait failed after 1 attempt (1s waited, the queue is full): dial tcp: connection refused", errFull},
 		{"an Error of another call", func(func()) error { return long }, "gave up after 1 attempt (1s waited, Retry-After is 1h0m0s, MaxRetryAfter is 1s): the queue is full", errFull},
 		{"an Error that says to go on", func(func()) error { return &retry.Error{Reason: retry.ReasonRetry} }, "the wait failed after 1 attempt (1s waited, retry: trying again before the first attempt): dial tcp: connection refused", nil},
+		{"an Error that says that all is well", func(func()) error { return &retry.Error{Reason: retry.ReasonSuccess} }, "the wait failed after 1 attempt (1s waited, retry: success before the first attempt): dial tcp: connection refused", nil},
+		{"an Error with a Cause", func(func()) error { return &retry.Error{Reason: "quota", Cause: errFull} }, "quota after 1 attempt (1s waited, the queue is full): dial tcp: connection refused", errFull},
+		{"an Error without a Reason", func(func()) error { return &retry.Error{Err: errFull} }, "the wait failed after 1 attempt (1s waited, retry: stopped before the first attempt: the queue is full): dial tcp: connection refused", errFull},
 		{"a nil *Error", func(func()) error { return (*retry.Error)(nil) }, "the wait failed after 1 attempt (1s waited, <nil>): dial tcp: connection refused", nil},
 		{"the context ends, and an error says so", func(cancel func()) error { cancel(); return context.Canceled }, "canceled after 1 attempt (1s waited, context canceled): dial tcp: connection refused", context.Canceled},
 		{"the context ends", func(cancel func()) error { cancel(); time.Sleep(time.Second); return nil }, "canceled after 1 attempt (1s waited, context canceled): dial tcp: connection refused", context.Canceled},
@@ -101,6 +143,7 @@ func TestEnterRefuses(t *testing.T) {
 			assert.EqualError(t, err, "retry: "+row.want)
 			assert.Equal(t, []int{1, 1, 1, 1}, []int{runs, own.Left(), outer.Left(), stopped(t, err).Attempts})
 			assert.Equal(t, counts{1, 1, 1, 1}, told.counts())
+			assert.Equal(t, 1, told.of(retry.CallFinished)[0].Number)
 			assert.True(t, row.is == nil || errors.Is(err, row.is))
 		})
 	}
@@ -175,6 +218,13 @@ func TestNotAttempted(t *testing.T) {
 		})
 	}
 	assert.Equal(t, errDial, retry.Unwrap(retry.Do(context.Background(), retry.Policy{}, failWith(retry.NotAttempted(errDial)))))
+	everyWay(t, "a retry that took nothing gives nothing back", func(t *testing.T, call caller) {
+		own, outer := &retry.Budget{Size: 9}, &retry.Budget{Size: 9}
+		_ = call(t.Context(), retry.Policy{MaxAttempts: 3, Budget: own}, failWith(errDial))
+		p := retry.Policy{MaxAttempts: 5, Budget: own, Classify: func(error) *retry.Class { return &retry.Class{SkipBudget: true} }}
+		_ = call(retry.WithBudget(t.Context(), outer), p, failWith(retry.NotAttempted(errDial)))
+		assert.Equal(t, []int{7, 9}, []int{own.Left(), outer.Left()})
+	})
 }
 
 func TestBudgetOfAnError(t *testing.T) {
@@ -192,11 +242,15 @@ func TestBudgetOfAnError(t *testing.T) {
 			err := retry.Do(row.ctx, retry.Policy{MaxAttempts: 5, Budget: own}, failWith(errBoom))
 			assert.EqualError(t, err, "retry: "+row.want)
 			assert.Same(t, row.is, stopped(t, err).Budget())
+			e := stopped(t, err)
+			e.Reason, e.Cause = "quota", errDial
+			assert.Contains(t, e.Error(), " (dial tcp: connection refused): boom", "a caller has changed it")
 			own.Refund()
 		})
 	}
 	err := retry.Do(context.Background(), retry.Policy{MaxAttempts: 2, Budget: own}, failWith(errBoom))
 	assert.Nil(t, stopped(t, err).Budget(), "a call that stops for another reason")
+	assert.Nil(t, (*retry.Error)(nil).Budget())
 }
 
 // Calls that OnEvent starts, under the context that it gets, share nothing with its own call.

@@ -98,7 +98,12 @@ func (e *Error) Error() string {
 
 // Budget returns the empty Budget that stopped the call, for ReasonBudget and ReasonBorrowed, and
 // otherwise nil.
-func (e *Error) Budget() *Budget { return e.empty }
+func (e *Error) Budget() *Budget {
+	if e == nil {
+		return nil
+	}
+	return e.empty
+}
 
 const prefix = "retry: "
 
@@ -179,7 +184,10 @@ func (e *Error) factTexts() (facts []string) {
 			say("a retry would have waited %v", short(e.Delay))
 		}
 		if e.empty != nil && e.empty.Name != "" {
-			say("for %s", e.empty.Name)
+			if say("for %s", e.empty.Name); e.Cause != nil {
+				facts[len(facts)-1] += fmt.Sprintf("; %v", e.Cause)
+			}
+			return facts
 		}
 	}
 	switch cause := e.Cause.(type) {
@@ -189,11 +197,7 @@ func (e *Error) factTexts() (facts []string) {
 	case *PolicyError:
 		facts = append(facts, cause.what())
 	default:
-		if e.empty != nil && e.empty.Name != "" {
-			facts[len(facts)-1] += "; " + cause.Error()
-		} else {
-			facts = append(facts, cause.Error())
-		}
+		facts = append(facts, cause.Error())
 	}
 	return facts
 }

@@ -160,7 +160,7 @@ func (c *call) enter() bool {
 func (c *call) refused(err error) bool {
 	e, is := err.(*Error)
 	switch {
-	case is && e != nil && e.Reason != ReasonSuccess && e.Reason != ReasonRetry:
+	case is && e != nil && e.Reason != "" && e.Reason != ReasonSuccess && e.Reason != ReasonRetry:
 		number := c.number
 		c.Delay, c.facts = e.Delay, e.facts
 		c.number = number
@@ -317,7 +317,7 @@ func (c *call) settle(f failure) {
 	if f.unmade {
 		c.payers.refund(c.payer, c.spent)
 	}
-	c.payer, c.spent = c.p.Budget, 0
+	c.payer = c.p.Budget
 	if f.class != nil && f.class.SkipBudget {
 		c.payer = nil
 	}

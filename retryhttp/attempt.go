@@ -97,8 +97,11 @@ func (a *attempt) newRequest() (err error) {
 		a.req.Header["Accept-Encoding"] = []string{"identity"} // the bytes are those that are counted
 	}
 	if x.hasBody() && (a.number > 1 || x.req.Body == nil) {
-		if a.req.Body, err = x.req.GetBody(); err == nil && a.req.Body == nil {
+		switch a.req.Body, err = x.req.GetBody(); {
+		case err == nil && a.req.Body == nil:
 			err = errors.New("it returned neither a body nor an error")
+		case err != nil && a.req.Body != nil:
+			_ = a.req.Body.Close()
 		}
 	}
 	return x.unsent("retryhttp: GetBody", err)

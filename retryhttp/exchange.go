@@ -47,8 +47,8 @@ func (x *exchange) run(send func(context.Context) error) error {
 func (x *exchange) loopPolicy() retry.Policy {
 	p := *x.policy
 	p.Wait, p.Budget, p.Classify = x.discardAndWait, x.budget, x.classify
-	if x.gate = x.t.Gate.through(x); x.gate != nil {
-		p.Enter = x.gate.enter
+	if x.gate = x.t.Gate.through(x); x.gate != nil || p.Enter != nil {
+		p.Enter = x.enter
 	}
 	x.once = x.cannotRepeat() == nil && !x.t.idempotent(x.req)
 	return p

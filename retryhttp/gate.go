@@ -37,7 +37,7 @@ type Gate struct {
 	// request with the key "" is never held, and makes no other wait. Key is called
 	// once for each request, before Prepare, and does not see what that sets. nil: the scheme,
 	// the host, and a hash of the headers Authorization, X-Api-Key and Api-Key, so that one
-	// tenant's 429 does not stop all others.
+	// tenant's 429 does not stop all others; "" if scheme and host have more than 1,024 bytes.
 	Key func(*http.Request) string
 
 	// Max is the longest pause; 0 or below: a minute. A request may be held for several.
@@ -63,7 +63,11 @@ func (g *Gate) key(req *http.Request) string {
 	case g.Key != nil:
 		return g.Key(req)
 	}
-	key := req.URL.Scheme + "://" + strings.ToLower(cmp.Or(req.Host, req.URL.Host))
+	name := cmp.Or(req.Host, req.URL.Host)
+	if len(req.URL.Scheme)+len(name) > longestHost {
+		return "" // a redirect may lead to any name, and 10,000 keys are kept
+	}
+	key := req.URL.Scheme + "://" + strings.ToLower(name)
 	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key"} {
 		if secrets := req.Header[name]; len(secrets) > 0 {
 			key += " " + strconv.FormatUint(maphash.String(keySeed, strings.Join(secrets, "\n")), 16)
@@ -92,16 +96,19 @@ func (g *Gate) through(x *exchange) *passage {
 	return &passage{Gate: g, x: x, key: key}
 }
 
-// enter is the Enter of the loop. The attempt of a download that broke is not held: it has
-// been made.
-func (p *passage) enter(ctx context.Context, e retry.Event) error {
-	if e.Attempt > 1 || p.x.last == nil {
-		if refused := p.hold(e.Elapsed); refused != nil {
+// enter is the Enter of the loop, if there is a Gate or the policy has an Enter. The attempt of a
+// download that broke has been made: it is not held, and the policy's Enter is not called.
+func (x *exchange) enter(ctx context.Context, e retry.Event) error {
+	if e.Attempt == 1 && x.last != nil {
+		return nil
+	}
+	if x.gate != nil {
+		if refused := x.gate.hold(e.Elapsed); refused != nil {
 			return refused
 		}
 	}
-	if p.x.policy.Enter != nil {
-		return p.x.policy.Enter(ctx, e)
+	if x.policy.Enter != nil {
+		return x.policy.Enter(ctx, e)
 	}
 	return nil
 }

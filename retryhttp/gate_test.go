@@ -45,6 +45,7 @@ func TestGateCloses(t *testing.T) {
 	checks := func(failure error) *retryhttp.Transport { return &retryhttp.Transport{Check: returns(failure)} }
 	with := func(gate *retryhttp.Gate) *retryhttp.Transport { return &retryhttp.Transport{Gate: gate} }
 	const s = time.Second
+	longest := strings.Repeat("x", 1024-len("http"))
 	for _, tt := range []struct {
 		name            string
 		tr              *retryhttp.Transport
@@ -80,6 +81,10 @@ func TestGateCloses(t *testing.T) {
 		{"a second token", nil, 429, 10, header("Authorization", "a"), header("Authorization", "a", "b"), 0},
 		{"another API key", nil, 429, 10, header("X-Api-Key", "a"), header("X-Api-Key", "b"), 0},
 		{"another key of Azure", nil, 429, 10, header("Api-Key", "a"), header("Api-Key", "b"), 0},
+		{"the longest name that is kept", nil, 429, 10, to("http://" + longest + "/"), to("http://" + longest + "/"), 10 * s},
+		{"a longer name", nil, 429, 10, to("http://" + longest + "x/"), to("http://" + longest + "x/"), 0},
+		{"a longer Host", nil, 429, 10, host(longest + "x"), host(longest + "x"), 0},
+		{"a longer scheme", nil, 429, 10, ofRequest(func(req *http.Request) { req.URL.Scheme = longest }), ofRequest(func(req *http.Request) { req.URL.Scheme = longest }), 0},
 		{"no URL", nil, 429, 10, nil, ofRequest(func(req *http.Request) { req.URL = nil }), 0},
 		{"a Key of its own", with(&retryhttp.Gate{Key: func(*http.Request) string { return "k" }}), 429, 10, nil, to("http://other.test/"), 10 * s},
 		{"no key", with(&retryhttp.Gate{Key: func(*http.Request) string { return "" }}), 429, 10, nil, nil, 0},
@@ -304,5 +309,55 @@ func TestGateStops(t *testing.T) {
 				assert.Equal(t, 9, budget.Left())
 			}
 		})
+	}
+}
+
+// The policy's Enter is called once for each request, after the Gate, and not for the attempt of
+// a download that broke: that has been made.
+func TestEnterOfThePolicy(t *testing.T) {
+	full := errors.New("the queue is full")
+	for _, gated := range []bool{false, true} {
+		for _, tt := range []struct {
+			name    string
+			refuses int // the attempt that Enter refuses
+			sent    int
+			entered []int
+		}{
+			{"none is refused", 9, 3, []int{1, 2, 2}},
+			{"the first attempt is refused", 1, 0, []int{1}},
+			{"a retry is refused", 2, 1, []int{1, 2}},
+		} {
+			bubble(t, fmt.Sprint(tt.name, ", a Gate: ", gated), func(t *testing.T) {
+				var entered []int
+				base := &source{text: "0123456789", cuts: []int{-1, 5, -1}, edit: func(n int, resp *http.Response) {
+					if n == 1 {
+						resp.StatusCode = 503
+					}
+				}}
+				tr, start := &retryhttp.Transport{Base: base, Policy: resuming, Resume: true}, time.Now()
+				if gated {
+					tr.Gate = closed(t)
+				}
+				tr.Policy.Enter = func(_ context.Context, e retry.Event) error {
+					if gated {
+						assert.GreaterOrEqual(t, time.Since(start), 10*time.Second, "the Gate is first")
+					}
+					if entered = append(entered, e.Attempt); e.Attempt == tt.refuses {
+						return full
+					}
+					return nil
+				}
+				resp, err := tr.RoundTrip(request(t, "GET"))
+				if tt.refuses < 9 {
+					assert.ErrorIs(t, err, full)
+					assert.Equal(t, retry.ReasonWait, retry.ReasonOf(err))
+				} else {
+					require.NoError(t, err)
+					assert.Equal(t, base.text, textOf(t, resp))
+				}
+				assert.Equal(t, tt.entered, entered)
+				assert.Len(t, base.sent, tt.sent)
+			})
+		}
 	}
 }

@@ -25,11 +25,12 @@ import (
 // its end, or by AttemptTimeout. It reads VendorAdvice's headers. After a timeout or a lost
 // connection the first attempt may have been executed, and billed, too.
 //
-// Of the body of an error it reads 64 KiB, for at most a second, and looks for JSON whatever the
-// Content-Type is, as the vendors' SDKs do. If the body says that the account cannot pay, as
-// insufficient_quota does, the error is permanent, whatever the status is. The wait of a
-// google.rpc.RetryInfo in it counts as a Retry-After does; the longer wait applies. The second is
-// a bound if Read of the body ends with the context of its request, as with [http.Transport].
+// Of the body of an error it reads 64 KiB, for at most a second, and looks for JSON at its
+// beginning, whatever the Content-Type is, as the vendors' SDKs do. If the body says that the
+// account cannot pay, as insufficient_quota does, the error is permanent, whatever the status is.
+// The wait of a google.rpc.RetryInfo in it counts as a Retry-After does; the longer wait applies.
+// The second is a bound if Read of the body ends with the context of its request, as with
+// [http.Transport].
 //
 // An error event is a [*StreamError]. The errors of a request that is wrong, not
 // allowed or not paid for are permanent. An error that comes later reaches the
@@ -145,7 +146,8 @@ type failureLLM struct {
 // failureIn reads a body or an event. Gemini sends a list, if it was not asked for a stream of
 // events.
 func failureIn(data []byte) (found failureLLM) {
-	if list := []json.RawMessage(nil); bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
+	data = firstValue(data)
+	if list := []json.RawMessage(nil); bytes.HasPrefix(data, []byte("[")) {
 		if json.Unmarshal(data, &list) == nil && len(list) > 0 {
 			data = list[0]
 		}
@@ -155,7 +157,7 @@ func failureIn(data []byte) (found failureLLM) {
 		Error    json.RawMessage
 		Response struct{ Error json.RawMessage }
 	}
-	_ = json.Unmarshal(data, &e) // what is of another type, or no JSON, says nothing
+	_ = json.Unmarshal(data, &e) // what is of another type says nothing
 	found, inner, event := e.failureLLM, e.Error, e.Type
 	if !isError(inner) {
 		inner = e.Response.Error
@@ -169,6 +171,14 @@ func failureIn(data []byte) (found failureLLM) {
 	}
 	found.event = event
 	return found
+}
+
+// firstValue returns the first JSON value of a text, nil if that does not begin with one. A proxy
+// may write a byte order mark before it, or more text after it.
+func firstValue(text []byte) (value json.RawMessage) {
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	_ = json.NewDecoder(bytes.NewReader(text)).Decode(&value) // what is no JSON says nothing
+	return value
 }
 
 // code returns the code as a text.

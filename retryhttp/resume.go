@@ -318,7 +318,7 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 // server must not send it for one range, nor with a Content-Range (RFC 9110 section 15.3.7.2).
 func isByteRanges(resp *http.Response) bool {
 	return slices.ContainsFunc(resp.Header["Content-Type"], func(text string) bool {
-		text = strings.ToLower(cut(strings.TrimSpace(text))) // there may be two types in it
+		text = strings.ToLower(text) // there may be two types in it, and the first may be long
 		return strings.Contains(text, "multipart/byteranges") ||
 			strings.Contains(text, "multipart/x-byteranges")
 	})

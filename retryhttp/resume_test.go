@@ -155,6 +155,7 @@ func TestResumeFromALiar(t *testing.T) {
 		{"lines between parts, in quotes", 4, header("Content-Type", `"multipart/byteranges"`), "is a multipart/byteranges"},
 		{"lines between parts, by a second type in one header", 4, header("Content-Type", "text/plain, multipart/byteranges"), "is a multipart/byteranges"},
 		{"lines between parts, after spaces", 4, header("Content-Type", strings.Repeat(" ", 200)+"multipart/byteranges"), "is a multipart/byteranges"},
+		{"lines between parts, by a second type after a long one", 4, header("Content-Type", "text/plain; a="+strings.Repeat("b", 200)+", multipart/byteranges"), "is a multipart/byteranges"},
 		{"lines between parts, by a second type", 4, header("Content-Type", "text/plain", "multipart/byteranges"), "is a multipart/byteranges"},
 		{"416, and not at the end", 4, text("", status(416), header("Content-Range", "bytes */5")), no416},
 		{"404", 4, status(404), "404 Not Found"},

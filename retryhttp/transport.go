@@ -60,6 +60,10 @@ import (
 //	Retry-After above MaxRetryAfter    no      retry_after_too_long    the policy
 //	later                              no      attempts_exhausted, ... the policy
 //
+// If a proxy refuses the CONNECT of an https request, net/http makes an error of the text of its
+// status alone, so a 407 of a proxy is retried too. To end the call there, let
+// OnProxyConnectResponse of http.Transport return an error marked [retry.Permanent].
+//
 // # Requests that are not idempotent
 //
 // A request is idempotent by its method, as the function [Idempotent] says, or by a header
@@ -197,7 +201,8 @@ type Transport struct {
 	// matters.
 	//
 	// Each break is a call of its own under the Policy, in the goroutine that reads:
-	// attempt 1 is what broke, and an attempt succeeds with its first byte. Attempts
+	// attempt 1 is what broke, for which Enter is not called, and an attempt succeeds with its
+	// first byte. Attempts
 	// begin anew after each byte of progress, so bound a download by its context. If Budgets
 	// is nil, a break after 1 KiB or more of progress takes nothing from the Budget. Check
 	// and Prepare see these requests too, and Check must accept a 206. If the rest cannot be

@@ -15,6 +15,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -138,6 +139,43 @@ func TestWhatIsSentAgain(t *testing.T) {
 		})
 	}
 	assert.Equal(t, 3, asked, "the hooks of the request's own trace are called, too")
+}
+
+// A body that GetBody returns together with an error is closed, as the response of a Base that
+// returns both.
+func TestGetBodyReturnsBoth(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		opened, req := &body{Reader: strings.NewReader("data")}, request(t, "PUT")
+		req.GetBody = func() (io.ReadCloser, error) { return opened, errors.New("gone") }
+		if !first {
+			req.Body = io.NopCloser(strings.NewReader("data"))
+		}
+		tr := &retryhttp.Transport{Base: script(503, 200), Policy: retry.Policy{MaxAttempts: 2}}
+		_, err := tr.RoundTrip(req)
+		assert.ErrorContains(t, err, "GetBody: gone")
+		assert.Equal(t, 1, opened.closes)
+	}
+}
+
+func TestProxyThatRefusesCONNECT(t *testing.T) {
+	permanent := func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
+		return retry.Permanent(errors.New(resp.Status))
+	}
+	for attempts, answers := range map[int]func(context.Context, *url.URL, *http.Request, *http.Response) error{3: nil, 1: permanent} {
+		var asked atomic.Int64
+		proxy := serve(t, func(w http.ResponseWriter, _ *http.Request) { asked.Add(1); w.WriteHeader(407) })
+		to, err := url.Parse(proxy.URL)
+		require.NoError(t, err)
+		base := &http.Transport{Proxy: http.ProxyURL(to), OnProxyConnectResponse: answers}
+		tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}
+		for n, method := range []string{"GET", "POST"} { // which the proxy has not passed on
+			req := request(t, method)
+			req.URL.Scheme = "https"
+			_, err = tr.RoundTrip(req)
+			assert.ErrorContains(t, err, "Proxy Authentication Required")
+			assert.EqualValues(t, attempts*(n+1), asked.Load())
+		}
+	}
 }
 
 func TestAttemptTimeout(t *testing.T) {

@@ -465,7 +465,7 @@ func TestTheBodyMayTakeLonger(t *testing.T) {
 		fmt.Fprint(w, "second")
 	}}
 	p := soon()
-	p.AttemptTimeout = 250 * time.Millisecond
+	p.MaxAttempts, p.AttemptTimeout = retry.Unlimited, 250*time.Millisecond
 	out, err := newS3(s.serve(t, retryaws.Middleware{Policy: p})).GetObject(t.Context(), &s3.GetObjectInput{Bucket: aws.String("b"), Key: aws.String("k")})
 	require.NoError(t, err)
 	time.AfterFunc(2*p.AttemptTimeout, func() { close(goOn) })

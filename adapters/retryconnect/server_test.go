@@ -243,10 +243,10 @@ func withRetryInfo(code connect.Code, wait time.Duration) *connect.Error {
 	return err
 }
 
-// script returns the answers of a row of the table.
-func script(answers []calltest.Answer) func(context.Context, int) error {
+// script gives the answers of a row of the table.
+func script(answer func(attempt int) calltest.Answer) func(context.Context, int) error {
 	return func(ctx context.Context, attempt int) error {
-		switch answers[min(attempt, len(answers))-1] {
+		switch answer(attempt) {
 		case calltest.OK:
 			return nil
 		case calltest.Down:
@@ -271,8 +271,8 @@ func TestTable(t *testing.T) {
 	for protocol, options := range protocols {
 		for name, call := range calls {
 			t.Run(protocol+" "+name, func(t *testing.T) {
-				calltest.Run(t, func(ctx context.Context, p retry.Policy, answers []calltest.Answer) (int, error) {
-					s := &server{answer: script(answers)}
+				calltest.Run(t, func(ctx context.Context, p retry.Policy, answer func(attempt int) calltest.Answer) (int, error) {
+					s := &server{answer: script(answer)}
 					err := call(ctx, s.start(t, &retryconnect.Interceptor{Policy: p}, options...))
 					return s.attempts(), err
 				}, nil)

@@ -12,31 +12,33 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// handshakes are how grpc-go begins its description of a TLS handshake that failed. With TLS
-// 1.3 a server refuses the client's certificate after the handshake of the client is over.
+// handshakes are how grpc-go begins its description of a TLS handshake that failed. Under TLS 1.3
+// the handshake of the client is over before the server refuses the client's certificate. Then
+// grpc-go fails when it reads the first bytes of the server, its preface.
 var handshakes = []string{"authentication handshake failed: ", "error reading server preface: "}
 
-// untrusted reports whether s says that there is no connection because of an error of TLS that
-// does not pass, such as a certificate that is not accepted. The answer is retrynet's.
+// untrusted reports whether there is no connection because of an error of TLS that does not
+// pass, such as a certificate that is not accepted. retrynet decides which errors pass.
 //
-// grpc-go loses the error itself. Its picker makes the status from the text of the last
-// connection error, so the text is all that an interceptor gets. credentials that remember
-// their last error would not do better: the caller would have to wrap them, one without would
-// not notice, and nothing says which connection a call has waited for. The tests with a real
-// server fail if grpc-go changes the text, and then such a call is retried again.
+// An interceptor gets only the text of that error: grpc-go makes the status of a call from the
+// text of the last connection error. Credentials that remember the error itself would not help,
+// because nothing says which connection a call has waited for. If grpc-go changes the text, the
+// tests with a real server fail, and such a call is retried.
 func untrusted(s *status.Status) bool {
 	if s.Code() != codes.Unavailable {
 		return false
 	}
 	for _, begin := range handshakes {
 		if _, text, found := strings.Cut(s.Message(), begin); found {
-			return retrynet.Permanent(tlsError(strings.TrimSuffix(text, `"`)))
+			text = strings.TrimSuffix(text, `"`) // grpc-go quotes the description
+			return retrynet.Permanent(tlsError(text))
 		}
 	}
 	return false
 }
 
-// tlsError returns the error of crypto/tls that has this text, or one that says nothing.
+// tlsError returns an error with this text, of the type that crypto/tls gives to such an error.
+// For any other text that is a plain error, which retrynet takes for one that passes.
 func tlsError(text string) error {
 	alert, remote := strings.CutPrefix(text, "remote error: ")
 	switch {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/goretry/retry"
@@ -97,10 +98,17 @@ func attemptsOf(err error) int {
 // What the certificate of another server did is another server's failure.
 func TestHandshakeOfAnotherServer(t *testing.T) {
 	const text = `connection error: desc = "transport: authentication handshake failed: tls: failed to verify certificate: x509: unknown"`
-	s := &server{answer: func(context.Context, int) error { return status.Error(codes.Unavailable, text) }}
-	client := s.start(t, retrygrpc.Interceptor{Policy: soon()})
-	for name, call := range calls {
-		assert.Equal(t, 4, attemptsOf(call(t.Context(), client)), name)
+	for _, header := range []bool{false, true} {
+		s := &server{answer: func(ctx context.Context, _ int) error {
+			if header {
+				_ = grpc.SendHeader(ctx, metadata.MD{})
+			}
+			return status.Error(codes.Unavailable, text)
+		}}
+		client := s.start(t, retrygrpc.Interceptor{Policy: soon()})
+		for name, call := range calls {
+			assert.Equal(t, 4, attemptsOf(call(t.Context(), client)), "%s, with a header: %v", name, header)
+		}
 	}
 	assert.True(t, retry.IsPermanent(retrygrpc.Mark(status.Error(codes.Unavailable, text))), "Mark knows no origin")
 	assert.False(t, retry.IsPermanent(retrygrpc.Mark(status.Error(codes.Internal, text), codes.Internal)))

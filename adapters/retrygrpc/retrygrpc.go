@@ -174,14 +174,14 @@ func misspelt(name string) string {
 }
 
 func (i Interceptor) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	var trailer metadata.MD
-	opts = append(slices.Clip(opts), grpc.Trailer(&trailer))
+	var header, trailer metadata.MD
+	opts = append(slices.Clip(opts), grpc.Header(&header), grpc.Trailer(&trailer))
 	p := retryrpc.PolicyOf(method, i.Policy, i.Methods)
 	limit := p.EffectiveMax()
 	return retryrpc.Do(ctx, p, i.target(cc), func(ctx context.Context, number int) retryrpc.Failure {
-		trailer = nil
+		header, trailer = nil, nil
 		err := invoker(numbered(ctx, number, limit), method, req, reply, cc, opts...)
-		return failure(err, trailer, i.Codes)
+		return failure(err, len(header)+len(trailer) > 0, trailer, i.Codes)
 	}, coded)
 }
 
@@ -231,16 +231,18 @@ func coded(err error) error { return status.FromContextError(err).Err() }
 // An error does not contain the trailers of its call, so Mark cannot see a
 // pushback; the interceptors can.
 func Mark(err error, retryable ...codes.Code) error {
-	return failure(err, nil, retryable).Mark()
+	return failure(err, false, nil, retryable).Mark()
 }
 
-func failure(err error, trailer metadata.MD, retryable []codes.Code) retryrpc.Failure {
+// failure describes an error. answered says that a server has answered: then the error is not
+// about the connection of this client, whatever its text says.
+func failure(err error, answered bool, trailer metadata.MD, retryable []codes.Code) retryrpc.Failure {
 	if len(retryable) == 0 {
 		retryable = []codes.Code{codes.Unavailable}
 	}
 	s := status.Convert(err)
 	wait, named := retryInfo(s)
-	again := slices.Contains(retryable, s.Code()) && !(len(trailer) == 0 && untrusted(s))
+	again := slices.Contains(retryable, s.Code()) && (answered || !untrusted(s))
 	return retryrpc.Failure{
 		Err: err, Code: uint32(s.Code()), Retryable: again,
 		Wait: wait, Named: named, Pushback: trailer.Get(retryrpc.Pushback),

@@ -198,10 +198,10 @@ func pushback(ctx context.Context, values ...string) {
 	}
 }
 
-// script returns the answers of a row of the table.
-func script(answers []calltest.Answer, busy func(ctx context.Context, wait time.Duration) error) func(context.Context, int) error {
+// script gives the answers of a row of the table.
+func script(answer func(attempt int) calltest.Answer, busy func(ctx context.Context, wait time.Duration) error) func(context.Context, int) error {
 	return func(ctx context.Context, attempt int) error {
-		switch answers[min(attempt, len(answers))-1] {
+		switch answer(attempt) {
 		case calltest.OK:
 			return nil
 		case calltest.Down:

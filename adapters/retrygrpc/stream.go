@@ -22,9 +22,12 @@ func (i Interceptor) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc
 		Coded:    coded,
 		OneReply: !desc.ServerStreams,
 		Dial: func(ctx context.Context, number int, _ retryrpc.Conn) (retryrpc.Conn, retryrpc.Failure) {
+			if ctx.Err() != nil {
+				return nil, failure(coded(ctx.Err()), false, nil, i.Codes)
+			}
 			opened, err := streamer(numbered(ctx, number, limit), desc, cc, method, opts...)
 			if err != nil {
-				return nil, failure(err, nil, i.Codes)
+				return nil, failure(err, false, nil, i.Codes)
 			}
 			return conn{opened, i.Codes}, retryrpc.Failure{}
 		},
@@ -47,9 +50,11 @@ type conn struct {
 	codes []codes.Code
 }
 
-func (c conn) Send(m any) error                   { return c.SendMsg(m) }
-func (c conn) Receive(m any) error                { return c.RecvMsg(m) }
-func (c conn) Failure(err error) retryrpc.Failure { return failure(err, c.Trailer(), c.codes) }
+func (c conn) Send(m any) error    { return c.SendMsg(m) }
+func (c conn) Receive(m any) error { return c.RecvMsg(m) }
+
+// Failure describes an error of a stream, which has a connection.
+func (c conn) Failure(err error) retryrpc.Failure { return failure(err, true, c.Trailer(), c.codes) }
 
 // A stream is a grpc.ClientStream that makes several attempts.
 type stream struct{ retryrpc.Stream }

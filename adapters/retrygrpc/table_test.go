@@ -60,8 +60,8 @@ func TestTable(t *testing.T) {
 	for name, call := range calls {
 		for how, busy := range map[string]func(context.Context, time.Duration) error{"RetryInfo": busyByRetryInfo, "pushback": busyByPushback} {
 			t.Run(name+" "+how, func(t *testing.T) {
-				calltest.Run(t, func(ctx context.Context, p retry.Policy, answers []calltest.Answer) (int, error) {
-					s := &server{answer: script(answers, busy)}
+				calltest.Run(t, func(ctx context.Context, p retry.Policy, answer func(attempt int) calltest.Answer) (int, error) {
+					s := &server{answer: script(answer, busy)}
 					err := call(ctx, s.start(t, retrygrpc.Interceptor{Policy: p}))
 					return s.attempts(), err
 				}, map[string]string{"invalid policy": "DialOptions refuses it"})

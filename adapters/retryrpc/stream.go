@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/goretry/retry"
 )
@@ -39,6 +40,7 @@ type Stream struct {
 	// is closed after it.
 	OneReply bool
 
+	refused  error // what Enter said of the first attempt; nil: it may begin
 	received bool  // Receive has been called
 	over     error // what Receive returns from now on; nil: the stream goes on
 
@@ -57,8 +59,15 @@ type Stream struct {
 // retries have the same default.
 const maxReplay = 256 << 10
 
-// Open starts the first attempt. Receive reports its error, if any.
+// Open starts the first attempt, if the policy's Enter allows it. Receive reports its error, if
+// any.
 func (s *Stream) Open() {
+	if s.Policy.Enter != nil && s.Ctx.Err() == nil {
+		s.refused = s.Policy.Enter(s.Ctx, retry.Event{
+			Kind: retry.AttemptStarted, Time: time.Now(), Attempt: 1,
+			Max: s.Policy.EffectiveMax(), Decision: retry.Decision{Number: 1},
+		})
+	}
 	ctx, cancel := s.timeout()
 	defer cancel()
 	s.begin(ctx, 1)
@@ -80,6 +89,9 @@ func (s *Stream) begin(ctx context.Context, number int) {
 	s.ctx, s.cancel = context.WithCancelCause(s.Ctx)
 	defer s.endWith(ctx)()
 
+	if s.refused != nil {
+		s.cancel(s.refused)
+	}
 	s.conn, s.failure = s.Dial(s.ctx, number, s.conn)
 	if s.conn == nil {
 		return
@@ -123,7 +135,16 @@ func (s *Stream) Receive(m any) error {
 func (s *Stream) first(m any) error {
 	var last Failure
 	var eof error
-	err := Do(s.Ctx, s.Policy, s.Target, func(ctx context.Context, number int) Failure {
+	p := s.Policy
+	if p.Enter != nil {
+		p.Enter = func(ctx context.Context, e retry.Event) error {
+			if e.Attempt == 1 {
+				return s.refused // Open has asked
+			}
+			return s.Policy.Enter(ctx, e)
+		}
+	}
+	err := Do(s.Ctx, p, s.Target, func(ctx context.Context, number int) Failure {
 		if number > 1 {
 			if _, final := s.Conn(); final != "" { // set while the policy waited
 				return Failure{Err: last.Err, Final: final, Unsent: true}

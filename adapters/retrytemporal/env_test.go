@@ -71,10 +71,10 @@ func (quiet) Error(string, ...any) {}
 var errBoom = errors.New("boom")
 
 func TestTable(t *testing.T) {
-	const server = "the server waits"
-	calltest.Run(t, func(ctx context.Context, p retry.Policy, answers []calltest.Answer) (int, error) {
+	const server, once = "the server waits", "Once does not call Enter"
+	calltest.Run(t, func(ctx context.Context, p retry.Policy, answer func(attempt int) calltest.Answer) (int, error) {
 		e := activityCall{policy: p, do: func(ctx context.Context, attempt int) (string, error) {
-			switch answers[min(attempt, len(answers))-1] {
+			switch answer(attempt) {
 			case calltest.OK:
 				return "shipped", nil
 			case calltest.Down:
@@ -91,7 +91,8 @@ func TestTable(t *testing.T) {
 		result, err := e.run(t)
 		assert.Equal(t, err == nil, result == "shipped")
 		return len(e.times), asRetryError(t, err)
-	}, map[string]string{"canceled before": server, "canceled in an attempt": server, "canceled in a wait": server})
+	}, map[string]string{"canceled before": server, "canceled in an attempt": server, "canceled in a wait": server,
+		"Enter refuses the first attempt": once, "Enter refuses a retry": once})
 }
 
 // asRetryError converts the error that a workflow gets to one like those of

@@ -5,6 +5,7 @@ package calltest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -27,14 +28,13 @@ const (
 // Wait is what a server asks for that is Busy.
 const Wait = 20 * time.Millisecond
 
-// A Call makes one call with a policy and returns its error. The server gives the
-// answers in order and repeats the last one. served is the number of attempts
-// that reached it.
-type Call func(ctx context.Context, p retry.Policy, answers []Answer) (served int, err error)
+// A Call makes one call with a policy and returns its error. The server asks answer once for
+// each attempt that reaches it, when it is about to answer. served is the number of these
+// attempts.
+type Call func(ctx context.Context, p retry.Policy, answer func(attempt int) Answer) (served int, err error)
 
-// attemptTimeout is long enough that an answered attempt stays below it, even on
-// a busy machine.
-const attemptTimeout = time.Second
+// attemptTimeout ends an attempt of the row AttemptTimeout.
+const attemptTimeout = 250 * time.Millisecond
 
 // A row has what an adapter can get wrong. What a policy decides from the errors that it is
 // given, the tests of the root package say.
@@ -44,6 +44,7 @@ type row struct {
 	policy   func(*retry.Policy)
 	cancel   string // when the caller's context is canceled: "before", "in an attempt", "in a wait"; "": never
 	attempts int
+	more     bool // a busy machine may need more attempts: only the time ends them
 	reason   retry.Reason
 }
 
@@ -64,10 +65,32 @@ var rows = []row{
 	{name: "canceled in an attempt", answers: []Answer{Hang}, cancel: "in an attempt", attempts: 1, reason: retry.ReasonCanceled},
 	{name: "canceled in a wait", answers: []Answer{Down}, cancel: "in a wait", attempts: 1, reason: retry.ReasonCanceled,
 		policy: func(p *retry.Policy) { p.Backoff, p.MaxDelay, p.Jitter = retry.Fixed(2*time.Hour), 0, nil }},
-	{name: "AttemptTimeout", answers: []Answer{Hang, OK}, attempts: 2, reason: retry.ReasonSuccess,
-		policy: func(p *retry.Policy) { p.AttemptTimeout = attemptTimeout }},
+	{name: "AttemptTimeout", answers: []Answer{Hang, OK}, attempts: 2, more: true, reason: retry.ReasonSuccess,
+		policy: func(p *retry.Policy) { p.AttemptTimeout, p.MaxAttempts = attemptTimeout, 1000 }},
+	{name: "Enter refuses the first attempt", answers: []Answer{OK}, attempts: 0, reason: retry.ReasonWait,
+		policy: func(p *retry.Policy) { p.Enter = refuses(1) }},
+	{name: "Enter refuses a retry", answers: []Answer{Down}, attempts: 1, reason: retry.ReasonWait,
+		policy: func(p *retry.Policy) { p.Enter = refuses(2) }},
+	{name: "Enter refuses nothing", answers: []Answer{Down, OK}, attempts: 2, reason: retry.ReasonSuccess,
+		policy: func(p *retry.Policy) { p.Enter = refuses(3) }},
 	{name: "budget of the policy", answers: []Answer{Down}, attempts: 3, reason: retry.ReasonBudget,
 		policy: func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }},
+}
+
+// refuses returns an Enter that is to be called once for each attempt, and refuses one.
+func refuses(attempt int) func(context.Context, retry.Event) error {
+	calls := 0
+	return func(_ context.Context, e retry.Event) error {
+		calls++
+		switch {
+		case e.Attempt != calls || e.Number != calls || e.Max != 4 || e.Kind != retry.AttemptStarted || e.Time.IsZero():
+			return fmt.Errorf("call %d of Enter is for %+v", calls, e)
+		case e.Attempt == attempt:
+			return errors.New("the queue is full")
+		default:
+			return nil
+		}
+	}
 }
 
 // Run runs the table. skip has the rows that do not apply to the adapter, each with the
@@ -90,11 +113,14 @@ func (row row) run(t *testing.T, call Call) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	switch row.cancel {
-	case "before":
+	if row.cancel == "before" {
 		cancel()
-	case "in an attempt":
-		time.AfterFunc(attemptTimeout, cancel)
+	}
+	answer := func(attempt int) Answer {
+		if row.cancel == "in an attempt" {
+			cancel()
+		}
+		return row.answers[min(attempt, len(row.answers))-1]
 	}
 	var asked time.Duration
 	var last retry.Event
@@ -104,7 +130,11 @@ func (row row) run(t *testing.T, call Call) {
 			cancel()
 		}
 	}
-	served, err := call(ctx, p, row.answers)
+	served, err := call(ctx, p, answer)
+	attempts := row.attempts
+	if row.more {
+		served, attempts = min(served, attempts), max(last.Attempt, attempts)
+	}
 	var failed *retry.Error
 	if errors.As(err, &failed) && failed.Reason == retry.ReasonRetryAfter {
 		asked = failed.Delay
@@ -115,10 +145,10 @@ func (row row) run(t *testing.T, call Call) {
 	case row.reason == retry.ReasonCanceled && retry.IsPermanent(err):
 		t.Errorf("a loop around the call, with another context, would end: %v", err)
 	case row.cancel == "in an attempt": // a stream may be canceled before it asks for its first message
-	case (failed == nil) != (row.reason == retry.ReasonSuccess) || failed != nil && failed.Attempts != row.attempts:
-		t.Errorf("the error is %v; want one that counts %d attempts", err, row.attempts)
-	case last.Kind != retry.CallFinished || last.Reason != row.reason || last.Attempt != row.attempts:
-		t.Errorf("the last event is %+v; want the reason %q and attempt %d", last, row.reason, row.attempts)
+	case (failed == nil) != (row.reason == retry.ReasonSuccess) || failed != nil && failed.Attempts != attempts:
+		t.Errorf("the error is %v; want one that counts %d attempts", err, attempts)
+	case last.Kind != retry.CallFinished || last.Reason != row.reason || last.Attempt != attempts:
+		t.Errorf("the last event is %+v; want the reason %q and attempt %d", last, row.reason, attempts)
 	case (row.answers[0] == Busy) != (asked == Wait):
 		t.Errorf("the policy heard of a wait of %v (%v)", asked, err)
 	}
