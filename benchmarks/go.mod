@@ -6,6 +6,7 @@ go 1.26.0
 
 replace (
 	github.com/goretry/retry => ..
+	github.com/goretry/retry/retrydialect => ../retrydialect
 	github.com/goretry/retry/retrysim => ../retrysim
 )
 
@@ -15,7 +16,7 @@ require (
 	github.com/cenkalti/backoff/v7 v7.0.3
 	github.com/cristalhq/hedgedhttp v0.9.2
 	github.com/failsafe-go/failsafe-go v0.9.8
-	github.com/goretry/retry v0.0.0-00010101000000-000000000000
+	github.com/goretry/retry v0.0.0
 	github.com/goretry/retry/retrysim v0.0.0-00010101000000-000000000000
 	github.com/hashicorp/go-retryablehttp v0.7.8
 	github.com/jpillora/backoff v1.1.0
@@ -31,6 +32,7 @@ require (
 require (
 	github.com/bits-and-blooms/bitset v1.24.4 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect
+	github.com/goretry/retry/retrydialect v0.0.0 // indirect
 	github.com/hashicorp/go-cleanhttp v0.5.2 // indirect
 	github.com/influxdata/tdigest v0.0.1 // indirect
 	github.com/tidwall/gjson v1.20.0 // indirect
