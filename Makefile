@@ -35,6 +35,7 @@ lint:
 	$(call in,$(MODULES),$(BIN)/check ./...)
 	go build -C .ci/tools -o $(BIN)/staticcheck honnef.co/go/tools/cmd/staticcheck
 	$(call in,$(OURS),$(BIN)/staticcheck ./...)
+	.ci/renamed
 
 # The newest Go, because up to 1.26 a target that finds nothing can fail (golang/go#75804).
 FUZZTIME := 1s
