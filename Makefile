@@ -57,5 +57,4 @@ platforms:
 	  GOOS=$${on%/*} GOARCH=$${on#*/} go build ./... || exit; done
 	@time for go in go1.25.0 $(NEWEST); do export GOTOOLCHAIN=$$go && go version && \
 	  go vet ./... && go test -vet=off . ./docs ./retrytest ./retryjob || exit; done
-
 soak: ; .ci/soak
