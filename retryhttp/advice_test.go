@@ -20,8 +20,6 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-const longest = time.Duration(math.MaxInt64)
-
 // readTestdata reads a file of testdata, which is JSON.
 func readTestdata(t *testing.T, name string, to any) {
 	data, err := os.ReadFile("testdata/" + name)
