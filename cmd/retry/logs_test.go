@@ -194,7 +194,7 @@ func TestCheckCode(t *testing.T) {
 var elsewhere = map[string]string{
 	"retryasynq": "asynq", "retrynats": "nats", "retryriver": "river", "retryamqp": "rabbitmq", // which are examples of them
 	"pictures": "a simulation", "budgets": "a simulation", "mail": "the work of the queues",
-	"config": "it only reads policies", "retryvet": "a linter",
+	"config": "it only reads policies", "retryvet": "a linter", "retryrpc": "in those of the adapters that use it",
 }
 
 // reportOf returns how calls compare with a policy.
