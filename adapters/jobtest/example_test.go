@@ -14,7 +14,7 @@ import (
 
 func TestExample(t *testing.T) {
 	jobtest.Run(t, jobtest.Engine{
-		Open: open, Unit: 50 * time.Millisecond, Late: time.Second, Classes: true, InProcess: true,
+		Open: open, Unit: 50 * time.Millisecond, Late: 30 * time.Second, Classes: true, InProcess: true,
 	})
 }
 
