@@ -352,7 +352,7 @@ func TestREADMETransactionAndJob(t *testing.T) {
 				switch { // the queue keeps what was decided
 				case o.Err == nil:
 					done(row)
-				case o.Retry() || o.Interrupted(): // a shutdown interrupts a job, which has not failed
+				case o.Retry() || o.Interrupted(): // interrupted: the worker is shutting down
 					runAgainAfter(row, o.Delay)
 				default:
 					bury(row, o.DeadLetter(job)) // a dead letter

@@ -23,7 +23,7 @@ func main() {
 	err := retry.Do(context.Background(), policy, func(ctx context.Context) error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if wrong := new(net.AddrError); errors.As(err, &wrong) {
-			return retry.Permanent(err) // an address that is wrong stays wrong: stop at once
+			return retry.Permanent(err) // a wrong address stays wrong: no further attempt
 		}
 		if err != nil {
 			return err // another attempt follows
