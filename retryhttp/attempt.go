@@ -7,20 +7,28 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"slices"
 	"sync"
 
 	"github.com/goretry/retry"
 )
 
-// An attempt is one request to Base.
+// An attempt is one request to Base, and the context of that request: it lives until Check
+// has returned, and the body that Check leaves has been read. What every attempt needs is part
+// of it, and so a single allocation.
 type attempt struct {
+	context.Context // of the caller's request, and ended by cancel
+	cancel          context.CancelCauseFunc
+
 	x      *exchange
 	number int
-	ctx    context.Context // lives until Check has returned, and the body that it leaves has been read
-	cancel context.CancelCauseFunc
 
-	req       *http.Request
+	req  *http.Request // that Base gets: made, or a copy of it with a trace
+	made http.Request
+	url  url.URL // of made
+	body body    // of the response, for whoever reads it
+
 	sent      evidence
 	mayBeDone bool  // the server may have processed it
 	status    int   // of its response; 0: there was none
@@ -34,7 +42,7 @@ type attempt struct {
 func (a *attempt) send() (*http.Response, error) {
 	resp, err := a.roundTrip()
 	if err != nil {
-		if timeout, ok := context.Cause(a.ctx).(*timeoutError); ok {
+		if timeout, ok := context.Cause(a).(*timeoutError); ok {
 			err = timeout
 		}
 		if resp != nil { // http.Client ignores such a response too, but leaks its connection
@@ -84,7 +92,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	resp, err := a.x.t.base().RoundTrip(a.req)
 	if err != nil {
 		err = checked(err)
-		a.mayBeDone = resp != nil || a.sent.mayBeDone(err, a.ctx.Err() != nil)
+		a.mayBeDone = resp != nil || a.sent.mayBeDone(err, a.Err() != nil)
 	}
 	return resp, err
 }
@@ -92,7 +100,8 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 // newRequest makes the request of this attempt, a copy of the caller's.
 func (a *attempt) newRequest() (err error) {
 	x := a.x
-	a.req = copyOf(a.ctx, x.req)
+	a.made, a.req = *x.req.WithContext(a), &a.made
+	own(a.req, &a.url)
 	if _, asks := a.req.Header["Accept-Encoding"]; x.t.Resume && isGet(x.req) && !asks {
 		a.req.Header["Accept-Encoding"] = []string{"identity"} // the bytes are those that are counted
 	}
@@ -107,13 +116,32 @@ func (a *attempt) newRequest() (err error) {
 // copyOf returns a copy of a request that Base may change.
 func copyOf(ctx context.Context, req *http.Request) *http.Request {
 	out := req.WithContext(ctx)
-	out.Header = cloneHeader(req.Header)
-	out.TransferEncoding = slices.Clone(req.TransferEncoding)
-	if req.URL != nil {
-		u := *req.URL
-		out.URL = &u
-	}
+	own(out, new(url.URL))
 	return out
+}
+
+// own gives a shallow copy of a request its own header and encodings, and its URL, which is
+// copied to u.
+func own(req *http.Request, u *url.URL) {
+	req.Header = cloneHeader(req.Header)
+	req.TransferEncoding = slices.Clone(req.TransferEncoding)
+	if req.URL != nil {
+		*u = *req.URL
+		req.URL = u
+	}
+}
+
+// Value returns the attempt, and what the context of the caller's request has but its policy,
+// which is for one Transport.
+func (a *attempt) Value(key any) any {
+	switch key.(type) {
+	case attemptKey:
+		return a
+	case policyKey:
+		return nil
+	default:
+		return a.Context.Value(key)
+	}
 }
 
 // cloneHeader returns a copy that can be written to.

@@ -71,7 +71,7 @@ func (a *attempt) drain(rc io.ReadCloser, most int, kept *kept, done chan<- any)
 		defer a.cancel(nil) // before Close
 	}
 	var buf [1 << 10]byte
-	for rest, empty := most, 0; rest > 0 && empty < emptyReads && a.ctx.Err() == nil; {
+	for rest, empty := most, 0; rest > 0 && empty < emptyReads && a.Err() == nil; {
 		n, err := rc.Read(buf[:min(rest, len(buf))])
 		kept.add(buf[:n])
 		if err != nil {
@@ -119,5 +119,5 @@ func attemptFor(resp *http.Response) *attempt {
 			_ = once.Close()
 		})
 	}
-	return &attempt{ctx: ctx, cancel: cancel}
+	return &attempt{Context: ctx, cancel: cancel}
 }

@@ -19,18 +19,20 @@ import (
 // happens: the loop under loopPolicy calls attempt, asks classify whether a failure
 // is the last, and waits with discardAndWait; then the caller gets the answer.
 type exchange struct {
-	t      *Transport
-	req    *http.Request
-	policy *retry.Policy // of the request, or else of the Transport
-	checks CheckFunc     // of the Transport, or of the part of a download
-	gate   *passage      // nil: none
-	budget *retry.Budget // nil: none
-	done   func()        // ends the use of a budget where the user has set none; else nil
-	free   bool          // the next retry takes nothing from it
-	cured  bool          // new credentials had their retry
-	once   bool          // the server must not process the request twice
-	hedged atomic.Bool   // a second request of a Hedge has answered the last attempt
+	context.Context // of the request: with the exchange it is the loop's
+	t               *Transport
+	req             *http.Request
+	policy          *retry.Policy // of the request, or else of the Transport
+	checks          CheckFunc     // of the Transport, or of the part of a download
+	gate            *passage      // nil: none
+	budget          *retry.Budget // nil: none
+	done            func()        // ends the use of a budget where the user has set none; else nil
+	free            bool          // the next retry takes nothing from it
+	cured           bool          // new credentials had their retry
+	once            bool          // the server must not process the request twice
+	hedged          atomic.Bool   // a second request of a Hedge has answered the last attempt
 
+	first   attempt        // most exchanges make no other
 	last    *attempt       // nil before the first
 	lost    *attempt       // the server may have processed it, and its answer was lost; nil: none
 	failure error          // of the last attempt
@@ -40,7 +42,16 @@ type exchange struct {
 // run sends the request as often as the loop says, by send. The contexts that OnEvent and
 // Wait get have the request.
 func (x *exchange) run(send func(context.Context) error) error {
-	return x.stopped(retry.Do(context.WithValue(x.req.Context(), logkey.Hedge{}, x), x.loopPolicy(), send))
+	x.Context = x.req.Context()
+	return x.stopped(retry.Do(x, x.loopPolicy(), send))
+}
+
+// Value returns the exchange, and what the context of the request has.
+func (x *exchange) Value(key any) any {
+	if _, asked := key.(logkey.Hedge); asked {
+		return x
+	}
+	return x.Context.Value(key)
 }
 
 // loopPolicy returns the policy of this exchange as the loop needs it.
@@ -100,26 +111,22 @@ func (x *exchange) attempt(ctx context.Context) error {
 	a.failure = x.failure
 	x.settle()
 	if open = x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody; open {
-		x.resp.Body = endedBy(x.resp.Body, a.cancel) // not before: Check may read it, close it and set another
+		x.resp.Body = endedBy(x.resp.Body, a.cancel, &a.body) // not before: Check may read it, close it and set another
 	}
 	return x.failure
 }
 
-// next begins the next attempt. Its context has no policy: that is of the request.
+// next begins the next attempt.
 func (x *exchange) next() *attempt {
-	a := &attempt{x: x, number: 1}
+	a := &x.first
 	if x.last != nil {
-		a.number = x.last.number + 1
+		a = &attempt{number: x.last.number}
 		if x.last.isLost() && (x.last.status == 0 || x.lost == nil || x.lost.status != 0) {
 			x.lost = x.last // one without an answer goes before one with a 503
 		}
 	}
-	ctx := x.req.Context()
-	if ctx.Value(policyKey{}) != nil {
-		ctx = context.WithValue(ctx, policyKey{}, nil)
-	}
-	ctx, a.cancel = context.WithCancelCause(ctx)
-	a.ctx = context.WithValue(ctx, attemptKey{}, a)
+	a.x, a.number = x, a.number+1
+	a.Context, a.cancel = context.WithCancelCause(x.req.Context())
 	x.last = a
 	x.hedged.Store(false)
 	return a
