@@ -28,6 +28,7 @@ type attempt struct {
 	made http.Request
 	url  url.URL // of made
 	body body    // of the response, for whoever reads it
+	ends bool    // a Read of the body ends soon after the attempt
 
 	sent      evidence
 	mayBeDone bool  // the server may have processed it
@@ -64,6 +65,7 @@ func (a *attempt) send() (*http.Response, error) {
 	if resp.Request == nil || resp.Request == a.req {
 		resp.Request = a.x.req
 	}
+	a.ends = a.x.plain && isOfNetHTTP(resp.Body)
 	if hasText(resp) && a.x.t.StallTimeout > 0 {
 		resp.Body = a.watched(resp.Body)
 	}
@@ -101,7 +103,9 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 func (a *attempt) newRequest() (err error) {
 	x := a.x
 	a.made, a.req = *x.req.WithContext(a), &a.made
-	own(a.req, &a.url)
+	if !x.plain || a.req.Header == nil {
+		own(a.req, &a.url)
+	}
 	if _, asks := a.req.Header["Accept-Encoding"]; x.t.Resume && isGet(x.req) && !asks {
 		a.req.Header["Accept-Encoding"] = []string{"identity"} // the bytes are those that are counted
 	}
@@ -143,6 +147,9 @@ func (a *attempt) Value(key any) any {
 		return a.Context.Value(key)
 	}
 }
+
+// String names the context, as those of package context do: it must not print the request.
+func (a *attempt) String() string { return "retryhttp.attempt" }
 
 // cloneHeader returns a copy that can be written to.
 func cloneHeader(h http.Header) http.Header {

@@ -19,18 +19,20 @@ import (
 // happens: the loop under loopPolicy calls attempt, asks classify whether a failure
 // is the last, and waits with discardAndWait; then the caller gets the answer.
 type exchange struct {
-	context.Context // of the request: with the exchange it is the loop's
-	t               *Transport
-	req             *http.Request
-	policy          *retry.Policy // of the request, or else of the Transport
-	checks          CheckFunc     // of the Transport, or of the part of a download
-	gate            *passage      // nil: none
-	budget          *retry.Budget // nil: none
-	done            func()        // ends the use of a budget where the user has set none; else nil
-	free            bool          // the next retry takes nothing from it
-	cured           bool          // new credentials had their retry
-	once            bool          // the server must not process the request twice
-	hedged          atomic.Bool   // a second request of a Hedge has answered the last attempt
+	context.Context // of the request; the loop's is the exchange
+
+	t      *Transport
+	req    *http.Request
+	policy *retry.Policy // of the request, or else of the Transport
+	checks CheckFunc     // of the Transport, or of the part of a download
+	plain  bool          // only http.Transport gets the attempts: see [Transport.plain]
+	gate   *passage      // nil: none
+	budget *retry.Budget // nil: none
+	done   func()        // ends the use of a budget where the user has set none; else nil
+	free   bool          // the next retry takes nothing from it
+	cured  bool          // new credentials had their retry
+	once   bool          // the server must not process the request twice
+	hedged atomic.Bool   // a second request of a Hedge has answered the last attempt
 
 	first   attempt        // most exchanges make no other
 	last    *attempt       // nil before the first
@@ -53,6 +55,9 @@ func (x *exchange) Value(key any) any {
 	}
 	return x.Context.Value(key)
 }
+
+// String names the context, as that of an attempt does.
+func (x *exchange) String() string { return "retryhttp.exchange" }
 
 // loopPolicy returns the policy of this exchange as the loop needs it.
 func (x *exchange) loopPolicy() retry.Policy {

@@ -243,7 +243,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		// The caller sends the Request of a response again, whose context holds that call's error.
 		req = req.WithContext(s.of.Context())
 	}
-	x := &exchange{t: t, req: req, policy: t.policyOf(req), checks: CheckFunc(t.Check).or()}
+	x := &exchange{t: t, req: req, policy: t.policyOf(req), checks: CheckFunc(t.Check).or(), plain: t.plain()}
 	defer x.end()
 	x.budget, x.done = t.budgetOf(x.policy, req)
 	return x.answer(x.run(x.attempt))
@@ -288,6 +288,14 @@ func (t *Transport) idempotent(req *http.Request) bool {
 		return Idempotent(req)
 	}
 	return t.Idempotent(req)
+}
+
+// plain reports whether only http.Transport gets the requests of attempts, and nobody but this
+// package their responses before the last one. Then nobody changes the header of a request,
+// which attempts share with the caller's, and a Read of a body ends with its attempt.
+func (t *Transport) plain() bool {
+	_, plain := t.base().(*http.Transport)
+	return plain && t.Prepare == nil && t.Check == nil && t.Advise == nil && !t.Resume
 }
 
 func (t *Transport) base() http.RoundTripper {
