@@ -162,6 +162,31 @@ func TestTheCommentOfATypeListsItsConstants(t *testing.T) {
 	assert.Greater(t, listed, 20)
 }
 
+// A type is declared in the package that exports it, so that go doc shows its fields.
+func TestExportedTypesAreNotThoseOfInternalPackages(t *testing.T) {
+	for file, parsed := range sources(t) {
+		if parsed.Name.Name == "main" || strings.HasPrefix(file, "internal/") {
+			continue
+		}
+		inside := map[string]bool{} // the names of the internal packages in this file
+		for _, spec := range parsed.Imports {
+			imported := strings.Trim(spec.Path.Value, `"`)
+			name := path.Base(imported)
+			if spec.Name != nil {
+				name = spec.Name.Name
+			}
+			inside[name] = strings.HasPrefix(imported, modulePath+"/internal/")
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok && spec.Name.IsExported() {
+				of := variable(spec.Type) // the package of a type of another package
+				assert.False(t, inside[of], "%s: %s is a type of an internal package", file, spec.Name)
+			}
+			return true
+		})
+	}
+}
+
 // clocks are the functions, by their package, that read the clock or wait.
 var clocks = map[string][]string{
 	"time":                                   {"Now", "Since", "Until", "Sleep", "NewTimer", "After", "AfterFunc", "Tick", "NewTicker"},

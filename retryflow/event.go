@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/eventlog"
+	"github.com/goretry/retry/retrylog"
 )
 
 // Event is an event of package retry with the task and the rule that it belongs
@@ -94,7 +94,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what MarshalJSON writes. Faults become errors with the
 // same text.
 func (e *Event) UnmarshalJSON(data []byte) error {
-	var base eventlog.Record
+	var base retrylog.Record
 	if err := base.UnmarshalJSON(data); err != nil {
 		return err
 	}

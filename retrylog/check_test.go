@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/eventlog"
 	"github.com/goretry/retry/retrylog"
 )
 
@@ -186,9 +185,9 @@ func TestCheckOfWhatCodeDecided(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			call := only(t, logOf(t, context.Background(), row.policy, failing(row.errs...)))
-			own, err := eventlog.Judge(call, row.policy)
-			assert.NoError(t, err)
-			by, err := eventlog.Judge(call, file)
+			own, by := call.ByCode(row.policy), call.ByCode(file)
+			assert.NoError(t, call.Check(row.policy))
+			err := call.Check(file)
 			assert.Len(t, by, row.by)
 			assert.Equal(t, row.stop, len(by) > 0 && by[len(by)-1].Event.Kind == retry.CallFinished)
 			if row.says == "" {
@@ -201,9 +200,8 @@ func TestCheckOfWhatCodeDecided(t *testing.T) {
 	}
 	t.Run("with a Classify, no window can be known", func(t *testing.T) {
 		call := only(t, logOf(t, context.Background(), program, failing(errRefused, errRefused)))
-		by, err := eventlog.Judge(call, program)
-		assert.NoError(t, err)
-		assert.Len(t, by, 2)
+		assert.NoError(t, call.Check(program))
+		assert.Len(t, call.ByCode(program), 2)
 		asked := file
 		asked.Classify = func(error) *retry.Class { panic("Check called Classify") }
 		asked.Backoff = retry.Fixed(time.Minute)

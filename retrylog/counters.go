@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/eventlog"
 	"github.com/goretry/retry/internal/printable"
 )
 
@@ -50,7 +49,8 @@ func (c *Counters) OnEvent(_ context.Context, e retry.Event) {
 		}
 	case e.Kind == retry.RetryScheduled:
 		count(&c.sum.Scheduled, e.Class)
-		c.sum.WaitedSeconds += e.Delay.Seconds() // nanoseconds of many waiting calls would overflow within days
+		// In nanoseconds, the sum of many waiting calls would overflow within days.
+		c.sum.WaitedSeconds += e.Delay.Seconds()
 	case e.Kind == retry.CallFinished:
 		if e.Attempt == 0 {
 			c.sum.Calls++
@@ -86,19 +86,28 @@ func (c *Counters) WatchBudget(name string, b *retry.Budget) {
 
 // A Snapshot holds the numbers that [Counters] have counted.
 type Snapshot struct {
-	Calls    int64 `json:"calls"`    // calls that began; a job of a queue is counted in the process that made its first attempt
+	// Calls is how many calls began. A job of a queue is counted in the process that made its
+	// first attempt.
+	Calls    int64 `json:"calls"`
 	Retried  int64 `json:"retried"`  // calls that had a retry
 	Attempts int64 `json:"attempts"` // attempts that started
-	Retries  int64 `json:"retries"`  // attempts after the first: n attempts of a call are n - 1 retries
+	Retries  int64 `json:"retries"`  // attempts after the first: n attempts have n - 1 retries
 
 	// Scheduled is how many retries were scheduled, including those whose wait was cut
 	// short, by the class of the failure: "" for none, and "other" for all names
 	// after the first 64.
 	Scheduled map[string]int64 `json:"scheduled"`
 
-	Stops         map[retry.Reason]int64 `json:"stops"`          // calls that stopped, with a key for each reason that this version knows, and for others as they come
-	WaitedSeconds float64                `json:"waited_seconds"` // the delays of all scheduled retries, including those that were cut short
-	Budgets       map[string]int         `json:"budgets"`        // retries left, by the name of the Budget; -1 for a nil Budget
+	// Stops is how many calls stopped, by reason. It has a key for each reason that this version
+	// knows, and for others once they have come, up to 64 reasons and then "other".
+	Stops map[retry.Reason]int64 `json:"stops"`
+
+	// WaitedSeconds is the sum of the delays of all scheduled retries, including those that were
+	// cut short.
+	WaitedSeconds float64 `json:"waited_seconds"`
+
+	// Budgets is how many retries are left, by the name of the Budget; -1 for a nil Budget.
+	Budgets map[string]int `json:"budgets"`
 }
 
 // Snapshot returns the numbers so far.
@@ -108,7 +117,7 @@ func (c *Counters) Snapshot() Snapshot {
 	s := c.sum
 	s.Scheduled, s.Stops, s.Budgets = map[string]int64{}, map[retry.Reason]int64{}, map[string]int{}
 	maps.Copy(s.Scheduled, c.sum.Scheduled)
-	for reason := range eventlog.Reasons {
+	for reason := range reasons {
 		s.Stops[reason] = 0
 	}
 	maps.Copy(s.Stops, c.sum.Stops)
@@ -121,7 +130,7 @@ func (c *Counters) Snapshot() Snapshot {
 // String returns the numbers in one line, as a person reads them, with the reasons
 // that calls stopped for:
 //
-//	3 calls, 1 retried, 1.67 attempts a call, 2 retries, 0.5s waited; deadline 1, success 2; budget payments: 9 left
+//	3 calls, 1 retried, 1.67 attempts a call, 2 retries, 0.5s waited; deadline 1, success 2; ...
 func (s Snapshot) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d calls, %d retried, %.2f attempts a call, %d retries, %.1fs waited",

@@ -6,7 +6,8 @@
 // [Counters] count calls, retries and the reasons for stopping, for expvar and for
 // metrics. A [Writer] keeps the events themselves, in a file or a bytes.Buffer, and [Read]
 // reads them: [Replay] rebuilds the calls from them, [Call.Check] makes every decision again
-// and compares, and [Explain] prints them as text that says when and why.
+// and compares, and [Explain] prints them as text that says when and why. A [Reader] and
+// [Call.Add] do the same event by event, for tools that read long logs.
 //
 // A policy has one OnEvent. To have several, call them from one:
 //
@@ -16,7 +17,7 @@
 //		counters.OnEvent(ctx, e)
 //	}
 //
-// Everything here is safe for concurrent use and can be shared by any number of
+// What a policy calls is safe for concurrent use and can be shared by any number of
 // policies. To distinguish the calls in a log, put a key into the context of each
 // call, such as the id of a job:
 //
@@ -31,9 +32,9 @@
 //	{"key":"17","kind":"retry_scheduled","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":4,"err":"refused","elapsed":"30ms","delay":"219.325191ms","due":"2026-11-20T10:00:00.249325191Z","lo":"160ms","hi":"240ms","seed":"42"}
 //	{"key":"17","kind":"call_finished","time":"2026-11-20T10:00:00.1Z","attempt":1,"max":4,"err":"refused","cause":"context canceled","elapsed":"100ms","reason":"canceled"}
 //
-// Every delay follows from its own line: it is retry.Draw(seed, number, lo, hi), where a line without a
-// number has that of its attempt.
-// An attempt that a second request of retryhttp.Hedge has answered has "hedged":true.
+// Every delay follows from its own line: it is retry.Draw(seed, number, lo, hi). On a line without
+// "number" the number is the attempt. If the second request of a retryhttp.Hedge has answered an
+// attempt, the line has "hedged":true.
 // Unknown keys, kinds and reasons are not errors, so a log may hold more, and may be
 // from a newer version.
 //

@@ -113,7 +113,7 @@ func ExampleReplay() {
 		fmt.Println(a.Attempt, a.Finished, a.Err, a.Delay)
 	}
 	// Output:
-	// retrylog: the log is cut off within line 5
+	// retrylog: line 5: the line is cut off
 	// 1 true connection refused 200ms
 	// 2 false <nil> 0s
 }
@@ -128,6 +128,42 @@ func ExampleCall_Check() {
 	// Output:
 	// <nil>
 	// retrylog: line 3: attempt 1 is retried in 200ms, at 10:00:00.230Z (by the curve), and the policy says in 1s
+}
+
+// A tool that reads a long log holds the calls that have not ended, and goes on after a line that
+// is cut off.
+func ExampleReader() {
+	open := map[string]*retrylog.Call{}
+	in := retrylog.NewReader(strings.NewReader("listening on :8080\n" + crashed + `
+{"key":"17","kind":"attempt_started","time":"2026-11-20T10:01:00Z","attempt":3,"max":3,"elapsed":"1m0s"}
+{"key":"17","kind":"attempt_finished","time":"2026-11-20T10:01:01Z","attempt":3,"max":3,"took":"1s","elapsed":"1m1s"}
+{"key":"17","kind":"call_finished","time":"2026-11-20T10:01:01Z","attempt":3,"max":3,"elapsed":"1m1s","reason":"success"}
+`))
+	line, err := in.Next()
+	for ; err == nil; line, err = in.Next() {
+		switch {
+		case line.Err != nil:
+			fmt.Printf("line %d: %v\n", line.Number, line.Err)
+		case len(line.Records) == 0:
+			fmt.Printf("line %d is of another program: %s\n", line.Number, line.Text)
+		}
+		for _, r := range line.Records {
+			if open[r.Key] == nil {
+				open[r.Key] = &retrylog.Call{Key: r.Key}
+			}
+			call := open[r.Key]
+			if call.Add(r); call.Reason != "" {
+				fmt.Println("call", call.Key, "made", len(call.Attempts), "attempts:", call.Reason)
+				delete(open, r.Key)
+			}
+		}
+	}
+	fmt.Println(err, len(open))
+	// Output:
+	// line 1 is of another program: listening on :8080
+	// line 6: the line is cut off
+	// call 17 made 3 attempts: success
+	// EOF 0
 }
 
 func ExampleExplain() {

@@ -1,90 +1,184 @@
 package retrylog
 
 import (
-	"context"
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"sync"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/eventlog"
-	"github.com/goretry/retry/internal/logkey"
+	"github.com/goretry/retry/internal/strict"
 )
 
-// WithKey returns a context whose calls have key in a log. Calls that run at the
-// same time need different keys, and a call within another one needs a key of its
-// own, because otherwise it gets the key of the outer call.
-func WithKey(ctx context.Context, key string) context.Context { return logkey.With(ctx, key) }
+// A Record is an event and what its log says about it. Its JSON has the Key, the Event and
+// Hedged; what the line around it says is not written.
+type Record struct {
+	Key   string // of the call, see WithKey; "": it has none
+	Event retry.Event
 
-// Key returns the key of ctx, "" if it has none.
-func Key(ctx context.Context) string { return logkey.Of(ctx) }
+	// Hedged is true if the second request of a hedge has answered the attempt that this
+	// AttemptFinished is of, see WithHedged.
+	Hedged bool
 
-// A Record is an event and the Key of its call, with the Line of the log it was read from. It
-// is written as JSON with the key as the first field, and its String is its line in [Explain].
-type Record = eventlog.Record
+	Line   int    // the line of the log that it was read from, 1 for the first; 0: it was not read
+	Source string // the pod, service or process that the line names; "": it names none
+	Task   string // of a pipeline of package retryflow; "": it is not from a pipeline
 
-// HedgeKey is for clients that send a second request while the first one is in flight. If the
-// context of an attempt's events has, under HedgeKey{}, a value with a method
-// Hedged(context.Context) bool that returns true, the record of the AttemptFinished is Hedged. A
-// retryhttp.Hedge below a retryhttp.Transport does this.
-type HedgeKey = logkey.Hedge
-
-func recordOf(ctx context.Context, e retry.Event) Record {
-	return Record{Key: Key(ctx), Event: e, Hedged: e.Kind == retry.AttemptFinished && logkey.Hedged(ctx)}
+	// Logged is true if a logger wrote the line, see Slog. Above slog.LevelDebug a logger does
+	// not write the attempts, so Replay adds them.
+	Logged bool
 }
 
-// A Writer writes events as lines of JSON, each by one call of Write. It is safe
-// for concurrent use.
-type Writer struct {
-	mu  sync.Mutex // guards the fields below
-	w   io.Writer
-	err error
+// A field is a field of a record, by the key that it has in a log.
+type field struct {
+	key    string
+	of     func(*Record) any // a pointer to it
+	kinds  []retry.EventKind // the events that may have it
+	always bool              // slog writes it even if it is zero
 }
 
-// NewWriter returns a Writer to w.
-func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
-
-// OnEvent writes e. Use it as the OnEvent of policies. It writes nothing after
-// an error: a log with a hole cannot be replayed, but one that is cut off can.
-func (w *Writer) OnEvent(ctx context.Context, e retry.Event) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.err != nil {
-		return
+var (
+	each = []retry.EventKind{
+		retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished,
 	}
-	line, err := json.Marshal(recordOf(ctx, e))
+	finished  = each[1:2]
+	scheduled = each[2:3]
+	ended     = each[3:]
+)
+
+// known reports whether events of this kind can be judged. Others are of a newer version.
+func known(kind retry.EventKind) bool { return slices.Contains(each, kind) }
+
+// fields are all fields, in the order in which slog writes them.
+var fields = []field{
+	{"key", func(r *Record) any { return &r.Key }, each, false},
+	{"kind", func(r *Record) any { return &r.Event.Kind }, each, true},
+	{"time", func(r *Record) any { return &r.Event.Time }, each, false},
+	{"attempt", func(r *Record) any { return &r.Event.Attempt }, each, true},
+	{"max", func(r *Record) any { return &r.Event.Max }, each, true},
+	{"number", func(r *Record) any { return &r.Event.Number }, each, false},
+	{"reset", func(r *Record) any { return &r.Event.Reset }, each[2:], false},
+	{"elapsed", func(r *Record) any { return &r.Event.Elapsed }, each, true},
+	{"took", func(r *Record) any { return &r.Event.Took }, finished, true},
+	{"hedged", func(r *Record) any { return &r.Hedged }, finished, false},
+	{"delay", func(r *Record) any { return &r.Event.Delay }, scheduled, true},
+	{"due", func(r *Record) any { return &r.Event.Due }, scheduled, true},
+	{"lo", func(r *Record) any { return &r.Event.Lo }, scheduled, false},
+	{"hi", func(r *Record) any { return &r.Event.Hi }, scheduled, false},
+	{"retry_after", func(r *Record) any { return &r.Event.RetryAfter }, scheduled, false},
+	{"seed", func(r *Record) any { return &r.Event.Seed }, scheduled, false},
+	{"class", func(r *Record) any { return &r.Event.Class }, each[2:], false},
+	{"reason", func(r *Record) any { return &r.Event.Reason }, ended, false},
+	{"err", func(r *Record) any { return &r.Event.Err }, each[1:], false},
+	{"cause", func(r *Record) any { return &r.Event.Cause }, ended, false},
+}
+
+// bare returns r without what its other fields say.
+func (r Record) bare() Record {
+	e := &r.Event
+	if e.Number == e.Attempt {
+		e.Number = 0
+	}
+	if e.Kind == retry.RetryScheduled && e.Retry() {
+		e.Reason = ""
+	}
+	return r
+}
+
+// isZero reports whether a field of r is zero.
+func (f field) isZero(r *Record) bool { return reflect.ValueOf(f.of(r)).Elem().IsZero() }
+
+// MarshalJSON writes the JSON of [retry.Event.MarshalJSON], with the key of the call as the first
+// field if it has one, and with "hedged" as the last field if that is true.
+func (r Record) MarshalJSON() ([]byte, error) {
+	data, err := json.Marshal(r.Event)
+	if err == nil && r.Hedged {
+		data = append(data[:len(data)-1], `,"hedged":true}`...)
+	}
+	if err != nil || r.Key == "" {
+		return data, err
+	}
+	key, err := json.Marshal(r.Key)
+	return slices.Concat([]byte(`{"key":`), key, []byte(","), data[1:]), err
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. Err and Cause become errors with the same text. If
+// a key of the JSON is left out, or null, the field is zero. If a key is there twice, the last
+// value is read. Unknown keys are skipped, such as those of a pipeline.
+func (r *Record) UnmarshalJSON(data []byte) (err error) {
+	if !bytes.HasPrefix(data, []byte("{")) && string(data) != "null" {
+		return strict.NoObject("retrylog: event", data, `{"kind": "call_finished", ...}`)
+	}
+	v := newValues()
+	v.object(data, true)
+	next, fault := v.record()
+	if *r = next; fault != nil {
+		return fault
+	}
+	return nil
+}
+
+// A valueFault is a value that cannot be read.
+type valueFault struct{ key, text, write string }
+
+func (f *valueFault) Error() string {
+	return fmt.Sprintf("%s is %.60q: write %s", f.key, f.text, f.write)
+}
+
+// isCut reports whether the value is the beginning of a duration, at the end of a line.
+func (f *valueFault) isCut(last string) bool {
+	return f.key == last && !strings.HasSuffix(f.text, "s")
+}
+
+// record returns the record that has these values.
+func (v *values) record() (r Record, fault *valueFault) {
+	for i, f := range fields {
+		if text := v.texts[i]; v.has[i] {
+			if write := read(f.of(&r), text); write != "" {
+				return Record{}, &valueFault{f.key, text, write}
+			}
+		}
+	}
+	e := &r.Event
+	e.Number = number(*e)               // it is left out where it is the same
+	if e.Kind == retry.RetryScheduled { // and so is what the kind says
+		e.Reason = cmp.Or(e.Reason, retry.ReasonRetry)
+	}
+	return r, nil
+}
+
+// read reads a text into a field. If it cannot, it returns what to write instead.
+func read(field any, text string) (write string) {
+	var err error
+	switch field := field.(type) {
+	case *int:
+		write = "a whole number"
+		*field, err = strconv.Atoi(text)
+	case *uint64:
+		write = "a whole number"
+		*field, err = strconv.ParseUint(text, 10, 64)
+	case *bool:
+		write = "true or false"
+		*field, err = strconv.ParseBool(text)
+	case *time.Time:
+		write = `an instant such as "2026-11-20T10:31:00Z"`
+		*field, err = time.Parse(time.RFC3339, text)
+	case *time.Duration:
+		write = strict.WriteDuration
+		*field, err = time.ParseDuration(text)
+	case *error:
+		*field = errors.New(text)
+	default: // of texts
+		reflect.ValueOf(field).Elem().SetString(text)
+	}
 	if err == nil {
-		_, err = w.w.Write(append(line, '\n'))
+		return ""
 	}
-	if err != nil {
-		w.err = fmt.Errorf("retrylog: %w", err)
-	}
+	return write
 }
-
-// Err returns the error that ended the log, nil if none did.
-func (w *Writer) Err() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
-}
-
-// ErrCutOff means that a line of a log is incomplete, as after a crash.
-var ErrCutOff = eventlog.ErrCutOff
-
-// Read reads a log that a [Writer] wrote, or that a handler of [log/slog] wrote of [Slog], as JSON
-// or text. Above level Debug a logger has no attempts, and [Replay] adds them. Read skips empty
-// lines, and what the program logged for other purposes: a line is an event if it has a kind, an
-// attempt and a max, and of a logger only if this version knows the kind. The event is where a
-// Writer or a logger writes it: at the beginning of a line, or after the prefix of kubectl, docker
-// compose, syslog, journald or CRI. Docker's JSON, and that of collectors of Kubernetes and of
-// journald, is read for the line in it. An event in any other text is not read, because the text
-// may be a stranger's. Something else may follow the event. Slog's logger must have no group,
-// within which Read finds no event.
-// Of a key that is there twice the last one is the event's.
-//
-// If a crash has cut off a line, so that it is incomplete or has zero bytes in it, Read returns
-// all records that are whole, including those written after the cut, and an error that is
-// [ErrCutOff] and names the first such line. So it does for a line of more than 4 MiB. An event
-// that cannot be read ends the log with an error that names its line.
-func Read(r io.Reader) ([]Record, error) { return eventlog.Read(r) }

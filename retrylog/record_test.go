@@ -89,15 +89,11 @@ func TestNeedsTheRootAlone(t *testing.T) {
 	assert.Equal(t, []string{"retrylog"}, ours)
 }
 
-// hedge is what a client that sends second requests puts into its contexts.
-type hedge bool
-
-func (h hedge) Hedged(context.Context) bool { return bool(h) }
-
-func TestHedgeKey(t *testing.T) {
+// The record of an attempt's end is Hedged if the client says so, and that of its start never is.
+func TestWithHedged(t *testing.T) {
 	for _, hedged := range []bool{false, true} {
 		var out bytes.Buffer
-		ctx := context.WithValue(context.Background(), retrylog.HedgeKey{}, hedge(hedged))
+		ctx := retrylog.WithHedged(context.Background(), func() bool { return hedged })
 		w := retrylog.NewWriter(&out)
 		w.OnEvent(ctx, retry.Event{Kind: retry.AttemptStarted, Time: time.Unix(7, 0), Attempt: 1, Max: 1})
 		w.OnEvent(ctx, retry.Event{Kind: retry.AttemptFinished, Time: time.Unix(7, 0), Attempt: 1, Max: 1})

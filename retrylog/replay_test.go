@@ -670,3 +670,55 @@ func inUTC(calls []retrylog.Call) []retrylog.Call {
 	}
 	return calls
 }
+
+// An event can be the next of a call by its kind and its numbers, or the first.
+func TestCanAdd(t *testing.T) {
+	at := time.Unix(0, 0)
+	started := func(n int) retry.Event { return retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: n, Max: 3} }
+	failed := func(n int) retry.Event {
+		return retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: n, Max: 3, Err: errRefused}
+	}
+	scheduled := func(n int, elapsed time.Duration) retry.Event {
+		return retry.Event{Kind: retry.RetryScheduled, Time: at, Attempt: n, Max: 3, Elapsed: elapsed}
+	}
+	stopped := func(n int) retry.Event {
+		return retry.Event{Kind: retry.CallFinished, Time: at, Attempt: n, Max: 3, Decision: retry.Decision{Reason: retry.ReasonCanceled}, Err: errRefused}
+	}
+	for _, row := range []struct {
+		name   string
+		before []retry.Event
+		next   retry.Event
+		logged bool // above slog.LevelDebug
+		want   bool
+	}{
+		{"the first attempt begins a call", nil, started(1), false, true},
+		{"a later attempt begins what a rotated log has", nil, started(2), false, true},
+		{"an attempt's end does not", nil, failed(1), false, false},
+		{"a retry does not", nil, scheduled(1, 0), false, false},
+		{"a retry does, of a logger", nil, scheduled(1, 0), true, true},
+		{"an unknown kind does not", nil, retry.Event{Kind: "attempt_paused", Attempt: 1}, true, false},
+		{"the end of the attempt", []retry.Event{started(1)}, failed(1), false, true},
+		{"the end of another attempt", []retry.Event{started(1)}, failed(2), false, false},
+		{"another number", []retry.Event{started(1)}, numbered(failed(1), 7), false, false},
+		{"a retry without the end of its attempt", []retry.Event{started(1)}, scheduled(1, 0), false, false},
+		{"the next attempt", []retry.Event{started(1), failed(1), scheduled(1, 0)}, started(2), false, true},
+		{"the next retry, of a logger", []retry.Event{scheduled(1, 0)}, scheduled(2, 0), true, true},
+		{"a retry after the next, of a logger", []retry.Event{scheduled(1, 0)}, scheduled(3, 0), true, false},
+		{"the next retry, of a logger, of a call that began later", []retry.Event{scheduled(1, time.Second)}, scheduled(2, 0), true, false},
+		{"the end of the call, of a logger", []retry.Event{scheduled(1, 0)}, stopped(2), true, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var c retrylog.Call
+			for _, e := range row.before {
+				c.Add(retrylog.Record{Event: e, Logged: row.logged})
+			}
+			assert.Equal(t, row.want, c.CanAdd(retrylog.Record{Event: row.next, Logged: row.logged}))
+			assert.Len(t, c.Records, len(row.before), "CanAdd adds nothing")
+		})
+	}
+}
+
+func numbered(e retry.Event, number int) retry.Event {
+	e.Number = number
+	return e
+}

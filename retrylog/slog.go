@@ -2,10 +2,14 @@ package retrylog
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"reflect"
+	"slices"
+	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/eventlog"
+	"github.com/goretry/retry/internal/printable"
 )
 
 // Slog returns an OnEvent that logs to logger, or to slog.Default() if logger
@@ -36,7 +40,7 @@ func Slog(logger *slog.Logger) func(context.Context, retry.Event) {
 		level, message := levelOf(e)
 		if l.Enabled(ctx, level) {
 			line := slog.NewRecord(e.Time, level, message, 0)
-			line.AddAttrs(eventlog.Attrs(recordOf(ctx, e))...)
+			line.AddAttrs(attrs(recordOf(ctx, e))...)
 			_ = l.Handler().Handle(ctx, line) // as slog.Logger does
 		}
 	}
@@ -66,3 +70,45 @@ func levelOf(e retry.Event) (slog.Level, string) {
 		return slog.LevelError, "gave up"
 	}
 }
+
+// messages are those of the lines that Slog logs.
+var messages = []string{
+	"attempt started", "attempt failed", "attempt succeeded", "retry scheduled",
+	"invalid policy or call", "succeeded after retries", "succeeded", "canceled", "gave up",
+}
+
+// attrs returns the fields of r for package slog: those that are not zero, and those that an event
+// of its kind always has. The time is that of the line.
+func attrs(r Record) []slog.Attr {
+	r = r.bare()
+	list := make([]slog.Attr, 0, 16)
+	for _, f := range fields {
+		always := f.always && slices.Contains(f.kinds, r.Event.Kind)
+		if f.key != "time" && (always || !f.isZero(&r)) {
+			list = append(list, slog.Attr{Key: f.key, Value: attrOf(f.of(&r))})
+		}
+	}
+	return list
+}
+
+// attrOf returns the value of a field. A duration is a text, as in the JSON of an event: a number
+// of milliseconds would lose digits that the delay follows from.
+func attrOf(field any) slog.Value {
+	switch field := field.(type) {
+	case *int, *bool, *time.Time:
+		return slog.AnyValue(reflect.ValueOf(field).Elem().Interface())
+	case *error:
+		return slog.AnyValue(&textError{printable.Line(textOf(*field)), *field})
+	default: // of texts, a seed, or a duration
+		return slog.StringValue(printable.Line(fmt.Sprint(reflect.ValueOf(field).Elem())))
+	}
+}
+
+// A textError is an error that every handler logs as a text, and no terminal obeys.
+type textError struct {
+	text string
+	err  error
+}
+
+func (e *textError) Error() string { return e.text }
+func (e *textError) Unwrap() error { return e.err }

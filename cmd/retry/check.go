@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,9 +9,9 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/logs"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
-	"github.com/goretry/retry/internal/eventlog"
 	"github.com/goretry/retry/internal/printable"
 )
 
@@ -42,11 +41,11 @@ func newComparison(p retry.Policy) *comparison {
 }
 
 // add compares a call, and reports whether it differs.
-func (n *comparison) add(t *eventlog.Trace) bool {
-	by, cut, err := t.Judge(n.policy)
-	if err != nil {
+func (n *comparison) add(t *logs.Trace) bool {
+	by, cut, fault := t.Compare(n.policy)
+	if fault != nil {
 		if n.Checked++; len(n.Differs) < 10 {
-			n.Differs = append(n.Differs, differenceOf(err))
+			n.Differs = append(n.Differs, differenceOf(fault))
 		}
 		return true
 	}
@@ -68,12 +67,9 @@ func (n *comparison) add(t *eventlog.Trace) bool {
 	return false
 }
 
-// differenceOf returns what an error about a record says.
-func differenceOf(err error) difference {
-	fault := new(eventlog.Fault)
-	errors.As(err, &fault) // as all of them are
-	source, file := eventlog.Place(fault.Record)
-	return difference{source, file, fault.Line, fault.What.Error()}
+// differenceOf returns what a fault says.
+func differenceOf(f *logs.Fault) difference {
+	return difference{f.Source, f.File, f.Line, f.Err.Error()}
 }
 
 // String returns d as a line.

@@ -16,9 +16,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goretry/retry/cmd/retry/internal/logs"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
-	"github.com/goretry/retry/internal/eventlog"
+	"github.com/goretry/retry/retrylog"
 )
 
 var explainCommand = &command{
@@ -93,7 +94,7 @@ func instantOf(to *time.Time) func(string) error {
 }
 
 // selects reports whether a call is one to look at.
-func (x *explanation) selects(t *eventlog.Trace) bool {
+func (x *explanation) selects(t *logs.Trace) bool {
 	last := t.Last().Time
 	return x.key.MatchString(t.Key) && x.source.MatchString(t.From()) && !last.Before(x.since) && (x.until.IsZero() || !last.After(x.until))
 }
@@ -161,7 +162,7 @@ func (x *explanation) read(names []string) error {
 		first = cmp.Or(first, title)
 	}
 	defer x.sum.finish()
-	err := x.sum.Each(func(t *eventlog.Trace) {
+	err := x.sum.Each(func(t *logs.Trace) {
 		if x.selects(t) {
 			x.print(t, x.sum.add(t))
 		}
@@ -193,7 +194,7 @@ func (x *explanation) writeSummary() {
 }
 
 // print prints a call.
-func (x *explanation) print(t *eventlog.Trace, differs bool) {
+func (x *explanation) print(t *logs.Trace, differs bool) {
 	switch {
 	case x.sum.failed && !gaveUp(t), x.sum.comparison != nil && !differs:
 	case x.json:
@@ -201,7 +202,7 @@ func (x *explanation) print(t *eventlog.Trace, differs bool) {
 		x.separator = ","
 	default:
 		x.separator = "\n"
-		fmt.Fprint(x.out, eventlog.Explain(t.Records))
+		fmt.Fprint(x.out, retrylog.Explain(t.Records))
 	}
 }
 

@@ -12,30 +12,30 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/logs"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
-	"github.com/goretry/retry/internal/eventlog"
 	"github.com/goretry/retry/internal/printable"
 )
 
 // A summary is what the calls of a log have in common. Its size has a limit, however
 // long the log is.
 type summary struct {
-	group                      // of all calls, without a reason or a source
-	Succeeded      int         `json:"succeeded"`
-	Canceled       int         `json:"canceled"`
-	Open           int         `json:"without_end"`
-	Keyless        int         `json:"without_key"`
-	Retried        int         `json:"retried"` // calls
-	Retries        int         `json:"retries"`
-	Peak           *bar        `json:"peak,omitempty"` // of Strip
-	Envoy          int         `json:"envoy"`          // calls of its access log
-	Reasons        []*group    `json:"reasons"`
-	Sources        []*group    `json:"sources"`
-	Errors         []errorLine `json:"errors"`
-	Strip          []*bar      `json:"strip"`
-	Reversed       string      `json:"newest_line_first,omitempty"` // the first such file
-	eventlog.Files             // the log
-	*comparison                // nil: there is no policy to compare with
+	group                   // of all calls, without a reason or a source
+	Succeeded   int         `json:"succeeded"`
+	Canceled    int         `json:"canceled"`
+	Open        int         `json:"without_end"`
+	Keyless     int         `json:"without_key"`
+	Retried     int         `json:"retried"` // calls
+	Retries     int         `json:"retries"`
+	Peak        *bar        `json:"peak,omitempty"` // of Strip
+	Envoy       int         `json:"envoy"`          // calls of its access log
+	Reasons     []*group    `json:"reasons"`
+	Sources     []*group    `json:"sources"`
+	Errors      []errorLine `json:"errors"`
+	Strip       []*bar      `json:"strip"`
+	Reversed    string      `json:"newest_line_first,omitempty"` // the first such file
+	logs.Files              // the log
+	*comparison             // nil: there is no policy to compare with
 
 	from, to time.Time
 	started  bool // the log has attempts
@@ -65,7 +65,7 @@ type group struct {
 }
 
 // add counts a call and some of its errors.
-func (g *group) add(t *eventlog.Trace, attempts int, differs bool, errs ...error) {
+func (g *group) add(t *logs.Trace, attempts int, differs bool, errs ...error) {
 	limit := uint(t.Last().Max) // of which -1 is the greatest
 	if g.Calls == 0 {
 		g.Least, g.Most = int(limit), int(limit)
@@ -189,7 +189,7 @@ const (
 )
 
 // gaveUp reports whether a call stopped without success, and was not canceled.
-func gaveUp(t *eventlog.Trace) bool {
+func gaveUp(t *logs.Trace) bool {
 	return t.Stopped() && t.Reason != retry.ReasonSuccess && t.Reason != retry.ReasonCanceled
 }
 
@@ -202,7 +202,7 @@ func one(is bool) int {
 }
 
 // add adds a call, and reports whether it differs from the policy, if there is one.
-func (s *summary) add(t *eventlog.Trace) (differs bool) {
+func (s *summary) add(t *logs.Trace) (differs bool) {
 	first, last, attempts, retries := t.Records[0].Event.Time, t.Last(), len(t.Attempts), 0
 	if s.from.IsZero() || first.Before(s.from) && !first.IsZero() {
 		s.from = first
@@ -248,7 +248,7 @@ func (s *summary) add(t *eventlog.Trace) (differs bool) {
 
 // failuresOf returns the errors of the attempts, or the one of a call whose attempts are in
 // another log.
-func failuresOf(t *eventlog.Trace) (all []error) {
+func failuresOf(t *logs.Trace) (all []error) {
 	for _, a := range t.Attempts {
 		if a.Err != nil {
 			all = append(all, a.Err)
@@ -344,9 +344,8 @@ func title(t *tabwriter.Writer, row int, columns string) {
 }
 
 // asJSON returns a call as JSON.
-func asJSON(t *eventlog.Trace) []byte {
+func asJSON(t *logs.Trace) []byte {
 	first, last := t.Records[0], t.Last()
-	source, file := eventlog.Place(first)
 	failure, failures := "", failuresOf(t)
 	if len(failures) > 0 && t.Reason != retry.ReasonSuccess {
 		failure = failures[len(failures)-1].Error()
@@ -362,7 +361,7 @@ func asJSON(t *eventlog.Trace) []byte {
 		Reason   retry.Reason `json:"reason,omitempty"` // absent: it has no end in the log
 		Class    string       `json:"class,omitempty"`
 		Error    string       `json:"error,omitempty"`
-	}{source, t.Key, file, first.Line, instant(first.Event.Time.Add(-first.Event.Elapsed)), instant(last.Time),
+	}{first.Source, t.Key, t.File(), first.Line, instant(first.Event.Time.Add(-first.Event.Elapsed)), instant(last.Time),
 		last.Attempt, last.Reason, last.Class, failure})
 	return data
 }

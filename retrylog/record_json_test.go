@@ -1,4 +1,4 @@
-package eventlog_test
+package retrylog_test
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/eventlog"
+	"github.com/goretry/retry/retrylog"
 )
 
 var fullEvent = retry.Event{
@@ -23,7 +23,7 @@ var fullEvent = retry.Event{
 }
 
 func readEvent(data []byte) (retry.Event, error) {
-	var r eventlog.Record
+	var r retrylog.Record
 	err := r.UnmarshalJSON(data)
 	return r.Event, err
 }

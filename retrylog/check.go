@@ -1,4 +1,4 @@
-package eventlog
+package retrylog
 
 import (
 	"errors"
@@ -8,16 +8,16 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Check makes each decision of c again with p, and returns an error that names
+// Check makes each decision of c again with p, and returns a [LineError] that names
 // the first line that p would not have written. A retry with the same seed and
 // Retry-After must be drawn from the same window, a call that stopped because of
 // the count or the policy itself must stop for the same reason, and a wait may fail,
-// or end more than a second early (see retrylog.Replay), only if p has a Wait. Max must be
+// or end more than a second early (see [Replay]), only if p has a Wait. Max must be
 // p's too: for a job with a limit of its own, pass p.ForJob(limit).
 //
 // A log does not hold everything that a decision depends on. Its errors are only
-// texts, so Check does not call RetryIf or Classify, and accepts what they decided.
-// The spread above a Retry-After may be smaller than
+// texts, so Check does not call RetryIf or Classify, and accepts what they decided: see
+// [Call.ByCode]. The spread above a Retry-After may be smaller than
 // p's, because it is cut to the time that was left. Check also accepts these stops if
 // p can stop for that reason at all: the server asked for too long a wait, the retry
 // would have been too late, a Budget was empty (perhaps one from the context), or the
@@ -29,24 +29,31 @@ import (
 // otherwise. So name your classes, or pass a p with a Classify: Check then accepts
 // any delay and any limit that a class may have.
 func (c Call) Check(p retry.Policy) error {
-	_, err := Judge(c, p)
+	_, err := c.judge(p)
 	return err
 }
 
-// Judge is the Check of c, and returns the records whose decision it accepts because code
-// made it: the RetryIf or Classify of a policy, the Wait of p, or a mark such as
-// retry.Permanent. These are stops for reasons that p alone cannot have, and retries
-// whose class p does not know, because the class has a name, or p has a Classify.
-func Judge(c Call, p retry.Policy) (byCode []Record, err error) {
+// ByCode returns the records whose decision [Call.Check] accepts because code made it: the RetryIf
+// or Classify of a policy, the Wait of p, or a mark such as retry.Permanent. These are stops for
+// reasons that p alone cannot have, and retries whose class p does not know, because the class has
+// a name, or p has a Classify. After a record that Check does not accept there are no more.
+func (c Call) ByCode(p retry.Policy) []Record {
+	byCode, _ := c.judge(p)
+	return byCode
+}
+
+// judge returns what ByCode and Check return.
+func (c Call) judge(p retry.Policy) (byCode []Record, err error) {
 	j, before := judge{p}, &Record{}
 	for i := range c.Records {
 		r := &c.Records[i]
 		if limit := p.EffectiveMax(); r.Event.Max != limit && p.Validate() == nil {
-			return byCode, &Fault{*r, fmt.Errorf("max is %d, and the policy says %d", r.Event.Max, limit)}
+			err := fmt.Errorf("max is %d, and the policy says %d", r.Event.Max, limit)
+			return byCode, &LineError{*r, err}
 		}
 		code, err := j.differs(before.Event, r.Event)
 		if err != nil {
-			return byCode, &Fault{*r, fmt.Errorf("%s, and %w", describe(*r), err)}
+			return byCode, &LineError{*r, fmt.Errorf("%s, and %w", describe(*r), err)}
 		}
 		if before = r; code {
 			byCode = append(byCode, *r)
@@ -113,7 +120,7 @@ func (j judge) stop(e retry.Event) (byCode bool, err error) {
 		return false, fmt.Errorf("the policy says %v", retry.ReasonInvalid)
 	case success && !invalid && e.Cause != nil:
 		return false, errors.New("the policy is valid")
-	case success, e.Reason == retry.ReasonInvalid && e.Err == nil: // the call is, whatever the policy is
+	case success, e.Reason == retry.ReasonInvalid && e.Err == nil: // the call itself is invalid
 		return false, nil
 	}
 	says, class, may := j.decide(e).Reason, !j.knows(e), false
@@ -145,12 +152,14 @@ func (j judge) stop(e retry.Event) (byCode bool, err error) {
 // decide returns the decision of the policy that e reports, as far as it knows the
 // class of the failure. The error itself is not known.
 func (j judge) decide(e retry.Event) retry.Decision {
-	p := j.policy.ForJob(0) // a job waits longer for a server, and a log does not say what it is of
+	p := j.policy.ForJob(0) // a job waits longer for a server, and a log does not name jobs
 	p.RetryIf = nil
 	if !j.knows(e) {
 		// A class that allows what happened, for the bounds of the policy itself.
 		p.Classify = func(error) *retry.Class {
-			return &retry.Class{Backoff: retry.Fixed(e.Delay), MaxDelay: math.MaxInt64, Jitter: retry.Proportional(0)}
+			return &retry.Class{
+				Backoff: retry.Fixed(e.Delay), MaxDelay: math.MaxInt64, Jitter: retry.Proportional(0),
+			}
 		}
 		e.RetryAfter = 0
 	}

@@ -1,4 +1,4 @@
-package eventlog_test
+package logs_test
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/eventlog"
+	"github.com/goretry/retry/cmd/retry/internal/logs"
 )
 
 // Each line of Envoy's access log is a call, in its default format, in Istio's, and as JSON by the
@@ -64,8 +64,8 @@ func TestAccessLog(t *testing.T) {
 				} else {
 					require.EqualError(t, e.Err, row.err, form.line)
 				}
-				_, cut, err := c.Judge(policy)
-				require.NoError(t, err)
+				_, cut, fault := c.Compare(policy)
+				require.Nil(t, fault)
 				assert.Equal(t, "an access log has no decisions", cut)
 			}
 		})
@@ -77,7 +77,7 @@ func TestAccessLog(t *testing.T) {
 		`10.0.0.1 - - [22/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 503 91 "-" "curl/8"`,
 	} {
 		log := of(line)
-		require.NoError(t, log.Each(func(*eventlog.Trace) { t.Error("a call: " + line) }))
+		require.NoError(t, log.Each(func(*logs.Trace) { t.Error("a call: " + line) }))
 		assert.Equal(t, 1, log.Skipped+log.Torn, line)
 	}
 	details := only(t, of(`{"start_time":"2026-11-22T10:00:00Z","response_code":503,"response_flags":"UF","upstream_transport_failure_reason":"delayed_connect_error: 111"}`))

@@ -1,4 +1,4 @@
-package eventlog
+package retrylog
 
 import (
 	"bytes"
@@ -33,7 +33,16 @@ type key struct {
 	text  bool // it is read only if its value is a text
 }
 
-var keys = map[string]*key{}
+// keys are the keys that are read. Those of fields come first, in their order.
+var keys = keysOf(fields)
+
+func keysOf(fields []field) map[string]*key {
+	all := make(map[string]*key, len(fields))
+	for i, f := range fields {
+		all[f.key] = &key{index: i}
+	}
+	return all
+}
 
 // indexes returns the indexes of keys, which it adds if they are new.
 func indexes(names string) (list []int) {
@@ -46,26 +55,18 @@ func indexes(names string) (list []int) {
 	return list
 }
 
-func namesOf(fields []field) (names string) {
-	for _, f := range fields {
-		names += f.key + " "
-	}
-	return names
-}
-
-// The keys that are read. Places say where a line is from, the best first: those of a logger, of
+// Places say where a line is from, the best first: those of a logger, of
 // Fluent Bit and of journald. They may be within one of the groups. A carrier has the line that it
 // was given in one of carried. Loggers are keys of a line that a program has logged as JSON: its
 // texts may be a stranger's, so none of them is read as a line.
 var (
-	_       = indexes(namesOf(fields)) // the first, in their order
 	must    = indexes("kind attempt max")
 	byLog   = indexes("level msg message")
 	loggers = indexes("level msg severity lvl levelname loglevel log.level logger")
 	places  = indexes("pod pod_name k8s.pod.name host hostname host_name host.name instance _HOSTNAME")
 	groups  = indexes("kubernetes k8s labels resource attributes")
 	carried = indexes("log message MESSAGE")
-	_       = indexes("task rule stream _TRANSPORT CONTAINER_ID " + strings.Join(accessNames, " "))
+	_       = indexes("task rule stream _TRANSPORT CONTAINER_ID")
 )
 
 func init() {
@@ -98,8 +99,9 @@ func (v *values) object(object []byte, outer bool) {
 
 // pairs adds the values of a line of text, and returns the rest: what begins with a word that is
 // not a pair, or with a value without a closing quotation mark, which is endless. Package slog
-// has not written the rest as it is, because it quotes each text that has a space. The time is linear in the length of the
-// line: no step copies the rest of it, and v holds no more than the keys.
+// has not written the rest as it is, because it quotes each text that has a space. The time is
+// linear in the length of the line: no step copies the rest of it, and v holds no more than the
+// keys.
 func (v *values) pairs(line []byte) (rest []byte, endless bool) {
 	for len(line) > 0 {
 		word, _, _ := bytes.Cut(line, []byte(" "))
@@ -156,8 +158,8 @@ func (v *values) first(indexes []int) string {
 	return ""
 }
 
-// ours returns how many of the keys there are that each event must have. A line that a program logged
-// for another purpose has none, even if it has keys of these names.
+// ours returns how many of the keys there are that each event must have. A line that a program
+// logged for another purpose has none, even if it has keys of these names.
 func (v *values) ours() (n int) {
 	if v.logged() && !known(retry.EventKind(v.get("kind"))) {
 		return 0
@@ -192,33 +194,33 @@ func (v *values) line() string {
 // decode finds the events in a line. They are where the library writes them: at the beginning of
 // the line, or after what a source puts before it. From is the source of what is around a line
 // that a carrier holds.
-func (l *Files) decode(f *file, line []byte, from string, isCarried bool) {
+func (l *Reader) decode(line []byte, from string, isCarried bool) {
 	begin := 0
 	if !bytes.HasPrefix(line, []byte("{")) {
 		begin = len(beforeEvent.Find(line[:min(len(line), longestPrefix)]))
 	}
 	event := bytes.TrimLeft(line[begin:], "\x00")
 	zeros := len(event) < len(line)-begin // after a power failure
+	l.next.Text = event
 	switch {
 	case bytes.HasPrefix(event, []byte("{")):
-		l.objects(f, line[:begin], event, from, zeros, isCarried)
-	case accessLine.Match(event):
-		l.access(f, ofAccessLine(event))
+		l.objects(line[:begin], event, from, zeros, isCarried)
 	case bytes.IndexByte(line, 0) >= 0:
-		l.tear(f)
+		l.next.Err = ErrCutOff
 	case handlerText.Match(event):
-		l.text(f, line, begin, from)
+		l.text(line, begin, from)
 	default:
 		if message := defaultText.Find(event); message != nil {
-			l.text(f, line, begin+len(message), from)
+			l.text(line, begin+len(message), from)
 		}
 	}
 }
 
 // text reads a line of package slog's text, whose pairs begin somewhere. It is cut off if the last
 // key that such an event has is missing, or if a value has no end.
-func (l *Files) text(f *file, line []byte, begin int, from string) {
-	v := l.values()
+func (l *Reader) text(line []byte, begin int, from string) {
+	v := l.v
+	v.clear()
 	rest, endless := v.pairs(line[begin:])
 	v.set(keys["level"], "text")
 	last := cmp.Or(lastKeys[v.get("kind")], "reason")
@@ -229,55 +231,44 @@ func (l *Files) text(f *file, line []byte, begin int, from string) {
 	r, fault := v.record()
 	switch n := v.ours(); {
 	case n == len(must) && whole && fault == nil:
-		l.add(f, r, v, line[:begin], from)
+		l.add(r, line[:begin], from)
 	case fault != nil && n == len(must) && whole && !fault.isCut(last):
-		l.fault(f, fault)
+		l.next.Err = fault
 	case n > 0, bytes.Contains(rest, []byte(" kind=")):
-		l.tear(f)
+		l.next.Err = ErrCutOff
 	}
 }
 
 // lastKeys are the last keys that the events of slog always have. The others have a reason.
-var lastKeys = map[string]string{"attempt_started": "elapsed", "attempt_finished": "took", "retry_scheduled": "err"}
+var lastKeys = map[string]string{
+	"attempt_started": "elapsed", "attempt_finished": "took", "retry_scheduled": "err",
+}
 
 // objects reads the JSON objects of a line: one, except after a crash.
-func (l *Files) objects(f *file, prefix, data []byte, from string, torn, isCarried bool) {
+func (l *Reader) objects(prefix, data []byte, from string, torn, isCarried bool) {
 	all, cut, fault := split(data)
 	torn = torn || cut
 	for _, object := range all {
-		v := l.values()
+		v := l.v
+		v.clear()
 		v.object(object, true)
 		switch n := v.ours(); {
 		case n == len(must):
 			r, wrong := v.record()
 			if wrong == nil {
-				l.add(f, r, v, prefix, from)
+				l.add(r, prefix, from)
 			} else if fault == nil {
 				fault = wrong
 			}
-		case v.get("response_flags") != "":
-			l.access(f, v)
-			return
 		case !torn && !isCarried && v.line() != "":
-			l.decode(f, []byte(strings.TrimSpace(v.line())), cmp.Or(v.first(places), from), true)
+			l.decode([]byte(strings.TrimSpace(v.line())), cmp.Or(v.first(places), from), true)
 			return
 		case n > 1 && !v.logged():
 			fault = errors.New("the event has no kind, attempt or max")
 		}
 	}
-	switch {
-	case torn:
-		l.tear(f)
-	case fault != nil:
-		l.fault(f, fault)
-	}
-}
-
-// fault counts a line with an event that cannot be read.
-func (l *Files) fault(f *file, what error) {
-	l.Bad++
-	if l.First == nil {
-		l.First = &Fault{Record{Line: f.line, origin: origin{file: f}}, what}
+	if l.next.Err = fault; torn {
+		l.next.Err = ErrCutOff
 	}
 }
 
@@ -326,38 +317,28 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 	return all, torn, fault
 }
 
-// add adds an event that has values v, behind a prefix. If it was logged without a time, it gets
-// the one in the prefix, or when its wait began, or the time of the last event.
-func (l *Files) add(f *file, r Record, v *values, prefix []byte, from string) {
-	r.Line, r.file, r.logged = f.line, f, v.logged()
-	r.source = cmp.Or(r.source, group(sources, prefix), v.first(places), from)
+// add adds an event that has the values of l, after a prefix. If it was logged without a time, it
+// gets the time in the prefix, or when its wait began, or the time of the last event.
+func (l *Reader) add(r Record, prefix []byte, from string) {
+	v := l.v
+	r.Line, r.Logged = l.next.Number, v.logged()
+	r.Source = cmp.Or(group(sources, prefix), v.first(places), from)
 	if v.get("rule") != "" { // else a program has called something its task
-		r.task = v.get("task")
+		r.Task = v.get("task")
 	}
 	e := &r.Event
-	if r.logged && e.Time.IsZero() {
+	if r.Logged && e.Time.IsZero() {
 		begun := e.Due.Add(-e.Delay)
 		if e.Due.IsZero() {
-			begun = f.last
+			begun = l.last
 		}
 		e.Time = cmp.Or(timeOf(prefix), begun)
 	}
-	if r.logged && e.Kind == retry.RetryScheduled && e.Due.IsZero() {
+	if r.Logged && e.Kind == retry.RetryScheduled && e.Due.IsZero() {
 		e.Due = e.Time.Add(e.Delay)
 	}
-	switch {
-	case f.first.IsZero():
-		f.first = e.Time
-	case e.Time.After(f.last):
-		f.later++
-	case e.Time.Before(f.last):
-		f.older++
-	}
-	f.last = e.Time
-	if l.each != nil {
-		r.shorten()
-	}
-	f.read = append(f.read, r)
+	l.last = e.Time
+	l.next.Records = append(l.next.Records, r)
 }
 
 // sources are how kubectl --prefix, docker compose, syslog in its two forms, and journalctl say
@@ -378,7 +359,7 @@ var (
 	// handlerText is how a line of slog's TextHandler begins, and defaultText one of slog.Default().
 	handlerText = regexp.MustCompile(`^(?:time|level|msg|key|kind)=`)
 	defaultText = regexp.MustCompile(`^\d{4}/\d\d/\d\d [\d:]{8}(?:\.\d+)? (?:\S+\.go:\d+: )?` +
-		`(?:DEBUG|INFO|WARN|ERROR)(?:[+-]\d+)? (?:` + strings.Join(Messages, "|") + `) `)
+		`(?:DEBUG|INFO|WARN|ERROR)(?:[+-]\d+)? (?:` + strings.Join(messages, "|") + `) `)
 )
 
 // longestPrefix is how much of a line is looked at to find where and when it is from.

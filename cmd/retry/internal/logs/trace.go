@@ -1,4 +1,4 @@
-package eventlog
+package logs
 
 import (
 	"cmp"
@@ -6,66 +6,90 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrylog"
 )
 
-// How much a collector holds. Calls beyond it are cut short, the one first that has had
-// no event for the longest.
+// How much Files hold. Calls beyond it are cut short, the one first that has had no event for the
+// longest.
 const (
 	mostRecords = 20_000
 	mostAlike   = 200      // calls with the same key, or without one
 	mostBytes   = 16 << 20 // of the texts of its records
-	mostText    = 4 << 10  // of each text; the rest is not read
 )
 
 // A Trace is what files have of a call. Its Attempts are as its events say, even if these cannot
 // have happened.
 type Trace struct {
-	Call
+	retrylog.Call
 	Cut string // why it is not whole; "": it is
 
-	turn int // when its last event came, counted in events
+	origins []origin // of the Records
+	turn    int      // when its last event came, counted in events
 }
 
-const headless = "its beginning is not in the log" // if a call is Cut so, there is no more to say
+// headless is the Cut of a call whose start is missing. There is no more to say about it.
+const headless = "its beginning is not in the log"
 
 // Last returns the last event of t.
-func (t *Trace) Last() *retry.Event { return &t.last().Event }
+func (t *Trace) Last() *retry.Event { return &t.Records[len(t.Records)-1].Event }
+
+// last returns where the last event of t is from.
+func (t *Trace) last() (source string, from origin) {
+	n := len(t.Records) - 1
+	return t.Records[n].Source, t.origins[n]
+}
 
 // Stopped reports whether t has an end.
 func (t *Trace) Stopped() bool { return t.Last().Kind == retry.CallFinished }
 
 // From returns where t is from: its source, or its file where no prefix says one.
-func (t *Trace) From() string { return cmp.Or(t.Records[0].source, t.Records[0].file.name) }
+func (t *Trace) From() string { return cmp.Or(t.Records[0].Source, t.File()) }
+
+// File returns the name of the file of the first event.
+func (t *Trace) File() string { return t.origins[0].file.name }
 
 // Foreign reports whether t is a line of Envoy's access log.
-func (t *Trace) Foreign() bool { return t.Records[0].foreign }
+func (t *Trace) Foreign() bool { return t.origins[0].foreign }
 
-// Judge is as of the Call, if it can be replayed. If the log is cut so that this cannot be done,
-// cut says how. It also says it if only the end is missing.
-func (t *Trace) Judge(p retry.Policy) (byCode []Record, cut string, err error) {
+// Compare compares t with a policy, if it can be replayed. If the log is cut so that this cannot be done,
+// cut says how. It also says it if only the end is missing. The records of byCode are as of the
+// Call, too.
+func (t *Trace) Compare(p retry.Policy) (byCode []retrylog.Record, cut string, fault *Fault) {
 	first := &t.Records[0]
 	switch {
-	case first.foreign:
+	case t.Foreign():
 		return nil, "an access log has no decisions", nil
-	case first.task != "":
+	case first.Task != "":
 		return nil, "it follows the rules of a pipeline", nil
 	case t.Cut == headless:
 		return nil, t.Cut, nil
-	case first.logged && first.Event.Time.IsZero():
+	case first.Logged && first.Event.Time.IsZero():
 		return nil, "its lines have no time", nil
 	}
-	calls, err := Replay(t.Records)
+	_, last := t.last()
+	calls, err := retrylog.Replay(t.Records)
 	switch {
 	case err == nil:
-		byCode, err = Judge(calls[0], p)
-	case t.last().torn > first.torn: // between two of its events
+		byCode, err = calls[0].ByCode(p), calls[0].Check(p)
+	case last.torn > t.origins[0].torn: // between two of its events
 		return nil, "one of its lines is cut off, or cannot be read", nil
 	}
-	return byCode, t.Cut, err
+	return byCode, t.Cut, t.fault(err)
+}
+
+// fault returns an error about a record of t with the file of that record; nil if there is none.
+func (t *Trace) fault(err error) *Fault {
+	var wrong *retrylog.LineError
+	if !errors.As(err, &wrong) {
+		return nil
+	}
+	at := slices.IndexFunc(t.Records, func(r retrylog.Record) bool {
+		return r.Line == wrong.Record.Line && r.Event.Time.Equal(wrong.Record.Event.Time)
+	})
+	return &Fault{t.origins[at].file.name, wrong.Record.Source, wrong.Record.Line, wrong.Err}
 }
 
 // Each calls a function with each call of the files, in the order in which they end, and at last
@@ -84,12 +108,13 @@ func (l *Files) Each(each func(*Trace)) error {
 }
 
 // collect adds the next event to its call.
-func (l *Files) collect(r Record) {
+func (l *Files) collect(r event) {
 	call := l.find(&r)
 	if call == nil && !known(r.Event.Kind) {
 		return
 	}
-	if call != nil && r.Key != "" && (begins(r.Event, true) || r.logged && r.Event.Attempt == 1 && !fits(call, &r)) {
+	if call != nil && r.Key != "" && (begins(r.Event) ||
+		r.Logged && r.Event.Attempt == 1 && !call.CanAdd(r.Record)) {
 		l.close(call, "its end is not in the log: the next call with its key has begun")
 		call = nil
 	}
@@ -98,9 +123,10 @@ func (l *Files) collect(r Record) {
 	}
 	l.Events++
 	call.turn = l.Events
-	call.add(r)
+	call.Add(r.Record)
+	call.origins = append(call.origins, r.origin)
 	l.records++
-	l.bytes += r.bytes()
+	l.bytes += bytesOf(&r.Record)
 	switch alike := l.open[r.Key]; {
 	case r.Event.Kind == retry.CallFinished:
 		l.close(call, "")
@@ -111,11 +137,27 @@ func (l *Files) collect(r Record) {
 	}
 }
 
+// known reports whether calls have events of this kind. Other kinds are of a newer version.
+func known(kind retry.EventKind) bool {
+	switch kind {
+	case retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished:
+		return true
+	}
+	return false
+}
+
+// begins reports whether e begins a call, whatever came before it.
+func begins(e retry.Event) bool {
+	return e.Kind == retry.AttemptStarted && e.Attempt == 1 ||
+		e.Kind == retry.CallFinished && e.Attempt == 0
+}
+
 // begin begins a call with r.
-func (l *Files) begin(r *Record) *Trace {
-	call := &Trace{Call: Call{Key: r.Key}}
+func (l *Files) begin(r *event) *Trace {
+	call := &Trace{Call: retrylog.Call{Key: r.Key}}
 	began := r.Event.Time.Add(-r.Event.Elapsed)
-	if r.starts() != nil && (began.Before(r.file.first) || l.Torn+l.Bad > 0 || l.Dropped > 0) {
+	lost := began.Before(r.file.first) || l.Torn+l.Bad > 0 || l.Dropped > 0
+	if lost && !call.CanAdd(r.Record) {
 		call.Cut = headless
 	}
 	l.open[r.Key] = append(l.open[r.Key], call)
@@ -127,20 +169,22 @@ func (l *Files) begin(r *Record) *Trace {
 // elsewhere, or a call that began at the same time and goes on in a file after a rotation.
 // Without keys it is a call of the same source in which r can be next. Among these it takes
 // the one whose events agree best on when it began.
-func (l *Files) find(r *Record) (found *Trace) {
+func (l *Files) find(r *event) (found *Trace) {
 	e := &r.Event
-	if r.foreign || r.Key == "" && begins(*e, true) {
+	if r.foreign || r.Key == "" && begins(*e) {
 		return nil
 	}
 	best, closest := 0, time.Duration(0)
 	for _, call := range l.open[r.Key] {
-		before, last := call.Last(), call.last()
+		before := call.Last()
+		source, last := call.last()
 		apart := (e.Time.Sub(before.Time) - (e.Elapsed - before.Elapsed)).Abs()
-		here, can, rank := last.source == r.source, fits(call, r), 0
+		here, rank := source == r.Source, 0
 		switch {
-		case r.Key == "" && here && can, r.Key != "" && here && last.file == r.file:
+		case r.Key != "" && here && last.file == r.file, r.Key == "" && here && call.CanAdd(r.Record):
 			rank = 2
-		case r.Key != "" && can && (e.Attempt > before.Attempt || here && apart < rotated):
+		case r.Key != "" && (e.Attempt > before.Attempt || here && apart < rotated) &&
+			call.CanAdd(r.Record):
 			rank = 1
 		}
 		if rank > best || rank > 0 && rank == best && apart <= closest {
@@ -154,40 +198,10 @@ func (l *Files) find(r *Record) (found *Trace) {
 // some logs have whole seconds.
 const rotated = 2 * time.Second
 
-// fits reports whether r can be the next event of a call, by its numbers.
-func fits(t *Trace, r *Record) bool {
-	e := r.Event
-	want, ok := next(t.last(), r)
-	later := e.Elapsed >= want.Elapsed || !r.logged || t.Last().Kind != retry.RetryScheduled
-	return ok && later && e.Attempt == want.Attempt && number(e) == want.Number
-}
-
-// shorten cuts the texts of r that are longer than mostText.
-func (r *Record) shorten() {
+// bytesOf returns how many bytes the texts of r have.
+func bytesOf(r *retrylog.Record) int {
 	e := &r.Event
-	for _, text := range []*string{&r.Key, &r.source, &r.task, &e.Class, (*string)(&e.Kind), (*string)(&e.Reason)} {
-		*text = shortened(*text)
-	}
-	for _, err := range []*error{&e.Err, &e.Cause} {
-		if text := ""; *err != nil {
-			if text = (*err).Error(); len(text) > mostText {
-				*err = errors.New(shortened(text))
-			}
-		}
-	}
-}
-
-func shortened(text string) string {
-	if len(text) <= mostText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:mostText], "") + "..."
-}
-
-// bytes returns how many bytes the texts of r have.
-func (r *Record) bytes() int {
-	e := &r.Event
-	n := len(r.Key) + len(r.source) + len(r.task) + len(e.Class) + len(e.Kind) + len(e.Reason)
+	n := len(r.Key) + len(r.Source) + len(r.Task) + len(e.Class) + len(e.Kind) + len(e.Reason)
 	for _, err := range []error{e.Err, e.Cause} {
 		if err != nil {
 			n += len(err.Error())
@@ -201,7 +215,7 @@ func (l *Files) close(call *Trace, cut string) {
 	call.Cut = cmp.Or(call.Cut, cut)
 	l.records -= len(call.Records)
 	for i := range call.Records {
-		l.bytes -= call.Records[i].bytes()
+		l.bytes -= bytesOf(&call.Records[i])
 	}
 	l.open[call.Key] = slices.DeleteFunc(l.open[call.Key], func(o *Trace) bool { return o == call })
 	if len(l.open[call.Key]) == 0 {

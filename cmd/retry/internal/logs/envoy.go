@@ -1,0 +1,129 @@
+package logs
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrylog"
+)
+
+// reasonUnknown is why Envoy did not try again where its log does not say it: the failure is not
+// one that its retry policy has, there is no such policy, or its retry budget was empty.
+const reasonUnknown retry.Reason = "not_retried"
+
+// accessLine is a line in the default format of Envoy's access log, or in Istio's, which has
+// three more fields after the flags and more of them at the end. Its groups have the names that
+// Istio gives them in JSON.
+var accessLine = regexp.MustCompile(`^\[(?P<start_time>\d{4}-\d\d-\d\dT[^\]]+)\] ` +
+	`".*?" (?P<response_code>\d{1,3}) (?P<response_flags>-|[A-Z,]+)` +
+	`(?: (?P<response_code_details>\S+) (?:-|"[^"]*"|\S+)` +
+	` "(?P<upstream_transport_failure_reason>[^"]*)")?` +
+	` \S+ \S+ (?P<duration>\d+|-) \S+ "[^"]*" ".*?"` +
+	` "(?P<request_id>[^"]*)" "(?P<authority>[^"]*)" "(?P<upstream_host>[^"]*)"` +
+	`(?: (?P<upstream_cluster>\S+))?`)
+
+// access returns the call that a line of Envoy's access log is, and whether it is one.
+func access(line retrylog.Line) (r retrylog.Record, ok bool) {
+	if len(line.Records) > 0 {
+		return r, false
+	}
+	a := fieldsOf(line.Text)
+	begun, _ := time.Parse(time.RFC3339Nano, a["start_time"])
+	code, err := strconv.Atoi(cmp.Or(a.first("response_code"), "0"))
+	if a["response_flags"] == "" || begun.IsZero() || err != nil {
+		return r, false
+	}
+	took, _ := strconv.Atoi(a["duration"])
+	attempts, err := strconv.Atoi(a.first(
+		"upstream_request_attempt_count", "attempt_count", "attempts"))
+	r.Line, r.Logged = line.Number, true
+	r.Key = a.first("request_id", "x-request-id")
+	r.Source = a.first("upstream_cluster", "upstream_host", "authority", ":authority")
+	e := &r.Event
+	e.Kind, e.Attempt = retry.CallFinished, max(1, attempts)
+	e.Reason = reasonOf(strings.Split(a["response_flags"], ","), code)
+	e.Elapsed = time.Duration(took) * time.Millisecond
+	e.Time = begun.Add(e.Elapsed)
+	if err != nil && e.Reason == retry.ReasonExhausted {
+		e.Attempt = 2 // at least
+	}
+	if e.Reason != retry.ReasonSuccess {
+		e.Err = a.failure()
+	}
+	return r, true
+}
+
+// failure returns the error of a call that did not succeed.
+func (a accessFields) failure() error {
+	text := strings.TrimSpace(a.first("response_code") + " " + a.first("response_flags"))
+	details := a.first("upstream_transport_failure_reason", "response_code_details")
+	if details != "" && details != "via_upstream" {
+		text += ": " + details
+	}
+	return errors.New(text)
+}
+
+// accessFields are the fields of a line by their names. In JSON a field may have another name.
+type accessFields map[string]string
+
+// fieldsOf returns the fields of a line, none if it is not from Envoy.
+func fieldsOf(text []byte) accessFields {
+	a := accessFields{}
+	if !bytes.HasPrefix(text, []byte("{")) {
+		for i, field := range accessLine.FindSubmatch(text) {
+			a[accessLine.SubexpNames()[i]] = string(field)
+		}
+		return a
+	}
+	var object map[string]any
+	in := json.NewDecoder(bytes.NewReader(text))
+	in.UseNumber()
+	if !bytes.Contains(text, []byte(`"response_flags"`)) || in.Decode(&object) != nil {
+		return a
+	}
+	for name, value := range object {
+		switch value.(type) {
+		case string, json.Number:
+			a[name] = fmt.Sprint(value)
+		}
+	}
+	return a
+}
+
+// first returns the first text that a field of these names has. A "-" is none.
+func (a accessFields) first(names ...string) string {
+	for _, name := range names {
+		if text := a[name]; text != "" && text != "-" {
+			return text
+		}
+	}
+	return ""
+}
+
+// reasonOf returns why a call stopped that has these flags and this status.
+func reasonOf(flags []string, code int) retry.Reason {
+	has := func(names ...string) bool {
+		return slices.ContainsFunc(flags, func(flag string) bool { return slices.Contains(names, flag) })
+	}
+	switch {
+	case has("URX"):
+		return retry.ReasonExhausted
+	case has("DC", "DR"):
+		return retry.ReasonCanceled
+	case has("UT", "DT"):
+		return retry.ReasonDeadline
+	case has("UH", "UF", "UC", "UR", "UO", "LR", "UPE", "UMSDR", "DF", "NC"), code == 0, code >= 500:
+		return reasonUnknown
+	default:
+		return retry.ReasonSuccess
+	}
+}

@@ -1,0 +1,48 @@
+package retrylog
+
+import "github.com/goretry/retry"
+
+// What a reason to stop allows, as bits.
+const (
+	unbegun   = 1 << iota // the call can end before its first attempt
+	waiting               // in a wait
+	refused               // where a queue refuses a job that it has handed out again
+	mayCause              // there may be a cause
+	mustCause             // there is one
+)
+
+// reasons are the reasons to stop that this version knows.
+var reasons = map[retry.Reason]struct {
+	means string
+	can   int
+}{
+	retry.ReasonSuccess:      {"it succeeded", mayCause},
+	retry.ReasonExhausted:    {"no attempt is left", refused},
+	retry.ReasonNonRetryable: {"the failure is not retryable", refused | mayCause},
+	retry.ReasonPermanent:    {"the error is permanent", 0},
+	retry.ReasonRejected:     {"the program does not retry this error", 0},
+	retry.ReasonRetryAfter:   {"Retry-After is longer than max_retry_after", 0},
+	retry.ReasonElapsed:      {"after ELAPSED, a retry would be later than max_elapsed", waiting},
+	retry.ReasonDeadline: {
+		"after ELAPSED, the caller's deadline has passed, or comes before the retry",
+		unbegun | waiting | refused | mayCause,
+	},
+	retry.ReasonCanceled: {
+		"the caller canceled it after ELAPSED",
+		unbegun | waiting | refused | mayCause,
+	},
+	retry.ReasonBudget:   {"the budget has no retry left", 0},
+	retry.ReasonBorrowed: {"the caller lent no more retries", 0},
+	retry.ReasonWait:     {"the wait failed", waiting | mustCause},
+	retry.ReasonInvalid: {
+		"the policy, a class, or the call is invalid",
+		unbegun | refused | mustCause,
+	},
+}
+
+// can reports whether the reason of e allows one of these. What one of a newer version allows,
+// this one cannot know.
+func can(e retry.Event, what int) bool {
+	reason, known := reasons[e.Reason]
+	return !known || reason.can&what != 0
+}
