@@ -243,7 +243,7 @@ func TestEventIsWrittenAsByEncodingJSON(t *testing.T) {
 		Reason     retry.Reason    `json:"reason,omitzero"`
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	words := []string{"", "plain", `"quoted" and \ slashed`, "<a&b>", "line\nbreak\t\x00\x1f\x7f", "\u2028\u2029é\U0001F600", "\xff\xfe broken"}
+	words := []string{"", "plain", `a"b`, `a\b`, "a<b", "a>b", "a&b", "a\nb", "é", `"quoted" and \ slashed`, "<a&b>", "line\nbreak\t\x00\x1f\x7f", "\u2028\u2029é\U0001F600", "\xff\xfe broken"}
 	word := func() string { return words[random.IntN(len(words))] }
 	wait := func() time.Duration { return time.Duration(random.Uint64()) >> random.IntN(65) }
 	number := func() int { return int(random.Int64()) >> random.IntN(65) * (1 - 2*random.IntN(2)) }

@@ -57,19 +57,6 @@ func BenchmarkHTTP(b *testing.B) {
 	}
 }
 
-func get(t testing.TB, client *http.Client, req *http.Request) (status int, text string) {
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
-}
-
 // The numbers can be compared only if every client does the same.
 func TestEveryClientDoesTheSame(t *testing.T) {
 	for _, c := range httpClients {

@@ -6,7 +6,9 @@ package main
 
 import (
 	"bufio"
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -14,9 +16,29 @@ import (
 )
 
 func main() {
+	serves := flag.Bool("serve", false, "run the servers of -http")
+	rounds := flag.Int("http", 0, "measure HTTP clients in this many rounds")
+	flag.Parse()
+	var err error
+	switch {
+	case *serves:
+		err = serve()
+	case *rounds > 0:
+		err = measureWires(*rounds)
+	default:
+		err = tables(os.Stdin)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "benchmarks:", err)
+		os.Exit(1)
+	}
+}
+
+// tables prints the table of what the benchmarks have printed.
+func tables(printed io.Reader) error {
 	rounds := map[string][]float64{} // by work, library and unit
 	var works, libs []string
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+	for in := bufio.NewScanner(printed); in.Scan(); {
 		fields := strings.Fields(in.Text())
 		work, lib, compared := strings.Cut(strings.TrimPrefix(in.Text(), "Benchmark"), "/lib=")
 		if !compared || len(fields) < 4 {
@@ -27,8 +49,7 @@ func main() {
 		for i := 2; i+1 < len(fields); i += 2 {
 			value, err := strconv.ParseFloat(fields[i], 64)
 			if err != nil {
-				fmt.Fprintln(os.Stderr, "benchmarks:", err)
-				os.Exit(1)
+				return err
 			}
 			of := work + lib + fields[i+1]
 			rounds[of] = append(rounds[of], value)
@@ -38,6 +59,7 @@ func main() {
 	for _, work := range works {
 		fmt.Printf("| %s |%s\n", work, cells(libs, func(lib string) string { return cell(rounds, work, lib) }))
 	}
+	return nil
 }
 
 func add(all []string, one string) []string {

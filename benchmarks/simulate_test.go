@@ -55,10 +55,3 @@ func benchSimulate(b *testing.B, s retrysim.System) {
 
 // cpuTime returns the processor time of this process, which other processes do not
 // change.
-func cpuTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
