@@ -1,7 +1,7 @@
-// Command benchmarks prints tables of what the benchmarks of this directory print: the
-// medians of each library as multiples of the loop written by hand.
+// Command benchmarks prints tables of what the benchmarks of this directory print: the CPU of
+// each library in multiples of the loop by hand. With -http it measures HTTP clients.
 //
-//	./run 5 | go run .
+//	./run 5
 package main
 
 import (
@@ -55,9 +55,18 @@ func tables(printed io.Reader) error {
 			rounds[of] = append(rounds[of], value)
 		}
 	}
-	fmt.Printf("| |%s\n|%s\n", cells(libs, func(lib string) string { return strings.TrimSuffix(lib, "-") }), strings.Repeat(" --- |", len(libs)+1))
-	for _, work := range works {
-		fmt.Printf("| %s |%s\n", work, cells(libs, func(lib string) string { return cell(rounds, work, lib) }))
+	for _, question := range []struct{ text, works string }{
+		{"What does a first try cost?", "Calls/FirstTry Calls/Once"},
+		{"What do ten failures cost?", "Calls/TenFailures"},
+		{"What does a waiting call hold?", "Calls/Waiting"},
+	} {
+		fmt.Printf("### %s\n\n| |%s\n|%s\n", question.text, cells(libs, func(lib string) string { return strings.TrimSuffix(lib, "-") }), strings.Repeat(" --- |", len(libs)+1))
+		for _, work := range works {
+			if slices.ContainsFunc(strings.Fields(question.works), func(of string) bool { return strings.HasPrefix(work, of) }) {
+				fmt.Printf("| %s |%s\n", work, cells(libs, func(lib string) string { return cell(rounds, work, lib) }))
+			}
+		}
+		fmt.Println()
 	}
 	return nil
 }
@@ -79,14 +88,14 @@ func cells(libs []string, cell func(lib string) string) (row string) {
 // cell compares times and bytes, and has allocations as they are.
 func cell(rounds map[string][]float64, work, lib string) string {
 	var texts []string
-	for _, unit := range []string{"ns/op", "ns/cancel", "B/call", "allocs/op"} {
+	for _, unit := range []string{"cpu-ns/op", "cpu-ns/call", "B/call", "allocs/op"} {
 		measured, bare := rounds[work+lib+unit], rounds[work+"bare-"+unit]
 		switch {
 		case measured == nil:
 		case unit == "allocs/op":
 			texts = append(texts, fmt.Sprintf("%.0f", median(measured)))
 		case lib == "bare-":
-			texts = append(texts, fmt.Sprintf("%.4g %s", median(measured), unit[:strings.Index(unit, "/")]))
+			texts = append(texts, fmt.Sprintf("%.4g %s", median(measured), strings.TrimPrefix(unit[:strings.Index(unit, "/")], "cpu-")))
 		default:
 			texts = append(texts, fmt.Sprintf("%.2fx", median(measured)/median(bare)))
 		}
