@@ -45,7 +45,9 @@ func BenchmarkGrowth(b *testing.B) {
 			for i := range n {
 				fmt.Fprintf(&text, `"key%d": 1, `, i)
 			}
-			return func() { require.Error(b, json.Unmarshal([]byte("{"+text.String()+`"max_attempts": 1}`), new(retry.Policy))) }
+			return func() {
+				require.Error(b, json.Unmarshal([]byte("{"+text.String()+`"max_attempts": 1}`), new(retry.Policy)))
+			}
 		}},
 		{"Do makes n attempts by a Schedule of n", 10_000, linear, func(n int) func() {
 			p := retry.Policy{MaxAttempts: n, Backoff: make(retry.Schedule, n)}

@@ -177,17 +177,22 @@ func (w wire) measure(clients []func(n int) error, rounds int) error {
 		runtime.ReadMemStats(&after)
 		cells[i] = fmt.Sprintf("%.0f", float64(after.Mallocs-before.Mallocs)/warm)
 	}
-	for range rounds {
-		for i, send := range clients {
-			if send == nil {
+	for round := range rounds {
+		for turn := range clients { // who begins takes turns too
+			i := (round + turn) % len(clients)
+			if clients[i] == nil {
 				continue
 			}
 			began := cpuTime()
-			if err := send(requests); err != nil {
+			if err := clients[i](requests); err != nil {
 				return err
 			}
 			cpu[i] = append(cpu[i], float64(cpuTime()-began)/1e3/requests)
-			over[i] = append(over[i], cpu[i][len(cpu[i])-1]-cpu[0][len(cpu[0])-1])
+		}
+		for i := range clients {
+			if clients[i] != nil {
+				over[i] = append(over[i], cpu[i][round]-cpu[0][round])
+			}
 		}
 	}
 	bare, all := median(cpu[0]), map[string]float64{}

@@ -14,21 +14,21 @@ import (
 	"github.com/goretry/retry"
 )
 
-// An attempt is one request to Base, and the context of that request: it lives until Check
-// has returned, and the body that Check leaves has been read. What every attempt needs is part
-// of it, and so a single allocation.
+// An attempt is one request to Base, and the context of that request. It lives until Check has
+// returned, and the body that Check leaves has been read. What every attempt needs is part of
+// it, so that an attempt is one allocation.
 type attempt struct {
-	context.Context // of the caller's request, and ended by cancel
+	context.Context // a child of the caller's, which cancel ends
 	cancel          context.CancelCauseFunc
 
 	x      *exchange
 	number int
 
-	req  *http.Request // that Base gets: made, or a copy of it with a trace
-	made http.Request
-	url  url.URL // of made
-	body body    // of the response, for whoever reads it
-	ends bool    // a Read of the body ends soon after the attempt
+	req  *http.Request // what Base gets: made, or a copy of made that is traced
+	made http.Request  // a copy of the caller's request
+	url  url.URL       // of made, unless x is plain
+	body body          // of the response, as its reader gets it
+	ends bool          // a Read of the response's body ends soon after the attempt does
 
 	sent      evidence
 	mayBeDone bool  // the server may have processed it
@@ -103,6 +103,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 func (a *attempt) newRequest() (err error) {
 	x := a.x
 	a.made, a.req = *x.req.WithContext(a), &a.made
+	// An http.Transport changes nothing, but it wants a header.
 	if !x.plain || a.req.Header == nil {
 		own(a.req, &a.url)
 	}
@@ -135,8 +136,8 @@ func own(req *http.Request, u *url.URL) {
 	}
 }
 
-// Value returns the attempt, and what the context of the caller's request has but its policy,
-// which is for one Transport.
+// Value returns the attempt for AttemptOf and attemptOf, and otherwise what the context of the
+// caller's request has. It hides the policy of WithPolicy, which is for one Transport.
 func (a *attempt) Value(key any) any {
 	switch key.(type) {
 	case attemptKey:

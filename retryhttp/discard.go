@@ -30,10 +30,11 @@ func (x *exchange) discard() {
 // discard reads and closes the response of the attempt, which is unread, and returns up to
 // keep of its first bytes. An error of its body costs the connection and nothing else.
 //
-// A goroutine reads the body and then closes it: a body that ignores its context
-// would hold the caller forever. A timer must not close a body that is still being
-// read, because a Base may pool its readers, and would give this one to another
-// response.
+// A Read that hangs ends when the attempt is canceled after most of discardTime, if the body is
+// one of net/http: then the caller's goroutine reads. Another body may ignore its context, and
+// would hold the caller forever: a goroutine reads that one, and goes on alone after discardTime.
+// Nobody closes a body while it is read, because a Base may pool its readers, and would give
+// this one to another response.
 func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	defer a.cancel(nil)
 	if resp.Body == nil || resp.Body == http.NoBody {

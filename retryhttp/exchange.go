@@ -15,11 +15,23 @@ import (
 	"github.com/goretry/retry/internal/wait"
 )
 
-// An exchange is one call of RoundTrip, told in this file in the order in which it
-// happens: the loop under loopPolicy calls attempt, asks classify whether a failure
-// is the last, and waits with discardAndWait; then the caller gets the answer.
+// An exchange is one call of RoundTrip. This file tells it in the order in which it happens:
+//
+//  1. run starts the loop of package retry with the policy that loopPolicy returns.
+//  2. The loop calls attempt. There next makes the context of the attempt, send (attempt.go)
+//     gives Base a copy of the request, check asks Check what the attempt failed with, and
+//     settle puts the share of a healthy server into the Budget.
+//  3. After a failure the loop asks classify whether the request may be sent again. The policy
+//     says when.
+//  4. Before a retry the loop calls discardAndWait: it reads the rest of the response
+//     (discard.go), so that its connection is free, and waits.
+//  5. When the loop stops, stopped completes its error, and answer returns what RoundTrip
+//     returns: the last response, or that error. end frees what the caller does not get.
+//
+// The exchange is the context of the loop, in which OnEvent and Wait find it. Each attempt is the
+// context of its own request.
 type exchange struct {
-	context.Context // of the request; the loop's is the exchange
+	context.Context // of the caller's request
 
 	t      *Transport
 	req    *http.Request
@@ -34,7 +46,7 @@ type exchange struct {
 	once   bool          // the server must not process the request twice
 	hedged atomic.Bool   // a second request of a Hedge has answered the last attempt
 
-	first   attempt        // most exchanges make no other
+	first   attempt        // here, because most exchanges make no other
 	last    *attempt       // nil before the first
 	lost    *attempt       // the server may have processed it, and its answer was lost; nil: none
 	failure error          // of the last attempt
@@ -48,7 +60,8 @@ func (x *exchange) run(send func(context.Context) error) error {
 	return x.stopped(retry.Do(x, x.loopPolicy(), send))
 }
 
-// Value returns the exchange, and what the context of the request has.
+// Value returns the exchange for RequestOf and Hedged, and otherwise what the context of the
+// caller's request has.
 func (x *exchange) Value(key any) any {
 	if _, asked := key.(logkey.Hedge); asked {
 		return x
@@ -121,7 +134,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 	return x.failure
 }
 
-// next begins the next attempt.
+// next begins the next attempt, whose context ends with the caller's or by its cancel.
 func (x *exchange) next() *attempt {
 	a := &x.first
 	if x.last != nil {

@@ -224,7 +224,8 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 // invalid policy. errors.As finds a [*retry.Error] in it, also in the *url.Error that
 // http.Client puts around it.
 //
-// Each attempt sends a copy of req, so that Base and Prepare may change it. The first
+// Each attempt sends a copy of req, so that Base and Prepare may change it. If Base is an
+// http.Transport, which changes nothing, the copy shares the header and the URL of req. The first
 // sends the body, or what GetBody returns if there is none, each later one what GetBody
 // returns. A request with a Trailer, or a body without GetBody, is sent once: see [SetBody].
 //
