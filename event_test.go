@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/strict"
 )
 
 func TestEventCounts(t *testing.T) {
@@ -215,4 +217,73 @@ func TestEventJSON(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "["+fullJSON+"]", string(data))
 	})
+}
+
+// An event is written as encoding/json writes a struct with these fields.
+func TestEventIsWrittenAsByEncodingJSON(t *testing.T) {
+	type text = strict.Duration
+	type fields struct {
+		Kind       retry.EventKind `json:"kind"`
+		Time       time.Time       `json:"time"`
+		Attempt    int             `json:"attempt"`
+		Max        int             `json:"max"`
+		Number     int             `json:"number,omitzero"`
+		Reset      bool            `json:"reset,omitzero"`
+		Err        string          `json:"err,omitzero"`
+		Cause      string          `json:"cause,omitzero"`
+		Took       text            `json:"took,omitzero"`
+		Elapsed    text            `json:"elapsed,omitzero"`
+		Delay      text            `json:"delay,omitzero"`
+		Due        time.Time       `json:"due,omitzero"`
+		Lo         text            `json:"lo,omitzero"`
+		Hi         text            `json:"hi,omitzero"`
+		RetryAfter text            `json:"retry_after,omitzero"`
+		Seed       uint64          `json:"seed,omitzero,string"`
+		Class      string          `json:"class,omitzero"`
+		Reason     retry.Reason    `json:"reason,omitzero"`
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	words := []string{"", "plain", `a"b`, `a\b`, "a<b", "a>b", "a&b", "a\nb", "é", `"quoted" and \ slashed`, "<a&b>", "line\nbreak\t\x00\x1f\x7f", "\u2028\u2029é\U0001F600", "\xff\xfe broken"}
+	word := func() string { return words[random.IntN(len(words))] }
+	wait := func() time.Duration { return time.Duration(random.Uint64()) >> random.IntN(65) }
+	number := func() int { return int(random.Int64()) >> random.IntN(65) * (1 - 2*random.IntN(2)) }
+	failure := func(text string) error {
+		if text == "" {
+			return nil
+		}
+		return errors.New(text)
+	}
+	for range 20_000 {
+		f := fields{
+			Kind: retry.EventKind(word()), Time: time.Unix(int64(random.IntN(1e9)), int64(random.IntN(1e9))).In(time.FixedZone("", 60*random.IntN(800))),
+			Attempt: number(), Max: number(), Number: number(), Reset: random.IntN(2) == 0, Err: word(), Cause: word(),
+			Took: text(wait()), Elapsed: text(wait()), Delay: text(wait()), Lo: text(wait()), Hi: text(wait()), RetryAfter: text(wait()),
+			Seed: random.Uint64() >> random.IntN(65), Class: word(), Reason: retry.Reason(word()),
+		}
+		if random.IntN(2) == 0 {
+			f.Due = f.Time
+		}
+		got, err := retry.Event{
+			Kind: f.Kind, Time: f.Time, Attempt: f.Attempt, Max: f.Max, Err: failure(f.Err), Cause: failure(f.Cause),
+			Took: time.Duration(f.Took), Elapsed: time.Duration(f.Elapsed), Due: f.Due,
+			Decision: retry.Decision{
+				Number: f.Number, Reset: f.Reset, Delay: time.Duration(f.Delay), Lo: time.Duration(f.Lo), Hi: time.Duration(f.Hi),
+				RetryAfter: time.Duration(f.RetryAfter), Seed: f.Seed, Class: f.Class, Reason: f.Reason,
+			},
+		}.MarshalJSON()
+		require.NoError(t, err)
+		if f.Number == f.Attempt {
+			f.Number = 0
+		}
+		want, err := json.Marshal(f)
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got))
+	}
+	for name, e := range map[string]retry.Event{
+		"time": {Time: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}, "due": {Due: time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)},
+	} {
+		data, err := e.MarshalJSON()
+		assert.ErrorContains(t, err, "retry: event: ", name)
+		assert.Nil(t, data, name)
+	}
 }

@@ -36,9 +36,12 @@ func BenchmarkCalls(b *testing.B) {
 					defer cancel()
 					b.ReportAllocs()
 					b.ResetTimer()
+					began := cpuTime()
 					if err := calls(ctx, b.N, w.op); !errors.Is(err, w.op(ctx)) {
 						b.Fatal(err)
 					}
+					b.ReportMetric(float64(cpuTime()-began)/float64(b.N), "cpu-ns/op")
+					b.ReportMetric(0, "ns/op")
 				})
 			}
 		})

@@ -18,22 +18,23 @@ const httpAttempts = 4
 type httpClient struct {
 	name    string
 	prepare func(base http.RoundTripper) http.RoundTripper
+	leaks   bool // it leaves a response open that it does not return, and so its connection
 }
 
 var httpClients = []httpClient{
-	{"bare", func(base http.RoundTripper) http.RoundTripper { return bareHTTP{base} }},
+	{"bare", func(base http.RoundTripper) http.RoundTripper { return bareHTTP{base} }, false},
 	{"retryhttp", func(base http.RoundTripper) http.RoundTripper {
 		return &retryhttp.Transport{Base: base, Budgets: retryhttp.NoBudgets, Policy: retry.Policy{MaxAttempts: httpAttempts}} //retry:vet-ignore policyliteral no waits are measured
-	}},
+	}, false},
 	{"go-retryablehttp", func(base http.RoundTripper) http.RoundTripper {
 		client := retryablehttp.NewClient()
 		client.HTTPClient.Transport, client.Logger = base, nil
 		client.RetryMax, client.RetryWaitMin, client.RetryWaitMax = httpAttempts-1, 0, 0
 		return client.StandardClient().Transport
-	}},
+	}, false},
 	{"failsafehttp", func(base http.RoundTripper) http.RoundTripper {
 		return failsafehttp.NewRoundTripper(base, failsafehttp.NewRetryPolicyBuilder().WithMaxRetries(httpAttempts-1).Build())
-	}},
+	}, true},
 }
 
 // bareHTTP is the loop that an engineer writes by hand around a RoundTripper.

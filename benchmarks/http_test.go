@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -16,60 +14,6 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// BenchmarkHTTP measures a GET over loopback, and in memory, whose body is read.
-func BenchmarkHTTP(b *testing.B) {
-	for _, w := range []struct {
-		name     string
-		failures int
-		loopback bool
-	}{
-		{"FirstTry", 0, true}, {"Two503", 2, true},
-		{"FirstTryInMemory", 0, false}, {"Two503InMemory", 2, false},
-	} {
-		b.Run(w.name, func(b *testing.B) {
-			for _, c := range httpClients {
-				b.Run("lib="+c.name, func(b *testing.B) {
-					script := &answers{failures: w.failures}
-					server := httptest.NewServer(script)
-					defer server.Close()
-					pool := &http.Transport{}
-					defer pool.CloseIdleConnections()
-					var base http.RoundTripper = script
-					if w.loopback {
-						base = pool
-					}
-					client := &http.Client{Transport: c.prepare(base)}
-					ctx, cancel := context.WithCancel(b.Context())
-					defer cancel()
-					req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
-					require.NoError(b, err)
-					b.ReportAllocs()
-					b.ResetTimer()
-					for range b.N {
-						status, text := get(b, client, req)
-						if status != http.StatusOK || text != "hello" {
-							b.Fatal(status, text)
-						}
-					}
-				})
-			}
-		})
-	}
-}
-
-func get(t testing.TB, client *http.Client, req *http.Request) (status int, text string) {
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
-}
-
 // The numbers can be compared only if every client does the same.
 func TestEveryClientDoesTheSame(t *testing.T) {
 	for _, c := range httpClients {
@@ -79,7 +23,8 @@ func TestEveryClientDoesTheSame(t *testing.T) {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.test", nil)
 			require.NoError(t, err)
 			for n := 1; n <= 2; n++ {
-				status, text := get(t, client, req)
+				status, text, err := get(client, req)
+				require.NoError(t, err)
 				assert.Equal(t, []any{http.StatusOK, "hello", n * sent}, []any{status, text, script.n}, c.name)
 			}
 		}
@@ -109,7 +54,8 @@ func TestCheckRetryIsACheck(t *testing.T) {
 		}}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
 		require.NoError(t, err)
-		status, text := get(t, client, req)
+		status, text, err := get(client, req)
+		require.NoError(t, err)
 		assert.Equal(t, []any{http.StatusOK, "hello", 3}, []any{status, text, script.n}, name)
 		server.Close()
 	}

@@ -1,12 +1,14 @@
-// Command benchmarks prints tables of what the benchmarks of this directory print: the
-// medians of each library as multiples of the loop written by hand.
+// Command benchmarks prints tables of what the benchmarks of this directory print: the CPU of
+// each library in multiples of the loop by hand. With -http it measures HTTP clients.
 //
-//	./run 5 | go run .
+//	./run 5
 package main
 
 import (
 	"bufio"
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -14,9 +16,29 @@ import (
 )
 
 func main() {
+	serves := flag.Bool("serve", false, "run the servers of -http")
+	rounds := flag.Int("http", 0, "measure HTTP clients in this many rounds")
+	flag.Parse()
+	var err error
+	switch {
+	case *serves:
+		err = serve()
+	case *rounds > 0:
+		err = measureWires(*rounds)
+	default:
+		err = tables(os.Stdin)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "benchmarks:", err)
+		os.Exit(1)
+	}
+}
+
+// tables prints the table of what the benchmarks have printed.
+func tables(printed io.Reader) error {
 	rounds := map[string][]float64{} // by work, library and unit
 	var works, libs []string
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+	for in := bufio.NewScanner(printed); in.Scan(); {
 		fields := strings.Fields(in.Text())
 		work, lib, compared := strings.Cut(strings.TrimPrefix(in.Text(), "Benchmark"), "/lib=")
 		if !compared || len(fields) < 4 {
@@ -27,17 +49,26 @@ func main() {
 		for i := 2; i+1 < len(fields); i += 2 {
 			value, err := strconv.ParseFloat(fields[i], 64)
 			if err != nil {
-				fmt.Fprintln(os.Stderr, "benchmarks:", err)
-				os.Exit(1)
+				return err
 			}
 			of := work + lib + fields[i+1]
 			rounds[of] = append(rounds[of], value)
 		}
 	}
-	fmt.Printf("| |%s\n|%s\n", cells(libs, func(lib string) string { return strings.TrimSuffix(lib, "-") }), strings.Repeat(" --- |", len(libs)+1))
-	for _, work := range works {
-		fmt.Printf("| %s |%s\n", work, cells(libs, func(lib string) string { return cell(rounds, work, lib) }))
+	for _, question := range []struct{ text, works string }{
+		{"What does a first try cost?", "Calls/FirstTry Calls/Once"},
+		{"What do ten failures cost?", "Calls/TenFailures"},
+		{"What does a waiting call hold?", "Calls/Waiting"},
+	} {
+		fmt.Printf("### %s\n\n| |%s\n|%s\n", question.text, cells(libs, func(lib string) string { return strings.TrimSuffix(lib, "-") }), strings.Repeat(" --- |", len(libs)+1))
+		for _, work := range works {
+			if slices.ContainsFunc(strings.Fields(question.works), func(of string) bool { return strings.HasPrefix(work, of) }) {
+				fmt.Printf("| %s |%s\n", work, cells(libs, func(lib string) string { return cell(rounds, work, lib) }))
+			}
+		}
+		fmt.Println()
 	}
+	return nil
 }
 
 func add(all []string, one string) []string {
@@ -57,14 +88,14 @@ func cells(libs []string, cell func(lib string) string) (row string) {
 // cell compares times and bytes, and has allocations as they are.
 func cell(rounds map[string][]float64, work, lib string) string {
 	var texts []string
-	for _, unit := range []string{"ns/op", "ns/cancel", "B/call", "allocs/op"} {
+	for _, unit := range []string{"cpu-ns/op", "cpu-ns/call", "B/call", "allocs/op"} {
 		measured, bare := rounds[work+lib+unit], rounds[work+"bare-"+unit]
 		switch {
 		case measured == nil:
 		case unit == "allocs/op":
 			texts = append(texts, fmt.Sprintf("%.0f", median(measured)))
 		case lib == "bare-":
-			texts = append(texts, fmt.Sprintf("%.4g %s", median(measured), unit[:strings.Index(unit, "/")]))
+			texts = append(texts, fmt.Sprintf("%.4g %s", median(measured), strings.TrimPrefix(unit[:strings.Index(unit, "/")], "cpu-")))
 		default:
 			texts = append(texts, fmt.Sprintf("%.2fx", median(measured)/median(bare)))
 		}

@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/goretry/retry/retrysim"
 )
@@ -35,7 +33,7 @@ func BenchmarkSimulate(b *testing.B) {
 }
 
 func benchSimulate(b *testing.B, s retrysim.System) {
-	attempts, began := 0, cpuTime(b)
+	attempts, began := 0, cpuTime()
 	for b.Loop() {
 		r, err := retrysim.Run(s, 1)
 		if err != nil {
@@ -45,7 +43,7 @@ func benchSimulate(b *testing.B, s retrysim.System) {
 			attempts += load.Requests
 		}
 	}
-	took := (cpuTime(b) - began).Seconds()
+	took := (cpuTime() - began).Seconds()
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	b.ReportMetric(float64(attempts)/took/1e6, "M-attempts/CPU-s")
@@ -55,10 +53,3 @@ func benchSimulate(b *testing.B, s retrysim.System) {
 
 // cpuTime returns the processor time of this process, which other processes do not
 // change.
-func cpuTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}

@@ -7,20 +7,29 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"slices"
 	"sync"
 
 	"github.com/goretry/retry"
 )
 
-// An attempt is one request to Base.
+// An attempt is one request to Base, and the context of that request. It lives until Check has
+// returned, and the body that Check leaves has been read. What every attempt needs is part of
+// it, so that an attempt is one allocation.
 type attempt struct {
+	context.Context // a child of the caller's, which cancel ends
+	cancel          context.CancelCauseFunc
+
 	x      *exchange
 	number int
-	ctx    context.Context // lives until Check has returned, and the body that it leaves has been read
-	cancel context.CancelCauseFunc
 
-	req       *http.Request
+	req  *http.Request // what Base gets: made, or a copy of made that is traced
+	made http.Request  // a copy of the caller's request
+	url  url.URL       // of made, unless x is plain
+	body body          // of the response, as its reader gets it
+	ends bool          // a Read of the response's body ends soon after the attempt does
+
 	sent      evidence
 	mayBeDone bool  // the server may have processed it
 	status    int   // of its response; 0: there was none
@@ -34,7 +43,7 @@ type attempt struct {
 func (a *attempt) send() (*http.Response, error) {
 	resp, err := a.roundTrip()
 	if err != nil {
-		if timeout, ok := context.Cause(a.ctx).(*timeoutError); ok {
+		if timeout, ok := context.Cause(a).(*timeoutError); ok {
 			err = timeout
 		}
 		if resp != nil { // http.Client ignores such a response too, but leaks its connection
@@ -56,6 +65,7 @@ func (a *attempt) send() (*http.Response, error) {
 	if resp.Request == nil || resp.Request == a.req {
 		resp.Request = a.x.req
 	}
+	a.ends = a.x.plain && isOfNetHTTP(resp.Body)
 	if hasText(resp) && a.x.t.StallTimeout > 0 {
 		resp.Body = a.watched(resp.Body)
 	}
@@ -84,7 +94,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	resp, err := a.x.t.base().RoundTrip(a.req)
 	if err != nil {
 		err = checked(err)
-		a.mayBeDone = resp != nil || a.sent.mayBeDone(err, a.ctx.Err() != nil)
+		a.mayBeDone = resp != nil || a.sent.mayBeDone(err, a.Err() != nil)
 	}
 	return resp, err
 }
@@ -92,7 +102,11 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 // newRequest makes the request of this attempt, a copy of the caller's.
 func (a *attempt) newRequest() (err error) {
 	x := a.x
-	a.req = copyOf(a.ctx, x.req)
+	a.made, a.req = *x.req.WithContext(a), &a.made
+	// An http.Transport changes nothing, but it wants a header.
+	if !x.plain || a.req.Header == nil {
+		own(a.req, &a.url)
+	}
 	if _, asks := a.req.Header["Accept-Encoding"]; x.t.Resume && isGet(x.req) && !asks {
 		a.req.Header["Accept-Encoding"] = []string{"identity"} // the bytes are those that are counted
 	}
@@ -110,14 +124,36 @@ func (a *attempt) newRequest() (err error) {
 // copyOf returns a copy of a request that Base may change.
 func copyOf(ctx context.Context, req *http.Request) *http.Request {
 	out := req.WithContext(ctx)
-	out.Header = cloneHeader(req.Header)
-	out.TransferEncoding = slices.Clone(req.TransferEncoding)
-	if req.URL != nil {
-		u := *req.URL
-		out.URL = &u
-	}
+	own(out, new(url.URL))
 	return out
 }
+
+// own gives a shallow copy of a request its own header and encodings, and its URL, which is
+// copied to u.
+func own(req *http.Request, u *url.URL) {
+	req.Header = cloneHeader(req.Header)
+	req.TransferEncoding = slices.Clone(req.TransferEncoding)
+	if req.URL != nil {
+		*u = *req.URL
+		req.URL = u
+	}
+}
+
+// Value returns the attempt for AttemptOf and attemptOf, and otherwise what the context of the
+// caller's request has. It hides the policy of WithPolicy, which is for one Transport.
+func (a *attempt) Value(key any) any {
+	switch key.(type) {
+	case attemptKey:
+		return a
+	case policyKey:
+		return nil
+	default:
+		return a.Context.Value(key)
+	}
+}
+
+// String names the context, as those of package context do: it must not print the request.
+func (a *attempt) String() string { return "retryhttp.attempt" }
 
 // cloneHeader returns a copy that can be written to.
 func cloneHeader(h http.Header) http.Header {

@@ -92,7 +92,7 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 	default:
 		return resp, nil
 	}
-	if a == nil || a.ctx.Err() != nil { // the body was read, and there may be another
+	if a == nil || a.Err() != nil { // the body was read, and there may be another
 		a = attemptFor(resp)
 	}
 	text := a.discard(resp, keptBytes)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 )
@@ -29,10 +30,11 @@ func (x *exchange) discard() {
 // discard reads and closes the response of the attempt, which is unread, and returns up to
 // keep of its first bytes. An error of its body costs the connection and nothing else.
 //
-// A goroutine reads the body and then closes it: a body that ignores its context
-// would hold the caller forever. A timer must not close a body that is still being
-// read, because a Base may pool its readers, and would give this one to another
-// response.
+// A Read that hangs ends when the attempt is canceled after most of discardTime, if the body is
+// one of net/http: then the caller's goroutine reads. Another body may ignore its context, and
+// would hold the caller forever: a goroutine reads that one, and goes on alone after discardTime.
+// Nobody closes a body while it is read, because a Base may pool its readers, and would give
+// this one to another response.
 func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	defer a.cancel(nil)
 	if resp.Body == nil || resp.Body == http.NoBody {
@@ -42,36 +44,48 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	if resp.ContentLength > discardBytes {
 		most = keep // there is nothing to gain from reading the rest
 	}
-	kept := &kept{free: keep}
-	done := make(chan any, 1)
-	go a.drain(resp.Body, most, kept, done)
-	timer := time.NewTimer(discardTime - discardGrace)
-	defer timer.Stop()
-	for range 2 { // then the goroutine goes on without us
-		select {
-		case panicked := <-done:
-			if panicked != nil {
-				panic(panicked)
-			}
-			return kept.soFar()
-		case <-timer.C:
-			a.cancel(nil)
-			timer.Reset(discardGrace)
-		}
+	var text *kept
+	if keep > 0 {
+		text = &kept{free: keep}
 	}
-	return kept.soFar()
+	late := time.AfterFunc(discardTime-discardGrace, a.end)
+	defer late.Stop()
+	if a.ends {
+		a.drain(resp.Body, most, text)
+		return text.soFar()
+	}
+	done := make(chan any, 1)
+	go func() {
+		defer func() { done <- recover() }() // a panic would end the program here
+		a.drain(resp.Body, most, text)
+	}()
+	timer := time.NewTimer(discardTime)
+	defer timer.Stop()
+	select {
+	case panicked := <-done:
+		if panicked != nil {
+			panic(panicked)
+		}
+	case <-timer.C: // the goroutine goes on without us
+	}
+	return text.soFar()
 }
 
-// drain reads most bytes of a body, or until the attempt has ended, and closes it. It reports
-// a panic, which would end the program here, where nothing can recover it.
-func (a *attempt) drain(rc io.ReadCloser, most int, kept *kept, done chan<- any) {
-	defer func() { done <- recover() }()
+// end ends the attempt, and so a Read of its body that notices.
+func (a *attempt) end() { a.cancel(nil) }
+
+// drain reads most bytes of a body, or until the attempt has ended, and closes it.
+func (a *attempt) drain(rc io.ReadCloser, most int, kept *kept) {
 	defer func() { _ = rc.Close() }()
 	if most < discardBytes {
 		defer a.cancel(nil) // before Close
 	}
-	var buf [1 << 10]byte
-	for rest, empty := most, 0; rest > 0 && empty < emptyReads && a.ctx.Err() == nil; {
+	buf := new([1 << 10]byte)
+	if kept == nil {
+		buf = unread.Get().(*[1 << 10]byte)
+		defer unread.Put(buf)
+	}
+	for rest, empty := most, 0; rest > 0 && empty < emptyReads && a.Err() == nil; {
 		n, err := rc.Read(buf[:min(rest, len(buf))])
 		kept.add(buf[:n])
 		if err != nil {
@@ -83,8 +97,12 @@ func (a *attempt) drain(rc io.ReadCloser, most int, kept *kept, done chan<- any)
 	}
 }
 
+// unread are buffers that nobody looks into. What is kept is read into a new one: the Read of a
+// body may say that it has filled bytes that it has not, and those are of another response.
+var unread = sync.Pool{New: func() any { return new([1 << 10]byte) }}
+
 // kept is the beginning of a body, which one goroutine reads while another may have stopped
-// waiting for it.
+// waiting for it. nil keeps nothing.
 type kept struct {
 	mu   sync.Mutex
 	text []byte
@@ -92,6 +110,9 @@ type kept struct {
 }
 
 func (k *kept) add(p []byte) {
+	if k == nil {
+		return
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p = p[:min(len(p), k.free)]
@@ -100,6 +121,9 @@ func (k *kept) add(p []byte) {
 
 // soFar returns what there is, and ends that.
 func (k *kept) soFar() []byte {
+	if k == nil {
+		return nil
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.free = 0
@@ -119,5 +143,18 @@ func attemptFor(resp *http.Response) *attempt {
 			_ = once.Close()
 		})
 	}
-	return &attempt{ctx: ctx, cancel: cancel}
+	return &attempt{Context: ctx, cancel: cancel}
+}
+
+// isOfNetHTTP reports whether package net/http made a body, and not a protocol that is
+// registered with an http.Transport.
+func isOfNetHTTP(rc io.ReadCloser) bool {
+	of := reflect.TypeOf(rc)
+	if of == nil {
+		return false
+	}
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	return of.PkgPath() == "net/http"
 }

@@ -15,14 +15,29 @@ import (
 	"github.com/goretry/retry/internal/wait"
 )
 
-// An exchange is one call of RoundTrip, told in this file in the order in which it
-// happens: the loop under loopPolicy calls attempt, asks classify whether a failure
-// is the last, and waits with discardAndWait; then the caller gets the answer.
+// An exchange is one call of RoundTrip. This file tells it in the order in which it happens:
+//
+//  1. run starts the loop of package retry with the policy that loopPolicy returns.
+//  2. The loop calls attempt. There next makes the context of the attempt, send (attempt.go)
+//     gives Base a copy of the request, check asks Check what the attempt failed with, and
+//     settle puts the share of a healthy server into the Budget.
+//  3. After a failure the loop asks classify whether the request may be sent again. The policy
+//     says when.
+//  4. Before a retry the loop calls discardAndWait: it reads the rest of the response
+//     (discard.go), so that its connection is free, and waits.
+//  5. When the loop stops, stopped completes its error, and answer returns what RoundTrip
+//     returns: the last response, or that error. end frees what the caller does not get.
+//
+// The exchange is the context of the loop, in which OnEvent and Wait find it. Each attempt is the
+// context of its own request.
 type exchange struct {
+	context.Context // of the caller's request
+
 	t      *Transport
 	req    *http.Request
 	policy *retry.Policy // of the request, or else of the Transport
 	checks CheckFunc     // of the Transport, or of the part of a download
+	plain  bool          // only http.Transport gets the attempts: see [Transport.plain]
 	gate   *passage      // nil: none
 	budget *retry.Budget // nil: none
 	done   func()        // ends the use of a budget where the user has set none; else nil
@@ -31,6 +46,7 @@ type exchange struct {
 	once   bool          // the server must not process the request twice
 	hedged atomic.Bool   // a second request of a Hedge has answered the last attempt
 
+	first   attempt        // here, because most exchanges make no other
 	last    *attempt       // nil before the first
 	lost    *attempt       // the server may have processed it, and its answer was lost; nil: none
 	failure error          // of the last attempt
@@ -40,8 +56,21 @@ type exchange struct {
 // run sends the request as often as the loop says, by send. The contexts that OnEvent and
 // Wait get have the request.
 func (x *exchange) run(send func(context.Context) error) error {
-	return x.stopped(retry.Do(context.WithValue(x.req.Context(), logkey.Hedge{}, x), x.loopPolicy(), send))
+	x.Context = x.req.Context()
+	return x.stopped(retry.Do(x, x.loopPolicy(), send))
 }
+
+// Value returns the exchange for RequestOf and Hedged, and otherwise what the context of the
+// caller's request has.
+func (x *exchange) Value(key any) any {
+	if _, asked := key.(logkey.Hedge); asked {
+		return x
+	}
+	return x.Context.Value(key)
+}
+
+// String names the context, as that of an attempt does.
+func (x *exchange) String() string { return "retryhttp.exchange" }
 
 // loopPolicy returns the policy of this exchange as the loop needs it.
 func (x *exchange) loopPolicy() retry.Policy {
@@ -100,26 +129,22 @@ func (x *exchange) attempt(ctx context.Context) error {
 	a.failure = x.failure
 	x.settle()
 	if open = x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody; open {
-		x.resp.Body = endedBy(x.resp.Body, a.cancel) // not before: Check may read it, close it and set another
+		x.resp.Body = endedBy(x.resp.Body, a.cancel, &a.body) // not before: Check may read it, close it and set another
 	}
 	return x.failure
 }
 
-// next begins the next attempt. Its context has no policy: that is of the request.
+// next begins the next attempt, whose context ends with the caller's or by its cancel.
 func (x *exchange) next() *attempt {
-	a := &attempt{x: x, number: 1}
+	a := &x.first
 	if x.last != nil {
-		a.number = x.last.number + 1
+		a = &attempt{number: x.last.number}
 		if x.last.isLost() && (x.last.status == 0 || x.lost == nil || x.lost.status != 0) {
 			x.lost = x.last // one without an answer goes before one with a 503
 		}
 	}
-	ctx := x.req.Context()
-	if ctx.Value(policyKey{}) != nil {
-		ctx = context.WithValue(ctx, policyKey{}, nil)
-	}
-	ctx, a.cancel = context.WithCancelCause(ctx)
-	a.ctx = context.WithValue(ctx, attemptKey{}, a)
+	a.x, a.number = x, a.number+1
+	a.Context, a.cancel = context.WithCancelCause(x.req.Context())
 	x.last = a
 	x.hedged.Store(false)
 	return a

@@ -311,7 +311,7 @@ func (r *race) endLosers() {
 // the panic of its body.
 func (l *leg) free() {
 	defer func() { _ = recover() }()
-	(&attempt{ctx: l.ctx, cancel: l.cancel}).discard(l.resp, 0)
+	(&attempt{Context: l.ctx, cancel: l.cancel}).discard(l.resp, 0)
 }
 
 // answer returns what RoundTrip does.
@@ -326,7 +326,7 @@ func (l *leg) answer() (*http.Response, error) {
 	if l.err != nil || l.resp.Body == nil || l.resp.Body == http.NoBody {
 		l.cancel(nil)
 	} else {
-		l.resp.Body = endedBy(l.resp.Body, l.cancel)
+		l.resp.Body = endedBy(l.resp.Body, l.cancel, new(body))
 	}
 	return l.resp, l.err
 }

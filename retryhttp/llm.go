@@ -82,7 +82,7 @@ func errorLLM(req *http.Request, resp *http.Response) []byte {
 		defer late.Stop()
 	}
 	read := readHead(resp, firstEventBytes)
-	if read.err != nil && a != nil && context.Cause(a.ctx) == errSlow {
+	if read.err != nil && a != nil && context.Cause(a) == errSlow {
 		read.err = errSlow
 	}
 	return read.head

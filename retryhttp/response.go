@@ -8,11 +8,13 @@ import (
 )
 
 // endedBy returns the body of a response, which calls cancel at its end, or when it is closed.
-func endedBy(rc io.ReadCloser, cancel context.CancelCauseFunc) io.ReadCloser {
+// It is kept in b.
+func endedBy(rc io.ReadCloser, cancel context.CancelCauseFunc, b *body) io.ReadCloser {
+	*b = body{rc, cancel}
 	if w, ok := rc.(io.Writer); ok {
-		return upgraded{body{rc, cancel}, w}
+		return upgraded{b, w}
 	}
-	return body{rc, cancel}
+	return b
 }
 
 // A body ends its attempt.
@@ -21,7 +23,7 @@ type body struct {
 	cancel context.CancelCauseFunc
 }
 
-func (b body) Read(p []byte) (int, error) {
+func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
 		b.cancel(nil)
@@ -29,14 +31,14 @@ func (b body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (b body) Close() error {
+func (b *body) Close() error {
 	defer b.cancel(nil)
 	return b.ReadCloser.Close()
 }
 
 // upgraded is the body after 101 Switching Protocols, the connection.
 type upgraded struct {
-	body
+	*body
 	io.Writer
 }
 

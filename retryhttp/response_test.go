@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,6 +158,94 @@ func TestDiscardOfABodyThatHangs(t *testing.T) {
 			close(release)
 			synctest.Wait()
 			assert.Equal(t, tt.in != "buffer", b.closed())
+		})
+	}
+}
+
+// What an http.Transport has read for a 503 ends with its attempt, also where the rest of it
+// never comes. A protocol that is registered with it may have a body that heeds nothing.
+func TestDiscardOfABodyOfAnHTTPTransport(t *testing.T) {
+	const head = "HTTP/1.1 503 Service Unavailable\r\n"
+	hangs := func(*http.Request) io.Reader { return takes(time.Hour) }
+	for _, tt := range []struct {
+		name, answer string
+		registered   func(*http.Request) io.Reader // the body of a protocol; nil: HTTP/1 and the answer
+		edit         edit
+		took         time.Duration
+	}{
+		{"whole", head + "Content-Length: 5\r\n\r\nsorry", nil, nil, 0},
+		{"in chunks", head + "Transfer-Encoding: chunked\r\n\r\n5\r\nsorry\r\n0\r\n\r\n", nil, nil, 0},
+		{"longer than is read", head + "Content-Length: 100000\r\n\r\nsorry", nil, nil, 0},
+		{"without its rest", head + "Content-Length: 9\r\n\r\nsorry", nil, nil, 90 * ms},
+		{"without any of it", head + "Content-Length: 9\r\n\r\n", nil, nil, 90 * ms},
+		{"without its rest, in gzip", head + "Content-Encoding: gzip\r\nContent-Length: 9\r\n\r\nsorry", nil, nil, 90 * ms},
+		{"without its rest, under a StallTimeout", head + "Content-Length: 9\r\n\r\nsorry", nil,
+			ofTransport(func(tr *retryhttp.Transport) { tr.StallTimeout = 20 * ms }), 20 * ms},
+		{"without its rest, with a Prepare", head + "Content-Length: 9\r\n\r\nsorry", nil,
+			ofTransport(func(tr *retryhttp.Transport) { tr.Prepare = func(*http.Request, int, error) error { return nil } }), 90 * ms},
+		{"a Check sets a body that hangs", head + "Content-Length: 5\r\n\r\nsorry", nil,
+			check(func(req *http.Request, resp *http.Response, err error) error {
+				if err == nil {
+					resp.Body = io.NopCloser(takes(time.Hour))
+				}
+				return retryhttp.Check(req, resp, err)
+			}), 100 * ms},
+		{"an Advise sets a body that hangs", head + "Content-Length: 5\r\n\r\nsorry", nil,
+			ofTransport(func(tr *retryhttp.Transport) {
+				tr.Advise = func(resp *http.Response) retryhttp.Advice {
+					resp.Body = io.NopCloser(takes(time.Hour))
+					return retryhttp.Advice{}
+				}
+			}), 100 * ms},
+		{"a registered protocol's that hangs", "", hangs, nil, 100 * ms},
+		{"a registered protocol's that waits for its context", "", func(req *http.Request) io.Reader { return stalled{req.Context()} }, nil, 90 * ms},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			served := make(chan struct{})
+			defer close(served)
+			base := piped(1, func(conn net.Conn, _ *http.Request) {
+				_, _ = io.WriteString(conn, tt.answer)
+				<-served
+			})
+			defer base.CloseIdleConnections()
+			if tt.registered != nil {
+				base.RegisterProtocol("http", roundTrip(func(req *http.Request) (*http.Response, error) {
+					return responseWith(503, tt.registered(req)), nil
+				}))
+			}
+			var waited time.Duration
+			start, tr := time.Now(), &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}}
+			tr.Policy.Wait = func(context.Context, time.Duration) (time.Duration, error) {
+				waited = time.Since(start)
+				return 0, errReset // there is one attempt
+			}
+			tt.edit.apply(tr, nil)
+			_, err := tr.RoundTrip(request(t, "GET"))
+			require.ErrorIs(t, err, errReset)
+			assert.Equal(t, tt.took, waited)
+			time.Sleep(time.Hour) // of what still reads
+		})
+	}
+}
+
+// A 503 whose body never ends holds nobody, over either protocol.
+func TestDiscardOfAStreamThatNeverEnds(t *testing.T) {
+	for name, start := range protocols {
+		t.Run(name, func(t *testing.T) {
+			var served atomic.Int32
+			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if served.Add(1) > 1 {
+					return
+				}
+				w.WriteHeader(503)
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done() // the attempt's end cancels the stream, or closes the connection
+			}, start)
+			req, err := http.NewRequestWithContext(t.Context(), "GET", server.URL, nil)
+			require.NoError(t, err)
+			resp := send(t, &retryhttp.Transport{Base: server.Client().Transport, Policy: retry.Policy{MaxAttempts: 2}}, req)
+			assert.Equal(t, 200, resp.StatusCode)
+			assert.NoError(t, resp.Body.Close())
 		})
 	}
 }

@@ -40,7 +40,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 		b.waiting = false
 		b.timer.Stop()
 	}
-	if stall, ok := context.Cause(b.a.ctx).(*stallError); ok && err != nil && err != io.EOF {
+	if stall, ok := context.Cause(b.a).(*stallError); ok && err != nil && err != io.EOF {
 		err = stall
 	}
 	return n, err

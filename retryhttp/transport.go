@@ -229,7 +229,8 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 // invalid policy. errors.As finds a [*retry.Error] in it, also in the *url.Error that
 // http.Client puts around it.
 //
-// Each attempt sends a copy of req, so that Base and Prepare may change it. The first
+// Each attempt sends a copy of req, so that Base and Prepare may change it. If Base is an
+// http.Transport, which changes nothing, the copy shares the header and the URL of req. The first
 // sends the body, or what GetBody returns if there is none, each later one what GetBody
 // returns. A request with a Trailer, or a body without GetBody, is sent once: see [SetBody].
 //
@@ -248,7 +249,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		// The caller sends the Request of a response again, whose context holds that call's error.
 		req = req.WithContext(s.of.Context())
 	}
-	x := &exchange{t: t, req: req, policy: t.policyOf(req), checks: CheckFunc(t.Check).or()}
+	x := &exchange{t: t, req: req, policy: t.policyOf(req), checks: CheckFunc(t.Check).or(), plain: t.plain()}
 	defer x.end()
 	x.budget, x.done = t.budgetOf(x.policy, req)
 	return x.answer(x.run(x.attempt))
@@ -293,6 +294,14 @@ func (t *Transport) idempotent(req *http.Request) bool {
 		return Idempotent(req)
 	}
 	return t.Idempotent(req)
+}
+
+// plain reports whether only http.Transport gets the requests of attempts, and nobody but this
+// package their responses before the last one. Then nobody changes the header of a request,
+// which attempts share with the caller's, and a Read of a body ends with its attempt.
+func (t *Transport) plain() bool {
+	_, plain := t.base().(*http.Transport)
+	return plain && t.Prepare == nil && t.Check == nil && t.Advise == nil && !t.Resume
 }
 
 func (t *Transport) base() http.RoundTripper {

@@ -522,3 +522,77 @@ func TestAttemptLivesUntilCheckHasReturned(t *testing.T) {
 		}
 	}
 }
+
+// Whoever gets the request of an attempt may change it, and the caller's stays as it was, also
+// where the attempts share its header because nobody gets them but an http.Transport.
+func TestCallersRequestIsNotChanged(t *testing.T) {
+	change := func(req *http.Request) {
+		req.Header.Add("X-Values", "ours")
+		req.Header["X-Values"][0] = "ours"
+		req.Header.Del("X-Other")
+		req.URL.Path += "/ours"
+	}
+	for _, tt := range []struct {
+		name string
+		edit edit
+	}{
+		{"by an http.Transport", nil},
+		{"by a Base over it", ofTransport(func(tr *retryhttp.Transport) {
+			below := tr.Base
+			tr.Base = roundTrip(func(req *http.Request) (*http.Response, error) { change(req); return below.RoundTrip(req) })
+		})},
+		{"by Prepare", ofTransport(func(tr *retryhttp.Transport) {
+			tr.Prepare = func(req *http.Request, _ int, _ error) error { change(req); return nil }
+		})},
+		{"by Check", check(func(req *http.Request, resp *http.Response, err error) error {
+			change(req)
+			return retryhttp.Check(req, resp, err)
+		})},
+		{"by Resume", ofTransport(func(tr *retryhttp.Transport) { tr.Resume = true })},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			served := 0
+			base := piped(2, func(conn net.Conn, _ *http.Request) {
+				status := 503
+				if served++; served%2 == 0 {
+					status = 200
+				}
+				_, _ = fmt.Fprintf(conn, "HTTP/1.1 %d Status\r\nX-Values: the server's\r\nContent-Length: 5\r\n\r\nsorry", status)
+			})
+			defer base.CloseIdleConnections()
+			tr, req := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}, request(t, "GET")
+			req.Header = http.Header{"X-Values": {"a", "b"}, "X-Other": {"c"}}
+			tt.edit.apply(tr, req)
+			before := req.Clone(t.Context())
+			resp := send(t, tr, req)
+			assert.Equal(t, 200, resp.StatusCode)
+			assert.NoError(t, resp.Body.Close())
+			assert.Equal(t, []any{before.Header, before.URL}, []any{req.Header, req.URL})
+			req.Header = nil
+			assert.NoError(t, send(t, tr, req).Body.Close(), "net/http wants a header")
+			assert.Nil(t, req.Header)
+		})
+	}
+}
+
+// The contexts that users get can be printed: their text has nothing of the request.
+func TestContextsHaveNoSecretsInTheirText(t *testing.T) {
+	var texts []string
+	add := func(ctx context.Context) { texts = append(texts, fmt.Sprintf("%v %+v %s", ctx, ctx, ctx)) }
+	req := request(t, "GET")
+	req.Header.Set("Authorization", "secret")
+	tr := &retryhttp.Transport{
+		Policy: retry.Policy{MaxAttempts: 2, OnEvent: func(ctx context.Context, _ retry.Event) { add(ctx) }},
+		Base: script(func(req *http.Request) (*http.Response, error) {
+			add(req.Context())
+			ctx, cancel := context.WithCancel(req.Context())
+			defer cancel()
+			add(ctx)
+			return nil, errReset
+		}, 200),
+	}
+	assert.Equal(t, 200, send(t, tr, req).StatusCode)
+	assert.Contains(t, texts[0], "retryhttp.exchange")
+	assert.Contains(t, texts[1], "retryhttp.attempt")
+	assert.NotContains(t, strings.Join(texts, "\n"), "secret")
+}

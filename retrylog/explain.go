@@ -2,6 +2,7 @@ package retrylog
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,113 +16,142 @@ import (
 // direction of text, are escaped: "\x1b", "\u202e". A kind or a reason of a newer
 // version is shown by its name.
 func Explain(records []Record) string {
-	var b strings.Builder
-	before := Record{}
+	text, before := make([]byte, 0, 128*len(records)), Record{}
 	for _, r := range records {
 		said := r.Key == before.Key && sameText(r.Event.Err, before.Event.Err)
-		b.WriteString(r.line(!said) + "\n")
+		text = append(r.appendLine(text, !said), '\n')
 		before = r
 	}
-	return b.String()
+	return string(text)
 }
 
 // String returns the line of r in the text of [Explain], with its error.
-func (r Record) String() string { return r.line(true) }
+func (r Record) String() string { return string(r.appendLine(nil, true)) }
 
-func (r Record) line(withError bool) string {
-	e := r.Event
-	text := "+" + e.Elapsed.Round(time.Millisecond).String() + " "
+// appendLine appends the line of r. It appends, as all below do, because logs are long.
+func (r *Record) appendLine(text []byte, withError bool) []byte {
+	e := &r.Event
 	if !e.Time.IsZero() {
-		text = e.Time.UTC().Format("2006-01-02 15:04:05.000Z ") + text
+		text = e.Time.UTC().AppendFormat(text, "2006-01-02 15:04:05.000Z ")
 	}
+	text = append(text, '+')
+	text = append(text, e.Elapsed.Round(time.Millisecond).String()...)
+	text = append(text, ' ')
 	if of := printable.Line(strings.TrimSpace(r.Source + " " + r.Key)); of != "" {
-		text += of + ": "
+		text = append(append(text, of...), ": "...)
 	}
-	text += describe(r)
+	text = r.describe(text)
 	if withError && e.Err != nil {
-		text += ": " + printable.Line(textOf(e.Err))
+		text = append(append(text, ": "...), printable.Line(textOf(e.Err))...)
 	}
 	return text
 }
 
 // describe says what happened, without when and without the error.
-func describe(r Record) string {
-	e, text, attempt := r.Event, "", fmt.Sprintf("attempt %d", r.Event.Attempt)
+func describe(r Record) string { return string(r.describe(nil)) }
+
+func (r *Record) describe(text []byte) []byte {
+	e := &r.Event
 	if r.Task != "" {
-		text = "task " + printable.Line(r.Task) + ": "
+		text = append(append(append(text, "task "...), printable.Line(r.Task)...), ": "...)
 	}
 	if e.Kind == retry.RetryScheduled && e.Reset {
-		text += "the attempt was healthy, so the call begins anew: "
+		text = append(text, "the attempt was healthy, so the call begins anew: "...)
+	}
+	switch e.Kind {
+	case retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled:
+		text = appendNumber(text, "attempt ", e.Attempt)
 	}
 	switch {
 	case e.Kind == retry.AttemptStarted && e.Max == retry.Unlimited:
-		text += attempt + " started"
-	case e.Kind == retry.AttemptStarted && number(e) < e.Attempt:
-		text += fmt.Sprintf("%s started, %d of %d from the last healthy attempt on",
-			attempt, e.Number, e.Max)
+		text = append(text, " started"...)
+	case e.Kind == retry.AttemptStarted && number(*e) < e.Attempt:
+		text = appendNumber(text, " started, ", e.Number)
+		text = append(appendNumber(text, " of ", e.Max), " from the last healthy attempt on"...)
 	case e.Kind == retry.AttemptStarted:
-		text += fmt.Sprintf("%s of %d started", attempt, e.Max)
+		text = append(appendNumber(text, " of ", e.Max), " started"...)
 	case e.Kind == retry.AttemptFinished && e.Err == nil:
-		text += fmt.Sprintf("%s succeeded after %v", attempt, e.Took)
+		text = append(append(text, " succeeded after "...), e.Took.String()...)
 	case e.Kind == retry.AttemptFinished:
-		text += fmt.Sprintf("%s failed after %v", attempt, e.Took)
+		text = append(append(text, " failed after "...), e.Took.String()...)
 	case e.Kind == retry.RetryScheduled:
-		due := e.Due.UTC().Format("15:04:05.000Z")
-		text += fmt.Sprintf("%s is retried in %v, at %s", attempt, e.Delay, due) + facts(e)
+		text = append(append(text, " is retried in "...), e.Delay.String()...)
+		text = appendFacts(e.Due.UTC().AppendFormat(text, ", at 15:04:05.000Z"), e)
 	case e.Kind == retry.CallFinished:
-		text += stoppedAfter(e) + ": " + because(e) + facts(e)
+		text = append(appendStopped(text, e), ": "...)
+		text = appendFacts(append(text, because(e)...), e)
 	case e.Kind == "":
-		text += "an event without a kind"
+		text = append(text, "an event without a kind"...)
 	default:
-		text += printable.Line(string(e.Kind)) + ", " + attempt
+		text = appendNumber(append(text, printable.Line(string(e.Kind))...), ", attempt ", e.Attempt)
 	}
 	if r.Hedged {
-		text += ", by a second request"
+		text = append(text, ", by a second request"...)
 	}
 	return text
 }
 
-// facts says where the delay of a retry comes from, or what a CallFinished says besides its reason.
-func facts(e retry.Event) string {
-	var facts []string
+func appendNumber(text []byte, before string, n int) []byte {
+	return strconv.AppendInt(append(text, before...), int64(n), 10)
+}
+
+// appendFacts says where the delay of a retry comes from, or what a CallFinished says besides its
+// reason.
+func appendFacts(text []byte, e *retry.Event) []byte {
+	begin := len(text)
+	next := func() { // another fact
+		if len(text) == begin {
+			text = append(text, " ("...)
+		} else {
+			text = append(text, ", "...)
+		}
+	}
 	if e.Class != "" {
-		facts = append(facts, `class "`+printable.Line(e.Class)+`"`)
+		next()
+		text = append(append(append(text, `class "`...), printable.Line(e.Class)...), '"')
 	}
 	if e.RetryAfter != 0 {
-		facts = append(facts, fmt.Sprintf("Retry-After is %v", e.RetryAfter))
+		next()
+		text = append(append(text, "Retry-After is "...), e.RetryAfter.String()...)
 	}
 	switch {
 	case e.Cause != nil:
-		facts = append(facts, printable.Line(textOf(e.Cause)))
+		next()
+		text = append(text, printable.Line(textOf(e.Cause))...)
 	case e.Kind == retry.CallFinished:
 	case e.Lo < e.Hi:
-		facts = append(facts, fmt.Sprintf("drawn from %v to %v with seed %d", e.Lo, e.Hi, e.Seed))
+		next()
+		text = append(append(text, "drawn from "...), e.Lo.String()...)
+		text = append(append(text, " to "...), e.Hi.String()...)
+		text = strconv.AppendUint(append(text, " with seed "...), e.Seed, 10)
 	case e.Delay == 0:
-		facts = append(facts, "at once")
+		next()
+		text = append(text, "at once"...)
 	case e.Delay != e.RetryAfter:
-		facts = append(facts, "by the curve")
+		next()
+		text = append(text, "by the curve"...)
 	}
-	if facts == nil {
-		return ""
+	if len(text) > begin {
+		text = append(text, ')')
 	}
-	return " (" + strings.Join(facts, ", ") + ")"
+	return text
 }
 
-// stoppedAfter says after how many attempts a call stopped.
-func stoppedAfter(e retry.Event) string {
-	text := fmt.Sprintf("stopped after %d attempts", e.Attempt)
-	if e.Attempt == 1 {
-		text = "stopped after 1 attempt"
+// appendStopped says after how many attempts a call stopped.
+func appendStopped(text []byte, e *retry.Event) []byte {
+	text = append(appendNumber(text, "stopped after ", e.Attempt), " attempt"...)
+	if e.Attempt != 1 {
+		text = append(text, 's')
 	}
-	if number(e) < e.Attempt {
-		text += fmt.Sprintf(", %d from the last healthy attempt on", e.Number)
+	if number(*e) < e.Attempt {
+		text = append(appendNumber(text, ", ", e.Number), " from the last healthy attempt on"...)
 	}
 	return text
 }
 
 // because says why a call stopped.
-func because(e retry.Event) string {
-	if e.Reason == retry.ReasonExhausted && e.Max > 1 && number(e) == e.Max {
+func because(e *retry.Event) string {
+	if e.Reason == retry.ReasonExhausted && e.Max > 1 && number(*e) == e.Max {
 		return fmt.Sprintf("no attempt is left of %d", e.Max)
 	}
 	if reason, ok := reasons[e.Reason]; ok {

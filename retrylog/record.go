@@ -97,7 +97,7 @@ func (f field) isZero(r *Record) bool { return reflect.ValueOf(f.of(r)).Elem().I
 // MarshalJSON writes the JSON of [retry.Event.MarshalJSON], with the key of the call as the first
 // field if it has one, and with "hedged" as the last field if that is true.
 func (r Record) MarshalJSON() ([]byte, error) {
-	data, err := json.Marshal(r.Event)
+	data, err := r.Event.MarshalJSON() // json.Marshal would read these bytes again
 	if err == nil && r.Hedged {
 		data = append(data[:len(data)-1], `,"hedged":true}`...)
 	}

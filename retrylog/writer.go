@@ -2,7 +2,6 @@ package retrylog
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"sync"
@@ -29,7 +28,7 @@ func (w *Writer) OnEvent(ctx context.Context, e retry.Event) {
 	if w.err != nil {
 		return
 	}
-	line, err := json.Marshal(recordOf(ctx, e))
+	line, err := recordOf(ctx, e).MarshalJSON() // json.Marshal would read these bytes again
 	if err == nil {
 		_, err = w.w.Write(append(line, '\n'))
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -151,6 +152,13 @@ func (x *explanation) read(names []string) error {
 	debug.SetMemoryLimit(48 << 20) // a log may be longer than the machine has: collect in time
 	ctx, stop := signal.NotifyContext(x.ctx, os.Interrupt)
 	defer stop()
+	unbuffered := x.out
+	out := bufio.NewWriterSize(unbuffered, 64<<10)
+	x.out = out
+	defer func() {
+		_ = out.Flush() // unbuffered remembers its error
+		x.out = unbuffered
+	}()
 	first := ""
 	for _, name := range names {
 		title, file, err := x.open(name)
@@ -158,7 +166,7 @@ func (x *explanation) read(names []string) error {
 			return err
 		}
 		defer file.Close()
-		x.sum.Add(title, interruptible(ctx, file))
+		x.sum.Add(title, flushing{interruptible(ctx, file), out})
 		first = cmp.Or(first, title)
 	}
 	defer x.sum.finish()
@@ -226,4 +234,16 @@ func interruptible(ctx context.Context, in io.Reader) io.Reader {
 	}()
 	context.AfterFunc(ctx, func() { w.Close() })
 	return r
+}
+
+// flushing writes what has been printed before it waits for more of a log, which may still be
+// written.
+type flushing struct {
+	io.Reader
+	out *bufio.Writer
+}
+
+func (f flushing) Read(p []byte) (int, error) {
+	_ = f.out.Flush() // out keeps its error
+	return f.Reader.Read(p)
 }

@@ -13,8 +13,12 @@ var lineBreaks = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")
 // without acting on it. Line breaks become "; ", and what cannot be printed is escaped as in
 // Go. Bytes that are not UTF-8 become U+FFFD.
 func Line(text string) string {
+	plain := 0 // bytes of printable ASCII, which most texts have alone
+	for plain < len(text) && text[plain] >= ' ' && text[plain] <= '~' {
+		plain++
+	}
 	isNot := func(r rune) bool { return !strconv.IsPrint(r) }
-	if utf8.ValidString(text) && strings.IndexFunc(text, isNot) < 0 {
+	if rest := text[plain:]; utf8.ValidString(rest) && strings.IndexFunc(rest, isNot) < 0 {
 		return text
 	}
 	var b strings.Builder

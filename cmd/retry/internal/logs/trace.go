@@ -153,7 +153,11 @@ func begins(e retry.Event) bool {
 
 // begin begins a call with r.
 func (l *Files) begin(r *event) *Trace {
-	call := &Trace{Call: retrylog.Call{Key: r.Key}}
+	const usual = 3 // a call that succeeds at once
+	call := &Trace{
+		Call:    retrylog.Call{Key: r.Key, Records: make([]retrylog.Record, 0, usual)},
+		origins: make([]origin, 0, usual),
+	}
 	began := r.Event.Time.Add(-r.Event.Elapsed)
 	lost := began.Before(r.file.first) || l.Torn+l.Bad > 0 || l.Dropped > 0
 	if lost && !call.CanAdd(r.Record) {

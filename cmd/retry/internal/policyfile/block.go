@@ -273,7 +273,11 @@ func (s *search) find(node *yaml.Node, beside *place, under string, walked, path
 	if node.Kind == yaml.MappingNode {
 		in = newPlace(node, under, beside, walked)
 	}
-	for end := len(path); end > 0; end-- { // try the longest key first
+	longest := 1 // how many parts of the path a key can be
+	for _, e := range all {
+		longest = max(longest, strings.Count(e.key, ".")+1)
+	}
+	for end := min(longest, len(path)); end > 0; end-- { // try the longest key first
 		key := strings.Join(path[:end], ".")
 		found := false
 		for _, e := range all {

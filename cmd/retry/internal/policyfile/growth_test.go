@@ -1,0 +1,26 @@
+package policyfile
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The path of -at is from outside: ten times as many dots take ten times as much memory, and
+// not a hundred times.
+func TestLongPathTakesLinearMemory(t *testing.T) {
+	f, fault := Parse("policy.yaml", []byte("retry: {max_attempts: 3}\n"))
+	require.Nil(t, fault)
+	bytes := func(dots int) float64 {
+		at := strings.Repeat("a.", dots) + "a"
+		return float64(testing.Benchmark(func(b *testing.B) {
+			for b.Loop() {
+				_, fault := f.Only(at)
+				require.NotNil(b, fault)
+			}
+		}).AllocedBytesPerOp())
+	}
+	assert.Less(t, bytes(20_000), 15*bytes(2_000))
+}

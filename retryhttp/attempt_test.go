@@ -1,0 +1,93 @@
+//go:build !race
+
+package retryhttp_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+)
+
+// A looped is the loop that an engineer writes by hand around a RoundTripper.
+type looped struct{ base http.RoundTripper }
+
+func (l looped) RoundTrip(req *http.Request) (*http.Response, error) {
+	for attempt := 1; ; attempt++ {
+		resp, err := l.base.RoundTrip(req)
+		if err != nil || resp.StatusCode < 500 || attempt == 4 {
+			return resp, err
+		}
+		_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+		_ = resp.Body.Close()
+	}
+}
+
+// A request takes at most this many allocations more than with a loop by hand. The server's
+// are in both. The race detector makes a sync.Pool forget at random, so it runs without.
+func TestAllocations(t *testing.T) {
+	passes := func(base http.RoundTripper) http.RoundTripper { return roundTrip(base.RoundTrip) }
+	for _, tt := range []struct {
+		name     string
+		start    func(*httptest.Server)
+		over     func(base http.RoundTripper) http.RoundTripper // nil: there is an http.Transport below
+		headers  int
+		failures int
+		most     float64
+	}{
+		{"a first try, http", http1, nil, 0, 0, 8},
+		{"a first try with 12 headers", http1, nil, 12, 0, 8},
+		{"a first try, TLS", (*httptest.Server).StartTLS, nil, 0, 0, 8},
+		{"a first try, HTTP/2", http2, nil, 0, 0, 8},
+		{"a first try, a RoundTripper of the user in between, who may change its header", http1, passes, 0, 0, 9},
+		{"two 503, http", http1, nil, 0, 2, 37},
+		{"two 503, HTTP/2", http2, nil, 0, 2, 37},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			served := 0
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				if served++; served%(tt.failures+1) != 0 {
+					http.Error(w, "busy", http.StatusServiceUnavailable)
+				}
+			}, tt.start)
+			base := server.Client().Transport
+			if tt.over != nil {
+				base = tt.over(base)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+			require.NoError(t, err)
+			for i := range tt.headers {
+				req.Header.Set(fmt.Sprint("X-", i), "some value")
+			}
+			allocations := func(rt http.RoundTripper) float64 {
+				client := &http.Client{Transport: rt}
+				return testing.AllocsPerRun(500, func() {
+					resp, err := client.Do(req)
+					require.NoError(t, err)
+					require.Equal(t, http.StatusOK, resp.StatusCode)
+					_, _ = io.Copy(io.Discard, resp.Body)
+					_ = resp.Body.Close()
+				})
+			}
+			bare := allocations(looped{base})
+			tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 4}} //retry:vet-ignore policyliteral no waits are measured
+			if tt.failures > 0 {
+				tr.Budgets = retryhttp.NoBudgets
+			}
+			ours := allocations(tr)
+			t.Logf("%.0f more than %.0f", ours-bare, bare)
+			notInlined := testing.AllocsPerRun(10, func() { _ = *req.WithContext(ctx) })
+			assert.LessOrEqual(t, ours-bare, tt.most+notInlined)
+		})
+	}
+}
