@@ -58,3 +58,36 @@ func ExampleOutcome_DeadLetter() {
 	// mail-7 permanent_error 1
 	// retry: permanent error after 1 attempt: 550 no such mailbox
 }
+
+// The Redrive of an adapter reads its own dead letters, and leaves the rest to Walk.
+func ExampleRedriveOptions_Walk() {
+	dead := map[string]retryjob.DeadLetter{ // in a queue that is a map
+		"mail-7": {Key: "mail-7", Reason: retry.ReasonExhausted, Attempts: 3},
+		"mail-8": {Key: "mail-8", Reason: retry.ReasonPermanent, Attempts: 1},
+	}
+	redrive := func(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
+		return o.Walk("mapqueue", func(w *retryjob.Walk) error {
+			total := len(dead)
+			for key, letter := range dead {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				err := w.Look(letter, nil, total, func(due time.Time) (bool, error) {
+					delete(dead, key) // and add a new job that runs at due
+					return true, nil
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+
+	result, err := redrive(context.Background(), retryjob.RedriveOptions{
+		Window: time.Hour,
+		Filter: func(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonExhausted },
+	})
+	fmt.Printf("%+v %v\n", result, err)
+	// Output: {Found:2 Moved:1 Skipped:1} <nil>
+}

@@ -26,8 +26,8 @@ type Job struct {
 	// retrytest.JobCount finds that in a test.
 	Attempt int
 
-	// MaxAttempts is the job's own limit, see [retry.Policy.ForJob]. 0 or below
-	// means none.
+	// MaxAttempts is the job's own limit. Run applies it to the policy, with
+	// [retry.Policy.ForJob]. 0 or below means none.
 	MaxAttempts int
 
 	// Began is when the first attempt began, by this machine's clock, for
@@ -35,11 +35,12 @@ type Job struct {
 	// time.Now().Add(-elapsed). Zero, or a time in the future, is treated as now.
 	Began time.Time
 
-	// Classes has the number of earlier failures of each class, by the name of the class,
-	// in a queue that stores the Classes of the last Outcome. Run lowers a count that is
-	// above the number of earlier attempts, and uses none if there are more classes than
-	// earlier attempts. If Classes is nil, the counts are not known, and the limit of every
-	// class counts all earlier failures.
+	// Classes has the number of earlier failures of each class, by the name of the class.
+	// A queue that stores the counts begins a job with an empty map, which is not nil, and
+	// then passes the Classes of the last Outcome. If Classes is nil, the counts are not
+	// known, and the limit of every class counts all earlier failures. Run lowers a count
+	// that is above the number of earlier attempts, and ignores the counts if there are more
+	// classes than earlier attempts.
 	Classes map[string]int
 }
 
@@ -58,6 +59,7 @@ type Outcome struct {
 
 	// Delay is the wait after this attempt. As with [retry.Policy.Next], it is set
 	// after each failed attempt, even if no retry follows, except for ReasonInvalid.
+	// An interrupted job may run again at once. If its attempt failed, Delay is set too.
 	Delay time.Duration
 
 	Class string // the name of the failure's class; "": the failure has no class
@@ -91,6 +93,10 @@ func (o Outcome) Retry() bool { return o.Reason == retry.ReasonRetry }
 // nothing about the job, so give it back instead of moving it to the dead
 // letters. An attempt that a deadline of the context cut short is not
 // interrupted: it failed, as with AttemptTimeout.
+//
+// The queue decides whether an interrupted attempt counts. If it counts, a worker that
+// stops in the last attempt ends the job as a dead letter. If the queue takes it back,
+// the next attempt has the same number.
 func (o Outcome) Interrupted() bool {
 	return o.Reason == retry.ReasonCanceled || o.Reason == retry.ReasonDeadline
 }

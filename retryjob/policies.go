@@ -7,18 +7,20 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Policies are the policy of an adapter and the policies of single kinds of jobs: a type of
-// task, a subject, a kind. Call Set before the first job runs: Policies are safe for
-// concurrent use only as long as none is set. The zero value has no policy; use
-// [NewPolicies].
+// Policies are for authors of adapters. They hold the policy of an adapter and the policies
+// of single kinds of jobs. The adapter chooses what a kind is: a type of task, a subject. A
+// copy shares the policies of the kinds. Call Set before the first job runs: Policies are
+// safe for concurrent use only as long as Set is not called. The zero value has no policy;
+// use [NewPolicies].
 type Policies struct {
 	policy retry.Policy
 	kinds  map[string]retry.Policy
 }
 
 // NewPolicies returns Policies in which policy applies to every kind. It returns an error if
-// policy is invalid or sets no limit, because no job would then be retried. The error begins
-// with adapter, the name of a package.
+// policy is invalid, or if it sets none of MaxAttempts, MaxRetries, MaxElapsed and
+// NonRetryable, because no job would then be retried. If each job has a limit of its own,
+// set MaxAttempts to [retry.Unlimited]. The error begins with adapter, the name of a package.
 func NewPolicies(adapter string, policy retry.Policy) (Policies, error) {
 	if err := check(policy); err != nil {
 		return Policies{}, fmt.Errorf("%s: %w", adapter, err)
@@ -37,8 +39,9 @@ func check(policy retry.Policy) error {
 	return err
 }
 
-// Set sets the policy of one kind. If policy is invalid or sets no limit, Set changes nothing
-// and returns an error that begins with where and the kind.
+// Set sets the policy of one kind. If NewPolicies would refuse policy, Set changes nothing
+// and returns an error. The error begins with where and the kind: for "myqueue: type" and
+// "mail", with "myqueue: type mail: ".
 func (p Policies) Set(where, kind string, policy retry.Policy) error {
 	if err := check(policy); err != nil {
 		return fmt.Errorf("%s %s: %w", where, kind, err)
@@ -47,7 +50,8 @@ func (p Policies) Set(where, kind string, policy retry.Policy) error {
 	return nil
 }
 
-// Of returns the policy of a kind.
+// Of returns the policy of a kind: the one that Set was given, or else the policy of all
+// kinds.
 func (p Policies) Of(kind string) retry.Policy {
 	if policy, ok := p.kinds[kind]; ok {
 		return policy

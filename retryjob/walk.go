@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Walk is one Redrive of an adapter, which looks at one dead letter after the other. It is
-// made by [RedriveOptions.Walk]. Its methods must be called from one goroutine.
+// A Walk is one Redrive of an adapter, which looks at one dead letter after the other.
+// [RedriveOptions.Walk] makes it. Call its method Look from one goroutine.
 type Walk struct {
 	result  RedriveResult
 	options RedriveOptions
@@ -32,9 +32,10 @@ func isStuck(err error) bool { return errors.As(err, new(stuckError)) }
 // longestWindow is the longest Window. A job that is due later could outlive its queue.
 const longestWindow = 365 * 24 * time.Hour
 
-// Walk is for authors of adapters: it is what Redrive of every adapter does around its own
-// queue. It calls all, which calls [Walk.Look] with each dead letter of the queue. It returns
-// the counts, also with an error. Every error begins with adapter, the name of a package.
+// Walk is for authors of adapters, who write the Redrive of their queue with it. Walk calls
+// all, once, and all calls [Walk.Look] with each dead letter of the queue. A Walk has no
+// context: to stop early, all returns an error. Walk returns the counts even if it returns an
+// error. Every error begins with adapter, the name of a package.
 func (o RedriveOptions) Walk(adapter string, all func(*Walk) error) (RedriveResult, error) {
 	o.Window = min(o.Window, longestWindow)
 	w := &Walk{options: o, began: time.Now()}
@@ -53,15 +54,17 @@ func (w *Walk) stuckOnes() error {
 		w.count, w.result.Found, errors.Join(w.stuck...))
 }
 
-// Look moves the dead letter d if the [RedriveOptions] pick it, and counts it.
+// Look moves the dead letter d if the [RedriveOptions] pick it, and counts it. Look calls the
+// Filter, heeds DryRun, and computes when the job is due. The adapter only moves.
 //
-// unreadable is nil, or the error with which the adapter failed to read d, which is then
-// skipped. If unreadable is [Stuck], d was read but cannot go back; Look calls the Filter
-// and, if it picks d, names d in the error of the Walk.
-//
-// total is how many dead letters there are, for OnProgress. move takes d out of the dead
-// letters and lets its job run again at due. It returns false if d is no longer there. If it
-// returns an error that is not Stuck, Look returns this error, and all must return it too.
+//   - unreadable is nil if d can go back. If the adapter cannot read a dead letter, it passes
+//     that error and a zero d, and d is skipped. If d was read but cannot go back, the error
+//     is wrapped in [Stuck]: Look calls the Filter and, if it picks d, names d in the error
+//     of the Walk.
+//   - total is how many dead letters there are, for OnProgress.
+//   - move takes d out of the dead letters and lets its job run again at due, as a new one.
+//     It returns false if d is no longer there. If it returns an error that is not Stuck,
+//     Look returns this error, and all must return it too.
 func (w *Walk) Look(d DeadLetter, unreadable error, total int, move func(due time.Time) (bool, error)) error {
 	const most = 20
 	moved, err := w.move(d, unreadable, move)

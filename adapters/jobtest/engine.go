@@ -13,18 +13,21 @@
 // A worker can only be killed with its process. [Run], [Kills] and [Redrive] therefore start
 // the test's own program again, with the same test selected. Call them first in the
 // test function: each of these processes repeats what comes before, and never
-// cleans up. A queue that lives in the memory of one process sets [Engine].InProcess.
+// cleans up. A queue that lives in the memory of one process sets [Engine].InProcess, and
+// uses [Run], [Load] and [Restarts].
 package jobtest
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryjob"
 )
 
-// An Engine is an integration under test, and what its queue promises.
+// An Engine is an integration under test, and what its queue promises. Open, Unit and Late
+// must be set, and Lease unless the queue is InProcess.
 type Engine struct {
 	// Open opens the queue of this name, and creates it if it does not exist. A
 	// name consists of a to z, 0 to 9 and _, and has at most 40 characters. Queues
@@ -48,12 +51,13 @@ type Engine struct {
 	Lease time.Duration
 
 	// Uncounted says that the queue does not count an attempt that was
-	// interrupted because its worker stopped: the next one has the same number.
+	// interrupted because its worker stopped: the next one has the same number. If it is
+	// false, a job whose worker stops in the last attempt must become a dead letter.
 	Uncounted bool
 
 	// InProcess says that the queue lives in the memory of this process, so that no other
 	// process can open it. Run then leaves out the rows in which a worker is killed or
-	// panics, and Kills and Redrive fail.
+	// panics, and Kills and Redrive fail: test the Redrive of the queue without this package.
 	InProcess bool
 
 	// Forgets says that the queue's server may forget what it handed out last when
@@ -65,9 +69,23 @@ type Engine struct {
 	// twice: for each kill one may run again, and leave a dead letter of its own.
 	Repeats bool
 
-	// Classes says that the queue keeps how many failures of each class a job had.
-	// Otherwise each class is counted by all failures.
+	// Classes says that the queue keeps how many failures of each class a job had: it stores
+	// the Classes of each [retryjob.Outcome]. Otherwise each class is counted by all failures.
 	Classes bool
+}
+
+// check returns an error if the function of this name cannot test e. It kills processes if
+// kills is set.
+func (e Engine) check(name string, kills bool) error {
+	switch {
+	case e.Open == nil || e.Unit <= 0 || e.Late <= 0:
+		return fmt.Errorf("jobtest: %s needs Engine.Open, and a Unit and a Late above 0", name)
+	case kills && e.InProcess:
+		return fmt.Errorf("jobtest: %s kills processes, and this queue lives in one process", name)
+	case kills && e.Lease <= 0:
+		return fmt.Errorf("jobtest: %s kills workers: set Engine.Lease, or InProcess", name)
+	}
+	return nil
 }
 
 // A Queue is an open queue of an [Engine]. Its methods must be safe for concurrent

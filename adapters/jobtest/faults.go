@@ -52,6 +52,7 @@ func faultDo(j *journal) func(ctx context.Context, key string, attempt int) erro
 // by key and number, so that it is known in advance how often each job runs and
 // which of them end as dead letters. Load checks that every count is exact.
 func Load(t *testing.T, e Engine, jobs int) {
+	must(t, e.check("Load", false))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	name := newName()
@@ -172,9 +173,7 @@ func Load(t *testing.T, e Engine, jobs int) {
 // two attempts of a job at once, unless the queue Repeats, and that the dead letters say
 // why. If the queue is a [Stranger], hostile messages are among the jobs.
 func Kills(t *testing.T, e Engine, kills int) {
-	if e.InProcess {
-		t.Fatal("jobtest: Kills kills processes, and this queue lives in one process")
-	}
+	must(t, e.check("Kills", true))
 	obey(e)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute+time.Duration(kills)*30*time.Second)
 	defer cancel()
@@ -262,6 +261,7 @@ func killOne(ctx context.Context, start starter, j *journal, o order) error {
 // Then Restarts makes the same checks as [Kills]. If Work returns an error, it is
 // called again.
 func Restarts(t *testing.T, e Engine, jobs, restarts int, restart func(n int) error) {
+	must(t, e.check("Restarts", false))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute)
 	defer cancel()
 	q := open(t, e, newName())

@@ -375,3 +375,39 @@ func (q *memory) Dead(context.Context) (map[string]retryjob.DeadLetter, error) {
 }
 
 func (q *memory) Close(context.Context, bool) error { return nil }
+
+// An Engine that lacks a field is refused at once, not after two minutes of other faults.
+func TestTheEngineIsChecked(t *testing.T) {
+	whole := engine(flaws{})
+	whole.Lease = time.Second
+	for name, row := range map[string]struct {
+		change func(*Engine)
+		kills  bool
+		want   string
+	}{
+		"whole":                      {func(*Engine) {}, true, ""},
+		"no Open":                    {func(e *Engine) { e.Open = nil }, false, "needs Engine.Open"},
+		"no Unit":                    {func(e *Engine) { e.Unit = 0 }, false, "a Unit and a Late above 0"},
+		"no Late":                    {func(e *Engine) { e.Late = 0 }, false, "a Unit and a Late above 0"},
+		"no Lease":                   {func(e *Engine) { e.Lease = 0 }, true, "set Engine.Lease, or InProcess"},
+		"no Lease, nothing killed":   {func(e *Engine) { e.Lease = 0 }, false, ""},
+		"in process":                 {func(e *Engine) { e.InProcess = true }, true, "lives in one process"},
+		"in process, nothing killed": {func(e *Engine) { e.InProcess = true }, false, ""},
+	} {
+		e := whole
+		row.change(&e)
+		if err := e.check("Test", row.kills); row.want == "" {
+			assert.NoError(t, err, name)
+		} else {
+			assert.ErrorContains(t, err, row.want, name)
+		}
+	}
+}
+
+// An adapter may refuse a policy without a limit, as retryjob.Policies do.
+func TestNoPolicyOfTheTableIsRefused(t *testing.T) {
+	for _, r := range table(engine(flaws{})) {
+		_, err := retryjob.NewPolicies("adapter", r.policy)
+		assert.NoError(t, err, r.name)
+	}
+}

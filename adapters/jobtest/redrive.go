@@ -41,9 +41,7 @@ func picks(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonPermanen
 // the queue is an [Operator], some of the jobs are stopped meanwhile, and must never run. If
 // it is a [Forger], each redriver begins with forged letters, which it must skip and count.
 func Redrive(t *testing.T, e Engine, kills int) {
-	if e.InProcess {
-		t.Fatal("jobtest: Redrive kills processes, and this queue lives in one process")
-	}
+	must(t, e.check("Redrive", true))
 	obey(e)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute+time.Duration(kills)*30*time.Second)
 	defer cancel()

@@ -29,14 +29,22 @@ import (
 //     8 KiB, and when the job began and ended;
 //   - the events can be replayed, and the policy makes each decision again.
 //
-// The rows are: success, at once and later; exhausted by the policy's limit, the
-// job's own, AttemptCap and an absent one; NonRetryable, Permanent, RetryIf,
-// Classify, with a class of its own count and one that is invalid, MaxElapsed over
-// the whole life of a job, an empty Budget, AttemptTimeout; a Retry-After within and beyond MaxRetryAfter, and one of hours; no delay; more
-// attempts than queues allow by default; errors with texts of any bytes and length;
-// a worker that stops, one whose attempt panics, and one that is killed in the
-// first, a later, and the last attempt.
+// The rows are:
+//
+//   - success, at once and later;
+//   - a limit of the policy, of the job, or of AttemptCap that is used up;
+//   - NonRetryable, Permanent, RetryIf, an empty Budget, AttemptTimeout, and MaxElapsed over
+//     the whole life of a job;
+//   - Classify, with a class that has its own count and a class that is invalid;
+//   - a Retry-After below and above MaxRetryAfter, and one of hours;
+//   - no delay, and more attempts than queues allow by default;
+//   - errors with texts of any bytes and length;
+//   - a worker that stops, a worker whose attempt panics, and a worker that is killed in the
+//     first, a later, and the last attempt.
+//
+// Every policy sets a limit, or is NonRetryable, so an adapter may refuse one that does not.
 func Run(t *testing.T, e Engine) {
+	must(t, e.check("Run", !e.InProcess))
 	obey(e)
 	rows := slices.DeleteFunc(table(e), func(r row) bool { return e.InProcess && r.endsProcess() })
 	observed := make([]observation, len(rows))

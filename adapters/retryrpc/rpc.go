@@ -1,11 +1,22 @@
-// Package retryrpc is for authors of adapters for RPC libraries. retrygrpc, retryconnect and
-// retryaws are written with it. Users of these adapters do not need it.
+// Package retryrpc retries the calls of an RPC library according to a [retry.Policy]. It is for
+// authors of adapters: retrygrpc, retryconnect and retryaws are written with it, and their
+// users do not need it.
 //
-// An adapter describes how an attempt failed as a [Failure], and retryrpc makes the attempts
-// of a unary call with [Do] and those of a stream with a [Stream]. The policy of a method comes
-// from [PolicyOf]. Which codes are retried is the adapter's decision; what a server's pushback,
-// RESOURCE_EXHAUSTED and a message that is too large mean is decided here, once for all
-// adapters. Package calltest has the table test that every adapter passes.
+// An adapter describes how each attempt failed as a [Failure]. [Do] makes the attempts of a
+// unary call, and a [Stream] makes those of a stream. This is the middle of an adapter's
+// interceptor for unary calls:
+//
+//	policy := retryrpc.PolicyOf(method, i.Policy, i.Methods)
+//	target := retryrpc.Target{Name: address, Own: &i.budgets, Budgets: i.Budgets}
+//	err := retryrpc.Do(ctx, policy, target, func(ctx context.Context, number int) retryrpc.Failure {
+//		err := invoke(ctx, method, request, reply)
+//		code := codeOf(err)
+//		return retryrpc.Failure{Err: err, Code: code, Retryable: code == unavailable}
+//	}, withCode)
+//
+// The adapter decides which codes are retried. Package retryrpc decides, once for all adapters,
+// what a server's pushback, RESOURCE_EXHAUSTED and a message that is too large mean. Package
+// calltest has the table test that every adapter passes.
 package retryrpc
 
 import (
@@ -84,11 +95,11 @@ type Failure struct {
 	Err       error         // what the RPC library returned; nil: the attempt succeeded
 	Code      uint32        // of the status, by gRPC's numbers, which are also Connect's
 	Retryable bool          // the adapter retries this code
-	Wait      time.Duration // the wait that the server asks for
-	Named     bool          // the server asks for a wait, possibly 0
+	Wait      time.Duration // the wait that the server asks for; 0: none, or Named says that it is 0
+	Named     bool          // the server asks for Wait, so RESOURCE_EXHAUSTED is retried
 	Pushback  []string      // the values of the Pushback trailer
-	Final     string        // why there is no retry, whatever the other fields say; "": no such reason
-	Unsent    bool          // no attempt was made
+	Final     string        // why there is no retry, whatever the other fields say; "": they decide
+	Unsent    bool          // nothing was sent: see retry.NotAttempted
 }
 
 // Mark returns the error of f, marked with what the server asks for or as permanent.
@@ -145,9 +156,10 @@ var (
 	errSetNoBudgets = errors.New("to wait for a server that starts, set Interceptor.Budgets to NoBudgets")
 )
 
-// Do makes attempts according to p, and passes its number to each. target has the Budget for a
-// call whose p has none. coded turns the error of a context into an error with a code. The
-// error is a [*retry.Error].
+// Do calls attempt according to p, with a context and the number of the attempt, 1 for the
+// first. target has the Budget for a call whose p has none. coded turns the error of a context
+// into an error of the RPC library, with a code: Do calls it if ctx was done before the first
+// attempt. The error is a [*retry.Error].
 func Do(ctx context.Context, p retry.Policy, target Target, attempt func(context.Context, int) Failure, coded func(error) error) error {
 	var own *retry.Budget // of the target, where the user has set none
 	switch {

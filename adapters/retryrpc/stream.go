@@ -14,7 +14,7 @@ import (
 
 // A Conn is one attempt of a stream. Send returns io.EOF if the stream is broken
 // and Receive knows why. Receive returns io.EOF if the stream ends without an
-// error. Both may wrap it.
+// error. Both may wrap io.EOF. One goroutine may call Send while another calls Receive.
 type Conn interface {
 	Send(m any) error
 	CloseSend() error
@@ -23,7 +23,12 @@ type Conn interface {
 }
 
 // A Stream makes attempts until the first message arrives. Open starts the first
-// attempt; the first call of Receive finishes it and makes all the others.
+// attempt; the first call of Receive finishes it and makes all the others. A Stream keeps up
+// to 256 KiB of the messages that were sent, and sends them again in each attempt. If more
+// were sent, no attempt follows.
+//
+// Set the fields, and call Open first. Then one goroutine may call Send and CloseSend while
+// another calls Receive.
 type Stream struct {
 	// Ctx is the caller's context.
 	Ctx    context.Context
@@ -32,8 +37,12 @@ type Stream struct {
 
 	// Dial starts an attempt. before is the previous attempt; it is nil for the
 	// first attempt, and if the previous Dial returned no Conn.
-	Dial  func(ctx context.Context, number int, before Conn) (Conn, Failure)
-	Size  func(m any) (bytes int, known bool)
+	Dial func(ctx context.Context, number int, before Conn) (Conn, Failure)
+
+	// Size returns the size of a message that was sent. If it is not known, no attempt
+	// follows.
+	Size func(m any) (bytes int, known bool)
+
 	Coded func(error) error // as for Do
 
 	// OneReply means that the caller receives only one message, so the stream
@@ -249,7 +258,7 @@ func (s *Stream) Conn() (conn Conn, final string) {
 	return s.conn, s.final
 }
 
-// Close cancels the last attempt.
+// Close cancels the last attempt. Call it after Open.
 func (s *Stream) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -126,8 +126,7 @@ func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping
 
 // A Mapping is a JSON object whose keys are taken out one by one.
 type Mapping struct {
-	NullIsFault bool                    // a key that is null is not treated as left out
-	Plain       func(key string) string // the same for all spellings of a key; nil: there is one
+	NullIsFault bool // a key that is null is not treated as left out
 
 	path   string // the prefix of its keys in errors: "backoff."
 	values map[string]json.RawMessage
@@ -193,21 +192,10 @@ func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
 	if m.listed != nil {
 		*m.listed = append(*m.listed, m.path+key)
 	}
-	if _, ok = m.values[key]; !ok && m.Plain != nil {
-		for other := range m.values {
-			if len(other) < LongestKey && m.Plain(other) == m.Plain(key) {
-				key = other
-			}
-		}
-	}
 	value, ok = m.values[key]
 	delete(m.values, key)
 	return value, ok && (m.NullIsFault || !isNull(value))
 }
-
-// LongestKey is how long a key may be that is another spelling of one: to compare a key
-// of megabytes in each spelling would take seconds.
-const LongestKey = 100
 
 func isNull(value json.RawMessage) bool { return string(value) == "null" }
 
@@ -265,8 +253,7 @@ func decode[T any](v *T, value json.RawMessage) bool {
 func (m *Mapping) Inner(key, write string) *Mapping {
 	value, ok := Take[json.RawMessage](m, key, write, nil)
 	inner := &Mapping{
-		NullIsFault: m.NullIsFault, Plain: m.Plain,
-		path: m.path + key + ".", faults: m.faults, listed: m.listed,
+		NullIsFault: m.NullIsFault, path: m.path + key + ".", faults: m.faults, listed: m.listed,
 	}
 	if !ok && m.listed != nil {
 		return inner

@@ -15,6 +15,11 @@
 //		}
 //		m.RejectRest("a queue")
 //	}
+//
+// For {"tries": 0, "delay": "1s"}, the error of Decode says: myqueue: invalid settings: tries is
+// 0: write a whole number from 1 on; unknown key "delay": the keys of a queue are tries.
+//
+// In all functions, write says what to write instead of a wrong value, and of begins the error.
 package strict
 
 import (
@@ -105,20 +110,21 @@ func (e *Error) Error() string { return e.text }
 
 func (e *Error) Unwrap() error { return e.cause }
 
-// Findings returns what is wrong, at most 20 findings. The text of a Finding is the same in
-// Go and in keys.
+// Findings returns what is wrong, at most 20 findings. String and InKeys of each return the
+// same text, because a file has no Go fields.
 func (e *Error) Findings() []retry.Finding { return slices.Clone(e.findings) }
 
-// One returns an error with one fault: of a key, or "" for a value as a whole, and with the
-// error that it wraps, or nil.
+// One returns an error with one fault, of a key. The key is "" if the value as a whole is
+// wrong. The error wraps cause, which may be nil.
 func One(of, key, text string, cause error) *Error {
 	one := []retry.Finding{retry.Finding{Code: InvalidValue, Key: key}.WithText(text)}
 	return &Error{findings: one, text: of + ": " + text, cause: cause}
 }
 
 // Decode decodes a JSON object into v. It calls take, which takes the keys and sets
-// the fields. After an error, or for a null, v is unchanged. Errors begin with of,
-// and show the example if the value is not a mapping.
+// the fields. After an error, or for a null, v is unchanged. If the value is not a mapping,
+// the error shows the example. Errors of a mapping name all its faults, so take must not stop
+// at the first.
 func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping)) error {
 	m := &Mapping{faults: new(Faults)}
 	if err := m.read(data); err != nil {
@@ -138,8 +144,7 @@ func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping
 
 // A Mapping is a JSON object whose keys are taken out one by one.
 type Mapping struct {
-	NullIsFault bool                    // a key that is null is not treated as left out
-	Plain       func(key string) string // the same for all spellings of a key; nil: there is one
+	NullIsFault bool // a key that is null is not treated as left out
 
 	path   string // the prefix of its keys in errors: "backoff."
 	values map[string]json.RawMessage
@@ -205,21 +210,10 @@ func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
 	if m.listed != nil {
 		*m.listed = append(*m.listed, m.path+key)
 	}
-	if _, ok = m.values[key]; !ok && m.Plain != nil {
-		for other := range m.values {
-			if len(other) < LongestKey && m.Plain(other) == m.Plain(key) {
-				key = other
-			}
-		}
-	}
 	value, ok = m.values[key]
 	delete(m.values, key)
 	return value, ok && (m.NullIsFault || !isNull(value))
 }
-
-// LongestKey is how long a key may be that is another spelling of one: to compare a key
-// of megabytes in each spelling would take seconds.
-const LongestKey = 100
 
 func isNull(value json.RawMessage) bool { return string(value) == "null" }
 
@@ -277,8 +271,7 @@ func decode[T any](v *T, value json.RawMessage) bool {
 func (m *Mapping) Inner(key, write string) *Mapping {
 	value, ok := Take[json.RawMessage](m, key, write, nil)
 	inner := &Mapping{
-		NullIsFault: m.NullIsFault, Plain: m.Plain,
-		path: m.path + key + ".", faults: m.faults, listed: m.listed,
+		NullIsFault: m.NullIsFault, path: m.path + key + ".", faults: m.faults, listed: m.listed,
 	}
 	if !ok && m.listed != nil {
 		return inner
@@ -336,8 +329,8 @@ func (m *Mapping) RejectRest(of string) {
 	m.faults.texts = append(m.faults.texts, "unknown key "+strings.Join(unknown, ", ")+": "+known)
 }
 
-// Keys returns the keys that take asks for, those of an inner mapping after the key of that,
-// as "backoff.base".
+// Keys returns the keys that take asks for. The key of an inner mapping comes after the key
+// that holds the mapping, as "backoff.base".
 func Keys[T any](take func(*T, *Mapping)) (keys []string) {
 	take(new(T), &Mapping{faults: new(Faults), listed: &keys})
 	return keys
