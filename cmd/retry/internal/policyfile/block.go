@@ -30,7 +30,7 @@ type Block struct {
 	lines     map[string]int  // set by Read: of what is beside it
 	templates map[string]bool // set by Read: the keys whose values are not known here
 	unnoted   []string        // while it is read: the keys whose expansions are not noted
-	silent    []string        // set by Read: the codes of findings that are false for its dialect
+	terms     *terms          // set by Read: how its dialect bounds retries; nil: with the keys of the library
 }
 
 // usualKeys are the keys under which larger files have policies.
