@@ -231,14 +231,14 @@ func (b *Block) path(keys []string) string {
 // from faults: it has no other keys, and its backoff is not a text, a number or a
 // list.
 func (b *Block) writtenAsNative() bool {
-	return b.unknown(dialects[0]) == 0 && !slices.ContainsFunc(entries(b.node), func(e entry) bool {
+	return b.unknown(dialects[0]) == 0 && !anyEntry(b.node, func(e entry) bool {
 		return e.key == "backoff" && resolved(e.value).Kind == yaml.ScalarNode
 	})
 }
 
 // unknown returns how many keys of b do not belong to a dialect.
 func (b *Block) unknown(d dialect) (n int) {
-	for _, e := range entries(b.node) {
+	for e := range eachEntry(b.node) {
 		if !d.has(d.keys, e.key) {
 			n++
 		}
@@ -256,7 +256,7 @@ func (d *dialect) shows(node *yaml.Node) bool {
 	if d.format != nil {
 		marks = d.format.marks
 	}
-	return slices.ContainsFunc(entries(node), func(e entry) bool {
+	return anyEntry(node, func(e entry) bool {
 		if d.name == "argo" { // others have its keys, too
 			return e.key == "retryPolicy" && resolved(e.value).Kind == yaml.ScalarNode || e.key == "backoff" && hasKey(e.value, "duration")
 		}

@@ -206,7 +206,7 @@ func (f *form) skip(why string, keys ...string) {
 
 // has reports whether a key is written with a value.
 func (f *form) has(key string) bool {
-	return slices.ContainsFunc(entries(f.b.node), func(e entry) bool {
+	return anyEntry(f.b.node, func(e entry) bool {
 		value := resolved(e.value)
 		return f.plain(e.key) == f.plain(key) && value.ShortTag() != "!!null" && (value.Kind != yaml.SequenceNode || len(value.Content) > 0)
 	})
