@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/logkey"
+	"github.com/goretry/retry/internal/ctxvalue"
 	"github.com/goretry/retry/internal/wait"
 )
 
@@ -40,7 +40,7 @@ type exchange struct {
 // run sends the request as often as the loop says, by send. The contexts that OnEvent and
 // Wait get have the request.
 func (x *exchange) run(send func(context.Context) error) error {
-	return x.stopped(retry.Do(context.WithValue(x.req.Context(), logkey.Hedge{}, x), x.loopPolicy(), send))
+	return x.stopped(retry.Do(context.WithValue(x.req.Context(), ctxvalue.Hedge{}, x), x.loopPolicy(), send))
 }
 
 // loopPolicy returns the policy of this exchange as the loop needs it.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/ctxvalue"
 	"github.com/goretry/retry/internal/harmless"
-	"github.com/goretry/retry/internal/logkey"
 )
 
 // A Job describes a job as the queue hands it to a worker.
@@ -187,7 +187,7 @@ func (r *run) attempt(ctx context.Context, p retry.Policy, fn func(context.Conte
 	if key, report := r.job.Key, p.OnEvent; key != "" {
 		a.Seed = retry.SeedOf(key)
 		if report != nil { // fn does not see the key, because its calls need their own
-			p.OnEvent = func(ctx context.Context, e retry.Event) { report(logkey.With(ctx, key), e) }
+			p.OnEvent = func(ctx context.Context, e retry.Event) { report(ctxvalue.WithLogKey(ctx, key), e) }
 		}
 	}
 	if a.Classes == nil && p.Classify != nil {
