@@ -6,9 +6,12 @@ import (
 	"time"
 )
 
-// Permanent marks err as not worth retrying: the call stops with ReasonPermanent,
-// and so does every call around it that gets the error back. The text stays as it
-// was, and errors.Is and errors.As see through the mark. Permanent of nil is nil.
+// Permanent wraps err so that it is not retried. The call stops with ReasonPermanent, and so
+// does every call around it whose function returns the error. The text of err is unchanged,
+// and errors.Is and errors.As find err. Permanent of nil is nil.
+//
+// There is no Retryable for the opposite: an error that is not Permanent is retried, unless
+// RetryIf rejects it.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -16,10 +19,10 @@ func Permanent(err error) error {
 	return &permanentError{err}
 }
 
-// NotAttempted marks err as the failure of an attempt that did nothing: it had to stop before
-// its request was sent, for example because no credentials could be had. The retry that
-// the Budgets gave for this attempt is given back. The attempt still counts, and is retried
-// like any other. An inner call's mark has no effect on the outer call. NotAttempted
+// NotAttempted wraps the error of an attempt that did nothing. Such an attempt stopped before
+// it sent its request, for example because it got no credentials. The Budgets get back the
+// retry that they gave for this attempt. The attempt still counts and is retried like any
+// other attempt. NotAttempted in an inner call has no effect on the outer call. NotAttempted
 // of nil is nil.
 func NotAttempted(err error) error {
 	if err == nil {
@@ -33,11 +36,11 @@ type unmadeError struct{ err error }
 func (e *unmadeError) Error() string { return e.err.Error() }
 func (e *unmadeError) Unwrap() error { return e.err }
 
-// IsPermanent reports whether err is marked by [Permanent], in any place where
-// errors.As would look, or by an inner call that was invalid. [Policy.Next]
-// reads errors in the same way; this function is for queues and wrappers.
+// IsPermanent reports whether [Permanent] has wrapped err or any error in its tree. It also
+// returns true for the error of an inner call with ReasonInvalid. [Policy.Next] reads errors
+// in the same way. IsPermanent is for queues and for code around this package.
 func IsPermanent(err error) bool {
-	return marks(err).permanent
+	return inspect(err).permanent
 }
 
 type permanentError struct{ err error }
@@ -45,19 +48,21 @@ type permanentError struct{ err error }
 func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
-// After marks err with the wait that a server asked for. The delay is at least d,
-// and a d longer than MaxRetryAfter ends the call. Any error that has a method
-// RetryAfter() time.Duration does the same; the outermost one in err's tree
-// applies. A d of zero or less has no effect. After of nil is nil.
+// After wraps err with d, the wait that a server asked for. The delay is at least d. If d is
+// longer than MaxRetryAfter, the call stops with ReasonRetryAfter. A d of zero or less has no
+// effect. After of nil is nil. Any error with a method RetryAfter() time.Duration works like
+// After. If several errors in a tree ask for a wait, the outermost error applies.
 //
-// Without a Jitter the wait is d, or the delay of the policy if that is longer.
-// With a Jitter, it is drawn from d to d plus the width of the jitter window for d
-// (at most MaxDelay), so clients do not return at once: under FullJitter a d of 1m
-// becomes up to 2m, under Proportional(0.2) up to 1m24s. That spread never ends a
-// call that has time for d itself: it is cut to what is left of MaxElapsed, and to
-// half of what d leaves of the context's deadline, because the attempt needs time
-// too. A d of 1ns, as which retryhttp passes on a wait of zero, is not cut: above it there
-// is only the curve.
+// Without a Jitter the wait is d, or the delay of the curve if that delay is longer. With a
+// Jitter, the wait is drawn from a window that starts at d. The window is as wide as the
+// jitter window for d, and at most MaxDelay wide, so clients do not return together. For a d
+// of 1m, FullJitter gives up to 2m, and Proportional(0.2) up to 1m24s.
+//
+// Jitter never ends a call that has time for d itself. The window ends at MaxElapsed if
+// MaxElapsed comes earlier. If d leaves little time before the context's deadline, the window
+// takes at most half of that time, because the attempt needs time too. A d of 1ns stands for
+// a Retry-After of zero, as retryhttp passes it on. Its window is the window of the curve and
+// is not cut.
 //
 // Policy.RetryAfter can change this: see [RetryAfterMode].
 func After(d time.Duration, err error) error {
@@ -67,11 +72,11 @@ func After(d time.Duration, err error) error {
 	return &afterError{err, d}
 }
 
-// RetryAfterOf returns the wait that err asks for, as [After] describes; 0 if it
-// asks for none. [Policy.Next] reads errors in the same way; this function is
-// for queues and wrappers.
+// RetryAfterOf returns the wait that err asks for, see [After]. It returns 0 if err asks for
+// no wait. [Policy.Next] reads errors in the same way. RetryAfterOf is for queues and for code
+// around this package.
 func RetryAfterOf(err error) time.Duration {
-	return marks(err).retryAfter
+	return inspect(err).retryAfter
 }
 
 type afterError struct {
@@ -92,74 +97,74 @@ type (
 	iser         interface{ Is(error) bool }
 )
 
-// marks returns what an error's tree is marked with, walked in the order of
-// errors.As. Not by errors.As itself: its target would be moved to the heap,
-// and its reflection would double the stack of a call that waits.
-func marks(err error) (m marked) {
+// inspect returns what the tree of err tells the loop. It walks the tree in the order of
+// errors.As, but without errors.As: that would move its target to the heap, and its
+// reflection would double the stack of a call that waits.
+func inspect(err error) (in inspected) {
 	switch err.(type) {
 	case retryAfterer, asker, wrapper, multiWrapper, timeouter, iser:
-		m.read(err, false, false)
+		in.read(err, false, false)
 	default:
-		m.said = err != context.Canceled
+		in.said = err != context.Canceled
 	}
-	return m
+	return in
 }
 
-type marked struct {
+type inspected struct {
 	permanent  bool
-	unmade     bool // NotAttempted marks it, and not one of an inner call
-	said       bool // a branch of the tree is more than a timeout or the end of a context
+	unmade     bool // NotAttempted wraps the error, outside of inner calls
+	said       bool // a branch of the tree says more than a timeout or the end of a context
 	retryAfter time.Duration
 }
 
-// read reads the tree of err. ended says that what wraps err is a timeout, and inner that
-// it is the failure of an inner call.
-func (m *marked) read(err error, ended, inner bool) {
+// read reads the tree of err. ended says that an error around err is a timeout or the end of a
+// context. inner says that err is the failure of an inner call.
+func (in *inspected) read(err error, ended, inner bool) {
 	for {
 		switch e := err.(type) {
 		case *permanentError:
-			m.permanent = true
+			in.permanent = true
 		case *unmadeError:
-			m.unmade = m.unmade || !inner
+			in.unmade = in.unmade || !inner
 		case *Error:
 			inner = true
-			// Of an inner call only what it failed with binds, not what
-			// stopped it. But an invalid policy stays invalid.
+			// The outer call goes by the last error of the inner call, not by the reason why
+			// the inner call stopped. An invalid policy is the exception: it stays invalid.
 			if e == nil {
-				m.said = true
+				in.said = true
 				return
 			}
-			m.permanent = m.permanent || e.Reason == ReasonInvalid
+			in.permanent = in.permanent || e.Reason == ReasonInvalid
 			if err = e.Err; err == nil {
 				_, is := e.Cause.(*endedError)
-				m.said = m.said || !is
+				in.said = in.said || !is
 				return
 			}
 			continue
 		}
 		ended = ended || isEnd(err)
-		if e, ok := err.(retryAfterer); ok && m.retryAfter <= 0 {
-			m.retryAfter = max(0, e.RetryAfter())
+		if e, ok := err.(retryAfterer); ok && in.retryAfter <= 0 {
+			in.retryAfter = max(0, e.RetryAfter())
 		}
 		if e, ok := err.(asker); ok {
-			m.ask(e)
+			in.ask(e)
 		}
 		switch e := err.(type) {
 		case wrapper:
 			err = e.Unwrap()
 		case multiWrapper:
 			for _, err := range e.Unwrap() {
-				m.read(err, ended, inner)
+				in.read(err, ended, inner)
 			}
 			return
 		default:
-			m.said = m.said || !ended
+			in.said = in.said || !ended
 			return
 		}
 	}
 }
 
-// isEnd reports whether err itself is a timeout or the end of a context.
+// isEnd reports whether err itself, without its tree, is a timeout or the end of a context.
 func isEnd(err error) bool {
 	if err == context.Canceled || err == context.DeadlineExceeded {
 		return true
@@ -171,24 +176,24 @@ func isEnd(err error) bool {
 	return ok && (e.Is(context.Canceled) || e.Is(context.DeadlineExceeded))
 }
 
-// ask asks an error that hides what it wraps behind a method As.
-func (m *marked) ask(err asker) {
+// ask asks an error whose method As finds errors that its method Unwrap does not return.
+func (in *inspected) ask(err asker) {
 	var e *Error
 	if err.As(&e) {
-		m.read(e, false, true)
+		in.read(e, false, true)
 	}
 	var p *permanentError
 	if err.As(&p) {
-		m.permanent = true
+		in.permanent = true
 	}
 	var r retryAfterer
-	if m.retryAfter <= 0 && err.As(&r) && r != nil {
-		m.retryAfter = max(0, r.RetryAfter())
+	if in.retryAfter <= 0 && err.As(&r) && r != nil {
+		in.retryAfter = max(0, r.RetryAfter())
 	}
 }
 
-// nested returns the Error that err is, or wraps alone: of a tree with branches
-// nothing may get lost.
+// nested returns err if err is an Error, or the first Error that err wraps. It stops where
+// the tree of err has branches, because Unwrap must not lose the other branches.
 func nested(err error) *Error {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if e, ok := err.(*Error); ok {
