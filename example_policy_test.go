@@ -97,8 +97,8 @@ func ExamplePolicy_Lint() {
 		fmt.Println(finding.Key + ": " + finding.InKeys()) // for those who wrote a file
 	}
 	// Output:
-	// unused_delays: a Schedule of 3 delays beside 3 attempts: the delay of 1h0m0s and those after it are never used; MaxAttempts counts the first attempt
-	// backoff.delays: a list of 3 delays beside 3 attempts: the delay of 1h0m0s and those after it are never used; max_attempts counts the first attempt
+	// unused_delays: a Schedule of 3 delays is too long for 3 attempts: the delay of 1h0m0s and all delays after it are never used; MaxAttempts counts the first attempt
+	// backoff.delays: a list of 3 delays is too long for 3 attempts: the delay of 1h0m0s and all delays after it are never used; max_attempts counts the first attempt
 }
 
 // Default suits a call to a service nearby. String says what it does.
