@@ -100,7 +100,7 @@ func TestBudgetInManyGoroutines(t *testing.T) {
 			assert.EqualValues(t, all/2+b.Ratio*all, int(taken.Load())+tokens(b))
 		})
 	}
-	t.Run("while it fades", func(t *testing.T) {
+	t.Run("while the surplus decays", func(t *testing.T) {
 		b := &retry.Budget{Size: 10, Ratio: .5, Remember: time.Millisecond}
 		var taken atomic.Int64
 		inGoroutines(goroutines, turns, func(int) {
@@ -552,7 +552,7 @@ func (s *slowBudget) graced() bool {
 }
 
 // A Budget does what the slow one does, to a billionth of a retry, in a million random histories under RETRY_LONG.
-func TestBudgetIsTheSlowOne(t *testing.T) {
+func TestBudgetMatchesASlowModel(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		r := rand.New(rand.NewPCG(5, 6))
 		some := func(d time.Duration) time.Duration {

@@ -119,7 +119,7 @@ func TestConfigDecodeErrors(t *testing.T) {
 
 // Alone, neither null nor text that is not JSON is a policy. In a file, null is a key
 // that was left empty.
-func TestConfigTextThatIsNoPolicy(t *testing.T) {
+func TestConfigTextThatIsNotAPolicy(t *testing.T) {
 	const mapping = `, want a mapping such as {"max_attempts": 5}`
 	filled := retry.Policy{MaxAttempts: 7}
 	p := filled
@@ -259,7 +259,7 @@ func TestConfigEncodeErrors(t *testing.T) {
 	}
 }
 
-func TestConfigKeepsWhatIsNoPartOfIt(t *testing.T) {
+func TestConfigKeepsFieldsWithoutAKey(t *testing.T) {
 	p := retry.Policy{
 		RetryIf:  func(error) bool { return true },
 		Classify: func(error) *retry.Class { return nil },

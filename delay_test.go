@@ -189,7 +189,7 @@ type counter struct{ calls, value uint64 }
 
 func (s *counter) draw() uint64 { s.calls++; return s.value + s.calls - 1 }
 
-func TestOneSeedACall(t *testing.T) {
+func TestOneSeedForEachCall(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		value uint64 // that Source draws

@@ -154,7 +154,7 @@ func TestAttemptClasses(t *testing.T) {
 
 // Failures that are permanent or rejected have no class, nor has one whose class
 // is invalid. One that a cancellation ended has one.
-func TestWhatIsClassified(t *testing.T) {
+func TestWhichErrorsAreClassified(t *testing.T) {
 	asked := 0
 	p := retry.Policy{MaxAttempts: 5, RetryIf: func(err error) bool { return err != errDial }}
 	p.Classify = func(error) *retry.Class { asked++; return &retry.Class{Name: "x"} }
@@ -201,7 +201,7 @@ func TestWhatIsClassified(t *testing.T) {
 	})
 }
 
-func TestAClassThatIsInvalid(t *testing.T) {
+func TestInvalidClass(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		class retry.Class

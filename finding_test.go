@@ -139,7 +139,7 @@ func TestFindingsOfValidate(t *testing.T) {
 		assert.Equal(t, [3]string{"invalid_value", "MaxDelay", ""}, [3]string{f.Code, f.Field, f.Key}, "a class has no text form")
 		assert.Equal(t, f.String(), f.InKeys())
 	})
-	t.Run("nobody can change them", func(t *testing.T) {
+	t.Run("the caller gets a copy", func(t *testing.T) {
 		err := retry.Policy{MaxAttempts: -2}.Validate()
 		findingsOf(t, err)[0].Field = "changed"
 		assert.Equal(t, "MaxAttempts", findingsOf(t, err)[0].Field)
