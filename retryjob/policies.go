@@ -7,18 +7,18 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Policies are the policy of an adapter and the policies of single kinds of jobs: a type of
-// task, a subject, a kind. Call Set before the first job runs: Policies are safe for
-// concurrent use only as long as none is set. The zero value has no policy; use
-// [NewPolicies].
+// Policies contains the policy of an adapter, and other policies for single kinds of jobs. A
+// kind is the name that the queue uses, such as a type of task or a subject. Call Set before
+// the first job runs, because Set is not safe for concurrent use with Of. Use [NewPolicies]: Set
+// panics on the zero value.
 type Policies struct {
 	policy retry.Policy
 	kinds  map[string]retry.Policy
 }
 
 // NewPolicies returns Policies in which policy applies to every kind. It returns an error if
-// policy is invalid or sets no limit, because no job would then be retried. The error begins
-// with adapter, the name of a package.
+// policy is invalid or sets no limit, because then no job would be retried. The error starts
+// with adapter, which is the name of a package.
 func NewPolicies(adapter string, policy retry.Policy) (Policies, error) {
 	if err := check(policy); err != nil {
 		return Policies{}, fmt.Errorf("%s: %w", adapter, err)
@@ -38,7 +38,7 @@ func check(policy retry.Policy) error {
 }
 
 // Set sets the policy of one kind. If policy is invalid or sets no limit, Set changes nothing
-// and returns an error that begins with where and the kind.
+// and returns an error that starts with where and the kind.
 func (p Policies) Set(where, kind string, policy retry.Policy) error {
 	if err := check(policy); err != nil {
 		return fmt.Errorf("%s %s: %w", where, kind, err)
@@ -47,7 +47,7 @@ func (p Policies) Set(where, kind string, policy retry.Policy) error {
 	return nil
 }
 
-// Of returns the policy of a kind.
+// Of returns the policy of a kind: the policy from Set, or else the policy of the adapter.
 func (p Policies) Of(kind string) retry.Policy {
 	if policy, ok := p.kinds[kind]; ok {
 		return policy

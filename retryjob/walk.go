@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A Walk is one Redrive of an adapter, which looks at one dead letter after the other. It is
-// made by [RedriveOptions.Walk]. Its methods must be called from one goroutine.
+// A Walk is one Redrive of an adapter. It visits one dead letter after the other.
+// [RedriveOptions.Walk] makes it. Call its methods from one goroutine.
 type Walk struct {
 	result  RedriveResult
 	options RedriveOptions
 	began   time.Time
-	stuck   []error // why a dead letter cannot go back, for the first of them
-	count   int     // how many cannot
+	stuck   []error // why dead letters cannot go back: the first 20 errors
+	count   int     // how many dead letters cannot go back
 }
 
 // A stuckError says why one dead letter cannot go back.
@@ -22,9 +22,9 @@ type stuckError struct{ error }
 
 func (e stuckError) Unwrap() error { return e.error }
 
-// Stuck wraps an error that concerns one dead letter alone: this dead letter stays where it
-// is, and the [Walk] goes on with the others. Errors that are not wrapped end the Walk. err
-// must not be nil.
+// Stuck wraps an error that concerns only one dead letter. That dead letter stays where it is,
+// and the [Walk] goes on with the others. An error without Stuck ends the Walk. err must not be
+// nil.
 func Stuck(err error) error { return stuckError{err} }
 
 func isStuck(err error) bool { return errors.As(err, new(stuckError)) }
@@ -32,9 +32,9 @@ func isStuck(err error) bool { return errors.As(err, new(stuckError)) }
 // longestWindow is the longest Window. A job that is due later could outlive its queue.
 const longestWindow = 365 * 24 * time.Hour
 
-// Walk is for authors of adapters: it is what Redrive of every adapter does around its own
-// queue. It calls all, which calls [Walk.Look] with each dead letter of the queue. It returns
-// the counts, also with an error. Every error begins with adapter, the name of a package.
+// Walk is for authors of adapters. The Redrive of every adapter calls it. Walk calls all, which
+// must call [Walk.Look] with each dead letter of the queue. Walk returns the counts, also
+// together with an error. Every error starts with adapter, which is the name of a package.
 func (o RedriveOptions) Walk(adapter string, all func(*Walk) error) (RedriveResult, error) {
 	o.Window = min(o.Window, longestWindow)
 	w := &Walk{options: o, began: time.Now()}
@@ -44,7 +44,7 @@ func (o RedriveOptions) Walk(adapter string, all func(*Walk) error) (RedriveResu
 	return w.result, nil
 }
 
-// stuckOnes names the dead letters that cannot go back.
+// stuckOnes returns an error that names the dead letters that cannot go back, or nil.
 func (w *Walk) stuckOnes() error {
 	if w.count == 0 {
 		return nil
@@ -55,14 +55,16 @@ func (w *Walk) stuckOnes() error {
 
 // Look moves the dead letter d if the [RedriveOptions] pick it, and counts it.
 //
-// unreadable is nil, or the error with which the adapter failed to read d, which is then
-// skipped. If unreadable is [Stuck], d was read but cannot go back; Look calls the Filter
-// and, if it picks d, names d in the error of the Walk.
+// unreadable is nil if the adapter could read d. If unreadable is an error, d is skipped. If the
+// error is [Stuck], the adapter could read d, but d cannot go back. Then Look calls the Filter,
+// and the error of the Walk names d if the Filter picks it.
 //
-// total is how many dead letters there are, for OnProgress. move takes d out of the dead
-// letters and lets its job run again at due. It returns false if d is no longer there. If it
-// returns an error that is not Stuck, Look returns this error, and all must return it too.
-func (w *Walk) Look(d DeadLetter, unreadable error, total int, move func(due time.Time) (bool, error)) error {
+// total is how many dead letters there are, for OnProgress. move must take d out of the dead
+// letters and let its job run again at due. It must return false if d is no longer there. If
+// move returns an error without Stuck, Look returns this error, and all must return it too.
+func (w *Walk) Look(
+	d DeadLetter, unreadable error, total int, move func(due time.Time) (bool, error),
+) error {
 	const most = 20
 	moved, err := w.move(d, unreadable, move)
 	if isStuck(err) {
@@ -84,8 +86,11 @@ func (w *Walk) Look(d DeadLetter, unreadable error, total int, move func(due tim
 	return nil
 }
 
-// move moves d if it is picked, and reports whether it did, or in a dry run would have.
-func (w *Walk) move(d DeadLetter, unreadable error, move func(due time.Time) (bool, error)) (bool, error) {
+// move moves d if the options pick it. It reports whether d was moved, or would be moved in a
+// dry run.
+func (w *Walk) move(
+	d DeadLetter, unreadable error, move func(due time.Time) (bool, error),
+) (bool, error) {
 	switch {
 	case unreadable != nil && !isStuck(unreadable):
 		return false, nil
@@ -98,7 +103,7 @@ func (w *Walk) move(d DeadLetter, unreadable error, move func(due time.Time) (bo
 	}
 	key := d.Key
 	if key == "" {
-		text, _ := json.Marshal(d) // a d that cannot be written has the moment of the empty key
+		text, _ := json.Marshal(d) // if this fails, d is due at the time of the empty key
 		key = string(text)
 	}
 	return move(w.began.Add(Spread(key, w.options.Window)))
