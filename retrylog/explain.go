@@ -9,11 +9,11 @@ import (
 	"github.com/goretry/retry/internal/printable"
 )
 
-// Explain returns readable text: a line for each event that says what happened,
-// when and why, in UTC. It leaves out an error that is already in the line before. Line
-// breaks become "; ". Other control characters, and those that change the
-// direction of text, are escaped: "\x1b", "\u202e". A kind or a reason of a newer
-// version is shown by its name.
+// Explain returns a text for people to read. It has one line for each event, which says what
+// happened, when (in UTC) and why. If the line before has the same error, Explain leaves the
+// error out. Line breaks become "; ". Control characters, and characters that change the
+// direction of text, are escaped: "\x1b", "\u202e". The text of an unknown kind or reason is the
+// kind or reason itself.
 func Explain(records []Record) string {
 	var b strings.Builder
 	before := Record{}
@@ -44,7 +44,7 @@ func (r Record) line(withError bool) string {
 	return text
 }
 
-// describe says what happened, without when and without the error.
+// describe returns what happened, without the time and without the error.
 func describe(r Record) string {
 	e, text, attempt := r.Event, "", fmt.Sprintf("attempt %d", r.Event.Attempt)
 	if r.Task != "" {
@@ -81,7 +81,7 @@ func describe(r Record) string {
 	return text
 }
 
-// facts says where the delay of a retry comes from, or what a CallFinished says besides its reason.
+// facts returns how the delay of a retry was computed, or the class and cause of a CallFinished.
 func facts(e retry.Event) string {
 	var facts []string
 	if e.Class != "" {
@@ -107,7 +107,7 @@ func facts(e retry.Event) string {
 	return " (" + strings.Join(facts, ", ") + ")"
 }
 
-// stoppedAfter says after how many attempts a call stopped.
+// stoppedAfter returns how many attempts a call made before it stopped, as text.
 func stoppedAfter(e retry.Event) string {
 	text := fmt.Sprintf("stopped after %d attempts", e.Attempt)
 	if e.Attempt == 1 {
@@ -119,7 +119,7 @@ func stoppedAfter(e retry.Event) string {
 	return text
 }
 
-// because says why a call stopped.
+// because returns why a call stopped, as text.
 func because(e retry.Event) string {
 	if e.Reason == retry.ReasonExhausted && e.Max > 1 && number(e) == e.Max {
 		return fmt.Sprintf("no attempt is left of %d", e.Max)
@@ -130,6 +130,6 @@ func because(e retry.Event) string {
 	return printable.Line(string(e.Reason))
 }
 
-// textOf returns the text of an error, also of a nil pointer whose method Error
-// panics: fmt knows these.
+// textOf returns the text of an error. fmt.Sprint survives a nil pointer whose method Error
+// panics.
 func textOf(err error) string { return fmt.Sprint(err) }
