@@ -35,11 +35,11 @@ type Budget struct {
 	// Elsewhere it is treated as the nearer of 0 and 1, and NaN as 0.
 	Ratio float64
 
-	// RefillEvery is the time after which one retry is put back, again and again since the
-	// first use. The first use is a Take, or a Success if Remember is set. Without
-	// RefillEvery, a client that makes few calls may get no retry for a long time after an
-	// outage, because only successes put retries back. 0: no refill. Below 1ms it is invalid
-	// in a Policy, and treated as 0 elsewhere. The clock is monotonic.
+	// RefillEvery is the interval at which one retry is put back, counted from the first use.
+	// The first use is a Take, or a Success if Remember is set. Without RefillEvery, a client
+	// that makes few calls may get no retry for a long time after an outage, because only
+	// successes put retries back. 0: no refill. Below 1ms it is invalid in a Policy, and
+	// treated as 0 elsewhere. The clock is monotonic.
 	RefillEvery time.Duration
 
 	// Remember lets successes fill the Budget above Size. The surplus decays: after one
@@ -234,9 +234,9 @@ func due(seen *atomic.Int64, passed, every time.Duration) int64 {
 	return now - before
 }
 
-// putBack puts n billionths of a retry back, or less so that spent stays at least at least. It
-// reports whether a whole retry was completed. If b is full, putBack only reads b, so that
-// processors that share b do not slow each other down.
+// putBack puts n billionths of a retry back, but never lets spent fall below least. It reports
+// whether a whole retry was completed. If b is full, putBack only reads b, so that processors
+// that share b do not slow each other down.
 func (b *Budget) putBack(n, least int64) (whole bool) {
 	for {
 		spent := b.spent.Load()
@@ -263,10 +263,10 @@ func (b *Budget) putBack(n, least int64) (whole bool) {
 // under the context put nothing back into b. Only [Do], [DoValue] and [Once] use the context:
 // [Policy.Next] and [Policy.Validate] have no context.
 //
-// WithBudget(ctx, &retry.Budget{}) allows no retry under ctx, except after a healthy attempt
-// (Policy.HealthyAfter), because such a retry takes nothing. WithBudget returns ctx if b is
-// nil, or if ctx already has b. If b is also the policy's Budget, a retry takes one token
-// from b, not two.
+// WithBudget(ctx, &retry.Budget{}) allows no retry under ctx, except after an attempt that ran
+// past HealthyAfter, because such a retry takes nothing. WithBudget returns ctx if b is nil,
+// or if ctx already has b. If b is also the policy's Budget, a retry takes one token from b,
+// not two.
 //
 // A context does not leave the process. Use [LendBudget] for requests to other processes.
 func WithBudget(ctx context.Context, b *Budget) context.Context {

@@ -33,7 +33,7 @@
 //  1. Backoff gives the delay after a failed attempt, and MaxDelay limits the delay.
 //  2. Jitter widens the delay to a window, and MaxDelay limits the window too.
 //  3. A Retry-After ([After]) that is longer moves the start of the window: under ±50 %,
-//     After(2s) gives a window from 2s to 4s. Policy.RetryAfter can turn this off.
+//     After(2s) gives a window from 2s to 4s. Policy.RetryAfter can change this.
 //  4. One delay is drawn from the window, uniformly. [Draw] computes the delay again from
 //     the fields of an [Event].
 //

@@ -96,15 +96,15 @@ type Decision struct {
 	// Lo and Hi are the window of the delay: Delay is Draw(Seed, Number, Lo, Hi).
 	Lo, Hi time.Duration
 
-	// Number is the number of the attempt since the last healthy attempt, which has Number 1.
-	// Without HealthyAfter it is the count of all attempts. Limits and delays depend on
-	// Number. It is 0 if nothing failed and if p is invalid.
+	// Number is the number of the attempt: the count of all attempts so far. If an attempt ran
+	// past HealthyAfter, the count begins anew and this attempt has Number 1. Limits and
+	// delays depend on Number. It is 0 if nothing failed and if p is invalid.
 	Number int
 
 	RetryAfter time.Duration // the wait that a server asked for; 0: no server asked
 	Seed       uint64        // the seed that Delay was drawn with; 0: Delay is not random
 	Class      string        // the name of the failure's class; "": the failure has no class
-	Reset      bool          // this attempt was healthy, so the call begins anew
+	Reset      bool          // this attempt ran past HealthyAfter, so the call begins anew
 }
 
 // Retry reports whether to retry after Delay. It is false for the zero Decision.
@@ -158,7 +158,8 @@ func (p Policy) Next(a Attempt) Decision {
 	return d
 }
 
-// healthy reports whether a failed attempt that ran this long was healthy. p must be valid.
+// healthy reports whether a failed attempt that ran this long makes the call begin anew. p must
+// be valid.
 func (p *Policy) healthy(took time.Duration) bool {
 	inTime := p.AttemptTimeout <= 0 || took < p.AttemptTimeout
 	return p.HealthyAfter > 0 && took >= p.HealthyAfter && inTime

@@ -22,12 +22,11 @@ type Error struct {
 	Reason Reason // why the call stopped
 	Class  string // the class of the last failure; "": the failure has no class
 
-	// Attempts is the count of all attempts that were made. Under HealthyAfter it may exceed
-	// the limit of the policy, because the limit counts since the last healthy attempt.
+	// Attempts is the count of all attempts that were made. It may exceed the limit of the
+	// policy, because the limit begins anew with an attempt that ran past HealthyAfter.
 	Attempts int
 
-	// Waited is the sum of all delays that passed or that a Wait skipped, with the delays
-	// before a healthy attempt.
+	// Waited is the sum of all delays of the call that passed or that a Wait skipped.
 	Waited time.Duration
 
 	// Delay is the delay that was computed but not fully waited, for example the delay before
@@ -60,7 +59,7 @@ type facts struct {
 	bound   time.Duration // MaxRetryAfter for ReasonRetryAfter, MaxElapsed for ReasonElapsed
 	elapsed time.Duration // for ReasonElapsed: the time since the first attempt began
 	ranOut  time.Duration // AttemptTimeout if it ended the last attempt, otherwise 0
-	number  int           // the number of the last attempt since the last healthy attempt
+	number  int           // the Number of the last attempt, as in a Decision
 	empty   *Budget       // the Budget for ReasonBudget and ReasonBorrowed
 	of      int           // for ReasonExhausted: the failures of the class, or noLimit
 }

@@ -20,8 +20,8 @@ import "context"
 //     fn is not called. The Reason is ReasonExhausted or ReasonNonRetryable.
 //   - If p is invalid, fn is called once, whatever a.Number is. So a bad configuration does
 //     not end jobs without an attempt.
-//   - No attempt is healthy, because Once does not count attempts. A HealthyAfter only makes
-//     the Delay at least 10ms.
+//   - No attempt makes the count begin anew, because Once does not count attempts. A
+//     HealthyAfter only makes the Delay at least 10ms.
 //   - a.Classes counts the failures of each class. Store a map of at most 8 names. After each
 //     failure, add one to the count of Decision.Class, unless the Reason is ReasonCanceled.
 //

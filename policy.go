@@ -84,14 +84,14 @@ type Policy struct {
 	// timeout.
 	AttemptTimeout time.Duration
 
-	// HealthyAfter is for operations that last: a connection, a watch, a stream. An
-	// attempt that ran at least this long was healthy. If a healthy attempt fails, the call
-	// begins anew: the attempt gets number 1, no class has failed before, MaxElapsed counts
-	// from the end of the attempt, a new seed is drawn, and the retry takes nothing from any
-	// Budget. So MaxAttempts 5 with a HealthyAfter of 1m gives up after five attempts that
-	// each failed within a minute. An attempt that its AttemptTimeout ended was not
-	// healthy. Return an error for a session that ended in good order, too, because nil ends
-	// the call. 0: no attempt is healthy. Below 1ms: invalid.
+	// HealthyAfter is for operations that last: a connection, a watch, a stream. If an attempt
+	// ran past HealthyAfter and then fails, the call begins anew: the attempt gets number 1, no
+	// class has failed before, MaxElapsed counts from the end of the attempt, a new seed is
+	// drawn, and the retry takes nothing from any Budget. So MaxAttempts 5 with a HealthyAfter
+	// of 1m gives up after five attempts that each failed within a minute. An attempt that its
+	// AttemptTimeout ended does not count as past HealthyAfter. Return an error for a session
+	// that ended in good order, too, because nil ends the call. 0: no call begins anew. Below
+	// 1ms: invalid.
 	HealthyAfter time.Duration
 
 	RetryIf  func(error) bool   // reports whether to retry after this error; nil: always

@@ -331,7 +331,8 @@ func (c *call) settle(f failure) {
 	}
 }
 
-// pay takes the retry out of the Budgets. The retry after a healthy attempt takes nothing.
+// pay takes the retry out of the Budgets. After an attempt that ran past HealthyAfter, it takes
+// nothing.
 func (c *call) pay() bool {
 	// Look for the Budgets of the context once: a lookup after each of ten failures would
 	// double the time of the call.

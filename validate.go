@@ -173,8 +173,8 @@ func (p *Policy) faults() (f faults) {
 	return f
 }
 
-// leastHealthy is the shortest HealthyAfter. A HealthyAfter of 1ns would make every attempt
-// healthy, and the call would never reach a limit.
+// leastHealthy is the shortest HealthyAfter. Every attempt would run past a HealthyAfter of 1ns,
+// and the call would never reach a limit.
 const leastHealthy = time.Millisecond
 
 // addBackoff adds the faults of the Backoff of a policy or of a class.

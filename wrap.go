@@ -59,10 +59,9 @@ func (e *permanentError) Unwrap() error { return e.err }
 // of 1m, FullJitter gives up to 2m, and Proportional(0.2) up to 1m24s.
 //
 // Jitter never ends a call that has time for d itself. The window ends at MaxElapsed if
-// MaxElapsed comes earlier. If d leaves little time before the context's deadline, the window
-// takes at most half of that time, because the attempt needs time too. A d of 1ns stands for
-// a Retry-After of zero, as retryhttp passes it on. Its window is the window of the curve and
-// is not cut.
+// MaxElapsed comes earlier. After d, the window takes at most half of the time until the
+// context's deadline, because the attempt needs time too. retryhttp passes on a Retry-After of
+// zero as a d of 1ns. The window is then the window of the curve and is not cut.
 //
 // Policy.RetryAfter can change this: see [RetryAfterMode].
 func After(d time.Duration, err error) error {

@@ -22,8 +22,8 @@ import (
 // to the time that was left. If p can stop for such a reason, Check accepts a stop because the
 // server asked for a longer wait, because the retry would have been too late, because a Budget
 // was empty (perhaps a Budget of the context), or because the call was invalid (a nil context
-// or function). If an attempt was healthy under p, the call does not have to begin anew,
-// because the job of a queue never begins anew.
+// or function). If an attempt ran past the HealthyAfter of p, the call does not have to begin
+// anew, because the job of a queue never begins anew.
 //
 // A log does not contain a retry.Class without a name. If p has no Classify, Check compares the
 // failures of such a class with p itself, and may reject a correct log. So name your classes,
@@ -85,9 +85,9 @@ func (j judge) differs(before, e retry.Event) (byCode bool, err error) {
 	return false, err
 }
 
-// healthy reports whether the attempt that failed in before was healthy, so that the call may
-// begin anew. A log without attempts does not say how long an attempt ran. Then healthy reports
-// whether the policy has a HealthyAfter.
+// healthy reports whether the attempt that failed in before ran past HealthyAfter, so that the
+// call may begin anew. A log without attempts does not say how long an attempt ran. Then healthy
+// reports whether the policy allows it.
 func (j judge) healthy(before retry.Event) bool {
 	p := retry.Policy{AttemptTimeout: j.policy.AttemptTimeout, HealthyAfter: j.policy.HealthyAfter}
 	a := retry.Attempt{Number: 1, Took: before.Took}

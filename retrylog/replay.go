@@ -112,7 +112,7 @@ func next(before, r *Record) (want retry.Event, ok bool) {
 	default:
 		return want, false
 	}
-	// The attempt was healthy. It has number 1, and Elapsed counts from its end.
+	// The attempt ran past HealthyAfter. It has number 1, and Elapsed counts from its end.
 	if (hidden || failed) && e.Reset {
 		want.Number, want.Elapsed = 1, 0
 	}

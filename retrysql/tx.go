@@ -72,8 +72,8 @@ type Beginner interface {
 // PostgreSQL answered COMMIT with ROLLBACK after fn went on past an error.
 //
 // If AttemptTimeout, or a deadline that is not the caller's, ends an attempt before its commit,
-// the attempt is rolled back, and Transient is true for its error. If the timeout or deadline
-// ends during the commit, the outcome is unknown. After AttemptTimeout, database/sql rolls
+// the attempt is rolled back, and Transient is true for its error. If the timeout or the deadline
+// passes during the commit, the outcome is unknown. After AttemptTimeout, database/sql rolls
 // back in the background and may keep its locks a little longer, so give the policy a Backoff.
 //
 // An error whose methods panic becomes a permanent error that names the type of the error. If
