@@ -42,7 +42,7 @@ func TestFindings(t *testing.T) {
 		policy retry.Policy
 		want   finding
 	}{
-		"NonRetryable beside a limit": {retry.Policy{NonRetryable: true, MaxAttempts: 3}, finding{"unused_limit", "NonRetryable", "retryable",
+		"NonRetryable with a limit": {retry.Policy{NonRetryable: true, MaxAttempts: 3}, finding{"unused_limit", "NonRetryable", "retryable",
 			"retryable: false allows only one attempt: the limit of 3 attempts by max_attempts, max_retries or max_elapsed has no effect"}},
 		"a Backoff without a limit": {retry.Policy{Backoff: second}, finding{"no_limit", "Backoff", "backoff",
 			"backoff without a limit: there is only one attempt, and no delay; set max_attempts, max_retries or max_elapsed"}},
@@ -50,18 +50,18 @@ func TestFindings(t *testing.T) {
 			"attempt_cap without a limit: there is only one attempt; set max_attempts, max_retries or max_elapsed"}},
 		"Classify without a limit": {retry.Policy{Classify: always(retry.Class{})}, finding{"no_limit", "Classify", "",
 			"Classify without a limit: there is only one attempt, whatever a class allows; set max_attempts, max_retries or max_elapsed"}},
-		"no attempt is healthy": {retry.Policy{AttemptTimeout: time.Second, HealthyAfter: time.Minute}, finding{"never_healthy", "AttemptTimeout", "attempt_timeout",
+		"no attempt runs past HealthyAfter": {retry.Policy{AttemptTimeout: time.Second, HealthyAfter: time.Minute}, finding{"never_healthy", "AttemptTimeout", "attempt_timeout",
 			"attempt_timeout of 1s ends every attempt before healthy_after of 1m0s: no attempt is ever healthy"}},
 		"two limits": {retry.Policy{MaxAttempts: 5, MaxRetries: 2, Backoff: second}, finding{"two_limits", "MaxAttempts", "max_attempts",
 			"max_attempts and max_retries are both set: the lower limit applies, 3 attempts; set one"}},
 		"delays that are never used": {retry.Policy{MaxAttempts: 2, Backoff: retry.Schedule{1, 2}}, finding{"unused_delays", "Backoff", "backoff.delays",
 			"a list of 2 delays is too long for 2 attempts: the delay of 2ns and all delays after it are never used; max_attempts counts the first attempt"}},
 		"unlimited without a Backoff": {retry.Policy{MaxAttempts: -1}, finding{"no_backoff", "Backoff", "backoff", "unlimited attempts without a backoff: each wait is 10ms; set a backoff"}},
-		"healthy without a Backoff": {retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute}, finding{"no_backoff", "Backoff", "backoff",
+		"HealthyAfter without a Backoff": {retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute}, finding{"no_backoff", "Backoff", "backoff",
 			"healthy_after without a backoff: each wait is 10ms; set a backoff"}},
-		"unlimited, short": {retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(1)}, finding{"short_delays", "Backoff", "backoff",
+		"unlimited, short delays": {retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(1)}, finding{"short_delays", "Backoff", "backoff",
 			"unlimited attempts with delays below 10ms: each wait is 10ms instead"}},
-		"healthy, short": {retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute, Backoff: retry.Fixed(1)}, finding{"short_delays", "Backoff", "backoff",
+		"HealthyAfter, short delays": {retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute, Backoff: retry.Fixed(1)}, finding{"short_delays", "Backoff", "backoff",
 			"healthy_after with delays below 10ms: each wait is 10ms instead"}},
 		"at once": {retry.Policy{MaxAttempts: 3}, finding{"no_backoff", "Backoff", "backoff",
 			"3 attempts without a backoff: the attempts follow each other at once; set a backoff, or a fixed backoff of 0s for no delay"}},
@@ -164,9 +164,9 @@ func TestFindingsOfDecoding(t *testing.T) {
 			{"invalid_value", "Backoff", "backoff.delays[1]", `backoff.delays[1] is 2: write a duration as text, such as "200ms" or "1m30s"`},
 			{"invalid_value", "Budget.RefillEvery", "budget.refill_every", `budget.refill_every is 3: write a duration such as "1m", at least 1ms, or "0s" for never`},
 		}},
-		"a key that is missing":     {`{"budget": {}}`, []finding{{"missing_key", "Budget.Size", "budget.size", "budget.size is missing: write how many retries it holds, at least 1"}}},
-		"a key that is there twice": {`{"jitter": 0, "jitter": 1}`, []finding{{"duplicate_key", "Jitter", "jitter", `duplicate key "jitter"`}}},
-		"not a mapping":             {`[]`, []finding{{"invalid_value", "", "", `got [], want a mapping such as {"max_attempts": 5}`}}},
+		"a key that is missing": {`{"budget": {}}`, []finding{{"missing_key", "Budget.Size", "budget.size", "budget.size is missing: write how many retries it holds, at least 1"}}},
+		"a duplicate key":       {`{"jitter": 0, "jitter": 1}`, []finding{{"duplicate_key", "Jitter", "jitter", `duplicate key "jitter"`}}},
+		"not a mapping":         {`[]`, []finding{{"invalid_value", "", "", `got [], want a mapping such as {"max_attempts": 5}`}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []finding

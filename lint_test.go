@@ -89,10 +89,10 @@ func TestLint(t *testing.T) {
 		{"a Schedule that is reached", retry.Policy{MaxAttempts: 4, Backoff: retry.Schedule{1, 2, 3}}, nil},
 		{"an empty Schedule", retry.Policy{MaxAttempts: 1, Backoff: retry.Schedule{}}, nil},
 
-		{"NonRetryable beside attempts", retry.Policy{NonRetryable: true, MaxAttempts: 3}, []string{nonRetryable + "3 attempts by MaxAttempts, MaxRetries or MaxElapsed has no effect"}},
-		{"NonRetryable beside unlimited", retry.Policy{NonRetryable: true, MaxAttempts: -1}, []string{nonRetryable + "unlimited attempts by MaxAttempts, MaxRetries or MaxElapsed has no effect"}},
-		{"NonRetryable beside one attempt", retry.Policy{NonRetryable: true, MaxAttempts: 1}, nil},
-		{"NonRetryable beside a cap", retry.Policy{NonRetryable: true, AttemptCap: 10}, nil},
+		{"NonRetryable with attempts", retry.Policy{NonRetryable: true, MaxAttempts: 3}, []string{nonRetryable + "3 attempts by MaxAttempts, MaxRetries or MaxElapsed has no effect"}},
+		{"NonRetryable with unlimited attempts", retry.Policy{NonRetryable: true, MaxAttempts: -1}, []string{nonRetryable + "unlimited attempts by MaxAttempts, MaxRetries or MaxElapsed has no effect"}},
+		{"NonRetryable with one attempt", retry.Policy{NonRetryable: true, MaxAttempts: 1}, nil},
+		{"NonRetryable with a cap", retry.Policy{NonRetryable: true, AttemptCap: 10}, nil},
 
 		{"unlimited and exponential", retry.Policy{MaxAttempts: -1, Backoff: doubling}, []string{growing}},
 		{"unlimited and linear", retry.Policy{MaxRetries: -1, Backoff: retry.Linear(1)}, []string{growing}},
