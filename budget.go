@@ -372,9 +372,9 @@ func (l *payers) lend(most, keep int64) int64 {
 }
 
 // LendBudget takes up to most retries out of each Budget of ctx and lends them to another
-// process. Send the number lent to that process: it may make so many retries, with all layers
-// below it. When the process has answered, call back with the number of retries that it did
-// not use. Retries that never come back count as spent.
+// process. Send the number lent to that process. The process and all layers below it may make
+// this many retries in all. When the process has answered, call back with the number of
+// retries that it did not use. Retries that never come back count as spent.
 //
 // If keep is true, each Budget keeps one retry. Set keep if this layer may retry its request:
 // if the answer of the process is lost, the lent retries are lost too, and the kept retry is
@@ -385,8 +385,8 @@ func (l *payers) lend(most, keep int64) int64 {
 // not lent. back is safe for concurrent use. It treats a negative unspent as 0. All calls of
 // back together give back at most lent retries.
 //
-// retryhttp.LendBudget lends the retries of HTTP requests, and retrygrpc.LendBudget those of
-// gRPC calls.
+// retryhttp.LendBudget calls LendBudget for HTTP requests, and retrygrpc.LendBudget calls it
+// for gRPC calls.
 func LendBudget(ctx context.Context, most int, keep bool) (lent int, back func(unspent int)) {
 	l := payersOf(ctx)
 	if l == nil {

@@ -275,8 +275,9 @@ func ReasonOf(err error) Reason {
 }
 
 // Unwrap returns the error that the caller would have got without this package. It is for
-// type switches, for ==, for plain logs, and for callers who do not know this package. Of the
-// outermost [Error] in err's tree, it returns the first in this list that applies:
+// type switches, for ==, for plain logs, and for callers who do not know this package. It takes
+// the outermost [Error] in err's tree. The first line that applies to this Error gives the
+// result:
 //
 //   - If the Reason is ReasonInvalid: the *Error itself.
 //   - If the context ended the call: the context's cause ([context.Cause]). If the context's
