@@ -33,7 +33,7 @@ func (f BackoffFunc) Delay(attempt int) time.Duration {
 // Fixed is a constant delay: d, d, d. Zero or less is no delay.
 type Fixed time.Duration
 
-// Delay returns d, whatever the attempt.
+// Delay returns d for every attempt, or 0 if d is negative.
 func (d Fixed) Delay(int) time.Duration { return max(0, time.Duration(d)) }
 
 // Linear is a delay that grows by the same step each time: d, 2d, 3d. Zero or less is no

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// A Budget is a shared allowance of retries. It is a bucket of tokens that is full at the
-// start. Each retry takes one token, and each call that succeeds puts back a share of a
-// token. If the Budget is empty, a call returns its error instead of retrying.
+// A Budget is a shared allowance of retries. It is a bucket of tokens, and one token allows one
+// retry. The bucket is full at the start. Each retry takes one token, and each call that
+// succeeds puts back a share of a token. If the Budget is empty, a call returns its error
+// instead of retrying.
 //
 // A Budget allows at most Size + Ratio x successes retries, plus one retry for each
 // RefillEvery since its first use. Grace, which is off by default, allows some more retries:

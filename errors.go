@@ -39,8 +39,8 @@ type Error struct {
 
 	// Cause is why the call stopped, in addition to Err: the context's error, a deadline that
 	// is too close, the error of the policy's Wait or Enter, the Cause of a [Class], or a
-	// [*PolicyError]. nil: Err alone stopped the call. Cause reads the context's error and
-	// cause only when you read them.
+	// [*PolicyError]. nil: Err alone stopped the call. If the context ended the call, the text
+	// of Cause and the errors that it wraps come from the context when you ask for them.
 	Cause error
 
 	// Before is the error of an earlier attempt. It is set if Err is nothing but a timeout or

@@ -47,8 +47,8 @@ type Policy struct {
 	// MaxRetries is the limit on attempts after the first. 0: not set. Unlimited: no limit.
 	MaxRetries int
 
-	// AttemptCap is the operator's ceiling on attempts, above which no other limit can go.
-	// 0: no ceiling.
+	// AttemptCap is an operator's ceiling on all attempts. It lowers every higher limit, and
+	// sets no limit of its own. 0: no ceiling.
 	AttemptCap int
 
 	// NonRetryable allows one attempt and no retry, whatever the limits are. There is no field
