@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/logkey"
+	"github.com/goretry/retry/internal/ctxvalue"
 )
 
 // WithPolicy returns a context for requests that are to be sent under p instead of the Policy
@@ -48,7 +48,7 @@ type attemptKey struct{}
 // dial that was refused. It returns nil for any other context, such as the context
 // of an attempt.
 func RequestOf(ctx context.Context) *http.Request {
-	if x, ok := ctx.Value(logkey.Hedge{}).(*exchange); ok {
+	if x, ok := ctx.Value(ctxvalue.Hedge{}).(*exchange); ok {
 		return x.req
 	}
 	return nil

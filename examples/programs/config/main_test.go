@@ -34,7 +34,7 @@ https://stock.example: 5 attempts, exponential 200ms x2, at most 1s, ±50%
 `},
 		"several at once, and both limits": {[]string{`ORDERS_PAYMENTS__RETRY={"max_retries": 2, "jitter": "full"}`},
 			`https://payments.example: 3 attempts, exponential 50ms x2, at most 1s, full jitter, within 10s
-Note: max_attempts and max_retries are both set: the lower applies, 3 attempts; set one
+Note: max_attempts and max_retries are both set: the lower limit applies, 3 attempts; set one
 https://stock.example: 5 attempts, exponential 200ms x2, at most 5s, ±50%
 `},
 	} {
