@@ -270,7 +270,7 @@ func TestConsumeFails(t *testing.T) {
 		"nobody listens":             {url: "amqp://127.0.0.1:1", says: "connection refused"},
 		"a Dial of its own": {url: "amqp://nowhere", config: amqp.Config{Dial: func(string, string) (net.Conn, error) { return nil, errBoom }},
 			says: "boom"},
-		"Recovery": {url: serverURL(t), config: amqp.Config{Recovery: &amqp.Recovery{}}, says: "Config has a Recovery"},
+		"Recovery": {url: serverURL(t), config: amqp.Config{Recovery: &amqp.Recovery{}}, says: "Config.Recovery is set"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			retries, err := retryamqp.New(retry.Default(), row.url, fmt.Sprintf("retryamqp_%d", time.Now().UnixNano()))
