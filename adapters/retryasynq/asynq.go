@@ -1,6 +1,6 @@
-// Package retryasynq retries the tasks of asynq (github.com/hibiken/asynq) by a
-// [retry.Policy]. When a task fails, the policy decides whether and when it runs
-// again. A task that is not retried is archived with the reason.
+// Package retryasynq retries the tasks of asynq (github.com/hibiken/asynq) according to a
+// [retry.Policy]. If a task fails, the policy decides whether and when the task runs again.
+// A task that is not retried is archived with the reason.
 //
 //	retries, err := retryasynq.New(policy)
 //	if err != nil {
@@ -13,46 +13,44 @@
 //	mux.HandleFunc("email", sendEmail)
 //	return asynq.NewServer(redis, config).Run(mux)
 //
-// Programs that enqueue tasks need no policy. They use [NewTask] in place of
+// Programs that enqueue tasks need no policy. They call [NewTask] instead of
 // asynq.NewTask:
 //
 //	info, err := client.Enqueue(retryasynq.NewTask("email", payload))
 //
 // # What happens to a task
 //
-// Handlers return errors as usual, and may mark them with [retry.Permanent] and
-// [retry.After]. A task that is retried waits at least as long as the policy says.
-// asynq stores times in whole seconds, so the delay is rounded up to the next full
-// second. A task that is not retried is archived at once, and [DeadLetterOf]
-// returns why. [Redrive] lets such tasks run again. docs/queues.md in the library's
-// repository says what all queues share.
+// Handlers return errors as usual, and may mark errors with [retry.Permanent] and
+// [retry.After]. A task that is retried waits at least as long as the policy says. asynq
+// stores times in whole seconds, so a task runs at the next full second. A task that is
+// not retried is archived at once. [DeadLetterOf] returns why, and [Redrive] lets archived
+// tasks run again. docs/queues.md in the library's repository describes what all queues
+// share.
 //
-// asynq's own signals keep their meaning: an error that wraps asynq.SkipRetry is
-// permanent, and a task whose error wraps asynq.RevokeTask is dropped. An error for
-// which the server's IsFailure returns false, such as "not ready yet", uses up no
-// attempt: the task runs again after the delay of the policy. MaxElapsed,
-// MaxRetryAfter and RetryIf may still stop it. A log shows its attempt as canceled.
+// asynq's own signals keep their meaning. An error that wraps asynq.SkipRetry is permanent.
+// A task whose error wraps asynq.RevokeTask is dropped. [Retries.Configure] says what
+// happens after an error that IsFailure does not count.
 //
-// If a handler panics, the attempt has failed. The panic is logged, and does not end
-// the process. Failures are not counted by class: each [retry.Class] is counted by all
-// failures of the task.
+// If a handler panics, the attempt has failed. The panic is logged, and the process goes on.
+// Failures are not counted by class: each [retry.Class] is counted by all failures of the
+// task.
 //
 // # Limits
 //
-// The policy of the worker limits the attempts. asynq.MaxRetry(n) in NewTask lowers
-// that limit for one task to n + 1 attempts. If a worker is killed, its attempt is counted.
-// asynq hands the task out again one to two minutes later. If that was the last
-// attempt, the task is archived without running again.
+// The policy of the worker limits the attempts. asynq.MaxRetry(n) in NewTask lowers the
+// limit of one task to n + 1 attempts. If a worker is killed, its attempt counts, and asynq
+// delivers the task again one to two minutes later. If that attempt was the last one, the
+// task is archived without running again. A server that stops waits ShutdownTimeout, 8
+// seconds by default, for its handlers. Then it cancels their contexts and gives their
+// tasks back. Such an attempt does not count.
 //
-// To limit the time of an attempt, use [retry.Policy.AttemptTimeout], not
-// asynq.Timeout or asynq.Deadline. With those asynq does not wait for the handler:
-// it hands the task out again while the handler may still run, and a wait that the
-// handler's error asks for is lost. NewTask turns asynq's default timeout of 30
-// minutes off.
+// To limit the time of an attempt, set [retry.Policy.AttemptTimeout], not asynq.Timeout or
+// asynq.Deadline. When these end, asynq does not wait for the handler. It delivers the task
+// again while the handler may still be running, and loses the wait of a [retry.After]. NewTask disables asynq's default timeout of 30 minutes.
 //
-// MaxElapsed counts from the call of NewTask, or from the time in the task's
-// ProcessAt or ProcessIn. If a task does not say when that was, or names a time that has
-// not come yet, MaxElapsed counts the delays between its attempts.
+// MaxElapsed counts from the call of NewTask, or from the time in the task's ProcessAt or
+// ProcessIn. If the task lacks this time, or the time is in the future, MaxElapsed counts the
+// delays between the attempts.
 package retryasynq
 
 import (

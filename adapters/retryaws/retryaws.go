@@ -1,48 +1,47 @@
-// Package retryaws retries the operations of the AWS SDK for Go v2 by a
+// Package retryaws retries the operations of the AWS SDK for Go v2 according to a
 // [retry.Policy], which replaces the SDK's retry mode.
 //
 //	cfg, err := config.LoadDefaultConfig(ctx)
 //	cfg.APIOptions = append(cfg.APIOptions, retryaws.Middleware{Policy: retry.Default()}.AddTo)
 //	client := s3.NewFromConfig(cfg)
 //
-// The client's options Retryer, RetryMode and RetryMaxAttempts then have no effect.
-// The rest of an attempt works as in the SDK: each attempt is signed anew, the body
-// is rewound, clock skew is corrected, and Amz-Sdk-Request has the attempt's
-// number.
+// The client's options Retryer, RetryMode and RetryMaxAttempts then have no effect. In all
+// other respects an attempt works as in the SDK: each attempt is signed again, the body is
+// rewound, clock skew is corrected, and Amz-Sdk-Request contains the number of the attempt.
 //
 // # What is retried
 //
-// The SDK decides by its own rules, which accept connection errors, the statuses
-// 500, 502, 503 and 504, throttling codes such as SlowDown and
-// ProvisionedThroughputExceededException, and timeouts. An error that the SDK
-// would not retry is marked [retry.Permanent], and so is an error of the connection
-// that package retryhttp does not retry, such as a certificate that is not trusted: the
-// SDK alone would retry it. A policy's RetryIf can only reject more. A body that cannot
-// be rewound, such as an io.Pipe, is sent only once.
+// The SDK's own rules decide. They accept connection errors, the statuses 500, 502, 503 and
+// 504, throttling codes such as SlowDown and ProvisionedThroughputExceededException, and
+// timeouts. An error that the SDK would not retry is marked [retry.Permanent].
+//
+// An error of the connection that package retryhttp does not retry, such as a certificate
+// that is not trusted, is marked too, although the SDK alone would retry it. A policy's
+// RetryIf can only reject more errors. A body that cannot be rewound, such as an io.Pipe, is
+// sent only once.
 //
 // # What the server asks for
 //
-// A server can ask for a wait in the headers X-Amz-Retry-After and Retry-After, see
-// [retry.After]; the longer one applies.
+// A server can ask for a wait in the headers X-Amz-Retry-After and Retry-After. The longer
+// wait applies, see [retry.After].
 //
 // # The SDK's quota
 //
-// By itself, each client of the SDK takes its retries from a quota. The policy's
+// Without this package, each client of the SDK takes its retries from a quota. The policy's
 // Budget replaces that quota, unless Middleware.Retryer is set.
 //
 // # Errors
 //
-// An operation that fails returns a [*retry.Error] inside the SDK's
-// smithy.OperationError. errors.As finds the SDK's errors in it as before, except
-// MaxAttemptsError. The SDK's GetAttemptResults returns only the last attempt, and
-// its LogRetries logs nothing. Use the policy's OnEvent to observe all attempts.
+// A failed operation returns a [*retry.Error] inside the SDK's smithy.OperationError.
+// errors.As finds the SDK's errors in it as before, except MaxAttemptsError. The SDK's
+// GetAttemptResults returns only the last attempt, and its LogRetries logs nothing. Use the
+// policy's OnEvent to observe all attempts.
 //
 // # Streaming
 //
-// An attempt ends when the response has been received. For an operation whose
-// caller reads a body, such as GetObject, it ends with the response headers.
-// Errors while reading that body are not retried, and the AttemptTimeout does not
-// bound the reading.
+// An attempt ends when the response has been received. If the caller of an operation reads
+// a body, as with GetObject, the attempt ends with the response headers. Then errors while
+// reading the body are not retried, and AttemptTimeout does not bound the reading.
 package retryaws
 
 import (

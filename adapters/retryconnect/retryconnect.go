@@ -1,57 +1,54 @@
-// Package retryconnect retries the unary calls and streams of a Connect client by
-// a [retry.Policy], over the protocols Connect, gRPC and gRPC-Web. Give its
-// [Interceptor] to the client.
+// Package retryconnect retries the unary calls and streams of a Connect client according to
+// a [retry.Policy], over the protocols Connect, gRPC and gRPC-Web. Give its [Interceptor] to
+// the client.
 //
 //	client := ordersconnect.NewOrdersClient(http.DefaultClient, "https://orders.internal",
 //		connect.WithInterceptors(&retryconnect.Interceptor{Policy: retry.Default()}))
 //
-// Do not retry in the HTTP client as well: their attempts would multiply.
+// Do not retry in the HTTP client as well, because the attempts of both would multiply.
 //
 // # What is retried
 //
-// The error code of a call decides whether it is retried, as in retrygrpc, whose page says
-// why:
+// The error code of a call decides whether the call is retried. Package retrygrpc has the
+// same rules, and its page gives the reasons:
 //
 //	unavailable         yes; Connect also turns HTTP 429, 502, 503, 504 into it;
 //	                    no for a certificate that is not accepted, as in retryhttp
-//	resource_exhausted  if the server names a wait; never for a message too large,
-//	                    which the client or the server refuses
+//	resource_exhausted  if the server asks for a wait; never for a message that the
+//	                    client or the server refuses because it is too large
 //	deadline_exceeded   if there is an AttemptTimeout
 //
-// If the connection breaks before the answer is complete, Connect says unknown, internal,
-// canceled or unavailable. Each of them is retried as unavailable is, because gRPC says
-// UNAVAILABLE then. The error keeps its code.
+// If the connection breaks before the answer is complete, Connect returns unknown, internal,
+// canceled or unavailable. Each of these errors is retried like unavailable, because gRPC
+// returns UNAVAILABLE then. The error keeps its code.
 //
 // Interceptor.Codes replaces unavailable in the first row. An error with any other code is
-// [retry.Permanent]. A policy's RetryIf can only reject more.
+// [retry.Permanent]. A policy's RetryIf can only reject more errors.
 //
-// After unavailable or a timeout, the server may or may not have run the method.
-// For methods that must not run twice, set retry.Policy{NonRetryable: true} in
-// Interceptor.Methods.
+// After unavailable or a timeout, the server may have run the method. For methods that must
+// not run twice, set retry.Policy{NonRetryable: true} in Interceptor.Methods.
 //
 // # What the server asks for
 //
 // The server can ask for a wait with a google.retryrpc.RetryInfo in the error details, the
-// header Retry-After, or the trailer grpc-retry-pushback-ms, see [retry.After]; the
-// longest applies. A pushback that is negative or not a number forbids retries: the
-// error is permanent. Connect does not pass on the headers of a response that is not
-// from a Connect server, such as the 503 of a load balancer, so a Retry-After there
-// has no effect. Attempts after the first carry grpc-previous-rpc-attempts, as in
-// gRPC's own retries.
+// header Retry-After, or the trailer grpc-retry-pushback-ms. The longest wait applies, see
+// [retry.After]. A pushback that is negative or not a number forbids retries: the error is
+// permanent. If a response does not come from a Connect server, such as the 503 of a load
+// balancer, Connect hides its headers, so its Retry-After has no effect. Attempts after the
+// first carry grpc-previous-rpc-attempts.
 //
 // # Errors
 //
-// A call that fails returns a [*retry.Error] around the error of the last
-// attempt. connect.CodeOf works on it. If the caller's context was done before the
-// first attempt, the code is canceled or deadline_exceeded.
+// A failed call returns a [*retry.Error] around the error of the last attempt. connect.CodeOf
+// works on this error. If the caller's context was done before the first attempt, the code
+// is canceled or deadline_exceeded.
 //
 // # Streams
 //
-// A stream is retried until its first message arrives. Each attempt sends the
-// messages so far again, so do not modify a message before the first one arrives.
-// A stream is no longer retried once it has sent more than 256 KiB, or once
-// ResponseHeader has returned headers. The policy's AttemptTimeout bounds the wait
-// for the first message.
+// A stream is retried until its first message arrives. Each attempt sends the earlier
+// messages again, so do not modify a message before the first one arrives. A stream is no
+// longer retried once it has sent more than 256 KiB, or once ResponseHeader has returned
+// headers. The policy's AttemptTimeout bounds the wait for the first message.
 package retryconnect
 
 import (

@@ -1,6 +1,6 @@
-// Package retrycontroller gives the reconciler of a Kubernetes controller
-// (sigs.k8s.io/controller-runtime) a [retry.Policy]. When it fails, the policy
-// decides whether and when the object is reconciled again.
+// Package retrycontroller retries the objects of a Kubernetes controller
+// (sigs.k8s.io/controller-runtime) according to a [retry.Policy]. If the reconciler fails,
+// the policy decides whether and when the object is reconciled again.
 //
 //	retries, err := retrycontroller.New(policy, reconciler)
 //	if err != nil {
@@ -11,27 +11,26 @@
 //		WithOptions(controller.Options{RateLimiter: retries}).
 //		Complete(retries)
 //
-// The rate limiter of a controller does not see the error. So one value is both: as
-// the reconciler it calls yours and decides, and as the rate limiter it hands the
-// delay out. Use it in both places, and for one controller only: with another rate
-// limiter the limits hold, but the delays are those of that limiter, and the events
-// name delays that are not waited.
+// Use the value in both places, and for one controller only. As the reconciler it calls
+// yours and decides. As the rate limiter it passes the delay on, because a rate limiter does
+// not see the error. With another rate limiter the limits hold, but the controller waits for
+// the delays of that limiter, and the events show delays that nobody waits for.
 //
 // # What happens to an object
 //
-// The reconciler returns errors as usual, and may mark them with [retry.Permanent]
-// and [retry.After]. If the object is retried, the controller gets the error of the
-// reconciler. If not, it gets a reconcile.TerminalError, whose text says why:
-// [retry.ReasonOf] returns the reason. An error that already is a TerminalError is
-// permanent. The next change of the object starts again with attempt 1, as it does
-// after a success or a RequeueAfter.
+// The reconciler returns errors as usual, and may mark errors with [retry.Permanent] and
+// [retry.After]. If the object is retried, the controller gets the error of the
+// reconciler. Otherwise the controller gets a reconcile.TerminalError, whose text says why.
+// [retry.ReasonOf] returns the reason. A TerminalError of the reconciler is permanent. The
+// next change of the object starts again with attempt 1. So does the next call after a
+// success or a RequeueAfter.
 //
 // A change of the object, or a resync, is reconciled at once, even while the object
-// waits for a retry. If that fails, it is the next attempt.
+// waits for a retry. If this call fails, it counts as the next attempt.
 //
-// A panic is a failed attempt, and goes on to the controller, which by default logs
-// it, counts it and retries. If the policy does not retry, the reconciler is not
-// called again, and the next call returns the TerminalError.
+// A panic is a failed attempt. It goes on to the controller, which by default logs the
+// panic, counts it and retries. If the policy does not retry, the next call returns the
+// TerminalError without calling the reconciler.
 //
 // # Limits
 //
@@ -39,12 +38,12 @@
 // MaxRetries has no limit on attempts here, and waits at least 10ms. MaxElapsed counts
 // from the start of the first failed attempt. HealthyAfter and Wait have no effect.
 //
-// The counts are kept in memory: a controller that restarts, or becomes the leader,
-// begins anew. Named classes are counted apart, see [retry.Class].
+// The counts are kept in memory. A controller that restarts, or becomes the leader, starts
+// again with attempt 1. Named classes are counted separately, see [retry.Class].
 //
-// The seed of a delay is the text of the request, "namespace/name", see
-// [retry.SeedOf]. So the delays can be computed from it, also by another process.
-// It is the key in logs: retrylog.Key(ctx) in an OnEvent.
+// The seed of a delay is the text of the request, "namespace/name", see [retry.SeedOf]. So
+// another process can compute the same delays. In logs this text is the key:
+// retrylog.Key(ctx) in an OnEvent.
 package retrycontroller
 
 import (

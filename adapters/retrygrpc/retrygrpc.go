@@ -1,6 +1,6 @@
-// Package retrygrpc retries the unary calls and streams of a gRPC client by a
+// Package retrygrpc retries the unary calls and streams of a gRPC client according to a
 // [retry.Policy]. [Interceptor.DialOptions] returns the options for
-// grpc.NewClient, which also turn gRPC's own retries off.
+// grpc.NewClient, which also disable gRPC's own retries.
 //
 //	options, err := retrygrpc.Interceptor{Policy: retry.Default()}.DialOptions()
 //	if err != nil {
@@ -11,51 +11,49 @@
 //
 // # What is retried
 //
-// The status code of a call decides whether it is retried:
+// The status code of a call decides whether the call is retried:
 //
 //	code               retried                        because
 //	UNAVAILABLE        yes                            the server cannot be reached or is shutting down
 //	  of a certificate no                             another attempt meets the same certificate, as
 //	  not accepted                                    package retrynet says
-//	RESOURCE_EXHAUSTED if the server names a wait     a rate limit passes
+//	RESOURCE_EXHAUSTED if the server asks for a wait  a rate limit passes
 //	  of a message     no, whatever Codes says        the message, which the client or the server
 //	  too large                                       refuses, stays too large
-//	DEADLINE_EXCEEDED  if there is an AttemptTimeout  the attempt ran into it; the caller's own deadline
-//	                                                  has ended all attempts
+//	DEADLINE_EXCEEDED  if there is an AttemptTimeout  the attempt exceeded it; the caller's own deadline
+//	                                                  would have ended all attempts
 //	ABORTED            no                             the caller has to repeat the whole transaction
 //	UNKNOWN, INTERNAL  no                             a bug seldom goes away by itself
-//	any other          no                             the answer would be the same
+//	any other          no                             the server would answer the same
 //
 // Interceptor.Codes replaces UNAVAILABLE in the first row. An error with any other code is
-// [retry.Permanent]. A policy's RetryIf can only reject more.
+// [retry.Permanent]. A policy's RetryIf can only reject more errors.
 //
-// After UNAVAILABLE or a timeout, the server may or may not have run the method.
-// For methods that must not run twice, set retry.Policy{NonRetryable: true} in
-// Interceptor.Methods.
+// After UNAVAILABLE or a timeout, the server may have run the method. For methods that must
+// not run twice, set retry.Policy{NonRetryable: true} in Interceptor.Methods.
 //
 // # What the server asks for
 //
-// The server can ask for a wait with a google.retryrpc.RetryInfo in the status or with
-// the trailer grpc-retry-pushback-ms, see [retry.After]; the longest applies. A pushback
-// that is negative or not a number forbids retries: the error is permanent. Attempts after
-// the first carry grpc-previous-rpc-attempts, as in gRPC's own retries.
+// The server can ask for a wait with a google.retryrpc.RetryInfo in the status, or with the
+// trailer grpc-retry-pushback-ms. The longest wait applies, see [retry.After]. A pushback that
+// is negative or not a number forbids retries: the error is permanent. Attempts after the
+// first carry grpc-previous-rpc-attempts.
 //
 // # Errors
 //
-// A call that fails returns a [*retry.Error] around the status of the last
-// attempt. status.Code and status.FromError work on it. If the caller's context was
-// done before the first attempt, the code is CANCELED or DEADLINE_EXCEEDED.
+// A failed call returns a [*retry.Error] around the status of the last attempt. status.Code
+// and status.FromError work on this error. If the caller's context was done before the first
+// attempt, the code is CANCELED or DEADLINE_EXCEEDED.
 //
 // # Streams
 //
-// A stream is retried until its first message arrives. Opening it is retried too,
-// and the first RecvMsg reports the error if that fails. Each attempt sends the
-// messages so far again, so do not modify a message before the first one arrives.
-// A stream is no longer retried once it has sent more than 256 KiB, the limit of
-// gRPC's own retries, or once Header has returned headers. The policy's
-// AttemptTimeout bounds the wait for the first message.
+// A stream is retried until its first message arrives. The opening of a stream is retried
+// too, and the first RecvMsg reports its error. Each attempt sends the earlier messages
+// again, so do not modify a message before the first one arrives. A stream is no longer
+// retried once it has sent more than 256 KiB, or once Header has returned headers. The
+// policy's AttemptTimeout bounds the wait for the first message.
 //
-// [LendBudget] and [BorrowBudget] take the Budget of a context to the services below.
+// [LendBudget] and [BorrowBudget] share the Budget of a context with the services below.
 package retrygrpc
 
 import (

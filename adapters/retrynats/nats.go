@@ -1,7 +1,6 @@
-// Package retrynats retries the messages of a NATS JetStream consumer by a
-// [retry.Policy]. When a handler fails, the policy decides whether and when its
-// message is handled again. A message that is not retried becomes a dead letter
-// with the reason.
+// Package retrynats retries the messages of a NATS JetStream consumer according to a
+// [retry.Policy]. If a handler fails, the policy decides whether and when the message is
+// handled again. A message that is not retried becomes a dead letter that says why.
 //
 //	retries, err := retrynats.New(policy, "dead.orders")
 //	if err != nil {
@@ -17,29 +16,30 @@
 //
 // # What happens to a message
 //
-// If the handler returns nil, the message is acknowledged, and Consume waits until
-// the server confirms that. If the handler fails and the policy retries, the
-// message is handled again after the policy's delay. Otherwise a dead letter is
-// published, and then the message is terminated. A dead letter has the data and
-// headers of the message, and a header that says why: see [DeadLetterOf]. If the message
-// is so large that they do not fit, the error is left out, then the headers, or the data;
-// the header Retry-Left-Out and OnError say so. Its Key is "stream/consumer/sequence". Several
-// consumers may share the subject for dead letters: each failure has its own.
-// [Retries.Redrive] publishes the message again. If a handler panics, that is a failure of
-// the attempt, and the panic is not recovered. docs/queues.md in the library's repository
-// says what all queues share.
+// If the handler returns nil, the package acknowledges the message, and waits until the
+// server confirms this. If the handler fails and the policy retries, the message is handled
+// again after the policy's delay. Otherwise the package publishes a dead letter, and then
+// terminates the message. If a handler panics, the attempt has failed, and the panic is not
+// recovered. [Retries.Redrive] publishes the messages of dead letters again.
+//
+// A dead letter has the data and headers of its message, and a header that says why the
+// message failed: see [DeadLetterOf]. Its Key is "stream/consumer/sequence". If a dead letter
+// is too large, the package leaves out the text of the error, then the headers, or else the
+// data. The header Retry-Left-Out and OnError name the missing headers or data. Several
+// consumers may share the subject for dead letters: each failure gets its own dead letter.
+//
+// docs/queues.md in the library's repository describes what all queues share.
 //
 // # How attempts are counted
 //
-// The number of an attempt is the server's count of deliveries. So an attempt is
-// counted even if its worker was killed, or stopped before the handler was done.
-// After a kill the server delivers the message again within AckWait.
+// The number of an attempt is the server's count of deliveries. So an attempt counts even if
+// its worker was killed, or stopped before the handler returned. After a kill the server
+// delivers the message again within AckWait.
 //
-// A message may have its own limit in the header [MaxAttemptsHeader], which lowers the
-// policy's. A message whose headers cannot be read makes a dead letter without being
-// handled. MaxElapsed counts from when the stream stored the message, by the server's
-// clock. Failures are not counted by class: each [retry.Class] is counted by all
-// failures of the message.
+// The header [MaxAttemptsHeader] of a message can lower the policy's limit for this message. A
+// message whose headers cannot be read becomes a dead letter without being handled. MaxElapsed
+// counts from when the stream stored the message, by the server's clock. Failures are not
+// counted by class: each [retry.Class] is counted by all failures of the message.
 package retrynats
 
 import (

@@ -9,8 +9,8 @@
 //
 // # Metrics
 //
-// OpenTelemetry has no conventions for retries. These metrics are modeled on
-// those of gRPC's proposals A66 and A96:
+// OpenTelemetry has no conventions for retries. These metrics are modeled on the metrics
+// of gRPC's proposals A66 and A96:
 //
 //	retry.call.duration     s        histogram  each finished call: retry.policy, retry.reason, error.type
 //	retry.call.retries      {retry}  histogram  its retries, 0 included: retry.policy, retry.reason
@@ -18,22 +18,26 @@
 //	retry.delay             s        histogram  the delay of each retry: retry.policy, retry.class, error.type
 //	retry.budget.left       {retry}  gauge      retries left in a Budget: retry.budget
 //
-// retry.reason is the [retry.Reason], such as "attempts_exhausted". retry.class is the
-// name of the failure's [retry.Class], and absent if it has none; after the first 64
-// names that an Observer sees it is "other", because each is a time series. error.type
-// follows the semantic conventions: the status of a response, such as "503", or else
-// the result of the error's method ErrorType, or else the name of its type. It is
-// absent if there was no error. Measurements are recorded with the context of the
-// call, so exemplars link to its trace.
+// The attributes are:
 //
-// The counts of the histograms are the numbers of calls, attempts and retries. A call
-// that begins anew, by [retry.Policy.HealthyAfter], remains one call, but its duration
-// and retries start from zero.
+//   - retry.reason is the [retry.Reason], such as "attempts_exhausted".
+//   - retry.class is the name of the failure's [retry.Class]. A failure without a class lacks
+//     this attribute. After the first 64 names that an Observer sees, the metrics say "other",
+//     because each name is a time series.
+//   - error.type follows the semantic conventions. It is the status of a response, such as
+//     "503", or else the result of the error's method ErrorType, or else the name of the
+//     error's type. A success lacks this attribute.
+//
+// Measurements are recorded with the context of the call, so exemplars link to its trace.
+//
+// The counts of the histograms are the numbers of calls, attempts and retries. A call that
+// starts a new count, because an attempt ran past [retry.Policy.HealthyAfter], remains one
+// call, but its duration and retries start again from zero.
 //
 // # Spans
 //
-// If the context of the call has a span that is recorded, each scheduled retry adds
-// an event "retry" to it, with retry.policy, retry.attempt (the attempt that
+// If the context of the call has a span that is recorded, each scheduled retry adds an event
+// "retry" to the span. Its attributes are retry.policy, retry.attempt (the attempt that
 // failed), retry.delay in seconds, retry.class and error.type.
 package retryotel
 

@@ -6,20 +6,20 @@
 //	counters.WatchBudget("payments", budget)
 //	prometheus.MustRegister(retryprom.NewCollector("payments", &counters))
 //
-// The metrics, each with the label policy:
+// Each metric has the label policy:
 //
 //	retry_calls_total                     calls that started
 //	retry_retried_calls_total             calls that had a retry
 //	retry_attempts_total                  attempts that started
 //	retry_retries_total                   attempts after the first
-//	retry_scheduled_retries_total{class}  retries that were scheduled, by retry.Class; "": none
+//	retry_scheduled_retries_total{class}  retries that were scheduled, by retry.Class; "": no class
 //	retry_stops_total{reason}             calls that stopped, by retry.Reason
 //	retry_waited_seconds_total            planned delays of all retries
 //	retry_budget_left{budget}             retries left in a Budget
 //
-// Every reason is exported from the start with the value 0, so that rate and
-// increase see the first stop for a reason. Classes and reasons of a newer version
-// are exported as they come; of more than 64, the later ones are "other".
+// Every reason is exported from the start with the value 0, so that rate and increase see
+// the first stop for a reason. Classes, and reasons of newer versions, are exported when they
+// first occur. Classes or reasons after the first 64 are counted as "other".
 package retryprom
 
 import (

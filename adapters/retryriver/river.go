@@ -1,6 +1,6 @@
-// Package retryriver retries the jobs of River (riverqueue.com) by a
-// [retry.Policy]. When a job fails, the policy decides whether and when it runs
-// again. The row of a job that is not retried says why.
+// Package retryriver retries the jobs of River (riverqueue.com) according to a
+// [retry.Policy]. If a job fails, the policy decides whether and when the job runs again.
+// The row of a job that is not retried says why.
 //
 //	plugin, err := retryriver.New(policy)
 //	if err != nil {
@@ -14,33 +14,32 @@
 //
 // # What happens to a job
 //
-// Workers return errors as usual, and may mark them with [retry.Permanent] and
-// [retry.After]. A job that is retried waits as long as the policy says. Otherwise
-// it is discarded, or canceled if its error is permanent. Its metadata under
-// the key "retry" and the last of its errors then say why: see [DeadLetterOf]. So it is if
-// the metadata under that key cannot be read. [Redrive] lets dead letters run again. A job
+// Workers return errors as usual, and may mark errors with [retry.Permanent] and
+// [retry.After]. A job that is retried waits as long as the policy says. A job that is not
+// retried is canceled if its error is permanent, and otherwise discarded. The key "retry" of
+// its metadata and the last of its errors then say why: see [DeadLetterOf]. The same happens
+// if the metadata under that key cannot be read. [Redrive] lets dead letters run again. A job
 // that an operator lets run again with JobRetry keeps its count of attempts.
 //
-// River's own signals keep their meaning: river.JobCancel is a permanent error,
-// and river.JobSnooze is neither an attempt nor a failure. Snoozes have no limit, so
-// if a server asks for a wait, return retry.After instead. An attempt that is
-// interrupted because the client stops is not counted either. The metadata count the
-// failures of each [retry.Class].
+// River's own signals keep their meaning. river.JobCancel is a permanent error.
+// river.JobSnooze is neither an attempt nor a failure. Snoozes have no limit, so return
+// retry.After instead if a server asks for a wait. An attempt that is interrupted because
+// the client stops does not count either. The metadata count the failures of each
+// [retry.Class].
 //
 // # Limits
 //
-// A job's own MaxAttempts lowers the policy's limit. River's default of 25 is treated
-// as not set. docs/queues.md in the library's repository says what all queues share.
+// The MaxAttempts of a job lowers the policy's limit. River's default of 25 is treated as not
+// set. docs/queues.md in the library's repository describes what all queues share.
 //
-// The column max_attempts has one more than the limit. If a worker dies in a job's
-// last attempt, River therefore hands the job out once more, and this package
-// refuses it with a reason. Jobs that a client without this package inserted have
-// River's own max_attempts; if their worker dies in the last of these, River
-// discards them without a reason.
+// The column max_attempts is one above the limit. So if a worker dies in a job's last
+// attempt, River delivers the job once more, and this package refuses the job with a reason.
+// Jobs that were inserted by a client without this package have River's own max_attempts. If a
+// worker dies in the last attempt of such a job, River discards the job without a reason.
 //
-// MaxElapsed counts from the start of the first attempt; if its worker died, from
-// when River noticed. If a worker has its own NextRetry, that overrides the
-// policy's delay.
+// MaxElapsed counts from the start of the first attempt. If the worker of that attempt died,
+// MaxElapsed counts from when River noticed. If a worker has its own NextRetry, that
+// overrides the policy's delay.
 package retryriver
 
 import (

@@ -1,11 +1,18 @@
-// Package retryrpc is for authors of adapters for RPC libraries. retrygrpc, retryconnect and
-// retryaws are written with it. Users of these adapters do not need it.
+// Package retryrpc helps the authors of adapters for RPC libraries. retrygrpc, retryconnect
+// and retryaws are written with it. Users of these adapters do not need this package.
 //
-// An adapter describes how an attempt failed as a [Failure], and retryrpc makes the attempts
-// of a unary call with [Do] and those of a stream with a [Stream]. The policy of a method comes
-// from [PolicyOf]. Which codes are retried is the adapter's decision; what a server's pushback,
-// RESOURCE_EXHAUSTED and a message that is too large mean is decided here, once for all
-// adapters. Package calltest has the table test that every adapter passes.
+// An adapter describes the failure of an attempt as a [Failure]. Then [Do] makes the attempts
+// of a unary call, a [Stream] makes the attempts of a stream, and [PolicyOf] returns the
+// policy of a method:
+//
+//	err := retryrpc.Do(ctx, policy, target, func(ctx context.Context, number int) retryrpc.Failure {
+//		err := invoke(ctx, method, request, reply)
+//		return retryrpc.Failure{Err: err, Code: codeOf(err), Retryable: codeOf(err) == unavailable}
+//	}, coded)
+//
+// The adapter decides which codes are retried. This package decides, for all adapters, what
+// follows from a server's pushback, from RESOURCE_EXHAUSTED, and from a message that is too
+// large. Package calltest has the tests that every adapter must pass.
 package retryrpc
 
 import (

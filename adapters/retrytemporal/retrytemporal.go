@@ -1,6 +1,6 @@
-// Package retrytemporal retries the activities of Temporal workflows by a
-// [retry.Policy]. An [Interceptor] in the worker decides after each attempt;
-// Temporal's server waits and starts the next one.
+// Package retrytemporal retries the activities of Temporal workflows according to a
+// [retry.Policy]. An [Interceptor] in the worker decides after each attempt. Temporal's
+// server waits, and starts the next attempt.
 //
 //	w := worker.New(client, "orders", worker.Options{
 //		Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: policy}},
@@ -14,35 +14,35 @@
 //
 // # What the interceptor does
 //
-// If an attempt fails, the interceptor returns an ApplicationError of the same type
-// and message. If the policy retries, the error carries the delay as
-// NextRetryDelay; otherwise it is non-retryable. The last of its details is a
-// [retryjob.DeadLetter] with the reason and the number of attempts. The workflow reads it
-// with [DeadLetterOf], and Temporal's user interface shows it. Jitter, Fibonacci, RetryIf,
-// Classify, MaxElapsed, Retry-After and Budgets work, although Temporal's own policy
-// has none of them. Failures are not counted by class: each [retry.Class] is counted
-// by all failures of the activity.
+// If an attempt fails, the interceptor returns an ApplicationError of the same type and
+// message. If the policy retries, the error carries the delay as NextRetryDelay. Otherwise
+// the error is non-retryable. The last of its details is a [retryjob.DeadLetter] with the
+// reason and the number of attempts. The workflow reads it with [DeadLetterOf], and
+// Temporal's user interface shows it.
+//
+// Jitter, Fibonacci, RetryIf, Classify, MaxElapsed, Retry-After and Budgets work, although
+// Temporal's own policy has none of them. Failures are not counted by class: each
+// [retry.Class] is counted by all failures of the activity.
 //
 // If a policy is invalid, each activity runs once, and its error is non-retryable
 // (ReasonInvalid). Validate policies before the worker starts.
 //
-// The SDK cannot send text that is not UTF-8: it is replaced, and the causes of the
-// error are left out. If the details of an ApplicationError cannot be read, that
-// error becomes the cause of the one returned.
+// The SDK cannot send text that is not UTF-8. The interceptor replaces invalid bytes, and
+// leaves out the causes of the error. If the details of an ApplicationError cannot be read,
+// that error becomes the cause of the returned error.
 //
-// MaxElapsed counts from when the activity was scheduled, so it includes the wait
-// for a worker. Temporal counts the attempts. The seed of an activity's delays
-// comes from its workflow, run and activity IDs, so every worker computes the same
-// delays.
+// MaxElapsed counts from when the activity was scheduled, so it includes the wait for a
+// worker. Temporal counts the attempts. The seed of an activity's delays comes from its
+// workflow, run and activity IDs, so every worker computes the same delays.
 //
-// The activity's errors keep their meaning in Temporal. A non-retryable
-// ApplicationError is not retried, even if it is wrapped; nor is an error whose
-// type is in the NonRetryableErrorTypes of the server's policy. The NextRetryDelay
-// of an ApplicationError is treated as a Retry-After, see [retry.After].
+// The activity's errors keep their meaning in Temporal. A non-retryable ApplicationError is
+// not retried, even if it is wrapped. An error whose type is in the NonRetryableErrorTypes
+// of the server's policy is not retried either. The NextRetryDelay of an ApplicationError is
+// treated as a Retry-After, see [retry.After].
 //
-// A cancellation by the workflow and activity.ErrResultPending pass through. If a
-// worker stops during an attempt, the server starts the next attempt at once; such
-// an attempt has no dead letter. A panic is a failed attempt.
+// A cancellation by the workflow and activity.ErrResultPending are passed on unchanged. If a
+// worker stops during an attempt, the server starts the next attempt at once, and the stopped
+// attempt has no dead letter. A panic is a failed attempt.
 package retrytemporal
 
 import (
