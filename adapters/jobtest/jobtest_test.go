@@ -375,3 +375,27 @@ func (q *memory) Dead(context.Context) (map[string]retryjob.DeadLetter, error) {
 }
 
 func (q *memory) Close(context.Context, bool) error { return nil }
+
+func TestLoadSeesFaults(t *testing.T) {
+	exhausted := retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: 3}
+	for name, row := range map[string]struct {
+		runs     []int
+		last     int
+		succeeds bool
+		letter   retryjob.DeadLetter
+		dead     bool
+		want     []string
+	}{
+		"done":                {[]int{1, 2}, 2, true, retryjob.DeadLetter{}, false, nil},
+		"a dead letter":       {[]int{1, 2, 3}, 3, false, exhausted, true, nil},
+		"a wrong number":      {[]int{1, 1}, 2, true, retryjob.DeadLetter{}, false, []string{"run 2 is attempt 1"}},
+		"ran too often":       {[]int{1, 2}, 1, true, retryjob.DeadLetter{}, false, []string{"it ran 2 times, want 1"}},
+		"never ran":           {nil, 1, true, retryjob.DeadLetter{}, false, []string{"it ran 0 times, want 1"}},
+		"done and dead":       {[]int{1, 2, 3}, 3, true, exhausted, true, []string{"the last attempt succeeds: true, dead letter: true"}},
+		"lost":                {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{}, false, []string{"the last attempt succeeds: false, dead letter: false"}},
+		"another reason":      {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{Reason: retry.ReasonPermanent, Attempts: 3}, true, []string{`the dead letter says "permanent_error" after 3 attempts, want "attempts_exhausted" after 3`}},
+		"too few in a letter": {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: 2}, true, []string{`the dead letter says "attempts_exhausted" after 2 attempts, want "attempts_exhausted" after 3`}},
+	} {
+		assert.Equal(t, row.want, auditLoaded(row.runs, row.last, row.succeeds, row.letter, row.dead), name)
+	}
+}
