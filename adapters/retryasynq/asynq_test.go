@@ -249,7 +249,7 @@ func TestDeadLetterOf(t *testing.T) {
 			assert.Equal(t, [...]any{retry.Reason("too_tired"), 4, "boom"}, [...]any{d.Reason, d.Attempts, d.Err}, text)
 			continue
 		}
-		assert.ErrorContains(t, err, fmt.Sprintf("retryasynq: last error %q of task a is not the error of a dead letter: ", text))
+		assert.ErrorContains(t, err, fmt.Sprintf("retryasynq: last error %q of task a is not a dead letter: ", text))
 		assert.ErrorContains(t, err, want)
 		assert.Zero(t, d)
 	}
@@ -393,7 +393,7 @@ func TestOperators(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "boom", waits.LastErr, "the error of an attempt that is retried is what the handler returned")
 	_, err = retryasynq.DeadLetterOf(waits)
-	assert.ErrorContains(t, err, `retryasynq: last error "boom" of task `+waits.ID+" is not the error of a dead letter")
+	assert.ErrorContains(t, err, `retryasynq: last error "boom" of task `+waits.ID+" is not a dead letter")
 }
 
 func TestNewTask(t *testing.T) {
