@@ -23,13 +23,13 @@
 // Handlers return errors as usual, and may mark errors with [retry.Permanent] and
 // [retry.After]. A task that is retried waits at least as long as the policy says. asynq
 // stores times in whole seconds, so a task runs at the next full second. A task that is
-// not retried is archived at once. [DeadLetterOf] returns why, and [Redrive] lets archived
+// not retried is archived. [DeadLetterOf] returns why, and [Redrive] lets archived
 // tasks run again. docs/queues.md in the library's repository describes what all queues
 // share.
 //
 // asynq's own signals keep their meaning. An error that wraps asynq.SkipRetry is permanent.
-// A task whose error wraps asynq.RevokeTask is dropped. [Retries.Configure] says what
-// happens after an error that IsFailure does not count.
+// A task whose error wraps asynq.RevokeTask is dropped. [Retries.Configure] describes the
+// effect of IsFailure.
 //
 // If a handler panics, the attempt has failed. The panic is logged, and the process goes on.
 // Failures are not counted by class: each [retry.Class] is counted by all failures of the
