@@ -55,39 +55,44 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A Middleware retries operations by its Policy. Do not change its fields once
+// A Middleware retries operations according to its Policy. Do not change its fields once
 // it is in use.
 type Middleware struct {
+	// Policy decides about the retries of each operation.
 	Policy retry.Policy
 
-	// Retryer decides which errors are retried, and cannot add errors of the connection that
-	// package retryhttp does not retry. If it has a quota, retries are
-	// taken from that as well as from the policy's Budget. Its number of attempts
-	// and its delays have no effect. nil means the SDK's rules and no quota.
+	// Retryer decides which errors are retried. nil means the SDK's rules and no quota. If
+	// the Retryer has a quota, each retry takes from this quota and from the policy's Budget.
+	// The Retryer's number of attempts and its delays have no effect. It cannot add errors of
+	// the connection that package retryhttp does not retry.
 	//
-	// Share it among the clients of one service, as the SDK does. To retry
-	// more errors, wrap it with awsretry.AddWithErrorCodes.
+	// Share a Retryer among the clients of one service, as the SDK does. To retry more errors,
+	// wrap the Retryer with awsretry.AddWithErrorCodes.
 	Retryer aws.Retryer
 }
 
-// AddTo replaces the SDK's own retries with m. Append it to the APIOptions of an
-// aws.Config, a client, or a single operation; the last one applies.
+// AddTo replaces the SDK's own retries with m. Append AddTo to the APIOptions of an
+// aws.Config, a client, or a single operation. The last Middleware applies. AddTo returns an
+// error if another package has replaced the SDK's retries before.
 func (m Middleware) AddTo(stack *middleware.Stack) error {
 	replaced, ok := stack.Finalize.Get(retryID)
 	if !ok {
-		return nil // there are no retries to replace, as in a presigned request, which is not sent
+		return nil // a presigned request is not sent, so it has no retries to replace
 	}
 	if m.Retryer == nil {
-		m.Retryer = awsretry.NewStandard(func(o *awsretry.StandardOptions) { o.RateLimiter = ratelimit.None })
+		m.Retryer = awsretry.NewStandard(func(o *awsretry.StandardOptions) {
+			o.RateLimiter = ratelimit.None
+		})
 	}
 	l := &loop{Middleware: m}
 	switch replaced := replaced.(type) {
 	case *awsretry.Attempt:
 		l.sdk = replaced
-	case *loop: // an earlier AddTo, such as the client's
+	case *loop: // an earlier AddTo, such as the AddTo of the client
 		l.sdk = replaced.sdk
 	default:
-		return fmt.Errorf("retryaws: the middleware %s is a %T, want the SDK's own", retryID, replaced)
+		return fmt.Errorf("retryaws: the middleware %s is a %T, want the SDK's own: "+
+			"remove the other package's middleware", retryID, replaced)
 	}
 	if _, err := stack.Finalize.Swap(retryID, l); err != nil {
 		return err
@@ -95,5 +100,6 @@ func (m Middleware) AddTo(stack *middleware.Stack) error {
 	if _, ok := stack.Deserialize.Get(bodyID); ok {
 		return nil
 	}
-	return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc(bodyID, handleBody), middleware.After)
+	handler := middleware.DeserializeMiddlewareFunc(bodyID, handleBody)
+	return stack.Deserialize.Add(handler, middleware.After)
 }

@@ -452,7 +452,7 @@ func (foreign) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, 
 func TestRetriesOfSomeoneElse(t *testing.T) {
 	stack := middleware.NewStack("test", func() any { return nil })
 	require.NoError(t, stack.Finalize.Add(foreign{}, middleware.After))
-	assert.EqualError(t, retryaws.Middleware{}.AddTo(stack), "retryaws: the middleware Retry is a retryaws_test.foreign, want the SDK's own")
+	assert.EqualError(t, retryaws.Middleware{}.AddTo(stack), "retryaws: the middleware Retry is a retryaws_test.foreign, want the SDK's own: remove the other package's middleware")
 }
 
 // The AttemptTimeout bounds the attempt, not the reading of the body.
