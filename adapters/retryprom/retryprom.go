@@ -28,9 +28,9 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// NewCollector returns a Collector that exports c. policy is the value of the label
-// policy: the name of the policy, or policies, whose events c counts. You can
-// register several Collectors if these names differ.
+// NewCollector returns a Collector that exports c. policy is the value of the label policy. It
+// names the policy, or the group of policies, whose events c counts. You can register several
+// Collectors if these names differ.
 func NewCollector(policy string, c *retrylog.Counters) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("retry_"+name, help, labels, prometheus.Labels{"policy": policy})
@@ -41,10 +41,11 @@ func NewCollector(policy string, c *retrylog.Counters) prometheus.Collector {
 		retriedCalls: desc("retried_calls_total", "Calls that had at least one retry."),
 		attempts:     desc("attempts_total", "Attempts that started."),
 		retries:      desc("retries_total", "Attempts after the first of a call."),
-		scheduled:    desc("scheduled_retries_total", "Retries that were scheduled, by the class of the failure.", "class"),
-		stops:        desc("stops_total", "Calls that stopped, by reason.", "reason"),
-		waited:       desc("waited_seconds_total", "Planned delays of all scheduled retries."),
-		budgetLeft:   desc("budget_left", "Retries left in a budget.", "budget"),
+		scheduled: desc("scheduled_retries_total",
+			"Retries that were scheduled, by the class of the failure.", "class"),
+		stops:      desc("stops_total", "Calls that stopped, by reason.", "reason"),
+		waited:     desc("waited_seconds_total", "Planned delays of all scheduled retries."),
+		budgetLeft: desc("budget_left", "Retries left in a budget.", "budget"),
 	}
 }
 
@@ -55,7 +56,10 @@ type collector struct {
 }
 
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{c.calls, c.retriedCalls, c.attempts, c.retries, c.scheduled, c.stops, c.waited, c.budgetLeft} {
+	for _, desc := range []*prometheus.Desc{
+		c.calls, c.retriedCalls, c.attempts, c.retries,
+		c.scheduled, c.stops, c.waited, c.budgetLeft,
+	} {
 		to <- desc
 	}
 }
@@ -77,15 +81,16 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	count(c.waited, s.WaitedSeconds)
 	for name, left := range s.Budgets {
-		if left >= 0 { // -1 is a nil Budget, which is unlimited
+		if left >= 0 { // -1 means a nil Budget, which is unlimited
 			to <- metric(c.budgetLeft, prometheus.GaugeValue, float64(left), []string{name})
 		}
 	}
 }
 
-// metric returns a metric. If a name is not valid UTF-8, the metric fails the
-// scrape.
-func metric(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels []string) prometheus.Metric {
+// metric returns a metric. If a label is not valid UTF-8, the metric makes the scrape fail.
+func metric(
+	desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels []string,
+) prometheus.Metric {
 	m, err := prometheus.NewConstMetric(desc, kind, value, labels...)
 	if err != nil {
 		return prometheus.NewInvalidMetric(desc, err)
