@@ -69,19 +69,25 @@ type Retries[request comparable] struct {
 	failing map[request]failing // requests whose last attempt failed
 }
 
+// A failing is the state of a request whose last attempt failed.
 type failing struct {
-	failures int
-	decided  bool           // delay was not handed out yet
-	works    bool           // the last attempt did not fail, and the next one is the first
-	delay    time.Duration  // before the next attempt
-	began    time.Time      // of the first attempt
+	failures int            // how many attempts have failed since the last success
+	decided  bool           // the policy has set delay, and When has not returned it yet
+	works    bool           // the last call did not fail, so the next call is attempt 1
+	delay    time.Duration  // the delay before the next attempt
+	began    time.Time      // when the first attempt began
 	classes  map[string]int // how many failures each class had
-	stopped  error          // the last attempt panicked, and is not retried: what the next call returns
+
+	// stopped is the error that the next call returns, after a panic that is not retried. nil
+	// means that the next call makes an attempt.
+	stopped error
 }
 
 // New returns Retries that apply policy to next. It returns an error if policy is
 // invalid.
-func New[request comparable](policy retry.Policy, next reconcile.TypedReconciler[request]) (*Retries[request], error) {
+func New[request comparable](
+	policy retry.Policy, next reconcile.TypedReconciler[request],
+) (*Retries[request], error) {
 	if policy.MaxAttempts == 0 && policy.MaxRetries == 0 {
 		policy.MaxAttempts = retry.Unlimited
 	}
@@ -91,8 +97,10 @@ func New[request comparable](policy retry.Policy, next reconcile.TypedReconciler
 	return &Retries[request]{policy: policy, next: next, failing: map[request]failing{}}, nil
 }
 
-// Reconcile makes one attempt.
-func (r *Retries[request]) Reconcile(ctx context.Context, req request) (result reconcile.Result, err error) {
+// Reconcile makes one attempt. It implements reconcile.TypedReconciler.
+func (r *Retries[request]) Reconcile(
+	ctx context.Context, req request,
+) (result reconcile.Result, err error) {
 	r.mu.Lock()
 	f, again := r.failing[req]
 	r.mu.Unlock()
@@ -103,7 +111,9 @@ func (r *Retries[request]) Reconcile(ctx context.Context, req request) (result r
 	if !again || f.works {
 		f = failing{began: time.Now(), classes: map[string]int{}}
 	}
-	job := retryjob.Job{Key: fmt.Sprint(req), Attempt: f.failures + 1, Began: f.began, Classes: f.classes}
+	job := retryjob.Job{
+		Key: fmt.Sprint(req), Attempt: f.failures + 1, Began: f.began, Classes: f.classes,
+	}
 	retryjob.Run(ctx, r.policy, job, func(ctx context.Context) (err error) {
 		result, err = r.next.Reconcile(ctx, req)
 		if errors.Is(err, reconcile.TerminalError(nil)) {
@@ -114,12 +124,12 @@ func (r *Retries[request]) Reconcile(ctx context.Context, req request) (result r
 	return result, err
 }
 
-// settle stores what was decided, and returns the error for the controller.
+// settle stores the decision, and returns the error for the controller.
 func (r *Retries[request]) settle(req request, f failing, o retryjob.Outcome) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case o.Err == nil: // the controller calls Forget, unless it has to Requeue
+	case o.Err == nil: // the controller calls Forget, unless the result asks for a Requeue
 		if f, again := r.failing[req]; again {
 			f.works = true
 			r.failing[req] = f
@@ -144,9 +154,9 @@ func (r *Retries[request]) settle(req request, f failing, o retryjob.Outcome) er
 	return err
 }
 
-// When returns how long the controller waits before the next attempt: what was
-// decided on the last one. If that one did not fail, as when the reconciler asks for a
-// Requeue, the delay grows as after a failure, and no limit applies.
+// When returns how long the controller waits before the next attempt. After a failure this is
+// the delay that the policy decided. If the last attempt did not fail, but asked for a Requeue,
+// the delay grows as after a failure, and no limit applies.
 func (r *Retries[request]) When(req request) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,21 +167,23 @@ func (r *Retries[request]) When(req request) time.Duration {
 	f.works = f.works || !again
 	if !f.decided {
 		f.failures++
-		f.delay = r.policy.Next(retry.Attempt{Number: f.failures, Seed: retry.SeedOf(fmt.Sprint(req))}).Delay
+		seed := retry.SeedOf(fmt.Sprint(req))
+		f.delay = r.policy.Next(retry.Attempt{Number: f.failures, Seed: seed}).Delay
 	}
 	f.decided = false
 	r.failing[req] = f
 	return f.delay
 }
 
-// Forget is called by the controller after a success.
+// Forget removes the counts of a request. The controller calls it after a success.
 func (r *Retries[request]) Forget(req request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.failing, req)
 }
 
-// NumRequeues returns how often req has failed since its last success.
+// NumRequeues returns how often req has failed since its last success. A Requeue without an
+// error counts as a failure.
 func (r *Retries[request]) NumRequeues(req request) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

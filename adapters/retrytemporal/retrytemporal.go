@@ -62,7 +62,7 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// An Interceptor decides about the activities of a worker. Do not change its
+// An Interceptor decides about the retries of a worker's activities. Do not change its
 // fields once it is in use.
 type Interceptor struct {
 	interceptor.WorkerInterceptorBase
@@ -75,7 +75,9 @@ type Interceptor struct {
 }
 
 // InterceptActivity implements interceptor.WorkerInterceptor.
-func (i *Interceptor) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+func (i *Interceptor) InterceptActivity(
+	_ context.Context, next interceptor.ActivityInboundInterceptor,
+) interceptor.ActivityInboundInterceptor {
 	return &inbound{interceptor.ActivityInboundInterceptorBase{Next: next}, i}
 }
 
@@ -84,19 +86,21 @@ type inbound struct {
 	i *Interceptor
 }
 
-// ExecuteActivity makes one attempt. If that fails, its error has the decision for
-// the server.
-func (a *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (result any, err error) {
+// ExecuteActivity makes one attempt. If the attempt fails, the error has the decision for the
+// server.
+func (a *inbound) ExecuteActivity(
+	ctx context.Context, in *interceptor.ExecuteActivityInput,
+) (result any, err error) {
 	info := activity.GetInfo(ctx)
 	p, ok := a.i.Activities[info.ActivityType.Name]
 	if !ok {
 		p = a.i.Policy
 	}
-	var failure error // what the attempt returned, then what the server gets
+	var failure error // first the error of the attempt, then the error for the server
 	job := jobOf(info)
 	retryjob.Run(ctx, p, job, func(ctx context.Context) error {
 		result, failure = a.execute(ctx, in)
-		if failure == activity.ErrResultPending { // which the SDK compares in the same way
+		if failure == activity.ErrResultPending { // the SDK compares this error in the same way
 			return nil
 		}
 		return mark(failure, info.RetryPolicy)
@@ -108,19 +112,20 @@ func (a *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 	return result, failure
 }
 
-// jobOf describes an activity to retryjob. The times in info are by the server's
-// clock; Began is by this machine's. A time that the server did not send is in 1970.
+// jobOf returns the job of an activity. The times in info come from the server's clock, and
+// Began is a time of this machine's clock. If the server did not send a time, it is in 1970.
 func jobOf(info activity.Info) retryjob.Job {
 	var waited time.Duration
 	if info.ScheduledTime.Unix() > 0 {
 		waited = max(0, info.StartedTime.Sub(info.ScheduledTime))
 	}
+	workflow := info.WorkflowExecution
 	job := retryjob.Job{
-		Key:     fmt.Sprintf("%s/%s/%s", info.WorkflowExecution.ID, info.WorkflowExecution.RunID, info.ActivityID),
+		Key:     fmt.Sprintf("%s/%s/%s", workflow.ID, workflow.RunID, info.ActivityID),
 		Attempt: int(info.Attempt),
 		Began:   time.Now().Add(-waited),
 	}
-	if info.WorkflowExecution.ID == "" { // the activity was started without a workflow
+	if workflow.ID == "" { // the activity was started without a workflow
 		job.Key = info.ActivityID + "/" + info.ActivityRunID
 	}
 	if info.RetryPolicy != nil {
@@ -129,22 +134,26 @@ func jobOf(info activity.Info) retryjob.Job {
 	return job
 }
 
-// execute runs the activity. It turns a panic into an error, as the SDK would, but
-// the SDK would leave the decision to the server. An error of the type PanicError
-// loses its details in the SDK, so only the cause has that type here.
-func (a *inbound) execute(ctx context.Context, in *interceptor.ExecuteActivityInput) (result any, err error) {
+// execute runs the activity. It turns a panic into an error, so that the policy decides. The SDK
+// would also do this, but would leave the decision to the server. In the SDK an error of the type
+// PanicError loses its details, so only the cause has this type here.
+func (a *inbound) execute(
+	ctx context.Context, in *interceptor.ExecuteActivityInput,
+) (result any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			text := fmt.Sprint(p)
-			activity.GetLogger(ctx).Error("Activity panic.", "PanicError", text, "PanicStack", string(debug.Stack()))
-			result, err = nil, temporal.NewApplicationErrorWithCause(text, "Panic", temporal.NewApplicationError(text, "PanicError"))
+			activity.GetLogger(ctx).Error("Activity panic.",
+				"PanicError", text, "PanicStack", string(debug.Stack()))
+			cause := temporal.NewApplicationError(text, "PanicError")
+			result, err = nil, temporal.NewApplicationErrorWithCause(text, "Panic", cause)
 		}
 	}()
 	return a.Next.ExecuteActivity(ctx, in)
 }
 
-// mark marks the error of an attempt as permanent or with a wait, as Temporal's own
-// errors and the server's policy ask for.
+// mark marks the error of an attempt as permanent or with a wait. Temporal's own errors and the
+// server's policy ask for these marks.
 func mark(err error, server *temporal.RetryPolicy) error {
 	if err == nil {
 		return nil
@@ -163,29 +172,28 @@ func mark(err error, server *temporal.RetryPolicy) error {
 }
 
 // Server returns the RetryPolicy for the ActivityOptions of a workflow whose worker
-// has an [Interceptor] with the policy p. It allows as many attempts as p. Its
-// delays apply where the server decides alone, because a worker was lost or too
-// slow: they grow from p's first delay, by the Factor of an Exponential or else 2, up to
-// the longest of its first hundred.
+// has an [Interceptor] with the policy p. The RetryPolicy allows as many attempts as p. Its
+// delays apply if the server decides alone, because a worker was lost or too slow. They start
+// with the first delay of p, and grow by the Factor of an Exponential, or else by 2, up to the
+// longest of the first hundred delays of p.
 //
 // For a job with its own limit, write Server(p.ForJob(limit)). If p is invalid, the
-// result allows one attempt.
+// RetryPolicy allows one attempt.
 //
-// # What stays with the server
+// # What the server decides
 //
-// The MaximumAttempts of the server's policy lowers the policy's limit. If the
-// policy has neither MaxAttempts nor MaxRetries, it is the limit. To forbid
-// retries whatever the server's policy says, set MaxAttempts to 1 or NonRetryable.
+// The MaximumAttempts of the server's policy lowers the policy's limit. If the policy has
+// neither MaxAttempts nor MaxRetries, MaximumAttempts is the limit. To forbid retries whatever
+// the server's policy says, set MaxAttempts to 1, or NonRetryable.
 //
-// If an attempt is lost with its worker or exceeds its StartToCloseTimeout, the
-// server decides alone, by the bounds of [Server]: no more attempts than the policy
-// allows, and delays up to its longest. If that was the last attempt, the workflow
-// gets a TimeoutError, and OnEvent is not called. To let the worker decide about
-// slow attempts, set an AttemptTimeout shorter than the StartToCloseTimeout.
+// If an attempt is lost with its worker or exceeds its StartToCloseTimeout, the server decides
+// alone, within the bounds of Server: no more attempts than the policy allows, and delays up to
+// the longest delay of the policy. If this was the last attempt, the workflow gets a
+// TimeoutError, and OnEvent is not called. To let the worker decide about slow attempts, set an
+// AttemptTimeout that is shorter than the StartToCloseTimeout.
 //
-// A delay of zero becomes 1ms, because a NextRetryDelay of zero means that none is
-// set. A delay below a second may take up to a second, because Temporal's timers
-// are not more precise.
+// A delay of zero becomes 1ms, because a NextRetryDelay of zero means that no delay is set. A
+// delay below a second may take up to a second, because Temporal's timers are not more precise.
 func Server(p retry.Policy) *temporal.RetryPolicy {
 	limit := p.EffectiveMax()
 	if limit == 1 {
