@@ -38,7 +38,7 @@ type flaws struct {
 
 // If a server may forget, what follows the death of a worker is not judged, except
 // that the job must end.
-func TestTheTableSeesFlaws(t *testing.T) {
+func TestRunSeesFlaws(t *testing.T) {
 	type faults map[string]string // by row; "": nothing is wrong
 	for name, tc := range map[string]struct {
 		flaws            flaws

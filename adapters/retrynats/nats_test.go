@@ -414,7 +414,7 @@ func TestConsumeOfAContextThatIsDone(t *testing.T) {
 
 // The client of NATS takes a message without data that has a header Status for an answer of
 // the server, and a Nats-Pin-Id for its own. No such message keeps a worker from the others.
-func TestMessagesThatReadAsAnswers(t *testing.T) {
+func TestMessagesTakenForAnswersOfTheServer(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	retries := q.retries(t, quick)

@@ -317,7 +317,7 @@ func TestAWorkersOwnNextRetry(t *testing.T) {
 }
 
 // NextRetry decides on jobs without a decision of Work, because their worker died.
-func TestNextRetryOfAJobThatWasLeft(t *testing.T) {
+func TestNextRetryAfterTheWorkerDied(t *testing.T) {
 	plugin, err := retryriver.New(retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Hour}, Jitter: retry.EqualJitter})
 	require.NoError(t, err)
 	attempted := time.Now().Add(-time.Minute)
