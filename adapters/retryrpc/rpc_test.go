@@ -49,7 +49,7 @@ func TestDeadlineOfTheServer(t *testing.T) {
 }
 
 // A timeout is retried under an AttemptTimeout, unless something else forbids it.
-func TestATimeoutThatIsFinal(t *testing.T) {
+func TestFinalTimeout(t *testing.T) {
 	for final, want := range map[string]int{"": 3, "its headers were read": 1} {
 		attempts := 0
 		err := Do(t.Context(), retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Hour}, Target{Own: new(retry.Budgets)}, func(context.Context, int) Failure {
