@@ -167,6 +167,18 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 			assert.Equal(t, []int{10, 10}, []int{b.Left(), of.Left()}, err)
 		})
 	}
+	bubble(t, "the class of the user keeps its curve and its limit", func(t *testing.T) {
+		class := &retry.Class{Name: "401", Backoff: retry.Fixed(time.Minute), MaxAttempts: 2}
+		tr := &retryhttp.Transport{Check: failing, Base: script(401, 401, 200), Policy: retry.Policy{
+			MaxAttempts: 5, Backoff: retry.Fixed(time.Second), Classify: func(error) *retry.Class { return class },
+		}}
+		b := take(tr.TargetBudget(request(t, "GET")), 0)
+		began := time.Now()
+		resp := send(t, tr)
+		assert.Equal(t, 401, resp.StatusCode)
+		assert.Equal(t, []any{retry.ReasonExhausted, time.Minute}, []any{retry.ReasonOf(retryhttp.ErrorOf(resp)), time.Since(began)})
+		assert.Equal(t, []any{0, false}, []any{b.Left(), class.SkipBudget}, "the Class itself is not changed")
+	})
 	bubble(t, "Budgets of the context, and of a call that OnEvent makes, are charged", func(t *testing.T) {
 		own, of := &retry.Budget{Size: 5}, &retry.Budget{Size: 2}
 		tr := &retryhttp.Transport{Check: failing, Base: script(401, 200, 401), Policy: retry.Policy{MaxAttempts: 2, OnEvent: func(ctx context.Context, e retry.Event) {
