@@ -3,10 +3,12 @@ package retryhttp_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -78,6 +80,31 @@ func TestWhatAnAnswerSays(t *testing.T) {
 	})
 	assert.Equal(t, says{false, 1, 1}, costs(t, errReset, nil))
 	assert.Equal(t, says{false, 1, 1}, costs(t, 401, &retry.Budget{Size: 100}), "from a Budget that the user has set")
+}
+
+// A request of which the Budgets never hear that it has ended would keep its target for ever.
+func TestATargetGoesWhenItsRequestsHaveEnded(t *testing.T) {
+	tr := &retryhttp.Transport{Base: script(200), Policy: retry.Policy{MaxAttempts: 2}}
+	hedge := &retryhttp.Hedge{Base: script(200), After: time.Hour}
+	for _, tt := range []struct {
+		name   string
+		sends  http.RoundTripper
+		budget func(*http.Request) *retry.Budget
+	}{
+		{"Transport", tr, tr.TargetBudget},
+		{"Hedge", hedge, hedge.TargetBudget},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			req := request(t, "GET")
+			for i := range 1000 {
+				req.URL = &url.URL{Scheme: "http", Host: fmt.Sprintf("host%d", i)}
+				send(t, tt.sends, req)
+			}
+			time.Sleep(10 * time.Second)
+			req.URL = &url.URL{Scheme: "http", Host: "another"}
+			assert.Equal(t, "http://another", tt.budget(req).Name)
+		})
+	}
 }
 
 // What retries that take nothing need, and what they give back.
