@@ -45,7 +45,7 @@ func (a *attempt) send() (*http.Response, error) {
 	if resp == nil {
 		return nil, neither(a.x.t.base())
 	}
-	a.mayBeDone, a.status = !undone(resp.StatusCode), resp.StatusCode
+	a.status = resp.StatusCode
 	a.before = a.sent.repeated(resp)
 	if inner := stoppedBy(resp); inner != nil {
 		resp.Request = inner.of // whether it stands for us is not for a Transport below to say
@@ -53,6 +53,7 @@ func (a *attempt) send() (*http.Response, error) {
 			a.before = cmp.Or(e.Before, a.before)
 		}
 	}
+	a.mayBeDone = a.before != nil || !undone(resp.StatusCode)
 	if resp.Request == nil || resp.Request == a.req {
 		resp.Request = a.x.req
 	}

@@ -87,7 +87,9 @@ import (
 //
 // The first two lines need a Base that reports GetConn, GotConn and WroteHeaders to
 // net/http/httptrace, as http.Transport does. With one that reports nothing, every request is
-// treated as sent. An idempotent request without an Idempotency-Key is not traced.
+// treated as sent. An idempotent request without an Idempotency-Key is not traced. If a Transport
+// below, or net/http itself, has sent the request again after an answer was lost, no status says
+// that nothing was done.
 //
 // # An answer that is lost
 //
