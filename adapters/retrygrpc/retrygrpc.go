@@ -35,7 +35,7 @@
 //
 // # What the server asks for
 //
-// The server can ask for a wait with a google.retryrpc.RetryInfo in the status or with
+// The server can ask for a wait with a google.rpc.RetryInfo in the status or with
 // the trailer grpc-retry-pushback-ms, see [retry.After]; the longest applies. A pushback
 // that is negative or not a number forbids retries: the error is permanent. Attempts after
 // the first carry grpc-previous-rpc-attempts, as in gRPC's own retries.
