@@ -77,7 +77,8 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	if err != nil {
 		return nil, unsentError{checked(err)}
 	}
-	if a.x.once || hasKey(a.req) { // after Prepare, which may send its own in this context
+	// After Prepare, which may send its own in this context. A Hedge sends two at a time.
+	if a.x.once || hasKey(a.req) && !hedgeable(a.req) {
 		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), a.sent.trace()))
 	}
 	a.mayBeDone = true

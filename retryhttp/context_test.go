@@ -791,6 +791,60 @@ func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
 	}
 }
 
+// What is sent again after an answer has come, or at the same time, is not what net/http repeats.
+func TestAnswersThatAreNotLost(t *testing.T) {
+	inner := func(base http.RoundTripper) http.RoundTripper {
+		return &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}
+	}
+	accepts := func(base http.RoundTripper) http.RoundTripper {
+		return &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}, Check: func(req *http.Request, resp *http.Response, err error) error {
+			if err == nil && resp.StatusCode == 412 {
+				return nil
+			}
+			return retryhttp.Check(req, resp, err)
+		}}
+	}
+	hedge := func(base http.RoundTripper) http.RoundTripper { return &retryhttp.Hedge{Base: base, After: 1} }
+	for _, tt := range []struct {
+		name, method string
+		below        func(http.RoundTripper) http.RoundTripper
+		answers      []int
+		both         bool // an answer comes once all requests are there
+		attempts     int
+	}{
+		{"a Transport below, POST", "POST", inner, []int{429, 412}, false, 1},
+		{"a Transport below, whose Check accepts the last", "POST", accepts, []int{429, 412}, false, 1},
+		{"a Transport below, POST, which is sent again", "POST", inner, []int{429, 429, 412}, false, 2},
+		{"a Hedge below, GET with a key", "GET", hedge, []int{404, 404}, true, 1},
+		{"a Hedge below, HEAD with a key", "HEAD", hedge, []int{404, 404}, true, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var asked atomic.Int64
+			all := make(chan struct{})
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				n := int(asked.Add(1))
+				if n == len(tt.answers) {
+					close(all)
+				}
+				if tt.both {
+					<-all
+				}
+				w.WriteHeader(tt.answers[n-1])
+			}, protocols["HTTP/1"])
+			tr := &retryhttp.Transport{Base: tt.below(server.Client().Transport), Policy: retry.Policy{MaxAttempts: 4}}
+			req := request(t, tt.method)
+			req.URL, _ = url.Parse(server.URL)
+			if tt.both {
+				req.Header.Set("Idempotency-Key", "k")
+			}
+			var e *retry.Error
+			require.ErrorAs(t, retryhttp.ErrorOf(send(t, tr, req)), &e)
+			assert.NoError(t, e.Before)
+			assert.Equal(t, []int{len(tt.answers), tt.attempts}, []int{int(asked.Load()), e.Attempts})
+		})
+	}
+}
+
 // Over HTTP/2, net/http sends again only what the server has refused before it did anything.
 func TestAnswerThatIsNotLostOverHTTP2(t *testing.T) {
 	var asked atomic.Int64
