@@ -229,7 +229,8 @@ func coded(err error) error { return status.FromContextError(err).Err() }
 //	})
 //
 // An error does not contain the trailers of its call, so Mark cannot see a
-// pushback; the interceptors can.
+// pushback; the interceptors can. Nor does it say whether a server has answered: if a server
+// passes on its own error about a certificate, Mark marks that as permanent.
 func Mark(err error, retryable ...codes.Code) error {
 	return failure(err, false, nil, retryable).Mark()
 }
