@@ -31,7 +31,8 @@ import (
 // the error is permanent, whatever the status is. A compressed body says nothing.
 // The wait of a google.rpc.RetryInfo in it counts as a Retry-After does; the longer wait applies.
 // The second is a bound if Read of the body ends with the context of its request, as with
-// [http.Transport].
+// [http.Transport]. If AttemptTimeout ends before the body, the attempt failed by that timeout,
+// whatever its status and its Retry-After were.
 //
 // An error event is a [*StreamError]. The errors of a request that is wrong, not
 // allowed or not paid for are permanent. An error that comes later reaches the

@@ -425,6 +425,25 @@ func TestLLMDoesNotWaitForAStreamInAnError(t *testing.T) {
 	}
 }
 
+// Check reads the body of an error, and AttemptTimeout limits the time until Check has returned.
+func TestLLMErrorThatOutlastsAttemptTimeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]retry.Reason{
+		time.Second - 1: retry.ReasonExhausted,  // three timeouts
+		time.Second + 1: retry.ReasonRetryAfter, // the body has had its second
+	} {
+		bubble(t, timeout.String(), func(t *testing.T) {
+			var seen events
+			tr := retryhttp.LLM(retry.Policy{MaxAttempts: 3, AttemptTimeout: timeout, OnEvent: seen.add})
+			tr.Base = script(func(req *http.Request) (*http.Response, error) {
+				return responseWith(429, stalled{req.Context()}, "Retry-After", "99"), nil
+			})
+			_, err := retryhttp.Result(tr.RoundTrip(request(t, "POST")))
+			assert.Error(t, err)
+			assert.Equal(t, want, seen.stop().Reason)
+		})
+	}
+}
+
 // What a server writes does not break a line of a log, nor make it long.
 func TestStreamErrorIsOneLine(t *testing.T) {
 	e := &retryhttp.StreamError{Type: strings.Repeat("x", 1000), Message: "a\nb" + strings.Repeat("y", 1000)}
