@@ -30,7 +30,7 @@
 //
 // # What the server asks for
 //
-// The server can ask for a wait with a google.retryrpc.RetryInfo in the error details, the
+// The server can ask for a wait with a google.rpc.RetryInfo in the error details, the
 // header Retry-After, or the trailer grpc-retry-pushback-ms. The longest wait applies, see
 // [retry.After]. A pushback that is negative or not a number forbids retries: the error is
 // permanent. If a response does not come from a Connect server, such as the 503 of a load

@@ -34,7 +34,7 @@
 //
 // # What the server asks for
 //
-// The server can ask for a wait with a google.retryrpc.RetryInfo in the status, or with the
+// The server can ask for a wait with a google.rpc.RetryInfo in the status, or with the
 // trailer grpc-retry-pushback-ms. The longest wait applies, see [retry.After]. A pushback that
 // is negative or not a number forbids retries: the error is permanent. Attempts after the
 // first carry grpc-previous-rpc-attempts.
@@ -236,6 +236,8 @@ func coded(err error) error { return status.FromContextError(err).Err() }
 //
 // An error does not contain the trailers of its call. So Mark cannot see a pushback, but an
 // Interceptor can.
+// The error does not say either whether a server has answered: if a server passes on its own
+// error about a certificate, Mark returns a permanent error.
 func Mark(err error, retryable ...codes.Code) error {
 	return failure(err, false, nil, retryable).Mark()
 }
