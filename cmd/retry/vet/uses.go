@@ -103,8 +103,8 @@ func findUses(pass *analysis.Pass) (any, error) {
 	return u, nil
 }
 
-// operations returns the operations with their calls, and those of more calls. One that is retried in two
-// places comes once, with the first of them.
+// operations returns the operations with their calls, and those of more calls. One that is retried
+// in two places comes once, with the first of them.
 func (u *uses) operations(more ...*call) iter.Seq2[*call, *operation] {
 	return func(yield func(*call, *operation) bool) {
 		seen := map[ast.Node]bool{}

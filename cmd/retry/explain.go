@@ -1,0 +1,247 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goretry/retry/cmd/retry/internal/logs"
+	"github.com/goretry/retry/cmd/retry/internal/policyfile"
+	"github.com/goretry/retry/cmd/retry/internal/preview"
+	"github.com/goretry/retry/retrylog"
+)
+
+var explainCommand = &command{
+	name: "explain", args: "[flags] LOG ...", run: explain,
+	summary: "print the retries in a log, and count which calls gave up, and why",
+	doc: `
+Explain reads the log of a program that logs its retries with retrylog.NewWriter
+or retrylog.Slog, as JSON or text. It also reads the access logs of Envoy. It
+prints the events of each call together when the call has ended. At the end of
+the log, or on Ctrl-C, it counts the calls: how many gave up, for which reasons,
+from which sources, with which errors, and when. In the table of times, "..."
+stands for time in which no call retried or gave up. Times are UTC.
+
+    retry explain -failed -since 1h -source 'pod/web-*' web.log
+    retry explain -policy config.yaml -at services.payments.retry web.log
+    kubectl logs --prefix deploy/web | retry explain
+
+The source of an event is what kubectl, docker compose, syslog or journald write
+before the event, or a field such as "pod" or "host" of the JSON around it. If
+there is neither, the source is the file. Explain skips lines that are not
+events, and events inside a text that a program logged. It merges several files
+by time. The first line of each file must be the oldest.
+
+With -policy, explain compares every decision with the policy in a file, and
+prints only the calls whose decisions differ. The exit status is 1 if a call
+differs, if its events are impossible or cannot be read, or if no call can be
+compared. A call is skipped if the log lacks its start or its end, or if a
+retry.Class or a pipeline decided its retries, because the file contains neither
+of them. A call is stopped by code if the program did not retry the error, for
+example by RetryIf or retry.Permanent. Give each retry.Class a Name: a log does
+not show a class without a name, so its retries differ from the policy.
+`,
+}
+
+// An explanation is one run of explain.
+type explanation struct {
+	*streams
+	sum         summary
+	json        bool
+	separator   string // what to print before the next call, or before the summary
+	key, source *regexp.Regexp
+	since       time.Time
+	until       time.Time // the zero time is no limit
+}
+
+func (x *explanation) define(flags *flag.FlagSet) {
+	x.key, x.source = regexp.MustCompile(""), regexp.MustCompile("")
+	flags.Func("key", "only calls with this `key`; order-* selects each key that starts with order-",
+		glob(&x.key))
+	flags.Func("source", "only calls from this `source` or file; pod/web-* selects each source "+
+		"that starts with pod/web-", glob(&x.source))
+	flags.Func("since", "only calls that ended at this `time` or later: 2026-11-22T10:00:00Z, or "+
+		"90m for 90 minutes ago", instantOf(&x.since))
+	flags.Func("until", "only calls that ended at this `time` or earlier", instantOf(&x.until))
+	flags.BoolVar(&x.sum.failed, "failed", false,
+		"print only the calls that gave up; the counts still cover every call")
+	flags.BoolVar(&x.json, "json", false, "print JSON: the counts, and the list of calls")
+}
+
+// glob returns the function of a flag whose value is a pattern, in which * stands for any text.
+func glob(to **regexp.Regexp) func(string) error {
+	return func(text string) (err error) {
+		*to, err = regexp.Compile(`^(?s:` + strings.ReplaceAll(regexp.QuoteMeta(text), `\*`, `.*`) + `)$`)
+		return err
+	}
+}
+
+// instantOf returns the function of a flag whose value is a time, or a duration before now.
+func instantOf(to *time.Time) func(string) error {
+	return func(text string) error {
+		ago, err := time.ParseDuration(text)
+		if *to = time.Now().Add(-ago); err != nil {
+			*to, err = time.Parse(time.RFC3339, text)
+		}
+		if err != nil {
+			return errors.New("write a time such as 2026-11-22T10:00:00Z, or a duration such as 90m")
+		}
+		return nil
+	}
+}
+
+// selects reports whether the flags select a call.
+func (x *explanation) selects(t *logs.Trace) bool {
+	last := t.Last().Time
+	return x.key.MatchString(t.Key) && x.source.MatchString(t.From()) &&
+		!last.Before(x.since) && (x.until.IsZero() || !last.After(x.until))
+}
+
+func explain(s *streams, c *command, args []string) int {
+	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	x := explanation{streams: s, sum: summary{reasons: groups{}, sources: groups{}}}
+	var from source
+	x.define(flags)
+	from.define(flags)
+	file := flags.String("policy", "", "compare with the policy in this `file`, YAML or JSON")
+	names, status, done := c.parse(s, flags, args)
+	if done {
+		return status
+	}
+	var err error
+	if len(names) < 2 {
+		name, missing := onlyFile(s, names)
+		names, err = []string{name}, missing
+	}
+	switch {
+	case err != nil:
+	case *file == "" && from != source{}:
+		err = errors.New("-from and -at are about a policy: write -policy and the file of the policy")
+	case *file == "-" && slices.Contains(names, "-"):
+		err = errors.New("the policy and the log cannot both be standard input: " +
+			"write a file for one of them")
+	}
+	if err != nil {
+		return c.misused(s, err)
+	}
+	if *file != "" {
+		p, status := c.readPolicy(s, *file, from)
+		if status != ok {
+			return status
+		}
+		x.sum.comparison = newComparison(p.Policy)
+	}
+	if x.json {
+		x.separator = `{"calls_list":[`
+	}
+	err = x.read(names)
+	if x.sum.Calls > 0 || err == nil {
+		x.writeSummary()
+	}
+	if err != nil {
+		return c.failed(s, err)
+	}
+	return x.sum.status()
+}
+
+// read prints each selected call when it ends, and completes the summary. If no call is selected,
+// the error is a *policyfile.Fault.
+func (x *explanation) read(names []string) error {
+	debug.SetMemoryLimit(48 << 20) // a log may be larger than the memory, so collect garbage early
+	ctx, stop := signal.NotifyContext(x.ctx, os.Interrupt)
+	defer stop()
+	first := ""
+	for _, name := range names {
+		title, file, err := x.open(name)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		x.sum.Add(title, interruptible(ctx, file))
+		first = cmp.Or(first, title)
+	}
+	defer x.sum.finish()
+	err := x.sum.Each(func(t *logs.Trace) {
+		if x.selects(t) {
+			x.print(t, x.sum.add(t))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if x.sum.Calls == 0 && (x.sum.comparison == nil || x.sum.Bad == 0) {
+		return &policyfile.Fault{File: first, Line: 1, Text: x.nothing()}
+	}
+	return nil
+}
+
+// nothing says why no call of the log is selected.
+func (x *explanation) nothing() string {
+	if x.sum.Events > 0 {
+		return "no call has the key, the source and the time of the flags"
+	}
+	text := fmt.Sprintf("no line is an event of a retry: %s skipped, %s cut off",
+		counted(x.sum.Files.Skipped, "line"), counted(x.sum.Torn, "line"))
+	if x.sum.First != nil {
+		text += fmt.Sprintf("; %s cannot be read, and the first is %v",
+			counted(x.sum.Bad, "event"), differenceOf(x.sum.First))
+	}
+	return text
+}
+
+// writeSummary writes the counts of the calls.
+func (x *explanation) writeSummary() {
+	if x.json {
+		numbers, _ := json.Marshal(&x.sum) // texts and numbers cannot fail
+		fmt.Fprintf(x.out, "%s\n],%s\n", strings.TrimPrefix(x.separator, ","), numbers[1:])
+		return
+	}
+	fmt.Fprint(x.out, x.separator+x.sum.text())
+}
+
+// print prints a call, unless the flags ask only for other calls.
+func (x *explanation) print(t *logs.Trace, differs bool) {
+	switch {
+	case x.sum.failed && !gaveUp(t), x.sum.comparison != nil && !differs:
+	case x.json:
+		fmt.Fprintf(x.out, "%s\n%s", x.separator, asJSON(t))
+		x.separator = ","
+	default:
+		x.separator = "\n"
+		fmt.Fprint(x.out, retrylog.Explain(t.Records))
+	}
+}
+
+// counted writes a number with its noun, which may be in the plural: 1 policy, 2 policies.
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	if root, ok := strings.CutSuffix(what, "y"); ok {
+		what = root + "ie"
+	}
+	return preview.Thousands(n) + " " + what + "s"
+}
+
+// interruptible returns a reader that ends when ctx is done. A Read of a pipe alone would wait for
+// its next byte.
+func interruptible(ctx context.Context, in io.Reader) io.Reader {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, in)
+		w.CloseWithError(err)
+	}()
+	context.AfterFunc(ctx, func() { w.Close() })
+	return r
+}
