@@ -80,7 +80,7 @@ func classed(ctx context.Context, ping func(context.Context) error) error {
 }
 
 func classify(error) *retry.Class {
-	return &retry.Class{ // want `^Classify gives every error this Class, so a mistake in the request is retried as an outage is: .*$`
+	return &retry.Class{ // want `^Classify gives every error this Class, so a mistake in the request is retried like an outage: .*$`
 		Name:        "login",
 		MaxAttempts: -3,                      // want `^MaxAttempts is -3: write how many, or 0 for the policy's limits alone`
 		Jitter:      retry.Proportional(1.5), // want `^Jitter: Proportional is 1.5: write a share between 0 and 1`
