@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/preview"
 )
 
 // momentsOf gives up if a client makes too many retries.
@@ -145,4 +147,20 @@ func TestNumber(t *testing.T) {
 	assert.Equal(t, "1 retry", counted(1, false, "retry", "retries"))
 	assert.Equal(t, "about 1 retries", counted(1, true, "retry", "retries"))
 	assert.Equal(t, "0 retries", counted(0, true, "retry", "retries"))
+}
+
+// Clients whose policy has no Budget share the one that a target has by default, with every field.
+func TestOutageSharesTheDefaultBudget(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
+	var targets retry.Budgets
+	budget, _ := targets.For("a target")
+	assert.Equal(t, budget, outageFor(p).Shared)
+	assert.Positive(t, outageFor(p).Shared.Grace)
+	p.Budget = &retry.Budget{Size: 3}
+	assert.Equal(t, p.Budget, outageFor(p).Shared)
+
+	html := pageOf(t, "policy.yaml", "max_attempts: 3\nbackoff: {type: fixed, base: 1s}\n", "")
+	for _, line := range strings.Split(preview.BudgetText(budget), ", ") {
+		assert.Contains(t, html, line)
+	}
 }

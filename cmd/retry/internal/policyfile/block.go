@@ -2,6 +2,7 @@ package policyfile
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,7 @@ type Block struct {
 	lines     map[string]int  // set by Read: of what is beside it
 	templates map[string]bool // set by Read: the keys whose values are not known here
 	unnoted   []string        // while it is read: the keys whose expansions are not noted
-	silent    []string        // set by Read: the codes of findings that are false for its dialect
+	terms     *terms          // set by Read: how its dialect bounds retries; nil: with the keys of the library
 }
 
 // usualKeys are the keys under which larger files have policies.
@@ -261,8 +262,8 @@ func (s *search) find(node *yaml.Node, beside *place, under string, walked, path
 		}
 		return
 	}
-	all := entries(node)
-	if len(path) == 0 && len(all) > 0 && node.Kind == yaml.SequenceNode && hasKey(all[0].value, "ErrorEquals") {
+	isList := node.Kind == yaml.SequenceNode && len(node.Content) > 0
+	if len(path) == 0 && isList && hasKey(node.Content[0], "ErrorEquals") {
 		path = []string{"*"} // each element has a count of its own
 	}
 	if len(path) == 0 {
@@ -276,7 +277,7 @@ func (s *search) find(node *yaml.Node, beside *place, under string, walked, path
 	for end := len(path); end > 0; end-- { // try the longest key first
 		key := strings.Join(path[:end], ".")
 		found := false
-		for _, e := range all {
+		for e := range eachEntry(node) {
 			if e.key == key || key == "*" {
 				if node.Kind == yaml.MappingNode {
 					under = e.key
@@ -292,7 +293,7 @@ func (s *search) find(node *yaml.Node, beside *place, under string, walked, path
 }
 
 func hasKey(node *yaml.Node, key string) bool {
-	return slices.ContainsFunc(entries(resolved(node)), func(e entry) bool { return e.key == key })
+	return anyEntry(resolved(node), func(e entry) bool { return e.key == key })
 }
 
 // walk calls visit for every entry below a node, once, but not for those below one
@@ -304,14 +305,15 @@ func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 		if node.Kind == yaml.DocumentNode {
 			in, under = nil, ""
 		}
-		if node = resolved(node); seen[node] || len(path) > deepest {
+		node = resolved(node)
+		if node.Kind == yaml.ScalarNode || seen[node] || len(path) > deepest {
 			return
 		}
 		seen[node] = true
 		if node.Kind == yaml.MappingNode {
 			in = newPlace(node, under, in, path)
 		}
-		for _, e := range entries(node) {
+		for e := range eachEntry(node) {
 			if e.under, e.in = under, in; node.Kind == yaml.MappingNode {
 				e.under = e.key
 			}
@@ -357,7 +359,7 @@ func (b *Block) near() (n int) {
 	if b.node.Kind != yaml.MappingNode || len(b.node.Content) > 2*mostKeys {
 		return 0
 	}
-	for _, e := range entries(b.node) {
+	for e := range eachEntry(b.node) {
 		if isNear(e.key) {
 			n++
 		}
@@ -374,8 +376,11 @@ func isNear(key string) bool {
 // isOwn reports whether a mapping is in the library's own form or one of its family: all of its
 // keys are of that, or misspelt, or else it has a backoff that no other system writes.
 func isOwn(node *yaml.Node) bool {
+	if node.Kind != yaml.MappingNode || len(node.Content) > 2*mostKeys {
+		return false
+	}
 	all := entries(node)
-	if node.Kind != yaml.MappingNode || len(all) == 0 || len(all) > mostKeys {
+	if len(all) == 0 || len(all) > mostKeys {
 		return false
 	}
 	return slices.ContainsFunc(dialects, func(d dialect) bool {
@@ -403,15 +408,16 @@ func isBackoff(node *yaml.Node) bool {
 func (b *Block) line(path string) (line int, ok bool) {
 	node, line := b.node, b.Line
 	for _, key := range strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
-		inner := entries(node)
-		i := slices.IndexFunc(inner, func(e entry) bool { return e.key == key || snake(e.key) == snake(key) })
-		if i < 0 {
-			i = slices.IndexFunc(inner, func(e entry) bool { return strings.EqualFold(e.key, key) })
+		e, ok := firstEntry(node, func(e entry) bool {
+			return e.key == key || snake(e.key) == snake(key)
+		})
+		if !ok {
+			e, ok = firstEntry(node, func(e entry) bool { return strings.EqualFold(e.key, key) })
 		}
-		if i < 0 {
+		if !ok {
 			return line, false
 		}
-		node, line = resolved(inner[i].value), inner[i].line
+		node, line = resolved(e.value), e.line
 	}
 	return line, true
 }
@@ -427,40 +433,76 @@ type entry struct {
 
 // entries returns the entries of a mapping or a sequence. In a mapping, merged
 // keys come last, and only if the mapping does not have them itself.
-func entries(node *yaml.Node) (all []entry) {
-	if node.Kind == yaml.SequenceNode {
-		all = make([]entry, 0, len(node.Content))
-		for i, element := range node.Content {
-			all = append(all, entry{key: strconv.Itoa(i), line: element.Line, value: element})
+func entries(node *yaml.Node) []entry { return slices.Collect(eachEntry(node)) }
+
+// eachEntry yields what entries returns. A list may be as long as a file allows, and a list of its
+// entries would be as large as its nodes.
+func eachEntry(node *yaml.Node) iter.Seq[entry] {
+	return func(yield func(entry) bool) {
+		switch node.Kind {
+		case yaml.SequenceNode:
+			for i, element := range node.Content {
+				e := entry{key: strconv.Itoa(i), line: element.Line, value: element}
+				if !yield(e) {
+					return
+				}
+			}
+		case yaml.MappingNode:
+			eachKey(node, yield)
 		}
 	}
-	if node.Kind != yaml.MappingNode {
-		return all
+}
+
+// firstEntry returns the first entry of a mapping or a sequence for which is holds.
+func firstEntry(node *yaml.Node, is func(entry) bool) (e entry, ok bool) {
+	for e := range eachEntry(node) {
+		if is(e) {
+			return e, true
+		}
 	}
-	var merged []*yaml.Node
-	own := map[string]bool{}
-	all = make([]entry, 0, len(node.Content)/2)
+	return entry{}, false
+}
+
+// anyEntry reports whether is holds for an entry of a mapping or a sequence.
+func anyEntry(node *yaml.Node, is func(entry) bool) bool {
+	_, ok := firstEntry(node, is)
+	return ok
+}
+
+// eachKey yields the entries of a mapping.
+func eachKey(node *yaml.Node, yield func(entry) bool) {
+	var sources []*yaml.Node // of merged keys
 	for i := 0; i < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		switch {
 		case key.ShortTag() != "!!merge":
-			own[key.Value] = true
-			all = append(all, entry{key: key.Value, line: key.Line, value: value})
+			if !yield(entry{key: key.Value, line: key.Line, value: value}) {
+				return
+			}
 		case resolved(value).Kind == yaml.SequenceNode:
-			merged = append(merged, value.Content...)
+			sources = append(sources, value.Content...)
 		default:
-			merged = append(merged, value)
+			sources = append(sources, value)
 		}
 	}
-	for _, source := range merged {
-		for _, e := range entries(resolved(source)) {
-			if !own[e.key] {
-				own[e.key] = true
-				all = append(all, e)
+	if sources == nil {
+		return
+	}
+	known := map[string]bool{}
+	for i := 0; i < len(node.Content); i += 2 {
+		known[node.Content[i].Value] = true
+	}
+	for _, source := range sources {
+		for e := range eachEntry(resolved(source)) {
+			if known[e.key] {
+				continue
+			}
+			known[e.key] = true
+			if !yield(e) {
+				return
 			}
 		}
 	}
-	return all
 }
 
 // resolved returns what an alias stands for, and the mapping of a document in a text.

@@ -21,14 +21,18 @@ type dialect struct {
 	format *format  // nil for one of this library
 	all    []string // its keys, and those of mappings in it as "backoff.base"
 	keys   []string // of all, those of the policy itself
+	terms  *terms   // nil: those of the library
 }
 
 // dialects are all dialects, the library's own form first.
 var dialects = []dialect{
 	{name: Native, read: readNative, all: retry.Keys()},
-	{name: "tasker", read: readDialect[retrydialect.Tasker], all: new(retrydialect.Tasker).Keys()},
-	{name: "argyll", read: readDialect[retrydialect.Argyll], all: new(retrydialect.Argyll).Keys()},
-	{name: "taskharbor", read: readDialect[retrydialect.TaskHarbor], all: new(retrydialect.TaskHarbor).Keys()},
+	{name: "tasker", read: readDialect[retrydialect.Tasker], all: new(retrydialect.Tasker).Keys(),
+		terms: &terms{"max_attempts", "max_backoff_ms", ""}},
+	{name: "argyll", read: readDialect[retrydialect.Argyll], all: new(retrydialect.Argyll).Keys(),
+		terms: &terms{"max_retries", "max_backoff", ""}},
+	{name: "taskharbor", read: readDialect[retrydialect.TaskHarbor], all: new(retrydialect.TaskHarbor).Keys(),
+		terms: &terms{"max_attempts", "max_delay", ""}},
 }
 
 // Dialects returns the names that [Block.Read] accepts.
@@ -43,7 +47,7 @@ func Dialects() (names []string) {
 func init() {
 	for i := range formats {
 		f := &formats[i]
-		dialects = append(dialects, dialect{name: f.name, read: f.policy, format: f, all: f.keys()})
+		dialects = append(dialects, dialect{name: f.name, read: f.policy, format: f, all: f.keys(), terms: &f.terms})
 	}
 	for i := range dialects {
 		d := &dialects[i]
@@ -82,11 +86,8 @@ func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault)
 		return retry.Policy{}, d.name, b.faults(err, d)
 	}
 	b.readBeside(d.format, p)
-	switch {
-	case d.format != nil:
-		b.silent = []string{"short_delays"} // what a loop of the library does about them
-	case d.name == "taskharbor" && p.MaxAttempts == 0:
-		b.silent = []string{"no_limit"}
+	b.terms = d.terms
+	if d.name == "taskharbor" && p.MaxAttempts == 0 {
 		b.note("max_attempts", "with 0 each job says how many attempts it has; here it is 1")
 	}
 	if b.absent != "" {
@@ -97,7 +98,7 @@ func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault)
 
 // reset makes b as it was before it was read.
 func (b *Block) reset() {
-	b.Notes, b.Bounds, b.warnings, b.silent = nil, Bounds{}, nil, nil
+	b.Notes, b.Bounds, b.warnings, b.terms = nil, Bounds{}, nil, nil
 	b.lines, b.templates = map[string]int{}, map[string]bool{}
 }
 
@@ -230,14 +231,14 @@ func (b *Block) path(keys []string) string {
 // from faults: it has no other keys, and its backoff is not a text, a number or a
 // list.
 func (b *Block) writtenAsNative() bool {
-	return b.unknown(dialects[0]) == 0 && !slices.ContainsFunc(entries(b.node), func(e entry) bool {
+	return b.unknown(dialects[0]) == 0 && !anyEntry(b.node, func(e entry) bool {
 		return e.key == "backoff" && resolved(e.value).Kind == yaml.ScalarNode
 	})
 }
 
 // unknown returns how many keys of b do not belong to a dialect.
 func (b *Block) unknown(d dialect) (n int) {
-	for _, e := range entries(b.node) {
+	for e := range eachEntry(b.node) {
 		if !d.has(d.keys, e.key) {
 			n++
 		}
@@ -255,7 +256,7 @@ func (d *dialect) shows(node *yaml.Node) bool {
 	if d.format != nil {
 		marks = d.format.marks
 	}
-	return slices.ContainsFunc(entries(node), func(e entry) bool {
+	return anyEntry(node, func(e entry) bool {
 		if d.name == "argo" { // others have its keys, too
 			return e.key == "retryPolicy" && resolved(e.value).Kind == yaml.ScalarNode || e.key == "backoff" && hasKey(e.value, "duration")
 		}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/agnivade/levenshtein"
 
@@ -60,42 +59,6 @@ func (b *Block) fault(code, text string) *Fault {
 func (b *Block) found(f retry.Finding) *Fault {
 	return &Fault{File: b.File, Line: b.lineOf(f.Key), Code: f.Code, Field: f.Field, Key: f.Key, Text: f.InKeys()}
 }
-
-// Lint returns what [retry.Policy.Lint] reports about the policy in b, and what is
-// right in code, which has a context and a budget, but seldom in a file.
-func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
-	found := slices.DeleteFunc(p.Lint(), func(f retry.Finding) bool { return slices.Contains(b.silent, f.Code) })
-	if b.All > 0 { // a bound that the library does not know
-		found = slices.DeleteFunc(found, func(f retry.Finding) bool { return slices.Contains(ofNoBound, f.Code) })
-	}
-	if delays := p.Delays(100); p.EffectiveMax() == retry.Unlimited && p.MaxElapsed == 0 && b.All == 0 && len(delays) > 0 && delays[len(delays)-1] < leastForever {
-		text := say("unlimited attempts (max_attempts), at most %v apart: a target that is down gets %.0f an hour from each call; set max_elapsed, or a longer delay",
-			delays[len(delays)-1], time.Hour.Seconds()/max(1e-3, delays[len(delays)-1].Seconds()))
-		found = append(found, retry.Finding{Code: forever, Field: "MaxAttempts", Key: "max_attempts"}.WithText(text))
-	}
-	if len(b.templates) > 0 { // what is not known here may be what is missing
-		found = nil
-	}
-	for _, f := range found {
-		fault := b.found(f)
-		fault.Lint = true
-		faults = append(faults, fault)
-	}
-	for _, w := range append(slices.Clone(b.warnings), b.lintBounds(p)...) { // in the words of its system
-		line, beside := b.lines[w.key]
-		if !beside {
-			line, _ = b.line(w.key)
-		}
-		faults = append(faults, &Fault{File: b.File, Line: line, Lint: true, Code: w.code, Key: w.key, Text: w.text})
-	}
-	return faults
-}
-
-// ofNoBound are the codes of what Lint reports where nothing bounds a call.
-var ofNoBound = []string{"no_limit", "unused_limit", "too_long"}
-
-// leastForever is how far apart attempts should be that go on forever.
-const leastForever = time.Second
 
 // A finder is an error of package retry, of its dialects or of the simulator.
 type finder interface{ Findings() []retry.Finding }

@@ -103,13 +103,13 @@ func (f *File) parseTexts(resource *yaml.Node) {
 		if at.value != nil && at.value.Kind == yaml.ScalarNode {
 			f.parseText(at.value)
 		} else if at.value != nil {
-			for _, e := range entries(at.value) {
+			for e := range eachEntry(at.value) {
 				f.parseText(e.value)
 			}
 		}
 	}
 	if list, ok := in.get(exactly, "items"); ok && text(kind.value) == "List" {
-		for _, e := range entries(list.value) {
+		for e := range eachEntry(list.value) {
 			f.parseTexts(e.value)
 		}
 	}

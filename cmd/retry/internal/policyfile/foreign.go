@@ -32,44 +32,55 @@ type format struct {
 	refusesLong          bool     // it refuses it if it is longer
 	fillsLong            bool     // it writes what bounds all attempts there if it is left out
 	expands              []string // the keys whose values it expands itself
+	terms                terms
 }
 
 var formats = []format{
-	{name: "temporal", title: "Temporal", example: `{"maximumAttempts": 3}`, plain: snake, times: temporalTimes, read: readTemporal, fillsLong: true,
+	{name: "temporal", terms: terms{"maximumAttempts", "maximumInterval", ""},
+		title: "Temporal", example: `{"maximumAttempts": 3}`, plain: snake, times: temporalTimes, read: readTemporal, fillsLong: true,
 		marks: []string{"initialInterval", "backoffCoefficient", "maximumInterval", "maximumAttempts", "nonRetryableErrorTypes"},
 		beside: []sibling{{path: "scheduleToCloseTimeout", bounds: all}, {path: "startToCloseTimeout", bounds: each},
 			{path: "scheduleToStartTimeout", says: "ends the wait for a worker, and is not retried"},
 			{path: "heartbeatTimeout", says: "ends an attempt that is silent for so long, which is retried"}}},
-	{name: "grpc", title: "gRPC", example: `{"maxAttempts": 3, ...}`, plain: strings.ToLower, times: protoTimes, read: readGRPC,
+	{name: "grpc", terms: terms{"maxAttempts", "maxBackoff", ""},
+		title: "gRPC", example: `{"maxAttempts": 3, ...}`, plain: strings.ToLower, times: protoTimes, read: readGRPC,
 		marks: []string{"initialBackoff", "backoffMultiplier", "retryableStatusCodes"},
 		beside: []sibling{{path: "timeout", bounds: all},
 			{path: "waitForReady", when: "true", says: "a call to a server that is down waits for a connection, and is not retried"}}},
-	{name: "envoy", title: "Envoy", example: `{"num_retries": 2}`, plain: snake, times: protoTimes, read: readEnvoy,
+	{name: "envoy", terms: terms{"num_retries", "retry_back_off.max_interval", ""},
+		title: "Envoy", example: `{"num_retries": 2}`, plain: snake, times: protoTimes, read: readEnvoy,
 		attemptLimit: "per_try_timeout", ignoresLong: true,
 		marks: []string{"num_retries", "retry_on", "retry_back_off", "per_try_timeout"},
 		beside: []sibling{{path: "timeout", bounds: all, absent: routeTimeout}, {path: "max_stream_duration.max_stream_duration", bounds: all},
 			{path: "max_stream_duration.grpc_timeout_header_max", says: "a gRPC request brings its own timeout, which replaces that of the route"},
 			{path: "max_grpc_timeout", says: "a gRPC request brings its own timeout, which replaces that of the route"},
 			{path: "idle_timeout", says: "ends a stream that is silent for so long"}}},
-	{name: "istio", title: "Istio", example: `{"attempts": 2}`, plain: snake, times: goTimes, read: readIstio,
+	{name: "istio", terms: terms{"attempts", "", ""},
+		title: "Istio", example: `{"attempts": 2}`, plain: snake, times: goTimes, read: readIstio,
 		attemptLimit: "perTryTimeout", ignoresLong: true, marks: []string{"retryOn", "perTryTimeout"},
 		beside: []sibling{{path: "timeout", bounds: all}}},
-	{name: "httproute", title: "HTTPRoute", example: `{"attempts": 2}`, plain: exactly, times: gatewayTimes, read: readHTTPRoute, refusesLong: true,
+	{name: "httproute", terms: terms{"attempts", "", ""},
+		title: "HTTPRoute", example: `{"attempts": 2}`, plain: exactly, times: gatewayTimes, read: readHTTPRoute, refusesLong: true,
 		beside: []sibling{{path: "timeouts.request", bounds: all}, {path: "timeouts.backendRequest", bounds: each}}},
-	{name: "stepfunctions", title: "Step Functions", example: `{"ErrorEquals": ["States.ALL"]}`, plain: exactly, read: readStepFunctions,
+	{name: "stepfunctions", terms: terms{"MaxAttempts", "MaxDelaySeconds", ""},
+		title: "Step Functions", example: `{"ErrorEquals": ["States.ALL"]}`, plain: exactly, read: readStepFunctions,
 		marks: []string{"ErrorEquals", "IntervalSeconds", "BackoffRate"},
 		beside: []sibling{{path: "/TimeoutSeconds", bounds: all}, {path: "TimeoutSeconds", bounds: each},
 			{path: "TimeoutSecondsPath", says: "ends each attempt after what the input says"},
 			{path: "HeartbeatSeconds", says: "ends an attempt that is silent for so long, with States.Timeout"}}},
-	{name: "otel", title: "the OpenTelemetry Collector", example: `{"max_elapsed_time": "5m"}`, plain: exactly, times: otelTimes, read: readOTel,
+	{name: "otel", terms: terms{"max_elapsed_time", "max_interval", "max_elapsed_time"},
+		title: "the OpenTelemetry Collector", example: `{"max_elapsed_time": "5m"}`, plain: exactly, times: otelTimes, read: readOTel,
 		certain: true, marks: []string{"initial_interval", "randomization_factor", "max_elapsed_time"},
 		beside: []sibling{{path: "timeout", bounds: each, absent: exporterTimeout},
 			{path: "sending_queue.enabled", when: "false", says: "without a queue, the deadline of the caller ends the retries, too"},
 			{path: "sending_queue.wait_for_result", when: "true", says: "the deadline of the caller ends the retries, too"}}},
-	{name: "argo", title: "Argo Workflows", example: `{"limit": 3}`, plain: exactly, times: argoTimes, read: readArgo, certain: true, expands: []string{"expression"},
+	{name: "argo", terms: terms{"limit", "backoff.cap", "backoff.maxDuration"},
+		title: "Argo Workflows", example: `{"limit": 3}`, plain: exactly, times: argoTimes, read: readArgo, certain: true, expands: []string{"expression"},
 		beside: []sibling{{path: "/spec.activeDeadlineSeconds", bounds: all}, {path: "/spec.workflowSpec.activeDeadlineSeconds", bounds: all}, {path: "activeDeadlineSeconds", bounds: each}, {path: "timeout", bounds: each}}},
-	{name: "nats", title: "NATS", example: `{"max_deliver": 3}`, plain: snake, times: natsTimes, read: readNATS, marks: []string{"max_deliver"}},
-	{name: "asynq", title: "asynq", example: `{"max_retry": 25}`, plain: exactly, read: readAsynq, marks: []string{"max_retry"}, attemptLimit: "timeout_seconds"},
+	{name: "nats", terms: terms{"max_deliver", "", ""},
+		title: "NATS", example: `{"max_deliver": 3}`, plain: snake, times: natsTimes, read: readNATS, marks: []string{"max_deliver"}},
+	{name: "asynq", terms: terms{"max_retry", "", ""},
+		title: "asynq", example: `{"max_retry": 25}`, plain: exactly, read: readAsynq, marks: []string{"max_retry"}, attemptLimit: "timeout_seconds"},
 }
 
 var upper = regexp.MustCompile(`[A-Z]`)
@@ -195,7 +206,7 @@ func (f *form) skip(why string, keys ...string) {
 
 // has reports whether a key is written with a value.
 func (f *form) has(key string) bool {
-	return slices.ContainsFunc(entries(f.b.node), func(e entry) bool {
+	return anyEntry(f.b.node, func(e entry) bool {
 		value := resolved(e.value)
 		return f.plain(e.key) == f.plain(key) && value.ShortTag() != "!!null" && (value.Kind != yaml.SequenceNode || len(value.Content) > 0)
 	})

@@ -14,7 +14,7 @@ type shape struct {
 	group  string // of the apiVersion; "": the document need not be a resource of Kubernetes
 	kinds  string // of the resource, separated by blanks
 	path   string // from the document, separated by slashes: * is any key, ** any number of keys
-	has    string // what the mapping around the settings has: "a|b c.d=e" is (a or b), and e at c.d
+	has    string // what stands around the settings: "a|b c.d=e f!=0" is a or b, c.d=e, and f, not 0
 }
 
 // Shapes that are alike.
@@ -52,7 +52,7 @@ var shapes = slices.Concat([]shape{
 	job("a Job that counts by index", "backoffLimitPerIndex", "backoffLimitPerIndex"),
 	job("a Job with a podFailurePolicy", "podFailurePolicy", "podFailurePolicy.rules"),
 	job("a Job whose pods restart", "backoffLimit", "template.spec.restartPolicy=OnFailure"),
-	job("a Kubernetes Job", "backoffLimit", ""),
+	job("a Kubernetes Job", "backoffLimit", "backoffLimit!=0"), // with 0 no pod starts again
 	[]shape{
 		{"Polly", "", "", "**/MaxRetryAttempts", "BackoffType|UseJitter|Delay|MaxDelay"},
 		{"Resilience4j", "", "", "resilience4j/retry", ""},
@@ -159,9 +159,10 @@ func (p *place) isOf(s *shape) bool {
 func (p *place) has(what string, plain func(string) string) bool {
 	for one := range strings.FieldsSeq(what) {
 		if !slices.ContainsFunc(strings.Split(one, "|"), func(key string) bool {
-			key, value, equal := strings.Cut(key, "=")
+			key, value, compared := strings.Cut(key, "=")
+			key, differs := strings.CutSuffix(key, "!")
 			e, ok := p.get(plain, strings.Split(key, ".")...)
-			return ok && (!equal || text(e.value) == value)
+			return ok && (!compared || (text(e.value) == value) != differs)
 		}) {
 			return false
 		}

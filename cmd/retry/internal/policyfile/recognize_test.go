@@ -69,15 +69,17 @@ func TestRecognized(t *testing.T) {
 func TestUnreadJobs(t *testing.T) {
 	const job = "apiVersion: batch/v1\nkind: Job\nspec: "
 	for name, test := range map[string]struct{ text, title string }{
-		"plain":             {job + "{backoffLimit: 4}", "a Kubernetes Job"},
-		"by index":          {job + "{backoffLimit: 4, backoffLimitPerIndex: 1}", "a Job that counts by index"},
-		"podFailurePolicy":  {job + "{backoffLimit: 4, podFailurePolicy: {rules: [{action: FailJob}]}}", "a Job with a podFailurePolicy"},
-		"OnFailure":         {job + "{backoffLimit: 4, template: {spec: {restartPolicy: OnFailure}}}", "a Job whose pods restart"},
-		"Never":             {job + "{backoffLimit: 4, template: {spec: {restartPolicy: Never}}}", "a Kubernetes Job"},
-		"in a CronJob":      {"{apiVersion: batch/v1, kind: CronJob, spec: {jobTemplate: {spec: {backoffLimit: 1}}}}", "a Kubernetes Job"},
-		"in a List":         {"{apiVersion: v1, kind: List, items: [{apiVersion: batch/v1, kind: Job, spec: {backoffLimit: 1}}]}", "a Kubernetes Job"},
-		"of another system": {"{apiVersion: example.com/v1, kind: Job, spec: {backoffLimit: 4}}", ""},
-		"in a schema":       {"{kind: CustomResourceDefinition, properties: {spec: {properties: {backoffLimit: {type: integer}}}}}", ""},
+		"plain":              {job + "{backoffLimit: 4}", "a Kubernetes Job"},
+		"by index":           {job + "{backoffLimit: 4, backoffLimitPerIndex: 1}", "a Job that counts by index"},
+		"podFailurePolicy":   {job + "{backoffLimit: 4, podFailurePolicy: {rules: [{action: FailJob}]}}", "a Job with a podFailurePolicy"},
+		"OnFailure":          {job + "{backoffLimit: 4, template: {spec: {restartPolicy: OnFailure}}}", "a Job whose pods restart"},
+		"Never":              {job + "{backoffLimit: 4, template: {spec: {restartPolicy: Never}}}", "a Kubernetes Job"},
+		"no retries":         {job + "{backoffLimit: 0}", ""},
+		"no retries in pods": {job + "{backoffLimit: 0, template: {spec: {restartPolicy: OnFailure}}}", "a Job whose pods restart"},
+		"in a CronJob":       {"{apiVersion: batch/v1, kind: CronJob, spec: {jobTemplate: {spec: {backoffLimit: 1}}}}", "a Kubernetes Job"},
+		"in a List":          {"{apiVersion: v1, kind: List, items: [{apiVersion: batch/v1, kind: Job, spec: {backoffLimit: 1}}]}", "a Kubernetes Job"},
+		"of another system":  {"{apiVersion: example.com/v1, kind: Job, spec: {backoffLimit: 4}}", ""},
+		"in a schema":        {"{kind: CustomResourceDefinition, properties: {spec: {properties: {backoffLimit: {type: integer}}}}}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file, err := Parse("file.yaml", []byte(test.text))

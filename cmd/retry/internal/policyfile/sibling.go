@@ -44,12 +44,12 @@ func (p *place) get(plain func(string) string, keys ...string) (found entry, ok 
 	}
 	found.value = p.node
 	for _, key := range keys {
-		inner := entries(resolved(found.value))
-		i := slices.IndexFunc(inner, func(e entry) bool { return e.key == key || plain(e.key) == plain(key) })
-		if i < 0 {
+		found, ok = firstEntry(resolved(found.value), func(e entry) bool {
+			return e.key == key || plain(e.key) == plain(key)
+		})
+		if !ok {
 			return entry{}, false
 		}
-		found = inner[i]
 	}
 	found.value = resolved(found.value)
 	return found, true

@@ -22,8 +22,8 @@ func (f *File) Document() (Block, *Fault) {
 // IsSystem reports whether b is a system of services that call each other: it has
 // services, and one of them has a key that only such a service has.
 func (b *Block) IsSystem() bool {
-	for _, e := range entries(b.node) {
-		for _, service := range entries(resolved(e.value)) {
+	for e := range eachEntry(b.node) {
+		for service := range eachEntry(resolved(e.value)) {
 			has := func(key string) bool { return hasKey(service.value, key) }
 			if e.key == "services" && (has("rate") || has("workers") || has("work") || has("calls")) {
 				return true
