@@ -39,8 +39,8 @@ func TestPage(t *testing.T) {
 		"<mark>      attempts: 3\n      retryOn: reset\n      perTryTimeout: 1s\n</mark>  - {}\n",
 		"(istio)</p>", "<p>2 attempts fit into timeout, 3s, if each attempt takes its 1s and each wait is the longest.</p>",
 		"<p>Worst case: 3s in all: timeout ends all attempts and waits then.</p>",
-		"<li>Line 3: attempt 4 of 4 never runs, if each one before it takes its 1s: timeout is 3s, for all attempts and waits</li>",
-		"<li>timeout: 3s, beside these settings, ends all attempts and waits together</li>",
+		"<li>Line 3: attempt 4 of 4 never runs, if each attempt before it takes its 1s: timeout is 3s, for all attempts and waits</li>",
+		"<li>timeout: 3s, next to these settings, ends all attempts and waits together</li>",
 		"<tr><td>1</td><td>0s to 25ms</td><td>1.025s</td></tr>", "<tr><td>3</td><td>0s to 100ms</td><td>3s</td></tr>", "<title>attempt 2: 0s to 1.025s</title>",
 		"@media (prefers-color-scheme: dark)",
 	} {

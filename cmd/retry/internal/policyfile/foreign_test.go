@@ -85,7 +85,7 @@ func TestHostile(t *testing.T) {
 		return text
 	}
 	merges, lists := nested("a%d: &a%d {<<: [*a%d, *a%d]}\n"), nested("a%d: &a%d [*a%d, *a%d]\n")
-	const large, merged = "this is larger than any policy: say by a path where the policy is", "file.yaml:14: << merges more than 10000 keys here"
+	const large, merged = "this is larger than any policy: write the path to the policy with -at", "file.yaml:14: << merges more than 10000 keys here"
 	for _, test := range []struct{ name, text, at, want string }{
 		{"merges", merges, "", merged},
 		{"merges beside a policy", merges + "retry: {max_attempts: 3}", "", merged},
@@ -94,7 +94,7 @@ func TestHostile(t *testing.T) {
 		{"lists", lists, "", large},
 		{"lists by a path", lists + "retry: *a40\n", "retry", large},
 		{"lists at a place of settings", lists + "Retry: *a40\n", "", large},
-		{"lists by asterisks", lists, "a40" + strings.Repeat(".*", 40), "this path leads to more places"},
+		{"lists by asterisks", lists, "a40" + strings.Repeat(".*", 40), "this path leads to too many places"},
 		{"as many keys as are read", "retry: {" + strings.ReplaceAll(manyKeys(mostKeys), "\n", ", ") + "}", "retry", `unknown key "k0"`},
 		{"one key more", manyKeys(mostKeys + 1), "", large},
 		{"within", "x: {y: {" + strings.ReplaceAll(manyKeys(mostKeys+1), "\n", ", ") + "}}", "", large},

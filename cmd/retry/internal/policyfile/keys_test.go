@@ -12,13 +12,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// besideCall finds where a reader takes keys that are not in the settings themselves.
-var besideCall = regexp.MustCompile(`(?:\.get\([\w.]+, |f\.all\([^,]+, |f\.texts?\([^,]+, |f\.amount\([^,]+, |concurrency\{)((?:"[^"]+"(?:, )?)+)`)
+// besideCall matches code that reads keys next to the settings, or in another document.
+var besideCall = regexp.MustCompile(`(?:\.get\([\w.]+, |f\.all\([^,]+, |f\.texts?\([^,]+, |f\.amount\([^,]+, |(?:budget|percent|least|most): +)((?:"[^"]+"(?:, )?)+)`)
 
 var quotedKey = regexp.MustCompile(`"([^"]+)"`)
 
-// readBy returns the keys that the code reads for each dialect: those of the settings, and those
-// beside them. The keys in what a whole file has of another kind are under "".
+// readBy returns the keys that the code reads for each dialect: the keys of the settings, and the keys
+// next to them. The keys that several readers read elsewhere in the file are under "".
 func readBy(t *testing.T) map[string][]string {
 	t.Helper()
 	read := map[string][]string{}
