@@ -101,7 +101,8 @@ func (v *view) scheduleChart() template.HTML {
 		return ""
 	}
 	end := max(1, v.Steps[rows-1].Total)
-	const label = "When each attempt starts, from the earliest to the latest: the table has the numbers"
+	const label = "When each attempt starts, from the earliest to the latest: " +
+		"the table has the numbers"
 	d := newDrawing(label, top+bottom+rowHeight*float64(rows), float64(end))
 	d.shade(span{0, float64(v.Outage)})
 	d.xAxis(timeAxis(end))

@@ -231,3 +231,33 @@ func readable(system string) string {
 	}
 	return ""
 }
+
+// unread says how the systems retry whose settings are not read.
+var unread = map[string]string{
+	"a Job that counts by index": "" +
+		"each index has backoffLimitPerIndex retries, and backoffLimit, unlimited if it is left " +
+		"out, counts those of all",
+	"a Job with a podFailurePolicy": "" +
+		"podFailurePolicy says which failures end the Job, and which do not count toward " +
+		"backoffLimit",
+	"a Job whose pods restart": "" +
+		"with restartPolicy OnFailure the containers start again in their pod after 10s, 20s, " +
+		"40s and so on, at most 5m, and the Job fails after about backoffLimit restarts",
+	"a Kubernetes Job": "" +
+		"its pods start again after 10s, 20s, 40s and so on, at most 6m, backoffLimit times",
+	"Polly": "" +
+		"MaxRetryAttempts counts retries, MaxDelay cuts after the jitter, and exponential delays " +
+		"with UseJitter are decorrelated",
+	"Resilience4j": "" +
+		"maxAttempts counts the first attempt, and waitDuration is 500ms if it is left out",
+	"Celery":            "max_retries is 3 and the delay 3m if they are left out",
+	"Sidekiq":           "a job is retried 25 times in about 21 days, or :max_retries times",
+	"Argo CD":           "limit counts retries, and maxDuration bounds each wait",
+	"Temporal's server": "MaximumAttempts counts the first attempt, and 0 is unlimited",
+	"Istio's filters":   "they change the route that Istio writes, with its own retries",
+	"Contour":           "count counts retries, and perTryTimeout ends each attempt",
+	"Envoy Gateway":     "numRetries counts retries, and is 2 if it is left out",
+	"Spring": "" +
+		"max-attempts counts the first attempt, and max-retries, which is its name since Spring " +
+		"Boot 4, does not",
+}

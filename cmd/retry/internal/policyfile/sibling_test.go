@@ -13,7 +13,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-func TestBeside(t *testing.T) {
+// Each row of testdata/beside.yaml has the notes and findings about the settings next to a block.
+func TestSettingsNextToABlock(t *testing.T) {
 	data, err := os.ReadFile("testdata/beside.yaml")
 	require.NoError(t, err)
 	type row struct {
@@ -51,7 +52,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// An attempt fits if it ends by the bound, or without a bound of its own starts before it.
+// An attempt fits if it ends before All. If nothing limits the attempt itself, it must only start before
+// All.
 func TestFits(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
 	for name, test := range map[string]struct {
