@@ -45,7 +45,7 @@ by time. The first line of each file must be the oldest.
 
 With -policy, explain compares every decision with the policy in a file, and
 prints only the calls whose decisions differ. The exit status is 1 if a call
-differs, if its events are impossible or cannot be read, or if no call can be
+differs, if an event is impossible or cannot be read, or if no call can be
 compared. A call is skipped if the log lacks its start or its end, or if a
 retry.Class or a pipeline decided its retries, because the file contains neither
 of them. A call is stopped by code if the program did not retry the error, for

@@ -20,7 +20,7 @@ var lintCommand = &command{
 	doc: `
 Lint reports the mistakes in the policies of YAML and JSON files, and settings
 that are valid but probably unintended, each with its file and line. The exit
-status is 1 if lint finds either of them. The last line says how many policies
+status is 1 if lint finds any of these. The last line says how many policies
 lint found.
 
     retry lint config/*.yaml

@@ -17,9 +17,9 @@ import (
 // PerCall reports a Transport, a Budget or a Gate that is made again for each call.
 var PerCall = newCheck("percall", `report a Transport, a Budget or a Gate that is made for each call
 
-All three remember earlier calls. A new Transport or Budget starts with full tokens, and
-a new Gate stops no other call. For a Budget of the layers of one call, use
-retry.WithBudget.`, func(pass *analysis.Pass, u *uses) {
+All three remember earlier calls. A new Budget is full, as are the Budgets of a new
+Transport, and a new Gate stops no other call. For a Budget of the layers of one call,
+use retry.WithBudget.`, func(pass *analysis.Pass, u *uses) {
 	report := func(c inspector.Cursor, x ast.Expr) {
 		fn := enclosingFunc(c)
 		if fn == nil {
