@@ -1,5 +1,5 @@
-// Package retryvet has the checks of "retry vet" as a plugin of golangci-lint.
-// docs/vet.md in the library's repository says how to build it in.
+// Package retryvet makes the checks of "retry vet" a plugin of golangci-lint. The README of this
+// module says how to build golangci-lint with it.
 package retryvet
 
 import (
@@ -10,7 +10,9 @@ import (
 )
 
 func init() {
-	register.Plugin("retryvet", func(any) (register.LinterPlugin, error) { return plugin{}, nil })
+	register.Plugin("retryvet", func(any) (register.LinterPlugin, error) {
+		return plugin{}, nil
+	})
 }
 
 type plugin struct{}

@@ -6,26 +6,32 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 )
 
-// schemaText is docs/policy.schema.json, which a package cannot embed from there.
+// schemaText is a copy of docs/policy.schema.json. A package can embed only files of its own
+// directory.
 //
 //go:embed policy.schema.json
 var schemaText []byte
 
-// replaced are the words of old commands, and what to write now.
+// replaced maps words that are not commands to what does their work.
 var replaced = map[string]string{
-	"keys": "help policy", "schema": "lint -schema", "check": "explain -policy FILE", "whatif": "simulate FILE", "explore": "plan -page FILE",
+	"keys":    "help policy",
+	"schema":  "lint -schema",
+	"check":   "explain -policy FILE",
+	"whatif":  "simulate FILE",
+	"explore": "plan -page FILE",
 }
 
-// values says how the values of the keys are written.
+// values explains the values of the keys.
 const values = `
-A duration is text: "200ms", "1m30s". A jitter is full (from nothing to the
-delay), equal (from half of it), or a number from 0 to 1, a share of the delay:
-0.2 is ±20 %. A backoff is one of these, where factor is at least 1, and 2 if it
-is left out:
+A duration is a text: "200ms", "1m30s".
+
+A jitter is full (from 0 to the delay), equal (from half of the delay to the
+delay), or a number from 0 to 1, which is a share of the delay: 0.2 is ±20 %.
+
+A backoff is one of these. factor is at least 1. A factor that is left out is 2.
 
     {type: fixed, base: 1s}
     {type: linear, base: 1s}
@@ -34,7 +40,7 @@ is left out:
     {type: schedule, delays: [5m, 15m, 1h]}
 `
 
-// help prints the commands, the keys of a policy, or what a command does.
+// help prints the list of commands, the keys of a policy, or the help of one command.
 func help(s *streams, args []string) int {
 	switch {
 	case len(args) == 0:
@@ -44,19 +50,20 @@ func help(s *streams, args []string) int {
 		printKeys(s.out)
 		return ok
 	case len(args) == 1:
-		if i := slices.IndexFunc(commands, func(c *command) bool { return c.name == args[0] }); i >= 0 {
-			return commands[i].run(s, commands[i], []string{"-h"})
+		if c := commandOf(args[0]); c != nil {
+			return c.run(s, c, []string{"-h"})
 		}
 	}
-	fmt.Fprintf(s.err, "retry help: there is nothing about %q: write policy or a command\n", strings.Join(args, " "))
+	fmt.Fprintf(s.err, "retry help: there is no help about %q: write policy or a command\n",
+		strings.Join(args, " "))
 	return misuse
 }
 
-// printKeys prints a table of what a policy in a file can say.
+// printKeys prints a table of the keys of a policy.
 func printKeys(w io.Writer) {
 	var form struct{ Properties json.RawMessage }
 	_ = json.Unmarshal(schemaText, &form)
-	in := json.NewDecoder(bytes.NewReader(form.Properties)) // which keeps their order
+	in := json.NewDecoder(bytes.NewReader(form.Properties)) // a Decoder keeps the order of the keys
 	_, _ = in.Token()
 	for in.More() {
 		var rule struct{ Title, Description string }

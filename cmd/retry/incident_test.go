@@ -20,8 +20,8 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// incident returns the log of six pods for an hour. For five minutes pod web-3 has one error in all
-// its calls, and its limit is wrong. In the others one call in fifty fails once.
+// incident returns the log of six pods for an hour. Pod web-3 has a wrong limit, and for five
+// minutes all its calls fail with the same error. About one call in fifty of every pod fails once.
 func incident(t *testing.T) string {
 	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
@@ -56,8 +56,8 @@ func incident(t *testing.T) string {
 	return log.String()
 }
 
-// The numbers alone say which pod, which error, when, and which limit; and they are those that a
-// person would count in the lines.
+// The counts show the broken pod, its error, its limit and the time. They are the counts that a
+// person would find in the lines of the log.
 func TestIncident(t *testing.T) {
 	log := incident(t)
 	text := succeed(t, log, "explain", "-failed")
@@ -89,5 +89,5 @@ func TestIncident(t *testing.T) {
 	t.Chdir(write(t, map[string]string{"p.yaml": "{max_attempts: 4, backoff: {type: fixed, base: 100ms}}"}))
 	report, _, status := tool(log, "explain", "-policy", "p.yaml")
 	assert.Equal(t, found, status)
-	assert.Regexp(t, `(?m)^standard input:\d+: pod/web-3/web: max is 9, and the policy says 4\n600 calls not as decided by .*: 600 of 600 of pod/web-3/web\n3,600 calls: 3,600 checked`, report)
+	assert.Regexp(t, `(?m)^standard input:\d+: pod/web-3/web: max is 9, and the policy says 4\nthe policy: 4 attempts, fixed 100ms\ndiffer from the policy: 600 calls \(600 of 600 from pod/web-3/web\)\n3,600 calls: 3,600 checked`, report)
 }

@@ -16,24 +16,28 @@ import (
 
 var lintCommand = &command{
 	name: "lint", args: "[flags] FILE...", run: lint,
-	summary: "report every fault in policy files, with file and line",
+	summary: "report mistakes in policy files, with file and line",
 	doc: `
-Lint reports every fault of the policies in YAML and JSON files, and settings
+Lint reports the mistakes in the policies of YAML and JSON files, and settings
 that are valid but probably unintended, each with its file and line. The exit
-status is 1 if there is any. The last line says how many policies it found.
+status is 1 if lint finds any of these. The last line says how many policies
+lint found.
 
     retry lint config/*.yaml
     retry lint -at 'services.*.retry' -format github config/
 
-A directory stands for all .yaml, .yml and .json files below it that have a
-policy at the path of -at, or in one of the usual places, or settings of another
-system in a document that only this system reads. A file in it that does not
-parse is a fault if it may have a policy, and is counted if not. Lint follows
-links. In a path, * stands for every key.
-Lint expands patterns that the shell has not expanded. A system of services, as
-retry simulate reads it, is checked as a whole, with retries in two layers above
-each other. With -schema it prints what editors complete the keys with, and mark
-most faults by while you type.
+In a directory, lint reads every .yaml, .yml and .json file, and follows links.
+It checks the policies at the path in -at, or else in the usual places, and the
+settings of another system in a document that only this system reads. A file
+that does not parse is a mistake if it may contain a policy. Otherwise it is
+only counted.
+
+In the path in -at, * stands for every key. Lint expands patterns of file names
+that the shell has not expanded. A system of services for retry simulate is
+checked as a whole: lint also reports retries in two layers above each other.
+
+With -schema, lint prints the JSON Schema that editors use to complete and check
+keys.
 `,
 }
 
@@ -42,11 +46,11 @@ type report struct {
 	Policies int                 `json:"policies"`
 	Files    int                 `json:"files"`
 	Without  []string            `json:"without"`  // files without a policy
-	Unparsed []string            `json:"unparsed"` // files of a directory that do not parse, and are something else
+	Unparsed []string            `json:"unparsed"` // see policyfile.MayHold
 	Faults   []*policyfile.Fault `json:"faults"`
 
-	hint string // where one of the files without a policy has one
-	at   string // the path at which it looked
+	hint string // the path to a policy that is not in one of the usual places; "": none was seen
+	at   string // the path in -at
 }
 
 func lint(s *streams, c *command, args []string) int {
@@ -54,13 +58,15 @@ func lint(s *streams, c *command, args []string) int {
 	var from source
 	from.define(flags)
 	print := printText
-	flags.Func("format", "the `form` of the report: text, json, or github for annotations (default text)", func(text string) error {
+	const formats = "the `form` of the report: text, json, or github for annotations (default text)"
+	flags.Func("format", formats, func(text string) error {
 		if print = reportFormats[text]; print == nil {
 			return errors.New("write text, json or github")
 		}
 		return nil
 	})
-	schema := flags.Bool("schema", false, "print the JSON Schema (draft 2020-12) of a policy, for editors")
+	schema := flags.Bool("schema", false,
+		"print the JSON Schema (draft 2020-12) of a policy, for editors")
 	args, status, done := c.parse(s, flags, args)
 	if done {
 		return status
@@ -87,9 +93,10 @@ func lint(s *streams, c *command, args []string) int {
 		status = max(status, found)
 	}
 	if r.Policies == 0 && status == ok && len(r.Faults) == 0 {
-		problem := "there is no policy in these files: say where with -at, and how it is written with -from"
+		problem := "there is no policy in these files: write the path to it with -at, " +
+			"and its dialect with -from"
 		if r.hint != "" {
-			problem = "there is no policy at the top of these files: try -at " + r.hint
+			problem = "there is no policy in the usual places of these files: try -at " + r.hint
 		}
 		return c.failed(s, errors.New(problem))
 	}
@@ -97,7 +104,7 @@ func lint(s *streams, c *command, args []string) int {
 	return status
 }
 
-// add lints a file. It returns an error only if the file cannot be read.
+// add lints a file. The error is not nil only if the file cannot be read.
 func (r *report) add(s *streams, f lintedFile, from source) error {
 	r.Files++
 	title, data, err := s.read(f.name)
@@ -133,7 +140,7 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 	}
 	noted = len(r.Faults) - noted
 	if len(known) == 0 && noted == 0 && !f.walked {
-		known = unknown[:min(1, len(unknown))] // naming a file says that a policy is in it
+		known = unknown[:min(1, len(unknown))] // a user who names a file means that it has a policy
 	}
 	for _, block := range known {
 		if from.from == "" && block.IsSystem() {
@@ -156,12 +163,17 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 		if from.at != "" {
 			at = "at " + from.at
 		}
-		r.Faults = append(r.Faults, &policyfile.Fault{File: file.Name, Line: 1, Code: policyfile.NoPolicy, Text: "there is no policy " + at})
+		r.Faults = append(r.Faults, &policyfile.Fault{
+			File: file.Name,
+			Line: 1,
+			Code: policyfile.NoPolicy,
+			Text: "there is no policy " + at,
+		})
 	}
 	return nil
 }
 
-// summary says what lint looked at.
+// summary says how many policies and files lint looked at, and which files have no policy.
 func (r *report) summary() string {
 	text := counted(r.Policies, "policy") + " in " + counted(r.Files, "file")
 	if n := len(r.Unparsed); n == 1 {
@@ -172,24 +184,27 @@ func (r *report) summary() string {
 	if len(r.Without) == 0 {
 		return text
 	}
-	where, have := "at the top", "have"
+	where, have := "in the usual places", "have"
 	if r.at != "" {
 		where = "at " + r.at
 	}
 	if len(r.Without) == 1 {
 		have = "has"
 	}
-	text += fmt.Sprintf("; %s %s none %s", counted(len(r.Without), "file"), have, where)
+	text += fmt.Sprintf("; %s %s no policy %s", counted(len(r.Without), "file"), have, where)
 	if r.hint != "" || r.at == "" {
 		text += strings.TrimSuffix(": try -at "+printable.Line(r.hint), " ")
 	}
 	return text
 }
 
+// policyExts are the extensions of the files that lint reads in a directory.
+var policyExts = []string{".yaml", ".yml", ".json"}
+
 // A lintedFile is a file to lint.
 type lintedFile struct {
 	name   string
-	walked bool // found in a directory, so it may be something else
+	walked bool // lint found the file in a directory, so the file need not have a policy
 }
 
 // expand returns the files that the arguments stand for, without duplicates.
@@ -207,7 +222,7 @@ func expand(args []string) (files []lintedFile, err error) {
 				return nil, fmt.Errorf("%s: %w", arg, err)
 			case len(matches) == 0:
 				return nil, fmt.Errorf("no file matches %s", arg)
-			default: // a link to a device or a pipe is not meant
+			default: // a pattern does not stand for devices and pipes
 				names = slices.DeleteFunc(matches, func(name string) bool {
 					info, err := os.Stat(name)
 					return err == nil && !info.IsDir() && !info.Mode().IsRegular()
@@ -225,8 +240,9 @@ func expand(args []string) (files []lintedFile, err error) {
 				return nil, err
 			case info.IsDir():
 				err = walk(filepath.Clean(name), map[string]bool{}, add)
-			case info.Mode()&fs.ModeNamedPipe != 0 && !strings.HasPrefix(name, "/dev/") && !strings.HasPrefix(name, "/proc/"):
-				err = fmt.Errorf("%s is a pipe, which may never end: write - and pass it as standard input", name)
+			case isPipe(name, info):
+				err = fmt.Errorf("%s is a pipe, which may never end: "+
+					"write - and pass the pipe as standard input", name)
 			default:
 				add(name, false)
 			}
@@ -238,9 +254,15 @@ func expand(args []string) (files []lintedFile, err error) {
 	return files, nil
 }
 
-// walk adds the files in a directory, and in those below it. It follows links, and
-// enters each directory once. Of what is no regular file, such as a pipe, nothing
-// is opened: that could take forever.
+// isPipe reports whether a file is a named pipe. A shell makes the pipes in /dev and /proc for one
+// command, and such a pipe ends.
+func isPipe(name string, info fs.FileInfo) bool {
+	return info.Mode()&fs.ModeNamedPipe != 0 &&
+		!strings.HasPrefix(name, "/dev/") && !strings.HasPrefix(name, "/proc/")
+}
+
+// walk adds the files in a directory and in its subdirectories. It follows links, and enters each
+// directory once. It adds only regular files, because opening a pipe could take forever.
 func walk(dir string, entered map[string]bool, add func(name string, walked bool)) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -258,14 +280,14 @@ func walk(dir string, entered map[string]bool, add func(name string, walked bool
 		name := filepath.Join(dir, entry.Name())
 		info, err := os.Stat(name)
 		switch {
-		case err != nil && entry.Type()&fs.ModeSymlink != 0: // the link leads nowhere
+		case err != nil && entry.Type()&fs.ModeSymlink != 0: // the target of the link is missing
 		case err != nil:
 			return err
 		case info.IsDir() && !strings.HasPrefix(entry.Name(), "."):
 			if err := walk(name, entered, add); err != nil {
 				return err
 			}
-		case info.Mode().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)):
+		case info.Mode().IsRegular() && slices.Contains(policyExts, filepath.Ext(name)):
 			add(name, true)
 		}
 	}

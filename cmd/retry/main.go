@@ -1,15 +1,16 @@
 // Retry is a tool for people who write, review and operate retry policies:
 //
-//	retry plan policy.yaml                        what a policy will do
-//	retry lint config/                            what is wrong, with file and line
-//	retry explain retries.log                     when calls were retried, and why
-//	retry simulate system.yaml                    whether a system comes back after an outage
-//	retry vet ./...                               mistakes in Go code that retries
+//	retry plan policy.yaml        what a policy will do
+//	retry lint config/            mistakes in policy files, with file and line
+//	retry explain retries.log     when calls were retried, and why
+//	retry simulate system.yaml    whether a system comes back after an outage
+//	retry vet ./...               mistakes in Go code that retries
 //
-// "retry help" lists its commands, "retry help policy" the keys of a policy, and
-// "retry help COMMAND" explains a command. The exit
-// status is 0; 1 if a command found something wrong, or a file does not parse;
-// 2 if it was used wrongly, or a file cannot be opened.
+// "retry help" lists the commands, "retry help policy" lists the keys of a policy, and
+// "retry help COMMAND" explains a command.
+//
+// The exit status is 0 if nothing is wrong. It is 1 if a command found something wrong, or if a
+// file does not parse. It is 2 if a command was used wrongly, or if a file cannot be opened.
 package main
 
 import (
@@ -35,21 +36,21 @@ import (
 // The exit statuses.
 const (
 	ok     = 0
-	found  = 1 // a fault was found, or a file does not parse
-	misuse = 2 // wrong usage, or a file cannot be opened
+	found  = 1 // the command found something wrong, or a file does not parse
+	misuse = 2 // the command was used wrongly, or a file cannot be opened
 )
 
 func main() {
 	if calledByVet(os.Args[1:]) {
 		serveVet()
 	}
-	debug.SetGCPercent(400) // a command holds little: memory for a third of the time
+	debug.SetGCPercent(400) // commands use little memory, so collecting less often only saves time
 	os.Exit(run(newStreams(os.Stdin, os.Stdout, os.Stderr), os.Args[1:]))
 }
 
 // streams are the inputs and outputs of a command.
 type streams struct {
-	ctx      context.Context // its end stops a command that serves
+	ctx      context.Context // explain stops reading, and vet stops, when ctx is done
 	in       io.Reader
 	out, err io.Writer
 
@@ -70,16 +71,28 @@ func isTerminal(file *os.File) bool { return term.IsTerminal(int(file.Fd())) }
 // A command is one of the commands of retry.
 type command struct {
 	name, args, summary string
-	doc                 string // what the command does, with an example
-	run                 func(s *streams, c *command, args []string) int
+	doc                 string // the help of the command, with an example
+
+	// run runs the command, and returns the exit status.
+	run func(s *streams, c *command, args []string) int
 }
 
 var commands []*command
 
-func init() { // in init, because the commands print their usage, which is in the list
+func init() { // in init, because the functions of the commands use the list
 	commands = []*command{planCommand, lintCommand, explainCommand, simulateCommand, vetCommand}
 }
 
+// commandOf returns the command with a name, nil if there is none.
+func commandOf(name string) *command {
+	i := slices.IndexFunc(commands, func(c *command) bool { return c.name == name })
+	if i < 0 {
+		return nil
+	}
+	return commands[i]
+}
+
+// run runs the command that args name, and returns the exit status.
 func run(s *streams, args []string) int {
 	if len(args) == 0 {
 		printCommands(s.err)
@@ -102,22 +115,22 @@ func dispatch(s *streams, args []string) int {
 		fmt.Fprintln(s.out, "retry", version())
 		return ok
 	default:
-		i := slices.IndexFunc(commands, func(c *command) bool { return c.name == name })
 		if now := replaced[name]; now != "" {
 			fmt.Fprintf(s.err, "retry: there is no command %s: write retry %s\n", name, now)
 			return misuse
 		}
-		if i < 0 {
+		c := commandOf(name)
+		if c == nil {
 			fmt.Fprintf(s.err, "retry: unknown command %q\n\n", name)
 			printCommands(s.err)
 			return misuse
 		}
-		return commands[i].run(s, commands[i], args[1:])
+		return c.run(s, c, args[1:])
 	}
 }
 
-// An output remembers the first error of a writer, so that no command has to look
-// at each of its writes.
+// An output remembers the first error of its Writer, so that a command need not check the error
+// of each write.
 type output struct {
 	io.Writer
 	err error
@@ -132,11 +145,18 @@ func (o *output) Write(p []byte) (int, error) {
 }
 
 func printCommands(w io.Writer) {
-	fmt.Fprint(w, "Retry reads, checks and explains retry policies.\n\nUsage: retry COMMAND [flags] ...\n\n")
+	fmt.Fprint(w, `Retry reads, checks and explains retry policies.
+
+Usage: retry COMMAND [flags] ...
+
+`)
 	for _, c := range commands {
 		fmt.Fprintf(w, "  %-9s %s\n", c.name, c.summary)
 	}
-	fmt.Fprintf(w, "  %-9s %s\n\n\"retry help COMMAND\" explains a command, with an example, and \"retry help\npolicy\" the keys of a policy. \"retry version\" prints its version.\n", "help", "explain a command, or the keys of a policy")
+	fmt.Fprintf(w, "  %-9s %s\n\n", "help", "explain a command, or print the keys of a policy")
+	fmt.Fprint(w, `"retry help COMMAND" explains a command with an example. "retry help policy"
+prints the keys of a policy. "retry version" prints the version.
+`)
 }
 
 func version() string {
@@ -147,10 +167,11 @@ func version() string {
 	return info.Main.Version
 }
 
-// parse parses flags, which may also come after other arguments, and returns
-// those arguments. done is true if the command must not run, because of -h or
-// wrong usage.
-func (c *command) parse(s *streams, flags *flag.FlagSet, args []string) (rest []string, status int, done bool) {
+// parse parses flags, which may come before or after the other arguments, and returns the other
+// arguments. done is true if the command must not run: -h was written, or the usage is wrong.
+func (c *command) parse(
+	s *streams, flags *flag.FlagSet, args []string,
+) (rest []string, status int, done bool) {
 	flags.Usage = func() {}
 	flags.SetOutput(io.Discard)
 	for {
@@ -171,7 +192,7 @@ func (c *command) parse(s *streams, flags *flag.FlagSet, args []string) (rest []
 
 var parseError = regexp.MustCompile(`for flag -(\w+): parse error$`)
 
-// withHint returns an error of package flag with what to write.
+// withHint returns the text of an error of package flag, and says what to write.
 func withHint(flags *flag.FlagSet, err error) string {
 	text := err.Error()
 	name := parseError.FindStringSubmatch(text)
@@ -190,7 +211,7 @@ func withHint(flags *flag.FlagSet, err error) string {
 
 func (c *command) usage() string { return strings.TrimSpace("retry " + c.name + " " + c.args) }
 
-// printFlags prints what flags there are, on lines of at most 80 characters.
+// printFlags prints the flags of a command, on lines of at most 80 characters.
 func printFlags(w io.Writer, flags *flag.FlagSet) {
 	title := "\nFlags:\n\n"
 	flags.VisitAll(func(f *flag.Flag) {
@@ -212,13 +233,13 @@ func printFlags(w io.Writer, flags *flag.FlagSet) {
 	})
 }
 
-// misused prints how a command was used wrongly.
+// misused prints what is wrong with the usage of a command, and returns the exit status.
 func (c *command) misused(s *streams, problem any) int {
 	fmt.Fprintf(s.err, "retry %s: %v\nUsage: %s (-h explains it)\n", c.name, problem, c.usage())
 	return misuse
 }
 
-// failed prints an error and returns the status for it.
+// failed prints an error, and returns its exit status.
 func (c *command) failed(s *streams, err error) int {
 	if fault := new(policyfile.Fault); errors.As(err, &fault) {
 		fmt.Fprintln(s.err, err)
@@ -228,10 +249,10 @@ func (c *command) failed(s *streams, err error) int {
 	return misuse
 }
 
-// maxFile is the limit on the size of a file with policies.
+// maxFile is the largest size of a file with policies, in bytes.
 const maxFile = 16 << 20
 
-// open opens a file, or standard input if the name is "-".
+// open opens a file. The name "-" stands for standard input.
 func (s *streams) open(name string) (title string, file io.ReadCloser, err error) {
 	if name == "-" {
 		return "standard input", io.NopCloser(s.in), nil
@@ -240,7 +261,7 @@ func (s *streams) open(name string) (title string, file io.ReadCloser, err error
 	return name, file, err
 }
 
-// read reads a file with policies.
+// read reads a file of at most maxFile bytes.
 func (s *streams) read(name string) (title string, data []byte, err error) {
 	title, file, err := s.open(name)
 	if err != nil {
@@ -254,8 +275,8 @@ func (s *streams) read(name string) (title string, data []byte, err error) {
 	return title, data, err
 }
 
-// readFile reads and parses a file with policies. If it does not parse, the
-// error is a *policyfile.Fault.
+// readFile reads and parses a file with policies. The error is a *policyfile.Fault if the file
+// does not parse.
 func (s *streams) readFile(name string) (*policyfile.File, error) {
 	title, data, err := s.read(name)
 	if err != nil {
@@ -264,16 +285,20 @@ func (s *streams) readFile(name string) (*policyfile.File, error) {
 	return policyfile.Parse(title, data)
 }
 
-// source says where a policy is in a file, and in which dialect.
+// A source says which policy of a file is read: from is its dialect and at is its path. Either is
+// "" if the file decides.
 type source struct{ from, at string }
 
 func (o *source) define(flags *flag.FlagSet) {
-	flags.Func("from", "the `dialect` that the policy is written in: "+strings.Join(policyfile.Dialects(), ", ")+
-		" (default: native, or what the keys and their place show)", oneOf(policyfile.Dialects(), &o.from))
-	flags.StringVar(&o.at, "at", "", "the `path` to the policy in the file, such as services.payments.retry, or 2 for the second document (default: retry or work_config, or the whole file, or where another system has its settings)")
+	all := policyfile.Dialects()
+	flags.Func("from", "the `dialect` of the policy: "+strings.Join(all, ", ")+
+		" (default: native, or the dialect that the keys and their place show)", oneOf(all, &o.from))
+	flags.StringVar(&o.at, "at", "", "the `path` to the policy in the file, such as "+
+		"services.payments.retry, or 2 for the second document (default: the key retry or "+
+		"work_config, or the whole file, or the place where another system has its settings)")
 }
 
-// oneOf sets a flag that has one of these values.
+// oneOf returns the function of a flag that accepts only the values in all.
 func oneOf(all []string, to *string) func(string) error {
 	return func(text string) error {
 		if *to = text; !slices.Contains(all, text) {
@@ -288,10 +313,10 @@ type policy struct {
 	retry.Policy
 	policyfile.Block
 	dialect string
-	text    string // of its file
+	text    string // the text of the whole file
 }
 
-// readPolicy reads the only policy of a file. If that fails, it prints why, and
+// readPolicy reads the only policy of a file. If that fails, readPolicy prints the reasons, and
 // the status is not ok.
 func (c *command) readPolicy(s *streams, name string, o source) (p policy, status int) {
 	title, data, err := s.read(name)
@@ -316,16 +341,16 @@ func (c *command) readPolicy(s *streams, name string, o source) (p policy, statu
 	return p, status
 }
 
-// onlyFile returns the only argument of a command. Without an argument it
-// returns standard input, unless that is a terminal.
+// onlyFile returns the only argument of a command. Without an argument it returns "-" for standard
+// input, unless standard input is a terminal.
 func onlyFile(s *streams, args []string) (string, error) {
 	switch {
 	case len(args) > 1:
-		return "", fmt.Errorf("there are %d files: write one", len(args))
+		return "", fmt.Errorf("there are %d files: write only one", len(args))
 	case len(args) == 1:
 		return args[0], nil
 	case s.typed:
-		return "", errors.New("there is no file: write one, or - for standard input")
+		return "", errors.New("there is no file: write a file, or - for standard input")
 	default:
 		return "-", nil
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,14 +18,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// tool runs the program with arguments.
+// tool runs the command with arguments.
 func tool(stdin string, args ...string) (stdout, stderr string, status int) {
 	var out, errs bytes.Buffer
 	status = run(&streams{ctx: context.Background(), in: strings.NewReader(stdin), out: &out, err: &errs}, args)
 	return out.String(), errs.String(), status
 }
 
-// succeed runs the program, which must find no fault, and returns its output.
+// succeed runs the command, requires that it finds nothing wrong, and returns its output.
 func succeed(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	stdout, stderr, status := tool(stdin, args...)
@@ -45,48 +46,21 @@ func write(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-func TestHelp(t *testing.T) {
-	all := succeed(t, "", "help")
-	assert.Equal(t, all, succeed(t, "", "-h"))
-	_, stderr, status := tool("")
-	assert.Equal(t, 2, status)
-	assert.Equal(t, all, stderr)
-	_, stderr, status = tool("", "plant")
-	assert.Equal(t, 2, status)
-	assert.Equal(t, "retry: unknown command \"plant\"\n\n"+all, stderr)
-
-	for _, c := range commands {
-		t.Run(c.name, func(t *testing.T) {
-			assert.Contains(t, all, c.summary)
-			help := succeed(t, "", c.name, "-h")
-			assert.True(t, strings.HasPrefix(help, "Usage: "+c.usage()+"\n\n"), help)
-			assert.Contains(t, help, "\n    retry "+c.name, "an example")
-			assert.Contains(t, help, "\nFlags:\n\n  -")
-			assert.Equal(t, help, succeed(t, "", "help", c.name))
-			for line := range strings.Lines(all + help) {
-				assert.LessOrEqual(t, len(line), 81, line)
-			}
-		})
-	}
-	assert.Regexp(t, `^retry \S+\n$`, succeed(t, "", "version"))
-}
-
-// A command without a file reads standard input, unless a person would have to
-// type it.
-func TestTyped(t *testing.T) {
+// A command without a file reads standard input, unless standard input is a terminal.
+func TestCommandAsksForAFileAtATerminal(t *testing.T) {
 	for _, args := range [][]string{{"plan"}, {"explain"}, {"explain", "-policy", "testdata/policy.yaml"}} {
 		t.Run(args[0], func(t *testing.T) {
 			var out, errs bytes.Buffer
 			status := run(&streams{ctx: t.Context(), in: strings.NewReader("max_attempts: 2"), out: &out, err: &errs, typed: true}, args)
 			assert.Equal(t, 2, status)
 			assert.Empty(t, out.String())
-			assert.Contains(t, errs.String(), "retry "+args[0]+": there is no file: write one, or - for standard input\n")
+			assert.Contains(t, errs.String(), "retry "+args[0]+": there is no file: write a file, or - for standard input\n")
 		})
 	}
 }
 
-// Progress is for terminals only.
-func TestTerminal(t *testing.T) {
+// Standard input and standard error are recognized as terminals, each by itself.
+func TestStreamsKnowTerminals(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has /dev/ptmx")
 	}
@@ -114,8 +88,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// The modules of this repository that the tool requires are this checkout in
-// go.work.
+// go.work replaces each module of this repository that the command requires by this checkout.
 func TestWorkspace(t *testing.T) {
 	modules := func(file, pattern string) (names []string) {
 		data, err := os.ReadFile(file)
@@ -129,11 +102,11 @@ func TestWorkspace(t *testing.T) {
 	required := modules("go.mod", module+`v`)
 	assert.Contains(t, required, "github.com/goretry/retry")
 	assert.Equal(t, required, modules("../go.work", module+`=>`))
-	assert.Empty(t, modules("go.mod", `(?m)^(replace)`), "go install takes no module that has a replace")
+	assert.Empty(t, modules("go.mod", `(?m)^(replace)`), "go install refuses a module that has a replace")
 }
 
-// A hook as .pre-commit-hooks.yaml defines it, or with the settings of a
-// repository that uses it.
+// A hook is a hook for pre-commit, as .pre-commit-hooks.yaml defines it, or with the settings of
+// a repository that uses it.
 type hook struct {
 	ID, Entry, Language string
 	Files               string
@@ -151,8 +124,8 @@ func readHook(t *testing.T) hook {
 	return hooks[0]
 }
 
-// The hook for pre-commit reports faults in the files that its users select, with
-// its own pattern and with the settings in the README.
+// The hook for pre-commit reports faults in the files that its own pattern selects, and in the
+// files that the settings in the README select.
 func TestHook(t *testing.T) {
 	defined := readHook(t)
 	assert.Equal(t, "golang", defined.Language)
@@ -165,7 +138,7 @@ func TestHook(t *testing.T) {
 		users = append(users, repositories[0].Hooks...)
 	}
 	require.Len(t, users, 2)
-	whole := users[1] // with pass_filenames: false, and the directory behind the path
+	whole := users[1] // with pass_filenames: false, and the directory after the path
 	whole.PassFilenames, whole.Args = new(bool), append(slices.Clone(whole.Args), "config")
 	users = append(users, whole)
 
@@ -199,8 +172,8 @@ func TestHook(t *testing.T) {
 	}
 }
 
-// The tool can be installed from a checkout, without a setting for the go
-// command: in its own directory, and in the root as pre-commit does it.
+// The command can be installed from a checkout without a setting of the go command: in its own
+// directory, and in the root as pre-commit does it.
 func TestInstall(t *testing.T) {
 	dependencies := readHook(t).Dependencies
 	require.Len(t, dependencies, 1)
@@ -219,5 +192,40 @@ func TestInstall(t *testing.T) {
 			require.NoError(t, err)
 			assert.Contains(t, string(output), "\nEnds after 5 attempts.\n")
 		})
+	}
+}
+
+// The name of a file is printed without the characters on which a terminal or GitHub would act.
+func TestNamesOfFilesArePrintable(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no such names")
+	}
+	const name = "a\x1b[2J\n::error file=b::c.yaml"
+	t.Chdir(write(t, map[string]string{name: "jitter: 2", "ok/" + name: "max_attempts: 2\nbackoff: {type: fixed, base: 1s}\n\"\x7f\": 1"}))
+	for _, args := range [][]string{{"lint", "."}, {"lint", "-format", "github", "."}, {"lint", "-format", "json", "."},
+		{"lint", name}, {"plan", name}, {"plan", "ok/" + name}, {"plan", "x" + name}, {"lint", "x" + name}, {"plan", "-at", name, name}} {
+		stdout, stderr, _ := tool("", args...)
+		for line := range strings.Lines(stdout + stderr) {
+			assert.NotContains(t, line, "\x1b")
+			assert.NotRegexp(t, `^::error file=b`, line)
+		}
+	}
+}
+
+// A full is an output on a full disk.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// A command whose output cannot be written has exit status 2.
+func TestWriteErrors(t *testing.T) {
+	t.Chdir(write(t, map[string]string{"a.log": twoCalls, "p.yaml": logPolicy}))
+	for _, args := range []string{"help", "version", "plan p.yaml", "plan -json p.yaml", "plan -h", "lint p.yaml", "lint -format json p.yaml",
+		"lint -format github p.yaml", "help policy", "lint -schema", "explain a.log", "explain -json a.log", "explain -failed a.log", "explain -",
+		"explain -policy p.yaml a.log"} {
+		var errs bytes.Buffer
+		status := run(&streams{ctx: t.Context(), in: strings.NewReader(twoCalls), out: full{}, err: &errs}, strings.Fields(args))
+		assert.Equal(t, 2, status, args)
+		assert.Contains(t, errs.String(), "no space left on device\n", args)
 	}
 }

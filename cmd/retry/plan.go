@@ -18,12 +18,12 @@ import (
 
 var planCommand = &command{
 	name: "plan", args: "[flags] FILE", run: plan,
-	summary: "print what a policy will do: its delays, its end, the time it takes",
+	summary: "print the delays of a policy, when it ends, and its worst case",
 	doc: `
-Plan prints what the policy in a file will do: each delay, how it ends, and how
-long it takes in the worst case, with the timeouts that stand beside it.
-Settings that are valid but probably unintended are printed as notes. The file
-is YAML or JSON.
+Plan prints what the policy in a file will do: each delay, when the attempts
+end, and how long a call takes in the worst case. The timeouts that the file
+sets next to the policy count too. Settings that are valid but probably
+unintended are printed as notes. The file is YAML or JSON.
 
     retry plan -at services.payments.retry config.yaml
     retry plan -seed order-42 policy.json
@@ -36,10 +36,11 @@ func plan(s *streams, c *command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	var from source
 	from.define(flags)
-	retries := flags.Int("n", 10, "print at most `N` retries, all of them if negative")
+	retries := flags.Int("n", 10, "print at most `N` retries, or all of them if N is negative")
 	seed := flags.String("seed", "", "also print the exact delays of the job with this `key`")
 	asJSON := flags.Bool("json", false, "print JSON, for programs")
-	page := flags.String("page", "", "write a page with pictures to this `file`, which has no scripts")
+	page := flags.String("page", "",
+		"write an HTML page with charts and without scripts to this `file`")
 	args, status, done := c.parse(s, flags, args)
 	if done {
 		return status
@@ -63,7 +64,8 @@ func plan(s *streams, c *command, args []string) int {
 	if p.At != "" {
 		at = ", " + p.At
 	}
-	fmt.Fprintf(s.out, "%s:%d%s (%s)\n\n%s\n", printable.Line(p.File), p.Line, printable.Line(at), p.dialect,
+	fmt.Fprintf(s.out, "%s:%d%s (%s)\n\n%s\n",
+		printable.Line(p.File), p.Line, printable.Line(at), p.dialect,
 		preview.Text(p.Policy, *retries, p.Bounds))
 	for _, fault := range p.Block.Lint(p.Policy) {
 		fmt.Fprintln(s.out, "Note:", fault.Text)
@@ -81,7 +83,11 @@ func plan(s *streams, c *command, args []string) int {
 // writePage writes a page about p to a file.
 func (c *command) writePage(s *streams, p policy, name string) int {
 	html, err := explore.Page(explore.Policy{
-		Policy: p.Effective(p.Policy), Block: p.Block, Dialect: p.dialect, Text: p.text, Lints: p.Block.Lint(p.Policy),
+		Policy:  p.Effective(p.Policy),
+		Block:   p.Block,
+		Dialect: p.dialect,
+		Text:    p.text,
+		Lints:   p.Block.Lint(p.Policy),
 	})
 	if err == nil {
 		err = os.WriteFile(name, html, 0o644)
@@ -92,15 +98,15 @@ func (c *command) writePage(s *streams, p policy, name string) int {
 	return ok
 }
 
-// A delay is a wait of a job that fails after every attempt.
+// A delay is the wait after an attempt of a job whose attempts all fail at once.
 type delay struct {
 	Attempt int          `json:"attempt"`
 	Wait    jsonDuration `json:"wait"`
-	Total   jsonDuration `json:"total"`           // of all waits so far
-	Reason  retry.Reason `json:"reason,omitzero"` // why there is no retry; "" if there is one
+	Total   jsonDuration `json:"total"`           // the sum of all waits so far
+	Reason  retry.Reason `json:"reason,omitzero"` // why there is no retry; "" if there is a retry
 }
 
-// delaysOf returns the exact delays of the job with a key.
+// delaysOf returns the exact delays of the job with a key. Retries limits them as -n does.
 func delaysOf(p retry.Policy, key string, retries int) (delays []delay) {
 	total := time.Duration(0)
 	for i, step := range p.Plan(retries) {
@@ -108,8 +114,12 @@ func delaysOf(p retry.Policy, key string, retries int) (delays []delay) {
 		if !d.Retry() {
 			return append(delays, delay{Attempt: i + 1, Reason: d.Reason})
 		}
-		total += min(d.Delay, step.Total-total) // because step.Total is limited to 292 years
-		delays = append(delays, delay{Attempt: i + 1, Wait: jsonDuration(d.Delay), Total: jsonDuration(total)})
+		total += min(d.Delay, step.Total-total) // step.Total does not overflow after 292 years
+		delays = append(delays, delay{
+			Attempt: i + 1,
+			Wait:    jsonDuration(d.Delay),
+			Total:   jsonDuration(total),
+		})
 	}
 	return delays
 }
@@ -127,7 +137,7 @@ func printDelays(w io.Writer, delays []delay) {
 	table.Flush()
 }
 
-// exact writes a delay to the nanosecond, and the longest one as a person would.
+// exact writes a delay to the nanosecond. The longest duration is "292 years".
 func exact(d jsonDuration) string {
 	if d == math.MaxInt64 {
 		return preview.Brief(math.MaxInt64)
@@ -135,7 +145,7 @@ func exact(d jsonDuration) string {
 	return time.Duration(d).String()
 }
 
-// planJSON is the form of plan -json. Durations are text, as in a policy.
+// planJSON is the form of plan -json. Durations are texts, as in a policy.
 type planJSON struct {
 	File        string       `json:"file"`
 	Line        int          `json:"line"`
@@ -145,10 +155,10 @@ type planJSON struct {
 	Summary     string       `json:"summary"`
 	MaxAttempts int          `json:"max_attempts"` // including the first; -1 is unlimited
 	Plan        []stepJSON   `json:"plan"`
-	Delays      []delay      `json:"delays,omitempty"`         // of the job with the key in -seed
-	Timeout     jsonDuration `json:"timeout,omitzero"`         // of all attempts and waits together
-	Attempt     jsonDuration `json:"attempt_timeout,omitzero"` // of each attempt
-	Fits        *int         `json:"fits,omitempty"`           // how many attempts fit into the timeout
+	Delays      []delay      `json:"delays,omitempty"`         // the delays of the job in -seed
+	Timeout     jsonDuration `json:"timeout,omitzero"`         // ends all attempts and waits together
+	Attempt     jsonDuration `json:"attempt_timeout,omitzero"` // ends each attempt
+	Fits        *int         `json:"fits,omitempty"`           // attempts that fit into Timeout
 	Lint        []finding    `json:"lint"`
 	Notes       []string     `json:"notes"`
 }
@@ -165,18 +175,29 @@ type stepJSON struct {
 	Attempt int          `json:"attempt"` // the attempt before the retry
 	Lo      jsonDuration `json:"lo"`
 	Hi      jsonDuration `json:"hi"`
-	Total   jsonDuration `json:"total"` // in the worst case
+	Total   jsonDuration `json:"total"` // when the retry starts at the latest
 }
 
 type jsonDuration time.Duration
 
-func (d jsonDuration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+func (d jsonDuration) MarshalText() ([]byte, error) {
+	return []byte(time.Duration(d).String()), nil
+}
 
 func printJSON(s *streams, p policy, retries int, key string) int {
 	form := planJSON{
-		File: p.File, Line: p.Line, At: p.At, Dialect: p.dialect, Policy: p.Policy,
-		Summary: p.String(), MaxAttempts: p.EffectiveMax(), Plan: []stepJSON{}, Lint: []finding{}, Notes: append([]string{}, p.Notes...),
-		Timeout: jsonDuration(p.All), Attempt: jsonDuration(p.Each),
+		File:        p.File,
+		Line:        p.Line,
+		At:          p.At,
+		Dialect:     p.dialect,
+		Policy:      p.Policy,
+		Summary:     p.String(),
+		MaxAttempts: p.EffectiveMax(),
+		Plan:        []stepJSON{},
+		Timeout:     jsonDuration(p.All),
+		Attempt:     jsonDuration(p.Each),
+		Lint:        []finding{},
+		Notes:       append([]string{}, p.Notes...),
 	}
 	for _, f := range p.Block.Lint(p.Policy) {
 		form.Lint = append(form.Lint, finding{f.Code, f.Field, f.Key, f.Text})
@@ -185,7 +206,9 @@ func printJSON(s *streams, p policy, retries int, key string) int {
 		form.Fits = &fits
 	}
 	for i, step := range p.Effective(p.Policy).Plan(retries) {
-		form.Plan = append(form.Plan, stepJSON{i + 1, jsonDuration(step.Lo), jsonDuration(step.Hi), jsonDuration(step.Total)})
+		form.Plan = append(form.Plan, stepJSON{
+			i + 1, jsonDuration(step.Lo), jsonDuration(step.Hi), jsonDuration(step.Total),
+		})
 	}
 	if key != "" {
 		form.Delays = delaysOf(p.Policy, key, retries)
@@ -194,10 +217,10 @@ func printJSON(s *streams, p policy, retries int, key string) int {
 	return ok
 }
 
-// writeJSON writes v for programs.
+// writeJSON writes v as indented JSON.
 func writeJSON(w io.Writer, v any) {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // run looks at the error of the writer
+	_ = enc.Encode(v) // run reports an error of the writer
 }

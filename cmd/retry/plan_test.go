@@ -13,16 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The README has every key of plan -json, except those of a policy.
 var code = regexp.MustCompile("`([^`]+)`")
 
+// The README lists every key of plan -json, except the keys of the policy in it.
 func TestPlanJSONKeys(t *testing.T) {
 	data, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	_, section, _ := strings.Cut(string(data), "`retry plan -json` prints ")
-	section, _, _ = strings.Cut(section, "\n\n#")
+	section, _, _ = strings.Cut(section, "\n\n`retry lint")
 	var documented []string
-	for row := range strings.Lines(section) { // "- `keys`: words", of an element where the key has []
+	for row := range strings.Lines(section) { // "- `keys`: words"; after a key with [] the words name the keys of an element
 		names, words, _ := strings.Cut(row, ": ")
 		if !strings.HasPrefix(row, "- ") {
 			continue
@@ -39,7 +39,7 @@ func TestPlanJSONKeys(t *testing.T) {
 	}
 
 	const late = "pay: {max_elapsed: 6s, backoff: {type: linear, base: 1s}, jitter: full}"
-	const hasty = "{max_attempts: 3}" // with a finding
+	const hasty = "{max_attempts: 3}" // lint has a finding about it
 	const bounded = "{timeout: 2s, retries: {attempts: 2, perTryTimeout: 1s, retryOn: 5xx}}"
 	var form map[string]any
 	require.NoError(t, json.Unmarshal([]byte(succeed(t, late, "plan", "-json", "-at=pay", "-seed=job-42")), &form))

@@ -11,7 +11,11 @@ import (
 )
 
 // reportFormats are the forms in which lint prints its report.
-var reportFormats = map[string]func(io.Writer, *report){"text": printText, "json": printReport, "github": printGitHub}
+var reportFormats = map[string]func(io.Writer, *report){
+	"text":   printText,
+	"json":   func(w io.Writer, r *report) { writeJSON(w, r) },
+	"github": printGitHub,
+}
 
 func printText(w io.Writer, r *report) {
 	for _, fault := range r.Faults {
@@ -19,8 +23,6 @@ func printText(w io.Writer, r *report) {
 	}
 	fmt.Fprintln(w, r.summary())
 }
-
-func printReport(w io.Writer, r *report) { writeJSON(w, r) }
 
 func printGitHub(w io.Writer, r *report) {
 	for _, f := range r.Faults {
@@ -36,8 +38,8 @@ func printGitHub(w io.Writer, r *report) {
 	fmt.Fprintln(w, r.summary())
 }
 
-// annotate prints an annotation for GitHub, which percent-decodes it, so the
-// characters that end a part of it must be encoded.
+// annotate prints an annotation for GitHub. GitHub ends a part of an annotation at certain
+// characters, so annotate percent-encodes these characters, and GitHub decodes them.
 func annotate(w io.Writer, level, file, place, text string) {
 	file = control.ReplaceAllString(githubProperty.Replace(filepath.ToSlash(file)), "?")
 	fmt.Fprintf(w, "::%s file=%s,%s::%s\n", level, file, place, githubData.Replace(text))

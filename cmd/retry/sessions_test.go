@@ -14,14 +14,15 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-var update = flag.Bool("update", false, "write into testdata/sessions what its commands print now")
+var update = flag.Bool("update", false, "write the present output of the commands into testdata/sessions")
 
-// A session has commands, each after "$ ", with what they print ("! " is before a line on
-// standard error) and the exit status if it is not 0. At its end are the files that they
-// read. After "go test -run TestSessions -update", read what git diff says.
+// A session is a transcript. A line that starts with "$ " is a command. After it come its output,
+// its standard error with "! " before each line, and its exit status in brackets if it is not 0.
+// The files that the commands read are at the end. After "go test -run TestSessions -update", read
+// the diff.
 func TestSessions(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("its paths and errors are written differently")
+		t.Skip("Windows writes paths and errors differently")
 	}
 	sessions, err := filepath.Glob("testdata/sessions/*.txtar")
 	require.NoError(t, err)

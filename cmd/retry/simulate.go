@@ -24,9 +24,9 @@ var simulateCommand = &command{
 	summary: "say whether a system of services comes back after an outage",
 	doc: `
 Simulate says whether services that call and retry each other come back after an
-outage. It prints up to which rate of calls they do, how ten runs end, how they
-end without retries, and a run as a table. The exit status is 1 if the system in
-FILE does not recover.
+outage. It prints the highest rate of calls at which they come back, how ten
+runs end, how they end without retries, and one run as a table. The exit status
+is 1 if the system in FILE does not recover.
 
     retry simulate system.yaml
     retry simulate -rescue -page page.html system.yaml
@@ -43,26 +43,31 @@ The file is YAML or JSON. This system has 30 database workers that hang for 10s:
     events:
       - {at: 20s, for: 10s, service: db, workers: 0}
 
-Instead of workers, an event may have slower: 3 (times), fail: 0.5 (the share of
-requests) or rate: 400/s. A service may have patience, clients, distribution,
-queue, cancel and lend, and a call a budget. Without a queue, the queue of a
-service is unlimited. docs/simulate.md explains each key.
+Instead of workers, an event may set slower: 3 (work takes three times as long),
+fail: 0.5 (half of the requests fail) or rate: 400/s. A service may also set
+patience, clients, distribution, queue, cancel and lend, and a call may set a
+budget. The queue of a service is unlimited unless queue is set.
+docs/simulate.md explains each key.
 
-With -rescue, it tries what people change in such a system: attempts, budgets,
-jitter, timeouts, a queue, cancel, lend; then pairs of what helps. It prints the
-verdict, the calls lost and the margin with each of them.
+With -rescue, simulate tries the changes that people make to such a system:
+attempts, budgets, jitter, timeouts, queue, cancel and lend. Then it tries pairs
+of the changes that help. For each change that helps, it prints the verdict, the
+calls lost and the margin.
 
-With -compare, calls come to both systems at the same times if their services
+With -compare, both systems get their calls at the same times, if their services
 have the same names and rates.
 `,
 }
 
 func simulate(s *streams, c *command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
-	other := flags.String("compare", "", "also simulate the system in this `file`, under the same calls")
-	page := flags.String("page", "", "write a page about the run to this `file`, which has no scripts")
-	svg := flags.String("svg", "", "draw the run as a picture in this `file`")
-	rescues := flags.Bool("rescue", false, "try the changes that people make, and pairs of those that help")
+	other := flags.String("compare", "",
+		"also simulate the system in this `file`, with the same calls")
+	page := flags.String("page", "",
+		"write an HTML page with charts and without scripts to this `file`")
+	svg := flags.String("svg", "", "write the charts to this `file`, as SVG")
+	rescues := flags.Bool("rescue", false,
+		"try changes that people make, and pairs of changes that help")
 	asJSON := flags.Bool("json", false, "print JSON, for programs")
 	args, status, done := c.parse(s, flags, args)
 	if done {
@@ -79,30 +84,16 @@ func simulate(s *streams, c *command, args []string) int {
 	if *other != "" {
 		names = append(names, *other)
 	}
-	all := make([]explore.Simulation, len(names))
-	for i, name := range names {
-		file, err := s.readFile(name)
-		if err != nil {
-			return c.failed(s, err)
-		}
-		document, fault := file.Document()
-		if fault != nil {
-			return c.failed(s, fault)
-		}
-		system, faults := document.System()
-		for _, fault := range faults {
-			status = c.failed(s, fault)
-		}
-		all[i] = explore.Simulation{Name: file.Name, System: system}
-	}
+	all, status := c.readSystems(s, names)
 	if status != ok {
 		return status
 	}
-	debug.SetMemoryLimit(512 << 20) // what a run holds is bounded: collect the rest in time
+	debug.SetMemoryLimit(512 << 20) // a run holds less, so the rest is garbage: collect it early
 	s.during("simulating", func(say func(string)) {
 		if err = simulateAll(all); err == nil && *rescues {
 			progress := func(done, of int) { say(fmt.Sprintf("change %d of %d", done+1, of)) }
-			all[0].Rescues, all[0].Useless, err = rescue.Find(all[0].System, all[0].Answer, runs, progress)
+			of := &all[0]
+			of.Rescues, of.Useless, err = rescue.Find(of.System, of.Answer, runs, progress)
 		}
 	})
 	if err == nil && *svg != "" {
@@ -128,8 +119,29 @@ func simulate(s *streams, c *command, args []string) int {
 	return ok
 }
 
-// simulateAll simulates systems. To compare them, all runs are as long as the longest,
-// and those that are shown have the same seed.
+// readSystems reads the systems in files. If that fails, readSystems prints the reasons, and the
+// status is not ok.
+func (c *command) readSystems(s *streams, names []string) (all []explore.Simulation, status int) {
+	for _, name := range names {
+		file, err := s.readFile(name)
+		if err != nil {
+			return nil, c.failed(s, err)
+		}
+		document, fault := file.Document()
+		if fault != nil {
+			return nil, c.failed(s, fault)
+		}
+		system, faults := document.System()
+		for _, fault := range faults {
+			status = c.failed(s, fault)
+		}
+		all = append(all, explore.Simulation{Name: file.Name, System: system})
+	}
+	return all, status
+}
+
+// simulateAll simulates systems. So that systems can be compared, all runs are as long as the
+// longest run, and the runs that are shown have the same seed.
 func simulateAll(all []explore.Simulation) (err error) {
 	longest := 0
 	for i := range all {
@@ -159,8 +171,8 @@ func simulateAll(all []explore.Simulation) (err error) {
 	return nil
 }
 
-// during calls f. If that takes longer than two seconds, it says so on the terminal.
-// F says what it does now.
+// during calls f. If f takes longer than two seconds, and standard error is a terminal, during
+// shows there what f does and for how long. Function f tells what it does by calling say.
 func (s *streams) during(what string, f func(say func(string))) {
 	var now atomic.Value
 	now.Store(what)
@@ -192,9 +204,11 @@ func (s *streams) during(what string, f func(say func(string))) {
 func simulationText(all []explore.Simulation) string {
 	var b strings.Builder
 	for _, of := range all {
-		fmt.Fprintf(&b, "%s\n  %s\n", of.Name, strings.ReplaceAll(strings.TrimSpace(of.Answer.String()), "\n", "\n  "))
+		answer := strings.TrimSpace(of.Answer.String())
+		fmt.Fprintf(&b, "%s\n  %s\n", of.Name, strings.ReplaceAll(answer, "\n", "\n  "))
 		for _, event := range of.System.Events {
-			fmt.Fprintf(&b, "  %s: %s %v from %v to %v\n", event.Service, event.Change, event.Value, event.At, event.At+event.For)
+			fmt.Fprintf(&b, "  %s: %s %v from %v to %v\n",
+				event.Service, event.Change, event.Value, event.At, event.At+event.For)
 		}
 		b.WriteString("\n")
 	}
@@ -209,7 +223,7 @@ func simulationText(all []explore.Simulation) string {
 	return b.String()
 }
 
-// printRescues prints what helps, and in one line what does not.
+// printRescues prints the changes that help as a table, and the useless changes in one line.
 func printRescues(b *strings.Builder, of explore.Simulation) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "change\tverdict\tcalls lost\tmargin")
@@ -224,12 +238,14 @@ func printRescues(b *strings.Builder, of explore.Simulation) {
 	b.WriteString("\n")
 }
 
-// A verdict is of so many runs. A table has fewer rows than mostRows, and its longest bar
-// has mostBar characters.
-const runs, mostRows, mostBar = 10, 25, 16
+const (
+	runs     = 10 // on which a verdict is based
+	mostRows = 25 // a table has fewer rows
+	mostBar  = 16 // characters of the longest bar in a table
+)
 
-// printRows prints runs beside each other, with the load of the service that has the
-// most of it in the first.
+// printRows prints runs side by side, with the load of one service: the service that has the most
+// load in the first run.
 func printRows(b *strings.Builder, all []explore.Simulation) {
 	service, most := all[0].Loaded()[0], 1.0
 	fmt.Fprintf(b, "queue and load (requests a second): %s\n\n", service)
@@ -249,10 +265,12 @@ func printRows(b *strings.Builder, all []explore.Simulation) {
 		fmt.Fprintf(t, "\n%s%s\t%s\t", mark, preview.Brief(row.From), round(row.Calls))
 		for _, run := range runs {
 			r := run[min(i, len(run)-1)]
-			fmt.Fprintf(t, "%.0f%%\t%d\t%s\t", 100*r.Worked/max(r.Calls, 1e-9), r.Queues[service], round(r.Requests[service]))
+			fmt.Fprintf(t, "%.0f%%\t%d\t%s\t",
+				100*r.Worked/max(r.Calls, 1e-9), r.Queues[service], round(r.Requests[service]))
 		}
 		if len(all) == 1 {
-			fmt.Fprintf(t, "  %s", strings.Repeat("#", int(math.Round(mostBar*row.Requests[service]/most))))
+			length := math.Round(mostBar * row.Requests[service] / most)
+			fmt.Fprintf(t, "  %s", strings.Repeat("#", int(length)))
 		}
 	}
 	fmt.Fprintln(t)

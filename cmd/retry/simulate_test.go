@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// system is one that a retry keeps down after an outage. What simulate says of it is in
-// testdata/sessions/simulate.txtar.
+// system stays down after an outage because of its retries. The output of simulate for such a
+// system is in testdata/sessions/simulate.txtar.
 const system = `services:
   web: {rate: 20/s, calls: [{to: db, timeout: 1s, retry: {max_attempts: 2}}]}
   db: {workers: 3, work: 100ms}
@@ -46,7 +46,7 @@ func TestSimulateForPrograms(t *testing.T) {
 	assert.Contains(t, string(svg), "a&amp;b.yaml: Load by service")
 }
 
-// Each fault has its line, and lint reports the same.
+// Simulate reports each fault of a system with its line, and lint reports the same faults.
 func TestSystemFaults(t *testing.T) {
 	data, err := os.ReadFile("testdata/system-faults.json")
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestSystemFaults(t *testing.T) {
 	bomb, large := "services:\n  a0: &a0 {rate: 1/s, calls: [{to: x}, {to: x}]}\n", "services:\n  web: {rate: 1/s}\n"
 	for i := range 1000 {
 		large += fmt.Sprintf("  s%d: {}\n", i)
-		if i < 24 { // each stands for twice as many calls
+		if i < 24 { // each service stands for twice as many calls as the service before it
 			bomb += fmt.Sprintf("  a%d: &a%d {calls: [{to: x, retry: *a%d}, {to: x, retry: *a%d}]}\n", i+1, i+1, i, i)
 		}
 	}
@@ -81,7 +81,7 @@ func TestSystemFaults(t *testing.T) {
 	}
 }
 
-// The output in docs/simulate.md is that of its file.
+// The output in docs/simulate.md is the output for the file in docs/simulate.md.
 func TestSimulateDocs(t *testing.T) {
 	if os.Getenv("RETRY_LONG") == "" {
 		t.Skip("RETRY_LONG is not set")
@@ -104,7 +104,7 @@ func TestSimulateDocs(t *testing.T) {
 	assert.Greater(t, lines, 15)
 }
 
-// The page of a system says what the command says, of what would rescue it, too.
+// The page of a system shows the verdict and the rescues that the command prints.
 func TestSimulatePage(t *testing.T) {
 	t.Chdir(write(t, map[string]string{"system.yaml": system}))
 	out, _, _ := tool("", "simulate", "-rescue", "-page", "page.html", "system.yaml")
@@ -117,14 +117,14 @@ func TestSimulatePage(t *testing.T) {
 	assert.Contains(t, string(page), "<p>Does not help: web -&gt; db: timeout: 500ms; ")
 	assert.Equal(t, 3, strings.Count(string(page), "<svg "))
 	notes := regexp.MustCompile(`<p class="note">(.*)</p>`).FindAllStringSubmatch(string(page), -1)
-	require.Len(t, notes, 1, "one paragraph, in which no sentence breaks")
+	require.Len(t, notes, 1, "one paragraph of whole sentences")
 	assert.Regexp(t, `^([A-Z][^.]*\. )+[A-Z][^.]*\.$`, notes[0][1])
 	_, stderr, status := tool("", "simulate", "-page", "nowhere/page.html", "system.yaml")
 	assert.Equal(t, 2, status)
 	assert.Contains(t, stderr, "retry simulate: open nowhere/page.html: ")
 }
 
-// Only a terminal sees how long it takes, from two seconds on, and what is done then.
+// During shows the work and its time after two seconds, and only on a terminal.
 func TestDuring(t *testing.T) {
 	const clear = "\r\x1b[K"
 	for takes, want := range map[time.Duration]string{

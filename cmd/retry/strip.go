@@ -9,29 +9,30 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 )
 
-// A strip counts over time, in bars that are as wide as the log is long.
+// A strip counts over time, in at most mostBars bars. The longer the log is, the wider is a bar.
 type strip struct {
 	width       int // index in widths
 	bars        map[int64]*bar
-	first, last int64 // second that is counted
+	first, last int64 // the first and the last second that is counted, in Unix time
 }
 
-// A bar counts within some seconds from Time on.
+// A bar counts what happened within Seconds from Time on.
 type bar struct {
 	Time    string `json:"time"`
 	Seconds int64  `json:"seconds"`
-	GaveUp  int    `json:"gave_up"` // calls
+	GaveUp  int    `json:"gave_up"` // calls that gave up
 	Retries int    `json:"retries"`
 	begin   time.Time
 }
 
 const (
 	mostBars = 60
-	widest   = 24 // characters of a bar
+	widest   = 24 // characters of the longest bar
 	clock    = "2006-01-02 15:04:05Z"
 )
 
-// widths are how wide a bar can be. Each width is a multiple of the one before.
+// widths are the possible widths of a bar. Each width is a multiple of the width before it, so that
+// narrow bars can be added up to wider bars.
 var widths = []struct {
 	seconds int64
 	name    string
@@ -39,9 +40,12 @@ var widths = []struct {
 	{1, "second"}, {5, "5 seconds"}, {10, "10 seconds"}, {30, "30 seconds"},
 	{60, "minute"}, {120, "2 minutes"}, {600, "10 minutes"}, {1800, "30 minutes"},
 	{3600, "hour"}, {7200, "2 hours"}, {21_600, "6 hours"}, {86_400, "day"},
-	{864_000, "10 days"}, {8_640_000, "100 days"}, {86_400_000, "1,000 days"}, {864_000_000, "10,000 days"},
+	{864_000, "10 days"}, {8_640_000, "100 days"},
+	{86_400_000, "1,000 days"}, {864_000_000, "10,000 days"},
 }
 
+// add counts at a time, and makes the bars wider if they have become too many. It does not count
+// what has no time.
 func (s *strip) add(at time.Time, gaveUp, retries int) {
 	if at.IsZero() || gaveUp+retries == 0 {
 		return
@@ -52,7 +56,10 @@ func (s *strip) add(at time.Time, gaveUp, retries int) {
 	}
 	s.first, s.last = min(s.first, second), max(s.last, second)
 	s.count(second, gaveUp, retries)
-	for s.width < len(widths)-1 && s.start(s.last)-s.start(s.first) >= mostBars*widths[s.width].seconds {
+	tooMany := func() bool {
+		return s.start(s.last)-s.start(s.first) >= mostBars*widths[s.width].seconds
+	}
+	for s.width < len(widths)-1 && tooMany() {
 		s.width++
 		bars := s.bars
 		s.bars = map[int64]*bar{}
@@ -66,19 +73,23 @@ func (s *strip) count(second int64, gaveUp, retries int) {
 	second = s.start(second)
 	if s.bars[second] == nil {
 		begin := time.Unix(second, 0).UTC()
-		s.bars[second] = &bar{Time: instant(begin), Seconds: widths[s.width].seconds, begin: begin}
+		s.bars[second] = &bar{
+			Time:    instant(begin),
+			Seconds: widths[s.width].seconds,
+			begin:   begin,
+		}
 	}
 	s.bars[second].GaveUp += gaveUp
 	s.bars[second].Retries += retries
 }
 
-// start returns the first second of the bar that has a second.
+// start returns the first second of the bar that contains a second.
 func (s *strip) start(second int64) int64 {
 	width := widths[s.width].seconds
 	return second - (second%width+width)%width
 }
 
-// table writes the bars as a table.
+// table writes the bars as a table. A gap between two bars is a row with "...".
 func (s *strip) table(t *tabwriter.Writer, bars []*bar) {
 	gaveUp, retries := 1, 1
 	for _, b := range bars {
@@ -92,6 +103,7 @@ func (s *strip) table(t *tabwriter.Writer, bars []*bar) {
 		if i > 0 && b.begin.Unix() > bars[i-1].begin.Unix()+b.Seconds {
 			fmt.Fprint(t, "...\t\t\t\n")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", b.begin.Format(clock), draw(b.GaveUp, gaveUp), draw(b.Retries, retries))
+		fmt.Fprintf(t, "%s\t%s\t%s\n",
+			b.begin.Format(clock), draw(b.GaveUp, gaveUp), draw(b.Retries, retries))
 	}
 }

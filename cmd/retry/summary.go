@@ -17,56 +17,58 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/printable"
 )
 
-// A summary is what the calls of a log have in common. Its size has a limit, however
-// long the log is.
+// A summary counts the calls of a log. Its size is bounded, however long the log is.
 type summary struct {
-	group                   // of all calls, without a reason or a source
+	group                   // counts all calls; it has no reason and no source
 	Succeeded   int         `json:"succeeded"`
 	Canceled    int         `json:"canceled"`
 	Open        int         `json:"without_end"`
 	Keyless     int         `json:"without_key"`
-	Retried     int         `json:"retried"` // calls
+	Retried     int         `json:"retried"` // calls that had a retry
 	Retries     int         `json:"retries"`
-	Peak        *bar        `json:"peak,omitempty"` // of Strip
-	Envoy       int         `json:"envoy"`          // calls of its access log
+	Peak        *bar        `json:"peak,omitempty"` // the bar of Strip with the most retries
+	Envoy       int         `json:"envoy"`          // calls from access logs of Envoy
 	Reasons     []*group    `json:"reasons"`
 	Sources     []*group    `json:"sources"`
 	Errors      []errorLine `json:"errors"`
 	Strip       []*bar      `json:"strip"`
-	Reversed    string      `json:"newest_line_first,omitempty"` // the first such file
+	Reversed    string      `json:"newest_line_first,omitempty"` // see logs.Files.NewestFirst
 	logs.Files              // the log
-	*comparison             // nil: there is no policy to compare with
+	*comparison             // nil without -policy
 
-	from, to time.Time
-	started  bool // the log has attempts
-	failed   bool // only calls that gave up are printed
+	from, to time.Time // of the first and the last event
+	started  bool      // the log has attempts
+	failed   bool      // -failed: only calls that gave up are printed
 	reasons  groups
 	sources  groups
 	strip    strip
 }
 
-// instant returns a time in UTC, also in a year that time.Time.MarshalJSON does not take.
+// instant returns a time in UTC as text. Unlike time.Time.MarshalJSON it accepts every year.
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // A group counts the calls that stopped for a reason, or that are from a source.
 type group struct {
-	Reason    string     `json:"reason,omitempty"`
-	Class     string     `json:"class,omitempty"`
-	Source    string     `json:"source,omitempty"`
-	Calls     int        `json:"calls"`
-	GaveUp    int        `json:"gave_up"`
-	Attempts  int        `json:"attempts"`
-	Least     int        `json:"least_max"` // the smallest and the greatest limit of a call, -1 for unlimited
-	Most      int        `json:"greatest_max"`
-	Differ    int        `json:"differ,omitempty"`    // calls that differ from the policy
-	Commonest *errorLine `json:"commonest,omitempty"` // error of a source's attempts, or the last one of a reason's calls
+	Reason   string `json:"reason,omitempty"`
+	Class    string `json:"class,omitempty"`
+	Source   string `json:"source,omitempty"`
+	Calls    int    `json:"calls"`
+	GaveUp   int    `json:"gave_up"`
+	Attempts int    `json:"attempts"`
+	Least    int    `json:"least_max"`        // the smallest limit of a call, -1 if unlimited
+	Most     int    `json:"greatest_max"`     // the greatest limit of a call, -1 if unlimited
+	Differ   int    `json:"differ,omitempty"` // calls that differ from the policy
+
+	// For a source, the commonest error of its attempts. For a reason, the commonest last error of
+	// its calls.
+	Commonest *errorLine `json:"commonest,omitempty"`
 
 	errors tally
 }
 
-// add counts a call and some of its errors.
+// add counts a call, and the errors errs of that call.
 func (g *group) add(t *logs.Trace, attempts int, differs bool, errs ...error) {
-	limit := uint(t.Last().Max) // of which -1 is the greatest
+	limit := uint(t.Last().Max) // as a uint, -1 (unlimited) is greater than any limit
 	if g.Calls == 0 {
 		g.Least, g.Most = int(limit), int(limit)
 	}
@@ -82,18 +84,20 @@ func (g *group) add(t *logs.Trace, attempts int, differs bool, errs ...error) {
 
 // limits returns the limits of the calls as a text.
 func (g *group) limits() string {
-	names := map[int]string{retry.Unlimited: "none", 0: "-"} // 0: it is not in the log
-	least, most := cmp.Or(names[g.Least], preview.Thousands(g.Least)), cmp.Or(names[g.Most], preview.Thousands(g.Most))
+	names := map[int]string{retry.Unlimited: "none", 0: "-"} // 0: the log has no limit
+	least := cmp.Or(names[g.Least], preview.Thousands(g.Least))
+	most := cmp.Or(names[g.Most], preview.Thousands(g.Most))
 	if least == most {
 		return least
 	}
 	return least + " to " + most
 }
 
-// groups are by reason, class and source. At most mostGroups are counted apart.
+// groups maps a reason, a class and a source to their group. It has at most mostGroups groups, and
+// one more for all other keys.
 type groups map[[3]string]*group
 
-// of returns the group of a key, or the other one if there are too many.
+// of returns the group of a key, or the group of the key other if there are too many groups.
 func (g groups) of(key, other [3]string) *group {
 	if g[key] == nil && len(g) >= mostGroups {
 		key = other
@@ -104,7 +108,8 @@ func (g groups) of(key, other [3]string) *group {
 	return g[key]
 }
 
-// sorted returns the groups with the commonest error of each, the one first that gave up most.
+// sorted sets Commonest in each group, and returns the groups: first the group in which most calls
+// gave up.
 func (g groups) sorted() []*group {
 	all := slices.AppendSeq([]*group{}, maps.Values(g))
 	for _, line := range all {
@@ -113,7 +118,11 @@ func (g groups) sorted() []*group {
 		}
 	}
 	slices.SortFunc(all, func(a, b *group) int {
-		return cmp.Or(b.GaveUp-a.GaveUp, b.Attempts-a.Attempts, strings.Compare(a.Reason+a.Class+a.Source, b.Reason+b.Class+b.Source))
+		return cmp.Or(
+			b.GaveUp-a.GaveUp,
+			b.Attempts-a.Attempts,
+			strings.Compare(a.Reason+a.Class+a.Source, b.Reason+b.Class+b.Source),
+		)
 	})
 	return all
 }
@@ -122,11 +131,11 @@ func (g groups) sorted() []*group {
 type errorLine struct {
 	Error   string  `json:"error"`
 	Count   int     `json:"count"`
-	Share   float64 `json:"share,omitempty"`    // of all attempts that failed
-	AtLeast bool    `json:"at_least,omitempty"` // it may have come more often
+	Share   float64 `json:"share,omitempty"`    // the part of all failures that have this error
+	AtLeast bool    `json:"at_least,omitempty"` // Count may be too low
 }
 
-// times returns how often the error came.
+// times returns the count as a text.
 func (l *errorLine) times() string {
 	text := preview.Thousands(l.Count)
 	if l.AtLeast {
@@ -142,12 +151,13 @@ func (l *errorLine) String() string {
 	return l.Error + " (" + l.times() + ")"
 }
 
-// A tally counts errors as Misra and Gries do in Finding Repeated Elements (1982): what comes
-// more often than once in mostErrors+1 times stays, and no count is too high.
+// A tally counts errors with the algorithm of Misra and Gries, Finding Repeated Elements (1982):
+// an error that makes up more than 1/(mostErrors+1) of all errors is always counted, and no count
+// is too high.
 type tally struct {
-	counts map[string]int // by text
-	all    int
-	least  bool // an error may have come more often
+	counts map[string]int // by the text of the error
+	all    int            // how many errors were added
+	least  bool           // a count may be too low
 }
 
 func (t *tally) add(err error) {
@@ -166,7 +176,7 @@ func (t *tally) add(err error) {
 		}
 		maps.DeleteFunc(t.counts, func(_ string, count int) bool { return count == 0 })
 	}
-	if len(t.counts) == 0 { // all came equally often
+	if len(t.counts) == 0 { // all errors were equally frequent
 		t.counts[text] = 1
 	}
 }
@@ -177,15 +187,17 @@ func (t *tally) most(n int) []errorLine {
 	for text, count := range t.counts {
 		lines = append(lines, errorLine{text, count, float64(count) / float64(t.all), t.least})
 	}
-	slices.SortFunc(lines, func(a, b errorLine) int { return cmp.Or(b.Count-a.Count, cmp.Compare(a.Error, b.Error)) })
+	slices.SortFunc(lines, func(a, b errorLine) int {
+		return cmp.Or(b.Count-a.Count, cmp.Compare(a.Error, b.Error))
+	})
 	return lines[:min(n, len(lines))]
 }
 
 const (
 	mostGroups  = 64
-	mostErrors  = 256 // of a tally
-	namedErrors = 5
-	longestText = 200 // bytes of an error
+	mostErrors  = 256 // that a tally keeps
+	namedErrors = 5   // that the summary lists
+	longestText = 200 // bytes of the text of an error
 )
 
 // gaveUp reports whether a call stopped without success, and was not canceled.
@@ -193,7 +205,7 @@ func gaveUp(t *logs.Trace) bool {
 	return t.Stopped() && t.Reason != retry.ReasonSuccess && t.Reason != retry.ReasonCanceled
 }
 
-// one returns 1 if something is so.
+// one returns 1 for true and 0 for false.
 func one(is bool) int {
 	if is {
 		return 1
@@ -201,7 +213,7 @@ func one(is bool) int {
 	return 0
 }
 
-// add adds a call, and reports whether it differs from the policy, if there is one.
+// add adds a call, and reports whether it differs from the policy. Without -policy no call differs.
 func (s *summary) add(t *logs.Trace) (differs bool) {
 	first, last, attempts, retries := t.Records[0].Event.Time, t.Last(), len(t.Attempts), 0
 	if s.from.IsZero() || first.Before(s.from) && !first.IsZero() {
@@ -217,7 +229,7 @@ func (s *summary) add(t *logs.Trace) (differs bool) {
 			retries++
 		}
 	}
-	if attempts == 0 || t.Foreign() { // all are in another log
+	if attempts == 0 || t.Foreign() { // the log has the number of the attempts, but not their events
 		attempts = last.Attempt
 	}
 	if t.Foreign() {
@@ -246,8 +258,8 @@ func (s *summary) add(t *logs.Trace) (differs bool) {
 	return differs
 }
 
-// failuresOf returns the errors of the attempts, or the one of a call whose attempts are in
-// another log.
+// failuresOf returns the errors of the attempts. If the log has none of them, it returns the error
+// with which the call ended.
 func failuresOf(t *logs.Trace) (all []error) {
 	for _, a := range t.Attempts {
 		if a.Err != nil {
@@ -260,10 +272,12 @@ func failuresOf(t *logs.Trace) (all []error) {
 	return all
 }
 
-// finish computes what can only be known at the end.
+// finish sets the fields that can be known only when all calls have been added.
 func (s *summary) finish() {
 	s.Reversed = s.NewestFirst()
-	s.Errors, s.Reasons, s.Sources, s.Strip = s.errors.most(namedErrors), s.reasons.sorted(), s.sources.sorted(), []*bar{}
+	s.Errors = s.errors.most(namedErrors)
+	s.Reasons, s.Sources = s.reasons.sorted(), s.sources.sorted()
+	s.Strip = []*bar{}
 	for _, begin := range slices.Sorted(maps.Keys(s.strip.bars)) {
 		b := s.strip.bars[begin]
 		s.Strip = append(s.Strip, b)
@@ -273,60 +287,82 @@ func (s *summary) finish() {
 	}
 }
 
-// A paragraph is a text of what is so.
+// A paragraph is a text of sentences that each need a condition.
 type paragraph struct{ strings.Builder }
 
+// say adds a sentence if its condition is true.
 func (p *paragraph) say(is bool, format string, args ...any) {
 	if is {
 		fmt.Fprintf(p, format, args...)
 	}
 }
 
-// text returns the first line, and how the calls compare with the policy, or a paragraph, the
-// tables and the strip.
+// text returns the counts as text. With -policy it returns the first line and the comparison, and
+// otherwise all sentences and tables.
 func (s *summary) text() string {
-	number := preview.Thousands[int]
 	var p paragraph
-	p.say(true, "%s, %s gave up, %.2f attempts a call\n", counted(s.Calls, "call"), number(s.GaveUp), float64(s.Attempts)/float64(max(1, s.Calls)))
-	p.say(s.Reversed != "", "The newest line is first in %s, so calls are torn apart and the\nnumbers are wrong: reverse its lines, as tac does.\n", printable.Line(s.Reversed))
+	p.say(true, "%s, %s gave up, %.2f attempts a call\n",
+		counted(s.Calls, "call"), preview.Thousands(s.GaveUp),
+		float64(s.Attempts)/float64(max(1, s.Calls)))
+	p.say(s.Reversed != "", "%s starts with its newest line, so the events of a call are torn apart\n"+
+		"and the numbers are wrong: reverse its lines, for example with tac.\n",
+		printable.Line(s.Reversed))
 	if s.comparison != nil {
 		s.comparison.text(&p, s)
 		return p.String()
 	}
-	p.say(s.failed, "The numbers and tables are of every call; -failed prints only those that gave up, %s of %s.\n", number(s.GaveUp), number(s.Calls))
-	p.say(true, "%s succeeded, %s canceled, %s without an end in the log", number(s.Succeeded), number(s.Canceled), number(s.Open))
-	p.say(!s.to.IsZero(), ", from %s to %s", s.from.UTC().Format(clock), s.to.UTC().Format(clock))
-	p.say(true, ".\n%s had %s", counted(s.Retried, "call"), counted(s.Retries, "retry"))
-	if s.Peak != nil {
-		p.say(true, ", at most %s in the %s from %s", number(s.Peak.Retries), widths[s.strip.width].name, s.Peak.begin.Format(clock))
-	}
-	p.say(true, ".\n")
-	p.say(!s.started, "The log has no attempts (its level is above DEBUG), so calls that succeeded at\nonce are not in it.\n")
-	p.say(s.Envoy > 0, "%s of Envoy's access log, which has no delays and no limits, and attempts\nonly as upstream_request_attempt_count: without that the numbers are too low.\n", counted(s.Envoy, "call"))
-	p.say(s.Keyless > 1, "%s calls have no key, so those that ran at the same time may be mixed up.\n", number(s.Keyless))
-	p.say(s.Files.Skipped > s.Bad, "Skipped %s of something else.\n", counted(s.Files.Skipped-s.Bad, "line"))
-	if s.First != nil {
-		p.say(true, "Skipped %s with an event that cannot be read, the first in\n%v\n", counted(s.Bad, "line"), differenceOf(s.First))
-	}
-	p.say(s.Torn > 0, "Cut off: %s.\n", counted(s.Torn, "line"))
-	p.say(s.Dropped > 0, "Too many calls were open at once: %s cut short, so the rest of each\nis counted as one more.\n", counted(s.Dropped, "call"))
+	s.sentences(&p)
 	s.tables(&p)
 	return trailing.ReplaceAllString(p.String(), "")
 }
 
-var trailing = regexp.MustCompile(`(?m) +$`) // of a table
+var trailing = regexp.MustCompile(`(?m) +$`) // the blanks with which a table fills its last column
 
-// tables writes a table by reason, one by source, one by error, and one over time.
+// sentences writes the counts of all calls, and what the log lacks.
+func (s *summary) sentences(p *paragraph) {
+	number := preview.Thousands[int]
+	p.say(s.failed, "The numbers and tables cover every call. -failed prints only the calls that "+
+		"gave up, %s of %s.\n", number(s.GaveUp), number(s.Calls))
+	p.say(true, "%s succeeded, %s canceled, %s without an end in the log",
+		number(s.Succeeded), number(s.Canceled), number(s.Open))
+	p.say(!s.to.IsZero(), ", from %s to %s", s.from.UTC().Format(clock), s.to.UTC().Format(clock))
+	p.say(true, ".\n%s had %s", counted(s.Retried, "call"), counted(s.Retries, "retry"))
+	if s.Peak != nil {
+		p.say(true, ". The busiest %s had %s, from %s on",
+			widths[s.strip.width].name, number(s.Peak.Retries), s.Peak.begin.Format(clock))
+	}
+	p.say(true, ".\n")
+	p.say(!s.started, "The log has no attempts (its level is above DEBUG), so it lacks calls that\n"+
+		"succeeded at once.\n")
+	p.say(s.Envoy > 0, "%s from Envoy's access log, which has no delays and no limits. Without the\n"+
+		"field upstream_request_attempt_count, the counts of attempts are too low.\n",
+		counted(s.Envoy, "call"))
+	p.say(s.Keyless > 1, "%s calls have no key, so calls that ran at the same time may be mixed up.\n",
+		number(s.Keyless))
+	p.say(s.Files.Skipped > s.Bad, "Skipped %s without an event.\n",
+		counted(s.Files.Skipped-s.Bad, "line"))
+	if s.First != nil {
+		p.say(true, "Skipped %s with an event that cannot be read. The first event is in\n%v\n",
+			counted(s.Bad, "line"), differenceOf(s.First))
+	}
+	p.say(s.Torn > 0, "Cut off: %s.\n", counted(s.Torn, "line"))
+	p.say(s.Dropped > 0, "Too many calls were open at once: %s cut short. The rest of such a\n"+
+		"call counts as another call.\n", counted(s.Dropped, "call"))
+}
+
+// tables writes four tables: by reason, by source, by error, and over time.
 func (s *summary) tables(p *paragraph) {
 	number := preview.Thousands[int]
 	t := tabwriter.NewWriter(p, 0, 0, 2, ' ', 0)
 	for i, g := range s.Reasons {
 		title(t, i, "CALLS\tREASON\tCLASS\tCOMMONEST LAST ERROR (CALLS)")
-		fmt.Fprintf(t, "%s\t%s\t%s\t%v\n", number(g.Calls), printable.Line(g.Reason), cmp.Or(printable.Line(g.Class), "-"), g.Commonest)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%v\n", number(g.Calls), printable.Line(g.Reason),
+			cmp.Or(printable.Line(g.Class), "-"), g.Commonest)
 	}
 	for i, g := range s.Sources {
 		title(t, i, "CALLS\tGAVE UP\tATTEMPTS\tLIMIT\tSOURCE\tCOMMONEST ERROR (FAILURES)")
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%v\n", number(g.Calls), number(g.GaveUp), number(g.Attempts), g.limits(), printable.Line(g.Source), g.Commonest)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%v\n", number(g.Calls), number(g.GaveUp),
+			number(g.Attempts), g.limits(), printable.Line(g.Source), g.Commonest)
 	}
 	for i, l := range s.Errors {
 		title(t, i, "FAILURES\tSHARE\tERROR")
@@ -350,7 +386,7 @@ func asJSON(t *logs.Trace) []byte {
 	if len(failures) > 0 && t.Reason != retry.ReasonSuccess {
 		failure = failures[len(failures)-1].Error()
 	}
-	data, _ := json.Marshal(struct { // of texts and numbers
+	data, _ := json.Marshal(struct { // texts and numbers cannot fail
 		Source   string       `json:"source,omitempty"`
 		Key      string       `json:"key,omitempty"`
 		File     string       `json:"file"`
@@ -358,10 +394,20 @@ func asJSON(t *logs.Trace) []byte {
 		Began    string       `json:"began"`
 		Ended    string       `json:"ended"`
 		Attempts int          `json:"attempts"`
-		Reason   retry.Reason `json:"reason,omitempty"` // absent: it has no end in the log
+		Reason   retry.Reason `json:"reason,omitempty"` // "": the log lacks the end of the call
 		Class    string       `json:"class,omitempty"`
 		Error    string       `json:"error,omitempty"`
-	}{first.Source, t.Key, t.File(), first.Line, instant(first.Event.Time.Add(-first.Event.Elapsed)), instant(last.Time),
-		last.Attempt, last.Reason, last.Class, failure})
+	}{
+		Source:   first.Source,
+		Key:      t.Key,
+		File:     t.File(),
+		Line:     first.Line,
+		Began:    instant(first.Event.Time.Add(-first.Event.Elapsed)),
+		Ended:    instant(last.Time),
+		Attempts: last.Attempt,
+		Reason:   last.Reason,
+		Class:    last.Class,
+		Error:    failure,
+	})
 	return data
 }

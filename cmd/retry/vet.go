@@ -27,16 +27,17 @@ var vetCommand = &command{
 Vet reports mistakes in the use of the library, such as a call that ignores the
 context of its attempt, with file and line. It takes packages as the go command
 does, and says how many packages and calls it looked at. The exit status is 1 if
-there is a mistake, or if a package does not compile.
+vet finds a mistake, or if a package does not compile.
 
     retry vet ./...
     retry vet -format github ./...
     retry vet -fix ./...
     retry vet -outerctx=false ./...
 
-A line is silenced by //retry:vet-ignore, the name of the check and a reason.
-
-docs/vet.md in the library's repository shows each mistake and its fix.
+-outerctx=false disables the check outerctx. -outerctx runs only this check. To
+silence a check on one line, write //retry:vet-ignore, the name of the check and
+a reason. docs/vet.md in the library's repository shows each mistake and its
+fix.
 `,
 }
 
@@ -49,7 +50,8 @@ func runVet(s *streams, c *command, args []string) int {
 	format := flags.Lookup("format").Value.String()
 	if isSet(flags, "fix") || isSet(flags, "diff") {
 		if format != "text" {
-			return c.misused(s, fmt.Sprintf("-format is %q, but -fix reports nothing: leave one of them out", format))
+			return c.misused(s, fmt.Sprintf(
+				"-format is %q, but -fix and -diff report nothing: leave -format or them out", format))
 		}
 		return goVet(s, c, flags, patterns)
 	}
@@ -75,11 +77,15 @@ func runVet(s *streams, c *command, args []string) int {
 	return ok
 }
 
-func isSet(flags *flag.FlagSet, name string) bool { return flags.Lookup(name).Value.String() == "true" }
+// isSet reports whether a flag that is true or false is true.
+func isSet(flags *flag.FlagSet, name string) bool {
+	return flags.Lookup(name).Value.String() == "true"
+}
 
-// goVet runs go vet with this program as its tool, because go vet can apply the fixes. It keeps
-// fixed files in the build cache, by the directory of the package, but with -trimpath by its
-// import path: then they may belong to another checkout.
+// goVet runs go vet with this program as its tool, because go vet can apply the fixes. It turns
+// -trimpath off. Go vet keeps fixed files in the build cache, under the directory of the package.
+// With -trimpath it keeps them under the import path, so it could write a fixed file of another
+// checkout.
 func goVet(s *streams, c *command, flags *flag.FlagSet, patterns []string) int {
 	self, err := os.Executable()
 	if err == nil {
@@ -105,14 +111,15 @@ func goVet(s *streams, c *command, flags *flag.FlagSet, patterns []string) int {
 	return ok
 }
 
-// printLines prints what another program has said.
+// printLines prints the output of another program, without the characters on which a terminal or a
+// CI service would act.
 func printLines(w io.Writer, text string) {
 	for line := range strings.Lines(text) {
 		fmt.Fprintln(w, vet.Printable(strings.TrimSuffix(line, "\n")))
 	}
 }
 
-// vetFormats write the findings.
+// vetFormats maps each value of -format to a function that writes findings in this form.
 var vetFormats = map[string]func(*streams, []vet.Finding) error{
 	"text": func(s *streams, findings []vet.Finding) error {
 		for _, f := range findings {
@@ -138,14 +145,19 @@ var vetFormats = map[string]func(*streams, []vet.Finding) error{
 	"sarif": writeSARIF,
 }
 
-// writeSARIF writes what GitHub and others show as code scanning alerts.
+// writeSARIF writes the findings in SARIF, which GitHub and others show as code scanning alerts.
 func writeSARIF(s *streams, findings []vet.Finding) error {
 	rules, results := []object{}, []object{}
 	for _, a := range vet.Analyzers {
-		rules = append(rules, object{"id": a.Name, "helpUri": a.URL, "shortDescription": object{"text": firstLine(a.Doc)}})
+		rules = append(rules, object{
+			"id":               a.Name,
+			"helpUri":          a.URL,
+			"shortDescription": object{"text": firstLine(a.Doc)},
+		})
 	}
 	for _, f := range findings {
-		results = append(results, sarifResult(f.Check, "error", f.Message, f.File, object{"startLine": f.Line, "startColumn": f.Column}))
+		region := object{"startLine": f.Line, "startColumn": f.Column}
+		results = append(results, sarifResult(f.Check, "error", f.Message, f.File, region))
 	}
 	return json.NewEncoder(s.out).Encode(sarif(object{"name": "retry vet", "rules": rules}, results))
 }
@@ -155,30 +167,30 @@ func firstLine(text string) string {
 	return line
 }
 
-// vetFlags returns the flags of vet, and a function for the checks that they choose.
+// vetFlags returns the flags of vet, and a function that returns the checks that the flags choose.
 func vetFlags(name string) (*flag.FlagSet, func() []*analysis.Analyzer) {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	flags.Bool("fix", false, "apply the fixes that are safe, and report nothing")
+	flags.Bool("fix", false, "apply the safe fixes, and report nothing")
 	flags.Bool("diff", false, "with -fix, print the fixes as a diff instead of applying them")
-	flags.String("format", "text", "write text, github, json or sarif")
-	flags.Bool("json", false, "write JSON, a line for each finding")
+	flags.String("format", "text", "the `form` of the report: text, github, json or sarif")
+	flags.Bool("json", false, "write JSON, one line for each finding")
 	flags.String("tags", "", "the build `tags` to use")
 	for _, analyzer := range vet.Analyzers {
-		flags.Bool(analyzer.Name, false, firstLine(analyzer.Doc)+"; =false turns it off, and naming checks turns the others off")
+		flags.Bool(analyzer.Name, false, firstLine(analyzer.Doc))
 	}
 	return flags, func() []*analysis.Analyzer {
 		set := map[string]string{}
 		flags.Visit(func(f *flag.Flag) { set[f.Name] = f.Value.String() })
-		alone := slices.ContainsFunc(vet.Analyzers, func(a *analysis.Analyzer) bool { return set[a.Name] == "true" })
+		named := func(a *analysis.Analyzer) bool { return set[a.Name] == "true" }
+		alone := slices.ContainsFunc(vet.Analyzers, named)
 		return slices.DeleteFunc(slices.Clone(vet.Analyzers), func(a *analysis.Analyzer) bool {
-			return set[a.Name] == "false" || alone && set[a.Name] != "true"
+			return set[a.Name] == "false" || alone && !named(a)
 		})
 	}
 }
 
-// calledByVet reports whether go vet runs this program as its tool. It passes
-// flags and the configuration file of one package, or asks for the tool's flags
-// or version.
+// calledByVet reports whether go vet runs this program as its tool. Go vet passes flags and the
+// configuration file of one package, or asks for the flags or the version of the tool.
 func calledByVet(args []string) bool {
 	if len(args) == 0 {
 		return false
@@ -189,18 +201,22 @@ func calledByVet(args []string) bool {
 			return false
 		}
 	}
-	return strings.HasSuffix(args[last], ".cfg") || args[last] == "-flags" || strings.HasPrefix(args[last], "-V=")
+	return strings.HasSuffix(args[last], ".cfg") ||
+		args[last] == "-flags" || strings.HasPrefix(args[last], "-V=")
 }
 
-// serveVet does what go vet has asked for, and exits.
+// serveVet does what go vet asked for, and exits.
 func serveVet() { unitchecker.Main(vet.Analyzers...) }
 
 type object = map[string]any
 
-// sarif returns a log in SARIF 2.1.0, which code scanners exchange.
+// sarif returns a log in SARIF 2.1.0, the format that code scanners exchange.
 func sarif(driver object, results []object) object {
-	return object{"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
-		"runs": []object{{"tool": object{"driver": driver}, "results": results}}}
+	return object{
+		"$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+		"version": "2.1.0",
+		"runs":    []object{{"tool": object{"driver": driver}, "results": results}},
+	}
 }
 
 func sarifResult(rule, level, text, file string, region object) object {

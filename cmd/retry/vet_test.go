@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// go vet runs the program that os.Executable returns, which is the test binary
-// here.
+// TestMain lets go vet run the test binary as its tool: go vet runs the program that os.Executable
+// returns.
 func TestMain(m *testing.M) {
 	if calledByVet(os.Args[1:]) {
 		serveVet()
@@ -52,7 +52,7 @@ func TestVet(t *testing.T) {
 	const found = `main.go:10:76: ping gets the context of all attempts, so AttemptTimeout does not end it: pass attempt, the context of this attempt`
 	for _, test := range []struct {
 		name, args     string
-		stdout, stderr string // texts that they must contain; "" means that they must be empty
+		stdout, stderr string // texts that the outputs must contain; an stdout of "" must be empty
 		status         int
 	}{
 		{"all packages", "./...", "", found, 1},
@@ -64,7 +64,7 @@ func TestVet(t *testing.T) {
 		{"SARIF", "-format=sarif .", `"ruleId":"outerctx"`, "1 package, 1 call of retry", 1},
 		{"no such format", "-format xml .", "", `-format is "xml": write text, github, json or sarif`, 2},
 		{"a diff", "-fix -diff .", "ping(attempt) })", "", 1},
-		{"a format of no report", "-fix -format json .", "", `-format is "json", but -fix reports nothing`, 2},
+		{"a format with -fix", "-fix -format json .", "", `-format is "json", but -fix and -diff report nothing`, 2},
 		{"no such package", "./nowhere", "", "nowhere", 1},
 		{"no such flag", "-nowhere", "", "flag provided but not defined: -nowhere", 2},
 	} {
@@ -85,8 +85,8 @@ func TestVet(t *testing.T) {
 	assert.Zero(t, status, stderr)
 }
 
-// A fix goes to the file in this checkout, although go vet keeps fixed files in its cache, where
-// with -trimpath those of two checkouts with the same content are the same.
+// Vet -fix writes to the file in this checkout. Go vet keeps fixed files in its cache, and with
+// -trimpath two checkouts with the same content would share a fixed file.
 func TestVetFixesThisCheckout(t *testing.T) {
 	t.Setenv("GOFLAGS", "-trimpath -buildvcs=false")
 	here, err := os.Getwd()
@@ -108,7 +108,7 @@ func TestVetFixesThisCheckout(t *testing.T) {
 	}
 }
 
-// A fix goes only to files of the module that vet is called in.
+// Vet -fix writes only to files of the module in which it is called.
 func TestVetFixesThisModule(t *testing.T) {
 	const says = "-fix writes only to "
 	other := write(t, map[string]string{"linked.go": strings.Replace(mistaken, "func main() {}", "", 1)})
@@ -162,12 +162,13 @@ func TestVetFixesThisModule(t *testing.T) {
 	assert.Contains(t, stderr, "the current directory is not in a module: "+says)
 }
 
-// Names of files come from the source, too.
+// A //line comment in the source can name a file. Vet prints such a name without the characters on
+// which a terminal or a CI service would act.
 func TestVetPrintsNoCommands(t *testing.T) {
 	for _, test := range []struct{ name, file, want string }{
 		{"for a terminal", "\x1b[31mred.go", "?[31mred.go:3:"},
 		{"for a terminal, in one byte", "a\u009b2Jb.go", "a?2Jb.go:3:"},
-		{"that turns text around", "a\u202eog.b", "a?og.b:3:"},
+		{"that reverses text", "a\u202eog.b", "a?og.b:3:"},
 		{"for GitHub", "::error title=x.go", "./::error title=x.go:3:"},
 		{"for GitHub and Azure", "x##[error]##vso[y]z.go", "x#?[error]#?vso[y]z.go:3:"},
 		{"a plain one", "other.go", "other.go:3:"},
@@ -181,7 +182,8 @@ func TestVetPrintsNoCommands(t *testing.T) {
 	}
 }
 
-func TestVetLooksAt(t *testing.T) {
+// Vet says how many packages and calls it looked at.
+func TestVetCountsCalls(t *testing.T) {
 	for _, test := range []struct{ name, main, want string }{
 		{"a call", strings.Replace(mistaken, "ping(ctx)", "ping(attempt)", 1), "1 package, 1 call of retry\n"},
 		{"a Transport and a call", `package main
@@ -217,7 +219,7 @@ func TestVetWithoutGo(t *testing.T) {
 	assert.Contains(t, stderr, `exec: "go": executable file not found`)
 }
 
-// Users never pass the arguments that go vet passes to its tool.
+// The arguments that go vet passes to its tool are told from the arguments of a user.
 func TestCalledByVet(t *testing.T) {
 	for _, test := range []struct {
 		args string

@@ -21,18 +21,17 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// TestCases runs the checks over programs that were written without a look at
-// them. A misuse is found if a check reports its line or its statement. Most of what is
-// missed belongs to checks that other linters have, or that warned of nothing that
-// wakes anybody up. Any other report in a correct program is a false alarm: those that
-// have a Transport for each call, or that decode a body without a look at the status, are
-// correct only in what their archive is about. The misuses that are missed since MaxElapsed
-// counts as an end are u04_elapsed_alone and e03_deploy.
+// TestCases runs the checks on programs whose authors did not know the checks. A misuse is found if a
+// check reports its line or its statement. Most of the missed misuses are found by other linters, or
+// do no harm in an outage. u04_elapsed_alone and e03_deploy are missed because MaxElapsed counts as an
+// end.
 //
-// The first runs of the sealed half and of two later archives, unread until then, had
-// two, three and one false alarm. The cases of paging are of idempotent, endless and held,
-// and so are those of unseen, of which the first run found 39 and had one. Those of kept
-// and keptsealed are of percall and othermark.
+// A report in a correct program is a false alarm. The columns perCall and response list programs that
+// are correct only in the subject of their archive: they have a Transport for each call, or decode a
+// body without a look at the status.
+//
+// The archives paging and unseen are about idempotent, endless and held. The archives kept and
+// keptsealed are about percall and othermark.
 func TestCases(t *testing.T) {
 	for _, half := range []struct {
 		name     string
@@ -67,7 +66,7 @@ func TestCases(t *testing.T) {
 			assert.Equal(t, half.response, strings.Join(alarms["response"], " "))
 			delete(alarms, "percall")
 			delete(alarms, "response")
-			if half.name == "kept" { // they ask 21 and 31 times, and would stop after 11
+			if half.name == "kept" { // these programs allow 21 and 31 attempts, and would stop after 11
 				assert.Equal(t, []string{"k02_worker", "k04_wait_for_ready"}, alarms["policyliteral"])
 				delete(alarms, "policyliteral")
 			}
@@ -76,14 +75,14 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// The sealed half is as it was before the first check was changed.
+// The archive sealed does not change.
 func TestSealed(t *testing.T) {
 	want, err := os.ReadFile("testdata/cases/sealed.sha256")
 	require.NoError(t, err)
 	assert.Equal(t, string(want), fmt.Sprintf("%x  sealed.txtar\n", sha256.Sum256(unzipped(t, "sealed"))))
 }
 
-// unzipped returns one half of the cases. To read it: gunzip -c testdata/cases/open.txtar.gz
+// unzipped returns an archive of cases. To read one: gunzip -c testdata/cases/open.txtar.gz
 func unzipped(t *testing.T, half string) []byte {
 	file, err := os.Open(filepath.Join("testdata", "cases", half+".txtar.gz"))
 	require.NoError(t, err)
@@ -95,8 +94,8 @@ func unzipped(t *testing.T, half string) []byte {
 	return data
 }
 
-// score returns how many misuses the checks find, the names of the others, and
-// the correct programs that each check reports. Each program is a package of its own.
+// score returns how many misuses the checks find, the names of the missed misuses, and the correct
+// programs that each check reports. Each program is a package.
 func score(t *testing.T, archive *txtar.Archive) (found int, missed []string, alarms map[string][]string) {
 	dir := module(t)
 	alarms = map[string][]string{}
@@ -130,8 +129,8 @@ func score(t *testing.T, archive *txtar.Archive) (found int, missed []string, al
 	return found, missed, alarms
 }
 
-// hit reports whether one of the positions is on the line with "// want: ", or in
-// the innermost statement there.
+// hit reports whether one of the positions is on the line with "// want: ", or in the innermost
+// statement of that line.
 func hit(t *testing.T, p *packages.Package, reported []token.Pos) bool {
 	file := p.Syntax[0]
 	var want token.Pos

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/tools/go/cfg"
 )
 
-// all returns the nodes of one type in a part of the code.
+// all returns the nodes of type N in a part of the code, with their cursors.
 func all[N ast.Node](in inspector.Cursor) iter.Seq2[inspector.Cursor, N] {
 	return func(yield func(inspector.Cursor, N) bool) {
 		var kind N
@@ -26,7 +26,7 @@ func all[N ast.Node](in inspector.Cursor) iter.Seq2[inspector.Cursor, N] {
 // within reports whether pos is in n.
 func within(n ast.Node, pos token.Pos) bool { return n.Pos() <= pos && pos < n.End() }
 
-// enclosingFunc returns the function around c.
+// enclosingFunc returns the innermost function around c, nil if there is none.
 func enclosingFunc(c inspector.Cursor) *inspector.Cursor {
 	for fn := range c.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
 		return &fn
@@ -41,7 +41,7 @@ func bodyOf(fn ast.Node) *ast.BlockStmt {
 	return fn.(*ast.FuncDecl).Body
 }
 
-// resultOf returns the variable that gets the error of a call.
+// resultOf returns the variable to which the error of a call is assigned, nil if there is none.
 func (u *uses) resultOf(call *call) *types.Var {
 	switch p := call.cursor.Parent().Node().(type) {
 	case *ast.AssignStmt:
@@ -52,8 +52,8 @@ func (u *uses) resultOf(call *call) *types.Var {
 	return nil
 }
 
-// flow calls visit for the nodes of body that may run after at, until visit returns
-// false on the way there. It reports whether a way leads to the end.
+// flow follows each path through body that starts after at, and calls visit for the nodes on it. A
+// path ends where visit returns false. flow reports whether a path reaches the end of body.
 func flow(body *ast.BlockStmt, at ast.Node, visit func(ast.Node) bool) (ends bool) {
 	seen := map[*cfg.Block]bool{}
 	var walk func(b *cfg.Block, i int)
@@ -75,7 +75,7 @@ func flow(body *ast.BlockStmt, at ast.Node, visit func(ast.Node) bool) (ends boo
 		for i, n := range b.Nodes {
 			if n == at {
 				walk(b, i+1)
-			} else if within(n, at.Pos()) { // at is in a function literal, which n calls
+			} else if within(n, at.Pos()) { // at is in a function literal in n, which n calls
 				walk(b, i)
 			}
 		}
@@ -83,7 +83,7 @@ func flow(body *ast.BlockStmt, at ast.Node, visit func(ast.Node) bool) (ends boo
 	return ends
 }
 
-// assigns reports whether a statement, or a function in it, may change v.
+// assigns reports whether a statement, or a function literal in it, may change v.
 func (u *uses) assigns(n ast.Node, v *types.Var) bool {
 	for n := range ast.Preorder(n) {
 		var changed []ast.Expr
@@ -99,14 +99,16 @@ func (u *uses) assigns(n ast.Node, v *types.Var) bool {
 				changed = []ast.Expr{n.X}
 			}
 		}
-		if slices.ContainsFunc(changed, func(x ast.Expr) bool { return rootOf(x) != nil && u.local(rootOf(x)) == v }) {
+		if slices.ContainsFunc(changed, func(x ast.Expr) bool {
+			return rootOf(x) != nil && u.local(rootOf(x)) == v
+		}) {
 			return true
 		}
 	}
 	return false
 }
 
-// deref returns what t is or points to.
+// deref returns the type to which t points, or t if t is not a pointer.
 func deref(t types.Type) types.Type {
 	if t == nil {
 		return types.Typ[types.Invalid]
@@ -117,8 +119,8 @@ func deref(t types.Type) types.Type {
 	return t
 }
 
-// returnsOf returns the return statements of a function, without those of the
-// functions in it.
+// returnsOf returns the return statements of a function. It leaves out the return statements of
+// function literals in it.
 func returnsOf(body *ast.BlockStmt) (list []*ast.ReturnStmt) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		if ret, ok := n.(*ast.ReturnStmt); ok {
@@ -149,7 +151,8 @@ func (u *uses) count(o types.Object, in inspector.Cursor) (n int) {
 	return n
 }
 
-// method returns the receiver and the name of a method call, or nil.
+// method returns the receiver and the name of a method call. For any other call the receiver is
+// nil.
 func method(call *ast.CallExpr) (ast.Expr, string) {
 	if sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok {
 		return sel.X, sel.Sel.Name
@@ -157,13 +160,13 @@ func method(call *ast.CallExpr) (ast.Expr, string) {
 	return nil, ""
 }
 
-// hasUse reports whether n uses a variable.
+// hasUse reports whether n uses an object. A nil object has no uses.
 func (u *uses) hasUse(n ast.Node, v types.Object) bool {
 	c, _ := u.root.FindNode(n)
 	return v != nil && u.count(v, c) > 0
 }
 
-// mentionsCallee reports whether a part of the code calls the function of this name.
+// mentionsCallee reports whether a part of the code calls the function with this full name.
 func (u *uses) mentionsCallee(in inspector.Cursor, name string) bool {
 	for _, call := range all[*ast.CallExpr](in) {
 		if u.callee(call) == name {
@@ -173,7 +176,8 @@ func (u *uses) mentionsCallee(in inspector.Cursor, name string) bool {
 	return false
 }
 
-// typeName returns the path and name of the type that t is or points to.
+// typeName returns the path and the name of a named type, or of the named type to which t points.
+// It returns "" for any other type.
 func typeName(t types.Type) string {
 	if named, ok := types.Unalias(deref(t)).(*types.Named); ok && named.Obj().Pkg() != nil {
 		return named.Obj().Pkg().Path() + "." + named.Obj().Name()

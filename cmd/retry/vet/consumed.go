@@ -9,34 +9,38 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// Consumed reports readers, rows and requests that the first attempt uses up.
-var Consumed = newCheck("consumed", `report a reader, request or rows made outside of the operation that reads them
+// Consumed reports readers, rows and requests that the first attempt reads to their end.
+var Consumed = newCheck("consumed", `report a reader, request or rows made outside of the operation
 
-The first attempt reads a body or rows to their end, and the second finds
-nothing left. Each attempt must make the reader, request or rows that it reads.`, func(pass *analysis.Pass, u *uses) {
+The first attempt reads a body or rows to their end, so the second attempt finds nothing.
+Each attempt must make its own reader, request or rows.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations() {
 		for _, found := range u.consumptions(op) {
-			pass.ReportRangef(found.x, "%s comes from outside of %s and %s", types.ExprString(found.x), call.name, consequences[found.kind])
+			pass.ReportRangef(found.x, "%s comes from outside of %s and %s", types.ExprString(found.x),
+				call.name, consequences[found.kind])
 		}
 	}
 })
 
-// A consumption is an expression that an operation uses up.
+// A consumption is a reader, request or rows that an operation reads to its end.
 type consumption struct {
 	x    ast.Expr
 	kind string // "reader", "rows", or "request"
 }
 
-// consequences say what happens to each kind, and what to write.
+// consequences says for each kind what happens in the second attempt, and what to write.
 var consequences = map[string]string{
-	"reader":  "is empty from the second attempt on: keep the bytes outside, and make a reader of them in each attempt",
-	"rows":    "the first attempt reads it to its end: run the query in each attempt",
-	"request": "its body is empty from the second attempt on: make the request in each attempt, or set Body from GetBody before it is sent",
+	"reader": "is empty from the second attempt on: keep the bytes outside, and make a reader of " +
+		"them in each attempt",
+	"rows": "the first attempt reads it to its end: run the query in each attempt",
+	"request": "its body is empty from the second attempt on: make the request in each attempt, or " +
+		"set Body from GetBody before it is sent",
 }
 
-// consumptions returns the expressions that op uses up, each variable once.
+// consumptions returns what op reads to its end. It returns each variable once.
 func (u *uses) consumptions(op *operation) (found []consumption) {
-	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
+	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.KeyValueExpr)(nil),
+		(*ast.AssignStmt)(nil)) {
 		if u.detached(c, op) || u.mayBeOnce(c, op) {
 			continue
 		}
@@ -50,8 +54,7 @@ func (u *uses) consumptions(op *operation) (found []consumption) {
 	return found
 }
 
-// candidates returns the variables that the node at c uses up, wherever they
-// come from.
+// candidates returns what the node at c reads to its end. It includes variables of the attempt.
 func (u *uses) candidates(c inspector.Cursor) (found []consumption) {
 	read := func(x ast.Expr, to types.Type) {
 		if x = target(x); x != nil && isReader(to) && u.isConsumable(x) {
@@ -80,14 +83,25 @@ func (u *uses) candidates(c inspector.Cursor) (found []consumption) {
 	return found
 }
 
-// received returns the variables that a method call uses up: its receiver, or
-// the body of the request that it sends.
+// senders are the methods that send a request.
+var senders = []string{
+	"(*net/http.Client).Do", "(net/http.RoundTripper).RoundTrip", "(*net/http.Transport).RoundTrip",
+}
+
+// readToEnd are the methods of a reader that may read it to its end.
+var readToEnd = []string{
+	"Read", "ReadByte", "ReadBytes", "ReadRune", "ReadString", "WriteTo", "Scan", "Decode",
+	"ReadAll", "Token", "NextPart",
+}
+
+// received returns what a method call reads to its end: its receiver, or the body of the request
+// that it sends.
 func (u *uses) received(call *ast.CallExpr) []consumption {
 	x, name := method(call)
 	if x == nil {
 		return nil
 	}
-	if slices.Contains([]string{"(*net/http.Client).Do", "(net/http.RoundTripper).RoundTrip", "(*net/http.Transport).RoundTrip"}, u.callee(call)) {
+	if slices.Contains(senders, u.callee(call)) {
 		if req := u.withBody(call.Args[0]); req != nil {
 			return []consumption{{req, "request"}}
 		}
@@ -97,7 +111,7 @@ func (u *uses) received(call *ast.CallExpr) []consumption {
 	case x == nil:
 	case name == "Next" && isRows(u.info.TypeOf(x)):
 		return []consumption{{x, "rows"}}
-	case slices.Contains([]string{"Read", "ReadByte", "ReadBytes", "ReadRune", "ReadString", "WriteTo", "Scan", "Decode", "ReadAll", "Token", "NextPart"}, name):
+	case slices.Contains(readToEnd, name):
 		if u.isConsumable(x) {
 			return []consumption{{x, "reader"}}
 		}
@@ -105,8 +119,8 @@ func (u *uses) received(call *ast.CallExpr) []consumption {
 	return nil
 }
 
-// comesFromOutside reports whether x is a variable of this package that is made
-// outside of op, or a field of such a variable.
+// comesFromOutside reports whether x is a variable of this package that is declared outside of op,
+// or a field of such a variable.
 func (u *uses) comesFromOutside(op *operation, x ast.Expr) bool {
 	if !u.isOutside(op, x) || u.isForeign(x) {
 		return false
@@ -118,7 +132,7 @@ func (u *uses) comesFromOutside(op *operation, x ast.Expr) bool {
 	v := u.vars[u.local(id)]
 	_, isStruct := u.info.TypeOf(x).Underlying().(*types.Struct)
 	if v != nil && v.zero && !v.shared && len(v.values) == 0 && !isStruct {
-		return false // always nil
+		return false // the variable is always nil
 	}
 	value := u.value(id)
 	return value == nil || !u.isForeign(value) // such as rand.Reader

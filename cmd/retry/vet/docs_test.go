@@ -12,14 +12,13 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// TestDocs checks docs/vet.md, which has a section for each analyzer. The
-// analyzer must report the mistake with the text in that section, and must
-// report nothing for the repaired code.
+// TestDocs checks docs/vet.md, which has a section for each analyzer. The analyzer must report the
+// mistake in this section with the text in it, and must report nothing about the repaired code.
 func TestDocs(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/vet.md")
 	require.NoError(t, err)
 	sections := strings.Split(string(page), "\n## ")[1:]
-	sections = sections[:len(sections)-2] // then what other linters find, and what the checks were tried on
+	sections = sections[:len(sections)-2] // the last two sections are not about a check
 	require.Len(t, sections, len(Analyzers))
 	require.Len(t, sections, 13)
 	assert.Contains(t, string(page), "\nThirteen kinds of mistakes ")

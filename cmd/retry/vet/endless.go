@@ -11,42 +11,49 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Endless reports calls that nothing ends but a success.
+// Endless reports calls that only a success can end.
 var Endless = newCheck("endless", `report unlimited attempts on a context that is never done
 
-An operation that cannot succeed is retried until the process ends. A context that
-something cancels, or a limit, ends it. A policy with HealthyAfter is meant to go on.`, func(pass *analysis.Pass, u *uses) {
+An operation that cannot succeed is retried until the process ends. Set a limit, or
+use a context that something cancels. A policy with HealthyAfter is not reported,
+because it is meant to go on.`, func(pass *analysis.Pass, u *uses) {
 	for _, call := range u.calls {
 		fn := enclosingFunc(call.cursor)
-		if fn != nil && u.unlimited(call.policy) && u.neverDone(fn.Node(), call.ctx) && !slices.ContainsFunc(call.ops, u.stops) {
-			pass.ReportRangef(call.Fun, "nothing ends this %s but a success: its attempts are unlimited, and its context is never done; set a limit, or pass a context that something cancels", call.name)
+		if fn != nil && u.unlimited(call.policy) && u.neverDone(fn.Node(), call.ctx) &&
+			!slices.ContainsFunc(call.ops, u.stops) {
+			pass.ReportRangef(call.Fun,
+				"only a success ends this %s: its attempts are unlimited, and its context is never done; set "+
+					"a limit, or pass a context that something cancels", call.name)
 		}
 	}
 })
 
-// unlimited reports whether a policy is known to set no bound to the attempts, in number or time.
-// MaxElapsed is one, although it does not end an attempt that hangs.
+// unlimited reports whether a policy is known to limit neither the number nor the time of the
+// attempts. MaxElapsed is a limit, although it does not end an attempt that hangs.
 func (u *uses) unlimited(x ast.Expr) bool {
-	if u.sets(x, "Budget", "Wait", "Classify", "HealthyAfter", "AttemptCap", "NonRetryable") || endsByItself(u.retryIf(x)) {
+	if u.sets(x, "Budget", "Wait", "Classify", "HealthyAfter", "AttemptCap", "NonRetryable") ||
+		endsByItself(u.retryIf(x)) {
 		return false
 	}
 	p, known := u.limits(x, "MaxAttempts", "MaxRetries", "MaxElapsed")
 	return known && p.MaxElapsed <= 0 && p.EffectiveMax() == retry.Unlimited
 }
 
-// endsByItself reports whether a RetryIf asks something other than the error.
+// endsByItself reports whether a RetryIf ignores its error, so that something else must end the
+// call.
 func endsByItself(retryIf ast.Expr) bool {
 	fn, ok := retryIf.(*ast.FuncLit)
-	return ok && (len(fn.Type.Params.List[0].Names) == 0 || fn.Type.Params.List[0].Names[0].Name == "_")
+	return ok &&
+		(len(fn.Type.Params.List[0].Names) == 0 || fn.Type.Params.List[0].Names[0].Name == "_")
 }
 
-// neverDone reports whether a context is known to be canceled by nothing before the
-// call with it returns.
+// neverDone reports whether it is known that nothing cancels a context before the call with this
+// context returns. fn is the function around the call.
 func (u *uses) neverDone(fn ast.Node, ctx ast.Expr) bool {
 	for {
 		made := u.from(ctx)
 		if made == nil {
-			made, _ = u.deep(ctx).(*ast.CallExpr) // a field that is set in one place
+			made, _ = u.deep(ctx).(*ast.CallExpr) // ctx is a field that is set in one place
 		}
 		if made == nil {
 			return false
@@ -66,8 +73,7 @@ func (u *uses) neverDone(fn ast.Node, ctx ast.Expr) bool {
 	}
 }
 
-// canceledAtEnd reports whether a function does nothing with the cancel function that
-// made returns but to defer it.
+// canceledAtEnd reports whether a function only defers the cancel function that made returns.
 func (u *uses) canceledAtEnd(fn ast.Node, made *ast.CallExpr) bool {
 	var cancel *types.Var
 	deferred := map[*ast.Ident]bool{}
@@ -94,8 +100,8 @@ func (u *uses) canceledAtEnd(fn ast.Node, made *ast.CallExpr) bool {
 	return true
 }
 
-// stops reports whether an operation asks something other than its errors whether to go
-// on: it receives from a channel, or returns by a condition on what is outside of it.
+// stops reports whether something other than an error can stop an operation: it receives from a
+// channel, or it returns because of a variable outside of it.
 func (u *uses) stops(op *operation) bool {
 	for c := range op.cursor.Preorder((*ast.UnaryExpr)(nil), (*ast.IfStmt)(nil)) {
 		switch n := c.Node().(type) {

@@ -10,8 +10,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// evaluate returns p with these fields set. It leaves out fields whose values
-// are not constant; then known is false.
+// evaluate returns p with these fields set. known is false if the value of a field is not constant.
+// Such a field stays zero.
 func (u *uses) evaluate(p retry.Policy, fields map[string]ast.Expr) (_ retry.Policy, known bool) {
 	known = true
 	for name, x := range fields {
@@ -29,16 +29,19 @@ func (u *uses) evaluate(p retry.Policy, fields map[string]ast.Expr) (_ retry.Pol
 	return p, known
 }
 
-// curves are the types that an interface in a policy may have, by their names.
+// curves are the types of the values that a field of a policy with an interface type may have, by
+// their names.
 var curves = map[string]reflect.Type{
-	"Fixed": reflect.TypeFor[retry.Fixed](), "Linear": reflect.TypeFor[retry.Linear](),
-	"Fibonacci": reflect.TypeFor[retry.Fibonacci](), "Exponential": reflect.TypeFor[retry.Exponential](),
-	"Schedule": reflect.TypeFor[retry.Schedule](), "Proportional": reflect.TypeFor[retry.Proportional](),
-	"Spread": reflect.TypeFor[retry.Spread](),
+	"Fixed":        reflect.TypeFor[retry.Fixed](),
+	"Linear":       reflect.TypeFor[retry.Linear](),
+	"Fibonacci":    reflect.TypeFor[retry.Fibonacci](),
+	"Exponential":  reflect.TypeFor[retry.Exponential](),
+	"Schedule":     reflect.TypeFor[retry.Schedule](),
+	"Proportional": reflect.TypeFor[retry.Proportional](),
+	"Spread":       reflect.TypeFor[retry.Spread](),
 }
 
-// eval sets v to the value of x. If that is not constant, v stays zero, and ok is
-// false.
+// eval sets v to the value of x. If x is not constant, v stays zero and ok is false.
 func (u *uses) eval(v reflect.Value, x ast.Expr) (ok bool) {
 	if x = u.value(x); x == nil || u.info.Types[x].IsNil() {
 		return x != nil
@@ -69,7 +72,8 @@ func (u *uses) eval(v reflect.Value, x ast.Expr) (ok bool) {
 	return ok
 }
 
-// evalElements sets the fields or elements of v to those of a literal.
+// evalElements sets the fields of the struct v, or the elements of the slice v, to the values in a
+// literal.
 func (u *uses) evalElements(v reflect.Value, literal *ast.CompositeLit) bool {
 	for _, x := range literal.Elts {
 		pair, keyed := x.(*ast.KeyValueExpr)
@@ -91,7 +95,8 @@ func (u *uses) evalElements(v reflect.Value, literal *ast.CompositeLit) bool {
 	return true
 }
 
-// setConstant sets v, a number, a bool or a string, to a constant.
+// setConstant sets v to a constant. v is a number, a bool or a string. ok is false if v cannot hold
+// the constant.
 func setConstant(v reflect.Value, c constant.Value) (ok bool) {
 	switch {
 	case v.Kind() == reflect.Bool:
@@ -110,8 +115,8 @@ func setConstant(v reflect.Value, c constant.Value) (ok bool) {
 	return exact && v.Convert(reflect.TypeFor[int64]()).Int() == n
 }
 
-// retryType returns the name of the type of x, or "" if the type does not come from
-// package retry.
+// retryType returns the name of the type of x. It returns "" if package retry does not declare the
+// type.
 func (u *uses) retryType(x ast.Expr) string {
 	name, ours := strings.CutPrefix(typeName(u.info.TypeOf(x)), retryPath+".")
 	if !ours {

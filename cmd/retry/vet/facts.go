@@ -11,7 +11,7 @@ import (
 
 const retryhttpPath = retryPath + "/retryhttp"
 
-// pointee returns what x is or points to.
+// pointee returns y if x is &y, and otherwise x, without parentheses.
 func pointee(x ast.Expr) ast.Expr {
 	if address, ok := ast.Unparen(x).(*ast.UnaryExpr); ok && address.Op == token.AND {
 		x = address.X
@@ -19,14 +19,14 @@ func pointee(x ast.Expr) ast.Expr {
 	return ast.Unparen(x)
 }
 
-// literal returns the literal that x is or points to, or nil.
+// literal returns the composite literal y if x is y or &y, and otherwise nil.
 func literal(x ast.Expr) *ast.CompositeLit {
 	lit, _ := pointee(x).(*ast.CompositeLit)
 	return lit
 }
 
-// transport returns the retryhttp.Transport that x is or that the http.Client x
-// has, or nil if it is none that is known.
+// transport returns the retryhttp.Transport x, or the retryhttp.Transport of the http.Client x. It
+// returns nil for anything else.
 func (u *uses) transport(x ast.Expr) ast.Expr {
 	x = u.deep(x)
 	if x == nil {
@@ -36,7 +36,8 @@ func (u *uses) transport(x ast.Expr) ast.Expr {
 		return x
 	}
 	of := keyed(literal(x))["Transport"]
-	if of != nil && typeName(u.info.TypeOf(x)) == "net/http.Client" && typeName(u.info.TypeOf(of)) == retryhttpPath+".Transport" {
+	if of != nil && typeName(u.info.TypeOf(x)) == "net/http.Client" &&
+		typeName(u.info.TypeOf(of)) == retryhttpPath+".Transport" {
 		return of
 	}
 	return nil
@@ -55,11 +56,12 @@ func (u *uses) local(x ast.Expr) *types.Var {
 // isZero reports whether x is the constant 0.
 func (u *uses) isZero(x ast.Expr) bool {
 	value := u.info.Types[x].Value
-	return value != nil && value.Kind() != constant.String && value.Kind() != constant.Bool && constant.Sign(value) == 0
+	return value != nil && value.Kind() != constant.String && value.Kind() != constant.Bool &&
+		constant.Sign(value) == 0
 }
 
-// retryingClient returns the client with a retryhttp.Transport that a call sends a
-// request with, or nil.
+// retryingClient returns the http.Client with which a call sends a request, if this client has a
+// retryhttp.Transport. Otherwise it returns nil.
 func (u *uses) retryingClient(call *ast.CallExpr) ast.Expr {
 	if x, _ := method(call); x != nil && u.sends(call) && u.transport(x) != nil {
 		return x
@@ -69,13 +71,14 @@ func (u *uses) retryingClient(call *ast.CallExpr) ast.Expr {
 
 // A setting is a field of a struct that a literal or an assignment sets.
 type setting struct {
-	cursor inspector.Cursor // of the pair or the assignment
-	of     types.Type       // the struct
-	x      ast.Expr         // the literal, or what has the field
+	cursor inspector.Cursor // the key and value in the literal, or the assignment
+	of     types.Type       // the type of the struct
+	x      ast.Expr         // the literal, or the struct whose field is assigned
 	field  *ast.Ident
 	value  ast.Expr // nil if a call with several results sets it
 }
 
+// is reports whether s sets a field of the struct typ in the package path.
 func (s setting) is(path, typ, field string) bool {
 	return s.field.Name == field && typeName(s.of) == path+"."+typ
 }
@@ -86,6 +89,7 @@ func (s setting) assigned() bool {
 	return ok
 }
 
+// findSettings finds all settings of the package.
 func (u *uses) findSettings() {
 	for c := range u.root.Preorder((*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
 		switch n := c.Node().(type) {
@@ -97,16 +101,17 @@ func (u *uses) findSettings() {
 		case *ast.AssignStmt:
 			for i, left := range n.Lhs {
 				if sel, ok := ast.Unparen(left).(*ast.SelectorExpr); ok && n.Tok == token.ASSIGN {
-					u.settings = append(u.settings, setting{c, deref(u.info.TypeOf(sel.X)), sel.X, sel.Sel, valueAt(n.Rhs, len(n.Lhs), i)})
+					u.settings = append(u.settings,
+						setting{c, deref(u.info.TypeOf(sel.X)), sel.X, sel.Sel, valueAt(n.Rhs, len(n.Lhs), i)})
 				}
 			}
 		}
 	}
 }
 
-// same reports whether two expressions are the same variable, field or method
-// call, such as s.ctx or req.Context(). The receiver of a field does not
-// matter, because a method and its caller name it differently.
+// same reports whether two expressions are the same variable, field or method call without
+// arguments, such as s.ctx or req.Context(). It ignores the variable before a field, because a
+// method and its caller have different names for it.
 func (u *uses) same(a, b ast.Expr) bool {
 	switch a := ast.Unparen(a).(type) {
 	case *ast.Ident:
@@ -131,13 +136,14 @@ func (u *uses) same(a, b ast.Expr) bool {
 	return false
 }
 
-// isFailure reports whether cond is that an error is not nil.
+// isFailure reports whether a condition compares an error with nil by !=.
 func (u *uses) isFailure(cond ast.Expr) bool {
 	binary, ok := ast.Unparen(cond).(*ast.BinaryExpr)
-	return ok && binary.Op == token.NEQ && u.info.Types[binary.Y].IsNil() && isError(u.info.TypeOf(binary.X))
+	return ok && binary.Op == token.NEQ && u.info.Types[binary.Y].IsNil() &&
+		isError(u.info.TypeOf(binary.X))
 }
 
-// leaves reports whether the last statement of list leaves the loop.
+// leaves reports whether the last statement of list is a return, a break or a goto.
 func leaves(list []ast.Stmt) bool {
 	if len(list) == 0 {
 		return false

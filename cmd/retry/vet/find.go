@@ -21,23 +21,23 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// A Finding is what a check reports.
+// A Finding is one report of a check.
 type Finding struct {
 	File    string `json:"file"` // relative to the current directory
 	Line    int    `json:"line"`
 	Column  int    `json:"column"`
 	Check   string `json:"check"`
-	Message string `json:"message"` // with the check in brackets
+	Message string `json:"message"` // ends with the name of the check in brackets
 }
 
-// Findings are what checks report, and how much they looked at.
+// Findings are the reports of checks, and how much code the checks looked at.
 type Findings struct {
 	List     []Finding
-	Packages int // without those that only hold tests
-	Calls    int // that retry, and each Transport
+	Packages int // the number of packages; a package and its tests count as one
+	Calls    int // the number of calls that retry, and of Transports
 }
 
-// String says how much was looked at.
+// String says how much code the checks looked at.
 func (f *Findings) String() string {
 	packages := count(f.Packages, "package")
 	if f.Calls == 0 {
@@ -53,33 +53,20 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// Find runs checks on packages with their tests and returns what they report, each
-// line once. It reads what the packages import as the compiler has left it, and
-// not from source. If patterns is empty, it checks the package in the current
-// directory. An error means that a package does not compile.
-func Find(ctx context.Context, patterns []string, tags string, checks []*analysis.Analyzer) (*Findings, error) {
+// Find runs checks on packages and their tests, and returns the reports, each once. Patterns are
+// patterns of the go command. If patterns is empty, Find checks the package in the current
+// directory. Tags are build tags, separated by commas. Find reads the imports of the packages from
+// the export data of the compiler, not from source. An error means that a package cannot be loaded
+// or does not compile.
+func Find(
+	ctx context.Context, patterns []string, tags string, checks []*analysis.Analyzer,
+) (*Findings, error) {
 	here, err := os.Getwd()
 	if err != nil {
 		return nil, err
 	}
-	config := &packages.Config{Context: ctx, Mode: packages.LoadSyntax | packages.NeedModule, Tests: true, BuildFlags: []string{"-tags=" + tags}}
-	loaded, err := packages.Load(config, patterns...)
+	loaded, err := loadAll(ctx, patterns, tags)
 	if err != nil {
-		return nil, err
-	}
-	var errs []error
-	packages.Visit(loaded, nil, func(p *packages.Package) {
-		for _, err := range p.Errors {
-			errs = append(errs, err)
-		}
-		if p.TypesInfo == nil { // not from source: there is nothing in it to check
-			p.TypesInfo = &types.Info{ // which go vet's checks want to have maps
-				Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{},
-				Selections: map[*ast.SelectorExpr]*types.Selection{},
-			}
-		}
-	})
-	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	graph, err := checker.Analyze(append(slices.Clone(checks), usesAnalyzer), loaded, nil)
@@ -104,36 +91,82 @@ func Find(ctx context.Context, patterns []string, tags string, checks []*analysi
 		for _, d := range action.Diagnostics {
 			at := action.Package.Fset.Position(d.Pos)
 			file, _ := filepath.Rel(here, at.Filename) // "" on another drive
-			found.List = append(found.List, Finding{Printable(cmp.Or(file, at.Filename)), at.Line, at.Column, action.Analyzer.Name, Printable(d.Message)})
+			found.List = append(found.List, Finding{
+				File:    Printable(cmp.Or(file, at.Filename)),
+				Line:    at.Line,
+				Column:  at.Column,
+				Check:   action.Analyzer.Name,
+				Message: Printable(d.Message),
+			})
 		}
 	}
 	found.Packages, found.Calls = len(names), len(calls)
 	slices.SortFunc(found.List, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column, cmp.Compare(a.Message, b.Message))
+		return cmp.Or(
+			cmp.Compare(a.File, b.File),
+			a.Line-b.Line,
+			a.Column-b.Column,
+			cmp.Compare(a.Message, b.Message),
+		)
 	})
 	found.List = slices.Compact(found.List)
 	return found, nil
 }
 
-// InModule returns an error if a file of the packages is not a file of the module that the current
-// directory is in, such as one of another module of a workspace, of the module cache, or one that
-// a link of this module leads to.
+// loadAll loads packages with their syntax and their tests. An error of a package is an error.
+func loadAll(ctx context.Context, patterns []string, tags string) ([]*packages.Package, error) {
+	config := &packages.Config{
+		Context:    ctx,
+		Mode:       packages.LoadSyntax | packages.NeedModule,
+		Tests:      true,
+		BuildFlags: []string{"-tags=" + tags},
+	}
+	loaded, err := packages.Load(config, patterns...)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	packages.Visit(loaded, nil, func(p *packages.Package) {
+		for _, err := range p.Errors {
+			errs = append(errs, err)
+		}
+		if p.TypesInfo == nil { // p is an import without syntax, and the checks of go vet need the maps
+			p.TypesInfo = &types.Info{
+				Types:      map[ast.Expr]types.TypeAndValue{},
+				Defs:       map[*ast.Ident]types.Object{},
+				Uses:       map[*ast.Ident]types.Object{},
+				Selections: map[*ast.SelectorExpr]*types.Selection{},
+			}
+		}
+	})
+	return loaded, errors.Join(errs...)
+}
+
+// InModule returns an error if a file of the packages does not belong to the module of the current
+// directory. Such a file may belong to another module of a workspace or to the module cache, or a
+// link in this module may lead to it.
 func InModule(ctx context.Context, patterns []string, tags string) error {
 	mod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
 		return err
 	}
-	root := filepath.Dir(strings.TrimSpace(string(mod)))
-	if root, err = filepath.EvalSymlinks(root); err != nil || filepath.Base(strings.TrimSpace(string(mod))) != "go.mod" {
-		return errors.New("the current directory is not in a module: -fix writes only to the files of the module that it is called in")
+	file := strings.TrimSpace(string(mod)) // os.DevNull outside of a module
+	root, err := filepath.EvalSymlinks(filepath.Dir(file))
+	if err != nil || filepath.Base(file) != "go.mod" {
+		return errors.New("the current directory is not in a module: " + onlyThisModule)
 	}
-	config := &packages.Config{Context: ctx, Mode: packages.NeedName | packages.NeedFiles | packages.NeedModule, Tests: true, BuildFlags: []string{"-tags=" + tags}}
+	config := &packages.Config{
+		Context:    ctx,
+		Mode:       packages.NeedName | packages.NeedFiles | packages.NeedModule,
+		Tests:      true,
+		BuildFlags: []string{"-tags=" + tags},
+	}
 	loaded, err := packages.Load(config, patterns...)
 	if err != nil {
 		return err
 	}
 	for _, p := range loaded {
-		if strings.HasSuffix(p.PkgPath, ".test") { // its file is in the build cache
+		if strings.HasSuffix(p.PkgPath, ".test") { // the file of this package is in the build cache
 			continue
 		}
 		for _, file := range p.GoFiles {
@@ -142,15 +175,19 @@ func InModule(ctx context.Context, patterns []string, tags string) error {
 				return err
 			}
 			inside, _ := filepath.Rel(root, real) // "" on another drive
-			if p.Module != nil && !p.Module.Main || !filepath.IsLocal(inside) || nestedModule(root, filepath.Dir(inside)) {
-				return fmt.Errorf("%s is not a file of the module in %s: -fix writes only to files of the module that it is called in, so call it there", real, root)
+			foreign := p.Module != nil && !p.Module.Main || !filepath.IsLocal(inside)
+			if foreign || nestedModule(root, filepath.Dir(inside)) {
+				return fmt.Errorf("%s is not a file of the module in %s: %s, so run it there",
+					real, root, onlyThisModule)
 			}
 		}
 	}
 	return nil
 }
 
-// nestedModule reports whether a directory within a module is in another one.
+const onlyThisModule = "-fix writes only to files of the module in which it runs"
+
+// nestedModule reports whether dir, a directory below the root of a module, is in another module.
 func nestedModule(root, dir string) bool {
 	for ; dir != "."; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(root, dir, "go.mod")); err == nil {
@@ -160,8 +197,7 @@ func nestedModule(root, dir string) bool {
 	return false
 }
 
-// retrying returns where the package makes something that retries: a call with a
-// policy, or a Transport.
+// retrying returns the positions of the calls with a policy, and of the Transports of the package.
 func (u *uses) retrying() (at []token.Pos) {
 	if !u.any {
 		return nil
@@ -192,8 +228,9 @@ var (
 	command = strings.NewReplacer("##", "#?")
 )
 
-// Printable returns a line of text that no terminal and no CI log obeys, whatever the
-// names in it: those of files come from the source too, by //line.
+// Printable returns a line of text without the characters on which a terminal or the log of a CI
+// service would act. The names of files may have such characters, even by a //line comment in the
+// source.
 func Printable(line string) string {
 	line = command.Replace(control.ReplaceAllString(line, "?"))
 	if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, ":") {

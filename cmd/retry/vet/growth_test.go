@@ -12,9 +12,9 @@ import (
 	"golang.org/x/tools/go/analysis/checker"
 )
 
-// Calls within each other are looked at in the time of a square: each call looks at those within
-// it. 300 of them, which made 40 s of work as a cube, take about one.
-func TestCallsWithinEachOther(t *testing.T) {
+// The work for nested calls grows with the square of their number, because each call looks at the calls
+// in it. If it grew with the cube, 200 calls would take eight times the work of 100.
+func TestWorkForNestedCallsGrowsWithTheSquare(t *testing.T) {
 	dir := module(t)
 	const begin = "return retry.Do(ctx, policy, func(ctx context.Context) error { "
 	allocated := func(calls int) float64 {

@@ -10,19 +10,22 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// Held reports what others need and a call that retries holds while it waits.
-var Held = newCheck("held", `report a mutex, a transaction or a connection that is held while a call waits
+// Held reports locks, transactions and connections that are held while a call waits before a retry.
+var Held = newCheck("held", `report a lock, transaction or connection held while a call waits
 
 While a call waits before its retries, other calls that need the lock, the rows or the
-connection wait too, and an outage of one server becomes an outage of all.`, func(pass *analysis.Pass, u *uses) {
+connection wait too. So the outage of a server spreads.`, func(pass *analysis.Pass, u *uses) {
 	for _, w := range u.waiting() {
 		if what := u.heldDuring(w); what != "" {
-			pass.ReportRangef(w.call.Fun, "%s is held while %s retries and waits, and all that need it wait too: release it first, or retry before", what, w.name)
+			pass.ReportRangef(w.call.Fun,
+				"%s is held while %s retries and waits, so every other user of it waits too: release it "+
+					"before this call, or take it after this call", what, w.name)
 		}
 	}
 })
 
-// A wait is a call that waits before retries, or calls a function that makes one.
+// A wait is a call that may wait before a retry: a call that retries, a call of a function that
+// makes such a call, or a request through a Transport.
 type wait struct {
 	call   *ast.CallExpr
 	cursor inspector.Cursor
@@ -60,8 +63,8 @@ func (u *uses) waiting() (found []wait) {
 	})
 }
 
-// heldDuring returns what the function around a call has not given back when it calls,
-// or "".
+// heldDuring returns the text of the lock, transaction or connection that the function around a
+// call holds during the call. It returns "" if there is none.
 func (u *uses) heldDuring(w wait) string {
 	fn := enclosingFunc(w.cursor)
 	if lit, ok := fn.Node().(*ast.FuncLit); ok && u.inTransaction(fn.Parent(), lit, w) {
@@ -82,15 +85,16 @@ func (u *uses) heldDuring(w wait) string {
 		}
 		what, x, ends := u.takesHold(c.Node())
 		isLock := ends != nil && strings.HasSuffix(ends[0], "Unlock")
-		if what != "" && (isLock && !u.keeps(fn.Node(), w, x, ends) || !isLock && !u.usedBy(w, x)) && u.reachesHeld(fn.Node(), c.Node(), w, x, ends) {
+		if what != "" && (isLock && !u.keeps(fn.Node(), w, x, ends) || !isLock && !u.usedBy(w, x)) &&
+			u.reachesHeld(fn.Node(), c.Node(), w, x, ends) {
 			return what
 		}
 	}
 	return ""
 }
 
-// takesHold returns what a statement takes, what has it, and the methods that give it
-// back.
+// takesHold returns the text of the lock, transaction or connection that a statement takes, its
+// variable, and the methods that give it back.
 func (u *uses) takesHold(stmt ast.Node) (what string, x ast.Expr, ends []string) {
 	if expr, ok := stmt.(*ast.ExprStmt); ok {
 		if lock, ok := expr.X.(*ast.CallExpr); ok && slices.Contains(locks, u.callee(lock)) {
@@ -110,25 +114,31 @@ func (u *uses) takesHold(stmt ast.Node) (what string, x ast.Expr, ends []string)
 	t := u.info.TypeOf(assign.Lhs[0])
 	switch _, name := method(made); {
 	case strings.HasPrefix(name, "Begin") && has(t, "Commit") && has(t, "Rollback"):
-		return "the transaction " + types.ExprString(assign.Lhs[0]), assign.Lhs[0], []string{"Commit", "Rollback"}
+		return "the transaction " + types.ExprString(assign.Lhs[0]), assign.Lhs[0],
+			[]string{"Commit", "Rollback"}
 	case u.callee(made) == "(*database/sql.DB).Conn", name == "Acquire" && has(t, "Release"):
-		return "the connection " + types.ExprString(assign.Lhs[0]), assign.Lhs[0], []string{"Close", "Release", "Hijack"}
+		return "the connection " + types.ExprString(assign.Lhs[0]), assign.Lhs[0],
+			[]string{"Close", "Release", "Hijack"}
 	}
 	return "", nil, nil
 }
 
-// locks are the methods that take a lock without a bound.
-var locks = []string{"(*sync.Mutex).Lock", "(*sync.RWMutex).Lock", "(*sync.RWMutex).RLock", "(sync.Locker).Lock"}
-
-// usedBy reports whether a call gets the transaction or connection that is held: then
-// the retries are about it.
-func (u *uses) usedBy(w wait, x ast.Expr) bool {
-	v := u.local(x)
-	return u.hasUse(w.call, v) || slices.ContainsFunc(w.ops, func(op *operation) bool { return u.hasUse(op.body, v) })
+// locks are the methods that take a lock and may wait without a limit.
+var locks = []string{
+	"(*sync.Mutex).Lock", "(*sync.RWMutex).Lock", "(*sync.RWMutex).RLock", "(sync.Locker).Lock",
 }
 
-// reachesHeld reports whether a way leads from the statement that takes x to a call, on which
-// nothing gives it back.
+// usedBy reports whether a call uses the transaction or connection x that is held. If so, the
+// retries need it.
+func (u *uses) usedBy(w wait, x ast.Expr) bool {
+	v := u.local(x)
+	return u.hasUse(w.call, v) || slices.ContainsFunc(w.ops, func(op *operation) bool {
+		return u.hasUse(op.body, v)
+	})
+}
+
+// reachesHeld reports whether a path leads from the statement that takes x to a call, and nothing
+// on this path gives x back.
 func (u *uses) reachesHeld(fn, from ast.Node, w wait, x ast.Expr, ends []string) (held bool) {
 	flow(bodyOf(fn), from, func(n ast.Node) bool {
 		if within(n, w.call.Pos()) {
@@ -139,7 +149,7 @@ func (u *uses) reachesHeld(fn, from ast.Node, w wait, x ast.Expr, ends []string)
 	return held
 }
 
-// keeps reports whether a function returns with a lock, as one does that locks for its
+// keeps reports whether a function returns without giving the lock x back, because it locks for its
 // caller.
 func (u *uses) keeps(fn ast.Node, w wait, x ast.Expr, ends []string) bool {
 	for n := range ast.Preorder(bodyOf(fn)) {
@@ -150,7 +160,8 @@ func (u *uses) keeps(fn ast.Node, w wait, x ast.Expr, ends []string) bool {
 	return flow(bodyOf(fn), w.call, func(n ast.Node) bool { return !u.givesBack(n, x, ends) })
 }
 
-// givesBack reports whether a statement calls one of these methods of x now.
+// givesBack reports whether a statement calls one of these methods of x at once. A defer statement
+// does not.
 func (u *uses) givesBack(n ast.Node, x ast.Expr, ends []string) bool {
 	if _, later := n.(*ast.DeferStmt); later {
 		return false
@@ -166,8 +177,8 @@ func (u *uses) givesBack(n ast.Node, x ast.Expr, ends []string) bool {
 	return false
 }
 
-// inTransaction reports whether a function is called with a transaction that its call
-// does not use, by what begins and commits it.
+// inTransaction reports whether the function literal lit is the body of a transaction that the call
+// w in it does not use.
 func (u *uses) inTransaction(c inspector.Cursor, lit *ast.FuncLit, w wait) bool {
 	begin, ok := c.Node().(*ast.CallExpr)
 	if !ok || !transacts(u.callee(begin)) && u.callee(begin) != retrysqlPath+".Tx" {

@@ -12,20 +12,23 @@ import (
 )
 
 // Idempotent reports requests that a server may process twice.
-var Idempotent = newCheck("idempotent", `report a POST or PATCH that is retried without an idempotency key
+var Idempotent = newCheck("idempotent", `report a retried POST or PATCH without an idempotency key
 
-If the answer is lost, the server has processed the request, and processes the retry
-too: a second order, a second payment. A key that is made before the attempts tells
-the server that they are one request.`, func(pass *analysis.Pass, u *uses) {
+If the response is lost, the server may have processed the request, and processes the
+retry too: a second order, a second payment. A key that is made before the attempts
+tells the server that all attempts are one request.`, func(pass *analysis.Pass, u *uses) {
 	seen := map[*ast.CallExpr]bool{}
 	report := func(call *ast.CallExpr, method, by string) {
 		if !seen[call] {
 			seen[call] = true
-			pass.ReportRangef(call, "if the answer to this %s is lost, the server has processed it, and %s sends it again: make an Idempotency-Key before the attempts and set it in each", method, by)
+			pass.ReportRangef(call,
+				"the server may have processed this %s although its response is lost, and %s sends it again: "+
+					"make an Idempotency-Key before the attempts and set it in each attempt", method, by)
 		}
 	}
 	for call, op := range u.operations() {
-		if !u.sets(call.policy, "RetryIf", "Classify") { // else it may retry because the key was taken
+		// A policy with a rule of its own may retry because the key was taken.
+		if !u.sets(call.policy, "RetryIf", "Classify") {
 			u.keyInAttempt(pass, call, op)
 		}
 		if u.oneAttempt(call.policy) || u.choosesItself(call.policy) {
@@ -33,7 +36,8 @@ the server that they are one request.`, func(pass *analysis.Pass, u *uses) {
 		}
 		for _, part := range u.reached(op.cursor) {
 			for c, sent := range all[*ast.CallExpr](part) {
-				if method := u.notIdempotent(sent); method != "" && !u.detached(c, op) && !u.endsOnError(c) && !u.isKeyed(part, call.cursor) {
+				if method := u.notIdempotent(sent); method != "" && !u.detached(c, op) && !u.endsOnError(c) &&
+					!u.isKeyed(part, call.cursor) {
 					report(sent, method, call.name)
 				}
 			}
@@ -50,7 +54,8 @@ the server that they are one request.`, func(pass *analysis.Pass, u *uses) {
 	}
 })
 
-// choosesItself reports whether a policy has a rule of this package about what to retry.
+// choosesItself reports whether a policy has a rule of the program, not of the library, about what
+// to retry.
 func (u *uses) choosesItself(policy ast.Expr) bool {
 	retryIf := u.retryIf(policy)
 	if retryIf == nil {
@@ -59,8 +64,8 @@ func (u *uses) choosesItself(policy ast.Expr) bool {
 	return !isLibrary(u.callee(&ast.CallExpr{Fun: retryIf}))
 }
 
-// reached returns a part of the code and the functions of this package that it calls,
-// and those that they call.
+// reached returns parts, and the functions of this package that parts call, directly or through
+// each other. It stops after a few functions.
 func (u *uses) reached(parts ...inspector.Cursor) []inspector.Cursor {
 	for i := 0; i < len(parts) && i < 8; i++ {
 		for _, call := range all[*ast.CallExpr](parts[i]) {
@@ -75,13 +80,17 @@ func (u *uses) reached(parts ...inspector.Cursor) []inspector.Cursor {
 }
 
 var (
-	keyNames  = regexp.MustCompile(`(?i)idempot|dedup|client_?(token|request_?id)|request_?token|external_?(id|ref)|nonce`)
-	keyHeader = regexp.MustCompile(`(?i)^if-(none-)?match$|(request|webhook|event|message|msg|delivery|transaction|client|operation|order|payment|correlation|mutation)-(id|key|token|ref|reference)$`)
+	keyNames = regexp.MustCompile(
+		`(?i)idempot|dedup|client_?(token|request_?id)|request_?token|external_?(id|ref)|` +
+			`nonce`)
+	keyHeader = regexp.MustCompile(
+		`(?i)^if-(none-)?match$|(request|webhook|event|message|msg|delivery|transaction|` +
+			`client|operation|order|payment|correlation|mutation)-(id|key|token|ref|reference)$`)
 )
 
-// isKeyed reports whether something around a request, or where it is made, has the name
-// of a key that tells the server which requests are one. A header that each attempt makes
-// anew is none.
+// isKeyed reports whether the code around a request, or the code that makes the request, has the
+// name of a key by which the server recognizes a repeated request. A header whose value each
+// attempt makes again does not count.
 func (u *uses) isKeyed(part, call inspector.Cursor) bool {
 	anew := map[ast.Node]bool{}
 	parts := u.reached(part)
@@ -100,11 +109,12 @@ func (u *uses) isKeyed(part, call inspector.Cursor) bool {
 		for n := range ast.Preorder(part.Node()) {
 			x, ok := n.(ast.Expr)
 			id, _ := n.(*ast.Ident)
-			o := u.info.ObjectOf(id) // the library has such names itself, as in Transport.Idempotent
+			o := u.info.ObjectOf(id) // the library itself has such names, as in Transport.Idempotent
 			if o != nil && keyNames.MatchString(o.Name()) && (o.Pkg() == nil || !isLibrary(o.Pkg().Path())) {
 				return true
 			}
-			if text := u.text(x); ok && (keyNames.MatchString(text) || keyHeader.MatchString(text) && !anew[n]) {
+			if text := u.text(x); ok &&
+				(keyNames.MatchString(text) || keyHeader.MatchString(text) && !anew[n]) {
 				return true
 			}
 		}
@@ -112,7 +122,7 @@ func (u *uses) isKeyed(part, call inspector.Cursor) bool {
 	})
 }
 
-// letsAllThrough reports whether a Transport repeats each request, whatever it is.
+// letsAllThrough reports whether a Transport repeats every request.
 func (u *uses) letsAllThrough(transport ast.Expr) bool {
 	x := u.deep(transport)
 	if made, ok := x.(*ast.CallExpr); ok {
@@ -127,21 +137,27 @@ func (u *uses) letsAllThrough(transport ast.Expr) bool {
 }
 
 var (
-	keyName  = regexp.MustCompile(`(?i)idempot|dedup|^(order|payment|transfer|charge|transaction|txn|invoice|refund|booking|message|event|job|command)_?id$`)
-	randomID = regexp.MustCompile(`(?i)uuid|ulid|ksuid|nanoid|/xid\.|^crypto/rand\.|^math/rand|\.UnixNano$|\.UnixMilli$|\.UnixMicro$|^time\.Now$|new_?(id|key)$|(random|generate)`)
+	keyName = regexp.MustCompile(
+		`(?i)idempot|dedup|^(order|payment|transfer|charge|transaction|txn|invoice|refund|` +
+			`booking|message|event|job|command)_?id$`)
+	randomID = regexp.MustCompile(
+		`(?i)uuid|ulid|ksuid|nanoid|/xid\.|^crypto/rand\.|^math/rand|\.UnixNano$|` +
+			`\.UnixMilli$|\.UnixMicro$|^time\.Now$|new_?(id|key)$|(random|generate)`)
 )
 
-// keyInAttempt reports an idempotency key that each attempt makes.
+// keyInAttempt reports an idempotency key that each attempt makes again.
 func (u *uses) keyInAttempt(pass *analysis.Pass, call *call, op *operation) {
 	check := func(name string, value ast.Expr) {
 		if name = strings.Trim(name, `"`); !keyName.MatchString(name) {
 			return
 		}
 		if random := u.random(value); random != nil && op.contains(random.Pos()) {
-			pass.ReportRangef(random, "each attempt makes a new %s, so the receiver takes a retry for another request: make it before %s", name, call.name)
+			pass.ReportRangef(random, "each attempt makes a new %s, so the receiver takes a retry for a "+
+				"new request: make it before %s", name, call.name)
 		}
 	}
-	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
+	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.KeyValueExpr)(nil),
+		(*ast.AssignStmt)(nil)) {
 		switch n := c.Node().(type) {
 		case *ast.KeyValueExpr:
 			check(types.ExprString(n.Key), n.Value)
@@ -160,7 +176,7 @@ func (u *uses) keyInAttempt(pass *analysis.Pass, call *call, op *operation) {
 	}
 }
 
-// lastName returns the name of a variable or field, or the key of an element.
+// lastName returns the name of a variable or field, or the text of the index of an element.
 func lastName(x ast.Expr) string {
 	switch x := x.(type) {
 	case *ast.Ident:

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Each row is code between whose lines comments silence what TestIgnores finds
-// without them: that nothing ends the call, and that it does not wait.
+// Comments silence checks. Without a comment, the code of each row has two findings: only a success
+// ends the call, and the policy does not wait.
 func TestIgnores(t *testing.T) {
 	const both = "err = retry.Do(context.Background(), retry.Policy{MaxAttempts: retry.Unlimited}, ping)"
 	rows := []struct {
@@ -24,15 +24,15 @@ func TestIgnores(t *testing.T) {
 		{"two lines before", "//retry:vet-ignore endless it is a cache\n\n" + both, "endless policyliteral"},
 		{"on the line after", both + "\n//retry:vet-ignore endless it is a cache", "endless policyliteral"},
 		{"another check", both + " //retry:vet-ignore nested it is a cache", "endless policyliteral"},
-		{"a name that is longer", both + " //retry:vet-ignore endlesso it is a cache", "endless policyliteral"},
-		{"all is no name", both + " //retry:vet-ignore all it is a cache", "endless policyliteral"},
+		{"a longer name", both + " //retry:vet-ignore endlesso it is a cache", "endless policyliteral"},
+		{"all is not a check", both + " //retry:vet-ignore all it is a cache", "endless policyliteral"},
 		{"no reason", both + " //retry:vet-ignore endless", "endless endless policyliteral"},
 		{"no check", both + " //retry:vet-ignore", "endless outerctx policyliteral"},
 		{"not a directive", both + " // retry:vet-ignore endless it is a cache", "endless policyliteral"},
 		{"nolint", both + " //nolint:retryvet", ""},
 		{"nolint with others and a reason", both + " //nolint:errcheck,retryvet // it is a cache", ""},
 		{"nolint before the line", "//nolint:retryvet\n" + both, ""},
-		{"nolint of another", both + " //nolint:retryvetter", "endless policyliteral"},
+		{"nolint of another linter", both + " //nolint:retryvetter", "endless policyliteral"},
 		{"nolint of all linters", both + " //nolint", "endless policyliteral"},
 	}
 	var codes []string

@@ -13,16 +13,16 @@ import (
 // Nested reports retries inside retries.
 var Nested = newCheck("nested", `report a call that retries inside another, without WithBudget
 
-Each attempt of the outer call makes all the attempts of the inner one: 4 times 3
-attempts are 12 calls, at a time when the server is already in trouble.`, func(pass *analysis.Pass, u *uses) {
+Each attempt of the outer call makes all attempts of the inner call. 4 times 3 attempts
+are 12 requests, while the server is already in trouble.`, func(pass *analysis.Pass, u *uses) {
 	u.clientTimeouts(pass)
 	for call, op := range u.operations() {
 		u.layers(pass, call, op)
 	}
 })
 
-// layers reports what retries in each attempt of outer: a call, a function of this
-// package that makes one, or a client with a retryhttp.Transport.
+// layers reports everything that retries in each attempt of outer: a call, a function of this
+// package that makes such a call, and a client with a retryhttp.Transport.
 func (u *uses) layers(pass *analysis.Pass, outer *call, op *operation) {
 	if u.budgeted(outer) || u.sets(outer.policy, "RetryIf", "Classify") || u.oneAttempt(outer.policy) {
 		return
@@ -34,8 +34,10 @@ func (u *uses) layers(pass *analysis.Pass, outer *call, op *operation) {
 		if client := u.retryingClient(made); client != nil {
 			lit := literal(u.deep(u.transport(client)))
 			chosen := u.mentionsCallee(*enclosingFunc(outer.cursor), retryhttpPath+".WithPolicy")
-			if !chosen && (lit == nil || keyed(lit)["Policy"] != nil && !u.oneAttempt(keyed(lit)["Policy"])) {
-				pass.ReportRangef(made, "the Transport of %s retries too, inside each attempt of %s: retry in one of them", types.ExprString(client), outer.name)
+			if !chosen &&
+				(lit == nil || keyed(lit)["Policy"] != nil && !u.oneAttempt(keyed(lit)["Policy"])) {
+				pass.ReportRangef(made, "the Transport of %s retries too, inside each attempt of %s: "+
+					"retry in one of them", types.ExprString(client), outer.name)
 			}
 		}
 		for _, inner := range u.calls {
@@ -49,15 +51,18 @@ func (u *uses) layers(pass *analysis.Pass, outer *call, op *operation) {
 			}
 			m, known := u.attempts(outer.policy)
 			n, also := u.attempts(inner.policy)
-			if known && also && m > 1 && n > 1 && !u.budgeted(inner) && !u.final(inner) && u.handedOn(inner.cursor) && (inner.CallExpr == made || u.handedOn(c)) {
-				pass.ReportRangef(made.Fun, "%s inside %s makes up to %d x %d = %d calls: retry in one of them, or give the outer one a context of retry.WithBudget", name, outer.name, m, n, m*n)
+			if known && also && m > 1 && n > 1 && !u.budgeted(inner) && !u.final(inner) &&
+				u.handedOn(inner.cursor) && (inner.CallExpr == made || u.handedOn(c)) {
+				pass.ReportRangef(made.Fun,
+					"%s inside %s makes up to %d x %d = %d calls: retry in one of them, or give the outer call a "+
+						"context of retry.WithBudget", name, outer.name, m, n, m*n)
 				break
 			}
 		}
 	}
 }
 
-// budgeted reports whether the declaration around a call uses WithBudget.
+// budgeted reports whether the declaration around a call calls retry.WithBudget.
 func (u *uses) budgeted(call *call) bool {
 	for decl := range call.cursor.Enclosing((*ast.FuncDecl)(nil), (*ast.GenDecl)(nil)) {
 		if u.mentionsCallee(decl, retryPath+".WithBudget") {
@@ -67,13 +72,14 @@ func (u *uses) budgeted(call *call) bool {
 	return false
 }
 
-// final reports whether the error of a call is passed to retry.Permanent, so
-// that no call around it retries.
+// final reports whether the error of a call is passed to retry.Permanent. Then no call around it
+// retries.
 func (u *uses) final(call *call) bool {
 	v := u.resultOf(call)
 	for decl := range call.cursor.Enclosing((*ast.FuncDecl)(nil), (*ast.GenDecl)(nil)) {
 		for _, permanent := range all[*ast.CallExpr](decl) {
-			if u.callee(permanent) == retryPath+".Permanent" && (within(permanent, call.Pos()) || v != nil && u.hasUse(permanent, v)) {
+			if u.callee(permanent) == retryPath+".Permanent" &&
+				(within(permanent, call.Pos()) || v != nil && u.hasUse(permanent, v)) {
 				return true
 			}
 		}
@@ -82,7 +88,7 @@ func (u *uses) final(call *call) bool {
 }
 
 // handedOn reports whether the function around the call at c may return the error of the call, or
-// give it to somebody else. An error that is only logged does not fail the function.
+// pass it on. A function that only logs the error does not fail because of it.
 func (u *uses) handedOn(c inspector.Cursor) bool {
 	fn := enclosingFunc(c)
 	if fn == nil {
@@ -92,7 +98,8 @@ func (u *uses) handedOn(c inspector.Cursor) bool {
 	case *ast.ExprStmt:
 		return false
 	case *ast.BinaryExpr, *ast.CallExpr: // a condition, or an argument
-		for around := range c.Enclosing((*ast.ExprStmt)(nil), (*ast.ReturnStmt)(nil), (*ast.AssignStmt)(nil), (*ast.IfStmt)(nil), (*ast.FuncLit)(nil)) {
+		for around := range c.Enclosing((*ast.ExprStmt)(nil), (*ast.ReturnStmt)(nil),
+			(*ast.AssignStmt)(nil), (*ast.IfStmt)(nil), (*ast.FuncLit)(nil)) {
 			switch n := around.Node().(type) {
 			case *ast.ExprStmt:
 				return !logs(u, n)
@@ -112,7 +119,8 @@ func (u *uses) handedOn(c inspector.Cursor) bool {
 	return true
 }
 
-// logs reports whether a statement calls a function without a result, as those of a logger are.
+// logs reports whether a statement calls a function that may be one of a logger: it has no result,
+// or it is a Print function of fmt.
 func logs(u *uses, stmt *ast.ExprStmt) bool {
 	call, ok := ast.Unparen(stmt.X).(*ast.CallExpr)
 	if !ok {
@@ -122,16 +130,18 @@ func logs(u *uses, stmt *ast.ExprStmt) bool {
 	return ok && (signature.Results().Len() == 0 || strings.HasPrefix(u.callee(call), "fmt.Print"))
 }
 
-// returnedFrom reports whether a function may return, or assign to something else, what a statement
-// of the function has assigned to v.
+// returnedFrom reports whether a function may return, send or assign the value that its statement
+// stmt assigned to v.
 func (u *uses) returnedFrom(fn inspector.Cursor, stmt ast.Node, v *types.Var) bool {
 	if !within(bodyOf(fn.Node()), v.Pos()) {
-		return true // a result with a name, or a variable around the function
+		return true // v is a named result, or a variable outside of the function
 	}
 	returned := false
 	flow(bodyOf(fn.Node()), stmt, func(n ast.Node) bool {
-		if assign, ok := n.(*ast.AssignStmt); ok && slices.ContainsFunc(assign.Lhs, func(x ast.Expr) bool { return u.local(x) == v }) {
-			returned = returned || slices.ContainsFunc(assign.Rhs, func(x ast.Expr) bool { return u.hasUse(x, v) })
+		isV := func(x ast.Expr) bool { return u.local(x) == v }
+		usesV := func(x ast.Expr) bool { return u.hasUse(x, v) }
+		if assign, ok := n.(*ast.AssignStmt); ok && slices.ContainsFunc(assign.Lhs, isV) {
+			returned = returned || slices.ContainsFunc(assign.Rhs, usesV)
 			return false
 		}
 		switch n.(type) {
@@ -146,13 +156,16 @@ func (u *uses) returnedFrom(fn inspector.Cursor, stmt ast.Node, v *types.Var) bo
 // clientTimeouts reports the Timeout of an http.Client whose Transport retries.
 func (u *uses) clientTimeouts(pass *analysis.Pass) {
 	for _, s := range u.settings {
-		if s.is("net/http", "Client", "Timeout") && s.value != nil && !u.isZero(s.value) && u.transport(u.beside(s, "Transport")) != nil {
-			pass.ReportRangef(s.value, "Timeout bounds all attempts and waits of the Transport together, and its error hides why they stopped: use the request's context, and AttemptTimeout for one attempt")
+		if s.is("net/http", "Client", "Timeout") && s.value != nil && !u.isZero(s.value) &&
+			u.transport(u.beside(s, "Transport")) != nil {
+			pass.ReportRangef(s.value,
+				"Timeout bounds all attempts and waits of the Transport together, and its error hides why the "+
+					"attempts stopped: use the request's context, and AttemptTimeout for one attempt")
 		}
 	}
 }
 
-// beside returns the value of another field of the struct that a setting is in.
+// beside returns the value of another field of the same struct, nil if it is not known.
 func (u *uses) beside(s setting, field string) (value ast.Expr) {
 	if lit, ok := s.x.(*ast.CompositeLit); ok {
 		return keyed(lit)[field]

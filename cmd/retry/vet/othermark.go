@@ -12,11 +12,11 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// OtherMark reports marks of other libraries that Do does not know.
+// OtherMark reports errors for retry.Do that are marked with a function of another library.
 var OtherMark = newCheck("othermark", `report the mark of another library on an error that Do gets
 
-Do does not know backoff.Permanent, nor the marks of avast/retry-go and sethvargo/go-retry:
-it retries such an error like any other.`, func(pass *analysis.Pass, u *uses) {
+Do does not know backoff.Permanent, nor the marks of avast/retry-go and sethvargo/go-retry.
+It retries an error with such a mark like any other error.`, func(pass *analysis.Pass, u *uses) {
 	marks, read := map[string][]inspector.Cursor{}, map[string]bool{}
 	for c, id := range all[*ast.Ident](u.root) {
 		o := u.info.Uses[id]
@@ -39,7 +39,8 @@ it retries such an error like any other.`, func(pass *analysis.Pass, u *uses) {
 		called := u.calledByDo(path)
 		for _, c := range marks {
 			if fn := enclosingFunc(c); !read[path] && fn != nil && called[fn.Node()] {
-				pass.ReportRangef(c.Node(), "retry.Do does not know this mark, and retries the error like any other: %s", otherLibraries[path].instead)
+				pass.ReportRangef(c.Node(), "retry.Do does not know this mark, and retries the error "+
+					"like any other error: %s", otherLibraries[path].instead)
 			}
 		}
 	}
@@ -47,17 +48,19 @@ it retries such an error like any other.`, func(pass *analysis.Pass, u *uses) {
 
 var version = regexp.MustCompile(`/v\d+$`)
 
-// otherLibraries have the function that marks an error, what else reads the mark, and what
-// to write.
+// otherLibraries maps a library to its function that marks an error, to the name that reads the
+// mark, and to what to write instead.
 var otherLibraries = map[string]struct{ mark, reads, instead string }{
-	"github.com/cenkalti/backoff":   {"Permanent", "PermanentError", "write retry.Permanent(err)"},
-	"github.com/avast/retry-go":     {"Unrecoverable", "IsRecoverable", "write retry.Permanent(err)"},
-	"github.com/sethvargo/go-retry": {"RetryableError", "", "return it without the mark, and the errors that had none with retry.Permanent(err)"},
+	"github.com/cenkalti/backoff": {"Permanent", "PermanentError", "write retry.Permanent(err)"},
+	"github.com/avast/retry-go":   {"Unrecoverable", "IsRecoverable", "write retry.Permanent(err)"},
+	"github.com/sethvargo/go-retry": {"RetryableError", "",
+		"return this error without the mark, and each error without a mark as retry.Permanent(err)"},
 }
 
-// calledByDo has the functions that Do calls, itself or through others of them. What a
-// function of another package gets, it may hand on to Do, unless its package uses the other
-// library, whose loop may want the marks.
+// calledByDo returns the functions that Do calls, directly or through each other. A function of
+// another package that uses the library may pass its arguments on to Do, so these count as well.
+// They do not count if that package also uses the other library, because a loop of the other
+// library may need the marks.
 func (u *uses) calledByDo(path string) map[any]bool {
 	var given []ast.Expr
 	passed := map[*types.Var][]ast.Expr{} // for parameters
@@ -66,7 +69,8 @@ func (u *uses) calledByDo(path string) map[any]bool {
 		if !ok || fn.Pkg() == nil {
 			continue
 		}
-		if fn.Pkg().Path() == retryPath && fn.Name() != "Once" || imports(fn.Pkg(), retryPath) && !imports(fn.Pkg(), path) {
+		if fn.Pkg().Path() == retryPath && fn.Name() != "Once" ||
+			imports(fn.Pkg(), retryPath) && !imports(fn.Pkg(), path) {
 			given = append(given, call.Args...)
 		}
 		params := fn.Origin().Signature().Params()
@@ -74,7 +78,7 @@ func (u *uses) calledByDo(path string) map[any]bool {
 			passed[params.At(i)] = append(passed[params.At(i)], call.Args[i])
 		}
 	}
-	found := map[any]bool{} // the parameters too
+	found := map[any]bool{} // functions, and parameters that are functions
 	for i := 0; i < len(given); i++ {
 		if v := u.local(given[i]); v != nil && !found[v] {
 			found[v] = true
@@ -87,7 +91,8 @@ func (u *uses) calledByDo(path string) map[any]bool {
 		found[op.node] = true
 		for c, call := range all[*ast.CallExpr](op.cursor) {
 			v := u.local(call.Fun)
-			byCaller := passed[v] != nil && op.contains(v.Pos()) // who may not be one of them
+			// A function that is a parameter comes from a caller, and Do may not call this caller.
+			byCaller := passed[v] != nil && op.contains(v.Pos())
 			if enclosingFunc(c).Node() == op.node && !byCaller {
 				given = append(given, call.Fun)
 			}
@@ -96,7 +101,9 @@ func (u *uses) calledByDo(path string) map[any]bool {
 	return found
 }
 
-// imports reports whether a package imports another one, or a package below it.
+// imports reports whether a package imports the package path, or a package below it.
 func imports(p *types.Package, path string) bool {
-	return slices.ContainsFunc(p.Imports(), func(p *types.Package) bool { return p.Path() == path || strings.HasPrefix(p.Path(), path+"/") })
+	return slices.ContainsFunc(p.Imports(), func(p *types.Package) bool {
+		return p.Path() == path || strings.HasPrefix(p.Path(), path+"/")
+	})
 }

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// OuterCtx reports calls in an operation that get the context of the whole call
-// instead of the attempt's.
+// OuterCtx reports calls in an operation that get the context of the whole call instead of the
+// context of the attempt.
 var OuterCtx = newCheck("outerctx", `report an operation that ignores the context of its attempt
 
 The function that retry.Do runs gets a context that AttemptTimeout ends. A call
-in the function that uses the outer context does not end with it, so one slow
-attempt can use up the time of all.`, func(pass *analysis.Pass, u *uses) {
+in the function that uses the outer context does not end with the attempt, so one
+slow attempt can use up the time of all attempts.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations(u.onces...) {
 		if u.outlives(op) {
 			continue
@@ -43,8 +43,8 @@ attempt can use up the time of all.`, func(pass *analysis.Pass, u *uses) {
 	}
 })
 
-// ownTimeout reports an attempt that takes the end of its own time for the end of the call: it
-// returns retry.Permanent of the error of a context that a timeout of the attempt ends.
+// ownTimeout reports an attempt that takes its own timeout for the end of the call: it returns
+// retry.Permanent with the error of a context that a timeout of the attempt ends.
 func (u *uses) ownTimeout(pass *analysis.Pass, call *call, op *operation, c inspector.Cursor) {
 	permanent := c.Node().(*ast.CallExpr)
 	if u.callee(permanent) != retryPath+".Permanent" {
@@ -53,18 +53,21 @@ func (u *uses) ownTimeout(pass *analysis.Pass, call *call, op *operation, c insp
 	ctx := u.endOf(permanent.Args[0])
 	for around := range c.Enclosing((*ast.IfStmt)(nil)) {
 		branch := around.Node().(*ast.IfStmt)
-		if ctx == nil && op.contains(branch.Pos()) && within(branch.Body, permanent.Pos()) && u.isFailure(branch.Cond) {
+		if ctx == nil && op.contains(branch.Pos()) && within(branch.Body, permanent.Pos()) &&
+			u.isFailure(branch.Cond) {
 			ctx = u.endOf(ast.Unparen(branch.Cond).(*ast.BinaryExpr).X)
 		}
 	}
 	if ctx == nil || !u.hasOwnTime(call, op, ctx) {
 		return
 	}
-	pass.ReportRangef(permanent, "%s also ends when the time of this attempt is over, which is then never retried: return the error itself, because %s stops when its own context ends",
+	pass.ReportRangef(permanent,
+		"%s also ends at the timeout of this attempt, and then the attempt is never retried: return the "+
+			"error itself, because %s stops when its own context ends",
 		types.ExprString(ctx), call.name)
 }
 
-// endOf returns the context whose Err, or Cause, x is or wraps.
+// endOf returns the context whose Err or Cause is in x, nil if there is none.
 func (u *uses) endOf(x ast.Expr) ast.Expr {
 	for n := range ast.Preorder(x) {
 		made, ok := n.(*ast.CallExpr)
@@ -81,8 +84,8 @@ func (u *uses) endOf(x ast.Expr) ast.Expr {
 	return nil
 }
 
-// hasOwnTime reports whether a context of an operation is known to have a timeout that begins with
-// the attempt: AttemptTimeout, or one that the operation sets.
+// hasOwnTime reports whether it is known that a context of an operation has a timeout that starts
+// in the attempt: AttemptTimeout, or a timeout that the operation sets.
 func (u *uses) hasOwnTime(call *call, op *operation, ctx ast.Expr) bool {
 	v := u.local(ctx)
 	if v == nil || !op.contains(v.Pos()) {
@@ -95,17 +98,23 @@ func (u *uses) hasOwnTime(call *call, op *operation, ctx ast.Expr) bool {
 	return made != nil && slices.Contains(deadlines, u.callee(made))
 }
 
-// deadlines derive a context that has a bound of its own.
-var deadlines = []string{"context.WithTimeout", "context.WithDeadline", "context.WithTimeoutCause", "context.WithDeadlineCause"}
+// deadlines are the functions that derive a context with a deadline of its own.
+var deadlines = []string{
+	"context.WithTimeout", "context.WithDeadline",
+	"context.WithTimeoutCause", "context.WithDeadlineCause",
+}
 
-// outerContext reports a context that the call at c gets, if all attempts share it,
-// nothing cancels it, or its time began before the first attempt.
-func (u *uses) outerContext(pass *analysis.Pass, call *call, op *operation, c inspector.Cursor, arg ast.Expr, bounded bool) {
+// outerContext reports a context that the call at c gets, if all attempts share it, if nothing
+// cancels it, or if its timeout starts before the first attempt.
+func (u *uses) outerContext(
+	pass *analysis.Pass, call *call, op *operation, c inspector.Cursor, arg ast.Expr, bounded bool,
+) {
 	inner := c.Node().(*ast.CallExpr)
 	derives := slices.Contains(deadlines, u.callee(inner))
 	if u.sameContext(arg, call.ctx) {
 		if bounded && !(derives && u.onFailure(op, c)) {
-			reportContext(pass, op, arg, types.ExprString(inner.Fun)+" gets the context of all attempts, so AttemptTimeout does not end it: ", "")
+			reportContext(pass, op, arg, types.ExprString(inner.Fun)+
+				" gets the context of all attempts, so AttemptTimeout does not end it: ", "")
 		}
 		return
 	}
@@ -115,15 +124,17 @@ func (u *uses) outerContext(pass *analysis.Pass, call *call, op *operation, c in
 	}
 	switch name := u.callee(made); {
 	case made == arg && (name == "context.Background" || name == "context.TODO"):
-		reportContext(pass, op, arg, types.ExprString(arg)+" ends neither with the attempt nor with the call: ", ", or context.WithoutCancel of it")
+		reportContext(pass, op, arg, types.ExprString(arg)+
+			" ends neither with the attempt nor with the call: ", ", or context.WithoutCancel of it")
 	case slices.Contains(deadlines, name) && !op.contains(made.Pos()):
-		pass.ReportRangef(arg, "the time of %s began before the first attempt, so a retry may have none left: derive it in the attempt, or set AttemptTimeout", types.ExprString(arg))
+		pass.ReportRangef(arg,
+			"the timeout of %s starts before the first attempt, so a retry may have no time left: derive "+
+				"it in the attempt, or set AttemptTimeout", types.ExprString(arg))
 	}
 }
 
-// outlives reports whether an operation makes something that is used after its
-// attempt, such as a connection or a stream. The attempt's context would end
-// it.
+// outlives reports whether an operation makes something that is used after its attempt, such as a
+// connection or a stream. The context of the attempt would end it too early.
 func (u *uses) outlives(op *operation) bool {
 	for c := range op.cursor.Preorder((*ast.ReturnStmt)(nil), (*ast.AssignStmt)(nil)) {
 		var values []ast.Expr
@@ -144,43 +155,55 @@ func (u *uses) outlives(op *operation) bool {
 	return false
 }
 
-// lives reports whether a value of type t may depend on the context that it was
-// made with.
+// lives reports whether a value of type t may depend on the context with which it was made.
 func lives(t types.Type) bool {
 	switch t := t.(type) {
 	case nil:
 		return false
 	case *types.Tuple:
-		return slices.ContainsFunc(slices.Collect(t.Variables()), func(v *types.Var) bool { return lives(v.Type()) })
+		for v := range t.Variables() {
+			if lives(v.Type()) {
+				return true
+			}
+		}
+		return false
 	}
 	_, isChan := t.Underlying().(*types.Chan)
+	ends := []string{"Close", "CloseSend", "Recv", "Next", "Stop", "Unsubscribe"}
 	return isChan || typeName(t) == "net/http.Response" ||
-		slices.ContainsFunc([]string{"Close", "CloseSend", "Recv", "Next", "Stop", "Unsubscribe"}, func(name string) bool { return has(t, name) })
+		slices.ContainsFunc(ends, func(name string) bool { return has(t, name) })
 }
 
-// outerValues reports what holds the context of all attempts: a function literal or a
-// request that was made outside.
+// outerValues reports a function literal or a request that was made outside of the operation and
+// has the context of all attempts.
 func (u *uses) outerValues(pass *analysis.Pass, call *call, op *operation, inner *ast.CallExpr) {
-	if slices.ContainsFunc(inner.Args, func(arg ast.Expr) bool { return isContext(u.info.TypeOf(arg)) && u.isOf(op, arg) }) {
-		return // it gets the attempt's too
+	if slices.ContainsFunc(inner.Args, func(arg ast.Expr) bool {
+		return isContext(u.info.TypeOf(arg)) && u.isOf(op, arg)
+	}) {
+		return // inner gets the context of the attempt too
 	}
-	if lit, ok := u.value(inner.Fun).(*ast.FuncLit); ok && !op.contains(lit.Pos()) && u.holds(lit, call.ctx) {
-		pass.ReportRangef(inner, "%s uses the context of all attempts, so AttemptTimeout does not end it: give it a context as a parameter", types.ExprString(inner.Fun))
+	if lit, ok := u.value(inner.Fun).(*ast.FuncLit); ok && !op.contains(lit.Pos()) &&
+		u.holds(lit, call.ctx) {
+		pass.ReportRangef(inner,
+			"%s uses the context of all attempts, so AttemptTimeout does not end it: give it a context as "+
+				"a parameter", types.ExprString(inner.Fun))
 	}
 	for _, arg := range inner.Args {
 		v := u.local(ast.Unparen(arg))
-		if v == nil || !u.canFail(inner) || op.contains(v.Pos()) || u.assigns(op.body, v) || typeName(v.Type()) != "net/http.Request" {
+		if v == nil || !u.canFail(inner) || op.contains(v.Pos()) || u.assigns(op.body, v) ||
+			typeName(v.Type()) != "net/http.Request" {
 			continue
 		}
 		made := u.from(arg)
 		if made != nil && len(made.Args) > 0 && u.sameContext(made.Args[0], call.ctx) {
-			pass.ReportRangef(arg, "%s has the context of all attempts, so AttemptTimeout does not end it: make it in the attempt, or pass %[1]s.WithContext of the attempt's context", v.Name())
+			pass.ReportRangef(arg,
+				"%s has the context of all attempts, so AttemptTimeout does not end it: make it in the "+
+					"attempt, or pass %[1]s.WithContext with the context of the attempt", v.Name())
 		}
 	}
 }
 
-// holds reports whether a function without a context of its own makes calls with
-// ctx.
+// holds reports whether a function literal makes calls with ctx.
 func (u *uses) holds(lit *ast.FuncLit, ctx ast.Expr) bool {
 	for n := range ast.Preorder(lit.Body) {
 		call, ok := n.(*ast.CallExpr)
@@ -196,14 +219,14 @@ func (u *uses) holds(lit *ast.FuncLit, ctx ast.Expr) bool {
 	return false
 }
 
-// isOf reports whether x is a variable of op, such as its own context.
+// isOf reports whether x is a variable that op declares, such as the context of the attempt.
 func (u *uses) isOf(op *operation, x ast.Expr) bool {
 	id, ok := ast.Unparen(x).(*ast.Ident)
 	return ok && op.contains(u.info.ObjectOf(id).Pos())
 }
 
-// sameContext reports whether arg is ctx, the context of a call, or the context
-// that ctx was made from.
+// sameContext reports whether arg is ctx, the context of a call, or a context from which ctx was
+// derived.
 func (u *uses) sameContext(arg, ctx ast.Expr) bool {
 	if t := u.info.TypeOf(arg); t == nil || !isContext(t) {
 		return false
@@ -220,10 +243,13 @@ func (u *uses) sameContext(arg, ctx ast.Expr) bool {
 	}
 }
 
-// reportContext reports an argument that should be the context of the attempt.
+// reportContext reports an argument that should be the context of the attempt. what and or are the
+// beginning and the end of the message.
 func reportContext(pass *analysis.Pass, op *operation, arg ast.Expr, what, or string) {
 	if op.ctx == nil || !visible(pass, op.ctx, arg.Pos()) {
-		pass.ReportRangef(arg, "%sname the context that the function is given, as in func(ctx context.Context), and pass that%s", what, or)
+		pass.ReportRangef(arg,
+			"%sname the context parameter of the function, as in func(ctx context.Context), "+
+				"and pass it%s", what, or)
 		return
 	}
 	pass.Report(analysis.Diagnostic{
@@ -236,7 +262,7 @@ func reportContext(pass *analysis.Pass, op *operation, arg ast.Expr, what, or st
 	})
 }
 
-// visible reports whether the name of v refers to v at pos.
+// visible reports whether the name of v means v at pos.
 func visible(pass *analysis.Pass, v *types.Var, pos token.Pos) bool {
 	_, obj := pass.Pkg.Scope().Innermost(pos).LookupParent(v.Name(), pos)
 	return obj == v

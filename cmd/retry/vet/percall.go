@@ -14,27 +14,31 @@ import (
 	"github.com/goretry/retry"
 )
 
-// PerCall reports what remembers earlier calls and is made for each call.
+// PerCall reports a Transport, a Budget or a Gate that is made again for each call.
 var PerCall = newCheck("percall", `report a Transport, a Budget or a Gate that is made for each call
 
-All three remember earlier calls. One that is made for a call begins with a full Budget,
-and holds nobody else. A Budget for the layers of one call goes to retry.WithBudget.`, func(pass *analysis.Pass, u *uses) {
+All three remember earlier calls. A new Budget is full, as are the Budgets of a new
+Transport, and a new Gate stops no other call. For a Budget of the layers of one call,
+use retry.WithBudget.`, func(pass *analysis.Pass, u *uses) {
 	report := func(c inspector.Cursor, x ast.Expr) {
 		fn := enclosingFunc(c)
 		if fn == nil {
 			return
 		}
 		if at, name := u.madeIn(*fn, x); name != "" && u.eachTime(c, at) {
-			pass.Reportf(at, "this %s is made for each call, so %s: make one, and keep it for all calls", calledName(name), forgets[name])
+			pass.Reportf(at, "this %s is made for each call, so %s: make one, and use it for all calls",
+				calledName(name), forgets[name])
 		}
 	}
 	for _, call := range u.calls {
-		if most, _ := u.attempts(call.policy); most != retry.Unlimited { // which only a Budget of its own may bound
+		// A Budget for each call may be the only limit of unlimited attempts.
+		if most, _ := u.attempts(call.policy); most != retry.Unlimited {
 			report(call.cursor, call.policy)
 		}
 	}
 	for c, call := range all[*ast.CallExpr](u.root) {
-		if x, _ := method(call); x != nil && (u.sends(call) || u.callee(call) == "(*"+retryPath+".Gate).Hold") {
+		if x, _ := method(call); x != nil &&
+			(u.sends(call) || u.callee(call) == "(*"+retryPath+".Gate).Hold") {
 			report(c, x)
 		}
 	}
@@ -45,24 +49,27 @@ and holds nobody else. A Budget for the layers of one call goes to retry.WithBud
 		}
 		for _, ret := range returnsOf(op.body) {
 			if at, name := u.madeIn(op.cursor, ret.Results[0]); name != "" {
-				pass.Reportf(at, "Budgets is called for each request, so this Budget is always full: make one for each target, and return that")
+				pass.Reportf(at,
+					"Budgets is called for each request, so this Budget is always full: make one Budget for each "+
+						"target, and return it")
 			}
 		}
 	}
 })
 
-// forgets has the types that remember earlier calls, and what a new one has forgotten.
+// forgets maps each type that remembers earlier calls to the reason why a new value is useless.
 var forgets = map[string]string{
 	retryhttpPath + ".Transport": "its Budgets are always full",
 	retryPath + ".Budget":        "it is always full",
-	retryPath + ".Gate":          "it holds no other call",
+	retryPath + ".Gate":          "it stops no other call",
 }
 
-// holders are the types with a field of such a type.
+// holders maps each type with a field of such a type to the name of the field.
 var holders = map[string]string{"net/http.Client": "Transport", retryPath + ".Policy": "Budget"}
 
-// madeIn returns where a function makes what x is, or holds, and the name of its type. The
-// name is "" if it is made elsewhere, or if the function hands it on.
+// madeIn returns where a function makes the value of x, or a value in a field of x, and the name of
+// the type of that value. The name is "" if the value is made elsewhere, or if the function passes
+// it on.
 func (u *uses) madeIn(fn inspector.Cursor, x ast.Expr) (at token.Pos, name string) {
 	for part := x; part != nil; {
 		part = pointee(part)
@@ -87,7 +94,7 @@ func (u *uses) madeIn(fn inspector.Cursor, x ast.Expr) (at token.Pos, name strin
 		case *ast.CompositeLit:
 			fields := keyed(e)
 			if fields["Budgets"] != nil || u.sets(fields["Policy"], "Budget") {
-				return at, "" // a new one has forgotten nothing
+				return at, "" // a new value is as good as an old one
 			}
 			if forgets[name] != "" {
 				return cmp.Or(at, e.Pos()), name
@@ -111,7 +118,8 @@ func (u *uses) madeIn(fn inspector.Cursor, x ast.Expr) (at token.Pos, name strin
 	return at, ""
 }
 
-// handedOnIn reports whether more than x and the parts of x get a variable of a function.
+// handedOnIn reports whether a function passes its variable v on to something other than x and the
+// parts of x.
 func (u *uses) handedOnIn(fn inspector.Cursor, v *types.Var, x ast.Expr) bool {
 	for c, id := range u.idents(v, fn) {
 		if enclosingFunc(c).Node() != fn.Node() {
@@ -129,7 +137,8 @@ func (u *uses) handedOnIn(fn inspector.Cursor, v *types.Var, x ast.Expr) bool {
 				return true
 			}
 		case *ast.KeyValueExpr:
-			if name := typeName(u.info.TypeOf(c.Parent().Parent().Node().(ast.Expr))); holders[name] == "" && forgets[name] == "" {
+			if name := typeName(u.info.TypeOf(c.Parent().Parent().Node().(ast.Expr))); holders[name] == "" &&
+				forgets[name] == "" {
 				return true
 			}
 		case *ast.AssignStmt:
@@ -146,13 +155,16 @@ func (u *uses) handedOnIn(fn inspector.Cursor, v *types.Var, x ast.Expr) bool {
 	return false
 }
 
-// atStart are beginnings of the names of functions that a program calls once.
-var atStart = regexp.MustCompile(`^(?i:main|init|new|must|setup|bootstrap|start|run|serve|listen|wire|provide|migrate)`)
+// atStart matches the names of functions that a program probably calls once.
+var atStart = regexp.MustCompile(
+	`^(?i:main|init|new|must|setup|bootstrap|start|run|serve|listen|wire|provide|migrate)`)
 
-// eachTime reports whether the program runs the code at c again and again, as handlers and
-// loops do, and what is made at a position is made each time.
+// eachTime reports whether the program runs the code at c again and again, for example in a handler
+// or a loop, and each time makes the value at the position at. callees are the functions that have
+// been looked at.
 func (u *uses) eachTime(c inspector.Cursor, at token.Pos, callees ...ast.Node) bool {
-	for around := range c.Enclosing((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil), (*ast.FuncLit)(nil), (*ast.FuncDecl)(nil)) {
+	for around := range c.Enclosing((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil), (*ast.FuncLit)(nil),
+		(*ast.FuncDecl)(nil)) {
 		switch n := around.Node().(type) {
 		case *ast.ForStmt, *ast.RangeStmt:
 			return within(n, at)
@@ -167,29 +179,33 @@ func (u *uses) eachTime(c inspector.Cursor, at token.Pos, callees ...ast.Node) b
 		case *ast.FuncDecl:
 			fn := u.info.Defs[n.Name]
 			forOthers := fn.Pkg().Name() != "main" && (n.Name.IsExported() || u.count(fn, u.root) == 0)
-			return u.handles(n.Type) || !atStart.MatchString(n.Name.Name) && (forOthers || u.calledEachTime(n, callees))
+			return u.handles(n.Type) || !atStart.MatchString(n.Name.Name) &&
+				(forOthers || u.calledEachTime(n, callees))
 		}
 	}
 	return false
 }
 
-// calledEachTime reports whether the program calls a function again and again, not counting
-// the calls in its callees. What is only a value, as a subcommand is, may run once.
+// calledEachTime reports whether the program calls a function again and again. It does not count
+// calls in callees. A function that is only used as a value, such as the function of a subcommand,
+// may run once.
 func (u *uses) calledEachTime(fn ast.Node, callees []ast.Node) bool {
 	if slices.Contains(callees, fn) {
 		return false
 	}
 	for c, call := range all[*ast.CallExpr](u.root) {
-		if op := u.operation(call.Fun); op != nil && op.node == fn && u.eachTime(c, call.Pos(), append(callees, fn)...) {
+		if op := u.operation(call.Fun); op != nil && op.node == fn &&
+			u.eachTime(c, call.Pos(), append(callees, fn)...) {
 			return true
 		}
 	}
 	return false
 }
 
-// handles reports whether a function answers requests.
+// handles reports whether a function is a handler of HTTP requests.
 func (u *uses) handles(fn *ast.FuncType) bool {
 	return slices.ContainsFunc(fn.Params.List, func(param *ast.Field) bool {
-		return hasAny(typeName(u.info.TypeOf(param.Type)), "net/http.ResponseWriter", "/gin.Context", "/echo.Context", "/fiber.Ctx")
+		return hasAny(typeName(u.info.TypeOf(param.Type)), "net/http.ResponseWriter", "/gin.Context",
+			"/echo.Context", "/fiber.Ctx")
 	})
 }

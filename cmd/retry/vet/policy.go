@@ -12,13 +12,13 @@ import (
 
 // A policy is what the source says about a retry.Policy.
 type policy struct {
-	base    ast.Expr            // the literal or retry.Default() that it starts with; nil for the zero value
-	fields  map[string]ast.Expr // the fields that are set; the value is nil if there may be several
-	changed bool                // fields are assigned after base
+	base    ast.Expr            // a literal or retry.Default(); nil for the zero value
+	fields  map[string]ast.Expr // the fields that are set; nil for a field with several values
+	changed bool                // assignments change fields of base
 }
 
-// policy returns what is known about the policy x, or nil if x comes from
-// elsewhere or may change elsewhere.
+// policy returns what is known about the policy x. It returns nil if x comes from outside of the
+// package, or if x may change elsewhere.
 func (u *uses) policy(x ast.Expr) *policy {
 	p := &policy{fields: map[string]ast.Expr{}}
 	for {
@@ -35,8 +35,7 @@ func (u *uses) policy(x ast.Expr) *policy {
 		if v == nil {
 			return nil
 		}
-		// It is not known whether an assignment to a field comes before the
-		// use.
+		// An assignment to a field may come before or after the use.
 		for name, values := range v.fields {
 			p.fields[name], p.changed = nil, true
 			if len(values) == 1 {
@@ -54,7 +53,7 @@ func (u *uses) policy(x ast.Expr) *policy {
 	}
 }
 
-// base adds the value that p starts with.
+// base adds to p its first value, x. It returns nil if x is not known.
 func (u *uses) base(p *policy, x ast.Expr) *policy {
 	p.base = x
 	switch x := x.(type) {
@@ -67,7 +66,8 @@ func (u *uses) base(p *policy, x ast.Expr) *policy {
 		}
 	case *ast.CompositeLit:
 		fields := keyed(x)
-		if !isPolicy(u.info.TypeOf(x)) || len(fields) != len(x.Elts) { // go vet's composites check reports the latter
+		unkeyed := len(fields) != len(x.Elts) // the composites check of go vet reports unkeyed fields
+		if !isPolicy(u.info.TypeOf(x)) || unkeyed {
 			return nil
 		}
 		maps.Copy(fields, p.fields)
@@ -79,7 +79,7 @@ func (u *uses) base(p *policy, x ast.Expr) *policy {
 
 func isPolicy(t types.Type) bool { return typeName(t) == retryPath+".Policy" }
 
-// keyed returns the fields that a literal sets, if there is one.
+// keyed returns the fields that a literal sets. A nil literal sets none.
 func keyed(literal *ast.CompositeLit) map[string]ast.Expr {
 	fields := map[string]ast.Expr{}
 	if literal == nil {
@@ -95,7 +95,7 @@ func keyed(literal *ast.CompositeLit) map[string]ast.Expr {
 	return fields
 }
 
-// retryIf returns the RetryIf of a policy that is set in one place, or nil.
+// retryIf returns the RetryIf of a policy, nil if it is not set, or set in several places.
 func (u *uses) retryIf(x ast.Expr) ast.Expr {
 	if p := u.policy(x); p != nil && p.fields["RetryIf"] != nil {
 		return p.fields["RetryIf"]
@@ -103,8 +103,7 @@ func (u *uses) retryIf(x ast.Expr) ast.Expr {
 	return keyed(literal(u.deep(x)))["RetryIf"]
 }
 
-// noWait reports whether a policy is known to wait for at most a tenth of a second in
-// all.
+// noWait reports whether it is known that all waits of a policy together take at most 100ms.
 func (u *uses) noWait(x ast.Expr) bool {
 	p, known := u.limits(x)
 	if !known || p.EffectiveMax() <= 0 {
@@ -117,15 +116,15 @@ func (u *uses) noWait(x ast.Expr) bool {
 	return all <= 100*time.Millisecond
 }
 
-// attempts returns how many attempts the policy x allows. known is false if the
-// number is not known, or is bounded by a Budget.
+// attempts returns how many attempts the policy x allows. known is false if the number is not
+// known, or if a Budget limits it.
 func (u *uses) attempts(x ast.Expr) (n int, known bool) {
 	p, known := u.limits(x, "MaxAttempts", "MaxRetries", "AttemptCap", "NonRetryable", "MaxElapsed")
 	return p.EffectiveMax(), known && !u.sets(x, "Budget")
 }
 
-// limits returns a policy with these fields of x, or with all. known is false if one is
-// not.
+// limits returns a policy with the named fields of x. Without names it has all fields of x. known
+// is false if the value of one of these fields is not known.
 func (u *uses) limits(x ast.Expr, names ...string) (p retry.Policy, known bool) {
 	found := u.policy(x)
 	if found == nil {
@@ -140,7 +139,7 @@ func (u *uses) limits(x ast.Expr, names ...string) (p retry.Policy, known bool) 
 	return u.evaluate(found.start(), fields)
 }
 
-// start returns the policy without the fields that are set.
+// start returns the value to which the fields of p are added.
 func (p *policy) start() retry.Policy {
 	if _, ok := p.base.(*ast.CallExpr); ok {
 		return retry.Default()
@@ -148,13 +147,13 @@ func (p *policy) start() retry.Policy {
 	return retry.Policy{}
 }
 
-// oneAttempt reports whether a policy is known to allow one attempt.
+// oneAttempt reports whether it is known that a policy allows only one attempt.
 func (u *uses) oneAttempt(x ast.Expr) bool {
 	n, known := u.attempts(x)
 	return known && n == 1
 }
 
-// sets reports whether a policy is known to have one of these fields.
+// sets reports whether it is known that a policy sets one of these fields.
 func (u *uses) sets(x ast.Expr, fields ...string) bool {
 	p := u.policy(x)
 	return p != nil && slices.ContainsFunc(fields, func(name string) bool {

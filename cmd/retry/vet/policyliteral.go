@@ -15,19 +15,18 @@ import (
 	"github.com/goretry/retry"
 )
 
-// PolicyLiteral reports what Validate and Lint of retry.Policy report about a
-// policy literal.
-var PolicyLiteral = newCheck("policyliteral", `report a policy literal that Validate or Lint would report
+// PolicyLiteral reports the findings of Validate and Lint about policies in the source.
+var PolicyLiteral = newCheck("policyliteral", `report a policy that Validate or Lint would report
 
-An invalid policy never retries. If the fields of a policy are constants, this
-check reports what Validate reports about them, at the line of the field, and what
-Lint reports about a policy that is passed to the library. It skips tests, whose
-policies are often wrong on purpose, or without delays.`, func(pass *analysis.Pass, u *uses) {
+An invalid policy never retries. If the fields of a policy are constants, this check
+reports the findings of Validate at the line of the field. It also reports the findings
+of Lint about a policy that is passed to the library. It skips tests, because their
+policies are often wrong on purpose or without delays.`, func(pass *analysis.Pass, u *uses) {
 	u.oneClass(pass)
 	u.noPolicy(pass)
 	used := u.usedPolicies()
 	for _, lit := range all[*ast.CompositeLit](u.root) {
-		switch typeName(u.info.TypeOf(lit)) { // elements of a composite literal may leave out the &
+		switch typeName(u.info.TypeOf(lit)) { // the literal of an element may leave out the &
 		case retryPath + ".Policy":
 			u.judge(pass, lit, used[lit])
 		case retryPath + ".Class":
@@ -42,15 +41,19 @@ policies are often wrong on purpose, or without delays.`, func(pass *analysis.Pa
 			for _, fault := range faultsOf(p.Validate()) {
 				pass.ReportRangef(s.value, "%v", fault)
 			}
-			// A program that uses the number elsewhere may refuse a 0 itself.
-			if hasAny(s.field.Name, "MaxAttempts", "MaxRetries") && u.given(s.value) && u.count(u.info.Uses[rootOf(s.value)], u.root) == 1 {
-				pass.ReportRangef(s.value, "%s is set from outside, where 0 turns it off and the other limit may hold: write p, err = p.WithMaxAttempts(n), which refuses 0 and replaces both", s.field.Name)
+			// A program that uses the number elsewhere too may refuse a 0 itself.
+			if hasAny(s.field.Name, "MaxAttempts", "MaxRetries") && u.given(s.value) &&
+				u.count(u.info.Uses[rootOf(s.value)], u.root) == 1 {
+				pass.ReportRangef(s.value,
+					"%s comes from outside. A 0 turns this limit off, and leaves the other limit: write "+
+						"p, err = p.WithMaxAttempts(n), which refuses 0 and replaces both", s.field.Name)
 			}
 		}
 	}
 })
 
-// usedPolicies returns the literals that are passed to calls unchanged.
+// usedPolicies returns the literals that are passed to calls. The value is false for a literal that
+// is changed before.
 func (u *uses) usedPolicies() map[ast.Expr]bool {
 	used := map[ast.Expr]bool{}
 	add := func(x ast.Expr) {
@@ -71,8 +74,8 @@ func (u *uses) usedPolicies() map[ast.Expr]bool {
 	return used
 }
 
-// judge reports the faults of a literal. Lint depends on all fields, so it only
-// applies to a literal that is used unchanged.
+// judge reports the findings about a literal. The findings of Lint depend on all fields, so they
+// are reported only for a literal that is used unchanged.
 func (u *uses) judge(pass *analysis.Pass, literal *ast.CompositeLit, used bool) {
 	fields := keyed(literal)
 	p, known := u.evaluate(retry.Policy{}, fields)
@@ -82,13 +85,13 @@ func (u *uses) judge(pass *analysis.Pass, literal *ast.CompositeLit, used bool) 
 	}
 	_, computed := ast.Unparen(fields["MaxAttempts"]).(*ast.CallExpr)
 	for _, f := range found {
-		if !computed || f.Code != "no_backoff" { // len(hosts) attempts go to another host each
+		if !computed || f.Code != "no_backoff" { // each of len(hosts) attempts may go to another host
 			pass.ReportRangef(partAt(f, fields, literal), "%v", f)
 		}
 	}
 }
 
-// faultsOf returns the faults that an error of a policy has.
+// faultsOf returns the findings of an error of a policy.
 func faultsOf(err error) []retry.Finding {
 	var invalid *retry.PolicyError
 	if !errors.As(err, &invalid) {
@@ -97,7 +100,8 @@ func faultsOf(err error) []retry.Finding {
 	return invalid.Findings()
 }
 
-// partAt returns the value of the field that a finding is about, or else the whole literal.
+// partAt returns the value of the field of a finding, or the whole literal if it does not set the
+// field.
 func partAt(f retry.Finding, fields map[string]ast.Expr, literal *ast.CompositeLit) ast.Expr {
 	name, _, _ := strings.Cut(f.Field, ".")
 	if value := fields[name]; value != nil {
@@ -106,20 +110,29 @@ func partAt(f retry.Finding, fields map[string]ast.Expr, literal *ast.CompositeL
 	return literal
 }
 
-// judgeClass reports the faults of a Class, in the words of the call that it would end,
-// and one that is retried at once again and again.
+// judgeClass reports the faults of a Class, with the text of the error that retry.Do returns for
+// it. It also reports a Class whose attempts follow each other without a delay.
 func (u *uses) judgeClass(pass *analysis.Pass, literal *ast.CompositeLit) {
 	fields := keyed(literal)
 	p, _ := u.evaluate(retry.Policy{}, classFields(literal))
-	class := &retry.Class{MaxAttempts: p.MaxAttempts, Backoff: p.Backoff, MaxDelay: p.MaxDelay, Jitter: p.Jitter}
-	err := retry.Do(context.Background(), retry.Policy{MaxAttempts: 1, Classify: func(error) *retry.Class { return class }},
-		func(context.Context) error { return errors.New("an attempt failed") })
+	class := &retry.Class{
+		MaxAttempts: p.MaxAttempts,
+		Backoff:     p.Backoff,
+		MaxDelay:    p.MaxDelay,
+		Jitter:      p.Jitter,
+	}
+	once := retry.Policy{MaxAttempts: 1, Classify: func(error) *retry.Class { return class }}
+	err := retry.Do(context.Background(), once, func(context.Context) error {
+		return errors.New("an attempt failed")
+	})
 	found := faultsOf(err)
 	for _, fault := range found {
 		pass.ReportRangef(partAt(fault, fields, literal), "%v", fault)
 	}
 	if found == nil && p.Backoff == retry.Fixed(0) && p.MaxAttempts > 2 && !p.NonRetryable {
-		pass.ReportRangef(fields["Backoff"], "all %d attempts of this Class follow each other at once: give it a Backoff, or a MaxAttempts of 2 for one retry without a delay", p.MaxAttempts)
+		pass.ReportRangef(fields["Backoff"],
+			"all %d attempts of this Class follow each other at once: set a Backoff, or a MaxAttempts of 2 "+
+				"for one retry without a delay", p.MaxAttempts)
 	}
 }
 
@@ -133,12 +146,12 @@ func classFields(literal *ast.CompositeLit) map[string]ast.Expr {
 	return fields
 }
 
-// defaultBudget is how many retries a call alone has under the Budget that a Transport makes
-// for each target.
+// defaultBudget is how many retries the Budget that a Transport makes for each target allows to a
+// single call.
 const defaultBudget = 10
 
 // judgeBudget reports a Transport without Budgets whose policy allows more attempts than the
-// Budget that its targets have by default.
+// default Budget of a target.
 func (u *uses) judgeBudget(pass *analysis.Pass, transport *ast.CompositeLit) {
 	fields := keyed(transport)
 	if fields["Policy"] == nil || fields["Budgets"] != nil || len(fields) < len(transport.Elts) {
@@ -148,7 +161,7 @@ func (u *uses) judgeBudget(pass *analysis.Pass, transport *ast.CompositeLit) {
 	if !known || allowed != retry.Unlimited && allowed <= defaultBudget+1 {
 		return
 	}
-	for _, s := range u.settings { // what is assigned may be assigned to this Transport
+	for _, s := range u.settings { // an assignment may be to this Transport
 		if s.assigned() && (s.is(retryhttpPath, "Transport", "Budgets") || isPolicy(s.of) &&
 			hasAny(s.field.Name, "MaxAttempts", "MaxRetries", "AttemptCap", "NonRetryable", "Budget")) {
 			return
@@ -158,17 +171,21 @@ func (u *uses) judgeBudget(pass *analysis.Pass, transport *ast.CompositeLit) {
 	if allowed > 0 {
 		attempts = fmt.Sprintf("%d attempts", allowed)
 	}
-	pass.ReportRangef(fields["Policy"], "a call alone stops after %d of %s, because each target has a Budget of %d retries: "+
-		"to wait for a server that starts, set Budgets: retryhttp.NoBudgets; otherwise allow at most %d attempts",
+	pass.ReportRangef(fields["Policy"],
+		"a single call stops after %d of %s, because each target has a Budget of %d retries: "+
+			"to wait for a server that starts, set Budgets: retryhttp.NoBudgets; otherwise allow at most "+
+			"%d attempts",
 		defaultBudget+1, attempts, defaultBudget, defaultBudget+1)
 }
 
-// noPolicy reports a Transport of a client that sets no more than its Base, and gets no Policy
-// anywhere else: from an assignment, or with a request.
+// noPolicy reports a Transport of a client that sets nothing or only its Base. It reports nothing
+// if an assignment or a request may give the Transport a Policy.
 func (u *uses) noPolicy(pass *analysis.Pass) {
-	if u.mentionsCallee(u.root, retryhttpPath+".WithPolicy") || slices.ContainsFunc(u.settings, func(s setting) bool {
+	assigned := func(s setting) bool {
 		return s.assigned() && s.is(retryhttpPath, "Transport", "Policy")
-	}) {
+	}
+	if u.mentionsCallee(u.root, retryhttpPath+".WithPolicy") ||
+		slices.ContainsFunc(u.settings, assigned) {
 		return
 	}
 	for _, s := range u.settings {
@@ -177,8 +194,10 @@ func (u *uses) noPolicy(pass *analysis.Pass) {
 		}
 		made := literal(u.value(s.value))
 		fields := keyed(made)
-		if delete(fields, "Base"); made != nil && typeName(u.info.TypeOf(made)) == retryhttpPath+".Transport" && len(fields) == 0 {
-			pass.ReportRangef(made, "this Transport has no Policy, so it never retries: write Policy: retry.Default()")
+		if delete(fields, "Base"); made != nil &&
+			typeName(u.info.TypeOf(made)) == retryhttpPath+".Transport" && len(fields) == 0 {
+			pass.ReportRangef(made,
+				"this Transport has no Policy, so it never retries: write Policy: retry.Default()")
 		}
 	}
 }
@@ -198,7 +217,9 @@ func (u *uses) oneClass(pass *analysis.Pass) {
 		name := keyed(class)["Name"]
 		_, constant := u.evaluate(retry.Policy{}, classFields(class))
 		if class != nil && constant && (name == nil || u.info.Types[name].Value != nil) {
-			pass.ReportRangef(ret, "Classify gives every error this Class, so a mistake in the request is retried as an outage is: set its fields in the policy, or return nil for other errors")
+			pass.ReportRangef(ret,
+				"Classify gives every error this Class, so a mistake in the request is retried like an "+
+					"outage: set its fields in the policy, or return nil for other errors")
 		}
 	}
 }

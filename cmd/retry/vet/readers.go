@@ -9,12 +9,13 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// isReader reports whether t is an interface that can only read. A function
+// isReader reports whether t is an interface that can read, but neither seek nor write. A function
 // that gets a Seeker may rewind it.
 func isReader(t types.Type) bool {
 	return types.IsInterface(t) && has(t, "Read") && !has(t, "Seek") && !has(t, "Write")
 }
 
+// has reports whether t has a method.
 func has(t types.Type, method string) bool {
 	if t == nil {
 		return false
@@ -24,13 +25,14 @@ func has(t types.Type, method string) bool {
 	return ok
 }
 
-// isConsumable reports whether x is a reader that ends. Connections and sources
-// of random bytes do not.
+// isConsumable reports whether x is a reader that has an end. Connections and sources of random
+// bytes have none.
 func (u *uses) isConsumable(x ast.Expr) bool {
 	t := deref(u.info.TypeOf(x))
 	if types.IsInterface(t) {
 		name := strings.ToLower(types.ExprString(x))
-		return has(t, "Read") && !has(t, "Write") && !strings.Contains(name, "rand") && !strings.Contains(name, "entropy")
+		return has(t, "Read") && !has(t, "Write") && !strings.Contains(name, "rand") &&
+			!strings.Contains(name, "entropy")
 	}
 	return slices.Contains([]string{
 		"bytes.Reader", "bytes.Buffer", "strings.Reader", "os.File", "io.LimitedReader", "io.PipeReader",
@@ -38,17 +40,16 @@ func (u *uses) isConsumable(x ast.Expr) bool {
 	}, typeName(t))
 }
 
-// isRows reports whether t is the result of a query, like those of database/sql
-// and pgx.
+// isRows reports whether t is the result of a query, such as the Rows of database/sql or pgx.
 func isRows(t types.Type) bool {
 	named, ok := types.Unalias(deref(t)).(*types.Named)
 	return ok && named.Obj().Name() == "Rows" && has(t, "Next") && has(t, "Scan")
 }
 
-// withBody returns the variable that a request comes from, if the request is
-// known to have a body.
+// withBody returns the variable of the request x if it is known that the request has a body, and
+// otherwise nil.
 func (u *uses) withBody(x ast.Expr) ast.Expr {
-	if call, ok := ast.Unparen(x).(*ast.CallExpr); ok { // req.Clone(ctx) and req.WithContext(ctx) have the same body
+	if call, ok := ast.Unparen(x).(*ast.CallExpr); ok { // req.Clone and req.WithContext keep the body
 		req, name := method(call)
 		if req == nil || name != "Clone" && name != "WithContext" {
 			return nil
@@ -59,14 +60,14 @@ func (u *uses) withBody(x ast.Expr) ast.Expr {
 	if made == nil || !strings.HasPrefix(u.callee(made), "net/http.NewRequest") {
 		return nil
 	}
-	if body := made.Args[len(made.Args)-1]; u.info.Types[body].IsNil() || types.ExprString(body) == "http.NoBody" {
+	if body := made.Args[len(made.Args)-1]; u.info.Types[body].IsNil() ||
+		types.ExprString(body) == "http.NoBody" {
 		return nil
 	}
 	return x
 }
 
-// target returns the variable or field that x is or points to, or nil if x is
-// something else.
+// target returns the variable or field y if x is y or &y, and otherwise nil.
 func target(x ast.Expr) ast.Expr {
 	switch x = pointee(x); x.(type) {
 	case *ast.Ident, *ast.SelectorExpr:
@@ -77,21 +78,24 @@ func target(x ast.Expr) ast.Expr {
 	return nil
 }
 
-// restored reports whether op may make what it uses up usable again: it assigns, rewinds
-// or fills it, or passes it to a function that may do so.
+// restored reports whether op may make a reader, request or rows usable again that it has read: it
+// assigns, rewinds or fills them, or passes them to a function that may do so.
 func (u *uses) restored(op *operation, found consumption) bool {
-	// A buffer that is written to, like the Stdout of a command, is filled.
+	// Something may fill a buffer by writing to it, as a command writes to its Stdout.
 	written := func(x ast.Expr, t types.Type) bool {
 		x = target(x)
-		return x != nil && found.kind == "reader" && u.same(x, found.x) && t != nil && types.IsInterface(t) && !isReader(t)
+		return x != nil && found.kind == "reader" && u.same(x, found.x) && t != nil &&
+			types.IsInterface(t) && !isReader(t)
 	}
-	for c := range op.cursor.Preorder((*ast.AssignStmt)(nil), (*ast.KeyValueExpr)(nil), (*ast.CallExpr)(nil)) {
+	for c := range op.cursor.Preorder((*ast.AssignStmt)(nil), (*ast.KeyValueExpr)(nil),
+		(*ast.CallExpr)(nil)) {
 		switch n := c.Node().(type) {
 		case *ast.AssignStmt:
 			for i, left := range n.Lhs {
 				sel, isField := left.(*ast.SelectorExpr)
 				body := isField && found.kind == "request" && sel.Sel.Name == "Body" && u.same(sel.X, found.x)
-				if body || u.same(left, rootOf(found.x)) || u.same(left, found.x) || written(valueAt(n.Rhs, len(n.Lhs), i), u.info.TypeOf(left)) {
+				if body || u.same(left, rootOf(found.x)) || u.same(left, found.x) ||
+					written(valueAt(n.Rhs, len(n.Lhs), i), u.info.TypeOf(left)) {
 					return true
 				}
 			}
@@ -108,30 +112,33 @@ func (u *uses) restored(op *operation, found consumption) bool {
 	return false
 }
 
-// reads are the methods that do not make a reader usable again.
+// reads are the methods that do not make a reader, request or rows usable again.
 var reads = []string{
-	"Bytes", "Close", "Columns", "Decode", "Do", "Err", "InputOffset", "Len", "More", "Name", "Next", "Read", "ReadAll", "ReadByte", "ReadBytes",
-	"Clone", "Context", "ReadRune", "ReadString", "Scan", "Size", "Stat", "String", "Text", "Token", "WithContext", "WriteTo",
+	"Bytes", "Clone", "Close", "Columns", "Context", "Decode", "Do", "Err", "InputOffset", "Len",
+	"More", "Name", "Next", "Read", "ReadAll", "ReadByte", "ReadBytes", "ReadRune", "ReadString",
+	"Scan", "Size", "Stat", "String", "Text", "Token", "WithContext", "WriteTo",
 }
 
-// rewinds reports whether a call rewinds something outside of op, which may be
-// another name of what op reads, or calls a function that uses it.
+// rewinds reports whether a call rewinds something outside of op, which may be another name of the
+// reader of op, or whether the call calls a function outside of op that uses the reader.
 func (u *uses) rewinds(op *operation, call *ast.CallExpr, found consumption) bool {
 	if x, name := method(call); x != nil {
-		return hasAny(strings.ToLower(name), "seek", "rewind", "reset", "reopen") && u.isOutside(op, x) && typeName(u.info.TypeOf(x)) != "time.Timer"
+		return hasAny(strings.ToLower(name), "seek", "rewind", "reset", "reopen") && u.isOutside(op, x) &&
+			typeName(u.info.TypeOf(x)) != "time.Timer"
 	}
 	lit, ok := u.value(call.Fun).(*ast.FuncLit)
 	return ok && !op.contains(lit.Pos()) && u.hasUse(lit.Body, u.info.ObjectOf(rootOf(found.x)))
 }
 
-// restores reports whether a call gets what op uses up, and may do more than read it.
+// restores reports whether a call gets what op reads to its end, and may do more than read it.
 func (u *uses) restores(call *ast.CallExpr, found consumption) bool {
 	root := rootOf(found.x)
 	fn, known := typeutil.Callee(u.info, call).(*types.Func)
 	ours := !known || u.funcs[fn.Origin()] != nil
 	if x, name := method(call); x != nil {
-		if u.same(x, found.x) && !slices.Contains(reads, name) || ours && !u.same(x, found.x) && u.same(x, root) {
-			return true // such as u.rewind(), where u.body is read
+		if u.same(x, found.x) && !slices.Contains(reads, name) ||
+			ours && !u.same(x, found.x) && u.same(x, root) {
+			return true // such as u.rewind() for the reader u.body
 		}
 	}
 	for i, arg := range call.Args {
@@ -156,7 +163,8 @@ func (u *uses) param(call *ast.CallExpr, i int) types.Type {
 	}
 	params := signature.Params()
 	last := params.Len() - 1
-	if slice, ok := params.At(last).Type().(*types.Slice); ok && signature.Variadic() && i >= last && !call.Ellipsis.IsValid() {
+	if slice, ok := params.At(last).Type().(*types.Slice); ok && signature.Variadic() && i >= last &&
+		!call.Ellipsis.IsValid() {
 		return slice.Elem()
 	}
 	return params.At(min(i, last)).Type()

@@ -10,26 +10,34 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// asking are parts of an address that show that a POST may ask for something and
-// change nothing, and asks are beginnings of a function's name.
+// A POST may ask for something and change nothing. asking matches parts of an address that show
+// this, and asks matches the names of functions that show this.
 var (
-	asking = regexp.MustCompile(`(?i)search|quer(y|ies)|graphql|rpc|token|login|oauth|authenticat|session|valid|check($|[^o])|verif|preview|lookup|resolve|render|convert|translat|embed|complet|predict|infer|simulat|estimat|(^|[^a-z])count|batch_?get|mget|dry_?run|introspect|refresh`)
-	asks   = regexp.MustCompile(`(?i)^(get|search|query|fetch|find|list|lookup|read|login|authenticat|token|refresh|check($|[^o])|valid|verify|preview|render|resolve|estimate|complete|ask|ping|poll)`)
+	asking = regexp.MustCompile(
+		`(?i)search|quer(y|ies)|graphql|rpc|token|login|oauth|authenticat|session|valid|` +
+			`check($|[^o])|verif|preview|lookup|resolve|render|convert|translat|embed|complet|` +
+			`predict|infer|simulat|estimat|(^|[^a-z])count|batch_?get|mget|dry_?run|introspect|` +
+			`refresh`)
+	asks = regexp.MustCompile(
+		`(?i)^(get|search|query|fetch|find|list|lookup|read|login|authenticat|token|refresh|` +
+			`check($|[^o])|valid|verify|preview|render|resolve|estimate|complete|ask|ping|poll)`)
 )
 
 // sends reports whether a call sends an HTTP request.
 func (u *uses) sends(call *ast.CallExpr) bool {
 	callee := u.callee(call)
-	if !strings.HasPrefix(callee, "(*net/http.Client).") && !strings.HasPrefix(callee, "net/http.") && !strings.HasSuffix(callee, ").RoundTrip") {
+	if !strings.HasPrefix(callee, "(*net/http.Client).") && !strings.HasPrefix(callee, "net/http.") &&
+		!strings.HasSuffix(callee, ").RoundTrip") {
 		return false
 	}
 	tuple, ok := u.info.TypeOf(call).(*types.Tuple)
 	return ok && tuple.Len() == 2 && typeName(tuple.At(0).Type()) == "net/http.Response"
 }
 
+// calledName returns the last part of the full name of a function.
 func calledName(callee string) string { return callee[strings.LastIndex(callee, ".")+1:] }
 
-// methodOf returns POST or PATCH if a request is known to have that method.
+// methodOf returns POST or PATCH if it is known that a request has this method, and otherwise "".
 func (u *uses) methodOf(req ast.Expr) string {
 	if made := literal(u.value(req)); made != nil {
 		if method := u.text(keyed(made)["Method"]); method == "POST" || method == "PATCH" {
@@ -48,7 +56,8 @@ func (u *uses) methodOf(req ast.Expr) string {
 	}
 	if decl := u.declared(made); decl != nil {
 		for n := range ast.Preorder(decl.Body) {
-			if inner, ok := n.(*ast.CallExpr); ok && strings.HasPrefix(u.callee(inner), "net/http.NewRequest") {
+			if inner, ok := n.(*ast.CallExpr); ok &&
+				strings.HasPrefix(u.callee(inner), "net/http.NewRequest") {
 				return u.unlessAsking(u.constantMethod(inner), inner, inner.Args)
 			}
 		}
@@ -56,7 +65,7 @@ func (u *uses) methodOf(req ast.Expr) string {
 	return ""
 }
 
-// maker returns the call that makes the value of x.
+// maker returns the call that makes the value of x, nil if it is not known.
 func (u *uses) maker(x ast.Expr) *ast.CallExpr {
 	if v := u.known(u.local(x)); v != nil && len(v.values) == 1 && len(v.calls) == 0 {
 		x = v.values[0]
@@ -64,7 +73,7 @@ func (u *uses) maker(x ast.Expr) *ast.CallExpr {
 	return u.from(x)
 }
 
-// constantMethod returns the argument of a call that is the constant POST or PATCH.
+// constantMethod returns POST or PATCH if an argument of a call is this constant, and otherwise "".
 func (u *uses) constantMethod(call *ast.CallExpr) string {
 	for _, arg := range call.Args {
 		if text := u.text(arg); text == "POST" || text == "PATCH" {
@@ -74,8 +83,8 @@ func (u *uses) constantMethod(call *ast.CallExpr) string {
 	return ""
 }
 
-// unlessAsking returns method, or "" if the arguments of what makes the request, or the
-// function around it, sound like a question.
+// unlessAsking returns method. It returns "" if an argument of the call that makes the request, or
+// the name of the function around it, shows that the request only asks for something.
 func (u *uses) unlessAsking(method string, made ast.Node, args []ast.Expr) string {
 	c, ok := u.root.FindNode(made)
 	if !ok || method == "" {
@@ -87,7 +96,8 @@ func (u *uses) unlessAsking(method string, made ast.Node, args []ast.Expr) strin
 		}
 	}
 	for _, arg := range args {
-		if t := u.info.TypeOf(arg); t == nil || !types.Identical(types.Default(t), types.Typ[types.String]) {
+		if t := u.info.TypeOf(arg); t == nil ||
+			!types.Identical(types.Default(t), types.Typ[types.String]) {
 			continue
 		}
 		for _, x := range []ast.Expr{arg, u.value(arg)} {
@@ -99,7 +109,7 @@ func (u *uses) unlessAsking(method string, made ast.Node, args []ast.Expr) strin
 	return method
 }
 
-// text returns the value of a constant text, or "".
+// text returns the value of a constant string, "" for anything else.
 func (u *uses) text(x ast.Expr) string {
 	if value := u.info.Types[x].Value; value != nil && value.Kind() == constant.String {
 		return constant.StringVal(value)
@@ -107,8 +117,8 @@ func (u *uses) text(x ast.Expr) string {
 	return ""
 }
 
-// notIdempotent returns the method of the request that a call sends, POST or PATCH,
-// unless it may only ask for something. "" is any other call.
+// notIdempotent returns the method of the request that a call sends, if it is POST or PATCH. It
+// returns "" for a request that may only ask for something, and for any other call.
 func (u *uses) notIdempotent(call *ast.CallExpr) string {
 	if u.sends(call) && strings.HasPrefix(calledName(u.callee(call)), "Post") {
 		return u.unlessAsking("POST", call, call.Args)
@@ -125,8 +135,8 @@ func (u *uses) notIdempotent(call *ast.CallExpr) string {
 	return ""
 }
 
-// endsOnError reports whether the error of the call at c ends the retries, so that only
-// an answer of the server leads to one.
+// endsOnError reports whether the error of the call at c ends the retries. Then only a response of
+// the server leads to a retry.
 func (u *uses) endsOnError(c inspector.Cursor) bool {
 	next, followed := c.Parent().NextSibling()
 	if !followed {
@@ -136,8 +146,8 @@ func (u *uses) endsOnError(c inspector.Cursor) bool {
 	return ok && u.mentionsCallee(next, retryPath+".Permanent") && branch.Else == nil
 }
 
-// random returns the call in x, or behind the variable x, that makes a value which
-// no other call makes.
+// random returns the call in x, or in the value of the variable x, that makes a new value each
+// time. It returns nil if there is none.
 func (u *uses) random(x ast.Expr) ast.Node {
 	if call := u.from(x); call != nil {
 		x = call

@@ -10,37 +10,41 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// Response reports HTTP responses that are not looked at.
+// Response reports HTTP responses whose status nothing reads.
 var Response = newCheck("response", `report an HTTP status that nothing reads
 
-A 503 is no error of net/http, so an attempt that drops the status takes it for
-success.`, func(pass *analysis.Pass, u *uses) {
+For net/http, a 503 is not an error, so an attempt that ignores the status takes it for
+a success.`, func(pass *analysis.Pass, u *uses) {
 	inOps := map[ast.Node]bool{}
 	for call, op := range u.operations() {
 		for c, sent := range all[*ast.CallExpr](op.cursor) {
 			if runs(op, c) && u.sends(sent) {
 				inOps[sent] = true
-				u.unreadStatus(pass, c, op.cursor, call.name+" takes a 503 for success: return retryhttp.Check(req, resp, err), or an error for a bad status")
+				u.unreadStatus(pass, c, op.cursor, call.name+" takes a 503 for success: "+
+					"return retryhttp.Check(req, resp, err), or an error for a bad status")
 			}
 		}
 	}
 	for c, call := range all[*ast.CallExpr](u.root) {
 		if fn := enclosingFunc(c); fn != nil && !inOps[call] && u.retryingClient(call) != nil {
-			u.unreadStatus(pass, c, *fn, "after its retries the Transport returns the last response, which may be a 503: check StatusCode, or return retryhttp.ErrorOf(resp)")
+			u.unreadStatus(pass, c, *fn,
+				"after its retries the Transport returns the last response, which may be a 503: check "+
+					"StatusCode, or return retryhttp.ErrorOf(resp)")
 		}
 	}
 })
 
-// unreadStatus reports a response of which nothing looks at more than the body, and nothing at
-// what the body says.
+// unreadStatus reports a response if the function fn uses only its body, and looks at nothing that
+// it has read from the body.
 func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text string) {
 	assign, ok := c.Parent().Node().(*ast.AssignStmt)
 	if !ok || len(assign.Lhs) != 2 {
 		return
 	}
 	resp := u.local(assign.Lhs[0])
-	if resp == nil && !isNamedIdent(assign.Lhs[0], "_") || resp != nil && !within(fn.Node(), resp.Pos()) {
-		return // it is looked at outside
+	if resp == nil && !isNamedIdent(assign.Lhs[0], "_") ||
+		resp != nil && !within(fn.Node(), resp.Pos()) {
+		return // code outside of fn may look at the response
 	}
 	for use := range u.idents(resp, fn) {
 		switch p := use.Parent().Node().(type) {
@@ -63,8 +67,8 @@ func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text st
 	pass.ReportRangef(c.Node(), "nothing looks at the status, and %s", text)
 }
 
-// isUnjudged reports whether the body at c is only closed, copied, decoded or read, into what the
-// function looks at no further: the body of a 503 may be decoded and copied too.
+// isUnjudged reports whether the body at c is only closed, copied, decoded or read, and the
+// function fn does not look at the result. The body of a 503 can be decoded and copied too.
 func (u *uses) isUnjudged(c, fn inspector.Cursor) bool {
 	switch p := c.Parent().Node().(type) {
 	case *ast.SelectorExpr:
@@ -80,14 +84,16 @@ func (u *uses) isUnjudged(c, fn inspector.Cursor) bool {
 			return ok && (isNamedIdent(assign.Lhs[0], "_") || u.isHandedOut(assign.Lhs[0], fn))
 		case "encoding/json.NewDecoder", "encoding/xml.NewDecoder":
 			decode, ok := into.Parent().Parent().Node().(*ast.CallExpr)
-			return ok && into.Parent().Node() == decode.Fun && lastName(decode.Fun) == "Decode" && u.isHandedOut(decode.Args[0], fn)
+			return ok && into.Parent().Node() == decode.Fun && lastName(decode.Fun) == "Decode" &&
+				u.isHandedOut(decode.Args[0], fn)
 		}
 	}
 	return false
 }
 
-// isHandedOut reports whether a function does nothing with what x is or points to but to fill it
-// and to return or keep it: it has no condition on it, and passes it to nothing but a decoder.
+// isHandedOut reports whether a function only fills the variable x, or the variable to which x
+// points, and returns or keeps it. The function has no condition on the variable, and passes it
+// only to a decoder. seen are the variables that have been looked at.
 func (u *uses) isHandedOut(x ast.Expr, fn inspector.Cursor, seen ...*types.Var) bool {
 	if name := types.ExprString(x); name == "io.Discard" || name == "os.Stdout" {
 		return true
@@ -110,7 +116,8 @@ func (u *uses) isHandedOut(x ast.Expr, fn inspector.Cursor, seen ...*types.Var) 
 		switch p := use.Parent().Node().(type) {
 		case *ast.ReturnStmt:
 		case *ast.AssignStmt:
-			if slices.Contains(p.Rhs, use.Node().(ast.Expr)) && len(p.Lhs) == len(p.Rhs) && u.within(fn, p.Lhs[slices.Index(p.Rhs, use.Node().(ast.Expr))]) {
+			if slices.Contains(p.Rhs, use.Node().(ast.Expr)) && len(p.Lhs) == len(p.Rhs) &&
+				u.within(fn, p.Lhs[slices.Index(p.Rhs, use.Node().(ast.Expr))]) {
 				return false
 			}
 		case *ast.SelectorExpr:
@@ -118,7 +125,8 @@ func (u *uses) isHandedOut(x ast.Expr, fn inspector.Cursor, seen ...*types.Var) 
 				return false
 			}
 		case *ast.CallExpr:
-			if name := u.callee(p); name != "encoding/json.Unmarshal" && name != "encoding/xml.Unmarshal" || !u.isHandedOut(p.Args[1], fn, append(seen, v)...) {
+			if name := u.callee(p); name != "encoding/json.Unmarshal" && name != "encoding/xml.Unmarshal" ||
+				!u.isHandedOut(p.Args[1], fn, append(seen, v)...) {
 				return false
 			}
 		default:
@@ -128,7 +136,7 @@ func (u *uses) isHandedOut(x ast.Expr, fn inspector.Cursor, seen ...*types.Var) 
 	return true
 }
 
-// within reports whether x is a variable of a function.
+// within reports whether x is a variable that the function fn declares.
 func (u *uses) within(fn inspector.Cursor, x ast.Expr) bool {
 	v := u.local(x)
 	return v != nil && within(fn.Node(), v.Pos())

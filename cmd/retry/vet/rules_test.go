@@ -11,8 +11,9 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// TestRules tries testdata/rules.txtar. A comment that begins a snippet there is how the
-// only report about it begins. Without one, there must be no report.
+// TestRules runs the checks on the snippets in testdata/rules.txtar. If a snippet starts with a comment,
+// there must be one report, and it must start with the text of the comment. Otherwise there must be no
+// report.
 func TestRules(t *testing.T) {
 	rules, err := txtar.ParseFile("testdata/rules.txtar")
 	require.NoError(t, err)
@@ -35,7 +36,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// reported returns what the checks report about each snippet.
+// reported returns the reports about each snippet.
 func reported(t *testing.T, codes []string) (reports [][]string) {
 	dir := module(t)
 	for i, code := range codes {

@@ -11,12 +11,11 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// Stale reports transactions, connections and timers that a failed attempt leaves
-// unusable for the next one.
+// Stale reports transactions, connections and timers that the second attempt cannot use.
 var Stale = newCheck("stale", `report a transaction, connection or timer that was begun outside
 
-A transaction that failed stays failed, a broken connection stays broken, and a
-timer fires once. Each attempt must begin its own.`, func(pass *analysis.Pass, u *uses) {
+A transaction that failed stays failed, a broken connection stays broken, and a timer fires
+once. Each attempt must begin its own.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations() {
 		seen := map[types.Object]bool{}
 		for c, id := range all[*ast.Ident](op.cursor) {
@@ -32,8 +31,7 @@ timer fires once. Each attempt must begin its own.`, func(pass *analysis.Pass, u
 	}
 })
 
-// staleness returns why the variable that is used at c is of no use to the second
-// attempt, or "".
+// staleness returns why the second attempt cannot use the variable v that is used at c, or "".
 func (u *uses) staleness(op *operation, c inspector.Cursor, v *types.Var) string {
 	made := u.from(c.Node().(*ast.Ident))
 	if made == nil || u.renewed(op, v) {
@@ -44,21 +42,26 @@ func (u *uses) staleness(op *operation, c inspector.Cursor, v *types.Var) string
 	switch {
 	case strings.HasPrefix(name, "Begin") && has(v.Type(), "Rollback"):
 		if u.touches(op, v) {
-			return "was begun outside of CALL, and after an error it takes no more statements: begin and commit it in each attempt, as retrysql.Tx does"
+			return "was begun outside of CALL, and after an error it takes no more statements: begin and " +
+				"commit it in each attempt, as retrysql.Tx does"
 		}
-	case callee == "(*database/sql.DB).Conn", strings.HasPrefix(name, "Dial") && isConnection(v.Type()) && !u.hasText(made, "udp", "ip", "unixgram"):
+	case callee == "(*database/sql.DB).Conn",
+		strings.HasPrefix(name, "Dial") && isConnection(v.Type()) &&
+			!u.hasText(made, "udp", "ip", "unixgram"):
 		if u.touches(op, v) {
-			return "was connected outside of CALL, so after a broken connection every attempt fails: connect in the attempt"
+			return "was connected outside of CALL, so after a broken connection every attempt fails: " +
+				"connect in the attempt"
 		}
 	case callee == "time.After", callee == "time.NewTimer":
 		if u.receives(c) {
-			return "was started outside of CALL and fires once, so the second attempt waits for it without end: start it in the attempt"
+			return "was started outside of CALL and fires once, so the second attempt waits for it " +
+				"forever: start it in the attempt"
 		}
 	}
 	return ""
 }
 
-// renewed reports whether op may make v anew.
+// renewed reports whether op may replace or reset v.
 func (u *uses) renewed(op *operation, v *types.Var) bool {
 	for c := range u.idents(v, op.cursor) {
 		for call := range c.Enclosing((*ast.CallExpr)(nil)) {
@@ -66,7 +69,8 @@ func (u *uses) renewed(op *operation, v *types.Var) bool {
 				break
 			}
 			_, name := method(call.Node().(*ast.CallExpr))
-			if hasAny(strings.ToLower(name), "reset", "savepoint", "reconnect", "redial", "begin") || u.hasText(call.Node().(*ast.CallExpr), "SAVEPOINT") {
+			if hasAny(strings.ToLower(name), "reset", "savepoint", "reconnect", "redial", "begin") ||
+				u.hasText(call.Node().(*ast.CallExpr), "SAVEPOINT") {
 				return true
 			}
 		}
@@ -74,9 +78,11 @@ func (u *uses) renewed(op *operation, v *types.Var) bool {
 	return u.assigns(op.body, v)
 }
 
-// hasText reports whether an argument of a call is a constant with one of these texts.
+// hasText reports whether an argument of a call is a constant that contains one of these texts.
 func (u *uses) hasText(call *ast.CallExpr, texts ...string) bool {
-	return slices.ContainsFunc(call.Args, func(arg ast.Expr) bool { return hasAny(u.text(arg), texts...) })
+	return slices.ContainsFunc(call.Args, func(arg ast.Expr) bool {
+		return hasAny(u.text(arg), texts...)
+	})
 }
 
 // touches reports whether op calls a method of v that can fail, or passes v on.
@@ -89,13 +95,14 @@ func (u *uses) touches(op *operation, v *types.Var) bool {
 	return false
 }
 
-// isConnection reports whether t is a connection that does not connect again.
+// isConnection reports whether t is a connection that does not connect again by itself.
 func isConnection(t types.Type) bool {
-	return has(t, "SetDeadline") && has(t, "RemoteAddr") || hasAny(typeName(t), "net/smtp.", "net/rpc.", "net/textproto.")
+	return has(t, "SetDeadline") && has(t, "RemoteAddr") ||
+		hasAny(typeName(t), "net/smtp.", "net/rpc.", "net/textproto.")
 }
 
-// receives reports whether the channel at c, or the timer's, is received from, and
-// the attempt goes on to another one.
+// receives reports whether the attempt receives from the channel or the timer at c, and may be
+// followed by another attempt.
 func (u *uses) receives(c inspector.Cursor) bool {
 	x := c.Parent()
 	if sel, ok := x.Node().(*ast.SelectorExpr); ok && sel.Sel.Name == "C" {
@@ -103,7 +110,7 @@ func (u *uses) receives(c inspector.Cursor) bool {
 	}
 	for clause := range x.Enclosing((*ast.CommClause)(nil)) {
 		if u.mentionsCallee(clause, retryPath+".Permanent") {
-			return false // it bounds all attempts
+			return false // the timer ends all attempts
 		}
 	}
 	arrow, ok := x.Node().(*ast.UnaryExpr)

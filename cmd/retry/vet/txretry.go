@@ -9,11 +9,11 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// TxRetry reports transactions that are retried after a lost answer to COMMIT.
+// TxRetry reports transactions that are retried after the response to COMMIT was lost.
 var TxRetry = newCheck("txretry", `report transactions that may be applied twice
 
-To retrysql.Transient, a lost answer to COMMIT looks like any lost connection.
-retrysql.Tx and retrysql.TxFunc know when COMMIT was sent.`, func(pass *analysis.Pass, u *uses) {
+For retrysql.Transient, a lost response to COMMIT looks like any other lost connection.
+retrysql.Tx and retrysql.TxFunc know whether COMMIT was sent.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations() {
 		if call.name == "retrysql.Tx" {
 			u.besideTx(pass, call.Args[1], op)
@@ -28,22 +28,26 @@ retrysql.Tx and retrysql.TxFunc know when COMMIT was sent.`, func(pass *analysis
 		} else if !u.isTransient(u.retryIf(call.policy)) {
 			continue
 		}
-		pass.ReportRangef(commit, "%s commits, and %s a COMMIT whose answer was lost, so the transaction may be applied twice: use retrysql.%s in place of %s",
+		pass.ReportRangef(commit,
+			"%s commits, and %s a COMMIT whose response was lost, so the transaction may be applied twice: "+
+				"use retrysql.%s in place of %s",
 			types.ExprString(commit.Fun), by, instead, call.name)
 	}
 })
 
-// besideTx reports statements in a transaction of retrysql.Tx that go to the
-// database outside of it.
+// besideTx reports statements in the function of retrysql.Tx that do not use its transaction.
 func (u *uses) besideTx(pass *analysis.Pass, db ast.Expr, op *operation) {
 	for c, call := range all[*ast.CallExpr](op.cursor) {
-		if x, name := method(call); x != nil && u.same(x, db) && !u.detached(c, op) && hasAny(name, "Exec", "Query", "Prepare", "Begin") {
-			pass.ReportRangef(call, "%s is outside of the transaction: a rollback does not undo it, and the retry does it again; use the tx", types.ExprString(call.Fun))
+		if x, name := method(call); x != nil && u.same(x, db) && !u.detached(c, op) &&
+			hasAny(name, "Exec", "Query", "Prepare", "Begin") {
+			pass.ReportRangef(call,
+				"%s is outside of the transaction: a rollback does not undo it, and the retry does it "+
+					"again; use the tx", types.ExprString(call.Fun))
 		}
 	}
 }
 
-// retriesAll reports whether a policy is known to retry each error that is not marked.
+// retriesAll reports whether it is known that a policy retries each error without a mark.
 func (u *uses) retriesAll(policy ast.Expr) bool {
 	n, known := u.attempts(policy)
 	return known && n != 1 && !u.sets(policy, "RetryIf", "Classify")
@@ -54,7 +58,8 @@ func (u *uses) begins(op *operation) bool {
 	for _, call := range all[*ast.CallExpr](op.cursor) {
 		callee := u.callee(call)
 		made, ok := u.info.TypeOf(call).(*types.Tuple)
-		if transacts(callee) || strings.HasPrefix(calledName(callee), "Begin") && ok && has(made.At(0).Type(), "Rollback") {
+		if transacts(callee) ||
+			strings.HasPrefix(calledName(callee), "Begin") && ok && has(made.At(0).Type(), "Rollback") {
 			return true
 		}
 	}
@@ -72,8 +77,8 @@ func isNamedIdent(x ast.Node, name string) bool {
 	return ok && id.Name == name
 }
 
-// isTransient reports whether a RetryIf returns true whenever retrysql.Transient does: it
-// is that function, or only returns what that returns, alone or with an ||.
+// isTransient reports whether a RetryIf returns true whenever retrysql.Transient does: it is this
+// function, or it returns the result of this function, alone or in an ||.
 func (u *uses) isTransient(x ast.Expr) bool {
 	switch x := ast.Unparen(x).(type) {
 	case nil:
@@ -89,9 +94,9 @@ func (u *uses) isTransient(x ast.Expr) bool {
 	return u.callee(&ast.CallExpr{Fun: x}) == retrysqlPath+".Transient"
 }
 
-// commits returns the first call in an operation that commits a transaction, and the
-// retrysql function to use instead. It ignores read-only transactions, which may run
-// twice, and those of retrysql, which knows whether they were committed.
+// commits returns the first call in an operation that commits a transaction, and the name of the
+// function of retrysql to use instead. It ignores read-only transactions, which may run twice, and
+// transactions of retrysql, which knows whether they were committed.
 func (u *uses) commits(op *operation) (commit *ast.CallExpr, instead string) {
 	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.Ident)(nil)) {
 		if isNamedIdent(c.Node(), "ReadOnly") {
@@ -106,7 +111,8 @@ func (u *uses) commits(op *operation) (commit *ast.CallExpr, instead string) {
 			return nil, ""
 		}
 		x, name := method(call)
-		committed := x != nil && name == "Commit" && has(u.info.TypeOf(x), "Rollback") // not a package
+		// A package has no type.
+		committed := x != nil && name == "Commit" && has(u.info.TypeOf(x), "Rollback")
 		if commit == nil && (committed || transacts(callee) && !u.beginsInside(call)) {
 			commit, instead = call, "TxFunc"
 			if callee == "(*database/sql.Tx).Commit" {
@@ -117,8 +123,8 @@ func (u *uses) commits(op *operation) (commit *ast.CallExpr, instead string) {
 	return commit, instead
 }
 
-// transacts reports whether a function begins a transaction, calls a function
-// with it, and commits.
+// transacts reports whether callee is a function that begins a transaction, calls a function with
+// it, and commits it.
 func transacts(callee string) bool {
 	for name, path := range map[string]string{
 		".BeginFunc": "github.com/jackc/pgx", ".BeginTxFunc": "github.com/jackc/pgx",
@@ -131,15 +137,16 @@ func transacts(callee string) bool {
 	return false
 }
 
-// beginsInside reports whether a transaction is a savepoint in another one: the
-// method or the argument belongs to a Tx.
+// beginsInside reports whether a transaction is a savepoint in another transaction: the receiver or
+// an argument of the call is a Tx.
 func (u *uses) beginsInside(call *ast.CallExpr) bool {
 	for n := range ast.Preorder(call) {
 		if lit, ok := n.(*ast.FuncLit); ok && lit.Pos() > call.Pos() {
 			break
 		}
 		if x, ok := n.(ast.Expr); ok {
-			if named, ok := types.Unalias(deref(u.info.TypeOf(x))).(*types.Named); ok && named.Obj().Name() == "Tx" {
+			if named, ok := types.Unalias(deref(u.info.TypeOf(x))).(*types.Named); ok &&
+				named.Obj().Name() == "Tx" {
 				return true
 			}
 		}

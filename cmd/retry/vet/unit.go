@@ -10,10 +10,10 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Unit reports durations without a unit, wherever the library gets one.
+// Unit reports durations without a unit that are passed to the library.
 var Unit = newCheck("unit", `report a duration without a unit
 
-A bare number is a number of nanoseconds, so a policy with retry.Fixed(500) does not
+A number without a unit counts nanoseconds, so a policy with retry.Fixed(500) does not
 wait. This check skips tests.`, func(pass *analysis.Pass, u *uses) {
 	for c := range u.root.Preorder((*ast.CallExpr)(nil), (*ast.CompositeLit)(nil)) {
 		switch n := c.Node().(type) {
@@ -37,33 +37,38 @@ wait. This check skips tests.`, func(pass *analysis.Pass, u *uses) {
 	}
 })
 
-// isDuration reports whether x is a duration or a curve that is one.
+// isDuration reports whether x is a duration, or a backoff whose type is a duration.
 func (u *uses) isDuration(x ast.Expr) bool {
 	basic, ok := u.info.TypeOf(x).Underlying().(*types.Basic)
-	return ok && basic.Kind() == types.Int64 && (u.retryType(x) != "" || typeName(u.info.TypeOf(x)) == "time.Duration")
+	return ok && basic.Kind() == types.Int64 &&
+		(u.retryType(x) != "" || typeName(u.info.TypeOf(x)) == "time.Duration")
 }
 
-var countsTime = regexp.MustCompile(`(?i)sec|milli|minute|hour|ms$|^ms|wait|delay|timeout|interval|after`)
+var countsTime = regexp.MustCompile(
+	`(?i)sec|milli|minute|hour|ms$|^ms|wait|delay|timeout|interval|after`)
 
 // unit reports those of the durations that are bare numbers.
 func (u *uses) unit(pass *analysis.Pass, list ...ast.Expr) {
 	for _, x := range list {
 		call, made := ast.Unparen(x).(*ast.CallExpr)
 		switch value := u.info.Types[x].Value; {
-		case made && u.retryType(x) != "" || !u.isDuration(x): // what a conversion gets is looked at there
+		case made && u.retryType(x) != "": // its arguments are checked at the conversion
+		case !u.isDuration(x):
 		case value != nil:
 			n, ok := constant.Int64Val(constant.ToInt(value))
 			if ok && n > 0 && n < 1e6 && u.bare(x) {
 				pass.ReportRangef(x, "%d is %d nanoseconds: give it a unit, as in %[1]d*time.Millisecond", n, n)
 			}
 		case made && u.info.Types[call.Fun].IsType() && u.countsTime(call.Args[0]):
-			pass.ReportRangef(x, "%s counts nanoseconds here: multiply it with its unit, as in time.Duration(%[1]s)*time.Second", types.ExprString(call.Args[0]))
+			pass.ReportRangef(x,
+				"%s counts nanoseconds here: multiply it by its unit, as in "+
+					"time.Duration(%[1]s)*time.Second", types.ExprString(call.Args[0]))
 		}
 	}
 }
 
-// unitOfResults reports the results of a BackoffFunc that are numbers alone, or are computed from
-// numbers and the attempt alone.
+// unitOfResults reports the results of a BackoffFunc that are computed only from numbers and from
+// the number of the attempt.
 func (u *uses) unitOfResults(pass *analysis.Pass, fn ast.Expr) {
 	made := u.operation(fn)
 	if made == nil {
@@ -72,7 +77,9 @@ func (u *uses) unitOfResults(pass *analysis.Pass, fn ast.Expr) {
 	for _, ret := range returnsOf(made.body) {
 		for _, x := range ret.Results {
 			if u.info.Types[x].Value == nil && u.onlyCounts(made, x) {
-				pass.ReportRangef(x, "%s counts nanoseconds here: multiply it with its unit, as in %[1]s*time.Millisecond", types.ExprString(x))
+				pass.ReportRangef(x,
+					"%s counts nanoseconds here: multiply it by its unit, as in "+
+						"%[1]s*time.Millisecond", types.ExprString(x))
 				continue
 			}
 			u.unit(pass, x)
@@ -80,8 +87,9 @@ func (u *uses) unitOfResults(pass *analysis.Pass, fn ast.Expr) {
 	}
 }
 
-// onlyCounts reports whether a delay is computed from constants without a unit and parameters of
-// a function alone, with the operators of Go or the functions of math.
+// onlyCounts reports whether a delay is computed only from constants without a unit and from
+// parameters of a function, with operators of Go or functions of math. At least one parameter must
+// be in it.
 func (u *uses) onlyCounts(fn *operation, x ast.Expr) bool {
 	counts := false
 	for n := range ast.Preorder(x) {
@@ -111,15 +119,16 @@ func (u *uses) onlyCounts(fn *operation, x ast.Expr) bool {
 	return counts
 }
 
-// countsTime reports whether an integer counts seconds or the like, by its name, or
-// was read as a number.
+// countsTime reports whether the name of an integer says that it counts seconds or another unit of
+// time, or whether the integer was read from a text or a flag.
 func (u *uses) countsTime(x ast.Expr) bool {
 	basic, ok := types.Unalias(u.info.TypeOf(x)).(*types.Basic)
 	if !ok || basic.Info()&types.IsInteger == 0 {
 		return false
 	}
 	name := lastName(x)
-	return countsTime.MatchString(name) && !strings.Contains(strings.ToLower(name), "nano") || u.given(x)
+	return countsTime.MatchString(name) && !strings.Contains(strings.ToLower(name), "nano") ||
+		u.given(x)
 }
 
 // given reports whether x is a number that was read from a text or a flag.
@@ -131,7 +140,7 @@ func (u *uses) given(x ast.Expr) bool {
 	return made != nil && hasAny(u.callee(made), "strconv.Atoi", "strconv.ParseInt", "flag.Int")
 }
 
-// bare reports whether nothing in a constant has a unit.
+// bare reports whether no part of a constant has a unit.
 func (u *uses) bare(x ast.Expr) bool {
 	for n := range ast.Preorder(x) {
 		id, ok := n.(*ast.Ident)

@@ -20,7 +20,7 @@ const (
 	retrysqlPath = retryPath + "/retrysql"
 )
 
-// usesAnalyzer finds the information that the checks share.
+// usesAnalyzer collects what all checks need.
 var usesAnalyzer = &analysis.Analyzer{
 	Name:       "retryuses",
 	Doc:        "find the calls that retry, and the code that they retry",
@@ -32,15 +32,15 @@ var usesAnalyzer = &analysis.Analyzer{
 // uses has the calls of one package that retry something, and the records to
 // resolve the names in them.
 type uses struct {
-	any        bool               // the package imports the library, or one that does
-	ignored    map[place][]string // the checks that comments silence there, or "" for all
-	unreasoned []*ast.Comment
+	any        bool               // the package, or a package that it imports, imports the library
+	ignored    map[place][]string // the checks that comments silence; "" stands for all checks
+	unreasoned []*ast.Comment     // comments that silence a check without a reason
 	info       *types.Info
 	root       inspector.Cursor
 	calls      []*call
-	onces      []*call // of retry.Once, which makes one attempt
+	onces      []*call // the calls of retry.Once, which makes one attempt
 	settings   []setting
-	aside      []ast.Node // the go and the defer statements
+	aside      []ast.Node // the go statements and the defer statements
 	funcs      map[*types.Func]*ast.FuncDecl
 	vars       map[*types.Var]*variable
 }
@@ -52,13 +52,13 @@ type call struct {
 	cursor inspector.Cursor
 	ctx    ast.Expr
 	policy ast.Expr
-	ops    []*operation // those whose code is in the package
+	ops    []*operation // the operations whose code is in the package
 }
 
-// contains reports whether pos is inside o, parameters included.
+// contains reports whether pos is in o or in its parameters.
 func (o *operation) contains(pos token.Pos) bool { return within(o.node, pos) }
 
-// retriers are the functions that retry, with the positions of their arguments.
+// retriers maps the functions that retry to the indexes of their arguments.
 var retriers = map[string]struct {
 	name   string
 	policy int
@@ -71,6 +71,7 @@ var retriers = map[string]struct {
 	retrysqlPath + ".TxFunc": {"retrysql.TxFunc", 2, []int{1, 3}},
 }
 
+// findUses fills a uses for a package.
 func findUses(pass *analysis.Pass) (any, error) {
 	u := &uses{
 		info:  pass.TypesInfo,
@@ -78,13 +79,16 @@ func findUses(pass *analysis.Pass) (any, error) {
 		funcs: map[*types.Func]*ast.FuncDecl{},
 		vars:  map[*types.Var]*variable{},
 	}
-	if !imports(pass.Pkg, retryPath) && !slices.ContainsFunc(pass.Pkg.Imports(), func(p *types.Package) bool { return imports(p, retryPath) }) {
+	importsLibrary := func(p *types.Package) bool { return imports(p, retryPath) }
+	if !importsLibrary(pass.Pkg) && !slices.ContainsFunc(pass.Pkg.Imports(), importsLibrary) {
 		return u, nil
 	}
 	u.any = true
 	u.findIgnores(pass)
-	for c := range u.root.Preorder((*ast.FuncDecl)(nil), (*ast.ValueSpec)(nil), (*ast.AssignStmt)(nil),
-		(*ast.IncDecStmt)(nil), (*ast.RangeStmt)(nil), (*ast.UnaryExpr)(nil), (*ast.SelectorExpr)(nil), (*ast.FuncType)(nil)) {
+	for c := range u.root.Preorder(
+		(*ast.FuncDecl)(nil), (*ast.FuncType)(nil), (*ast.ValueSpec)(nil), (*ast.AssignStmt)(nil),
+		(*ast.IncDecStmt)(nil), (*ast.RangeStmt)(nil), (*ast.UnaryExpr)(nil), (*ast.SelectorExpr)(nil),
+	) {
 		u.record(c.Node())
 	}
 	for c := range u.root.Preorder((*ast.GoStmt)(nil), (*ast.DeferStmt)(nil)) {
@@ -103,8 +107,8 @@ func findUses(pass *analysis.Pass) (any, error) {
 	return u, nil
 }
 
-// operations returns the operations with their calls, and those of more calls. One that is retried in two
-// places comes once, with the first of them.
+// operations returns the operations of all calls and of the calls in more, each with its call. An
+// operation that several calls retry comes once, with the first of these calls.
 func (u *uses) operations(more ...*call) iter.Seq2[*call, *operation] {
 	return func(yield func(*call, *operation) bool) {
 		seen := map[ast.Node]bool{}
@@ -119,14 +123,15 @@ func (u *uses) operations(more ...*call) iter.Seq2[*call, *operation] {
 	}
 }
 
-// isLibrary reports whether a path, or the full name of a function, belongs to one of
-// our packages.
+// isLibrary reports whether a path, or the full name of a function, belongs to a package of the
+// library.
 func isLibrary(path string) bool {
-	return path == retryPath || strings.HasPrefix(path, retryPath+"/") || strings.HasPrefix(path, retryPath+".")
+	return path == retryPath || strings.HasPrefix(path, retryPath+"/") ||
+		strings.HasPrefix(path, retryPath+".")
 }
 
-// callee returns the full name of the function that is called, such as
-// "time.Sleep" or "(*database/sql.Tx).Commit", or "" if it is not known.
+// callee returns the full name of the called function, such as "time.Sleep" or
+// "(*database/sql.Tx).Commit". It returns "" if the function is not known.
 func (u *uses) callee(call *ast.CallExpr) string {
 	fn, ok := typeutil.Callee(u.info, call).(*types.Func)
 	if !ok {
@@ -135,14 +140,15 @@ func (u *uses) callee(call *ast.CallExpr) string {
 	return fn.Origin().FullName()
 }
 
-// newCall returns the call at c if it calls a function that retries.
+// newCall returns the call at c if it calls one of retriers, and otherwise nil.
 func (u *uses) newCall(c inspector.Cursor) *call {
 	expr := c.Node().(*ast.CallExpr)
 	r, ok := retriers[u.callee(expr)]
 	if !ok || len(expr.Args) <= r.policy {
 		return nil
 	}
-	found := &call{CallExpr: expr, name: r.name, cursor: c, ctx: expr.Args[0], policy: expr.Args[r.policy]}
+	found := &call{CallExpr: expr, name: r.name, cursor: c, ctx: expr.Args[0],
+		policy: expr.Args[r.policy]}
 	for _, i := range r.ops {
 		if op := u.operation(expr.Args[i]); op != nil {
 			found.ops = append(found.ops, op)
@@ -151,8 +157,8 @@ func (u *uses) newCall(c inspector.Cursor) *call {
 	return found
 }
 
-// operation returns the operation for the function x, if its body is in this
-// package.
+// operation returns the operation for the function x. It returns nil if the body of the function is
+// not in this package.
 func (u *uses) operation(x ast.Expr) *operation {
 	value := u.value(x)
 	if value == nil {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// value returns the only value that an expression can have: the expression itself, or
-// the value of a variable that is assigned once and whose fields are not. It returns
-// nil if there may be others.
+// value returns the only value that an expression can have. That is the expression itself, or the
+// value of a variable that is assigned once and whose fields are never assigned. It returns nil if
+// several values are possible.
 func (u *uses) value(x ast.Expr) ast.Expr {
 	for x != nil {
 		x = ast.Unparen(x)
@@ -32,8 +32,8 @@ func (u *uses) value(x ast.Expr) ast.Expr {
 	return nil
 }
 
-// known returns the record of a variable that changes nowhere else, and nil for
-// any other.
+// known returns the record of a variable. It returns nil if something outside of the record may
+// change the variable.
 func (u *uses) known(obj *types.Var) *variable {
 	v := u.vars[obj]
 	if v == nil || v.shared || obj.Exported() && obj.Parent() == obj.Pkg().Scope() {
@@ -42,8 +42,8 @@ func (u *uses) known(obj *types.Var) *variable {
 	return v
 }
 
-// from returns the call that x is, or whose results are assigned to the variable
-// x and nothing else is.
+// from returns the call x, or the call whose result is the only value of the variable x. It returns
+// nil if there is no such call.
 func (u *uses) from(x ast.Expr) *ast.CallExpr {
 	v := u.known(u.local(x))
 	if v != nil && len(v.values) == 1 && len(v.calls) == 1 {
@@ -53,8 +53,8 @@ func (u *uses) from(x ast.Expr) *ast.CallExpr {
 	return call
 }
 
-// deep is value, and also looks into a field that is set in one place, and into a
-// function of this package with one return.
+// deep returns the value of x. Unlike value, it follows a field that is set in one place, and a
+// call of a function of this package with one return statement.
 func (u *uses) deep(x ast.Expr) ast.Expr {
 	for range 5 {
 		x = u.value(x)
@@ -91,7 +91,8 @@ func (u *uses) deep(x ast.Expr) ast.Expr {
 	return x
 }
 
-// onlyResult returns the first result of a function with one return, or nil.
+// onlyResult returns the first result of a function with one return statement, nil for any other
+// function.
 func onlyResult(decl *ast.FuncDecl) ast.Expr {
 	if returns := returnsOf(decl.Body); len(returns) == 1 && len(returns[0].Results) > 0 {
 		return returns[0].Results[0]
@@ -99,7 +100,7 @@ func onlyResult(decl *ast.FuncDecl) ast.Expr {
 	return nil
 }
 
-// declared returns the function of this package that a call calls, or nil.
+// declared returns the function of this package that a call calls, nil for any other function.
 func (u *uses) declared(call *ast.CallExpr) *ast.FuncDecl {
 	fn, ok := typeutil.Callee(u.info, call).(*types.Func)
 	if !ok {
@@ -111,6 +112,7 @@ func (u *uses) declared(call *ast.CallExpr) *ast.FuncDecl {
 	return nil
 }
 
+// hasAny reports whether s contains one of parts.
 func hasAny(s string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(s, part) })
 }

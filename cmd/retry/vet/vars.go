@@ -6,16 +6,16 @@ import (
 	"go/types"
 )
 
-// A variable records what a package does with one of its variables.
+// A variable records how a package changes one of its variables.
 type variable struct {
-	zero   bool                  // it starts with its zero value
-	values []ast.Expr            // the values assigned to it; nil for one without its own expression
-	calls  []ast.Expr            // the calls with several results that assign it
-	fields map[string][]ast.Expr // the values assigned to its fields
-	shared bool                  // its address is taken, so it may change elsewhere
+	zero   bool                  // the variable starts with its zero value
+	values []ast.Expr            // the values that are assigned; nil for a value without an expression
+	calls  []ast.Expr            // the calls with several results that assign the variable
+	fields map[string][]ast.Expr // the values that are assigned to fields
+	shared bool                  // its address is taken, so the variable may change elsewhere
 }
 
-// record records what a node shows about functions and variables.
+// record records the functions that a node declares, and the variables that it changes.
 func (u *uses) record(node ast.Node) {
 	switch n := node.(type) {
 	case *ast.FuncDecl:
@@ -66,7 +66,7 @@ func (u *uses) record(node ast.Node) {
 	}
 }
 
-// declare records that something else assigns the parameters and results.
+// declare records that callers assign parameters, and that a function assigns its named results.
 func (u *uses) declare(params *ast.FieldList) {
 	if params == nil {
 		return
@@ -78,8 +78,8 @@ func (u *uses) declare(params *ast.FieldList) {
 	}
 }
 
-// valueAt returns the value for the i-th of n variables, or nil if it is one of
-// the results of a call.
+// valueAt returns the value for the i-th of n variables. It returns nil if the values are the
+// results of one call.
 func valueAt(values []ast.Expr, n, i int) ast.Expr {
 	if len(values) != n {
 		return nil
@@ -127,8 +127,8 @@ func (u *uses) share(x ast.Expr) {
 	}
 }
 
-// rootOf returns the identifier at the start of an expression such as a.b[i].c,
-// or nil if it starts with something else.
+// rootOf returns the identifier at the start of an expression such as a.b[i].c. It returns nil if
+// the expression starts with something else.
 func rootOf(x ast.Expr) *ast.Ident {
 	for {
 		switch e := ast.Unparen(x).(type) {
@@ -146,8 +146,7 @@ func rootOf(x ast.Expr) *ast.Ident {
 	}
 }
 
-// variable returns the record of the variable id, or nil if id is not a
-// variable.
+// variable returns the record of the variable id. It returns nil if id is not a variable.
 func (u *uses) variable(id *ast.Ident) *variable {
 	obj, ok := u.info.ObjectOf(id).(*types.Var)
 	if !ok {

@@ -1,15 +1,14 @@
-// Package vet finds mistakes in the use of package retry that cannot be
-// detected at run time: a closure that ignores the context of its attempt, a
-// policy that never retries, retries inside retries, a body that is empty from
-// the second attempt on.
+// Package vet finds mistakes in the use of package retry that pass tests and fail in an outage: a
+// function that ignores the context of its attempt, a policy that never retries, retries inside
+// retries, a body that is empty from the second attempt on.
 //
-// Each element of [Analyzers] is one check, for any driver of
-// [golang.org/x/tools/go/analysis]. The command "retry vet" runs them all:
+// Each element of [Analyzers] is one check, for any driver of [golang.org/x/tools/go/analysis]. The
+// command "retry vet" runs all checks:
 //
 //	retry vet ./...
 //
-// The checks look only at uses of package retry, and report nothing when in
-// doubt.
+// The checks look only at uses of package retry and its subpackages. A check that is not sure
+// reports nothing.
 package vet
 
 import (
@@ -40,10 +39,10 @@ var Analyzers = []*analysis.Analyzer{
 	OtherMark,
 }
 
-// docs begins the URL of a check's explanation.
+// docs is the beginning of the URL that explains a check.
 const docs = "https://github.com/goretry/retry/blob/main/docs/vet.md#"
 
-// newCheck returns the analyzer with this name. Each report ends with the name.
+// newCheck returns the analyzer with a name. Each of its reports ends with the name in brackets.
 func newCheck(name, doc string, run func(*analysis.Pass, *uses)) *analysis.Analyzer {
 	return &analysis.Analyzer{
 		Name: name, Doc: doc, URL: docs + name, Requires: []*analysis.Analyzer{usesAnalyzer},
@@ -64,7 +63,8 @@ func newCheck(name, doc string, run func(*analysis.Pass, *uses)) *analysis.Analy
 				}
 			}
 			for _, comment := range u.unreasoned {
-				if about := strings.TrimSpace(comment.Text[len(ignorePrefix):]); about == name || about == "" && name == "outerctx" {
+				if about := strings.TrimSpace(comment.Text[len(ignorePrefix):]); about == name || about == "" &&
+					name == "outerctx" {
 					own.ReportRangef(comment, "say why: %s %s and the reason", ignorePrefix, name)
 				}
 			}
@@ -74,9 +74,10 @@ func newCheck(name, doc string, run func(*analysis.Pass, *uses)) *analysis.Analy
 	}
 }
 
-// notInTests are the checks that leave out tests, whose policies are often wrong on
-// purpose, and which look at less than a program must.
-var notInTests = []string{"policyliteral", "unit", "nested", "stale", "response", "idempotent", "endless", "held", "percall"}
+// notInTests are the checks that skip tests. The policies of tests are often wrong on purpose, and
+// tests need not look at all that a program must look at.
+var notInTests = []string{"policyliteral", "unit", "nested", "stale", "response", "idempotent",
+	"endless", "held", "percall"}
 
 // A place is a line of a file.
 type place struct {
@@ -93,12 +94,14 @@ const ignorePrefix = "//retry:vet-ignore"
 
 var nolint = regexp.MustCompile(`^//\s*nolint:[\w,-]*\bretryvet\b`)
 
-// findIgnores finds the comments that silence a line: their own, or the next one if
-// there is no code on their own.
+// findIgnores finds the comments that silence a line. A comment silences its own line, or the next
+// line if its own line has no code.
 func (u *uses) findIgnores(pass *analysis.Pass) {
 	u.ignored = map[place][]string{}
 	for _, file := range pass.Files {
-		code := sync.OnceValue(func() map[int]bool { return codeLines(pass, file) }) // few files need it
+		code := sync.OnceValue(func() map[int]bool {
+			return codeLines(pass, file)
+		}) // few files need the lines
 		for _, group := range file.Comments {
 			for _, comment := range group.List {
 				rest, ok := strings.CutPrefix(comment.Text, ignorePrefix)
@@ -121,7 +124,7 @@ func (u *uses) findIgnores(pass *analysis.Pass) {
 	}
 }
 
-// codeLines returns the lines of a file where code begins or ends.
+// codeLines returns the lines of a file on which code begins or ends.
 func codeLines(pass *analysis.Pass, file *ast.File) map[int]bool {
 	lines := map[int]bool{}
 	ast.Inspect(file, func(n ast.Node) bool {

@@ -16,10 +16,9 @@ import (
 	"golang.org/x/tools/go/analysis/analysistest"
 )
 
-// Most analyzers have a package with their name in testdata, where a comment beside
-// a line says what must be reported there. found.go has mistakes, silent.go has
-// none, and fixes.txt has the lines of found.go that are new with the fixes, by
-// their numbers, and how many lines it has then.
+// Some analyzers have a package with their name in testdata. A comment at the end of a line says what
+// must be reported there. found.go has mistakes, and silent.go has none. fixes.txt has the lines of
+// found.go that the fixes add, with their numbers, and the number of all lines after the fixes.
 func TestAnalyzers(t *testing.T) {
 	dir := module(t)
 	var packages []string
@@ -35,7 +34,7 @@ func TestAnalyzers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			analyzed := false
 			var edits []edit
-			for _, result := range results { // a package with tests is there twice
+			for _, result := range results { // a package with tests has two results
 				if result.Action.Package.Name != name {
 					continue
 				}
@@ -60,8 +59,8 @@ func TestAnalyzers(t *testing.T) {
 	}
 }
 
-// eachInItsPackage runs each analyzer on the package with its name: a run of
-// analysistest for each would check the types of the standard library nine times.
+// eachInItsPackage runs each analyzer on the package with its name. A run of analysistest for each
+// analyzer would check the types of the standard library again for each of them.
 var eachInItsPackage = &analysis.Analyzer{
 	Name:     "each",
 	Doc:      "runs each analyzer on the package with its name",
@@ -77,13 +76,13 @@ var eachInItsPackage = &analysis.Analyzer{
 	},
 }
 
-// An edit puts text in place of a part of a file.
+// An edit replaces a part of a file by text.
 type edit struct {
 	from, to int
 	text     string
 }
 
-// fixed returns the lines of a file that are new after these edits.
+// fixed returns the lines of a file that are new after edits.
 func fixed(t *testing.T, file string, edits []edit) string {
 	before, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -106,8 +105,8 @@ func fixed(t *testing.T, file string, edits []edit) string {
 	return text.String()
 }
 
-// module returns a copy of testdata as a module that uses this checkout. It
-// replaces the libraries that the checks know by small modules.
+// module returns the directory of a module with a copy of testdata. The module requires this checkout,
+// and replaces the libraries that the checks know by small modules.
 func module(t *testing.T) (dir string) {
 	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)

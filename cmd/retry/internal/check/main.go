@@ -1,7 +1,7 @@
-// Command check runs the checks of "go vet" and of "retry vet" on packages with their
-// tests. Unlike go vet it reads what they import as the compiler has left it, and not
-// their source: in the modules that test against servers, that is a hundred times as
-// much code.
+// Command check runs the checks of "go vet" and of "retry vet" on packages with their tests. Unlike
+// go vet it does not check the packages that these packages import, but reads the export data of
+// the compiler. In the modules that test against servers, the imports are a hundred times as much
+// code.
 package main
 
 import (
@@ -19,8 +19,9 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	checks := slices.DeleteFunc(slices.Concat(govet.Suite, vet.Analyzers), func(a *analysis.Analyzer) bool {
-		return a.Name == "cgocall" || a.Name == "framepointer" // both read what only go vet prepares
+	checks := slices.Concat(govet.Suite, vet.Analyzers)
+	checks = slices.DeleteFunc(checks, func(a *analysis.Analyzer) bool { // need files of go vet
+		return a.Name == "cgocall" || a.Name == "framepointer"
 	})
 	findings, err := vet.Find(context.Background(), os.Args[1:], "", checks)
 	if err != nil {
@@ -30,6 +31,6 @@ func main() {
 		fmt.Printf("%s:%d:%d: %s\n", f.File, f.Line, f.Column, f.Message)
 	}
 	if len(findings.List) > 0 {
-		log.Fatal("what is on purpose gets a comment: //retry:vet-ignore check reason")
+		log.Fatal("mark a line that is right as it is with //retry:vet-ignore CHECK REASON")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// The size of a picture, and of its margins.
+// The size of a chart and of its margins, in units of its viewBox.
 const (
 	width                    = 640.0
 	left, right, top, bottom = 96.0, 28.0, 30.0, 48.0
@@ -21,16 +21,17 @@ const (
 	rowHeight                = 22.0
 )
 
-// A drawing collects the elements of a picture. The page defines the colors.
+// A drawing collects the SVG elements of a chart. page.css defines the colors.
 type drawing struct {
 	strings.Builder
 	height float64
-	xMax   float64
+	xMax   float64 // the value at the right end of the x-axis
 }
 
 func newDrawing(label string, height, xMax float64) *drawing {
 	d := &drawing{height: height, xMax: xMax}
-	fmt.Fprintf(d, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height, html.EscapeString(label))
+	fmt.Fprintf(d, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`,
+		width, height, html.EscapeString(label))
 	return d
 }
 
@@ -42,11 +43,13 @@ func (d *drawing) end() template.HTML {
 func (d *drawing) x(v float64) float64 { return left + min(1, v/d.xMax)*(width-left-right) }
 
 func (d *drawing) text(x, y float64, anchor, text string) {
-	fmt.Fprintf(d, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, html.EscapeString(text))
+	fmt.Fprintf(d, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`,
+		x, y, anchor, html.EscapeString(text))
 }
 
 func (d *drawing) line(x1, y1, x2, y2 float64, class string) {
-	fmt.Fprintf(d, `<line class="%s" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, class, x1, y1, x2, y2)
+	fmt.Fprintf(d, `<line class="%s" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`,
+		class, x1, y1, x2, y2)
 }
 
 // xAxis draws the x-axis, with a line for each tick.
@@ -58,10 +61,12 @@ func (d *drawing) xAxis(a axis) {
 	d.text((left+width-right)/2, d.height-6, "middle", a.title)
 }
 
-// yTitle writes the title of the y-axis beside it.
+// yTitle writes the title of the y-axis, to the left of the axis.
 func (d *drawing) yTitle(title string) {
 	middle := (d.height - bottom + top) / 2
-	fmt.Fprintf(d, `<text transform="rotate(-90 14 %.1f)" x="14" y="%.1f" text-anchor="middle">%s</text>`, middle, middle, html.EscapeString(title))
+	fmt.Fprintf(d, `<text transform="rotate(-90 14 %.1f)" x="14" y="%.1f" text-anchor="middle">`,
+		middle, middle)
+	fmt.Fprintf(d, `%s</text>`, html.EscapeString(title))
 }
 
 // A span is a part of the x-axis.
@@ -70,7 +75,8 @@ type span struct{ from, to float64 }
 // shade marks an outage.
 func (d *drawing) shade(of span) {
 	from, to := d.x(of.from), d.x(of.to)
-	fmt.Fprintf(d, `<rect class="outage" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, from, top, to-from, d.height-bottom-top)
+	fmt.Fprintf(d, `<rect class="outage" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`,
+		from, top, to-from, d.height-bottom-top)
 	if to > from+80 {
 		d.text(to-4, top+16, "end", "outage")
 	} else {
@@ -78,7 +84,7 @@ func (d *drawing) shade(of span) {
 	}
 }
 
-// An axis starts at 0.
+// An axis is one of the two axes of a chart. It starts at 0.
 type axis struct {
 	title  string
 	max    float64
@@ -86,17 +92,18 @@ type axis struct {
 	format func(float64) string
 }
 
-// scheduleChart draws a bar for each retry, from its earliest to its latest
-// start. It is pale if the attempt is not reached: the attempt before it succeeds,
-// because it starts after the outage, or even a client that has the budget to
-// itself has used it up.
+// scheduleChart draws a bar for each retry, from its earliest to its latest start. The bar is pale
+// if a call in the outage never makes this retry. That is so if the attempt before it starts after
+// the outage and succeeds, or if the budget is used up, even by this call alone.
 func (v *view) scheduleChart() template.HTML {
 	rows := len(v.Steps)
 	if rows == 0 {
 		return ""
 	}
 	end := max(1, v.Steps[rows-1].Total)
-	d := newDrawing("When each attempt starts, from the earliest to the latest: the table has the numbers", top+bottom+rowHeight*float64(rows), float64(end))
+	const label = "When each attempt starts, from the earliest to the latest: " +
+		"the table has the numbers"
+	d := newDrawing(label, top+bottom+rowHeight*float64(rows), float64(end))
 	d.shade(span{0, float64(v.Outage)})
 	d.xAxis(timeAxis(end))
 	d.yTitle("attempt")
@@ -109,9 +116,11 @@ func (v *view) scheduleChart() template.HTML {
 		}
 		earliest = saturate.Add(earliest, step.Lo)
 		from, to := d.x(float64(earliest)), d.x(float64(step.Total))
-		fmt.Fprintf(d, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`,
-			class, min(from, width-right-3), y+3, max(3, to-from), rowHeight-6,
-			html.EscapeString(fmt.Sprintf("attempt %d: %s to %s", i+2, preview.Brief(earliest), preview.Brief(step.Total))))
+		title := fmt.Sprintf("attempt %d: %s to %s",
+			i+2, preview.Brief(earliest), preview.Brief(step.Total))
+		fmt.Fprintf(d, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f">`,
+			class, min(from, width-right-3), y+3, max(3, to-from), rowHeight-6)
+		fmt.Fprintf(d, `<title>%s</title></rect>`, html.EscapeString(title))
 	}
 	for _, limit := range []time.Duration{v.MaxElapsed, v.All} {
 		if limit > 0 && limit <= end {
@@ -138,7 +147,9 @@ type point struct{ x, y float64 }
 
 func (c *lineChart) svg() template.HTML {
 	d := newDrawing(c.label, lineHeight, c.x.max)
-	y := func(v float64) float64 { return lineHeight - bottom - v/c.y.max*(lineHeight-top-bottom) }
+	y := func(v float64) float64 {
+		return lineHeight - bottom - v/c.y.max*(lineHeight-top-bottom)
+	}
 	for _, outage := range c.shades {
 		d.shade(outage)
 	}
@@ -161,8 +172,7 @@ func (c *lineChart) svg() template.HTML {
 	return d.end()
 }
 
-// niceTicks returns round numbers from 0 to at least limit, and the last of
-// them.
+// niceTicks returns round numbers from 0 to at least limit, and the last of these numbers.
 func niceTicks(limit float64) (ticks []float64, last float64) {
 	step := math.Pow(10, math.Floor(math.Log10(limit)))
 	for _, part := range []float64{0.2, 0.5, 1, 2} {
@@ -180,7 +190,7 @@ func niceTicks(limit float64) (ticks []float64, last float64) {
 	return ticks, last
 }
 
-// timeTicks returns the times to mark on an axis, in at most six steps.
+// timeTicks returns the times to mark on an axis, at most seven.
 func timeTicks(end time.Duration) (ticks []float64) {
 	step := timeStep(end)
 	for v := time.Duration(0); v <= end && v >= 0; v += step {
@@ -189,12 +199,17 @@ func timeTicks(end time.Duration) (ticks []float64) {
 	return ticks
 }
 
-// timeStep returns the distance between these times.
+// roundSeconds are the steps of an axis of more than 5s and less than three days, in seconds.
+var roundSeconds = []time.Duration{
+	1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 4 * 3600, 12 * 3600,
+}
+
+// timeStep returns the distance between the times of [timeTicks].
 func timeStep(end time.Duration) time.Duration {
 	const day = 24 * time.Hour
 	unit := time.Nanosecond
 	if end >= 5*time.Second {
-		for _, step := range []time.Duration{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 4 * 3600, 12 * 3600} {
+		for _, step := range roundSeconds {
 			if end/(step*time.Second) < 6 {
 				return step * time.Second
 			}

@@ -1,6 +1,6 @@
-// Package explore shows on a page, which is one file without scripts, what a retry policy
-// does: its notes, its schedule, and how many retries hit a server when many clients fail
-// at the same time; or what an outage does to a system.
+// Package explore writes HTML pages. A page is one file without scripts. The page of a policy shows
+// the notes about it, its schedule, and how many retries hit a server when many clients fail at the
+// same time. The page of a system shows what an outage does to the system.
 package explore
 
 import (
@@ -25,12 +25,12 @@ var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"next": func(i int) int { return i + 1 },
 }).ParseFS(files, "page.html"))
 
-// A Policy is a policy of a file, for a page.
+// A Policy is a policy of a file, with all that its page shows.
 type Policy struct {
-	retry.Policy // as it runs
+	retry.Policy // the policy within its timeouts, as policyfile.Block.Effective returns it
 	policyfile.Block
 	Dialect string
-	Text    string // of the file
+	Text    string // the text of the file
 	Lints   []*policyfile.Fault
 }
 
@@ -38,16 +38,16 @@ type Policy struct {
 type view struct {
 	Title, CSS any
 
-	*Policy // nil for a system
+	*Policy // nil on the page of a system
 	outage
 	Summary  string
-	Before   string // the text of the file before the block, the block, and after it
-	Read     string
-	After    string
-	Ends     []string // how the policy ends, as preview.Ending says it
+	Before   string   // the text of the file before the policy
+	Read     string   // the text of the policy
+	After    string   // the text of the file after the policy
+	Ends     []string // the sentences of preview.Ending
 	Steps    retry.Plan
-	More     bool // there are more steps
-	Endless  bool // no picture can have all retries
+	More     bool // the plan has more steps than Steps
+	Endless  bool // each client makes too many retries in the outage to draw them
 	Schedule template.HTML
 	Herd     figure
 
@@ -60,38 +60,47 @@ type systemView struct {
 	Said    []string
 	Limits  []string
 	Figures []figure
-	Rescues [][]string // nil: not asked for
+	Rescues [][]string // the rows of the table; nil without -rescue
 	Useless string
 }
 
-// An outage is what the pictures of a policy show.
+// An outage is the outage that the charts of a policy show.
 type outage struct {
 	Outage  time.Duration // how long attempts fail
-	Clients int           // how many fail at the same time
-	Shared  *retry.Budget // what they share: the policy's, or the one that a target has by default
+	Clients int           // how many clients fail at the same time
+	Shared  *retry.Budget // the budget of the policy, or else the default budget of a target
 }
 
-// What a page shows at most.
 const (
-	maxRows   = 12
-	around    = 20 // lines of the file before and after a block
-	fastest   = 100 * time.Millisecond
-	longest   = 24 * time.Hour
-	fewFailed = 1000
+	maxRows  = 12                     // of the table of delays, and bars of the schedule
+	around   = 20                     // lines of the file before and after the policy
+	shortest = 100 * time.Millisecond // of an outage
+	longest  = 24 * time.Hour         // of an outage
+	clients  = 1000                   // that fail at the same time
 )
 
-// outageFor returns an outage in which several of the retries of a policy are.
+// outageFor returns an outage during which the policy makes several retries.
 func outageFor(p retry.Policy) outage {
-	o := outage{Outage: fastest, Clients: fewFailed, Shared: cmp.Or(p.Budget, preview.TargetBudget())}
+	o := outage{
+		Outage:  shortest,
+		Clients: clients,
+		Shared:  cmp.Or(p.Budget, preview.TargetBudget()),
+	}
 	if plan := p.Plan(maxRows); len(plan) > 0 {
-		o.Outage = min(longest, max(fastest, timeStep(plan[len(plan)-1].Total)))
+		o.Outage = min(longest, max(shortest, timeStep(plan[len(plan)-1].Total)))
 	}
 	return o
 }
 
 // Page returns the page of a policy.
 func Page(p Policy) ([]byte, error) {
-	v := &view{Title: p.File, Policy: &p, outage: outageFor(p.Policy), Ends: preview.Ending(p.Policy, p.Bounds), Summary: p.String()}
+	v := &view{
+		Title:   p.File,
+		Policy:  &p,
+		outage:  outageFor(p.Policy),
+		Ends:    preview.Ending(p.Policy, p.Bounds),
+		Summary: p.String(),
+	}
 	v.Before, v.Read, v.After = p.Excerpt(p.Text, around)
 	v.Steps = preview.Within(p.Plan(maxRows+1), p.All)
 	if v.More = len(v.Steps) > maxRows; v.More {
@@ -106,11 +115,16 @@ func Page(p Policy) ([]byte, error) {
 	return v.html()
 }
 
-// SystemPage returns the page of systems that were simulated.
+// SystemPage returns the page of one or more systems that were simulated.
 func SystemPage(all ...Simulation) ([]byte, error) {
 	v := &view{Title: all[0].Name}
 	for _, of := range all {
-		system := systemView{Name: of.Name, Said: strings.Split(strings.TrimSpace(of.Answer.String()), "\n"), Limits: of.Answer.Limits, Figures: of.figures()}
+		system := systemView{
+			Name:    of.Name,
+			Said:    strings.Split(strings.TrimSpace(of.Answer.String()), "\n"),
+			Limits:  of.Answer.Limits,
+			Figures: of.figures(),
+		}
 		if of.Rescues != nil || of.Useless != nil {
 			system.Rescues, system.Useless = of.RescueRows(), strings.Join(of.Useless, "; ")
 		}

@@ -31,16 +31,16 @@ func pageOf(t *testing.T, name, text, at string) string {
 	return string(html)
 }
 
-// The page says what plan says, in the words of plan, and marks the block that was read.
+// The page has the sentences of plan, and marks the policy in the text of the file.
 func TestPage(t *testing.T) {
 	html := pageOf(t, "<a>.yaml", "spec: # <b>&\n  http:\n  - timeout: 3s\n    retries:\n      attempts: 3\n      retryOn: reset\n      perTryTimeout: 1s\n  - {}\n", "spec.http.0.retries")
 	for _, want := range []string{
 		"<title>&lt;a&gt;.yaml - retry</title>", "&lt;a&gt;.yaml, line 5: spec.http.0.retries</h2>", "spec: # &lt;b&gt;&amp;\n",
 		"<mark>      attempts: 3\n      retryOn: reset\n      perTryTimeout: 1s\n</mark>  - {}\n",
-		"(istio)</p>", "<p>2 of them fit into timeout, 3s, if each takes its 1s and each wait is the longest.</p>",
+		"(istio)</p>", "<p>2 attempts fit into timeout, 3s, if each attempt takes its 1s and each wait is the longest.</p>",
 		"<p>Worst case: 3s in all: timeout ends all attempts and waits then.</p>",
-		"<li>Line 3: attempt 4 of 4 never runs, if each one before it takes its 1s: timeout is 3s, for all attempts and waits</li>",
-		"<li>timeout: 3s, beside these settings, ends all attempts and waits together</li>",
+		"<li>Line 3: attempt 4 of 4 never runs, if each attempt before it takes its 1s: timeout is 3s, for all attempts and waits</li>",
+		"<li>timeout: 3s, next to these settings, ends all attempts and waits together</li>",
 		"<tr><td>1</td><td>0s to 25ms</td><td>1.025s</td></tr>", "<tr><td>3</td><td>0s to 100ms</td><td>3s</td></tr>", "<title>attempt 2: 0s to 1.025s</title>",
 		"@media (prefers-color-scheme: dark)",
 	} {
@@ -53,7 +53,7 @@ func TestPage(t *testing.T) {
 	assert.Contains(t, many, "<tr><td>12</td><td>1h</td><td>12h</td></tr>\n</tbody>\n</table>\n<p>And so on.</p>\n")
 	assert.Contains(t, many, "counted over 10m,", "as slow as the policy is")
 	assert.Contains(t, pageOf(t, "a.yaml", "{max_attempts: 4, backoff: {type: fixed, base: 10ms}}", ""), "counted over 5ms,")
-	assert.Contains(t, pageOf(t, "a.yaml", "{max_attempts: 20000, backoff: {type: fixed, base: 1us}}", ""), "It makes 1,000 retries or more in an outage")
+	assert.Contains(t, pageOf(t, "a.yaml", "{max_attempts: 20000, backoff: {type: fixed, base: 1us}}", ""), "Each client makes 1,000 retries or more in an outage")
 }
 
 func TestTicks(t *testing.T) {
@@ -72,9 +72,8 @@ func TestTicks(t *testing.T) {
 	assert.Equal(t, []float64{0, 20e9, 40e9, 60e9}, timeTicks(time.Minute))
 }
 
-// Whatever the policy is, each picture is well formed and stays inside its
-// frame.
-func TestPictures(t *testing.T) {
+// For random policies, each chart is well-formed XML and stays inside its frame.
+func TestChartsAreWellFormed(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	delays := []time.Duration{0, 1, time.Microsecond, 3 * time.Millisecond, time.Second, time.Hour, 1e6 * time.Hour, math.MaxInt64}
 	one := func() time.Duration { return delays[random.IntN(len(delays))] }

@@ -10,21 +10,25 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// A figure is a picture and its content in words.
+// A figure is a chart, and sentences that say the same.
 type figure struct {
 	Title   string
 	Picture template.HTML
 	Words   []string
 }
 
-// timeAxis returns the axis of the time since the outage began, at least to its
-// end.
+// timeAxis returns the axis of the time since the outage began. It ends at end.
 func timeAxis(end time.Duration) axis {
-	return axis{title: "time since the outage began", max: float64(end), ticks: timeTicks(end), format: func(v float64) string { return preview.Brief(time.Duration(v)) }}
+	return axis{
+		title:  "time since the outage began",
+		max:    float64(end),
+		ticks:  timeTicks(end),
+		format: func(v float64) string { return preview.Brief(time.Duration(v)) },
+	}
 }
 
-// herdFigure shows the retries of clients that all fail when the outage begins. They are
-// counted over a time that is as long as the policy is slow.
+// herdFigure shows the retries of clients that all fail when the outage begins. The slower the
+// policy is, the longer is the window in which the retries are counted.
 func (v *view) herdFigure(all []moment, drawn bool) (f figure) {
 	plain := herdOf(all, v.Outage, nil)
 	end := v.Outage + v.Outage/4
@@ -33,15 +37,20 @@ func (v *view) herdFigure(all []moment, drawn bool) (f figure) {
 	}
 	window := timeStep(end / 10)
 	c := lineChart{
-		label: fmt.Sprintf("Retries per second, counted over %s, after %s clients began to fail at once", preview.Brief(window), preview.Thousands(v.Clients)),
-		x:     timeAxis(end), y: axis{title: "retries per second", max: 1},
+		label: fmt.Sprintf(
+			"Retries per second, counted over %s, after %s clients began to fail at the same time",
+			preview.Brief(window), preview.Thousands(v.Clients)),
+		x:      timeAxis(end),
+		y:      axis{title: "retries per second", max: 1},
 		shades: []span{{0, float64(v.Outage)}},
 	}
 	for _, of := range []struct {
 		*herd
 		name, class, word string
-	}{{plain, "no budget", "a", "Without a budget"},
-		{herdOf(all, v.Outage, v.Shared), "budget", "a dashed", "With the budget"}} {
+	}{
+		{plain, "no budget", "a", "Without a budget"},
+		{herdOf(all, v.Outage, v.Shared), "budget", "a dashed", "With the budget"},
+	} {
 		points, most := of.rate(end, window)
 		c.lines = append(c.lines, line{of.name, of.class, points})
 		c.y.max = max(c.y.max, float64(most)/window.Seconds())
@@ -52,26 +61,29 @@ func (v *view) herdFigure(all []moment, drawn bool) (f figure) {
 	return f
 }
 
-// words says what a herd does, where most is the most retries in any window.
+// words describes a herd in a sentence. most is the largest number of retries in any window.
 func (h *herd) words(clients, most int, window time.Duration, drawn bool) string {
 	text := "no retry"
 	if n := len(h.moments); n > 0 {
 		text = fmt.Sprintf("%s, at most %s of them in any %s, which is %s per second",
-			counted(n, drawn, "retry", "retries"), number(float64(most), drawn), preview.Brief(window), number(float64(most)/window.Seconds(), drawn))
+			counted(n, drawn, "retry", "retries"), number(float64(most), drawn),
+			preview.Brief(window), number(float64(most)/window.Seconds(), drawn))
 	}
 	text += fmt.Sprintf("; %s up", counted(clients-h.back, drawn, "client gives", "clients give"))
 	if h.back > 0 {
-		last := preview.Brief(h.moments[len(h.moments)-1].at)
+		at := h.moments[len(h.moments)-1].at
+		last := preview.Brief(at)
 		if drawn {
-			last = "about " + preview.Brief(h.moments[len(h.moments)-1].at.Round(window))
+			last = "about " + preview.Brief(at.Round(window))
 		}
-		text += fmt.Sprintf(", %s after the outage, the last at %s", counted(h.back, drawn, "succeeds", "succeed"), last)
+		text += fmt.Sprintf(", %s after the outage, the last at %s",
+			counted(h.back, drawn, "succeeds", "succeed"), last)
 	}
 	return text + "."
 }
 
-// number writes a number, with a decimal below 1,000. One that was drawn is
-// rounded to two digits.
+// number writes a number, with one decimal if it is below 1,000. If about is true, the number
+// depends on random draws, and is rounded to two digits.
 func number(v float64, about bool) string {
 	if about {
 		unit := math.Pow(10, math.Max(0, math.Floor(math.Log10(math.Max(1, v)))-1))
@@ -83,7 +95,7 @@ func number(v float64, about bool) string {
 	return preview.Thousands(int64(math.Round(v)))
 }
 
-// counted writes how many there are of something. None is never about none.
+// counted writes a number with its noun or verb. It writes 0, not "about 0".
 func counted(n int, about bool, one, many string) string {
 	if n == 1 && !about {
 		return "1 " + one

@@ -17,19 +17,19 @@ type moment struct {
 	client int
 }
 
-// A herd is what clients do that all fail when an outage begins. Each retries until it
-// succeeds, as every attempt does that starts after the outage, or gives up. An attempt
-// takes no time.
+// A herd is a number of clients that all fail when an outage begins. Each client retries until it
+// succeeds or gives up. Every attempt that starts after the outage succeeds. An attempt takes no
+// time.
 type herd struct {
-	moments []moment // in order of time
+	moments []moment // the retries of all clients, in the order of time
 	back    int      // how many clients succeed after the outage
 }
 
-// mostRetries is how many retries of a client are looked at.
+// mostRetries is how many retries of a client are computed.
 const mostRetries = 1000
 
-// momentsOf returns when clients retry without a budget, and whether jitter draws these
-// times. It reports false if one makes more retries in the outage than are looked at.
+// momentsOf returns when clients retry without a budget, and in drawn, whether jitter draws these
+// times. ok is false if a client makes mostRetries retries or more in the outage.
 func momentsOf(p retry.Policy, clients int, outage time.Duration) (all []moment, drawn, ok bool) {
 	plan, end := p.Plan(mostRetries), p.MaxElapsed
 	if end == 0 {
@@ -57,7 +57,7 @@ func momentsOf(p retry.Policy, clients int, outage time.Duration) (all []moment,
 	return all, drawn, true
 }
 
-// herdOf returns the herd whose clients share a budget, or have none if shared is nil. A
+// herdOf returns the herd whose clients share a budget. If shared is nil they have no budget. A
 // client gives up when the budget does not allow its retry.
 func herdOf(all []moment, outage time.Duration, shared *retry.Budget) *herd {
 	budget := retrysim.NewBudget(shared)
@@ -76,12 +76,12 @@ func herdOf(all []moment, outage time.Duration, shared *retry.Budget) *herd {
 	return h
 }
 
-// columns is how many points a rate has.
+// columns is how many steps a curve of rate has.
 const columns = 500
 
-// rate returns the retries per second up to an end, and the most retries in any
-// window of time. Each point has the fullest of the windows that end there, or at a
-// retry since the point before.
+// rate returns a curve of the retries per second from 0 to end, and the largest number of retries
+// in any window of time. Many windows end after one point and not after the next point. The next
+// point shows the window among them with the most retries.
 func (h *herd) rate(end, window time.Duration) (points []point, most int) {
 	first, next := 0, 0 // the moments within the window
 	within := func(until time.Duration) int {

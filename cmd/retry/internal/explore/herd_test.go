@@ -16,7 +16,7 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 )
 
-// The retries that are looked at are bounded.
+// momentsOf gives up if a client makes too many retries.
 func TestMoments(t *testing.T) {
 	fast := retry.Policy{MaxAttempts: 1_000_000, Backoff: retry.Fixed(time.Millisecond)}
 	all, drawn, ok := momentsOf(fast, 3, 999*time.Millisecond)
@@ -29,7 +29,7 @@ func TestMoments(t *testing.T) {
 	assert.InEpsilon(t, 400, len(all)/1000, 0.02)
 }
 
-// Each client of a herd does what Policy.Next says, and pays from a retry.Budget.
+// Each client of a herd retries when Policy.Next says, and takes its retries from a retry.Budget.
 func TestHerdIsNext(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	delay := func() time.Duration {
@@ -75,7 +75,7 @@ func TestHerdIsNext(t *testing.T) {
 	assert.Greater(t, denied, 500)
 }
 
-// A client that is refused a retry makes no later one. What a success adds, another takes.
+// A client whose retry is refused makes no later retry. Another client takes what a success adds.
 func TestHerdOfABudget(t *testing.T) {
 	all := []moment{{1, 0}, {1, 1}, {2, 0}, {5, 2}, {6, 0}, {6, 3}}
 	for _, tc := range []struct {
@@ -97,7 +97,8 @@ func TestHerdOfABudget(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
-	// A window begins anywhere: these two are in one, on both sides of a bin's end.
+	// A window starts anywhere. These moments are in one window, before and after a point of the
+	// curve.
 	h := &herd{moments: slices.Concat(slices.Repeat([]moment{{990 * time.Millisecond, 0}}, 3), slices.Repeat([]moment{{1010 * time.Millisecond, 0}}, 4))}
 	points, most := h.rate(5*time.Second, 100*time.Millisecond)
 	assert.Equal(t, 7, most)
@@ -105,7 +106,7 @@ func TestRate(t *testing.T) {
 		assert.Equal(t, point{float64(i) * 1e7, want}, points[i])
 	}
 	_, most = h.rate(5*time.Second, 20*time.Millisecond)
-	assert.Equal(t, 4, most, "a window of 20ms has not both ends")
+	assert.Equal(t, 4, most, "a window of 20ms does not contain both times")
 
 	random := rand.New(rand.NewPCG(5, 6))
 	for range 200 {

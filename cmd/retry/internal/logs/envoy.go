@@ -16,13 +16,13 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// reasonUnknown is why Envoy did not try again where its log does not say it: the failure is not
-// one that its retry policy has, there is no such policy, or its retry budget was empty.
+// reasonUnknown is the reason of a call that Envoy did not retry if the log does not say why: the
+// retry policy does not name the failure, there is no retry policy, or the retry budget was empty.
 const reasonUnknown retry.Reason = "not_retried"
 
-// accessLine is a line in the default format of Envoy's access log, or in Istio's, which has
-// three more fields after the flags and more of them at the end. Its groups have the names that
-// Istio gives them in JSON.
+// accessLine matches a line of Envoy's access log in the default format or in Istio's format.
+// Istio's format has three more fields after the flags, and more fields at the end. The groups have
+// the names that the fields have in Istio's JSON.
 var accessLine = regexp.MustCompile(`^\[(?P<start_time>\d{4}-\d\d-\d\dT[^\]]+)\] ` +
 	`".*?" (?P<response_code>\d{1,3}) (?P<response_flags>-|[A-Z,]+)` +
 	`(?: (?P<response_code_details>\S+) (?:-|"[^"]*"|\S+)` +
@@ -31,7 +31,7 @@ var accessLine = regexp.MustCompile(`^\[(?P<start_time>\d{4}-\d\d-\d\dT[^\]]+)\]
 	` "(?P<request_id>[^"]*)" "(?P<authority>[^"]*)" "(?P<upstream_host>[^"]*)"` +
 	`(?: (?P<upstream_cluster>\S+))?`)
 
-// access returns the call that a line of Envoy's access log is, and whether it is one.
+// access returns the call of a line of Envoy's access log. For any other line ok is false.
 func access(line retrylog.Line) (r retrylog.Record, ok bool) {
 	if len(line.Records) > 0 {
 		return r, false
@@ -54,7 +54,7 @@ func access(line retrylog.Line) (r retrylog.Record, ok bool) {
 	e.Elapsed = time.Duration(took) * time.Millisecond
 	e.Time = begun.Add(e.Elapsed)
 	if err != nil && e.Reason == retry.ReasonExhausted {
-		e.Attempt = 2 // at least
+		e.Attempt = 2 // the call had at least two attempts
 	}
 	if e.Reason != retry.ReasonSuccess {
 		e.Err = a.failure()
@@ -72,10 +72,11 @@ func (a accessFields) failure() error {
 	return errors.New(text)
 }
 
-// accessFields are the fields of a line by their names. In JSON a field may have another name.
+// accessFields maps the names of the fields of a line to their values. Formats in JSON choose the
+// names.
 type accessFields map[string]string
 
-// fieldsOf returns the fields of a line, none if it is not from Envoy.
+// fieldsOf returns the fields of a line. It returns no fields if the line is not from Envoy.
 func fieldsOf(text []byte) accessFields {
 	a := accessFields{}
 	if !bytes.HasPrefix(text, []byte("{")) {
@@ -99,7 +100,8 @@ func fieldsOf(text []byte) accessFields {
 	return a
 }
 
-// first returns the first text that a field of these names has. A "-" is none.
+// first returns the first value among the fields with these names, "" if there is none. A "-" is
+// not a value.
 func (a accessFields) first(names ...string) string {
 	for _, name := range names {
 		if text := a[name]; text != "" && text != "-" {
@@ -109,7 +111,7 @@ func (a accessFields) first(names ...string) string {
 	return ""
 }
 
-// reasonOf returns why a call stopped that has these flags and this status.
+// reasonOf returns why a call with these flags and this status code stopped.
 func reasonOf(flags []string, code int) retry.Reason {
 	has := func(names ...string) bool {
 		return slices.ContainsFunc(flags, func(flag string) bool { return slices.Contains(names, flag) })

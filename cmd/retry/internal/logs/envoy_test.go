@@ -13,25 +13,25 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/logs"
 )
 
-// Each line of Envoy's access log is a call, in its default format, in Istio's, and as JSON by the
-// names of Istio and of Envoy Gateway.
+// Each line of Envoy's access log is a call: in the default format, in Istio's format, and as JSON
+// with the names of Istio or of Envoy Gateway.
 func TestAccessLog(t *testing.T) {
 	const plain = `[2026-11-22T10:00:00.250Z] "GET /a?b="c HTTP/1.1" CODE FLAGS 0 91 1500 - "-" "curl/8 [x]" "id-1" "shop" "HOST"`
 	const istio = `[2026-11-22T10:00:00.250Z] "GET /a HTTP/2" CODE FLAGS via_upstream - "-" 0 91 1500 12 "-" "curl/8" "id-1" "shop" "HOST" outbound|80||shop.svc 10.0.0.9:1 10.0.0.9:2 - default`
 	for _, row := range []struct {
 		name, code, flags string
 		reason            retry.Reason
-		attempts          int // if the line does not say how many
+		attempts          int // for a line without the number of attempts
 		err               string
 	}{
 		{"success", "200", "-", retry.ReasonSuccess, 1, ""},
-		{"the client's fault", "404", "NR", retry.ReasonSuccess, 1, ""},
-		{"the last status that is none of the server", "499", "-", retry.ReasonSuccess, 1, ""},
-		{"the first that is", "500", "-", "not_retried", 1, "500"},
+		{"a fault of the client", "404", "NR", retry.ReasonSuccess, 1, ""},
+		{"the last status that is not an error of the server", "499", "-", retry.ReasonSuccess, 1, ""},
+		{"the first status that is an error of the server", "500", "-", "not_retried", 1, "500"},
 		{"the limit", "503", "UF,URX", retry.ReasonExhausted, 2, "503 UF,URX"},
 		{"no connection", "503", "UF", "not_retried", 1, "503 UF"},
 		{"no host", "503", "UH", "not_retried", 1, "503 UH"},
-		{"the client went", "0", "DC", retry.ReasonCanceled, 1, "0 DC"},
+		{"the client went away", "0", "DC", retry.ReasonCanceled, 1, "0 DC"},
 		{"no answer", "0", "-", "not_retried", 1, "0"},
 		{"the timeout of all attempts", "504", "UT", retry.ReasonDeadline, 1, "504 UT"},
 	} {

@@ -1,5 +1,5 @@
-// Package logs reads the calls in log files: files.go merges the files by time, envoy.go reads
-// Envoy's access log, and trace.go puts events together to calls.
+// Package logs reads log files and returns the calls in them. files.go merges the files by time,
+// envoy.go reads Envoy's access log, and trace.go joins events to calls.
 package logs
 
 import (
@@ -12,45 +12,45 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// Files are one or more files that are read as one log. What they count is complete when all
-// has been read.
+// Files are one or more files that are read as one log. Their counts are complete when Each has
+// returned.
 type Files struct {
-	Events  int    `json:"-"`             // of calls
-	Skipped int    `json:"skipped_lines"` // neither empty nor an event that can be read
-	Torn    int    `json:"cut_off_lines"`
-	Bad     int    `json:"unreadable_lines"` // those of Skipped that have an event that cannot be read
-	First   *Fault `json:"-"`                // of Bad; nil if there is none
-	Dropped int    `json:"dropped"`          // calls that were cut short because too many were open
+	Events  int    `json:"-"`                // the events of all calls
+	Skipped int    `json:"skipped_lines"`    // lines with text, but without an event that can be read
+	Torn    int    `json:"cut_off_lines"`    // lines that were cut off
+	Bad     int    `json:"unreadable_lines"` // the lines of Skipped with an unreadable event
+	First   *Fault `json:"-"`                // the fault of the first line of Bad; nil if Bad is 0
+	Dropped int    `json:"dropped"`          // calls that were cut short: too many were open
 
 	files   []*file
-	open    map[string][]*Trace // calls, by key
-	records int                 // of them
-	bytes   int                 // of their texts
+	open    map[string][]*Trace // the calls that have not ended, by their keys
+	records int                 // the events of the open calls
+	bytes   int                 // the bytes of the texts of these events
 	each    func(*Trace)
 }
 
-// A Fault is what is wrong with a line of a file, or with the event on it.
+// A Fault says what is wrong with a line of a file, or with the event on the line.
 type Fault struct {
 	File, Source string // Source is as in retrylog.Record
 	Line         int
 	Err          error
 }
 
-// A file is one of the files of a log, and how far it was read.
+// A file is one of the files of a log, with the state of reading it.
 type file struct {
 	name  string
 	lines *retrylog.Reader
 	ended bool
-	read  []retrylog.Record // of the line, and not yet returned
-	envoy bool              // the line is of Envoy's access log
+	read  []retrylog.Record // the events of the present line that next has not returned yet
+	envoy bool              // the present line is from Envoy's access log
 
-	first time.Time // of the first event
-	last  time.Time // of the last event
-	later int       // how many events have a later time than the one before
-	older int       // how many have an earlier one
+	first time.Time // the time of the first event
+	last  time.Time // the time of the last event
+	later int       // how many events have a later time than the event before them
+	older int       // how many events have an earlier time than the event before them
 }
 
-// An event is a record, and where it is from.
+// An event is a record with its origin.
 type event struct {
 	retrylog.Record
 	origin
@@ -58,8 +58,8 @@ type event struct {
 
 type origin struct {
 	file    *file
-	torn    int  // how many lines of the files were cut off, or could not be read, before it
-	foreign bool // it is a whole call as Envoy's access log has it
+	torn    int  // how many lines before the event were cut off or could not be read
+	foreign bool // the event is a whole call, from Envoy's access log
 }
 
 // Add adds a file.
@@ -67,8 +67,8 @@ func (l *Files) Add(name string, in io.Reader) {
 	l.files = append(l.files, &file{name: name, lines: retrylog.NewReader(in)})
 }
 
-// next returns the next event in the order of time, and for one file in its own order. The
-// error is io.EOF at the end.
+// next returns the next event. Events of different files come in the order of their times, and
+// events of one file in the order of its lines. At the end the error is io.EOF.
 func (l *Files) next() (r event, err error) {
 	var next *file
 	for _, f := range l.files {
@@ -89,7 +89,7 @@ func (l *Files) next() (r event, err error) {
 	return r, nil
 }
 
-// readLine reads the events of the next line of a file.
+// readLine reads the events of the next line of a file. Its error is about reading the file.
 func (l *Files) readLine(f *file) error {
 	line, err := f.lines.Next()
 	if f.ended = err != nil; f.ended && err != io.EOF {
@@ -124,7 +124,7 @@ func (l *Files) readLine(f *file) error {
 	return nil
 }
 
-// note notes the time of the next event.
+// note counts whether the next event is later or older than the event before it.
 func (f *file) note(at time.Time) {
 	switch {
 	case f.first.IsZero():
@@ -137,10 +137,10 @@ func (f *file) note(at time.Time) {
 	f.last = at
 }
 
-// mostText is how many bytes of each text are kept.
+// mostText is how many bytes of a text are kept.
 const mostText = 4 << 10
 
-// shorten cuts the texts of r that are longer than mostText.
+// shorten cuts each text of r to mostText bytes.
 func shorten(r *retrylog.Record) {
 	e := &r.Event
 	texts := []*string{
@@ -165,9 +165,9 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:mostText], "") + "..."
 }
 
-// NewestFirst returns the name of the first file whose newest line is first, "" if there is none:
-// times go back more than twice as often as they go on. Lines that programs write at the same
-// time may change places, and so may the lines of two pods.
+// NewestFirst returns the name of the first file that starts with its newest line, "" if there is
+// no such file. In such a file, times go back more than twice as often as they go on. Times also go
+// back in a file in the right order, because the lines of two programs or pods may change places.
 func (l *Files) NewestFirst() string {
 	for _, f := range l.files {
 		if f.older > 2*f.later+1 {

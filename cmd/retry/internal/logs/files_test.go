@@ -27,12 +27,12 @@ import (
 
 var policy = retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter}
 
-// written is how one of our logs is written.
+// written returns the OnEvent that writes a log.
 type written func(io.Writer) func(context.Context, retry.Event)
 
 func own(w io.Writer) func(context.Context, retry.Event) { return retrylog.NewWriter(w).OnEvent }
 
-// slogged is how slog writes a log, as JSON or text.
+// slogged writes a log with slog, as JSON or text.
 func slogged(text bool, level slog.Level) written {
 	return func(w io.Writer) func(context.Context, retry.Event) {
 		options := &slog.HandlerOptions{Level: level}
@@ -61,7 +61,7 @@ func logged(t *testing.T, key string, how written) []string {
 	return strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
 }
 
-// text is what a log says: its calls, and their events without their seeds.
+// text returns the calls of a log as text, with their events, but without seeds.
 func text(t *testing.T, log *logs.Files) (calls []string) {
 	require.NoError(t, log.Each(func(c *logs.Trace) {
 		_, cut, fault := c.Compare(policy)
@@ -104,7 +104,8 @@ func files(all ...io.Reader) *logs.Files {
 	return log
 }
 
-// A line of Envoy in a text that a program got from a stranger and has logged is no call.
+// A line of Envoy's access log inside a text that a program logged is not a call. A stranger may
+// have sent the text.
 func TestForgery(t *testing.T) {
 	const access = `[2026-11-22T10:00:00.250Z] "GET /a HTTP/1.1" 503 URX 0 91 1500 - "-" "x" "id-1" "shop" "10.0.0.1:80"`
 	docker := func(line string) string { return fmt.Sprintf(`{"log":%q,"stream":"stdout"}`, line) }
@@ -122,7 +123,7 @@ func TestForgery(t *testing.T) {
 	}
 }
 
-// A call is from the source of its first event, or else from the file.
+// The source of a call is the source of its first event, or else the file.
 func TestFrom(t *testing.T) {
 	const line = `{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`
 	for prefix, want := range map[string]string{"": "a.log", "web-1  | ": "web-1"} {
@@ -132,14 +133,14 @@ func TestFrom(t *testing.T) {
 	}
 }
 
-// Not every call can be compared with a policy.
+// A call that cannot be compared with a policy says why.
 func TestNotCompared(t *testing.T) {
 	for line, want := range map[string]string{
-		`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"task":"a","rule":-1}`:             "it follows the rules of a pipeline",
+		`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"task":"a","rule":-1}`:             "a pipeline decided its retries",
 		`level=ERROR msg="gave up" kind=call_finished attempt=1 max=3 elapsed=0s reason=deadline err=x`:                 "its lines have no time",
 		`[2026-11-22T10:00:00.250Z] "GET /a HTTP/1.1" 503 URX 0 91 1500 - "-" "x" "id-1" "shop" "10.0.0.1:80"`:          "an access log has no decisions",
-		`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`:                                  "its end is not in the log",
-		`{"kind":"attempt_fin` + "\n" + `{"kind":"attempt_finished","time":"2000-01-01T00:00:00Z","attempt":2,"max":3}`: "its beginning is not in the log",
+		`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`:                                  "the log lacks its end",
+		`{"kind":"attempt_fin` + "\n" + `{"kind":"attempt_finished","time":"2000-01-01T00:00:00Z","attempt":2,"max":3}`: "the log lacks its start",
 	} {
 		by, cut, fault := only(t, of(line)).Compare(policy)
 		require.Nil(t, fault)
@@ -148,7 +149,7 @@ func TestNotCompared(t *testing.T) {
 	}
 }
 
-// A fault names the file of its event, also in a call that goes on in another file.
+// A fault names the file of its event, also if the call continues in another file.
 func TestFaultOfTheSecondFile(t *testing.T) {
 	log := &logs.Files{}
 	log.Add("a.log", strings.NewReader(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`))
@@ -160,7 +161,7 @@ func TestFaultOfTheSecondFile(t *testing.T) {
 	assert.ErrorContains(t, fault.Err, "took is -1s")
 }
 
-// Files are one log in the order of time, also where a call goes on in another.
+// Files are merged by time, and a call may continue in another file.
 func TestFiles(t *testing.T) {
 	lines := logged(t, "a", own)
 	want := text(t, of(lines...))
@@ -234,7 +235,7 @@ func TestCallsAtOnce(t *testing.T) {
 	}
 }
 
-// However many calls are open, and however long one is, a part of the log is held.
+// Files hold a bounded number of events, however many calls are open, and however long a call is.
 func TestBounds(t *testing.T) {
 	for line, most := range map[string]int{`"key":"%[1]d","attempt":1`: 20_001, `"attempt":1`: 201, `"key":"a","attempt":1%05[1]d`: 20_001} {
 		var all []string
@@ -252,7 +253,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// However long the texts of open calls are, a part of the log is held.
+// Files hold a bounded number of bytes, however long the texts of open calls are.
 func TestBoundsInBytes(t *testing.T) {
 	const started, failed = `{"key":"%d%s","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":4}`,
 		`{"key":"%d%s","kind":"attempt_finished","time":"2000-01-01T00:00:00Z","attempt":1,"max":4,"err":"%s"}`
@@ -319,7 +320,8 @@ func TestUnreadable(t *testing.T) {
 	assert.Equal(t, [3]int{0, 1, 0}, [3]int{log.Skipped, log.Torn, log.Bad})
 }
 
-// Which file has its newest line first. Lines that change places do not make it so.
+// NewestFirst finds a file whose lines are reversed. A file in which some lines changed places is
+// not reversed.
 func TestNewestFirst(t *testing.T) {
 	lines := func(seconds ...int) io.Reader {
 		log := ""

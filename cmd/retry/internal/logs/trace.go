@@ -12,57 +12,57 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// How much Files hold. Calls beyond it are cut short, the one first that has had no event for the
-// longest.
+// These constants limit what Files hold of open calls. Above a limit, the calls that had no event
+// for the longest time are cut short.
 const (
-	mostRecords = 20_000
-	mostAlike   = 200      // calls with the same key, or without one
-	mostBytes   = 16 << 20 // of the texts of its records
+	mostRecords = 20_000   // events of all open calls
+	mostAlike   = 200      // open calls with the same key, or without a key
+	mostBytes   = 16 << 20 // bytes in the texts of these events
 )
 
-// A Trace is what files have of a call. Its Attempts are as its events say, even if these cannot
-// have happened.
+// A Trace is a call, as far as the files contain it. Its Attempts are what the events say, even if
+// these events are impossible.
 type Trace struct {
 	retrylog.Call
-	Cut string // why it is not whole; "": it is
+	Cut string // why the files do not contain the whole call; "" if they do
 
-	origins []origin // of the Records
-	turn    int      // when its last event came, counted in events
+	origins []origin // the origins of the Records, in their order
+	turn    int      // the number of its last event among all events
 }
 
-// headless is the Cut of a call whose start is missing. There is no more to say about it.
-const headless = "its beginning is not in the log"
+// headless is the Cut of a call whose start is missing. Such a call is not compared.
+const headless = "the log lacks its start"
 
 // Last returns the last event of t.
 func (t *Trace) Last() *retry.Event { return &t.Records[len(t.Records)-1].Event }
 
-// last returns where the last event of t is from.
+// last returns the source and the origin of the last event of t.
 func (t *Trace) last() (source string, from origin) {
 	n := len(t.Records) - 1
 	return t.Records[n].Source, t.origins[n]
 }
 
-// Stopped reports whether t has an end.
+// Stopped reports whether the last event of t ends the call.
 func (t *Trace) Stopped() bool { return t.Last().Kind == retry.CallFinished }
 
-// From returns where t is from: its source, or its file where no prefix says one.
+// From returns the source of t, or its file if it has no source.
 func (t *Trace) From() string { return cmp.Or(t.Records[0].Source, t.File()) }
 
 // File returns the name of the file of the first event.
 func (t *Trace) File() string { return t.origins[0].file.name }
 
-// Foreign reports whether t is a line of Envoy's access log.
+// Foreign reports whether t is from Envoy's access log.
 func (t *Trace) Foreign() bool { return t.origins[0].foreign }
 
-// Compare compares t with a policy. If t cannot be compared, or has no end, cut says why. The
-// records in byCode are those of [retrylog.Call.ByCode].
+// Compare compares t with a policy. If t cannot be compared or has no end, cut says why. byCode is
+// the result of [retrylog.Call.ByCode]. fault is the first difference; nil if there is none.
 func (t *Trace) Compare(p retry.Policy) (byCode []retrylog.Record, cut string, fault *Fault) {
 	first := &t.Records[0]
 	switch {
 	case t.Foreign():
 		return nil, "an access log has no decisions", nil
 	case first.Task != "":
-		return nil, "it follows the rules of a pipeline", nil
+		return nil, "a pipeline decided its retries", nil
 	case t.Cut == headless:
 		return nil, t.Cut, nil
 	case first.Logged && first.Event.Time.IsZero():
@@ -73,13 +73,13 @@ func (t *Trace) Compare(p retry.Policy) (byCode []retrylog.Record, cut string, f
 	switch {
 	case err == nil:
 		byCode, err = calls[0].ByCode(p), calls[0].Check(p)
-	case last.torn > t.origins[0].torn: // between two of its events
-		return nil, "one of its lines is cut off, or cannot be read", nil
+	case last.torn > t.origins[0].torn: // a line between two events of t
+		return nil, "one of its lines is cut off or cannot be read", nil
 	}
 	return byCode, t.Cut, t.fault(err)
 }
 
-// fault returns an error about a record of t with the file of that record; nil if there is none.
+// fault returns the fault for an error about a record of t. For any other error it returns nil.
 func (t *Trace) fault(err error) *Fault {
 	var wrong *retrylog.LineError
 	if !errors.As(err, &wrong) {
@@ -91,15 +91,15 @@ func (t *Trace) fault(err error) *Fault {
 	return &Fault{t.origins[at].file.name, wrong.Record.Source, wrong.Record.Line, wrong.Err}
 }
 
-// Each calls a function with each call of the files, in the order in which they end, and at last
-// with those that have not ended. An error comes from reading a file.
+// Each calls a function with each call of the files: first with the calls that end, in the order of
+// their ends, and then with the calls that have not ended. Its error is about reading a file.
 func (l *Files) Each(each func(*Trace)) error {
 	l.open, l.each = map[string][]*Trace{}, each
 	r, err := l.next()
 	for ; err == nil; r, err = l.next() {
 		l.collect(r)
 	}
-	l.cut(l.all(), 1, "its end is not in the log")
+	l.cut(l.all(), 1, "the log lacks its end")
 	if err == io.EOF {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (l *Files) collect(r event) {
 	}
 	if call != nil && r.Key != "" && (begins(r.Event) ||
 		r.Logged && r.Event.Attempt == 1 && !call.CanAdd(r.Record)) {
-		l.close(call, "its end is not in the log: the next call with its key has begun")
+		l.close(call, "the log lacks its end: the next call with the same key has begun")
 		call = nil
 	}
 	if call == nil {
@@ -136,7 +136,7 @@ func (l *Files) collect(r event) {
 	}
 }
 
-// known reports whether calls have events of this kind. Other kinds are of a newer version.
+// known reports whether this version knows a kind of event. A newer version may log other kinds.
 func known(kind retry.EventKind) bool {
 	switch kind {
 	case retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished:
@@ -145,13 +145,13 @@ func known(kind retry.EventKind) bool {
 	return false
 }
 
-// begins reports whether e begins a call, whatever came before it.
+// begins reports whether e is always the first event of a call.
 func begins(e retry.Event) bool {
 	return e.Kind == retry.AttemptStarted && e.Attempt == 1 ||
 		e.Kind == retry.CallFinished && e.Attempt == 0
 }
 
-// begin begins a call with r.
+// begin opens a call whose first event in the log is r.
 func (l *Files) begin(r *event) *Trace {
 	const usual = 3 // a call that succeeds at once
 	call := &Trace{
@@ -167,11 +167,16 @@ func (l *Files) begin(r *event) *Trace {
 	return call
 }
 
-// find returns the open call that r is from, nil if it begins one. With a key it is the
-// one of the same source and file. If there is none, it is a job whose next attempt is made
-// elsewhere, or a call that began at the same time and goes on in a file after a rotation.
-// Without keys it is a call of the same source in which r can be next. Among these it takes
-// the one whose events agree best on when it began.
+// find returns the open call to which r belongs, nil if r begins a call. It looks at the open calls
+// with the key of r.
+//
+// With a key, a call of the same source and file is preferred. Otherwise r may belong to a job
+// whose next attempt another process makes, or to a call that continues in another file after a
+// rotation. In both cases r must be a possible next event.
+//
+// Without a key, the call must be of the same source, and r must be a possible next event.
+//
+// If several calls are possible, find returns the call whose start agrees best with r.
 func (l *Files) find(r *event) (found *Trace) {
 	e := &r.Event
 	if r.foreign || r.Key == "" && begins(*e) {
@@ -197,11 +202,11 @@ func (l *Files) find(r *event) (found *Trace) {
 	return found
 }
 
-// rotated is how far apart two events of a call in different files may say that it began:
-// some logs have whole seconds.
+// rotated is the largest difference between the starts that two events of a call in different files
+// imply. It is not 0 because some logs have times in whole seconds.
 const rotated = 2 * time.Second
 
-// bytesOf returns how many bytes the texts of r have.
+// bytesOf returns the number of bytes in the texts of r.
 func bytesOf(r *retrylog.Record) int {
 	e := &r.Event
 	n := len(r.Key) + len(r.Source) + len(r.Task) + len(e.Class) + len(e.Kind) + len(e.Reason)
@@ -213,7 +218,8 @@ func bytesOf(r *retrylog.Record) int {
 	return n
 }
 
-// close ends a call.
+// close removes a call from the open calls, and passes it on. cut is why the call is not whole, ""
+// if it is.
 func (l *Files) close(call *Trace, cut string) {
 	call.Cut = cmp.Or(call.Cut, cut)
 	l.records -= len(call.Records)
@@ -230,8 +236,8 @@ func (l *Files) close(call *Trace, cut string) {
 // all returns the open calls.
 func (l *Files) all() []*Trace { return slices.Concat(slices.Collect(maps.Values(l.open))...) }
 
-// cut ends the nth part of some calls, which have had no event for the longest, and returns how
-// many these are.
+// cut closes a part of some calls, and returns how many it closed. The part is 1/nth of the calls:
+// those that had no event for the longest time.
 func (l *Files) cut(calls []*Trace, nth int, why string) int {
 	calls = slices.SortedFunc(slices.Values(calls), func(a, b *Trace) int { return a.turn - b.turn })
 	calls = calls[:(len(calls)+nth-1)/nth]

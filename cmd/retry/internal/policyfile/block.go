@@ -10,40 +10,43 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A Block is the part of a file that is, or should be, a policy.
+// A Block is a part of a file that is a policy, or should be one.
 type Block struct {
 	File string
-	At   string // the path to the block, as Find takes it; "" for a whole file
+	At   string // the path to the block, as Find takes it; "" if the block is the whole file
 	Line int
 
-	Notes  []string // set by Read: what the settings say that a policy does not, each with its key
+	Notes  []string // set by Read: settings that a policy cannot express, each after its key
 	Bounds          // set by Read
 
 	node      *yaml.Node
-	documents []*yaml.Node    // of the file
-	original  *yaml.Node      // in the file, while b has what stands for its expansions
-	beside    *place          // the mapping that has the block under a key; nil: none
-	dialect   string          // of its place in the file; "" if that does not say
-	broken    string          // why it cannot be read
-	absent    string          // why it is not in the file, and what applies
-	misspelt  bool            // it is where policies are, and a key is nearly one of a policy
+	documents []*yaml.Node    // the documents of the file
+	original  *yaml.Node      // the node in the file, while node has the values of its expansions
+	beside    *place          // the mapping around the block; nil if there is none
+	dialect   string          // the dialect that the place in the file shows; "" if it shows none
+	broken    string          // why the block cannot be read; "" if it can
+	absent    string          // what applies if the block is not in the file; "" if it is in the file
+	misspelt  bool            // the block is next to policies, and a key is nearly a key of a policy
 	warnings  []warning       // set by Read
-	lines     map[string]int  // set by Read: of what is beside it
-	templates map[string]bool // set by Read: the keys whose values are not known here
-	unnoted   []string        // while it is read: the keys whose expansions are not noted
-	terms     *terms          // set by Read: how its dialect bounds retries; nil: with the keys of the library
+	lines     map[string]int  // set by Read: the lines of the settings next to the block
+	templates map[string]bool // set by Read: the keys whose values are unknown templates
+	unnoted   []string        // during Read: the keys whose expansions are not noted
+	terms     *terms          // set by Read: the limits of its dialect; nil for the native form
 }
 
-// usualKeys are the keys under which larger files have policies.
+// usualKeys are the usual keys of a policy in a larger file.
 var usualKeys = []string{"retry", "work_config"}
 
-// Find returns the blocks at a path such as services.payments.retry or
-// steps.0.retry. In a path, * stands for every key or element, and a key may
-// contain dots. In a file with several documents, a path may begin with the
-// number of one, from 1. Without a path, a block is the value of retry or
-// work_config in a document that is a policy, or else the whole document if it is
-// one, or else all settings that the document shows to be those of another system,
-// or else the value of retry or work_config, and the whole document.
+// Find returns the blocks at a path such as services.payments.retry or steps.0.retry. In a path, *
+// stands for every key or element, and a key may contain dots. In a file with several documents, a
+// path may start with the number of a document, from 1.
+//
+// If the path is "", Find looks in each document for the first of these:
+//
+//   - the values of the keys retry and work_config that are policies
+//   - the whole document, if it is a policy
+//   - all settings that the document shows to be settings of another system
+//   - the values of the keys retry and work_config, and the whole document
 func (f *File) Find(at string) (blocks []Block) {
 	several := len(f.documents) > 1
 	for i, document := range f.documents {
@@ -54,7 +57,7 @@ func (f *File) Find(at string) (blocks []Block) {
 			}
 			path = rest
 		} else if several && resolved(document).ShortTag() == "!!null" {
-			continue // nothing stands below a --- at the end
+			continue // a --- at the end starts an empty document
 		}
 		s := search{File: f}
 		switch {
@@ -63,7 +66,9 @@ func (f *File) Find(at string) (blocks []Block) {
 		default:
 			if s.find(document, nil, "", nil, strings.Split(path, ".")); s.blocks == nil {
 				s.usual(document, nil)
-				s.blocks = slices.DeleteFunc(s.blocks, func(b Block) bool { return b.At != path || b.absent == "" })
+				s.blocks = slices.DeleteFunc(s.blocks, func(b Block) bool {
+					return b.At != path || b.absent == ""
+				})
 			}
 		}
 		for _, b := range s.blocks {
@@ -74,7 +79,7 @@ func (f *File) Find(at string) (blocks []Block) {
 		}
 	}
 	policies := slices.ContainsFunc(blocks, func(b Block) bool { return isOwn(b.node) })
-	for i, b := range blocks { // a document beside policies
+	for i, b := range blocks { // a document next to policies
 		if whole := b.At == "" || isNumber(b.At); whole && !b.Known() {
 			blocks[i].misspelt = policies && b.near() > 0
 		}
@@ -91,13 +96,14 @@ func isNumber(text string) bool {
 func (f *File) Only(at string) (Block, *Fault) {
 	blocks := f.Find(at)
 	known := slices.DeleteFunc(slices.Clone(blocks), func(b Block) bool { return !b.Known() })
-	if written := slices.DeleteFunc(slices.Clone(known), func(b Block) bool { return b.absent != "" }); len(written) > 0 {
+	isAbsent := func(b Block) bool { return b.absent != "" }
+	if written := slices.DeleteFunc(slices.Clone(known), isAbsent); len(written) > 0 {
 		known = written
 	}
 	switch {
-	case at == "" && len(known) > 0: // other documents are something else
+	case at == "" && len(known) > 0: // the other documents are not policies
 		blocks = known
-	case at == "" && len(blocks) > 1: // none is a policy, which the first one says
+	case at == "" && len(blocks) > 1: // none is a policy, and the fault of the first block says so
 		blocks = blocks[:1]
 	}
 	switch {
@@ -111,36 +117,51 @@ func (f *File) Only(at string) (Block, *Fault) {
 		if len(blocks) > len(paths) {
 			paths[2] = "and so on"
 		}
-		return Block{}, &Fault{File: f.Name, Line: blocks[1].Line, Code: ambiguous, Text: fmt.Sprintf("there are %d policies, and this is the second: choose one with %s", len(blocks), strings.Join(paths, ", "))}
+		return Block{}, &Fault{
+			File: f.Name,
+			Line: blocks[1].Line,
+			Code: ambiguous,
+			Text: fmt.Sprintf("there are %d policies, and this is the second: choose one with %s",
+				len(blocks), strings.Join(paths, ", ")),
+		}
 	case at != "":
-		return Block{}, &Fault{File: f.Name, Line: 1, Code: NoPolicy, Text: fmt.Sprintf("there is nothing at %s: name the keys that lead to the policy", at)}
+		text := fmt.Sprintf("there is nothing at %s: write the keys that lead to the policy", at)
+		return Block{}, &Fault{File: f.Name, Line: 1, Code: NoPolicy, Text: text}
 	default:
-		return Block{}, &Fault{File: f.Name, Line: 1, Code: NoPolicy, Text: "there is nothing here: write a policy, such as {max_attempts: 5}"}
+		const text = "there is nothing here: write a policy, such as {max_attempts: 5}"
+		return Block{}, &Fault{File: f.Name, Line: 1, Code: NoPolicy, Text: text}
 	}
 }
 
-// A search is a search for blocks.
+// A search looks for blocks in a file.
 type search struct {
 	*File
 	blocks []Block
 	steps  int
 }
 
-// mostSteps bounds a search: a few anchors inside each other stand for more nodes
-// than anybody could wait for.
+// mostSteps limits a search. Without a limit, a few anchors inside each other could stand for so
+// many nodes that the search would take hours.
 const mostSteps = 50_000
 
 func (s *search) add(node *yaml.Node, beside *place, path []string, dialect string) {
 	s.blocks = append(s.blocks, Block{
-		File: s.Name, At: strings.Join(path, "."), Line: node.Line, node: node, documents: s.documents, beside: beside, dialect: dialect,
+		File:      s.Name,
+		At:        strings.Join(path, "."),
+		Line:      node.Line,
+		node:      node,
+		documents: s.documents,
+		beside:    beside,
+		dialect:   dialect,
 	})
 }
 
-// forGenerators is how the names of files end that have the form of gRPC, but are for generators of
-// clients, which need no maxAttempts and take an empty list of codes.
+// forGenerators is the end of the names of files in gRPC's form that generators of clients read.
+// These files need no maxAttempts, and may have an empty list of codes.
 const forGenerators = "_grpc_service_config.json"
 
-// document appends the blocks of a document to which a path leads, or else the whole document.
+// document appends the blocks at the usual places of a document to which a path leads, or else the
+// whole document.
 func (s *search) document(document *yaml.Node, path []string) {
 	first := len(s.blocks)
 	if s.usual(document, path); !slices.ContainsFunc(s.blocks[first:], isKnown) {
@@ -171,7 +192,9 @@ func (s *search) usual(document *yaml.Node, path []string) {
 		if e.value.Kind == yaml.DocumentNode {
 			n := len(s.blocks)
 			s.usual(e.value, at())
-			s.blocks = append(s.blocks[:n], slices.DeleteFunc(s.blocks[n:], func(b Block) bool { return !b.Known() })...)
+			s.blocks = append(s.blocks[:n], slices.DeleteFunc(s.blocks[n:], func(b Block) bool {
+				return !b.Known()
+			})...)
 			return true
 		}
 		dialect := dialectOf(below, e)
@@ -187,14 +210,16 @@ func (s *search) usual(document *yaml.Node, path []string) {
 	})
 }
 
-// placed returns the dialect of a node to which a path of the user leads. If no document shows it,
-// its own keys do, below a key that the dialect uses. It is "" if it may be one of several.
+// placed returns the dialect of a node to which a path of the user leads. If the document does not
+// show the dialect, the keys of the node do, below a key that the dialect uses. placed returns ""
+// if several dialects are possible.
 func placed(path []string, e entry) (dialect string) {
 	node := e.value
 	if node.Kind != yaml.MappingNode || len(e.under) > longestKey || len(byKey[fold(e.under)]) == 0 {
 		return ""
 	}
-	if dialect = dialectOf(path, e); dialect != "" || e.in.outermost() != nil && e.in.outermost().resource {
+	root := e.in.outermost()
+	if dialect = dialectOf(path, e); dialect != "" || root != nil && root.resource {
 		return dialect
 	}
 	for _, d := range dialects {
@@ -202,7 +227,8 @@ func placed(path []string, e entry) (dialect string) {
 			continue
 		}
 		native := len(node.Content) > 0 && (&Block{node: node}).writtenAsNative()
-		if d.format.certain && !native || d.shows(node) || d.name == "istio" && (hasKey(node, "attempts") || len(node.Content) == 0) {
+		if d.format.certain && !native || d.shows(node) ||
+			d.name == "istio" && (hasKey(node, "attempts") || len(node.Content) == 0) {
 			if dialect != "" {
 				return ""
 			}
@@ -212,7 +238,7 @@ func placed(path []string, e entry) (dialect string) {
 	return dialect
 }
 
-// absent appends the block that an entry leaves out, if its system retries anyway.
+// absent appends a block for settings that an entry leaves out, if its system retries by default.
 func (s *search) absent(below []string, e entry, path []string) {
 	add := func(line int, in *place, key, settings, dialect, why string) {
 		var node yaml.Node
@@ -225,19 +251,22 @@ func (s *search) absent(below []string, e entry, path []string) {
 	shown := func(key string) bool { // a block under it would be of the system
 		in := newPlace(value, e.under, e.in, below)
 		return value.Kind == yaml.MappingNode && !hasKey(value, key) &&
-			dialectOf(append(slices.Clone(below), key), entry{key: key, value: emptyMapping, under: key, in: in}) != ""
+			dialectOf(append(slices.Clone(below), key),
+				entry{key: key, value: emptyMapping, under: key, in: in}) != ""
 	}
 	name, _, _ := strings.Cut(e.key, "/")
 	switch {
 	case e.under == "http" && hasKey(value, "route") && shown("retries"):
 		add(value.Line, newPlace(value, e.under, e.in, below), "retries", "{attempts: 2}", "istio",
 			"retries: it is left out, and Istio retries twice, on "+istioDefault)
-	case e.in != nil && e.in.key == "exporters" && e.in.up.has("service|receivers|processors", exactly) &&
+	case e.in != nil && e.in.key == "exporters" &&
+		e.in.up.has("service|receivers|processors", exactly) &&
 		slices.Contains(defaultExporters, name) && !hasKey(value, "retry_on_failure") && !e.in.inSchema():
 		if value.Kind != yaml.MappingNode {
 			value = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: e.line}
 		}
-		add(e.line, newPlace(value, e.key, e.in, below), "retry_on_failure", "{}", "otel", "retry_on_failure: it is left out, and this exporter retries by default")
+		add(e.line, newPlace(value, e.key, e.in, below), "retry_on_failure", "{}", "otel",
+			"retry_on_failure: it is left out, and this exporter retries by default")
 	}
 }
 
@@ -245,8 +274,8 @@ var emptyMapping = &yaml.Node{Kind: yaml.MappingNode}
 
 var defaultExporters = []string{"otlp", "otlp_grpc", "otlphttp", "otlp_http"}
 
-// find appends the blocks at a path from a node. walked is the path to that
-// node, which stands under a key of beside, in lists or at once.
+// find appends the blocks at a path from a node. walked is the path to the node. The node is under
+// the key under of the mapping beside, directly or in lists.
 func (s *search) find(node *yaml.Node, beside *place, under string, walked, path []string) {
 	inner := node.Kind == yaml.DocumentNode
 	if node = resolved(node); inner {
@@ -258,13 +287,13 @@ func (s *search) find(node *yaml.Node, beside *place, under string, walked, path
 	if s.steps++; s.steps > mostSteps {
 		if n := len(s.blocks); n == 0 || s.blocks[n-1].broken == "" {
 			s.add(node, beside, walked, "")
-			s.blocks[n].broken = "this path leads to more places than can be looked at: write fewer *"
+			s.blocks[n].broken = "this path leads to too many places: write fewer *"
 		}
 		return
 	}
 	isList := node.Kind == yaml.SequenceNode && len(node.Content) > 0
 	if len(path) == 0 && isList && hasKey(node.Content[0], "ErrorEquals") {
-		path = []string{"*"} // each element has a count of its own
+		path = []string{"*"} // each retrier counts its own attempts
 	}
 	if len(path) == 0 {
 		s.add(node, beside, walked, placed(walked, entry{value: node, under: under, in: beside}))
@@ -300,8 +329,8 @@ func hasKey(node *yaml.Node, key string) bool {
 	return anyEntry(resolved(node), func(e entry) bool { return e.key == key })
 }
 
-// walk calls visit for every entry below a node, once, but not for those below one
-// for which visit returns true. path is only valid during the call.
+// walk calls visit once for every entry below a node. It skips the entries below an entry for which
+// visit returns true. path is only valid during the call.
 func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 	seen := map[*yaml.Node]bool{}
 	var below func(node *yaml.Node, in *place, path []string, under string)
@@ -329,22 +358,23 @@ func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 	below(node, nil, nil, "")
 }
 
-// deepest is how deep in a file settings are looked for without a path.
+// deepest is how many keys deep a search without a path goes.
 const deepest = 100
 
-// Known reports whether b is certainly a policy: in the library's own form or one of its family,
-// or where a document that another system reads has its settings.
+// Known reports whether b is certainly a policy. That is so if it is in the native form or in a
+// dialect of the library, or if it is in the place where a document of another system has its
+// settings.
 func (b *Block) Known() bool { return b.dialect != "" || b.misspelt || isOwn(b.node) }
 
 func isKnown(b Block) bool { return b.Known() }
 
-// shown reports whether b has a key that shows a dialect, and may be something else.
+// shown reports whether b has a key that shows a dialect. Such a block may still be something else.
 func (b *Block) shown() bool {
 	return slices.ContainsFunc(dialects, func(d dialect) bool { return d.shows(b.node) })
 }
 
-// Excerpt returns the part of a file that is b, and as many lines before and after it as
-// around says.
+// Excerpt returns the lines of b in the text of its file, and the lines before and after b, at most
+// around each.
 func (b *Block) Excerpt(text string, around int) (before, block, after string) {
 	last := b.Line
 	walk(b.node, func(_ []string, e entry) bool {
@@ -354,11 +384,13 @@ func (b *Block) Excerpt(text string, around int) (before, block, after string) {
 	})
 	lines := strings.SplitAfter(text, "\n")
 	first, end := min(b.Line-1, len(lines)), min(last, len(lines))
-	part := func(from, to int) string { return strings.Join(lines[max(0, from):min(to, len(lines))], "") }
+	part := func(from, to int) string {
+		return strings.Join(lines[max(0, from):min(to, len(lines))], "")
+	}
 	return part(first-around, first), part(first, end), part(end, end+around)
 }
 
-// near returns how many keys of b are nearly one of a policy.
+// near returns how many keys of b are nearly a key of a policy.
 func (b *Block) near() (n int) {
 	if b.node.Kind != yaml.MappingNode || len(b.node.Content) > 2*mostKeys {
 		return 0
@@ -371,14 +403,15 @@ func (b *Block) near() (n int) {
 	return n
 }
 
-// isNear reports whether a key is nearly one of a policy, and none itself.
+// isNear reports whether a key is not a key of a policy, but nearly one.
 func isNear(key string) bool {
 	native := dialects[0]
 	return !native.has(native.keys, key) && nearest(key, native.keys) != ""
 }
 
-// isOwn reports whether a mapping is in the library's own form or one of its family: all of its
-// keys are of that, or misspelt, or else it has a backoff that no other system writes.
+// isOwn reports whether a mapping is in the native form or in a dialect of the library. That is so
+// if all of its keys are keys of one form, also misspelled, or if it has a backoff that only the
+// native form has.
 func isOwn(node *yaml.Node) bool {
 	if node.Kind != yaml.MappingNode || len(node.Content) > 2*mostKeys {
 		return false
@@ -392,13 +425,15 @@ func isOwn(node *yaml.Node) bool {
 			misspelt := d.name == Native && !strings.ContainsFunc(e.key, isForeign) && isNear(e.key)
 			return !d.has(d.keys, e.key) && !misspelt
 		})
-	}) || slices.ContainsFunc(all, func(e entry) bool { return e.key == "backoff" && isBackoff(resolved(e.value)) })
+	}) || slices.ContainsFunc(all, func(e entry) bool {
+		return e.key == "backoff" && isBackoff(resolved(e.value))
+	})
 }
 
 // isForeign reports whether no key of a policy contains r.
 func isForeign(r rune) bool { return r != '_' && !('a' <= r && r <= 'z') }
 
-// isBackoff reports whether a mapping is a backoff of the library's own form.
+// isBackoff reports whether a mapping is a backoff of the native form.
 func isBackoff(node *yaml.Node) bool {
 	in := &place{node: node}
 	kind, _ := in.get(exactly, "type")
@@ -406,12 +441,12 @@ func isBackoff(node *yaml.Node) bool {
 	return slices.Contains(curves, text(kind.value)) && in.has("base|delays", exactly)
 }
 
-// line returns the line of a key in b, such as backoff.delays[1]. If b does not
-// have the key, ok is false and the line is where the node that would contain it
-// stands.
+// line returns the line of a key in b, such as backoff.delays[1]. If b does not have the key, ok is
+// false and the line is the line of the node that would contain the key.
 func (b *Block) line(path string) (line int, ok bool) {
 	node, line := b.node, b.Line
-	for _, key := range strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+	separates := func(r rune) bool { return strings.ContainsRune(".[]", r) }
+	for _, key := range strings.FieldsFunc(path, separates) {
 		e, ok := firstEntry(node, func(e entry) bool {
 			return e.key == key || snake(e.key) == snake(key)
 		})
@@ -431,8 +466,8 @@ type entry struct {
 	key   string
 	line  int
 	value *yaml.Node
-	under string // set by walk: the key of a mapping that it is under, in lists or at once
-	in    *place // set by walk: that mapping
+	under string // set by walk: the key of a mapping that contains the entry, directly or in lists
+	in    *place // set by walk: this mapping
 }
 
 // entries returns the entries of a mapping or a sequence. In a mapping, merged
@@ -509,7 +544,7 @@ func eachKey(node *yaml.Node, yield func(entry) bool) {
 	}
 }
 
-// resolved returns what an alias stands for, and the mapping of a document in a text.
+// resolved returns the node of an alias, and the root of a document.
 func resolved(node *yaml.Node) *yaml.Node {
 	for {
 		switch node.Kind {

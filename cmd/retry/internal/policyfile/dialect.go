@@ -11,27 +11,28 @@ import (
 	"github.com/goretry/retry/retrydialect"
 )
 
-// Native is the name of the library's own form.
+// Native is the name of the form of retry.Policy.
 const Native = "native"
 
 // A dialect is a form in which a policy can be written.
 type dialect struct {
 	name   string
 	read   func(*yaml.Node, *Block) (retry.Policy, error)
-	format *format  // nil for one of this library
-	all    []string // its keys, and those of mappings in it as "backoff.base"
-	keys   []string // of all, those of the policy itself
-	terms  *terms   // nil: those of the library
+	format *format  // nil for a dialect of the library
+	all    []string // its keys, with keys of inner mappings such as "backoff.base"
+	keys   []string // the keys in all without a dot
+	terms  *terms   // nil for the native form
 }
 
-// dialects are all dialects, the library's own form first.
+// dialects are all dialects. The native form is the first.
 var dialects = []dialect{
 	{name: Native, read: readNative, all: retry.Keys()},
 	{name: "tasker", read: readDialect[retrydialect.Tasker], all: new(retrydialect.Tasker).Keys(),
 		terms: &terms{"max_attempts", "max_backoff_ms", ""}},
 	{name: "argyll", read: readDialect[retrydialect.Argyll], all: new(retrydialect.Argyll).Keys(),
 		terms: &terms{"max_retries", "max_backoff", ""}},
-	{name: "taskharbor", read: readDialect[retrydialect.TaskHarbor], all: new(retrydialect.TaskHarbor).Keys(),
+	{name: "taskharbor", read: readDialect[retrydialect.TaskHarbor],
+		all:   new(retrydialect.TaskHarbor).Keys(),
 		terms: &terms{"max_attempts", "max_delay", ""}},
 }
 
@@ -43,15 +44,19 @@ func Dialects() (names []string) {
 	return names
 }
 
-// init adds the formats of other systems, whose readers look at the other dialects.
+// init adds the formats of other systems. In the variable they would be a cycle, because their
+// readers use dialects.
 func init() {
 	for i := range formats {
 		f := &formats[i]
-		dialects = append(dialects, dialect{name: f.name, read: f.policy, format: f, all: f.keys(), terms: &f.terms})
+		dialects = append(dialects,
+			dialect{name: f.name, read: f.policy, format: f, all: f.keys(), terms: &f.terms})
 	}
 	for i := range dialects {
 		d := &dialects[i]
-		d.keys = slices.DeleteFunc(slices.Clone(d.all), func(key string) bool { return strings.Contains(key, ".") })
+		d.keys = slices.DeleteFunc(slices.Clone(d.all), func(key string) bool {
+			return strings.Contains(key, ".")
+		})
 	}
 }
 
@@ -71,11 +76,10 @@ func readDialect[T any, P interface {
 	return block.Policy()
 }
 
-// Read reads the policy in b, and returns it with the name of its dialect. The
-// dialect is from. If that is "", it is the one that the place of b in its file
-// names, or else the library's own form if b uses that, or else the only dialect
-// that fits. If b cannot be read or is not valid, Read returns every fault. It sets
-// Notes and what stands beside b.
+// Read reads the policy in b, and returns it with the name of its dialect. If from is "", the
+// dialect is the one that the place of b in its file shows, or else native if b is in the native
+// form, or else the only dialect that fits. If b cannot be read or is invalid, Read returns every
+// fault. Read sets Notes and Bounds.
 func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault) {
 	b.reset()
 	d, p, err := b.read(from)
@@ -96,7 +100,7 @@ func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault)
 	return p, d.name, nil
 }
 
-// reset makes b as it was before it was read.
+// reset clears the fields that Read sets.
 func (b *Block) reset() {
 	b.Notes, b.Bounds, b.warnings, b.terms = nil, Bounds{}, nil, nil
 	b.lines, b.templates = map[string]int{}, map[string]bool{}
@@ -109,7 +113,8 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 	case b.node.ShortTag() == "!!null" && b.dialect == "":
 		return d, p, b.noPolicy()
 	case b.tooLarge(mostNodes):
-		return d, p, b.fault(unreadable, "this is larger than any policy: say by a path where the policy is")
+		return d, p, b.fault(unreadable,
+			"this is larger than any policy: write the path to the policy with -at")
 	}
 	if from == "" {
 		from = b.dialect
@@ -125,7 +130,9 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 		return native, p, err
 	}
 	var fit []string
-	possible := slices.DeleteFunc(slices.Clone(dialects), func(d dialect) bool { return d.name != Native && !d.shows(b.node) })
+	possible := slices.DeleteFunc(slices.Clone(dialects), func(d dialect) bool {
+		return d.name != Native && !d.shows(b.node)
+	})
 	for _, d := range possible[1:] {
 		if _, err := d.read(b.node, b); err == nil {
 			fit = append(fit, d.name)
@@ -146,16 +153,18 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 		_, err = d.read(b.node, b)
 		return d, p, err
 	default:
-		return d, p, b.fault(ambiguous, fmt.Sprintf("this can be read as %s: say which with -from", strings.Join(fit, " or ")))
+		return d, p, b.fault(ambiguous,
+			fmt.Sprintf("this can be read as %s: choose with -from", strings.Join(fit, " or ")))
 	}
 }
 
 func (b *Block) noPolicy() *Fault {
-	return b.fault(NoPolicy, "there is no policy here: write one, such as {max_attempts: 5}, or say where it is with -at")
+	return b.fault(NoPolicy,
+		"there is no policy here: write a policy, such as {max_attempts: 5}, or the path to it with -at")
 }
 
-// elsewhere says which other system b is of, or where in b a policy is. It
-// returns nil if neither is in b, or if b is a policy with one wrong key.
+// elsewhere says where in b a policy is, or which system that is not read has its settings in b. It
+// returns nil if b has neither, or if b is a policy with one wrong key.
 func (b *Block) elsewhere() error {
 	if b.shown() && b.unknown(dialects[0]) == 1 {
 		return nil
@@ -163,7 +172,8 @@ func (b *Block) elsewhere() error {
 	if inner := b.inner(); len(inner) > 0 {
 		at := b.path(inner[0])
 		line, _ := b.line(strings.Join(inner[0], "."))
-		return &Fault{File: b.File, Line: line, Code: NoPolicy, Text: fmt.Sprintf("there is a policy at %s: use -at %s", at, at)}
+		text := fmt.Sprintf("there is a policy at %s: use -at %s", at, at)
+		return &Fault{File: b.File, Line: line, Code: NoPolicy, Text: text}
 	}
 	if note := b.Unread(); note != nil {
 		note.Note = false
@@ -172,8 +182,8 @@ func (b *Block) elsewhere() error {
 	return nil
 }
 
-// Unread returns a note about a setting in b of a system that is not read; nil if there is
-// none.
+// Unread returns a note about a setting in b that belongs to a system that is not read. It returns
+// nil if there is no such setting.
 func (b *Block) Unread() (note *Fault) {
 	first := len(shapes)
 	walk(b.node, func(path []string, e entry) bool {
@@ -184,16 +194,17 @@ func (b *Block) Unread() (note *Fault) {
 		title := shapes[i].system
 		first, note = i, &Fault{
 			File: b.File, Line: e.line, Note: true, Code: notRead, Key: b.path(path),
-			Text: fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", b.path(path), title, unread[title]),
+			Text: fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", b.path(path), title,
+				unread[title]),
 		}
 		return true
 	})
 	return note
 }
 
-// Hint returns the path from b to a policy in the library's own form, "" if b is
-// one itself or there is none. A * stands for a key by which policies differ that
-// are siblings.
+// Hint returns the path from b to a policy in the native form or in a dialect of the library. It
+// returns "" if b is a policy itself, or if there is none below b. If several policies differ only
+// in one key of their paths, the path has a * in place of this key.
 func (b *Block) Hint() string {
 	inner := b.inner()
 	if len(inner) == 0 {
@@ -208,7 +219,7 @@ func (b *Block) Hint() string {
 	return b.path(first)
 }
 
-// inner returns the keys that lead from b to each policy in the library's own form.
+// inner returns the path from b to each policy under a key retry.
 func (b *Block) inner() (paths [][]string) {
 	if b.Known() {
 		return nil
@@ -222,21 +233,20 @@ func (b *Block) inner() (paths [][]string) {
 	return paths
 }
 
-// path returns the path of what keys lead to from b.
+// path returns the path from the file to the node to which keys lead from b.
 func (b *Block) path(keys []string) string {
 	return strings.TrimPrefix(b.At+"."+strings.Join(keys, "."), ".")
 }
 
-// writtenAsNative reports whether b is in the library's own form, apart
-// from faults: it has no other keys, and its backoff is not a text, a number or a
-// list.
+// writtenAsNative reports whether b is in the native form, although it may have faults: all of its
+// keys are native keys, and its backoff is not a scalar.
 func (b *Block) writtenAsNative() bool {
 	return b.unknown(dialects[0]) == 0 && !anyEntry(b.node, func(e entry) bool {
 		return e.key == "backoff" && resolved(e.value).Kind == yaml.ScalarNode
 	})
 }
 
-// unknown returns how many keys of b do not belong to a dialect.
+// unknown returns how many keys of b are not keys of a dialect.
 func (b *Block) unknown(d dialect) (n int) {
 	for e := range eachEntry(b.node) {
 		if !d.has(d.keys, e.key) {
@@ -246,8 +256,8 @@ func (b *Block) unknown(d dialect) (n int) {
 	return n
 }
 
-// shows reports whether a mapping has a key that shows a dialect: one of this library
-// is shown by each of its keys. None is shown by more keys than a policy has.
+// shows reports whether a mapping has a key that shows the dialect. Each key of a dialect of the
+// library shows it. A mapping with more keys than a policy can have shows no dialect.
 func (d *dialect) shows(node *yaml.Node) bool {
 	if len(node.Content) > 2*mostKeys {
 		return false
@@ -257,14 +267,17 @@ func (d *dialect) shows(node *yaml.Node) bool {
 		marks = d.format.marks
 	}
 	return anyEntry(node, func(e entry) bool {
-		if d.name == "argo" { // others have its keys, too
-			return e.key == "retryPolicy" && resolved(e.value).Kind == yaml.ScalarNode || e.key == "backoff" && hasKey(e.value, "duration")
+		if d.name == "argo" { // other systems have the same keys
+			return e.key == "retryPolicy" && resolved(e.value).Kind == yaml.ScalarNode ||
+				e.key == "backoff" && hasKey(e.value, "duration")
 		}
 		return d.has(marks, e.key)
 	})
 }
 
-// has reports whether a key is one of those in one of its spellings.
+// has reports whether a key is one of keys, in any spelling that the dialect accepts.
 func (d *dialect) has(keys []string, key string) bool {
-	return slices.ContainsFunc(keys, func(k string) bool { return k == key || d.format != nil && d.format.spells(k, key) })
+	return slices.ContainsFunc(keys, func(k string) bool {
+		return k == key || d.format != nil && d.format.spells(k, key)
+	})
 }

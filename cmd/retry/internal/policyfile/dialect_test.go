@@ -10,8 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Whatever a file contains, every block can be read, and the line of every
-// fault is in the file.
+// Every block of any file can be read without a panic, and the line of every fault is in the file.
 func FuzzRead(f *testing.F) {
 	texts := []string{
 		"a: &a {jitter: 2}\nretry: {<<: [*a, {x: 1}], max_delay: 5}\n---\n[1]",

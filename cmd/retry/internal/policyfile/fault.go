@@ -14,20 +14,19 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// A Fault is something wrong, or something that Lint reports, at a line of a
-// file.
+// A Fault is a mistake at a line of a file, or a report of Lint about the line.
 type Fault struct {
 	File  string `json:"file"`
 	Line  int    `json:"line"`
 	Lint  bool   `json:"warning"`        // valid, but probably unintended
-	Note  bool   `json:"note"`           // of a system whose settings are not read
+	Note  bool   `json:"note"`           // the setting belongs to a system that is not read
 	Code  string `json:"code"`           // what kind of fault it is, as in a retry.Finding
-	Field string `json:"field,omitzero"` // of a retry.Policy; "": none
-	Key   string `json:"key,omitzero"`   // of a policy, or of the settings of another system; "": none
+	Field string `json:"field,omitzero"` // the field of a retry.Policy; "" if there is none
+	Key   string `json:"key,omitzero"`   // the key of the setting; "" if there is none
 	Text  string `json:"text"`
 }
 
-// The codes of faults, beside those of [retry.Finding]. The README of the command lists them.
+// The codes of faults that are not codes of [retry.Finding]. The README of the command lists them.
 const (
 	unreadable  = "unreadable"
 	NoPolicy    = "no_policy"
@@ -42,7 +41,7 @@ const (
 	cutOff      = "cut_off"
 )
 
-// say is fmt.Sprintf, with durations as people write them.
+// say is fmt.Sprintf, but writes the longest duration as "292 years".
 func say(format string, args ...any) string { return fmt.Sprintf(format, saturate.Texts(args)...) }
 
 // Error returns the fault in the form that compilers use.
@@ -50,21 +49,29 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("%s:%d: %s", printable.Line(f.File), f.Line, printable.Line(f.Text))
 }
 
-// fault returns a fault of b as a whole, at its first limit, or else at its first line.
+// fault returns a fault of the whole block, at the line of its first limit, or else at its first
+// line.
 func (b *Block) fault(code, text string) *Fault {
 	return &Fault{File: b.File, Line: b.lineOf(""), Code: code, Text: text}
 }
 
 // found returns the fault for a finding, at the line of its key.
 func (b *Block) found(f retry.Finding) *Fault {
-	return &Fault{File: b.File, Line: b.lineOf(f.Key), Code: f.Code, Field: f.Field, Key: f.Key, Text: f.InKeys()}
+	return &Fault{
+		File:  b.File,
+		Line:  b.lineOf(f.Key),
+		Code:  f.Code,
+		Field: f.Field,
+		Key:   f.Key,
+		Text:  f.InKeys(),
+	}
 }
 
-// A finder is an error of package retry, of its dialects or of the simulator.
+// A finder is an error with findings, of package retry, of its dialects or of the simulator.
 type finder interface{ Findings() []retry.Finding }
 
-// faults returns the faults in an error of reading a policy in a dialect, each at the line
-// of its key.
+// faults returns the faults in an error of reading a policy in a dialect, each at the line of its
+// key.
 func (b *Block) faults(err error, d dialect) (faults []*Fault) {
 	own, found := new(Fault), finder(nil)
 	switch {
@@ -88,10 +95,10 @@ func (b *Block) faults(err error, d dialect) (faults []*Fault) {
 
 var separators = strings.NewReplacer("_", "", "-", "", " ", "")
 
-// nearest returns the key that was probably meant, "" if there is none: a key of the same
-// mapping. A key that is one of another backoff is none.
+// nearest returns the one of keys that was probably meant, "" if none is near. It is a key of the
+// same mapping. If key itself is one of keys, it has no nearest key.
 func nearest(key string, keys []string) string {
-	if len(key) > 60 || slices.Contains(keys, key) { // the work grows with both
+	if len(key) > 60 || slices.Contains(keys, key) { // the work grows with the length of key
 		return ""
 	}
 	prefix := key[:strings.LastIndex(key, ".")+1]
@@ -110,16 +117,18 @@ func nearest(key string, keys []string) string {
 	return best
 }
 
-// otherNames are the names in dialects of keys of a policy.
+// otherNames maps keys of a policy to their names in dialects.
 var otherNames = map[string][]string{
-	"backoff":         {"base_delay", "retry_back_off"},
-	"max_delay":       {"max_backoff_ms", "max_backoff", "maximumInterval", "max_interval", "MaxDelaySeconds"},
+	"backoff": {"base_delay", "retry_back_off"},
+	"max_delay": {
+		"max_backoff_ms", "max_backoff", "maximumInterval", "max_interval", "MaxDelaySeconds",
+	},
 	"max_elapsed":     {"max_elapsed_time", "backoff.maxDuration"},
 	"attempt_timeout": {"per_try_timeout", "perTryTimeout", "timeout_seconds"},
 }
 
-// lineOf returns the line of a key. If b does not have the key, even under the name of a
-// dialect, the line is that of the first limit.
+// lineOf returns the line of a key. If b has the key neither under this name nor under the name in
+// a dialect, it returns the line of the first limit.
 func (b *Block) lineOf(key string) int {
 	if top, _, _ := strings.Cut(key, "."); top != "" {
 		if _, ok := b.line(top); ok {
@@ -127,7 +136,8 @@ func (b *Block) lineOf(key string) int {
 			return line
 		}
 	}
-	for _, key := range append(slices.Clone(otherNames[key]), "max_attempts", "max_retries", "max_elapsed") {
+	for _, key := range append(slices.Clone(otherNames[key]), "max_attempts", "max_retries",
+		"max_elapsed") {
 		if line, ok := b.line(key); ok {
 			return line
 		}

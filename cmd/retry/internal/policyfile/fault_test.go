@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A fault is at the line of its key, and has its code. A misspelt key is said to be the key of
-// the same mapping, but not one that only another backoff has.
+// A fault has the line of its key and a code. For a misspelled key it suggests a key of the same mapping,
+// but not a key of another type of backoff.
 func TestFaultOfAKey(t *testing.T) {
 	type fault struct {
 		line            int
@@ -51,7 +51,7 @@ func TestFaultOfAKey(t *testing.T) {
 	}
 }
 
-// A file that does not parse has its fault at the line that the parser names.
+// The fault of a file that does not parse has the line that the parser names.
 func TestFaultOfAFile(t *testing.T) {
 	for name, text := range map[string]string{"file.yaml": "a: 1\nb: 2\n c: 3\n", "file.json": "{\"a\": 1,\n\n]"} {
 		_, err := Parse(name, []byte(text))
@@ -63,7 +63,7 @@ func TestFaultOfAFile(t *testing.T) {
 	}
 }
 
-// Argo expands an expression itself, so there is no note that its value is not known here.
+// Argo expands the templates in an expression itself, so there is no note about them.
 func TestArgoExpandsItsExpression(t *testing.T) {
 	const text = "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec: {templates: [{retryStrategy: {limit: 3, retryPolicy: Always, expression: '{{retries}} < 3', backoff: {duration: '{{wait}}'}}}]}"
 	file, err := Parse("file.yaml", []byte(text))
@@ -75,9 +75,8 @@ func TestArgoExpandsItsExpression(t *testing.T) {
 	assert.Equal(t, []string{`backoff.duration: "{{wait}}" is not known here: it is read as if it were left out`}, block.Notes)
 }
 
-// What bounds a call from outside of its settings answers what Lint says of a call without an
-// end.
-func TestLintWithABoundBeside(t *testing.T) {
+// A timeout next to the settings silences the findings of Lint about calls without a limit.
+func TestLintWithATimeoutNextToTheSettings(t *testing.T) {
 	for text, want := range map[string][]string{
 		"{max_attempts: 2, backoff: {type: fixed, base: 1000h}}": {"too_long"},
 		"{max_attempts: -1, backoff: {type: fixed, base: 20ms}}": {"endless_attempts"},
@@ -104,7 +103,7 @@ func TestLintWithABoundBeside(t *testing.T) {
 	}
 }
 
-// The README of the command lists the codes of this package, which package retry does not have.
+// The README of the command lists the codes that package retry does not have.
 func TestCodesAreDocumented(t *testing.T) {
 	source, err := os.ReadFile("fault.go")
 	require.NoError(t, err)
@@ -120,4 +119,10 @@ func TestCodesAreDocumented(t *testing.T) {
 		row := "\n| `" + code[1] + "` | "
 		assert.NotEqual(t, strings.Contains(readme, row), strings.Contains(library, row), code[1])
 	}
+}
+
+// The text of a fault has no characters of a file on which a terminal or GitHub would act.
+func TestFaultIsPrintable(t *testing.T) {
+	fault := &Fault{File: "\x1b[31m\n::error::x.yaml", Line: 1, Text: "an \x07"}
+	assert.Equal(t, `\x1b[31m; ::error::x.yaml:1: an \a`, fault.Error())
 }

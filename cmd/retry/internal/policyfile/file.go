@@ -1,5 +1,6 @@
-// Package policyfile finds retry policies in YAML and JSON files. It reads them
-// in the library's own form or in a dialect, and finds the line of each fault.
+// Package policyfile finds retry policies in YAML and JSON files. It reads policies in the native
+// form of the library, in its dialects and in the settings of other systems, and finds the line of
+// each fault.
 package policyfile
 
 import (
@@ -21,9 +22,9 @@ type File struct {
 	Name string
 
 	documents []*yaml.Node
-	nodes     int // of all documents
-	steps     int // of checking it
-	merged    int // keys by <<
+	nodes     int // the nodes of all documents
+	steps     int // the steps of checking the file
+	merged    int // the keys that << merges
 }
 
 // Parse parses YAML, or JSON if the name ends in .json or the data is JSON. If
@@ -51,8 +52,8 @@ func Parse(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// MayHold reports whether a text that does not parse may be meant to have a policy: it has a key of
-// one, and is not the template of a file.
+// MayHold reports whether a text that does not parse is probably meant to contain a policy: it has
+// a key of a policy, and is not a template.
 func MayHold(data []byte) bool { return ownKey.Match(data) && !template.Match(data) }
 
 var (
@@ -62,7 +63,8 @@ var (
 
 func (f *File) parseYAML(data []byte) (documents []*yaml.Node, fault *Fault) {
 	if n, line := starts(data, mostStarts); n > mostStarts {
-		text := fmt.Sprintf("this has more than %d places where a key or a value may begin, up to here", mostStarts)
+		text := fmt.Sprintf("this has more than %d places where a key or a value may begin, up to here",
+			mostStarts)
 		return nil, &Fault{File: f.Name, Line: line, Code: unreadable, Text: text}
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -82,7 +84,7 @@ func (f *File) parseYAML(data []byte) (documents []*yaml.Node, fault *Fault) {
 	}
 }
 
-// count adds the nodes of a document to those of f.
+// count counts a node, and the nodes below it.
 func (f *File) count(node *yaml.Node) {
 	f.nodes++
 	for _, inner := range node.Content {
@@ -90,11 +92,12 @@ func (f *File) count(node *yaml.Node) {
 	}
 }
 
-// tooMany is the fault of a file with more nodes than are read, at the first that is not.
-var tooMany = fmt.Sprintf("the documents of this file have more than %d keys and values, up to here", mostFileNodes)
+// tooMany is the text of the fault of a file with too many nodes.
+var tooMany = fmt.Sprintf("the documents of this file have more than %d keys and "+
+	"values, up to here", mostFileNodes)
 
-// parseTexts parses the texts of a resource of Kubernetes that hold a document, such as the
-// configuration of a collector, and puts a document node in the place of each.
+// parseTexts parses the texts of a resource of Kubernetes that contain a document, such as the
+// configuration of a collector. It replaces each of these texts by a document node.
 func (f *File) parseTexts(resource *yaml.Node) {
 	in := &place{node: resolved(resource)}
 	kind, _ := in.get(exactly, "kind")
@@ -115,17 +118,18 @@ func (f *File) parseTexts(resource *yaml.Node) {
 	}
 }
 
-// holders are where kinds of resources have texts that hold documents.
+// holders maps kinds of resources to the path of their texts that contain documents.
 var holders = map[string]string{
 	"ConfigMap": "data", "Secret": "stringData", "OpenTelemetryCollector": "spec.config",
 }
 
-// parseText puts a document node in the place of a text that holds one mapping. Any other text, or
-// one with a fault, remains a text.
+// parseText replaces a text by a document node if the text is a document with one mapping. Any
+// other text, and a text with a fault, is left as it is.
 func (f *File) parseText(node *yaml.Node) {
 	inner := &File{Name: f.Name, nodes: f.nodes}
 	documents, fault := inner.parseYAML([]byte(node.Value))
-	if node.Kind != yaml.ScalarNode || fault != nil || len(documents) != 1 || documents[0].Kind != yaml.MappingNode ||
+	if node.Kind != yaml.ScalarNode || fault != nil || len(documents) != 1 ||
+		documents[0].Kind != yaml.MappingNode ||
 		inner.check(documents[0], map[*yaml.Node]int{}) != nil {
 		return
 	}
@@ -138,8 +142,8 @@ func (f *File) parseText(node *yaml.Node) {
 	*node = yaml.Node{Kind: yaml.DocumentNode, Content: documents, Line: node.Line}
 }
 
-// moveLines sets the lines of a document that begins in a text at a line of a file. If the text
-// does not show its lines, all of it is at that line.
+// moveLines sets the lines of a document that is in a text at line first of a file. If each is 1,
+// the lines of the text are lines of the file. If each is 0, all nodes are at line first.
 func moveLines(node *yaml.Node, first, each int) {
 	node.Line = first + each*node.Line
 	for _, inner := range node.Content {
@@ -149,7 +153,8 @@ func moveLines(node *yaml.Node, first, each int) {
 
 var yamlError = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
 
-// splitYAML splits an error of the YAML parser, which has the line nowhere but in its text.
+// splitYAML splits an error of the YAML parser into the line and the text. Such an error has its
+// line only in its text.
 func splitYAML(err error) (line int, text string) {
 	text = err.Error()
 	prefix := yamlError.FindStringSubmatch(text)
@@ -159,8 +164,8 @@ func splitYAML(err error) (line int, text string) {
 	return line, strings.Join(strings.Fields(text[len(prefix[0]):]), " ")
 }
 
-// parseJSON parses JSON into YAML nodes, which have line numbers. The YAML
-// parser does not accept all JSON, such as the text "\/".
+// parseJSON parses JSON into YAML nodes, which have line numbers. The YAML parser does not accept
+// all of JSON, such as the text "\/".
 func (f *File) parseJSON(data []byte) (documents []*yaml.Node, fault *Fault) {
 	refuse := func(line int, err error) *Fault {
 		return &Fault{File: f.Name, Line: line, Code: unreadable, Text: err.Error()}
@@ -183,8 +188,8 @@ type jsonWalk struct {
 	file *File
 	data []byte
 	dec  *json.Decoder
-	line int   // the line at offset seen
-	seen int64 // an offset
+	line int   // the line at the offset seen
+	seen int64 // the offset up to which data was read
 }
 
 func (w *jsonWalk) value() (*yaml.Node, error) {
@@ -206,7 +211,7 @@ func (w *jsonWalk) value() (*yaml.Node, error) {
 		if token == '{' {
 			node.Kind, node.Tag = yaml.MappingNode, "!!map"
 		}
-		for w.dec.More() { // keys and values, or elements
+		for w.dec.More() { // the keys and values of a mapping, or the elements of a list
 			value, err := w.value()
 			if err != nil {
 				return nil, err

@@ -12,13 +12,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// besideCall finds where a reader takes keys that are not in the settings themselves.
-var besideCall = regexp.MustCompile(`(?:\.get\([\w.]+, |f\.all\([^,]+, |f\.texts?\([^,]+, |f\.amount\([^,]+, |concurrency\{)((?:"[^"]+"(?:, )?)+)`)
+// besideCall matches code that reads keys next to the settings, or in another document.
+var besideCall = regexp.MustCompile(`(?:\.get\([\w.]+, |f\.all\([^,]+, |f\.texts?\([^,]+, |f\.amount\([^,]+, |(?:budget|percent|least|most): +)((?:"[^"]+"(?:, )?)+)`)
 
 var quotedKey = regexp.MustCompile(`"([^"]+)"`)
 
-// readBy returns the keys that the code reads for each dialect: those of the settings, and those
-// beside them. The keys in what a whole file has of another kind are under "".
+// readBy returns the keys that the code reads for each dialect: the keys of the settings, and the keys
+// next to them. The keys that several readers read elsewhere in the file are under "".
 func readBy(t *testing.T) map[string][]string {
 	t.Helper()
 	read := map[string][]string{}
@@ -37,7 +37,10 @@ func readBy(t *testing.T) map[string][]string {
 	set.b.reset()
 	readArgo(set)
 	read["argo"] = append(read["argo"], *set.listed...)
-	for _, name := range []string{"foreign.go", "limit.go"} {
+	for _, name := range []string{
+		"argo.go", "asynq.go", "envoy.go", "form.go", "grpc.go", "httproute.go", "istio.go", "limit.go",
+		"nats.go", "otel.go", "stepfunctions.go", "temporal.go",
+	} {
 		source, err := os.ReadFile(name)
 		require.NoError(t, err)
 		for _, call := range besideCall.FindAllStringSubmatch(string(source), -1) {
@@ -93,7 +96,7 @@ func TestReadmeNamesEveryKey(t *testing.T) {
 	}
 }
 
-// No text shows the longest duration in hours: nobody wrote it.
+// The longest duration stands for an overflow, so no text shows it in hours.
 func TestLongestDuration(t *testing.T) {
 	for name, text := range map[string]string{
 		"native":        `{max_attempts: 5, backoff: {type: exponential, base: 1h, factor: 1e9}, max_elapsed: 2562047h47m16.854775807s, attempt_timeout: 2562047h47m16.854s}`,

@@ -10,10 +10,11 @@ import (
 	"github.com/goretry/retry"
 )
 
-// What limits the retries of all calls to a target stands at the target: in a cluster of Envoy's
-// file, or in a document of its own. A setting there is found by the name of the target.
+// The limits on the retries of all calls to a target are settings of the target: in a cluster in
+// Envoy's file, or in another document. These settings are found by the name of the target.
 
-// all returns what a path leads to from p, in which * is each element of a list.
+// all returns the places to which a path leads from p. In the path, * stands for each element of a
+// list.
 func (f *form) all(p *place, path string) []*place {
 	found := []*place{p}
 	list, _, _ := strings.Cut(path, ".*")
@@ -34,7 +35,7 @@ func (f *form) all(p *place, path string) []*place {
 	return found
 }
 
-// texts returns the texts that a path leads to.
+// texts returns the texts to which a path leads.
 func (f *form) texts(p *place, path string) (all []string) {
 	for _, at := range f.all(p, path) {
 		all = append(all, at.node.Value)
@@ -42,10 +43,10 @@ func (f *form) texts(p *place, path string) (all []string) {
 	return all
 }
 
-// text returns the text at a path without lists, "" if there is none.
+// text returns the text to which a path without * leads, "" if there is none.
 func (f *form) text(p *place, path string) string { return strings.Join(f.texts(p, path), "") }
 
-// amount returns the number at a path, or what applies if it is missing or cannot be read.
+// amount returns the number to which a path leads. It returns missing if there is no number there.
 func (f *form) amount(p *place, path string, missing float64) float64 {
 	for _, at := range f.all(p, path) {
 		var n float64
@@ -57,7 +58,7 @@ func (f *form) amount(p *place, path string, missing float64) float64 {
 	return missing
 }
 
-// resources returns the documents of b's file that are of a kind.
+// resources returns the documents of the file with a kind.
 func (f *form) resources(kind string) (all []*place) {
 	for _, document := range f.b.documents[:min(len(f.b.documents), mostBeside)] {
 		if p := (&place{node: resolved(document)}); f.text(p, "kind") == kind {
@@ -67,38 +68,56 @@ func (f *form) resources(kind string) (all []*place) {
 	return all
 }
 
-// A concurrency is where Envoy's limit of the retries at once is written.
+// A concurrency has the keys of Envoy's limits on the retries at the same time.
 type concurrency struct {
-	budget, percent, least string // a share of the active requests, which replaces most
-	most                   string
-	missing                float64 // of most; 0: there is no limit
+	budget, percent, least string  // a share of the active requests, which replaces most
+	most                   string  // the number of retries at the same time
+	missing                float64 // the default of most; 0 is no limit
 }
 
 var (
-	ofCluster = concurrency{"retry_budget", "budget_percent.value", "min_retry_concurrency", "max_retries", 3}
-	ofRule    = concurrency{"retryBudget", "percent", "minRetryConcurrency", "connectionPool.http.maxRetries", 0}
+	ofCluster = concurrency{
+		budget:  "retry_budget",
+		percent: "budget_percent.value",
+		least:   "min_retry_concurrency",
+		most:    "max_retries",
+		missing: 3,
+	}
+	ofRule = concurrency{
+		budget:  "retryBudget",
+		percent: "percent",
+		least:   "minRetryConcurrency",
+		most:    "connectionPool.http.maxRetries",
+	}
 )
 
-// limit notes the limit to a target, and reports whether it is one.
+// limit notes the limit on the retries to a target, and reports whether there is one.
 func (f *form) limit(target string, in *place, c concurrency) bool {
 	if len(f.all(in, c.budget)) > 0 {
-		share, least := min(100, f.amount(in, c.budget+"."+c.percent, 20)), f.amount(in, c.budget+"."+c.least, 3)
-		f.b.note(c.budget, fmt.Sprintf("each Envoy allows %v %% of its active requests to %s as retries at once, and at least %v; the nearest budget is {size: %v, ratio: %.3g}",
-			share, target, least, max(1, least), share/max(share, 100-share)))
+		share := min(100, f.amount(in, c.budget+"."+c.percent, 20))
+		least := f.amount(in, c.budget+"."+c.least, 3)
+		f.b.note(c.budget,
+			fmt.Sprintf("each Envoy allows %v %% of its active requests to %s as retries at the same time, "+
+				"and at least %v; the nearest budget is {size: %v, ratio: %.3g}",
+				share, target, least, max(1, least), share/max(share, 100-share)))
 		return true
 	}
 	most := f.amount(in, c.most, c.missing)
 	switch {
 	case most > 0:
-		f.b.note(c.most, fmt.Sprintf("to %s each Envoy allows %v at once, which an outage meets before the number of retries", target, most))
+		f.b.note(c.most,
+			fmt.Sprintf("to %s each Envoy allows %v retries at the same time; an outage reaches this limit "+
+				"before the number of retries", target, most))
 	case c.missing > 0:
-		f.b.warn(noEffect, "retry_on", fmt.Sprintf("this does nothing: %s of the cluster %s is 0, and allows no retry", c.most, target))
+		f.b.warn(noEffect, "retry_on",
+			fmt.Sprintf("this has no effect: %s of the cluster %s is 0, and allows no retry",
+				c.most, target))
 	}
 	return most > 0
 }
 
-// clusters notes the limits of the clusters to which a route of Envoy leads. Envoy takes the
-// first thresholds that have the route's priority.
+// clusters notes the limits of the clusters to which a route of Envoy leads. Envoy uses the first
+// thresholds with the priority of the route.
 func (f *form) clusters() {
 	route, limited := f.b.beside, false
 	names := append(f.texts(route, "cluster"), f.texts(route, "weighted_clusters.clusters.*.name")...)
@@ -108,16 +127,21 @@ func (f *form) clusters() {
 		if !slices.Contains(names, name) {
 			continue
 		}
-		thresholds := slices.DeleteFunc(f.all(cluster, "circuit_breakers.thresholds.*"), func(p *place) bool { return priority(p) != priority(route) })
+		thresholds := f.all(cluster, "circuit_breakers.thresholds.*")
+		thresholds = slices.DeleteFunc(thresholds, func(p *place) bool {
+			return priority(p) != priority(route)
+		})
 		limited = f.limit(name, append(thresholds, &place{node: cluster.node})[0], ofCluster) || limited
 	}
 	if !limited {
-		f.b.note("max_retries", "an outage meets the limit of the cluster before num_retries: 3 retries at once in each Envoy, unless its circuit_breakers say otherwise")
+		f.b.note("max_retries",
+			"an outage reaches the limit of the cluster before num_retries: 3 retries at the same time in "+
+				"each Envoy, unless its circuit_breakers say otherwise")
 	}
 }
 
-// destinations notes the limits in the DestinationRules of a route's hosts, of which those of a
-// subset come first.
+// destinations notes the limits in the DestinationRules of the hosts of a route. A limit of a
+// subset comes before a limit of its host.
 func (f *form) destinations() {
 	rules := f.resources("DestinationRule")
 	for _, to := range f.all(f.b.beside, "route.*.destination") {
@@ -126,9 +150,12 @@ func (f *form) destinations() {
 			if f.text(rule, "spec.host") != host {
 				continue
 			}
-			subsets := slices.DeleteFunc(f.all(rule, "spec.subsets.*"), func(p *place) bool { return f.text(p, "name") != f.text(to, "subset") })
+			subsets := slices.DeleteFunc(f.all(rule, "spec.subsets.*"), func(p *place) bool {
+				return f.text(p, "name") != f.text(to, "subset")
+			})
 			for _, in := range append(subsets, f.all(rule, "spec")...) {
-				if policies := f.all(in, "trafficPolicy"); len(policies) > 0 && f.limit(host, policies[0], ofRule) {
+				if policies := f.all(in, "trafficPolicy"); len(policies) > 0 &&
+					f.limit(host, policies[0], ofRule) {
 					break
 				}
 			}
@@ -136,7 +163,7 @@ func (f *form) destinations() {
 	}
 }
 
-// constraint reads the budget that an XBackendTrafficPolicy has for a backend of an HTTPRoute.
+// constraint reads the budget in an XBackendTrafficPolicy for a backend of an HTTPRoute.
 func (f *form) constraint() {
 	backends := f.texts(f.b.beside, "backendRefs.*.name")
 	for _, policy := range f.resources("XBackendTrafficPolicy") {
@@ -150,9 +177,15 @@ func (f *form) constraint() {
 			if every, err := time.ParseDuration(f.text(in, "minRetryRate.interval")); err == nil {
 				interval = every
 			}
-			f.budget = &retry.Budget{Size: count, Ratio: min(1, f.amount(in, "budget.percent", 20)/100), RefillEvery: max(time.Millisecond, interval/time.Duration(count))}
-			f.b.note("retryConstraint", fmt.Sprintf("here the budget of %s is {size: %d, ratio: %v, refill_every: %v}; a gateway counts the retries of an interval, and answers 503 beyond",
-				targets[i], count, f.budget.Ratio, f.budget.RefillEvery))
+			f.budget = &retry.Budget{
+				Size:        count,
+				Ratio:       min(1, f.amount(in, "budget.percent", 20)/100),
+				RefillEvery: max(time.Millisecond, interval/time.Duration(count)),
+			}
+			f.b.note("retryConstraint",
+				fmt.Sprintf("here the budget of %s is {size: %d, ratio: %v, refill_every: %v}; a gateway "+
+					"counts the retries in an interval, and responds with 503 to more",
+					targets[i], count, f.budget.Ratio, f.budget.RefillEvery))
 		}
 	}
 }

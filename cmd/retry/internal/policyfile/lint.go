@@ -7,9 +7,9 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Lint returns what [retry.Policy.Lint] reports about the policy in b, and what is
-// right in code, which has a context and a budget, but seldom in a file. What it reports about a
-// dialect names the keys of that dialect alone.
+// Lint returns the findings of [retry.Policy.Lint] about the policy in b. It adds findings about
+// settings that are right in code, which has a context and a budget, but seldom in a file. A
+// finding about a dialect names only keys of the dialect.
 func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 	found := p.Lint()
 	if gap, is := endless(p); is && b.All == 0 {
@@ -19,12 +19,12 @@ func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 		f := retry.Finding{Code: forever, Field: "MaxAttempts", Key: "max_attempts"}
 		found = append(found, f.WithText(text))
 	}
-	if b.All > 0 { // a bound that the library does not know
+	if b.All > 0 { // the library does not know this limit
 		found = slices.DeleteFunc(found, func(f retry.Finding) bool {
 			return slices.Contains(ofNoBound, f.Code)
 		})
 	}
-	if len(b.templates) > 0 { // what is not known here may be what is missing
+	if len(b.templates) > 0 { // an unknown template may have the missing setting
 		found = nil
 	}
 	for _, f := range found {
@@ -52,14 +52,14 @@ func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 	return faults
 }
 
-// ofNoBound are the codes of what Lint reports where nothing bounds a call.
+// ofNoBound are the codes of findings about calls without a limit.
 var ofNoBound = []string{"no_limit", "unused_limit", "too_long"}
 
-// leastForever is how far apart attempts should be that go on forever.
+// leastForever is the shortest delay between attempts that go on forever without a finding.
 const leastForever = time.Second
 
-// endless returns the delay after 100 attempts of p, and whether nothing ends them and that delay
-// is shorter than leastForever.
+// endless returns the delay after 100 attempts of p. is reports whether nothing ends the attempts
+// and this delay is shorter than leastForever.
 func endless(p retry.Policy) (gap time.Duration, is bool) {
 	delays := p.Delays(100)
 	if p.EffectiveMax() != retry.Unlimited || p.MaxElapsed > 0 || len(delays) == 0 {
@@ -69,16 +69,16 @@ func endless(p retry.Policy) (gap time.Duration, is bool) {
 	return gap, gap < leastForever
 }
 
-// terms are the keys with which a dialect bounds retries; "": it has no such key.
+// terms are the keys with which a dialect limits retries. "" is a key that the dialect lacks.
 type terms struct {
 	count   string // all attempts, or all retries
 	longest string // each delay
 	total   string // all attempts with their delays
 }
 
-// told returns what the policy of a dialect has to hear about a finding of the library, and at
-// which key. The text is "" if the finding is about a loop of the library, or if the dialect has
-// no key that mends it.
+// told returns the key and the text for a finding of the library about the policy of a dialect. The
+// text is "" if the finding is about the loop of the library, or if no key of the dialect would
+// help.
 func (t *terms) told(code string, p retry.Policy) (key, text string) {
 	switch {
 	case code == "unused_limit":

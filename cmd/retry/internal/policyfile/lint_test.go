@@ -12,7 +12,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// What lint reports about the settings of a dialect names only keys of that dialect.
+// The findings about the settings of a dialect name only keys of the dialect.
 func TestLintInTheWordsOfADialect(t *testing.T) {
 	for name, row := range map[string]struct{ from, text, want string }{
 		"Argo: attempts beyond maxDuration": {
@@ -91,7 +91,7 @@ func TestLintInTheWordsOfADialect(t *testing.T) {
 	}
 }
 
-// The keys in the terms of a dialect are keys that the dialect has.
+// The keys in the terms of a dialect are keys of the dialect.
 func TestTermsAreKeys(t *testing.T) {
 	for _, d := range dialects {
 		if d.name == Native {
@@ -105,7 +105,7 @@ func TestTermsAreKeys(t *testing.T) {
 	}
 }
 
-// No text for a dialect names a key of the library that the dialect does not have.
+// No text for a dialect names a key of the native form that the dialect lacks.
 func TestTermsNameNoOtherKeys(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(1)}
 	word := regexp.MustCompile(`[a-z]+(_[a-z]+)+`)

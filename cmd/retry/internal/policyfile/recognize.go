@@ -7,18 +7,20 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A shape says where the documents of a system have its settings for retries. No name of a key
-// shows a system by itself: other systems have the same names, and schemas have all of them.
+// A shape says where the documents of a system have its settings for retries. The name of a key is
+// not enough to recognize a system, because other systems have the same names, and a JSON Schema
+// may have all of them.
 type shape struct {
-	system string // a dialect, or the title of an unread system
-	group  string // of the apiVersion; "": the document need not be a resource of Kubernetes
-	kinds  string // of the resource, separated by blanks
-	path   string // from the document, separated by slashes: * is any key, ** any number of keys
-	has    string // what stands around the settings: "a|b c.d=e f!=0" is a or b, c.d=e, and f, not 0
+	system string // a dialect, or the title of a system that is not read
+	group  string // the group in apiVersion; "" if the document need not be of Kubernetes
+	kinds  string // the kinds of the resource, separated by blanks
+	path   string // the keys from the document, with slashes: * is any key, ** any number of keys
+	has    string // keys next to the settings: "a|b c.d=e f!=0" is (a or b), c.d=e, and f not 0
 }
 
-// Shapes that are alike.
+// Parts that several shapes share.
 const (
+	configPatches    = "spec/configPatches/**/"
 	argoKinds        = "Workflow WorkflowTemplate ClusterWorkflowTemplate CronWorkflow"
 	temporalTimeouts = "scheduleToCloseTimeout|startToCloseTimeout|scheduleToStartTimeout|" +
 		"workflowExecutionTimeout|workflowRunTimeout|workflowTaskTimeout"
@@ -26,11 +28,11 @@ const (
 		"retryPolicy.initialInterval|retryPolicy.maximumAttempts"
 )
 
-// shapes is all that is recognized. Of several shapes of unread systems in a document, the first
-// is reported.
+// shapes are all shapes. If a document has settings of several systems that are not read, the first
+// shape is reported.
 var shapes = slices.Concat([]shape{
-	{"Istio's filters", "networking.istio.io", "EnvoyFilter", "spec/configPatches/**/retry_policy", ""},
-	{"Istio's filters", "networking.istio.io", "EnvoyFilter", "spec/configPatches/**/retryPolicy", ""},
+	{"Istio's filters", "networking.istio.io", "EnvoyFilter", configPatches + "retry_policy", ""},
+	{"Istio's filters", "networking.istio.io", "EnvoyFilter", configPatches + "retryPolicy", ""},
 	{"temporal", "", "", "**/retryPolicy", temporalTimeouts},
 	{"temporal", "", "", "**/retryPolicy", temporalBlock},
 	{"temporal", "", "", "", strings.ReplaceAll(temporalBlock, "retryPolicy.", "")},
@@ -69,7 +71,7 @@ var shapes = slices.Concat([]shape{
 		{"Spring", "", "", "spring/**/retry", ""},
 	})
 
-// job returns the shapes of a setting of a Kubernetes Job, and of what makes Jobs.
+// job returns the shapes of a setting of a Kubernetes Job, and of resources that make Jobs.
 func job(system, setting, has string) (all []shape) {
 	for _, in := range []shape{
 		{"", "batch", "Job", "spec/", ""},
@@ -82,13 +84,13 @@ func job(system, setting, has string) (all []shape) {
 	return all
 }
 
-// last returns the last key of s.path, which the settings are under, in lists or at once.
+// last returns the last key of s.path. The settings are under this key, directly or in lists.
 func (s *shape) last() string {
 	path := strings.TrimSuffix(s.path, "/*")
 	return path[strings.LastIndex(path, "/")+1:]
 }
 
-// byKey is which of shapes have a last key, folded.
+// byKey maps a folded last key to the indexes of its shapes.
 var byKey = map[string][]int{}
 
 func init() {
@@ -98,11 +100,11 @@ func init() {
 	}
 }
 
-// fold makes the spellings of a key equal.
+// fold returns the same text for all spellings of a key.
 func fold(key string) string { return strings.ToLower(strings.ReplaceAll(key, "_", "")) }
 
-// recognize returns which of shapes an entry has; -1: none. The path is the one of e in its file,
-// or from wherever the depths of places are counted.
+// recognize returns the index of the shape of an entry, -1 if there is none. The path leads to e
+// from the node from which the depths of places are counted, such as the file.
 func recognize(path []string, e entry) int {
 	if e.in == nil || len(e.under) > longestKey {
 		return -1
@@ -130,7 +132,7 @@ func plainOf(system string) func(string) string {
 	return exactly
 }
 
-// matches reports whether a path is one that a pattern stands for.
+// matches reports whether a path matches a pattern.
 func matches(pattern, path []string, plain func(string) string) bool {
 	switch {
 	case len(pattern) == 0:
@@ -144,7 +146,7 @@ func matches(pattern, path []string, plain func(string) string) bool {
 	return equal && matches(pattern[1:], path[1:], plain)
 }
 
-// isOf reports whether a document can have a shape.
+// isOf reports whether the group and the kind of a document fit a shape.
 func (p *place) isOf(s *shape) bool {
 	if s.group == "" {
 		return true
@@ -155,7 +157,7 @@ func (p *place) isOf(s *shape) bool {
 	return group == s.group && slices.Contains(strings.Fields(s.kinds), text(kind.value))
 }
 
-// has reports whether a mapping has what a shape says.
+// has reports whether a mapping has the keys that a shape requires.
 func (p *place) has(what string, plain func(string) string) bool {
 	for one := range strings.FieldsSeq(what) {
 		if !slices.ContainsFunc(strings.Split(one, "|"), func(key string) bool {
@@ -170,7 +172,7 @@ func (p *place) has(what string, plain func(string) string) bool {
 	return true
 }
 
-// inSchema reports whether a mapping says what other files may contain.
+// inSchema reports whether a mapping is a part of a JSON Schema.
 func (p *place) inSchema() bool {
 	for ; p != nil; p = p.up {
 		if p.key == "properties" {
@@ -192,7 +194,7 @@ func isResource(node *yaml.Node) bool {
 	return found == 2
 }
 
-// text returns the text of a scalar, "" of any other node.
+// text returns the text of a scalar, "" for any other node.
 func text(node *yaml.Node) string {
 	if node == nil || node.Kind != yaml.ScalarNode {
 		return ""
@@ -200,7 +202,7 @@ func text(node *yaml.Node) string {
 	return node.Value
 }
 
-// dialectOf returns the dialect of an entry by its document, "" if no document shows one.
+// dialectOf returns the dialect that the document shows for an entry, "" if it shows none.
 func dialectOf(path []string, e entry) string {
 	if i := recognize(path, e); i >= 0 && resolved(e.value).Kind == yaml.MappingNode {
 		return readable(shapes[i].system)
@@ -208,8 +210,8 @@ func dialectOf(path []string, e entry) string {
 	return ""
 }
 
-// wholeDialect returns the dialect of a document that is nothing but settings, "" if there is
-// none.
+// wholeDialect returns the dialect of a document that consists of settings, "" for any other
+// document.
 func wholeDialect(document *place) string {
 	if document.node.Kind != yaml.MappingNode {
 		return ""
@@ -222,10 +224,40 @@ func wholeDialect(document *place) string {
 	return ""
 }
 
-// readable returns the name of a system that is a dialect, "" for any other.
+// readable returns the name of a system if it is a dialect, "" for any other system.
 func readable(system string) string {
 	if slices.ContainsFunc(formats, func(f format) bool { return f.name == system }) {
 		return system
 	}
 	return ""
+}
+
+// unread says how the systems retry whose settings are not read.
+var unread = map[string]string{
+	"a Job that counts by index": "" +
+		"each index has backoffLimitPerIndex retries, and backoffLimit, unlimited if it is left " +
+		"out, counts those of all",
+	"a Job with a podFailurePolicy": "" +
+		"podFailurePolicy says which failures end the Job, and which do not count toward " +
+		"backoffLimit",
+	"a Job whose pods restart": "" +
+		"with restartPolicy OnFailure the containers start again in their pod after 10s, 20s, " +
+		"40s and so on, at most 5m, and the Job fails after about backoffLimit restarts",
+	"a Kubernetes Job": "" +
+		"its pods start again after 10s, 20s, 40s and so on, at most 6m, backoffLimit times",
+	"Polly": "" +
+		"MaxRetryAttempts counts retries, MaxDelay cuts after the jitter, and exponential delays " +
+		"with UseJitter are decorrelated",
+	"Resilience4j": "" +
+		"maxAttempts counts the first attempt, and waitDuration is 500ms if it is left out",
+	"Celery":            "max_retries is 3 and the delay 3m if they are left out",
+	"Sidekiq":           "a job is retried 25 times in about 21 days, or :max_retries times",
+	"Argo CD":           "limit counts retries, and maxDuration bounds each wait",
+	"Temporal's server": "MaximumAttempts counts the first attempt, and 0 is unlimited",
+	"Istio's filters":   "they change the route that Istio writes, with its own retries",
+	"Contour":           "count counts retries, and perTryTimeout ends each attempt",
+	"Envoy Gateway":     "numRetries counts retries, and is 2 if it is left out",
+	"Spring": "" +
+		"max-attempts counts the first attempt, and max-retries, which is its name since Spring " +
+		"Boot 4, does not",
 }

@@ -13,7 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A row of the table says which system a document shows, or which dialect it only looks like.
+// Each row of testdata/recognized.yaml says which system a document shows, or which dialect it only
+// looks like.
 func TestRecognized(t *testing.T) {
 	data, err := os.ReadFile("testdata/recognized.yaml")
 	require.NoError(t, err)
@@ -98,7 +99,7 @@ func TestUnreadJobs(t *testing.T) {
 	}
 }
 
-// A document inside of a text of a resource is read at its own path, with the lines of the file.
+// A document in a text of a resource is read at a path of its own, with the lines of the file.
 func TestDocumentsInTexts(t *testing.T) {
 	const relay = `apiVersion: v1
 kind: ConfigMap
@@ -137,7 +138,7 @@ data:
 	assert.Nil(t, block.beside.up.up.up, "the document in the text is the outermost")
 }
 
-// The bound on nodes is one for all documents of a file.
+// The limit on nodes counts all documents of a file together.
 func TestNodesOfAllDocuments(t *testing.T) {
 	const document = "a: {b: [1, 2]}\n---\n"
 	_, err := Parse("file.yaml", []byte(strings.Repeat(document, mostFileNodes/16)))

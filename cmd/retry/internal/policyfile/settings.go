@@ -17,26 +17,26 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// longestKey is how long a key may be that is another spelling of a setting: to compare a key of
-// megabytes in each spelling would take seconds.
+// longestKey limits the length of keys that are compared in each spelling. To compare a key of
+// megabytes would take seconds.
 const longestKey = 100
 
-// mostFindings is how many findings an error holds. Without a limit, the findings for a file of
-// wrong values alone would be many times as long as the file.
+// mostFindings is how many findings an error has at most. Without a limit, the findings about a
+// file of wrong values would be many times as long as the file.
 const mostFindings = 20
 
-// settings are a mapping of another system. Its keys are taken one by one, and what is wrong
+// settings are a mapping of another system. Keys are taken from it one by one, and each mistake
 // becomes a finding.
 type settings struct {
-	plain  func(key string) string // the same for all spellings of a key
-	path   string                  // before its keys in findings: "backoff."
+	plain  func(key string) string // returns the same text for all spellings of a key
+	path   string                  // the text before its keys in findings, such as "backoff."
 	values map[string]json.RawMessage
-	keys   []string  // that were taken so far
-	listed *[]string // the same with those of inner mappings, each with its path
+	keys   []string  // the keys that were taken so far
+	listed *[]string // the same keys and the keys of inner mappings, with their paths
 	wrong  *invalid
 }
 
-// invalid is the error for settings that are wrong.
+// invalid is the error about wrong settings.
 type invalid struct{ found []retry.Finding }
 
 func (e *invalid) Error() string {
@@ -60,8 +60,8 @@ func newSettings(plain func(string) string) *settings {
 	return &settings{plain: plain, listed: new([]string), wrong: new(invalid)}
 }
 
-// settingsOf returns the settings in a node, nil if it is null. The example is for someone who
-// wrote something other than a mapping.
+// settingsOf returns the settings in a node, nil if the node is null. The example is part of the
+// finding about a node that is not a mapping.
 func settingsOf(node *yaml.Node, plain func(string) string, example string) (*settings, error) {
 	s := newSettings(plain)
 	var value any
@@ -81,7 +81,7 @@ func settingsOf(node *yaml.Node, plain func(string) string, example string) (*se
 	return s, nil
 }
 
-// err returns what is wrong as an error, nil if nothing is.
+// err returns the findings as an error, nil if there are none.
 func (s *settings) err() error {
 	if len(s.wrong.found) == 0 {
 		return nil
@@ -89,13 +89,13 @@ func (s *settings) err() error {
 	return s.wrong
 }
 
-// fault adds a finding: a key, its value, and what to write instead.
+// fault adds a finding with a key, its value, and what to write instead.
 func (s *settings) fault(key string, value any, write string) {
 	texts := saturate.Texts([]any{s.path + key, value, write})
 	s.wrong.add("invalid_value", s.path+key, "%s is %v: write %s", texts...)
 }
 
-// pull removes a key and returns its value; false if there is none, or if it is null.
+// pull removes a key and returns its value. ok is false if there is no such key, or if it is null.
 func (s *settings) pull(key string) (value json.RawMessage, ok bool) {
 	s.keys = append(s.keys, key)
 	*s.listed = append(*s.listed, s.path+key)
@@ -111,7 +111,8 @@ func (s *settings) pull(key string) (value json.RawMessage, ok bool) {
 	return value, ok && string(value) != "null"
 }
 
-// inner takes a key whose value is a mapping, and reads it. Without the key nothing is read.
+// inner takes a key whose value is a mapping, and calls read with it. It does not call read if
+// there is no such key.
 func (s *settings) inner(key, write string, read func(*settings)) {
 	value, ok := s.pull(key)
 	in := &settings{plain: s.plain, path: s.path + key + ".", listed: s.listed, wrong: s.wrong}
@@ -119,7 +120,7 @@ func (s *settings) inner(key, write string, read func(*settings)) {
 		s.fault(key, shown(value), write)
 		return
 	}
-	if !ok && s.values != nil { // else its keys are to be listed
+	if !ok && s.values != nil { // without values, read only lists the keys
 		return
 	}
 	read(in)
@@ -129,7 +130,8 @@ func (s *settings) inner(key, write string, read func(*settings)) {
 // left returns the keys that have not been taken, sorted.
 func (s *settings) left() []string { return slices.Sorted(maps.Keys(s.values)) }
 
-// rejectRest adds a finding for each key that is left. Call it after taking all others.
+// rejectRest adds a finding for each key that is left. Call it after all known keys have been
+// taken.
 func (s *settings) rejectRest(of string) {
 	for _, key := range s.left() {
 		key = s.path + key
@@ -138,13 +140,13 @@ func (s *settings) rejectRest(of string) {
 	}
 }
 
-// asJSON returns a value that YAML has as JSON. What JSON cannot express becomes text: keys that
-// are not text, infinity and NaN.
+// asJSON returns a value of YAML as JSON. Keys that are not texts, infinity and NaN become texts,
+// because JSON has none of them.
 func asJSON(value any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(jsonValue(value)) // which it can encode
+	_ = enc.Encode(jsonValue(value)) // such a value can be encoded
 	return b.Bytes()
 }
 
@@ -170,20 +172,20 @@ func jsonValue(value any) any {
 		}
 		text := fmt.Sprint(v)
 		if !strings.ContainsAny(text, ".e") {
-			text += ".0" // it was written with a point, so it is no whole number
+			text += ".0" // a number with a point is not a whole number
 		}
 		return json.Number(text)
 	}
 	return value
 }
 
-// shown is JSON in a finding, on one line, cut if it is long. It is only formatted if the finding
-// is kept.
+// shown is JSON that a finding shows on one line, cut if it is long. It is formatted only if the
+// finding is kept.
 type shown []byte
 
 func (value shown) String() string {
 	var compact bytes.Buffer
-	_ = json.Compact(&compact, value) // it is valid
+	_ = json.Compact(&compact, value) // value is valid JSON
 	return printable.Line(beginning(compact.String()))
 }
 

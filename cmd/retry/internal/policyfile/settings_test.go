@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Each key is taken once, in any spelling of its system, and what is wrong is a finding.
+// Each key is taken once, in any spelling that its system accepts, and each mistake is a finding.
 func TestSettings(t *testing.T) {
 	long, longest := strings.Repeat("k", longestKey), "n"+strings.Repeat("_", longestKey-2)
 	for _, row := range []struct {

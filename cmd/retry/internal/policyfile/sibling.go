@@ -17,19 +17,19 @@ import (
 // A place is a mapping of a file, with the mapping around it.
 type place struct {
 	node     *yaml.Node
-	key      string // the key of up under which it is, in lists or at once
-	up       *place // nil: there is none
-	depth    int    // how many keys lead to it
-	resource bool   // it is a resource of Kubernetes
+	key      string // the key of up that contains the mapping, directly or in lists
+	up       *place // the mapping around it; nil if there is none
+	depth    int    // the number of keys that lead to the mapping
+	resource bool   // the mapping is a resource of Kubernetes
 }
 
-// newPlace returns the place of a mapping, to which a path leads.
+// newPlace returns the place of a mapping. path is the path to the mapping.
 func newPlace(node *yaml.Node, key string, up *place, path []string) *place {
 	return &place{node, key, up, len(path), isResource(node)}
 }
 
-// outermost returns the mapping that is a document by itself, and has p in it: the whole document,
-// or a resource of Kubernetes in a list or in another resource.
+// outermost returns the document that contains p: the whole document, or a resource of Kubernetes
+// in a list or in another resource.
 func (p *place) outermost() *place {
 	for p != nil && p.up != nil && !p.resource {
 		p = p.up
@@ -37,7 +37,8 @@ func (p *place) outermost() *place {
 	return p
 }
 
-// get returns the entry that keys lead to from p, which spell themselves as plain says.
+// get returns the entry to which keys lead from p. Spellings of a key are the same if plain returns
+// the same text for them.
 func (p *place) get(plain func(string) string, keys ...string) (found entry, ok bool) {
 	if p == nil {
 		return entry{}, false
@@ -55,32 +56,32 @@ func (p *place) get(plain func(string) string, keys ...string) (found entry, ok 
 	return found, true
 }
 
-// A scope says what a setting beside a block bounds.
+// A scope says what a setting next to a block limits.
 type scope int
 
 const (
-	nothing scope = iota // in time
+	nothing scope = iota // the setting limits no time
 	each                 // each attempt
 	all                  // all attempts and their waits
 )
 
-// A sibling is a setting beside a block.
+// A sibling is a setting next to a block.
 type sibling struct {
-	path   string // from the mapping that has the block, or with / from the outermost one
+	path   string // from the mapping around the block, or after a / from the document
 	bounds scope
-	says   string                     // what it does, if it bounds nothing
-	when   string                     // the only value that does; "": each
-	absent func(*Block) time.Duration // what applies where it is left out; nil: nothing
+	says   string                     // the note about a setting that limits nothing
+	when   string                     // the only value with a note; "" stands for every value
+	absent func(*Block) time.Duration // the default; nil if there is none
 }
 
-// Bounds are what ends attempts in time, in a block or beside it.
+// Bounds are the timeouts in a block or next to it.
 type Bounds struct {
-	All, Each       time.Duration // all attempts with their waits, and each attempt; 0: none
+	All, Each       time.Duration // of all attempts with their waits, and of each attempt; 0 is none
 	AllKey, EachKey string
 }
 
-// routeTimeout is what bounds a route of Envoy that says nothing. A virtual host has
-// retry_policy too, for routes whose timeout is elsewhere.
+// routeTimeout returns the default timeout of a route of Envoy. It returns 0 for the retry_policy
+// of a virtual host, because the timeouts are in its routes.
 func routeTimeout(b *Block) time.Duration {
 	if inRoute.MatchString(b.At) {
 		return 15 * time.Second
@@ -90,7 +91,7 @@ func routeTimeout(b *Block) time.Duration {
 
 var inRoute = regexp.MustCompile(`(^|\.)route\.retry_?[pP]olicy$`)
 
-// exporterTimeout is what bounds an attempt of an exporter that says nothing.
+// exporterTimeout returns the default timeout of each attempt of an exporter.
 func exporterTimeout(b *Block) time.Duration {
 	switch name, _, _ := strings.Cut(b.beside.key, "/"); {
 	case b.beside.up == nil || b.beside.up.key != "exporters":
@@ -102,7 +103,7 @@ func exporterTimeout(b *Block) time.Duration {
 	}
 }
 
-// readBeside reads what stands beside b, and notes it.
+// readBeside reads the settings next to b, sets Bounds, and adds notes.
 func (b *Block) readBeside(f *format, p retry.Policy) {
 	b.Bounds = Bounds{Each: p.AttemptTimeout, EachKey: "attempt_timeout"}
 	if f == nil {
@@ -116,7 +117,7 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 		from, path := b.beside, s.path
 		if inner, ok := strings.CutPrefix(path, "/"); ok {
 			if from, path = b.beside.outermost(), inner; from == b.beside && !strings.Contains(path, ".") {
-				continue // b is not inside of what it bounds
+				continue // b is not inside of the mapping that the setting limits
 			}
 		}
 		e, ok := from.get(f.plain, strings.Split(path, ".")...)
@@ -132,7 +133,7 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 	switch {
 	case b.All == 0 || b.Each < b.All:
 	case f.fillsLong && b.Each == b.All:
-		b.Each = 0 // nobody may have written it
+		b.Each = 0 // the system may have added it
 	case f.ignoresLong:
 		b.tooLong(noEffect, "Envoy ignores it", "less than")
 	case f.refusesLong && b.Each > b.All:
@@ -140,13 +141,15 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 	}
 }
 
-// tooLong warns of a bound on each attempt that has no effect.
+// tooLong warns of a timeout of each attempt that has no effect.
 func (b *Block) tooLong(code, why, write string) {
-	b.warn(code, b.EachKey, say("%s is %v, and %s, because %s is %v: write %s %v", b.EachKey, b.Each, why, b.AllKey, b.All, write, b.All))
+	b.warn(code, b.EachKey,
+		say("%s is %v, and %s, because %s is %v: write %s %v", b.EachKey, b.Each, why, b.AllKey, b.All,
+			write, b.All))
 	b.Each = 0
 }
 
-// readSibling reads one setting beside b, or its default if it is not written.
+// readSibling reads one setting next to b, or its default if it is not written.
 func (b *Block) readSibling(f *format, s sibling, key string, e entry, written bool) {
 	if e.key != "" && !strings.Contains(key, ".") {
 		key = e.key
@@ -167,7 +170,7 @@ func (b *Block) readSibling(f *format, s sibling, key string, e entry, written b
 		b.lines[key] = e.line
 		ok := value != nil
 		if ok {
-			text, _ := json.Marshal(value.Value) // no text fails
+			text, _ := json.Marshal(value.Value) // a text can be encoded
 			if value.Kind != yaml.ScalarNode || value.ShortTag() != "!!str" {
 				text = []byte(value.Value)
 			}
@@ -180,14 +183,15 @@ func (b *Block) readSibling(f *format, s sibling, key string, e entry, written b
 			}
 		}
 		if !ok || time < 0 {
-			b.note(key, fmt.Sprintf("beside these settings it is %.60q, which is not read: %s", e.value.Value, why))
+			b.note(key,
+				fmt.Sprintf("next to these settings it is %.60q, which is not read: %s", e.value.Value, why))
 			return
 		}
-		origin = "beside these settings"
+		origin = "next to these settings"
 	} else {
 		time = s.absent(b)
 	}
-	if time == 0 { // which is none
+	if time == 0 { // 0 is no timeout
 		return
 	}
 	b.note(key, say("%v, %s, %s", time, origin, what))
@@ -199,24 +203,25 @@ func (b *Block) readSibling(f *format, s sibling, key string, e entry, written b
 	}
 }
 
-// note adds what a policy does not have. It begins with its key.
+// note adds a note about a setting that a policy cannot express.
 func (b *Block) note(key, text string) { b.Notes = append(b.Notes, key+": "+text) }
 
-// A warning is what lint says about a key in b or beside it.
+// A warning is a report of lint about a key in b or next to it.
 type warning struct{ code, key, text string }
 
+// warn adds a warning.
 func (b *Block) warn(code, key, text string) {
 	b.warnings = append(b.warnings, warning{code, key, text})
 }
 
-// Effective returns p as it runs: each attempt is bounded by what stands beside b, too.
+// Effective returns p with the timeout of each attempt in Bounds.
 func (b *Block) Effective(p retry.Policy) retry.Policy {
 	p.AttemptTimeout = b.Each
 	return p
 }
 
-// Fits returns how many attempts of p end within the bound of all, if each takes as long
-// as it may, with the longest waits. Without a bound it is -1.
+// Fits returns how many attempts of p end before All, if each attempt takes Each and each wait is
+// the longest. If All is 0 it returns -1.
 func (b *Bounds) Fits(p retry.Policy) int {
 	if b.All == 0 {
 		return -1
@@ -232,15 +237,15 @@ func (b *Bounds) Fits(p retry.Policy) int {
 	return n
 }
 
-// lintBounds returns which attempts of p never run or are cut off.
+// lintBounds warns of attempts of p that never run, or that All may cut off.
 func (b *Block) lintBounds(p retry.Policy) (found []warning) {
 	if b.All == 0 {
 		return nil
 	}
 	p.AttemptTimeout = b.Each
-	start := time.Duration(0) // of the next attempt, at the earliest if each attempt hangs
+	start := time.Duration(0) // the earliest start of the next attempt if each attempt hangs
 	steps, of := p.Plan(mostKeys), fmt.Sprintf(" of %d", p.EffectiveMax())
-	if p.EffectiveMax() == retry.Unlimited { // what bounds all ends it, which is meant, but after one retry
+	if p.EffectiveMax() == retry.Unlimited { // All is meant to end p, but not before the first retry
 		steps, of = p.Plan(1), ""
 	}
 	for i, step := range steps {
@@ -249,14 +254,17 @@ func (b *Block) lintBounds(p retry.Policy) (found []warning) {
 		}
 		why := say("the waits before it take at least %v", start)
 		if b.Each > 0 {
-			why = say("if each one before it takes its %v", b.Each)
+			why = say("if each attempt before it takes its %v", b.Each)
 		}
-		return []warning{{neverRuns, b.AllKey, say("attempt %d%s never runs, %s: %s is %v, for all attempts and waits", i+2, of, why, b.AllKey, b.All)}}
+		return []warning{{neverRuns, b.AllKey,
+			say("attempt %d%s never runs, %s: %s is %v, for all attempts and waits", i+2, of, why, b.AllKey,
+				b.All)}}
 	}
 	if n := len(steps); n > 0 && b.Each > 0 && of != "" {
 		if end := saturate.Add(steps[n-1].Total, b.Each); end > b.All {
-			return []warning{{cutOff, b.AllKey, say("attempt %d may be cut off: %d attempts of %v and their waits take up to %v, and %s is %v",
-				n+1, n+1, b.Each, end, b.AllKey, b.All)}}
+			return []warning{{cutOff, b.AllKey,
+				say("attempt %d may be cut off: %d attempts of %v and their waits take up to %v, and %s is %v",
+					n+1, n+1, b.Each, end, b.AllKey, b.All)}}
 		}
 	}
 	return nil
@@ -267,8 +275,8 @@ var (
 	unknownText = regexp.MustCompile(`(^|[^$])\$\{|\{\{|\{%`)
 )
 
-// expand returns what stands in a scalar for an expansion of the environment, which is
-// its default, or nil and why there is nothing: it is a template.
+// expand returns the value of a scalar. For an expansion of the environment this is its default.
+// For any other template the value is nil. why is the note about it.
 func expand(node *yaml.Node) (value *yaml.Node, why string) {
 	if node.Kind != yaml.ScalarNode || !unknownText.MatchString(node.Value) {
 		return node, ""
@@ -281,8 +289,8 @@ func expand(node *yaml.Node) (value *yaml.Node, why string) {
 	return value, fmt.Sprintf("%.60q is read as its default, %s", node.Value, match[1])
 }
 
-// expanded returns a node with what stands for the expansions in it, and notes each. The
-// keys that have no value here are in unknown.
+// expanded returns a node with the values of the expansions in it, and adds a note for each. It
+// records keys without a value in b.templates.
 func (b *Block) expanded(node *yaml.Node, path string) *yaml.Node {
 	node = resolved(node)
 	switch node.Kind {

@@ -8,21 +8,20 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// How many keys a mapping, and all of a file, may get from other mappings by <<. That
-// bounds the work: [*a, *a] in 40 mappings, each merging the one before, stands for
-// 2^40, and a line of a dozen characters for as many keys as a mapping may have.
+// These constants limit the keys that << merges. Without limits, 40 mappings that each merge [*a,
+// *a] from the mapping before would stand for 2^40 keys.
 const (
-	mostMerged      = 10_000
-	mostMergedInAll = 100_000
+	mostMerged      = 10_000  // into a mapping
+	mostMergedInAll = 100_000 // into all mappings of a file
 )
 
-// check returns a fault if a node has a duplicate key, an anchor that contains
-// itself, or too many merged keys. A decoder would report the first two, but it
-// compares each key of a mapping with every other key, which takes seconds for a file
-// with 16,000 keys.
+// check returns a fault if a node has a duplicate key, an anchor that contains itself, or too many
+// merged keys. keys are the numbers of keys of the nodes that have been checked. The decoder of the
+// YAML library reports duplicate keys too, but it compares each key with every other key, which
+// takes seconds for a file with 16,000 keys.
 func (f *File) check(node *yaml.Node, keys map[*yaml.Node]int) *Fault {
 	const begun = -1
-	if node.Kind == yaml.ScalarNode { // most are, and none contains anything
+	if node.Kind == yaml.ScalarNode { // most nodes are scalars, and a scalar contains no node
 		return nil
 	}
 	if n, seen := keys[node]; n == begun {
@@ -39,7 +38,8 @@ func (f *File) check(node *yaml.Node, keys map[*yaml.Node]int) *Fault {
 	for i, inner := range node.Content {
 		if node.Kind == yaml.MappingNode && i%2 == 0 && inner.Kind == yaml.ScalarNode {
 			if line, duplicate := lines[inner.Value]; duplicate {
-				return &Fault{File: f.Name, Line: inner.Line, Code: unreadable, Text: fmt.Sprintf("mapping key %q already defined at line %d", inner.Value, line)}
+				return &Fault{File: f.Name, Line: inner.Line, Code: unreadable,
+					Text: fmt.Sprintf("mapping key %q already defined at line %d", inner.Value, line)}
 			}
 			lines[inner.Value] = inner.Line
 		}
@@ -57,15 +57,17 @@ func (f *File) check(node *yaml.Node, keys map[*yaml.Node]int) *Fault {
 	f.merged += more
 	switch {
 	case more > mostMerged:
-		return &Fault{File: f.Name, Line: node.Line, Code: unreadable, Text: fmt.Sprintf("<< merges more than %d keys here", mostMerged)}
+		return &Fault{File: f.Name, Line: node.Line, Code: unreadable,
+			Text: fmt.Sprintf("<< merges more than %d keys here", mostMerged)}
 	case f.merged > mostMergedInAll:
-		return &Fault{File: f.Name, Line: node.Line, Code: unreadable, Text: fmt.Sprintf("<< merges more than %d keys in this file, up to here", mostMergedInAll)}
+		return &Fault{File: f.Name, Line: node.Line, Code: unreadable,
+			Text: fmt.Sprintf("<< merges more than %d keys in this file, up to here", mostMergedInAll)}
 	}
 	return nil
 }
 
-// merged returns how many keys a mapping has with those that are merged into it,
-// each as often as it is. keys has those of what is inside of it.
+// merged returns how many keys a mapping has, with the keys that << merges into it. A key that is
+// merged twice counts twice. keys are the numbers of keys of the nodes inside.
 func merged(node *yaml.Node, keys map[*yaml.Node]int) int {
 	if node.Kind != yaml.MappingNode {
 		return 0
@@ -86,27 +88,27 @@ func merged(node *yaml.Node, keys map[*yaml.Node]int) int {
 	return n
 }
 
-// A block beyond these limits is not a policy, and decoding it could take very
-// long.
+// A block above these limits is not a policy, and decoding it could take very long.
 const (
 	mostKeys  = 1000   // keys of a mapping
-	mostNodes = 50_000 // nodes, including those that aliases stand for
+	mostNodes = 50_000 // nodes of a policy, including the nodes of aliases
 
-	mostSystemNodes = 200_000 // of a system
+	mostSystemNodes = 200_000 // nodes of a system
 
-	mostFileNodes = 250_000 // of all documents of a file together, those in texts too
+	mostFileNodes = 250_000 // nodes of all documents of a file, including documents in texts
 
-	// The YAML library makes the nodes of a whole document, of 200 bytes and more each, before
-	// they can be counted.
-	mostStarts = 2 * mostFileNodes // of nodes in a text of YAML, as starts counts them
+	// The YAML library makes all nodes of a document, of 200 bytes or more each, before they can be
+	// counted. So starts counts places in the text.
+	mostStarts = 2 * mostFileNodes // the result of starts for a text of YAML
 )
 
-// starts returns how many nodes a text of YAML has at most, and the line on which these are more
-// than most. Each node begins after a line break, an indicator or a bracket: up to two after a
-// comma, and three with a bracket. A scalar may contain all of these, so it is seldom fewer.
+// starts returns an upper limit on the number of nodes in a text of YAML. It stops when the number
+// is above most, and returns the line. Each node starts after a line break, an indicator or a
+// bracket: up to two nodes after a comma, and up to three with a bracket. A scalar may contain such
+// characters too, so the text may have fewer nodes.
 func starts(data []byte, most int) (n, line int) {
 	wide := bytes.HasPrefix(data, []byte("\xfe\xff")) || bytes.HasPrefix(data, []byte("\xff\xfe"))
-	n, line = 2, 1 // a document, and what is in it
+	n, line = 2, 1 // a document, and its root
 	for i, c := range data {
 		before, after := byte(' '), byte(' ')
 		if i > 0 {
@@ -120,7 +122,7 @@ func starts(data []byte, most int) (n, line int) {
 			n += 2
 		case '[', '{':
 			n += 3
-		case '\n', '\r', 0x85, 0xa8, 0xa9: // the last three end other line breaks
+		case '\n', '\r', 0x85, 0xa8, 0xa9: // the last three are the last bytes of other line breaks
 			n++
 		case '(', ')': // bytes of such a line break in UTF-16
 			if wide {
@@ -142,8 +144,7 @@ func starts(data []byte, most int) (n, line int) {
 	return n, line
 }
 
-// tooLarge reports whether b has a mapping that is larger than any of a policy, or
-// more nodes than most.
+// tooLarge reports whether b has more nodes than most, or a mapping with more keys than mostKeys.
 func (b *Block) tooLarge(most int) bool {
 	nodes := 0
 	var count func(*yaml.Node) bool

@@ -2,8 +2,10 @@ package policyfile
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -27,7 +29,7 @@ func nodesOf(t *testing.T, data []byte) int {
 	}
 }
 
-// No text has more nodes than starts finds in it before they are made.
+// No text has more nodes than starts counts.
 func TestStarts(t *testing.T) {
 	for name, unit := range map[string]string{
 		"a list on one line": "[%s]1,", "keys on one line": "{%s}a,", "JSON": `{%s}"a":1,`, "pairs in a list": "[%s]a: 1,",
@@ -77,9 +79,9 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-// A document that has too many nodes is refused before the YAML library makes them.
+// A document with too many nodes is refused before the YAML library makes the nodes.
 func TestHugeDocument(t *testing.T) {
-	for name, each := range map[string]string{"on one line": "1,", "on lines": "- 1\n", "of pairs": `"a":1,`, "of nothing": "-\n"} {
+	for name, each := range map[string]string{"on one line": "1,", "on lines": "- 1\n", "of pairs": `"a":1,`, "of empty elements": "-\n"} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Repeat(each, 16<<20/len(each))
 			if strings.HasSuffix(each, ",") {
@@ -109,4 +111,88 @@ func TestHugeDocument(t *testing.T) {
 	text := strings.Repeat("x, and so on - it is: prose\n", 3<<20/40)
 	_, err = Parse("file.yaml", []byte("text: |\n  "+strings.ReplaceAll(text, "\n", "\n  ")))
 	require.NoError(t, err, "prose is not many nodes")
+}
+
+func manyKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "k%d: 1\n", i)
+	}
+	return b.String()
+}
+
+// A block that is larger than any policy, or whose aliases stand for too much, is a fault. It never
+// reaches a decoder, which could work on it for minutes. The number of steps is limited. Other parts of
+// the file may be larger than a policy.
+func TestHostile(t *testing.T) {
+	nested := func(line string) string {
+		text := "a0: &a0 {x: 1}\n"
+		for i := range 40 {
+			text += fmt.Sprintf(line, i+1, i+1, i, i)
+		}
+		return text
+	}
+	many := func(mappings int) string {
+		text := "a: &a {" + strings.ReplaceAll(manyKeys(900), "\n", ", ") + "}\n"
+		for i := range mappings {
+			text += fmt.Sprintf("m%d: {<<: [*a%s]}\n", i, strings.Repeat(", *a", 9))
+		}
+		return text
+	}
+	merges, lists := nested("a%d: &a%d {<<: [*a%d, *a%d]}\n"), nested("a%d: &a%d [*a%d, *a%d]\n")
+	const large, merged = "this is larger than any policy: write the path to the policy with -at", "file.yaml:14: << merges more than 10000 keys here"
+	for _, test := range []struct{ name, text, at, want string }{
+		{"merges", merges, "", merged},
+		{"merges beside a policy", merges + "retry: {max_attempts: 3}", "", merged},
+		{"as many merged keys as are read", many(11), "", large},
+		{"merged keys of many mappings", many(12), "", "file.yaml:13: << merges more than 100000 keys in this file, up to here"},
+		{"lists", lists, "", large},
+		{"lists by a path", lists + "retry: *a40\n", "retry", large},
+		{"lists at a place of settings", lists + "Retry: *a40\n", "", large},
+		{"lists by asterisks", lists, "a40" + strings.Repeat(".*", 40), "this path leads to too many places"},
+		{"as many keys as are read", "retry: {" + strings.ReplaceAll(manyKeys(mostKeys), "\n", ", ") + "}", "retry", `unknown key "k0"`},
+		{"one key more", manyKeys(mostKeys + 1), "", large},
+		{"inside of other mappings", "x: {y: {" + strings.ReplaceAll(manyKeys(mostKeys+1), "\n", ", ") + "}}", "", large},
+		{"a list", "backoff: {type: schedule, delays: [" + strings.Repeat("1s,", mostNodes) + "]}", "", large},
+		{"next to the policy", manyKeys(20*mostKeys) + lists + "retry: {max_attempts: 0}", "", "max_attempts is 0"},
+		{"next to the path", manyKeys(20*mostKeys) + "a: {b: {max_attempts: 0}}", "a.b", "max_attempts is 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			file, err := Parse("file.yaml", []byte(test.text))
+			if err != nil {
+				require.EqualError(t, err, test.want)
+				return
+			}
+			assert.Less(t, file.steps, 500+len(test.text))
+			blocks := file.Find(test.at)
+			for _, from := range []string{"", Native} {
+				_, _, faults := blocks[len(blocks)-1].Read(from)
+				require.NotEmpty(t, faults)
+				assert.True(t, strings.HasPrefix(faults[0].Text, test.want), faults[0].Text)
+			}
+		})
+	}
+
+	// Neither a long key nor a deep list is copied for each entry below it, and many keys
+	// are not compared with those of each system.
+	for _, text := range []string{
+		`{"` + strings.ReplaceAll(manyKeys(10*mostKeys), ": 1\n", `": 1, "`) + `z": 1}`,
+		`{"` + strings.Repeat("k", 1<<20) + `": {` + regexp.MustCompile(`(k\d+): 1\n`).ReplaceAllString(manyKeys(900), `"$1": 1, `) + `"z": 1}}`,
+		strings.Repeat("[", 5000) + strings.Repeat(`{"retry": {"max_attempts": 2}}, `, 3000) + "1" + strings.Repeat("]", 5000),
+	} {
+		file, err := Parse("file.json", []byte(text))
+		require.NoError(t, err)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		block := file.Find("")[0]
+		block.elsewhere()
+		runtime.ReadMemStats(&after)
+		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20), text[:10])
+	}
+	long := strings.Repeat("x", 1<<20)
+	file, err := Parse("file.yaml", []byte("{initialInterval: "+long+", maximumAttempts: 3}"))
+	require.NoError(t, err)
+	_, _, faults := file.Find("")[0].Read("")
+	require.NotEmpty(t, faults)
+	assert.Less(t, len(faults[0].Text), 200)
 }

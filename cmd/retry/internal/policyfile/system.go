@@ -13,14 +13,15 @@ import (
 // Document returns the only document of f.
 func (f *File) Document() (Block, *Fault) {
 	if len(f.documents) != 1 {
-		return Block{}, &Fault{File: f.Name, Line: 1, Code: ambiguous, Text: fmt.Sprintf("there are %d documents: write one", len(f.documents))}
+		return Block{}, &Fault{File: f.Name, Line: 1, Code: ambiguous,
+			Text: fmt.Sprintf("there are %d documents: write one", len(f.documents))}
 	}
 	document := resolved(f.documents[0])
 	return Block{File: f.Name, Line: document.Line, node: document}, nil
 }
 
-// IsSystem reports whether b is a system of services that call each other: it has
-// services, and one of them has a key that only such a service has.
+// IsSystem reports whether b is a system of services that call each other: it has services, and one
+// of them has the key rate, workers, work or calls.
 func (b *Block) IsSystem() bool {
 	for e := range eachEntry(b.node) {
 		for service := range eachEntry(resolved(e.value)) {
@@ -33,8 +34,8 @@ func (b *Block) IsSystem() bool {
 	return false
 }
 
-// System reads the system in b. If it cannot be read or is invalid, System returns
-// every fault.
+// System reads the system in b. If the system cannot be read or is invalid, System returns every
+// fault.
 func (b *Block) System() (s retrysim.System, faults []*Fault) {
 	if b.tooLarge(mostSystemNodes) {
 		const text = "this is larger than any system: write at most 1000 services"
@@ -47,8 +48,7 @@ func (b *Block) System() (s retrysim.System, faults []*Fault) {
 	return s, b.systemFaults(err)
 }
 
-// systemFaults returns the faults in an error about a system, each at the line of its
-// key. Those of a policy follow the key of that.
+// systemFaults returns the faults in an error about a system, each at the line of its key.
 func (b *Block) systemFaults(err error) (faults []*Fault) {
 	var found finder
 	switch {
@@ -59,17 +59,19 @@ func (b *Block) systemFaults(err error) (faults []*Fault) {
 	}
 	for _, f := range found.Findings() {
 		line, _ := b.line(f.Key)
-		faults = append(faults, &Fault{File: b.File, Line: line, Code: f.Code, Key: f.Key, Text: f.InKeys()})
+		faults = append(faults,
+			&Fault{File: b.File, Line: line, Code: f.Code, Key: f.Key, Text: f.InKeys()})
 	}
 	slices.SortStableFunc(faults, byLine)
 	return faults
 }
 
+// byLine orders faults by their lines.
 func byLine(f, g *Fault) int { return f.Line - g.Line }
 
-// LintSystem returns what [retry.Policy.Lint] reports about the policies in b, which
-// has the system s, and retries in two layers above each other, which multiply. It also
-// returns how many policies there are.
+// LintSystem returns the findings of [retry.Policy.Lint] about the policies in b, and reports
+// retries in two layers above each other, because they multiply. s is the system in b. policies is
+// the number of policies in b.
 func (b *Block) LintSystem(s retrysim.System) (policies int, faults []*Fault) {
 	for _, name := range slices.Sorted(maps.Keys(s.Services)) {
 		for i, call := range s.Services[name].Calls {
@@ -83,7 +85,9 @@ func (b *Block) LintSystem(s retrysim.System) (policies int, faults []*Fault) {
 				if f.Key != "" {
 					key += "." + f.Key
 				}
-				faults = append(faults, &Fault{File: b.File, Line: line, Lint: true, Code: f.Code, Field: f.Field, Key: key, Text: at + ": " + f.InKeys()})
+				faults = append(faults,
+					&Fault{File: b.File, Line: line, Lint: true, Code: f.Code, Field: f.Field, Key: key,
+						Text: at + ": " + f.InKeys()})
 			}
 		}
 	}
@@ -91,10 +95,13 @@ func (b *Block) LintSystem(s retrysim.System) (policies int, faults []*Fault) {
 	return policies, faults
 }
 
-// multiplied returns what to say of a call whose attempts are multiplied by those of a call
-// below it, of the first such call. A budget, or one that is lent, bounds them.
+// multiplied returns a finding about a call if its attempts multiply with the attempts of a call
+// below it. It names the first such call. A budget or a lent budget limits the attempts, so there
+// is no finding then.
 func multiplied(s retrysim.System, call retrysim.Edge) []retry.Finding {
-	retried := func(e retrysim.Edge) bool { return e.Policy.EffectiveMax() != 1 && e.Policy.Budget == nil }
+	retried := func(e retrysim.Edge) bool {
+		return e.Policy.EffectiveMax() != 1 && e.Policy.Budget == nil
+	}
 	for _, v := range s.Services {
 		if v.Lend > 0 {
 			return nil
@@ -107,7 +114,8 @@ func multiplied(s retrysim.System, call retrysim.Edge) []retry.Finding {
 	for queue := []string{call.To}; len(queue) > 0; queue = queue[1:] {
 		for _, e := range s.Services[queue[0]].Calls {
 			if retried(e) {
-				text := fmt.Sprintf("%s here, and %s in each of them where %s calls %s: they multiply; retry in one of these layers, set a budget in one, or lend",
+				text := fmt.Sprintf("%s here, and %s in each of these attempts where %s calls %s: they "+
+					"multiply; retry in only one of these layers, set a budget in one of them, or set lend",
 					attempts(call), attempts(e), queue[0], e.To)
 				return []retry.Finding{retry.Finding{Code: multiply}.WithText(text)}
 			}
@@ -120,6 +128,7 @@ func multiplied(s retrysim.System, call retrysim.Edge) []retry.Finding {
 	return nil
 }
 
+// attempts says how many attempts a call has.
 func attempts(e retrysim.Edge) string {
 	if n := e.Policy.EffectiveMax(); n > 0 {
 		return fmt.Sprintf("%d attempts", n)

@@ -1,4 +1,4 @@
-// Package preview describes for people what a policy of a file will do.
+// Package preview describes in sentences what a policy of a file will do.
 package preview
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// Text describes a policy: in one line, by the table of its first retries (all of
-// them if retries is negative), and by its ending. It leaves out what
-// [retry.Policy.Plan] leaves out. b is what ends attempts in time, in p and beside it.
+// Text describes a policy: in one line, with a table of its first retries, and with its [Ending].
+// The table has all retries if retries is negative. It ends where [retry.Policy.Plan] ends. b has
+// the timeouts in p and next to p.
 func Text(p retry.Policy, retries int, b policyfile.Bounds) string {
 	summary := p.String()
 	p.AttemptTimeout = b.Each
@@ -35,7 +35,8 @@ func Text(p retry.Policy, retries int, b policyfile.Bounds) string {
 	return strings.Join(append(text, Ending(p, b)...), "\n")
 }
 
-// Within returns the steps that begin before all, if it is above 0.
+// Within returns the steps of a plan whose retry can start before all. If all is 0, it returns the
+// plan.
 func Within(plan retry.Plan, all time.Duration) retry.Plan {
 	if all == 0 {
 		return plan
@@ -51,8 +52,8 @@ func Within(plan retry.Plan, all time.Duration) retry.Plan {
 	return plan
 }
 
-// Ending says where the delays of a policy reach MaxDelay, how it ends, and how
-// long that takes in the worst case.
+// Ending says when the delays of a policy reach MaxDelay, how the policy ends, and how long it
+// takes in the worst case. Each sentence is one text.
 func Ending(p retry.Policy, b policyfile.Bounds) []string {
 	p.AttemptTimeout = b.Each
 	w := writer{p, p.Plan(retry.Unlimited), p.EffectiveMax(), b}
@@ -65,18 +66,18 @@ func Ending(p retry.Policy, b policyfile.Bounds) []string {
 	return lines
 }
 
-// A writer writes about a policy, of which plan is all that Plan returns.
+// A writer writes sentences about a policy.
 type writer struct {
 	retry.Policy
-	plan  retry.Plan
-	limit int // EffectiveMax
+	plan  retry.Plan // all steps that Plan returns
+	limit int        // the result of EffectiveMax
 	policyfile.Bounds
 }
 
-// MostSteps is where Plan ends if the policy does not.
+// MostSteps is how many steps [retry.Policy.Plan] returns at most.
 const MostSteps = 10_000
 
-// goesOn reports whether there may be more retries than plan has.
+// goesOn reports whether the policy may have more retries than the plan has steps.
 func (w *writer) goesOn() bool { return len(w.plan) == MostSteps && w.limit-1 != MostSteps }
 
 func (w *writer) reachesCap() string {
@@ -87,50 +88,58 @@ func (w *writer) reachesCap() string {
 	case i >= 0:
 		return fmt.Sprintf("The delays reach max_delay, %s, after attempt %d.", Brief(w.MaxDelay), i+1)
 	case w.goesOn():
-		return fmt.Sprintf("The delays do not reach max_delay, %s, within the first 10,000.", Brief(w.MaxDelay))
+		return fmt.Sprintf("None of the first 10,000 delays reaches max_delay, %s.", Brief(w.MaxDelay))
 	default:
 		return ""
 	}
 }
 
-// fits says how many attempts end within what bounds all of them.
+// fits says how many attempts end before the timeout of all attempts, or start before it if nothing
+// bounds an attempt.
 func (w *writer) fits() string {
 	n := w.Fits(w.Policy)
 	switch {
 	case n < 0 || w.limit == 1:
 		return ""
 	case w.Each > 0 && (n < w.limit || w.limit == retry.Unlimited):
-		fit := " of them fit"
+		fit := "fit"
 		if n == 1 {
-			fit += "s"
+			fit = "fits"
 		}
-		return fmt.Sprintf("%s%s into %s, %s, if each takes its %s and each wait is the longest.", Thousands(n), fit, w.AllKey, Brief(w.All), Brief(w.Each))
+		return fmt.Sprintf(
+			"%s %s into %s, %s, if each attempt takes its %s and each wait is the longest.",
+			attempts(n), fit, w.AllKey, Brief(w.All), Brief(w.Each))
 	case w.Each > 0:
-		return fmt.Sprintf("All of them fit into %s, %s.", w.AllKey, Brief(w.All))
+		return fmt.Sprintf("All attempts fit into %s, %s.", w.AllKey, Brief(w.All))
 	case n == w.limit:
-		return fmt.Sprintf("The waits leave %s of %s for %s.", Brief(w.All-w.plan[len(w.plan)-1].Total), w.AllKey, attempts(n))
+		return fmt.Sprintf("The waits leave %s of %s for %s.",
+			Brief(w.All-w.plan[len(w.plan)-1].Total), w.AllKey, attempts(n))
 	default:
-		return fmt.Sprintf("At most %s of them start within %s, %s, if each wait is the longest.", Thousands(n), w.AllKey, Brief(w.All))
+		return fmt.Sprintf("Within %s, %s, at most %s can start if each wait is the longest.",
+			w.AllKey, Brief(w.All), attempts(n))
 	}
 }
 
+// ends says after how many attempts the policy ends, or when.
 func (w *writer) ends() string {
-	within := fmt.Sprintf("no retry starts later than max_elapsed, %s, after the first attempt began", Brief(w.MaxElapsed))
+	within := fmt.Sprintf("no retry starts later than max_elapsed, %s, after the first attempt began",
+		Brief(w.MaxElapsed))
 	switch {
 	case w.NonRetryable:
 		return "Ends after 1 attempt: the policy says retryable: false."
 	case w.MaxAttempts == 0 && w.MaxRetries == 0 && w.MaxElapsed == 0:
-		return "Ends after 1 attempt: the policy sets no limit, such as max_attempts, max_retries or max_elapsed."
+		return "Ends after 1 attempt: the policy sets no limit, such as max_attempts, max_retries or " +
+			"max_elapsed."
 	case w.limit == 1:
 		return "Ends after 1 attempt."
-	case len(w.plan) < len(w.Delays(retry.Unlimited)): // cut by time
+	case len(w.plan) < len(w.Delays(retry.Unlimited)): // MaxElapsed cuts the plan
 		return fmt.Sprintf("Ends after at most %s: %s.", attempts(len(w.plan)+1), within)
 	case w.MaxElapsed > 0 && w.limit == retry.Unlimited:
 		return fmt.Sprintf("Ends by time: %s.", within)
 	case w.MaxElapsed > 0:
 		return fmt.Sprintf("Ends after %s, or sooner: %s.", attempts(w.limit), within)
 	case w.limit == retry.Unlimited && w.All > 0:
-		return fmt.Sprintf("Ends by time: %s ends it after %s.", w.AllKey, Brief(w.All))
+		return fmt.Sprintf("Ends by time: %s ends the call after %s.", w.AllKey, Brief(w.All))
 	case w.limit == retry.Unlimited:
 		return "Never ends by itself: there is no limit on attempts or time."
 	default:
@@ -142,23 +151,25 @@ func attempts(n int) string {
 	if n == 1 {
 		return "1 attempt"
 	}
-	return fmt.Sprintf("%d attempts", n)
+	return Thousands(n) + " attempts"
 }
 
-// resets reports whether an attempt can be healthy, so that the count starts over.
+// resets reports whether an attempt can run past HealthyAfter, so that the count starts over.
 func (w *writer) resets() bool {
-	return w.HealthyAfter > 0 && w.limit != 1 && (w.AttemptTimeout == 0 || w.AttemptTimeout > w.HealthyAfter)
+	return w.HealthyAfter > 0 && w.limit != 1 &&
+		(w.AttemptTimeout == 0 || w.AttemptTimeout > w.HealthyAfter)
 }
 
 func (w *writer) startsOver() string {
 	if !w.resets() {
 		return ""
 	}
-	return fmt.Sprintf("Starts over after a failed attempt that ran at least healthy_after, %s.", Brief(w.HealthyAfter))
+	return fmt.Sprintf("Starts over after a failed attempt that ran at least healthy_after, %s.",
+		Brief(w.HealthyAfter))
 }
 
-// worstCase says how long the policy takes at most, "" if it takes no time or has
-// no end.
+// worstCase says how long the policy takes at most. It returns "" if the policy takes no time or
+// has no end.
 func (w *writer) worstCase() string {
 	if w.resets() {
 		return ""
@@ -167,8 +178,10 @@ func (w *writer) worstCase() string {
 	if len(w.plan) > 0 {
 		total = w.plan[len(w.plan)-1].Total
 	}
-	if w.All > 0 && (w.AttemptTimeout == 0 || w.goesOn() || saturate.Add(total, w.AttemptTimeout) > w.All) {
-		return fmt.Sprintf("Worst case: %s in all: %s ends all attempts and waits then.", Brief(w.All), w.AllKey)
+	each := w.AttemptTimeout
+	if w.All > 0 && (each == 0 || w.goesOn() || saturate.Add(total, each) > w.All) {
+		return fmt.Sprintf("Worst case: %s in all: %s ends all attempts and waits then.",
+			Brief(w.All), w.AllKey)
 	}
 	more := ""
 	if w.goesOn() {
@@ -183,22 +196,24 @@ func (w *writer) worstCase() string {
 	}
 	aside := ""
 	if len(w.plan) > 0 && (w.MaxElapsed == 0 || total < w.MaxElapsed) {
-		aside = ", Retry-After aside"
+		aside = ", without Retry-After"
 	}
 	switch {
-	case w.AttemptTimeout > 0:
+	case each > 0:
 		return fmt.Sprintf("Worst case: %s%s in all%s, if every attempt runs into its %s, %s.",
-			more, Brief(saturate.Add(total, w.AttemptTimeout)), aside, w.EachKey, Brief(w.AttemptTimeout))
+			more, Brief(saturate.Add(total, each)), aside, w.EachKey, Brief(each))
 	case w.MaxElapsed > 0 && len(w.plan) > 0:
-		return fmt.Sprintf("Worst case: %s, and what the last attempt takes: nothing bounds an attempt.", Brief(w.MaxElapsed))
+		return fmt.Sprintf("Worst case: %s plus the time of the last attempt, which nothing bounds.",
+			Brief(w.MaxElapsed))
 	case total > 0:
-		return fmt.Sprintf("Worst case: %s%s of waiting%s, and what the attempts take: nothing bounds an attempt.", more, Brief(total), aside)
+		return fmt.Sprintf("Worst case: %s%s of waiting%s, plus the time of the attempts, which nothing "+
+			"bounds.", more, Brief(total), aside)
 	default:
 		return ""
 	}
 }
 
-// Brief writes a duration for people: 1h, not 1h0m0s.
+// Brief writes a duration without the units that are 0: 1h, not 1h0m0s.
 func Brief(d time.Duration) string {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
 		if d >= unit {
@@ -225,15 +240,15 @@ func Thousands[N int | int64](n N) string {
 	return s
 }
 
-// TargetBudget returns the Budget that retryhttp, retrygrpc and retryconnect make for each
-// target if the policy has none.
+// TargetBudget returns a copy of the Budget that retryhttp, retrygrpc and retryconnect make for
+// each target of a policy without a Budget.
 func TargetBudget() *retry.Budget {
 	var targets retry.Budgets
 	budget, _ := targets.For("a target")
 	return budget
 }
 
-// BudgetText writes a Budget with the keys of the text form, without those that are 0.
+// BudgetText writes a Budget with the keys of the text form. It leaves out durations that are 0.
 func BudgetText(b *retry.Budget) string {
 	text := fmt.Sprintf("size %d, ratio %v", b.Size, b.Ratio)
 	for _, of := range []struct {

@@ -14,10 +14,10 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 )
 
-var update = flag.Bool("update", false, "write into testdata/previews.txt what the previews say now")
+var update = flag.Bool("update", false, "write the present previews into testdata/previews.txt")
 
-// testdata/previews.txt has policies, each with a name and how many rows its table has, -1
-// for all, and below it what Text says of it.
+// testdata/previews.txt contains policies, and below each policy its preview. The line of a policy
+// has its name and the number of rows of its table. -1 stands for all rows.
 func TestText(t *testing.T) {
 	const file = "testdata/previews.txt"
 	data, err := os.ReadFile(file)

@@ -18,8 +18,8 @@ func system(t *testing.T, text string) (s retrysim.System) {
 	return s
 }
 
-// What rescues a small system is in the order of what it loses, with what Explain says
-// of the system with that change.
+// Find orders the changes that help a small system by the calls lost. Each change has the result of
+// Explain for the changed system.
 func TestFind(t *testing.T) {
 	calls, most := 0, 0
 	s := system(t, `{"services": {
@@ -51,7 +51,7 @@ func TestFind(t *testing.T) {
 	assert.Regexp(t, `^{"change":"db: cancel: work","verdict":"recovers","lost":\d+,"margin":[\d.]+,"margin_share":[\d.]+}$`, string(written))
 }
 
-// Of a system with two layers each thing is changed that people change, in its own place.
+// For a system with two layers, changes returns each change that people make, in its place.
 func TestChanges(t *testing.T) {
 	s := system(t, `{"services": {
 		"web": {"rate": "24/s", "patience": "3s", "workers": 100, "work": "1s", "cancel": "work", "calls": [

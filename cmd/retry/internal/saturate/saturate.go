@@ -1,5 +1,5 @@
-// Package saturate does arithmetic on durations that stops at the longest
-// duration where time.Duration itself would wrap around to a negative one.
+// Package saturate adds and multiplies durations. A result that would overflow is the longest
+// duration.
 package saturate
 
 import (
@@ -11,8 +11,8 @@ import (
 // Max is the longest duration, about 292 years.
 const Max = time.Duration(math.MaxInt64)
 
-// Text returns a duration as text. The longest one, also if it was rounded, is what nobody wrote
-// and no clock shows: it is "292 years".
+// Text returns a duration as text. The longest duration stands for an overflow, so its text is "292
+// years". The same is true within a second of it, because it may have been rounded.
 func Text(d time.Duration) string {
 	if d > Max-time.Second {
 		return "292 years"
@@ -20,7 +20,8 @@ func Text(d time.Duration) string {
 	return d.String()
 }
 
-// Texts returns values with each duration among them, also in a list, as its [Text], to format them.
+// Texts replaces each duration in values, and each list of durations, by its [Text]. It returns
+// values.
 func Texts(values []any) []any {
 	for i, value := range values {
 		switch d := value.(type) {
@@ -37,7 +38,7 @@ func Texts(values []any) []any {
 	return values
 }
 
-// Add returns a + b. Neither may be negative.
+// Add returns a + b. Neither a nor b may be negative.
 func Add(a, b time.Duration) time.Duration {
 	if a > Max-b {
 		return Max
@@ -54,9 +55,8 @@ func Mul(n uint64, d time.Duration) time.Duration {
 	return time.Duration(lo)
 }
 
-// Float returns f nanoseconds, rounded toward zero. A negative f and NaN are
-// zero, because the result of converting a float that is out of range differs
-// between processors.
+// Float returns f nanoseconds, rounded toward zero. For a negative f and for NaN it returns 0. A
+// plain conversion of a float that is out of range gives different results on different processors.
 func Float(f float64) time.Duration {
 	switch {
 	case f >= math.MaxInt64:

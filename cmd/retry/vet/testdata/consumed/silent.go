@@ -16,7 +16,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// What is rewound, or filled, is whole again.
+// A reader that is rewound or filled can be read again.
 func rewound(ctx context.Context, p retry.Policy, file *os.File) error {
 	return retry.Do(ctx, p, func(ctx context.Context) error {
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
@@ -39,7 +39,7 @@ func seeker(ctx context.Context, p retry.Policy, body io.ReadSeeker, put func(io
 	return retry.Do(ctx, p, func(context.Context) error { return put(body) })
 }
 
-// The bytes of a buffer stay.
+// Reading the Bytes of a buffer does not change the buffer.
 func stays(ctx context.Context, p retry.Policy, buf *bytes.Buffer) error {
 	return retry.Do(ctx, p, func(ctx context.Context) error { return send(ctx, bytes.NewReader(buf.Bytes())) })
 }
@@ -72,7 +72,7 @@ func again(ctx context.Context, p retry.Policy, url string, data []byte) error {
 	})
 }
 
-// A response that each attempt makes.
+// Each attempt makes its own response.
 func response(ctx context.Context, p retry.Policy, url string) (data []byte, err error) {
 	var resp *http.Response
 	err = retry.Do(ctx, p, func(ctx context.Context) (err error) {
@@ -85,7 +85,7 @@ func response(ctx context.Context, p retry.Policy, url string) (data []byte, err
 	return data, err
 }
 
-// Each row is an attempt's own; the query is not.
+// Each attempt makes its own row. The query is outside.
 func rowByRow(ctx context.Context, p retry.Policy, found *sql.Rows, use func(int) error) error {
 	for found.Next() {
 		err := retry.Do(ctx, p, func(context.Context) error {
@@ -102,8 +102,8 @@ func rowByRow(ctx context.Context, p retry.Policy, found *sql.Rows, use func(int
 	return found.Err()
 }
 
-// A connection has no end, random bytes have none either, and a terminal is for
-// who sits there.
+// A connection and a source of random bytes have no end. A terminal waits for a
+// person.
 func endless(ctx context.Context, p retry.Policy, conn net.Conn, random io.Reader) error {
 	source := rand.Reader
 	return retry.Do(ctx, p, func(ctx context.Context) error {
@@ -135,7 +135,7 @@ func final(ctx context.Context, p retry.Policy, body io.Reader, dial func(contex
 	})
 }
 
-// Read once, and kept.
+// The body is read once and kept.
 func kept(ctx context.Context, p retry.Policy, body io.Reader) error {
 	var data []byte
 	var once sync.Once
@@ -150,7 +150,7 @@ func kept(ctx context.Context, p retry.Policy, body io.Reader) error {
 	})
 }
 
-// Each attempt fills it.
+// Each attempt fills the buffer.
 func output(ctx context.Context, p retry.Policy, use func(io.Reader) error) error {
 	var out, errs bytes.Buffer
 	return retry.Do(ctx, p, func(ctx context.Context) error {
@@ -164,7 +164,7 @@ func output(ctx context.Context, p retry.Policy, use func(io.Reader) error) erro
 	})
 }
 
-// No reader at all.
+// These types are not readers.
 func none(ctx context.Context, p retry.Policy) error {
 	var body io.Reader
 	return retry.Do(ctx, p, func(ctx context.Context) error { return send(ctx, body) })

@@ -1,4 +1,4 @@
-// Package docs has what the snippets of docs/vet.md and of the tests use.
+// Package docs declares the names that the snippets of docs/vet.md and of the tests use.
 package docs
 
 import (

@@ -17,7 +17,7 @@ func ping(context.Context) error { return nil }
 
 func closure(ctx context.Context) error {
 	return retry.Do(ctx, four, func(ctx context.Context) error {
-		return retry.Do(ctx, three, ping) // want `^retry.Do inside retry.Do makes up to 4 x 3 = 12 calls: retry in one of them, or give the outer one a context of retry.WithBudget \[nested\]$`
+		return retry.Do(ctx, three, ping) // want `^retry.Do inside retry.Do makes up to 4 x 3 = 12 calls: retry in one of them, or give the outer call a context of retry.WithBudget \[nested\]$`
 	})
 }
 

@@ -23,7 +23,7 @@ func (c *client) budgeted(ctx context.Context) error {
 
 func (c *client) within(ctx context.Context) error { return retry.Do(ctx, three, ping) }
 
-// A connection that is held for ever, and what is done on it.
+// The outer call holds a connection forever, and the inner call uses it.
 func reconnect(ctx context.Context) error {
 	return retry.Do(ctx, forever, func(ctx context.Context) error {
 		return errors.Join(ping(ctx), retry.Do(ctx, three, ping))
@@ -34,7 +34,7 @@ func single(ctx context.Context) error {
 	return retry.Do(ctx, four, func(ctx context.Context) error { return retry.Do(ctx, once, ping) })
 }
 
-// No attempt of the outer one follows.
+// The inner error is permanent, so the outer call makes no other attempt.
 func final(ctx context.Context) error {
 	return retry.Do(ctx, four, func(ctx context.Context) error {
 		err := retry.Do(ctx, three, ping)
@@ -45,7 +45,7 @@ func final(ctx context.Context) error {
 	})
 }
 
-// What the outer one retries may be something else.
+// The outer call may retry only other errors.
 func selective(ctx context.Context, errLogin error) error {
 	login := four
 	p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(0), RetryIf: func(err error) bool { return errors.Is(err, errLogin) }}
@@ -62,7 +62,7 @@ func shared(ctx context.Context, budget *retry.Budget) error {
 	return retry.Do(ctx, p, func(ctx context.Context) error { return retry.Do(ctx, three, ping) })
 }
 
-// What is started or kept does not run in the attempt.
+// The attempt starts or keeps a function, but does not wait for it.
 func detached(ctx context.Context, handle func(func() error)) error {
 	return retry.Do(ctx, four, func(ctx context.Context) error {
 		go func() { _ = retry.Do(ctx, three, ping) }()
@@ -71,7 +71,7 @@ func detached(ctx context.Context, handle func(func() error)) error {
 	})
 }
 
-// Policies from elsewhere may be limited there.
+// A policy from elsewhere may allow one attempt.
 func unknown(ctx context.Context, outer, inner retry.Policy) error {
 	return retry.Do(ctx, outer, func(ctx context.Context) error { return retry.Do(ctx, inner, ping) })
 }

@@ -17,7 +17,7 @@ func ping(ctx context.Context) error { return ctx.Err() }
 
 func closure(ctx context.Context) error {
 	return retry.Do(ctx, policy, func(context.Context) error {
-		return ping(ctx) // want `ping gets the context of all attempts, so AttemptTimeout does not end it: name the context that the function is given, as in func\(ctx context.Context\), and pass that`
+		return ping(ctx) // want `ping gets the context of all attempts, so AttemptTimeout does not end it: name the context parameter of the function, as in func\(ctx context.Context\), and pass it`
 	})
 }
 
@@ -77,7 +77,7 @@ func hidden(ctx context.Context) error {
 	return retry.Do(ctx, policy, func(attempt context.Context) error {
 		for attempt := range 3 {
 			if attempt > 0 {
-				return ping(ctx) // want `ping gets .* name the context that the function is given`
+				return ping(ctx) // want `ping gets .* name the context parameter of the function`
 			}
 		}
 		return ping(attempt)

@@ -12,8 +12,8 @@ import (
 
 var last error
 
-// To wrap an error or to look at values is no such call either, and what cleans
-// up should not end with the attempt.
+// A call that wraps an error or reads values cannot end early, and cleanup should
+// not end with the attempt.
 func wrapped(ctx context.Context, wrap func(context.Context, error) error, db *sql.DB) error {
 	return retry.Do(ctx, policy, func(attempt context.Context) error {
 		if _, err := userFromContext(ctx); err != nil {
@@ -32,7 +32,7 @@ type shutdown struct{}
 
 func (shutdown) Close(context.Context) error { return nil }
 
-// What an attempt looks at has any form.
+// The context of the attempt may be checked in any way.
 func switched(ctx context.Context, v any) error {
 	return retry.Do(ctx, policy, func(ctx context.Context) error {
 		switch v := v.(type) {
@@ -43,12 +43,12 @@ func switched(ctx context.Context, v any) error {
 	})
 }
 
-// Another context is another intention.
+// A third context is passed on purpose.
 func other(ctx, shutdown context.Context) error {
 	return retry.Do(ctx, policy, func(attempt context.Context) error { return ping(shutdown) })
 }
 
-// What cleans up, or goes on, must not end with the attempt.
+// Cleanup, and work that goes on, must not end with the attempt.
 func detachedFrom(ctx context.Context) error {
 	return retry.Do(ctx, policy, func(attempt context.Context) error {
 		defer ping(ctx)
@@ -82,7 +82,7 @@ func response(ctx context.Context) (*http.Response, error) {
 	})
 }
 
-// Without an AttemptTimeout the two are the same context.
+// Without an AttemptTimeout both contexts end at the same time.
 func same(ctx context.Context) error {
 	brief := retry.Policy{MaxAttempts: 2}
 	return errors.Join(

@@ -11,7 +11,7 @@ import (
 
 const tooMuch = 1.5
 
-// Every field has its line.
+// Each fault is reported at the line of its field.
 var faulty = retry.Policy{
 	MaxAttempts: -2, // want `^MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited \[policyliteral\]$`
 	AttemptCap:  -1, // want `^AttemptCap is -1: write 0 for no cap, or how many attempts it allows \[policyliteral\]$`
@@ -27,7 +27,7 @@ var faulty = retry.Policy{
 	HealthyAfter: time.Microsecond, // want `^HealthyAfter is 1µs: write 0 for never, or at least 1ms \[policyliteral\]$`
 }
 
-// Without a call that is known to use them, only what is wrong in any case.
+// Policies that no known call uses: only the faults of Validate are reported.
 func elements(attempts int) []*retry.Policy {
 	byName := map[string]retry.Policy{
 		"mail": {MaxAttempts: attempts, MaxElapsed: -time.Minute}, // want `^MaxElapsed is -1m0s: `
@@ -80,7 +80,7 @@ func classed(ctx context.Context, ping func(context.Context) error) error {
 }
 
 func classify(error) *retry.Class {
-	return &retry.Class{ // want `^Classify gives every error this Class, so a mistake in the request is retried as an outage is: .*$`
+	return &retry.Class{ // want `^Classify gives every error this Class, so a mistake in the request is retried like an outage: .*$`
 		Name:        "login",
 		MaxAttempts: -3,                      // want `^MaxAttempts is -3: write how many, or 0 for the policy's limits alone`
 		Jitter:      retry.Proportional(1.5), // want `^Jitter: Proportional is 1.5: write a share between 0 and 1`

@@ -8,12 +8,12 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Once for each call, on purpose.
+// One attempt for each call, on purpose.
 func zero(ctx context.Context, ping func(context.Context) error) error {
 	return retry.Do(ctx, retry.Policy{}, ping)
 }
 
-// Fields that are set later, or elsewhere, complete it.
+// Fields that are set later or elsewhere complete the policy.
 func later(ctx context.Context, backoff retry.Backoff, ping func(context.Context) error) error {
 	p := retry.Policy{MaxAttempts: 3}
 	p.Backoff = backoff
@@ -28,20 +28,20 @@ func decoded(ctx context.Context, file []byte, ping func(context.Context) error)
 	return retry.Do(ctx, p, ping)
 }
 
-// A job has the limit.
+// The job sets the limit.
 func job(ctx context.Context, attempts int, ping func(context.Context) error) error {
 	p := retry.Policy{Backoff: retry.Fixed(time.Second)}
 	return retry.Do(ctx, p.ForJob(attempts), ping)
 }
 
-// A default, to be overridden.
+// A default that users override.
 type config struct{ Retry retry.Policy }
 
 func defaults() config { return config{retry.Policy{MaxAttempts: 3}} }
 
 func reset(c *config) { c.Retry = retry.Policy{Backoff: retry.Fixed(time.Second)} }
 
-// Numbers that come from elsewhere.
+// Numbers from elsewhere are not known.
 var flagged = 3
 
 func unknown(ctx context.Context, attempts int, ping func(context.Context) error) error {
@@ -50,12 +50,12 @@ func unknown(ctx context.Context, attempts int, ping func(context.Context) error
 	return retry.Do(ctx, retry.Policy{MaxAttempts: attempts, MaxRetries: flagged, Backoff: retry.Fixed(time.Second)}, ping)
 }
 
-// A custom curve is trusted.
+// A custom Backoff is not checked.
 func custom(ctx context.Context, ping func(context.Context) error) error {
 	return retry.Do(ctx, retry.Policy{MaxAttempts: -1, Backoff: retry.BackoffFunc(func(int) time.Duration { return 0 })}, ping)
 }
 
-// A budget is complete once its fields are set.
+// Fields that are set later complete the budget.
 func budgets(ctx context.Context, size int, ping func(context.Context) error) error {
 	budget := &retry.Budget{Ratio: 0.1}
 	budget.Size = size
@@ -66,7 +66,7 @@ func budgets(ctx context.Context, size int, ping func(context.Context) error) er
 	return retry.Do(ctx, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Budget: &retry.Budget{Size: size}}, ping)
 }
 
-// A class may leave out what the call has, such as a limit and a pause.
+// A class may leave out what the policy sets, such as a limit and a delay.
 func leftOut(ctx context.Context, ping func(context.Context) error) error {
 	return retry.Do(ctx, retry.Policy{
 		MaxAttempts:  3,
@@ -77,7 +77,7 @@ func leftOut(ctx context.Context, ping func(context.Context) error) error {
 	}, ping)
 }
 
-// Which of two it is depends.
+// The policy is one of two.
 func either(ctx context.Context, fast bool, ping func(context.Context) error) error {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
 	if fast {
@@ -86,7 +86,7 @@ func either(ctx context.Context, fast bool, ping func(context.Context) error) er
 	return retry.Do(ctx, p, ping)
 }
 
-// Another type of this name.
+// Another type with the same name.
 type Policy struct{ MaxAttempts int }
 
 var namesake = Policy{MaxAttempts: -7}

@@ -18,7 +18,7 @@ var policy = retry.Policy{MaxAttempts: 3, RetryIf: retrysql.Transient}
 
 func closure(ctx context.Context, conn *pgx.Conn) error {
 	return retry.Do(ctx, policy, func(ctx context.Context) error {
-		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { // want `pgx.BeginFunc commits, and retrysql.Transient also retries a COMMIT whose answer was lost, so the transaction may be applied twice: use retrysql.TxFunc in place of retry.Do`
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { // want `pgx.BeginFunc commits, and retrysql.Transient also retries a COMMIT whose response was lost, so the transaction may be applied twice: use retrysql.TxFunc in place of retry.Do`
 			return tx.Exec(ctx, "UPDATE accounts SET balance = balance - 10")
 		})
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// The ways that know when COMMIT was sent.
+// These functions know whether COMMIT was sent.
 func tx(ctx context.Context, db *sql.DB, conn *pgx.Conn) error {
 	err := retrysql.Tx(ctx, db, nil, policy, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO orders DEFAULT VALUES")
@@ -35,7 +35,7 @@ func nested(ctx context.Context, db *gorm.DB) error {
 	})
 }
 
-// A single statement, and one that only reads.
+// A single statement, and a transaction that only reads.
 func statement(ctx context.Context, conn *pgx.Conn) error {
 	return retry.Do(ctx, policy, func(ctx context.Context) error {
 		return conn.Exec(ctx, "DELETE FROM orders WHERE expired")
@@ -67,7 +67,7 @@ func savepoint(ctx context.Context, tx pgx.Tx) error {
 	})
 }
 
-// Policies that decide otherwise, or may.
+// Policies that do not, or may not, retry a lost COMMIT.
 func decides(ctx context.Context, conn *pgx.Conn, given retry.Policy) error {
 	sent := false
 	careful := retry.Policy{MaxAttempts: 3, RetryIf: func(err error) bool { return !sent && retrysql.Transient(err) }}
@@ -90,7 +90,7 @@ func decides(ctx context.Context, conn *pgx.Conn, given retry.Policy) error {
 	return retry.Do(ctx, given, op)
 }
 
-// A Commit that is none of a database, and one after the retry.
+// A Commit of something else, and a Commit after the retries.
 type offsets struct{}
 
 func (offsets) Commit(ctx context.Context) error { return nil }

@@ -3,16 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	_ "embed"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,109 +20,9 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-const logPolicy = "{max_attempts: 3, backoff: {type: exponential, base: 1s}, jitter: full}"
-
-// Call a fails twice and then succeeds, and call b fails three times, under logPolicy.
-//
-//go:embed testdata/two.log
-var twoCalls string
-
-// The size of the summary has a limit, whatever the log has.
-func TestSummaryHasALimit(t *testing.T) {
-	for _, row := range []struct {
-		step time.Duration
-		n    int
-		want string
-	}{
-		{time.Second, 60, "second"}, {time.Second, 61, "5 seconds"}, {time.Minute, 60, "minute"}, {time.Minute, 61, "2 minutes"},
-		{time.Hour, 60, "hour"}, {time.Hour, 720, "day"}, {24 * time.Hour, 9000, "1,000 days"},
-	} {
-		var log strings.Builder
-		for i := range row.n {
-			at := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * row.step)
-			fmt.Fprintf(&log, `{"kind":"call_finished","time":%q,"attempt":1,"max":1,"reason":"reason %d","err":"error %[2]d"}`+"\n", at.Format(time.RFC3339), i)
-		}
-		var got summary
-		require.NoError(t, json.Unmarshal([]byte(succeed(t, log.String(), "explain", "-json")), &got))
-		sum := 0
-		for _, bar := range got.Strip {
-			sum += bar.GaveUp
-		}
-		assert.Equal(t, row.n, sum, row.want)
-		assert.LessOrEqual(t, len(got.Strip), mostBars)
-		assert.LessOrEqual(t, len(got.Reasons), mostGroups+1)
-		text := succeed(t, log.String(), "explain")
-		assert.Contains(t, text, "\nIN EACH "+strings.ToUpper(row.want)+" ")
-		assert.NotContains(t, text, "\n...\n", row.want)
-	}
-}
-
-// The commonest error is found however many others there are, and is not counted too often.
-func TestCommonestError(t *testing.T) {
-	line := `{"kind":"call_finished","attempt":1,"max":1,"reason":"deadline","err":"%s"}` + "\n"
-	for _, row := range []struct{ before, common, after, least int }{{1000, 1000, 0, 990}, {0, 1000, 1000, 990}, {500, 100, 500, 90}, {100, 9, 100, 9}, {mostErrors, 0, 0, 1}} {
-		var log strings.Builder
-		for i := range row.before + row.after + 1 {
-			if i == row.before {
-				log.WriteString(strings.Repeat(fmt.Sprintf(line, "common"), row.common))
-			}
-			fmt.Fprintf(&log, line, fmt.Sprint("dial tcp 10.0.0.1:", i))
-		}
-		var got summary
-		require.NoError(t, json.Unmarshal([]byte(succeed(t, log.String(), "explain", "-json")), &got))
-		commonest := got.Reasons[0].Commonest
-		assert.Equal(t, row.common > 0, commonest.Error == "common", "%v: %s", row, commonest.Error)
-		assert.Equal(t, row.before+row.after >= mostErrors, commonest.AtLeast, row)
-		assert.True(t, row.least <= commonest.Count && commonest.Count <= max(1, row.common), "%v: %d", row, commonest.Count)
-	}
-	var many tally
-	for i := range 10 * mostErrors {
-		many.add(fmt.Errorf("error %d", i))
-		assert.LessOrEqual(t, len(many.counts), mostErrors)
-	}
-}
-
-// An observer is an output that calls a function with all that it has.
-type observer struct {
-	bytes.Buffer
-	see func(all string)
-}
-
-func (o *observer) Write(b []byte) (int, error) {
-	n, err := o.Buffer.Write(b)
-	o.see(o.String())
-	return n, err
-}
-
-// From a pipe that does not end, each call is printed when it has ended. An interrupt ends the
-// reading, and the numbers come.
-func TestExplainInterrupt(t *testing.T) {
-	self, err := os.FindProcess(os.Getpid())
-	require.NoError(t, err)
-	if runtime.GOOS == "windows" {
-		t.Skip("a process cannot interrupt itself")
-	}
-	in, grows, err := os.Pipe()
-	require.NoError(t, err)
-	_, err = io.WriteString(grows, twoCalls)
-	require.NoError(t, err)
-	out := &observer{see: func(all string) {
-		if strings.HasSuffix(all, "b: stopped after 3 attempts: no attempt is left of 3\n") {
-			require.NoError(t, self.Signal(os.Interrupt))
-		}
-	}}
-	require.Zero(t, run(&streams{ctx: t.Context(), in: in, out: out, err: io.Discard}, []string{"explain"}))
-	assert.Contains(t, out.String(), "left of 3\n\n2 calls, 1 gave up, ")
-	require.NoError(t, errors.Join(grows.Close(), in.Close()))
-}
-
-type full struct{}
-
-func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
-
-// A program may add functions to the policy of a file. What they decided is counted,
-// and is no fault.
-func TestCheckCode(t *testing.T) {
+// A program may add functions to the policy of a file. A call whose retries these functions decided
+// is counted apart, and does not differ from the policy.
+func TestCompareCountsDecisionsOfCode(t *testing.T) {
 	const policy = "{max_attempts: 3, backoff: {type: fixed, base: 1m}}"
 	const checked, skipped, byCode = "1 checked, 0 skipped, 0", "0 checked, 1 skipped, 0", "0 checked, 0 skipped, 1"
 	failure := errors.New("refused")
@@ -171,16 +66,16 @@ func TestCheckCode(t *testing.T) {
 				}
 				require.Error(t, retry.Do(t.Context(), p, func(context.Context) error { return test.err }))
 			})
-			verdict, status := "none compared with", ok
+			verdict, status := "no call could be compared with the policy", ok
 			switch test.want {
 			case checked:
-				verdict = "all as decided by"
+				verdict = "all checked calls follow the policy"
 			case skipped:
 				status = found
 			}
 			for i := range logs {
 				stdout, stderr, got := tool(logs[i].String(), "explain", "-policy", "p.yaml")
-				assert.Equal(t, test.listed+verdict+" 3 attempts, fixed 1m0s\n1 call: "+test.want+" stopped by code\n", reportOf(stdout))
+				assert.Equal(t, test.listed+"the policy: 3 attempts, fixed 1m0s\n"+verdict+"\n1 call: "+test.want+" stopped by code\n", reportOf(stdout))
 				assert.Empty(t, stderr)
 				assert.Equal(t, status, got)
 			}
@@ -190,22 +85,25 @@ func TestCheckCode(t *testing.T) {
 	}
 }
 
-// elsewhere says where the log of an example or an adapter is that has none of its name.
+// elsewhere says for each example and adapter without a log of its own name which log has its
+// events, or why there is no log.
 var elsewhere = map[string]string{
-	"retryasynq": "asynq", "retrynats": "nats", "retryriver": "river", "retryamqp": "rabbitmq", // which are examples of them
+	"retryasynq": "asynq", "retrynats": "nats", "retryriver": "river", "retryamqp": "rabbitmq", // these logs are of examples that use the adapter
 	"pictures": "a simulation", "budgets": "a simulation", "mail": "the work of the queues",
-	"config": "it only reads policies", "retryvet": "a linter", "retryrpc": "in those of the adapters that use it",
+	"retryrpc": "retrygrpc and retryconnect",
+	"config":   "it only reads policies", "retryvet": "a linter",
 }
 
-// reportOf returns how calls compare with a policy.
+// reportOf returns the comparison of explain -policy, without its first line.
 func reportOf(out string) string {
 	_, report, _ := strings.Cut(out, " attempts a call\n")
 	return strings.TrimSpace(report) + "\n"
 }
 
-// Logs that examples, packages and adapters wrote in their own tests are correct, under
-// each prefix, and wherever a rotation or a crash cuts them. None is forgotten.
-func TestCheckCorrectLogs(t *testing.T) {
+// The logs that examples, packages and adapters write in their own tests follow their policies.
+// They do so after each prefix, and wherever a rotation or a crash cuts them. Each example and
+// adapter has a log, or a reason why it has none.
+func TestCompareAcceptsCorrectLogs(t *testing.T) {
 	for _, pattern := range []string{"../../adapters/retry*/*.go", "../../examples/*/*.go", "../../examples/*/*/*.go"} {
 		sources, err := filepath.Glob(pattern)
 		require.NoError(t, err)
@@ -226,7 +124,7 @@ func TestCheckCorrectLogs(t *testing.T) {
 		require.NoError(t, err)
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			out := reportOf(succeed(t, "", "explain", "-policy", policy, name))
-			assert.Regexp(t, `(?m)^all as decided by `, out)
+			assert.Regexp(t, `(?m)^all checked calls follow the policy$`, out)
 			lines := strings.SplitAfter(string(data), "\n")
 			for source, prefix := range map[string]string{
 				"web-1": "web-1  | ", "pod/web/web": "[pod/web/web] ", "host web[1234]": "<34>Nov 22 10:00:00 host web[1234]: ", "host web 12": "<34>1 2026-11-22T10:00:00.003Z host web 12 - - ",
@@ -244,9 +142,9 @@ func TestCheckCorrectLogs(t *testing.T) {
 	}
 }
 
-// Of the changes of one field of a log, explain finds those after which the log cannot have
-// happened, or is not by the policy.
-func TestCheckFindsEachChange(t *testing.T) {
+// Explain finds a change of a single field in a log, if the changed log is impossible or does not
+// follow the policy.
+func TestCompareFindsEachChange(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(twoCalls, "\n"), "\n")
 	t.Chdir(write(t, map[string]string{"p.yaml": logPolicy}))
 	others := strings.Fields(`null "x" "7" 7 -1 1 2 "1ms" "30h" "2000-01-01T00:00:09Z" "1990-01-01T00:00:00Z" "success" "call_finished" "retry_scheduled"`)
@@ -261,5 +159,5 @@ func TestCheckFindsEachChange(t *testing.T) {
 			}
 		}
 	}
-	assert.GreaterOrEqual(t, found*100, changed*92) // the others change a key, a time, or nothing
+	assert.GreaterOrEqual(t, found*100, changed*92) // the other changes are of a key or a time, or change nothing
 }

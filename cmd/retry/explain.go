@@ -25,55 +25,62 @@ import (
 
 var explainCommand = &command{
 	name: "explain", args: "[flags] LOG ...", run: explain,
-	summary: "say which calls gave up in a log, when, where and why; print each",
+	summary: "print the retries in a log, and count which calls gave up, and why",
 	doc: `
-Explain reads the log of a program that logs its retries, by retrylog.NewWriter
-or retrylog.Slog, as JSON or text, and the access logs of Envoy. It prints each
-call when it has ended, its events together. At the end, or on Ctrl-C, it counts
-the calls: how many gave up, for which reasons, from which sources, with which
-errors, and when; "..." is time without retries and failures. Times are UTC.
+Explain reads the log of a program that logs its retries with retrylog.NewWriter
+or retrylog.Slog, as JSON or text. It also reads the access logs of Envoy. It
+prints the events of each call together when the call has ended. At the end of
+the log, or on Ctrl-C, it counts the calls: how many gave up, for which reasons,
+from which sources, with which errors, and when. In the table of times, "..."
+stands for time in which no call retried or gave up. Times are UTC.
 
     retry explain -failed -since 1h -source 'pod/web-*' web.log
     retry explain -policy config.yaml -at services.payments.retry web.log
     kubectl logs --prefix deploy/web | retry explain
 
-A source is what kubectl, docker compose, syslog or journald write before an
-event, or a field such as "pod" or "host" around it, or else the file. Lines of
-anything else are skipped, and so is an event in a text that a program logged.
-Several files are merged by time. The oldest line of each must be first.
+The source of an event is what kubectl, docker compose, syslog or journald write
+before the event, or a field such as "pod" or "host" of the JSON around it. If
+there is neither, the source is the file. Explain skips lines that are not
+events, and events inside a text that a program logged. It merges several files
+by time. The first line of each file must be the oldest.
 
-With -policy every decision is compared with the policy in a file, and the calls
-are printed whose decisions differ. The exit status is 1 if there is one, if an
-event cannot have happened, or if no call can be compared. Skipped are calls
-whose beginning or end is not in the log, or whose retries a retry.Class or a
-pipeline decided, which the file does not have. Stopped by code are calls whose
-error the program itself did not retry, by RetryIf or retry.Permanent. Give each
-retry.Class a Name: a log does not show one without, and its retries differ.
+With -policy, explain compares every decision with the policy in a file, and
+prints only the calls whose decisions differ. The exit status is 1 if a call
+differs, if an event is impossible or cannot be read, or if no call can be
+compared. A call is skipped if the log lacks its start or its end, or if a
+retry.Class or a pipeline decided its retries, because the file contains neither
+of them. A call is stopped by code if the program did not retry the error, for
+example by RetryIf or retry.Permanent. Give each retry.Class a Name: a log does
+not show a class without a name, so its retries differ from the policy.
 `,
 }
 
 // An explanation is one run of explain.
 type explanation struct {
-	*streams    // main remembers what cannot be written
+	*streams
 	sum         summary
 	json        bool
-	separator   string // before what is printed next
+	separator   string // what to print before the next call, or before the summary
 	key, source *regexp.Regexp
 	since       time.Time
-	until       time.Time // the zero time: no limit
+	until       time.Time // the zero time is no limit
 }
 
 func (x *explanation) define(flags *flag.FlagSet) {
 	x.key, x.source = regexp.MustCompile(""), regexp.MustCompile("")
-	flags.Func("key", "only calls with this `key`; order-* is every key that begins so", glob(&x.key))
-	flags.Func("source", "only calls from this `source` or file; pod/web-* is every source that begins so", glob(&x.source))
-	flags.Func("since", "only calls that ended since this `time`: 90m ago, or 2026-11-22T10:00:00Z", instantOf(&x.since))
-	flags.Func("until", "only calls that ended until this `time`", instantOf(&x.until))
-	flags.BoolVar(&x.sum.failed, "failed", false, "print only the calls that gave up; the numbers are of all calls")
-	flags.BoolVar(&x.json, "json", false, "print JSON: the numbers, and the list of calls")
+	flags.Func("key", "only calls with this `key`; order-* selects each key that starts with order-",
+		glob(&x.key))
+	flags.Func("source", "only calls from this `source` or file; pod/web-* selects each source "+
+		"that starts with pod/web-", glob(&x.source))
+	flags.Func("since", "only calls that ended at this `time` or later: 2026-11-22T10:00:00Z, or "+
+		"90m for 90 minutes ago", instantOf(&x.since))
+	flags.Func("until", "only calls that ended at this `time` or earlier", instantOf(&x.until))
+	flags.BoolVar(&x.sum.failed, "failed", false,
+		"print only the calls that gave up; the counts still cover every call")
+	flags.BoolVar(&x.json, "json", false, "print JSON: the counts, and the list of calls")
 }
 
-// glob sets a pattern in which * is any text.
+// glob returns the function of a flag whose value is a pattern, in which * stands for any text.
 func glob(to **regexp.Regexp) func(string) error {
 	return func(text string) (err error) {
 		*to, err = regexp.Compile(`^(?s:` + strings.ReplaceAll(regexp.QuoteMeta(text), `\*`, `.*`) + `)$`)
@@ -81,6 +88,7 @@ func glob(to **regexp.Regexp) func(string) error {
 	}
 }
 
+// instantOf returns the function of a flag whose value is a time, or a duration before now.
 func instantOf(to *time.Time) func(string) error {
 	return func(text string) error {
 		ago, err := time.ParseDuration(text)
@@ -88,16 +96,17 @@ func instantOf(to *time.Time) func(string) error {
 			*to, err = time.Parse(time.RFC3339, text)
 		}
 		if err != nil {
-			return errors.New("write a duration such as 90m, or a time such as 2026-11-22T10:00:00Z")
+			return errors.New("write a time such as 2026-11-22T10:00:00Z, or a duration such as 90m")
 		}
 		return nil
 	}
 }
 
-// selects reports whether a call is one to look at.
+// selects reports whether the flags select a call.
 func (x *explanation) selects(t *logs.Trace) bool {
 	last := t.Last().Time
-	return x.key.MatchString(t.Key) && x.source.MatchString(t.From()) && !last.Before(x.since) && (x.until.IsZero() || !last.After(x.until))
+	return x.key.MatchString(t.Key) && x.source.MatchString(t.From()) &&
+		!last.Before(x.since) && (x.until.IsZero() || !last.After(x.until))
 }
 
 func explain(s *streams, c *command, args []string) int {
@@ -106,7 +115,7 @@ func explain(s *streams, c *command, args []string) int {
 	var from source
 	x.define(flags)
 	from.define(flags)
-	file := flags.String("policy", "", "the `file` with the policy to compare with, YAML or JSON")
+	file := flags.String("policy", "", "compare with the policy in this `file`, YAML or JSON")
 	names, status, done := c.parse(s, flags, args)
 	if done {
 		return status
@@ -119,9 +128,10 @@ func explain(s *streams, c *command, args []string) int {
 	switch {
 	case err != nil:
 	case *file == "" && from != source{}:
-		err = errors.New("there is no policy: write -policy and the file that has it")
+		err = errors.New("-from and -at are about a policy: write -policy and the file of the policy")
 	case *file == "-" && slices.Contains(names, "-"):
-		err = errors.New("the policy and the log cannot both be standard input: name one of them")
+		err = errors.New("the policy and the log cannot both be standard input: " +
+			"write a file for one of them")
 	}
 	if err != nil {
 		return c.misused(s, err)
@@ -146,10 +156,10 @@ func explain(s *streams, c *command, args []string) int {
 	return x.sum.status()
 }
 
-// read prints the selected calls of a log when they end, and completes the summary. A log
-// without one is an error.
+// read prints each selected call when it ends, and completes the summary. If no call is selected,
+// the error is a *policyfile.Fault.
 func (x *explanation) read(names []string) error {
-	debug.SetMemoryLimit(48 << 20) // a log may be longer than the machine has: collect in time
+	debug.SetMemoryLimit(48 << 20) // a log may be larger than the memory, so collect garbage early
 	ctx, stop := signal.NotifyContext(x.ctx, os.Interrupt)
 	defer stop()
 	unbuffered := x.out
@@ -179,29 +189,36 @@ func (x *explanation) read(names []string) error {
 		return err
 	}
 	if x.sum.Calls == 0 && (x.sum.comparison == nil || x.sum.Bad == 0) {
-		text := "no call is selected"
-		if x.sum.Events == 0 {
-			text = fmt.Sprintf("there is no event of a retry in %s, and %s cut off", counted(x.sum.Files.Skipped, "line"), counted(x.sum.Torn, "line"))
-			if x.sum.First != nil {
-				text += fmt.Sprintf("; %s cannot be read, the first in %v", counted(x.sum.Bad, "event"), differenceOf(x.sum.First))
-			}
-		}
-		return &policyfile.Fault{File: first, Line: 1, Text: text}
+		return &policyfile.Fault{File: first, Line: 1, Text: x.nothing()}
 	}
 	return nil
 }
 
-// writeSummary writes what the calls have in common.
+// nothing says why no call of the log is selected.
+func (x *explanation) nothing() string {
+	if x.sum.Events > 0 {
+		return "no call has the key, the source and the time of the flags"
+	}
+	text := fmt.Sprintf("no line is an event of a retry: %s skipped, %s cut off",
+		counted(x.sum.Files.Skipped, "line"), counted(x.sum.Torn, "line"))
+	if x.sum.First != nil {
+		text += fmt.Sprintf("; %s cannot be read, and the first is %v",
+			counted(x.sum.Bad, "event"), differenceOf(x.sum.First))
+	}
+	return text
+}
+
+// writeSummary writes the counts of the calls.
 func (x *explanation) writeSummary() {
 	if x.json {
-		numbers, _ := json.Marshal(&x.sum) // of texts and numbers
+		numbers, _ := json.Marshal(&x.sum) // texts and numbers cannot fail
 		fmt.Fprintf(x.out, "%s\n],%s\n", strings.TrimPrefix(x.separator, ","), numbers[1:])
 		return
 	}
 	fmt.Fprint(x.out, x.separator+x.sum.text())
 }
 
-// print prints a call.
+// print prints a call, unless the flags ask only for other calls.
 func (x *explanation) print(t *logs.Trace, differs bool) {
 	switch {
 	case x.sum.failed && !gaveUp(t), x.sum.comparison != nil && !differs:
@@ -214,6 +231,7 @@ func (x *explanation) print(t *logs.Trace, differs bool) {
 	}
 }
 
+// counted writes a number with its noun, which may be in the plural: 1 policy, 2 policies.
 func counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -224,8 +242,8 @@ func counted(n int, what string) string {
 	return preview.Thousands(n) + " " + what + "s"
 }
 
-// interruptible returns a reader that ends when a context is done, although a Read of a pipe does
-// not.
+// interruptible returns a reader that ends when ctx is done. A Read of a pipe alone would wait for
+// its next byte.
 func interruptible(ctx context.Context, in io.Reader) io.Reader {
 	r, w := io.Pipe()
 	go func() {

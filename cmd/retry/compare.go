@@ -15,18 +15,19 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/printable"
 )
 
-// A comparison is what the calls of a log have in common with a policy.
+// A comparison compares the calls of a log with a policy.
 type comparison struct {
-	Differs []difference `json:"differs"` // the first of them
-	Checked int          `json:"checked"`
+	Differs []difference `json:"differs"` // the first ten differences
+	Checked int          `json:"checked"` // calls that were compared
 	Skipped int          `json:"skipped"`
 	ByCode  int          `json:"stopped_by_code"`
 
 	policy retry.Policy
-	calls  map[string]int // that are not compared, by why
+	calls  map[string]int // how many calls were not compared, by the reason
 }
 
-// A difference is what a policy would not have decided, or what cannot have happened.
+// A difference is a decision that the policy would not have made, or an event that is impossible
+// after the events before it.
 type difference struct {
 	Source string `json:"source"`
 	File   string `json:"file"`
@@ -35,7 +36,7 @@ type difference struct {
 }
 
 func newComparison(p retry.Policy) *comparison {
-	// A program may have a Wait, which ends waits early, and no file can say so.
+	// The program may set Policy.Wait, which can end waits early. A file cannot set it.
 	p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
 	return &comparison{policy: p, Differs: []difference{}, calls: map[string]int{}}
 }
@@ -67,7 +68,7 @@ func (n *comparison) add(t *logs.Trace) bool {
 	return false
 }
 
-// differenceOf returns what a fault says.
+// differenceOf returns the difference for a fault.
 func differenceOf(f *logs.Fault) difference {
 	return difference{f.Source, f.File, f.Line, f.Err.Error()}
 }
@@ -80,18 +81,20 @@ func (d difference) String() string {
 	return (&policyfile.Fault{File: d.File, Line: d.Line, Text: d.What}).Error()
 }
 
-// status returns the exit status.
+// status returns the exit status of explain.
 func (s *summary) status() int {
-	if s.Reversed != "" {
+	n := s.comparison
+	switch {
+	case s.Reversed != "":
 		return found
-	}
-	if n := s.comparison; n != nil && (len(n.Differs) > 0 || s.First != nil || n.Checked+n.ByCode == 0) {
+	case n != nil && (len(n.Differs) > 0 || s.First != nil || n.Checked+n.ByCode == 0):
 		return found
+	default:
+		return ok
 	}
-	return ok
 }
 
-// text writes the report.
+// text writes the report of the comparison.
 func (n *comparison) text(p *paragraph, s *summary) {
 	number := preview.Thousands[int]
 	for _, first := range n.Differs[:min(1, len(n.Differs))] {
@@ -103,16 +106,21 @@ func (n *comparison) text(p *paragraph, s *summary) {
 	for _, why := range slices.Sorted(maps.Keys(n.calls)) {
 		p.say(true, "%s: %s\n", why, counted(n.calls[why], "call"))
 	}
-	p.say(s.Torn+s.Bad > 0, "%s cut off, %s that cannot be read\n", counted(s.Torn, "line"), number(s.Bad))
-	var of []string
+	p.say(s.Torn+s.Bad > 0, "%s cut off, %s that cannot be read\n",
+		counted(s.Torn, "line"), counted(s.Bad, "line"))
+	p.say(true, "the policy: %v\n", n.policy)
+	var differ []string
 	for _, line := range s.Sources {
 		if line.Differ > 0 {
-			of = append(of, fmt.Sprintf("%s of %s of %s", number(line.Differ), number(line.Calls), printable.Line(line.Source)))
+			differ = append(differ, fmt.Sprintf("%s of %s from %s",
+				number(line.Differ), number(line.Calls), printable.Line(line.Source)))
 		}
 	}
-	p.say(of != nil, "%s not as decided by %v: %s\n", counted(s.Differ, "call"), n.policy, strings.Join(of, ", "))
-	p.say(of == nil && n.Checked == 0, "none compared with %v\n", n.policy)
-	p.say(of == nil && n.Checked > 0, "all as decided by %v\n", n.policy)
-	p.say(true, "%s: %s checked, %s skipped, %s stopped by code\n", counted(n.Checked+n.Skipped+n.ByCode, "call"),
+	p.say(differ != nil, "differ from the policy: %s (%s)\n",
+		counted(s.Differ, "call"), strings.Join(differ, ", "))
+	p.say(differ == nil && n.Checked == 0, "no call could be compared with the policy\n")
+	p.say(differ == nil && n.Checked > 0, "all checked calls follow the policy\n")
+	p.say(true, "%s: %s checked, %s skipped, %s stopped by code\n",
+		counted(n.Checked+n.Skipped+n.ByCode, "call"),
 		number(n.Checked), number(n.Skipped), number(n.ByCode))
 }

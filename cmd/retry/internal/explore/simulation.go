@@ -14,32 +14,38 @@ import (
 	"github.com/goretry/retry/retrysim"
 )
 
-// A Simulation is a run of a system.
+// A Simulation is a system with the results of simulating it.
 type Simulation struct {
 	Name    string          `json:"file"`
 	Answer  retrysim.Answer `json:"answer"`
 	System  retrysim.System `json:"-"`
-	Rescues []rescue.Rescue `json:"rescues,omitempty"` // the changes that help
-	Useless []string        `json:"useless,omitempty"` // those that do not
+	Rescues []rescue.Rescue `json:"rescues,omitempty"` // the changes that help; nil without -rescue
+	Useless []string        `json:"useless,omitempty"` // the changes that do not help
 	Result  retrysim.Result `json:"-"`                 // the run that is shown
 }
 
 // A Row is a part of a run.
 type Row struct {
 	From, To      time.Duration
-	Event         bool               // something goes wrong in it
-	Calls, Worked float64            // from outside, a second
-	Requests      map[string]float64 // to each service, a second
-	Queues        map[string]int     // at the end
+	Event         bool               // an event of the system is active during the row
+	Calls, Worked float64            // calls from outside in a second, and those that worked
+	Requests      map[string]float64 // requests to each service in a second
+	Queues        map[string]int     // the queue of each service at the end of the row
 }
 
 // Rows returns a run in rows of the same length, fewer than most.
 func (of Simulation) Rows(most int) (rows []Row) {
 	r := of.Result
-	step := max(1, int(timeStep(time.Duration(6*len(r.Seconds))*time.Second/time.Duration(most))/time.Second))
-	for from := 0; from < len(r.Seconds); from += step {
-		to := min(from+step, len(r.Seconds))
-		row := Row{From: time.Duration(from) * time.Second, To: time.Duration(to) * time.Second, Requests: map[string]float64{}, Queues: map[string]int{}}
+	step := timeStep(time.Duration(6*len(r.Seconds)) * time.Second / time.Duration(most))
+	length := max(1, int(step/time.Second))
+	for from := 0; from < len(r.Seconds); from += length {
+		to := min(from+length, len(r.Seconds))
+		row := Row{
+			From:     time.Duration(from) * time.Second,
+			To:       time.Duration(to) * time.Second,
+			Requests: map[string]float64{},
+			Queues:   map[string]int{},
+		}
 		seconds := float64(to - from)
 		for _, sec := range r.Seconds[from:to] {
 			row.Calls += float64(sec.Calls) / seconds
@@ -59,21 +65,23 @@ func (of Simulation) Rows(most int) (rows []Row) {
 	return rows
 }
 
-// RescueRows returns the changes of a system that help as rows of text: the change, the
-// verdict, the calls lost and the margin. The first row is of the system as it is.
+// RescueRows returns a row of texts for each change that helps: the change, the verdict, the calls
+// lost and the margin. The first row is about the system without a change.
 func (of Simulation) RescueRows() (rows [][]string) {
 	for _, r := range append([]rescue.Rescue{rescue.Of(of.Answer)}, of.Rescues...) {
 		rows = append(rows, []string{
 			r.Change, string(r.Verdict),
-			fmt.Sprintf("%s (%.3g%%)", preview.Thousands(r.Lost), 100*float64(r.Lost)/float64(max(1, of.Answer.Calls))),
+			fmt.Sprintf("%s (%.3g%%)", preview.Thousands(r.Lost),
+				100*float64(r.Lost)/float64(max(1, of.Answer.Calls))),
 			fmt.Sprintf("%s/s (%.0f%%)", number(r.Margin, false), 100*r.Share),
 		})
 	}
 	return rows
 }
 
-// Loaded returns the names of the services, the one with the most load beyond its
-// normal load first. Equal ones are in the order of the events, and of the alphabet.
+// Loaded returns the names of the services. The first is the service with the highest load, as a
+// multiple of its normal load. Among services with equal loads, services with events come first,
+// and then the order is alphabetical.
 func (of Simulation) Loaded() []string {
 	more := func(name string) float64 {
 		load := of.Result.Services[name]
@@ -84,12 +92,16 @@ func (of Simulation) Loaded() []string {
 		event[t.Service] = 1
 	}
 	return slices.SortedFunc(maps.Keys(of.Result.Services), func(a, b string) int {
-		return cmp.Or(cmp.Compare(more(b), more(a)), event[b]-event[a], strings.Compare(a, b))
+		return cmp.Or(
+			cmp.Compare(more(b), more(a)),
+			event[b]-event[a],
+			strings.Compare(a, b),
+		)
 	})
 }
 
-// figures draws the calls that work, the load of the four services that have the most of
-// it, and their queues.
+// figures draws the calls and those that work, the load of the first four services of Loaded, and
+// the queues of these services.
 func (of Simulation) figures() []figure {
 	rows, names := of.Rows(300), of.Loaded()
 	draw := func(name, class string, value func(Row) float64) line {
@@ -102,9 +114,13 @@ func (of Simulation) figures() []figure {
 	loads, queues := []line{}, []line{}
 	for i, name := range names[:min(4, len(names))] {
 		class, load := string(rune('a'+i)), of.Result.Services[name]
-		loads = append(loads, draw(name, class, func(row Row) float64 { return 100 * row.Requests[name] / max(load.Normal, 1e-9) }))
+		loads = append(loads, draw(name, class, func(row Row) float64 {
+			return 100 * row.Requests[name] / max(load.Normal, 1e-9)
+		}))
 		if load.Peak > 0 {
-			queues = append(queues, draw(name, class, func(row Row) float64 { return float64(row.Queues[name]) }))
+			queues = append(queues, draw(name, class, func(row Row) float64 {
+				return float64(row.Queues[name])
+			}))
 		}
 	}
 	figures := []figure{
@@ -121,7 +137,12 @@ func (of Simulation) figures() []figure {
 }
 
 func (of Simulation) figure(title, unit string, lines []line) figure {
-	c := lineChart{label: title + ": " + unit, x: timeAxis(time.Duration(len(of.Result.Seconds)) * time.Second), y: axis{title: unit, max: 1}, lines: lines}
+	c := lineChart{
+		label: title + ": " + unit,
+		x:     timeAxis(time.Duration(len(of.Result.Seconds)) * time.Second),
+		y:     axis{title: unit, max: 1},
+		lines: lines,
+	}
 	c.x.title = "time"
 	for _, event := range of.System.Events {
 		c.shades = append(c.shades, span{float64(event.At), float64(event.At + event.For)})
@@ -130,26 +151,30 @@ func (of Simulation) figure(title, unit string, lines []line) figure {
 	for _, l := range lines {
 		most := slices.MaxFunc(l.points, func(p, q point) int { return cmp.Compare(p.y, q.y) })
 		c.y.max = max(c.y.max, most.y)
+		end := l.points[len(l.points)-1]
 		f.Words = append(f.Words, fmt.Sprintf("%s: at most %s, at %s; %s at the end.",
-			l.name, number(most.y, false), preview.Brief(time.Duration(most.x)), number(l.points[len(l.points)-1].y, false)))
+			l.name, number(most.y, false), preview.Brief(time.Duration(most.x)), number(end.y, false)))
 	}
 	c.y.ticks, c.y.max = niceTicks(c.y.max)
 	f.Picture = c.svg()
 	return f
 }
 
-// Picture draws runs as one SVG file, below each other.
+// Picture draws the charts of runs into one SVG file, one below the other.
 func Picture(runs ...Simulation) []byte {
-	css, _ := files.ReadFile("page.css") // it is embedded
+	css, _ := files.ReadFile("page.css") // reading an embedded file cannot fail
 	var b strings.Builder
 	y := 0.0
 	for _, of := range runs {
 		for _, f := range of.figures() {
 			place := fmt.Sprintf("<svg y=\"%g\" width=\"%g\" height=\"%g\" ", y+24, width, lineHeight)
-			fmt.Fprintf(&b, "<text x=\"%g\" y=\"%g\">%s: %s</text>\n%s\n", left, y+18, html.EscapeString(of.Name), f.Title, strings.Replace(string(f.Picture), "<svg ", place, 1))
+			fmt.Fprintf(&b, "<text x=\"%g\" y=\"%g\">%s: %s</text>\n%s\n",
+				left, y+18, html.EscapeString(of.Name), f.Title,
+				strings.Replace(string(f.Picture), "<svg ", place, 1))
 			y += lineHeight + 40
 		}
 	}
-	return fmt.Appendf(nil, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\">\n<style>%s</style>\n<rect class=\"back\" width=\"100%%\" height=\"100%%\"/>\n%s</svg>\n",
+	return fmt.Appendf(nil, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\">\n"+
+		"<style>%s</style>\n<rect class=\"back\" width=\"100%%\" height=\"100%%\"/>\n%s</svg>\n",
 		width, y, css, b.String())
 }

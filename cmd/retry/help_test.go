@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestHelp(t *testing.T) {
+	all := succeed(t, "", "help")
+	assert.Equal(t, all, succeed(t, "", "-h"))
+	_, stderr, status := tool("")
+	assert.Equal(t, 2, status)
+	assert.Equal(t, all, stderr)
+	_, stderr, status = tool("", "plant")
+	assert.Equal(t, 2, status)
+	assert.Equal(t, "retry: unknown command \"plant\"\n\n"+all, stderr)
+
+	for _, c := range commands {
+		t.Run(c.name, func(t *testing.T) {
+			assert.Contains(t, all, c.summary)
+			help := succeed(t, "", c.name, "-h")
+			assert.True(t, strings.HasPrefix(help, "Usage: "+c.usage()+"\n\n"), help)
+			assert.Contains(t, help, "\n    retry "+c.name, "an example")
+			assert.Contains(t, help, "\nFlags:\n\n  -")
+			assert.Equal(t, help, succeed(t, "", "help", c.name))
+			for line := range strings.Lines(all + help) {
+				assert.LessOrEqual(t, len(line), 81, line)
+			}
+		})
+	}
+	assert.Regexp(t, `^retry \S+\n$`, succeed(t, "", "version"))
+}
+
+// The help of the keys and the schema agree with docs/text-form.md.
+func TestKeysAndSchema(t *testing.T) {
+	page, err := os.ReadFile("../../docs/text-form.md")
+	require.NoError(t, err)
+	printed := succeed(t, "", "help", "policy")
+	rows := regexp.MustCompile(`(?m)^([a-z_]+)  +(whole number|true or false|a mapping|duration|text, number|text)  +(.*?)  +\S`).FindAllStringSubmatch(string(page), -1)
+	require.Len(t, rows, 13)
+	for _, row := range rows {
+		value := row[2] + "; 0: " + row[3]
+		if row[2] == "true or false" || row[3] == "-" {
+			value = row[2]
+		}
+		assert.Contains(t, printed, fmt.Sprintf("%-18s %s\n", row[1], value))
+	}
+	assert.Equal(t, len(rows), strings.Count(printed, "\n                   "))
+	for line := range strings.Lines(printed) {
+		assert.LessOrEqual(t, len([]rune(line)), 81)
+	}
+	file, err := os.ReadFile("../../docs/policy.schema.json")
+	require.NoError(t, err)
+	assert.Equal(t, string(file), succeed(t, "", "lint", "-schema"), "cp policy.schema.json ../../docs")
+}
