@@ -9,7 +9,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"slices"
-	"sync"
+	"sync/atomic"
 
 	"github.com/goretry/retry"
 )
@@ -163,31 +163,6 @@ func cloneHeader(h http.Header) http.Header {
 	return h.Clone()
 }
 
-// prepare calls the Prepare of the Transport. If it fails, the body is closed, and
-// one that it has replaced too.
-func (a *attempt) prepare() (err error) {
-	x := a.x
-	var before *closing
-	if x.hasBody() {
-		before = &closing{a.req.Body, sync.OnceValue(a.req.Body.Close)}
-		a.req.Body = before
-	}
-	prepared := false // not if Prepare panics
-	defer func() {
-		if !prepared && a.req.Body != nil {
-			_ = a.req.Body.Close()
-		}
-		if !prepared && before != nil {
-			_ = before.Close()
-		}
-	}()
-	err = x.t.Prepare(a.req, a.number, x.failure)
-	if prepared = err == nil; prepared {
-		a.req.Body = before.replacedBy(a.req.Body)
-	}
-	return x.unsent("retryhttp: Prepare", err)
-}
-
 // unsent returns why an attempt is not sent, with what the one before failed with.
 func (x *exchange) unsent(what string, err error) error {
 	if err != nil {
@@ -197,4 +172,50 @@ func (x *exchange) unsent(what string, err error) error {
 		err = fmt.Errorf("%w (the attempt before: %w)", err, x.failure)
 	}
 	return err
+}
+
+// A destination is where an attempt leads. A RoundTripper between a Transport and another one
+// of this package may copy the request, but does not lead it elsewhere.
+type destination struct {
+	known  atomic.Bool // Base has the request; Prepare may have started goroutines that ask
+	req    *http.Request
+	method string
+	url    *url.URL
+	copied url.URL // Base may change url
+}
+
+// set notes the destination of a request.
+func (d *destination) set(req *http.Request) {
+	if req.URL != nil {
+		d.copied = *req.URL
+	}
+	d.req, d.method, d.url = req, req.Method, req.URL
+	d.known.Store(true)
+}
+
+// isOf reports whether it is the destination of req.
+func (d *destination) isOf(req *http.Request) bool {
+	switch {
+	case !d.known.Load():
+		return false
+	case req == d.req: // Base may have led it elsewhere
+		return true
+	case req.URL == d.url || req.URL == nil:
+		return req.URL == d.url
+	}
+	u, c := req.URL, &d.copied
+	return req.Method == d.method && u.Scheme == c.Scheme && u.Host == c.Host &&
+		u.Path == c.Path && u.RawQuery == c.RawQuery
+}
+
+// max returns how many attempts a request may make, of which a is one.
+func (a *attempt) max() int {
+	switch {
+	case a == nil:
+		return retry.Unlimited
+	case a.x.cannotRepeat() != nil:
+		return 1
+	default:
+		return a.x.policy.EffectiveMax()
+	}
 }

@@ -106,3 +106,14 @@ func passes(status int) bool {
 func healthy(status int) bool {
 	return status >= 400 && status <= 499 && !passes(status)
 }
+
+// A CheckFunc is what the field Check of a [Transport] takes.
+type CheckFunc func(req *http.Request, resp *http.Response, err error) error
+
+// or returns Check in place of nil.
+func (c CheckFunc) or() CheckFunc {
+	if c == nil {
+		return Check
+	}
+	return c
+}

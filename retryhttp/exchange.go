@@ -24,7 +24,7 @@ import (
 //  3. After a failure the loop asks classify whether the request may be sent again. The policy
 //     says when.
 //  4. Before a retry the loop calls discardAndWait: it reads the rest of the response
-//     (discard.go), so that its connection is free, and waits.
+//     (body_discard.go), so that its connection is free, and waits.
 //  5. When the loop stops, stopped completes its error, and answer returns what RoundTrip
 //     returns: the last response, or that error. end frees what the caller does not get.
 //

@@ -330,3 +330,11 @@ func (l *leg) answer() (*http.Response, error) {
 	}
 	return l.resp, l.err
 }
+
+// sentOnce reports whether a request is part of an attempt that must not be made twice. If it
+// leads elsewhere, it may be that attempt all the same: Base can have changed its URL. What
+// Prepare sends is not.
+func sentOnce(req *http.Request) bool {
+	a := attemptIn(req.Context())
+	return a != nil && a.to.known.Load() && (a.x.once || a.max() == 1)
+}

@@ -7,10 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"unicode"
-
-	"github.com/goretry/retry"
 )
 
 // A host is the target of HTTP requests: a scheme, a name or an address, and a port.
@@ -95,28 +92,4 @@ func punycode(name string) string {
 	_, header, _ := strings.Cut(sent.String(), "\r\nHost: ")
 	host, _, _ := strings.Cut(header, "\r\n")
 	return cmp.Or(host, name) // not every name can be sent
-}
-
-// targets keeps a Budget for each host. The key of the last one is kept too, because most
-// clients call one host.
-type targets struct {
-	retry.Budgets
-	last atomic.Pointer[hostKey]
-}
-
-type hostKey struct {
-	host
-	key string
-}
-
-// budgetOf returns the Budget of the host of a URL, and what to call when its use has ended.
-func (t *targets) budgetOf(u *url.URL) (budget *retry.Budget, done func()) {
-	h, last := hostOf(u), t.last.Load()
-	if last == nil || last.host != h {
-		last = &hostKey{h.clone(), h.String()}
-		if !h.tooLong() {
-			t.last.Store(last)
-		}
-	}
-	return t.For(last.key)
 }

@@ -1,12 +1,5 @@
 package retryhttp
 
-import (
-	"context"
-	"strconv"
-
-	"github.com/goretry/retry"
-)
-
 // The names of headers. docs/budget.md says what they may contain. Package retrygrpc has the
 // same rules for metadata.
 const (
@@ -44,32 +37,4 @@ func number(text string, most int) (n int, ok bool) {
 		}
 	}
 	return n, text != ""
-}
-
-// A loan is the Budget that a request brought.
-type loan struct {
-	budget *retry.Budget
-}
-
-// borrow returns a context that has a Budget of most retries, or of fewer if the
-// request says so by what it has as lentName. With several values, the least applies. One
-// that cannot be read is 0.
-func borrow(ctx context.Context, values []string, most int) (context.Context, *loan) {
-	size := (&retry.Budget{Size: most}).Left() // as many as can be counted
-	for _, value := range values {
-		size, _ = number(value, size)
-	}
-	l := &loan{&retry.Budget{Size: size, Borrowed: len(values) > 0}}
-	return retry.WithBudget(ctx, l.budget), l
-}
-
-// asked reports whether the request had lentName, so that the answer has spentName.
-func (l *loan) asked() bool { return l.budget.Borrowed }
-
-// close ends the loan, and returns what the answer says as spentName. What is left goes
-// back to who lent it, so from now on it is not to be had here. A second close returns
-// the whole loan.
-func (l *loan) close() string {
-	unspent, _ := retry.LendBudget(retry.WithBudget(context.Background(), l.budget), l.budget.Size, false)
-	return strconv.Itoa(l.budget.Size - unspent)
 }

@@ -3,28 +3,32 @@ package retryhttp
 import (
 	"io"
 	"net/http"
-
-	"github.com/goretry/retry"
+	"sync"
 )
 
-// max returns how many attempts a request may make, of which a is one.
-func (a *attempt) max() int {
-	switch {
-	case a == nil:
-		return retry.Unlimited
-	case a.x.cannotRepeat() != nil:
-		return 1
-	default:
-		return a.x.policy.EffectiveMax()
+// prepare calls the Prepare of the Transport. If it fails, the body is closed, and
+// one that it has replaced too.
+func (a *attempt) prepare() (err error) {
+	x := a.x
+	var before *closing
+	if x.hasBody() {
+		before = &closing{a.req.Body, sync.OnceValue(a.req.Body.Close)}
+		a.req.Body = before
 	}
-}
-
-// sentOnce reports whether a request is part of an attempt that must not be made twice. If it
-// leads elsewhere, it may be that attempt all the same: Base can have changed its URL. What
-// Prepare sends is not.
-func sentOnce(req *http.Request) bool {
-	a := attemptIn(req.Context())
-	return a != nil && a.to.known.Load() && (a.x.once || a.max() == 1)
+	prepared := false // not if Prepare panics
+	defer func() {
+		if !prepared && a.req.Body != nil {
+			_ = a.req.Body.Close()
+		}
+		if !prepared && before != nil {
+			_ = before.Close()
+		}
+	}()
+	err = x.t.Prepare(a.req, a.number, x.failure)
+	if prepared = err == nil; prepared {
+		a.req.Body = before.replacedBy(a.req.Body)
+	}
+	return x.unsent("retryhttp: Prepare", err)
 }
 
 // A closing is the body of a request while Prepare has it, which is closed once, whether by

@@ -270,25 +270,6 @@ func (t *Transport) policyOf(req *http.Request) *retry.Policy {
 	return &t.Policy
 }
 
-// budgetOf returns the Budget of a request. If the user has set none, it is the Budget of
-// the request's target, and done ends its use; otherwise done is nil.
-func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (b *retry.Budget, done func()) {
-	switch {
-	case p.Budget != nil:
-		return p.Budget, nil
-	case t.Budgets != nil:
-		return t.Budgets(req), nil
-	case req.URL == nil:
-		return nil, nil // Base says what is wrong with it
-	default:
-		of := &t.targets
-		if t.origin != nil {
-			of = &t.origin.targets
-		}
-		return of.budgetOf(req.URL)
-	}
-}
-
 func (t *Transport) idempotent(req *http.Request) bool {
 	if t.Idempotent == nil {
 		return Idempotent(req)
@@ -309,4 +290,26 @@ func (t *Transport) base() http.RoundTripper {
 		return http.DefaultTransport
 	}
 	return t.Base
+}
+
+// Clone returns a Transport with the fields of t, which may be changed. If Budgets is nil, the
+// clone takes its retries from the same Budgets as t: both count what a target has left.
+func (t *Transport) Clone() *Transport {
+	origin := t
+	if t.origin != nil {
+		origin = t.origin
+	}
+	return &Transport{
+		Base:         t.Base,
+		Policy:       t.Policy,
+		Budgets:      t.Budgets,
+		Idempotent:   t.Idempotent,
+		Prepare:      t.Prepare,
+		Check:        t.Check,
+		Advise:       t.Advise,
+		StallTimeout: t.StallTimeout,
+		Gate:         t.Gate,
+		Resume:       t.Resume,
+		origin:       origin,
+	}
 }

@@ -12,9 +12,6 @@ import (
 	"github.com/goretry/retry/internal/eventstream"
 )
 
-// A CheckFunc is what the field Check of a [Transport] takes.
-type CheckFunc func(req *http.Request, resp *http.Response, err error) error
-
 // WholeBody returns a Check that also reads the body of a response which check
 // accepts, if it is no longer than limit bytes: one that breaks off is a failed
 // attempt. The caller then reads it from memory. A body that is longer reaches the
@@ -100,14 +97,6 @@ func FirstEvent(
 }
 
 const firstEventBytes = 64 << 10
-
-// or returns Check in place of nil.
-func (c CheckFunc) or() CheckFunc {
-	if c == nil {
-		return Check
-	}
-	return c
-}
 
 // hasText reports whether a response has a body, and not a connection.
 func hasText(resp *http.Response) bool {
