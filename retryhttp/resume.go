@@ -250,7 +250,7 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 		}
 		x.failure, broke = x.check(checked(broke)), nil
 		if x.done != nil && d.off-d.paid >= progressBytes {
-			d.paid, x.free = d.off, true // a server that breaks after progress works
+			d.paid, x.skipBudget = d.off, true // a server that breaks after progress works
 		}
 		return x.failure
 	})
