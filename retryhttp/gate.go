@@ -170,3 +170,6 @@ func (p *passage) learn(status int, failure error) {
 		p.OnClose(p.key, d, failure)
 	}
 }
+
+// holds reports whether the gate holds other attempts.
+func (p *passage) holds() bool { return p != nil && !p.pauses.Last(p.key).Over(time.Now()) }

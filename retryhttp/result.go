@@ -6,11 +6,11 @@ import (
 )
 
 // ErrorOf returns why the last response of a [Transport] was the last: the
-// *retry.Error that RoundTrip did not return because there is a response. It returns
+// *retry.Error that RoundTrip did not return because it returned a response. ErrorOf returns
 // nil if the attempt succeeded, and if resp does not come from a Transport. If one Transport
-// is on top of another, the outer one's error is returned.
+// is on top of another, ErrorOf returns the error of the outer one.
 //
-// It is found by resp.Request, whatever became of the body.
+// ErrorOf finds the error by resp.Request, so the body of resp may have been read or replaced.
 func ErrorOf(resp *http.Response) error {
 	if s := stoppedBy(resp); s != nil {
 		return s.err
@@ -18,18 +18,20 @@ func ErrorOf(resp *http.Response) error {
 	return nil
 }
 
-// Result turns a response with a status from 400 on into an error, whoever got it, and a
-// response that a [Transport] gave up on, whatever its status:
+// Result returns an error in place of a response that failed. A response fails if a [Transport]
+// gave up on it, whatever its status, or if its status is 400 or above, whether it comes from a
+// Transport or not:
 //
 //	resp, err := retryhttp.Result(client.Do(req))
 //
-// The error is the one that [ErrorOf] has. If it has none, because the response does not come
-// from a Transport, or because the Check of that accepts the status, the error is what the
-// function [Check] returns: errors.As finds a [*StatusError], and the error of a 404 is permanent.
+// The error is the error of [ErrorOf]. ErrorOf has no error if the response does not come from a
+// Transport, or if the Check of the Transport accepts the status. Then the error is the error of
+// the function [Check]: errors.As finds a [*StatusError], and the error of a 404, for example, is
+// permanent.
 //
-// The response is read, up to 64 KiB and for at most 100 ms, and closed, so that its
-// connection can be used again. The StatusError in the error keeps the first KiB as its Body.
-// Any other response, and any err, is returned as it is.
+// Result reads a response that failed, up to 64 KiB and for at most 100 ms, and closes it, so that
+// its connection can be used again. The StatusError in the error keeps the first KiB as its Body.
+// Any other response, and an err that is not nil, are returned unchanged.
 func Result(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp == nil {
 		return resp, err
@@ -43,7 +45,7 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 	default:
 		return resp, nil
 	}
-	if a == nil || a.Err() != nil { // the body was read, and there may be another
+	if a == nil || a.Err() != nil { // the attempt's body has ended, and the caller may have set another
 		a = attemptFor(resp)
 	}
 	text := a.discard(resp, keptBytes)
@@ -53,18 +55,18 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 	return nil, err
 }
 
-// A stopped is what the context of the Request of a last response has, if that failed.
+// A stopped is in the context of the Request of a last response, if the last attempt failed.
 type stopped struct {
-	req     *http.Request
-	of      *http.Request // that the response would have had
-	attempt *attempt      // the last
-	err     error         // why there was no other
+	req     *http.Request // the Request of the response, whose context has the stopped
+	of      *http.Request // the Request that the response would have without the stopped
+	attempt *attempt      // the last attempt
+	err     error         // why no other attempt was made
 }
 
 type stoppedKey struct{}
 
-// stoppedBy returns what the Request of resp has. One that was made with the context of
-// such a Request is another.
+// stoppedBy returns the stopped of resp, nil if it has none. Another request that was made with the
+// context of resp.Request does not count: its response is not the last response of that call.
 func stoppedBy(resp *http.Response) *stopped {
 	if resp == nil || resp.Request == nil {
 		return nil
