@@ -12,29 +12,30 @@ import (
 )
 
 // BorrowBudget returns a handler that calls h with a context that has a Budget of
-// most retries, or of fewer if the header Retry-Budget of the request says so: the
-// total for this process and those that it lends to with [LendBudget].
+// most retries, or of fewer if the header Retry-Budget of the request has a lower number. They are
+// all retries of the request in this process and in the servers to which it lends with
+// [LendBudget].
 //
 //	mux.Handle("/orders/", retryhttp.BorrowBudget(orders, 3))
 //
-// If the header was there, the response says in Retry-Budget-Spent how many were
-// made. That header leaves with the status, and what is left then goes back to the
-// client: h has no retries after it has begun to write, or taken over the connection.
-// A retry that is denied because the client lent too few has the Reason
+// If the request has the header, the header Retry-Budget-Spent of the response says how many
+// retries were made. The report is sent with the status, and the retries that are left then go
+// back to the client. So h has no more retries after it has begun to write, or has taken over the
+// connection. If a retry is denied because the client lent too few, the Reason is
 // [retry.ReasonBorrowed].
 //
-// If there are several headers, the lowest applies, and one that is not a number is
-// 0: a client can lower the number of its own retries, and nothing else. If most is
-// below 1, there are none.
+// If the request has several such headers, the lowest number applies. A value that is not a number
+// is 0. So a client can only lower the number of retries. If most is below 1, h has no retries.
 //
-// Put http.TimeoutHandler inside, not around it: its response has no report. For work
-// that outlives the request, and for a batch of many calls, use another context.
+// Put http.TimeoutHandler inside BorrowBudget, not around it: a response of the TimeoutHandler
+// itself would have no report. For work that outlives the request, and for a batch of many calls,
+// use another context.
 func BorrowBudget(h http.Handler, most int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, loan := borrow(r.Context(), r.Header.Values(lentName), most)
 		if loan.asked() {
 			r := &reporter{ResponseWriter: w, loan: loan}
-			defer r.report() // after a panic too: a handler around this one may answer
+			defer r.report() // after a panic too: a handler around this handler may answer
 			w = r
 		}
 		h.ServeHTTP(w, r.WithContext(ctx))
@@ -73,7 +74,7 @@ func (r *reporter) ReadFrom(from io.Reader) (int64, error) {
 	return io.Copy(r.ResponseWriter, from)
 }
 
-// FlushError is for http.ResponseController, which would else flush what r wraps.
+// FlushError is for http.ResponseController, which would otherwise flush the inner ResponseWriter.
 func (r *reporter) FlushError() error {
 	r.report()
 	return http.NewResponseController(r.ResponseWriter).Flush()
@@ -81,8 +82,8 @@ func (r *reporter) FlushError() error {
 
 func (r *reporter) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// Flush and Hijack are for handlers that look for them. Where the ResponseWriter inside has
-// none, Flush does nothing, and Hijack fails.
+// Flush and Hijack are for handlers that look for these methods. If the inner ResponseWriter lacks
+// them, Flush does nothing and Hijack fails.
 func (r *reporter) Flush() { _ = r.FlushError() }
 
 func (r *reporter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -93,16 +94,16 @@ func (r *reporter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// A loan is the Budget that a request brought.
+// A loan is the Budget of a request's context under BorrowBudget.
 type loan struct {
 	budget *retry.Budget
 }
 
-// borrow returns a context that has a Budget of most retries, or of fewer if the
-// request says so by what it has as lentName. With several values, the least applies. One
-// that cannot be read is 0.
+// borrow returns a context that has a Budget of most retries, or of fewer if the values of the
+// request's header lentName say so. If there are several values, the lowest applies. A value that
+// cannot be read is 0.
 func borrow(ctx context.Context, values []string, most int) (context.Context, *loan) {
-	size := (&retry.Budget{Size: most}).Left() // as many as can be counted
+	size := (&retry.Budget{Size: most}).Left() // from 0 to the largest Size that a Budget can count
 	for _, value := range values {
 		size, _ = number(value, size)
 	}
@@ -110,13 +111,14 @@ func borrow(ctx context.Context, values []string, most int) (context.Context, *l
 	return retry.WithBudget(ctx, l.budget), l
 }
 
-// asked reports whether the request had lentName, so that the answer has spentName.
+// asked reports whether the request had the header lentName, and the response needs spentName.
 func (l *loan) asked() bool { return l.budget.Borrowed }
 
-// close ends the loan, and returns what the answer says as spentName. What is left goes
-// back to who lent it, so from now on it is not to be had here. A second close returns
-// the whole loan.
+// close ends the loan, and returns the value of the response's header spentName. It empties the
+// Budget, because the retries that are left go back to the client. A second close would report the
+// whole loan as spent.
 func (l *loan) close() string {
-	unspent, _ := retry.LendBudget(retry.WithBudget(context.Background(), l.budget), l.budget.Size, false)
+	ctx := retry.WithBudget(context.Background(), l.budget)
+	unspent, _ := retry.LendBudget(ctx, l.budget.Size, false)
 	return strconv.Itoa(l.budget.Size - unspent)
 }

@@ -15,50 +15,54 @@ import (
 	"github.com/goretry/retry/internal/logkey"
 )
 
-// LendBudget returns a RoundTripper that sends requests through base, and lends each
-// of them up to most of the retries that the Budgets of its context have left, see
-// [retry.WithBudget] and [BorrowBudget]. The header Retry-Budget of the request says
-// how many: 0 if none are left, and then no service below retries.
+// LendBudget returns a RoundTripper that sends requests through base, and lends retries to the
+// server of each request: up to most of the retries that the Budgets of the request's context have
+// left (see [retry.WithBudget]). The header Retry-Budget of the request says how many retries are
+// lent. The server takes them with [BorrowBudget]. If none are left, the header is 0, and no
+// service below retries.
 //
 //	client := &http.Client{Transport: &retryhttp.Transport{
 //		Base:   retryhttp.LendBudget(http.DefaultTransport, 3),
 //		Policy: policy,
 //	}}
 //
-// What the response does not report as spent goes back, all of it if there is no report.
-// If no response comes, all of it has been spent, unless it is certain that nothing was
-// sent. If the request may be sent again, one retry stays here. So a GET under a Budget of
-// 3 whose connection breaks twice leaves nothing: 2 were lent, and 1 was its own retry.
+// The retries that the response does not report as spent go back into the Budgets. If the response
+// has no report, all of them go back. If there is no response, none go back, unless the server
+// certainly has not processed the request. If the request may be sent again, one retry is not lent,
+// so that the request can be retried here. Example: a GET under a Budget of 3 whose connection
+// breaks twice leaves nothing in the Budget: 2 retries were lent, and 1 was made here.
 //
-// Put it below a [Transport], so that each attempt gets what is left then: around one, all
-// attempts get the same lease, which bounds nothing. A request whose context has no Budget,
-// and one that a redirect led to another scheme or host, is sent as it is. Do not use it
-// for other people's servers, which would learn the number.
+// Put LendBudget below a [Transport], so that each attempt is lent what is left at that moment.
+// Around a Transport, all attempts would carry the same lease, and the lease would limit nothing. A
+// request is sent unchanged if its context has no Budget, or if a redirect has led it to another
+// scheme or host. Do not use LendBudget for other people's servers, which would learn how many
+// retries are left.
 //
-// net/http repeats a request by itself if a connection that it kept turns out to be dead.
-// Each repeat would carry the whole lease, so the request fails instead: a Transport tries
-// again, and counts that. base gets the name of an Idempotency-Key in lower case, for which
-// net/http would repeat the request. To a host that has only ever answered over HTTP/2, an
-// HTTP/1 connection that another client has kept carries a lease of 0, unless base copies the
-// header, as one that traces may.
+// net/http itself repeats a request if a connection that it has kept turns out to be closed. Each
+// repeat would carry the whole lease, so net/http is kept from repeating. The request fails
+// instead, and a Transport above retries it and counts the retry. For this, base gets the names
+// Idempotency-Key and X-Idempotency-Key in lower case. If a host has answered over HTTP/2 alone, an
+// HTTP/1 connection to it that another client has kept carries a lease of 0. This needs a base that
+// does not copy the header: a base that traces may copy it.
 //
-// A nil base is http.DefaultTransport. If most is below 1, every request is lent 0.
+// A nil base is http.DefaultTransport. If most is below 1, every request is lent 0 retries.
 func LendBudget(base http.RoundTripper, most int) http.RoundTripper {
 	return &lender{under: Transport{Base: base}, most: most}
 }
 
-// A lender has a Transport for its base alone.
+// A lender is the RoundTripper of LendBudget.
 type lender struct {
-	under Transport
+	under Transport // its Base is set, and only its methods for the Base are used
 	most  int
 
 	mu    sync.Mutex
-	http2 map[host]bool // those that have answered: over HTTP/2 alone
+	http2 map[host]bool // for each host that has answered: whether over HTTP/2 alone
 }
 
-// CloseIdleConnections closes those of base. http.Client calls it.
+// CloseIdleConnections closes the idle connections of base. http.Client calls it.
 func (l *lender) CloseIdleConnections() { l.under.CloseIdleConnections() }
 
+// RoundTrip sends a request with a lease, and takes back what the server has not spent.
 func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL == nil || ledAway(req) {
 		return l.under.base().RoundTrip(req)
@@ -81,7 +85,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	trace := sent.trace()
 	trace.GotConn = func(info httptrace.GotConnInfo) {
 		sent.got.Store(true)
-		if http2 && info.Reused && overHTTP1(info.Conn) { // another client has kept it
+		if http2 && info.Reused && overHTTP1(info.Conn) { // another client has kept the connection
 			header.Set(lentName, "0")
 		}
 	}
@@ -97,13 +101,13 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	case resp != nil:
 		l.learn(to, resp.ProtoMajor)
-		if resp.Header.Values("Age") != nil { // out of a cache: its report is about another request
+		if resp.Header.Values("Age") != nil { // a cached answer reports about another request
 			resp.Header.Del(spentName)
 		}
 		if sent.wrote.Load() <= 1 {
 			back(unspentOf(resp.Header.Values(spentName), lent))
 		}
-		resp.Header.Del(spentName) // it was for us
+		resp.Header.Del(spentName) // the report is for the lender, not for the caller
 		if resp.Request == nil || resp.Request == out {
 			resp.Request = req
 		}
@@ -111,15 +115,15 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// onlyHTTP2 reports whether all answers of a host came over HTTP/2.
+// onlyHTTP2 reports whether a host has answered, and all its answers came over HTTP/2.
 func (l *lender) onlyHTTP2(h host) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.http2[h]
 }
 
-// learn remembers over which protocol a host has answered. When there are 1,000, it forgets
-// them all.
+// learn remembers over which protocol a host has answered. Before it would remember more than
+// 1,000 hosts, it forgets all of them.
 func (l *lender) learn(h host, protocol int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,11 +134,11 @@ func (l *lender) learn(h host, protocol int) {
 	case l.http2 == nil, !known && len(l.http2) == 1000:
 		l.http2 = map[host]bool{}
 	}
-	l.http2[h.clone()] = protocol == 2 // a key that is there is replaced, with its URL
+	l.http2[h.clone()] = protocol == 2 // clone, because a key must not keep the request's URL
 }
 
-// overHTTP1 reports whether a connection with TLS speaks HTTP/1. One without TLS speaks
-// the same protocol as all others of its http.Transport.
+// overHTTP1 reports whether a connection with TLS speaks HTTP/1. It reports false for a connection
+// without TLS, which speaks the same protocol as all other such connections of its http.Transport.
 func overHTTP1(conn net.Conn) bool {
 	c, ok := conn.(*tls.Conn)
 	return ok && c.ConnectionState().NegotiatedProtocol != "h2"
@@ -143,12 +147,16 @@ func overHTTP1(conn net.Conn) bool {
 var errRepeat = errors.New("retryhttp: a connection that was kept has broken, " +
 	"and net/http may not repeat a request that has been lent retries")
 
-// only keeps net/http from repeating req once its header has been written. It repeats what
-// has an Idempotency-Key, whose name it knows in one form alone, and a GET, HEAD, OPTIONS
-// or TRACE: without a body, or with what GetBody returns. So one without a body gets an
-// empty one, of which HTTP/1 sends nothing. Over HTTP/2, where net/http repeats only what no
-// server has processed, that would hide from the server that there is none, and a proxy
-// there could not send the request again.
+// only keeps net/http from repeating req after its header has been written.
+//
+// net/http repeats a request with an Idempotency-Key, if the name of the header is in canonical
+// form. So only writes the name in lower case. net/http also repeats a GET, HEAD, OPTIONS or TRACE
+// that has no body, or whose GetBody returns one. So only lets GetBody fail after the header has
+// been written, and gives a request without a body an empty one, of which HTTP/1 sends nothing.
+//
+// Over HTTP/2 an empty body would hide from the server that the request has none, and a proxy
+// could not send the request again. There it is not needed: net/http repeats only requests that no
+// server has processed.
 func (e *evidence) only(req *http.Request, http2 bool) {
 	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 		if values, ok := req.Header[key]; ok {
@@ -162,7 +170,7 @@ func (e *evidence) only(req *http.Request, http2 bool) {
 		if !http2 && (req.Body == nil || req.Body == http.NoBody) {
 			getBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil }
 			req.Body, _ = getBody()
-			req.TransferEncoding = []string{"identity"} // else a TRACE would be sent in chunks
+			req.TransferEncoding = []string{"identity"} // otherwise a TRACE is sent in chunks
 		}
 	}
 	if getBody == nil {
@@ -176,8 +184,9 @@ func (e *evidence) only(req *http.Request, http2 bool) {
 	}
 }
 
-// ledAway reports whether redirects led req to another scheme or host, from which it
-// may have come back since, or may have: base does not say which request it answered.
+// ledAway reports whether redirects have led req to another scheme or host, even if a later
+// redirect has led it back. It also reports true if this is not known, because a response has no
+// Request.
 func ledAway(req *http.Request) bool {
 	for req.Response != nil {
 		before := req.Response.Request

@@ -28,9 +28,9 @@ import (
 // LLM reads 64 KiB of the body of an error, for at most a second, and looks for JSON at its
 // beginning, whatever the Content-Type is, as the vendors' SDKs do. If the body says that the
 // account cannot pay, as insufficient_quota does, the error is permanent, whatever the status is.
-// The wait of a google.rpc.RetryInfo in the body counts like a Retry-After; the longer wait applies.
-// The second is a bound only if a Read of the body ends with the context of its request, as with
-// [http.Transport].
+// The wait of a google.rpc.RetryInfo in the body counts like a Retry-After. The longer wait
+// applies. The second is a bound only if a Read of the body ends with the context of its request,
+// as with [http.Transport].
 //
 // An error event is a [*StreamError]. It is permanent if the request is wrong, not
 // allowed or not paid for. An error event after the first piece of the answer reaches the
@@ -130,7 +130,7 @@ func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error
 	return false, failed
 }
 
-// A failureLLM is what a body or an event says about an error. Each vendor sends some of the fields.
+// A failureLLM is what a body or an event says about an error. A vendor sends some of its fields.
 type failureLLM struct {
 	Type, Message string
 	Status        string          // of Gemini

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// prepare calls the Prepare of the Transport. If it fails, the body is closed, and
-// one that it has replaced too.
+// prepare calls the Prepare of the Transport. If Prepare fails, the body of the request is closed,
+// and also a body that Prepare has replaced.
 func (a *attempt) prepare() (err error) {
 	x := a.x
 	var before *closing
@@ -15,7 +15,7 @@ func (a *attempt) prepare() (err error) {
 		before = &closing{a.req.Body, sync.OnceValue(a.req.Body.Close)}
 		a.req.Body = before
 	}
-	prepared := false // not if Prepare panics
+	prepared := false // stays false if Prepare panics
 	defer func() {
 		if !prepared && a.req.Body != nil {
 			_ = a.req.Body.Close()
@@ -31,8 +31,8 @@ func (a *attempt) prepare() (err error) {
 	return x.unsent("retryhttp: Prepare", err)
 }
 
-// A closing is the body of a request while Prepare has it, which is closed once, whether by
-// Prepare, by the body that Prepare sets in its place, or by us; or that body.
+// A closing is a body with another Close. While Prepare runs, it is the body of the request, and is
+// closed only once: by Prepare, by the body that Prepare sets in its place, or by prepare.
 type closing struct {
 	io.ReadCloser
 	close func() error
@@ -40,8 +40,8 @@ type closing struct {
 
 func (b *closing) Close() error { return b.close() }
 
-// replacedBy returns what is sent if Prepare leaves body in place of b, which is nil
-// if there was none. Another body may read from b, so that b is closed after it.
+// replacedBy returns the body that is sent if Prepare has left body in place of b. b is nil if the
+// request had no body. A new body may read from b, so b is closed after it.
 func (b *closing) replacedBy(body io.ReadCloser) io.ReadCloser {
 	switch {
 	case b == nil:

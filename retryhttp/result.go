@@ -45,7 +45,7 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 	default:
 		return resp, nil
 	}
-	if a == nil || a.Err() != nil { // the attempt's body has ended, and the caller may have set another
+	if a == nil || a.Err() != nil { // its body has ended; the caller may have set another body
 		a = attemptFor(resp)
 	}
 	text := a.discard(resp, keptBytes)
