@@ -9,17 +9,19 @@ import (
 	"time"
 )
 
-// What discarding a response may cost, so that its connection can be used again:
-// a new connection is soon cheaper than the rest of a long body.
+// A response is discarded by reading its body, so that its connection can be used again. These are
+// the bounds, because a new connection is cheaper than the rest of a long body.
 const (
 	discardBytes = 64 << 10
 	discardTime  = 100 * time.Millisecond
-	discardGrace = 10 * time.Millisecond // the last part of discardTime, for a body to notice that it is canceled
+	// discardGrace is the end of discardTime. When it begins, the attempt is canceled.
+	discardGrace = 10 * time.Millisecond
 )
 
-const emptyReads = 100 // that bring neither a byte nor an error, as many as package io allows
+// emptyReads is how many calls of Read may return neither a byte nor an error, as in package io.
+const emptyReads = 100
 
-// discard reads and closes the response of the last attempt, if there is one.
+// discard discards the response of the last attempt, if there is one.
 func (x *exchange) discard() {
 	if resp := x.resp; resp != nil {
 		x.resp = nil
@@ -27,14 +29,15 @@ func (x *exchange) discard() {
 	}
 }
 
-// discard reads and closes the response of the attempt, which is unread, and returns up to
-// keep of its first bytes. An error of its body costs the connection and nothing else.
+// discard reads and closes the unread response of an attempt, and returns its first bytes, at most
+// keep. If reading fails, the connection is lost, and nothing else happens.
 //
-// A Read that hangs ends when the attempt is canceled after most of discardTime, if the body is
-// one of net/http: then the caller's goroutine reads. Another body may ignore its context, and
-// would hold the caller forever: a goroutine reads that one, and goes on alone after discardTime.
-// Nobody closes a body while it is read, because a Base may pool its readers, and would give
-// this one to another response.
+// A body of net/http is read in the caller's goroutine: a Read that hangs ends when the attempt is
+// canceled, which happens when discardGrace begins. Another body may ignore its context, and would
+// hold the caller forever. So another goroutine reads such a body, and discard returns after
+// discardTime even if that goroutine still reads. It closes the body itself when it has stopped
+// reading: a Base that pools its readers would give a reader that is closed too early to another
+// response.
 func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	defer a.cancel(nil)
 	if resp.Body == nil || resp.Body == http.NoBody {
@@ -42,7 +45,7 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	}
 	most := discardBytes
 	if resp.ContentLength > discardBytes {
-		most = keep // there is nothing to gain from reading the rest
+		most = keep // the body is too long to be read to its end
 	}
 	var text *kept
 	if keep > 0 {
@@ -56,7 +59,7 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	}
 	done := make(chan any, 1)
 	go func() {
-		defer func() { done <- recover() }() // a panic would end the program here
+		defer func() { done <- recover() }() // in this goroutine a panic would crash the program
 		a.drain(resp.Body, most, text)
 	}()
 	timer := time.NewTimer(discardTime)
@@ -66,19 +69,20 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 		if panicked != nil {
 			panic(panicked)
 		}
-	case <-timer.C: // the goroutine goes on without us
+	case <-timer.C: // the goroutine goes on
 	}
 	return text.soFar()
 }
 
-// end ends the attempt, and so a Read of its body that notices.
+// end ends the attempt.
 func (a *attempt) end() { a.cancel(nil) }
 
-// drain reads most bytes of a body, or until the attempt has ended, and closes it.
+// drain reads at most most bytes of a body, stops when the attempt has ended, and closes the body.
+// It adds the bytes to kept.
 func (a *attempt) drain(rc io.ReadCloser, most int, kept *kept) {
 	defer func() { _ = rc.Close() }()
 	if most < discardBytes {
-		defer a.cancel(nil) // before Close
+		defer a.cancel(nil) // before Close, which could otherwise read the rest of the body
 	}
 	buf := new([1 << 10]byte)
 	if kept == nil {
@@ -97,18 +101,20 @@ func (a *attempt) drain(rc io.ReadCloser, most int, kept *kept) {
 	}
 }
 
-// unread are buffers that nobody looks into. What is kept is read into a new one: the Read of a
-// body may say that it has filled bytes that it has not, and those are of another response.
+// unread has buffers whose bytes are thrown away. Bytes that are kept are read into a new buffer: a
+// wrong Read may report more bytes than it has filled, and in a buffer of unread these would be the
+// bytes of another response.
 var unread = sync.Pool{New: func() any { return new([1 << 10]byte) }}
 
-// kept is the beginning of a body, which one goroutine reads while another may have stopped
-// waiting for it. nil keeps nothing.
+// kept is the beginning of a body. One goroutine adds to it, and another may stop waiting for it. A
+// nil kept keeps nothing.
 type kept struct {
 	mu   sync.Mutex
 	text []byte
-	free int // how many bytes more are kept
+	free int // how many more bytes are kept
 }
 
+// add adds the bytes of p, until kept is full.
 func (k *kept) add(p []byte) {
 	if k == nil {
 		return
@@ -119,7 +125,7 @@ func (k *kept) add(p []byte) {
 	k.text, k.free = append(k.text, p...), k.free-len(p)
 }
 
-// soFar returns what there is, and ends that.
+// soFar returns the bytes that were added. Later bytes are not kept.
 func (k *kept) soFar() []byte {
 	if k == nil {
 		return nil
@@ -130,24 +136,24 @@ func (k *kept) soFar() []byte {
 	return k.text
 }
 
-// attemptFor returns an attempt for a response that no Transport got, so that it can be
-// discarded. Nothing but Close ends a Read of it that hangs, and the body of net/http can be
-// closed while it is read.
+// attemptFor returns an attempt for a response that no attempt owns, so that the response can be
+// discarded. When the attempt ends, the body is closed, because nothing else ends a Read that
+// hangs. The body of net/http may be closed while it is read.
 func attemptFor(resp *http.Response) *attempt {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	if rc := resp.Body; rc != nil && rc != http.NoBody {
 		once := &closing{rc, sync.OnceValue(rc.Close)}
 		resp.Body = once
 		context.AfterFunc(ctx, func() {
-			defer func() { _ = recover() }() // drain has it too
+			defer func() { _ = recover() }() // drain calls Close too, and gets the same panic
 			_ = once.Close()
 		})
 	}
 	return &attempt{Context: ctx, cancel: cancel}
 }
 
-// isOfNetHTTP reports whether package net/http made a body, and not a protocol that is
-// registered with an http.Transport.
+// isOfNetHTTP reports whether the type of a body is of package net/http. The bodies of a protocol
+// that is registered with an http.Transport are not.
 func isOfNetHTTP(rc io.ReadCloser) bool {
 	of := reflect.TypeOf(rc)
 	if of == nil {

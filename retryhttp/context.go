@@ -8,19 +8,19 @@ import (
 	"github.com/goretry/retry/internal/logkey"
 )
 
-// WithPolicy returns a context for requests that are to be sent under p instead of the Policy
-// of their [Transport]. To keep its Budget and OnEvent, copy that and change the copy. The zero
-// Policy sends a request once. p is for the Transport that gets the request, not for those
-// below it.
+// WithPolicy returns a context for requests that a [Transport] sends under p instead of its own
+// Policy. To keep the Budget and OnEvent of that Policy, copy the Policy and change the copy. Under
+// the zero Policy a request is sent once. p is for the Transport that gets the request, not for a
+// Transport below.
 func WithPolicy(ctx context.Context, p retry.Policy) context.Context {
 	return context.WithValue(ctx, policyKey{}, &p)
 }
 
 type policyKey struct{}
 
-// AttemptOf returns the number of the attempt whose context a RoundTripper got: 1 for
-// the first, and if ctx does not come from a [Transport]. Both requests of a [Hedge] have
-// the same number; [Hedged] says which is the second.
+// AttemptOf returns the number of the attempt whose context is ctx, for a RoundTripper below a
+// [Transport]. The first attempt has the number 1. If ctx does not come from a Transport, AttemptOf
+// returns 1. Both requests of a [Hedge] have the same number; [Hedged] says which is the second.
 //
 // For a span of each attempt, as OpenTelemetry asks for it, set Base to
 // otelhttp.NewTransport(resendCount{http.DefaultTransport}):
@@ -40,10 +40,9 @@ func AttemptOf(ctx context.Context) int {
 
 type attemptKey struct{}
 
-// RequestOf returns the request that a [Transport] was given, for the context that
-// OnEvent and Wait of its policy get: there is a request for each event, even after a
-// dial that was refused. It returns nil for any other context, such as the context
-// of an attempt.
+// RequestOf returns the request that a [Transport] was given. ctx is the context that OnEvent and
+// Wait of the policy get; each of these contexts has a request, even if no request was sent.
+// RequestOf returns nil for any other context, such as the context of an attempt.
 func RequestOf(ctx context.Context) *http.Request {
 	if x, ok := ctx.Value(logkey.Hedge{}).(*exchange); ok {
 		return x.req
@@ -51,8 +50,8 @@ func RequestOf(ctx context.Context) *http.Request {
 	return nil
 }
 
-// attemptOf returns the attempt whose request req is, or nil. The context alone does not tell:
-// a token that Prepare or Base fetches meanwhile has it too.
+// attemptOf returns the attempt that sends req, or nil. The context of req is not enough to know
+// that: Prepare or Base may fetch a token in the context of the attempt.
 func attemptOf(req *http.Request) *attempt {
 	if req == nil {
 		return nil
@@ -63,7 +62,7 @@ func attemptOf(req *http.Request) *attempt {
 	return nil
 }
 
-// attemptIn returns the attempt in whose context something happens, or nil.
+// attemptIn returns the attempt whose context is ctx or an ancestor of ctx, or nil.
 func attemptIn(ctx context.Context) *attempt {
 	a, _ := ctx.Value(attemptKey{}).(*attempt)
 	return a

@@ -38,7 +38,7 @@ import (
 //
 // Only one goroutine changes an exchange, except for hedged: Base may call a Hedge in another
 // goroutine. The exchange is also the context of the loop, so that RequestOf and Hedged find the
-// exchange in the context that OnEvent and Wait get. Each attempt is the context of its own request.
+// exchange in the context that OnEvent and Wait get. An attempt is the context of its own request.
 type exchange struct {
 	context.Context // of the caller's request
 
