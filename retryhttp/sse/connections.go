@@ -230,8 +230,8 @@ func (c *connections) sum() uint64 {
 	return sum
 }
 
-// end returns whether the stream is over after a connection has ended. If the stream is over, err is
-// its error, nil if it ended in good order. Otherwise err is the break.
+// end returns whether the stream is over after a connection has ended. If the stream is over, err
+// is its error, nil if it ended in good order. Otherwise err is the break.
 func (c *connections) end() (over bool, err error) {
 	known, why := c.last.ID != "" || c.Lossy, ""
 	switch {
