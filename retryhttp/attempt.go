@@ -54,7 +54,7 @@ func (a *attempt) send() (*http.Response, error) {
 	if resp == nil {
 		return nil, neither(a.x.t.base())
 	}
-	a.mayBeDone, a.status = !undone(resp.StatusCode), resp.StatusCode
+	a.status = resp.StatusCode
 	a.before = a.sent.repeated(resp)
 	if inner := stoppedBy(resp); inner != nil {
 		resp.Request = inner.of // ErrorOf returns the error of this Transport, not of the one below
@@ -62,6 +62,7 @@ func (a *attempt) send() (*http.Response, error) {
 			a.before = cmp.Or(e.Before, a.before)
 		}
 	}
+	a.mayBeDone = a.before != nil || !undone(resp.StatusCode)
 	if resp.Request == nil || resp.Request == a.req {
 		resp.Request = a.x.req
 	}
@@ -88,8 +89,9 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	if err != nil {
 		return nil, unsentError{checked(err)}
 	}
-	// The trace begins after Prepare, which may send other requests in the attempt's context.
-	if a.x.once || hasKey(a.req) {
+	// The trace begins after Prepare, which may send other requests in the attempt's context. A
+	// Hedge sends two requests at a time, so a request that a Hedge may send twice is not traced.
+	if a.x.once || hasKey(a.req) && !hedgeable(a.req) {
 		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), a.sent.trace()))
 	}
 	a.mayBeDone = true

@@ -44,7 +44,10 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 		return nil
 	}
 	most := discardBytes
-	if resp.ContentLength > discardBytes {
+	switch {
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		most = 0 // the body is the connection, and only Close ends a Read of it
+	case resp.ContentLength > discardBytes:
 		most = keep // the body is too long to be read to its end
 	}
 	var text *kept

@@ -16,13 +16,21 @@ type evidence struct {
 	asked atomic.Bool  // Base has asked for a connection, so it reports to the trace
 	got   atomic.Bool  // Base has got a connection
 	wrote atomic.Int32 // how often the whole header was written to a connection
+	waits atomic.Bool  // a header was written, and no byte of its answer has arrived
+	again atomic.Bool  // a header was written while another one waited for its answer
 }
 
 func (e *evidence) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		GetConn:      func(string) { e.asked.Store(true) },
-		GotConn:      func(httptrace.GotConnInfo) { e.got.Store(true) },
-		WroteHeaders: func() { e.wrote.Add(1) },
+		GetConn:              func(string) { e.asked.Store(true) },
+		GotConn:              func(httptrace.GotConnInfo) { e.got.Store(true) },
+		GotFirstResponseByte: func() { e.waits.Store(false) },
+		WroteHeaders: func() {
+			e.wrote.Add(1)
+			if e.waits.Swap(true) {
+				e.again.Store(true)
+			}
+		},
 	}
 }
 
@@ -39,10 +47,11 @@ func (e *evidence) mayBeDone(err error, canceled bool) bool {
 }
 
 // repeated returns errAgain if http.Transport itself has sent the request again because the
-// connection broke before the answer, and otherwise nil. Over HTTP/2 it returns nil, because there
-// http.Transport repeats only requests that no server has processed.
+// connection broke before the first byte of an answer, and otherwise nil. A Transport below may
+// send the request again after an answer, and says so itself. Over HTTP/2 repeated returns nil,
+// because there net/http repeats only requests that no server has processed.
 func (e *evidence) repeated(resp *http.Response) error {
-	if resp.ProtoMajor >= 2 || e.wrote.Load() < 2 {
+	if resp.ProtoMajor >= 2 || !e.again.Load() {
 		return nil
 	}
 	return errAgain

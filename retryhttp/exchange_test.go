@@ -83,6 +83,13 @@ func TestAnswerThatIsLost(t *testing.T) {
 			assert.False(t, errors.Is(err, errReset), "it does not decide anything")
 		})
 	}
+	bubble(t, "a Transport below sends a POST twice, and its 429 does not say that nothing was done", func(t *testing.T) {
+		base := script(errReset, 429)
+		inner := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}, Idempotent: func(*http.Request) bool { return true }}
+		resp := send(t, &retryhttp.Transport{Base: inner, Policy: retry.Policy{MaxAttempts: 4}}, request(t, "POST"))
+		assert.Equal(t, []any{429, 2}, []any{resp.StatusCode, base.count()})
+		assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(retryhttp.ErrorOf(resp)))
+	})
 }
 
 // net/http itself sends a request with a key again if a connection that it has kept breaks. That
@@ -131,6 +138,60 @@ func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What is sent again after an answer has come, or at the same time, is not what net/http repeats.
+func TestAnswersThatAreNotLost(t *testing.T) {
+	inner := func(base http.RoundTripper) http.RoundTripper {
+		return &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}
+	}
+	accepts := func(base http.RoundTripper) http.RoundTripper {
+		return &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}, Check: func(req *http.Request, resp *http.Response, err error) error {
+			if err == nil && resp.StatusCode == 412 {
+				return nil
+			}
+			return retryhttp.Check(req, resp, err)
+		}}
+	}
+	hedge := func(base http.RoundTripper) http.RoundTripper { return &retryhttp.Hedge{Base: base, After: 1} }
+	for _, tt := range []struct {
+		name, method string
+		below        func(http.RoundTripper) http.RoundTripper
+		answers      []int
+		both         bool // an answer comes once all requests are there
+		attempts     int
+	}{
+		{"a Transport below, POST", "POST", inner, []int{429, 412}, false, 1},
+		{"a Transport below, whose Check accepts the last", "POST", accepts, []int{429, 412}, false, 1},
+		{"a Transport below, POST, which is sent again", "POST", inner, []int{429, 429, 412}, false, 2},
+		{"a Hedge below, GET with a key", "GET", hedge, []int{404, 404}, true, 1},
+		{"a Hedge below, HEAD with a key", "HEAD", hedge, []int{404, 404}, true, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var asked atomic.Int64
+			all := make(chan struct{})
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				n := int(asked.Add(1))
+				if n == len(tt.answers) {
+					close(all)
+				}
+				if tt.both {
+					<-all
+				}
+				w.WriteHeader(tt.answers[n-1])
+			}, protocols["HTTP/1"])
+			tr := &retryhttp.Transport{Base: tt.below(server.Client().Transport), Policy: retry.Policy{MaxAttempts: 4}}
+			req := request(t, tt.method)
+			req.URL, _ = url.Parse(server.URL)
+			if tt.both {
+				req.Header.Set("Idempotency-Key", "k")
+			}
+			var e *retry.Error
+			require.ErrorAs(t, retryhttp.ErrorOf(send(t, tr, req)), &e)
+			assert.NoError(t, e.Before)
+			assert.Equal(t, []int{len(tt.answers), tt.attempts}, []int{int(asked.Load()), e.Attempts})
+		})
 	}
 }
 

@@ -26,11 +26,13 @@ import (
 // an attempt is lost, or late, that attempt may have been executed and billed as well as the next.
 //
 // LLM reads 64 KiB of the body of an error, for at most a second, and looks for JSON at its
-// beginning, whatever the Content-Type is, as the vendors' SDKs do. If the body says that the
-// account cannot pay, as insufficient_quota does, the error is permanent, whatever the status is.
-// The wait of a google.rpc.RetryInfo in the body counts like a Retry-After. The longer wait
-// applies. The second is a bound only if a Read of the body ends with the context of its request,
-// as with [http.Transport].
+// beginning, whatever the Content-Type is, as the vendors' SDKs do. It reads a stream up to its
+// first error event. If the body says that the account cannot pay, as insufficient_quota does, the
+// error is permanent, whatever the status is. A compressed body says nothing. The wait of a
+// google.rpc.RetryInfo in the body counts like a Retry-After. The longer wait applies. The second
+// is a bound only if a Read of the body ends with the context of its request, as with
+// [http.Transport]. If AttemptTimeout ends before the body, the attempt failed with that timeout,
+// whatever its status and its Retry-After were.
 //
 // An error event is a [*StreamError]. It is permanent if the request is wrong, not
 // allowed or not paid for. An error event after the first piece of the answer reaches the
@@ -55,10 +57,10 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	if err != nil || resp.StatusCode < 400 {
 		return Check(req, resp, err)
 	}
-	text := errorLLM(req, resp)
-	said, e := failureIn(text), statusErrorOf(req, resp)
+	said, text := errorLLM(req, resp)
+	e := statusErrorOf(req, resp)
 	if text != nil {
-		e.keep(text)
+		e.keep(resp.Request, text)
 	}
 	e.advice.Wait = max(e.advice.Wait, said.wait())
 	switch {
@@ -70,22 +72,45 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	return e.judged(req)
 }
 
-// errorLLM returns the beginning of the body of an error. It returns nil if there is no body, or if
-// the body is a stream, which need not end. After a second it ends the attempt, and so the body.
-func errorLLM(req *http.Request, resp *http.Response) []byte {
-	if !hasText(resp) || isEvents(resp) {
-		return nil
+// errorLLM returns what the body of an error says, and the beginning of the body, nil if the body
+// was not read. A stream need not end, so it is read up to its first error, as a stream with a
+// status of 200 is. After a second errorLLM ends the attempt, and so the body.
+func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []byte) {
+	if !hasText(resp) {
+		return said, nil
 	}
 	a := attemptOf(req)
 	if a != nil {
 		late := time.AfterFunc(time.Second, func() { a.cancel(errSlow) })
 		defer late.Stop()
 	}
-	read := readHead(resp, firstEventBytes)
+	if isEvents(resp) {
+		said = eventLLM(req, resp)
+	} else {
+		readHead(resp, firstEventBytes)
+	}
+	read, is := resp.Body.(*readBody)
+	if !is { // a compressed stream
+		return said, nil
+	}
 	if read.err != nil && a != nil && context.Cause(a) == errSlow {
 		read.err = errSlow
 	}
-	return read.head
+	if !said.isError { // it may be JSON all the same
+		said = failureIn(read.head)
+	}
+	return said, read.head
+}
+
+// eventLLM returns what the first events of a stream say, whatever its status is.
+func eventLLM(req *http.Request, resp *http.Response) (said failureLLM) {
+	accept := func(*http.Request, *http.Response, error) error { return nil }
+	judge := func(_ *http.Response, _ string, data []byte) (more bool, err error) {
+		said = failureIn(data)
+		return !said.isError && slices.Contains(openingsLLM, said.event), nil
+	}
+	_ = FirstEvent(accept, judge)(req, resp, nil) // a stream without an event says nothing
+	return said
 }
 
 var errSlow = errors.New("retryhttp: the body of an error took longer than a second")

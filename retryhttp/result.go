@@ -37,9 +37,10 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 		return resp, err
 	}
 	var a *attempt
+	of := resp.Request
 	switch s := stoppedBy(resp); {
 	case s != nil:
-		a, err = s.attempt, s.err
+		a, of, err = s.attempt, s.of, s.err
 	case resp.StatusCode >= 400:
 		err = Check(resp.Request, resp, nil)
 	default:
@@ -50,7 +51,7 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 	}
 	text := a.discard(resp, keptBytes)
 	if e := (*StatusError)(nil); errors.As(err, &e) {
-		e.keep(text)
+		e.keep(of, text)
 	}
 	return nil, err
 }

@@ -228,6 +228,55 @@ func TestResultInAFailover(t *testing.T) {
 	assert.Equal(t, "well", textOf(t, resp))
 }
 
+// A Check may fail with what another server has said. Those are not the words of this response.
+func TestResultKeepsTheWordsOfItsResponse(t *testing.T) {
+	words := func(err error) string {
+		var e *retryhttp.StatusError
+		require.ErrorAs(t, err, &e)
+		return string(e.Body)
+	}
+	var tr *retryhttp.Transport
+	for _, tt := range []struct {
+		name  string
+		check retryhttp.CheckFunc
+		want  string
+	}{
+		{"its own, by NewStatusError", func(_ *http.Request, resp *http.Response, _ error) error {
+			return retryhttp.NewStatusError(resp)
+		}, "words"},
+		{"its own, for another request", func(req *http.Request, resp *http.Response, err error) error {
+			return retryhttp.Check(req.Clone(context.Background()), resp, err)
+		}, "words"},
+		{"its own, for no request", func(_ *http.Request, resp *http.Response, err error) error {
+			return fmt.Errorf("no: %w", tr.StatusError(nil, resp))
+		}, "words"},
+		{"its own, of a copy with another status", func(_ *http.Request, resp *http.Response, err error) error {
+			copied := *resp
+			copied.StatusCode = 503
+			return retryhttp.NewStatusError(&copied)
+		}, "words"},
+		{"of a token server", func(req *http.Request, _ *http.Response, _ error) error {
+			token := send(t, &retryhttp.Transport{Base: script(textResponse(500, "token"))}, req)
+			return fmt.Errorf("no token: %w", retryhttp.NewStatusError(token))
+		}, ""},
+		{"of a token server, by ErrorOf", func(req *http.Request, _ *http.Response, _ error) error {
+			return retryhttp.ErrorOf(send(t, &retryhttp.Transport{Base: script(textResponse(500, "token"))}, req.Clone(req.Context())))
+		}, ""},
+		{"of a token server, by Result", func(req *http.Request, _ *http.Response, _ error) error {
+			_, err := retryhttp.Result((&retryhttp.Transport{Base: script(textResponse(500, "token"))}).RoundTrip(req))
+			return err
+		}, "token"},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			tr = &retryhttp.Transport{Base: script(textResponse(401, "words")), Check: tt.check}
+			_, err := retryhttp.Result(tr.RoundTrip(request(t, "GET")))
+			assert.Equal(t, tt.want, words(err))
+		})
+	}
+	_, err := retryhttp.Result(&http.Response{StatusCode: 404, Body: io.NopCloser(strings.NewReader("words"))}, nil)
+	assert.Equal(t, "words", words(err), "a response without a request")
+}
+
 // Result keeps the first KiB of what the server says, in a field and not in the text. It
 // takes 100 ms and 64 KiB at most, whatever the server does, and leaves nothing behind.
 func TestResultKeepsTheWords(t *testing.T) {

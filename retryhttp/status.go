@@ -18,13 +18,15 @@ type StatusError struct {
 
 	// Body is the beginning of the response's body, at most 1 KiB, if [Result] or the Check
 	// of [LLM] has read it; otherwise nil. The body comes from the server and may be secret, so
-	// the text of the error does not contain it.
+	// the text of the error does not contain it. Result sets Body in the error that OnEvent got
+	// too, so do not read it in another goroutine at that time.
 	Body []byte
 
 	method  string
 	url     url.URL // of the request, without its user, query and fragment
 	advice  Advice
-	hasBody bool // the body was not read yet, and may be read from the response
+	hasBody bool          // the body was not read yet, and may be read from the response
+	of      *http.Request // the Request of the response
 }
 
 // NewStatusError returns a response as an error, with the wait that [AdviceOf]
@@ -42,7 +44,7 @@ func (t *Transport) StatusError(req *http.Request, resp *http.Response) *StatusE
 	}
 	e := &StatusError{
 		StatusCode: resp.StatusCode, Header: resp.Header.Clone(),
-		advice: advise(resp), hasBody: true,
+		advice: advise(resp), hasBody: true, of: resp.Request,
 	}
 	if req != nil && req.URL != nil {
 		u := req.URL
@@ -63,9 +65,11 @@ func (e *StatusError) Error() string {
 	return text + strings.TrimSpace(fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode)))
 }
 
-// keep sets the Body of an error to the first keptBytes of text, if it is not set yet.
-func (e *StatusError) keep(text []byte) {
-	if e.hasBody {
+// keep sets the Body of an error to the first keptBytes of text, if it is not set yet and the error
+// was made of a response to of. The error of a Check can have the StatusError of another response,
+// such as the response of a token server.
+func (e *StatusError) keep(of *http.Request, text []byte) {
+	if e.hasBody && e.of == of {
 		e.Body, e.hasBody = append([]byte(nil), text[:min(len(text), keptBytes)]...), false
 	}
 }

@@ -86,7 +86,9 @@ import (
 //
 // The first two lines need a Base that reports GetConn, GotConn and WroteHeaders to
 // net/http/httptrace, as http.Transport does. With one that reports nothing, every request is
-// treated as sent. An idempotent request without an Idempotency-Key is not traced.
+// treated as sent. An idempotent request is traced only if it has an Idempotency-Key and is not a
+// GET or HEAD that a Hedge may send twice. If a Transport below, or net/http itself, has sent the
+// request again after an answer was lost, no status says that nothing was done.
 //
 // # An answer that is lost
 //
@@ -97,9 +99,10 @@ import (
 // with: no answer, a 5xx, or an answer that broke off. If net/http itself has repeated a request
 // with an Idempotency-Key, because a connection that it had kept broke, Before says that.
 //
-// If Before is nil, the 4xx is about the state before this call. Before is also nil for a GET that
-// net/http has repeated, because a GET changes no state. If Check accepts the 4xx, there is no
-// error, and so no Before.
+// If Before is nil, the 4xx is about the state before this call, unless a proxy has sent the
+// request twice, which the Transport does not learn. Before is also nil for a GET that net/http has
+// repeated, because a GET changes no state. If Check accepts the 4xx, there is no error, and so no
+// Before.
 type Transport struct {
 	Base http.RoundTripper // sends each attempt; nil: http.DefaultTransport
 

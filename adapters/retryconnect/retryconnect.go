@@ -31,7 +31,7 @@
 //
 // # What the server asks for
 //
-// The server can ask for a wait with a google.retryrpc.RetryInfo in the error details, the
+// The server can ask for a wait with a google.rpc.RetryInfo in the error details, the
 // header Retry-After, or the trailer grpc-retry-pushback-ms, see [retry.After]; the
 // longest applies. A pushback that is negative or not a number forbids retries: the
 // error is permanent. Connect does not pass on the headers of a response that is not

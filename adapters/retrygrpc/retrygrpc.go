@@ -35,7 +35,7 @@
 //
 // # What the server asks for
 //
-// The server can ask for a wait with a google.retryrpc.RetryInfo in the status or with
+// The server can ask for a wait with a google.rpc.RetryInfo in the status or with
 // the trailer grpc-retry-pushback-ms, see [retry.After]; the longest applies. A pushback
 // that is negative or not a number forbids retries: the error is permanent. Attempts after
 // the first carry grpc-previous-rpc-attempts, as in gRPC's own retries.
@@ -229,7 +229,8 @@ func coded(err error) error { return status.FromContextError(err).Err() }
 //	})
 //
 // An error does not contain the trailers of its call, so Mark cannot see a
-// pushback; the interceptors can.
+// pushback; the interceptors can. Nor does it say whether a server has answered: if a server
+// passes on its own error about a certificate, Mark marks that as permanent.
 func Mark(err error, retryable ...codes.Code) error {
 	return failure(err, false, nil, retryable).Mark()
 }
