@@ -25,8 +25,8 @@ func streamOf(text string) *http.Response {
 	return typed("text/event-stream; charset=utf-8", iotest.OneByteReader(strings.NewReader(text)))
 }
 
-// A body that breaks off within the limit is a failed attempt, and is tried again
-// where the request allows that. The last one is read as far as it came.
+// If a body breaks off within the limit, the attempt has failed, and is retried if the request
+// allows a retry. The caller reads the last body up to its break.
 func TestWholeBody(t *testing.T) {
 	ofLength := func(n int64, body io.Reader) *http.Response {
 		resp := responseWith(200, body)

@@ -22,7 +22,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// What a handler may spend with a ceiling of 3, by the header of the request.
+// The header of the request decides how many retries a handler has under a ceiling of 3.
 func TestBorrow(t *testing.T) {
 	handle := func(most int, lent []string, h http.HandlerFunc) []string {
 		req, rec := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
@@ -56,9 +56,9 @@ func TestBorrow(t *testing.T) {
 	}), "a ceiling above every count")
 }
 
-// However a handler answers: two retries are lent, it makes one before it answers, and
-// has none after that. The report leaves with the final header, and what the
-// ResponseWriter of net/http can do, that of the handler can do too.
+// Two retries are lent to a handler. It makes one retry before it answers, and has none after
+// that, in whatever way it answers. The report is sent with the final header. The ResponseWriter of
+// the handler can do everything that the ResponseWriter of net/http can do.
 func TestReport(t *testing.T) {
 	up, err := url.Parse(serve(t, func(w http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, []string{"0"}, r.Header["Retry-Budget"], "what the proxy has left, but one")

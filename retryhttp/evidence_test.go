@@ -210,10 +210,10 @@ func TestHTTP2Refusals(t *testing.T) {
 
 const orderlyGoAway = "http2: Transport received Server's graceful shutdown GOAWAY"
 
-// A refusal counts if Base reports it in one of these ways, and only if it is
-// about this request. What the status says about the request holds for a Check that
-// retries the status, too.
-func TestRefusalsByWhatTheySay(t *testing.T) {
+// A refusal counts if Base reports it by one of these errors, and only if the error is
+// about this request. A status that refuses a request also counts under a Check that
+// retries the status.
+func TestRefusals(t *testing.T) {
 	goAway, reset := errors.New(orderlyGoAway), asStreamError{Code: 0x7}
 	for sent, answers := range [][]any{1: {
 		asStreamError{Code: 0x8},
@@ -329,8 +329,9 @@ func (c h2conn) answer(stream uint32) { c.frame(0x1, 0x5, stream, []byte{0x88}) 
 
 func (c h2conn) close() { c <- nil }
 
-// What Prepare sends in the context of a POST is no evidence of the POST: a token server that
-// cannot be reached does not show that the POST was not sent, nor one that answers that it was.
+// A request that Prepare sends in the context of a POST is no evidence of the POST. A token server
+// that cannot be reached does not show that the POST was not sent, and a token server that answers
+// does not show that it was sent.
 func TestEvidenceIsOfTheRequestAlone(t *testing.T) {
 	refused := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, errReset }}
 	answers := piped(1, func(conn net.Conn, _ *http.Request) {

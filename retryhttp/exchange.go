@@ -127,7 +127,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 	x.resp = resp
 	x.failure = x.check(err)
 	if !inTime() && x.resp != nil && x.req.Context().Err() == nil {
-		x.discard() // its body can no longer be read, whatever Check has said
+		x.discard() // its body can no longer be read, so Check gets the timeout in its place
 		x.failure = x.check(tooLate)
 	}
 	a.failure = x.failure
@@ -164,7 +164,7 @@ func (a *attempt) isLost() bool {
 	if a.before != nil {
 		return true
 	}
-	var dial *net.OpError // an idempotent request is not traced, so its error is the only evidence
+	var dial *net.OpError // most idempotent requests are not traced: the error is the only evidence
 	unsent := a.status == 0 && errors.As(a.failure, &dial) && dial.Op == "dial"
 	return a.mayBeDone && a.status/100 != 4 && !unsent
 }
@@ -181,7 +181,7 @@ func (a *attempt) lostAs() error {
 // check returns what the last attempt failed with, nil if it succeeded. The attempt got x.resp, or
 // else err.
 func (x *exchange) check(err error) error {
-	if unsent, ok := err.(unsentError); ok { // Base did not get the request
+	if unsent, ok := err.(unsentError); ok { // so the Budgets get back what this attempt has cost
 		return retry.NotAttempted(retry.Permanent(unsent.error))
 	}
 	req := x.last.req
@@ -200,10 +200,11 @@ func (x *exchange) check(err error) error {
 }
 
 // settle puts a share into the Budget if the attempt failed with a status that shows that the
-// server works. The loop itself does so after a success.
+// server works. After a success, the loop puts the share into the Budget.
 //
-// settle also decides whether the next retry takes nothing from the Budget of the target: the first
-// retry after a 401 or a 407 does, because new credentials may be all that is missing.
+// settle also decides whether the next retry takes nothing from the Budget. This is so for the
+// first retry after a 401 or a 407, because new credentials may be all that is missing, and only
+// if the Budget is the Budget of a target.
 func (x *exchange) settle() {
 	works := x.failure != nil && x.resp != nil && healthy(x.resp.StatusCode) &&
 		retry.RetryAfterOf(x.failure) == 0
@@ -255,7 +256,7 @@ func (x *exchange) classify(err error) *retry.Class {
 
 // discardAndWait is the Wait of the loop. It discards the response of the last attempt, which the
 // caller will not get, so that its connection can be used again. Then it waits for the rest of d,
-// with the caller's Wait if there is one.
+// with the caller's Wait if there is one. skipped is how much of the wait that Wait has skipped.
 func (x *exchange) discardAndWait(
 	ctx context.Context, d time.Duration,
 ) (skipped time.Duration, err error) {
@@ -272,7 +273,7 @@ func (x *exchange) discardAndWait(
 	return waits(ctx, left)
 }
 
-// stopped completes err, the error of the loop, and returns it; nil after a success:
+// stopped completes err, the error of the loop, and returns it. After a success err is nil.
 //
 //   - If the Budget of a target was empty, the Cause says how to set another Budget.
 //   - If the last status is a 4xx, it may be the answer to what an earlier attempt has done. Then
@@ -303,7 +304,8 @@ func (x *exchange) answer(err error) (*http.Response, error) {
 	case x.resp == nil:
 	case err == nil, ctx.Err() == nil && retry.ReasonOf(err) != retry.ReasonInvalid:
 		return x.handOver(err), nil
-	case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)): // the loop had decided before
+	case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):
+		// The context ended after the loop had stopped for another reason.
 		err = fmt.Errorf("%w (and then %w)", err, context.Cause(ctx))
 	}
 	return nil, asNetError(err)

@@ -20,8 +20,8 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// Where a last 4xx may be the answer to what an earlier attempt has done, the caller learns of
-// that attempt.
+// If a last 4xx may be the answer to what an earlier attempt has done, Before says what that
+// attempt failed with.
 func TestAnswerThatIsLost(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	half := func() *http.Response { return responseWith(200, breaks("sto", io.ErrUnexpectedEOF)) }

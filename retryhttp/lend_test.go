@@ -28,13 +28,13 @@ import (
 
 // spend makes up to n retries under ctx, and returns why they ended.
 //
-// A client that has its answer may leave before its handler ends, which cancels the
-// handler's context: that is no matter of the Budget.
+// A client that has its answer may leave before the handler ends, which cancels the
+// handler's context. The Budget has nothing to do with that.
 func spend(ctx context.Context, n int) retry.Reason {
 	return retry.ReasonOf(retry.Do(context.WithoutCancel(ctx), retry.Policy{MaxRetries: n, Backoff: retry.Fixed(0)}, func(context.Context) error { return errReset }))
 }
 
-// noNumbers are not 1*DIGIT.
+// noNumbers are values that are not 1*DIGIT.
 var noNumbers = []string{"", "+1", "-1", " 1", "1 ", "1.5", "0x2", "1e3", "1, 1", "1,", "\u0661", "\u0e52"}
 
 // lends returns a GET of url whose context has a Budget of 5.
@@ -173,9 +173,9 @@ func TestLeaseOfEachAttempt(t *testing.T) {
 	}
 }
 
-// A redirect to another scheme or host gets nothing, and neither does one that leads
-// back from there.
-func TestLeaseStaysAtHome(t *testing.T) {
+// A request that a redirect has led to another scheme or host carries no lease, even if a second
+// redirect has led it back.
+func TestLeaseIsNotSentAfterARedirect(t *testing.T) {
 	for path, want := range map[string]string{
 		"http://a/1 http://a/2 http://a/3": "3 3 3",
 		"http://a/1 http://b/2 http://a/3": "3 - -",

@@ -26,8 +26,8 @@ const (
 	created = "event: response.created\ndata: " + `{"type":"response.created","response":{"id":"resp_1","status":"in_progress","error":null}}` + "\n\n"
 )
 
-// The first answer to a POST fails or not before the first piece of what was asked
-// for, and comes byte by byte. The second one is good.
+// The first answer to a POST arrives byte by byte, and some fail before the first piece of what was
+// asked for. The second answer is good.
 func TestLLM(t *testing.T) {
 	json := func(body io.Reader) *http.Response { return typed("application/json", body) }
 	status := func(code int, header ...string) *http.Response { return textResponse(code, "sorry", header...) }
@@ -143,8 +143,8 @@ func gemini(delay string) string {
 		`{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"` + delay + `"}]}}`
 }
 
-// The wait that stands in a body, and is nowhere else, in a stream too.
-func TestLLMWaitsAsABodySays(t *testing.T) {
+// The wait of a RetryInfo in the body is heeded if no header has a wait, in a stream too.
+func TestLLMHeedsRetryInfo(t *testing.T) {
 	body := func(text string, header ...string) *http.Response {
 		return textResponse(429, text, append(header, "Content-Type", "application/json")...)
 	}

@@ -149,8 +149,8 @@ func TestErrorOf(t *testing.T) {
 	assert.Error(t, resp.Request.Context().Err())
 }
 
-// A status from 400 on is an error, whoever got the response, and whatever a Check says of it.
-// A status below is none, unless a Transport has given up on it.
+// A status from 400 on is an error, whichever client got the response, and even if a Check accepts
+// it. A lower status is not an error, unless a Transport has given up on the response.
 func TestResult(t *testing.T) {
 	const by = "retryhttp: GET http://example.test/: "
 	ask := func(tr *retryhttp.Transport) func(*http.Request) (*http.Response, error) { return tr.RoundTrip }
@@ -228,7 +228,7 @@ func TestResultInAFailover(t *testing.T) {
 	assert.Equal(t, "well", textOf(t, resp))
 }
 
-// A Check may fail with what another server has said. Those are not the words of this response.
+// A Check may fail with the StatusError of another server. Its Body is not the body of this response.
 func TestResultKeepsTheWordsOfItsResponse(t *testing.T) {
 	words := func(err error) string {
 		var e *retryhttp.StatusError
@@ -278,7 +278,7 @@ func TestResultKeepsTheWordsOfItsResponse(t *testing.T) {
 }
 
 // Result keeps the first KiB of what the server says, in a field and not in the text. It
-// takes 100 ms and 64 KiB at most, whatever the server does, and leaves nothing behind.
+// reads for at most 100 ms and at most 64 KiB, whatever the server does, and leaves nothing open.
 func TestResultKeepsTheWords(t *testing.T) {
 	const secret = "card 4711 declined"
 	words := func(n int) string { return strings.Repeat("w", n) }
@@ -361,7 +361,7 @@ func TestResultKeepsTheWords(t *testing.T) {
 		}
 	}
 
-	// Who has read a body may put another in its place, as httputil.DumpResponse does.
+	// A caller that has read a body may put another in its place, as httputil.DumpResponse does.
 	dumped := send(t, &retryhttp.Transport{Base: script(textResponse(402, secret))})
 	_, err := httputil.DumpResponse(dumped, true)
 	require.NoError(t, err)
@@ -370,7 +370,7 @@ func TestResultKeepsTheWords(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, secret, string(e.Body))
 
-	// What a Check returns for several responses is not theirs.
+	// An error that a Check returns for several responses gets the body of none.
 	shared := &retryhttp.StatusError{StatusCode: 418}
 	_, err = retryhttp.Result((&retryhttp.Transport{Base: script(textResponse(418, secret)), Check: returns(shared)}).RoundTrip(request(t, "GET")))
 	assert.ErrorIs(t, err, shared)
@@ -405,8 +405,8 @@ func TestResultOfABodyThatPanics(t *testing.T) {
 	}
 }
 
-// With net/http on both ends: a bomb, a body that never ends, and one that never comes. The
-// connection ends with it, and nothing waits for the server.
+// With net/http on both ends: a bomb, a body that never ends, and a body that never arrives. The
+// connection is closed, and nothing waits for the server.
 func TestResultOfAHostileServer(t *testing.T) {
 	var bomb bytes.Buffer
 	zip := gzip.NewWriter(&bomb)

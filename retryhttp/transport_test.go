@@ -30,9 +30,9 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// What is sent again. A request that is not says why, and what to write. It goes before
-// what the policy allows.
-func TestWhatIsSentAgain(t *testing.T) {
+// A request that is not sent again fails with an error that says why, and what to write. This
+// error goes before the limits of the policy.
+func TestRequestsThatAreSentAgain(t *testing.T) {
 	boom := errors.New("boom")
 	const (
 		again     = "2 sent, 200"
