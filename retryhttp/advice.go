@@ -11,66 +11,70 @@ import (
 
 // Advice is what a response says about another attempt. The zero Advice says nothing.
 type Advice struct {
-	Wait    time.Duration // how long to wait before it; 0 or below: not said
+	Wait    time.Duration // how long to wait before another attempt; 0 or below: not said
 	Verdict Verdict
 }
 
-// A Verdict says whether there should be another attempt. Any value but Again and
+// A Verdict says whether another attempt should be made. Any value but Again and
 // Never is treated as Unsaid.
 type Verdict string
 
 const (
-	Unsaid Verdict = ""      // the status decides
-	Again  Verdict = "again" // whatever the status is
-	Never  Verdict = "never" // whatever the status is
+	Unsaid Verdict = ""      // the status decides whether another attempt is made
+	Again  Verdict = "again" // another attempt should be made, whatever the status is
+	Never  Verdict = "never" // no other attempt should be made, whatever the status is
 )
 
-// AdviceOf is the Advise of a [Transport] that has no other. It reads the header
-// Retry-After, RFC 9110 section 10.2.3: seconds, which may have a fraction, or a date in
-// one of the three forms of HTTP, also with UTC or +0000 for GMT. The wait for a date is
-// measured from the Date of the response, so that the server's clock decides and
-// not ours. The Age of the response, which is time spent in a cache, is subtracted.
-// A wait of 0, and a date that has passed, is a Wait of 1ns: under RetryAfterExact the
-// next attempt then follows after 10ms. Anything else is ignored. If there are several values,
-// the longest wait applies.
+// AdviceOf is the default Advise of a [Transport]. It reads the header Retry-After (RFC 9110
+// section 10.2.3). Its value is a number of seconds, which may have a fraction, or a date in one
+// of the three forms of HTTP, also with UTC or +0000 in place of GMT. Any other value is ignored.
+// If there are several values, the longest wait applies.
 //
-// After 403 and 413 a valid Retry-After is a Verdict of Again: it says that the
-// condition is temporary, RFC 9110 section 15.5.14.
+// The wait until a date is measured from the Date of the response, so that the server's clock
+// decides and not ours. The Age of the response, which is time spent in a cache, is subtracted.
+// A wait of 0, or until a date that has passed, is a Wait of 1ns: under RetryAfterExact the
+// next attempt then follows after 10ms.
 //
-// Of each header, the first 128 bytes and 8 elements are read.
+// After a 403 or 413, a valid Retry-After is a Verdict of Again, because it says that the
+// condition is temporary (RFC 9110 section 15.5.14).
+//
+// AdviceOf reads the first 128 bytes and the first 8 elements of a header.
 func AdviceOf(resp *http.Response) Advice {
 	wait, ok := retryAfter(resp)
 	return said(resp, wait, ok)
 }
 
-// said returns the advice of a response that does or does not ask to wait. A wait of 0 can
-// be told from none. A 403 and a 413 that ask to wait stand for what is temporary.
+// said returns the advice of a response. ok says whether the response asks to wait. A wait of 0
+// becomes 1ns, so that it differs from no wait. A 403 or 413 that asks to wait is temporary.
 func said(resp *http.Response, wait time.Duration, ok bool) (advice Advice) {
-	if ok {
-		advice.Wait = max(1, wait)
+	if !ok {
+		return advice
 	}
-	if ok && (resp.StatusCode == http.StatusForbidden || resp.StatusCode == http.StatusRequestEntityTooLarge) {
+	advice.Wait = max(1, wait)
+	switch resp.StatusCode {
+	case http.StatusForbidden, http.StatusRequestEntityTooLarge:
 		advice.Verdict = Again
 	}
 	return advice
 }
 
 // VendorAdvice is an Advise for a [Transport] that also reads the headers that
-// vendors have added. The first of these lines that is there gives the wait:
+// vendors have added. The first line of this table whose header is in the response gives the wait:
 //
-//	Retry-After-Ms, X-Ms-Retry-After-Ms        milliseconds        OpenAI, Azure
-//	Retry-After                                see AdviceOf        RFC 9110 section 10.2.3
-//	RateLimit: "default";r=0;t=30              seconds             draft-ietf-httpapi-ratelimit-headers-10
-//	RateLimit: remaining=0, reset=30           seconds             the same, draft 07
-//	RateLimit-Reset, X-RateLimit-Reset,        seconds, or a time  the same, draft 06; GitHub, GitLab, Okta
-//	X-Rate-Limit-Reset
+//	Retry-After-Ms, X-Ms-Retry-After-Ms  milliseconds        OpenAI, Azure
+//	Retry-After                          see AdviceOf        RFC 9110 section 10.2.3
+//	RateLimit: "default";r=0;t=30        seconds             draft-ietf-httpapi-ratelimit-
+//	                                                         headers-10
+//	RateLimit: remaining=0, reset=30     seconds             the same, draft 07
+//	RateLimit-Reset, X-RateLimit-Reset,  seconds, or a time  the same, draft 06; GitHub,
+//	  X-Rate-Limit-Reset                                     GitLab, Okta
 //
-// A reset is read only where the quota is used up: Remaining is 0, or is missing
-// and the status is 429. If there are several, the longest wait applies. The value
-// is a number of seconds, or a time: a date, or seconds or milliseconds since
-// 1970, which differ in size.
+// The reset of a quota is read only if the quota is used up: its Remaining is 0, or is missing
+// and the status is 429. If several quotas are used up, the longest wait applies. The value of a
+// reset is a number of seconds, or a time: a date, or the seconds or milliseconds since
+// 1970. Their size tells which of these a number is.
 //
-// As with AdviceOf, 403 and 413 with a wait are Again. X-Should-Retry and
+// As with AdviceOf, a 403 or 413 with a wait is Again. The headers X-Should-Retry and
 // Stripe-Should-Retry overrule that: true is Again, false is Never.
 func VendorAdvice(resp *http.Response) Advice {
 	wait, ok := milliseconds(resp)
@@ -92,20 +96,23 @@ func VendorAdvice(resp *http.Response) Advice {
 	return advice
 }
 
-// What a header says is read from this much of it. A peer can send megabytes, and
-// neither a deadline nor AttemptTimeout would end reading them.
+// Only so many bytes and elements of a header are read. A peer can send megabytes, and
+// neither a deadline nor AttemptTimeout would end the reading of them.
 const (
 	headerBytes    = 128
 	headerElements = 8
 )
 
+// cut returns the part of a header's value that is read.
 func cut(value string) string { return value[:min(len(value), headerBytes)] }
 
 // first returns the first value of a header.
 func first(resp *http.Response, name string) string { return cut(resp.Header.Get(name)) }
 
-// list returns the values of a header as one list, with commas.
-func list(resp *http.Response, name string) string { return cut(strings.Join(resp.Header[name], ",")) }
+// list returns all values of a header as one list, separated by commas.
+func list(resp *http.Response, name string) string {
+	return cut(strings.Join(resp.Header[name], ","))
+}
 
 // retryAfter returns the longest wait of the header Retry-After, and whether it
 // has a valid one.
@@ -129,7 +136,8 @@ func retryAfter(resp *http.Response) (longest time.Duration, ok bool) {
 	return longest, ok
 }
 
-// milliseconds returns the longest wait of the headers that count in them.
+// milliseconds returns the longest wait of the headers that count milliseconds, and whether there
+// is a valid one.
 func milliseconds(resp *http.Response) (longest time.Duration, ok bool) {
 	for _, name := range [...]string{"Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
 		wait, valid := decimal(first(resp, name), time.Millisecond)
@@ -138,7 +146,8 @@ func milliseconds(resp *http.Response) (longest time.Duration, ok bool) {
 	return longest, ok
 }
 
-// reset returns when the last of the quotas that are used up is filled again.
+// reset returns how long it is until all quotas that are used up are filled again, and whether a
+// quota is used up.
 func reset(resp *http.Response) (longest time.Duration, ok bool) {
 	add := func(remaining, value string) {
 		if remaining == "" && resp.StatusCode == http.StatusTooManyRequests {
@@ -153,7 +162,7 @@ func reset(resp *http.Response) (longest time.Duration, ok bool) {
 	var remaining, value string
 	members := strings.SplitN(list(resp, "Ratelimit"), ",", headerElements+1)
 	for _, member := range members[:min(len(members), headerElements)] {
-		if strings.Contains(member, `"`) { // a policy and its parameters; without, the members belong together
+		if strings.Contains(member, `"`) { // draft 10: each member is a quota of its own
 			remaining, value = "", ""
 		}
 		for parameter := range strings.SplitSeq(member, ";") {
@@ -172,8 +181,9 @@ func reset(resp *http.Response) (longest time.Duration, ok bool) {
 	return longest, ok
 }
 
-// resetWait reads a number of seconds, or a time. As a number of seconds, what is
-// taken for a time would be 31 years, or more than a duration can hold.
+// resetWait reads a number of seconds, or a time. A number from 1e9 on is a time: as a number of
+// seconds it would be 31 years or more. A number of seconds that a duration cannot hold is a number
+// of milliseconds.
 func resetWait(resp *http.Response, value string) (time.Duration, bool) {
 	const aTime = 1e9 * time.Second
 	wait, ok := decimal(value, time.Second)
@@ -193,21 +203,21 @@ func resetWait(resp *http.Response, value string) (time.Duration, bool) {
 	}
 }
 
-// aged subtracts from a wait what the response has spent in caches, RFC 9111
-// section 5.1.
+// aged subtracts the time that the response has spent in caches from a wait (RFC 9111
+// section 5.1).
 func aged(resp *http.Response, wait time.Duration) time.Duration {
 	age, _ := decimal(first(resp, "Age"), time.Second)
 	return max(0, wait-age)
 }
 
-// decimal reads a number of units, digits with a fraction or without. What is too
-// long for a duration is the longest.
+// decimal reads a number of units: digits, with or without a fraction. If the number is too large
+// for a duration, decimal returns the longest duration.
 func decimal(value string, unit time.Duration) (time.Duration, bool) {
 	whole, fraction, fractional := strings.Cut(strings.TrimSpace(value), ".")
 	if !digits(whole) || fractional && !digits(fraction) {
 		return 0, false
 	}
-	n, _ := strconv.ParseUint(whole, 10, 64) // the largest, where it is out of range
+	n, _ := strconv.ParseUint(whole, 10, 64) // returns the largest number if whole is larger
 	wait := saturate.Mul(n, unit)
 	if fractional {
 		billionths, _ := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)
@@ -218,7 +228,7 @@ func decimal(value string, unit time.Duration) (time.Duration, bool) {
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// until reads a date, in a form of HTTP or one that servers send instead.
+// until reads a date, in a form of HTTP or in one of the two forms that servers send instead.
 func until(resp *http.Response, value string) (time.Duration, bool) {
 	value = strings.TrimSpace(value)
 	if utc, ok := strings.CutSuffix(value, " UTC"); ok {
@@ -234,8 +244,8 @@ func until(resp *http.Response, value string) (time.Duration, bool) {
 	return untilTime(resp, date), true
 }
 
-// untilTime returns how long it is until t, by the server's clock where the
-// response tells it. A difference of times that is too long is the longest.
+// untilTime returns how long it is until t, according to the server's clock if the
+// response has a Date. If it is longer than a duration can be, it returns the longest duration.
 func untilTime(resp *http.Response, t time.Time) time.Duration {
 	if made, err := http.ParseTime(first(resp, "Date")); err == nil {
 		return aged(resp, max(0, t.Sub(made)))

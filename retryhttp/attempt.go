@@ -9,44 +9,44 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"slices"
-	"sync"
+	"sync/atomic"
 
 	"github.com/goretry/retry"
 )
 
-// An attempt is one request to Base, and the context of that request. It lives until Check has
-// returned, and the body that Check leaves has been read. What every attempt needs is part of
-// it, so that an attempt is one allocation.
+// An attempt is one request to Base, and the context of that request. The context lives until Check
+// has returned, and until the body that Check has left in the response has been read or closed. The
+// structs that every attempt needs are fields, so that an attempt is one allocation.
 type attempt struct {
-	context.Context // a child of the caller's, which cancel ends
+	context.Context // a child of the context of the caller's request; cancel ends it
 	cancel          context.CancelCauseFunc
 
 	x      *exchange
 	number int
 
-	req  *http.Request // what Base gets: made, or a copy of made that is traced
+	req  *http.Request // the request that Base gets: &made, or a copy of made that is traced
 	made http.Request  // a copy of the caller's request
 	url  url.URL       // of made, unless x is plain
-	body body          // of the response, as its reader gets it
-	ends bool          // a Read of the response's body ends soon after the attempt does
+	body body          // of the response, as the caller gets it
+	ends bool          // a Read of the response's body returns soon after the attempt has ended
 
 	sent      evidence
-	mayBeDone bool  // the server may have processed it
-	status    int   // of its response; 0: there was none
-	failure   error // what it failed with; nil: it has not, or not yet
-	before    error // what a request below it failed with whose answer was lost; nil: none
+	mayBeDone bool  // the server may have processed the request
+	status    int   // of the response; 0: there was none
+	failure   error // what the attempt failed with; nil: it has not failed, or not yet
+	before    error // of a request below this one, whose answer was lost; nil: none
 	to        destination
 }
 
-// send sends the request through Base. It returns either a response or an error,
-// whatever Base returns.
+// send makes the request of this attempt and sends it through Base. It returns either a response or
+// an error, whatever Base returns.
 func (a *attempt) send() (*http.Response, error) {
 	resp, err := a.roundTrip()
 	if err != nil {
 		if timeout, ok := context.Cause(a).(*timeoutError); ok {
 			err = timeout
 		}
-		if resp != nil { // http.Client ignores such a response too, but leaks its connection
+		if resp != nil { // http.Client ignores a response with an error, and leaks its connection
 			a.discard(resp, 0)
 		}
 		return nil, err
@@ -57,7 +57,7 @@ func (a *attempt) send() (*http.Response, error) {
 	a.status = resp.StatusCode
 	a.before = a.sent.repeated(resp)
 	if inner := stoppedBy(resp); inner != nil {
-		resp.Request = inner.of // whether it stands for us is not for a Transport below to say
+		resp.Request = inner.of // ErrorOf returns the error of this Transport, not of the one below
 		if e := (*retry.Error)(nil); errors.As(inner.err, &e) {
 			a.before = cmp.Or(e.Before, a.before)
 		}
@@ -73,12 +73,14 @@ func (a *attempt) send() (*http.Response, error) {
 	return resp, nil
 }
 
-// neither returns the error of a RoundTripper that returned nothing at all.
+// neither returns the error of a RoundTripper that returned neither a response nor an error.
 func neither(base http.RoundTripper) error {
 	const text = "retryhttp: the RoundTripper %T returned neither a response nor an error"
 	return retry.Permanent(fmt.Errorf(text, base))
 }
 
+// roundTrip makes the request, lets Prepare change it, and calls the RoundTrip of Base. It also
+// finds out whether the server may have processed a request that got no response.
 func (a *attempt) roundTrip() (*http.Response, error) {
 	err := a.newRequest()
 	if err == nil && a.x.t.Prepare != nil {
@@ -87,7 +89,8 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	if err != nil {
 		return nil, unsentError{checked(err)}
 	}
-	// After Prepare, which may send its own in this context. A Hedge sends two at a time.
+	// The trace begins after Prepare, which may send other requests in the attempt's context. A
+	// Hedge sends two requests at a time, so a request that a Hedge may send twice is not traced.
 	if a.x.once || hasKey(a.req) && !hedgeable(a.req) {
 		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), a.sent.trace()))
 	}
@@ -105,12 +108,13 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 func (a *attempt) newRequest() (err error) {
 	x := a.x
 	a.made, a.req = *x.req.WithContext(a), &a.made
-	// An http.Transport changes nothing, but it wants a header.
+	// An http.Transport changes nothing in a request, but it fails without a header.
 	if !x.plain || a.req.Header == nil {
 		own(a.req, &a.url)
 	}
 	if _, asks := a.req.Header["Accept-Encoding"]; x.t.Resume && isGet(x.req) && !asks {
-		a.req.Header["Accept-Encoding"] = []string{"identity"} // the bytes are those that are counted
+		// A Range counts the bytes as they are sent, so they must be the bytes that are read.
+		a.req.Header["Accept-Encoding"] = []string{"identity"}
 	}
 	if x.hasBody() && (a.number > 1 || x.req.Body == nil) {
 		switch a.req.Body, err = x.req.GetBody(); {
@@ -130,8 +134,8 @@ func copyOf(ctx context.Context, req *http.Request) *http.Request {
 	return out
 }
 
-// own gives a shallow copy of a request its own header and encodings, and its URL, which is
-// copied to u.
+// own gives a shallow copy of a request a header, encodings and a URL of its own. The URL is copied
+// to u.
 func own(req *http.Request, u *url.URL) {
 	req.Header = cloneHeader(req.Header)
 	req.TransferEncoding = slices.Clone(req.TransferEncoding)
@@ -141,8 +145,9 @@ func own(req *http.Request, u *url.URL) {
 	}
 }
 
-// Value returns the attempt for AttemptOf and attemptOf, and otherwise what the context of the
-// caller's request has. It hides the policy of WithPolicy, which is for one Transport.
+// Value returns the attempt for AttemptOf and attemptOf. It hides the policy of WithPolicy, which
+// is for this Transport and not for a Transport below. All other values are the values of the
+// context of the caller's request.
 func (a *attempt) Value(key any) any {
 	switch key.(type) {
 	case attemptKey:
@@ -154,10 +159,10 @@ func (a *attempt) Value(key any) any {
 	}
 }
 
-// String names the context, as those of package context do: it must not print the request.
+// String names the context, as the contexts of package context do. It must not print the request.
 func (a *attempt) String() string { return "retryhttp.attempt" }
 
-// cloneHeader returns a copy that can be written to.
+// cloneHeader returns a copy of a header that can be written to, even if h is nil.
 func cloneHeader(h http.Header) http.Header {
 	if h == nil {
 		return http.Header{}
@@ -165,32 +170,8 @@ func cloneHeader(h http.Header) http.Header {
 	return h.Clone()
 }
 
-// prepare calls the Prepare of the Transport. If it fails, the body is closed, and
-// one that it has replaced too.
-func (a *attempt) prepare() (err error) {
-	x := a.x
-	var before *closing
-	if x.hasBody() {
-		before = &closing{a.req.Body, sync.OnceValue(a.req.Body.Close)}
-		a.req.Body = before
-	}
-	prepared := false // not if Prepare panics
-	defer func() {
-		if !prepared && a.req.Body != nil {
-			_ = a.req.Body.Close()
-		}
-		if !prepared && before != nil {
-			_ = before.Close()
-		}
-	}()
-	err = x.t.Prepare(a.req, a.number, x.failure)
-	if prepared = err == nil; prepared {
-		a.req.Body = before.replacedBy(a.req.Body)
-	}
-	return x.unsent("retryhttp: Prepare", err)
-}
-
-// unsent returns why an attempt is not sent, with what the one before failed with.
+// unsent returns why an attempt is not sent, and adds what the attempt before failed with. It
+// returns nil if err is nil.
 func (x *exchange) unsent(what string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", what, err)
@@ -199,4 +180,51 @@ func (x *exchange) unsent(what string, err error) error {
 		err = fmt.Errorf("%w (the attempt before: %w)", err, x.failure)
 	}
 	return err
+}
+
+// A destination is the method and URL of an attempt. By it, a Hedge or a Check knows whether a
+// request is the request of the attempt: a RoundTripper between the Transport and the Hedge may
+// copy the request, but sends it to the same destination.
+type destination struct {
+	known  atomic.Bool // set is done; atomic, because Prepare may have started goroutines that ask
+	req    *http.Request
+	method string
+	url    *url.URL
+	copied url.URL // a copy of *url, which Base may change
+}
+
+// set stores the destination of the request that Base is about to get.
+func (d *destination) set(req *http.Request) {
+	if req.URL != nil {
+		d.copied = *req.URL
+	}
+	d.req, d.method, d.url = req, req.Method, req.URL
+	d.known.Store(true)
+}
+
+// isOf reports whether d is the destination of req.
+func (d *destination) isOf(req *http.Request) bool {
+	switch {
+	case !d.known.Load():
+		return false
+	case req == d.req: // even if Base has changed its URL
+		return true
+	case req.URL == d.url || req.URL == nil:
+		return req.URL == d.url
+	}
+	u, c := req.URL, &d.copied
+	return req.Method == d.method && u.Scheme == c.Scheme && u.Host == c.Host &&
+		u.Path == c.Path && u.RawQuery == c.RawQuery
+}
+
+// max returns how many attempts the exchange of a may make. For a nil a it returns retry.Unlimited.
+func (a *attempt) max() int {
+	switch {
+	case a == nil:
+		return retry.Unlimited
+	case a.x.cannotRepeat() != nil:
+		return 1
+	default:
+		return a.x.policy.EffectiveMax()
+	}
 }

@@ -1,26 +1,34 @@
 // Package retryhttp retries HTTP requests. [Transport] wraps any
-// http.RoundTripper and sends a request again, as a [retry.Policy] says, when
+// http.RoundTripper and sends a request again, according to a [retry.Policy], when
 // the connection fails or the server is overloaded:
 //
 //	client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default()}}
 //
-// GET, HEAD, OPTIONS, TRACE, PUT, DELETE and methods that only read are retried on network
-// errors, 408, 421, 425, 429 and the 5xx that may pass. A POST or PATCH is retried only if the
-// server cannot have processed it, as after a 429, or if it has a header Idempotency-Key.
+// GET, HEAD, OPTIONS, TRACE, PUT, DELETE and the read-only methods of [Idempotent] are retried
+// after network errors, after 408, 421, 425 and 429, and after each 5xx that may pass. A POST or
+// PATCH is retried only if it has a header Idempotency-Key, or if the server cannot have
+// processed it, as after a 429.
 //
-// The last response is returned, whatever its status: check it as usual. [ErrorOf] says why it
-// was the last, and [Result] makes an error of it. Bound a request with its context, not with
-// http.Client.Timeout, whose error can hide the reason.
+// The last response is returned, whatever its status: check its status as usual. [ErrorOf] says
+// why this response was the last, and [Result] turns it into an error. Bound a request with its
+// context, not with http.Client.Timeout, whose error can hide the reason.
 //
-// A body can be sent again if the request has a GetBody. http.NewRequest sets it for a
-// bytes.Buffer, bytes.Reader and strings.Reader; [SetBody] does for files and streams. Without
-// it the request is sent once, and the Reason is not_retryable.
+// A request with a body is sent again only if it has a GetBody. http.NewRequest sets GetBody for a
+// bytes.Buffer, bytes.Reader and strings.Reader. [SetBody] sets it for files and streams. A
+// request without GetBody is sent once, and the Reason is not_retryable.
 //
-// A [Gate] holds all requests to a target that has asked one of them to wait, and
-// Transport.Resume fetches the rest of a download that breaks. A [Hedge] sends a GET a
-// second time when its answer is late.
+// The package has three groups of types and functions, and its files have the same groups:
 //
-// With [WholeBody] or [FirstEvent] as Check, a body that breaks off or a stream that
-// begins with an error is a failed attempt too. [LLM] is a preset for the APIs of
-// language models. Package sse, below this one, reads streams that go on after a break.
+//   - The Transport (transport.go) and the way of a request through it (exchange.go, attempt.go).
+//     [Check] and [Advice] decide what is retried, [LLM] is a preset for the APIs of language
+//     models, and a [Gate] holds all requests to a target that has asked one of them to wait.
+//   - Bodies (body_*.go): SetBody prepares the body of a request. [WholeBody] and [FirstEvent]
+//     make a Check that fails if the body of a response breaks off, or if a stream starts with an
+//     error.
+//   - RoundTrippers above and below. Transport.Resume (resume.go) gives the caller a body that
+//     fetches the rest of a download that broke. Below the Transport, a [Hedge] sends a GET a
+//     second time if its answer is late, and [LendBudget] lends retries to the server, which
+//     takes them with [BorrowBudget].
+//
+// Package sse, in the folder below, reads streams of events that go on after a break.
 package retryhttp

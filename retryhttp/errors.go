@@ -10,11 +10,11 @@ import (
 	"github.com/goretry/retry/internal/harmless"
 )
 
-// unsentError is what a request failed with before it reached Base. It is final,
-// and Check does not see it.
+// An unsentError is the error of an attempt whose request was not given to Base. It is final, and
+// Check does not get it.
 type unsentError struct{ error }
 
-// timeoutError is what an attempt fails with after AttemptTimeout.
+// A timeoutError is the error of an attempt that AttemptTimeout ended.
 type timeoutError struct{ after time.Duration }
 
 func (e *timeoutError) Error() string {
@@ -24,31 +24,30 @@ func (*timeoutError) Timeout() bool        { return true }
 func (*timeoutError) Temporary() bool      { return true }
 func (*timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// netError is a net.Error of what is a timeout inside. The *url.Error of http.Client asks
-// the error that it holds, and no further.
+// A netError is a net.Error around an error that has a timeout somewhere inside. The *url.Error of
+// http.Client calls Timeout only on the error directly inside, so that error must have the method.
 type netError struct{ error }
 
 func (e netError) Unwrap() error { return e.error }
 func (netError) Timeout() bool   { return true }
 func (netError) Temporary() bool { return true }
 
-// asNetError returns err as a net.Error if it is a timeout, but not if one of its methods
-// panics, which an error that Check made may do.
+// asNetError returns err as a net.Error if it is a timeout. It returns err unchanged if a method of
+// err panics, which may happen with an error of Check.
 func asNetError(err error) error {
 	return harmless.Or(err, func() error {
 		var timeout interface{ Timeout() bool }
-		switch reason := retry.ReasonOf(err); {
-		case reason == retry.ReasonDeadline, reason != retry.ReasonCanceled && errors.As(err, &timeout) && timeout.Timeout():
+		late := func() bool { return errors.As(err, &timeout) && timeout.Timeout() }
+		reason := retry.ReasonOf(err)
+		if reason == retry.ReasonDeadline || reason != retry.ReasonCanceled && late() {
 			return netError{err}
-		default:
-			return err
 		}
+		return err
 	})
 }
 
-// checked returns err, unless one of the methods that will be called panics: then
-// it returns a permanent error that says so. A nil pointer to an error type that
-// was returned as an error does this.
+// checked returns err, or a permanent error if one of the methods of err panics that this package
+// and package retry will call. The methods of a nil pointer to an error type often panic.
 func checked(err error) error {
 	panicked := harmless.Ask("retryhttp", err, func(err error) {
 		var timeout interface{ Timeout() bool }

@@ -9,16 +9,15 @@ import (
 	"sync/atomic"
 )
 
-// evidence is what a Base that traces its connections, as http.Transport does,
-// reports of an attempt. The error alone cannot tell whether the server may have
-// got the request: a connection that closes in the TLS handshake and one that
-// closes after a POST both end in io.EOF.
+// evidence is what Base reports about an attempt to net/http/httptrace, as http.Transport does. The
+// error alone does not say whether the server may have got the request: io.EOF is the error of a
+// connection that closes in the TLS handshake, and of a connection that closes after a POST.
 type evidence struct {
-	asked atomic.Bool  // for a connection: Base traces
-	got   atomic.Bool  // one
-	wrote atomic.Int32 // how often the whole header was written to one
-	waits atomic.Bool  // a header was written, and no byte of its answer has come
-	again atomic.Bool  // a header was written while another one waited
+	asked atomic.Bool  // Base has asked for a connection, so it reports to the trace
+	got   atomic.Bool  // Base has got a connection
+	wrote atomic.Int32 // how often the whole header was written to a connection
+	waits atomic.Bool  // a header was written, and no byte of its answer has arrived
+	again atomic.Bool  // a header was written while another one waited for its answer
 }
 
 func (e *evidence) trace() *httptrace.ClientTrace {
@@ -36,20 +35,21 @@ func (e *evidence) trace() *httptrace.ClientTrace {
 }
 
 // mayBeDone reports whether the server may have processed a request that failed
-// with err. Without evidence to the contrary it may.
+// with err. It reports true unless there is evidence to the contrary. canceled says that the
+// context of the request is done.
 //
-// A server does nothing before it has the whole header. That no header was written
-// to a connection is evidence only if the request was not given up, by us or by a Base with
-// a timeout of its own: else http.Transport may have returned while it is still writing.
+// A server does nothing before it has the whole header. But if the request was canceled, or Base
+// gave it up after a timeout of its own, http.Transport may have returned while it is still
+// writing. So a header that was not written is evidence only if neither happened.
 func (e *evidence) mayBeDone(err error, canceled bool) bool {
 	unsent := e.asked.Load() && (!e.got.Load() || !canceled && !gaveUp(err) && e.wrote.Load() == 0)
 	return !unsent && !refused(err)
 }
 
-// repeated returns what http.Transport does not tell of a request with a key, nil if there is
-// nothing: that it has sent the request again, because the connection broke before the first byte
-// of an answer. A Transport below may send it again after an answer, and tells that itself. Over
-// HTTP/2, net/http repeats only what no server has processed.
+// repeated returns errAgain if http.Transport itself has sent the request again because the
+// connection broke before the first byte of an answer, and otherwise nil. A Transport below may
+// send the request again after an answer, and says so itself. Over HTTP/2 repeated returns nil,
+// because there net/http repeats only requests that no server has processed.
 func (e *evidence) repeated(resp *http.Response) error {
 	if resp.ProtoMajor >= 2 || !e.again.Load() {
 		return nil
@@ -60,8 +60,8 @@ func (e *evidence) repeated(resp *http.Response) error {
 var errAgain = errors.New(
 	"net/http has sent it again, because a connection that it had kept broke")
 
-// gaveUp reports whether err says that a request was given up: by a timeout, by a context, or
-// by its channel Cancel.
+// gaveUp reports whether err says that a request was given up because of a timeout, its context or
+// its channel Cancel.
 func gaveUp(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.Is(err, context.Canceled) || errors.As(err, &timeout) && timeout.Timeout() ||
@@ -69,9 +69,9 @@ func gaveUp(err error) bool {
 }
 
 // refused reports whether err says that an HTTP/2 server has not processed the
-// request, RFC 9113 section 8.7: it refused the stream, or it went away and
-// named a stream before this one as the last. An error that joins others may
-// be about several requests, and says nothing.
+// request (RFC 9113 section 8.7): the server refused the stream, or it sent a GOAWAY that
+// names an earlier stream as the last one. For an error that joins other errors it reports false,
+// because such an error may be about several requests.
 func refused(err error) bool {
 	for {
 		var reset streamError
@@ -87,15 +87,15 @@ func refused(err error) bool {
 		}
 		err = inner
 	}
-	text := err.Error() // these have no type
+	text := err.Error() // the errors of these texts have no exported type
 	return strings.HasPrefix(text, "http2: Transport received Server's graceful shutdown GOAWAY") ||
 		strings.HasPrefix(text, "http2: Transport received GOAWAY from server ErrCode:") ||
 		strings.HasPrefix(text, "stream error: stream ID ") && // golang.org/x/net/http2
 			strings.Contains(text, "; REFUSED_STREAM;")
 }
 
-// A streamError is what the errors of net/http for an HTTP/2 stream can be
-// turned into: their method As fills in any struct with these fields.
+// A streamError is filled in by the method As of the errors of net/http for an HTTP/2 stream, which
+// accepts any struct with these fields.
 type streamError struct {
 	StreamID uint32
 	Code     uint32
@@ -105,8 +105,8 @@ type streamError struct {
 const refusedStream = 0x7 // RFC 9113 section 7
 
 // undone reports whether a status says that the server has refused the request before it
-// processed it, whatever its method. Of most of them, Check retries those that ask to wait; a
-// Check of the user may retry all.
+// processed it, whatever the method is. The function Check retries some of these statuses only if
+// the response asks to wait. A Check of the user may retry all of them.
 func undone(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, // "has not been applied", RFC 9110 section 15.5.2

@@ -210,10 +210,10 @@ func TestHTTP2Refusals(t *testing.T) {
 
 const orderlyGoAway = "http2: Transport received Server's graceful shutdown GOAWAY"
 
-// A refusal counts if Base reports it in one of these ways, and only if it is
-// about this request. What the status says about the request holds for a Check that
-// retries the status, too.
-func TestRefusalsByWhatTheySay(t *testing.T) {
+// A refusal counts if Base reports it by one of these errors, and only if the error is
+// about this request. A status that refuses a request also counts under a Check that
+// retries the status.
+func TestRefusals(t *testing.T) {
 	goAway, reset := errors.New(orderlyGoAway), asStreamError{Code: 0x7}
 	for sent, answers := range [][]any{1: {
 		asStreamError{Code: 0x8},
@@ -328,3 +328,40 @@ func (c h2conn) goAway(last, code uint32) {
 func (c h2conn) answer(stream uint32) { c.frame(0x1, 0x5, stream, []byte{0x88}) }
 
 func (c h2conn) close() { c <- nil }
+
+// A request that Prepare sends in the context of a POST is no evidence of the POST. A token server
+// that cannot be reached does not show that the POST was not sent, and a token server that answers
+// does not show that it was sent.
+func TestEvidenceIsOfTheRequestAlone(t *testing.T) {
+	refused := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, errReset }}
+	answers := piped(1, func(conn net.Conn, _ *http.Request) {
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	})
+	for _, tt := range []struct {
+		name   string
+		tokens http.RoundTripper
+		base   http.RoundTripper
+		sent   int
+	}{
+		{"the token server is down, and Base says nothing of its connections", refused, script(errReset), 1},
+		{"the token server answers, and Base has no connection", answers, refused, 2},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			sent := 0
+			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				sent++
+				return tt.base.RoundTrip(req)
+			})}
+			tr.Prepare = func(req *http.Request, _ int, _ error) error {
+				token, err := http.NewRequestWithContext(req.Context(), "GET", "http://token.test/", nil)
+				if resp, err := tt.tokens.RoundTrip(token); err == nil {
+					_ = resp.Body.Close()
+				}
+				return err
+			}
+			_, err := tr.RoundTrip(request(t, "POST"))
+			assert.ErrorContains(t, err, "connection reset by peer")
+			assert.Equal(t, tt.sent, sent)
+		})
+	}
+}

@@ -15,70 +15,70 @@ import (
 	"github.com/goretry/retry/internal/wait"
 )
 
-// An exchange is one call of RoundTrip. This file tells it in the order in which it happens:
+// An exchange is a request on its way through a Transport, from RoundTrip to its last response.
+// The functions of this file are in the order in which a request meets them:
 //
-//  1. run starts the loop of package retry with the policy that loopPolicy returns.
-//  2. The loop calls attempt. There next makes the context of the attempt, send (attempt.go)
-//     gives Base a copy of the request, check asks Check what the attempt failed with, and
-//     settle puts the share of a healthy server into the Budget.
-//  3. After a failure the loop asks classify whether the request may be sent again. The policy
-//     says when.
-//  4. Before a retry the loop calls discardAndWait: it reads the rest of the response
-//     (discard.go), so that its connection is free, and waits.
-//  5. When the loop stops, stopped completes its error, and answer returns what RoundTrip
-//     returns: the last response, or that error. end frees what the caller does not get.
+//  1. RoundTrip (transport.go) makes the exchange. run calls retry.Do, here called the loop, with
+//     the policy that loopPolicy returns: the caller's policy with the functions of this file.
+//  2. Before each attempt, the loop calls enter (gate.go) if there is a Gate or the caller's policy
+//     has an Enter.
+//  3. The loop calls attempt. There next makes the attempt and its context, send (attempt.go) sends
+//     a copy of the request through Base, check asks Check what the attempt failed with, and settle
+//     puts a share into the Budget if a failure shows that the server works.
+//  4. After a failure the loop calls classify, which says whether the request may be sent again.
+//     Then the loop decides according to the policy, and takes the retry out of the Budget.
+//  5. Before a retry the loop calls discardAndWait, which discards the response of the last attempt
+//     (body_discard.go), so that its connection can be used again, and waits.
+//  6. When the loop has stopped, stopped adds to its error what only this package knows. answer
+//     returns what RoundTrip returns: the last response, by handOver, or the error. end frees
+//     what the caller does not get.
 //
-// The exchange is the context of the loop, in which OnEvent and Wait find it. Each attempt is the
-// context of its own request.
+// A download whose body broke (resume.go) makes an exchange for each break. It fetches the rest of
+// the body in the same steps, with a send of its own for run.
+//
+// Only one goroutine changes an exchange, except for hedged: Base may call a Hedge in another
+// goroutine. The exchange is also the context of the loop, so that RequestOf and Hedged find the
+// exchange in the context that OnEvent and Wait get. An attempt is the context of its own request.
 type exchange struct {
 	context.Context // of the caller's request
 
+	// These fields are set before the first attempt.
 	t      *Transport
-	req    *http.Request
-	policy *retry.Policy // of the request, or else of the Transport
-	checks CheckFunc     // of the Transport, or of the part of a download
-	plain  bool          // only http.Transport gets the attempts: see [Transport.plain]
-	gate   *passage      // nil: none
-	budget *retry.Budget // nil: none
-	done   func()        // ends the use of a budget where the user has set none; else nil
-	free   bool          // the next retry takes nothing from it
-	cured  bool          // new credentials had their retry
-	once   bool          // the server must not process the request twice
-	hedged atomic.Bool   // a second request of a Hedge has answered the last attempt
+	req    *http.Request // the caller's
+	policy *retry.Policy // of WithPolicy, or else of the Transport
+	checks CheckFunc     // the Check of the Transport, or of a download
+	plain  bool          // see Transport.plain
+	gate   *passage      // through the Gate; nil: no Gate holds the attempts
+	budget *retry.Budget // pays for retries; nil: none does
+	done   func()        // ends the use of a target's Budget; nil: budget is not a target's
+	once   bool          // no second attempt, unless the server cannot have processed the first
 
-	first   attempt        // here, because most exchanges make no other
-	last    *attempt       // nil before the first
-	lost    *attempt       // the server may have processed it, and its answer was lost; nil: none
-	failure error          // of the last attempt
-	resp    *http.Response // of the last attempt, until it is discarded or handed to the caller
+	// These fields change with each attempt.
+	skipBudget bool           // the next retry takes nothing from budget
+	renewed    bool           // a retry after a 401 or 407 has taken nothing: the next one pays
+	hedged     atomic.Bool    // a second request of a Hedge has answered the last attempt
+	last       *attempt       // nil before the first
+	lost       *attempt       // an earlier attempt whose answer was lost, see isLost; nil: none
+	failure    error          // of the last attempt; nil: it succeeded, or there was none
+	resp       *http.Response // of the last attempt; nil: none, or discarded, or the caller's
+
+	first attempt // the first attempt is stored here: most exchanges make no other
 }
 
-// run sends the request as often as the loop says, by send. The contexts that OnEvent and
-// Wait get have the request.
+// run sends the request as often as the loop wants. send makes one attempt.
 func (x *exchange) run(send func(context.Context) error) error {
 	x.Context = x.req.Context()
 	return x.stopped(retry.Do(x, x.loopPolicy(), send))
 }
 
-// Value returns the exchange for RequestOf and Hedged, and otherwise what the context of the
-// caller's request has.
-func (x *exchange) Value(key any) any {
-	if _, asked := key.(ctxvalue.Hedge); asked {
-		return x
-	}
-	return x.Context.Value(key)
-}
-
-// String names the context, as that of an attempt does.
-func (x *exchange) String() string { return "retryhttp.exchange" }
-
-// loopPolicy returns the policy of this exchange as the loop needs it.
+// loopPolicy returns the policy of the loop, and sets the fields that depend on the request.
 func (x *exchange) loopPolicy() retry.Policy {
 	p := *x.policy
 	p.Wait, p.Budget, p.Classify = x.discardAndWait, x.budget, x.classify
 	if x.gate = x.t.Gate.through(x); x.gate != nil || p.Enter != nil {
 		p.Enter = x.enter
 	}
+	// A request that cannot be sent again needs no evidence of what the server has processed.
 	x.once = x.cannotRepeat() == nil && !x.t.idempotent(x.req)
 	return p
 }
@@ -88,33 +88,37 @@ func (x *exchange) hasBody() bool {
 	return x.req.Body != http.NoBody && (x.req.Body != nil || x.req.GetBody != nil)
 }
 
-// cannotRepeat returns why the request can be sent only once, nil if it can be sent again.
+// cannotRepeat returns why the request can be sent only once, or nil if it can be sent again.
 func (x *exchange) cannotRepeat() error {
 	switch {
 	case x.hasBody() && x.req.GetBody == nil:
 		return errNoGetBody
-	case x.req.Trailer != nil: // is filled in while a body is read, maybe for longer than an attempt takes
+	case x.req.Trailer != nil: // reading a body fills it in, maybe after the attempt has ended
 		return errTrailer
 	default:
 		return nil
 	}
 }
 
-// attempt sends the request once, and returns what that failed with.
+// attempt makes one attempt, and returns what it failed with.
+//
+// Under an AttemptTimeout, the loop ends ctx after that time, and also when attempt returns. The
+// caller reads the body of the response after attempt has returned, so the attempt has a context of
+// its own. AttemptTimeout ends that context only as long as attempt has not returned.
 func (x *exchange) attempt(ctx context.Context) error {
 	a := x.next()
-	open := false // the response has a body, at whose end the attempt ends
+	open := false // the response has a body; the end of that body ends the attempt
 	defer func() {
 		if !open {
 			a.cancel(nil)
 		}
 	}()
-	inTime := func() bool { return true }
+	inTime := func() bool { return true } // stops the timeout; false: the timeout came first
 	var tooLate *timeoutError
-	if x.policy.AttemptTimeout > 0 { // else the end of the request ends the attempt
+	if x.policy.AttemptTimeout > 0 {
 		tooLate = &timeoutError{x.policy.AttemptTimeout}
 		inTime = context.AfterFunc(ctx, func() {
-			if x.req.Context().Err() == nil {
+			if x.req.Context().Err() == nil { // else the end of the request ends the attempt
 				a.cancel(tooLate)
 			}
 		})
@@ -123,24 +127,27 @@ func (x *exchange) attempt(ctx context.Context) error {
 	x.resp = resp
 	x.failure = x.check(err)
 	if !inTime() && x.resp != nil && x.req.Context().Err() == nil {
-		x.discard() // it could not be read
+		x.discard() // its body can no longer be read, so Check gets the timeout in its place
 		x.failure = x.check(tooLate)
 	}
 	a.failure = x.failure
 	x.settle()
 	if open = x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody; open {
-		x.resp.Body = endedBy(x.resp.Body, a.cancel, &a.body) // not before: Check may read it, close it and set another
+		// Not earlier: Check may read the body, close it, and set another.
+		x.resp.Body = endedBy(x.resp.Body, a.cancel, &a.body)
 	}
 	return x.failure
 }
 
-// next begins the next attempt, whose context ends with the caller's or by its cancel.
+// next makes the next attempt, and remembers the one before if its answer was lost. The context of
+// the attempt ends with the context of the caller's request, or by its cancel.
 func (x *exchange) next() *attempt {
 	a := &x.first
-	if x.last != nil {
-		a = &attempt{number: x.last.number}
-		if x.last.isLost() && (x.last.status == 0 || x.lost == nil || x.lost.status != 0) {
-			x.lost = x.last // one without an answer goes before one with a 503
+	if before := x.last; before != nil {
+		a = &attempt{number: before.number}
+		// An attempt that got no answer says more than an attempt that got a status.
+		if before.isLost() && (before.status == 0 || x.lost == nil || x.lost.status != 0) {
+			x.lost = before
 		}
 	}
 	a.x, a.number = x, a.number+1
@@ -150,18 +157,20 @@ func (x *exchange) next() *attempt {
 	return a
 }
 
-// isLost reports whether the server may have done what a failed attempt asked for without
-// saying so: there was no answer, or an error of the server or of a proxy, or half a success.
+// isLost reports whether the answer of a failed attempt was lost: the server may have done what
+// the attempt asked for, and has not said so. Either there was no answer, or the answer was an
+// error of the server or of a proxy, or the body of a success broke off.
 func (a *attempt) isLost() bool {
 	if a.before != nil {
 		return true
 	}
-	var dial *net.OpError // most idempotent requests have no other evidence
+	var dial *net.OpError // most idempotent requests are not traced: the error is the only evidence
 	unsent := a.status == 0 && errors.As(a.failure, &dial) && dial.Op == "dial"
 	return a.mayBeDone && a.status/100 != 4 && !unsent
 }
 
-// lostAs returns what an attempt failed with whose answer was lost, or a request below it.
+// lostAs returns what a lost attempt failed with. If a request below it was lost, by a Transport
+// below or by net/http, lostAs returns what that request failed with. For a nil a it returns nil.
 func (a *attempt) lostAs() error {
 	if a == nil {
 		return nil
@@ -169,50 +178,63 @@ func (a *attempt) lostAs() error {
 	return cmp.Or(a.before, a.failure)
 }
 
-// check returns what the last attempt failed with, which got x.resp or err.
+// check returns what the last attempt failed with, nil if it succeeded. The attempt got x.resp, or
+// else err.
 func (x *exchange) check(err error) error {
-	if unsent, ok := err.(unsentError); ok {
+	if unsent, ok := err.(unsentError); ok { // so the Budgets get back what this attempt has cost
 		return retry.NotAttempted(retry.Permanent(unsent.error))
 	}
 	req := x.last.req
-	if _, late := err.(*timeoutError); late { // its own context is over, and the request goes on
+	if _, late := err.(*timeoutError); late {
+		// The context of the attempt is done. Check gets one that is not, with the same attempt.
 		req = req.WithContext(context.WithValue(x.req.Context(), attemptKey{}, x.last))
 	}
 	failure := x.checks(req, x.resp, err)
 	if x.gate != nil && x.resp != nil {
 		x.gate.learn(x.resp.StatusCode, failure)
 	}
-	if err != nil && failure == nil {
+	if err != nil && failure == nil { // Check cannot turn an error into a success
 		return retry.Permanent(err)
 	}
 	return failure
 }
 
-// settle pays the share of an attempt whose failure shows that the server works, and decides
-// whether the retry after it takes nothing: the first that new credentials may cure.
+// settle puts a share into the Budget if the attempt failed with a status that shows that the
+// server works. After a success, the loop puts the share into the Budget.
+//
+// settle also decides whether the next retry takes nothing from the Budget. This is so for the
+// first retry after a 401 or a 407, because new credentials may be all that is missing, and only
+// if the Budget is the Budget of a target.
 func (x *exchange) settle() {
-	works := x.failure != nil && x.resp != nil && healthy(x.resp.StatusCode) && retry.RetryAfterOf(x.failure) == 0
+	works := x.failure != nil && x.resp != nil && healthy(x.resp.StatusCode) &&
+		retry.RetryAfterOf(x.failure) == 0
 	if works {
 		x.budget.Success()
 	}
-	x.free = works && x.done != nil && !x.cured && (x.resp.StatusCode == 401 || x.resp.StatusCode == 407)
-	x.cured = x.cured || x.free
+	x.skipBudget = works && x.done != nil && !x.renewed &&
+		(x.resp.StatusCode == http.StatusUnauthorized ||
+			x.resp.StatusCode == http.StatusProxyAuthRequired)
+	x.renewed = x.renewed || x.skipBudget
 }
 
 var (
-	errNoGetBody = errors.New("the request has no GetBody, so its body cannot be sent again; see retryhttp.SetBody")
-	errTrailer   = errors.New("the request has a Trailer, so it is sent once")
+	errNoGetBody = errors.New("the request has no GetBody, so its body cannot be sent again; " +
+		"see retryhttp.SetBody")
+	errTrailer = errors.New("the request has a Trailer, so it is sent once")
 
 	errSeeBudgets   = errors.New("see retryhttp.Transport.Budgets")
-	errSetNoBudgets = errors.New("to wait for a server that starts, set retryhttp.Transport.Budgets to retryhttp.NoBudgets")
+	errSetNoBudgets = errors.New("to wait for a server that starts, " +
+		"set retryhttp.Transport.Budgets to retryhttp.NoBudgets")
 )
 
-// classify is the Classify of every exchange: first, whether the request can be sent again
-// after this failure. If it can, the policy's own Classify decides.
+// classify is the Classify of the loop. If the request may not be sent again after this failure, it
+// says so. If it may, the caller's Classify decides, and skipBudget is added to the class.
 func (x *exchange) classify(err error) *retry.Class {
 	cause := x.cannotRepeat()
 	if cause == nil && x.once && x.last.mayBeDone {
-		cause = fmt.Errorf("the server may have processed this %s; see retryhttp.Transport.Idempotent", cmp.Or(x.req.Method, http.MethodGet))
+		cause = fmt.Errorf(
+			"the server may have processed this %s; see retryhttp.Transport.Idempotent",
+			cmp.Or(x.req.Method, http.MethodGet))
 	}
 	if cause != nil {
 		return &retry.Class{NonRetryable: true, Cause: cause}
@@ -221,10 +243,10 @@ func (x *exchange) classify(err error) *retry.Class {
 	if x.policy.Classify != nil {
 		class = x.policy.Classify(err)
 	}
-	if !x.free {
+	if !x.skipBudget {
 		return class
 	}
-	var skips retry.Class
+	var skips retry.Class // a copy: the class is the caller's
 	if class != nil {
 		skips = *class
 	}
@@ -232,10 +254,12 @@ func (x *exchange) classify(err error) *retry.Class {
 	return &skips
 }
 
-// discardAndWait is the Wait of every exchange. It discards the response that is
-// not to be returned, so that its connection is free for other requests, and then
-// waits for what is left of d.
-func (x *exchange) discardAndWait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
+// discardAndWait is the Wait of the loop. It discards the response of the last attempt, which the
+// caller will not get, so that its connection can be used again. Then it waits for the rest of d,
+// with the caller's Wait if there is one. skipped is how much of the wait that Wait has skipped.
+func (x *exchange) discardAndWait(
+	ctx context.Context, d time.Duration,
+) (skipped time.Duration, err error) {
 	left := d
 	if x.resp != nil {
 		began := time.Now()
@@ -249,10 +273,11 @@ func (x *exchange) discardAndWait(ctx context.Context, d time.Duration) (skipped
 	return waits(ctx, left)
 }
 
-// stopped returns why the loop stopped, which ended with err. If the Budget of a target was
-// empty that the user has not set, the error says how to set another one. If the last
-// answer is a 4xx, which may be the answer to what an earlier attempt has done, the error has
-// what that attempt failed with.
+// stopped completes err, the error of the loop, and returns it. After a success err is nil.
+//
+//   - If the Budget of a target was empty, the Cause says how to set another Budget.
+//   - If the last status is a 4xx, it may be the answer to what an earlier attempt has done. Then
+//     Before is what the attempt whose answer was lost failed with.
 func (x *exchange) stopped(err error) error {
 	e, failed := err.(*retry.Error)
 	if !failed {
@@ -260,7 +285,7 @@ func (x *exchange) stopped(err error) error {
 	}
 	if x.done != nil && e.Budget() == x.budget {
 		e.Cause = errSeeBudgets
-		if e.Attempts > x.budget.Size { // this call alone has emptied it
+		if e.Attempts > x.budget.Size { // this call alone has emptied the Budget
 			e.Cause = errSetNoBudgets
 		}
 	}
@@ -270,21 +295,25 @@ func (x *exchange) stopped(err error) error {
 	return err
 }
 
-// answer returns what RoundTrip does, once the loop has stopped with err.
+// answer returns what RoundTrip returns after the loop has stopped with err, nil after a success:
+// the last response, or an error if there is no response, if the policy is invalid, or if the
+// context of the caller's request is done and the last attempt failed.
 func (x *exchange) answer(err error) (*http.Response, error) {
 	ctx := x.req.Context()
 	switch {
 	case x.resp == nil:
-	case err == nil, ctx.Err() == nil && retry.ReasonOf(err) != retry.ReasonInvalid: // which only the error tells
+	case err == nil, ctx.Err() == nil && retry.ReasonOf(err) != retry.ReasonInvalid:
 		return x.handOver(err), nil
-	case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)): // after the loop had decided
+	case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):
+		// The context ended after the loop had stopped for another reason.
 		err = fmt.Errorf("%w (and then %w)", err, context.Cause(ctx))
 	}
 	return nil, asNetError(err)
 }
 
-// handOver returns the last response, which from now on is the caller's. err says
-// why it was the last, nil if it succeeded.
+// handOver returns the last response, which is the caller's from now on. err says why the response
+// was the last; nil: the attempt succeeded. ErrorOf and Result find err in the context of the
+// response's Request.
 func (x *exchange) handOver(err error) *http.Response {
 	resp := x.resp
 	x.resp = nil
@@ -299,13 +328,26 @@ func (x *exchange) handOver(err error) *http.Response {
 	return resp
 }
 
-// end frees what the caller does not get, after a panic too.
+// end frees what the caller does not get: the use of the target's Budget, the body of a request
+// that was never sent, and the last response. It runs after a panic too.
 func (x *exchange) end() {
 	if x.done != nil {
 		x.done()
 	}
 	if x.last == nil && x.req.Body != nil {
-		_ = x.req.Body.Close() // no attempt has
+		_ = x.req.Body.Close() // because no attempt has closed it
 	}
 	x.discard()
 }
+
+// Value returns the exchange for RequestOf and Hedged, and otherwise what the context of the
+// caller's request has.
+func (x *exchange) Value(key any) any {
+	if _, asked := key.(ctxvalue.Hedge); asked {
+		return x
+	}
+	return x.Context.Value(key)
+}
+
+// String names the context, as the String of an attempt does: it must not print the request.
+func (x *exchange) String() string { return "retryhttp.exchange" }

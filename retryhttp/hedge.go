@@ -19,72 +19,79 @@ import (
 //		Base:   &retryhttp.Hedge{After: 50 * time.Millisecond},
 //	}}
 //
-// docs/hedge.md has measurements, and says when it helps and when it does not. It is safe for
-// concurrent use. Do not copy it, nor change its fields while it is in use.
+// docs/hedge.md has measurements, and says when a Hedge helps and when it does not. A Hedge is safe
+// for concurrent use. Do not copy a Hedge, and do not change its fields while it is in use.
 //
 // # What is sent twice
 //
-// A GET or HEAD without a body and without an Upgrade, if the Transport may send it again: its
-// policy allows a second attempt, Transport.Idempotent allows it, and there is no Trailer. It is
-// not sent twice while a [Gate] holds other attempts. If the first request fails before After,
-// there is no second one: the Transport may try again.
+// A GET or HEAD without a body and without an Upgrade is sent twice if the Transport above may
+// send it again: its policy allows a second attempt, Transport.Idempotent allows it, and the
+// request has no Trailer. While a [Gate] holds other attempts, no second request is sent. If the
+// first request fails before After, no second request is sent either: the Transport may try again.
 //
 // # Which answer is returned
 //
-// An answer succeeds if its status is below 500, and the function [Check] would not retry it: a
-// 200 or a 404, and no 503 or 507. If one request fails, the other may still succeed. If neither
-// does, the answer of the first is returned, unless only the second asks to wait. If the first
-// asks to wait, by a 429 or a Retry-After, its answer is returned at once.
+// An answer succeeds if its status is below 500 and the function [Check] would not retry it. So a
+// 200 and a 404 succeed, and a 503 and a 507 do not. If one request fails, the other may still
+// succeed. If both fail, the answer of the first request is returned, unless only the answer of
+// the second asks to wait. If the answer of the first request asks to wait, by a 429 or a
+// Retry-After, that answer is returned at once.
 //
-// The other request is canceled, and its response is discarded as a Transport does.
+// The request whose answer is not returned is canceled, and its response is discarded, as a
+// Transport discards a response.
 //
 // # What it costs
 //
-// A second request takes a retry out of its own Budget and out of each Budget of the
-// context (see [retry.WithBudget]). If one of them is empty, the first request goes on
-// alone. Only an answer before After puts its share back.
+// A second request takes a retry out of the Budget for second requests, and out of each Budget of
+// the context (see [retry.WithBudget]). If one of these Budgets is empty, the first request goes
+// on alone. Only a successful answer that arrives before After puts a share back.
 //
-// The goroutine of the caller sends the first request, and a new one the second. Base must
-// return when the context of its request is done. If it panics in the second request, or what
-// reads the answer does (Transport.Advise, Gate.OnClose), the first is canceled, and both fail
-// with a permanent error. Any other panic is the caller's, and ends both requests. A trace of
-// net/http/httptrace sees both requests at the same time. [LendBudget] belongs below, so that both get a lease.
+// The goroutine of the caller sends the first request. A new goroutine sends the second. Base must
+// return when the context of its request is done. If Base panics in the second request, or if
+// Transport.Advise or Gate.OnClose panics over its answer, the first request is canceled, and both
+// fail with a permanent error. Any other panic reaches the caller, and ends both requests. A trace
+// of net/http/httptrace sees both requests at the same time. Put [LendBudget] below the Hedge, so
+// that both requests get a lease.
 type Hedge struct {
 	Base http.RoundTripper // sends both requests; nil: http.DefaultTransport
 
 	// After is how long the first request may take until its headers arrive. Then the
-	// second is sent. Choose what 95 % or more of the answers stay below. 0 or less: never.
+	// second request is sent. Choose a time within which at least 95 % of the answers arrive. 0 or
+	// less: no second request is sent.
 	After time.Duration
 
-	// Budgets returns the Budget of the second requests, nil for none: then half of all
-	// requests may be second ones. It is called once for each request that may be sent
-	// twice. Do not return the Budget of a Transport, which would get each success twice.
+	// Budgets returns the Budget that pays for second requests. If it returns nil, only the
+	// Budgets of the context limit them, and half of all requests may be second requests. Budgets
+	// is called once for each request that may be sent twice. Do not return the Budget of a
+	// Transport: each success would put two shares into it.
 	//
-	// nil: a Budget{Size: 10, Ratio: 0.05, RefillEvery: 5m} for each scheme and host, kept
-	// as the Transport keeps those of its Budgets. 0.05 is one for 20 answers in time.
+	// nil: a Budget{Size: 10, Ratio: 0.05, RefillEvery: 5m} for each target, kept as a
+	// Transport keeps the Budgets of its targets. The Ratio of 0.05 allows one second request for
+	// 20 answers that arrive before After.
 	Budgets func(*http.Request) *retry.Budget
 
 	// OnHedge is called once for each second request, when it is known which answer is
-	// returned: won says that it is the one of the second. It is called before RoundTrip
-	// returns, in the same goroutine, with the context that RoundTrip got. nil: not called.
+	// returned. won: the answer of the second request is returned. OnHedge is called before
+	// RoundTrip returns, in the same goroutine, with the context that RoundTrip got. nil: nothing
+	// is called.
 	OnHedge func(ctx context.Context, won bool)
 
 	targets targets
-	own     sync.Once // sets what targets begin with
+	own     sync.Once // sets the Budget that targets make
 }
 
-// Hedged reports whether ctx is the context of a second request of a [Hedge], as Base
-// gets it. In the OnEvent of a policy it reports whether the answer of the last attempt
-// is the one of its second request, which package retrylog logs as "hedged".
+// Hedged reports whether ctx is the context of the second request of a [Hedge], as Base
+// gets that context. In the OnEvent of a policy, Hedged reports whether the answer of the last
+// attempt came from a second request. Package retrylog logs this as "hedged".
 func Hedged(ctx context.Context) bool { return ctxvalue.Hedged(ctx) }
 
-// Hedged is for the function.
+// Hedged reports to the function Hedged whether a second request has answered the last attempt.
 func (x *exchange) Hedged(context.Context) bool { return x.hedged.Load() }
 
-// CloseIdleConnections closes those of Base. http.Client calls it.
+// CloseIdleConnections closes the idle connections of Base. http.Client calls it.
 func (h *Hedge) CloseIdleConnections() { (&Transport{Base: h.Base}).CloseIdleConnections() }
 
-// RoundTrip sends a request, and if its answer is late a second one like it.
+// RoundTrip sends a request, and sends it a second time if the answer is late.
 func (h *Hedge) RoundTrip(req *http.Request) (*http.Response, error) {
 	if h.After <= 0 || !hedgeable(req) {
 		return h.base().RoundTrip(req)
@@ -128,55 +135,64 @@ func (h *Hedge) budgetOf(req *http.Request) (budget *retry.Budget, done func()) 
 	return h.targets.budgetOf(req.URL)
 }
 
-// hedgeable reports whether a request may be sent a second time while the first is under way.
+// hedgeable reports whether a request may be sent a second time while the first is in flight.
 func hedgeable(req *http.Request) bool {
 	_, upgrade := req.Header["Upgrade"]
-	return (isGet(req) || req.Method == http.MethodHead) && (req.Body == nil || req.Body == http.NoBody) &&
-		req.URL != nil && !upgrade && !sentOnce(req)
+	return (isGet(req) || req.Method == http.MethodHead) && req.URL != nil &&
+		(req.Body == nil || req.Body == http.NoBody) && !upgrade && !sentOnce(req)
+}
+
+// sentOnce reports whether a request is part of an attempt that must not be made twice. A request
+// in the context of the attempt may be part of it even if its URL is another: Base may have changed
+// the URL. A request that Prepare sends is not part of the attempt.
+func sentOnce(req *http.Request) bool {
+	a := attemptIn(req.Context())
+	return a != nil && a.to.known.Load() && (a.x.once || a.max() == 1)
 }
 
 // A race is a request that may be sent twice.
 type race struct {
 	h       *Hedge
 	req     *http.Request
-	attempt *attempt      // of the Transport above; nil: there is none
-	in      *attempt      // in whose context the request is made: of the same, or of another request
-	budget  *retry.Budget // of second requests
+	attempt *attempt      // the attempt that sends this request; nil: no Transport is above
+	in      *attempt      // the attempt in whose context req is made: attempt, or of another request
+	budget  *retry.Budget // pays for the second request; nil: no Budget but those of the context
 	first   leg
 
-	mu     sync.Mutex    // guards what is below, and ended and freed of both requests
-	second *leg          // nil: it was not sent
-	won    *leg          // whose answer is returned; nil: not known yet
-	over   chan struct{} // closed when the second has ended
+	mu     sync.Mutex    // guards the fields below, and the fields ended and freed of both legs
+	second *leg          // nil: the second request was not sent
+	won    *leg          // its answer is returned; nil: not known yet
+	over   chan struct{} // closed when the second request has ended
 }
 
-// A leg is one of the two requests.
+// A leg is one of the two requests of a race.
 type leg struct {
 	r      *race
 	second bool
-	ctx    context.Context // lives until the body has been read, if it wins
+	ctx    context.Context // of req; if the leg wins, it lives until the body has been read
 	cancel context.CancelCauseFunc
 	req    *http.Request
 
 	resp         *http.Response
 	err          error
-	ok, asks     bool // it succeeded; the server asks to wait
-	ended, freed bool
+	ok, asks     bool // the request succeeded; its answer asks to wait
+	ended, freed bool // the request has returned; its response is discarded
 }
 
-// Hedged is for the function, which finds l in ctx.
+// Hedged reports to the function Hedged, which finds l in ctx, whether ctx is of a second request.
 func (l *leg) Hedged(ctx context.Context) bool { return l.second && l.of(ctx) }
 
-// of reports whether ctx is the one of l, and not of a call further down.
+// of reports whether ctx is the context of l, and not of an attempt further down in that context.
 func (l *leg) of(ctx context.Context) bool { return attemptIn(ctx) == l.r.in }
 
+// begin makes the request of a leg, with a context of its own.
 func (r *race) begin(l *leg) {
 	ctx, cancel := context.WithCancelCause(r.req.Context())
 	l.r, l.cancel, l.ctx = r, cancel, context.WithValue(ctx, ctxvalue.Hedge{}, l)
 	l.req = copyOf(l.ctx, r.req)
 }
 
-// hedge pays for the second request and sends it, if the first is still under way.
+// hedge sends the second request, if the first is still in flight and the Budgets pay for it.
 func (r *race) hedge() {
 	ctx := retry.WithBudget(r.req.Context(), r.budget)
 	if ctx.Err() != nil || r.attempt != nil && r.attempt.x.gate.holds() {
@@ -196,7 +212,8 @@ func (r *race) hedge() {
 				go (&leg{ctx: l.ctx, cancel: l.cancel, resp: l.resp}).free()
 			}
 			l.resp, l.ok = nil, true
-			const text = "retryhttp: panic in the second request of a Hedge, by the RoundTripper %T or by what reads its answer: %v"
+			const text = "retryhttp: panic in the second request of a Hedge, " +
+				"by the RoundTripper %T or by what reads its answer: %v"
 			l.err = retry.Permanent(fmt.Errorf(text, r.h.base(), p))
 		}
 		r.end(l, l.ok)
@@ -206,10 +223,7 @@ func (r *race) hedge() {
 	returned = true
 }
 
-// holds reports whether the gate holds other attempts.
-func (p *passage) holds() bool { return p != nil && !p.pauses.Last(p.key).Over(time.Now()) }
-
-// join adds the second request, unless the race is over.
+// join adds a second leg to the race, unless the race is over.
 func (r *race) join() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,6 +235,7 @@ func (r *race) join() bool {
 	return true
 }
 
+// send sends the request of a leg, and decides whether its answer succeeded.
 func (l *leg) send() {
 	base := l.r.h.base()
 	l.resp, l.err = base.RoundTrip(l.req)
@@ -235,7 +250,8 @@ func (l *leg) send() {
 	}
 }
 
-// judge decides what a response that failed is worth.
+// judge decides whether a response with a status of 400 or above succeeded, and whether it asks to
+// wait. If the answer of a second request asks to wait, it closes the Gate of the Transport.
 func (l *leg) judge() {
 	t, a := new(Transport), l.r.attempt
 	if a != nil {
@@ -249,11 +265,12 @@ func (l *leg) judge() {
 	}
 }
 
-// settle returns the request whose answer is returned, if there may be a second one.
+// settle returns the leg whose answer is returned, after the first request has returned and a
+// second may have been sent. It waits for the second if that may still succeed.
 func (r *race) settle() *leg {
 	best := &r.first
 	won := r.end(best, best.ok || best.asks)
-	if won == nil { // the second may succeed
+	if won == nil { // the second request may succeed
 		select {
 		case <-r.over:
 			if r.second.asks {
@@ -272,8 +289,8 @@ func (r *race) settle() *leg {
 	return won
 }
 
-// end says that a request has ended, and whether its answer is the one that is returned if
-// none is yet. It returns the request whose answer is, nil while both may be.
+// end notes that a request has ended. If wins is set and no leg has won yet, l wins; so it does if
+// no second request was sent. end returns the leg that has won, nil if none has yet.
 func (r *race) end(l *leg, wins bool) (won *leg) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -285,7 +302,7 @@ func (r *race) end(l *leg, wins bool) (won *leg) {
 	return r.won
 }
 
-// abandon ends both requests, and returns the answer of neither.
+// abandon ends both requests. The answer of neither is returned.
 func (r *race) abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -293,7 +310,8 @@ func (r *race) abandon() {
 	r.endLosers()
 }
 
-// endLosers cancels each request that has lost, or frees it if it has ended.
+// endLosers cancels each request that has lost and has not ended. If the request has ended with a
+// response, it discards the response.
 func (r *race) endLosers() {
 	for _, lost := range [...]*leg{&r.first, r.second} {
 		switch {
@@ -307,14 +325,14 @@ func (r *race) endLosers() {
 	}
 }
 
-// free discards the response of the request that lost. No caller waits for it, or would get
-// the panic of its body.
+// free discards the response of a request that lost. It runs in a goroutine of its own, where a
+// panic of the body would crash the program.
 func (l *leg) free() {
 	defer func() { _ = recover() }()
 	(&attempt{Context: l.ctx, cancel: l.cancel}).discard(l.resp, 0)
 }
 
-// answer returns what RoundTrip does.
+// answer returns what RoundTrip returns: the response or the error of the leg that won.
 func (l *leg) answer() (*http.Response, error) {
 	if l.resp == nil {
 		l.cancel(nil)

@@ -26,8 +26,8 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// Rule 1. Whatever may not run at the same time as itself is sent once.
-func TestHedgeWhatIsSentTwice(t *testing.T) {
+// A request that may not be in flight twice at a time is sent once.
+func TestHedgeRequestsThatAreSentTwice(t *testing.T) {
 	after := func(d time.Duration) edit {
 		return ofTransport(func(tr *retryhttp.Transport) { tr.Base.(*retryhttp.Hedge).After = d })
 	}
@@ -90,9 +90,9 @@ func TestHedgeWhatIsSentTwice(t *testing.T) {
 	assert.ErrorContains(t, err, "the RoundTripper retryhttp_test.roundTrip returned neither a response nor an error")
 }
 
-// Rule 2. The first answer that succeeds is returned, and never a failure in its place. A
-// second request takes a retry, and an answer in time that is no failure brings one.
-func TestHedgeWhichAnswer(t *testing.T) {
+// The first answer that succeeds is returned, and never a failure in its place. A second request
+// takes a retry from the Budget. A successful answer before After puts a share into it.
+func TestHedgeReturnsTheFirstSuccess(t *testing.T) {
 	is := func(after time.Duration, status int) reply { return reply{after: after, status: status} }
 	ok := func(after time.Duration) reply { return is(after, 200) }
 	asks := func(after time.Duration, status int) reply { return reply{after: after, status: status, wait: 9} }
@@ -424,8 +424,8 @@ func TestHedgeUnderATransport(t *testing.T) {
 	})
 }
 
-// AttemptOf, Hedged, OnHedge and the log say which answer is the one of a second request.
-func TestHedgeIsTold(t *testing.T) {
+// AttemptOf, Hedged, OnHedge and the log say whether an answer came from a second request.
+func TestHedgeIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := make(chan string, 99)
 		tell := func(format string, args ...any) { told <- fmt.Sprintf(format, args...) }

@@ -7,25 +7,23 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"unicode"
-
-	"github.com/goretry/retry"
 )
 
 // A host is the target of HTTP requests: a scheme, a name or an address, and a port.
 type host struct {
 	scheme, name string
-	addr         netip.Addr // for IPv6, in place of the name
-	port         string     // "": the scheme's
+	addr         netip.Addr // an IPv6 address; then name is ""
+	port         string     // "": the default port of the scheme
 }
 
-// hostOf returns the host of a URL. It is the same however the URL writes it: in upper or
-// lower case, with a dot at the end, with the port that its scheme has anyway, in letters
-// beyond ASCII or their punycode, and an IPv6 address short or long. It allocates nothing
-// for a name in lower case and ASCII. If the URL's host is too long to be kept, nothing is
-// computed from it: the punycode of a name takes a time that grows with the square of its
-// length, and a redirect may lead to any name.
+// hostOf returns the host of a URL. All spellings of a host give the same result: upper and lower
+// case, a dot at the end, the default port of the scheme, letters beyond ASCII and their punycode,
+// and the short and long forms of an IPv6 address. hostOf allocates nothing for a name in lower
+// case and ASCII.
+//
+// A host of more than longestHost bytes is returned as it is written: a redirect may lead to any
+// name, and computing the punycode of a name takes a time that grows with the square of its length.
 func hostOf(u *url.URL) host {
 	if len(u.Host) > longestHost {
 		return host{scheme: u.Scheme, name: u.Host}
@@ -37,7 +35,7 @@ func hostOf(u *url.URL) host {
 		h.name = strings.TrimSuffix(punycode(strings.ToLower(h.name)), ".")
 	}
 	if port := strings.TrimLeft(h.port, "0"); port != "" {
-		h.port = port // as net.Dial reads it
+		h.port = port // net.Dial also ignores zeros at the beginning
 	}
 	if h.scheme == "http" && h.port == "80" || h.scheme == "https" && h.port == "443" {
 		h.port = ""
@@ -45,8 +43,8 @@ func hostOf(u *url.URL) host {
 	return h
 }
 
-// String returns h as the beginning of a URL, such as "http://db:8080". If h is too long to be
-// kept, the text is too.
+// String returns h as the beginning of a URL, such as "http://db:8080". If h is too long, the text
+// is longer than longestHost too.
 func (h host) String() string {
 	if h.tooLong() {
 		return h.name
@@ -58,24 +56,25 @@ func (h host) String() string {
 	if h.port != "" {
 		name += ":" + h.port
 	}
-	u := url.URL{Scheme: h.scheme, Host: name} // writes no control characters
+	u := url.URL{Scheme: h.scheme, Host: name} // its String escapes control characters
 	return u.String()
 }
 
-// longestHost is how many bytes the parts of a host may have to be kept. No name that can be
-// looked up has as many, and a redirect may lead to any.
+// longestHost is how many bytes the parts of a host may have if the host is stored. No name that
+// can be looked up is longer, but a redirect may lead to a name of any length.
 const longestHost = 1024
 
-// tooLong reports whether h is not to be kept.
+// tooLong reports whether h is too long to be stored.
 func (h host) tooLong() bool { return len(h.scheme)+len(h.name)+len(h.port) > longestHost }
 
-// clone returns h for a map, without the URL whose parts h has.
+// clone returns a copy of h that may be stored: it does not keep the text of the URL in memory.
 func (h host) clone() host {
 	h.scheme, h.name, h.port = strings.Clone(h.scheme), strings.Clone(h.name), strings.Clone(h.port)
 	return h
 }
 
-// ipv6 reads an address. For a name without a colon, netip.ParseAddr would make an error.
+// ipv6 reads an IPv6 address. A name without a colon is not one, and netip.ParseAddr would allocate
+// an error for it.
 func ipv6(name string) (addr netip.Addr, ok bool) {
 	if !strings.Contains(name, ":") {
 		return addr, false
@@ -84,7 +83,7 @@ func ipv6(name string) (addr netip.Addr, ok bool) {
 	return addr, err == nil
 }
 
-// punycode returns a name as net/http writes it into the header Host.
+// punycode returns a name as net/http writes the name into the header Host.
 func punycode(name string) string {
 	if strings.IndexFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) < 0 {
 		return name
@@ -95,28 +94,4 @@ func punycode(name string) string {
 	_, header, _ := strings.Cut(sent.String(), "\r\nHost: ")
 	host, _, _ := strings.Cut(header, "\r\n")
 	return cmp.Or(host, name) // not every name can be sent
-}
-
-// targets keeps a Budget for each host. The key of the last one is kept too, because most
-// clients call one host.
-type targets struct {
-	retry.Budgets
-	last atomic.Pointer[hostKey]
-}
-
-type hostKey struct {
-	host
-	key string
-}
-
-// budgetOf returns the Budget of the host of a URL, and what to call when its use has ended.
-func (t *targets) budgetOf(u *url.URL) (budget *retry.Budget, done func()) {
-	h, last := hostOf(u), t.last.Load()
-	if last == nil || last.host != h {
-		last = &hostKey{h.clone(), h.String()}
-		if !h.tooLong() {
-			t.last.Store(last)
-		}
-	}
-	return t.For(last.key)
 }

@@ -1,23 +1,18 @@
 package retryhttp
 
-import (
-	"context"
-	"strconv"
-
-	"github.com/goretry/retry"
-)
-
-// The names of headers. docs/budget.md says what they may contain. Package retrygrpc has the
-// same rules for metadata.
+// These are the names of the headers of a lease. docs/budget.md says what their values may be.
+// Package retrygrpc has the same rules for metadata.
 const (
-	lentName  = "Retry-Budget"       // in the request: how many retries it may make in all, below the sender
-	spentName = "Retry-Budget-Spent" // in the answer: how many it made
+	// lentName in a request: how many retries its server, and all servers below, may make.
+	lentName = "Retry-Budget"
+	// spentName in a response: how many retries they have made.
+	spentName = "Retry-Budget-Spent"
 )
 
-// unspentOf returns how much of what was lent goes back, by what an answer has as spentName.
-// Without a value, all of it goes back. With several, the greatest is what was spent:
-// they come from a server that passes on the report of another. If one cannot be read,
-// nothing goes back.
+// unspentOf returns how many of the lent retries go back to the lender, according to the values of
+// the response's header spentName. Without a value, all of them go back. If there are several
+// values, the greatest counts: a server has passed on the report of another. If a value cannot be
+// read, none go back.
 func unspentOf(values []string, lent int) int {
 	spent := 0
 	for _, value := range values {
@@ -30,7 +25,7 @@ func unspentOf(values []string, lent int) int {
 	return lent - spent
 }
 
-// number reads digits. Above most it is most.
+// number reads a number of digits alone. A number above most is read as most.
 func number(text string, most int) (n int, ok bool) {
 	for i := range len(text) {
 		digit := int(text[i]) - '0'
@@ -44,32 +39,4 @@ func number(text string, most int) (n int, ok bool) {
 		}
 	}
 	return n, text != ""
-}
-
-// A loan is the Budget that a request brought.
-type loan struct {
-	budget *retry.Budget
-}
-
-// borrow returns a context that has a Budget of most retries, or of fewer if the
-// request says so by what it has as lentName. With several values, the least applies. One
-// that cannot be read is 0.
-func borrow(ctx context.Context, values []string, most int) (context.Context, *loan) {
-	size := (&retry.Budget{Size: most}).Left() // as many as can be counted
-	for _, value := range values {
-		size, _ = number(value, size)
-	}
-	l := &loan{&retry.Budget{Size: size, Borrowed: len(values) > 0}}
-	return retry.WithBudget(ctx, l.budget), l
-}
-
-// asked reports whether the request had lentName, so that the answer has spentName.
-func (l *loan) asked() bool { return l.budget.Borrowed }
-
-// close ends the loan, and returns what the answer says as spentName. What is left goes
-// back to who lent it, so from now on it is not to be had here. A second close returns
-// the whole loan.
-func (l *loan) close() string {
-	unspent, _ := retry.LendBudget(retry.WithBudget(context.Background(), l.budget), l.budget.Size, false)
-	return strconv.Itoa(l.budget.Size - unspent)
 }

@@ -15,28 +15,28 @@ import (
 	"github.com/goretry/retry"
 )
 
-// LLM returns a Transport for the APIs of language models, such as those of
-// Anthropic, OpenAI and Gemini, under an SDK whose own retries are off:
+// LLM returns a Transport for the APIs of language models, such as the APIs of
+// Anthropic, OpenAI and Gemini. Use it under an SDK whose own retries are off:
 //
 //	option.WithMaxRetries(0), option.WithHTTPClient(&http.Client{Transport: retryhttp.LLM(policy)})
 //
-// It retries what Check does, and also 409, a POST, a JSON body of up to 8 MiB that breaks
-// off, and a stream that fails before the first piece of its answer: by an error event, by
-// its end, or by AttemptTimeout. It reads VendorAdvice's headers. After a timeout or a lost
-// connection the first attempt may have been executed, and billed, too.
+// It retries what the function Check retries, and also a 409, every POST, a JSON body of up to
+// 8 MiB that breaks off, and a stream that fails before the first piece of its answer: by an error
+// event, by its end, or by AttemptTimeout. It reads the headers of VendorAdvice. If the answer to
+// an attempt is lost, or late, that attempt may have been executed and billed as well as the next.
 //
-// Of the body of an error it reads 64 KiB, for at most a second, and looks for JSON at its
-// beginning, whatever the Content-Type is, as the vendors' SDKs do. Of a stream it reads the
-// first error event. If the body says that the account cannot pay, as insufficient_quota does,
-// the error is permanent, whatever the status is. A compressed body says nothing.
-// The wait of a google.rpc.RetryInfo in it counts as a Retry-After does; the longer wait applies.
-// The second is a bound if Read of the body ends with the context of its request, as with
-// [http.Transport]. If AttemptTimeout ends before the body, the attempt failed by that timeout,
+// LLM reads 64 KiB of the body of an error, for at most a second, and looks for JSON at its
+// beginning, whatever the Content-Type is, as the vendors' SDKs do. It reads a stream up to its
+// first error event. If the body says that the account cannot pay, as insufficient_quota does, the
+// error is permanent, whatever the status is. A compressed body says nothing. The wait of a
+// google.rpc.RetryInfo in the body counts like a Retry-After. The longer wait applies. The second
+// is a bound only if a Read of the body ends with the context of its request, as with
+// [http.Transport]. If AttemptTimeout ends before the body, the attempt failed with that timeout,
 // whatever its status and its Retry-After were.
 //
-// An error event is a [*StreamError]. The errors of a request that is wrong, not
-// allowed or not paid for are permanent. An error that comes later reaches the
-// caller as it is.
+// An error event is a [*StreamError]. It is permanent if the request is wrong, not
+// allowed or not paid for. An error event after the first piece of the answer reaches the
+// caller unchanged.
 func LLM(p retry.Policy) *Transport {
 	whole := WholeBody(checkLLM, 8<<20)
 	return &Transport{
@@ -52,7 +52,7 @@ func LLM(p retry.Policy) *Transport {
 	}
 }
 
-// checkLLM retries 409 too, as the vendors' SDKs do, and reads what the body of an error says.
+// checkLLM retries a 409 too, as the vendors' SDKs do, and heeds what the body of an error says.
 func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	if err != nil || resp.StatusCode < 400 {
 		return Check(req, resp, err)
@@ -72,9 +72,9 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	return e.judged(req)
 }
 
-// errorLLM returns what the body of an error says, and its beginning, nil if it was not read. A
-// stream need not end: it is read up to its first error, as one with a status of 200 is. If the
-// body takes longer, its attempt ends, and with it the body.
+// errorLLM returns what the body of an error says, and the beginning of the body, nil if the body
+// was not read. A stream need not end, so it is read up to its first error, as a stream with a
+// status of 200 is. After a second errorLLM ends the attempt, and so the body.
 func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []byte) {
 	if !hasText(resp) {
 		return said, nil
@@ -90,7 +90,7 @@ func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []b
 		readHead(resp, firstEventBytes)
 	}
 	read, is := resp.Body.(*readBody)
-	if !is { // a stream that is compressed
+	if !is { // a compressed stream
 		return said, nil
 	}
 	if read.err != nil && a != nil && context.Cause(a) == errSlow {
@@ -115,16 +115,17 @@ func eventLLM(req *http.Request, resp *http.Response) (said failureLLM) {
 
 var errSlow = errors.New("retryhttp: the body of an error took longer than a second")
 
-// A StreamError is an error event at the beginning of a stream, which the caller of
-// a Transport reads as it came. What it says is the server's.
+// A StreamError is an error event at the beginning of a stream. Its fields are copied from the
+// event, so they come from the server. The caller of a Transport can still read the whole stream.
 type StreamError struct {
 	Type    string // such as "overloaded_error" or "server_error"; "": not said
 	Message string
-	Data    []byte // of the event
+	Data    []byte // the data of the event
 
 	wait time.Duration
 }
 
+// Error returns one line with the Type and the Message, both quoted, and cut if they are long.
 func (e *StreamError) Error() string {
 	return fmt.Sprintf("retryhttp: the stream began with an error: %.128q: %.512q", e.Type, e.Message)
 }
@@ -133,14 +134,14 @@ func (e *StreamError) Error() string {
 // does.
 func (e *StreamError) RetryAfter() time.Duration { return e.wait }
 
-// judgeLLM fails for an error event, and reads on after what the vendors send
-// before the first piece of an answer.
+// judgeLLM returns an error for an error event. It wants the next event, too, after an event that
+// vendors send before the first piece of an answer.
 func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error) {
 	found := failureIn(data)
 	switch {
 	case found.isError:
 	case event == "error":
-		found.Type = "" // it says that there is an error, and not which
+		found.Type = "" // this type says only that there is an error
 	default:
 		return slices.Contains(openingsLLM, found.event), nil
 	}
@@ -154,7 +155,7 @@ func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error
 	return false, failed
 }
 
-// A failureLLM is what a body or an event says of an error. Each vendor has some of the fields.
+// A failureLLM is what a body or an event says about an error. A vendor sends some of its fields.
 type failureLLM struct {
 	Type, Message string
 	Status        string          // of Gemini
@@ -164,12 +165,12 @@ type failureLLM struct {
 		RetryDelay string
 	}
 
-	event   string // its type
-	isError bool
+	event   string // the type of the event
+	isError bool   // the body or the event is an error
 }
 
-// failureIn reads a body or an event. Gemini sends a list, if it was not asked for a stream of
-// events.
+// failureIn reads a body or the data of an event. Gemini sends a list if the request did not ask
+// for a stream of events.
 func failureIn(data []byte) (found failureLLM) {
 	data = firstValue(data)
 	if list := []json.RawMessage(nil); bytes.HasPrefix(data, []byte("[")) {
@@ -182,7 +183,7 @@ func failureIn(data []byte) (found failureLLM) {
 		Error    json.RawMessage
 		Response struct{ Error json.RawMessage }
 	}
-	_ = json.Unmarshal(data, &e) // what is of another type says nothing
+	_ = json.Unmarshal(data, &e) // a field of another type says nothing
 	found, inner, event := e.failureLLM, e.Error, e.Type
 	if !isError(inner) {
 		inner = e.Response.Error
@@ -198,15 +199,15 @@ func failureIn(data []byte) (found failureLLM) {
 	return found
 }
 
-// firstValue returns the first JSON value of a text, nil if that does not begin with one. A proxy
-// may write a byte order mark before it, or more text after it.
+// firstValue returns the JSON value at the beginning of a text, nil if there is none. A proxy may
+// write a byte order mark before the value, or more text after it.
 func firstValue(text []byte) (value json.RawMessage) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
-	_ = json.NewDecoder(bytes.NewReader(text)).Decode(&value) // what is no JSON says nothing
+	_ = json.NewDecoder(bytes.NewReader(text)).Decode(&value) // a text without JSON says nothing
 	return value
 }
 
-// code returns the code as a text.
+// code returns the Code, which may be a text or a number, as a text.
 func (f *failureLLM) code() (code string) {
 	var number json.Number
 	if json.Unmarshal(f.Code, &code) != nil && json.Unmarshal(f.Code, &number) == nil {
@@ -215,15 +216,16 @@ func (f *failureLLM) code() (code string) {
 	return code
 }
 
-// is reports whether one of these is the type, the status or the code.
+// is reports whether names contains the Type, the Status or the Code.
 func (f *failureLLM) is(names []string) bool {
 	return slices.ContainsFunc([]string{f.Type, f.Status, f.code()}, func(name string) bool {
 		return slices.Contains(names, name)
 	})
 }
 
-// wait returns how long a google.rpc.RetryInfo asks to wait, 1ns for a wait of 0; 0: it does
-// not. A Duration of protobuf is in JSON a number of seconds with an s.
+// wait returns how long a google.rpc.RetryInfo in the Details asks to wait: 1ns if it asks for a
+// wait of 0, and 0 if there is none. In JSON, a Duration of protobuf is a number of seconds
+// followed by an s.
 func (f *failureLLM) wait() (longest time.Duration) {
 	for _, detail := range f.Details[:min(len(f.Details), headerElements)] {
 		seconds, ok := strings.CutSuffix(cut(detail.RetryDelay), "s")
@@ -235,27 +237,28 @@ func (f *failureLLM) wait() (longest time.Duration) {
 	return longest
 }
 
-// isError reports whether the value of "error" is one: an object or a text. Some
-// servers send null, false or "" with each piece.
+// isError reports whether the value of "error" is an error: an object or a text. Some
+// servers send null, false or "" with each piece of an answer.
 func isError(value json.RawMessage) bool {
 	return len(value) > 0 && (value[0] == '{' || value[0] == '"' && len(value) > len(`""`))
 }
 
 var (
+	// openingsLLM are the events before the first piece of an answer.
 	openingsLLM = []string{
 		"ping", "message_start", "content_block_start", // Anthropic
 		"response.created", "response.queued", "response.in_progress", // OpenAI
 		"response.output_item.added", "response.content_part.added", // OpenAI
 	}
 
-	// unpaidLLM are final whatever the status is: OpenAI says them in a 429.
+	// unpaidLLM are final whatever the status is: OpenAI sends them with a 429.
 	unpaidLLM = []string{
 		"billing_error",                                                          // Anthropic
 		"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", // OpenAI
 	}
 
-	// finalLLM are final in a stream. In a body, the status says whose fault an error is: some
-	// servers have invalid_request_error in a 429.
+	// finalLLM are final in a stream. In a body, the status decides instead: some servers send
+	// invalid_request_error with a 429.
 	finalLLM = []string{
 		"invalid_request_error", "authentication_error", "permission_error", // Anthropic, and OpenAI
 		"not_found_error", "request_too_large", // Anthropic

@@ -3,32 +3,36 @@ package retryhttp
 import (
 	"io"
 	"net/http"
-
-	"github.com/goretry/retry"
+	"sync"
 )
 
-// max returns how many attempts a request may make, of which a is one.
-func (a *attempt) max() int {
-	switch {
-	case a == nil:
-		return retry.Unlimited
-	case a.x.cannotRepeat() != nil:
-		return 1
-	default:
-		return a.x.policy.EffectiveMax()
+// prepare calls the Prepare of the Transport. If Prepare fails, the body of the request is closed,
+// and also a body that Prepare has replaced.
+func (a *attempt) prepare() (err error) {
+	x := a.x
+	var before *closing
+	if x.hasBody() {
+		before = &closing{a.req.Body, sync.OnceValue(a.req.Body.Close)}
+		a.req.Body = before
 	}
+	prepared := false // stays false if Prepare panics
+	defer func() {
+		if !prepared && a.req.Body != nil {
+			_ = a.req.Body.Close()
+		}
+		if !prepared && before != nil {
+			_ = before.Close()
+		}
+	}()
+	err = x.t.Prepare(a.req, a.number, x.failure)
+	if prepared = err == nil; prepared {
+		a.req.Body = before.replacedBy(a.req.Body)
+	}
+	return x.unsent("retryhttp: Prepare", err)
 }
 
-// sentOnce reports whether a request is part of an attempt that must not be made twice. If it
-// leads elsewhere, it may be that attempt all the same: Base can have changed its URL. What
-// Prepare sends is not.
-func sentOnce(req *http.Request) bool {
-	a := attemptIn(req.Context())
-	return a != nil && a.to.known.Load() && (a.x.once || a.max() == 1)
-}
-
-// A closing is the body of a request while Prepare has it, which is closed once, whether by
-// Prepare, by the body that Prepare sets in its place, or by us; or that body.
+// A closing is a body with another Close. While Prepare runs, it is the body of the request, and is
+// closed only once: by Prepare, by the body that Prepare sets in its place, or by prepare.
 type closing struct {
 	io.ReadCloser
 	close func() error
@@ -36,8 +40,8 @@ type closing struct {
 
 func (b *closing) Close() error { return b.close() }
 
-// replacedBy returns what is sent if Prepare leaves body in place of b, which is nil
-// if there was none. Another body may read from b, so that b is closed after it.
+// replacedBy returns the body that is sent if Prepare has left body in place of b. b is nil if the
+// request had no body. A new body may read from b, so b is closed after it.
 func (b *closing) replacedBy(body io.ReadCloser) io.ReadCloser {
 	switch {
 	case b == nil:

@@ -15,12 +15,12 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A BrokenError is the error of reading a body under Transport.Resume if the body
-// broke and its rest could not be fetched, or if Resume did not apply to it, and then
-// says why. What was read before is correct.
+// A BrokenError is the error of a Read under Transport.Resume after the body broke, if the rest
+// of the body could not be fetched, or if Resume did not apply to the response. The bytes that were
+// read before are correct.
 type BrokenError struct {
 	Offset int64 // how many bytes were read
-	Err    error // why the rest is missing; errors.As finds a *retry.Error in it
+	Err    error // why the rest is missing; it has a *retry.Error unless Resume did not apply
 }
 
 // Error returns "retryhttp: the body broke after 5 bytes: " and the text of Err.
@@ -31,13 +31,14 @@ func (e *BrokenError) Error() string {
 // Unwrap returns Err.
 func (e *BrokenError) Unwrap() error { return e.Err }
 
-// ErrChanged is in the [BrokenError] of a body whose rest the server does not
-// confirm: it answers with the whole body again, or with another ETag, or without
-// one. Start again from the beginning.
+// ErrChanged is in a [BrokenError] if the server does not confirm that the rest belongs to the same
+// body: it sends the whole body again, or a part with another ETag or without an ETag. Start the
+// download again from its beginning.
 var ErrChanged = errors.New("the server does not confirm that it still has the same body")
 
 // whyNot returns why Transport.Resume does not apply to the response that the caller
-// gets. "": it is a whole body, named by a strong ETag, and its request may be repeated.
+// gets, or "" if Resume applies: the response has a whole body and a strong ETag, and its request
+// may be repeated.
 func (x *exchange) whyNot(resp *http.Response) string {
 	req := x.last.req
 	_, ranged := req.Header["Range"]
@@ -68,14 +69,14 @@ func (x *exchange) whyNot(resp *http.Response) string {
 
 func isGet(req *http.Request) bool { return req.Method == "" || req.Method == http.MethodGet }
 
-// identical reports whether the body has no encoding.
+// identical reports whether the body of a response has no encoding.
 func identical(resp *http.Response) bool {
 	encoding := resp.Header.Get("Content-Encoding")
 	return !resp.Uncompressed && (encoding == "" || strings.EqualFold(encoding, "identity"))
 }
 
-// strongETag returns the one ETag of a response if it is strong, and no longer than
-// what else is read of a header, since each request for a part sends it. Otherwise "".
+// strongETag returns the ETag of a response if there is one ETag, it is strong, and it is not
+// longer than headerBytes, because each request for a part sends it. Otherwise it returns "".
 func strongETag(resp *http.Response) string {
 	tags := resp.Header["Etag"]
 	if len(tags) != 1 || len(tags[0]) < 2 || len(tags[0]) > headerBytes ||
@@ -85,31 +86,33 @@ func strongETag(resp *http.Response) string {
 	return tags[0]
 }
 
-// progressBytes is the progress for which a retry is free, about what a request costs.
+// progressBytes is the progress after which a retry takes nothing from the Budget: about as many
+// bytes as a request costs.
 const progressBytes = 1 << 10
 
-// A download is the body of a response under Transport.Resume. The reader waits
-// for the next part and reads its first bytes: there is no goroutine and no buffer.
+// A download is the body of a response under Transport.Resume. The goroutine that reads the
+// download also fetches the next part and reads its first bytes into the reader's slice, so a
+// download has no goroutine and no buffer.
 type download struct {
-	x     *exchange // that got the response
-	why   string    // it is not resumed; "": it is
-	etag  string
-	total int64 // how long the whole body is; -1: not known
-	off   int64 // how many bytes were read
-	paid  int64 // how many were read when progress last made a retry free
-	end   int64 // where the part ends that is being read; -1: it is the whole body
-	broke error // what reading ended with, when bytes came together with that
-	err   error // what every further Read returns
+	x     *exchange // the exchange that got the response
+	why   string    // why the download is not resumed; "": it is resumed
+	etag  string    // of the whole body
+	total int64     // the length of the whole body; -1: not known
+	off   int64     // how many bytes were read
+	paid  int64     // the off at which progress last made a retry take nothing from the Budget
+	end   int64     // the end of the part that is being read; -1: the whole body is being read
+	broke error     // an error that came together with bytes; the next Read acts on it
+	err   error     // what every further Read returns
 
-	mu     sync.Mutex
-	body   io.ReadCloser // nil: there is none between two parts, nor after Close
-	closed bool
-	ctx    context.Context // of the calls for parts; nil before the first
+	mu     sync.Mutex      // guards the fields below, because Close may run beside a Read
+	body   io.ReadCloser   // nil between two parts and after Close
+	closed bool            // Close was called
+	ctx    context.Context // of the requests for parts; nil before the first
 	cancel context.CancelFunc
 }
 
-// resume returns the body of a response under Transport.Resume. Where it does not apply,
-// the length counts nothing: a Base may have unpacked the body.
+// resume returns the body of a response under Transport.Resume. If Resume does not apply, the
+// Content-Length is not used: a Base may have decoded the body.
 func (x *exchange) resume(resp *http.Response) io.ReadCloser {
 	d := &download{x: x, why: x.whyNot(resp), etag: strongETag(resp), body: resp.Body}
 	d.total, d.end = -1, -1
@@ -119,7 +122,7 @@ func (x *exchange) resume(resp *http.Response) io.ReadCloser {
 	return d
 }
 
-// Close closes the body, and ends a Read that waits for its next part.
+// Close closes the body, and ends a Read that waits for the next part.
 func (d *download) Close() error {
 	d.mu.Lock()
 	body, cancel := d.body, d.cancel
@@ -160,7 +163,7 @@ func (d *download) Read(p []byte) (int, error) {
 	return n, d.err
 }
 
-// read reads from the body, if it is open.
+// read reads from the present body, if the download is not closed.
 func (d *download) read(p []byte) (int, error) {
 	d.mu.Lock()
 	body := d.body
@@ -172,8 +175,8 @@ func (d *download) read(p []byte) (int, error) {
 	return d.advance(n, err)
 }
 
-// advance counts what a Read of the body returned. It cuts what is longer than its
-// part, and returns io.EOF at the end of the whole body and nowhere else.
+// advance counts the n bytes that a Read of the body returned, and corrects n and err: bytes after
+// the end of the part are cut, and the error is io.EOF only at the end of the whole body.
 func (d *download) advance(n int, err error) (int, error) {
 	if left := d.end - d.off; d.end >= 0 && int64(n) >= left {
 		n, err = int(left), io.EOF
@@ -188,8 +191,8 @@ func (d *download) advance(n int, err error) (int, error) {
 	return n, err
 }
 
-// between closes the body that broke, and reports whether the download goes on: not
-// if it was closed. From now on Close cancels ctx.
+// between closes the body that broke, and reports whether the download goes on, which it does
+// unless the caller has closed it. From now on Close cancels ctx.
 func (d *download) between() bool {
 	d.mu.Lock()
 	body, closed := d.body, d.closed
@@ -204,16 +207,17 @@ func (d *download) between() bool {
 	return !closed
 }
 
-// A part is what an attempt has got of the body.
+// A part is what one attempt has got of the rest of the body.
 type part struct {
-	n          int   // the first bytes
-	err        error // that came together with them
-	end, total int64
-	over       bool // there is no more
+	n          int   // how many of its first bytes were read
+	err        error // came together with these bytes
+	end, total int64 // as in a download
+	over       bool  // the server says that the body has no more bytes
 }
 
-// fetch fetches the part at off under the policy, where the first attempt is what
-// broke, and reads its first bytes: an attempt without any has failed.
+// fetch fetches the rest of the body from off, as an exchange of its own under the policy, and
+// reads the first bytes of that part into p. The attempt that broke with broke is the first attempt
+// of the exchange. An attempt that gets no byte has failed.
 func (d *download) fetch(p []byte, broke error) (int, error) {
 	if !d.between() {
 		return 0, http.ErrBodyReadAfterClose
@@ -250,7 +254,7 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 		}
 		x.failure, broke = x.check(checked(broke)), nil
 		if x.done != nil && d.off-d.paid >= progressBytes {
-			d.paid, x.free = d.off, true // a server that breaks after progress works
+			d.paid, x.skipBudget = d.off, true // the server works, because it made progress
 		}
 		return x.failure
 	})
@@ -272,19 +276,20 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 	return n, nil
 }
 
-// isEnd reports whether a response says that a body whose length is not known ends at
-// off. Servers leave the ETag out of a 416; another one is of another body.
+// isEnd reports whether a 416 says that the body, whose length was not known, ends at off. Servers
+// leave the ETag out of a 416. If there is an ETag, it must be the ETag of this body.
 func (d *download) isEnd(resp *http.Response) bool {
+	unsatisfiable := resp.StatusCode == http.StatusRequestedRangeNotSatisfiable
 	ranges := resp.Header["Content-Range"]
-	if resp.StatusCode != http.StatusRequestedRangeNotSatisfiable || d.total >= 0 || len(ranges) != 1 {
+	if !unsatisfiable || d.total >= 0 || len(ranges) != 1 {
 		return false
 	}
 	_, named := resp.Header["Etag"]
 	return ranges[0] == fmt.Sprintf("bytes */%d", d.off) && (!named || strongETag(resp) == d.etag)
 }
 
-// open returns the first bytes of a response that is the part at off, or what is
-// wrong with it.
+// open reads the first bytes of a response into p, if the response is the part that begins at off.
+// Otherwise it returns what is wrong with the response.
 func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 	ranges := resp.Header["Content-Range"]
 	isPart := resp.StatusCode == http.StatusPartialContent
@@ -314,18 +319,19 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 	}
 }
 
-// isByteRanges reports whether a body has several parts and lines between them, or says so. A
-// server must not send it for one range, nor with a Content-Range (RFC 9110 section 15.3.7.2).
+// isByteRanges reports whether the Content-Type of a response is multipart/byteranges: its body has
+// several parts and boundary lines between them. A server must not send it for a request for one
+// range, nor together with a Content-Range (RFC 9110 section 15.3.7.2).
 func isByteRanges(resp *http.Response) bool {
 	return slices.ContainsFunc(resp.Header["Content-Type"], func(text string) bool {
-		text = strings.ToLower(text) // there may be two types in it, and the first may be long
+		text = strings.ToLower(text) // one value may list two types, and the first may be long
 		return strings.Contains(text, "multipart/byteranges") ||
 			strings.Contains(text, "multipart/x-byteranges")
 	})
 }
 
-// span reads a Content-Range that begins at off. end is the byte after its last, and
-// total is -1 if it is still not known.
+// span reads a Content-Range that begins at off. end is the number of the byte after its last byte.
+// total is the length of the whole body, -1 if it is still not known.
 func (d *download) span(value string) (end, total int64, err error) {
 	rest, ok := strings.CutPrefix(strings.ToLower(value), fmt.Sprintf("bytes %d-", d.off))
 	last, size, _ := strings.Cut(rest, "/")
@@ -342,7 +348,7 @@ func (d *download) span(value string) (end, total int64, err error) {
 	return to + 1, total, nil
 }
 
-// position reads the number of a byte. What has more than 62 bits is no body.
+// position reads the number of a byte. No body has a number of more than 62 bits.
 func position(value string) (int64, bool) {
 	n, err := strconv.ParseUint(value, 10, 62)
 	return int64(n), err == nil

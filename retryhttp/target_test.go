@@ -42,8 +42,9 @@ func take(b *retry.Budget, left int) *retry.Budget {
 	return b
 }
 
-// What each answer puts back, and what a retry after it takes from the Budget of its target.
-func TestWhatAnAnswerSays(t *testing.T) {
+// Each answer puts a share into the Budget of its target or not, and the retry after it takes one
+// or not.
+func TestBudgetAfterEachStatus(t *testing.T) {
 	type says struct {
 		share         bool
 		first, second int
@@ -107,8 +108,8 @@ func TestATargetGoesWhenItsRequestsHaveEnded(t *testing.T) {
 	}
 }
 
-// What retries that take nothing need, and what they give back.
-func TestRetriesThatTakeNothing(t *testing.T) {
+// Which retries take nothing from the Budget, and which shares they put into it.
+func TestRetriesThatSkipTheBudget(t *testing.T) {
 	slow := func(context.Context, retry.Event) { time.Sleep(time.Millisecond) }
 	for _, tt := range []struct {
 		name   string
@@ -221,8 +222,8 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 	})
 }
 
-// The error names the target without what a terminal acts on.
-func TestBudgetOfAStrangeHost(t *testing.T) {
+// The error names the target without control characters, on which a terminal would act.
+func TestBudgetErrorEscapesTheHost(t *testing.T) {
 	req := request(t, "GET")
 	req.URL.Host = "ex\u009b31m.test"
 	resp := send(t, &retryhttp.Transport{Base: script(503), Policy: retry.Policy{MaxAttempts: 20}}, req)
@@ -492,10 +493,10 @@ func TestBlipOverLoopback(t *testing.T) {
 	}
 }
 
-// Whatever calls meet, a Budget holds its Size and what successes brought, less the retries
-// that were sent and that count: nothing is lost, and nothing is made up. The histories
-// are too short for time to bring anything, or for anything to fade.
-func TestWhatABudgetHolds(t *testing.T) {
+// After any history of calls, a Budget holds its Size, plus the shares of the successes, minus the
+// retries that were sent and that count. The histories are too short for RefillEvery and Remember
+// to change anything.
+func TestBudgetCountsSharesAndRetriesExactly(t *testing.T) {
 	histories := 1000
 	if os.Getenv("RETRY_LONG") != "" {
 		histories = 100_000

@@ -7,23 +7,22 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A Transport is an http.RoundTripper that sends a request through another one,
-// as often as its Policy and a Budget for its target allow. Set Policy, such as to
-// retry.Default(): &Transport{} sends each request once, and only a request with [WithPolicy]
-// again. A Transport is safe for concurrent use. Do not copy it, nor change its fields while
-// it is in use.
+// A Transport is an http.RoundTripper that sends each request through another RoundTripper, Base,
+// as often as the Policy and a Budget for the target of the request allow. Set Policy, for example
+// to retry.Default(): &Transport{} sends each request once, unless the request has a policy from
+// [WithPolicy]. A Transport is safe for concurrent use. Do not copy a Transport, and do not change
+// its fields while it is in use.
 //
-// The request's context bounds all its attempts and waits, and the error says why
-// they stopped. A deadline that comes before the end of a wait ends the call at once, and
-// the last response is returned.
+// The request's context bounds all attempts of the request and all waits. If a wait would end
+// after the deadline of the context, the call ends at once and the last response is returned.
 //
-// http.Transport itself repeats a request when a connection that it kept turns
-// out to be dead. That is part of one attempt. http.Client follows redirects
-// around the Transport: each hop is a request with all the attempts of the policy.
+// http.Transport itself repeats a request if a connection that it has kept turns out to be closed.
+// The repeat is part of one attempt. http.Client follows redirects around the Transport: each
+// request of a chain of redirects has all the attempts of the policy.
 //
 // # What is retried
 //
-// If the request is idempotent and its body can be sent again:
+// This table is about requests that are idempotent and whose body can be sent again:
 //
 //	outcome                            retried Reason, if not          source
 //	status below 400                   no      success                 RFC 9110 sections 15.2 to 15.4
@@ -60,16 +59,16 @@ import (
 //	Retry-After above MaxRetryAfter    no      retry_after_too_long    the policy
 //	later                              no      attempts_exhausted, ... the policy
 //
-// If a proxy refuses the CONNECT of an https request, net/http makes an error of the text of its
-// status alone, so a 407 of a proxy is retried too. To end the call there, let
-// OnProxyConnectResponse of http.Transport return an error marked [retry.Permanent].
+// If a proxy refuses the CONNECT of an https request, net/http returns an error that has the text
+// of the status and not its number. So a 407 of such a proxy is retried too. To end the call
+// there, let OnProxyConnectResponse of http.Transport return an error marked [retry.Permanent].
 //
 // # Requests that are not idempotent
 //
-// A request is idempotent by its method, as the function [Idempotent] says, or by a header
-// Idempotency-Key as in net/http. Any other request, such as a plain POST, is
-// retried only if the server cannot have processed it. Otherwise the Reason is
-// not_retryable, and its Cause says so:
+// The function [Idempotent] says which requests are idempotent: by their method, or by a header
+// Idempotency-Key, as in net/http. Any other request, such as a plain POST, is retried only if the
+// server cannot have processed it. Otherwise the Reason is not_retryable, and the Cause of the
+// error says that the server may have processed the request:
 //
 //	outcome                            retried  source
 //	there was no connection: refused,  yes      net/http/httptrace: no GotConn
@@ -93,172 +92,185 @@ import (
 //
 // # An answer that is lost
 //
-// An idempotent request is sent again when its answer is lost, and then the server may answer
-// to what the first attempt has done: a PUT with If-None-Match is stored, its connection
-// breaks, and the second attempt gets a 412. So where the last answer is a 4xx, and an earlier
-// attempt may have been processed, the Before of the *retry.Error is what that attempt failed
-// with: no answer, a 5xx, or an answer that broke off. net/http repeats a request with an
-// Idempotency-Key by itself if a connection that it kept breaks: then Before says so. If Before
-// is nil, the 4xx is about the state that the caller found, unless a proxy has sent the request
-// twice, which nobody here learns. A GET changes no state, and if net/http repeats it, Before is
-// nil too. A Check that accepts the 4xx leaves no error, and so
-// no Before.
+// An idempotent request is sent again if its answer is lost. Then the second answer may be about
+// what the first attempt has done: a server stores a PUT with If-None-Match, the connection
+// breaks, and the second attempt gets a 412. So if the last answer is a 4xx, and the server may
+// have processed an earlier attempt, the Before of the *retry.Error is what that attempt failed
+// with: no answer, a 5xx, or an answer that broke off. If net/http itself has repeated a request
+// with an Idempotency-Key, because a connection that it had kept broke, Before says that.
+//
+// If Before is nil, the 4xx is about the state before this call, unless a proxy has sent the
+// request twice, which the Transport does not learn. Before is also nil for a GET that net/http has
+// repeated, because a GET changes no state. If Check accepts the 4xx, there is no error, and so no
+// Before.
 type Transport struct {
 	Base http.RoundTripper // sends each attempt; nil: http.DefaultTransport
 
-	// Policy says how often to send a request, and when. The zero Policy sends
-	// it once, under a Hedge too. A request can have a policy of its own: see WithPolicy.
+	// Policy says how often to send a request, and when. Under the zero Policy a request is
+	// sent once, and a Hedge below sends no second one. A request can have a policy of its own:
+	// see WithPolicy.
 	//
 	// RetryIf and Classify get what Check returns: a *StatusError, or the error
-	// of Base. RetryIf can only reject what Check wants to retry; do not set it
+	// of Base. RetryIf can only reject a retry that Check wants. Do not set RetryIf
 	// to retrynet.Transient, which knows no status. Classify is not
-	// called for a request that cannot be sent again. OnEvent and Wait get a
-	// context with the values of the request's.
+	// called for a request that cannot be sent again. The context that OnEvent and Wait get
+	// has the values of the request's context.
 	//
 	// AttemptTimeout limits the time until the headers of the response have
-	// arrived and Check has returned; reading the body of the final response
-	// may take longer. The context that Base gets is canceled by it, and does
-	// not have it as its Deadline.
+	// arrived and Check has returned. Reading the body of the last response
+	// may take longer. AttemptTimeout cancels the context that Base gets; it is not
+	// the Deadline of that context.
 	//
-	// A request that succeeds puts its share into the Budget. So does a failure
-	// that shows a healthy server: every status from 400 to 499 except 408, 421, 425,
-	// 429, and those with a Retry-After.
+	// A request that succeeds puts its share into the Budget. So does a failure whose status
+	// shows that the server works: every status from 400 to 499 except 408, 421, 425 and 429,
+	// unless the response has a Retry-After.
 	Policy retry.Policy
 
-	// Budgets returns the Budget of a request whose policy has none, nil for none.
-	// Requests to one target should share one. It is called once for each request.
+	// Budgets returns the Budget for a request whose policy has no Budget. If Budgets returns nil,
+	// no Budget limits the retries of that request. Requests to the same target should share a
+	// Budget. Budgets is called once for each request.
 	//
-	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m, Grace: 1s} for each
-	// target, so that retries do not keep an outage alive. A blip of a second loses no request
-	// that may be sent again, under retry.Default, if the Budget was full when the blip began,
-	// as its Grace means it, no retry had found the Budget empty for a minute, and the target
-	// can answer the retries that come after the blip, next to its usual requests. A call alone
-	// has 10 retries: one that waits for a server needs NoBudgets. The first retry of a request
-	// after a 401 or a 407 without a Retry-After takes nothing from the Budget, and is made
-	// even if the Budget is empty.
-	// NoBudgets: none.
+	// If Budgets is nil, each target gets a
+	// Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m, Grace: 1s}, so that retries do
+	// not prolong an outage. Set Budgets to NoBudgets for a client that waits until a server has
+	// started: a single call has only the 10 retries of the Budget. The first retry of a request
+	// after a 401 or a 407 without a Retry-After takes nothing from the Budget, and is made even
+	// if the Budget is empty.
 	//
-	// A target is a scheme, a host and a port, however they are written. Names that only a
-	// resolver knows to be the same are several: 127.1 and 127.0.0.1, two names of one server.
-	// A Transport keeps the Budgets of 1,000 targets in a retry.Budgets; all other targets
-	// share one Budget.
+	// Under retry.Default and this Budget, no request that may be sent again fails because the
+	// target was unavailable for a second, on three conditions: the Budget was full, as its Grace
+	// defines it, when that second began; no retry had found the Budget empty in the minute
+	// before; and the target can answer the retries that follow, next to its usual requests.
+	//
+	// A target is a scheme, a host and a port, however the URL writes them. Two names of one
+	// server are two targets, and so are 127.1 and 127.0.0.1: only a resolver knows that they
+	// are the same. A Transport keeps the Budgets of 1,000 targets in a retry.Budgets. All
+	// other targets share one Budget.
 	Budgets func(*http.Request) *retry.Budget
 
 	// Idempotent reports whether the server may process a request more than
-	// once. If not, the request is sent again only when the server cannot have
+	// once. If it reports false, the request is sent again only if the server cannot have
 	// processed it. nil: the function Idempotent.
 	Idempotent func(*http.Request) bool
 
 	// Prepare is called before each attempt with the request that is about to
 	// be sent, the number of the attempt, and what the attempt before failed
-	// with: nil before the first, and then what Check returned. It may
-	// change the request, which is a copy of the caller's: set headers, sign it
-	// again, or replace a token; if it replaces Body, GetBody too. The body that
-	// it replaces is closed with the new one, which may read from it. If it
+	// with: nil before the first attempt, and what Check returned before a later one. Prepare may
+	// change the request, which is a copy of the caller's: it may set headers, sign the request
+	// again, or replace a token. If Prepare replaces Body, it must replace GetBody too. The
+	// replaced body is closed together with the new one, which may read from it. If Prepare
 	// returns an error, the request is not sent and the call fails with that
 	// error. nil: the request is sent as it is.
 	Prepare func(req *http.Request, attempt int, last error) error
 
 	// Check returns what an attempt failed with: nil if it succeeded, and an
-	// error marked retry.Permanent if another attempt cannot do better. It gets
+	// error marked retry.Permanent if another attempt cannot do better. Check gets
 	// the request of the attempt, as Prepare left it, and either a response or an
-	// error. The context of that request ends only if the caller has gone, or by AttemptTimeout
-	// while Check reads: then Check is called again, with that error. Check cannot
-	// turn an error into a success: nil for an error is treated as permanent.
+	// error. The context of that request ends only with the context of the caller's request, or
+	// if AttemptTimeout is over while Check reads the body. In the second case Check is called
+	// again, with the error of the timeout. Check cannot turn an error into a success: if it
+	// returns nil for an error, that error is final.
 	//
-	// To keep the server's Retry-After, return or wrap the StatusError of the
-	// Transport, what the function Check returns, or retry.After. A Check that
-	// reads the body of the response must replace it by one that reads the same,
-	// and close the one it replaces. nil: the function Check.
+	// To keep the server's Retry-After, return or wrap one of these: the StatusError of the
+	// Transport, the error of the function Check, or retry.After. If Check reads the body of the
+	// response, it must leave a body that reads the same in its place, and close the body that it
+	// has replaced. nil: the function Check.
 	Check func(*http.Request, *http.Response, error) error
 
 	// Advise reads what a response with a status of 400 or above says about
-	// another attempt: how long to wait, and whether there should be one, whatever
-	// the status is. The method StatusError and the function Check ask it, and a Hedge does.
-	// nil: AdviceOf, which reads the header Retry-After. VendorAdvice reads more.
+	// another attempt: how long to wait, and whether another attempt should be made, whatever
+	// the status is. The method StatusError and the function Check call Advise, and so does a
+	// Hedge. nil: AdviceOf, which reads the header Retry-After. VendorAdvice reads more headers.
 	//
-	// It may read the body, of which it should bound the bytes: AttemptTimeout alone bounds the
-	// time. It must replace the body by one that reads the same, and that closes the one it
-	// replaces, because the caller may get this response, and because Advise may be asked twice:
-	// see the example of Advice.
+	// Advise may read the body. It should limit the bytes that it reads: AttemptTimeout limits
+	// only the time. In place of the body that it has read, it must leave a body that reads the
+	// same and whose Close closes the first one: the caller may get this response, and Advise may
+	// be called twice for it. See the example of Advice.
 	Advise func(*http.Response) Advice
 
-	// StallTimeout ends an attempt when a Read of its response's body gets no byte
-	// for this long; the Read returns an error that says so. The time between two
-	// calls of Read does not count, and a connection after 101 has no such limit. 0
-	// or less: no limit.
+	// StallTimeout ends an attempt if a Read of the response's body gets no byte
+	// for this long. The Read returns an error that says so. The time between two
+	// calls of Read does not count. A connection after a 101 has no such limit. 0 or less: no
+	// limit.
 	StallTimeout time.Duration
 
-	// Gate holds attempts whose target has asked another caller to wait. Share one
-	// among Transports. nil: none.
+	// Gate holds attempts if their target has asked another caller to wait. Several Transports
+	// may share a Gate. nil: no attempt is held.
 	Gate *Gate
 
 	// Resume fetches the rest of a body that breaks while it is read, from the byte
-	// where it broke, with Range and If-Range (RFC 9110 section 14). false: reading
+	// where the body broke, with Range and If-Range (RFC 9110 section 14). false: reading
 	// fails with the error of the body.
 	//
-	// It applies to a 200 with a strong ETag of at most 128 bytes and without a
-	// Content-Encoding, in answer to a GET without a body or a Range of its own. A GET
-	// without Accept-Encoding therefore asks for identity. The server must confirm the ETag
-	// with each part. One made of a time and a size can still lie: compare a digest if it
-	// matters.
+	// Resume applies to a GET that has neither a body nor a Range, and is answered by a 200 that
+	// has a strong ETag of at most 128 bytes and no Content-Encoding. So Resume sets
+	// Accept-Encoding to identity if a GET has no Accept-Encoding. The server must confirm the
+	// ETag with each part. Some servers make the ETag from a time and a size, and send the same
+	// one for two bodies: compare a digest if that matters. Trailers are lost. A body without a
+	// known length that ends with its connection, as in HTTP/1.0, looks complete wherever it is
+	// cut off.
 	//
-	// Each break is a call of its own under the Policy, in the goroutine that reads:
-	// attempt 1 is what broke, for which Enter is not called, and an attempt succeeds with its
-	// first byte. Attempts
-	// begin anew after each byte of progress, so bound a download by its context. If Budgets
-	// is nil, a break after 1 KiB or more of progress takes nothing from the Budget. Check
-	// and Prepare see these requests too, and Check must accept a 206. If the rest cannot be
-	// fetched, or Resume does not apply, reading ends with a [*BrokenError] that says why, such
-	// as "no strong ETag". Trailers are lost. A body whose length is not known, and that ends
-	// with its connection as in HTTP/1.0, looks whole wherever it is cut.
+	// Each break is a call of its own under the Policy, in the goroutine that reads. Attempt 1
+	// of that call is the attempt that broke; Enter is not called for it. A later attempt
+	// succeeds with its first byte. After each byte of progress the attempts begin anew, so limit
+	// a download by its context. If Budgets is nil, the first retry after 1 KiB or more of
+	// progress takes nothing from the Budget. Check and Prepare get these requests too, and
+	// Check must accept a 206.
+	//
+	// If the rest cannot be fetched, or if Resume does not apply, reading ends with a
+	// [*BrokenError] that says why, such as "no strong ETag".
 	Resume bool
 
 	targets targets
-	origin  *Transport // whose targets a clone uses; nil: its own
+	origin  *Transport // the Transport whose targets a clone uses; nil: the clone's own
 }
 
-// NoBudgets is the Budgets of a [Transport] whose requests have no Budget besides the one of
-// their policy, as in a test of a server that always fails.
+// NoBudgets is a value for the field Budgets of a [Transport]. It limits no request: only the
+// Budget of the request's policy does, if the policy has one.
 func NoBudgets(*http.Request) *retry.Budget { return nil }
 
 // RoundTrip sends a request until an attempt succeeds or the policy says to
 // stop. It returns the last response, whatever its status, with an unread body.
-// Read it or close it: the attempt's context ends with it. [ErrorOf] says why a
-// response that failed was the last.
+// Read the body to its end or close it, because this ends the attempt's context.
+// If the last attempt failed, [ErrorOf] says why there was no other.
 //
 // RoundTrip returns an error if the last attempt got no response, if the request's
 // context is done, if the call stopped in a wait, or if an attempt failed under an
-// invalid policy. errors.As finds a [*retry.Error] in it, also in the *url.Error that
+// invalid policy. errors.As finds a [*retry.Error] in that error, also in the *url.Error that
 // http.Client puts around it.
 //
-// Each attempt sends a copy of req, so that Base and Prepare may change it. If Base is an
-// http.Transport, which changes nothing, the copy shares the header and the URL of req. The first
-// sends the body, or what GetBody returns if there is none, each later one what GetBody
-// returns. A request with a Trailer, or a body without GetBody, is sent once: see [SetBody].
+// Each attempt sends a copy of req, so that Base and Prepare may change the copy. The copy shares
+// the header and the URL of req if Base is an http.Transport, which changes neither, and Prepare,
+// Check, Advise and Resume are not set. The first attempt sends the Body of req, or what GetBody
+// returns if Body is nil. Each later attempt sends what GetBody returns. A request with a Trailer,
+// or with a body and no GetBody, is sent once: see [SetBody].
 //
-// Errors while reading the body are not retried, unless Check reads it (see [WholeBody])
-// or Resume applies. To retry those of any other long body, read it inside [retry.Do],
-// with the RetryIf of package retrynet, and without a Transport: attempts would multiply.
+// Errors while the caller reads the body are not retried, unless Check has read the body (see
+// [WholeBody]) or Resume applies. To retry errors of any other long body, read the body inside
+// [retry.Do], with the RetryIf of package retrynet, and without a Transport: the attempts of Do and
+// of a Transport would multiply.
 //
 // The body of each response before the last is read, up to 64 KiB and for at most 100 ms,
-// and closed, so that its connection is free during the wait. That time is part of the
-// wait. If Read ignores that the attempt is canceled, the call goes on, and a goroutine
+// and closed, so that its connection can be used again during the wait. That time is part of the
+// wait. If Read does not return although the attempt is canceled, the call goes on, and a goroutine
 // lives until Read returns.
 //
-// An error of Base whose own methods panic is replaced by a permanent one.
+// If the methods of an error of Base panic, a permanent error takes its place.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if s := stoppedBy(&http.Response{Request: req}); s != nil {
 		// The caller sends the Request of a response again, whose context holds that call's error.
 		req = req.WithContext(s.of.Context())
 	}
-	x := &exchange{t: t, req: req, policy: t.policyOf(req), checks: CheckFunc(t.Check).or(), plain: t.plain()}
+	x := &exchange{
+		t: t, req: req, policy: t.policyOf(req),
+		checks: CheckFunc(t.Check).or(), plain: t.plain(),
+	}
 	defer x.end()
 	x.budget, x.done = t.budgetOf(x.policy, req)
 	return x.answer(x.run(x.attempt))
 }
 
-// CloseIdleConnections closes those of Base. http.Client calls it.
+// CloseIdleConnections closes the idle connections of Base. http.Client calls it.
 func (t *Transport) CloseIdleConnections() {
 	if base, ok := t.base().(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
@@ -273,25 +285,6 @@ func (t *Transport) policyOf(req *http.Request) *retry.Policy {
 	return &t.Policy
 }
 
-// budgetOf returns the Budget of a request. If the user has set none, it is the Budget of
-// the request's target, and done ends its use; otherwise done is nil.
-func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (b *retry.Budget, done func()) {
-	switch {
-	case p.Budget != nil:
-		return p.Budget, nil
-	case t.Budgets != nil:
-		return t.Budgets(req), nil
-	case req.URL == nil:
-		return nil, nil // Base says what is wrong with it
-	default:
-		of := &t.targets
-		if t.origin != nil {
-			of = &t.origin.targets
-		}
-		return of.budgetOf(req.URL)
-	}
-}
-
 func (t *Transport) idempotent(req *http.Request) bool {
 	if t.Idempotent == nil {
 		return Idempotent(req)
@@ -299,9 +292,10 @@ func (t *Transport) idempotent(req *http.Request) bool {
 	return t.Idempotent(req)
 }
 
-// plain reports whether only http.Transport gets the requests of attempts, and nobody but this
-// package their responses before the last one. Then nobody changes the header of a request,
-// which attempts share with the caller's, and a Read of a body ends with its attempt.
+// plain reports whether Base is an http.Transport and the user has set no function that gets a
+// request or a response of an attempt. Then nobody changes the header of such a request, so
+// attempts may share the header of the caller's request. And then a Read of a response's body
+// returns soon after its attempt has ended.
 func (t *Transport) plain() bool {
 	_, plain := t.base().(*http.Transport)
 	return plain && t.Prepare == nil && t.Check == nil && t.Advise == nil && !t.Resume
@@ -312,4 +306,26 @@ func (t *Transport) base() http.RoundTripper {
 		return http.DefaultTransport
 	}
 	return t.Base
+}
+
+// Clone returns a Transport with the fields of t. The fields of the clone may be changed until the
+// clone is used. If Budgets is nil, the clone and t share one Budget for each target.
+func (t *Transport) Clone() *Transport {
+	origin := t
+	if t.origin != nil {
+		origin = t.origin
+	}
+	return &Transport{
+		Base:         t.Base,
+		Policy:       t.Policy,
+		Budgets:      t.Budgets,
+		Idempotent:   t.Idempotent,
+		Prepare:      t.Prepare,
+		Check:        t.Check,
+		Advise:       t.Advise,
+		StallTimeout: t.StallTimeout,
+		Gate:         t.Gate,
+		Resume:       t.Resume,
+		origin:       origin,
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -29,9 +30,9 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// What is sent again. A request that is not says why, and what to write. It goes before
-// what the policy allows.
-func TestWhatIsSentAgain(t *testing.T) {
+// A request that is not sent again fails with an error that says why, and what to write. This
+// error goes before the limits of the policy.
+func TestRequestsThatAreSentAgain(t *testing.T) {
 	boom := errors.New("boom")
 	const (
 		again     = "2 sent, 200"
@@ -595,4 +596,43 @@ func TestContextsHaveNoSecretsInTheirText(t *testing.T) {
 	assert.Contains(t, texts[0], "retryhttp.exchange")
 	assert.Contains(t, texts[1], "retryhttp.attempt")
 	assert.NotContains(t, strings.Join(texts, "\n"), "secret")
+}
+
+// A clone has all the fields, and its own ones: a field that Clone does not know fails here.
+func TestCloneHasAllFields(t *testing.T) {
+	full := &retryhttp.Transport{
+		Base: http.DefaultTransport, Policy: retry.Default(), Budgets: retryhttp.NoBudgets, Idempotent: retryhttp.Idempotent,
+		Prepare: func(*http.Request, int, error) error { return nil }, Check: retryhttp.Check, Advise: retryhttp.AdviceOf,
+		StallTimeout: time.Second, Gate: new(retryhttp.Gate), Resume: true,
+	}
+	of, clone := reflect.ValueOf(full).Elem(), reflect.ValueOf(full.Clone()).Elem()
+	for i := range of.NumField() {
+		field := of.Type().Field(i)
+		if !field.IsExported() {
+			continue
+		}
+		assert.False(t, of.Field(i).IsZero(), "%s is not set here", field.Name)
+		if field.Type.Kind() == reflect.Func {
+			assert.Equal(t, of.Field(i).Pointer(), clone.Field(i).Pointer(), field.Name)
+		} else {
+			assert.Equal(t, of.Field(i).Interface(), clone.Field(i).Interface(), field.Name)
+		}
+	}
+}
+
+// A Transport, its clone and a clone of that share what a target has left, and nothing else.
+func TestCloneSharesTheBudgetsOfTargets(t *testing.T) {
+	original := &retryhttp.Transport{Base: script(errReset), Policy: retry.Policy{MaxAttempts: 5}}
+	clone := original.Clone()
+	again := clone.Clone()
+	again.Policy.MaxAttempts = 1
+	assert.Equal(t, 5, original.Policy.MaxAttempts)
+	for _, tr := range []*retryhttp.Transport{clone, original, again} {
+		_, err := tr.RoundTrip(request(t, "GET"))
+		assert.ErrorIs(t, err, errReset)
+	}
+	budget := original.TargetBudget(request(t, "GET"))
+	assert.Equal(t, 2, budget.Left())
+	assert.Same(t, budget, clone.TargetBudget(request(t, "GET")))
+	assert.Same(t, budget, again.TargetBudget(request(t, "GET")))
 }

@@ -1,27 +1,28 @@
-// Package httpfault makes HTTP requests fail by a script, to test how a client
-// copes with it: whether it repeats a request that was processed, heeds
+// Package httpfault makes HTTP requests fail according to a script, to test what a client
+// does then: whether it repeats a request that was processed, heeds
 // Retry-After, sends a body again from its beginning, and closes responses.
 //
 // [New] puts a script in front of any http.RoundTripper. Each request takes the
-// next [Fault] of the script, and once the script is over all requests pass. This server
-// answers 503, 503, 200, and does not have to exist:
+// next [Fault] of the script. After the last fault, all requests pass. Here a server that does not
+// have to exist answers 503, 503 and 200:
 //
-//	faults := httpfault.New(nil, httpfault.Status(503, 0), httpfault.Status(503, 0), httpfault.Status(200, 0))
+//	busy := httpfault.Status(503, 0)
+//	faults := httpfault.New(nil, busy, busy, httpfault.Status(200, 0))
 //	client := &http.Client{Transport: &retryhttp.Transport{Base: faults, Policy: policy}}
 //
-// With one that does, connections and answers can be lost too:
+// In front of a real server, connections and answers can be lost too:
 //
 //	faults := httpfault.New(http.DefaultTransport,
 //		httpfault.Before(syscall.ECONNREFUSED), // the server never sees the first request
-//		httpfault.Status(503, 2*time.Second),   // nor the second, which is answered with Retry-After: 2
-//		httpfault.After(syscall.ECONNRESET),    // it processes the third, but the answer is lost
+//		httpfault.Status(503, 2*time.Second),   // nor the second, whose answer has Retry-After: 2
+//		httpfault.After(syscall.ECONNRESET),    // the third is processed, but its answer is lost
 //		httpfault.InBody(10, nil),              // the fourth answer breaks off after ten bytes
-//		httpfault.Slow(time.Second, nil),       // the fifth takes a second
+//		httpfault.Slow(time.Second, nil),       // the fifth request takes a second longer
 //	)
 //
-// Afterwards [Transport.Calls] lists what arrived and when, [Transport.Left]
-// tells how much of the script was not reached, and [Transport.Open] counts the
-// responses that nothing has closed.
+// Afterwards [Transport.Calls] lists the requests and when they arrived, [Transport.Left]
+// counts the faults that no request has met, and [Transport.Open] counts the
+// responses that were not closed.
 package httpfault
 
 import (
@@ -40,15 +41,14 @@ import (
 	"github.com/goretry/retry/internal/wait"
 )
 
-// A Fault is what happens to one request: it answers the request, lets base do
-// so, or fails. Like a RoundTripper it closes the request's body. A nil Fault
-// does nothing, and the request passes to base. A function literal does for what the
-// functions of this package do not return.
+// A Fault handles one request: it answers the request itself, sends it through base, or fails. Like
+// a RoundTripper, it closes the request's body. Under a nil Fault the request passes to base. Write
+// a function literal for a fault that no function of this package returns.
 type Fault func(req *http.Request, base http.RoundTripper) (*http.Response, error)
 
-// Before fails with err before anything is sent: the server never sees the
-// request. As net/http does, it reports to an httptrace in the request's
-// context that a connection was asked for, and none that was had. A nil err is
+// Before returns a fault that fails with err before anything is sent: the server never sees the
+// request. As net/http does, the fault reports to an httptrace in the request's
+// context that a connection was asked for, and reports no connection. A nil err is
 // io.ErrUnexpectedEOF.
 func Before(err error) Fault {
 	return func(req *http.Request, _ http.RoundTripper) (*http.Response, error) {
@@ -60,8 +60,8 @@ func Before(err error) Fault {
 	}
 }
 
-// After sends the request, throws the answer away and fails with err: the
-// server has processed the request, and the client cannot know. A nil err is
+// After returns a fault that sends the request, throws the answer away and fails with err: the
+// server has processed the request, and the client cannot know that. A nil err is
 // io.ErrUnexpectedEOF.
 func After(err error) Fault {
 	return func(req *http.Request, base http.RoundTripper) (*http.Response, error) {
@@ -76,8 +76,8 @@ func After(err error) Fault {
 	}
 }
 
-// InBody sends the request and lets the body of the answer fail with err after
-// n bytes, or at its end if it is shorter. A nil err is io.ErrUnexpectedEOF.
+// InBody returns a fault that sends the request and lets the body of the answer fail with err after
+// n bytes, or at the end of a shorter body. A nil err is io.ErrUnexpectedEOF.
 func InBody(n int64, err error) Fault {
 	return func(req *http.Request, base http.RoundTripper) (*http.Response, error) {
 		resp, failed := base.RoundTrip(req)
@@ -96,9 +96,9 @@ func InBody(n int64, err error) Fault {
 	}
 }
 
-// Status answers the request with a status and a short text, without base. Like
-// a server it reads the request's body first. A wait above 0 becomes a
-// Retry-After in seconds, rounded up.
+// Status returns a fault that answers the request with a status and a short text, and does not use
+// base. Like a server, it reads the request's body first. A wait above 0 becomes a
+// Retry-After in seconds, rounded up. A wait of 0 or less adds no Retry-After.
 func Status(code int, wait time.Duration) Fault {
 	return func(req *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		if req.Body != nil {
@@ -125,8 +125,8 @@ func Status(code int, wait time.Duration) Fault {
 	}
 }
 
-// Slow waits for d, and then does what then does. If the request's context is done
-// first, the request fails with the context's error and is not sent.
+// Slow returns a fault that waits for d, and then does what the fault then does. If the request's
+// context is done before, the request fails with the context's error and is not sent.
 func Slow(d time.Duration, then Fault) Fault {
 	return func(req *http.Request, base http.RoundTripper) (*http.Response, error) {
 		if _, err := wait.For(req.Context(), d); err != nil {
@@ -137,6 +137,7 @@ func Slow(d time.Duration, then Fault) Fault {
 	}
 }
 
+// answer calls f, or base if f is nil.
 func (f Fault) answer(req *http.Request, base http.RoundTripper) (*http.Response, error) {
 	if f == nil {
 		return base.RoundTrip(req)
@@ -152,21 +153,21 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// A Transport is an http.RoundTripper whose requests fail by a script. It is
-// safe for concurrent use; requests take the faults in the order in which they
+// A Transport is an http.RoundTripper whose requests fail according to a script. It is
+// safe for concurrent use. Requests take the faults in the order in which the requests
 // arrive.
 type Transport struct {
 	base http.RoundTripper
 
 	mu     sync.Mutex
-	script []Fault // what is left of it
+	script []Fault // the faults that no request has met yet
 	calls  []*Call
 	open   int
 }
 
 // New returns a Transport whose first request meets the first fault of the
-// script, and so on. The requests that pass are sent by base; nil means
-// http.DefaultTransport.
+// script, the second request the second fault, and so on. The requests that pass are sent by base.
+// A nil base is http.DefaultTransport.
 func New(base http.RoundTripper, script ...Fault) *Transport {
 	if base == nil {
 		base = http.DefaultTransport
@@ -174,24 +175,26 @@ func New(base http.RoundTripper, script ...Fault) *Transport {
 	return &Transport{base: base, script: slices.Clone(script)}
 }
 
-// A Call is one request and what it was answered.
+// A Call is one request and its answer.
 type Call struct {
-	Time   time.Time // when it arrived
+	Time   time.Time // when the request arrived
 	Method string
 	URL    string
-	Header http.Header // of the request
-	Body   []byte      // of the request, as much as was read of it
-	Status int         // of the answer; 0: none
-	Err    error       // what the request failed with; nil: it was answered
+	Header http.Header // the header of the request
+	Body   []byte      // the bytes of the request's body that were read
+	Status int         // the status of the answer; 0: there was no answer
+	Err    error       // what the request failed with; nil: there was an answer
 }
 
-// RoundTrip answers req as the next fault of the script says.
+// RoundTrip answers req according to the next fault of the script.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	call := &Call{Time: time.Now(), Method: req.Method, URL: req.URL.String(), Header: req.Header.Clone()}
+	call := &Call{
+		Time: time.Now(), Method: req.Method, URL: req.URL.String(), Header: req.Header.Clone(),
+	}
 	fault := t.next(call)
 	if req.Body != nil && req.Body != http.NoBody {
 		read := req.Body
-		req = req.WithContext(req.Context()) // a RoundTripper must not modify the one it got
+		req = req.WithContext(req.Context()) // a RoundTripper must not modify its request
 		req.Body = recorder{read, t, call}
 	}
 
@@ -203,21 +206,22 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	call.Status = resp.StatusCode
-	if resp.Body != nil && resp.Body != http.NoBody && resp.StatusCode != http.StatusSwitchingProtocols {
+	connection := resp.StatusCode == http.StatusSwitchingProtocols
+	if resp.Body != nil && resp.Body != http.NoBody && !connection {
 		t.open++
 		resp.Body = &counted{ReadCloser: resp.Body, closed: sync.OnceFunc(t.closed)}
 	}
 	return resp, nil
 }
 
-// CloseIdleConnections closes those of the base, for http.Client to call.
+// CloseIdleConnections closes the idle connections of the base. http.Client calls it.
 func (t *Transport) CloseIdleConnections() {
 	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}
 }
 
-// Calls returns the requests that have arrived, in that order.
+// Calls returns the requests that have arrived, in the order of their arrival.
 func (t *Transport) Calls() []Call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -230,22 +234,22 @@ func (t *Transport) Calls() []Call {
 	return calls
 }
 
-// Left returns how many faults of the script no request has met yet.
+// Left returns how many faults of the script are left: no request has met them yet.
 func (t *Transport) Left() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.script)
 }
 
-// Open returns how many responses have a body that is not closed, without those
-// whose body is http.NoBody, or a connection after 101 Switching Protocols.
+// Open returns how many responses have a body that is not closed. Responses whose body is
+// http.NoBody do not count, and neither do connections after a 101 Switching Protocols.
 func (t *Transport) Open() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.open
 }
 
-// next takes the fault for a call that has arrived out of the script.
+// next stores a call that has arrived, and takes its fault out of the script.
 func (t *Transport) next(call *Call) (fault Fault) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -256,13 +260,14 @@ func (t *Transport) next(call *Call) (fault Fault) {
 	return fault
 }
 
+// closed counts that a response was closed.
 func (t *Transport) closed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.open--
 }
 
-// A recorder is the body of a request, whose bytes it keeps.
+// A recorder is the body of a request. It stores the bytes that are read from it in the call.
 type recorder struct {
 	io.ReadCloser
 	t    *Transport
@@ -277,7 +282,7 @@ func (r recorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// counted is the body of a response until it is closed.
+// A counted is the body of a response. It counts its first Close.
 type counted struct {
 	io.ReadCloser
 	closed func()

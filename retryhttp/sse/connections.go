@@ -18,10 +18,11 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-const remembered = 1000 // events, by which one that comes again is known
+// remembered is how many events are remembered, so that an event that comes again is recognized.
+const remembered = 1000
 
 // connections are the connections of one stream, one after another. A call of the Transport opens
-// a connection, and an attempt of that call succeeds with progress: see check.
+// a connection. An attempt of that call succeeds when the connection has made progress: see check.
 type connections struct {
 	*Stream
 	first  *http.Request
@@ -31,14 +32,14 @@ type connections struct {
 	policy retry.Policy        // without AttemptTimeout: see RoundTrip
 
 	events *eventstream.Parser // of the present connection
-	err    error               // what events returned last
+	err    error               // the error of the last call of events.Next
 	last   Event               // the last event that was handed out, with the newest ID
-	began  bool                // there was progress
-	wait   time.Duration       // what the stream said in "retry"
+	began  bool                // the stream has made progress
+	wait   time.Duration       // the last "retry" of the stream: how long to wait; 0: none
 
-	again bool // the events may be events of an earlier connection
+	again bool // the next events may be repeated events of an earlier connection
 	seed  maphash.Seed
-	sums  []uint64 // of the last events
+	sums  []uint64 // hashes of the last events
 }
 
 func newConnections(s *Stream, req *http.Request) *connections {
@@ -128,10 +129,10 @@ func (c *connections) request() (*http.Request, error) {
 
 func isGET(req *http.Request) bool { return req.Method == "" || req.Method == http.MethodGet }
 
-// errLate is what an attempt fails with after AttemptTimeout.
+// errLate is the error of an attempt that AttemptTimeout ended.
 var errLate = fmt.Errorf("sse: no headers within AttemptTimeout: %w", context.DeadlineExceeded)
 
-// RoundTrip sends a request of the Transport. A Transport below makes one attempt.
+// RoundTrip sends a request of the Transport. A Transport below makes one attempt at it.
 func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := retryhttp.WithPolicy(req.Context(), retry.Policy{})
 	ctx, cancel := context.WithCancelCause(ctx) // the end of the attempt frees this context too
@@ -140,7 +141,7 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	if timer.Stop() {
 		return resp, err
 	}
-	if err == nil { // and its body would fail as canceled
+	if err == nil { // the body would fail, because the context is canceled
 		_ = resp.Body.Close()
 	}
 	return nil, errLate
@@ -161,7 +162,8 @@ func (c *connections) check(req *http.Request, resp *http.Response, err error) e
 	return nil
 }
 
-// judge returns what an attempt failed with. The next one waits as long as the stream has said.
+// judge returns what an attempt failed with. The next attempt waits at least as long as the stream
+// has asked for.
 func (c *connections) judge(req *http.Request, resp *http.Response, err error) error {
 	failure := cmp.Or(c.checks(req, resp, err), retry.Permanent(err))
 	if failure == nil || c.wait <= retry.RetryAfterOf(failure) {
@@ -170,7 +172,7 @@ func (c *connections) judge(req *http.Request, resp *http.Response, err error) e
 	return retry.After(c.wait, failure)
 }
 
-// unfit returns why a response is not a stream of events; "": it is one.
+// unfit returns why a response is not a stream of events, or "" if it is one.
 func unfit(resp *http.Response) string {
 	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	encoding := resp.Header.Get("Content-Encoding")
@@ -185,8 +187,8 @@ func unfit(resp *http.Response) string {
 	return ""
 }
 
-// read hands out the events of a connection, whose first progress is there, until the connection
-// ends or the stream is over.
+// read hands out the events of a connection until the connection ends or the stream is over. check
+// has already read up to the first progress.
 func (c *connections) read(body io.ReadCloser, yield func(Event, error) bool) (over bool) {
 	defer func() { _ = body.Close() }()
 	for ; c.err == nil; c.advance() {
@@ -201,7 +203,7 @@ func (c *connections) read(body io.ReadCloser, yield func(Event, error) bool) (o
 	return false
 }
 
-// advance reads to the next event, or ID, that is new.
+// advance reads up to the next event or ID that is new.
 func (c *connections) advance() {
 	for {
 		c.err = c.events.Next()
@@ -228,12 +230,12 @@ func (c *connections) sum() uint64 {
 	return sum
 }
 
-// end returns whether the stream is over after a connection has ended, and its error, nil if it
-// ended in good order. If it is not over, the error is the break.
+// end returns whether the stream is over after a connection has ended. If the stream is over, err
+// is its error, nil if it ended in good order. Otherwise err is the break.
 func (c *connections) end() (over bool, err error) {
 	known, why := c.last.ID != "" || c.Lossy, ""
 	switch {
-	case !c.began || c.Resume != nil: // the Transport knows, or Resume
+	case !c.began || c.Resume != nil: // the Transport or Resume decides whether the stream goes on
 	case !isGET(c.first):
 		why = "a " + c.first.Method + " needs a Resume"
 	case !known:

@@ -1,5 +1,5 @@
-// Package sse reads streams of events (server-sent events, text/event-stream) and goes on where
-// a connection breaks off:
+// Package sse reads streams of events (server-sent events, text/event-stream). If a connection
+// breaks off, it connects again and goes on where the stream broke:
 //
 //	stream := &sse.Stream{Client: client, Policy: policy}
 //	for event, err := range stream.Events(req) {
@@ -9,10 +9,11 @@
 //		fmt.Println(event.ID, event.Name, string(event.Data))
 //	}
 //
-// If the server follows the HTML standard, each event is handed out once, and whole. Half an event
-// is dropped with its ID. After a reconnection, events that equal one of the last 1,000 are skipped
-// up to the first new event. Equal events have the same ID, name and data. An event without an ID
-// has the ID before it, and is never skipped if there is none. docs/events.md has the other rules.
+// If the server follows the HTML standard, each event is handed out once, and complete. An event
+// that was cut off is dropped together with its ID. After a reconnection, events that equal one of
+// the last 1,000 events are skipped, up to the first new event. Equal events have the same ID, name
+// and data. An event without an ID has the ID of the event before it. If no event has set an ID, no
+// event is skipped. docs/events.md has the other rules.
 package sse
 
 import (
@@ -30,59 +31,59 @@ import (
 
 // An Event is one event of a stream.
 type Event struct {
-	Name string // the field "event"; "": the stream did not set it, and a browser says "message"
-	Data []byte // the lines of "data" with LF between them, as they came; the caller may keep it
+	Name string // the field "event"; "": the event has none, and a browser would say "message"
+	Data []byte // the lines of "data", unchanged, with LF between them; the caller may keep Data
 
 	// ID is the last ID of the stream so far, which an earlier event may have set. Store the ID
-	// to go on after this event in another process. "": the stream has no ID, or took the ID
-	// back, or the ID cannot be sent, because it has a control character or more than 8 KiB.
+	// to go on after this event in another process. "": the stream has set no ID, or an empty one,
+	// or the ID cannot be sent, because it has a control character or more than 8 KiB.
 	ID string
 }
 
-// A Stream says how to read a stream of events, and how to go on where it breaks off. Its zero
-// value reads one connection. It is safe for concurrent use while its fields do not change.
+// A Stream says how to read a stream of events, and how to go on after a break. The zero Stream
+// reads one connection. A Stream is safe for concurrent use if its fields do not change.
 type Stream struct {
 	// Client sends the requests; nil: http.DefaultClient. If its Transport is a
 	// *retryhttp.Transport, each connection uses all of its fields but Policy and Resume. A
 	// Timeout of the client cuts each connection, and ends a stream without progress.
 	Client *http.Client
 
-	// Policy limits the attempts to connect without progress; the zero Policy connects once.
+	// Policy limits the attempts to connect without progress. Under the zero Policy there is one.
 	// Progress is an event, an ID that moved, or a connection that lasted HealthyAfter (0 means
-	// 10s). After progress the attempts begin anew, and the first reconnection takes nothing
+	// 10s). After progress, the attempts begin anew, and the first reconnection takes nothing
 	// from a Budget of the Policy or the Transport. After an event or an ID, that reconnection
 	// may wait less than 10ms, and OnEvent gets a short call for the wait, without a
 	// retryhttp.RequestOf. AttemptTimeout limits the time until the headers.
 	Policy retry.Policy
 
-	// Resume returns the request for the events that follow last, which has the newest ID, and
-	// the Name and Data of the last event. nil: a GET is sent again with Last-Event-ID, and no
-	// other method goes on. A body can be sent again only with a GetBody.
+	// Resume returns the request for the events that follow last. last has the newest ID, and
+	// the Name and Data of the last event. nil: a GET is sent again with Last-Event-ID, and a
+	// stream of any other method does not go on. A body can be sent again only with a GetBody.
 	Resume func(ctx context.Context, last Event) (*http.Request, error)
 
 	// Last reports whether the stream ends with this event. If Last is set, the end of a
 	// connection before that event is a break. nil: the server says when the stream ends.
 	Last func(Event) bool
 
-	// Lossy: a GET goes on without an ID too, even after an end in good order. Events may be
-	// missing or come twice.
+	// Lossy: a GET goes on even if its events have no ID, also after an end in good order. Events
+	// may be missing or arrive twice.
 	Lossy bool
 
-	// Limit is the length of the longest data and of the longest name in bytes, and of a longer
-	// ID than 8 KiB. 0 or below: 16 MiB; above 1 GiB: 1 GiB.
+	// Limit is how many bytes the data and the name of an event may have. It also limits an ID,
+	// if it is above 8 KiB. 0 or below: 16 MiB; above 1 GiB: 1 GiB.
 	Limit int
 }
 
-// ErrTooLong is the error of an event that exceeds the limit.
+// ErrTooLong is the error of a stream that has an event longer than the Limit.
 var ErrTooLong error = eventstream.ErrTooLong
 
 // A BrokenError is the error of a stream that broke off and cannot go on.
 type BrokenError struct {
-	Why string // it cannot go on, such as "its events have no ID"
-	Err error  // what ended the connection, or what Resume failed with
+	Why string // why the stream cannot go on, such as "its events have no ID"
+	Err error  // what ended the connection, or the error of Resume
 }
 
-// Error says why the stream cannot go on, and has the text of Err.
+// Error returns one line with Why and the text of Err.
 func (e *BrokenError) Error() string {
 	return fmt.Sprintf("sse: the stream broke off and cannot go on, because %s: %v", e.Why, e.Err)
 }
@@ -109,8 +110,8 @@ func (s *Stream) Events(req *http.Request) iter.Seq2[Event, error] {
 }
 
 // Read returns the events of a body that the caller has opened; limit is the Limit of a Stream.
-// The last pair has an error and no event if the body broke off, or an event was too long. Half
-// an event at the end is dropped. The caller closes the body.
+// The last pair has an error and no event if the body broke off, or if an event was too long. An
+// event that was cut off at the end is dropped. The caller closes the body.
 func Read(body io.Reader, limit int) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for events := eventstream.New(body, "", limit); ; {
@@ -129,7 +130,7 @@ func Read(body io.Reader, limit int) iter.Seq2[Event, error] {
 
 // ResumeByGET returns the Resume of a stream that a POST began and a GET of the same URL
 // continues, as in the Model Context Protocol up to version 2025-11-25. The GET has the header of
-// req, except what is about the body, and Last-Event-ID.
+// req, without the fields about its body and without an Idempotency-Key, and a Last-Event-ID.
 func ResumeByGET(req *http.Request) func(context.Context, Event) (*http.Request, error) {
 	return func(ctx context.Context, last Event) (*http.Request, error) {
 		if last.ID == "" {
@@ -146,7 +147,7 @@ func ResumeByGET(req *http.Request) func(context.Context, Event) (*http.Request,
 	}
 }
 
-// eventOf returns the last event of a parser, which may be kept.
+// eventOf returns a copy of the last event of a parser.
 func eventOf(p *eventstream.Parser) Event {
 	return Event{Name: p.Name, Data: bytes.Clone(p.Data), ID: p.ID}
 }

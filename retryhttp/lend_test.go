@@ -7,16 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"math"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httptrace"
 	"net/http/httputil"
-	"net/textproto"
 	"net/url"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,13 +28,13 @@ import (
 
 // spend makes up to n retries under ctx, and returns why they ended.
 //
-// A client that has its answer may leave before its handler ends, which cancels the
-// handler's context: that is no matter of the Budget.
+// A client that has its answer may leave before the handler ends, which cancels the
+// handler's context. The Budget has nothing to do with that.
 func spend(ctx context.Context, n int) retry.Reason {
 	return retry.ReasonOf(retry.Do(context.WithoutCancel(ctx), retry.Policy{MaxRetries: n, Backoff: retry.Fixed(0)}, func(context.Context) error { return errReset }))
 }
 
-// noNumbers are not 1*DIGIT.
+// noNumbers are values that are not 1*DIGIT.
 var noNumbers = []string{"", "+1", "-1", " 1", "1 ", "1.5", "0x2", "1e3", "1, 1", "1,", "\u0661", "\u0e52"}
 
 // lends returns a GET of url whose context has a Budget of 5.
@@ -177,9 +173,9 @@ func TestLeaseOfEachAttempt(t *testing.T) {
 	}
 }
 
-// A redirect to another scheme or host gets nothing, and neither does one that leads
-// back from there.
-func TestLeaseStaysAtHome(t *testing.T) {
+// A request that a redirect has led to another scheme or host carries no lease, even if a second
+// redirect has led it back.
+func TestLeaseIsNotSentAfterARedirect(t *testing.T) {
 	for path, want := range map[string]string{
 		"http://a/1 http://a/2 http://a/3": "3 3 3",
 		"http://a/1 http://b/2 http://a/3": "3 - -",
@@ -205,171 +201,6 @@ func TestLeaseStaysAtHome(t *testing.T) {
 			})
 		}
 	}
-}
-
-// What a handler may spend with a ceiling of 3, by the header of the request.
-func TestBorrow(t *testing.T) {
-	handle := func(most int, lent []string, h http.HandlerFunc) []string {
-		req, rec := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
-		req.Header["Retry-Budget"] = lent
-		retryhttp.BorrowBudget(h, most).ServeHTTP(rec, req)
-		return rec.Result().Header["Retry-Budget-Spent"]
-	}
-	rows := map[string]int{"none": 3, "2": 2, "0": 0, "002": 2, "4": 3, "18446744073709551617": 3, "3|1|2": 1, "3|x": 0}
-	for _, text := range noNumbers {
-		rows[text] = 0
-	}
-	for text, lent := range rows {
-		t.Run(text, func(t *testing.T) {
-			values, report, want := strings.Split(text, "|"), []string{strconv.Itoa(lent)}, retry.ReasonBorrowed
-			if text == "none" {
-				values, report, want = nil, nil, retry.ReasonBudget
-			}
-			assert.Equal(t, report, handle(3, values, func(_ http.ResponseWriter, r *http.Request) {
-				got, back := retry.LendBudget(r.Context(), 99, false)
-				assert.Equal(t, lent, got)
-				back(got)
-				assert.Equal(t, want, spend(r.Context(), 9))
-			}))
-		})
-	}
-	handle(-1, nil, func(_ http.ResponseWriter, r *http.Request) {
-		assert.Equal(t, retry.ReasonBudget, spend(r.Context(), 9), "a ceiling below 1")
-	})
-	assert.Equal(t, []string{"9"}, handle(math.MaxInt, []string{"18446744073709551617"}, func(_ http.ResponseWriter, r *http.Request) {
-		assert.Equal(t, retry.ReasonExhausted, spend(r.Context(), 9))
-	}), "a ceiling above every count")
-}
-
-// However a handler answers: two retries are lent, it makes one before it answers, and
-// has none after that. The report leaves with the final header, and what the
-// ResponseWriter of net/http can do, that of the handler can do too.
-func TestReport(t *testing.T) {
-	up, err := url.Parse(serve(t, func(w http.ResponseWriter, r *http.Request) {
-		assert.Equal(t, []string{"0"}, r.Header["Retry-Budget"], "what the proxy has left, but one")
-		w.Header().Set("Retry-Budget-Spent", "7")
-	}).URL)
-	require.NoError(t, err)
-	proxy := httputil.NewSingleHostReverseProxy(up)
-	proxy.Transport = retryhttp.LendBudget(http.DefaultTransport, 3)
-	type timeOut struct{}
-	type wrap func(http.Handler) http.Handler
-	as := func(h http.Handler) http.Handler { return h }
-	recovers := func(h http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			defer func() { _ = recover(); w.WriteHeader(500) }()
-			h.ServeHTTP(w, r)
-		})
-	}
-	inTime := func(h http.Handler) http.Handler { return http.TimeoutHandler(h, time.Hour, "") }
-	times := func(h http.Handler) http.Handler { // the handler says when
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			ctx, cancel := context.WithCancel(r.Context())
-			answered := make(chan struct{})
-			defer close(answered)
-			inTime(h).ServeHTTP(w, r.WithContext(context.WithValue(ctx, timeOut{}, func() { cancel(); <-answered })))
-		})
-	}
-	twice := func(h http.Handler) http.Handler { return retryhttp.BorrowBudget(h, 9) }
-	waits := func(_ http.ResponseWriter, r *http.Request) { r.Context().Value(timeOut{}).(func())() }
-	nothing := func(http.ResponseWriter, *http.Request) {}
-	for _, row := range []struct {
-		name            string
-		outside, inside wrap
-		answer          http.HandlerFunc
-		status          int
-	}{
-		{"nothing", as, as, nothing, 200},
-		{"Write", as, as, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "text") }, 200},
-		{"WriteHeader", as, as, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, 404},
-		{"Flush", as, as, func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, 200},
-		{"Flush of a ResponseController", as, as, func(w http.ResponseWriter, _ *http.Request) {
-			assert.NoError(t, http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Hour)))
-			assert.NoError(t, http.NewResponseController(w).Flush())
-		}, 200},
-		{"io.Copy", as, as, func(w http.ResponseWriter, _ *http.Request) {
-			n, err := io.Copy(w, io.LimitReader(endless{}, 1<<20)) // a buffer of its own, or ReadFrom
-			assert.NoError(t, err)
-			assert.EqualValues(t, 1<<20, n)
-		}, 200},
-		{"103 and then 200", as, as, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(200) }, 200},
-		{"a header of its own", as, as, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Retry-Budget-Spent", "0") }, 200},
-		{"a proxy, whose server has a report", as, as, proxy.ServeHTTP, 200},
-		{"a panic that somebody recovers", recovers, as, func(http.ResponseWriter, *http.Request) { panic("handler") }, 500},
-		{"TimeoutHandler inside", as, times, waits, 503},
-		{"TimeoutHandler outside, in time, cannot flush", inTime, as, func(w http.ResponseWriter, _ *http.Request) {
-			assert.ErrorIs(t, http.NewResponseController(w).Flush(), http.ErrNotSupported)
-		}, 200},
-		{"TimeoutHandler outside has no report", times, as, waits, 503},
-		{"two of them", twice, as, nothing, 200},
-	} {
-		for name, start := range protocols {
-			t.Run(name+" "+row.name, func(t *testing.T) {
-				s := serve(t, row.outside(retryhttp.BorrowBudget(row.inside(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					assert.Equal(t, retry.ReasonExhausted, spend(r.Context(), 1))
-					defer func() {
-						if w.Header().Get("Retry-Budget-Spent") == "1" {
-							assert.Equal(t, retry.ReasonBorrowed, spend(r.Context(), 1), "after the header")
-						}
-					}()
-					row.answer(w, r)
-				})), 3)).ServeHTTP, start)
-				hints := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
-					assert.NotContains(t, h, "Retry-Budget-Spent")
-					return nil
-				}})
-				req := httptest.NewRequestWithContext(hints, "GET", s.URL, nil)
-				req.Header.Set("Retry-Budget", "2")
-				resp := send(t, s.Client().Transport, req)
-				defer resp.Body.Close()
-				textOf(t, resp)
-				assert.Equal(t, row.status, resp.StatusCode)
-				assert.Equal(t, strings.HasSuffix(row.name, "has no report"), resp.Header.Get("Retry-Budget-Spent") != "1")
-			})
-		}
-	}
-}
-
-// A connection that was hijacked can be written. It has a report if the handler writes
-// 101 first, as some libraries for WebSocket do, and no retries after either.
-func TestReportOfAConnectionThatWasHijacked(t *testing.T) {
-	for left, says101 := range map[int]bool{5: false, 4: true} {
-		s := serve(t, retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			assert.Equal(t, retry.ReasonExhausted, spend(r.Context(), 1))
-			w.Header().Set("Connection", "Upgrade")
-			w.Header().Set("Upgrade", "echo")
-			if says101 {
-				w.WriteHeader(http.StatusSwitchingProtocols)
-			}
-			conn, _, err := w.(http.Hijacker).Hijack()
-			assert.NoError(t, err)
-			defer conn.Close()
-			assert.Equal(t, retry.ReasonBorrowed, spend(r.Context(), 1))
-			if !says101 {
-				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-			}
-		}), 3).ServeHTTP)
-		budget, req := lends(t, s.URL)
-		req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"echo"}}
-		resp, err := (&retryhttp.Transport{Base: retryhttp.LendBudget(s.Client().Transport, 3)}).RoundTrip(req)
-		require.NoError(t, err)
-		defer resp.Body.Close()
-		assert.Implements(t, (*io.Writer)(nil), resp.Body)
-		assert.Equal(t, []int{101, left}, []int{resp.StatusCode, budget.Left()})
-	}
-}
-
-// Over HTTP/2 no connection can be taken over, and the handler goes on with its retries.
-func TestReportOfAHijackThatFails(t *testing.T) {
-	h := retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _, err := w.(http.Hijacker).Hijack()
-		assert.ErrorIs(t, err, http.ErrNotSupported)
-		assert.Equal(t, retry.ReasonExhausted, spend(r.Context(), 1))
-	}), 3)
-	w, req := httptest.NewRecorder(), request(t, "GET")
-	req.Header.Set("Retry-Budget", "3")
-	h.ServeHTTP(w, req)
-	assert.Equal(t, "1", w.Header().Get("Retry-Budget-Spent"))
 }
 
 // A lentRequest is one to a server that aborts it, under a Budget of 3.

@@ -118,7 +118,7 @@ func TestSetBodyThatIsTooLong(t *testing.T) {
 // A RoundTripper may still read after it has returned. It must not read what
 // the next attempt needs. A file is left open, and may fail to rewind.
 func TestBodyOfTheAttemptBeforeReadsNothing(t *testing.T) {
-	f, err := os.Open("body_test.go")
+	f, err := os.Open("body_set_test.go")
 	require.NoError(t, err)
 	req := request(t, "PUT")
 	require.NoError(t, retryhttp.SetBody(req, f, 0))

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -274,101 +273,6 @@ func TestDiscardOfABodyThatPanics(t *testing.T) {
 	}
 }
 
-func TestStallTimeout(t *testing.T) {
-	const s = time.Second
-	const text = "retryhttp: no byte of the body within StallTimeout (10s)"
-	for _, tt := range []struct {
-		name  string
-		stall time.Duration
-		reads []time.Duration // how long each takes to bring a byte, or, below 0, none
-		last  error           // after them; nil: the body hangs until its context is done
-		pause time.Duration   // of the caller, before each Read
-		want  string
-		took  time.Duration
-		err   string
-	}{
-		{"in time", 10 * s, []time.Duration{9 * s, 9 * s}, io.EOF, 0, "xx", 18 * s, "EOF"},
-		{"a stall at once", 10 * s, nil, nil, 0, "", 10 * s, text},
-		{"a stall later", 10 * s, []time.Duration{9 * s}, nil, 0, "x", 19 * s, text},
-		{"a Read without a byte brings none", 10 * s, []time.Duration{9 * s, -6 * s, -3 * s}, nil, 0, "x", 19 * s, text},
-		{"the time of the reader does not count", 10 * s, []time.Duration{s, s}, io.EOF, time.Hour, "xx", 3*time.Hour + 2*s, "EOF"},
-		{"another error", 10 * s, nil, errReset, 0, "", 0, errReset.Error()},
-		{"none", 0, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
-		{"less than none", -1, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
-		{"what comes late is whole", 10 * s, []time.Duration{-time.Minute}, io.EOF, 0, "", time.Minute, "EOF"},
-		{"a body that can be written is no connection", 10 * s, nil, nil, 0, "", 10 * s, text},
-		{"a connection may be silent", 10 * s, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
-	} {
-		bubble(t, tt.name, func(t *testing.T) {
-			base := script(func(req *http.Request) (*http.Response, error) {
-				read := reads(func(p []byte) (n int, err error) {
-					assert.True(t, tt.pause == 0 || req.Context().Err() == nil, "while the reader pauses, nothing ends")
-					switch {
-					case len(p) == 0:
-					case len(tt.reads) > 0:
-						takes := tt.reads[0]
-						tt.reads = tt.reads[1:]
-						time.Sleep(max(takes, -takes))
-						n = copy(p, "x"[:min(1, max(0, takes))])
-					case tt.last == nil:
-						return stalled{req.Context()}.Read(p)
-					default:
-						err = tt.last
-					}
-					return n, err
-				})
-				switch tt.name {
-				case "a connection may be silent":
-					return responseWith(101, &connection{body: body{Reader: read}}), nil
-				case "a body that can be written is no connection":
-					return responseWith(200, &connection{body: body{Reader: read}}), nil
-				}
-				return responseWith(200, read), nil
-			})
-			resp := send(t, &retryhttp.Transport{StallTimeout: tt.stall, Base: base})
-			start := time.Now()
-			var got strings.Builder
-			var err error
-			for err == nil {
-				_, err = resp.Body.Read(nil)
-				require.NoError(t, err)
-				time.Sleep(tt.pause)
-				_, err = io.CopyN(&got, resp.Body, 1)
-			}
-			assert.Equal(t, tt.want, got.String())
-			assert.Equal(t, tt.took, time.Since(start))
-			assert.EqualError(t, err, tt.err)
-			assert.Equal(t, tt.err == text, os.IsTimeout(err) && errors.Is(err, context.DeadlineExceeded))
-			assert.Error(t, base.sent[0].Context().Err())
-		})
-	}
-}
-
-// The body of a 101 Switching Protocols response is the connection, and can be
-// written to, and half closed if Base can do that.
-func TestUpgradedBodyCanBeWritten(t *testing.T) {
-	conn := &connection{body: body{Reader: strings.NewReader("pong")}}
-	upgraded := func(conn io.ReadCloser) io.ReadCloser {
-		return send(t, &retryhttp.Transport{Base: script(responseWith(101, conn))}).Body
-	}
-	rw := upgraded(conn)
-	_, err := io.WriteString(rw.(io.Writer), "ping")
-	require.NoError(t, err)
-	assert.Equal(t, "ping", conn.String())
-	assert.NoError(t, rw.(interface{ CloseWrite() error }).CloseWrite(), "as that of net/http")
-	assert.Equal(t, []bool{true, false}, []bool{conn.halfClosed, conn.closed()})
-	require.NoError(t, rw.Close())
-	assert.True(t, conn.closed())
-
-	whole := upgraded(struct {
-		io.ReadCloser
-		io.Writer
-	}{conn, conn})
-	assert.ErrorIs(t, whole.(interface{ CloseWrite() error }).CloseWrite(), http.ErrNotSupported)
-	_, writes := send(t, &retryhttp.Transport{Base: script(200)}).Body.(io.Writer)
-	assert.False(t, writes)
-}
-
 // After 101 the body is the connection, and nothing but Close ends a Read of it. So it is closed
 // unread, whoever discards it.
 func TestDiscardOfAConnection(t *testing.T) {
@@ -399,12 +303,3 @@ func TestDiscardOfAConnection(t *testing.T) {
 	open.Wait() // for all three
 	assert.Equal(t, 3, attempts)
 }
-
-// connection is a body that can be written to.
-type connection struct {
-	body
-	strings.Builder
-	halfClosed bool
-}
-
-func (c *connection) CloseWrite() error { c.halfClosed = true; return nil }

@@ -12,15 +12,13 @@ import (
 	"github.com/goretry/retry/internal/eventstream"
 )
 
-// A CheckFunc is what the field Check of a [Transport] takes.
-type CheckFunc func(req *http.Request, resp *http.Response, err error) error
-
-// WholeBody returns a Check that also reads the body of a response which check
-// accepts, if it is no longer than limit bytes: one that breaks off is a failed
-// attempt. The caller then reads it from memory. A body that is longer reaches the
-// caller as it comes; one that says so in its Content-Length is not read at all, and
-// neither are a stream of events (text/event-stream) and a connection after 101. A limit
-// of 0 or less reads nothing. A nil check is the function Check.
+// WholeBody returns a Check that also reads the body of a response that check
+// accepts, up to limit bytes. If the body breaks off within them, the attempt has failed. Otherwise
+// the caller reads the body from memory, and the rest of a longer body as it arrives.
+//
+// Some bodies are not read at all: a body whose Content-Length is above limit, a stream of
+// events (text/event-stream), and a connection after a 101. Under a limit of 0 or less no body is
+// read. A nil check is the function Check.
 //
 // The time for reading is part of the attempt, so AttemptTimeout limits it.
 func WholeBody(check CheckFunc, limit int64) CheckFunc {
@@ -31,14 +29,15 @@ func WholeBody(check CheckFunc, limit int64) CheckFunc {
 		if isEvents(resp) || resp.ContentLength > limit || limit <= 0 {
 			return nil
 		}
-		if read := readHead(resp, min(limit, math.MaxInt64-1)+1); read.err != nil && read.err != io.EOF {
+		read := readHead(resp, min(limit, math.MaxInt64-1)+1)
+		if read.err != nil && read.err != io.EOF {
 			return fmt.Errorf("retryhttp: the body of the response broke off: %w", checked(read.err))
 		}
 		return nil
 	}
 }
 
-// readHead reads up to most bytes of a body, which reads the same afterwards.
+// readHead reads up to most bytes of the body of a response. It leaves a body that reads the same.
 func readHead(resp *http.Response, most int64) *readBody {
 	head, err := io.ReadAll(io.LimitReader(someReader{resp.Body}, most))
 	if err == nil && int64(len(head)) < most {
@@ -50,19 +49,19 @@ func readHead(resp *http.Response, most int64) *readBody {
 }
 
 // FirstEvent returns a Check that also reads the first event of a stream
-// (text/event-stream, not compressed) whose response check accepts. judge gets the
-// response, the name of the event, "" if it has none, and its data, which it may
-// keep. An error of judge is what the attempt failed with; more says that this was
-// an opening or a ping, and judge wants the next event too. Comments, and events
-// without data, are left out. A nil judge accepts every event. A nil check is the
-// function Check.
+// (text/event-stream, not compressed) if check accepts its response. judge gets the
+// response, the name of the event, which is "" if the event has none, and the data of the event,
+// which judge may keep. If judge returns an error, the attempt failed with that error. If judge
+// returns more, it gets the next event too, as after an opening or a ping. Otherwise the stream is
+// accepted. judge does not get comments and events without data. A nil judge accepts every event.
+// A nil check is the function Check.
 //
-// A stream that ends or breaks before judge has accepted an event is a failed
-// attempt. At most 64 KiB are read: the rest is accepted. The caller reads the
-// whole stream, with what judge has seen, whatever it said.
+// If the stream ends or breaks before judge has accepted an event, the attempt has failed. A stream
+// whose first 64 KiB have no such event is accepted. The caller reads the whole stream, including
+// the events that judge got.
 //
-// The time until that event is part of the attempt, so AttemptTimeout limits it,
-// and the caller gets the headers no sooner.
+// The time until the stream is accepted is part of the attempt, so AttemptTimeout limits it. The
+// caller gets the response after that time.
 func FirstEvent(
 	check CheckFunc,
 	judge func(resp *http.Response, event string, data []byte) (more bool, err error),
@@ -84,10 +83,12 @@ func FirstEvent(
 			case err == errEnough:
 				return nil
 			case err == io.EOF:
-				return fmt.Errorf("retryhttp: the stream ended before its first event: %w", io.ErrUnexpectedEOF)
+				const text = "retryhttp: the stream ended before its first event: %w"
+				return fmt.Errorf(text, io.ErrUnexpectedEOF)
 			case err != nil:
-				return fmt.Errorf("retryhttp: the stream broke off before its first event: %w", checked(err))
-			case events.Data == nil: // an id alone
+				const text = "retryhttp: the stream broke off before its first event: %w"
+				return fmt.Errorf(text, checked(err))
+			case events.Data == nil: // the event is an ID without data
 				continue
 			case judge == nil:
 				return nil
@@ -101,39 +102,33 @@ func FirstEvent(
 
 const firstEventBytes = 64 << 10
 
-// or returns Check in place of nil.
-func (c CheckFunc) or() CheckFunc {
-	if c == nil {
-		return Check
-	}
-	return c
-}
-
-// hasText reports whether a response has a body, and not a connection.
+// hasText reports whether a response has a body that is not a connection.
 func hasText(resp *http.Response) bool {
 	return resp != nil && resp.StatusCode != http.StatusSwitchingProtocols &&
 		resp.Body != nil && resp.Body != http.NoBody
 }
 
-// isEmpty reports whether a response has no body where there could be one.
+// isEmpty reports whether a response has an empty body although its status and the method of its
+// request allow a body.
 func isEmpty(req *http.Request, resp *http.Response) bool {
 	return resp != nil && resp.Body == http.NoBody &&
 		resp.StatusCode == http.StatusOK && req.Method != http.MethodHead
 }
 
+// isEvents reports whether a response is a stream of events.
 func isEvents(resp *http.Response) bool { return isMedia(resp, "text/event-stream") }
 
-// isMedia reports whether a response is of this type, whatever its parameters.
+// isMedia reports whether the Content-Type of a response is media, with any parameters.
 func isMedia(resp *http.Response, media string) bool {
 	name, _, _ := strings.Cut(cut(resp.Header.Get("Content-Type")), ";")
 	return strings.EqualFold(strings.TrimSpace(name), media)
 }
 
-// A readBody is a body of which a Check has read the head.
+// A readBody is a body whose head was read by a Check.
 type readBody struct {
-	head []byte
-	err  error // what comes after the head; nil: the rest
-	io.ReadCloser
+	head          []byte
+	err           error // what Read returns after the head; nil: the ReadCloser has more
+	io.ReadCloser       // the rest of the body
 }
 
 func (b *readBody) Read(p []byte) (int, error) {
@@ -149,7 +144,7 @@ func (b *readBody) Read(p []byte) (int, error) {
 	}
 }
 
-// A recorder reads a body, and keeps what it has read as the head of it.
+// A recorder reads a body, and keeps the bytes that it has read as the head of the body.
 type recorder struct{ *readBody }
 
 func (r recorder) Read(p []byte) (n int, err error) {
@@ -162,10 +157,10 @@ func (r recorder) Read(p []byte) (n int, err error) {
 	return n, r.err
 }
 
-// errEnough ends the reading of a stream that has no event for the judge in its first bytes.
+// errEnough ends the reading of a stream in whose first 64 KiB judge has accepted no event.
 var errEnough = errors.New("retryhttp: enough of the stream")
 
-// readSome reads a byte or more, or returns why there is none.
+// readSome reads one byte or more, or returns why there is no byte.
 func readSome(r io.Reader, p []byte) (n int, err error) {
 	for range emptyReads {
 		if n, err = r.Read(p); n > 0 || err != nil {
@@ -175,7 +170,7 @@ func readSome(r io.Reader, p []byte) (n int, err error) {
 	return 0, io.ErrNoProgress
 }
 
-// A someReader reads as readSome does.
+// A someReader is a Reader whose Read is readSome.
 type someReader struct{ io.Reader }
 
 func (r someReader) Read(p []byte) (int, error) { return readSome(r.Reader, p) }

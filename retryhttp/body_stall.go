@@ -7,22 +7,23 @@ import (
 	"time"
 )
 
-// A stallError is what a body fails with after StallTimeout.
+// A stallError is the error of a Read that StallTimeout ended.
 type stallError struct{ timeoutError }
 
 func (e *stallError) Error() string {
 	return fmt.Sprintf("retryhttp: no byte of the body within StallTimeout (%v)", e.after)
 }
 
-// A watchedBody ends its attempt when it brings no byte in time. The time that its
-// reader takes between two calls of Read does not count.
+// A watchedBody ends its attempt if a Read gets no byte within StallTimeout. The time between two
+// calls of Read does not count.
 type watchedBody struct {
 	io.ReadCloser
 	a       *attempt
-	timer   *time.Timer
-	waiting bool // the timer runs
+	timer   *time.Timer // ends the attempt
+	waiting bool        // the timer runs
 }
 
+// watched returns a body that reads rc under the StallTimeout of the Transport.
 func (a *attempt) watched(rc io.ReadCloser) io.ReadCloser {
 	stall := &stallError{timeoutError{a.x.t.StallTimeout}}
 	timer := time.AfterFunc(stall.after, func() { a.cancel(stall) })

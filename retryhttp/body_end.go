@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// endedBy returns the body of a response, which calls cancel at its end, or when it is closed.
-// It is kept in b.
+// endedBy returns a body that reads rc, and calls cancel at the end of rc or when it is closed. The
+// memory for it is b.
 func endedBy(rc io.ReadCloser, cancel context.CancelCauseFunc, b *body) io.ReadCloser {
 	*b = body{rc, cancel}
 	if w, ok := rc.(io.Writer); ok {
@@ -17,7 +17,7 @@ func endedBy(rc io.ReadCloser, cancel context.CancelCauseFunc, b *body) io.ReadC
 	return b
 }
 
-// A body ends its attempt.
+// A body ends the context of its attempt when it has been read to its end or closed.
 type body struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
@@ -36,13 +36,13 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// upgraded is the body after 101 Switching Protocols, the connection.
+// An upgraded is the body after a 101 Switching Protocols: the connection, which can be written to.
 type upgraded struct {
 	*body
 	io.Writer
 }
 
-// CloseWrite closes the half that is written, as in net/http.
+// CloseWrite closes the connection for writing, as the CloseWrite of net/http does.
 func (u upgraded) CloseWrite() error {
 	if half, ok := u.Writer.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -9,17 +9,17 @@ import (
 	"sync"
 )
 
-// SetBody gives req a body that can be sent again: by a [Transport], and by
+// SetBody gives req a body that can be sent again by a [Transport], and by
 // http.Client after a redirect. It sets Body, GetBody and ContentLength.
 //
-// An io.Seeker, such as an *os.File, is sent from its present position each time, and
-// is left open: close it after the request. Anything else, such as a pipe, is read
-// into memory and closed, if it is no longer than limit bytes. If it is longer,
-// SetBody returns an error, and req can be sent once. A limit of 0 or less allows an
-// io.Seeker only, and what is empty.
+// If body is an io.Seeker that can seek, such as an *os.File, each attempt sends it from its
+// present position. SetBody leaves it open: close it after the request. Any other body, such as a
+// pipe, is read into memory and closed if it has at most limit bytes. If it is longer,
+// SetBody returns an error, and req can still be sent once. Under a limit of 0 or less, only a
+// body that can seek or is empty is accepted.
 //
-// http.NewRequest hides the method Seek of a body without a method Close: give it no body,
-// and the body to SetBody.
+// Give the body to SetBody and not to http.NewRequest, which hides the method Seek of a body that
+// has no method Close.
 func SetBody(req *http.Request, body io.Reader, limit int64) error {
 	if seeker, ok := body.(io.ReadSeeker); ok {
 		if size, start, ok := measure(seeker); ok {
@@ -39,6 +39,7 @@ func SetBody(req *http.Request, body io.Reader, limit int64) error {
 	})
 }
 
+// setBody sets the fields of req for a body of size bytes that getBody returns.
 func setBody(req *http.Request, size int64, getBody func() (io.ReadCloser, error)) (err error) {
 	if size == 0 {
 		getBody = func() (io.ReadCloser, error) { return http.NoBody, nil }
@@ -50,8 +51,8 @@ func setBody(req *http.Request, size int64, getBody func() (io.ReadCloser, error
 	return nil
 }
 
-// measure returns how much there is from the present position. The *os.File of a
-// pipe has a method Seek too, and cannot seek.
+// measure returns the present position and the number of bytes after it. ok is false if seeker
+// cannot seek: the *os.File of a pipe has a method Seek that fails.
 func measure(seeker io.Seeker) (size, start int64, ok bool) {
 	start, err := seeker.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -61,8 +62,8 @@ func measure(seeker io.Seeker) (size, start int64, ok bool) {
 	return max(0, end-start), start, err == nil
 }
 
-// readAll reads a body of at most limit bytes. Of a longer one nothing is lost:
-// it becomes the body of req.
+// readAll reads a body of at most limit bytes. If the body is longer, or reading fails, readAll
+// returns an error, and req gets the whole body.
 func readAll(req *http.Request, body io.Reader, limit int64) ([]byte, error) {
 	limit = min(max(0, limit), math.MaxInt64-1)
 	closer, ok := body.(io.Closer)
@@ -81,21 +82,22 @@ func readAll(req *http.Request, body io.Reader, limit int64) ([]byte, error) {
 		req.GetBody, req.ContentLength = nil, -1
 		return nil, fmt.Errorf("retryhttp: cannot make the request body repeatable: %w", err)
 	}
-	_ = closer.Close() // it has been read to its end; http.Transport does not ask either
+	_ = closer.Close() // its error means nothing after its end; http.Transport ignores it too
 	return data, nil
 }
 
-// A sharedSeeker is read by one body at a time. A RoundTripper may go on reading
-// a body after it has returned, until it has closed it: then the body before
-// must not move the position of the one after.
+// A sharedSeeker is read by one body at a time. A RoundTripper may go on reading a body after it
+// has returned, until it has closed the body. So only the newest body may read: a Read of an older
+// body would move the position of the newest one.
 type sharedSeeker struct {
 	mu     sync.Mutex
 	seeker io.ReadSeeker
-	start  int64
-	size   int64 // what has been appended since is not sent
-	turn   *seekerBody
+	start  int64       // the position from which each body is sent
+	size   int64       // of each body; bytes that are appended later are not sent
+	turn   *seekerBody // the body that may read; nil: none
 }
 
+// rewind seeks to the start, and returns the body for the next attempt.
 func (s *sharedSeeker) rewind() (io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,6 +108,7 @@ func (s *sharedSeeker) rewind() (io.ReadCloser, error) {
 	return s.turn, nil
 }
 
+// A seekerBody is the body of one attempt. Its Read fails when a later attempt has begun.
 type seekerBody struct {
 	shared *sharedSeeker
 	rest   io.Reader

@@ -1,0 +1,214 @@
+package retryhttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+)
+
+// If a last 4xx may be the answer to what an earlier attempt has done, Before says what that
+// attempt failed with.
+func TestAnswerThatIsLost(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	half := func() *http.Response { return responseWith(200, breaks("sto", io.ErrUnexpectedEOF)) }
+	below := ofTransport(func(tr *retryhttp.Transport) {
+		tr.Base = &retryhttp.Transport{Base: tr.Base, Policy: retry.Policy{MaxAttempts: 4}}
+	})
+	for _, tt := range []struct {
+		name  string
+		edit  edit
+		steps []any
+		want  string // the Before; "": nil
+	}{
+		{"a reset", nil, []any{errReset, 412}, "connection reset by peer"},
+		{"503", nil, []any{503, 412}, "503 Service Unavailable"},
+		{"504, and then a reset", nil, []any{504, errReset, 412}, "connection reset by peer"},
+		{"a reset, and then a 503", nil, []any{errReset, 503, 412}, "connection reset by peer"},
+		{"two answers", nil, []any{503, 504, 412}, "504 Gateway Timeout"},
+		{"a reset, and then a 429", nil, []any{errReset, 429, 412}, "connection reset by peer"},
+		{"429 is the last", nil, []any{errReset, 429}, "connection reset by peer"},
+		{"404, as of a DELETE", nil, []any{errReset, 404}, "connection reset by peer"},
+		{"AttemptTimeout", policy(retry.Policy{MaxAttempts: 4, AttemptTimeout: time.Second}), []any{reply{after: time.Hour, status: 200}, 412}, "retryhttp: no response within AttemptTimeout (1s)"},
+		{"half an answer", check(retryhttp.WholeBody(nil, 99)), []any{half(), 412}, "retryhttp: the body of the response broke off: unexpected EOF"},
+		{"an answer that Check refuses", check(func(req *http.Request, resp *http.Response, err error) error {
+			if resp != nil && resp.StatusCode == 200 {
+				return errors.New("half")
+			}
+			return retryhttp.Check(req, resp, err)
+		}), []any{200, 412}, "half"},
+		{"a deadline in the wait after a 429", ofRequest(func(req *http.Request) {
+			ctx, cancel := context.WithTimeout(req.Context(), time.Minute)
+			context.AfterFunc(ctx, cancel)
+			*req = *req.WithContext(ctx)
+		}), []any{errReset, asksToWait(429, 59), asksToWait(429, 59)}, "connection reset by peer"},
+
+		{"of a Transport below", below, []any{errReset, 412}, "connection reset by peer"},
+		{"of a Transport below, and then a 429", below, []any{errReset, 429, 429, 429, 412}, "connection reset by peer"},
+
+		{"a connection that was refused", nil, []any{refused, 412}, ""},
+		{"a first attempt of a Transport below", below, []any{412}, ""},
+		{"429", nil, []any{429, 412}, ""},
+		{"401 of an expired token", check(failing), []any{401, 403}, ""},
+		{"the first attempt", nil, []any{412}, ""},
+		{"a last 503", nil, []any{errReset, 503}, ""},
+		{"a POST, which is sent again because it was not done", ofRequest(func(req *http.Request) { req.Method = "POST" }), []any{429, 412}, ""},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			tr, req := &retryhttp.Transport{Base: script(tt.steps...), Policy: retry.Policy{MaxAttempts: 4}}, request(t, "PUT")
+			req.Header.Set("If-None-Match", "*")
+			tt.edit.apply(tr, req)
+			_, err := retryhttp.Result(tr.RoundTrip(req))
+			var e *retry.Error
+			require.ErrorAs(t, err, &e)
+			if tt.want == "" {
+				assert.NoError(t, e.Before)
+				return
+			}
+			require.ErrorContains(t, e.Before, tt.want)
+			assert.ErrorContains(t, err, "; before that: ")
+			assert.False(t, errors.Is(err, errReset), "it does not decide anything")
+		})
+	}
+	bubble(t, "a Transport below sends a POST twice, and its 429 does not say that nothing was done", func(t *testing.T) {
+		base := script(errReset, 429)
+		inner := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}, Idempotent: func(*http.Request) bool { return true }}
+		resp := send(t, &retryhttp.Transport{Base: inner, Policy: retry.Policy{MaxAttempts: 4}}, request(t, "POST"))
+		assert.Equal(t, []any{429, 2}, []any{resp.StatusCode, base.count()})
+		assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(retryhttp.ErrorOf(resp)))
+	})
+}
+
+// net/http itself sends a request with a key again if a connection that it has kept breaks. That
+// is part of one attempt, and its first answer is lost all the same.
+func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
+	const again = "net/http has sent it again, because a connection that it had kept broke"
+	for _, tt := range []struct {
+		name, method string
+		header       http.Header
+		protocol     string
+		sent         int // by net/http, in the last attempt
+		want         string
+	}{
+		{"PUT with a key", "PUT", http.Header{"Idempotency-Key": {"k"}}, "HTTP/1", 2, again},
+		{"DELETE with another key", "DELETE", http.Header{"X-Idempotency-Key": {"k"}}, "HTTP/1", 2, again},
+		{"POST with a key that is not sent", "POST", http.Header{"Idempotency-Key": nil}, "HTTP/1", 2, again},
+		{"PUT", "PUT", nil, "HTTP/1", 1, "EOF"},
+		{"HTTP/2", "PUT", http.Header{"Idempotency-Key": {"k"}}, "HTTP/2", 1, "INTERNAL_ERROR"},
+	} {
+		for _, breaks := range []bool{true, false} {
+			t.Run(fmt.Sprint(tt.name, ", breaks: ", breaks), func(t *testing.T) {
+				var asked atomic.Int64
+				server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+					switch {
+					case r.Method == "GET":
+					case asked.Add(1) == 1 && breaks:
+						panic(http.ErrAbortHandler) // it is done, and nobody learns of it
+					default:
+						w.WriteHeader(412)
+					}
+				}, protocols[tt.protocol])
+				base := server.Client().Transport
+				req := request(t, "GET")
+				req.URL, _ = url.Parse(server.URL)
+				textOf(t, send(t, base, req)) // so that there is a connection
+				tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}
+				req.Method, req.Header = tt.method, tt.header.Clone()
+				var e *retry.Error
+				require.ErrorAs(t, retryhttp.ErrorOf(send(t, tr, req)), &e)
+				if breaks {
+					assert.ErrorContains(t, e.Before, tt.want)
+					assert.Equal(t, []int64{2, int64(3 - tt.sent)}, []int64{asked.Load(), int64(e.Attempts)})
+				} else {
+					assert.NoError(t, e.Before)
+					assert.EqualValues(t, 1, asked.Load())
+				}
+			})
+		}
+	}
+}
+
+// What is sent again after an answer has come, or at the same time, is not what net/http repeats.
+func TestAnswersThatAreNotLost(t *testing.T) {
+	inner := func(base http.RoundTripper) http.RoundTripper {
+		return &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}
+	}
+	accepts := func(base http.RoundTripper) http.RoundTripper {
+		return &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}, Check: func(req *http.Request, resp *http.Response, err error) error {
+			if err == nil && resp.StatusCode == 412 {
+				return nil
+			}
+			return retryhttp.Check(req, resp, err)
+		}}
+	}
+	hedge := func(base http.RoundTripper) http.RoundTripper { return &retryhttp.Hedge{Base: base, After: 1} }
+	for _, tt := range []struct {
+		name, method string
+		below        func(http.RoundTripper) http.RoundTripper
+		answers      []int
+		both         bool // an answer comes once all requests are there
+		attempts     int
+	}{
+		{"a Transport below, POST", "POST", inner, []int{429, 412}, false, 1},
+		{"a Transport below, whose Check accepts the last", "POST", accepts, []int{429, 412}, false, 1},
+		{"a Transport below, POST, which is sent again", "POST", inner, []int{429, 429, 412}, false, 2},
+		{"a Hedge below, GET with a key", "GET", hedge, []int{404, 404}, true, 1},
+		{"a Hedge below, HEAD with a key", "HEAD", hedge, []int{404, 404}, true, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var asked atomic.Int64
+			all := make(chan struct{})
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				n := int(asked.Add(1))
+				if n == len(tt.answers) {
+					close(all)
+				}
+				if tt.both {
+					<-all
+				}
+				w.WriteHeader(tt.answers[n-1])
+			}, protocols["HTTP/1"])
+			tr := &retryhttp.Transport{Base: tt.below(server.Client().Transport), Policy: retry.Policy{MaxAttempts: 4}}
+			req := request(t, tt.method)
+			req.URL, _ = url.Parse(server.URL)
+			if tt.both {
+				req.Header.Set("Idempotency-Key", "k")
+			}
+			var e *retry.Error
+			require.ErrorAs(t, retryhttp.ErrorOf(send(t, tr, req)), &e)
+			assert.NoError(t, e.Before)
+			assert.Equal(t, []int{len(tt.answers), tt.attempts}, []int{int(asked.Load()), e.Attempts})
+		})
+	}
+}
+
+// Over HTTP/2, net/http sends again only what the server has refused before it did anything.
+func TestAnswerThatIsNotLostOverHTTP2(t *testing.T) {
+	var asked atomic.Int64
+	tr := &retryhttp.Transport{Base: http2Server(t, func(c h2conn, stream uint32) {
+		if asked.Add(1) == 1 {
+			c.reset(stream, 0x7) // REFUSED_STREAM
+		} else {
+			c.frame(0x1, 0x5, stream, []byte("\x08\x03412")) // a header with one field, ":status: 412"
+		}
+	})}
+	req := request(t, "PUT")
+	req.Header.Set("Idempotency-Key", "k")
+	var e *retry.Error
+	require.ErrorAs(t, retryhttp.ErrorOf(send(t, tr, req)), &e)
+	assert.NoError(t, e.Before)
+	assert.Equal(t, []int64{2, 1}, []int64{asked.Load(), int64(e.Attempts)})
+}

@@ -1,0 +1,467 @@
+package retryhttp_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+)
+
+// When the Transport gives up, for any reason, the caller gets the last response with its
+// body unread, and a context in which the body can be read, however long that takes. It
+// says why it was the last. The Timeout of an http.Client acts as a deadline: a wait that
+// would exceed it does not begin. Result returns the error in place of the response.
+func TestErrorOf(t *testing.T) {
+	twice := retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second}
+	empty := &retry.Budget{Size: 1}
+	empty.Take()
+	ok, busy, hop := reply{status: 200}, reply{status: 503}, response(http.StatusTemporaryRedirect, "Location", "/b")
+	replaces := func(by *http.Request) retryhttp.CheckFunc {
+		return func(req *http.Request, resp *http.Response, err error) error {
+			resp.Request = by
+			return retryhttp.Check(req, resp, err)
+		}
+	}
+	for _, tt := range []struct {
+		name     string
+		policy   retry.Policy
+		check    retryhttp.CheckFunc
+		inner    int // attempts of a second Transport below
+		answers  []any
+		reason   retry.Reason
+		attempts int
+	}{
+		{"a success after a failure", twice, nil, 0, []any{busy, ok}, retry.ReasonSuccess, 0},
+		{"attempts exhausted", twice, nil, 0, []any{busy}, retry.ReasonExhausted, 2},
+		{"no budget", retry.Policy{MaxAttempts: 2, Budget: empty}, nil, 0, []any{busy}, retry.ReasonBudget, 1},
+		{"a wait that the Timeout of the client would cut", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(3 * time.Hour)}, nil, 0, []any{busy}, retry.ReasonDeadline, 1},
+		{"no body", twice, nil, 0, []any{responseWith(503, http.NoBody)}, retry.ReasonExhausted, 2},
+		{"redirected after a failure", twice, nil, 0, []any{busy, hop, busy}, retry.ReasonExhausted, 2},
+		{"a success after a redirect", twice, nil, 0, []any{busy, hop, busy, ok}, retry.ReasonSuccess, 0},
+		{"a Check that sets another request", twice, replaces(request(t, "GET")), 0, []any{busy}, retry.ReasonExhausted, 2},
+		{"a Check that removes the request", twice, replaces(nil), 0, []any{busy}, retry.ReasonExhausted, 2},
+		{"a Check that accepts it", twice, returns(nil), 0, []any{busy}, retry.ReasonSuccess, 0},
+		{"of two Transports the outer", twice, nil, 3, []any{busy}, retry.ReasonExhausted, 2},
+		{"a failure to the inner of two Transports", twice, returns(nil), 3, []any{busy}, retry.ReasonSuccess, 0},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			base := script(tt.answers...)
+			tr := &retryhttp.Transport{Policy: tt.policy, Check: tt.check, Base: base}
+			if tt.inner > 0 {
+				tr.Base = &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: tt.inner}}
+			}
+			client := &http.Client{Transport: tr, Timeout: 2 * time.Hour} // wraps the body
+			resp, err := client.Do(request(t, "GET"))
+			require.NoError(t, err)
+			last := base.bodies[len(base.bodies)-1]
+			if last != nil {
+				time.Sleep(time.Hour)
+				assert.Equal(t, []any{0, 0, nil}, []any{last.read, last.closes, last.ctx.Err()})
+				assert.Equal(t, fmt.Sprint("answer ", base.count()), textOf(t, resp))
+				assert.Error(t, last.ctx.Err(), "the end of the body frees the context of the attempt")
+			}
+			require.NoError(t, resp.Body.Close())
+			assert.True(t, last == nil || last.closed())
+			assert.Error(t, base.sent[len(base.sent)-1].Context().Err(), "where there is no body, nothing else frees it")
+			because := retryhttp.ErrorOf(resp)
+			assert.Equal(t, tt.reason, retry.ReasonOf(because))
+			same, err := retryhttp.Result(resp, nil)
+			if tt.attempts == 0 {
+				assert.NoError(t, because)
+				if resp.StatusCode < 400 {
+					assert.NoError(t, err)
+					assert.Same(t, resp, same)
+				} else {
+					assert.EqualError(t, err, "retryhttp: GET http://example.test/: 503 Service Unavailable")
+					assert.Nil(t, same)
+				}
+				return
+			}
+			assert.Nil(t, same)
+			assert.Same(t, because, err)
+			var e *retry.Error
+			require.ErrorAs(t, because, &e)
+			assert.Equal(t, tt.attempts, e.Attempts)
+			var status *retryhttp.StatusError
+			require.ErrorAs(t, because, &status)
+			assert.Equal(t, resp.StatusCode, status.StatusCode)
+			assert.Equal(t, "GET", resp.Request.Method)
+			copied := *resp
+			assert.Same(t, because, retryhttp.ErrorOf(&copied))
+		})
+	}
+
+	for _, foreign := range []*http.Response{nil, {}, {Request: request(t, "GET")}} {
+		assert.NoError(t, retryhttp.ErrorOf(foreign))
+		same, err := retryhttp.Result(foreign, nil)
+		assert.NoError(t, err)
+		assert.Same(t, foreign, same)
+	}
+	_, err := retryhttp.Result(nil, errReset)
+	assert.Equal(t, errReset, err)
+
+	// A request out of a response that is sent again remembers nothing of it.
+	resent, contexts := request(t, "GET"), []int{}
+	for range 3 {
+		resp := send(t, &retryhttp.Transport{Base: script(404)}, resent)
+		assert.Error(t, retryhttp.ErrorOf(resp))
+		resent = resp.Request
+		contexts = append(contexts, strings.Count(fmt.Sprint(resent.Context()), "WithValue"))
+	}
+	assert.Equal(t, []int{contexts[0], contexts[0], contexts[0]}, contexts)
+
+	// The request is the caller's in all but its context, which has the same values,
+	// and the policy of this request.
+	type key struct{}
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "here"))
+	req := request(t, "GET").WithContext(retryhttp.WithPolicy(ctx, twice))
+	base := script(&http.Response{StatusCode: 503})
+	resp := send(t, &retryhttp.Transport{Base: base}, req)
+	assert.Nil(t, resp.Body)
+	assert.Equal(t, http.NoBody, send(t, &retryhttp.Transport{Base: script(responseWith(200, http.NoBody))}).Body, "callers compare")
+	assert.Error(t, base.sent[1].Context().Err())
+	_, err = retryhttp.Result(resp, nil)
+	require.EqualError(t, err, "retry: attempts exhausted after 2 attempts: retryhttp: GET http://example.test/: 503 Service Unavailable")
+	assert.NotSame(t, req, resp.Request)
+	assert.Equal(t, req, resp.Request.WithContext(req.Context()))
+	assert.Equal(t, "here", resp.Request.Context().Value(key{}))
+	assert.Equal(t, 1, retryhttp.AttemptOf(resp.Request.Context()))
+	again := send(t, &retryhttp.Transport{Base: script(200)}, request(t, "GET").WithContext(resp.Request.Context()))
+	assert.NoError(t, retryhttp.ErrorOf(again), "of another request with that context")
+	assert.NoError(t, resp.Request.Context().Err())
+	cancel()
+	assert.Error(t, resp.Request.Context().Err())
+}
+
+// A status from 400 on is an error, whichever client got the response, and even if a Check accepts
+// it. A lower status is not an error, unless a Transport has given up on the response.
+func TestResult(t *testing.T) {
+	const by = "retryhttp: GET http://example.test/: "
+	ask := func(tr *retryhttp.Transport) func(*http.Request) (*http.Response, error) { return tr.RoundTrip }
+	for _, tt := range []struct {
+		name   string
+		answer *http.Response
+		by     func(*retryhttp.Transport) func(*http.Request) (*http.Response, error) // nil: a bare http.Client
+		check  retryhttp.CheckFunc
+		err    string // "": none
+		reason retry.Reason
+		wait   time.Duration
+	}{
+		{"200", response(200), nil, nil, "", retry.ReasonSuccess, 0},
+		{"302 without a Location", response(304), nil, nil, "", retry.ReasonSuccess, 0},
+		{"399", response(399), nil, nil, "", retry.ReasonSuccess, 0},
+		{"400", response(400), nil, nil, by + "400 Bad Request", "", 0},
+		{"404", response(404), nil, nil, by + "404 Not Found", "", 0},
+		{"503 that asks to wait", asksToWait(503, 7), nil, nil, by + "503 Service Unavailable", "", 7 * time.Second},
+		{"599", response(599), nil, nil, by + "599", "", 0},
+		{"999", response(999), nil, nil, by + "999", "", 0},
+		{"no body", responseWith(500, http.NoBody), nil, nil, by + "500 Internal Server Error", "", 0},
+		{"a Transport that gives up", response(404), ask, nil, "retry: permanent error after 1 attempt: " + by + "404 Not Found", retry.ReasonPermanent, 0},
+		{"a Transport whose Check accepts it", asksToWait(404, 7), ask, returns(nil), by + "404 Not Found", "", 7 * time.Second},
+		{"a Transport whose Check refuses a 200", response(200), ask, returns(errReset),
+			"retry: gave up after 1 attempt (no limit is set, so there is no retry): connection reset by peer", retry.ReasonExhausted, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			closed := 0
+			if tt.answer.Body != http.NoBody {
+				tt.answer.Body = &body{Reader: strings.NewReader("the words"), onClose: func() { closed++ }}
+			}
+			get := (&http.Client{Transport: script(tt.answer)}).Do
+			if tt.by == nil {
+				tt.answer.Request = request(t, "GET") // as http.Transport sets it
+			} else {
+				get = tt.by(&retryhttp.Transport{Base: script(tt.answer), Check: tt.check})
+			}
+			resp, err := retryhttp.Result(get(request(t, "GET")))
+			assert.Equal(t, tt.reason, retry.ReasonOf(err))
+			assert.Equal(t, tt.wait, retry.RetryAfterOf(err))
+			if tt.err == "" {
+				require.NoError(t, err)
+				assert.Equal(t, tt.answer.StatusCode, resp.StatusCode)
+				assert.Equal(t, "the words", textOf(t, resp))
+				return
+			}
+			require.EqualError(t, err, tt.err)
+			assert.Nil(t, resp)
+			assert.Equal(t, tt.answer.Body != http.NoBody, closed == 1)
+			var e *retryhttp.StatusError
+			if errors.As(err, &e) {
+				assert.Equal(t, retry.IsPermanent(err), tt.answer.StatusCode == 404 || tt.answer.StatusCode == 400 || tt.answer.StatusCode == 999)
+				assert.Equal(t, tt.answer.Body != http.NoBody, string(e.Body) == "the words")
+			}
+		})
+	}
+	resp, err := retryhttp.Result(&http.Response{StatusCode: 404}, nil)
+	assert.EqualError(t, err, "retryhttp: 404 Not Found", "without a request and a body")
+	assert.Nil(t, resp)
+	resp, err = retryhttp.Result(response(404), errReset)
+	assert.NotNil(t, resp, "what comes with an error stays, closed, as http.Client has it")
+	assert.Equal(t, errReset, err)
+}
+
+// A failover that asks one host after another by whatever client stops at the first that is
+// not sick.
+func TestResultInAFailover(t *testing.T) {
+	base := script(503, 503, textResponse(200, "well"))
+	hosts, n := []string{"http://a.test", "http://b.test", "http://c.test"}, 0
+	resp, err := retry.DoValue(t.Context(), retry.Policy{MaxAttempts: 3}, func(context.Context) (*http.Response, error) {
+		n++
+		return retryhttp.Result((&http.Client{Transport: base}).Get(hosts[n-1]))
+	})
+	require.NoError(t, err)
+	assert.Equal(t, "well", textOf(t, resp))
+}
+
+// A Check may fail with the StatusError of another server. Its Body is not the body of this response.
+func TestResultKeepsTheWordsOfItsResponse(t *testing.T) {
+	words := func(err error) string {
+		var e *retryhttp.StatusError
+		require.ErrorAs(t, err, &e)
+		return string(e.Body)
+	}
+	var tr *retryhttp.Transport
+	for _, tt := range []struct {
+		name  string
+		check retryhttp.CheckFunc
+		want  string
+	}{
+		{"its own, by NewStatusError", func(_ *http.Request, resp *http.Response, _ error) error {
+			return retryhttp.NewStatusError(resp)
+		}, "words"},
+		{"its own, for another request", func(req *http.Request, resp *http.Response, err error) error {
+			return retryhttp.Check(req.Clone(context.Background()), resp, err)
+		}, "words"},
+		{"its own, for no request", func(_ *http.Request, resp *http.Response, err error) error {
+			return fmt.Errorf("no: %w", tr.StatusError(nil, resp))
+		}, "words"},
+		{"its own, of a copy with another status", func(_ *http.Request, resp *http.Response, err error) error {
+			copied := *resp
+			copied.StatusCode = 503
+			return retryhttp.NewStatusError(&copied)
+		}, "words"},
+		{"of a token server", func(req *http.Request, _ *http.Response, _ error) error {
+			token := send(t, &retryhttp.Transport{Base: script(textResponse(500, "token"))}, req)
+			return fmt.Errorf("no token: %w", retryhttp.NewStatusError(token))
+		}, ""},
+		{"of a token server, by ErrorOf", func(req *http.Request, _ *http.Response, _ error) error {
+			return retryhttp.ErrorOf(send(t, &retryhttp.Transport{Base: script(textResponse(500, "token"))}, req.Clone(req.Context())))
+		}, ""},
+		{"of a token server, by Result", func(req *http.Request, _ *http.Response, _ error) error {
+			_, err := retryhttp.Result((&retryhttp.Transport{Base: script(textResponse(500, "token"))}).RoundTrip(req))
+			return err
+		}, "token"},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			tr = &retryhttp.Transport{Base: script(textResponse(401, "words")), Check: tt.check}
+			_, err := retryhttp.Result(tr.RoundTrip(request(t, "GET")))
+			assert.Equal(t, tt.want, words(err))
+		})
+	}
+	_, err := retryhttp.Result(&http.Response{StatusCode: 404, Body: io.NopCloser(strings.NewReader("words"))}, nil)
+	assert.Equal(t, "words", words(err), "a response without a request")
+}
+
+// Result keeps the first KiB of what the server says, in a field and not in the text. It
+// reads for at most 100 ms and at most 64 KiB, whatever the server does, and leaves nothing open.
+func TestResultKeepsTheWords(t *testing.T) {
+	const secret = "card 4711 declined"
+	words := func(n int) string { return strings.Repeat("w", n) }
+	drips := func(ctx context.Context) io.Reader {
+		return reads(func(p []byte) (int, error) {
+			select {
+			case <-time.After(10 * ms):
+				return copy(p, "w"), nil
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		})
+	}
+	for _, tt := range []struct {
+		name   string
+		length int64 // its own word
+		body   func(context.Context) io.Reader
+		want   string
+		took   time.Duration
+	}{
+		{"one line", 18, func(context.Context) io.Reader { return strings.NewReader(secret) }, secret, 0},
+		{"empty", 0, func(context.Context) io.Reader { return strings.NewReader("") }, "", 0},
+		{"a KiB", -1, func(context.Context) io.Reader { return strings.NewReader(words(1 << 10)) }, words(1 << 10), 0},
+		{"a byte more", -1, func(context.Context) io.Reader { return strings.NewReader(words(1<<10) + "x") }, words(1 << 10), 0},
+		{"in bytes", -1, func(context.Context) io.Reader { return iotest.OneByteReader(strings.NewReader(words(2 << 10))) }, words(1 << 10), 0},
+		{"as long as what is read", 64 << 10, func(context.Context) io.Reader { return strings.NewReader(words(64 << 10)) }, words(1 << 10), 0},
+		{"too long to be read", 64<<10 + 1, func(context.Context) io.Reader { return strings.NewReader(words(64<<10 + 1)) }, words(1 << 10), 0},
+		{"endless", -1, func(context.Context) io.Reader { return endless{} }, string(make([]byte, 1<<10)), 0},
+		{"broken", -1, func(context.Context) io.Reader { return breaks("sorr", errReset) }, "sorr", 0},
+		{"a drop at a time", -1, drips, words(9), 90 * ms},
+		{"a hang at once", -1, func(ctx context.Context) io.Reader { return stalled{ctx} }, "", 90 * ms},
+		{"a hang later", -1, func(ctx context.Context) io.Reader {
+			return io.MultiReader(strings.NewReader("sor"), stalled{ctx})
+		}, "sor", 90 * ms},
+		{"a hang that heeds nothing", -1, func(context.Context) io.Reader {
+			return io.MultiReader(strings.NewReader("sor"), takes(time.Hour))
+		}, "sor", 100 * ms},
+	} {
+		for _, by := range []string{"a Transport", "a Transport whose Check wraps it", "another client"} {
+			bubble(t, tt.name+", by "+by, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context()) // ends when the body of another client is closed
+				defer cancel()
+				var b *body
+				base := script(func(req *http.Request) (*http.Response, error) {
+					if by != "another client" {
+						ctx = req.Context()
+					}
+					b = &body{Reader: tt.body(ctx), ctx: ctx}
+					resp := responseWith(402, b)
+					resp.ContentLength = tt.length
+					return resp, nil
+				})
+				var rt http.RoundTripper = &retryhttp.Transport{Base: base}
+				switch by {
+				case "a Transport whose Check wraps it":
+					rt.(*retryhttp.Transport).Check = func(req *http.Request, resp *http.Response, err error) error {
+						return fmt.Errorf("declined: %w", errors.Join(errReset, retryhttp.NewStatusError(resp)))
+					}
+				case "another client":
+					rt = base
+				}
+				resp, err := (&http.Client{Transport: rt}).Do(request(t, "GET"))
+				require.NoError(t, err)
+				if by == "another client" {
+					resp.Body = closingEnds{resp.Body, cancel}
+				}
+				began := time.Now()
+				_, err = retryhttp.Result(resp, nil)
+				assert.Equal(t, tt.took, time.Since(began))
+				var e *retryhttp.StatusError
+				require.ErrorAs(t, err, &e)
+				assert.Equal(t, tt.want, string(e.Body))
+				assert.Equal(t, tt.want == "", e.Body == nil)
+				assert.NotContains(t, fmt.Sprintf("%v %+v %s", err, err, e), "4711")
+				time.Sleep(2 * time.Hour)
+				synctest.Wait()
+				assert.Equal(t, 1, b.closes)
+				assert.LessOrEqual(t, b.read, 64<<10)
+			})
+		}
+	}
+
+	// A caller that has read a body may put another in its place, as httputil.DumpResponse does.
+	dumped := send(t, &retryhttp.Transport{Base: script(textResponse(402, secret))})
+	_, err := httputil.DumpResponse(dumped, true)
+	require.NoError(t, err)
+	_, err = retryhttp.Result(dumped, nil)
+	var e *retryhttp.StatusError
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, secret, string(e.Body))
+
+	// An error that a Check returns for several responses gets the body of none.
+	shared := &retryhttp.StatusError{StatusCode: 418}
+	_, err = retryhttp.Result((&retryhttp.Transport{Base: script(textResponse(418, secret)), Check: returns(shared)}).RoundTrip(request(t, "GET")))
+	assert.ErrorIs(t, err, shared)
+	assert.Nil(t, shared.Body)
+}
+
+// closingEnds is a body of net/http: closing it ends a Read that waits for the server.
+type closingEnds struct {
+	io.ReadCloser
+	cancel func()
+}
+
+func (b closingEnds) Close() error { b.cancel(); return b.ReadCloser.Close() }
+
+// A panic of a body that Result reads is the caller's to recover.
+func TestResultOfABodyThatPanics(t *testing.T) {
+	for name, b := range map[string]*body{
+		"in Read":  {Reader: reads(func([]byte) (int, error) { panic("bug in the body") })},
+		"in Close": {Reader: strings.NewReader("x"), onClose: func() { panic("bug in the body") }},
+	} {
+		for _, by := range []http.RoundTripper{nil, new(retryhttp.Transport)} {
+			bubble(t, fmt.Sprint(name, by != nil), func(t *testing.T) {
+				base := script(responseWith(404, b))
+				var rt http.RoundTripper = base
+				if by != nil {
+					rt = &retryhttp.Transport{Base: base}
+				}
+				assert.PanicsWithValue(t, "bug in the body", func() { _, _ = retryhttp.Result(rt.RoundTrip(request(t, "GET"))) })
+				synctest.Wait()
+			})
+		}
+	}
+}
+
+// With net/http on both ends: a bomb, a body that never ends, and a body that never arrives. The
+// connection is closed, and nothing waits for the server.
+func TestResultOfAHostileServer(t *testing.T) {
+	var bomb bytes.Buffer
+	zip := gzip.NewWriter(&bomb)
+	_, _ = zip.Write(bytes.Repeat([]byte("w"), 8<<20))
+	_ = zip.Close()
+	empty := func(w io.Writer) { // blocks of nothing, for ever
+		_, _ = w.Write([]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff})
+		for {
+			if _, err := w.Write(bytes.Repeat([]byte{0, 0, 0, 0xff, 0xff}, 1000)); err != nil {
+				return
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		header http.Header
+		serve  func(w io.Writer, gone <-chan struct{})
+		want   string
+	}{
+		"a bomb":            {http.Header{"Content-Encoding": {"gzip"}}, func(w io.Writer, _ <-chan struct{}) { _, _ = w.Write(bomb.Bytes()) }, strings.Repeat("w", 1<<10)},
+		"a bomb of nothing": {http.Header{"Content-Encoding": {"gzip"}}, func(w io.Writer, _ <-chan struct{}) { empty(w) }, ""},
+		"no end": {nil, func(w io.Writer, gone <-chan struct{}) {
+			for {
+				if _, err := w.Write(bytes.Repeat([]byte("w"), 1<<10)); err != nil {
+					return
+				}
+			}
+		}, strings.Repeat("w", 1<<10)},
+		"nothing comes": {nil, func(w io.Writer, gone <-chan struct{}) { w.(http.Flusher).Flush(); <-gone }, ""},
+		"some words, and nothing more": {nil, func(w io.Writer, gone <-chan struct{}) {
+			_, _ = io.WriteString(w, "sorry")
+			w.(http.Flusher).Flush()
+			<-gone
+		}, "sorry"},
+	} {
+		for protocol, start := range protocols {
+			for _, retries := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, ", ", protocol, ", a Transport: ", retries), func(t *testing.T) {
+					gone := make(chan struct{})
+					server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+						maps.Copy(w.Header(), tt.header)
+						w.WriteHeader(500)
+						tt.serve(w, r.Context().Done())
+						close(gone)
+					}, start)
+					client := server.Client()
+					if retries {
+						client.Transport = &retryhttp.Transport{Base: client.Transport}
+					}
+					_, err := retryhttp.Result(client.Get(server.URL))
+					var e *retryhttp.StatusError
+					require.ErrorAs(t, err, &e)
+					assert.True(t, strings.HasPrefix(tt.want, string(e.Body)), "as much as came in time")
+					<-gone // the server learns that nobody reads
+				})
+			}
+		}
+	}
+}

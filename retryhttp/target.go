@@ -1,0 +1,55 @@
+package retryhttp
+
+import (
+	"net/http"
+	"net/url"
+	"sync/atomic"
+
+	"github.com/goretry/retry"
+)
+
+// targets keeps a Budget for each target, which is a host. It also keeps the key of the last
+// target, so that a client that calls one host makes the key once.
+type targets struct {
+	retry.Budgets
+	last atomic.Pointer[hostKey]
+}
+
+// A hostKey is a host, and its text as the key in a retry.Budgets.
+type hostKey struct {
+	host
+	key string
+}
+
+// budgetOf returns the Budget for the host of a URL. The caller calls done when it no longer uses
+// the Budget.
+func (t *targets) budgetOf(u *url.URL) (budget *retry.Budget, done func()) {
+	h, last := hostOf(u), t.last.Load()
+	if last == nil || last.host != h {
+		last = &hostKey{h.clone(), h.String()}
+		if !h.tooLong() {
+			t.last.Store(last)
+		}
+	}
+	return t.For(last.key)
+}
+
+// budgetOf returns the Budget for a request under the policy p, nil if there is none. If neither p
+// nor t sets a Budget, it is the Budget of the request's target, and done ends its use. Otherwise
+// done is nil.
+func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (b *retry.Budget, done func()) {
+	switch {
+	case p.Budget != nil:
+		return p.Budget, nil
+	case t.Budgets != nil:
+		return t.Budgets(req), nil
+	case req.URL == nil:
+		return nil, nil // Base returns an error for a request without a URL
+	default:
+		of := &t.targets
+		if t.origin != nil {
+			of = &t.origin.targets
+		}
+		return of.budgetOf(req.URL)
+	}
+}
