@@ -52,8 +52,13 @@ func simulateRescues(runs int, duration string) ([]rescue, error) {
 	return all, nil
 }
 
-// The size of a picture of one run, its margins, and what a second has at the top.
-const runWidth, runHeight, runLeft, runTop, runBottom, most = 380.0, 220.0, 46.0, 44.0, 32.0, 600.0
+// The size of the picture of one run, its margins, and the requests in a second at its top.
+// A short queue refuses at once, so its clients send 767 requests in one second.
+const (
+	runWidth, runHeight        = 380.0, 220.0
+	runLeft, runTop, runBottom = 46.0, 44.0, 32.0
+	most                       = 800.0
+)
 
 // draw draws runs, two in a row: the requests to the database, and the calls that
 // work. The gray shows on white and on black, and the color-blind can distinguish the
@@ -65,7 +70,8 @@ func draw(all []rescue) []byte {
 <title>An outage of 10 s: requests to a database and calls that work, each second</title>
 <text x="%g" y="%g" fill="#d55e00">requests to the database each second</text>
 <text x="%g" y="%g" fill="#0072b2">calls that work each second</text>
-`, 2*runWidth, rows+24, runLeft, rows+12, runLeft+runWidth, rows+12)
+<text x="%g" y="%g" text-anchor="end">gray: the outage</text>
+`, 2*runWidth, rows+24, runLeft, rows+12, runLeft+runWidth, rows+12, 2*runWidth-26, rows+12)
 	for i, r := range all {
 		seconds, db := r.answer.Run.Seconds, r.answer.Run.Services["db"].Seconds
 		x := func(second int) float64 { return runLeft + (runWidth-runLeft-26)*float64(second)/float64(len(seconds)) }
