@@ -115,7 +115,7 @@ func TestRescues(t *testing.T) {
 	}
 	picture := string(draw(all))
 	assert.Equal(t, 2*len(all), strings.Count(picture, "<polyline"))
-	for _, point := range regexp.MustCompile(`[0-9.]+,(-?[0-9.]+) `).FindAllStringSubmatch(picture, -1) {
+	for _, point := range regexp.MustCompile(`\.\d,(-?\d+\.\d) `).FindAllStringSubmatch(picture, -1) {
 		y, err := strconv.ParseFloat(point[1], 64)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, y, runTop, "a line runs through the title of its picture")
