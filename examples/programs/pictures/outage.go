@@ -53,7 +53,7 @@ func simulateRescues(runs int, duration string) ([]rescue, error) {
 }
 
 // The size of the picture of one run, its margins, and the requests in a second at its top.
-// A short queue refuses at once, so its clients send 767 requests in one second.
+// The highest line has 765: a short queue refuses at once, so its clients retry at once.
 const (
 	runWidth, runHeight        = 380.0, 220.0
 	runLeft, runTop, runBottom = 46.0, 44.0, 32.0
