@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -113,5 +114,11 @@ func TestRescues(t *testing.T) {
 		assert.Equal(t, row.verdict, a.Outcome.Verdict, all[i].name)
 		assert.True(t, a.Margin >= row.lo && a.Margin <= row.hi, "%s: %v", all[i].name, a.Margin)
 	}
-	assert.Equal(t, 2*len(all), strings.Count(string(draw(all)), "<polyline"))
+	picture := string(draw(all))
+	assert.Equal(t, 2*len(all), strings.Count(picture, "<polyline"))
+	for _, point := range regexp.MustCompile(`\.\d,(-?\d+\.\d) `).FindAllStringSubmatch(picture, -1) {
+		y, err := strconv.ParseFloat(point[1], 64)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, y, runTop, "a line runs through the title of its picture")
+	}
 }

@@ -60,11 +60,12 @@ func simulateRescues(runs int, duration string) ([]rescue, error) {
 	return all, nil
 }
 
-// The picture of one run.
+// The size of the picture of one run, its margins, and the requests in a second at its top.
+// The highest line has 765: a short queue refuses at once, so its clients retry at once.
 const (
 	runWidth, runHeight        = 380.0, 220.0
-	runLeft, runTop, runBottom = 46.0, 44.0, 32.0 // the margins
-	most                       = 600.0            // the count at the top of the vertical axis
+	runLeft, runTop, runBottom = 46.0, 44.0, 32.0
+	most                       = 800.0
 )
 
 // draw draws runs, two in a row: the requests to the database, and the calls that work. The gray
@@ -77,7 +78,8 @@ func draw(all []rescue) []byte {
 <title>An outage of 10 s: requests to a database and calls that work, each second</title>
 <text x="%g" y="%g" fill="#d55e00">requests to the database each second</text>
 <text x="%g" y="%g" fill="#0072b2">calls that work each second</text>
-`, 2*runWidth, rows+24, runLeft, rows+12, runLeft+runWidth, rows+12)
+<text x="%g" y="%g" text-anchor="end">gray: the outage</text>
+`, 2*runWidth, rows+24, runLeft, rows+12, runLeft+runWidth, rows+12, 2*runWidth-26, rows+12)
 	for i, r := range all {
 		fmt.Fprintf(&b, "<g transform=\"translate(%g %g)\">\n",
 			runWidth*float64(i%2), runHeight*float64(i/2))
