@@ -832,7 +832,7 @@ func TestQueuesDeadLetter(t *testing.T) {
 func TestQueuesRedrive(t *testing.T) {
 	options := retryjob.RedriveOptions{
 		Window: time.Hour,
-		Filter: func(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonExhausted }, // not what is permanent
+		Filter: func(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonExhausted }, // not permanent errors
 	}
 
 	assert.True(t, options.Filter(retryjob.DeadLetter{Reason: retry.ReasonExhausted}))
