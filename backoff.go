@@ -7,19 +7,19 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// A Backoff is a curve of delays. Delay returns the time to wait after the given
-// attempt has failed, the first being 1. It must be pure: the same attempt always
-// gets the same delay, from any number of goroutines at once. [Policy] treats a
-// negative delay as zero, and applies MaxDelay and Jitter itself.
+// A Backoff is a curve of delays. Delay returns the time to wait after the failure of an
+// attempt. The first attempt has number 1. Delay must be pure: the same attempt always gets
+// the same delay, also if several goroutines call Delay at once. A [Policy] treats a negative
+// delay as zero, and applies MaxDelay and Jitter itself.
 //
-// The curves of this package treat an attempt below 1 as 1, return at once for
-// every attempt, never return a negative delay, and saturate at the longest
-// duration instead of overflowing.
+// The curves of this package treat an attempt below 1 as 1. They return at once for every
+// attempt, never return a negative delay, and return the longest duration instead of
+// overflowing.
 type Backoff interface {
 	Delay(attempt int) time.Duration
 }
 
-// A BackoffFunc makes a function a [Backoff]. A nil one is no delay.
+// A BackoffFunc is a function as a [Backoff]. A nil BackoffFunc is no delay.
 type BackoffFunc func(attempt int) time.Duration
 
 // Delay calls f.
@@ -30,13 +30,13 @@ func (f BackoffFunc) Delay(attempt int) time.Duration {
 	return f(attempt)
 }
 
-// Fixed is the same delay each time: d, d, d. Zero or less is no delay.
+// Fixed is a constant delay: d, d, d. Zero or less is no delay.
 type Fixed time.Duration
 
-// Delay returns d, whatever the attempt.
+// Delay returns d for every attempt, or 0 if d is negative.
 func (d Fixed) Delay(int) time.Duration { return max(0, time.Duration(d)) }
 
-// Linear grows by the same step each time: d, 2d, 3d. Zero or less is no
+// Linear is a delay that grows by the same step each time: d, 2d, 3d. Zero or less is no
 // delay.
 type Linear time.Duration
 
@@ -45,13 +45,13 @@ func (d Linear) Delay(attempt int) time.Duration {
 	return saturate.Mul(uint64(max(1, attempt)), max(0, time.Duration(d)))
 }
 
-// Fibonacci grows by the Fibonacci numbers: d, d, 2d, 3d, 5d, 8d. Zero or less
-// is no delay.
+// Fibonacci is a delay that grows by the Fibonacci numbers: d, d, 2d, 3d, 5d, 8d. Zero or
+// less is no delay.
 type Fibonacci time.Duration
 
-// Delay returns the attempt-th Fibonacci number, times d.
+// Delay returns d times the Fibonacci number with this index.
 func (d Fibonacci) Delay(attempt int) time.Duration {
-	// The 93rd number is the first that no duration holds.
+	// The 93rd Fibonacci number is the first that overflows a duration.
 	a, b := uint64(0), uint64(1)
 	for range min(max(1, attempt), 93) - 1 {
 		a, b = b, a+b
@@ -59,23 +59,26 @@ func (d Fibonacci) Delay(attempt int) time.Duration {
 	return saturate.Mul(b, max(0, time.Duration(d)))
 }
 
-// Exponential multiplies the delay by Factor each time: with a Base of 100ms
-// 100ms, 200ms, 400ms, 800ms.
+// Exponential is a delay that is multiplied by Factor each time. A Base of 100ms with the
+// default Factor gives 100ms, 200ms, 400ms, 800ms.
 type Exponential struct {
-	Base   time.Duration // the first delay; zero or less is no delay
-	Factor float64       // growth per attempt, finite and at least 1, else treated as 1; 0: 2
+	Base time.Duration // the first delay; zero or less is no delay
+
+	// Factor is the growth from one attempt to the next. 0: 2. In a Policy, any other Factor
+	// below 1, infinity and NaN are invalid. Elsewhere they are treated as 1.
+	Factor float64
 }
 
-// Delay returns Base * Factor^(attempt-1). It is computed in float64 and
-// truncated. It differs from the exact value by at most 1ns and a share of
-// attempt / 2^52; with a Factor of 2 and a Base of up to 100 days it is exact.
+// Delay returns Base * Factor^(attempt-1), computed in float64 and truncated. The result
+// differs from the exact value by at most 1ns plus the fraction attempt / 2^52 of the value.
+// With a Factor of 2 and a Base of up to 100 days, the result is exact.
 func (e Exponential) Delay(attempt int) time.Duration {
 	if attempt <= 1 || e.Base <= 0 {
 		return max(0, e.Base)
 	}
 	growth := power(e.factor(), uint64(attempt)-1)
 	if growth == 1 {
-		return e.Base // a float would round one beyond 104 days
+		return e.Base // a float64 would round a Base beyond 104 days
 	}
 	return saturate.Float(float64(e.Base) * growth)
 }
@@ -91,8 +94,8 @@ func (e Exponential) factor() float64 {
 	}
 }
 
-// power returns x^n by squaring. math.Pow is not the same to the last bit on
-// every platform, and a schedule can be computed again anywhere.
+// power returns x^n by squaring. It is used because the last bit of math.Pow differs between
+// platforms, and a delay must be the same on all of them.
 func power(x float64, n uint64) float64 {
 	y := 1.0
 	for ; n > 0 && y < math.MaxInt64; n >>= 1 {
@@ -104,12 +107,12 @@ func power(x float64, n uint64) float64 {
 	return y
 }
 
-// Schedule lists the delays one by one. Past its end the last one repeats. An
-// empty Schedule is no delay, and so is a negative entry. A Schedule must not be
-// modified once a Policy holds it.
+// Schedule lists the delays one by one. After the end of the list, the last delay repeats.
+// An empty Schedule is no delay. A negative entry is invalid in a Policy, and no delay
+// elsewhere. Do not modify a Schedule that a Policy holds.
 type Schedule []time.Duration
 
-// Delay returns the attempt-th entry, or the last.
+// Delay returns the entry for this attempt, or the last entry if the list is shorter.
 func (s Schedule) Delay(attempt int) time.Duration {
 	if len(s) == 0 {
 		return 0

@@ -2,19 +2,19 @@ package retry
 
 import "math"
 
-// The arithmetic of a Budget. Shares are counted in whole billionths, so that a thousand times a
-// thousandth is one, and no rounding drifts. Package retrysim has the same arithmetic, and a
-// test there that compares the two.
+// The arithmetic of a Budget. It counts retries in whole billionths, so that a thousand times
+// a thousandth is one retry and no rounding errors add up. Package retrysim has the same
+// arithmetic, and a test there compares both.
 const (
 	token      = 1_000_000_000         // one retry
-	mostTokens = math.MaxInt64 / token // retries that a Budget can hold
-	fadesEach  = 16                    // how often what is beyond Size fades in a Remember
+	mostTokens = math.MaxInt64 / token // how many retries a Budget can hold
+	decaySteps = 16                    // how often the surplus above Size decays in a Remember
 )
 
-// fullOf returns what a Budget of this Size holds when full.
+// fullOf returns how many billionths a Budget of this Size holds when it is full.
 func fullOf(size int) int64 { return min(max(0, int64(size)), mostTokens) * token }
 
-// shareOf returns what a success puts back. NaN fails the comparison.
+// shareOf returns how many billionths a success puts back. NaN fails the comparison.
 func shareOf(ratio float64) int64 {
 	if ratio > 0 {
 		return int64(math.Round(min(ratio, 1) * token))
@@ -22,11 +22,11 @@ func shareOf(ratio float64) int64 {
 	return 0
 }
 
-// faded returns what is left of what is beyond Size when it has faded so many times,
-// each time by a 16th, and by a billionth at least.
-func faded(beyond, times int64) int64 {
-	for ; beyond > 0 && times > 0; times-- {
-		beyond -= (beyond + fadesEach - 1) / fadesEach
+// decayed returns the rest of a surplus after this many steps. Each step takes a 16th of the
+// surplus, rounded up to a billionth.
+func decayed(surplus, steps int64) int64 {
+	for ; surplus > 0 && steps > 0; steps-- {
+		surplus -= (surplus + decaySteps - 1) / decaySteps
 	}
-	return beyond
+	return surplus
 }

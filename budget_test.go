@@ -33,7 +33,7 @@ func TestBudgetSizeAndRatio(t *testing.T) {
 	}{
 		{"full at the start", &retry.Budget{Size: 20, Ratio: .5}, 20, 5},
 		{"size 1", &retry.Budget{Size: 1, Ratio: 1}, 1, 1},
-		{"a fraction is no token", &retry.Budget{Size: 20, Ratio: .25}, 20, 2},
+		{"a fraction of a token allows no retry", &retry.Budget{Size: 20, Ratio: .25}, 20, 2},
 		{"ratio 0", &retry.Budget{Size: 20}, 20, 0},
 		{"the zero value", new(retry.Budget), 0, 0},
 		{"size 0", &retry.Budget{Ratio: 1}, 0, 0},
@@ -100,7 +100,7 @@ func TestBudgetInManyGoroutines(t *testing.T) {
 			assert.EqualValues(t, all/2+b.Ratio*all, int(taken.Load())+tokens(b))
 		})
 	}
-	t.Run("while it fades", func(t *testing.T) {
+	t.Run("while the surplus decays", func(t *testing.T) {
 		b := &retry.Budget{Size: 10, Ratio: .5, Remember: time.Millisecond}
 		var taken atomic.Int64
 		inGoroutines(goroutines, turns, func(int) {
@@ -168,7 +168,7 @@ func TestBudgetRemember(t *testing.T) {
 		left      int
 	}{
 		{"after a Remember a bit more than a third is left", &retry.Budget{Size: 10, Ratio: 1, Remember: minute}, 0, 1000, minute, 10 + 356},
-		{"in the end nothing, and Size stays", &retry.Budget{Size: 10, Ratio: 1, Remember: minute}, 0, 1e6, 100 * minute, 10},
+		{"at the end the surplus is gone and Size is left", &retry.Budget{Size: 10, Ratio: 1, Remember: minute}, 0, 1e6, 100 * minute, 10},
 		{"RefillEvery puts nothing beyond Size", &retry.Budget{Size: 10, Ratio: 1, RefillEvery: time.Second, Remember: 1 << 62}, 10, 20, time.Hour, 20},
 		{"the shortest", &retry.Budget{Size: 10, Ratio: 1, Remember: time.Millisecond}, 0, 16, time.Millisecond / 16, 25},
 		{"shorter: never", &retry.Budget{Size: 10, Ratio: 1, Remember: time.Millisecond - 1}, 0, 16, 0, 10},
@@ -222,8 +222,8 @@ func TestBudgetGrace(t *testing.T) {
 		want   bool
 	}{
 		{"the first retry of a call, at once", func(_ *testing.T, b *retry.Budget) { drain(b) }, 1, true},
-		{"the fourth", func(_ *testing.T, b *retry.Budget) { drain(b) }, 4, true},
-		{"the fifth", func(_ *testing.T, b *retry.Budget) { drain(b) }, 5, false},
+		{"the fourth retry of a call", func(_ *testing.T, b *retry.Budget) { drain(b) }, 4, true},
+		{"the fifth retry of a call", func(_ *testing.T, b *retry.Budget) { drain(b) }, 5, false},
 		{"just before Grace ends", func(_ *testing.T, b *retry.Budget) { drain(b); time.Sleep(grace - 1) }, 1, true},
 		{"when Grace ends", func(_ *testing.T, b *retry.Budget) { drain(b); time.Sleep(grace) }, 1, false},
 		{"drained slowly: Grace counts from the last retry that found nine tenths", func(_ *testing.T, b *retry.Budget) {
@@ -233,27 +233,27 @@ func TestBudgetGrace(t *testing.T) {
 			time.Sleep(grace - 1)
 			drain(b)
 		}, 1, true},
-		{"... and not from one that found less", func(_ *testing.T, b *retry.Budget) {
+		{"drained slowly: Grace does not count from a retry that found less", func(_ *testing.T, b *retry.Budget) {
 			b.Take()
 			b.Take()
 			time.Sleep(grace)
 			drain(b)
 		}, 1, false},
-		{"again without a rest", func(t *testing.T, b *retry.Budget) {
+		{"again without a minute in between", func(t *testing.T, b *retry.Budget) {
 			drain(b)
 			assert.True(t, retries(t, b, 1))
 			time.Sleep(rest - 1)
 			succeed(b, 10)
 			drain(b)
 		}, 1, false},
-		{"again after a rest", func(t *testing.T, b *retry.Budget) {
+		{"again after a minute", func(t *testing.T, b *retry.Budget) {
 			drain(b)
 			assert.True(t, retries(t, b, 1))
 			time.Sleep(rest)
 			succeed(b, 10)
 			drain(b)
 		}, 1, true},
-		{"a retry that is denied ends the rest too", func(t *testing.T, b *retry.Budget) {
+		{"a denied retry starts the minute anew", func(t *testing.T, b *retry.Budget) {
 			drain(b)
 			time.Sleep(rest - 1)
 			assert.False(t, retries(t, b, 5))
@@ -261,7 +261,7 @@ func TestBudgetGrace(t *testing.T) {
 			succeed(b, 10)
 			drain(b)
 		}, 1, false},
-		{"a Take that is denied ends it too", func(t *testing.T, b *retry.Budget) {
+		{"a denied Take starts the minute anew", func(t *testing.T, b *retry.Budget) {
 			drain(b)
 			time.Sleep(rest - 1)
 			assert.False(t, b.Take())
@@ -269,7 +269,7 @@ func TestBudgetGrace(t *testing.T) {
 			succeed(b, 10)
 			drain(b)
 		}, 1, false},
-		{"less than nine tenths of what it lately held", func(_ *testing.T, b *retry.Budget) {
+		{"less than nine tenths of the peak", func(_ *testing.T, b *retry.Budget) {
 			b.Take()
 			succeed(b, 200)            // 209
 			time.Sleep(rest * 60 / 16) // the first fade: 10 + 186
@@ -279,7 +279,7 @@ func TestBudgetGrace(t *testing.T) {
 			time.Sleep(grace)
 			drain(b) // the first of these finds 176, below 177
 		}, 1, false},
-		{"nine tenths of what it lately held", func(_ *testing.T, b *retry.Budget) {
+		{"nine tenths of the peak", func(_ *testing.T, b *retry.Budget) {
 			b.Take()
 			succeed(b, 200)
 			time.Sleep(rest * 60 / 16)
@@ -289,7 +289,7 @@ func TestBudgetGrace(t *testing.T) {
 			time.Sleep(grace)
 			drain(b)
 		}, 1, true},
-		{"what it lately held is remembered when a fade finds no more than Size", func(_ *testing.T, b *retry.Budget) {
+		{"the peak is kept when a decay finds no surplus", func(_ *testing.T, b *retry.Budget) {
 			b.Take()
 			succeed(b, 200)
 			time.Sleep(rest * 60 / 16)
@@ -299,7 +299,7 @@ func TestBudgetGrace(t *testing.T) {
 			time.Sleep(rest * 60 / 16)
 			drain(b) // the first of these finds 10 of 184
 		}, 1, false},
-		{"what it held long ago has faded", func(_ *testing.T, b *retry.Budget) {
+		{"an old peak has decayed", func(_ *testing.T, b *retry.Budget) {
 			b.Take()
 			succeed(b, 200)
 			time.Sleep(rest * 60 / 16)
@@ -394,12 +394,12 @@ func TestBudgetGraceIsNotRefunded(t *testing.T) {
 		depth        int     // further Budgets of the context, inside, that are full
 		before, left [3]int
 	}{
-		{"all gave", [3]bool{}, 0, [3]int{3, 3, 3}, [3]int{3, 3, 3}},
-		{"the own one allowed it", [3]bool{true, false, false}, 0, [3]int{0, 3, 3}, [3]int{0, 3, 3}},
-		{"the outer one allowed it", [3]bool{false, true, false}, 0, [3]int{3, 0, 3}, [3]int{3, 0, 3}},
-		{"the inner one allowed it", [3]bool{false, false, true}, 0, [3]int{3, 3, 0}, [3]int{3, 3, 0}},
-		{"none gave", [3]bool{true, true, true}, 0, [3]int{}, [3]int{}},
-		{"at the 62nd and 63rd place the outer one gives", [3]bool{true, false, true}, 61, [3]int{0, 3, 0}, [3]int{0, 3, 0}},
+		{"all Budgets gave", [3]bool{}, 0, [3]int{3, 3, 3}, [3]int{3, 3, 3}},
+		{"the policy's Budget allowed it", [3]bool{true, false, false}, 0, [3]int{0, 3, 3}, [3]int{0, 3, 3}},
+		{"the outer Budget allowed it", [3]bool{false, true, false}, 0, [3]int{3, 0, 3}, [3]int{3, 0, 3}},
+		{"the inner Budget allowed it", [3]bool{false, false, true}, 0, [3]int{3, 3, 0}, [3]int{3, 3, 0}},
+		{"no Budget gave", [3]bool{true, true, true}, 0, [3]int{}, [3]int{}},
+		{"at the 62nd and 63rd place the outer Budget gives", [3]bool{true, false, true}, 61, [3]int{0, 3, 0}, [3]int{0, 3, 0}},
 		{"100 deep all give", [3]bool{}, 100, [3]int{3, 3, 3}, [3]int{3, 3, 3}},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
@@ -552,7 +552,7 @@ func (s *slowBudget) graced() bool {
 }
 
 // A Budget does what the slow one does, to a billionth of a retry, in a million random histories under RETRY_LONG.
-func TestBudgetIsTheSlowOne(t *testing.T) {
+func TestBudgetMatchesASlowModel(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		r := rand.New(rand.NewPCG(5, 6))
 		some := func(d time.Duration) time.Duration {
@@ -629,11 +629,11 @@ func TestBudgetInTheLoop(t *testing.T) {
 		taken  [3]int
 	}{
 		{"taken from all", all, nil, 3, retry.ReasonExhausted, [3]int{2, 2, 2}},
-		{"the own one is empty", [3]int{0, 9, 9}, nil, 1, retry.ReasonBudget, [3]int{}},
-		{"the outer one is empty", [3]int{9, 0, 9}, nil, 1, retry.ReasonBudget, [3]int{}},
-		{"the inner one is empty", [3]int{9, 9, 0}, nil, 1, retry.ReasonBudget, [3]int{}},
-		{"the outer one is below 0, which is no fault", [3]int{9, -5, 9}, nil, 1, retry.ReasonBudget, [3]int{}},
-		{"the own one is empty, and borrowed", [3]int{0, 9, 9}, func(p *retry.Policy, _ func()) { p.Budget.Borrowed = true },
+		{"the policy's Budget is empty", [3]int{0, 9, 9}, nil, 1, retry.ReasonBudget, [3]int{}},
+		{"the outer Budget is empty", [3]int{9, 0, 9}, nil, 1, retry.ReasonBudget, [3]int{}},
+		{"the inner Budget is empty", [3]int{9, 9, 0}, nil, 1, retry.ReasonBudget, [3]int{}},
+		{"the outer Budget is below 0, which is valid", [3]int{9, -5, 9}, nil, 1, retry.ReasonBudget, [3]int{}},
+		{"the policy's Budget is empty and borrowed", [3]int{0, 9, 9}, func(p *retry.Policy, _ func()) { p.Budget.Borrowed = true },
 			1, retry.ReasonBorrowed, [3]int{}},
 		{"denied before its sleep", [3]int{1, 9, 9}, nil, 2, retry.ReasonBudget, [3]int{1, 1, 1}},
 		{"a canceled wait", all, func(p *retry.Policy, cancel func()) { time.AfterFunc(1500*time.Millisecond, cancel) },
@@ -772,13 +772,13 @@ func TestLendBudget(t *testing.T) {
 	}{
 		{"all that is left", []int{3}, 4, false, 3, []int{0}},
 		{"all but one", []int{3}, 4, true, 2, []int{1}},
-		{"all but one, where there is enough", []int{9}, 4, true, 4, []int{5}},
-		{"the only one is kept", []int{1}, 4, true, 0, []int{1}},
+		{"all but one, if enough are left", []int{9}, 4, true, 4, []int{5}},
+		{"the only retry is kept", []int{1}, 4, true, 0, []int{1}},
 		{"below 0", []int{-3}, 4, false, 0, []int{0}},
-		{"the least of three, but one", []int{9, 2, 5}, 4, true, 1, []int{8, 1, 4}},
-		{"the inner one is empty", []int{9, 5, 0}, 4, false, 0, []int{9, 5, 0}},
-		{"the outer one is empty", []int{0, 5, 9}, 4, false, 0, []int{0, 5, 9}},
-		{"less than nothing", []int{9}, math.MinInt, false, 0, []int{9}},
+		{"the smallest of three, minus the kept retry", []int{9, 2, 5}, 4, true, 1, []int{8, 1, 4}},
+		{"the inner Budget is empty", []int{9, 5, 0}, 4, false, 0, []int{9, 5, 0}},
+		{"the outer Budget is empty", []int{0, 5, 9}, 4, false, 0, []int{0, 5, 9}},
+		{"a negative number", []int{9}, math.MinInt, false, 0, []int{9}},
 		{"no end", []int{math.MaxInt32, 9}, math.MaxInt, true, 8, []int{math.MaxInt32 - 8, 1}},
 		{"no Budget", nil, 4, true, retry.Unlimited, nil},
 	} {

@@ -8,39 +8,39 @@ import (
 )
 
 // Budgets keeps a Budget for each target that a program calls, such as a host, an account
-// or a model, so that the outage of one target takes no retries from the others:
+// or a model, so that the outage of one target takes no retries from the other targets:
 //
 //	budget, done := budgets.For("https://api.example.com")
 //	defer done()
 //	policy.Budget = budget
 //
-// The zero Budgets is ready to use, by any number of goroutines. Do not copy it. It keeps
-// the Budgets of 1,000 targets; all other targets share one Budget. A target makes room for
-// another one when a new Budget would allow no more than its own, and no call has used it for
-// ten seconds. So all targets together never get more than 1,001 full Budgets, what successes
-// and time put back, and the retries that a Grace allows. By default, a retryhttp.Transport and
-// the RPC adapters keep the Budgets of their targets in a Budgets.
+// The zero Budgets is ready to use, by any number of goroutines. Do not copy a Budgets. It
+// keeps the Budgets of 1,000 targets. All other targets share one Budget. A new target
+// replaces an old target if no call has used the old target for ten seconds, and if a new
+// Budget would allow no more retries than the old Budget. So all targets together never get
+// more than 1,001 full Budgets, plus the retries that successes, time and Grace allow. By
+// default, a retryhttp.Transport and the RPC adapters use a Budgets for their targets.
 type Budgets struct {
-	// New returns the Budget of a target. It is called once for a target that is not
-	// kept, and once with "" for the Budget that all others share; it must not call For. nil: a
-	// Budget of Size 10, Ratio 0.1, RefillEvery 5m, Remember 1m and Grace 1s whose Name is the
-	// key.
+	// New returns the Budget of a new target. It is called once for each target that is not
+	// kept. It is also called once with the key "", for the Budget that all other targets
+	// share. New must not call For. nil: the Budget has Size 10, Ratio 0.1, RefillEvery 5m,
+	// Remember 1m and Grace 1s, and its Name is the key.
 	New func(key string) *Budget
 
 	mu   sync.Mutex
 	of   map[string]*use
-	used list.List // of *use: the one whose last call began or ended last is first
-	rest *Budget   // of all targets that are not kept
+	used list.List // of *use; first is the target whose last call began or ended most recently
+	rest *Budget   // the Budget of all targets that are not kept
 }
 
 const (
 	mostTargets = 1000
-	longestKey  = 1024             // bytes; a redirect may lead to any name
-	targetRest  = 10 * time.Second // a target goes no earlier: the next call may be about to come
-	targetTries = 10               // targets that are looked at to make room for another
+	longestKey  = 1024             // bytes; a redirect may lead to a host name of any length
+	targetRest  = 10 * time.Second // how long a target is kept after its last call
+	targetTries = 10               // how many targets drop examines
 )
 
-// use is a Budget of a target, and the calls that use it.
+// A use is the Budget of a target and the number of calls that use it.
 type use struct {
 	budget *Budget
 	key    string
@@ -50,9 +50,9 @@ type use struct {
 	done   func()
 }
 
-// For returns the Budget of a target for a call. Call done, once, when the call has ended:
-// until then, the target is kept. The key "" and keys of more than 1,024 bytes get the shared
-// Budget. For allocates nothing if the target is known.
+// For returns the Budget of a target for one call. When the call has ended, call done once.
+// Until then, the target is kept. The key "" and keys of more than 1,024 bytes get the shared
+// Budget. For allocates nothing if the target is kept.
 func (b *Budgets) For(key string) (budget *Budget, done func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +67,7 @@ func (b *Budgets) For(key string) (budget *Budget, done func()) {
 	if key == "" || len(key) > longestKey || len(b.of) == mostTargets && !b.drop(now) {
 		return b.rest, func() {}
 	}
-	key = strings.Clone(key) // it may be a part of a long URL
+	key = strings.Clone(key) // key may be a part of a long URL, which would stay in memory
 	u := &use{budget: b.make(key), key: key, calls: 1, last: now}
 	u.done = func() {
 		b.mu.Lock()
@@ -92,15 +92,15 @@ func (b *Budgets) make(key string) *Budget {
 	}
 }
 
-// touch notes that a call has begun, or that one has ended.
+// touch adds calls, which is +1 when a call begins and -1 when a call ends.
 func (b *Budgets) touch(u *use, calls int, now time.Time) {
 	u.calls, u.last = u.calls+calls, now
 	b.used.MoveToFront(u.at)
 }
 
-// drop makes room for a target, and reports whether it could. The target that no call has
-// used for longest goes. If a call uses it now, or if a new Budget would allow more than
-// its Budget, it stays, and another one is next.
+// drop removes one target and reports whether it found one to remove. It starts with the
+// target that was used least recently. It keeps a target that a call is using, and a target
+// whose Budget a new Budget would exceed, and goes on with the next target.
 func (b *Budgets) drop(now time.Time) bool {
 	for range targetTries {
 		u := b.used.Back().Value.(*use)
@@ -117,11 +117,11 @@ func (b *Budgets) drop(now time.Time) bool {
 	return false
 }
 
-// asNew reports whether a new Budget in place of b would allow no more than b.
+// asNew reports whether a new Budget in place of b would allow no more retries than b.
 func (b *Budget) asNew() bool {
 	if b == nil {
 		return true
 	}
 	now := b.look()
-	return b.Left() >= b.Size && (!b.graces() || since(&b.empty, now) >= graceRest)
+	return b.Left() >= b.Size && (!b.graces() || since(&b.emptyAt, now) >= graceRest)
 }

@@ -110,7 +110,7 @@ func TestBudgetsKeepNoLongText(t *testing.T) {
 
 // Which target goes when there are 1,000 and another one comes: the longest targetRest, if it
 // was not asked for in ten seconds and its Budget is full. Else the new one shares.
-func TestWhichTargetGoes(t *testing.T) {
+func TestWhichTargetIsDropped(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		then   func(b *retry.Budgets, first *retry.Budget) // after targets 0 to 999

@@ -12,24 +12,28 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// UnmarshalJSON reads a policy as an operator writes it. The keys and their values:
+// UnmarshalJSON reads the text form of a policy. All keys and values:
 // https://github.com/goretry/retry/blob/main/docs/text-form.md
 //
-// Decoding is strict: unknown keys, duplicate keys, bare numbers for durations,
-// and values of the wrong kind or out of range are errors. The error is a [*PolicyError]. It
-// names up to 20 of them at once and says what to write, and p stays as it was.
+// Decoding is strict: unknown keys, duplicate keys, bare numbers for durations, and values
+// of the wrong kind or out of range are errors. The error is a [*PolicyError]. It names up to
+// 20 faults at once and says what to write. After an error, p is unchanged.
 //
-// p may already hold a policy, such as [Default]. A key that is left out, or null,
-// leaves its field as it is, and so does null in place of a policy; null inside a
-// backoff is an error. If only one of max_attempts and max_retries is there, the
-// other field is cleared; max_retries 0 is one attempt, whatever max_attempts says.
-// attempt_cap can lower a cap that is set, not raise it. A budget is a new Budget, full
-// and of this policy alone: set the Budget that policies share in code. Functions are
-// not part of the form, and stay.
+// p may already hold a policy, such as [Default]. A key that is left out leaves its field
+// unchanged:
 //
-// Do not embed a Policy: its methods would be promoted and the outer fields ignored.
-// Hold it in a named field. A YAML library that inlines a Policy bypasses these
-// methods.
+//   - A null is treated as a key that is left out, except inside "backoff" and "budget",
+//     where it is an error. A null in place of a policy leaves the policy unchanged.
+//   - If the text has only one of "max_attempts" and "max_retries", the field of the other is
+//     set to 0. A "max_retries" of 0 means one attempt, even if "max_attempts" is set.
+//   - "attempt_cap" can lower the AttemptCap of p, but not raise it.
+//   - "budget" makes a new Budget, which is full and belongs to this policy alone. To share a
+//     Budget between policies, set it in code.
+//   - Functions have no keys and are unchanged.
+//
+// Do not embed a Policy in a struct: the methods of the Policy would be promoted, and the
+// other fields of the struct would be ignored. Use a named field. A YAML library that inlines
+// a Policy bypasses these methods.
 func (p *Policy) UnmarshalJSON(data []byte) error {
 	err := strict.Decode(p, data, invalidPolicy, examplePolicy, (*Policy).readForm)
 	return decodeError(err)
@@ -40,8 +44,8 @@ const (
 	examplePolicy = `{"max_attempts": 5}`
 )
 
-// UnmarshalText reads the JSON that [Policy.UnmarshalJSON] reads, for flags
-// (flag.TextVar) and environment variables. There a null is an error.
+// UnmarshalText reads the same JSON as [Policy.UnmarshalJSON]. It is for flags (flag.TextVar)
+// and environment variables. A null in place of a policy is an error.
 func (p *Policy) UnmarshalText(text []byte) error {
 	if string(bytes.TrimSpace(text)) == "null" {
 		return decodeError(strict.NoObject(invalidPolicy, []byte("null"), examplePolicy))
@@ -49,9 +53,8 @@ func (p *Policy) UnmarshalText(text []byte) error {
 	return p.UnmarshalJSON(text)
 }
 
-// UnmarshalYAML reads in YAML what [Policy.UnmarshalJSON] reads in JSON. It is
-// what go.yaml.in/yaml, gopkg.in/yaml and goccy/go-yaml look for;
-// sigs.k8s.io/yaml uses UnmarshalJSON.
+// UnmarshalYAML reads the same keys in YAML as [Policy.UnmarshalJSON] in JSON. go.yaml.in/yaml,
+// gopkg.in/yaml and goccy/go-yaml call this method. sigs.k8s.io/yaml calls UnmarshalJSON.
 func (p *Policy) UnmarshalYAML(unmarshal func(any) error) error {
 	data, err := strict.YAML(invalidPolicy, unmarshal)
 	if err != nil {
@@ -60,11 +63,10 @@ func (p *Policy) UnmarshalYAML(unmarshal func(any) error) error {
 	return p.UnmarshalJSON(data)
 }
 
-// MarshalJSON writes p for [Policy.UnmarshalJSON], which reads the same policy
-// back, except for its functions. Its Budget is a new one, full, which shares nothing with
-// the Budget of p. Zero fields are left out. A
-// policy with a value out of range is an error, and so are a BackoffFunc, an
-// empty Schedule, and a Backoff or Jitter that is not of this package.
+// MarshalJSON writes the text form of p without its functions. [Policy.UnmarshalJSON] reads the
+// same policy back, with a new Budget that is full and not shared with p. Zero fields are left
+// out. MarshalJSON returns an error if p is invalid, and if p has a BackoffFunc, an empty
+// Schedule, or a Backoff or Jitter that is not a type of this package.
 func (p Policy) MarshalJSON() ([]byte, error) {
 	form, err := p.form()
 	if err != nil {
@@ -73,14 +75,14 @@ func (p Policy) MarshalJSON() ([]byte, error) {
 	return json.Marshal(form)
 }
 
-// MarshalText writes what [Policy.MarshalJSON] writes, JSON on one line.
+// MarshalText writes the same JSON on one line as [Policy.MarshalJSON].
 func (p Policy) MarshalText() ([]byte, error) { return p.MarshalJSON() }
 
-// MarshalYAML returns the keys that [Policy.MarshalJSON] writes, for YAML
-// libraries to write in place of p.
+// MarshalYAML returns a value that YAML libraries write in place of p. It has the same keys as
+// the result of [Policy.MarshalJSON].
 func (p Policy) MarshalYAML() (any, error) { return p.form() }
 
-// A policyForm is a Policy as it is written.
+// A policyForm is the text form of a Policy.
 type policyForm struct {
 	MaxAttempts    int            `json:"max_attempts,omitzero" yaml:"max_attempts,omitempty"`
 	MaxRetries     int            `json:"max_retries,omitzero" yaml:"max_retries,omitempty"`
@@ -97,7 +99,7 @@ type policyForm struct {
 	Budget         *budgetForm    `json:"budget,omitzero" yaml:"budget,omitempty"`
 }
 
-// A budgetForm is a Budget as it is written.
+// A budgetForm is the text form of a Budget.
 type budgetForm struct {
 	Size        int           `json:"size" yaml:"size"`
 	Ratio       strict.Number `json:"ratio,omitzero" yaml:"ratio,omitempty"`
@@ -107,7 +109,7 @@ type budgetForm struct {
 	Borrowed    bool          `json:"borrowed,omitzero" yaml:"borrowed,omitempty"`
 }
 
-// A backoffForm is a Backoff as it is written.
+// A backoffForm is the text form of a Backoff.
 type backoffForm struct {
 	Type   string        `json:"type" yaml:"type"`
 	Base   *duration     `json:"base,omitzero" yaml:"base,omitempty"`
@@ -173,7 +175,7 @@ func (p Policy) form() (*policyForm, error) {
 	return form, nil
 }
 
-// readForm sets the fields of p that m has keys for.
+// readForm sets the fields of p whose keys are in m.
 func (p *Policy) readForm(m *strict.Mapping) {
 	attempts, hasAttempts := strict.Take(m, "max_attempts",
 		"how many attempts in all: 1 for no retry, -1 for unlimited",
@@ -198,7 +200,7 @@ func (p *Policy) readForm(m *strict.Mapping) {
 	}
 	const exampleBackoff = `a mapping such as {"type": "exponential", "base": "200ms"}`
 	if curve := m.Inner("backoff", exampleBackoff); curve != nil {
-		curve.NullIsFault = true // a Backoff is one value: no part of it stays as it is
+		curve.NullIsFault = true // a Backoff is one value, so none of its parts can be kept
 		p.Backoff = readBackoff(curve)
 	}
 	readDuration(m, "max_delay", &p.MaxDelay)
@@ -225,12 +227,12 @@ func (p *Policy) readForm(m *strict.Mapping) {
 	m.RejectRest("a policy")
 }
 
-// modes are the modes as they are written.
+// modes maps the texts of the key "retry_after" to modes.
 var modes = map[string]RetryAfterMode{
 	string(spreadInText): RetryAfterSpread, "at_least": RetryAfterAtLeast, "exact": RetryAfterExact,
 }
 
-// readBudget returns the Budget that m is.
+// readBudget returns the Budget that m describes.
 func readBudget(m *strict.Mapping) *Budget {
 	var b Budget
 	b.Size, _ = strict.Need(m, "size", "how many retries it holds, at least 1",
@@ -246,7 +248,7 @@ func readBudget(m *strict.Mapping) *Budget {
 	return &b
 }
 
-// jitterOf returns the Jitter that is written as v, or nil.
+// jitterOf returns the Jitter for the value of the key "jitter", or nil if v is invalid.
 func jitterOf(v any) Jitter {
 	switch v := v.(type) {
 	case string:
@@ -263,14 +265,14 @@ func jitterOf(v any) Jitter {
 	return nil
 }
 
-// readDuration sets d if its key is there.
+// readDuration sets d if m has the key with a valid duration.
 func readDuration(m *strict.Mapping, key string, d *time.Duration) {
 	if v, ok := strict.Take(m, key, strict.WriteDuration, notNegative); ok {
 		*d = time.Duration(v)
 	}
 }
 
-// readLeast sets d, which is 0 or at least as long as least, if its key is there.
+// readLeast sets d if m has the key with a duration of 0 or of at least least.
 func readLeast(m *strict.Mapping, key string, least time.Duration, d *time.Duration) {
 	write := fmt.Sprintf(`a duration such as "1m", at least %v, or "0s" for never`, least)
 	longEnough := func(d duration) bool { return d == 0 || time.Duration(d) >= least }
@@ -283,7 +285,7 @@ func notNegative(d duration) bool { return d >= 0 }
 
 var backoffTypes = []string{"fixed", "linear", "exponential", "fibonacci", "schedule"}
 
-// readBackoff returns the Backoff that m is, nil if it does not say which.
+// readBackoff returns the Backoff that m describes, or nil if m has no valid type.
 func readBackoff(m *strict.Mapping) (b Backoff) {
 	kind, ok := strict.Need(m, "type", "one of "+strings.Join(backoffTypes, ", "),
 		func(kind string) bool { return slices.Contains(backoffTypes, kind) })
@@ -311,7 +313,7 @@ func readBackoff(m *strict.Mapping) (b Backoff) {
 	return b
 }
 
-// readDelays returns the Schedule that m is.
+// readDelays returns the Schedule that m describes.
 func readDelays(m *strict.Mapping) (s Schedule) {
 	list, _ := strict.Need(m, "delays", `the delays as a list, such as ["1s", "1m"]`,
 		func(list []json.RawMessage) bool { return len(list) > 0 })
@@ -323,5 +325,5 @@ func readDelays(m *strict.Mapping) (s Schedule) {
 	return s
 }
 
-// A duration is text in JSON and YAML: "200ms".
+// A duration is a time.Duration that is text in JSON and YAML: "200ms".
 type duration = strict.Duration

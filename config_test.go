@@ -119,7 +119,7 @@ func TestConfigDecodeErrors(t *testing.T) {
 
 // Alone, neither null nor text that is not JSON is a policy. In a file, null is a key
 // that was left empty.
-func TestConfigTextThatIsNoPolicy(t *testing.T) {
+func TestConfigTextThatIsNotAPolicy(t *testing.T) {
 	const mapping = `, want a mapping such as {"max_attempts": 5}`
 	filled := retry.Policy{MaxAttempts: 7}
 	p := filled
@@ -154,23 +154,23 @@ func TestConfigDecode(t *testing.T) {
 		text string
 		set  func(*retry.Policy)
 	}{
-		"white space":                {none, " { }\n", func(*retry.Policy) {}},
-		"0 retries beside attempts":  {none, `{"max_retries": 0, "max_attempts": 5}`, func(p *retry.Policy) { p.MaxAttempts = 1 }},
-		"0 retries beside unlimited": {none, `{"max_attempts": -1, "max_retries": 0}`, func(p *retry.Policy) { p.MaxAttempts = 1 }},
-		"any order":                  {none, `{"backoff": {"base": "1.5s", "type": "linear"}}`, func(p *retry.Policy) { p.Backoff = retry.Linear(1500 * time.Millisecond) }},
-		"a factor":                   {none, `{"backoff": {"type": "exponential", "base": "1us", "factor": 1.5e0}}`, func(p *retry.Policy) { p.Backoff = retry.Exponential{Base: time.Microsecond, Factor: 1.5} }},
-		"durations of a schedule":    {none, `{"backoff": {"type": "schedule", "delays": ["5m", "1h"]}}`, func(p *retry.Policy) { p.Backoff = retry.Schedule{5 * time.Minute, time.Hour} }},
-		"nothing":                    {filled, `{}`, func(*retry.Policy) {}},
-		"null":                       {filled, `null`, func(*retry.Policy) {}},
-		"every key null":             {filled, `{"max_attempts":null,"max_retries":null,"attempt_cap":null,"retryable":null,"backoff":null,"max_delay":null,"jitter":null,"max_retry_after":null,"retry_after":null,"max_elapsed":null,"attempt_timeout":null,"healthy_after":null,"budget":null}`, func(*retry.Policy) {}},
-		"max_attempts":               {filled, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts = 3 }},
-		"max_delay":                  {filled, `{"max_delay": "1s"}`, func(p *retry.Policy) { p.MaxDelay = time.Second }},
-		"retry_after":                {filled, `{"retry_after": "spread"}`, func(p *retry.Policy) { p.RetryAfter = "" }},
-		"a budget is one value":      {filled, `{"budget": {"size": 2}}`, func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }},
-		"no share of a success":      {none, `{"budget": {"size": 2, "ratio": 0}}`, func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }},
-		"no refill_every":            {none, `{"budget": {"size": 2, "refill_every": "0s"}}`, func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }},
-		"no healthy_after":           {filled, `{"healthy_after": "0s"}`, func(p *retry.Policy) { p.HealthyAfter = 0 }},
-		"retryable":                  {filled, `{"retryable": true}`, func(p *retry.Policy) { p.NonRetryable = false }},
+		"white space":                 {none, " { }\n", func(*retry.Policy) {}},
+		"0 retries next to attempts":  {none, `{"max_retries": 0, "max_attempts": 5}`, func(p *retry.Policy) { p.MaxAttempts = 1 }},
+		"0 retries next to unlimited": {none, `{"max_attempts": -1, "max_retries": 0}`, func(p *retry.Policy) { p.MaxAttempts = 1 }},
+		"any order":                   {none, `{"backoff": {"base": "1.5s", "type": "linear"}}`, func(p *retry.Policy) { p.Backoff = retry.Linear(1500 * time.Millisecond) }},
+		"a factor":                    {none, `{"backoff": {"type": "exponential", "base": "1us", "factor": 1.5e0}}`, func(p *retry.Policy) { p.Backoff = retry.Exponential{Base: time.Microsecond, Factor: 1.5} }},
+		"durations of a schedule":     {none, `{"backoff": {"type": "schedule", "delays": ["5m", "1h"]}}`, func(p *retry.Policy) { p.Backoff = retry.Schedule{5 * time.Minute, time.Hour} }},
+		"nothing":                     {filled, `{}`, func(*retry.Policy) {}},
+		"null":                        {filled, `null`, func(*retry.Policy) {}},
+		"every key null":              {filled, `{"max_attempts":null,"max_retries":null,"attempt_cap":null,"retryable":null,"backoff":null,"max_delay":null,"jitter":null,"max_retry_after":null,"retry_after":null,"max_elapsed":null,"attempt_timeout":null,"healthy_after":null,"budget":null}`, func(*retry.Policy) {}},
+		"max_attempts":                {filled, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts = 3 }},
+		"max_delay":                   {filled, `{"max_delay": "1s"}`, func(p *retry.Policy) { p.MaxDelay = time.Second }},
+		"retry_after":                 {filled, `{"retry_after": "spread"}`, func(p *retry.Policy) { p.RetryAfter = "" }},
+		"a budget is one value":       {filled, `{"budget": {"size": 2}}`, func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }},
+		"a ratio of 0":                {none, `{"budget": {"size": 2, "ratio": 0}}`, func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }},
+		"no refill_every":             {none, `{"budget": {"size": 2, "refill_every": "0s"}}`, func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }},
+		"no healthy_after":            {filled, `{"healthy_after": "0s"}`, func(p *retry.Policy) { p.HealthyAfter = 0 }},
+		"retryable":                   {filled, `{"retryable": true}`, func(p *retry.Policy) { p.NonRetryable = false }},
 
 		// A Backoff is one value: keys that are left out are not taken from the
 		// one before.
@@ -181,7 +181,7 @@ func TestConfigDecode(t *testing.T) {
 		"max_attempts clears max_retries":             {retries, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
 		"max_retries 0 over max_retries":              {retries, `{"max_retries": 0}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 1, 0 }},
 		"max_attempts null clears nothing":            {retries, `{"max_attempts": null}`, func(*retry.Policy) {}},
-		"max_retries null beside max_attempts":        {retries, `{"max_attempts": 3, "max_retries": null}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
+		"max_retries null next to max_attempts":       {retries, `{"max_attempts": 3, "max_retries": null}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
 		"either clears the other of both":             {both, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
 		"both over both":                              {both, `{"max_retries": 3, "max_attempts": 9}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 9, 3 }},
 		"neither clears neither":                      {both, `{"jitter": "full"}`, func(*retry.Policy) {}},
@@ -259,7 +259,7 @@ func TestConfigEncodeErrors(t *testing.T) {
 	}
 }
 
-func TestConfigKeepsWhatIsNoPartOfIt(t *testing.T) {
+func TestConfigKeepsFieldsWithoutAKey(t *testing.T) {
 	p := retry.Policy{
 		RetryIf:  func(error) bool { return true },
 		Classify: func(error) *retry.Class { return nil },

@@ -1,43 +1,54 @@
-// Package retry runs an operation again when it fails, according to a [Policy].
+// Package retry calls a function again when it fails, according to a [Policy].
 //
 //	policy := retry.Default() // 5 attempts: 200ms -> 400ms -> 800ms -> 1.6s, each ±50 %
 //	err := retry.Do(ctx, policy, func(ctx context.Context) error {
 //		return call(ctx)
 //	})
 //
-// Every error is retried, except those marked with [Permanent] and those that
-// RetryIf rejects. Retry only what may be done twice.
+// [Do] retries every error, except an error that [Permanent] has wrapped and an error that
+// RetryIf rejects. No error has to be wrapped as retryable. Retry only a function that may
+// run twice. [DoValue] is Do for a function that returns a value.
 //
-// [DoValue] is Do for a function that returns a value. A queue that counts
-// attempts itself calls [Once]. [Policy.Next] decides without running anything.
+// # Packages
+//
+//   - [github.com/goretry/retry/retryhttp] retries requests of any http.Client
+//   - [github.com/goretry/retry/retrysql] runs transactions again
+//   - [github.com/goretry/retry/retryjob] runs one attempt of a job from a queue
+//   - [github.com/goretry/retry/retrynet] tells temporary network errors from others
+//   - [github.com/goretry/retry/retrylog] logs, counts and explains retries
+//   - [github.com/goretry/retry/retrytest] tests code that retries, without waiting
+//
+// Adapters for queues, RPC and metrics:
+// https://github.com/goretry/retry/blob/main/docs/packages.md
 //
 // # Attempts
 //
-// An attempt is one execution of the operation, and the first is number 1.
-// MaxAttempts counts all of them, MaxRetries all but the first. With none of
-// MaxAttempts, MaxRetries and MaxElapsed set, there is one attempt.
+// An attempt is one call of the function. The first attempt has number 1. MaxAttempts is
+// the limit on the count of all attempts. MaxRetries leaves the first attempt out. A policy
+// without MaxAttempts, MaxRetries and MaxElapsed makes one attempt. The function counts in
+// a variable if it needs the number of its attempt: see the example AttemptNumber of Do.
 //
 // # Delays
 //
-//  1. Backoff gives the delay after a failed attempt, and MaxDelay cuts it.
-//  2. Jitter turns it into a window, which MaxDelay cuts too.
-//  3. A longer Retry-After ([After]) is where the window starts: After(2s) becomes 2s
-//     to 4s under ±50 %. Policy.RetryAfter can say that it is exactly 2s.
-//  4. One delay is drawn from the window, uniformly. [Draw] computes it again from
-//     the seed, attempt and window in an [Event].
+//  1. Backoff gives the delay after a failed attempt, and MaxDelay limits the delay.
+//  2. Jitter widens the delay to a window, and MaxDelay limits the window too.
+//  3. A Retry-After ([After]) that is longer moves the start of the window: under ±50 %,
+//     After(2s) gives a window from 2s to 4s. Policy.RetryAfter can change this.
+//  4. One delay is drawn from the window, uniformly. [Draw] computes the delay again from
+//     the fields of an [Event].
 //
 // # Time
 //
-// A context bounds a call with all its retries. MaxElapsed bounds when the last
-// wait may end. AttemptTimeout cancels the context of each attempt, which the
-// operation must heed. If no attempt could follow a wait, the call returns at once.
+// The context bounds a call with all its retries. MaxElapsed bounds the start of the last
+// retry. AttemptTimeout cancels the context of an attempt. The function must heed its
+// context. If no attempt could follow a wait, the call returns without waiting.
 //
 // # Errors
 //
-// A failed call returns an [*Error]. [ReasonOf] returns why it stopped, and
-// errors.Is and errors.As find what the last attempt failed with. Type switches
-// and == need [Unwrap] first. errors.Is(err, context.DeadlineExceeded) is also
-// true if only the operation timed out: check the Reason.
+// A failed call returns an [*Error]. [ReasonOf] returns the reason why the call stopped.
+// errors.Is and errors.As find the error of the last attempt. Call [Unwrap] before a type
+// switch or ==. errors.Is(err, context.DeadlineExceeded) is also true if only the function
+// timed out, so check the Reason.
 //
 // # Configuration
 //
@@ -46,14 +57,10 @@
 //	{"max_attempts": 5, "backoff": {"type": "exponential", "base": "200ms"},
 //	 "max_delay": "5s", "jitter": 0.5}
 //
-// Keys: https://github.com/goretry/retry/blob/main/docs/text-form.md
-//
-// Packages for HTTP, SQL, queues, logs and tests:
-// https://github.com/goretry/retry/blob/main/docs/packages.md
+// All keys: https://github.com/goretry/retry/blob/main/docs/text-form.md
 //
 // # Promises
 //
-// A Policy is safe for concurrent use. The package starts no goroutine, recovers no
-// panic and keeps no global state. A call that succeeds at its first attempt allocates
-// nothing, unless AttemptTimeout is set.
+// A Policy is safe for concurrent use. The package starts no goroutine, recovers no panic
+// and keeps no global state.
 package retry

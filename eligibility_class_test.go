@@ -130,7 +130,7 @@ func TestAttemptClasses(t *testing.T) {
 		{"others do not count", map[string]int{"y": 7}, 50, retry.ReasonRetry, time.Second},
 		{"one before", map[string]int{"x": 1}, 50, retry.ReasonRetry, 2 * time.Second},
 		{"two before", map[string]int{"x": 2}, 50, retry.ReasonExhausted, 3 * time.Second},
-		{"a negative number is none", map[string]int{"x": -5}, 50, retry.ReasonRetry, time.Second},
+		{"a negative count is treated as 0", map[string]int{"x": -5}, 50, retry.ReasonRetry, time.Second},
 		{"the largest number", map[string]int{"x": math.MaxInt}, 50, retry.ReasonExhausted, time.Duration(min(math.MaxInt64/time.Second, math.MaxInt)) * time.Second},
 		{"after eight others all failures count", eight, 50, retry.ReasonExhausted, 50 * time.Second},
 		{"after eight others, the second of all", eight, 2, retry.ReasonRetry, 2 * time.Second},
@@ -154,7 +154,7 @@ func TestAttemptClasses(t *testing.T) {
 
 // Failures that are permanent or rejected have no class, nor has one whose class
 // is invalid. One that a cancellation ended has one.
-func TestWhatIsClassified(t *testing.T) {
+func TestWhichErrorsAreClassified(t *testing.T) {
 	asked := 0
 	p := retry.Policy{MaxAttempts: 5, RetryIf: func(err error) bool { return err != errDial }}
 	p.Classify = func(error) *retry.Class { asked++; return &retry.Class{Name: "x"} }
@@ -201,7 +201,7 @@ func TestWhatIsClassified(t *testing.T) {
 	})
 }
 
-func TestAClassThatIsInvalid(t *testing.T) {
+func TestInvalidClass(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		class retry.Class
@@ -211,7 +211,7 @@ func TestAClassThatIsInvalid(t *testing.T) {
 		{"Backoff", retry.Class{Backoff: retry.Linear(-1)}, "Backoff: Linear is -1ns: write 0 for no delay, or a positive duration"},
 		{"MaxDelay", retry.Class{MaxDelay: -1}, "MaxDelay is -1ns: write 0 for the policy's, or a positive duration"},
 		{"Jitter", retry.Class{Jitter: retry.Spread(3)}, "Jitter: Spread is 3: write FullJitter, EqualJitter, or nil for none"},
-		{"one that is not to be retried", retry.Class{NonRetryable: true, MaxDelay: -1}, "MaxDelay is -1ns: write 0 for the policy's, or a positive duration"},
+		{"a failure that is not retried", retry.Class{NonRetryable: true, MaxDelay: -1}, "MaxDelay is -1ns: write 0 for the policy's, or a positive duration"},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			p := everySecond

@@ -87,8 +87,8 @@ func TestReasonOf(t *testing.T) {
 		"the outermost, wrapped":            {fmt.Errorf("get /: %w", &retry.Error{Reason: retry.ReasonExhausted, Err: inner}), retry.ReasonExhausted},
 		"a typed nil *Error":                {(*retry.Error)(nil), ""},
 		"a typed nil *Error that is joined": {errors.Join((*retry.Error)(nil), errDial), ""},
-		"a mark":                            {retry.Permanent(errDial), ""},
-		"a mark around an Error":            {retry.Permanent(inner), retry.ReasonBudget},
+		"a Permanent error":                 {retry.Permanent(errDial), ""},
+		"Permanent around an Error":         {retry.Permanent(inner), retry.ReasonBudget},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, row.want, retry.ReasonOf(row.err)) })
 	}

@@ -10,65 +10,65 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// An Error is the error type returned by [Do], [DoValue] and [Once]. It holds
-// the last error and the reason for stopping. [ReasonOf] returns the reason, and
-// [Unwrap] what a caller without this package would have got; errors.Is and errors.As
-// find both what failed and what stopped the call.
+// An Error is the error of [Do], [DoValue] and [Once]. It contains the error of the last
+// attempt and the reason why the call stopped. [ReasonOf] returns the reason. [Unwrap]
+// returns the error that a caller without this package would have got. errors.Is and
+// errors.As find both Err and Cause.
 //
-// The Error of a call that was canceled keeps the context, and with it the
-// values of a request, alive for as long as you keep the Error. In a test with
-// testing/synctest, read it inside the bubble of its context.
+// The Error of a canceled call keeps the context of the call alive, with the values of a
+// request in it. In a test with testing/synctest, read the Error inside the bubble of its
+// context.
 type Error struct {
-	Reason Reason
-	Class  string // the class of the last failure; "": none
+	Reason Reason // why the call stopped
+	Class  string // the class of the last failure; "": the failure has no class
 
-	// Attempts is how many attempts were made in all. Under HealthyAfter it may exceed the
-	// limit of the policy, which counts only from the last healthy attempt on.
+	// Attempts is the count of all attempts that were made. It may exceed the limit of the
+	// policy, because the limit begins anew with an attempt that ran past HealthyAfter.
 	Attempts int
 
-	// Waited is the sum of all delays that passed or that a Wait skipped, before a reset too.
+	// Waited is the sum of all delays of the call that passed or that a Wait skipped.
 	Waited time.Duration
 
-	// Delay is the delay that was chosen but not fully waited, such as the one before
-	// a retry that a Budget did not allow. A caller that calls again in a loop of its
-	// own should first wait this long: with an empty Budget, Do returns at once.
+	// Delay is the delay that was computed but not fully waited, for example the delay before
+	// a retry that a Budget did not allow. With an empty Budget, Do returns without waiting.
+	// So a caller with a loop of its own should wait for Delay before it calls Do again.
 	Delay time.Duration
 
-	// Err is what the last attempt failed with; nil if none was made.
+	// Err is the error of the last attempt. nil: no attempt was made.
 	Err error
 
-	// Cause is what stopped the call besides the failure itself: the context's error,
-	// a deadline too close to wait, an error of the policy's Wait, the Cause of a
-	// [Class], or what is wrong with the policy; otherwise nil. The context is checked
-	// for its error and cause only when you read them.
+	// Cause is why the call stopped, in addition to Err: the context's error, a deadline that
+	// is too close, the error of the policy's Wait or Enter, the Cause of a [Class], or a
+	// [*PolicyError]. nil: Err alone stopped the call. If the context ended the call, the text
+	// of Cause and the errors that it wraps come from the context when you ask for them.
 	Cause error
 
-	// Before is what an earlier attempt failed with, the latest that says more than
-	// Err, where Err is nothing but a timeout or the end of a context: the 403 before a
-	// "context deadline exceeded". A retryhttp.Transport also sets it after a 4xx: there it is
-	// what an attempt failed with that may have been processed. Otherwise nil. It is for
-	// people: the text of the Error ends with it, and errors.Is and errors.As do not look into
-	// it.
+	// Before is the error of an earlier attempt. It is set if Err is nothing but a timeout or
+	// the end of a context. Then Before is the last error that says more, such as the 403
+	// before a "context deadline exceeded". A retryhttp.Transport also sets Before after a
+	// 4xx, if the server may have processed an earlier attempt: then Before is the error of
+	// that attempt. Otherwise Before is nil. It is for people to read: the text of the Error
+	// ends with it, and errors.Is and errors.As do not look into it.
 	Before error
 
 	facts
 }
 
-// facts are what the text of an Error says beside its fields.
+// facts are for the text of an Error. No field of the Error contains them.
 type facts struct {
 	bound   time.Duration // MaxRetryAfter for ReasonRetryAfter, MaxElapsed for ReasonElapsed
-	elapsed time.Duration // for ReasonElapsed, since the first attempt began
-	ranOut  time.Duration // AttemptTimeout, if that ended the last attempt; 0: it did not
-	number  int           // of the last attempt, where the last healthy attempt has number 1
-	empty   *Budget       // for ReasonBudget and ReasonBorrowed
-	of      int           // for ReasonExhausted by a class: its failures; or noLimit
+	elapsed time.Duration // for ReasonElapsed: the time since the first attempt began
+	ranOut  time.Duration // AttemptTimeout if it ended the last attempt, otherwise 0
+	number  int           // the Number of the last attempt, as in a Decision
+	empty   *Budget       // the Budget for ReasonBudget and ReasonBorrowed
+	of      int           // for ReasonExhausted: the failures of the class, or noLimit
 }
 
-// noLimit is the number of a ReasonExhausted for which the policy sets no limit.
+// noLimit says that the policy of a ReasonExhausted has no limit on attempts.
 const noLimit = -1
 
-// Error returns one line: the reason, the facts in brackets, what the last attempt
-// failed with, and Before.
+// Error returns one line with the reason, the facts in brackets, the text of Err, and the text
+// of Before.
 func (e *Error) Error() string {
 	if e == nil {
 		return "<nil>"
@@ -86,7 +86,7 @@ func (e *Error) Error() string {
 	if e.Err != nil {
 		text := e.Err.Error()
 		if _, inner := e.Err.(*Error); inner {
-			text = strings.TrimPrefix(text, prefix) // it is there once
+			text = strings.TrimPrefix(text, prefix) // the text already starts with prefix
 		}
 		b.WriteString(": " + text)
 	}
@@ -96,8 +96,8 @@ func (e *Error) Error() string {
 	return oneLine.Replace(b.String())
 }
 
-// Budget returns the empty Budget that stopped the call, for ReasonBudget and ReasonBorrowed, and
-// otherwise nil.
+// Budget returns the empty Budget that stopped the call. It returns nil if the Reason is
+// neither ReasonBudget nor ReasonBorrowed.
 func (e *Error) Budget() *Budget {
 	if e == nil {
 		return nil
@@ -109,8 +109,8 @@ const prefix = "retry: "
 
 var oneLine = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")
 
-// reasonTexts are how the text of an Error begins. For a Reason that is not here it
-// begins with that.
+// reasonTexts are the first words of the text of an Error. The text of an unknown Reason is
+// the Reason itself.
 var reasonTexts = map[Reason]string{
 	"":                 "stopped",
 	ReasonRetry:        "trying again",
@@ -202,7 +202,7 @@ func (e *Error) factTexts() (facts []string) {
 	return facts
 }
 
-// short returns d rounded to the digits that a person reads.
+// short returns d as text, rounded for people to read.
 func short(d time.Duration) string {
 	switch {
 	case d >= time.Second:
@@ -213,7 +213,7 @@ func short(d time.Duration) string {
 	return saturate.Text(d)
 }
 
-// Unwrap returns Err and then Cause, each if there is one.
+// Unwrap returns Err and Cause, in this order and without nil.
 func (e *Error) Unwrap() []error {
 	var errs []error
 	if e != nil && e.Err != nil {
@@ -225,22 +225,23 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// A Reason says why an operation is, or is not, attempted again. The zero Reason
-// is none. More may be added: a switch needs a default.
+// A Reason says why a call or a job is retried, or why it is not retried. The zero Reason
+// means that there is no reason. A later version may add a Reason, so a switch needs a
+// default.
 //
-//   - [ReasonRetry]: try again
-//   - [ReasonSuccess]: it did not fail
-//   - [ReasonExhausted]: all attempts that the policy, or the failure's class, allows were made
-//   - [ReasonNonRetryable]: the policy, or the failure's class, is NonRetryable
-//   - [ReasonPermanent]: the error is marked by [Permanent], or an inner call was invalid
-//   - [ReasonRejected]: RetryIf said no
+//   - [ReasonRetry]: a retry follows
+//   - [ReasonSuccess]: the attempt did not fail
+//   - [ReasonExhausted]: all attempts that the policy or the failure's class allows were made
+//   - [ReasonNonRetryable]: the policy or the failure's class is NonRetryable
+//   - [ReasonPermanent]: [Permanent] has wrapped the error, or an inner call was invalid
+//   - [ReasonRejected]: RetryIf returned false
 //   - [ReasonRetryAfter]: a server asks for a longer wait than MaxRetryAfter
 //   - [ReasonElapsed]: the retry would start later than MaxElapsed allows
-//   - [ReasonDeadline]: the context's deadline has passed, or would before the retry
+//   - [ReasonDeadline]: the context's deadline has passed, or comes before the retry
 //   - [ReasonCanceled]: the context was canceled
-//   - [ReasonBudget]: a [Budget], of the policy or the context, has no retry left
-//   - [ReasonBorrowed]: the same, of a Budget that is Borrowed: the caller lent no more
-//   - [ReasonWait]: the policy's Wait returned an error
+//   - [ReasonBudget]: a [Budget] of the policy or of the context is empty
+//   - [ReasonBorrowed]: a Budget that is Borrowed is empty: the caller lent no more
+//   - [ReasonWait]: the policy's Wait or Enter returned an error
 //   - [ReasonInvalid]: the policy, a class, or the call is invalid
 type Reason string
 
@@ -261,8 +262,8 @@ const (
 	ReasonInvalid      Reason = "invalid"
 )
 
-// ReasonOf returns the Reason of the outermost [Error] in err's tree;
-// ReasonSuccess if err is nil, and "" if there is none.
+// ReasonOf returns the Reason of the outermost [Error] in err's tree. It returns
+// ReasonSuccess if err is nil, and "" if the tree contains no Error.
 func ReasonOf(err error) Reason {
 	if err == nil {
 		return ReasonSuccess
@@ -273,21 +274,22 @@ func ReasonOf(err error) Reason {
 	return ""
 }
 
-// Unwrap returns what the caller would have got without this package, for type
-// switches, ==, plain logs, and callers who do not know it:
+// Unwrap returns the error that the caller would have got without this package. It is for
+// type switches, for ==, for plain logs, and for callers who do not know this package. It takes
+// the outermost [Error] in err's tree. The first line that applies to this Error gives the
+// result:
 //
-//   - If the context ended the call: its cause ([context.Cause]). If the context's
-//     deadline was too close to wait: context.DeadlineExceeded.
-//   - Otherwise the Err of the outermost [Error] in err's tree, without the marks of
-//     [Permanent] and [After] around it. If that Err is itself the Error of a call, or
-//     wraps one alone: what Unwrap returns for the innermost.
-//   - If Err is marked by Permanent, it goes before the context: an operation may
-//     cancel its own context and say "not found".
-//   - If the Reason is ReasonInvalid, or no attempt was made and no context ended the
-//     call: the *Error itself.
+//   - If the Reason is ReasonInvalid: the *Error itself.
+//   - If the context ended the call: the context's cause ([context.Cause]). If the context's
+//     deadline was too close for a wait: context.DeadlineExceeded. An Err that [Permanent] has
+//     wrapped skips this step, because an operation may cancel its own context and return
+//     "not found".
+//   - If Err is the Error of an inner call, or wraps only such an Error: the result of Unwrap
+//     for that inner Error.
+//   - If no attempt was made: the *Error itself.
+//   - Otherwise Err, without the wrappers of Permanent, [After] and [NotAttempted] around it.
 //
-// An error without an Error in its tree stays as it is. The result is nil only if err
-// is.
+// Unwrap returns err itself if its tree contains no Error. It returns nil only if err is nil.
 func Unwrap(err error) error {
 	e := outermost(err)
 	switch {
@@ -310,10 +312,11 @@ func Unwrap(err error) error {
 	if e.Err == nil {
 		return e
 	}
-	return unmarked(e.Err)
+	return unwrapped(e.Err)
 }
 
-func unmarked(err error) error {
+// unwrapped returns err without the wrappers of this package around it.
+func unwrapped(err error) error {
 	for {
 		switch e := err.(type) {
 		case *permanentError:
@@ -328,7 +331,7 @@ func unmarked(err error) error {
 	}
 }
 
-// outermost returns the outermost Error in err's tree, nil if there is none.
+// outermost returns the outermost Error in err's tree, or nil if the tree contains no Error.
 func outermost(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -337,9 +340,9 @@ func outermost(err error) *Error {
 	return nil
 }
 
-// endedError is the Cause of a call whose context is done. It asks the context
-// for nothing until someone reads it: context.Cause takes a lock that every
-// waiter on one context shares.
+// endedError is the Cause of a call whose context is done. It calls context.Cause only when
+// somebody reads the error, because context.Cause takes a lock that all waiters on the context
+// share.
 type endedError struct{ ctx context.Context }
 
 func (e *endedError) Error() string {
@@ -352,8 +355,7 @@ func (e *endedError) Error() string {
 
 func (e *endedError) Unwrap() []error { return []error{e.ctx.Err(), context.Cause(e.ctx)} }
 
-// aheadError is the Cause of a call whose context has a deadline that comes
-// before the next attempt.
+// aheadError is the Cause of a call whose context has a deadline before the next attempt.
 type aheadError struct{ left time.Duration }
 
 func (e *aheadError) Error() string {

@@ -79,8 +79,8 @@ func ExampleError_as() {
 	// last error: connection refused
 }
 
-// A shutdown ends a wait at once. The error has the reason for stopping, the
-// cause of the cancellation, and the error of the last attempt.
+// A shutdown ends a wait at once. The error contains the reason for stopping, the cause of the
+// cancellation, and the error of the last attempt.
 func ExampleReasonOf() {
 	errRefused := errors.New("connection refused")
 	errShutdown := errors.New("shutting down")
@@ -109,8 +109,8 @@ func ExampleReasonOf() {
 	// retry: canceled after 1 attempt (the next delay is 1h0m0s, context canceled: shutting down): connection refused
 }
 
-// Unwrap is for code that compares errors with == or switches on their type, which an
-// Error around them would defeat.
+// Unwrap is for code that compares an error with == or switches on its type. Both fail while
+// the error is inside an Error.
 func ExampleUnwrap() {
 	policy := retry.Policy{MaxAttempts: 2}
 	err := retry.Do(context.Background(), policy, func(ctx context.Context) error {
@@ -129,7 +129,7 @@ func ExampleUnwrap() {
 	// true
 }
 
-// A mark on an error applies to this one failure.
+// Permanent stops the call at this failure, whatever the policy allows.
 func ExamplePermanent() {
 	policy := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}
 	err := retry.Do(context.Background(), policy, func(ctx context.Context) error {
@@ -139,8 +139,7 @@ func ExamplePermanent() {
 	// Output: retry: permanent error after 1 attempt: no such user
 }
 
-// A server can say when to come back. MaxRetryAfter is the longest wait it can
-// ask for.
+// A server can ask for a wait. A wait longer than MaxRetryAfter ends the call.
 func ExampleAfter() {
 	policy := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second), MaxRetryAfter: 2 * time.Minute}
 	for _, wait := range []time.Duration{30 * time.Second, time.Hour} {
@@ -153,14 +152,14 @@ func ExampleAfter() {
 	// retry_after_too_long 1h0m0s
 }
 
-// A queue asks what an error says about another attempt.
+// A queue asks whether an error forbids another attempt.
 func ExampleIsPermanent() {
 	noUser := fmt.Errorf("charge: %w", retry.Permanent(errors.New("no such user")))
 	fmt.Println(retry.IsPermanent(noUser), retry.IsPermanent(io.EOF))
 	// Output: true false
 }
 
-// A wrapper asks how long a server wants to be left alone.
+// Code around this package asks how long a server wants its clients to wait.
 func ExampleRetryAfterOf() {
 	busy := fmt.Errorf("search: %w", retry.After(30*time.Second, errors.New("429 Too Many Requests")))
 	fmt.Println(retry.RetryAfterOf(busy), retry.RetryAfterOf(io.EOF))

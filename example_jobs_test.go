@@ -35,6 +35,7 @@ func ExamplePolicy_Next() {
 	// dead letter after 3 attempts: attempts_exhausted
 }
 
+// Eligible gets the count of attempts that have been made.
 func ExamplePolicy_Eligible() {
 	policy := retry.Policy{MaxAttempts: 3}
 	for attempts := range 4 {
@@ -47,8 +48,8 @@ func ExamplePolicy_Eligible() {
 	// 3 false
 }
 
-// A job can have its own limit, which can lower the policy's limit and never
-// raises it. 0 means none.
+// A job can have its own limit. It can lower the policy's limit and never raises it. 0 means
+// that the job has no limit.
 func ExamplePolicy_ForJob() {
 	policy := retry.Policy{MaxAttempts: 5}
 	for _, maxAttempts := range []int{0, 3, 20} {
@@ -60,14 +61,15 @@ func ExamplePolicy_ForJob() {
 	// 20 -> 5 attempts, Retry-After at most 24h0m0s
 }
 
-// A row keeps the count: each worker that gets the job makes one attempt of it.
+// The row of a job in a database counts its attempts. Each worker that gets the job makes one
+// attempt.
 func ExampleOnce() {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Minute}}
 	send := func(context.Context) error { return errors.New("connection refused") }
 
 	for attempts := 1; attempts <= 3; attempts++ {
 		d, err := retry.Once(context.Background(), policy, retry.Attempt{Number: attempts}, send)
-		if d.Retry() {
+		if d.Retry() { // a method: d.Reason == retry.ReasonRetry
 			fmt.Println("run again in", d.Delay)
 		} else {
 			fmt.Println(d.Reason, "-", err)
@@ -79,7 +81,7 @@ func ExampleOnce() {
 	// attempts_exhausted - retry: attempts exhausted after 3 attempts: connection refused
 }
 
-// What stands in a line of a log gives its delay again.
+// Draw computes the delay again from the fields that a line of a log contains.
 func ExampleDraw() {
 	d := retry.Default().Next(retry.Attempt{Number: 2, Seed: 42})
 	fmt.Println(d.Lo, d.Hi, d.Delay == retry.Draw(42, 2, d.Lo, d.Hi))

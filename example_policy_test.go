@@ -46,7 +46,7 @@ func ExampleClass() {
 			if errors.Is(err, errThrottled) {
 				return throttled
 			}
-			return nil // decided by the policy itself
+			return nil // the policy itself decides
 		},
 		OnEvent: func(_ context.Context, e retry.Event) {
 			if e.Kind == retry.RetryScheduled {
@@ -94,20 +94,21 @@ func ExamplePolicy_Lint() {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Schedule{5 * time.Minute, 15 * time.Minute, time.Hour}}
 	for _, finding := range policy.Lint() {
 		fmt.Printf("%s: %v\n", finding.Code, finding)
-		fmt.Println(finding.Key + ": " + finding.InKeys()) // for those who wrote a file
+		fmt.Println(finding.Key + ": " + finding.InKeys()) // for a policy from a file
 	}
 	// Output:
-	// unused_delays: a Schedule of 3 delays beside 3 attempts: the delay of 1h0m0s and those after it are never used; MaxAttempts counts the first attempt
-	// backoff.delays: a list of 3 delays beside 3 attempts: the delay of 1h0m0s and those after it are never used; max_attempts counts the first attempt
+	// unused_delays: a Schedule of 3 delays is too long for 3 attempts: the delay of 1h0m0s and all delays after it are never used; MaxAttempts counts the first attempt
+	// backoff.delays: a list of 3 delays is too long for 3 attempts: the delay of 1h0m0s and all delays after it are never used; max_attempts counts the first attempt
 }
 
-// Default suits a call to a service nearby. String says what it does.
+// Default is for a call to a service nearby. Printing a policy describes it.
 func ExampleDefault() {
 	fmt.Println(retry.Default())
 	// Output: 5 attempts, exponential 200ms x2, at most 5s, ±50%
 }
 
-// A limit from a flag or the environment, over a policy from a file.
+// WithMaxAttempts replaces the limit of a policy from a file by a limit from a flag or the
+// environment.
 func ExamplePolicy_WithMaxAttempts() {
 	file := retry.Policy{MaxRetries: 2, MaxElapsed: time.Minute, Backoff: retry.Fixed(time.Second)}
 	for _, n := range []int{9, 1, -1, 0} {
@@ -121,7 +122,7 @@ func ExamplePolicy_WithMaxAttempts() {
 	// 3 attempts, fixed 1s, within 1m0s retry: max attempts is 0: write 1 for no retry, or -1 for unlimited
 }
 
-// Validate names each fault and what to write instead.
+// Validate names each fault and says what to write instead.
 func ExamplePolicy_Validate() {
 	policy := retry.Policy{MaxAttempts: -2, MaxDelay: -time.Second}
 	fmt.Println(policy.Validate())

@@ -43,6 +43,25 @@ func ExampleDo() {
 	// true
 }
 
+// The context does not contain the number of the attempt, so the function counts in a
+// variable.
+func ExampleDo_attemptNumber() {
+	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond)}
+	attempt := 0
+
+	err := retry.Do(context.Background(), policy, func(ctx context.Context) error {
+		attempt++
+		fmt.Println("attempt", attempt, "of", policy.EffectiveMax())
+		return errors.New("connection refused")
+	})
+	fmt.Println(err)
+	// Output:
+	// attempt 1 of 3
+	// attempt 2 of 3
+	// attempt 3 of 3
+	// retry: attempts exhausted after 3 attempts (2ms waited): connection refused
+}
+
 func ExampleDoValue() {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond)}
 	calls := 0
@@ -60,16 +79,16 @@ func ExampleDoValue() {
 // One refusal holds all callers of an API until the server's wait is over.
 func ExampleGate() {
 	gate := retry.Gate{OnClose: func(key string, wait time.Duration, cause error) {
-		fmt.Println("all calls of", key, "wait for", wait, "because of", cause)
+		fmt.Println("all calls to", key, "wait for", wait, "because of", cause)
 	}}
 	answers := []error{retry.After(20*time.Millisecond, errors.New("429 Too Many Requests")), nil}
 	charge := gate.Hold("billing", func(ctx context.Context) error {
-		answer := answers[0] // stands for a call of the API
+		answer := answers[0] // in place of a call of the API
 		answers = answers[1:]
 		return answer
 	})
 	fmt.Println(retry.Do(context.Background(), retry.Default(), charge))
 	// Output:
-	// all calls of billing wait for 20ms because of 429 Too Many Requests
+	// all calls to billing wait for 20ms because of 429 Too Many Requests
 	// <nil>
 }

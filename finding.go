@@ -7,34 +7,35 @@ import (
 	"strings"
 )
 
-// A Finding is one thing that [Policy.Validate], [Policy.Lint] or a decoder says about a
-// policy. Programs go by its Code, Field and Key. The texts are for people, and may change.
+// A Finding is one fault or warning about a policy, from [Policy.Validate], [Policy.Lint] or a
+// decoder. Programs should use its Code, Field and Key. Its texts are for people to read and
+// may change.
 type Finding struct {
-	// Code says what kind of finding this is: "no_backoff", "invalid_value". The list:
-	// https://github.com/goretry/retry/blob/main/docs/compatibility.md
+	// Code says which kind of finding this is, such as "no_backoff" or "invalid_value". All
+	// codes: https://github.com/goretry/retry/blob/main/docs/compatibility.md
 	Code string
 
-	Field string // the field in Go: "MaxDelay", "Backoff.Base", "Budget.Size"; "": none
-	Key   string // the key of the text form: "max_delay", "budget.size"; "": none
+	Field string // the field in Go: "MaxDelay", "Backoff.Base", "Budget.Size"; "": no field
+	Key   string // the key of the text form: "max_delay", "budget.size"; "": no key
 
 	inGo, inKeys string
 }
 
-// String returns the text with the names of Go: "MaxDelay is -1ns: write ...".
+// String returns the text with the names of fields in Go: "MaxDelay is -1ns: write ...".
 func (f Finding) String() string { return f.inGo }
 
 // InKeys returns the text with the keys of the text form: "max_delay is -1ns: write ...".
 func (f Finding) InKeys() string { return f.inKeys }
 
-// WithText returns f with this text, in place of both texts. It is for packages that read
-// the settings of other systems.
+// WithText returns f with text as the result of both String and InKeys. It is for packages
+// that read the settings of other systems.
 func (f Finding) WithText(text string) Finding {
 	f.inGo, f.inKeys = text, text
 	return f
 }
 
-// Keys returns the keys of the text form of a policy, those of a mapping in it as
-// "backoff.base".
+// Keys returns the keys of the text form of a policy. A key of an inner mapping has the key of
+// the mapping before it: "backoff.base".
 func Keys() (keys []string) {
 	for _, n := range words {
 		if n.key != "" && !slices.Contains(keys, n.key) {
@@ -44,16 +45,17 @@ func Keys() (keys []string) {
 	return keys
 }
 
-// A name is a setting or a value in the texts of a Finding, which have its token in braces.
+// A name is how the texts of a Finding write a setting or a value. The formats of the texts
+// contain its token in braces.
 type name struct {
 	token  string
-	field  string // the field of a Policy
-	inGo   string // "": the token
-	key    string // the key of the text form; "": none
-	inKeys string // "": the key
+	field  string // the field of a Policy; "": a value
+	inGo   string // the text for Go; "": the token
+	key    string // the key of the text form; "": no key
+	inKeys string // the text for the text form; "": the key
 }
 
-// words has the keys in the order of the text form.
+// words lists all names. The keys are in the order of the text form.
 var words = []name{
 	{token: "MaxAttempts", field: "MaxAttempts", key: "max_attempts"},
 	{token: "MaxRetries", field: "MaxRetries", key: "max_retries"},
@@ -105,7 +107,7 @@ var words = []name{
 	{token: "RetryAfterExact", inKeys: "exact"},
 }
 
-// inGo and inKeys write the tokens in a text.
+// inGo and inKeys replace the tokens in a format.
 var inGo, inKeys = writers()
 
 func writers() (inGo, inKeys *strings.Replacer) {
@@ -118,8 +120,8 @@ func writers() (inGo, inKeys *strings.Replacer) {
 	return strings.NewReplacer(fields...), strings.NewReplacer(keys...)
 }
 
-// finding returns a Finding about a setting. Both of its texts are made of text, which is
-// for fmt and names settings in braces, so that neither can lack a name of the other.
+// finding returns a Finding about the setting with this token. text is a format for fmt with
+// tokens in braces. Both texts of the Finding come from it, so they always say the same.
 func finding(code, token, text string, values ...any) Finding {
 	f := Finding{
 		Code:   code,
@@ -134,7 +136,8 @@ func finding(code, token, text string, values ...any) Finding {
 	return f
 }
 
-// fieldOf returns the field whose value a key of the text form is, or contains.
+// fieldOf returns the field for a key of the text form, or for the nearest mapping around the
+// key that has a field.
 func fieldOf(key string) string {
 	key, _, _ = strings.Cut(key, "[")
 	for ; key != ""; key = key[:max(0, strings.LastIndex(key, "."))] {

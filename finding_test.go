@@ -42,43 +42,43 @@ func TestFindings(t *testing.T) {
 		policy retry.Policy
 		want   finding
 	}{
-		"NonRetryable beside a limit": {retry.Policy{NonRetryable: true, MaxAttempts: 3}, finding{"unused_limit", "NonRetryable", "retryable",
-			"retryable: false beside a limit of 3 attempts, by max_attempts, max_retries or max_elapsed: there is only one attempt"}},
+		"NonRetryable with a limit": {retry.Policy{NonRetryable: true, MaxAttempts: 3}, finding{"unused_limit", "NonRetryable", "retryable",
+			"retryable: false allows only one attempt: the limit of 3 attempts by max_attempts, max_retries or max_elapsed has no effect"}},
 		"a Backoff without a limit": {retry.Policy{Backoff: second}, finding{"no_limit", "Backoff", "backoff",
 			"backoff without a limit: there is only one attempt, and no delay; set max_attempts, max_retries or max_elapsed"}},
 		"AttemptCap without a limit": {retry.Policy{AttemptCap: 3}, finding{"no_limit", "AttemptCap", "attempt_cap",
 			"attempt_cap without a limit: there is only one attempt; set max_attempts, max_retries or max_elapsed"}},
 		"Classify without a limit": {retry.Policy{Classify: always(retry.Class{})}, finding{"no_limit", "Classify", "",
 			"Classify without a limit: there is only one attempt, whatever a class allows; set max_attempts, max_retries or max_elapsed"}},
-		"no attempt is healthy": {retry.Policy{AttemptTimeout: time.Second, HealthyAfter: time.Minute}, finding{"never_healthy", "AttemptTimeout", "attempt_timeout",
-			"attempt_timeout of 1s ends every attempt before healthy_after of 1m0s: none is ever healthy"}},
+		"no attempt runs past HealthyAfter": {retry.Policy{AttemptTimeout: time.Second, HealthyAfter: time.Minute}, finding{"never_healthy", "AttemptTimeout", "attempt_timeout",
+			"attempt_timeout of 1s ends every attempt before healthy_after of 1m0s: no attempt is ever healthy"}},
 		"two limits": {retry.Policy{MaxAttempts: 5, MaxRetries: 2, Backoff: second}, finding{"two_limits", "MaxAttempts", "max_attempts",
-			"max_attempts and max_retries are both set: the lower applies, 3 attempts; set one"}},
+			"max_attempts and max_retries are both set: the lower limit applies, 3 attempts; set one"}},
 		"delays that are never used": {retry.Policy{MaxAttempts: 2, Backoff: retry.Schedule{1, 2}}, finding{"unused_delays", "Backoff", "backoff.delays",
-			"a list of 2 delays beside 2 attempts: the delay of 2ns and those after it are never used; max_attempts counts the first attempt"}},
-		"unlimited without a Backoff": {retry.Policy{MaxAttempts: -1}, finding{"no_backoff", "Backoff", "backoff", "unlimited attempts without a backoff: each wait is 10ms; set one"}},
-		"healthy without a Backoff": {retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute}, finding{"no_backoff", "Backoff", "backoff",
-			"healthy_after without a backoff: each wait is 10ms; set one"}},
-		"unlimited, short": {retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(1)}, finding{"short_delays", "Backoff", "backoff",
+			"a list of 2 delays is too long for 2 attempts: the delay of 2ns and all delays after it are never used; max_attempts counts the first attempt"}},
+		"unlimited without a Backoff": {retry.Policy{MaxAttempts: -1}, finding{"no_backoff", "Backoff", "backoff", "unlimited attempts without a backoff: each wait is 10ms; set a backoff"}},
+		"HealthyAfter without a Backoff": {retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute}, finding{"no_backoff", "Backoff", "backoff",
+			"healthy_after without a backoff: each wait is 10ms; set a backoff"}},
+		"unlimited, short delays": {retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(1)}, finding{"short_delays", "Backoff", "backoff",
 			"unlimited attempts with delays below 10ms: each wait is 10ms instead"}},
-		"healthy, short": {retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute, Backoff: retry.Fixed(1)}, finding{"short_delays", "Backoff", "backoff",
+		"HealthyAfter, short delays": {retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute, Backoff: retry.Fixed(1)}, finding{"short_delays", "Backoff", "backoff",
 			"healthy_after with delays below 10ms: each wait is 10ms instead"}},
 		"at once": {retry.Policy{MaxAttempts: 3}, finding{"no_backoff", "Backoff", "backoff",
-			"3 attempts without a backoff: they follow each other at once; set one, or a fixed backoff of 0s for no delay"}},
+			"3 attempts without a backoff: the attempts follow each other at once; set a backoff, or a fixed backoff of 0s for no delay"}},
 		"growing": {retry.Policy{MaxAttempts: -1, Backoff: doubling}, finding{"growing_delays", "Backoff", "backoff",
 			"unlimited attempts on a backoff that grows: the delays reach years; set max_delay"}},
 		"no time": {retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Second}, finding{"no_time", "MaxElapsed", "max_elapsed",
 			"max_elapsed of 1s is shorter than the first delay of at least 1m0s: there is no retry"}},
 		"attempts that never run": {retry.Policy{MaxAttempts: 9, Backoff: second, MaxElapsed: 2 * time.Second}, finding{"unused_attempts", "MaxElapsed", "max_elapsed",
-			"at most 3 of 9 attempts fit into max_elapsed of 2s: attempt 4 and those after it never run"}},
+			"at most 3 of 9 attempts fit into max_elapsed of 2s: attempt 4 and all attempts after it never run"}},
 		"long attempts": {retry.Policy{MaxElapsed: time.Minute, AttemptTimeout: time.Hour, Backoff: second}, finding{"long_attempts", "AttemptTimeout", "attempt_timeout",
 			"attempt_timeout of 1h0m0s is longer than max_elapsed of 1m0s: after one attempt that uses it up there is no retry"}},
 		"years": {retry.Policy{MaxAttempts: 30, Backoff: doubling}, finding{"too_long", "MaxDelay", "max_delay",
 			"30 attempts take up to 149130h48m31s: set max_delay or max_elapsed"}},
 		"a short MaxDelay": {retry.Policy{MaxAttempts: 3, Backoff: second, MaxDelay: 1}, finding{"short_max_delay", "MaxDelay", "max_delay",
-			"max_delay of 1ns is shorter than the first delay of 1s: it cuts even that one"}},
+			"max_delay of 1ns is shorter than the first delay of 1s: it cuts even the first delay"}},
 		"no Ratio": {retry.Policy{MaxAttempts: 2, Backoff: second, Budget: &retry.Budget{Size: 1, Remember: time.Minute}}, finding{"no_ratio", "Budget.Ratio", "budget.ratio",
-			"budget.remember of 1m0s beside a budget.ratio of 0: successes put nothing back; set budget.ratio"}},
+			"budget.remember of 1m0s without a budget.ratio: successes put nothing back; set budget.ratio"}},
 
 		"an invalid number":   {retry.Policy{MaxAttempts: -2}, finding{"invalid_value", "MaxAttempts", "max_attempts", "max_attempts is -2: write how many, 0 for not set, or -1 for unlimited"}},
 		"an invalid Fixed":    {retry.Policy{Backoff: retry.Fixed(-1)}, finding{"invalid_value", "Backoff", "backoff.base", "backoff.base is -1ns: write 0 for no delay, or a positive duration"}},
@@ -139,7 +139,7 @@ func TestFindingsOfValidate(t *testing.T) {
 		assert.Equal(t, [3]string{"invalid_value", "MaxDelay", ""}, [3]string{f.Code, f.Field, f.Key}, "a class has no text form")
 		assert.Equal(t, f.String(), f.InKeys())
 	})
-	t.Run("nobody can change them", func(t *testing.T) {
+	t.Run("the caller gets a copy", func(t *testing.T) {
 		err := retry.Policy{MaxAttempts: -2}.Validate()
 		findingsOf(t, err)[0].Field = "changed"
 		assert.Equal(t, "MaxAttempts", findingsOf(t, err)[0].Field)
@@ -164,9 +164,9 @@ func TestFindingsOfDecoding(t *testing.T) {
 			{"invalid_value", "Backoff", "backoff.delays[1]", `backoff.delays[1] is 2: write a duration as text, such as "200ms" or "1m30s"`},
 			{"invalid_value", "Budget.RefillEvery", "budget.refill_every", `budget.refill_every is 3: write a duration such as "1m", at least 1ms, or "0s" for never`},
 		}},
-		"a key that is missing":     {`{"budget": {}}`, []finding{{"missing_key", "Budget.Size", "budget.size", "budget.size is missing: write how many retries it holds, at least 1"}}},
-		"a key that is there twice": {`{"jitter": 0, "jitter": 1}`, []finding{{"duplicate_key", "Jitter", "jitter", `duplicate key "jitter"`}}},
-		"not a mapping":             {`[]`, []finding{{"invalid_value", "", "", `got [], want a mapping such as {"max_attempts": 5}`}}},
+		"a key that is missing": {`{"budget": {}}`, []finding{{"missing_key", "Budget.Size", "budget.size", "budget.size is missing: write how many retries it holds, at least 1"}}},
+		"a duplicate key":       {`{"jitter": 0, "jitter": 1}`, []finding{{"duplicate_key", "Jitter", "jitter", `duplicate key "jitter"`}}},
+		"not a mapping":         {`[]`, []finding{{"invalid_value", "", "", `got [], want a mapping such as {"max_attempts": 5}`}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []finding

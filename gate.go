@@ -10,47 +10,48 @@ import (
 	"github.com/goretry/retry/internal/gate"
 )
 
-// A Gate holds attempts of one kind while a server has asked one of them to wait, so
-// that one refusal stops all callers and not only the one that met it. What is of one
-// kind is up to you: the attempts with one key, such as an account or a model.
+// A Gate holds all attempts with the same key while a server has asked one of these attempts
+// to wait. So one refusal stops all callers, and not only the caller that it was sent to. You
+// choose the key: an account, a model, a host.
 //
 //	err := retry.Do(ctx, policy, gate.Hold("billing", func(ctx context.Context) error {
-//		return client.Charge(ctx) // fails with retry.After(d, err) if it has to wait
+//		return client.Charge(ctx) // returns retry.After(d, err) if the server asks for a wait
 //	}))
 //
-// When the wait is over, the callers leave spread over a quarter of it. A Gate gains
-// nothing for attempts that are all under way before the first refusal.
+// When the wait is over, the callers do not leave together: their starts are spread over a
+// quarter of the wait. A Gate cannot help attempts that are already in flight when the first
+// refusal arrives.
 //
-// A Gate inside a Gate, such as one for a model inside one for its account, closes only
-// for what a server said: an attempt that the inner one has not let through does not
-// close the outer one.
+// A Gate may be inside another Gate, for example a Gate for a model inside a Gate for its
+// account. If the inner Gate does not let an attempt through, the outer Gate does not close,
+// because no server has asked for a wait.
 //
-// The zero Gate is ready to use, by any number of goroutines. Do not copy it, nor
-// change its fields once it is in use. It remembers the pauses of 10,000 keys; if more
-// keys wait at a time, some are not held. retryhttp.Gate is the one for HTTP requests.
+// The zero Gate is ready to use, by any number of goroutines. Do not copy a Gate, and do not
+// change its fields after its first use. A Gate remembers the pauses of 10,000 keys. If more
+// keys have a pause at a time, some of them are not held. For HTTP requests, use
+// retryhttp.Gate.
 type Gate struct {
-	// Max is the longest pause; 0 or below: a minute. Each refusal begins a pause, so an
-	// attempt may be held for several. The deadline of its context limits that.
+	// Max is the longest pause. 0 or below: a minute. Each refusal begins a pause, so an
+	// attempt may be held for several pauses. The deadline of its context limits the sum.
 	Max time.Duration
 
-	// OnClose is called when a pause begins, once for all attempts that it holds, with
-	// how long it lasts and the failure that began it. Several goroutines may call it at
-	// a time. nil: not called.
+	// OnClose is called when a pause begins, once for all attempts that the pause holds. It
+	// gets the length of the pause and the error that began it. Several goroutines may call
+	// OnClose at the same time. nil: not called.
 	OnClose func(key string, wait time.Duration, cause error)
 
 	pauses gate.Pauses
 }
 
-// Hold returns a function that calls fn as soon as the gate is open for key. If fn
-// fails with a wait, of [After] or of a method RetryAfter, the gate is closed for that
-// time for all attempts with this key. A success and any other failure change
-// nothing.
+// Hold returns a function that calls fn as soon as the gate is open for key. If the error of
+// fn asks for a wait, by [After] or by a method RetryAfter, the gate closes for that time and
+// holds all attempts with this key. A success and any other failure do not change the gate.
 //
-// Waiting at the gate is part of the attempt: AttemptTimeout and HealthyAfter include
-// it. If the context would end before the gate opens, fn is not called: the attempt
-// fails at once, with an error that says so and asks for the rest of the pause.
+// The time at the gate is part of the attempt: AttemptTimeout and HealthyAfter include it. If
+// the context's deadline comes before the gate opens, fn is not called. Then the attempt fails
+// without waiting, and its error asks for a wait until the gate opens.
 //
-// A nil Gate holds nothing. A nil fn stays nil.
+// If g is nil, Hold returns fn. If fn is nil, Hold returns nil.
 func (g *Gate) Hold(key string, fn func(context.Context) error) func(context.Context) error {
 	if g == nil || fn == nil {
 		return fn

@@ -147,7 +147,7 @@ func TestGateIsClosedAgain(t *testing.T) {
 }
 
 // What cannot wait that long is not called, at once, and says so.
-func TestGateOfWhatCannotWait(t *testing.T) {
+func TestGateFailsAttemptsThatCannotWait(t *testing.T) {
 	never := func(context.Context) error { panic("called") }
 	bubble(t, "a deadline before the end", func(t *testing.T) {
 		var g retry.Gate

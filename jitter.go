@@ -7,22 +7,22 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// A Jitter spreads delays, so that callers that failed together do not come
-// back together. Window returns the range from which the actual delay is drawn
-// uniformly. It must be pure: the same d always gets the same window, from any
-// number of goroutines at once.
+// A Jitter widens a delay to a window, so that callers that failed together do not retry
+// together. Window returns the window from which the actual delay is drawn uniformly. Window
+// must be pure: the same d always gets the same window, also if several goroutines call
+// Window at once.
 //
-// [Policy] cuts the window to MaxDelay before it draws. A window with lo > hi or
-// negative bounds is corrected, and one that starts at MaxDelay or above is
-// moved below it. So no delay exceeds MaxDelay, and callers at the cap still
-// differ.
+// A [Policy] cuts the window at MaxDelay before it draws a delay. If the window starts at
+// MaxDelay or above, the window is moved below MaxDelay. So no delay of the window exceeds
+// MaxDelay, and callers at MaxDelay still get different delays. A window with lo > hi or
+// with negative bounds is corrected.
 type Jitter interface {
 	Window(d time.Duration) (lo, hi time.Duration)
 }
 
-// Proportional spreads a delay by up to this share of itself, either way: 0.2
-// is ±20 %. 0 is none. A share below 0, above 1 or NaN is invalid, and is treated
-// as 0, 1 or 0.
+// Proportional makes a delay shorter or longer by up to this share of the delay: 0.2 is
+// ±20 %. 0 is no jitter. In a Policy, a share below 0, above 1 or NaN is invalid. Elsewhere
+// a share below 0 and NaN are treated as 0, and a share above 1 as 1.
 type Proportional float64
 
 // Window returns d - j*d and d + j*d.
@@ -32,8 +32,8 @@ func (j Proportional) Window(d time.Duration) (lo, hi time.Duration) {
 	return d - w, saturate.Add(d, w)
 }
 
-// A Spread is a window that ends at the delay: [FullJitter] or [EqualJitter]. 0 is none.
-// Any other value is invalid, and is treated as 0.
+// A Spread is a window that ends at the delay: [FullJitter] or [EqualJitter]. 0 is no
+// jitter. In a Policy, any other value is invalid. Elsewhere it is treated as 0.
 type Spread uint8
 
 // The jitters of Brooker, "Exponential Backoff And Jitter" (AWS Architecture
@@ -56,8 +56,8 @@ func (s Spread) Window(d time.Duration) (lo, hi time.Duration) {
 	}
 }
 
-// String returns "full" or "equal", as in the text form of a policy, "none" for 0, and
-// otherwise a text such as "Spread(3)".
+// String returns "full" or "equal", as the text form of a policy writes them. It returns
+// "none" for 0, and a text such as "Spread(3)" for an invalid value.
 func (s Spread) String() string {
 	switch s {
 	case FullJitter:

@@ -9,7 +9,7 @@ import (
 )
 
 // Lint reports settings that are valid but probably unintended. It returns nil if it finds
-// none, and if p is invalid.
+// no such setting, and if p is invalid.
 func (p Policy) Lint() (found []Finding) {
 	if p.faults() != nil {
 		return nil
@@ -23,15 +23,15 @@ func (p Policy) Lint() (found []Finding) {
 	return found
 }
 
-// A linted is a valid policy with what several rules ask of it.
+// A linted is a valid policy with the values that several rules use.
 type linted struct {
 	Policy
-	declared int           // the limit on attempts that is set; 0: none, so there is one attempt
+	declared int           // the limit on attempts that is set; 0: no limit, so one attempt
 	limit    int           // EffectiveMax
 	retries  int           // limit - 1
-	unset    bool          // there is no limit, and NonRetryable does not explain it
-	curve    bool          // each delay comes from the curve of the policy, not of a class
-	endless  bool          // such a call may go on for ever
+	unset    bool          // no limit is set, and NonRetryable does not explain why
+	curve    bool          // no class may replace the curve of the policy
+	endless  bool          // a call may go on for ever with the curve of the policy
 	first    time.Duration // the delay of the curve after the first attempt
 	attempts string        // the limit as text
 }
@@ -47,23 +47,23 @@ func newLinted(p Policy) *linted {
 	return l
 }
 
-// short reports whether no delay is as long as the least wait of an endless call.
+// short reports whether all delays are shorter than the least wait of an endless call.
 func (l *linted) short() bool {
 	_, greatest := l.ownWindow(math.MaxInt)
 	return l.Backoff != nil && greatest < leastWait
 }
 
-// A lintRule is one thing that Lint looks for.
+// A lintRule describes one Finding of Lint.
 type lintRule struct {
 	code string
-	name string // a token of words: the setting that the finding is about
-	text string // for fmt, with tokens in braces
+	name string // the setting that the finding is about: a token of words
+	text string // a format for fmt, with tokens of words in braces
 
-	// applies returns nil if the rule does not apply, and otherwise the values in its text.
+	// applies returns nil if the rule does not apply, and otherwise the values for text.
 	applies func(*linted) []any
 }
 
-// when returns the values of a rule that applies if is is true.
+// when returns values, as text for durations, if is is true, and otherwise nil.
 func when(is bool, values ...any) []any {
 	if !is {
 		return nil
@@ -76,8 +76,8 @@ const lintLimits = "{MaxAttempts}, {MaxRetries} or {MaxElapsed}"
 // lintRules are in the order in which Lint reports.
 var lintRules = []lintRule{
 	{
-		"unused_limit", "NonRetryable", "{NonRetryable} beside a limit of %s, by " + lintLimits +
-			": there is only one attempt", func(l *linted) []any {
+		"unused_limit", "NonRetryable", "{NonRetryable} allows only one attempt: the limit of %s by " +
+			lintLimits + " has no effect", func(l *linted) []any {
 			limited := l.declared == Unlimited || l.declared > 1
 			return when(l.NonRetryable && limited, attemptsText(l.declared))
 		},
@@ -102,20 +102,20 @@ var lintRules = []lintRule{
 	},
 	{
 		"never_healthy", "AttemptTimeout", "{AttemptTimeout} of %v ends every attempt before " +
-			"{HealthyAfter} of %v: none is ever healthy", func(l *linted) []any {
+			"{HealthyAfter} of %v: no attempt is ever healthy", func(l *linted) []any {
 			never := l.AttemptTimeout > 0 && l.AttemptTimeout <= l.HealthyAfter
 			return when(never, l.AttemptTimeout, l.HealthyAfter)
 		},
 	},
 	{
 		"two_limits", "MaxAttempts", "{MaxAttempts} and {MaxRetries} are both set: the lower " +
-			"applies, %s; set one", func(l *linted) []any {
+			"limit applies, %s; set one", func(l *linted) []any {
 			return when(l.MaxAttempts != 0 && l.MaxRetries != 0, attemptsText(l.count()))
 		},
 	},
 	{
-		"unused_delays", "Schedule", "{a Schedule} of %d delays beside %s: the delay of %v and those " +
-			"after it are never used; {MaxAttempts} counts the first attempt",
+		"unused_delays", "Schedule", "{a Schedule} of %d delays is too long for %s: the delay of %v " +
+			"and all delays after it are never used; {MaxAttempts} counts the first attempt",
 		func(l *linted) []any {
 			s, _ := l.Backoff.(Schedule)
 			limited := l.declared != 0 && !l.NonRetryable && l.limit != Unlimited
@@ -123,14 +123,14 @@ var lintRules = []lintRule{
 		},
 	},
 	{
-		"no_backoff", "Backoff", "unlimited attempts without {a Backoff}: each wait is %v; set one",
-		func(l *linted) []any {
+		"no_backoff", "Backoff", "unlimited attempts without {a Backoff}: each wait is %v; set " +
+			"{a Backoff}", func(l *linted) []any {
 			return when(l.endless && l.limit == Unlimited && l.Backoff == nil, leastWait)
 		},
 	},
 	{
-		"no_backoff", "Backoff", "{HealthyAfter} without {a Backoff}: each wait is %v; set one",
-		func(l *linted) []any {
+		"no_backoff", "Backoff", "{HealthyAfter} without {a Backoff}: each wait is %v; set " +
+			"{a Backoff}", func(l *linted) []any {
 			return when(l.endless && l.limit != Unlimited && l.Backoff == nil, leastWait)
 		},
 	},
@@ -147,8 +147,8 @@ var lintRules = []lintRule{
 		},
 	},
 	{
-		"no_backoff", "Backoff", "%s without {a Backoff}: they follow each other at once; set " +
-			"one, or {Fixed(0)} for no delay", func(l *linted) []any {
+		"no_backoff", "Backoff", "%s without {a Backoff}: the attempts follow each other at once; " +
+			"set {a Backoff}, or {Fixed(0)} for no delay", func(l *linted) []any {
 			atOnce := l.retries > 0 && l.curve && l.Backoff == nil && l.HealthyAfter == 0
 			return when(atOnce, l.attempts)
 		},
@@ -170,7 +170,7 @@ var lintRules = []lintRule{
 	},
 	{
 		"unused_attempts", "MaxElapsed", "at most %d of %s fit into {MaxElapsed} of %v: attempt " +
-			"%d and those after it never run", func(l *linted) []any {
+			"%d and all attempts after it never run", func(l *linted) []any {
 			n := l.mostWithin()
 			return when(n > 1, n, l.attempts, l.MaxElapsed, n+1)
 		},
@@ -191,26 +191,26 @@ var lintRules = []lintRule{
 	},
 	{
 		"short_max_delay", "MaxDelay", "{MaxDelay} of %v is shorter than the first delay of %v: " +
-			"it cuts even that one", func(l *linted) []any {
+			"it cuts even the first delay", func(l *linted) []any {
 			return when(l.MaxDelay > 0 && l.first > l.MaxDelay, l.MaxDelay, l.first)
 		},
 	},
 	{
-		"no_ratio", "Budget.Ratio", "{Budget.Remember} of %v beside a {Budget.Ratio} of 0: " +
-			"successes put nothing back; set {Budget.Ratio}", func(l *linted) []any {
+		"no_ratio", "Budget.Ratio", "{Budget.Remember} of %v without a {Budget.Ratio}: successes " +
+			"put nothing back; set {Budget.Ratio}", func(l *linted) []any {
 			b := cmp.Or(l.Budget, new(Budget))
 			return when(b.Remember > 0 && b.Ratio == 0, b.Remember)
 		},
 	},
 }
 
-// tooLong is a worst case that is probably not intended. The queues that try for
-// the longest give up after three weeks.
+// tooLong is the worst case above which Lint reports a policy. The most patient queues give up
+// after three weeks.
 const tooLong = 31 * 24 * time.Hour
 
-// longest returns when the last retry starts in the worst case, 0 if nothing or
-// MaxElapsed bounds it, and whether that is "up to" then or "more than" what a plan
-// has. What the caller wrote is not called.
+// longest returns the latest start of the last retry, or 0 if p has a MaxElapsed or no retry
+// or delay. upTo is "up to", or "more than" if p has more retries than a plan. longest calls
+// no Backoff or Jitter of the caller, and returns 0 for them.
 func (p *Policy) longest() (worst time.Duration, upTo string) {
 	if !p.builtIn() || p.Backoff == nil || p.MaxElapsed > 0 || p.limit() < 2 {
 		return 0, ""
@@ -222,8 +222,9 @@ func (p *Policy) longest() (worst time.Duration, upTo string) {
 	return worst, "up to"
 }
 
-// mostWithin returns how many attempts of a limit MaxElapsed leaves; 0 if it leaves all,
-// or if a class, a Retry-After under RetryAfterExact or a Wait may make the delays shorter.
+// mostWithin returns how many attempts fit into MaxElapsed. It returns 0 if all attempts fit,
+// if p has no limit on attempts, or if the delays may be shorter than in the plan: because of
+// a class, a RetryAfterExact, a Wait, or a Backoff or Jitter of the caller.
 func (p *Policy) mostWithin() int {
 	if p.limit() == Unlimited || !p.builtIn() || p.Classify != nil || p.Wait != nil ||
 		p.RetryAfter == RetryAfterExact {
@@ -235,8 +236,7 @@ func (p *Policy) mostWithin() int {
 	return 0
 }
 
-// builtIn reports whether the delays are computed by this package alone, which is safe
-// to call.
+// builtIn reports whether Backoff and Jitter are types of this package. Lint may call them.
 func (p *Policy) builtIn() bool {
 	switch p.Backoff.(type) {
 	case nil, Fixed, Linear, Fibonacci, Exponential, Schedule:
@@ -251,8 +251,8 @@ func (p *Policy) builtIn() bool {
 	}
 }
 
-// ownWindow returns the window of a delay without the least wait of a call that may go on
-// for ever; 0 to the longest where that would call what the caller wrote.
+// ownWindow returns the window of a delay without the least wait of an endless call. For a
+// Backoff or Jitter of the caller, it returns 0 and the longest duration.
 func (p *Policy) ownWindow(attempt int) (lo, hi time.Duration) {
 	if !p.builtIn() {
 		return 0, saturate.Max

@@ -19,9 +19,9 @@ func TestLint(t *testing.T) {
 		capAlone     = "AttemptCap without a limit: there is only one attempt; set MaxAttempts, MaxRetries or MaxElapsed"
 		least        = 10 * time.Millisecond
 		below        = "unlimited attempts with delays below 10ms: each wait is 10ms instead"
-		atOnce       = " without a Backoff: they follow each other at once; set one, or Fixed(0) for no delay"
-		bothLimits   = "MaxAttempts and MaxRetries are both set: the lower applies, "
-		nonRetryable = "NonRetryable beside a limit of "
+		atOnce       = " without a Backoff: the attempts follow each other at once; set a Backoff, or Fixed(0) for no delay"
+		bothLimits   = "MaxAttempts and MaxRetries are both set: the lower limit applies, "
+		nonRetryable = "NonRetryable allows only one attempt: the limit of "
 		growing      = "unlimited attempts on a Backoff that grows: the delays reach years; set MaxDelay"
 	)
 	for _, row := range []struct {
@@ -35,7 +35,7 @@ func TestLint(t *testing.T) {
 		{"a Backoff without a limit", retry.Policy{Backoff: second}, []string{noLimit}},
 		{"a Backoff with MaxElapsed alone", retry.Policy{Backoff: second, MaxElapsed: time.Minute}, nil},
 		{"a Backoff with AttemptCap and no limit", retry.Policy{Backoff: second, AttemptCap: 5}, []string{noLimit}},
-		{"a first delay above MaxDelay, without a limit", retry.Policy{Backoff: second, MaxDelay: 1}, []string{noLimit, "MaxDelay of 1ns is shorter than the first delay of 1s: it cuts even that one"}},
+		{"a first delay above MaxDelay, without a limit", retry.Policy{Backoff: second, MaxDelay: 1}, []string{noLimit, "MaxDelay of 1ns is shorter than the first delay of 1s: it cuts even the first delay"}},
 		{"AttemptCap alone", retry.Policy{AttemptCap: 5}, []string{capAlone}},
 
 		{"Classify without a limit", retry.Policy{Classify: always(retry.Class{MaxAttempts: 2})}, []string{noClassLimit}},
@@ -44,9 +44,9 @@ func TestLint(t *testing.T) {
 		{"Classify with MaxAttempts", retry.Policy{Classify: always(retry.Class{}), MaxAttempts: 2}, nil},
 
 		{"AttemptTimeout below HealthyAfter", retry.Policy{AttemptTimeout: time.Second, HealthyAfter: time.Minute},
-			[]string{"AttemptTimeout of 1s ends every attempt before HealthyAfter of 1m0s: none is ever healthy"}},
+			[]string{"AttemptTimeout of 1s ends every attempt before HealthyAfter of 1m0s: no attempt is ever healthy"}},
 		{"AttemptTimeout at HealthyAfter", retry.Policy{AttemptTimeout: time.Minute, HealthyAfter: time.Minute},
-			[]string{"AttemptTimeout of 1m0s ends every attempt before HealthyAfter of 1m0s: none is ever healthy"}},
+			[]string{"AttemptTimeout of 1m0s ends every attempt before HealthyAfter of 1m0s: no attempt is ever healthy"}},
 		{"AttemptTimeout above HealthyAfter", retry.Policy{AttemptTimeout: time.Minute + 1, HealthyAfter: time.Minute}, nil},
 
 		{"AttemptTimeout above MaxElapsed", retry.Policy{MaxElapsed: time.Minute, AttemptTimeout: time.Minute + 1, Backoff: second},
@@ -64,11 +64,11 @@ func TestLint(t *testing.T) {
 
 		{"several attempts at once", retry.Policy{MaxAttempts: 3}, []string{"3 attempts" + atOnce}},
 		{"Remember without a Ratio", retry.Policy{MaxAttempts: 2, Backoff: second, Budget: &retry.Budget{Size: 1, Remember: time.Minute}},
-			[]string{"Budget.Remember of 1m0s beside a Budget.Ratio of 0: successes put nothing back; set Budget.Ratio"}},
+			[]string{"Budget.Remember of 1m0s without a Budget.Ratio: successes put nothing back; set Budget.Ratio"}},
 		{"Remember with a Ratio", retry.Policy{MaxAttempts: 2, Backoff: second, Budget: &retry.Budget{Size: 1, Ratio: 0.1, Remember: time.Minute}}, nil},
 		{"a Ratio of 0 without Remember", retry.Policy{MaxAttempts: 2, Backoff: second, Budget: &retry.Budget{Size: 1}}, nil},
-		{"unlimited without a Backoff", retry.Policy{MaxRetries: -1, Budget: &retry.Budget{Size: 1}}, []string{"unlimited attempts without a Backoff: each wait is 10ms; set one"}},
-		{"HealthyAfter without a Backoff", retry.Policy{MaxAttempts: 3, HealthyAfter: time.Minute}, []string{"HealthyAfter without a Backoff: each wait is 10ms; set one"}},
+		{"unlimited without a Backoff", retry.Policy{MaxRetries: -1, Budget: &retry.Budget{Size: 1}}, []string{"unlimited attempts without a Backoff: each wait is 10ms; set a Backoff"}},
+		{"HealthyAfter without a Backoff", retry.Policy{MaxAttempts: 3, HealthyAfter: time.Minute}, []string{"HealthyAfter without a Backoff: each wait is 10ms; set a Backoff"}},
 		{"HealthyAfter with short delays", retry.Policy{MaxAttempts: 3, HealthyAfter: time.Minute, Backoff: retry.Fixed(9 * time.Millisecond)},
 			[]string{"HealthyAfter with delays below 10ms: each wait is 10ms instead"}},
 		{"HealthyAfter with delays", retry.Policy{MaxAttempts: 3, HealthyAfter: time.Minute, Backoff: retry.Fixed(10 * time.Millisecond)}, nil},
@@ -83,16 +83,16 @@ func TestLint(t *testing.T) {
 		{"a limit and a cap", retry.Policy{MaxAttempts: 5, AttemptCap: 3, Backoff: second}, nil},
 
 		{"a delay that no retry reaches", retry.Policy{MaxAttempts: 3, Backoff: retry.Schedule{5 * time.Minute, 15 * time.Minute, time.Hour}},
-			[]string{"a Schedule of 3 delays beside 3 attempts: the delay of 1h0m0s and those after it are never used; MaxAttempts counts the first attempt"}},
+			[]string{"a Schedule of 3 delays is too long for 3 attempts: the delay of 1h0m0s and all delays after it are never used; MaxAttempts counts the first attempt"}},
 		{"a delay that no retry reaches, unlimited except for AttemptCap", retry.Policy{MaxAttempts: -1, AttemptCap: 2, Backoff: retry.Schedule{1, 2, 3}},
-			[]string{"a Schedule of 3 delays beside 2 attempts: the delay of 2ns and those after it are never used; MaxAttempts counts the first attempt"}},
+			[]string{"a Schedule of 3 delays is too long for 2 attempts: the delay of 2ns and all delays after it are never used; MaxAttempts counts the first attempt"}},
 		{"a Schedule that is reached", retry.Policy{MaxAttempts: 4, Backoff: retry.Schedule{1, 2, 3}}, nil},
 		{"an empty Schedule", retry.Policy{MaxAttempts: 1, Backoff: retry.Schedule{}}, nil},
 
-		{"NonRetryable beside attempts", retry.Policy{NonRetryable: true, MaxAttempts: 3}, []string{nonRetryable + "3 attempts, by MaxAttempts, MaxRetries or MaxElapsed: there is only one attempt"}},
-		{"NonRetryable beside unlimited", retry.Policy{NonRetryable: true, MaxAttempts: -1}, []string{nonRetryable + "unlimited attempts, by MaxAttempts, MaxRetries or MaxElapsed: there is only one attempt"}},
-		{"NonRetryable beside one attempt", retry.Policy{NonRetryable: true, MaxAttempts: 1}, nil},
-		{"NonRetryable beside a cap", retry.Policy{NonRetryable: true, AttemptCap: 10}, nil},
+		{"NonRetryable with attempts", retry.Policy{NonRetryable: true, MaxAttempts: 3}, []string{nonRetryable + "3 attempts by MaxAttempts, MaxRetries or MaxElapsed has no effect"}},
+		{"NonRetryable with unlimited attempts", retry.Policy{NonRetryable: true, MaxAttempts: -1}, []string{nonRetryable + "unlimited attempts by MaxAttempts, MaxRetries or MaxElapsed has no effect"}},
+		{"NonRetryable with one attempt", retry.Policy{NonRetryable: true, MaxAttempts: 1}, nil},
+		{"NonRetryable with a cap", retry.Policy{NonRetryable: true, AttemptCap: 10}, nil},
 
 		{"unlimited and exponential", retry.Policy{MaxAttempts: -1, Backoff: doubling}, []string{growing}},
 		{"unlimited and linear", retry.Policy{MaxRetries: -1, Backoff: retry.Linear(1)}, []string{growing}},
@@ -105,7 +105,7 @@ func TestLint(t *testing.T) {
 		{"unlimited and a Schedule", retry.Policy{MaxAttempts: -1, Backoff: retry.Schedule{1, 2, least}}, nil},
 		{"unlimited and a Schedule that ends below 10ms", retry.Policy{MaxAttempts: -1, Backoff: retry.Schedule{time.Second, least - 1}}, []string{below}},
 		{"unlimited and Fixed(0)", retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(0)}, []string{below}},
-		{"unlimited and a MaxDelay below 10ms", retry.Policy{MaxAttempts: -1, Backoff: second, MaxDelay: least - 1}, []string{below, "MaxDelay of 9.999999ms is shorter than the first delay of 1s: it cuts even that one"}},
+		{"unlimited and a MaxDelay below 10ms", retry.Policy{MaxAttempts: -1, Backoff: second, MaxDelay: least - 1}, []string{below, "MaxDelay of 9.999999ms is shorter than the first delay of 1s: it cuts even the first delay"}},
 		{"unlimited and a jitter that reaches 10ms", retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(least / 2), Jitter: retry.Proportional(1)}, nil},
 		{"unlimited and a jitter that does not", retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(least/2 - 1), Jitter: retry.Proportional(1)}, []string{below}},
 		{"unlimited and short, with a custom jitter", retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(1), Jitter: untouchable{}}, nil},
@@ -127,14 +127,14 @@ func TestLint(t *testing.T) {
 		{"a custom Backoff may return 0", retry.Policy{MaxAttempts: 3, Backoff: untouchable{}, MaxElapsed: time.Second}, nil},
 
 		{"attempts that MaxElapsed never lets run", retry.Policy{MaxAttempts: 100, Backoff: second, MaxElapsed: 5 * time.Second},
-			[]string{"at most 6 of 100 attempts fit into MaxElapsed of 5s: attempt 7 and those after it never run"}},
+			[]string{"at most 6 of 100 attempts fit into MaxElapsed of 5s: attempt 7 and all attempts after it never run"}},
 		{"one of them", retry.Policy{MaxAttempts: 7, Backoff: second, MaxElapsed: 6*time.Second - 1},
-			[]string{"at most 6 of 7 attempts fit into MaxElapsed of 5.999999999s: attempt 7 and those after it never run"}},
+			[]string{"at most 6 of 7 attempts fit into MaxElapsed of 5.999999999s: attempt 7 and all attempts after it never run"}},
 		{"none of them", retry.Policy{MaxAttempts: 7, Backoff: second, MaxElapsed: 6 * time.Second}, nil},
 		{"by an AttemptCap", retry.Policy{MaxAttempts: -1, AttemptCap: 9, Backoff: doubling, MaxElapsed: time.Minute},
-			[]string{"at most 6 of 9 attempts fit into MaxElapsed of 1m0s: attempt 7 and those after it never run"}},
+			[]string{"at most 6 of 9 attempts fit into MaxElapsed of 1m0s: attempt 7 and all attempts after it never run"}},
 		{"by the least delays alone", retry.Policy{MaxRetries: 9, Backoff: second, Jitter: retry.EqualJitter, MaxElapsed: 4 * time.Second},
-			[]string{"at most 9 of 10 attempts fit into MaxElapsed of 4s: attempt 10 and those after it never run"}},
+			[]string{"at most 9 of 10 attempts fit into MaxElapsed of 4s: attempt 10 and all attempts after it never run"}},
 		{"the least delays are none", retry.Policy{MaxAttempts: 100, Backoff: second, Jitter: retry.FullJitter, MaxElapsed: 2 * time.Second}, nil},
 		{"more than a plan has", retry.Policy{MaxAttempts: 20_000, Backoff: retry.Fixed(time.Millisecond), MaxElapsed: 11 * time.Second}, nil},
 		{"a class may have a shorter delay", retry.Policy{MaxAttempts: 100, Backoff: second, MaxElapsed: 5 * time.Second, Classify: always(retry.Class{})}, nil},
@@ -143,13 +143,13 @@ func TestLint(t *testing.T) {
 		{"a custom Jitter", retry.Policy{MaxAttempts: 100, Backoff: second, Jitter: untouchable{}, MaxElapsed: 5 * time.Second}, nil},
 
 		{"MaxDelay is below the first delay", retry.Policy{MaxAttempts: 3, Backoff: doubling, MaxDelay: time.Second - 1},
-			[]string{"MaxDelay of 999.999999ms is shorter than the first delay of 1s: it cuts even that one"}},
+			[]string{"MaxDelay of 999.999999ms is shorter than the first delay of 1s: it cuts even the first delay"}},
 		{"MaxDelay is the first delay", retry.Policy{MaxAttempts: 3, Backoff: doubling, MaxDelay: time.Second}, nil},
 
 		{"several at once", retry.Policy{MaxAttempts: 3, MaxRetries: 9, Backoff: retry.Schedule{time.Minute, 2, 3}, MaxElapsed: time.Second},
 			[]string{
 				bothLimits + "3 attempts; set one",
-				"a Schedule of 3 delays beside 3 attempts: the delay of 3ns and those after it are never used; MaxAttempts counts the first attempt",
+				"a Schedule of 3 delays is too long for 3 attempts: the delay of 3ns and all delays after it are never used; MaxAttempts counts the first attempt",
 				"MaxElapsed of 1s is shorter than the first delay of at least 1m0s: there is no retry",
 			}},
 		{"an invalid policy", retry.Policy{MaxAttempts: -2, MaxRetries: 3, Backoff: second}, nil},

@@ -2,34 +2,31 @@ package retry
 
 import "context"
 
-// Once makes one attempt of an operation whose attempts are counted elsewhere, for
-// example by a job queue in a row, and returns what to do next.
-// a.Number is the number of this attempt.
+// Once makes one attempt of an operation and decides what follows. It is for operations whose
+// attempts somebody else counts, for example a job queue. a.Number is the number of this
+// attempt.
 //
-// Once does what [Do] does in one attempt: it applies AttemptTimeout, decides as
-// [Policy.Next] does, takes a retry out of the Budgets of p and ctx where the
-// decision is to retry, puts back the share of a success, and reports the events.
-// It differs in this:
+// Once does the same as [Do] in one attempt. It applies AttemptTimeout, makes the decision of
+// [Policy.Next], and reports the events. If a retry follows, Once takes it out of the Budgets
+// of p and ctx. A success puts its share back. Once differs from Do in these points:
 //
-//   - It never waits. The caller waits for the Delay, or stores when the job is due.
-//   - A deadline of ctx bounds the attempt, not the job: an attempt that it ends has
-//     failed. A cancellation is ReasonCanceled.
-//   - If ctx is done before the attempt, fn is not called, and the Reason is
-//     ReasonCanceled or ReasonDeadline. This is not a failure of the job: hand it out
-//     again.
-//   - If the limit is used up already, as when a worker died in the last attempt, fn
-//     is not called, and the Reason is ReasonExhausted or ReasonNonRetryable.
-//   - If p is invalid, fn is called once whatever Number is, so that a bad
-//     configuration does not bury the jobs in flight without a run.
-//   - No attempt is healthy, because Once does not count them: HealthyAfter only keeps the
-//     Delay at 10ms or more.
-//   - Failures of a class are counted by a.Classes: store a small map of at most 8
-//     names, and add one to the name in Decision.Class after each failure, except
-//     where the Reason is ReasonCanceled.
+//   - Once never waits. The caller waits for the Delay, or stores the time when the job is
+//     due.
+//   - A deadline of ctx ends this attempt, and the attempt has failed. The job itself may go
+//     on. If ctx is canceled, the Reason is ReasonCanceled.
+//   - If ctx is done before the attempt, fn is not called, and the Reason is ReasonCanceled or
+//     ReasonDeadline. The job has not failed: hand it out again.
+//   - If the limit is used up already, for example because a worker died in the last attempt,
+//     fn is not called. The Reason is ReasonExhausted or ReasonNonRetryable.
+//   - If p is invalid, fn is called once, whatever a.Number is. So a bad configuration does
+//     not end jobs without an attempt.
+//   - No attempt makes the count begin anew, because Once does not count attempts. A
+//     HealthyAfter only makes the Delay at least 10ms.
+//   - a.Classes counts the failures of each class. Store a map of at most 8 names. After each
+//     failure, add one to the count of Decision.Class, unless the Reason is ReasonCanceled.
 //
-// The error is nil on success, and otherwise an [*Error]. If a retry follows, its
-// Reason is ReasonRetry. The Decision has the Reason of the error, or
-// ReasonSuccess.
+// The error is nil after a success, and otherwise an [*Error]. If a retry follows, the Reason
+// of the error is ReasonRetry. The Decision has the Reason of the error, or ReasonSuccess.
 func Once(
 	ctx context.Context, p Policy, a Attempt, fn func(context.Context) error,
 ) (Decision, error) {
@@ -40,13 +37,13 @@ func Once(
 	c.Attempts = max(1, a.Number) - 1
 	c.number = c.Attempts
 	if c.fault != nil {
-		c.limit = c.Attempts + 1 // this attempt is made, whatever its number
+		c.limit = c.Attempts + 1 // allow this attempt, whatever its number is
 	}
 	if c.p.watches() {
 		c.start = c.now().Add(-max(0, a.Elapsed))
 	}
 	if c.begin(fn) && c.attempt(fn) && c.decide() && c.pay() && c.announce() {
-		c.Reason, c.paid = ReasonRetry, 0 // the retry is made elsewhere
+		c.Reason, c.paid = ReasonRetry, 0 // the caller makes the retry, so nothing is refunded
 		e := c.Error
 		return c.last, &e
 	}

@@ -51,7 +51,7 @@ func TestOnce(t *testing.T) {
 			assert.Equal(t, 1, stopped(t, err).Attempts)
 		}
 	})
-	t.Run("a done context, and nobody who watches", func(t *testing.T) {
+	t.Run("a done context, without OnEvent and Enter", func(t *testing.T) {
 		d, err := retry.Once(canceledBy(errShutdown)(t.Context()), p, retry.Attempt{}, func(context.Context) error { panic("it ran") })
 		assert.Equal(t, retry.Decision{Reason: retry.ReasonCanceled}, d)
 		assert.ErrorIs(t, err, errShutdown)
@@ -76,7 +76,7 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-func TestOnceThatStops(t *testing.T) {
+func TestOnceStops(t *testing.T) {
 	three := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
 	for _, row := range []struct {
 		name     string

@@ -9,30 +9,29 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// A Plan is the schedule of a policy, known before it runs: a Step for each
-// retry, in order.
+// A Plan is the schedule of a policy before any call: one Step for each retry, in order.
 type Plan []Step
 
 // A Step is a retry of a [Plan]. plan[0] follows the failure of attempt 1.
 type Step struct {
-	Lo, Hi time.Duration // the least and the greatest delay before the retry
-	Total  time.Duration // when the retry starts at the latest, after the first attempt began
+	Lo, Hi time.Duration // the shortest and the longest delay before the retry
+	Total  time.Duration // the latest start of the retry, since the first attempt began
 }
 
-// maxSteps is where a plan ends whose policy does not: people read it, or
-// servers that keep a list of delays.
+// maxSteps limits the plan of a policy without a limit. People read plans, and servers keep
+// lists of delays.
 const maxSteps = 10_000
 
-// Plan returns the first retries of p, for an operation that always fails. If
-// retries is negative, it returns all of them; it never returns more than
-// 10,000. An invalid policy has none.
+// Plan returns the first retries of p for an operation that always fails. If retries is
+// negative, Plan returns all retries. It never returns more than 10,000 retries. The plan of
+// an invalid policy is empty.
 //
-// Lo and Hi are the window that [Policy.Next] draws the delay from. Total adds
-// up the greatest delays, and the AttemptTimeout of each attempt; without one,
-// attempts take no time. It is at most MaxElapsed. A retry that cannot
-// start within MaxElapsed even after the least delays is not in the plan. The
-// plan ignores what only a call knows: its context, the waits that servers ask
-// for, the classes of its failures, and the Budget.
+// Lo and Hi are the window from which [Policy.Next] draws the delay. Total is the sum of the
+// longest delays, and of the AttemptTimeout of each attempt. Without an AttemptTimeout,
+// attempts take no time. Total is at most MaxElapsed. A retry is left out if it cannot start
+// within MaxElapsed even after the shortest delays. The plan does not contain what only a
+// call knows: the context, the waits that servers ask for, the classes of failures, and the
+// Budget.
 func (p Policy) Plan(retries int) Plan {
 	var plan Plan
 	var earliest, latest time.Duration
@@ -51,10 +50,10 @@ func (p Policy) Plan(retries int) Plan {
 	return plan
 }
 
-// Delays returns the delays of the first n retries by the curve and MaxDelay
-// alone, without Jitter, for systems that take a list. If n is negative, it
-// returns as many as EffectiveMax allows; it never returns more than 10,000. A
-// policy that is invalid has none.
+// Delays returns the delays of the first n retries without jitter, for systems that take a
+// list of delays. MaxDelay applies. If n is negative, Delays returns all retries that
+// EffectiveMax allows. It never returns more than 10,000 delays. An invalid policy has no
+// delays.
 func (p Policy) Delays(n int) Schedule {
 	delays := make(Schedule, p.steps(n))
 	p.Jitter = nil
@@ -64,7 +63,8 @@ func (p Policy) Delays(n int) Schedule {
 	return delays
 }
 
-// steps returns how many of p's first n retries go into a plan.
+// steps returns how many of the first n retries belong to a plan. A negative n stands for all
+// retries.
 func (p *Policy) steps(n int) int {
 	steps := maxSteps
 	if n >= 0 {
@@ -76,7 +76,7 @@ func (p *Policy) steps(n int) int {
 	return steps
 }
 
-// String returns a table for people, a line for each step.
+// String returns a table for people to read, with one line for each step.
 func (plan Plan) String() string {
 	if len(plan) == 0 {
 		return "no retry"
@@ -95,7 +95,7 @@ func (plan Plan) String() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// brief writes a duration for people: 1h, not 1h0m0s.
+// brief returns a duration as text without zeros at its end: 1h, not 1h0m0s.
 func brief(d time.Duration) string { return noZeros.Replace(short(d)) }
 
 var noZeros = strings.NewReplacer("h0m0s", "h", "m0s", "m")

@@ -98,7 +98,7 @@ func TestPlanOfExtremes(t *testing.T) {
 
 // Making a plan draws nothing, calls no function of the policy and takes
 // nothing from its Budget.
-func TestPlanAsksNobody(t *testing.T) {
+func TestPlanIgnoresWhatOnlyACallKnows(t *testing.T) {
 	p := retry.Default()
 	p.Source = func() uint64 { panic("the Source was called") }
 	p.RetryIf = func(error) bool { panic("RetryIf was called") }

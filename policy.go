@@ -10,109 +10,127 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// Unlimited is the MaxAttempts or MaxRetries of a policy that never stops by
-// count.
+// Unlimited is the MaxAttempts or MaxRetries of a policy without a limit on attempts.
 const Unlimited = -1
 
-// A Policy describes how often an operation is attempted, how long to wait
-// between two attempts, and for how long in all. [Default] is one that is ready
-// to use.
+// A Policy describes how often an operation is attempted, how long each wait between two
+// attempts is, and how long the retries may take in all. [Default] returns a Policy for
+// ordinary calls.
 //
-// A zero field does nothing, and Policy{} allows one attempt. So does every policy
-// with none of MaxAttempts, MaxRetries and MaxElapsed. Where several limits are
-// set, the lowest applies. MaxElapsed alone means: retry until the time is up.
+// A zero field does nothing, and Policy{} allows one attempt. Every policy without
+// MaxAttempts, MaxRetries and MaxElapsed allows one attempt. If several limits are set, the
+// lowest limit applies. If only MaxElapsed is set, the call retries until the time is up.
 //
-// A Policy is a value. Derive one by copying it and setting fields, and share it
-// among any number of goroutines. Its functions are called in the caller's
-// goroutine, and concurrently where the policy is shared. They should return
-// soon: the time that they take is added to the call. Only the time that OnEvent
-// takes for a RetryScheduled is part of the wait.
+// A Policy is a value. To derive a policy, copy it and set fields of the copy. Any number of
+// goroutines may share a Policy. Its functions are called in the goroutine of the caller, so
+// the functions of a shared policy are called concurrently. The functions should return soon,
+// because their time is added to the call. Only the time that OnEvent takes for a
+// RetryScheduled is part of the wait.
 //
-//   - An AttemptTimeout also cancels the context when the attempt returns. Read
-//     bodies and commit inside the attempt.
-//   - Use MaxAttempts or MaxRetries, not both: if a file sets max_retries, a
-//     larger MaxAttempts set in code has no effect. For a limit from a flag or the
-//     environment there is [Policy.WithMaxAttempts].
-//   - A policy whose attempts are unlimited, or that has a HealthyAfter, waits at least
-//     10ms: a window that ends earlier becomes 10ms, even if Backoff is nil or MaxDelay
-//     is shorter.
+//   - An AttemptTimeout also cancels the context when the attempt returns. Read bodies and
+//     commit inside the attempt.
+//   - Use MaxAttempts or MaxRetries, not both: if a file sets max_retries, a larger
+//     MaxAttempts set in code has no effect. For a limit from a flag or the environment
+//     there is [Policy.WithMaxAttempts].
+//   - A policy waits at least 10ms before each retry if its attempts are unlimited or if it
+//     has a HealthyAfter. A window that ends below 10ms becomes 10ms, even if Backoff is nil
+//     or MaxDelay is shorter.
 //
-// Negative numbers are invalid, except Unlimited in MaxAttempts and MaxRetries. An
-// invalid policy never retries: each call makes one attempt, and its error says what
-// is wrong with the policy. [Policy.Validate] says so in advance.
+// Negative numbers are invalid, except Unlimited in MaxAttempts and MaxRetries. An invalid
+// policy never retries: each call makes one attempt, and its error says why the policy is
+// invalid. [Policy.Validate] checks a policy before any call.
 type Policy struct {
-	MaxAttempts  int  // attempts in all, with the first; 0: not set; Unlimited
-	MaxRetries   int  // attempts after the first; 0: not set; Unlimited
-	AttemptCap   int  // the operator's ceiling on attempts, over every other limit; 0: none
-	NonRetryable bool // never retry a failure
+	// MaxAttempts is the limit on all attempts, with the first. 0: not set. Unlimited, which
+	// is -1: no limit.
+	MaxAttempts int
 
-	Backoff    Backoff        // the curve of delays; nil: no delay
-	MaxDelay   time.Duration  // no delay of the curve is longer, jitter included; 0: no cap
-	Jitter     Jitter         // spreads each delay over a window; nil: none
-	RetryAfter RetryAfterMode // how a wait that a server asks for joins the curve
+	// MaxRetries is the limit on attempts after the first. 0: not set. Unlimited: no limit.
+	MaxRetries int
 
-	// MaxRetryAfter is the longest such wait; 0: a minute, for a job a day (see ForJob),
-	// or MaxDelay if that is longer.
+	// AttemptCap is an operator's ceiling on all attempts. It lowers every higher limit, and
+	// sets no limit of its own. 0: no ceiling.
+	AttemptCap int
+
+	// NonRetryable allows one attempt and no retry, whatever the limits are. There is no field
+	// Retryable, because a Policy that leaves it zero would never retry. The text form writes
+	// "retryable": false.
+	NonRetryable bool
+
+	Backoff Backoff // the curve of delays; nil: no delay
+
+	// MaxDelay is the longest delay that Backoff and Jitter may give. 0: no limit. A wait can
+	// be longer than MaxDelay in two cases: a server asks for a longer wait (MaxRetryAfter is
+	// the limit of that wait), or MaxDelay is below the 10ms of a policy that may go on for
+	// ever (see above).
+	MaxDelay time.Duration
+
+	Jitter     Jitter         // widens each delay to a window; nil: no jitter
+	RetryAfter RetryAfterMode // how a server's Retry-After and the curve are combined
+
+	// MaxRetryAfter is the longest Retry-After that a call waits for. A longer one ends the
+	// call. 0: a minute, or a day for a job (see ForJob), or MaxDelay if MaxDelay is longer.
 	MaxRetryAfter time.Duration
 
-	// Source draws the seed of a call, concurrently where the policy is shared; nil:
+	// Source returns the seed of a call. A shared policy calls Source concurrently. nil:
 	// math/rand/v2.
 	Source func() uint64
 
-	// No retry starts later than MaxElapsed after the first attempt began; 0: no bound. Where the
-	// next retry would, the call ends at once: a Retry-After of 48h is not waited for, and makes
-	// a dead letter of a job in its first hours, under a MaxElapsed of a day as under
-	// MaxRetryAfter.
+	// No retry starts later than MaxElapsed after the first attempt began. 0: no bound. If the
+	// next retry would start later, the call ends without waiting. For example, a job with a
+	// MaxElapsed of a day becomes a dead letter as soon as a server asks for a wait of 48h.
 	MaxElapsed time.Duration
 
-	AttemptTimeout time.Duration // after it the context of an attempt is canceled; 0: never
+	// AttemptTimeout is how long an attempt may run before its context is canceled. 0: no
+	// timeout.
+	AttemptTimeout time.Duration
 
-	// HealthyAfter is for operations that last: a connection, a watch, a stream. An
-	// attempt that ran at least this long was healthy. If it fails, the call begins
-	// anew: it is attempt 1, no class has failed before, MaxElapsed counts from its
-	// end, a new seed is drawn, and the retry takes nothing from any Budget. So
-	// MaxAttempts 5 with a HealthyAfter of 1m gives up after five attempts that each
-	// failed within a minute. An attempt that its AttemptTimeout ended was not
-	// healthy. Return an error for a session that ended in good order, too: nil ends
-	// the call. 0: never; below 1ms: invalid.
+	// HealthyAfter is for operations that last: a connection, a watch, a stream. If an attempt
+	// ran past HealthyAfter and then fails, the call begins anew: the attempt gets number 1, no
+	// class has failed before, MaxElapsed counts from the end of the attempt, a new seed is
+	// drawn, and the retry takes nothing from any Budget. So MaxAttempts 5 with a HealthyAfter
+	// of 1m gives up after five attempts that each failed within a minute. An attempt that its
+	// AttemptTimeout ended does not count as past HealthyAfter. Return an error for a session
+	// that ended in good order, too, because nil ends the call. 0: no call begins anew. Below
+	// 1ms: invalid.
 	HealthyAfter time.Duration
 
-	RetryIf  func(error) bool   // reports whether to retry after this failure; nil: always
-	Classify func(error) *Class // limits and delays of its own; nil, or a nil result: none
-	Budget   *Budget            // shared allowance of retries; nil: none
+	RetryIf  func(error) bool   // reports whether to retry after this error; nil: always
+	Classify func(error) *Class // returns limits and delays for this error; nil: the policy's
+	Budget   *Budget            // a shared allowance of retries; nil: no allowance limits them
 
-	// Wait waits before a retry; nil: a timer. It is called once for each retry,
-	// even for a d of 0, after the RetryScheduled, with the call's context and what
-	// is left of the delay. It may return early, as when the network is back: the
-	// retry then starts at once. A Wait that only pretends, for tests, returns what
-	// it skipped, 0 to d, and the clock of the call runs ahead by it. If it returns
-	// an error while ctx is not done, the call stops with ReasonWait and that error
-	// as its Cause. If it took longer than d, MaxElapsed and the context's deadline
-	// are checked again. [Policy.Next] and [Once] never call it.
+	// Wait waits before a retry. nil: a timer waits. Wait is called once for each retry,
+	// even for a d of 0, after the RetryScheduled. ctx is the context of the call, and d is
+	// the rest of the delay. Wait may return early, for example when the network is back. Then
+	// the retry starts at once. A Wait that skips time in a test returns the time that it
+	// skipped, from 0 to d, and the clock of the call runs ahead by that time. If Wait returns
+	// an error while ctx is not done, the call stops with ReasonWait and the error as its
+	// Cause. If Wait took longer than d, MaxElapsed and the context's deadline are checked
+	// again. [Policy.Next] and [Once] never call Wait.
 	Wait func(ctx context.Context, d time.Duration) (skipped time.Duration, err error)
 
-	// Enter is called before each attempt of a call, after the wait, with the AttemptStarted
-	// that will follow; nil: not called. It may hold the attempt back, as a gate or a limit on
-	// concurrency does. MaxElapsed counts that time; AttemptTimeout, HealthyAfter, Took and
-	// Waited do not. If it returns an error, the attempt is not made and the call stops: with
-	// ReasonWait and that error as its Cause, or, if the error is an [*Error], with its Reason,
-	// Cause, Err and Delay. MaxElapsed and the context are checked again if Enter took a
-	// millisecond or more. [Policy.Next] and [Once] never call it.
+	// Enter is called before each attempt, after the wait, with the AttemptStarted that will
+	// follow. nil: not called. Enter may hold the attempt back, for example to limit
+	// concurrency. MaxElapsed counts the time in Enter. AttemptTimeout, HealthyAfter, Took and
+	// Waited do not count it. If Enter returns an error, the attempt is not made and the call
+	// stops. If the error is an [*Error], the call has the Reason, Cause, Err and Delay of
+	// that Error, and otherwise ReasonWait with the error as its Cause. MaxElapsed and the
+	// context are checked again if Enter took a millisecond or more. [Policy.Next] and [Once]
+	// never call Enter.
 	Enter func(context.Context, Event) error
 
 	OnEvent func(context.Context, Event) // called for each event, in order; nil: no callback
 }
 
-// A RetryAfterMode says what becomes of the wait that a server asks for, beside the
-// curve of a policy; see [After]. The text form writes RetryAfterSpread as "spread", and
-// RetryAfterMode("spread") is the same in Go.
+// A RetryAfterMode says how a policy combines the wait that a server asks for, its
+// Retry-After, with the delay of its own curve. See [After]. The text form writes
+// RetryAfterSpread as "spread", and RetryAfterMode("spread") is the same in Go.
 //
-//   - [RetryAfterSpread]: at least that wait; the jitter adds to it, so that clients
-//     return apart
-//   - [RetryAfterAtLeast]: the longer of that wait and the delay drawn from the curve;
-//     nothing is added
-//   - [RetryAfterExact]: exactly that wait, even if the curve is longer; 10ms if it is
-//     shorter
+//   - [RetryAfterSpread]: the delay is at least the Retry-After; the jitter only adds to it,
+//     so that clients do not return at the same time
+//   - [RetryAfterAtLeast]: the longer of the Retry-After and the delay drawn from the curve;
+//     no jitter is added to the Retry-After
+//   - [RetryAfterExact]: exactly the Retry-After, even if the curve is longer; 10ms if the
+//     Retry-After is shorter
 type RetryAfterMode string
 
 const (
@@ -123,8 +141,9 @@ const (
 	spreadInText RetryAfterMode = "spread" // the same as RetryAfterSpread
 )
 
-// Default returns a policy for a call to a service nearby: 5 attempts, delays
-// of 200ms, 400ms, 800ms and 1.6s, at most 5s, each ±50 %.
+// Default returns a policy for a call to a service nearby: 5 attempts with delays of 200ms,
+// 400ms, 800ms and 1.6s. Jitter makes each delay up to 50 % shorter or longer, and MaxDelay
+// is 5s.
 func Default() Policy {
 	return Policy{
 		MaxAttempts: 5,
@@ -134,13 +153,13 @@ func Default() Policy {
 	}
 }
 
-// WithMaxAttempts returns p with a limit that comes from outside, such as from a flag or
-// the environment. n is how many attempts there are in all, with the first, or
-// [Unlimited]. It replaces MaxAttempts and MaxRetries, whichever of them p had; AttemptCap
-// and MaxElapsed still apply. A limit on retries is n + 1 attempts.
+// WithMaxAttempts returns p with another limit on attempts, for example from a flag or the
+// environment. n is the number of all attempts, with the first, or [Unlimited]. For a limit
+// of r retries, n is r + 1. n replaces both MaxAttempts and MaxRetries. AttemptCap and
+// MaxElapsed still apply.
 //
-// An n of 0 or below -1 is an error, and p is returned as it was: written into the field,
-// a 0 would be no limit at all where p has a MaxElapsed.
+// If n is 0 or below -1, WithMaxAttempts returns an error and p unchanged. A MaxAttempts of 0
+// would mean "not set": with a MaxElapsed, p would then have no limit on attempts.
 func (p Policy) WithMaxAttempts(n int) (Policy, error) {
 	if n == 0 || n < Unlimited {
 		const write = "write 1 for no retry, or -1 for unlimited"
@@ -150,8 +169,8 @@ func (p Policy) WithMaxAttempts(n int) (Policy, error) {
 	return p, nil
 }
 
-// count returns the attempts that MaxAttempts and MaxRetries allow, the smaller
-// of the two, or Unlimited; 0 if neither is set.
+// count returns how many attempts MaxAttempts and MaxRetries allow: the smaller number if both
+// are set, or Unlimited. It returns 0 if neither is set.
 func (p *Policy) count() int {
 	switch {
 	case p.MaxRetries == 0:
@@ -163,8 +182,8 @@ func (p *Policy) count() int {
 	}
 }
 
-// declared returns the limit that p has: count, or Unlimited where MaxElapsed alone
-// is set; 0 if it has none, which makes one attempt.
+// declared returns count, or Unlimited if only MaxElapsed is set. It returns 0 if p has no
+// limit. Such a policy makes one attempt.
 func (p *Policy) declared() int {
 	if n := p.count(); n != 0 || p.MaxElapsed <= 0 {
 		return n
@@ -172,11 +191,11 @@ func (p *Policy) declared() int {
 	return Unlimited
 }
 
-// endless reports whether p may go on for ever, because no limit on attempts is reached.
+// endless reports whether a call may go on for ever, because no limit on attempts ends it.
 func (p *Policy) endless() bool { return p.HealthyAfter > 0 || p.limit() == Unlimited }
 
-// tighter returns the smaller of two limits on attempts. 0 is not set, and
-// Unlimited loses to any number.
+// tighter returns the smaller of two limits on attempts. A limit of 0 is not set. Any number
+// is smaller than Unlimited.
 func tighter(a, b int) int {
 	if a == 0 || a == Unlimited && b != 0 || b > 0 && b < a {
 		return b
@@ -184,7 +203,7 @@ func tighter(a, b int) int {
 	return a
 }
 
-// limit returns EffectiveMax of a policy that is valid.
+// limit returns EffectiveMax of a valid policy.
 func (p *Policy) limit() int {
 	limit := p.declared()
 	if p.NonRetryable || limit == 0 {
@@ -196,10 +215,11 @@ func (p *Policy) limit() int {
 // EffectiveMax returns how many attempts p allows in all: at least 1, or
 // [Unlimited].
 //
-//   - If MaxAttempts or MaxRetries is set: MaxAttempts or MaxRetries + 1, the
-//     smaller if both are. If only MaxElapsed is set: Unlimited.
-//   - In both cases at most AttemptCap, if that is set.
-//   - 1 if no limit is set, if p is NonRetryable, and if p is invalid.
+//   - If MaxAttempts or MaxRetries is set: MaxAttempts or MaxRetries + 1. If both are set:
+//     the smaller number.
+//   - If only MaxElapsed is set: Unlimited.
+//   - If AttemptCap is set: at most AttemptCap.
+//   - If no limit is set, if p is NonRetryable, or if p is invalid: 1.
 func (p Policy) EffectiveMax() int {
 	if p.faults() != nil {
 		return 1
@@ -207,13 +227,13 @@ func (p Policy) EffectiveMax() int {
 	return p.limit()
 }
 
-// ForJob returns p for a job of a queue that has its own limit on attempts, which can lower
-// the limit of p and never raise it. A maxAttempts of 0 or below is not set. If p has
-// neither MaxAttempts nor MaxRetries, the job's limit is the limit. AttemptCap,
-// NonRetryable and MaxElapsed still apply. An invalid policy stays as it is.
+// ForJob returns p for a job in a queue. maxAttempts is the job's own limit on attempts. It
+// can lower the limit of p and never raise it. A maxAttempts of 0 or below is not set. If p
+// has neither MaxAttempts nor MaxRetries, maxAttempts is the limit. AttemptCap, NonRetryable
+// and MaxElapsed still apply. ForJob returns an invalid policy unchanged.
 //
-// No goroutine waits while a job is in its queue. So if p has no MaxRetryAfter, it becomes a day,
-// or MaxDelay if that is longer.
+// No goroutine waits while a job is in its queue. So if p has no MaxRetryAfter, ForJob sets
+// MaxRetryAfter to a day, or to MaxDelay if MaxDelay is longer.
 func (p Policy) ForJob(maxAttempts int) Policy {
 	if p.faults() != nil {
 		return p
@@ -231,8 +251,8 @@ func (p *Policy) maxRetryAfter() time.Duration {
 	return cmp.Or(p.MaxRetryAfter, max(time.Minute, p.MaxDelay))
 }
 
-// String describes p on one line, for people: "5 attempts, exponential 200ms
-// x2, at most 5s, ±50%".
+// String describes p on one line for people to read: "5 attempts, exponential 200ms x2, at
+// most 5s, ±50%". If p is invalid, String returns the error of [Policy.Validate].
 func (p Policy) String() string {
 	if err := p.Validate(); err != nil {
 		return err.Error()
@@ -282,7 +302,7 @@ func (p Policy) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// attemptsText writes a limit on attempts.
+// attemptsText returns a limit on attempts as text.
 func attemptsText(limit int) string {
 	if limit == Unlimited {
 		return "unlimited attempts"
@@ -290,7 +310,7 @@ func attemptsText(limit int) string {
 	return plural(limit, "attempt")
 }
 
-// plural writes how many there are of something.
+// plural returns a count and a noun, with an s if n is not 1.
 func plural(n int, one string) string {
 	if n == 1 {
 		return "1 " + one

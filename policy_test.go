@@ -35,7 +35,7 @@ func TestEffectiveMax(t *testing.T) {
 		{"the greatest MaxAttempts", retry.Policy{MaxAttempts: math.MaxInt}, math.MaxInt},
 		{"the greatest MaxRetries does not wrap around", retry.Policy{MaxRetries: math.MaxInt}, math.MaxInt},
 		{"the greatest of both", retry.Policy{MaxAttempts: math.MaxInt, MaxRetries: math.MaxInt}, math.MaxInt},
-		{"the greatest beside unlimited", retry.Policy{MaxAttempts: -1, MaxRetries: math.MaxInt}, math.MaxInt},
+		{"the greatest number with unlimited", retry.Policy{MaxAttempts: -1, MaxRetries: math.MaxInt}, math.MaxInt},
 		{"the greatest AttemptCap", retry.Policy{MaxAttempts: -1, MaxRetries: -1, AttemptCap: math.MaxInt}, math.MaxInt},
 		{"the least of all", retry.Policy{MaxAttempts: math.MinInt, MaxRetries: math.MinInt, AttemptCap: math.MinInt}, 1},
 		{"the greatest limit of a job", retry.Policy{}.ForJob(math.MaxInt), math.MaxInt},

@@ -206,7 +206,7 @@ func TestPrincipleFailSafe(t *testing.T) {
 	for name, p := range invalidPolicies() {
 		fault := p.Validate()
 		require.Error(t, fault, name)
-		everyWay(t, name+"/one attempt: its success stands, its failure is reported beside the fault, and events name the fault", func(t *testing.T, call caller) {
+		everyWay(t, name+"/one attempt: its success counts, its failure is reported with the fault, and events name the fault", func(t *testing.T, call caller) {
 			for result, reason := range map[error]retry.Reason{nil: retry.ReasonSuccess, errDial: retry.ReasonInvalid} {
 				var told watch
 				watched := p

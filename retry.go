@@ -9,21 +9,25 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// Do calls fn until it succeeds, or until p says to stop.
+// Do calls fn until fn returns nil, or until p or ctx ends the call.
 //
-// fn is called in the caller's goroutine; a panic in it is not recovered. Its
-// context is ctx, or one that ends earlier if p has an AttemptTimeout. Do
-// returns nil as soon as fn does, even if ctx has been canceled by then.
-// Otherwise it returns an [*Error].
+// Do calls fn in the caller's goroutine and does not recover a panic in fn. fn gets ctx, or
+// a context that ends earlier if p has an AttemptTimeout. Do returns nil as soon as fn
+// returns nil, even if ctx has been canceled by then. Otherwise Do returns an [*Error]. A
+// call whose first attempt succeeds allocates nothing, unless p has an AttemptTimeout.
+//
+// The context does not contain the number of the attempt: there is no AttemptFrom(ctx). If
+// fn needs the number, count in a variable outside fn, as the example AttemptNumber does.
+// Policy.OnEvent gets the number as Event.Attempt.
 //
 // If ctx is done when Do is called, fn is not called at all. If ctx is done when
 // an attempt returns or during a wait, there is no further attempt. If no attempt
-// could follow a wait, Do returns at once.
+// could follow a wait, Do returns without waiting.
 //
-// If p is invalid, Do still calls fn once; if that fails, the Reason is
-// ReasonInvalid. A nil ctx or fn is also ReasonInvalid, and fn is not called.
+// If p is invalid, Do still calls fn once. If that attempt fails, the Reason is
+// ReasonInvalid. If ctx or fn is nil, the Reason is ReasonInvalid and fn is not called.
 func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
-	// Most calls succeed at once, and need no call.
+	// Most functions succeed at once. They need none of the bookkeeping in a call.
 	if ctx == nil || fn == nil || p.watches() || ctx.Err() != nil {
 		return run(ctx, &p, fn, nil)
 	}
@@ -35,11 +39,12 @@ func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
 	return run(ctx, &p, fn, err)
 }
 
-// run is Do from the first attempt on, or from its failure on if that is not nil.
+// run makes all attempts of Do. If failure is not nil, the first attempt has already been
+// made and has returned failure.
 func run(ctx context.Context, p *Policy, fn func(context.Context) error, failure error) error {
 	var c call
 	c.prepare(ctx, p)
-	defer c.refund() // of a retry that a panic prevents
+	defer c.refund() // if fn or a function of the policy panics
 	if failure != nil {
 		c.Attempts, c.number, c.Err = 1, 1, failure
 	}
@@ -50,8 +55,8 @@ func run(ctx context.Context, p *Policy, fn func(context.Context) error, failure
 	return c.stop()
 }
 
-// DoValue is [Do] for a function that returns a value. The value is the zero
-// T if there is an error.
+// DoValue is [Do] for a function that returns a value. DoValue returns the zero T together
+// with an error.
 func DoValue[T any](
 	ctx context.Context, p Policy, fn func(context.Context) (T, error),
 ) (v T, err error) {
@@ -68,35 +73,35 @@ func DoValue[T any](
 	return v, err
 }
 
-// A call is one call of [Do] or [Once]. Each of its steps (begin, enter, attempt, decide,
-// pay, announce, wait) reports whether the next step follows. If not, it has set the
-// Reason and the Cause, and what is left to do is to stop.
+// A call is one call of [Do] or [Once]. Each step of the call (begin, enter, attempt, decide,
+// pay, announce, wait) reports whether the next step follows. A step that returns false has
+// set the Reason and the Cause. Then only stop follows.
 type call struct {
-	Error // what the call returns if it stops now
+	Error // the error that the call returns if it stops now
 
 	ctx   context.Context
 	p     Policy
 	limit int          // EffectiveMax of p
-	fault *PolicyError // what is wrong with p; nil: nothing
-	once  bool         // it is a call of Once
+	fault *PolicyError // why p is invalid; nil: p is valid
+	once  bool         // this is a call of Once
 	reset bool         // the last attempt ran past HealthyAfter, so the call begins anew
 
-	start    time.Time            // of the first attempt; zero without a clock
-	took     time.Duration        // the last attempt
-	timedOut bool                 // it failed with a mere timeout or the end of a context
-	skipped  time.Duration        // by Wait, which the clock is ahead by
-	seed     uint64               // of all delays; 0: not drawn yet
-	classes  [maxClasses]failures // so far
-	earlier  map[string]int       // the same for Once
-	last     Decision             // on the last failure
-	decided  time.Time            // when that was
+	start    time.Time            // when the first attempt began; zero: the clock was not read
+	took     time.Duration        // how long the last attempt ran
+	timedOut bool                 // the last attempt failed with a mere timeout or end of a context
+	skipped  time.Duration        // time that Wait skipped: the clock of the call is ahead by it
+	seed     uint64               // the seed of all delays; 0: not drawn yet
+	classes  [maxClasses]failures // failures of each class so far, in Do
+	earlier  map[string]int       // failures of each class so far, in Once
+	last     Decision             // the decision on the last failure
+	decided  time.Time            // when the last decision was made
 	payers   *payers              // the Budgets of ctx
-	payer    *Budget              // the policy's, nil where the retry takes nothing from it
-	paid     receipt              // what the Budgets gave for a retry that is still to come
-	spent    receipt              // what they gave for the last attempt
+	payer    *Budget              // the policy's Budget; nil: the retry takes nothing from it
+	paid     receipt              // which Budgets gave the next retry
+	spent    receipt              // which Budgets gave the last attempt
 }
 
-// prepare notes what the call is made with, and judges the policy.
+// prepare stores the arguments of the call and validates the policy.
 func (c *call) prepare(ctx context.Context, p *Policy) {
 	c.ctx, c.p, c.limit = ctx, *p, p.limit()
 	if f := p.faults(); f != nil {
@@ -104,17 +109,18 @@ func (c *call) prepare(ctx context.Context, p *Policy) {
 	}
 }
 
-// watches reports whether a call of p does more than to call a function.
+// watches reports whether p needs a clock or a callback even if the first attempt succeeds.
 func (p *Policy) watches() bool {
 	return p.MaxElapsed != 0 || p.HealthyAfter != 0 || p.AttemptTimeout != 0 ||
 		p.OnEvent != nil || p.Enter != nil
 }
 
-// Why a call cannot be made.
+// The Causes of a call that has no context or no function.
 var errNilContext, errNilFunc = errors.New("nil context"), errors.New("nil function")
 
-// begin checks that there can be an attempt. A queue may ask Once for one more than the
-// limit: that it hands a job out again and again is no attempt.
+// begin checks that the first attempt of the call is allowed. A queue may ask Once for an
+// attempt above the limit, for example after a worker died in the last attempt. Then the
+// count stays at the limit, because no further attempt is made.
 func (c *call) begin(fn func(context.Context) error) bool {
 	switch {
 	case c.ctx == nil:
@@ -135,12 +141,12 @@ func (c *call) begin(fn func(context.Context) error) bool {
 	}
 }
 
-// enter asks the policy's Enter whether the next attempt may begin.
+// enter calls the policy's Enter, which may hold the next attempt back or refuse it.
 func (c *call) enter() bool {
 	if c.p.Enter == nil {
 		return true
 	}
-	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0 // the wait is over
+	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
 	began := c.now()
 	if c.start.IsZero() {
 		c.start = began
@@ -175,7 +181,7 @@ func (c *call) refused(err error) bool {
 	}
 }
 
-// attempt makes the next attempt. The call goes on if that fails.
+// attempt makes the next attempt. The call goes on if the attempt fails.
 func (c *call) attempt(fn func(context.Context) error) bool {
 	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
 	c.Attempts, c.number, c.reset = next(c.Attempts), next(c.number), false
@@ -187,9 +193,9 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 	}
 	if c.p.OnEvent != nil {
 		c.tell(AttemptStarted, began)
-		began = c.now() // the time that OnEvent took is not fn's
+		began = c.now() // Took does not include the time that OnEvent took
 	}
-	c.spent, c.paid = c.paid, 0 // and paid stays so if fn panics
+	c.spent, c.paid = c.paid, 0 // the retry is made, so refund must not give it back
 	if !c.timedOut {
 		c.Before = c.Err
 	}
@@ -213,12 +219,12 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 	return c.ends(ReasonSuccess, nil)
 }
 
-// next returns the number after n, or the largest one: 32 bits are used up
-// within a year by an attempt each 10ms.
+// next returns n + 1, or the largest int if n + 1 overflows. An int of 32 bits overflows
+// within a year if an attempt is made every 10ms.
 func next(n int) int { return min(n, math.MaxInt-1) + 1 }
 
-// execute calls fn with a context that ends after timeout, if there is one. It
-// returns how long fn had, if it failed when that time was up.
+// execute calls fn with a context that ends after timeout. A timeout of 0 or below is none.
+// If fn fails after the timeout has ended its context, ranOut is the timeout, and otherwise 0.
 func execute(
 	ctx context.Context, timeout time.Duration, fn func(context.Context) error,
 ) (ranOut time.Duration, err error) {
@@ -233,11 +239,11 @@ func execute(
 	return ranOut, err
 }
 
-// decide decides whether to try again, and after which delay.
+// decide decides whether to retry, and after which delay.
 func (c *call) decide() bool {
 	d := &c.last
 	*d = Decision{Reset: c.reset}
-	if c.fault == nil { // no function of an invalid policy is called
+	if c.fault == nil { // functions of an invalid policy must not be called
 		f, of := c.p.ask(c.Err), c.number
 		if f.class != nil {
 			of = c.failuresOf(f.class.Name)
@@ -255,7 +261,7 @@ func (c *call) decide() bool {
 	if c.Class = d.Class; d.Seed != 0 {
 		c.seed = d.Seed
 	}
-	// A deadline bounds an attempt of Once, not the job.
+	// Under Once, the deadline of the context ends this attempt. The job itself may go on.
 	err := c.ctx.Err()
 	if err != nil && (!c.once || !errors.Is(err, context.DeadlineExceeded)) {
 		return c.ended()
@@ -264,13 +270,14 @@ func (c *call) decide() bool {
 	return d.Reason == ReasonRetry || c.ends(d.Reason, c.Cause)
 }
 
-// clock reads the clock for a decision, once all functions of the policy but Source
-// have returned, if the decision depends on it: how much time has elapsed, and what the
-// context's deadline leaves for a wait (saturate.Max: all the time).
+// clock returns how much time has elapsed and how much time the context's deadline leaves for
+// a wait. left is saturate.Max if the context has no deadline. clock reads the clock only if
+// the decision depends on the time. It is called after the policy's RetryIf, Classify,
+// Backoff and Jitter, so that the time that they take counts.
 func (c *call) clock(waits bool) (elapsed, left time.Duration) {
 	var deadline time.Time
 	bounded := false
-	if waits && !c.once { // the retry of Once is made elsewhere
+	if waits && !c.once { // the retry after Once runs under another context
 		deadline, bounded = c.ctx.Deadline()
 	}
 	if bounded || c.p.MaxElapsed > 0 || c.p.OnEvent != nil {
@@ -283,8 +290,9 @@ func (c *call) clock(waits bool) (elapsed, left time.Duration) {
 	return elapsed, saturate.Max
 }
 
-// failuresOf returns how many failures of a class there are with the last one, which
-// it counts; of all where there are too many names.
+// failuresOf counts the last failure for its class and returns how many failures the class has
+// now. For a class without a name, and for a class after the first 8, it returns the number
+// of all failures.
 func (c *call) failuresOf(class string) int {
 	switch {
 	case class == "":
@@ -305,14 +313,14 @@ func (c *call) failuresOf(class string) int {
 	return c.number
 }
 
-// failures counts those of one class.
+// failures counts the failures of one class.
 type failures struct {
 	class  string
 	number int
 }
 
-// settle gives back what the Budgets gave for an attempt that did nothing, and notes
-// whether the policy's Budget has to give the next retry.
+// settle gives the retry of an attempt that NotAttempted wraps back to the Budgets. It also
+// sets payer for the next retry.
 func (c *call) settle(f failure) {
 	if f.unmade {
 		c.payers.refund(c.payer, c.spent)
@@ -323,9 +331,11 @@ func (c *call) settle(f failure) {
 	}
 }
 
-// pay takes the retry out of the Budgets. The retry after a healthy attempt takes nothing.
+// pay takes the retry out of the Budgets. After an attempt that ran past HealthyAfter, it takes
+// nothing.
 func (c *call) pay() bool {
-	// Once a call: ten failures that ask the context each time take twice as long.
+	// Look for the Budgets of the context once: a lookup after each of ten failures would
+	// double the time of the call.
 	if c.number == 1 || c.once {
 		c.payers = payersOf(c.ctx)
 	}
@@ -343,7 +353,7 @@ func (c *call) pay() bool {
 	}
 }
 
-// refund gives back what was paid for a retry that is not made.
+// refund gives a retry that was paid for and not made back to the Budgets.
 func (c *call) refund() {
 	c.payers.refund(c.payer, c.paid)
 	c.paid = 0
@@ -360,7 +370,7 @@ func (c *call) announce() bool {
 // wait waits until the delay has passed since the decision.
 func (c *call) wait() bool {
 	left := c.Delay
-	if c.p.OnEvent != nil { // the time that it took is part of the wait
+	if c.p.OnEvent != nil { // the time that OnEvent took is part of the wait
 		now := c.now()
 		left -= now.Sub(c.decided)
 		if !c.inTime(now, left < 0) {
@@ -378,11 +388,11 @@ func (c *call) wait() bool {
 	case <-c.ctx.Done():
 		return c.ended()
 	case <-time.After(left):
-		return c.ctx.Err() == nil || c.ended() // both may have come at once
+		return c.ctx.Err() == nil || c.ended() // both channels may be ready
 	}
 }
 
-// waitBy waits by the policy's Wait.
+// waitBy calls the policy's Wait.
 func (c *call) waitBy(left time.Duration) bool {
 	began := c.now()
 	skipped, err := c.p.Wait(c.ctx, left)
@@ -390,8 +400,8 @@ func (c *call) waitBy(left time.Duration) bool {
 	now := c.now()
 	passed := max(0, now.Sub(began))
 	if late := passed - left; late >= 0 && late < time.Millisecond {
-		// As with the package's own timer. In a test the time that skipping takes does
-		// not show.
+		// A Wait of a test returns after some microseconds. They must not show in Waited, so
+		// that a test can expect an exact sum. The package's own timer is treated the same.
 		passed = left
 	}
 	switch {
@@ -404,8 +414,8 @@ func (c *call) waitBy(left time.Duration) bool {
 	return c.inTime(now, passed > left)
 }
 
-// inTime checks that the retry can still begin, where late says that the wait took
-// longer than the delay.
+// inTime checks that the retry can still begin. late says that the wait took longer than the
+// delay, so MaxElapsed and the deadline are checked again.
 func (c *call) inTime(now time.Time, late bool) bool {
 	if c.ctx.Err() != nil {
 		return c.ended()
@@ -432,20 +442,21 @@ func (c *call) ended() bool {
 	return c.ends(ReasonCanceled, &endedError{c.ctx})
 }
 
-// ends notes why the call does not go on.
+// ends sets why the call does not go on. It returns false, so that a step can return its
+// result.
 func (c *call) ends(reason Reason, cause error) bool {
 	c.Reason, c.Cause = reason, cause
 	return false
 }
 
-// stop returns the error of the call, nil after a success, and reports it.
+// stop reports the CallFinished and returns the error of the call, or nil after a success.
 func (c *call) stop() error {
 	c.refund()
 	switch {
 	case c.fault == nil:
 	case c.Reason == ReasonSuccess:
 		c.Cause = c.fault
-	default: // an invalid policy goes before every other reason
+	default: // ReasonInvalid replaces every other reason
 		c.fault.also = c.Cause
 		c.Reason, c.Cause = ReasonInvalid, c.fault
 	}
@@ -458,11 +469,11 @@ func (c *call) stop() error {
 	if c.Reason == ReasonSuccess {
 		return nil
 	}
-	e := c.Error // c stays on the stack
+	e := c.Error // the copy keeps c on the stack
 	return &e
 }
 
-// tell reports an event to OnEvent.
+// tell calls OnEvent.
 func (c *call) tell(kind EventKind, at time.Time) {
 	if c.start.IsZero() { // no attempt was made
 		c.start = at
@@ -483,5 +494,6 @@ func (c *call) tell(kind EventKind, at time.Time) {
 	c.p.OnEvent(c.ctx, e)
 }
 
-// now reads the clock of the call, on which waits that were skipped have passed.
+// now returns the time on the clock of the call, which runs ahead by the waits that Wait
+// skipped.
 func (c *call) now() time.Time { return time.Now().Add(c.skipped) }

@@ -332,7 +332,7 @@ func TestTenHealthyDaysDoNotDrainABudget(t *testing.T) {
 }
 
 // What a free retry did not take is not given back either.
-func TestACanceledFreeRetryGivesNothingBack(t *testing.T) {
+func TestACanceledRetryAfterAHealthyAttemptRefundsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &retry.Budget{Size: 3}
 		require.True(t, b.Take())

@@ -19,6 +19,25 @@ import (
 
 // These tests look at the sources, not at what the package does.
 
+// The package page of the root names each package of the root module that a service or its
+// tests use.
+func TestPackagePageNamesThePackagesOfAService(t *testing.T) {
+	page, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	dirs, err := filepath.Glob("retry*/doc.go")
+	require.NoError(t, err)
+	named := 0
+	for _, file := range append(dirs, "retrynet/retrynet.go", "retrysql/retrysql.go") {
+		dir := filepath.ToSlash(filepath.Dir(file))
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil || dir == "retrycenkalti" {
+			continue // a module of its own, or a bridge to another library
+		}
+		assert.Contains(t, string(page), "["+modulePath+"/"+dir+"]")
+		named++
+	}
+	assert.Equal(t, 6, named)
+}
+
 // A call waits in one place, by one time.After. Each file of the root package that reads the
 // clock is listed here.
 func TestPrincipleDecisionAndWaitingAreApart(t *testing.T) {

@@ -11,11 +11,11 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// Validate returns nil if p is valid. Otherwise it returns a [*PolicyError] that names
-// every fault at once, each with the field, its value and what to write instead;
-// of more than 20 faults it names 20 and counts the rest. It calls none of p's
-// functions. It trusts a custom Backoff or Jitter and never calls it; a pointer
-// to a built-in type is treated as a custom one.
+// Validate returns nil if p is valid. Otherwise it returns a [*PolicyError] with all faults.
+// Each fault names the field, its value, and what to write instead. After 20 faults, Validate
+// only counts the rest. Validate calls no function of p, and no method of a Backoff or Jitter
+// that is not a type of this package. It treats a pointer to a type of this package in the
+// same way.
 func (p Policy) Validate() error {
 	if f := p.faults(); f != nil {
 		return &PolicyError{faults: f}
@@ -23,17 +23,18 @@ func (p Policy) Validate() error {
 	return nil
 }
 
-// A PolicyError says that a policy is invalid, and why: a policy in Go, of [Policy.Validate]
-// and as the Cause of an [Error] with ReasonInvalid, or one that cannot be decoded.
+// A PolicyError says why a policy is invalid. It is the error of [Policy.Validate] and of the
+// decoders, and the Cause of an [Error] with ReasonInvalid.
 type PolicyError struct {
-	of     string        // whose policy it is: "class ..."; "": the call's own
-	faults faults        // in Go
-	text   *strict.Error // in the text form; nil: the policy is in Go
-	also   error         // what stopped the call besides; nil: nothing
+	of     string        // "class" and a name if a Class is invalid; "": a policy is invalid
+	faults faults        // the faults of a policy in Go
+	text   *strict.Error // the faults of a text; nil: the policy is in Go
+	also   error         // the Cause without the invalid policy; nil: no other Cause
 }
 
-// Findings returns what is wrong, at most 20 faults. Each has a Key if the text form has one.
-// If the value that was decoded is not a mapping, there is one finding, without a Key.
+// Findings returns the faults, at most 20. A fault of a field that the text form has no key
+// for has no Key. If a decoded value is not a mapping, Findings returns one finding without a
+// Key.
 func (e *PolicyError) Findings() (found []Finding) {
 	if e.text == nil {
 		return slices.Clone(e.faults.named())
@@ -56,8 +57,8 @@ func (e *PolicyError) Error() string {
 	}
 }
 
-// what returns the text of e without its first words, which the text of an Error
-// begins with too.
+// what returns the text of e without its first words. The text of an Error already starts with
+// those words.
 func (e *PolicyError) what() string {
 	text := e.faults.list()
 	if e.of != "" {
@@ -69,8 +70,9 @@ func (e *PolicyError) what() string {
 	return text
 }
 
-// Unwrap returns what stopped the call besides, or the error of the decoder; nil if there
-// is none.
+// Unwrap returns the error of the decoder. For an invalid policy in Go, it returns the error
+// that also stopped the call, such as the context's error. It returns nil if there is no such
+// error.
 func (e *PolicyError) Unwrap() error {
 	if e.text != nil {
 		return e.text.Unwrap()
@@ -78,7 +80,7 @@ func (e *PolicyError) Unwrap() error {
 	return e.also
 }
 
-// decodeError returns an error of package strict as a PolicyError.
+// decodeError returns err as a PolicyError if err is an error of package strict.
 func decodeError(err error) error {
 	if e := new(strict.Error); errors.As(err, &e) {
 		return &PolicyError{text: e}
@@ -86,14 +88,15 @@ func decodeError(err error) error {
 	return err
 }
 
-// faults is what is wrong with a policy, in the order of its fields.
+// faults are the faults of a policy, in the order of its fields.
 type faults []Finding
 
-// mostFaults is how many faults have a text: a Schedule may have a million wrong delays.
+// mostFaults is how many faults have a text. It bounds the text for a Schedule with a million
+// wrong delays.
 const mostFaults = 20
 
-// add adds a fault: the setting by its token, an index in it or "", its value, and what to
-// write instead, which is for fmt.
+// add adds a fault of the setting with this token. index is the index of a value in a list, or
+// "". write says what to write instead of value. It is a format for fmt.
 func (f *faults) add(token, index string, value any, write string) {
 	if len(*f) >= mostFaults {
 		*f = append(*f, Finding{})
@@ -104,18 +107,18 @@ func (f *faults) add(token, index string, value any, write string) {
 	*f = append(*f, fault)
 }
 
-// check adds a fault if a field is wrong. It is generic so that a value that is right stays
-// where it is: to make an any of it would allocate.
+// check adds a fault if wrong is true. It is generic because converting each valid value to
+// any would allocate.
 func check[T any](f *faults, wrong bool, token string, value T, write string) {
 	if wrong {
 		f.add(token, "", value, write)
 	}
 }
 
-// named returns the faults that have a text.
+// named returns the faults that have a text, at most 20.
 func (f faults) named() []Finding { return f[:min(mostFaults, len(f))] }
 
-// list returns the faults on one line.
+// list returns the texts of the faults on one line.
 func (f faults) list() string {
 	var texts []string
 	for _, fault := range f.named() {
@@ -132,8 +135,8 @@ const (
 	writeLeast    = "write 0 for never, or at least 1ms"
 )
 
-// faults returns what is wrong with p, each field by itself. It allocates nothing
-// where that is nothing, so every decision can afford to ask.
+// faults returns the faults of p. It checks each field on its own. For a valid policy it
+// allocates nothing, so every decision can call it.
 func (p *Policy) faults() (f faults) {
 	const count = "write how many, 0 for not set, or -1 for unlimited"
 	check(&f, p.MaxAttempts < Unlimited, "MaxAttempts", p.MaxAttempts, count)
@@ -170,11 +173,11 @@ func (p *Policy) faults() (f faults) {
 	return f
 }
 
-// leastHealthy is the shortest HealthyAfter: one of 1ns would make every attempt
-// healthy, and no limit would ever be reached.
+// leastHealthy is the shortest HealthyAfter. Every attempt would run past a HealthyAfter of 1ns,
+// and the call would never reach a limit.
 const leastHealthy = time.Millisecond
 
-// addBackoff adds what is wrong with the Backoff of a policy, or of a class.
+// addBackoff adds the faults of the Backoff of a policy or of a class.
 func (f *faults) addBackoff(b Backoff) {
 	const delay = "write 0 for no delay, or a positive duration"
 	switch b := b.(type) {
@@ -198,7 +201,7 @@ func (f *faults) addBackoff(b Backoff) {
 	}
 }
 
-// addJitter adds what is wrong with the Jitter of a policy, or of a class.
+// addJitter adds the faults of the Jitter of a policy or of a class.
 func (f *faults) addJitter(j Jitter) {
 	switch j := j.(type) {
 	case Proportional:

@@ -154,7 +154,7 @@ func TestValidateSound(t *testing.T) {
 }
 
 // No method that only inspects a policy calls a custom type.
-func TestValidateCallsNobody(t *testing.T) {
+func TestValidateCallsNoFunction(t *testing.T) {
 	p := retry.Policy{
 		MaxAttempts: retry.Unlimited, Backoff: untouchable{}, Jitter: untouchable{}, MaxDelay: time.Second, MaxElapsed: time.Second,
 		Source:   func() uint64 { panic("the Source was called") },

@@ -239,7 +239,7 @@ func TestREADMEPolicy(t *testing.T) {
 			AttemptTimeout: 2 * time.Second,  // for each attempt; ctx bounds the whole call
 			HealthyAfter:   time.Second,      // after an attempt that ran this long, attempts count from 1 again
 			Backoff:        curve,            // such as Exponential, Fixed, Linear, Fibonacci or Schedule
-			MaxDelay:       5 * time.Second,  // the longest delay, jitter included; below 10ms it is 10ms if attempts are unlimited
+			MaxDelay:       5 * time.Second,  // the longest delay of Backoff and Jitter; a Retry-After may be longer
 			Jitter:         retry.FullJitter, // or EqualJitter, or Proportional(0.2), which is ±20 %
 			MaxRetryAfter:  time.Minute,      // a longer Retry-After ends the call
 			RetryIf:        temporary,        // func(error) bool; nil: every error is retried

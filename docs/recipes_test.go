@@ -1292,7 +1292,7 @@ func TestRecipeMustNotRunTwice(t *testing.T) {
 		plant       func(*program)
 	}{
 		{"nothing", "", func(*program) {}},
-		{"a body that is read once", `the first run returned "teapot", and the second one ""`, func(p *program) {
+		{"a body that is read once", `the first run returned "teapot", and the second run ""`, func(p *program) {
 			body, received := strings.NewReader("teapot"), ""
 			p.effect = func() string { return received }
 			p.operation = func(context.Context) error {

@@ -13,8 +13,8 @@ import (
 	"github.com/goretry/retry/retrycenkalti"
 )
 
-// What the table in the documentation of Policy says to write in place of v4 does the same.
-func TestThePage(t *testing.T) {
+// The policies in the table of the documentation of Policy are the policies that Policy returns.
+func TestTableOfPolicy(t *testing.T) {
 	const d, f, m = 3 * time.Second, 1, 2.5
 	defaults := func(set func(p *retry.Policy)) retry.Policy {
 		p := retry.Policy{
@@ -47,7 +47,7 @@ func TestThePage(t *testing.T) {
 	}
 }
 
-// onRetry stands on the page.
+// onRetry is the function in the documentation of Policy.
 func onRetry(notify func(error, time.Duration)) func(context.Context, retry.Event) {
 	return func(_ context.Context, e retry.Event) {
 		if e.Kind == retry.RetryScheduled {
@@ -56,8 +56,8 @@ func onRetry(notify func(error, time.Duration)) func(context.Context, retry.Even
 	}
 }
 
-// Either loop tells a Notify the same: each retry that is made, and no other.
-func TestThePageOnNotify(t *testing.T) {
+// Both loops call a Notify with the same arguments, once for each retry that is made.
+func TestNotifyOfTheDocumentation(t *testing.T) {
 	const d = 3 * time.Second
 	type notice struct {
 		err error
@@ -83,10 +83,9 @@ func TestThePageOnNotify(t *testing.T) {
 	}
 }
 
-// The tests below pin what the package documentation says under "What differs".
+// The tests below are about the section "What differs" of the package documentation.
 
-// The windows are equal up to the cap. v4 goes beyond it, and already where a window only
-// crosses it.
+// The jitter windows are equal below the cap. In v4 a window may reach above the cap.
 func TestTheCapDiffers(t *testing.T) {
 	const s = time.Second
 	step := policyOf(t, backoff.NewExponentialBackOff()).Plan(20)[19]
@@ -96,7 +95,7 @@ func TestTheCapDiffers(t *testing.T) {
 	assert.Equal(t, retry.Schedule{s, s, s}, policyOf(t, beyond).Delays(3))
 
 	b := exponential(opts(3*s/2, 2, 8*s), backoff.WithRandomizationFactor(0.5))
-	windows := [][2]time.Duration{{3 * s / 4, 9 * s / 4}, {3 * s / 2, 9 * s / 2}, {3 * s, 9 * s}, {4 * s, 12 * s}} // of v4
+	windows := [][2]time.Duration{{3 * s / 4, 9 * s / 4}, {3 * s / 2, 9 * s / 2}, {3 * s, 9 * s}, {4 * s, 12 * s}} // in v4
 	for i, step := range policyOf(t, b).Plan(len(windows)) {
 		assert.Equal(t, [2]time.Duration{windows[i][0], min(windows[i][1], 8*s)}, [2]time.Duration{step.Lo, step.Hi})
 	}
@@ -107,7 +106,7 @@ func TestTheCapDiffers(t *testing.T) {
 			longest[i] = max(longest[i], d)
 		}
 	}
-	assert.Greater(t, longest[2], 8*s, "except with a chance of 0.83^2000")
+	assert.Greater(t, longest[2], 8*s, "fails with a probability of 0.83^2000")
 	assert.Greater(t, longest[3], 11*s)
 }
 
@@ -120,7 +119,7 @@ func TestRoundingDiffers(t *testing.T) {
 	assert.Equal(t, []time.Duration{28832519530, 43248779295}, theirs[10:12])
 	ours[10]--
 	ours[11]--
-	assert.Equal(t, theirs, ours, "these are the only ones")
+	assert.Equal(t, theirs, ours, "all other delays are equal")
 	theirs, ours = delays(time.Microsecond)
 	assert.Equal(t, []time.Duration{55966446694, 55977744874}, []time.Duration{theirs[44], ours[44]})
 	theirs, ours = delays(1)
@@ -154,7 +153,7 @@ func TestTheContextDiffers(t *testing.T) {
 					ctx, cancel := test.end(ctx, test.after)
 					defer cancel()
 					err := loop(ctx, op)
-					assert.ErrorIs(t, err, test.cause) // in the bubble
+					assert.ErrorIs(t, err, test.cause) // inside the bubble
 					assert.Equal(t, test.cause, retry.Unwrap(err))
 					return err
 				})
@@ -171,7 +170,7 @@ func TestTheContextDiffers(t *testing.T) {
 		})
 	}
 
-	// select of v4 picks either way as the wait ends, each as likely as the other.
+	// When the wait ends, the select of v4 picks either case with the same probability.
 	attempts := [3]int{}
 	for range 200 {
 		did, _ := play(t, fails, func(ctx context.Context, op func() error) error {
@@ -181,13 +180,13 @@ func TestTheContextDiffers(t *testing.T) {
 		attempts[len(did.began)]++
 	}
 	assert.NotZero(t, attempts[1])
-	assert.NotZero(t, attempts[2], "once more after the context is done, except with a chance of 1e-60")
+	assert.NotZero(t, attempts[2], "v4 runs the operation after the context is done; this fails with a probability of 1e-60")
 }
 
 func TestResultsDiffer(t *testing.T) {
 	for _, err := range []error{io.EOF, backoff.Permanent(io.EOF)} {
 		_, theirs := play(t, script{{err: err}}, retryV4(&backoff.StopBackOff{}))
-		assert.True(t, theirs == io.EOF, "as it is, but without the mark")
+		assert.True(t, theirs == io.EOF, "the error itself, without the mark")
 		_, ours := play(t, script{{err: err}}, do(policyOf(t, &backoff.StopBackOff{})))
 		assert.IsType(t, (*retry.Error)(nil), ours)
 		assert.ErrorIs(t, ours, io.EOF)

@@ -12,7 +12,7 @@ import (
 	"github.com/goretry/retry/retrycenkalti"
 )
 
-// A policy of the BackOff that is there already, and a limit for it.
+// Convert the BackOff that a program has, and set a limit on attempts.
 func ExamplePolicy() {
 	b := backoff.NewExponentialBackOff(backoff.WithMaxElapsedTime(time.Minute))
 
@@ -30,12 +30,12 @@ func ExamplePolicy() {
 	// 4 attempts, exponential 500ms x1.5, at most 1m0s, ±50%, within 1m0s
 }
 
-// connect is code that takes a BackOff.
+// connect stands for code that takes a BackOff.
 func connect(dial func() error, b backoff.BackOff) error {
 	return backoff.RetryNotify(dial, b, func(err error, d time.Duration) { fmt.Println(err, "- again in", d) })
 }
 
-// Code that takes a BackOff is given a policy. With Observe its errors count, too.
+// Code that takes a BackOff can follow a policy. With Observe, the errors count too.
 func ExampleNew() {
 	b, err := retrycenkalti.New(retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(10 * time.Millisecond)})
 	if err != nil {
@@ -55,7 +55,7 @@ func ExampleNew() {
 	// no such user
 }
 
-// An operation from the time of v4 keeps its backoff.Permanent.
+// An operation that was written for v4 keeps its backoff.Permanent.
 func ExampleTranslate() {
 	login := func() error { return backoff.Permanent(errors.New("wrong password")) }
 

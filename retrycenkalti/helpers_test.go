@@ -15,14 +15,13 @@ import (
 
 var errBoom = errors.New("connection refused")
 
-// An attempt is one outcome of an operation.
+// An execution is one attempt of an operation.
 type execution struct {
 	takes time.Duration
 	err   error
 }
 
-// A script is the attempts of an operation, one after the other. The last
-// one repeats.
+// A script lists the attempts of an operation, one after the other. The last attempt repeats.
 type script []execution
 
 // fails is a script that always fails, at once.
@@ -40,18 +39,18 @@ func failsTimes(n int) script {
 	return s
 }
 
-// A trace is what a loop did with an operation, in virtual time.
+// A trace records in virtual time what a loop did with an operation.
 type trace struct {
-	began []time.Duration // each attempt
-	ended time.Duration   // the loop
+	began []time.Duration // when each attempt began
+	ended time.Duration   // when the loop ended
 	ok    bool
 }
 
-// A loop is a loop that retries an operation.
+// A loop retries an operation.
 type loop = func(ctx context.Context, op func() error) error
 
-// play runs a loop in a bubble of its own with an operation that follows the
-// script, and returns what the loop did and what it returned.
+// play runs a loop in its own synctest bubble. The operation of the loop follows the script. play
+// returns the trace and the error of the loop.
 func play(t *testing.T, s script, loop loop) (trace, error) {
 	t.Helper()
 	var did trace
@@ -71,19 +70,19 @@ func play(t *testing.T, s script, loop loop) (trace, error) {
 	return did, err
 }
 
-// at returns the trace of attempts that began then and took no time.
+// at returns the trace of attempts that began at these times and took no time.
 func at(ok bool, began ...time.Duration) trace {
 	return trace{began: began, ended: began[len(began)-1], ok: ok}
 }
 
-// retryV4 is the loop of v4.
+// retryV4 returns the loop of v4.
 func retryV4(b backoff.BackOff) loop {
 	return func(ctx context.Context, op func() error) error {
 		return backoff.Retry(op, backoff.WithContext(b, ctx))
 	}
 }
 
-// observing runs the loop of v4 with our BackOff, which observes the errors.
+// observing returns the loop of v4 with our BackOff, which observes the errors.
 func observing(t *testing.T, p retry.Policy) loop {
 	b := newBackOff(t, p)
 	return func(ctx context.Context, op func() error) error {
@@ -91,7 +90,7 @@ func observing(t *testing.T, p retry.Policy) loop {
 	}
 }
 
-// do is our loop.
+// do returns our loop.
 func do(p retry.Policy) loop {
 	return func(ctx context.Context, op func() error) error {
 		return retry.Do(ctx, p, func(context.Context) error { return op() })

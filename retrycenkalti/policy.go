@@ -12,43 +12,44 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Policy returns a policy with which [retry.Do] does what v4 does with b, except
-// for the differences in the package documentation. b is an
-// *ExponentialBackOff, a *ConstantBackOff, a *ZeroBackOff or a *StopBackOff.
-// Policy only reads it, and ignores what it has counted so far, as Retry does.
-// For a [*BackOff] of this package it returns the policy that was passed to New.
+// Policy returns a policy with which [retry.Do] does what v4 does with b, except for the
+// differences in the package documentation. b is an *ExponentialBackOff, a *ConstantBackOff, a
+// *ZeroBackOff or a *StopBackOff. Policy does not change b, and ignores the calls that b has
+// counted. For a [*BackOff] of this package, Policy returns the policy that was passed to New.
 //
-// If b has no limit on attempts, the policy has none either: set MaxAttempts.
-// Without it the policy waits at least 10ms, where v4 repeats a *ZeroBackOff, or an
-// Interval or InitialInterval of 0, without a pause. RetryIf is [Retryable], so
-// backoff.Permanent stops the call with ReasonRejected; a plain policy of an outer
-// loop does not notice that mark. To have it treated like retry.Permanent, pass
-// errors through [Translate].
+// A policy for a b without a limit on attempts has no limit either: set MaxAttempts. Without a
+// limit, each wait of the policy is at least 10ms. v4 repeats a *ZeroBackOff, or an Interval or
+// InitialInterval of 0, without a wait.
 //
-// The error names every fault of b and says what to write instead. Faults are a
-// nil b; a field that v4 accepts and no policy does, such as a Multiplier below
-// 1; WithMaxRetries and WithContext, which do not show what they wrap; and any
-// other type, whose state is not known here.
+// RetryIf is [Retryable], so backoff.Permanent stops the call with ReasonRejected. The policy of
+// an outer loop ignores this mark unless its RetryIf is Retryable too. To make the mark count as
+// retry.Permanent, pass errors through [Translate].
 //
-// Rounding. v4 rounds each delay down to the nanosecond before it multiplies it
-// again; a Policy rounds once. The lost fraction grows with the delay: with the
-// defaults the difference is a nanosecond at 28.8 s and 43.2 s, and with an
-// InitialInterval of 1 µs it is 11 ms at 56 s. An InitialInterval of 1 ns never
-// grows in v4.
+// The error names every fault of b, and says what to write instead. These are faults:
+//
+//   - a nil b
+//   - a field that is valid in v4 and invalid in a policy, such as a Multiplier below 1
+//   - WithMaxRetries and WithContext, because they hide the BackOff inside them
+//   - a BackOff of any other type, because Policy cannot read its state
+//
+// Rounding. v4 rounds each delay down to a nanosecond before it multiplies the delay again. A
+// Policy rounds each delay once. The difference grows with the delay. With the defaults it is a
+// nanosecond at 28.8 s and at 43.2 s. With an InitialInterval of 1 µs it is 11 ms at 56 s. With
+// an InitialInterval of 1 ns the delay never grows in v4.
 //
 // # What to write instead
 //
-// The left column is v4. The right one is Go to paste: p is a [retry.Policy],
-// and where there is nothing to write, a comment says so.
+// The left column is v4. The right column is Go to paste: p is a [retry.Policy]. If there is
+// nothing to write, the right column is a comment.
 //
 //	v4                                  instead
 //
 //	Retry(op, b)                        retry.Do(ctx, p, fn)
 //	RetryWithData(op, b)                retry.DoValue(ctx, p, fn)
 //	RetryNotify(op, b, notify)          p.OnEvent = onRetry(notify) // see below
-//	RetryNotifyWithData(op, b, notify)  p.OnEvent = onRetry(notify) // likewise, and retry.DoValue
+//	RetryNotifyWithData(op, b, notify)  p.OnEvent = onRetry(notify) // with retry.DoValue
 //	RetryNotifyWithTimer                // retry.Do in a bubble of testing/synctest
-//	RetryNotifyWithTimerAndData         // retry.DoValue, likewise
+//	RetryNotifyWithTimerAndData         // retry.DoValue in a bubble of testing/synctest
 //	Operation                           func(context.Context) error
 //	OperationWithData[T]                func(context.Context) (T, error)
 //	Notify                              func(context.Context, retry.Event)
@@ -65,35 +66,44 @@ import (
 //	ExponentialBackOff                  // that policy, and with each ExponentialBackOffOpts:
 //	ExponentialBackOffOpts              // a Policy is copied, and its fields are set
 //	WithInitialInterval(d)              p.Backoff = retry.Exponential{Base: d, Factor: 1.5}
-//	WithMultiplier(m)                   p.Backoff = retry.Exponential{Base: 500 * time.Millisecond, Factor: m}
+//	WithMultiplier(m)                   p.Backoff = retry.Exponential{
+//	                                        Base: 500 * time.Millisecond, Factor: m,
+//	                                    }
 //	WithMaxInterval(d)                  p.MaxDelay = d
 //	WithRandomizationFactor(f)          p.Jitter = retry.Proportional(f)
 //	WithMaxElapsedTime(d)               p.MaxElapsed = d
-//	WithRetryStopDuration(d)            // nothing: a Decision has a Reason beside its Delay
+//	WithRetryStopDuration(d)            // nothing: a Decision has a Reason and a Delay
 //	WithClockProvider(c)                // testing/synctest
-//	NewConstantBackOff(d)               retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(d)}
-//	ConstantBackOff{Interval: d}        retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(d)}
-//	ZeroBackOff{}                       retry.Policy{MaxAttempts: n} // without a limit each wait is 10ms
+//	NewConstantBackOff(d)               retry.Policy{
+//	ConstantBackOff{Interval: d}            MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(d),
+//	                                    }
+//	ZeroBackOff{}                       retry.Policy{MaxAttempts: n}
+//	                                    // without a limit, each wait is 10ms
 //	StopBackOff{}                       retry.Policy{}
 //	WithMaxRetries(b, n)                p.MaxAttempts = int(n) + 1
 //	WithContext(b, ctx)                 retry.Do(ctx, p, fn)
 //	BackOffContext                      // the ctx of retry.Do
 //
 //	BackOff                             retry.Backoff // a pure function of the number of failures
-//	b.NextBackOff()                     p.Next(retry.Attempt{Number: n, Err: err, Elapsed: elapsed, Seed: seed})
-//	                                    // after n failures; Seed: any number but 0, the same for all delays of a call
-//	Stop                                !d.Retry() // d is what Next returned, d.Reason says why
+//	b.NextBackOff()                     d := p.Next(retry.Attempt{
+//	                                        Number: n, Err: err, Elapsed: elapsed, Seed: seed,
+//	                                    })
+//	                                    // after n failures; all delays of a call have one seed,
+//	                                    // which is any number except 0
+//	Stop                                !d.Retry() // d is the result of Next; see d.Reason
 //	b.Reset()                           // nothing: a Policy keeps no state
 //	b.GetElapsedTime()                  time.Since(began) // or Event.Elapsed
-//	NewTicker(b)                        retry.Do(ctx, p, fn) // fn is the body of the loop over ticker.C
+//	NewTicker(b)                        retry.Do(ctx, p, fn)
+//	                                    // fn is the body of the loop over ticker.C
 //	NewTickerWithTimer(b, timer)        // retry.Do in a bubble of testing/synctest
-//	Ticker                              // the fn of retry.Do: return nil where Stop was called
+//	Ticker                              // the fn of retry.Do: return nil in place of Stop
 //
 //	Permanent(err)                      retry.Permanent(err)
 //	PermanentError{Err: err}            retry.Permanent(err)
-//	errors.As(err, &permanent)          // of the error of an operation: nothing
-//	                                    // of the error of retry.Do: retry.ReasonOf(err) is retry.ReasonPermanent,
-//	                                    // or retry.ReasonRejected where Retryable found the mark of v4
+//	errors.As(err, &permanent)          // for the error of an operation: nothing
+//	                                    // for the error of retry.Do: retry.ReasonOf(err)
+//	                                    // is retry.ReasonPermanent, or retry.ReasonRejected
+//	                                    // if Retryable found the mark of v4
 //
 // This OnEvent calls a Notify:
 //
@@ -112,7 +122,7 @@ func Policy(b backoff.BackOff) (retry.Policy, error) {
 	return p, nil
 }
 
-// policyOf returns the policy of b, or what is wrong with b.
+// policyOf returns the policy of b, or the faults of b.
 func policyOf(b backoff.BackOff) (p retry.Policy, fault string) {
 	if v := reflect.ValueOf(b); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return p, "the BackOff is nil: write backoff.NewExponentialBackOff()"
@@ -122,9 +132,12 @@ func policyOf(b backoff.BackOff) (p retry.Policy, fault string) {
 		return exponential(b)
 	case *backoff.ConstantBackOff:
 		if b.Interval < 0 {
-			return p, fmt.Sprintf("Interval is %v: write a duration of at least 0, or a StopBackOff for no retry", b.Interval)
+			return p, fmt.Sprintf("Interval is %v: "+
+				"write a duration of at least 0, or a StopBackOff for no retry", b.Interval)
 		}
-		return retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(b.Interval), RetryIf: Retryable}, ""
+		return retry.Policy{
+			MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(b.Interval), RetryIf: Retryable,
+		}, ""
 	case *backoff.ZeroBackOff:
 		return retry.Policy{MaxAttempts: retry.Unlimited, RetryIf: Retryable}, ""
 	case *backoff.StopBackOff:
@@ -133,30 +146,48 @@ func policyOf(b backoff.BackOff) (p retry.Policy, fault string) {
 		return b.policy, ""
 	}
 	switch reflect.TypeOf(b) {
-	case reflect.TypeOf(backoff.WithContext(nil, context.Background())), reflect.TypeOf(backoff.WithMaxRetries(nil, 0)):
-		return p, "it hides what it wraps: convert the innermost BackOff, " +
-			"give the ctx of WithContext to retry.Do, and set MaxAttempts to int(n) + 1 for the n of WithMaxRetries"
+	case reflect.TypeOf(backoff.WithContext(nil, context.Background())),
+		reflect.TypeOf(backoff.WithMaxRetries(nil, 0)):
+		return p, "it hides the BackOff inside it: convert the innermost BackOff, " +
+			"pass the ctx of WithContext to retry.Do, " +
+			"and set MaxAttempts to int(n) + 1 for the n of WithMaxRetries"
 	default:
-		return p, "the state of this type is not known here: write the delay after the n-th failure as a retry.BackoffFunc, and set it as Policy.Backoff"
+		return p, "the state of this type cannot be read: write the delay after the n-th failure " +
+			"as a retry.BackoffFunc, and set it as Policy.Backoff"
 	}
 }
 
 func exponential(b *backoff.ExponentialBackOff) (p retry.Policy, fault string) {
 	var faults []string
-	check := func(well bool, field string, value any, write string) {
-		if !well {
+	check := func(valid bool, field string, value any, write string) {
+		if !valid {
 			faults = append(faults, fmt.Sprintf("%s is %v: %s", field, value, write))
 		}
 	}
-	check(b.InitialInterval >= 0, "InitialInterval", b.InitialInterval, "write the first delay")
-	check(b.Multiplier >= 1 && b.Multiplier <= math.MaxFloat64, "Multiplier", b.Multiplier, "write a finite number of at least 1")
-	check(b.RandomizationFactor >= 0 && b.RandomizationFactor <= 1, "RandomizationFactor", b.RandomizationFactor, "write a number from 0 to 1")
-	check(b.MaxInterval > 0, "MaxInterval", b.MaxInterval, "write the longest delay, or math.MaxInt64 for no cap: with 0 v4 waits once and then retries without a pause")
-	check(b.MaxElapsedTime >= 0, "MaxElapsedTime", b.MaxElapsedTime, "write for how long to retry, or 0 for no bound")
+	check(b.InitialInterval >= 0,
+		"InitialInterval", b.InitialInterval,
+		"write the first delay")
+	check(b.Multiplier >= 1 && b.Multiplier <= math.MaxFloat64,
+		"Multiplier", b.Multiplier,
+		"write a finite number of at least 1")
+	check(b.RandomizationFactor >= 0 && b.RandomizationFactor <= 1,
+		"RandomizationFactor", b.RandomizationFactor,
+		"write a number from 0 to 1")
+	check(b.MaxInterval > 0,
+		"MaxInterval", b.MaxInterval,
+		"write the longest delay, or math.MaxInt64 for no cap: "+
+			"with 0 v4 waits once and then retries without a pause")
+	check(b.MaxElapsedTime >= 0,
+		"MaxElapsedTime", b.MaxElapsedTime,
+		"write for how long to retry, or 0 for no bound")
 	if b.MaxElapsedTime > 0 {
-		check(b.Stop == backoff.Stop, "Stop", b.Stop, "write backoff.Stop: with anything else v4 goes on after MaxElapsedTime")
-		check(b.Clock == nil || b.Clock == backoff.SystemClock, "Clock", fmt.Sprintf("a %T", b.Clock),
-			"leave it out: a policy is timed by the system's clock, and in a test by that of testing/synctest")
+		check(b.Stop == backoff.Stop,
+			"Stop", b.Stop,
+			"write backoff.Stop: with any other value v4 goes on after MaxElapsedTime")
+		check(b.Clock == nil || b.Clock == backoff.SystemClock,
+			"Clock", fmt.Sprintf("a %T", b.Clock),
+			"leave it out: a policy reads the system's clock, "+
+				"and in a test the clock of testing/synctest")
 	}
 	p = retry.Policy{
 		MaxAttempts: retry.Unlimited,

@@ -16,8 +16,8 @@ import (
 	"github.com/goretry/retry/retrycenkalti"
 )
 
-// exponential returns a BackOff without randomization and without a bound in
-// time, changed by the options.
+// exponential returns a BackOff with these options, without randomization and without a
+// MaxElapsedTime.
 func exponential(opts ...backoff.ExponentialBackOffOpts) *backoff.ExponentialBackOff {
 	plain := []backoff.ExponentialBackOffOpts{backoff.WithRandomizationFactor(0), backoff.WithMaxElapsedTime(0)}
 	return backoff.NewExponentialBackOff(append(plain, opts...)...)
@@ -29,10 +29,9 @@ func opts(initial time.Duration, multiplier float64, max time.Duration) backoff.
 	}
 }
 
-// Each row is played by retry.Do with the policy, and by v4's loop with our BackOff of the
-// policy, which observes the errors. Where v4 has such a BackOff itself, its loop is played
-// with that one too.
-func TestEachLoopDoesTheSame(t *testing.T) {
+// Each row runs three loops: retry.Do with the policy, the loop of v4 with our BackOff of this
+// policy, which observes the errors, and the loop of v4 with a BackOff of v4, if there is one.
+func TestAllLoopsDoTheSame(t *testing.T) {
 	const ms, s, m = time.Millisecond, time.Second, time.Minute
 	const forever = math.MaxUint64
 	errOther := errors.New("other")
@@ -48,9 +47,9 @@ func TestEachLoopDoesTheSame(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name    string
-		v4      backoff.BackOff // nil: v4 has none such
+		v4      backoff.BackOff // nil: v4 has no such BackOff
 		retries uint64          // WithMaxRetries
-		policy  retry.Policy    // where v4 is nil
+		policy  retry.Policy    // if v4 is nil
 		script  script
 		want    trace
 	}{
@@ -113,8 +112,8 @@ func policyOf(t *testing.T, b backoff.BackOff) retry.Policy {
 	return p
 }
 
-// fieldsOf returns the policy of a BackOff of v4 without its RetryIf, for a
-// func is equal to nothing.
+// fieldsOf returns the policy of a BackOff of v4 without its RetryIf, because functions cannot be
+// compared.
 func fieldsOf(t *testing.T, b backoff.BackOff) retry.Policy {
 	t.Helper()
 	p := policyOf(t, b)
@@ -124,8 +123,8 @@ func fieldsOf(t *testing.T, b backoff.BackOff) retry.Policy {
 	return p
 }
 
-// What a BackOff has counted and drawn is not read, and does not change. One of ours gives its
-// policy back as it was, so backoff.Permanent means nothing to it, unless it has Retryable.
+// Policy neither reads nor changes the counts of a BackOff. For our BackOff it returns the policy
+// of New unchanged, so backoff.Permanent has no effect unless the RetryIf is Retryable.
 func TestPolicyOnlyReadsTheBackOff(t *testing.T) {
 	theirs, ours := exponential(), newBackOff(t, retry.Default())
 	theirs.NextBackOff()
@@ -145,8 +144,8 @@ func TestPolicyOnlyReadsTheBackOff(t *testing.T) {
 	assert.Len(t, did.began, 1)
 }
 
-// What v4 repeats without a pause waits 10ms each time, until it has a limit.
-func TestAPolicyThatNeverWaits(t *testing.T) {
+// A policy for a BackOff without delays waits 10ms before each retry until it has a limit.
+func TestPolicyWithoutDelays(t *testing.T) {
 	for _, b := range []backoff.BackOff{&backoff.ZeroBackOff{}, backoff.NewConstantBackOff(0), exponential(opts(0, 2, time.Minute))} {
 		p := policyOf(t, b)
 		assert.Equal(t, 10*time.Millisecond, p.Plan(1)[0].Hi)
@@ -157,7 +156,7 @@ func TestAPolicyThatNeverWaits(t *testing.T) {
 
 type foreign struct{ backoff.ZeroBackOff }
 
-// value is a BackOff that is no pointer, and so never nil.
+// value is a BackOff that is not a pointer, so it is never nil.
 type value struct{}
 
 func (value) NextBackOff() time.Duration { return 0 }
@@ -167,15 +166,15 @@ type clock struct{}
 
 func (clock) Now() time.Time { return time.Time{} }
 
-func TestPolicySaysWhatItCannotConvert(t *testing.T) {
+func TestPolicyFaults(t *testing.T) {
 	const (
 		of            = "retrycenkalti: *backoff.ExponentialBackOff: "
 		isNil         = "the BackOff is nil: write backoff.NewExponentialBackOff()"
 		multiplier    = ": write a finite number of at least 1"
 		randomization = ": write a number from 0 to 1"
 		maxInterval   = ": write the longest delay, or math.MaxInt64 for no cap: with 0 v4 waits once and then retries without a pause"
-		hides         = ": it hides what it wraps: convert the innermost BackOff, give the ctx of WithContext to retry.Do, and set MaxAttempts to int(n) + 1 for the n of WithMaxRetries"
-		unknown       = ": the state of this type is not known here: write the delay after the n-th failure as a retry.BackoffFunc, and set it as Policy.Backoff"
+		hides         = ": it hides the BackOff inside it: convert the innermost BackOff, pass the ctx of WithContext to retry.Do, and set MaxAttempts to int(n) + 1 for the n of WithMaxRetries"
+		unknown       = ": the state of this type cannot be read: write the delay after the n-th failure as a retry.BackoffFunc, and set it as Policy.Backoff"
 	)
 	nan := math.NaN()
 	tests := []struct {
@@ -195,9 +194,9 @@ func TestPolicySaysWhatItCannotConvert(t *testing.T) {
 		{"just below 1", exponential(backoff.WithMultiplier(math.Nextafter(1, 0))), of + "Multiplier is 0.9999999999999999" + multiplier},
 		{"negative MaxElapsedTime", exponential(func(b *backoff.ExponentialBackOff) { b.MaxElapsedTime = -1 }), of + "MaxElapsedTime is -1ns: write for how long to retry, or 0 for no bound"},
 		{"Stop below that of v4", exponential(backoff.WithMaxElapsedTime(1), backoff.WithRetryStopDuration(-2)),
-			of + "Stop is -2ns: write backoff.Stop: with anything else v4 goes on after MaxElapsedTime"},
+			of + "Stop is -2ns: write backoff.Stop: with any other value v4 goes on after MaxElapsedTime"},
 		{"another clock", exponential(backoff.WithMaxElapsedTime(time.Minute), backoff.WithClockProvider(clock{})),
-			of + "Clock is a retrycenkalti_test.clock: leave it out: a policy is timed by the system's clock, and in a test by that of testing/synctest"},
+			of + "Clock is a retrycenkalti_test.clock: leave it out: a policy reads the system's clock, and in a test the clock of testing/synctest"},
 		{"negative Interval", backoff.NewConstantBackOff(-1), "retrycenkalti: *backoff.ConstantBackOff: Interval is -1ns: write a duration of at least 0, or a StopBackOff for no retry"},
 
 		{"WithContext", backoff.WithContext(exponential(), context.Background()), "retrycenkalti: *backoff.backOffContext" + hides},
@@ -212,9 +211,9 @@ func TestPolicySaysWhatItCannotConvert(t *testing.T) {
 	}
 }
 
-// TestPolicyTakesWhatHasNoEffect: Stop and Clock are of no effect without a
-// MaxElapsedTime, and a policy needs no Clock, where Reset of v4 panics.
-func TestPolicyTakesWhatHasNoEffect(t *testing.T) {
+// Without a MaxElapsedTime, Stop and Clock have no effect, so any value is valid. A policy needs
+// no Clock. In v4, Reset panics without a Clock.
+func TestPolicyIgnoresFieldsWithoutEffect(t *testing.T) {
 	literal := &backoff.ExponentialBackOff{InitialInterval: time.Second, Multiplier: 2, MaxInterval: time.Minute}
 	assert.Panics(t, literal.Reset)
 	for name, b := range map[string]*backoff.ExponentialBackOff{
@@ -233,7 +232,7 @@ func TestTranslate(t *testing.T) {
 		name      string
 		err       error
 		permanent bool
-		same      bool // returned as it is
+		same      bool // Translate returns the error unchanged
 	}{
 		{"nothing marked", errBoom, false, true},
 		{"an inner call that is exhausted", inner(retry.ReasonExhausted, errBoom), false, true},
@@ -250,13 +249,13 @@ func TestTranslate(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			got := retrycenkalti.Translate(test.err)
-			assert.Equal(t, test.err.Error(), got.Error(), "the text stays")
+			assert.Equal(t, test.err.Error(), got.Error(), "the text is unchanged")
 			assert.ErrorIs(t, got, errBoom)
 			assert.ErrorIs(t, got, test.err)
 			if test.same {
 				assert.Equal(t, test.err, got)
 			}
-			assert.Equal(t, got, retrycenkalti.Translate(got), "twice is once")
+			assert.Equal(t, got, retrycenkalti.Translate(got), "a second Translate changes nothing")
 
 			attempts, reason := 3, retry.ReasonExhausted
 			if test.permanent {
@@ -273,13 +272,13 @@ func TestTranslate(t *testing.T) {
 	assert.NoError(t, retrycenkalti.Translate(nil))
 
 	_, err := play(t, script{{err: retrycenkalti.Translate(theirs)}}, do(retry.Policy{MaxAttempts: 3}))
-	assert.Same(t, theirs, retry.Unwrap(err), "the mark of v4 stays")
+	assert.Same(t, theirs, retry.Unwrap(err), "the error keeps the mark of v4")
 }
 
-func TestAPermanentErrorWithoutAnError(t *testing.T) {
+func TestPermanentErrorWithoutErr(t *testing.T) {
 	empty := &backoff.PermanentError{}
 	did, err := play(t, script{{err: empty}}, retryV4(&backoff.ZeroBackOff{}))
-	require.NoError(t, err, "v4 takes it for a success")
+	require.NoError(t, err, "v4 counts it as a success")
 	assert.Equal(t, at(true, 0), did)
 	assert.NoError(t, retrycenkalti.Translate(empty))
 	assert.NoError(t, retrycenkalti.Translate(fmt.Errorf("call: %w", empty)))

@@ -19,11 +19,11 @@ func TestArgyllAttempts(t *testing.T) {
 	}
 	p, err := retrydialect.Argyll{}.Policy()
 	require.NoError(t, err)
-	assert.Equal(t, 1, p.ForJob(5).EffectiveMax(), "a max_retries of 0 is a limit, which no job can raise")
+	assert.Equal(t, 1, p.ForJob(5).EffectiveMax(), "a max_retries of 0 is a limit that a job cannot raise")
 }
 
-// Every error of the transport and every status of 500 and above is retried, and nothing
-// else. The example has a Transport that does the same.
+// Argyll retries every error of the transport and every status of 500 and above, and no other
+// status. The Transport of the example does the same.
 func TestArgyllRetryable(t *testing.T) {
 	for status := 100; status < 700; status++ {
 		assert.Equal(t, status >= 500, retrydialect.ArgyllRetryable(status, nil), status)

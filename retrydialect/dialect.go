@@ -1,10 +1,9 @@
-// Package retrydialect parses the retry settings of Tasker, Argyll and
-// TaskHarbor, and turns them into a [retry.Policy] that makes the same
-// decisions. It reads the retry block of Tasker, the work_config of Argyll, and the
-// parameters of TaskHarbor.
+// Package retrydialect parses the retry settings of Tasker, Argyll and TaskHarbor, and turns
+// them into a [retry.Policy] that makes the same decisions. It reads the `retry` block of
+// Tasker, the work_config of Argyll, and the parameters of TaskHarbor.
 //
-// Each dialect is a small struct. Make it a field of your configuration, decode
-// JSON or YAML into it, and call its method Policy:
+// Each dialect is a small struct. Use it as a field of your configuration, decode JSON or YAML
+// into it, and call its method Policy:
 //
 //	type Step struct {
 //		Name  string              `yaml:"name"`
@@ -13,22 +12,21 @@
 //
 //	policy, err := step.Retry.Policy()
 //
-// Decoding checks how a block is written. An unknown key, a duplicate key, or a
-// value of the wrong type is an error that names the key and says what to write,
-// and the struct stays as it was. A key that is left out leaves its field
-// unchanged, so that one block can be decoded over another. A whole block that
-// is null also changes nothing, except for [TaskHarbor]. A key that is null is
-// treated as left out in [Tasker], and is an error in the others.
+// Decoding checks how a block is written. An unknown key, a duplicate key, or a value of the
+// wrong type is an error. The error names the key and says what to write, and the struct is
+// unchanged. A key that is left out leaves its field unchanged, so that you can decode a block
+// of defaults first. A block that is null changes nothing, but is an error for [TaskHarbor]. A
+// key whose value is null counts as left out in [Tasker]. In the other dialects it is an error.
 //
-// Policy checks the values. If one of them is invalid, it returns an error and
-// the zero policy, which makes one attempt.
+// Policy checks the values. If a value is invalid, Policy returns an error and a policy that
+// makes one attempt, which is the zero policy.
 //
-// An error of this package has a method Findings() []retry.Finding, which says what is
-// wrong with each key. Find it with errors.As.
+// An error of this package has a method Findings() []retry.Finding, which returns one value for
+// each fault, with its key. Find the method with errors.As.
 //
-// If a dialect has no setting for a field, such as Jitter, the field is not set. A
-// duration longer than about 292 years, the most that [time.Duration] can hold, is
-// cut to that.
+// If a dialect has no setting for a field of the policy, such as Jitter, the field is not set.
+// A duration is at most about 292 years, because [time.Duration] cannot hold more. A longer
+// duration becomes 292 years.
 package retrydialect
 
 import (
@@ -57,15 +55,15 @@ func set[T any](m *strict.Mapping, key, write string, field *T) {
 	}
 }
 
-// setName is set for text that may not be empty: there is a default for a key
-// that is left out, but none for an empty name.
+// setName is set for a name, which must not be empty. A key that is left out has a default. An
+// empty name has no meaning.
 func setName(m *strict.Mapping, key, write string, field *string) {
 	if v, ok := strict.Take(m, key, write, func(name string) bool { return name != "" }); ok {
 		*field = v
 	}
 }
 
-// setWhole is set for a whole number, and reports whether it set the field.
+// setWhole is set for a whole number. It reports whether it set the field.
 func setWhole[T any](m *strict.Mapping, key string, field *T) bool {
 	digits, ok := strict.Take(m, key, "a whole number, such as 3", func(v json.RawMessage) bool {
 		_, err := strconv.Atoi(string(v))
@@ -74,7 +72,7 @@ func setWhole[T any](m *strict.Mapping, key string, field *T) bool {
 	if !ok {
 		return false
 	}
-	var n T // not into field: the number that it may point to may be shared
+	var n T // not *field, which may be a pointer to a number that others use too
 	if err := json.Unmarshal(digits, &n); err != nil {
 		m.Fault(key, string(digits), "a whole number closer to 0, such as 3")
 		return false
@@ -83,8 +81,8 @@ func setWhole[T any](m *strict.Mapping, key string, field *T) bool {
 	return true
 }
 
-// milliseconds returns n milliseconds, at most the longest duration. n may not
-// be negative.
+// milliseconds returns n milliseconds, or the longest duration if n is too large. n must not be
+// negative.
 func milliseconds(n int64) time.Duration {
 	if n > math.MaxInt64/int64(time.Millisecond) {
 		return math.MaxInt64

@@ -22,8 +22,7 @@ import (
 	"github.com/goretry/retry/retrytest"
 )
 
-// dialects has a new struct of each dialect, under the name of its rows in
-// testdata.
+// dialects returns a new struct of each dialect. The key is the name of its file in testdata.
 var dialects = map[string]func() dialect{
 	"tasker":     func() dialect { return new(retrydialect.Tasker) },
 	"argyll":     func() dialect { return new(retrydialect.Argyll) },
@@ -35,15 +34,15 @@ type dialect interface {
 	UnmarshalYAML(unmarshal func(any) error) error
 }
 
-// A row is a block and what becomes of it.
+// A row is a block, and the policy or the error that it becomes.
 type row struct {
 	Name     string
 	YAML     string
-	JSON     json.RawMessage // nil: what the YAML is in JSON
+	JSON     json.RawMessage // nil: the YAML, converted to JSON
 	Attempts int             // -1: unlimited
-	From     int             // the attempt that the first of Delays follows; 0: 1
-	Delays   []string        // the least, where there is jitter
-	Greatest []string        // with jitter
+	From     int             // the attempt before the first of Delays; 0: 1
+	Delays   []string        // the delays; with jitter, the shortest delays
+	Greatest []string        // with jitter, the longest delays
 	Lint     string
 	Error    string
 }
@@ -72,18 +71,18 @@ func duration(t *testing.T, text string) time.Duration {
 	return d
 }
 
-// check compares what became of the row's block.
+// check compares the policy or the error of the block with the row.
 func (r row) check(t *testing.T, p retry.Policy, err error) {
 	t.Helper()
 	if r.Error != "" {
 		require.EqualError(t, err, r.Error)
-		assert.Zero(t, p, "the policy of a faulty block calls once")
+		assert.Zero(t, p, "an invalid block gives the zero policy, which makes one attempt")
 		return
 	}
 	require.NoError(t, err)
 	require.NoError(t, p.Validate())
 	assertAttempts(t, p, r.Attempts)
-	assert.Equal(t, r.Greatest != nil, p.Jitter != nil, "jitter is on only where the block has it")
+	assert.Equal(t, r.Greatest != nil, p.Jitter != nil, "the policy has jitter only if the block sets it")
 
 	decisions := []retrytest.Row{{Attempts: 0, Eligible: true}}
 	for i, least := range r.Delays {
@@ -109,8 +108,8 @@ func (r row) check(t *testing.T, p retry.Policy, err error) {
 	}
 }
 
-// A fault of decoding and a fault of Policy are findings, each with its key. Keys has each
-// key that a block may have.
+// Each fault of decoding and of Policy is a finding with its key. Keys returns each key that a
+// block may have.
 func TestFindings(t *testing.T) {
 	type finding struct{ code, key, text string }
 	for name, row := range map[string]struct {
@@ -150,7 +149,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// libraries are what a block is read and written with.
+// libraries are the libraries that read and write blocks.
 var libraries = []struct {
 	name      string
 	unmarshal func([]byte, any) error
@@ -161,7 +160,7 @@ var libraries = []struct {
 	{"goccy/go-yaml", goccy.Unmarshal, goccy.Marshal},
 }
 
-// load decodes a block strictly, as a careful user does.
+// load decodes a block with the strict option of the library.
 func load(text string, into dialect) error {
 	d := yaml.NewDecoder(strings.NewReader(text))
 	d.KnownFields(true)
@@ -198,8 +197,7 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// assertAttempts checks that p allows this many attempts, and what Eligible and
-// Next make of that.
+// assertAttempts checks that p allows this many attempts, and that Eligible and Next agree.
 func assertAttempts(t *testing.T, p retry.Policy, limit int) {
 	t.Helper()
 	assert.Equal(t, limit, p.EffectiveMax())
@@ -218,11 +216,12 @@ func decodeNumbers(text []byte, into any) error {
 	return d.Decode(into)
 }
 
-// The types that YAML libraries have for numbers, and how they write those that are none.
+// YAML libraries return numbers as several types, and write values that are not numbers in
+// several ways.
 func TestNumbers(t *testing.T) {
 	for _, tc := range []struct {
 		value any
-		is    string // in the fault; "": 16
+		is    string // the value in the fault; "": no fault, and the value is 16
 	}{
 		{16, ""}, {int64(16), ""}, {uint64(16), ""},
 		{uint64(math.MaxUint64), "18446744073709551615: write a whole number closer to 0"},
@@ -243,15 +242,15 @@ func TestNumbers(t *testing.T) {
 	}
 	require.ErrorContains(t, json.Unmarshal([]byte(`{"jitter": 1e999}`), new(retrydialect.TaskHarbor)), "jitter is 1e999: write a number, such as 0.5")
 	for text, is := range map[string]string{
-		"multiplier: .inf": `"+Inf"`, "jitter: 1e999": `"1e999"`, // which YAML takes for text
+		"multiplier: .inf": `"+Inf"`, "jitter: 1e999": `"1e999"`, // YAML parses 1e999 as text
 		"max_attempts: 1e3": "1000.0", "max_attempts: -99999999999999999999": "-1e+20", "max_attempts: 9223372036854775808": "9223372036854775808",
-		"max_delay: '1e1'": `"1e1"`, "jitter: '1e-07'": `"1e-07"`, "max_attempts: '1.0e1'": `"1.0e1"`, // text is no number, and is shown as it was written
+		"max_delay: '1e1'": `"1e1"`, "jitter: '1e-07'": `"1e-07"`, "max_attempts: '1.0e1'": `"1.0e1"`, // a text is not a number, and the fault shows it unchanged
 	} {
 		for _, lib := range libraries[1:] {
 			key, _, _ := strings.Cut(text, ":")
 			var h retrydialect.TaskHarbor
 			err := lib.unmarshal([]byte(text), &h)
-			if lib.name == "goccy/go-yaml" && !strings.Contains(text, "'") { // which has other numbers
+			if lib.name == "goccy/go-yaml" && !strings.Contains(text, "'") { // goccy/go-yaml parses other numbers
 				require.ErrorContains(t, err, key+" is ", text)
 				continue
 			}
@@ -264,7 +263,7 @@ func TestNumbers(t *testing.T) {
 	assert.Equal(t, 16, *tasker.MaxAttempts)
 }
 
-// What cannot be read leaves a struct as it was, and what its pointers lead to.
+// If a block cannot be read, the struct is unchanged, and so are the values of its pointers.
 func TestBlocksThatCannotBeRead(t *testing.T) {
 	five := 5
 	for name, d := range map[string]dialect{
@@ -295,18 +294,19 @@ func TestBlocksThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A value that is not a pointer would become a policy that a job can raise.
-func TestATaskHarborThatIsNullIsAPointer(t *testing.T) {
+// A null is an error for a TaskHarbor that is not a pointer: it would become a policy whose
+// limit a job can raise.
+func TestNullNeedsAPointerToATaskHarbor(t *testing.T) {
 	const fault = "retrydialect: TaskHarbor: got null: decode into a *TaskHarbor, which is nil then and fails fast, or leave it out"
 	var config struct{ H retrydialect.TaskHarbor }
 	require.ErrorContains(t, json.Unmarshal([]byte(`{"h": null}`), &config), fault)
 	require.EqualError(t, config.H.UnmarshalYAML(func(any) error { return nil }), fault)
-	require.NoError(t, yaml.Unmarshal([]byte("h: ~"), &config), "it passes over a null before it asks a TaskHarbor")
+	require.NoError(t, yaml.Unmarshal([]byte("h: ~"), &config), "go.yaml.in/yaml skips a null without a call of UnmarshalYAML")
 	assert.Zero(t, config.H)
 }
 
-// Zeros that a block has are not those of a struct that is new.
-func TestATaskHarborOverZeros(t *testing.T) {
+// A block over a TaskHarbor whose fields were set to zero does not start from the defaults.
+func TestBlockOverZeros(t *testing.T) {
 	for _, lib := range libraries {
 		zeros, err := lib.marshal(retrydialect.TaskHarbor{})
 		require.NoError(t, err, lib.name)
@@ -327,8 +327,8 @@ func TestATaskHarborOverZeros(t *testing.T) {
 	}
 }
 
-// A block over a block: a key that is left out leaves its field as it is.
-func TestABlockOverABlock(t *testing.T) {
+// If a block is decoded over another block, a key that is left out leaves its field unchanged.
+func TestBlockOverABlock(t *testing.T) {
 	var tasker retrydialect.Tasker
 	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 3, "backoff": "linear", "backoff_base_ms": 100}`), &tasker))
 	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 2, "backoff_base_ms": null}`), &tasker))
@@ -345,7 +345,7 @@ func TestABlockOverABlock(t *testing.T) {
 
 	harbor := retrydialect.TaskHarbor{BaseDelay: time.Second}
 	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 4}`), &harbor))
-	assert.Equal(t, retrydialect.TaskHarbor{BaseDelay: time.Second, MaxAttempts: 4}, harbor, "the defaults are for one that is zero")
+	assert.Equal(t, retrydialect.TaskHarbor{BaseDelay: time.Second, MaxAttempts: 4}, harbor, "only a zero TaskHarbor starts from the defaults")
 }
 
 func TestBlocksInsideAConfiguration(t *testing.T) {
@@ -358,11 +358,11 @@ func TestBlocksInsideAConfiguration(t *testing.T) {
 		assert.Equal(t, &retrydialect.Argyll{MaxRetries: 1}, config.WorkConfig)
 		p, err := config.Harbor.Policy()
 		require.NoError(t, err)
-		assert.Equal(t, retry.Policy{NonRetryable: true}, p, "a null policy of TaskHarbor fails fast")
+		assert.Equal(t, retry.Policy{NonRetryable: true}, p, "a null makes one attempt")
 	}
 }
 
-// What is decoded can be encoded and decoded again.
+// A struct can be encoded, and decoded again to the same struct.
 func TestRoundTrip(t *testing.T) {
 	no, three, zero := false, 3, int64(0)
 	for _, lib := range libraries {
@@ -383,8 +383,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Whatever is read, a policy that comes out is sound, and one that does not
-// calls once.
+// For any text, Policy returns a valid policy, or an error and a policy that makes one attempt.
 func FuzzBlocks(f *testing.F) {
 	for name := range dialects {
 		for _, r := range readRows(f, name) {

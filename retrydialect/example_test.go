@@ -51,8 +51,8 @@ func ExampleArgyll() {
 	// 1 attempt retrydialect: Argyll: max_backoff is 500: write at least the backoff, 1000, or 0 for no cap
 }
 
-// argyllTransport returns a Transport that retries as Argyll does. Its Advise keeps
-// Retry-After out: the delays are those of the policy.
+// argyllTransport returns a Transport that retries as Argyll does. Its Advise ignores
+// Retry-After, so only the policy sets the delays.
 func argyllTransport(p retry.Policy) *retryhttp.Transport {
 	t := &retryhttp.Transport{
 		Policy:     p,
@@ -74,7 +74,7 @@ func argyllTransport(p retry.Policy) *retryhttp.Transport {
 	return t
 }
 
-// The server asks for an hour, of which Argyll knows nothing.
+// The server asks for a wait of an hour, and Argyll ignores it.
 func ExampleArgyllRetryable() {
 	busy := 2
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -108,7 +108,7 @@ func ExampleArgyllRetryable() {
 	// 200 OK
 }
 
-// A worker has parameters, and each job may have a limit of its own.
+// A worker has parameters. Each job may have its own limit.
 func ExampleTaskHarbor() {
 	parameters := retrydialect.DefaultTaskHarbor()
 	parameters.Jitter = 0.1

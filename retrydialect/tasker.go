@@ -8,7 +8,7 @@ import (
 	"github.com/goretry/retry/retrydialect/strict"
 )
 
-// Tasker is the retry block of a step in Tasker:
+// Tasker is the `retry` block of a step in Tasker:
 //
 //	retry:
 //	  retryable: true
@@ -17,25 +17,35 @@ import (
 //	  backoff_base_ms: 1000
 //	  max_backoff_ms: 30000
 //
-// A key that is left out or null has the default that is given below, and so has
-// a database column that is NULL. The zero Tasker has every default: 3 attempts,
-// with delays of 1s and 2s between them.
+// A key that is left out, and a key whose value is null, has the default of its field. So has
+// a database column that is NULL. The zero Tasker has every default: 3 attempts, with delays of
+// 1s and 2s between them.
 //
-// For the condition by which Tasker finds the steps to run, in SQL, give
-// [retrysql.Eligible] the zero policy and the default for NULL, and not the Policy of
-// a Tasker, which would limit every row to its own MaxAttempts:
+// [retrysql.Eligible] returns the SQL condition with which Tasker finds the steps to run. Pass
+// it the zero policy, and the default for NULL. The Policy of a Tasker would limit every row to
+// the MaxAttempts of this one Tasker:
 //
 //	retrysql.Eligible(retry.Policy{}, retrysql.Columns{
-//		Attempts: "attempts", MaxAttempts: "max_attempts", Retryable: "retryable", DefaultMaxAttempts: 3,
+//		Attempts: "attempts", MaxAttempts: "max_attempts", Retryable: "retryable",
+//		DefaultMaxAttempts: 3,
 //	})
 //
 // [retrysql.Eligible]: https://pkg.go.dev/github.com/goretry/retry/retrysql#Eligible
 type Tasker struct {
-	Retryable     *bool  `json:"retryable,omitempty" yaml:"retryable,omitempty"`             // false: never retry; nil: true
-	MaxAttempts   *int   `json:"max_attempts,omitempty" yaml:"max_attempts,omitempty"`       // attempts in all, at least 1; nil: 3
-	Backoff       string `json:"backoff,omitempty" yaml:"backoff,omitempty"`                 // none, linear, exponential or fibonacci; "": exponential
-	BackoffBaseMS *int64 `json:"backoff_base_ms,omitempty" yaml:"backoff_base_ms,omitempty"` // the first delay, 0 or above; nil: 1000
-	MaxBackoffMS  *int64 `json:"max_backoff_ms,omitempty" yaml:"max_backoff_ms,omitempty"`   // the longest delay, above 0; nil: no cap
+	// Retryable is false if the step is never retried. nil: true.
+	Retryable *bool `json:"retryable,omitempty" yaml:"retryable,omitempty"`
+
+	// MaxAttempts is the number of attempts in all, at least 1. nil: 3.
+	MaxAttempts *int `json:"max_attempts,omitempty" yaml:"max_attempts,omitempty"`
+
+	// Backoff is none, linear, exponential or fibonacci. "": exponential.
+	Backoff string `json:"backoff,omitempty" yaml:"backoff,omitempty"`
+
+	// BackoffBaseMS is the first delay in milliseconds, at least 0. nil: 1000.
+	BackoffBaseMS *int64 `json:"backoff_base_ms,omitempty" yaml:"backoff_base_ms,omitempty"`
+
+	// MaxBackoffMS is the longest delay in milliseconds, at least 1. nil: no cap.
+	MaxBackoffMS *int64 `json:"max_backoff_ms,omitempty" yaml:"max_backoff_ms,omitempty"`
 }
 
 const (
@@ -43,12 +53,12 @@ const (
 	taskerBackoffs = "none, linear, exponential or fibonacci"
 )
 
-// UnmarshalJSON reads the block, see the package documentation.
+// UnmarshalJSON reads the block. See the package documentation.
 func (t *Tasker) UnmarshalJSON(data []byte) error {
 	return strict.Decode(t, data, tasker, `{"max_attempts": 3}`, (*Tasker).read)
 }
 
-// UnmarshalYAML reads the block, see the package documentation.
+// UnmarshalYAML reads the block. See the package documentation.
 func (t *Tasker) UnmarshalYAML(unmarshal func(any) error) error {
 	return readYAML(tasker, unmarshal, t.UnmarshalJSON)
 }
@@ -65,9 +75,9 @@ func (t *Tasker) read(m *strict.Mapping) {
 	m.RejectRest("Tasker")
 }
 
-// Policy returns a policy that makes the same decisions as Tasker. The error
-// names each key whose value is invalid: a max_attempts below 1, an unknown
-// backoff, a negative backoff_base_ms, a max_backoff_ms that is not above 0.
+// Policy returns a policy that makes the same decisions as Tasker. Its error names each key
+// whose value is invalid: a max_attempts below 1, an unknown backoff, a negative
+// backoff_base_ms, or a max_backoff_ms below 1.
 func (t Tasker) Policy() (retry.Policy, error) {
 	var f strict.Faults
 	p := retry.Policy{MaxAttempts: 3, NonRetryable: t.Retryable != nil && !*t.Retryable}
@@ -78,7 +88,7 @@ func (t Tasker) Policy() (retry.Policy, error) {
 			f.Add("max_attempts", p.MaxAttempts, "how often to execute in all, 1 or more")
 		}
 	case p.NonRetryable:
-		p.MaxAttempts = 0 // the block sets no limit, so Lint must not report one
+		p.MaxAttempts = 0 // the block sets no limit, so Lint must not report a limit
 	}
 
 	base := time.Second
@@ -103,7 +113,8 @@ func (t Tasker) Policy() (retry.Policy, error) {
 	if t.MaxBackoffMS != nil {
 		p.MaxDelay = milliseconds(max(0, *t.MaxBackoffMS))
 		if *t.MaxBackoffMS <= 0 {
-			f.Add("max_backoff_ms", *t.MaxBackoffMS, "milliseconds, 1 or more, or leave it out for no cap")
+			f.Add("max_backoff_ms", *t.MaxBackoffMS,
+				"milliseconds, 1 or more, or leave it out for no cap")
 		}
 	}
 

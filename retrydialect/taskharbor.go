@@ -11,32 +11,29 @@ import (
 	"github.com/goretry/retry/retrydialect/strict"
 )
 
-// TaskHarbor holds the parameters of a retry policy in TaskHarbor, as they are
-// passed to its NewExponentialBackoffPolicy and WithMaxAttempts:
+// TaskHarbor holds the parameters of a retry policy in TaskHarbor, which are the arguments of
+// its NewExponentialBackoffPolicy and WithMaxAttempts:
 //
 //	{"base_delay": "200ms", "max_delay": "10s", "multiplier": 2, "jitter": 0.1, "max_attempts": 15}
 //
-// A number of zero or below is not set. The zero TaskHarbor sets nothing: it has
-// no delays, and makes one attempt, or as many as a job asks for (see
-// [retry.Policy.ForJob]). A nil *TaskHarbor makes one attempt whatever the job
-// asks for.
+// A field of zero or below is not set. The zero TaskHarbor sets nothing: it has no delays, and
+// makes one attempt, or as many attempts as a job asks for (see [retry.Policy.ForJob]). A nil
+// *TaskHarbor makes one attempt, whatever the job asks for.
 //
-// Decoding into a zero TaskHarbor starts from [DefaultTaskHarbor], so that a key
-// that is left out has its default, such as 25 attempts. If a block has set all
-// of them to zero, decoding another block over it does not bring the defaults
-// back.
+// Decoding into a zero TaskHarbor starts from [DefaultTaskHarbor], so that a key that is left
+// out has its default, such as 25 attempts. If a block has set all fields to zero, decoding
+// another block into the same TaskHarbor does not start from the defaults again.
 //
-// If a policy may be null, use a *TaskHarbor, which a null sets to nil. A null
-// cannot be decoded into a TaskHarbor: that is an error, except with
-// go.yaml.in/yaml, which silently skips a null.
+// If a policy may be null, use a *TaskHarbor, which a null sets to nil. To decode a null into a
+// TaskHarbor is an error, except with go.yaml.in/yaml, which silently skips a null.
 type TaskHarbor struct {
 	BaseDelay   time.Duration // the first delay; not set: no delay
 	MaxDelay    time.Duration // the longest delay, jitter included; not set: no cap
-	Multiplier  float64       // each delay is this many times the one before, 1 or more; not set: 2
-	Jitter      float64       // varies a delay by up to this share of it, at most 1, either way; not set: none
-	MaxAttempts int           // attempts in all; not set: what the job asks for, or else 1
+	Multiplier  float64       // the factor from each delay to the next, at least 1; not set: 2
+	Jitter      float64       // varies each delay by up to ± this share, at most 1; not set: none
+	MaxAttempts int           // attempts in all; not set: the limit of the job, or else 1
 
-	zeroed bool // a block has set all of them to zero, so the defaults must not come back
+	zeroed bool // a block has set all fields to zero, so decoding must not start from the defaults
 }
 
 // DefaultTaskHarbor returns the defaults of TaskHarbor: 25 attempts, 200ms x2, at
@@ -53,7 +50,7 @@ func DefaultTaskHarbor() TaskHarbor {
 
 const taskHarbor = "retrydialect: TaskHarbor"
 
-// UnmarshalJSON reads the parameters, see the package documentation.
+// UnmarshalJSON reads the parameters. See the package documentation.
 func (h *TaskHarbor) UnmarshalJSON(data []byte) error {
 	if string(bytes.TrimSpace(data)) == "null" {
 		const text = "got null: decode into a *TaskHarbor, " +
@@ -63,7 +60,7 @@ func (h *TaskHarbor) UnmarshalJSON(data []byte) error {
 	return strict.Decode(h, data, taskHarbor, `{"max_attempts": 15}`, (*TaskHarbor).read)
 }
 
-// UnmarshalYAML reads the parameters, see the package documentation.
+// UnmarshalYAML reads the parameters. See the package documentation.
 func (h *TaskHarbor) UnmarshalYAML(unmarshal func(any) error) error {
 	return readYAML(taskHarbor, unmarshal, h.UnmarshalJSON)
 }
@@ -86,8 +83,8 @@ func (h *TaskHarbor) read(m *strict.Mapping) {
 	h.zeroed = *h == (TaskHarbor{})
 }
 
-// taskHarborText is the JSON and YAML form of a TaskHarbor. It has every number,
-// because one that is left out is not the same as one that is not set.
+// taskHarborText is the JSON and YAML form of a TaskHarbor. It contains every field, because a
+// key that is left out gets its default, and a zero does not.
 type taskHarborText struct {
 	BaseDelay   string        `json:"base_delay" yaml:"base_delay"`
 	MaxDelay    string        `json:"max_delay" yaml:"max_delay"`
@@ -97,7 +94,11 @@ type taskHarborText struct {
 }
 
 func (h TaskHarbor) text() taskHarborText {
-	return taskHarborText{h.BaseDelay.String(), h.MaxDelay.String(), strict.Number(h.Multiplier), strict.Number(h.Jitter), h.MaxAttempts}
+	return taskHarborText{
+		BaseDelay: h.BaseDelay.String(), MaxDelay: h.MaxDelay.String(),
+		Multiplier: strict.Number(h.Multiplier), Jitter: strict.Number(h.Jitter),
+		MaxAttempts: h.MaxAttempts,
+	}
 }
 
 // MarshalJSON writes what UnmarshalJSON reads.
@@ -106,17 +107,18 @@ func (h TaskHarbor) MarshalJSON() ([]byte, error) { return json.Marshal(h.text()
 // MarshalYAML writes what UnmarshalYAML reads.
 func (h TaskHarbor) MarshalYAML() (any, error) { return h.text(), nil }
 
-// Policy returns a policy that makes the same decisions as TaskHarbor; for a nil h,
-// one that makes one attempt. The error names each key whose value is invalid: a
-// multiplier between 0 and 1 or not finite, a jitter above 1, a max_delay below
-// the base_delay.
+// Policy returns a policy that makes the same decisions as TaskHarbor. If h is nil, the policy
+// makes one attempt. The error names each key whose value is invalid: a multiplier between 0
+// and 1, or a multiplier that is not finite, a jitter above 1, or a max_delay below the
+// base_delay.
 func (h *TaskHarbor) Policy() (retry.Policy, error) {
 	if h == nil {
 		return retry.Policy{NonRetryable: true}, nil
 	}
 	var f strict.Faults
 	if h.MaxDelay > 0 && h.MaxDelay < h.BaseDelay {
-		f.Add("max_delay", h.MaxDelay, fmt.Sprintf("at least the base_delay, %v, or 0s for no cap", h.BaseDelay))
+		f.Add("max_delay", h.MaxDelay,
+			fmt.Sprintf("at least the base_delay, %v, or 0s for no cap", h.BaseDelay))
 	}
 	if !(h.Multiplier <= 0 || h.Multiplier >= 1 && h.Multiplier <= math.MaxFloat64) {
 		f.Add("multiplier", h.Multiplier, "a finite number of 1 or more, or 0 for 2")

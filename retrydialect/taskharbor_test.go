@@ -29,7 +29,7 @@ func TestTaskHarborEffectiveMax(t *testing.T) {
 	}
 }
 
-func TestTaskHarborNilFailsFast(t *testing.T) {
+func TestNilTaskHarborMakesOneAttempt(t *testing.T) {
 	p, err := (*retrydialect.TaskHarbor)(nil).Policy()
 	require.NoError(t, err)
 	for _, job := range []int{5, 0, -1} {
@@ -38,7 +38,7 @@ func TestTaskHarborNilFailsFast(t *testing.T) {
 	assert.Equal(t, retry.ReasonNonRetryable, p.Next(retry.Attempt{Number: 1}).Reason)
 }
 
-func TestTaskHarborNumbersThatAreNone(t *testing.T) {
+func TestTaskHarborExtremeNumbers(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		set   func(*retrydialect.TaskHarbor)
@@ -46,7 +46,7 @@ func TestTaskHarborNumbersThatAreNone(t *testing.T) {
 	}{
 		{"multiplier NaN", func(h *retrydialect.TaskHarbor) { h.Multiplier = math.NaN() }, "multiplier is NaN"},
 		{"multiplier +Inf", func(h *retrydialect.TaskHarbor) { h.Multiplier = math.Inf(1) }, "multiplier is +Inf"},
-		{"multiplier the greatest", func(h *retrydialect.TaskHarbor) { h.Multiplier = math.MaxFloat64 }, ""},
+		{"multiplier MaxFloat64", func(h *retrydialect.TaskHarbor) { h.Multiplier = math.MaxFloat64 }, ""},
 		{"multiplier just below 1", func(h *retrydialect.TaskHarbor) { h.Multiplier = math.Nextafter(1, 0) }, "multiplier is 0.9999999999999999"},
 		{"jitter NaN", func(h *retrydialect.TaskHarbor) { h.Jitter = math.NaN() }, "jitter is NaN"},
 		{"jitter just above 1", func(h *retrydialect.TaskHarbor) { h.Jitter = math.Nextafter(1, 2) }, "jitter is 1.0000000000000002"},

@@ -1,13 +1,14 @@
 package retryflow
 
-// A Directive says what to do after an attempt. The zero Directive is none. More
-// may be added: a switch needs a default.
+// A Directive says what to do after an attempt. The zero Directive is not valid in
+// a [Rule]. In an [Event] it means that nothing has been decided yet. A later version may add
+// directives, so a switch needs a default.
 type Directive string
 
 const (
 	Continue Directive = "continue" // go on to the next task
-	Retry    Directive = "retry"    // run the task again, as the rule's Policy says
-	Jump     Directive = "jump"     // go on to the task that To names
+	Retry    Directive = "retry"    // run the task again, as the Policy of the rule says
+	Jump     Directive = "jump"     // go on to the task whose label is To
 	Break    Directive = "break"    // end the pipeline without an error and skip the other tasks
-	Fail     Directive = "fail"     // end the pipeline with the outcome's error
+	Fail     Directive = "fail"     // end the pipeline with the error of the outcome
 )

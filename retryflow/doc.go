@@ -1,11 +1,11 @@
-// Package retryflow decides what to do after an operation by matching its
-// outcome against ordered rules. The first rule that matches decides.
+// Package retryflow matches the outcome of an operation against ordered rules. The first
+// rule that matches decides what to do next.
 //
 // # Rules for the errors of one call
 //
-// Different errors often need different policies: many attempts and long waits
-// for a rate limit, a few quick attempts for a deadlock, no retry for anything
-// else. [Rules.Classify] makes that a field of an ordinary policy:
+// Different errors often need different policies: many attempts and long waits after a
+// rate limit, a few quick attempts after a deadlock, and no retry after any other error.
+// [Rules.Classify] adds such rules to an ordinary policy:
 //
 //	rules := retryflow.Rules{
 //		{When: retryflow.IfErr(isRateLimit), Do: retryflow.Retry, Policy: patient},
@@ -13,26 +13,26 @@
 //	}
 //	err := retry.Do(ctx, retry.Policy{MaxAttempts: 10, Classify: rules.Classify}, call)
 //
-// The policy bounds what the rules allow: its MaxAttempts, MaxElapsed and Budget
-// hold for all of them together. If you only need to retry one call, stop reading
-// here: Classify is enough.
+// The policy bounds the rules: its MaxAttempts, MaxElapsed and Budget hold for all rules
+// together. If you only need to retry one call, stop reading here: Classify is enough.
 //
 // # Pipelines
 //
-// A [Pipeline] is for work in several steps in which the outcome of one decides
-// which one comes next: fetch a page, store it, go back for the next page; ask
-// whether a job is done, wait, ask again; try another host after an error. Each
-// task has its own rules. A rule can look at results as well as errors, and
-// besides retrying it can continue, jump to another task, end the pipeline, or
-// fail it. The tasks share a [State].
+// A [Pipeline] runs several tasks. The outcome of a task decides which task comes next.
+// For example: fetch a page, store it, and go back for the next page; ask whether a job is
+// done, wait, and ask again; try another host after an error. Each task has its own rules.
+// A rule can look at results and errors. It can retry the task, continue with the next
+// task, jump to another task, end the pipeline, or fail it. The tasks share a [State].
 //
-// A pipeline runs in the goroutine of its caller and keeps nothing but the State.
-// Record its events and the State, and [Pipeline.Resume] continues a run that
-// was cut off. An [Event] is written and read as JSON, for one line of a log each.
+// A pipeline runs in the goroutine of its caller. Its State is all that it keeps. If you
+// record the events and the State, [Pipeline.Resume] continues a run that was cut off. An
+// [Event] can be written as one line of JSON and read back.
 //
-// Package retrylog logs and counts the [retry.Event] in it:
+// Package retrylog logs and counts the [retry.Event] inside an Event:
 //
-//	pipeline.OnEvent = func(ctx context.Context, e retryflow.Event) { counters.OnEvent(ctx, e.Event) }
+//	pipeline.OnEvent = func(ctx context.Context, e retryflow.Event) {
+//		counters.OnEvent(ctx, e.Event)
+//	}
 //
 // The examples are recipes: pagination, polling, a policy for each error, a
 // fallback host, resuming after a crash.

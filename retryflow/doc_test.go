@@ -31,8 +31,8 @@ func waits(d time.Duration) func(Outcome) (time.Duration, error) {
 	return func(Outcome) (time.Duration, error) { return d, nil }
 }
 
-// A script is a Run that returns one outcome after another and repeats the last
-// one. It records when it is called.
+// A script is a Run that returns one outcome after another, and repeats the last outcome. It
+// records the time of each call.
 type script struct {
 	outcomes []Outcome
 	began    []time.Duration // since the script was made
@@ -56,8 +56,9 @@ func retrying(attempts int, b retry.Backoff) Rule {
 	return Rule{When: failing, Do: Retry, Policy: retry.Policy{MaxAttempts: attempts, Backoff: b}}
 }
 
-// Each row is one task t, whose rules decide: when its attempts began, whether the pipeline
-// goes on to the next task, and the error. Those of a sentence together pin it.
+// Each row runs one task with rules. It checks when the attempts began, whether the pipeline
+// goes on to the next task, and the error. The rows of a sentence of the documentation of
+// Pipeline together check this sentence.
 func TestRulesOfOneTask(t *testing.T) {
 	const s = time.Second
 	errOwn, last := errors.New("no such header"), errors.New("last")
@@ -88,9 +89,9 @@ func TestRulesOfOneTask(t *testing.T) {
 		policy         retry.Policy
 		outcomes       []Outcome
 		rules          Rules
-		began          []time.Duration // nil: once
+		began          []time.Duration // nil: one attempt, at once
 		on             bool
-		err            string // after the name of the task; "": none
+		err            string // without the name of the task; "": no error
 		is             error
 	}{
 		{"Attempts are counted for the task, over all its rules.", "", retry.Policy{}, []Outcome{a, a, b, b}, Rules{
@@ -101,15 +102,15 @@ func TestRulesOfOneTask(t *testing.T) {
 			Rules{{When: when("other"), Do: Retry, Policy: again}, {When: failing, Do: Break}, never}, nil, false, "", nil},
 		{orElse, "a success", retry.Policy{}, []Outcome{success}, Rules{other, {Do: Break}}, nil, false, "", nil},
 		{orElse, "an error", retry.Policy{}, []Outcome{failure}, Rules{other, {Do: Break}}, nil, false, "", nil},
-		{orElse, "nothing", retry.Policy{}, []Outcome{{}}, Rules{other, {Do: Break}}, nil, false, "", nil},
+		{orElse, "an empty outcome", retry.Policy{}, []Outcome{{}}, Rules{other, {Do: Break}}, nil, false, "", nil},
 		{noMatch, "no rules, a success", retry.Policy{}, []Outcome{success}, nil, nil, true, "", nil},
 		{noMatch, "no rules, an error", retry.Policy{}, []Outcome{failure}, Rules{}, nil, false,
 			"not retryable after 1 attempt: boom", errBoom},
-		{noMatch, "another, a success", retry.Policy{}, []Outcome{success},
+		{noMatch, "no rule matches, a success", retry.Policy{}, []Outcome{success},
 			Rules{{When: when("other"), Do: Break}}, nil, true, "", nil},
-		{noMatch, "another, an error", retry.Policy{}, []Outcome{failure}, Rules{other}, nil, false,
+		{noMatch, "no rule matches, an error", retry.Policy{}, []Outcome{failure}, Rules{other}, nil, false,
 			"not retryable after 1 attempt: boom", errBoom},
-		{"Delay computes the wait from the outcome.", "it replaces only the base of the curve", retry.Policy{}, []Outcome{asks(7 * s), asks(2 * s), asks(-s), success},
+		{"Delay computes the wait from the outcome.", "Delay replaces only the base of the curve", retry.Policy{}, []Outcome{asks(7 * s), asks(2 * s), asks(-s), success},
 			Rules{asked}, []time.Duration{0, 7 * s, 13 * s, 13 * s}, true, "", nil},
 		{"Attempts computes the limit of a Retry from the outcome.", "three", retry.Policy{}, []Outcome{failure}, Rules{limited(3, nil)},
 			[]time.Duration{0, 0, 0}, false, "attempts exhausted after 3 attempts: boom", errBoom},
@@ -134,10 +135,10 @@ func TestRulesOfOneTask(t *testing.T) {
 		{"If a rule has no attempts left, the task fails with the last error, and no later rule is tried.", "a success", retry.Policy{},
 			[]Outcome{success}, Rules{{Do: Retry, Policy: retry.Policy{MaxRetries: 2}}}, []time.Duration{0, 0, 0}, false,
 			"attempts exhausted after 3 attempts: the rules ask to retry a successful outcome", nil},
-		{bounds, "permanent", retry.Policy{}, []Outcome{{Err: retry.Permanent(errBoom)}}, Rules{second}, nil, false, "permanent error after 1 attempt: boom", errBoom},
-		{bounds, "after", retry.Policy{}, []Outcome{{Err: retry.After(50*s, errBoom)}}, Rules{second}, []time.Duration{0, 50 * s, 100 * s}, false,
+		{bounds, "Permanent", retry.Policy{}, []Outcome{{Err: retry.Permanent(errBoom)}}, Rules{second}, nil, false, "permanent error after 1 attempt: boom", errBoom},
+		{bounds, "Retry-After", retry.Policy{}, []Outcome{{Err: retry.After(50*s, errBoom)}}, Rules{second}, []time.Duration{0, 50 * s, 100 * s}, false,
 			"attempts exhausted after 3 attempts (1m40s waited): boom", errBoom},
-		{bounds, "after, too long", retry.Policy{}, []Outcome{{Err: retry.After(time.Hour, errBoom)}}, Rules{second}, nil, false,
+		{bounds, "a Retry-After that is too long", retry.Policy{}, []Outcome{{Err: retry.After(time.Hour, errBoom)}}, Rules{second}, nil, false,
 			"gave up after 1 attempt (Retry-After is 1h0m0s, MaxRetryAfter is 1m0s): boom", errBoom},
 		{bounds, "MaxAttempts", retry.Policy{MaxAttempts: 2}, []Outcome{failure}, Rules{second}, []time.Duration{0, s}, false,
 			"attempts exhausted after 2 attempts (1s waited): boom", errBoom},
@@ -150,7 +151,7 @@ func TestRulesOfOneTask(t *testing.T) {
 			"out of time after 2 attempts (1s waited, the next delay of 1s would exceed MaxElapsed 1.5s): boom", errBoom},
 		{bounds, "Budget", retry.Policy{Budget: spent}, []Outcome{failure}, Rules{second}, nil, false,
 			"retry budget exhausted after 1 attempt (a retry would have waited 1s): boom", errBoom},
-		{bounds, "a bound beyond all", retry.Policy{MaxAttempts: 100}, []Outcome{failure}, Rules{second}, []time.Duration{0, s, 2 * s}, false,
+		{bounds, "a bound above the limit of the rule", retry.Policy{MaxAttempts: 100}, []Outcome{failure}, Rules{second}, []time.Duration{0, s, 2 * s}, false,
 			"attempts exhausted after 3 attempts (2s waited): boom", errBoom},
 		{"Break ends the pipeline without an error and skips the remaining tasks.", "a success", retry.Policy{}, []Outcome{success}, Rules{{Do: Break}}, nil, false, "", nil},
 		{"Break ends the pipeline without an error and skips the remaining tasks.", "an error", retry.Policy{}, []Outcome{failure}, Rules{{Do: Break}}, nil, false, "", nil},
@@ -183,8 +184,8 @@ func TestRulesOfOneTask(t *testing.T) {
 	}
 }
 
-// rules are the other sentences in the documentation of Pipeline, each with a test, which
-// runs in its own bubble.
+// rules are the other sentences of the documentation of Pipeline. Each sentence has a test.
+// Each test runs in its own synctest bubble.
 var rules = []struct {
 	sentence string
 	test     func(*testing.T)

@@ -12,8 +12,8 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// Each error can have its own policy: many attempts for a busy server, a few
-// quick ones for a deadlock, and none for anything else.
+// Each error can have its own policy: many attempts after a busy server, a few quick
+// attempts after a deadlock, and no retry after any other error.
 func ExampleRules_Classify() {
 	isBusy := func(err error) bool { return err.Error() == "429" }
 	isDeadlock := func(err error) bool { return err.Error() == "40P01" }
@@ -22,7 +22,7 @@ func ExampleRules_Classify() {
 		{When: retryflow.IfErr(isDeadlock), Do: retryflow.Retry, Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond)}},
 	}
 	policy := retry.Policy{
-		MaxAttempts: 10, // over all rules
+		MaxAttempts: 10, // counted over all rules
 		Classify:    rules.Classify,
 		OnEvent: func(_ context.Context, e retry.Event) {
 			if e.Kind == retry.RetryScheduled {
@@ -116,8 +116,9 @@ func ExamplePipeline_fallback() {
 	// 42 <nil>
 }
 
-// A process crashed in the wait before a jump. The next one reads the events that the first
-// appended to a file, and goes on where it stopped: it neither submits again nor waits anew.
+// A process crashed in the wait before a jump. The next process reads the events that the first
+// process appended to a file, and continues: it does not submit again, and it waits only for
+// the rest of the time.
 func ExamplePipeline_Resume() {
 	polls := 0
 	pipeline := retryflow.Pipeline{Tasks: []retryflow.Task{

@@ -12,27 +12,29 @@ import (
 	"github.com/goretry/retry"
 )
 
-// State is what a pipeline carries from task to task, under names you choose.
+// State holds the values that the tasks of a pipeline share, under names that you choose.
 type State map[string]any
 
 // A Task is one step of a [Pipeline].
 type Task struct {
-	Label string // the name that a Jump uses; not empty, and unique in the pipeline
+	Label string // the name for a Jump; it is not empty, and unique in the pipeline
 	Run   func(context.Context, State) Outcome
 	Rules Rules
 }
 
-// A Pipeline is a list of tasks that run one after another unless their rules
-// say otherwise. It can be run any number of times, and concurrently if its
-// functions allow that.
+// A Pipeline is a list of tasks that run one after another, unless their rules say
+// otherwise. You can run it any number of times, and concurrently if its functions are safe
+// for concurrent use.
 //
 //   - An invalid pipeline runs nothing and returns every fault.
 //   - Tasks run in order, each with the state that the previous one left.
 //   - Attempts are counted for the task, over all its rules.
 //   - After each attempt the rules are tried in order, and the first that matches decides.
 //   - A rule without a When always matches, like an else.
-//   - If a When fails, the task fails with that error and the error of the outcome, and no later rule is tried.
-//   - A rule whose When fails with ErrNoMatch does not match. The error is in the event, and in the error text if the task fails.
+//   - If a When fails, the task fails with that error and the error of the outcome, and no
+//     later rule is tried.
+//   - A rule whose When fails with ErrNoMatch does not match. The error is in the event, and
+//     in the error text if the task fails.
 //   - If no rule matches, a success continues and an error fails.
 //   - Delay computes the wait from the outcome.
 //   - Set changes the state before the directive takes effect.
@@ -40,38 +42,40 @@ type Task struct {
 //   - If Attempts, Delay or Set fails, the task fails with that error and the error of the outcome.
 //   - Continue goes on to the next task, even after an error.
 //   - Retry runs the task again as the Policy of the rule says, even after a success.
-//   - If a rule has no attempts left, the task fails with the last error, and no later rule is tried.
-//   - No rule can retry an error marked Permanent, retry earlier than a server asks for, or exceed the bounds of Pipeline.Policy.
-//   - Jump goes on to the task that To names. Each time a task is entered, its attempts count from 1.
+//   - If a rule has no attempts left, the task fails with the last error, and no later rule
+//     is tried.
+//   - No rule can retry an error marked Permanent, retry earlier than a server asks for, or
+//     exceed the bounds of Pipeline.Policy.
+//   - Jump goes on to the task that To names. Each time a task is entered, its attempts count
+//     from 1.
 //   - A jump is not a retry and takes nothing from a Budget.
 //   - A jump beyond MaxJumps fails the task that jumps, before its wait.
 //   - Break ends the pipeline without an error and skips the remaining tasks.
 //   - Fail ends the pipeline with the error of the outcome.
-//   - A pipeline ends when its context is done: in a task, in the wait for a retry, or in the wait for a jump.
+//   - A pipeline ends when its context is done: in a task, in the wait for a retry, or in the
+//     wait for a jump.
 //   - A panic in one of your functions is not recovered.
 type Pipeline struct {
 	Tasks    []Task
-	MaxJumps int // the limit on jumps in one run; 0 means 10,000
+	MaxJumps int // the limit on jumps in one run; 0: 10,000; a negative limit is invalid
 
-	// Policy bounds every task with its limits, AttemptTimeout, MaxElapsed and
-	// Budget, whatever the task's rules say. If it sets no limit, only the rules
-	// limit the attempts. RetryAfter and MaxRetryAfter say what becomes of the wait
-	// that a server asks for. Source draws all seeds, and Wait waits before
-	// retries and jumps. The other fields must be zero here: backoff and jitter
-	// belong to the rules, which also classify the errors. A task has no
-	// HealthyAfter: call [retry.Do] in its Run instead.
+	// Policy bounds each task, whatever its rules say: with its limits on attempts,
+	// AttemptTimeout, MaxElapsed and Budget. If it sets no limit on attempts, only the rules
+	// do. RetryAfter and MaxRetryAfter decide about the wait that a server asks for. Source
+	// draws all seeds, and Wait waits before retries and jumps.
+	//
+	// The other fields must be zero. The rules set backoff and jitter, and classify the
+	// errors. HealthyAfter is not available for a task: call [retry.Do] in Run instead.
 	Policy retry.Policy
 
-	// OnEvent is called for each event, in order, in the goroutine of Run; nil
-	// means no callback.
+	// OnEvent is called for each event, in order, in the goroutine of Run. It may be nil.
 	OnEvent func(context.Context, Event)
 }
 
-// Run runs p with a state, which may be nil. It returns nil when the last task
-// has continued or a task has ended the pipeline with Break. If a task fails,
-// Run returns an error that names the task. errors.Is and errors.As find the
-// task's own error, and [retry.ReasonOf] returns why it was not retried. A jump
-// beyond MaxJumps has no Reason.
+// Run runs p with a state, which may be nil. It returns nil if the last task continues, or if
+// a task ends the pipeline with Break. If a task fails, Run returns an error that names the
+// task. errors.Is and errors.As find the error of the task, and [retry.ReasonOf] returns why
+// it was not retried. The error of a jump beyond MaxJumps has no Reason.
 func (p Pipeline) Run(ctx context.Context, state State) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -83,8 +87,8 @@ func (p Pipeline) Run(ctx context.Context, state State) error {
 type run struct {
 	Pipeline
 	state   State
-	jumps   int           // so far
-	skipped time.Duration // by the policy's Wait, so far: the clock of the run is this far ahead
+	jumps   int           // the jumps so far
+	skipped time.Duration // what Wait has skipped so far: the clock of the run is ahead by it
 }
 
 func (p Pipeline) newRun(state State) *run {
@@ -94,7 +98,7 @@ func (p Pipeline) newRun(state State) *run {
 	return &run{Pipeline: p, state: state}
 }
 
-// from runs the tasks from an index on.
+// from runs the tasks, starting with the task at an index.
 func (r *run) from(ctx context.Context, at int) error {
 	for at < len(r.Tasks) {
 		task := r.Tasks[at]
@@ -114,19 +118,19 @@ func (r *run) from(ctx context.Context, at int) error {
 	return nil
 }
 
-// execute runs a task until its rules say something other than Retry, and
-// waits if they say to jump.
+// execute runs a task until its rules no longer say Retry. If they say Jump, it also waits
+// for the delay before the jump.
 func (r *run) execute(ctx context.Context, task Task) (v verdict, err error) {
 	var o Outcome
-	v.index = -1            // until an attempt has ended
-	var stopped retry.Event // of a task that jumps, held back until the wait is over
+	v.index = -1            // no rule has matched before the first attempt ends
+	var stopped retry.Event // the CallFinished of a task that jumps, sent only after the wait
 	policy := r.policy()
 	policy.Classify = func(error) *retry.Class { return v.class() }
 	if policy.Wait != nil {
 		policy.Wait = r.wait
 	}
 	if r.OnEvent != nil {
-		behind := r.skipped // by this the clock of the call is behind the one of r
+		behind := r.skipped // the clock of retry.Do is behind the clock of r by this time
 		policy.OnEvent = func(_ context.Context, e retry.Event) {
 			e.Time = e.Time.Add(behind)
 			if e.Max == noLimit {
@@ -164,9 +168,11 @@ func (r *run) execute(ctx context.Context, task Task) (v verdict, err error) {
 	return v, err
 }
 
-// jump waits as the rule says, unless the jump exceeds MaxJumps, and reports that
-// the task has stopped.
-func (r *run) jump(ctx context.Context, task Task, o Outcome, v verdict, stopped retry.Event) (err error) {
+// jump waits for the delay of the rule, unless the jump exceeds MaxJumps. Then it sends the
+// event that the task has stopped.
+func (r *run) jump(
+	ctx context.Context, task Task, o Outcome, v verdict, stopped retry.Event,
+) (err error) {
 	tell := func(e retry.Event) {
 		if r.OnEvent != nil {
 			e.Elapsed = stopped.Elapsed + e.Time.Sub(stopped.Time)
@@ -179,8 +185,11 @@ func (r *run) jump(ctx context.Context, task Task, o Outcome, v verdict, stopped
 	} else {
 		cut := r.pause(ctx, v.wait, func(now time.Time) {
 			tell(retry.Event{
-				Kind: retry.RetryScheduled, Time: now, Attempt: o.Attempt, Max: stopped.Max, Err: o.Err,
-				Decision: retry.Decision{Reason: retry.ReasonRetry, Delay: v.wait, Lo: v.wait, Hi: v.wait}, Due: now.Add(v.wait),
+				Kind: retry.RetryScheduled, Time: now, Due: now.Add(v.wait),
+				Attempt: o.Attempt, Max: stopped.Max, Err: o.Err,
+				Decision: retry.Decision{
+					Reason: retry.ReasonRetry, Delay: v.wait, Lo: v.wait, Hi: v.wait,
+				},
 			})
 		})
 		if cut != nil {
@@ -198,9 +207,11 @@ func waitingFor(label string, o Outcome) error {
 	return after(fmt.Errorf("waiting for task %q", label), o)
 }
 
-// pause waits for d where that is above 0. It calls scheduled when the wait
-// begins, and returns why the wait did not begin or was cut short, nil if neither.
-func (r *run) pause(ctx context.Context, d time.Duration, scheduled func(now time.Time)) *retry.Error {
+// pause waits for d, if d is above 0. It calls scheduled when the wait begins. It returns nil
+// after the whole wait, and otherwise why the wait did not begin or ended early.
+func (r *run) pause(
+	ctx context.Context, d time.Duration, scheduled func(now time.Time),
+) *retry.Error {
 	if d <= 0 {
 		return nil
 	}
@@ -212,7 +223,8 @@ func (r *run) pause(ctx context.Context, d time.Duration, scheduled func(now tim
 	case ctx.Err() != nil:
 		return ended(ctx, d)
 	case bounded && left <= d:
-		return &retry.Error{Reason: retry.ReasonDeadline, Delay: d, Cause: &tooCloseError{max(0, left)}}
+		cause := &tooCloseError{max(0, left)}
+		return &retry.Error{Reason: retry.ReasonDeadline, Delay: d, Cause: cause}
 	}
 	scheduled(began.Add(r.skipped))
 	var err error
@@ -229,7 +241,7 @@ func (r *run) pause(ctx context.Context, d time.Duration, scheduled func(now tim
 	}
 }
 
-// ended returns how a task ends whose jump has a delay of d, under a context that is
+// ended returns the error of a task that would jump after a delay of d, but whose context is
 // done.
 func ended(ctx context.Context, d time.Duration) *retry.Error {
 	e := &retry.Error{Reason: retry.ReasonCanceled, Delay: d, Cause: ctx.Err()}
@@ -242,16 +254,18 @@ func ended(ctx context.Context, d time.Duration) *retry.Error {
 	return e
 }
 
-// A tooCloseError is the Cause of a task whose context has a deadline that comes
+// A tooCloseError is the Cause of the error of a task if the deadline of its context comes
 // before its jump.
 type tooCloseError struct{ left time.Duration }
 
 func (e *tooCloseError) Error() string {
-	return fmt.Sprintf("the context's deadline is too close: %v are left", e.left.Round(time.Millisecond))
+	left := e.left.Round(time.Millisecond)
+	return fmt.Sprintf("the context's deadline is too close: %v are left", left)
 }
+
 func (*tooCloseError) Unwrap() error { return context.DeadlineExceeded }
 
-// wait waits as the policy says, and puts the clock of r ahead by what that skipped.
+// wait waits with Wait of the policy. It sets the clock of r ahead by the time that Wait skips.
 func (r *run) wait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
 	if r.Policy.Wait == nil {
 		return 0, sleep(ctx, d)
@@ -272,10 +286,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// now reads the clock of r, on which waits that were skipped have passed.
+// now reads the clock of r. The time that Wait skipped has passed on this clock.
 func (r *run) now() time.Time { return time.Now().Add(r.skipped) }
 
-// bounded returns ctx with its deadline on the clock of r.
+// bounded returns ctx with its deadline moved to the clock of r.
 func (r *run) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.skipped > 0 {
 		if deadline, ok := ctx.Deadline(); ok {
@@ -285,7 +299,7 @@ func (r *run) bounded(ctx context.Context) (context.Context, context.CancelFunc)
 	return ctx, func() {}
 }
 
-// after returns err together with the task's own error.
+// after returns err together with the error of the outcome.
 func after(err error, o Outcome) error {
 	if o.Err == nil {
 		return err
@@ -293,8 +307,8 @@ func after(err error, o Outcome) error {
 	return fmt.Errorf("%w: %w", err, o.Err)
 }
 
-// taskError adds the task's label, and the errors of the rules whose When says that
-// they do not match. Those are only text, because they are not why the task failed.
+// taskError adds the label of the task to err, and the errors of each When that failed with
+// ErrNoMatch. errors.Is does not find these errors, because they are not why the task failed.
 func taskError(task Task, v verdict, err error) error {
 	err = fmt.Errorf("retryflow: task %q: %w", task.Label, err)
 	for _, fault := range v.faults {
@@ -303,8 +317,9 @@ func taskError(task Task, v verdict, err error) error {
 	return err
 }
 
-// noLimit is the MaxAttempts of a pipeline that sets no limit. It is not Unlimited, under
-// which each wait is 10ms or longer, because its rules have limits or delays.
+// noLimit is the MaxAttempts of a pipeline that sets no limit. It is not Unlimited: then each
+// wait would be at least 10ms, which is not needed here, because each rule has a limit or a
+// delay.
 const noLimit = math.MaxInt
 
 // policy returns Policy, with noLimit if it sets no limit.
@@ -323,7 +338,7 @@ func (p Pipeline) maxJumps() int {
 	return p.MaxJumps
 }
 
-// index returns the index of the task with a label, or -1 if there is none.
+// index returns the index of the task with a label, or -1 if no task has this label.
 func (p Pipeline) index(label string) int {
 	return slices.IndexFunc(p.Tasks, func(t Task) bool { return t.Label == label })
 }

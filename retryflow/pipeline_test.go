@@ -37,7 +37,7 @@ func TestNilContext(t *testing.T) {
 	assert.Empty(t, task.began)
 }
 
-func TestRulesSeeTheOutcomeAsThePipelineFillsItIn(t *testing.T) {
+func TestPipelineSetsFieldsOfTheOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen []Outcome
 		state := State{"page": 7}
@@ -60,7 +60,7 @@ func TestRulesSeeTheOutcomeAsThePipelineFillsItIn(t *testing.T) {
 	})
 }
 
-func TestDelayBeginsTheCurve(t *testing.T) {
+func TestDelayReplacesTheFirstDelayOfTheCurve(t *testing.T) {
 	for name, row := range map[string]struct {
 		curve retry.Backoff
 		want  [4]time.Duration
@@ -94,8 +94,8 @@ func TestDelayBeginsTheCurve(t *testing.T) {
 // zeros is a Source that draws only zeros, so the seed is 1.
 func zeros() uint64 { return 0 }
 
-// A task has the AttemptTimeout for each attempt, MaxElapsed from its own beginning, and
-// waits as long as a server asks for if the pipeline says so.
+// The Policy of the pipeline sets the AttemptTimeout of each attempt, a MaxElapsed that starts
+// with each task, and whether a task waits as long as the server asked for.
 func TestPolicyOfAPipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := Outcome{Err: retry.After(50*time.Second, errBoom)}
@@ -111,7 +111,7 @@ func TestPolicyOfAPipeline(t *testing.T) {
 	})
 }
 
-func TestLimitOfARetryIsTheTighterOne(t *testing.T) {
+func TestLimitOfRuleAndPipeline(t *testing.T) {
 	for name, row := range map[string]struct{ pipeline, rule, want int }{
 		"the rule's":       {8, 3, 3},
 		"the pipeline's":   {2, 3, 2},
@@ -132,7 +132,7 @@ func TestLimitOfARetryIsTheTighterOne(t *testing.T) {
 	}
 }
 
-// told is an Event without its times.
+// told is an Event without the times.
 type told struct {
 	Kind      retry.EventKind
 	Task      string
@@ -154,7 +154,7 @@ type told struct {
 func listen(to *[]told) func(context.Context, Event) {
 	return func(_ context.Context, e Event) {
 		if e.Kind == retry.RetryScheduled && e.Retry() {
-			e.Reason = "" // its kind says so
+			e.Reason = "" // the kind of the event implies it
 		}
 		*to = append(*to, told{e.Kind, e.Task, e.Attempt, e.Max, e.Rule, e.Directive, e.To, e.Limit, e.Computed, e.Err, e.Delay, e.Backoff, e.Reason, e.Outcome.Result, len(e.Faults)})
 	}
@@ -195,9 +195,9 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// A Wait that skips moves the clock of the pipeline: its events, its end and the
-// deadline of its context are those of a pipeline that sleeps.
-func TestAWaitThatSkips(t *testing.T) {
+// A Wait that skips time moves the clock of the pipeline. The events, the end and the deadline
+// of the context are the same as in a pipeline that sleeps.
+func TestWaitThatSkips(t *testing.T) {
 	more := Outcome{Result: true}
 	run := func(timeout time.Duration, policy retry.Policy) (events []any, text string) {
 		synctest.Test(t, func(t *testing.T) {
@@ -221,12 +221,12 @@ func TestAWaitThatSkips(t *testing.T) {
 	}
 }
 
-// The policy's Wait waits before a jump, as before a retry: with what is left of the
-// delay, and only where there is one. A jump that is not made ends the task. Its error
-// says why, and what the task failed with.
+// Wait of the policy waits before a jump, as it does before a retry. It gets the rest of the
+// delay, and is not called without a delay. If the wait fails, the task ends. Its error says
+// why, and contains the error of the task.
 func TestWaitBeforeAJump(t *testing.T) {
 	errLink, errCause := errors.New("no link"), errors.New("shutting down")
-	marked := Outcome{Err: retry.Permanent(retry.After(time.Hour, errBoom))} // which does not affect a jump
+	marked := Outcome{Err: retry.Permanent(retry.After(time.Hour, errBoom))} // Permanent and After have no effect on a jump
 	type key struct{}
 	type waiter = func(context.Context, time.Duration) (time.Duration, error)
 	returns := func(skipped time.Duration, err error) waiter {
@@ -246,21 +246,21 @@ func TestWaitBeforeAJump(t *testing.T) {
 		name   string
 		delay  time.Duration
 		wait   waiter
-		ctx    func(context.Context) (context.Context, context.CancelFunc) // nil: it does not end
-		waited bool                                                        // it was asked to wait for the rest of a minute
+		ctx    func(context.Context) (context.Context, context.CancelFunc) // nil: the context does not end
+		waited bool                                                        // Wait was called with the rest of a minute
 		took   time.Duration
 		reason retry.Reason
-		facts  string // "": the jump is made
+		facts  string // of the error; "": the pipeline jumps
 		is     []error
 	}{
 		{"a timer", time.Minute, nil, nil, false, time.Minute, retry.ReasonSuccess, "", nil},
-		{"it returns early", time.Minute, func(context.Context, time.Duration) (time.Duration, error) { time.Sleep(time.Second); return 0, nil }, nil, true, 2 * time.Second, retry.ReasonSuccess, "", nil},
-		{"it skips more than the wait", time.Minute, returns(time.Hour, nil), nil, true, time.Minute, retry.ReasonSuccess, "", nil},
-		{"it skips less than nothing", time.Minute, returns(-time.Hour, nil), nil, true, time.Second, retry.ReasonSuccess, "", nil},
+		{"Wait returns early", time.Minute, func(context.Context, time.Duration) (time.Duration, error) { time.Sleep(time.Second); return 0, nil }, nil, true, 2 * time.Second, retry.ReasonSuccess, "", nil},
+		{"Wait skips more than the delay", time.Minute, returns(time.Hour, nil), nil, true, time.Minute, retry.ReasonSuccess, "", nil},
+		{"Wait skips a negative time", time.Minute, returns(-time.Hour, nil), nil, true, time.Second, retry.ReasonSuccess, "", nil},
 		{"OnEvent takes longer", time.Millisecond, nil, nil, false, time.Second, retry.ReasonSuccess, "", nil},
 		{"no delay", 0, func(context.Context, time.Duration) (time.Duration, error) { panic("called") }, nil, false, 0, retry.ReasonSuccess, "", nil},
-		{"it fails", time.Minute, returns(0, errLink), nil, true, time.Second, retry.ReasonWait, "the wait failed after 1 attempt (the next delay is 1m0s, no link)", []error{errLink}},
-		{"it fails after a cancellation", time.Minute, func(context.Context, time.Duration) (time.Duration, error) {
+		{"Wait fails", time.Minute, returns(0, errLink), nil, true, time.Second, retry.ReasonWait, "the wait failed after 1 attempt (the next delay is 1m0s, no link)", []error{errLink}},
+		{"Wait fails after a cancellation", time.Minute, func(context.Context, time.Duration) (time.Duration, error) {
 			time.Sleep(30 * time.Second)
 			return 0, errLink
 		}, cancels(nil), true, 31 * time.Second, retry.ReasonCanceled, "canceled after 1 attempt (the next delay is 1m0s, context canceled)", []error{context.Canceled}},
@@ -335,7 +335,7 @@ func TestWaitBeforeAJump(t *testing.T) {
 	}
 }
 
-// late has a deadline, but never ends.
+// late is a context that has a deadline but never ends.
 type late struct {
 	context.Context
 	at time.Time
@@ -343,7 +343,7 @@ type late struct {
 
 func (l late) Deadline() (time.Time, bool) { return l.at, true }
 
-// silent ends, and does not say when.
+// silent is a context that ends but has no deadline to read.
 type silent struct{ context.Context }
 
 func (silent) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -374,6 +374,6 @@ func TestEventAsJSON(t *testing.T) {
 
 	var e Event
 	require.NoError(t, json.Unmarshal([]byte(`{"kind":"call_finished"}`), &e))
-	assert.Equal(t, -1, e.Rule, "no rule is -1, not the first rule")
+	assert.Equal(t, -1, e.Rule, "Rule is -1 if the key is missing, not 0, the first rule")
 	assert.EqualError(t, json.Unmarshal([]byte(`{"kind":"call_finished","computed":"1"}`), &e), `retryflow: event: computed is "1": write a duration, such as "200ms"`)
 }

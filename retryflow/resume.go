@@ -8,13 +8,14 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Resume continues a run that was cut off by a crash or a canceled context. log
-// has the events of that run, in order, as OnEvent got them. state is the state
-// of the run when the last of them was recorded. The wait before a jump or a
-// retry ends when it would have ended in that run. An interrupted task starts
-// again and counts its attempts from 1. Jumps in the log count toward MaxJumps.
-// With an empty log Resume is the same as Run. If the run has already ended,
-// Resume runs nothing, and returns an error if the run failed.
+// Resume continues a run that was cut off by a crash or by a canceled context. log contains
+// the events of that run, in the order in which OnEvent got them. state is the state of the
+// run when the last event was recorded. If the run was cut off in a wait, Resume waits until
+// the time at which this wait would have ended. A task that was interrupted starts again and
+// counts its attempts from 1. Jumps in the log count toward MaxJumps.
+//
+// With an empty log Resume is the same as Run. If the run has already ended, Resume runs
+// nothing, and returns an error if the run failed.
 func (p Pipeline) Resume(ctx context.Context, state State, log []Event) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -26,15 +27,18 @@ func (p Pipeline) Resume(ctx context.Context, state State, log []Event) error {
 	last := log[len(log)-1]
 	at := p.index(last.Task)
 	if at < 0 {
-		return fmt.Errorf("retryflow: cannot resume: the log ends in task %q, which the pipeline does not have", last.Task)
+		return fmt.Errorf("retryflow: cannot resume: the log ends in task %q, "+
+			"which the pipeline does not have", last.Task)
 	}
 	task := p.Tasks[at]
-	cut := last.Kind != retry.CallFinished || last.Reason == retry.ReasonCanceled || last.Reason == retry.ReasonDeadline
+	cut := last.Kind != retry.CallFinished ||
+		last.Reason == retry.ReasonCanceled || last.Reason == retry.ReasonDeadline
 	switch {
-	case last.Directive == Fail && last.Kind == retry.AttemptFinished, !cut && last.Reason != retry.ReasonSuccess:
+	case last.Directive == Fail && last.Kind == retry.AttemptFinished,
+		!cut && last.Reason != retry.ReasonSuccess:
 		err := last.Err
 		if err == nil {
-			err = fmt.Errorf("it stopped: %s", last.Reason)
+			err = fmt.Errorf("the task stopped: %s", last.Reason)
 		}
 		return taskError(task, verdict{}, err)
 	case last.Directive == Continue:
@@ -43,7 +47,8 @@ func (p Pipeline) Resume(ctx context.Context, state State, log []Event) error {
 		return nil
 	case last.Directive == Jump:
 		if at = p.index(last.To); at < 0 {
-			return fmt.Errorf("retryflow: cannot resume: the log jumps to %q, which the pipeline does not have", last.To)
+			return fmt.Errorf("retryflow: cannot resume: the log jumps to %q, "+
+				"which the pipeline does not have", last.To)
 		}
 	}
 	r.jumps = jumpsIn(log)
@@ -56,8 +61,8 @@ func (p Pipeline) Resume(ctx context.Context, state State, log []Event) error {
 	return r.from(ctx, at)
 }
 
-// due returns when the wait at the end of the log ends, or the zero time if the
-// log does not end in a wait.
+// due returns the time at which the wait at the end of the log ends. It returns the zero
+// time if the log does not end in a wait.
 func due(log []Event) time.Time {
 	for i := len(log) - 1; i >= 0; i-- {
 		switch e := log[i]; {

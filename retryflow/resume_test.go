@@ -14,7 +14,7 @@ import (
 	. "github.com/goretry/retry/retryflow"
 )
 
-// A journal keeps the events of a run as lines of JSON, and can be cut off.
+// A journal keeps the events of a run as lines of JSON, as a log file does.
 type journal struct{ lines [][]byte }
 
 func (j *journal) onEvent(_ context.Context, e Event) {
@@ -34,8 +34,8 @@ func (j *journal) upTo(t *testing.T, n int) []Event {
 	return events
 }
 
-// If a process crashes after any event, the resumed run ends in the same way and at the
-// same time: a wait is neither restarted nor shortened.
+// After a crash at any event, the resumed run ends in the same way and at the same time. So
+// Resume neither starts a wait again nor shortens it.
 func TestResumeAfterEachEvent(t *testing.T) {
 	for n := range 18 {
 		synctest.Test(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestResumeAfterEachEvent(t *testing.T) {
 			require.NoError(t, p.Resume(t.Context(), nil, log.upTo(t, n)))
 			want := []time.Duration{0, time.Minute, 70 * time.Second, 80 * time.Second, 80 * time.Second}
 			if last.Kind == retry.AttemptFinished && last.Directive == Retry {
-				for i := range want { // its wait had not been scheduled, so it is entered again at once
+				for i := range want { // the wait was not scheduled before the crash, so the task starts again at once
 					want[i] = max(0, want[i]-time.Minute)
 				}
 			}
@@ -71,7 +71,7 @@ func TestResumeAfterEachEvent(t *testing.T) {
 	}
 }
 
-func TestResumeInTheMiddleOfTheWaitBeforeAJump(t *testing.T) {
+func TestResumeInTheWaitBeforeAJump(t *testing.T) {
 	for name, row := range map[string]struct {
 		events      int
 		sleep, want time.Duration
@@ -125,7 +125,7 @@ func TestResumeOfARunThatHasEnded(t *testing.T) {
 	}
 }
 
-func TestResumeCannot(t *testing.T) {
+func TestResumeFails(t *testing.T) {
 	p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(success).run}}}
 	at := func(e Event) []Event { return []Event{e} }
 	assert.EqualError(t, p.Resume(t.Context(), nil, at(Event{Task: "gone"})), `retryflow: cannot resume: the log ends in task "gone", which the pipeline does not have`)
@@ -134,8 +134,8 @@ func TestResumeCannot(t *testing.T) {
 	assert.ErrorContains(t, p.Resume(t.Context(), nil, nil), "MaxJumps is -1")
 }
 
-// Jumps in the log count, so crashes do not make an endless poll escape
-// MaxJumps.
+// Jumps in the log count toward MaxJumps, so MaxJumps also ends a task that jumps to itself
+// and crashes again and again.
 func TestResumeCountsJumps(t *testing.T) {
 	var log journal
 	task := newScript(Outcome{Result: "pending"})

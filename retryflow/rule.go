@@ -8,20 +8,20 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Outcome is the result of one attempt of a task. The pipeline sets Task, Attempt,
-// Took and State, and ignores what Run returned in them.
+// Outcome is the result of one attempt of a task. The pipeline sets Task, Attempt, Took and
+// State, and overwrites what Run returned in these fields.
 type Outcome struct {
 	Result any            // what the task returned
-	Err    error          // nil if it succeeded
-	Data   map[string]any // details of HTTP, SQL or a script, under any keys that the rules know
+	Err    error          // nil if the attempt succeeded
+	Data   map[string]any // details of HTTP, SQL or a script, under keys that you choose
 
 	Task    string        // the label of the task
 	Attempt int           // 1 for the first attempt since the task was entered
 	Took    time.Duration // how long the attempt ran
-	State   State         // the pipeline's own, not a copy, for When and Delay to read
+	State   State         // the State of the pipeline, not a copy, for When and Delay to read
 }
 
-// Status returns "success", or "error" if o has an Err.
+// Status returns "success" if Err is nil, and otherwise "error".
 func (o Outcome) Status() string {
 	if o.Err != nil {
 		return "error"
@@ -31,56 +31,60 @@ func (o Outcome) Status() string {
 
 // A Rule says what to do after an outcome that it matches.
 type Rule struct {
-	// When reports whether the rule matches; a nil When always does. If When fails,
-	// the task fails with its error: this rule may be the one that stops the task. If
-	// the error has an [ErrNoMatch], the rule does not match instead.
+	// When reports whether the rule matches. A rule without a When always matches. If When
+	// returns an error, the task fails with this error, because the rule may be the rule
+	// that stops the task. But if errors.Is finds [ErrNoMatch] in the error, the rule only
+	// does not match.
 	When func(Outcome) (bool, error)
 
 	Do Directive
 
-	// Policy applies to a Retry, and must be zero otherwise. MaxAttempts,
-	// MaxRetries, AttemptCap and NonRetryable limit the attempts of the task,
-	// over all its rules. Backoff, MaxDelay and Jitter set the delays. A zero field does
-	// nothing; in Classify it leaves the call's own. The other fields must be zero.
+	// Policy applies to a Retry, and must be zero otherwise. MaxAttempts, MaxRetries,
+	// AttemptCap and NonRetryable limit the attempts of the task, counted over all its
+	// rules. Backoff, MaxDelay and Jitter set the delays. A zero field has no effect; in
+	// Classify the value of the call's own policy applies. The other fields must be zero.
 	Policy retry.Policy
 
-	// Attempts computes the limit of a Retry from the outcome, in place of the
-	// Policy's MaxAttempts; if it is nil, the Policy's own limit applies. A
-	// result below 1 fails the task.
+	// Attempts computes the limit of a Retry from the outcome. It replaces MaxAttempts and
+	// MaxRetries of the Policy. A result below 1 fails the task. If Attempts is nil, the
+	// limit of the Policy applies.
 	Attempts func(Outcome) (int, error)
 
-	// Delay computes a wait from the outcome; if it is nil, the Policy's own
-	// applies. For a Retry it replaces the first delay of the Policy's curve,
-	// or every delay if the curve is nil, a Schedule or a custom one. It is
-	// limited by MaxDelay, but not by a MaxRetryAfter. For a Jump it is the wait
-	// before the jump. A negative result is treated as 0.
+	// Delay computes a wait from the outcome. A negative result counts as 0. For a Jump it
+	// is the wait before the jump. For a Retry it replaces the first delay of the Policy's
+	// curve. If the curve is nil, a Schedule or your own, it replaces every delay. MaxDelay
+	// limits the delay, and MaxRetryAfter does not. If Delay is nil, the delays of the
+	// Policy apply, and a Jump does not wait.
 	Delay func(Outcome) (time.Duration, error)
 
-	To  string                     // Jump: the label of the task
-	Set func(State, Outcome) error // changes the state before the directive takes effect; may be nil
+	To string // Jump: the label of the next task
+
+	// Set changes the state before the directive takes effect. It may be nil.
+	Set func(State, Outcome) error
 }
 
-// ErrNoMatch, in the tree of an error of a When, says that the rule does not match:
-// the outcome does not have what the rule asks for. The next rule is tried, and the
-// error is in Faults of the [Event].
+// ErrNoMatch marks the error of a When as "the rule does not match", because the outcome
+// lacks what the rule reads. The pipeline tries the next rule. The error is in Faults of the
+// [Event]. A When may wrap ErrNoMatch in its own error.
 var ErrNoMatch = errors.New("the rule does not match")
 
-// IfErr returns a When for rules that look only at the error. It matches an
-// outcome whose Err is not nil and for which is returns true.
+// IfErr returns a When for a rule that looks only at the error. It matches if Err of the
+// outcome is not nil and is(Err) returns true.
 func IfErr(is func(error) bool) func(Outcome) (bool, error) {
 	return func(o Outcome) (bool, error) { return o.Err != nil && is(o.Err), nil }
 }
 
-// Rules are tried in order. The first one that matches decides.
+// Rules are tried in order. The first rule that matches decides.
 type Rules []Rule
 
-// Classify makes rules usable without a pipeline: assign it to
-// Policy.Classify. If the rule that matches err says Retry, it returns a class
-// without a name that has the rule's Policy, with its Attempts and Delay. Otherwise
-// it returns one that is not retried. Only Err of the Outcome is set.
+// Classify uses rules without a pipeline: assign it to Policy.Classify. If the rule that
+// matches err says Retry, Classify returns a class with the Policy, Attempts and Delay of this
+// rule. The class has no name. Otherwise Classify returns a class that is not retried. Rules
+// get an Outcome of which only Err is set.
 //
-// If the When, Attempts or Delay of a rule fails, the error is not retried. The class
-// has their errors as its Cause, which the [retry.Error] shows. [Rules.Validate] finds rules that Classify cannot use.
+// If the When, Attempts or Delay of a rule fails, err is not retried. The Cause of the class
+// is the errors of these functions, and the [retry.Error] shows it. [Rules.Validate] finds
+// rules that Classify cannot use.
 func (rules Rules) Classify(err error) *retry.Class {
 	v := rules.decide(Outcome{Err: err})
 	class := v.class()
@@ -90,16 +94,16 @@ func (rules Rules) Classify(err error) *retry.Class {
 
 // A verdict is the decision of rules about an outcome.
 type verdict struct {
-	Rule           // the rule that matches; if none does, only Do is set
-	index  int     // the rule's index, or -1 if none matches
-	faults []error // the errors of rules whose When says that they do not match
+	Rule           // the rule that matches; if no rule matches, only Do is set
+	index  int     // the index of the rule; -1: no rule matches
+	faults []error // the errors of each When that failed with ErrNoMatch
 
 	wait  time.Duration // the result of Delay
 	fault error         // the error of a function of the rule that failed
-	err   error         // why the task fails, whatever the policies say
+	err   error         // why the task fails without a retry; nil: the policies decide
 }
 
-// decide applies rules to o. If none matches, a success continues and an error
+// decide applies the rules to o. If no rule matches, a success continues and an error
 // fails.
 func (rules Rules) decide(o Outcome) verdict {
 	v := verdict{index: -1, Rule: Rule{Do: Continue}}
@@ -132,7 +136,7 @@ func (r Rule) matches(o Outcome) (bool, error) {
 	return r.When(o)
 }
 
-// follow calls Attempts and Delay of v's rule. If one of them fails, v fails
+// follow calls Attempts and Delay of the rule of v. If one of these functions fails, v fails
 // the task.
 func (v *verdict) follow(o Outcome) {
 	if v.Attempts != nil {
@@ -170,9 +174,8 @@ func (v *verdict) fail(rule int, function string, err error, o Outcome) {
 	v.err = after(v.fault, o)
 }
 
-// class returns the class of the outcome. Unless the rule says Retry, it is not
-// retried. Marking the error Permanent would also stop the task, but
-// every loop around the pipeline as well.
+// class returns the class of the outcome. It is not retried unless the rule says Retry. To
+// mark the error Permanent would stop the task too, but also every loop around the pipeline.
 func (v *verdict) class() *retry.Class {
 	if v.Do != Retry || v.err != nil {
 		return &retry.Class{NonRetryable: true}
@@ -180,23 +183,27 @@ func (v *verdict) class() *retry.Class {
 	return classOf(v.Policy)
 }
 
-// classOf returns the class of a rule that retries. It has no name: the limit of the
-// rule is about all attempts of the task.
+// classOf returns the class of a rule that retries. The class has no name, because the
+// attempts of a class with a name are counted apart, and the limit of a rule is a limit on all
+// attempts of the task.
 func classOf(p retry.Policy) *retry.Class {
-	c := &retry.Class{NonRetryable: p.NonRetryable, Backoff: p.Backoff, MaxDelay: p.MaxDelay, Jitter: p.Jitter}
+	c := &retry.Class{
+		NonRetryable: p.NonRetryable, Backoff: p.Backoff, MaxDelay: p.MaxDelay, Jitter: p.Jitter,
+	}
 	if limit := p.EffectiveMax(); limit != retry.Unlimited {
 		c.MaxAttempts = limit
 	}
 	return c
 }
 
-// limit returns the tighter limit of the rule and of the pipeline.
+// limit returns the lower limit on attempts of the rule and of the pipeline.
 func (v *verdict) limit(ofPipeline int) int {
-	return retry.Policy{MaxAttempts: v.Policy.EffectiveMax(), AttemptCap: max(0, ofPipeline)}.EffectiveMax()
+	both := retry.Policy{MaxAttempts: v.Policy.EffectiveMax(), AttemptCap: max(0, ofPipeline)}
+	return both.EffectiveMax()
 }
 
-// failure returns nil if the task is done, and otherwise the error that the
-// loop's policy decides on.
+// failure returns nil if the task is done, and otherwise the error that the policy of the
+// loop decides about.
 func (v *verdict) failure(o Outcome) error {
 	switch {
 	case v.err != nil:
@@ -212,7 +219,7 @@ func (v *verdict) failure(o Outcome) error {
 
 var errAgain = errors.New("the rules ask to retry a successful outcome")
 
-// beginningWith returns a curve of b's kind whose first delay is d.
+// beginningWith returns a curve of the same type as b whose first delay is d.
 func beginningWith(d time.Duration, b retry.Backoff) retry.Backoff {
 	switch b := b.(type) {
 	case retry.Linear:

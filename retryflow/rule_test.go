@@ -37,11 +37,11 @@ func TestClassifyWithoutAPipeline(t *testing.T) {
 		reason retry.Reason
 		began  []time.Duration
 	}{
-		"each its own policy":          {[]error{errRateLimit, errDeadlock, errRateLimit, nil}, retry.ReasonSuccess, []time.Duration{0, time.Second, 1010 * time.Millisecond, 5010 * time.Millisecond}},
-		"one count for all":            {[]error{errRateLimit, errRateLimit, errDeadlock}, retry.ReasonExhausted, []time.Duration{0, time.Second, 3 * time.Second}},
-		"nothing for the rest":         {[]error{io.EOF}, retry.ReasonNonRetryable, []time.Duration{0}},
-		"within the policy's bounds":   {[]error{errBoom}, retry.ReasonExhausted, []time.Duration{0, 7 * time.Second, 14 * time.Second, 21 * time.Second}},
-		"nothing for other directives": {[]error{context.Canceled}, retry.ReasonNonRetryable, []time.Duration{0}},
+		"each error has its own policy": {[]error{errRateLimit, errDeadlock, errRateLimit, nil}, retry.ReasonSuccess, []time.Duration{0, time.Second, 1010 * time.Millisecond, 5010 * time.Millisecond}},
+		"all errors share one count":    {[]error{errRateLimit, errRateLimit, errDeadlock}, retry.ReasonExhausted, []time.Duration{0, time.Second, 3 * time.Second}},
+		"no rule matches":               {[]error{io.EOF}, retry.ReasonNonRetryable, []time.Duration{0}},
+		"the policy bounds the rule":    {[]error{errBoom}, retry.ReasonExhausted, []time.Duration{0, 7 * time.Second, 14 * time.Second, 21 * time.Second}},
+		"another directive":             {[]error{context.Canceled}, retry.ReasonNonRetryable, []time.Duration{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -57,8 +57,8 @@ func TestClassifyWithoutAPipeline(t *testing.T) {
 	}
 }
 
-// What is not retried says why, if a function of a rule failed.
-func TestClassifyOfWhatCannotBeAsked(t *testing.T) {
+// If a function of a rule fails, the error is not retried and says why.
+func TestClassifyIfARuleFails(t *testing.T) {
 	cannot := errors.New("cannot tell")
 	again := retry.Policy{MaxAttempts: 9}
 	failingWhen := func(Outcome) (bool, error) { return true, cannot }
@@ -66,7 +66,7 @@ func TestClassifyOfWhatCannotBeAsked(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		rules Rules
-		cause string // "": none
+		cause string // "": no cause
 	}{
 		{"no rules", nil, ""},
 		{"no rule matches", Rules{{When: IfErr(is(errDeadlock)), Do: Retry, Policy: again}}, ""},
@@ -74,7 +74,7 @@ func TestClassifyOfWhatCannotBeAsked(t *testing.T) {
 		{"Delay fails", Rules{{Do: Retry, Policy: again, Delay: func(Outcome) (time.Duration, error) { return 0, cannot }}, {Do: Retry, Policy: again}}, "rule 0: delay: cannot tell"},
 		{"Attempts fails", Rules{{Do: Retry, Attempts: func(Outcome) (int, error) { return 0, cannot }}}, "rule 0: attempts: cannot tell"},
 		{"When fails before a rule that retries", Rules{{When: failingWhen, Do: Fail}, {Do: Retry, Policy: again}}, "rule 0: when: cannot tell"},
-		{"both", Rules{{When: noMatch, Do: Fail}, {Do: Retry, Policy: again, Delay: func(Outcome) (time.Duration, error) { return 0, cannot }}}, "rule 0: when: no key: the rule does not match\nrule 1: delay: cannot tell"},
+		{"When of a rule and Delay of the next rule fail", Rules{{When: noMatch, Do: Fail}, {Do: Retry, Policy: again, Delay: func(Outcome) (time.Duration, error) { return 0, cannot }}}, "rule 0: when: no key: the rule does not match\nrule 1: delay: cannot tell"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			class := row.rules.Classify(errBoom)
@@ -95,8 +95,8 @@ func TestClassifyOfWhatCannotBeAsked(t *testing.T) {
 	assert.False(t, asked.Classify(errBoom).NonRetryable, "the next rule is tried")
 }
 
-// The class has the limits and the delays of the rule. What the rule leaves zero is the
-// call's.
+// The class has the limits and the delays of the rule. A field that is zero in the rule is
+// zero in the class, so the policy of the call applies.
 func TestClassOfARule(t *testing.T) {
 	for want, policy := range map[retry.Class]retry.Policy{
 		{}:                                   {MaxAttempts: retry.Unlimited},

@@ -10,8 +10,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Validate returns nil if p can be run, and otherwise an error that lists every
-// fault with its task and rule. It calls none of p's functions.
+// Validate returns nil if p can be run, and otherwise an error that lists every fault with
+// its task and its rule. It does not call the functions of p.
 func (p Pipeline) Validate() error {
 	var faults []string
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
@@ -43,13 +43,15 @@ func (p Pipeline) Validate() error {
 	return invalid("pipeline", faults)
 }
 
-// Validate returns nil if [Rules.Classify] can use the rules, and otherwise an
-// error that lists every fault with its rule. It calls none of their functions.
-// Without a [Pipeline] there is no State to set and no task to jump to. Fail,
-// Continue and Break all mean that the error is not retried.
+// Validate returns nil if [Rules.Classify] can use the rules, and otherwise an error that
+// lists every fault with its rule. It does not call the functions of the rules. Without a
+// [Pipeline] there is no State to set and no task to jump to. Fail, Continue and Break all
+// mean that the error is not retried.
 func (rules Rules) Validate() error {
+	// The policy that uses Classify also has limits. They are unknown here.
+	bounded := Pipeline{Policy: retry.Policy{MaxAttempts: 1}}
 	return invalid("rules", rules.faults(func(r Rule) []string {
-		faults := Pipeline{Policy: retry.Policy{MaxAttempts: 1}}.ruleFaults(r) // stands for the policy with the Classify, which bounds the rules
+		faults := bounded.ruleFaults(r)
 		if r.Do == Jump {
 			faults = []string{"Jump is only valid in a Pipeline: write Retry or Fail"}
 		}
@@ -75,7 +77,8 @@ func (rules Rules) faults(of func(Rule) []string) (faults []string) {
 			faults = append(faults, fmt.Sprintf("rule %d: %s", i, fault))
 		}
 		if r.When == nil && i+1 < len(rules) {
-			faults = append(faults, fmt.Sprintf("rule %d is never reached: rule %d has no When and always matches", i+1, i))
+			faults = append(faults, fmt.Sprintf("rule %d is never reached: "+
+				"rule %d has no When and always matches", i+1, i))
 		}
 	}
 	return faults
@@ -86,10 +89,12 @@ func (p Pipeline) ruleFaults(r Rule) (faults []string) {
 	switch r.Do {
 	case Continue, Break, Fail:
 	case Retry:
-		switch policy := p.together(r); {
+		policy := p.together(r)
+		atOnce := policy.Backoff == nil || policy.Backoff.Delay(math.MaxInt) <= 0
+		switch unlimited := policy.EffectiveMax() == retry.Unlimited; {
 		case policy.Validate() != nil:
 			say("%v", policy.Validate())
-		case policy.EffectiveMax() == retry.Unlimited && policy.Budget == nil && (policy.Backoff == nil || policy.Backoff.Delay(math.MaxInt) <= 0):
+		case unlimited && policy.Budget == nil && atOnce:
 			say("unlimited attempts without a delay: write MaxAttempts, MaxRetries or a Backoff")
 		}
 		if r.Attempts == nil && r.Policy.MaxAttempts == 0 && r.Policy.MaxRetries == 0 {
@@ -118,8 +123,8 @@ func (p Pipeline) ruleFaults(r Rule) (faults []string) {
 	return faults
 }
 
-// together returns the Policy of a rule with the bounds of the pipeline,
-// because a rule may be unlimited if the pipeline is not.
+// together returns the Policy of a rule with the bounds of the pipeline. A rule may be
+// unlimited if the pipeline has a limit.
 func (p Pipeline) together(r Rule) retry.Policy {
 	policy := r.Policy
 	if r.Attempts != nil {
@@ -135,30 +140,32 @@ func (p Pipeline) together(r Rule) retry.Policy {
 	return policy
 }
 
-// ofPipeline returns what is wrong with the fields that are set in the policy of a
-// pipeline.
+// ofPipeline returns a fault for each field that must not be set in the policy of a pipeline.
 func ofPipeline(p retry.Policy) []string {
 	const rules = "%s belongs to the rules: set it in their Policy"
 	return which(
 		field{"Backoff", p.Backoff != nil, rules},
 		field{"MaxDelay", p.MaxDelay != 0, rules},
 		field{"Jitter", p.Jitter != nil, rules},
-		field{"HealthyAfter", p.HealthyAfter != 0, "%s is not used, because a task never begins anew: leave it 0, and call retry.Do with it in Run"},
+		field{"HealthyAfter", p.HealthyAfter != 0, "%s is not used, because the attempts of " +
+			"a task are never reset: leave it 0, and call retry.Do with HealthyAfter in Run"},
 		field{"RetryIf", p.RetryIf != nil, "%s belongs to the rules: write a When"},
 		field{"Classify", p.Classify != nil, "%s is not used: write Rules"},
 		field{"OnEvent", p.OnEvent != nil, "%s is not used: set Pipeline.OnEvent"},
 	)
 }
 
-// ofRule returns what is wrong with the fields that are set in the policy of a
-// rule.
+// ofRule returns a fault for each field that must not be set in the policy of a rule.
 func ofRule(p retry.Policy) []string {
-	const pipeline = "%s of its Policy is not used: set it in Pipeline.Policy, or beside Classify"
+	const elsewhere = "set it in Pipeline.Policy, or in the policy that has the Classify"
+	const pipeline = "%s of its Policy is not used: " + elsewhere
 	return which(
 		field{"RetryIf", p.RetryIf != nil, "%s of its Policy is not used: write a When"},
 		field{"Classify", p.Classify != nil, "%s of its Policy is not used: write more rules"},
-		field{"HealthyAfter", p.HealthyAfter != 0, "%s of its Policy is not used: leave it 0, or set it beside Classify"},
-		field{"OnEvent", p.OnEvent != nil, "%s of its Policy is not used: set Pipeline.OnEvent, or the one beside Classify"},
+		field{"HealthyAfter", p.HealthyAfter != 0, "%s of its Policy is not used: " +
+			"leave it 0, or set it in the policy that has the Classify"},
+		field{"OnEvent", p.OnEvent != nil, "%s of its Policy is not used: " +
+			"set Pipeline.OnEvent, or OnEvent of the policy that has the Classify"},
 		field{"RetryAfter", p.RetryAfter != "", pipeline},
 		field{"MaxRetryAfter", p.MaxRetryAfter != 0, pipeline},
 		field{"Source", p.Source != nil, pipeline},
@@ -169,11 +176,11 @@ func ofRule(p retry.Policy) []string {
 	)
 }
 
-// A field is one of a policy that must not be set.
+// A field is a field of a policy that must not be set.
 type field struct {
 	name  string
 	isSet bool
-	says  string // what is wrong, with %s for the name
+	says  string // the text of the fault, with %s for the name
 }
 
 func which(fields ...field) (faults []string) {

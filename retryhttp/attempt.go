@@ -54,7 +54,7 @@ func (a *attempt) send() (*http.Response, error) {
 	if resp == nil {
 		return nil, neither(a.x.t.base())
 	}
-	a.mayBeDone, a.status = !undone(resp.StatusCode), resp.StatusCode
+	a.status = resp.StatusCode
 	a.before = a.sent.repeated(resp)
 	if inner := stoppedBy(resp); inner != nil {
 		resp.Request = inner.of // whether it stands for us is not for a Transport below to say
@@ -62,6 +62,7 @@ func (a *attempt) send() (*http.Response, error) {
 			a.before = cmp.Or(e.Before, a.before)
 		}
 	}
+	a.mayBeDone = a.before != nil || !undone(resp.StatusCode)
 	if resp.Request == nil || resp.Request == a.req {
 		resp.Request = a.x.req
 	}
@@ -86,7 +87,8 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	if err != nil {
 		return nil, unsentError{checked(err)}
 	}
-	if a.x.once || hasKey(a.req) { // after Prepare, which may send its own in this context
+	// After Prepare, which may send its own in this context. A Hedge sends two at a time.
+	if a.x.once || hasKey(a.req) && !hedgeable(a.req) {
 		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), a.sent.trace()))
 	}
 	a.mayBeDone = true

@@ -13,7 +13,7 @@ import (
 	"sync"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/logkey"
+	"github.com/goretry/retry/internal/ctxvalue"
 )
 
 // LendBudget returns a RoundTripper that sends requests through base, and lends each
@@ -66,7 +66,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	ctx := req.Context()
 	limit := attemptOf(req).max()
-	first, hedged := ctx.Value(logkey.Hedge{}).(*leg)
+	first, hedged := ctx.Value(ctxvalue.Hedge{}).(*leg)
 	again := limit == retry.Unlimited || AttemptOf(ctx) < limit ||
 		hedged && !first.second && first.of(ctx)
 	lent, back := retry.LendBudget(ctx, l.most, again)

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/logkey"
+	"github.com/goretry/retry/internal/ctxvalue"
 )
 
 // WithPolicy returns a context for requests that are to be sent under p instead of the Policy
@@ -48,7 +48,7 @@ type attemptKey struct{}
 // dial that was refused. It returns nil for any other context, such as the context
 // of an attempt.
 func RequestOf(ctx context.Context) *http.Request {
-	if x, ok := ctx.Value(logkey.Hedge{}).(*exchange); ok {
+	if x, ok := ctx.Value(ctxvalue.Hedge{}).(*exchange); ok {
 		return x.req
 	}
 	return nil
@@ -84,9 +84,10 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 		return resp, err
 	}
 	var a *attempt
+	of := resp.Request
 	switch s := stoppedBy(resp); {
 	case s != nil:
-		a, err = s.attempt, s.err
+		a, of, err = s.attempt, s.of, s.err
 	case resp.StatusCode >= 400:
 		err = Check(resp.Request, resp, nil)
 	default:
@@ -97,7 +98,7 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 	}
 	text := a.discard(resp, keptBytes)
 	if e := (*StatusError)(nil); errors.As(err, &e) {
-		e.keep(text)
+		e.keep(of, text)
 	}
 	return nil, err
 }

@@ -296,6 +296,55 @@ func TestResultInAFailover(t *testing.T) {
 	assert.Equal(t, "well", textOf(t, resp))
 }
 
+// A Check may fail with what another server has said. Those are not the words of this response.
+func TestResultKeepsTheWordsOfItsResponse(t *testing.T) {
+	words := func(err error) string {
+		var e *retryhttp.StatusError
+		require.ErrorAs(t, err, &e)
+		return string(e.Body)
+	}
+	var tr *retryhttp.Transport
+	for _, tt := range []struct {
+		name  string
+		check retryhttp.CheckFunc
+		want  string
+	}{
+		{"its own, by NewStatusError", func(_ *http.Request, resp *http.Response, _ error) error {
+			return retryhttp.NewStatusError(resp)
+		}, "words"},
+		{"its own, for another request", func(req *http.Request, resp *http.Response, err error) error {
+			return retryhttp.Check(req.Clone(context.Background()), resp, err)
+		}, "words"},
+		{"its own, for no request", func(_ *http.Request, resp *http.Response, err error) error {
+			return fmt.Errorf("no: %w", tr.StatusError(nil, resp))
+		}, "words"},
+		{"its own, of a copy with another status", func(_ *http.Request, resp *http.Response, err error) error {
+			copied := *resp
+			copied.StatusCode = 503
+			return retryhttp.NewStatusError(&copied)
+		}, "words"},
+		{"of a token server", func(req *http.Request, _ *http.Response, _ error) error {
+			token := send(t, &retryhttp.Transport{Base: script(textResponse(500, "token"))}, req)
+			return fmt.Errorf("no token: %w", retryhttp.NewStatusError(token))
+		}, ""},
+		{"of a token server, by ErrorOf", func(req *http.Request, _ *http.Response, _ error) error {
+			return retryhttp.ErrorOf(send(t, &retryhttp.Transport{Base: script(textResponse(500, "token"))}, req.Clone(req.Context())))
+		}, ""},
+		{"of a token server, by Result", func(req *http.Request, _ *http.Response, _ error) error {
+			_, err := retryhttp.Result((&retryhttp.Transport{Base: script(textResponse(500, "token"))}).RoundTrip(req))
+			return err
+		}, "token"},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			tr = &retryhttp.Transport{Base: script(textResponse(401, "words")), Check: tt.check}
+			_, err := retryhttp.Result(tr.RoundTrip(request(t, "GET")))
+			assert.Equal(t, tt.want, words(err))
+		})
+	}
+	_, err := retryhttp.Result(&http.Response{StatusCode: 404, Body: io.NopCloser(strings.NewReader("words"))}, nil)
+	assert.Equal(t, "words", words(err), "a response without a request")
+}
+
 // Result keeps the first KiB of what the server says, in a field and not in the text. It
 // takes 100 ms and 64 KiB at most, whatever the server does, and leaves nothing behind.
 func TestResultKeepsTheWords(t *testing.T) {
@@ -684,6 +733,13 @@ func TestAnswerThatIsLost(t *testing.T) {
 			assert.False(t, errors.Is(err, errReset), "it does not decide anything")
 		})
 	}
+	bubble(t, "a Transport below sends a POST twice, and its 429 does not say that nothing was done", func(t *testing.T) {
+		base := script(errReset, 429)
+		inner := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}, Idempotent: func(*http.Request) bool { return true }}
+		resp := send(t, &retryhttp.Transport{Base: inner, Policy: retry.Policy{MaxAttempts: 4}}, request(t, "POST"))
+		assert.Equal(t, []any{429, 2}, []any{resp.StatusCode, base.count()})
+		assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(retryhttp.ErrorOf(resp)))
+	})
 }
 
 // net/http itself sends a request with a key again if a connection that it has kept breaks. That
@@ -732,6 +788,60 @@ func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What is sent again after an answer has come, or at the same time, is not what net/http repeats.
+func TestAnswersThatAreNotLost(t *testing.T) {
+	inner := func(base http.RoundTripper) http.RoundTripper {
+		return &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}
+	}
+	accepts := func(base http.RoundTripper) http.RoundTripper {
+		return &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}, Check: func(req *http.Request, resp *http.Response, err error) error {
+			if err == nil && resp.StatusCode == 412 {
+				return nil
+			}
+			return retryhttp.Check(req, resp, err)
+		}}
+	}
+	hedge := func(base http.RoundTripper) http.RoundTripper { return &retryhttp.Hedge{Base: base, After: 1} }
+	for _, tt := range []struct {
+		name, method string
+		below        func(http.RoundTripper) http.RoundTripper
+		answers      []int
+		both         bool // an answer comes once all requests are there
+		attempts     int
+	}{
+		{"a Transport below, POST", "POST", inner, []int{429, 412}, false, 1},
+		{"a Transport below, whose Check accepts the last", "POST", accepts, []int{429, 412}, false, 1},
+		{"a Transport below, POST, which is sent again", "POST", inner, []int{429, 429, 412}, false, 2},
+		{"a Hedge below, GET with a key", "GET", hedge, []int{404, 404}, true, 1},
+		{"a Hedge below, HEAD with a key", "HEAD", hedge, []int{404, 404}, true, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var asked atomic.Int64
+			all := make(chan struct{})
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				n := int(asked.Add(1))
+				if n == len(tt.answers) {
+					close(all)
+				}
+				if tt.both {
+					<-all
+				}
+				w.WriteHeader(tt.answers[n-1])
+			}, protocols["HTTP/1"])
+			tr := &retryhttp.Transport{Base: tt.below(server.Client().Transport), Policy: retry.Policy{MaxAttempts: 4}}
+			req := request(t, tt.method)
+			req.URL, _ = url.Parse(server.URL)
+			if tt.both {
+				req.Header.Set("Idempotency-Key", "k")
+			}
+			var e *retry.Error
+			require.ErrorAs(t, retryhttp.ErrorOf(send(t, tr, req)), &e)
+			assert.NoError(t, e.Before)
+			assert.Equal(t, []int{len(tt.answers), tt.attempts}, []int{int(asked.Load()), e.Attempts})
+		})
 	}
 }
 

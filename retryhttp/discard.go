@@ -41,7 +41,10 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 		return nil
 	}
 	most := discardBytes
-	if resp.ContentLength > discardBytes {
+	switch {
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		most = 0 // the body is the connection, and Close alone ends a Read of it
+	case resp.ContentLength > discardBytes:
 		most = keep // there is nothing to gain from reading the rest
 	}
 	var text *kept

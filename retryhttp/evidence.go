@@ -17,13 +17,21 @@ type evidence struct {
 	asked atomic.Bool  // for a connection: Base traces
 	got   atomic.Bool  // one
 	wrote atomic.Int32 // how often the whole header was written to one
+	waits atomic.Bool  // a header was written, and no byte of its answer has come
+	again atomic.Bool  // a header was written while another one waited
 }
 
 func (e *evidence) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		GetConn:      func(string) { e.asked.Store(true) },
-		GotConn:      func(httptrace.GotConnInfo) { e.got.Store(true) },
-		WroteHeaders: func() { e.wrote.Add(1) },
+		GetConn:              func(string) { e.asked.Store(true) },
+		GotConn:              func(httptrace.GotConnInfo) { e.got.Store(true) },
+		GotFirstResponseByte: func() { e.waits.Store(false) },
+		WroteHeaders: func() {
+			e.wrote.Add(1)
+			if e.waits.Swap(true) {
+				e.again.Store(true)
+			}
+		},
 	}
 }
 
@@ -39,10 +47,11 @@ func (e *evidence) mayBeDone(err error, canceled bool) bool {
 }
 
 // repeated returns what http.Transport does not tell of a request with a key, nil if there is
-// nothing: that it has sent the request again, because the connection broke before the answer.
-// Over HTTP/2 it repeats only what no server has processed.
+// nothing: that it has sent the request again, because the connection broke before the first byte
+// of an answer. A Transport below may send it again after an answer, and tells that itself. Over
+// HTTP/2, net/http repeats only what no server has processed.
 func (e *evidence) repeated(resp *http.Response) error {
-	if resp.ProtoMajor >= 2 || e.wrote.Load() < 2 {
+	if resp.ProtoMajor >= 2 || !e.again.Load() {
 		return nil
 	}
 	return errAgain

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/logkey"
+	"github.com/goretry/retry/internal/ctxvalue"
 	"github.com/goretry/retry/internal/wait"
 )
 
@@ -63,7 +63,7 @@ func (x *exchange) run(send func(context.Context) error) error {
 // Value returns the exchange for RequestOf and Hedged, and otherwise what the context of the
 // caller's request has.
 func (x *exchange) Value(key any) any {
-	if _, asked := key.(logkey.Hedge); asked {
+	if _, asked := key.(ctxvalue.Hedge); asked {
 		return x
 	}
 	return x.Context.Value(key)

@@ -12,3 +12,10 @@ func (t *Transport) TargetBudget(req *http.Request) *retry.Budget {
 	done()
 	return b
 }
+
+// TargetBudget returns the Budget of a request where the user has set none.
+func (h *Hedge) TargetBudget(req *http.Request) *retry.Budget {
+	b, done := h.budgetOf(req)
+	done()
+	return b
+}

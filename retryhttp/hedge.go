@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/logkey"
+	"github.com/goretry/retry/internal/ctxvalue"
 )
 
 // A Hedge is an http.RoundTripper that sends a GET or HEAD a second time if its answer is
@@ -76,7 +76,7 @@ type Hedge struct {
 // Hedged reports whether ctx is the context of a second request of a [Hedge], as Base
 // gets it. In the OnEvent of a policy it reports whether the answer of the last attempt
 // is the one of its second request, which package retrylog logs as "hedged".
-func Hedged(ctx context.Context) bool { return logkey.Hedged(ctx) }
+func Hedged(ctx context.Context) bool { return ctxvalue.Hedged(ctx) }
 
 // Hedged is for the function.
 func (x *exchange) Hedged(context.Context) bool { return x.hedged.Load() }
@@ -172,7 +172,7 @@ func (l *leg) of(ctx context.Context) bool { return attemptIn(ctx) == l.r.in }
 
 func (r *race) begin(l *leg) {
 	ctx, cancel := context.WithCancelCause(r.req.Context())
-	l.r, l.cancel, l.ctx = r, cancel, context.WithValue(ctx, logkey.Hedge{}, l)
+	l.r, l.cancel, l.ctx = r, cancel, context.WithValue(ctx, ctxvalue.Hedge{}, l)
 	l.req = copyOf(l.ctx, r.req)
 }
 

@@ -26,11 +26,13 @@ import (
 // connection the first attempt may have been executed, and billed, too.
 //
 // Of the body of an error it reads 64 KiB, for at most a second, and looks for JSON at its
-// beginning, whatever the Content-Type is, as the vendors' SDKs do. If the body says that the
-// account cannot pay, as insufficient_quota does, the error is permanent, whatever the status is.
+// beginning, whatever the Content-Type is, as the vendors' SDKs do. Of a stream it reads the
+// first error event. If the body says that the account cannot pay, as insufficient_quota does,
+// the error is permanent, whatever the status is. A compressed body says nothing.
 // The wait of a google.rpc.RetryInfo in it counts as a Retry-After does; the longer wait applies.
 // The second is a bound if Read of the body ends with the context of its request, as with
-// [http.Transport].
+// [http.Transport]. If AttemptTimeout ends before the body, the attempt failed by that timeout,
+// whatever its status and its Retry-After were.
 //
 // An error event is a [*StreamError]. The errors of a request that is wrong, not
 // allowed or not paid for are permanent. An error that comes later reaches the
@@ -55,10 +57,10 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	if err != nil || resp.StatusCode < 400 {
 		return Check(req, resp, err)
 	}
-	text := errorLLM(req, resp)
-	said, e := failureIn(text), statusErrorOf(req, resp)
+	said, text := errorLLM(req, resp)
+	e := statusErrorOf(req, resp)
 	if text != nil {
-		e.keep(text)
+		e.keep(resp.Request, text)
 	}
 	e.advice.Wait = max(e.advice.Wait, said.wait())
 	switch {
@@ -70,22 +72,45 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	return e.judged(req)
 }
 
-// errorLLM returns the beginning of the body of an error, nil if there is none, or if it is a
-// stream, which need not end. If the body takes longer, its attempt ends, and with it the body.
-func errorLLM(req *http.Request, resp *http.Response) []byte {
-	if !hasText(resp) || isEvents(resp) {
-		return nil
+// errorLLM returns what the body of an error says, and its beginning, nil if it was not read. A
+// stream need not end: it is read up to its first error, as one with a status of 200 is. If the
+// body takes longer, its attempt ends, and with it the body.
+func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []byte) {
+	if !hasText(resp) {
+		return said, nil
 	}
 	a := attemptOf(req)
 	if a != nil {
 		late := time.AfterFunc(time.Second, func() { a.cancel(errSlow) })
 		defer late.Stop()
 	}
-	read := readHead(resp, firstEventBytes)
+	if isEvents(resp) {
+		said = eventLLM(req, resp)
+	} else {
+		readHead(resp, firstEventBytes)
+	}
+	read, is := resp.Body.(*readBody)
+	if !is { // a stream that is compressed
+		return said, nil
+	}
 	if read.err != nil && a != nil && context.Cause(a) == errSlow {
 		read.err = errSlow
 	}
-	return read.head
+	if !said.isError { // it may be JSON all the same
+		said = failureIn(read.head)
+	}
+	return said, read.head
+}
+
+// eventLLM returns what the first events of a stream say, whatever its status is.
+func eventLLM(req *http.Request, resp *http.Response) (said failureLLM) {
+	accept := func(*http.Request, *http.Response, error) error { return nil }
+	judge := func(_ *http.Response, _ string, data []byte) (more bool, err error) {
+		said = failureIn(data)
+		return !said.isError && slices.Contains(openingsLLM, said.event), nil
+	}
+	_ = FirstEvent(accept, judge)(req, resp, nil) // a stream without an event says nothing
+	return said
 }
 
 var errSlow = errors.New("retryhttp: the body of an error took longer than a second")

@@ -2,14 +2,17 @@ package retryhttp_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -364,6 +367,37 @@ func TestUpgradedBodyCanBeWritten(t *testing.T) {
 	assert.ErrorIs(t, whole.(interface{ CloseWrite() error }).CloseWrite(), http.ErrNotSupported)
 	_, writes := send(t, &retryhttp.Transport{Base: script(200)}).Body.(io.Writer)
 	assert.False(t, writes)
+}
+
+// After 101 the body is the connection, and nothing but Close ends a Read of it. So it is closed
+// unread, whoever discards it.
+func TestDiscardOfAConnection(t *testing.T) {
+	var open sync.WaitGroup
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if !assert.NoError(t, err) {
+			return
+		}
+		open.Go(func() {
+			defer func() { _ = conn.Close() }()
+			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\nhello")
+			_, _ = io.Copy(io.Discard, conn) // until the client closes it
+		})
+	}))
+	defer server.Close()
+	attempts := 0
+	tr := &retryhttp.Transport{Base: new(http.Transport), Policy: retry.Policy{MaxAttempts: 3}}
+	tr.Check = func(_ *http.Request, resp *http.Response, err error) error {
+		attempts++
+		return cmp.Or(err, errors.New("no Sec-WebSocket-Accept"))
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "GET", server.URL, nil)
+	require.NoError(t, err)
+	req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"chat"}}
+	_, err = retryhttp.Result(tr.RoundTrip(req))
+	require.ErrorContains(t, err, "no Sec-WebSocket-Accept")
+	open.Wait() // for all three
+	assert.Equal(t, 3, attempts)
 }
 
 // connection is a body that can be written to.

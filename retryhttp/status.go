@@ -18,13 +18,15 @@ type StatusError struct {
 
 	// Body is the beginning of the response's body, at most 1 KiB, if [Result] or the Check
 	// of [LLM] has read it; otherwise nil. It is what the server says, and may be secret, so
-	// the text of the error does not have it.
+	// the text of the error does not have it. Result sets it in the error that OnEvent got too,
+	// so do not read it in another goroutine meanwhile.
 	Body []byte
 
 	method  string
 	url     url.URL // of the request, without what may be secret
 	advice  Advice
-	hasBody bool // Body is not known yet, and the response has it
+	hasBody bool          // Body is not known yet, and the response has it
+	of      *http.Request // of the response
 }
 
 // NewStatusError returns a response as an error, with the wait that [AdviceOf]
@@ -40,7 +42,10 @@ func (t *Transport) StatusError(req *http.Request, resp *http.Response) *StatusE
 	if advise == nil {
 		advise = AdviceOf
 	}
-	e := &StatusError{StatusCode: resp.StatusCode, Header: resp.Header.Clone(), advice: advise(resp), hasBody: true}
+	e := &StatusError{
+		StatusCode: resp.StatusCode, Header: resp.Header.Clone(),
+		advice: advise(resp), hasBody: true, of: resp.Request,
+	}
 	if req != nil && req.URL != nil {
 		e.method = cmp.Or(req.Method, http.MethodGet)
 		e.url = url.URL{Scheme: req.URL.Scheme, Host: req.URL.Host, Path: req.URL.Path, RawPath: req.URL.RawPath}
@@ -59,9 +64,10 @@ func (e *StatusError) Error() string {
 	return text + strings.TrimSpace(fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode)))
 }
 
-// keep sets the Body of an error that a response was made into, if none is set.
-func (e *StatusError) keep(text []byte) {
-	if e.hasBody {
+// keep sets the Body of an error that a response to of was made into, if none is set. The error
+// of a Check can have the StatusError of another response, such as of a token server.
+func (e *StatusError) keep(of *http.Request, text []byte) {
+	if e.hasBody && e.of == of {
 		e.Body, e.hasBody = append([]byte(nil), text[:min(len(text), keptBytes)]...), false
 	}
 }

@@ -207,6 +207,8 @@ func TestLLM(t *testing.T) {
 	failed := func(code int, text string, header ...string) *http.Response {
 		return textResponse(code, text, append(header, "Content-Type", "application/json; charset=UTF-8")...)
 	}
+	const unpaid = `{"error":{"code":"insufficient_quota"}}`
+	errorStream := func(text string) *http.Response { return textResponse(429, text, "Content-Type", "text/event-stream") }
 	for _, tt := range []struct {
 		name   string
 		first  any
@@ -270,6 +272,14 @@ func TestLLM(t *testing.T) {
 		{"no money left, and then something else", failed(429, `{"error":{"code":"insufficient_quota"}}`+"\n<!-- proxy -->"), 1, "", retry.ReasonPermanent},
 		{"something else, and then no money left", failed(429, "<!-- proxy -->\n"+`{"error":{"code":"insufficient_quota"}}`), 2, "", retry.ReasonSuccess},
 		{"no money left, without a type", textResponse(429, `{"error":{"code":"insufficient_quota"}}`), 1, "", retry.ReasonPermanent},
+		{"no money left, in a stream", errorStream("data: " + unpaid + "\n\ndata: [DONE]\n\n"), 1, "", retry.ReasonPermanent},
+		{"no money left, in a stream after an opening", errorStream(opening + ping + "data: " + unpaid + "\n\n"), 1, "", retry.ReasonPermanent},
+		{"no money left, and JSON is called a stream", errorStream(unpaid), 1, "", retry.ReasonPermanent},
+		{"no money left, in a stream after a piece", errorStream(delta + "data: " + unpaid + "\n\n"), 2, "", retry.ReasonSuccess},
+		{"a limit, in a stream", errorStream(`data: {"error":{"code":"429","type":"None"}}` + "\n\n"), 2, "", retry.ReasonSuccess},
+		{"a wrong request, in a stream of a 429", errorStream(`data: {"error":{"type":"invalid_request_error"}}` + "\n\n"), 2, "", retry.ReasonSuccess},
+		{"a stream of an error that is compressed", textResponse(429, "data: "+unpaid+"\n\n", "Content-Type", "text/event-stream", "Content-Encoding", "br"), 2, "", retry.ReasonSuccess},
+		{"a stream without an event in an error", errorStream(""), 2, "", retry.ReasonSuccess},
 		{"a stream without an end in an error", responseWith(429, endless{}, "Content-Type", "text/event-stream"), 2, "", retry.ReasonSuccess},
 		{"Gemini, a wrong request in a stream", streamOf(`data: {"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}` + "\n\n"), 1, "INVALID_ARGUMENT", retry.ReasonPermanent},
 		{"Gemini, too long", failed(429, gemini("10.1s")), 1, "", retry.ReasonRetryAfter},
@@ -317,6 +327,7 @@ func TestLLMWaitsAsABodySays(t *testing.T) {
 		{"nanoseconds", body(gemini("0.000000002s")), 2},
 		{"in a list", body("\n[" + gemini("7s") + "]"), 7 * time.Second},
 		{"in a stream", streamOf("data: " + gemini("7s") + "\n\n"), 7 * time.Second},
+		{"in a stream of a 429", textResponse(429, "data: "+gemini("7s")+"\n\n", "Content-Type", "text/event-stream"), 7 * time.Second},
 		{"zero", body(gemini("0s")), 1},
 		{"a header that asks for more", body(gemini("7s"), "Retry-After", "9"), 9 * time.Second},
 		{"a header that asks for less", body(gemini("7s"), "Retry-After", "2"), 7 * time.Second},
@@ -386,18 +397,51 @@ func TestLLMKeepsTheBodyOfAnError(t *testing.T) {
 	}
 }
 
-// A stream is not waited for, whatever its status is.
-func TestLLMDoesNotReadAStreamInAnError(t *testing.T) {
-	bubble(t, "400", func(t *testing.T) {
-		tr := retryhttp.LLM(retry.Policy{})
-		tr.Base = script(func(req *http.Request) (*http.Response, error) {
-			return responseWith(400, stalled{req.Context()}, "Content-Type", "text/event-stream"), nil
+// A stream in an error need not end: it is read up to its first error, and for at most a second.
+func TestLLMDoesNotWaitForAStreamInAnError(t *testing.T) {
+	for _, tt := range []struct {
+		name, begins string
+		took         time.Duration
+	}{
+		{"an error", `data: {"error":{}}` + "\n\n", 0},
+		{"a piece", delta, 0},
+		{"an opening", opening, time.Second},
+		{"nothing", "", time.Second},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			tr := retryhttp.LLM(retry.Policy{})
+			tr.Base = script(func(req *http.Request) (*http.Response, error) {
+				body := io.MultiReader(strings.NewReader(tt.begins), stalled{req.Context()})
+				return responseWith(400, body, "Content-Type", "text/event-stream"), nil
+			})
+			began := time.Now()
+			resp := send(t, tr, request(t, "POST"))
+			assert.Equal(t, tt.took, time.Since(began))
+			_, err := retryhttp.Result(resp, nil)
+			var e *retryhttp.StatusError
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, tt.begins, string(e.Body))
 		})
-		began := time.Now()
-		resp := send(t, tr, request(t, "POST"))
-		assert.Zero(t, time.Since(began))
-		assert.NoError(t, resp.Body.Close())
-	})
+	}
+}
+
+// Check reads the body of an error, and AttemptTimeout limits the time until Check has returned.
+func TestLLMErrorThatOutlastsAttemptTimeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]retry.Reason{
+		time.Second - 1: retry.ReasonExhausted,  // three timeouts
+		time.Second + 1: retry.ReasonRetryAfter, // the body has had its second
+	} {
+		bubble(t, timeout.String(), func(t *testing.T) {
+			var seen events
+			tr := retryhttp.LLM(retry.Policy{MaxAttempts: 3, AttemptTimeout: timeout, OnEvent: seen.add})
+			tr.Base = script(func(req *http.Request) (*http.Response, error) {
+				return responseWith(429, stalled{req.Context()}, "Retry-After", "99"), nil
+			})
+			_, err := retryhttp.Result(tr.RoundTrip(request(t, "POST")))
+			assert.Error(t, err)
+			assert.Equal(t, want, seen.stop().Reason)
+		})
+	}
 }
 
 // What a server writes does not break a line of a log, nor make it long.

@@ -3,10 +3,12 @@ package retryhttp_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -78,6 +80,31 @@ func TestWhatAnAnswerSays(t *testing.T) {
 	})
 	assert.Equal(t, says{false, 1, 1}, costs(t, errReset, nil))
 	assert.Equal(t, says{false, 1, 1}, costs(t, 401, &retry.Budget{Size: 100}), "from a Budget that the user has set")
+}
+
+// A request of which the Budgets never hear that it has ended would keep its target for ever.
+func TestATargetGoesWhenItsRequestsHaveEnded(t *testing.T) {
+	tr := &retryhttp.Transport{Base: script(200), Policy: retry.Policy{MaxAttempts: 2}}
+	hedge := &retryhttp.Hedge{Base: script(200), After: time.Hour}
+	for _, tt := range []struct {
+		name   string
+		sends  http.RoundTripper
+		budget func(*http.Request) *retry.Budget
+	}{
+		{"Transport", tr, tr.TargetBudget},
+		{"Hedge", hedge, hedge.TargetBudget},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			req := request(t, "GET")
+			for i := range 1000 {
+				req.URL = &url.URL{Scheme: "http", Host: fmt.Sprintf("host%d", i)}
+				send(t, tt.sends, req)
+			}
+			time.Sleep(10 * time.Second)
+			req.URL = &url.URL{Scheme: "http", Host: "another"}
+			assert.Equal(t, "http://another", tt.budget(req).Name)
+		})
+	}
 }
 
 // What retries that take nothing need, and what they give back.
@@ -167,6 +194,18 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 			assert.Equal(t, []int{10, 10}, []int{b.Left(), of.Left()}, err)
 		})
 	}
+	bubble(t, "the class of the user keeps its curve and its limit", func(t *testing.T) {
+		class := &retry.Class{Name: "401", Backoff: retry.Fixed(time.Minute), MaxAttempts: 2}
+		tr := &retryhttp.Transport{Check: failing, Base: script(401, 401, 200), Policy: retry.Policy{
+			MaxAttempts: 5, Backoff: retry.Fixed(time.Second), Classify: func(error) *retry.Class { return class },
+		}}
+		b := take(tr.TargetBudget(request(t, "GET")), 0)
+		began := time.Now()
+		resp := send(t, tr)
+		assert.Equal(t, 401, resp.StatusCode)
+		assert.Equal(t, []any{retry.ReasonExhausted, time.Minute}, []any{retry.ReasonOf(retryhttp.ErrorOf(resp)), time.Since(began)})
+		assert.Equal(t, []any{0, false}, []any{b.Left(), class.SkipBudget}, "the Class itself is not changed")
+	})
 	bubble(t, "Budgets of the context, and of a call that OnEvent makes, are charged", func(t *testing.T) {
 		own, of := &retry.Budget{Size: 5}, &retry.Budget{Size: 2}
 		tr := &retryhttp.Transport{Check: failing, Base: script(401, 200, 401), Policy: retry.Policy{MaxAttempts: 2, OnEvent: func(ctx context.Context, e retry.Event) {

@@ -87,7 +87,9 @@ import (
 //
 // The first two lines need a Base that reports GetConn, GotConn and WroteHeaders to
 // net/http/httptrace, as http.Transport does. With one that reports nothing, every request is
-// treated as sent. An idempotent request without an Idempotency-Key is not traced.
+// treated as sent. An idempotent request is traced only if it has an Idempotency-Key and is not a
+// GET or HEAD that a Hedge may send twice. If a Transport below, or net/http itself, has sent the
+// request again after an answer was lost, no status says that nothing was done.
 //
 // # An answer that is lost
 //
@@ -97,8 +99,9 @@ import (
 // attempt may have been processed, the Before of the *retry.Error is what that attempt failed
 // with: no answer, a 5xx, or an answer that broke off. net/http repeats a request with an
 // Idempotency-Key by itself if a connection that it kept breaks: then Before says so. If Before
-// is nil, the 4xx is about the state that the caller found. A GET changes no state, and if
-// net/http repeats it, Before is nil too. A Check that accepts the 4xx leaves no error, and so
+// is nil, the 4xx is about the state that the caller found, unless a proxy has sent the request
+// twice, which nobody here learns. A GET changes no state, and if net/http repeats it, Before is
+// nil too. A Check that accepts the 4xx leaves no error, and so
 // no Before.
 type Transport struct {
 	Base http.RoundTripper // sends each attempt; nil: http.DefaultTransport

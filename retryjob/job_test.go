@@ -90,7 +90,7 @@ func decided(o retryjob.Outcome) retryjob.Outcome {
 	return retryjob.Outcome{Reason: o.Reason, Delay: o.Delay, Class: o.Class}
 }
 
-func TestRunReadsAsDo(t *testing.T) {
+func TestRunDecidesLikeDo(t *testing.T) {
 	slow := func(errs ...error) func(int) error {
 		return func(attempt int) error {
 			time.Sleep(30 * time.Millisecond)
@@ -177,7 +177,7 @@ func TestRunReadsAsDo(t *testing.T) {
 	}
 }
 
-func TestTheZeroOutcomeIsNoRetry(t *testing.T) {
+func TestTheZeroOutcomeDoesNotRetry(t *testing.T) {
 	assert.False(t, retryjob.Outcome{}.Retry())
 	assert.False(t, retryjob.Outcome{}.Interrupted())
 }
@@ -526,7 +526,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestRunOfNothing(t *testing.T) {
+func TestRunWithNilArguments(t *testing.T) {
 	var none context.Context
 	o := run(none, retry.Policy{MaxAttempts: 3, Backoff: backoff}, retryjob.Job{Attempt: 1}, failing)
 	assert.Equal(t, retry.ReasonInvalid, o.Reason)

@@ -13,8 +13,8 @@ type Walk struct {
 	result  RedriveResult
 	options RedriveOptions
 	began   time.Time
-	stuck   []error // why a dead letter cannot go back, for the first of them
-	count   int     // how many cannot
+	stuck   []error // why dead letters cannot go back: the first 20 errors
+	count   int     // how many dead letters cannot go back
 }
 
 // A stuckError says why one dead letter cannot go back.
@@ -22,9 +22,9 @@ type stuckError struct{ error }
 
 func (e stuckError) Unwrap() error { return e.error }
 
-// Stuck wraps an error that concerns one dead letter alone: this dead letter stays where it
-// is, and the [Walk] goes on with the others. Errors that are not wrapped end the Walk. err
-// must not be nil.
+// Stuck wraps an error that concerns only one dead letter. That dead letter stays where it is,
+// and the [Walk] goes on with the others. An error without Stuck ends the Walk. err must not be
+// nil.
 func Stuck(err error) error { return stuckError{err} }
 
 func isStuck(err error) bool { return errors.As(err, new(stuckError)) }
@@ -45,7 +45,7 @@ func (o RedriveOptions) Walk(adapter string, all func(*Walk) error) (RedriveResu
 	return w.result, nil
 }
 
-// stuckOnes names the dead letters that cannot go back.
+// stuckOnes returns an error that names the dead letters that cannot go back, or nil.
 func (w *Walk) stuckOnes() error {
 	if w.count == 0 {
 		return nil
@@ -87,8 +87,11 @@ func (w *Walk) Look(d DeadLetter, unreadable error, total int, move func(due tim
 	return nil
 }
 
-// move moves d if it is picked, and reports whether it did, or in a dry run would have.
-func (w *Walk) move(d DeadLetter, unreadable error, move func(due time.Time) (bool, error)) (bool, error) {
+// move moves d if the options pick it. It reports whether d was moved, or would be moved in a
+// dry run.
+func (w *Walk) move(
+	d DeadLetter, unreadable error, move func(due time.Time) (bool, error),
+) (bool, error) {
 	switch {
 	case unreadable != nil && !isStuck(unreadable):
 		return false, nil
@@ -101,7 +104,7 @@ func (w *Walk) move(d DeadLetter, unreadable error, move func(due time.Time) (bo
 	}
 	key := d.Key
 	if key == "" {
-		text, _ := json.Marshal(d) // a d that cannot be written has the moment of the empty key
+		text, _ := json.Marshal(d) // if this fails, d is due at the time of the empty key
 		key = string(text)
 	}
 	return move(w.began.Add(Spread(key, w.options.Window)))

@@ -7,39 +7,39 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A Call is one call of retry.Do or DoValue, or a job of a queue that reports the same
-// events, as [retry.Once] does. [Replay] makes calls of the records of a log.
+// A Call is one call of retry.Do or DoValue, or one job of a queue that reports the same events
+// with [retry.Once]. [Replay] makes calls from the records of a log.
 type Call struct {
-	Key      string // see WithKey; "": it has none
-	Max      int    // EffectiveMax of its policy
+	Key      string // the key of the call, see WithKey; "": the call has no key
+	Max      int    // the limit on attempts: EffectiveMax of the policy
 	Attempts []Attempt
-	Reason   retry.Reason // why it stopped; "": the log ends before the call does
+	Reason   retry.Reason // why the call stopped; "": the log ends before the call does
 
-	// Cause is what stopped the call besides the failure, or what is wrong with its policy, as
-	// in its CallFinished; nil: nothing.
+	// Cause is the Cause of the CallFinished: why the call stopped in addition to its last
+	// error, or why the policy is invalid. nil: there is no Cause.
 	Cause error
 
-	Records []Record // of its events, in order
+	Records []Record // the records of the events, in order
 }
 
-// An Attempt is one attempt of a [Call], and the retry that was scheduled after it.
+// An Attempt is one attempt of a [Call], and the retry that was scheduled after the attempt.
 type Attempt struct {
-	Attempt  int           // 1 for the first attempt of the call
-	Started  time.Time     // the zero time: the log lacks its start
-	Finished bool          // false: the log ends, or the attempt did not return and a queue went on
-	Err      error         // nil: it succeeded, or it has not Finished
-	Took     time.Duration // 0: the log does not say it
+	Attempt  int           // the number of the attempt in the call, from 1
+	Started  time.Time     // when the attempt began; zero: the log lacks its start
+	Finished bool          // false: the log ends, or the attempt did not return
+	Err      error         // the error of the attempt; nil: it succeeded or has not finished
+	Took     time.Duration // how long the attempt ran; 0: the log does not say
 
-	// Decision is the decision to try again after the attempt. Retry() is false if there is
-	// none. Number and Reset are always set.
+	// Decision is the decision to retry after the attempt. If no retry was scheduled, the
+	// method Retry returns false. Number and Reset are always set.
 	retry.Decision
 
-	Due time.Time // when the retry was due; the zero time: there is none
+	Due time.Time // when the retry was due; zero: no retry was scheduled
 }
 
-// Add adds r as the next event of c, even if it cannot be. It sets all fields but Key. Use it with
-// a [Reader], one event at a time, where [Replay] would need the whole log in memory. Add does not
-// check: Replay of c.Records does.
+// Add adds r as the next event of c and sets all fields of c except Key. Use it with a [Reader]
+// if the log is too long for [Replay], which needs all records in memory. Add does not check
+// whether r can follow. To check, call Replay with c.Records.
 func (c *Call) Add(r Record) {
 	e, n, first := r.Event, len(c.Attempts), len(c.Records) == 0
 	begun := n > 0 && !c.Attempts[n-1].Finished
@@ -47,7 +47,7 @@ func (c *Call) Add(r Record) {
 	case e.Kind == retry.AttemptStarted:
 		c.Attempts = append(c.Attempts, Attempt{Attempt: e.Attempt, Started: e.Time})
 		c.Max = e.Max
-	case e.Kind == retry.AttemptFinished && !begun, // its start is not in the log
+	case e.Kind == retry.AttemptFinished && !begun, // the log lacks the AttemptStarted
 		r.Logged && first && e.Attempt > 0 && !refusal(e),
 		r.Logged && !first && unseen(c.last(), &r):
 		c.Attempts = append(c.Attempts, Attempt{Attempt: e.Attempt, Finished: true, Err: e.Err})
@@ -74,9 +74,10 @@ func (c *Call) Add(r Record) {
 // last returns the last event of c.
 func (c *Call) last() *Record { return &c.Records[len(c.Records)-1] }
 
-// CanAdd reports whether r can be the next event of c by its kind and numbers, or the first event
-// if c has none. Use it to find the call of an event if several calls have its key, or no key. It
-// does not compare keys, and Replay may still reject r for another reason.
+// CanAdd reports whether the kind and the numbers of r allow r as the next event of c, or as the
+// first event if c has no events. Use it to find the call of an event if several calls have the
+// same key or no key. CanAdd does not compare keys. Replay may still reject r for another
+// reason.
 func (c *Call) CanAdd(r Record) bool {
 	if len(c.Records) == 0 {
 		return r.starts() == nil

@@ -8,41 +8,42 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Check makes each decision of c again with p, and returns a [LineError] that names
-// the first line that p would not have written. A retry with the same seed and
-// Retry-After must be drawn from the same window, a call that stopped because of
-// the count or the policy itself must stop for the same reason, and a wait may fail,
-// or end more than a second early (see [Replay]), only if p has a Wait. Max must be
-// p's too: for a job with a limit of its own, pass p.ForJob(limit).
+// Check makes each decision of c again with p. It returns a [LineError] for the first line that
+// a call under p could not have written, or nil. Check compares these facts:
 //
-// A log does not hold everything that a decision depends on. Its errors are only
-// texts, so Check does not call RetryIf or Classify, and accepts what they decided: see
-// [Call.ByCode]. The spread above a Retry-After may be smaller than
-// p's, because it is cut to the time that was left. Check also accepts these stops if
-// p can stop for that reason at all: the server asked for too long a wait, the retry
-// would have been too late, a Budget was empty (perhaps one from the context), or the
-// call itself was invalid (a nil context or function). An attempt that was healthy
-// under p need not have begun the call anew, because the job of a queue does not.
+//   - Max must be the limit of p. For a job with its own limit, pass p.ForJob(limit).
+//   - A retry must have the window that p has for its number and Retry-After.
+//   - If the count of attempts or p itself stopped the call, p must have the same reason.
+//   - A wait may fail, or end more than a second early (see [Replay]), only if p has a Wait.
 //
-// A retry.Class without a name is not in a log. If p has no Classify, Check judges
-// its failures by p itself, and calls a correct log wrong where the class decided
-// otherwise. So name your classes, or pass a p with a Classify: Check then accepts
-// any delay and any limit that a class may have.
+// A log does not contain everything that a decision depends on. The errors in a log are only
+// texts, so Check does not call RetryIf or Classify, and accepts their decisions: see
+// [Call.ByCode]. The window above a Retry-After may be smaller than under p, because it is cut
+// to the time that was left. If p can stop for such a reason, Check accepts a stop because the
+// server asked for a longer wait, because the retry would have been too late, because a Budget
+// was empty (perhaps a Budget of the context), or because the call was invalid (a nil context
+// or function). If an attempt ran past the HealthyAfter of p, the call does not have to begin
+// anew, because the job of a queue never begins anew.
+//
+// A log does not contain a retry.Class without a name. If p has no Classify, Check compares the
+// failures of such a class with p itself, and may reject a correct log. So name your classes,
+// or pass a p with a Classify: then Check accepts every delay and limit that a class may have.
 func (c Call) Check(p retry.Policy) error {
 	_, err := c.judge(p)
 	return err
 }
 
-// ByCode returns the records whose decision [Call.Check] accepts because code made it: the RetryIf
-// or Classify of a policy, the Wait of p, or a mark such as retry.Permanent. These are stops for
-// reasons that p alone cannot have, and retries whose class p does not know, because the class has
-// a name, or p has a Classify. After a record that Check does not accept there are no more.
+// ByCode returns the records whose decision [Call.Check] accepts because code made the decision:
+// the RetryIf or Classify of a policy, the Wait of p, or retry.Permanent. These are stops for
+// reasons that p alone cannot have, and retries whose class p does not know. p does not know the
+// class if the class has a name, or if p has a Classify. ByCode ends before the first record
+// that Check rejects.
 func (c Call) ByCode(p retry.Policy) []Record {
 	byCode, _ := c.judge(p)
 	return byCode
 }
 
-// judge returns what ByCode and Check return.
+// judge returns the results of ByCode and Check.
 func (c Call) judge(p retry.Policy) (byCode []Record, err error) {
 	j, before := judge{p}, &Record{}
 	for i := range c.Records {
@@ -65,8 +66,9 @@ func (c Call) judge(p retry.Policy) (byCode []Record, err error) {
 // A judge makes the decisions of a policy again.
 type judge struct{ policy retry.Policy }
 
-// differs returns what the policy says instead of e, which follows before; nil if it
-// says the same, or cannot know. byCode is whether code made the decision.
+// differs returns an error if the policy decides otherwise than e says. before is the event
+// before e. The error is nil if the decision is the same, or if the log does not contain enough
+// to know. byCode reports whether code made the decision.
 func (j judge) differs(before, e retry.Event) (byCode bool, err error) {
 	early := before.Delay - (e.Elapsed - before.Elapsed)
 	waited := before.Kind == retry.RetryScheduled && !e.Reset && e.Attempt != before.Attempt
@@ -83,9 +85,9 @@ func (j judge) differs(before, e retry.Event) (byCode bool, err error) {
 	return false, err
 }
 
-// healthy reports whether a call begins anew with the attempt that failed in before. That it does
-// not is no fault: a queue's job never begins anew. A log without attempts does not say how long
-// one was.
+// healthy reports whether the attempt that failed in before ran past HealthyAfter, so that the
+// call may begin anew. A log without attempts does not say how long an attempt ran. Then healthy
+// reports whether the policy allows it.
 func (j judge) healthy(before retry.Event) bool {
 	p := retry.Policy{AttemptTimeout: j.policy.AttemptTimeout, HealthyAfter: j.policy.HealthyAfter}
 	a := retry.Attempt{Number: 1, Took: before.Took}
@@ -98,7 +100,8 @@ func (j judge) healthy(before retry.Event) bool {
 // retry judges a RetryScheduled.
 func (j judge) retry(e retry.Event) error {
 	d, window := j.decide(e), e.Hi != 0
-	cut := e.RetryAfter > 0 && e.Lo == e.RetryAfter && e.Hi < d.Hi // to the time that was left
+	// The window above a Retry-After may have been cut to the time that was left.
+	cut := e.RetryAfter > 0 && e.Lo == e.RetryAfter && e.Hi < d.Hi
 	switch {
 	case !d.Retry():
 		return fmt.Errorf("the policy says to stop (%v)", d.Reason)
@@ -111,8 +114,8 @@ func (j judge) retry(e retry.Event) error {
 	}
 }
 
-// stop judges a CallFinished. Code decided what the policy cannot do again: RetryIf, Classify,
-// Wait, or a mark of the error.
+// stop judges a CallFinished. byCode reports that a RetryIf, Classify, Wait or retry.Permanent
+// stopped the call. The policy cannot make such a decision again.
 func (j judge) stop(e retry.Event) (byCode bool, err error) {
 	invalid := j.policy.Validate() != nil
 	switch success := e.Reason == retry.ReasonSuccess; {
@@ -124,7 +127,7 @@ func (j judge) stop(e retry.Event) (byCode bool, err error) {
 		return false, nil
 	}
 	says, class, may := j.decide(e).Reason, !j.knows(e), false
-	goesOn := says == retry.ReasonRetry || says == retry.ReasonElapsed // as far as the count goes
+	goesOn := says == retry.ReasonRetry || says == retry.ReasonElapsed // the count allows a retry
 	switch e.Reason {
 	case says:
 		return false, nil
@@ -134,10 +137,10 @@ func (j judge) stop(e retry.Event) (byCode bool, err error) {
 		byCode = j.policy.Wait != nil
 	case retry.ReasonNonRetryable:
 		byCode = class || e.Cause != nil
-	case retry.ReasonExhausted, retry.ReasonInvalid: // the limit of a class, or an invalid one
+	case retry.ReasonExhausted, retry.ReasonInvalid: // the limit of a class, or an invalid class
 		byCode = class
 	case retry.ReasonRetryAfter, retry.ReasonBudget, retry.ReasonBorrowed:
-		may = goesOn // by an error that is not from a log, or a Budget that is not
+		may = goesOn // a log contains neither the Retry-After of a stop nor the Budgets
 	case retry.ReasonElapsed:
 		may = goesOn && j.policy.MaxElapsed > 0
 	default:
@@ -149,13 +152,13 @@ func (j judge) stop(e retry.Event) (byCode bool, err error) {
 	return byCode, err
 }
 
-// decide returns the decision of the policy that e reports, as far as it knows the
-// class of the failure. The error itself is not known.
+// decide makes the decision of e again with the policy. If the policy does not know the class of
+// the failure, decide assumes a class that allows the delay of e.
 func (j judge) decide(e retry.Event) retry.Decision {
-	p := j.policy.ForJob(0) // a job waits longer for a server, and a log does not name jobs
+	p := j.policy.ForJob(0) // a job waits longer for a server, and e may be the event of a job
 	p.RetryIf = nil
 	if !j.knows(e) {
-		// A class that allows what happened, for the bounds of the policy itself.
+		// This class allows the delay of e, so that only the limits of the policy decide.
 		p.Classify = func(error) *retry.Class {
 			return &retry.Class{
 				Backoff: retry.Fixed(e.Delay), MaxDelay: math.MaxInt64, Jitter: retry.Proportional(0),
@@ -165,8 +168,8 @@ func (j judge) decide(e retry.Event) retry.Decision {
 	}
 	return p.Next(retry.Attempt{
 		Number: number(e), Elapsed: e.Elapsed,
-		Err:  retry.After(e.RetryAfter, errors.New("failed")), // which says nothing itself
-		Seed: max(1, e.Seed),                                  // 0 would be drawn from Source
+		Err:  retry.After(e.RetryAfter, errors.New("failed")), // in place of the real error
+		Seed: max(1, e.Seed),                                  // for 0, Next would call Source
 	})
 }
 

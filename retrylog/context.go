@@ -4,23 +4,25 @@ import (
 	"context"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/logkey"
+	"github.com/goretry/retry/internal/ctxvalue"
 )
 
-// WithKey returns a context whose calls have key in a log. Calls that run at the
-// same time need different keys, and a call within another one needs a key of its
-// own, because otherwise it gets the key of the outer call.
-func WithKey(ctx context.Context, key string) context.Context { return logkey.With(ctx, key) }
+// WithKey returns a context whose calls have this key in a log. Calls that run at the same time
+// need different keys. A call inside another call needs its own key, because otherwise it has
+// the key of the outer call.
+func WithKey(ctx context.Context, key string) context.Context {
+	return ctxvalue.WithLogKey(ctx, key)
+}
 
-// Key returns the key of ctx, "" if it has none.
-func Key(ctx context.Context) string { return logkey.Of(ctx) }
+// Key returns the key of ctx, or "" if ctx has no key.
+func Key(ctx context.Context) string { return ctxvalue.LogKey(ctx) }
 
-// WithHedged is for clients that send a second request while the first one is in flight. Give
-// the context that it returns to retry.Do. The record of an AttemptFinished is Hedged if hedged
-// returns true, which is called when the attempt has finished. A retryhttp.Hedge below a
-// retryhttp.Transport does this by itself.
+// WithHedged is for clients that send a second request while the first request is in flight.
+// Pass the context that it returns to retry.Do. When an attempt has finished, hedged is called.
+// If it returns true, the record of the AttemptFinished is Hedged. A retryhttp.Hedge inside a
+// retryhttp.Transport does not need WithHedged.
 func WithHedged(ctx context.Context, hedged func() bool) context.Context {
-	return context.WithValue(ctx, logkey.Hedge{}, hedge(hedged))
+	return context.WithValue(ctx, ctxvalue.Hedge{}, hedge(hedged))
 }
 
 type hedge func() bool
@@ -28,6 +30,6 @@ type hedge func() bool
 func (h hedge) Hedged(context.Context) bool { return h() }
 
 func recordOf(ctx context.Context, e retry.Event) Record {
-	hedged := e.Kind == retry.AttemptFinished && logkey.Hedged(ctx)
+	hedged := e.Kind == retry.AttemptFinished && ctxvalue.Hedged(ctx)
 	return Record{Key: Key(ctx), Event: e, Hedged: hedged}
 }

@@ -13,21 +13,21 @@ import (
 	"github.com/goretry/retry/internal/printable"
 )
 
-// Counters counts what the calls of one or more policies do. The zero
-// Counters is ready to use. It is an expvar.Var:
+// Counters counts the calls, attempts and retries of one or more policies. The zero Counters is
+// ready to use. It is an expvar.Var:
 //
 //	var counters retrylog.Counters
 //	policy.OnEvent = counters.OnEvent
 //	counters.WatchBudget("payments", budget)
 //	expvar.Publish("retry.payments", &counters)
 //
-// It is safe for concurrent use, and must not be copied. It counts an event without an
-// allocation, except for the first of each reason and class. All numbers
-// only grow, except the levels of budgets. There is no number of calls in progress,
-// because a call that panics does not report its end.
+// Counters is safe for concurrent use. Do not copy it. Counting an event allocates nothing,
+// except for the first event with a reason or class. All numbers only grow, except the levels
+// of budgets. Counters does not count the calls in progress, because a call that panics does
+// not report its end.
 type Counters struct {
 	mu      sync.Mutex // guards the fields below
-	sum     Snapshot   // with the reasons that came; not with its Budgets
+	sum     Snapshot   // its Stops contains only reasons that were counted; its Budgets is nil
 	budgets map[string]*retry.Budget
 }
 
@@ -49,7 +49,7 @@ func (c *Counters) OnEvent(_ context.Context, e retry.Event) {
 		}
 	case e.Kind == retry.RetryScheduled:
 		count(&c.sum.Scheduled, e.Class)
-		// In nanoseconds, the sum of many waiting calls would overflow within days.
+		// A sum in nanoseconds would overflow within days if many calls wait.
 		c.sum.WaitedSeconds += e.Delay.Seconds()
 	case e.Kind == retry.CallFinished:
 		if e.Attempt == 0 {
@@ -61,8 +61,8 @@ func (c *Counters) OnEvent(_ context.Context, e retry.Event) {
 	}
 }
 
-// count counts by name: each of the first 64 apart, and all others together, so that names out of
-// a response do not fill the memory.
+// count adds 1 to the count of a name. After the first 64 names, it counts all new names as
+// "other", so that names from outside do not fill the memory.
 func count[T ~string](counts *map[T]int64, name T) {
 	if *counts == nil {
 		*counts = map[T]int64{}
@@ -84,29 +84,30 @@ func (c *Counters) WatchBudget(name string, b *retry.Budget) {
 	c.budgets[name] = b
 }
 
-// A Snapshot holds the numbers that [Counters] have counted.
+// A Snapshot contains the numbers of [Counters] at one time.
 type Snapshot struct {
 	// Calls is how many calls began. A job of a queue is counted in the process that made its
 	// first attempt.
 	Calls    int64 `json:"calls"`
 	Retried  int64 `json:"retried"`  // calls that had a retry
 	Attempts int64 `json:"attempts"` // attempts that started
-	Retries  int64 `json:"retries"`  // attempts after the first: n attempts have n - 1 retries
+	Retries  int64 `json:"retries"`  // attempts after the first attempt of their call
 
-	// Scheduled is how many retries were scheduled, including those whose wait was cut
-	// short, by the class of the failure: "" for none, and "other" for all names
-	// after the first 64.
+	// Scheduled is how many retries were scheduled for failures of each class, by the name of
+	// the class. It includes retries whose wait was cut short. "": failures without a class.
+	// "other": all classes after the first 64.
 	Scheduled map[string]int64 `json:"scheduled"`
 
-	// Stops is how many calls stopped, by reason. It has a key for each reason that this version
-	// knows, and for others once they have come, up to 64 reasons and then "other".
+	// Stops is how many calls stopped for each reason. It has a key for each reason that this
+	// version knows, and for each other reason that was counted. After 64 reasons, all other
+	// reasons are counted as "other".
 	Stops map[retry.Reason]int64 `json:"stops"`
 
-	// WaitedSeconds is the sum of the delays of all scheduled retries, including those that were
-	// cut short.
+	// WaitedSeconds is the sum of the delays of all scheduled retries, in seconds. It includes
+	// the full delay of a wait that was cut short.
 	WaitedSeconds float64 `json:"waited_seconds"`
 
-	// Budgets is how many retries are left, by the name of the Budget; -1 for a nil Budget.
+	// Budgets is how many retries are left in each Budget, by its name. -1: the Budget is nil.
 	Budgets map[string]int `json:"budgets"`
 }
 
@@ -127,8 +128,8 @@ func (c *Counters) Snapshot() Snapshot {
 	return s
 }
 
-// String returns the numbers in one line, as a person reads them, with the reasons
-// that calls stopped for:
+// String returns the numbers on one line for people to read, with the reasons why calls
+// stopped:
 //
 //	3 calls, 1 retried, 1.67 attempts a call, 2 retries, 0.5s waited; deadline 1, success 2; ...
 func (s Snapshot) String() string {
@@ -154,6 +155,6 @@ func (s Snapshot) String() string {
 
 // String returns a snapshot as JSON, for expvar.
 func (c *Counters) String() string {
-	text, _ := json.Marshal(c.Snapshot()) // of numbers and names
+	text, _ := json.Marshal(c.Snapshot()) // numbers and names cannot fail
 	return string(text)
 }

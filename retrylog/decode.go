@@ -16,8 +16,8 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// values are the texts that a line, or a JSON object in it, has for the keys that are read. Of a
-// key that is there twice it has the last.
+// values contains the texts of known keys in a line, or in a JSON object of the line. For a
+// duplicate key, it contains the last text.
 type values struct {
 	texts []string // by the index of the key
 	has   []bool
@@ -25,15 +25,15 @@ type values struct {
 
 func newValues() *values { return &values{make([]string, len(keys)), make([]bool, len(keys))} }
 
-// A key is a key that is read.
+// A key is a known key of a line.
 type key struct {
-	index int  // in values: a field of a record has that of fields
-	place bool // it says where a line is from
-	group bool // it has places
-	text  bool // it is read only if its value is a text
+	index int  // the index in values; the keys of fields have the index in fields
+	place bool // the value says where a line is from
+	group bool // the value is an object with places
+	text  bool // the value is read only if it is a text
 }
 
-// keys are the keys that are read. Those of fields come first, in their order.
+// keys are all known keys. The keys of fields come first, in the order of fields.
 var keys = keysOf(fields)
 
 func keysOf(fields []field) map[string]*key {
@@ -44,7 +44,7 @@ func keysOf(fields []field) map[string]*key {
 	return all
 }
 
-// indexes returns the indexes of keys, which it adds if they are new.
+// indexes returns the indexes of keys. It adds keys that are new.
 func indexes(names string) (list []int) {
 	for name := range strings.FieldsSeq(names) {
 		if keys[name] == nil {
@@ -55,10 +55,15 @@ func indexes(names string) (list []int) {
 	return list
 }
 
-// Places say where a line is from, the best first: those of a logger, of
-// Fluent Bit and of journald. They may be within one of the groups. A carrier has the line that it
-// was given in one of carried. Loggers are keys of a line that a program has logged as JSON: its
-// texts may be a stranger's, so none of them is read as a line.
+// These are lists of keys:
+//
+//   - must are the keys that every event has.
+//   - byLog are the keys that say that a logger wrote the line.
+//   - loggers are keys of a line that a program logged as JSON. No text in such a line is read
+//     as a line, because the text may come from a stranger.
+//   - places say where a line is from, for a logger, Fluent Bit and journald. The first place
+//     that has a text is used. A place may be inside one of groups.
+//   - carried are the keys in which a collector keeps a line.
 var (
 	must    = indexes("kind attempt max")
 	byLog   = indexes("level msg message")
@@ -76,8 +81,8 @@ func init() {
 	}
 }
 
-// object adds the values of a JSON object, and of its groups where it is from. Of a group it adds
-// that there is one.
+// object adds the values of a JSON object, and the places in its groups. The value of a group
+// itself is "{}". outer is false for an object inside a group.
 func (v *values) object(object []byte, outer bool) {
 	for name, value := range strict.Members(object) {
 		k := keys[string(name)]
@@ -97,11 +102,11 @@ func (v *values) object(object []byte, outer bool) {
 	}
 }
 
-// pairs adds the values of a line of text, and returns the rest: what begins with a word that is
-// not a pair, or with a value without a closing quotation mark, which is endless. Package slog
-// has not written the rest as it is, because it quotes each text that has a space. The time is
-// linear in the length of the line: no step copies the rest of it, and v holds no more than the
-// keys.
+// pairs adds the values of a line of text. It stops at a word that is not a pair and at a value
+// without a closing quotation mark, and returns the rest of the line. endless reports that the
+// quotation mark is missing. Package slog did not write such a rest, because it quotes each
+// text with a space. pairs takes linear time: no step copies the rest of the line, and v
+// contains only known keys.
 func (v *values) pairs(line []byte) (rest []byte, endless bool) {
 	for len(line) > 0 {
 		word, _, _ := bytes.Cut(line, []byte(" "))
@@ -121,7 +126,7 @@ func (v *values) pairs(line []byte) (rest []byte, endless bool) {
 		} else if k != nil {
 			text = string(value)
 		}
-		if string(name) == "level" { // a line begins, perhaps behind one that is cut off
+		if string(name) == "level" { // a new line begins here, perhaps after a line that is cut off
 			at, had := v.get("time"), v.has[keys["time"].index]
 			if v.clear(); had {
 				v.set(keys["time"], at)
@@ -137,7 +142,7 @@ func (v *values) pairs(line []byte) (rest []byte, endless bool) {
 
 func (v *values) set(k *key, text string) { v.texts[k.index], v.has[k.index] = text, true }
 
-// get returns the text of a key, "" if there is none.
+// get returns the text of a key, or "" if v lacks the key.
 func (v *values) get(name string) string { return v.texts[keys[name].index] }
 
 func (v *values) clear() {
@@ -148,7 +153,7 @@ func (v *values) clear() {
 	}
 }
 
-// first returns the first text that one of the keys has. A "-" is none.
+// first returns the first text of the keys that is neither empty nor "-".
 func (v *values) first(indexes []int) string {
 	for _, i := range indexes {
 		if text := v.texts[i]; text != "" && text != "-" {
@@ -158,8 +163,8 @@ func (v *values) first(indexes []int) string {
 	return ""
 }
 
-// ours returns how many of the keys there are that each event must have. A line that a program
-// logged for another purpose has none, even if it has keys of these names.
+// ours returns how many keys of must v has. It returns 0 for a line of a logger with an unknown
+// kind, because a program may use the same names of keys for other purposes.
 func (v *values) ours() (n int) {
 	if v.logged() && !known(retry.EventKind(v.get("kind"))) {
 		return 0
@@ -175,10 +180,9 @@ func (v *values) ours() (n int) {
 // logged reports whether a logger wrote the line.
 func (v *values) logged() bool { return v.first(byLog) != "" }
 
-// line returns the line that a carrier was given and holds as a text: Docker or a collector of
-// Kubernetes, or journald, of what a program or a container has printed. It is "" for any other
-// object, such as one that a logger wrote, or one in which a collector has put keys of a logger
-// and the text of a message in place of the line.
+// line returns the line of a program in an object of Docker, a collector of Kubernetes, or
+// journald. It returns "" for any other object, such as an object that a logger wrote, or an
+// object in which a collector has replaced the line by the keys of a logger and a message.
 func (v *values) line() string {
 	switch {
 	case v.first(loggers) != "", v.get("log") != "" && v.get("message") != "":
@@ -191,16 +195,16 @@ func (v *values) line() string {
 	return ""
 }
 
-// decode finds the events in a line. They are where the library writes them: at the beginning of
-// the line, or after what a source puts before it. From is the source of what is around a line
-// that a carrier holds.
+// decode finds the events in a line. An event is at the beginning of the line, or after a
+// prefix such as the prefix of kubectl. isCarried says that a collector kept this line in an
+// object, and from is the source in that object.
 func (l *Reader) decode(line []byte, from string, isCarried bool) {
 	begin := 0
 	if !bytes.HasPrefix(line, []byte("{")) {
 		begin = len(beforeEvent.Find(line[:min(len(line), longestPrefix)]))
 	}
 	event := bytes.TrimLeft(line[begin:], "\x00")
-	zeros := len(event) < len(line)-begin // after a power failure
+	zeros := len(event) < len(line)-begin // a power failure has left zero bytes
 	l.next.Text = event
 	switch {
 	case bytes.HasPrefix(event, []byte("{")):
@@ -216,8 +220,8 @@ func (l *Reader) decode(line []byte, from string, isCarried bool) {
 	}
 }
 
-// text reads a line of package slog's text, whose pairs begin somewhere. It is cut off if the last
-// key that such an event has is missing, or if a value has no end.
+// text reads a line of slog's TextHandler. The pairs start at begin. The line is cut off if it
+// lacks the last key of its kind of event, or if a value lacks its closing quotation mark.
 func (l *Reader) text(line []byte, begin int, from string) {
 	v := l.v
 	v.clear()
@@ -239,12 +243,13 @@ func (l *Reader) text(line []byte, begin int, from string) {
 	}
 }
 
-// lastKeys are the last keys that the events of slog always have. The others have a reason.
+// lastKeys are the last keys that slog always writes for each kind of event. The last key of
+// other events is "reason".
 var lastKeys = map[string]string{
 	"attempt_started": "elapsed", "attempt_finished": "took", "retry_scheduled": "err",
 }
 
-// objects reads the JSON objects of a line: one, except after a crash.
+// objects reads the JSON objects of a line. A line has one object, or more after a crash.
 func (l *Reader) objects(prefix, data []byte, from string, torn, isCarried bool) {
 	all, cut, fault := split(data)
 	torn = torn || cut
@@ -272,17 +277,19 @@ func (l *Reader) objects(prefix, data []byte, from string, torn, isCarried bool)
 	}
 }
 
-// beginning is how a record begins, and a line of slog. In a text it cannot be, where
-// the quotation marks would be escaped. An object that a program logged within another
-// may begin so too, but then the line is torn before it, and it has not all keys.
+// beginning matches the first characters of a Record, and of a line of slog's JSONHandler. It
+// cannot match inside a JSON string, because quotation marks are escaped there. It may match an
+// object inside another object, but then the line is torn before the inner object, and the
+// inner object lacks keys.
 var beginning = regexp.MustCompile(`\{("key":"([^"\\]|\\.)*",)?"(kind|time)":`)
 
-// mostInLine is how many JSON values of a line are read. A program that crashed again and again
-// has left a few.
+// mostInLine is how many JSON values of a line are read. A program that crashes several times
+// leaves a few values on a line.
 const mostInLine = 1000
 
-// split returns the JSON values of a line, and whether some of it is missing. Text behind a value
-// is skipped, and so is what follows the text. The fault says why an event is no JSON.
+// split returns the JSON values of a line. torn reports that a part of the line is missing. split
+// skips a text after a value and everything after that text. fault says why an event is not
+// valid JSON.
 func split(data []byte) (all [][]byte, torn bool, fault error) {
 	if json.Valid(data) {
 		return [][]byte{data}, false, nil
@@ -297,7 +304,7 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 		if next := beginning.FindIndex(data[begin+1:]); next != nil {
 			end = begin + 1 + next[0]
 		}
-		part, _, zeros := bytes.Cut(data[begin:end], []byte{0}) // after a power failure
+		part, _, zeros := bytes.Cut(data[begin:end], []byte{0}) // zero bytes of a power failure
 		in, whole, err := json.NewDecoder(bytes.NewReader(part)), len(all), error(nil)
 		for err == nil && len(all) < mostInLine {
 			var object json.RawMessage
@@ -317,13 +324,13 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 	return all, torn, fault
 }
 
-// add adds an event that has the values of l, after a prefix. If it was logged without a time, it
-// gets the time in the prefix, or when its wait began, or the time of the last event.
+// add adds the event r of a line with this prefix. If a logger wrote r without a time, r gets the
+// time in the prefix, or else the time when its wait began, or else the time of the last event.
 func (l *Reader) add(r Record, prefix []byte, from string) {
 	v := l.v
 	r.Line, r.Logged = l.next.Number, v.logged()
 	r.Source = cmp.Or(group(sources, prefix), v.first(places), from)
-	if v.get("rule") != "" { // else a program has called something its task
+	if v.get("rule") != "" { // without a rule, "task" is a key of some other program
 		r.Task = v.get("task")
 	}
 	e := &r.Event
@@ -341,8 +348,8 @@ func (l *Reader) add(r Record, prefix []byte, from string) {
 	l.next.Records = append(l.next.Records, r)
 }
 
-// sources are how kubectl --prefix, docker compose, syslog in its two forms, and journalctl say
-// where a line is from.
+// sources match the prefixes that say where a line is from: those of kubectl --prefix, docker
+// compose, both forms of syslog, and journalctl.
 var sources = regexp.MustCompile(`^(?:\x1b\[[\d;]*m)?(?:` + strings.Join([]string{
 	`\[(pod/\S+)\] `,
 	`(\S+) +\|`,
@@ -352,23 +359,24 @@ var sources = regexp.MustCompile(`^(?:\x1b\[[\d;]*m)?(?:` + strings.Join([]strin
 }, "|") + `)`)
 
 var (
-	// beforeEvent is what may stand before an event: a source, the end of its color, the time that
-	// kubectl or a container's runtime adds, and the stream of CRI.
+	// beforeEvent matches the text that may come before an event: a source, the end of its color,
+	// the time that kubectl or a container runtime adds, and the stream of CRI.
 	beforeEvent = regexp.MustCompile(`^(?:` + sources.String()[1:] + `)?(?:\x1b\[[\d;]*m)?` +
 		`(?: *\d{4}-\d\d-\d\dT\S+ )?(?:(?:stdout|stderr) F )?[ \x{feff}]*`)
-	// handlerText is how a line of slog's TextHandler begins, and defaultText one of slog.Default().
+	// handlerText and defaultText match the first words of a line of slog's TextHandler and of
+	// slog.Default().
 	handlerText = regexp.MustCompile(`^(?:time|level|msg|key|kind)=`)
 	defaultText = regexp.MustCompile(`^\d{4}/\d\d/\d\d [\d:]{8}(?:\.\d+)? (?:\S+\.go:\d+: )?` +
 		`(?:DEBUG|INFO|WARN|ERROR)(?:[+-]\d+)? (?:` + strings.Join(messages, "|") + `) `)
 )
 
-// longestPrefix is how much of a line is looked at to find where and when it is from.
+// longestPrefix is how many bytes of a line are searched for its source and its time.
 const longestPrefix = 1 << 10
 
-// clock is the first time in a prefix, as containers and Go's package log write it.
+// clock matches the first time in a prefix, in the form of containers or of Go's package log.
 var clock = regexp.MustCompile(`(?:^|\s)(\d{4}-\d\d-\d\dT\S+|\d{4}/\d\d/\d\d [\d:]{8})\s`)
 
-// timeOf returns the time in a prefix, the zero time if there is none.
+// timeOf returns the time in a prefix, or the zero time if the prefix contains no time.
 func timeOf(prefix []byte) time.Time {
 	text := group(clock, prefix)
 	at, err := time.Parse(time.RFC3339Nano, text)
@@ -378,7 +386,8 @@ func timeOf(prefix []byte) time.Time {
 	return at
 }
 
-// group returns the one group of a pattern that is not empty in a text, "" if there is none.
+// group returns the text of the group that matched, or "" if the pattern does not match. At most
+// one group of the pattern may match.
 func group(pattern *regexp.Regexp, text []byte) string {
 	if len(text) == 0 {
 		return ""

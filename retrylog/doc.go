@@ -2,14 +2,21 @@
 //
 //	policy.OnEvent = retrylog.Slog(logger)
 //
-// [Slog] logs to log/slog, one line for each retry and one for the end of a call.
-// [Counters] count calls, retries and the reasons for stopping, for expvar and for
-// metrics. A [Writer] keeps the events themselves, in a file or a bytes.Buffer, and [Read]
-// reads them: [Replay] rebuilds the calls from them, [Call.Check] makes every decision again
-// and compares, and [Explain] prints them as text that says when and why. A [Reader] and
-// [Call.Add] do the same event by event, for tools that read long logs.
+// To write events:
 //
-// A policy has one OnEvent. To have several, call them from one:
+//   - [Slog] logs to log/slog: one line for each retry, and one line for the end of a call.
+//   - [Counters] counts calls, retries and the reasons why calls stopped, for expvar and
+//     metrics.
+//   - A [Writer] writes the events as lines of JSON, to a file or a bytes.Buffer.
+//
+// To read events:
+//
+//   - [Read] reads a log, and [Replay] rebuilds its calls.
+//   - [Call.Check] makes every decision of a call again and compares it with the log.
+//   - [Explain] returns a text that says what happened, when and why.
+//   - A [Reader] and [Call.Add] read a long log event by event.
+//
+// A policy has one OnEvent. To use several, call them from one function:
 //
 //	log := retrylog.Slog(logger)
 //	policy.OnEvent = func(ctx context.Context, e retry.Event) {
@@ -17,27 +24,31 @@
 //		counters.OnEvent(ctx, e)
 //	}
 //
-// What a policy calls is safe for concurrent use and can be shared by any number of
-// policies. To distinguish the calls in a log, put a key into the context of each
-// call, such as the id of a job:
+// Slog, Counters and Writer are safe for concurrent use, and any number of policies can share
+// them. To tell the calls in a log apart, put a key into the context of each call, such as
+// the ID of a job:
 //
 //	err := retry.Do(retrylog.WithKey(ctx, job.ID), policy, job.Run)
 //
 // # Form
 //
-// A log has one event on each line, with the key first if there is one:
+// A log has one event on each line. Here the events are broken into several lines. If the call
+// has a key, it comes first:
 //
 //	{"key":"17","kind":"attempt_started","time":"2026-11-20T10:00:00Z","attempt":1,"max":4}
-//	{"key":"17","kind":"attempt_finished","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":4,"err":"refused","took":"30ms","elapsed":"30ms"}
-//	{"key":"17","kind":"retry_scheduled","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":4,"err":"refused","elapsed":"30ms","delay":"219.325191ms","due":"2026-11-20T10:00:00.249325191Z","lo":"160ms","hi":"240ms","seed":"42"}
-//	{"key":"17","kind":"call_finished","time":"2026-11-20T10:00:00.1Z","attempt":1,"max":4,"err":"refused","cause":"context canceled","elapsed":"100ms","reason":"canceled"}
+//	{"key":"17","kind":"attempt_finished","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":4,
+//	 "err":"refused","took":"30ms","elapsed":"30ms"}
+//	{"key":"17","kind":"retry_scheduled","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":4,
+//	 "err":"refused","elapsed":"30ms","delay":"219.325191ms",
+//	 "due":"2026-11-20T10:00:00.249325191Z","lo":"160ms","hi":"240ms","seed":"42"}
+//	{"key":"17","kind":"call_finished","time":"2026-11-20T10:00:00.1Z","attempt":1,"max":4,
+//	 "err":"refused","cause":"context canceled","elapsed":"100ms","reason":"canceled"}
 //
-// Every delay follows from its own line: it is retry.Draw(seed, number, lo, hi). On a line without
-// "number" the number is the attempt. If the second request of a retryhttp.Hedge has answered an
-// attempt, the line has "hedged":true.
-// Unknown keys, kinds and reasons are not errors, so a log may hold more, and may be
-// from a newer version.
+// The line of a retry is enough to compute its delay again: the delay is retry.Draw(seed,
+// number, lo, hi). If a line has no "number", the number is the attempt. If the second request
+// of a retryhttp.Hedge has answered an attempt, the line has "hedged":true. Unknown keys, kinds
+// and reasons are not errors, because a newer version may have written the log.
 //
-// A pipeline of package retryflow has events of its own, which have more keys. Read reads them as
-// events of calls, without its rules, and not all of them can be replayed.
+// A pipeline of package retryflow has its own events with more keys. Read reads them as events
+// of calls, without the rules of the pipeline. Not all of these events can be replayed.
 package retrylog

@@ -10,11 +10,11 @@ import (
 	"github.com/goretry/retry/internal/printable"
 )
 
-// Explain returns readable text: a line for each event that says what happened,
-// when and why, in UTC. It leaves out an error that is already in the line before. Line
-// breaks become "; ". Other control characters, and those that change the
-// direction of text, are escaped: "\x1b", "\u202e". A kind or a reason of a newer
-// version is shown by its name.
+// Explain returns a text for people to read. It has one line for each event, which says what
+// happened, when (in UTC) and why. If the line before has the same error, Explain leaves the
+// error out. Line breaks become "; ". Control characters, and characters that change the
+// direction of text, are escaped: "\x1b", "\u202e". The text of an unknown kind or reason is the
+// kind or reason itself.
 func Explain(records []Record) string {
 	text, before := make([]byte, 0, 128*len(records)), Record{}
 	for _, r := range records {
@@ -47,7 +47,7 @@ func (r *Record) appendLine(text []byte, withError bool) []byte {
 	return text
 }
 
-// describe says what happened, without when and without the error.
+// describe returns what happened, without the time and without the error.
 func describe(r Record) string { return string(r.describe(nil)) }
 
 func (r *Record) describe(text []byte) []byte {
@@ -95,8 +95,8 @@ func appendNumber(text []byte, before string, n int) []byte {
 	return strconv.AppendInt(append(text, before...), int64(n), 10)
 }
 
-// appendFacts says where the delay of a retry comes from, or what a CallFinished says besides its
-// reason.
+// appendFacts appends how the delay of a retry was computed, or the class and cause of a
+// CallFinished.
 func appendFacts(text []byte, e *retry.Event) []byte {
 	begin := len(text)
 	next := func() { // another fact
@@ -137,7 +137,7 @@ func appendFacts(text []byte, e *retry.Event) []byte {
 	return text
 }
 
-// appendStopped says after how many attempts a call stopped.
+// appendStopped appends how many attempts a call made before it stopped.
 func appendStopped(text []byte, e *retry.Event) []byte {
 	text = append(appendNumber(text, "stopped after ", e.Attempt), " attempt"...)
 	if e.Attempt != 1 {
@@ -149,7 +149,7 @@ func appendStopped(text []byte, e *retry.Event) []byte {
 	return text
 }
 
-// because says why a call stopped.
+// because returns why a call stopped, as text.
 func because(e *retry.Event) string {
 	if e.Reason == retry.ReasonExhausted && e.Max > 1 && number(*e) == e.Max {
 		return fmt.Sprintf("no attempt is left of %d", e.Max)
@@ -160,6 +160,6 @@ func because(e *retry.Event) string {
 	return printable.Line(string(e.Reason))
 }
 
-// textOf returns the text of an error, also of a nil pointer whose method Error
-// panics: fmt knows these.
+// textOf returns the text of an error. fmt.Sprint survives a nil pointer whose method Error
+// panics.
 func textOf(err error) string { return fmt.Sprint(err) }

@@ -2,16 +2,16 @@ package retrylog
 
 import "github.com/goretry/retry"
 
-// What a reason to stop allows, as bits.
+// These bits say when a reason can stop a call, and whether it has a Cause.
 const (
-	unbegun   = 1 << iota // the call can end before its first attempt
-	waiting               // in a wait
-	refused               // where a queue refuses a job that it has handed out again
-	mayCause              // there may be a cause
-	mustCause             // there is one
+	unbegun   = 1 << iota // before the first attempt
+	waiting               // during a wait
+	refused               // when a queue refuses a job that it has handed out again
+	mayCause              // the reason may have a Cause
+	mustCause             // the reason always has a Cause
 )
 
-// reasons are the reasons to stop that this version knows.
+// reasons are the reasons to stop that this version knows, with their texts in Explain.
 var reasons = map[retry.Reason]struct {
 	means string
 	can   int
@@ -40,8 +40,8 @@ var reasons = map[retry.Reason]struct {
 	},
 }
 
-// can reports whether the reason of e allows one of these. What one of a newer version allows,
-// this one cannot know.
+// can reports whether the reason of e has one of the bits in what. It returns true for an unknown
+// reason, which a newer version has written.
 func can(e retry.Event, what int) bool {
 	reason, known := reasons[e.Reason]
 	return !known || reason.can&what != 0

@@ -16,31 +16,31 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// A Record is an event, the key of its call, and where the event was read. The JSON of a Record has
-// the Key, the Event and Hedged.
+// A Record is an event with the key of its call and its place in a log. The JSON of a Record
+// contains the Key, the Event and Hedged.
 type Record struct {
-	Key   string // of the call, see WithKey; "": it has none
+	Key   string // the key of the call, see WithKey; "": the call has no key
 	Event retry.Event
 
 	// Hedged is true in an AttemptFinished if the second request of a hedge has answered the
 	// attempt, see WithHedged.
 	Hedged bool
 
-	Line   int    // the line of the log that it was read from, 1 for the first; 0: it was not read
-	Source string // the pod, service or process that the line names; "": it names none
-	Task   string // of a pipeline of package retryflow; "": it is not from a pipeline
+	Line   int    // the number of the line, from 1; 0: the Record was not read from a log
+	Source string // the pod, service or process in the line; "": the line names no source
+	Task   string // the task in a pipeline of retryflow; "": the event is not from a pipeline
 
 	// Logged is true if a logger wrote the line, see Slog. Above slog.LevelDebug a logger does
 	// not write the attempts, so Replay adds them.
 	Logged bool
 }
 
-// A field is a field of a record, by the key that it has in a log.
+// A field describes a field of a Record and its key in a log.
 type field struct {
 	key    string
-	of     func(*Record) any // a pointer to it
-	kinds  []retry.EventKind // the events that may have it
-	always bool              // slog writes it even if it is zero
+	of     func(*Record) any // returns a pointer to the field
+	kinds  []retry.EventKind // the kinds of events that may have the field
+	always bool              // slog writes the field even if it is zero
 }
 
 var (
@@ -52,7 +52,7 @@ var (
 	ended     = each[3:]
 )
 
-// known reports whether events of this kind can be judged. Others are of a newer version.
+// known reports whether this version knows the kind. A newer version has written other kinds.
 func known(kind retry.EventKind) bool { return slices.Contains(each, kind) }
 
 // fields are all fields, in the order in which slog writes them.
@@ -79,7 +79,7 @@ var fields = []field{
 	{"cause", func(r *Record) any { return &r.Event.Cause }, ended, false},
 }
 
-// bare returns r without what its other fields say.
+// bare returns r without the values that follow from its other fields.
 func (r Record) bare() Record {
 	e := &r.Event
 	if e.Number == e.Attempt {
@@ -94,8 +94,8 @@ func (r Record) bare() Record {
 // isZero reports whether a field of r is zero.
 func (f field) isZero(r *Record) bool { return reflect.ValueOf(f.of(r)).Elem().IsZero() }
 
-// MarshalJSON writes the JSON of [retry.Event.MarshalJSON], with the key of the call as the first
-// field if it has one, and with "hedged" as the last field if that is true.
+// MarshalJSON writes the JSON of [retry.Event.MarshalJSON]. If r has a Key, "key" is the first
+// field. If Hedged is true, "hedged" is the last field.
 func (r Record) MarshalJSON() ([]byte, error) {
 	data, err := r.Event.MarshalJSON() // json.Marshal would read these bytes again
 	if err == nil && r.Hedged {
@@ -108,9 +108,9 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return slices.Concat([]byte(`{"key":`), key, []byte(","), data[1:]), err
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. Err and Cause become errors with the same text. If
-// a key of the JSON is left out, or null, the field is zero. If a key is there twice, the last
-// value is read. Unknown keys are skipped, such as those of a pipeline.
+// UnmarshalJSON reads the JSON of MarshalJSON. Err and Cause become errors with the same text. If
+// a key is left out or null, its field is zero. For a duplicate key, the last value is used.
+// Unknown keys are skipped, for example the keys of a pipeline.
 func (r *Record) UnmarshalJSON(data []byte) (err error) {
 	if !bytes.HasPrefix(data, []byte("{")) && string(data) != "null" {
 		return strict.NoObject("retrylog: event", data, `{"kind": "call_finished", ...}`)
@@ -131,12 +131,12 @@ func (f *valueFault) Error() string {
 	return fmt.Sprintf("%s is %.60q: write %s", f.key, f.text, f.write)
 }
 
-// isCut reports whether the value is the beginning of a duration, at the end of a line.
+// isCut reports whether the value is a duration without its end, in the last key of a line.
 func (f *valueFault) isCut(last string) bool {
 	return f.key == last && !strings.HasSuffix(f.text, "s")
 }
 
-// record returns the record that has these values.
+// record returns the Record with these values.
 func (v *values) record() (r Record, fault *valueFault) {
 	for i, f := range fields {
 		if text := v.texts[i]; v.has[i] {
@@ -146,14 +146,14 @@ func (v *values) record() (r Record, fault *valueFault) {
 		}
 	}
 	e := &r.Event
-	e.Number = number(*e)               // it is left out where it is the same
-	if e.Kind == retry.RetryScheduled { // and so is what the kind says
-		e.Reason = cmp.Or(e.Reason, retry.ReasonRetry)
+	e.Number = number(*e) // a log leaves out a Number that equals Attempt
+	if e.Kind == retry.RetryScheduled {
+		e.Reason = cmp.Or(e.Reason, retry.ReasonRetry) // a log leaves out this Reason
 	}
 	return r, nil
 }
 
-// read reads a text into a field. If it cannot, it returns what to write instead.
+// read reads a text into a field. If the text is invalid, it returns what to write instead.
 func read(field any, text string) (write string) {
 	var err error
 	switch field := field.(type) {
@@ -174,7 +174,7 @@ func read(field any, text string) (write string) {
 		*field, err = time.ParseDuration(text)
 	case *error:
 		*field = errors.New(text)
-	default: // of texts
+	default: // the other fields are texts
 		reflect.ValueOf(field).Elem().SetString(text)
 	}
 	if err == nil {

@@ -11,39 +11,43 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Replay rebuilds the calls of a log, in the order in which they began. Calls
-// with different keys may be interleaved. A call whose last event is not
-// [retry.CallFinished] was cut off by a crash, a panic, or the end of the log; it is
-// returned without a Reason, and a later call may have its key. A call may begin
-// with any attempt, because the log may have been rotated, or the job of a queue
-// may have returned from the dead letters with the attempts that it has left.
+// Replay rebuilds the calls of a log, in the order in which the calls began. Calls with
+// different keys may be interleaved.
 //
-// An attempt that did not succeed may be followed by the next one with nothing in
-// between: it did not return, or a crash or a panic kept its retry out of the log, and
-// a queue went on. If an attempt that did not return was the last one, the queue
-// refuses the job: a CallFinished without an error follows, which may also stand alone.
+// If the last event of a call is not [retry.CallFinished], a crash, a panic or the end of the
+// log has cut off the call. Replay returns the call without a Reason, and a later call may have
+// the same key. A call may start with any attempt, because the log may have been rotated, or a
+// job may have come back from the dead letters with some attempts left.
 //
-// Replay skips events of a kind that it does not know, and takes a reason that it
-// does not know for a stop: they are from a newer version.
+// After an attempt that did not succeed, the next event may be the next AttemptStarted. Then
+// the attempt did not return, or a crash or a panic kept its retry out of the log, and a queue
+// went on. If such an attempt was the last one, the queue refuses the job: a CallFinished
+// without an error follows. That CallFinished may also be the only event of a call.
 //
-// A log that cannot have happened is a [LineError] that names the line at fault:
-// events out of order, a Number beyond Max, a delay that does not follow from the
-// Seed, Number, Lo and Hi beside it, a Max that changes within a call, the error of
-// another attempt, or a field that its kind of event does not have. The calls up to
-// the fault are returned.
+// Replay skips events of an unknown kind, and treats an unknown reason as a stop. A newer
+// version has written them.
 //
-// A wall clock that goes back is such a fault, too, if Time falls behind Elapsed by
-// more than a day from one event to the next. A smaller step can happen when a clock
-// is adjusted, or its time zone is corrected. Time may run ahead of Elapsed by any
-// amount, because the clock that measures Elapsed can stop while a machine sleeps.
+// If a log contains events that cannot have happened, Replay returns a [LineError] for the first
+// of these lines, together with the calls before it. These events cannot have happened:
 //
-// The Elapsed of a job is measured by the clock of the worker that has it. The clock of
-// the next worker may be up to a second behind, and a log does not say whether it is
-// of a job: so Elapsed may go back by a second between two attempts.
+//   - events out of order
+//   - a Number above Max, or a Max that changes in a call
+//   - a Delay that is not Draw(Seed, Number, Lo, Hi)
+//   - the error of another attempt
+//   - a field that this kind of event does not have
+//   - a Time that falls behind Elapsed by more than a day from one event to the next
+//
+// Time may fall behind Elapsed by less than a day, because a clock may be adjusted or its time
+// zone corrected. Time may run ahead of Elapsed by any amount, because the clock of Elapsed can
+// stop while a machine sleeps.
+//
+// The worker that runs a job measures its Elapsed. The clock of the next worker may be up to a
+// second behind. So Elapsed may go back by a second between two attempts. This applies to all
+// calls, because a log does not say whether a call is a job.
 func Replay(records []Record) (calls []Call, err error) {
 	running := map[string]int{} // index in calls, by key
 	for i, r := range records {
-		r.Line = cmp.Or(r.Line, i+1) // the one that it would be written on
+		r.Line = cmp.Or(r.Line, i+1) // the line that a Writer would write it on
 		index, ok := running[r.Key]
 		if e := r.Event; e.Kind != "" && !known(e.Kind) {
 			continue
@@ -67,41 +71,39 @@ func Replay(records []Record) (calls []Call, err error) {
 	return calls, nil
 }
 
-// clockSkew is how far the clocks of a queue's workers may differ: Elapsed of a job is
-// by the clock of the worker that has it, and a log does not say whether it is of a
-// job. The docs of Replay and Check say so.
+// clockSkew is how far the clocks of a queue's workers may differ. See Replay and Check.
 const clockSkew = time.Second
 
-// begins reports whether e is the first event of a call; running is whether
-// its key has one that has not stopped.
+// begins reports whether e is the first event of a call. running says whether a call with the
+// same key has not stopped yet.
 func begins(e retry.Event, running bool) bool {
 	return e.Kind == retry.AttemptStarted && (e.Attempt == 1 || !running) ||
 		e.Kind == retry.CallFinished && e.Attempt == 0 || !running && refusal(e)
 }
 
-// refusal reports whether e says that a queue refuses a job that it has handed out
-// again: an attempt did not return, and it was the last, or the worker stops.
+// refusal reports whether e is the refusal of a job that a queue has handed out again. A queue
+// refuses a job if its last attempt did not return, or if the worker stops.
 func refusal(e retry.Event) bool {
 	return e.Kind == retry.CallFinished && e.Attempt != 0 && e.Err == nil && can(e, refused)
 }
 
-// unseen reports whether there was an attempt between two events, of a logger whose level is above
-// Debug.
+// unseen reports whether an attempt between two events is not in the log, because the level of
+// the logger is above Debug.
 func unseen(before, r *Record) bool {
 	b, e := before.Event, r.Event
 	return r.Logged && b.Kind == retry.RetryScheduled && (e.Kind == retry.RetryScheduled ||
 		e.Kind == retry.CallFinished && e.Attempt != b.Attempt)
 }
 
-// next returns the numbers of an event like r if it follows before, and whether it can. Elapsed is
-// the least that it has.
+// next returns the Attempt and Number that r must have after before, and the smallest Elapsed. ok
+// reports whether an event of this kind can follow before.
 func next(before, r *Record) (want retry.Event, ok bool) {
 	b, e := before.Event, r.Event
 	hidden, failed := unseen(before, r), b.Kind == retry.AttemptFinished && b.Err != nil
 	want = retry.Event{Attempt: b.Attempt, Elapsed: b.Elapsed}
 	want.Number = number(b)
 	switch starts := e.Kind == retry.AttemptStarted; {
-	case hidden, starts && (failed || b.Kind != retry.AttemptFinished): // or the retry was not written
+	case hidden, starts && (failed || b.Kind != retry.AttemptFinished): // the retry may be missing
 		want.Attempt++
 		want.Number++
 	case b.Kind == retry.AttemptStarted && (e.Kind == retry.AttemptFinished || refusal(e)),
@@ -110,20 +112,21 @@ func next(before, r *Record) (want retry.Event, ok bool) {
 	default:
 		return want, false
 	}
-	// The attempt was healthy: it has number 1, and Elapsed counts from its end.
+	// The attempt ran past HealthyAfter. It has number 1, and Elapsed counts from its end.
 	if (hidden || failed) && e.Reset {
 		want.Number, want.Elapsed = 1, 0
 	}
 	return want, true
 }
 
-// number returns the Number of e, which an event made by hand may leave out.
+// number returns the Number of e. An event made by hand may leave it 0: then it is Attempt.
 func number(e retry.Event) int { return cmp.Or(e.Number, e.Attempt) }
 
 // clockStep is how far Time may fall behind Elapsed between two events.
 const clockStep = 24 * time.Hour
 
-// follows returns why r cannot come after before in a call; nil: it is the first.
+// follows returns an error if r cannot be the next event of a call after before. before is nil if
+// r is the first event.
 func (r *Record) follows(before *Record) error {
 	err := r.alone()
 	if err == nil {
@@ -135,7 +138,7 @@ func (r *Record) follows(before *Record) error {
 	return nil
 }
 
-// alone returns why r cannot have happened, whatever came before.
+// alone returns an error if r cannot have happened, whatever the events before it are.
 func (r *Record) alone() error {
 	e, bare := r.Event, r.bare()
 	for _, f := range fields {
@@ -151,7 +154,7 @@ func (r *Record) alone() error {
 		return fmt.Errorf("attempt is %d, number is %d, and reset is %t", e.Attempt, e.Number, e.Reset)
 	case e.Max < 1 && e.Max != retry.Unlimited, number(e) > e.Max && e.Max != retry.Unlimited:
 		return fmt.Errorf("number is %d, and max is %d", number(e), e.Max)
-	case e.Took < 0, e.Elapsed < 0: // Took may exceed Elapsed, which a queue measures by another clock
+	case e.Took < 0, e.Elapsed < 0: // Took may exceed Elapsed, which another clock may measure
 		return fmt.Errorf("took is %v, and elapsed is %v", e.Took, e.Elapsed)
 	case e.RetryAfter < 0, e.Delay < e.RetryAfter:
 		return fmt.Errorf("delay is %v, and retry_after is %v", e.Delay, e.RetryAfter)
@@ -160,7 +163,7 @@ func (r *Record) alone() error {
 	case e.Hi != 0 && drawn != e.Delay:
 		return fmt.Errorf("delay is %v, but its seed, number, lo and hi make %v", e.Delay, drawn)
 	case e.Kind == retry.RetryScheduled && e.Due.Sub(ends).Abs() > clockSkew:
-		// A text may have whole seconds.
+		// A log may contain times in whole seconds.
 		return fmt.Errorf("due is %s, but its delay ends at %s", instant(e.Due), instant(ends))
 	case e.Kind == retry.CallFinished && (e.Reason == "" || e.Retry()):
 		return fmt.Errorf("%q is not a reason to stop", e.Reason)
@@ -174,7 +177,8 @@ func (r *Record) alone() error {
 	return nil
 }
 
-// starts returns why a call cannot start with r. A logger above level Debug has no attempts.
+// starts returns an error if r cannot be the first event of a call. A logger above level Debug
+// writes no attempts.
 func (r *Record) starts() error {
 	switch e := r.Event; {
 	case !begins(e, false) && (!r.Logged || !slices.Contains(each[2:], e.Kind)):
@@ -189,7 +193,8 @@ func (r *Record) starts() error {
 	return nil
 }
 
-// inTurn returns why r cannot follow before: by its kind, its numbers, its times, or its error.
+// inTurn returns an error if the kind, the numbers, the times or the error of r do not allow it to
+// follow before.
 func (r *Record) inTurn(before *Record) error {
 	if before == nil {
 		return r.starts()
@@ -199,11 +204,11 @@ func (r *Record) inTurn(before *Record) error {
 	ends := e.Kind == retry.CallFinished && !unseen(before, r)
 	success := e.Reason == retry.ReasonSuccess
 	waits := b.Kind == retry.RetryScheduled
-	// A queue has handed the job out again, in an invalid call.
+	// A queue has handed the job out again, and the call was invalid.
 	handedOut := e.Reason == retry.ReasonInvalid && e.Err == nil
 	least := want.Elapsed
 	if e.Kind == retry.AttemptStarted || refusal(e) {
-		least -= clockSkew // another worker of a queue may go on
+		least -= clockSkew // another worker, with another clock, may have gone on
 	}
 	switch {
 	case !ok:
@@ -235,16 +240,16 @@ func (r *Record) inTurn(before *Record) error {
 		return errors.New("the attempt did not fail")
 	case e.Err == nil, b.Err == nil && b.Kind != retry.AttemptFinished, unseen(before, r),
 		e.Kind == retry.AttemptFinished:
-		// An event may leave its error out, because the AttemptFinished has it.
+		// An event may leave out its error, because the AttemptFinished contains it.
 	case !sameText(e.Err, b.Err):
 		return fmt.Errorf("its error is %s, but %s in the event before", quoted(e.Err), quoted(b.Err))
 	}
 	return nil
 }
 
-// invalidPolicy reports whether e may have another Max than before. A queue that has
-// been given an invalid policy still makes the attempt in hand, which is then the
-// last one allowed.
+// invalidPolicy reports whether e may have another Max than before because the policy became
+// invalid. A queue with an invalid policy still makes the attempt that it has begun, and Max is
+// then the number of that attempt.
 func invalidPolicy(before, e retry.Event) bool {
 	if e.Kind == retry.AttemptStarted {
 		return e.Max == e.Attempt

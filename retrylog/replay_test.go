@@ -124,14 +124,16 @@ func TestReplayWhatDoDid(t *testing.T) {
 	}
 }
 
-// The log in the documentation is a log.
+// The log in the documentation, with its broken lines joined, can be replayed.
 func TestTheLogOfTheDocumentation(t *testing.T) {
 	source, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
 	var log strings.Builder
 	for line := range strings.Lines(string(source)) {
 		if rest, ok := strings.CutPrefix(line, "//\t{"); ok {
-			log.WriteString("{" + rest)
+			log.WriteString("\n{" + strings.TrimSpace(rest))
+		} else if rest, ok := strings.CutPrefix(line, "//\t \""); ok {
+			log.WriteString("\"" + strings.TrimSpace(rest))
 		}
 	}
 	calls := replay(t, log.String())

@@ -12,25 +12,27 @@ import (
 	"github.com/goretry/retry/internal/printable"
 )
 
-// Slog returns an OnEvent that logs to logger, or to slog.Default() if logger
-// is nil:
+// Slog returns an OnEvent that logs to logger, or to slog.Default() if logger is nil:
 //
-//   - a retry is one warning, with the error, the attempt and the delay;
-//   - the end of a call is one line, with the reason and the error: giving up is
-//     an error, a canceled call a warning, and success after retries is info;
-//   - an invalid policy is an error, or a warning where the call succeeded anyway;
-//   - everything else is debug: each attempt's start and result, and the end of
-//     a call that succeeded at once.
+//	level    line
+//	Warn     a retry, with the error, the attempt and the delay
+//	Error    the end of a call that gave up, with the reason and the error
+//	Warn     the end of a canceled call
+//	Info     the end of a call that succeeded after retries
+//	Error    an invalid policy
+//	Warn     an invalid policy, if the call succeeded all the same
+//	Debug    the start and the result of each attempt
+//	Debug    the end of a call that succeeded at its first attempt
 //
-// Messages are constant. The attributes have the keys and values of the event's JSON:
-// a delay is a text such as "212ms". The time of a line is when the event happened. So
-// the lines at level Debug are a log that [Read] reads, if logger has no group. At a higher
-// level there are only the retries and the ends, but each retry has all that its delay
-// follows from: see [retry.Draw].
+// The messages are constant. The attributes have the keys and values of the event's JSON: a
+// delay is a text such as "212ms". The time of a line is the time of the event. So [Read] can
+// read the lines if logger has no group. Above level Debug, the log contains only the retries
+// and the ends of calls. Each line of a retry is enough to compute its delay again: see
+// [retry.Draw].
 //
-// The key set by [WithKey] is the attribute "key". An error is wrapped in one of which
-// every handler logs the text, with line breaks and other characters that a terminal may
-// act on escaped as in [Explain]. A handler finds the error itself with errors.As.
+// The key of [WithKey] is the attribute "key". Every handler logs the text of an error on one
+// line, with control characters escaped as in [Explain]. A handler finds the error itself with
+// errors.As.
 func Slog(logger *slog.Logger) func(context.Context, retry.Event) {
 	return func(ctx context.Context, e retry.Event) {
 		l := logger
@@ -41,7 +43,7 @@ func Slog(logger *slog.Logger) func(context.Context, retry.Event) {
 		if l.Enabled(ctx, level) {
 			line := slog.NewRecord(e.Time, level, message, 0)
 			line.AddAttrs(attrs(recordOf(ctx, e))...)
-			_ = l.Handler().Handle(ctx, line) // as slog.Logger does
+			_ = l.Handler().Handle(ctx, line) // slog.Logger ignores this error too
 		}
 	}
 }
@@ -71,14 +73,14 @@ func levelOf(e retry.Event) (slog.Level, string) {
 	}
 }
 
-// messages are those of the lines that Slog logs.
+// messages are all messages of levelOf.
 var messages = []string{
 	"attempt started", "attempt failed", "attempt succeeded", "retry scheduled",
 	"invalid policy or call", "succeeded after retries", "succeeded", "canceled", "gave up",
 }
 
-// attrs returns the fields of r for package slog: those that are not zero, and those that an event
-// of its kind always has. The time is that of the line.
+// attrs returns the fields of r for package slog: the fields that are not zero, and the fields
+// that an event of this kind always has. The time is left out, because the line has it.
 func attrs(r Record) []slog.Attr {
 	r = r.bare()
 	list := make([]slog.Attr, 0, 16)
@@ -91,20 +93,20 @@ func attrs(r Record) []slog.Attr {
 	return list
 }
 
-// attrOf returns the value of a field. A duration is a text, as in the JSON of an event: a number
-// of milliseconds would lose digits that the delay follows from.
+// attrOf returns the value of a field. A duration is a text, as in the JSON of an event. A number
+// of milliseconds would lose digits, and the delay could not be computed again.
 func attrOf(field any) slog.Value {
 	switch field := field.(type) {
 	case *int, *bool, *time.Time:
 		return slog.AnyValue(reflect.ValueOf(field).Elem().Interface())
 	case *error:
 		return slog.AnyValue(&textError{printable.Line(textOf(*field)), *field})
-	default: // of texts, a seed, or a duration
+	default: // a text, a seed, or a duration
 		return slog.StringValue(printable.Line(fmt.Sprint(reflect.ValueOf(field).Elem())))
 	}
 }
 
-// A textError is an error that every handler logs as a text, and no terminal obeys.
+// A textError is an error with a text that is safe to print on a terminal.
 type textError struct {
 	text string
 	err  error

@@ -9,19 +9,19 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A Writer writes events as lines of JSON, each by one call of Write. It is safe
-// for concurrent use.
+// A Writer writes each event as a line of JSON with one call of Write. It is safe for concurrent
+// use.
 type Writer struct {
 	mu  sync.Mutex // guards the fields below
 	w   io.Writer
 	err error
 }
 
-// NewWriter returns a Writer to w.
+// NewWriter returns a Writer that writes to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// OnEvent writes e. Use it as the OnEvent of policies. It writes nothing after
-// an error: a log with a hole cannot be replayed, but one that is cut off can.
+// OnEvent writes e. Use it as the OnEvent of policies. After an error it writes nothing more,
+// because a log that is cut off can be replayed, and a log with a missing event cannot.
 func (w *Writer) OnEvent(ctx context.Context, e retry.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,7 +37,7 @@ func (w *Writer) OnEvent(ctx context.Context, e retry.Event) {
 	}
 }
 
-// Err returns the error that ended the log, nil if none did.
+// Err returns the error after which nothing more was written, or nil if there was no error.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

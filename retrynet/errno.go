@@ -4,23 +4,23 @@ package retrynet
 
 import "syscall"
 
-// systemPasses reports whether err is an error of the operating system about the
-// network that may pass.
+// systemPasses reports whether err is a temporary network error of the operating system.
 func systemPasses(err error) bool {
 	e, ok := err.(syscall.Errno)
 	if !ok {
 		return false
 	}
 	switch e {
-	case syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT,
-		syscall.ENETDOWN, syscall.ENETUNREACH, syscall.ENETRESET, syscall.EHOSTUNREACH, hostDown,
-		// All ports, descriptors or buffers are in use, and some will be free again.
+	case syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE,
+		syscall.ETIMEDOUT, syscall.ENETDOWN, syscall.ENETUNREACH, syscall.ENETRESET,
+		syscall.EHOSTUNREACH, hostDown,
+		// All ports, descriptors or buffers are in use. Some of them will become free.
 		syscall.EADDRNOTAVAIL, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS,
 		syscall.EINTR:
 		return true
 	}
-	// On Windows the names above are numbers that Go invented, and these are
-	// what the system returns. No other system has numbers so high.
+	// On Windows, Go invented the numbers behind the names above, and the system returns these
+	// numbers. No other system has such high numbers.
 	switch e {
 	case 10024, // WSAEMFILE
 		10049, // WSAEADDRNOTAVAIL

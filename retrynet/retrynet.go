@@ -2,46 +2,44 @@
 //
 //	policy.RetryIf = retrynet.Transient
 //
-// A refused or lost connection, an unreachable host and a timeout are transient. A
-// bad certificate, an unknown host name and an invalid address are permanent.
+// A refused or lost connection, an unreachable host and a timeout are transient. A bad
+// certificate, an unknown host name and an invalid address are permanent.
 //
-// [Transient] is true for errors that are known to pass, and false for all others.
-// [Permanent] is true for errors that are certain to come back, for callers that
-// prefer one attempt too many. Most errors are neither.
+// [Transient] is true for errors that are known to be temporary, and false for all other
+// errors. [Permanent] is true for errors that are certain to come back. Use !Permanent if one
+// attempt too many is better than one attempt too few. Most errors are neither.
 //
-// A name that does not exist is permanent, because a misspelled one is the likeliest
-// cause. In a cluster it may be the name of a service that has not started yet.
-// Package retryhttp therefore retries it; elsewhere, use a RetryIf that does:
+// A host name that does not exist is permanent, because most such names are misspelled. In a
+// cluster, it may be the name of a service that has not started yet. So package retryhttp
+// retries it. Elsewhere, write a RetryIf:
 //
 //	var dns *net.DNSError
 //	return retrynet.Transient(err) || errors.As(err, &dns) && dns.IsNotFound
 //
-// net.ErrClosed does not say which side closed the connection first. If your
-// program closes a connection to end a loop that reads from it, end the loop by
-// its context or by a check of your own.
+// net.ErrClosed is transient, but it does not say which side closed the connection first. If
+// your program closes a connection to end a loop that reads from it, end the loop by its
+// context or by a check of your own.
 //
 // # Contexts
 //
-// An attempt that was cut short by its own AttemptTimeout also fails with
-// context.DeadlineExceeded, and nothing in that error says whose context it
-// was. retry.Do knows, and stops by itself once the caller's context is done, so
-// this is safe there:
+// An attempt that its AttemptTimeout ended fails with context.DeadlineExceeded. This error
+// does not say whose deadline passed, so it is not transient. Inside retry.Do it is safe to
+// retry the error, because Do itself stops when the caller's context is done:
 //
 //	RetryIf: func(err error) bool {
 //		return retrynet.Transient(err) || errors.Is(err, context.DeadlineExceeded)
 //	}
 //
-// It also covers tls.DialWithDialer, whose own Dialer.Timeout ends a handshake
-// with a bare context.DeadlineExceeded.
+// This RetryIf also retries a timeout of tls.DialWithDialer, whose Dialer.Timeout ends a
+// handshake with a bare context.DeadlineExceeded.
 //
-// In contrast, net reports "i/o timeout" when a dial or a lookup ends because of
-// Dialer.Timeout, and also when it ends because of the context's deadline. Both
-// are transient.
+// Package net itself reports "i/o timeout" if a dial or a lookup ends because of
+// Dialer.Timeout or because of the context's deadline. Both are transient.
 //
-// # Others
+// # Other errors
 //
-// For the codes of gRPC and the errors of the AWS SDK there are the modules
-// adapters/retrygrpc and adapters/retryaws.
+// For the codes of gRPC and the errors of the AWS SDK, see the modules adapters/retrygrpc and
+// adapters/retryaws.
 package retrynet
 
 import (
@@ -57,67 +55,65 @@ import (
 	"github.com/goretry/retry/internal/harmless"
 )
 
-// Transient reports whether err is a network failure that is known to pass, so
-// that the next attempt may succeed. It is false for nil and for unknown errors.
+// Transient reports whether err is a temporary network error, so that the next attempt may
+// succeed. It is false for nil and for unknown errors.
 //
-// What Transient and [Permanent] say:
+//	failure                                            Transient  Permanent  source
+//	connection refused, reset or aborted, broken pipe  yes        no         connect(2), send(2)
+//	network or host down or unreachable, timed out     yes        no         connect(2)
+//	no ports, descriptors or buffers left, interrupted yes        no         connect(2), socket(2)
+//	any error with Timeout() true, but a context's     yes        no         net.Error
+//	unexpected EOF                                     yes        no         io
+//	a closed connection (net.ErrClosed)                yes        no         net/http
+//	Accept of a closed listener                        no         yes        net
+//	EOF in a *url.Error or *net.OpError                yes        no         net/http
+//	DNS: temporary failure or timeout                  yes        no         RFC 1035, 4.1.1
+//	DNS: no such name                                  no         yes        RFC 2308, 2
+//	HTTP/2: connection lost or going away              yes        no         RFC 9113, 5.4 and 6.8
+//	HTTP/2: stream reset, with one of the codes below  yes        no         RFC 9113, 7
+//	QUIC: idle or handshake timeout                    yes        no         quic-go
+//	QUIC: closed by either side, or reset              no         no         quic-go
+//	a certificate that either side does not accept     no         yes        RFC 8446, 6.2
+//	the other side does not speak TLS                  no         yes        crypto/tls
+//	a TLS alert on version, handshake or extension     no         yes        RFC 8446, 6.2
+//	any other TLS alert, such as internal_error        no         no         RFC 8446, 6.2
+//	an address or network that does not parse          no         yes        net
+//	unsupported scheme, an invalid request             no         yes        net/http
+//	context.Canceled, context.DeadlineExceeded         no         no         the caller gave up
+//	any other error, also a bare io.EOF                no         no         not known
 //
-//	failure                                             Transient  Permanent  source
-//	connection refused, reset or aborted, broken pipe   yes        no         connect(2), send(2), Winsock 10053, 10054, 10061
-//	network or host down or unreachable, timed out      yes        no         connect(2), Winsock 10050 to 10052, 10060, 10064, 10065
-//	no ports, descriptors or buffers left, interrupted  yes        no         connect(2), socket(2), Winsock 10024, 10049, 10055
-//	any error with Timeout() true, except a context's   yes        no         net.Error, os.ErrDeadlineExceeded
-//	unexpected EOF                                      yes        no         io
-//	a closed connection (net.ErrClosed)                 yes        no         net/http: the server closed it during a request
-//	Accept of a closed listener                         no         yes        net
-//	EOF in a *url.Error or *net.OpError                 yes        no         net/http: closed before any answer
-//	DNS: temporary failure or timeout                   yes        no         net.DNSError, RFC 1035 section 4.1.1 (server failure)
-//	DNS: no such name                                   no         yes        net.DNSError IsNotFound, RFC 2308 section 2
-//	HTTP/2: connection lost or going away               yes        no         net/http, RFC 9113 sections 5.4 and 6.8
-//	HTTP/2: stream reset, with one of the codes below   yes        no         RFC 9113 section 7
-//	QUIC: idle or handshake timeout                     yes        no         quic-go: Timeout() is true
-//	QUIC: closed by either side, or reset               no         no         quic-go: the application's code says why
-//	a certificate not accepted, by either side          no         yes        crypto/tls, RFC 8446 section 6.2
-//	no TLS at the other end                             no         yes        crypto/tls
-//	a TLS alert on version, handshake or extension      no         yes        RFC 8446 section 6.2
-//	any other TLS alert, such as internal_error         no         no         RFC 8446 section 6.2
-//	an address or network that does not parse           no         yes        net
-//	unsupported scheme, an invalid request              no         yes        net/http
-//	context.Canceled, context.DeadlineExceeded          no         no         the caller has given up
-//	anything else, including a bare io.EOF              no         no         not known
+// The codes are NO_ERROR, INTERNAL_ERROR, REFUSED_STREAM, CANCEL and ENHANCE_YOUR_CALM. On
+// Windows, the first three lines are the Winsock errors 10024, 10049 to 10055, 10060, 10061,
+// 10064 and 10065. On Plan 9, the errors of the first three lines are unknown, because the
+// errors of the system have no numbers. "DNS: temporary failure" is the server failure of RFC
+// 1035.
 //
-// The codes are NO_ERROR, INTERNAL_ERROR, REFUSED_STREAM, CANCEL and
-// ENHANCE_YOUR_CALM. The errors of Plan 9 have no numbers, so the errors of the
-// first three lines are unknown there.
+// If the tree of err contains several of these errors, the first in this order decides: a
+// permanent error, an error of a context, a transient error.
 //
-// If an error wraps several others, a permanent one decides first, then an error
-// of a context, then a transient one, and an unknown one last.
-//
-// An error with a method that panics is unknown. Transient may be called
-// concurrently.
+// An error whose methods panic is unknown. Transient is safe for concurrent use.
 func Transient(err error) bool { return judge(err) == transient }
 
-// Permanent reports whether err is a failure that the same attempt is certain to
-// meet again. It is false for nil, for the error of a context and for unknown
-// errors, so it is not the opposite of Transient.
+// Permanent reports whether another attempt is certain to fail with err again. See the table of
+// [Transient]. Permanent is not the opposite of Transient: both are false for nil, for the
+// error of a context and for unknown errors.
 //
-// An error with a method that panics is unknown. Permanent may be called
-// concurrently.
+// An error whose methods panic is unknown. Permanent is safe for concurrent use.
 func Permanent(err error) bool { return judge(err) == permanent }
 
-// A verdict says what to expect of another attempt. In a tree of errors the
-// greatest verdict decides.
+// A verdict says whether another attempt may succeed. In a tree of errors, the greatest verdict
+// decides.
 type verdict uint8
 
 const (
 	unknown verdict = iota
 	transient
-	ended // the caller's context
+	ended // the caller's context ended
 	permanent
 )
 
-// judge returns the verdict on an error tree. It calls methods of errors that it
-// knows nothing about, which may panic, as those of a typed nil do.
+// judge returns the verdict on the tree of err. A method of an error may panic, for example a
+// method of a typed nil.
 func judge(err error) verdict {
 	return harmless.Or(unknown, func() verdict { return judgeTree(err) })
 }
@@ -139,9 +135,8 @@ func judgeTree(err error) verdict {
 	}
 }
 
-// judgeWrapped judges what by wraps. Every error of quic-go wraps net.ErrClosed,
-// whatever has happened, so errors.Is finds it in all of them. Only an error that
-// also says so in its text is about a closed connection.
+// judgeWrapped judges err, which the error by wraps. Every error of quic-go wraps net.ErrClosed,
+// whatever has happened. So net.ErrClosed counts only if the text of by contains its text.
 func judgeWrapped(err, by error) verdict {
 	if err == net.ErrClosed && !strings.Contains(by.Error(), err.Error()) {
 		return unknown
@@ -169,7 +164,7 @@ func judgeOne(err error) verdict {
 			return transient
 		}
 	case *net.OpError:
-		if e.Op == "remote error" && alertStays(e.Err) { // how crypto/tls reports an alert from the other side
+		if e.Op == "remote error" && alertStays(e.Err) { // an alert from the other side of TLS
 			return permanent
 		}
 		if e.Op == "accept" && errors.Is(e.Err, net.ErrClosed) {
@@ -186,14 +181,15 @@ func judgeOne(err error) verdict {
 			return transient
 		}
 	case *tls.CertificateVerificationError, tls.RecordHeaderError,
-		x509.UnknownAuthorityError, x509.HostnameError, x509.CertificateInvalidError, x509.SystemRootsError,
+		x509.UnknownAuthorityError, x509.HostnameError,
+		x509.CertificateInvalidError, x509.SystemRootsError,
 		*net.AddrError, *net.ParseError, net.UnknownNetworkError, net.InvalidAddrError:
 		return permanent
 	}
-	// net has its own error for each of the two errors of a context. The one for
-	// Canceled always comes from a context. The one for DeadlineExceeded also
-	// comes from a Dialer's own Timeout, and http.Client has one for its own
-	// Timeout. So only context.DeadlineExceeded itself is a context's.
+	// Package net has its own errors for a context that is canceled and for a context whose
+	// deadline passed. The first error always comes from a context. The second error also comes
+	// from the Timeout of a Dialer, and http.Client has a similar error for its own Timeout. So
+	// only context.DeadlineExceeded itself counts as the end of a context.
 	if e, ok := err.(interface{ Is(error) bool }); ok && e.Is(context.Canceled) {
 		return ended
 	}
@@ -203,10 +199,10 @@ func judgeOne(err error) verdict {
 	return unknown
 }
 
-// alertStays reports whether a TLS alert from the other side is about something
-// that does not change: a certificate, the version, or what a handshake has to
-// agree on. The others, such as internal_error, are about one connection.
-// crypto/tls has no exported type for alerts, only texts.
+// alertStays reports whether a TLS alert from the other side would come again: an alert about a
+// certificate, the version, or the settings of the handshake. Other alerts, such as
+// internal_error, concern only one connection. crypto/tls has no exported type for the alerts of
+// the other side, only texts.
 func alertStays(err error) bool {
 	for _, alert := range [...]tls.AlertError{
 		40,                         // handshake_failure
@@ -222,8 +218,8 @@ func alertStays(err error) bool {
 	return false
 }
 
-// judgeText judges those errors of net/http that have neither a variable nor a
-// type of their own. It looks at how their text begins.
+// judgeText judges errors of net/http that have neither a variable nor a type. It compares the
+// first words of their texts.
 func judgeText(text string) verdict {
 	begins := func(start string) bool { return strings.HasPrefix(text, start) }
 	switch {
@@ -250,9 +246,9 @@ func judgeText(text string) verdict {
 	}
 }
 
-// resetPasses reports whether another stream may succeed after an HTTP/2 error
-// about one: "stream error: stream ID 3; CANCEL; received from peer". The other
-// codes mean that the request itself was at fault.
+// resetPasses reports whether another stream may succeed after an error of an HTTP/2 stream, such
+// as "stream error: stream ID 3; CANCEL; received from peer". Other codes mean that the request
+// itself was at fault.
 func resetPasses(text string) bool {
 	_, code, _ := strings.Cut(text, "; ")
 	code, _, _ = strings.Cut(code, ";")

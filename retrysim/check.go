@@ -10,109 +10,137 @@ import (
 
 // A Condition is what [Check] demands of a system.
 type Condition struct {
-	text  string
-	needs time.Duration // how long to simulate after the last event, at least
-	names string        // the service that it is about; "": none
+	text    string
+	needs   time.Duration // how long to simulate after the last event, at least
+	service string        // the service that the Condition is about; "": no service
 
-	// miss returns how badly a run misses the Condition, 0 if it holds, and what
-	// happened.
+	// miss returns by how much a run misses the Condition, and what happened. by is 0 or
+	// negative if the Condition holds.
 	miss func(s System, r Result) (by float64, what string)
 }
 
-// RecoversWithin demands that s has recovered this long after the end of its last
-// event, and without an event that nothing is wrong.
+// RecoversWithin demands that the system recovers within d after the end of its last event.
+// A system without events must work from the start.
 func RecoversWithin(d time.Duration) Condition {
-	c := Condition{text: fmt.Sprintf("recovers within %v", d), needs: d + (hold+window)*time.Second}
-	c.miss = func(_ System, r Result) (float64, string) {
-		if r.Outcome.Verdict != Recovers {
-			return float64(maxTime), r.Outcome.String()
-		}
-		return float64(r.Outcome.Recovery - d), fmt.Sprintf("recovers only after %v", r.Outcome.Recovery)
+	return Condition{
+		text:  fmt.Sprintf("recovers within %v", d),
+		needs: d + (hold+window)*time.Second,
+		miss: func(_ System, r Result) (float64, string) {
+			o := r.Outcome
+			if o.Verdict != Recovers {
+				return float64(maxTime), o.String()
+			}
+			return float64(o.Recovery - d), fmt.Sprintf("recovers only after %v", o.Recovery)
+		},
 	}
-	return c
 }
 
-// LoadAtMost demands that in any 3 seconds a service gets at most factor times the
-// requests that the calls of these seconds make if no attempt fails. If there are
-// fewer calls than Rate says, as in a lull, it is factor times the requests of the
-// usual number. 1.5 allows one retry for two requests.
+// LoadAtMost demands that the requests to a service in any 3 seconds are at most factor
+// times its normal load. The normal load is the number of requests that the calls of these
+// seconds make if no attempt fails. In a lull, with fewer calls than Rate says, the normal
+// load is computed from Rate. A factor of 1.5 allows one retry for two requests.
 func LoadAtMost(service string, factor float64) Condition {
-	c := Condition{text: fmt.Sprintf("load on %s at most %.2f times its normal load", service, factor), names: service}
-	c.miss = func(s System, r Result) (by float64, what string) {
-		order, _ := s.order()
-		rows := r.Services[service].Seconds
-		for i := range len(rows) - window + 1 {
-			normal := s.normal(order, func(entry string) float64 {
-				calls, _ := sum(r.Services[entry].Seconds[i : i+window])
-				return max(float64(calls), window*s.Services[entry].Rate)
-			})
-			requests := 0
-			for _, row := range rows[i : i+window] {
-				requests += row.Requests
+	return Condition{
+		text: fmt.Sprintf("load on %s at most %.2f times its normal load",
+			service, factor),
+		service: service,
+		miss: func(s System, r Result) (by float64, what string) {
+			order, _ := s.order()
+			for i := range len(r.Seconds) - window + 1 {
+				load := s.loadAt(order, r, service, i)
+				if load-factor > by {
+					by, what = load-factor, fmt.Sprintf("%.2f times at %ds", load, i)
+				}
 			}
-			if load := float64(requests) / normal[service]; load-factor > by {
-				by, what = load-factor, fmt.Sprintf("%.2f times at %ds", load, i)
-			}
-		}
-		return by, what
+			return by, what
+		},
 	}
-	return c
 }
 
-// GoodputAtLeast demands that at least this share of all calls from outside works,
-// from the first second to the last.
+// loadAt returns the requests to a service in the window that starts in a second, as a
+// multiple of its normal load.
+func (s System) loadAt(order []string, r Result, service string, second int) float64 {
+	normal := s.normal(order, func(entry string) float64 {
+		calls, _ := sum(r.Services[entry].Seconds[second : second+window])
+		return max(float64(calls), window*s.Services[entry].Rate)
+	})
+	requests := 0
+	for _, row := range r.Services[service].Seconds[second : second+window] {
+		requests += row.Requests
+	}
+	return float64(requests) / normal[service]
+}
+
+// GoodputAtLeast demands that at least this share of all calls from outside works, counted
+// over the whole run. 0.99 is 99 %.
 func GoodputAtLeast(share float64) Condition {
-	c := Condition{text: fmt.Sprintf("at least %.4g%% of all calls work", 100*share)}
-	c.miss = func(_ System, r Result) (float64, string) {
-		got := float64(r.Outcome.Worked) / float64(max(1, r.Outcome.Calls))
-		return share - got, fmt.Sprintf("%.4g%% work", 100*got)
+	return Condition{
+		text: fmt.Sprintf("at least %.4g%% of all calls work", 100*share),
+		miss: func(_ System, r Result) (float64, string) {
+			got := float64(r.Outcome.Worked) / float64(max(1, r.Outcome.Calls))
+			return share - got, fmt.Sprintf("%.4g%% work", 100*got)
+		},
 	}
-	return c
 }
 
-// Check simulates s with the seeds 1 to 10, and returns an error if a condition does
-// not hold in all of these runs. The error says for each such condition how badly it
-// was missed in the worst run, and in how many. It is also an error if s is invalid,
-// or if there is no condition. A Duration that is too short for a condition is
-// prolonged.
+const checkRuns = 10
+
+// Check simulates s with the seeds 1 to 10. It returns an error if a condition does not
+// hold in all of these runs. For each such condition the error describes the worst run, and
+// says in how many runs the condition does not hold. Check also returns an error if s is
+// invalid, if there is no condition, or if a condition names an unknown service. If the
+// Duration of s is too short for a condition, Check simulates a longer time.
 func Check(s System, conditions ...Condition) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(conditions, func(c Condition) bool { return c.miss == nil }) || len(conditions) == 0 {
-		return errors.New("retrysim: Check without a condition, or with an empty one: write one, such as RecoversWithin(30*time.Second)")
+	empty := func(c Condition) bool { return c.miss == nil }
+	if len(conditions) == 0 || slices.ContainsFunc(conditions, empty) {
+		return errors.New("retrysim: Check got no Condition, or an empty one: " +
+			"write a Condition such as RecoversWithin(30*time.Second)")
 	}
 	for _, c := range conditions {
-		if _, known := s.Services[c.names]; c.names != "" && !known {
-			return fmt.Errorf("retrysim: there is no service %q: the services are %s", c.names, strings.Join(s.names(), ", "))
+		if _, known := s.Services[c.service]; c.service != "" && !known {
+			return fmt.Errorf("retrysim: there is no service %q: the services are %s",
+				c.service, strings.Join(s.names(), ", "))
 		}
 		s.Duration = max(time.Duration(s.seconds())*time.Second, s.lastEnd()+c.needs)
 	}
-	runs, worst := make([]int, len(conditions)), make([]float64, len(conditions))
-	whats := make([]string, len(conditions))
-	for seed := range 10 {
-		r, err := Run(s, uint64(seed+1))
+	missed := make([]misses, len(conditions))
+	for seed := range uint64(checkRuns) {
+		r, err := Run(s, seed+1)
 		if err != nil {
 			return err
 		}
 		for i, c := range conditions {
-			by, what := c.miss(s, r)
-			if by > 0 {
-				runs[i]++
-			}
-			if by > worst[i] {
-				worst[i], whats[i] = by, what
-			}
+			missed[i].add(c.miss(s, r))
 		}
 	}
 	var texts []string
 	for i, c := range conditions {
-		if runs[i] > 0 {
-			texts = append(texts, fmt.Sprintf("%s: %s, missed in %d of %d runs", c.text, whats[i], runs[i], 10))
+		if m := missed[i]; m.runs > 0 {
+			texts = append(texts, fmt.Sprintf("%s: %s, missed in %d of %d runs",
+				c.text, m.what, m.runs, checkRuns))
 		}
 	}
 	if texts == nil {
 		return nil
 	}
 	return errors.New("retrysim: " + strings.Join(texts, "; "))
+}
+
+// misses counts the runs that miss a Condition, and keeps what happened in the worst run.
+type misses struct {
+	runs  int
+	worst float64
+	what  string
+}
+
+func (m *misses) add(by float64, what string) {
+	if by > 0 {
+		m.runs++
+	}
+	if by > m.worst {
+		m.worst, m.what = by, what
+	}
 }

@@ -1,29 +1,33 @@
 // Package retrysim simulates what retry policies do to a system of services, before
-// an outage does. A [System] is services that call each other, each call under a
-// [retry.Policy], and what goes wrong: workers that hang, work that slows down,
-// requests that fail, more calls. [Explain] says whether the system comes back:
+// an outage does. A [System] lists services that call each other, each call under a
+// [retry.Policy], and the events of an outage: workers hang, work gets slower, requests
+// fail, or more calls arrive. [Explain] says whether the system recovers afterwards:
 //
 //	web comes back up to 147/s, 53% of your load; you run at 280/s
 //	stays down (10 of 10 runs)
 //
 // [Check] is for tests:
 //
-//	err := retrysim.Check(system, retrysim.RecoversWithin(30*time.Second), retrysim.LoadAtMost("payments", 1.5))
+//	err := retrysim.Check(system,
+//		retrysim.RecoversWithin(30*time.Second),
+//		retrysim.LoadAtMost("payments", 1.5))
 //
-// Time is virtual, and nothing is sent. Attempts are decided by [retry.Policy.Next].
+// Time is virtual, and nothing is sent. [retry.Policy.Next] decides about each retry.
 // The same system and the same seed give the same result on every platform.
 //
-// # What not to conclude
+// # What the simulation cannot tell
 //
-// A system that comes back here may stay down in production: caches, connections,
-// garbage collection, autoscaling, load balancers and locks are not simulated. What
-// stays down here has a loop of timeouts, queues and retries that does not end.
+// A system that recovers in the simulation may stay down in production: caches,
+// connections, garbage collection, autoscaling, load balancers and locks are not
+// simulated. A system that stays down in the simulation has a loop of timeouts, queues
+// and retries that does not end by itself.
 //
-// Do not trust seconds: how long a recovery takes depends on spare capacity, which
+// Do not trust the seconds. The time of a recovery depends on the spare capacity, which
 // few people know to 5 %. The Margin of an [Answer] depends on it less.
 //
-// Queues hide. The backlog of a listener, a pool of connections and goroutines
-// without a limit are unlimited queues, and so a Queue that is not set is unlimited.
-// Workers take requests in the order in which they came; a service without a pool,
-// whose requests share processors, does not, and is not simulated well.
+// Real systems have hidden queues. The backlog of a listener, a connection pool and
+// goroutines without a limit are unlimited queues, and so a Queue of 0 is unlimited.
+//
+// Workers take requests in the order of arrival. A service whose requests share the
+// processors has no such order, and its simulation is less exact.
 package retrysim

@@ -11,113 +11,117 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// An engine simulates one run. All that happens is an event of a heap. Nothing is
-// taken out of the heap or a queue before its turn: each entry has the generation of
-// what it is about, and is skipped if that has changed.
+// An engine simulates one run. Everything that happens is an event in a heap. No event or
+// queue entry is removed before its turn. It carries the generation of its request instead,
+// and is skipped if the request has a newer generation by then.
 type engine struct {
 	now      int64 // nanoseconds since the start
 	epoch    time.Time
-	second   int // the row that counts
-	patience int // seconds for which the last calls are waited for
+	second   int // the index of the row that is being counted
+	patience int // seconds for which the engine waits for the last calls
 	events   heap
 	popped   int
 	err      error
 	services []service
 	triggers []Trigger
-	live     int        // requests
-	free     []*request // that have ended: entries and events that are left of them have an older gen
-	ended    int        // calls from outside
+	live     int        // requests that have not ended
+	free     []*request // requests that have ended, to be used again with a new generation
+	ended    int        // calls from outside that have ended
 }
 
-// A service is a Service while it is simulated.
+// A service is the state of a Service in a run.
 type service struct {
 	Service
 	name    string
 	index   int32
 	edges   []edge
-	arrives stream // times between calls from outside
-	works   stream // work, and which requests fail
-	chooses stream // the client
+	arrives stream // the times between calls from outside
+	works   stream // the times of work, and which requests fail
+	chooses stream // which client handles a request
 	seeds   stream // the seeds of delays
 	clients uint32
 
-	// What triggers may change.
-	pool    int // workers, Unlimited
+	// What triggers change.
+	pool    int // workers, or Unlimited
 	mean    float64
 	fail    float64
 	rate    float64
 	arrival uint32 // the generation of the next arrival
 
-	busy    int
+	busy    int // workers that handle a request
 	queue   []entry
-	queued  int // those that still wait
-	feeding bool
+	queued  int  // entries of queue that are not stale
+	feeding bool // feed is running
 	calls   uint32
 
 	// What is counted.
 	rows            []LoadSecond
 	requests        int
 	waited, started int
-	wait            float64 // of all that started
-	integral, since int64   // of busy, in this second
-	work, wasted    float64 // that ended in this second
+	wait            float64 // the sum of the waits of all requests that started
+	integral, since int64   // the integral of busy over this second, up to the time since
+	work, wasted    float64 // the time of work that ended in this second
 }
 
-// An edge is an Edge while it is simulated.
+// An edge is the state of an Edge in a run.
 type edge struct {
 	policy retry.Policy
 	to     *service
 	limit  int // EffectiveMax
 	budget *budget
 
-	// All timeouts of an edge are equally long, so they end in the order in which
-	// they began, and only the first of them is in the heap.
+	// All timeouts of an edge are equally long, so they end in the order in which they began.
+	// Only the first timeout is in the heap.
 	timeouts []entry
 }
 
-// A request is one request to a service, and the call that it is making.
+// A request is one request to a service, and the call that the request is making.
 type request struct {
 	*service
 	came     int64
-	began    int64 // when it got a worker
+	began    int64 // when the request got a worker
 	sent     int64 // when the attempt in flight began
 	called   int64 // when the first attempt of the call began
 	seed     uint64
-	up       *request // that waits for the answer
+	up       *request // the request that waits for the answer; nil: a call from outside, or abandoned
 	down     *request // the attempt in flight
-	attempt  int32    // of the call, from the last healthy one on
-	left     int32    // retries that were lent; -1: no such Budget
+	attempt  int32    // the number of the attempt, from the last healthy attempt of the call on
+	left     int32    // retries that are left of the lent Budget; -1: there is no such Budget
 	gen      uint32
 	client   uint32
 	call     uint32 // the number of the call
-	before   int32  // attempts before the last healthy one
-	step     uint16 // which call
-	handled  bool   // by a worker
-	outside  bool
-	deserted bool // its caller, or a caller of that, has given up
-	paid     bool // the edge's budget gave a retry that is still to come
+	before   int32  // attempts of the call before its last healthy attempt
+	step     uint16 // the index of the call in Calls
+	handled  bool   // the request has a worker
+	outside  bool   // the request is a call from outside
+	deserted bool   // its caller, or a caller of its caller, has given up
+	paid     bool   // the budget of the edge gave a retry that has not begun yet
 }
 
-// An entry is a request in a queue, which is stale if its gen is another one.
+// An entry is a request in a queue. It is stale if its gen is not that of the request.
 type entry struct {
 	at  int64
 	r   *request
 	gen uint32
 }
 
-// What an event is. Of those that happen at the same time the first of this list
-// comes first.
+// The kinds of events. Events of the same time happen in this order.
 const (
 	evSecond  = iota // a second is over
 	evTrigger        // a trigger of a service begins or ends
 	evWorked         // the work of a request is done
-	evTimeout        // the first timeout of a service's edge, which gen is
-	evRetry          // the delay of a request's call is over
-	evArrive         // a call from outside
+	evTimeout        // the first timeout of an edge is due; gen is the index of the edge
+	evRetry          // the delay before a retry is over
+	evArrive         // a call comes from outside
 )
 
 func newEngine(s System, seed uint64) *engine {
-	e := &engine{triggers: s.Events, epoch: time.Unix(0, 0).UTC(), services: make([]service, len(s.Services)), patience: s.patience()}
+	e := &engine{
+		triggers: s.Events,
+		epoch:    time.Unix(0, 0).UTC(),
+		services: make([]service, len(s.Services)),
+		patience: s.patience(),
+	}
 	index := map[string]int32{}
 	for i, name := range s.names() {
 		index[name] = int32(i)
@@ -131,14 +135,20 @@ func newEngine(s System, seed uint64) *engine {
 		}
 		v.clients = uint32(max(1, v.Clients))
 		v.Patience = cmp.Or(v.Patience, defaultPatience)
-		own := map[*retry.Budget]*budget{nil: nil} // Budgets of other services are of other processes
+		// Policies of different services never share a budget: they run in different processes.
+		own := map[*retry.Budget]*budget{nil: nil}
 		for _, c := range v.Calls {
 			p := c.Policy
 			p.Source, p.Classify = v.seeds.Uint64, nil
 			if _, shared := own[p.Budget]; !shared {
 				own[p.Budget] = newBudget(p.Budget)
 			}
-			v.edges = append(v.edges, edge{policy: p, to: &e.services[index[c.To]], limit: p.EffectiveMax(), budget: own[p.Budget]})
+			v.edges = append(v.edges, edge{
+				policy: p,
+				to:     &e.services[index[c.To]],
+				limit:  p.EffectiveMax(),
+				budget: own[p.Budget],
+			})
 		}
 	}
 	for _, t := range s.Events {
@@ -153,7 +163,7 @@ func newEngine(s System, seed uint64) *engine {
 	return e
 }
 
-// run simulates until so many seconds are over.
+// run simulates until this many seconds are over.
 func (e *engine) run(seconds int) error {
 	for e.second < seconds && e.err == nil {
 		e.next()
@@ -161,17 +171,22 @@ func (e *engine) run(seconds int) error {
 	return e.err
 }
 
-// looks is after how many events a run looks at how much memory it holds.
+// looks is the number of events between two checks of the memory that a run holds.
 const looks = 1 << 14
 
 // next makes the next event happen.
 func (e *engine) next() {
 	if e.popped++; e.popped%looks == 0 && e.bytes() > mostBytes {
-		e.err = fmt.Errorf("retrysim: a run takes more than %d MB of memory after %v of simulated time: shorten timeouts or duration, lower the rate, or limit the attempts, the queue or the clients", mostBytes>>20, time.Duration(e.now))
+		e.err = fmt.Errorf("retrysim: a run takes more than %d MB of memory "+
+			"after %v of simulated time: shorten timeouts or duration, lower the rate, "+
+			"or limit the attempts, the queue or the clients",
+			mostBytes>>20, time.Duration(e.now))
 		return
 	}
 	if e.popped > MaxEvents {
-		e.err = fmt.Errorf("retrysim: more than %d events after %v of simulated time: shorten duration, lower the rate, or limit the attempts", MaxEvents, time.Duration(e.now))
+		e.err = fmt.Errorf("retrysim: more than %d events after %v of simulated time: "+
+			"shorten duration, lower the rate, or limit the attempts",
+			MaxEvents, time.Duration(e.now))
 		return
 	}
 	ev := e.events.pop()
@@ -202,15 +217,16 @@ func (e *engine) push(at int64, kind uint64, index int32, gen uint32) {
 	e.events.push(event{at: at, index: index, gen: gen}, kind)
 }
 
-// after pushes an event of a request.
+// after pushes an event about a request, which happens after this delay.
 func (e *engine) after(d int64, kind uint64, r *request) {
 	e.events.push(event{at: e.now + min(d, math.MaxInt64-e.now), r: r, gen: r.gen}, kind)
 }
 
-// change sets what the triggers of this moment make of a service.
+// change applies to a service the triggers that last at this moment.
 func (e *engine) change(v *service) {
 	rate := v.rate
-	v.pool, v.mean, v.fail, v.rate = cmp.Or(v.Workers, retry.Unlimited), float64(v.Work), 0, v.Rate
+	v.pool, v.mean = cmp.Or(v.Workers, retry.Unlimited), float64(v.Work)
+	v.fail, v.rate = 0, v.Rate
 	for _, t := range e.triggers {
 		if t.Service != v.name || e.now < int64(t.At) || e.now >= int64(t.At+t.For) {
 			continue
@@ -266,17 +282,22 @@ func (e *engine) admit(v *service, left int32, up *request) (*request, error) {
 		return nil, ErrRejected
 	}
 	if e.live++; e.live > MaxInFlight {
-		e.err = fmt.Errorf("retrysim: more than %d requests are in flight after %v of simulated time: shorten duration, lower the rate, or limit the queue", MaxInFlight, time.Duration(e.now))
+		e.err = fmt.Errorf("retrysim: more than %d requests are in flight "+
+			"after %v of simulated time: shorten duration, lower the rate, or limit the queue",
+			MaxInFlight, time.Duration(e.now))
 	}
 	r := e.newRequest()
-	*r = request{gen: r.gen, service: v, came: e.now, left: left, up: up, deserted: up != nil && up.deserted}
+	*r = request{
+		gen: r.gen, service: v, came: e.now, left: left, up: up,
+		deserted: up != nil && up.deserted,
+	}
 	if v.clients > 1 {
 		r.client = uint32(v.chooses.Uint64() % uint64(v.clients))
 	}
 	return r, nil
 }
 
-// newRequest returns a request that has ended, if there is one.
+// newRequest returns a request that has ended, or else a new one.
 func (e *engine) newRequest() (r *request) {
 	if len(e.free) == 0 {
 		return new(request)
@@ -285,7 +306,7 @@ func (e *engine) newRequest() (r *request) {
 	return r
 }
 
-// enter starts a request that was admitted, or puts it into the queue.
+// enter starts an admitted request, or puts the request into the queue.
 func (e *engine) enter(r *request) {
 	if r.hasWorker() {
 		e.start(r)
@@ -319,12 +340,13 @@ func (e *engine) start(r *request) {
 	}
 }
 
+// integrate adds the time since the last change of busy to the integral of busy.
 func (e *engine) integrate(v *service) {
 	v.integral += int64(v.busy) * (e.now - v.since)
 	v.since = e.now
 }
 
-// proceed makes the next call of a request, or answers it.
+// proceed makes the next call of a request, or answers the request after its last call.
 func (e *engine) proceed(r *request) {
 	if int(r.step) == len(r.edges) {
 		e.answer(r, nil)
@@ -337,7 +359,7 @@ func (e *engine) proceed(r *request) {
 
 func (r *request) edge() *edge { return &r.edges[r.step] }
 
-// try attempts a request's call.
+// try makes an attempt of the call that a request is making.
 func (e *engine) try(r *request) {
 	to := r.edge()
 	r.sent, r.paid = e.now, false
@@ -346,7 +368,7 @@ func (e *engine) try(r *request) {
 	lent := int32(retry.Unlimited)
 	if r.left >= 0 {
 		lent = r.left
-		if to.limit < 0 || int(r.attempt) < to.limit { // it may need one itself
+		if to.limit < 0 || int(r.attempt) < to.limit { // keep one retry for this call itself
 			lent = max(0, lent-1)
 		}
 		r.left -= lent
@@ -360,7 +382,8 @@ func (e *engine) try(r *request) {
 	r.down = down
 	gen := r.gen
 	e.enter(down)
-	if timeout := int64(to.policy.AttemptTimeout); timeout > 0 && r.gen == gen { // else it has been answered
+	// A changed gen means that the attempt has been answered.
+	if timeout := int64(to.policy.AttemptTimeout); timeout > 0 && r.gen == gen {
 		at := e.now + min(timeout, math.MaxInt64-e.now)
 		if to.timeouts = append(to.timeouts, entry{at, r, gen}); len(to.timeouts) == 1 {
 			e.push(at, evTimeout, r.index, uint32(r.step))
@@ -368,11 +391,11 @@ func (e *engine) try(r *request) {
 	}
 }
 
-// timeOut ends the attempts of an edge whose time is up.
+// timeOut ends the attempts of an edge whose timeout has passed.
 func (e *engine) timeOut(v *service, step uint32) {
 	for to := &v.edges[step]; len(to.timeouts) > 0; to.timeouts = to.timeouts[1:] {
 		switch first := to.timeouts[0]; {
-		case first.r.gen != first.gen: // answered
+		case first.r.gen != first.gen: // the attempt has been answered
 		case first.at > e.now:
 			e.push(first.at, evTimeout, v.index, step)
 			return
@@ -383,7 +406,8 @@ func (e *engine) timeOut(v *service, step uint32) {
 	}
 }
 
-// abandon ends a request whose caller has given up, or lets it go on.
+// abandon handles a request whose caller has given up. Its Cancel decides whether the
+// request ends or goes on.
 func (e *engine) abandon(r *request) {
 	r.up = nil
 	switch {
@@ -406,16 +430,18 @@ func (e *engine) abandon(r *request) {
 	}
 }
 
-// attempted ends an attempt of a request's call.
+// attempted ends an attempt of the call that a request is making.
 func (e *engine) attempted(r *request, err error) {
 	r.gen++
 	r.down = nil
-	e.tell(r, retry.Event{Kind: retry.AttemptFinished, Err: err, Took: time.Duration(e.now - r.sent)})
+	took := time.Duration(e.now - r.sent)
+	e.tell(r, retry.Event{Kind: retry.AttemptFinished, Err: err, Took: took})
 	if err == nil {
 		if b := r.edge().budget; b != nil {
 			b.success(r.client, e.now)
 		}
-		e.tell(r, retry.Event{Kind: retry.CallFinished, Decision: retry.Decision{Reason: retry.ReasonSuccess}})
+		success := retry.Decision{Reason: retry.ReasonSuccess}
+		e.tell(r, retry.Event{Kind: retry.CallFinished, Decision: success})
 		r.step++
 		e.proceed(r)
 		return
@@ -427,14 +453,14 @@ func (e *engine) attempted(r *request, err error) {
 	e.answer(r, ErrFailed)
 }
 
-// decide returns the delay before the next attempt of a call, below 0 if there is
-// none.
+// decide returns the delay before the next attempt of a call. It is negative if there is no
+// next attempt.
 func (e *engine) decide(r *request, err error) time.Duration {
 	p := &r.edge().policy
 	took := time.Duration(e.now - r.sent)
 	timedOut := p.AttemptTimeout > 0 && took >= p.AttemptTimeout
 	if p.HealthyAfter > 0 && took >= p.HealthyAfter && !timedOut {
-		r.seed = 0 // the call begins anew
+		r.seed = 0 // after a healthy attempt, delays are drawn from a new seed
 	}
 	a := retry.Attempt{
 		Number: int(r.attempt), Err: err,
@@ -450,16 +476,21 @@ func (e *engine) decide(r *request, err error) time.Duration {
 		d.Reason = retry.ReasonBudget
 	}
 	if !d.Retry() {
-		e.tell(r, retry.Event{Kind: retry.CallFinished, Err: err, Decision: retry.Decision{Reason: d.Reason, Reset: d.Reset}})
+		e.tell(r, retry.Event{
+			Kind: retry.CallFinished, Err: err,
+			Decision: retry.Decision{Reason: d.Reason, Reset: d.Reset},
+		})
 		return -1
 	}
-	e.tell(r, retry.Event{Kind: retry.RetryScheduled, Err: err, Decision: d, Due: e.time().Add(d.Delay)})
+	e.tell(r, retry.Event{
+		Kind: retry.RetryScheduled, Err: err, Decision: d, Due: e.time().Add(d.Delay),
+	})
 	r.attempt++
 	return d.Delay
 }
 
-// tell sends an event of a request's call to the OnEvent of its policy. The key of the
-// call is the service that makes it, and its number.
+// tell sends an event of a call to the OnEvent of its policy. The key of the call is the
+// name of the service that makes the call, and the number of the call, such as "web-17".
 func (e *engine) tell(r *request, ev retry.Event) {
 	to := r.edge()
 	if to.policy.OnEvent == nil {
@@ -467,12 +498,13 @@ func (e *engine) tell(r *request, ev retry.Event) {
 	}
 	ev.Time, ev.Elapsed = e.time(), time.Duration(e.now-r.called)
 	ev.Attempt, ev.Number, ev.Max = int(r.before+r.attempt), int(r.attempt), to.limit
-	to.policy.OnEvent(retrylog.WithKey(context.Background(), fmt.Sprintf("%s-%d", r.name, r.call)), ev)
+	key := fmt.Sprintf("%s-%d", r.name, r.call)
+	to.policy.OnEvent(retrylog.WithKey(context.Background(), key), ev)
 }
 
 func (e *engine) time() time.Time { return e.epoch.Add(time.Duration(e.now)) }
 
-// pay takes a retry out of the Budget that was lent, and out of the edge's own.
+// pay takes a retry out of the Budget that was lent, and out of the budget of the edge.
 func (e *engine) pay(r *request) (allowed bool) {
 	if r.left == 0 {
 		return false
@@ -487,7 +519,7 @@ func (e *engine) pay(r *request) (allowed bool) {
 	return allowed
 }
 
-// answer ends a request.
+// answer ends a request, and with it the attempt of its caller.
 func (e *engine) answer(r *request, err error) {
 	up, left := r.up, max(0, r.left)
 	if r.outside {
@@ -503,7 +535,7 @@ func (e *engine) answer(r *request, err error) {
 	}
 }
 
-// leave ends a request and frees its worker.
+// leave ends a request that has a worker, and gives the worker to the next request.
 func (e *engine) leave(r *request) {
 	e.integrate(r.service)
 	r.busy--
@@ -517,15 +549,15 @@ func (e *engine) leave(r *request) {
 	e.feed(v)
 }
 
-// end makes all that is left of a request stale.
+// end makes the events and queue entries of a request stale.
 func (e *engine) end(r *request) {
 	r.gen++
 	e.live--
 	e.free = append(e.free, r)
 }
 
-// feed starts the requests in the queue for which there are workers. A start can end
-// at once and come back here, so the loop is run by the first only.
+// feed starts requests of the queue while a worker is idle. A request that ends as soon as
+// it starts calls feed again. The inner call returns, and the loop of the outer call goes on.
 func (e *engine) feed(v *service) {
 	if v.feeding {
 		return
@@ -541,7 +573,7 @@ func (e *engine) feed(v *service) {
 	v.feeding = false
 }
 
-// endSecond completes the rows of a second.
+// endSecond completes the rows of the second that is over.
 func (e *engine) endSecond() {
 	for i := range e.services {
 		v := &e.services[i]

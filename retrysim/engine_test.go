@@ -25,7 +25,7 @@ func system(t *testing.T, text string) (s System) {
 	return s
 }
 
-// often returns how often something random is tried: more in .ci/soak.
+// often returns how often a test repeats something random. .ci/soak repeats it more often.
 func often(short, long int) int {
 	if os.Getenv("RETRY_LONG") != "" {
 		return long
@@ -33,19 +33,19 @@ func often(short, long int) int {
 	return short
 }
 
-// In the simulation calls have the events that retry.Do sends, to the nanosecond: 20
-// calls each with 2,000 random policies, under a service that fails until one time,
-// then works as long, and fails as long again.
-func TestAttemptsAreThoseOfDo(t *testing.T) {
+// Simulated calls have the same events as retry.Do, to the nanosecond. The test makes 20
+// calls with each of 2,000 random policies. They call a service that fails for a while, then
+// works for as long, and then fails again for as long.
+func TestSameEventsAsDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(5, 6))
 		const calls = 20
 		attempts := 0
 		for range often(2000, 20_000) {
 			p := randomPolicy(r)
-			work := []time.Duration{0, time.Duration(1 + 2*r.IntN(100_000_000))}[min(1, r.IntN(10))] // odd, so that it never ends with a timeout
+			work := []time.Duration{0, time.Duration(1 + 2*r.IntN(100_000_000))}[min(1, r.IntN(10))] // odd, so that work never ends at the same time as a timeout
 			until := time.Duration(1 + r.Int64N(3e8<<r.IntN(5)))
-			slow := time.Duration(1 + r.Int64N(5e8)) // from then on, for as long, the work takes four times as long
+			slow := time.Duration(1 + r.Int64N(5e8)) // after this time, for as long, work takes four times as long
 			start := time.Now()
 			keep := func(events *[]retry.Event) func(context.Context, retry.Event) {
 				return func(_ context.Context, ev retry.Event) {
@@ -93,7 +93,7 @@ func TestAttemptsAreThoseOfDo(t *testing.T) {
 			require.Equal(t, real, simulated, p)
 			attempts += len(real) / 3
 		}
-		assert.Greater(t, attempts, 3000, "the policies hardly retry")
+		assert.Greater(t, attempts, 3000, "the policies retry too rarely for this test")
 	})
 }
 
@@ -110,9 +110,9 @@ func randomPolicy(r *rand.Rand) retry.Policy {
 	}
 }
 
-// Whatever happens, each call from outside ends once, and then no request, worker
-// or place in a queue is left.
-func TestNothingIsLost(t *testing.T) {
+// Each call from outside ends exactly once. At the end of a run no request is in flight, no
+// worker is busy, and no queue has an entry.
+func TestEveryCallEndsOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	calls, failed := 0, 0
 	for range often(150, 3000) {
@@ -120,7 +120,7 @@ func TestNothingIsLost(t *testing.T) {
 		require.NoError(t, s.Validate(), s)
 		e := newEngine(s, r.Uint64())
 		require.NoError(t, second(s.goOn(e)))
-		e.second-- // what is still going on is counted in the last one
+		e.second-- // count the calls that go on after the last row in the last row
 		for i := range e.services {
 			e.services[i].rate = 0
 			e.services[i].arrival++
@@ -143,7 +143,7 @@ func TestNothingIsLost(t *testing.T) {
 		calls += begun
 	}
 	assert.Greater(t, calls, 10_000)
-	assert.Greater(t, failed, calls/20, "the systems hardly fail")
+	assert.Greater(t, failed, calls/20, "the systems fail too rarely for this test")
 }
 
 func randomSystem(r *rand.Rand) System {
@@ -163,7 +163,7 @@ func randomSystem(r *rand.Rand) System {
 		for range r.IntN(3) {
 			if i+1 < n {
 				p := randomPolicy(r)
-				p.HealthyAfter = 0 // what always fails later than that would go on for ever
+				p.HealthyAfter = 0 // attempts that always fail later than HealthyAfter would never end
 				v.Calls = append(v.Calls, Edge{To: name(i + 1 + r.IntN(n-i-1)), Policy: p})
 			}
 		}
@@ -180,8 +180,8 @@ func randomSystem(r *rand.Rand) System {
 	return s
 }
 
-// The same systems give the same results on each platform that make check tests: every
-// second of 60 random ones is in this hash.
+// The same systems give the same results on each platform that make check tests. The hash
+// is over the results of 60 random systems.
 func TestSameOnEveryPlatform(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	hash := sha256.New()
@@ -193,128 +193,43 @@ func TestSameOnEveryPlatform(t *testing.T) {
 	assert.Equal(t, "21ae2a7b58f9d107f341a467bea0ec69e575f1bec30b3b48fc5266de74d61d2b", fmt.Sprintf("%x", hash.Sum(nil)))
 }
 
-// A budget is a retry.Budget in simulated time, whatever the number of a retry in its call.
-func TestBudgetIsTheRealOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := rand.New(rand.NewPCG(9, 1))
-		some := func(ms int) time.Duration { return time.Duration(r.IntN(2)*(r.IntN(ms)+1)) * time.Millisecond }
-		graced, refused, refunded := 0, 0, 0
-		for history := range often(2000, 100_000) {
-			b := &retry.Budget{Size: 1 + r.IntN(20), Ratio: r.Float64(), RefillEvery: some(1000), Remember: some(60_000), Grace: some(4000)}
-			simulated, now, given := newBudget(b), int64(0), 0
-			for range r.IntN(40) {
-				for range r.IntN(2) * r.IntN(20) {
-					number := 1 + r.IntN(6)
-					allowed, paid := simulated.take(3, now, number)
-					require.Equal(t, takes(t, b, number), allowed, "history %d", history)
-					switch {
-					case paid:
-						given++
-					case allowed:
-						graced++
-					default:
-						refused++
-					}
-				}
-				for range r.IntN(2) * r.IntN(20) {
-					b.Success()
-					simulated.success(3, now)
-				}
-				for ; r.IntN(4) == 0 && given > 0; given-- {
-					b.Refund()
-					simulated.putBack(3, token)
-					refunded++
-				}
-				if h := simulated.of[3]; h != nil && r.IntN(2) == 0 {
-					left := b.Left() // lets time pass
-					require.Equal(t, left, int((simulated.full-simulated.held(3, now).spent)/token), "history %d", history)
-				}
-				d := r.Int64N(2) * r.Int64N([]int64{1e8, 1e9, 1e11}[r.IntN(3)])
-				time.Sleep(time.Duration(d))
-				now += d
-			}
-		}
-		least := often(1000, 50_000)
-		assert.Greater(t, graced, least, "Grace is hardly met")
-		assert.Greater(t, refused, least)
-		assert.Greater(t, refunded, least)
-	})
-}
-
-// takes reports whether b allows the retry of a call with this number.
-func takes(t *testing.T, b *retry.Budget, number int) bool {
-	p := retry.Policy{MaxAttempts: 100, Budget: b}
-	_, err := retry.Once(t.Context(), p, retry.Attempt{Number: number}, func(context.Context) error { return ErrFailed })
-	reason := retry.ReasonOf(err)
-	require.Contains(t, []retry.Reason{retry.ReasonRetry, retry.ReasonBudget}, reason)
-	return reason == retry.ReasonRetry
-}
-
-// A caller that gives up before the retry gives back what its budget gave for it, and
-// nothing for a retry in its Grace.
-func TestBudgetOfARetryThatIsNotMade(t *testing.T) {
-	for _, row := range []struct {
-		name           string
-		cancel         Cancel
-		size           int
-		empty          bool
-		before, after  int64 // retries that are held when the caller gives up, and then
-		grace, timeout time.Duration
-	}{
-		{"paid", CancelWork, 5, false, 4, 5, time.Hour, time.Second},
-		{"paid, without Grace", CancelWork, 5, false, 4, 5, 0, time.Second},
-		{"allowed in Grace", CancelWork, 5, true, 0, 0, time.Hour, time.Second},
-		{"the retry is in flight", CancelWork, 5, false, 4, 4, time.Hour, 2500 * time.Millisecond},
-		{"the call goes on", CancelNone, 5, false, 4, 4, time.Hour, time.Second},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			e := newEngine(System{Duration: time.Minute, Services: map[string]Service{
-				"app": {Calls: []Edge{{To: "web", Policy: retry.Policy{MaxAttempts: 1, AttemptTimeout: row.timeout}}}},
-				"web": {Cancel: row.cancel, Calls: []Edge{{To: "db", Policy: retry.Policy{
-					MaxAttempts: 2, Backoff: retry.Fixed(2 * time.Second),
-					Budget: &retry.Budget{Size: row.size, Grace: row.grace},
-				}}}},
-				"db": {Work: 10 * time.Second, Distribution: Fixed},
-			}, Events: []Trigger{{0, time.Second, "db", Fail, 1}}}, 1)
-			web := &e.services[2]
-			b := web.edges[0].budget
-			for range row.size {
-				if row.empty {
-					b.take(0, 0, 9)
+// Each client has its own budget. Policies of one service that share a Budget share the
+// simulated budget too.
+func TestBudgetsOfClients(t *testing.T) {
+	for _, tc := range []struct {
+		clients int
+		shared  bool
+		want    int
+	}{{1, false, 20}, {1, true, 10}, {7, false, 140}, {7, true, 70}} {
+		retries := 0
+		s := system(t, `{"services": {"db": {}, "web": {"rate": "100/s", "calls": [
+				{"to": "db", "retry": {"max_attempts": 2}, "budget": {"size": 10}}]}},
+			"events": [{"at": "0s", "for": "30s", "service": "db", "fail": 0.5}], "duration": "40s"}`)
+		s.edit("web", func(v *Service) {
+			v.Clients = tc.clients
+			v.Calls[0].Policy.OnEvent = func(_ context.Context, ev retry.Event) {
+				if ev.Kind == retry.RetryScheduled {
+					retries++
 				}
 			}
-			holds := func() int64 { return (b.full - b.held(0, e.now).spent) / token }
-			e.arrive(&e.services[0])
-			require.Equal(t, row.before, holds())
-			for e.ended == 0 {
-				e.next()
+			again := v.Calls[0]
+			if !tc.shared {
+				again.Policy.Budget = &retry.Budget{Size: 10}
 			}
-			assert.Equal(t, row.after, holds())
+			v.Calls = append(v.Calls, again)
 		})
+		require.NoError(t, second(s.simulate(1)))
+		assert.Equal(t, tc.want, retries, tc)
 	}
 }
 
-// A Budget allows in simulated time what a retry.Budget allows.
-func TestBudgetOfOtherSimulations(t *testing.T) {
-	rule := &retry.Budget{Size: 1, Ratio: 1, Grace: time.Second}
-	b := NewBudget(rule)
-	assert.True(t, b.Take(0, 1), "it is full")
-	assert.True(t, b.Take(time.Second-1, 4), "in Grace")
-	assert.False(t, b.Take(time.Second-1, 5), "the fifth retry of its call")
-	assert.False(t, b.Take(time.Second, 1), "after Grace")
-	b.Success(2 * time.Second)
-	assert.True(t, b.Take(2*time.Second, 9), "a success put one back")
-	assert.False(t, b.Take(2*time.Second, 1))
-	b.Success(62*time.Second - 1)
-	assert.True(t, b.Take(62*time.Second-1, 9))
-	assert.False(t, b.Take(62*time.Second-1, 1), "less than a minute after a retry found it empty")
-	b.Success(122*time.Second - 1)
-	assert.True(t, b.Take(122*time.Second-1, 9))
-	assert.True(t, b.Take(122*time.Second-1, 1), "a new Grace, a minute after")
-	assert.Equal(t, 1, rule.Left(), "it is unchanged")
-
-	none := NewBudget(nil)
-	none.Success(0)
-	assert.Nil(t, none)
-	assert.True(t, none.Take(0, 1))
+// A run ends with an error if it has too many requests in flight or too many events.
+func TestTooMuchInFlight(t *testing.T) {
+	s := system(t, `{"services": {"web": {"rate": "1000000/s", "workers": 1, "work": "1h"}}, "duration": "20s"}`)
+	e := newEngine(s, 1)
+	e.live = MaxInFlight - 5
+	assert.ErrorContains(t, second(s.goOn(e)), "more than 1000000 requests are in flight after ")
+	e = newEngine(s, 1)
+	e.popped = MaxEvents - 1000
+	assert.ErrorContains(t, second(s.goOn(e)), "more than 1000000000 events after ")
 }

@@ -12,31 +12,33 @@ import (
 	"github.com/goretry/retry/retrydialect/strict"
 )
 
-// UnmarshalJSON reads a system as people write it:
+// UnmarshalJSON reads the text form of a system:
 //
 //	{"services": {
 //	   "web": {"rate": "280/s", "patience": "2s", "clients": 10, "calls": [
-//	     {"to": "db", "timeout": "1s", "retry": {"max_attempts": 2}, "budget": {"size": 100, "ratio": 0.1}}]},
+//	     {"to": "db", "timeout": "1s", "retry": {"max_attempts": 2},
+//	      "budget": {"size": 100, "ratio": 0.1}}]},
 //	   "db": {"workers": 30, "work": "100ms", "queue": 500, "cancel": "queue"}},
 //	 "events": [{"at": "20s", "for": "10s", "service": "db", "workers": 0}]}
 //
-// The keys are those of [System], [Service] and [Trigger] in lower case. Without a
-// queue the queue is unlimited, and "queue": 0 is none. In a call, retry is a
-// [retry.Policy], timeout its AttemptTimeout, and budget its Budget, with size,
-// ratio, refill_every, remember and grace. An event has one of workers, slower (3: three
-// times), fail (0.5: half of all requests) and rate ("400/s").
+// The keys are the fields of [System], [Service] and [Trigger] in lower case. Without the
+// key "queue" the queue is unlimited; "queue": 0 means that there is no queue. In a call,
+// "retry" is a [retry.Policy], "timeout" is its AttemptTimeout, and "budget" is its Budget,
+// with the keys size, ratio, refill_every, remember and grace. An event has one of the keys
+// "workers", "slower" (3: three times as long), "fail" (0.5: half of all requests) and
+// "rate" ("400/s").
 //
-// Decoding is strict: unknown keys, duplicate keys, and values of the wrong kind or
-// out of range are errors that say what to write, up to 20 at once, and s stays as
-// it was. It replaces what s had. Whether the services fit together is for
-// [System.Validate]. An error has a method Findings() []retry.Finding, which errors.As
-// finds: it says what is wrong with each key.
+// Decoding is strict: unknown keys, duplicate keys, and values of the wrong kind or out of
+// range are errors. An error names up to 20 faults and says what to write. Its method
+// Findings() []retry.Finding returns one value for each fault; errors.As finds the method.
+// After an error s is unchanged. Otherwise UnmarshalJSON replaces all of s.
+// [System.Validate] checks whether the services fit together.
 func (s *System) UnmarshalJSON(data []byte) error {
 	return strict.Decode(s, data, invalidSystem, exampleSystem, (*System).read)
 }
 
-// UnmarshalYAML reads in YAML what [System.UnmarshalJSON] reads in JSON. It is what
-// YAML libraries look for, as with [retry.Policy].
+// UnmarshalYAML reads in YAML what [System.UnmarshalJSON] reads in JSON. YAML libraries
+// call it, as they call [retry.Policy.UnmarshalYAML].
 func (s *System) UnmarshalYAML(unmarshal func(any) error) error {
 	data, err := strict.YAML(invalidSystem, unmarshal)
 	if err != nil {
@@ -45,26 +47,35 @@ func (s *System) UnmarshalYAML(unmarshal func(any) error) error {
 	return s.UnmarshalJSON(data)
 }
 
+const (
+	exampleSystem  = `{"services": {"web": {"rate": "10/s", "workers": 4, "work": "100ms"}}}`
+	exampleService = `{"workers": 30, "work": "100ms"}`
+	exampleEvent   = `{"at": "20s", "for": "10s", "service": "db", "workers": 0}`
+)
+
 func (s *System) read(m *strict.Mapping) {
 	*s = System{Services: map[string]Service{}}
 	if services := m.Inner("services", "the services by name"); services != nil {
 		for _, name := range services.Keys() {
-			if inner := services.Inner(name, `a service, such as {"workers": 30, "work": "100ms"}`); inner != nil {
+			inner := services.Inner(name, "a service, such as "+exampleService)
+			if inner != nil {
 				s.Services[name] = readService(inner)
 			}
 		}
 	}
-	for _, event := range m.List("events", `a list such as [{"at": "20s", "for": "10s", "service": "db", "workers": 0}]`) {
+	for _, event := range m.List("events", "a list such as ["+exampleEvent+"]") {
 		s.Events = append(s.Events, readTrigger(event))
 	}
 	read(m, []key{{"duration", (*strict.Duration)(&s.Duration), true, strict.WriteDuration}})
 	m.RejectRest("a system")
 }
 
-// read sets the values of the keys that m has.
+// read sets the values of the keys that m contains.
 func read(m *strict.Mapping, keys []key) {
 	for _, k := range keys {
-		strict.Take(m, k.name, k.write, func(text json.RawMessage) bool { return json.Unmarshal(text, k.value) == nil })
+		strict.Take(m, k.name, k.write, func(text json.RawMessage) bool {
+			return json.Unmarshal(text, k.value) == nil
+		})
 	}
 }
 
@@ -79,7 +90,8 @@ func readService(m *strict.Mapping) (v Service) {
 }
 
 func readEdge(m *strict.Mapping) (e Edge) {
-	if policy, ok := strict.Take[json.RawMessage](m, "retry", `a policy such as {"max_attempts": 2}`, nil); ok {
+	const writePolicy = `a policy such as {"max_attempts": 2}`
+	if policy, ok := strict.Take[json.RawMessage](m, "retry", writePolicy, nil); ok {
 		var invalid *retry.PolicyError
 		if errors.As(e.Policy.UnmarshalJSON(policy), &invalid) {
 			faults, path := m.Faults("retry")
@@ -87,23 +99,32 @@ func readEdge(m *strict.Mapping) (e Edge) {
 		}
 	}
 	if timeout := e.Policy.AttemptTimeout; timeout > 0 && slices.Contains(m.Keys(), "timeout") {
-		m.Fault("timeout", "given beside attempt_timeout of retry", "one of them")
+		m.Fault("timeout", "given next to retry.attempt_timeout", "only one of the two")
 	}
-	read(m, []key{{"to", &e.To, true, writeService}, {"timeout", (*strict.Duration)(&e.Policy.AttemptTimeout), true, strict.WriteDuration}})
+	timeout := (*strict.Duration)(&e.Policy.AttemptTimeout)
+	read(m, []key{
+		{"to", &e.To, true, writeService},
+		{"timeout", timeout, true, strict.WriteDuration},
+	})
 	if budget := m.Inner("budget", `a budget such as {"size": 100, "ratio": 0.1}`); budget != nil {
-		b := new(retry.Budget)
-		read(budget, []key{
-			{"size", &b.Size, true, "how many retries it holds, at least 1"},
-			{"ratio", &b.Ratio, true, "a share between 0 and 1: 0.1 is one retry for ten successes"},
-			{"refill_every", (*strict.Duration)(&b.RefillEvery), true, strict.WriteDuration},
-			{"remember", (*strict.Duration)(&b.Remember), true, strict.WriteDuration},
-			{"grace", (*strict.Duration)(&b.Grace), true, strict.WriteDuration},
-		})
-		e.Policy.Budget = b
-		budget.RejectRest("a budget")
+		e.Policy.Budget = readBudget(budget)
 	}
 	m.RejectRest("a call")
 	return e
+}
+
+func readBudget(m *strict.Mapping) *retry.Budget {
+	const writeRatio = "a share between 0 and 1: 0.1 is one retry for ten successes"
+	b := new(retry.Budget)
+	read(m, []key{
+		{"size", &b.Size, true, "how many retries it holds, at least 1"},
+		{"ratio", &b.Ratio, true, writeRatio},
+		{"refill_every", (*strict.Duration)(&b.RefillEvery), true, strict.WriteDuration},
+		{"remember", (*strict.Duration)(&b.Remember), true, strict.WriteDuration},
+		{"grace", (*strict.Duration)(&b.Grace), true, strict.WriteDuration},
+	})
+	m.RejectRest("a budget")
+	return b
 }
 
 func readTrigger(m *strict.Mapping) (t Trigger) {
@@ -112,7 +133,7 @@ func readTrigger(m *strict.Mapping) (t Trigger) {
 			continue
 		}
 		if t.Change != "" {
-			m.Fault(string(c), "given beside "+string(t.Change), "an event for each")
+			m.Fault(string(c), "given next to "+string(t.Change), "one event for each of the two")
 		}
 		t.Change = c
 	}
@@ -122,22 +143,25 @@ func readTrigger(m *strict.Mapping) (t Trigger) {
 	return t
 }
 
-// perSecond is a rate as text.
+// A perSecond is a rate. Its text is a number and "/s".
 type perSecond float64
 
-func (r perSecond) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%v/s", float64(r)), nil }
+func (r perSecond) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%v/s", float64(r)), nil
+}
 
 func (r *perSecond) UnmarshalText(text []byte) error {
 	number, ok := strings.CutSuffix(string(text), "/s")
 	rate, err := strconv.ParseFloat(number, 64)
 	if !ok || err != nil || !(rate >= 0 && rate <= maxRate) {
-		return errors.New("no rate")
+		return errors.New("not a rate")
 	}
 	*r = perSecond(rate)
 	return nil
 }
 
-// A number is above 0 in text: 0 is no limit, which is not what a person means by it.
+// A number must be above 0 in the text form. In Go 0 stands for the default, such as no
+// limit of workers, but a person who writes "workers": 0 does not mean that.
 type number int
 
 func (n *number) UnmarshalJSON(text []byte) error {
@@ -148,7 +172,7 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// A queue of 0 in text is none.
+// A queue of 0 in the text form is NoQueue.
 type queue int
 
 func (q *queue) UnmarshalJSON(text []byte) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// full has every key.
+// full is a system with every key.
 const full = `{"services": {
 	"web": {"rate": "280/s", "patience": "2s", "clients": 10, "lend": 3, "calls": [
 		{"to": "db", "timeout": "1s", "retry": {"max_attempts": 2, "jitter": "full"}, "budget": {"size": 100, "ratio": 0.1, "refill_every": "1s", "remember": "2s", "grace": "500ms"}},
@@ -54,8 +54,8 @@ func readRows(t *testing.T, file string, rows any) {
 	require.NoError(t, json.Unmarshal(data, rows))
 }
 
-// testdata/faults.json has texts that are no system, and testdata/invalid.json systems
-// that are invalid.
+// testdata/faults.json lists texts that UnmarshalJSON refuses, and testdata/invalid.json lists
+// systems that Validate refuses.
 func TestFaults(t *testing.T) {
 	type row struct {
 		Text json.RawMessage
@@ -80,7 +80,7 @@ func TestFaults(t *testing.T) {
 	assert.EqualError(t, s.UnmarshalYAML(func(any) error { return errors.New("yaml: line 1:\n  no") }), "retrysim: invalid system: yaml: line 1: no")
 
 	s = System{Services: map[string]Service{"a": {Rate: -1, Work: -1, Clients: -1, Workers: -1, Queue: -2, Cancel: "x", Distribution: "y", Lend: -1, Patience: -1}}}
-	assert.Equal(t, 9, strings.Count(s.Validate().Error(), "services.a."), "every fault at once")
+	assert.Equal(t, 9, strings.Count(s.Validate().Error(), "services.a."), "the error names every fault")
 	for i := range 100 { // 2^100 requests for each call
 		next := Edge{To: fmt.Sprint("s", i+1)}
 		s.Services[fmt.Sprint("s", i)] = Service{Calls: []Edge{next, next}}
@@ -97,16 +97,16 @@ func TestFindings(t *testing.T) {
 		retry, db string
 		want      []finding
 	}{
-		"of a policy": {`{"max_attempts": 0, "max_delive": 1, "backoff": {"type": "fixed"}}`, ``, []finding{
+		"a key of a policy": {`{"max_attempts": 0, "max_delive": 1, "backoff": {"type": "fixed"}}`, ``, []finding{
 			{"invalid_value", "services.web.calls[0].retry.max_attempts", "services.web.calls[0].retry: max_attempts is 0: write how many attempts in all: 1 for no retry, -1 for unlimited"},
 			{"missing_key", "services.web.calls[0].retry.backoff.base", `services.web.calls[0].retry: backoff.base is missing: write a duration as text, such as "200ms" or "1m30s"`},
 			{"unknown_key", "services.web.calls[0].retry.max_delive", `services.web.calls[0].retry: unknown key "max_delive": the keys of a policy are ` + policyKeys()}}},
-		"not a policy":  {`[]`, ``, []finding{{"invalid_value", "services.web.calls[0].retry", `services.web.calls[0].retry: got [], want a mapping such as {"max_attempts": 5}`}}},
-		"of a service":  {`{}`, `"workers": "x"`, []finding{{"invalid_value", "services.db.workers", `services.db.workers is "x": write how many workers there are, such as 30, or leave it out for no limit`}}},
-		"of validation": {`{}`, `"lend": 3`, []finding{{"invalid_value", "services.db.lend", "services.db.lend is 3: write how many retries a call from outside may cost in all, such as 3, in a service that has a rate"}}},
-		"of the size": {`{"max_attempts": 2000000}`, ``, []finding{{"invalid_value", "services.web.calls[0].retry",
-			"services.web.calls[0].retry: a call from outside can become 2e+06 attempts at db, because those of each layer multiply, and more than 1000000 take too long: write fewer max_attempts in one of the layers"}}},
-		"of a circle": {`{}`, `"calls": [{"to": "web"}]`, []finding{{"invalid_value", "services", "services call each other in a circle: db -> web -> db: take one of these calls out"}}},
+		"not a policy":        {`[]`, ``, []finding{{"invalid_value", "services.web.calls[0].retry", `services.web.calls[0].retry: got [], want a mapping such as {"max_attempts": 5}`}}},
+		"a key of a service":  {`{}`, `"workers": "x"`, []finding{{"invalid_value", "services.db.workers", `services.db.workers is "x": write how many workers there are, such as 30, or leave it out for no limit`}}},
+		"a fault of Validate": {`{}`, `"lend": 3`, []finding{{"invalid_value", "services.db.lend", "services.db.lend is 3: write how many retries a call from outside may cost in all, such as 3, in a service that has a rate"}}},
+		"too many attempts": {`{"max_attempts": 2000000}`, ``, []finding{{"invalid_value", "services.web.calls[0].retry",
+			"services.web.calls[0].retry: a call from outside can become 2e+06 attempts at db, because the attempts of all layers multiply, and more than 1000000 take too long: write a smaller max_attempts in one of the layers"}}},
+		"services in a circle": {`{}`, `"calls": [{"to": "web"}]`, []finding{{"invalid_value", "services", "services call each other in a circle: db -> web -> db: take one of these calls out"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s System

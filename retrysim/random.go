@@ -7,11 +7,12 @@ import (
 	"github.com/goretry/retry"
 )
 
-// What is random must be the same on every platform. So there is no math.Log, which
-// is not the same to the last bit, and every product is converted before a sum takes
-// it, because a processor may fuse the two and round once.
+// Random numbers must be the same on every platform. So this file does not use
+// math.Log, whose last bit differs between platforms. It also converts each product to
+// float64 before adding it, because a processor may otherwise fuse the multiplication
+// and the addition, and round once instead of twice.
 
-// A stream is one source of random numbers. Each service has several, so that a
+// A stream is a source of random numbers. Each service has several streams, so that a
 // policy that draws more numbers does not change when calls arrive.
 type stream struct{ *rand.PCG }
 
@@ -23,10 +24,10 @@ func newStream(seed uint64, service, use string) stream {
 // share returns a number from 0 to 1, without 1.
 func (s stream) share() float64 { return float64(s.Uint64()>>11) / (1 << 53) }
 
-// exponential returns a time with this mean, by the method of von Neumann. It draws
-// numbers until one is above the one before. If that is the second, the fourth and so
-// on, the first number is the result, as a share of the mean. Otherwise it draws again,
-// and the result is longer by the mean.
+// exponential returns an exponentially distributed time with this mean, by the method
+// of von Neumann. It draws numbers until a number is not below the number before it. If the
+// count of the numbers before this one is odd, the result is the first number as a share of
+// the mean. Otherwise it draws again, and the result is longer by the mean.
 func (s stream) exponential(mean float64) int64 {
 	for means := 0.0; ; means++ {
 		first := s.Uint64()
@@ -40,9 +41,9 @@ func (s stream) exponential(mean float64) int64 {
 	}
 }
 
-// normal returns a time with this mean and a quarter of it as the standard
-// deviation: twelve numbers from 0 to 1 have the sum 6, with a standard deviation of
-// 1. A sum that would be negative is 0.
+// normal returns a normally distributed time with this mean, and a quarter of the mean
+// as the standard deviation. It adds twelve numbers between 0 and 1: their sum has the mean
+// 6 and the standard deviation 1. A time that would be negative is 0.
 func (s stream) normal(mean float64) int64 {
 	sum := uint64(0)
 	for range 3 {
@@ -53,8 +54,8 @@ func (s stream) normal(mean float64) int64 {
 	return whole(mean * max(0, 1+float64(0.25*deviation)))
 }
 
-// whole rounds a time to whole nanoseconds. What is longer than a simulation can be
-// is cut, so that the end of a wait never overflows.
+// whole rounds a time to whole nanoseconds. It cuts times that are longer than any
+// simulation, so that adding a time to the present never overflows.
 func whole(d float64) int64 {
 	const longest = 1 << 61
 	if d >= longest {

@@ -2,126 +2,172 @@ package retrysim
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/goretry/retry/retrydialect/strict"
 )
 
-// A Result is one run of a [System].
+// A Result is one run of a [System]. In JSON durations are text, such as "1.5s".
 type Result struct {
-	Outcome  Outcome         `json:"outcome"`
-	Seconds  []Second        `json:"seconds"`  // the calls from outside, a row for each second in which they began
+	Outcome Outcome `json:"outcome"`
+
+	// Seconds counts the calls from outside, in a row for each second in which they began.
+	Seconds []Second `json:"seconds"`
+
 	Services map[string]Load `json:"services"` // by name
 
-	growing bool   // not recovered, and the queues get longer
+	growing bool   // s has not recovered, and its queues get longer
 	fails   string // the entry that loses the largest share of its calls
 }
 
 // An Outcome says how a run ended.
 type Outcome struct {
-	Verdict  Verdict       `json:"verdict"`
-	Recovery time.Duration `json:"recovery"`          // Recovers: how long after the end of the last event, in whole seconds
-	EmptyIn  time.Duration `json:"empty_in,omitzero"` // Draining: when the queues will be empty, counted from the end of the run; 0: the last calls have worked
-	Relapses int           `json:"relapses,omitzero"` // how often the calls failed again for 10s after they had recovered
-	Calls    int           `json:"calls"`             // from outside
-	Worked   int           `json:"worked"`            // calls that were answered within the Patience
-	Lost     int           `json:"lost"`              // calls since the first event that did not work, beyond the share that did not work before
-	Wasted   float64       `json:"wasted"`            // share of all work since the first event that was done for callers that had given up
-	Runs     int           `json:"runs,omitzero"`     // of [Explain]: how many runs there were
-	Agree    int           `json:"agree,omitzero"`    // of [Explain]: in how many of them the Verdict was the same
+	Verdict Verdict `json:"verdict"`
+
+	// Recovery is how long after the end of the last event the system recovered, in whole
+	// seconds, if Verdict is Recovers.
+	Recovery time.Duration `json:"recovery"`
+
+	// EmptyIn is how long after the end of the run the queues will be empty, if Verdict is
+	// Draining. 0: the last calls have worked.
+	EmptyIn time.Duration `json:"empty_in,omitzero"`
+
+	// Relapses is how often calls failed for 10s after the system had recovered.
+	Relapses int `json:"relapses,omitzero"`
+
+	Calls  int `json:"calls"`  // calls from outside
+	Worked int `json:"worked"` // calls that were answered within the Patience
+
+	// Lost is how many calls since the start of the first event did not work, without the
+	// share that did not work before that event either.
+	Lost int `json:"lost"`
+
+	// Wasted is the share of all work since the start of the first event that was done for
+	// callers that had given up. Only services with a number of Workers count.
+	Wasted float64 `json:"wasted"`
+
+	Runs  int `json:"runs,omitzero"`  // how many runs [Explain] made; 0: one run of [Run]
+	Agree int `json:"agree,omitzero"` // how many of these runs have this Verdict
 
 	seed  uint64
-	since int // calls since the first event
+	since int // calls since the start of the first event
 }
 
-// A Verdict says whether a system comes back after what happened to it.
+// A Verdict says whether a system recovers after its events.
 type Verdict string
 
 const (
-	// Recovers: 90 % of the share of calls that worked before the first event work
-	// again, at each entry, in each 3 seconds of 10 seconds on end. Without an event:
-	// nothing is wrong.
+	// Recovers: for 10 seconds on end, enough calls work at each entry. In any 3 of these
+	// seconds, the share of calls that work is at least 90 % of the share that worked before
+	// the first event. A system without events recovers if its calls work from the start.
 	Recovers Verdict = "recovers"
 
-	// Draining: it has not recovered when the run ends, but its queues get shorter, or
-	// its last calls have worked, only not for 10 seconds yet.
+	// Draining: the system has not recovered when the run ends. But its queues get shorter,
+	// or its last calls have worked, though not yet for 10 seconds.
 	Draining Verdict = "not back yet"
 
-	// StaysDown: it has not recovered, and its queues do not get shorter. Without the
-	// event it would work, so what keeps it down is its own load.
+	// StaysDown: the system has not recovered, and its queues do not get shorter. Without
+	// its events the system would work, so its own retries and queues keep it down.
 	StaysDown Verdict = "stays down"
 
-	// Overloaded: it does not work without an event either.
+	// Overloaded: the system does not work without its events either.
 	Overloaded Verdict = "overloaded"
 )
 
-// A Second is what became of the calls from outside that began in one second.
+// A Second counts the calls from outside that began in one second.
 type Second struct {
 	Calls  int `json:"calls"`
-	Worked int `json:"worked"` // answered within the Patience of their service
+	Worked int `json:"worked"` // calls that were answered within the Patience of their service
 }
 
 // A Load is what one service had to do.
 type Load struct {
-	Normal   float64       `json:"normal"`    // requests a second if no attempt fails
-	Requests int           `json:"requests"`  // that came
-	Rejected int           `json:"rejected"`  // because the queue was full, or by a Fail event
-	Waited   float64       `json:"waited"`    // share of the requests that had to wait for a worker
-	MeanWait time.Duration `json:"mean_wait"` // for a worker, of all requests that got one
-	Peak     int           `json:"peak"`      // the longest queue at the end of a second
+	Normal   float64 `json:"normal"`   // requests in a second if no attempt fails
+	Requests int     `json:"requests"` // requests that arrived
+	Rejected int     `json:"rejected"` // requests refused by a full queue or a Fail event
+	Waited   float64 `json:"waited"`   // the share of the requests that waited for a worker
+
+	// MeanWait is how long a request waited for a worker, as the mean of all requests that
+	// got a worker.
+	MeanWait time.Duration `json:"mean_wait"`
+
+	Peak int `json:"peak"` // the longest queue at the end of a second
 
 	Seconds []LoadSecond `json:"seconds"`
 }
 
 // A LoadSecond is what one service had to do in one second.
 type LoadSecond struct {
-	Calls  int `json:"calls"`  // from outside that began in this second
-	Worked int `json:"worked"` // of these, answered within the Patience
+	Calls  int `json:"calls"`  // calls from outside that began in this second
+	Worked int `json:"worked"` // how many of these calls were answered within the Patience
 
-	Requests int     `json:"requests"` // that came
-	Rejected int     `json:"rejected"` // because the queue was full, or by a Fail event
-	Queue    int     `json:"queue"`    // how many wait for a worker at the end of the second
-	Busy     float64 `json:"busy"`     // how many handled a request, on average
-	Wasted   float64 `json:"wasted"`   // share of the work that ended in this second for callers that had given up
+	Requests int     `json:"requests"` // requests that arrived
+	Rejected int     `json:"rejected"` // requests refused by a full queue or a Fail event
+	Queue    int     `json:"queue"`    // requests that wait for a worker at the end of the second
+	Busy     float64 `json:"busy"`     // workers that handled a request, on average
+
+	// Wasted is the share of work for callers that had given up. It counts work that ended
+	// in this second.
+	Wasted float64 `json:"wasted"`
 }
 
-// An Answer is what several runs of a [System] say together. String has it in words.
+// An Answer sums up several runs of a [System]. Its method String describes it in words.
 type Answer struct {
-	Entry   string  `json:"entry"`   // the service called from outside that loses most above the Margin; of equal ones the first by name
-	Entries int     `json:"entries"` // how many services are called from outside
-	Rate    float64 `json:"rate"`    // of its calls a second
+	// Entry is a service that is called from outside: the service that loses the largest
+	// share of its calls above the Margin. Of equal services it is the first by name.
+	Entry string `json:"entry"`
 
-	// Margin is the highest rate of Entry, to 1 %, at which the system comes back in every
-	// run: it recovers, or its queues get shorter. All rates from outside are changed in
-	// the same proportion, MarginShare, and with them events that set one. It is 0 if the
-	// system does not come back with a thousandth of its load either, and at most 4 times
-	// its load. It is below the load exactly if a run at that load does not come back.
+	Entries int     `json:"entries"` // how many services are called from outside
+	Rate    float64 `json:"rate"`    // the Rate of Entry, in calls a second
+
+	// Margin is the highest rate of calls to Entry, to 1 %, at which the system comes back
+	// in every run: it recovers, or its queues get shorter. All rates from outside change in
+	// the same proportion, which is MarginShare. This includes the rates of events. Margin
+	// is 0 if the system does not come back with a thousandth of its load, and at most 4
+	// times Rate. It is below Rate if, and only if, a run at Rate does not come back.
 	Margin      float64 `json:"margin"`
 	MarginShare float64 `json:"margin_share"`
 
-	// Outcome has the worst Verdict of the runs, and is the outcome of the run in the
-	// middle of those that have it, in the order of Recovery, EmptyIn and Lost.
+	// Outcome has the worst Verdict of all runs. Of the runs with this Verdict it is the
+	// middle one, in the order of Recovery, EmptyIn and Lost.
 	Outcome Outcome `json:"outcome"`
 
-	WithoutRetries Outcome `json:"without_retries"` // of the same run if each call has one attempt
-	Run            Result  `json:"run"`             // the run of this Outcome
+	WithoutRetries Outcome `json:"without_retries"` // of the same run with one attempt for each call
+	Run            Result  `json:"run"`             // the run of Outcome
 
-	// Of the calls from outside between the start of the first event and the end of the
-	// run, which are the same with and without retries, so many did not work, beyond the
-	// share that did not work before.
+	// Calls is how many calls came from outside between the start of the first event and the
+	// end of the run. It is the same number with retries and without. Lost and
+	// LostWithoutRetries are how many of these calls did not work, without the share that
+	// did not work before the event either.
 	Calls              int `json:"calls"`
 	Lost               int `json:"lost"`
 	LostWithoutRetries int `json:"lost_without_retries"`
 
-	// A large system is simulated with a part of its calls, workers, queues, and clients or
-	// budgets, as long as 50 of each are left. The counts are multiplied by Scale; 1: it
-	// was simulated as it is.
+	// Scale is 1 if the whole system was simulated. A large system is simulated in part: its
+	// calls, workers, queues, and clients or budgets are divided by Scale, as long as 50 of
+	// each are left. The counts are multiplied by Scale.
 	Scale int `json:"scale"`
 
-	Limits []string `json:"limits"` // what to know before believing it: a sentence each
+	Limits []string `json:"limits"` // sentences about what the simulation cannot tell
 }
 
-// In JSON, durations are text such as "1.5s".
+// String describes the Outcome for people.
+func (o Outcome) String() string {
+	switch {
+	case o.Verdict == Recovers && o.Recovery == 0:
+		return "recovers at once"
+	case o.Verdict == Recovers:
+		return fmt.Sprintf("recovers %v after the end of the last event", o.Recovery)
+	case o.EmptyIn > 0:
+		return fmt.Sprintf("not back yet; its queues are empty in about %v", o.EmptyIn)
+	case o.Verdict == Draining:
+		return "not back yet, but the last calls have worked"
+	case o.Verdict == Overloaded:
+		return "overloaded without an event too"
+	}
+	return string(o.Verdict)
+}
 
 func (o Outcome) MarshalJSON() ([]byte, error) {
 	type plain Outcome

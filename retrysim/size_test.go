@@ -1,6 +1,7 @@
 package retrysim
 
 import (
+	"encoding/json"
 	"runtime"
 	"testing"
 	"time"
@@ -11,7 +12,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// large takes 1.44 million events, and the capacity of its db is 4,500 requests a second.
+// large returns a system whose run takes 1.44 million events. Its db can handle 4,500
+// requests a second.
 func large() System {
 	call := Edge{To: "db", Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second}}
 	return System{
@@ -20,7 +22,7 @@ func large() System {
 	}
 }
 
-// Each row changes what a large system has, and it is divided by less.
+// Each row changes a large system. The change limits by what the system is divided.
 func TestScale(t *testing.T) {
 	budget := func(size, clients int) func(*System) {
 		return func(s *System) {
@@ -32,11 +34,11 @@ func TestScale(t *testing.T) {
 		edit func(*System)
 		want int
 	}{
-		"as it is":                    {func(*System) {}, 7},
+		"unchanged":                   {func(*System) {}, 7},
 		"not large":                   {func(s *System) { s.edit("web", func(v *Service) { v.Rate = 500 }) }, 1},
-		"no pool":                     {func(s *System) { s.edit("db", func(v *Service) { v.Workers = 0 }) }, 7},
-		"a pool of 149":               {func(s *System) { s.edit("db", func(v *Service) { v.Workers = 149 }) }, 2},
-		"a pool of 49":                {func(s *System) { s.edit("db", func(v *Service) { v.Workers = 49 }) }, 1},
+		"unlimited workers":           {func(s *System) { s.edit("db", func(v *Service) { v.Workers = 0 }) }, 7},
+		"149 workers":                 {func(s *System) { s.edit("db", func(v *Service) { v.Workers = 149 }) }, 2},
+		"49 workers":                  {func(s *System) { s.edit("db", func(v *Service) { v.Workers = 49 }) }, 1},
 		"a queue of 150":              {func(s *System) { s.edit("db", func(v *Service) { v.Queue = 150 }) }, 3},
 		"no queue":                    {func(s *System) { s.edit("db", func(v *Service) { v.Queue = NoQueue }) }, 7},
 		"an event of 60 workers":      {func(s *System) { s.Events[0].Value = 60 }, 1},
@@ -53,14 +55,14 @@ func TestScale(t *testing.T) {
 		assert.InEpsilon(t, 1+capacity(s), 1+capacity(part)*float64(tc.want), 1e-6, name)
 		if b := s.Services["web"].Calls[0].Policy.Budget; b != nil {
 			now, clients := part.Services["web"].Calls[0].Policy.Budget, max(1, part.Services["web"].Clients)
-			assert.Equal(t, max(1, s.Services["web"].Clients)*b.Size, clients*now.Size*tc.want, "as many retries at once")
-			assert.Equal(t, []any{b.Ratio, b.Remember, b.Grace}, []any{now.Ratio, now.Remember, now.Grace}, "by the same rule")
-			assert.InDelta(t, float64(max(1, s.Services["web"].Clients))/b.RefillEvery.Seconds(), float64(tc.want*clients)/now.RefillEvery.Seconds(), 1e-6, "and each second")
+			assert.Equal(t, max(1, s.Services["web"].Clients)*b.Size, clients*now.Size*tc.want, "the budgets hold as many retries in all")
+			assert.Equal(t, []any{b.Ratio, b.Remember, b.Grace}, []any{now.Ratio, now.Remember, now.Grace}, "the other fields are unchanged")
+			assert.InDelta(t, float64(max(1, s.Services["web"].Clients))/b.RefillEvery.Seconds(), float64(tc.want*clients)/now.RefillEvery.Seconds(), 1e-6, "the budgets refill as many retries a second in all")
 		}
 	}
 }
 
-// What a part of a system says is true of the whole.
+// The simulation of a part of a large system gives the results of the whole system.
 func TestLargeSystem(t *testing.T) {
 	s := large()
 	s.edit("web", func(v *Service) { v.Rate = 2400 })
@@ -82,9 +84,11 @@ func TestLargeSystem(t *testing.T) {
 		assert.InEpsilon(t, pair[0], pair[1], 0.1)
 	}
 
-	// Ten runs that would take hours are refused, and clients that spend nothing take no memory.
+	// Explain refuses ten runs that would take hours.
 	s.Services["db"], s.Duration = Service{Workers: 10}, 10*time.Hour
 	assert.ErrorContains(t, second(Explain(s, 10)), "10 runs take about 3.5e+09 events without a single retry, more than 1000000000: write a shorter duration or a lower rate")
+
+	// Clients that take nothing from their budget use no memory.
 	few := system(t, small)
 	few.Services["web"].Calls[0].Policy.Budget = &retry.Budget{Size: 1}
 	few.edit("web", func(v *Service) { v.Clients = maxClients })
@@ -93,4 +97,36 @@ func TestLargeSystem(t *testing.T) {
 	require.NoError(t, second(Run(few, 1)))
 	runtime.ReadMemStats(&after)
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(10<<20))
+}
+
+// The memory of a run is bounded, however short the text of its system is. Each row fills
+// the memory in another way.
+func TestBoundedInBytes(t *testing.T) {
+	defer func(before int) { mostBytes = before }(mostBytes)
+	mostBytes = 32 << 20
+	const web = `{"services": {"web": {"rate": "10000/s", "calls": [{"to": "db", "timeout": "1ms", "retry": {"max_attempts": -1}}]}, "db": `
+	for _, row := range []struct{ name, json, says string }{
+		{"requests", web + `{"workers": 1, "work": "1h"}}}`, "a run takes more than 32 MB of memory"},
+		{"timers of work that was canceled", web + `{"work": "900h", "cancel": "work"}}}`, "a run takes more than 32 MB of memory"},
+		{"stale entries of a queue", web + `{"workers": 1, "work": "900h", "cancel": "queue"}}}`, "a run takes more than 32 MB of memory"},
+		{"timeouts of attempts that were answered", `{"services": {"web": {"rate": "1000000/s", "calls": [{"to": "db", "timeout": "900h"}]}, "db": {"work": "1ms"}}}`,
+			"a run takes more than 32 MB of memory"},
+		{"budgets of clients", `{"services": {"web": {"rate": "1000000/s", "clients": 100000000, "calls": [` +
+			`{"to": "db", "retry": {"max_attempts": 2}, "budget": {"size": 3, "ratio": 0.1}}]}, "db": {"workers": 1, "work": "900h", "queue": 1}}}`,
+			"a run takes more than 32 MB of memory"},
+		{"rows of a result: patience", `{"services": {"web": {"rate": "1/s", "patience": "100000h"}}}`, "the result would have 3.6e+08 rows"},
+		{"rows of a result: duration", `{"services": {"web": {"rate": "1/s"}}, "duration": "900h"}`, "the result would have 3.2e+06 rows"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var s System
+			require.NoError(t, json.Unmarshal([]byte(row.json), &s))
+			err := s.Validate()
+			if err == nil {
+				e := newEngine(s, 1)
+				err = second(s.goOn(e))
+				assert.Less(t, e.bytes(), mostBytes+mostBytes/4)
+			}
+			assert.ErrorContains(t, err, row.says)
+		})
+	}
 }

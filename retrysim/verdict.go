@@ -7,25 +7,46 @@ import (
 )
 
 const (
-	window    = 3   // seconds in which the calls that work are counted
-	hold      = 10  // seconds for which they must work, to be believed
-	goodShare = 0.9 // of those that worked before
+	window    = 3   // seconds: calls are counted over this time
+	hold      = 10  // seconds: calls must work, or fail, for this time before it counts
+	goodShare = 0.9 // of the share that worked before the first event
 )
 
-// judge sets the Outcome of a run by what became of its calls. Calls are counted in
-// the second in which they began, so that a burst of old answers does not hide new
-// failures.
+// judge sets the Outcome of a run from the calls that worked. A call counts in the second
+// in which it began, so that a burst of old answers does not hide new failures.
 func (s System) judge(r *Result) {
-	end, before := wholeSeconds(s.lastEnd()), int(s.firstAt()/time.Second)
-	overloaded, most := false, -1.0
-	up := make([]bool, len(r.Seconds)-window+1) // whether the window that begins then is good, at each entry
+	up, overloaded := s.judgeCalls(r)
+	end := wholeSeconds(s.lastEnd())
+	back, relapses := recovery(up, end)
+	r.Outcome.Relapses = relapses
+	switch {
+	case overloaded || back < 0 && len(s.Events) == 0:
+		r.Outcome.Verdict = Overloaded
+	case back >= 0:
+		r.Outcome.Verdict, r.Outcome.Recovery = Recovers, time.Duration(back-end)*time.Second
+	default:
+		r.Outcome.Verdict = StaysDown
+		r.Outcome.EmptyIn, r.growing = emptyIn(r, end)
+		if r.Outcome.EmptyIn > 0 || up[len(up)-1] {
+			r.Outcome.Verdict = Draining
+		}
+	}
+}
+
+// judgeCalls counts the lost calls. up says of each second whether enough calls work, at
+// each entry, in the window that starts then. overloaded is true if too few calls worked
+// before the first event.
+func (s System) judgeCalls(r *Result) (up []bool, overloaded bool) {
+	before, most := int(s.firstAt()/time.Second), -1.0
+	up = make([]bool, len(r.Seconds)-window+1)
 	for i := range up {
 		up[i] = true
 	}
 	for _, name := range s.entries() {
 		rows := r.Services[name].Seconds
 		usual := 1.0
-		if calls, worked := sum(rows[before/2 : before]); calls > 0 { // the first half is for the queues to fill
+		// The queues fill in the first half of the time before the first event.
+		if calls, worked := sum(rows[before/2 : before]); calls > 0 {
 			usual = float64(worked) / float64(calls)
 		}
 		overloaded = overloaded || usual < goodShare
@@ -33,7 +54,8 @@ func (s System) judge(r *Result) {
 			calls, worked := sum(rows[i : i+window])
 			up[i] = up[i] && good(calls, worked, usual, max(1, s.part))
 		}
-		calls, worked := sum(rows[before:max(before, min(len(rows), cmp.Or(int(s.Counted/time.Second), len(rows))))])
+		counted := min(len(rows), cmp.Or(int(s.Counted/time.Second), len(rows)))
+		calls, worked := sum(rows[before:max(before, counted)])
 		lost := max(0, int(math.Round(float64(usual*float64(calls))))-worked)
 		r.Outcome.Lost += lost
 		r.Outcome.since += calls
@@ -41,8 +63,13 @@ func (s System) judge(r *Result) {
 			r.fails, most = name, share
 		}
 	}
+	return up, overloaded
+}
 
-	back := -1 // since when
+// recovery returns the second of the last recovery after end, -1 if there is none, and how
+// often calls failed again for hold seconds after a recovery.
+func recovery(up []bool, end int) (back, relapses int) {
+	back = -1
 	for i, run := end, 0; i < len(up); i++ {
 		if run++; i > end && up[i] != up[i-1] {
 			run = 1
@@ -55,20 +82,10 @@ func (s System) judge(r *Result) {
 			back = i - run + 1
 		case !up[i] && back >= 0:
 			back = -1
-			r.Outcome.Relapses++
+			relapses++
 		}
 	}
-	switch {
-	case overloaded || back < 0 && len(s.Events) == 0:
-		r.Outcome.Verdict = Overloaded
-	case back >= 0:
-		r.Outcome.Verdict, r.Outcome.Recovery = Recovers, time.Duration(back-end)*time.Second
-	default:
-		r.Outcome.Verdict = StaysDown
-		if r.Outcome.EmptyIn, r.growing = emptyIn(r, end); r.Outcome.EmptyIn > 0 || up[len(up)-1] {
-			r.Outcome.Verdict = Draining
-		}
-	}
+	return back, relapses
 }
 
 func sum(rows []LoadSecond) (calls, worked int) {
@@ -79,18 +96,19 @@ func sum(rows []LoadSecond) (calls, worked int) {
 	return calls, worked
 }
 
-// good reports whether enough calls worked: 90 % of what is usual, less what chance
-// explains, where only one of so many was simulated. Where usually all of them work,
-// chance explains nothing.
+// good reports whether enough calls worked: at least 90 % of the usual share, minus what
+// chance explains. of is how many calls of a larger system each simulated call stands for:
+// the larger it is, the more chance explains. If usually all calls work, chance explains
+// nothing.
 func good(calls, worked int, usual float64, of int) bool {
 	n := float64(calls)
 	chance := 2 * math.Sqrt(float64(n*usual)*(1-usual)*float64(of))
 	return float64(worked) >= float64(goodShare*usual*n)-chance
 }
 
-// emptyIn returns when the queues will be empty if they go on as in the last third
-// of the time since the second end, 0 if they do not get shorter, and whether they
-// get longer: by more than chance explains.
+// emptyIn returns after what time the queues will be empty if they change as in the last
+// third of the time since the second end. It returns 0 if they do not get shorter, by more
+// than chance explains. growing reports whether they get longer, by more than chance explains.
 func emptyIn(r *Result, end int) (in time.Duration, growing bool) {
 	from := len(r.Seconds) - (len(r.Seconds)-end)/3
 	n := len(r.Seconds) - from
@@ -112,10 +130,11 @@ func emptyIn(r *Result, end int) (in time.Duration, growing bool) {
 		}
 	}
 	slope /= weights
-	// The sum of n random steps has this deviation, and the slope of a line through
-	// them a fifth more of it for each step.
+	// The slope of a line through n random steps has 1.2 times the variance of a step,
+	// divided by n. Chance explains two standard deviations.
 	mean := steps / float64(n-1)
-	chance := 2 * math.Sqrt(max(0, 1.2*(squares/float64(n-1)-float64(mean*mean))/float64(n)))
+	variance := squares/float64(n-1) - float64(mean*mean)
+	chance := 2 * math.Sqrt(max(0, 1.2*variance/float64(n)))
 	last := queue[n-1]
 	if slope >= -chance || last == 0 {
 		return 0, slope > chance

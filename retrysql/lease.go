@@ -12,21 +12,23 @@ import (
 	"github.com/goretry/retry/internal/harmless"
 )
 
-// running has each [*sql.Conn] that a Tx has a transaction on, until that ends. The
-// context of a Tx cannot say this: a function may begin the next Tx with another one.
+// running contains each [*sql.Conn] while a Tx has a transaction on it. A context cannot keep
+// this, because the function may call the inner Tx with another context.
 var running sync.Map
 
-// A lease is the connection of one attempt. An [*sql.Tx] cannot close the
-// connection under it, and after a failover the pool would hand out the connection
-// to the old server again and again.
+// A lease is the connection of one attempt. It exists because an [*sql.Tx] cannot close its
+// connection: after a failover, the pool would hand out the connection to the old server again
+// and again.
 type lease struct {
-	conn   *sql.Conn // nil: the transaction has a connection that this package cannot close
-	caller *sql.Conn // that connection, if it is known: it is in running
-	stuck  bool      // a panic has left conn locked, so to close it would block for ever
+	conn   *sql.Conn // the connection from the pool; nil: this package cannot close it
+	caller *sql.Conn // the connection of the caller, which is in running; nil: not known
+	stuck  bool      // a panic has left conn locked, so closing it would block for ever
 }
 
-// begin begins a transaction, of a pool on a connection of its own.
-func (l *lease) begin(ctx context.Context, db Beginner, opts *sql.TxOptions) (tx *sql.Tx, err error) {
+// begin begins a transaction. If db is a pool, the lease takes a connection from the pool.
+func (l *lease) begin(
+	ctx context.Context, db Beginner, opts *sql.TxOptions,
+) (tx *sql.Tx, err error) {
 	begin := func(by Beginner) {
 		err = l.ask(func() (err error) { tx, err = by.BeginTx(ctx, opts); return err })
 	}
@@ -45,14 +47,14 @@ func (l *lease) begin(ctx context.Context, db Beginner, opts *sql.TxOptions) (tx
 		return nil, err
 	}
 	begin(l.conn)
-	if errors.Is(err, driver.ErrBadConn) { // conn is closed; the pool tries others, and then a new one
-		l.conn = nil
+	if errors.Is(err, driver.ErrBadConn) {
+		l.conn = nil // it is closed; the pool tries its other connections, and then a new one
 		begin(pool)
 	}
 	return tx, err
 }
 
-// ask is the function ask, and notes a panic.
+// ask calls the function ask, and sets stuck if the database panics.
 func (l *lease) ask(database func() error) error {
 	l.stuck = true
 	return ask(func() error {
@@ -62,9 +64,9 @@ func (l *lease) ask(database func() error) error {
 	})
 }
 
-// end gives the connection back to its pool, or closes it where err says that the
-// next transaction needs another one. After the end of ctx database/sql may still
-// be rolling back, and no caller waits for that.
+// end returns the connection to the pool, or closes it if err says that the next transaction
+// needs another connection. If ctx is done, database/sql may still be rolling back, so end does
+// not wait.
 func (l *lease) end(ctx context.Context, opts *sql.TxOptions, err error) {
 	if l.caller != nil {
 		running.Delete(l.caller)
@@ -80,10 +82,11 @@ func (l *lease) end(ctx context.Context, opts *sql.TxOptions, err error) {
 		go end()
 		return
 	}
-	_ = end() // sql.ErrConnDone, if the connection was lost
+	_ = end() // an error is sql.ErrConnDone: the connection was lost
 }
 
-// connOf returns the connection that db is or embeds, as sqlx.Conn does; nil: none is known.
+// connOf returns db if it is a connection, or the connection that db embeds, as sqlx.Conn does.
+// It returns nil for any other db.
 func connOf(db Beginner) *sql.Conn {
 	if conn, ok := db.(*sql.Conn); ok {
 		return conn
@@ -103,8 +106,8 @@ func elsewhere(err error) bool {
 	return a != nil && a.elsewhere()
 }
 
-// isOwnFault reports whether err is the error of a statement that writes in a transaction
-// which the caller made read-only.
+// isOwnFault reports whether err comes from a statement that writes although opts makes the
+// transaction read-only.
 func isOwnFault(opts *sql.TxOptions, err error) bool {
 	if opts == nil || !opts.ReadOnly {
 		return false

@@ -10,17 +10,18 @@ import (
 	"github.com/goretry/retry/internal/harmless"
 )
 
-// After a deadlock MySQL and MariaDB have rolled the transaction back. Each
-// statement that follows commits by itself, and then COMMIT succeeds. A savepoint
-// that is set first and released last is gone with its transaction, and the
-// server says so. It costs two round trips.
+// savepoint is the name of a savepoint that shows whether the transaction is still the same.
+// After a deadlock, MySQL and MariaDB have rolled back the transaction. Then each statement
+// that follows commits by itself, and COMMIT succeeds. Tx sets the savepoint first and
+// releases it last. If the transaction has ended before, the server answers that the savepoint
+// does not exist. This costs two round trips.
 const savepoint = "retrysql"
 
-// hasSavepoint reports whether db is by go-sql-driver/mysql. A driver that wraps
-// it is not known.
+// hasSavepoint reports whether the driver of db is go-sql-driver/mysql. It does not recognize a
+// driver around go-sql-driver/mysql.
 func hasSavepoint(db Beginner) bool {
 	return harmless.Or(false, func() bool {
-		if db, ok := db.(interface{ Driver() driver.Driver }); ok { // *sql.DB, and what embeds it
+		if db, ok := db.(interface{ Driver() driver.Driver }); ok { // a *sql.DB, perhaps embedded
 			return structOf(db.Driver(), "MySQLDriver").IsValid()
 		}
 		conn := connOf(db)
@@ -30,8 +31,8 @@ func hasSavepoint(db Beginner) bool {
 
 var errIsMySQL = errors.New("go-sql-driver/mysql")
 
-// isMySQL answers by its error: a variable of a closure would be an allocation for
-// every other driver.
+// isMySQL returns errIsMySQL for a connection of go-sql-driver/mysql. It returns an error because
+// a variable of a closure would be allocated for every driver.
 func isMySQL(conn any) error {
 	if structOf(conn, "mysqlConn").IsValid() {
 		return errIsMySQL
@@ -39,8 +40,8 @@ func isMySQL(conn any) error {
 	return nil
 }
 
-// checkSavepoint returns what the function failed with, or errLeft if its
-// transaction had ended before the function did.
+// checkSavepoint returns failure, which is the error of the function. It returns errLeft if the
+// transaction had ended before the function returned.
 func checkSavepoint(ctx context.Context, tx *sql.Tx, failure error) error {
 	if stopped(ctx, tx, failure) {
 		return failure
@@ -55,19 +56,19 @@ func checkSavepoint(ctx context.Context, tx *sql.Tx, failure error) error {
 	return err
 }
 
-// stopped reports whether the function failed with what ended its transaction and
-// changed nothing after that, as far as the server can tell: the savepoint is gone
-// then as well. After a timeout that has not ended it, a statement that commits has
-// removed a savepoint that is gone.
+// stopped reports whether failure itself ended the transaction and the last statement changed
+// nothing after it. Then the savepoint is gone for a good reason. A lock wait timeout may not
+// have ended the transaction. If the savepoint is gone all the same, a statement has committed.
 func stopped(ctx context.Context, tx *sql.Tx, failure error) bool {
 	code, _ := answerOf(failure).(mySQL)
 	if !code.mayRollBack() {
 		return false
 	}
-	var changed int64 // rows, by the last statement; -1 if it failed or returned rows
+	const query = "SELECT ROW_COUNT(), @@innodb_rollback_on_timeout"
+	var changed int64 // rows that the last statement changed; -1: it failed or returned rows
 	var onTimeout bool
 	err := ask(func() error {
-		return tx.QueryRowContext(ctx, "SELECT ROW_COUNT(), @@innodb_rollback_on_timeout").Scan(&changed, &onTimeout)
+		return tx.QueryRowContext(ctx, query).Scan(&changed, &onTimeout)
 	})
 	return err != nil || changed <= 0 && (code.number != 1205 || onTimeout)
 }

@@ -13,100 +13,116 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// A Beginner begins transactions, as [*sql.DB] and [*sql.Conn] do.
+// A Beginner begins transactions, for example a [*sql.DB] or a [*sql.Conn].
 type Beginner interface {
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
 }
 
-// Tx runs fn in a transaction of database/sql and commits it. If that fails and
-// p allows another attempt, the whole transaction runs again. So fn may run several
-// times: read inside the transaction, and keep side effects out of fn unless they
-// can be repeated.
+// Tx runs fn in a transaction of database/sql and commits the transaction. If fn or COMMIT
+// fails and p allows another attempt, Tx runs the whole transaction again. fn may run several
+// times, so read inside the transaction, and keep side effects out of fn unless they may be
+// repeated. For a library with its own transaction type, such as pgx or GORM, use [TxFunc].
 //
-// fn must not commit or roll back, not even in a defer or with SQL; except with
-// MySQL's driver, Tx cannot notice the SQL. It must use the context it is given,
-// which AttemptTimeout cancels. If fn returns an error, panics or calls
-// runtime.Goexit, the transaction is rolled back; a panic passes through. An error
-// of that rollback is reported with the first, and only the first decides: RetryIf
-// and Classify see no other. An error marked by [retry.Permanent] is final, as
-// everywhere.
+// # The function
 //
-// A rollback undoes what the database can undo. MySQL and MariaDB commit before
-// and after DDL such as CREATE TABLE, and do not roll back tables without
-// transactions (MyISAM, Aria), so a transaction with those is not safe to run
-// again: keep DDL, and every other statement that commits, out of fn.
+// fn must not commit or roll back, not even in a defer or with SQL. Tx notices such SQL only
+// with MySQL's driver. fn must use its context, because AttemptTimeout cancels it. If fn
+// returns an error, panics or calls runtime.Goexit, Tx rolls back. Tx does not recover the
+// panic. If the rollback fails too, the error contains both errors, but only the error of fn
+// decides: RetryIf and Classify get only this error. An error that [retry.Permanent] has
+// wrapped is final.
 //
-// After a deadlock MySQL and MariaDB have rolled back the whole transaction, and
-// each statement that follows commits by itself. So fn must return the error of a
-// statement at once. With go-sql-driver/mysql Tx checks that by a savepoint named
-// retrysql, which it sets after BEGIN and releases before COMMIT: two more round
-// trips, and one or two before a rollback. If the savepoint is gone, the call ends
-// with an [*UnknownCommitError]: what fn wrote first is lost, and what it wrote
-// later is committed. A statement of fn that commits, such as COMMIT or CREATE
-// TABLE, ends the call so too. This is tested with MariaDB; MySQL documents the same.
+// A rollback undoes only what the database can undo. MySQL and MariaDB commit before and after
+// DDL such as CREATE TABLE, and do not roll back tables without transactions (MyISAM, Aria).
+// Keep DDL, and every other statement that commits, out of fn. A transaction with such
+// statements is not safe to run again.
 //
-// Tx cannot see that fn went on if the connection was lost or ctx was done before
-// fn returned, or if fn returned the deadlock and its last statement returned rows
-// or changed none, nor that a statement had committed before the deadlock. It
-// sees nothing with another driver, or with one that wraps this one. With
-// the savepoint fn must close its rows before it returns, and the server must know
-// savepoints; for one that does not, use TxFunc.
+// # Deadlocks in MySQL and MariaDB
 //
-// If p has no RetryIf, [Transient] decides: what it does not accept ends the call
-// with ReasonNonRetryable and the Cause "not a transient database error", and
-// Classify is not called for it. A custom RetryIf replaces Transient; call
-// Transient inside it to extend it.
+// After a deadlock, MySQL and MariaDB have rolled back the whole transaction, and each
+// statement that follows commits by itself. So fn must return the error of a statement at
+// once. With go-sql-driver/mysql, Tx checks this with a savepoint named retrysql. Tx sets the
+// savepoint after BEGIN and releases it before COMMIT. This takes two more round trips, and
+// one or two before a rollback. If the savepoint is gone, the call ends with an
+// [*UnknownCommitError]: the writes of fn before the deadlock are lost, and the writes after
+// it are committed. The call ends in the same way if a statement of fn commits, such as COMMIT
+// or CREATE TABLE. This is tested with MariaDB. MySQL documents the same.
 //
-// A commit whose outcome is unknown is an [*UnknownCommitError]. No RetryIf is
-// asked about it, and it is permanent for every retry around Tx too. A commit
-// that the server refused is an error like any other: for a serialization
-// failure, for SQLITE_BUSY, for a conflict in a Galera cluster (MySQL's error
-// 1213), or because PostgreSQL answered COMMIT with ROLLBACK after fn went on
-// past an error.
+// Tx does not notice that fn went on after a deadlock in these cases:
 //
-// If AttemptTimeout, or a deadline that is not the caller's, ends an attempt before
-// its commit, the attempt is rolled back, and Transient is true. If either cuts off a
-// commit, the outcome is unknown. After AttemptTimeout database/sql rolls back in the
-// background, and may hold its locks a little longer: give the policy a Backoff.
+//   - The connection was lost or ctx was done before fn returned.
+//   - fn returned the deadlock, and its last statement returned rows or changed no row.
+//   - A statement had committed before the deadlock.
+//   - The driver is not go-sql-driver/mysql itself.
 //
-// An error that panics in one of its own methods becomes a permanent error that
-// names its type. If begin, commit or rollback panics, because database/sql
-// calls such a method, that is a permanent error too, and after a commit one of
-// unknown outcome. The pool then treats the connection as in use forever. The
-// rollback in the background is out of reach: a panic there ends the program.
+// With the savepoint, fn must close its rows before it returns, and the server must support
+// savepoints. For a server without savepoints, use TxFunc.
 //
-// After a failover a connection of the pool may lead to a server that has become
-// read-only. If the server says so, or that it is cut off from its cluster, Tx closes
-// that connection and the next attempt gets another one. It does so only for a
-// [*sql.DB]. In a transaction that opts makes read-only, a statement that writes is a
-// mistake of the caller, and is not retried. Make a transaction read-only by opts and
-// not by SQL: after SET TRANSACTION READ ONLY the answer to such a statement is the
-// answer of a standby, 25006, and Tx retries. Tx does not ask the server which of the two
-// it was, because a pooler such as PgBouncer may lead that question to another server.
+// # Which errors are retried
 //
-// db is usually a [*sql.DB]. A [*sql.Conn] is one connection: once that is lost,
-// the call ends with [sql.ErrConnDone]. While a Tx has a transaction on a Conn, another
-// Tx on that Conn is refused with a permanent error, because its COMMIT would be that
-// of the outer transaction. The same holds for a struct that embeds the Conn, such as
-// sqlx.Conn. Tx sees neither a TxFunc on that Conn nor a BeginTx of your own. opts may
-// be nil, see [sql.DB.BeginTx].
+// If p has no RetryIf, [Transient] decides. An error for which Transient is false ends the call
+// with ReasonNonRetryable and the Cause "not a transient database error", and Classify is not
+// called for this error. A RetryIf of p replaces Transient. To extend Transient, call it
+// inside your RetryIf.
 //
-// For a library that has a transaction type of its own, such as pgx or GORM,
-// use [TxFunc].
-func Tx(ctx context.Context, db Beginner, opts *sql.TxOptions, p retry.Policy, fn func(context.Context, *sql.Tx) error) error {
+// If the outcome of a commit is unknown, the error is an [*UnknownCommitError]. RetryIf is not
+// called for it, and it is permanent for every retry around Tx too. A commit that the server
+// refused is an error like any other. A server refuses a commit for a serialization failure,
+// for SQLITE_BUSY, for a conflict in a Galera cluster (MySQL's error 1213), or because
+// PostgreSQL answered COMMIT with ROLLBACK after fn went on past an error.
+//
+// If AttemptTimeout, or a deadline that is not the caller's, ends an attempt before its commit,
+// the attempt is rolled back, and Transient is true for its error. If the timeout or the deadline
+// passes during the commit, the outcome is unknown. After AttemptTimeout, database/sql rolls
+// back in the background and may keep its locks a little longer, so give the policy a Backoff.
+//
+// An error whose methods panic becomes a permanent error that names the type of the error. If
+// database/sql calls such a method while it begins, commits or rolls back, the panic becomes a
+// permanent error too. After a commit, its outcome is unknown. The pool then treats the
+// connection as in use for ever. A panic during the rollback in the background cannot be
+// recovered and ends the program.
+//
+// # Failover
+//
+// After a failover, a connection of the pool may lead to a server that has become read-only. If
+// the server answers that it is read-only, or that it is cut off from its cluster, Tx closes
+// the connection, and the next attempt gets another connection. Tx can do this only for a
+// [*sql.DB].
+//
+// If opts makes the transaction read-only, a statement that writes is a mistake of the caller
+// and is not retried. Use opts and not SQL to make a transaction read-only: after SET
+// TRANSACTION READ ONLY, the answer to such a statement is 25006, as from a standby, and Tx
+// retries. Tx does not ask the server whether it is a standby, because a pooler such as
+// PgBouncer may send that question to another server.
+//
+// # The database
+//
+// db is usually a [*sql.DB]. A [*sql.Conn] is one connection. If that connection is lost, the
+// call ends with [sql.ErrConnDone]. While a Tx has a transaction on a Conn, another Tx on the
+// same Conn fails with a permanent error, because its COMMIT would commit the outer
+// transaction. The same is true for a struct that embeds the Conn, such as sqlx.Conn. Tx does
+// not notice a TxFunc on that Conn, and no BeginTx of your own. opts may be nil, see
+// [sql.DB.BeginTx].
+func Tx(
+	ctx context.Context, db Beginner, opts *sql.TxOptions, p retry.Policy,
+	fn func(context.Context, *sql.Tx) error,
+) error {
 	if v := reflect.ValueOf(db); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return retry.Do(ctx, p, func(context.Context) error { return retry.Permanent(errNoDatabase) })
+		return retry.Do(ctx, p, func(context.Context) error {
+			return retry.Permanent(errNoDatabase)
+		})
 	}
 	transient := func(err error) bool {
 		return harmless.Or(false, func() bool { return passes(err) && !isOwnFault(opts, err) })
 	}
-	return transactions(ctx, databaseSQL(db, opts, hasSavepoint(db)), decidedByTheFunction(p, transient), fn)
+	transact := databaseSQL(db, opts, hasSavepoint(db))
+	return transactions(ctx, transact, decidedByTheFunction(p, transient), fn)
 }
 
-// TxFunc is [Tx] for everything that has transactions of its own: pgx, GORM, sqlx,
-// bun, ent. Each attempt calls transact, which begins a transaction, calls body with
-// it exactly once, and then commits if body returned nil and rolls back if it did
-// not. pgx and GORM have such a function:
+// TxFunc is [Tx] for libraries with their own transactions: pgx, GORM, sqlx, bun, ent. Each
+// attempt calls transact. transact must begin a transaction, call body with it exactly once,
+// commit if body returns nil, and roll back if body returns an error. pgx and GORM have such a
+// function:
 //
 //	func(ctx context.Context, body func(pgx.Tx) error) error {
 //		return pgx.BeginFunc(ctx, pool, body)
@@ -116,40 +132,44 @@ func Tx(ctx context.Context, db Beginner, opts *sql.TxOptions, p retry.Policy, f
 //		return db.WithContext(ctx).Transaction(body)
 //	}
 //
-// body runs fn with the attempt's context. So TxFunc knows what no error can tell:
-// whether fn had succeeded. If it had, an error of transact is what COMMIT failed
-// with. Such an error is an [*UnknownCommitError] and permanent, unless the server
-// refused the commit. Everything else that [Tx] promises about fn, RetryIf, Classify
-// and timeouts holds here too.
+// body runs fn with the context of the attempt. So TxFunc knows whether fn succeeded. If fn
+// succeeded and transact returns an error, COMMIT has failed. The error is then a permanent
+// [*UnknownCommitError], unless the server refused the commit. The rules of [Tx] about fn,
+// RetryIf, Classify and timeouts apply to TxFunc too.
 //
-// There is no savepoint on MySQL and MariaDB: if fn goes on after a deadlock, half
-// of the transaction may be applied without an error, or a part of it twice.
+// TxFunc sets no savepoint on MySQL and MariaDB. If fn goes on after a deadlock, half of the
+// transaction may be applied without an error, or a part of it may be applied twice.
 //
-// transact must do nothing else that matters, since it runs in each attempt,
-// and must not begin inside another transaction: a savepoint cannot be
-// committed, and PostgreSQL runs nothing more after an error outside it. TxFunc cannot
-// check this, because only transact knows its connection. The library's own retries
-// must be off.
+// transact runs in each attempt, so it must have no other side effects. It must not begin
+// inside another transaction: a savepoint cannot be committed, and PostgreSQL runs nothing
+// more after an error outside the savepoint. TxFunc cannot check this, because only transact
+// knows its connection. Turn off the library's own retries.
 //
-// If transact returns nil although fn failed, or calls body again after fn had
-// succeeded and then fails, the outcome is unknown too. If it never calls body
-// and returns nil, that is a permanent error.
+// If transact returns nil although fn failed, the outcome is unknown. The same is true if
+// transact calls body again after fn succeeded, and then fails. If transact returns nil
+// without calling body, the call ends with a permanent error.
 //
-// TxFunc cannot close the connection to a server that became read-only. Let the driver
-// do so: with go-sql-driver/mysql set RejectReadOnly, and with pgx an OnPgError that
-// returns false for SQLSTATE 25006. pgx's target_session_attrs=read-write refuses such
-// a server when a connection is opened. TxFunc does not know either that transact's
-// transaction is read-only, and retries a statement that writes in it.
+// TxFunc cannot close the connection to a server that became read-only. Let the driver close
+// it: set RejectReadOnly of go-sql-driver/mysql, or an OnPgError of pgx that returns false for
+// SQLSTATE 25006. pgx's target_session_attrs=read-write refuses such a server when pgx opens a
+// connection. TxFunc does not know whether the transaction of transact is read-only. If it is,
+// TxFunc retries a statement that writes.
 //
-// Leave GORM's TranslateError off: it replaces the server's answer for a duplicate
-// key and the like with an error of GORM's own. gorm.io/driver/mysql does so, and
-// gorm.io/driver/postgres up to v1.6.1 or with a driver other than pgx. A commit that
-// was refused with such an error has an unknown outcome.
-func TxFunc[T any](ctx context.Context, transact func(ctx context.Context, body func(T) error) error, p retry.Policy, fn func(context.Context, T) error) error {
+// Leave GORM's TranslateError off. It replaces some answers of the server, such as the answer
+// for a duplicate key, with errors of GORM. gorm.io/driver/mysql does this, and so does
+// gorm.io/driver/postgres up to v1.6.1 or with a driver other than pgx. If the server refuses a
+// commit with such an error, the outcome is unknown to TxFunc.
+func TxFunc[T any](
+	ctx context.Context, transact func(ctx context.Context, body func(T) error) error,
+	p retry.Policy, fn func(context.Context, T) error,
+) error {
 	return transactions(ctx, transact, decidedByTheFunction(p, Transient), fn)
 }
 
-func transactions[T any](ctx context.Context, transact func(ctx context.Context, body func(T) error) error, p retry.Policy, fn func(context.Context, T) error) error {
+func transactions[T any](
+	ctx context.Context, transact func(ctx context.Context, body func(T) error) error,
+	p retry.Policy, fn func(context.Context, T) error,
+) error {
 	return retry.Do(ctx, p, func(attempt context.Context) error {
 		if transact == nil || fn == nil {
 			return retry.Permanent(errNoFunction)
@@ -164,18 +184,26 @@ func transactions[T any](ctx context.Context, transact func(ctx context.Context,
 
 var (
 	errNoDatabase   = errors.New("retrysql: nil database")
-	errNested       = errors.New("a Tx inside a Tx on the same *sql.Conn: it would commit the outer transaction; call it with the *sql.DB, or use the outer *sql.Tx")
+	errNested       = errors.New("a Tx inside a Tx on the same *sql.Conn: " + nestedWrite)
 	errNoFunction   = errors.New("retrysql: nil function")
-	errNoBody       = errors.New("retrysql: transact returned nil without calling its body: no transaction ran")
+	errNoBody       = errors.New("retrysql: transact returned nil without calling its body: " + noBody)
 	errNoReturn     = errors.New("retrysql: the function did not return")
 	errNotTransient = errors.New("not a transient database error")
 	errEnded        = fmt.Errorf("%w by the function: leave both to Tx", sql.ErrTxDone)
-	errLeft         = fmt.Errorf("%w by the server: the function went on after an error such as a deadlock, or sent a statement that commits, such as CREATE TABLE", sql.ErrTxDone)
+	errLeft         = fmt.Errorf("%w by the server: the function went on "+wentOn, sql.ErrTxDone)
 )
 
-// decidedByTheFunction returns p with a Classify that says no where transient
-// does, if p has no RetryIf. The functions of p see what the function failed with,
-// and not what the rollback did.
+const (
+	nestedWrite = "it would commit the outer transaction; " +
+		"call it with the *sql.DB, or use the outer *sql.Tx"
+	noBody = "no transaction ran"
+	wentOn = "after an error such as a deadlock, or sent a statement that commits, " +
+		"such as CREATE TABLE"
+)
+
+// decidedByTheFunction returns p with RetryIf and Classify around those of p. They get only the
+// error of the function, without the error of the rollback. If p has no RetryIf, an error for
+// which transient is false is not retried.
 func decidedByTheFunction(p retry.Policy, transient func(error) bool) retry.Policy {
 	retryIf, classify := p.RetryIf, p.Classify
 	if retryIf != nil {
@@ -194,9 +222,11 @@ func decidedByTheFunction(p retry.Policy, transient func(error) bool) retry.Poli
 	return p
 }
 
-// databaseSQL returns the transact of database/sql. It is
-// small enough to be inlined, so that its closure needs no allocation.
-func databaseSQL(db Beginner, opts *sql.TxOptions, guarded bool) func(context.Context, func(*sql.Tx) error) error {
+// databaseSQL returns the transact of database/sql. guarded says whether to set the savepoint.
+// databaseSQL is small enough to be inlined, so its closure is not allocated.
+func databaseSQL(
+	db Beginner, opts *sql.TxOptions, guarded bool,
+) func(context.Context, func(*sql.Tx) error) error {
 	return func(ctx context.Context, body func(*sql.Tx) error) (err error) {
 		var l lease
 		defer func() { l.end(ctx, opts, err) }()
@@ -208,12 +238,15 @@ func databaseSQL(db Beginner, opts *sql.TxOptions, guarded bool) func(context.Co
 	}
 }
 
-// transaction runs the body in tx, and commits tx or rolls it back.
-func (l *lease) transaction(ctx context.Context, tx *sql.Tx, guarded bool, body func(*sql.Tx) error) error {
+// transaction runs the body in tx, and then commits or rolls back tx.
+func (l *lease) transaction(
+	ctx context.Context, tx *sql.Tx, guarded bool, body func(*sql.Tx) error,
+) error {
 	returned := false
 	defer func() {
 		if !returned {
-			_ = l.ask(tx.Rollback) // a panic of the body, or the error of the savepoint, goes first
+			// The panic of the body, or the error of the savepoint, is more important.
+			_ = l.ask(tx.Rollback)
 		}
 	}()
 	if guarded {
@@ -248,15 +281,15 @@ func (l *lease) rollback(ctx context.Context, tx *sql.Tx) error {
 	switch {
 	case !errors.Is(err, sql.ErrTxDone):
 		return err
-	case ctx.Err() != nil: // database/sql has rolled back when it ended
+	case ctx.Err() != nil: // database/sql rolled back when ctx ended
 		return nil
 	default:
 		return errEnded
 	}
 }
 
-// ask asks the database to begin, commit or roll back. database/sql calls
-// methods of the driver's error before it returns it, and one may panic.
+// ask calls the database and recovers a panic. database/sql calls methods of the driver's error,
+// which may panic.
 func ask(database func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -268,16 +301,16 @@ func ask(database func() error) (err error) {
 
 // A run is one attempt of a transaction.
 type run struct {
-	caller, ctx context.Context // AttemptTimeout ends ctx
+	caller, ctx context.Context // the context of the call and of this attempt
 
-	calls, successes int   // of the function
-	failure          error // of the function, in its last call
+	calls, successes int   // how often the function was called, and how often it succeeded
+	failure          error // the error of the last call of the function
 }
 
 // body calls the function.
 func (r *run) body(fn func() error) error {
 	r.calls++
-	r.failure = errNoReturn // for a transact that recovers a panic
+	r.failure = errNoReturn // remains if transact recovers a panic of fn
 	err := check(fn())
 	if err == nil && r.ctx.Err() != nil {
 		err = fmt.Errorf("retrysql: the context ended before the commit: %w", r.ctx.Err())
@@ -289,8 +322,7 @@ func (r *run) body(fn func() error) error {
 	return err
 }
 
-// outcome says what err, which transact returned, means after what the function
-// did.
+// outcome returns the error of the attempt. err is the result of transact.
 func (r *run) outcome(err error) error {
 	switch {
 	case r.calls == 0 && err == nil:
@@ -312,22 +344,25 @@ func (r *run) outcome(err error) error {
 	}
 }
 
-// late returns err marked as a timeout if that is what ended the attempt while
-// the caller's context goes on.
+// late returns err as a timeoutError if a timeout ended the attempt and the caller's context is
+// not done.
 func (r *run) late(err error) error {
-	if err != nil && r.caller.Err() == nil && (r.ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
+	if err == nil || r.caller.Err() != nil {
+		return err
+	}
+	if r.ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
 		return &timeoutError{err}
 	}
 	return err
 }
 
-// refused reports whether a COMMIT that failed with err has certainly applied
-// nothing, because the server says so.
+// refused reports whether the server's answer to COMMIT proves that nothing was applied.
 //
-// That nothing was sent would be proof too, but drivers say so of a COMMIT that
-// was: pgx 5.12 has SafeToRetry for a connection that breaks before the answer,
-// others have driver.ErrBadConn. And an answer beside a lost connection may belong
-// to another statement, such as a rollback that transact joined to it.
+// An error that says that nothing was sent would prove it too, but drivers return such errors
+// also for a COMMIT that was sent: pgx 5.12 has SafeToRetry for a connection that breaks
+// before the answer, and other drivers return driver.ErrBadConn. If err also says that the
+// connection was lost, the answer may belong to another statement, such as a rollback whose
+// error transact has joined.
 func refused(err error) bool {
 	a := answerOf(err)
 	return a != nil && a.refused() && !lost(err) && !retrynet.Transient(err)
@@ -335,16 +370,16 @@ func refused(err error) bool {
 
 func unknown(err error) error { return retry.Permanent(&UnknownCommitError{err}) }
 
-// An UnknownCommitError reports a transaction that may have been committed or
-// not: the connection was lost between COMMIT and its answer, the server itself
-// does not know (08007, 40003), or nothing in the error shows that the server
-// refused the commit. It is never retried. Before you run the transaction
-// again, look for what it would have written, such as a key of the request.
+// An UnknownCommitError says that a transaction may or may not have been committed. Either the
+// connection was lost between COMMIT and its answer, or the server itself does not know
+// (08007, 40003), or nothing in the error shows that the server refused the commit. An
+// UnknownCommitError is never retried. Before you run the transaction again, look for the data
+// that it writes, such as a key of the request.
 //
-// It also reports that the transaction ended before the function did, where Err is
-// or joins [sql.ErrTxDone], and a transact that does not do what [TxFunc] needs.
+// It is also the error if the transaction ended before the function returned. Then Err is or
+// wraps [sql.ErrTxDone]. And it is the error if transact breaks the rules of [TxFunc].
 type UnknownCommitError struct {
-	Err error // what COMMIT failed with
+	Err error // the error of COMMIT
 }
 
 func (e *UnknownCommitError) Error() string {
@@ -354,27 +389,30 @@ func (e *UnknownCommitError) Error() string {
 // Unwrap returns Err.
 func (e *UnknownCommitError) Unwrap() error { return e.Err }
 
-// A beginError is what an attempt failed with before the function was called.
+// A beginError is the error of an attempt that failed before it called the function.
 type beginError struct{ err error }
 
 func (e *beginError) Error() string { return "retrysql: begin: " + e.err.Error() }
 func (e *beginError) Unwrap() error { return e.err }
 
-// A timeoutError is a deadline that was not the caller's, in a transaction
-// that was not committed.
+// A timeoutError is the error of a transaction that was not committed because a deadline
+// passed that was not the caller's.
 type timeoutError struct{ err error }
 
-func (e *timeoutError) Error() string { return "retrysql: timed out and rolled back: " + e.err.Error() }
+func (e *timeoutError) Error() string {
+	return "retrysql: timed out and rolled back: " + e.err.Error()
+}
 func (e *timeoutError) Unwrap() error { return e.err }
 
-// A rollbackError is what a transaction failed with that was rolled back. Only
-// what the function failed with decides.
+// A rollbackError is the error of a transaction that was rolled back. all contains the error of
+// the function and the error of the rollback. Only the error of the function decides about a
+// retry.
 type rollbackError struct{ function, all error }
 
 func (e *rollbackError) Error() string   { return e.all.Error() }
 func (e *rollbackError) Unwrap() []error { return []error{e.function, e.all} }
 
-// rolledBack returns what the function failed with, and err if that says more.
+// rolledBack returns the error of the function, with err if err says more.
 func rolledBack(function, err error) error {
 	switch {
 	case strings.Contains(function.Error(), err.Error()):
@@ -386,7 +424,7 @@ func rolledBack(function, err error) error {
 	}
 }
 
-// first returns what the function failed with, without what its rollback did.
+// first returns the error of the function, without the error of the rollback.
 func first(err error) error {
 	if e, ok := err.(*rollbackError); ok {
 		return e.function
@@ -394,8 +432,8 @@ func first(err error) error {
 	return err
 }
 
-// check returns err, or a permanent error in its place if one of the methods
-// that will be asked panics.
+// check returns err. If a method of err panics that will be called later, check returns a
+// permanent error instead.
 func check(err error) error {
 	panicked := harmless.Ask("retrysql", err, func(err error) {
 		passes(err)

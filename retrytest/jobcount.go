@@ -11,19 +11,22 @@ import (
 	"github.com/goretry/retry"
 )
 
-// JobCount checks that a queue of your own counts the attempts of a job as retryjob needs
-// it: with the one that begins, so that the first is 1. work hands out the only job of the
-// queue as a worker does, and runs it with the policy and the function that it gets. If
-// the job has ended, work does nothing.
+// JobCount checks that your own queue counts the attempts of a job as retryjob needs them:
+// the count includes the attempt that begins, so the first attempt has number 1. work must
+// hand out the only job of the queue, as a worker does, and run the job with the policy and
+// the function that it gets. If the job has ended, work must do nothing.
 //
 //	retrytest.JobCount(t, policy, func(p retry.Policy, fn func(context.Context) error) {
 //		row := claim(t, db) // counts the attempt
-//		retryjob.Run(t.Context(), p, retryjob.Job{Key: row.ID, Attempt: row.Attempts}, fn, settle(t, db, row))
+//		job := retryjob.Job{Key: row.ID, Attempt: row.Attempts}
+//		retryjob.Run(t.Context(), p, job, fn, settle(t, db, row))
 //	})
 //
-// The job always fails, without delays. It must run as often as p allows, as attempt 1, 2
-// and so on. p must have a limit on attempts.
-func JobCount(t testing.TB, p retry.Policy, work func(p retry.Policy, fn func(context.Context) error)) {
+// fn always fails, and the job has no delays. The job must run as often as p allows, as
+// attempt 1, attempt 2 and so on. p must have a limit on attempts.
+func JobCount(
+	t testing.TB, p retry.Policy, work func(p retry.Policy, fn func(context.Context) error),
+) {
 	t.Helper()
 	limit := p.EffectiveMax()
 	if limit == retry.Unlimited {
@@ -39,8 +42,9 @@ func JobCount(t testing.TB, p retry.Policy, work func(p retry.Policy, fn func(co
 			began = append(began, e.Attempt)
 		}
 	}}
-	for range limit + 1 { // once more than it may run
-		work(watched, func(context.Context) error { return errors.New("retrytest: this job always fails") })
+	fail := func(context.Context) error { return errors.New("retrytest: this job always fails") }
+	for range limit + 1 { // one more than the job may run
+		work(watched, fail)
 	}
 	if !slices.Equal(began, want) {
 		report(t, p, []string{
@@ -51,7 +55,7 @@ func JobCount(t testing.TB, p retry.Policy, work func(p retry.Policy, fn func(co
 	}
 }
 
-// numbers writes the numbers of attempts.
+// numbers returns a list of numbers as text.
 func numbers(attempts []int) string {
 	if len(attempts) == 0 {
 		return "none"

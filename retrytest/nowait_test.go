@@ -72,7 +72,7 @@ func tell(t *testing.T, p retry.Policy, timeout, each time.Duration, errs ...err
 
 // Whatever a caller can see of a call is as it is with the waits, except for the
 // time that it takes.
-func TestNoWaitTellsTheSameStory(t *testing.T) {
+func TestNoWaitHasTheSameEvents(t *testing.T) {
 	busy := func(class retry.Class) func(error) *retry.Class {
 		return func(err error) *retry.Class {
 			if errors.Is(err, errBusy) {

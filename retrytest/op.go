@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// An Op is an operation that returns the errors you list and records when it was
-// attempted. It takes no time and ignores its context. It is safe for concurrent
-// use. The zero Op always succeeds.
+// An Op is an operation that returns the errors you list and records the times of its
+// attempts. It takes no time and ignores its context. An Op is safe for concurrent use. The
+// zero Op always succeeds.
 type Op struct {
 	errs []error
 
@@ -16,12 +16,12 @@ type Op struct {
 	times []time.Time
 }
 
-// NewOp returns an Op whose attempts return these errors in order; nil is a
-// success. After the end the last one repeats: NewOp(err) always fails, and
-// NewOp(err, err, nil) fails twice and then succeeds.
+// NewOp returns an Op whose attempts return these errors in order. nil is a success. After
+// the last error, the Op returns the last error again: NewOp(err) always fails, and
+// NewOp(err, err, nil) fails twice and then always succeeds.
 func NewOp(errs ...error) *Op { return &Op{errs: errs} }
 
-// Run is one attempt. Pass it to [retry.Do].
+// Run makes one attempt. Pass o.Run to [retry.Do].
 func (o *Op) Run(context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -32,8 +32,8 @@ func (o *Op) Run(context.Context) error {
 	return o.errs[min(len(o.times), len(o.errs))-1]
 }
 
-// Value returns a function for [retry.DoValue] whose attempts are those of o. It
-// returns v if that succeeds, and the zero T if it fails.
+// Value returns a function for [retry.DoValue]. The function calls o.Run. It returns v if o.Run
+// succeeds, and otherwise the zero T with the error.
 func Value[T any](o *Op, v T) func(context.Context) (T, error) {
 	return func(ctx context.Context) (T, error) {
 		if err := o.Run(ctx); err != nil {
@@ -53,8 +53,8 @@ func (o *Op) Times() []time.Time {
 	return append([]time.Time(nil), o.times...)
 }
 
-// Gaps returns the time from each attempt to the next. In a bubble of
-// [testing/synctest] these are exactly the delays that were waited.
+// Gaps returns the times between consecutive attempts. In a bubble of [testing/synctest] these
+// are exactly the delays that were waited.
 func (o *Op) Gaps() []time.Duration {
 	times := o.Times()
 	var gaps []time.Duration

@@ -27,17 +27,17 @@ func TestRepeatable(t *testing.T) {
 		{"a reader that is consumed", func() (any, error) {
 			text, err := io.ReadAll(body)
 			return string(text), err
-		}, []string{`retrytest: the first run returned "ten euros", and the second one ""`}, 2},
+		}, []string{`retrytest: the first run returned "ten euros", and the second run ""`}, 2},
 		{"a slice that is appended to", func() (any, error) {
 			ids = append(ids, 7)
 			return ids, nil
-		}, []string{"retrytest: the first run returned []int{7}, and the second one []int{7, 7}"}, 2},
+		}, []string{"retrytest: the first run returned []int{7}, and the second run []int{7, 7}"}, 2},
 		{"a sum that is added to", func() (any, error) { sum += 10; return sum, nil },
-			[]string{"retrytest: the first run returned 110, and the second one 120"}, 2},
+			[]string{"retrytest: the first run returned 110, and the second run 120"}, 2},
 		{"a pipe that is closed", func() (any, error) {
 			_, err := io.ReadAll(pipe)
 			return nil, errors.Join(err, pipe.Close())
-		}, []string{"retrytest: the first run succeeded, and the second one failed: io: read/write on closed pipe"}, 2},
+		}, []string{"retrytest: the first run succeeded, and the second run failed: io: read/write on closed pipe"}, 2},
 		{"a first run that fails", func() (any, error) { return nil, errDown }, []string{"retrytest: the first run failed: connection refused"}, 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func ExampleRepeatable() {
 		return received, err
 	})
 	// Output:
-	// retrytest: the first run returned "one teapot", and the second one ""
+	// retrytest: the first run returned "one teapot", and the second run ""
 }
 
 // printing is a testing.TB that prints errors.

@@ -10,13 +10,12 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// Schedule checks that p waits exactly these delays and then stops, for an
-// operation that always fails and takes no time. The delays of a policy that
-// never stops, because it is unlimited and has no MaxElapsed, must begin with
-// them.
+// Schedule checks that p waits exactly the delays in want and then stops, for an operation that
+// always fails and takes no time. If p never stops, because it is unlimited and has no
+// MaxElapsed, Schedule checks only that its delays start with want.
 //
-// With a Jitter each delay is drawn from a window. Clear the Jitter to check the
-// curve, and check the windows with [Table].
+// With a Jitter, each delay is drawn from a window. To check the curve, clear the Jitter. To
+// check the windows, use [Table].
 func Schedule(t testing.TB, p retry.Policy, want ...time.Duration) {
 	t.Helper()
 	got, end := schedule(p, len(want)+1)
@@ -35,7 +34,7 @@ func Schedule(t testing.TB, p retry.Policy, want ...time.Duration) {
 	}
 }
 
-// schedule returns the first n delays of p, and what comes after them.
+// schedule returns the first n delays of p. end describes what follows them.
 func schedule(p retry.Policy, n int) (delays []window, end string) {
 	elapsed := time.Duration(0)
 	for attempt := 1; ; attempt++ {

@@ -9,32 +9,37 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A Row says what a policy decides after a number of attempts. Write Delay where
-// there is only one, or Lo and Hi for the window that it is drawn from. The delay is
-// checked if the Reason is ReasonRetry, and for any other Reason unless all three are
-// zero.
+// A Row is the expected decision of a policy after a number of attempts.
 type Row struct {
-	Attempts int           // attempts that were made; 0 or below: none, which checks only Eligible
-	Err      error         // the error of the last one; nil: decided only by count and time
-	Elapsed  time.Duration // since the first attempt began
-	Seed     uint64        // checks the one delay that it draws; 0: checks the whole window
+	Attempts int           // the count of attempts that were made; 0 or below: check only Eligible
+	Err      error         // the error of the last attempt; nil: only limits and time decide
+	Elapsed  time.Duration // the time since the first attempt began
+	Seed     uint64        // check the one delay that this seed draws; 0: check the window
 
-	Eligible bool         // the result of Policy.Eligible, which looks only at the count
-	Reason   retry.Reason // the Reason of Policy.Next; "": ReasonRetry if Eligible, else any other
+	// Eligible is the expected result of Policy.Eligible, which depends only on Attempts.
+	Eligible bool
 
+	// Reason is the expected Reason of Policy.Next. "": ReasonRetry if Eligible is true, and
+	// otherwise any Reason except ReasonRetry.
+	Reason retry.Reason
+
+	// Delay is the expected delay, if there is only one. Lo and Hi are the window from which
+	// the delay is drawn. Write Delay, or Lo and Hi. If all three are 0, the delay is checked
+	// only if the Reason of Policy.Next is ReasonRetry.
 	Delay  time.Duration
 	Lo, Hi time.Duration
 }
 
-// Table checks that p decides as the rows say. It reports every row that p disagrees
-// with, and the decision of p, in one failure. A row does not say which class the
-// earlier failures had: each class is counted by all failures.
+// Table checks that p makes the decision of each row. One failure reports all rows for which p
+// makes another decision. A Row does not contain the classes of earlier failures, so the limit
+// of each class counts all failures.
 func Table(t testing.TB, p retry.Policy, rows []Row) {
 	t.Helper()
 	var lines []string
 	for i, row := range rows {
 		if faults := row.faults(p); faults != nil {
-			lines = append(lines, fmt.Sprintf("rows[%d], %s: %s", i, row.name(), strings.Join(faults, ", ")))
+			text := strings.Join(faults, ", ")
+			lines = append(lines, fmt.Sprintf("rows[%d], %s: %s", i, row.name(), text))
 		}
 	}
 	report(t, p, lines)
@@ -60,7 +65,7 @@ func (row Row) name() string {
 	return s
 }
 
-// faults returns where p disagrees with the row.
+// faults returns a text for each difference between the row and the decision of p.
 func (row Row) faults(p retry.Policy) (faults []string) {
 	differ := func(what string, got, want any) {
 		faults = append(faults, fmt.Sprintf("%s is %v, want %v", what, got, want))
@@ -70,7 +75,8 @@ func (row Row) faults(p retry.Policy) (faults []string) {
 	}
 	if row.Attempts <= 0 {
 		if row.Reason != "" || row.want() != (window{}) {
-			faults = append(faults, "the row has a reason or a delay, and there is neither before the first attempt")
+			faults = append(faults, "the row has a reason or a delay, "+
+				"and there is neither before the first attempt")
 		}
 		return faults
 	}
@@ -103,11 +109,13 @@ func (row Row) want() window {
 	return window{row.Lo, row.Hi}
 }
 
-// decide returns the reason why p retries or stops after the row's attempt, and
-// the window of its delay. Without a Seed the reason may depend on the draw,
-// because MaxElapsed may leave time for a short delay and not for a long one.
+// decide returns the reason why p retries or stops after the row's attempt, and the window of
+// the delay. Without a Seed, the reason may depend on the draw, because MaxElapsed may leave
+// time for a short delay and not for a long delay.
 func (row Row) decide(p retry.Policy) (reason string, w window) {
-	d := p.Next(retry.Attempt{Number: row.Attempts, Err: row.Err, Elapsed: row.Elapsed, Seed: max(1, row.Seed)})
+	d := p.Next(retry.Attempt{
+		Number: row.Attempts, Err: row.Err, Elapsed: row.Elapsed, Seed: max(1, row.Seed),
+	})
 	if row.Seed != 0 {
 		return string(d.Reason), window{d.Delay, d.Delay}
 	}
@@ -120,14 +128,14 @@ func (row Row) decide(p retry.Policy) (reason string, w window) {
 	return string(d.Reason), w
 }
 
-// after returns ReasonRetry if the MaxElapsed of p allows a retry after this
-// delay, and otherwise the reason to stop.
+// after returns ReasonRetry if the MaxElapsed of p allows a retry after this delay, and otherwise
+// the reason to stop.
 func (row Row) after(p retry.Policy, delay time.Duration) retry.Reason {
 	fixed := retry.Policy{MaxRetries: 1, Backoff: retry.Fixed(delay), MaxElapsed: p.MaxElapsed}
 	return fixed.Next(retry.Attempt{Number: 1, Elapsed: row.Elapsed}).Reason
 }
 
-// A window is the least and the greatest delay that may be drawn.
+// A window is the shortest and the longest delay that may be drawn.
 type window struct{ lo, hi time.Duration }
 
 func (w window) String() string {

@@ -18,7 +18,7 @@ func TestExample(t *testing.T) {
 	})
 }
 
-// A queue keeps its jobs in memory. The adapter of a real queue would be a package of its own.
+// A queue keeps its jobs in memory. The adapter of a real queue would be its own package.
 type queue struct {
 	mu      sync.Mutex
 	waiting map[string]waiting
@@ -88,7 +88,7 @@ func (q *queue) claim() (job retryjob.Job, ok bool) {
 	return job, false
 }
 
-// settle keeps what follows from an attempt.
+// settle stores the outcome of an attempt.
 func (q *queue) settle(job retryjob.Job, o retryjob.Outcome) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

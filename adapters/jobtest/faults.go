@@ -1,13 +1,10 @@
 package jobtest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,17 +14,20 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryjob"
-	"github.com/goretry/retry/retrylog"
 )
 
 // faultLimit is how many attempts the jobs of Load, Kills and Restarts have.
 const faultLimit = 3
 
 func faultPolicy(e Engine) retry.Policy {
-	return retry.Policy{MaxAttempts: faultLimit, Backoff: retry.Fixed(e.Unit), Jitter: retry.Proportional(0.5)}
+	return retry.Policy{
+		MaxAttempts: faultLimit,
+		Backoff:     retry.Fixed(e.Unit),
+		Jitter:      retry.Proportional(0.5),
+	}
 }
 
-// succeeds picks the attempts that succeed, seven of ten.
+// succeeds picks the attempts that succeed: seven of ten.
 func succeeds(key string, attempt int) bool {
 	return retry.SeedOf(fmt.Sprintf("%s/%d", key, attempt))%10 >= 3
 }
@@ -48,141 +48,28 @@ func faultDo(j *journal) func(ctx context.Context, key string, attempt int) erro
 	}
 }
 
-// Load runs this many jobs on four workers. Three of ten attempts fail, chosen
-// by key and number, so that it is known in advance how often each job runs and
-// which of them end as dead letters. Load checks that every count is exact.
-func Load(t *testing.T, e Engine, jobs int) {
-	must(t, e.check("Load", false))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-	defer cancel()
-	name := newName()
-	q := open(t, e, name)
-	began := time.Now()
-	keys := enqueue(t, ctx, q, jobs)
-	enqueued := time.Since(began)
-
-	var log bytes.Buffer
-	writer := retrylog.NewWriter(&log)
-	var ended atomic.Int64
-	var mu sync.Mutex // guards runs
-	runs := map[string][]int{}
-	p := faultPolicy(e)
-	p.OnEvent = func(ctx context.Context, event retry.Event) {
-		writer.OnEvent(ctx, event)
-		if event.Kind == retry.CallFinished {
-			ended.Add(1)
-		}
-	}
-	do := func(_ context.Context, key string, attempt int) error {
-		mu.Lock()
-		runs[key] = append(runs[key], attempt)
-		mu.Unlock()
-		if succeeds(key, attempt) {
-			return nil
-		}
-		return errBoom
-	}
-	began = time.Now()
-	working, stop := context.WithCancel(ctx)
-	var workers sync.WaitGroup
-	errs := make([]error, 4)
-	for i := range errs {
-		q := q
-		if i > 0 {
-			var err error
-			if q, err = e.Open(ctx, name); err != nil {
-				t.Fatal(err)
-			}
-		}
-		workers.Go(func() {
-			if errs[i] = q.Work(working, p, do); errors.Is(errs[i], context.Canceled) {
-				errs[i] = nil
-			} else if errs[i] != nil {
-				stop()
-			}
-			if i > 0 {
-				errs[i] = errors.Join(errs[i], q.Close(context.WithoutCancel(ctx), false))
-			}
-		})
-	}
-	err := until(working, func() (bool, error) {
-		if ended.Load() < int64(jobs) {
-			return false, nil
-		}
-		n, err := q.Open(ctx)
-		return n == 0, err
-	})
-	took := time.Since(began)
-	stop()
-	workers.Wait()
-	if err := errors.Join(append(errs, err)...); err != nil {
-		t.Errorf("%d of %d jobs ended: %v", ended.Load(), jobs, err)
-	}
-
-	letters, err := q.Dead(ctx)
-	must(t, err)
-	want, got, dead := 0, 0, 0
-	for _, key := range keys {
-		n := 1
-		for n < faultLimit && !succeeds(key, n) {
-			n++
-		}
-		want, got = want+n, got+len(runs[key])
-		for i, attempt := range runs[key] {
-			if attempt != i+1 {
-				t.Errorf("%s: run %d is attempt %d", key, i+1, attempt)
-			}
-		}
-		if len(runs[key]) != n {
-			t.Errorf("%s ran %d times, want %d", key, len(runs[key]), n)
-		}
-		letter, is := letters[key]
-		if is == succeeds(key, n) {
-			t.Errorf("%s: last attempt succeeds: %t, dead letter: %t", key, succeeds(key, n), is)
-		}
-		if is {
-			dead++
-			if letter.Reason != retry.ReasonExhausted || letter.Attempts != n {
-				t.Errorf("%s: the dead letter says %q after %d attempts, want %q after %d", key, letter.Reason, letter.Attempts, retry.ReasonExhausted, n)
-			}
-		}
-	}
-	if len(letters) != dead {
-		t.Errorf("%d dead letters, and %d of them are jobs", len(letters), dead)
-	}
-	records, err := retrylog.Read(&log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	calls, err := retrylog.Replay(records)
-	if err != nil {
-		t.Error(err)
-	}
-	for _, c := range calls {
-		if err := c.Check(p); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Logf("%d jobs, %d done, %d dead letters; %d runs, %d expected; enqueued in %v, worked off in %v",
-		jobs, jobs-dead, dead, got, want, enqueued.Round(time.Millisecond), took.Round(time.Millisecond))
-}
-
-// Kills kills this many worker processes, five at a time, each at a random
-// moment of its work, and lets another worker finish. Then it checks that no
-// job is lost, that no attempt above its limit ran, that no attempt ran twice and no
-// two attempts of a job at once, unless the queue Repeats, and that the dead letters say
-// why. If the queue is a [Stranger], hostile messages are among the jobs.
+// Kills kills this many worker processes, five at a time, each at a random moment of its
+// work, and lets another worker finish. Then it checks that
+//
+//   - no job is lost;
+//   - no attempt above a job's limit ran;
+//   - no attempt ran twice, and no two attempts of a job ran at once, unless the queue
+//     Repeats;
+//   - each dead letter has the right reason and number of attempts.
+//
+// If the queue is a [Stranger], hostile messages are among the jobs.
 func Kills(t *testing.T, e Engine, kills int) {
 	must(t, e.check("Kills", true))
 	obey(e)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute+time.Duration(kills)*30*time.Second)
+	limit := 5*e.Lease + 10*time.Minute + time.Duration(kills)*30*time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	name, directory := newName(), t.TempDir()
 	q := open(t, e, name)
 	j, err := openJournal(directory)
 	must(t, err)
 	keys := enqueue(t, ctx, q, 20*kills)
-	if stranger, is := q.(Stranger); is { // among the others, one for each kill
+	if stranger, is := q.(Stranger); is { // one hostile message for each kill
 		planted := make([]string, kills)
 		for i := range planted {
 			planted[i] = fmt.Sprint(PlantedPrefix, i+1)
@@ -197,7 +84,7 @@ func Kills(t *testing.T, e Engine, kills int) {
 	p := faultPolicy(e)
 	p.OnEvent = j.events.OnEvent
 	if err := work(ctx, q, p, faultDo(j), func() (bool, error) {
-		time.Sleep(200 * time.Millisecond) // reading a log of thousands takes a while
+		time.Sleep(200 * time.Millisecond) // to read a log of thousands of events takes a while
 		return over(ctx, q, j, len(keys))
 	}); err != nil {
 		t.Error(err)
@@ -205,10 +92,10 @@ func Kills(t *testing.T, e Engine, kills int) {
 	audit(t, e, q, j, keys, kills, fmt.Sprintf("%d kills, %d of them in an attempt", kills, busy))
 }
 
-// PlantedPrefix begins the keys of messages that are as hard to handle as one can be.
+// PlantedPrefix is the prefix of the keys of the messages that a [Stranger] plants.
 const PlantedPrefix = "planted-"
 
-// killAll kills this many processes that follow an order, so many at once.
+// killAll starts processes that follow an order and kills them: kills in all, atOnce at a time.
 func killAll(ctx context.Context, t *testing.T, j *journal, kills, atOnce int, o order) {
 	t.Helper()
 	var killers sync.WaitGroup
@@ -224,8 +111,7 @@ func killAll(ctx context.Context, t *testing.T, j *journal, kills, atOnce int, o
 	}
 	killers.Wait()
 	if err := errors.Join(errs...); err != nil {
-		output, _ := os.ReadFile(filepath.Join(o.Directory, "output")) // it does not exist if no process was started
-		t.Fatalf("%v\n%s", err, output)
+		t.Fatalf("%v\n%s", err, o.output())
 	}
 }
 
@@ -235,7 +121,7 @@ func killOne(ctx context.Context, start starter, j *journal, o order) error {
 	if err != nil {
 		return err
 	}
-	// A worker that finds nothing to do is killed too.
+	// A worker that finds no job is killed too, after 5 seconds.
 	waiting, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	err = until(waiting, func() (began bool, err error) {
@@ -256,10 +142,9 @@ func killOne(ctx context.Context, start starter, j *journal, o order) error {
 	return errors.Join(err, p.kill())
 }
 
-// Restarts runs this many jobs on one worker and meanwhile calls restart, with n
-// from 0, as many times as restarts says. restart must restart the queue's server.
-// Then Restarts makes the same checks as [Kills]. If Work returns an error, it is
-// called again.
+// Restarts runs this many jobs on one worker. Meanwhile it calls restart, with n from 0 to
+// restarts - 1, which must restart the queue's server. If Work returns an error, Restarts
+// calls Work again. At the end, Restarts makes the same checks as [Kills].
 func Restarts(t *testing.T, e Engine, jobs, restarts int, restart func(n int) error) {
 	must(t, e.check("Restarts", false))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute)
@@ -276,13 +161,15 @@ func Restarts(t *testing.T, e Engine, jobs, restarts int, restart func(n int) er
 	defer stop()
 	var workers sync.WaitGroup
 	workers.Go(func() {
-		err := retry.Do(working, again, func(ctx context.Context) error { return q.Work(ctx, p, faultDo(j)) })
+		err := retry.Do(working, again, func(ctx context.Context) error {
+			return q.Work(ctx, p, faultDo(j))
+		})
 		if err != nil && retry.ReasonOf(err) != retry.ReasonCanceled {
 			t.Error(err)
 		}
 	})
 	for n := range restarts {
-		// The restarts are spread over the work, so that each comes under load.
+		// The restarts are spread over the work, so that each restart comes under load.
 		if err := until(ctx, func() (bool, error) {
 			runs, err := j.readRuns()
 			return len(runs) >= jobs*(n+1)/(restarts+1), err
@@ -309,9 +196,11 @@ func Restarts(t *testing.T, e Engine, jobs, restarts int, restart func(n int) er
 	audit(t, e, q, j, keys, restarts, fmt.Sprintf("%d restarts", restarts))
 }
 
-// audit checks what the journal and the queue say about jobs that have ended, after so
-// many crashes. The faults make it impossible to know how often each job should have run.
-func audit(t *testing.T, e Engine, q Queue, j *journal, keys []string, crashes int, faults string) {
+// audit checks the journal and the dead letters after all jobs have ended. Because of the
+// crashes, nobody knows how often each job should have run. faults names them in the log.
+func audit(
+	t *testing.T, e Engine, q Queue, j *journal, keys []string, crashes int, faults string,
+) {
 	runs, err := j.readRuns()
 	must(t, err)
 	letters, err := q.Dead(t.Context())
@@ -331,7 +220,8 @@ func audit(t *testing.T, e Engine, q Queue, j *journal, keys []string, crashes i
 				cut++
 			}
 		}
-		for _, fault := range auditJob(runs[key], letter, is, strings.HasPrefix(key, PlantedPrefix)) {
+		planted := strings.HasPrefix(key, PlantedPrefix)
+		for _, fault := range auditJob(runs[key], letter, is, planted) {
 			t.Errorf("%s: %s: %+v", key, fault, runs[key])
 		}
 		if fault := repeated(runs[key]); fault != "" && e.Repeats {
@@ -346,11 +236,12 @@ func audit(t *testing.T, e Engine, q Queue, j *journal, keys []string, crashes i
 	if twice > crashes {
 		t.Errorf("%d crashes, and %d jobs ran twice", crashes, twice)
 	}
-	t.Logf("%s: %d jobs, %d done, %d dead letters and %d of a second life; %d runs, %d of them cut off, %d jobs twice",
+	t.Logf("%s: %d jobs, %d done, %d dead letters and %d second dead letters; "+
+		"%d runs, %d of them cut off, %d jobs twice",
 		faults, len(keys), len(keys)-dead, dead, len(letters)-dead, total, cut, twice)
 }
 
-// repeated returns what shows that a job was in the queue twice, or "".
+// repeated returns how the runs show that a job was in the queue twice, or "" if they do not.
 func repeated(runs []run) string {
 	for i, r := range runs[min(1, len(runs)):] {
 		switch before := runs[i]; {
@@ -363,8 +254,8 @@ func repeated(runs []run) string {
 	return ""
 }
 
-// auditJob returns what is wrong with the runs of a job and its dead letter. One that a
-// stranger planted may also end before its last attempt, because it cannot be handled.
+// auditJob returns the faults in the runs of a job and its dead letter. A planted job may end
+// before its last attempt, because it cannot be handled.
 func auditJob(runs []run, letter retryjob.DeadLetter, dead, planted bool) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	succeeded := false

@@ -38,7 +38,7 @@ type flaws struct {
 
 // If a server may forget, what follows the death of a worker is not judged, except
 // that the job must end.
-func TestTheTableSeesFlaws(t *testing.T) {
+func TestRunSeesFlaws(t *testing.T) {
 	type faults map[string]string // by row; "": nothing is wrong
 	for name, tc := range map[string]struct {
 		flaws            flaws
@@ -409,5 +409,29 @@ func TestNoPolicyOfTheTableIsRefused(t *testing.T) {
 	for _, r := range table(engine(flaws{})) {
 		_, err := retryjob.NewPolicies("adapter", r.policy)
 		assert.NoError(t, err, r.name)
+	}
+}
+
+func TestLoadSeesFaults(t *testing.T) {
+	exhausted := retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: 3}
+	for name, row := range map[string]struct {
+		runs     []int
+		last     int
+		succeeds bool
+		letter   retryjob.DeadLetter
+		dead     bool
+		want     []string
+	}{
+		"done":                {[]int{1, 2}, 2, true, retryjob.DeadLetter{}, false, nil},
+		"a dead letter":       {[]int{1, 2, 3}, 3, false, exhausted, true, nil},
+		"a wrong number":      {[]int{1, 1}, 2, true, retryjob.DeadLetter{}, false, []string{"run 2 is attempt 1"}},
+		"ran too often":       {[]int{1, 2}, 1, true, retryjob.DeadLetter{}, false, []string{"it ran 2 times, want 1"}},
+		"never ran":           {nil, 1, true, retryjob.DeadLetter{}, false, []string{"it ran 0 times, want 1"}},
+		"done and dead":       {[]int{1, 2, 3}, 3, true, exhausted, true, []string{"the last attempt succeeds: true, dead letter: true"}},
+		"lost":                {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{}, false, []string{"the last attempt succeeds: false, dead letter: false"}},
+		"another reason":      {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{Reason: retry.ReasonPermanent, Attempts: 3}, true, []string{`the dead letter says "permanent_error" after 3 attempts, want "attempts_exhausted" after 3`}},
+		"too few in a letter": {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: 2}, true, []string{`the dead letter says "attempts_exhausted" after 2 attempts, want "attempts_exhausted" after 3`}},
+	} {
+		assert.Equal(t, row.want, auditLoaded(row.runs, row.last, row.succeeds, row.letter, row.dead), name)
 	}
 }

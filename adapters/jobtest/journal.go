@@ -13,9 +13,9 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// A journal records the runs and the events of the jobs, from all processes of a
-// test, in two files. Each line is appended by a single write, so that nothing that
-// was written is lost when a process is killed.
+// A journal records the runs and the events of the jobs in two files. All processes of a
+// test write to them. Each line is appended by a single write, so no written line is lost
+// when a process is killed.
 type journal struct {
 	directory string
 	runs, log *os.File
@@ -23,29 +23,32 @@ type journal struct {
 }
 
 func openJournal(directory string) (*journal, error) {
-	open := func(name string) (*os.File, error) {
-		return os.OpenFile(filepath.Join(directory, name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	}
-	runs, err := open("runs")
+	runs, err := openToAppend(filepath.Join(directory, "runs"))
 	if err != nil {
 		return nil, err
 	}
-	log, err := open("log")
+	log, err := openToAppend(filepath.Join(directory, "log"))
 	if err != nil {
 		return nil, errors.Join(err, runs.Close())
 	}
 	return &journal{directory, runs, log, retrylog.NewWriter(log)}, nil
 }
 
-func (j *journal) close() error { return errors.Join(j.events.Err(), j.runs.Close(), j.log.Close()) }
+func openToAppend(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+}
+
+func (j *journal) close() error {
+	return errors.Join(j.events.Err(), j.runs.Close(), j.log.Close())
+}
 
 // A run is one attempt as the job itself saw it.
 type run struct {
 	key          string
-	attempt      int
-	process      int
-	began, ended time.Time // ended is zero where the process was killed
-	ok           bool
+	attempt      int       // the number that the adapter gave the attempt
+	process      int       // the ID of the process
+	began, ended time.Time // ended is zero if the attempt was cut off by the end of its process
+	ok           bool      // the attempt succeeded
 }
 
 // The lines of the file "runs".
@@ -56,11 +59,13 @@ const (
 
 // around runs do, and records it as an attempt.
 func (j *journal) around(key string, attempt int, do func() error) error {
-	if _, err := fmt.Fprintf(j.runs, beginLine, key, attempt, time.Now().UnixNano(), os.Getpid()); err != nil {
+	now := time.Now().UnixNano()
+	if _, err := fmt.Fprintf(j.runs, beginLine, key, attempt, now, os.Getpid()); err != nil {
 		return err
 	}
 	err := do()
-	if _, failed := fmt.Fprintf(j.runs, endLine, key, attempt, time.Now().UnixNano(), err == nil); failed != nil {
+	now = time.Now().UnixNano()
+	if _, failed := fmt.Fprintf(j.runs, endLine, key, attempt, now, err == nil); failed != nil {
 		return failed
 	}
 	return err
@@ -72,17 +77,18 @@ func (j *journal) readRuns() (map[string][]run, error) {
 	if err != nil {
 		return nil, err
 	}
-	text = text[:bytes.LastIndexByte(text, '\n')+1] // another process may be writing the rest
+	text = text[:bytes.LastIndexByte(text, '\n')+1] // another process may be writing the last line
 	runs := map[string][]run{}
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		var r run
 		var at int64
-		if _, err := fmt.Sscanf(lines.Text()+"\n", beginLine, &r.key, &r.attempt, &at, &r.process); err == nil {
+		line := lines.Text() + "\n"
+		if _, err := fmt.Sscanf(line, beginLine, &r.key, &r.attempt, &at, &r.process); err == nil {
 			r.began = time.Unix(0, at)
 			runs[r.key] = append(runs[r.key], r)
 			continue
 		}
-		if _, err := fmt.Sscanf(lines.Text()+"\n", endLine, &r.key, &r.attempt, &at, &r.ok); err != nil {
+		if _, err := fmt.Sscanf(line, endLine, &r.key, &r.attempt, &at, &r.ok); err != nil {
 			return nil, fmt.Errorf("line %q: %w", lines.Text(), err)
 		}
 		open := lastOpen(runs[r.key], r.attempt)
@@ -94,7 +100,7 @@ func (j *journal) readRuns() (map[string][]run, error) {
 	return runs, nil
 }
 
-// cutOff returns how many processes were killed during an attempt. Call it while no
+// cutOff returns how many processes were killed during an attempt. Call it only when no
 // process works.
 func (j *journal) cutOff() (int, error) {
 	byKey, err := j.readRuns()
@@ -109,7 +115,7 @@ func (j *journal) cutOff() (int, error) {
 	return len(processes), err
 }
 
-// lastOpen returns the last of these runs that has this number and has not ended.
+// lastOpen returns the last run that has this number and has not ended, nil if there is none.
 func lastOpen(runs []run, attempt int) *run {
 	for i := len(runs) - 1; i >= 0; i-- {
 		if runs[i].attempt == attempt && runs[i].ended.IsZero() {
@@ -119,8 +125,7 @@ func lastOpen(runs []run, attempt int) *run {
 	return nil
 }
 
-// readLog returns the events so far. A line that a killed process cut off is not an
-// error.
+// readLog returns the events so far. A line that a killed process cut off is not an error.
 func (j *journal) readLog() ([]retrylog.Record, error) {
 	file, err := os.Open(filepath.Join(j.directory, "log"))
 	if err != nil {
@@ -134,10 +139,10 @@ func (j *journal) readLog() ([]retrylog.Record, error) {
 	return log, err
 }
 
-// stopped reports whether this many jobs have ended: each has succeeded, or its
-// last event says that it is dead. A success may reach a server that restarts only
-// after the next attempt has begun, and then no event follows those of that
-// attempt.
+// stopped reports whether this many jobs have ended. A job has ended if an attempt succeeded,
+// or if its last event is the end of a call that was not canceled. After a success, later
+// events do not matter: a server that restarts may learn of the success only after the next
+// attempt has begun, and then that attempt has no last event.
 func stopped(log []retrylog.Record, jobs int) bool {
 	ended, done := map[string]bool{}, map[string]bool{}
 	for _, r := range log {

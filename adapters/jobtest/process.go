@@ -16,22 +16,32 @@ import (
 
 // An order says what a process that is started to be killed has to do.
 type order struct {
-	Row       string // of the table; "" for the work of Kills and Redrive
-	Queue     string
-	Directory string        // of the journal
-	Window    time.Duration // of the work of Redrive; 0: another work
+	Row       string        // the row of the table; "": the process works for Kills or Redrive
+	Queue     string        // the name of the queue
+	Directory string        // the directory of the journal
+	Window    time.Duration // the window of Redrive; 0: the process works for another test
 }
 
+// output returns what the processes that follow o have printed, "" if none was started.
+func (o order) output() string {
+	text, _ := os.ReadFile(filepath.Join(o.Directory, outputFile))
+	return string(text)
+}
+
+// outputFile is the name of the file with the output of the processes.
+const outputFile = "output"
+
+// orderVariable is the environment variable that has the order of a process, as JSON.
 const orderVariable = "RETRY_JOBTEST_ORDER"
 
-// obey follows the order that this process was started with, and does not
-// return. It returns at once if there is no order.
+// obey follows the order that this process was started with, and never returns. If there
+// is no order, obey returns at once.
 func obey(e Engine) {
 	text, ordered := os.LookupEnv(orderVariable)
 	if !ordered {
 		return
 	}
-	go func() { // the input ends when the process that gave the order ends
+	go func() { // the standard input ends when the process that gave the order ends
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(3)
 	}()
@@ -44,7 +54,7 @@ func obey(e Engine) {
 	os.Exit(1)
 }
 
-// follow works until ctx ends, or the process does.
+// follow works until ctx or the process ends.
 func (o order) follow(ctx context.Context, e Engine) error {
 	j, err := openJournal(o.Directory)
 	if err != nil {
@@ -72,15 +82,15 @@ func (o order) follow(ctx context.Context, e Engine) error {
 // A process is a worker that can be killed.
 type process struct {
 	id     int
-	end    func() error // as kill -9 does
-	exited chan struct{}
+	end    func() error  // ends the process as kill -9 does
+	exited chan struct{} // closed when the process has ended
 }
 
 // A starter starts a worker that follows an order.
 type starter func(ctx context.Context, o order) (*process, error)
 
-// starterOf returns the starter of a test. A worker is this program again, with
-// this test selected.
+// starterOf returns the starter of a test. Its workers are processes of this program, with
+// the same test selected.
 func starterOf(test string) starter {
 	return func(ctx context.Context, o order) (*process, error) { return start(ctx, test, o) }
 }
@@ -94,15 +104,16 @@ func start(ctx context.Context, test string, o order) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	output, err := os.OpenFile(filepath.Join(o.Directory, "output"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	output, err := openToAppend(filepath.Join(o.Directory, outputFile))
 	if err != nil {
 		return nil, err
 	}
 	defer output.Close()
-	command := exec.CommandContext(ctx, program, "-test.run=^"+test+"$", "-test.count=1", "-test.timeout=10m")
+	command := exec.CommandContext(ctx, program,
+		"-test.run=^"+test+"$", "-test.count=1", "-test.timeout=10m")
 	command.Env = append(os.Environ(), orderVariable+"="+string(text))
 	command.Stdout, command.Stderr = output, output
-	if _, err := command.StdinPipe(); err != nil { // it stays open until one of the two processes ends
+	if _, err := command.StdinPipe(); err != nil { // the pipe is open until either process ends
 		return nil, err
 	}
 	if err := command.Start(); err != nil {
@@ -110,7 +121,7 @@ func start(ctx context.Context, test string, o order) (*process, error) {
 	}
 	p := &process{command.Process.Pid, command.Process.Kill, make(chan struct{})}
 	go func() {
-		_ = command.Wait() // it was killed, or panicked: its error says nothing more
+		_ = command.Wait() // the error only says that the process was killed, or panicked
 		close(p.exited)
 	}()
 	return p, nil

@@ -22,162 +22,242 @@ import (
 // lettersPerKill is how many dead letters Redrive makes for each kill.
 const lettersPerKill = 50
 
+// errKept is the error of the jobs whose dead letters are not picked.
 var errKept = errors.New("boom, and this stays")
 
-// forgedLetters is how many letters each redriver meets that must not go back.
+// forgedLetters is how many forged letters each redriver meets.
 const forgedLetters = 12
 
-// ForgedPrefix begins the keys of what a [Forger] adds.
+// ForgedPrefix is the prefix of the keys of the letters that a [Forger] forges.
 const ForgedPrefix = "forged-"
 
-// picks picks the dead letters that Redrive moves, nine of ten.
+// picks reports whether Redrive moves a dead letter. It picks nine of ten.
 func picks(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonPermanent }
 
-// Redrive makes 50 dead letters for each kill, and moves nine of ten of them back while
-// it kills so many processes that do so, two at once, each at a random moment of its work,
-// and while a worker runs. Then it lets two more at once finish, and checks that no job is lost,
-// that each ran once, unless the queue Repeats, as a new one, and at its moment in the window, that the others are
-// dead letters still, and that one more Redrive, and a dry run before all, move nothing. If
-// the queue is an [Operator], some of the jobs are stopped meanwhile, and must never run. If
-// it is a [Forger], each redriver begins with forged letters, which it must skip and count.
+// Redrive makes 50 dead letters for each kill. Redrivers move nine of ten dead letters back
+// while a worker runs. Redrive kills this many redrivers, two at once, each at a random
+// moment of its work. Then two more redrivers finish at once, and Redrive checks that
+//
+//   - no job is lost;
+//   - each job that was moved ran once, as attempt 1 and at its moment in the window, unless
+//     the queue Repeats;
+//   - the other jobs are still dead letters;
+//   - a dry run before the first redriver, and one more Redrive, move nothing.
+//
+// If the queue is an [Operator], some of the jobs are stopped meanwhile, and must never run.
+// If the queue is a [Forger], each redriver meets forged letters first, and must skip and
+// count them.
 func Redrive(t *testing.T, e Engine, kills int) {
 	must(t, e.check("Redrive", true))
 	obey(e)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute+time.Duration(kills)*30*time.Second)
+	limit := 5*e.Lease + 10*time.Minute + time.Duration(kills)*30*time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	name, directory := newName(), t.TempDir()
-	q := open(t, e, name).(Redriver)
-	forged := forge(t, ctx, q)
-	keys := enqueue(t, ctx, q, lettersPerKill*kills)
-	letters := bury(t, ctx, q, len(keys))
-	redrive := func(o retryjob.RedriveOptions, want retryjob.RedriveResult) {
-		t.Helper()
-		o.Filter = picks
-		if result, err := q.Redrive(ctx, o); exceptForged(err) != nil || result != want {
-			t.Fatalf("Redrive: %+v, %v, want %+v", result, err, want)
-		}
-	}
-	kept, all := 0, len(keys)+forged
-	for _, d := range letters {
-		if !picks(d) {
-			kept++
-		}
-	}
-	progress := 0
-	redrive(retryjob.RedriveOptions{DryRun: true, OnProgress: func(done, total int) {
-		if progress++; done != progress || total != all {
-			t.Errorf("progress %d of %d, want %d of %d", done, total, progress, all)
-		}
-	}}, retryjob.RedriveResult{Found: all, Moved: len(keys) - kept, Skipped: kept + forged})
-	after, err := q.Dead(ctx)
-	must(t, err)
-	if len(after) != len(keys) {
-		t.Fatalf("%d dead letters are left after a dry run, want %d", len(after), len(keys))
-	}
+	r := prepare(ctx, t, open(t, e, name).(Redriver), lettersPerKill*kills)
+	r.dryRun(ctx, t)
 
 	j, err := openJournal(directory)
 	must(t, err)
-	w := window{length: max(time.Second, 3*e.Unit) + time.Duration(kills)*longest, first: time.Now()}
+	length := max(time.Second, 3*e.Unit) + time.Duration(kills)*longest
+	r.journal, r.window = j, window{length: length, first: time.Now()}
 	var finished atomic.Bool
-	stopped := map[string]bool{}
 	worked := make(chan error, 1)
-	go func() {
-		p := retry.Policy{MaxAttempts: 1, OnEvent: j.events.OnEvent}
-		do := func(_ context.Context, key string, attempt int) error {
-			return j.around(key, attempt, func() error { return nil })
-		}
-		worked <- work(ctx, q, p, do, func() (bool, error) {
-			time.Sleep(100 * time.Millisecond)
-			if !finished.Load() {
-				return false, nil
-			}
-			return over(ctx, q, j, len(keys)-kept-len(stopped))
-		})
-	}()
+	go func() { worked <- r.work(ctx, &finished) }()
 	operated := make(chan error, 1)
-	go func() { operated <- operate(ctx, q, keys, letters, stopped) }()
-	killAll(ctx, t, j, kills, 2, order{Queue: name, Directory: directory, Window: w.length})
+	go func() { operated <- r.operate(ctx) }()
+	killAll(ctx, t, j, kills, 2, order{Queue: name, Directory: directory, Window: length})
 	must(t, <-operated)
-	stays := kept + len(stopped) + forged
-	w.last = time.Now()
-	must(t, until(ctx, func() (bool, error) { // a server may still have what a killed redriver held
-		runs, err := j.readRuns()
-		for key := range stopped {
-			if len(runs[key]) > 0 {
-				err = errors.Join(err, fmt.Errorf("%s was stopped, and ran: %+v", key, runs[key]))
-			}
-		}
-		if err != nil {
-			return false, err
-		}
-		var faster retryjob.RedriveResult
-		var failed error
-		another := sync.OnceFunc(func() {
-			faster, failed = q.Redrive(ctx, retryjob.RedriveOptions{Filter: picks, Window: w.length})
-		})
-		result, err := q.Redrive(ctx, retryjob.RedriveOptions{Window: w.length, Filter: func(d retryjob.DeadLetter) bool {
-			another()
-			return picks(d)
-		}})
-		if faster.Moved+result.Moved > 0 {
-			w.last = time.Now()
-		}
-		return faster.Moved == 0 && result == retryjob.RedriveResult{Found: stays, Skipped: stays}, errors.Join(exceptForged(err), exceptForged(failed))
-	}))
+	r.finish(ctx, t)
 	finished.Store(true)
 	must(t, <-worked)
-	redrive(retryjob.RedriveOptions{Window: w.length}, retryjob.RedriveResult{Found: stays, Skipped: stays})
+	stays := r.kept + len(r.stopped) + r.forged
+	r.redrive(ctx, t, retryjob.RedriveOptions{Window: length},
+		retryjob.RedriveResult{Found: stays, Skipped: stays})
+	r.audit(ctx, t, e, kills)
+}
 
-	runs, err := j.readRuns()
-	log, unread := j.readLog()
-	must(t, errors.Join(err, unread, j.close()))
-	for _, fault := range w.auditAges(log) {
+// A redriven is the state of a call of Redrive.
+type redriven struct {
+	queue   Redriver
+	keys    []string                       // the keys of the jobs
+	letters map[string]retryjob.DeadLetter // the dead letters of the jobs before the redrive
+	kept    int                            // how many of the letters are not picked
+	forged  int                            // how many forged letters there are
+	stopped map[string]bool                // the jobs that an operator has stopped
+	journal *journal
+	window  window
+}
+
+// prepare makes dead letters of this many jobs, and forged letters if the queue is a Forger.
+func prepare(ctx context.Context, t *testing.T, q Redriver, jobs int) *redriven {
+	t.Helper()
+	r := &redriven{queue: q, stopped: map[string]bool{}, forged: forge(t, ctx, q)}
+	r.keys = enqueue(t, ctx, q, jobs)
+	r.letters = bury(t, ctx, q, jobs)
+	for _, d := range r.letters {
+		if !picks(d) {
+			r.kept++
+		}
+	}
+	return r
+}
+
+// redrive calls Redrive for the dead letters that picks picks, and checks its result.
+func (r *redriven) redrive(
+	ctx context.Context, t *testing.T, o retryjob.RedriveOptions, want retryjob.RedriveResult,
+) {
+	t.Helper()
+	o.Filter = picks
+	result, err := r.queue.Redrive(ctx, o)
+	if exceptForged(err) != nil || result != want {
+		t.Fatalf("Redrive: %+v, %v, want %+v", result, err, want)
+	}
+}
+
+// dryRun checks that a dry run counts and reports all dead letters, and moves none.
+func (r *redriven) dryRun(ctx context.Context, t *testing.T) {
+	t.Helper()
+	all, progress := len(r.keys)+r.forged, 0
+	r.redrive(ctx, t, retryjob.RedriveOptions{DryRun: true, OnProgress: func(done, total int) {
+		if progress++; done != progress || total != all {
+			t.Errorf("progress %d of %d, want %d of %d", done, total, progress, all)
+		}
+	}}, retryjob.RedriveResult{
+		Found: all, Moved: len(r.keys) - r.kept, Skipped: r.kept + r.forged,
+	})
+	after, err := r.queue.Dead(ctx)
+	must(t, err)
+	if len(after) != len(r.keys) {
+		t.Fatalf("%d dead letters are left after a dry run, want %d", len(after), len(r.keys))
+	}
+}
+
+// work runs the jobs that were moved until finished is true and all of them have ended.
+func (r *redriven) work(ctx context.Context, finished *atomic.Bool) error {
+	p := retry.Policy{MaxAttempts: 1, OnEvent: r.journal.events.OnEvent}
+	do := func(_ context.Context, key string, attempt int) error {
+		return r.journal.around(key, attempt, func() error { return nil })
+	}
+	return work(ctx, r.queue, p, do, func() (bool, error) {
+		time.Sleep(100 * time.Millisecond)
+		if !finished.Load() {
+			return false, nil
+		}
+		return over(ctx, r.queue, r.journal, len(r.keys)-r.kept-len(r.stopped))
+	})
+}
+
+// finish redrives until nothing is left to move. A server may return the dead letters of a
+// killed redriver late, so one call may not be enough.
+func (r *redriven) finish(ctx context.Context, t *testing.T) {
+	t.Helper()
+	r.window.last = time.Now()
+	stays := r.kept + len(r.stopped) + r.forged
+	must(t, until(ctx, func() (bool, error) {
+		if err := r.ranAfterStop(); err != nil {
+			return false, err
+		}
+		result, faster, err := r.redriveTwice(ctx)
+		if faster.Moved+result.Moved > 0 {
+			r.window.last = time.Now()
+		}
+		want := retryjob.RedriveResult{Found: stays, Skipped: stays}
+		return faster.Moved == 0 && result == want, err
+	}))
+}
+
+// ranAfterStop returns an error that names the jobs that ran although they were stopped.
+func (r *redriven) ranAfterStop() error {
+	runs, err := r.journal.readRuns()
+	for key := range r.stopped {
+		if len(runs[key]) > 0 {
+			err = errors.Join(err, fmt.Errorf("%s was stopped, and ran: %+v", key, runs[key]))
+		}
+	}
+	return err
+}
+
+// redriveTwice calls Redrive, and again while the first call looks at its first letter. The
+// inner call is the faster one.
+func (r *redriven) redriveTwice(
+	ctx context.Context,
+) (result, faster retryjob.RedriveResult, err error) {
+	var failed error
+	another := sync.OnceFunc(func() {
+		faster, failed = r.queue.Redrive(ctx, retryjob.RedriveOptions{
+			Filter: picks, Window: r.window.length,
+		})
+	})
+	result, err = r.queue.Redrive(ctx, retryjob.RedriveOptions{
+		Window: r.window.length,
+		Filter: func(d retryjob.DeadLetter) bool {
+			another()
+			return picks(d)
+		},
+	})
+	return result, faster, errors.Join(exceptForged(err), exceptForged(failed))
+}
+
+// audit checks the runs and the dead letters after the redrive.
+func (r *redriven) audit(ctx context.Context, t *testing.T, e Engine, kills int) {
+	t.Helper()
+	runs, err := r.journal.readRuns()
+	log, unread := r.journal.readLog()
+	must(t, errors.Join(err, unread, r.journal.close()))
+	for _, fault := range r.window.auditAges(log) {
 		t.Error(fault)
 	}
-	after, err = q.Dead(ctx)
+	after, err := r.queue.Dead(ctx)
 	must(t, err)
 	for key := range runs {
 		if strings.HasPrefix(key, ForgedPrefix) {
 			t.Errorf("%s was forged, and ran: %+v", key, runs[key])
 		}
 	}
-	var fifths [5]int
+	var fifths [5]int // how many jobs belong into each fifth of the window
 	twice := 0
-	for _, key := range keys {
+	for _, key := range r.keys {
+		before := r.letters[key]
 		letter, dead := after[key]
-		if stopped[key] {
+		if r.stopped[key] {
 			if dead || len(runs[key]) > 0 {
-				t.Errorf("%s: it was stopped, and is a dead letter: %t, or ran: %+v", key, dead, runs[key])
+				t.Errorf("%s: it was stopped, and is a dead letter: %t, or ran: %+v",
+					key, dead, runs[key])
 			}
 			continue
 		}
-		for _, fault := range w.audit(e, letters[key], runs[key], dead && letter.Reason == letters[key].Reason) {
+		dead = dead && letter.Reason == before.Reason
+		for _, fault := range r.window.audit(e, before, runs[key], dead) {
 			t.Errorf("%s: %s: %+v", key, fault, runs[key])
 		}
 		if len(runs[key]) > 1 {
 			twice++
 		}
-		if picks(letters[key]) {
-			fifths[min(4, 5*retryjob.Spread(letters[key].Key, w.length)/w.length)]++
+		if picks(before) {
+			length := r.window.length
+			fifths[min(4, 5*retryjob.Spread(before.Key, length)/length)]++
 		}
 	}
-	if len(after) != kept {
-		t.Errorf("%d dead letters are left, want %d", len(after), kept)
+	if len(after) != r.kept {
+		t.Errorf("%d dead letters are left, want %d", len(after), r.kept)
 	}
 	if twice > kills || twice > 0 && !e.Repeats {
 		t.Errorf("%d kills, and %d jobs ran twice", kills, twice)
 	}
-	t.Logf("%d kills: %d dead letters moved, %d of them twice, %d kept, %d stopped, %d forged; in each fifth of a window of %v: %v",
-		kills, all-stays, twice, kept, len(stopped), forged, w.length, fifths)
+	t.Logf("%d kills: %d dead letters moved, %d of them twice, %d kept, %d stopped, %d forged; "+
+		"in each fifth of a window of %v: %v",
+		kills, len(r.keys)-r.kept-len(r.stopped), twice, r.kept, len(r.stopped), r.forged,
+		r.window.length, fifths)
 }
 
-// operate stops every tenth of the dead letters that Redrive moves, if there is an operator,
-// and adds those that no worker had to stopped. It goes through them in the order of the
-// redrivers, and about as fast, so that it stops what they have just read.
-func operate(ctx context.Context, q Queue, keys []string, letters map[string]retryjob.DeadLetter, stopped map[string]bool) error {
-	operator, is := q.(Operator)
-	for _, key := range keys {
-		if !is || !picks(letters[key]) || retry.SeedOf(key)%10 != 1 {
+// operate stops every tenth of the jobs that Redrive moves, if the queue is an Operator. It
+// adds a job to r.stopped if no worker had taken the job. It goes through the jobs in the order
+// of the redrivers, and about as fast, so that it stops jobs that they have just read.
+func (r *redriven) operate(ctx context.Context) error {
+	operator, is := r.queue.(Operator)
+	for _, key := range r.keys {
+		if !is || !picks(r.letters[key]) || retry.SeedOf(key)%10 != 1 {
 			continue
 		}
 		time.Sleep(rand.N(3 * longest / 2))
@@ -185,13 +265,13 @@ func operate(ctx context.Context, q Queue, keys []string, letters map[string]ret
 		case err != nil:
 			return err
 		case ok:
-			stopped[key] = true
+			r.stopped[key] = true
 		}
 	}
 	return nil
 }
 
-// forge adds forged letters, if a stranger can write some, and returns how many.
+// forge adds forged letters if the queue is a Forger, and returns how many.
 func forge(t *testing.T, ctx context.Context, q Queue) int {
 	t.Helper()
 	forger, is := q.(Forger)
@@ -206,10 +286,11 @@ func forge(t *testing.T, ctx context.Context, q Queue) int {
 	return len(keys)
 }
 
-var onlyStay = regexp.MustCompile(`^\w+: redrive: \d+ of \d+ dead letters cannot go back, and stay: `)
+var onlyStay = regexp.MustCompile(
+	`^\w+: redrive: \d+ of \d+ dead letters cannot go back, and stay: `)
 
-// exceptForged returns an error of Redrive, or nil if it only names letters that cannot go
-// back: how many stay is counted.
+// exceptForged returns err, or nil if err only names dead letters that cannot go back. Their
+// number is checked elsewhere.
 func exceptForged(err error) error {
 	if err != nil && onlyStay.MatchString(err.Error()) {
 		return nil
@@ -222,7 +303,11 @@ func bury(t *testing.T, ctx context.Context, q Queue, jobs int) map[string]retry
 	t.Helper()
 	j, err := openJournal(t.TempDir())
 	must(t, err)
-	p := retry.Policy{MaxAttempts: 3, OnEvent: j.events.OnEvent, RetryIf: func(err error) bool { return !errors.Is(err, errKept) }}
+	p := retry.Policy{
+		MaxAttempts: 3,
+		OnEvent:     j.events.OnEvent,
+		RetryIf:     func(err error) bool { return !errors.Is(err, errKept) },
+	}
 	err = work(ctx, q, p, func(_ context.Context, key string, _ int) error {
 		if retry.SeedOf(key)%10 == 0 {
 			return errKept
@@ -232,7 +317,8 @@ func bury(t *testing.T, ctx context.Context, q Queue, jobs int) map[string]retry
 	letters, failed := q.Dead(ctx)
 	must(t, errors.Join(err, failed, j.close()))
 	if len(letters) != jobs {
-		t.Fatalf("%d jobs became %d dead letters: %v", jobs, len(letters), slices.Collect(maps.Keys(letters)))
+		t.Fatalf("%d jobs became %d dead letters: %v",
+			jobs, len(letters), slices.Collect(maps.Keys(letters)))
 	}
 	return letters
 }
@@ -240,31 +326,38 @@ func bury(t *testing.T, ctx context.Context, q Queue, jobs int) map[string]retry
 // redriver is the key of a redriver's progress in the journal.
 const redriver = "redriver"
 
-// redrive moves dead letters until it is killed. It pauses after each, or it would be
-// done before the kill.
+// redrive moves dead letters until its process is killed. It pauses after each dead letter,
+// because otherwise it would be done before the kill.
 func (o order) redrive(ctx context.Context, q Redriver, j *journal) error {
-	_, err := q.Redrive(ctx, retryjob.RedriveOptions{Filter: picks, Window: o.Window, OnProgress: func(done, _ int) {
-		_ = j.around(redriver, done, func() error {
-			time.Sleep(rand.N(2 * longest / lettersPerKill))
-			return nil
-		})
-	}})
+	_, err := q.Redrive(ctx, retryjob.RedriveOptions{
+		Filter: picks,
+		Window: o.Window,
+		OnProgress: func(done, _ int) {
+			_ = j.around(redriver, done, func() error {
+				time.Sleep(rand.N(2 * longest / lettersPerKill))
+				return nil
+			})
+		},
+	})
 	if err := exceptForged(err); err != nil {
 		return err
 	}
-	_ = j.around(redriver, 0, func() error { <-ctx.Done(); return nil }) // it found none, and waits for the kill
+	// No dead letter is left, so this redriver waits for the kill.
+	_ = j.around(redriver, 0, func() error { <-ctx.Done(); return nil })
 	return ctx.Err()
 }
 
-// A window is when redriven jobs may run.
+// A window is the time in which redriven jobs may run.
 type window struct {
 	length      time.Duration
 	first, last time.Time // when the first and the last redriver began
 }
 
-// audit returns what is wrong with a job after a redrive: before is its dead letter
-// before, and dead whether it still is one, for the same reason.
-func (w window) audit(e Engine, before retryjob.DeadLetter, runs []run, dead bool) (faults []string) {
+// audit returns the faults of a job after a redrive. before is its dead letter before the
+// redrive. dead says that the job is still a dead letter, for the same reason.
+func (w window) audit(
+	e Engine, before retryjob.DeadLetter, runs []run, dead bool,
+) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	moved := picks(before)
 	switch {
@@ -290,11 +383,14 @@ func (w window) audit(e Engine, before retryjob.DeadLetter, runs []run, dead boo
 	return faults
 }
 
-// auditAges returns the jobs whose MaxElapsed counts from before the redrive.
+// auditAges returns the faults of the jobs whose MaxElapsed counts from a time before the
+// redrive.
 func (w window) auditAges(log []retrylog.Record) (faults []string) {
 	for _, r := range log {
-		if began := r.Event.Time.Add(-r.Event.Elapsed); r.Event.Kind == retry.AttemptStarted && began.Before(w.first) {
-			faults = append(faults, fmt.Sprintf("%s: its time counts from %v before the redrive", r.Key, w.first.Sub(began)))
+		began := r.Event.Time.Add(-r.Event.Elapsed)
+		if r.Event.Kind == retry.AttemptStarted && began.Before(w.first) {
+			faults = append(faults, fmt.Sprintf("%s: its time counts from %v before the redrive",
+				r.Key, w.first.Sub(began)))
 		}
 	}
 	return faults

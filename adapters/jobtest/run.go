@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -24,9 +22,9 @@ import (
 //
 //   - exactly the required attempts run, numbered from 1;
 //   - no attempt begins before it is due, or more than Late after that;
-//   - the job ends: it is done, or a dead letter with the Reason of the Outcome,
-//     the number of attempts that were made, the text of the last failure up to its
-//     8 KiB, and when the job began and ended;
+//   - the job ends: it is done, or it is a dead letter with the Reason of the Outcome,
+//     the number of its attempts, the first 8 KiB of the text of its last failure, and the
+//     times when the job began and ended;
 //   - the events can be replayed, and the policy makes each decision again.
 //
 // The rows are:
@@ -48,7 +46,7 @@ func Run(t *testing.T, e Engine) {
 	obey(e)
 	rows := slices.DeleteFunc(table(e), func(r row) bool { return e.InProcess && r.endsProcess() })
 	observed := make([]observation, len(rows))
-	atOnce := make(chan struct{}, 12) // few enough for two processors to run them in time
+	atOnce := make(chan struct{}, 12) // two processors can run twelve rows in time
 	var running sync.WaitGroup
 	for i := range rows {
 		directory := t.TempDir()
@@ -71,7 +69,7 @@ func Run(t *testing.T, e Engine) {
 	}
 }
 
-// An observation is what was seen of the job of a row.
+// An observation records what the job of a row did.
 type observation struct {
 	runs    []run
 	log     []retrylog.Record
@@ -80,12 +78,14 @@ type observation struct {
 	err     error // why the row did not end
 }
 
-// key is the job of a row.
+// key is the key of each row's job.
 const key = "job-1"
 
 // observe runs the job of r to its end.
-func (r *row) observe(ctx context.Context, e Engine, start starter, directory string) (o observation) {
-	// An error is reported together with what was seen before it.
+func (r *row) observe(
+	ctx context.Context, e Engine, start starter, directory string,
+) (o observation) {
+	// After an error, observe still returns what it has seen.
 	fail := func(err error) {
 		if err != nil && o.err == nil {
 			o.err = err
@@ -110,8 +110,9 @@ func (r *row) observe(ctx context.Context, e Engine, start starter, directory st
 	}()
 
 	fail(q.Enqueue(ctx, key, r.limit))
+	ordered := order{Row: r.name, Queue: name, Directory: directory}
 	if o.err == nil {
-		fail(r.work(ctx, e, q, j, start, order{Row: r.name, Queue: name, Directory: directory}))
+		fail(r.work(ctx, e, q, j, start, ordered))
 	}
 	runs, err := j.readRuns()
 	fail(err)
@@ -122,14 +123,15 @@ func (r *row) observe(ctx context.Context, e Engine, start starter, directory st
 	o.letters, err = q.Dead(context.WithoutCancel(ctx))
 	fail(err)
 	if o.err != nil {
-		output, _ := os.ReadFile(filepath.Join(directory, "output")) // it does not exist if no process was started
-		o.err = fmt.Errorf("%w\n%s", o.err, output)
+		o.err = fmt.Errorf("%w\n%s", o.err, ordered.output())
 	}
 	return o
 }
 
 // work runs workers until the job has ended.
-func (r *row) work(ctx context.Context, e Engine, q Queue, j *journal, start starter, o order) error {
+func (r *row) work(
+	ctx context.Context, e Engine, q Queue, j *journal, start starter, o order,
+) error {
 	began := func(n int) func() (bool, error) {
 		return func() (bool, error) {
 			runs, err := j.readRuns()
@@ -168,7 +170,8 @@ func (r *row) work(ctx context.Context, e Engine, q Queue, j *journal, start sta
 			if !over || err != nil || r.want == retry.ReasonSuccess {
 				return over, err
 			}
-			letters, err := q.Dead(ctx) // the process reports the end of its job before it settles that
+			// The process reports the end of its job before it tells the queue.
+			letters, err := q.Dead(ctx)
 			return len(letters) > 0, err
 		})
 		if err := errors.Join(err, p.kill()); err != nil {
@@ -182,20 +185,23 @@ func (r *row) work(ctx context.Context, e Engine, q Queue, j *journal, start sta
 	if err := r.worker(ctx, q, j, ended); err != nil {
 		return fmt.Errorf("%s: %w", unfinished(ctx, q, j), err)
 	}
-	// A queue that wrongly hands out a job that has ended does so soon.
+	// A queue that wrongly delivers a job that has ended does so soon.
 	time.Sleep(3 * e.Unit)
 	return nil
 }
 
-// worker runs a worker in this process until done.
+// worker runs a worker in this process until done returns true or an error.
 func (r *row) worker(ctx context.Context, q Queue, j *journal, done func() (bool, error)) error {
 	p := r.policy
 	p.OnEvent = j.events.OnEvent
 	return work(ctx, q, p, r.do(j), done)
 }
 
-// work runs q's jobs until done.
-func work(ctx context.Context, q Queue, p retry.Policy, do func(context.Context, string, int) error, done func() (bool, error)) error {
+// work runs q's jobs until done returns true or an error.
+func work(
+	ctx context.Context, q Queue, p retry.Policy,
+	do func(context.Context, string, int) error, done func() (bool, error),
+) error {
 	if ended, err := done(); ended || err != nil {
 		return err
 	}
@@ -231,7 +237,7 @@ func over(ctx context.Context, q Queue, j *journal, jobs int) (bool, error) {
 	return open == 0, err
 }
 
-// unfinished says how far a job came that did not end in time.
+// unfinished describes a job that did not end in time.
 func unfinished(ctx context.Context, q Queue, j *journal) string {
 	last := "there are no events"
 	log, err := j.readLog()
@@ -249,10 +255,10 @@ func unfinished(ctx context.Context, q Queue, j *journal) string {
 // newName returns a name for a queue that no other test uses.
 func newName() string { return "jobtest_" + strings.ToLower(rand.Text())[:16] }
 
-// longestErr is how many bytes of an error a dead letter has, in every queue.
+// longestErr is how many bytes of an error a dead letter may have, in every queue.
 const longestErr = 8 << 10
 
-// judge returns what is wrong with o.
+// judge returns the faults that o shows.
 func (r *row) judge(e Engine, o observation) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if o.err != nil {
@@ -277,27 +283,16 @@ func (r *row) judge(e Engine, o observation) (faults []string) {
 	letter, dead := o.letters[key]
 	switch {
 	case r.want == retry.ReasonSuccess && (dead || !succeeded):
-		say("the job must be done: the last attempt succeeded: %t, dead letters: %+v", succeeded, o.letters)
+		say("the job must be done: the last attempt succeeded: %t, dead letters: %+v",
+			succeeded, o.letters)
 	case r.want == retry.ReasonRetry && (dead || succeeded):
-		say("the job must wait: the last attempt succeeded: %t, dead letters: %+v", succeeded, o.letters)
+		say("the job must wait: the last attempt succeeded: %t, dead letters: %+v",
+			succeeded, o.letters)
 	case r.want == retry.ReasonSuccess, r.want == retry.ReasonRetry:
 	case !dead:
 		say("the job must be a dead letter (%v), and is not: %+v", r.want, o.letters)
 	default:
-		if letter.Reason != r.want || letter.Attempts != r.attempts {
-			say("the dead letter says %q after %d attempts, want %q after %d", letter.Reason, letter.Attempts, r.want, r.attempts)
-		}
-		// Nothing is known about an attempt that its worker did not survive, and an
-		// interrupted one did not fail.
-		if !r.endsProcess() && r.stopIn == 0 && !strings.Contains(letter.Err, r.lastText()) {
-			say("the dead letter's error is %q, want the last attempt's, %q", letter.Err, r.lastText())
-		}
-		if !strings.Contains(letter.Err, r.says) {
-			say("the dead letter's error is %q, want %q in it", letter.Err, r.says)
-		}
-		if n := len(letter.Err); n > longestErr {
-			say("the dead letter's error has %d bytes, want at most %d", n, longestErr)
-		}
+		faults = append(faults, r.judgeLetter(letter)...)
 		faults = append(faults, r.judgeTimes(e, o.runs, letter)...)
 	}
 	if len(o.letters) > 1 {
@@ -325,28 +320,50 @@ func (r *row) judge(e Engine, o observation) (faults []string) {
 	return faults
 }
 
-// judgeTimes returns what is wrong with the times in a dead letter. A queue that does
-// not keep when a job began knows it only from a worker that survived the first
-// attempt.
-func (r *row) judgeTimes(e Engine, runs []run, letter retryjob.DeadLetter) (faults []string) {
-	if len(runs) == 0 {
-		return nil // which is a fault of its own
+// judgeLetter returns the faults in the reason, the attempts and the error of a dead letter.
+func (r *row) judgeLetter(letter retryjob.DeadLetter) (faults []string) {
+	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	if letter.Reason != r.want || letter.Attempts != r.attempts {
+		say("the dead letter says %q after %d attempts, want %q after %d",
+			letter.Reason, letter.Attempts, r.want, r.attempts)
 	}
-	if first := runs[0].began; r.killIn != 1 && r.panicIn != 1 && (letter.Began.IsZero() || letter.Began.After(first.Add(e.Late))) {
-		faults = append(faults, fmt.Sprintf("the dead letter says that the job began at %v, want %v or before", letter.Began, first))
+	// If the worker did not survive the last attempt, its error is not known. An interrupted
+	// attempt has not failed.
+	if !r.endsProcess() && r.stopIn == 0 && !strings.Contains(letter.Err, r.lastText()) {
+		say("the dead letter's error is %q, want the last attempt's, %q", letter.Err, r.lastText())
 	}
-	last := runs[len(runs)-1]
-	end := last.ended
-	if end.IsZero() { // its worker was killed
-		end = last.began
+	if !strings.Contains(letter.Err, r.says) {
+		say("the dead letter's error is %q, want %q in it", letter.Err, r.says)
 	}
-	if letter.Ended.Before(end) || letter.Ended.After(end.Add(e.Lease+e.Late+time.Minute)) {
-		faults = append(faults, fmt.Sprintf("the dead letter says that the job ended at %v, want %v or soon after", letter.Ended, end))
+	if n := len(letter.Err); n > longestErr {
+		say("the dead letter's error has %d bytes, want at most %d", n, longestErr)
 	}
 	return faults
 }
 
-// lastText returns a text that is part of the error of the last attempt.
+// judgeTimes returns the faults in the times of a dead letter. If the worker did not survive
+// the first attempt, a queue need not know when the job began.
+func (r *row) judgeTimes(e Engine, runs []run, letter retryjob.DeadLetter) (faults []string) {
+	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	if len(runs) == 0 {
+		return nil // judge reports the missing runs
+	}
+	first, known := runs[0].began, r.killIn != 1 && r.panicIn != 1
+	if known && (letter.Began.IsZero() || letter.Began.After(first.Add(e.Late))) {
+		say("the dead letter says that the job began at %v, want %v or before", letter.Began, first)
+	}
+	last := runs[len(runs)-1]
+	end := last.ended
+	if end.IsZero() { // the worker was killed
+		end = last.began
+	}
+	if letter.Ended.Before(end) || letter.Ended.After(end.Add(e.Lease+e.Late+time.Minute)) {
+		say("the dead letter says that the job ended at %v, want %v or soon after", letter.Ended, end)
+	}
+	return faults
+}
+
+// lastText returns a text that must be in the error of the last attempt.
 func (r *row) lastText() string {
 	if r.policy.AttemptTimeout > 0 {
 		return context.DeadlineExceeded.Error()
@@ -356,7 +373,7 @@ func (r *row) lastText() string {
 
 // A wait is the time between two attempts.
 type wait struct {
-	attempt       int // the one after it
+	attempt       int // the attempt after the wait
 	planned, seen time.Duration
 }
 
@@ -365,7 +382,8 @@ type waits []wait
 func (w waits) String() string {
 	var lines []string
 	for _, w := range w {
-		lines = append(lines, fmt.Sprintf("attempt %d: planned %v, seen %v", w.attempt, w.planned, w.seen.Round(time.Millisecond)))
+		lines = append(lines, fmt.Sprintf("attempt %d: planned %v, seen %v",
+			w.attempt, w.planned, w.seen.Round(time.Millisecond)))
 	}
 	return strings.Join(lines, "\n")
 }

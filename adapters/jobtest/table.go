@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,18 +15,19 @@ import (
 type row struct {
 	name   string
 	policy retry.Policy
-	limit  int    // the job's own
-	script []step // what each run does, in order; the last one repeats
+	limit  int    // the job's own limit on attempts; 0: none
+	script []step // the steps of the runs, in order; the last step repeats
 
-	stopIn  int // the worker is stopped in this run, and another one started
-	killIn  int // the worker is killed with its process in this run, and another one started
-	panicIn int // this run panics in a separate process: if that dies, another worker is started
+	stopIn  int // in this run the worker is stopped, and another worker is started; 0: never
+	killIn  int // in this run the process of the worker is killed, and another one started; 0: never
+	panicIn int // this run panics in its own process; another worker is started if that dies; 0: never
 
-	want     retry.Reason // ReasonRetry: it waits for longer than a test can
-	attempts int          // that must run, numbered from 1
-	says     string       // part of the dead letter's text
+	want     retry.Reason // why the job ends; ReasonRetry: the job waits longer than a test can
+	attempts int          // how many attempts must run, numbered from 1
+	says     string       // a part of the dead letter's text
 }
 
+// A step is what one attempt of a job does.
 type step func(ctx context.Context) error
 
 var (
@@ -48,6 +50,10 @@ func panics(context.Context) error { panic("jobtest: this attempt panics") }
 
 func fails(err error) step { return func(context.Context) error { return err } }
 
+func permanently(err error) step { return fails(retry.Permanent(err)) }
+
+func after(wait time.Duration) step { return fails(retry.After(wait, errBoom)) }
+
 func times(n int, s step) (script []step) {
 	for range n {
 		script = append(script, s)
@@ -55,97 +61,170 @@ func times(n int, s step) (script []step) {
 	return script
 }
 
-// table returns the rows. Those that wait for a lease come first, so that the
-// others run meanwhile.
+// table returns the rows. Rows that wait for a lease come first, so that the other rows run
+// meanwhile.
 func table(e Engine) []row {
-	u := e.Unit
-	three := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: u}}
-	with := func(change func(p *retry.Policy)) retry.Policy {
-		p := three
+	return slices.Concat(workerRows(e), countRows(e.Unit), errorRows(e), timeRows(e.Unit))
+}
+
+// three returns the policy of most rows, changed by change.
+func three(unit time.Duration, change func(p *retry.Policy)) retry.Policy {
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: unit}}
+	if change != nil {
 		change(&p)
-		return p
 	}
+	return p
+}
+
+// workerRows returns the rows in which a worker is killed, panics or stops.
+func workerRows(e Engine) []row {
+	u := e.Unit
+	one := three(u, func(p *retry.Policy) { p.MaxAttempts = 1 })
+	two := three(u, func(p *retry.Policy) { p.MaxAttempts = 2 })
+	none := three(u, func(p *retry.Policy) { p.NonRetryable = true })
+	long := retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Schedule{u, u, time.Hour - u/2}}
 	// If an interrupted attempt counts, no attempt is left.
-	stopped := row{name: "the worker stops in the only attempt", policy: retry.Policy{MaxAttempts: 1}, stopIn: 1,
-		script: []step{hang, ok}, want: retry.ReasonExhausted, attempts: 1}
+	stopped := row{
+		name: "the worker stops in the only attempt", policy: retry.Policy{MaxAttempts: 1}, stopIn: 1,
+		script: []step{hang, ok}, want: retry.ReasonExhausted, attempts: 1,
+	}
 	if e.Uncounted {
 		stopped.want, stopped.attempts = retry.ReasonSuccess, 2
 	}
-	// If failures are not counted by class, the second failure is the class's last.
-	class := row{name: "a class with a count of its own", policy: with(func(p *retry.Policy) {
-		p.MaxAttempts, p.Classify = 5, func(err error) *retry.Class {
-			if errors.Is(err, errSlow) {
-				return &retry.Class{Name: "slow", MaxAttempts: 2, Backoff: retry.Fixed(2 * u)}
-			}
-			return nil
-		}
-	}), script: []step{boom, fails(errSlow)}, want: retry.ReasonExhausted, attempts: 2}
-	if e.Classes {
-		class.attempts, class.says = 3, `(2 of "slow")`
-	}
 	return []row{
-		{name: "killed in the middle", policy: three, killIn: 1, script: []step{hang, ok}, want: retry.ReasonSuccess, attempts: 2},
-		{name: "killed in the middle of a later attempt", policy: three, killIn: 2, script: []step{boom, hang, ok}, want: retry.ReasonSuccess, attempts: 3},
-		{name: "killed in the last attempt", policy: with(func(p *retry.Policy) { p.MaxAttempts = 2 }), killIn: 2,
+		{name: "killed in the middle", policy: three(u, nil), killIn: 1,
+			script: []step{hang, ok}, want: retry.ReasonSuccess, attempts: 2},
+		{name: "killed in the middle of a later attempt", policy: three(u, nil), killIn: 2,
+			script: []step{boom, hang, ok}, want: retry.ReasonSuccess, attempts: 3},
+		{name: "killed in the last attempt", policy: two, killIn: 2,
 			script: []step{boom, hang}, want: retry.ReasonExhausted, attempts: 2},
-		{name: "killed in the only attempt", policy: with(func(p *retry.Policy) { p.MaxAttempts = 1 }), killIn: 1,
+		{name: "killed in the only attempt", policy: one, killIn: 1,
 			script: []step{hang}, want: retry.ReasonExhausted, attempts: 1},
-		{name: "killed in the only attempt of the job's own limit", policy: three, limit: 1, killIn: 1,
-			script: []step{hang}, want: retry.ReasonExhausted, attempts: 1},
-		{name: "killed where nothing is retryable", policy: with(func(p *retry.Policy) { p.NonRetryable = true }), killIn: 1,
+		{name: "killed in the only attempt of the job's own limit", policy: three(u, nil), limit: 1,
+			killIn: 1, script: []step{hang}, want: retry.ReasonExhausted, attempts: 1},
+		{name: "killed under a NonRetryable policy", policy: none, killIn: 1,
 			script: []step{hang}, want: retry.ReasonNonRetryable, attempts: 1},
 		// Each delay alone is within MaxElapsed, and so is the time since the kill.
-		{name: "MaxElapsed, and a kill on the way", policy: retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Schedule{u, u, time.Hour - u/2}}, killIn: 2,
+		{name: "MaxElapsed, and a kill on the way", policy: long, killIn: 2,
 			script: []step{boom, hang, boom}, want: retry.ReasonElapsed, attempts: 3},
-		{name: "a panic", policy: three, panicIn: 1, script: []step{panics, ok}, want: retry.ReasonSuccess, attempts: 2},
-		{name: "a panic in the last attempt", policy: with(func(p *retry.Policy) { p.MaxAttempts = 1 }), panicIn: 1,
+		{name: "a panic", policy: three(u, nil), panicIn: 1,
+			script: []step{panics, ok}, want: retry.ReasonSuccess, attempts: 2},
+		{name: "a panic in the last attempt", policy: one, panicIn: 1,
 			script: []step{panics}, want: retry.ReasonExhausted, attempts: 1},
-		{name: "the worker stops", policy: three, stopIn: 1, script: []step{hang, ok}, want: retry.ReasonSuccess, attempts: 2},
+		{name: "the worker stops", policy: three(u, nil), stopIn: 1,
+			script: []step{hang, ok}, want: retry.ReasonSuccess, attempts: 2},
 		stopped,
+	}
+}
 
-		{name: "success", policy: three, script: []step{ok}, want: retry.ReasonSuccess, attempts: 1},
-		{name: "fails twice, then succeeds", policy: with(func(p *retry.Policy) { p.Jitter = retry.EqualJitter }),
+// countRows returns the rows that succeed, or end at a limit on attempts.
+func countRows(u time.Duration) []row {
+	jittered := three(u, func(p *retry.Policy) { p.Jitter = retry.EqualJitter })
+	undelayed := three(u, func(p *retry.Policy) { p.Backoff = nil })
+	unlimited := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Millisecond)}
+	capped := three(u, func(p *retry.Policy) { p.AttemptCap = 2 })
+	none := three(u, func(p *retry.Policy) { p.NonRetryable = true })
+	return []row{
+		{name: "success", policy: three(u, nil),
+			script: []step{ok}, want: retry.ReasonSuccess, attempts: 1},
+		{name: "fails twice, then succeeds", policy: jittered,
 			script: []step{boom, boom, ok}, want: retry.ReasonSuccess, attempts: 3},
-		{name: "exhausted", policy: three, script: []step{boom}, want: retry.ReasonExhausted, attempts: 3},
+		{name: "exhausted", policy: three(u, nil),
+			script: []step{boom}, want: retry.ReasonExhausted, attempts: 3},
 		{name: "delays", policy: retry.Policy{MaxAttempts: 4, Backoff: retry.Schedule{u, 2 * u, 3 * u}},
 			script: []step{boom}, want: retry.ReasonExhausted, attempts: 4},
-		{name: "no delay", policy: with(func(p *retry.Policy) { p.Backoff = nil }), script: []step{boom}, want: retry.ReasonExhausted, attempts: 3},
-		{name: "more attempts than the queue's default", policy: retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Millisecond)},
+		{name: "no delay", policy: undelayed,
+			script: []step{boom}, want: retry.ReasonExhausted, attempts: 3},
+		{name: "more attempts than the queue's default", policy: unlimited,
 			script: append(times(27, boom), ok), want: retry.ReasonSuccess, attempts: 28},
-		{name: "the job's limit is below the policy's", policy: three, limit: 2, script: []step{boom}, want: retry.ReasonExhausted, attempts: 2},
-		{name: "the job's limit is above the policy's", policy: three, limit: 50, script: []step{boom}, want: retry.ReasonExhausted, attempts: 3},
-		{name: "AttemptCap", policy: with(func(p *retry.Policy) { p.AttemptCap = 2 }), limit: 3, script: []step{boom}, want: retry.ReasonExhausted, attempts: 2},
-		{name: "NonRetryable", policy: with(func(p *retry.Policy) { p.NonRetryable = true }), script: []step{boom}, want: retry.ReasonNonRetryable, attempts: 1},
-		{name: "Permanent", policy: three, script: []step{boom, fails(retry.Permanent(errBoom))}, want: retry.ReasonPermanent, attempts: 2},
-		{name: "an error of any text", policy: three, script: []step{fails(errStrange), fails(retry.Permanent(errStrange))}, want: retry.ReasonPermanent, attempts: 2},
-		{name: "errors of 1 MiB", policy: three, script: []step{fails(errLong), fails(retry.Permanent(errLong))}, want: retry.ReasonPermanent, attempts: 2},
-		{name: "RetryIf", policy: with(func(p *retry.Policy) { p.RetryIf = func(err error) bool { return !errors.Is(err, errBoom) } }),
-			script: []step{fails(errors.New("passes")), boom}, want: retry.ReasonRejected, attempts: 2},
-		{name: "a class", policy: with(func(p *retry.Policy) {
-			p.Classify = func(error) *retry.Class {
-				return &retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(2 * u)} //retry:vet-ignore policyliteral what this row tests
+		{name: "the job's limit is below the policy's", policy: three(u, nil), limit: 2,
+			script: []step{boom}, want: retry.ReasonExhausted, attempts: 2},
+		{name: "the job's limit is above the policy's", policy: three(u, nil), limit: 50,
+			script: []step{boom}, want: retry.ReasonExhausted, attempts: 3},
+		{name: "AttemptCap", policy: capped, limit: 3,
+			script: []step{boom}, want: retry.ReasonExhausted, attempts: 2},
+		{name: "NonRetryable", policy: none,
+			script: []step{boom}, want: retry.ReasonNonRetryable, attempts: 1},
+	}
+}
+
+// errorRows returns the rows in which the error decides.
+func errorRows(e Engine) []row {
+	u := e.Unit
+	rejecting := three(u, func(p *retry.Policy) {
+		p.RetryIf = func(err error) bool { return !errors.Is(err, errBoom) }
+	})
+	classified := three(u, func(p *retry.Policy) {
+		p.Classify = func(error) *retry.Class {
+			//retry:vet-ignore policyliteral what this row tests
+			return &retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(2 * u)}
+		}
+	})
+	invalid := three(u, func(p *retry.Policy) {
+		p.Classify = func(error) *retry.Class {
+			return &retry.Class{MaxDelay: -1} //retry:vet-ignore policyliteral what this row tests
+		}
+	})
+	// If failures are not counted by class, the second failure is the class's last.
+	counted := row{
+		name: "a class with a count of its own", policy: three(u, func(p *retry.Policy) {
+			p.MaxAttempts, p.Classify = 5, func(err error) *retry.Class {
+				if errors.Is(err, errSlow) {
+					return &retry.Class{Name: "slow", MaxAttempts: 2, Backoff: retry.Fixed(2 * u)}
+				}
+				return nil
 			}
-		}), script: []step{boom}, want: retry.ReasonExhausted, attempts: 2},
-		class,
-		{name: "a class that is invalid", policy: with(func(p *retry.Policy) {
-			p.Classify = func(error) *retry.Class { return &retry.Class{MaxDelay: -1} } //retry:vet-ignore policyliteral what this row tests
-		}), script: []step{boom}, want: retry.ReasonInvalid, attempts: 1},
-		{name: "After, within MaxRetryAfter", policy: three, script: []step{fails(retry.After(3*u, errBoom)), ok}, want: retry.ReasonSuccess, attempts: 2},
-		{name: "After, always", policy: three, script: []step{fails(retry.After(u, errBoom))}, want: retry.ReasonExhausted, attempts: 3},
-		{name: "After, beyond MaxRetryAfter", policy: with(func(p *retry.Policy) { p.MaxRetryAfter = u }),
-			script: []step{fails(retry.After(24*time.Hour, errBoom))}, want: retry.ReasonRetryAfter, attempts: 1},
-		{name: "After, of five hours", policy: retry.Default(), script: []step{fails(retry.After(5*time.Hour, errBoom))}, want: retry.ReasonRetry, attempts: 1},
-		// The second delay alone is within MaxElapsed.
-		{name: "MaxElapsed", policy: retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Schedule{u, time.Hour - u/2}},
+		}), script: []step{boom, fails(errSlow)}, want: retry.ReasonExhausted, attempts: 2,
+	}
+	if e.Classes {
+		counted.attempts, counted.says = 3, `(2 of "slow")`
+	}
+	return []row{
+		{name: "Permanent", policy: three(u, nil),
+			script: []step{boom, permanently(errBoom)}, want: retry.ReasonPermanent, attempts: 2},
+		{name: "errors with control characters and invalid UTF-8", policy: three(u, nil),
+			script: []step{fails(errStrange), permanently(errStrange)},
+			want:   retry.ReasonPermanent, attempts: 2},
+		{name: "errors of 1 MiB", policy: three(u, nil),
+			script: []step{fails(errLong), permanently(errLong)}, want: retry.ReasonPermanent, attempts: 2},
+		{name: "RetryIf", policy: rejecting,
+			script: []step{fails(errors.New("passes")), boom}, want: retry.ReasonRejected, attempts: 2},
+		{name: "a class", policy: classified,
+			script: []step{boom}, want: retry.ReasonExhausted, attempts: 2},
+		counted,
+		{name: "a class that is invalid", policy: invalid,
+			script: []step{boom}, want: retry.ReasonInvalid, attempts: 1},
+	}
+}
+
+// timeRows returns the rows in which a time or a Budget decides.
+func timeRows(u time.Duration) []row {
+	impatient := three(u, func(p *retry.Policy) { p.MaxRetryAfter = u })
+	// The second delay alone is within MaxElapsed.
+	elapsed := retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Schedule{u, time.Hour - u/2}}
+	poor := three(u, func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1} })
+	quick := three(u, func(p *retry.Policy) {
+		p.AttemptTimeout, p.MaxAttempts = 50*time.Millisecond, 2
+	})
+	return []row{
+		{name: "After, within MaxRetryAfter", policy: three(u, nil),
+			script: []step{after(3 * u), ok}, want: retry.ReasonSuccess, attempts: 2},
+		{name: "After, always", policy: three(u, nil),
+			script: []step{after(u)}, want: retry.ReasonExhausted, attempts: 3},
+		{name: "After, beyond MaxRetryAfter", policy: impatient,
+			script: []step{after(24 * time.Hour)}, want: retry.ReasonRetryAfter, attempts: 1},
+		{name: "After, of five hours", policy: retry.Default(),
+			script: []step{after(5 * time.Hour)}, want: retry.ReasonRetry, attempts: 1},
+		{name: "MaxElapsed", policy: elapsed,
 			script: []step{boom}, want: retry.ReasonElapsed, attempts: 2},
-		{name: "an empty Budget", policy: with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1} }),
+		{name: "an empty Budget", policy: poor,
 			script: []step{boom}, want: retry.ReasonBudget, attempts: 2},
-		{name: "AttemptTimeout", policy: with(func(p *retry.Policy) { p.AttemptTimeout, p.MaxAttempts = 50*time.Millisecond, 2 }),
+		{name: "AttemptTimeout", policy: quick,
 			script: []step{hang}, want: retry.ReasonExhausted, attempts: 2},
 	}
 }
 
-// endsProcess reports whether the worker of r dies, and its process with it.
+// endsProcess reports whether the process of a worker dies in r.
 func (r row) endsProcess() bool { return r.killIn > 0 || r.panicIn > 0 }
 
 func rowOf(e Engine, name string) (row, error) {
@@ -157,7 +236,7 @@ func rowOf(e Engine, name string) (row, error) {
 	return row{}, fmt.Errorf("the table has no row %q", name)
 }
 
-// do returns what a worker does with the job of r.
+// do returns the function that a worker calls with the job of r.
 func (r *row) do(j *journal) func(ctx context.Context, key string, attempt int) error {
 	return func(ctx context.Context, key string, attempt int) error {
 		return j.around(key, attempt, func() error {

@@ -1,6 +1,6 @@
-// Package retryamqp retries the messages of a RabbitMQ queue by a [retry.Policy].
-// When a handler fails, the policy decides whether and when its message is handled
-// again. A message that is not retried becomes a dead letter with the reason.
+// Package retryamqp retries the messages of a RabbitMQ queue according to a
+// [retry.Policy]. If a handler fails, the policy decides whether and when the message is
+// handled again. A message that is not retried becomes a dead letter that says why.
 //
 //	retries, err := retryamqp.New(policy, "amqp://localhost", "orders")
 //	if err != nil {
@@ -13,57 +13,37 @@
 //		return send(ctx, d.Body)
 //	})
 //
-// # Its queues
+// # Queues
 //
-// The package declares its own queues and uses no others. All are quorum queues.
+// The package declares its own queues and uses no others. All of them are quorum queues.
 //
-//   - "orders" has the messages to handle: publish to it, or bind it to exchanges.
-//   - "orders.dead" has the dead letters, which [DeadLetterOf] reads.
-//   - Queues like "orders.wait.1024ms", one for each delay, have the messages that
-//     wait. They are declared when they are first needed. A queue delivers its
-//     messages in order, so in a shared queue short delays would wait behind long
-//     ones.
+//	queue               what it holds
+//	orders              messages to handle: publish to it, or bind it to exchanges
+//	orders.dead         dead letters: DeadLetterOf reads them
+//	orders.wait.1024ms  messages that wait for 1024 ms; each delay has such a queue
 //
-// Delays are rounded up to one of eight steps between a power of two milliseconds
-// and the next, so they are at most an eighth longer than the policy says. A delay above
-// a year is a year. Do not limit the length of these queues.
+// A wait queue is declared when a message first needs it. RabbitMQ delivers the messages
+// of a queue in order. If delays shared a queue, short delays would wait for long ones.
+//
+// Delays are rounded up to one of eight steps between a power of two milliseconds and the
+// next power, so they are at most an eighth longer than the policy says. A delay above a
+// year becomes a year. Do not limit the length of these queues.
 //
 // # What happens to a message
 //
-// The handler must not acknowledge the message. If it returns nil, the message is
-// acknowledged. If it fails, the message moves to the queue for its delay, or to
-// the dead letters: it is acknowledged when the other queue has stored its copy. So
-// none is lost. If the worker is killed, or the connection breaks, between the two, the
-// message is in both queues, and its handler may run more often than the policy
-// says, as for any message of RabbitMQ that was handled and not acknowledged.
-// [Retries.Consume] says how attempts are counted, docs/queues.md in the library's
-// repository what all queues share. If a handler panics, that is a failure of the attempt,
-// the panic is not recovered, and Consume takes no more messages.
+// The handler must not acknowledge the message. If the handler returns nil, the package
+// acknowledges the message. If the handler fails, the package copies the message to the
+// queue for its delay or to the dead letters. It acknowledges the message when that queue
+// has stored the copy, so no message is lost. If the worker is killed or the connection
+// breaks before the acknowledgment, the message is in both queues. Then its handler may
+// run more often than the policy says.
 //
-// A copy keeps the headers and the properties of its message, except three properties:
-// Expiration would end the wait, RabbitMQ refuses the UserId of another user, and each copy is
-// persistent. It also does without the headers CC and BCC, and without those that RabbitMQ or
-// a plugin writes about the way of a message, such as x-death, x-opt-* and x-delay.
+// If a handler panics, the attempt has failed. The panic is not recovered, and Consume
+// takes no more messages.
 //
-// # Alarms
-//
-// During a memory or disk alarm RabbitMQ reads nothing from a connection that publishes. So
-// the package opens two connections for each Consume and each Redrive. One gets messages and
-// acknowledges them, and the other one publishes the copies. Messages that succeed are
-// acknowledged during an alarm. A message that fails waits with its worker until the alarm is
-// over. As many of them as there are Workers hold up the others. If Consume or Redrive ends
-// meanwhile, RabbitMQ may store the copy that it has not confirmed when the alarm is over. Then
-// the message is in both queues.
-//
-// The package opens both connections by itself, from a URL, because nobody else may publish on
-// the first one, and because only an owner can cut a connection that RabbitMQ does not read.
-//
-// A copy needs up to 12 KiB more in its headers, and RabbitMQ takes 128 KiB. A message
-// that leaves no room for them is not retried. It becomes a dead letter without its headers,
-// and the header retry-left-out says so. A body that RabbitMQ no longer takes, because
-// its max_message_size was lowered, is left out too.
-//
-// [Retries.Redrive] moves dead letters back.
+// [Retries.Consume] says how attempts are counted. [Retries] says what a copy keeps, and
+// what happens during an alarm. [Retries.Redrive] moves dead letters back. docs/queues.md
+// in the library's repository describes what all queues share.
 package retryamqp
 
 import (
@@ -87,24 +67,26 @@ import (
 )
 
 // MaxAttemptsHeader is the header with a message's own limit on attempts, a whole
-// number of at least 1.
+// number of at least 1. It can only lower the policy's limit.
 const MaxAttemptsHeader = "retry-max-attempts"
 
 // The headers of a message that has been handled.
 const (
 	attemptsHeader = "retry-attempts"    // the number of attempts that have ended
 	beganHeader    = "retry-began"       // when MaxElapsed starts to count, in Unix milliseconds
-	dueHeader      = "retry-due"         // when a delay longer than the longest step ends, in Unix milliseconds
-	classesHeader  = "retry-classes"     // how many attempts failed with an error of each class, as JSON
+	dueHeader      = "retry-due"         // when a wait longer than its step ends, in Unix milliseconds
+	classesHeader  = "retry-classes"     // the number of failed attempts of each class, as JSON
 	deadHeader     = "retry-dead-letter" // why a message is a dead letter, as JSON
-	leftOutHeader  = "retry-left-out"    // what of its message a dead letter has no room for
+	leftOutHeader  = "retry-left-out"    // which parts of its message a dead letter lacks
 )
 
-// DeadLetterOf reads the header of a dead letter.
+// DeadLetterOf returns the dead letter that the headers of a message describe. It returns
+// an error if the header of a dead letter is missing or cannot be read.
 func DeadLetterOf(headers amqp.Table) (retryjob.DeadLetter, error) {
 	text, _ := headers[deadHeader].(string)
 	if text == "" {
-		return retryjob.DeadLetter{}, fmt.Errorf("retryamqp: not a dead letter: the header %s is missing", deadHeader)
+		return retryjob.DeadLetter{}, fmt.Errorf(
+			"retryamqp: not a dead letter: the header %s is missing", deadHeader)
 	}
 	var d retryjob.DeadLetter
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
@@ -113,14 +95,14 @@ func DeadLetterOf(headers amqp.Table) (retryjob.DeadLetter, error) {
 	return d, nil
 }
 
-// AttemptOf returns the number of the attempt that a delivery is for, 1 for the
-// first. A dead letter that was moved back to the queue starts again at 1.
+// AttemptOf returns the number of the attempt that a delivery is for. The first attempt
+// is 1. A dead letter that was moved back to the queue starts again at 1.
 func AttemptOf(d amqp.Delivery) int {
-	ended, _ := number(d.Headers, attemptsHeader) // an error is reported when the message is handled
+	ended, _ := number(d.Headers, attemptsHeader) // the handling of the message reports an error
 	if isDead(d) {
 		ended = 0
 	}
-	cut, _ := number(d.Headers, "x-delivery-count") // the server writes it, but not for the first delivery
+	cut, _ := number(d.Headers, "x-delivery-count") // the first delivery lacks this header
 	const most = math.MaxInt32 / 2
 	return 1 + int(max(0, min(ended, most))+max(0, min(cut, most)))
 }
@@ -137,24 +119,54 @@ func number(headers amqp.Table, name string) (int64, error) {
 	if value == nil {
 		return 0, nil
 	}
-	n, err := strconv.ParseInt(fmt.Sprint(value), 10, 64) // of any of AMQP's types
+	n, err := strconv.ParseInt(fmt.Sprint(value), 10, 64) // AMQP has several types of numbers
 	if err != nil {
 		return 0, fmt.Errorf("header %s is %.100v: write a whole number", name, value)
 	}
 	return n, nil
 }
 
-// Retries handles messages by policies. Set its fields and policies before the
-// first Consume; after that it is safe for concurrent use.
+// Retries handles messages according to policies. Set its fields and policies before the
+// first Consume. After that, Retries is safe for concurrent use.
+//
+// # What a copy keeps
+//
+// A message that is retried or becomes a dead letter is copied to another queue. The copy
+// keeps the headers and the properties of the message, with these exceptions:
+//
+//   - Expiration is removed, because it would end the wait early.
+//   - UserId is removed, because RabbitMQ refuses the UserId of another user.
+//   - Each copy is persistent.
+//   - The headers CC and BCC are removed, and so are headers in which RabbitMQ or a plugin
+//     records the path of a message, such as x-death, x-opt-* and x-delay.
+//
+// A copy needs up to 12 KiB more in its headers, and RabbitMQ accepts 128 KiB. A message
+// that leaves no room for these headers is not retried. It becomes a dead letter without
+// its headers, and the header retry-left-out says so. A body that is larger than a
+// lowered max_message_size is left out too.
+//
+// # Two connections, and alarms
+//
+// During a memory or disk alarm RabbitMQ reads nothing from a connection that publishes. So
+// each Consume and each Redrive opens two connections. One connection gets messages and
+// acknowledges them, and the other connection publishes the copies. During an alarm, a
+// message that succeeds is acknowledged. A message that fails waits with its worker until
+// the alarm is over. If as many messages wait as there are Workers, they hold up all others.
+// If Consume or Redrive ends meanwhile, RabbitMQ may still store the unconfirmed copy when
+// the alarm is over. Then the message is in both queues.
+//
+// The package opens both connections itself, from a URL. Nobody else may publish on the
+// connection that acknowledges, and only the owner of a connection can cut it while RabbitMQ
+// does not read it.
 type Retries struct {
-	// Workers is how many messages one Consume handles at once, at most 65,535; 0 means 10.
-	// Copies are sent to the server one after the other.
+	// Workers is how many messages one Consume handles at once, at most 65,535. Zero and
+	// below mean 10. Copies are sent to the server one after the other.
 	Workers int
 
-	// Config has the TLS, the logins and the name of the connections, as
-	// [amqp.DialConfig] takes it. The zero value is what [amqp.Dial] uses. Recovery must
-	// be nil: what was delivered before it cannot be acknowledged after it. A Dial of
-	// your own can choose between servers, and must bound its own time.
+	// Config has the TLS settings, the logins and the name of the connections, for
+	// [amqp.DialConfig]. The zero value connects as [amqp.Dial] does. Recovery must be nil:
+	// messages that were delivered before a recovery cannot be acknowledged after it. If
+	// Dial is set, it can choose between servers, and must limit its own time.
 	Config amqp.Config
 
 	policies retryjob.Policies
@@ -172,23 +184,25 @@ func New(policy retry.Policy, url, queue string) (*Retries, error) {
 		return nil, err
 	}
 	uri, err := amqp.ParseURI(url)
-	if err != nil { // which may have a part of the password
+	if err != nil { // the error may contain a part of the password
 		return nil, errors.New("retryamqp: the URL of the server cannot be read: " +
 			"write amqp://user:password@host:5672/vhost, and % and two digits for special characters")
 	}
 	const longestName = 255 - len(".wait.4026531840ms")
 	if queue == "" || len(queue) > longestName {
-		return nil, fmt.Errorf("retryamqp: the name of the queue has %d bytes: write 1 to %d, because its wait queues have longer ones", len(queue), longestName)
+		return nil, fmt.Errorf("retryamqp: the name of the queue has %d bytes: write 1 to %d, "+
+			"because the names of its wait queues are longer", len(queue), longestName)
 	}
 	return &Retries{policies: policies, url: url, uri: uri, queue: queue}, nil
 }
 
-// SetType sets the policy for messages whose property Type is typename.
+// SetType sets the policy for messages whose property Type is typename. It returns an error
+// if policy is invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed.
 func (r *Retries) SetType(typename string, policy retry.Policy) error {
 	return r.policies.Set("retryamqp: type", typename, policy)
 }
 
-// Declare declares the queue for the messages and the one for the dead letters. It
+// Declare declares the queue for the messages and the queue for the dead letters. It
 // returns an error if a queue of the same name has other properties.
 func (r *Retries) Declare(ctx context.Context) error {
 	in, err := r.connect(ctx)
@@ -214,16 +228,15 @@ type queue struct {
 	args amqp.Table
 }
 
-// kept are the arguments for a queue whose messages stay until they are
-// acknowledged. Without the limit, servers from 4.0 on drop a message after 20
-// deliveries.
+// kept has the arguments for a queue whose messages stay until they are acknowledged.
+// Without x-delivery-limit, servers from 4.0 on drop a message after 20 deliveries.
 var kept = amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}
 
 func (r *Retries) work() queue { return queue{r.queue, kept} }
 func (r *Retries) dead() queue { return queue{r.queue + ".dead", kept} }
 
-// waiting returns a queue whose messages move to the work queue after step. It
-// keeps each message until the work queue has stored it.
+// waiting returns a queue whose messages move to the work queue after step. The wait queue
+// keeps each message until the work queue has stored the message.
 func (r *Retries) waiting(step time.Duration) queue {
 	return queue{fmt.Sprintf("%s.wait.%dms", r.queue, step.Milliseconds()), amqp.Table{
 		"x-queue-type":              "quorum",
@@ -245,8 +258,8 @@ func (q queue) declare(channel *amqp.Channel) error {
 // longest is the longest step, close to the maximum of x-message-ttl.
 const longest = 15 << 28 * time.Millisecond
 
-// stepOf returns the shortest step of at least delay, or longest if delay is above
-// that.
+// stepOf returns the shortest step of at least delay. If delay exceeds longest, stepOf
+// returns longest.
 func stepOf(delay time.Duration) time.Duration {
 	ms := uint64((delay + time.Millisecond - 1) / time.Millisecond)
 	if delay >= longest {
@@ -259,13 +272,15 @@ func stepOf(delay time.Duration) time.Duration {
 }
 
 // Consume connects, and handles messages until ctx is done. Then it cancels the contexts of
-// the handlers, waits until they have returned, gives their messages back, and returns nil. If
-// a connection or a channel fails, the server cancels the consumer, or a queue does not take a
-// message, it also waits for the handlers, and returns an error: call it again. The server
-// takes back what was not acknowledged. It refuses queues that Declare would not have declared.
+// the handlers, waits until they have returned, gives their messages back, and returns nil.
 //
-// handle is called for up to Workers messages at once. It must not acknowledge them, and not
-// change their headers and body, because the copies have them.
+// Consume also waits for the handlers, and returns an error, if a connection or a channel
+// fails, if the server cancels the consumer, or if a queue does not accept a message. The
+// server then takes back all messages that were not acknowledged. Call Consume again after
+// an error. Consume refuses queues whose properties differ from those that Declare sets.
+//
+// handle is called for up to Workers messages at once. It must not acknowledge the
+// messages. It must not change their headers and bodies, because the copies share them.
 //
 // After the handlers have returned, Consume returns within some seconds, whatever the server
 // does. If the server does not confirm a copy within 5 seconds after the end of ctx, Consume
@@ -273,16 +288,16 @@ func stepOf(delay time.Duration) time.Duration {
 //
 // # How attempts are counted
 //
-// A header of the message counts the attempts that have ended. The server counts
-// those whose worker was killed, and delivers their messages again as soon as the
+// A header of the message counts the attempts that have ended. The server counts the
+// attempts whose worker was killed, and delivers their messages again as soon as the
 // connection breaks. An attempt that is interrupted because Consume stops is not
 // counted. Another header counts the failures of each [retry.Class].
 //
-// A message may have its own limit in the header [MaxAttemptsHeader], which lowers the
-// policy's. A message whose headers cannot be read makes a dead letter without being
-// handled. The MessageId names the message in logs and is the seed of its delays.
-// MaxElapsed counts from the Timestamp, which is in whole seconds. Without a
-// Timestamp it counts from the start of the first attempt that its worker survived.
+// The header [MaxAttemptsHeader] of a message can lower the policy's limit for this message.
+// A message whose headers cannot be read becomes a dead letter without being handled. The
+// MessageId names the message in logs, and is the seed of its delays. MaxElapsed counts from
+// the Timestamp, which is in whole seconds. Without a Timestamp, MaxElapsed counts from the
+// start of the first attempt that its worker survived.
 //
 // RabbitMQ takes a message back from its handler after 30 minutes, unless its
 // consumer_timeout says otherwise. Set an AttemptTimeout below that.
@@ -290,7 +305,7 @@ func (r *Retries) Consume(
 	ctx context.Context, handle func(context.Context, amqp.Delivery) error,
 ) error {
 	err := r.use(ctx, 5*time.Second, func(w *worker) error { return w.consume(ctx, handle) })
-	if err == nil || errors.Is(err, context.Cause(ctx)) { // ctx may be done before it is connected
+	if err == nil || errors.Is(err, context.Cause(ctx)) { // ctx may end before there is a connection
 		return nil
 	}
 	return fmt.Errorf("retryamqp: %w", err)
@@ -313,22 +328,24 @@ func (r *Retries) use(ctx context.Context, grace time.Duration, f func(*worker) 
 		return err
 	}
 	defer func() { err = cmp.Or(err, w.ask(ctx, w.channel.Close)) }()
-	defer w.copies.end() // everything that was published has been confirmed, or never will be
+	defer w.copies.end() // each copy has been confirmed, or never will be
 	if err := w.copies.open(ctx); err != nil {
 		return err
 	}
 	return f(w)
 }
 
-// consume handles messages.
-func (w *worker) consume(ctx context.Context, handle func(context.Context, amqp.Delivery) error) error {
+// consume handles messages until ctx is done or something fails.
+func (w *worker) consume(
+	ctx context.Context, handle func(context.Context, amqp.Delivery) error,
+) error {
 	deliveries, err := w.start(ctx)
 	if err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	var failure error // the first
+	var failure error // the first failure
 	var failed sync.Once
 	fail := func(err error) {
 		failed.Do(func() { failure = err })
@@ -352,25 +369,25 @@ func (w *worker) consume(ctx context.Context, handle func(context.Context, amqp.
 	}
 	stopped := w.stop(ctx, deliveries)
 	running.Wait()
-	if stopped != nil || w.channel.IsClosed() { // the server takes the messages back by itself
+	if stopped != nil || w.channel.IsClosed() { // the server takes back the messages of a lost channel
 		return cmp.Or(failure, stopped)
 	}
 	return errors.Join(failure, w.giveBack(ctx))
 }
 
-// start asks the server for messages. A queue with other arguments is refused before the first
-// message: a classic queue, for one, does not count the attempts of killed workers.
+// start asks the server for messages. Before the first message, it refuses a queue with other
+// arguments. For example, a classic queue does not count the attempts of killed workers.
 func (w *worker) start(ctx context.Context) (deliveries <-chan amqp.Delivery, err error) {
 	w.closed = w.channel.NotifyClose(make(chan *amqp.Error, 1))
 	w.canceled = w.channel.NotifyCancel(make(chan string, 1))
 	err = w.ask(ctx, func() error {
 		if _, err := w.channel.QueueDeclarePassive(w.queue, true, false, false, false, nil); err != nil {
-			return err // declaring it would hide that it is not bound
+			return err // declaring the queue would hide that it is not bound to an exchange
 		}
 		if err := cmp.Or(w.work().declare(w.channel), w.dead().declare(w.channel)); err != nil {
 			return err
 		}
-		// The number has two bytes, and 0 would be no limit.
+		// Qos sends the number in two bytes, and takes 0 for no limit.
 		workers := min(cmp.Or(max(0, w.Workers), 10), math.MaxUint16)
 		if err := w.channel.Qos(workers, 0, false); err != nil {
 			return err
@@ -389,11 +406,12 @@ func (w *worker) ended(ctx context.Context) error {
 	select {
 	case <-w.canceled:
 	default:
-		return errors.New("a handler has called runtime.Goexit") // so this worker canceled the consumer
+		// No message says that the server has canceled the consumer, so this worker did.
+		return errors.New("a handler has called runtime.Goexit")
 	}
 	var gone *amqp.Error
 	if err := w.ask(ctx, func() error {
-		channel, err := w.in.Channel() // looking for a queue that is not there closes it
+		channel, err := w.in.Channel() // the search for a missing queue closes its channel
 		if err == nil {
 			_, err = channel.QueueDeclarePassive(w.queue, true, false, false, false, nil)
 		}
@@ -408,20 +426,20 @@ func (w *worker) ended(ctx context.Context) error {
 
 const consumerTag = "retry" // the channel has one consumer
 
-// A worker has two connections: in does not publish, and the one of copies does nothing else.
+// A worker has two connections: in never publishes, and the connection in copies only publishes.
 type worker struct {
 	*Retries
 	in       *link
 	channel  *amqp.Channel // gets messages, and acknowledges them
 	closed   chan *amqp.Error
-	canceled chan string // has the tag if the server has canceled the consumer
+	canceled chan string // receives the tag if the server cancels the consumer
 	copies   copies
 
-	mu          sync.Mutex // of what follows, and of canceling the consumer
+	mu          sync.Mutex // guards interrupted, and the cancellation of the consumer
 	interrupted []amqp.Delivery
 }
 
-// ask runs f, which waits for the server, until a while after ctx is done.
+// ask runs f, which waits for the server, until the grace period after ctx is done.
 func (w *worker) ask(ctx context.Context, f func() error) error {
 	ctx, stop := lasting(ctx, w.copies.grace)
 	defer stop()
@@ -433,8 +451,8 @@ func (w *worker) cancel(ctx context.Context) error {
 	return w.ask(ctx, func() error { return w.channel.Cancel(consumerTag, false) })
 }
 
-// stop cancels the consumer. Messages that arrive before the server confirms that
-// are not handled, and are interrupted.
+// stop cancels the consumer. Messages that arrive before the server confirms the
+// cancellation are not handled, but added to w.interrupted.
 func (w *worker) stop(ctx context.Context, deliveries <-chan amqp.Delivery) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -448,15 +466,15 @@ func (w *worker) stop(ctx context.Context, deliveries <-chan amqp.Delivery) erro
 }
 
 // giveBack returns the interrupted messages to their queues, so that their attempts are not
-// counted. Call it after stop, or the server would deliver them here again.
+// counted. Call giveBack after stop, or the server would deliver the messages here again.
 func (w *worker) giveBack(ctx context.Context) error {
 	for _, d := range w.interrupted {
 		m, malformed := read(d)
 		var err error
-		if malformed == nil { // a copy of one that is malformed would lack what cannot be read
+		if malformed == nil { // a copy would lack the headers that cannot be read
 			err = w.wait(ctx, m, max(0, time.Until(m.due)), m.attempt-1)
 		}
-		if malformed != nil || errors.Is(err, errTooLarge) { // then the server counts the attempt
+		if malformed != nil || errors.Is(err, errTooLarge) { // the server then counts the attempt
 			err = w.ask(ctx, func() error { return d.Nack(false, true) })
 		}
 		if err != nil {
@@ -490,7 +508,7 @@ func (w *worker) one(
 // settle tells the server the Outcome of an attempt.
 func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) error {
 	waits := ctx
-	if errors.Is(o.Err, retryjob.ErrPanicked) { // the process must not wait for the end of an alarm
+	if errors.Is(o.Err, retryjob.ErrPanicked) { // a panicking process must not wait out an alarm
 		var stop context.CancelFunc
 		waits, stop = context.WithCancel(ctx)
 		stop()
@@ -505,13 +523,13 @@ func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) erro
 		return nil
 	case o.Retry():
 		m.classes = o.Classes
-		if waits != ctx { // a process that ends after the wait would use up an attempt
+		if waits != ctx { // a message that arrives before the process ends would use up an attempt
 			if err := w.leave(waits); err != nil {
 				return err
 			}
 		}
 		err := w.wait(waits, m, o.Delay, m.attempt)
-		if errors.Is(err, errTooLarge) { // the policy did not know that; say it
+		if errors.Is(err, errTooLarge) { // the policy decided without knowing this
 			p := w.policies.Of(m.Type)
 			p.Budget.Refund()
 			err = fmt.Errorf("%w; it cannot be retried: %w", retry.Unwrap(o.Err), retry.Unwrap(err))
@@ -530,8 +548,8 @@ func (w *worker) leave(ctx context.Context) error {
 	return w.cancel(ctx)
 }
 
-// bury moves a message to the dead letters. What does not fit is left out: if it must,
-// its headers, or also its body.
+// bury moves a message to the dead letters. If the dead letter is too large, bury leaves out
+// the headers of the message, and then also its body.
 func (w *worker) bury(ctx context.Context, m message, o retryjob.Outcome) error {
 	dead, headers := o.DeadLetter(m.job()), amqp.Table{}
 	for _, leftOut := range []string{"", "headers", "headers and body"} {
@@ -554,12 +572,12 @@ func (w *worker) bury(ctx context.Context, m message, o retryjob.Outcome) error 
 	return errTooLarge
 }
 
-// longestDelay is the longest delay of a message: a message that is due later could outlive its
-// queue.
+// longestDelay is the longest delay of a message. A message that is due later could outlive
+// its queue.
 const longestDelay = 365 * 24 * time.Hour
 
-// wait moves a message to the queue for delay. attempts is the number of attempts
-// that have ended by then.
+// wait moves a message to the queue for delay. attempts is how many attempts have ended when
+// the message is delivered again.
 func (w *worker) wait(ctx context.Context, m message, delay time.Duration, attempts int) error {
 	delay = min(delay, longestDelay)
 	switch step := stepOf(delay); {
@@ -588,26 +606,29 @@ func (w *worker) move(
 	return w.ask(ctx, func() error { return m.Ack(false) })
 }
 
-// errTooLarge says that a message cannot be copied.
+// errTooLarge is the error for a message that is too large to be copied.
 var errTooLarge = errors.New("the message is too large to be copied to another queue")
 
 // publish copies a message to a queue.
 func (w *worker) publish(ctx context.Context, to queue, p amqp.Publishing) error {
 	if size, frame := sizeOf(p), w.in.Config.FrameSize; frame > 0 && size > frame {
-		return fmt.Errorf("%w: its headers need %d bytes, and a frame has %d", errTooLarge, size, frame)
+		return fmt.Errorf("%w: its headers need %d bytes, and a frame has %d",
+			errTooLarge, size, frame)
 	}
 	return w.copies.publish(ctx, to, p)
 }
 
-// added is room for the headers that the server adds when it moves or redelivers a copy,
-// such as x-death, which has the names of queues.
+// added is how many bytes are left for the headers that the server adds when it moves or
+// redelivers a copy, such as x-death, which contains the names of queues.
 const added = 2 << 10
 
-// sizeOf returns at least how many bytes the frame takes that has the headers of p and its
-// other properties. A longer one ends the connection, of who sends it or of who gets it.
+// sizeOf returns an upper bound for the bytes of the frame that has the headers of p and its
+// other properties. A frame that is too long ends the connection of its sender or receiver.
 func sizeOf(p amqp.Publishing) int {
-	size := added + 64 // the frame's own fields, and the properties that are numbers
-	for _, text := range []string{p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.MessageId, p.Type, p.AppId} {
+	size := added + 64 // 64 for the frame's own fields, and for the properties that are numbers
+	for _, text := range []string{
+		p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.MessageId, p.Type, p.AppId,
+	} {
 		size += 1 + len(text)
 	}
 	return size + sizeOfField(p.Headers)
@@ -631,7 +652,7 @@ func sizeOfField(value any) (size int) {
 		}
 		return size
 	default:
-		return 9 // the longest of the others
+		return 9 // the longest of the other types
 	}
 }
 
@@ -639,18 +660,24 @@ func sizeOfField(value any) (size int) {
 type message struct {
 	amqp.Delivery
 	attempt    int       // the number of this attempt
-	limit      int       // the message's own limit; 0: none
+	limit      int       // the message's own limit on attempts; 0: none
 	began, due time.Time // a zero due means now
 	classes    map[string]int
 }
 
 func (m message) job() retryjob.Job {
-	return retryjob.Job{Key: m.MessageId, Attempt: m.attempt, MaxAttempts: m.limit, Began: m.began, Classes: m.classes}
+	return retryjob.Job{
+		Key:         m.MessageId,
+		Attempt:     m.attempt,
+		MaxAttempts: m.limit,
+		Began:       m.began,
+		Classes:     m.classes,
+	}
 }
 
-// read parses the headers of a delivery, and returns the message even with an error.
-// Producers can write all of them. Impossible counts are corrected. An error is
-// final: the message is malformed, and makes a dead letter.
+// read parses the headers of a delivery. Producers can write all of these headers. read
+// corrects impossible counts. If it returns an error, the message is malformed, and becomes
+// a dead letter. read returns the message even then.
 func read(d amqp.Delivery) (message, error) {
 	m := message{Delivery: d, attempt: AttemptOf(d), began: d.Timestamp}
 	var errs []error
@@ -674,21 +701,23 @@ func read(d amqp.Delivery) (message, error) {
 	}
 	if due := get(dueHeader); due > 0 {
 		m.due = time.UnixMilli(due)
-		// A day longer, because the clock by which the header was written may be ahead.
+		// One more day is allowed, because the clock of the header's writer may be ahead.
 		if time.Until(m.due) > longestDelay+24*time.Hour {
 			errs = append(errs, fmt.Errorf("header %s: due %s, more than a year from now",
 				dueHeader, m.due.UTC().Format(time.RFC3339Nano)))
 		}
 	}
 	m.limit = int(get(MaxAttemptsHeader))
-	if unread := errs[len(errs)-1]; unread == nil && m.limit < 1 && d.Headers[MaxAttemptsHeader] != nil {
-		errs = append(errs, fmt.Errorf("header %s is %d: write a whole number from 1 on, or leave it out", MaxAttemptsHeader, m.limit))
+	unread := errs[len(errs)-1]
+	if unread == nil && m.limit < 1 && d.Headers[MaxAttemptsHeader] != nil {
+		errs = append(errs, fmt.Errorf("header %s is %d: write a whole number from 1 on, or leave it out",
+			MaxAttemptsHeader, m.limit))
 	}
 	return m, errors.Join(errs...)
 }
 
-// publishing returns a copy of m for another queue. It leaves out what would send
-// the copy elsewhere or expire it early, and what concerns only this queue.
+// publishing returns a copy of m for another queue. The copy lacks the headers and properties
+// that would send it elsewhere, end its wait early, or concern only the present queue.
 func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 	all := amqp.Table{}
 	for name, value := range m.Headers {
@@ -699,7 +728,7 @@ func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 	all[attemptsHeader] = int64(attempts)
 	all[beganHeader] = m.began.UnixMilli()
 	if len(m.classes) > 0 {
-		text, _ := json.Marshal(m.classes) // texts and numbers cannot fail
+		text, _ := json.Marshal(m.classes) // a map of strings to numbers always has a JSON form
 		all[classesHeader] = string(text)
 	}
 	maps.Copy(all, headers)

@@ -97,7 +97,7 @@ func end(t *testing.T, q *queue, p amqp.Publishing, handle func(context.Context,
 	return letter
 }
 
-func TestWhatEndsAMessage(t *testing.T) {
+func TestReasonsOfDeadLetters(t *testing.T) {
 	type letter struct {
 		Reason   retry.Reason
 		Attempts int
@@ -128,9 +128,9 @@ func TestWhatEndsAMessage(t *testing.T) {
 	}
 }
 
-// A dead letter keeps the properties of its message, except those that would send
-// it elsewhere or expire it.
-func TestWhatAMessageKeeps(t *testing.T) {
+// A dead letter keeps the properties of its message, except properties that would send
+// the dead letter elsewhere or expire it.
+func TestDeadLetterKeepsProperties(t *testing.T) {
 	q := newQueue(t)
 	sent := amqp.Publishing{
 		ContentType: "text/plain", ContentEncoding: "none", Priority: 3, CorrelationId: "c", ReplyTo: "r", MessageId: "m",
@@ -158,7 +158,7 @@ func TestWhatAMessageKeeps(t *testing.T) {
 
 // If a message arrives before it is due, because its delay is beyond the longest
 // step, the consumer makes it wait again.
-func TestAMessageThatIsNotDue(t *testing.T) {
+func TestEarlyMessageWaitsAgain(t *testing.T) {
 	due := time.Now().Add(300 * time.Millisecond).Truncate(time.Millisecond)
 	var began time.Time
 	end(t, newQueue(t), amqp.Publishing{Headers: amqp.Table{"retry-due": due.UnixMilli()}}, func(_ context.Context, d amqp.Delivery) error {
@@ -174,7 +174,7 @@ func TestAMessageThatIsNotDue(t *testing.T) {
 // Without these arguments messages could be lost: at most once is RabbitMQ's default
 // for dead letters, and from 4.0 on its limit is 20 deliveries. To show what the
 // server has, the test declares each queue again without one of its arguments.
-func TestArguments(t *testing.T) {
+func TestQueueArguments(t *testing.T) {
 	q := newQueue(t)
 	end(t, q, amqp.Publishing{}, func(context.Context, amqp.Delivery) error { return errBoom }) // a wait queue is declared when it is needed
 	kept := amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}
@@ -206,7 +206,7 @@ func TestArguments(t *testing.T) {
 }
 
 // A queue with other arguments is refused before its first message. A classic queue would not
-// count the attempts of killed workers, and the others would lose messages.
+// count the attempts of killed workers, and the other queues would lose messages.
 func TestConsumeRefusesQueues(t *testing.T) {
 	for name, row := range map[string]struct {
 		suffix string
@@ -243,7 +243,7 @@ func TestConsumeRefusesQueues(t *testing.T) {
 }
 
 // If an operator deletes a queue while messages are handled, it is declared again.
-func TestADeletedQueue(t *testing.T) {
+func TestDeletedQueueIsDeclaredAgain(t *testing.T) {
 	q := newQueue(t)
 	dead := end(t, q, amqp.Publishing{}, func(_ context.Context, d amqp.Delivery) error {
 		if retryamqp.AttemptOf(d) == 2 {
@@ -270,7 +270,7 @@ func TestConsumeFails(t *testing.T) {
 		"nobody listens":             {url: "amqp://127.0.0.1:1", says: "connection refused"},
 		"a Dial of its own": {url: "amqp://nowhere", config: amqp.Config{Dial: func(string, string) (net.Conn, error) { return nil, errBoom }},
 			says: "boom"},
-		"Recovery": {url: serverURL(t), config: amqp.Config{Recovery: &amqp.Recovery{}}, says: "Config has a Recovery"},
+		"Recovery": {url: serverURL(t), config: amqp.Config{Recovery: &amqp.Recovery{}}, says: "Config.Recovery is set"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			retries, err := retryamqp.New(retry.Default(), row.url, fmt.Sprintf("retryamqp_%d", time.Now().UnixNano()))
@@ -291,7 +291,7 @@ func TestConsumeFails(t *testing.T) {
 
 // A queue that an operator deletes ends Consume, which says so. What was being handled is
 // not lost: the messages that fail or are interrupted are in their queues.
-func TestTheQueueIsDeleted(t *testing.T) {
+func TestConsumeNamesADeletedQueue(t *testing.T) {
 	for name, row := range map[string]struct {
 		args amqp.Table // of the queue that is declared again at once
 		says string
@@ -341,8 +341,8 @@ func TestTheQueueIsDeleted(t *testing.T) {
 	}
 }
 
-// A worker whose handler did not return gets no message again: its process is about to
-// end, and a message that it has then would have used up an attempt.
+// A worker whose handler did not return gets no more messages: its process is about to end,
+// and a message that arrives before this end would use up an attempt.
 func TestAHandlerThatDoesNotReturn(t *testing.T) {
 	q := newQueue(t)
 	require.NoError(t, q.Enqueue(t.Context(), "a", 0))
@@ -356,8 +356,8 @@ func TestAHandlerThatDoesNotReturn(t *testing.T) {
 	assert.ErrorContains(t, err, "a handler has called runtime.Goexit")
 }
 
-// When a connection is lost, Consume returns after its handlers have returned, and says why.
-func TestAConnectionIsLost(t *testing.T) {
+// If a connection is lost, Consume waits for its handlers, and then returns the reason.
+func TestLostConnection(t *testing.T) {
 	for name, which := range map[string]int{"the one that gets messages": 0, "the one of the copies": 1} {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue(t)

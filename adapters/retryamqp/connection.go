@@ -13,17 +13,17 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// A link is a connection that nobody else uses, so it can be cut. RabbitMQ does not read from
-// a connection that has published during an alarm, and the AMQP client waits for its answers
-// without end. Cutting the socket ends each of these waits, and the goroutines behind them.
+// A link is a connection that nobody else uses, so it can be cut. During an alarm, RabbitMQ
+// does not read a connection that has published, and the AMQP client waits for answers
+// without end. Cutting the socket ends all these waits and their goroutines.
 type link struct {
 	*amqp.Connection
 	socket net.Conn
-	why    atomic.Pointer[error] // why the socket was cut, for all that wait for an answer
+	why    atomic.Pointer[error] // why the socket was cut; nil: it was not
 }
 
-var errRecovers = errors.New("Config has a Recovery, and what was delivered before a connection " +
-	"recovers cannot be acknowledged after it: leave it nil, and call again after an error")
+var errRecovers = errors.New("Config.Recovery is set, but a message that was delivered before " +
+	"a recovery cannot be acknowledged after it: leave it nil, and call again after an error")
 
 // connect opens a connection, or returns soon after ctx is done.
 func (r *Retries) connect(ctx context.Context) (*link, error) {
@@ -33,7 +33,7 @@ func (r *Retries) connect(ctx context.Context) (*link, error) {
 	l := &link{}
 	guard := func() bool { return true }
 	config := r.Config
-	config.Properties = maps.Clone(config.Properties) // the client writes to it
+	config.Properties = maps.Clone(config.Properties) // the AMQP client writes to the map
 	config.Dial = func(network, address string) (net.Conn, error) {
 		conn, err := r.dial(ctx, network, address)
 		if err != nil {
@@ -54,7 +54,8 @@ func (r *Retries) connect(ctx context.Context) (*link, error) {
 	return l, err
 }
 
-// dial is what Config.Dial is by default, and ends with ctx.
+// dial connects with Config.Dial. If that is nil, dial does what the AMQP client does by
+// default, and also ends with ctx.
 func (r *Retries) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if r.Config.Dial != nil {
 		return r.Config.Dial(network, address)
@@ -65,11 +66,12 @@ func (r *Retries) dial(ctx context.Context, network, address string) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	return conn, conn.SetDeadline(time.Now().Add(timeout)) // for the handshake; the client clears it
+	// The deadline is for the handshake. The AMQP client clears it.
+	return conn, conn.SetDeadline(time.Now().Add(timeout))
 }
 
-// A socket closes itself when a read fails. Otherwise the AMQP client, whose heartbeats have
-// just failed, would wait for a write that the server never reads, and not notice the end.
+// A socket closes itself when a read fails. Without this, the AMQP client would not notice
+// that its heartbeats have failed while it waits for a write that the server never reads.
 type socket struct{ net.Conn }
 
 func (s socket) Read(b []byte) (int, error) {
@@ -80,7 +82,7 @@ func (s socket) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// until runs f. When ctx is done it cuts the connection, and f returns whatever it waits for.
+// until runs f. When ctx is done, until cuts the connection, so that f returns.
 func (l *link) until(ctx context.Context, f func() error) error {
 	stop := context.AfterFunc(ctx, func() { l.cut(context.Cause(ctx)) })
 	defer stop()
@@ -91,13 +93,13 @@ func (l *link) until(ctx context.Context, f func() error) error {
 	return err
 }
 
-// cut closes the socket, unless that is done.
+// cut closes the socket, and stores why. If the socket was cut before, the first reason stays.
 func (l *link) cut(why error) {
 	l.why.CompareAndSwap(nil, &why)
 	_ = l.socket.Close()
 }
 
-// isCut reports whether the socket was cut. The client may notice that later.
+// isCut reports whether the socket was cut. The AMQP client may notice the cut later.
 func (l *link) isCut() bool { return l.why.Load() != nil }
 
 // end closes the connection. A server that does not read its connections gets a second.
@@ -107,7 +109,7 @@ func (l *link) end() {
 	_ = l.Close()
 }
 
-// lasting returns a context that is done this much later than ctx, so that a copy which the
+// lasting returns a context that is done this much later than ctx, so that a copy that the
 // server is about to confirm is not made twice.
 func lasting(ctx context.Context, longer time.Duration) (context.Context, context.CancelFunc) {
 	lasting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -13,22 +13,23 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Copies publishes copies of messages, one after the other, on a connection of its own. During
+// copies publishes copies of messages, one after the other, on its own connection. During
 // a memory or disk alarm RabbitMQ stops reading connections that publish. The connection that
-// acknowledges messages must not be one of them.
+// acknowledges messages must therefore never publish.
 type copies struct {
 	connect func(context.Context) (*link, error)
 	grace   time.Duration // how long a copy may take after its context is done
 
-	mu       sync.Mutex // hold it until the message is acknowledged: a crash then doubles one
-	over     error      // why no copy is tried any more
+	// Hold mu from the copy to the acknowledgment: then a crash doubles at most one message.
+	mu       sync.Mutex
+	over     error // why no more copies are made; nil: copies are made
 	link     *link
-	channel  *amqp.Channel // in confirm mode; what cannot be published closes it
+	channel  *amqp.Channel // in confirm mode; a copy that the server refuses closes it
 	refused  chan *amqp.Error
 	returned chan amqp.Return
 }
 
-// open connects and opens a channel, where there is none or it is closed.
+// open connects and opens a channel, unless both are open.
 func (c *copies) open(ctx context.Context) (err error) {
 	if c.link == nil || c.link.IsClosed() {
 		c.channel = nil
@@ -57,13 +58,16 @@ func (c *copies) end() {
 	}
 }
 
-// untilStored is how publish tries. While another worker is declaring a queue, the queue exists
-// but refuses messages.
-var untilStored = retry.Policy{MaxAttempts: 10, Backoff: retry.Exponential{Base: 20 * time.Millisecond}}
+// untilStored is the policy of publish. While another worker is declaring a queue, the queue
+// exists but refuses messages.
+var untilStored = retry.Policy{
+	MaxAttempts: 10,
+	Backoff:     retry.Exponential{Base: 20 * time.Millisecond},
+}
 
-// publish declares a queue, and waits until the queue has stored the message, or a while
-// longer than ctx. A transaction with the acknowledgment would not do: RabbitMQ applies the
-// acknowledgment even if the queue refuses the message.
+// publish declares a queue, and waits until the queue has stored the message, at most until
+// the grace period after ctx is over. A transaction of the copy and the acknowledgment is not
+// safe: RabbitMQ acknowledges the message even if the queue refuses the copy.
 func (c *copies) publish(ctx context.Context, to queue, p amqp.Publishing) error {
 	if c.over != nil {
 		return c.over
@@ -77,13 +81,13 @@ func (c *copies) publish(ctx context.Context, to queue, p amqp.Publishing) error
 		return c.link.until(ctx, func() error { return c.try(ctx, to, p) })
 	})
 	if ctx.Err() != nil && err != nil {
-		c.over = context.Cause(ctx) // the others would wait as long
+		c.over = context.Cause(ctx) // the next copies would wait as long
 		return c.over
 	}
-	return retry.Unwrap(err) // not marked: a loop around Consume connects again
+	return retry.Unwrap(err) // without the mark of Permanent, so that a loop around Consume goes on
 }
 
-// try publishes once.
+// try publishes a copy once.
 func (c *copies) try(ctx context.Context, to queue, p amqp.Publishing) error {
 	if err := to.declare(c.channel); err != nil {
 		if said := (*amqp.Error)(nil); errors.As(err, &said) && said.Server && !c.link.IsClosed() {
@@ -92,7 +96,7 @@ func (c *copies) try(ctx context.Context, to queue, p amqp.Publishing) error {
 		return c.drop(err)
 	}
 	stored, err := c.channel.PublishWithDeferredConfirmWithContext(ctx, "", to.name, true, false, p)
-	if err != nil { // at most a part of it has been sent, which the server drops
+	if err != nil { // at most a part of the copy was sent, and the server drops that part
 		return c.drop(err)
 	}
 	if !stored.Wait() {
@@ -106,16 +110,16 @@ func (c *copies) try(ctx context.Context, to queue, p amqp.Publishing) error {
 	}
 }
 
-// drop gives up a connection that has failed before it sent a whole copy, so that the next try
-// connects again. The client may not have noticed the failure yet.
+// drop closes a connection that failed before a whole copy was sent, so that the next try
+// connects again. The AMQP client may not have noticed the failure yet.
 func (c *copies) drop(err error) error {
 	_ = c.link.socket.Close()
 	c.link = nil
 	return err
 }
 
-// refusal returns why a copy was not stored. It is final if the connection has failed: the
-// server may have stored the copy.
+// refusal returns why a copy was not stored. If the connection has failed, the error is
+// permanent, because the server may have stored the copy.
 func (c *copies) refusal() error {
 	if !c.channel.IsClosed() {
 		return errors.New("it refuses messages")

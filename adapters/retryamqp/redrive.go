@@ -12,23 +12,26 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// Redrive moves dead letters back: each gets all its attempts, and is handled at its
-// moment in o.Window, or up to a sixty-fourth of its wait later. What it cannot read, it
-// skips. If Redrive is killed or fails, or two run at once, no message is lost, and
-// Redrive can be called again. A dead letter whose copy was stored and that was not
-// acknowledged then goes back twice.
+// Redrive moves dead letters back to the queue. Each message gets all its attempts again, and
+// is handled at its moment in o.Window, or up to a sixty-fourth of its wait later. Redrive
+// skips dead letters that it cannot read.
 //
-// A dead letter that Redrive looks at is not in the queue until it returns, or the server
-// notices that it was killed. Those that arrive meanwhile are left for the next call.
+// If Redrive is killed or fails, or if two run at once, no message is lost. Call Redrive again
+// for the rest. A dead letter that was not acknowledged after its copy was stored then goes
+// back twice.
 //
-// Redrive connects. It returns soon after ctx is done, also during an alarm: a copy that the
+// A dead letter that Redrive has read is absent from the queue until Redrive returns, or until
+// the server notices that the process was killed. Dead letters that arrive meanwhile are left
+// for the next call.
+//
+// Redrive connects. It returns soon after ctx is done, even during an alarm: a copy that the
 // server is about to confirm gets another second.
 func (r *Retries) Redrive(
 	ctx context.Context, o retryjob.RedriveOptions,
 ) (retryjob.RedriveResult, error) {
 	return o.Walk("retryamqp", func(walk *retryjob.Walk) error {
-		return r.use(ctx, time.Second, func(w *worker) error { // its end gives back what was skipped
-			return w.redrive(ctx, walk)
+		return r.use(ctx, time.Second, func(w *worker) error {
+			return w.redrive(ctx, walk) // the end of use gives back the dead letters that were skipped
 		})
 	})
 }
@@ -59,7 +62,7 @@ func (w *worker) redrive(ctx context.Context, walk *retryjob.Walk) error {
 			unreadable = retryjob.Stuck(fmt.Errorf("it has no room for its %.100q", leftOut))
 		}
 		if err := walk.Look(letter, unreadable, dead.Messages, func(due time.Time) (bool, error) {
-			m, _ := read(d) // a malformed header is reported when the message is handled
+			m, _ := read(d) // the handling of the message reports a malformed header
 			m.began = due
 			err := w.waitUntil(ctx, m, due)
 			if errors.Is(err, errTooLarge) {
@@ -74,8 +77,8 @@ func (w *worker) redrive(ctx context.Context, walk *retryjob.Walk) error {
 }
 
 // waitUntil moves a message that was never handled to the queue for the step below its
-// wait. The worker that gets it then lets it wait for the rest. Rounded up at once, an
-// eighth of a window of messages would come together.
+// wait. The worker that gets the message lets it wait for the rest. If waitUntil rounded
+// up instead, the messages of an eighth of the window would arrive at the same time.
 func (w *worker) waitUntil(ctx context.Context, m message, due time.Time) error {
 	left := time.Until(due)
 	if left < time.Millisecond {
@@ -84,7 +87,7 @@ func (w *worker) waitUntil(ctx context.Context, m message, due time.Time) error 
 	return w.move(ctx, m, w.waiting(stepBelow(left)), 0, amqp.Table{dueHeader: due.UnixMilli() + 1})
 }
 
-// stepBelow returns the longest step of at most delay, which is at least a millisecond.
+// stepBelow returns the longest step of at most delay. delay is at least a millisecond.
 func stepBelow(delay time.Duration) time.Duration {
 	ms := uint64(min(delay, longest) / time.Millisecond)
 	cut := max(0, bits.Len64(ms)-4)

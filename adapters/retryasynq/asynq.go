@@ -1,6 +1,6 @@
-// Package retryasynq retries the tasks of asynq (github.com/hibiken/asynq) by a
-// [retry.Policy]. When a task fails, the policy decides whether and when it runs
-// again. A task that is not retried is archived with the reason.
+// Package retryasynq retries the tasks of asynq (github.com/hibiken/asynq) according to a
+// [retry.Policy]. If a task fails, the policy decides whether and when the task runs again.
+// A task that is not retried is archived with the reason.
 //
 //	retries, err := retryasynq.New(policy)
 //	if err != nil {
@@ -13,46 +13,45 @@
 //	mux.HandleFunc("email", sendEmail)
 //	return asynq.NewServer(redis, config).Run(mux)
 //
-// Programs that enqueue tasks need no policy. They use [NewTask] in place of
+// Programs that enqueue tasks need no policy. They call [NewTask] instead of
 // asynq.NewTask:
 //
 //	info, err := client.Enqueue(retryasynq.NewTask("email", payload))
 //
 // # What happens to a task
 //
-// Handlers return errors as usual, and may mark them with [retry.Permanent] and
-// [retry.After]. A task that is retried waits at least as long as the policy says.
-// asynq stores times in whole seconds, so the delay is rounded up to the next full
-// second. A task that is not retried is archived at once, and [DeadLetterOf]
-// returns why. [Redrive] lets such tasks run again. docs/queues.md in the library's
-// repository says what all queues share.
+// Handlers return errors as usual, and may mark errors with [retry.Permanent] and
+// [retry.After]. A task that is retried waits at least as long as the policy says. asynq
+// stores times in whole seconds, so a task runs at the next full second. A task that is
+// not retried is archived. [DeadLetterOf] returns why, and [Redrive] lets archived
+// tasks run again. docs/queues.md in the library's repository describes what all queues
+// share.
 //
-// asynq's own signals keep their meaning: an error that wraps asynq.SkipRetry is
-// permanent, and a task whose error wraps asynq.RevokeTask is dropped. An error for
-// which the server's IsFailure returns false, such as "not ready yet", uses up no
-// attempt: the task runs again after the delay of the policy. MaxElapsed,
-// MaxRetryAfter and RetryIf may still stop it. A log shows its attempt as canceled.
+// asynq's own signals keep their meaning. An error that wraps asynq.SkipRetry is permanent.
+// A task whose error wraps asynq.RevokeTask is dropped. [Retries.Configure] describes the
+// effect of IsFailure.
 //
-// If a handler panics, the attempt has failed. The panic is logged, and does not end
-// the process. Failures are not counted by class: each [retry.Class] is counted by all
-// failures of the task.
+// If a handler panics, the attempt has failed. The panic is logged, and the process goes on.
+// Failures are not counted by class: each [retry.Class] is counted by all failures of the
+// task.
 //
 // # Limits
 //
-// The policy of the worker limits the attempts. asynq.MaxRetry(n) in NewTask lowers
-// that limit for one task to n + 1 attempts. If a worker is killed, its attempt is counted.
-// asynq hands the task out again one to two minutes later. If that was the last
-// attempt, the task is archived without running again.
+// The policy of the worker limits the attempts. asynq.MaxRetry(n) in NewTask lowers the
+// limit of one task to n + 1 attempts. If a worker is killed, its attempt counts, and asynq
+// delivers the task again one to two minutes later. If that attempt was the last one, the
+// task is archived without running again. A server that stops waits ShutdownTimeout, 8
+// seconds by default, for its handlers. Then it cancels their contexts and gives their
+// tasks back. Such an attempt does not count.
 //
-// To limit the time of an attempt, use [retry.Policy.AttemptTimeout], not
-// asynq.Timeout or asynq.Deadline. With those asynq does not wait for the handler:
-// it hands the task out again while the handler may still run, and a wait that the
-// handler's error asks for is lost. NewTask turns asynq's default timeout of 30
-// minutes off.
+// To limit the time of an attempt, set [retry.Policy.AttemptTimeout], not asynq.Timeout or
+// asynq.Deadline. At the end of a Timeout or Deadline, asynq does not wait for the handler. It
+// delivers the task again while the handler may still be running, and loses the wait of a
+// [retry.After]. NewTask disables asynq's default timeout of 30 minutes.
 //
-// MaxElapsed counts from the call of NewTask, or from the time in the task's
-// ProcessAt or ProcessIn. If a task does not say when that was, or names a time that has
-// not come yet, MaxElapsed counts the delays between its attempts.
+// MaxElapsed counts from the call of NewTask, or from the time in the task's ProcessAt or
+// ProcessIn. If the task lacks this time, or the time is in the future, MaxElapsed counts the
+// delays between the attempts.
 package retryasynq
 
 import (
@@ -75,18 +74,18 @@ import (
 
 // The headers of a task.
 const (
-	limitHeader = "retry-max-attempts" // the task's own limit
-	sinceHeader = "retry-since"        // the earliest time of its first attempt, for MaxElapsed
-	copyHeader  = "retry-redrive-of"   // the ID of the archived task that it was, and when that ended
+	limitHeader = "retry-max-attempts" // the task's own limit on attempts
+	sinceHeader = "retry-since"        // the earliest time of the first attempt, for MaxElapsed
+	copyHeader  = "retry-redrive-of"   // the ID of the archived task, and when it ended
 )
 
-// noLimit is the MaxRetry of a task without its own limit, the greatest number that
+// noLimit is the MaxRetry of a task without its own limit. It is the greatest number that
 // asynq can store.
 const noLimit = math.MaxInt32
 
 // NewTask returns a task for workers that use this package. It takes the same
-// options as asynq.NewTask. Give MaxRetry, ProcessAt and ProcessIn to NewTask and
-// not to Enqueue, where this package does not see them.
+// options as asynq.NewTask. Pass MaxRetry, ProcessAt and ProcessIn to NewTask and
+// not to Enqueue, because this package does not see the options of Enqueue.
 //
 // Create a new task for each Enqueue. asynq.Scheduler enqueues one task repeatedly,
 // so use asynq.NewTask with MaxRetry and Timeout for it.
@@ -98,7 +97,7 @@ func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task 
 		switch opt.Type() {
 		case asynq.MaxRetryOpt:
 			if retries := opt.Value().(int); retries < noLimit {
-				maxRetry = retries + 1 // one more, so that a worker refuses the task with a reason
+				maxRetry = retries + 1 // in the additional run, a worker refuses the task with a reason
 				headers[limitHeader] = strconv.Itoa(maxRetry)
 			}
 		case asynq.ProcessAtOpt:
@@ -109,15 +108,16 @@ func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task 
 	}
 	headers[sinceHeader] = since.UTC().Format(time.RFC3339Nano)
 	opts = append([]asynq.Option{asynq.Timeout(math.MaxInt64)}, opts...)
-	return asynq.NewTaskWithHeaders(typename, payload, headers, append(opts, asynq.MaxRetry(maxRetry))...)
+	opts = append(opts, asynq.MaxRetry(maxRetry))
+	return asynq.NewTaskWithHeaders(typename, payload, headers, opts...)
 }
 
 // Retries applies policies to tasks. Its methods are safe for concurrent use
 // once the policies are set.
 type Retries struct {
 	policies  retryjob.Policies
-	logger    asynq.Logger
-	isFailure func(error) bool // of the configuration; nil: every error is a failure
+	logger    asynq.Logger     // the Logger of the server's configuration; nil: slog.Default
+	isFailure func(error) bool // the server's IsFailure; nil: every error is a failure
 }
 
 // New returns Retries that apply policy to tasks of every type. It returns an error
@@ -130,16 +130,21 @@ func New(policy retry.Policy) (*Retries, error) {
 	return &Retries{policies: policies}, nil
 }
 
-// SetType sets the policy for tasks of one type. Call it before the server
-// starts.
+// SetType sets the policy for tasks of one type. It returns an error if policy is invalid, or
+// has none of MaxAttempts, MaxRetries and MaxElapsed. Call it before the server starts.
 func (r *Retries) SetType(typename string, policy retry.Policy) error {
 	return r.policies.Set("retryasynq: type", typename, policy)
 }
 
-// Configure prepares the configuration of a server for [Retries.Middleware]. It
-// replaces RetryDelayFunc; without Configure, asynq's own delays apply. The
-// IsFailure that config has at this point judges the errors of the handlers, and its
-// Logger gets their panics. If Configure is called more than once, the last call applies.
+// Configure prepares the configuration of a server for [Retries.Middleware]. It replaces
+// RetryDelayFunc. Without Configure, asynq's own delays apply. The Logger that config has at
+// this point gets the panics of the handlers. If Configure is called more than once, the last
+// call applies.
+//
+// The IsFailure that config has at this point judges the errors of the handlers. If it returns
+// false for an error, such as "not ready yet", the attempt does not count, and the task runs
+// again after the delay of the policy. MaxElapsed, MaxRetryAfter and RetryIf may still end the
+// task. A log shows such an attempt as canceled.
 func (r *Retries) Configure(config *asynq.Config) {
 	config.RetryDelayFunc = r.delay
 	r.logger, r.isFailure = config.Logger, config.IsFailure
@@ -156,9 +161,9 @@ func (r *Retries) Configure(config *asynq.Config) {
 	}
 }
 
-// Middleware applies the policies to next. Pass it to the Use of an asynq.ServeMux,
-// or wrap a handler with it. Middleware outside of it must return its errors, as
-// they are or wrapped with %w.
+// Middleware applies the policies to next. Pass Middleware to the Use of an asynq.ServeMux,
+// or wrap a handler with it. Outer middleware must return the errors of Middleware unchanged,
+// or wrapped with %w.
 func (r *Retries) Middleware(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		id, _ := asynq.GetTaskID(ctx)
@@ -168,14 +173,16 @@ func (r *Retries) Middleware(next asynq.Handler) asynq.Handler {
 	})
 }
 
-// attempt makes one attempt of a task that asynq has retried so often before.
-func (r *Retries) attempt(ctx context.Context, next asynq.Handler, task *asynq.Task, id string, retried, maxRetry int) (result error) {
+// attempt makes one attempt of a task. retried is how often asynq has retried the task before.
+func (r *Retries) attempt(
+	ctx context.Context, next asynq.Handler, task *asynq.Task, id string, retried, maxRetry int,
+) (result error) {
 	own, since, malformed := readHeaders(task)
 	if retried < 0 {
 		malformed = fmt.Errorf("the count of retries is %d", retried)
 	}
 	policy := r.policies.Of(task.Type()).ForJob(own)
-	if maxRetry < noLimit { // asynq makes at most so many retries
+	if maxRetry < noLimit { // asynq makes at most maxRetry retries
 		policy = policy.ForJob(max(0, maxRetry) + 1)
 	}
 	job := retryjob.Job{Key: id, Attempt: max(0, retried) + 1}
@@ -189,30 +196,33 @@ func (r *Retries) attempt(ctx context.Context, next asynq.Handler, task *asynq.T
 		}
 		err := r.handle(ctx, next, task)
 		if failure = r.counts(policy, retried+1, job.Began, err); !failure {
-			interrupt() // so that retryjob does not count it either
+			interrupt() // retryjob does not count an interrupted attempt either
 		}
 		return err
 	}, func(o retryjob.Outcome) { result = resultOf(o, job, failure) })
 	return result
 }
 
-// counts reports whether an attempt that returned err is counted. It is not if err is
-// no failure, unless the policy stops the task for a reason other than the number of
-// its attempts.
+// counts reports whether an attempt that returned err counts. If IsFailure rejects err, the
+// attempt counts only if the policy ends the task for a reason other than the number of its
+// attempts.
 func (r *Retries) counts(policy retry.Policy, attempt int, began time.Time, err error) bool {
 	if err == nil || r.isFailure == nil || r.isFailure(err) {
 		return true
 	}
 	policy.MaxAttempts, policy.MaxRetries, policy.AttemptCap = attempt+1, 0, 0
-	return !policy.Next(retry.Attempt{Number: attempt, Err: err, Elapsed: time.Since(began)}).Retry()
+	return !policy.Next(retry.Attempt{
+		Number: attempt, Err: err, Elapsed: time.Since(began),
+	}).Retry()
 }
 
-// readHeaders returns a task's own limit, 0 for none, and when it was first due, the zero
-// time if that is not known.
+// readHeaders returns a task's own limit on attempts, and when the task was first due. The
+// limit is 0 if the task has none. The time is zero if it is not known.
 func readHeaders(task *asynq.Task) (limit int, since time.Time, err error) {
 	if text := task.Headers()[limitHeader]; text != "" {
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 {
-			return 0, since, fmt.Errorf("header %s is %.100q: write a whole number from 1 on, or leave it out", limitHeader, text)
+			return 0, since, fmt.Errorf("header %s is %.100q: "+
+				"write a whole number from 1 on, or leave it out", limitHeader, text)
 		}
 	}
 	if text, ok := task.Headers()[sinceHeader]; ok {
@@ -223,21 +233,22 @@ func readHeaders(task *asynq.Task) (limit int, since time.Time, err error) {
 	return limit, since, nil
 }
 
-// began returns when MaxElapsed starts to count: since, unless that is zero or has not come
-// yet. asynq cannot keep another time. But the task has waited for the delays of its
-// earlier attempts, so it is at least as old as their sum, and grows older with each.
+// began returns when MaxElapsed starts to count. It returns since, unless since is zero or in
+// the future. Then began estimates, because asynq stores no other time: the task has waited for
+// the delays of its earlier attempts, so it is at least as old as the sum of these delays.
 func began(policy retry.Policy, job retryjob.Job, since time.Time) time.Time {
 	now := time.Now()
 	if !since.IsZero() && !since.After(now) {
 		return since
 	}
-	const most = 10_000 // a forged count must not keep this loop busy
+	const most = 10_000 // without this bound, a forged count would keep the loop busy
 	if job.Attempt > most {
 		return now.Add(-policy.MaxElapsed)
 	}
 	age, seed := time.Duration(0), retry.SeedOf(job.Key)
 	for n := 1; n < job.Attempt; n++ {
-		age += min(policy.Next(retry.Attempt{Number: n, Seed: seed}).Delay, policy.MaxElapsed-age)
+		delay := policy.Next(retry.Attempt{Number: n, Seed: seed}).Delay
+		age += min(delay, policy.MaxElapsed-age)
 	}
 	return now.Add(-age)
 }
@@ -263,7 +274,7 @@ func (r *Retries) handle(ctx context.Context, next asynq.Handler, task *asynq.Ta
 	return err
 }
 
-// resultOf returns the error that makes asynq do what was decided.
+// resultOf returns the error that tells asynq what was decided.
 func resultOf(o retryjob.Outcome, job retryjob.Job, failure bool) error {
 	switch {
 	case o.Err == nil:
@@ -280,12 +291,12 @@ func resultOf(o retryjob.Outcome, job retryjob.Job, failure bool) error {
 // An again is the error of an attempt after which the task is retried.
 type again struct {
 	err     error
-	failure bool // false: asynq does not count the attempt
-	due     time.Time
+	failure bool      // false: asynq does not count the attempt
+	due     time.Time // when the task runs again
 }
 
-// Error is the text that asynq stores. It cannot store what is not UTF-8, and would keep
-// the task active until its lease expires.
+// Error returns the text that asynq stores. asynq cannot store a text that is not UTF-8: it
+// would keep the task active until the lease of the task expires.
 func (a *again) Error() string { return retryjob.TextOf(a.err) }
 func (a *again) Unwrap() error { return a.err }
 
@@ -296,40 +307,42 @@ type dead struct {
 }
 
 func (d *dead) Error() string {
-	text, _ := json.Marshal(d.letter) // it has nothing that JSON has no form for
+	text, _ := json.Marshal(d.letter) // a dead letter always has a JSON form
 	return string(text)
 }
 
 func (d *dead) Unwrap() []error { return []error{d.err, asynq.SkipRetry} }
 
-// DeadLetterOf returns why a task was archived, from its last error, which is the dead
-// letter as JSON. It returns an error if this package did not archive the task, for
-// example because an operator did.
+// DeadLetterOf returns why a task was archived. It reads the task's last error, which is the
+// dead letter as JSON. It returns an error if this package did not archive the task, for
+// example because an operator archived it.
 func DeadLetterOf(task *asynq.TaskInfo) (d retryjob.DeadLetter, err error) {
-	start := max(0, strings.Index(task.LastErr, `{"attempts":`)) // middleware may have put text around it
+	start := max(0, strings.Index(task.LastErr, `{"attempts":`)) // middleware may add text around it
 	if err = json.NewDecoder(strings.NewReader(task.LastErr[start:])).Decode(&d); err != nil {
-		err = fmt.Errorf("retryasynq: last error %q of task %s is not the error of a dead letter: %w", task.LastErr, task.ID, err)
+		err = fmt.Errorf("retryasynq: last error %q of task %s is not a dead letter: %w",
+			task.LastErr, task.ID, err)
 	}
 	return d, err
 }
 
-// delay returns how long a task waits after it was retried n times.
+// delay returns how long a task waits after n retries.
 func (r *Retries) delay(n int, err error, task *asynq.Task) time.Duration {
 	var decided *again
 	if errors.As(err, &decided) {
 		return toFullSecond(decided.due)
 	}
-	// The worker is gone, or asynq did not wait for the handler. The attempt may
-	// have been given any delay up to d.Hi, so use that.
-	own, _, _ := readHeaders(task) // a malformed header is reported when the task runs
+	// The worker is gone, or asynq did not wait for the handler. The policy may have given the
+	// attempt any delay up to d.Hi, so wait for d.Hi.
+	own, _, _ := readHeaders(task) // the next run of the task reports a malformed header
 	d := r.policies.Of(task.Type()).ForJob(own).Next(retry.Attempt{Number: n + 1})
 	if !d.Retry() {
-		return 0 // so that a worker refuses the task soon
+		return 0 // a worker refuses the task soon
 	}
 	return toFullSecond(time.Now().Add(d.Hi))
 }
 
-// toFullSecond returns how long a task waits that is due then, 0 if it is now.
+// toFullSecond returns the time until the first full second at or after due, 0 if due has
+// passed.
 func toFullSecond(due time.Time) time.Duration {
 	if !due.After(time.Now()) {
 		return 0

@@ -119,7 +119,7 @@ func (s *service) letter(task *asynq.TaskInfo) retryjob.DeadLetter {
 	return d
 }
 
-func TestWhatEndsATask(t *testing.T) {
+func TestReasonsOfArchivedTasks(t *testing.T) {
 	t.Parallel()
 	type letter struct {
 		Reason   retry.Reason
@@ -249,15 +249,15 @@ func TestDeadLetterOf(t *testing.T) {
 			assert.Equal(t, [...]any{retry.Reason("too_tired"), 4, "boom"}, [...]any{d.Reason, d.Attempts, d.Err}, text)
 			continue
 		}
-		assert.ErrorContains(t, err, fmt.Sprintf("retryasynq: last error %q of task a is not the error of a dead letter: ", text))
+		assert.ErrorContains(t, err, fmt.Sprintf("retryasynq: last error %q of task a is not a dead letter: ", text))
 		assert.ErrorContains(t, err, want)
 		assert.Zero(t, d)
 	}
 }
 
-// What is no failure for IsFailure is retried with the same number, also in the last
+// If IsFailure rejects an error, the task runs again with the same number, even in the last
 // attempt.
-func TestNotReady(t *testing.T) {
+func TestIsFailure(t *testing.T) {
 	t.Parallel()
 	script := []error{&notReadyError{}, &notReadyError{}, &notReadyError{}, errBoom, &notReadyError{}, errBoom}
 	var retried []int // by run; one at a time
@@ -272,9 +272,9 @@ func TestNotReady(t *testing.T) {
 	assert.Equal(t, []int{0, 0, 0, 0, 1, 1}, retried)
 }
 
-// Without the context of asynq's server, the attempt is the first and last. If the task
-// is stopped, the used-up attempts come before Retry-After and time.
-func TestWhatStopsATaskThatIsNotReady(t *testing.T) {
+// Without the context of asynq's server, the attempt is the first and the last. If several
+// limits end the task, the reason names the attempts before Retry-After and MaxElapsed.
+func TestLimitsOfATaskThatIsNotReady(t *testing.T) {
 	notReady := error(&notReadyError{})
 	policy := retry.Policy{MaxAttempts: 1, Backoff: retry.Fixed(2 * time.Second)}
 	with := func(change func(*retry.Policy)) retry.Policy { p := policy; change(&p); return p }
@@ -359,7 +359,7 @@ func TestAsynqsTimeout(t *testing.T) {
 	assert.Len(t, began, 2)
 }
 
-// An operator may run a dead task again, and archive one that waits for a retry.
+// An operator may run an archived task again, and archive a task that waits for a retry.
 func TestOperators(t *testing.T) {
 	t.Parallel()
 	const again = "again"
@@ -393,7 +393,7 @@ func TestOperators(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "boom", waits.LastErr, "the error of an attempt that is retried is what the handler returned")
 	_, err = retryasynq.DeadLetterOf(waits)
-	assert.ErrorContains(t, err, `retryasynq: last error "boom" of task `+waits.ID+" is not the error of a dead letter")
+	assert.ErrorContains(t, err, `retryasynq: last error "boom" of task `+waits.ID+" is not a dead letter")
 }
 
 func TestNewTask(t *testing.T) {

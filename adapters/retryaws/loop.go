@@ -20,22 +20,27 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// retryID is the name of the SDK's retry middleware. The loop keeps it, so that
-// other middleware can be placed relative to it.
+// retryID is the name of the SDK's retry middleware. The loop keeps this name, so that other
+// middleware can be placed relative to it.
 const retryID = "Retry"
 
 // A loop is the middleware that replaces the SDK's retry middleware.
 type loop struct {
 	Middleware
-	sdk *awsretry.Attempt // the middleware that it replaces, for its settings
+	sdk *awsretry.Attempt // the replaced middleware, which has the settings
 }
 
 func (*loop) ID() string { return retryID }
 
-func (l *loop) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
-	c := &call{loop: l, ctx: ctx, in: in, request: in.Request.(*smithyhttp.Request), next: next, settle: free}
+func (l *loop) HandleFinalize(
+	ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler,
+) (middleware.FinalizeOutput, middleware.Metadata, error) {
+	c := &call{
+		loop: l, ctx: ctx, in: in, request: in.Request.(*smithyhttp.Request),
+		next: next, settle: free,
+	}
 	err := retry.Do(ctx, l.Policy, c.attempt)
-	c.settle(nil) // returns what a retry took from the quota if it was not made
+	c.settle(nil) // puts tokens back into the quota if their retry was not made
 	return c.out, c.metadata, err
 }
 
@@ -44,19 +49,20 @@ type call struct {
 	*loop
 	ctx     context.Context // the caller's context
 	in      middleware.FinalizeInput
-	request *smithyhttp.Request // of in: RequestCloner takes no other
+	request *smithyhttp.Request // the request in in, by the type that RequestCloner needs
 	next    middleware.FinalizeHandler
 
-	attempts int
-	failure  error             // of the last attempt
-	settle   func(error) error // tells the quota how the retry that it paid for ended
+	attempts int               // how many attempts have begun
+	failure  error             // the error of the last attempt
+	settle   func(error) error // tells the quota how a retry ended that has taken tokens
 	out      middleware.FinalizeOutput
 	metadata middleware.Metadata
 }
 
+// free settles a retry that has taken no tokens.
 func free(error) error { return nil }
 
-// attempt makes one attempt that ends at the latest when ctx does.
+// attempt makes one attempt, which ends at the latest when ctx ends.
 func (c *call) attempt(ctx context.Context) error {
 	if c.attempts++; c.attempts > 1 {
 		if err := c.request.RewindStream(); err != nil {
@@ -71,7 +77,8 @@ func (c *call) attempt(ctx context.Context) error {
 		a.DisableClockSkewCorrection = c.sdk.DisableClockSkewCorrection
 	})
 	var err error
-	c.out, c.metadata, err = sdk.HandleFinalize(sending, c.in, middleware.FinalizeHandlerFunc(c.send))
+	send := middleware.FinalizeHandlerFunc(c.send)
+	c.out, c.metadata, err = sdk.HandleFinalize(sending, c.in, send)
 	c.settle(err)
 	c.settle = free
 	late, err := end(err)
@@ -79,7 +86,7 @@ func (c *call) attempt(ctx context.Context) error {
 
 	switch {
 	case err == nil || retryrpc.Ended(c.ctx):
-		return err // not marked: a loop around this one may go on with another context
+		return err // without a mark, because a loop around this call may go on with another context
 	case !late && (!only.retryable || staysHTTP(err)):
 		return retry.Permanent(err)
 	case c.request.GetStream() != nil && !c.request.IsStreamSeekable():
@@ -92,24 +99,27 @@ func (c *call) attempt(ctx context.Context) error {
 }
 
 // staysHTTP reports whether err is an error of the connection that retryhttp does not retry,
-// such as a certificate that is not trusted. The SDK retries every one.
+// such as a certificate that is not trusted. The SDK retries every error of the connection.
 func staysHTTP(err error) bool {
 	return err != nil && retry.IsPermanent(retryhttp.Check(nil, nil, err))
 }
 
 var errBody = errors.New("the body cannot be rewound: use an io.ReadSeeker")
 
-// send sends the request of an attempt. The SDK takes each attempt for the first,
-// so send corrects its number in the header.
-func (c *call) send(ctx context.Context, in middleware.FinalizeInput) (middleware.FinalizeOutput, middleware.Metadata, error) {
+// send sends the request of an attempt. The SDK numbers each attempt as the first, so send
+// corrects the number in the header.
+func (c *call) send(
+	ctx context.Context, in middleware.FinalizeInput,
+) (middleware.FinalizeOutput, middleware.Metadata, error) {
 	const key = "Amz-Sdk-Request"
-	header := in.Request.(*smithyhttp.Request).Header // of a copy
-	header.Set(key, strings.Replace(header.Get(key), "attempt=1", "attempt="+strconv.Itoa(c.attempts), 1))
+	header := in.Request.(*smithyhttp.Request).Header // the SDK has made a copy of the request
+	number := "attempt=" + strconv.Itoa(c.attempts)
+	header.Set(key, strings.Replace(header.Get(key), "attempt=1", number, 1))
 	return c.next.HandleFinalize(ctx, in)
 }
 
-// pay takes the retry that may follow err from the Retryer's quota. It takes
-// nothing after the last attempt.
+// pay takes tokens for the retry after err from the Retryer's quota. It takes nothing after the
+// last attempt.
 func (c *call) pay(err error) error {
 	if limit := c.Policy.EffectiveMax(); limit != retry.Unlimited && c.attempts >= limit {
 		return nil
@@ -121,21 +131,20 @@ func (c *call) pay(err error) error {
 	return quotaErr
 }
 
-// final marks the failure of an attempt as permanent and adds the reason to its
-// text.
+// final marks the failure of an attempt as permanent, and adds why to its text.
 func final(failure, why error) error {
 	return retry.Permanent(fmt.Errorf("%w (not retried: %w)", failure, why))
 }
 
-// A single is an aws.RetryerV2 for one attempt. It keeps the SDK from retrying, and
-// records whether the Retryer would.
+// A single is an aws.RetryerV2 for one attempt. It keeps the SDK from retrying, and records
+// whether the Retryer would retry.
 type single struct {
 	aws.NopRetryer
 	*call
-	retryable bool
+	retryable bool // the Retryer would retry the error of the attempt
 }
 
-// MaxAttempts is only sent to the server; it limits nothing here.
+// MaxAttempts returns a number that the SDK sends to the server. It limits nothing here.
 func (s *single) MaxAttempts() int { return max(0, s.Policy.EffectiveMax()) }
 
 func (s *single) IsErrorRetryable(err error) bool {
@@ -143,8 +152,8 @@ func (s *single) IsErrorRetryable(err error) bool {
 	return false
 }
 
-// GetAttemptToken lets a Retryer delay the attempt, as the one of the adaptive mode
-// does, and refill its quota after the successes that the SDK counts.
+// GetAttemptToken lets a Retryer delay the attempt, as the Retryer of the adaptive mode does,
+// and refill its quota after the successes that the SDK counts.
 func (s *single) GetAttemptToken(ctx context.Context) (settle func(error) error, err error) {
 	counts := true
 	if s.attempts > 1 {
@@ -161,43 +170,50 @@ func (s *single) GetAttemptToken(ctx context.Context) (settle func(error) error,
 	return settle, err
 }
 
-// asRetry returns ctx as the SDK gives it to a Retryer for a retry, and whether the SDK
-// settles the token of a retry. Both differ among the versions of the SDK: since v1.48.0 a
-// Retryer finds the number of the attempt in its context, and before, a mode of the SDK did
-// not settle. The number has no exported key. So asRetry has the SDK make two attempts that
-// send nothing, and looks at the second.
+// asRetry returns the context that the SDK would give a Retryer for a retry, and whether the SDK
+// settles the token of a retry. Both differ between versions of the SDK. Since v1.48.0 the
+// context has the number of the attempt, under a key that is not exported. Before v1.48.0 a mode
+// of the SDK did not settle the token. So asRetry lets the SDK make two attempts that send
+// nothing, and reads both from the second attempt.
 func asRetry(ctx context.Context) (of context.Context, counts bool) {
 	p := &probe{of: ctx}
 	quiet := tracing.WithOperationTracer(ctx, tracing.NopTracerProvider{}.Tracer(""))
 	sdk := awsretry.NewAttemptMiddleware(p, func(request any) any { return request })
-	_, _, _ = sdk.HandleFinalize(quiet, middleware.FinalizeInput{}, middleware.FinalizeHandlerFunc(fails))
+	send := middleware.FinalizeHandlerFunc(fails)
+	_, _, _ = sdk.HandleFinalize(quiet, middleware.FinalizeInput{}, send)
 	return p.of, p.settled
 }
 
 var errProbe = errors.New("retryaws: nothing was sent")
 
-func fails(context.Context, middleware.FinalizeInput) (out middleware.FinalizeOutput, metadata middleware.Metadata, err error) {
+// fails sends nothing and returns errProbe.
+func fails(
+	context.Context, middleware.FinalizeInput,
+) (out middleware.FinalizeOutput, metadata middleware.Metadata, err error) {
 	return out, metadata, errProbe
 }
 
 // A probe is a Retryer that makes a second attempt at once.
 type probe struct {
 	aws.NopRetryer
-	of      context.Context // of the last attempt
-	settled bool            // the token of the last attempt
+	of      context.Context // the context of the last attempt
+	settled bool            // the SDK has settled the token of the last attempt
 }
 
-func (*probe) MaxAttempts() int                                                { return 2 }
-func (*probe) IsErrorRetryable(error) bool                                     { return true }
-func (*probe) RetryDelay(int, error) (time.Duration, error)                    { return 0, nil }
-func (*probe) GetRetryToken(context.Context, error) (func(error) error, error) { return free, nil }
+func (*probe) MaxAttempts() int                             { return 2 }
+func (*probe) IsErrorRetryable(error) bool                  { return true }
+func (*probe) RetryDelay(int, error) (time.Duration, error) { return 0, nil }
+
+func (*probe) GetRetryToken(context.Context, error) (func(error) error, error) {
+	return free, nil
+}
 
 func (p *probe) GetAttemptToken(ctx context.Context) (func(error) error, error) {
 	p.of, p.settled = ctx, false
 	return func(error) error { p.settled = true; return nil }, nil
 }
 
-// serversWait returns the wait that the server asks for, 0 if it asks for none.
+// serversWait returns the wait that the server asks for, 0 if the server asks for no wait.
 func serversWait(err error) time.Duration {
 	var failed *smithyhttp.ResponseError
 	if !errors.As(err, &failed) || failed.Response == nil || failed.Response.Response == nil {
@@ -205,18 +221,21 @@ func serversWait(err error) time.Duration {
 	}
 	wait := retryhttp.AdviceOf(failed.Response.Response).Wait
 	value := failed.Response.Header.Get("X-Amz-Retry-After")
-	ms, err := strconv.ParseInt(value[:min(len(value), 128)], 10, 64) // as much of a header as AdviceOf reads
+	const most = 128 // AdviceOf also reads only this many bytes of a header
+	ms, err := strconv.ParseInt(value[:min(len(value), most)], 10, 64)
 	if err != nil {
 		return wait
 	}
 	return max(wait, retryrpc.Milliseconds(ms))
 }
 
-// sending returns the context for a request. Until end is called, it ends when the
-// attempt's context does. After a success it stays alive until the body of the
-// response is closed, because the body may be read after the attempt. end returns
-// the error of the attempt, and in late whether the AttemptTimeout caused it.
-func (c *call) sending(attempt context.Context) (ctx context.Context, end func(error) (late bool, err error)) {
+// sending returns the context for a request. Until end is called, this context ends with the
+// attempt's context. After a success it lasts until the body of the response is closed, because
+// the body may be read after the attempt. end takes the error of the SDK and returns the error
+// of the attempt. late says that the AttemptTimeout caused it.
+func (c *call) sending(
+	attempt context.Context,
+) (ctx context.Context, end func(error) (late bool, err error)) {
 	timeout := c.Policy.AttemptTimeout
 	if timeout <= 0 {
 		return attempt, func(err error) (bool, error) { return false, err }
@@ -224,7 +243,7 @@ func (c *call) sending(attempt context.Context) (ctx context.Context, end func(e
 	errTimeout := fmt.Errorf("no response within AttemptTimeout (%v)", timeout)
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	stop := context.AfterFunc(attempt, func() { cancel(errTimeout) })
-	return middleware.WithStackValue(ctx, cancelKey{}, cancel), func(err error) (bool, error) {
+	end = func(err error) (bool, error) {
 		stop()
 		late := context.Cause(ctx) == errTimeout && !retryrpc.Ended(c.ctx)
 		switch {
@@ -238,23 +257,30 @@ func (c *call) sending(attempt context.Context) (ctx context.Context, end func(e
 		}
 		return late, err
 	}
+	return middleware.WithStackValue(ctx, cancelKey{}, cancel), end
 }
 
+// cancelKey is the key of the stack value that cancels the context of a request.
 type cancelKey struct{}
 
+// bodyID is the name of the middleware handleBody.
 const bodyID = "RetryBody"
 
-// handleBody wraps the body of a response, so that closing it ends the context of
-// its request.
-func handleBody(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+// handleBody wraps the body of a response. If the body is closed, the context of its request
+// ends.
+func handleBody(
+	ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler,
+) (middleware.DeserializeOutput, middleware.Metadata, error) {
 	out, metadata, err := next.HandleDeserialize(ctx, in)
 	cancel, ok := middleware.GetStackValue(ctx, cancelKey{}).(context.CancelCauseFunc)
-	if response, isHTTP := out.RawResponse.(*smithyhttp.Response); ok && isHTTP && response.Response != nil {
+	response, isHTTP := out.RawResponse.(*smithyhttp.Response)
+	if ok && isHTTP && response.Response != nil {
 		response.Body = body{response.Body, cancel}
 	}
 	return out, metadata, err
 }
 
+// A body ends the context of its request when it is closed.
 type body struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc

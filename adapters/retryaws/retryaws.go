@@ -1,48 +1,47 @@
-// Package retryaws retries the operations of the AWS SDK for Go v2 by a
+// Package retryaws retries the operations of the AWS SDK for Go v2 according to a
 // [retry.Policy], which replaces the SDK's retry mode.
 //
 //	cfg, err := config.LoadDefaultConfig(ctx)
 //	cfg.APIOptions = append(cfg.APIOptions, retryaws.Middleware{Policy: retry.Default()}.AddTo)
 //	client := s3.NewFromConfig(cfg)
 //
-// The client's options Retryer, RetryMode and RetryMaxAttempts then have no effect.
-// The rest of an attempt works as in the SDK: each attempt is signed anew, the body
-// is rewound, clock skew is corrected, and Amz-Sdk-Request has the attempt's
-// number.
+// The client's options Retryer, RetryMode and RetryMaxAttempts then have no effect. In all
+// other respects an attempt works as in the SDK: each attempt is signed again, the body is
+// rewound, clock skew is corrected, and Amz-Sdk-Request contains the number of the attempt.
 //
 // # What is retried
 //
-// The SDK decides by its own rules, which accept connection errors, the statuses
-// 500, 502, 503 and 504, throttling codes such as SlowDown and
-// ProvisionedThroughputExceededException, and timeouts. An error that the SDK
-// would not retry is marked [retry.Permanent], and so is an error of the connection
-// that package retryhttp does not retry, such as a certificate that is not trusted: the
-// SDK alone would retry it. A policy's RetryIf can only reject more. A body that cannot
-// be rewound, such as an io.Pipe, is sent only once.
+// The SDK's own rules decide. They accept connection errors, the statuses 500, 502, 503 and
+// 504, throttling codes such as SlowDown and ProvisionedThroughputExceededException, and
+// timeouts. An error that the SDK would not retry is marked [retry.Permanent].
+//
+// An error of the connection that package retryhttp does not retry, such as a certificate
+// that is not trusted, is marked too, although the SDK alone would retry it. A policy's
+// RetryIf can only reject more errors. A body that cannot be rewound, such as an io.Pipe, is
+// sent only once.
 //
 // # What the server asks for
 //
-// A server can ask for a wait in the headers X-Amz-Retry-After and Retry-After, see
-// [retry.After]; the longer one applies.
+// A server can ask for a wait in the headers X-Amz-Retry-After and Retry-After. The longer
+// wait applies, see [retry.After].
 //
 // # The SDK's quota
 //
-// By itself, each client of the SDK takes its retries from a quota. The policy's
+// Without this package, each client of the SDK takes its retries from a quota. The policy's
 // Budget replaces that quota, unless Middleware.Retryer is set.
 //
 // # Errors
 //
-// An operation that fails returns a [*retry.Error] inside the SDK's
-// smithy.OperationError. errors.As finds the SDK's errors in it as before, except
-// MaxAttemptsError. The SDK's GetAttemptResults returns only the last attempt, and
-// its LogRetries logs nothing. Use the policy's OnEvent to observe all attempts.
+// A failed operation returns a [*retry.Error] inside the SDK's smithy.OperationError.
+// errors.As finds the SDK's errors in it as before, except MaxAttemptsError. The SDK's
+// GetAttemptResults returns only the last attempt, and its LogRetries logs nothing. Use the
+// policy's OnEvent to observe all attempts.
 //
 // # Streaming
 //
-// An attempt ends when the response has been received. For an operation whose
-// caller reads a body, such as GetObject, it ends with the response headers.
-// Errors while reading that body are not retried, and the AttemptTimeout does not
-// bound the reading.
+// An attempt ends when the response has been received. If the caller of an operation reads
+// a body, as with GetObject, the attempt ends with the response headers. Then errors while
+// reading the body are not retried, and AttemptTimeout does not bound the reading.
 package retryaws
 
 import (
@@ -56,39 +55,44 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A Middleware retries operations by its Policy. Do not change its fields once
+// A Middleware retries operations according to its Policy. Do not change its fields once
 // it is in use.
 type Middleware struct {
+	// Policy decides about the retries of each operation.
 	Policy retry.Policy
 
-	// Retryer decides which errors are retried, and cannot add errors of the connection that
-	// package retryhttp does not retry. If it has a quota, retries are
-	// taken from that as well as from the policy's Budget. Its number of attempts
-	// and its delays have no effect. nil means the SDK's rules and no quota.
+	// Retryer decides which errors are retried. nil means the SDK's rules and no quota. If
+	// the Retryer has a quota, each retry takes from this quota and from the policy's Budget.
+	// The Retryer's number of attempts and its delays have no effect. It cannot add errors of
+	// the connection that package retryhttp does not retry.
 	//
-	// Share it among the clients of one service, as the SDK does. To retry
-	// more errors, wrap it with awsretry.AddWithErrorCodes.
+	// Share a Retryer among the clients of one service, as the SDK does. To retry more errors,
+	// wrap the Retryer with awsretry.AddWithErrorCodes.
 	Retryer aws.Retryer
 }
 
-// AddTo replaces the SDK's own retries with m. Append it to the APIOptions of an
-// aws.Config, a client, or a single operation; the last one applies.
+// AddTo replaces the SDK's own retries with m. Append AddTo to the APIOptions of an
+// aws.Config, a client, or a single operation. The last Middleware applies. AddTo returns an
+// error if another package has replaced the SDK's retries before.
 func (m Middleware) AddTo(stack *middleware.Stack) error {
 	replaced, ok := stack.Finalize.Get(retryID)
 	if !ok {
-		return nil // there are no retries to replace, as in a presigned request, which is not sent
+		return nil // a presigned request is not sent, so it has no retries to replace
 	}
 	if m.Retryer == nil {
-		m.Retryer = awsretry.NewStandard(func(o *awsretry.StandardOptions) { o.RateLimiter = ratelimit.None })
+		m.Retryer = awsretry.NewStandard(func(o *awsretry.StandardOptions) {
+			o.RateLimiter = ratelimit.None
+		})
 	}
 	l := &loop{Middleware: m}
 	switch replaced := replaced.(type) {
 	case *awsretry.Attempt:
 		l.sdk = replaced
-	case *loop: // an earlier AddTo, such as the client's
+	case *loop: // an earlier AddTo, such as the AddTo of the client
 		l.sdk = replaced.sdk
 	default:
-		return fmt.Errorf("retryaws: the middleware %s is a %T, want the SDK's own", retryID, replaced)
+		return fmt.Errorf("retryaws: the middleware %s is a %T, want the SDK's own: "+
+			"remove the other package's middleware", retryID, replaced)
 	}
 	if _, err := stack.Finalize.Swap(retryID, l); err != nil {
 		return err
@@ -96,5 +100,6 @@ func (m Middleware) AddTo(stack *middleware.Stack) error {
 	if _, ok := stack.Deserialize.Get(bodyID); ok {
 		return nil
 	}
-	return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc(bodyID, handleBody), middleware.After)
+	handler := middleware.DeserializeMiddlewareFunc(bodyID, handleBody)
+	return stack.Deserialize.Add(handler, middleware.After)
 }

@@ -46,8 +46,8 @@ func plain(cfg aws.Config) aws.Config {
 	return cfg
 }
 
-// A Middleware retries what the SDK alone would retry, even if the status says 200
-// and the body holds an error.
+// A Middleware retries the errors that the SDK alone would retry, even if the status is 200 and
+// the body has an error.
 func TestTheTableOfTheSDK(t *testing.T) {
 	copyObject := func(ctx context.Context, cfg aws.Config) error {
 		_, err := newS3(cfg).CopyObject(ctx, &s3.CopyObjectInput{Bucket: aws.String("b"), Key: aws.String("k"), CopySource: aws.String("b/k")})
@@ -102,7 +102,7 @@ func TestTheTableOfTheSDK(t *testing.T) {
 	})
 }
 
-func TestTheServersWait(t *testing.T) {
+func TestRetryAfterOfTheServer(t *testing.T) {
 	inBothModes(t, func(t *testing.T) {
 		for _, tc := range []struct {
 			name    string
@@ -191,7 +191,7 @@ func TestTheQuotaOfTheSDK(t *testing.T) {
 
 // A retry returns what it took from the quota if it succeeds, and if it is not
 // made.
-func TestTheQuotaIsPaidBack(t *testing.T) {
+func TestTokensGoBackIntoTheQuota(t *testing.T) {
 	inBothModes(t, func(t *testing.T) {
 		late := soon()
 		late.Backoff, late.MaxElapsed = retry.Fixed(2*time.Hour), time.Hour
@@ -239,8 +239,9 @@ func TestSuccessesFillTheQuota(t *testing.T) {
 	})
 }
 
-// A call leaves as many tokens in a quota of the SDK's own Retryers as it leaves with the
-// SDK alone: a retry that succeeds gives back what it took, and in the newer modes no more.
+// A call leaves as many tokens in the quota of the SDK's own Retryers as a call of the SDK
+// alone. A retry that succeeds gives back the tokens that it took, and in the newer modes no
+// more than these.
 func TestTokensThatACallLeaves(t *testing.T) {
 	atOnce := func(tokens *ratelimit.TokenRateLimit) func(*awsretry.StandardOptions) {
 		return func(o *awsretry.StandardOptions) {
@@ -449,10 +450,10 @@ func (foreign) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, 
 	return next.HandleFinalize(ctx, in)
 }
 
-func TestRetriesOfSomeoneElse(t *testing.T) {
+func TestAddToRefusesForeignMiddleware(t *testing.T) {
 	stack := middleware.NewStack("test", func() any { return nil })
 	require.NoError(t, stack.Finalize.Add(foreign{}, middleware.After))
-	assert.EqualError(t, retryaws.Middleware{}.AddTo(stack), "retryaws: the middleware Retry is a retryaws_test.foreign, want the SDK's own")
+	assert.EqualError(t, retryaws.Middleware{}.AddTo(stack), "retryaws: the middleware Retry is a retryaws_test.foreign, want the SDK's own: remove the other package's middleware")
 }
 
 // The AttemptTimeout bounds the attempt, not the reading of the body.

@@ -148,7 +148,7 @@ func TestAttemptsAreNumberedAndTheSame(t *testing.T) {
 }
 
 // A transport may still be reading the headers of an abandoned attempt.
-func TestEachAttemptHasHeadersOfItsOwn(t *testing.T) {
+func TestEachAttemptHasItsOwnHeaders(t *testing.T) {
 	for protocol, options := range protocols {
 		var sent []http.Header
 		c := newClient(&http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
@@ -210,7 +210,7 @@ func TestTheError(t *testing.T) {
 }
 
 // An Interceptor may be given to handlers too. It does not change them.
-func TestHandlersAreLeftAlone(t *testing.T) {
+func TestHandlersAreUnchanged(t *testing.T) {
 	s := &server{answer: alwaysFail(connect.CodeUnavailable)}
 	retries := connect.WithInterceptors(&retryconnect.Interceptor{Policy: soon()})
 	mux := http.NewServeMux()

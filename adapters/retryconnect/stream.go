@@ -11,22 +11,27 @@ import (
 )
 
 // WrapStreamingClient implements connect.Interceptor.
-func (i *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (i *Interceptor) WrapStreamingClient(
+	next connect.StreamingClientFunc,
+) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		dial := func(
+			ctx context.Context, number int, before retryrpc.Conn,
+		) (retryrpc.Conn, retryrpc.Failure) {
+			opened := next(ctx, spec)
+			if before, ok := before.(conn); ok {
+				before.CloseResponse()
+				copyHeader(opened.RequestHeader(), before.RequestHeader())
+			}
+			numbered(opened.RequestHeader(), number)
+			return conn{opened, i.Codes}, retryrpc.Failure{}
+		}
 		s := &stream{retryrpc.Stream{
 			Ctx:    ctx,
 			Policy: retryrpc.PolicyOf(spec.Procedure, i.Policy, i.Methods),
+			Dial:   dial,
 			Size:   size,
 			Coded:  coded,
-			Dial: func(ctx context.Context, number int, before retryrpc.Conn) (retryrpc.Conn, retryrpc.Failure) {
-				opened := next(ctx, spec)
-				if before, ok := before.(conn); ok {
-					before.CloseResponse()
-					copyHeader(opened.RequestHeader(), before.RequestHeader())
-				}
-				numbered(opened.RequestHeader(), number)
-				return conn{opened, i.Codes}, retryrpc.Failure{}
-			},
 		}}
 		s.Open()
 		s.Target = i.target(s.Peer())
@@ -34,8 +39,8 @@ func (i *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 	}
 }
 
-// copyHeader copies the headers of one attempt to the next, except the timeout,
-// which Connect computes for each attempt.
+// copyHeader copies the headers of one attempt to the next attempt. It leaves out the timeout,
+// because Connect computes the timeout of each attempt.
 func copyHeader(to, from http.Header) {
 	for key, values := range from {
 		if key != "Connect-Timeout-Ms" && key != "Grpc-Timeout" {
@@ -67,7 +72,7 @@ func (c conn) Failure(err error) retryrpc.Failure { return failure(err, c.codes)
 // A stream is a connect.StreamingClientConn that makes several attempts.
 type stream struct{ retryrpc.Stream }
 
-// last returns the last attempt. There always is one, because Dial cannot fail.
+// last returns the last attempt. It always exists, because Dial cannot fail.
 func (s *stream) last() conn {
 	last, _ := s.Conn()
 	return last.(conn)
@@ -78,8 +83,8 @@ func (s *stream) Peer() connect.Peer         { return s.last().Peer() }
 func (s *stream) CloseRequest() error        { return s.CloseSend() }
 func (s *stream) RequestHeader() http.Header { return s.last().RequestHeader() }
 
-// ResponseHeader returns the server's headers. If there are any, no attempt may
-// follow, because the next one could have others.
+// ResponseHeader returns the server's headers. If the server has sent headers, no attempt may
+// follow, because the headers of the next attempt could differ.
 func (s *stream) ResponseHeader() http.Header {
 	header := s.last().ResponseHeader()
 	if len(header) > 0 {

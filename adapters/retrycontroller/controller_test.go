@@ -212,9 +212,9 @@ func TestTheErrorOfARetry(t *testing.T) {
 	assert.Equal(t, 1, retries.NumRequeues(web), "and counts nothing")
 }
 
-// A change is reconciled at once, and is the next attempt; after a stop it is the
-// first. The queue of client-go would also make the attempt that was waiting.
-func TestAChange(t *testing.T) {
+// A change is reconciled at once, as the next attempt. After a TerminalError it is the first
+// attempt. The queue of client-go would also make the attempt that was waiting.
+func TestChangeOfTheObject(t *testing.T) {
 	policy := retry.Policy{MaxAttempts: 3, MaxElapsed: 10 * time.Minute, Backoff: retry.Fixed(time.Minute)}
 	for name, script := range map[string][]result{
 		"errors": {fails(errBoom), fails(errBoom), fails(errBoom), fails(errBoom), fails(errBoom)},
@@ -264,8 +264,8 @@ func TestAnotherRateLimiter(t *testing.T) {
 	})
 }
 
-// A request may be of any comparable type.
-func TestAnotherRequest(t *testing.T) {
+// A request may have any comparable type.
+func TestRequestOfAnyType(t *testing.T) {
 	policy := retry.Policy{Backoff: curve, Jitter: retry.EqualJitter}
 	retries, err := retrycontroller.New(policy, reconcile.TypedFunc[int](func(context.Context, int) (reconcile.Result, error) {
 		return reconcile.Result{}, errBoom

@@ -12,18 +12,18 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// handshakes are how grpc-go begins its description of a TLS handshake that failed. Under TLS 1.3
-// the handshake of the client is over before the server refuses the client's certificate. Then
-// grpc-go fails when it reads the first bytes of the server, its preface.
+// handshakes has the texts with which grpc-go starts the description of a failed TLS handshake.
+// Under TLS 1.3 the handshake of the client is over before the server refuses the client's
+// certificate. Then grpc-go fails when it reads the first bytes of the server, its preface.
 var handshakes = []string{"authentication handshake failed: ", "error reading server preface: "}
 
-// untrusted reports whether there is no connection because of an error of TLS that does not
-// pass, such as a certificate that is not accepted. retrynet decides which errors pass.
+// untrusted reports whether there is no connection because of a permanent error of TLS, such as
+// a certificate that is not accepted. retrynet decides which errors are permanent.
 //
-// An interceptor gets only the text of that error: grpc-go makes the status of a call from the
-// text of the last connection error. Credentials that remember the error itself would not help,
-// because nothing says which connection a call has waited for. If grpc-go changes the text, the
-// tests with a real server fail, and such a call is retried.
+// An interceptor gets only the text of that error, because grpc-go makes the status of a call
+// from the text of the last connection error. Credentials that store the error itself would not
+// help, because nothing says for which connection a call has waited. If grpc-go changes the text,
+// the tests with a real server fail, and such a call is retried.
 func untrusted(s *status.Status) bool {
 	if s.Code() != codes.Unavailable {
 		return false
@@ -37,14 +37,15 @@ func untrusted(s *status.Status) bool {
 	return false
 }
 
-// tlsError returns an error with this text, of the type that crypto/tls gives to such an error.
-// For any other text that is a plain error, which retrynet takes for one that passes.
+// tlsError returns an error with this text, of the type that crypto/tls uses for such an error.
+// For any other text it returns a plain error, which is not permanent for retrynet.
 func tlsError(text string) error {
 	alert, remote := strings.CutPrefix(text, "remote error: ")
 	switch {
 	case remote:
 		return &net.OpError{Op: "remote error", Err: errors.New(alert)}
-	case strings.Contains(text, "x509: "), strings.HasPrefix(text, "tls: failed to verify certificate: "):
+	case strings.Contains(text, "x509: "),
+		strings.HasPrefix(text, "tls: failed to verify certificate: "):
 		return &tls.CertificateVerificationError{Err: errors.New(text)}
 	case strings.HasPrefix(text, "tls: first record does not look like a TLS handshake"):
 		return tls.RecordHeaderError{Msg: text}

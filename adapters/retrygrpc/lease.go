@@ -10,14 +10,14 @@ import (
 // The keys of metadata. docs/budget.md says what they may contain. Package retryhttp has the
 // same rules for headers.
 const (
-	lentName  = "Retry-Budget"       // in the request: how many retries it may make in all, below the sender
-	spentName = "Retry-Budget-Spent" // in the answer: how many it made
+	lentName  = "Retry-Budget"       // in a request: how many retries may be made below the sender
+	spentName = "Retry-Budget-Spent" // in its answer: how many retries they made
 )
 
-// unspentOf returns how much of what was lent goes back, by what an answer has as spentName.
-// Without a value, all of it goes back. With several, the greatest is what was spent:
-// they come from a server that passes on the report of another. If one cannot be read,
-// nothing goes back.
+// unspentOf returns how many lent retries go back, by the values of spentName in an answer.
+// Without a value, all of them go back. If there are several values, the greatest counts, because
+// a server may pass on the report of another server. If a value cannot be read, no retry goes
+// back.
 func unspentOf(values []string, lent int) int {
 	spent := 0
 	for _, value := range values {
@@ -30,7 +30,8 @@ func unspentOf(values []string, lent int) int {
 	return lent - spent
 }
 
-// number reads digits. Above most it is most.
+// number returns the number that the digits of text name, or most if the number is greater. ok
+// is false if text is empty or has another character.
 func number(text string, most int) (n int, ok bool) {
 	for i := range len(text) {
 		digit := int(text[i]) - '0'
@@ -46,16 +47,16 @@ func number(text string, most int) (n int, ok bool) {
 	return n, text != ""
 }
 
-// A loan is the Budget that a request brought.
+// A loan is the Budget that a request lends to its handler.
 type loan struct {
 	budget *retry.Budget
 }
 
-// borrowed returns a context that has a Budget of most retries, or of fewer if the
-// request says so by what it has as lentName. With several values, the least applies. One
-// that cannot be read is 0.
+// borrowed returns a context with a Budget of most retries, or of fewer retries if a value of
+// lentName in the request says so. The smallest of several values applies. A value that cannot be
+// read counts as 0.
 func borrowed(ctx context.Context, values []string, most int) (context.Context, *loan) {
-	size := (&retry.Budget{Size: most}).Left() // as many as can be counted
+	size := (&retry.Budget{Size: most}).Left() // a Budget cannot count more retries than this
 	for _, value := range values {
 		size, _ = number(value, size)
 	}
@@ -63,13 +64,14 @@ func borrowed(ctx context.Context, values []string, most int) (context.Context, 
 	return retry.WithBudget(ctx, l.budget), l
 }
 
-// asked reports whether the request had lentName, so that the answer has spentName.
+// asked reports whether the request had lentName. Then its answer must have spentName.
 func (l *loan) asked() bool { return l.budget.Borrowed }
 
-// close ends the loan, and returns what the answer says as spentName. What is left goes
-// back to who lent it, so from now on it is not to be had here. A second close returns
-// the whole loan.
+// close ends the loan, and returns the value of spentName for the answer. The retries that are
+// left go back to the sender of the request, so the handler cannot use them any more. A second
+// close returns the whole loan.
 func (l *loan) close() string {
-	unspent, _ := retry.LendBudget(retry.WithBudget(context.Background(), l.budget), l.budget.Size, false)
+	ctx := retry.WithBudget(context.Background(), l.budget)
+	unspent, _ := retry.LendBudget(ctx, l.budget.Size, false)
 	return strconv.Itoa(l.budget.Size - unspent)
 }

@@ -1,6 +1,6 @@
-// Package retrygrpc retries the unary calls and streams of a gRPC client by a
+// Package retrygrpc retries the unary calls and streams of a gRPC client according to a
 // [retry.Policy]. [Interceptor.DialOptions] returns the options for
-// grpc.NewClient, which also turn gRPC's own retries off.
+// grpc.NewClient, which also disable gRPC's own retries.
 //
 //	options, err := retrygrpc.Interceptor{Policy: retry.Default()}.DialOptions()
 //	if err != nil {
@@ -11,51 +11,49 @@
 //
 // # What is retried
 //
-// The status code of a call decides whether it is retried:
+// The status code of a call decides whether the call is retried:
 //
 //	code               retried                        because
-//	UNAVAILABLE        yes                            the server cannot be reached or is shutting down
-//	  of a certificate no                             another attempt meets the same certificate, as
-//	  not accepted                                    package retrynet says
-//	RESOURCE_EXHAUSTED if the server names a wait     a rate limit passes
+//	UNAVAILABLE        yes                            the server is down or shuts down
+//	  of a certificate no                             another attempt meets the same certificate,
+//	  not accepted                                    see package retrynet
+//	RESOURCE_EXHAUSTED if the server asks for a wait  a rate limit passes
 //	  of a message     no, whatever Codes says        the message, which the client or the server
 //	  too large                                       refuses, stays too large
-//	DEADLINE_EXCEEDED  if there is an AttemptTimeout  the attempt ran into it; the caller's own deadline
-//	                                                  has ended all attempts
-//	ABORTED            no                             the caller has to repeat the whole transaction
+//	DEADLINE_EXCEEDED  if there is an AttemptTimeout  the attempt exceeded it; the caller's
+//	                                                  deadline would have ended all attempts
+//	ABORTED            no                             the caller has to repeat the transaction
 //	UNKNOWN, INTERNAL  no                             a bug seldom goes away by itself
-//	any other          no                             the answer would be the same
+//	any other          no                             the server would answer the same
 //
 // Interceptor.Codes replaces UNAVAILABLE in the first row. An error with any other code is
-// [retry.Permanent]. A policy's RetryIf can only reject more.
+// [retry.Permanent]. A policy's RetryIf can only reject more errors.
 //
-// After UNAVAILABLE or a timeout, the server may or may not have run the method.
-// For methods that must not run twice, set retry.Policy{NonRetryable: true} in
-// Interceptor.Methods.
+// After UNAVAILABLE or a timeout, the server may have run the method. For methods that must
+// not run twice, set retry.Policy{NonRetryable: true} in Interceptor.Methods.
 //
 // # What the server asks for
 //
-// The server can ask for a wait with a google.retryrpc.RetryInfo in the status or with
-// the trailer grpc-retry-pushback-ms, see [retry.After]; the longest applies. A pushback
-// that is negative or not a number forbids retries: the error is permanent. Attempts after
-// the first carry grpc-previous-rpc-attempts, as in gRPC's own retries.
+// The server can ask for a wait with a google.rpc.RetryInfo in the status, or with the
+// trailer grpc-retry-pushback-ms. The longest wait applies, see [retry.After]. A pushback that
+// is negative or not a number forbids retries: the error is permanent. Attempts after the
+// first carry grpc-previous-rpc-attempts.
 //
 // # Errors
 //
-// A call that fails returns a [*retry.Error] around the status of the last
-// attempt. status.Code and status.FromError work on it. If the caller's context was
-// done before the first attempt, the code is CANCELED or DEADLINE_EXCEEDED.
+// A failed call returns a [*retry.Error] around the status of the last attempt. status.Code
+// and status.FromError work on this error. If the caller's context was done before the first
+// attempt, the code is CANCELED or DEADLINE_EXCEEDED.
 //
 // # Streams
 //
-// A stream is retried until its first message arrives. Opening it is retried too,
-// and the first RecvMsg reports the error if that fails. Each attempt sends the
-// messages so far again, so do not modify a message before the first one arrives.
-// A stream is no longer retried once it has sent more than 256 KiB, the limit of
-// gRPC's own retries, or once Header has returned headers. The policy's
-// AttemptTimeout bounds the wait for the first message.
+// A stream is retried until its first message arrives. The opening of a stream is retried
+// too, and the first RecvMsg reports its error. Each attempt sends the earlier messages
+// again, so do not modify a message before the first one arrives. A stream is no longer
+// retried once it has sent more than 256 KiB, or once Header has returned headers. The
+// policy's AttemptTimeout bounds the wait for the first message.
 //
-// [LendBudget] and [BorrowBudget] take the Budget of a context to the services below.
+// [LendBudget] and [BorrowBudget] share the Budget of a context with the services below.
 package retrygrpc
 
 import (
@@ -90,40 +88,45 @@ type Interceptor struct {
 	// all other methods of a service, "/pkg.Service/".
 	Methods map[string]retry.Policy
 
-	// Codes are the codes to retry; nil means UNAVAILABLE. Two more are retried
-	// under conditions, see the package documentation.
+	// Codes are the codes to retry; nil means UNAVAILABLE. RESOURCE_EXHAUSTED and
+	// DEADLINE_EXCEEDED are also retried under conditions, see the package documentation.
 	Codes []codes.Code
 
-	// Budgets returns the Budget of a call whose policy has none, nil for none. Calls to one
-	// target should share one. It gets the target of grpc.NewClient. A success puts its share
-	// back, and so does a failure that shows a healthy server, unless it names a wait:
-	// INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, FAILED_PRECONDITION,
-	// ABORTED, OUT_OF_RANGE and UNAUTHENTICATED.
+	// Budgets returns the Budget of a call whose policy has no Budget. It gets the target of
+	// grpc.NewClient. If it returns nil, the call has no Budget. Calls to one target should
+	// share a Budget.
 	//
-	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m, Grace: 1s} for each target: retries do
-	// not keep an outage alive. All clients of a target in this process share it, whatever
-	// their Interceptor; "orders:443" and "dns:///orders:443" are one target. Where the scheme
-	// is passthrough, only the dialer knows the server, as in a test with bufconn: such a
-	// target has a Budget for each call of DialOptions. 1,000 targets have one, and all
-	// others share one. NoBudgets: none.
+	// If Budgets is nil, each target gets a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m,
+	// Remember: 1m, Grace: 1s}, so that retries do not prolong an outage. All clients of a
+	// target in this process share its Budget, whatever their Interceptor. "orders:443" and
+	// "dns:///orders:443" are the same target. If the scheme is passthrough, as in a test with
+	// bufconn, only the dialer knows the server. Such a target gets a Budget for each call of
+	// DialOptions. Targets after the first 1,000 share one Budget. For no Budgets at all, set
+	// NoBudgets.
+	//
+	// A success puts its share back into the Budget. So does a failure whose code shows that the
+	// server works, unless the server asks for a wait: INVALID_ARGUMENT, NOT_FOUND,
+	// ALREADY_EXISTS, PERMISSION_DENIED, FAILED_PRECONDITION, ABORTED, OUT_OF_RANGE and
+	// UNAUTHENTICATED.
 	Budgets func(target string) *retry.Budget
 
-	own *retry.Budgets // of passthrough targets
+	own *retry.Budgets // the Budgets of passthrough targets
 }
 
-// shared has the Budgets of this process.
+// shared has the Budgets that all Interceptors of this process share.
 var shared retry.Budgets
 
-// NoBudgets is the Budgets of an [Interceptor] whose calls have no Budget besides the one of
-// their policy, as in a test of a server that always fails.
+// NoBudgets is a value for the field Budgets of an [Interceptor]. Then a call has no Budget
+// unless its policy has one, as in a test of a server that always fails.
 func NoBudgets(string) *retry.Budget { return nil }
 
-// DialOptions returns options for grpc.NewClient that retry unary calls and streams
-// with i and turn gRPC's own retries off. Interceptors in earlier options see each
-// call once; those in later options see each attempt. It returns an error if a policy
-// of i is invalid, or if a name in Methods is not written as the name of a method or a
-// service. It is also one if this program has the generated code of the name's package,
-// and that has no such service or method.
+// DialOptions returns options for grpc.NewClient. They retry unary calls and streams with i,
+// and disable gRPC's own retries. Interceptors in earlier options see each call once, and
+// interceptors in later options see each attempt.
+//
+// DialOptions returns an error if a policy of i is invalid, or if a name in Methods is not
+// written as the name of a method or a service. If this program has the generated code of the
+// name's package, DialOptions also returns an error if the package lacks this service or method.
 func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 	if err := i.validate(); err != nil {
 		return nil, err
@@ -136,7 +139,7 @@ func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 	}, nil
 }
 
-// validate returns what [Interceptor.DialOptions] returns as its error.
+// validate returns the error of [Interceptor.DialOptions].
 func (i Interceptor) validate() error {
 	if err := retryrpc.Validate("retrygrpc", i.Policy, i.Methods); err != nil {
 		return err
@@ -150,8 +153,8 @@ func (i Interceptor) validate() error {
 	return errors.Join(errs...)
 }
 
-// misspelt returns what is wrong with the name of a method or a service, "" if that is in a
-// package of which this program has no service.
+// misspelt returns why the generated code in this program has no method or service of this
+// name. It returns "" if the name exists, or if the program has no service of its package.
 func misspelt(name string) string {
 	service, method, _ := strings.Cut(name[1:], "/")
 	found, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
@@ -173,19 +176,23 @@ func misspelt(name string) string {
 	return ""
 }
 
-func (i Interceptor) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (i Interceptor) unary(
+	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+	invoker grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	var header, trailer metadata.MD
 	opts = append(slices.Clip(opts), grpc.Header(&header), grpc.Trailer(&trailer))
 	p := retryrpc.PolicyOf(method, i.Policy, i.Methods)
 	limit := p.EffectiveMax()
-	return retryrpc.Do(ctx, p, i.target(cc), func(ctx context.Context, number int) retryrpc.Failure {
+	attempt := func(ctx context.Context, number int) retryrpc.Failure {
 		header, trailer = nil, nil
 		err := invoker(numbered(ctx, number, limit), method, req, reply, cc, opts...)
 		return failure(err, len(header)+len(trailer) > 0, trailer, i.Codes)
-	}, coded)
+	}
+	return retryrpc.Do(ctx, p, i.target(cc), attempt, coded)
 }
 
-// target says which Budget a call over cc gets.
+// target returns the target of a call over cc, which says which Budget the call gets.
 func (i Interceptor) target(cc *grpc.ClientConn) retryrpc.Target {
 	if name := cc.CanonicalTarget(); i.Budgets == nil && !strings.HasPrefix(name, "passthrough:") {
 		return retryrpc.Target{Name: name, Own: &shared}
@@ -193,8 +200,8 @@ func (i Interceptor) target(cc *grpc.ClientConn) retryrpc.Target {
 	return retryrpc.Target{Name: cc.Target(), Own: i.own, Budgets: i.Budgets}
 }
 
-// numbered adds the number of earlier attempts to the outgoing metadata, and tells
-// LendBudget which attempt is the last.
+// numbered adds the number of earlier attempts to the outgoing metadata. The context of the last
+// attempt also tells LendBudget that no attempt follows.
 func numbered(ctx context.Context, number, limit int) context.Context {
 	if number == limit {
 		ctx = context.WithValue(ctx, lastKey{}, true)
@@ -205,7 +212,7 @@ func numbered(ctx context.Context, number, limit int) context.Context {
 	return outgoing(ctx, retryrpc.PreviousAttempts, number-1)
 }
 
-// outgoing sets a number in the metadata for the server, in place of the caller's.
+// outgoing sets a number in the metadata for the server. It replaces values of the caller.
 func outgoing(ctx context.Context, key string, n int) context.Context {
 	md, ok := metadata.FromOutgoingContext(ctx) // a copy
 	if !ok {
@@ -218,25 +225,28 @@ func outgoing(ctx context.Context, key string, n int) context.Context {
 // coded converts the error of a context to a status, as gRPC does.
 func coded(err error) error { return status.FromContextError(err).Err() }
 
-// Mark marks the error of a gRPC call, so that you can retry the call with
-// [retry.Do] and without an interceptor. By the table in the package documentation
-// it marks err with the wait of its RetryInfo, see [retry.After], or as not worth
-// retrying, see [retry.Permanent]. If no retryable codes are given, UNAVAILABLE is
-// retried. Mark returns nil if err is nil.
+// Mark marks the error of a gRPC call, so that you can retry the call with [retry.Do] and
+// without an interceptor. Mark follows the table in the package documentation: it marks err with
+// the wait of its RetryInfo, see [retry.After], or as permanent, see [retry.Permanent]. If you
+// pass no retryable codes, UNAVAILABLE is retried. Mark returns nil if err is nil.
 //
 //	err := retry.Do(ctx, policy, func(ctx context.Context) error {
 //		return retrygrpc.Mark(orders.Ship(ctx, request))
 //	})
 //
-// An error does not contain the trailers of its call, so Mark cannot see a
-// pushback; the interceptors can.
+// An error does not contain the trailers of its call. So Mark cannot see a pushback, but an
+// Interceptor can.
+// The error does not say either whether a server has answered: if a server passes on its own
+// error about a certificate, Mark returns a permanent error.
 func Mark(err error, retryable ...codes.Code) error {
 	return failure(err, false, nil, retryable).Mark()
 }
 
-// failure describes an error. answered says that a server has answered: then the error is not
-// about the connection of this client, whatever its text says.
-func failure(err error, answered bool, trailer metadata.MD, retryable []codes.Code) retryrpc.Failure {
+// failure describes an error. answered says that a server has answered. Then the error does not
+// come from the connection of this client, whatever its text says.
+func failure(
+	err error, answered bool, trailer metadata.MD, retryable []codes.Code,
+) retryrpc.Failure {
 	if len(retryable) == 0 {
 		retryable = []codes.Code{codes.Unavailable}
 	}
@@ -249,8 +259,8 @@ func failure(err error, answered bool, trailer metadata.MD, retryable []codes.Co
 	}
 }
 
-// retryInfo returns the longest wait in the RetryInfos of a status. named is false if there
-// is none.
+// retryInfo returns the longest wait in the RetryInfos of a status. named is false if the status
+// has no RetryInfo.
 func retryInfo(s *status.Status) (longest time.Duration, named bool) {
 	for _, detail := range s.Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {

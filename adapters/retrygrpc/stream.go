@@ -11,26 +11,32 @@ import (
 	"github.com/goretry/retry/adapters/retryrpc"
 )
 
-func (i Interceptor) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (i Interceptor) stream(
+	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+	streamer grpc.Streamer, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	p := retryrpc.PolicyOf(method, i.Policy, i.Methods)
 	limit := p.EffectiveMax()
+	dial := func(
+		ctx context.Context, number int, _ retryrpc.Conn,
+	) (retryrpc.Conn, retryrpc.Failure) {
+		if ctx.Err() != nil {
+			return nil, failure(coded(ctx.Err()), false, nil, i.Codes)
+		}
+		opened, err := streamer(numbered(ctx, number, limit), desc, cc, method, opts...)
+		if err != nil {
+			return nil, failure(err, false, nil, i.Codes)
+		}
+		return conn{opened, i.Codes}, retryrpc.Failure{}
+	}
 	s := &stream{retryrpc.Stream{
 		Ctx:      ctx,
 		Policy:   p,
 		Target:   i.target(cc),
+		Dial:     dial,
 		Size:     size,
 		Coded:    coded,
 		OneReply: !desc.ServerStreams,
-		Dial: func(ctx context.Context, number int, _ retryrpc.Conn) (retryrpc.Conn, retryrpc.Failure) {
-			if ctx.Err() != nil {
-				return nil, failure(coded(ctx.Err()), false, nil, i.Codes)
-			}
-			opened, err := streamer(numbered(ctx, number, limit), desc, cc, method, opts...)
-			if err != nil {
-				return nil, failure(err, false, nil, i.Codes)
-			}
-			return conn{opened, i.Codes}, retryrpc.Failure{}
-		},
 	}}
 	s.Open()
 	return s, nil
@@ -53,8 +59,10 @@ type conn struct {
 func (c conn) Send(m any) error    { return c.SendMsg(m) }
 func (c conn) Receive(m any) error { return c.RecvMsg(m) }
 
-// Failure describes an error of a stream, which has a connection.
-func (c conn) Failure(err error) retryrpc.Failure { return failure(err, true, c.Trailer(), c.codes) }
+// Failure describes an error of Receive. A stream has a connection, so the server has answered.
+func (c conn) Failure(err error) retryrpc.Failure {
+	return failure(err, true, c.Trailer(), c.codes)
+}
 
 // A stream is a grpc.ClientStream that makes several attempts.
 type stream struct{ retryrpc.Stream }
@@ -62,12 +70,12 @@ type stream struct{ retryrpc.Stream }
 func (s *stream) SendMsg(m any) error { return s.Send(m) }
 func (s *stream) RecvMsg(m any) error { return s.Receive(m) }
 
-// Header returns the server's headers. If there are any, no attempt may follow,
-// because the next one could have others.
+// Header returns the server's headers. If the server has sent headers, no attempt may follow,
+// because the headers of the next attempt could differ.
 func (s *stream) Header() (metadata.MD, error) {
 	last, _ := s.Conn()
 	if last == nil {
-		return nil, nil // RecvMsg reports the error
+		return nil, nil // RecvMsg returns the error
 	}
 	md, err := last.(conn).Header()
 	if md != nil {
@@ -84,8 +92,8 @@ func (s *stream) Trailer() metadata.MD {
 	return nil
 }
 
-// Context returns the context of the last attempt, or the caller's context while
-// another attempt may follow.
+// Context returns the caller's context while another attempt may follow, and then the context of
+// the last attempt.
 func (s *stream) Context() context.Context {
 	if last, final := s.Conn(); last != nil && final != "" {
 		return last.(conn).Context()

@@ -130,9 +130,9 @@ func TestAStreamThatEndsWithoutAMessage(t *testing.T) {
 	assert.Equal(t, []string{"2"}, stream.Trailer().Get("attempt"), "that of the last attempt")
 }
 
-// A message is kept for the next attempt, up to a limit, also when its stream has failed
+// A message is kept for the next attempt, up to a limit, even after its stream has failed
 // and while the policy waits.
-func TestWhatIsNotSentAgain(t *testing.T) {
+func TestMessagesKeptForTheNextAttempt(t *testing.T) {
 	const most, whole = 256<<10 - 8, "attempts exhausted" // a message is 8 bytes longer than its payload
 	const tooMuch = "permanent error after 1 attempt: rpc error: code = Unavailable desc = failure 1 (not retried: more than 256 KiB were sent)"
 	for _, tc := range []struct {

@@ -1,7 +1,6 @@
-// Package retrynats retries the messages of a NATS JetStream consumer by a
-// [retry.Policy]. When a handler fails, the policy decides whether and when its
-// message is handled again. A message that is not retried becomes a dead letter
-// with the reason.
+// Package retrynats retries the messages of a NATS JetStream consumer according to a
+// [retry.Policy]. If a handler fails, the policy decides whether and when the message is
+// handled again. A message that is not retried becomes a dead letter that says why.
 //
 //	retries, err := retrynats.New(policy, "dead.orders")
 //	if err != nil {
@@ -17,29 +16,30 @@
 //
 // # What happens to a message
 //
-// If the handler returns nil, the message is acknowledged, and Consume waits until
-// the server confirms that. If the handler fails and the policy retries, the
-// message is handled again after the policy's delay. Otherwise a dead letter is
-// published, and then the message is terminated. A dead letter has the data and
-// headers of the message, and a header that says why: see [DeadLetterOf]. If the message
-// is so large that they do not fit, the error is left out, then the headers, or the data;
-// the header Retry-Left-Out and OnError say so. Its Key is "stream/consumer/sequence". Several
-// consumers may share the subject for dead letters: each failure has its own.
-// [Retries.Redrive] publishes the message again. If a handler panics, that is a failure of
-// the attempt, and the panic is not recovered. docs/queues.md in the library's repository
-// says what all queues share.
+// If the handler returns nil, the package acknowledges the message, and waits until the
+// server confirms this. If the handler fails and the policy retries, the message is handled
+// again after the policy's delay. Otherwise the package publishes a dead letter, and then
+// terminates the message. If a handler panics, the attempt has failed, and the panic is not
+// recovered. [Retries.Redrive] publishes the messages of dead letters again.
+//
+// A dead letter has the data and headers of its message, and a header that says why the
+// message failed: see [DeadLetterOf]. Its Key is "stream/consumer/sequence". If a dead letter
+// is too large, the package leaves out the text of the error, then the headers, or else the
+// data. The header Retry-Left-Out and OnError name the missing headers or data. Several
+// consumers may share the subject for dead letters: each failure gets its own dead letter.
+//
+// docs/queues.md in the library's repository describes what all queues share.
 //
 // # How attempts are counted
 //
-// The number of an attempt is the server's count of deliveries. So an attempt is
-// counted even if its worker was killed, or stopped before the handler was done.
-// After a kill the server delivers the message again within AckWait.
+// The number of an attempt is the server's count of deliveries. So an attempt counts even if
+// its worker was killed, or stopped before the handler returned. After a kill the server
+// delivers the message again within AckWait.
 //
-// A message may have its own limit in the header [MaxAttemptsHeader], which lowers the
-// policy's. A message whose headers cannot be read makes a dead letter without being
-// handled. MaxElapsed counts from when the stream stored the message, by the server's
-// clock. Failures are not counted by class: each [retry.Class] is counted by all
-// failures of the message.
+// The header [MaxAttemptsHeader] of a message can lower the policy's limit for this message. A
+// message whose headers cannot be read becomes a dead letter without being handled. MaxElapsed
+// counts from when the stream stored the message, by the server's clock. Failures are not
+// counted by class: each [retry.Class] is counted by all failures of the message.
 package retrynats
 
 import (
@@ -65,23 +65,30 @@ import (
 )
 
 // MaxAttemptsHeader is the header with a message's own limit on attempts, a whole
-// number of at least 1.
+// number of at least 1. It can only lower the policy's limit.
 const MaxAttemptsHeader = "Retry-Max-Attempts"
 
-// SubjectHeader is the header of a dead letter with the subject of the message.
+// SubjectHeader is the header of a dead letter with the subject of its message.
 const SubjectHeader = "Retry-Subject"
 
 const (
-	deadHeader    = "Retry-Dead-Letter" // of a dead letter: why, as JSON
-	leftOutHeader = "Retry-Left-Out"    // of a dead letter: what of its message it has no room for
-	dueHeader     = "Retry-Due"         // of a message that was a dead letter: when it may run, by time.RFC3339Nano
+	// A dead letter has these headers: why its message failed, as JSON, and which part of the
+	// message the dead letter lacks.
+	deadHeader    = "Retry-Dead-Letter"
+	leftOutHeader = "Retry-Left-Out"
+
+	// dueHeader is the header of a message that was a dead letter: when it may run, in the
+	// format time.RFC3339Nano.
+	dueHeader = "Retry-Due"
 )
 
-// DeadLetterOf reads the header of a dead letter.
+// DeadLetterOf returns the dead letter that the headers of a message describe. It returns
+// an error if the header of a dead letter is missing or cannot be read.
 func DeadLetterOf(header nats.Header) (retryjob.DeadLetter, error) {
 	text := header.Get(deadHeader)
 	if text == "" {
-		return retryjob.DeadLetter{}, fmt.Errorf("retrynats: not a dead letter: the header %s is missing", deadHeader)
+		return retryjob.DeadLetter{}, fmt.Errorf(
+			"retrynats: not a dead letter: the header %s is missing", deadHeader)
 	}
 	var d retryjob.DeadLetter
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
@@ -90,10 +97,10 @@ func DeadLetterOf(header nats.Header) (retryjob.DeadLetter, error) {
 	return d, nil
 }
 
-// AttemptOf returns the number of the attempt that a delivery is for, 1 for the
-// first. The first delivery of a message that was a dead letter is not an attempt:
-// the message is only put off until it is due. AttemptOf returns 0 for that delivery,
-// and for a message that is not of JetStream.
+// AttemptOf returns the number of the attempt that a delivery is for. The first attempt is 1.
+// The first delivery of a message that was a dead letter is not an attempt: the message is
+// only delayed until it is due. AttemptOf returns 0 for that delivery, and for a message that
+// does not come from JetStream.
 func AttemptOf(msg jetstream.Msg) int {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -106,16 +113,16 @@ func AttemptOf(msg jetstream.Msg) int {
 	return delivered
 }
 
-// Retries handles messages by policies. Set its fields before the first Consume;
-// after that it is safe for concurrent use.
+// Retries handles messages according to policies. Set its fields and policies before the
+// first Consume. After that, Retries is safe for concurrent use.
 type Retries struct {
-	// Workers is how many messages one Consume handles at once; 0 means 10.
+	// Workers is how many messages one Consume handles at once. Zero and below mean 10.
 	Workers int
 
-	// OnError is called with the error if Consume cannot tell the server about
-	// a message. The server then delivers the message again after AckWait. It is also
-	// called if a dead letter has no room for all of its message. If OnError is nil, the
-	// errors are logged to slog.Default.
+	// OnError is called with the error if Consume cannot tell the server what was decided
+	// about a message. The server then delivers the message again after AckWait. OnError is
+	// also called if a dead letter lacks a part of its message. Several goroutines may call
+	// OnError at once. If it is nil, the errors are logged to slog.Default.
 	OnError func(error)
 
 	policies retryjob.Policies
@@ -124,8 +131,8 @@ type Retries struct {
 
 // New returns Retries that apply policy to each message and publish dead letters to
 // the subject dead, which must belong to a stream. It returns an error if policy is
-// invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed, or if dead is not one
-// subject, because it has a wildcard or an empty token.
+// invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed. It also returns an error
+// if dead has a wildcard, a space or an empty token.
 func New(policy retry.Policy, dead string) (*Retries, error) {
 	policies, err := retryjob.NewPolicies("retrynats", policy)
 	if err != nil {
@@ -142,7 +149,7 @@ func New(policy retry.Policy, dead string) (*Retries, error) {
 }
 
 // SetSubject sets the policy for the messages of one subject. It returns an error if policy
-// is invalid or has no limit, or if subject has a wildcard.
+// is invalid or has no limit, or if subject has a wildcard, a space or an empty token.
 func (r *Retries) SetSubject(subject string, policy retry.Policy) error {
 	if !isOneSubject(subject) {
 		return fmt.Errorf("retrynats: subject %q is not one subject: "+
@@ -151,83 +158,103 @@ func (r *Retries) SetSubject(subject string, policy retry.Policy) error {
 	return r.policies.Set("retrynats: subject", subject, policy)
 }
 
-// ConsumerConfig returns the configuration for a durable consumer for Consume. With
-// it the server does not limit deliveries and adds no delays, and messages that
-// wait for a retry do not block others. To choose how soon the messages of a killed
-// worker are delivered again, set AckWait; the server's default is 30s.
+// ConsumerConfig returns the configuration of a durable consumer for Consume. With this
+// configuration the server does not limit deliveries and adds no delays, and messages that
+// wait for a retry do not block others. AckWait in the configuration sets how soon the
+// messages of a killed worker are delivered again. The server's default is 30s.
 func (r *Retries) ConsumerConfig(durable string) jetstream.ConsumerConfig {
-	return jetstream.ConsumerConfig{Durable: durable, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, MaxAckPending: -1}
+	return jetstream.ConsumerConfig{
+		Durable:       durable,
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		MaxDeliver:    -1,
+		MaxAckPending: -1,
+	}
 }
 
-// isOneSubject reports whether a text is a subject that a message can have.
+// isOneSubject reports whether a message can have text as its subject.
 func isOneSubject(text string) bool {
 	odd := func(c rune) bool { return c <= ' ' || c == '*' || c == '>' || c == 0x7f }
 	return !strings.ContainsFunc(text, odd) && !slices.Contains(strings.Split(text, "."), "")
 }
 
-// check returns what is wrong with a consumer's configuration.
+// check returns an error if Consume cannot use a consumer with this configuration.
 func check(c jetstream.ConsumerConfig) error {
 	switch {
 	case c.AckPolicy != jetstream.AckExplicitPolicy:
 		return fmt.Errorf("AckPolicy is %v: write AckExplicitPolicy", c.AckPolicy)
 	case len(c.BackOff) > 0:
-		return errors.New("BackOff is set, which takes the place of AckWait and ignores Nak: leave it out")
+		return errors.New("BackOff is set, which replaces AckWait and ignores Nak: leave it out")
 	case c.MaxDeliver > 0:
-		return fmt.Errorf("MaxDeliver is %d, after which the server forgets a message: write -1, the policy has the limit", c.MaxDeliver)
+		return fmt.Errorf("MaxDeliver is %d, after which the server forgets a message: "+
+			"write -1, because the policy has the limit", c.MaxDeliver)
 	case c.MaxAckPending > 0:
-		return fmt.Errorf("MaxAckPending is %d: so many messages that wait for a retry hold up all others: write -1", c.MaxAckPending)
+		return fmt.Errorf("MaxAckPending is %d: "+
+			"this many messages that wait for a retry would hold up all others: write -1",
+			c.MaxAckPending)
 	case c.HeadersOnly:
 		return errors.New("HeadersOnly is set, so a dead letter would lack its data: leave it out")
 	case c.MaxRequestExpires > 0 && c.MaxRequestExpires < pull:
-		return fmt.Errorf("MaxRequestExpires is %v, and Consume asks for a message for %v: write that, or leave it out",
-			c.MaxRequestExpires, pull)
+		return fmt.Errorf("MaxRequestExpires is %v, but Consume waits %v for a message: "+
+			"write at least %v, or leave it out", c.MaxRequestExpires, pull, pull)
 	case len(c.PriorityGroups) > 0:
-		return fmt.Errorf("PriorityGroups is %q, and Consume asks for messages without a group: leave it out", c.PriorityGroups)
+		return fmt.Errorf("PriorityGroups is %q, but Consume asks for messages without a group: "+
+			"leave it out", c.PriorityGroups)
 	}
 	return nil
 }
 
-// checkDead returns why a stream would lose dead letters.
+// checkDead returns an error if a stream with this configuration would lose dead letters.
 func checkDead(c jetstream.StreamConfig) error {
 	old := c.Discard == jetstream.DiscardOld
 	switch {
 	case c.Retention == jetstream.InterestPolicy:
-		return errors.New("Retention is Interest, so it drops what no consumer waits for: write LimitsPolicy or WorkQueuePolicy")
+		return errors.New("Retention is Interest, so the stream drops messages that no consumer " +
+			"waits for: write LimitsPolicy or WorkQueuePolicy")
 	case c.MaxMsgsPerSubject > 0 && (old || !c.DiscardNewPerSubject):
-		return fmt.Errorf("MaxMsgsPerSubject is %d, so a dead letter drops an older one: leave it out", c.MaxMsgsPerSubject)
+		return fmt.Errorf("MaxMsgsPerSubject is %d, so a dead letter drops an older one: "+
+			"leave it out", c.MaxMsgsPerSubject)
 	case c.MaxMsgs > 0 && old:
-		return fmt.Errorf("MaxMsgs is %d with DiscardOld, so a dead letter drops an older one: write DiscardNew", c.MaxMsgs)
+		return fmt.Errorf("MaxMsgs is %d with DiscardOld, so a dead letter drops an older one: "+
+			"write DiscardNew", c.MaxMsgs)
 	case c.MaxBytes > 0 && old:
-		return fmt.Errorf("MaxBytes is %d with DiscardOld, so a dead letter drops an older one: write DiscardNew", c.MaxBytes)
+		return fmt.Errorf("MaxBytes is %d with DiscardOld, so a dead letter drops an older one: "+
+			"write DiscardNew", c.MaxBytes)
 	case c.Storage == jetstream.MemoryStorage:
-		return errors.New("Storage is Memory, so it drops all at a restart: write FileStorage")
+		return errors.New("Storage is Memory, so the stream loses all messages at a restart: " +
+			"write FileStorage")
 	case c.NoAck:
-		return errors.New("NoAck is set, so it does not say whether it has stored a dead letter: leave it out")
+		return errors.New("NoAck is set, so the stream does not confirm a dead letter: leave it out")
 	case c.Sealed:
-		return errors.New("Sealed is set, so it stores no dead letter: use another stream")
+		return errors.New("Sealed is set, so the stream stores no dead letter: use another stream")
 	case c.SubjectTransform != nil:
-		return errors.New("SubjectTransform is set, so Redrive would not find what it stores: leave it out")
+		return errors.New("SubjectTransform is set, so Redrive would not find the dead letters: " +
+			"leave it out")
 	}
 	return nil
 }
 
 // Consume handles the messages of a consumer until ctx is done. Then it asks for no more
 // messages, cancels the contexts of the handlers, waits until they have returned, and returns
-// nil; their messages are delivered again a second later. A message that comes within a second
-// after the end of ctx is delivered again too, and uses up an attempt. A server that does not
-// answer gets 5 seconds. Consume returns an error if the consumer is deleted or the connection
-// closed.
+// nil. Their messages are delivered again a second later. A message that arrives within a
+// second after the end of ctx is delivered again too, and uses up an attempt. Consume waits 5
+// seconds for a server that does not answer. It returns an error if the consumer is deleted
+// or the connection is closed.
 //
-// Before the first message, it refuses a consumer that would forget messages or hold them
-// up, and a stream that would lose dead letters. The table in docs/queues.md in the
-// library's repository lists the settings. [Retries.ConsumerConfig] has none of them.
+// Before the first message, Consume refuses a consumer that would forget messages or hold
+// them up, and a stream that would lose dead letters. The table in docs/queues.md in the
+// library's repository lists the settings that it refuses. [Retries.ConsumerConfig] has none
+// of these settings.
 //
-// js is where consumer comes from. handle is called for up to Workers messages at once. It
-// must not acknowledge them, and not change their headers and data, because a dead letter has
-// them. Consume renews a message's AckWait for as long as handle runs.
-// A message without data that has a header Status is never handled: the client of NATS
-// takes it for an answer of the server. It stays until it is deleted.
-func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer, handle func(context.Context, jetstream.Msg) error) error {
+// js must be the JetStream that returned consumer. handle is called for up to Workers messages
+// at once. It must not acknowledge the messages. It must not change their headers and data,
+// because the dead letters share them. Consume renews a message's AckWait while handle runs.
+//
+// A message without data that has a header Status is never handled, because the client of
+// NATS takes it for an answer of the server. Such a message stays until somebody deletes it.
+func (r *Retries) Consume(
+	ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer,
+	handle func(context.Context, jetstream.Msg) error,
+) error {
 	info, err := consumer.Info(ctx)
 	if err == nil {
 		err = r.checkStart(ctx, js, info)
@@ -249,7 +276,7 @@ func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer 
 	var running sync.WaitGroup
 	for i := range errs {
 		running.Go(func() {
-			defer cancel() // if one goroutine cannot go on, none can
+			defer cancel() // if one goroutine cannot go on, no goroutine can
 			errs[i] = w.work(ctx)
 		})
 	}
@@ -257,7 +284,8 @@ func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer 
 	return errors.Join(errs...)
 }
 
-// checkStart returns why Consume refuses a consumer or the stream of the dead letters.
+// checkStart returns an error if Consume cannot use a consumer, or the stream of the dead
+// letters.
 func (r *Retries) checkStart(
 	ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo,
 ) error {
@@ -270,8 +298,8 @@ func (r *Retries) checkStart(
 	return nil
 }
 
-// checkStream returns why the stream of the dead letters of messages of another stream will
-// not do.
+// checkStream returns an error if the dead letters of messages from the stream called of would
+// be lost or handled.
 func (r *Retries) checkStream(ctx context.Context, js jetstream.JetStream, of string) error {
 	stream, err := r.deadStream(ctx, js)
 	if err != nil {
@@ -279,7 +307,8 @@ func (r *Retries) checkStream(ctx context.Context, js jetstream.JetStream, of st
 	}
 	config := stream.CachedInfo().Config
 	if config.Name == of {
-		return fmt.Errorf("in the stream %s that they come from: use a stream of their own", of)
+		return fmt.Errorf("in the stream %s, which has the messages themselves: "+
+			"use another stream for dead letters", of)
 	}
 	if err := checkDead(config); err != nil {
 		return fmt.Errorf("in the stream %s: %w", config.Name, err)
@@ -288,7 +317,9 @@ func (r *Retries) checkStream(ctx context.Context, js jetstream.JetStream, of st
 }
 
 // deadStream returns the stream of the dead letters.
-func (r *Retries) deadStream(ctx context.Context, js jetstream.JetStream) (jetstream.Stream, error) {
+func (r *Retries) deadStream(
+	ctx context.Context, js jetstream.JetStream,
+) (jetstream.Stream, error) {
 	name, err := js.StreamNameBySubject(ctx, r.dead)
 	if err != nil {
 		return nil, err
@@ -296,29 +327,32 @@ func (r *Retries) deadStream(ctx context.Context, js jetstream.JetStream) (jetst
 	return js.Stream(ctx, name)
 }
 
-// A worker holds what the goroutines of one Consume share.
+// A worker has the data that the goroutines of one Consume share.
 type worker struct {
 	*Retries
 	js               jetstream.JetStream
-	stream, consumer string // their names
+	stream, consumer string // the names of the stream and the consumer
 	ackWait          time.Duration
 	handle           func(context.Context, jetstream.Msg) error
 	cancel           context.CancelFunc // ends the context of all goroutines
 
-	// A goroutine holds pulls for reading while it asks for a message. Whoever can lock pulls
-	// after the context has ended knows that the server delivers nothing more here.
+	// A goroutine holds pulls for reading while it asks for a message. A goroutine that locks
+	// pulls for writing after the end of the context knows that no more messages arrive here.
 	pulls sync.RWMutex
 }
 
-// work handles messages until ctx ends. After an error of a pull it gets the consumer anew:
-// with a header of a message, Nats-Pin-Id, the client of NATS sends pulls that a server
-// refuses, and with Status and Description it says that the consumer is deleted.
+// work handles messages until ctx ends. After an error of a pull it gets the consumer again,
+// because the headers of a message can confuse the client of NATS. After a header Nats-Pin-Id
+// the client sends pulls that the server refuses. After headers Status and Description it
+// says that the consumer was deleted.
 func (w *worker) work(ctx context.Context) error {
 	err := retry.Do(ctx, retry.Policy{
 		MaxAttempts: retry.Unlimited,
-		Backoff:     retry.Fixed(250 * time.Millisecond), // for a server that restarts
+		Backoff:     retry.Fixed(250 * time.Millisecond), // the server may be restarting
 		RetryIf: func(err error) bool {
-			return !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, jetstream.ErrConsumerNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound)
+			return !errors.Is(err, nats.ErrConnectionClosed) &&
+				!errors.Is(err, jetstream.ErrConsumerNotFound) &&
+				!errors.Is(err, jetstream.ErrStreamNotFound)
 		},
 	}, func(context.Context) error {
 		consumer, err := w.js.Consumer(ctx, w.stream, w.consumer)
@@ -333,14 +367,16 @@ func (w *worker) work(ctx context.Context) error {
 	if ctx.Err() != nil || err == nil || retry.ReasonOf(err) == retry.ReasonDeadline {
 		return nil
 	}
-	return fmt.Errorf("retrynats: %w", retry.Unwrap(err)) // not marked: a loop around Consume connects again
+	// The error is not marked as permanent, so that a loop around Consume can connect again.
+	return fmt.Errorf("retrynats: %w", retry.Unwrap(err))
 }
 
-// pull is how long the server waits for a message. Consume waits for an open pull to end,
-// because a message that is sent to a client that is gone is counted as delivered.
+// pull is how long the server waits for a message. Consume waits until an open pull has ended,
+// because the server counts a delivery even if the client is gone.
 const pull = time.Second
 
-// next asks for a message. It returns neither a message nor an error if none has come.
+// next asks for a message. It returns neither a message nor an error if no message arrives in
+// time.
 func (w *worker) next(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
 	w.pulls.RLock()
 	defer w.pulls.RUnlock()
@@ -354,8 +390,9 @@ func (w *worker) next(ctx context.Context, consumer jetstream.Consumer) (jetstre
 	return msg, err
 }
 
-// leave has no pull begin, and waits until each that is open has ended. Only then may a
-// message go back. A pull would get it, and the server would count an attempt.
+// leave ends all pulls: no pull begins any more, and each open pull has ended when leave
+// returns. Only then may a message go back. Otherwise a pull would get the message again, and
+// the server would count an attempt.
 func (w *worker) leave() {
 	w.cancel()
 	w.pulls.Lock()
@@ -370,7 +407,8 @@ func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
 		return
 	}
 	job, due, malformed := read(msg, meta)
-	if job.Attempt == 0 && malformed == nil { // later deliveries count, so they run, early or not
+	// Later deliveries count as attempts, so they run even if they are early.
+	if job.Attempt == 0 && malformed == nil {
 		if err := msg.NakWithDelay(max(time.Until(due), time.Nanosecond)); err != nil {
 			w.report(fmt.Errorf("message %s: %w", job.Key, err))
 		}
@@ -395,10 +433,12 @@ func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
 	})
 }
 
-// read describes a delivery to retryjob, and says when its message is due, the zero time
-// for at once. Producers can write the headers, so an error is final: the message is
-// malformed, and makes a dead letter.
-func read(msg jetstream.Msg, meta *jetstream.MsgMetadata) (job retryjob.Job, due time.Time, malformed error) {
+// read returns the job of a delivery, and when its message is due. A zero due means at once.
+// Producers can write the headers. If read returns an error, the message is malformed, and
+// becomes a dead letter.
+func read(
+	msg jetstream.Msg, meta *jetstream.MsgMetadata,
+) (job retryjob.Job, due time.Time, malformed error) {
 	job = retryjob.Job{
 		Key:     fmt.Sprintf("%s/%s/%d", meta.Stream, meta.Consumer, meta.Sequence.Stream),
 		Attempt: AttemptOf(msg),
@@ -407,7 +447,8 @@ func read(msg jetstream.Msg, meta *jetstream.MsgMetadata) (job retryjob.Job, due
 	if text := msg.Headers().Get(MaxAttemptsHeader); text != "" {
 		limit, err := strconv.Atoi(text)
 		if err != nil || limit < 1 {
-			return job, due, fmt.Errorf("header %s is %.100q: write a whole number from 1 on, or leave it out", MaxAttemptsHeader, text)
+			return job, due, fmt.Errorf("header %s is %.100q: "+
+				"write a whole number from 1 on, or leave it out", MaxAttemptsHeader, text)
 		}
 		job.MaxAttempts = limit
 	}
@@ -419,16 +460,17 @@ func read(msg jetstream.Msg, meta *jetstream.MsgMetadata) (job retryjob.Job, due
 			return job, due, fmt.Errorf("header %s: %w", dueHeader, malformed)
 		}
 	}
-	// A clock may be behind. A time that is far ahead would let each attempt be the first.
+	// due may be a little ahead, because this machine's clock may be behind. If due is far
+	// ahead, MaxElapsed would never end the message.
 	if due.After(job.Began) && time.Until(due) < time.Minute {
 		job.Began = due
 	}
 	return job, due, nil
 }
 
-// checkDue returns an error if a message says that it is due more than a year from now, the
-// longest Window of a redrive. One more day is allowed, because the clock by which the message
-// was written may be ahead.
+// checkDue returns an error if a message is due more than a year from now. The Window of a
+// redrive is at most a year. One more day is allowed, because the clock of the message's
+// writer may be ahead.
 func checkDue(due time.Time) error {
 	if time.Until(due) > (365+1)*24*time.Hour {
 		return fmt.Errorf("due %s, more than a year from now", due.UTC().Format(time.RFC3339Nano))
@@ -464,14 +506,16 @@ func (w *worker) keep(msg jetstream.Msg, key string) (stop func()) {
 const answer = 5 * time.Second
 
 // settle tells the server the Outcome of an attempt.
-func (w *worker) settle(ctx context.Context, msg jetstream.Msg, job retryjob.Job, o retryjob.Outcome) error {
+func (w *worker) settle(
+	ctx context.Context, msg jetstream.Msg, job retryjob.Job, o retryjob.Outcome,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, answer)
 	defer cancel()
 	var err error
 	switch {
 	case o.Err == nil:
 		return msg.DoubleAck(ctx)
-	// A server that is slow may not yet know that a pull has ended.
+	// A slow server may not know yet that a pull has ended, so the message waits for one pull.
 	case o.Interrupted():
 		err = msg.NakWithDelay(pull)
 	case errors.Is(o.Err, retryjob.ErrPanicked) && o.Retry():
@@ -490,8 +534,8 @@ func (w *worker) settle(ctx context.Context, msg jetstream.Msg, job retryjob.Job
 	return w.js.Conn().FlushWithContext(ctx) // the process may be about to end
 }
 
-// terminate tells the server not to deliver a message again. Its advisory has the reason,
-// but before 2.10.4 it ignores a termination with one.
+// terminate tells the server not to deliver a message again. The server's advisory has the
+// reason. Servers before 2.10.4 ignore a termination with a reason, so they get none.
 func (w *worker) terminate(msg jetstream.Msg, reason retry.Reason) error {
 	var major, minor, patch int
 	_, err := fmt.Sscanf(w.js.Conn().ConnectedServerVersion(), "%d.%d.%d", &major, &minor, &patch)
@@ -501,9 +545,11 @@ func (w *worker) terminate(msg jetstream.Msg, reason retry.Reason) error {
 	return msg.TermWithReason(string(reason))
 }
 
-// bury publishes a dead letter. What does not fit is left out: the error, then the headers
-// of the message or, if it must be, its data.
-func (w *worker) bury(ctx context.Context, msg jetstream.Msg, job retryjob.Job, o retryjob.Outcome) error {
+// bury publishes a dead letter. If the dead letter is too large, bury leaves out its error, then
+// also the headers of the message, or else its data.
+func (w *worker) bury(
+	ctx context.Context, msg jetstream.Msg, job retryjob.Job, o retryjob.Outcome,
+) error {
 	d := o.DeadLetter(job)
 	err := w.publish(ctx, msg, d, "")
 	for _, leftOut := range []string{"", "headers", "data"} {
@@ -512,7 +558,8 @@ func (w *worker) bury(ctx context.Context, msg jetstream.Msg, job retryjob.Job, 
 		}
 		d.Err = ""
 		if err = w.publish(ctx, msg, d, leftOut); err == nil && leftOut != "" {
-			w.report(fmt.Errorf("message %s: its dead letter has no room for its %s", job.Key, leftOut))
+			w.report(fmt.Errorf("message %s: its dead letter has no room for its %s",
+				job.Key, leftOut))
 		}
 	}
 	return err
@@ -522,15 +569,19 @@ func (w *worker) bury(ctx context.Context, msg jetstream.Msg, job retryjob.Job, 
 func isTooLarge(err error) bool {
 	const message, header jetstream.ErrorCode = 10054, 10097
 	var e *jetstream.APIError
-	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &e) && (e.ErrorCode == message || e.ErrorCode == header)
+	return errors.Is(err, nats.ErrMaxPayload) ||
+		errors.As(err, &e) && (e.ErrorCode == message || e.ErrorCode == header)
 }
 
-// publish publishes the dead letter d of a message. If a worker was killed after it had
-// done so, the server delivers the message again, and the letter's ID keeps it from being
-// stored twice. The ID names one failure only: two consumers may have the same message, and
-// a stream that was made anew has the same sequence numbers again.
-func (w *worker) publish(ctx context.Context, msg jetstream.Msg, d retryjob.DeadLetter, leftOut string) error {
-	meta, _ := msg.Metadata() // no error: the worker has read them before
+// publish publishes the dead letter d of a message. If a worker is killed afterwards, the
+// server delivers the message again, and the ID of the letter prevents a second dead letter.
+// The ID names one failure only. Neither the message nor its sequence number would be enough:
+// two consumers may have the same message, and a stream that was created again repeats its
+// sequence numbers.
+func (w *worker) publish(
+	ctx context.Context, msg jetstream.Msg, d retryjob.DeadLetter, leftOut string,
+) error {
+	meta, _ := msg.Metadata() // the worker has read the metadata before, without an error
 	text, err := json.Marshal(d)
 	if err != nil {
 		return err
@@ -547,22 +598,27 @@ func (w *worker) publish(ctx context.Context, msg jetstream.Msg, d retryjob.Dead
 	}
 	letter.Header.Set(SubjectHeader, msg.Subject())
 	letter.Header.Set(deadHeader, string(text))
-	ack, err := w.js.PublishMsg(ctx, letter, jetstream.WithMsgID(fmt.Sprintf("%s/%s/%d", w.dead, d.Key, meta.Timestamp.UnixNano())))
+	id := fmt.Sprintf("%s/%s/%d", w.dead, d.Key, meta.Timestamp.UnixNano())
+	ack, err := w.js.PublishMsg(ctx, letter, jetstream.WithMsgID(id))
 	if err != nil || !ack.Duplicate {
 		return err
 	}
 	switch same, err := isStored(ctx, w.js, ack, letter); {
 	case err != nil:
-		return fmt.Errorf("its dead letter was published before, as message %d of stream %s: %w", ack.Sequence, ack.Stream, err)
+		return fmt.Errorf("its dead letter was published before, as message %d of stream %s: %w",
+			ack.Sequence, ack.Stream, err)
 	case !same:
-		return fmt.Errorf("its dead letter is not stored: message %d of stream %s has the same Nats-Msg-Id, and is another", ack.Sequence, ack.Stream)
+		return fmt.Errorf("its dead letter is not stored: message %d of stream %s is different, "+
+			"and has the same Nats-Msg-Id", ack.Sequence, ack.Stream)
 	}
 	return nil
 }
 
-// isStored reports whether what a stream has stored in place of a duplicate is msg: the
-// server compares only the IDs. When msg was published before may differ.
-func isStored(ctx context.Context, js jetstream.JetStream, ack *jetstream.PubAck, msg *nats.Msg) (bool, error) {
+// isStored reports whether the message that a stream stored in place of a duplicate equals msg.
+// The server compares only the IDs. The headers with times may differ.
+func isStored(
+	ctx context.Context, js jetstream.JetStream, ack *jetstream.PubAck, msg *nats.Msg,
+) (bool, error) {
 	stream, err := js.Stream(ctx, ack.Stream)
 	if err != nil {
 		return false, err
@@ -571,24 +627,28 @@ func isStored(ctx context.Context, js jetstream.JetStream, ack *jetstream.PubAck
 	if err != nil {
 		return false, err
 	}
-	same := stored.Subject == msg.Subject && bytes.Equal(stored.Data, msg.Data) && len(stored.Header) == len(msg.Header)
+	same := stored.Subject == msg.Subject && bytes.Equal(stored.Data, msg.Data) &&
+		len(stored.Header) == len(msg.Header)
 	for name, values := range msg.Header {
 		before, is := stored.Header[name]
-		same = same && is && (name == deadHeader || name == dueHeader || slices.Equal(before, values))
+		timed := name == deadHeader || name == dueHeader
+		same = same && is && (timed || slices.Equal(before, values))
 	}
 	return same, nil
 }
 
-// copyHeaders copies the headers that are the user's. Those that begin with Nats- are
-// instructions to the server about the stream that the message comes from.
+// copyHeaders copies the headers of the user. Headers that begin with Nats- are instructions
+// to the server about the stream of the message, so they are not copied.
 func copyHeaders(to, from nats.Header) {
+	own := []string{deadHeader, SubjectHeader, dueHeader, leftOutHeader}
 	for name, values := range from {
-		if !strings.HasPrefix(name, "Nats-") && name != deadHeader && name != SubjectHeader && name != dueHeader && name != leftOutHeader {
+		if !strings.HasPrefix(name, "Nats-") && !slices.Contains(own, name) {
 			to[name] = values
 		}
 	}
 }
 
+// report passes an error to OnError, or logs it.
 func (w *worker) report(err error) {
 	err = fmt.Errorf("retrynats: %w", err)
 	if w.OnError != nil {

@@ -272,7 +272,7 @@ func TestConsumeRefuses(t *testing.T) {
 		}, `PriorityGroups is ["a"]`},
 		"AckPolicy":          {dead, func(c *jetstream.ConsumerConfig) { c.AckPolicy = jetstream.AckAllPolicy }, "AckPolicy is AckAll"},
 		"no stream":          {"nowhere", func(*jetstream.ConsumerConfig) {}, `dead letters go to "nowhere"`},
-		"the stream's own":   {q.name + ".also", func(*jetstream.ConsumerConfig) {}, "use a stream of their own"},
+		"the stream's own":   {q.name + ".also", func(*jetstream.ConsumerConfig) {}, "use another stream for dead letters"},
 		"a consumer is gone": {dead, nil, "consumer not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -414,7 +414,7 @@ func TestConsumeOfAContextThatIsDone(t *testing.T) {
 
 // The client of NATS takes a message without data that has a header Status for an answer of
 // the server, and a Nats-Pin-Id for its own. No such message keeps a worker from the others.
-func TestMessagesThatReadAsAnswers(t *testing.T) {
+func TestMessagesTakenForAnswersOfTheServer(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	retries := q.retries(t, quick)
@@ -549,9 +549,9 @@ func TestADeadLetterWhoseIDIsTaken(t *testing.T) {
 		letters int    // in the end
 	}{
 		"by itself":           {func(*nats.Msg) {}, "", 1},
-		"by other data":       {func(m *nats.Msg) { m.Data = []byte("other") }, "and is another", 2},
-		"by another header":   {func(m *nats.Msg) { m.Header.Set("Trace", "7") }, "and is another", 2},
-		"by no dead letter":   {func(m *nats.Msg) { m.Header.Del("Retry-Dead-Letter") }, "and is another", 1},
+		"by other data":       {func(m *nats.Msg) { m.Data = []byte("other") }, "is different", 2},
+		"by another header":   {func(m *nats.Msg) { m.Header.Set("Trace", "7") }, "is different", 2},
+		"by no dead letter":   {func(m *nats.Msg) { m.Header.Del("Retry-Dead-Letter") }, "is different", 1},
 		"by one that is gone": {nil, "message not found", 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,22 +14,27 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// Redrive publishes dead letters of a consumer's messages again, to the subjects that they
-// come from: each gets all its attempts, and is handled at its moment in o.Window. Then it
-// deletes them. What it cannot read, it skips.
+// Redrive publishes the messages of a consumer's dead letters again, to their old subjects,
+// and then deletes the dead letters. Each message gets all its attempts again, and is handled
+// at its moment in o.Window. Redrive skips dead letters that it cannot read.
 //
-// Anyone who may publish to the subject for dead letters can write one. So a message goes
-// only to a subject that consumer filters or, if it has no filter, that its stream has, and
-// never to one that begins with "$", or to an inbox. A letter that cannot go back stays.
-// Redrive goes on with the others, and returns an error that names it. It refuses a stream of
-// dead letters with DenyDelete.
+// Anyone who may publish to the subject for dead letters can write a dead letter. So Redrive
+// publishes a message only to a subject of the consumer: a subject that its filter allows or,
+// if it has no filter, a subject of its stream. Redrive never publishes to an inbox, or to a
+// subject that begins with "$". A dead letter that cannot go back stays. Redrive goes on with
+// the others, and returns an error that names it.
 //
-// If Redrive is killed or fails, no message is lost, and it can be called again. A dead
-// letter that was published and not deleted is then published with the same
-// Nats-Msg-Id, which its stream takes only once in the time of its setting Duplicates, 2
-// minutes by default. Later than that it is handled twice. If another message has that
-// Nats-Msg-Id, the dead letter is skipped.
-func (r *Retries) Redrive(ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
+// Redrive refuses a stream of dead letters with DenyDelete.
+//
+// If Redrive is killed or fails, no message is lost. Call Redrive again for the rest. If the
+// message of a dead letter was published, but the dead letter was not deleted, the message is
+// published again with the same Nats-Msg-Id. The stream drops this second message within the
+// time of its setting Duplicates, 2 minutes by default. After this time the message is handled
+// twice. If another message has that Nats-Msg-Id, Redrive skips the dead letter.
+func (r *Retries) Redrive(
+	ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer,
+	o retryjob.RedriveOptions,
+) (retryjob.RedriveResult, error) {
 	return o.Walk("retrynats", func(walk *retryjob.Walk) error {
 		subjects, err := subjectsOf(ctx, js, consumer)
 		if err != nil {
@@ -40,7 +45,9 @@ func (r *Retries) Redrive(ctx context.Context, js jetstream.JetStream, consumer 
 }
 
 // subjectsOf returns the subjects of a consumer's messages, which may have wildcards.
-func subjectsOf(ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer) ([]string, error) {
+func subjectsOf(
+	ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer,
+) ([]string, error) {
 	info, err := consumer.Info(ctx)
 	if err != nil {
 		return nil, err
@@ -58,13 +65,16 @@ func subjectsOf(ctx context.Context, js jetstream.JetStream, consumer jetstream.
 	return stream.CachedInfo().Config.Subjects, nil
 }
 
-func (r *Retries) redrive(ctx context.Context, js jetstream.JetStream, subjects []string, walk *retryjob.Walk) error {
+func (r *Retries) redrive(
+	ctx context.Context, js jetstream.JetStream, subjects []string, walk *retryjob.Walk,
+) error {
 	stream, err := r.deadStream(ctx, js)
 	if err != nil {
 		return err
 	}
 	if config := stream.CachedInfo().Config; config.DenyDelete {
-		return fmt.Errorf("dead letters go to %q, in the stream %s: DenyDelete is set, so each call would move the same ones: "+
+		return fmt.Errorf("dead letters go to %q, in the stream %s: "+
+			"DenyDelete is set, so each call would move the same dead letters: "+
 			"publish them to a stream without it", r.dead, config.Name)
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(r.dead))
@@ -73,8 +83,9 @@ func (r *Retries) redrive(ctx context.Context, js jetstream.JetStream, subjects 
 	}
 	for next := info.State.FirstSeq; next <= info.State.LastSeq && ctx.Err() == nil; {
 		letter, err := stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject(r.dead))
-		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && letter.Sequence > info.State.LastSeq {
-			return nil // the rest is of other subjects, or came meanwhile
+		late := err == nil && letter.Sequence > info.State.LastSeq // published during this call
+		if late || errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil
 		}
 		if err != nil {
 			return err
@@ -84,7 +95,8 @@ func (r *Retries) redrive(ctx context.Context, js jetstream.JetStream, subjects 
 		if unreadable == nil {
 			unreadable = mayGoBack(js, subjects, letter)
 		}
-		if err := walk.Look(d, unreadable, int(info.State.Subjects[r.dead]), func(due time.Time) (bool, error) {
+		total := int(info.State.Subjects[r.dead])
+		if err := walk.Look(d, unreadable, total, func(due time.Time) (bool, error) {
 			return publishAgain(ctx, js, stream, letter, due)
 		}); err != nil {
 			return fmt.Errorf("dead letter %d: %w", letter.Sequence, err)
@@ -93,31 +105,38 @@ func (r *Retries) redrive(ctx context.Context, js jetstream.JetStream, subjects 
 	return ctx.Err()
 }
 
-// mayGoBack returns why the message of a dead letter may not go back.
+// mayGoBack returns an error if the message of a dead letter may not go back.
 func mayGoBack(js jetstream.JetStream, subjects []string, letter *jetstream.RawStreamMsg) error {
 	subject, leftOut := letter.Header.Get(SubjectHeader), letter.Header.Get(leftOutHeader)
 	inbox, _, _ := strings.Cut(js.Conn().NewInbox(), ".")
 	switch {
 	case leftOut != "":
-		return retryjob.Stuck(fmt.Errorf("message %d: it has no room for its %.100q", letter.Sequence, leftOut))
+		return retryjob.Stuck(fmt.Errorf("message %d: it has no room for its %.100q",
+			letter.Sequence, leftOut))
 	case !allowed(subjects, inbox, subject):
-		return retryjob.Stuck(fmt.Errorf("message %d: header %s is %.100q, which is not one of the consumer's subjects %.300q", letter.Sequence, SubjectHeader, subject, subjects))
+		return retryjob.Stuck(fmt.Errorf(
+			"message %d: header %s is %.100q, which is not one of the consumer's subjects %.300q",
+			letter.Sequence, SubjectHeader, subject, subjects))
 	default:
 		return nil
 	}
 }
 
-// allowed reports whether a subject is one of these, and neither the server's own nor an
-// inbox.
+// allowed reports whether a subject matches one of subjects, and is neither the server's own
+// nor an inbox.
 func allowed(subjects []string, inbox, subject string) bool {
-	if strings.HasPrefix(subject, "$") || strings.HasPrefix(subject, inbox+".") || strings.HasPrefix(subject, nats.InboxPrefix) {
-		return false
+	for _, forbidden := range []string{"$", inbox + ".", nats.InboxPrefix} {
+		if strings.HasPrefix(subject, forbidden) {
+			return false
+		}
 	}
-	return slices.ContainsFunc(subjects, func(pattern string) bool { return matches(pattern, subject) })
+	return slices.ContainsFunc(subjects, func(pattern string) bool {
+		return matches(pattern, subject)
+	})
 }
 
-// matches reports whether a subject without wildcards is one of a pattern, which may have
-// them.
+// matches reports whether subject, which must have no wildcards, matches a pattern, which may
+// have wildcards.
 func matches(pattern, subject string) bool {
 	if !isOneSubject(subject) {
 		return false
@@ -136,28 +155,33 @@ func matches(pattern, subject string) bool {
 	return len(patterns) == len(tokens)
 }
 
-// publishAgain publishes the message of a dead letter to run at due, and deletes the
-// dead letter. It reports whether that was still there.
-func publishAgain(ctx context.Context, js jetstream.JetStream, stream jetstream.Stream, letter *jetstream.RawStreamMsg, due time.Time) (bool, error) {
+// publishAgain publishes the message of a dead letter to run at due, and deletes the dead
+// letter. It reports whether the dead letter still existed.
+func publishAgain(
+	ctx context.Context, js jetstream.JetStream, stream jetstream.Stream,
+	letter *jetstream.RawStreamMsg, due time.Time,
+) (bool, error) {
 	msg := nats.NewMsg(letter.Header.Get(SubjectHeader))
 	msg.Data = letter.Data
 	copyHeaders(msg.Header, letter.Header)
 	msg.Header.Set(dueHeader, due.UTC().Format(time.RFC3339Nano))
-	ack, err := js.PublishMsg(ctx, msg, jetstream.WithMsgID(fmt.Sprintf("%s/%d/%d", letter.Subject, letter.Sequence, letter.Time.UnixNano())))
+	id := fmt.Sprintf("%s/%d/%d", letter.Subject, letter.Sequence, letter.Time.UnixNano())
+	ack, err := js.PublishMsg(ctx, msg, jetstream.WithMsgID(id))
 	if err != nil && ctx.Err() != nil {
 		return false, err
 	}
-	if err != nil { // if it is the server's fault, the next letter cannot be read
+	if err != nil { // if the server has failed, Redrive ends when it reads the next letter
 		return false, retryjob.Stuck(fmt.Errorf("message %d: %w", letter.Sequence, err))
 	}
 	if ack.Duplicate {
 		same, err := isStored(ctx, js, ack, msg)
-		if !same && !errors.Is(err, jetstream.ErrMsgNotFound) { // not found: it was published before, and is handled already
+		// If the first message is not found, it was handled already.
+		if !same && !errors.Is(err, jetstream.ErrMsgNotFound) {
 			return false, err
 		}
 	}
 	err = stream.DeleteMsg(ctx, letter.Sequence)
-	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // which does not say why
+	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // this error does not say why
 		if _, gone := stream.GetMsg(ctx, letter.Sequence); errors.Is(gone, jetstream.ErrMsgNotFound) {
 			return false, nil
 		}

@@ -20,7 +20,7 @@ import (
 // The first delivery of a message that was a dead letter only puts it off, due or not, and
 // its time counts from when it is due. A due time that cannot be read, or that is years away,
 // makes a dead letter.
-func TestAMessageThatIsNotDue(t *testing.T) {
+func TestEarlyMessageWaitsAgain(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	retries := q.retries(t, quick)

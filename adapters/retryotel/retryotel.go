@@ -9,31 +9,39 @@
 //
 // # Metrics
 //
-// OpenTelemetry has no conventions for retries. These metrics are modeled on
-// those of gRPC's proposals A66 and A96:
+// OpenTelemetry has no conventions for retries. These metrics are modeled on the metrics
+// of gRPC's proposals A66 and A96:
 //
-//	retry.call.duration     s        histogram  each finished call: retry.policy, retry.reason, error.type
-//	retry.call.retries      {retry}  histogram  its retries, 0 included: retry.policy, retry.reason
-//	retry.attempt.duration  s        histogram  each finished attempt: retry.policy, error.type
-//	retry.delay             s        histogram  the delay of each retry: retry.policy, retry.class, error.type
-//	retry.budget.left       {retry}  gauge      retries left in a Budget: retry.budget
+//	metric                  unit     kind       recorded for           attributes
+//	retry.call.duration     s        histogram  each finished call     retry.reason, error.type
+//	retry.call.retries      {retry}  histogram  each finished call     retry.reason
+//	retry.attempt.duration  s        histogram  each finished attempt  error.type
+//	retry.delay             s        histogram  each scheduled retry   retry.class, error.type
+//	retry.budget.left       {retry}  gauge      each watched Budget    retry.budget
 //
-// retry.reason is the [retry.Reason], such as "attempts_exhausted". retry.class is the
-// name of the failure's [retry.Class], and absent if it has none; after the first 64
-// names that an Observer sees it is "other", because each is a time series. error.type
-// follows the semantic conventions: the status of a response, such as "503", or else
-// the result of the error's method ErrorType, or else the name of its type. It is
-// absent if there was no error. Measurements are recorded with the context of the
-// call, so exemplars link to its trace.
+// A call without a retry is recorded with 0 retries. The attributes are:
 //
-// The counts of the histograms are the numbers of calls, attempts and retries. A call
-// that begins anew, by [retry.Policy.HealthyAfter], remains one call, but its duration
-// and retries start from zero.
+//   - retry.policy is the name that was passed to [New]. All metrics except
+//     retry.budget.left have this attribute.
+//   - retry.budget is the name that was passed to [Observer.WatchBudget].
+//   - retry.reason is the [retry.Reason], such as "attempts_exhausted".
+//   - retry.class is the name of the failure's [retry.Class]. A failure without a class lacks
+//     this attribute. After the first 64 names that an Observer sees, the metrics say "other",
+//     because each name is a time series.
+//   - error.type follows the semantic conventions. It is the status of a response, such as
+//     "503", or else the result of the error's method ErrorType, or else the name of the
+//     error's type. A success lacks this attribute.
+//
+// Measurements are recorded with the context of the call, so exemplars link to its trace.
+//
+// The counts of the histograms are the numbers of calls, attempts and retries. A call that
+// starts a new count, because an attempt ran past [retry.Policy.HealthyAfter], remains one
+// call, but its duration and retries start again from zero.
 //
 // # Spans
 //
-// If the context of the call has a span that is recorded, each scheduled retry adds
-// an event "retry" to it, with retry.policy, retry.attempt (the attempt that
+// If the context of the call has a span that is recorded, each scheduled retry adds an event
+// "retry" to the span. Its attributes are retry.policy, retry.attempt (the attempt that
 // failed), retry.delay in seconds, retry.class and error.type.
 package retryotel
 
@@ -77,11 +85,12 @@ type Observer struct {
 	budgetLeft      metric.Int64ObservableGauge
 
 	mu      sync.Mutex // guards classes
-	classes []string   // the names that retry.delay has had
+	classes []string   // the names of classes that retry.delay has reported
 }
 
 // New returns an Observer that reports calls with the attribute retry.policy set to
-// policy. If provider is nil, New uses otel.GetMeterProvider().
+// policy. If provider is nil, New uses otel.GetMeterProvider(). New returns the error of the
+// provider if an instrument cannot be created.
 func New(policy string, provider metric.MeterProvider) (*Observer, error) {
 	if provider == nil {
 		provider = otel.GetMeterProvider()
@@ -95,27 +104,34 @@ func New(policy string, provider metric.MeterProvider) (*Observer, error) {
 
 func (o *Observer) createInstruments() error {
 	var errs [5]error
-	seconds := metric.WithExplicitBucketBoundaries(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-	o.callDuration, errs[0] = o.meter.Float64Histogram("retry.call.duration", metric.WithUnit("s"), seconds,
-		metric.WithDescription("Duration of calls from the start of the first attempt until they stop, waits included."))
-	o.callRetries, errs[1] = o.meter.Int64Histogram("retry.call.retries", metric.WithUnit("{retry}"),
+	seconds := metric.WithExplicitBucketBoundaries(
+		0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+	o.callDuration, errs[0] = o.meter.Float64Histogram("retry.call.duration",
+		metric.WithUnit("s"), seconds,
+		metric.WithDescription("Duration of calls from the start of the first attempt "+
+			"until they stop, waits included."))
+	o.callRetries, errs[1] = o.meter.Int64Histogram("retry.call.retries",
+		metric.WithUnit("{retry}"),
 		metric.WithExplicitBucketBoundaries(0, 1, 2, 3, 4, 5, 10),
 		metric.WithDescription("Number of retries of calls that stopped."))
-	o.attemptDuration, errs[2] = o.meter.Float64Histogram("retry.attempt.duration", metric.WithUnit("s"), seconds,
+	o.attemptDuration, errs[2] = o.meter.Float64Histogram("retry.attempt.duration",
+		metric.WithUnit("s"), seconds,
 		metric.WithDescription("Duration of attempts."))
-	o.delay, errs[3] = o.meter.Float64Histogram("retry.delay", metric.WithUnit("s"), seconds,
+	o.delay, errs[3] = o.meter.Float64Histogram("retry.delay",
+		metric.WithUnit("s"), seconds,
 		metric.WithDescription("Planned delays of scheduled retries."))
-	o.budgetLeft, errs[4] = o.meter.Int64ObservableGauge("retry.budget.left", metric.WithUnit("{retry}"),
+	o.budgetLeft, errs[4] = o.meter.Int64ObservableGauge("retry.budget.left",
+		metric.WithUnit("{retry}"),
 		metric.WithDescription("Number of retries left in a budget."))
 	return errors.Join(errs[:]...)
 }
 
 // WatchBudget reports the number of retries left in b as retry.budget.left, with
 // the attribute retry.budget set to name. If several policies share a Budget, watch
-// it with one Observer only. A nil Budget is not reported.
+// it with one Observer only. A nil Budget is not reported, because it is unlimited.
 func (o *Observer) WatchBudget(name string, b *retry.Budget) error {
 	if b == nil {
-		return nil // nothing to report: it is unlimited
+		return nil
 	}
 	attrs := metric.WithAttributes(budgetKey.String(name))
 	_, err := o.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
@@ -132,23 +148,29 @@ func (o *Observer) WatchBudget(name string, b *retry.Budget) error {
 func (o *Observer) OnEvent(ctx context.Context, e retry.Event) {
 	switch e.Kind {
 	case retry.AttemptFinished:
-		o.attemptDuration.Record(ctx, e.Took.Seconds(), metric.WithAttributes(o.attributes(e.Err)...))
+		attrs := metric.WithAttributes(o.attributes(e.Err)...)
+		o.attemptDuration.Record(ctx, e.Took.Seconds(), attrs)
 	case retry.RetryScheduled:
-		o.delay.Record(ctx, e.Delay.Seconds(), metric.WithAttributes(o.attributes(e.Err, class(o.known(e.Class))...)...))
+		delay := e.Delay.Seconds()
+		attrs := o.attributes(e.Err, class(o.known(e.Class))...)
+		o.delay.Record(ctx, delay, metric.WithAttributes(attrs...))
 		if span := trace.SpanFromContext(ctx); span.IsRecording() {
-			attrs := o.attributes(e.Err, append(class(e.Class), attemptKey.Int(e.Attempt), delayKey.Float64(e.Delay.Seconds()))...)
+			attrs := append(class(e.Class), attemptKey.Int(e.Attempt), delayKey.Float64(delay))
+			attrs = o.attributes(e.Err, attrs...)
 			span.AddEvent("retry", trace.WithTimestamp(e.Time), trace.WithAttributes(attrs...))
 		}
 	case retry.CallFinished:
 		reason := reasonKey.String(string(e.Reason))
 		retries := max(0, e.Attempt-1) // Attempt is 0 if no attempt was made
-		o.callDuration.Record(ctx, e.Elapsed.Seconds(), metric.WithAttributes(o.attributes(e.Err, reason)...))
-		o.callRetries.Record(ctx, int64(retries), metric.WithAttributes(o.attributes(nil, reason)...))
+		attrs := metric.WithAttributes(o.attributes(e.Err, reason)...)
+		o.callDuration.Record(ctx, e.Elapsed.Seconds(), attrs)
+		attrs = metric.WithAttributes(o.attributes(nil, reason)...)
+		o.callRetries.Record(ctx, int64(retries), attrs)
 	}
 }
 
-// known returns the name of a class, or "other" if it is the 65th, as retrylog.Counters
-// does: a Classify may make up a name for each failure.
+// known returns the name of a class, or "other" after the first 64 names, as retrylog.Counters
+// does. A Classify function may return a new name for each failure.
 func (o *Observer) known(name string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -162,7 +184,7 @@ func (o *Observer) known(name string) string {
 	return name
 }
 
-// class returns the attribute for a class, none for "".
+// class returns the attribute for a class, or no attribute if name is "".
 func class(name string) []attribute.KeyValue {
 	if name == "" {
 		return nil
@@ -187,5 +209,5 @@ func errorType(err error) attribute.KeyValue {
 	if errors.As(err, &response) {
 		return semconv.ErrorTypeKey.String(strconv.Itoa(response.HTTPStatusCode()))
 	}
-	return semconv.ErrorType(retry.Unwrap(&retry.Error{Err: err})) // the innermost, without marks
+	return semconv.ErrorType(retry.Unwrap(&retry.Error{Err: err})) // the error without marks
 }

@@ -6,20 +6,20 @@
 //	counters.WatchBudget("payments", budget)
 //	prometheus.MustRegister(retryprom.NewCollector("payments", &counters))
 //
-// The metrics, each with the label policy:
+// Each metric has the label policy:
 //
 //	retry_calls_total                     calls that started
 //	retry_retried_calls_total             calls that had a retry
 //	retry_attempts_total                  attempts that started
 //	retry_retries_total                   attempts after the first
-//	retry_scheduled_retries_total{class}  retries that were scheduled, by retry.Class; "": none
+//	retry_scheduled_retries_total{class}  retries that were scheduled, by retry.Class; "": no class
 //	retry_stops_total{reason}             calls that stopped, by retry.Reason
 //	retry_waited_seconds_total            planned delays of all retries
 //	retry_budget_left{budget}             retries left in a Budget
 //
-// Every reason is exported from the start with the value 0, so that rate and
-// increase see the first stop for a reason. Classes and reasons of a newer version
-// are exported as they come; of more than 64, the later ones are "other".
+// Every reason is exported from the start with the value 0, so that rate and increase see
+// the first stop for a reason. Classes, and reasons of newer versions, are exported when they
+// first occur. Classes or reasons after the first 64 are counted as "other".
 package retryprom
 
 import (
@@ -28,9 +28,9 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// NewCollector returns a Collector that exports c. policy is the value of the label
-// policy: the name of the policy, or policies, whose events c counts. You can
-// register several Collectors if these names differ.
+// NewCollector returns a Collector that exports c. policy is the value of the label policy. It
+// names the policy, or the group of policies, whose events c counts. You can register several
+// Collectors if these names differ.
 func NewCollector(policy string, c *retrylog.Counters) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("retry_"+name, help, labels, prometheus.Labels{"policy": policy})
@@ -41,10 +41,11 @@ func NewCollector(policy string, c *retrylog.Counters) prometheus.Collector {
 		retriedCalls: desc("retried_calls_total", "Calls that had at least one retry."),
 		attempts:     desc("attempts_total", "Attempts that started."),
 		retries:      desc("retries_total", "Attempts after the first of a call."),
-		scheduled:    desc("scheduled_retries_total", "Retries that were scheduled, by the class of the failure.", "class"),
-		stops:        desc("stops_total", "Calls that stopped, by reason.", "reason"),
-		waited:       desc("waited_seconds_total", "Planned delays of all scheduled retries."),
-		budgetLeft:   desc("budget_left", "Retries left in a budget.", "budget"),
+		scheduled: desc("scheduled_retries_total",
+			"Retries that were scheduled, by the class of the failure.", "class"),
+		stops:      desc("stops_total", "Calls that stopped, by reason.", "reason"),
+		waited:     desc("waited_seconds_total", "Planned delays of all scheduled retries."),
+		budgetLeft: desc("budget_left", "Retries left in a budget.", "budget"),
 	}
 }
 
@@ -55,7 +56,10 @@ type collector struct {
 }
 
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{c.calls, c.retriedCalls, c.attempts, c.retries, c.scheduled, c.stops, c.waited, c.budgetLeft} {
+	for _, desc := range []*prometheus.Desc{
+		c.calls, c.retriedCalls, c.attempts, c.retries,
+		c.scheduled, c.stops, c.waited, c.budgetLeft,
+	} {
 		to <- desc
 	}
 }
@@ -77,15 +81,16 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	count(c.waited, s.WaitedSeconds)
 	for name, left := range s.Budgets {
-		if left >= 0 { // -1 is a nil Budget, which is unlimited
+		if left >= 0 { // -1 means a nil Budget, which is unlimited
 			to <- metric(c.budgetLeft, prometheus.GaugeValue, float64(left), []string{name})
 		}
 	}
 }
 
-// metric returns a metric. If a name is not valid UTF-8, the metric fails the
-// scrape.
-func metric(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels []string) prometheus.Metric {
+// metric returns a metric. If a label is not valid UTF-8, the metric makes the scrape fail.
+func metric(
+	desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels []string,
+) prometheus.Metric {
 	m, err := prometheus.NewConstMetric(desc, kind, value, labels...)
 	if err != nil {
 		return prometheus.NewInvalidMetric(desc, err)

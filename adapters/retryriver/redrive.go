@@ -12,31 +12,46 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// Redrive lets the dead letters of this package run again, each with all its attempts
-// and at its moment in o.Window. The jobs keep their IDs, and the errors of their
-// attempts. Jobs that were discarded or canceled by anyone else are skipped, and so are
-// those that River's unique jobs do not allow beside another. A job that cannot go back
-// stays. Redrive goes on with the others, and returns an error that names it.
+// Redrive lets the dead letters of this package run again. Each job gets all its attempts
+// again, and runs at its moment in o.Window. The jobs keep their IDs, and the errors of their
+// attempts. Redrive skips
 //
-// Each goes back in one statement, if it is still this dead letter: if Redrive is killed or
-// fails, or two run at once, no job is lost and none goes back twice. Call it again to
-// move the rest. It needs PostgreSQL, and works with a client that only inserts.
-func Redrive[TTx any](ctx context.Context, client *river.Client[TTx], o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	return o.Walk("retryriver", func(walk *retryjob.Walk) error { return redriveAll(ctx, client, walk) })
+//   - jobs that were discarded or canceled by anyone else;
+//   - unique jobs, if another job has their place.
+//
+// A job that cannot go back stays. Redrive goes on with the others, and returns an error that
+// names it.
+//
+// A job goes back in one statement, if it is still the same dead letter. So if Redrive is
+// killed or fails, or if two run at once, no job is lost, and no job goes back twice. Call
+// Redrive again for the rest. It works with a client that only inserts. It needs PostgreSQL,
+// and uses River's driver, whose API is not stable.
+func Redrive[TTx any](
+	ctx context.Context, client *river.Client[TTx], o retryjob.RedriveOptions,
+) (retryjob.RedriveResult, error) {
+	return o.Walk("retryriver", func(walk *retryjob.Walk) error {
+		return redriveAll(ctx, client, walk)
+	})
 }
 
-func redriveAll[TTx any](ctx context.Context, client *river.Client[TTx], walk *retryjob.Walk) error {
+func redriveAll[TTx any](
+	ctx context.Context, client *river.Client[TTx], walk *retryjob.Walk,
+) error {
 	schema := client.Schema()
 	if schema != "" {
 		schema += "."
 	}
 	database := client.Driver().GetExecutor()
 	total := 0
-	if err := database.QueryRow(ctx, "SELECT count(*) FROM "+schema+"river_job WHERE state IN ('cancelled', 'discarded')").Scan(&total); err != nil {
+	if err := database.QueryRow(ctx, "SELECT count(*) FROM "+schema+"river_job "+
+		"WHERE state IN ('cancelled', 'discarded')").Scan(&total); err != nil {
 		return err
 	}
 	const page = 1000
-	params := river.NewJobListParams().States(rivertype.JobStateCancelled, rivertype.JobStateDiscarded).OrderBy(river.JobListOrderByID, river.SortOrderAsc).First(page)
+	params := river.NewJobListParams().
+		States(rivertype.JobStateCancelled, rivertype.JobStateDiscarded).
+		OrderBy(river.JobListOrderByID, river.SortOrderAsc).
+		First(page)
 	for {
 		jobs, err := client.JobList(ctx, params)
 		if err != nil {
@@ -49,23 +64,10 @@ func redriveAll[TTx any](ctx context.Context, client *river.Client[TTx], walk *r
 				if err != nil {
 					return false, retryjob.Stuck(err)
 				}
-				// Like River itself, what is due within the interval of its scheduler is
-				// available already: workers do not take it before scheduled_at.
-				err = database.QueryRow(ctx, `
-					WITH moved AS (
-						UPDATE `+schema+`river_job SET attempt = 0, finalized_at = NULL, metadata = $2, scheduled_at = now() + $3 * interval '1 microsecond',
-							state = CASE WHEN $3 > 5000000 THEN 'scheduled' ELSE 'available' END::`+schema+`river_job_state
-						WHERE id = $1 AND state IN ('cancelled', 'discarded') AND finalized_at = $4 RETURNING 1)
-					SELECT count(*) > 0 FROM moved`, row.ID, metadata, max(0, time.Until(due)).Microseconds()+1, row.FinalizedAt).Scan(&moved)
-				var refused interface{ SQLState() string } // by PostgreSQL
-				switch {
-				case !errors.As(err, &refused):
-					return moved, err
-				case refused.SQLState() == uniqueViolation: // another job has the place of this unique one
-					return false, nil
-				default:
-					return false, retryjob.Stuck(fmt.Errorf("job %d: %w", row.ID, err))
-				}
+				wait := max(0, time.Until(due)).Microseconds() + 1
+				err = database.QueryRow(ctx, moving(schema),
+					row.ID, metadata, wait, row.FinalizedAt).Scan(&moved)
+				return moved, refusal(row.ID, err)
 			}); err != nil {
 				return fmt.Errorf("job %d: %w", row.ID, err)
 			}
@@ -77,14 +79,48 @@ func redriveAll[TTx any](ctx context.Context, client *river.Client[TTx], walk *r
 	}
 }
 
-// anew returns the metadata of a dead letter for its new life.
+// moving returns the statement that lets a job run again if it still is the same dead letter.
+// Like River itself, it makes a job available that is due within the interval of River's
+// scheduler. Workers do not take the job before scheduled_at.
+func moving(schema string) string {
+	return `
+		WITH moved AS (
+			UPDATE ` + schema + `river_job
+			SET attempt = 0, finalized_at = NULL, metadata = $2,
+				scheduled_at = now() + $3 * interval '1 microsecond',
+				state = CASE WHEN $3 > 5000000 THEN 'scheduled' ELSE 'available' END
+					::` + schema + `river_job_state
+			WHERE id = $1 AND state IN ('cancelled', 'discarded') AND finalized_at = $4
+			RETURNING 1
+		)
+		SELECT count(*) > 0 FROM moved`
+}
+
+// refusal returns the error for a job that could not be moved because of err. It is nil if
+// another job has the place of this unique job, and Stuck if PostgreSQL refuses the job.
+func refusal(id int64, err error) error {
+	var refused interface{ SQLState() string } // an error of PostgreSQL
+	switch {
+	case !errors.As(err, &refused):
+		return err
+	case refused.SQLState() == uniqueViolation:
+		return nil
+	default:
+		return retryjob.Stuck(fmt.Errorf("job %d: %w", id, err))
+	}
+}
+
+// anew returns the metadata that a dead letter has when it runs again.
 func anew(row *rivertype.JobRow) (string, error) {
 	_, m, err := read(row)
 	if err != nil {
 		return "", err
 	}
-	fields, err := withMetadata(row.Metadata, metadata{MaxAttempts: m.MaxAttempts, Earlier: len(row.Errors)})
+	fields, err := withMetadata(row.Metadata, metadata{
+		MaxAttempts: m.MaxAttempts, Earlier: len(row.Errors),
+	})
 	return string(fields), err
 }
 
-const uniqueViolation = "23505" // an SQLSTATE
+// uniqueViolation is the SQLSTATE of a row that violates a unique index.
+const uniqueViolation = "23505"

@@ -1,6 +1,6 @@
-// Package retryriver retries the jobs of River (riverqueue.com) by a
-// [retry.Policy]. When a job fails, the policy decides whether and when it runs
-// again. The row of a job that is not retried says why.
+// Package retryriver retries the jobs of River (riverqueue.com) according to a
+// [retry.Policy]. If a job fails, the policy decides whether and when the job runs again.
+// The row of a job that is not retried says why.
 //
 //	plugin, err := retryriver.New(policy)
 //	if err != nil {
@@ -14,33 +14,32 @@
 //
 // # What happens to a job
 //
-// Workers return errors as usual, and may mark them with [retry.Permanent] and
-// [retry.After]. A job that is retried waits as long as the policy says. Otherwise
-// it is discarded, or canceled if its error is permanent. Its metadata under
-// the key "retry" and the last of its errors then say why: see [DeadLetterOf]. So it is if
-// the metadata under that key cannot be read. [Redrive] lets dead letters run again. A job
+// Workers return errors as usual, and may mark errors with [retry.Permanent] and
+// [retry.After]. A job that is retried waits as long as the policy says. A job that is not
+// retried is canceled if its error is permanent, and otherwise discarded. The key "retry" of
+// its metadata and the last of its errors then say why: see [DeadLetterOf]. The same happens
+// if the metadata under that key cannot be read. [Redrive] lets dead letters run again. A job
 // that an operator lets run again with JobRetry keeps its count of attempts.
 //
-// River's own signals keep their meaning: river.JobCancel is a permanent error,
-// and river.JobSnooze is neither an attempt nor a failure. Snoozes have no limit, so
-// if a server asks for a wait, return retry.After instead. An attempt that is
-// interrupted because the client stops is not counted either. The metadata count the
-// failures of each [retry.Class].
+// River's own signals keep their meaning. river.JobCancel is a permanent error.
+// river.JobSnooze is neither an attempt nor a failure. Snoozes have no limit, so return
+// retry.After instead if a server asks for a wait. An attempt that is interrupted because
+// the client stops does not count either. The metadata count the failures of each
+// [retry.Class].
 //
 // # Limits
 //
-// A job's own MaxAttempts lowers the policy's limit. River's default of 25 is treated
-// as not set. docs/queues.md in the library's repository says what all queues share.
+// The MaxAttempts of a job lowers the policy's limit. River's default of 25 is treated as not
+// set. docs/queues.md in the library's repository describes what all queues share.
 //
-// The column max_attempts has one more than the limit. If a worker dies in a job's
-// last attempt, River therefore hands the job out once more, and this package
-// refuses it with a reason. Jobs that a client without this package inserted have
-// River's own max_attempts; if their worker dies in the last of these, River
-// discards them without a reason.
+// The column max_attempts is one above the limit. So if a worker dies in a job's last
+// attempt, River delivers the job once more, and this package refuses the job with a reason.
+// Jobs that were inserted by a client without this package have River's own max_attempts. If a
+// worker dies in the last attempt of such a job, River discards the job without a reason.
 //
-// MaxElapsed counts from the start of the first attempt; if its worker died, from
-// when River noticed. If a worker has its own NextRetry, that overrides the
-// policy's delay.
+// MaxElapsed counts from the start of the first attempt. If the worker of that attempt died,
+// MaxElapsed counts from when River noticed. If a worker has its own NextRetry, that
+// overrides the policy's delay.
 package retryriver
 
 import (
@@ -61,20 +60,27 @@ import (
 
 const metadataKey = "retry"
 
-// metadata are what this package keeps in the metadata of a job, under metadataKey.
+// metadata is the value that this package stores in the metadata of a job, under metadataKey.
 type metadata struct {
-	MaxAttempts int                  `json:"max_attempts"`      // the job's own limit; 0: none
-	Classes     map[string]int       `json:"classes,omitempty"` // how many attempts failed with an error of each class
-	Earlier     int                  `json:"earlier,omitempty"` // how many of the row's errors are from before the last Redrive
-	Dead        *retryjob.DeadLetter `json:"dead,omitempty"`    // why the job does not run again; nil: it may
+	// MaxAttempts is the job's own limit; 0 means that it has none.
+	MaxAttempts int `json:"max_attempts"`
 
-	// DeadAttempt is the row's attempt when Dead was written. If the row has another one,
-	// an operator let the job run again.
+	// Classes is how many attempts failed with an error of each class.
+	Classes map[string]int `json:"classes,omitempty"`
+
+	// Earlier is how many of the row's errors are older than the last Redrive.
+	Earlier int `json:"earlier,omitempty"`
+
+	// Dead says why the job does not run again; nil means that it may run.
+	Dead *retryjob.DeadLetter `json:"dead,omitempty"`
+
+	// DeadAttempt is the row's attempt when Dead was written. If the row has another attempt
+	// now, an operator let the job run again.
 	DeadAttempt int `json:"dead_attempt,omitempty"`
 }
 
-// metadataOf returns the metadata of a job, nil if it has none, and whether an operator has
-// canceled it since it was last let run, which River keeps there too.
+// metadataOf returns the metadata of a job, nil if it has none. canceled says that an operator
+// has canceled the job since it was last allowed to run. River stores this in the metadata too.
 func metadataOf(job *rivertype.JobRow) (m *metadata, canceled bool, err error) {
 	all, err := fieldsOf(job.Metadata)
 	if mine := all[metadataKey]; len(mine) > 0 {
@@ -83,9 +89,9 @@ func metadataOf(job *rivertype.JobRow) (m *metadata, canceled bool, err error) {
 	return m, all["cancel_attempted_at"] != nil, err
 }
 
-// DeadLetterOf returns why a job does not run again. It returns an error if this
-// package did not end it, for example because an operator canceled it, or let it run
-// again after this package had ended it.
+// DeadLetterOf returns why a job does not run again. It returns an error if this package did
+// not end the job, for example because an operator canceled it. It also returns an error if an
+// operator let the job run again after this package had ended it.
 func DeadLetterOf(job *rivertype.JobRow) (retryjob.DeadLetter, error) {
 	m, canceled, err := metadataOf(job)
 	finalized := job.State == rivertype.JobStateCancelled || job.State == rivertype.JobStateDiscarded
@@ -94,11 +100,13 @@ func DeadLetterOf(job *rivertype.JobRow) (retryjob.DeadLetter, error) {
 	case m == nil || m.Dead == nil:
 		err = fmt.Errorf("its metadata have no %q in %q", "dead", metadataKey)
 	case !finalized || m.DeadAttempt != job.Attempt || canceled:
-		err = fmt.Errorf("since its end in attempt %d it was canceled, or let run again", m.DeadAttempt)
+		err = fmt.Errorf("after its end in attempt %d, it was canceled, or allowed to run again",
+			m.DeadAttempt)
 	default:
 		return *m.Dead, nil
 	}
-	return retryjob.DeadLetter{}, fmt.Errorf("retryriver: job %d is no dead letter of this package: %w", job.ID, err)
+	return retryjob.DeadLetter{}, fmt.Errorf(
+		"retryriver: job %d is not a dead letter of this package: %w", job.ID, err)
 }
 
 // fieldsOf reads the metadata of a job, which are a JSON object or empty.
@@ -109,9 +117,9 @@ func fieldsOf(metadata []byte) (all map[string]json.RawMessage, err error) {
 	return all, err
 }
 
-// A Plugin applies policies to the jobs of a client. As middleware it sees each
-// insert and each attempt, and it is also the client's RetryPolicy. Several clients
-// may share it.
+// A Plugin applies policies to the jobs of a client. As middleware it sees each insert and each
+// attempt. It is also the client's RetryPolicy. Several clients may share a Plugin. Its methods
+// are safe for concurrent use once the policies are set.
 type Plugin struct {
 	river.MiddlewareDefaults
 	policies retryjob.Policies
@@ -127,21 +135,25 @@ func New(policy retry.Policy) (*Plugin, error) {
 	return &Plugin{policies: policies}, nil
 }
 
-// SetKind sets the policy for jobs of one kind. Call it before the client starts.
+// SetKind sets the policy for jobs of one kind. It returns an error if policy is invalid, or
+// has none of MaxAttempts, MaxRetries and MaxElapsed. Call it before the client starts.
 func (p *Plugin) SetKind(kind string, policy retry.Policy) error {
 	return p.policies.Set("retryriver: kind", kind, policy)
 }
 
-// Configure sets p as the RetryPolicy in the configuration of a client, and appends
-// it to the Plugins.
+// Configure sets p as the RetryPolicy in the configuration of a client, and appends p to its
+// Plugins.
 func (p *Plugin) Configure(config *river.Config) {
 	config.RetryPolicy = p
 	config.Plugins = append(config.Plugins, p)
 }
 
 // InsertMany implements rivertype.JobInsertMiddleware. It stores the jobs' own
-// limits in their metadata and sets their MaxAttempts.
-func (p *Plugin) InsertMany(ctx context.Context, jobs []*rivertype.JobInsertParams, do func(context.Context) ([]*rivertype.JobInsertResult, error)) ([]*rivertype.JobInsertResult, error) {
+// limits in their metadata, and sets their MaxAttempts to one above the limit.
+func (p *Plugin) InsertMany(
+	ctx context.Context, jobs []*rivertype.JobInsertParams,
+	do func(context.Context) ([]*rivertype.JobInsertResult, error),
+) ([]*rivertype.JobInsertResult, error) {
 	for _, job := range jobs {
 		own := ownLimit(job.MaxAttempts)
 		fields, err := withMetadata(job.Metadata, metadata{MaxAttempts: own})
@@ -154,7 +166,7 @@ func (p *Plugin) InsertMany(ctx context.Context, jobs []*rivertype.JobInsertPara
 	return do(ctx)
 }
 
-// ownLimit returns a job's own limit, 0 for none.
+// ownLimit returns a job's own limit, 0 if it has none.
 func ownLimit(maxAttempts int) int {
 	if maxAttempts == river.MaxAttemptsDefault {
 		return 0
@@ -162,7 +174,7 @@ func ownLimit(maxAttempts int) int {
 	return maxAttempts
 }
 
-// oneMore returns the value for the column max_attempts, which is a smallint.
+// oneMore returns the value for the column max_attempts, which is a smallint: one above limit.
 func oneMore(limit int) int {
 	if limit == retry.Unlimited || limit >= math.MaxInt16 {
 		return math.MaxInt16
@@ -184,15 +196,15 @@ func withMetadata(fields []byte, m metadata) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// Work implements rivertype.WorkerMiddleware. It makes one attempt of a job.
-// If the job ends without success, Work sets row.MaxAttempts to row.Attempt; the
-// error is a *river.JobCancelError if the failure was permanent. Only a client of River
-// should call it.
-//
-// River decides by its row in memory, which is also the one that middleware gets. If
-// Attempt is not below MaxAttempts, it discards the job; otherwise it calls NextRetry
-// with the row. So Work changes that row. The tests against River show that this works.
-func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(context.Context) error) (result error) {
+// Work implements rivertype.WorkerMiddleware. It makes one attempt of a job. If the job ends
+// without success, Work sets row.MaxAttempts to row.Attempt. If the failure was permanent, the
+// error is a *river.JobCancelError. Only a client of River should call Work.
+func (p *Plugin) Work(
+	ctx context.Context, row *rivertype.JobRow, do func(context.Context) error,
+) (result error) {
+	// River and its middleware share row, and River decides by it. If Attempt is not below
+	// MaxAttempts, River discards the job. Otherwise River calls NextRetry with the row. So Work
+	// tells River its decision by changing the row.
 	defer func() {
 		if value := recover(); value != nil {
 			panic(storableValue(value))
@@ -215,13 +227,13 @@ func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(contex
 		}
 		return err
 	}, func(o retryjob.Outcome) {
-		changed := m.Dead != nil // of an end after which an operator let the job run again
+		changed := m.Dead != nil // an operator let a dead letter run again: remove its reason
 		m.Dead, m.DeadAttempt = nil, 0
 		switch {
 		case o.Err == nil:
 			result = snoozed
 		case o.Interrupted():
-			result = o.Err // it wraps the context's error, which River looks for
+			result = o.Err // River looks for the context's error, which o.Err wraps
 		case o.Retry():
 			result = retry.Unwrap(o.Err)
 			row.MaxAttempts = max(row.MaxAttempts, row.Attempt+1)
@@ -246,8 +258,8 @@ func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(contex
 	return storable(result)
 }
 
-// storable returns err with a text that PostgreSQL can store. If a text contains a
-// NUL, River fails to store it and leaves the job running until it is rescued.
+// storable returns err with a text that PostgreSQL can store. If the text contains a NUL,
+// River cannot store it, and the job stays running until River rescues it.
 func storable(err error) error {
 	if err == nil {
 		return nil
@@ -258,7 +270,7 @@ func storable(err error) error {
 	return err
 }
 
-// storableValue is storable for what a worker panicked with, whose text River stores too.
+// storableValue does the same for the value of a panic. River stores its text too.
 func storableValue(value any) any {
 	text := fmt.Sprint(value)
 	if short := retryjob.TextOf(errors.New(text)); short != text {
@@ -276,34 +288,39 @@ type stored struct {
 func (e *stored) Error() string { return e.text }
 func (e *stored) Unwrap() error { return e.error }
 
-// read describes a row to retryjob, and returns its metadata. A producer that
-// writes to the table can write anything into them. Impossible counts are corrected. An
-// error is final: the row is malformed, and becomes a dead letter.
+// read returns the job and the metadata of a row. A producer that writes to the table can
+// write anything into the metadata, so read corrects impossible counts. If read returns an
+// error, the row is malformed, and becomes a dead letter.
 func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
 	switch kept, _, err := metadataOf(row); {
 	case row.Attempt < 1:
 		malformed = fmt.Errorf("retryriver: job %d: attempt is %d", row.ID, row.Attempt)
 	case err != nil:
 		malformed = fmt.Errorf("retryriver: metadata of job %d: %w", row.ID, err)
-	case kept == nil: // a client without this package has inserted it
+	case kept == nil: // a client without this package has inserted the row
 		m.MaxAttempts = ownLimit(row.MaxAttempts)
 	default:
 		m = *kept
 	}
 	m.MaxAttempts = max(0, m.MaxAttempts)
 	if m.Earlier < 0 || m.Earlier > len(row.Errors) {
-		m.Earlier = 0 // cut to what there is, it would let each attempt be the first
+		m.Earlier = 0 // with len(row.Errors), MaxElapsed would count anew from each attempt
 	}
 	if m.Classes == nil {
-		m.Classes = map[string]int{} // known: none
+		m.Classes = map[string]int{} // not nil: the counts of all classes are known to be 0
 	}
-	j = retryjob.Job{Key: strconv.FormatInt(row.ID, 10), Attempt: max(1, row.Attempt), MaxAttempts: m.MaxAttempts, Classes: m.Classes}
-	j.Began = began(row, m.Earlier)
+	j = retryjob.Job{
+		Key:         strconv.FormatInt(row.ID, 10),
+		Attempt:     max(1, row.Attempt),
+		MaxAttempts: m.MaxAttempts,
+		Began:       began(row, m.Earlier),
+		Classes:     m.Classes,
+	}
 	return j, m, malformed
 }
 
-// began returns when the first attempt after the row's earlier errors began. It leaves out
-// times that are zero or have not come yet, because those would make each attempt the first.
+// began returns when the first attempt after the row's earlier errors began. It ignores times
+// that are zero or in the future, because MaxElapsed would never end such a job.
 func began(row *rivertype.JobRow, earlier int) time.Time {
 	now := time.Now()
 	for _, failed := range row.Errors[earlier:] {
@@ -317,15 +334,17 @@ func began(row *rivertype.JobRow, earlier int) time.Time {
 	return time.Time{}
 }
 
-// NextRetry returns when a job runs again, which Work has decided. If Work has not,
-// because its worker died or River could not read the job, NextRetry asks the
-// policy. It never returns a time in the past, which River takes for a mistake.
+// NextRetry returns when a job runs again. Normally Work has decided this. If the worker died,
+// or if River could not read the job, NextRetry asks the policy. It never returns a time in the
+// past, because River would replace such a time with the time of its default policy.
 func (p *Plugin) NextRetry(row *rivertype.JobRow) time.Time {
 	now := time.Now()
 	due := row.ScheduledAt
 	if row.AttemptedAt == nil || !due.After(*row.AttemptedAt) {
 		j, _, malformed := read(row)
-		d := p.policies.Of(row.Kind).ForJob(j.MaxAttempts).Next(retry.Attempt{Number: j.Attempt, Seed: retry.SeedOf(j.Key)})
+		d := p.policies.Of(row.Kind).ForJob(j.MaxAttempts).Next(retry.Attempt{
+			Number: j.Attempt, Seed: retry.SeedOf(j.Key),
+		})
 		due = now
 		if d.Retry() && malformed == nil {
 			due = now.Add(d.Delay)

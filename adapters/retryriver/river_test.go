@@ -260,15 +260,15 @@ func TestDeadLetterOf(t *testing.T) {
 	}{
 		{discarded, 2, `{"retry": {"moon": "full", "dead_attempt": 2, "dead": {"reason": "too_tired", "attempts": 4}}}`, ""},
 		{canceled, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired", "attempts": 4}}}`, ""},
-		{discarded, 2, `{"retry": {"max_attempts": 2}}`, `retryriver: job 7 is no dead letter of this package: its metadata have no "dead" in "retry"`},
-		{discarded, 2, ``, `retryriver: job 7 is no dead letter of this package: its metadata have no "dead" in "retry"`},
-		{discarded, 2, `{}`, `retryriver: job 7 is no dead letter of this package: its metadata have no "dead" in "retry"`},
-		{discarded, 2, `{"Retry": 5}`, `retryriver: job 7 is no dead letter of this package: its metadata have no "dead" in "retry"`},
+		{discarded, 2, `{"retry": {"max_attempts": 2}}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no "dead" in "retry"`},
+		{discarded, 2, ``, `retryriver: job 7 is not a dead letter of this package: its metadata have no "dead" in "retry"`},
+		{discarded, 2, `{}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no "dead" in "retry"`},
+		{discarded, 2, `{"Retry": 5}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no "dead" in "retry"`},
 		{discarded, 2, `{"retry": {"dead": {"attempts": 4}}}`, `the key "reason" is missing`},
-		{discarded, 2, `{"retry": {"dead": {"reason": "tired"}}`, "retryriver: job 7 is no dead letter of this package: unexpected end of JSON input"},
-		{discarded, 3, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "since its end in attempt 2 it was canceled, or let run again"},
-		{canceled, 2, `{"cancel_attempted_at": "x", "retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "it was canceled, or let run again"},
-		{rivertype.JobStateAvailable, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "it was canceled, or let run again"},
+		{discarded, 2, `{"retry": {"dead": {"reason": "tired"}}`, "retryriver: job 7 is not a dead letter of this package: unexpected end of JSON input"},
+		{discarded, 3, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "after its end in attempt 2, it was canceled, or allowed to run again"},
+		{canceled, 2, `{"cancel_attempted_at": "x", "retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "it was canceled, or allowed to run again"},
+		{rivertype.JobStateAvailable, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "it was canceled, or allowed to run again"},
 	} {
 		d, err := retryriver.DeadLetterOf(&rivertype.JobRow{ID: 7, State: row.state, Attempt: row.attempt, Metadata: []byte(row.metadata)})
 		if row.want == "" {
@@ -317,7 +317,7 @@ func TestAWorkersOwnNextRetry(t *testing.T) {
 }
 
 // NextRetry decides on jobs without a decision of Work, because their worker died.
-func TestNextRetryOfAJobThatWasLeft(t *testing.T) {
+func TestNextRetryAfterTheWorkerDied(t *testing.T) {
 	plugin, err := retryriver.New(retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Hour}, Jitter: retry.EqualJitter})
 	require.NoError(t, err)
 	attempted := time.Now().Add(-time.Minute)

@@ -33,22 +33,23 @@ import (
 	"github.com/goretry/retry"
 )
 
-// The codes with rules of their own. gRPC and Connect use the same numbers.
+// The codes that have their own rules. gRPC and Connect use the same numbers.
 const (
 	deadlineExceeded  = 4
 	resourceExhausted = 8
 )
 
-// answers are the codes of a server that works: it has understood the call, and has an
-// answer. A proxy says unimplemented, a bug internal and unknown.
+// answers has the codes of a server that works: the server has understood the call, and has
+// answered. Unimplemented is missing because a proxy also returns it. Internal and unknown are
+// missing because they are signs of a bug.
 var answers = map[uint32]string{
 	3: "invalid argument", 5: "not found", 6: "already exists", 7: "permission denied",
 	9: "failed precondition", 10: "aborted", 11: "out of range", 16: "unauthenticated",
 }
 
 const (
-	// PreviousAttempts is the metadata key with the number of attempts before
-	// this one.
+	// PreviousAttempts is the key of the metadata in which a client sends the number of
+	// earlier attempts.
 	PreviousAttempts = "grpc-previous-rpc-attempts"
 
 	// Pushback is the key of the trailer in which a server asks for a wait in
@@ -56,8 +57,9 @@ const (
 	Pushback = "grpc-retry-pushback-ms"
 )
 
-// PolicyOf returns the policy for a method, "/pkg.Service/Method". It looks in
-// methods for the method's name, then for its service's, and falls back to p.
+// PolicyOf returns the policy for a method, "/pkg.Service/Method". It looks in methods for the
+// name of the method, and then for the name of its service, "/pkg.Service/". If methods has
+// neither name, PolicyOf returns p.
 func PolicyOf(method string, p retry.Policy, methods map[string]retry.Policy) retry.Policy {
 	service := method[:strings.LastIndexByte(method, '/')+1]
 	for _, name := range []string{method, service} {
@@ -68,20 +70,27 @@ func PolicyOf(method string, p retry.Policy, methods map[string]retry.Policy) re
 	return p
 }
 
-// A Target says from which Budget the retries of a call are taken if its policy has none.
+// A Target says which Budget a call gets if its policy has no Budget.
 type Target struct {
-	Name    string                            // of the server, such as "host:port"
-	Own     *retry.Budgets                    // has the Budget if the field Budgets is nil
-	Budgets func(target string) *retry.Budget // set by the user of the adapter; nil: use Own
+	// Name is the name of the server, such as "host:port".
+	Name string
+
+	// Own has a Budget for each Name. It is used if the field Budgets is nil.
+	Own *retry.Budgets
+
+	// Budgets is the function that the user of the adapter has set. If it returns nil, the call
+	// has no Budget.
+	Budgets func(target string) *retry.Budget
 }
 
-// Validate returns an error that joins what is wrong with p, with the policies in methods, and
-// with the names in methods. Errors about methods begin with pkg, the name of the adapter.
+// Validate returns an error if p is invalid, or if a policy or a name in methods is invalid. The
+// error joins all faults. Errors about methods start with pkg, the name of the adapter.
 func Validate(pkg string, p retry.Policy, methods map[string]retry.Policy) error {
 	errs := []error{p.Validate()}
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
-		if !strings.HasPrefix(name, "/") || strings.Count(name, "/") != 2 || strings.HasPrefix(name, "//") || strings.ContainsAny(name, "* ") {
-			errs = append(errs, fmt.Errorf("%s: Methods has %q: write \"/pkg.Service/Method\", or \"/pkg.Service/\" for its other methods", pkg, name))
+		if !isMethodOrService(name) {
+			errs = append(errs, fmt.Errorf("%s: Methods has %q: write \"/pkg.Service/Method\", "+
+				"or \"/pkg.Service/\" for its other methods", pkg, name))
 		}
 		if err := methods[name].Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("%s: Methods[%q]: %w", pkg, name, err))
@@ -90,10 +99,16 @@ func Validate(pkg string, p retry.Policy, methods map[string]retry.Policy) error
 	return errors.Join(errs...)
 }
 
+// isMethodOrService reports whether name is written "/pkg.Service/Method" or "/pkg.Service/".
+func isMethodOrService(name string) bool {
+	return strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "//") &&
+		strings.Count(name, "/") == 2 && !strings.ContainsAny(name, "* ")
+}
+
 // A Failure describes how an attempt failed. The zero Failure is a success.
 type Failure struct {
-	Err       error         // what the RPC library returned; nil: the attempt succeeded
-	Code      uint32        // of the status, by gRPC's numbers, which are also Connect's
+	Err       error         // the error of the RPC library; nil: the attempt succeeded
+	Code      uint32        // the code of the status; gRPC and Connect use the same numbers
 	Retryable bool          // the adapter retries this code
 	Wait      time.Duration // the wait that the server asks for; 0: none, or Named says that it is 0
 	Named     bool          // the server asks for Wait, so RESOURCE_EXHAUSTED is retried
@@ -102,7 +117,8 @@ type Failure struct {
 	Unsent    bool          // nothing was sent: see retry.NotAttempted
 }
 
-// Mark returns the error of f, marked with what the server asks for or as permanent.
+// Mark returns the error of f, marked with the wait that the server asks for, see
+// [retry.After], or as permanent. It returns nil if f is a success.
 func (f Failure) Mark() error {
 	if f.Err == nil {
 		return nil
@@ -125,13 +141,15 @@ func (f Failure) Mark() error {
 	}
 }
 
-// tooLargeTexts are how grpc-go and Connect refuse a message that is too large, in a client
-// and in a server. They have neither a type for that nor a code: RESOURCE_EXHAUSTED is also
-// the code of a rate limit.
+// tooLargeTexts has parts of the texts with which clients and servers refuse a message that is
+// too large. These errors have no type of their own. Their code RESOURCE_EXHAUSTED is not
+// enough, because it is also the code of a rate limit.
 var tooLargeTexts = []string{
-	"message larger than max", "after decompression larger than max", "grpc: message too large", // grpc-go
+	// grpc-go
+	"message larger than max", "after decompression larger than max", "grpc: message too large",
+	// Connect
 	"larger than configured max", "exceeds sendMaxBytes", "exceeds getURLMaxBytes",
-	"http.MaxBytesReader limit", // Connect
+	"http.MaxBytesReader limit",
 }
 
 // tooLarge reports whether the call has a message that is too large. The next attempt would
@@ -146,22 +164,26 @@ func (f Failure) tooLarge() bool {
 	})
 }
 
-// healthy reports whether f shows a server that works, and asks for no wait.
+// healthy reports whether f comes from a server that works and asks for no wait.
 func (f Failure) healthy() bool {
 	return answers[f.Code] != "" && f.Err != nil && !f.Named && len(f.Pushback) == 0
 }
 
 var (
 	errSeeBudgets   = errors.New("see Interceptor.Budgets")
-	errSetNoBudgets = errors.New("to wait for a server that starts, set Interceptor.Budgets to NoBudgets")
+	errSetNoBudgets = errors.New(
+		"to wait for a server that starts, set Interceptor.Budgets to NoBudgets")
 )
 
 // Do calls attempt according to p, with a context and the number of the attempt, 1 for the
 // first. target has the Budget for a call whose p has none. coded turns the error of a context
 // into an error of the RPC library, with a code: Do calls it if ctx was done before the first
 // attempt. The error is a [*retry.Error].
-func Do(ctx context.Context, p retry.Policy, target Target, attempt func(context.Context, int) Failure, coded func(error) error) error {
-	var own *retry.Budget // of the target, where the user has set none
+func Do(
+	ctx context.Context, p retry.Policy, target Target,
+	attempt func(context.Context, int) Failure, coded func(error) error,
+) error {
+	var own *retry.Budget // the Budget from target.Own; nil: the call does not use it
 	switch {
 	case p.Budget != nil:
 	case target.Budgets != nil:
@@ -183,7 +205,9 @@ func Do(ctx context.Context, p retry.Policy, target Target, attempt func(context
 		}
 		err := f.Err
 		timeout := f.Code == deadlineExceeded && p.AttemptTimeout > 0 && f.Final == ""
-		if !timeout && !Ended(ctx) { // a loop around this one may go on with another context
+		// After the end of ctx the error has no mark, because a loop around this call may go on
+		// with another context.
+		if !timeout && !Ended(ctx) {
 			err = f.Mark()
 		}
 		if f.Unsent {
@@ -198,24 +222,25 @@ func Do(ctx context.Context, p retry.Policy, target Target, attempt func(context
 		e.Cause = &noAttempt{e.Cause, coded(ctx.Err())}
 	case own != nil && e.Budget() == own:
 		e.Cause = errSeeBudgets
-		if e.Attempts > own.Size { // this call alone has emptied it
+		if e.Attempts > own.Size { // this call alone has emptied the Budget
 			e.Cause = errSetNoBudgets
 		}
 	}
 	return err
 }
 
-// awaitDeadline waits until ctx ends if its deadline is less than a millisecond
-// away. Servers receive the time left in whole milliseconds, so a server may
-// answer that the time is over before ctx ends.
+// awaitDeadline waits until ctx ends if its deadline is less than a millisecond away. Clients
+// send the remaining time in whole milliseconds, so a server may answer that the time is over
+// just before ctx ends.
 func awaitDeadline(ctx context.Context) {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < time.Millisecond && ctx.Done() != nil {
+	deadline, ok := ctx.Deadline()
+	if ok && time.Until(deadline) < time.Millisecond && ctx.Done() != nil {
 		<-ctx.Done()
 	}
 }
 
-// Milliseconds returns n milliseconds as a duration: 0 if n is negative, and the longest
-// duration if n is longer.
+// Milliseconds returns n milliseconds as a duration. It returns 0 if n is negative, and the
+// longest duration if n milliseconds are longer.
 func Milliseconds(n int64) time.Duration {
 	if n > math.MaxInt64/int64(time.Millisecond) {
 		return math.MaxInt64
@@ -223,16 +248,15 @@ func Milliseconds(n int64) time.Duration {
 	return time.Duration(max(0, n)) * time.Millisecond
 }
 
-// Ended reports whether ctx is done or its deadline has passed. Transports
-// compare the deadline with the clock, so they may notice before the context's
-// timer fires.
+// Ended reports whether ctx is done or its deadline has passed. Transports compare the deadline
+// with the clock, so a transport may end a call before the timer of the context fires.
 func Ended(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// A noAttempt is the cause where no attempt was made. It wraps the cause from
-// the context, and the context's error with a code.
+// A noAttempt is the cause of a call without an attempt. It wraps the cause of the context, and
+// the error of the context with a code.
 type noAttempt struct {
 	error
 	coded error
@@ -240,7 +264,7 @@ type noAttempt struct {
 
 func (e *noAttempt) Unwrap() []error { return []error{e.error, e.coded} }
 
-// A timeoutError is the error of an attempt that exceeded the AttemptTimeout.
+// A timeoutError is the error of an attempt that exceeded this AttemptTimeout.
 type timeoutError time.Duration
 
 func (e timeoutError) Error() string {

@@ -3,6 +3,7 @@ package retryrpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -49,7 +50,7 @@ func TestDeadlineOfTheServer(t *testing.T) {
 }
 
 // A timeout is retried under an AttemptTimeout, unless something else forbids it.
-func TestATimeoutThatIsFinal(t *testing.T) {
+func TestFinalTimeout(t *testing.T) {
 	for final, want := range map[string]int{"": 3, "its headers were read": 1} {
 		attempts := 0
 		err := Do(t.Context(), retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Hour}, Target{Own: new(retry.Budgets)}, func(context.Context, int) Failure {
@@ -137,6 +138,23 @@ func TestBudgetOfACall(t *testing.T) {
 			assert.Equal(t, before-3, row.budget.Left())
 		})
 	}
+}
+
+// A call of which the Budgets never hear that it has ended would keep its target for ever.
+func TestATargetGoesWhenItsCallsHaveEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var own retry.Budgets
+		for i := range 1000 {
+			err := Do(t.Context(), retry.Policy{}, Target{Name: fmt.Sprint("host", i), Own: &own}, func(context.Context, int) Failure {
+				return Failure{}
+			}, func(err error) error { return err })
+			assert.NoError(t, err)
+		}
+		time.Sleep(10 * time.Second)
+		budget, done := own.For("another")
+		defer done()
+		assert.Equal(t, "another", budget.Name)
+	})
 }
 
 func TestMilliseconds(t *testing.T) {

@@ -31,45 +31,50 @@ type Conn interface {
 // another calls Receive.
 type Stream struct {
 	// Ctx is the caller's context.
-	Ctx    context.Context
-	Policy retry.Policy
-	Target Target // as for Do
+	Ctx context.Context
 
-	// Dial starts an attempt. before is the previous attempt; it is nil for the
-	// first attempt, and if the previous Dial returned no Conn.
+	// Policy and Target are the policy and the Target of the call, as for Do.
+	Policy retry.Policy
+	Target Target
+
+	// Dial starts the attempt with this number. before is the previous attempt. It is nil for
+	// the first attempt, and after a Dial that returned no Conn.
 	Dial func(ctx context.Context, number int, before Conn) (Conn, Failure)
 
-	// Size returns the size of a message that was sent. If it is not known, no attempt
-	// follows.
+	// Size returns how many bytes a message has. If the size is not known, no attempt follows.
 	Size func(m any) (bytes int, known bool)
 
-	Coded func(error) error // as for Do
+	// Coded returns the error of a context with a code, as for Do.
+	Coded func(error) error
 
-	// OneReply means that the caller receives only one message, so the stream
-	// is closed after it.
+	// OneReply means that the caller receives only one message. Then the first message closes
+	// the stream.
 	OneReply bool
 
-	refused  error // what Enter said of the first attempt; nil: it may begin
+	refused  error // the error of Enter for the first attempt; nil: the attempt may begin
 	received bool  // Receive has been called
-	over     error // what Receive returns from now on; nil: the stream goes on
+	over     error // the error that Receive returns from now on; nil: the stream goes on
 
-	mu      sync.Mutex              // guards the fields below: one goroutine may send while another receives
-	conn    Conn                    // the last attempt; nil: Dial failed
-	failure Failure                 // why Dial failed
-	ctx     context.Context         // of the last attempt; unlike the context from Do, it outlives the first message
-	cancel  context.CancelCauseFunc // cancels ctx
-	sent    []any                   // the messages so far, to send them again
-	size    int                     // the size of sent in bytes
-	closed  bool                    // CloseSend was called
-	final   string                  // why no attempt may follow; "": one may
+	mu      sync.Mutex // guards the fields below, because sending and receiving may overlap
+	conn    Conn       // the last attempt; nil: Dial failed
+	failure Failure    // why Dial failed
+	sent    []any      // the messages so far, which the next attempt sends again
+	size    int        // the size of sent in bytes
+	closed  bool       // CloseSend was called
+	final   string     // why no attempt may follow; "": an attempt may follow
+
+	// ctx is the context of the last attempt. It outlives the first message, but the context
+	// from Do does not.
+	ctx    context.Context
+	cancel context.CancelCauseFunc // cancels ctx
 }
 
-// maxReplay is how many bytes of messages are kept to send them again. gRPC's own
+// maxReplay is how many bytes of messages a Stream keeps for its next attempt. gRPC's own
 // retries have the same default.
 const maxReplay = 256 << 10
 
-// Open starts the first attempt, if the policy's Enter allows it. Receive reports its error, if
-// any.
+// Open starts the first attempt, if the policy's Enter allows this. If Enter or Dial fails,
+// Receive returns the error.
 func (s *Stream) Open() {
 	if s.Policy.Enter != nil && s.Ctx.Err() == nil {
 		s.refused = s.Policy.Enter(s.Ctx, retry.Event{
@@ -82,7 +87,8 @@ func (s *Stream) Open() {
 	s.begin(ctx, 1)
 }
 
-// timeout returns a context that ends after AttemptTimeout, if that is set.
+// timeout returns a context that ends after AttemptTimeout. Without an AttemptTimeout, it
+// returns s.Ctx.
 func (s *Stream) timeout() (context.Context, context.CancelFunc) {
 	if s.Policy.AttemptTimeout > 0 {
 		return context.WithTimeout(s.Ctx, s.Policy.AttemptTimeout)
@@ -90,8 +96,8 @@ func (s *Stream) timeout() (context.Context, context.CancelFunc) {
 	return s.Ctx, func() {}
 }
 
-// begin starts an attempt and sends the kept messages again. The attempt is
-// canceled if ctx ends meanwhile.
+// begin starts an attempt and sends the kept messages again. If ctx ends meanwhile, begin
+// cancels the attempt.
 func (s *Stream) begin(ctx context.Context, number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,11 +113,11 @@ func (s *Stream) begin(ctx context.Context, number int) {
 	}
 	for _, m := range s.sent {
 		if s.conn.Send(m) != nil {
-			return // Receive reports why
+			return // Receive returns the reason
 		}
 	}
 	if s.closed {
-		s.conn.CloseSend() // Receive reports an error here too
+		s.conn.CloseSend() // Receive returns its error too
 	}
 }
 
@@ -121,8 +127,8 @@ func (s *Stream) endWith(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { cancel(timeoutError(s.Policy.AttemptTimeout)) })
 }
 
-// Receive makes attempts until the first message arrives. Later calls receive
-// from the attempt that delivered it.
+// Receive makes attempts until the first message arrives. Later calls receive from the attempt
+// that delivered this message.
 func (s *Stream) Receive(m any) error {
 	switch {
 	case s.over != nil:
@@ -148,14 +154,14 @@ func (s *Stream) first(m any) error {
 	if p.Enter != nil {
 		p.Enter = func(ctx context.Context, e retry.Event) error {
 			if e.Attempt == 1 {
-				return s.refused // Open has asked
+				return s.refused // Open has called Enter for the first attempt
 			}
 			return s.Policy.Enter(ctx, e)
 		}
 	}
 	err := Do(s.Ctx, p, s.Target, func(ctx context.Context, number int) Failure {
 		if number > 1 {
-			if _, final := s.Conn(); final != "" { // set while the policy waited
+			if _, final := s.Conn(); final != "" { // Final was called while the policy waited
 				return Failure{Err: last.Err, Final: final, Unsent: true}
 			}
 			s.begin(ctx, number)
@@ -185,7 +191,8 @@ func (s *Stream) receive(ctx context.Context, m any) (f Failure, eof error) {
 			f = s.conn.Failure(err)
 		}
 	}
-	if timeout, ok := context.Cause(s.ctx).(timeoutError); ok && !Ended(s.Ctx) { // ctx is canceled, so nothing could follow even a message that arrived
+	// After the AttemptTimeout s.ctx is canceled, so no message could follow the first one.
+	if timeout, ok := context.Cause(s.ctx).(timeoutError); ok && !Ended(s.Ctx) {
 		f = Failure{Err: s.Coded(timeout), Code: deadlineExceeded}
 	}
 	return f, nil
@@ -203,18 +210,18 @@ func (s *Stream) Send(m any) error {
 	}
 	s.mu.Unlock()
 
-	err := io.EOF // Receive reports the cause
+	err := io.EOF // Receive returns the cause
 	if conn != nil {
 		err = conn.Send(m)
 	}
 	if kept && (errors.Is(err, io.EOF) || attempt.Err() != nil) {
-		return nil // Receive sends m again or reports why it cannot
+		return nil // Receive sends m again, or returns why it cannot
 	}
 	return err
 }
 
-// keep keeps a message for later attempts and reports whether there may be any.
-// The caller holds mu.
+// keep keeps a message for later attempts, and reports whether a later attempt may follow. The
+// caller holds mu.
 func (s *Stream) keep(m any) bool {
 	if s.final != "" {
 		return false
@@ -229,7 +236,7 @@ func (s *Stream) keep(m any) bool {
 	return s.final == ""
 }
 
-// CloseSend closes the sending side of this attempt and of any later ones.
+// CloseSend closes the sending side of this attempt and of all later attempts.
 func (s *Stream) CloseSend() error {
 	s.mu.Lock()
 	s.closed = true
@@ -241,7 +248,7 @@ func (s *Stream) CloseSend() error {
 	return conn.CloseSend()
 }
 
-// Final rules out further attempts and records why.
+// Final forbids later attempts. why is the reason that the error shows.
 func (s *Stream) Final(why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,8 +257,8 @@ func (s *Stream) Final(why string) {
 
 func (s *Stream) end(why string) { s.final, s.sent = why, nil }
 
-// Conn returns the last attempt, nil if there is none, and why no other may follow, "" if
-// one may.
+// Conn returns the last attempt, nil if there is none. final is why no attempt may follow, "" if
+// an attempt may follow.
 func (s *Stream) Conn() (conn Conn, final string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

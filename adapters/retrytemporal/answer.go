@@ -16,14 +16,14 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// DeadLetterOf returns the dead letter in the error that a workflow got from an
-// activity: what the [Interceptor] decided after the last attempt. Its JSON is the
-// last of the details of an ApplicationError. In Temporal's user interface, after an
-// attempt that will be retried, its Reason is ReasonRetry.
+// DeadLetterOf returns the dead letter in the error that a workflow got from an activity. The
+// dead letter says what the [Interceptor] decided after the last attempt. Its JSON is the last
+// detail of an ApplicationError. In Temporal's user interface, its Reason is ReasonRetry after
+// an attempt that will be retried.
 //
-// ok is false if there is none: a dead letter has a Reason and Attempts. The TimeoutError
-// of an activity whose last attempt was lost has none; it wraps the failure of an
-// earlier attempt, which DeadLetterOf ignores.
+// ok is false if the error has no dead letter. If the last attempt of an activity was lost, its
+// error is a TimeoutError, which has no dead letter. The TimeoutError wraps the failure of an
+// earlier attempt, and DeadLetterOf ignores the details of that failure.
 func DeadLetterOf(err error) (d retryjob.DeadLetter, ok bool) {
 	app := answered(err)
 	if app == nil {
@@ -47,7 +47,7 @@ func DeadLetterOf(err error) (d retryjob.DeadLetter, ok bool) {
 	return d, true
 }
 
-// answered returns the ApplicationError of the last attempt, nil if there is none.
+// answered returns the ApplicationError of the last attempt, nil if the attempt has none.
 func answered(err error) *temporal.ApplicationError {
 	for ; err != nil; err = errors.Unwrap(err) {
 		switch err := err.(type) {
@@ -60,9 +60,9 @@ func answered(err error) *temporal.ApplicationError {
 	return nil
 }
 
-// details returns the details of an error: as they were sent if it arrived from another
-// process, as an error of this process has them else. An error does not say how many it
-// has. all is false if a detail cannot be read.
+// details returns the details of an error. If the error comes from another process, they are the
+// raw values that were sent. all is false if a detail cannot be read. An error does not say how
+// many details it has, so details reads 1, 2, 4 and more, until a value is missing.
 func details(app *temporal.ApplicationError) (values []any, all bool) {
 	for n := 1; app.HasDetails(); n *= 2 {
 		raw, targets := make([]converter.RawValue, n), make([]any, n)
@@ -83,8 +83,8 @@ func details(app *temporal.ApplicationError) (values []any, all bool) {
 	return nil, true
 }
 
-// created returns the details of an error that was created in this process. It tries one
-// more at a time.
+// created returns the details of an error that was created in this process. It reads one more
+// detail in each round, until a detail is missing.
 func created(app *temporal.ApplicationError) (values []any, all bool) {
 	type missing struct{}
 	for {
@@ -102,8 +102,8 @@ func created(app *temporal.ApplicationError) (values []any, all bool) {
 
 var errUnreadable = errors.New("a detail cannot be read")
 
-// read reads details into targets. For an error that was created in this process,
-// the SDK sets them by reflection and panics if one is nil or of another type.
+// read reads details into targets. If the error was created in this process, the SDK sets the
+// targets by reflection, and panics if a detail is nil or has another type than its target.
 func read(app *temporal.ApplicationError, targets []any) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -113,22 +113,24 @@ func read(app *temporal.ApplicationError, targets []any) (err error) {
 	return app.Details(targets...)
 }
 
-// leastDelay is the shortest NextRetryDelay. Zero would mean that none is set.
+// leastDelay is the shortest NextRetryDelay. Zero would mean that no delay is set.
 const leastDelay = time.Millisecond
 
-// answer returns the error for the server: the failure of the attempt, converted as
-// the SDK would, with the decision.
+// answer returns the error for the server. It has the failure of the attempt, converted as the SDK
+// would convert it, and the decision.
 func answer(ctx context.Context, job retryjob.Job, o retryjob.Outcome, failure error) error {
 	last := retry.Unwrap(o.Err)
-	if e, ok := last.(*retry.Error); ok && e.Err != nil { // the policy is invalid: the type is the failure's, the details say the rest
+	// If the policy is invalid, the error has the type of the failure. Its details say why.
+	if e, ok := last.(*retry.Error); ok && e.Err != nil {
 		last = e.Err
 	}
 	switch {
 	case o.Interrupted() && errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown):
-		// Without details, because the SDK may lose an error with details while
-		// its worker stops. It then reports "context canceled" instead, and the
-		// server decides.
-		return temporal.NewApplicationErrorWithOptions(valid(last.Error()), typeOf(last), temporal.ApplicationErrorOptions{NextRetryDelay: leastDelay})
+		// The error has no details, because the SDK may lose an error with details while its
+		// worker stops. It would then report "context canceled" instead, and the server would
+		// decide.
+		options := temporal.ApplicationErrorOptions{NextRetryDelay: leastDelay}
+		return temporal.NewApplicationErrorWithOptions(valid(last.Error()), typeOf(last), options)
 	case o.Interrupted() && failure == nil: // ctx ended before the attempt
 		return ctx.Err()
 	case o.Interrupted(): // canceled by the server
@@ -145,7 +147,7 @@ func answer(ctx context.Context, job retryjob.Job, o retryjob.Outcome, failure e
 			options.Details, options.Cause = nil, app // app still has all of them
 		}
 	}
-	if !sendable(last) { // the causes are dropped; most messages repeat their text
+	if !sendable(last) { // the causes are left out, but most messages repeat the texts of their causes
 		message, options.Cause = valid(message), nil
 	}
 	options.Details = append(options.Details, o.DeadLetter(job))
@@ -162,7 +164,7 @@ func sendable(err error) bool {
 	return true
 }
 
-// valid returns a text as the UTF-8 that protobuf demands.
+// valid returns text as valid UTF-8, because protobuf accepts nothing else.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // typeOf returns the type that the SDK gives an error.

@@ -1,6 +1,6 @@
-// Package retrytemporal retries the activities of Temporal workflows by a
-// [retry.Policy]. An [Interceptor] in the worker decides after each attempt;
-// Temporal's server waits and starts the next one.
+// Package retrytemporal retries the activities of Temporal workflows according to a
+// [retry.Policy]. An [Interceptor] in the worker decides after each attempt. Temporal's
+// server waits, and starts the next attempt.
 //
 //	w := worker.New(client, "orders", worker.Options{
 //		Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: policy}},
@@ -14,35 +14,35 @@
 //
 // # What the interceptor does
 //
-// If an attempt fails, the interceptor returns an ApplicationError of the same type
-// and message. If the policy retries, the error carries the delay as
-// NextRetryDelay; otherwise it is non-retryable. The last of its details is a
-// [retryjob.DeadLetter] with the reason and the number of attempts. The workflow reads it
-// with [DeadLetterOf], and Temporal's user interface shows it. Jitter, Fibonacci, RetryIf,
-// Classify, MaxElapsed, Retry-After and Budgets work, although Temporal's own policy
-// has none of them. Failures are not counted by class: each [retry.Class] is counted
-// by all failures of the activity.
+// If an attempt fails, the interceptor returns an ApplicationError of the same type and
+// message. If the policy retries, the error carries the delay as NextRetryDelay. Otherwise
+// the error is non-retryable. The last of its details is a [retryjob.DeadLetter] with the
+// reason and the number of attempts. The workflow reads it with [DeadLetterOf], and
+// Temporal's user interface shows it.
+//
+// Jitter, Fibonacci, RetryIf, Classify, MaxElapsed, Retry-After and Budgets work, although
+// Temporal's own policy has none of them. Failures are not counted by class: each
+// [retry.Class] is counted by all failures of the activity.
 //
 // If a policy is invalid, each activity runs once, and its error is non-retryable
 // (ReasonInvalid). Validate policies before the worker starts.
 //
-// The SDK cannot send text that is not UTF-8: it is replaced, and the causes of the
-// error are left out. If the details of an ApplicationError cannot be read, that
-// error becomes the cause of the one returned.
+// The SDK cannot send text that is not UTF-8. The interceptor replaces invalid bytes, and
+// leaves out the causes of the error. If the details of an ApplicationError cannot be read,
+// that error becomes the cause of the returned error.
 //
-// MaxElapsed counts from when the activity was scheduled, so it includes the wait
-// for a worker. Temporal counts the attempts. The seed of an activity's delays
-// comes from its workflow, run and activity IDs, so every worker computes the same
-// delays.
+// MaxElapsed counts from when the activity was scheduled, so it includes the wait for a
+// worker. Temporal counts the attempts. The seed of an activity's delays comes from its
+// workflow, run and activity IDs, so every worker computes the same delays.
 //
-// The activity's errors keep their meaning in Temporal. A non-retryable
-// ApplicationError is not retried, even if it is wrapped; nor is an error whose
-// type is in the NonRetryableErrorTypes of the server's policy. The NextRetryDelay
-// of an ApplicationError is treated as a Retry-After, see [retry.After].
+// The activity's errors keep their meaning in Temporal. A non-retryable ApplicationError is
+// not retried, even if it is wrapped. An error whose type is in the NonRetryableErrorTypes
+// of the server's policy is not retried either. The NextRetryDelay of an ApplicationError is
+// treated as a Retry-After, see [retry.After].
 //
-// A cancellation by the workflow and activity.ErrResultPending pass through. If a
-// worker stops during an attempt, the server starts the next attempt at once; such
-// an attempt has no dead letter. A panic is a failed attempt.
+// A cancellation by the workflow and activity.ErrResultPending are passed on unchanged. If a
+// worker stops during an attempt, the server starts the next attempt at once, and the stopped
+// attempt has no dead letter. A panic is a failed attempt.
 package retrytemporal
 
 import (
@@ -62,7 +62,7 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// An Interceptor decides about the activities of a worker. Do not change its
+// An Interceptor decides about the retries of a worker's activities. Do not change its
 // fields once it is in use.
 type Interceptor struct {
 	interceptor.WorkerInterceptorBase
@@ -75,7 +75,9 @@ type Interceptor struct {
 }
 
 // InterceptActivity implements interceptor.WorkerInterceptor.
-func (i *Interceptor) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+func (i *Interceptor) InterceptActivity(
+	_ context.Context, next interceptor.ActivityInboundInterceptor,
+) interceptor.ActivityInboundInterceptor {
 	return &inbound{interceptor.ActivityInboundInterceptorBase{Next: next}, i}
 }
 
@@ -84,19 +86,21 @@ type inbound struct {
 	i *Interceptor
 }
 
-// ExecuteActivity makes one attempt. If that fails, its error has the decision for
-// the server.
-func (a *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (result any, err error) {
+// ExecuteActivity makes one attempt. If the attempt fails, the error has the decision for the
+// server.
+func (a *inbound) ExecuteActivity(
+	ctx context.Context, in *interceptor.ExecuteActivityInput,
+) (result any, err error) {
 	info := activity.GetInfo(ctx)
 	p, ok := a.i.Activities[info.ActivityType.Name]
 	if !ok {
 		p = a.i.Policy
 	}
-	var failure error // what the attempt returned, then what the server gets
+	var failure error // first the error of the attempt, then the error for the server
 	job := jobOf(info)
 	retryjob.Run(ctx, p, job, func(ctx context.Context) error {
 		result, failure = a.execute(ctx, in)
-		if failure == activity.ErrResultPending { // which the SDK compares in the same way
+		if failure == activity.ErrResultPending { // the SDK compares this error in the same way
 			return nil
 		}
 		return mark(failure, info.RetryPolicy)
@@ -108,19 +112,20 @@ func (a *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 	return result, failure
 }
 
-// jobOf describes an activity to retryjob. The times in info are by the server's
-// clock; Began is by this machine's. A time that the server did not send is in 1970.
+// jobOf returns the job of an activity. The times in info come from the server's clock, and
+// Began is a time of this machine's clock. If the server did not send a time, it is in 1970.
 func jobOf(info activity.Info) retryjob.Job {
 	var waited time.Duration
 	if info.ScheduledTime.Unix() > 0 {
 		waited = max(0, info.StartedTime.Sub(info.ScheduledTime))
 	}
+	workflow := info.WorkflowExecution
 	job := retryjob.Job{
-		Key:     fmt.Sprintf("%s/%s/%s", info.WorkflowExecution.ID, info.WorkflowExecution.RunID, info.ActivityID),
+		Key:     fmt.Sprintf("%s/%s/%s", workflow.ID, workflow.RunID, info.ActivityID),
 		Attempt: int(info.Attempt),
 		Began:   time.Now().Add(-waited),
 	}
-	if info.WorkflowExecution.ID == "" { // the activity was started without a workflow
+	if workflow.ID == "" { // the activity was started without a workflow
 		job.Key = info.ActivityID + "/" + info.ActivityRunID
 	}
 	if info.RetryPolicy != nil {
@@ -129,22 +134,26 @@ func jobOf(info activity.Info) retryjob.Job {
 	return job
 }
 
-// execute runs the activity. It turns a panic into an error, as the SDK would, but
-// the SDK would leave the decision to the server. An error of the type PanicError
-// loses its details in the SDK, so only the cause has that type here.
-func (a *inbound) execute(ctx context.Context, in *interceptor.ExecuteActivityInput) (result any, err error) {
+// execute runs the activity. It turns a panic into an error, so that the policy decides. The SDK
+// would also do this, but would leave the decision to the server. In the SDK an error of the type
+// PanicError loses its details, so only the cause has this type here.
+func (a *inbound) execute(
+	ctx context.Context, in *interceptor.ExecuteActivityInput,
+) (result any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			text := fmt.Sprint(p)
-			activity.GetLogger(ctx).Error("Activity panic.", "PanicError", text, "PanicStack", string(debug.Stack()))
-			result, err = nil, temporal.NewApplicationErrorWithCause(text, "Panic", temporal.NewApplicationError(text, "PanicError"))
+			activity.GetLogger(ctx).Error("Activity panic.",
+				"PanicError", text, "PanicStack", string(debug.Stack()))
+			cause := temporal.NewApplicationError(text, "PanicError")
+			result, err = nil, temporal.NewApplicationErrorWithCause(text, "Panic", cause)
 		}
 	}()
 	return a.Next.ExecuteActivity(ctx, in)
 }
 
-// mark marks the error of an attempt as permanent or with a wait, as Temporal's own
-// errors and the server's policy ask for.
+// mark marks the error of an attempt as permanent or with a wait. Temporal's own errors and the
+// server's policy ask for these marks.
 func mark(err error, server *temporal.RetryPolicy) error {
 	if err == nil {
 		return nil
@@ -163,29 +172,28 @@ func mark(err error, server *temporal.RetryPolicy) error {
 }
 
 // Server returns the RetryPolicy for the ActivityOptions of a workflow whose worker
-// has an [Interceptor] with the policy p. It allows as many attempts as p. Its
-// delays apply where the server decides alone, because a worker was lost or too
-// slow: they grow from p's first delay, by the Factor of an Exponential or else 2, up to
-// the longest of its first hundred.
+// has an [Interceptor] with the policy p. The RetryPolicy allows as many attempts as p. Its
+// delays apply if the server decides alone, because a worker was lost or too slow. They start
+// with the first delay of p, and grow by the Factor of an Exponential, or else by 2, up to the
+// longest of the first hundred delays of p.
 //
 // For a job with its own limit, write Server(p.ForJob(limit)). If p is invalid, the
-// result allows one attempt.
+// RetryPolicy allows one attempt.
 //
-// # What stays with the server
+// # What the server decides
 //
-// The MaximumAttempts of the server's policy lowers the policy's limit. If the
-// policy has neither MaxAttempts nor MaxRetries, it is the limit. To forbid
-// retries whatever the server's policy says, set MaxAttempts to 1 or NonRetryable.
+// The MaximumAttempts of the server's policy lowers the policy's limit. If the policy has
+// neither MaxAttempts nor MaxRetries, MaximumAttempts is the limit. To forbid retries whatever
+// the server's policy says, set MaxAttempts to 1, or NonRetryable.
 //
-// If an attempt is lost with its worker or exceeds its StartToCloseTimeout, the
-// server decides alone, by the bounds of [Server]: no more attempts than the policy
-// allows, and delays up to its longest. If that was the last attempt, the workflow
-// gets a TimeoutError, and OnEvent is not called. To let the worker decide about
-// slow attempts, set an AttemptTimeout shorter than the StartToCloseTimeout.
+// If an attempt is lost with its worker or exceeds its StartToCloseTimeout, the server decides
+// alone, within the bounds of Server: no more attempts than the policy allows, and delays up to
+// the longest delay of the policy. If this was the last attempt, the workflow gets a
+// TimeoutError, and OnEvent is not called. To let the worker decide about slow attempts, set an
+// AttemptTimeout that is shorter than the StartToCloseTimeout.
 //
-// A delay of zero becomes 1ms, because a NextRetryDelay of zero means that none is
-// set. A delay below a second may take up to a second, because Temporal's timers
-// are not more precise.
+// A delay of zero becomes 1ms, because a NextRetryDelay of zero means that no delay is set. A
+// delay below a second may take up to a second, because Temporal's timers are not more precise.
 func Server(p retry.Policy) *temporal.RetryPolicy {
 	limit := p.EffectiveMax()
 	if limit == 1 {

@@ -54,7 +54,7 @@ func TestTheServerWaitsWhatThePolicySays(t *testing.T) {
 	}
 }
 
-func TestWhatTheWorkflowGets(t *testing.T) {
+func TestErrorsOfTheWorkflow(t *testing.T) {
 	three := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
 	for _, tc := range []struct {
 		name     string
@@ -183,7 +183,7 @@ func TestDeadLetterOf(t *testing.T) {
 
 // The details, cause and category of the activity's ApplicationError reach the workflow, also
 // where it got them from another process. A nil cannot be read: then its error is the cause.
-func TestTheDetailsOfTheActivityStay(t *testing.T) {
+func TestDetailsOfTheActivityAreKept(t *testing.T) {
 	type order struct{ Items []string }
 	id, raw := int64(1<<53+1), converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{"encoding": []byte("moon")}, Data: []byte{0xff}})
 	for name, details := range map[string][]any{"ours": {order{[]string{"a", "b"}}, id, raw}, "arrived": {order{[]string{"a", "b"}}, id, raw}, "nil": {order{[]string{"a", "b"}}, id, raw, nil}} {
@@ -260,9 +260,9 @@ func TestPoliciesOfActivities(t *testing.T) {
 	assert.Equal(t, map[string]int{"Charge": 1, "Ship": 3, "local": 3}, attempts)
 }
 
-// An activity that will be completed elsewhere has neither failed nor succeeded, and one
+// An activity that will be completed elsewhere has neither failed nor succeeded. An activity
 // that the workflow cancels is canceled.
-func TestWhatPassesThrough(t *testing.T) {
+func TestPendingAndCanceledActivities(t *testing.T) {
 	var token []byte
 	attempts := 0
 	workflowOf(t, retrytemporal.Interceptor{Policy: retry.Policy{MaxAttempts: 3}}, map[string]func(context.Context) (string, error){

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the program prints, which the README shows of the first of these.
+// Each row checks what the program prints. The README shows the first row.
 func TestProgram(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -22,8 +22,8 @@ func TestProgram(t *testing.T) {
 	for _, row := range []struct{ name, address, want string }{
 		{"nothing listens", conn.LocalAddr().String(), "^attempts_exhausted\n" +
 			`retry: attempts exhausted after 4 attempts \(\d+\.?\d*ms waited\): dial tcp 127\.0\.0\.1:\d+: connect: connection refused` + "\n$"},
-		{"a wrong address", "127.0.0.1", "^permanent_error\nretry: permanent error after 1 attempt: .*missing port in address\n$"},
-		{"it is up", open, "^success\n<nil>\n$"},
+		{"an invalid address", "127.0.0.1", "^permanent_error\nretry: permanent error after 1 attempt: .*missing port in address\n$"},
+		{"a server listens", open, "^success\n<nil>\n$"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			stdout, usual := os.Stdout, address

@@ -1,6 +1,6 @@
 // Package browsertest tests the pages of retry plan and retry simulate in a real browser.
-// RETRY_TEST_CHROME is the path of the browser, and RETRY_TEST_AXE is that of axe-core's
-// file axe.min.js. ".ci/services browser" installs both.
+// RETRY_TEST_CHROME is the path of the browser, and RETRY_TEST_AXE is the path of the file
+// axe.min.js of axe-core. ".ci/services browser" installs both.
 package browsertest
 
 import (
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { tool.Main(m) }
 func made(t *testing.T, args ...string) string {
 	file := filepath.Join(t.TempDir(), "page.html")
 	output, err := exec.Command(tool.Path, append([]string{args[0], "-page", file}, args[1:]...)...).CombinedOutput()
-	require.FileExists(t, file, "%v: %s", err, output) // a system that stays down is exit status 1
+	require.FileExists(t, file, "%v: %s", err, output) // for a system that stays down, the exit status is 1
 	return "file://" + file
 }
 
@@ -35,9 +35,8 @@ type browser struct {
 	ctx context.Context
 }
 
-// open starts a browser. At the end the test fails if the console has a
-// message: a script's error, or something that the page's
-// Content-Security-Policy blocked.
+// open starts a browser. The test fails at its end if the console has a message, which is an error of
+// a script, or something that the Content-Security-Policy of the page blocked.
 func open(t *testing.T) *browser {
 	program := os.Getenv("RETRY_TEST_CHROME")
 	if program == "" && os.Getenv("CI") == "true" {
@@ -66,7 +65,7 @@ func open(t *testing.T) *browser {
 		messages <- all
 	}()
 	t.Cleanup(func() {
-		assert.NoError(t, chromedp.Cancel(ctx)) // waits for the browser, which writes to its directory until it exits
+		assert.NoError(t, chromedp.Cancel(ctx)) // waits until the browser has exited, because it writes to its directory until then
 		cancelLimited()
 		cancel()
 		cancelAllocated()
@@ -88,15 +87,15 @@ func eval[T any](b *browser, expression string) T {
 	return v
 }
 
-// pages are what commands write about: a policy in our own form, one in a large file with
-// notes, one that takes days, and a system.
+// pages are the inputs of the commands: a policy in our own form, a policy in a large file with
+// notes, a policy whose delays take days, and a system.
 var pages = map[string][]string{
 	"policy": {"plan", "../../cmd/retry/testdata/policy.yaml"}, "route": {"plan", "testdata/route.yaml"},
 	"slow": {"plan", "testdata/slow.yaml"}, "system": {"simulate", "-rescue", "testdata/system.yaml"},
 }
 
-// On a telephone nothing is wider than the page, and the block that was read is marked. No
-// two lines of a picture are told apart by their color alone: their dashes differ.
+// On the screen of a telephone, nothing is wider than the page. The block that was read is marked. The
+// lines of a picture differ in their dashes, not only in their colors.
 func TestNarrow(t *testing.T) {
 	b := open(t)
 	_, err := chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 390, Height: 844, DeviceScaleFactor: 2, Mobile: true})
@@ -120,7 +119,7 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// axe-core finds no violation in light and dark mode.
+// axe-core finds no violation in light mode and in dark mode.
 func TestAccessible(t *testing.T) {
 	b := open(t)
 	axe, err := os.ReadFile(os.Getenv("RETRY_TEST_AXE"))
@@ -158,8 +157,7 @@ func TestAccessible(t *testing.T) {
 	}
 }
 
-// screenshot saves a picture of the page in the directory RETRY_SCREENSHOTS, if
-// that is set.
+// screenshot saves a picture of the page in the directory RETRY_SCREENSHOTS, if this variable is set.
 func screenshot(b *browser, name string) {
 	dir := os.Getenv("RETRY_SCREENSHOTS")
 	if dir == "" {

@@ -1,5 +1,5 @@
-// Package formatstest compares what the tool reads with the types that
-// other systems read their settings with.
+// Package formatstest compares how the command reads the settings of other systems with the types
+// of these systems.
 package formatstest
 
 import (
@@ -50,17 +50,17 @@ func run(input string, args ...string) (stdout, stderr string, status int) {
 	return out.String(), errs.String(), command.ProcessState.ExitCode()
 }
 
-// decisions are what a system does when every attempt fails: the ranges of its
-// first delays.
+// decisions are the decisions of a system if every attempt fails: the number of attempts, and the
+// ranges of the first delays.
 type decisions struct {
 	attempts         int // -1: unlimited
 	windows          [][2]time.Duration
 	timeout, elapsed time.Duration
 }
 
-const most = 12 // delays that are compared
+const most = 12 // the number of delays that are compared
 
-// planned returns the decisions of the policy that the tool reads.
+// planned returns the decisions of the policy that the command reads.
 func planned(t *testing.T, text string, args ...string) (d decisions) {
 	t.Helper()
 	stdout, stderr, status := run(text, append([]string{"plan", "-json", "-n", fmt.Sprint(most)}, args...)...)
@@ -78,7 +78,7 @@ func planned(t *testing.T, text string, args ...string) (d decisions) {
 	return d
 }
 
-// compare compares decisions; floats round some delays by a few nanoseconds.
+// compare compares decisions. Delays may differ by a few nanoseconds, because of rounding.
 func compare(t *testing.T, want, got decisions, text string) {
 	t.Helper()
 	require.Equal(t, want.attempts, got.attempts, text)
@@ -94,8 +94,7 @@ func compare(t *testing.T, want, got decisions, text string) {
 	}
 }
 
-// windows returns the ranges of the first delays, of which middle returns each
-// before the jitter.
+// windows returns the ranges of the first delays. middle returns a delay without jitter.
 func windows(attempts int, middle func(n int) float64, lo, hi float64) (all [][2]time.Duration) {
 	for n := 1; n <= most && (attempts < 0 || n < attempts); n++ {
 		m := min(middle(n), math.MaxInt64/2)
@@ -109,15 +108,15 @@ func grow(base, factor, longest float64) func(n int) float64 {
 	return func(n int) float64 { return min(base*math.Pow(factor, float64(n-1)), longest) }
 }
 
-// A system is another system that reads settings, in testdata/systems.yaml.
+// A system is a system in testdata/systems.yaml that reads settings.
 type system struct {
 	Name     string
 	Settings map[string][]json.RawMessage
 	Faults   []json.RawMessage
 }
 
-// reads has what each system makes of settings, by its own types and by what its
-// documents or its source say about their meaning.
+// reads has a function for each system that returns its decisions for settings. The functions decode
+// with the types of the system. The meaning of the settings is from its documents or its source.
 var reads = map[string]func(text string) (decisions, error){
 	"temporal": readTemporal, "grpc": readGRPC, "envoy": readEnvoy, "istio": readIstio, "stepfunctions": readStepFunctions, "otel": readOTel,
 }
@@ -134,8 +133,8 @@ func (s *system) random(r *rand.Rand) string {
 	return "{" + strings.Join(members, ", ") + "}"
 }
 
-// What a system reads the tool reads too, and decides the same. It refuses what
-// the system refuses.
+// The command reads the settings that a system reads, and makes the same decisions. It refuses the
+// settings that the system refuses.
 func TestReads(t *testing.T) {
 	data, err := os.ReadFile("testdata/systems.yaml")
 	require.NoError(t, err)
@@ -167,7 +166,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// Temporal's server fills in 0 with its defaults, and checks what remains:
+// Temporal's server replaces 0 by its defaults, and checks the other values:
 // go.temporal.io/server, common/retrypolicy.
 func readTemporal(text string) (d decisions, err error) {
 	var p commonpb.RetryPolicy
@@ -184,8 +183,8 @@ func readTemporal(text string) (d decisions, err error) {
 	return d, nil
 }
 
-// gRPC checks a service config when a client is made. Its delays are those of
-// google.golang.org/grpc, stream.go.
+// gRPC checks a service config when a client is made. The delays are from google.golang.org/grpc,
+// stream.go.
 func readGRPC(text string) (d decisions, err error) {
 	config := `{"methodConfig": [{"name": [{}], "retryPolicy": ` + text + `}]}`
 	client, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(config))
@@ -208,7 +207,7 @@ func readGRPC(text string) (d decisions, err error) {
 	return d, errors.Join(err, err2)
 }
 
-// Envoy checks its messages by the rules in them, and more in
+// Envoy checks its messages with the rules in the messages, and with further rules in
 // source/common/router/retry_policy_impl.cc.
 func readEnvoy(text string) (d decisions, err error) {
 	var p routev3.RetryPolicy
@@ -241,7 +240,8 @@ func envoyDecisions(p *routev3.RetryPolicy) (d decisions, err error) {
 	return d, nil
 }
 
-// Istio writes its settings over its defaults for Envoy: pilot/pkg/networking/core/route/retry.
+// Istio starts from its defaults for Envoy, and its settings replace them:
+// pilot/pkg/networking/core/route/retry.
 func readIstio(text string) (d decisions, err error) {
 	var p istio.HTTPRetry
 	if err := p.UnmarshalJSON([]byte(text)); err != nil {
@@ -291,7 +291,7 @@ func readStepFunctions(text string) (d decisions, err error) {
 	return d, nil
 }
 
-// The Collector decodes its settings over its defaults, and hands them to
+// The Collector starts from its defaults, decodes its settings over them, and passes the result to
 // cenkalti/backoff: exporter/exporterhelper/internal/retry_sender.go.
 func readOTel(text string) (d decisions, err error) {
 	c := configretry.NewDefaultBackOffConfig()

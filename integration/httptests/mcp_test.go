@@ -24,8 +24,8 @@ import (
 	"github.com/goretry/retry/retryhttp/sse"
 )
 
-// The Go SDK's server of the Model Context Protocol. A tool tells its progress in 100 messages.
-// Meanwhile the server closes the stream, or its connections break anywhere.
+// A server of the Model Context Protocol, made with its Go SDK. A tool reports its progress in 100
+// messages. Meanwhile the server closes the stream, or its connections break at any byte.
 
 const progressMessages = 100
 
@@ -36,7 +36,7 @@ func mcpServer(closes bool) *mcp.Server {
 			if closes && n%10 == 1 {
 				req.Extra.CloseSSEStream(mcp.CloseSSEStreamArgs{RetryAfter: 5 * time.Millisecond})
 			}
-			// A message of a stream that is closed is stored.
+			// The server stores the messages of a closed stream.
 			_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: "p", Progress: float64(n)})
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil, nil
@@ -66,8 +66,8 @@ func (c *cutConn) Flush() { _ = http.NewResponseController(c.ResponseWriter).Flu
 
 type connKey struct{}
 
-// serveMCP starts a server, and returns its URL. after is how many bytes each answer to a
-// tools/call, and each GET, has before its connection breaks; 0: it does not.
+// serveMCP starts a server, and returns its URL. The connection of each tools/call and of each GET
+// breaks after this number of bytes. If after is 0, it does not break.
 func serveMCP(t *testing.T, s *mcp.Server, after int) string {
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
 		&mcp.StreamableHTTPOptions{EventStore: mcp.NewMemoryEventStore(nil)})
@@ -89,7 +89,7 @@ func serveMCP(t *testing.T, s *mcp.Server, after int) string {
 	return server.URL
 }
 
-// mcpPOST returns a request of a session, "" before there is one.
+// mcpPOST returns a request of a session. The session is "" before the server has opened a session.
 func mcpPOST(t *testing.T, url, session, message string) *http.Request {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader([]byte(message)))
 	require.NoError(t, err)
@@ -118,7 +118,7 @@ func openMCP(t *testing.T, client *http.Client, url string) (session string) {
 	return session
 }
 
-// An mcpMessage is a progress or the result.
+// An mcpMessage is a message about the progress, or the result.
 type mcpMessage struct {
 	ID     json.RawMessage
 	Method string
@@ -142,7 +142,7 @@ func TestServerOfTheModelContextProtocol(t *testing.T) {
 			requests := map[string]int{}
 			client := &http.Client{Transport: &retryhttp.Transport{
 				Base: requestsOf(func(req *http.Request) { requests[req.Method]++ }), Budgets: retryhttp.NoBudgets,
-				// The server answers 409 as long as it has not noticed that a connection broke.
+				// The server answers 409 until it has noticed that a connection is broken.
 				Check: func(req *http.Request, resp *http.Response, err error) error {
 					if err == nil && resp.StatusCode == http.StatusConflict && req.Method == http.MethodGet {
 						return retryhttp.NewStatusError(resp)
@@ -168,7 +168,7 @@ func TestServerOfTheModelContextProtocol(t *testing.T) {
 				require.NotEmpty(t, e.ID)
 				var m mcpMessage
 				switch {
-				case len(e.Data) == 0: // it opens the stream
+				case len(e.Data) == 0: // this event opens the stream
 				case !assert.NoError(t, json.Unmarshal(e.Data, &m)):
 				case m.Method == "":
 					told = append(told, m.Result.Content[0].Text)
@@ -190,7 +190,7 @@ func TestServerOfTheModelContextProtocol(t *testing.T) {
 	}
 }
 
-// requestsOf is a RoundTripper that tells of each request.
+// requestsOf is a RoundTripper that calls a function for each request.
 type requestsOf func(*http.Request)
 
 func (f requestsOf) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -27,12 +27,10 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// Each caller gets its own complete answer, whatever happened to the answers
-// that were discarded, and to requests that were given up. A reader from a Base's pool
-// must never be used twice at the same time, and nothing may be leaked: no goroutine, no
-// descriptor, and none of the few connections that there may be. The environment variable
-// RETRY_ANSWERS sets the number of answers, for all Bases together, and has 1,000
-// goroutines ask for them.
+// Each caller gets its own complete answer, although other answers are discarded and other requests
+// are given up. Two goroutines must never use a reader of the pool of a Base at the same time. No
+// goroutine, no file descriptor and no connection may leak. The environment variable RETRY_ANSWERS
+// sets the number of answers for all Bases together. If it is set, 1,000 goroutines send requests.
 func TestMixedAnswers(t *testing.T) {
 	answers, callers := int64(2000), 32
 	if n := os.Getenv("RETRY_ANSWERS"); n != "" {
@@ -119,8 +117,8 @@ func mixedAnswers(t *testing.T, start func(*httptest.Server), wrap func(http.Rou
 	all.Wait()
 }
 
-// answerTo returns a text that is different for each key. One of eight may be longer than
-// what is read of an answer that is discarded.
+// answerTo returns a text that is different for each key. One of eight texts may be longer than the
+// part of a discarded answer that is read.
 func answerTo(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	lines := 20 + int(sum[0])
@@ -164,19 +162,18 @@ func (s *mixed) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		out.send(http.StatusBadGateway, answerTo("another "+key))
 	case 4:
 		w.WriteHeader(http.StatusServiceUnavailable)
-	case 5: // stalls after a while
+	case 5: // the answer stalls after a while
 		out.send(http.StatusServiceUnavailable, answerTo("stalled "+key), 10, func() bool { <-req.Context().Done(); return false })
-	case 6: // trickles
+	case 6: // the answer comes byte by byte
 		out.send(http.StatusServiceUnavailable, answerTo("slow "+key), 100, func() bool { time.Sleep(time.Millisecond); return req.Context().Err() == nil })
-	case 7: // breaks off
+	case 7: // the answer breaks off
 		out.send(http.StatusServiceUnavailable, answerTo("broken "+key), 1000, func() bool { panic(http.ErrAbortHandler) })
 	case 8:
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// A writer compresses if the client accepts it, and flushes each piece that it
-// is given.
+// A writer compresses if the client accepts it, and flushes after each Write.
 type writer struct {
 	http.ResponseWriter
 	zip *gzip.Writer
@@ -218,8 +215,8 @@ func (w writer) send(status int, text string, pieces ...any) {
 	}
 }
 
-// blocking gives failed responses a body whose Read blocks until the attempt's
-// context ends, and that only one goroutine may use at a time.
+// blocking gives failed responses a body whose Read blocks until the context of the attempt ends. Only
+// one goroutine may use this body at a time.
 type blocking struct{ base http.RoundTripper }
 
 func (b blocking) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -233,7 +230,7 @@ func (b blocking) RoundTrip(req *http.Request) (*http.Response, error) {
 type blockingBody struct {
 	io.ReadCloser
 	ctx  context.Context
-	read int // unsynchronized, so that the race detector reports concurrent use
+	read int // without a lock, so that the race detector reports concurrent use
 }
 
 func (b *blockingBody) Read(p []byte) (int, error) {
@@ -252,8 +249,8 @@ func (b *blockingBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// assertNothingLeft calls f and waits until there are no more goroutines and
-// open files than before.
+// assertNothingLeft calls f, and waits until the number of goroutines and of open files is not above
+// the number before the call.
 func assertNothingLeft(t *testing.T, f func()) {
 	goroutines, files := runtime.NumGoroutine(), openFiles(t)
 	f()
@@ -266,8 +263,7 @@ func assertNothingLeft(t *testing.T, f func()) {
 	}
 }
 
-// openFiles returns how many files are open, or 0 on a system that does not
-// list them.
+// openFiles returns the number of open files. It returns 0 on a system that does not list them.
 func openFiles(t *testing.T) int {
 	if runtime.GOOS != "linux" {
 		return 0

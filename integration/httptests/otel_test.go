@@ -28,7 +28,7 @@ func (r resendCount) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.base.RoundTrip(req)
 }
 
-// Each attempt has its own span. Each span but the first says how often the
+// Each attempt has its own span. Each span after the first has an attribute that says how often the
 // request was sent before.
 func TestResendCount(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
@@ -44,7 +44,7 @@ func TestResendCount(t *testing.T) {
 	require.Len(t, spans.GetSpans(), 3)
 	var counts []int64
 	for _, span := range spans.GetSpans() {
-		count := int64(0) // for the first attempt, which has no such attribute
+		count := int64(0) // the span of the first attempt lacks the attribute
 		for _, attribute := range span.Attributes {
 			if attribute.Key == semconv.HTTPRequestResendCountKey {
 				count = attribute.Value.AsInt64()

@@ -18,22 +18,22 @@ import (
 	"github.com/goretry/retry"
 )
 
-// The snippets of docs/recipes.md that need other libraries.
+// The tests below run the snippets of docs/recipes.md that need other libraries.
 
 var (
 	errDown = errors.New("dial tcp: connection refused")
 	policy  = retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}
 )
 
-// The breaker opens at the third failure, for ten seconds. The call works from the
-// fourth time.
+// The breaker opens after the third failure, for ten seconds. The call succeeds from its fourth
+// attempt on.
 func TestBreaker(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		run   func(ctx context.Context, breaker circuitbreaker.CircuitBreaker[any], call func(context.Context) error) error
 		calls int
 		took  time.Duration
-		open  bool // the end
+		open  bool // whether the breaker is open at the end
 	}{
 		{"inside", func(ctx context.Context, breaker circuitbreaker.CircuitBreaker[any], call func(context.Context) error) error {
 			err := retry.Do(ctx, policy, func(ctx context.Context) error {

@@ -73,7 +73,7 @@ func askAnthropic(ctx context.Context, api anthropic.Client, stream bool) (strin
 	return text.String(), events.Err()
 }
 
-// The snippet of docs/recipes.md.
+// The test runs the snippet of docs/recipes.md.
 func TestRecipeAnthropic(t *testing.T) {
 	url, requests := serve(t, anthropicSDK, 2, events(func(s sdk) string { return s.opening + s.overloaded }), true)
 	t.Setenv("ANTHROPIC_BASE_URL", url)

@@ -16,23 +16,23 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// An sdk asks one question by a vendor's client, in one piece or as a stream, and
-// returns the answer.
+// An sdk asks one question with the client of a vendor, and returns the answer. The answer comes in
+// one piece or as a stream.
 type sdk struct {
 	name           string
 	ask            func(ctx context.Context, url string, client *http.Client, retries int, stream bool) (string, error)
-	answer, stream string // what a server that works says
-	overloaded     string // an event that begins a stream in place of that
+	answer, stream string // the answer of a server that works, in one piece and as a stream
+	overloaded     string // the first event of the stream of a server that is overloaded
 	opening        string
-	refused        func(error) *http.Response // what an error of the SDK has
+	refused        func(error) *http.Response // the response in an error of the SDK
 }
 
 var sdks = []sdk{anthropicSDK, openaiSDK}
 
-// A fault is what a server does with a request in place of an answer.
+// A fault is what a server sends in place of an answer.
 type fault = func(http.ResponseWriter, sdk)
 
-// status refuses, with these headers.
+// status refuses a request, with these headers.
 func status(code int, header ...string) fault {
 	return func(w http.ResponseWriter, _ sdk) {
 		for i := 0; i < len(header); i += 2 {
@@ -44,7 +44,7 @@ func status(code int, header ...string) fault {
 	}
 }
 
-// events begins a stream with the events, and ends it.
+// events starts a stream, sends the events, and ends the stream.
 func events(of func(sdk) string) fault {
 	return func(w http.ResponseWriter, s sdk) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -52,15 +52,14 @@ func events(of func(sdk) string) fault {
 	}
 }
 
-// breaks sends half of the answer.
+// breaks sends only half of the answer.
 func breaks(w http.ResponseWriter, s sdk) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", fmt.Sprint(len(s.answer)))
 	fmt.Fprint(w, s.answer[:len(s.answer)/2])
 }
 
-// serve starts a server that fails so often and then answers, and counts the
-// requests.
+// serve starts a server that fails this number of times and then answers. It counts the requests.
 func serve(t *testing.T, s sdk, faults int, do fault, stream bool) (url string, requests *atomic.Int64) {
 	requests = new(atomic.Int64)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -81,15 +80,15 @@ func serve(t *testing.T, s sdk, faults int, do fault, stream bool) (url string, 
 
 var policy = retry.Policy{MaxAttempts: 4, MaxRetryAfter: retry.Default().MaxRetryAfter}
 
-// The SDK's own retries are off, and the server fails twice. The response of an SDK's
-// error tells why it was the last.
+// The retries of the SDK are off, and the server fails twice. The response in the error of an SDK says
+// why there was no further retry.
 func TestSDKs(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		stream   bool
 		fault    fault
 		requests int64
-		reason   retry.Reason // of the response that the SDK's error has
+		reason   retry.Reason // of the response in the error of the SDK
 	}{
 		{"429 with Retry-After-Ms", false, status(429, "Retry-After-Ms", "5"), 3, retry.ReasonSuccess},
 		{"529", false, status(529), 3, retry.ReasonSuccess},
@@ -121,8 +120,8 @@ func TestSDKs(t *testing.T) {
 	}
 }
 
-// What the page says about the SDK's own retries: they do not see an event; left
-// on, they multiply; without them, a JSON body that breaks off needs LLM.
+// The documentation says about the retries of an SDK: they ignore an error event in a stream; if they
+// are on, the attempts multiply; if they are off, a JSON body that breaks off needs LLM.
 func TestRetriesOfTheSDKs(t *testing.T) {
 	for _, s := range sdks {
 		t.Run(s.name, func(t *testing.T) {

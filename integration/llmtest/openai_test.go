@@ -60,7 +60,7 @@ func askOpenAI(ctx context.Context, api openai.Client, stream bool) (string, err
 	return text.String(), events.Err()
 }
 
-// The snippet of docs/recipes.md.
+// The test runs the snippet of docs/recipes.md.
 func TestRecipeOpenAI(t *testing.T) {
 	url, requests := serve(t, openaiSDK, 2, status(529), false)
 	t.Setenv("OPENAI_BASE_URL", url)

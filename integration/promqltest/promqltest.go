@@ -1,3 +1,3 @@
-// Package promqltest tests the queries, alerts and dashboard in docs/ with the
-// parser and the engine of Prometheus.
+// Package promqltest tests the queries, the alerts and the dashboard in docs with the parser and
+// the engine of Prometheus.
 package promqltest

@@ -35,8 +35,8 @@ import (
 
 const page, dashboard = "../../docs/what-to-watch.md", "../../docs/dashboard.json"
 
-// A prom scrapes a handler and answers queries, with its own clock. Each scrape
-// advances the clock by 15 seconds.
+// A prom scrapes a handler and evaluates queries. It has its own clock. Each scrape advances the clock
+// by 15 seconds.
 type prom struct {
 	t       *testing.T
 	handler http.Handler
@@ -53,8 +53,8 @@ func newProm(t *testing.T, registry *prometheus.Registry) *prom {
 	return &prom{t, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), map[string]*promql.Series{}, engine, time.Unix(0, 0)}
 }
 
-// find takes the place of Prometheus's storage, whose package for tests brings the
-// clients of three clouds.
+// find replaces the storage of Prometheus. The test storage of Prometheus requires the client libraries
+// of three clouds.
 func (p *prom) find(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
 	found := &seriesSet{SeriesSet: storage.EmptySeriesSet()}
 	for _, name := range slices.Sorted(maps.Keys(p.scraped)) {
@@ -67,7 +67,7 @@ func (p *prom) find(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher)
 }
 
 type seriesSet struct {
-	storage.SeriesSet // for Err and Warnings, of which there are none
+	storage.SeriesSet // for the methods Err and Warnings, which return nothing
 	series            []storage.Series
 	next              int
 }
@@ -126,10 +126,10 @@ func (p *prom) query(expr string) map[string]float64 {
 	return values
 }
 
-// A service has three policies. It works for 5 minutes and then fails for 10. Then,
-// of 10 calls for payments, 8 succeed at once, one succeeds after a retry, and one
-// gives up after two. search fails until its budget is empty. reports has an
-// invalid policy, whose calls succeed at first. The callers of orders lend it nothing.
+// A service works for 5 minutes, and then fails for 10 minutes. In these minutes, of 10 calls to
+// payments, 8 succeed at once, one succeeds after a retry, and one gives up after two retries. Calls to
+// search fail until the budget is empty. The policy of reports is invalid, and its calls succeed in the
+// first 5 minutes. The callers of orders lend it no retry.
 type service struct {
 	prom     *prom
 	payments retry.Policy
@@ -192,7 +192,7 @@ func call(ctx context.Context, p retry.Policy, failures int) {
 	})
 }
 
-// The results of the page's queries while the service fails.
+// The results of the queries of the page while the service fails.
 var (
 	needRetry = map[string]float64{"payments": 0.2, "search": 0, "reports": 0, "orders": 0}
 	gaveUp    = map[string]float64{"payments attempts_exhausted": 1. / 15, "search budget_exhausted": 1. / 15, "reports invalid": 1. / 15, "orders borrowed_budget_exhausted": 1. / 15}
@@ -200,7 +200,7 @@ var (
 	left      = map[string]float64{"shared search": 0}
 )
 
-// The queries, the alerts and the dashboard of a service that works, and then fails.
+// The test runs the queries, the alerts and the dashboard for a service that works and then fails.
 func TestPage(t *testing.T) {
 	s := newService(t)
 	queries, alerts := blocks(t, "promql"), alerts(t)
@@ -228,9 +228,9 @@ func TestPage(t *testing.T) {
 	checkDashboard(t, s)
 }
 
-// The query and the alert show a budget that is empty in one process. The other
-// process goes on retrying.
-func TestABudgetIsEmptyInOneProcess(t *testing.T) {
+// The query and the alert show a budget that is empty in one of two processes. The other process still
+// retries.
+func TestBudgetEmptyInOneProcess(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	processes := map[string]retry.Policy{}
 	for instance, size := range map[string]int{"a": 1, "b": 9} {
@@ -250,7 +250,7 @@ func TestABudgetIsEmptyInOneProcess(t *testing.T) {
 	assertValues(t, left, p.query(alerts(t)["RetryBudgetEmpty"]))
 }
 
-// alerts returns the expressions of the page's alerts by name.
+// alerts returns the expressions of the alerts of the page, by name.
 func alerts(t *testing.T) map[string]string {
 	rules := blocks(t, "yaml")
 	require.Len(t, rules, 1)
@@ -265,7 +265,7 @@ func alerts(t *testing.T) map[string]string {
 	return alerts
 }
 
-// A grafana has the fields of a dashboard that the test checks.
+// A grafana holds the fields of a dashboard that the test checks.
 type grafana struct {
 	Title      string
 	Templating struct {
@@ -335,7 +335,7 @@ func expand(expr, policy string) string {
 	return strings.NewReplacer("$policy", policy, "$__rate_interval", "5m").Replace(expr)
 }
 
-// blocks returns the page's fenced code blocks in a language.
+// blocks returns the fenced code blocks of the page in a language.
 func blocks(t *testing.T, language string) []string {
 	var found []string
 	for i, part := range strings.Split(string(mustRead(t, page)), "```") {
@@ -378,7 +378,7 @@ func positive(values map[string]float64) map[string]float64 {
 	return found
 }
 
-// numbers leaves out NaN, the result of 0/0.
+// numbers returns the values without NaN, which is the result of 0/0.
 func numbers(values map[string]float64) map[string]float64 {
 	found := map[string]float64{}
 	for name, value := range values {

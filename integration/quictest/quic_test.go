@@ -35,13 +35,13 @@ func verdict(err error) string {
 	}
 }
 
-// All errors of quic-go wrap net.ErrClosed. That decides nothing.
+// All errors of quic-go wrap net.ErrClosed. So net.ErrClosed must not decide about a retry.
 func TestRealErrors(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		err  func(*testing.T) error
 		want string
-		is   any // what errors.As finds
+		is   any // the type that errors.As finds
 	}{
 		{"closed by the peer with a code", func(t *testing.T) error {
 			client, server := connect(t, nil)
@@ -117,7 +117,7 @@ func listen(t *testing.T) *quic.Listener {
 	return l
 }
 
-// server lends its certificate, which is for 127.0.0.1.
+// server returns a server whose certificate is for 127.0.0.1.
 func server(t *testing.T) *httptest.Server {
 	s := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(s.Close)

@@ -1,3 +1,2 @@
-// Package quictest tests retrynet on the errors of real QUIC connections. It
-// has nothing but tests.
+// Package quictest tests retrynet with the errors of real QUIC connections. It contains only tests.
 package quictest

@@ -18,8 +18,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// differences are what a schema cannot say. It accepts each of them, and the
-// decoder does not.
+// differences are the texts that the schema accepts and the decoder refuses, because a JSON Schema
+// cannot express the rule.
 var differences = []struct {
 	name string
 	is   func(string) bool
@@ -34,8 +34,8 @@ var differences = []struct {
 	}, `{"max_attempts": 3, "max_attempts": 3}`},
 }
 
-// Schema and decoder accept the same texts, except for the differences: the seeds of
-// the decoder's fuzz target, a text at each boundary, and 10,000 random ones.
+// The schema and the decoder accept the same texts, except for the differences. The texts are the
+// seeds of the fuzz target of the decoder, a text at each boundary, and 10,000 random texts.
 func TestSchema(t *testing.T) {
 	schema, err := jsonschema.NewCompiler().Compile("../../docs/policy.schema.json")
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestSchema(t *testing.T) {
 			}
 		}
 	}
-	assert.Len(t, accepted, len(keys)-2, "each key has a value that is accepted")
+	assert.Len(t, accepted, len(keys)-2, "the schema accepts a value of each key")
 
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 10_000 {

@@ -15,10 +15,10 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// Twenty transactions that conflict with each other are all done, each once: the
+// Twenty transactions that conflict with each other all commit, each exactly once. The test runs the
 // snippets of docs/recipes.md.
 func TestContention(t *testing.T) {
-	postgres(t) // it answers
+	postgres(t) // skips the test without PostgreSQL
 	config, err := pgxpool.ParseConfig(postgresConfig(t).ConnString())
 	require.NoError(t, err)
 	config.MaxConns = 20

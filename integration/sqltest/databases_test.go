@@ -27,11 +27,11 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// dsn returns the value of the variable, or the address of the database that
+// dsn returns the value of an environment variable, or else the address of the database that
 // .ci/services starts.
 func dsn(variable, local string) string { return cmp.Or(os.Getenv(variable), local) }
 
-// must reports whether a database that does not answer is a failure of the test.
+// must reports whether a test fails if its database does not run. Otherwise the test is skipped.
 func must(variable string) bool { return os.Getenv(variable) != "" || os.Getenv("CI") == "true" }
 
 func postgresConfig(t *testing.T) *pgx.ConnConfig {
@@ -49,7 +49,7 @@ func openPostgres(t *testing.T, config *pgx.ConnConfig) *sql.DB {
 func mariadbConfig(t *testing.T) *mysql.Config {
 	config, err := mysql.ParseDSN(dsn("RETRY_TEST_MARIADB", "retry_test:retry_test@tcp(127.0.0.1:3306)/retry_test"))
 	require.NoError(t, err)
-	config.Logger = &mysql.NopLogger{} // connections are cut on purpose
+	config.Logger = &mysql.NopLogger{} // this test cuts connections, so the warnings of the driver are expected
 	return config
 }
 
@@ -61,7 +61,7 @@ func openMariadb(t *testing.T, config *mysql.Config) *sql.DB {
 	return answering(t, sql.OpenDB(connector), must("RETRY_TEST_MARIADB"))
 }
 
-// postgresProxy starts a proxy to PostgreSQL and returns how to connect to it.
+// postgresProxy starts a proxy to PostgreSQL. It returns the configuration of a connection through it.
 func postgresProxy(t *testing.T, c cut) (*pgx.ConnConfig, *proxy) {
 	config := postgresConfig(t)
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)
@@ -70,7 +70,7 @@ func postgresProxy(t *testing.T, c cut) (*pgx.ConnConfig, *proxy) {
 	return config, p
 }
 
-// pqDB and pgdriverDB are PostgreSQL by other drivers.
+// pqDB and pgdriverDB open PostgreSQL with other drivers.
 func pqDB(t *testing.T) *sql.DB {
 	config := postgresConfig(t)
 	connector, err := pq.NewConnector(fmt.Sprintf("postgres://%s:%s@%s:%d/%s?sslmode=disable", config.User, config.Password, config.Host, config.Port, config.Database))
@@ -90,16 +90,16 @@ func pgdriverConnector(config *pgx.ConnConfig, address string) *pgdriver.Connect
 	)
 }
 
-// databases are the three, by the driver that is most used, and PostgreSQL by others.
+// databases are the three databases with their most used drivers, and PostgreSQL with other drivers.
 var databases = map[string]func(*testing.T) *sql.DB{
 	"sqlite": sqlite, "postgres": postgres, "mariadb": mariadb, "lib/pq": pqDB, "pgdriver": pgdriverDB,
 }
 
-// code returns what the database itself said: an SQLSTATE, MySQL's number or
-// SQLite's code; "" if it said nothing.
+// code returns the code of an error of a database: an SQLSTATE, a number of MySQL, or a code of SQLite.
+// It returns "" for an error without a code.
 func code(err error) string {
 	var (
-		postgres interface{ SQLState() string } // of pgx and of lib/pq
+		postgres interface{ SQLState() string } // implemented by errors of pgx and of lib/pq
 		bun      pgdriver.Error
 		my       *mysql.MySQLError
 		lite     *sqlitedriver.Error
@@ -118,8 +118,7 @@ func code(err error) string {
 	}
 }
 
-// sqlite returns a database in a new file. Its writers do not wait for each
-// other.
+// sqlite returns a database in a new file. Its writers do not wait for each other.
 func sqlite(t *testing.T) *sql.DB {
 	db, err := sql.Open("sqlite", "file:"+t.TempDir()+"/test.db?_pragma=journal_mode(WAL)&_pragma=busy_timeout(0)")
 	require.NoError(t, err)
@@ -143,7 +142,7 @@ func table(t *testing.T, db *sql.DB, columns string) string {
 	name := "retrysql_" + strings.ToLower(rand.Text())
 	exec(t, db, "CREATE TABLE "+name+" ("+columns+")")
 	t.Cleanup(func() {
-		// The context of the test has ended by now.
+		// The context of the test has ended before this function runs.
 		_, err := db.ExecContext(context.Background(), "DROP TABLE "+name)
 		require.NoError(t, err)
 	})
@@ -186,7 +185,7 @@ func isUnknown(err error) bool {
 	return errors.As(err, &unknown)
 }
 
-// A record holds what happened in the calls whose policies write to it.
+// A record holds the events of the calls whose policies write to it.
 type record struct {
 	mu       sync.Mutex
 	runs     int
@@ -211,8 +210,7 @@ func (r *record) policy() retry.Policy {
 	}
 }
 
-// At a meeting transactions wait for each other once. Transactions that come
-// later pass.
+// A meeting makes transactions wait for each other, once. Later transactions pass without a wait.
 type meeting struct {
 	mu      sync.Mutex
 	missing int
@@ -239,7 +237,7 @@ func await(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// within returns a context that keeps a failing test from hanging.
+// within returns a context with a deadline, so that a failing test does not hang.
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)

@@ -18,7 +18,7 @@ import (
 // three are the databases whose SQL differs.
 var three = []string{"sqlite", "postgres", "mariadb"}
 
-// A job is a row; nil is NULL.
+// A job is a row of the table. nil is NULL.
 type job struct {
 	attempts, maxAttempts *int
 	retryable             *bool
@@ -35,8 +35,8 @@ func literal[T any](v *T) string {
 	return strings.ToUpper(fmt.Sprint(*v))
 }
 
-// eligible computes what the SQL expression must return. A job without a limit has the
-// default, if that is set.
+// eligible returns the value that the SQL expression must have. A job without a limit has the default
+// limit, if a default is set.
 func (j job) eligible(p retry.Policy, byDefault int) bool {
 	attempts, maxAttempts := 0, byDefault
 	if j.attempts != nil {
@@ -52,8 +52,8 @@ func (j job) eligible(p retry.Policy, byDefault int) bool {
 	return p.Eligible(attempts)
 }
 
-// policies are the valid rows of the table of limits, and more with caps and
-// without limits.
+// policies are the valid rows of the table of limits, and further policies with caps and without
+// limits.
 var policies = []retry.Policy{
 	{},
 	{MaxAttempts: 5},
@@ -73,8 +73,8 @@ var policies = []retry.Policy{
 	retry.Default(),
 }
 
-// The expression is evaluated for a job of each combination of these numbers and NULL,
-// with each retryable: every boundary of the policies.
+// The database evaluates the expression for jobs with each combination of these numbers and NULL, and
+// with each value of retryable. The numbers are the boundaries of the policies.
 func TestEligible(t *testing.T) {
 	counts := []*int{nil}
 	for _, n := range []int{math.MinInt, -1, 0, 1, 2, 3, 4, 5, 6, 9, 10, 11, 19, 20, 21, math.MaxInt - 1, math.MaxInt} {
@@ -82,7 +82,7 @@ func TestEligible(t *testing.T) {
 	}
 	yes, no := true, false
 	var jobs []job
-	var rows []string // of jobs, with ids from 0
+	var rows []string // the rows of jobs, with ids from 0
 	for _, attempts := range counts {
 		for _, maxAttempts := range counts {
 			for _, retryable := range []*bool{nil, &yes, &no} {
@@ -101,7 +101,7 @@ func TestEligible(t *testing.T) {
 		n, yes := 0, 0
 		for ; rows.Next(); n++ {
 			var id int
-			var got bool // which cannot be NULL
+			var got bool // a bool, because the expression is never NULL
 			require.NoError(t, rows.Scan(&id, &got))
 			require.Equal(t, jobs[id].eligible(p, byDefault), got, "(%s) under %+v, by default %d", jobs[id].values(), p, byDefault)
 			if got {
@@ -127,8 +127,8 @@ func TestEligible(t *testing.T) {
 	}
 }
 
-// A column of text may be compared as text, as the doc of Columns warns: in
-// SQLite 10 attempts then count as fewer than 5.
+// A column of text may be compared as text, as the documentation of Columns warns. In SQLite, 10
+// attempts then count as fewer than 5 attempts.
 func TestEligibleOfText(t *testing.T) {
 	for database, row := range map[string]struct {
 		want int
@@ -152,7 +152,7 @@ func TestEligibleOfText(t *testing.T) {
 	}
 }
 
-// Names that need quotes work in a WHERE in every database.
+// Quoted names of columns work in the WHERE of every database.
 func TestEligibleQuotedNames(t *testing.T) {
 	for _, row := range []struct {
 		database string

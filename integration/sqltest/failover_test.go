@@ -18,14 +18,14 @@ import (
 
 const standby = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
 
-// The pool's only connection has become read-only, as one to a server that was the
-// primary. The second attempt has another one.
+// The only connection of the pool has become read-only, as a connection to a former primary does. The
+// second attempt gets another connection.
 func TestReadOnlyConnection(t *testing.T) {
 	const demoted = "BEGIN NOT ATOMIC IF @demoted THEN SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = " +
 		"'The MariaDB server is running with the --read-only option so it cannot execute this statement'; END IF; END"
 	for _, row := range []struct{ name, demote, write, code string }{
 		{"postgres", standby, "SELECT 1", "25006"},
-		{"lib/pq", "SET retry.demoted = 'on'", "DO $$BEGIN IF current_setting('retry.demoted', true) = 'on' THEN " + // it begins with BEGIN READ WRITE
+		{"lib/pq", "SET retry.demoted = 'on'", "DO $$BEGIN IF current_setting('retry.demoted', true) = 'on' THEN " + // lib/pq starts a transaction with BEGIN READ WRITE
 			"RAISE 'cannot execute UPDATE in a read-only transaction' USING ERRCODE = '25006'; END IF; END$$", "25006"},
 		{"pgdriver", standby, "SELECT 1", "25006"},
 		{"mariadb", "SET SESSION TRANSACTION READ ONLY", "SELECT 1", "1792"},
@@ -48,12 +48,13 @@ func TestReadOnlyConnection(t *testing.T) {
 			if assert.Len(t, happened.failures, 1) {
 				assert.Equal(t, row.code, code(happened.failures[0]))
 			}
-			exec(t, db, fmt.Sprintf("UPDATE %s SET balance = 80 WHERE id = 1", name)) // by the same pool
+			exec(t, db, fmt.Sprintf("UPDATE %s SET balance = 80 WHERE id = 1", name)) // through the same pool
 		})
 	}
 }
 
-// What the drivers offer where Tx cannot close the connection.
+// The options of the drivers that close a read-only connection, for programs in which Tx cannot close
+// it.
 func TestDriversThatCloseAReadOnlyConnection(t *testing.T) {
 	t.Run("OnPgError of pgx", func(t *testing.T) {
 		db := postgres(t)
@@ -133,7 +134,7 @@ func TestTargetSessionAttrs(t *testing.T) {
 	assert.Equal(t, 90, balance(t, writable, name, 1))
 }
 
-// There is no TiDB here: MariaDB says what TiDB says, and the driver makes its error.
+// The test has no TiDB. MariaDB returns the error numbers of TiDB, and the driver makes the errors.
 func TestTiDBsErrors(t *testing.T) {
 	db := mariadb(t)
 	for _, number := range []int{8002, 8005, 8022, 8028, 9007} {
@@ -155,8 +156,8 @@ func TestTiDBsErrors(t *testing.T) {
 	}
 }
 
-// The inner Tx is refused, whatever context and whatever form of the connection it gets, and
-// nothing of the outer one is committed.
+// The inner Tx is refused with any context and any form of the connection. The outer Tx commits
+// nothing.
 func TestTxInsideTxOnOneConnection(t *testing.T) {
 	for _, database := range []string{"postgres", "mariadb", "sqlite"} {
 		for name, by := range map[string]func(*sql.Conn) retrysql.Beginner{

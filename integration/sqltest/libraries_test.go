@@ -22,11 +22,11 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// A run runs a function in a transaction, and gives it what executes a statement
-// there.
+// A run runs a function in a transaction. It passes to the function a function that executes a
+// statement in this transaction.
 type run = func(ctx context.Context, p retry.Policy, fn func(exec func(string) error) error) error
 
-// byTx runs transactions of database/sql.
+// byTx runs transactions of database/sql with Tx.
 func byTx(db *sql.DB) run {
 	return func(ctx context.Context, p retry.Policy, fn func(func(string) error) error) error {
 		return retrysql.Tx(ctx, db, nil, p, func(ctx context.Context, tx *sql.Tx) error {
@@ -42,7 +42,7 @@ func execContext[T interface {
 	return err
 }
 
-// byTxFunc runs transactions of another library.
+// byTxFunc runs transactions of another library with TxFunc.
 func byTxFunc[T any](begin func(context.Context, func(T) error) error, exec func(context.Context, T, string) error) run {
 	return func(ctx context.Context, p retry.Policy, fn func(func(string) error) error) error {
 		return retrysql.TxFunc(ctx, begin, p, func(ctx context.Context, tx T) error {
@@ -106,9 +106,9 @@ func gormRun(t *testing.T, db *sql.DB, translateError bool) run {
 	return byTxFunc(begin, func(_ context.Context, tx *gorm.DB, statement string) error { return tx.Exec(statement).Error })
 }
 
-// The answer to COMMIT is lost in each of twenty transactions, before the server
-// has received it or after the server has applied it. Each transaction is
-// reported as unknown, and none is applied twice.
+// In each of twenty transactions the answer to COMMIT is lost: before the server has received the
+// COMMIT, or after the server has applied it. The outcome of each transaction is reported as unknown,
+// and no transaction is applied twice.
 func TestLibrariesWhenTheAnswerToCommitIsLost(t *testing.T) {
 	const transactions = 20
 	for _, lib := range libraries {
@@ -129,7 +129,7 @@ func TestLibrariesWhenTheAnswerToCommitIsLost(t *testing.T) {
 					proxy.arm()
 					var happened record
 					p := happened.policy()
-					p.RetryIf = func(error) bool { return true } // no RetryIf can change that
+					p.RetryIf = func(error) bool { return true } // RetryIf cannot make Tx retry an unknown outcome
 					err := run(within(t), p, func(exec func(string) error) error {
 						return exec(fmt.Sprintf("INSERT INTO %s VALUES (%d)", requests, request))
 					})
@@ -143,8 +143,8 @@ func TestLibrariesWhenTheAnswerToCommitIsLost(t *testing.T) {
 	}
 }
 
-// If the connection is lost anywhere else, the transaction was rolled back. It
-// is retried and applied once.
+// If the connection is lost before COMMIT, the transaction is rolled back. It is retried and applied
+// once.
 func TestLibrariesWhenTheConnectionIsLostBeforeCommit(t *testing.T) {
 	for _, lib := range libraries {
 		for _, at := range []string{lib.begin, "INSERT"} {
@@ -164,7 +164,7 @@ func TestLibrariesWhenTheConnectionIsLostBeforeCommit(t *testing.T) {
 						assert.Equal(t, 2, happened.runs)
 					}
 					assert.LessOrEqual(t, happened.runs, 2)
-					assert.True(t, proxy.done.Load(), "the cut was not made")
+					assert.True(t, proxy.done.Load(), "the proxy has cut the connection")
 					assert.Equal(t, 1, number(t, db, "SELECT COUNT(*) FROM "+requests))
 				})
 			}

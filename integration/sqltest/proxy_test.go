@@ -10,11 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A cut says when the proxy cuts a connection, once: when it reads these words
-// from the client, or when the server has answered them, before the client gets
-// the answer.
+// A cut says when the proxy cuts a connection. The proxy cuts once: when it reads these words from the
+// client, or after the server has answered them and before the client gets the answer.
 type cut struct {
-	at          string // in capitals; the data is compared in capitals
+	at          string // in capitals, because the proxy compares in capitals
 	afterAnswer bool
 }
 
@@ -22,15 +21,14 @@ type cut struct {
 type proxy struct {
 	*net.TCPAddr
 	cut  cut
-	done atomic.Bool // the cut has been made
+	done atomic.Bool // the proxy has cut the connection
 }
 
 // arm makes the proxy cut once more.
 func (p *proxy) arm() { p.done.Store(false) }
 
-// startProxy starts a proxy that runs until the test ends. It looks for the
-// words in one read, because a statement is shorter than the buffer and is
-// written at once.
+// startProxy starts a proxy that runs until the test ends. The proxy looks for the words in each read
+// alone. This is enough, because a client writes a statement at once, and it fits into the buffer.
 func startProxy(t *testing.T, c cut, network, address string) *proxy {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -65,7 +63,7 @@ type link struct {
 	withhold       atomic.Bool // withholds the next answer
 }
 
-// request says whether to pass a request on.
+// request reports whether to pass a request on.
 func (l *link) request(data []byte) bool {
 	if bytes.Contains(bytes.ToUpper(data), []byte(l.proxy.cut.at)) && l.proxy.done.CompareAndSwap(false, true) {
 		l.withhold.Store(true)
@@ -74,7 +72,7 @@ func (l *link) request(data []byte) bool {
 	return true
 }
 
-// pipe passes on what it reads, until it may not. Then it closes both ends.
+// pipe passes on the data that it reads. When it must not pass data on, it closes both ends.
 func (l *link) pipe(from, to net.Conn, pass func([]byte) bool) {
 	defer l.client.Close()
 	defer l.server.Close()

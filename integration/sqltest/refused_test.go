@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// With a rollback journal, a writer waits for the readers only at its commit.
+// With a rollback journal, a writer of SQLite waits for readers only at its COMMIT.
 func TestSQLiteBusyAtCommit(t *testing.T) {
 	dsn := "file:" + t.TempDir() + "/test.db?_pragma=journal_mode(DELETE)&_pragma=busy_timeout(0)"
 	open := func() *sql.DB {
@@ -26,7 +26,7 @@ func TestSQLiteBusyAtCommit(t *testing.T) {
 		return answering(t, db, true)
 	}
 	writer, reader := open(), open()
-	writer.SetMaxOpenConns(1) // so that the retry gets the connection on which the commit was refused
+	writer.SetMaxOpenConns(1) // so that the retry gets the connection on which the COMMIT was refused
 	name := accounts(t, writer)
 	rows, err := reader.QueryContext(t.Context(), "SELECT id FROM "+name)
 	require.NoError(t, err)
@@ -50,15 +50,15 @@ func TestSQLiteBusyAtCommit(t *testing.T) {
 	}
 }
 
-// children creates a table whose constraint is checked at COMMIT, and returns a
-// statement that breaks it.
+// children creates a table with a constraint that is checked at COMMIT. It returns a statement that
+// violates the constraint.
 func children(t *testing.T, db *sql.DB) (name, orphan string) {
 	parents := table(t, db, "id INTEGER PRIMARY KEY")
 	name = table(t, db, "parent INTEGER REFERENCES "+parents+" (id) DEFERRABLE INITIALLY DEFERRED")
 	return name, "INSERT INTO " + name + " VALUES (1)"
 }
 
-// A deferred constraint refuses the COMMIT, and nothing is applied.
+// The database refuses a COMMIT because of a deferred constraint, and applies nothing.
 func TestDeferredConstraint(t *testing.T) {
 	for database, want := range map[string]string{"sqlite": "787", "postgres": "23503", "lib/pq": "23503", "pgdriver": "23503"} {
 		t.Run(database, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestDeferredConstraint(t *testing.T) {
 	}
 }
 
-// A function that ignores an error commits nothing: PostgreSQL answers COMMIT
-// with ROLLBACK. The transaction is retried.
+// A function that ignores an error commits nothing: PostgreSQL answers COMMIT with ROLLBACK. Tx retries
+// the transaction.
 func TestCommitAnsweredWithRollback(t *testing.T) {
 	for name, row := range map[string]struct {
 		run  func(*testing.T) run
@@ -108,7 +108,7 @@ func TestCommitAnsweredWithRollback(t *testing.T) {
 	}
 }
 
-// The driver has prepared a statement, and then its table is altered.
+// The table is altered after the driver has prepared a statement.
 func TestCachedPlan(t *testing.T) {
 	db, other := postgres(t), postgres(t)
 	db.SetMaxOpenConns(1)
@@ -146,10 +146,10 @@ func TestGORMTranslateError(t *testing.T) {
 	}
 }
 
-// Some statements cannot be rolled back, and with PostgreSQL Tx does not notice a
-// COMMIT that the function sends as a statement, as its doc says: the first
-// attempt's write stays, and the second attempt writes again.
-func TestWhatStaysAfterARollback(t *testing.T) {
+// Some statements cannot be rolled back. And with PostgreSQL, Tx does not notice a COMMIT that the
+// function sends as a statement, as its documentation says. In both cases the write of the first
+// attempt remains, and the second attempt writes again.
+func TestWritesThatRemainAfterARollback(t *testing.T) {
 	again := errors.New("something else")
 	for _, row := range []struct{ name, database, alter, between string }{
 		{"a table without transactions", "mariadb", " ENGINE = MyISAM", "SELECT 1"},

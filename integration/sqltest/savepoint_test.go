@@ -16,9 +16,8 @@ import (
 
 type step = func(context.Context, *sql.Tx) error
 
-// deadlock returns a step that its transaction of accounts loses in a deadlock: it
-// has changed the first row, and another transaction, which has changed more, the
-// second one.
+// deadlock returns a step that ends its transaction with a deadlock. The transaction has changed the
+// first row. Another transaction, which has changed more rows, has changed the second row.
 func deadlock(t *testing.T, db *sql.DB, accounts string) step {
 	return func(ctx context.Context, tx *sql.Tx) error {
 		other, err := db.BeginTx(ctx, nil)
@@ -38,8 +37,8 @@ func deadlock(t *testing.T, db *sql.DB, accounts string) step {
 	}
 }
 
-// lockWait returns a step whose last statement waits too long for a lock, which
-// undoes that statement alone.
+// lockWait returns a step whose last statement waits too long for a lock. The database undoes only
+// this statement.
 func lockWait(t *testing.T, db *sql.DB, accounts string) step {
 	return func(ctx context.Context, tx *sql.Tx) error {
 		other, err := db.BeginTx(ctx, nil)
@@ -67,7 +66,7 @@ func ddl(t *testing.T, db *sql.DB, _ string) step {
 	return statement("ALTER TABLE "+table(t, db, "id INTEGER")+" ADD COLUMN more INTEGER")(t, db, "")
 }
 
-// andThen returns what the second step does after the first.
+// andThen returns a step that runs two steps, one after the other.
 func andThen(first, second func(*testing.T, *sql.DB, string) step) func(*testing.T, *sql.DB, string) step {
 	return func(t *testing.T, db *sql.DB, accounts string) step {
 		one, two := first(t, db, accounts), second(t, db, accounts)
@@ -75,9 +74,9 @@ func andThen(first, second func(*testing.T, *sql.DB, string) step) func(*testing
 	}
 }
 
-// The first attempt moves 10 from the first account, and then its transaction ends.
-// Whatever the function does after that, Tx does not report a success that is half
-// or twice applied; TxFunc cannot see it.
+// The first attempt moves 10 from the first account, and then its transaction ends. Then the function
+// goes on in one of several ways. Tx never reports a success that was applied by half or twice. TxFunc
+// cannot notice it.
 func TestFunctionThatGoesOn(t *testing.T) {
 	again := errors.New("something else")
 	ignores := func(error) error { return nil }
@@ -88,7 +87,7 @@ func TestFunctionThatGoesOn(t *testing.T) {
 		name    string
 		by      string
 		ends    func(*testing.T, *sql.DB, string) step
-		more    bool // it writes after that
+		more    bool // the function writes after the end of its transaction
 		returns func(ended error) error
 		unknown bool
 		want    [2]int // the balances

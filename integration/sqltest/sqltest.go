@@ -1,3 +1,3 @@
-// Package sqltest tests retrysql on real databases: SQLite, PostgreSQL and
-// MariaDB. It has nothing but tests.
+// Package sqltest tests retrysql on real databases: SQLite, PostgreSQL and MariaDB. It contains
+// only tests.
 package sqltest

@@ -27,8 +27,8 @@ func both(t *testing.T, one, other func() error) {
 	wg.Wait()
 }
 
-// Two transfers lock the same two rows in opposite order. The database ends one
-// of them, which is retried, and both commit.
+// Two transfers lock the same two rows in opposite order. The database ends one transfer. Tx retries
+// it, and both transfers commit.
 func TestDeadlock(t *testing.T) {
 	for database, want := range map[string]string{"postgres": "40P01", "mariadb": "1213"} {
 		t.Run(database, func(t *testing.T) {
@@ -72,23 +72,23 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// Two transactions each take 150 from an account if both accounts together have
-// enough. Both have read before one writes, so the one that commits later must
-// read again.
+// Two transactions each take 150 from an account if the sum of both accounts is large enough. Both
+// transactions read before one transaction writes. So the transaction that commits later must read
+// again.
 func TestConflicts(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		open   func(*testing.T) *sql.DB
 		opts   *sql.TxOptions
-		second int  // the account of the later one
-		early  bool // it writes before the first one commits, and the database notices at its COMMIT
+		second int  // the account of the later transaction
+		early  bool // the later transaction writes before the first transaction commits, and fails at its COMMIT
 		code   string
 	}{
 		{"postgres", postgres, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}, 1, false, "40001"},
 		{"postgres, at COMMIT", postgres, &sql.TxOptions{Isolation: sql.LevelSerializable}, 2, true, "40001"},
 		{"mariadb", func(t *testing.T) *sql.DB {
 			config := mariadbConfig(t)
-			config.Params = map[string]string{"innodb_snapshot_isolation": "ON"} // by default InnoDB lets an update be lost
+			config.Params = map[string]string{"innodb_snapshot_isolation": "ON"} // without this setting, InnoDB loses an update
 			return openMariadb(t, config)
 		}, nil, 1, false, "1020"},
 		{"sqlite", sqlite, nil, 1, false, "517"}, // SQLITE_BUSY_SNAPSHOT
@@ -133,7 +133,7 @@ func TestConflicts(t *testing.T) {
 				return withdraw(&first, 1, turn)
 			}, func() error { return withdraw(&second, row.second, firstDone) })
 
-			assert.Equal(t, 50, number(t, db, "SELECT SUM(balance) FROM "+name), "the second one must see what the first one took")
+			assert.Equal(t, 50, number(t, db, "SELECT SUM(balance) FROM "+name), "the second transaction must see the withdrawal of the first transaction")
 			assert.Equal(t, 1, first.runs)
 			assert.Equal(t, 2, second.runs)
 			if assert.Len(t, second.failures, 1) {
@@ -145,8 +145,8 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// Another session terminates the session in the middle of the first transaction.
-// A Conn is that session, so it stays lost.
+// Another session terminates the session in the middle of the first transaction. A Conn has only this
+// session, so all its attempts fail.
 func TestTerminatedInTheMiddle(t *testing.T) {
 	for database, row := range map[string]struct{ id, end string }{
 		"postgres": {"SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%d, 10000)"},
@@ -191,7 +191,7 @@ func TestTerminatedInTheMiddle(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	for database, sleep := range map[string]string{
 		"postgres": "SELECT 1 FROM pg_sleep(10)",
-		"mariadb":  "SELECT SLEEP(2)", // the server keeps the locks until then
+		"mariadb":  "SELECT SLEEP(2)", // the server keeps the locks until the SLEEP has ended
 		"sqlite":   "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT MAX(i) FROM n",
 	} {
 		t.Run(database, func(t *testing.T) {
@@ -240,8 +240,8 @@ func TestLockedRow(t *testing.T) {
 	}
 }
 
-// There is no such database, or nothing listens on the port: the errors of both
-// drivers are recognized without any setup.
+// The database does not exist, or nothing listens on the port. retrysql recognizes the errors of both
+// drivers without any setup.
 func TestNoConnection(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -251,7 +251,7 @@ func TestNoConnection(t *testing.T) {
 	defer conn.Close()
 	address := conn.LocalAddr().(*net.TCPAddr)
 
-	postgres(t) // skips the test without one
+	postgres(t) // skips the test without PostgreSQL
 	pg, elsewhere, my := postgresConfig(t), postgresConfig(t), mariadbConfig(t)
 	pg.Host, pg.Port, pg.TLSConfig, pg.Fallbacks = address.IP.String(), uint16(address.Port), nil, nil
 	elsewhere.Database = "no_such_database"
@@ -274,5 +274,5 @@ func TestNoConnection(t *testing.T) {
 	}
 }
 
-// atCommit reports whether err is what a COMMIT was refused with.
+// atCommit reports whether err is the error of a refused COMMIT.
 func atCommit(err error) bool { return strings.HasPrefix(err.Error(), "retrysql: commit: ") }

@@ -10,8 +10,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A policy in a file, with an override from the environment, as a service loads
-// it.
+// A service loads a policy from a file. An environment variable overrides the limit of the file.
 func Example() {
 	type Config struct {
 		URL   string

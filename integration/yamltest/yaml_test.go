@@ -1,5 +1,5 @@
-// Package yamltest tests retry.Policy with the YAML libraries that call its
-// methods. The retry module itself does not depend on them.
+// Package yamltest tests retry.Policy with the YAML libraries that call its methods. The root module
+// does not require these libraries.
 package yamltest
 
 import (
@@ -52,7 +52,7 @@ var (
 	}
 )
 
-// config is a configuration with a policy in it.
+// config is a configuration that contains a policy.
 type config struct {
 	Name  string       `yaml:"name" json:"name"`
 	Retry retry.Policy `yaml:"retry" json:"retry"`
@@ -102,7 +102,7 @@ retry:
 	}
 }
 
-// Anchors and merge keys work as everywhere else in a file.
+// Anchors and merge keys work in a policy as in the rest of a file.
 func TestDecodeMergedKeys(t *testing.T) {
 	const text = `
 defaults: &defaults {max_attempts: 3, backoff: &curve {type: fixed, base: 1s}}
@@ -146,14 +146,14 @@ func TestDecodeErrors(t *testing.T) {
 				filled := config{Retry: retry.Default()}
 				got := filled
 				require.ErrorContains(t, lib.unmarshal([]byte(text), &got), "retry: invalid policy: "+want)
-				assert.Equal(t, filled, got, "an error leaves the policy as it was")
+				assert.Equal(t, filled, got, "the policy is unchanged after an error")
 			})
 		}
 	}
 }
 
-// The libraries disagree about the kind of these words and numbers. Whatever they
-// decide, none of them may silently become zero.
+// The libraries parse these words and numbers as different types. No library may silently make a word
+// or a number zero.
 func TestDecodeAmbiguousScalars(t *testing.T) {
 	for text, want := range map[string]string{
 		"retry: {retryable: no}":                      "retryable",
@@ -207,7 +207,7 @@ func TestDuplicateKeys(t *testing.T) {
 
 	var got config
 	require.NoError(t, sigsYAML.unmarshal([]byte("retry: {max_attempts: 3, max_attempts: 4}"), &got))
-	assert.Equal(t, 4, got.Retry.MaxAttempts, "sigs.k8s.io/yaml reports it only with UnmarshalStrict")
+	assert.Equal(t, 4, got.Retry.MaxAttempts, "sigs.k8s.io/yaml reports a duplicate key only with UnmarshalStrict")
 }
 
 func TestEncode(t *testing.T) {
@@ -269,8 +269,8 @@ retryable: false
 	}
 }
 
-// A policy that a library writes and reads again is the same, to the last bit. Random ones
-// are written and read by the fuzz targets of package retry.
+// A policy that a library writes and reads again is the same policy, to the last bit. The fuzz targets
+// of package retry do the same with random policies.
 func TestRoundTrip(t *testing.T) {
 	policies := []retry.Policy{
 		{}, retry.Default(),
@@ -296,7 +296,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// The documentation of Policy.UnmarshalJSON warns of both.
+// The documentation of Policy.UnmarshalJSON warns of an embedded and of an inlined policy.
 func TestEmbeddedAndInlined(t *testing.T) {
 	for _, lib := range libraries {
 		var embedded struct {

@@ -21,8 +21,9 @@ import (
 
 func main() { write(os.Stdout, ".") }
 
-// write prints the API that Linux on amd64 has without cgo, whatever this machine is. It asks
-// no go command for the packages: go test repeats a test whose own reads would differ.
+// write prints the API for Linux on amd64 without cgo, whatever this machine is. It reads the
+// files itself and not through the go command, because go test caches a result by the files
+// that the test itself has read.
 func write(w io.Writer, root string) {
 	platform := build.Default
 	platform.GOOS, platform.GOARCH, platform.CgoEnabled = "linux", "amd64", false
@@ -37,15 +38,16 @@ func write(w io.Writer, root string) {
 		if err == nil && len(p.GoFiles) > 0 && p.Name != "main" {
 			below, err := filepath.Rel(root, dir)
 			must(err)
-			fmt.Fprintf(w, "\npackage %s\n\n", path.Join("github.com/goretry/retry", filepath.ToSlash(below)))
+			name := path.Join("github.com/goretry/retry", filepath.ToSlash(below))
+			fmt.Fprintf(w, "\npackage %s\n\n", name)
 			printExported(w, dir, p.GoFiles)
 		}
-		return nil // an error is that of a directory without Go files for this platform
+		return nil // ImportDir fails for a directory without Go files for this platform
 	}))
 }
 
-// isOutside reports whether a directory belongs to another module, or its packages cannot be
-// imported.
+// isOutside reports whether a directory belongs to another module, or contains packages that
+// users cannot import.
 func isOutside(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	name := filepath.Base(dir)

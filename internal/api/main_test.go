@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAPIIsWhatReviewersHaveRead(t *testing.T) {
+func TestAPIEqualsAPITxt(t *testing.T) {
 	stored, err := os.ReadFile("api.txt")
 	require.NoError(t, err)
 	var now strings.Builder

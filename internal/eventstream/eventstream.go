@@ -1,5 +1,5 @@
-// Package eventstream parses streams of events (text/event-stream) as the HTML standard says in
-// its section "Server-sent events".
+// Package eventstream parses streams of events (text/event-stream) according to the section
+// "Server-sent events" of the HTML standard.
 package eventstream
 
 import (
@@ -17,37 +17,38 @@ import (
 var ErrTooLong = errors.New("the event is longer than the limit")
 
 const (
-	longestID = 8 << 10                // many servers refuse longer headers
-	longest   = len("\ufeffevent: \n") // the most that a line has around its value
-	maxRetry  = 365 * 24 * 3600 * 1e3  // milliseconds; more could overflow
+	longestID = 8 << 10                // bytes; many servers refuse longer headers
+	longest   = len("\ufeffevent: \n") // the greatest length of a line without its value
+	maxRetry  = 365 * 24 * 3600 * 1e3  // milliseconds; a longer wait could overflow
 )
 
-// A Parser reads the events of one stream. Its memory holds a line and the data of an event, each
-// of at most the limit; a line with an ID may be longer. Comments and unknown fields take none.
+// A Parser reads the events of one stream. It keeps one line and the data of one event in
+// memory, each of at most the limit. A line with an ID may be longer than the limit. Comments
+// and unknown fields take no memory.
 type Parser struct {
-	// Name, Data and ID describe the last event that Next has read. Data is nil if that only
-	// changed the ID.
+	// Name, Data and ID describe the last event that Next has read. Data is nil if the event
+	// only changed the ID.
 	Name string
-	Data []byte // its lines with LF between them, valid until the next call of Next
-	ID   string // the last one that a blank line has confirmed; "": none
+	Data []byte // the lines with LF between them, valid until the next call of Next
+	ID   string // the last ID that a blank line has confirmed; "": no ID
 
 	// Retry is the wait that the stream asks for before the next connection.
 	Retry time.Duration
 
 	limit int
 	lines *bufio.Scanner
-	seen  int    // the first bytes of the line, which contain no end
-	mark  []byte // the byte order mark, which only the first line may have
-	past  bool   // the line does not count, and its first bytes are gone
-	lf    bool   // the last line ended with CR, so an LF belongs to it
+	seen  int    // how many bytes of the line are known to contain no line end
+	mark  []byte // the byte order mark, which only the first line may have; nil after that line
+	past  bool   // the line is no known field, and its first bytes were dropped
+	lf    bool   // the last line ended with CR, so an LF at this place belongs to that line
 
-	data []byte // each line ends with LF
-	id   string // not confirmed yet
-	name string // the last name, which is often the next one
+	data []byte // the data of the event so far; each line ends with LF
+	id   string // the last ID, which a blank line has not confirmed yet
+	name string // the last name, kept because the next event often has the same name
 }
 
-// New returns a Parser for the stream r, whose last ID was id. An event has at most limit bytes,
-// and never more than 1 GiB. A limit of 0 or below is 16 MiB.
+// New returns a Parser for the stream r. id is the last ID of an earlier connection, or "". An
+// event may have at most limit bytes, and at most 1 GiB. A limit of 0 or below is 16 MiB.
 func New(r io.Reader, id string, limit int) *Parser {
 	limit = min(cmp.Or(max(0, limit), 16<<20), 1<<30)
 	p := &Parser{lines: bufio.NewScanner(r), limit: limit, mark: []byte("\ufeff"), ID: id, id: id}
@@ -56,9 +57,9 @@ func New(r io.Reader, id string, limit int) *Parser {
 	return p
 }
 
-// Next reads up to the blank line that ends the next event, or that confirms another ID. At the
-// end of the stream it returns the error of the reader, such as io.EOF, and what is left of an
-// event is dropped.
+// Next reads until a blank line ends the next event or confirms a new ID. At the end of the
+// stream it returns the error of the reader, such as io.EOF, and drops an unfinished event. It
+// returns [ErrTooLong] for an event above the limit.
 func (p *Parser) Next() error {
 	p.Name, p.Data, p.data = "", nil, p.data[:0]
 	for p.lines.Scan() {
@@ -83,7 +84,7 @@ func (p *Parser) Next() error {
 	return cmp.Or(p.lines.Err(), io.EOF)
 }
 
-// field takes a line that is not blank.
+// field reads a line that is not blank.
 func (p *Parser) field(line []byte) error {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	if len(value) > 0 && value[0] == ' ' {
@@ -105,8 +106,8 @@ func (p *Parser) field(line []byte) error {
 		p.Name = p.name
 	case "id":
 		switch {
-		case bytes.IndexByte(value, 0) >= 0: // is ignored, as the standard says
-		case len(value) > longestID || bytes.ContainsFunc(value, isControl): // no header can hold it
+		case bytes.IndexByte(value, 0) >= 0: // the standard says to ignore such an ID
+		case len(value) > longestID || bytes.ContainsFunc(value, isControl): // too long for a header
 			p.id = ""
 		case string(value) != p.id:
 			p.id = string(value)
@@ -124,8 +125,8 @@ func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 func (p *Parser) tooLong() error { return fmt.Errorf("%w of %d bytes", ErrTooLong, p.limit) }
 
-// split is the bufio.SplitFunc of the lines. It drops the first bytes of a line that does not
-// count, and returns the rest of it as a comment.
+// split is the bufio.SplitFunc of the lines. If a line is no known field, split drops its first
+// bytes and returns the line as a comment.
 func (p *Parser) split(text []byte, atEnd bool) (read int, line []byte, err error) {
 	if p.lf && len(text) > 0 { // and seen is 0
 		if p.lf = false; text[0] == '\n' {
@@ -150,8 +151,8 @@ func (p *Parser) split(text []byte, atEnd bool) (read int, line []byte, err erro
 	return end + 1, line, nil
 }
 
-// lineEnd returns where the first CR or LF is, below 0: nowhere. It looks no farther than a
-// window, because a long text may hold many short lines.
+// lineEnd returns the index of the first CR or LF, or -1 if text contains neither. It searches
+// window by window, because text may contain many short lines.
 func lineEnd(text []byte) int {
 	const window = 512
 	for from := 0; from < len(text); from += window {
@@ -165,7 +166,7 @@ func lineEnd(text []byte) int {
 	return -1
 }
 
-// counts reports whether a line that starts like this may be a field that counts.
+// counts reports whether a line that starts with head is, or may become, a known field.
 func counts(head []byte) bool {
 	name, _, whole := bytes.Cut(head, []byte(":"))
 	switch string(name) {

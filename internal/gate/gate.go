@@ -1,4 +1,4 @@
-// Package gate keeps the pauses of a gate: of retry.Gate, and of retryhttp.Gate.
+// Package gate keeps the pauses of retry.Gate and retryhttp.Gate.
 package gate
 
 import (
@@ -12,40 +12,41 @@ import (
 	"github.com/goretry/retry/internal/wait"
 )
 
-// Pauses has the last pause of each key, of at most 10,000 keys. The zero value has none.
+// Pauses keeps the last pause of each key, for at most 10,000 keys. The zero value keeps no
+// pause and is ready to use, by any number of goroutines.
 type Pauses struct {
 	mu    sync.Mutex
 	last  map[string]Pause
-	sweep int // how many pauses may begin before those that are over are deleted
+	sweep int // how many pauses may begin before finished pauses are deleted
 }
 
 const most = 10_000
 
-// A Pause is over for a caller when the time has come that was drawn for it, and for
-// all callers when its spread has passed too.
+// A Pause holds callers until a time that is drawn for each caller, between Until and
+// Until + Spread.
 type Pause struct {
 	Until time.Time
 	wait  time.Duration
 }
 
-// Spread returns the time after Until in which the callers leave, a quarter of the
-// wait. It never reaches beyond what a duration holds from now.
+// Spread returns the time after Until during which the callers leave. It is a quarter of the
+// wait, or less if wait + Spread would overflow a duration.
 func (p Pause) Spread() time.Duration { return min(p.wait/4, math.MaxInt64-p.wait) }
 
-// Over reports whether all callers may have left.
+// Over reports whether the pause no longer holds any caller.
 func (p Pause) Over(now time.Time) bool { return !now.Before(p.Until.Add(p.Spread())) }
 
-// Last returns the last pause of a key, which may be over.
+// Last returns the last pause of a key. It may be over. If there was no pause, it is zero.
 func (g *Pauses) Last(key string) Pause {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.last[key]
 }
 
-// Hold waits until the gate is open for a key. room returns how much of the spread a caller
-// has time for after the rest of the pause, or why it cannot wait. While a caller waits, another
-// refusal may begin a new pause; drawn is the end of the last pause for which this caller has
-// drawn its time to leave.
+// Hold waits until the gate is open for a key. left is the rest of the pause. room returns the
+// part of the spread that the caller has time for, or an error if the caller cannot wait.
+// While a caller waits, another refusal may begin a new pause. Hold then waits for that pause
+// too. drawn is the end of the last pause that this caller has waited for.
 func (g *Pauses) Hold(
 	ctx context.Context, key string, drawn *time.Time,
 	room func(left, spread time.Duration) (time.Duration, error),
@@ -68,8 +69,9 @@ func (g *Pauses) Hold(
 	}
 }
 
-// Within cuts a spread to half of what the deadline of ctx leaves after the pause, because the
-// attempt needs time too. It reports whether the deadline leaves anything.
+// Within returns the spread, or half of the time between the end of the pause and the deadline
+// of ctx if that is shorter, because the attempt needs time too. left is the rest of the
+// pause. The second result is false if the deadline comes before the end of the pause.
 func Within(ctx context.Context, left, spread time.Duration) (time.Duration, bool) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -79,8 +81,8 @@ func Within(ctx context.Context, left, spread time.Duration) (time.Duration, boo
 	return min(spread, room/2), room > 0
 }
 
-// Begin makes the pause of a key last for d from now on, if it does not last longer,
-// and reports whether a pause has begun with that.
+// Begin makes the pause of a key last for d from now on, unless the pause already lasts longer.
+// It reports whether a new pause has begun. It returns false if a pause became longer.
 func (g *Pauses) Begin(key string, d time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,15 +103,15 @@ func (g *Pauses) Begin(key string, d time.Duration) bool {
 		if len(g.last) <= most {
 			break
 		}
-		if other != key { // whichever it is: it may meet one refusal more
+		if other != key { // any other key will do: its attempts may get one more refusal
 			delete(g.last, other)
 		}
 	}
 	return !now.Before(last)
 }
 
-// Held is what an attempt fails with that a gate does not let through. It closes no other
-// gate, for no server has said it.
+// Held is the error of an attempt that a gate does not let through. It closes no other gate,
+// because no server has asked for this wait.
 type Held struct{ Err error }
 
 func (h Held) Error() string { return h.Err.Error() }

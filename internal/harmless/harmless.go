@@ -1,6 +1,6 @@
-// Package harmless finds errors whose own methods panic, before they reach code
-// that must not panic. An example is a nil pointer to a driver's error type that
-// was returned as an error, which is then not nil.
+// Package harmless finds errors whose methods panic, before they reach code that must not
+// panic. For example, a driver returns a nil pointer of its error type as an error. Such an
+// error is not nil, and its methods panic.
 package harmless
 
 import (
@@ -9,8 +9,8 @@ import (
 	"fmt"
 )
 
-// Or returns what ask returns, or other if ask panics: a method of an error that it
-// calls may do that, and a question about an error must not end the program.
+// Or returns the result of ask, or other if ask panics. A question about an error must not end
+// the program if a method of the error panics.
 func Or[T any](other T, ask func() T) (answer T) {
 	defer func() {
 		if recover() != nil {
@@ -20,11 +20,10 @@ func Or[T any](other T, ask func() T) (answer T) {
 	return ask()
 }
 
-// Ask calls the methods of err that return its text and say whether it is the end
-// of a context, and then calls ask, with which the caller can call others. If one
-// of them panics, Ask returns an error that says so and names err's type, for the
-// caller to use in place of err. Its text begins with pkg. Otherwise Ask returns
-// nil.
+// Ask calls err.Error, errors.Is with err, and then ask, which may call other methods of err and
+// of the errors in its tree. If a method panics, Ask returns an error to use in place of err. Its
+// text starts with pkg and contains the type of err and the panic. Otherwise Ask returns nil.
+// Ask calls nothing if err is nil.
 func Ask(pkg string, err error, ask func(error)) (panicked error) {
 	defer func() {
 		if p := recover(); p != nil {

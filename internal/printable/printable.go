@@ -1,4 +1,5 @@
-// Package printable makes texts of others safe to show: a name in a file, the error of a server.
+// Package printable makes text from outside safe to print, such as a name in a file or the
+// error of a server.
 package printable
 
 import (
@@ -9,8 +10,8 @@ import (
 
 var lineBreaks = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")
 
-// Line returns text as one line that a terminal only shows, in the order of its characters,
-// without acting on it. Line breaks become "; ", and what cannot be printed is escaped as in
+// Line returns text as one line without characters that control a terminal or change the order
+// of the text. Line breaks become "; ". Characters that cannot be printed are escaped as in
 // Go. Bytes that are not UTF-8 become U+FFFD.
 func Line(text string) string {
 	plain := 0 // bytes of printable ASCII, which most texts have alone

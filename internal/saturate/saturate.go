@@ -1,5 +1,5 @@
-// Package saturate does arithmetic on durations that stops at the longest
-// duration where time.Duration itself would wrap around to a negative one.
+// Package saturate does arithmetic on durations. If a result overflows, it is the longest
+// duration, where time.Duration itself would become negative.
 package saturate
 
 import (
@@ -11,8 +11,8 @@ import (
 // Max is the longest duration, about 292 years.
 const Max = time.Duration(math.MaxInt64)
 
-// Text returns a duration as text. The longest one, also if it was rounded, is what nobody wrote
-// and no clock shows: it is "292 years".
+// Text returns a duration as text. It returns "292 years" for the longest duration, also if that
+// was rounded, because only an overflow has that result.
 func Text(d time.Duration) string {
 	if d > Max-time.Second {
 		return "292 years"
@@ -20,7 +20,8 @@ func Text(d time.Duration) string {
 	return d.String()
 }
 
-// Texts returns values with each duration among them, also in a list, as its [Text], to format them.
+// Texts replaces each duration in values, and each list of durations, by its [Text], for fmt. It
+// changes values and returns it.
 func Texts(values []any) []any {
 	for i, value := range values {
 		switch d := value.(type) {

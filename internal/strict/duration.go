@@ -14,21 +14,23 @@ const WriteDuration = `a duration as text, such as "200ms" or "1m30s"`
 
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalJSON reads a duration. For a bare number its error says what to write
+// UnmarshalJSON reads a duration. If the JSON is a bare number, the error says what to write
 // instead.
 func (d *Duration) UnmarshalJSON(data []byte) error {
+	const examples = `such as "200ms" or "1m30s"`
 	switch text, ok := d.parse(data); {
 	case ok:
 		return nil
 	case text == "":
-		return fmt.Errorf("invalid duration %v: write text such as \"200ms\" or \"1m30s\"", shown(data))
+		return fmt.Errorf("invalid duration %v: write text %s", shown(data), examples)
 	default:
-		return fmt.Errorf("invalid duration %s: write a number and a unit, such as \"200ms\" or \"1m30s\"", quoted(text))
+		const write = "write a number and a unit, " + examples
+		return fmt.Errorf("invalid duration %s: %s", quoted(text), write)
 	}
 }
 
-// parse sets d to a duration in JSON. It returns no error, because for a list of a
-// million wrong durations it would take seconds to build texts that are not used.
+// parse sets d to the duration in data, which is JSON. It returns no error: for a list of a
+// million wrong durations, building all error texts would take seconds.
 func (d *Duration) parse(data []byte) (text string, ok bool) {
 	if json.Unmarshal(data, &text) != nil {
 		return "", false

@@ -1,6 +1,6 @@
-// Package strict decodes a mapping that a person wrote, in JSON or YAML. Unknown
-// keys, duplicate keys and values of the wrong kind are errors. One error names
-// up to 20 faults on one line, and says what to write.
+// Package strict decodes a mapping that a person wrote in JSON or YAML. Unknown keys, duplicate
+// keys and values of the wrong kind are errors. One error names up to 20 faults on one line,
+// and says what to write instead.
 package strict
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// most is how many faults an error names. Without a limit the text for a file of
-// only wrong values would be many times as long as the file.
+// most is how many faults an error names. Without a limit, the error for a file full of invalid
+// values would be many times as long as the file.
 const most = 20
 
 // The codes of faults.
@@ -28,26 +28,26 @@ const (
 	MissingKey   = "missing_key"
 )
 
-// A Finding is one thing that is wrong.
+// A Finding is one fault.
 type Finding struct {
 	Code string
-	Key  string // with the keys around it: "backoff.base"; "": the value as a whole
-	Text string // begins with the key, or quotes it
+	Key  string // the key after the keys of its mappings: "backoff.base"; "": the whole value
+	Text string // a text that starts with the key or quotes it
 }
 
-// Faults collects what is wrong.
+// Faults collects faults.
 type Faults struct {
 	list  []Finding
-	texts []string // of the error: one text may be about several faults
-	more  int      // faults that are not named
+	texts []string // the texts of the error; one text may be about several faults
+	more  int      // how many faults the error does not name
 }
 
-// Add adds a fault: the key, its value, and what to write instead.
+// Add adds a fault of a key. write says what to write instead of value.
 func (f *Faults) Add(key string, value any, write string) {
 	f.add(InvalidValue, key, "%s is %v: write %s", saturate.Texts([]any{key, value, write})...)
 }
 
-// Inner adds a fault of a value that was read or checked by code of its own, at a key.
+// Inner adds a fault in the value of a key, if other code read or checked that value.
 func (f *Faults) Inner(key string, fault Finding) {
 	at := key
 	if fault.Key != "" {
@@ -66,14 +66,14 @@ func (f *Faults) add(code, key, format string, args ...any) {
 	f.keep(Finding{code, key, text})
 }
 
-// keep keeps a finding if there are not too many: each may have a key as long as the file.
+// keep keeps at most 20 findings, because each of them may have a key as long as the file.
 func (f *Faults) keep(finding Finding) {
 	if len(f.list) < most {
 		f.list = append(f.list, finding)
 	}
 }
 
-// Err returns f as an error, nil if it is empty. The error begins with of.
+// Err returns an error with all faults, or nil if f is empty. The error starts with of.
 func (f *Faults) Err(of string) error {
 	if len(f.texts) == 0 {
 		return nil
@@ -97,16 +97,16 @@ func (e *Error) Error() string { return e.text }
 
 func (e *Error) Unwrap() error { return e.cause }
 
-// One returns an error with one fault: of a key, or "" for a value as a whole, and with the
-// error that it wraps, or nil.
+// One returns an error with one fault. A key of "" stands for the whole value. The error wraps
+// cause, which may be nil.
 func One(of, key, text string, cause error) *Error {
 	one := []Finding{{Code: InvalidValue, Key: key, Text: text}}
 	return &Error{Faults: one, text: of + ": " + text, cause: cause}
 }
 
-// Decode decodes a JSON object into v. It calls take, which takes the keys and sets
-// the fields. After an error, or for a null, v is unchanged. Errors begin with of,
-// and show the example if the value is not a mapping.
+// Decode decodes a JSON object into v. It calls take, which takes the keys out of the Mapping
+// and sets the fields of v. After an error, and for a null, v is unchanged. Errors start with
+// of. If the value is not a mapping, the error shows the example.
 func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping)) error {
 	m := &Mapping{faults: new(Faults)}
 	if err := m.read(data); err != nil {
@@ -126,25 +126,25 @@ func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping
 
 // A Mapping is a JSON object whose keys are taken out one by one.
 type Mapping struct {
-	NullIsFault bool // a key that is null is not treated as left out
+	NullIsFault bool // false: a key with the value null is treated as left out
 
-	path   string // the prefix of its keys in errors: "backoff."
+	path   string // the prefix of the keys in errors: "backoff."
 	values map[string]json.RawMessage
 	keys   []string // the keys taken so far
 	faults *Faults
-	listed *[]string // nil but for Keys: the path of each key taken, here and in inner mappings
+	listed *[]string // the paths of all keys taken, for Keys; nil in all other uses
 }
 
-// Fault adds a fault of a key, see [Faults.Add].
+// Fault adds a fault of a key in m. See [Faults.Add].
 func (m *Mapping) Fault(key string, value any, write string) {
 	m.faults.Add(m.path+key, value, write)
 }
 
-// Faults returns the faults of m and of the mappings around it, and the path of a key in
-// the outermost mapping.
+// Faults returns the faults that m shares with the mappings around it, and the path of a key
+// from the outermost mapping.
 func (m *Mapping) Faults(key string) (f *Faults, path string) { return m.faults, m.path + key }
 
-// read reads a JSON object; null is one without values.
+// read reads a JSON object. It treats null as an object without keys.
 func (m *Mapping) read(data []byte) error {
 	if err := json.Unmarshal(data, &m.values); err != nil {
 		if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
@@ -164,8 +164,8 @@ func (m *Mapping) read(data []byte) error {
 	return nil
 }
 
-// countKeys counts how often each key is in a JSON object. If a key is there
-// twice, json.Unmarshal silently keeps the last.
+// countKeys counts how often each key is in a JSON object. For a duplicate key, json.Unmarshal
+// keeps the last value without an error.
 func countKeys(object []byte) (map[string]int, error) {
 	counts := make(map[string]int)
 	dec := json.NewDecoder(bytes.NewReader(object))
@@ -185,8 +185,8 @@ func countKeys(object []byte) (map[string]int, error) {
 	return counts, nil
 }
 
-// take removes a key from m and returns its value. It returns false if there is no
-// such key, or if it is null and NullIsFault is not set.
+// take removes a key from m and returns its value. ok is false if m does not have the key, or
+// if its value is null and NullIsFault is not set.
 func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
 	m.keys = append(m.keys, key)
 	if m.listed != nil {
@@ -199,9 +199,9 @@ func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
 
 func isNull(value json.RawMessage) bool { return string(value) == "null" }
 
-// Take takes a key out of m and returns its value. It returns false if the key is
-// left out or null, or its value is of the wrong kind or not sound. A nil sound
-// accepts any value.
+// Take takes a key out of m and returns its value. ok is false if the key is left out or null,
+// if its value is of the wrong kind, or if sound returns false for it. A nil sound accepts any
+// value.
 func Take[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok bool) {
 	value, ok := m.take(key)
 	if !ok {
@@ -213,7 +213,7 @@ func Take[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok boo
 	return Parse(m, key, value, write, sound)
 }
 
-// Need is [Take] for a key that must be there.
+// Need is [Take] for a required key.
 func Need[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok bool) {
 	value, ok := m.take(key)
 	if !ok {
@@ -223,9 +223,12 @@ func Need[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok boo
 	return Parse(m, key, value, write, sound)
 }
 
-// Parse decodes the value of a key that has been taken, or a part of that value. If
-// it is null, of the wrong kind or not sound, Parse adds a fault and returns false.
-func Parse[T any](m *Mapping, key string, value json.RawMessage, write string, sound func(T) bool) (v T, ok bool) {
+// Parse decodes the value of a key that has been taken, or a part of that value. If the value
+// is null, is of the wrong kind, or if sound returns false for it, Parse adds a fault and ok is
+// false.
+func Parse[T any](
+	m *Mapping, key string, value json.RawMessage, write string, sound func(T) bool,
+) (v T, ok bool) {
 	if isNull(value) || !decode(&v, value) {
 		m.Fault(key, shown(value), write)
 		return v, false
@@ -248,8 +251,8 @@ func decode[T any](v *T, value json.RawMessage) bool {
 	return json.Unmarshal(value, v) == nil
 }
 
-// Inner takes out a key whose value is a mapping, and returns nil if there is
-// none. Its faults are added to those of m.
+// Inner takes out a key whose value is a mapping. It returns nil if the key is left out or its
+// value is not a mapping. The inner mapping adds its faults to the faults of m.
 func (m *Mapping) Inner(key, write string) *Mapping {
 	value, ok := Take[json.RawMessage](m, key, write, nil)
 	inner := &Mapping{
@@ -268,8 +271,8 @@ func (m *Mapping) Inner(key, write string) *Mapping {
 	return inner
 }
 
-// List takes out a key whose value is a list of mappings. Their faults are added to
-// those of m.
+// List takes out a key whose value is a list of mappings. These mappings add their faults to
+// the faults of m.
 func (m *Mapping) List(key, write string) (list []*Mapping) {
 	values, _ := Take[[]json.RawMessage](m, key, write, nil)
 	for i, value := range values {
@@ -284,11 +287,11 @@ func (m *Mapping) List(key, write string) (list []*Mapping) {
 	return list
 }
 
-// Keys returns the keys that are left, sorted.
+// Keys returns the keys that have not been taken, sorted.
 func (m *Mapping) Keys() []string { return slices.Sorted(maps.Keys(m.values)) }
 
-// RejectRest adds a fault for each of the keys that are left, and names them in one text.
-// Call it after taking all the valid ones.
+// RejectRest adds a fault for each key that has not been taken. One text names all of these
+// keys. of is the name of m in that text. Call RejectRest after all known keys are taken.
 func (m *Mapping) RejectRest(of string) {
 	if len(m.values) == 0 {
 		return
@@ -311,17 +314,17 @@ func (m *Mapping) RejectRest(of string) {
 	m.faults.texts = append(m.faults.texts, "unknown key "+strings.Join(unknown, ", ")+": "+known)
 }
 
-// Keys returns the keys that take asks for, those of an inner mapping after the key of that,
-// as "backoff.base".
+// Keys returns the keys that take asks for. A key of an inner mapping has the key of that
+// mapping before it: "backoff.base".
 func Keys[T any](take func(*T, *Mapping)) (keys []string) {
 	take(new(T), &Mapping{faults: new(Faults), listed: &keys})
 	return keys
 }
 
-// shown is a JSON value in an error. It is only formatted if the error names it.
+// shown is a JSON value in an error. It becomes text only if the error names the value.
 type shown []byte
 
-// String returns the JSON on one line, cut if it is too long.
+// String returns the JSON on one line, cut after 60 characters.
 func (value shown) String() string {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, value); err != nil {
@@ -331,16 +334,17 @@ func (value shown) String() string {
 		if strconv.IsPrint(r) {
 			return string(r)
 		}
-		return fmt.Sprintf(`\u%04x`, r) // inside a text, where JSON does not escape control characters above U+007E
+		// JSON does not escape the control characters above U+007E in a string.
+		return fmt.Sprintf(`\u%04x`, r)
 	})
 }
 
-// quoted returns text in quotation marks, cut if it is too long.
+// quoted returns text in quotation marks, cut after 60 characters.
 func quoted(text string) string {
 	return strconv.Quote(cut(text, func(r rune) string { return string(r) }))
 }
 
-// cut returns the beginning of a text, with each rune written by write.
+// cut returns the first 60 runes of a text, each replaced by the result of write.
 func cut(text string, write func(rune) string) string {
 	var b strings.Builder
 	n := 0

@@ -1,10 +1,10 @@
-// Command vectors prints testdata/vectors.json: what the library decides for 200
-// policies. Each platform must decide the same to the nanosecond.
+// Command vectors prints testdata/vectors.json, which contains the decisions of the library
+// for 200 policies. Each platform must make the same decisions to the nanosecond.
 //
 //	go run ./internal/vectors > testdata/vectors.json
 //
-// It is a program so that a platform can be checked without compiling what tests
-// need: GOAMD64=v3 go run ./internal/vectors | cmp testdata/vectors.json
+// It is a program and not a test, so that it can check a platform without the dependencies of
+// the tests: GOAMD64=v3 go run ./internal/vectors | cmp testdata/vectors.json
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// A vector is a decision and what it follows from. Times are in nanoseconds.
+// A vector is a decision and the input of the decision. Times are in nanoseconds.
 type vector struct {
 	Policy     retry.Policy  `json:"policy"`
 	Attempt    int           `json:"attempt"`
@@ -50,14 +50,14 @@ type vector struct {
 	Hi     time.Duration `json:"hi"`
 }
 
-// A class is a retry.Class, what it sets as keys of a policy.
+// A class describes a retry.Class. Sets has its fields as the fields of a policy.
 type class struct {
 	Name    string       `json:"name,omitzero"`
-	Earlier int          `json:"earlier,omitzero"` // failures of this name before
+	Earlier int          `json:"earlier,omitzero"` // earlier failures of this class
 	Sets    retry.Policy `json:"sets"`
 }
 
-// write writes the vectors as a JSON list with a line for each.
+// write writes the vectors as a JSON list with one vector on each line.
 func write(w io.Writer) error {
 	g := generator{rand.New(rand.NewPCG(2026, 11))}
 	separator := "["
@@ -83,18 +83,21 @@ func write(w io.Writer) error {
 	return err
 }
 
-// A generator makes policies and attempts of every kind. The stream is the same
-// on every platform: it multiplies no two floats, which some processors round
+// A generator makes policies and attempts of every kind. It makes the same ones on every
+// platform: it never multiplies two floats, because some processors round the product
 // differently if a sum follows.
 type generator struct{ *rand.Rand }
 
 func (g generator) vector(p retry.Policy) vector {
-	v := vector{Policy: p, Attempt: 1 + g.IntN(12), Elapsed: g.sometimes(3), RetryAfter: g.sometimes(4)}
+	v := vector{
+		Policy: p, Attempt: 1 + g.IntN(12),
+		Elapsed: g.sometimes(3), RetryAfter: g.sometimes(4),
+	}
 	if g.oneIn(8) {
-		v.Attempt = 1 + g.IntN(1_000_000) // far beyond the cap
+		v.Attempt = 1 + g.IntN(1_000_000) // far above every limit
 	}
 	if g.oneIn(10) {
-		v.RetryAfter = time.Duration(1 + g.IntN(20_000_000)) // about the least wait
+		v.RetryAfter = time.Duration(1 + g.IntN(20_000_000)) // below and above the least wait of 10ms
 	}
 	seed := max(1, g.Uint64())
 	if g.oneIn(8) {
@@ -121,7 +124,7 @@ func (g generator) vector(p retry.Policy) vector {
 	return v
 }
 
-// class returns the class of a failure, mostly none.
+// class returns the class of a failure. Two of three failures have no class.
 func (g generator) class(attempt int) *class {
 	if !g.oneIn(3) {
 		return nil
@@ -145,7 +148,10 @@ func (g generator) class(attempt int) *class {
 // policy returns a valid policy.
 func (g generator) policy() retry.Policy {
 	for {
-		p := retry.Policy{Backoff: g.backoff(), Jitter: g.jitter(), NonRetryable: g.oneIn(40), RetryAfter: g.mode()}
+		p := retry.Policy{
+			Backoff: g.backoff(), Jitter: g.jitter(),
+			NonRetryable: g.oneIn(40), RetryAfter: g.mode(),
+		}
 		switch g.IntN(4) {
 		case 0:
 			p.MaxAttempts = 1 + g.IntN(20)
@@ -191,12 +197,13 @@ func (g generator) backoff() retry.Backoff {
 
 func (g generator) jitter() retry.Jitter {
 	return []retry.Jitter{
-		nil, retry.FullJitter, retry.EqualJitter, retry.Proportional(float64(g.IntN(11)) / 10), retry.Proportional(g.Float64()),
+		nil, retry.FullJitter, retry.EqualJitter,
+		retry.Proportional(float64(g.IntN(11)) / 10), retry.Proportional(g.Float64()),
 	}[g.IntN(5)]
 }
 
-// time returns a duration from 0 to decades, most of them short. Beyond 104 days a
-// float64 no longer holds every nanosecond.
+// time returns a duration from 0 to 80 years. Most durations are short. A float64 cannot hold
+// every nanosecond of durations above 104 days.
 func (g generator) time() time.Duration {
 	most := []time.Duration{1, time.Hour, 80 * 365 * 24 * time.Hour}[(1+g.IntN(5))/2]
 	if g.oneIn(2) {
@@ -205,7 +212,7 @@ func (g generator) time() time.Duration {
 	return time.Duration(g.Int64N(int64(most)))
 }
 
-// sometimes returns a duration once in n times, and else 0.
+// sometimes returns a duration in one of n calls, and otherwise 0.
 func (g generator) sometimes(n int) time.Duration {
 	if g.oneIn(n) {
 		return g.time()

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// promised is the hash of testdata/vectors.json. A change of one byte of it is a
-// breaking change (docs/compatibility.md): users have stored times that were
-// computed so.
+// promised is the hash of testdata/vectors.json. A change of one byte in that file is a
+// breaking change (docs/compatibility.md), because users have stored times that were computed
+// in the same way.
 const promised = "3ba9ac931bfd3e9ee6c4a134e1a73abfa6f96b8a18026ce18f7d970293e53ecd"
 
 func stored(t *testing.T) []byte {
@@ -22,12 +22,12 @@ func stored(t *testing.T) []byte {
 	return bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 }
 
-func TestVectorsAreAsPromised(t *testing.T) {
+func TestVectorsAreUnchanged(t *testing.T) {
 	assert.Equal(t, promised, fmt.Sprintf("%x", sha256.Sum256(stored(t))),
 		"docs/compatibility.md promises that testdata/vectors.json does not change")
 }
 
-func TestTheLibraryDecidesAsTheVectorsSay(t *testing.T) {
+func TestLibraryMakesTheDecisionsOfTheVectors(t *testing.T) {
 	var got bytes.Buffer
 	require.NoError(t, write(&got))
 	want := stored(t)

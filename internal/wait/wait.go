@@ -1,5 +1,5 @@
-// Package wait waits for the packages of this library that must wait outside the
-// loop of package retry: before a jump of a flow, at a gate, and for a fault in a test.
+// Package wait waits outside the loop of package retry: at a gate, between requests of
+// retryhttp, and for a fault in a test.
 package wait
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// For waits for d, or until ctx is done, and returns the error of ctx. It skips
-// nothing: it has the form of retry.Policy.Wait.
+// For waits until d has passed or ctx is done, and returns the error of ctx. A d of 0 or below
+// does not wait. For has the form of retry.Policy.Wait, and skipped is always 0.
 func For(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
 	if d <= 0 {
 		return 0, ctx.Err()

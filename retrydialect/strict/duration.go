@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// A Duration is a time.Duration that is text in JSON and YAML: "200ms".
+// A Duration is a time.Duration that is a text such as "200ms" in JSON and YAML.
 type Duration time.Duration
 
-// WriteDuration says what to write for a Duration.
+// WriteDuration is the advice in errors about a Duration.
 const WriteDuration = `a duration as text, such as "200ms" or "1m30s"`
 
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalJSON reads a duration. For a bare number its error says what to write
-// instead.
+// UnmarshalJSON reads a duration. Its error says what to write, also for a number without a
+// unit.
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	switch text, ok := d.parse(data); {
 	case ok:
@@ -23,12 +23,13 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	case text == "":
 		return fmt.Errorf("invalid duration %v: write text such as \"200ms\" or \"1m30s\"", shown(data))
 	default:
-		return fmt.Errorf("invalid duration %s: write a number and a unit, such as \"200ms\" or \"1m30s\"", quoted(text))
+		return fmt.Errorf("invalid duration %s: "+
+			`write a number and a unit, such as "200ms" or "1m30s"`, quoted(text))
 	}
 }
 
-// parse sets d to a duration in JSON. It returns no error, because for a list of a
-// million wrong durations it would take seconds to build texts that are not used.
+// parse sets d to a duration in JSON. It does not return an error: to build the texts of a million
+// errors that nobody reads would take seconds.
 func (d *Duration) parse(data []byte) (text string, ok bool) {
 	if json.Unmarshal(data, &text) != nil {
 		return "", false

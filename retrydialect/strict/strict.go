@@ -1,16 +1,17 @@
-// Package strict decodes a mapping that a person wrote, in JSON or YAML. Unknown
-// keys, duplicate keys and values of the wrong kind are errors. One error names
-// up to 20 faults on one line, and says what to write. Its Findings are values for programs.
+// Package strict decodes a mapping that a person wrote, in JSON or YAML. Unknown keys,
+// duplicate keys and values of the wrong type are errors. One error names up to 20 faults on
+// one line, and says what to write. Its Findings are values for programs.
 //
-// It is for authors of dialects: retrydialect, retrysim and the command read files with it.
-// [Decode] calls a function that takes the keys which it knows out of a [Mapping]:
+// The package is for authors of dialects: retrydialect, retrysim and the command read files
+// with it. [Decode] calls a function that takes each known key out of a [Mapping]:
 //
 //	func (q *Queue) UnmarshalJSON(data []byte) error {
 //		return strict.Decode(q, data, "myqueue: invalid settings", `{"tries": 3}`, (*Queue).read)
 //	}
 //
 //	func (q *Queue) read(m *strict.Mapping) {
-//		if n, ok := strict.Take(m, "tries", "a whole number from 1 on", func(n int) bool { return n > 0 }); ok {
+//		above0 := func(n int) bool { return n > 0 }
+//		if n, ok := strict.Take(m, "tries", "a whole number from 1 on", above0); ok {
 //			q.Tries = n
 //		}
 //		m.RejectRest("a queue")
@@ -29,102 +30,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/goretry/retry"
 )
 
-// most is how many faults an error names. Without a limit the text for a file of
-// only wrong values would be many times as long as the file.
-const most = 20
-
-// The codes of faults.
-const (
-	InvalidValue = "invalid_value"
-	UnknownKey   = "unknown_key"
-	DuplicateKey = "duplicate_key"
-	MissingKey   = "missing_key"
-)
-
-// Faults collects what is wrong.
-type Faults struct {
-	list  []retry.Finding
-	texts []string // of the error: one text may be about several faults
-	more  int      // faults that are not named
-}
-
-// Add adds a fault: the key, its value, and what to write instead.
-func (f *Faults) Add(key string, value any, write string) {
-	f.add(InvalidValue, key, "%s is %v: write %s", key, value, write)
-}
-
-// Within adds what is wrong with the policy at a key.
-func (f *Faults) Within(key string, err *retry.PolicyError) {
-	for _, found := range err.Findings() {
-		at := key
-		if found.Key != "" {
-			at += "." + found.Key
-		}
-		f.add(found.Code, at, "%s: %s", key, found.InKeys())
-	}
-}
-
-func (f *Faults) add(code, key, format string, args ...any) {
-	if len(f.texts) == most {
-		f.more++
-		return
-	}
-	text := fmt.Sprintf(format, args...)
-	f.texts = append(f.texts, text)
-	f.keep(code, key, text)
-}
-
-// keep keeps a finding if there are not too many: each may have a key as long as the file.
-func (f *Faults) keep(code, key, text string) {
-	if len(f.list) < most {
-		f.list = append(f.list, retry.Finding{Code: code, Key: key}.WithText(text))
-	}
-}
-
-// Err returns f as an error, nil if it is empty. The error begins with of.
-func (f *Faults) Err(of string) error {
-	if len(f.texts) == 0 {
-		return nil
-	}
-	texts := f.texts
-	if f.more > 0 {
-		texts = append(slices.Clone(texts), fmt.Sprintf("and %d more", f.more))
-	}
-	return &Error{findings: f.list, text: of + ": " + strings.Join(texts, "; ")}
-}
-
-// An Error names faults on one line.
-type Error struct {
-	findings []retry.Finding
-	text     string
-	cause    error
-}
-
-func (e *Error) Error() string { return e.text }
-
-func (e *Error) Unwrap() error { return e.cause }
-
-// Findings returns what is wrong, at most 20 findings. String and InKeys of each return the
-// same text, because a file has no Go fields.
-func (e *Error) Findings() []retry.Finding { return slices.Clone(e.findings) }
-
-// One returns an error with one fault, of a key. The key is "" if the value as a whole is
-// wrong. The error wraps cause, which may be nil.
-func One(of, key, text string, cause error) *Error {
-	one := []retry.Finding{retry.Finding{Code: InvalidValue, Key: key}.WithText(text)}
-	return &Error{findings: one, text: of + ": " + text, cause: cause}
-}
-
-// Decode decodes a JSON object into v. It calls take, which takes the keys and sets
-// the fields. After an error, or for a null, v is unchanged. If the value is not a mapping,
-// the error shows the example. Errors of a mapping name all its faults, so take must not stop
-// at the first.
+// Decode decodes a JSON object into v. It calls take, which takes the keys out of the Mapping
+// and sets the fields. v is unchanged after an error, and if the value is null. An error begins
+// with of. It shows the example if the value is not a mapping.
 func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping)) error {
 	m := &Mapping{faults: new(Faults)}
 	if err := m.read(data); err != nil {
@@ -142,27 +53,30 @@ func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping
 	return nil
 }
 
-// A Mapping is a JSON object whose keys are taken out one by one.
+// A Mapping is a JSON object whose keys are taken out one by one. It is not safe for concurrent
+// use.
 type Mapping struct {
-	NullIsFault bool // a key that is null is not treated as left out
+	// NullIsFault makes a key whose value is null a fault. Otherwise such a key counts as
+	// left out.
+	NullIsFault bool
 
-	path   string // the prefix of its keys in errors: "backoff."
+	path   string // the prefix of the keys in errors, such as "backoff."
 	values map[string]json.RawMessage
-	keys   []string // the keys taken so far
+	keys   []string // the keys that have been taken
 	faults *Faults
-	listed *[]string // nil but for Keys: the path of each key taken, here and in inner mappings
+	listed *[]string // for Keys: the path of each key taken, also in inner mappings; or nil
 }
 
-// Fault adds a fault of a key, see [Faults.Add].
+// Fault adds a fault of a key. See [Faults.Add].
 func (m *Mapping) Fault(key string, value any, write string) {
 	m.faults.Add(m.path+key, value, write)
 }
 
-// Faults returns the faults of m and of the mappings around it, and the path of a key in
-// the outermost mapping.
+// Faults returns the faults of the outermost mapping around m, and the path of a key of m in that
+// mapping.
 func (m *Mapping) Faults(key string) (f *Faults, path string) { return m.faults, m.path + key }
 
-// read reads a JSON object; null is one without values.
+// read reads a JSON object. After null, m.values is nil.
 func (m *Mapping) read(data []byte) error {
 	if err := json.Unmarshal(data, &m.values); err != nil {
 		if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
@@ -182,8 +96,8 @@ func (m *Mapping) read(data []byte) error {
 	return nil
 }
 
-// countKeys counts how often each key is in a JSON object. If a key is there
-// twice, json.Unmarshal silently keeps the last.
+// countKeys counts how often each key occurs in a JSON object. If a key occurs twice,
+// json.Unmarshal silently keeps the last value.
 func countKeys(object []byte) (map[string]int, error) {
 	counts := make(map[string]int)
 	dec := json.NewDecoder(bytes.NewReader(object))
@@ -203,8 +117,8 @@ func countKeys(object []byte) (map[string]int, error) {
 	return counts, nil
 }
 
-// take removes a key from m and returns its value. It returns false if there is no
-// such key, or if it is null and NullIsFault is not set.
+// take removes a key from m and returns its value. It returns false if m lacks the key, or if
+// the value is null and NullIsFault is not set.
 func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
 	m.keys = append(m.keys, key)
 	if m.listed != nil {
@@ -217,10 +131,10 @@ func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
 
 func isNull(value json.RawMessage) bool { return string(value) == "null" }
 
-// Take takes a key out of m and returns its value. It returns false if the key is
-// left out or null, or its value is of the wrong kind or not sound. A nil sound
-// accepts any value.
-func Take[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok bool) {
+// Take takes a key out of m and returns its value. It returns false if the key is left out or
+// null. If the value is of the wrong type or not valid, Take adds a fault and returns false.
+// If valid is nil, all values are valid. write says what to write instead.
+func Take[T any](m *Mapping, key, write string, valid func(T) bool) (v T, ok bool) {
 	value, ok := m.take(key)
 	if !ok {
 		return v, false
@@ -228,27 +142,29 @@ func Take[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok boo
 	if isNull(value) {
 		write += ", or leave the key out"
 	}
-	return Parse(m, key, value, write, sound)
+	return Parse(m, key, value, write, valid)
 }
 
-// Need is [Take] for a key that must be there.
-func Need[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok bool) {
+// Need is [Take] for a key that must not be left out.
+func Need[T any](m *Mapping, key, write string, valid func(T) bool) (v T, ok bool) {
 	value, ok := m.take(key)
 	if !ok {
 		m.faults.add(MissingKey, m.path+key, "%s is missing: write %s", m.path+key, write)
 		return v, false
 	}
-	return Parse(m, key, value, write, sound)
+	return Parse(m, key, value, write, valid)
 }
 
-// Parse decodes the value of a key that has been taken, or a part of that value. If
-// it is null, of the wrong kind or not sound, Parse adds a fault and returns false.
-func Parse[T any](m *Mapping, key string, value json.RawMessage, write string, sound func(T) bool) (v T, ok bool) {
+// Parse decodes the value of a key that has been taken, or a part of that value. If the value
+// is null, of the wrong type or not valid, Parse adds a fault and returns false.
+func Parse[T any](
+	m *Mapping, key string, value json.RawMessage, write string, valid func(T) bool,
+) (v T, ok bool) {
 	if isNull(value) || !decode(&v, value) {
 		m.Fault(key, shown(value), write)
 		return v, false
 	}
-	if sound != nil && !sound(v) {
+	if valid != nil && !valid(v) {
 		if d, ok := any(v).(Duration); ok && d < 0 && write == WriteDuration {
 			write += ", 0s or above"
 		}
@@ -266,8 +182,9 @@ func decode[T any](v *T, value json.RawMessage) bool {
 	return json.Unmarshal(value, v) == nil
 }
 
-// Inner takes out a key whose value is a mapping, and returns nil if there is
-// none. Its faults are added to those of m.
+// Inner takes a key whose value is a mapping out of m, and returns this mapping. It returns nil
+// if the key is left out or not a mapping. Faults of the inner mapping are added to the faults
+// of m.
 func (m *Mapping) Inner(key, write string) *Mapping {
 	value, ok := Take[json.RawMessage](m, key, write, nil)
 	inner := &Mapping{
@@ -286,8 +203,8 @@ func (m *Mapping) Inner(key, write string) *Mapping {
 	return inner
 }
 
-// List takes out a key whose value is a list of mappings. Their faults are added to
-// those of m.
+// List takes a key whose value is a list of mappings out of m, and returns these mappings. Their
+// faults are added to the faults of m.
 func (m *Mapping) List(key, write string) (list []*Mapping) {
 	values, _ := Take[[]json.RawMessage](m, key, write, nil)
 	for i, value := range values {
@@ -302,11 +219,11 @@ func (m *Mapping) List(key, write string) (list []*Mapping) {
 	return list
 }
 
-// Keys returns the keys that are left, sorted.
+// Keys returns the keys that have not been taken, sorted.
 func (m *Mapping) Keys() []string { return slices.Sorted(maps.Keys(m.values)) }
 
-// RejectRest adds a fault for each of the keys that are left, and names them in one text.
-// Call it after taking all the valid ones.
+// RejectRest adds a fault for each key that has not been taken. Call it after you have taken
+// all known keys. of names the mapping in the error, such as "a queue".
 func (m *Mapping) RejectRest(of string) {
 	if len(m.values) == 0 {
 		return
@@ -329,44 +246,9 @@ func (m *Mapping) RejectRest(of string) {
 	m.faults.texts = append(m.faults.texts, "unknown key "+strings.Join(unknown, ", ")+": "+known)
 }
 
-// Keys returns the keys that take asks for. The key of an inner mapping comes after the key
-// that holds the mapping, as "backoff.base".
+// Keys returns the keys that take takes. The key of an inner mapping is followed by its own
+// keys, as paths such as "backoff.base".
 func Keys[T any](take func(*T, *Mapping)) (keys []string) {
 	take(new(T), &Mapping{faults: new(Faults), listed: &keys})
 	return keys
-}
-
-// shown is a JSON value in an error. It is only formatted if the error names it.
-type shown []byte
-
-// String returns the JSON on one line, cut if it is too long.
-func (value shown) String() string {
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, value); err != nil {
-		return quoted(string(value))
-	}
-	return cut(compact.String(), func(r rune) string {
-		if strconv.IsPrint(r) {
-			return string(r)
-		}
-		return fmt.Sprintf(`\u%04x`, r) // inside a text, where JSON does not escape control characters above U+007E
-	})
-}
-
-// quoted returns text in quotation marks, cut if it is too long.
-func quoted(text string) string {
-	return strconv.Quote(cut(text, func(r rune) string { return string(r) }))
-}
-
-// cut returns the beginning of a text, with each rune written by write.
-func cut(text string, write func(rune) string) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range text {
-		if n++; n > 60 {
-			return b.String() + "..."
-		}
-		b.WriteString(write(r))
-	}
-	return b.String()
 }

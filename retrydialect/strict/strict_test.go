@@ -13,8 +13,8 @@ import (
 	"github.com/goretry/retry/retrydialect/strict"
 )
 
-// The packages that use this one test most of it. Here are the rules for a null,
-// also in an inner mapping, and text that would break the line of an error.
+// The tests of the packages that use package strict cover most of it. These rows are about null,
+// also in an inner mapping, and about text that would break the line of an error.
 func TestDecode(t *testing.T) {
 	type form struct {
 		n    int
@@ -23,12 +23,12 @@ func TestDecode(t *testing.T) {
 	for _, tc := range []struct {
 		name, text  string
 		nullIsFault bool
-		fault       string // "": n is 7
+		fault       string // "": no fault, and n is 7
 	}{
 		{name: "every key", text: `{"n": 7, "text": "x", "in": {"n": 7}}`},
-		{name: "null is left out", text: `{"n": 7, "text": null, "in": null}`},
+		{name: "null counts as left out", text: `{"n": 7, "text": null, "in": null}`},
 		{name: "null of a key that is needed", text: `{"n": null}`, fault: `n is missing: write N`},
-		{name: "null is left out of an inner mapping", text: `{"n": 7, "in": {"n": null}}`},
+		{name: "null in an inner mapping counts as left out", text: `{"n": 7, "in": {"n": null}}`},
 		{name: "null is a fault", nullIsFault: true, text: `{"n": 7, "text": null, "in": null}`,
 			fault: `text is null: write T, or leave the key out; in is null: write a mapping, or leave the key out`},
 		{name: "null of a key that is needed is a fault", nullIsFault: true, text: `{"n": null}`, fault: `n is null: write N`},
@@ -40,7 +40,7 @@ func TestDecode(t *testing.T) {
 		{name: "a mapping in an inner mapping", text: `{"n": 7, "in": {"deep": {"m": 1}}}`,
 			fault: `unknown key "in.deep.m": the keys of a deep form are `},
 		{name: "an inner value that is not a mapping", text: `{"n": 7, "in": [ 7 ]}`, fault: `in is [7]: write a mapping`},
-		{name: "what is not sound", text: `{"n": 8}`, fault: `n is 8: write N`},
+		{name: "an invalid value", text: `{"n": 8}`, fault: `n is 8: write N`},
 		{name: "characters that end a line or hide one", text: "{\"n\": \"\u0085\u2028\u202e\x7f<\\n\"}",
 			fault: `n is "\u0085\u2028\u202e\u007f<\n": write N`},
 	} {
@@ -71,7 +71,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// An error keeps 20 findings, however many faults its text names.
+// An error keeps at most 20 findings.
 func TestDecodeKeepsTwentyFindings(t *testing.T) {
 	keys := make(map[string]int)
 	for i := range 15 {
@@ -101,8 +101,7 @@ func TestKeys(t *testing.T) {
 	}))
 }
 
-// A list of mappings, whose keys are a user's names, and a value that is refused by
-// code of its own.
+// Lists of mappings under keys that a user chose, with a policy that retry itself refuses.
 func TestDecodeListsAndNames(t *testing.T) {
 	var names []string
 	err := strict.Decode(new(int), []byte(`{"b": [{"n": 1}, null, {"n": "x"}], "a": [], "c": 7, "d": null}`), "strict", "", func(_ *int, m *strict.Mapping) {

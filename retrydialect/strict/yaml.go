@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// YAML returns the result of a YAML library as JSON, so that both are read by the
-// same code. An error of the library, which may have several lines, is put on one
-// line and begins with of.
+// YAML returns the result of a YAML library as JSON, so that the same code reads both. An error
+// of the library becomes one line that begins with of.
 func YAML(of string, unmarshal func(any) error) ([]byte, error) {
 	var v any
 	if err := unmarshal(&v); err != nil {
@@ -23,8 +22,8 @@ func YAML(of string, unmarshal func(any) error) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// jsonValue returns v with text in place of what JSON cannot express: keys that
-// are not text, infinity and NaN.
+// jsonValue returns v with text in place of values that JSON lacks: keys that are not text,
+// infinity and NaN.
 func jsonValue(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -48,11 +47,11 @@ func jsonValue(value any) any {
 	case float64:
 		text := fmt.Sprint(v)
 		if !strings.ContainsAny(text, ".eIN") {
-			text += ".0" // it was written with a point, so in JSON it is not a whole number either
+			text += ".0" // a float in YAML must not become a whole number in JSON
 		}
 		value = json.Number(text)
 	}
-	if _, err := json.Marshal(value); err != nil { // it is NaN or infinite, or of a type that JSON does not have
+	if _, err := json.Marshal(value); err != nil { // NaN, infinity, or a type that JSON lacks
 		return fmt.Sprint(value)
 	}
 	return value
@@ -61,9 +60,9 @@ func jsonValue(value any) any {
 // A Number is a float64 that every YAML library reads back as a number.
 type Number float64
 
-// MarshalYAML writes a point into numbers with an exponent: goccy/go-yaml
-// writes 1e-07 and reads it as text. With this signature it is the only
-// library that calls it; the others read what they write.
+// MarshalYAML writes a point into numbers with an exponent, because goccy/go-yaml writes 1e-07
+// and reads it as text. Only this library calls a method of this signature. The other libraries
+// read the numbers that they write.
 func (n Number) MarshalYAML() ([]byte, error) {
 	text := strconv.FormatFloat(float64(n), 'g', -1, 64)
 	if digits, exponent, ok := strings.Cut(text, "e"); ok && !strings.Contains(digits, ".") {

@@ -9,7 +9,7 @@ import (
 	"github.com/goretry/retry/retryflow/noetl"
 )
 
-// The rules of a step are in YAML, and the work of its tasks is in Go.
+// The rules of the step are in YAML, and its tasks are Go functions.
 func ExampleParseTasks() {
 	tasks, err := noetl.ParseTasks([]byte(`
 tool:

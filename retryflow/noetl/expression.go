@@ -9,13 +9,13 @@ import (
 	"github.com/goretry/retry/retryflow/noetl/internal/jinja"
 )
 
-// A template is a text that may contain {{ … }}, as in a playbook.
+// A template is a text of a playbook. It may contain {{ … }}.
 type template struct {
 	text   string
 	parsed *jinja.Template
 }
 
-// compile parses text with any number of {{ … }}.
+// compile parses a text with any number of {{ … }}.
 func compile(text string, source func() uint64) (*template, error) {
 	draw := rand.Uint64
 	if source != nil {
@@ -28,7 +28,7 @@ func compile(text string, source func() uint64) (*template, error) {
 	return &template{text, parsed}, nil
 }
 
-// names returns the lookup function for the names in expressions.
+// names returns a function that returns the values of the names in expressions.
 func names(o retryflow.Outcome) func(name string) (any, bool) {
 	var outcome map[string]any
 	return func(name string) (any, bool) {
@@ -48,33 +48,34 @@ func names(o retryflow.Outcome) func(name string) (any, bool) {
 	}
 }
 
-// holds reports whether t is true in Jinja's sense: not false, none, 0 or empty.
+// holds reports whether t is true as in Jinja: not false, none, 0 or empty.
 func (t *template) holds(lookup func(string) (any, bool)) (bool, error) {
 	holds, err := t.parsed.Truth(lookup)
 	return holds, t.named(err)
 }
 
-// value evaluates t. The value of a template that is a single expression is the
-// value of the expression; the value of any other is a text.
+// value evaluates t. If t is a single expression, the result is the value of the expression.
+// Otherwise the result is a text.
 func (t *template) value(lookup func(string) (any, bool)) (any, error) {
 	v, err := t.parsed.Value(lookup)
 	return v, t.named(err)
 }
 
-// named adds the expression to an error of its evaluation.
+// named adds the text of the expression to an error of its evaluation.
 func (t *template) named(err error) error {
 	if err == nil {
 		return nil
 	}
 	named := fmt.Errorf("%s: %s", oneLine(t.text), oneLine(err.Error()))
-	if undefined := new(jinja.UndefinedError); errors.As(err, &undefined) || errors.Is(err, retryflow.ErrNoMatch) {
+	var undefined *jinja.UndefinedError
+	if errors.As(err, &undefined) || errors.Is(err, retryflow.ErrNoMatch) {
 		return missingError{named}
 	}
 	return named
 }
 
-// A missingError is the error of an expression that needs a name or a key that is
-// missing. A rule whose condition it is does not match.
+// A missingError is the error of an expression that needs a missing name or key. If the
+// expression is the condition of a rule, the rule does not match.
 type missingError struct{ error }
 
 func (missingError) Is(target error) bool { return target == retryflow.ErrNoMatch }

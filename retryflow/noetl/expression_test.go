@@ -24,7 +24,7 @@ import (
 	"github.com/goretry/retry/retryflow/noetl"
 )
 
-// rulesOf returns the rules of one task.
+// rulesOf parses the rules of one task.
 func rulesOf(t *testing.T, yaml string) retryflow.Rules {
 	t.Helper()
 	rules, err := noetl.ParseRules([]byte(yaml), nil)
@@ -45,7 +45,7 @@ func condition(t *testing.T, expr string) func(retryflow.Outcome) (bool, error) 
 	return rules[0].When
 }
 
-// about is the outcome that the conditions of the tests read.
+// about returns the outcome that the conditions in the tests read.
 func about() retryflow.Outcome {
 	o := outcome(map[string]any{
 		"status": "error",
@@ -60,8 +60,8 @@ func about() retryflow.Outcome {
 	return o
 }
 
-// What expressions mean is tested with package jinja; these are the names and the
-// Go values that they can read.
+// These tests are about the names and the Go values that expressions can read. The tests of
+// package jinja are about what expressions mean.
 func TestConditions(t *testing.T) {
 	for expr, want := range map[string]bool{
 		`true`: true, `'false'`: true, `false`: false, `'{%' in 'a{%b'`: true, `'}}' == '}}'`: true,
@@ -99,7 +99,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestExpressionsThatCannotBeRead(t *testing.T) {
+func TestExpressionsThatCannotBeParsed(t *testing.T) {
 	for text, want := range map[string]string{
 		`{{ range(3) }}`:                  `the function range is not supported: there is only rand`,
 		`{{ [1, 2][1:] }}`:                `slices ([1:2]) are not supported: write the index of one member`,
@@ -131,11 +131,11 @@ func TestWhitespaceAroundAnExpression(t *testing.T) {
 		assert.True(t, holds)
 	}
 	_, err := rulesOf(t, "eval:\n- expr: |\n    {{ outcome.status ==\n       nosuch }}\n  do: break\n")[0].When(about())
-	assert.ErrorContains(t, err, "{{ outcome.status == nosuch }}: ", "an error is one line")
+	assert.ErrorContains(t, err, "{{ outcome.status == nosuch }}: ", "the error is one line")
 	assert.NotContains(t, err.Error(), "\n")
 }
 
-func TestHeadersOfEachKind(t *testing.T) {
+func TestHeadersOfEachGoType(t *testing.T) {
 	odd := "outcome.http == none or true"
 	for expr, all := range map[string][]any{
 		"outcome.http.headers['retry-after'] == '7'": {
@@ -143,7 +143,7 @@ func TestHeadersOfEachKind(t *testing.T) {
 			http.Header{"Retry-After": {"7"}}, textproto.MIMEHeader{"Retry-After": {"7"}},
 		},
 		"outcome.http.headers.vary == 'a, b'": {http.Header{"Vary": {"a", "b"}}},
-		"outcome.http.headers.a == '2'":       slices.Repeat([]any{map[string]any{"A": "1", "a": "2"}}, 20), // two names that become one: always the same
+		"outcome.http.headers.a == '2'":       slices.Repeat([]any{map[string]any{"A": "1", "a": "2"}}, 20), // two names that become one name: always the same result
 		odd:                                   {nil, 1},
 	} {
 		for _, headers := range all {
@@ -159,7 +159,7 @@ func TestHeadersOfEachKind(t *testing.T) {
 	}
 }
 
-func TestWhatDataSaysBesideThePipeline(t *testing.T) {
+func TestKeysOfDataThatThePipelineSetsToo(t *testing.T) {
 	for name, row := range map[string]struct {
 		o    retryflow.Outcome
 		expr string
@@ -241,7 +241,7 @@ func TestNoGoMethodAndNoUnexportedFieldCanBeReached(t *testing.T) {
 	}
 }
 
-func TestDelaysOfEachKind(t *testing.T) {
+func TestDelaysOfEachType(t *testing.T) {
 	for delay, want := range map[string]time.Duration{
 		`0`: 0, `2`: 2 * time.Second, `2.5`: 2500 * time.Millisecond, `"0.5"`: time.Second / 2, `" 3 "`: 3 * time.Second, `1e-3`: time.Millisecond, `3000000000`: 3000000000 * time.Second,
 		`"{{ 2 }}"`:   2 * time.Second,
@@ -257,7 +257,7 @@ func TestDelaysOfEachKind(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			rules := rulesOf(t, "eval: [{else: {do: retry, attempts: 2, delay: "+delay+"}}]")
-			for _, most := range []time.Duration{0, time.Second} { // MaxDelay can be set on rules that were parsed
+			for _, most := range []time.Duration{0, time.Second} { // a program can set MaxDelay in rules that were parsed
 				began := time.Now()
 				rules[0].Policy.MaxDelay = most
 				_ = one(rules, about).Run(t.Context(), about().State)
@@ -268,12 +268,12 @@ func TestDelaysOfEachKind(t *testing.T) {
 			}
 		})
 	}
-	assert.Equal(t, retry.Fixed(9223372036*time.Second), rulesOf(t, `eval: [{else: {do: retry, delay: 9223372036}}]`)[0].Policy.Backoff, "the longest")
+	assert.Equal(t, retry.Fixed(9223372036*time.Second), rulesOf(t, `eval: [{else: {do: retry, delay: 9223372036}}]`)[0].Policy.Backoff, "the longest delay")
 }
 
-// A Retry-After waits as package retryhttp reads it. One that it ignores is missing,
-// so that the default applies.
-func TestRetryAfterOfEachKind(t *testing.T) {
+// retry-after is the number of seconds that package retryhttp reads. A Retry-After that retryhttp
+// ignores is missing, so that the default applies.
+func TestRetryAfterOfEachForm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		delay := rulesOf(t, `eval: [{else: {do: retry, delay: "{{ outcome.http.headers['retry-after'] | default(2) }}"}}]`)[0].Delay
 		for value, want := range map[string]time.Duration{
@@ -293,7 +293,7 @@ func TestRetryAfterOfEachKind(t *testing.T) {
 	})
 }
 
-func TestDelaysThatAreNone(t *testing.T) {
+func TestInvalidDelays(t *testing.T) {
 	for delay, want := range map[string]string{
 		`.nan`: "delay is .nan: write seconds", `.inf`: "delay is .inf", `-1`: "delay is -1: write seconds", `"-1"`: "delay is the text", `-.inf`: "-.inf", `1e300`: "delay is 1e300", `9223372037`: "9223372037",
 		`99999999999999999999999`: "write seconds", `"1s"`: `the text "1s"`, `"nan"`: `the text "nan"`, `"0x1p4"`: "0x1p4", `"1_0"`: "1_0", `true`: "delay is true", `[1]`: "a list", `{a: 1}`: "a mapping", `""`: `the text ""`, `null`: "delay is null", `"rand()"`: `the text "rand()": write seconds, such as 1.5, or an expression: "{{ workload.delay }}"`,
@@ -360,7 +360,7 @@ eval:
 	o := about()
 	state := retryflow.State{"iter": before, "workload": o.State["workload"]}
 	o.State = state
-	for _, count := range []int{3, 4} { // rules are parsed once and evaluated any number of times
+	for _, count := range []int{3, 4} { // rules are parsed once and can be evaluated again
 		state["iter"] = before
 		o.Result.(map[string]any)["count"] = count
 		require.NoError(t, rules[0].Set(state, o))
@@ -373,8 +373,8 @@ eval:
 
 	for values, row := range map[string]struct {
 		state retryflow.State
-		want  any    // iter, if it is set
-		err   string // or why it is not: all or nothing
+		want  any    // iter, if the rule sets it
+		err   string // why the rule sets nothing
 	}{
 		`{a: 1}`:                             {retryflow.State{}, map[string]any{"a": 1}, ""},
 		`{b: 1}`:                             {retryflow.State{"iter": 7}, 7, "set_iter.b: iter in the state is int, not map[string]any"},

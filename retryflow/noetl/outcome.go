@@ -13,7 +13,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// object returns the value that expressions know as outcome.
+// object returns the value of the name outcome in expressions.
 func object(o retryflow.Outcome) map[string]any {
 	m := map[string]any{}
 	maps.Copy(m, o.Data)
@@ -41,9 +41,9 @@ func object(o retryflow.Outcome) map[string]any {
 	return m
 }
 
-// visible is object as expressions read it: retry-after is a number of seconds, also
-// if the server sent a date, and it is missing if retryhttp would ignore it, so that
-// default(…) gives the delay.
+// visible returns the object as expressions see it. The header retry-after is a number of
+// seconds, even if the server sent a date. It is missing if retryhttp would ignore it, so that
+// default(…) sets the delay.
 func visible(o retryflow.Outcome) map[string]any {
 	m := object(o)
 	response, _ := m["http"].(map[string]any)
@@ -60,8 +60,9 @@ func visible(o retryflow.Outcome) map[string]any {
 	return m
 }
 
-// retryAfter returns the wait that a response with these headers asks for. After 403
-// retryhttp says Again if there is a valid one.
+// retryAfter returns the wait that a response with these headers asks for, and whether there
+// is a valid Retry-After. It asks retryhttp about a 403, which says Again only if there is a
+// valid Retry-After.
 func retryAfter(text string, date, age any) (time.Duration, bool) {
 	header := http.Header{"Retry-After": {text}}
 	for name, value := range map[string]any{"Date": date, "Age": age} {
@@ -72,13 +73,12 @@ func retryAfter(text string, date, age any) (time.Duration, bool) {
 	advice := retryhttp.AdviceOf(&http.Response{StatusCode: http.StatusForbidden, Header: header})
 	wait := min(advice.Wait, time.Duration(maxSeconds)*time.Second)
 	if wait == time.Nanosecond {
-		wait = 0 // AdviceOf has 1ns for the 0 that a server asks for
+		wait = 0 // AdviceOf returns 1ns if a server asks for 0
 	}
 	return wait, advice.Verdict == retryhttp.Again
 }
 
-// over returns m with the members of data, or data itself if it is not a
-// mapping.
+// over returns m with the members of data added. If data is not a mapping, over returns data.
 func over(m map[string]any, data any) any {
 	switch data := data.(type) {
 	case nil:
@@ -90,13 +90,14 @@ func over(m map[string]any, data any) any {
 	return m
 }
 
-// lowerCased returns headers with lower-case names, and joins several values of
-// one name with commas, as in RFC 9110 section 5.3.
+// lowerCased returns headers with lower-case names. It joins several values of one name with
+// commas, as RFC 9110 section 5.3 says. It reads the names in sorted order, because two names
+// may become the same name.
 func lowerCased(headers any) any {
 	lower := map[string]any{}
 	switch headers := headers.(type) {
 	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(headers)) { // sorted, because two names may become one
+		for _, name := range slices.Sorted(maps.Keys(headers)) {
 			lower[strings.ToLower(name)] = headers[name]
 		}
 	case map[string]string:

@@ -15,14 +15,16 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// The defaults of a retry.
+// The defaults of a rule with do: retry.
 const (
 	defaultAttempts = 3
 	defaultBackoff  = "fixed"
 	defaultDelay    = time.Second
 )
 
-var directives = []retryflow.Directive{retryflow.Continue, retryflow.Retry, retryflow.Jump, retryflow.Break, retryflow.Fail}
+var directives = []retryflow.Directive{
+	retryflow.Continue, retryflow.Retry, retryflow.Jump, retryflow.Break, retryflow.Fail,
+}
 
 const (
 	writeRule      = `write a mapping with expr and do, or with else`
@@ -30,23 +32,31 @@ const (
 	writeThen      = `write a mapping with do: "then: {do: retry}"`
 	writeExpr      = `write an expression in quotes: "{{ outcome.status == 'error' }}"`
 	writeDirective = `write continue, retry, jump, break or fail`
-	writeAttempts  = `write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`
-	writeBackoff   = `write fixed, none, linear or exponential`
-	writeSeconds   = `write seconds, such as 1.5`
-	writeDelay     = writeSeconds + `, or an expression: "{{ workload.delay }}"`
-	writeLabel     = `write the label of a task`
-	writeNames     = `write a mapping of names to values`
+	writeAttempts  = `write how many attempts in all, 1 or more, ` +
+		`or an expression: "{{ workload.attempts }}"`
+	writeBackoff = `write fixed, none, linear or exponential`
+	writeSeconds = `write seconds, such as 1.5`
+	writeDelay   = writeSeconds + `, or an expression: "{{ workload.delay }}"`
+	writeLabel   = `write the label of a task`
+	writeNames   = `write a mapping of names to values`
 )
 
-// A dialect is one of the forms in which rules can be written.
+// The functions of a retryflow.Rule.
+type (
+	condition = func(retryflow.Outcome) (bool, error)
+	attempts  = func(retryflow.Outcome) (int, error)
+	delay     = func(retryflow.Outcome) (time.Duration, error)
+)
+
+// A dialect is one of the forms in which people write rules.
 type dialect struct {
-	condition string // the key of the condition
+	condition string // the key of the condition: expr, when or retry_when
 	names     func(o retryflow.Outcome) func(string) (any, bool)
 }
 
 var evalDialect = dialect{"expr", names}
 
-// rules reads the list under eval.
+// rules reads the list of rules under eval.
 func (r *reader) rules(k *key) retryflow.Rules {
 	list := resolve(k.value)
 	rules, ok := r.lists[list]
@@ -54,7 +64,7 @@ func (r *reader) rules(k *key) retryflow.Rules {
 		rules = r.readRules(k, evalDialect)
 		r.lists[list] = rules
 	}
-	return slices.Clone(rules) // so that each task has its own
+	return slices.Clone(rules) // so that each task has its own rules
 }
 
 func (r *reader) readRules(k *key, d dialect) (rules retryflow.Rules) {
@@ -74,7 +84,7 @@ func (r *reader) readRules(k *key, d dialect) (rules retryflow.Rules) {
 	return rules
 }
 
-// rule reads one rule and reports whether it is the else.
+// rule reads one rule, and reports whether it always matches, as an else does.
 func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, isElse bool) {
 	m := r.mapping(n, at, writeRule)
 	if len(m.keys) == 0 {
@@ -83,7 +93,7 @@ func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, i
 		}
 		return rule, false
 	}
-	holds, then := false, d.condition == "when" // the other keys are under then
+	holds, then := false, d.condition == "when" // under when, the other keys are under then
 	if k := m.take("else"); k != nil {
 		isElse = true
 		if isNull(resolve(k.value)) {
@@ -100,7 +110,7 @@ func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, i
 			r.fault(k.place, "both %s and else are set: write one", d.condition)
 		}
 	} else if k := m.take(d.condition); k == nil {
-		isElse = true // as in NoETL
+		isElse = true // in NoETL, a rule without a condition always matches
 	} else if n := resolve(k.value); then && n.Tag == "!!bool" && n.Decode(&holds) == nil {
 		rule.When = func(retryflow.Outcome) (bool, error) { return holds, nil }
 	} else if _, ok := r.text(k, writeExpr); ok {
@@ -121,7 +131,7 @@ func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, i
 	return rule, isElse
 }
 
-// directive reads what to do if the rule matches.
+// directive reads what to do if a rule matches.
 func (r *reader) directive(m *mapping, rule *retryflow.Rule, d dialect) {
 	k := m.take("do")
 	if k == nil {
@@ -157,7 +167,7 @@ func (r *reader) retry(m *mapping, rule *retryflow.Rule, d dialect) {
 	rule.Policy.Backoff = curve(fixed)
 }
 
-// backoff reads a curve, as a function of its first delay.
+// backoff reads a curve. It returns the curve as a function of the first delay.
 func (r *reader) backoff(k *key) func(time.Duration) retry.Backoff {
 	name := defaultBackoff
 	if k != nil {
@@ -196,9 +206,9 @@ func (r *reader) jump(m *mapping, rule *retryflow.Rule, d dialect) {
 	}
 }
 
-// attempts reads a number of attempts: a number, or an expression that computes
-// it.
-func (r *reader) attempts(k *key, absent int, d dialect) (int, func(retryflow.Outcome) (int, error)) {
+// attempts reads a number of attempts, or an expression that computes the number. absent is
+// the number without the key.
+func (r *reader) attempts(k *key, absent int, d dialect) (int, attempts) {
 	if k == nil {
 		return absent, nil
 	}
@@ -221,7 +231,7 @@ func (r *reader) attempts(k *key, absent int, d dialect) (int, func(retryflow.Ou
 
 func wholeNumber(text string) (int, error) { return strconv.Atoi(strings.TrimSpace(text)) }
 
-// attempts computes a number of attempts.
+// attempts evaluates t as a number of attempts.
 func (t *template) attempts(lookup func(string) (any, bool)) (int, error) {
 	v, err := t.value(lookup)
 	if err != nil {
@@ -240,7 +250,7 @@ func (t *template) attempts(lookup func(string) (any, bool)) (int, error) {
 	return 0, fmt.Errorf("%s: %s is not a number of attempts", oneLine(t.text), show(v))
 }
 
-// show returns a value as text for an error.
+// show describes a value for an error.
 func show(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -258,8 +268,9 @@ func show(v any) string {
 	}
 }
 
-// delay reads a delay: a number, or an expression that computes it.
-func (r *reader) delay(k *key, absent time.Duration, d dialect) (time.Duration, func(retryflow.Outcome) (time.Duration, error)) {
+// delay reads a delay: a number of seconds, or an expression that computes the number. absent
+// is the delay without the key.
+func (r *reader) delay(k *key, absent time.Duration, d dialect) (time.Duration, delay) {
 	if k == nil {
 		return absent, nil
 	}
@@ -285,7 +296,7 @@ func (r *reader) seconds(k *key, write string) time.Duration {
 	return d
 }
 
-// number reads a number, which may be written as text.
+// number reads a number, or a text that is a number.
 func number(n *yaml.Node) (f float64, err error) {
 	switch {
 	case isText(n):
@@ -294,11 +305,11 @@ func number(n *yaml.Node) (f float64, err error) {
 		err = n.Decode(&f)
 		return f, err
 	default:
-		return 0, errors.New("no number")
+		return 0, errors.New("not a number")
 	}
 }
 
-// delay computes a delay in seconds.
+// delay evaluates t as a delay in seconds.
 func (t *template) delay(lookup func(string) (any, bool)) (time.Duration, error) {
 	v, err := t.value(lookup)
 	if err != nil {
@@ -323,7 +334,7 @@ func (t *template) delay(lookup func(string) (any, bool)) (time.Duration, error)
 	return d, t.named(err)
 }
 
-// parseNumber reads a decimal number, and not the other forms that Go accepts.
+// parseNumber reads a decimal number. It refuses the other forms that Go accepts, such as 0x1p4.
 func parseNumber(text string) (float64, error) {
 	text = strings.TrimSpace(text)
 	if strings.Trim(text, "+-.0123456789eE") != "" {
@@ -335,7 +346,7 @@ func parseNumber(text string) (float64, error) {
 // maxSeconds is about 292 years, the longest time.Duration.
 const maxSeconds = math.MaxInt64 / int64(time.Second)
 
-// seconds returns f seconds, to the nanosecond.
+// seconds returns f seconds as a duration, rounded to nanoseconds.
 func seconds(f float64) (time.Duration, error) {
 	if !(f >= 0 && f <= float64(maxSeconds)) {
 		return 0, fmt.Errorf("%v is not a number of seconds from 0 to %d", f, maxSeconds)
@@ -344,7 +355,7 @@ func seconds(f float64) (time.Duration, error) {
 }
 
 // when reads a condition.
-func (r *reader) when(k *key, d dialect) func(retryflow.Outcome) (bool, error) {
+func (r *reader) when(k *key, d dialect) condition {
 	t := r.expression(k)
 	return func(o retryflow.Outcome) (bool, error) { return t.holds(d.names(o)) }
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/goretry/retry/retryflow/noetl"
 )
 
-// conformance holds the rows of the document.
+// conformance holds the rows that were made from NoETL's document.
 type conformance struct {
 	Delays []struct {
 		Backoff  string
@@ -56,7 +56,7 @@ func load(t *testing.T) (c conformance) {
 	return c
 }
 
-// outcome converts an outcome that a row or a test writes as a mapping.
+// outcome converts the mapping of a row or a test to an outcome.
 func outcome(m map[string]any) retryflow.Outcome {
 	o := retryflow.Outcome{Data: maps.Clone(m), Result: m["result"]}
 	delete(o.Data, "status")
@@ -71,12 +71,12 @@ func outcome(m map[string]any) retryflow.Outcome {
 type trace struct {
 	runs     int
 	delays   []float64 // in seconds, between the attempts
-	result   string    // the last directive; "fail" if the attempts were used up
+	result   string    // the last directive; "fail" if no attempts were left
 	reported string    // every fault, and the error
 }
 
-// follow runs a task with these rules and outcomes, and repeats the last
-// outcome.
+// follow runs a task with these rules. The task returns one outcome after another, and repeats
+// the last outcome.
 func follow(rules retryflow.Rules, source func() uint64, outcomes ...map[string]any) (tr trace) {
 	ended := time.Now()
 	var last retryflow.Directive
@@ -148,8 +148,7 @@ func TestEval(t *testing.T) {
 				assert.Equal(t, row.Runs, tr.runs)
 				assert.Equal(t, row.Result, tr.result)
 				assert.Contains(t, tr.reported, row.Reported)
-				// A success has no exception to compare, so a fault is
-				// expected.
+				// A success has no error to compare, so a fault is expected.
 				if row.Reported == "" && row.Result != "fail" && row.Name != "python exception" {
 					assert.Empty(t, tr.reported)
 				}
@@ -182,8 +181,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// The rows are prose, which the test writes as YAML: pages, of which each fetch fails
-// some times, and a poll.
+// The rows are prose. The test writes them as YAML: a pagination in which each fetch fails a
+// few times, and a poll.
 func TestPipelines(t *testing.T) {
 	rows := load(t).Pipelines
 	require.Len(t, rows, 5)

@@ -11,19 +11,21 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// scopes are the mappings of the state in which rules can set names, with their
-// keys.
-var scopes = []struct{ key, scope string }{{"set_iter", "iter"}, {"set_vars", "vars"}, {"set_ctx", "ctx"}, {"set_shared", "shared"}}
+// scopes are the mappings of the state in which rules can set names, and the keys of rules
+// that set them.
+var scopes = []struct{ key, scope string }{
+	{"set_iter", "iter"}, {"set_vars", "vars"}, {"set_ctx", "ctx"}, {"set_shared", "shared"},
+}
 
 // An assignment sets a name in a mapping of the state to a value.
 type assignment struct {
-	key   string // for errors: set_iter.page
+	key   string // the name in errors, such as set_iter.page
 	scope string // "" for a name of the state itself
 	name  string
 	value any // texts with {{ … }} are templates
 }
 
-// set reads the names that a rule sets. It returns nil if there are none.
+// set reads the names that a rule sets. It returns nil if the rule sets no name.
 func (r *reader) set(m *mapping, d dialect) func(retryflow.State, retryflow.Outcome) error {
 	var all []assignment
 	for _, s := range scopes {
@@ -55,7 +57,8 @@ func (r *reader) set(m *mapping, d dialect) func(retryflow.State, retryflow.Outc
 	if all == nil {
 		return nil
 	}
-	slices.SortFunc(all, func(a, b assignment) int { return strings.Compare(a.key, b.key) }) // so that errors do not depend on the order of a map
+	// Errors must not depend on the order of a map.
+	slices.SortFunc(all, func(a, b assignment) int { return strings.Compare(a.key, b.key) })
 	return func(s retryflow.State, o retryflow.Outcome) error { return assign(all, s, d.names(o)) }
 }
 
@@ -103,8 +106,8 @@ func (r *reader) compileAll(k *key, name string, value any) any {
 	return value
 }
 
-// assign changes the state. It computes all values before it sets the first
-// one, and replaces a mapping of the state instead of changing it.
+// assign changes the state. It computes all values before it sets the first value. It
+// replaces a mapping of the state with a changed copy.
 func assign(all []assignment, s retryflow.State, lookup func(string) (any, bool)) error {
 	next := map[string]any{}
 	for _, a := range all {

@@ -14,25 +14,33 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// Wire returns an event in NoETL's form, for encoding/json. It is an object
-// with event (task.started, task.processed or task.retry_scheduled), task,
-// attempt and time. A task.processed also has outcome, rule (the index of the
-// rule that matched, or -1), directive, and faults (the expressions that could
-// not be evaluated). What JSON cannot hold in an outcome, such as NaN, is a mapping
-// with its text, or else its type, under not_json. A task.retry_scheduled also has delay, in seconds, and
-// backoff. NoETL has no event for a CallFinished or for the wait before a jump, so
-// Wire returns nil for them.
+// Wire returns an event in NoETL's form, for encoding/json. Its keys are:
 //
-// The key retry holds the event as [retryflow.Event.MarshalJSON] writes it, so
-// that [ReadWire] can read it back. A log of these events is enough for
-// [retryflow.Pipeline.Resume] after a crash. Because they include no CallFinished,
-// Resume starts a task again even if it had no attempts left: remember
-// separately which runs have failed.
+//   - event: task.started, task.processed or task.retry_scheduled
+//   - task, attempt and time
+//   - outcome, in a task.processed
+//   - rule, in a task.processed: the index of the rule that matched, or -1
+//   - directive, in a task.processed
+//   - faults, in a task.processed: the expressions that could not be evaluated
+//   - delay, in a task.retry_scheduled: in seconds
+//   - backoff, in a task.retry_scheduled
+//   - retry: the event as [retryflow.Event.MarshalJSON] writes it, for [ReadWire]
+//
+// Wire replaces a value of an outcome that JSON cannot hold, such as NaN, with a mapping: its
+// key not_json holds the text of the value, or else its type. NoETL has no event for a
+// CallFinished or for the wait before a jump. For these events Wire returns nil.
+//
+// A log of these events is enough for [retryflow.Pipeline.Resume] after a crash. But it
+// contains no CallFinished, so Resume starts a task again even if the task had no attempts
+// left. Remember elsewhere which runs have failed.
 func Wire(e retryflow.Event) map[string]any {
 	if e.Kind == retry.RetryScheduled && e.Directive == retryflow.Jump {
 		return nil
 	}
-	m := map[string]any{"task": e.Task, "attempt": e.Attempt, "time": e.Time.Format(time.RFC3339Nano), "retry": e}
+	m := map[string]any{
+		"task": e.Task, "attempt": e.Attempt,
+		"time": e.Time.Format(time.RFC3339Nano), "retry": e,
+	}
 	switch e.Kind {
 	case retry.AttemptStarted:
 		m["event"] = "task.started"
@@ -58,8 +66,8 @@ func Wire(e retryflow.Event) map[string]any {
 	return m
 }
 
-// writable returns a value that JSON can hold, with the text of those members that it
-// cannot. outer are the maps and slices that v is in, because one may contain itself.
+// writable returns v as a value that JSON can hold. It replaces a member that JSON cannot hold
+// with its text. outer are the maps and slices that contain v: a map may contain itself.
 func writable(v any, outer ...uintptr) any {
 	if _, err := json.Marshal(v); err == nil {
 		return v
@@ -96,10 +104,9 @@ func backoffName(b retry.Backoff) string {
 	}
 }
 
-// ReadWire reads the JSON of an object from [Wire]. The event is the same, with
-// these exceptions: errors have only their text; Data of the Outcome holds JSON
-// values, with numbers as [json.Number]; State of the Outcome and Backoff are
-// nil.
+// ReadWire reads the JSON of an object from [Wire]. It returns the same event, except that
+// errors have only their text, that Data of the Outcome holds JSON values, with numbers as
+// [json.Number], and that State of the Outcome and Backoff are nil.
 func ReadWire(data []byte) (retryflow.Event, error) {
 	var m struct {
 		Event   *string
@@ -113,9 +120,11 @@ func ReadWire(data []byte) (retryflow.Event, error) {
 	}
 	switch {
 	case m.Event == nil:
-		return retryflow.Event{}, errors.New("noetl: event: its event is missing: write task.started, task.processed or task.retry_scheduled")
+		return retryflow.Event{}, errors.New("noetl: event: the key event is missing: " +
+			"write task.started, task.processed or task.retry_scheduled")
 	case m.Retry == nil:
-		return retryflow.Event{}, fmt.Errorf("noetl: event %q: its retry is missing: only events of this package can be read back", *m.Event)
+		return retryflow.Event{}, fmt.Errorf("noetl: event %q: the key retry is missing: "+
+			"only events of this package can be read back", *m.Event)
 	}
 	e := *m.Retry
 	if e.Kind == retry.AttemptFinished {
@@ -126,7 +135,10 @@ func ReadWire(data []byte) (retryflow.Event, error) {
 
 // outcomeOf is the reverse of object.
 func outcomeOf(m map[string]any, e retryflow.Event) retryflow.Outcome {
-	o := retryflow.Outcome{Result: m["result"], Task: e.Task, Attempt: e.Attempt, Took: e.Took, Data: maps.Clone(m)}
+	o := retryflow.Outcome{
+		Result: m["result"], Data: maps.Clone(m),
+		Task: e.Task, Attempt: e.Attempt, Took: e.Took,
+	}
 	if m["status"] == "error" {
 		o.Err = e.Err
 	}

@@ -93,12 +93,12 @@ eval:
 	})
 }
 
-func TestReadWireCannot(t *testing.T) {
+func TestReadWireFails(t *testing.T) {
 	for data, want := range map[string]string{
 		``:                         "noetl: event: EOF",
 		`{"event":`:                "noetl: event: unexpected EOF",
-		`{}`:                       "noetl: event: its event is missing: write task.started, task.processed or task.retry_scheduled",
-		`{"event":"task.started"}`: `noetl: event "task.started": its retry is missing: only events of this package can be read back`,
+		`{}`:                       "noetl: event: the key event is missing: write task.started, task.processed or task.retry_scheduled",
+		`{"event":"task.started"}`: `noetl: event "task.started": the key retry is missing: only events of this package can be read back`,
 		`{"event":"task.started","retry":{"computed":"1"}}`: `computed is "1"`,
 	} {
 		_, err := noetl.ReadWire([]byte(data))
@@ -106,8 +106,8 @@ func TestReadWireCannot(t *testing.T) {
 	}
 }
 
-// An outcome is written whatever it holds.
-func TestWireOfWhatJSONCannotHold(t *testing.T) {
+// Wire returns valid JSON for every outcome.
+func TestWireOfValuesThatJSONCannotHold(t *testing.T) {
 	itself := map[string]any{"n": 1}
 	itself["self"] = itself
 	result := map[string]any{
@@ -126,8 +126,8 @@ func TestWireOfWhatJSONCannotHold(t *testing.T) {
 	}`, string(wire.Outcome.Result))
 }
 
-// NoETL has no name for the wait for a jump.
-func TestWireOfAWait(t *testing.T) {
+// NoETL has no event for the wait before a jump.
+func TestWireOfTheWaitBeforeAJump(t *testing.T) {
 	e := retryflow.Event{Event: retry.Event{Kind: retry.RetryScheduled}, Directive: retryflow.Jump}
 	assert.Nil(t, noetl.Wire(e))
 	e.Directive = retryflow.Retry

@@ -6,9 +6,9 @@ import (
 	"errors"
 )
 
-// conn, stmt and tx pass everything to the driver's own. Where that lacks an
-// optional method they do what database/sql does then, which is to say
-// driver.ErrSkip or to call the older method.
+// conn, stmt and tx pass all calls to the types of the driver. If such a type lacks an optional
+// method, they do the same as database/sql: they return driver.ErrSkip or call the older
+// method.
 
 type conn struct {
 	driver.Conn
@@ -42,7 +42,8 @@ func (c *conn) begin(ctx context.Context, opts driver.TxOptions) (driver.Tx, err
 		return base.BeginTx(ctx, opts)
 	}
 	if opts != (driver.TxOptions{}) {
-		return nil, errors.New("sqlfault: the driver supports neither an isolation level nor read-only transactions")
+		return nil, errors.New("sqlfault: the driver supports neither an isolation level " +
+			"nor read-only transactions")
 	}
 	//lint:ignore SA1019 the driver has no other
 	base, err := c.Conn.Begin()
@@ -75,16 +76,24 @@ func (c *conn) prepare(ctx context.Context, query string) (driver.Stmt, error) {
 	return base, err
 }
 
-func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c *conn) ExecContext(
+	ctx context.Context, query string, args []driver.NamedValue,
+) (driver.Result, error) {
 	if base, ok := c.Conn.(driver.ExecerContext); ok {
-		return statement(c.c, func() (driver.Result, error) { return base.ExecContext(ctx, query, args) })
+		return statement(c.c, func() (driver.Result, error) {
+			return base.ExecContext(ctx, query, args)
+		})
 	}
 	return nil, driver.ErrSkip
 }
 
-func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (c *conn) QueryContext(
+	ctx context.Context, query string, args []driver.NamedValue,
+) (driver.Rows, error) {
 	if base, ok := c.Conn.(driver.QueryerContext); ok {
-		return statement(c.c, func() (driver.Rows, error) { return base.QueryContext(ctx, query, args) })
+		return statement(c.c, func() (driver.Rows, error) {
+			return base.QueryContext(ctx, query, args)
+		})
 	}
 	return nil, driver.ErrSkip
 }
@@ -156,8 +165,7 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 	})
 }
 
-// values returns the arguments for a driver that knows neither names nor
-// contexts.
+// values returns the arguments for a driver without named arguments and contexts.
 func values(ctx context.Context, args []driver.NamedValue) ([]driver.Value, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

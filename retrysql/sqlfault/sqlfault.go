@@ -1,32 +1,31 @@
-// Package sqlfault makes a database fail by a script, to test how a program
-// copes with it: whether it applies a transaction twice, and whether it releases
-// its connections.
+// Package sqlfault makes a database fail according to a script. Tests use it to check whether
+// a program applies a transaction twice, and whether the program releases its connections.
 //
-// [Open] takes the two arguments of [sql.Open], and a script. This is a database whose
-// second commit is lost:
+// [Open] takes the two arguments of [sql.Open] and a script. Here the answer to the second
+// commit is lost:
 //
 //	faults, err := sqlfault.Open("pgx", url,
 //		sqlfault.AfterCommit(nil),    // the first commit passes
-//		sqlfault.AfterCommit(io.EOF), // the second is applied, and the answer is lost
+//		sqlfault.AfterCommit(io.EOF), // the second commit is applied, and its answer is lost
 //	)
 //	db := sql.OpenDB(faults)
 //
-// [New] does the same for a connector of the driver, such as stdlib.GetConnector of pgx
-// or mysql.NewConnector. The first fault waits for the next call of its kind, the second
-// for the next one after that, and so on; calls in between pass, and once the script is
-// over all do:
+// [New] takes a connector of the driver instead, such as stdlib.GetConnector of pgx or
+// mysql.NewConnector. The first fault waits for the next call of its kind. Then the second
+// fault waits for the next call of its own kind, and so on. Calls in between pass. After the
+// end of the script, all calls pass:
 //
 //	faults := sqlfault.New(connector,
-//		sqlfault.Begin(driver.ErrBadConn),   // the first transaction cannot begin
-//		sqlfault.Exec(nil),                  // one statement passes,
-//		sqlfault.Exec(deadlock),             // and the next one fails
-//		sqlfault.BeforeCommit(io.EOF),       // the next commit is lost, and so is the transaction
-//		sqlfault.AfterCommit(io.EOF),        // the one after that is applied, and the answer is lost
+//		sqlfault.Begin(driver.ErrBadConn), // the first transaction cannot begin
+//		sqlfault.Exec(nil),                // the next statement passes
+//		sqlfault.Exec(deadlock),           // the statement after it fails
+//		sqlfault.BeforeCommit(io.EOF),     // the next commit fails, and nothing is applied
+//		sqlfault.AfterCommit(io.EOF),      // the commit after it is applied, its answer is lost
 //	)
 //
-// Afterwards [Connector.Left] tells how much of the script was not reached, and
-// db.Stats().InUse whether a transaction or a result was left open. Do not use
-// this package in production.
+// At the end of the test, [Connector.Left] returns how many faults were not used, and
+// db.Stats().InUse shows whether a transaction or a result was left open. Do not use this
+// package in production.
 package sqlfault
 
 import (
@@ -38,8 +37,8 @@ import (
 	"sync"
 )
 
-// A Fault is what happens to one call of its kind: it fails with an error, or
-// passes if that is nil.
+// A Fault is the result of one call of its kind. The call fails with the error of the Fault, or
+// passes if the error is nil.
 type Fault struct {
 	at  point
 	err error
@@ -54,41 +53,40 @@ const (
 	afterCommit
 )
 
-// Begin is for the beginning of a transaction. If it fails, none has begun.
-// After driver.ErrBadConn database/sql begins again by itself, up to three
-// times in all.
+// Begin is the Fault of a call that begins a transaction. If err is not nil, no transaction has
+// begun. After driver.ErrBadConn, database/sql itself begins again, up to three times in all.
 func Begin(err error) Fault { return Fault{begin, err} }
 
-// Exec is for a statement, prepared or not, with or without rows. If it fails,
-// it was not executed; what went before it in the transaction remains until
-// that is rolled back. With go-sql-driver/mysql, retrysql.Tx also sets and releases
-// a savepoint: a statement before those of the function, and one after them.
+// Exec is the Fault of a statement, prepared or not, with or without rows. If err is not nil,
+// the statement was not executed. Earlier statements of the transaction stay in effect until
+// the transaction is rolled back. With go-sql-driver/mysql, retrysql.Tx sends a statement
+// before the first statement of the function (SAVEPOINT), and one or more after the last.
 func Exec(err error) Fault { return Fault{exec, err} }
 
-// BeforeCommit is for a commit. If it fails, the transaction was rolled back.
+// BeforeCommit is the Fault of a commit. If err is not nil, the transaction was rolled back.
 func BeforeCommit(err error) Fault { return Fault{beforeCommit, err} }
 
-// AfterCommit is for a commit. If it fails, the transaction was committed
-// nevertheless; where the database itself refuses that, its error is returned.
+// AfterCommit is the Fault of a commit. If err is not nil, the transaction was committed all the
+// same. If the database itself refuses the commit, its error is returned.
 func AfterCommit(err error) Fault { return Fault{afterCommit, err} }
 
-// A Connector is a driver.Connector whose calls fail by a script. It is safe for
-// concurrent use; calls take the faults in the order in which they arrive. What
-// sql.Conn's Raw gives is a connection of this package.
+// A Connector is a driver.Connector whose calls fail according to a script. It is safe for
+// concurrent use: calls take the faults in the order in which the calls arrive. The Raw method
+// of an sql.Conn gets a connection of this package, not of the driver.
 type Connector struct {
 	base driver.Connector
 
 	mu     sync.Mutex
-	script []Fault // what is left of it
+	script []Fault // the faults that were not used yet
 }
 
-// New returns a Connector that passes calls to base, except as the script says.
+// New returns a Connector that passes calls to base, except calls that fail according to the
+// script.
 func New(base driver.Connector, script ...Fault) *Connector {
 	return &Connector{base: base, script: slices.Clone(script)}
 }
 
-// Open is [New] for a driver by the name and the data source name of
-// [sql.Open].
+// Open is [New] for the driver name and the data source name of [sql.Open].
 func Open(driverName, dataSourceName string, script ...Fault) (*Connector, error) {
 	db, err := sql.Open(driverName, dataSourceName)
 	if err != nil {
@@ -108,7 +106,7 @@ func Open(driverName, dataSourceName string, script ...Fault) (*Connector, error
 	return New(named{d, dataSourceName}, script...), nil
 }
 
-// named is the connector of a driver that has none.
+// named is a connector for a driver without driver.DriverContext.
 type named struct {
 	driver driver.Driver
 	name   string
@@ -117,14 +115,14 @@ type named struct {
 func (n named) Connect(context.Context) (driver.Conn, error) { return n.driver.Open(n.name) }
 func (n named) Driver() driver.Driver                        { return n.driver }
 
-// Left returns how many faults of the script no call has met yet.
+// Left returns how many faults of the script were not used yet.
 func (c *Connector) Left() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.script)
 }
 
-// Connect connects by the base.
+// Connect opens a connection with base.
 func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	base, err := c.base.Connect(ctx)
 	if err != nil {
@@ -133,10 +131,10 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &conn{base, c}, nil
 }
 
-// Driver returns the driver of the base.
+// Driver returns the driver of base.
 func (c *Connector) Driver() driver.Driver { return c.base.Driver() }
 
-// Close closes the base if that can be closed. [sql.DB.Close] calls it.
+// Close closes base if base has a method Close. [sql.DB.Close] calls it.
 func (c *Connector) Close() error {
 	if base, ok := c.base.(io.Closer); ok {
 		return base.Close()
@@ -144,8 +142,7 @@ func (c *Connector) Close() error {
 	return nil
 }
 
-// next takes the first fault of the script if it is for a call at one of these
-// points.
+// next takes the first fault of the script if the fault belongs to one of these points.
 func (c *Connector) next(at ...point) (f Fault, taken bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,14 +153,14 @@ func (c *Connector) next(at ...point) (f Fault, taken bool) {
 	return f, true
 }
 
-// statement executes a statement unless the script lets it fail.
+// statement executes a statement, unless the script makes it fail.
 func statement[T any](c *Connector, execute func() (T, error)) (result T, err error) {
 	f, taken := c.next(exec)
 	if f.err != nil {
 		return result, f.err
 	}
 	result, err = execute()
-	if taken && err == driver.ErrSkip { // database/sql prepares it and comes back
+	if taken && err == driver.ErrSkip { // database/sql will prepare the statement and call again
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.script = slices.Insert(c.script, 0, f)

@@ -18,21 +18,21 @@ import (
 	"time"
 )
 
-// A Server runs until its test ends.
+// A Server is the process of a server. It runs until its test ends.
 type Server struct {
 	Address string // host and port
-	Config  string // of RabbitMQ: the file that it reads when it starts
+	Config  string // the path of RabbitMQ's configuration, which Start reads; "": no RabbitMQ
 
 	t       testing.TB
 	dir     string
 	program string
 	args    []string
-	env     []string // beside the environment of the test
-	owner   *syscall.SysProcAttr
-	stop    os.Signal // ends it cleanly
-	crash   os.Signal // ends it so that the next start has to recover
-	ready   func() error
-	command *exec.Cmd
+	env     []string             // variables of the server, besides the environment of the test
+	owner   *syscall.SysProcAttr // how the server runs as another user; nil: as the user of the test
+	stop    os.Signal            // ends the server cleanly
+	crash   os.Signal            // ends the server so that the next start has to recover
+	ready   func() error         // returns nil if the server answers
+	command *exec.Cmd            // nil: the server does not run
 }
 
 // Redis starts a Redis that writes each change to disk before it answers.
@@ -40,13 +40,16 @@ func Redis(t testing.TB) *Server {
 	t.Helper()
 	s := create(t, "redis-server", "redis-server")
 	_, port, _ := net.SplitHostPort(s.Address)
-	s.args = []string{"--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--appendonly", "yes", "--appendfsync", "always", "--save", ""}
+	s.args = []string{
+		"--port", port, "--bind", "127.0.0.1", "--dir", s.dir,
+		"--appendonly", "yes", "--appendfsync", "always", "--save", "",
+	}
 	s.Start()
 	return s
 }
 
-// NATS starts a nats-server with JetStream. If program is empty, it uses the
-// nats-server that is installed.
+// NATS starts a nats-server with JetStream. If program is empty, NATS starts the
+// nats-server in the PATH.
 func NATS(t testing.TB, program string) *Server {
 	t.Helper()
 	s := create(t, cmp.Or(program, "nats-server"), "nats-server")
@@ -56,7 +59,9 @@ func NATS(t testing.TB, program string) *Server {
 	return s
 }
 
-// Postgres starts a PostgreSQL whose user and database are both postgres.
+// Postgres starts a PostgreSQL with a user and a database that are both called postgres. It
+// starts the newest PostgreSQL that Debian's packages have installed, or otherwise the
+// postgres in the PATH.
 func Postgres(t testing.TB) *Server {
 	t.Helper()
 	installed, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
@@ -69,7 +74,9 @@ func Postgres(t testing.TB) *Server {
 	}
 	program := "postgres"
 	if len(installed) > 0 {
-		program = slices.MaxFunc(installed, func(a, b string) int { return cmp.Compare(version(a), version(b)) })
+		program = slices.MaxFunc(installed, func(a, b string) int {
+			return cmp.Compare(version(a), version(b))
+		})
 	}
 	s := create(t, program, "postgresql")
 	s.stop, s.crash = syscall.SIGINT, syscall.SIGQUIT
@@ -84,22 +91,26 @@ func Postgres(t testing.TB) *Server {
 		t.Fatalf("initdb: %v\n%s", err, output)
 	}
 	_, port, _ := net.SplitHostPort(s.Address)
-	s.ready = func() error { // it accepts connections before it is ready
-		return exec.Command(filepath.Join(filepath.Dir(s.program), "pg_isready"), "-q", "-h", "127.0.0.1", "-p", port).Run()
+	isReady := filepath.Join(filepath.Dir(s.program), "pg_isready")
+	s.ready = func() error { // PostgreSQL accepts connections before it is ready
+		return exec.Command(isReady, "-q", "-h", "127.0.0.1", "-p", port).Run()
 	}
-	// What a process has written survives its own crash without fsync.
-	s.args = []string{"-D", data, "-p", port, "-k", s.dir, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"}
+	// Without fsync, the writes of a process still survive the crash of this process.
+	s.args = []string{
+		"-D", data, "-p", port, "-k", s.dir,
+		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off",
+	}
 	s.Start()
 	return s
 }
 
-// RabbitMQ starts a RabbitMQ whose only user, guest with the password guest, may do
-// everything in the virtual host /. It takes some seconds, to start and to stop.
+// RabbitMQ starts a RabbitMQ. Its only user is guest, with the password guest, and may do
+// everything in the virtual host /. The server takes some seconds to start and to stop.
 func RabbitMQ(t testing.TB) *Server {
 	t.Helper()
 	program := "/usr/lib/rabbitmq/bin/rabbitmq-server"
-	if _, err := os.Stat(program); err != nil { // elsewhere than in Debian, the one in the PATH does not change the user
-		program = "rabbitmq-server"
+	if _, err := os.Stat(program); err != nil {
+		program = "rabbitmq-server" // only Debian's program in the PATH changes the user
 	}
 	s := create(t, program, "rabbitmq-server")
 	s.Config = filepath.Join(s.dir, "rabbitmq.conf")
@@ -109,18 +120,26 @@ func RabbitMQ(t testing.TB) *Server {
 	_, port, _ := net.SplitHostPort(s.Address)
 	_, nodes, _ := net.SplitHostPort(freeAddress(t))
 	s.env = []string{
-		"HOME=" + s.dir, // for its cookie
-		"RABBITMQ_NODENAME=retry" + port + "@localhost", "RABBITMQ_DIST_PORT=" + nodes,
-		"RABBITMQ_CONFIG_FILE=" + s.Config, "RABBITMQ_CONF_ENV_FILE=none", "RABBITMQ_ENABLED_PLUGINS_FILE=" + filepath.Join(s.dir, "plugins"),
-		"RABBITMQ_MNESIA_BASE=" + filepath.Join(s.dir, "data"), "RABBITMQ_LOG_BASE=" + s.dir, "RABBITMQ_LOGS=-", "RABBITMQ_PID_FILE=" + filepath.Join(s.dir, "pid"),
-		"ERL_EPMD_ADDRESS=127.0.0.1", "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
-		"RUNNING_UNDER_SYSTEMD=true", // the shell becomes the server, which then gets the signals
+		"HOME=" + s.dir, // RabbitMQ keeps its cookie here
+		"RABBITMQ_NODENAME=retry" + port + "@localhost",
+		"RABBITMQ_DIST_PORT=" + nodes,
+		"RABBITMQ_CONFIG_FILE=" + s.Config,
+		"RABBITMQ_CONF_ENV_FILE=none",
+		"RABBITMQ_ENABLED_PLUGINS_FILE=" + filepath.Join(s.dir, "plugins"),
+		"RABBITMQ_MNESIA_BASE=" + filepath.Join(s.dir, "data"),
+		"RABBITMQ_LOG_BASE=" + s.dir,
+		"RABBITMQ_LOGS=-",
+		"RABBITMQ_PID_FILE=" + filepath.Join(s.dir, "pid"),
+		"ERL_EPMD_ADDRESS=127.0.0.1",
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
+		"RUNNING_UNDER_SYSTEMD=true", // the shell becomes the server, so the server gets the signals
 	}
 	s.Start()
 	return s
 }
 
-// Control runs rabbitmqctl for a RabbitMQ.
+// Control runs rabbitmqctl with args. Call it only on the Server of [RabbitMQ]. It fails the
+// test if rabbitmqctl fails.
 func (s *Server) Control(args ...string) {
 	s.t.Helper()
 	control := exec.Command(filepath.Join(filepath.Dir(s.program), "rabbitmqctl"), args...)
@@ -130,8 +149,8 @@ func (s *Server) Control(args ...string) {
 	}
 }
 
-// create returns a server that is not running. If the program is not installed,
-// it skips the test, or in CI fails it.
+// create returns a server that is not running. If the program is not installed, create
+// skips the test. In CI it fails the test instead.
 func create(t testing.TB, program, debian string) *Server {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -141,12 +160,15 @@ func create(t testing.TB, program, debian string) *Server {
 	case err != nil:
 		t.Skipf("%s is not installed (Debian package %s)", program, debian)
 	}
-	// Not t.TempDir, because only the owner can enter its parent directory.
+	// Another user cannot enter the parent of t.TempDir.
 	dir, err := os.MkdirTemp("", "retry-servers-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{t: t, Address: freeAddress(t), dir: dir, program: path, stop: syscall.SIGTERM, crash: syscall.SIGKILL}
+	s := &Server{
+		t: t, Address: freeAddress(t), dir: dir, program: path,
+		stop: syscall.SIGTERM, crash: syscall.SIGKILL,
+	}
 	s.ready = func() error {
 		c, err := net.Dial("tcp", s.Address)
 		if err == nil {
@@ -165,8 +187,8 @@ func create(t testing.TB, program, debian string) *Server {
 	return s
 }
 
-// ownedBy gives a directory to a user, and returns how to run programs as that
-// user.
+// ownedBy gives a directory to a user, and returns the attributes of a process that runs as
+// this user.
 func ownedBy(t testing.TB, name, dir string) *syscall.SysProcAttr {
 	t.Helper()
 	owner, err := user.Lookup(name)
@@ -182,7 +204,8 @@ func ownedBy(t testing.TB, name, dir string) *syscall.SysProcAttr {
 	if err := os.Chown(dir, ids[0], ids[1]); err != nil {
 		t.Fatal(err)
 	}
-	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(ids[0]), Gid: uint32(ids[1])}}
+	credential := &syscall.Credential{Uid: uint32(ids[0]), Gid: uint32(ids[1])}
+	return &syscall.SysProcAttr{Credential: credential}
 }
 
 func freeAddress(t testing.TB) string {
@@ -195,7 +218,8 @@ func freeAddress(t testing.TB) string {
 	return free.Addr().String()
 }
 
-// Start starts s, and returns when it answers.
+// Start starts s again after Stop or Crash, and returns when the server answers. It fails the
+// test if the server does not answer within about two minutes.
 func (s *Server) Start() {
 	s.t.Helper()
 	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -226,7 +250,7 @@ func (s *Server) Stop() {
 	s.end(s.stop)
 }
 
-// Crash ends s so that it has to recover at the next start.
+// Crash ends s in such a way that the next Start has to recover.
 func (s *Server) Crash() {
 	s.t.Helper()
 	s.end(s.crash)
@@ -237,6 +261,6 @@ func (s *Server) end(with os.Signal) {
 	if err := s.command.Process.Signal(with); err != nil {
 		s.t.Error(fmt.Errorf("%s: %w", s.program, err))
 	}
-	_ = s.command.Wait() // its status says how it was ended
+	_ = s.command.Wait() // the status only says which signal ended the server
 	s.command = nil
 }

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Shared returns the address of a server that tests share, from an environment
-// variable. If it is not set, the test is skipped, or in CI fails.
+// Shared returns the address of a server that tests share: the value of an environment
+// variable. If the variable is not set, Shared skips the test. In CI it fails the test
+// instead.
 func Shared(t testing.TB, variable string) string {
 	t.Helper()
 	address := os.Getenv(variable)
@@ -21,8 +22,8 @@ func Shared(t testing.TB, variable string) string {
 	return address
 }
 
-// Amount returns how many of something a test uses: the value of an environment
-// variable, which .ci/soak sets, or otherwise short.
+// Amount returns how many things a test uses, such as jobs or kills: the value of an
+// environment variable, which .ci/soak sets. If the variable is not set, it returns short.
 func Amount(t testing.TB, variable string, short int) int {
 	t.Helper()
 	text := os.Getenv(variable)

@@ -1,5 +1,11 @@
-// Package calltest has the table test that every adapter for remote calls passes,
-// each against its own kind of server.
+// Package calltest tests an adapter for an RPC library against a server of this library.
+//
+//	func TestCalls(t *testing.T) { calltest.Run(t, call, nil) }
+//	func TestBlips(t *testing.T) { calltest.Blips(t, start) }
+//
+// [Run] calls the function [Call] of the adapter once for each row of a table, and checks the
+// number of attempts, the reason and the events. [Blips] checks that no call is lost while a
+// server fails for a second or less.
 package calltest
 
 import (
@@ -25,65 +31,95 @@ const (
 	Hang                    // the server does not answer until the attempt is canceled
 )
 
-// Wait is what a server asks for that is Busy.
+// Wait is how long a Busy server asks the client to wait.
 const Wait = 20 * time.Millisecond
 
-// A Call makes one call with a policy and returns its error. The server asks answer once for
-// each attempt that reaches it, when it is about to answer. served is the number of these
-// attempts.
-type Call func(ctx context.Context, p retry.Policy, answer func(attempt int) Answer) (served int, err error)
+// A Call makes one call with a policy and returns its error. The server calls answer once for
+// each attempt that reaches the server, just before it answers. The first attempt is 1. served
+// is the number of these attempts.
+type Call func(
+	ctx context.Context, p retry.Policy, answer func(attempt int) Answer,
+) (served int, err error)
 
-// attemptTimeout ends an attempt of the row AttemptTimeout.
+// attemptTimeout is the AttemptTimeout of the row with this name.
 const attemptTimeout = 250 * time.Millisecond
 
-// A row has what an adapter can get wrong. What a policy decides from the errors that it is
-// given, the tests of the root package say.
+// A row checks something that an adapter can do wrong. The tests of the root package check the
+// decisions of a policy.
 type row struct {
 	name     string
-	answers  []Answer
-	policy   func(*retry.Policy)
-	cancel   string // when the caller's context is canceled: "before", "in an attempt", "in a wait"; "": never
-	attempts int
-	more     bool // a busy machine may need more attempts: only the time ends them
-	reason   retry.Reason
+	answers  []Answer            // the server's answers to the attempts; the last answer repeats
+	policy   func(*retry.Policy) // changes the policy of the call; nil: no change
+	cancel   string              // the moment when the caller's context is canceled; "": never
+	attempts int                 // how many attempts the server must see
+	more     bool                // a busy machine may make more attempts before the call succeeds
+	reason   retry.Reason        // why the call ends
 }
+
+// The moments in which a row cancels the caller's context.
+const (
+	before    = "before"
+	inAttempt = "in an attempt"
+	inWait    = "in a wait"
+)
 
 var rows = []row{
-	{name: "succeeds", answers: []Answer{OK}, attempts: 1, reason: retry.ReasonSuccess},
-	{name: "fails then succeeds", answers: []Answer{Down, Down, OK}, attempts: 3, reason: retry.ReasonSuccess},
-	{name: "exhausted", answers: []Answer{Down}, attempts: 4, reason: retry.ReasonExhausted},
-	{name: "invalid policy", answers: []Answer{Down}, attempts: 1, reason: retry.ReasonInvalid,
-		policy: func(p *retry.Policy) { p.MaxAttempts = -2 }}, //retry:vet-ignore policyliteral what this row tests
-	{name: "permanent", answers: []Answer{Forbidden}, attempts: 1, reason: retry.ReasonPermanent},
-	{name: "fails, then permanent", answers: []Answer{Down, Forbidden}, attempts: 2, reason: retry.ReasonPermanent},
-	{name: "RetryIf says no", answers: []Answer{Down}, attempts: 1, reason: retry.ReasonRejected,
-		policy: func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } }},
-	{name: "Retry-After within the bound", answers: []Answer{Busy, OK}, attempts: 2, reason: retry.ReasonSuccess},
-	{name: "Retry-After beyond the bound", answers: []Answer{Busy}, attempts: 1, reason: retry.ReasonRetryAfter,
-		policy: func(p *retry.Policy) { p.MaxRetryAfter = Wait - time.Millisecond }},
-	{name: "canceled before", answers: []Answer{OK}, cancel: "before", attempts: 0, reason: retry.ReasonCanceled},
-	{name: "canceled in an attempt", answers: []Answer{Hang}, cancel: "in an attempt", attempts: 1, reason: retry.ReasonCanceled},
-	{name: "canceled in a wait", answers: []Answer{Down}, cancel: "in a wait", attempts: 1, reason: retry.ReasonCanceled,
-		policy: func(p *retry.Policy) { p.Backoff, p.MaxDelay, p.Jitter = retry.Fixed(2*time.Hour), 0, nil }},
-	{name: "AttemptTimeout", answers: []Answer{Hang, OK}, attempts: 2, more: true, reason: retry.ReasonSuccess,
-		policy: func(p *retry.Policy) { p.AttemptTimeout, p.MaxAttempts = attemptTimeout, 1000 }},
-	{name: "Enter refuses the first attempt", answers: []Answer{OK}, attempts: 0, reason: retry.ReasonWait,
-		policy: func(p *retry.Policy) { p.Enter = refuses(1) }},
-	{name: "Enter refuses a retry", answers: []Answer{Down}, attempts: 1, reason: retry.ReasonWait,
-		policy: func(p *retry.Policy) { p.Enter = refuses(2) }},
-	{name: "Enter refuses nothing", answers: []Answer{Down, OK}, attempts: 2, reason: retry.ReasonSuccess,
-		policy: func(p *retry.Policy) { p.Enter = refuses(3) }},
-	{name: "budget of the policy", answers: []Answer{Down}, attempts: 3, reason: retry.ReasonBudget,
-		policy: func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }},
+	{name: "succeeds", answers: []Answer{OK},
+		attempts: 1, reason: retry.ReasonSuccess},
+	{name: "fails then succeeds", answers: []Answer{Down, Down, OK},
+		attempts: 3, reason: retry.ReasonSuccess},
+	{name: "exhausted", answers: []Answer{Down},
+		attempts: 4, reason: retry.ReasonExhausted},
+	{name: "invalid policy", answers: []Answer{Down},
+		policy:   func(p *retry.Policy) { p.MaxAttempts = -2 }, //retry:vet-ignore policyliteral this row
+		attempts: 1, reason: retry.ReasonInvalid},
+	{name: "permanent", answers: []Answer{Forbidden},
+		attempts: 1, reason: retry.ReasonPermanent},
+	{name: "fails, then permanent", answers: []Answer{Down, Forbidden},
+		attempts: 2, reason: retry.ReasonPermanent},
+	{name: "RetryIf says no", answers: []Answer{Down},
+		policy:   func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } },
+		attempts: 1, reason: retry.ReasonRejected},
+	{name: "Retry-After within the bound", answers: []Answer{Busy, OK},
+		attempts: 2, reason: retry.ReasonSuccess},
+	{name: "Retry-After beyond the bound", answers: []Answer{Busy},
+		policy:   func(p *retry.Policy) { p.MaxRetryAfter = Wait - time.Millisecond },
+		attempts: 1, reason: retry.ReasonRetryAfter},
+	{name: "canceled before", answers: []Answer{OK}, cancel: before,
+		attempts: 0, reason: retry.ReasonCanceled},
+	{name: "canceled in an attempt", answers: []Answer{Hang}, cancel: inAttempt,
+		attempts: 1, reason: retry.ReasonCanceled},
+	{name: "canceled in a wait", answers: []Answer{Down}, cancel: inWait,
+		policy: func(p *retry.Policy) {
+			p.Backoff, p.MaxDelay, p.Jitter = retry.Fixed(2*time.Hour), 0, nil
+		},
+		attempts: 1, reason: retry.ReasonCanceled},
+	{name: "AttemptTimeout", answers: []Answer{Hang, OK}, more: true,
+		policy:   func(p *retry.Policy) { p.AttemptTimeout, p.MaxAttempts = attemptTimeout, 1000 },
+		attempts: 2, reason: retry.ReasonSuccess},
+	{name: "Enter refuses the first attempt", answers: []Answer{OK},
+		policy:   func(p *retry.Policy) { p.Enter = refuses(1) },
+		attempts: 0, reason: retry.ReasonWait},
+	{name: "Enter refuses a retry", answers: []Answer{Down},
+		policy:   func(p *retry.Policy) { p.Enter = refuses(2) },
+		attempts: 1, reason: retry.ReasonWait},
+	{name: "Enter refuses nothing", answers: []Answer{Down, OK},
+		policy:   func(p *retry.Policy) { p.Enter = refuses(3) },
+		attempts: 2, reason: retry.ReasonSuccess},
+	{name: "budget of the policy", answers: []Answer{Down},
+		policy:   func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} },
+		attempts: 3, reason: retry.ReasonBudget},
 }
 
-// refuses returns an Enter that is to be called once for each attempt, and refuses one.
+// refuses returns an Enter that refuses this attempt. It must be called once for each attempt,
+// and returns another error otherwise.
 func refuses(attempt int) func(context.Context, retry.Event) error {
 	calls := 0
 	return func(_ context.Context, e retry.Event) error {
 		calls++
 		switch {
-		case e.Attempt != calls || e.Number != calls || e.Max != 4 || e.Kind != retry.AttemptStarted || e.Time.IsZero():
+		case e.Attempt != calls, e.Number != calls, e.Max != 4,
+			e.Kind != retry.AttemptStarted, e.Time.IsZero():
 			return fmt.Errorf("call %d of Enter is for %+v", calls, e)
 		case e.Attempt == attempt:
 			return errors.New("the queue is full")
@@ -93,8 +129,8 @@ func refuses(attempt int) func(context.Context, retry.Event) error {
 	}
 }
 
-// Run runs the table. skip has the rows that do not apply to the adapter, each with the
-// reason.
+// Run runs the table. skip has the names of the rows that do not apply to the adapter, each
+// with the reason.
 func Run(t *testing.T, call Call, skip map[string]string) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -107,17 +143,22 @@ func Run(t *testing.T, call Call, skip map[string]string) {
 }
 
 func (row row) run(t *testing.T, call Call) {
-	p := retry.Policy{MaxAttempts: 4, Backoff: retry.Exponential{Base: time.Millisecond}, MaxDelay: 3 * time.Millisecond, Jitter: retry.Proportional(0.2)}
+	p := retry.Policy{
+		MaxAttempts: 4,
+		Backoff:     retry.Exponential{Base: time.Millisecond},
+		MaxDelay:    3 * time.Millisecond,
+		Jitter:      retry.Proportional(0.2),
+	}
 	if row.policy != nil {
 		row.policy(&p)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if row.cancel == "before" {
+	if row.cancel == before {
 		cancel()
 	}
 	answer := func(attempt int) Answer {
-		if row.cancel == "in an attempt" {
+		if row.cancel == inAttempt {
 			cancel()
 		}
 		return row.answers[min(attempt, len(row.answers))-1]
@@ -126,7 +167,7 @@ func (row row) run(t *testing.T, call Call) {
 	var last retry.Event
 	p.OnEvent = func(_ context.Context, e retry.Event) {
 		asked, last = max(asked, e.RetryAfter), e
-		if row.cancel == "in a wait" && e.Kind == retry.RetryScheduled {
+		if row.cancel == inWait && e.Kind == retry.RetryScheduled {
 			cancel()
 		}
 	}
@@ -141,28 +182,30 @@ func (row row) run(t *testing.T, call Call) {
 	}
 	switch {
 	case served != row.attempts || retry.ReasonOf(err) != row.reason:
-		t.Errorf("the server has seen %d attempts with reason %q (%v); want %d and %q", served, retry.ReasonOf(err), err, row.attempts, row.reason)
+		t.Errorf("the server has seen %d attempts with reason %q (%v); want %d and %q",
+			served, retry.ReasonOf(err), err, row.attempts, row.reason)
 	case row.reason == retry.ReasonCanceled && retry.IsPermanent(err):
 		t.Errorf("a loop around the call, with another context, would end: %v", err)
-	case row.cancel == "in an attempt": // a stream may be canceled before it asks for its first message
-	case (failed == nil) != (row.reason == retry.ReasonSuccess) || failed != nil && failed.Attempts != attempts:
+	case row.cancel == inAttempt: // a stream may be canceled before it asks for its first message
+	case (failed == nil) != (row.reason == retry.ReasonSuccess),
+		failed != nil && failed.Attempts != attempts:
 		t.Errorf("the error is %v; want one that counts %d attempts", err, attempts)
-	case last.Kind != retry.CallFinished || last.Reason != row.reason || last.Attempt != attempts:
-		t.Errorf("the last event is %+v; want the reason %q and attempt %d", last, row.reason, attempts)
+	case last.Kind != retry.CallFinished, last.Reason != row.reason, last.Attempt != attempts:
+		t.Errorf("the last event is %+v; want the reason %q and attempt %d",
+			last, row.reason, attempts)
 	case (row.answers[0] == Busy) != (asked == Wait):
 		t.Errorf("the policy heard of a wait of %v (%v)", asked, err)
 	}
 }
 
-// blips are short failures of a target, each of which costs a client nothing under the
-// Budget that it has by default. The server fails for the time down, just as burst calls
-// are made at once. Before that, calls are made at this rate for the time warm, and they go
-// on while the server is down.
+// blips are short failures of a target. Under the default Budget of a target, no blip may cost
+// a call.
 var blips = []struct {
-	name       string
-	rate       int // calls a second
-	warm, down time.Duration
-	burst      int
+	name  string
+	rate  int           // how many calls are made each second, before and during the failure
+	warm  time.Duration // how long the server works before it fails
+	down  time.Duration // how long the server fails
+	burst int           // how many calls are made at once when the server fails
 }{
 	{"just started, 50 at once, 100 ms", 0, 0, 100 * time.Millisecond, 50},
 	{"just started, 100 a second, 1 s", 100, 0, time.Second, 0},
@@ -172,8 +215,9 @@ var blips = []struct {
 	{"100 a second for a minute, 100 at once, 1 s", 100, time.Minute, time.Second, 100},
 }
 
-// Blips checks that no call is lost while a target fails for a second or less. start makes
-// a client with retry.Default in virtual time, whose server works if up returns true.
+// Blips checks that no call is lost while a target fails for a second or less. start returns a
+// function that makes one call with retry.Default in virtual time. The server of this call
+// works if up returns true.
 func Blips(t *testing.T, start func(t *testing.T, up func() bool) func(context.Context) error) {
 	for _, blip := range blips {
 		t.Run(blip.name, func(t *testing.T) {

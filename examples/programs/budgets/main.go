@@ -1,7 +1,7 @@
-// Budgets simulates what a Budget does for processes that call a database under
-// retry.Default: in outages, after which the database should come back, and in blips, in
-// which no call should be lost. The Budget of a target, which retryhttp, retrygrpc and
-// retryconnect set, comes from its tables, which docs/budget.md has.
+// Budgets simulates processes that call a database under retry.Default with a Budget. After an
+// outage the database should recover. In a blip, which is a short outage, no call should be lost.
+// The two tables of this program are in docs/budget.md. The Budget of a target, which retryhttp,
+// retrygrpc and retryconnect set by default, was chosen from these tables.
 //
 //	go run .         # outages: ten minutes of CPU
 //	go run . -blips  # half a minute of CPU
@@ -22,12 +22,12 @@ import (
 
 const (
 	capacity = 300         // requests a second that the database can answer
-	before   = time.Minute // of calls, before something goes wrong
+	before   = time.Minute // how long there are only calls, before an event
 )
 
 var (
-	loads     = []float64{0.5, 0.65, 0.8} // of its capacity
-	border    = []float64{0.85, 0.9, 0.95}
+	loads     = []float64{0.5, 0.65, 0.8}  // shares of the capacity
+	border    = []float64{0.85, 0.9, 0.95} // loads close to the capacity
 	processes = []int{1, 10, 100, 1000}
 
 	events = []retrysim.Trigger{
@@ -42,8 +42,10 @@ var (
 	}
 )
 
-// system returns processes that call a database, in which something goes wrong after a minute.
-func system(rate float64, processes int, b *retry.Budget, db retrysim.Service, events ...retrysim.Trigger) retrysim.System {
+// system returns processes that call a database. The events begin after a minute.
+func system(
+	rate float64, processes int, b *retry.Budget, db retrysim.Service, events ...retrysim.Trigger,
+) retrysim.System {
 	p := retry.Default()
 	p.AttemptTimeout, p.Budget = time.Second, b
 	for i := range events {
@@ -51,22 +53,29 @@ func system(rate float64, processes int, b *retry.Budget, db retrysim.Service, e
 	}
 	return retrysim.System{
 		Services: map[string]retrysim.Service{
-			"web": {Rate: rate, Clients: processes, Patience: time.Minute, Calls: []retrysim.Edge{{To: "db", Policy: p}}},
-			"db":  db,
+			"web": {
+				Rate: rate, Clients: processes, Patience: time.Minute,
+				Calls: []retrysim.Edge{{To: "db", Policy: p}},
+			},
+			"db": db,
 		},
 		Events: events,
 	}
 }
 
-// outage returns a system whose database can answer so many requests.
+// database is a service that can answer 300 requests a second.
+var database = retrysim.Service{Workers: 30, Work: 100 * time.Millisecond}
+
+// outage returns a system whose database has this load and then this event.
 func outage(load float64, processes int, b *retry.Budget, event retrysim.Trigger) retrysim.System {
 	event.Service = "db"
-	s := system(load*capacity, processes, b, retrysim.Service{Workers: 30, Work: 100 * time.Millisecond}, event)
+	s := system(load*capacity, processes, b, database, event)
 	s.Duration = before + event.For + 10*time.Minute
 	return s
 }
 
-// staysDown returns in how many outages the database is not back after ten minutes.
+// staysDown returns the number of outages after which the database has not recovered in ten
+// minutes.
 func staysDown(load float64, processes int, b *retry.Budget, seed uint64) (down int) {
 	for _, event := range events {
 		if run(outage(load, processes, b, event), seed).Outcome.Verdict != retrysim.Recovers {
@@ -76,16 +85,16 @@ func staysDown(load float64, processes int, b *retry.Budget, seed uint64) (down 
 	return down
 }
 
-// A blip is a short failure of a target, or several of them.
+// A blip is a short outage of a target, once or several times.
 type blip struct {
 	name    string
 	rate    float64       // calls a second
-	warm    time.Duration // of calls before it
-	fails   time.Duration
-	burst   bool          // about 100 calls come at the same time when it begins
-	noise   float64       // the share of the requests that fail all the time
-	every   time.Duration // it comes twelve times, this far apart; 0: once
-	partial float64       // the share of the requests that fail in it; 0: all
+	warm    time.Duration // how long there are calls before the blip
+	fails   time.Duration // how long requests fail
+	burst   bool          // about 100 calls come at the same time when the blip begins
+	noise   float64       // the share of requests that fail outside the blip
+	every   time.Duration // the time from one blip to the next of twelve; 0: one blip
+	partial float64       // the share of requests that fail in the blip; 0: all requests
 }
 
 var blips = []blip{
@@ -95,14 +104,29 @@ var blips = []blip{
 	{name: "1 s", rate: 100, warm: before, fails: time.Second, burst: true},
 	{name: "1.5 s", rate: 100, warm: before, fails: 1500 * time.Millisecond, burst: true},
 	{name: "2 s", rate: 100, warm: before, fails: 2 * time.Second, burst: true},
-	{name: "2 % noise, 300 ms", rate: 100, warm: before, fails: 300 * time.Millisecond, burst: true, noise: 0.02},
-	{name: "5 % noise, 300 ms", rate: 100, warm: before, fails: 300 * time.Millisecond, burst: true, noise: 0.05},
-	{name: "300 ms, every 10 s", rate: 100, warm: before, fails: 300 * time.Millisecond, every: 10 * time.Second},
-	{name: "1 s, every 20 s", rate: 100, warm: before, fails: time.Second, every: 20 * time.Second},
-	{name: "a quarter fails for 5 s, every 20 s", rate: 100, warm: before, fails: 5 * time.Second, every: 20 * time.Second, partial: 0.25},
+	{
+		name: "2 % noise, 300 ms", rate: 100, warm: before,
+		fails: 300 * time.Millisecond, burst: true, noise: 0.02,
+	},
+	{
+		name: "5 % noise, 300 ms", rate: 100, warm: before,
+		fails: 300 * time.Millisecond, burst: true, noise: 0.05,
+	},
+	{
+		name: "300 ms, every 10 s", rate: 100, warm: before,
+		fails: 300 * time.Millisecond, every: 10 * time.Second,
+	},
+	{
+		name: "1 s, every 20 s", rate: 100, warm: before,
+		fails: time.Second, every: 20 * time.Second,
+	},
+	{
+		name: "a quarter fails for 5 s, every 20 s", rate: 100, warm: before,
+		fails: 5 * time.Second, every: 20 * time.Second, partial: 0.25,
+	},
 }
 
-// lost returns how many calls do not work on average of ten runs.
+// lost returns how many calls do not work, as the mean of ten runs.
 func (b blip) lost(processes int, budget *retry.Budget) int {
 	const seeds = 10
 	times := 1
@@ -121,7 +145,7 @@ func (b blip) lost(processes int, budget *retry.Budget) int {
 			Service: "db", Change: retrysim.Fail, Value: fail,
 		})
 	}
-	if b.noise > 0 { // until the blip, and after it
+	if b.noise > 0 { // before the blip and after it
 		after := b.warm + b.fails
 		for _, e := range []retrysim.Trigger{{For: b.warm}, {At: after, For: 5 * time.Second}} {
 			e.Service, e.Change, e.Value = "db", retrysim.Fail, b.noise
@@ -142,27 +166,30 @@ func (b blip) lost(processes int, budget *retry.Budget) int {
 	return (lost + seeds/2) / seeds
 }
 
-// A herd is 1,000 calls that come beside the usual ones, at the start or when a blip begins.
+// A herd is 1,000 calls in addition to the usual calls, at the start or when a blip begins.
 type herd struct {
 	name   string
-	load   float64       // of what the database can answer
-	warm   time.Duration // of calls before the herd
-	within time.Duration // in which its calls come
-	fails  time.Duration // how long the database refuses all requests from then on
+	load   float64       // the share of the capacity of the database
+	warm   time.Duration // how long there are calls before the herd
+	within time.Duration // in how much time the calls of the herd come
+	fails  time.Duration // how long the database refuses all requests when the herd comes
 }
 
 var herds = []herd{
 	{name: "cold", load: 0.8, within: time.Second},
-	{name: "0.3 s", load: 0.65, warm: before, within: 10 * time.Millisecond, fails: 300 * time.Millisecond},
+	{
+		name: "0.3 s", load: 0.65, warm: before,
+		within: 10 * time.Millisecond, fails: 300 * time.Millisecond,
+	},
 	{name: "1 s", load: 0.65, warm: before, within: 10 * time.Millisecond, fails: time.Second},
 }
 
-// lost returns how many calls do not work on average of ten runs, and in how many of the
-// runs the database is not back after ten minutes.
+// lost returns how many calls do not work, as the mean of ten runs, and the number of runs in which
+// the database has not recovered after ten minutes.
 func (h herd) lost(processes int, b *retry.Budget) (lost, down int) {
 	const seeds = 10
 	rate := h.load * capacity
-	s := system(rate, processes, b, retrysim.Service{Workers: 30, Work: 100 * time.Millisecond})
+	s := system(rate, processes, b, database)
 	s.Events = []retrysim.Trigger{{
 		At: h.warm, For: h.within,
 		Service: "web", Change: retrysim.Rate, Value: rate + 1000/h.within.Seconds(),
@@ -184,9 +211,9 @@ func (h herd) lost(processes int, b *retry.Budget) (lost, down int) {
 	return (lost + seeds/2) / seeds, down
 }
 
-// layers returns how many requests a database gets for a call to the first of three layers
-// above it, each with a Budget of its own, while it hangs for two seconds and in the ten
-// seconds after that. It gets four fifths of what it can answer.
+// layers returns how many requests a database gets for each call to the first of three layers above
+// it. Each layer has its own Budget. The load is four fifths of the capacity of the database. The
+// database hangs for two seconds, and layers counts in these and in the next ten seconds.
 func layers(processes int, b *retry.Budget) float64 {
 	service := func(rate float64, to string, timeout time.Duration) retrysim.Service {
 		p := retry.Default()
@@ -198,7 +225,9 @@ func layers(processes int, b *retry.Budget) float64 {
 			}
 		}
 		calls := []retrysim.Edge{{To: to, Policy: p}}
-		return retrysim.Service{Rate: rate, Clients: processes, Patience: 5 * time.Second, Calls: calls}
+		return retrysim.Service{
+			Rate: rate, Clients: processes, Patience: 5 * time.Second, Calls: calls,
+		}
 	}
 	const hangs = 2 * time.Second
 	r := run(retrysim.System{
@@ -206,9 +235,11 @@ func layers(processes int, b *retry.Budget) float64 {
 			"app": service(0.8*capacity, "web", 5*time.Second),
 			"web": service(0, "api", 3*time.Second),
 			"api": service(0, "db", time.Second),
-			"db":  {Workers: 30, Work: 100 * time.Millisecond},
+			"db":  database,
 		},
-		Events:   []retrysim.Trigger{{At: before, For: hangs, Service: "db", Change: retrysim.Workers}},
+		Events: []retrysim.Trigger{
+			{At: before, For: hangs, Service: "db", Change: retrysim.Workers},
+		},
 		Duration: before + hangs + 10*time.Second,
 	}, 1)
 	calls, requests := 0, 0
@@ -229,14 +260,14 @@ func run(s retrysim.System, seed uint64) retrysim.Result {
 	return r
 }
 
-// A row is a Budget in a table.
+// A row is a row of a table: a Budget.
 type row struct {
 	name   string
 	budget *retry.Budget
 }
 
-// of returns the row of a Budget. refill and remember are in seconds, and grace is in
-// tenths of one.
+// of returns the row of a Budget. refill and remember are in seconds, and grace is in tenths of a
+// second.
 func of(name string, size int, ratio float64, refill, remember, grace int) row {
 	return row{name, &retry.Budget{
 		Size: size, Ratio: ratio, RefillEvery: time.Duration(refill) * time.Second,
@@ -279,7 +310,7 @@ func (r row) outages() string {
 	return line + r.price() + " |"
 }
 
-// price returns the columns of r that say what a Grace costs.
+// price returns the columns of r about the costs of a Grace: the herds and the layers.
 func (r row) price() (line string) {
 	for _, h := range herds {
 		var lost []string
@@ -316,7 +347,8 @@ func (r row) lost() string {
 func main() {
 	short := flag.Bool("blips", false, "print the table of blips")
 	flag.Parse()
-	line, head := row.outages, "| budget of each process | 1 process | 10 | 100 | 1,000 | 85 % | 90 % | 95 % |"
+	line, head := row.outages,
+		"| budget of each process | 1 process | 10 | 100 | 1,000 | 85 % | 90 % | 95 % |"
 	for _, h := range herds {
 		head += " herd, " + h.name + " |"
 	}

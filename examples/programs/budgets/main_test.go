@@ -10,8 +10,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// What the tables say of the highest load and of blips, and that the bold row is what
-// clients use.
+// The outages at the highest load and the blips are as in the tables of docs/budget.md. The bold
+// row is the default Budget of a target.
 func TestBudgets(t *testing.T) {
 	var targets retry.Budgets
 	budget, _ := targets.For("")
@@ -32,9 +32,10 @@ func TestBudgets(t *testing.T) {
 	assert.Equal(t, " | 7213, 7226, 7926 | 2271, 2275, 2462 | 2658, 2663, 2690 | 2.0, 2.0, 2.8", usual.price())
 }
 
-var remembers = rows[3] // the budget of a target without its Grace
+var remembers = rows[3] // the default Budget of a target without its Grace
 
-// With noise, and in blips that come again, a Grace loses no more calls than a Budget without one.
+// With noise, and in repeated blips, a Budget with a Grace loses no more calls than a Budget without
+// a Grace.
 func TestGraceLosesNoMoreThanRemember(t *testing.T) {
 	for _, b := range blips[6:] {
 		for _, n := range processes[:3] {
@@ -43,8 +44,8 @@ func TestGraceLosesNoMoreThanRemember(t *testing.T) {
 	}
 }
 
-// With ten seeds the database comes back in each outage at up to four fifths of its capacity.
-// Above that, a Grace adds no outage that stays.
+// With ten seeds, the database recovers from each outage if its load is at most four fifths of its
+// capacity. At a higher load, a Grace adds no outage from which the database does not recover.
 func TestGraceAddsNoOutage(t *testing.T) {
 	if os.Getenv("RETRY_LONG") == "" {
 		t.Skip("takes minutes; .ci/soak sets RETRY_LONG")

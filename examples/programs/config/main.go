@@ -1,13 +1,13 @@
-// Config reads retry policies as part of a service's configuration: from a
-// YAML file, overridden by environment variables, through koanf.
+// Config reads retry policies as part of the configuration of a service. It uses koanf, reads a
+// YAML file, and then environment variables that override the file.
 //
 //	go run .
 //	ORDERS_PAYMENTS__RETRY__MAX_ATTEMPTS=9 go run .
 //	ORDERS_PAYMENTS__RETRY='{"max_retries": 2, "jitter": "full"}' go run .
 //
-// koanf and viper decode with mapstructure, which sets the fields of a struct
-// itself and never calls UnmarshalJSON or UnmarshalYAML. So both need a decode
-// hook. policyHook works for either.
+// koanf and viper decode with mapstructure, which sets the fields of a struct itself and never
+// calls UnmarshalJSON or UnmarshalYAML. So both libraries need a decode hook. policyHook works
+// for both.
 package main
 
 import (
@@ -45,7 +45,8 @@ func main() { os.Exit(run("config.yaml", os.Environ, os.Stdout, os.Stderr)) }
 func run(path string, environ func() []string, stdout, stderr io.Writer) int {
 	config, err := load(path, environ)
 	if err != nil {
-		fmt.Fprintln(stderr, strings.Join(strings.Fields(err.Error()), " ")) // mapstructure writes several lines
+		// An error of mapstructure has several lines.
+		fmt.Fprintln(stderr, strings.Join(strings.Fields(err.Error()), " "))
 		return 1
 	}
 	for _, service := range []Service{config.Payments, config.Stock} {
@@ -57,28 +58,38 @@ func run(path string, environ func() []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// load reads the configuration, and checks the policies once all of their
-// keys are there.
+// load reads the configuration. It checks the policies at the end, because a file and the
+// environment may set different keys of one policy.
 func load(path string, environ func() []string) (*Config, error) {
 	k := koanf.New(".")
 	if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	variables := env.Provider(".", env.Opt{Prefix: "ORDERS_", TransformFunc: variable, EnvironFunc: environ})
+	variables := env.Provider(".", env.Opt{
+		Prefix: "ORDERS_", TransformFunc: variable, EnvironFunc: environ,
+	})
 	if err := k.Load(variables, nil); err != nil {
 		return nil, fmt.Errorf("environment: %w", err)
 	}
 
-	// A key that is not in the file keeps the value that it has here.
-	config := &Config{Payments: Service{Retry: retry.Default()}, Stock: Service{Retry: retry.Default()}}
-	err := k.UnmarshalWithConf("", config, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+	// A key that is neither in the file nor in the environment keeps this default.
+	config := &Config{
+		Payments: Service{Retry: retry.Default()},
+		Stock:    Service{Retry: retry.Default()},
+	}
+	decoder := &mapstructure.DecoderConfig{
 		DecodeHook:  policyHook, // for viper: viper.Unmarshal(config, viper.DecodeHook(policyHook))
 		ErrorUnused: true,
-	}})
+	}
+	err := k.UnmarshalWithConf("", config, koanf.UnmarshalConf{DecoderConfig: decoder})
 	if err != nil {
 		return nil, err
 	}
-	for name, p := range map[string]retry.Policy{"payments.retry": config.Payments.Retry, "stock.retry": config.Stock.Retry} {
+	policies := map[string]retry.Policy{
+		"payments.retry": config.Payments.Retry,
+		"stock.retry":    config.Stock.Retry,
+	}
+	for name, p := range policies {
 		if err := p.Validate(); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -86,8 +97,8 @@ func load(path string, environ func() []string) (*Config, error) {
 	return config, nil
 }
 
-// variable returns the key and the value of an environment variable. A value that
-// is valid JSON, such as true, a number or a mapping, is decoded; any other is text.
+// variable returns the key and the value of an environment variable. It decodes a value that is
+// valid JSON, such as true, a number or a mapping. Any other value is a text.
 func variable(name, text string) (key string, value any) {
 	key = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "ORDERS_")), "__", ".")
 	if json.Unmarshal([]byte(text), &value) != nil {
@@ -96,8 +107,8 @@ func variable(name, text string) (key string, value any) {
 	return key, value
 }
 
-// policyHook decodes a retry.Policy as its UnmarshalJSON does, over the policy
-// that is there already. It leaves anything else to mapstructure.
+// policyHook decodes a retry.Policy with its UnmarshalJSON, so that keys that are left out keep
+// their values. mapstructure decodes all other types.
 func policyHook(from, to reflect.Value) (any, error) {
 	p, ok := to.Interface().(retry.Policy)
 	if !ok {

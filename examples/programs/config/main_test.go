@@ -32,9 +32,9 @@ https://stock.example: 5 attempts, exponential 200ms x2, at most 5s, ±50%
 			`https://payments.example: 9 attempts, exponential 50ms x2, at most 1s, ±50%, within 10s
 https://stock.example: 5 attempts, exponential 200ms x2, at most 1s, ±50%
 `},
-		"several at once, and both limits": {[]string{`ORDERS_PAYMENTS__RETRY={"max_retries": 2, "jitter": "full"}`},
+		"several keys in one variable, and two limits": {[]string{`ORDERS_PAYMENTS__RETRY={"max_retries": 2, "jitter": "full"}`},
 			`https://payments.example: 3 attempts, exponential 50ms x2, at most 1s, full jitter, within 10s
-Note: max_attempts and max_retries are both set: the lower applies, 3 attempts; set one
+Note: max_attempts and max_retries are both set: the lower limit applies, 3 attempts; set one
 https://stock.example: 5 attempts, exponential 200ms x2, at most 5s, ±50%
 `},
 	} {
@@ -73,7 +73,7 @@ func TestLoadErrors(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// The hook keeps what the file does not set, such as the Budget.
+// The hook keeps the fields that the file does not set, such as the Budget.
 func TestHookKeepsTheDefault(t *testing.T) {
 	k := koanf.New(".")
 	require.NoError(t, k.Load(file.Provider("config.yaml"), yaml.Parser()))

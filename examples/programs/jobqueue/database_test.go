@@ -15,7 +15,7 @@ func TestTransient(t *testing.T) {
 	}
 	assert.True(t, transient(context.DeadlineExceeded))
 
-	// SQLite's own: a database that another writer holds for too long.
+	// SQLite: another writer holds the database for too long.
 	s := server{dialect: sqliteDialect, place: t.TempDir() + "/jobs.db"}
 	holder, other := s.open(t), s.open(t)
 	_, err := holder.Exec("CREATE TABLE t (x INTEGER); BEGIN IMMEDIATE")
@@ -24,7 +24,7 @@ func TestTransient(t *testing.T) {
 	require.Error(t, err)
 	assert.True(t, transient(err), err)
 
-	// It has another code if another writer came between reading and writing.
+	// The code is another code if another writer wrote between the read and the write.
 	_, err = holder.Exec("COMMIT; BEGIN; SELECT * FROM t")
 	require.NoError(t, err)
 	_, err = other.Exec("INSERT INTO t VALUES (1)")

@@ -15,8 +15,8 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// The queue passes the same conformance table and the same fault runs as the adapters
-// for other queues. .ci/soak runs the fault runs with more jobs, kills and restarts.
+// The queue passes the same table of cases and the same fault runs as the adapters of other
+// queues. .ci/soak runs the fault runs with more jobs, kills and restarts.
 
 func TestEngine(t *testing.T) { onEngines(t, jobtest.Run) }
 
@@ -48,8 +48,8 @@ func onEngines(t *testing.T, test func(*testing.T, jobtest.Engine)) {
 	}
 }
 
-// PostgreSQL is restarted while workers work, in turn by a clean shutdown and by a
-// crash that it has to recover from. The server belongs to this test.
+// PostgreSQL is restarted while workers work: by a clean shutdown and by a crash, in turn. No other
+// test uses this server.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t)
@@ -65,8 +65,8 @@ func TestRestarts(t *testing.T) {
 	})
 }
 
-// The queue limits each statement to a part of the lease. A machine that is busy
-// for a second must not exceed these limits.
+// The queue limits each statement to a part of the lease. The lease is long, so that a machine that
+// is busy for a second does not exceed these limits.
 const engineLease = 8 * time.Second
 
 func engine(url string) jobtest.Engine {
@@ -74,14 +74,14 @@ func engine(url string) jobtest.Engine {
 		Open: func(ctx context.Context, name string) (jobtest.Queue, error) {
 			s := server{dialect: postgresDialect, url: url, place: name}
 			if url == "" {
-				s = server{dialect: sqliteDialect, place: filepath.Join(os.TempDir(), "retry_"+name, "jobs.db")} // other processes open it too
+				s = server{dialect: sqliteDialect, place: filepath.Join(os.TempDir(), "retry_"+name, "jobs.db")} // other processes open this file too
 				if err := os.MkdirAll(filepath.Dir(s.place), 0o700); err != nil {
 					return nil, err
 				}
 			}
 			db, err := s.connect()
 			if err == nil && url != "" {
-				db.SetMaxOpenConns(3) // a dozen queues are open at once
+				db.SetMaxOpenConns(3) // a dozen queues are open at the same time
 				_, err = db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+name)
 			}
 			if err != nil {
@@ -94,7 +94,7 @@ func engine(url string) jobtest.Engine {
 			return &engineQueue{queue, s}, err
 		},
 		Unit:  50 * time.Millisecond,
-		Late:  4 * time.Second, // the poll interval, and the race detector on a busy machine
+		Late:  4 * time.Second, // because of the poll interval, and of the race detector on a busy machine
 		Lease: engineLease,
 
 		Classes: true,
@@ -102,7 +102,7 @@ func engine(url string) jobtest.Engine {
 }
 
 type engineQueue struct {
-	*Queue // with the policy of no worker
+	*Queue // its policy is zero: each worker gets its own policy
 	server
 }
 
@@ -120,7 +120,7 @@ func (q *engineQueue) Work(ctx context.Context, p retry.Policy, do func(context.
 		Run: func(ctx context.Context, job *Job) error { return do(ctx, job.ID, job.Attempts) },
 	}
 	var workers sync.WaitGroup
-	errs := make([]error, 2) // a row has only one job
+	errs := make([]error, 2) // each row of the table of cases has only one job
 	for i := range errs {
 		workers.Go(func() { errs[i] = w.Work(ctx) })
 	}

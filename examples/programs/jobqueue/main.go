@@ -1,15 +1,15 @@
-// Jobqueue is a queue of jobs in a table, with workers that retry them by a
-// policy: after each attempt retryjob.Run decides what happens to the job, whichever
-// process made the attempt.
+// Jobqueue is a queue of jobs in a database table, with workers that retry the jobs according to
+// a policy. After each attempt retryjob.Run decides what happens to the job. The attempts of a
+// job may run in different processes.
 //
 //	go run .
 //	DATABASE_URL=postgres://user:password@localhost/database go run .
 //
-// Without DATABASE_URL it uses SQLite in a temporary file. Two workers run five
-// jobs: one succeeds, one fails and then succeeds, two use up their attempts,
-// one has a permanent error. It prints when and why each ran, checks every
-// decision against the policy, lists the dead letters and requeues one. If
-// anything is wrong, it exits with status 1.
+// Without DATABASE_URL the program uses SQLite in a temporary file. Two workers run five jobs:
+// one job succeeds, one fails and then succeeds, two use up their attempts, and one has a
+// permanent error. The program prints when and why each job ran, checks every decision against
+// the policy, lists the dead letters and requeues a dead letter. After an error or a wrong
+// decision it exits with status 1.
 package main
 
 import (
@@ -49,18 +49,41 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 
 	var log bytes.Buffer
 	policy := retry.Policy{
-		MaxAttempts: 4, // no job can have more
+		MaxAttempts: 4, // no job can have more attempts
 		Backoff:     retry.Exponential{Base: 50 * time.Millisecond},
 		MaxDelay:    time.Second,
 		Jitter:      retry.Proportional(0.2),
 
-		AttemptTimeout: 10 * time.Second, // a job that hangs is left to another worker
+		AttemptTimeout: 10 * time.Second, // another worker can claim a job that hangs
 		OnEvent:        retrylog.NewWriter(&log).OnEvent,
 	}
 	queue, err := NewQueue(db, dialect, policy)
 	if err != nil {
 		return err
 	}
+	if err := enqueue(ctx, queue); err != nil {
+		return err
+	}
+	var post post
+	fmt.Fprintf(out, "%v\n\n", policy)
+	if err := workUntilDone(ctx, queue, post.deliver); err != nil {
+		return err
+	}
+	records, err := retrylog.Read(&log)
+	if err != nil {
+		return err
+	}
+	if err := explain(out, records, policy, map[string]int{"mail-3": 2, "mail-4": 50}); err != nil {
+		return err
+	}
+	if err := list(ctx, out, queue); err != nil {
+		return err
+	}
+	return requeueDave(ctx, out, queue, &post)
+}
+
+// enqueue creates the table and adds the jobs.
+func enqueue(ctx context.Context, queue *Queue) error {
 	if err := queue.Create(ctx); err != nil {
 		return err
 	}
@@ -78,22 +101,12 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 			return err
 		}
 	}
-	var post post
-	fmt.Fprintf(out, "%v\n\n", policy)
-	if err := workUntilDone(ctx, queue, post.deliver); err != nil {
-		return err
-	}
-	records, err := retrylog.Read(&log)
-	if err != nil {
-		return err
-	}
-	if err := explain(out, records, policy, map[string]int{"mail-3": 2, "mail-4": 50}); err != nil {
-		return err
-	}
-	if err := list(ctx, out, queue); err != nil {
-		return err
-	}
+	return nil
+}
 
+// requeueDave requeues the dead letter of dave, runs it, and checks the dead letters that are
+// left.
+func requeueDave(ctx context.Context, out io.Writer, queue *Queue, post *post) error {
 	post.daveIsBack.Store(true)
 	if err := queue.Requeue(ctx, "mail-5", true); err != nil {
 		return err
@@ -108,12 +121,12 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 	}
 	fmt.Fprintf(out, "%d dead letters are left\n", len(letters))
 	if len(letters) != 2 {
-		return errors.New("they must be those of carol's two jobs")
+		return errors.New("only the dead letters of carol's two jobs must be left")
 	}
 	return nil
 }
 
-// A post delivers jobs to the address in their payload.
+// A post delivers each job to the address in its payload.
 type post struct{ daveIsBack atomic.Bool }
 
 func (p *post) deliver(_ context.Context, job *Job) error {
@@ -129,9 +142,14 @@ func (p *post) deliver(_ context.Context, job *Job) error {
 	}
 }
 
-// workUntilDone lets two workers run until no job is open.
-func workUntilDone(ctx context.Context, queue *Queue, deliver func(context.Context, *Job) error) error {
-	worker := Worker{Queue: queue, Run: deliver, Lease: 30 * time.Second, Poll: 5 * time.Millisecond, Grace: 5 * time.Second}
+// workUntilDone runs two workers until no job is open.
+func workUntilDone(
+	ctx context.Context, queue *Queue, deliver func(context.Context, *Job) error,
+) error {
+	worker := Worker{
+		Queue: queue, Run: deliver,
+		Lease: 30 * time.Second, Poll: 5 * time.Millisecond, Grace: 5 * time.Second,
+	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	var workers sync.WaitGroup
@@ -140,7 +158,7 @@ func workUntilDone(ctx context.Context, queue *Queue, deliver func(context.Conte
 		workers.Go(func() {
 			errs[i] = worker.Work(working)
 			if errs[i] != nil {
-				stop() // the others would wait for jobs that no worker runs
+				stop() // otherwise done would wait for jobs that no worker runs
 			}
 		})
 	}
@@ -167,10 +185,14 @@ func done(ctx context.Context, queue *Queue) error {
 	})
 }
 
-// explain prints the log, job by job, and makes every decision in it again. Two
-// workers have written it, so it sorts the events by the database's clock.
-func explain(out io.Writer, log []retrylog.Record, policy retry.Policy, limits map[string]int) error {
-	slices.SortStableFunc(log, func(a, b retrylog.Record) int { return a.Event.Time.Compare(b.Event.Time) })
+// explain prints the log, job by job, and checks every decision in it against the policy. Two
+// workers have written the log, so explain first sorts the events by time.
+func explain(
+	out io.Writer, log []retrylog.Record, policy retry.Policy, limits map[string]int,
+) error {
+	slices.SortStableFunc(log, func(a, b retrylog.Record) int {
+		return a.Event.Time.Compare(b.Event.Time)
+	})
 	calls, err := retrylog.Replay(log)
 	if err != nil {
 		return err

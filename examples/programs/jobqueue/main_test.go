@@ -35,7 +35,7 @@ func TestProgram(t *testing.T) {
 				"mail-5: stopped after 1 attempt: the error is permanent",
 				"5 jobs: every decision is the policy's",
 			}, ends)
-			// Which of two jobs dies first depends on timing.
+			// The order of the dead letters depends on timing.
 			assert.ElementsMatch(t, []string{
 				"attempts  reason              final error",
 				"mail-5       1         permanent_error     retry: permanent error after 1 attempt: 550 no such user",
@@ -50,7 +50,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// Nothing is left behind, whatever happens.
+// The program removes its file or its schema, also after an error.
 func TestProgramCleansUp(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -64,7 +64,7 @@ func TestProgramCleansUp(t *testing.T) {
 
 	var schema string
 	db := server{url: postgresURL(t)}.open(t)
-	t.Run("its schema is there", func(t *testing.T) {
+	t.Run("the schema exists during the test", func(t *testing.T) {
 		schema = postgresServer(t).place
 		require.Regexp(t, "^jobqueue_[a-z0-9]+$", schema)
 	})

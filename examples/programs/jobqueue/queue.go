@@ -14,32 +14,32 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// A job is PENDING until a worker claims it and RUNNING while it has a lease;
-// then DONE, or PENDING again, or FAILED. The FAILED jobs are the dead letters.
-// Times are microseconds since 1970 by the database's clock, so that workers
-// need not agree on one.
+// The status of a job is PENDING until a worker claims it, and RUNNING while it has a lease. Then
+// the status is DONE, PENDING again, or FAILED. The FAILED jobs are the dead letters. Times are
+// microseconds since 1970. All times come from the database's clock, because the clocks of the
+// workers may differ.
 const schema = `
 CREATE TABLE IF NOT EXISTS jobs (
 	id           TEXT PRIMARY KEY,
 	payload      TEXT NOT NULL,
-	max_attempts BIGINT NOT NULL, -- its own limit, capped by the policy's; 0: none
+	max_attempts BIGINT NOT NULL, -- the limit of the job, at most the limit of the policy; 0: none
 	status       TEXT NOT NULL,
-	attempts     BIGINT NOT NULL, -- claims: a worker that dies has used one up
-	requeues     BIGINT NOT NULL, -- how often it came back from the dead letters
-	run_at       BIGINT,          -- the earliest time; NULL: now, whatever the clock says
-	lease_until  BIGINT,          -- RUNNING: when it may be taken from its worker
+	attempts     BIGINT NOT NULL, -- claims, so the attempt of a worker that dies counts
+	requeues     BIGINT NOT NULL, -- how often the job was a dead letter and was requeued
+	run_at       BIGINT,          -- the earliest time of the next attempt; NULL: now
+	lease_until  BIGINT,          -- RUNNING: when another worker may claim the job
 	first_run_at BIGINT,
-	ended_at     BIGINT,          -- when an attempt last ended
-	classes      TEXT,            -- how many attempts failed with an error of each class, as JSON
+	ended_at     BIGINT,          -- when the last attempt ended
+	classes      TEXT,            -- how many attempts failed with an error of each class: JSON
 	last_error   TEXT,
-	dead_letter  TEXT             -- FAILED: why, a retryjob.DeadLetter as JSON
+	dead_letter  TEXT             -- FAILED: a retryjob.DeadLetter as JSON
 );
 CREATE INDEX IF NOT EXISTS jobs_due ON jobs (COALESCE(lease_until, run_at), id)
 	WHERE status IN ('PENDING', 'RUNNING')`
 
-// The claim is one statement: it takes the job that has been due the longest, or
-// else one without a time, counts the attempt and returns the count. So a worker
-// that dies has used up an attempt.
+// claim is the statement that claims a job. It takes the job that has been due for the longest
+// time, or else a job whose run_at is NULL. It counts the attempt and returns the count. So the
+// attempt of a worker that dies counts.
 const claim = `
 UPDATE jobs SET
 	status       = 'RUNNING',
@@ -57,20 +57,22 @@ WHERE id = COALESCE((
 	WHERE status IN ('PENDING', 'RUNNING') AND COALESCE(lease_until, run_at) IS NULL
 	ORDER BY id LIMIT 1 {lock}
 ))
-RETURNING id, payload, max_attempts, attempts, requeues, {now}, first_run_at, COALESCE(classes, '{}')`
+RETURNING id, payload, max_attempts, attempts, requeues, {now}, first_run_at,
+	COALESCE(classes, '{}')`
 
-// A Queue keeps jobs in a table. It makes no decisions: the worker does, with
-// retryjob.Run, and Requeue asks the policy with retrysql.Eligible.
+// A Queue keeps jobs in a table. It does not decide about retries: the worker does, with
+// retryjob.Run. Requeue asks the policy with retrysql.Eligible.
 type Queue struct {
 	db     *sql.DB
 	policy retry.Policy
-	tick   time.Duration     // of the database's clock
+	tick   time.Duration     // the resolution of the database's clock
 	sql    *strings.Replacer // fills in {now}, {lock} and {eligible}
 }
 
-// NewQueue returns the queue in db, whose jobs are retried by policy.
+// NewQueue returns the queue in db. Its jobs are retried according to policy.
 func NewQueue(db *sql.DB, d dialect, policy retry.Policy) (*Queue, error) {
-	eligible, err := retrysql.Eligible(policy, retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts"})
+	columns := retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts"}
+	eligible, err := retrysql.Eligible(policy, columns)
 	if err != nil {
 		return nil, err
 	}
@@ -82,15 +84,14 @@ func NewQueue(db *sql.DB, d dialect, policy retry.Policy) (*Queue, error) {
 	}, nil
 }
 
-// Create creates the table if there is none. Call it before the workers start, not
-// from each of them: PostgreSQL may refuse one of two calls at the same time.
+// Create creates the table if it does not exist. Call it once before the workers start: PostgreSQL
+// may refuse one of two calls at the same time.
 func (q *Queue) Create(ctx context.Context) error {
 	_, err := q.exec(ctx, schema)
 	return err
 }
 
-// exec executes a statement outside of any lease, so it may wait for a locked file
-// until ctx ends.
+// exec executes a statement that holds no lease, so it may wait for a locked file until ctx ends.
 func (q *Queue) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	return retry.DoValue(ctx, retry.Policy{
 		MaxRetries: retry.Unlimited,
@@ -102,10 +103,12 @@ func (q *Queue) exec(ctx context.Context, query string, args ...any) (sql.Result
 	})
 }
 
-// Enqueue adds a job that runs after delay at the earliest. A maxAttempts of 0
-// leaves the limit to the policy. If there is already a job with that id, it stays
-// unchanged, so that Enqueue can be repeated when its answer was lost.
-func (q *Queue) Enqueue(ctx context.Context, id, payload string, maxAttempts int, delay time.Duration) error {
+// Enqueue adds a job that runs after delay at the earliest. If maxAttempts is 0, only the policy
+// limits the attempts. A job with the same id is unchanged, so a program may call Enqueue again
+// if the answer of the database was lost.
+func (q *Queue) Enqueue(
+	ctx context.Context, id, payload string, maxAttempts int, delay time.Duration,
+) error {
 	_, err := q.exec(ctx, `
 		INSERT INTO jobs (id, payload, max_attempts, status, attempts, requeues, run_at)
 		VALUES ($1, $2, $3, 'PENDING', 0, 0, {now} + CAST($4 AS BIGINT))
@@ -117,9 +120,9 @@ func (q *Queue) Enqueue(ctx context.Context, id, payload string, maxAttempts int
 type Job struct {
 	ID, Payload string
 	MaxAttempts int
-	Attempts    int       // including this one
-	ClaimedAt   time.Time // by the database's clock, like all times
-	FirstRunAt  time.Time // when its first attempt was claimed
+	Attempts    int       // the attempts so far, with this attempt
+	ClaimedAt   time.Time // on the database's clock, as all times
+	FirstRunAt  time.Time // when a worker claimed the first attempt
 	Classes     map[string]int
 
 	requeues int
@@ -128,14 +131,16 @@ type Job struct {
 // errWorkerDied is the error of an attempt whose lease has expired.
 var errWorkerDied = errors.New("the lease expired: the worker died or lost the database")
 
-// Claim takes a job that is due, for the time of lease. It returns nil if none is
-// due. The job may have no attempts left, because its worker died in the last one.
+// Claim claims a job that is due, for the time of lease. It returns nil if no job is due. The job
+// may have no attempts left, because its worker died in the last attempt.
 func (q *Queue) Claim(ctx context.Context, lease time.Duration) (*Job, error) {
 	var j Job
 	var now, first int64
 	var classes []byte
-	err := q.db.QueryRowContext(ctx, q.sql.Replace(claim), lease.Microseconds(), errWorkerDied.Error()).
-		Scan(&j.ID, &j.Payload, &j.MaxAttempts, &j.Attempts, &j.requeues, &now, &first, &classes)
+	row := q.db.QueryRowContext(ctx, q.sql.Replace(claim),
+		lease.Microseconds(), errWorkerDied.Error())
+	err := row.Scan(&j.ID, &j.Payload, &j.MaxAttempts, &j.Attempts, &j.requeues,
+		&now, &first, &classes)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -143,16 +148,16 @@ func (q *Queue) Claim(ctx context.Context, lease time.Duration) (*Job, error) {
 		return nil, err
 	}
 	j.ClaimedAt, j.FirstRunAt = time.UnixMicro(now), time.UnixMicro(first)
-	_ = json.Unmarshal(classes, &j.Classes) // what cannot be read is not known
+	_ = json.Unmarshal(classes, &j.Classes) // invalid JSON counts as no failures
 	return &j, nil
 }
 
-// ErrLost means that a job no longer belongs to its worker: the lease expired and
-// another worker has claimed it, or an earlier write whose answer was lost has
-// ended it.
+// ErrLost means that a worker no longer holds the claim of a job. Either the lease expired and
+// another worker has claimed the job, or the worker has written the result already and the
+// answer of the database was lost.
 var ErrLost = errors.New("jobqueue: the claim is lost")
 
-// Renew extends the lease of a claimed job, which then ends after lease from now.
+// Renew extends the lease of a claimed job. The lease then ends a time of lease from now.
 func (q *Queue) Renew(ctx context.Context, j *Job, lease time.Duration) error {
 	return q.update(ctx, j, "lease_until = {now} + $1", lease.Microseconds())
 }
@@ -162,16 +167,21 @@ func (q *Queue) Finish(ctx context.Context, j *Job) error {
 	return q.update(ctx, j, "status = 'DONE', lease_until = NULL, ended_at = {now}")
 }
 
-// Fail gives a claimed job back, to run again after delay, with the failures of each
-// class so far.
-func (q *Queue) Fail(ctx context.Context, j *Job, failure error, classes map[string]int, delay time.Duration) error {
-	return q.update(ctx, j, "status = 'PENDING', last_error = $1, classes = $2, run_at = {now} + CAST($3 AS BIGINT), lease_until = NULL, ended_at = {now}",
+// Fail gives a claimed job back, to run again after delay. classes is how many attempts failed
+// with an error of each class.
+func (q *Queue) Fail(
+	ctx context.Context, j *Job, failure error, classes map[string]int, delay time.Duration,
+) error {
+	return q.update(ctx, j, "status = 'PENDING', last_error = $1, classes = $2, "+
+		"run_at = {now} + CAST($3 AS BIGINT), lease_until = NULL, ended_at = {now}",
 		text(failure), jsonOf(classes), q.wait(delay))
 }
 
-// Bury moves a claimed job to the dead letters. If it did not run, the claim is not
-// counted as an attempt, and the error of the attempt before it stays.
-func (q *Queue) Bury(ctx context.Context, j *Job, ran bool, failure error, letter retryjob.DeadLetter) error {
+// Bury makes a claimed job a dead letter. If the job did not run, the claim does not count as an
+// attempt, and last_error is unchanged.
+func (q *Queue) Bury(
+	ctx context.Context, j *Job, ran bool, failure error, letter retryjob.DeadLetter,
+) error {
 	const buried = "status = 'FAILED', dead_letter = $1, lease_until = NULL, ended_at = {now}"
 	if !ran {
 		return q.update(ctx, j, buried+", attempts = attempts - 1", jsonOf(letter))
@@ -181,13 +191,13 @@ func (q *Queue) Bury(ctx context.Context, j *Job, ran bool, failure error, lette
 
 // jsonOf returns counts or a dead letter as text for a column.
 func jsonOf(value any) string {
-	text, _ := json.Marshal(value) // neither has anything that JSON has no form for
+	text, _ := json.Marshal(value) // cannot fail for these types
 	return string(text)
 }
 
-// wait returns a delay in microseconds, or NULL for none, so that a job without a
-// delay runs even if the clock is set back. The clock may be nearly a tick behind,
-// so it adds one tick to keep the job from running early.
+// wait returns a delay in microseconds. It returns NULL for no delay, so that a job without a
+// delay runs even if the clock is set back. The clock may be slow by up to a tick, so wait adds a
+// tick: no job runs early.
 func (q *Queue) wait(delay time.Duration) (us sql.NullInt64) {
 	if delay > 0 {
 		us = sql.NullInt64{Int64: (delay + q.tick + time.Microsecond - 1).Microseconds(), Valid: true}
@@ -195,11 +205,13 @@ func (q *Queue) wait(delay time.Duration) (us sql.NullInt64) {
 	return us
 }
 
-// update writes to a claimed job, if the claim is still this one.
+// update writes to a claimed job. It returns ErrLost if the worker no longer holds the claim.
 func (q *Queue) update(ctx context.Context, j *Job, set string, args ...any) error {
 	n := len(args)
-	query := fmt.Sprintf("UPDATE jobs SET %s WHERE id = $%d AND attempts = $%d AND requeues = $%d AND status = 'RUNNING'", set, n+1, n+2, n+3)
-	result, err := q.db.ExecContext(ctx, q.sql.Replace(query), append(args, j.ID, j.Attempts, j.requeues)...)
+	query := fmt.Sprintf("UPDATE jobs SET %s WHERE id = $%d AND attempts = $%d "+
+		"AND requeues = $%d AND status = 'RUNNING'", set, n+1, n+2, n+3)
+	args = append(args, j.ID, j.Attempts, j.requeues)
+	result, err := q.db.ExecContext(ctx, q.sql.Replace(query), args...)
 	if err == nil {
 		var rows int64
 		if rows, err = result.RowsAffected(); err == nil && rows == 0 {
@@ -214,7 +226,8 @@ func (q *Queue) update(ctx context.Context, j *Job, set string, args ...any) err
 
 // Open returns how many jobs are neither done nor dead letters.
 func (q *Queue) Open(ctx context.Context) (n int, err error) {
-	err = q.db.QueryRowContext(ctx, "SELECT count(*) FROM jobs WHERE status IN ('PENDING', 'RUNNING')").Scan(&n)
+	const query = "SELECT count(*) FROM jobs WHERE status IN ('PENDING', 'RUNNING')"
+	err = q.db.QueryRowContext(ctx, query).Scan(&n)
 	return n, err
 }
 
@@ -226,8 +239,8 @@ type DeadLetter struct {
 	requeues int
 }
 
-// DeadLetters returns the dead letters in the order in which their last attempts
-// ended. One that an operator wrote by hand may have no Reason.
+// DeadLetters returns the dead letters, in the order in which their last attempts ended. A dead
+// letter that an operator wrote by hand may have no Reason.
 func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	rows, err := q.db.QueryContext(ctx, `
 		SELECT id, payload, requeues, COALESCE(dead_letter, '') FROM jobs
@@ -251,19 +264,21 @@ func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	return letters, rows.Err()
 }
 
-// back makes a dead letter a job again. The count of requeues distinguishes a worker
-// that still holds the first claim from before from one that holds the first claim
-// after it.
-const back = "status = 'PENDING', first_run_at = NULL, dead_letter = NULL, last_error = NULL, requeues = requeues + 1"
+// back makes a dead letter a job again. requeues is part of a claim: a worker that claimed the
+// first attempt before the requeue must not write the result of the first attempt after it.
+const back = "status = 'PENDING', first_run_at = NULL, dead_letter = NULL, " +
+	"last_error = NULL, requeues = requeues + 1"
 
-// anew is back with all attempts.
+// anew makes a dead letter a job that has all its attempts again.
 const anew = back + ", attempts = 0, classes = NULL"
 
-// Redrive makes the dead letters that o picks runnable again, with all their
-// attempts, each at its moment in o.Window. Each goes back in one statement, if it is
-// still a dead letter: if Redrive is killed or fails, or two run at once, no job is
-// lost and none goes back twice.
-func (q *Queue) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
+// Redrive makes the dead letters that o.Filter picks runnable again, with all their attempts.
+// The jobs start at different times within o.Window. One statement moves a job, if the job is
+// still a dead letter. So no job is lost or moved twice if Redrive fails or is killed, or if two
+// calls run at the same time.
+func (q *Queue) Redrive(
+	ctx context.Context, o retryjob.RedriveOptions,
+) (retryjob.RedriveResult, error) {
 	var result retryjob.RedriveResult
 	began := time.Now()
 	letters, err := q.DeadLetters(ctx)
@@ -274,7 +289,9 @@ func (q *Queue) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjo
 		moved := o.Filter == nil || o.Filter(l.DeadLetter)
 		if moved && !o.DryRun {
 			delay := time.Until(began.Add(retryjob.Spread(l.Key, o.Window)))
-			changed, err := q.change(ctx, "UPDATE jobs SET "+anew+", run_at = {now} + CAST($1 AS BIGINT) WHERE id = $2 AND requeues = $3 AND status = 'FAILED'",
+			changed, err := q.change(ctx, "UPDATE jobs SET "+anew+", "+
+				"run_at = {now} + CAST($1 AS BIGINT) "+
+				"WHERE id = $2 AND requeues = $3 AND status = 'FAILED'",
 				q.wait(delay), l.ID, l.requeues)
 			if err != nil {
 				return result, err
@@ -294,7 +311,7 @@ func (q *Queue) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjo
 	return result, nil
 }
 
-// change executes a statement and reports whether there was a row for it.
+// change executes a statement, and reports whether it changed a row.
 func (q *Queue) change(ctx context.Context, query string, args ...any) (bool, error) {
 	result, err := q.exec(ctx, query, args...)
 	if err != nil {
@@ -304,17 +321,19 @@ func (q *Queue) change(ctx context.Context, query string, args ...any) (bool, er
 	return rows > 0, err
 }
 
-// Requeue makes a dead letter runnable now, with the attempts that it has left
-// or, if reset, with all of them. MaxElapsed starts from zero in both cases. If an
-// answer was lost, a second Requeue reports that the job is not a dead letter.
+// Requeue makes a dead letter runnable now, with its remaining attempts. If reset is true, the
+// job has all its attempts again. MaxElapsed starts from zero in both cases. If the answer of the
+// database was lost, a second Requeue returns the error that the job is not a dead letter.
 func (q *Queue) Requeue(ctx context.Context, id string, reset bool) error {
 	set, where := back, " AND {eligible}"
 	if reset {
 		set, where = anew, ""
 	}
-	changed, err := q.change(ctx, "UPDATE jobs SET "+set+", run_at = NULL WHERE id = $1 AND status = 'FAILED'"+where, id)
+	query := "UPDATE jobs SET " + set + ", run_at = NULL WHERE id = $1 AND status = 'FAILED'" + where
+	changed, err := q.change(ctx, query, id)
 	if err == nil && !changed {
-		err = fmt.Errorf("jobqueue: %q is not a dead letter, or has no attempts left: requeue it with reset", id)
+		err = fmt.Errorf("jobqueue: %q is not a dead letter, or has no attempts left: "+
+			"requeue it with reset", id)
 	}
 	return err
 }

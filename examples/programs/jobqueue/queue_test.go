@@ -15,8 +15,8 @@ import (
 	"github.com/goretry/retry/retrytest"
 )
 
-// ticket4 is the policy of one of the five systems that the project was made for:
-// delays of 5, 15 and 60 minutes, counted when a worker claims the job.
+// ticket4 is a policy with delays of 5, 15 and 60 minutes. Its attempts are counted when a worker
+// claims the job.
 var ticket4 = retry.Policy{
 	MaxAttempts: 4,
 	Backoff:     retry.Schedule{300 * time.Second, 900 * time.Second, 3600 * time.Second},
@@ -24,7 +24,7 @@ var ticket4 = retry.Policy{
 
 func unrecoverable(context.Context, *Job) error { return retry.Permanent(errors.New("no such user")) }
 
-// The claim counts the attempt that begins, as retryjob needs it.
+// The claim counts the attempt that begins. retryjob.Run expects this count.
 func TestJobCount(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 0)
@@ -48,11 +48,11 @@ func TestClaim(t *testing.T) {
 		{name: "run_at equal to now is runnable", status: "PENDING", lease: never, claimed: true},
 		{name: "run_at before now is runnable", status: "PENDING", runAt: -1000, lease: never, attempts: 2, claimed: true},
 		{name: "run_at before 1970 is runnable", status: "PENDING", runAt: -100 * 366 * 24 * time.Hour, lease: never, claimed: true},
-		{name: "run_at after now is not", status: "PENDING", runAt: 1000, lease: never, attempts: 2},
-		{name: "with a lease is not, whatever run_at", status: "RUNNING", runAt: -1000, lease: 1000, attempts: 1},
-		{name: "with a lease that ends now is reclaimed, and its attempt stays counted", status: "RUNNING", runAt: never, attempts: 1, claimed: true, died: true},
-		{name: "done is not", status: "DONE", runAt: never, lease: never, attempts: 1},
-		{name: "a dead letter is not", status: "FAILED", runAt: never, lease: never, attempts: 1},
+		{name: "run_at after now is not runnable", status: "PENDING", runAt: 1000, lease: never, attempts: 2},
+		{name: "a job with a lease is not runnable", status: "RUNNING", runAt: -1000, lease: 1000, attempts: 1},
+		{name: "a job whose lease ends now is claimed again, and its attempt counts", status: "RUNNING", runAt: never, attempts: 1, claimed: true, died: true},
+		{name: "a job that is done is not runnable", status: "DONE", runAt: never, lease: never, attempts: 1},
+		{name: "a dead letter is not runnable", status: "FAILED", runAt: never, lease: never, attempts: 1},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			inBubble(t, ticket4, func(b *bench) {
@@ -63,7 +63,7 @@ func TestClaim(t *testing.T) {
 				if r.claimed {
 					assert.Equal(b, &Job{ID: "job", Payload: "the payload", MaxAttempts: 3, Attempts: r.attempts + 1, ClaimedAt: b.start, FirstRunAt: b.start, Classes: map[string]int{}}, job)
 					want.Status, want.Attempts, want.LeaseUntil = "RUNNING", r.attempts+1, b.at(time.Minute)
-					assert.Nil(b, b.claim(), "it is claimed once")
+					assert.Nil(b, b.claim(), "the job is claimed once")
 				} else {
 					assert.Nil(b, job)
 				}
@@ -76,8 +76,8 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// The job that has been due the longest goes first, then the jobs without a time.
-// Of equals the first by id goes first.
+// The job that has been due for the longest time is claimed first. Jobs without a time come last. Of
+// equal jobs, the first by id is claimed first.
 func TestClaimOrder(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		for _, r := range []struct {
@@ -107,9 +107,9 @@ var writes = map[string]func(*Queue, context.Context, *Job) error{
 	},
 }
 
-// The lease expires while the job runs, and another worker claims the job. Whatever
-// result the first worker writes then is refused, also if the job has meanwhile died,
-// been requeued with all its attempts, and is in its first attempt again.
+// The lease expires while the job runs, and another worker claims the job. Then each result of the
+// first worker is refused. It is also refused if the job has become a dead letter, has been requeued
+// with all its attempts, and is in its first attempt again.
 func TestLateResult(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		refuses := func(late *Job) {
@@ -148,7 +148,7 @@ func TestRequeue(t *testing.T) {
 		require.NoError(b, b.queue.Requeue(b.Context(), "job", false))
 		assert.Equal(b, row{Status: "PENDING", Attempts: 1, EndedAt: b.at(0)}, b.row("job"))
 		job := b.claim()
-		require.NotNil(b, job, "it is runnable at once")
+		require.NotNil(b, job, "a requeued job is runnable at once")
 		assert.Equal(b, 2, job.Attempts)
 		assert.Equal(b, job.ClaimedAt, job.FirstRunAt, "MaxElapsed starts from zero")
 		require.NoError(b, writes["bury"](b.queue, b.Context(), job))

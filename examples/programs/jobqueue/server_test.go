@@ -20,14 +20,14 @@ import (
 	"github.com/goretry/retry/adapters/jobtest/servers"
 )
 
-// A server is where a test keeps its tables, which no other test sees.
+// A server is the database of a test. No other test uses its tables.
 type server struct {
 	dialect dialect
-	url     string // of PostgreSQL, else empty
-	place   string // the schema, or SQLite's file
+	url     string // the URL of PostgreSQL; "": SQLite
+	place   string // the schema of PostgreSQL, or the file of SQLite
 }
 
-// connect opens the database once more, as another process would.
+// connect opens the database again, as another process would.
 func (s server) connect() (*sql.DB, error) {
 	if s.url == "" {
 		return openSQLite(s.place)
@@ -43,7 +43,7 @@ func (s server) open(t *testing.T) *sql.DB {
 	return db
 }
 
-// onEach runs a test on SQLite and on PostgreSQL, with the databases' clocks.
+// onEach runs a test on SQLite and on PostgreSQL. Time is the time of the database's clock.
 func onEach(t *testing.T, test func(*testing.T, server)) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
@@ -56,7 +56,7 @@ func onEach(t *testing.T, test func(*testing.T, server)) {
 	})
 }
 
-// postgresServer has a schema of its own.
+// postgresServer returns PostgreSQL with a new schema.
 func postgresServer(t *testing.T) server {
 	t.Helper()
 	s := server{url: postgresURL(t)}
@@ -70,23 +70,23 @@ func postgresServer(t *testing.T) server {
 
 func postgresURL(t *testing.T) string { return servers.Shared(t, "RETRY_TEST_POSTGRES") }
 
-// A bench is a queue whose database has a clock that only sleeping moves.
+// A bench is a queue in a synctest bubble, whose database has the bubble's clock.
 type bench struct {
 	*testing.T
 	server
 	db     *sql.DB
 	queue  *Queue
 	start  time.Time
-	around around // what statements pass through
+	around around // called in place of each statement
 }
 
-// inBubble runs a test on each database in the fake time of testing/synctest,
-// which is also the database's time: it moves when all goroutines sleep.
+// inBubble runs a test on each database in a synctest bubble. The database's clock is the clock of
+// the bubble, which moves only when all goroutines sleep.
 func inBubble(t *testing.T, policy retry.Policy, test func(*bench)) {
 	onEach(t, func(t *testing.T, s server) {
 		s.dialect.now, s.dialect.tick = "bubble_clock()", 0
 		synctest.Test(t, func(t *testing.T) {
-			time.Sleep(123_457 * time.Microsecond) // times have digits down to the microsecond
+			time.Sleep(123_457 * time.Microsecond) // so that times have digits down to the microsecond
 			b := &bench{T: t, server: s, start: time.Now(), around: untouched}
 			b.db = through(t, s.open(t), func(ctx context.Context, query string, do func(string) error) error {
 				return b.around(ctx, strings.ReplaceAll(query, s.dialect.now, fmt.Sprint(time.Now().UnixMicro())), do)
@@ -98,12 +98,12 @@ func inBubble(t *testing.T, policy retry.Policy, test func(*bench)) {
 	})
 }
 
-// An around is called in place of each statement, and executes it with do.
+// An around is called in place of each statement. It executes the statement with do.
 type around func(ctx context.Context, query string, do func(query string) error) error
 
 func untouched(_ context.Context, query string, do func(string) error) error { return do(query) }
 
-// through returns db with its statements passing through f.
+// through returns db, with f called in place of each statement.
 func through(t *testing.T, db *sql.DB, f around) *sql.DB {
 	t.Helper()
 	outer := sql.OpenDB(connector{db, f})
@@ -178,7 +178,7 @@ func (b *bench) enqueue(id, payload string, maxAttempts int) {
 	require.NoError(b, b.queue.Enqueue(b.Context(), id, payload, maxAttempts, 0))
 }
 
-// claim claims the next job and returns it, or nil if there is none.
+// claim claims the next job. It returns nil if no job is due.
 func (b *bench) claim() *Job {
 	b.Helper()
 	job, err := b.queue.Claim(b.Context(), time.Minute)
@@ -186,12 +186,12 @@ func (b *bench) claim() *Job {
 	return job
 }
 
-// worker returns a worker of the bench's queue, which tests change as they need.
+// worker returns a worker of the queue of b. A test may change its fields.
 func (b *bench) worker(run func(context.Context, *Job) error) *Worker {
 	return &Worker{Queue: b.queue, Run: run, Lease: time.Minute, Poll: time.Hour}
 }
 
-// workOff lets a worker run all runnable jobs of q.
+// workOff runs all runnable jobs of q with a worker.
 func (b *bench) workOff(q *Queue, run func(context.Context, *Job) error) {
 	b.Helper()
 	w := b.worker(run)
@@ -199,7 +199,7 @@ func (b *bench) workOff(q *Queue, run func(context.Context, *Job) error) {
 	require.ErrorIs(b, w.workOff(b.Context()), errIdle)
 }
 
-// A row is what the table holds about a job.
+// A row is the row of a job in the table.
 type row struct {
 	Status     string
 	Attempts   int
@@ -221,10 +221,10 @@ func (b *bench) row(id string) (r row) {
 	return r
 }
 
-// never is when something happens that has no time.
+// never stands for NULL in place of a time.
 const never = math.MinInt64
 
-// at returns a time as the database holds it, by how long after start it is.
+// at returns the time d after start as a value of the database.
 func (b *bench) at(d time.Duration) sql.NullInt64 {
 	if d == never {
 		return sql.NullInt64{}

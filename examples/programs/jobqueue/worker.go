@@ -12,29 +12,33 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// A Worker runs the jobs of a queue, one at a time. To run more at once, start more
-// workers.
+// A Worker runs the jobs of a queue, one at a time. To run several jobs at the same time, start
+// several workers.
 type Worker struct {
 	Queue *Queue
-	Run   func(context.Context, *Job) error // its context ends when the claim is lost, and as Grace says
-	Lease time.Duration                     // how long a job stays with a worker that no longer renews it
-	Poll  time.Duration                     // how long to wait if nothing is runnable
-	Grace time.Duration                     // how long a job may go on after the context of Work is done
+
+	// Run runs a job. Its context ends when the claim is lost, and Grace after the context of
+	// Work.
+	Run func(context.Context, *Job) error
+
+	Lease time.Duration // how long a claim holds after its last renewal, at least 1s
+	Poll  time.Duration // how long to wait if no job is runnable; above 0
+	Grace time.Duration // how long a job may go on after the context of Work is done
 }
 
-// errIdle means that nothing is runnable.
+// errIdle means that no job is runnable.
 var errIdle = errors.New("jobqueue: nothing is runnable")
 
-// Work runs jobs until ctx ends. A job that has begun may go on for Grace. Then its
-// context ends too, and if it fails it is given back. Work returns nil, or the
-// error of the database if that will not pass.
+// Work runs jobs until ctx ends. A job that has begun may go on for Grace. Then its context ends
+// too, and if the job fails, Work gives it back to the queue. Work returns nil, or an error of the
+// database that is not transient.
 //
-// Waiting for the next job is a retry like any other. An attempt runs all jobs that
-// are runnable, and then fails with errIdle or with the error of the database. The
-// policy waits between two attempts.
+// The wait for the next job is the wait before a retry. An attempt runs all jobs that are
+// runnable, and then fails with errIdle or with an error of the database.
 func (w *Worker) Work(ctx context.Context) error {
 	if w.Lease < time.Second {
-		return fmt.Errorf("jobqueue: Lease is %v: write at least 1s, because a claim may take an eighth of it", w.Lease)
+		return fmt.Errorf("jobqueue: Lease is %v: "+
+			"write at least 1s, because a claim may take an eighth of it", w.Lease)
 	}
 	if w.Poll <= 0 {
 		return fmt.Errorf("jobqueue: Poll is %v: write a positive duration", w.Poll)
@@ -60,8 +64,8 @@ func (w *Worker) Work(ctx context.Context) error {
 	return err
 }
 
-// workOff runs all jobs that are runnable. The end of ctx does not interrupt a
-// claim, because its attempt would be lost.
+// workOff runs all jobs that are runnable. The end of ctx does not interrupt a claim, because
+// the attempt of the claim would be lost.
 func (w *Worker) workOff(ctx context.Context) error {
 	for ctx.Err() == nil {
 		job, err := w.claim(context.WithoutCancel(ctx))
@@ -84,8 +88,8 @@ func (w *Worker) claim(ctx context.Context) (*Job, error) {
 	return w.Queue.Claim(ctx, w.Lease)
 }
 
-// execute runs a claimed job once and writes the result. It renews the
-// lease until the result is written.
+// execute makes one attempt of a claimed job and writes the result. It renews the lease until
+// the result is written.
 func (w *Worker) execute(ctx context.Context, job *Job) (err error) {
 	claimed := time.Now()
 	running, end := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -95,28 +99,33 @@ func (w *Worker) execute(ctx context.Context, job *Job) (err error) {
 	defer stop()
 	var keeper sync.WaitGroup
 	keeper.Go(func() { end(w.keep(running, job)) })
-	defer func() { // after a panic too: a caller of Work may recover from it
+	defer func() { // deferred, because a caller of Work may recover from a panic of Run
 		end(nil)
-		keeper.Wait() // so that no renewal outlives Work
+		keeper.Wait() // no renewal may go on after Work has returned
 	}()
 	of := retryjob.Job{
 		Key:         job.ID,
 		Attempt:     job.Attempts,
 		MaxAttempts: job.MaxAttempts,
-		Began:       claimed.Add(job.FirstRunAt.Sub(job.ClaimedAt)), // the database's clock may be another
 		Classes:     job.Classes,
+
+		// The database's clock may differ from the clock of this process.
+		Began: claimed.Add(job.FirstRunAt.Sub(job.ClaimedAt)),
 	}
-	retryjob.Run(running, w.Queue.policy, of, func(ctx context.Context) error { return w.Run(ctx, job) }, func(o retryjob.Outcome) {
+	attempt := func(ctx context.Context) error { return w.Run(ctx, job) }
+	retryjob.Run(running, w.Queue.policy, of, attempt, func(o retryjob.Outcome) {
 		err = w.write(context.WithoutCancel(ctx), job, o, o.DeadLetter(of))
 	})
 	return err
 }
 
-// keep renews the lease of job until ctx ends, or returns why it is lost. A job
-// that goes on after its AttemptTimeout hangs: one lease later it is left to another
-// worker. keep returns before the lease ends. The claim may have taken an eighth of
-// it; a renewal begins after a third and is attempted for another third, and its
-// last attempt takes a sixth.
+// keep renews the lease of a job until ctx ends. If the lease is lost, keep returns why. A job
+// that goes on after its AttemptTimeout hangs: one Lease later, keep no longer renews it, and
+// another worker can claim the job.
+//
+// If a renewal fails, keep returns before the lease ends. The claim takes at most an eighth of
+// the lease. A renewal begins after a third, is attempted for another third, and its last attempt
+// takes at most a sixth.
 func (w *Worker) keep(ctx context.Context, job *Job) error {
 	if timeout := w.Queue.policy.AttemptTimeout; timeout > 0 {
 		var cancel context.CancelFunc
@@ -131,16 +140,20 @@ func (w *Worker) keep(ctx context.Context, job *Job) error {
 			return nil
 		case <-tick.C:
 		}
-		err := retry.Do(ctx, w.statement(), func(ctx context.Context) error { return w.Queue.Renew(ctx, job, w.Lease) })
+		err := retry.Do(ctx, w.statement(), func(ctx context.Context) error {
+			return w.Queue.Renew(ctx, job, w.Lease)
+		})
 		if err != nil {
 			return err
 		}
 	}
 }
 
-// write writes the result of an attempt. An attempt that was interrupted, because
-// this worker stops or has lost the lease, does not lead to a dead letter.
-func (w *Worker) write(ctx context.Context, job *Job, o retryjob.Outcome, letter retryjob.DeadLetter) error {
+// write writes the result of an attempt. If the attempt was interrupted, because this worker
+// stops or has lost the lease, the job never becomes a dead letter.
+func (w *Worker) write(
+	ctx context.Context, job *Job, o retryjob.Outcome, letter retryjob.DeadLetter,
+) error {
 	err := retry.Do(ctx, w.statement(), func(ctx context.Context) error {
 		switch {
 		case o.Err == nil:
@@ -154,13 +167,15 @@ func (w *Worker) write(ctx context.Context, job *Job, o retryjob.Outcome, letter
 		}
 	})
 	if errors.Is(err, ErrLost) {
-		slog.WarnContext(ctx, "jobqueue: the result came too late, or was written and the answer was lost", "err", err, "failure", o.Err)
+		slog.WarnContext(ctx,
+			"jobqueue: the result came too late, or was written and the answer was lost",
+			"err", err, "failure", o.Err)
 		return nil
 	}
 	return err
 }
 
-// statement is the policy for a statement that must not wait for the next job.
+// statement returns the policy for a statement that must end before the lease ends.
 func (w *Worker) statement() retry.Policy {
 	return retry.Policy{
 		MaxRetries:     retry.Unlimited,

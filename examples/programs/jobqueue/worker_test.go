@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The lease of a job is renewed while it runs, so that no other worker gets it.
+// The lease of a job is renewed while the job runs, so that no other worker gets the job.
 func TestLeaseIsRenewed(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 0)
@@ -31,31 +31,31 @@ func TestLeaseIsRenewed(t *testing.T) {
 		got := b.row("job")
 		assert.Equal(b, [...]any{"DONE", 1, ""}, [...]any{got.Status, got.Attempts, got.LastError})
 		time.Sleep(lease)
-		assert.Equal(b, got, b.row("job"), "and not any more when it has ended")
+		assert.Equal(b, got, b.row("job"), "the lease is not renewed after the job has ended")
 	})
 }
 
-// The context of a job whose claim is lost ends, and its result is refused.
+// If the claim of a job is lost, its context ends, and its result is refused.
 func TestLostClaimEndsJob(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 0)
 		var cause error
 		w := Worker{Queue: b.queue, Lease: 3 * time.Minute, Poll: time.Hour, Run: func(ctx context.Context, _ *Job) error {
-			b.exec("UPDATE jobs SET attempts = 2") // as another worker's claim does
+			b.exec("UPDATE jobs SET attempts = 2") // as the claim of another worker does
 			<-ctx.Done()
 			cause = context.Cause(ctx)
 			return ctx.Err()
 		}}
 		require.ErrorIs(b, w.workOff(b.Context()), errIdle)
 		assert.ErrorIs(b, cause, ErrLost)
-		assert.Equal(b, time.Minute, time.Since(b.start), "by the first renewal")
+		assert.Equal(b, time.Minute, time.Since(b.start), "the first renewal ends the context")
 		got := b.row("job")
 		assert.Equal(b, [...]any{"RUNNING", 2, ""}, [...]any{got.Status, got.Attempts, got.LastError})
 	})
 }
 
-// A job that goes on after its AttemptTimeout is left to another worker, which
-// has to wait until it is sure that nothing renews the lease.
+// If a job goes on after its AttemptTimeout, another worker can claim the job, after the last renewed
+// lease has ended.
 func TestHungJob(t *testing.T) {
 	timed := ticket4
 	timed.AttemptTimeout = 10 * time.Minute
@@ -79,7 +79,7 @@ func TestHungJob(t *testing.T) {
 	})
 }
 
-// A job may go on for Grace. Then it is given back, also in its last attempt.
+// A job may go on for Grace. Then the worker gives it back, also in its last attempt.
 func TestGrace(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 1)
@@ -97,8 +97,8 @@ func TestGrace(t *testing.T) {
 	})
 }
 
-// A claim that is under way when the worker's context ends is not interrupted,
-// because its attempt would be lost. The worker lets its job end, and claims no other.
+// The end of the worker's context does not interrupt a claim, because the attempt of the claim would
+// be lost. The worker lets this job end, and claims no other job.
 func TestWorkEnds(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("first", "", 0)
@@ -114,7 +114,7 @@ func TestWorkEnds(t *testing.T) {
 		w.Grace = time.Minute
 		require.NoError(b, w.Work(ctx))
 		assert.Equal(b, "DONE", b.row("first").Status)
-		require.NoError(b, w.Work(ctx), "it claims nothing at all")
+		require.NoError(b, w.Work(ctx), "the worker claims no job")
 		assert.Equal(b, row{Status: "PENDING"}, b.row("second"))
 	})
 }

@@ -10,23 +10,22 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A load is the result of calls whose attempts all fail with the same
-// probability: without a retry, with three, and with three within a budget.
+// A load is the result of calls whose attempts all fail with the same probability, with three
+// retries and with three retries within a budget.
 type load struct {
 	failing         float64
 	plain, budgeted outcome
 	plainForm       outcome // the results of the closed forms
 	budgetedForm    outcome
-	known           outcome // three retries, from Brooker's simulator
-	knownNoRetry    float64 // the successes without a retry, from there too
+	known           outcome // the result of Brooker's simulator for three retries
+	knownNoRetry    float64 // the successes in Brooker's simulator without a retry
 }
 
-// An outcome is the attempts and the successes of calls, as shares of the
-// calls.
+// An outcome is the attempts and the successes of calls, divided by the number of calls.
 type outcome struct{ load, success float64 }
 
-// The setup of Brooker, "Fixing retries with token buckets and circuit
-// breakers" (2022): 100 clients with a bucket of 5 each, 600 calls.
+// The setup of Brooker, "Fixing retries with token buckets and circuit breakers" (2022): 100
+// clients with a bucket of 5 each make 600 calls each.
 const (
 	loadClients = 100
 	loadCalls   = 600
@@ -46,12 +45,12 @@ func simulateLoads(seed uint64) []load {
 		{failing: 0.75, knownNoRetry: 0.253, known: outcome{2.727, 0.685}},
 		{failing: 1.00, knownNoRetry: 0, known: outcome{4, 0}},
 	}
+	none := func() *retry.Budget { return nil }
+	bucket := func() *retry.Budget { return &retry.Budget{Size: bucketSize, Ratio: bucketRatio} }
 	for i := range loads {
 		l := &loads[i]
-		l.plain = simulateLoad(rand.New(rand.NewPCG(seed, uint64(i))), l.failing, func() *retry.Budget { return nil })
-		l.budgeted = simulateLoad(rand.New(rand.NewPCG(seed, uint64(i))), l.failing, func() *retry.Budget {
-			return &retry.Budget{Size: bucketSize, Ratio: bucketRatio}
-		})
+		l.plain = simulateLoad(rand.New(rand.NewPCG(seed, uint64(i))), l.failing, none)
+		l.budgeted = simulateLoad(rand.New(rand.NewPCG(seed, uint64(i))), l.failing, bucket)
 		l.plainForm = threeRetries(l.failing)
 		l.budgetedForm = withinBudget(l.failing)
 	}
@@ -78,15 +77,15 @@ func simulateLoad(random *rand.Rand, failing float64, budget func() *retry.Budge
 	return outcome{float64(attempts) / calls, float64(successes) / calls}
 }
 
-// threeRetries is the closed form of three retries: the n-th happens if the
-// attempt and all retries before it fail.
+// threeRetries is the closed form of three retries. A retry happens if all attempts before it
+// fail.
 func threeRetries(x float64) outcome {
 	return outcome{1 + x + x*x + x*x*x, 1 - math.Pow(x, loadRetries+1)}
 }
 
-// withinBudget is the closed form of this library's rule, where each success pays for
-// ratio retries. The retries R for each call are as many as three retries need, but
-// at most R = ratio * (1-x) * (1+R), plus the bucket that was full at first.
+// withinBudget is the closed form of this library's rule, in which each success pays for ratio
+// retries. The number of retries R for each call is the number that three retries need, but at
+// most R = ratio * (1-x) * (1+R), plus the share of a bucket that is full at the start.
 func withinBudget(x float64) outcome {
 	pay := bucketRatio * (1 - x)
 	retries := min(x+x*x+x*x*x, pay/(1-pay)+bucketSize/(1-pay)/loadCalls)
@@ -94,8 +93,12 @@ func withinBudget(x float64) outcome {
 }
 
 func printLoads(w io.Writer, loads []load) {
-	table(w, "60,000 calls whose attempts fail with probability x: attempts for each 100 calls / calls that succeed, in %.\nThree retries, and three within a budget of 5 that each success refills by 0.1.", func(w io.Writer) {
-		fmt.Fprintln(w, "x\tthree retries\t(formula)\t(known)\twith budget\t(formula)\tno retry (known)\t")
+	const title = "60,000 calls whose attempts fail with probability x: " +
+		"attempts for each 100 calls / calls that succeed, in %.\n" +
+		"Three retries, and three retries within a budget of 5 that each success refills by 0.1."
+	const head = "x\tthree retries\t(formula)\t(known)\twith budget\t(formula)\tno retry (known)\t"
+	table(w, title, func(w io.Writer) {
+		fmt.Fprintln(w, head)
 		for _, l := range loads {
 			fmt.Fprintf(w, "%.2f\t%v\t(%v)\t(%v)\t%v\t(%v)\t100.0 / %.1f\t\n",
 				l.failing, l.plain, l.plainForm, l.known, l.budgeted, l.budgetedForm, 100*l.knownNoRetry)
@@ -103,7 +106,9 @@ func printLoads(w io.Writer, loads []load) {
 	})
 }
 
-func (o outcome) String() string { return fmt.Sprintf("%.1f / %.1f", 100*o.load, 100*o.success) }
+func (o outcome) String() string {
+	return fmt.Sprintf("%.1f / %.1f", 100*o.load, 100*o.success)
+}
 
 func loadChart(loads []load) chart {
 	plain, budgeted := series{name: "three retries"}, series{name: "with a budget"}

@@ -8,13 +8,14 @@ import (
 	"strconv"
 )
 
-// A chart has lines over two axes that begin at 0, or at min if log is set.
+// A chart draws lines over two axes.
 type chart struct {
 	title  string
 	x, y   axis
 	series []series
 }
 
+// An axis goes from min to max. It is logarithmic if log is set.
 type axis struct {
 	label    string
 	min, max float64
@@ -33,20 +34,22 @@ const (
 	left, right, top, bottom = 80.0, 180.0, 48.0, 56.0
 )
 
-// colors can be distinguished by the color-blind, on white and on black: Okabe
+// colors are colors that color-blind people can distinguish, on white and on black, from Okabe
 // and Ito, "Color Universal Design" (2008).
 var colors = []string{"#d55e00", "#0072b2", "#009e73", "#cc79a7"}
 
-// svg draws c, text and lines in a gray that shows on white and on black.
+// svg draws c. The gray of text and lines is visible on white and on black.
 func (c chart) svg() []byte {
 	var b bytes.Buffer
 	text := func(x, y float64, attributes, s string) {
-		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%.1f\" %s>%s</text>\n", x, y, attributes, html.EscapeString(s))
+		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%.1f\" %s>%s</text>\n",
+			x, y, attributes, html.EscapeString(s))
 	}
 	line := func(x1, y1, x2, y2 float64, attributes string) {
 		fmt.Fprintf(&b, "<path d=\"M%.1f %.1fL%.1f %.1f\" %s/>\n", x1, y1, x2, y2, attributes)
 	}
-	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" font-family=\"sans-serif\" font-size=\"13\" fill=\"#767676\">\n", width, height)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" `+
+		`font-family="sans-serif" font-size="13" fill="#767676">`+"\n", width, height)
 	fmt.Fprintf(&b, "<title>%s</title>\n", html.EscapeString(c.title))
 	text(left, 24, `font-size="15"`, c.title)
 	for _, tick := range c.y.ticks() {
@@ -59,25 +62,33 @@ func (c chart) svg() []byte {
 	}
 	text((left+width-right)/2, height-12, `text-anchor="middle"`, c.x.label)
 	middle := (top + height - bottom) / 2
-	text(18, middle, fmt.Sprintf(`text-anchor="middle" transform="rotate(-90 18 %.1f)"`, middle), c.y.label)
+	upward := fmt.Sprintf(`text-anchor="middle" transform="rotate(-90 18 %.1f)"`, middle)
+	text(18, middle, upward, c.y.label)
 	for i, s := range c.series {
-		fmt.Fprintf(&b, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" stroke-linejoin=\"round\" points=\"", colors[i])
+		fmt.Fprintf(&b, `<polyline fill="none" stroke="%s" stroke-width="2" `+
+			`stroke-linejoin="round" points="`, colors[i])
 		for _, p := range s.points {
 			fmt.Fprintf(&b, "%.1f,%.1f ", c.horizontal(p.x), c.vertical(p.y))
 		}
 		fmt.Fprintln(&b, "\"/>")
 		y := top + 20*float64(i)
-		line(width-right+16, y, width-right+40, y, fmt.Sprintf(`stroke="%s" stroke-width="2"`, colors[i]))
+		stroke := fmt.Sprintf(`stroke="%s" stroke-width="2"`, colors[i])
+		line(width-right+16, y, width-right+40, y, stroke)
 		text(width-right+48, y+4, "", s.name)
 	}
 	fmt.Fprintln(&b, "</svg>")
 	return b.Bytes()
 }
 
-func (c chart) horizontal(x float64) float64 { return left + c.x.share(x)*(width-left-right) }
-func (c chart) vertical(y float64) float64   { return height - bottom - c.y.share(y)*(height-top-bottom) }
+func (c chart) horizontal(x float64) float64 {
+	return left + c.x.share(x)*(width-left-right)
+}
 
-// share returns where v lies on the axis, from 0 to 1.
+func (c chart) vertical(y float64) float64 {
+	return height - bottom - c.y.share(y)*(height-top-bottom)
+}
+
+// share returns the position of v on the axis, from 0 to 1.
 func (a axis) share(v float64) float64 {
 	v = min(max(v, a.min), a.max)
 	if a.log {
@@ -86,8 +97,8 @@ func (a axis) share(v float64) float64 {
 	return (v - a.min) / (a.max - a.min)
 }
 
-// ticks returns the powers of ten of a logarithmic axis, and four equal parts of
-// any other.
+// ticks returns the powers of ten on a logarithmic axis. On another axis it returns the ends of
+// four equal parts.
 func (a axis) ticks() []float64 {
 	var ticks []float64
 	if a.log {

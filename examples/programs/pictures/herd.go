@@ -12,18 +12,19 @@ import (
 
 var errDown = errors.New("down")
 
-// A herd is a group of clients that fail at the same time. Each of them retries
-// five times, and every retry fails.
+// A herd is a group of clients that fail at the same time. Each client retries five times, and
+// every retry fails.
 type herd struct {
 	name   string
+	jitter retry.Jitter
 	policy retry.Policy
 
 	peak      float64   // the most retries within 20ms
-	latePeak  float64   // the same without the first retries
-	meanWait  float64   // seconds that a client waits in all
-	perSecond []float64 // retries in each fifth of a second, of the first trial
+	latePeak  float64   // the most retries within 20ms, without the first retry of each client
+	meanWait  float64   // how many seconds a client waits in all
+	perSecond []float64 // the retries in each fifth of a second, in the first trial
 
-	known [3]float64 // peak, latePeak and meanWait as measured elsewhere
+	known [3]float64 // peak, latePeak and meanWait of another simulator
 }
 
 const (
@@ -33,22 +34,25 @@ const (
 	chartBin    = 200 * time.Millisecond
 )
 
-// simulateHerds counts the retries of 10,000 clients that fail at one instant:
-// base 1s, factor 2, cap 60s.
+// simulateHerds counts the retries of 10,000 clients that fail at the same time. Their delays
+// start at 1s, double, and are at most 60s.
 func simulateHerds(seed uint64, trials int) []herd {
 	herds := []herd{
 		{name: "no jitter", known: [3]float64{10000, 10000, 31.0}},
-		{name: "±10 %", policy: retry.Policy{Jitter: retry.Proportional(0.1)}, known: [3]float64{1055, 533, 31.0}},
-		{name: "±20 %", policy: retry.Policy{Jitter: retry.Proportional(0.2)}, known: [3]float64{544, 284, 31.0}},
-		{name: "±50 %", policy: retry.Policy{Jitter: retry.Proportional(0.5)}, known: [3]float64{238, 125, 31.0}},
-		{name: "equal", policy: retry.Policy{Jitter: retry.EqualJitter}, known: [3]float64{440, 237, 23.2}},
-		{name: "full", policy: retry.Policy{Jitter: retry.FullJitter}, known: [3]float64{335, 162, 15.5}},
+		{name: "±10 %", jitter: retry.Proportional(0.1), known: [3]float64{1055, 533, 31.0}},
+		{name: "±20 %", jitter: retry.Proportional(0.2), known: [3]float64{544, 284, 31.0}},
+		{name: "±50 %", jitter: retry.Proportional(0.5), known: [3]float64{238, 125, 31.0}},
+		{name: "equal", jitter: retry.EqualJitter, known: [3]float64{440, 237, 23.2}},
+		{name: "full", jitter: retry.FullJitter, known: [3]float64{335, 162, 15.5}},
 	}
 	for i := range herds {
 		h := &herds[i]
-		h.policy.MaxRetries = herdRetries
-		h.policy.Backoff = retry.Exponential{Base: time.Second}
-		h.policy.MaxDelay = time.Minute
+		h.policy = retry.Policy{
+			MaxRetries: herdRetries,
+			Backoff:    retry.Exponential{Base: time.Second},
+			MaxDelay:   time.Minute,
+			Jitter:     h.jitter,
+		}
 		random := rand.New(rand.NewPCG(seed, uint64(i)))
 		for trial := range trials {
 			h.run(random, trial == 0)
@@ -96,7 +100,11 @@ func largest(bins map[time.Duration]float64) float64 {
 }
 
 func printHerds(w io.Writer, herds []herd) {
-	table(w, "10,000 clients fail at one instant and retry five times in vain: 1s x2, at most 60s.\nThe most retries within 20ms, the same without each client's first, and the seconds waited.", func(w io.Writer) {
+	const title = "10,000 clients fail at the same time and retry five times in vain: " +
+		"1s x2, at most 60s.\n" +
+		"The most retries within 20ms, the most without the first retry of each client, " +
+		"and the seconds waited."
+	table(w, title, func(w io.Writer) {
 		fmt.Fprintln(w, "jitter\tpeak\t(known)\tlater peak\t(known)\twaited\t(known)\t")
 		for _, h := range herds {
 			fmt.Fprintf(w, "%s\t%.0f\t(%.0f)\t%.0f\t(%.0f)\t%.1f\t(%.1f)\t\n",

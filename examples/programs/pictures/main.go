@@ -1,6 +1,7 @@
-// Pictures simulates what docs/why.md and docs/simulate.md show: clients that retry, with
-// the curves, jitters and budgets of this library, beside the results of other simulators,
-// and an outage that one retry makes permanent. It prints the tables and draws the pictures.
+// Pictures makes the tables and the pictures of docs/why.md and docs/simulate.md. It simulates
+// clients that retry with the curves, jitters and budgets of this library, and compares them
+// with the results of other simulators. It also simulates an outage that one retry makes
+// permanent.
 //
 //	go run . ../../../docs
 package main
@@ -15,7 +16,7 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "pictures: write the directory that the pictures go to, such as ../../../docs")
+		fmt.Fprintln(os.Stderr, "pictures: write the directory for the pictures, such as ../../../docs")
 		os.Exit(2)
 	}
 	if err := run(os.Stdout, os.Args[1]); err != nil {
@@ -48,7 +49,7 @@ func run(w io.Writer, dir string) error {
 	return nil
 }
 
-// table prints a title and rows whose cells are separated by tabs.
+// table prints a title, and rows whose cells end with tabs.
 func table(w io.Writer, title string, rows func(w io.Writer)) {
 	fmt.Fprintf(w, "%s\n\n", title)
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)

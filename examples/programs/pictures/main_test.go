@@ -16,15 +16,15 @@ import (
 	"github.com/goretry/retry/retrysim"
 )
 
-// What the program simulates by default, once for all tests.
+// The default simulations of the program, run once for all tests.
 var (
 	defaultHerds = sync.OnceValue(func() []herd { return simulateHerds(1, 20) })
 	defaultLoads = sync.OnceValue(func() []load { return simulateLoads(1) })
 )
 
-// The peak is the largest of a few hundred counts, about 500 for ±20 %. The mean of
-// twenty trials is within 2 % of the expected one, and the known figures are means
-// of five trials. The mean wait is that of 200,000 clients.
+// The peak is the largest of a few hundred counts, about 500 for ±20 %. The mean of twenty
+// trials is within 2 % of the expected peak. The known peaks are means of five trials. The mean
+// wait is the mean of 200,000 clients.
 func TestHerdsPeakAsKnown(t *testing.T) {
 	peaks, waits := map[string]float64{}, map[string]float64{}
 	for _, h := range defaultHerds() {
@@ -33,7 +33,7 @@ func TestHerdsPeakAsKnown(t *testing.T) {
 		assert.InEpsilon(t, h.known[2], h.meanWait, 0.01, "%s: wait", h.name)
 		peaks[h.name], waits[h.name] = h.peak, h.meanWait
 	}
-	assert.Equal(t, float64(herdSize), peaks["no jitter"], "all at once")
+	assert.Equal(t, float64(herdSize), peaks["no jitter"], "all clients retry at once")
 	assert.Greater(t, peaks["±10 %"], peaks["±20 %"])
 	assert.Greater(t, peaks["±20 %"], peaks["±50 %"])
 	assert.Greater(t, peaks["equal"], peaks["full"])
@@ -41,10 +41,10 @@ func TestHerdsPeakAsKnown(t *testing.T) {
 	assert.Less(t, waits["equal"], waits["no jitter"])
 }
 
-// Three standard deviations of the load of 60,000 calls with three retries are less
-// than 2 points. The closed form for a budget assumes that a full bucket never
-// refuses what a success puts back. If supply and demand are about equal, at a
-// failure rate of 0.1, it does refuse some, so the tolerance is 2 points there too.
+// Three standard deviations of the load of 60,000 calls with three retries are less than 2
+// points. The closed form for a budget assumes that a bucket never is too full for the share of
+// a success. At a failure rate of 0.1, supply and demand are about equal, and a bucket sometimes
+// is too full. So the tolerance is 2 points there too.
 func TestLoadsFollowTheClosedForms(t *testing.T) {
 	for _, l := range defaultLoads() {
 		for _, c := range []struct {
@@ -52,7 +52,7 @@ func TestLoadsFollowTheClosedForms(t *testing.T) {
 			want, got outcome
 		}{
 			{"three retries", l.plainForm, l.plain},
-			{"three retries, as known", l.known, l.plain},
+			{"three retries, Brooker's simulator", l.known, l.plain},
 			{"within a budget", l.budgetedForm, l.budgeted},
 		} {
 			assert.InDelta(t, c.want.load, c.got.load, 0.02, "%v: %s: load", l.failing, c.name)
@@ -65,7 +65,7 @@ func TestLoadsFollowTheClosedForms(t *testing.T) {
 	}
 }
 
-// docs/why.md shows what the program prints and draws by default.
+// docs/why.md shows the tables and the pictures of the default simulations.
 func TestPageIsUpToDate(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/why.md")
 	require.NoError(t, err)
@@ -97,7 +97,8 @@ func TestPageIsUpToDate(t *testing.T) {
 	}
 }
 
-// What docs/simulate.md says of each rescue, with less time and fewer runs.
+// The verdict and the margin of each rescue are as in docs/simulate.md, also with a shorter
+// duration and one run.
 func TestRescues(t *testing.T) {
 	all, err := simulateRescues(1, "1m30s")
 	require.NoError(t, err)

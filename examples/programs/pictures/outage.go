@@ -8,7 +8,8 @@ import (
 	"github.com/goretry/retry/retrysim"
 )
 
-// The database can answer 300 requests a second, and gets 280. Then its workers hang.
+// system is a system whose database can answer 300 requests a second, and gets 280. Then its
+// workers hang.
 const system = `{
 	"services": {
 		"web": {"rate": "280/s", "clients": %d, "calls": [{"to": "db", "timeout": "1s", %s}]},
@@ -18,11 +19,11 @@ const system = `{
 	"duration": "%s"
 }`
 
-// A rescue is something that could end the outage.
+// A rescue is a change of the system that could end the outage.
 type rescue struct {
 	name     string
 	clients  int
-	call, db string // keys of the call and of the database
+	call, db string // further keys of the call and of the database
 
 	answer retrysim.Answer
 }
@@ -31,13 +32,20 @@ const once = `"retry": {"max_attempts": 2}`
 
 // simulateRescues simulates the outage with each rescue.
 func simulateRescues(runs int, duration string) ([]rescue, error) {
+	const jitter = `"retry": {"max_attempts": 2, "jitter": "full", ` +
+		`"backoff": {"type": "fixed", "base": "10s"}}`
+	const large = `, "budget": {"size": 100, "ratio": 0.1}`
+	const small = `, "budget": {"size": 5, "ratio": 0.1}`
 	all := []rescue{
 		{name: "one retry", clients: 1, call: once},
-		{name: "full jitter of 10s", clients: 1, call: `"retry": {"max_attempts": 2, "jitter": "full", "backoff": {"type": "fixed", "base": "10s"}}`},
-		{name: "canceled requests leave the queue", clients: 1, call: once, db: `, "cancel": "queue"`},
+		{name: "full jitter of 10s", clients: 1, call: jitter},
+		{
+			name: "canceled requests leave the queue", clients: 1,
+			call: once, db: `, "cancel": "queue"`,
+		},
 		{name: "a queue of 240", clients: 1, call: once, db: `, "queue": 240`},
-		{name: "one budget", clients: 1, call: once + `, "budget": {"size": 100, "ratio": 0.1}`},
-		{name: "10,000 budgets", clients: 10_000, call: once + `, "budget": {"size": 5, "ratio": 0.1}`},
+		{name: "one budget", clients: 1, call: once + large},
+		{name: "10,000 budgets", clients: 10_000, call: once + small},
 	}
 	for i := range all {
 		r, s := &all[i], retrysim.System{}
@@ -52,42 +60,60 @@ func simulateRescues(runs int, duration string) ([]rescue, error) {
 	return all, nil
 }
 
-// The size of a picture of one run, its margins, and what a second has at the top.
-const runWidth, runHeight, runLeft, runTop, runBottom, most = 380.0, 220.0, 46.0, 44.0, 32.0, 600.0
+// The picture of one run.
+const (
+	runWidth, runHeight        = 380.0, 220.0
+	runLeft, runTop, runBottom = 46.0, 44.0, 32.0 // the margins
+	most                       = 600.0            // the count at the top of the vertical axis
+)
 
-// draw draws runs, two in a row: the requests to the database, and the calls that
-// work. The gray shows on white and on black, and the color-blind can distinguish the
-// colors.
+// draw draws runs, two in a row: the requests to the database, and the calls that work. The gray
+// is visible on white and on black. Color-blind people can distinguish the colors.
 func draw(all []rescue) []byte {
 	var b strings.Builder
 	rows := runHeight * float64((len(all)+1)/2)
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="12" fill="#767676">
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" `+
+		`font-family="sans-serif" font-size="12" fill="#767676">
 <title>An outage of 10 s: requests to a database and calls that work, each second</title>
 <text x="%g" y="%g" fill="#d55e00">requests to the database each second</text>
 <text x="%g" y="%g" fill="#0072b2">calls that work each second</text>
 `, 2*runWidth, rows+24, runLeft, rows+12, runLeft+runWidth, rows+12)
 	for i, r := range all {
-		seconds, db := r.answer.Run.Seconds, r.answer.Run.Services["db"].Seconds
-		x := func(second int) float64 { return runLeft + (runWidth-runLeft-26)*float64(second)/float64(len(seconds)) }
-		y := func(v float64) float64 { return runHeight - runBottom - (runHeight-runTop-runBottom)*v/most }
-		fmt.Fprintf(&b, "<g transform=\"translate(%g %g)\">\n", runWidth*float64(i%2), runHeight*float64(i/2))
-		fmt.Fprintf(&b, "<text x=\"%g\" y=\"18\" font-size=\"14\">%s: %.0f%% lost</text><text x=\"%g\" y=\"35\">%v</text>\n",
-			runLeft, r.name, 100*float64(r.answer.Lost)/float64(r.answer.Calls), runLeft, r.answer.Outcome)
-		fmt.Fprintf(&b, "<rect x=\"%.1f\" y=\"%g\" width=\"%.1f\" height=\"%g\" fill-opacity=\"0.3\"/>\n", x(20), runTop, x(30)-x(20), runHeight-runTop-runBottom)
-		for v := 0.0; v <= most; v += 200 {
-			fmt.Fprintf(&b, "<text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n", runLeft-6, y(v)+4, v)
-		}
-		for second := 0; second <= len(seconds); second += 120 {
-			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%g\" text-anchor=\"middle\">%d min</text>\n", x(second), runHeight-runBottom+16, second/60)
-		}
-		requests, worked := "", ""
-		for second := range seconds {
-			requests += fmt.Sprintf("%.1f,%.1f ", x(second), y(float64(db[second].Requests)))
-			worked += fmt.Sprintf("%.1f,%.1f ", x(second), y(float64(seconds[second].Worked)))
-		}
-		const line = "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"%s\"/>\n"
-		fmt.Fprintf(&b, line+line+"</g>\n", "#d55e00", requests, "#0072b2", worked)
+		fmt.Fprintf(&b, "<g transform=\"translate(%g %g)\">\n",
+			runWidth*float64(i%2), runHeight*float64(i/2))
+		r.draw(&b)
+		b.WriteString("</g>\n")
 	}
 	b.WriteString("</svg>\n")
 	return []byte(b.String())
+}
+
+// draw draws the run of one rescue.
+func (r rescue) draw(b *strings.Builder) {
+	const inner = runHeight - runTop - runBottom
+	seconds, db := r.answer.Run.Seconds, r.answer.Run.Services["db"].Seconds
+	x := func(second int) float64 {
+		return runLeft + (runWidth-runLeft-26)*float64(second)/float64(len(seconds))
+	}
+	y := func(v float64) float64 { return runHeight - runBottom - inner*v/most }
+	fmt.Fprintf(b, "<text x=\"%g\" y=\"18\" font-size=\"14\">%s: %.0f%% lost</text>",
+		runLeft, r.name, 100*float64(r.answer.Lost)/float64(r.answer.Calls))
+	fmt.Fprintf(b, "<text x=\"%g\" y=\"35\">%v</text>\n", runLeft, r.answer.Outcome)
+	fmt.Fprintf(b, "<rect x=\"%.1f\" y=\"%g\" width=\"%.1f\" height=\"%g\" fill-opacity=\"0.3\"/>\n",
+		x(20), runTop, x(30)-x(20), inner)
+	for v := 0.0; v <= most; v += 200 {
+		fmt.Fprintf(b, "<text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
+			runLeft-6, y(v)+4, v)
+	}
+	for second := 0; second <= len(seconds); second += 120 {
+		fmt.Fprintf(b, "<text x=\"%.1f\" y=\"%g\" text-anchor=\"middle\">%d min</text>\n",
+			x(second), runHeight-runBottom+16, second/60)
+	}
+	requests, worked := "", ""
+	for second := range seconds {
+		requests += fmt.Sprintf("%.1f,%.1f ", x(second), y(float64(db[second].Requests)))
+		worked += fmt.Sprintf("%.1f,%.1f ", x(second), y(float64(seconds[second].Worked)))
+	}
+	const line = "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"%s\"/>\n"
+	fmt.Fprintf(b, line+line, "#d55e00", requests, "#0072b2", worked)
 }

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// Path is set by [Main].
+// Path is the path of the command. Main sets it.
 var Path string
 
-// Main runs the tests of a package.
+// Main builds the command and runs the tests of a package.
 func Main(m *testing.M) {
 	dir, err := os.MkdirTemp("", "retry")
 	if err != nil {
@@ -20,7 +20,7 @@ func Main(m *testing.M) {
 	defer os.RemoveAll(dir)
 	Path = filepath.Join(dir, "retry")
 	build := exec.Command("go", "build", "-C", "../../cmd/retry", "-buildvcs=false", "-o", Path, ".")
-	build.Env = append(os.Environ(), "GOWORK=") // the one in cmd
+	build.Env = append(os.Environ(), "GOWORK=") // empty, so that go uses cmd/go.work
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		panic(err)

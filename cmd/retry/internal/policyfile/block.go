@@ -275,7 +275,7 @@ func (s *search) find(node *yaml.Node, beside *place, under string, walked, path
 		in = newPlace(node, under, beside, walked)
 	}
 	longest := 1 // how many parts of the path a key can be
-	for _, e := range all {
+	for e := range eachEntry(node) {
 		longest = max(longest, strings.Count(e.key, ".")+1)
 	}
 	for end := min(longest, len(path)); end > 0; end-- { // try the longest key first

@@ -1,12 +1,12 @@
-// Package kafka shows a policy for the records of a Kafka topic, by franz-go, to copy.
-// A record that fails goes to a retry topic, and one that is not retried to
-// "orders.dead", with the reason.
+// Package kafka shows a policy for the records of a Kafka topic, with franz-go. It is code to
+// copy. A record that fails goes to a retry topic. A record that is not retried goes to the topic
+// for dead letters, such as "orders.dead", with the reason.
 //
-// A partition is read in order, so records with short delays must not wait behind long
-// ones: there is a retry topic for each decade, "orders.retry.1s" for delays below 1s,
-// "orders.retry.10s" for those below 10s, and so on. A header says when a record is due;
-// until the first of a partition is, the partition is paused. The number of attempts, and
-// of the failures of each class, is in a header too, so a rebalance does not change it.
+// A partition is read in order, so a record with a short delay must not be behind a record with a
+// long delay. So there are several retry topics: "orders.retry.1s" for delays below 1s,
+// "orders.retry.10s" for delays below 10s, and so on. A header of a record says when the record is
+// due. A partition is paused until its first record is due. Other headers hold the number of
+// attempts, and the number of failures of each class, so a rebalance does not change them.
 package kafka
 
 import (
@@ -26,18 +26,21 @@ import (
 
 // The headers that this package adds to a record.
 const (
-	DeadLetterHeader = "retry-dead-letter" // why a record is a dead letter: a retryjob.DeadLetter as JSON
+	DeadLetterHeader = "retry-dead-letter" // of a dead letter: a retryjob.DeadLetter as JSON
 	attemptsHeader   = "retry-attempts"    // how many attempts have ended
-	classesHeader    = "retry-classes"     // how many of them failed with an error of each class, as JSON
+	classesHeader    = "retry-classes"     // how many attempts failed with each class, as JSON
 	dueHeader        = "retry-due"         // when the next attempt is due, in Unix nanoseconds
-	beganHeader      = "retry-began"       // when the first attempt began, for MaxElapsed, in Unix nanoseconds
+	beganHeader      = "retry-began"       // when the first attempt began, in Unix nanoseconds
 )
 
-// decades are the delays that the retry topics are for. Longer ones are in the last.
-var decades = []time.Duration{time.Second, 10 * time.Second, 100 * time.Second, 1000 * time.Second, 10_000 * time.Second}
+// decades are the limits of the delays in the retry topics. The last topic also takes longer
+// delays.
+var decades = []time.Duration{
+	time.Second, 10 * time.Second, 100 * time.Second, 1000 * time.Second, 10_000 * time.Second,
+}
 
-// Topics returns the topics that must exist beside topic: those for retries, and last
-// the one for dead letters.
+// Topics returns the other topics that must exist: the retry topics, and as the last the topic for
+// dead letters.
 func Topics(topic string) (names []string) {
 	for _, decade := range decades {
 		names = append(names, fmt.Sprintf("%s.retry.%.0fs", topic, decade.Seconds()))
@@ -50,7 +53,7 @@ type Consumer struct {
 	policy retry.Policy
 	topic  string
 	client *kgo.Client
-	paused map[partition]time.Time // when the first record of each is due
+	paused map[partition]time.Time // when the first record of each paused partition is due
 }
 
 type partition struct {
@@ -70,14 +73,16 @@ func New(policy retry.Policy, topic, group string, brokers ...string) (*Consumer
 		kgo.ConsumeTopics(append([]string{topic}, topics[:len(topics)-1]...)...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
-		kgo.BlockRebalanceOnPoll(),             // no other member gets a record while it is handled here
-		kgo.FetchMaxWait(200*time.Millisecond), // a partition that is resumed waits for the fetch under way
+		kgo.BlockRebalanceOnPoll(),             // no other member gets a record that is in work here
+		kgo.FetchMaxWait(200*time.Millisecond), // a resumed partition waits for the fetch in flight
 		kgo.SessionTimeout(6*time.Second),
 	)
 	if err != nil {
 		return nil, err
 	}
-	return &Consumer{policy: policy, topic: topic, client: client, paused: map[partition]time.Time{}}, nil
+	return &Consumer{
+		policy: policy, topic: topic, client: client, paused: map[partition]time.Time{},
+	}, nil
 }
 
 // Close leaves the group.
@@ -86,9 +91,12 @@ func (c *Consumer) Close() {
 	c.client.Close()
 }
 
-// Run handles records, one after the other, until ctx ends; then it returns nil. If it
-// returns an error, what was not committed is handled again, by this or another member.
-func (c *Consumer) Run(ctx context.Context, handle func(ctx context.Context, r *kgo.Record, attempt int) error) error {
+// A Handler handles a record. attempt is the number of the attempt, 1 for the first.
+type Handler func(ctx context.Context, r *kgo.Record, attempt int) error
+
+// Run handles records, one after the other, until ctx ends. Then it returns nil. If Run returns an
+// error, this or another member of the group handles the records again that were not committed.
+func (c *Consumer) Run(ctx context.Context, handle Handler) error {
 	for {
 		polling, cancel := context.WithDeadline(ctx, c.resume())
 		fetches := c.client.PollRecords(polling, 100)
@@ -117,8 +125,8 @@ func (c *Consumer) Run(ctx context.Context, handle func(ctx context.Context, r *
 	}
 }
 
-// due reports whether a record is due. If not, its partition is paused, and goes on
-// with this record.
+// due reports whether a record is due. If it is not due, due pauses its partition. The partition
+// later resumes with this record.
 func (c *Consumer) due(r *kgo.Record) bool {
 	due := time.Unix(0, number(r, dueHeader))
 	if !due.After(time.Now()) {
@@ -126,12 +134,13 @@ func (c *Consumer) due(r *kgo.Record) bool {
 	}
 	c.paused[partition{r.Topic, r.Partition}] = due
 	c.client.PauseFetchPartitions(map[string][]int32{r.Topic: {r.Partition}})
-	c.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{r.Topic: {r.Partition: {Epoch: r.LeaderEpoch, Offset: r.Offset}}})
+	offset := kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset}
+	c.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{r.Topic: {r.Partition: offset}})
 	return false
 }
 
-// resume lets go of the partitions whose first record is due, and returns when the
-// next one will be, at most in a second.
+// resume resumes the partitions whose first record is due. It returns when the next record will be
+// due, but at most a second from now.
 func (c *Consumer) resume() time.Time {
 	now := time.Now()
 	next := now.Add(time.Second)
@@ -148,30 +157,32 @@ func (c *Consumer) resume() time.Time {
 	return next
 }
 
-// one makes one attempt. It writes the copy of the record before it commits the
-// record: if the consumer is killed in between, there are two.
-func (c *Consumer) one(ctx context.Context, r *kgo.Record, handle func(context.Context, *kgo.Record, int) error) error {
+// one makes one attempt. It first writes the copy of the record and then commits the record. If
+// the consumer is killed between the two, both the record and its copy are handled.
+func (c *Consumer) one(ctx context.Context, r *kgo.Record, handle Handler) error {
 	began := time.Now()
 	if n := number(r, beganHeader); n > 0 {
 		began = time.Unix(0, n)
 	}
 	attempt := int(number(r, attemptsHeader)) + 1
 	job := retryjob.Job{Key: string(r.Key), Attempt: attempt, Began: began}
-	_ = json.Unmarshal([]byte(Header(r, classesHeader)), &job.Classes) // what cannot be read is none
+	// An invalid header counts as no failures.
+	_ = json.Unmarshal([]byte(Header(r, classesHeader)), &job.Classes)
 	if job.Classes == nil {
 		job.Classes = map[string]int{}
 	}
 	var settled error
-	retryjob.Run(ctx, c.policy, job, func(ctx context.Context) error { return handle(ctx, r, attempt) }, func(o retryjob.Outcome) {
+	run := func(ctx context.Context) error { return handle(ctx, r, attempt) }
+	retryjob.Run(ctx, c.policy, job, run, func(o retryjob.Outcome) {
 		switch {
 		case o.Err == nil:
 		case o.Interrupted():
-			return // not committed: the next member begins with it
+			return // the record is not committed, so the next member handles it
 		case o.Retry():
 			if o.Class != "" {
 				job.Classes[o.Class]++
 			}
-			classes, _ := json.Marshal(job.Classes) // texts and numbers cannot fail
+			classes, _ := json.Marshal(job.Classes) // cannot fail for texts and numbers
 			settled = c.move(ctx, r, c.topicFor(o.Delay), map[string]string{
 				attemptsHeader: strconv.Itoa(o.Attempts),
 				classesHeader:  string(classes),
@@ -179,8 +190,9 @@ func (c *Consumer) one(ctx context.Context, r *kgo.Record, handle func(context.C
 				dueHeader:      strconv.FormatInt(time.Now().Add(o.Delay).UnixNano(), 10),
 			})
 		default:
-			letter, _ := json.Marshal(o.DeadLetter(job)) // it has nothing that JSON has no form for
-			settled = c.move(ctx, r, c.topic+".dead", map[string]string{DeadLetterHeader: string(letter)})
+			letter, _ := json.Marshal(o.DeadLetter(job)) // cannot fail for a DeadLetter
+			headers := map[string]string{DeadLetterHeader: string(letter)}
+			settled = c.move(ctx, r, c.topic+".dead", headers)
 		}
 		if settled == nil {
 			settled = c.client.CommitRecords(context.WithoutCancel(ctx), r)
@@ -198,11 +210,14 @@ func (c *Consumer) topicFor(delay time.Duration) string {
 	return Topics(c.topic)[len(decades)-1]
 }
 
-// move writes a copy of r to another topic.
-func (c *Consumer) move(ctx context.Context, r *kgo.Record, topic string, headers map[string]string) error {
+// move writes a copy of r to another topic, with these headers of this package.
+func (c *Consumer) move(
+	ctx context.Context, r *kgo.Record, topic string, headers map[string]string,
+) error {
+	own := []string{DeadLetterHeader, attemptsHeader, classesHeader, dueHeader, beganHeader}
 	copied := &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value, Timestamp: r.Timestamp}
 	for _, h := range r.Headers {
-		if !slices.Contains([]string{DeadLetterHeader, attemptsHeader, classesHeader, dueHeader, beganHeader}, h.Key) {
+		if !slices.Contains(own, h.Key) {
 			copied.Headers = append(copied.Headers, h)
 		}
 	}
@@ -215,7 +230,7 @@ func (c *Consumer) move(ctx context.Context, r *kgo.Record, topic string, header
 	return nil
 }
 
-// Header returns a header of a record, "" if it has none of this name.
+// Header returns a header of a record. It returns "" if the record lacks the header.
 func Header(r *kgo.Record, name string) string {
 	for _, h := range r.Headers {
 		if h.Key == name {
@@ -225,7 +240,7 @@ func Header(r *kgo.Record, name string) string {
 	return ""
 }
 
-// number returns a header with a whole number, 0 if it is missing or malformed.
+// number returns a header that is a whole number. It returns 0 if the header is missing or invalid.
 func number(r *kgo.Record, name string) int64 {
 	n, _ := strconv.ParseInt(Header(r, name), 10, 64)
 	return n

@@ -27,7 +27,7 @@ import (
 
 var errBoom = errors.New("boom")
 
-// A cluster has one topic, with the topics for its retries and dead letters.
+// A cluster has one topic, its retry topics, and its topic for dead letters.
 type cluster struct {
 	*testing.T
 	brokers []string
@@ -40,7 +40,7 @@ type cluster struct {
 	last     map[string]time.Time
 }
 
-// newCluster uses the brokers in RETRY_TEST_KAFKA, or one in this process.
+// newCluster uses the brokers of RETRY_TEST_KAFKA, or a broker in this process.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{T: t, topic: fmt.Sprintf("orders-%d", time.Now().UnixNano()), began: time.Now(), attempts: map[string][]int{}, last: map[string]time.Time{}}
@@ -70,7 +70,7 @@ func (c *cluster) publish(keys ...string) {
 
 var errSlow = errors.New("slow")
 
-// policy has short delays, and two attempts for what is slow.
+// policy has short delays, and two attempts for slow errors.
 var policy = retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(20 * time.Millisecond), Classify: func(err error) *retry.Class {
 	if errors.Is(err, errSlow) {
 		return &retry.Class{Name: "slow", MaxAttempts: 2, Backoff: retry.Fixed(20 * time.Millisecond)}
@@ -78,11 +78,11 @@ var policy = retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(20 * time.Millise
 	return nil
 }}
 
-// start runs a consumer until the test calls stop, or ends.
+// start runs a consumer until the test calls stop, or until the test ends.
 func (c *cluster) start(do func(key string, attempt int) error) (stop func()) {
 	c.Helper()
 	p, key := policy, ""
-	p.OnEvent = func(_ context.Context, e retry.Event) { // an attempt that stop has interrupted is made again
+	p.OnEvent = func(_ context.Context, e retry.Event) { // an attempt that stop interrupts is made again
 		if e.Kind == retry.RetryScheduled || e.Kind == retry.CallFinished && e.Reason != retry.ReasonCanceled {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -114,7 +114,7 @@ func (c *cluster) start(do func(key string, attempt int) error) (stop func()) {
 	return stop
 }
 
-// until waits until each of these keys has had so many attempts.
+// until waits until each of these keys has had this number of attempts.
 func (c *cluster) until(want map[string]int) {
 	c.Helper()
 	require.Eventually(c, func() bool {
@@ -129,7 +129,7 @@ func (c *cluster) until(want map[string]int) {
 	}, time.Minute, 20*time.Millisecond)
 }
 
-// dead returns the next n dead letters: reason, attempts and error by key.
+// dead returns the reason, the attempts and the error of the next n dead letters, by key.
 func (c *cluster) dead(n int) map[string]string {
 	c.Helper()
 	letters := map[string]string{}
@@ -159,7 +159,7 @@ func TestConsumer(t *testing.T) {
 		case key == "dave":
 			return retry.Permanent(errBoom)
 		case key == "eve":
-			return retry.After(1200*time.Millisecond, errBoom) // in another topic than the others
+			return retry.After(1200*time.Millisecond, errBoom) // goes to another topic than the other records
 		default:
 			return errBoom
 		}
@@ -174,9 +174,9 @@ func TestConsumer(t *testing.T) {
 	assert.Equal(t, map[string][]int{"ann": {1}, "bob": {1, 2}, "carol": {1, 2, 3, 4}, "dave": {1}, "eve": {1, 2}, "fred": {1, 2, 3}}, c.attempts)
 }
 
-// A second member joins while the first works, and then the first leaves: no attempt that
-// ended is made twice or left out.
-func TestARebalance(t *testing.T) {
+// A second member joins while the first member works, and then the first member leaves. No attempt
+// that has ended is made twice or left out.
+func TestRebalance(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	do := func(_ string, attempt int) error {
@@ -224,9 +224,9 @@ func TestMain(m *testing.M) {
 	fmt.Println(err)
 }
 
-// Kafka does not count the attempts of a consumer that was killed: the same attempt is
-// made again.
-func TestAKilledConsumer(t *testing.T) {
+// An attempt of a consumer that was killed does not count, because Kafka counts no deliveries. The
+// same attempt is made again.
+func TestKilledConsumer(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.publish("ann")

@@ -18,7 +18,7 @@ import (
 	own "github.com/goretry/retry/examples/programs/queues/watermill"
 )
 
-// A router with the middleware, as in a program that uses Watermill.
+// The test runs a router with the middleware, as a program that uses Watermill does.
 func TestRetry(t *testing.T) {
 	pubsub := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, watermill.NopLogger{})
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})

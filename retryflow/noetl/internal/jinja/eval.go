@@ -38,7 +38,7 @@ type (
 	signNode  struct{ operand node }
 	logicNode struct {
 		left, right node
-		decides     bool // the truth of left that makes it the result: true in or, false in and
+		decides     bool // if left has this truth, left is the result: true in or, false in and
 	}
 	compareNode struct {
 		op          string
@@ -67,7 +67,7 @@ func (n *nameNode) eval(e *evaluation) Value {
 
 func (n *listNode) eval(e *evaluation) Value { return list(e.all(n.members)) }
 
-// all evaluates nodes.
+// all evaluates nodes, and returns their values.
 func (e *evaluation) all(nodes []node) []Value {
 	e.grow(memberSize * len(nodes))
 	values := make([]Value, len(nodes))
@@ -131,7 +131,7 @@ func (e *evaluation) itemOf(object, index Value) (Value, bool) {
 	return nil, false
 }
 
-// position returns the position, among n members, that an index refers to.
+// position returns the position of the member, among n members, that an index refers to.
 func position(index Value, n int) (int, bool) {
 	i, ok := whole(index)
 	if i < 0 {
@@ -140,7 +140,7 @@ func position(index Value, n int) (int, bool) {
 	return int(i), ok && 0 <= i && i < int64(n)
 }
 
-// path returns the text of a node that is a path, such as outcome.http.status.
+// path returns a node as a path, such as outcome.http.status. It writes (…) for other nodes.
 func path(n node) string {
 	switch n := n.(type) {
 	case *nameNode:
@@ -153,7 +153,8 @@ func path(n node) string {
 		case n.attribute:
 			return path(n.object) + "." + c.value.(string)
 		default:
-			return path(n.object) + "[" + strings.ReplaceAll(strings.TrimPrefix(kind(c.value), "text "), `"`, "'") + "]"
+			index := strings.TrimPrefix(kind(c.value), "text ")
+			return path(n.object) + "[" + strings.ReplaceAll(index, `"`, "'") + "]"
 		}
 	default:
 		return "(…)"

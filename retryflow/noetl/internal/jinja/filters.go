@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// A filter is one of Jinja's. in is the value before the |.
+// A filter is a filter of Jinja. in is the value before the |.
 type filter struct {
-	least, most int // how many arguments it has
+	least, most int // how many arguments the filter takes
 	call        func(e *evaluation, in Value, args []Value) Value
 }
 
-// filters are all the filters that there are.
+// filters are the filters that are supported.
 var filters = map[string]*filter{
 	"default": {0, 1, fallback},
 	"first":   {0, 0, first},
@@ -23,14 +23,14 @@ var filters = map[string]*filter{
 	"join":    {0, 1, join},
 	"last":    {0, 0, last},
 	"length":  {0, 0, length},
-	"lower":   {0, 0, func(e *evaluation, in Value, _ []Value) Value { return e.text(lower(e.soft(in))) }},
+	"lower":   {0, 0, lowered},
 	"replace": {2, 2, replace},
 	"string":  {0, 0, toText},
 	"tojson":  {0, 0, tojson},
-	"upper":   {0, 0, func(e *evaluation, in Value, _ []Value) Value { return e.text(upper(e.soft(in))) }},
+	"upper":   {0, 0, uppered},
 }
 
-// tests are all the tests that there are.
+// tests are the tests that are supported.
 var tests = map[string]func(Value) bool{
 	"defined": func(v Value) bool { return !isA[*undefined](v) },
 	"none":    func(v Value) bool { return v == nil },
@@ -53,7 +53,7 @@ func (f *filter) arguments() string {
 	}
 }
 
-// argument returns the first argument, or what a filter has without one.
+// argument returns the first argument, or otherwise if there is no argument.
 func argument(args []Value, otherwise Value) Value {
 	if len(args) > 0 {
 		return args[0]
@@ -67,6 +67,9 @@ func fallback(_ *evaluation, in Value, args []Value) Value {
 	}
 	return in
 }
+
+func lowered(e *evaluation, in Value, _ []Value) Value { return e.text(lower(e.soft(in))) }
+func uppered(e *evaluation, in Value, _ []Value) Value { return e.text(upper(e.soft(in))) }
 
 // soft returns the text of a value, for lower and upper.
 func (e *evaluation) soft(v Value) string {

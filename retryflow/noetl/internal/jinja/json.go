@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// tojson writes JSON as Jinja does: with sorted keys, in ASCII, and with HTML's
-// special characters escaped.
+// tojson writes JSON as Jinja does: with sorted keys, in ASCII, and with the special characters
+// of HTML escaped.
 func tojson(e *evaluation, in Value, _ []Value) Value {
 	w := writer{e: e}
 	w.json(in, 0)
@@ -74,7 +74,9 @@ func jsonFloat(f float64) string {
 	}
 }
 
-var jsonEscapes = map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`}
+var jsonEscapes = map[rune]string{
+	'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`,
+}
 
 // text writes a text in quotes.
 func (w *writer) text(s string) {

@@ -9,11 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// A token is a word of an expression. The kind of an operator is the operator
-// itself.
+// A token is a word of an expression. The kind of an operator is the operator itself.
 type token struct {
 	kind  string // name, string, number, end, or an operator
-	text  string // as written; for a string literal its value
+	text  string // the text in the template; for a string literal its value
 	value Value  // the value of a number
 }
 
@@ -28,10 +27,10 @@ func (t token) String() string {
 	}
 }
 
-// A segment of a template is text or the tokens of a {{ … }}.
+// A segment of a template is a text, or the tokens of a {{ … }}.
 type segment struct {
 	text   string
-	tokens []token // nil for text
+	tokens []token // nil: the segment is a text
 }
 
 // split splits a template into segments.
@@ -77,15 +76,19 @@ func cutTag(source string) (text, rest string, found bool) {
 	return source, "", false
 }
 
-// These match the words of Jinja's grammar.
+// The words of Jinja's grammar.
 var (
-	numberWord = regexp.MustCompile(`^[0-9]+(_[0-9]+)*(\.[0-9]+(_[0-9]+)*)?([eE][+-]?[0-9]+(_[0-9]+)*)?`)
+	numberWord = regexp.MustCompile(
+		`^[0-9]+(_[0-9]+)*(\.[0-9]+(_[0-9]+)*)?([eE][+-]?[0-9]+(_[0-9]+)*)?`)
 	stringWord = regexp.MustCompile(`(?s)^('([^'\\]*(\\.[^'\\]*)*)'|"([^"\\]*(\\.[^"\\]*)*)")`)
-	operators  = []string{"**", "//", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";"}
-	closing    = map[string]string{"{": "}", "(": ")", "[": "]"}
+	operators  = []string{
+		"**", "//", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~",
+		"[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";",
+	}
+	closing = map[string]string{"{": "}", "(": ")", "[": "]"}
 )
 
-// tokenize returns the tokens up to }}, and the rest of source.
+// tokenize returns the tokens up to }}, and the source after }}.
 func tokenize(source string) (tokens []token, rest string) {
 	var open []string // the brackets that are still open
 	for {
@@ -148,7 +151,7 @@ func word(source string) (t token, length int) {
 	panic(failf("unexpected character %q", r))
 }
 
-// numeral returns the value of a literal.
+// numeral returns the value of a number literal.
 func numeral(literal string) Value {
 	digits := strings.ReplaceAll(literal, "_", "")
 	if strings.ContainsAny(digits, ".eE") {
@@ -164,8 +167,8 @@ func numeral(literal string) Value {
 	return parseInt(digits)
 }
 
-// nameLength returns the length of the name at the start of source, or 0 if
-// there is none.
+// nameLength returns the length of the name at the start of source, or 0 if source does not
+// start with a name.
 func nameLength(source string) int {
 	for i, r := range source {
 		if r != '_' && !unicode.IsLetter(r) && (i == 0 || !unicode.IsDigit(r)) {
@@ -180,7 +183,7 @@ func isSpace(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f 
 
 var escapes = map[byte]string{'\\': `\`, '\'': `'`, '"': `"`, 'n': "\n", 'r': "\r", 't': "\t"}
 
-// unescape returns the text of a literal.
+// unescape returns the text of a string literal.
 func unescape(literal string) string {
 	var b strings.Builder
 	for s := literal; s != ""; {
@@ -192,7 +195,8 @@ func unescape(literal string) string {
 		letter, ok := escapes[after[0]]
 		if !ok {
 			r, _ := utf8.DecodeRuneInString(after)
-			panic(failf(`the escape \%c is not supported: write the letter itself, or \\ for a backslash`, r))
+			panic(failf(`the escape \%c is not supported: `+
+				`write the letter itself, or \\ for a backslash`, r))
 		}
 		b.WriteString(letter)
 		s = after[1:]

@@ -25,9 +25,8 @@ func rendered(t *testing.T, source string, names map[string]any) (string, error)
 	return template.Text(lookup(names))
 }
 
-// Every expression ends soon and with a small value, or with an error that
-// names the limit.
-func TestWhatAnExpressionCosts(t *testing.T) {
+// Each expression ends soon with a small value, or with an error that names the limit.
+func TestCostOfAnExpressionIsBounded(t *testing.T) {
 	itself := map[string]any{"a": 1}
 	itself["self"] = itself
 	list := []any{1, nil}
@@ -124,7 +123,7 @@ func nested(depth int) any {
 	return []any{nested(depth - 1)}
 }
 
-// A long template is rejected, or read.
+// A template that is too long is refused.
 func TestLongSources(t *testing.T) {
 	for name, row := range map[string]struct{ source, want string }{
 		"a chain of attributes": {"{{ a" + strings.Repeat(".a", 4000) + " }}", ""},
@@ -152,8 +151,8 @@ func TestLongSources(t *testing.T) {
 	}
 }
 
-// Numbers from JSON keep their value. A whole number decoded as float64 is an
-// integer again, and one that may have lost digits is an error.
+// Numbers from JSON keep their value. A whole number that was decoded as float64 becomes an
+// integer again. If it may have lost digits, it is an error.
 func TestNumbersOfJSON(t *testing.T) {
 	const document = `{"next": 2, "id": 12345678, "price": 1.5, "large": 9007199254740993, "float": 2.0}`
 	plain, exact := map[string]any{}, map[string]any{}

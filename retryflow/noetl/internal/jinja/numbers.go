@@ -10,7 +10,7 @@ import (
 
 func tooLarge() failure { return failf("a whole number is larger than 64 bits can hold") }
 
-// parseInt returns the whole number that a text of digits is.
+// parseInt returns the whole number of a text of digits.
 func parseInt(digits string) Value {
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil {
@@ -44,7 +44,8 @@ func toInt(e *evaluation, in Value, args []Value) Value {
 	case math.IsNaN(f):
 		return otherwise
 	case math.IsInf(f, 0):
-		panic(failf("infinity is not a whole number (what int makes of it depends on the version of Jinja)"))
+		panic(failf("infinity is not a whole number " +
+			"(what int makes of it depends on the version of Jinja)"))
 	case math.Abs(f) >= 1<<63:
 		panic(tooLarge())
 	}
@@ -69,8 +70,9 @@ func toFloat(e *evaluation, in Value, args []Value) Value {
 }
 
 var (
-	floatText = regexp.MustCompile(`(?i)^[+-]?(inf(inity)?|nan|([0-9](_?[0-9])*\.?([0-9](_?[0-9])*)?|\.[0-9](_?[0-9])*)(e[+-]?[0-9](_?[0-9])*)?)$`)
-	intText   = regexp.MustCompile(`^[+-]?[0-9](_?[0-9])*$`)
+	floatText = regexp.MustCompile(`(?i)^[+-]?(inf(inity)?|nan|` +
+		`([0-9](_?[0-9])*\.?([0-9](_?[0-9])*)?|\.[0-9](_?[0-9])*)(e[+-]?[0-9](_?[0-9])*)?)$`)
+	intText = regexp.MustCompile(`^[+-]?[0-9](_?[0-9])*$`)
 )
 
 // parseFloat reads a float as Python does.
@@ -82,8 +84,8 @@ func parseFloat(text string) (float64, bool) {
 	return f, err == nil || math.IsInf(f, 0)
 }
 
-// trimmed returns a text without the spaces around it. It rejects the digits of other
-// scripts, although Python accepts them.
+// trimmed returns a text without the spaces around it. It rejects digits of other scripts, such
+// as Arabic digits, although Python accepts them.
 func (e *evaluation) trimmed(v Value) string {
 	text, _ := textOf(v)
 	e.grow(len(text))

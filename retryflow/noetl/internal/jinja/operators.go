@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// truth reports whether v is true in Python's sense.
+// truth reports whether v is true, as in Python.
 func truth(v Value) bool {
 	switch v := v.(type) {
 	case nil:
@@ -104,9 +104,8 @@ func (e *evaluation) equal(a, b Value, depth int) bool {
 	}
 }
 
-// equalMembers compares members as Python does. There a nan equals itself
-// if it is the same object. That cannot be known here, so comparing a nan is an
-// error.
+// equalMembers compares members as Python does. In Python a nan is equal to itself if both are
+// the same object. This package cannot know that, so comparing two nan is an error.
 func (e *evaluation) equalMembers(a, b Value, depth int) bool {
 	if f, ok := a.(float64); ok && math.IsNaN(f) {
 		if g, ok := b.(float64); ok && math.IsNaN(g) {
@@ -123,8 +122,8 @@ func cannot(verb string, a, b Value) failure {
 	return wrong(b, "cannot %s %s and %s", verb, kind(a), kind(b))
 }
 
-// order returns a value below 0 if a < b, 0 if they are equal, and above 0 if a
-// > b. ok is false if a nan makes them incomparable.
+// order returns a negative number if a < b, 0 if a and b are equal, and a positive number if
+// a > b. ok is false if a or b is a nan.
 func (e *evaluation) order(a, b Value) (c int, ok bool) {
 	e.step(1)
 	if isNumber(a) && isNumber(b) {
@@ -139,7 +138,8 @@ func (e *evaluation) order(a, b Value) (c int, ok bool) {
 	return strings.Compare(x, y), true
 }
 
-// orderNumbers is order for two numbers. A float64 cannot hold every integer.
+// orderNumbers is order for two numbers. It does not convert them to float64, which cannot hold
+// every integer.
 func orderNumbers(a, b Value) (c int, ok bool) {
 	if math.IsNaN(float(a)) || math.IsNaN(float(b)) {
 		return 0, false
@@ -147,7 +147,7 @@ func orderNumbers(a, b Value) (c int, ok bool) {
 	return exact(a).Cmp(exact(b)), true
 }
 
-// exact returns a number as it is.
+// exact returns a number without rounding.
 func exact(v Value) *big.Float {
 	if n, ok := whole(v); ok {
 		return new(big.Float).SetInt64(n)
@@ -185,7 +185,7 @@ func (e *evaluation) contains(container, v Value) bool {
 	panic(wrong(container, "%s cannot be in %s", kind(v), kind(container)))
 }
 
-// isNumber reports whether v is a number, as True and False are in Python.
+// isNumber reports whether v is a number. True and False are numbers, as in Python.
 func isNumber(v Value) bool {
 	_, ok := whole(v)
 	return ok || isA[float64](v)
@@ -257,7 +257,7 @@ func fractional(op string, f, g float64) Value {
 	}
 }
 
-// join returns two texts or two lists as one.
+// join evaluates the + of two texts or two lists.
 func (e *evaluation) join(a, b Value) Value {
 	if isA[markup](a) || isA[markup](b) {
 		panic(marked())
@@ -276,7 +276,7 @@ func (e *evaluation) join(a, b Value) Value {
 	return append(e.members(x), e.members(y)...)
 }
 
-// members returns the members of a list.
+// members returns a copy of the members of a list.
 func (e *evaluation) members(s sequence) list {
 	e.step(s.length())
 	e.grow(memberSize * s.length())

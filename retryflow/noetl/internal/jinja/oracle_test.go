@@ -18,14 +18,14 @@ import (
 	"github.com/goretry/retry/retryflow/noetl/internal/jinja"
 )
 
-// An oracle is Jinja in a Python process that answers over pipes.
+// An oracle is a Python process with Jinja that answers over pipes.
 type oracle struct {
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-// An answer is the result of an expression, from Jinja or from this package. A
-// nil field is an error.
+// An answer is the result of an expression, from Jinja or from this package. A field is nil if
+// the evaluation fails.
 type answer struct {
 	Text       *string `json:"text,omitempty"`
 	TextError  string  `json:"text_error,omitempty"`
@@ -33,7 +33,7 @@ type answer struct {
 	TruthError string  `json:"truth_error,omitempty"`
 }
 
-// python is Debian's Python, whose Jinja is the package python3-jinja2.
+// python is the Python of Debian. Its Jinja is in the package python3-jinja2.
 const python = "/usr/bin/python3"
 
 // theOracle starts an oracle, and stops it when the test ends.
@@ -79,7 +79,7 @@ func (a answer) failure() string {
 	return a.TruthError + " | " + a.TextError
 }
 
-// ours returns this package's answer, or refused if the expression could not be
+// ours returns the answer of this package, or the error refused if the expression cannot be
 // parsed.
 func ours(expression string, names map[string]any) (a answer, refused error) {
 	template, err := jinja.Parse("{{ "+expression+" }}", func() float64 { return 0.25 })
@@ -103,12 +103,12 @@ func ours(expression string, names map[string]any) (a answer, refused error) {
 	return a, nil
 }
 
-// excused are the errors that an expression may end with although Jinja has an
-// answer: for what Go has lost, what costs too much, and what rules do not need.
+// excused are the errors that an expression may have although Jinja has an answer: Go lacks the
+// information, the expression costs too much, or rules do not need it.
 var excused = []string{
 	"has no text here",    // a list, or a mapping whose order is lost
-	"has no first member", // of a mapping
-	"has no last member",  // the same
+	"has no first member", // the first member of a mapping
+	"has no last member",  // the last member of a mapping
 	"cannot be joined",    // a text or a mapping
 	"cannot order a list", // by its members
 	"cannot multiply",     // a text, which repeats it

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// A parser follows Jinja's grammar, from the operators that bind least to those
-// that bind most: if else, or, and, not, comparisons, sums, products, signs, and then
-// subscripts, filters and tests.
+// A parser follows Jinja's grammar. Its methods are in the order of precedence, lowest first:
+// if else, or, and, not, comparisons, sums, products, signs, and then subscripts, filters and
+// tests.
 type parser struct {
 	tokens []token
 	depth  int
@@ -34,8 +34,7 @@ func (p *parser) next() token {
 	return t
 }
 
-// skip skips a token of a kind. It returns false if the next token is of
-// another kind.
+// skip skips a token of a kind. It returns false if the next token is of another kind.
 func (p *parser) skip(kind string) bool {
 	if p.kind() != kind {
 		return false
@@ -57,14 +56,13 @@ func (p *parser) skipWord(text string) bool {
 	return true
 }
 
-// instead says what to write for what Jinja has between two values and rules do not
-// need.
+// instead says what to write in place of an operator of Jinja that is not supported here.
 var instead = map[string]string{
 	"/":  "the operator / is not supported: there are +, - and *",
 	"//": "the operator // is not supported: there are +, - and *",
 	"%":  "the operator % is not supported: there are +, - and *",
 	"**": "the operator ** is not supported: multiply, or write backoff: exponential",
-	"~":  `the operator ~ is not supported: write + with texts, and "| string" behind a number`,
+	"~":  `the operator ~ is not supported: write + with texts, and "| string" after a number`,
 	"(":  "only rand can be called",
 	",":  "tuples are not supported: write a list in [ and ]",
 	":":  "slices ([1:2]) are not supported: write the index of one member",
@@ -172,10 +170,11 @@ func (p *parser) signed() node {
 	return p.postfix(p.primary())
 }
 
-// constants are the names of constants.
-var constants = map[string]Value{"true": true, "True": true, "false": false, "False": false, "none": nil, "None": nil}
+var constants = map[string]Value{
+	"true": true, "True": true, "false": false, "False": false, "none": nil, "None": nil,
+}
 
-// keywords cannot be names.
+// keywords are words that cannot be names.
 var keywords = []string{"and", "or", "not", "if", "else", "in", "is", "elif", "recursive"}
 
 func (p *parser) primary() node {
@@ -208,7 +207,7 @@ func (p *parser) primary() node {
 	}
 }
 
-// call parses the only function.
+// call parses a call of rand, the only function.
 func (p *parser) call(name string) node {
 	switch {
 	case name != "rand":
@@ -221,7 +220,7 @@ func (p *parser) call(name string) node {
 	return &randNode{}
 }
 
-// list parses what stands between commas, with its closing token.
+// list parses expressions between commas, up to and with the closing token.
 func (p *parser) list(end string) (members []node) {
 	for p.kind() != end {
 		members = append(members, p.expression())
@@ -269,8 +268,8 @@ func (p *parser) postfix(n node) node {
 	}
 }
 
-// variable rejects a constant of which a part is read. Jinja reads that when it
-// compiles, and if there is no such part, its result depends on where it stands.
+// variable rejects a constant before a dot or a bracket. Jinja reads the part of a constant
+// when it compiles, and its result for a missing part depends on the place in the template.
 func variable(n node) node {
 	switch n.(type) {
 	case *constantNode, *listNode, *dictNode:
@@ -279,7 +278,7 @@ func variable(n node) node {
 	return n
 }
 
-// methods says what to write for the methods that come to mind.
+// methods says what to write in place of the methods that people try.
 var methods = map[string]string{
 	"get":        `write ['key'] with "| default(…)"`,
 	"items":      "there are no loops: name a key",
@@ -293,7 +292,7 @@ var methods = map[string]string{
 	"endswith":   `write "in"`,
 }
 
-// attribute parses the name behind a dot.
+// attribute parses the name after a dot.
 func (p *parser) attribute() string {
 	t := p.next()
 	switch {
@@ -307,7 +306,8 @@ func (p *parser) attribute() string {
 	case methods[t.text] != "":
 		panic(failf("the method %s is not supported: %s", t.text, methods[t.text]))
 	default:
-		panic(failf("the method %s is not supported: write one of the filters %s", t.text, namesOf(filters)))
+		panic(failf("the method %s is not supported: write one of the filters %s",
+			t.text, namesOf(filters)))
 	}
 	return t.text
 }
@@ -343,7 +343,8 @@ func (p *parser) filter(n node) node {
 	var args []node
 	if p.skip("(") {
 		if p.kind() == "name" && p.tokens[1].kind == "=" {
-			panic(failf("the filter %s: arguments with names are not supported: write the value alone", name))
+			panic(failf("the filter %s: arguments with names are not supported: "+
+				"write the value alone", name))
 		}
 		args = p.list(")")
 	}
@@ -360,8 +361,8 @@ func (p *parser) test(n node) node {
 	if !ok {
 		panic(failf("the test %s is not supported: write one of %s", name, namesOf(tests)))
 	}
-	switch p.kind() {
-	case "name", "string", "number", "[", "{", "(": // Jinja takes these for an argument of the test
+	switch p.kind() { // Jinja would parse these tokens as an argument of the test
+	case "name", "string", "number", "[", "{", "(":
 		if !p.isWord("else") && !p.isWord("or") && !p.isWord("and") {
 			panic(failf("the test %s has an argument: put the test in parentheses", name))
 		}

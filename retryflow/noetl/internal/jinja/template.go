@@ -7,20 +7,19 @@ import (
 	"unicode/utf8"
 )
 
-// A Template is a text with any number of {{ … }}. It is safe for concurrent
-// use.
+// A Template is a parsed text with any number of {{ … }}. It is safe for concurrent use.
 type Template struct {
 	parts []part
 	rand  func() float64
 }
 
-// A part is text, or an expression.
+// A part of a template is a text or an expression.
 type part struct {
 	text       string
-	expression node // nil for text
+	expression node // nil: the part is a text
 }
 
-// Parse parses a template. The function rand() of expressions calls rand.
+// Parse parses a template. The function rand() in expressions calls rand.
 func Parse(source string, rand func() float64) (*Template, error) {
 	if len(source) > maxSource {
 		return nil, fmt.Errorf("it has %d bytes: write at most %d", len(source), maxSource)
@@ -44,19 +43,19 @@ func Parse(source string, rand func() float64) (*Template, error) {
 	return t, nil
 }
 
-// Single reports whether t is one {{ … }} and no text.
+// Single reports whether t is one {{ … }} without text around it.
 func (t *Template) Single() bool { return len(t.parts) == 1 && t.parts[0].expression != nil }
 
-// Truth reports whether the expression of a single t is true, as in an if of
-// Jinja. lookup returns the value of a name, or false if there is none. With
-// false, an error in place of the value fails the evaluation.
+// Truth reports whether the expression of t is true, as in an if of Jinja. t must be Single.
+// lookup returns the value of a name and true, or false if the name is missing. If lookup
+// returns an error as the value, and false, the evaluation fails with this error.
 func (t *Template) Truth(lookup func(name string) (any, bool)) (holds bool, err error) {
 	err = t.evaluate(lookup, func(e *evaluation) { holds = truth(t.parts[0].expression.eval(e)) })
 	return holds, err
 }
 
-// Value returns the result of t as a Go value: the value of its expression if t
-// is single, and otherwise a text.
+// Value returns the result of t as a Go value: the value of the expression if t is Single, and
+// otherwise a text.
 func (t *Template) Value(lookup func(name string) (any, bool)) (v any, err error) {
 	if !t.Single() {
 		return t.Text(lookup)
@@ -65,7 +64,7 @@ func (t *Template) Value(lookup func(name string) (any, bool)) (v any, err error
 	return v, err
 }
 
-// Text returns the text that Jinja renders.
+// Text returns the text that Jinja renders for t.
 func (t *Template) Text(lookup func(name string) (any, bool)) (text string, err error) {
 	err = t.evaluate(lookup, func(e *evaluation) {
 		var b strings.Builder
@@ -82,7 +81,7 @@ func (t *Template) Text(lookup func(name string) (any, bool)) (text string, err 
 	return text, err
 }
 
-// evaluate calls f with a new evaluation and returns the error that it fails with.
+// evaluate calls f with a new evaluation, and returns the error of a failure in f.
 func (t *Template) evaluate(lookup func(name string) (any, bool), f func(*evaluation)) error {
 	return try(func() { f(&evaluation{lookup: lookup, rand: t.rand}) })
 }

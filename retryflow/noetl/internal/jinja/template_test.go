@@ -15,20 +15,20 @@ import (
 
 var update = flag.Bool("update", false, "ask Jinja, and write the golden files")
 
-// A line of a golden file is an expression, values for its names, and for each of them
+// A line of a golden file is an expression, lists of values for its names, and for each list
 // Jinja's answer and the errors of this package.
 type line struct {
 	Expression string
-	Uses       int               `json:",omitempty"` // in the playbooks
-	InRules    int               `json:",omitempty"` // of these, in rules
-	Written    int               `json:",omitempty"` // in how many ways
+	Uses       int               `json:",omitempty"` // how often the playbooks use it
+	InRules    int               `json:",omitempty"` // how often their rules use it
+	Written    int               `json:",omitempty"` // in how many ways it is written
 	Refused    string            `json:",omitempty"` // why this package does not parse it
-	Names      []json.RawMessage `json:",omitempty"` // none: those of testdata/outcomes.json
-	Answers    []answer          `json:",omitempty"` // one: the same for all
+	Names      []json.RawMessage `json:",omitempty"` // none: the names of testdata/outcomes.json
+	Answers    []answer          `json:",omitempty"` // one answer: the same for all names
 	Errors     []string          `json:",omitempty"`
 }
 
-// outcomes are the names of an error and of a success.
+// outcomes returns the names of an outcome with an error, and of a success.
 func outcomes(t testing.TB) (names []json.RawMessage) {
 	data, err := os.ReadFile("testdata/outcomes.json")
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func outcomes(t testing.TB) (names []json.RawMessage) {
 	return names
 }
 
-// decoded returns names as programs decode them: with json.Number, and with float64.
+// decoded returns names decoded with json.Number, and decoded with float64.
 func decoded(t testing.TB, names json.RawMessage) (decoded [2]map[string]any) {
 	decoder := json.NewDecoder(bytes.NewReader(names))
 	decoder.UseNumber()
@@ -45,10 +45,10 @@ func decoded(t testing.TB, names json.RawMessage) (decoded [2]map[string]any) {
 	return decoded
 }
 
-// by returns the value of the names with an index.
+// by returns the value for the names with an index.
 func by[T any](values []T, i int) T { return values[min(i, len(values)-1)] }
 
-// oneForAll returns one value if all are the same.
+// oneForAll returns one value if all values are the same.
 func oneForAll[T any](values []T) []T {
 	for _, v := range values {
 		if !assert.ObjectsAreEqual(values[0], v) {
@@ -58,7 +58,7 @@ func oneForAll[T any](values []T) []T {
 	return values[:1]
 }
 
-// golden reads a file, and with -update asks Jinja and writes it.
+// golden reads a golden file. With -update it asks Jinja and writes the file.
 func golden(t testing.TB, file string) (lines []line) {
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -118,10 +118,10 @@ func (l line) check(t testing.TB) {
 	}
 }
 
-// The corpus is every expression of the 228 playbooks in NoETL's public repositories
-// noetl, e2e, ops and ai-meta (July 2026), with how often it is there. Names, keys and
-// texts that a playbook chose itself are step_a, b and 'c', and the values are ours. Of the
-// 1,646 that are there, 558 are more than a path.
+// The corpus lists every expression of the 228 playbooks in NoETL's public repositories noetl,
+// e2e, ops and ai-meta (July 2026), and how often it occurs. Names, keys and texts that a
+// playbook chose are replaced by step_a, b and 'c'. The values are ours. The playbooks contain
+// 1,646 expressions, and 558 of these expressions are more than a path.
 func TestCorpus(t *testing.T) {
 	lines := golden(t, "testdata/corpus.golden")
 	uses, inRules, written, more, refused := 0, 0, 0, 0, map[string]int{}
@@ -141,14 +141,15 @@ func TestCorpus(t *testing.T) {
 	assert.Equal(t, map[string]int{"now()": 2, "token(step_a)": 2}, refused)
 }
 
-// Kinds are expressions that rules can have, beyond those that playbooks have.
+// kinds.golden lists expressions that rules may contain, in addition to the expressions of the
+// playbooks.
 func TestKinds(t *testing.T) {
 	for _, l := range golden(t, "testdata/kinds.golden") {
 		l.check(t)
 	}
 }
 
-// These join two or three kinds of expressions to another one.
+// Templates that join two or three expressions to a new expression.
 var (
 	forms   = strings.Split("(A) OP (B)¦(A) OP (B)¦(A) OP (B)¦A OP B¦A FILTER¦(A) FILTER¦(A) FILTER FILTER¦A if B else C¦[A, B]¦{'a': A, 'b': B}¦not A¦-(A)¦(A)[1].b", "¦")
 	between = strings.Split("and¦or¦==¦!=¦<¦<=¦>¦>=¦in¦not in¦+¦-¦*", "¦")
@@ -156,8 +157,8 @@ var (
 		"| lower¦| upper¦| replace('e', 'EE')¦| string¦| tojson¦is defined¦is not defined¦is none¦is not none", "¦")
 )
 
-// Jinja on this machine gives the answers in the golden files, and the same as this
-// package for 4,000 expressions that are made of them.
+// The Jinja of this machine gives the answers in the golden files. For 4,000 expressions that
+// are made of these expressions, it gives the same answers as this package.
 func TestJinja(t *testing.T) {
 	o := theOracle(t)
 	compared, refused, excused := 0, 0, 0
@@ -199,11 +200,12 @@ func TestJinja(t *testing.T) {
 		ask(strings.NewReplacer("A", pick(kinds), "B", pick(kinds), "C", pick(kinds), "OP", pick(between), "FILTER", pick(behind)).Replace(pick(forms)), outcomes(t))
 	}
 	t.Logf("joined: %d answers compared, %d of Jinja's are errors here, %d expressions refused", compared, excused, refused)
-	assert.LessOrEqual(t, refused, 400, "chains of comparisons and of tests")
-	assert.LessOrEqual(t, excused, compared/4, "most are texts of lists")
+	assert.LessOrEqual(t, refused, 400, "only chains of comparisons and of tests are refused")
+	assert.LessOrEqual(t, excused, compared/4, "most excused answers are texts of lists")
 }
 
-// truths returns the truth of each answer: texts of errors differ between versions.
+// truths returns the truth of each answer. It leaves out the texts of errors, which differ
+// between versions of Jinja.
 func truths(answers []answer, n int) (truths []*string) {
 	for i := range n {
 		truths = append(truths, by(answers, i).Truth)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A Value is a value of Python: nil, bool, int64, float64, string, or one of the types
+// A Value is a value of an expression: nil, bool, int64, float64, string, or one of the types
 // below. A whole number that int64 cannot hold is an error.
 type Value any
 
@@ -19,7 +19,7 @@ type (
 	// markup is a text that Jinja has marked as safe, as tojson does.
 	markup string
 
-	// A list and a dict are what an expression has made.
+	// A list and a dict were made by an expression.
 	list []Value
 	dict map[string]Value
 
@@ -28,8 +28,8 @@ type (
 	goList struct{ v reflect.Value }
 	goMap  struct{ v reflect.Value }
 
-	// A goValue holds any other value of the program. Of a struct the exported fields
-	// can be read.
+	// A goValue holds any other value of the program. An expression can read the exported
+	// fields of a struct.
 	goValue struct{ v reflect.Value }
 
 	// An undefined stands for a missing value.
@@ -46,7 +46,7 @@ type sequence interface {
 type mapping interface {
 	sized
 	get(e *evaluation, key string) (Value, bool)
-	keys(e *evaluation) []string // sorted, because Go has lost their order
+	keys(e *evaluation) []string // sorted, because a Go map does not keep their order
 }
 
 func (l list) length() int                   { return len(l) }
@@ -89,11 +89,10 @@ func (m goMap) get(e *evaluation, key string) (Value, bool) {
 	return e.fromGo(v), v.IsValid()
 }
 
-// maxExact is the first integer whose float64 may also stand for another
-// integer.
+// maxExact is 2^53. From this number on, a float64 may stand for several integers.
 const maxExact = 1 << 53
 
-// fromGo converts a Go value. It calls none of its methods.
+// fromGo converts a Go value. It does not call a method of the value.
 func (e *evaluation) fromGo(v reflect.Value) Value {
 	for depth := 0; v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface; depth++ {
 		deep(depth)
@@ -130,20 +129,21 @@ func (e *evaluation) fromGo(v reflect.Value) Value {
 	return goValue{v}
 }
 
-// fromFloat returns the number that a float64 was in JSON. Without a fraction
-// it is an integer, because 2.0 and 2 are the same float64.
+// fromFloat returns the number of JSON that became a float64. A float64 without a fraction
+// becomes an integer, because 2.0 and 2 are the same float64.
 func fromFloat(f float64) Value {
 	switch {
 	case f != math.Trunc(f) || math.IsInf(f, 0):
 		return f
 	case math.Abs(f) >= maxExact:
-		panic(failf("the whole number %v may have lost digits as a float64: decode JSON with UseNumber", f))
+		panic(failf("the whole number %v may have lost digits as a float64: "+
+			"decode JSON with UseNumber", f))
 	default:
 		return int64(f)
 	}
 }
 
-// fromNumber returns a number as Python would read it from JSON.
+// fromNumber returns a number as Python reads it from JSON.
 func fromNumber(text string) Value {
 	if !strings.ContainsAny(text, ".eE") && intText.MatchString(text) {
 		return parseInt(text)
@@ -166,7 +166,7 @@ func (s goValue) field(e *evaluation, name string) (Value, bool) {
 	}
 	v, err := s.v.FieldByIndexErr(f.Index)
 	if err != nil || !v.CanInterface() {
-		return nil, false // inside an embedded pointer that is nil, or an embedded struct that is not exported
+		return nil, false // in an embedded nil pointer, or in an embedded unexported struct
 	}
 	return e.fromGo(v), true
 }
@@ -208,8 +208,7 @@ func toGo(e *evaluation, v Value, depth int) any {
 	}
 }
 
-// An UndefinedError is the error of an evaluation that needs a name or a key that is
-// missing.
+// An UndefinedError is the error of an evaluation that needs a missing name or key.
 type UndefinedError struct{ name string }
 
 func (e *UndefinedError) Error() string {
@@ -218,8 +217,7 @@ func (e *UndefinedError) Error() string {
 
 func (u *undefined) err() failure { return failure{&UndefinedError{u.name}} }
 
-// wrong returns the error of v if it is undefined, and the one that format says
-// if it is something else.
+// wrong returns the UndefinedError if v is undefined, and otherwise an error with a text.
 func wrong(v Value, format string, args ...any) failure {
 	if u, ok := v.(*undefined); ok {
 		return u.err()
@@ -256,10 +254,10 @@ func kind(v Value) string {
 	}
 }
 
-// isA reports whether v has a type.
+// isA reports whether v is of type T.
 func isA[T any](v Value) bool { _, ok := v.(T); return ok }
 
-// textOf returns the text if v is one.
+// textOf returns v if v is a text.
 func textOf(v Value) (string, bool) {
 	switch v := v.(type) {
 	case string:

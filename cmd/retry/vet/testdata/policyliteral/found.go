@@ -52,7 +52,7 @@ func generic[T any](ctx context.Context, load func(context.Context) (T, error)) 
 type client struct{ ping func(context.Context) error }
 
 func (c *client) method(ctx context.Context) error {
-	return retry.Do(ctx, retry.Policy{MaxAttempts: 3}, c.ping) // want `^3 attempts without a Backoff: they follow each other at once; set one, or Fixed\(0\) for no delay \[policyliteral\]$`
+	return retry.Do(ctx, retry.Policy{MaxAttempts: 3}, c.ping) // want `^3 attempts without a Backoff: the attempts follow each other at once; set a Backoff, or Fixed\(0\) for no delay \[policyliteral\]$`
 }
 
 var delays = retry.Schedule{time.Second, 2 * time.Second, 3 * time.Second}
@@ -61,7 +61,7 @@ func assigned(ctx context.Context, ping func(context.Context) error) error {
 	const once = 1
 	p := retry.Policy{
 		MaxRetries: once,
-		Backoff:    delays, // want `^a Schedule of 3 delays beside 2 attempts: the delay of 2s and those after it are never used`
+		Backoff:    delays, // want `^a Schedule of 3 delays is too long for 2 attempts: the delay of 2s and all delays after it are never used`
 		RetryIf:    func(error) bool { return true },
 	}
 	return retry.Do(ctx, p, ping)
@@ -92,14 +92,14 @@ func stream(ctx context.Context, c *client) error {
 		MaxAttempts:    5,
 		Backoff:        retry.Fixed(time.Second),
 		HealthyAfter:   time.Minute,
-		AttemptTimeout: 10 * time.Second, // want `^AttemptTimeout of 10s ends every attempt before HealthyAfter of 1m0s: none is ever healthy \[policyliteral\]$`
+		AttemptTimeout: 10 * time.Second, // want `^AttemptTimeout of 10s ends every attempt before HealthyAfter of 1m0s: no attempt is ever healthy \[policyliteral\]$`
 	}, c.ping)
 }
 
 func transport() *http.Client {
 	return &http.Client{Transport: &retryhttp.Transport{Policy: retry.Policy{
 		MaxAttempts: 3,
-		MaxDelay:    time.Second, // want `^MaxDelay of 1s is shorter than the first delay of 2s: it cuts even that one \[policyliteral\]$`
+		MaxDelay:    time.Second, // want `^MaxDelay of 1s is shorter than the first delay of 2s: it cuts even the first delay \[policyliteral\]$`
 		Backoff:     retry.Linear(2 * time.Second),
 		Jitter:      retry.EqualJitter,
 	}}}

@@ -67,7 +67,7 @@ func TestParseTasks(t *testing.T) {
 	}
 }
 
-func TestParseNothing(t *testing.T) {
+func TestParseEmptyDocuments(t *testing.T) {
 	for _, yaml := range []string{"", "\n", "# nothing\n", "---\n", "null", "~", "--- \n...\n"} {
 		rules, err := noetl.ParseRules([]byte(yaml), nil)
 		assert.NoError(t, err, yaml)
@@ -86,10 +86,10 @@ func TestParseNothing(t *testing.T) {
 	assert.Empty(t, tasks)
 }
 
-// A fault is a document and what is wrong with it.
+// A fault is a document, and the error about it.
 type fault struct{ YAML, Want string }
 
-// faults returns the documents that have a fault, by what reads them.
+// faults returns the documents that have a fault, by the function that reads them.
 func faults(t *testing.T) (faults map[string][]fault) {
 	data, err := os.ReadFile("testdata/faults.yaml")
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func faults(t *testing.T) (faults map[string][]fault) {
 }
 
 func TestFaults(t *testing.T) {
-	noText := []fault{ // which testdata cannot hold
+	noText := []fault{ // documents that testdata cannot hold
 		{"\x00", "control characters are not allowed"}, {"\xff\xfe\x00", "incomplete UTF-16 character"},
 	}
 	for _, row := range append(faults(t)["rules"], noText...) {
@@ -119,10 +119,10 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Rules that would have no effect are an error that names their place.
+// Rules that would have no effect are an error. The error names their place.
 func TestRulesThatAreNotRead(t *testing.T) {
 	const rules = "[{when: '{{ true }}', then: {do: break}}, {else: {then: {do: fail}}}]"
-	const write = ": rules are not read here: write them beside the kind of a task, under eval or spec.policy.rules"
+	const write = ": rules are not read here: write them next to the kind of a task, under eval or spec.policy.rules"
 	for _, row := range faults(t)["not_read"] {
 		_, err := noetl.ParseTasks([]byte("tool:\n- kind: http\n  "+row.YAML+"\n"), nil)
 		assert.EqualError(t, err, "noetl: line 3: "+row.Want+write)
@@ -136,7 +136,7 @@ func TestRulesThatAreNotRead(t *testing.T) {
 		assert.EqualError(t, err, "noetl: p.yaml:4: "+row.Want+write)
 	}
 	tasks, err := noetl.ParseTasks([]byte("tool: {kind: http, params: {retry: 3, max_attempts: 3}, body: {x: {retry: true}}}"), nil)
-	assert.NoError(t, err, "parameters of the tool")
+	assert.NoError(t, err, "the keys are parameters of the tool")
 	assert.Contains(t, tasks[0].Config, "params")
 	for _, own := range []string{"retry_on: [timeout]", "retry_on_status: [503]", "backoff_seconds: 2"} {
 		_, err := noetl.ParseTasks([]byte("tool: {kind: http, retry: {max_attempts: 3, "+own+"}}"), nil)
@@ -146,7 +146,7 @@ func TestRulesThatAreNotRead(t *testing.T) {
 	}
 }
 
-func TestAConditionThatIsTrueOrFalse(t *testing.T) {
+func TestConditionThatIsABoolean(t *testing.T) {
 	rules := rulesOf(t, "spec: {policy: {rules: [{when: false, then: {do: fail}}, {when: true, then: {do: break}}, {else: {then: {do: fail}}}]}}")
 	for i, want := range []bool{false, true} {
 		holds, err := rules[i].When(about())
@@ -155,7 +155,7 @@ func TestAConditionThatIsTrueOrFalse(t *testing.T) {
 	}
 }
 
-func TestTheSpellingsOfPrevious(t *testing.T) {
+func TestNamesOfThePreviousTask(t *testing.T) {
 	for _, to := range []string{"previous", "prev", "_previous", "@previous", " Previous "} {
 		tasks, err := noetl.ParseTasks(fmt.Appendf(nil, "tool: [{first: {}}, {prev: {eval: [{else: {do: jump, to: %q}}]}}]", to), nil)
 		require.NoError(t, err)
@@ -163,7 +163,7 @@ func TestTheSpellingsOfPrevious(t *testing.T) {
 	}
 }
 
-// A document is bounded before it is read.
+// A document that is too long is refused before it is parsed.
 func TestLongDocuments(t *testing.T) {
 	many := strings.Repeat("- {a: 1}\n", 1<<20/9+1)
 	_, err := noetl.ParseTasks([]byte(many), nil)
@@ -178,7 +178,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	assert.EqualError(t, err, "noetl: line 1: [0].a.eval: got 1: write a list of rules; "+
 		`line 2: [1].b: retry is the text "x": write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`)
 	_, err = noetl.ParseTasks([]byte(strings.Repeat("- {a: {eval: 1}}\n", 25)), nil)
-	assert.Len(t, strings.Split(err.Error(), "; "), 20, "the first 20 faults")
+	assert.Len(t, strings.Split(err.Error(), "; "), 20, "only the first 20 faults")
 }
 
 func TestAnchorsAliasesAndMerges(t *testing.T) {
@@ -205,7 +205,7 @@ func TestAnchorsAliasesAndMerges(t *testing.T) {
       - else: *else
 `
 	_, err := noetl.ParseTasks([]byte(strings.Replace(document, "backoff: linear", "do: fail", 1)), nil)
-	require.ErrorContains(t, err, `line 8: [2].c.eval[1]: unknown key "attempts": a rule with do: fail has`, "the first do in the merge is fail")
+	require.ErrorContains(t, err, `line 8: [2].c.eval[1]: unknown key "attempts": a rule with do: fail has`, "the first mapping of the merge has do: fail")
 
 	tasks, err := noetl.ParseTasks([]byte(document), nil)
 	require.NoError(t, err)
@@ -258,7 +258,7 @@ func TestDocumentsThatAreBombs(t *testing.T) {
 			assert.Less(t, len(err.Error()), 4000)
 		})
 	}
-	// Documents are read down to the depth that YAML allows.
+	// Documents can be nested as deep as package yaml allows.
 	deep := "- a: {x: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}"
 	_, err := noetl.ParseTasks([]byte(deep), nil)
 	assert.NoError(t, err)
@@ -278,7 +278,7 @@ func FuzzParseTasks(f *testing.F) {
 		if slices.ContainsFunc(tasks, func(task noetl.Task) bool { return task.Label == "" }) {
 			return
 		}
-		require.NoError(t, pipelineOf(tasks, nothing).Validate(), "rules that are read without a fault are valid")
+		require.NoError(t, pipelineOf(tasks, nothing).Validate(), "rules without a fault are valid")
 	})
 }
 
@@ -306,7 +306,7 @@ func playbook(t *testing.T, name string) noetl.Playbook {
 	return p
 }
 
-func TestAPlaybookRuns(t *testing.T) {
+func TestPlaybookRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ran []string
 		limited := 0
@@ -337,7 +337,7 @@ func TestAPlaybookRuns(t *testing.T) {
 }
 
 // The number of attempts may be an expression.
-func TestAttemptsThatAreComputed(t *testing.T) {
+func TestComputedAttempts(t *testing.T) {
 	rules := rulesOf(t, `eval: [{else: {do: retry, delay: 0, attempts: "{{ workload.retries }}"}}]`)
 	for attempts, want := range map[any]struct {
 		runs int
@@ -362,14 +362,14 @@ func TestAttemptsThatAreComputed(t *testing.T) {
 	}
 }
 
-// A rule that fails the task may set names first.
-func TestARuleThatFailsMaySet(t *testing.T) {
+// A rule that fails the task may set names before that.
+func TestRuleThatFailsAndSets(t *testing.T) {
 	rules, state := rulesOf(t, `eval: [{else: {do: fail, set_ctx: {page: "{{ outcome.http.status }}"}}}]`), retryflow.State{}
 	assert.ErrorContains(t, one(rules, about).Run(t.Context(), state), "it failed")
 	assert.Equal(t, retryflow.State{"ctx": map[string]any{"page": 503}}, state)
 }
 
-func TestOldRetryBlocks(t *testing.T) {
+func TestRetryBlocks(t *testing.T) {
 	p := playbook(t, "retry_of_old.yaml")
 	assert.Empty(t, p.Steps[0].Tasks)
 	for i, policy := range []retry.Policy{
@@ -409,13 +409,13 @@ func TestOldRetryBlocks(t *testing.T) {
 		assert.Equal(t, row.want, got, name)
 	}
 	_, err := p.Steps[3].Tasks[0].Rules[0].When(retryflow.Outcome{Err: boom})
-	assert.ErrorContains(t, err, "{{ status_code == 501 }}: status_code is undefined", "a stop_when that cannot be evaluated does not retry")
+	assert.ErrorContains(t, err, "{{ status_code == 501 }}: status_code is undefined", "an error is not retried if stop_when cannot be evaluated")
 
 	rules := rulesOf(t, `retry: {stop_when: "{{ result.done }}"}`)
 	for done, want := range map[bool]bool{false: true, true: false} {
 		again, err := rules[0].When(retryflow.Outcome{Result: map[string]any{"done": done}})
 		assert.NoError(t, err)
-		assert.Equal(t, want, again, "stop_when alone repeats until it holds, after a success too")
+		assert.Equal(t, want, again, "without retry_when, the task repeats until stop_when is true, after a success too")
 	}
 	assert.Nil(t, rulesOf(t, "retry: false"))
 	rules = rulesOf(t, `retry: "{{ 2 + 2 }}"`)
@@ -425,9 +425,9 @@ func TestOldRetryBlocks(t *testing.T) {
 	assert.Equal(t, retry.Fixed(0), rulesOf(t, "retry: {max_delay: 0}")[0].Policy.Backoff)
 }
 
-// The name max_attempts is the number of attempts, also if an expression
-// computes it.
-func TestMaxAttemptsOfTheOldFormCanBeComputed(t *testing.T) {
+// In a `retry` block, the name max_attempts is the number of attempts, even if an expression
+// computes this number.
+func TestComputedMaxAttemptsOfARetryBlock(t *testing.T) {
 	run := func(block string, n any) (attempts int, waited time.Duration, err error) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
@@ -498,7 +498,7 @@ func TestPlaybooksInOtherShapes(t *testing.T) {
 	assert.Equal(t, map[string]any{"kind": "http", "args": map[string]any{"x": 1}}, p.Steps[0].Tasks[0].Config)
 
 	_, err = noetl.ParsePlaybook("p.yaml", []byte("shared: &rules [{else: {do: break}}]\nworkflow: [{step: s, tool: {kind: http, eval: *rules}}]"), nil)
-	assert.NoError(t, err, "rules that an alias stands for are read")
+	assert.NoError(t, err, "rules behind an alias are read")
 	p, err = noetl.ParsePlaybook("p.yaml", nil, nil)
 	assert.NoError(t, err)
 	assert.Equal(t, noetl.Playbook{}, p)
@@ -507,8 +507,8 @@ func TestPlaybooksInOtherShapes(t *testing.T) {
 	assert.Equal(t, []noetl.Task{{Label: "task_1", Config: map[string]any{"kind": "http"}}}, tasks)
 }
 
-// What occurs in real playbooks loads, and its conditions can be evaluated.
-func TestWhatOccursInPlaybooks(t *testing.T) {
+// The forms that occur in real playbooks can be parsed, and their conditions can be evaluated.
+func TestFormsInRealPlaybooks(t *testing.T) {
 	p := playbook(t, "shapes.yaml")
 	require.Len(t, p.Steps, 3)
 	do := func(of noetl.Task) (do []retryflow.Directive) {
@@ -519,7 +519,7 @@ func TestWhatOccursInPlaybooks(t *testing.T) {
 	}
 	assert.Equal(t, []retryflow.Directive{"retry", "retry", "retry", "fail", "continue"}, do(p.Steps[0].Tasks[0]))
 	assert.Equal(t, []retryflow.Directive{"retry", "continue"}, do(p.Steps[1].Tasks[0]))
-	assert.Equal(t, []retryflow.Directive{"retry", "fail", "continue"}, do(p.Steps[1].Tasks[1]), "the old mapping")
+	assert.Equal(t, []retryflow.Directive{"retry", "fail", "continue"}, do(p.Steps[1].Tasks[1]), "a `retry` block")
 	assert.Equal(t, []retryflow.Directive{"jump", "break", "continue"}, do(p.Steps[1].Tasks[2]))
 
 	state := retryflow.State{"iter": map[string]any{"page": "1"}, "ctx": map[string]any{"done": false}}
@@ -543,7 +543,7 @@ func TestWhatOccursInPlaybooks(t *testing.T) {
 // on_unmatched is the directive if no rule matches.
 func TestUnmatched(t *testing.T) {
 	boom := errors.New("boom")
-	for yaml, want := range map[string]map[error]bool{ // the value says whether the task fails after this error
+	for yaml, want := range map[string]map[error]bool{ // the value: whether the task fails after this error
 		"":                         {nil: false, boom: true},
 		"on_unmatched: continue, ": {nil: false, boom: false},
 		"on_unmatched: fail, ":     {nil: true, boom: true},

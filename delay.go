@@ -8,13 +8,13 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// Draw computes a delay again from the fields of a [Decision], which an [Event] and a log
-// have too: Draw(d.Seed, d.Number, d.Lo, d.Hi) is d.Delay.
-// Every delay from lo to hi, both included, is equally likely, where neither is
-// negative. If hi is not above lo, the delay is lo, whatever the seed.
+// Draw computes the delay of a [Decision] again: d.Delay is Draw(d.Seed, d.Number, d.Lo,
+// d.Hi). An [Event] and a line of a log have the same fields. For lo and hi of at least 0,
+// every delay from lo to hi is equally likely, lo and hi included. If hi is not above lo, the
+// delay is lo, whatever the seed is.
 //
-// It multiplies instead of taking a remainder, which would favor the low end:
-// Lemire, "Fast Random Integer Generation in an Interval" (2019).
+// Draw multiplies instead of taking a remainder, because a remainder would favor short
+// delays: Lemire, "Fast Random Integer Generation in an Interval" (2019).
 func Draw(seed uint64, number int, lo, hi time.Duration) time.Duration {
 	if hi <= lo {
 		return lo
@@ -23,9 +23,9 @@ func Draw(seed uint64, number int, lo, hi time.Duration) time.Duration {
 	return time.Duration(uint64(lo) + n)
 }
 
-// SeedOf returns the seed for a key, such as the ID of a job, so that anyone who
-// knows the key can compute its delays again. It is the FNV-1a 64-bit hash of
-// the key's bytes, mixed by the finalizer of splitmix64, and never 0.
+// SeedOf returns the seed for a key, such as the ID of a job. Whoever knows the key can
+// compute the delays again. The seed is the FNV-1a 64-bit hash of the bytes of the key, mixed
+// by the finalizer of splitmix64. It is never 0.
 func SeedOf(key string) uint64 {
 	h := uint64(0xcbf29ce484222325)
 	for i := range len(key) {
@@ -34,7 +34,7 @@ func SeedOf(key string) uint64 {
 	return max(1, mix(h, 0))
 }
 
-// seed draws the seed of a call. It is never 0, which stands for none drawn.
+// seed draws the seed of a call. The seed is never 0, because 0 means "not drawn yet".
 func (p *Policy) seed() uint64 {
 	if p.Source != nil {
 		return max(1, p.Source())
@@ -52,16 +52,17 @@ func mix(seed, n uint64) uint64 {
 	return z ^ z>>31
 }
 
-// leastWait is the shortest wait of RetryAfterExact, and of a call that may go on for ever.
-// One of 1ns would be 1.5 million attempts a second.
+// leastWait is the shortest wait of RetryAfterExact, and of a call that may go on for ever. A
+// wait of 1ns would allow 1.5 million attempts a second.
 const leastWait = 10 * time.Millisecond
 
-// saidZero is what a Retry-After of zero is passed on as, because 0 is none.
+// saidZero is the duration that retryhttp passes on for a Retry-After of zero. The duration 0
+// means that there is no Retry-After.
 const saidZero = time.Nanosecond
 
-// window returns the least and the greatest delay after an attempt: the curve, cut to
-// the cap, spread by the jitter inside the cap, raised to what a server asked for, and
-// to leastWait if p may go on for ever.
+// window returns the shortest and the longest delay after an attempt. It takes the delay of
+// the curve, cuts it at MaxDelay, widens it by the jitter below MaxDelay, and raises it to the
+// Retry-After, and to leastWait if p may go on for ever.
 func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Duration) {
 	if p.RetryAfter == RetryAfterExact && retryAfter > 0 {
 		wait := max(retryAfter, leastWait)
@@ -82,12 +83,12 @@ func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Dura
 	}
 	switch {
 	case p.RetryAfter == RetryAfterAtLeast:
-		if retryAfter >= hi { // if it is shorter, it depends on the draw
+		if retryAfter >= hi { // otherwise draw takes the longer of retryAfter and the delay
 			lo, hi = retryAfter, retryAfter
 		}
 	case retryAfter > lo:
-		// Clients that were told the same wait must not return together, and
-		// none may return early: the jitter only adds.
+		// Clients that were told the same wait must not retry together, and no client may
+		// retry early. So the jitter only adds to the wait.
 		width := time.Duration(0)
 		if p.Jitter != nil {
 			from, to := p.spread(retryAfter)
@@ -109,8 +110,8 @@ func (p *Policy) capped(d time.Duration) time.Duration {
 	return d
 }
 
-// spread returns the jitter's window around d, corrected where a
-// custom Jitter returns one that is reversed or negative.
+// spread returns the window of the jitter for d. It corrects a window of a custom Jitter that
+// is reversed or negative.
 func (p *Policy) spread(d time.Duration) (lo, hi time.Duration) {
 	lo, hi = p.Jitter.Window(d)
 	return max(0, min(lo, hi)), max(0, lo, hi)

@@ -150,7 +150,7 @@ func TestDrawRecomputesEveryDelayOfAnEvent(t *testing.T) {
 				return nil
 			}
 		}},
-		"attempts that were healthy": {Backoff: retry.Linear(time.Second), Jitter: retry.FullJitter, HealthyAfter: time.Minute},
+		"attempts that ran past HealthyAfter": {Backoff: retry.Linear(time.Second), Jitter: retry.FullJitter, HealthyAfter: time.Minute},
 	} {
 		everyWay(t, name, func(t *testing.T, call caller) {
 			var told watch
@@ -189,7 +189,7 @@ type counter struct{ calls, value uint64 }
 
 func (s *counter) draw() uint64 { s.calls++; return s.value + s.calls - 1 }
 
-func TestOneSeedACall(t *testing.T) {
+func TestOneSeedForEachCall(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		value uint64 // that Source draws
@@ -200,8 +200,8 @@ func TestOneSeedACall(t *testing.T) {
 		{"not called without jitter", 42, func(p *retry.Policy) { p.Jitter = nil }, 0, []uint64{0, 0, 0, 0}},
 		{"0 is treated as 1", 0, func(*retry.Policy) {}, 1, []uint64{1, 1, 1, 1}},
 		{"no seed in the event of a retry without a delay", 42, func(p *retry.Policy) { p.Backoff = retry.Schedule{time.Second, 0} }, 1, []uint64{42, 0, 43, 0}},
-		{"one number a call", 42, func(*retry.Policy) {}, 1, []uint64{42, 42, 43, 43}},
-		{"not for a hint without jitter", 42, func(p *retry.Policy) { p.Jitter, p.Backoff = nil, nil }, 0, []uint64{0, 0, 0, 0}},
+		{"one seed for each call", 42, func(*retry.Policy) {}, 1, []uint64{42, 42, 43, 43}},
+		{"not drawn for a Retry-After without jitter", 42, func(p *retry.Policy) { p.Jitter, p.Backoff = nil, nil }, 0, []uint64{0, 0, 0, 0}},
 		{"not for a jitter without a delay", 42, func(p *retry.Policy) { p.Backoff = nil }, 0, []uint64{0, 0, 0, 0}},
 		{"once for a class too", 42, func(p *retry.Policy) {
 			p.Classify = always(retry.Class{Backoff: retry.Fixed(time.Minute), Jitter: retry.FullJitter})
@@ -290,7 +290,7 @@ func TestUnlimitedAttemptsWaitAtLeast10ms(t *testing.T) {
 		{"1ns more", unlimited(retry.Fixed(least + 1)), least + 1, least + 1},
 		{"a jitter without a delay", full(0), least, least},
 		{"a window that ends below", full(least - 1), least, least},
-		{"a window that ends there stays as it is", full(least), 0, least},
+		{"a window that ends at 10ms is unchanged", full(least), 0, least},
 		{"a shorter MaxDelay", with(full(time.Second), func(p *retry.Policy) { p.MaxDelay = time.Millisecond }), least, least},
 		{"a Budget in place of a limit", retry.Policy{Budget: &retry.Budget{Size: 9}}, 0, 0}, // there is one attempt
 		{"a limit", retry.Policy{MaxAttempts: 1_000_000, Backoff: retry.Fixed(1)}, 1, 1},
@@ -319,7 +319,7 @@ func TestSources(t *testing.T) {
 		{"golang.org/x/exp/rand", shared.Uint64, sameAsShared.Uint64},
 		{"golang.org/x/exp/rand, for one goroutine", xrand.NewSource(8).Uint64, xrand.NewSource(8).Uint64},
 		{"math/rand/v2", pcg.Uint64, samePCG.Uint64},
-		{"one's own", own.draw, sameOwn.draw},
+		{"a function of the caller", own.draw, sameOwn.draw},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			var told watch

@@ -22,8 +22,8 @@ import (
 	"github.com/goretry/retry/retryflow/noetl"
 )
 
-// decisions are what NoETL's own executors decided for steps of ours, each of
-// which was played with scripts of outcomes.
+// decisions are the decisions of NoETL's own executors for our steps. Each step was played with
+// scripts of outcomes.
 type decisions struct {
 	Base     map[string]any
 	Outcomes map[string]envelope
@@ -34,8 +34,8 @@ type decisions struct {
 	}
 }
 
-// An envelope is what a tool returned or raised, and what the two executors of
-// rules made of it, by the kind of the tool.
+// An envelope is what a tool returned or raised, and the outcomes that the two executors made
+// of it, by the kind of the tool.
 type envelope struct {
 	Returned        any
 	Raises          []string
@@ -48,12 +48,12 @@ type decided struct {
 	End    string
 }
 
-// A played is a run of a task as this package decides it.
+// A played is one run of a task, as this package decided it.
 type played struct {
 	task, outcome, do, next string
 	attempt, rule           int
 	lo, hi                  float64         // seconds until the next run
-	state                   retryflow.State // as the rules left it
+	state                   retryflow.State // after the rules have changed it
 }
 
 func readDecisions(t *testing.T) (d decisions) {
@@ -97,7 +97,7 @@ func (e envelope) outcome(engine, kind string) (o retryflow.Outcome) {
 	return o
 }
 
-// play plays a row. It returns the runs, and the error of the pipeline.
+// play plays a row. It returns the runs of the tasks, and the error of the pipeline.
 func (d decisions) play(t *testing.T, engine string, base map[string]any, tasks []noetl.Task, script map[string][]string) (runs []played, end error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -152,8 +152,9 @@ func (d decisions) play(t *testing.T, engine string, base map[string]any, tasks 
 	return runs, end
 }
 
-// differs returns in what our runs of a row first differ from NoETL's: raised, attempt,
-// rule, do, next, delay, set, text (of a value that is none here) or end; "" if in nothing.
+// differs returns the first difference between our runs of a row and NoETL's: raised, attempt,
+// rule, do, next, delay, set, text (of a value that is none here) or end. It returns "" if
+// there is no difference.
 func differs(runs []played, err error, row decided) string {
 	fails := row.End == "failed" || slices.ContainsFunc(row.Runs, func(run []any) bool { return run[4] == "raise" })
 	if row.End == "raised" && !fails {
@@ -205,7 +206,7 @@ func differs(runs []played, err error, row decided) string {
 	return texts
 }
 
-// number returns a number of the file, or absent if it is none.
+// number returns v if it is a number, and otherwise absent.
 func number(v any, absent float64) float64 {
 	if n, ok := v.(json.Number); ok {
 		f, _ := n.Float64()
@@ -221,7 +222,7 @@ func plain(v any) (plain any) {
 	return plain
 }
 
-// python returns the text that Python has for a value that is no list or mapping.
+// python returns the text that Python gives for a value. v is not a list or a mapping.
 func python(v any) any {
 	switch v := v.(type) {
 	case nil:
@@ -235,8 +236,8 @@ func python(v any) any {
 	}
 }
 
-// Every row is equal, or refused, or differs in what the table of the page lists: there are
-// as many of each as when it was written.
+// Each row is decided as in NoETL, or is refused, or differs in a way that the README lists.
+// The test counts the rows of each kind.
 func TestDecisions(t *testing.T) {
 	d := readDecisions(t)
 	counts := map[string]int{}

@@ -17,8 +17,8 @@ import (
 	"github.com/goretry/retry/retryflow/noetl"
 )
 
-// A rule that cannot be evaluated ends the pipeline, and the error names the rule, its
-// expression and what is wrong. No later rule is tried, whatever it says.
+// If the condition of a rule cannot be evaluated, the pipeline ends. The error names the rule,
+// its expression and the reason. No later rule is tried.
 func TestRulesThatCannotBeEvaluated(t *testing.T) {
 	for expression, want := range map[string]string{
 		`'deadlock' in outcome.error.message | lower`:   "it makes values of more than 4194304 bytes",
@@ -62,7 +62,7 @@ func TestRulesThatCannotBeEvaluated(t *testing.T) {
 	}
 }
 
-// A name that is missing is no such error, wherever it is: the rule does not match.
+// If a name in a condition is missing, the rule only does not match.
 func TestRulesWithAMissingName(t *testing.T) {
 	for _, expression := range []string{
 		"nosuch", "nosuch == 1", "not nosuch", "outcome.nosuch.deeper", "outcome.result.nosuch | lower", "nosuch in [1]", "1 + nosuch", "-nosuch",
@@ -76,13 +76,13 @@ func TestRulesWithAMissingName(t *testing.T) {
 	}
 	rules := rulesOf(t, `retry: {max_attempts: "{{ nosuch }}", retry_when: "{{ attempt < max_attempts }}"}`)
 	_, err := rules[0].When(retryflow.Outcome{Err: errors.New("no")})
-	assert.ErrorIs(t, err, retryflow.ErrNoMatch, "a name that is computed from a missing one")
+	assert.ErrorIs(t, err, retryflow.ErrNoMatch, "a name whose value is computed from a missing name")
 }
 
-// For random rules and outcomes: making any text of the outcome longer never turns a
-// failure into a success. The texts grow by spaces, which no condition here asks for:
-// what changes is only what the evaluation costs.
-func TestALongerTextIsNeverASuccess(t *testing.T) {
+// In random rules and outcomes, longer texts in the outcome never turn a failure into a
+// success. The texts grow by spaces, and no condition reads spaces. So only the cost of the
+// evaluation changes.
+func TestLongerTextsNeverCauseASuccess(t *testing.T) {
 	conditions := []string{
 		"outcome.status == 'error'", "outcome.status != 'error'", "outcome.http.status in [429, 503]", "outcome.result.nosuch == 1", "true", "false",
 		"'timeout' in outcome.error.message", "'timeout' in (outcome.error.message | lower)", "'TIMEOUT' not in (outcome.error.message | upper)",

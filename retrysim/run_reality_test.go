@@ -21,9 +21,9 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// What retry simulate says of the systems in testdata/reality.json. On a machine that
-// does nothing else, .ci/soak reality compares it for minutes with real servers on
-// loopback, real clients and real time: 200 more runs get the same arrivals.
+// testdata/reality.json lists systems and their verdicts. On an idle machine, .ci/soak
+// reality also runs each system for real, for minutes: servers on loopback, real clients and
+// real time. It then simulates 200 runs with the same arrivals, for comparison.
 func TestReality(t *testing.T) {
 	var rows []struct {
 		Name   string
@@ -69,8 +69,8 @@ func TestReality(t *testing.T) {
 
 const arrivalSeed = 1
 
-// measure runs s for real: its web are clients in this process, the others servers. It
-// returns how many attempts got to db until the end.
+// measure runs s for real. Its service web is clients in this process, and each other service
+// is a server. It returns how many attempts reached db before the end.
 func measure(s System) (Outcome, int64) {
 	begin, r := time.Now(), Result{Seconds: make([]Second, s.seconds())}
 	rows := make([]LoadSecond, s.seconds())
@@ -139,8 +139,8 @@ func measure(s System) (Outcome, int64) {
 	return r.Outcome, attempts.Load()
 }
 
-// A pool is a real service: workers that sleep, and requests that wait for them in
-// the order in which they came, as senders to a channel do.
+// A pool is a real service. Its workers sleep. Its requests wait for a worker in the order of
+// arrival, as senders to a channel do.
 type pool struct {
 	Service
 	calls   []func(context.Context) bool
@@ -149,7 +149,8 @@ type pool struct {
 	hangs   sync.RWMutex // locked during the outage
 }
 
-// serve reports whether a request was not refused, and neither its calls.
+// serve handles a request, and reports whether neither the request nor one of its calls was
+// refused.
 func (p *pool) serve(caller context.Context) bool {
 	if p.Workers > 0 {
 		if waiting := p.waiting.Add(1); p.Queue > 0 && int(waiting) > p.Queue {

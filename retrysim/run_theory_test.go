@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One service is a queue of queueing theory: calls at random times, exponential
-// work, c workers and a queue, which is unlimited if it is 0. The share of calls that
-// wait, and of those that are refused, is within four standard errors of 20 runs; in
-// .ci/soak within 2 % in 8 million calls. So is the mean wait, which is known where
-// the queue is unlimited: with one worker, work of another distribution waits for a
-// share of it, by Pollaczek and Khinchine.
+// A single service is a queue of queueing theory: calls at random times, exponential work,
+// c workers, and a queue, which is unlimited if it is 0. The test compares the share of calls
+// that wait, the share of calls that are refused, and the mean wait with the theory. The
+// difference is at most four standard errors of 20 runs. In .ci/soak it is at most 2 % in 8
+// million calls. The mean wait is known if the queue is unlimited. For other distributions of
+// work it is known for one worker, by the formula of Pollaczek and Khinchine.
 func TestQueueingTheory(t *testing.T) {
 	for _, tc := range []struct {
 		c, queue int
@@ -53,7 +53,7 @@ func TestQueueingTheory(t *testing.T) {
 	}
 }
 
-// near checks the mean of what some runs say. One run is within 2 %.
+// near compares the mean of several runs with the theory. A single run may differ by 2 %.
 func near(t *testing.T, name string, want float64, got []float64) {
 	mean, deviation := moments(got)
 	t.Logf("%s: theory %.6f, simulated %.6f (%+.2f %%)", name, want, mean, 100*(mean/want-1))
@@ -85,9 +85,9 @@ func blocking(c, k int, load float64) float64 {
 	return p / sum
 }
 
-// hotos is the example of Bronson et al., "Metastable Failures in Distributed
-// Systems" (HotOS 2021), section 2.1: a database that can do 300 queries a second, an
-// outage of 10 s, and clients that try n times, a second each.
+// hotos returns the example of Bronson et al., "Metastable Failures in Distributed Systems"
+// (HotOS 2021), section 2.1: a database that can do 300 queries a second, an outage of 10 s,
+// and clients that make n attempts with a timeout of a second.
 func hotos(rate float64, n int) string {
 	return fmt.Sprintf(`{"services": {
 		"web": {"rate": "%v/s", "calls": [{"to": "db", "timeout": "1s", "retry": {"max_attempts": %d}}]},
@@ -95,9 +95,9 @@ func hotos(rate float64, n int) string {
 		"events": [{"at": "20s", "for": "10s", "service": "db", "workers": 0}]`, rate, n)
 }
 
-// What HotOS 2021 says: with one retry the example comes back below 150/s, and
-// stays down above, with two below and above 100/s, and without retries it comes
-// back up to its capacity.
+// HotOS 2021 says up to which rate the example recovers: up to its capacity of 300/s without
+// retries, up to 150/s with one retry, and up to 100/s with two retries. Above that rate it
+// stays down.
 func TestMetastableFailure(t *testing.T) {
 	for _, tc := range []struct {
 		rate, attempts int

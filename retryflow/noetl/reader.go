@@ -16,13 +16,13 @@ import (
 
 // A reader reads a document and collects its faults.
 type reader struct {
-	file   string // for errors; "" if there is none
+	file   string // the name of the file in errors; "": no name
 	source func() uint64
 	faults []string
 	jumps  map[string]place    // where the tasks being read jump to a label
-	seen   map[*yaml.Node]bool // the rules that were read, and what was searched for others
+	seen   map[*yaml.Node]bool // rules that were read, and nodes searched for stray rules
 
-	// Results that are used again for each alias, because they take long.
+	// Results of nodes, to be used again for each alias of the node.
 
 	lists     map[*yaml.Node]retryflow.Rules
 	sets      map[*yaml.Node]map[string]any
@@ -32,7 +32,8 @@ type reader struct {
 func newReader(file string, source func() uint64) *reader {
 	return &reader{
 		file: file, source: source, jumps: map[string]place{}, seen: map[*yaml.Node]bool{},
-		lists: map[*yaml.Node]retryflow.Rules{}, sets: map[*yaml.Node]map[string]any{}, templates: map[string]compiled{},
+		lists: map[*yaml.Node]retryflow.Rules{}, sets: map[*yaml.Node]map[string]any{},
+		templates: map[string]compiled{},
 	}
 }
 
@@ -42,7 +43,7 @@ type compiled struct {
 	err      error
 }
 
-// compile parses text with any number of {{ … }}.
+// compile parses a text with any number of {{ … }}.
 func (r *reader) compile(text string) (*template, error) {
 	c, ok := r.templates[text]
 	if !ok {
@@ -52,15 +53,16 @@ func (r *reader) compile(text string) (*template, error) {
 	return c.template, c.err
 }
 
-// expression parses the text of a key, which must be exactly one {{ … }}, or an
-// expression without the braces.
+// expression parses the text of a key. The text must be exactly one {{ … }}, or an expression
+// without braces.
 func (r *reader) expression(k *key) *template {
 	text := strings.TrimSpace(resolve(k.value).Value)
 	if text == "" {
 		r.fault(k.place, "%s: it is empty: write one {{ … }}", k.name)
 		return nil
 	}
-	if !strings.Contains(text, "{{") && !strings.Contains(text, "{%") && !strings.Contains(text, "{#") {
+	tag := func(open string) bool { return strings.Contains(text, open) }
+	if !tag("{{") && !tag("{%") && !tag("{#") {
 		text = "{{ " + text + " }}"
 	}
 	t, err := r.compile(text)
@@ -74,8 +76,7 @@ func (r *reader) expression(k *key) *template {
 	return t
 }
 
-// document returns the root of the only document in data, or nil if there is
-// none.
+// document returns the root of the only document in data, or nil if data has no document.
 func (r *reader) document(data []byte) (*yaml.Node, error) {
 	if len(data) > maxDocument {
 		r.fault(place{line: 1}, "the document has %d bytes: write at most %d", len(data), maxDocument)
@@ -109,17 +110,17 @@ func (r *reader) document(data []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// These bound a document, because it is read again wherever an alias stands for a
-// part of it, and the path of a fault repeats its keys.
+// The bounds of a document. A value is read again for each of its aliases, and the path of a
+// fault repeats the keys above it.
 const (
 	maxDocument = 1 << 20 // bytes
-	maxAliased  = 50_000  // values, and one more for each 64 bytes of a text
-	maxKey      = 1024    // bytes, as in YAML without a ?
+	maxAliased  = 50_000  // values; 64 bytes of a text count as one more value
+	maxKey      = 1024    // bytes, as in a YAML key without a ?
 	maxFaults   = 20
 )
 
-// size returns how many values a node is made of, with its aliases followed. sizes
-// has those of the nodes so far, and 0 while a node is being counted.
+// size returns the number of values in a node, with its aliases followed. sizes holds the
+// sizes of the nodes that have been counted, and 0 for a node that is being counted.
 func (r *reader) size(n *yaml.Node, sizes map[*yaml.Node]int) int {
 	n = resolve(n)
 	size, counted := sizes[n]
@@ -160,7 +161,7 @@ func (r *reader) err() error {
 	return errors.New("noetl: " + strings.Join(r.faults, "; "))
 }
 
-// A place is the position of something in a document.
+// A place is a position in a document.
 type place struct {
 	line int
 	path string // such as workflow[2].tool.eval[0]; "" is the root
@@ -190,12 +191,11 @@ func (r *reader) fault(at place, format string, args ...any) {
 	r.faults = append(r.faults, where+oneLine(fmt.Sprintf(format, args...)))
 }
 
-// A mapping holds the keys of a YAML mapping that have not been taken yet, in
-// order.
+// A mapping holds the keys of a YAML mapping that have not been taken yet, in their order.
 type mapping struct {
 	place
 	keys  []key
-	names map[string]bool // of all its keys
+	names map[string]bool // the names of all keys, taken or not
 }
 
 func (m *mapping) add(k key) {
@@ -203,7 +203,8 @@ func (m *mapping) add(k key) {
 	m.names[k.name] = true
 }
 
-// A key is a key of a mapping with its value and the path of the mapping.
+// A key is a key of a mapping, with its value. Its place is its line, and the path of the
+// mapping.
 type key struct {
 	place
 	name  string
@@ -213,7 +214,7 @@ type key struct {
 // inside returns the place of the value of k.
 func (k *key) inside() place { return place{resolve(k.value).Line, k.under(k.name)} }
 
-// take removes a key and returns it, or nil if it does not exist.
+// take removes a key and returns it. It returns nil if the mapping lacks the key.
 func (m *mapping) take(name string) *key {
 	for i, k := range m.keys {
 		if k.name == name {
@@ -224,7 +225,7 @@ func (m *mapping) take(name string) *key {
 	return nil
 }
 
-// get returns a key without removing it.
+// get returns a key and leaves it in m. It returns nil if the mapping lacks the key.
 func (m *mapping) get(name string) *key {
 	for _, k := range m.keys {
 		if k.name == name {
@@ -234,8 +235,7 @@ func (m *mapping) get(name string) *key {
 	return nil
 }
 
-// mapping reads a mapping. write says what to write if the node is not a
-// mapping.
+// mapping reads a mapping. write is the advice of the error if the node is not a mapping.
 func (r *reader) mapping(n *yaml.Node, at place, write string) *mapping {
 	n = resolve(n)
 	m := &mapping{place: at.at(n.Line), names: map[string]bool{}}
@@ -265,7 +265,7 @@ func (r *reader) mapping(n *yaml.Node, at place, write string) *mapping {
 	return m
 }
 
-// merge adds the keys of a << that m does not have.
+// merge adds the keys of the value of a << to m, except the keys that m has already.
 func (r *reader) merge(m *mapping, n *yaml.Node) {
 	if n.Kind == yaml.SequenceNode {
 		for _, n := range n.Content {
@@ -310,13 +310,16 @@ func (r *reader) text(k *key, write string) (string, bool) {
 	return n.Value, true
 }
 
-// config returns the keys of a mapping that have not been taken, with their
-// values as they are written. Rules among them would have no effect.
+// config returns the keys of a mapping that have not been taken, with their values. Rules in
+// these values are faults, because they would have no effect.
 func (r *reader) config(m *mapping) map[string]any {
 	config := map[string]any{}
 	for _, k := range m.keys {
-		if path, line, found := r.strayRules(k.name, k.value); found || slices.Contains(settings, strings.ToLower(k.name)) {
-			r.fault(place{max(line, k.line), k.under(k.name) + path}, "rules are not read here: write them beside the kind of a task, under eval or spec.policy.rules")
+		path, line, found := r.strayRules(k.name, k.value)
+		if found || slices.Contains(settings, strings.ToLower(k.name)) {
+			at := place{max(line, k.line), k.under(k.name) + path}
+			r.fault(at, "rules are not read here: "+
+				"write them next to the kind of a task, under eval or spec.policy.rules")
 		}
 		var value any
 		if err := k.value.Decode(&value); err != nil {
@@ -327,8 +330,8 @@ func (r *reader) config(m *mapping) map[string]any {
 	return config
 }
 
-// strayRules returns the path of rules in a value that is not read, and their line.
-// name is the key of the value.
+// strayRules searches a value that is not read as rules. It returns the path and the line of
+// the first rule in it. name is the key of the value.
 func (r *reader) strayRules(name string, n *yaml.Node) (path string, line int, found bool) {
 	n = resolve(n)
 	if r.seen[n] {
@@ -338,7 +341,8 @@ func (r *reader) strayRules(name string, n *yaml.Node) (path string, line int, f
 	if isRule(n) || n.Kind == yaml.SequenceNode && slices.ContainsFunc(n.Content, isRule) {
 		return "", n.Line, true
 	}
-	if child(n, "kind") != nil || child(n, "tool") != nil || slices.Contains(ofTask, strings.ToLower(name)) {
+	isTask := slices.Contains(ofTask, strings.ToLower(name))
+	if child(n, "kind") != nil || child(n, "tool") != nil || isTask {
 		for _, setting := range settings {
 			if own := child(n, setting); own != nil {
 				return "." + setting, own.Line, true
@@ -364,23 +368,32 @@ func (r *reader) strayRules(name string, n *yaml.Node) (path string, line int, f
 	return "", 0, false
 }
 
-// settings are keys that say whether a task is attempted again, and ofTask those of what
-// is about a task or the next one. Elsewhere a setting may be a parameter of a tool.
 var (
-	settings = []string{"retry", "max_attempts", "eval", "attempts", "backoff", "retry_when", "stop_when", "on_unmatched"}
-	ofTask   = []string{"spec", "policy", "tool", "tools", "task", "tasks", "loop", "next"}
-	labeled  = []string{"tools", "tasks"} // by the labels of tasks
+	// settings are keys that decide about a retry. They are faults in the value of a key of
+	// ofTask. Elsewhere such a key may be a parameter of a tool.
+	settings = []string{
+		"retry", "max_attempts", "eval", "attempts",
+		"backoff", "retry_when", "stop_when", "on_unmatched",
+	}
+	ofTask = []string{"spec", "policy", "tool", "tools", "task", "tasks", "loop", "next"}
+
+	// labeled are keys of mappings whose keys are the labels of tasks.
+	labeled = []string{"tools", "tasks"}
 )
 
-// isRule reports whether a node looks like a rule, which says what to do, or like a
-// task with a retry of the old form.
+// isRule reports whether a node looks like a rule, or like a task with a `retry` block.
 func isRule(n *yaml.Node) bool {
-	do := child(n, "do")
-	return do != nil && slices.Contains(directives, retryflow.Directive(strings.ToLower(resolve(do).Value))) ||
-		child(child(n, "then"), "do") != nil || child(child(n, "else"), "do") != nil || child(child(n, "retry"), "max_attempts") != nil
+	if do := child(n, "do"); do != nil {
+		directive := retryflow.Directive(strings.ToLower(resolve(do).Value))
+		if slices.Contains(directives, directive) {
+			return true
+		}
+	}
+	return child(child(n, "then"), "do") != nil || child(child(n, "else"), "do") != nil ||
+		child(child(n, "retry"), "max_attempts") != nil
 }
 
-// child returns the value of a key of a mapping, or nil.
+// child returns the value of a key of a mapping, in any case of letters, or nil.
 func child(n *yaml.Node, name string) *yaml.Node {
 	if n != nil && resolve(n).Kind == yaml.MappingNode {
 		for i, key := range resolve(n).Content {
@@ -404,7 +417,7 @@ func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!
 
 func isText(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!str" }
 
-// describe describes a node in an error.
+// describe returns a text about a node, for an error.
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:

@@ -36,7 +36,7 @@ func (e waitsZero) RetryAfter() time.Duration { return 0 }
 func (asNothing) Error() string               { return "nothing" }
 func (asNothing) As(any) bool                 { return true }
 
-func TestMarks(t *testing.T) {
+func TestWrappedErrors(t *testing.T) {
 	permanent, after := retry.Permanent(errDial), retry.After(5*time.Second, errDial)
 	inner := func(p retry.Policy, err error) error { return retry.Do(t.Context(), p, failWith(err)) }
 	for name, row := range map[string]struct {
@@ -57,7 +57,7 @@ func TestMarks(t *testing.T) {
 		"an error with RetryAfter":                     {waits5s{}, false, 5 * time.Second},
 		"After in Permanent":                           {retry.Permanent(after), true, 5 * time.Second},
 		"Permanent in After":                           {retry.After(5*time.Second, permanent), true, 5 * time.Second},
-		"Permanent beside After":                       {errors.Join(after, permanent), true, 5 * time.Second},
+		"Permanent next to After":                      {errors.Join(after, permanent), true, 5 * time.Second},
 		"the outer of two Afters applies, longer":      {retry.After(9*time.Second, after), false, 9 * time.Second},
 		"the first of two joined Afters applies":       {errors.Join(retry.After(time.Second, errDial), after), false, time.Second},
 		"After around As(any) bool: the outer applies": {retry.After(time.Second, hasAs{after}), false, time.Second},
@@ -66,7 +66,7 @@ func TestMarks(t *testing.T) {
 		"After of zero leaves the inner one":           {retry.After(0, after), false, 5 * time.Second},
 		"RetryAfter of zero leaves the inner one":      {waitsZero{after}, false, 5 * time.Second},
 		"a typed nil *Error":                           {(*retry.Error)(nil), false, 0},
-		"a typed nil *Error beside After":              {errors.Join((*retry.Error)(nil), after), false, 5 * time.Second},
+		"a typed nil *Error next to After":             {errors.Join((*retry.Error)(nil), after), false, 5 * time.Second},
 		"an Unwrap that returns nils":                  {wrapsMany{nil, nil}, false, 0},
 		"an As that is always true":                    {asNothing{}, true, 0},
 		"an Error":                                     {&retry.Error{Reason: retry.ReasonExhausted, Err: errDial}, false, 0},
@@ -99,7 +99,7 @@ func TestMarks(t *testing.T) {
 			assert.Equal(t, row.hint, retry.RetryAfterOf(row.err))
 		})
 	}
-	t.Run("a mark changes neither the text nor what errors.Is and errors.As find", func(t *testing.T) {
+	t.Run("a wrapper changes neither the text nor what errors.Is and errors.As find", func(t *testing.T) {
 		for _, marked := range []error{permanent, after, retry.Permanent(after), retry.After(1, permanent)} {
 			assert.EqualError(t, marked, errDial.Error())
 			assert.ErrorIs(t, marked, errDial)
@@ -124,7 +124,7 @@ func TestMarks(t *testing.T) {
 
 // The spread above a Retry-After is cut to the time that is left: what a server
 // asked for fits, so the retry is made.
-func TestTheCutAboveARetryAfter(t *testing.T) {
+func TestJitterAboveARetryAfterIsCut(t *testing.T) {
 	const second = time.Second
 	base := retry.Policy{
 		MaxAttempts: 9, Backoff: retry.Fixed(10 * second), Jitter: retry.Proportional(0.5),
@@ -205,7 +205,7 @@ func TestRetryAfterModes(t *testing.T) {
 }
 
 // RetryAfterMode("spread") is what the text form has, and the same as RetryAfterSpread.
-func TestRetryAfterModeAsItIsWritten(t *testing.T) {
+func TestRetryAfterModeSpreadInText(t *testing.T) {
 	zero, written := everySecond, everySecond
 	written.RetryAfter = "spread"
 	require.NoError(t, written.Validate())

@@ -11,39 +11,38 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// A Playbook is a whole document: its steps, and everything else in it.
+// A Playbook is a whole document.
 type Playbook struct {
-	Config map[string]any // all keys except workflow, as they are written
+	Config map[string]any // all keys except workflow, with the values of the document
 	Steps  []Step         // in the order of the document
 }
 
-// A Step is one step of a playbook. Your program decides which steps follow it:
-// next, loop, when and its other keys are in its Config.
+// A Step is one step of a playbook. Your program decides which step comes next: the keys
+// `next`, `loop` and `when` are in Config.
 type Step struct {
 	Name   string
-	Config map[string]any // all keys except step and tool, as they are written
-	Tasks  []Task         // the tasks of its tool, in order; empty if it has none
+	Config map[string]any // all keys except step and tool, with the values of the document
+	Tasks  []Task         // the tasks of the tool, in order; empty: the step has no tool
 }
 
-// A Task is one task of a step. To run it in a pipeline, make a
-// [retryflow.Task] with its Label and Rules and a function that does what its
-// Config says.
+// A Task is one task of a step. To run it in a pipeline, make a [retryflow.Task] with its Label
+// and its Rules, and with a function that does what Config describes.
 type Task struct {
 	Label  string
-	Config map[string]any // the keys that are not about rules, as they are written
+	Config map[string]any // all keys except those of rules, with the values of the document
 	Rules  retryflow.Rules
 }
 
-// ParsePlaybook parses a playbook. file is used only in errors, which list
-// every fault with its line and its path in the document.
+// ParsePlaybook parses a playbook. Its error lists up to 20 faults, each with file, the line
+// and the path in the document. An empty file leaves the name out.
 //
-// A step's tool is a list of tasks, one task, or the name of a kind. A tool that
-// is not a list is one task, named after its step. In a list, tasks without a
-// label are named task_1, task_2 and so on, by their position. An eval or retry
-// beside the tool applies to the only task.
+// The tool of a step is a list of tasks, one task, or the name of a kind. A tool that is not
+// a list is one task, and has the name of its step. In a list, a task without a label is
+// named task_1, task_2 and so on, after its position. The keys `eval` and `retry` of a step
+// apply to its only task.
 //
-// Each evaluation of rand() draws from source: pass the Source of your
-// Pipeline.Policy. If source is nil, rand() draws from math/rand/v2.
+// Each evaluation of rand() draws from source: pass the Source of your Pipeline.Policy. If
+// source is nil, rand() draws from math/rand/v2.
 func ParsePlaybook(file string, data []byte, source func() uint64) (Playbook, error) {
 	r := newReader(file, source)
 	root, err := r.document(data)
@@ -65,9 +64,8 @@ func ParsePlaybook(file string, data []byte, source func() uint64) (Playbook, er
 	return p, nil
 }
 
-// ParseTasks parses the tasks of one step. data is the step, a mapping with a
-// tool as in [ParsePlaybook], or only the list of its tasks. source is as in
-// ParsePlaybook.
+// ParseTasks parses the tasks of one step. data is the step, which is a mapping with a tool as
+// in [ParsePlaybook], or only the list of its tasks. source is the same as in ParsePlaybook.
 func ParseTasks(data []byte, source func() uint64) ([]Task, error) {
 	r := newReader("", source)
 	root, err := r.document(data)
@@ -78,7 +76,8 @@ func ParseTasks(data []byte, source func() uint64) ([]Task, error) {
 	if root.Kind == yaml.MappingNode {
 		m := r.mapping(root, place{}, "")
 		if m.get("tool") == nil {
-			r.fault(m.place, `tool is missing: write a step with a tool, or a list of tasks: "- fetch: {…}"`)
+			r.fault(m.place, `tool is missing: write a step with a tool, `+
+				`or a list of tasks: "- fetch: {…}"`)
 		}
 		tasks = r.step(m).Tasks
 	} else if root.Kind == yaml.SequenceNode {
@@ -92,9 +91,10 @@ func ParseTasks(data []byte, source func() uint64) ([]Task, error) {
 	return tasks, nil
 }
 
-// ParseRules parses the rules of one task, a mapping that has them under eval,
-// under spec.policy.rules, or in the old form under retry. Its other keys are not
-// returned. source is as in [ParsePlaybook].
+// ParseRules parses the rules of one task. data is the task, a mapping with rules under eval,
+// under spec.policy.rules, or in the old form under `retry`. ParseRules does not return the
+// other keys.
+// source is the same as in [ParsePlaybook].
 func ParseRules(data []byte, source func() uint64) (retryflow.Rules, error) {
 	r := newReader("", source)
 	root, err := r.document(data)
@@ -139,24 +139,25 @@ func (r *reader) step(m *mapping) Step {
 	if k := m.take("step"); k != nil {
 		s.Name, _ = r.text(k, "write a name")
 	}
-	beside := &mapping{place: m.place, names: map[string]bool{}}
+	rules := &mapping{place: m.place, names: map[string]bool{}}
 	for _, name := range []string{"eval", "retry"} {
 		if k := m.take(name); k != nil {
-			beside.add(*k)
+			rules.add(*k)
 		}
 	}
 	if k := m.take("tool"); k != nil {
 		s.Tasks = r.tasks(k.value, k.inside(), s.Name)
 	}
-	if len(beside.keys) > 0 {
-		switch at := beside.keys[0]; {
+	if len(rules.keys) > 0 {
+		switch at := rules.keys[0]; {
 		case len(s.Tasks) == 1 && s.Tasks[0].Rules == nil:
-			s.Tasks[0].Rules = r.taskRules(beside)
+			s.Tasks[0].Rules = r.taskRules(rules)
 			r.resolveJumps(s.Tasks, at.place)
 		case len(s.Tasks) == 0:
 			r.fault(at.place, "%s belongs to a task, and this step has none", at.name)
 		default:
-			r.fault(at.place, "%s is beside a tool that has rules or several tasks: write it in one of them", at.name)
+			r.fault(at.place, "%s is next to a tool that has rules or several tasks: "+
+				"write it in one of them", at.name)
 		}
 	}
 	s.Config = r.config(m)
@@ -198,8 +199,8 @@ func (r *reader) tasks(n *yaml.Node, at place, step string) []Task {
 	return tasks
 }
 
-// task reads an entry of a list of tasks: a label with its task under it, or a
-// task with its kind and perhaps its name.
+// task reads an entry of a list of tasks. The entry is a label with its task under it, or a
+// task with a kind, whose label is its name.
 func (r *reader) task(n *yaml.Node, at place) (task Task) {
 	m := r.mapping(n, at, writeTasks)
 	if m.get("kind") != nil {
@@ -209,7 +210,8 @@ func (r *reader) task(n *yaml.Node, at place) (task Task) {
 	}
 	if len(m.keys) != 1 {
 		if resolve(n).Kind == yaml.MappingNode {
-			r.fault(m.place, `a task has %d labels: write one, with the keys of the task under it: "- fetch: {…}"`, len(m.keys))
+			r.fault(m.place, `a task has %d labels: write one, `+
+				`with the keys of the task under it: "- fetch: {…}"`, len(m.keys))
 		}
 		return task
 	}
@@ -222,10 +224,10 @@ func (r *reader) task(n *yaml.Node, at place) (task Task) {
 	return task
 }
 
-// body reads a task without its label. The keys may be under a tool of the
-// task.
+// body reads a task without its label. The keys of the task may be under a key `tool`.
 func (r *reader) body(m *mapping) Task {
-	if tool := m.get("tool"); tool != nil && m.get("kind") == nil && resolve(tool.value).Kind == yaml.MappingNode {
+	tool := m.get("tool")
+	if tool != nil && m.get("kind") == nil && resolve(tool.value).Kind == yaml.MappingNode {
 		m.take("tool")
 		task := r.body(r.mapping(tool.value, tool.inside(), writeTasks))
 		maps.Copy(task.Config, r.config(m))
@@ -241,8 +243,7 @@ func (r *reader) body(m *mapping) Task {
 	return task
 }
 
-// previous are the names that a jump has for the previous task. As in NoETL, they
-// are no labels.
+// previous are the names for the previous task in a jump. As in NoETL, they cannot be labels.
 var previous = []string{"previous", "prev", "_previous", "@previous"}
 
 // resolveJumps checks the targets of jumps.
@@ -288,8 +289,8 @@ func (r *reader) taskRules(m *mapping) retryflow.Rules {
 	return nil
 }
 
-// policy returns the policy of a task, spec.policy, if it has rules. It stays
-// in the Config without its rules.
+// policy returns the key spec.policy of a task, if it has rules. Config keeps the policy
+// without its rules.
 func (r *reader) policy(m *mapping) *key {
 	policy := r.member(m.get("spec"), "policy")
 	if r.member(policy, "rules") != nil {
@@ -298,7 +299,7 @@ func (r *reader) policy(m *mapping) *key {
 	return nil
 }
 
-// member returns a key of the mapping that k has, or nil.
+// member returns a key of the mapping that is the value of k, or nil.
 func (r *reader) member(k *key, name string) *key {
 	if k == nil || resolve(k.value).Kind != yaml.MappingNode {
 		return nil

@@ -1,0 +1,184 @@
+package jobtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
+	"github.com/goretry/retry/retrylog"
+)
+
+// Load runs this many jobs on four workers. Three of ten attempts fail, chosen by the key of
+// the job and the number of the attempt, so it is known in advance how often each job runs,
+// and which jobs become dead letters. Load checks that every count is exact.
+func Load(t *testing.T, e Engine, jobs int) {
+	must(t, e.check("Load", false))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	name := newName()
+	q := open(t, e, name)
+	began := time.Now()
+	keys := enqueue(t, ctx, q, jobs)
+	enqueued := time.Since(began)
+	l := newLoad(e)
+	took := l.work(ctx, t, e, name, q, jobs)
+	letters, err := q.Dead(ctx)
+	must(t, err)
+	ran, want, dead := l.audit(t, keys, letters)
+	l.replay(t)
+	t.Logf("%d jobs, %d done, %d dead letters; %d runs, %d expected; enqueued in %v, worked off in %v",
+		jobs, jobs-dead, dead, ran, want,
+		enqueued.Round(time.Millisecond), took.Round(time.Millisecond))
+}
+
+// A load records what the jobs of Load do.
+type load struct {
+	policy retry.Policy
+	events bytes.Buffer // the log of the policy's events
+	ended  atomic.Int64 // how many calls have finished
+
+	mu   sync.Mutex       // guards runs
+	runs map[string][]int // the numbers of each job's attempts, in the order in which they ran
+}
+
+func newLoad(e Engine) *load {
+	l := &load{policy: faultPolicy(e), runs: map[string][]int{}}
+	writer := retrylog.NewWriter(&l.events)
+	l.policy.OnEvent = func(ctx context.Context, event retry.Event) {
+		writer.OnEvent(ctx, event)
+		if event.Kind == retry.CallFinished {
+			l.ended.Add(1)
+		}
+	}
+	return l
+}
+
+// do is one attempt of a job.
+func (l *load) do(_ context.Context, key string, attempt int) error {
+	l.mu.Lock()
+	l.runs[key] = append(l.runs[key], attempt)
+	l.mu.Unlock()
+	if succeeds(key, attempt) {
+		return nil
+	}
+	return errBoom
+}
+
+// work runs the jobs on four workers, and returns how long they took. The first worker uses
+// q, and each other worker opens the queue itself.
+func (l *load) work(
+	ctx context.Context, t *testing.T, e Engine, name string, q Queue, jobs int,
+) (took time.Duration) {
+	t.Helper()
+	began := time.Now()
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	var workers sync.WaitGroup
+	errs := make([]error, 4)
+	for i := range errs {
+		q := q
+		if i > 0 {
+			var err error
+			if q, err = e.Open(ctx, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		workers.Go(func() {
+			if errs[i] = q.Work(working, l.policy, l.do); errors.Is(errs[i], context.Canceled) {
+				errs[i] = nil
+			} else if errs[i] != nil {
+				stop()
+			}
+			if i > 0 {
+				errs[i] = errors.Join(errs[i], q.Close(context.WithoutCancel(ctx), false))
+			}
+		})
+	}
+	err := until(working, func() (bool, error) {
+		if l.ended.Load() < int64(jobs) {
+			return false, nil
+		}
+		n, err := q.Open(ctx)
+		return n == 0, err
+	})
+	took = time.Since(began)
+	stop()
+	workers.Wait()
+	if err := errors.Join(append(errs, err)...); err != nil {
+		t.Errorf("%d of %d jobs ended: %v", l.ended.Load(), jobs, err)
+	}
+	return took
+}
+
+// audit compares the runs and the dead letters with those that must be. It returns how many
+// attempts ran, how many had to run, and how many jobs are dead letters.
+func (l *load) audit(
+	t *testing.T, keys []string, letters map[string]retryjob.DeadLetter,
+) (ran, want, dead int) {
+	t.Helper()
+	for _, key := range keys {
+		last := 1 // the number of the last attempt that must run
+		for last < faultLimit && !succeeds(key, last) {
+			last++
+		}
+		letter, is := letters[key]
+		if is {
+			dead++
+		}
+		ran, want = ran+len(l.runs[key]), want+last
+		for _, fault := range auditLoaded(l.runs[key], last, succeeds(key, last), letter, is) {
+			t.Errorf("%s: %s", key, fault)
+		}
+	}
+	if len(letters) != dead {
+		t.Errorf("%d dead letters, and %d of them are jobs", len(letters), dead)
+	}
+	return ran, want, dead
+}
+
+// auditLoaded returns the faults in the runs of a job and its dead letter. The job must run
+// last times, and then succeed or not.
+func auditLoaded(
+	runs []int, last int, succeeds bool, letter retryjob.DeadLetter, dead bool,
+) (faults []string) {
+	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	for i, attempt := range runs {
+		if attempt != i+1 {
+			say("run %d is attempt %d", i+1, attempt)
+		}
+	}
+	if len(runs) != last {
+		say("it ran %d times, want %d", len(runs), last)
+	}
+	if dead == succeeds {
+		say("the last attempt succeeds: %t, dead letter: %t", succeeds, dead)
+	}
+	if dead && (letter.Reason != retry.ReasonExhausted || letter.Attempts != last) {
+		say("the dead letter says %q after %d attempts, want %q after %d",
+			letter.Reason, letter.Attempts, retry.ReasonExhausted, last)
+	}
+	return faults
+}
+
+// replay checks that the policy makes each decision in the log again.
+func (l *load) replay(t *testing.T) {
+	t.Helper()
+	records, err := retrylog.Read(&l.events)
+	must(t, err)
+	calls, err := retrylog.Replay(records)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, c := range calls {
+		if err := c.Check(l.policy); err != nil {
+			t.Error(err)
+		}
+	}
+}

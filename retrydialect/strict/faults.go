@@ -1,0 +1,135 @@
+package strict
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goretry/retry"
+)
+
+// most is how many faults an error names. Without a limit, the error of a file that contains
+// only invalid values would be many times as long as the file.
+const most = 20
+
+// The codes of findings.
+const (
+	InvalidValue = "invalid_value"
+	UnknownKey   = "unknown_key"
+	DuplicateKey = "duplicate_key"
+	MissingKey   = "missing_key"
+)
+
+// Faults collects the faults of a value. The zero Faults is empty. Faults is not safe for
+// concurrent use.
+type Faults struct {
+	list  []retry.Finding
+	texts []string // the parts of the error text; a part may be about several faults
+	more  int      // faults that the error text does not name
+}
+
+// Add adds a fault of a key, with its value and with what to write instead.
+func (f *Faults) Add(key string, value any, write string) {
+	f.add(InvalidValue, key, "%s is %v: write %s", key, value, write)
+}
+
+// Within adds the faults of a policy that is the value of a key.
+func (f *Faults) Within(key string, err *retry.PolicyError) {
+	for _, found := range err.Findings() {
+		at := key
+		if found.Key != "" {
+			at += "." + found.Key
+		}
+		f.add(found.Code, at, "%s: %s", key, found.InKeys())
+	}
+}
+
+func (f *Faults) add(code, key, format string, args ...any) {
+	if len(f.texts) == most {
+		f.more++
+		return
+	}
+	text := fmt.Sprintf(format, args...)
+	f.texts = append(f.texts, text)
+	f.keep(code, key, text)
+}
+
+// keep adds a finding, up to 20 findings. A key may be as long as the file, so without a limit
+// the findings could take far more memory than the file.
+func (f *Faults) keep(code, key, text string) {
+	if len(f.list) < most {
+		f.list = append(f.list, retry.Finding{Code: code, Key: key}.WithText(text))
+	}
+}
+
+// Err returns f as an error whose text begins with of. It returns nil if f is empty.
+func (f *Faults) Err(of string) error {
+	if len(f.texts) == 0 {
+		return nil
+	}
+	texts := f.texts
+	if f.more > 0 {
+		texts = append(slices.Clone(texts), fmt.Sprintf("and %d more", f.more))
+	}
+	return &Error{findings: f.list, text: of + ": " + strings.Join(texts, "; ")}
+}
+
+// An Error is an error whose text names faults on one line.
+type Error struct {
+	findings []retry.Finding
+	text     string
+	cause    error
+}
+
+func (e *Error) Error() string { return e.text }
+
+func (e *Error) Unwrap() error { return e.cause }
+
+// Findings returns at most 20 findings. The methods String and InKeys of these findings return
+// the same text.
+func (e *Error) Findings() []retry.Finding { return slices.Clone(e.findings) }
+
+// One returns an error with one fault. key is the key of the fault, or "" for a fault of the
+// whole value. cause is the error that the result wraps, or nil.
+func One(of, key, text string, cause error) *Error {
+	one := []retry.Finding{retry.Finding{Code: InvalidValue, Key: key}.WithText(text)}
+	return &Error{findings: one, text: of + ": " + text, cause: cause}
+}
+
+// shown is a JSON value in an error. It is formatted only if the error names it.
+type shown []byte
+
+// String returns the JSON on one line, and cuts it after 60 characters.
+func (value shown) String() string {
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, value); err != nil {
+		return quoted(string(value))
+	}
+	return cut(compact.String(), func(r rune) string {
+		if strconv.IsPrint(r) {
+			return string(r)
+		}
+		return fmt.Sprintf(`\u%04x`, r) // JSON does not escape control characters above U+007E
+	})
+}
+
+// quoted returns text in quotation marks, and cuts it after 60 characters.
+func quoted(text string) string {
+	return strconv.Quote(cut(text, func(r rune) string { return string(r) }))
+}
+
+// cut returns the first 60 characters of a text. write returns the text for each character.
+func cut(text string, write func(rune) string) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range text {
+		if n++; n > 60 {
+			return b.String() + "..."
+		}
+		b.WriteString(write(r))
+	}
+	return b.String()
+}

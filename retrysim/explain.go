@@ -1,0 +1,259 @@
+package retrysim
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+// Explain simulates s with the seeds 1 to runs, and one of these runs without retries too.
+// It also finds the highest load at which s recovers in all runs. Near that load the runs
+// disagree, so write about ten runs. It is an error if runs is below 1. If s has not
+// recovered at the end of its Duration even without retries, Explain simulates a longer
+// Duration, up to 16 times as long.
+func Explain(s System, runs int) (a Answer, err error) {
+	if runs < 1 {
+		return a, fmt.Errorf("retrysim: runs is %d: write how many, such as 10", runs)
+	}
+	if err = s.Validate(); err != nil {
+		return a, err
+	}
+	whole := s
+	a.Scale = whole.scale()
+	s = whole.divided(a.Scale)
+	order, _ := s.order()
+	if events := float64(runs) * s.events(order); events > MaxEvents {
+		return a, fault("", "%d runs take about %.2g events without a single retry, more than %d: "+
+			"write a shorter duration or a lower rate", runs, events, MaxEvents)
+	}
+	if err = s.prolong(); err != nil {
+		return a, err
+	}
+	if a.Outcome, err = s.several(runs); err != nil {
+		return a, err
+	}
+	if a.Run, err = Run(s, a.Outcome.seed); err != nil {
+		return a, err
+	}
+	without, err := Run(s.withoutRetries(), a.Outcome.seed)
+	if err != nil {
+		return a, err
+	}
+	a.WithoutRetries, a.Limits = without.Outcome, limits
+	a.Calls, a.Lost, a.LostWithoutRetries = a.Outcome.since, a.Outcome.Lost, without.Outcome.Lost
+	a.MarginShare, a.Entry, err = s.margin(runs, a.Outcome.back())
+	a.Entries, a.Rate = len(s.entries()), whole.Services[a.Entry].Rate
+	a.Margin = a.MarginShare * a.Rate
+	return a, err
+}
+
+var limits = []string{
+	"This is a model and not a measurement.",
+	"It has no caches, connections, load balancers or locks.",
+	"It has no garbage collection and no autoscaling.",
+	"Do not trust the seconds: they depend on spare capacity, known to 5% at best.",
+	"Trust the margin more.",
+	"Workers take requests in the order in which they came.",
+	"A service without a number of workers handles all requests at once.",
+}
+
+// prolong doubles the Duration while a run without retries is Draining at its end. It
+// stops where the Duration would be over 16 times as long, or the run too large.
+func (s *System) prolong() error {
+	bare, most := s.withoutRetries(), 16*s.seconds()
+	order, _ := s.order()
+	for {
+		r, err := Run(bare, 1)
+		if err != nil || r.Outcome.Verdict != Draining {
+			return err
+		}
+		bare.Duration = 2 * time.Duration(bare.seconds()) * time.Second
+		if bare.seconds() > most || bare.events(order) > longRun || bare.Validate() != nil {
+			return nil
+		}
+		s.Duration = bare.Duration
+	}
+}
+
+// several runs s with the seeds 1 to runs. If one of the runs is in doubt, it starts again
+// with a longer Duration. It returns one of the outcomes with the worst Verdict: the middle
+// one in the order of Recovery, EmptyIn and Lost.
+func (s *System) several(runs int) (Outcome, error) {
+	order := []Verdict{Recovers, Draining, StaysDown, Overloaded}
+	worst, alike := Recovers, []Outcome(nil)
+	for seed := range uint64(runs) {
+		r, err := Run(*s, seed+1)
+		if err != nil {
+			return Outcome{}, err
+		}
+		if long := s.long(); r.inDoubt() && time.Duration(s.seconds())*time.Second < long {
+			s.Duration = long
+			return s.several(runs)
+		}
+		o := r.Outcome
+		o.seed = seed + 1
+		if slices.Index(order, o.Verdict) > slices.Index(order, worst) {
+			worst, alike = o.Verdict, nil
+		}
+		if o.Verdict == worst {
+			alike = append(alike, o)
+		}
+	}
+	slices.SortFunc(alike, func(o, p Outcome) int {
+		return cmp.Or(
+			cmp.Compare(o.Recovery, p.Recovery),
+			cmp.Compare(o.EmptyIn, p.EmptyIn),
+			o.Lost-p.Lost,
+		)
+	})
+	o := alike[len(alike)/2]
+	o.Runs, o.Agree = runs, len(alike)
+	return o, nil
+}
+
+// long returns the Duration that shows whether a queue gets shorter near the margin. A
+// system with a low rate needs a longer Duration.
+func (s System) long() time.Duration {
+	rate := 0.0
+	for _, v := range s.Services {
+		rate += v.Rate
+	}
+	return s.lastEnd() + min(max(defaultTail, time.Duration(2e5/rate)*time.Second), 5*time.Minute)
+}
+
+// inDoubt reports whether a longer run may have another Verdict.
+func (r *Result) inDoubt() bool {
+	return !r.growing && (r.Outcome.Verdict == StaysDown || r.Outcome.Verdict == Draining)
+}
+
+func (o Outcome) back() bool { return o.Verdict == Recovers || o.Verdict == Draining }
+
+// withoutRetries returns s with one attempt for each call.
+func (s System) withoutRetries() System {
+	return s.with(func(_ string, v *Service) {
+		for i := range v.Calls {
+			v.Calls[i].Policy = retry.Policy{AttemptTimeout: v.Calls[i].Policy.AttemptTimeout}
+		}
+	})
+}
+
+// mostLoad is the highest multiple of its load with which a system is simulated.
+const mostLoad = 4
+
+// margin returns the highest share of its load at which s comes back in all of the runs
+// with the seeds 1 to runs, to 1 %, and the entry that loses the largest share of its calls
+// above that load. back says whether s comes back with its present load in all runs: then
+// the share is at least 1, and otherwise below 1. It is 0 if s does not come back with a
+// thousandth of its load. If no service has Workers, no load is too high.
+func (s System) margin(runs int, back bool) (share float64, fails string, err error) {
+	least := 0.0
+	if share = 0.99; back {
+		least, share = 1, mostLoad
+	}
+	if !s.hasPool() {
+		return math.Floor(share), s.entries()[0], nil
+	}
+	for seed := range uint64(runs) {
+		// s comes back at lo, and not at hi. The first hi is the result of the earlier runs.
+		// Nothing is known about it with this seed.
+		lo, hi := least, share
+		step := share // how far below hi to try next
+		if seed > 0 { // most runs end near the result of the first run
+			step = 0.02 * share
+		}
+		for try := share; hi-lo > float64(0.01*lo); try = max((lo+hi)/2, hi-step) {
+			ok, err := s.loaded(try).comesBack(seed + 1)
+			switch {
+			case err != nil:
+				return 0, "", err
+			case ok:
+				lo = try
+			case try < 1e-3:
+				return 0, s.entries()[0], nil
+			default:
+				hi, step = try, 2*step
+			}
+		}
+		share = lo
+	}
+	above, err := s.loaded(1.02 * share).simulate(1)
+	return share, above.fails, err
+}
+
+func (s System) hasPool() bool {
+	for _, v := range s.Services {
+		if v.Workers > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// loaded returns s with its calls from outside multiplied by a factor.
+func (s System) loaded(factor float64) System {
+	s.Events = slices.Clone(s.Events)
+	for i := range s.Events {
+		if s.Events[i].Change == Rate {
+			s.Events[i].Value *= factor
+		}
+	}
+	return s.with(func(_ string, v *Service) { v.Rate *= factor })
+}
+
+// comesBack reports whether s recovers, or its queues get shorter, in the run with this
+// seed. It stops a long run early if the verdict is clear.
+func (s System) comesBack(seed uint64) (bool, error) {
+	if s.exceeds() {
+		return false, nil
+	}
+	short := s
+	short.Duration = s.lastEnd() + defaultTail
+	s.Duration = max(s.Duration, s.long())
+	e := newEngine(s, seed)
+	r, err := short.goOn(e)
+	if err == nil && r.inDoubt() {
+		r, err = s.goOn(e)
+	}
+	return r.Outcome.back(), err
+}
+
+// String describes the Answer in a few lines for people. The margin comes first.
+func (a Answer) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s comes back %s; you run at %v/s\n", a.Entry, a.marginText(), a.Rate)
+	if a.Entries > 1 {
+		fmt.Fprintf(&b, "%s is the first of %d entries that fail above that\n", a.Entry, a.Entries)
+	}
+	fmt.Fprintf(&b, "%v (%d of %d runs)\n", a.Outcome, a.Outcome.Agree, a.Outcome.Runs)
+	fmt.Fprintf(&b, "without retries: %v\n", a.WithoutRetries)
+	if a.Calls > 0 {
+		percent := 100 / float64(a.Calls)
+		fmt.Fprintf(&b, "%d of %d calls lost (%.3g%%), %d without retries (%.3g%%)\n",
+			a.Lost, a.Calls, percent*float64(a.Lost),
+			a.LostWithoutRetries, percent*float64(a.LostWithoutRetries))
+	}
+	fmt.Fprintf(&b, "%.0f%% of the work was for callers that had given up\n",
+		100*a.Outcome.Wasted)
+	if a.Scale > 1 {
+		fmt.Fprintf(&b, "simulated with 1/%d of the calls, workers and clients; "+
+			"the counts are for all\n", a.Scale)
+	}
+	return b.String()
+}
+
+func (a Answer) marginText() string {
+	switch {
+	case a.Margin == 0:
+		return "at no rate of calls"
+	case a.MarginShare == mostLoad:
+		return fmt.Sprintf("even at %v/s, %d times your load", a.Margin, mostLoad)
+	case a.Margin >= 1000:
+		return fmt.Sprintf("up to %.0f/s, %.0f%% of your load", a.Margin, 100*a.MarginShare)
+	}
+	return fmt.Sprintf("up to %.3g/s, %.0f%% of your load", a.Margin, 100*a.MarginShare)
+}

@@ -1,0 +1,61 @@
+package retrysim
+
+// An event is something that happens at a time. Events of the same time happen in
+// the order of their kinds. Events of one kind happen in the order in which they were
+// pushed.
+type event struct {
+	at    int64    // nanoseconds since the start
+	key   uint64   // the kind in the high byte, the number of the push in the others
+	r     *request // the request that the event is about; nil: it is about a service
+	index int32    // the index of this service
+	gen   uint32   // a generation of the request or of the arrival, or the index of an edge
+}
+
+const kindShift = 56
+
+func (a *event) before(b *event) bool { return a.at < b.at || a.at == b.at && a.key < b.key }
+
+// A heap returns the earliest event first. Each node has four children, which makes the
+// heap half as deep as a binary heap.
+type heap struct {
+	events []event
+	pushed uint64
+}
+
+func (h *heap) push(ev event, kind uint64) {
+	h.pushed++
+	ev.key = kind<<kindShift | h.pushed
+	h.events = append(h.events, ev)
+	i := len(h.events) - 1
+	for up := (i - 1) / 4; i > 0 && ev.before(&h.events[up]); up = (i - 1) / 4 {
+		h.events[i] = h.events[up]
+		i = up
+	}
+	h.events[i] = ev
+}
+
+func (h *heap) pop() event {
+	events := h.events
+	top, n := events[0], len(events)-1
+	ev := events[n]
+	events[n] = event{} // so that the array does not keep the request in memory
+	h.events = events[:n]
+	i := 0
+	for first := 1; first < n; first = 4*i + 1 {
+		least := first
+		for c := first + 1; c < min(first+4, n); c++ {
+			if events[c].before(&events[least]) {
+				least = c
+			}
+		}
+		if !events[least].before(&ev) {
+			break
+		}
+		events[i] = events[least]
+		i = least
+	}
+	if n > 0 {
+		events[i] = ev
+	}
+	return top
+}
