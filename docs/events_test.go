@@ -51,9 +51,9 @@ func TestRecipeFeed(t *testing.T) {
 		policy, req := retry.Default(), get(t)
 		show := func(_ string, data []byte) { shown = append(shown, string(data)) }
 		err := func() error {
-			policy.MaxAttempts = retry.Unlimited // connections without an event
+			policy.MaxAttempts = retry.Unlimited // connections in a row without an event
 			client := &http.Client{Transport: &retryhttp.Transport{
-				StallTimeout: time.Minute, // longer than the server is ever silent
+				StallTimeout: time.Minute, // longer than the longest silence of the server
 			}}
 			feed := &sse.Stream{Client: client, Policy: policy}
 			for event, err := range feed.Events(req) {
@@ -62,7 +62,7 @@ func TestRecipeFeed(t *testing.T) {
 				}
 				show(event.Name, event.Data)
 			}
-			return nil // the server has answered 204
+			return nil // the server answered 204
 		}()
 		require.NoError(t, err)
 		assert.Equal(t, []string{"a", "b"}, shown)
@@ -162,7 +162,7 @@ data: never
 	})
 }
 
-// A piece is what each event of an answer tells.
+// A piece is the data of one event of an answer.
 type piece struct {
 	SequenceNumber int `json:"sequence_number"`
 	Response       struct{ ID string }

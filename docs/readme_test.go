@@ -234,19 +234,19 @@ func TestREADMEPolicy(t *testing.T) {
 		curve := retry.Exponential{Base: time.Second}
 
 		policy := retry.Policy{
-			MaxAttempts:    5,                // or retry.Unlimited; from a flag: p, err = p.WithMaxAttempts(n)
-			MaxElapsed:     30 * time.Second, // no retry starts later; alone it leaves attempts unlimited
+			MaxAttempts:    5,                // the first attempt included; or retry.Unlimited
+			MaxElapsed:     30 * time.Second, // no retry starts later; without another limit, attempts are unlimited
 			AttemptTimeout: 2 * time.Second,  // for each attempt; ctx bounds the whole call
-			HealthyAfter:   time.Second,      // an attempt that ran this long starts a new count
-			Backoff:        curve,            // Exponential, as above, or Fixed, Linear, Fibonacci, Schedule
+			HealthyAfter:   time.Second,      // after an attempt that ran this long, attempts count from 1 again
+			Backoff:        curve,            // such as Exponential, Fixed, Linear, Fibonacci or Schedule
 			MaxDelay:       5 * time.Second,  // the longest delay of Backoff and Jitter; a Retry-After may be longer
 			Jitter:         retry.FullJitter, // or EqualJitter, or Proportional(0.2), which is ±20 %
-			MaxRetryAfter:  time.Minute,      // a longer Retry-After ends the call; 0: a minute
+			MaxRetryAfter:  time.Minute,      // a longer Retry-After ends the call
 			RetryIf:        temporary,        // func(error) bool; nil: every error is retried
-			Classify:       classify,         // limits and delays of its own for one kind of failure
-			Budget:         budget,           // an allowance of retries to share
-			Enter:          semaphore,        // holds an attempt back before it begins, and may refuse it
-			OnEvent:        observe,          // AttemptStarted, AttemptFinished, RetryScheduled, CallFinished
+			Classify:       classify,         // gives one kind of failure its own limits and delays
+			Budget:         budget,           // an allowance of retries that calls share
+			Enter:          semaphore,        // is called before each attempt, may wait, and may refuse the attempt
+			OnEvent:        observe,          // called for each attempt, for each retry, and at the end
 		}
 
 		assert.Empty(t, policy.Lint())

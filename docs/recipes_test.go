@@ -62,15 +62,15 @@ func TestRecipeHTTP(t *testing.T) {
 		req, err := http.NewRequest("GET", "http://example.test/orders", nil)
 		require.NoError(t, err)
 
-		policy.AttemptTimeout = 2 * time.Second // until the headers: a server that hangs is one failed attempt
+		policy.AttemptTimeout = 2 * time.Second // until the headers arrive: if the server hangs, this attempt fails
 		client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
 
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // for all attempts, waits and the reading of the body
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // for all attempts, all waits and the reading of the body
 		defer cancel()
 		resp, err := client.Do(req.WithContext(ctx))
 		if err == nil {
 			defer resp.Body.Close()
-			err = retryhttp.ErrorOf(resp) // nil if resp is no failure
+			err = retryhttp.ErrorOf(resp) // nil if resp is not a failure
 		}
 		if err != nil {
 			slog.Error("no orders", "reason", retry.ReasonOf(err), "err", err)
@@ -143,9 +143,9 @@ func TestRecipeTest(t *testing.T) {
 
 		curve := policy
 		curve.Jitter = nil
-		retrytest.Schedule(t, curve, time.Second, 2*time.Second) // these delays, and then no more
+		retrytest.Schedule(t, curve, time.Second, 2*time.Second) // these two delays, and then no retry
 		retrytest.Table(t, policy, []retrytest.Row{
-			{Attempts: 1, Eligible: true, Lo: 800 * time.Millisecond, Hi: 1200 * time.Millisecond}, // the window of the jitter
+			{Attempts: 1, Eligible: true, Lo: 800 * time.Millisecond, Hi: 1200 * time.Millisecond}, // the jitter window
 			{Attempts: 1, Eligible: true, Err: retry.Permanent(errDown), Reason: retry.ReasonPermanent},
 			{Attempts: 3, Err: errDown, Reason: retry.ReasonExhausted},
 		})
@@ -176,7 +176,7 @@ func TestRecipeWaitUntilAServiceIsUp(t *testing.T) {
 				return &http.Response{StatusCode: 200, Body: http.NoBody, Request: req}, nil
 			}))
 			waiting := &http.Client{Transport: &retryhttp.Transport{
-				Budgets: retryhttp.NoBudgets, // this call is alone: nothing adds up
+				Budgets: retryhttp.NoBudgets, // only one caller retries, so retries cannot add up
 				Policy: retry.Policy{
 					MaxElapsed:     2 * time.Minute,
 					AttemptTimeout: 5 * time.Second,
@@ -237,6 +237,66 @@ func TestRecipePoll(t *testing.T) {
 	}
 }
 
+func TestRecipeAttemptNumberAndLastValue(t *testing.T) {
+	errNotReady := errors.New("not ready yet")
+	answer := func(state string, err error) func() (string, error) {
+		return func() (string, error) { return state, err }
+	}
+	hang := answer("", context.DeadlineExceeded)
+	for _, row := range []struct {
+		name   string
+		checks []func() (string, error)
+		err    string
+	}{
+		{"ready at once", []func() (string, error){answer("done", nil)}, ""},
+		{"ready after a pending check", []func() (string, error){answer("pending", errNotReady), answer("done", nil)}, ""},
+		{"the value of the last check", []func() (string, error){answer("queued", errNotReady), answer("pending", errNotReady)}, `the last state is "pending"`},
+		{"a last check without a value", []func() (string, error){answer("pending", errNotReady), hang}, `the last state is "pending"`},
+		{"no value at all", []func() (string, error){hang, hang}, `the last state is ""`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var out bytes.Buffer
+			logTo(t, &out)
+			ctx, poll, checks := t.Context(), retry.Policy{MaxAttempts: 2}, row.checks
+			check := func(context.Context) (string, error) {
+				next := checks[0]
+				checks = checks[1:]
+				return next()
+			}
+			err := func() error {
+				attempt, last := 0, ""
+				err := retry.Do(ctx, poll, func(ctx context.Context) error {
+					attempt++
+					state, err := check(ctx) // such as "pending" and errNotReady
+					slog.Info("checked", "attempt", attempt, "state", state)
+					if state != "" {
+						last = state
+					}
+					return err
+				})
+				if err != nil {
+					return fmt.Errorf("the last state is %q: %w", last, err)
+				}
+				return nil
+			}()
+
+			assert.Empty(t, checks)
+			for i := range row.checks {
+				assert.Contains(t, out.String(), fmt.Sprintf(" attempt=%d ", i+1))
+			}
+			assert.Equal(t, len(row.checks), strings.Count(out.String(), "msg=checked"))
+			if row.err == "" {
+				require.NoError(t, err)
+				return
+			}
+			assert.ErrorContains(t, err, row.err)
+			var e *retry.Error
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, len(row.checks), e.Attempts)
+		})
+	}
+}
+
 // The page has the text and the Go name of each reason for which a call stops.
 func TestReasonsToWatch(t *testing.T) {
 	page, err := os.ReadFile("docs/what-to-watch.md")
@@ -258,12 +318,12 @@ func TestRecipeReconnect(t *testing.T) {
 			MaxAttempts:  retry.Unlimited,
 			Backoff:      retry.Exponential{Base: time.Second},
 			MaxDelay:     time.Minute,
-			Jitter:       retry.FullJitter, // clients that lose the same server come back at different times
-			HealthyAfter: time.Minute,      // after a connection this long, the delays begin again with the first
+			Jitter:       retry.FullJitter, // clients that lose the same server reconnect at different times
+			HealthyAfter: time.Minute,      // after a connection that lasted this long, the delays start again with the first
 
-			MaxRetryAfter: 24 * time.Hour, // a server may ask for this long a wait; if not set, for a minute
+			MaxRetryAfter: 24 * time.Hour, // the longest wait that a server may ask for; if not set, a minute
 		}
-		err := retry.Do(ctx, reconnect, serve) // returns when ctx is done, and for the three below
+		err := retry.Do(ctx, reconnect, serve) // returns when ctx is done, and after the three errors below
 
 		return err
 	}
@@ -337,7 +397,7 @@ func TestRecipeReconnect(t *testing.T) {
 	})
 }
 
-// A refusedError is a 401, and the header that it was for.
+// A refusedError is the error of a 401, with the Authorization header that was refused.
 type refusedError struct {
 	*retryhttp.StatusError
 	authorization string
@@ -345,7 +405,7 @@ type refusedError struct {
 
 func (e *refusedError) Unwrap() error { return e.StatusError }
 
-// A tokenSource keeps a header, such as "Bearer eyJ...", until it is refused.
+// A tokenSource keeps a header, such as "Bearer eyJ...", until a server refuses it.
 type tokenSource struct {
 	mu            sync.Mutex
 	authorization string
@@ -356,7 +416,7 @@ type tokenSource struct {
 func (s *tokenSource) get(ctx context.Context, refused string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.authorization == refused { // both are "" at first
+	if s.authorization == refused { // before the first fetch both are ""
 		fetched, err := s.fetch(ctx)
 		if err != nil {
 			return "", err
@@ -518,8 +578,8 @@ func TestRecipeLongRetryAfter(t *testing.T) {
 				policy.MaxRetryAfter = 5 * time.Second // if not set, a minute
 				client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
 				_, err := retryhttp.Result(client.Do(req))
-				if retry.ReasonOf(err) == retry.ReasonRetryAfter { // it asked for more than 5s; a deadline that is too close is ReasonDeadline
-					later = retry.RetryAfterOf(err) // such as 1h: run it then, or tell your own caller
+				if retry.ReasonOf(err) == retry.ReasonRetryAfter { // the wait is longer than 5s; if it ends after the deadline: ReasonDeadline
+					later = retry.RetryAfterOf(err) // such as 1h: call again after it, or tell your own caller
 				}
 				return retry.ReasonOf(err)
 			}()
@@ -560,8 +620,8 @@ func TestRecipeAnotherHost(t *testing.T) {
 		client := &http.Client{Transport: &retryhttp.Transport{
 			Policy: policy,
 			Prepare: func(req *http.Request, _ int, _ error) error {
-				if req.URL.Host == "orders" { // and not where a redirect leads
-					req.URL.Host, req.Host = host(turn.Load()), "" // with Host, the header Host would be orders
+				if req.URL.Host == "orders" { // but leave the host of a redirect
+					req.URL.Host, req.Host = host(turn.Load()), "" // if Host were not "", the header Host would be orders
 				}
 				return nil
 			},
@@ -571,7 +631,7 @@ func TestRecipeAnotherHost(t *testing.T) {
 					turn.CompareAndSwap(n, n+1) // once, however many attempts fail at that host
 				}
 				if resp != nil {
-					resp.Request = req // resp.Request.URL has the host that has answered
+					resp.Request = req // so that resp.Request.URL contains the host that answered
 				}
 				return failure
 			},
@@ -772,7 +832,7 @@ func TestQueuesDeadLetter(t *testing.T) {
 func TestQueuesRedrive(t *testing.T) {
 	options := retryjob.RedriveOptions{
 		Window: time.Hour,
-		Filter: func(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonExhausted }, // not what is permanent
+		Filter: func(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonExhausted }, // not permanent errors
 	}
 
 	assert.True(t, options.Filter(retryjob.DeadLetter{Reason: retry.ReasonExhausted}))
@@ -950,7 +1010,7 @@ func TestRecipeBatch(t *testing.T) {
 	err := retry.Do(ctx, policy, func(ctx context.Context) error {
 		failed, err := put(ctx, batch) // func put(context.Context, []Item) (failed []Item, err error)
 		if err != nil {
-			return err // nothing is known of the items: all are sent again
+			return err // no item is known to have succeeded: send all again
 		}
 		if batch = failed; len(batch) > 0 {
 			return fmt.Errorf("%d items failed, the first is %v", len(batch), batch[0])
@@ -1090,7 +1150,7 @@ func TestRecipePost(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			req.Header.Set("Idempotency-Key", id) // of the payment, not of the attempt
+			req.Header.Set("Idempotency-Key", id) // the ID of the payment, not of the attempt
 			_, err = retryhttp.Result(client.Do(req))
 			return err
 		}())
@@ -1110,7 +1170,7 @@ func TestRecipeUpload(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		_, err = retryhttp.Result(client.Do(req)) // the error of a 503 that stays
+		_, err = retryhttp.Result(client.Do(req)) // an error if the last attempt got a 503, too
 		return err
 	}
 	file, err := os.Create(filepath.Join(t.TempDir(), "report"))
@@ -1157,7 +1217,7 @@ func TestRecipeDownload(t *testing.T) {
 		defer resp.Body.Close()
 		digest := sha256.New()
 		if _, err := io.Copy(io.MultiWriter(file, digest), resp.Body); err != nil {
-			return err // a *retryhttp.BrokenError: how much has come, and why the rest has not
+			return err // a *retryhttp.BrokenError says how many bytes arrived, and why the rest did not
 		}
 		if got := fmt.Sprintf("%x", digest.Sum(nil)); got != want {
 			return fmt.Errorf("the digest of %s is %s, want %s", url, got, want)
@@ -1200,12 +1260,12 @@ func TestRecipeMustNotRunTwice(t *testing.T) {
 
 		retrytest.Repeatable(t, func(ctx context.Context) (string, error) {
 			err := operation(ctx)
-			return effect(), err // must be the same after the second run
+			return effect(), err // effect must return the same after the second run
 		})
-		lost := httpfault.New(shop, httpfault.After(syscall.ECONNRESET)) // the order is placed, and the answer is lost
+		lost := httpfault.New(shop, httpfault.After(syscall.ECONNRESET)) // the server gets the order, and the answer is lost
 		err := order(ctx, &http.Client{Transport: lost})
 		assert.Equal(t, 1, shop.orders, "orders: %v", err)
-		db := sql.OpenDB(sqlfault.New(bank, sqlfault.AfterCommit(io.ErrUnexpectedEOF))) // the same for a COMMIT
+		db := sql.OpenDB(sqlfault.New(bank, sqlfault.AfterCommit(io.ErrUnexpectedEOF))) // the COMMIT is done, and the answer is lost
 		err = transfer(ctx, db)
 		assert.Equal(t, 1, bank.commits, "commits: %v", err)
 
