@@ -134,6 +134,13 @@ func RabbitMQ(t testing.TB) *Server {
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
 		"RUNNING_UNDER_SYSTEMD=true", // the shell becomes the server, so the server gets the signals
 	}
+	answers := s.ready
+	s.ready = func() error { // RabbitMQ accepts connections before its virtual hosts are up
+		if err := answers(); err != nil {
+			return err
+		}
+		return s.control("await_startup").Run()
+	}
 	s.Start()
 	return s
 }
@@ -142,11 +149,16 @@ func RabbitMQ(t testing.TB) *Server {
 // test if rabbitmqctl fails.
 func (s *Server) Control(args ...string) {
 	s.t.Helper()
-	control := exec.Command(filepath.Join(filepath.Dir(s.program), "rabbitmqctl"), args...)
-	control.Dir, control.Env = s.dir, append(os.Environ(), s.env...)
-	if output, err := control.CombinedOutput(); err != nil {
+	if output, err := s.control(args...).CombinedOutput(); err != nil {
 		s.t.Fatalf("rabbitmqctl %s: %v\n%s", args, err, output)
 	}
+}
+
+// control returns the command rabbitmqctl with args, for the server of s.
+func (s *Server) control(args ...string) *exec.Cmd {
+	control := exec.Command(filepath.Join(filepath.Dir(s.program), "rabbitmqctl"), args...)
+	control.Dir, control.Env = s.dir, append(os.Environ(), s.env...)
+	return control
 }
 
 // create returns a server that is not running. If the program is not installed, create
