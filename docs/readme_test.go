@@ -349,7 +349,7 @@ func TestREADMETransactionAndJob(t *testing.T) {
 			err := retrysql.Tx(ctx, db, nil, policy, func(ctx context.Context, tx *sql.Tx) error { return move(ctx, tx) })
 			job := retryjob.Job{Key: row.ID, Attempt: row.Attempts} // 1 for the first
 			retryjob.Run(ctx, policy, job, work, func(o retryjob.Outcome) {
-				switch { // the queue keeps what was decided
+				switch { // tell the queue what the policy decided
 				case o.Err == nil:
 					done(row)
 				case o.Retry() || o.Interrupted(): // interrupted: the worker is shutting down
