@@ -52,7 +52,7 @@ type use struct {
 
 // For returns the Budget of a target for one call. When the call has ended, call done once.
 // Until then, the target is kept. The key "" and keys of more than 1,024 bytes get the shared
-// Budget. For allocates nothing if the target is kept.
+// Budget. If the target is already kept, this method allocates nothing.
 func (b *Budgets) For(key string) (budget *Budget, done func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

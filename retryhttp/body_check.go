@@ -13,8 +13,9 @@ import (
 )
 
 // WholeBody returns a Check that also reads the body of a response that check
-// accepts, up to limit bytes. If the body breaks off within them, the attempt has failed. Otherwise
-// the caller reads the body from memory, and the rest of a longer body as it arrives.
+// accepts, up to limit bytes. If the body breaks off before its end and before this limit, the
+// attempt has failed. Otherwise the caller reads the body from memory, and the rest of a longer
+// body as it arrives.
 //
 // Some bodies are not read at all: a body whose Content-Length is above limit, a stream of
 // events (text/event-stream), and a connection after a 101. Under a limit of 0 or less no body is

@@ -103,7 +103,7 @@ type loan struct {
 // request's header lentName say so. If there are several values, the lowest applies. A value that
 // cannot be read is 0.
 func borrow(ctx context.Context, values []string, most int) (context.Context, *loan) {
-	size := (&retry.Budget{Size: most}).Left() // from 0 to the largest Size that a Budget can count
+	size := (&retry.Budget{Size: most}).Left() // at least 0, and not more than a Budget can count
 	for _, value := range values {
 		size, _ = number(value, size)
 	}

@@ -45,7 +45,8 @@ import (
 // HTTP/1 connection to it that another client has kept carries a lease of 0. This needs a base that
 // does not copy the header: a base that traces may copy it.
 //
-// A nil base is http.DefaultTransport. If most is below 1, every request is lent 0 retries.
+// A nil base is http.DefaultTransport. If the parameter most is below 1, each request carries
+// a lease of 0 retries.
 func LendBudget(base http.RoundTripper, most int) http.RoundTripper {
 	return &lender{under: Transport{Base: base}, most: most}
 }

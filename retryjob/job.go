@@ -90,8 +90,8 @@ func (o Outcome) Retry() bool { return o.Reason == retry.ReasonRetry }
 // Interrupted reports whether the context was canceled, or was done before the
 // attempt: the worker is stopping, or the queue has taken the job back. This says
 // nothing about the job, so give it back instead of moving it to the dead
-// letters. An attempt that a deadline of the context cut short is not
-// interrupted: it failed, as with AttemptTimeout.
+// letters. If a deadline of the context ends an attempt that is running, the
+// attempt has failed, as with AttemptTimeout, and Interrupted returns false.
 //
 // The queue decides whether an interrupted attempt counts. If it counts, a worker that
 // stops in the last attempt ends the job as a dead letter. If the queue takes it back,

@@ -40,7 +40,7 @@ func (b *Budget) Success(now time.Duration) {
 	}
 }
 
-// The arithmetic of a retry.Budget. TestBudgetIsTheRealOne compares the two. Retries are
+// This Budget computes like a retry.Budget. TestBudgetIsTheRealOne compares both. Retries are
 // counted in billionths, as whole numbers, so that a thousand times a thousandth is one
 // and rounding errors do not add up.
 const (

@@ -14,8 +14,8 @@ type Condition struct {
 	needs   time.Duration // how long to simulate after the last event, at least
 	service string        // the service that the Condition is about; "": no service
 
-	// miss returns by how much a run misses the Condition, and what happened. by is 0 or
-	// negative if the Condition holds.
+	// miss returns by how much a run misses the Condition, and what happened. The first result
+	// is 0 or negative if the Condition holds.
 	miss func(s System, r Result) (by float64, what string)
 }
 

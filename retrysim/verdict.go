@@ -8,7 +8,7 @@ import (
 
 const (
 	window    = 3   // seconds: calls are counted over this time
-	hold      = 10  // seconds: calls must work, or fail, for this time before it counts
+	hold      = 10  // seconds: a recovery or a relapse counts after it has lasted this long
 	goodShare = 0.9 // of the share that worked before the first event
 )
 

@@ -17,8 +17,8 @@ import (
 // does not exist. This costs two round trips.
 const savepoint = "retrysql"
 
-// hasSavepoint reports whether the driver of db is go-sql-driver/mysql. It does not recognize a
-// driver around go-sql-driver/mysql.
+// hasSavepoint reports whether the driver of db is go-sql-driver/mysql. It returns false for a
+// driver that wraps go-sql-driver/mysql.
 func hasSavepoint(db Beginner) bool {
 	return harmless.Or(false, func() bool {
 		if db, ok := db.(interface{ Driver() driver.Driver }); ok { // a *sql.DB, perhaps embedded

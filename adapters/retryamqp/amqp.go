@@ -523,7 +523,9 @@ func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) erro
 		return nil
 	case o.Retry():
 		m.classes = o.Classes
-		if waits != ctx { // a message that arrives before the process ends would use up an attempt
+		if waits != ctx {
+			// The panic ends the process. A message that arrives until then would use up an
+			// attempt, so the worker stops receiving first.
 			if err := w.leave(waits); err != nil {
 				return err
 			}

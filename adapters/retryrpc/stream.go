@@ -215,7 +215,7 @@ func (s *Stream) Send(m any) error {
 		err = conn.Send(m)
 	}
 	if kept && (errors.Is(err, io.EOF) || attempt.Err() != nil) {
-		return nil // Receive sends m again, or returns why it cannot
+		return nil // Receive makes an attempt that sends m again, or says why no attempt follows
 	}
 	return err
 }

@@ -239,8 +239,8 @@ func printRescues(b *strings.Builder, of explore.Simulation) {
 }
 
 const (
-	runs     = 10 // on which a verdict is based
-	mostRows = 25 // a table has fewer rows
+	runs     = 10 // how many runs a verdict is based on
+	mostRows = 25 // a table has fewer rows than this
 	mostBar  = 16 // characters of the longest bar in a table
 )
 

@@ -44,8 +44,8 @@ var widths = []struct {
 	{86_400_000, "1,000 days"}, {864_000_000, "10,000 days"},
 }
 
-// add counts at a time, and makes the bars wider if they have become too many. It does not count
-// what has no time.
+// add adds calls that gave up, and retries, to the bar of a time. Then it makes the bars wider if
+// there are too many of them. If the time is zero, add does nothing.
 func (s *strip) add(at time.Time, gaveUp, retries int) {
 	if at.IsZero() || gaveUp+retries == 0 {
 		return

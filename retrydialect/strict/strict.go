@@ -56,8 +56,8 @@ func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping
 // A Mapping is a JSON object whose keys are taken out one by one. It is not safe for concurrent
 // use.
 type Mapping struct {
-	// NullIsFault makes a key whose value is null a fault. Otherwise such a key counts as
-	// left out.
+	// NullIsFault says how to treat a key whose value is null. If NullIsFault is true, the key is
+	// a fault. Otherwise it counts as left out.
 	NullIsFault bool
 
 	path   string // the prefix of the keys in errors, such as "backoff."
@@ -223,7 +223,7 @@ func (m *Mapping) List(key, write string) (list []*Mapping) {
 func (m *Mapping) Keys() []string { return slices.Sorted(maps.Keys(m.values)) }
 
 // RejectRest adds a fault for each key that has not been taken. Call it after you have taken
-// all known keys. of names the mapping in the error, such as "a queue".
+// all known keys. The parameter of is what the error calls the mapping, such as "a queue".
 func (m *Mapping) RejectRest(of string) {
 	if len(m.values) == 0 {
 		return

@@ -56,8 +56,8 @@ type Stream struct {
 	// retryhttp.RequestOf. AttemptTimeout limits the time until the headers.
 	Policy retry.Policy
 
-	// Resume returns the request for the events that follow last. last has the newest ID, and
-	// the Name and Data of the last event. nil: a GET is sent again with Last-Event-ID, and a
+	// Resume returns the request for the events after its argument, which has the newest ID, and
+	// the Name and Data of the event before. nil: a GET is sent again with Last-Event-ID, and a
 	// stream of any other method does not go on. A body can be sent again only with a GetBody.
 	Resume func(ctx context.Context, last Event) (*http.Request, error)
 
@@ -69,8 +69,8 @@ type Stream struct {
 	// may be missing or arrive twice.
 	Lossy bool
 
-	// Limit is how many bytes the data and the name of an event may have. It also limits an ID,
-	// if it is above 8 KiB. 0 or below: 16 MiB; above 1 GiB: 1 GiB.
+	// Limit is how many bytes the data and the name of an event may have. A Limit above 8 KiB
+	// also limits the length of an ID. 0 or below: 16 MiB; above 1 GiB: 1 GiB.
 	Limit int
 }
 

@@ -46,8 +46,8 @@ func isRows(t types.Type) bool {
 	return ok && named.Obj().Name() == "Rows" && has(t, "Next") && has(t, "Scan")
 }
 
-// withBody returns the variable of the request x if it is known that the request has a body, and
-// otherwise nil.
+// withBody returns the variable of the request x, if the request certainly has a body. Otherwise it
+// returns nil.
 func (u *uses) withBody(x ast.Expr) ast.Expr {
 	if call, ok := ast.Unparen(x).(*ast.CallExpr); ok { // req.Clone and req.WithContext keep the body
 		req, name := method(call)

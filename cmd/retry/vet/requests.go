@@ -146,8 +146,8 @@ func (u *uses) endsOnError(c inspector.Cursor) bool {
 	return ok && u.mentionsCallee(next, retryPath+".Permanent") && branch.Else == nil
 }
 
-// random returns the call in x, or in the value of the variable x, that makes a new value each
-// time. It returns nil if there is none.
+// random looks in x, or in the value of the variable x, for a call that makes a new value each
+// time, such as uuid.New. It returns that call, or nil if it finds none.
 func (u *uses) random(x ast.Expr) ast.Node {
 	if call := u.from(x); call != nil {
 		x = call

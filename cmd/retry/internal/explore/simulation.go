@@ -100,8 +100,8 @@ func (of Simulation) Loaded() []string {
 	})
 }
 
-// figures draws the calls and those that work, the load of the first four services of Loaded, and
-// the queues of these services.
+// figures returns line charts of a run: all calls and the calls that work, the load of the first
+// four services of Loaded, and the queues of these services.
 func (of Simulation) figures() []figure {
 	rows, names := of.Rows(300), of.Loaded()
 	draw := func(name, class string, value func(Row) float64) line {
