@@ -171,8 +171,8 @@ func simulateAll(all []explore.Simulation) (err error) {
 	return nil
 }
 
-// during calls f. If f takes longer than two seconds, and standard error is a terminal, during
-// shows there what f does and for how long. Function f tells what it does by calling say.
+// during calls f. If f takes longer than two seconds and standard error is a terminal, a line on
+// standard error shows what f does and for how long. f calls say to tell what it does.
 func (s *streams) during(what string, f func(say func(string))) {
 	var now atomic.Value
 	now.Store(what)

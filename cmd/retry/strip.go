@@ -9,14 +9,14 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 )
 
-// A strip counts over time, in at most mostBars bars. The longer the log is, the wider is a bar.
+// A strip counts events over time, in at most mostBars bars. A longer log has wider bars.
 type strip struct {
 	width       int // index in widths
 	bars        map[int64]*bar
 	first, last int64 // the first and the last second that is counted, in Unix time
 }
 
-// A bar counts what happened within Seconds from Time on.
+// A bar counts events from Time on, for as long as Seconds says.
 type bar struct {
 	Time    string `json:"time"`
 	Seconds int64  `json:"seconds"`

@@ -20,7 +20,8 @@
 // For {"tries": 0, "delay": "1s"}, the error of Decode says: myqueue: invalid settings: tries is
 // 0: write a whole number from 1 on; unknown key "delay": the keys of a queue are tries.
 //
-// In all functions, write says what to write instead of a wrong value, and of begins the error.
+// In all functions, the parameter write says what to write instead of a wrong value. Except in
+// RejectRest, the parameter of is the text with which the error starts.
 package strict
 
 import (
@@ -34,8 +35,8 @@ import (
 )
 
 // Decode decodes a JSON object into v. It calls take, which takes the keys out of the Mapping
-// and sets the fields. v is unchanged after an error, and if the value is null. An error begins
-// with of. It shows the example if the value is not a mapping.
+// and sets the fields. v is unchanged after an error, and if the value is null. An error starts
+// with the text of the parameter of. It shows the example if the value is not a mapping.
 func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping)) error {
 	m := &Mapping{faults: new(Faults)}
 	if err := m.read(data); err != nil {
@@ -246,8 +247,8 @@ func (m *Mapping) RejectRest(of string) {
 	m.faults.texts = append(m.faults.texts, "unknown key "+strings.Join(unknown, ", ")+": "+known)
 }
 
-// Keys returns the keys that take takes. The key of an inner mapping is followed by its own
-// keys, as paths such as "backoff.base".
+// Keys returns the keys that the function take looks for. The key of an inner mapping is followed
+// by its own keys, as paths such as "backoff.base".
 func Keys[T any](take func(*T, *Mapping)) (keys []string) {
 	take(new(T), &Mapping{faults: new(Faults), listed: &keys})
 	return keys

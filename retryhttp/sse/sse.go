@@ -48,7 +48,7 @@ type Stream struct {
 	// Timeout of the client cuts each connection, and ends a stream without progress.
 	Client *http.Client
 
-	// Policy limits the attempts to connect without progress. Under the zero Policy there is one.
+	// Policy limits the attempts to connect without progress. The zero Policy allows one attempt.
 	// Progress is an event, an ID that moved, or a connection that lasted HealthyAfter (0 means
 	// 10s). After progress, the attempts begin anew, and the first reconnection takes nothing
 	// from a Budget of the Policy or the Transport. After an event or an ID, that reconnection

@@ -26,7 +26,7 @@ func has(t types.Type, method string) bool {
 }
 
 // isConsumable reports whether x is a reader that has an end. Connections and sources of random
-// bytes have none.
+// bytes have no end.
 func (u *uses) isConsumable(x ast.Expr) bool {
 	t := deref(u.info.TypeOf(x))
 	if types.IsInterface(t) {
@@ -78,8 +78,8 @@ func target(x ast.Expr) ast.Expr {
 	return nil
 }
 
-// restored reports whether op may make a reader, request or rows usable again that it has read: it
-// assigns, rewinds or fills them, or passes them to a function that may do so.
+// restored reports whether op may make usable again what it has read: a reader, a request or rows.
+// For example, op assigns it, rewinds it, fills it, or passes it to a function that may do so.
 func (u *uses) restored(op *operation, found consumption) bool {
 	// Something may fill a buffer by writing to it, as a command writes to its Stdout.
 	written := func(x ast.Expr, t types.Type) bool {

@@ -65,7 +65,7 @@ func (u *uses) methodOf(req ast.Expr) string {
 	return ""
 }
 
-// maker returns the call that makes the value of x, nil if it is not known.
+// maker returns the call that makes the value of x, or nil if that call is not known.
 func (u *uses) maker(x ast.Expr) *ast.CallExpr {
 	if v := u.known(u.local(x)); v != nil && len(v.values) == 1 && len(v.calls) == 0 {
 		x = v.values[0]

@@ -373,8 +373,8 @@ func (b *Block) shown() bool {
 	return slices.ContainsFunc(dialects, func(d dialect) bool { return d.shows(b.node) })
 }
 
-// Excerpt returns the lines of b in the text of its file, and the lines before and after b, at most
-// around each.
+// Excerpt returns the lines of b in the text of its file. It also returns lines before b and lines
+// after b. The parameter around is the largest number of each.
 func (b *Block) Excerpt(text string, around int) (before, block, after string) {
 	last := b.Line
 	walk(b.node, func(_ []string, e entry) bool {
