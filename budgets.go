@@ -45,7 +45,7 @@ type use struct {
 	budget *Budget
 	key    string
 	at     *list.Element
-	calls  int // in flight
+	calls  int // how many calls are in flight
 	last   time.Time
 	done   func()
 }

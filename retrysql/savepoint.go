@@ -57,8 +57,9 @@ func checkSavepoint(ctx context.Context, tx *sql.Tx, failure error) error {
 }
 
 // stopped reports whether failure itself ended the transaction and the last statement changed
-// nothing after it. Then the savepoint is gone for a good reason. A lock wait timeout may not
-// have ended the transaction. If the savepoint is gone all the same, a statement has committed.
+// nothing after it. Then the savepoint is gone for a good reason. stopped returns
+// false for a lock wait timeout that does not end the transaction. If the savepoint is gone after
+// such a timeout, a statement has committed the transaction.
 func stopped(ctx context.Context, tx *sql.Tx, failure error) bool {
 	code, _ := answerOf(failure).(mySQL)
 	if !code.mayRollBack() {

@@ -19,8 +19,8 @@ import (
 //   - jobs that were discarded or canceled by anyone else;
 //   - unique jobs, if another job has their place.
 //
-// A job that cannot go back stays. Redrive goes on with the others, and returns an error that
-// names it.
+// A job that cannot go back stays a dead letter. Redrive goes on with the other jobs, and
+// returns an error that names this job.
 //
 // A job goes back in one statement, if it is still the same dead letter. So if Redrive is
 // killed or fails, or if two run at once, no job is lost, and no job goes back twice. Call

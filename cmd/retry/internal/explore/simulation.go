@@ -33,7 +33,8 @@ type Row struct {
 	Queues        map[string]int     // the queue of each service at the end of the row
 }
 
-// Rows returns a run in rows of the same length, fewer than most.
+// Rows divides a run into rows of the same length. The parameter most is more than the number of
+// rows.
 func (of Simulation) Rows(most int) (rows []Row) {
 	r := of.Result
 	step := timeStep(time.Duration(6*len(r.Seconds)) * time.Second / time.Duration(most))
