@@ -294,7 +294,8 @@ func payersOf(ctx context.Context) *payers {
 
 // A receipt says which Budgets gave a retry, one bit for each Budget. Bit 0 is the policy's
 // Budget, and bit 1 is the innermost Budget of the context. All Budgets from the 63rd on share
-// bit 63, so they have no grace period: either all of them gave the retry or none.
+// bit 63. They must all give the retry or all give nothing. A Budget gives nothing for a retry
+// in its grace period, so these Budgets have no grace period.
 type receipt uint64
 
 const lastBit = 63

@@ -45,14 +45,14 @@ type use struct {
 	budget *Budget
 	key    string
 	at     *list.Element
-	calls  int // in flight
+	calls  int // how many calls are in flight
 	last   time.Time
 	done   func()
 }
 
 // For returns the Budget of a target for one call. When the call has ended, call done once.
 // Until then, the target is kept. The key "" and keys of more than 1,024 bytes get the shared
-// Budget. For allocates nothing if the target is kept.
+// Budget. If the target is already kept, this method allocates nothing.
 func (b *Budgets) For(key string) (budget *Budget, done func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 )
 
 // Lint reports settings that are valid but probably unintended. It returns nil if it finds
-// no such setting, and if p is invalid.
+// no such setting. It also returns nil if p is invalid: see [Policy.Validate].
 func (p Policy) Lint() (found []Finding) {
 	if p.faults() != nil {
 		return nil

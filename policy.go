@@ -40,8 +40,8 @@ const Unlimited = -1
 // policy never retries: each call makes one attempt, and its error says why the policy is
 // invalid. [Policy.Validate] checks a policy before any call.
 type Policy struct {
-	// MaxAttempts is the limit on all attempts, with the first. 0: not set. Unlimited, which
-	// is -1: no limit.
+	// MaxAttempts is the limit on all attempts, with the first. 0: not set. Unlimited (-1): no
+	// limit.
 	MaxAttempts int
 
 	// MaxRetries is the limit on attempts after the first. 0: not set. Unlimited: no limit.
@@ -59,9 +59,9 @@ type Policy struct {
 	Backoff Backoff // the curve of delays; nil: no delay
 
 	// MaxDelay is the longest delay that Backoff and Jitter may give. 0: no limit. A wait can
-	// be longer than MaxDelay in two cases: a server asks for a longer wait (MaxRetryAfter is
-	// the limit of that wait), or MaxDelay is below the 10ms of a policy that may go on for
-	// ever (see above).
+	// be longer than MaxDelay in two cases. A server may ask for a longer wait, up to
+	// MaxRetryAfter. And if the policy waits at least 10ms (see above), it does so even if
+	// MaxDelay is shorter.
 	MaxDelay time.Duration
 
 	Jitter     Jitter         // widens each delay to a window; nil: no jitter

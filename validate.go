@@ -91,8 +91,8 @@ func decodeError(err error) error {
 // faults are the faults of a policy, in the order of its fields.
 type faults []Finding
 
-// mostFaults is how many faults have a text. It bounds the text for a Schedule with a million
-// wrong delays.
+// mostFaults is how many faults of a policy get a text. Without this limit, the error for a
+// Schedule with a million wrong delays would list all of them.
 const mostFaults = 20
 
 // add adds a fault of the setting with this token. index is the index of a value in a list, or

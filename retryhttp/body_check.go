@@ -13,8 +13,9 @@ import (
 )
 
 // WholeBody returns a Check that also reads the body of a response that check
-// accepts, up to limit bytes. If the body breaks off within them, the attempt has failed. Otherwise
-// the caller reads the body from memory, and the rest of a longer body as it arrives.
+// accepts, up to limit bytes. If the body breaks off before its end and before this limit, the
+// attempt has failed. Otherwise the caller reads the body from memory, and the rest of a longer
+// body as it arrives.
 //
 // Some bodies are not read at all: a body whose Content-Length is above limit, a stream of
 // events (text/event-stream), and a connection after a 101. Under a limit of 0 or less no body is
@@ -37,7 +38,8 @@ func WholeBody(check CheckFunc, limit int64) CheckFunc {
 	}
 }
 
-// readHead reads up to most bytes of the body of a response. It leaves a body that reads the same.
+// readHead reads the first bytes of the body of a response, as many as the parameter most says. The
+// caller of the Check still reads the body from its first byte.
 func readHead(resp *http.Response, most int64) *readBody {
 	head, err := io.ReadAll(io.LimitReader(someReader{resp.Body}, most))
 	if err == nil && int64(len(head)) < most {
@@ -52,9 +54,9 @@ func readHead(resp *http.Response, most int64) *readBody {
 // (text/event-stream, not compressed) if check accepts its response. judge gets the
 // response, the name of the event, which is "" if the event has none, and the data of the event,
 // which judge may keep. If judge returns an error, the attempt failed with that error. If judge
-// returns more, it gets the next event too, as after an opening or a ping. Otherwise the stream is
-// accepted. judge does not get comments and events without data. A nil judge accepts every event.
-// A nil check is the function Check.
+// returns true for more, it gets the next event too, as after an opening or a ping. Otherwise the
+// stream is accepted. judge does not get comments and events without data. A nil judge accepts
+// every event. A nil check is the function Check.
 //
 // If the stream ends or breaks before judge has accepted an event, the attempt has failed. A stream
 // whose first 64 KiB have no such event is accepted. The caller reads the whole stream, including

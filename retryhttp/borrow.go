@@ -11,10 +11,10 @@ import (
 	"github.com/goretry/retry"
 )
 
-// BorrowBudget returns a handler that calls h with a context that has a Budget of
-// most retries, or of fewer if the header Retry-Budget of the request has a lower number. They are
-// all retries of the request in this process and in the servers to which it lends with
-// [LendBudget].
+// BorrowBudget returns a handler that calls h with a context that has a Budget. The parameter most
+// is the number of retries in the Budget. If the header Retry-Budget of the request has a lower
+// number, that number applies. The Budget limits all retries of the request in this process and in
+// the servers to which it lends with [LendBudget].
 //
 //	mux.Handle("/orders/", retryhttp.BorrowBudget(orders, 3))
 //
@@ -99,11 +99,11 @@ type loan struct {
 	budget *retry.Budget
 }
 
-// borrow returns a context that has a Budget of most retries, or of fewer if the values of the
-// request's header lentName say so. If there are several values, the lowest applies. A value that
-// cannot be read is 0.
+// borrow returns a context that has a Budget. The number of retries is the parameter most, or a
+// lower number in the request's header lentName. If the header has several values, the lowest
+// applies. A value that cannot be read is 0.
 func borrow(ctx context.Context, values []string, most int) (context.Context, *loan) {
-	size := (&retry.Budget{Size: most}).Left() // from 0 to the largest Size that a Budget can count
+	size := (&retry.Budget{Size: most}).Left() // at least 0, and not more than a Budget can count
 	for _, value := range values {
 		size, _ = number(value, size)
 	}

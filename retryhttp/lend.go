@@ -16,10 +16,10 @@ import (
 )
 
 // LendBudget returns a RoundTripper that sends requests through base, and lends retries to the
-// server of each request: up to most of the retries that the Budgets of the request's context have
-// left (see [retry.WithBudget]). The header Retry-Budget of the request says how many retries are
-// lent. The server takes them with [BorrowBudget]. If none are left, the header is 0, and no
-// service below retries.
+// server of each request. It takes them from the Budgets of the request's context (see
+// [retry.WithBudget]), and lends at most as many as the parameter most says. The header
+// Retry-Budget of the request says how many retries are lent. The server takes them with
+// [BorrowBudget]. If none are left, the header is 0, and no service below retries.
 //
 //	client := &http.Client{Transport: &retryhttp.Transport{
 //		Base:   retryhttp.LendBudget(http.DefaultTransport, 3),
@@ -45,7 +45,8 @@ import (
 // HTTP/1 connection to it that another client has kept carries a lease of 0. This needs a base that
 // does not copy the header: a base that traces may copy it.
 //
-// A nil base is http.DefaultTransport. If most is below 1, every request is lent 0 retries.
+// A nil base is http.DefaultTransport. If the parameter most is below 1, each request carries
+// a lease of 0 retries.
 func LendBudget(base http.RoundTripper, most int) http.RoundTripper {
 	return &lender{under: Transport{Base: base}, most: most}
 }
@@ -56,7 +57,7 @@ type lender struct {
 	most  int
 
 	mu    sync.Mutex
-	http2 map[host]bool // for each host that has answered: whether over HTTP/2 alone
+	http2 map[host]bool // true for a host whose answers all came over HTTP/2, else false
 }
 
 // CloseIdleConnections closes the idle connections of base. http.Client calls it.
@@ -122,8 +123,8 @@ func (l *lender) onlyHTTP2(h host) bool {
 	return l.http2[h]
 }
 
-// learn remembers over which protocol a host has answered. Before it would remember more than
-// 1,000 hosts, it forgets all of them.
+// learn remembers over which protocol a host has answered. If it already knows 1,000 hosts, it
+// forgets all of them before it learns a new host.
 func (l *lender) learn(h host, protocol int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,9 +151,10 @@ var errRepeat = errors.New("retryhttp: a connection that was kept has broken, " 
 // only keeps net/http from repeating req after its header has been written.
 //
 // net/http repeats a request with an Idempotency-Key, if the name of the header is in canonical
-// form. So only writes the name in lower case. net/http also repeats a GET, HEAD, OPTIONS or TRACE
-// that has no body, or whose GetBody returns one. So only lets GetBody fail after the header has
-// been written, and gives a request without a body an empty one, of which HTTP/1 sends nothing.
+// form. Therefore this function writes the name in lower case. net/http also repeats a GET, HEAD,
+// OPTIONS or TRACE that has no body, or whose GetBody returns a body. Therefore this function lets
+// GetBody fail after the header has been written. It also gives a request without a body an empty
+// body, of which HTTP/1 sends nothing.
 //
 // Over HTTP/2 an empty body would hide from the server that the request has none, and a proxy
 // could not send the request again. There it is not needed: net/http repeats only requests that no

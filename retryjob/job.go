@@ -27,7 +27,7 @@ type Job struct {
 	Attempt int
 
 	// MaxAttempts is the job's own limit. Run applies it to the policy, with
-	// [retry.Policy.ForJob]. 0 or below means none.
+	// [retry.Policy.ForJob]. 0 or below: the job has no limit of its own.
 	MaxAttempts int
 
 	// Began is when the first attempt began, by this machine's clock, for MaxElapsed and the
@@ -90,12 +90,12 @@ func (o Outcome) Retry() bool { return o.Reason == retry.ReasonRetry }
 // Interrupted reports whether the context was canceled, or was done before the
 // attempt: the worker is stopping, or the queue has taken the job back. This says
 // nothing about the job, so give it back instead of moving it to the dead
-// letters. An attempt that a deadline of the context cut short is not
-// interrupted: it failed, as with AttemptTimeout.
+// letters. If a deadline of the context ends an attempt that is running, the
+// attempt has failed, as with AttemptTimeout, and Interrupted returns false.
 //
-// The queue decides whether an interrupted attempt counts. If it counts, a worker that
-// stops in the last attempt ends the job as a dead letter. If the queue takes it back,
-// the next attempt has the same number.
+// The queue decides whether an interrupted attempt counts. If it counts, and the worker
+// stops during the last attempt of the limit, the job becomes a dead letter. If it does
+// not count, the next attempt has the same number.
 func (o Outcome) Interrupted() bool {
 	return o.Reason == retry.ReasonCanceled || o.Reason == retry.ReasonDeadline
 }
@@ -130,8 +130,9 @@ func Run(
 	r := run{job: job, result: ErrPanicked}
 
 	// If the attempt panics, the last deferred function runs first. If a callback panics in
-	// it too, the next one decides without callbacks. There is one defer for each, because a
-	// callback that calls runtime.Goexit ends the function that called it.
+	// that function too, the next function decides without callbacks. Each of these functions
+	// has its own defer, because a callback that calls runtime.Goexit ends the function that
+	// called it.
 	defer func() { settle(r.outcome) }()
 	defer r.again(ctx, p, withDelaysOfDefault)
 	defer r.again(ctx, p, withoutCallbacks)

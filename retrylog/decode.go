@@ -57,13 +57,14 @@ func indexes(names string) (list []int) {
 
 // These are lists of keys:
 //
-//   - must are the keys that every event has.
-//   - byLog are the keys that say that a logger wrote the line.
-//   - loggers are keys of a line that a program logged as JSON. No text in such a line is read
-//     as a line, because the text may come from a stranger.
-//   - places say where a line is from, for a logger, Fluent Bit and journald. The first place
-//     that has a text is used. A place may be inside one of groups.
-//   - carried are the keys in which a collector keeps a line.
+//   - must: Every event has these keys.
+//   - byLog: If a line has one of these keys, a logger wrote it.
+//   - loggers: If a line has one of these keys, a program logged it as JSON. No text in such a
+//     line is read as a line, because the text may come from a stranger.
+//   - places: These keys say where a line is from, for a logger, Fluent Bit and journald. The
+//     first of these keys that has a text is used. It may be inside an object.
+//   - groups: These objects may contain a key of places.
+//   - carried: A collector keeps a line in one of these keys.
 var (
 	must    = indexes("kind attempt max")
 	byLog   = indexes("level msg message")
@@ -196,8 +197,8 @@ func (v *values) line() string {
 }
 
 // decode finds the events in a line. An event is at the beginning of the line, or after a
-// prefix such as the prefix of kubectl. isCarried says that a collector kept this line in an
-// object, and from is the source in that object.
+// prefix such as the prefix of kubectl. If a collector wrapped the line in an object, isCarried
+// is true and from is the source that the object names.
 func (l *Reader) decode(line []byte, from string, isCarried bool) {
 	begin := 0
 	if !bytes.HasPrefix(line, []byte("{")) {

@@ -124,7 +124,7 @@ func (r *Record) UnmarshalJSON(data []byte) (err error) {
 	return nil
 }
 
-// A valueFault is a value that cannot be read.
+// A valueFault says that the value of a key cannot be read, and what to write instead.
 type valueFault struct{ key, text, write string }
 
 func (f *valueFault) Error() string {

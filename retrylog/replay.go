@@ -19,10 +19,11 @@ import (
 // the same key. A call may start with any attempt, because the log may have been rotated, or a
 // job may have come back from the dead letters with some attempts left.
 //
-// After an attempt that did not succeed, the next event may be the next AttemptStarted. Then
-// the attempt did not return, or a crash or a panic kept its retry out of the log, and a queue
-// went on. If such an attempt was the last one, the queue refuses the job: a CallFinished
-// without an error follows. That CallFinished may also be the only event of a call.
+// A log may lack the end of an attempt, or the retry after it: the attempt did not return, or a
+// crash or a panic came first. If a queue then delivers the job again, the next event is the
+// AttemptStarted of the next attempt. But if the limit allows no further attempt, the job is
+// refused, and the next event is a CallFinished without an error. This CallFinished may also be
+// the only event of a call.
 //
 // Replay skips events of an unknown kind, and treats an unknown reason as a stop. A newer
 // version has written them.
@@ -81,8 +82,8 @@ func begins(e retry.Event, running bool) bool {
 		e.Kind == retry.CallFinished && e.Attempt == 0 || !running && refusal(e)
 }
 
-// refusal reports whether e is the refusal of a job that a queue has handed out again. A queue
-// refuses a job if its last attempt did not return, or if the worker stops.
+// refusal reports whether e is the refusal of a job that a queue has delivered again. A job is
+// refused if the last attempt that its limit allows did not return, or if the worker stops.
 func refusal(e retry.Event) bool {
 	return e.Kind == retry.CallFinished && e.Attempt != 0 && e.Err == nil && can(e, refused)
 }

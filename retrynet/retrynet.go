@@ -22,8 +22,8 @@
 //
 // # Contexts
 //
-// An attempt that its AttemptTimeout ended fails with context.DeadlineExceeded. This error
-// does not say whose deadline passed, so it is not transient. Inside retry.Do it is safe to
+// If the AttemptTimeout of a policy ends an attempt, the error is context.DeadlineExceeded. This
+// error does not say whose deadline passed, so it is not transient. Inside retry.Do it is safe to
 // retry the error, because Do itself stops when the caller's context is done:
 //
 //	RetryIf: func(err error) bool {

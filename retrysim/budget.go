@@ -40,7 +40,7 @@ func (b *Budget) Success(now time.Duration) {
 	}
 }
 
-// The arithmetic of a retry.Budget. TestBudgetIsTheRealOne compares the two. Retries are
+// This Budget computes like a retry.Budget. TestBudgetIsTheRealOne compares both. Retries are
 // counted in billionths, as whole numbers, so that a thousand times a thousandth is one
 // and rounding errors do not add up.
 const (
@@ -49,7 +49,7 @@ const (
 	fadesEach  = 16                    // how often the surplus decays in a Remember
 )
 
-// As in retry.Budget.
+// These values are the same as in retry.Budget.
 const (
 	graceRetry = 4                  // Grace allows the retries of a call up to this number
 	graceRest  = int64(time.Minute) // how long no retry may find the budget empty before a new Grace
@@ -63,7 +63,7 @@ type budget struct {
 	// RefillEvery, a 16th of Remember, and Grace, in nanoseconds; 0: off.
 	refill, fade, grace int64
 
-	of map[uint32]*held // by the client; a client without an entry has a full budget
+	of map[uint32]*held // what each client holds; a client without an entry has a full budget
 }
 
 // A held is what one client holds. The times high and empty are stored plus one; 0: never.
@@ -140,7 +140,7 @@ func (b *budget) take(client uint32, now int64, number int) (allowed, paid bool)
 	return number <= graceRetry && since(h.high, now) < b.grace, false
 }
 
-// since returns how long ago a time of a held was, and the longest time for never.
+// since returns how long ago a time of a held was. For 0 (never) it returns the longest time.
 func since(at, now int64) int64 {
 	if at > 0 {
 		return now - at + 1

@@ -11,11 +11,11 @@ import (
 // A Condition is what [Check] demands of a system.
 type Condition struct {
 	text    string
-	needs   time.Duration // how long to simulate after the last event, at least
+	needs   time.Duration // the least time to simulate after the last event
 	service string        // the service that the Condition is about; "": no service
 
-	// miss returns by how much a run misses the Condition, and what happened. by is 0 or
-	// negative if the Condition holds.
+	// miss returns by how much a run misses the Condition, and what happened. The first result
+	// is 0 or negative if the Condition holds.
 	miss func(s System, r Result) (by float64, what string)
 }
 

@@ -23,7 +23,7 @@
 // and retries that does not end by itself.
 //
 // Do not trust the seconds. The time of a recovery depends on the spare capacity, which
-// few people know to 5 %. The Margin of an [Answer] depends on it less.
+// few people know to within 5 %. The Margin of an [Answer] depends on it less.
 //
 // Real systems have hidden queues. The backlog of a listener, a connection pool and
 // goroutines without a limit are unlimited queues, and so a Queue of 0 is unlimited.

@@ -8,8 +8,8 @@ import (
 
 const (
 	window    = 3   // seconds: calls are counted over this time
-	hold      = 10  // seconds: calls must work, or fail, for this time before it counts
-	goodShare = 0.9 // of the share that worked before the first event
+	hold      = 10  // seconds: a recovery or a relapse counts after it has lasted this long
+	goodShare = 0.9 // enough calls work if this part of the usual share works
 )
 
 // judge sets the Outcome of a run from the calls that worked. A call counts in the second
@@ -33,8 +33,8 @@ func (s System) judge(r *Result) {
 	}
 }
 
-// judgeCalls counts the lost calls. up says of each second whether enough calls work, at
-// each entry, in the window that starts then. overloaded is true if too few calls worked
+// judgeCalls counts the lost calls. up says for each second whether enough calls work at
+// every entry in the window that starts in this second. overloaded is true if too few calls worked
 // before the first event.
 func (s System) judgeCalls(r *Result) (up []bool, overloaded bool) {
 	before, most := int(s.firstAt()/time.Second), -1.0
@@ -97,9 +97,9 @@ func sum(rows []LoadSecond) (calls, worked int) {
 }
 
 // good reports whether enough calls worked: at least 90 % of the usual share, minus what
-// chance explains. of is how many calls of a larger system each simulated call stands for:
-// the larger it is, the more chance explains. If usually all calls work, chance explains
-// nothing.
+// chance explains. Each simulated call stands for several calls of a larger system. The
+// parameter of is their number. Chance explains more if it is large, and nothing if usually
+// all calls work.
 func good(calls, worked int, usual float64, of int) bool {
 	n := float64(calls)
 	chance := 2 * math.Sqrt(float64(n*usual)*(1-usual)*float64(of))

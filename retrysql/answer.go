@@ -214,7 +214,8 @@ func (e mySQL) refused() bool {
 }
 
 // mayRollBack reports whether the server may have rolled back the whole transaction, and not
-// only the statement. For 1205 it depends on the setting innodb_rollback_on_timeout.
+// only the statement. After error 1205, a lock wait timeout, the server does so only under
+// innodb_rollback_on_timeout.
 func (e mySQL) mayRollBack() bool {
 	return slices.Contains([]uint16{1213, 1205, 1206, 1020}, e.number) ||
 		slices.Contains(tiDBConflicts, e.number)

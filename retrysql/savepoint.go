@@ -17,8 +17,8 @@ import (
 // does not exist. This costs two round trips.
 const savepoint = "retrysql"
 
-// hasSavepoint reports whether the driver of db is go-sql-driver/mysql. It does not recognize a
-// driver around go-sql-driver/mysql.
+// hasSavepoint reports whether the driver of db is go-sql-driver/mysql. It returns false for a
+// driver that wraps go-sql-driver/mysql.
 func hasSavepoint(db Beginner) bool {
 	return harmless.Or(false, func() bool {
 		if db, ok := db.(interface{ Driver() driver.Driver }); ok { // a *sql.DB, perhaps embedded
@@ -57,8 +57,9 @@ func checkSavepoint(ctx context.Context, tx *sql.Tx, failure error) error {
 }
 
 // stopped reports whether failure itself ended the transaction and the last statement changed
-// nothing after it. Then the savepoint is gone for a good reason. A lock wait timeout may not
-// have ended the transaction. If the savepoint is gone all the same, a statement has committed.
+// nothing after it. Then the savepoint is gone for a good reason. stopped returns
+// false for a lock wait timeout that does not end the transaction. If the savepoint is gone after
+// such a timeout, a statement has committed the transaction.
 func stopped(ctx context.Context, tx *sql.Tx, failure error) bool {
 	code, _ := answerOf(failure).(mySQL)
 	if !code.mayRollBack() {

@@ -90,10 +90,10 @@ type Beginner interface {
 // [*sql.DB].
 //
 // If opts makes the transaction read-only, a statement that writes is a mistake of the caller
-// and is not retried. Use opts and not SQL to make a transaction read-only: after SET
-// TRANSACTION READ ONLY, the answer to such a statement is 25006, as from a standby, and Tx
-// retries. Tx does not ask the server whether it is a standby, because a pooler such as
-// PgBouncer may send that question to another server.
+// and is not retried. Use opts and not SQL to make a transaction read-only. After SET
+// TRANSACTION READ ONLY, the server refuses a statement that writes with the SQLSTATE 25006, as
+// a standby does, so Tx retries. Tx does not ask the server whether it is a standby, because a
+// pooler such as PgBouncer may send that question to another server.
 //
 // # The database
 //

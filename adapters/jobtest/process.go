@@ -89,8 +89,8 @@ type process struct {
 // A starter starts a worker that follows an order.
 type starter func(ctx context.Context, o order) (*process, error)
 
-// starterOf returns the starter of a test. Its workers are processes of this program, with
-// the same test selected.
+// starterOf returns the starter of a test. The starter starts a worker by running this test
+// program again, with only that test selected.
 func starterOf(test string) starter {
 	return func(ctx context.Context, o order) (*process, error) { return start(ctx, test, o) }
 }

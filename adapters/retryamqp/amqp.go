@@ -151,9 +151,9 @@ func number(headers amqp.Table, name string) (int64, error) {
 // each Consume and each Redrive opens two connections. One connection gets messages and
 // acknowledges them, and the other connection publishes the copies. During an alarm, a
 // message that succeeds is acknowledged. A message that fails waits with its worker until
-// the alarm is over. If as many messages wait as there are Workers, they hold up all others.
-// If Consume or Redrive ends meanwhile, RabbitMQ may still store the unconfirmed copy when
-// the alarm is over. Then the message is in both queues.
+// the alarm is over. If as many messages wait as there are Workers, they hold up all other
+// messages. If Consume or Redrive ends meanwhile, RabbitMQ may still store the unconfirmed
+// copy when the alarm is over. Then the message is in both queues.
 //
 // The package opens both connections itself, from a URL. Nobody else may publish on the
 // connection that acknowledges, and only the owner of a connection can cut it while RabbitMQ
@@ -523,7 +523,9 @@ func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) erro
 		return nil
 	case o.Retry():
 		m.classes = o.Classes
-		if waits != ctx { // a message that arrives before the process ends would use up an attempt
+		if waits != ctx {
+			// The panic ends the process. A message that arrives until then would use up an
+			// attempt, so the worker stops receiving first.
 			if err := w.leave(waits); err != nil {
 				return err
 			}

@@ -63,8 +63,8 @@ type Middleware struct {
 
 	// Retryer decides which errors are retried. nil means the SDK's rules and no quota. If
 	// the Retryer has a quota, each retry takes from this quota and from the policy's Budget.
-	// The Retryer's number of attempts and its delays have no effect. It cannot add errors of
-	// the connection that package retryhttp does not retry.
+	// The Retryer's number of attempts and its delays have no effect. If package
+	// retryhttp does not retry an error of the connection, a Retryer cannot change that.
 	//
 	// Share a Retryer among the clients of one service, as the SDK does. To retry more errors,
 	// wrap the Retryer with awsretry.AddWithErrorCodes.

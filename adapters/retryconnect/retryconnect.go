@@ -31,8 +31,8 @@
 // # What the server asks for
 //
 // The server can ask for a wait with a google.rpc.RetryInfo in the error details, the
-// header Retry-After, or the trailer grpc-retry-pushback-ms. The longest wait applies, see
-// [retry.After]. A pushback that is negative or not a number forbids retries: the error is
+// header Retry-After, or the trailer grpc-retry-pushback-ms. The longest of these waits applies
+// (see [retry.After]). A pushback that is negative or not a number forbids retries: the error is
 // permanent. If a response does not come from a Connect server, such as the 503 of a load
 // balancer, Connect hides its headers, so its Retry-After has no effect. Attempts after the
 // first carry grpc-previous-rpc-attempts.
@@ -199,10 +199,10 @@ func failure(err error, retryable []connect.Code) retryrpc.Failure {
 
 // broken reports whether the connection broke before the answer was complete. Then Connect
 // returns unknown, internal or canceled. The code depends on where and how the connection broke.
-// A reset is canceled, because a client cancels its call in this way. grpc-go returns UNAVAILABLE
-// in all these cases, whether the server has begun to answer or not. So such an error is retried
-// like unavailable. If the server reset only the stream, both libraries use the code of the
-// reset.
+// If the connection was reset, Connect returns canceled: a server sees such a reset when its client
+// goes away. grpc-go returns UNAVAILABLE in all these cases, whether the server has begun to answer
+// or not. So such an error is retried like unavailable. If the server reset only the stream, both
+// libraries use the code of the reset.
 func broken(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnknown, connect.CodeInternal, connect.CodeCanceled:

@@ -21,9 +21,9 @@ var handshakes = []string{"authentication handshake failed: ", "error reading se
 // a certificate that is not accepted. retrynet decides which errors are permanent.
 //
 // An interceptor gets only the text of that error, because grpc-go makes the status of a call
-// from the text of the last connection error. Credentials that store the error itself would not
-// help, because nothing says for which connection a call has waited. If grpc-go changes the text,
-// the tests with a real server fail, and such a call is retried.
+// from the text of the last connection error. Credentials could store the error itself, but
+// nothing tells the interceptor for which connection a call has waited. If grpc-go changes the
+// text, the tests with a real server fail, and such a call is retried.
 func untrusted(s *status.Status) bool {
 	if s.Code() != codes.Unavailable {
 		return false

@@ -19,8 +19,8 @@ import (
 //   - jobs that were discarded or canceled by anyone else;
 //   - unique jobs, if another job has their place.
 //
-// A job that cannot go back stays. Redrive goes on with the others, and returns an error that
-// names it.
+// A job that cannot go back stays a dead letter. Redrive goes on with the other jobs, and
+// returns an error that names this job.
 //
 // A job goes back in one statement, if it is still the same dead letter. So if Redrive is
 // killed or fails, or if two run at once, no job is lost, and no job goes back twice. Call
@@ -96,8 +96,9 @@ func moving(schema string) string {
 		SELECT count(*) > 0 FROM moved`
 }
 
-// refusal returns the error for a job that could not be moved because of err. It is nil if
-// another job has the place of this unique job, and Stuck if PostgreSQL refuses the job.
+// refusal returns the error for a job that could not be moved because of err. It returns nil if
+// the job is unique and another job has its place. If PostgreSQL refuses the job for another
+// reason, refusal wraps err in retryjob.Stuck. Any other err is returned unchanged.
 func refusal(id int64, err error) error {
 	var refused interface{ SQLState() string } // an error of PostgreSQL
 	switch {

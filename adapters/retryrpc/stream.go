@@ -23,9 +23,9 @@ type Conn interface {
 }
 
 // A Stream makes attempts until the first message arrives. Open starts the first
-// attempt; the first call of Receive finishes it and makes all the others. A Stream keeps up
-// to 256 KiB of the messages that were sent, and sends them again in each attempt. If more
-// were sent, no attempt follows.
+// attempt. The first call of Receive finishes that attempt and makes all further attempts. A
+// Stream keeps up to 256 KiB of the messages that were sent, and sends them again in each
+// attempt. If the caller has sent more than that, no attempt follows.
 //
 // Set the fields, and call Open first. Then one goroutine may call Send and CloseSend while
 // another calls Receive.
@@ -215,7 +215,7 @@ func (s *Stream) Send(m any) error {
 		err = conn.Send(m)
 	}
 	if kept && (errors.Is(err, io.EOF) || attempt.Err() != nil) {
-		return nil // Receive sends m again, or returns why it cannot
+		return nil // Receive makes an attempt that sends m again, or says why no attempt follows
 	}
 	return err
 }
@@ -257,8 +257,8 @@ func (s *Stream) Final(why string) {
 
 func (s *Stream) end(why string) { s.final, s.sent = why, nil }
 
-// Conn returns the last attempt, nil if there is none. final is why no attempt may follow, "" if
-// an attempt may follow.
+// Conn returns the last attempt, or nil if there is none. final says why no attempt may follow. It
+// is "" if an attempt may follow.
 func (s *Stream) Conn() (conn Conn, final string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

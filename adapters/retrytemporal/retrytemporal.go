@@ -171,11 +171,11 @@ func mark(err error, server *temporal.RetryPolicy) error {
 	return err
 }
 
-// Server returns the RetryPolicy for the ActivityOptions of a workflow whose worker
-// has an [Interceptor] with the policy p. The RetryPolicy allows as many attempts as p. Its
-// delays apply if the server decides alone, because a worker was lost or too slow. They start
-// with the first delay of p, and grow by the Factor of an Exponential, or else by 2, up to the
-// longest of the first hundred delays of p.
+// Server returns a RetryPolicy for the server. Set it in the ActivityOptions of a workflow
+// if the worker has an [Interceptor] with the policy p. The RetryPolicy allows as many
+// attempts as p. Its delays apply if the server decides alone, because a worker was lost or
+// too slow. They start with the first delay of p, and grow by the Factor of an Exponential,
+// or else by 2, up to the longest of the first hundred delays of p.
 //
 // For a job with its own limit, write Server(p.ForJob(limit)). If p is invalid, the
 // RetryPolicy allows one attempt.

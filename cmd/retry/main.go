@@ -54,8 +54,8 @@ type streams struct {
 	in       io.Reader
 	out, err io.Writer
 
-	typed bool // in is a terminal
-	shown bool // err is a terminal
+	typed bool // the input is a terminal
+	shown bool // the output for errors is a terminal
 }
 
 func newStreams(in, out, err *os.File) *streams {

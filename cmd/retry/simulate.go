@@ -171,8 +171,8 @@ func simulateAll(all []explore.Simulation) (err error) {
 	return nil
 }
 
-// during calls f. If f takes longer than two seconds, and standard error is a terminal, during
-// shows there what f does and for how long. Function f tells what it does by calling say.
+// during calls f. If f takes longer than two seconds and standard error is a terminal, a line on
+// standard error shows what f does and for how long. f calls say to tell what it does.
 func (s *streams) during(what string, f func(say func(string))) {
 	var now atomic.Value
 	now.Store(what)
@@ -239,8 +239,8 @@ func printRescues(b *strings.Builder, of explore.Simulation) {
 }
 
 const (
-	runs     = 10 // on which a verdict is based
-	mostRows = 25 // a table has fewer rows
+	runs     = 10 // how many runs a verdict is based on
+	mostRows = 25 // a table has fewer rows than this
 	mostBar  = 16 // characters of the longest bar in a table
 )
 

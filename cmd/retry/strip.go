@@ -9,14 +9,14 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 )
 
-// A strip counts over time, in at most mostBars bars. The longer the log is, the wider is a bar.
+// A strip counts events over time, in at most mostBars bars. A longer log has wider bars.
 type strip struct {
 	width       int // index in widths
 	bars        map[int64]*bar
 	first, last int64 // the first and the last second that is counted, in Unix time
 }
 
-// A bar counts what happened within Seconds from Time on.
+// A bar counts events from Time on, for as long as Seconds says.
 type bar struct {
 	Time    string `json:"time"`
 	Seconds int64  `json:"seconds"`
@@ -44,8 +44,8 @@ var widths = []struct {
 	{86_400_000, "1,000 days"}, {864_000_000, "10,000 days"},
 }
 
-// add counts at a time, and makes the bars wider if they have become too many. It does not count
-// what has no time.
+// add adds calls that gave up, and retries, to the bar of a time. Then it makes the bars wider if
+// there are too many of them. If the time is zero, add does nothing.
 func (s *strip) add(at time.Time, gaveUp, retries int) {
 	if at.IsZero() || gaveUp+retries == 0 {
 		return

@@ -69,9 +69,10 @@ func (g *Pauses) Hold(
 	}
 }
 
-// Within returns the spread, or half of the time between the end of the pause and the deadline
-// of ctx if that is shorter, because the attempt needs time too. left is the rest of the
-// pause. The second result is false if the deadline comes before the end of the pause.
+// Within returns the spread that fits before the deadline of ctx. This is at most half of the
+// time from the end of the pause to the deadline, because the attempt needs time too. left is
+// the rest of the pause. The second result is false if the deadline comes before the end of the
+// pause.
 func Within(ctx context.Context, left, spread time.Duration) (time.Duration, bool) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

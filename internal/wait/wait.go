@@ -1,5 +1,5 @@
-// Package wait waits outside the loop of package retry: at a gate, between requests of
-// retryhttp, and for a fault in a test.
+// Package wait contains the wait of a gate, of retryhttp between two requests, and of a slow
+// answer that a test injects. The loop of retry.Do has its own wait.
 package wait
 
 import (

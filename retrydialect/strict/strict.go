@@ -20,7 +20,8 @@
 // For {"tries": 0, "delay": "1s"}, the error of Decode says: myqueue: invalid settings: tries is
 // 0: write a whole number from 1 on; unknown key "delay": the keys of a queue are tries.
 //
-// In all functions, write says what to write instead of a wrong value, and of begins the error.
+// In all functions, the parameter write says what to write instead of a wrong value. Except in
+// RejectRest, the parameter of is the text with which the error starts.
 package strict
 
 import (
@@ -34,8 +35,8 @@ import (
 )
 
 // Decode decodes a JSON object into v. It calls take, which takes the keys out of the Mapping
-// and sets the fields. v is unchanged after an error, and if the value is null. An error begins
-// with of. It shows the example if the value is not a mapping.
+// and sets the fields. v is unchanged after an error, and if the value is null. An error starts
+// with the text of the parameter of. It shows the example if the value is not a mapping.
 func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping)) error {
 	m := &Mapping{faults: new(Faults)}
 	if err := m.read(data); err != nil {
@@ -56,8 +57,8 @@ func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping
 // A Mapping is a JSON object whose keys are taken out one by one. It is not safe for concurrent
 // use.
 type Mapping struct {
-	// NullIsFault makes a key whose value is null a fault. Otherwise such a key counts as
-	// left out.
+	// NullIsFault says how to treat a key whose value is null. If NullIsFault is true, the key is
+	// a fault. Otherwise it counts as left out.
 	NullIsFault bool
 
 	path   string // the prefix of the keys in errors, such as "backoff."
@@ -223,7 +224,7 @@ func (m *Mapping) List(key, write string) (list []*Mapping) {
 func (m *Mapping) Keys() []string { return slices.Sorted(maps.Keys(m.values)) }
 
 // RejectRest adds a fault for each key that has not been taken. Call it after you have taken
-// all known keys. of names the mapping in the error, such as "a queue".
+// all known keys. The parameter of is what the error calls the mapping, such as "a queue".
 func (m *Mapping) RejectRest(of string) {
 	if len(m.values) == 0 {
 		return
@@ -246,8 +247,8 @@ func (m *Mapping) RejectRest(of string) {
 	m.faults.texts = append(m.faults.texts, "unknown key "+strings.Join(unknown, ", ")+": "+known)
 }
 
-// Keys returns the keys that take takes. The key of an inner mapping is followed by its own
-// keys, as paths such as "backoff.base".
+// Keys returns the keys that the function take looks for. The key of an inner mapping is followed
+// by its own keys, as paths such as "backoff.base".
 func Keys[T any](take func(*T, *Mapping)) (keys []string) {
 	take(new(T), &Mapping{faults: new(Faults), listed: &keys})
 	return keys

@@ -26,9 +26,10 @@ import (
 //   - backoff, in a task.retry_scheduled
 //   - retry: the event as [retryflow.Event.MarshalJSON] writes it, for [ReadWire]
 //
-// Wire replaces a value of an outcome that JSON cannot hold, such as NaN, with a mapping: its
-// key not_json holds the text of the value, or else its type. NoETL has no event for a
-// CallFinished or for the wait before a jump. For these events Wire returns nil.
+// Wire replaces each value of an outcome that JSON cannot hold with a mapping that has the key
+// not_json. For NaN and infinite numbers this key holds the text, such as "NaN". For any other
+// value it holds the name of its Go type. NoETL has no event for a CallFinished or for the wait
+// before a jump. For these events Wire returns nil.
 //
 // A log of these events is enough for [retryflow.Pipeline.Resume] after a crash. But it
 // contains no CallFinished, so Resume starts a task again even if the task had no attempts

@@ -48,7 +48,7 @@ type Stream struct {
 	// Timeout of the client cuts each connection, and ends a stream without progress.
 	Client *http.Client
 
-	// Policy limits the attempts to connect without progress. Under the zero Policy there is one.
+	// Policy limits the attempts to connect without progress. The zero Policy allows one attempt.
 	// Progress is an event, an ID that moved, or a connection that lasted HealthyAfter (0 means
 	// 10s). After progress, the attempts begin anew, and the first reconnection takes nothing
 	// from a Budget of the Policy or the Transport. After an event or an ID, that reconnection
@@ -56,8 +56,8 @@ type Stream struct {
 	// retryhttp.RequestOf. AttemptTimeout limits the time until the headers.
 	Policy retry.Policy
 
-	// Resume returns the request for the events that follow last. last has the newest ID, and
-	// the Name and Data of the last event. nil: a GET is sent again with Last-Event-ID, and a
+	// Resume returns the request for the events after its argument, which has the newest ID, and
+	// the Name and Data of the event before. nil: a GET is sent again with Last-Event-ID, and a
 	// stream of any other method does not go on. A body can be sent again only with a GetBody.
 	Resume func(ctx context.Context, last Event) (*http.Request, error)
 
@@ -69,8 +69,8 @@ type Stream struct {
 	// may be missing or arrive twice.
 	Lossy bool
 
-	// Limit is how many bytes the data and the name of an event may have. It also limits an ID,
-	// if it is above 8 KiB. 0 or below: 16 MiB; above 1 GiB: 1 GiB.
+	// Limit is how many bytes the data and the name of an event may have. A Limit above 8 KiB
+	// also limits the length of an ID. 0 or below: 16 MiB; above 1 GiB: 1 GiB.
 	Limit int
 }
 

@@ -113,7 +113,8 @@ func Find(
 	return found, nil
 }
 
-// loadAll loads packages with their syntax and their tests. An error of a package is an error.
+// loadAll loads packages with their syntax and their tests. If a package has a fault, such as a
+// syntax error, loadAll returns an error.
 func loadAll(ctx context.Context, patterns []string, tags string) ([]*packages.Package, error) {
 	config := &packages.Config{
 		Context:    ctx,

@@ -26,7 +26,7 @@ func has(t types.Type, method string) bool {
 }
 
 // isConsumable reports whether x is a reader that has an end. Connections and sources of random
-// bytes have none.
+// bytes have no end.
 func (u *uses) isConsumable(x ast.Expr) bool {
 	t := deref(u.info.TypeOf(x))
 	if types.IsInterface(t) {
@@ -46,8 +46,8 @@ func isRows(t types.Type) bool {
 	return ok && named.Obj().Name() == "Rows" && has(t, "Next") && has(t, "Scan")
 }
 
-// withBody returns the variable of the request x if it is known that the request has a body, and
-// otherwise nil.
+// withBody returns the variable of the request x, if the request certainly has a body. Otherwise it
+// returns nil.
 func (u *uses) withBody(x ast.Expr) ast.Expr {
 	if call, ok := ast.Unparen(x).(*ast.CallExpr); ok { // req.Clone and req.WithContext keep the body
 		req, name := method(call)
@@ -78,8 +78,8 @@ func target(x ast.Expr) ast.Expr {
 	return nil
 }
 
-// restored reports whether op may make a reader, request or rows usable again that it has read: it
-// assigns, rewinds or fills them, or passes them to a function that may do so.
+// restored reports whether op may make usable again what it has read: a reader, a request or rows.
+// For example, op assigns it, rewinds it, fills it, or passes it to a function that may do so.
 func (u *uses) restored(op *operation, found consumption) bool {
 	// Something may fill a buffer by writing to it, as a command writes to its Stdout.
 	written := func(x ast.Expr, t types.Type) bool {

@@ -65,7 +65,7 @@ func (u *uses) methodOf(req ast.Expr) string {
 	return ""
 }
 
-// maker returns the call that makes the value of x, nil if it is not known.
+// maker returns the call that makes the value of x, or nil if that call is not known.
 func (u *uses) maker(x ast.Expr) *ast.CallExpr {
 	if v := u.known(u.local(x)); v != nil && len(v.values) == 1 && len(v.calls) == 0 {
 		x = v.values[0]
@@ -146,8 +146,8 @@ func (u *uses) endsOnError(c inspector.Cursor) bool {
 	return ok && u.mentionsCallee(next, retryPath+".Permanent") && branch.Else == nil
 }
 
-// random returns the call in x, or in the value of the variable x, that makes a new value each
-// time. It returns nil if there is none.
+// random looks in x, or in the value of the variable x, for a call that makes a new value each
+// time, such as uuid.New. It returns that call, or nil if it finds none.
 func (u *uses) random(x ast.Expr) ast.Node {
 	if call := u.from(x); call != nil {
 		x = call

@@ -33,7 +33,8 @@ type Row struct {
 	Queues        map[string]int     // the queue of each service at the end of the row
 }
 
-// Rows returns a run in rows of the same length, fewer than most.
+// Rows divides a run into rows of the same length. The parameter most is more than the number of
+// rows.
 func (of Simulation) Rows(most int) (rows []Row) {
 	r := of.Result
 	step := timeStep(time.Duration(6*len(r.Seconds)) * time.Second / time.Duration(most))
@@ -100,8 +101,8 @@ func (of Simulation) Loaded() []string {
 	})
 }
 
-// figures draws the calls and those that work, the load of the first four services of Loaded, and
-// the queues of these services.
+// figures returns line charts of a run: all calls and the calls that work, the load of the first
+// four services of Loaded, and the queues of these services.
 func (of Simulation) figures() []figure {
 	rows, names := of.Rows(300), of.Loaded()
 	draw := func(name, class string, value func(Row) float64) line {

@@ -72,8 +72,8 @@ func (a accessFields) failure() error {
 	return errors.New(text)
 }
 
-// accessFields maps the names of the fields of a line to their values. Formats in JSON choose the
-// names.
+// accessFields maps the names of the fields of a line to their values. For a log in JSON, the
+// configuration of Envoy chooses these names.
 type accessFields map[string]string
 
 // fieldsOf returns the fields of a line. It returns no fields if the line is not from Envoy.
@@ -100,8 +100,8 @@ func fieldsOf(text []byte) accessFields {
 	return a
 }
 
-// first returns the first value among the fields with these names, "" if there is none. A "-" is
-// not a value.
+// first returns the first value among the fields with these names, or "" if none of them has a
+// value. A "-" is not a value.
 func (a accessFields) first(names ...string) string {
 	for _, name := range names {
 		if text := a[name]; text != "" && text != "-" {

@@ -373,8 +373,8 @@ func (b *Block) shown() bool {
 	return slices.ContainsFunc(dialects, func(d dialect) bool { return d.shows(b.node) })
 }
 
-// Excerpt returns the lines of b in the text of its file, and the lines before and after b, at most
-// around each.
+// Excerpt returns the lines of b in the text of its file. It also returns lines before b and lines
+// after b. The parameter around is the largest number of each.
 func (b *Block) Excerpt(text string, around int) (before, block, after string) {
 	last := b.Line
 	walk(b.node, func(_ []string, e entry) bool {
@@ -492,7 +492,8 @@ func eachEntry(node *yaml.Node) iter.Seq[entry] {
 	}
 }
 
-// firstEntry returns the first entry of a mapping or a sequence for which is holds.
+// firstEntry returns the first entry of a mapping or a sequence for which the function returns
+// true.
 func firstEntry(node *yaml.Node, is func(entry) bool) (e entry, ok bool) {
 	for e := range eachEntry(node) {
 		if is(e) {
@@ -502,7 +503,7 @@ func firstEntry(node *yaml.Node, is func(entry) bool) (e entry, ok bool) {
 	return entry{}, false
 }
 
-// anyEntry reports whether is holds for an entry of a mapping or a sequence.
+// anyEntry reports whether the function returns true for an entry of a mapping or a sequence.
 func anyEntry(node *yaml.Node, is func(entry) bool) bool {
 	_, ok := firstEntry(node, is)
 	return ok

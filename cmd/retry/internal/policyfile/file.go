@@ -96,8 +96,8 @@ func (f *File) count(node *yaml.Node) {
 var tooMany = fmt.Sprintf("the documents of this file have more than %d keys and "+
 	"values, up to here", mostFileNodes)
 
-// parseTexts parses the texts of a resource of Kubernetes that contain a document, such as the
-// configuration of a collector. It replaces each of these texts by a document node.
+// parseTexts replaces texts in a resource of Kubernetes by document nodes. Such a text is itself a
+// document, for example the configuration of a collector in a ConfigMap.
 func (f *File) parseTexts(resource *yaml.Node) {
 	in := &place{node: resolved(resource)}
 	kind, _ := in.get(exactly, "kind")
