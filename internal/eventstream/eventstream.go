@@ -113,8 +113,8 @@ func (p *Parser) field(line []byte) error {
 			p.id = string(value)
 		}
 	case "retry":
-		wait, err := strconv.ParseUint(string(value), 10, 64)
-		if err == nil || errors.Is(err, strconv.ErrRange) {
+		if len(value) > 0 && len(bytes.Trim(value, "0123456789")) == 0 {
+			wait, _ := strconv.ParseUint(string(value), 10, 64) // above the range: the greatest number
 			p.Retry = time.Duration(min(wait, maxRetry)) * time.Millisecond
 		}
 	}

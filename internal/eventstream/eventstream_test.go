@@ -113,7 +113,7 @@ func (f reads) Read(p []byte) (int, error) { return f(p) }
 func FuzzParser(f *testing.F) {
 	for _, seed := range []string{
 		"data: a\n\n", "\ufeffid: 1\r\ndata:a\r\rdata\r\n\r\n", "event: x\nid\nretry: 10\n\ndata:b", ":c\n\n\n",
-		"retry: 99999999999999999999\ndata: a\n\n", "id: a\x00\nid: b\n\nid: \x01\n\n", "data:\ndata:\n\n", "\xef\xbbdata:1\n\n",
+		"retry: 99999999999999999999\ndata: a\n\n", "retry: 99999999999999999999A\n", "id: a\x00\nid: b\n\nid: \x01\n\n", "data:\ndata:\n\n", "\xef\xbbdata:1\n\n",
 		"even: x\nevents: y\nda: z\ndata : q\ndata:1\n\n", "\r\r\n\n\r", strings.Repeat("data: long\n", 1000) + "\n",
 		":" + strings.Repeat("x", 5000) + "\rid:" + strings.Repeat("y", 8193) + "\n\n",
 	} {
