@@ -92,7 +92,7 @@ func (b *Budgets) make(key string) *Budget {
 	}
 }
 
-// touch adds calls, which is +1 when a call begins and -1 when a call ends.
+// touch adds calls to the number of calls in flight: 1 when a call begins, -1 when a call ends.
 func (b *Budgets) touch(u *use, calls int, now time.Time) {
 	u.calls, u.last = u.calls+calls, now
 	b.used.MoveToFront(u.at)

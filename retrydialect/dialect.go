@@ -22,7 +22,7 @@
 // makes one attempt, which is the zero policy.
 //
 // An error of this package has a method Findings() []retry.Finding, which returns one value for
-// each fault, with its key. Find the method with errors.As.
+// each fault, with its key. To find the error in another one that wraps it, use errors.As.
 //
 // If a dialect has no setting for a field of the policy, such as Jitter, the field is not set.
 // A duration is at most about 292 years, because [time.Duration] cannot hold more. A longer

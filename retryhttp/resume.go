@@ -211,7 +211,7 @@ func (d *download) between() bool {
 type part struct {
 	n          int   // how many of its first bytes were read
 	err        error // came together with these bytes
-	end, total int64 // as in a download
+	end, total int64 // as the fields of type download
 	over       bool  // the server says that the body has no more bytes
 }
 

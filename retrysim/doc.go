@@ -1,5 +1,5 @@
-// Package retrysim simulates what retry policies do to a system of services, before
-// an outage does. A [System] lists services that call each other, each call under a
+// Package retrysim simulates an outage of a system of services, and shows what their retry
+// policies do to it. A [System] lists services that call each other, each call under a
 // [retry.Policy], and the events of an outage: workers hang, work gets slower, requests
 // fail, or more calls arrive. [Explain] says whether the system recovers afterwards:
 //
@@ -23,7 +23,8 @@
 // and retries that does not end by itself.
 //
 // Do not trust the seconds. The time of a recovery depends on the spare capacity, which
-// few people know to within 5 %. The Margin of an [Answer] depends on it less.
+// few people know to within 5 %. The Margin of an [Answer], which is the rate of calls up to
+// which the system recovers, depends less on the spare capacity.
 //
 // Real systems have hidden queues. The backlog of a listener, a connection pool and
 // goroutines without a limit are unlimited queues, and so a Queue of 0 is unlimited.

@@ -1,5 +1,6 @@
-// Package retrysql runs database transactions again after temporary errors, tells which
-// database errors are temporary, and writes the eligibility of jobs as SQL.
+// Package retrysql runs database transactions again after temporary errors, and says which
+// database errors are temporary. For a queue in a table, it writes the condition under which a
+// policy lets a job run again as SQL.
 //
 //	err := retrysql.Tx(ctx, db, nil, retry.Default(), func(ctx context.Context, tx *sql.Tx) error {
 //		_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 1")
