@@ -47,15 +47,6 @@ func (f *Faults) Add(key string, value any, write string) {
 	f.add(InvalidValue, key, "%s is %v: write %s", saturate.Texts([]any{key, value, write})...)
 }
 
-// Inner adds a fault in the value of a key, if other code read or checked that value.
-func (f *Faults) Inner(key string, fault Finding) {
-	at := key
-	if fault.Key != "" {
-		at += "." + fault.Key
-	}
-	f.add(fault.Code, at, "%s: %s", key, fault.Text)
-}
-
 func (f *Faults) add(code, key, format string, args ...any) {
 	if len(f.texts) == most {
 		f.more++
@@ -132,17 +123,12 @@ type Mapping struct {
 	values map[string]json.RawMessage
 	keys   []string // the keys taken so far
 	faults *Faults
-	listed *[]string // the paths of all keys taken, for Keys; nil in all other uses
 }
 
 // Fault adds a fault of a key in m. See [Faults.Add].
 func (m *Mapping) Fault(key string, value any, write string) {
 	m.faults.Add(m.path+key, value, write)
 }
-
-// Faults returns the faults that m shares with the mappings around it, and the path of a key
-// from the outermost mapping.
-func (m *Mapping) Faults(key string) (f *Faults, path string) { return m.faults, m.path + key }
 
 // read reads a JSON object. It treats null as an object without keys.
 func (m *Mapping) read(data []byte) error {
@@ -189,9 +175,6 @@ func countKeys(object []byte) (map[string]int, error) {
 // if its value is null and NullIsFault is not set.
 func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
 	m.keys = append(m.keys, key)
-	if m.listed != nil {
-		*m.listed = append(*m.listed, m.path+key)
-	}
 	value, ok = m.values[key]
 	delete(m.values, key)
 	return value, ok && (m.NullIsFault || !isNull(value))
@@ -255,36 +238,15 @@ func decode[T any](v *T, value json.RawMessage) bool {
 // value is not a mapping. The inner mapping adds its faults to the faults of m.
 func (m *Mapping) Inner(key, write string) *Mapping {
 	value, ok := Take[json.RawMessage](m, key, write, nil)
-	inner := &Mapping{
-		NullIsFault: m.NullIsFault, path: m.path + key + ".", faults: m.faults, listed: m.listed,
-	}
-	if !ok && m.listed != nil {
-		return inner
-	}
 	if !ok {
 		return nil
 	}
+	inner := &Mapping{NullIsFault: m.NullIsFault, path: m.path + key + ".", faults: m.faults}
 	if err := inner.read(value); err != nil {
 		m.Fault(key, shown(value), write)
 		return nil
 	}
 	return inner
-}
-
-// List takes out a key whose value is a list of mappings. These mappings add their faults to
-// the faults of m.
-func (m *Mapping) List(key, write string) (list []*Mapping) {
-	values, _ := Take[[]json.RawMessage](m, key, write, nil)
-	for i, value := range values {
-		at := fmt.Sprintf("%s[%d]", key, i)
-		inner := &Mapping{NullIsFault: m.NullIsFault, path: m.path + at + ".", faults: m.faults}
-		if err := inner.read(value); err != nil || inner.values == nil {
-			m.Fault(at, shown(value), write)
-			continue
-		}
-		list = append(list, inner)
-	}
-	return list
 }
 
 // Keys returns the keys that have not been taken, sorted.
@@ -312,13 +274,6 @@ func (m *Mapping) RejectRest(of string) {
 		m.faults.keep(Finding{UnknownKey, m.path + key, "unknown key " + text + ": " + known})
 	}
 	m.faults.texts = append(m.faults.texts, "unknown key "+strings.Join(unknown, ", ")+": "+known)
-}
-
-// Keys returns the keys that take asks for. A key of an inner mapping has the key of that
-// mapping before it: "backoff.base".
-func Keys[T any](take func(*T, *Mapping)) (keys []string) {
-	take(new(T), &Mapping{faults: new(Faults), listed: &keys})
-	return keys
 }
 
 // shown is a JSON value in an error. It becomes text only if the error names the value.
