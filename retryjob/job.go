@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log"
-	"maps"
 	"time"
 
 	"github.com/goretry/retry"
@@ -235,9 +234,8 @@ func believed(stored map[string]int, attempt int) map[string]int {
 	return counts
 }
 
-// counted returns a copy of counts with the failure of o added.
+// counted adds the failure of o to counts, which [believed] has copied, and returns counts.
 func counted(counts map[string]int, o Outcome) map[string]int {
-	counts = maps.Clone(counts)
 	if counts != nil && o.Class != "" && !o.Interrupted() {
 		counts[o.Class]++
 	}

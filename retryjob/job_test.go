@@ -606,6 +606,11 @@ func TestClassesOfAnOutcome(t *testing.T) {
 	plain := retry.Policy{MaxAttempts: 9}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
+	interrupted, stop := context.WithCancel(t.Context())
+	interrupt := func(context.Context) error {
+		stop()
+		return errBoom
+	}
 	type counts = map[string]int
 	for _, row := range []struct {
 		name    string
@@ -623,6 +628,7 @@ func TestClassesOfAnOutcome(t *testing.T) {
 		{"a failure without a class", t.Context(), plain, failing, 3, counts{"slow": 1}, counts{"slow": 1}},
 		{"a success", t.Context(), slow, succeeding, 3, counts{"slow": 1}, counts{"slow": 1}},
 		{"interrupted", canceled, slow, failing, 3, counts{"slow": 1}, counts{"slow": 1}},
+		{"interrupted in the attempt", interrupted, slow, interrupt, 3, counts{"slow": 1}, counts{"slow": 1}},
 		{"more failures than attempts", t.Context(), slow, failing, 3, counts{"slow": math.MaxInt}, counts{"slow": 3}},
 		{"fewer than none", t.Context(), slow, failing, 3, counts{"slow": math.MinInt}, counts{"slow": 1}},
 		{"as many classes as attempts", t.Context(), slow, failing, 3, counts{"a": 1, "b": 1, "c": 1}, counts{"slow": 1}},
