@@ -24,7 +24,8 @@ type httpClient struct {
 var httpClients = []httpClient{
 	{"bare", func(base http.RoundTripper) http.RoundTripper { return bareHTTP{base} }, false},
 	{"retryhttp", func(base http.RoundTripper) http.RoundTripper {
-		return &retryhttp.Transport{Base: base, Budgets: retryhttp.NoBudgets, Policy: retry.Policy{MaxAttempts: httpAttempts}} //retry:vet-ignore policyliteral no waits are measured
+		policy := retry.Policy{MaxAttempts: httpAttempts} //retry:vet-ignore policyliteral no waits
+		return &retryhttp.Transport{Base: base, Budgets: retryhttp.NoBudgets, Policy: policy}
 	}, false},
 	{"go-retryablehttp", func(base http.RoundTripper) http.RoundTripper {
 		client := retryablehttp.NewClient()
@@ -33,7 +34,8 @@ var httpClients = []httpClient{
 		return client.StandardClient().Transport
 	}, false},
 	{"failsafehttp", func(base http.RoundTripper) http.RoundTripper {
-		return failsafehttp.NewRoundTripper(base, failsafehttp.NewRetryPolicyBuilder().WithMaxRetries(httpAttempts-1).Build())
+		builder := failsafehttp.NewRetryPolicyBuilder().WithMaxRetries(httpAttempts - 1)
+		return failsafehttp.NewRoundTripper(base, builder.Build())
 	}, true},
 }
 

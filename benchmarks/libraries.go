@@ -21,11 +21,12 @@ type plan struct {
 	attempts int
 	base     time.Duration // the first delay; each later one is twice the one before; 0: no delay
 
-	// Only the loop by hand and this library do these.
+	// These are measured for the loop by hand and for this library only. The loop by hand
+	// has neither classes nor a budget.
 	within, timeout time.Duration // bounds of the call and of each attempt; 0: none
 	watched         bool          // a function is called for each step
-	classes         bool          // failures have a class with a name and a limit; the loop by hand has none
-	budget          bool          // the policy has the default Budget of a target; the loop by hand has none
+	classes         bool          // failures have a class with a name and a limit
+	budget          bool          // the policy has the default Budget of a target
 }
 
 const (
@@ -93,7 +94,12 @@ var peers = []library{
 			for range n {
 				var b backoff.BackOff = &backoff.ZeroBackOff{}
 				if p.base > 0 { // a literal, because the constructor fills the fields twice
-					b = &backoff.ExponentialBackOff{InitialInterval: p.base, Multiplier: 2, RandomizationFactor: jitter, MaxInterval: most}
+					b = &backoff.ExponentialBackOff{
+						InitialInterval:     p.base,
+						Multiplier:          2,
+						RandomizationFactor: jitter,
+						MaxInterval:         most,
+					}
 				}
 				_, err = backoff.Retry(ctx, value, backoff.WithBackOff(b), tries, forever)
 			}
@@ -101,8 +107,14 @@ var peers = []library{
 		}
 	}},
 	{"avast", func(p plan) func(context.Context, int, operation) error {
-		options := []retry.Option{retry.Attempts(uint(p.attempts)), retry.LastErrorOnly(true), retry.Delay(p.base), retry.MaxDelay(most),
-			retry.MaxJitter(time.Duration(jitter * float64(p.base))), nil}
+		options := []retry.Option{
+			retry.Attempts(uint(p.attempts)),
+			retry.LastErrorOnly(true),
+			retry.Delay(p.base),
+			retry.MaxDelay(most),
+			retry.MaxJitter(time.Duration(jitter * float64(p.base))),
+			nil, // the context of each call
+		}
 		if p.base == 0 {
 			options[4] = retry.DelayType(retry.FixedDelay)
 		}
@@ -116,12 +128,14 @@ var peers = []library{
 		}
 	}},
 	{"sethvargo", func(p plan) func(context.Context, int, operation) error {
+		noWait := func() (time.Duration, bool) { return 0, false }
 		return func(ctx context.Context, n int, op operation) (err error) {
 			marked := func(ctx context.Context) error { return sethvargo.RetryableError(op(ctx)) }
 			for range n {
-				var b sethvargo.Backoff = sethvargo.BackoffFunc(func() (time.Duration, bool) { return 0, false })
+				var b sethvargo.Backoff = sethvargo.BackoffFunc(noWait)
 				if p.base > 0 {
-					b = sethvargo.WithJitterPercent(100*jitter, sethvargo.WithCappedDuration(most, sethvargo.NewExponential(p.base)))
+					b = sethvargo.WithCappedDuration(most, sethvargo.NewExponential(p.base))
+					b = sethvargo.WithJitterPercent(100*jitter, b)
 				}
 				err = sethvargo.Do(ctx, sethvargo.WithMaxRetries(uint64(p.attempts-1), b), marked)
 			}
@@ -143,7 +157,8 @@ var peers = []library{
 		}
 	}},
 	{"k8s", func(p plan) func(context.Context, int, operation) error {
-		b := wait.Backoff{Steps: p.attempts, Duration: p.base, Factor: 2, Jitter: jitter} // a Cap would end the retries
+		// There is no Cap: the library makes no retry after the delay that reaches it.
+		b := wait.Backoff{Steps: p.attempts, Duration: p.base, Factor: 2, Jitter: jitter}
 		return func(ctx context.Context, n int, op operation) (err error) {
 			var last error
 			condition := func(ctx context.Context) (bool, error) { last = op(ctx); return last == nil, nil }
@@ -160,7 +175,8 @@ var peers = []library{
 func (p plan) policy() ours.Policy {
 	policy := ours.Policy{MaxAttempts: p.attempts, MaxElapsed: p.within, AttemptTimeout: p.timeout}
 	if p.base > 0 {
-		policy.Backoff, policy.MaxDelay, policy.Jitter = ours.Exponential{Base: p.base}, most, ours.Proportional(jitter)
+		policy.Backoff, policy.MaxDelay = ours.Exponential{Base: p.base}, most
+		policy.Jitter = ours.Proportional(jitter)
 	}
 	if p.watched {
 		policy.OnEvent = func(_ context.Context, e ours.Event) { step(e.Attempt, e.Elapsed) }

@@ -60,10 +60,14 @@ func tables(printed io.Reader) error {
 		{"What do ten failures cost?", "Calls/TenFailures"},
 		{"What does a waiting call hold?", "Calls/Waiting"},
 	} {
-		fmt.Printf("### %s\n\n| |%s\n|%s\n", question.text, cells(libs, func(lib string) string { return strings.TrimSuffix(lib, "-") }), strings.Repeat(" --- |", len(libs)+1))
+		head := cells(libs, func(lib string) string { return strings.TrimSuffix(lib, "-") })
+		line := strings.Repeat(" --- |", len(libs)+1)
+		fmt.Printf("### %s\n\n| |%s\n|%s\n", question.text, head, line)
 		for _, work := range works {
-			if slices.ContainsFunc(strings.Fields(question.works), func(of string) bool { return strings.HasPrefix(work, of) }) {
-				fmt.Printf("| %s |%s\n", work, cells(libs, func(lib string) string { return cell(rounds, work, lib) }))
+			asked := func(prefix string) bool { return strings.HasPrefix(work, prefix) }
+			if slices.ContainsFunc(strings.Fields(question.works), asked) {
+				row := cells(libs, func(lib string) string { return cell(rounds, work, lib) })
+				fmt.Printf("| %s |%s\n", work, row)
 			}
 		}
 		fmt.Println()
@@ -95,7 +99,8 @@ func cell(rounds map[string][]float64, work, lib string) string {
 		case unit == "allocs/op":
 			texts = append(texts, fmt.Sprintf("%.0f", median(measured)))
 		case lib == "bare-":
-			texts = append(texts, fmt.Sprintf("%.4g %s", median(measured), strings.TrimPrefix(unit[:strings.Index(unit, "/")], "cpu-")))
+			name, _, _ := strings.Cut(strings.TrimPrefix(unit, "cpu-"), "/")
+			texts = append(texts, fmt.Sprintf("%.4g %s", median(measured), name))
 		default:
 			texts = append(texts, fmt.Sprintf("%.2fx", median(measured)/median(bare)))
 		}

@@ -87,8 +87,11 @@ func startServers(ctx context.Context) (e endpoints, err error) {
 	return e, json.NewDecoder(bufio.NewReader(out)).Decode(&e)
 }
 
-// requests is how many a client sends in a round.
+// requests is how many requests a client sends in a round.
 const requests = 20
+
+// A sender sends n requests one after another.
+type sender = func(n int) error
 
 // measureWires prints a table: for each wire what the loop by hand takes, what each client takes
 // more, and what retryhttp takes in multiples of the loop and of go-retryablehttp. The clients
@@ -112,7 +115,7 @@ func measureWires(rounds int) error {
 	}
 	fmt.Printf(" of bare | of go-retryablehttp |\n|%s\n", strings.Repeat(" --- |", len(httpClients)+3))
 	for _, w := range wires {
-		clients := make([]func(n int) error, len(httpClients)) // nil: is not measured
+		clients := make([]sender, len(httpClients)) // nil: the client is not measured
 		for i, c := range httpClients {
 			if w.failures > 0 && c.leaks {
 				continue
@@ -139,8 +142,8 @@ func (e endpoints) transport() (*http.Transport, error) {
 	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}, nil
 }
 
-// client returns what sends n requests one after another.
-func (w wire) client(ctx context.Context, url string, rt http.RoundTripper) (func(n int) error, error) {
+// client returns the sender of a client with this RoundTripper.
+func (w wire) client(ctx context.Context, url string, rt http.RoundTripper) (sender, error) {
 	client := &http.Client{Transport: rt}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -161,9 +164,10 @@ func (w wire) client(ctx context.Context, url string, rt http.RoundTripper) (fun
 }
 
 // measure prints the row of a wire.
-func (w wire) measure(clients []func(n int) error, rounds int) error {
-	const warm = 100 * requests                                                   // opens connections, and counts allocations
-	cpu, over := make([][]float64, len(clients)), make([][]float64, len(clients)) // in each round
+func (w wire) measure(clients []sender, rounds int) error {
+	const warm = 100 * requests             // they open connections, and their allocations are counted
+	cpu := make([][]float64, len(clients))  // of each client in each round, in microseconds
+	over := make([][]float64, len(clients)) // the same, less what the loop by hand took
 	cells := make([]string, len(clients))
 	for i, send := range clients {
 		if send == nil {

@@ -30,7 +30,7 @@ import (
 
 var (
 	rate    = flag.Int("rate", 200, "requests a second")
-	median  = flag.Duration("median", 10*time.Millisecond, "of the answers; a slow one takes 50 times as long")
+	median  = flag.Duration("median", 10*time.Millisecond, "median time of an answer")
 	measure = flag.Duration("for", 10*time.Second, "how long each case is measured")
 )
 
@@ -61,11 +61,13 @@ var libraries = []library{
 		return failsafehttp.NewRoundTripper(base, hedgepolicy.NewWithDelay[*http.Response](after()))
 	}},
 	{"failsafe-go, quantile", func(base http.RoundTripper) http.RoundTripper {
-		return failsafehttp.NewRoundTripper(base, hedgepolicy.NewWithDelayQuantile[*http.Response](0.95, 100, 20))
+		hedge := hedgepolicy.NewWithDelayQuantile[*http.Response](0.95, 100, 20)
+		return failsafehttp.NewRoundTripper(base, hedge)
 	}},
 	{"failsafe-go, delay, budget", func(base http.RoundTripper) http.RoundTripper {
-		return failsafehttp.NewRoundTripper(base, hedgepolicy.NewBuilderWithDelay[*http.Response](after()).
-			WithBudget(budget.NewBuilder().WithMaxRate(0.05).Build()).Build())
+		hedge := hedgepolicy.NewBuilderWithDelay[*http.Response](after()).
+			WithBudget(budget.NewBuilder().WithMaxRate(0.05).Build()).Build()
+		return failsafehttp.NewRoundTripper(base, hedge)
 	}},
 }
 
@@ -87,15 +89,19 @@ var trials = []trial{
 
 func main() {
 	flag.Parse()
-	fmt.Printf("| | | p50 | p99 | requests | new connections | succeed |\n|%s\n", strings.Repeat(" --- |", 7))
+	fmt.Println("| | | p50 | p99 | requests | new connections | succeed |")
+	fmt.Println("|" + strings.Repeat(" --- |", 7))
 	for _, t := range trials {
 		for _, l := range libraries {
 			r := run(t, l)
-			fmt.Printf("| %s | %s | %.0f ms | %.0f ms | %+.1f %% | %d | %.1f %% |\n", t.name, l.name, ms(r.p50), ms(r.p99),
-				100*(float64(r.served)/float64(r.sent)-1), r.connections, 100*float64(r.ok)/float64(r.sent))
+			more := 100 * (float64(r.served)/float64(r.sent) - 1)
+			fmt.Printf("| %s | %s | %.0f ms | %.0f ms | %+.1f %% | %d | %.1f %% |\n",
+				t.name, l.name, ms(r.p50), ms(r.p99), more, r.connections,
+				100*float64(r.ok)/float64(r.sent))
 		}
 	}
-	fmt.Printf("\n| an answer in time, in memory | time | allocations |\n|%s\n", strings.Repeat(" --- |", 3))
+	fmt.Println("\n| an answer in time, in memory | time | allocations |")
+	fmt.Println("|" + strings.Repeat(" --- |", 3))
 	for _, l := range libraries {
 		r := inTime(l)
 		fmt.Printf("| %s | %.1f us | %d |\n", l.name, float64(r.NsPerOp())/1e3, r.AllocsPerOp())
@@ -123,7 +129,14 @@ func run(t trial, l library) result {
 	s.measured.Store(true)
 	took, ok := s.send(client, 1, *measure)
 	slices.Sort(took)
-	return result{len(took), ok, s.served[1].Load(), s.connections.Load(), took[len(took)/2], took[len(took)*99/100]}
+	return result{
+		sent:        len(took),
+		ok:          ok,
+		served:      s.served[1].Load(),
+		connections: s.connections.Load(),
+		p50:         took[len(took)/2],
+		p99:         took[len(took)*99/100],
+	}
 }
 
 // A server answers the requests of two trials.
@@ -142,7 +155,7 @@ func newServer(of ...trial) *server {
 			room[i] = make(chan bool, int(float64(*rate*t.work)*median.Seconds()/t.limit))
 		}
 	}
-	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	answer := func(w http.ResponseWriter, r *http.Request) {
 		i := len(r.URL.Query().Get("measured"))
 		t := of[i]
 		s.served[i].Add(1)
@@ -156,7 +169,8 @@ func newServer(of ...trial) *server {
 		}
 		time.Sleep(time.Duration(float64(d) * (0.8 + 0.4*rand.Float64())))
 		_, _ = io.WriteString(w, "hello")
-	}))
+	}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(answer))
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew && s.measured.Load() {
 			s.connections.Add(1)
@@ -166,10 +180,10 @@ func newServer(of ...trial) *server {
 	return s
 }
 
-// send sends requests of the i-th trial. It returns how long each took, and how many
-// succeeded.
-func (s *server) send(client *http.Client, i int, lasts time.Duration) (took []time.Duration, ok int) {
-	took = make([]time.Duration, max(1, int(lasts.Seconds()*float64(*rate))))
+// send sends requests of the i-th trial for this long. It returns the time that each request
+// took, and the number of requests that succeeded.
+func (s *server) send(client *http.Client, i int, d time.Duration) (took []time.Duration, ok int) {
+	took = make([]time.Duration, max(1, int(d.Seconds()*float64(*rate))))
 	url := s.URL + "/?measured=" + strings.Repeat("x", i)
 	var succeeded atomic.Int64
 	var calls sync.WaitGroup
@@ -227,5 +241,6 @@ func inTime(l library) testing.BenchmarkResult {
 type answers struct{}
 
 func (answers) RoundTrip(req *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("hello")), Request: req}, nil
+	body := io.NopCloser(strings.NewReader("hello"))
+	return &http.Response{StatusCode: http.StatusOK, Body: body, Request: req}, nil
 }
