@@ -157,7 +157,7 @@ var peers = []library{
 		}
 	}},
 	{"k8s", func(p plan) func(context.Context, int, operation) error {
-		// There is no Cap: the library makes no retry after the delay that reaches it.
+		// Without a Cap, because a delay that reaches the Cap ends the retries.
 		b := wait.Backoff{Steps: p.attempts, Duration: p.base, Factor: 2, Jitter: jitter}
 		return func(ctx context.Context, n int, op operation) (err error) {
 			var last error
