@@ -18,7 +18,7 @@ const httpAttempts = 4
 type httpClient struct {
 	name    string
 	prepare func(base http.RoundTripper) http.RoundTripper
-	leaks   bool // it leaves a response open that it does not return, and so its connection
+	leaks   bool // the client never closes the responses that it does not return
 }
 
 var httpClients = []httpClient{
@@ -58,8 +58,11 @@ func (b bareHTTP) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// answers answers 503 this many times, then 200, and then starts again.
-type answers struct{ failures, n int }
+// answers is a server that answers 503 a number of times, then 200, and then starts again.
+type answers struct {
+	failures int // how many answers of 503 come before each 200
+	n        int // how many requests have come
+}
 
 func (a *answers) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	a.n++

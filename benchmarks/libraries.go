@@ -19,11 +19,11 @@ import (
 // A plan is the same policy for every library, configured in the library's own way.
 type plan struct {
 	attempts int
-	base     time.Duration // the first delay; each later one is twice the one before; 0: no delay
+	base     time.Duration // the first delay, which doubles after each attempt; 0: no delay
 
-	// These are measured for the loop by hand and for this library only. The loop by hand
+	// The other fields are used with the loop by hand and with this library. The loop by hand
 	// has neither classes nor a budget.
-	within, timeout time.Duration // bounds of the call and of each attempt; 0: none
+	within, timeout time.Duration // of the call and of each attempt; 0: no limit
 	watched         bool          // a function is called for each step
 	classes         bool          // failures have a class with a name and a limit
 	budget          bool          // the policy has the default Budget of a target
@@ -31,7 +31,7 @@ type plan struct {
 
 const (
 	jitter = 0.2
-	most   = 24 * time.Hour // the longest delay, which is never reached
+	most   = 24 * time.Hour // the longest delay; no benchmark reaches it
 )
 
 var (
@@ -43,9 +43,10 @@ var (
 
 type operation = func(context.Context) error
 
-// A library prepares what its users build once for a plan, and returns what makes n
-// calls of an operation and returns the error of the last. What keeps the state of a
-// call, or holds its context, is built for each call.
+// A library is a retry library in the form that the benchmarks need. prepare does once what
+// users of the library do once for a policy. Its result makes n calls of an operation and
+// returns the error of the last call. What keeps the state or the context of a call is made for
+// each call.
 type library struct {
 	name    string
 	prepare func(plan) func(ctx context.Context, n int, op operation) error
@@ -84,8 +85,8 @@ var retryOnce = library{"retry", func(p plan) func(context.Context, int, operati
 	}
 }}
 
-// Libraries of this kind, in versions of go.mod. Each is called in the fastest way that
-// it documents.
+// peers are other retry libraries, in the versions of go.mod. Each is called in the fastest way
+// that it documents.
 var peers = []library{
 	{"cenkalti", func(p plan) func(context.Context, int, operation) error {
 		tries, forever := backoff.WithMaxTries(uint(p.attempts)), backoff.WithMaxElapsedTime(0)
@@ -93,7 +94,7 @@ var peers = []library{
 			value := func() (struct{}, error) { return struct{}{}, op(ctx) }
 			for range n {
 				var b backoff.BackOff = &backoff.ZeroBackOff{}
-				if p.base > 0 { // a literal, because the constructor fills the fields twice
+				if p.base > 0 { // a literal, because NewExponentialBackOff sets the fields first
 					b = &backoff.ExponentialBackOff{
 						InitialInterval:     p.base,
 						Multiplier:          2,
@@ -207,7 +208,7 @@ func (p plan) bare(ctx context.Context, op operation) error {
 	}
 }
 
-// bareWithDuties is bare as it is written for a bound, or for a function to call.
+// bareWithDuties is the loop by hand with limits on time, or with a function for each step.
 func (p plan) bareWithDuties(ctx context.Context, op operation) error {
 	var start time.Time
 	if p.within > 0 || p.watched {
@@ -257,7 +258,8 @@ func (p plan) sleep(ctx context.Context, attempt int) error {
 	}
 }
 
-// step does too little to be measured, and too much to be optimized away.
+// step is the function for each step. It does nothing. The compiler cannot remove its calls,
+// because it is not inlined.
 //
 //go:noinline
 func step(int, time.Duration) {}

@@ -1,5 +1,6 @@
-// Command hedge prints the table of README.md about second requests: what each library does
-// to the times, the requests and the connections of a server on loopback, in one run.
+// Command hedge prints the tables about second requests that are in README.md. For each library
+// it measures how long requests take, and how many requests and connections a server on loopback
+// gets.
 //
 //	go run ./hedge
 package main
@@ -34,9 +35,10 @@ var (
 	measure = flag.Duration("for", 10*time.Second, "how long each case is measured")
 )
 
+// slow returns how long a slow answer takes.
 func slow() time.Duration { return 50 * *median }
 
-// after is when a library sends a second request.
+// after returns how long a library waits before it sends a second request.
 func after() time.Duration { return 5 * *median }
 
 // A library sends a second request if there is no answer after some time.
@@ -71,16 +73,16 @@ var libraries = []library{
 	}},
 }
 
-// A trial is what the answers are like.
+// A trial says how long the answers of the server take.
 type trial struct {
 	name  string
-	share float64 // of the answers that are slow
-	work  int     // how long the others take, in medians
-	limit float64 // the share of what the server can do that the requests are; 0: it can do all
+	share float64 // the share of the answers that are slow
+	work  int     // how long the other answers take, as a multiple of -median
+	limit float64 // the load, as a share of what the server can do; 0: the server can do all
 }
 
-// Each trial begins with two seconds of the first one, which are not measured: a library may
-// learn from them.
+// Before each trial, the first trial runs for two seconds. This time is not measured, so that a
+// library can learn from it.
 var trials = []trial{
 	{name: "2 % slow", share: 0.02, work: 1},
 	{name: "all slow", work: 50},
@@ -110,15 +112,15 @@ func main() {
 
 func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
-// A result is what the requests of a trial met with.
+// A result is what was measured in a trial.
 type result struct {
 	sent, ok            int
-	served, connections int64 // at the server
+	served, connections int64 // how many requests and new connections the server got
 	p50, p99            time.Duration
 }
 
-// run sends requests through a library, first two seconds of the first trial and then those
-// of t. Each has four times as long as a slow answer takes.
+// run sends requests through a library: the requests of the first trial for two seconds, and then
+// the requests of t. The timeout of a request is four times as long as a slow answer takes.
 func run(t trial, l library) result {
 	s := newServer(trials[0], t)
 	defer func() { s.CloseClientConnections(); s.Close() }()
@@ -139,27 +141,27 @@ func run(t trial, l library) result {
 	}
 }
 
-// A server answers the requests of two trials.
+// A server answers the requests of two trials, and counts the requests of each.
 type server struct {
 	*httptest.Server
 	served      [2]atomic.Int64
 	connections atomic.Int64
-	measured    atomic.Bool // connections are counted
+	measured    atomic.Bool // whether new connections are counted
 }
 
-func newServer(of ...trial) *server {
+func newServer(pair ...trial) *server {
 	s := &server{}
 	var room [2]chan bool
-	for i, t := range of {
+	for i, t := range pair {
 		if t.limit > 0 {
 			room[i] = make(chan bool, int(float64(*rate*t.work)*median.Seconds()/t.limit))
 		}
 	}
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		i := len(r.URL.Query().Get("measured"))
-		t := of[i]
+		t := pair[i]
 		s.served[i].Add(1)
-		if room[i] != nil { // it works on, whether or not the client is there, as a database does
+		if room[i] != nil { // like a database, the server works on after the client has gone
 			room[i] <- true
 			defer func() { <-room[i] }()
 		}
@@ -215,7 +217,7 @@ func get(client *http.Client, url string) error {
 	return err
 }
 
-// inTime measures a request whose answer comes at once.
+// inTime measures a request whose answer comes before a second request is sent.
 func inTime(l library) testing.BenchmarkResult {
 	return testing.Benchmark(func(b *testing.B) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -237,7 +239,7 @@ func inTime(l library) testing.BenchmarkResult {
 	})
 }
 
-// answers answers at once.
+// answers is a RoundTripper that answers at once.
 type answers struct{}
 
 func (answers) RoundTrip(req *http.Request) (*http.Response, error) {
