@@ -33,7 +33,7 @@ func TestEveryClientDoesTheSame(t *testing.T) {
 
 // The CheckRetry functions of go-retryablehttp begin with the error of the context, and are
 // a Check as they are: the attempt is not over when they are called.
-func TestCheckRetryIsACheck(t *testing.T) {
+func TestCheckRetryOfRetryablehttpWorksAsACheck(t *testing.T) {
 	for name, checkRetry := range map[string]retryablehttp.CheckRetry{
 		"default": retryablehttp.DefaultRetryPolicy, "with the error": retryablehttp.ErrorPropagatedRetryPolicy,
 	} {

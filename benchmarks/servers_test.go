@@ -74,7 +74,7 @@ type connKey struct{}
 
 // The servers of two other libraries tell IDs, a wait and names, and their connections break
 // anywhere. Each event comes once, whole and in order, and each wait is the server's.
-func TestServersOfOthers(t *testing.T) {
+func TestStreamReadsTheServersOfOtherLibraries(t *testing.T) {
 	const last = 300
 	for _, of := range eventServers {
 		t.Run(of.name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 
 // The snippets of docs/budget.md, in three servers whose lowest always says 503: with a
 // budget of 3 for the request it gets four calls, without it 64.
-func TestLentBudget(t *testing.T) {
+func TestALentBudgetLimitsTheRetriesOfAllServices(t *testing.T) {
 	policy := retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Millisecond)}
 	for name, calls := range map[string]int64{"lent": 4, "not lent": 64} {
 		t.Run(name, func(t *testing.T) {

@@ -232,7 +232,7 @@ func TestRecipeAnswerThatGoesOn(t *testing.T) {
 }
 
 // The page is short, and has one table.
-func TestEventsPage(t *testing.T) {
+func TestEventsPageIsShort(t *testing.T) {
 	page := text(t, "docs/events.md")
 	assert.LessOrEqual(t, len(strings.Fields(page)), 450)
 	assert.Equal(t, 1, strings.Count(page, "|---|"+"---|---|---|"))

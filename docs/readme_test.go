@@ -30,7 +30,7 @@ import (
 // Every Go snippet of the README and of the pages in docs is in a test that runs it
 // against something that fails. They must match word for word, except for
 // indentation.
-func TestREADMESnippets(t *testing.T) {
+func TestEverySnippetOfThePagesIsRunByATest(t *testing.T) {
 	var sources []string
 	for _, root := range []string{
 		"docs", "examples", "integration",
@@ -73,7 +73,7 @@ func TestREADMEIsShortAndSaysHowToBegin(t *testing.T) {
 
 // Every relative link of a page leads to a file that exists, and to a heading that it
 // has.
-func TestLinks(t *testing.T) {
+func TestEveryLinkLeadsToAFileAndAHeading(t *testing.T) {
 	pages := 0
 	require.NoError(t, filepath.WalkDir(".", func(page string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(page) != ".md" {
@@ -106,7 +106,7 @@ func headings(t *testing.T, page string) (anchors []string) {
 }
 
 // Each file that CONTRIBUTING.md names exists.
-func TestContributingNamesFiles(t *testing.T) {
+func TestFilesThatContributingNamesExist(t *testing.T) {
 	named := regexp.MustCompile("`([a-z][a-z_./-]+\\.(?:go|md|json|py))`").FindAllStringSubmatch(text(t, "CONTRIBUTING.md"), -1)
 	assert.Greater(t, len(named), 30)
 	for _, file := range named {
@@ -116,26 +116,35 @@ func TestContributingNamesFiles(t *testing.T) {
 	}
 }
 
-// Each test that SECURITY.md names exists.
-func TestSecurityNamesTests(t *testing.T) {
-	named := regexp.MustCompile("`([a-z/]+)\\.((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(text(t, "SECURITY.md"), -1)
-	assert.Greater(t, len(named), 25)
-	for _, test := range named {
-		dir := filepath.FromSlash(test[1])
-		if test[1] == "retry" {
-			dir = "."
+// Each test that SECURITY.md and docs/compatibility.md name exists, and each of their limits and
+// promises names a test.
+func TestPagesNameTestsThatExist(t *testing.T) {
+	for page, rows := range map[string]int{"SECURITY.md": 40, "docs/compatibility.md": 8} {
+		named := 0
+		for line := range strings.Lines(text(t, page)) {
+			tests := regexp.MustCompile("`([a-z/]+)\\.((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(line, -1)
+			if len(tests) > 0 {
+				named++
+			}
+			for _, test := range tests {
+				dir := filepath.FromSlash(test[1])
+				if test[1] == "retry" {
+					dir = "."
+				}
+				files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+				require.NoError(t, err)
+				assert.True(t, slices.ContainsFunc(files, func(file string) bool {
+					return strings.Contains(text(t, file), "\nfunc "+test[2]+"(")
+				}), test[0])
+			}
 		}
-		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-		require.NoError(t, err)
-		assert.True(t, slices.ContainsFunc(files, func(file string) bool {
-			return strings.Contains(text(t, file), "\nfunc "+test[2]+"(")
-		}), test[0])
+		assert.GreaterOrEqual(t, named, rows, page)
 	}
 }
 
 // The README leads to the list of every package that can be imported and of every
 // adapter, and to that of all examples.
-func TestREADMELeadsEverywhere(t *testing.T) {
+func TestREADMELeadsToEveryPackageAndExample(t *testing.T) {
 	readme, page := text(t, "README.md"), text(t, "docs/packages.md")
 	links := func(dir string) bool {
 		return strings.Contains(page, "](https://pkg.go.dev/github.com/goretry/retry/"+dir+")") || strings.Contains(page, "](../"+dir+"/README.md)")
@@ -172,7 +181,7 @@ func TestREADMELeadsEverywhere(t *testing.T) {
 }
 
 // What the README says of speed is what the latest run of the benchmarks says.
-func TestREADMENumbers(t *testing.T) {
+func TestREADMENumbersAreThoseOfTheBenchmarks(t *testing.T) {
 	assert.Contains(t, strings.Join(strings.Fields(text(t, "README.md")), " "), "no allocation when the first attempt succeeds")
 	first := regexp.MustCompile(`(?m)^\| Calls/FirstTry \| [^|]* \| [0-9.]+x, 0 \|`)
 	assert.Regexp(t, first, text(t, "benchmarks/README.md"))
@@ -223,7 +232,7 @@ func (answers) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // What the fields do is tested with package retry.
-func TestREADMEPolicy(t *testing.T) {
+func TestREADMEPolicyHasNoFinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		temporary := func(err error) bool { return !errors.Is(err, errBoom) }
 		classify := func(error) *retry.Class { return nil }

@@ -297,8 +297,8 @@ func TestRecipeAttemptNumberAndLastValue(t *testing.T) {
 	}
 }
 
-// The page has the text and the Go name of each reason for which a call stops.
-func TestReasonsToWatch(t *testing.T) {
+// The page lists the text and the Go name of each reason.
+func TestEveryReasonIsOnThePageWhatToWatch(t *testing.T) {
 	page, err := os.ReadFile("docs/what-to-watch.md")
 	require.NoError(t, err)
 	source, err := os.ReadFile("errors.go")
@@ -820,7 +820,7 @@ func TestQueuesRun(t *testing.T) {
 	}
 }
 
-func TestQueuesDeadLetter(t *testing.T) {
+func TestDeadLetterOfThePageIsRead(t *testing.T) {
 	var d retryjob.DeadLetter
 	require.NoError(t, d.UnmarshalJSON([]byte(fenced(t, "docs/queues.md", "json")[0])))
 	written, err := d.MarshalJSON()
