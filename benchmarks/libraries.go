@@ -23,7 +23,7 @@ type plan struct {
 
 	// The other fields are used with the loop by hand and with this library. The loop by hand
 	// has neither classes nor a budget.
-	within, timeout time.Duration // of the call and of each attempt; 0: no limit
+	within, timeout time.Duration // limits on the time of a call and of an attempt; 0: no limit
 	watched         bool          // a function is called for each step
 	classes         bool          // failures have a class with a name and a limit
 	budget          bool          // the policy has the default Budget of a target
@@ -45,8 +45,8 @@ type operation = func(context.Context) error
 
 // A library is a retry library in the form that the benchmarks need. prepare does once what
 // users of the library do once for a policy. Its result makes n calls of an operation and
-// returns the error of the last call. What keeps the state or the context of a call is made for
-// each call.
+// returns the error of the last call. A value that keeps the state or the context of a call is
+// made for each call.
 type library struct {
 	name    string
 	prepare func(plan) func(ctx context.Context, n int, op operation) error

@@ -37,7 +37,7 @@ var wires = []wire{
 
 // endpoints says how to reach the servers. The process of the servers prints it as JSON.
 type endpoints struct {
-	URLs        map[string]string // by the name of the server
+	URLs        map[string]string // the URL of each server by its name
 	Certificate []byte
 }
 
@@ -93,11 +93,11 @@ const requests = 20
 // A sender sends n requests one after another.
 type sender = func(n int) error
 
-// measureWires prints a table with a row for each wire. A row has the CPU time of the loop by
-// hand, the CPU time that each client takes in addition, and the CPU time of retryhttp divided by
-// that of the loop and by that of go-retryablehttp. In each round the clients take turns, so that
-// other programs of the machine disturb all clients equally. Each number is the median of the
-// differences to the loop in the same round.
+// measureWires prints a table with a row for each wire. The first cells of a row are the CPU time
+// of the loop by hand, and the CPU time that each client takes in addition. The last two cells
+// compare retryhttp with the loop and with go-retryablehttp. In each round the clients take turns,
+// so that other programs of the machine disturb all clients equally. An addition is the median of
+// the differences to the loop in the same round.
 func measureWires(rounds int) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
