@@ -45,7 +45,7 @@ func tables(printed io.Reader) error {
 		if !compared || len(fields) < 4 {
 			continue
 		}
-		lib = strings.TrimRight(strings.Fields(lib)[0], "0123456789") // without the number of processors
+		lib = strings.TrimRight(strings.Fields(lib)[0], "0123456789") // go test appends the number of processors
 		works, libs = add(works, work), add(libs, lib)
 		for i := 2; i+1 < len(fields); i += 2 {
 			value, err := strconv.ParseFloat(fields[i], 64)
@@ -59,7 +59,7 @@ func tables(printed io.Reader) error {
 	for _, question := range []struct{ text, works string }{
 		{"What does a first try cost?", "Calls/FirstTry Calls/Once"},
 		{"What do ten failures cost?", "Calls/TenFailures"},
-		{"What does a waiting call hold?", "Calls/Waiting"},
+		{"How much memory does a waiting call take?", "Calls/Waiting"},
 	} {
 		head := cells(libs, func(lib string) string { return strings.TrimSuffix(lib, "-") })
 		line := strings.Repeat(" --- |", len(libs)+1)
@@ -90,7 +90,7 @@ func cells(libs []string, cell func(lib string) string) (row string) {
 	return row
 }
 
-// cell returns the text of one cell. Times and bytes are divided by those of the loop by hand.
+// cell returns the text of one cell. Times and bytes are divided by the values of bare.
 // Numbers of allocations are not divided.
 func cell(rounds map[string][]float64, work, lib string) string {
 	var texts []string
