@@ -78,7 +78,7 @@ type trial struct {
 	name  string
 	share float64 // the share of the answers that are slow
 	work  int     // how long the other answers take, as a multiple of -median
-	limit float64 // the load, as a share of what the server can do; 0: the server can do all
+	limit float64 // the load, as a share of what the server can do; 0: no limit
 }
 
 // Before each trial, the first trial runs for two seconds, from which a library can learn. These
