@@ -1,7 +1,7 @@
-# "make check" is what a change must pass. .ci/run first installs and starts what it needs.
-#   make test MODULES=adapters/retrynats   one directory; so do race and lint
-#   make race FLAGS=-count=20              more flags of go test
-#   make fuzz FUZZTIME=1m SKIP=            longer, and the targets of the adapters too
+# A change must pass "make check". .ci/run installs and starts what the tests need, and runs it.
+#   make test MODULES=adapters/retrynats   tests one directory
+#   make race FLAGS=-count=20              passes more flags to go test
+#   make fuzz FUZZTIME=1m SKIP=            fuzzes longer, and fuzzes the adapters too
 SHELL := /bin/bash -o pipefail
 MODULES := $(shell find . -name go.mod -not -path './.ci/*' -exec dirname {} + | sort)
 OURS = $(filter-out ./adapters/% ./benchmarks ./examples/% ./integration,$(MODULES))
@@ -12,19 +12,19 @@ in = @time for dir in $(1); do echo "-- $@ $$dir"; (cd $$dir && $(2)) || exit; d
 .PHONY: check test race lint fuzz platforms soak
 check: lint test race fuzz platforms
 
-# Without Go's cache of results, which ignores files of other modules. lint runs vet.
+# -count=1, because Go's cache of test results ignores files of other modules. lint runs vet.
 test:
 	$(call in,$(MODULES),go test -vet=off -count=1 $(FLAGS) ./...)
 
-# Not what computes in one goroutine. The detector itself can crash in tests with synctest
-# (golang/go#78156): then once more.
+# Code that computes in one goroutine is left out. The race detector itself can crash in tests
+# with synctest (golang/go#78156). Then the tests run once more.
 racing = go test -race -vet=off -shuffle=on $(FLAGS) ./...
 race:
 	$(call in,$(filter-out ./cmd/% ./retrysim,$(OURS)),$(racing) |& tee $(BIN)/race || \
 	  { grep -q '^ThreadSanitizer: CHECK failed' $(BIN)/race && \
 	  ! grep -qE -e '--- FAIL|DATA RACE|^panic:' $(BIN)/race && $(racing); })
 
-# go install takes no replace, so tidy judges a copy of cmd/retry/go.mod with those of go.work.
+# go install refuses a replace, so tidy checks a copy of cmd/retry/go.mod with those of go.work.
 lint:
 	test -z "$$(gofmt -l . | tee /dev/stderr)"
 	$(call in,$(filter-out ./cmd/%,$(MODULES)) .ci/tools,go mod tidy -diff)
@@ -37,7 +37,7 @@ lint:
 	$(call in,$(OURS),$(BIN)/staticcheck ./...)
 	.ci/renamed
 
-# The newest Go, because up to 1.26 a target that finds nothing can fail (golang/go#75804).
+# With the newest Go, because up to 1.26 fuzzing can fail without a finding (golang/go#75804).
 FUZZTIME := 1s
 SKIP := ./adapters/%
 TARGETS = $(shell grep -rHoE '^func Fuzz\w+' --include='*_test.go' . | sed 's|/[^/]*:func |:|')
@@ -46,7 +46,7 @@ fuzz:
 	@time for of in $(filter-out $(SKIP),$(TARGETS)); do echo "-- $@ $$of"; \
 	  go test -C $${of%:*} -run None -fuzz "^$${of#*:}$$" -fuzztime $(FUZZTIME) . || exit; done
 
-# Emulators run what depends on the size and the rounding of numbers. The rest compiles there.
+# Emulators run packages that depend on the size and rounding of numbers; other systems compile.
 NUMBERS := . ./internal/saturate ./internal/strict ./internal/vectors ./retryjob
 platforms:
 	GOAMD64=v3 go test -vet=off ./internal/vectors

@@ -18,13 +18,14 @@ const httpAttempts = 4
 type httpClient struct {
 	name    string
 	prepare func(base http.RoundTripper) http.RoundTripper
-	leaks   bool // it leaves a response open that it does not return, and so its connection
+	leaks   bool // the client never closes the responses that it does not return
 }
 
 var httpClients = []httpClient{
 	{"bare", func(base http.RoundTripper) http.RoundTripper { return bareHTTP{base} }, false},
 	{"retryhttp", func(base http.RoundTripper) http.RoundTripper {
-		return &retryhttp.Transport{Base: base, Budgets: retryhttp.NoBudgets, Policy: retry.Policy{MaxAttempts: httpAttempts}} //retry:vet-ignore policyliteral no waits are measured
+		policy := retry.Policy{MaxAttempts: httpAttempts} //retry:vet-ignore policyliteral no waits
+		return &retryhttp.Transport{Base: base, Budgets: retryhttp.NoBudgets, Policy: policy}
 	}, false},
 	{"go-retryablehttp", func(base http.RoundTripper) http.RoundTripper {
 		client := retryablehttp.NewClient()
@@ -33,7 +34,8 @@ var httpClients = []httpClient{
 		return client.StandardClient().Transport
 	}, false},
 	{"failsafehttp", func(base http.RoundTripper) http.RoundTripper {
-		return failsafehttp.NewRoundTripper(base, failsafehttp.NewRetryPolicyBuilder().WithMaxRetries(httpAttempts-1).Build())
+		builder := failsafehttp.NewRetryPolicyBuilder().WithMaxRetries(httpAttempts - 1)
+		return failsafehttp.NewRoundTripper(base, builder.Build())
 	}, true},
 }
 
@@ -56,8 +58,11 @@ func (b bareHTTP) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// answers answers 503 this many times, then 200, and then starts again.
-type answers struct{ failures, n int }
+// answers is a server that answers 503 a number of times, then 200, and then starts again.
+type answers struct {
+	failures int // how many answers of 503 come before each 200
+	n        int // how many requests have come
+}
 
 func (a *answers) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	a.n++

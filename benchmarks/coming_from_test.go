@@ -29,7 +29,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// These tests hold docs/coming-from.md to what the other libraries do.
+// These tests check what docs/coming-from.md says about other libraries.
 
 func TestComingFromCenkalti(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestComingFromCenkalti(t *testing.T) {
 	})
 }
 
-// When the attempts are made by a library of which the page says how it differs.
+// The libraries make their attempts at different times, as the page says.
 func TestComingFromAttempts(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond
 	exponential := func() *backoff.ExponentialBackOff {
@@ -199,7 +199,7 @@ func TestComingFromOnRetry(t *testing.T) {
 	})
 }
 
-// What a call returns whose error is retry.Unwrap here.
+// retry.Unwrap returns the same error as cenkalti v5 and avast.
 func TestComingFromUnwrap(t *testing.T) {
 	shutdown := errors.New("shutdown")
 	canceled := func(ctx context.Context) context.Context {
@@ -296,7 +296,7 @@ func TestComingFromErrors(t *testing.T) {
 	})
 }
 
-// Marks that are left over are errors like any other.
+// An error with a mark of another library is retried like any other error.
 func TestComingFromMarks(t *testing.T) {
 	for _, mark := range []error{avastretry.Unrecoverable(errFailed), backoff.Permanent(errFailed), backoff7.Permanent(errFailed)} {
 		attempts := 0
@@ -323,7 +323,7 @@ func TestComingFromJpillora(t *testing.T) {
 	}
 }
 
-// What an inner Permanent does to a loop around it.
+// A Permanent error of an inner call ends the outer loop here, and does not in cenkalti.
 func TestComingFromInnerPermanent(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -366,7 +366,7 @@ func TestComingFromInnerPermanent(t *testing.T) {
 	}
 }
 
-// What go-retryablehttp sends again, and what its caller gets when the attempts are exhausted.
+// go-retryablehttp sends other requests again, and its caller gets an error after the last attempt.
 func TestComingFromRetryableHTTP(t *testing.T) {
 	for _, row := range []struct {
 		name, method, key string

@@ -25,8 +25,8 @@ import (
 	"github.com/goretry/retry/retryhttp/sse"
 )
 
-// eventReaders read a body of events to its end, each in the fastest way that it documents. They
-// return how many there were, and how many bytes of data.
+// eventReaders read a body of events to its end, each in the fastest way that the library
+// documents. They return the number of events, and the number of bytes in their data.
 var eventReaders = []struct {
 	name string
 	read func(body io.Reader) (events, bytes int)
@@ -98,7 +98,7 @@ func (a answerWith) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(a.body), ContentLength: -1, Request: req}, nil
 }
 
-// eventsOf writes so many events with data of so many bytes.
+// eventsOf returns n events with data of size bytes.
 func eventsOf(n, size int) string {
 	var b strings.Builder
 	data := strings.Repeat("x", size)
@@ -315,7 +315,7 @@ func TestEventsThroughCuts(t *testing.T) {
 		t.Log(row)
 		assert.Equal(t, [4]int{0, 0, 0, 1}, table[way.name+" retry"], way.name)
 	}
-	// What docs/coming-from.md says of them.
+	// docs/coming-from.md makes these three claims.
 	require.Positive(t, table["10 % 503 tmaxmax"][0], "tmaxmax ends at the first 503")
 	require.Positive(t, table["the last event again launchdarkly"][1], "launchdarkly hands out the last event again")
 	require.Positive(t, table["end inside an event r3labs"][0]+table["end inside an event r3labs"][2], "r3labs hands out half an event, or ends")

@@ -14,7 +14,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// The numbers can be compared only if every client does the same.
+// The numbers can be compared only if every client sends the same requests.
 func TestEveryClientDoesTheSame(t *testing.T) {
 	for _, c := range httpClients {
 		for failures, sent := range map[int]int{0: 1, 2: 3, 3: 4} {
@@ -31,9 +31,9 @@ func TestEveryClientDoesTheSame(t *testing.T) {
 	}
 }
 
-// The CheckRetry functions of go-retryablehttp begin with the error of the context, and are
-// a Check as they are: the attempt is not over when they are called.
-func TestCheckRetryIsACheck(t *testing.T) {
+// A CheckRetry function of go-retryablehttp first looks at the error of the context. It works as a
+// Check without a change, because the context of the attempt is not done when Check is called.
+func TestCheckRetryOfRetryablehttpWorksAsACheck(t *testing.T) {
 	for name, checkRetry := range map[string]retryablehttp.CheckRetry{
 		"default": retryablehttp.DefaultRetryPolicy, "with the error": retryablehttp.ErrorPropagatedRetryPolicy,
 	} {

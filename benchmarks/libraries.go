@@ -19,18 +19,19 @@ import (
 // A plan is the same policy for every library, configured in the library's own way.
 type plan struct {
 	attempts int
-	base     time.Duration // the first delay; each later one is twice the one before; 0: no delay
+	base     time.Duration // the first delay, which doubles after each attempt; 0: no delay
 
-	// Only the loop by hand and this library do these.
-	within, timeout time.Duration // bounds of the call and of each attempt; 0: none
+	// The other fields are used with the loop by hand and with this library. The loop by hand
+	// has neither classes nor a budget.
+	within, timeout time.Duration // limits on the time of a call and of an attempt; 0: no limit
 	watched         bool          // a function is called for each step
-	classes         bool          // failures have a class with a name and a limit; the loop by hand has none
-	budget          bool          // the policy has the default Budget of a target; the loop by hand has none
+	classes         bool          // failures have a class with a name and a limit
+	budget          bool          // the policy has the default Budget of a target
 }
 
 const (
 	jitter = 0.2
-	most   = 24 * time.Hour // the longest delay, which is never reached
+	most   = 24 * time.Hour // the longest delay; no benchmark reaches it
 )
 
 var (
@@ -42,9 +43,10 @@ var (
 
 type operation = func(context.Context) error
 
-// A library prepares what its users build once for a plan, and returns what makes n
-// calls of an operation and returns the error of the last. What keeps the state of a
-// call, or holds its context, is built for each call.
+// A library is a retry library in the form that the benchmarks need. prepare does once what
+// users of the library do once for a policy. Its result makes n calls of an operation and
+// returns the error of the last call. A value that keeps the state or the context of a call is
+// made for each call.
 type library struct {
 	name    string
 	prepare func(plan) func(ctx context.Context, n int, op operation) error
@@ -83,8 +85,8 @@ var retryOnce = library{"retry", func(p plan) func(context.Context, int, operati
 	}
 }}
 
-// Libraries of this kind, in versions of go.mod. Each is called in the fastest way that
-// it documents.
+// peers are other retry libraries, in the versions of go.mod. Each is called in the fastest way
+// that it documents.
 var peers = []library{
 	{"cenkalti", func(p plan) func(context.Context, int, operation) error {
 		tries, forever := backoff.WithMaxTries(uint(p.attempts)), backoff.WithMaxElapsedTime(0)
@@ -92,8 +94,13 @@ var peers = []library{
 			value := func() (struct{}, error) { return struct{}{}, op(ctx) }
 			for range n {
 				var b backoff.BackOff = &backoff.ZeroBackOff{}
-				if p.base > 0 { // a literal, because the constructor fills the fields twice
-					b = &backoff.ExponentialBackOff{InitialInterval: p.base, Multiplier: 2, RandomizationFactor: jitter, MaxInterval: most}
+				if p.base > 0 { // a literal, because NewExponentialBackOff sets the fields first
+					b = &backoff.ExponentialBackOff{
+						InitialInterval:     p.base,
+						Multiplier:          2,
+						RandomizationFactor: jitter,
+						MaxInterval:         most,
+					}
 				}
 				_, err = backoff.Retry(ctx, value, backoff.WithBackOff(b), tries, forever)
 			}
@@ -101,8 +108,14 @@ var peers = []library{
 		}
 	}},
 	{"avast", func(p plan) func(context.Context, int, operation) error {
-		options := []retry.Option{retry.Attempts(uint(p.attempts)), retry.LastErrorOnly(true), retry.Delay(p.base), retry.MaxDelay(most),
-			retry.MaxJitter(time.Duration(jitter * float64(p.base))), nil}
+		options := []retry.Option{
+			retry.Attempts(uint(p.attempts)),
+			retry.LastErrorOnly(true),
+			retry.Delay(p.base),
+			retry.MaxDelay(most),
+			retry.MaxJitter(time.Duration(jitter * float64(p.base))),
+			nil, // the context of each call
+		}
 		if p.base == 0 {
 			options[4] = retry.DelayType(retry.FixedDelay)
 		}
@@ -116,12 +129,14 @@ var peers = []library{
 		}
 	}},
 	{"sethvargo", func(p plan) func(context.Context, int, operation) error {
+		noWait := func() (time.Duration, bool) { return 0, false }
 		return func(ctx context.Context, n int, op operation) (err error) {
 			marked := func(ctx context.Context) error { return sethvargo.RetryableError(op(ctx)) }
 			for range n {
-				var b sethvargo.Backoff = sethvargo.BackoffFunc(func() (time.Duration, bool) { return 0, false })
+				var b sethvargo.Backoff = sethvargo.BackoffFunc(noWait)
 				if p.base > 0 {
-					b = sethvargo.WithJitterPercent(100*jitter, sethvargo.WithCappedDuration(most, sethvargo.NewExponential(p.base)))
+					b = sethvargo.WithCappedDuration(most, sethvargo.NewExponential(p.base))
+					b = sethvargo.WithJitterPercent(100*jitter, b)
 				}
 				err = sethvargo.Do(ctx, sethvargo.WithMaxRetries(uint64(p.attempts-1), b), marked)
 			}
@@ -143,7 +158,8 @@ var peers = []library{
 		}
 	}},
 	{"k8s", func(p plan) func(context.Context, int, operation) error {
-		b := wait.Backoff{Steps: p.attempts, Duration: p.base, Factor: 2, Jitter: jitter} // a Cap would end the retries
+		// Without a Cap, because a delay that reaches the Cap ends the retries.
+		b := wait.Backoff{Steps: p.attempts, Duration: p.base, Factor: 2, Jitter: jitter}
 		return func(ctx context.Context, n int, op operation) (err error) {
 			var last error
 			condition := func(ctx context.Context) (bool, error) { last = op(ctx); return last == nil, nil }
@@ -160,7 +176,8 @@ var peers = []library{
 func (p plan) policy() ours.Policy {
 	policy := ours.Policy{MaxAttempts: p.attempts, MaxElapsed: p.within, AttemptTimeout: p.timeout}
 	if p.base > 0 {
-		policy.Backoff, policy.MaxDelay, policy.Jitter = ours.Exponential{Base: p.base}, most, ours.Proportional(jitter)
+		policy.Backoff, policy.MaxDelay = ours.Exponential{Base: p.base}, most
+		policy.Jitter = ours.Proportional(jitter)
 	}
 	if p.watched {
 		policy.OnEvent = func(_ context.Context, e ours.Event) { step(e.Attempt, e.Elapsed) }
@@ -191,7 +208,7 @@ func (p plan) bare(ctx context.Context, op operation) error {
 	}
 }
 
-// bareWithDuties is bare as it is written for a bound, or for a function to call.
+// bareWithDuties is the loop by hand with limits on time, or with a function for each step.
 func (p plan) bareWithDuties(ctx context.Context, op operation) error {
 	var start time.Time
 	if p.within > 0 || p.watched {
@@ -241,7 +258,8 @@ func (p plan) sleep(ctx context.Context, attempt int) error {
 	}
 }
 
-// step does too little to be measured, and too much to be optimized away.
+// step is the function for each step. It does nothing. The compiler cannot remove its calls,
+// because it is not inlined.
 //
 //go:noinline
 func step(int, time.Duration) {}

@@ -1,5 +1,6 @@
-// Command benchmarks prints tables of what the benchmarks of this directory print: the CPU of
-// each library in multiples of the loop by hand. With -http it measures HTTP clients.
+// Command benchmarks reads the output of the benchmarks in this directory and prints it as
+// tables. A table has the CPU time of each library as a multiple of the CPU time of a retry loop
+// that is written by hand. With -http the command measures HTTP clients instead.
 //
 //	./run 5
 package main
@@ -34,9 +35,9 @@ func main() {
 	}
 }
 
-// tables prints the table of what the benchmarks have printed.
+// tables reads the output of the benchmarks and prints the tables.
 func tables(printed io.Reader) error {
-	rounds := map[string][]float64{} // by work, library and unit
+	rounds := map[string][]float64{} // measured values by work, library and unit
 	var works, libs []string
 	for in := bufio.NewScanner(printed); in.Scan(); {
 		fields := strings.Fields(in.Text())
@@ -44,26 +45,30 @@ func tables(printed io.Reader) error {
 		if !compared || len(fields) < 4 {
 			continue
 		}
-		lib = strings.TrimRight(strings.Fields(lib)[0], "0123456789") // of processors
+		lib = strings.TrimRight(strings.Fields(lib)[0], "0123456789") // go test appends the number of processors
 		works, libs = add(works, work), add(libs, lib)
 		for i := 2; i+1 < len(fields); i += 2 {
 			value, err := strconv.ParseFloat(fields[i], 64)
 			if err != nil {
 				return err
 			}
-			of := work + lib + fields[i+1]
-			rounds[of] = append(rounds[of], value)
+			key := work + lib + fields[i+1]
+			rounds[key] = append(rounds[key], value)
 		}
 	}
 	for _, question := range []struct{ text, works string }{
 		{"What does a first try cost?", "Calls/FirstTry Calls/Once"},
 		{"What do ten failures cost?", "Calls/TenFailures"},
-		{"What does a waiting call hold?", "Calls/Waiting"},
+		{"How much memory does a waiting call take?", "Calls/Waiting"},
 	} {
-		fmt.Printf("### %s\n\n| |%s\n|%s\n", question.text, cells(libs, func(lib string) string { return strings.TrimSuffix(lib, "-") }), strings.Repeat(" --- |", len(libs)+1))
+		head := cells(libs, func(lib string) string { return strings.TrimSuffix(lib, "-") })
+		line := strings.Repeat(" --- |", len(libs)+1)
+		fmt.Printf("### %s\n\n| |%s\n|%s\n", question.text, head, line)
 		for _, work := range works {
-			if slices.ContainsFunc(strings.Fields(question.works), func(of string) bool { return strings.HasPrefix(work, of) }) {
-				fmt.Printf("| %s |%s\n", work, cells(libs, func(lib string) string { return cell(rounds, work, lib) }))
+			asked := func(prefix string) bool { return strings.HasPrefix(work, prefix) }
+			if slices.ContainsFunc(strings.Fields(question.works), asked) {
+				row := cells(libs, func(lib string) string { return cell(rounds, work, lib) })
+				fmt.Printf("| %s |%s\n", work, row)
 			}
 		}
 		fmt.Println()
@@ -85,7 +90,8 @@ func cells(libs []string, cell func(lib string) string) (row string) {
 	return row
 }
 
-// cell compares times and bytes, and has allocations as they are.
+// cell returns the text of one cell. Times and bytes are divided by the values of bare.
+// Numbers of allocations are not divided.
 func cell(rounds map[string][]float64, work, lib string) string {
 	var texts []string
 	for _, unit := range []string{"cpu-ns/op", "cpu-ns/call", "B/call", "allocs/op"} {
@@ -95,7 +101,8 @@ func cell(rounds map[string][]float64, work, lib string) string {
 		case unit == "allocs/op":
 			texts = append(texts, fmt.Sprintf("%.0f", median(measured)))
 		case lib == "bare-":
-			texts = append(texts, fmt.Sprintf("%.4g %s", median(measured), strings.TrimPrefix(unit[:strings.Index(unit, "/")], "cpu-")))
+			name, _, _ := strings.Cut(strings.TrimPrefix(unit, "cpu-"), "/")
+			texts = append(texts, fmt.Sprintf("%.4g %s", median(measured), name))
 		default:
 			texts = append(texts, fmt.Sprintf("%.2fx", median(measured)/median(bare)))
 		}

@@ -23,7 +23,7 @@ import (
 	"github.com/goretry/retry/retryhttp/sse"
 )
 
-// eventServers are those of the libraries. publish sends the event n, whose ID is n.
+// eventServers are the servers of the libraries. publish sends event n, whose ID is n.
 var eventServers = []struct {
 	name  string
 	start func(t *testing.T) (_ http.Handler, publish func(t *testing.T, n int))
@@ -72,9 +72,10 @@ func (c *cutConn) Flush() { _ = http.NewResponseController(c.ResponseWriter).Flu
 
 type connKey struct{}
 
-// The servers of two other libraries tell IDs, a wait and names, and their connections break
-// anywhere. Each event comes once, whole and in order, and each wait is the server's.
-func TestServersOfOthers(t *testing.T) {
+// The servers of two other libraries send IDs, names and a wait, and their connections break after
+// a random number of bytes. Each event comes once, whole and in order, and each wait is the wait
+// that the server asked for.
+func TestStreamReadsTheServersOfOtherLibraries(t *testing.T) {
 	const last = 300
 	for _, of := range eventServers {
 		t.Run(of.name, func(t *testing.T) {

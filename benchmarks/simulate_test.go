@@ -50,6 +50,3 @@ func benchSimulate(b *testing.B, s retrysim.System) {
 	b.ReportMetric(took/float64(b.N), "CPU-s/op")
 	b.ReportMetric(float64(memory.Sys)/(1<<20), "MiB")
 }
-
-// cpuTime returns the processor time of this process, which other processes do not
-// change.

@@ -21,27 +21,27 @@ import (
 // A wire is a kind of request over loopback, to a server in another process.
 type wire struct {
 	name     string
-	server   string // of endpoints
-	failures int    // how many 503 come before the 200
-	headers  int    // of the request, besides those that net/http sets
+	server   string // the name of the server in endpoints
+	failures int    // how many answers of 503 come before the 200
+	headers  int    // how many headers the request has, without the headers of net/http
 }
 
 var wires = []wire{
 	{"a first try, http", "http", 0, 0},
-	{"the same with 12 headers", "http", 0, 12},
+	{"a first try, 12 headers", "http", 0, 12},
 	{"a first try, TLS", "https", 0, 0},
 	{"a first try, HTTP/2", "h2", 0, 0},
 	{"two 503, http", "busy", 2, 0},
 	{"two 503, HTTP/2", "busy h2", 2, 0},
 }
 
-// endpoints is what the process of the servers prints.
+// endpoints says how to reach the servers. The process of the servers prints it as JSON.
 type endpoints struct {
-	URLs        map[string]string
+	URLs        map[string]string // the URL of each server by its name
 	Certificate []byte
 }
 
-// serve starts the servers, prints where they are, and runs until its input ends.
+// serve starts the servers, prints their endpoints, and returns when standard input ends.
 func serve() error {
 	e := endpoints{URLs: map[string]string{}}
 	start := func(name string, failures int, secure, http2 bool) {
@@ -66,7 +66,7 @@ func serve() error {
 	return err
 }
 
-// startServers starts serve in another process, whose CPU time is not ours.
+// startServers runs serve in another process, so that its CPU time is not measured.
 func startServers(ctx context.Context) (e endpoints, err error) {
 	binary, err := os.Executable()
 	if err != nil {
@@ -87,13 +87,17 @@ func startServers(ctx context.Context) (e endpoints, err error) {
 	return e, json.NewDecoder(bufio.NewReader(out)).Decode(&e)
 }
 
-// requests is how many a client sends in a round.
+// requests is how many requests a client sends in a round.
 const requests = 20
 
-// measureWires prints a table: for each wire what the loop by hand takes, what each client takes
-// more, and what retryhttp takes in multiples of the loop and of go-retryablehttp. The clients
-// take turns in each of the rounds, and each number is the median of the differences to the
-// loop in the same round. So what else the machine does disturbs all of them alike.
+// A sender sends n requests one after another.
+type sender = func(n int) error
+
+// measureWires prints a table with a row for each wire. The first cells of a row are the CPU time
+// of the loop by hand, and the CPU time that each client takes in addition. The last two cells
+// compare retryhttp with the loop and with go-retryablehttp. In each round the clients take turns,
+// so that other programs of the machine disturb all clients equally. An addition is the median of
+// the differences to the loop in the same round.
 func measureWires(rounds int) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -112,7 +116,7 @@ func measureWires(rounds int) error {
 	}
 	fmt.Printf(" of bare | of go-retryablehttp |\n|%s\n", strings.Repeat(" --- |", len(httpClients)+3))
 	for _, w := range wires {
-		clients := make([]func(n int) error, len(httpClients)) // nil: is not measured
+		clients := make([]sender, len(httpClients)) // nil: the client is not measured
 		for i, c := range httpClients {
 			if w.failures > 0 && c.leaks {
 				continue
@@ -128,7 +132,7 @@ func measureWires(rounds int) error {
 	return nil
 }
 
-// transport returns an http.Transport that trusts the servers.
+// transport returns an http.Transport that trusts the certificate of the servers.
 func (e endpoints) transport() (*http.Transport, error) {
 	certificate, err := x509.ParseCertificate(e.Certificate)
 	if err != nil {
@@ -139,8 +143,8 @@ func (e endpoints) transport() (*http.Transport, error) {
 	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}, nil
 }
 
-// client returns what sends n requests one after another.
-func (w wire) client(ctx context.Context, url string, rt http.RoundTripper) (func(n int) error, error) {
+// client returns the sender of a client with this RoundTripper.
+func (w wire) client(ctx context.Context, url string, rt http.RoundTripper) (sender, error) {
 	client := &http.Client{Transport: rt}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -161,9 +165,10 @@ func (w wire) client(ctx context.Context, url string, rt http.RoundTripper) (fun
 }
 
 // measure prints the row of a wire.
-func (w wire) measure(clients []func(n int) error, rounds int) error {
-	const warm = 100 * requests                                                   // opens connections, and counts allocations
-	cpu, over := make([][]float64, len(clients)), make([][]float64, len(clients)) // in each round
+func (w wire) measure(clients []sender, rounds int) error {
+	const warm = 100 * requests             // requests that open connections and count allocations
+	cpu := make([][]float64, len(clients))  // microseconds of each client in each round
+	over := make([][]float64, len(clients)) // cpu minus the time of the loop by hand
 	cells := make([]string, len(clients))
 	for i, send := range clients {
 		if send == nil {
@@ -178,7 +183,7 @@ func (w wire) measure(clients []func(n int) error, rounds int) error {
 		cells[i] = fmt.Sprintf("%.0f", float64(after.Mallocs-before.Mallocs)/warm)
 	}
 	for round := range rounds {
-		for turn := range clients { // who begins takes turns too
+		for turn := range clients { // each round begins with another client
 			i := (round + turn) % len(clients)
 			if clients[i] == nil {
 				continue
@@ -213,7 +218,7 @@ func (w wire) measure(clients []func(n int) error, rounds int) error {
 	return nil
 }
 
-// get reads the response to a request.
+// get sends a request and returns the status and the body of the response.
 func get(client *http.Client, req *http.Request) (status int, text string, err error) {
 	resp, err := client.Do(req)
 	if err != nil {
@@ -224,7 +229,7 @@ func get(client *http.Client, req *http.Request) (status int, text string, err e
 	return resp.StatusCode, string(body), err
 }
 
-// cpuTime returns the processor time of this process, which other processes do not change.
+// cpuTime returns the CPU time that this process has used so far.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each Go snippet of an adapter's README is in one of the adapter's tests, which compile it.
-// White space may differ.
+// Each Go snippet of an adapter's README is also in a test of the adapter, so it compiles. White
+// space may differ.
 func TestSnippetsOfAdaptersAreCompiled(t *testing.T) {
 	text := func(file string) string {
 		text, err := os.ReadFile(file)

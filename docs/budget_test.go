@@ -14,9 +14,9 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// The snippets of docs/budget.md, in three servers whose lowest always says 503: with a
-// budget of 3 for the request it gets four calls, without it 64.
-func TestLentBudget(t *testing.T) {
+// The test runs the snippets of docs/budget.md in a chain of three servers whose last server always
+// answers 503. With a budget of 3 for the request it gets four requests, and without a budget 64.
+func TestALentBudgetLimitsTheRetriesOfAllServices(t *testing.T) {
 	policy := retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Millisecond)}
 	for name, calls := range map[string]int64{"lent": 4, "not lent": 64} {
 		t.Run(name, func(t *testing.T) {

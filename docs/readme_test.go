@@ -27,10 +27,9 @@ import (
 	"github.com/goretry/retry/retrysql/sqlfault"
 )
 
-// Every Go snippet of the README and of the pages in docs is in a test that runs it
-// against something that fails. They must match word for word, except for
-// indentation.
-func TestREADMESnippets(t *testing.T) {
+// Every Go snippet of the README and of the pages in docs is also in a test. The two must be equal
+// except for indentation.
+func TestEverySnippetOfThePagesIsRunByATest(t *testing.T) {
 	var sources []string
 	for _, root := range []string{
 		"docs", "examples", "integration",
@@ -71,9 +70,8 @@ func TestREADMEIsShortAndSaysHowToBegin(t *testing.T) {
 	assert.Contains(t, readme, "\ngo run ./examples/quickstart\ngo test ./...\n")
 }
 
-// Every relative link of a page leads to a file that exists, and to a heading that it
-// has.
-func TestLinks(t *testing.T) {
+// Every relative link of a page leads to a file that exists and to a heading in this file.
+func TestEveryLinkLeadsToAFileAndAHeading(t *testing.T) {
 	pages := 0
 	require.NoError(t, filepath.WalkDir(".", func(page string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(page) != ".md" {
@@ -106,7 +104,7 @@ func headings(t *testing.T, page string) (anchors []string) {
 }
 
 // Each file that CONTRIBUTING.md names exists.
-func TestContributingNamesFiles(t *testing.T) {
+func TestFilesThatContributingNamesExist(t *testing.T) {
 	named := regexp.MustCompile("`([a-z][a-z_./-]+\\.(?:go|md|json|py))`").FindAllStringSubmatch(text(t, "CONTRIBUTING.md"), -1)
 	assert.Greater(t, len(named), 30)
 	for _, file := range named {
@@ -116,26 +114,35 @@ func TestContributingNamesFiles(t *testing.T) {
 	}
 }
 
-// Each test that SECURITY.md names exists.
-func TestSecurityNamesTests(t *testing.T) {
-	named := regexp.MustCompile("`([a-z/]+)\\.((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(text(t, "SECURITY.md"), -1)
-	assert.Greater(t, len(named), 25)
-	for _, test := range named {
-		dir := filepath.FromSlash(test[1])
-		if test[1] == "retry" {
-			dir = "."
+// Each test that SECURITY.md and docs/compatibility.md name exists, and each of their limits and
+// promises names a test.
+func TestPagesNameTestsThatExist(t *testing.T) {
+	for page, rows := range map[string]int{"SECURITY.md": 40, "docs/compatibility.md": 8} {
+		named := 0
+		for line := range strings.Lines(text(t, page)) {
+			tests := regexp.MustCompile("`([a-z/]+)\\.((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(line, -1)
+			if len(tests) > 0 {
+				named++
+			}
+			for _, test := range tests {
+				dir := filepath.FromSlash(test[1])
+				if test[1] == "retry" {
+					dir = "."
+				}
+				files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+				require.NoError(t, err)
+				assert.True(t, slices.ContainsFunc(files, func(file string) bool {
+					return strings.Contains(text(t, file), "\nfunc "+test[2]+"(")
+				}), test[0])
+			}
 		}
-		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-		require.NoError(t, err)
-		assert.True(t, slices.ContainsFunc(files, func(file string) bool {
-			return strings.Contains(text(t, file), "\nfunc "+test[2]+"(")
-		}), test[0])
+		assert.GreaterOrEqual(t, named, rows, page)
 	}
 }
 
-// The README leads to the list of every package that can be imported and of every
-// adapter, and to that of all examples.
-func TestREADMELeadsEverywhere(t *testing.T) {
+// The README links to the list of packages and adapters, and to the list of examples. Both lists
+// are complete.
+func TestREADMELeadsToEveryPackageAndExample(t *testing.T) {
 	readme, page := text(t, "README.md"), text(t, "docs/packages.md")
 	links := func(dir string) bool {
 		return strings.Contains(page, "](https://pkg.go.dev/github.com/goretry/retry/"+dir+")") || strings.Contains(page, "](../"+dir+"/README.md)")
@@ -171,8 +178,8 @@ func TestREADMELeadsEverywhere(t *testing.T) {
 	assert.Contains(t, readme, "](examples/README.md)")
 }
 
-// What the README says of speed is what the latest run of the benchmarks says.
-func TestREADMENumbers(t *testing.T) {
+// The README says the same about speed as the latest run of the benchmarks.
+func TestREADMENumbersAreThoseOfTheBenchmarks(t *testing.T) {
 	assert.Contains(t, strings.Join(strings.Fields(text(t, "README.md")), " "), "no allocation when the first attempt succeeds")
 	first := regexp.MustCompile(`(?m)^\| Calls/FirstTry \| [^|]* \| [0-9.]+x, 0 \|`)
 	assert.Regexp(t, first, text(t, "benchmarks/README.md"))
@@ -195,15 +202,15 @@ func fenced(t *testing.T, page, language string) []string {
 	return blocks
 }
 
-// The snippets of the README. Each is run against something that fails by a script,
-// and what the README says of it is what is asserted.
+// These tests run the snippets of the README, and assert what the README says about them.
 
-// A server answers requests by a script. What comes after its end succeeds.
+// server returns a server without a network whose first answers are faults. Requests after the last
+// fault succeed.
 func server(faults ...httpfault.Fault) *httpfault.Transport {
 	return httpfault.New(answers{}, faults...)
 }
 
-// network takes the place of the network while a test runs.
+// network replaces http.DefaultTransport while a test runs.
 func network(t *testing.T, base http.RoundTripper) {
 	before := http.DefaultTransport
 	http.DefaultTransport = base
@@ -222,8 +229,8 @@ func (answers) RoundTrip(req *http.Request) (*http.Response, error) {
 	return httpfault.Status(http.StatusOK, 0)(req, nil)
 }
 
-// What the fields do is tested with package retry.
-func TestREADMEPolicy(t *testing.T) {
+// Package retry tests what the fields do.
+func TestREADMEPolicyHasNoFinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		temporary := func(err error) bool { return !errors.Is(err, errBoom) }
 		classify := func(error) *retry.Class { return nil }
@@ -256,7 +263,7 @@ func TestREADMEPolicy(t *testing.T) {
 	})
 }
 
-// A thousand calls of a target that is down: with a Budget, and without one.
+// A thousand calls to a target that is down make 5,000 attempts, and 1,010 with a Budget.
 func TestREADMEOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempts := 0
@@ -307,13 +314,13 @@ func (c connection) ExecContext(context.Context, string, []driver.NamedValue) (d
 	return driver.RowsAffected(1), nil
 }
 
-// A sqlState is the code of a database's error.
+// A sqlState is an error of a database with this code.
 type sqlState string
 
 func (s sqlState) Error() string    { return "SQLSTATE " + string(s) }
 func (s sqlState) SQLState() string { return string(s) }
 
-// A transaction that meets a deadlock, and a job with each of its outcomes.
+// A transaction runs again after a deadlock, and a job can end in each outcome.
 func TestREADMETransactionAndJob(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()

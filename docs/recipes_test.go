@@ -42,11 +42,11 @@ import (
 	"github.com/goretry/retry/retrytest"
 )
 
-// The snippets of docs/recipes.md. Each is run against something that fails by a
-// script. Those for YAML, language models, gRPC and controllers are in
-// integration/yamltest, integration/llmtest and the adapters.
+// These tests run the snippets of docs/recipes.md against functions and servers that fail. The
+// snippets for YAML, language models, gRPC and controllers are in integration/yamltest,
+// integration/llmtest and the adapters.
 
-// logTo sends what slog writes while a test runs to a buffer.
+// logTo sends the output of slog to a buffer while a test runs.
 func logTo(t *testing.T, out *bytes.Buffer) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(out, nil)))
@@ -297,8 +297,8 @@ func TestRecipeAttemptNumberAndLastValue(t *testing.T) {
 	}
 }
 
-// The page has the text and the Go name of each reason for which a call stops.
-func TestReasonsToWatch(t *testing.T) {
+// The page lists the text and the Go name of each reason.
+func TestEveryReasonIsOnThePageWhatToWatch(t *testing.T) {
 	page, err := os.ReadFile("docs/what-to-watch.md")
 	require.NoError(t, err)
 	source, err := os.ReadFile("errors.go")
@@ -776,7 +776,7 @@ func TestRecipeLog(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(out.String(), " key=order-42 "))
 }
 
-// The snippets of docs/queues.md.
+// These tests run the snippets of docs/queues.md.
 
 func TestQueuesRun(t *testing.T) {
 	type table struct {
@@ -820,7 +820,7 @@ func TestQueuesRun(t *testing.T) {
 	}
 }
 
-func TestQueuesDeadLetter(t *testing.T) {
+func TestDeadLetterOfThePageIsRead(t *testing.T) {
 	var d retryjob.DeadLetter
 	require.NoError(t, d.UnmarshalJSON([]byte(fenced(t, "docs/queues.md", "json")[0])))
 	written, err := d.MarshalJSON()
@@ -843,7 +843,7 @@ func TestQueuesRedrive(t *testing.T) {
 	assert.Less(t, at, options.Window)
 }
 
-// The snippets of docs/coming-from.md.
+// These tests run the snippets of docs/coming-from.md.
 
 func TestMovedFromCenkalti(t *testing.T) {
 	var out bytes.Buffer
@@ -1065,7 +1065,7 @@ func TestRecipeCommand(t *testing.T) {
 	}
 }
 
-// An apiError is an error as the SDKs of vendors have it.
+// An apiError is like an error of an SDK.
 type apiError struct{ Status int }
 
 func (e *apiError) Error() string { return http.StatusText(e.Status) }
@@ -1139,7 +1139,7 @@ func TestRecipeDeadlineInAHeader(t *testing.T) {
 	})
 }
 
-// The answer to the first attempt is lost. The server knows the second one by its key.
+// The answer to the first attempt is lost. The server recognizes the second attempt by its key.
 func TestRecipePost(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		base := server(httpfault.After(nil))
@@ -1246,8 +1246,8 @@ func TestRecipeDownload(t *testing.T) {
 	}
 }
 
-// Three programs whose state survives an attempt are found by the snippet, and what is
-// right is not.
+// The snippet finds a mistake in three programs whose state survives an attempt, and none in
+// correct programs.
 func TestRecipeMustNotRunTwice(t *testing.T) {
 	type program struct {
 		operation func(context.Context) error
@@ -1343,7 +1343,7 @@ func TestRecipeMustNotRunTwice(t *testing.T) {
 	}
 }
 
-// findings is a testing.TB that keeps what a test finds.
+// findings is a testing.TB that keeps the failures of a test.
 type findings struct {
 	testing.TB
 	texts []string
@@ -1354,7 +1354,7 @@ func (f *findings) Errorf(format string, args ...any) {
 	f.texts = append(f.texts, fmt.Sprintf(format, args...))
 }
 
-// store is a server that knows an order by its key.
+// store is a server that recognizes an order by its key.
 type store struct {
 	keys   []string
 	orders int

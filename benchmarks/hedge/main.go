@@ -1,5 +1,6 @@
-// Command hedge prints the table of README.md about second requests: what each library does
-// to the times, the requests and the connections of a server on loopback, in one run.
+// Command hedge prints the tables about second requests that are in README.md. For each library
+// it measures how long requests take, and how many requests and connections a server on loopback
+// gets.
 //
 //	go run ./hedge
 package main
@@ -30,13 +31,14 @@ import (
 
 var (
 	rate    = flag.Int("rate", 200, "requests a second")
-	median  = flag.Duration("median", 10*time.Millisecond, "of the answers; a slow one takes 50 times as long")
+	median  = flag.Duration("median", 10*time.Millisecond, "median time of an answer")
 	measure = flag.Duration("for", 10*time.Second, "how long each case is measured")
 )
 
+// slow returns how long a slow answer takes.
 func slow() time.Duration { return 50 * *median }
 
-// after is when a library sends a second request.
+// after returns how long a library waits before it sends a second request.
 func after() time.Duration { return 5 * *median }
 
 // A library sends a second request if there is no answer after some time.
@@ -61,24 +63,26 @@ var libraries = []library{
 		return failsafehttp.NewRoundTripper(base, hedgepolicy.NewWithDelay[*http.Response](after()))
 	}},
 	{"failsafe-go, quantile", func(base http.RoundTripper) http.RoundTripper {
-		return failsafehttp.NewRoundTripper(base, hedgepolicy.NewWithDelayQuantile[*http.Response](0.95, 100, 20))
+		hedge := hedgepolicy.NewWithDelayQuantile[*http.Response](0.95, 100, 20)
+		return failsafehttp.NewRoundTripper(base, hedge)
 	}},
 	{"failsafe-go, delay, budget", func(base http.RoundTripper) http.RoundTripper {
-		return failsafehttp.NewRoundTripper(base, hedgepolicy.NewBuilderWithDelay[*http.Response](after()).
-			WithBudget(budget.NewBuilder().WithMaxRate(0.05).Build()).Build())
+		hedge := hedgepolicy.NewBuilderWithDelay[*http.Response](after()).
+			WithBudget(budget.NewBuilder().WithMaxRate(0.05).Build()).Build()
+		return failsafehttp.NewRoundTripper(base, hedge)
 	}},
 }
 
-// A trial is what the answers are like.
+// A trial says how long the answers of the server take.
 type trial struct {
 	name  string
-	share float64 // of the answers that are slow
-	work  int     // how long the others take, in medians
-	limit float64 // the share of what the server can do that the requests are; 0: it can do all
+	share float64 // the share of the answers that are slow
+	work  int     // how long the other answers take, as a multiple of -median
+	limit float64 // the load, as a share of what the server can do; 0: no limit
 }
 
-// Each trial begins with two seconds of the first one, which are not measured: a library may
-// learn from them.
+// Before each trial, the first trial runs for two seconds, from which a library can learn. These
+// two seconds are not measured.
 var trials = []trial{
 	{name: "2 % slow", share: 0.02, work: 1},
 	{name: "all slow", work: 50},
@@ -87,15 +91,19 @@ var trials = []trial{
 
 func main() {
 	flag.Parse()
-	fmt.Printf("| | | p50 | p99 | requests | new connections | succeed |\n|%s\n", strings.Repeat(" --- |", 7))
+	fmt.Println("| | | p50 | p99 | requests | new connections | succeed |")
+	fmt.Println("|" + strings.Repeat(" --- |", 7))
 	for _, t := range trials {
 		for _, l := range libraries {
 			r := run(t, l)
-			fmt.Printf("| %s | %s | %.0f ms | %.0f ms | %+.1f %% | %d | %.1f %% |\n", t.name, l.name, ms(r.p50), ms(r.p99),
-				100*(float64(r.served)/float64(r.sent)-1), r.connections, 100*float64(r.ok)/float64(r.sent))
+			more := 100 * (float64(r.served)/float64(r.sent) - 1)
+			fmt.Printf("| %s | %s | %.0f ms | %.0f ms | %+.1f %% | %d | %.1f %% |\n",
+				t.name, l.name, ms(r.p50), ms(r.p99), more, r.connections,
+				100*float64(r.ok)/float64(r.sent))
 		}
 	}
-	fmt.Printf("\n| an answer in time, in memory | time | allocations |\n|%s\n", strings.Repeat(" --- |", 3))
+	fmt.Println("\n| an answer in time, in memory | time | allocations |")
+	fmt.Println("|" + strings.Repeat(" --- |", 3))
 	for _, l := range libraries {
 		r := inTime(l)
 		fmt.Printf("| %s | %.1f us | %d |\n", l.name, float64(r.NsPerOp())/1e3, r.AllocsPerOp())
@@ -104,15 +112,15 @@ func main() {
 
 func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
-// A result is what the requests of a trial met with.
+// A result is what was measured in a trial.
 type result struct {
 	sent, ok            int
-	served, connections int64 // at the server
+	served, connections int64 // how many requests and new connections the server got
 	p50, p99            time.Duration
 }
 
-// run sends requests through a library, first two seconds of the first trial and then those
-// of t. Each has four times as long as a slow answer takes.
+// run sends requests through a library: the requests of the first trial for two seconds, and then
+// the requests of t. The timeout of a request is four times as long as a slow answer takes.
 func run(t trial, l library) result {
 	s := newServer(trials[0], t)
 	defer func() { s.CloseClientConnections(); s.Close() }()
@@ -123,30 +131,37 @@ func run(t trial, l library) result {
 	s.measured.Store(true)
 	took, ok := s.send(client, 1, *measure)
 	slices.Sort(took)
-	return result{len(took), ok, s.served[1].Load(), s.connections.Load(), took[len(took)/2], took[len(took)*99/100]}
+	return result{
+		sent:        len(took),
+		ok:          ok,
+		served:      s.served[1].Load(),
+		connections: s.connections.Load(),
+		p50:         took[len(took)/2],
+		p99:         took[len(took)*99/100],
+	}
 }
 
-// A server answers the requests of two trials.
+// A server answers the requests of two trials, and counts the requests of each.
 type server struct {
 	*httptest.Server
 	served      [2]atomic.Int64
 	connections atomic.Int64
-	measured    atomic.Bool // connections are counted
+	measured    atomic.Bool // whether new connections are counted
 }
 
-func newServer(of ...trial) *server {
+func newServer(pair ...trial) *server {
 	s := &server{}
 	var room [2]chan bool
-	for i, t := range of {
+	for i, t := range pair {
 		if t.limit > 0 {
 			room[i] = make(chan bool, int(float64(*rate*t.work)*median.Seconds()/t.limit))
 		}
 	}
-	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	answer := func(w http.ResponseWriter, r *http.Request) {
 		i := len(r.URL.Query().Get("measured"))
-		t := of[i]
+		t := pair[i]
 		s.served[i].Add(1)
-		if room[i] != nil { // it works on, whether or not the client is there, as a database does
+		if room[i] != nil { // like a database, the server works on after the client has gone
 			room[i] <- true
 			defer func() { <-room[i] }()
 		}
@@ -156,7 +171,8 @@ func newServer(of ...trial) *server {
 		}
 		time.Sleep(time.Duration(float64(d) * (0.8 + 0.4*rand.Float64())))
 		_, _ = io.WriteString(w, "hello")
-	}))
+	}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(answer))
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew && s.measured.Load() {
 			s.connections.Add(1)
@@ -166,10 +182,10 @@ func newServer(of ...trial) *server {
 	return s
 }
 
-// send sends requests of the i-th trial. It returns how long each took, and how many
-// succeeded.
-func (s *server) send(client *http.Client, i int, lasts time.Duration) (took []time.Duration, ok int) {
-	took = make([]time.Duration, max(1, int(lasts.Seconds()*float64(*rate))))
+// send sends requests of the i-th trial for this long. It returns the time that each request
+// took, and the number of requests that succeeded.
+func (s *server) send(client *http.Client, i int, d time.Duration) (took []time.Duration, ok int) {
+	took = make([]time.Duration, max(1, int(d.Seconds()*float64(*rate))))
 	url := s.URL + "/?measured=" + strings.Repeat("x", i)
 	var succeeded atomic.Int64
 	var calls sync.WaitGroup
@@ -201,7 +217,7 @@ func get(client *http.Client, url string) error {
 	return err
 }
 
-// inTime measures a request whose answer comes at once.
+// inTime measures a request whose answer comes before a second request is sent.
 func inTime(l library) testing.BenchmarkResult {
 	return testing.Benchmark(func(b *testing.B) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -223,9 +239,10 @@ func inTime(l library) testing.BenchmarkResult {
 	})
 }
 
-// answers answers at once.
+// answers is a RoundTripper that answers at once.
 type answers struct{}
 
 func (answers) RoundTrip(req *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("hello")), Request: req}, nil
+	body := io.NopCloser(strings.NewReader("hello"))
+	return &http.Response{StatusCode: http.StatusOK, Body: body, Request: req}, nil
 }
