@@ -1,7 +1,6 @@
 package retry
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/goretry/retry/internal/saturate"
@@ -300,22 +299,4 @@ func (d *Decision) draw(p *Policy, number int, seed uint64, elapsed, left time.D
 // tooLate reports whether a retry after delay would start later than maxElapsed allows.
 func tooLate(maxElapsed, elapsed, delay time.Duration) bool {
 	return maxElapsed > 0 && saturate.Add(elapsed, delay) > maxElapsed
-}
-
-// fault returns a PolicyError that says why c is invalid, or nil if c is valid.
-func (c *Class) fault() error {
-	var f faults
-	check(&f, c.MaxAttempts < 0, "MaxAttempts", c.MaxAttempts,
-		"write how many, or 0 for the policy's limits alone")
-	f.addBackoff(c.Backoff)
-	check(&f, c.MaxDelay < 0, "MaxDelay", c.MaxDelay,
-		"write 0 for the policy's, or a positive duration")
-	f.addJitter(c.Jitter)
-	if f == nil {
-		return nil
-	}
-	for i := range f.named() { // a Class has no text form, so its findings have no Key
-		f[i].Key, f[i].inKeys = "", f[i].inGo
-	}
-	return &PolicyError{of: fmt.Sprintf("class %q", c.Name), faults: f}
 }

@@ -173,6 +173,24 @@ func (p *Policy) faults() (f faults) {
 	return f
 }
 
+// fault returns a PolicyError that says why c is invalid, or nil if c is valid.
+func (c *Class) fault() error {
+	var f faults
+	check(&f, c.MaxAttempts < 0, "MaxAttempts", c.MaxAttempts,
+		"write how many, or 0 for the policy's limits alone")
+	f.addBackoff(c.Backoff)
+	check(&f, c.MaxDelay < 0, "MaxDelay", c.MaxDelay,
+		"write 0 for the policy's, or a positive duration")
+	f.addJitter(c.Jitter)
+	if f == nil {
+		return nil
+	}
+	for i := range f.named() { // a Class has no text form, so its findings have no Key
+		f[i].Key, f[i].inKeys = "", f[i].inGo
+	}
+	return &PolicyError{of: fmt.Sprintf("class %q", c.Name), faults: f}
+}
+
 // leastHealthy is the shortest HealthyAfter. Every attempt would run past a HealthyAfter of 1ns,
 // and the call would never reach a limit.
 const leastHealthy = time.Millisecond
