@@ -5,16 +5,17 @@
 //		return call(ctx)
 //	})
 //
-// [Do] retries every error, except an error that [Permanent] has wrapped and an error that
-// RetryIf rejects. No error has to be wrapped as retryable. Retry only a function that may
-// run twice. [DoValue] is Do for a function that returns a value.
+// [Do] retries after every error, with two exceptions: an error that [Permanent] has wrapped,
+// and an error that Policy.RetryIf rejects. You do not have to wrap an error to get a retry.
+// Use Do only for a function that may run twice. [DoValue] does the same for a function that
+// also returns a value.
 //
 // # Packages
 //
 //   - [github.com/goretry/retry/retryhttp] retries requests of any http.Client
 //   - [github.com/goretry/retry/retrysql] runs transactions again
 //   - [github.com/goretry/retry/retryjob] runs one attempt of a job from a queue
-//   - [github.com/goretry/retry/retrynet] tells temporary network errors from others
+//   - [github.com/goretry/retry/retrynet] reports whether a network error is temporary
 //   - [github.com/goretry/retry/retrylog] logs, counts and explains retries
 //   - [github.com/goretry/retry/retrytest] tests code that retries, without waiting
 //
@@ -23,36 +24,44 @@
 //
 // # Attempts
 //
-// An attempt is one call of the function. The first attempt has number 1. MaxAttempts is
-// the limit on the count of all attempts. MaxRetries leaves the first attempt out. A policy
-// without MaxAttempts, MaxRetries and MaxElapsed makes one attempt. The function counts in
-// a variable if it needs the number of its attempt: see the example AttemptNumber of Do.
+// An attempt is one call of the function. The first attempt has number 1. MaxAttempts limits
+// all attempts, including the first. MaxRetries limits only the attempts after the first. If
+// MaxAttempts, MaxRetries and MaxElapsed are all zero, there is only one attempt.
+//
+// The function does not get the number of its attempt. If you need this number, count the
+// attempts in a variable: see the example AttemptNumber of Do.
 //
 // # Delays
 //
-//  1. Backoff gives the delay after a failed attempt, and MaxDelay limits the delay.
-//  2. Jitter widens the delay to a window, and MaxDelay limits the window too.
-//  3. A Retry-After ([After]) that is longer moves the start of the window: under ±50 %,
-//     After(2s) gives a window from 2s to 4s. Policy.RetryAfter can change this.
-//  4. One delay is drawn from the window, uniformly. [Draw] computes the delay again from
-//     the fields of an [Event].
+//  1. Backoff computes the delay after a failed attempt. MaxDelay limits this delay.
+//  2. Jitter widens the delay to a window: a Jitter of ±50 % makes a window from 1s to 3s out
+//     of a delay of 2s. MaxDelay limits the window too.
+//  3. If a server asks for a longer wait (see [After]), the window starts at this wait: with a
+//     Jitter of ±50 %, a wait of 2s gives a window from 2s to 4s. Policy.RetryAfter can change
+//     this rule.
+//  4. The delay is drawn at random from the window, where all values are equally likely.
+//     [Draw] computes the same delay again from the fields of an [Event].
 //
 // # Time
 //
-// The context bounds a call with all its retries. MaxElapsed bounds the start of the last
-// retry. AttemptTimeout cancels the context of an attempt. The function must heed its
-// context. If no attempt could follow a wait, the call returns without waiting.
+// The context limits the time of the whole call, with all attempts and waits. MaxElapsed
+// limits how late a retry may start. AttemptTimeout limits the time of each attempt: it cancels
+// the context that the function gets. A function that ignores its context cannot be stopped.
+// If the next wait would end too late for another attempt, the call returns without waiting.
 //
 // # Errors
 //
-// A failed call returns an [*Error]. [ReasonOf] returns the reason why the call stopped.
-// errors.Is and errors.As find the error of the last attempt. Call [Unwrap] before a type
-// switch or ==. errors.Is(err, context.DeadlineExceeded) is also true if only the function
-// timed out, so check the Reason.
+// If a call fails, it returns an [*Error]. [ReasonOf] returns the reason why the call stopped.
+// errors.Is and errors.As find the error of the last attempt. To compare an error with ==, or
+// to use a type switch, call [Unwrap] first.
+//
+// errors.Is(err, context.DeadlineExceeded) is also true if an attempt timed out while the
+// context of the call was not done. To know whether that context ended the call, compare the
+// reason with ReasonDeadline.
 //
 // # Configuration
 //
-// A Policy reads and writes JSON and YAML:
+// You can write a Policy as JSON or YAML:
 //
 //	{"max_attempts": 5, "backoff": {"type": "exponential", "base": "200ms"},
 //	 "max_delay": "5s", "jitter": 0.5}
@@ -61,6 +70,6 @@
 //
 // # Promises
 //
-// A Policy is safe for concurrent use. The package starts no goroutine, recovers no panic
+// A Policy is safe for concurrent use. This package starts no goroutine, recovers no panic,
 // and keeps no global state.
 package retry
