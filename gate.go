@@ -47,7 +47,7 @@ type Gate struct {
 // Hold returns a function that calls fn as soon as the gate is open for key. The error of fn
 // may ask for a wait, by [After] or by a method RetryAfter. Then the gate closes for the time
 // of this wait, and holds all attempts with this key. A success does not change the gate, and
-// neither does any other error.
+// neither does an error that asks for no wait.
 //
 // The time at the gate is part of the attempt: AttemptTimeout and HealthyAfter include it. If
 // the context's deadline comes before the gate opens, the attempt fails without waiting, and fn

@@ -9,7 +9,7 @@ import (
 )
 
 // Lint reports settings that are valid but probably unintended. It returns nil if it finds
-// no such setting. It also returns nil if p is invalid: see [Policy.Validate].
+// none. If p is invalid, Lint returns nil too: see [Policy.Validate].
 func (p Policy) Lint() (found []Finding) {
 	if p.faults() != nil {
 		return nil
@@ -28,10 +28,10 @@ type linted struct {
 	Policy
 	declared int           // the limit on attempts that is set; 0: no limit, so one attempt
 	limit    int           // EffectiveMax
-	retries  int           // limit - 1
-	unset    bool          // no limit is set, and NonRetryable does not explain why
-	curve    bool          // no class may replace the curve of the policy
-	endless  bool          // a call may go on for ever with the curve of the policy
+	retries  int           // limit - 1; below 0: unlimited
+	unset    bool          // no limit is set, and the policy is not NonRetryable
+	curve    bool          // there is no Classify, so no class has a curve of its own
+	endless  bool          // a call may go on for ever, with the curve of the policy
 	first    time.Duration // the delay of the curve after the first attempt
 	attempts string        // the limit as text
 }
@@ -47,25 +47,27 @@ func newLinted(p Policy) *linted {
 	return l
 }
 
-// short reports whether all delays are shorter than the least wait of an endless call.
+// short reports whether all delays are shorter than leastWait, the shortest wait of an endless
+// call.
 func (l *linted) short() bool {
 	_, greatest := l.ownWindow(math.MaxInt)
 	return l.Backoff != nil && greatest < leastWait
 }
 
-// A lintRule describes one Finding of Lint.
+// A lintRule describes one kind of Finding of Lint.
 type lintRule struct {
 	code string
-	name string // the setting that the finding is about: a token of words
-	text string // a format for fmt, with tokens of words in braces
+	name string // the token of the setting that the finding is about
+	text string // a format for the function finding
 
 	// applies returns nil if the rule does not apply, and otherwise the values for text.
 	applies func(*linted) []any
 }
 
-// when returns values, as text for durations, if is is true, and otherwise nil.
-func when(is bool, values ...any) []any {
-	if !is {
+// when returns values if applies is true, and otherwise nil. It replaces each duration in
+// values by its text.
+func when(applies bool, values ...any) []any {
+	if !applies {
 		return nil
 	}
 	return append([]any{}, saturate.Texts(values)...)
@@ -73,7 +75,7 @@ func when(is bool, values ...any) []any {
 
 const lintLimits = "{MaxAttempts}, {MaxRetries} or {MaxElapsed}"
 
-// lintRules are in the order in which Lint reports.
+// lintRules lists the rules in the order in which Lint reports them.
 var lintRules = []lintRule{
 	{
 		"unused_limit", "NonRetryable", "{NonRetryable} allows only one attempt: the limit of %s by " +
@@ -204,13 +206,13 @@ var lintRules = []lintRule{
 	},
 }
 
-// tooLong is the worst case above which Lint reports a policy. The most patient queues give up
-// after three weeks.
+// tooLong is the longest time that all retries of a policy may take without a Finding. Even the
+// most patient queues give up after three weeks.
 const tooLong = 31 * 24 * time.Hour
 
-// longest returns the latest start of the last retry, or 0 if p has a MaxElapsed or no retry
-// or delay. upTo is "up to", or "more than" if p has more retries than a plan. longest calls
-// no Backoff or Jitter of the caller, and returns 0 for them.
+// longest returns when the last retry starts at the latest. It returns 0 if p has a MaxElapsed,
+// no retry, or no delay. It also returns 0 for a Backoff or Jitter of the caller, which it does
+// not call. upTo is "up to", or "more than" if p has more retries than a plan can show.
 func (p *Policy) longest() (worst time.Duration, upTo string) {
 	if !p.builtIn() || p.Backoff == nil || p.MaxElapsed > 0 || p.limit() < 2 {
 		return 0, ""
@@ -223,8 +225,9 @@ func (p *Policy) longest() (worst time.Duration, upTo string) {
 }
 
 // mostWithin returns how many attempts fit into MaxElapsed. It returns 0 if all attempts fit,
-// if p has no limit on attempts, or if the delays may be shorter than in the plan: because of
-// a class, a RetryAfterExact, a Wait, or a Backoff or Jitter of the caller.
+// or if p has no limit on attempts. It also returns 0 if the delays may be shorter than in the
+// plan. The reason may be a class, a RetryAfterExact, a Wait, or a Backoff or Jitter of the
+// caller.
 func (p *Policy) mostWithin() int {
 	if p.limit() == Unlimited || !p.builtIn() || p.Classify != nil || p.Wait != nil ||
 		p.RetryAfter == RetryAfterExact {
@@ -236,7 +239,8 @@ func (p *Policy) mostWithin() int {
 	return 0
 }
 
-// builtIn reports whether Backoff and Jitter are types of this package. Lint may call them.
+// builtIn reports whether Backoff and Jitter are types of this package. Lint calls only such
+// types.
 func (p *Policy) builtIn() bool {
 	switch p.Backoff.(type) {
 	case nil, Fixed, Linear, Fibonacci, Exponential, Schedule:
@@ -251,7 +255,7 @@ func (p *Policy) builtIn() bool {
 	}
 }
 
-// ownWindow returns the window of a delay without the least wait of an endless call. For a
+// ownWindow returns the window after an attempt, and never raises it to leastWait. For a
 // Backoff or Jitter of the caller, it returns 0 and the longest duration.
 func (p *Policy) ownWindow(attempt int) (lo, hi time.Duration) {
 	if !p.builtIn() {
@@ -262,7 +266,7 @@ func (p *Policy) ownWindow(attempt int) (lo, hi time.Duration) {
 	return limited.window(attempt, 0)
 }
 
-// grows reports whether a built-in curve grows without end.
+// grows reports whether a curve of this package grows without end.
 func grows(b Backoff) bool {
 	switch b := b.(type) {
 	case Linear, Fibonacci, Exponential:

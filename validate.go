@@ -13,9 +13,10 @@ import (
 
 // Validate returns nil if p is valid. Otherwise it returns a [*PolicyError] with all faults.
 // Each fault names the field, its value, and what to write instead. After 20 faults, Validate
-// only counts the rest. Validate calls no function of p, and no method of a Backoff or Jitter
-// that is not a type of this package. It treats a pointer to a type of this package in the
-// same way.
+// only counts the rest.
+//
+// Validate calls no function of p. It also calls no method of a Backoff or Jitter that is not a
+// type of this package, or that is a pointer to a type of this package.
 func (p Policy) Validate() error {
 	if f := p.faults(); f != nil {
 		return &PolicyError{faults: f}
@@ -23,18 +24,17 @@ func (p Policy) Validate() error {
 	return nil
 }
 
-// A PolicyError says why a policy is invalid. It is the error of [Policy.Validate] and of the
-// decoders, and the Cause of an [Error] with ReasonInvalid.
+// A PolicyError says why a policy is invalid. [Policy.Validate] and the decoders return it. It
+// is also the Cause of an [Error] with ReasonInvalid.
 type PolicyError struct {
-	of     string        // "class" and a name if a Class is invalid; "": a policy is invalid
-	faults faults        // the faults of a policy in Go
-	text   *strict.Error // the faults of a text; nil: the policy is in Go
-	also   error         // the Cause without the invalid policy; nil: no other Cause
+	of     string        // "class" and the name of an invalid Class; "": a policy is invalid
+	faults faults        // the faults of a policy or Class in Go
+	text   *strict.Error // the faults of a JSON or YAML text; nil: the policy is in Go
+	also   error         // what else stopped the call; nil: nothing else
 }
 
-// Findings returns the faults, at most 20. A fault of a field that the text form has no key
-// for has no Key. If a decoded value is not a mapping, Findings returns one finding without a
-// Key.
+// Findings returns the faults, at most 20. If the text form has no key for a field, the Finding
+// has no Key. If a decoded value is not a mapping, Findings returns one Finding without a Key.
 func (e *PolicyError) Findings() (found []Finding) {
 	if e.text == nil {
 		return slices.Clone(e.faults.named())
@@ -57,8 +57,8 @@ func (e *PolicyError) Error() string {
 	}
 }
 
-// what returns the text of e without its first words. The text of an Error already starts with
-// those words.
+// what returns the text of e without "invalid policy" at its start. The text of an Error
+// already starts with these words.
 func (e *PolicyError) what() string {
 	text := e.faults.list()
 	if e.of != "" {
@@ -71,8 +71,8 @@ func (e *PolicyError) what() string {
 }
 
 // Unwrap returns the error of the decoder. For an invalid policy in Go, it returns the error
-// that also stopped the call, such as the context's error. It returns nil if there is no such
-// error.
+// that would have stopped the call anyway, such as the context's error. It returns nil if there
+// is no such error.
 func (e *PolicyError) Unwrap() error {
 	if e.text != nil {
 		return e.text.Unwrap()
@@ -80,7 +80,8 @@ func (e *PolicyError) Unwrap() error {
 	return e.also
 }
 
-// decodeError returns err as a PolicyError if err is an error of package strict.
+// decodeError returns err. If err is an error of package strict, decodeError returns it as a
+// PolicyError.
 func decodeError(err error) error {
 	if e := new(strict.Error); errors.As(err, &e) {
 		return &PolicyError{text: e}
@@ -91,12 +92,13 @@ func decodeError(err error) error {
 // faults are the faults of a policy, in the order of its fields.
 type faults []Finding
 
-// mostFaults is how many faults of a policy get a text. Without this limit, the error for a
-// Schedule with a million wrong delays would list all of them.
+// mostFaults is how many faults get a text. Without this limit, the error for a Schedule with a
+// million wrong delays would list all of them.
 const mostFaults = 20
 
-// add adds a fault of the setting with this token. index is the index of a value in a list, or
-// "". write says what to write instead of value. It is a format for fmt.
+// add adds a fault of the setting with this token. index is the index of the value in a list,
+// such as "[2]", or "". write says what to write instead of value. It is a format of package
+// fmt.
 func (f *faults) add(token, index string, value any, write string) {
 	if len(*f) >= mostFaults {
 		*f = append(*f, Finding{})
@@ -107,8 +109,8 @@ func (f *faults) add(token, index string, value any, write string) {
 	*f = append(*f, fault)
 }
 
-// check adds a fault if wrong is true. It is generic because converting each valid value to
-// any would allocate.
+// check adds a fault if wrong is true. check is generic, because a conversion of each valid
+// value to any would allocate.
 func check[T any](f *faults, wrong bool, token string, value T, write string) {
 	if wrong {
 		f.add(token, "", value, write)
@@ -135,8 +137,8 @@ const (
 	writeLeast    = "write 0 for never, or at least 1ms"
 )
 
-// faults returns the faults of p. It checks each field on its own. For a valid policy it
-// allocates nothing, so every decision can call it.
+// faults returns the faults of p. It checks each field by itself. For a valid policy it
+// allocates nothing, so that every decision can call it.
 func (p *Policy) faults() (f faults) {
 	const count = "write how many, 0 for not set, or -1 for unlimited"
 	check(&f, p.MaxAttempts < Unlimited, "MaxAttempts", p.MaxAttempts, count)
@@ -173,7 +175,7 @@ func (p *Policy) faults() (f faults) {
 	return f
 }
 
-// fault returns a PolicyError that says why c is invalid, or nil if c is valid.
+// fault returns a PolicyError that says why c is invalid. It returns nil if c is valid.
 func (c *Class) fault() error {
 	var f faults
 	check(&f, c.MaxAttempts < 0, "MaxAttempts", c.MaxAttempts,
@@ -185,14 +187,14 @@ func (c *Class) fault() error {
 	if f == nil {
 		return nil
 	}
-	for i := range f.named() { // a Class has no text form, so its findings have no Key
+	for i := range f.named() { // a Class has no text form, so its Findings have no Key
 		f[i].Key, f[i].inKeys = "", f[i].inGo
 	}
 	return &PolicyError{of: fmt.Sprintf("class %q", c.Name), faults: f}
 }
 
-// leastHealthy is the shortest HealthyAfter. Every attempt would run past a HealthyAfter of 1ns,
-// and the call would never reach a limit.
+// leastHealthy is the shortest valid HealthyAfter. With a HealthyAfter of 1ns, every attempt
+// would make the call begin anew, so the call would never reach a limit.
 const leastHealthy = time.Millisecond
 
 // addBackoff adds the faults of the Backoff of a policy or of a class.
