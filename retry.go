@@ -246,15 +246,15 @@ func (c *call) decide() bool {
 	d := &c.last
 	*d = Decision{Reset: c.reset}
 	if c.fault == nil { // the functions of an invalid policy must not be called
-		f, of := c.p.ask(c.Err), c.number
+		f, ofClass := c.p.ask(c.Err), c.number
 		if f.class != nil {
-			of = c.failuresOf(f.class.Name)
+			ofClass = c.failuresOf(f.class.Name)
 		}
 		if c.timedOut = f.ended; !c.timedOut {
 			c.Before = nil
 		}
 		c.settle(f)
-		d.decide(&c.p, f, c.limit, c.number, of, &c.Error)
+		d.decide(&c.p, f, c.limit, c.number, ofClass, &c.Error)
 	}
 	if d.Hi != 0 || c.p.MaxElapsed > 0 || c.p.OnEvent != nil {
 		elapsed, left := c.clock(d.Hi != 0)
@@ -390,7 +390,7 @@ func (c *call) wait() bool {
 	case <-c.ctx.Done():
 		return c.stopByContext()
 	case <-time.After(left):
-		return c.ctx.Err() == nil || c.stopByContext() // both channels may be ready
+		return c.ctx.Err() == nil || c.stopByContext() // ctx may be done at the same time
 	}
 }
 
