@@ -6,9 +6,8 @@
 //	})
 //
 // [Do] retries after every error, with two exceptions: an error that [Permanent] has wrapped,
-// and an error that Policy.RetryIf rejects. You do not have to wrap an error to get a retry.
-// Use Do only for a function that may run twice. [DoValue] does the same for a function that
-// also returns a value.
+// and an error that Policy.RetryIf rejects. Use Do only for a function that may run twice.
+// [DoValue] does the same for a function that also returns a value.
 //
 // # Packages
 //
@@ -26,38 +25,35 @@
 //
 // An attempt is one call of the function. The first attempt has number 1. MaxAttempts limits
 // all attempts, including the first. MaxRetries limits only the attempts after the first. If
-// MaxAttempts, MaxRetries and MaxElapsed are all zero, there is only one attempt.
-//
-// The function does not get the number of its attempt. If you need this number, count the
-// attempts in a variable: see the example AttemptNumber of Do.
+// MaxAttempts, MaxRetries and MaxElapsed are all zero, there is only one attempt. If the
+// function needs the number of its attempt, count in a variable: see the example AttemptNumber
+// of Do.
 //
 // # Delays
 //
 //  1. Backoff computes the delay after a failed attempt. MaxDelay limits this delay.
-//  2. Jitter widens the delay to a window: a Jitter of ±50 % makes a window from 1s to 3s out
-//     of a delay of 2s. MaxDelay limits the window too.
-//  3. If a server asks for a longer wait (see [After]), the window starts at this wait: with a
-//     Jitter of ±50 %, a wait of 2s gives a window from 2s to 4s. Policy.RetryAfter can change
-//     this rule.
-//  4. The delay is drawn at random from the window, where all values are equally likely.
+//  2. Jitter widens the delay to a window: ±50 % of a delay of 2s is a window from 1s to 3s.
+//     MaxDelay limits the window too.
+//  3. If a server asks for a longer wait (see [After]), the window starts at this wait. For a
+//     wait of 2s and a Jitter of ±50 %, the window is from 2s to 4s. Policy.RetryAfter can
+//     change this rule.
+//  4. The delay is drawn from the window, and all delays in the window are equally likely.
 //     [Draw] computes the same delay again from the fields of an [Event].
 //
 // # Time
 //
-// The context limits the time of the whole call, with all attempts and waits. MaxElapsed
-// limits how late a retry may start. AttemptTimeout limits the time of each attempt: it cancels
-// the context that the function gets. A function that ignores its context cannot be stopped.
-// If the next wait would end too late for another attempt, the call returns without waiting.
+// The context limits the whole call, with all attempts and waits. MaxElapsed limits how late
+// a retry may start. AttemptTimeout cancels the context of an attempt. The function must
+// return when its context is canceled, because nothing else can stop it. If the next wait would
+// end too late for another attempt, the call returns without waiting.
 //
 // # Errors
 //
-// If a call fails, it returns an [*Error]. [ReasonOf] returns the reason why the call stopped.
-// errors.Is and errors.As find the error of the last attempt. To compare an error with ==, or
-// to use a type switch, call [Unwrap] first.
-//
-// errors.Is(err, context.DeadlineExceeded) is also true if an attempt timed out while the
-// context of the call was not done. To know whether that context ended the call, compare the
-// reason with ReasonDeadline.
+// A call that fails returns an [*Error]. [ReasonOf] returns the reason why the call stopped.
+// errors.Is and errors.As find the error of the last attempt. Before a type switch or a
+// comparison with ==, call [Unwrap]. If the context of the call has ended, the reason is
+// ReasonCanceled or ReasonDeadline. Do not use errors.Is(err, context.DeadlineExceeded) to
+// check this: it is also true if only an attempt timed out.
 //
 // # Configuration
 //
