@@ -10,11 +10,12 @@ import (
 // A Backoff is a curve of delays. Delay returns how long to wait after an attempt has failed.
 // The first attempt has number 1. Delay must be pure: it must always return the same delay for
 // the same attempt, also if several goroutines call it at once. A [Policy] treats a negative
-// delay as zero. The Policy also applies MaxDelay and Jitter, so a Backoff does not need to.
+// delay as zero. The Policy applies MaxDelay and Jitter, so a Backoff does not need to apply
+// them.
 //
-// The curves of this package treat an attempt below 1 as attempt 1. They are fast for every
-// attempt, however large. They never return a negative delay. If a delay would overflow, they
-// return the longest duration.
+// The curves of this package treat an attempt below 1 as attempt 1. They compute a delay
+// quickly, even for the largest attempt. They never return a negative delay. If a delay would
+// overflow, they return the longest duration.
 type Backoff interface {
 	Delay(attempt int) time.Duration
 }

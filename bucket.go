@@ -4,12 +4,12 @@ import "math"
 
 // This file contains the arithmetic of a Budget. A Budget counts in billionths of a retry.
 // These are whole numbers, so no rounding errors add up: a thousand times a thousandth is
-// exactly one retry. Package retrysim has a copy of this arithmetic. A test of retrysim
-// compares its budget with a retry.Budget.
+// exactly one retry. Package retrysim has a copy of this arithmetic, and a test there compares
+// its budget with a retry.Budget.
 const (
 	token      = 1_000_000_000         // a whole retry, in billionths of a retry
 	mostTokens = math.MaxInt64 / token // the most retries that a Budget can hold
-	decaySteps = 16                    // how many steps of decay one Remember has
+	decaySteps = 16                    // the surplus decays in this many steps during one Remember
 )
 
 // fullOf returns how many billionths of a retry a full Budget of this size holds.

@@ -24,8 +24,8 @@ import (
 // Budget, and do not change its fields after its first use. A Budget is safe for concurrent
 // use. It takes no lock, and it does not have to be closed. A nil Budget allows every retry.
 type Budget struct {
-	// Name is the target of the retries, for example "http://db:8080". Gauges and logs show it. If
-	// the Budget is empty, the text of the Error contains it. Name may be "".
+	// Name is the target of the retries, for example "http://db:8080". Gauges and logs show the
+	// name. If the Budget is empty, the text of the Error contains the name. Name may be "".
 	Name string
 
 	// Size is how many retries a full Budget holds. In a Policy, a Size below 1 is invalid.
@@ -58,13 +58,14 @@ type Budget struct {
 	Remember time.Duration
 
 	// Grace is the grace period for a short outage, such as the restart of a server. It starts
-	// when a retry last found the Budget full. During the grace period, the Budget allows retries
-	// even if it is empty, and these retries take nothing. Only the first four retries of a call
-	// may use the grace period.
+	// anew each time a retry finds the Budget full. During the grace period, the Budget allows
+	// retries even if it is empty, and these retries take nothing. Only the first four retries of
+	// a call may use the grace period.
 	//
 	// Here, full means that the Budget holds at least nine tenths of the most retries that it held
-	// in about the last Remember. Once a retry has found the Budget empty, a new grace period
-	// cannot start for a minute. Each retry that finds the Budget empty starts this minute again.
+	// recently, in about the last Remember. Once a retry has found the Budget empty, a new grace
+	// period cannot start for a minute. Each retry that finds the Budget empty starts this minute
+	// again.
 	//
 	// Only retries of [Do] and [Once] use the grace period. Take does not use it, because Take
 	// does not know how many retries the call has made. 0: there is no grace period. In a Policy,
@@ -91,7 +92,7 @@ type Budget struct {
 const (
 	leastRefill = time.Millisecond // the shortest valid RefillEvery, Remember and Grace
 	graceRetry  = 4                // how many retries of a call may use the Grace
-	graceRest   = time.Minute      // how long no retry may find b empty before a new Grace
+	graceRest   = time.Minute      // a Grace can start only if no retry found b empty for this long
 )
 
 // Take takes one retry out of b. It returns false if b is empty. If b is nil, it returns true.
@@ -126,10 +127,10 @@ func (b *Budget) take(number int) (allowed, paid bool) {
 	return number <= graceRetry && since(&b.fullAt, now) < b.Grace, false
 }
 
-// since returns how much time lies between the time in at and now. Both times count from the
-// first use of b. If at says never, since returns the longest duration.
-func since(at *atomic.Int64, now time.Duration) time.Duration {
-	if then := at.Load(); then > 0 {
+// since returns how much time has passed from moment to now. Both count from the first use of
+// b. If moment is 0, which means never, since returns the longest duration.
+func since(moment *atomic.Int64, now time.Duration) time.Duration {
+	if then := moment.Load(); then > 0 {
 		return now - time.Duration(then-1)
 	}
 	return math.MaxInt64
@@ -154,7 +155,7 @@ func (b *Budget) takeUpTo(limit, reserve int64) int64 {
 // each Take. [Do] and [Once] call Refund themselves.
 func (b *Budget) Refund() {
 	if b != nil {
-		b.putBack(token, b.least())
+		b.putBack(token, b.minSpent())
 	}
 }
 
@@ -164,7 +165,7 @@ func (b *Budget) Success() {
 	if b == nil {
 		return
 	}
-	whole := b.putBack(shareOf(b.Ratio), b.least())
+	whole := b.putBack(shareOf(b.Ratio), b.minSpent())
 	if b.remembers() && (whole || b.first.Load() == nil) {
 		b.look() // reading the clock is slow, so this is not done for each success
 	}
@@ -190,16 +191,17 @@ func (b *Budget) remembers() bool { return b.Remember >= leastRefill && b.Size >
 // graces reports whether b can have a grace period.
 func (b *Budget) graces() bool { return b.Grace >= leastRefill && b.Size > 0 }
 
-// least returns the smallest value that spent may have. It is below 0 if b can hold a surplus.
-func (b *Budget) least() int64 {
+// minSpent returns the smallest value that spent may have. It is below 0 if b can hold a
+// surplus.
+func (b *Budget) minSpent() int64 {
 	if b.remembers() {
 		return b.full() - mostTokens*token
 	}
 	return 0
 }
 
-// look stores the time of the first use, if a field of b needs a clock. Then it does what
-// catchUp does. It returns how much time has passed since the first use.
+// look stores the time of the first use, if a field of b needs a clock. Then it calls catchUp.
+// It returns how much time has passed since the first use.
 func (b *Budget) look() time.Duration {
 	if b.first.Load() == nil && (b.RefillEvery >= leastRefill || b.remembers() || b.graces()) {
 		now := time.Now()
@@ -227,7 +229,7 @@ func (b *Budget) catchUp() (passed time.Duration) {
 	return passed
 }
 
-// decay makes n steps of decay of the surplus and of the peak.
+// decay lets the surplus and the peak decay by n steps.
 func (b *Budget) decay(n int64) {
 	if n == 0 {
 		return
@@ -243,24 +245,24 @@ func (b *Budget) decay(n int64) {
 	}
 }
 
-// due returns how many whole periods have passed that seen does not count yet, and counts them
-// in seen. passed is the time since the first use. If another goroutine counted them first, due
-// returns 0.
-func due(seen *atomic.Int64, passed, period time.Duration) int64 {
-	before, now := seen.Load(), int64(passed/period)
-	if now <= before || !seen.CompareAndSwap(before, now) {
+// due returns how many whole periods have passed that are not in counted yet, and adds them to
+// counted. passed is the time since the first use. If another goroutine has added them first,
+// due returns 0.
+func due(counted *atomic.Int64, passed, period time.Duration) int64 {
+	before, now := counted.Load(), int64(passed/period)
+	if now <= before || !counted.CompareAndSwap(before, now) {
 		return 0
 	}
 	return now - before
 }
 
-// putBack puts n billionths of a retry back, but never lets spent fall below least. It reports
-// whether this completed a whole retry. If nothing can be put back, putBack does not write to
-// b: a write would slow down other processors that use b.
-func (b *Budget) putBack(n, least int64) (whole bool) {
+// putBack puts n billionths of a retry back, but never lets spent fall below minSpent. It
+// reports whether this completed a whole retry. If nothing can be put back, putBack does not
+// write to b: a write would slow down other processors that use b.
+func (b *Budget) putBack(n, minSpent int64) (whole bool) {
 	for {
 		spent := b.spent.Load()
-		n := min(n, spent-least)
+		n := min(n, spent-minSpent)
 		if n < 1 {
 			return false
 		}
@@ -374,7 +376,7 @@ func (l *payers) giveBack(r receipt, end *payers) {
 	}
 }
 
-// refund gives a token back to each Budget of l and to own if its bit is set in r.
+// refund gives a token back to own, and to each Budget of l, if their bits are set in r.
 func (l *payers) refund(own *Budget, r receipt) {
 	l.giveBack(r, nil)
 	if r&1 != 0 {
@@ -391,7 +393,7 @@ func (l *payers) lend(limit, reserve int64) int64 {
 	l.budget.look()
 	took := l.budget.takeUpTo(limit, reserve)
 	lent := l.outer.lend(took, reserve)
-	l.budget.putBack((took-lent)*token, l.budget.least())
+	l.budget.putBack((took-lent)*token, l.budget.minSpent())
 	return lent
 }
 
@@ -428,7 +430,7 @@ func LendBudget(
 	return lent, func(unspent int) {
 		n := out.takeUpTo(int64(unspent), 0)
 		for at := l; at != nil; at = at.outer {
-			at.budget.putBack(n*token, at.budget.least())
+			at.budget.putBack(n*token, at.budget.minSpent())
 		}
 	}
 }

@@ -40,7 +40,7 @@ const (
 	mostTargets = 1000
 	longestKey  = 1024             // in bytes; a redirect may lead to a host name of any length
 	targetRest  = 10 * time.Second // how long a target is kept after its last call
-	targetTries = 10               // how many targets drop examines
+	targetTries = 10               // how many targets the method drop examines
 )
 
 // A use is a target with its Budget and the number of its calls in flight.
@@ -95,8 +95,8 @@ func (b *Budgets) make(key string) *Budget {
 	}
 }
 
-// touch adds calls to the number of calls in flight, and marks u as just used. calls is 1 when
-// a call begins, and -1 when a call ends.
+// touch adds calls to the number of calls in flight, and stores now as the time of the last
+// use. calls is 1 when a call begins, and -1 when a call ends.
 func (b *Budgets) touch(u *use, calls int, now time.Time) {
 	u.calls, u.last = u.calls+calls, now
 	b.used.MoveToFront(u.at)

@@ -179,7 +179,7 @@ func (p Policy) form() (*policyForm, error) {
 	return form, nil
 }
 
-// readForm reads the keys of m and sets their fields of p.
+// readForm sets the fields of p from the keys of m.
 func (p *Policy) readForm(m *strict.Mapping) {
 	attempts, hasAttempts := strict.Take(m, "max_attempts",
 		"how many attempts in all: 1 for no retry, -1 for unlimited",
@@ -270,14 +270,14 @@ func jitterOf(v any) Jitter {
 	return nil
 }
 
-// readDuration sets d to the duration at the key, if m has the key and the duration is valid.
+// If m has the key with a valid duration, readDuration sets d to this duration.
 func readDuration(m *strict.Mapping, key string, d *time.Duration) {
 	if v, ok := strict.Take(m, key, strict.WriteDuration, notNegative); ok {
 		*d = time.Duration(v)
 	}
 }
 
-// readLeast sets d like readDuration. The duration must be 0, shortest, or longer.
+// readLeast is readDuration for a duration that must be 0 or at least shortest.
 func readLeast(m *strict.Mapping, key string, shortest time.Duration, d *time.Duration) {
 	write := fmt.Sprintf(`a duration such as "1m", at least %v, or "0s" for never`, shortest)
 	longEnough := func(d duration) bool { return d == 0 || time.Duration(d) >= shortest }

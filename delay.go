@@ -10,8 +10,8 @@ import (
 
 // Draw draws a delay from lo to hi. The same arguments always give the same delay, so Draw can
 // compute the delay of a [Decision] again: d.Delay is Draw(d.Seed, d.Number, d.Lo, d.Hi). An
-// [Event] and a log line contain the same arguments. If lo is not negative, every delay from lo
-// to hi is equally likely, including lo and hi. If hi is not above lo, the delay is lo,
+// [Event] and a log line contain these four values too. If lo is not negative, every delay from
+// lo to hi is equally likely, including lo and hi. If hi is not above lo, the delay is lo,
 // whatever the seed is.
 //
 // Draw multiplies instead of taking a remainder, because a remainder would favor short delays.
@@ -55,18 +55,18 @@ func mix(seed, n uint64) uint64 {
 }
 
 // leastWait is the shortest wait under RetryAfterExact. In a call that may go on for ever, a
-// window that ends below leastWait becomes leastWait. A wait of 1ns would allow 1.5 million
-// attempts a second.
+// window that ends below leastWait is raised to leastWait. A wait of 1ns would allow 1.5
+// million attempts a second.
 const leastWait = 10 * time.Millisecond
 
-// saidZero stands for a Retry-After of zero. retryhttp passes it on, because a duration of 0
-// means that there is no Retry-After.
+// saidZero stands for a Retry-After of zero, which retryhttp passes on. A duration of 0 means
+// that there is no Retry-After.
 const saidZero = time.Nanosecond
 
 // window returns the shortest and the longest delay after an attempt. The delay of the curve is
 // cut at MaxDelay. The jitter widens the delay to a window, which is cut at MaxDelay too. A
-// Retry-After that is longer than the start of the window moves the window. If p may go on for
-// ever, a window that ends below leastWait becomes leastWait.
+// longer Retry-After moves the start of the window. If p may go on for ever, a window that ends
+// below leastWait is raised to leastWait.
 func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Duration) {
 	if p.RetryAfter == RetryAfterExact && retryAfter > 0 {
 		wait := max(retryAfter, leastWait)

@@ -51,7 +51,7 @@
 //
 // A call that fails returns an [*Error]. [ReasonOf] returns the reason why the call stopped.
 // errors.Is and errors.As find the error of the last attempt. Before a type switch or a
-// comparison with ==, call [Unwrap]. If the context of the call has ended, the reason is
+// comparison with ==, call [Unwrap]. If the context stopped the call, the reason is
 // ReasonCanceled or ReasonDeadline. Do not use errors.Is(err, context.DeadlineExceeded) to
 // check this: it is also true if only an attempt timed out.
 //

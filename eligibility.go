@@ -7,9 +7,9 @@ import (
 )
 
 // Eligible reports whether p allows another attempt after this number of attempts. It returns
-// true if attempts is below EffectiveMax, and always if EffectiveMax is Unlimited. A negative
-// number is treated as 0. Eligible does not look at the time: if only MaxElapsed is set,
-// Eligible returns true for every number.
+// true if the number is below EffectiveMax, or if EffectiveMax is Unlimited. A negative number
+// is treated as 0. Eligible does not look at the time: if only MaxElapsed is set, Eligible
+// returns true for every number.
 func (p Policy) Eligible(attempts int) bool {
 	limit := p.EffectiveMax()
 	return limit == Unlimited || attempts < limit
@@ -23,8 +23,8 @@ type Attempt struct {
 	// treated as 1.
 	Number int
 
-	// Classes contains how many earlier attempts failed, for each name of a class. nil: no attempt
-	// failed with a class.
+	// Classes contains the number of earlier failures for each name of a class. nil: no earlier
+	// failure had a class.
 	//
 	// Store these counts between the attempts. Otherwise each failure looks like the first failure
 	// of its class. Then a MaxAttempts of 2 or more in a class has no effect, and the Backoff of a
@@ -41,7 +41,7 @@ type Attempt struct {
 	// the time that this attempt takes. A negative Elapsed is treated as 0.
 	Elapsed time.Duration
 
-	Seed uint64 // picks the delay from its window; 0: Policy.Source draws a seed
+	Seed uint64 // selects the delay from the window; 0: Policy.Source draws a seed
 }
 
 // A Class is a kind of failure that has its own limits and delays. Policy.Classify returns the
@@ -56,17 +56,17 @@ type Attempt struct {
 // number in a Class is invalid, and stops the call with ReasonInvalid.
 type Class struct {
 	// Name is the name of the class. Failures with the same Name are counted together. A call
-	// keeps a count for each of the first 8 names. A class with the Name "" has no count of its
-	// own, and neither has a class with a ninth name. The MaxAttempts and the Backoff of such a
-	// class count all failures of the call.
+	// keeps a count for each of the first 8 names. A class without a Name has no count of its own,
+	// and neither has a class after the first 8. The MaxAttempts and the Backoff of such a class
+	// count all failures of the call.
 	Name string
 
-	MaxAttempts  int  // how many failures of this class end the call; 0: any number
-	NonRetryable bool // each failure of this class ends the call
+	MaxAttempts  int  // the call ends after this many failures of the class; 0: no limit
+	NonRetryable bool // true: the call ends after a failure of this class
 
 	// Backoff is the curve of delays for this class. It counts only the failures of this class, so
-	// its first delay follows their first failure. If it is nil, the curve of the policy applies,
-	// which counts all failures. For no delay, use Fixed(0).
+	// its first delay follows the first failure of this class. If it is nil, the curve of the
+	// policy applies, which counts all failures. For no delay, use Fixed(0).
 	Backoff Backoff
 
 	// If SkipBudget is true, the retry after this failure takes nothing from Policy.Budget. An
@@ -75,7 +75,7 @@ type Class struct {
 	SkipBudget bool
 
 	MaxDelay time.Duration // the longest delay; 0: the policy's MaxDelay
-	Jitter   Jitter        // nil: the policy's Jitter; Proportional(0): no jitter
+	Jitter   Jitter        // widens the delay; nil: the policy's Jitter; Proportional(0): no jitter
 
 	// Cause says why the class is NonRetryable. If NonRetryable ends the call, Cause becomes the
 	// Cause of the [Error] and of the CallFinished. It may be nil.
@@ -103,9 +103,9 @@ type Decision struct {
 	// Lo, Hi).
 	Lo, Hi time.Duration
 
-	// Number is the number of the attempt, from which limits and delays are computed. It is the
-	// count of all attempts so far. An attempt that ran past HealthyAfter begins a new count, and
-	// gets Number 1. Number is 0 if no attempt failed, or if the policy is invalid.
+	// Number is the number of the attempt. Limits and delays depend on Number. It is the count of
+	// all attempts so far. An attempt that ran past HealthyAfter begins a new count, and gets
+	// Number 1. Number is 0 if no attempt failed, or if the policy is invalid.
 	Number int
 
 	RetryAfter time.Duration // the wait that a server asked for; 0: no server asked
@@ -200,8 +200,8 @@ func (p *Policy) ask(err error) (f failure) {
 
 // failuresOf returns how many failures a class has, including the last failure. earlier counts
 // the failures before the last failure. number is the count of all failures. failuresOf returns
-// number for a class that has no count of its own: a class without a name, or after the first
-// 8.
+// number for a class that has no count of its own: a class without a name, and a class after
+// the first 8.
 func failuresOf(class string, earlier map[string]int, number int) int {
 	names := 0
 	for name, failures := range earlier {
@@ -272,7 +272,7 @@ func (p *Policy) under(c *Class) Policy {
 	return q
 }
 
-// draw draws the Delay from the window. It stops a retry that would start later than MaxElapsed
+// draw picks the Delay from the window. It stops a retry that would start later than MaxElapsed
 // allows, or after the context's deadline. untilDeadline is the time until the deadline, or
 // saturate.Max if there is no deadline. If seed is 0 and the window has more than one delay,
 // draw calls the policy's Source for a seed.
@@ -282,8 +282,8 @@ func (d *Decision) draw(
 	elapsed = max(0, elapsed)
 	if d.RetryAfter > saidZero && d.Lo == d.RetryAfter { // the window starts at the Retry-After
 		// The jitter must not end a call that has time for the Retry-After itself. So the window ends
-		// at MaxElapsed if MaxElapsed comes earlier. It also takes at most half of the time between
-		// the Retry-After and the deadline, because the attempt needs time too.
+		// at MaxElapsed if MaxElapsed comes earlier. The window also takes at most half of the time
+		// between the Retry-After and the deadline, because the attempt needs time too.
 		if within := p.MaxElapsed - elapsed; p.MaxElapsed > 0 && d.Lo <= within {
 			d.Hi = min(d.Hi, within)
 		}
