@@ -25,8 +25,8 @@ type Error struct {
 	// after an attempt that ran past HealthyAfter, the limit counts from 1 again.
 	Attempts int
 
-	// Waited is how long the call waited between attempts, in all. Delays that a Wait skipped are
-	// included.
+	// Waited is how long the call waited between attempts, in all. It includes delays that
+	// Policy.Wait skipped.
 	Waited time.Duration
 
 	// Delay is the delay before a retry that the call did not make. For example, if a Budget is
@@ -40,14 +40,14 @@ type Error struct {
 	// Cause is what stopped the call in addition to Err. It may be the context's error, a deadline
 	// that is too close, the error of the policy's Wait or Enter, the Cause of a [Class], or a
 	// [*PolicyError]. If only Err stopped the call, Cause is nil. If the context ended the call,
-	// Cause asks the context for its text and its errors each time that you read them.
+	// Cause reads the context's error only when you call its method Error or Unwrap.
 	Cause error
 
 	// Before is the error of an earlier attempt. It is set if Err is nothing but a timeout or the
-	// end of a context. Then Before is the last error that says more, such as the 403 before a
-	// "context deadline exceeded". A retryhttp.Transport also sets Before after a 4xx, if the
-	// server may have processed an earlier attempt. Then Before is the error of that earlier
-	// attempt. In all other cases, Before is nil.
+	// end of a context. Then Before is the last error that was more than a timeout, such as the
+	// 403 before a "context deadline exceeded". A retryhttp.Transport also sets Before after a
+	// 4xx, if the server may have processed an earlier attempt. Then Before is the error of that
+	// earlier attempt. In all other cases, Before is nil.
 	//
 	// Before is for people to read: the text of the Error ends with the text of Before. errors.Is
 	// and errors.As do not search Before.
@@ -197,7 +197,7 @@ func (e *Error) factTexts() (facts []string) {
 	case *aheadError:
 		say("%v are left", short(cause.left))
 	case *PolicyError:
-		facts = append(facts, cause.what())
+		facts = append(facts, cause.details())
 	default:
 		facts = append(facts, cause.Error())
 	}
@@ -232,8 +232,8 @@ func (e *Error) Unwrap() []error {
 //
 //   - [ReasonRetry]: a retry follows
 //   - [ReasonSuccess]: the attempt did not fail
-//   - [ReasonExhausted]: no attempt is left of the limit that the policy or the failure's class
-//     sets
+//   - [ReasonExhausted]: the limit on attempts of the policy, or of the failure's class, is
+//     reached
 //   - [ReasonNonRetryable]: the policy or the failure's class is NonRetryable
 //   - [ReasonPermanent]: [Permanent] has wrapped the error, or an inner call was invalid
 //   - [ReasonRejected]: RetryIf returned false
@@ -284,8 +284,8 @@ func ReasonOf(err error) Reason {
 //   - If the Reason is ReasonInvalid: the *Error itself.
 //   - If the context ended the call: the context's cause ([context.Cause]). If the context's
 //     deadline was too close for a wait: context.DeadlineExceeded. This rule does not apply if
-//     [Permanent] has wrapped Err, because an operation may cancel its own context and return
-//     "not found".
+//     [Permanent] has wrapped Err, because an operation may cancel its own context and then
+//     return "not found".
 //   - If Err is the Error of an inner call, or wraps only such an Error: the result of Unwrap
 //     for that inner Error.
 //   - If no attempt was made: the *Error itself.
@@ -344,8 +344,8 @@ func outermost(err error) *Error {
 }
 
 // endedError is the Cause of a call whose context is done. It calls context.Cause only when
-// somebody reads the error. context.Cause takes a lock that all goroutines waiting on the
-// context share.
+// somebody reads the error, because context.Cause takes a lock that all goroutines waiting on
+// the context share.
 type endedError struct{ ctx context.Context }
 
 func (e *endedError) Error() string {

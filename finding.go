@@ -34,8 +34,8 @@ func (f Finding) WithText(text string) Finding {
 	return f
 }
 
-// Keys returns the keys of the text form of a policy. A key inside a mapping follows the key of
-// the mapping and a point: "backoff.base".
+// Keys returns the keys of the text form of a policy. A key inside a mapping is written with
+// the key of the mapping: "backoff.base".
 func Keys() (keys []string) {
 	for _, n := range words {
 		if n.key != "" && !slices.Contains(keys, n.key) {
@@ -107,7 +107,8 @@ var words = []name{
 	{token: "RetryAfterExact", inKeys: "exact"},
 }
 
-// inGo replaces each token in a format by its name in Go. inKeys replaces it by its key.
+// inGo replaces each token in a format by its name in Go. inKeys replaces each token by its
+// key.
 var inGo, inKeys = writers()
 
 func writers() (inGo, inKeys *strings.Replacer) {
@@ -122,7 +123,7 @@ func writers() (inGo, inKeys *strings.Replacer) {
 
 // finding returns a Finding about the setting with this token. format is a format of package
 // fmt that also contains tokens in braces. The texts of String and InKeys both come from
-// format, so they always say the same.
+// format, so they always say the same thing.
 func finding(code, token, format string, values ...any) Finding {
 	f := Finding{
 		Code:   code,

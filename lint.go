@@ -64,9 +64,9 @@ type lintRule struct {
 	applies func(*linted) []any
 }
 
-// when returns values if applies is true, and otherwise nil. It replaces each duration in
+// valuesIf returns values if applies is true, and otherwise nil. It replaces each duration in
 // values by its text.
-func when(applies bool, values ...any) []any {
+func valuesIf(applies bool, values ...any) []any {
 	if !applies {
 		return nil
 	}
@@ -81,38 +81,38 @@ var lintRules = []lintRule{
 		"unused_limit", "NonRetryable", "{NonRetryable} allows only one attempt: the limit of %s by " +
 			lintLimits + " has no effect", func(l *linted) []any {
 			limited := l.declared == Unlimited || l.declared > 1
-			return when(l.NonRetryable && limited, attemptsText(l.declared))
+			return valuesIf(l.NonRetryable && limited, attemptsText(l.declared))
 		},
 	},
 	{
 		"no_limit", "Backoff", "{Backoff} without a limit: there is only one attempt, and no " +
 			"delay; set " + lintLimits, func(l *linted) []any {
-			return when(l.unset && l.Backoff != nil)
+			return valuesIf(l.unset && l.Backoff != nil)
 		},
 	},
 	{
 		"no_limit", "AttemptCap", "{AttemptCap} without a limit: there is only one attempt; set " +
 			lintLimits, func(l *linted) []any {
-			return when(l.unset && l.Backoff == nil && l.AttemptCap > 0)
+			return valuesIf(l.unset && l.Backoff == nil && l.AttemptCap > 0)
 		},
 	},
 	{
 		"no_limit", "Classify", "Classify without a limit: there is only one attempt, whatever " +
 			"a class allows; set " + lintLimits, func(l *linted) []any {
-			return when(l.unset && l.Classify != nil)
+			return valuesIf(l.unset && l.Classify != nil)
 		},
 	},
 	{
 		"never_healthy", "AttemptTimeout", "{AttemptTimeout} of %v ends every attempt before " +
 			"{HealthyAfter} of %v: no attempt is ever healthy", func(l *linted) []any {
 			never := l.AttemptTimeout > 0 && l.AttemptTimeout <= l.HealthyAfter
-			return when(never, l.AttemptTimeout, l.HealthyAfter)
+			return valuesIf(never, l.AttemptTimeout, l.HealthyAfter)
 		},
 	},
 	{
 		"two_limits", "MaxAttempts", "{MaxAttempts} and {MaxRetries} are both set: the lower " +
 			"limit applies, %s; set one", func(l *linted) []any {
-			return when(l.MaxAttempts != 0 && l.MaxRetries != 0, attemptsText(l.count()))
+			return valuesIf(l.MaxAttempts != 0 && l.MaxRetries != 0, attemptsText(l.count()))
 		},
 	},
 	{
@@ -121,45 +121,45 @@ var lintRules = []lintRule{
 		func(l *linted) []any {
 			s, _ := l.Backoff.(Schedule)
 			limited := l.declared != 0 && !l.NonRetryable && l.limit != Unlimited
-			return when(limited && len(s) > l.retries, len(s), l.attempts, s.Delay(l.retries+1))
+			return valuesIf(limited && len(s) > l.retries, len(s), l.attempts, s.Delay(l.retries+1))
 		},
 	},
 	{
 		"no_backoff", "Backoff", "unlimited attempts without {a Backoff}: each wait is %v; set " +
 			"{a Backoff}", func(l *linted) []any {
-			return when(l.endless && l.limit == Unlimited && l.Backoff == nil, leastWait)
+			return valuesIf(l.endless && l.limit == Unlimited && l.Backoff == nil, leastWait)
 		},
 	},
 	{
 		"no_backoff", "Backoff", "{HealthyAfter} without {a Backoff}: each wait is %v; set " +
 			"{a Backoff}", func(l *linted) []any {
-			return when(l.endless && l.limit != Unlimited && l.Backoff == nil, leastWait)
+			return valuesIf(l.endless && l.limit != Unlimited && l.Backoff == nil, leastWait)
 		},
 	},
 	{
 		"short_delays", "Backoff", "unlimited attempts with delays below %v: each wait is %v " +
 			"instead", func(l *linted) []any {
-			return when(l.endless && l.limit == Unlimited && l.short(), leastWait, leastWait)
+			return valuesIf(l.endless && l.limit == Unlimited && l.short(), leastWait, leastWait)
 		},
 	},
 	{
 		"short_delays", "Backoff", "{HealthyAfter} with delays below %v: each wait is %v instead",
 		func(l *linted) []any {
-			return when(l.endless && l.limit != Unlimited && l.short(), leastWait, leastWait)
+			return valuesIf(l.endless && l.limit != Unlimited && l.short(), leastWait, leastWait)
 		},
 	},
 	{
 		"no_backoff", "Backoff", "%s without {a Backoff}: the attempts follow each other at once; " +
 			"set {a Backoff}, or {Fixed(0)} for no delay", func(l *linted) []any {
 			atOnce := l.retries > 0 && l.curve && l.Backoff == nil && l.HealthyAfter == 0
-			return when(atOnce, l.attempts)
+			return valuesIf(atOnce, l.attempts)
 		},
 	},
 	{
 		"growing_delays", "Backoff", "unlimited attempts on {a Backoff} that grows: the delays " +
 			"reach years; set {MaxDelay}", func(l *linted) []any {
 			unbounded := l.limit == Unlimited && l.MaxDelay == 0 && l.MaxElapsed == 0
-			return when(unbounded && grows(l.Backoff))
+			return valuesIf(unbounded && grows(l.Backoff))
 		},
 	},
 	{
@@ -167,41 +167,41 @@ var lintRules = []lintRule{
 			"least %v: there is no retry", func(l *linted) []any {
 			least, _ := l.ownWindow(1)
 			retried := l.retries != 0 && l.curve && l.RetryAfter != RetryAfterExact
-			return when(retried && l.MaxElapsed > 0 && least > l.MaxElapsed, l.MaxElapsed, least)
+			return valuesIf(retried && l.MaxElapsed > 0 && least > l.MaxElapsed, l.MaxElapsed, least)
 		},
 	},
 	{
 		"unused_attempts", "MaxElapsed", "at most %d of %s fit into {MaxElapsed} of %v: attempt " +
 			"%d and all attempts after it never run", func(l *linted) []any {
 			n := l.mostWithin()
-			return when(n > 1, n, l.attempts, l.MaxElapsed, n+1)
+			return valuesIf(n > 1, n, l.attempts, l.MaxElapsed, n+1)
 		},
 	},
 	{
 		"long_attempts", "AttemptTimeout", "{AttemptTimeout} of %v is longer than {MaxElapsed} of " +
 			"%v: after one attempt that uses it up there is no retry", func(l *linted) []any {
 			longer := l.MaxElapsed > 0 && l.AttemptTimeout > l.MaxElapsed && l.retries != 0
-			return when(longer, l.AttemptTimeout, l.MaxElapsed)
+			return valuesIf(longer, l.AttemptTimeout, l.MaxElapsed)
 		},
 	},
 	{
 		"too_long", "MaxDelay", "%s take %s %v: set {MaxDelay} or {MaxElapsed}",
 		func(l *linted) []any {
 			worst, upTo := l.longest()
-			return when(worst > tooLong, l.attempts, upTo, worst)
+			return valuesIf(worst > tooLong, l.attempts, upTo, worst)
 		},
 	},
 	{
 		"short_max_delay", "MaxDelay", "{MaxDelay} of %v is shorter than the first delay of %v: " +
 			"it cuts even the first delay", func(l *linted) []any {
-			return when(l.MaxDelay > 0 && l.first > l.MaxDelay, l.MaxDelay, l.first)
+			return valuesIf(l.MaxDelay > 0 && l.first > l.MaxDelay, l.MaxDelay, l.first)
 		},
 	},
 	{
 		"no_ratio", "Budget.Ratio", "{Budget.Remember} of %v without a {Budget.Ratio}: successes " +
 			"put nothing back; set {Budget.Ratio}", func(l *linted) []any {
 			b := cmp.Or(l.Budget, new(Budget))
-			return when(b.Remember > 0 && b.Ratio == 0, b.Remember)
+			return valuesIf(b.Remember > 0 && b.Ratio == 0, b.Remember)
 		},
 	},
 }
@@ -210,9 +210,10 @@ var lintRules = []lintRule{
 // most patient queues give up after three weeks.
 const tooLong = 31 * 24 * time.Hour
 
-// longest returns when the last retry starts at the latest. It returns 0 if p has a MaxElapsed,
-// no retry, or no delay. It also returns 0 for a Backoff or Jitter of the caller, which it does
-// not call. upTo is "up to", or "more than" if p has more retries than a plan can show.
+// longest returns the latest time at which the last retry starts. It returns 0 if p has a
+// MaxElapsed, no retry, or no delay. It also returns 0 for a Backoff or Jitter of the caller,
+// which it does not call. upTo is "up to", or "more than" if p has more retries than a plan can
+// show.
 func (p *Policy) longest() (worst time.Duration, upTo string) {
 	if !p.builtIn() || p.Backoff == nil || p.MaxElapsed > 0 || p.limit() < 2 {
 		return 0, ""
@@ -239,7 +240,7 @@ func (p *Policy) mostWithin() int {
 	return 0
 }
 
-// builtIn reports whether Backoff and Jitter are types of this package. Lint calls only such
+// builtIn reports whether Backoff and Jitter are types of this package. Lint calls no other
 // types.
 func (p *Policy) builtIn() bool {
 	switch p.Backoff.(type) {

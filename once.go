@@ -2,14 +2,14 @@ package retry
 
 import "context"
 
-// Once makes one attempt of an operation and decides what follows. It is for operations whose
-// attempts somebody else counts, for example a job queue. a.Number is the number of this
-// attempt.
+// Once makes one attempt of an operation and decides whether a retry follows. It is for
+// operations whose attempts are counted elsewhere, for example by a job queue. a.Number is the
+// number of this attempt.
 //
-// Once does the same as [Do] does for one attempt. It applies AttemptTimeout, makes the
-// decision of [Policy.Next], and reports the events. If a retry follows, Once takes the retry
-// from the Budgets of p and ctx. If the attempt succeeds, Once puts a part of a retry back into
-// the Budget of p. Once differs from Do in these points:
+// For this attempt, Once does the same as [Do]: it applies AttemptTimeout, makes the decision
+// of [Policy.Next], and reports the events. If a retry follows, Once takes the retry from the
+// Budgets of p and ctx. If the attempt succeeds, Once puts a part of a retry back into the
+// Budget of p. Once differs from Do in these points:
 //
 //   - Once never waits. The caller waits for the Delay, or stores the time when the job is
 //     due.
@@ -21,11 +21,11 @@ import "context"
 //     last attempt. The Reason is ReasonExhausted or ReasonNonRetryable.
 //   - If p is invalid, fn is called once, whatever a.Number is. So a wrong configuration does
 //     not end a job before it has made an attempt.
-//   - HealthyAfter does not make the count begin anew, because Once does not count attempts. It
-//     only raises a window that ends below 10ms to 10ms.
-//   - a.Classes contains the earlier failures of each class. Store this map with the job, with
-//     at most 8 names. After each failure, add 1 to the count of Decision.Class, unless the
-//     Reason is ReasonCanceled.
+//   - HealthyAfter does not make the count begin anew, because Once does not count attempts.
+//     HealthyAfter only raises short delays: a window that ends below 10ms becomes 10ms.
+//   - a.Classes contains the number of earlier failures of each class. Store this map with the
+//     job, with at most 8 names. After each failure, add 1 to the count of Decision.Class,
+//     unless the Reason is ReasonCanceled.
 //
 // After a success, the error is nil. Otherwise it is an [*Error]. If a retry follows, the
 // Reason of this Error is ReasonRetry. The Decision has the same Reason as the Error, or

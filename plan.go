@@ -9,8 +9,8 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// A Plan lists the retries of a policy, computed without a call. It has one Step for each
-// retry, in order.
+// A Plan lists the retries that a policy allows, before any call is made. It has one Step for
+// each retry, in order.
 type Plan []Step
 
 // A Step describes one retry of a [Plan]. plan[0] is the retry after attempt 1.
@@ -24,12 +24,12 @@ type Step struct {
 const maxSteps = 10_000
 
 // Plan returns the first retries of p for an operation that always fails. The argument says how
-// many. If it is negative, Plan returns all retries. Plan never returns more than 10,000
-// retries. The plan of an invalid policy is empty.
+// many retries. If it is negative, Plan returns all retries. Plan never returns more than
+// 10,000 retries. The plan of an invalid policy is empty.
 //
 // In each Step, Lo and Hi are the window from which [Policy.Next] draws the delay. Total is the
-// sum of the longest delays so far, plus the AttemptTimeout of each attempt so far. Without an
-// AttemptTimeout, an attempt counts as taking no time.
+// sum of the longest delays up to this Step, plus the AttemptTimeout of each attempt. Without
+// an AttemptTimeout, an attempt counts as taking no time.
 //
 // If p has a MaxElapsed, Total is at most MaxElapsed. Retries that cannot start within
 // MaxElapsed, even after the shortest delays, are left out. The plan does not know what happens

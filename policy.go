@@ -23,17 +23,18 @@ const Unlimited = -1
 //
 // A Policy is a value. To derive a policy, copy it and set fields of the copy. Any number of
 // goroutines may share a Policy. Its functions run in the goroutine of the caller, so the
-// functions of a shared policy may run concurrently. They should return soon, because the call
-// waits for them. The time that OnEvent takes for a RetryScheduled is part of the wait.
+// functions of a shared policy may run concurrently. These functions should return soon,
+// because the call waits for them. The time that OnEvent takes for a RetryScheduled is part of
+// the wait.
 //
 //   - If AttemptTimeout is set, the context of an attempt is canceled when the attempt returns.
 //     So read the body of a response, or commit a transaction, inside the attempt.
 //   - Use MaxAttempts or MaxRetries, not both, because the lower limit applies. If a file sets
 //     max_retries to 2, a MaxAttempts of 5 in code has no effect. For a limit from a flag or
 //     the environment, use [Policy.WithMaxAttempts].
-//   - If the attempts are unlimited, or if HealthyAfter is set, the window of a delay must not
-//     end below 10ms. A window that ends below 10ms becomes a wait of 10ms, even if Backoff is
-//     nil or MaxDelay is shorter.
+//   - If the attempts are unlimited, or if HealthyAfter is set, short delays are raised: a
+//     window that ends below 10ms becomes a wait of 10ms. This holds even if Backoff is nil or
+//     MaxDelay is shorter.
 //
 // Negative numbers are invalid, except Unlimited in MaxAttempts and MaxRetries. An invalid
 // policy never retries: each call makes one attempt, and its error says why the policy is
@@ -75,9 +76,10 @@ type Policy struct {
 	// policy, they call Source concurrently. If Source is nil, the seed comes from math/rand/v2.
 	Source func() uint64
 
-	// No retry starts later than MaxElapsed after the first attempt began. 0: no limit. If the
-	// next retry would start later, the call ends without waiting. For example, take a job with a
-	// MaxElapsed of a day. If a server asks it to wait 48h, it becomes a dead letter at once.
+	// MaxElapsed limits how late a retry may start, counted from the start of the first attempt.
+	// 0: no limit. If the next retry would start later, the call ends without waiting. For
+	// example, take a job with a MaxElapsed of a day. If a server asks for a wait of 48h, the job
+	// becomes a dead letter at once.
 	MaxElapsed time.Duration
 
 	// AttemptTimeout is how long an attempt may run before its context is canceled. 0: no timeout.
@@ -95,8 +97,8 @@ type Policy struct {
 	// nil ends the call. 0: the call never begins anew. Any other value below 1ms is invalid.
 	HealthyAfter time.Duration
 
-	RetryIf  func(error) bool   // reports whether to retry after this error; nil: always
-	Classify func(error) *Class // returns limits and delays for this error; nil: the policy's
+	RetryIf  func(error) bool   // reports whether to retry after an error; nil: always retry
+	Classify func(error) *Class // returns limits and delays for an error; nil: the policy's apply
 	Budget   *Budget            // limits the retries of all calls that share it; nil: no limit
 
 	// Wait waits before a retry. If Wait is nil, a timer waits. Do calls Wait once before each
@@ -118,9 +120,10 @@ type Policy struct {
 	// are checked again.
 	//
 	// If Enter returns an error, the attempt is not made and the call stops. If the error is an
-	// [*Error], the call takes the Reason, Cause, Err and Delay of that Error. Any other error
-	// becomes the Cause, with ReasonWait, unless the context is done. [Policy.Next] and [Once]
-	// never call Enter.
+	// [*Error], the call takes the Reason, Cause, Err and Delay of that Error. For any other
+	// error, the Reason is ReasonWait and the Cause is the error. If the context is done by then,
+	// the Reason is ReasonCanceled or ReasonDeadline instead. [Policy.Next] and [Once] never call
+	// Enter.
 	Enter func(context.Context, Event) error
 
 	OnEvent func(context.Context, Event) // called for each event, in order; nil: no callback
@@ -175,8 +178,8 @@ func (p Policy) WithMaxAttempts(n int) (Policy, error) {
 	return p, nil
 }
 
-// count returns how many attempts MaxAttempts and MaxRetries allow: the smaller number if both
-// are set, Unlimited, or 0 if neither is set.
+// count returns how many attempts MaxAttempts and MaxRetries allow. If both are set, it returns
+// the smaller number. If neither is set, it returns 0.
 func (p *Policy) count() int {
 	switch {
 	case p.MaxRetries == 0:
@@ -209,7 +212,7 @@ func tighter(a, b int) int {
 	return a
 }
 
-// limit returns EffectiveMax of a valid policy.
+// limit returns the EffectiveMax of a valid policy.
 func (p *Policy) limit() int {
 	limit := p.declared()
 	if p.NonRetryable || limit == 0 {

@@ -394,7 +394,7 @@ func (c *call) wait() bool {
 	}
 }
 
-// waitBy lets the policy's Wait wait for the time left.
+// waitBy calls the policy's Wait for the rest of the delay.
 func (c *call) waitBy(left time.Duration) bool {
 	began := c.now()
 	skipped, err := c.p.Wait(c.ctx, left)

@@ -15,8 +15,8 @@ import (
 // Each fault names the field, its value, and what to write instead. After 20 faults, Validate
 // only counts the rest.
 //
-// Validate calls no function of p. It also calls no method of a Backoff or Jitter that is not a
-// type of this package, or that is a pointer to a type of this package.
+// Validate calls no function of p. It checks a Backoff or Jitter only if its type is from this
+// package, and not a pointer to such a type. It calls no method of other types.
 func (p Policy) Validate() error {
 	if f := p.faults(); f != nil {
 		return &PolicyError{faults: f}
@@ -51,15 +51,15 @@ func (e *PolicyError) Error() string {
 	case e.text != nil:
 		return e.text.Error()
 	case e.of != "":
-		return "invalid policy of " + e.what()
+		return "invalid policy of " + e.details()
 	default:
-		return "invalid policy: " + e.what()
+		return "invalid policy: " + e.details()
 	}
 }
 
-// what returns the text of e without "invalid policy" at its start. The text of an Error
-// already starts with these words.
-func (e *PolicyError) what() string {
+// details returns the text of e without the words "invalid policy". The text of an Error
+// already contains these words.
+func (e *PolicyError) details() string {
 	text := e.faults.list()
 	if e.of != "" {
 		text = e.of + ": " + text
@@ -109,8 +109,8 @@ func (f *faults) add(token, index string, value any, write string) {
 	*f = append(*f, fault)
 }
 
-// check adds a fault if wrong is true. check is generic, because a conversion of each valid
-// value to any would allocate.
+// check adds a fault if wrong is true. It is generic, because passing each valid value as an
+// interface would allocate.
 func check[T any](f *faults, wrong bool, token string, value T, write string) {
 	if wrong {
 		f.add(token, "", value, write)
