@@ -34,7 +34,8 @@ func Schedule(t testing.TB, p retry.Policy, want ...time.Duration) {
 	}
 }
 
-// schedule returns the first n delays of p. end says in words what follows the delays.
+// schedule returns the first n delays of p. Its second result says in words what follows these
+// delays.
 func schedule(p retry.Policy, n int) (delays []window, end string) {
 	elapsed := time.Duration(0)
 	for attempt := 1; ; attempt++ {

@@ -19,8 +19,8 @@ type Row struct {
 	// Eligible is the expected result of Policy.Eligible. It depends only on Attempts.
 	Eligible bool
 
-	// Reason is the expected Reason of Policy.Next. "": if Eligible is true, the Reason must be
-	// ReasonRetry, and otherwise it must be any other Reason.
+	// Reason is the expected Reason of Policy.Next. If it is "", any Reason is right that agrees
+	// with Eligible: ReasonRetry if Eligible is true, and any other Reason if Eligible is false.
 	Reason retry.Reason
 
 	// Delay is the expected delay. If the delay is drawn from a window, write Lo and Hi, the ends
@@ -121,16 +121,16 @@ func (row Row) decide(p retry.Policy) (reason string, w window) {
 	}
 	w = window{d.Lo, d.Hi}
 	if d.Reason == retry.ReasonRetry || d.Reason == retry.ReasonElapsed {
-		if lo, hi := row.after(p, d.Lo), row.after(p, d.Hi); lo != hi {
+		if lo, hi := row.reasonAfter(p, d.Lo), row.reasonAfter(p, d.Hi); lo != hi {
 			return fmt.Sprintf("%v or %v, by the delay that is drawn (a Seed picks one)", lo, hi), w
 		}
 	}
 	return string(d.Reason), w
 }
 
-// after returns ReasonRetry if the MaxElapsed of p allows a retry after this delay. Otherwise
-// it returns the reason to stop.
-func (row Row) after(p retry.Policy, delay time.Duration) retry.Reason {
+// reasonAfter returns ReasonRetry if the MaxElapsed of p allows a retry after this delay.
+// Otherwise it returns the reason to stop.
+func (row Row) reasonAfter(p retry.Policy, delay time.Duration) retry.Reason {
 	fixed := retry.Policy{MaxRetries: 1, Backoff: retry.Fixed(delay), MaxElapsed: p.MaxElapsed}
 	return fixed.Next(retry.Attempt{Number: 1, Elapsed: row.Elapsed}).Reason
 }

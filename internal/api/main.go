@@ -22,8 +22,8 @@ import (
 func main() { write(os.Stdout, ".") }
 
 // write prints the API for Linux on amd64 without cgo, on every machine. It reads the files
-// itself instead of running the go command. go test sees only the files that the test itself
-// reads. After a change of other files, it would use a cached result.
+// itself and does not run the go command. go test notices a change only in files that the test
+// reads itself. Otherwise it may use a cached result.
 func write(w io.Writer, root string) {
 	platform := build.Default
 	platform.GOOS, platform.GOARCH, platform.CgoEnabled = "linux", "amd64", false

@@ -1,5 +1,5 @@
-// Package ctxvalue keeps two values in a context, which packages of this library pass to each
-// other. One is the key of a call in a log, and the other is the Hedge of a request.
+// Package ctxvalue passes two values in a context from one package of this library to another:
+// the key of a call in a log, and the Hedge of a request.
 package ctxvalue
 
 import "context"
@@ -19,13 +19,13 @@ func LogKey(ctx context.Context) string {
 	return key
 }
 
-// Hedge is the key of a value in a context. retryhttp sets the value. [Hedged] calls its method
-// Hedged(context.Context) bool.
+// Hedge is the key of a value in a context. retryhttp sets the value. [Hedged] calls the method
+// Hedged(context.Context) bool of this value.
 type Hedge struct{}
 
 // Hedged reports whether ctx belongs to a hedge, which is the second request of an attempt. It
-// also returns true if ctx belongs to a call whose last attempt was answered by its hedge. If
-// ctx has no Hedge, it returns false.
+// also returns true if ctx belongs to a call whose last attempt was answered by a hedge. If ctx
+// has no Hedge, it returns false.
 func Hedged(ctx context.Context) bool {
 	is, ok := ctx.Value(Hedge{}).(interface{ Hedged(context.Context) bool })
 	return ok && is.Hedged(ctx)

@@ -40,7 +40,7 @@ type Parser struct {
 	seen  int    // how many bytes of the line were searched for a line end without success
 	mark  []byte // the byte order mark, which the first line may have; nil after the first line
 	past  bool   // the line is not a known field, and its first bytes were dropped
-	lf    bool   // the last line ended with CR; if an LF follows, it belongs to the CR
+	lf    bool   // the last line ended with CR, so an LF that follows is part of the line end
 
 	data []byte // the data lines of the event so far; each ends with LF
 	id   string // the last ID that was read; a blank line must still confirm it
@@ -48,8 +48,8 @@ type Parser struct {
 }
 
 // New returns a Parser for the stream r. id is the last ID of an earlier connection, or "".
-// limit is the most bytes that an event may have, and is at most 1 GiB. A limit of 0 or below
-// is treated as 16 MiB.
+// limit is how many bytes an event may have. A limit above 1 GiB is treated as 1 GiB, and a
+// limit of 0 or below as 16 MiB.
 func New(r io.Reader, id string, limit int) *Parser {
 	limit = min(cmp.Or(max(0, limit), 16<<20), 1<<30)
 	p := &Parser{lines: bufio.NewScanner(r), limit: limit, mark: []byte("\ufeff"), ID: id, id: id}
@@ -138,7 +138,7 @@ func (p *Parser) split(text []byte, atEnd bool) (read int, line []byte, err erro
 	end := lineEnd(text[read+p.seen:])
 	if end < 0 {
 		line = bytes.TrimPrefix(text[read:], p.mark)
-		if p.past = p.past || !counts(line); p.past || atEnd {
+		if p.past = p.past || !mayBeField(line); p.past || atEnd {
 			p.seen = 0
 			return len(text), nil, nil
 		}
@@ -161,15 +161,15 @@ func lineEnd(text []byte) int {
 		part := text[from:min(from+window, len(text))]
 		lf := bytes.IndexByte(part, '\n')
 		cr := bytes.IndexByte(part[:min(uint(lf), uint(len(part)))], '\r')
-		if end := min(uint(lf), uint(cr)); end < window { // uint(-1) is the largest uint
+		if end := min(uint(lf), uint(cr)); end < window { // an index of -1 becomes the largest uint
 			return from + int(end)
 		}
 	}
 	return -1
 }
 
-// counts reports whether a line that starts with head may be a known field.
-func counts(head []byte) bool {
+// mayBeField reports whether a line that starts with head is a known field, or may become one.
+func mayBeField(head []byte) bool {
 	name, _, whole := bytes.Cut(head, []byte(":"))
 	switch string(name) {
 	case "data", "event", "id", "retry":

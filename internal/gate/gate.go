@@ -29,8 +29,8 @@ type Pause struct {
 	wait  time.Duration
 }
 
-// Spread returns how long after Until the callers leave at the latest. It is a quarter of the
-// wait, or less if the end of the pause would overflow a duration.
+// Spread returns for how long the callers leave after Until. It is a quarter of the wait, or
+// less if the end of the pause would overflow a duration.
 func (p Pause) Spread() time.Duration { return min(p.wait/4, math.MaxInt64-p.wait) }
 
 // Over reports whether the pause no longer holds any caller.
@@ -44,21 +44,21 @@ func (g *Pauses) Last(key string) Pause {
 	return g.last[key]
 }
 
-// Hold waits until the gate is open for a key. room decides for how much of the spread the
-// caller has time. It returns an error if the caller has no time to wait. left is how long the
+// Hold waits until the gate is open for a key. room returns how much of the spread the caller
+// has time for. If the caller has no time to wait, room returns an error. left is how long the
 // pause still lasts. Another refusal may begin a new pause during the wait. Then Hold waits for
-// the new pause too. drawn is the end of the last pause for which this caller has waited.
+// the new pause too. lastEnd is the end of the last pause for which this caller has waited.
 func (g *Pauses) Hold(
-	ctx context.Context, key string, drawn *time.Time,
+	ctx context.Context, key string, lastEnd *time.Time,
 	room func(left, spread time.Duration) (time.Duration, error),
 ) error {
 	for {
 		now := time.Now()
 		p := g.Last(key)
-		if p.Over(now) || p.Until.Equal(*drawn) {
+		if p.Over(now) || p.Until.Equal(*lastEnd) {
 			return nil
 		}
-		*drawn = p.Until
+		*lastEnd = p.Until
 		left := p.Until.Sub(now)
 		spread, err := room(left, p.Spread())
 		if err == nil {

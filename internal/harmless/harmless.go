@@ -9,8 +9,8 @@ import (
 	"fmt"
 )
 
-// Or returns the result of ask. If ask panics, Or returns other. So a method of an error that
-// panics does not end the program.
+// Or returns the result of ask. If ask panics, Or returns other. So a panic in a method of an
+// error does not end the program.
 func Or[T any](other T, ask func() T) (answer T) {
 	defer func() {
 		if recover() != nil {

@@ -1,5 +1,5 @@
 // Package saturate computes with durations. If a result would overflow, it is the longest
-// duration. With the operators of Go it would become negative.
+// duration. The operators of Go would return a negative duration.
 package saturate
 
 import (
@@ -21,7 +21,7 @@ func Text(d time.Duration) string {
 }
 
 // Texts replaces each duration and each list of durations in values by its [Text], so that
-// values can be passed to fmt. It changes values itself, and returns values.
+// values can be passed to fmt. It changes the slice itself, and returns it.
 func Texts(values []any) []any {
 	for i, value := range values {
 		switch d := value.(type) {
@@ -56,8 +56,8 @@ func Mul(n uint64, d time.Duration) time.Duration {
 }
 
 // Float returns f nanoseconds, rounded toward zero. It returns 0 for NaN and for a negative f.
-// A plain conversion of a float that is out of range has different results on different
-// processors.
+// It is needed because the result of a plain conversion differs between processors if the float
+// is out of range.
 func Float(f float64) time.Duration {
 	switch {
 	case f >= math.MaxInt64:

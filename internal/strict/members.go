@@ -9,9 +9,9 @@ import (
 )
 
 // Members yields the keys and the values of a JSON object, in their order and with duplicate
-// keys. It does not check the syntax: for invalid JSON it yields any keys and values, but it
-// always ends. It is three times as fast as encoding/json for a short object, and encoding/json
-// drops duplicate keys.
+// keys. It does not check the syntax: for invalid JSON, the keys and values may be wrong, but
+// Members always ends. encoding/json takes three times as long for a short object, and it drops
+// duplicate keys.
 func Members(object []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		for rest := object; ; {
@@ -100,8 +100,8 @@ func Text(value []byte) (string, bool) {
 	return text, err == nil
 }
 
-// Fault returns the error for a key with an invalid value. Its text is the same as with
-// [Faults.Add] and [Faults.Err].
+// Fault returns the error for a key with an invalid value. It is the error that [Faults]
+// returns for this one fault.
 func Fault(prefix, key string, value []byte, write string) error {
 	var f Faults
 	f.Add(key, shown(value), write)

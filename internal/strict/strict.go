@@ -20,7 +20,7 @@ import (
 // of invalid values would be many times as long as the file.
 const mostFaults = 20
 
-// These are the values of Finding.Code.
+// A Finding.Code is one of these texts.
 const (
 	InvalidValue = "invalid_value"
 	UnknownKey   = "unknown_key"
@@ -39,7 +39,7 @@ type Finding struct {
 type Faults struct {
 	list  []Finding
 	texts []string // the texts of the error; a text may be about several faults
-	more  int      // how many more faults there are
+	more  int      // how many faults have no text, because there are too many
 }
 
 // Add adds a fault of a key. write says what to write instead of value.
@@ -98,9 +98,9 @@ func One(prefix, key, text string, cause error) *Error {
 }
 
 // Decode decodes a JSON object into v. It calls readKeys, which takes the keys out of the
-// Mapping and sets the fields of v. After an error, v is unchanged, and so it is for a null.
-// The text of an error starts with prefix. If the value is not a mapping, the error shows the
-// example.
+// Mapping and sets the fields of v. If there is an error, or if the JSON is null, v is
+// unchanged. The text of an error starts with prefix. If the value is not a mapping, the error
+// shows the example.
 func Decode[T any](v *T, data []byte, prefix, example string, readKeys func(*T, *Mapping)) error {
 	m := &Mapping{faults: new(Faults)}
 	if err := m.read(data); err != nil {
@@ -120,7 +120,7 @@ func Decode[T any](v *T, data []byte, prefix, example string, readKeys func(*T, 
 
 // A Mapping is a JSON object whose keys are taken out one by one.
 type Mapping struct {
-	NullIsFault bool // a null is a fault; false: a key with the value null is treated as left out
+	NullIsFault bool // true: a null is a fault; false: a key with the value null is left out
 
 	path   string // the prefix of the keys in errors: "backoff."
 	values map[string]json.RawMessage
@@ -199,7 +199,7 @@ func Take[T any](m *Mapping, key, write string, isValid func(T) bool) (v T, ok b
 	return Parse(m, key, value, write, isValid)
 }
 
-// Need does the same as [Take] for a required key. A missing key is a fault.
+// Need does the same as [Take], but a missing key is a fault.
 func Need[T any](m *Mapping, key, write string, isValid func(T) bool) (v T, ok bool) {
 	value, ok := m.take(key)
 	if !ok {
@@ -209,9 +209,9 @@ func Need[T any](m *Mapping, key, write string, isValid func(T) bool) (v T, ok b
 	return Parse(m, key, value, write, isValid)
 }
 
-// Parse decodes value, which is the value of a key that has been taken, or a part of it. Parse
-// adds a fault and returns false if the value is null or of the wrong kind, or if isValid
-// returns false for it.
+// Parse decodes the value of a key that has been taken, or a part of this value. It adds a
+// fault and returns false if the value is null or of the wrong kind. It does the same if
+// isValid returns false for the value.
 func Parse[T any](
 	m *Mapping, key string, value json.RawMessage, write string, isValid func(T) bool,
 ) (v T, ok bool) {

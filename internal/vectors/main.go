@@ -38,7 +38,7 @@ func main() {
 type vector struct {
 	Policy     retry.Policy  `json:"policy"`
 	Attempt    int           `json:"attempt"`
-	Key        string        `json:"key,omitzero"` // if it is set, Seed is SeedOf(Key)
+	Key        string        `json:"key,omitzero"` // if there is a Key, Seed is SeedOf(Key)
 	Seed       string        `json:"seed"`         // text, because JSON readers may round 64 bits
 	Elapsed    time.Duration `json:"elapsed,omitzero"`
 	RetryAfter time.Duration `json:"retry_after,omitzero"`
@@ -98,7 +98,7 @@ func (g generator) vector(p retry.Policy) vector {
 		v.Attempt = 1 + g.IntN(1_000_000) // far above every limit
 	}
 	if g.oneIn(10) {
-		v.RetryAfter = time.Duration(1 + g.IntN(20_000_000)) // below or above leastWait, 10ms
+		v.RetryAfter = time.Duration(1 + g.IntN(20_000_000)) // some are below the least wait of 10ms
 	}
 	seed := max(1, g.Uint64())
 	if g.oneIn(8) {
