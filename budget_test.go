@@ -70,7 +70,7 @@ func TestBudgetDoesNotOverflow(t *testing.T) {
 	}
 }
 
-func TestBudgetNil(t *testing.T) {
+func TestNilBudgetAllowsEveryRetry(t *testing.T) {
 	var b *retry.Budget
 	succeed(b, 3)
 	for range 1000 {
@@ -82,7 +82,7 @@ func TestBudgetNil(t *testing.T) {
 
 // Goroutines that use a Budget concurrently neither lose nor invent tokens. The tokens taken
 // plus the tokens left are the tokens at the start plus the tokens put back.
-func TestBudgetInManyGoroutines(t *testing.T) {
+func TestGoroutinesNeitherLoseNorInventTokens(t *testing.T) {
 	const goroutines, turns, all = 16, 2000, 16 * 2000
 	for _, b := range []*retry.Budget{{Size: all / 2}, {Size: all, Ratio: .5}, {Size: all / 2, Ratio: .5, Remember: time.Hour}} {
 		t.Run(fmt.Sprint("ratio ", b.Ratio, ", remember ", b.Remember), func(t *testing.T) {

@@ -111,7 +111,7 @@ func TestBudgetsKeepNoLongText(t *testing.T) {
 // When there are 1,000 targets and another target comes, the target that was used least
 // recently is dropped. It must not have been used for ten seconds, and its Budget must be full.
 // Otherwise the new target shares a Budget.
-func TestWhichTargetIsDropped(t *testing.T) {
+func TestTargetUsedLeastRecentlyIsDropped(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		then   func(b *retry.Budgets, first *retry.Budget) // after targets 0 to 999
@@ -179,7 +179,7 @@ func TestWhichTargetIsDropped(t *testing.T) {
 
 // Whatever targets a client calls, all Budgets together never allow more than 1,001 full
 // Budgets, plus the retries that successes put back.
-func TestFailingTargets(t *testing.T) {
+func TestAllTargetsGetAtMost1001FullBudgets(t *testing.T) {
 	const attempts = 5
 	call := func(b *retry.Budget) (requests int) {
 		for requests = 1; requests < attempts && b.Take(); requests++ {
@@ -222,7 +222,7 @@ func TestFailingTargets(t *testing.T) {
 
 // Calls to 2,000 targets hang for 30 s in each attempt, and fail. A target with a call in
 // flight is not dropped. If it were dropped, each of its calls would get a full Budget.
-func TestTargetsThatHang(t *testing.T) {
+func TestTargetWithACallInFlightIsNotDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b retry.Budgets
 		requests, calls := atomic.Int64{}, 0
@@ -250,7 +250,7 @@ func TestTargetsThatHang(t *testing.T) {
 
 // A crawler asks most hosts once, and some hosts all the time. One of fifty attempts fails, and
 // no call is lost.
-func TestCrawler(t *testing.T) {
+func TestCrawlerLosesNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b retry.Budgets
 		home := budgetOf(&b, -1)

@@ -22,7 +22,7 @@ import (
 )
 
 // Each policy has one text: MarshalJSON writes this text and UnmarshalJSON reads it.
-func TestConfigForms(t *testing.T) {
+func TestEachPolicyHasOneText(t *testing.T) {
 	for want, p := range map[string]retry.Policy{
 		`{}`:                         {},
 		`{"max_retries":-1}`:         {MaxRetries: retry.Unlimited},
@@ -278,7 +278,7 @@ func TestConfigKeepsFieldsWithoutAKey(t *testing.T) {
 
 // flag.TextVar makes a flag for a policy. A key that is left out keeps its value from the
 // default.
-func TestConfigFlag(t *testing.T) {
+func TestFlagKeepsTheDefaultOfAKeyLeftOut(t *testing.T) {
 	parse := func(args ...string) (p retry.Policy, output string, err error) {
 		var b strings.Builder
 		flags := flag.NewFlagSet("service", flag.ContinueOnError)

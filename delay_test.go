@@ -307,7 +307,7 @@ func TestUnlimitedAttemptsWaitAtLeast10ms(t *testing.T) {
 
 // A Source is a function, so that any generator can be a Source. The seeds of each row are the
 // outputs of the generator itself, one for each call.
-func TestSources(t *testing.T) {
+func TestAnyGeneratorCanBeTheSource(t *testing.T) {
 	shared := new(xrand.LockedSource)
 	shared.Seed(7)
 	sameAsShared := xrand.NewSource(7)

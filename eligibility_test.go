@@ -16,7 +16,7 @@ import (
 
 // Next returns the first reason that applies. Each row removes the cause for which the row
 // before it stops. A decision has its delay, whatever the reason is.
-func TestOrderOfTheReasons(t *testing.T) {
+func TestTheFirstReasonThatAppliesIsGiven(t *testing.T) {
 	empty := &retry.Budget{Size: 1}
 	require.True(t, empty.Take())
 	class := retry.Class{MaxDelay: -1, NonRetryable: true, MaxAttempts: 1, Backoff: retry.Fixed(2 * time.Second)}

@@ -159,7 +159,7 @@ func TestUnwrap(t *testing.T) {
 
 // The outer loop retries after an inner loop as after any other failure. It stops if the inner
 // error is Permanent or if the inner call was invalid.
-func TestNestedLoops(t *testing.T) {
+func TestOuterCallRetriesAfterAnInnerCall(t *testing.T) {
 	outer := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute)}
 	twice := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}
 	exhausted, permanent := retry.ReasonExhausted, retry.ReasonPermanent
@@ -249,7 +249,7 @@ func play(script []line) func(context.Context) error {
 
 // Each row is the end of a call as its text shows it in a log: what failed, what failed before
 // if that says more, why there is no further attempt, and which timeout ended the call.
-func TestEndings(t *testing.T) {
+func TestErrorTextSaysHowACallEnded(t *testing.T) {
 	quota, eof := line{err: errors.New("403 quota exhausted")}, line{err: io.ErrUnexpectedEOF}
 	hangs, busy := line{hangs: true}, line{err: errors.New("503 Service Unavailable")}
 	get := func(err error) error { return &url.Error{Op: "Get", URL: "/x", Err: err} }

@@ -122,7 +122,7 @@ func TestGateInsideAGate(t *testing.T) {
 
 // A refusal of an attempt that was in flight holds the waiting attempts once more. OnClose gets
 // each pause once: a refusal during a pause makes the pause longer.
-func TestGateIsClosedAgain(t *testing.T) {
+func TestRefusalInFlightClosesTheGateAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closed []string
 		g := retry.Gate{OnClose: func(key string, wait time.Duration, cause error) {
