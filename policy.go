@@ -68,8 +68,8 @@ type Policy struct {
 	RetryAfter RetryAfterMode // how to combine a server's Retry-After with Backoff and Jitter
 
 	// MaxRetryAfter is the longest Retry-After that a call waits for. A longer Retry-After ends
-	// the call. If MaxRetryAfter is 0, the limit is a minute, and for a job it is a day (see
-	// ForJob). If MaxDelay is longer than this, MaxDelay is the limit.
+	// the call. If MaxRetryAfter is 0, the limit is a minute for a call, and a day for a job (see
+	// ForJob). If MaxDelay is longer than this limit, MaxDelay is the limit.
 	MaxRetryAfter time.Duration
 
 	// Source returns the seed of a call, from which its delays are drawn. If goroutines share the

@@ -273,9 +273,9 @@ func (c *call) decide() bool {
 }
 
 // clock returns how much time has elapsed, and how much time remains until the context's
-// deadline. The second result is saturate.Max if the context has no deadline. clock reads the
-// clock only if the decision depends on the time. The caller has called the policy's RetryIf,
-// Classify, Backoff and Jitter before, so elapsed includes their time.
+// deadline. The second result is saturate.Max if the context has no deadline. If the decision
+// does not depend on the time, clock does not read it. The caller has called the policy's
+// RetryIf, Classify, Backoff and Jitter before, so elapsed includes their time.
 func (c *call) clock(waits bool) (elapsed, left time.Duration) {
 	var deadline time.Time
 	bounded := false
@@ -403,8 +403,8 @@ func (c *call) waitBy(left time.Duration) bool {
 	passed := max(0, now.Sub(began))
 	if late := passed - left; late >= 0 && late < time.Millisecond {
 		// A Wait that skips time in a test returns after some microseconds. Waited must not include
-		// them, so that a test can expect an exact sum. A wait of the package's own timer also counts
-		// as exactly the delay.
+		// these microseconds, so that a test can expect an exact sum. A wait of the package's own
+		// timer also counts as exactly the delay.
 		passed = left
 	}
 	switch {

@@ -97,23 +97,23 @@ type faults []Finding
 const mostFaults = 20
 
 // add adds a fault of the setting with this token. index is the index of the value in a list,
-// such as "[2]", or "". write says what to write instead of value. It is a format of package
-// fmt.
-func (f *faults) add(token, index string, value any, write string) {
+// such as "[2]", or "". advice is a format of package fmt that says what to write instead of
+// value.
+func (f *faults) add(token, index string, value any, advice string) {
 	if len(*f) >= mostFaults {
 		*f = append(*f, Finding{})
 		return
 	}
-	fault := finding(strict.InvalidValue, token, "{"+token+"}%s is %v: "+write, index, value)
+	fault := finding(strict.InvalidValue, token, "{"+token+"}%s is %v: "+advice, index, value)
 	fault.Key += index
 	*f = append(*f, fault)
 }
 
 // check adds a fault if wrong is true. It is generic, because passing each valid value as an
 // interface would allocate.
-func check[T any](f *faults, wrong bool, token string, value T, write string) {
+func check[T any](f *faults, wrong bool, token string, value T, advice string) {
 	if wrong {
-		f.add(token, "", value, write)
+		f.add(token, "", value, advice)
 	}
 }
 

@@ -102,9 +102,9 @@ func Text(value []byte) (string, bool) {
 
 // Fault returns the error for a key with an invalid value. It is the error that [Faults]
 // returns for this one fault.
-func Fault(prefix, key string, value []byte, write string) error {
+func Fault(prefix, key string, value []byte, advice string) error {
 	var f Faults
-	f.Add(key, shown(value), write)
+	f.Add(key, shown(value), advice)
 	return f.Err(prefix)
 }
 

@@ -42,9 +42,9 @@ type Faults struct {
 	more  int      // how many faults have no text, because there are too many
 }
 
-// Add adds a fault of a key. write says what to write instead of value.
-func (f *Faults) Add(key string, value any, write string) {
-	f.add(InvalidValue, key, "%s is %v: write %s", saturate.Texts([]any{key, value, write})...)
+// Add adds a fault of a key. advice is a text that says what to write instead of value.
+func (f *Faults) Add(key string, value any, advice string) {
+	f.add(InvalidValue, key, "%s is %v: write %s", saturate.Texts([]any{key, value, advice})...)
 }
 
 func (f *Faults) add(code, key, format string, args ...any) {
@@ -129,8 +129,8 @@ type Mapping struct {
 }
 
 // Fault adds a fault of a key of m. See [Faults.Add].
-func (m *Mapping) Fault(key string, value any, write string) {
-	m.faults.Add(m.path+key, value, write)
+func (m *Mapping) Fault(key string, value any, advice string) {
+	m.faults.Add(m.path+key, value, advice)
 }
 
 // read reads a JSON object into m. It treats null as an object without keys.
@@ -188,42 +188,42 @@ func isNull(value json.RawMessage) bool { return string(value) == "null" }
 // Take takes a key out of m and returns its value. ok is false if the key is left out or null,
 // or if the value is of the wrong kind. It is also false if isValid returns false for the
 // value. A nil isValid accepts any value.
-func Take[T any](m *Mapping, key, write string, isValid func(T) bool) (v T, ok bool) {
+func Take[T any](m *Mapping, key, advice string, isValid func(T) bool) (v T, ok bool) {
 	value, ok := m.take(key)
 	if !ok {
 		return v, false
 	}
 	if isNull(value) {
-		write += ", or leave the key out"
+		advice += ", or leave the key out"
 	}
-	return Parse(m, key, value, write, isValid)
+	return Parse(m, key, value, advice, isValid)
 }
 
 // Need does the same as [Take], but a missing key is a fault.
-func Need[T any](m *Mapping, key, write string, isValid func(T) bool) (v T, ok bool) {
+func Need[T any](m *Mapping, key, advice string, isValid func(T) bool) (v T, ok bool) {
 	value, ok := m.take(key)
 	if !ok {
-		m.faults.add(MissingKey, m.path+key, "%s is missing: write %s", m.path+key, write)
+		m.faults.add(MissingKey, m.path+key, "%s is missing: write %s", m.path+key, advice)
 		return v, false
 	}
-	return Parse(m, key, value, write, isValid)
+	return Parse(m, key, value, advice, isValid)
 }
 
 // Parse decodes the value of a key that has been taken, or a part of this value. It adds a
 // fault and returns false if the value is null or of the wrong kind. It does the same if
 // isValid returns false for the value.
 func Parse[T any](
-	m *Mapping, key string, value json.RawMessage, write string, isValid func(T) bool,
+	m *Mapping, key string, value json.RawMessage, advice string, isValid func(T) bool,
 ) (v T, ok bool) {
 	if isNull(value) || !decode(&v, value) {
-		m.Fault(key, shown(value), write)
+		m.Fault(key, shown(value), advice)
 		return v, false
 	}
 	if isValid != nil && !isValid(v) {
-		if d, ok := any(v).(Duration); ok && d < 0 && write == WriteDuration {
-			write += ", 0s or above"
+		if d, ok := any(v).(Duration); ok && d < 0 && advice == WriteDuration {
+			advice += ", 0s or above"
 		}
-		m.Fault(key, shown(value), write)
+		m.Fault(key, shown(value), advice)
 		return v, false
 	}
 	return v, true
@@ -240,14 +240,14 @@ func decode[T any](v *T, value json.RawMessage) bool {
 // Inner takes out a key whose value is a mapping, and returns this inner mapping. It returns
 // nil if the key is left out or if its value is not a mapping. The faults of the inner mapping
 // are added to the faults of m.
-func (m *Mapping) Inner(key, write string) *Mapping {
-	value, ok := Take[json.RawMessage](m, key, write, nil)
+func (m *Mapping) Inner(key, advice string) *Mapping {
+	value, ok := Take[json.RawMessage](m, key, advice, nil)
 	if !ok {
 		return nil
 	}
 	inner := &Mapping{NullIsFault: m.NullIsFault, path: m.path + key + ".", faults: m.faults}
 	if err := inner.read(value); err != nil {
-		m.Fault(key, shown(value), write)
+		m.Fault(key, shown(value), advice)
 		return nil
 	}
 	return inner
@@ -305,15 +305,15 @@ func quoted(text string) string {
 	return strconv.Quote(cut(text, func(r rune) string { return string(r) }))
 }
 
-// cut returns the first 60 runes of a text. It replaces each rune by the result of write.
-func cut(text string, write func(rune) string) string {
+// cut returns the first 60 runes of a text. The function replace returns a text for each rune.
+func cut(text string, replace func(rune) string) string {
 	var b strings.Builder
 	n := 0
 	for _, r := range text {
 		if n++; n > 60 {
 			return b.String() + "..."
 		}
-		b.WriteString(write(r))
+		b.WriteString(replace(r))
 	}
 	return b.String()
 }

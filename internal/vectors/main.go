@@ -39,7 +39,7 @@ type vector struct {
 	Policy     retry.Policy  `json:"policy"`
 	Attempt    int           `json:"attempt"`
 	Key        string        `json:"key,omitzero"` // if there is a Key, Seed is SeedOf(Key)
-	Seed       string        `json:"seed"`         // text, because JSON readers may round 64 bits
+	Seed       string        `json:"seed"`         // text, because JSON readers may round numbers
 	Elapsed    time.Duration `json:"elapsed,omitzero"`
 	RetryAfter time.Duration `json:"retry_after,omitzero"`
 	Class      *class        `json:"class,omitzero"`
