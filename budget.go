@@ -184,8 +184,8 @@ func (b *Budget) Left() int {
 
 func (b *Budget) full() int64 { return fullOf(b.Size) }
 
-// remembers reports whether b can hold a surplus above Size. A b with a Size below 1 cannot,
-// because it is always empty.
+// remembers reports whether b can hold a surplus above Size. If Size is below 1, b is always
+// empty and cannot hold a surplus.
 func (b *Budget) remembers() bool { return b.Remember >= leastRefill && b.Size > 0 }
 
 // graces reports whether b can have a grace period.

@@ -16,12 +16,12 @@ import (
 //	policy.Budget = budget
 //
 // The zero Budgets is ready to use, by any number of goroutines. Do not copy a Budgets. A
-// Budgets keeps at most 1,000 targets, and all other targets share one Budget. To keep a new
-// target, a Budgets drops an old target that meets two conditions. No call has used the old
-// target for ten seconds, and a new Budget would allow no more retries than the old Budget. So
-// all targets together never get more than 1,001 full Budgets, plus the retries that successes,
-// RefillEvery and Grace allow. By default, a retryhttp.Transport and the RPC adapters use a
-// Budgets for their targets.
+// Budgets keeps at most 1,000 targets, and all other targets share one Budget. A new target may
+// replace an old target under two conditions. No call has used the old target for ten seconds,
+// and a new Budget would allow no more retries than the old Budget. So all targets together
+// never get more than 1,001 full Budgets, plus the retries that successes, RefillEvery and
+// Grace allow. By default, a retryhttp.Transport and the RPC adapters use a Budgets for their
+// targets.
 type Budgets struct {
 	// New returns the Budget of a new target. It is called once for each target when the target is
 	// first kept, and again if the target was dropped and comes back. It is also called once with

@@ -96,7 +96,7 @@ type faults []Finding
 // million wrong delays would list all of them.
 const mostFaults = 20
 
-// add adds a fault of the setting with this token. index is the index of the value in a list,
+// add adds a fault for the setting with this token. index is the index of the value in a list,
 // such as "[2]", or "". advice is a format of package fmt that says what to write instead of
 // value.
 func (f *faults) add(token, index string, value any, advice string) {

@@ -42,7 +42,7 @@ type Faults struct {
 	more  int      // how many faults have no text, because there are too many
 }
 
-// Add adds a fault of a key. advice is a text that says what to write instead of value.
+// Add adds a fault for a key. advice is a text that says what to write instead of value.
 func (f *Faults) Add(key string, value any, advice string) {
 	f.add(InvalidValue, key, "%s is %v: write %s", saturate.Texts([]any{key, value, advice})...)
 }
@@ -128,7 +128,7 @@ type Mapping struct {
 	faults *Faults
 }
 
-// Fault adds a fault of a key of m. See [Faults.Add].
+// Fault adds a fault for a key of m. See [Faults.Add].
 func (m *Mapping) Fault(key string, value any, advice string) {
 	m.faults.Add(m.path+key, value, advice)
 }
