@@ -34,9 +34,9 @@
 //  1. Backoff computes the delay after a failed attempt. MaxDelay limits this delay.
 //  2. Jitter widens the delay to a window: ±50 % of a delay of 2s is a window from 1s to 3s.
 //     MaxDelay limits the window too.
-//  3. If a server asks for a longer wait (see [After]), the window starts at this wait. For a
-//     wait of 2s and a Jitter of ±50 %, the window is from 2s to 4s. Policy.RetryAfter can
-//     change this rule.
+//  3. If a server asks for a wait (see [After]) that is longer than the shortest delay of the
+//     window, the window moves and starts at this wait. For a wait of 2s and a Jitter of ±50 %,
+//     the window is then from 2s to 4s. Policy.RetryAfter can change this rule.
 //  4. The delay is drawn from the window, and all delays in the window are equally likely.
 //     [Draw] computes the same delay again from the fields of an [Event].
 //
