@@ -82,8 +82,8 @@ type Budget struct {
 	ticks  atomic.Int64              // how many intervals of RefillEvery have been counted
 	decays atomic.Int64              // how many steps of decay have been made
 
-	// The fields for Grace. fullAt and emptyAt count nanoseconds from first, plus 1. 0 means
-	// never.
+	// The fields below are for Grace. fullAt and emptyAt count nanoseconds since first, plus 1, so
+	// 0 can mean never.
 	peak    atomic.Int64 // the greatest surplus, in billionths; it decays like the surplus
 	fullAt  atomic.Int64 // when a retry last found b full, as Grace defines it
 	emptyAt atomic.Int64 // when a retry last found b empty
@@ -355,7 +355,7 @@ func (l *payers) take(own *Budget, number int) (r receipt, empty *Budget) {
 	return r, nil
 }
 
-// has reports whether b is in l.
+// has reports whether l contains b.
 func (l *payers) has(b *Budget) bool {
 	for ; l != nil; l = l.outer {
 		if l.budget == b {

@@ -37,7 +37,7 @@ func (f Finding) WithText(text string) Finding {
 // Keys returns the keys of the text form of a policy. A key inside a mapping is written with
 // the key of the mapping: "backoff.base".
 func Keys() (keys []string) {
-	for _, n := range words {
+	for _, n := range allNames {
 		if n.key != "" && !slices.Contains(keys, n.key) {
 			keys = append(keys, n.key)
 		}
@@ -55,8 +55,9 @@ type name struct {
 	inKeys string // what InKeys writes for the token; "": the key
 }
 
-// words lists all names. The keys are in the order of the text form.
-var words = []name{
+// allNames lists the names of all settings and values. The keys are in the order of the text
+// form.
+var allNames = []name{
 	{token: "MaxAttempts", field: "MaxAttempts", key: "max_attempts"},
 	{token: "MaxRetries", field: "MaxRetries", key: "max_retries"},
 	{token: "AttemptCap", field: "AttemptCap", key: "attempt_cap"},
@@ -113,7 +114,7 @@ var inGo, inKeys = writers()
 
 func writers() (inGo, inKeys *strings.Replacer) {
 	var fields, keys []string
-	for _, n := range words {
+	for _, n := range allNames {
 		token := "{" + n.token + "}"
 		fields = append(fields, token, cmp.Or(n.inGo, n.token))
 		keys = append(keys, token, cmp.Or(n.inKeys, n.key, n.token))
@@ -130,7 +131,7 @@ func finding(code, token, format string, values ...any) Finding {
 		inGo:   fmt.Sprintf(inGo.Replace(format), values...),
 		inKeys: fmt.Sprintf(inKeys.Replace(format), values...),
 	}
-	for _, n := range words {
+	for _, n := range allNames {
 		if n.token == token {
 			f.Field, f.Key = n.field, n.key
 		}
@@ -143,7 +144,7 @@ func finding(code, token, format string, values ...any) Finding {
 func fieldOf(key string) string {
 	key, _, _ = strings.Cut(key, "[")
 	for ; key != ""; key = key[:max(0, strings.LastIndex(key, "."))] {
-		for _, n := range words {
+		for _, n := range allNames {
 			if n.key == key {
 				return n.field
 			}

@@ -102,10 +102,10 @@ type Policy struct {
 	Budget   *Budget            // limits the retries of all calls that share it; nil: no limit
 
 	// Wait waits before a retry. If Wait is nil, a timer waits. Do calls Wait once before each
-	// retry, after the RetryScheduled, even if d is 0. ctx is the context of the call, and d is
-	// the rest of the delay. Wait may return before d has passed, for example when the network is
-	// back. Then the retry starts at once. If Wait took longer than d, MaxElapsed and the
-	// context's deadline are checked again.
+	// retry, after the RetryScheduled. Do calls it even if d is 0. The argument ctx is the context
+	// of the call, and d is the rest of the delay. Wait may return before d has passed, for
+	// example when the network is back. Then the retry starts at once. If Wait took longer than d,
+	// MaxElapsed and the context's deadline are checked again.
 	//
 	// If Wait returns an error while ctx is not done, the call stops with ReasonWait, and the
 	// error becomes its Cause. In a test, Wait may skip time. Then it returns how much time it
@@ -163,12 +163,12 @@ func Default() Policy {
 
 // WithMaxAttempts returns p with another limit on attempts, for example from a flag or the
 // environment. n is the number of all attempts, including the first, or [Unlimited]. For a
-// limit of r retries, pass r + 1. n replaces both MaxAttempts and MaxRetries. AttemptCap and
-// MaxElapsed still apply.
+// limit of r retries, pass r + 1. WithMaxAttempts replaces both MaxAttempts and MaxRetries.
+// AttemptCap and MaxElapsed still apply.
 //
-// If n is 0 or below -1, WithMaxAttempts returns an error and p unchanged. 0 is an error
-// because a MaxAttempts of 0 means "not set". If p also had a MaxElapsed, its attempts would be
-// unlimited.
+// If n is 0 or below -1, WithMaxAttempts returns an error and p unchanged. It does not accept
+// 0, because a MaxAttempts of 0 means "not set". If p also had a MaxElapsed, its attempts would
+// be unlimited.
 func (p Policy) WithMaxAttempts(n int) (Policy, error) {
 	if n == 0 || n < Unlimited {
 		const write = "write 1 for no retry, or -1 for unlimited"

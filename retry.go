@@ -417,8 +417,8 @@ func (c *call) waitBy(left time.Duration) bool {
 	return c.inTime(now, passed > left)
 }
 
-// inTime checks that the retry can still begin. late says that the wait took longer than the
-// delay. Then inTime checks MaxElapsed and the deadline again.
+// inTime checks that the retry can still begin. If late is true, the wait took longer than the
+// delay, and inTime checks MaxElapsed and the deadline again.
 func (c *call) inTime(now time.Time, late bool) bool {
 	if c.ctx.Err() != nil {
 		return c.stopByContext()
