@@ -102,10 +102,10 @@ func (b *Budgets) touch(u *use, calls int, now time.Time) {
 	b.used.MoveToFront(u.at)
 }
 
-// drop removes one target to make room for another target. It reports whether it removed one.
-// It examines up to 10 targets, starting with the target that was used least recently. It skips
-// a target that has a call in flight. It also skips a target whose Budget would allow more
-// retries if it were new.
+// drop removes one target to make room for another target. It reports whether it removed a
+// target. It examines up to 10 targets, starting with the target that was used least recently.
+// It skips a target that has a call in flight. It also skips a target whose Budget would allow
+// more retries if it were new.
 func (b *Budgets) drop(now time.Time) bool {
 	for range targetTries {
 		u := b.used.Back().Value.(*use)

@@ -111,7 +111,7 @@ type Decision struct {
 	RetryAfter time.Duration // the wait that a server asked for; 0: no server asked
 	Seed       uint64        // the seed that Delay was drawn with; 0: Delay is not random
 	Class      string        // the name of the failure's class; "": the failure has no class
-	Reset      bool          // this attempt ran past HealthyAfter, so the call begins anew
+	Reset      bool          // true: this attempt ran past HealthyAfter, so the call begins anew
 }
 
 // Retry reports whether a retry follows after Delay. For the zero Decision it returns false.
@@ -178,8 +178,8 @@ type failure struct {
 	reason     Reason        // ReasonPermanent, ReasonRejected or ""
 	class      *Class        // nil: the failure has no class
 	retryAfter time.Duration // the wait that a server asked for
-	unmade     bool          // NotAttempted has wrapped the error
-	ended      bool          // the error is nothing but a timeout or the end of a context
+	unmade     bool          // true: NotAttempted has wrapped the error
+	ended      bool          // true: the error is nothing but a timeout or the end of a context
 }
 
 // ask inspects err, and calls RetryIf and Classify with err.

@@ -88,7 +88,7 @@ func (e *Error) Error() string {
 	if e.Err != nil {
 		text := e.Err.Error()
 		if _, inner := e.Err.(*Error); inner {
-			text = strings.TrimPrefix(text, prefix) // the text already starts with prefix
+			text = strings.TrimPrefix(text, prefix) // the whole text already starts with this prefix
 		}
 		b.WriteString(": " + text)
 	}

@@ -49,7 +49,7 @@ func Keys() (keys []string) {
 // contains the token of the name in braces.
 type name struct {
 	token  string
-	field  string // the field of a Policy; "": the name is of a value
+	field  string // the field of a Policy; "": the name belongs to a value
 	inGo   string // what String writes for the token; "": the token itself
 	key    string // the key of the text form; "": there is no key
 	inKeys string // what InKeys writes for the token; "": the key

@@ -29,9 +29,9 @@ type linted struct {
 	declared int           // the limit on attempts that is set; 0: no limit, so one attempt
 	limit    int           // EffectiveMax
 	retries  int           // limit - 1; below 0: unlimited
-	unset    bool          // no limit is set, and the policy is not NonRetryable
-	curve    bool          // there is no Classify, so no class has a curve of its own
-	endless  bool          // a call may go on for ever, with the curve of the policy
+	unset    bool          // true: no limit is set, and the policy is not NonRetryable
+	curve    bool          // true: there is no Classify, so no class has a curve of its own
+	endless  bool          // true: a call may go on for ever, with the curve of the policy
 	first    time.Duration // the delay of the curve after the first attempt
 	attempts string        // the limit as text
 }

@@ -98,7 +98,7 @@ type Policy struct {
 	HealthyAfter time.Duration
 
 	RetryIf  func(error) bool   // reports whether to retry after an error; nil: always retry
-	Classify func(error) *Class // returns limits and delays for an error; nil: the policy's apply
+	Classify func(error) *Class // returns the class of an error; nil: no error has a class
 	Budget   *Budget            // limits the retries of all calls that share it; nil: no limit
 
 	// Wait waits before a retry. If Wait is nil, a timer waits. Do calls Wait once before each

@@ -83,12 +83,12 @@ type call struct {
 	p     Policy
 	limit int          // EffectiveMax of p
 	fault *PolicyError // why p is invalid; nil: p is valid
-	once  bool         // this is a call of Once
-	reset bool         // the last attempt ran past HealthyAfter, so the call begins anew
+	once  bool         // true: this is a call of Once
+	reset bool         // true: the last attempt ran past HealthyAfter, so the call begins anew
 
 	start    time.Time            // when the first attempt began; zero: the clock was not read
 	took     time.Duration        // how long the last attempt ran
-	timedOut bool                 // the last error is nothing but a timeout or the end of a context
+	timedOut bool                 // true: the last error is nothing but a timeout or the end of a context
 	skipped  time.Duration        // how much time Wait skipped; the clock of the call runs ahead by it
 	seed     uint64               // the seed of all delays; 0: not drawn yet
 	classes  [maxClasses]failures // in Do: the failures of each class so far
@@ -390,7 +390,7 @@ func (c *call) wait() bool {
 	case <-c.ctx.Done():
 		return c.stopByContext()
 	case <-time.After(left):
-		return c.ctx.Err() == nil || c.stopByContext() // ctx may be done at the same time
+		return c.ctx.Err() == nil || c.stopByContext() // both channels may be ready at the same time
 	}
 }
 
@@ -472,7 +472,7 @@ func (c *call) stop() error {
 	if c.Reason == ReasonSuccess {
 		return nil
 	}
-	e := c.Error // the copy keeps c on the stack
+	e := c.Error // a pointer into c would move c to the heap
 	return &e
 }
 

@@ -113,8 +113,8 @@ func inspect(err error) (in inspected) {
 
 type inspected struct {
 	permanent  bool
-	unmade     bool // NotAttempted has wrapped the error, outside of inner calls
-	said       bool // an error in the tree is more than a timeout or the end of a context
+	unmade     bool // true: NotAttempted has wrapped the error, outside of inner calls
+	said       bool // true: an error in the tree is more than a timeout or the end of a context
 	retryAfter time.Duration
 }
 

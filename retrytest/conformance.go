@@ -112,7 +112,7 @@ type prober struct {
 // An answer is the result of a call.
 type answer struct {
 	window
-	ok bool // the call did not panic
+	ok bool // true: the call did not panic
 }
 
 // probe calls the function with each input: forwards, backwards, and from several goroutines.

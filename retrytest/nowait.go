@@ -12,9 +12,10 @@ import (
 // [retry.After]) are skipped.
 //
 // The clock of the call runs ahead as if the time had passed. MaxElapsed and the context's
-// deadline count the skipped waits. So the call makes as many attempts as under p and stops for
-// the same reason. The events and the [retry.Error] contain the delays of p. The times of the
-// events include the skipped waits, so package retrylog can replay a log of the events.
+// deadline count the skipped waits. So the call makes as many attempts as with p itself, and
+// stops for the same reason. The events and the [retry.Error] contain the delays of p. The
+// times of the events include the skipped waits, so package retrylog can replay a log of the
+// events.
 //
 // NoWait replaces p.Wait. You may change all other fields before or after you call NoWait.
 //

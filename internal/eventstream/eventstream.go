@@ -39,8 +39,8 @@ type Parser struct {
 	lines *bufio.Scanner
 	seen  int    // how many bytes of the line were searched for a line end without success
 	mark  []byte // the byte order mark, which the first line may have; nil after the first line
-	past  bool   // the line is not a known field, and its first bytes were dropped
-	lf    bool   // the last line ended with CR, so an LF that follows is part of the line end
+	past  bool   // true: the line is not a known field, and its first bytes were dropped
+	lf    bool   // true: the last line ended with CR, and an LF may follow as part of the line end
 
 	data []byte // the data lines of the event so far; each ends with LF
 	id   string // the last ID that was read; a blank line must still confirm it
