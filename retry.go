@@ -88,7 +88,7 @@ type call struct {
 
 	start    time.Time            // when the first attempt began; zero: the clock was not read
 	took     time.Duration        // how long the last attempt ran
-	timedOut bool                 // true: the last error is nothing but a timeout or the end of a context
+	timedOut bool                 // true: the last error is only a timeout or the end of a context
 	skipped  time.Duration        // how much time Wait skipped; the clock of the call runs ahead by it
 	seed     uint64               // the seed of all delays; 0: not drawn yet
 	classes  [maxClasses]failures // in Do: the failures of each class so far
