@@ -29,8 +29,8 @@ type Pause struct {
 	wait  time.Duration
 }
 
-// Spread returns for how long the callers leave after Until. It is a quarter of the wait, or
-// less if the end of the pause would overflow a duration.
+// Spread returns the length of the time in which the callers leave. This time starts at Until.
+// It is a quarter of the wait, or less if the end of the pause would overflow a duration.
 func (p Pause) Spread() time.Duration { return min(p.wait/4, math.MaxInt64-p.wait) }
 
 // Over reports whether the pause no longer holds any caller.

@@ -14,7 +14,7 @@ var lineBreaks = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")
 // the order of the text. Line breaks become "; ". Characters that cannot be printed are escaped
 // as in Go. Bytes that are not UTF-8 become U+FFFD.
 func Line(text string) string {
-	plain := 0 // how many bytes are printable ASCII; in most texts, all bytes are
+	plain := 0 // how many bytes at the start are printable ASCII; usually all
 	for plain < len(text) && text[plain] >= ' ' && text[plain] <= '~' {
 		plain++
 	}
