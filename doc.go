@@ -5,9 +5,9 @@
 //		return call(ctx)
 //	})
 //
-// [Do] retries after every error, with two exceptions: an error that [Permanent] has wrapped,
-// and an error that Policy.RetryIf rejects. Use Do only for a function that may run twice.
-// [DoValue] does the same for a function that also returns a value.
+// [Do] retries after every error, except an error that [Permanent] has wrapped or that
+// Policy.RetryIf rejects. Use Do only for a function that may run twice. [DoValue] is for a
+// function that also returns a value.
 //
 // # Packages
 //
@@ -26,30 +26,28 @@
 // An attempt is one call of the function. The first attempt has number 1. MaxAttempts limits
 // all attempts, including the first. MaxRetries limits only the attempts after the first. If
 // MaxAttempts, MaxRetries and MaxElapsed are all zero, there is only one attempt. If the
-// function needs the number of its attempt, count in a variable: see the example AttemptNumber
-// of Do.
+// function needs the number of its attempt, see the example AttemptNumber of Do.
 //
 // # Delays
 //
-//  1. Backoff computes the delay after a failed attempt. MaxDelay limits this delay.
+//  1. Backoff computes the delay after a failed attempt.
 //  2. Jitter widens the delay to a window: ±50 % of a delay of 2s is a window from 1s to 3s.
-//     MaxDelay limits the window too.
-//  3. If a server asks for a wait (see [After]) that is longer than the shortest delay of the
-//     window, the window moves and starts at this wait. For a wait of 2s and a Jitter of ±50 %,
-//     the window is then from 2s to 4s. Policy.RetryAfter can change this rule.
-//  4. The delay is drawn from the window, and all delays in the window are equally likely.
-//     [Draw] computes the same delay again from the fields of an [Event].
+//     MaxDelay limits both the delay and the window.
+//  3. If a server asks for a wait (see [After]), the window does not start before this wait.
+//     With ±50 %, a wait of 2s gives a window from 2s to 4s. Policy.RetryAfter can change this.
+//  4. The delay is drawn from the window, where all delays are equally likely. [Draw] computes
+//     the same delay again from the fields of an [Event].
 //
 // # Time
 //
-// The context limits the whole call, with all attempts and waits. MaxElapsed limits how late
-// a retry may start. AttemptTimeout cancels the context of an attempt. The function must
-// return when its context is canceled, because nothing else can stop it. If the next wait would
-// end too late for another attempt, the call returns without waiting.
+// The context limits the whole call. MaxElapsed limits how late a retry may start.
+// AttemptTimeout cancels the context of an attempt. The function must return when its context
+// is canceled, because nothing else can stop it. If the next wait would end too late for
+// another attempt, the call returns without waiting.
 //
 // # Errors
 //
-// A call that fails returns an [*Error]. [ReasonOf] returns the reason why the call stopped.
+// A call that fails returns an [*Error]. [ReasonOf] says why the call stopped.
 // errors.Is and errors.As find the error of the last attempt. Before a type switch or a
 // comparison with ==, call [Unwrap]. If the context stopped the call, the reason is
 // ReasonCanceled or ReasonDeadline. Do not use errors.Is(err, context.DeadlineExceeded) to
