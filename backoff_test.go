@@ -106,9 +106,9 @@ func plainPower(x float64, n int) *big.Float {
 	return y
 }
 
-// assertExponential compares a delay with the exact one. Where the floats are
-// exact, the delay must be the exact one truncated to the nanosecond; elsewhere
-// it must be within the error bound of a product of floats.
+// assertExponential compares a delay with the exact delay. If the floats are exact, the delay
+// must be the exact delay, truncated to the nanosecond. Otherwise the delay must be within the
+// error bound of a product of floats.
 //
 // With or without squaring, factor^n costs n-1 roundings, each of at most 2^-53
 // of the result. Converting the base and multiplying by it cost two more, which

@@ -2,19 +2,21 @@ package retry
 
 import "math"
 
-// The arithmetic of a Budget. It counts retries in whole billionths, so that a thousand times
-// a thousandth is one retry and no rounding errors add up. Package retrysim has the same
-// arithmetic, and a test there compares both.
+// This file contains the arithmetic of a Budget. A Budget counts in billionths of a retry.
+// These are whole numbers, so no rounding errors add up: a thousand times a thousandth is
+// exactly one retry. Package retrysim has a copy of this arithmetic, and a test there compares
+// its budget with a retry.Budget.
 const (
-	token      = 1_000_000_000         // one retry
-	mostTokens = math.MaxInt64 / token // how many retries a Budget can hold
-	decaySteps = 16                    // how often the surplus above Size decays in a Remember
+	token      = 1_000_000_000         // a whole retry, in billionths of a retry
+	mostTokens = math.MaxInt64 / token // the most retries that a Budget can hold
+	decaySteps = 16                    // the surplus decays in this many steps during one Remember
 )
 
-// fullOf returns how many billionths a Budget of this Size holds when it is full.
+// fullOf returns how many billionths of a retry a full Budget of this size holds.
 func fullOf(size int) int64 { return min(max(0, int64(size)), mostTokens) * token }
 
-// shareOf returns how many billionths a success puts back. NaN fails the comparison.
+// shareOf returns how many billionths of a retry a success puts back. It returns 0 for NaN,
+// because NaN > 0 is false.
 func shareOf(ratio float64) int64 {
 	if ratio > 0 {
 		return int64(math.Round(min(ratio, 1) * token))
@@ -22,8 +24,8 @@ func shareOf(ratio float64) int64 {
 	return 0
 }
 
-// decayed returns the rest of a surplus after this many steps. Each step takes a 16th of the
-// surplus, rounded up to a billionth.
+// decayed returns how much of a surplus is left after this many steps of decay. Each step
+// removes a 16th of the surplus, rounded up to a whole billionth.
 func decayed(surplus, steps int64) int64 {
 	for ; surplus > 0 && steps > 0; steps-- {
 		surplus -= (surplus + decaySteps - 1) / decaySteps

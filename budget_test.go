@@ -70,7 +70,7 @@ func TestBudgetDoesNotOverflow(t *testing.T) {
 	}
 }
 
-func TestBudgetNil(t *testing.T) {
+func TestNilBudgetAllowsEveryRetry(t *testing.T) {
 	var b *retry.Budget
 	succeed(b, 3)
 	for range 1000 {
@@ -80,9 +80,9 @@ func TestBudgetNil(t *testing.T) {
 	assert.Equal(t, retry.Unlimited, b.Left())
 }
 
-// Whatever goroutines do concurrently, no token is lost or made up: the tokens
-// taken and left are the tokens that were there and were put back.
-func TestBudgetInManyGoroutines(t *testing.T) {
+// Goroutines that use a Budget concurrently neither lose nor invent tokens. The tokens taken
+// plus the tokens left are the tokens at the start plus the tokens put back.
+func TestGoroutinesNeitherLoseNorInventTokens(t *testing.T) {
 	const goroutines, turns, all = 16, 2000, 16 * 2000
 	for _, b := range []*retry.Budget{{Size: all / 2}, {Size: all, Ratio: .5}, {Size: all / 2, Ratio: .5, Remember: time.Hour}} {
 		t.Run(fmt.Sprint("ratio ", b.Ratio, ", remember ", b.Remember), func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestBudgetRemember(t *testing.T) {
 	}
 }
 
-// retries takes a retry out of b for the retry with this number of a call, as Do and Once do.
+// retries takes a retry out of b like Do and Once. number says which retry of its call this is.
 func retries(t *testing.T, b *retry.Budget, number int) bool {
 	t.Helper()
 	p := retry.Policy{MaxAttempts: 1 << 30, Backoff: retry.Fixed(0), Budget: b}
@@ -205,7 +205,7 @@ func retries(t *testing.T, b *retry.Budget, number int) bool {
 	return reason == retry.ReasonRetry
 }
 
-// drain takes all that b holds.
+// drain takes all retries that b holds.
 func drain(b *retry.Budget) {
 	for b.Left() > 0 {
 		b.Take()
@@ -386,7 +386,7 @@ func TestBudgetGrace(t *testing.T) {
 	})
 }
 
-// What a retry took is given back where it is not made, and nothing else.
+// A retry that is not made gives back exactly the tokens that it took.
 func TestBudgetGraceIsNotRefunded(t *testing.T) {
 	for _, row := range []struct {
 		name         string
@@ -460,8 +460,8 @@ func TestBudgetGraceIsNotRefunded(t *testing.T) {
 	})
 }
 
-// A slowBudget is what a Budget must be equal to. It steps through time, and looks through
-// all that it has seen.
+// A slowBudget is a slow model of a Budget. It steps through time, and searches everything that
+// happened before.
 type slowBudget struct {
 	*retry.Budget               // its numbers
 	held, mark    int64         // in billionths
@@ -471,7 +471,7 @@ type slowBudget struct {
 	found         []found
 }
 
-// found is what one retry has found.
+// found is what one retry found in the Budget.
 type found struct {
 	at    time.Duration
 	high  bool // at least nine tenths
@@ -486,7 +486,7 @@ func (s *slowBudget) pass(d time.Duration) {
 	}
 }
 
-// look begins to count the time, and steps to now.
+// look starts the clock, and steps to now.
 func (s *slowBudget) look() {
 	if !s.used && (s.RefillEvery > 0 || s.Remember > 0 || s.Grace > 0) {
 		s.used, s.refill, s.fade = true, s.RefillEvery, s.Remember/16
@@ -533,8 +533,8 @@ func (s *slowBudget) take(number int) (allowed, paid bool) {
 	return number <= 4 && s.Grace > 0 && s.graced(), false
 }
 
-// graced reports whether a retry within the last Grace found nine tenths, when none in the
-// minute before it had found nothing.
+// graced reports whether a retry is in a grace period: within the last Grace, a retry found the
+// Budget nine tenths full, and no retry had found it empty in the minute before.
 func (s *slowBudget) graced() bool {
 	for i, f := range s.found {
 		if !f.high || s.now-f.at >= s.Grace {
@@ -551,7 +551,8 @@ func (s *slowBudget) graced() bool {
 	return false
 }
 
-// A Budget does what the slow one does, to a billionth of a retry, in a million random histories under RETRY_LONG.
+// In a million random histories under RETRY_LONG, a Budget agrees with the slow model to a
+// billionth of a retry.
 func TestBudgetMatchesASlowModel(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		r := rand.New(rand.NewPCG(5, 6))
@@ -609,8 +610,8 @@ func TestBudgetMatchesASlowModel(t *testing.T) {
 	})
 }
 
-// A retry takes one from each Budget, or none from any, and gives back what it
-// took if it is not made.
+// A retry takes one token from each Budget, or none from any Budget. It gives its tokens back
+// if it is not made.
 func TestBudgetInTheLoop(t *testing.T) {
 	all := [3]int{9, 9, 9}
 	on := func(kind retry.EventKind, attempt int, f func()) func(context.Context, retry.Event) {
@@ -725,8 +726,9 @@ func TestBudgetInTheLoop(t *testing.T) {
 	})
 }
 
-// Three layers of four attempts are 64 calls of the lowest, and with a Budget in the
-// context one, and one for each of its retries.
+// Three layers of four attempts each call the lowest layer 64 times. With a Budget in the
+// context, the lowest layer is called once, and once more for each retry that the Budget
+// allows.
 func TestBudgetOfTheContextBoundsTheLayers(t *testing.T) {
 	watched := func(context.Context, retry.Event) {}
 	for _, p := range []retry.Policy{

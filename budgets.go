@@ -7,40 +7,43 @@ import (
 	"time"
 )
 
-// Budgets keeps a Budget for each target that a program calls, such as a host, an account
-// or a model, so that the outage of one target takes no retries from the other targets:
+// Budgets keeps a Budget for each target that a program calls. A target is, for example, a
+// host, an account or a model. The outage of one target then takes no retries from the other
+// targets:
 //
 //	budget, done := budgets.For("https://api.example.com")
 //	defer done()
 //	policy.Budget = budget
 //
-// The zero Budgets is ready to use, by any number of goroutines. Do not copy a Budgets. It
-// keeps the Budgets of 1,000 targets. All other targets share one Budget. A new target
-// replaces an old target if no call has used the old target for ten seconds, and if a new
-// Budget would allow no more retries than the old Budget. So all targets together never get
-// more than 1,001 full Budgets, plus the retries that successes, time and Grace allow. By
-// default, a retryhttp.Transport and the RPC adapters use a Budgets for their targets.
+// The zero Budgets is ready to use, by any number of goroutines. Do not copy a Budgets. A
+// Budgets keeps at most 1,000 targets, and all other targets share one Budget. A new target may
+// replace an old target under two conditions. No call has used the old target for ten seconds,
+// and a new Budget would allow no more retries than the old Budget. So all targets together
+// never get more than 1,001 full Budgets, plus the retries that successes, RefillEvery and
+// Grace allow. By default, a retryhttp.Transport and the RPC adapters use a Budgets for their
+// targets.
 type Budgets struct {
-	// New returns the Budget of a new target. It is called once for each target that is not
-	// kept. It is also called once with the key "", for the Budget that all other targets
-	// share. New must not call For. nil: the Budget has Size 10, Ratio 0.1, RefillEvery 5m,
-	// Remember 1m and Grace 1s, and its Name is the key.
+	// New returns the Budget of a new target. It is called once for each target when the target is
+	// first kept, and again if the target was dropped and comes back. It is also called once with
+	// the key "", for the Budget that all other targets share. New must not call For. If New is
+	// nil, a Budget has Size 10, Ratio 0.1, RefillEvery 5m, Remember 1m and Grace 1s, and its Name
+	// is the key.
 	New func(key string) *Budget
 
 	mu   sync.Mutex
 	of   map[string]*use
-	used list.List // of *use; first is the target whose last call began or ended most recently
+	used list.List // its values are *use; the front is the target that was used most recently
 	rest *Budget   // the Budget of all targets that are not kept
 }
 
 const (
 	mostTargets = 1000
-	longestKey  = 1024             // bytes; a redirect may lead to a host name of any length
+	longestKey  = 1024             // in bytes; a redirect may lead to a host name of any length
 	targetRest  = 10 * time.Second // how long a target is kept after its last call
-	targetTries = 10               // how many targets drop examines
+	targetTries = 10               // how many targets the method drop examines
 )
 
-// A use is the Budget of a target and the number of calls that use it.
+// A use is a target with its Budget and the number of its calls in flight.
 type use struct {
 	budget *Budget
 	key    string
@@ -50,9 +53,9 @@ type use struct {
 	done   func()
 }
 
-// For returns the Budget of a target for one call. When the call has ended, call done once.
-// Until then, the target is kept. The key "" and keys of more than 1,024 bytes get the shared
-// Budget. If the target is already kept, this method allocates nothing.
+// For returns the Budget of a target for one call. The caller must call done once when the call
+// has ended. Until then, the target is not dropped. The key "" and keys of more than 1,024
+// bytes get the shared Budget. If the target is already kept, For allocates nothing.
 func (b *Budgets) For(key string) (budget *Budget, done func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +70,7 @@ func (b *Budgets) For(key string) (budget *Budget, done func()) {
 	if key == "" || len(key) > longestKey || len(b.of) == mostTargets && !b.drop(now) {
 		return b.rest, func() {}
 	}
-	key = strings.Clone(key) // key may be a part of a long URL, which would stay in memory
+	key = strings.Clone(key) // key may be a part of a long URL, which the map would keep in memory
 	u := &use{budget: b.make(key), key: key, calls: 1, last: now}
 	u.done = func() {
 		b.mu.Lock()
@@ -92,15 +95,17 @@ func (b *Budgets) make(key string) *Budget {
 	}
 }
 
-// touch adds calls to the number of calls in flight: 1 when a call begins, -1 when a call ends.
+// touch adds calls to the number of calls in flight, and stores now as the time of the last
+// use. calls is 1 when a call begins, and -1 when a call ends.
 func (b *Budgets) touch(u *use, calls int, now time.Time) {
 	u.calls, u.last = u.calls+calls, now
 	b.used.MoveToFront(u.at)
 }
 
-// drop removes one target and reports whether it found one to remove. It starts with the
-// target that was used least recently. It keeps a target that a call is using, and a target
-// whose Budget a new Budget would exceed, and goes on with the next target.
+// drop removes one target to make room for another target. It reports whether it removed a
+// target. It examines up to 10 targets, starting with the target that was used least recently.
+// It skips a target that has a call in flight. It also skips a target whose Budget would allow
+// more retries if it were new.
 func (b *Budgets) drop(now time.Time) bool {
 	for range targetTries {
 		u := b.used.Back().Value.(*use)

@@ -19,7 +19,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// budgetOf returns the Budget of a target, for a call that has ended at once.
+// budgetOf returns the Budget of a target, for a call that ends at once.
 func budgetOf(b *retry.Budgets, target int) *retry.Budget {
 	budget, done := b.For(strconv.Itoa(target))
 	done()
@@ -91,7 +91,7 @@ func TestBudgetsNew(t *testing.T) {
 	}
 }
 
-// A key may be a part of a long URL, which is not kept with it.
+// A key may be a part of a long URL. The Budgets must not keep the URL in memory.
 func TestBudgetsKeepNoLongText(t *testing.T) {
 	var b retry.Budgets
 	var before, after runtime.MemStats
@@ -108,9 +108,10 @@ func TestBudgetsKeepNoLongText(t *testing.T) {
 	assert.NotNil(t, budgetOf(&b, 1000))
 }
 
-// Which target goes when there are 1,000 and another one comes: the longest targetRest, if it
-// was not asked for in ten seconds and its Budget is full. Else the new one shares.
-func TestWhichTargetIsDropped(t *testing.T) {
+// When there are 1,000 targets and another target comes, the target that was used least
+// recently is dropped. It must not have been used for ten seconds, and its Budget must be full.
+// Otherwise the new target shares a Budget.
+func TestTargetUsedLeastRecentlyIsDropped(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		then   func(b *retry.Budgets, first *retry.Budget) // after targets 0 to 999
@@ -176,9 +177,9 @@ func TestWhichTargetIsDropped(t *testing.T) {
 	}
 }
 
-// Whatever targets a client calls, at one time or one after the other: all of their
-// Budgets together never allow more than 1,001 full ones, and what successes put back.
-func TestFailingTargets(t *testing.T) {
+// Whatever targets a client calls, all Budgets together never allow more than 1,001 full
+// Budgets, plus the retries that successes put back.
+func TestAllTargetsGetAtMost1001FullBudgets(t *testing.T) {
 	const attempts = 5
 	call := func(b *retry.Budget) (requests int) {
 		for requests = 1; requests < attempts && b.Take(); requests++ {
@@ -219,9 +220,9 @@ func TestFailingTargets(t *testing.T) {
 	}
 }
 
-// Calls of 2,000 targets hang for 30 s in each attempt, and fail. A target is not forgotten
-// while it has one: else each of its calls would get a full Budget.
-func TestTargetsThatHang(t *testing.T) {
+// Calls to 2,000 targets hang for 30 s in each attempt, and fail. A target with a call in
+// flight is not dropped. If it were dropped, each of its calls would get a full Budget.
+func TestTargetWithACallInFlightIsNotDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b retry.Budgets
 		requests, calls := atomic.Int64{}, 0
@@ -247,9 +248,9 @@ func TestTargetsThatHang(t *testing.T) {
 	})
 }
 
-// A crawler asks each host once, and keeps those that it asks all the time. One of fifty
-// attempts fails, and no call is lost.
-func TestCrawler(t *testing.T) {
+// A crawler asks most hosts once, and some hosts all the time. One of fifty attempts fails, and
+// no call is lost.
+func TestCrawlerLosesNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b retry.Budgets
 		home := budgetOf(&b, -1)
@@ -283,7 +284,8 @@ func TestOneBudgetForAllGoroutines(t *testing.T) {
 	}
 }
 
-// A target that a call uses is kept, however long the call takes, and with a full Budget too.
+// A target with a call in flight is kept, however long the call takes, even if its Budget is
+// full.
 func TestBudgetsKeepTheTargetOfALongCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var budgets retry.Budgets

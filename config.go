@@ -19,21 +19,23 @@ import (
 // of the wrong kind or out of range are errors. The error is a [*PolicyError]. It names up to
 // 20 faults at once and says what to write. After an error, p is unchanged.
 //
-// p may already hold a policy, such as [Default]. A key that is left out leaves its field
-// unchanged:
+// p may already hold a policy, such as [Default]. Then the text changes only the fields whose
+// keys it contains:
 //
-//   - A null is treated as a key that is left out, except inside "backoff" and "budget",
-//     where it is an error. A null in place of a policy leaves the policy unchanged.
-//   - If the text has only one of "max_attempts" and "max_retries", the field of the other is
-//     set to 0. A "max_retries" of 0 means one attempt, even if "max_attempts" is set.
+//   - A key with the value null leaves its field unchanged. Inside "backoff" and "budget", a
+//     null is an error. A null in place of the whole policy leaves p unchanged.
+//   - "max_attempts" and "max_retries" replace each other: if the text has only one of these
+//     keys, the field of the other key is set to 0. A "max_retries" of 0 means one attempt,
+//     even if the text also has "max_attempts".
 //   - "attempt_cap" can lower the AttemptCap of p, but not raise it.
-//   - "budget" makes a new Budget, which is full and belongs to this policy alone. To share a
-//     Budget between policies, set it in code.
-//   - Functions have no keys and are unchanged.
+//   - "budget" makes a new Budget. This Budget is full and belongs to this policy alone. To
+//     share a Budget between policies, set it in code.
+//   - Fields that hold functions have no keys. They are unchanged.
 //
-// Do not embed a Policy in a struct: the methods of the Policy would be promoted, and the
-// other fields of the struct would be ignored. Use a named field. A YAML library that inlines
-// a Policy bypasses these methods.
+// Do not embed a Policy in a struct, but give it a named field. A struct that embeds a Policy
+// gets the methods of the Policy, which ignore all other fields of the struct. Do not inline a
+// Policy with an option of a YAML library either, because then the library does not call these
+// methods.
 func (p *Policy) UnmarshalJSON(data []byte) error {
 	err := strict.Decode(p, data, invalidPolicy, examplePolicy, (*Policy).readForm)
 	return decodeError(err)
@@ -45,7 +47,7 @@ const (
 )
 
 // UnmarshalText reads the same JSON as [Policy.UnmarshalJSON]. It is for flags (flag.TextVar)
-// and environment variables. A null in place of a policy is an error.
+// and for environment variables. The text null is an error.
 func (p *Policy) UnmarshalText(text []byte) error {
 	if string(bytes.TrimSpace(text)) == "null" {
 		return decodeError(strict.NoObject(invalidPolicy, []byte("null"), examplePolicy))
@@ -53,8 +55,9 @@ func (p *Policy) UnmarshalText(text []byte) error {
 	return p.UnmarshalJSON(text)
 }
 
-// UnmarshalYAML reads the same keys in YAML as [Policy.UnmarshalJSON] in JSON. go.yaml.in/yaml,
-// gopkg.in/yaml and goccy/go-yaml call this method. sigs.k8s.io/yaml calls UnmarshalJSON.
+// UnmarshalYAML reads YAML with the same keys as the JSON of [Policy.UnmarshalJSON].
+// go.yaml.in/yaml, gopkg.in/yaml and goccy/go-yaml call this method. sigs.k8s.io/yaml calls
+// UnmarshalJSON.
 func (p *Policy) UnmarshalYAML(unmarshal func(any) error) error {
 	data, err := strict.YAML(invalidPolicy, unmarshal)
 	if err != nil {
@@ -63,10 +66,11 @@ func (p *Policy) UnmarshalYAML(unmarshal func(any) error) error {
 	return p.UnmarshalJSON(data)
 }
 
-// MarshalJSON writes the text form of p without its functions. [Policy.UnmarshalJSON] reads the
-// same policy back, with a new Budget that is full and not shared with p. Zero fields are left
-// out. MarshalJSON returns an error if p is invalid, and if p has a BackoffFunc, an empty
-// Schedule, or a Backoff or Jitter that is not a type of this package.
+// MarshalJSON writes the text form of p, without the functions of p. [Policy.UnmarshalJSON]
+// reads the same policy back, with a new and full Budget that p does not share. Fields that are
+// zero are left out. MarshalJSON returns an error if p is invalid. It also returns an error for
+// a Backoff or Jitter without a text form: a BackoffFunc, an empty Schedule, or a type that is
+// not from this package.
 func (p Policy) MarshalJSON() ([]byte, error) {
 	form, err := p.form()
 	if err != nil {
@@ -75,11 +79,11 @@ func (p Policy) MarshalJSON() ([]byte, error) {
 	return json.Marshal(form)
 }
 
-// MarshalText writes the same JSON on one line as [Policy.MarshalJSON].
+// MarshalText writes the JSON of [Policy.MarshalJSON] on one line.
 func (p Policy) MarshalText() ([]byte, error) { return p.MarshalJSON() }
 
-// MarshalYAML returns a value that YAML libraries write in place of p. It has the same keys as
-// the result of [Policy.MarshalJSON].
+// MarshalYAML returns a value for YAML libraries to write in place of p. It has the same keys
+// as the result of [Policy.MarshalJSON].
 func (p Policy) MarshalYAML() (any, error) { return p.form() }
 
 // A policyForm is the text form of a Policy.
@@ -175,7 +179,7 @@ func (p Policy) form() (*policyForm, error) {
 	return form, nil
 }
 
-// readForm sets the fields of p whose keys are in m.
+// readForm sets the fields of p from the keys of m.
 func (p *Policy) readForm(m *strict.Mapping) {
 	attempts, hasAttempts := strict.Take(m, "max_attempts",
 		"how many attempts in all: 1 for no retry, -1 for unlimited",
@@ -200,7 +204,7 @@ func (p *Policy) readForm(m *strict.Mapping) {
 	}
 	const exampleBackoff = `a mapping such as {"type": "exponential", "base": "200ms"}`
 	if curve := m.Inner("backoff", exampleBackoff); curve != nil {
-		curve.NullIsFault = true // a Backoff is one value, so none of its parts can be kept
+		curve.NullIsFault = true // a null would keep a part of the old Backoff
 		p.Backoff = readBackoff(curve)
 	}
 	readDuration(m, "max_delay", &p.MaxDelay)
@@ -227,7 +231,7 @@ func (p *Policy) readForm(m *strict.Mapping) {
 	m.RejectRest("a policy")
 }
 
-// modes maps the texts of the key "retry_after" to modes.
+// modes maps the values of the key "retry_after" to the RetryAfterModes.
 var modes = map[string]RetryAfterMode{
 	string(spreadInText): RetryAfterSpread, "at_least": RetryAfterAtLeast, "exact": RetryAfterExact,
 }
@@ -248,7 +252,8 @@ func readBudget(m *strict.Mapping) *Budget {
 	return &b
 }
 
-// jitterOf returns the Jitter for the value of the key "jitter", or nil if v is invalid.
+// jitterOf returns the Jitter for v, a value of the key "jitter". It returns nil if v is
+// invalid.
 func jitterOf(v any) Jitter {
 	switch v := v.(type) {
 	case string:
@@ -265,17 +270,17 @@ func jitterOf(v any) Jitter {
 	return nil
 }
 
-// readDuration sets d if m has the key with a valid duration.
+// If m has the key with a valid duration, readDuration sets d to this duration.
 func readDuration(m *strict.Mapping, key string, d *time.Duration) {
 	if v, ok := strict.Take(m, key, strict.WriteDuration, notNegative); ok {
 		*d = time.Duration(v)
 	}
 }
 
-// readLeast sets d if m has the key with a duration of 0 or of at least least.
-func readLeast(m *strict.Mapping, key string, least time.Duration, d *time.Duration) {
-	write := fmt.Sprintf(`a duration such as "1m", at least %v, or "0s" for never`, least)
-	longEnough := func(d duration) bool { return d == 0 || time.Duration(d) >= least }
+// readLeast is readDuration for a duration that must be 0 or at least shortest.
+func readLeast(m *strict.Mapping, key string, shortest time.Duration, d *time.Duration) {
+	write := fmt.Sprintf(`a duration such as "1m", at least %v, or "0s" for never`, shortest)
+	longEnough := func(d duration) bool { return d == 0 || time.Duration(d) >= shortest }
 	if v, ok := strict.Take(m, key, write, longEnough); ok {
 		*d = time.Duration(v)
 	}
@@ -285,7 +290,8 @@ func notNegative(d duration) bool { return d >= 0 }
 
 var backoffTypes = []string{"fixed", "linear", "exponential", "fibonacci", "schedule"}
 
-// readBackoff returns the Backoff that m describes, or nil if m has no valid type.
+// readBackoff returns the Backoff that m describes. It returns nil if the type is missing or
+// unknown.
 func readBackoff(m *strict.Mapping) (b Backoff) {
 	kind, ok := strict.Need(m, "type", "one of "+strings.Join(backoffTypes, ", "),
 		func(kind string) bool { return slices.Contains(backoffTypes, kind) })

@@ -21,8 +21,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Each policy has one text, which is written and read.
-func TestConfigForms(t *testing.T) {
+// Each policy has one text: MarshalJSON writes this text and UnmarshalJSON reads it.
+func TestEachPolicyHasOneText(t *testing.T) {
 	for want, p := range map[string]retry.Policy{
 		`{}`:                         {},
 		`{"max_retries":-1}`:         {MaxRetries: retry.Unlimited},
@@ -117,8 +117,8 @@ func TestConfigDecodeErrors(t *testing.T) {
 	assert.ErrorContains(t, new(retry.Policy).UnmarshalJSON([]byte("{\"max_delay\": {\"seconds\":\n 5}}")), `max_delay is {"seconds":5}: `, "on one line")
 }
 
-// Alone, neither null nor text that is not JSON is a policy. In a file, null is a key
-// that was left empty.
+// Neither null nor text that is not JSON is a policy. Inside a file, null stands for a key that
+// was left empty.
 func TestConfigTextThatIsNotAPolicy(t *testing.T) {
 	const mapping = `, want a mapping such as {"max_attempts": 5}`
 	filled := retry.Policy{MaxAttempts: 7}
@@ -276,9 +276,9 @@ func TestConfigKeepsFieldsWithoutAKey(t *testing.T) {
 	assert.Equal(t, fmt.Sprintf("%#v", want), fmt.Sprintf("%#v", p), "the same functions")
 }
 
-// A flag holds a policy by flag.TextVar: the keys that are left out are those of the
+// flag.TextVar makes a flag for a policy. A key that is left out keeps its value from the
 // default.
-func TestConfigFlag(t *testing.T) {
+func TestFlagKeepsTheDefaultOfAKeyLeftOut(t *testing.T) {
 	parse := func(args ...string) (p retry.Policy, output string, err error) {
 		var b strings.Builder
 		flags := flag.NewFlagSet("service", flag.ContinueOnError)
@@ -299,8 +299,7 @@ func TestConfigFlag(t *testing.T) {
 	assert.Contains(t, usage, `(default {"max_attempts":5,"backoff":{"type":"exponential","base":"200ms","factor":2},"max_delay":"5s","jitter":0.5})`)
 }
 
-// Values that YAML has and JSON cannot express are named in errors like all
-// others.
+// If YAML has a value that JSON cannot express, the error names it like any other value.
 func TestConfigYAMLValuesWithoutJSON(t *testing.T) {
 	for _, test := range []struct {
 		value any
@@ -335,8 +334,8 @@ func TestConfigYAMLValuesWithoutJSON(t *testing.T) {
 	assert.Equal(t, retry.Policy{MaxAttempts: 7}, p)
 }
 
-// A file that has only wrong values would otherwise make an error many times
-// its size.
+// If a file had only wrong values, an error with all of them would be many times as long as the
+// file.
 func TestConfigErrorsNameAtMostTwentyFaults(t *testing.T) {
 	list := func(n int, entry string) string { return strings.TrimSuffix(strings.Repeat(entry+",", n), ",") }
 	numbered := func(n int) string {
@@ -383,8 +382,8 @@ func (foreign) Delay(int) time.Duration                       { return 0 }
 func (foreign) Window(d time.Duration) (lo, hi time.Duration) { return d, d }
 func (foreign) Error() string                                 { return "foreign" }
 
-// policyFrom makes a policy from the numbers of a fuzzer. From the kind 6 and the
-// jitter 4 on, it has no text form.
+// policyFrom makes a policy from the numbers of a fuzzer. A policy of kind 6 or above, or of
+// jitter 4 or above, has no text form.
 func policyFrom(attempts, retries, ceiling int, nonRetryable bool, kind uint8, base int64, factor float64, rest int64, jitter uint8, share float64) retry.Policy {
 	d, r := time.Duration(base), time.Duration(rest)
 	return retry.Policy{

@@ -8,13 +8,14 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// Draw computes the delay of a [Decision] again: d.Delay is Draw(d.Seed, d.Number, d.Lo,
-// d.Hi). An [Event] and a line of a log have the same fields. For lo and hi of at least 0,
-// every delay from lo to hi is equally likely, lo and hi included. If hi is not above lo, the
-// delay is lo, whatever the seed is.
+// Draw draws a delay from lo to hi. The same arguments always give the same delay, so Draw can
+// compute the delay of a [Decision] again: d.Delay is Draw(d.Seed, d.Number, d.Lo, d.Hi). An
+// [Event] and a log line contain these four values too. If lo is not negative, every delay from
+// lo to hi is equally likely, including lo and hi. If hi is not above lo, the delay is lo,
+// whatever the seed is.
 //
-// Draw multiplies instead of taking a remainder, because a remainder would favor short
-// delays: Lemire, "Fast Random Integer Generation in an Interval" (2019).
+// Draw multiplies instead of taking a remainder, because a remainder would favor short delays.
+// See Lemire, "Fast Random Integer Generation in an Interval" (2019).
 func Draw(seed uint64, number int, lo, hi time.Duration) time.Duration {
 	if hi <= lo {
 		return lo
@@ -23,9 +24,9 @@ func Draw(seed uint64, number int, lo, hi time.Duration) time.Duration {
 	return time.Duration(uint64(lo) + n)
 }
 
-// SeedOf returns the seed for a key, such as the ID of a job. Whoever knows the key can
-// compute the delays again. The seed is the FNV-1a 64-bit hash of the bytes of the key, mixed
-// by the finalizer of splitmix64. It is never 0.
+// SeedOf returns the seed for a key, such as the ID of a job. With the key, anybody can compute
+// the delays again. The seed is the FNV-1a 64-bit hash of the bytes of the key, mixed by the
+// finalizer of splitmix64. It is never 0.
 func SeedOf(key string) uint64 {
 	h := uint64(0xcbf29ce484222325)
 	for i := range len(key) {
@@ -34,7 +35,8 @@ func SeedOf(key string) uint64 {
 	return max(1, mix(h, 0))
 }
 
-// seed draws the seed of a call. The seed is never 0, because 0 means "not drawn yet".
+// seed draws the seed of a call. The result is never 0, because 0 means that no seed has been
+// drawn yet.
 func (p *Policy) seed() uint64 {
 	if p.Source != nil {
 		return max(1, p.Source())
@@ -42,9 +44,9 @@ func (p *Policy) seed() uint64 {
 	return max(1, rand.Uint64())
 }
 
-// mix returns the n-th output of the splitmix64 generator seeded with seed:
-// Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators" (OOPSLA
-// 2014), with the constants of Vigna's splitmix64.c.
+// mix returns the n-th output of a splitmix64 generator with this seed. See Steele, Lea, Flood,
+// "Fast Splittable Pseudorandom Number Generators" (OOPSLA 2014). The constants are those of
+// Vigna's splitmix64.c.
 func mix(seed, n uint64) uint64 {
 	z := seed + n*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -52,17 +54,19 @@ func mix(seed, n uint64) uint64 {
 	return z ^ z>>31
 }
 
-// leastWait is the shortest wait of RetryAfterExact, and of a call that may go on for ever. A
-// wait of 1ns would allow 1.5 million attempts a second.
+// leastWait is the shortest wait under RetryAfterExact. In a call that may go on for ever, a
+// window that ends below leastWait is raised to leastWait. A wait of 1ns would allow 1.5
+// million attempts a second.
 const leastWait = 10 * time.Millisecond
 
-// saidZero is the duration that retryhttp passes on for a Retry-After of zero. The duration 0
-// means that there is no Retry-After.
+// saidZero stands for a Retry-After of zero, which retryhttp passes on. A duration of 0 means
+// that there is no Retry-After.
 const saidZero = time.Nanosecond
 
-// window returns the shortest and the longest delay after an attempt. It takes the delay of
-// the curve, cuts it at MaxDelay, widens it by the jitter below MaxDelay, and raises it to the
-// Retry-After, and to leastWait if p may go on for ever.
+// window returns the shortest and the longest delay after an attempt. The delay of the curve is
+// cut at MaxDelay. The jitter widens the delay to a window, which is cut at MaxDelay too. A
+// longer Retry-After moves the start of the window. If p may go on for ever, a window that ends
+// below leastWait is raised to leastWait.
 func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Duration) {
 	if p.RetryAfter == RetryAfterExact && retryAfter > 0 {
 		wait := max(retryAfter, leastWait)
@@ -83,12 +87,12 @@ func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Dura
 	}
 	switch {
 	case p.RetryAfter == RetryAfterAtLeast:
-		if retryAfter >= hi { // otherwise draw takes the longer of retryAfter and the delay
+		if retryAfter >= hi { // otherwise draw raises a shorter delay to retryAfter
 			lo, hi = retryAfter, retryAfter
 		}
 	case retryAfter > lo:
-		// Clients that were told the same wait must not retry together, and no client may
-		// retry early. So the jitter only adds to the wait.
+		// Clients that got the same Retry-After must not retry together, and no client may retry
+		// early. So the jitter only adds to the Retry-After.
 		width := time.Duration(0)
 		if p.Jitter != nil {
 			from, to := p.spread(retryAfter)
@@ -102,7 +106,7 @@ func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Dura
 	return lo, hi
 }
 
-// capped returns d, or MaxDelay if that is shorter.
+// capped returns d, or MaxDelay if MaxDelay is shorter.
 func (p *Policy) capped(d time.Duration) time.Duration {
 	if p.MaxDelay > 0 && p.MaxDelay < d {
 		return p.MaxDelay
@@ -110,8 +114,8 @@ func (p *Policy) capped(d time.Duration) time.Duration {
 	return d
 }
 
-// spread returns the window of the jitter for d. It corrects a window of a custom Jitter that
-// is reversed or negative.
+// spread returns the window of the jitter for d. A custom Jitter may return a window that is
+// reversed or negative. spread corrects such a window.
 func (p *Policy) spread(d time.Duration) (lo, hi time.Duration) {
 	lo, hi = p.Jitter.Window(d)
 	return max(0, min(lo, hi)), max(0, lo, hi)

@@ -125,8 +125,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// A RetryScheduled has all that its delay is made from, whatever policy, class or
-// server made it.
+// A RetryScheduled contains all values from which its delay was computed, for every policy,
+// class and server.
 func TestDrawRecomputesEveryDelayOfAnEvent(t *testing.T) {
 	errThrottled, errBusy := errors.New("429"), retry.After(3*time.Second, errors.New("503"))
 	throttled := &retry.Class{Name: "throttled", Backoff: retry.Linear(time.Minute), Jitter: retry.EqualJitter}
@@ -268,7 +268,8 @@ func TestAJitterWithoutABackoff(t *testing.T) {
 	assert.Equal(t, []time.Duration{3, 7}, []time.Duration{lo, hi})
 }
 
-// A call without a limit waits at least 10ms, so that no configuration is a hot loop.
+// In a call without a limit, short waits are raised to 10ms, so that no configuration makes a
+// hot loop.
 func TestUnlimitedAttemptsWaitAtLeast10ms(t *testing.T) {
 	const least = 10 * time.Millisecond
 	unlimited := func(b retry.Backoff) retry.Policy { return retry.Policy{MaxAttempts: retry.Unlimited, Backoff: b} }
@@ -304,9 +305,9 @@ func TestUnlimitedAttemptsWaitAtLeast10ms(t *testing.T) {
 	}
 }
 
-// A Source is a function, so that any generator can be one. Each row's seeds are those of the
-// generator itself, one for each call.
-func TestSources(t *testing.T) {
+// A Source is a function, so that any generator can be a Source. The seeds of each row are the
+// outputs of the generator itself, one for each call.
+func TestAnyGeneratorCanBeTheSource(t *testing.T) {
 	shared := new(xrand.LockedSource)
 	shared.Seed(7)
 	sameAsShared := xrand.NewSource(7)

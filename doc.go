@@ -5,16 +5,16 @@
 //		return call(ctx)
 //	})
 //
-// [Do] retries every error, except an error that [Permanent] has wrapped and an error that
-// RetryIf rejects. No error has to be wrapped as retryable. Retry only a function that may
-// run twice. [DoValue] is Do for a function that returns a value.
+// [Do] retries after every error, except an error that [Permanent] has wrapped or that
+// Policy.RetryIf rejects. Use Do only for a function that may run twice. [DoValue] is for a
+// function that also returns a value.
 //
 // # Packages
 //
 //   - [github.com/goretry/retry/retryhttp] retries requests of any http.Client
 //   - [github.com/goretry/retry/retrysql] runs transactions again
 //   - [github.com/goretry/retry/retryjob] runs one attempt of a job from a queue
-//   - [github.com/goretry/retry/retrynet] tells temporary network errors from others
+//   - [github.com/goretry/retry/retrynet] reports whether a network error is temporary
 //   - [github.com/goretry/retry/retrylog] logs, counts and explains retries
 //   - [github.com/goretry/retry/retrytest] tests code that retries, without waiting
 //
@@ -23,36 +23,39 @@
 //
 // # Attempts
 //
-// An attempt is one call of the function. The first attempt has number 1. MaxAttempts is
-// the limit on the count of all attempts. MaxRetries leaves the first attempt out. A policy
-// without MaxAttempts, MaxRetries and MaxElapsed makes one attempt. The function counts in
-// a variable if it needs the number of its attempt: see the example AttemptNumber of Do.
+// An attempt is one call of the function. The first attempt has number 1. MaxAttempts limits
+// all attempts, including the first. MaxRetries limits only the attempts after the first. If
+// MaxAttempts, MaxRetries and MaxElapsed are all zero, there is only one attempt. If the
+// function needs the number of its attempt, see the example AttemptNumber of Do.
 //
 // # Delays
 //
-//  1. Backoff gives the delay after a failed attempt, and MaxDelay limits the delay.
-//  2. Jitter widens the delay to a window, and MaxDelay limits the window too.
-//  3. A Retry-After ([After]) that is longer moves the start of the window: under ±50 %,
-//     After(2s) gives a window from 2s to 4s. Policy.RetryAfter can change this.
-//  4. One delay is drawn from the window, uniformly. [Draw] computes the delay again from
-//     the fields of an [Event].
+//  1. Backoff computes the delay after a failed attempt.
+//  2. Jitter widens the delay to a window: ±50 % of a delay of 2s is a window from 1s to 3s.
+//     MaxDelay limits both the delay and the window.
+//  3. If a server asks for a wait (see [After]), the window does not start before this wait.
+//     With ±50 %, a wait of 2s gives a window from 2s to 4s. Policy.RetryAfter can change this.
+//  4. The delay is drawn from the window, where all delays are equally likely. [Draw] computes
+//     the same delay again from the fields of an [Event].
 //
 // # Time
 //
-// The context bounds a call with all its retries. MaxElapsed bounds the start of the last
-// retry. AttemptTimeout cancels the context of an attempt. The function must heed its
-// context. If no attempt could follow a wait, the call returns without waiting.
+// The context limits the whole call. MaxElapsed limits how late a retry may start.
+// AttemptTimeout cancels the context of an attempt. The function must return when its context
+// is canceled, because nothing else can stop it. If the next wait would end too late for
+// another attempt, the call returns without waiting.
 //
 // # Errors
 //
-// A failed call returns an [*Error]. [ReasonOf] returns the reason why the call stopped.
-// errors.Is and errors.As find the error of the last attempt. Call [Unwrap] before a type
-// switch or ==. errors.Is(err, context.DeadlineExceeded) is also true if only the function
-// timed out, so check the Reason.
+// A call that fails returns an [*Error]. [ReasonOf] says why the call stopped.
+// errors.Is and errors.As find the error of the last attempt. Before a type switch or a
+// comparison with ==, call [Unwrap]. If the context stopped the call, the reason is
+// ReasonCanceled or ReasonDeadline. Do not use errors.Is(err, context.DeadlineExceeded) to
+// check this: it is also true if only an attempt timed out.
 //
 // # Configuration
 //
-// A Policy reads and writes JSON and YAML:
+// You can write a Policy as JSON or YAML:
 //
 //	{"max_attempts": 5, "backoff": {"type": "exponential", "base": "200ms"},
 //	 "max_delay": "5s", "jitter": 0.5}
@@ -61,6 +64,6 @@
 //
 // # Promises
 //
-// A Policy is safe for concurrent use. The package starts no goroutine, recovers no panic
+// A Policy is safe for concurrent use. This package starts no goroutine, recovers no panic,
 // and keeps no global state.
 package retry

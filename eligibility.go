@@ -1,121 +1,129 @@
 package retry
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// Eligible reports whether the limit on attempts allows another attempt. attempts is how many
-// attempts have been made: 0 or below is always eligible, and so is any number if p has no
-// limit. Otherwise attempts must be below EffectiveMax. Eligible does not look at the time:
-// if only MaxElapsed is set, every operation is eligible, whatever its age.
+// Eligible reports whether p allows another attempt after this number of attempts. It returns
+// true if the number is below EffectiveMax, or if EffectiveMax is Unlimited. A negative number
+// is treated as 0. Eligible does not look at the time: if only MaxElapsed is set, Eligible
+// returns true for every number.
 func (p Policy) Eligible(attempts int) bool {
 	limit := p.EffectiveMax()
 	return limit == Unlimited || attempts < limit
 }
 
-// An Attempt describes an attempt whose count somebody else keeps. [Policy.Next] decides on
-// an attempt that has failed, and [Once] makes an attempt. Write an Attempt with field names,
-// because it may get more fields.
+// An Attempt describes one attempt of an operation whose attempts you count yourself, such as a
+// job in a queue. [Policy.Next] decides what follows a failed attempt, and [Once] makes an
+// attempt. Use field names in an Attempt literal, because a later version may add fields.
 type Attempt struct {
-	// Number is the number of this attempt, which is the count of all attempts with this one.
-	// The first attempt has number 1. Below 1 is treated as 1.
+	// Number is 1 for the first attempt, 2 for the second attempt, and so on. A Number below 1 is
+	// treated as 1.
 	Number int
 
-	// Classes counts the earlier failures of each class by the name of the class. nil: there
-	// were none. If a caller does not store the counts, each failure looks like the first
-	// failure of its class: a MaxAttempts of a class above 1 is never reached, and the
-	// Backoff of a class always gives its first delay.
+	// Classes contains the number of earlier failures for each name of a class. nil: no earlier
+	// failure had a class.
+	//
+	// Store these counts between the attempts. Otherwise each failure looks like the first failure
+	// of its class. Then a MaxAttempts of 2 or more in a class has no effect, and the Backoff of a
+	// class always gives its first delay.
 	Classes map[string]int
 
-	// Err is the error of the attempt, for Next. nil: only the limits and the time decide.
+	// Err is the error of the attempt. Only Next reads it. If Err is nil, only the limits and the
+	// time decide.
 	Err error
 
-	Took time.Duration // how long the attempt ran, for Next and HealthyAfter
+	Took time.Duration // how long the attempt ran; Next compares it with HealthyAfter
 
-	// Elapsed is the time since the first attempt began, for MaxElapsed. Once adds the time
-	// that its attempt takes. Below 0 is treated as 0.
+	// Elapsed is the time since the first attempt began. It is compared with MaxElapsed. Once adds
+	// the time that this attempt takes. A negative Elapsed is treated as 0.
 	Elapsed time.Duration
 
-	Seed uint64 // picks the delay in its window; 0: Policy.Source draws a seed
+	Seed uint64 // selects the delay from the window; 0: Policy.Source draws a seed
 }
 
-// A Class is a kind of failure with its own limits and delays. Policy.Classify returns it for
-// an error. The policy's value applies for each field that is zero. This class allows one
-// retry after a 401, whatever other failures came before, and waits according to the policy:
+// A Class is a kind of failure that has its own limits and delays. Policy.Classify returns the
+// Class of an error. If a field of the Class is zero, the field of the policy applies. The
+// Class below allows one retry after a 401, however many other failures came before. It sets no
+// delays, so the delays of the policy apply.
 //
 //	&retry.Class{Name: "unauthorized", MaxAttempts: 2}
 //
-// The limits of the policy count all failures. So a class can only stop a call earlier, and
-// a policy without a limit still makes one attempt. Negative numbers are invalid: the call
-// stops with ReasonInvalid.
+// The limits of the policy still count all failures. So a Class can only stop a call earlier.
+// If the policy has no limit, there is only one attempt, whatever the Class allows. A negative
+// number in a Class is invalid, and stops the call with ReasonInvalid.
 type Class struct {
-	// Name is the name under which failures are counted. "": this class has no count of its
-	// own, and its MaxAttempts and Backoff count all failures. A call counts the first 8
-	// names. A later name has no count of its own either.
+	// Name is the name of the class. Failures with the same Name are counted together. A call
+	// keeps a count for each of the first 8 names. A class without a Name has no count of its own,
+	// and neither has a class after the first 8. The MaxAttempts and the Backoff of such a class
+	// count all failures of the call.
 	Name string
 
-	MaxAttempts  int  // stops the call at this many failures of Name; 0: no limit of its own
-	NonRetryable bool // stops the call at this failure
+	MaxAttempts  int  // the call ends after this many failures of the class; 0: no limit
+	NonRetryable bool // true: the call ends after a failure of this class
 
-	// Backoff is the curve for this class. Its first delay follows the first failure of
-	// Name. nil: the policy's curve, which counts all failures. Fixed(0) is no delay.
+	// Backoff is the curve of delays for this class. It counts only the failures of this class, so
+	// its first delay follows the first failure of this class. If it is nil, the curve of the
+	// policy applies, which counts all failures. For no delay, use Fixed(0).
 	Backoff Backoff
 
-	// SkipBudget makes the retry after this failure take nothing from Policy.Budget. An
-	// example is the retry with a new token after a 401. The Budgets of WithBudget
-	// still give that retry, or refuse it.
+	// If SkipBudget is true, the retry after this failure takes nothing from Policy.Budget. An
+	// example is the retry with a new token after a 401. The retry still takes from the Budgets of
+	// WithBudget, which may refuse it.
 	SkipBudget bool
 
-	MaxDelay time.Duration // 0: the policy's MaxDelay, also for the Backoff of this class
-	Jitter   Jitter        // nil: the policy's Jitter; Proportional(0): no jitter
+	MaxDelay time.Duration // the longest delay; 0: the policy's MaxDelay
+	Jitter   Jitter        // widens the delay; nil: the policy's Jitter; Proportional(0): no jitter
 
-	// Cause says why NonRetryable stops the call. It becomes the Cause of the [Error]
-	// and of the CallFinished. nil: there is no Cause.
+	// Cause says why the class is NonRetryable. If NonRetryable ends the call, Cause becomes the
+	// Cause of the [Error] and of the CallFinished. It may be nil.
 	Cause error
 }
 
-// maxClasses is how many names of classes a call counts.
+// maxClasses is the number of class names for which a call keeps counts.
 const maxClasses = 8
 
-// A Decision says whether to retry after a failed attempt, after which delay, and how the
-// delay was computed. [Decision.Retry] is a method: write d.Retry(), not d.Retry. Write a
-// Decision with field names, because it may get more fields.
+// A Decision says whether a retry follows a failed attempt, and after which delay. It also
+// contains the values from which the delay was computed. [Decision.Retry] is a method: write
+// d.Retry(), not d.Retry. Use field names in a Decision literal, because a later version may
+// add fields.
 type Decision struct {
-	// Reason says why to retry or not. Only ReasonRetry means a retry: see the method Retry.
+	// Reason says why a retry follows, or why no retry follows. Only ReasonRetry means that a
+	// retry follows: see the method Retry.
 	Reason Reason
 
-	// Delay is the wait after this attempt. It is also set if Retry() is false: such a Delay
-	// does not mean that a retry follows. With ReasonRetryAfter it is the wait that the server
-	// asked for. It is 0 for ReasonInvalid, for ReasonSuccess, and if Once did not call its
-	// function.
+	// Delay is the wait after this attempt. Delay may be set even if no retry follows, so check
+	// Retry() first. With ReasonRetryAfter, Delay is the wait that the server asked for. With
+	// ReasonInvalid and ReasonSuccess, Delay is 0. It is also 0 if Once did not call its function.
 	Delay time.Duration
 
-	// Lo and Hi are the window of the delay: Delay is Draw(Seed, Number, Lo, Hi).
+	// Lo and Hi are the shortest and the longest delay of the window. Delay is Draw(Seed, Number,
+	// Lo, Hi).
 	Lo, Hi time.Duration
 
-	// Number is the number of the attempt: the count of all attempts so far. If an attempt ran
-	// past HealthyAfter, the count begins anew and this attempt has Number 1. Limits and
-	// delays depend on Number. It is 0 if nothing failed and if p is invalid.
+	// Number is the number of the attempt. Limits and delays depend on Number. It is the count of
+	// all attempts so far. An attempt that ran past HealthyAfter begins a new count, and gets
+	// Number 1. Number is 0 if no attempt failed, or if the policy is invalid.
 	Number int
 
 	RetryAfter time.Duration // the wait that a server asked for; 0: no server asked
 	Seed       uint64        // the seed that Delay was drawn with; 0: Delay is not random
 	Class      string        // the name of the failure's class; "": the failure has no class
-	Reset      bool          // this attempt ran past HealthyAfter, so the call begins anew
+	Reset      bool          // true: this attempt ran past HealthyAfter, so the call begins anew
 }
 
-// Retry reports whether to retry after Delay. It is false for the zero Decision.
+// Retry reports whether a retry follows after Delay. For the zero Decision it returns false.
 func (d Decision) Retry() bool { return d.Reason == ReasonRetry }
 
-// Next decides what follows a failed attempt: a retry after a delay, or a stop for a Reason.
-// Next makes the same decision as [Do], except that it has no context, reads no clock, takes
-// nothing from a Budget, and does not wait.
+// Next decides what follows a failed attempt: a retry after a delay, or the end of the call.
+// Next makes the same decision as [Do], with four differences. Next has no context, reads no
+// clock, takes nothing from a Budget, and does not wait.
 //
-// Next calls Backoff, Jitter, RetryIf and Classify. If a delay is random and a.Seed is 0, Next
-// draws a seed from Source. If a.Seed is not 0 and these functions are pure, Next is pure.
+// Next calls Backoff, Jitter, RetryIf and Classify. If the delay is random and a.Seed is 0,
+// Next calls Source for a seed. If a.Seed is not 0, and the functions of p are pure, Next
+// always makes the same decision for the same Attempt.
 //
 // The Reason is the first in this list that applies:
 //
@@ -129,15 +137,15 @@ func (d Decision) Retry() bool { return d.Reason == ReasonRetry }
 //  8. ReasonElapsed: the wait would end later than MaxElapsed
 //  9. ReasonRetry
 //
-// Do also checks after step 1 that ctx is not done, and after step 8 the deadline of ctx and
-// the Budgets.
+// Do makes more checks. After step 1, Do checks that ctx is not done. After step 8, it checks
+// the deadline of ctx, and then the Budgets.
 //
-// Classify is called after RetryIf. It is not called for a nil Err. A failure that is
-// permanent or rejected has no class.
+// Classify is called after RetryIf. If Err is nil, Classify is not called. A failure has no
+// class if it is permanent or if RetryIf rejects it.
 //
-// If Took reaches HealthyAfter, the decision is for attempt 1 of a call that begins anew:
-// Number is 1, and Reset is true. Then take nothing from a Budget. For the next attempt, pass
-// Number 2, no Classes, Elapsed since the end of this attempt, and a new Seed.
+// If Took reaches HealthyAfter, the call begins anew: the decision is made for attempt 1, so
+// Number is 1, and Reset is true. Do not take this retry from a Budget. For the retry, pass
+// Number 2, no Classes, a new Seed, and the time since the end of this attempt as Elapsed.
 func (p Policy) Next(a Attempt) Decision {
 	if p.faults() != nil {
 		return Decision{Reason: ReasonInvalid}
@@ -147,13 +155,13 @@ func (p Policy) Next(a Attempt) Decision {
 	if reset {
 		number, elapsed, a.Classes = 1, 0, nil
 	}
-	f, of := p.ask(a.Err), number
+	f, ofClass := p.ask(a.Err), number
 	if f.class != nil {
-		of = failuresOf(f.class.Name, a.Classes, number)
+		ofClass = failuresOf(f.class.Name, a.Classes, number)
 	}
-	var e Error // decide and draw write facts for its text, which nobody reads here
+	var e Error // decide and draw fill e, which Next does not need
 	d := Decision{Reset: reset}
-	d.decide(&p, f, p.limit(), number, of, &e)
+	d.decide(&p, f, p.limit(), number, ofClass, &e)
 	d.draw(&p, number, a.Seed, elapsed, saturate.Max, &e)
 	return d
 }
@@ -165,16 +173,16 @@ func (p *Policy) healthy(took time.Duration) bool {
 	return p.HealthyAfter > 0 && took >= p.HealthyAfter && inTime
 }
 
-// A failure is what an error and the functions of the policy say about a failed attempt.
+// A failure contains what an error, RetryIf and Classify say about a failed attempt.
 type failure struct {
-	reason     Reason        // ReasonPermanent or ReasonRejected; "": neither applies
+	reason     Reason        // ReasonPermanent, ReasonRejected or ""
 	class      *Class        // nil: the failure has no class
 	retryAfter time.Duration // the wait that a server asked for
-	unmade     bool          // NotAttempted wraps the error
-	ended      bool          // the error is nothing but a timeout or the end of a context
+	unmade     bool          // true: NotAttempted has wrapped the error
+	ended      bool          // true: the error is nothing but a timeout or the end of a context
 }
 
-// ask inspects err and asks RetryIf and Classify about err.
+// ask inspects err, and calls RetryIf and Classify with err.
 func (p *Policy) ask(err error) (f failure) {
 	in := inspect(err)
 	f.retryAfter, f.ended, f.unmade = in.retryAfter, !in.said, in.unmade
@@ -190,9 +198,10 @@ func (p *Policy) ask(err error) (f failure) {
 	return f
 }
 
-// failuresOf returns how many failures a class has, with the last failure. earlier counts the
-// failures before. number is the count of all failures, which failuresOf returns for a class
-// without a name and for a class after the first 8.
+// failuresOf returns how many failures a class has, including the last failure. earlier counts
+// the failures before the last failure. number is the count of all failures. failuresOf returns
+// number for a class that has no count of its own: a class without a name, and a class after
+// the first 8.
 func failuresOf(class string, earlier map[string]int, number int) int {
 	names := 0
 	for name, failures := range earlier {
@@ -207,12 +216,12 @@ func failuresOf(class string, earlier map[string]int, number int) int {
 	return next(before)
 }
 
-// decide sets the Reason and the window of a decision. p must be valid and allow limit
-// attempts. number is the count of all failures, and of is the count of failures of the same
-// class. decide writes the facts for the text of an Error into e. It does not set the Delay
-// of a retry: a call first reads its clock and then calls draw.
-func (d *Decision) decide(p *Policy, f failure, limit, number, of int, e *Error) {
-	q, nth, class := p, number, f.class // q.window(nth) will be the window
+// decide sets the Reason and the window of a decision. p must be valid, and limit must be its
+// limit on attempts. number counts all failures, and ofClass counts the failures of the same
+// class. decide writes details for the text of an Error into e. It does not set the Delay of a
+// retry, because a call reads its clock first. After that, draw sets the Delay.
+func (d *Decision) decide(p *Policy, f failure, limit, number, ofClass int, e *Error) {
+	q, nth, class := p, number, f.class // q.window(nth) computes the window
 	if class != nil {
 		if e.Cause = class.fault(); e.Cause != nil {
 			d.Reason = ReasonInvalid
@@ -221,7 +230,7 @@ func (d *Decision) decide(p *Policy, f failure, limit, number, of int, e *Error)
 		d.Class = class.Name
 		own := p.under(class)
 		if q = &own; class.Backoff != nil {
-			nth = of
+			nth = ofClass
 		}
 	}
 	d.Number, d.RetryAfter = number, f.retryAfter
@@ -234,8 +243,8 @@ func (d *Decision) decide(p *Policy, f failure, limit, number, of int, e *Error)
 		d.Reason, e.Cause = ReasonNonRetryable, class.Cause
 	case limit != Unlimited && number >= limit:
 		d.Reason = ReasonExhausted
-	case class != nil && class.MaxAttempts > 0 && of >= class.MaxAttempts:
-		d.Reason, e.of = ReasonExhausted, of
+	case class != nil && class.MaxAttempts > 0 && ofClass >= class.MaxAttempts:
+		d.Reason, e.of = ReasonExhausted, ofClass
 	case d.RetryAfter > p.maxRetryAfter():
 		d.Reason, e.bound = ReasonRetryAfter, p.maxRetryAfter()
 		d.Delay, d.Lo, d.Hi = d.RetryAfter, d.RetryAfter, d.RetryAfter
@@ -263,20 +272,23 @@ func (p *Policy) under(c *Class) Policy {
 	return q
 }
 
-// draw draws the Delay from the window. It stops a retry that would start later than
-// MaxElapsed allows, or after the context's deadline. left is the time until that deadline.
-// If seed is 0 and the window has more than one delay, the policy's Source draws a seed.
-func (d *Decision) draw(p *Policy, number int, seed uint64, elapsed, left time.Duration, e *Error) {
+// draw picks the Delay from the window. It stops a retry that would start later than MaxElapsed
+// allows, or after the context's deadline. untilDeadline is the time until the deadline, or
+// saturate.Max if there is no deadline. If seed is 0 and the window has more than one delay,
+// draw calls the policy's Source for a seed.
+func (d *Decision) draw(
+	p *Policy, number int, seed uint64, elapsed, untilDeadline time.Duration, e *Error,
+) {
 	elapsed = max(0, elapsed)
 	if d.RetryAfter > saidZero && d.Lo == d.RetryAfter { // the window starts at the Retry-After
-		// The jitter must not end a call that has time for the Retry-After itself. So the
-		// window ends at MaxElapsed, and takes at most half of the time between the
-		// Retry-After and the deadline, because the attempt needs time too.
+		// The jitter must not end a call that has time for the Retry-After itself. So the window ends
+		// at MaxElapsed if MaxElapsed comes earlier. The window also takes at most half of the time
+		// between the Retry-After and the deadline, because the attempt needs time too.
 		if within := p.MaxElapsed - elapsed; p.MaxElapsed > 0 && d.Lo <= within {
 			d.Hi = min(d.Hi, within)
 		}
-		if left < saturate.Max && d.Lo < left {
-			d.Hi = min(d.Hi, d.Lo+(left-d.Lo)/2)
+		if untilDeadline < saturate.Max && d.Lo < untilDeadline {
+			d.Hi = min(d.Hi, d.Lo+(untilDeadline-d.Lo)/2)
 		}
 	}
 	if d.Lo < d.Hi {
@@ -292,30 +304,12 @@ func (d *Decision) draw(p *Policy, number int, seed uint64, elapsed, left time.D
 	case d.Reason != ReasonRetry:
 	case tooLate(p.MaxElapsed, elapsed, d.Delay):
 		d.Reason, e.bound, e.elapsed = ReasonElapsed, p.MaxElapsed, elapsed
-	case left < saturate.Max && left <= d.Delay:
-		d.Reason, e.Cause = ReasonDeadline, &aheadError{max(0, left)}
+	case untilDeadline < saturate.Max && untilDeadline <= d.Delay:
+		d.Reason, e.Cause = ReasonDeadline, &aheadError{max(0, untilDeadline)}
 	}
 }
 
 // tooLate reports whether a retry after delay would start later than maxElapsed allows.
 func tooLate(maxElapsed, elapsed, delay time.Duration) bool {
 	return maxElapsed > 0 && saturate.Add(elapsed, delay) > maxElapsed
-}
-
-// fault returns a PolicyError that says why c is invalid, or nil if c is valid.
-func (c *Class) fault() error {
-	var f faults
-	check(&f, c.MaxAttempts < 0, "MaxAttempts", c.MaxAttempts,
-		"write how many, or 0 for the policy's limits alone")
-	f.addBackoff(c.Backoff)
-	check(&f, c.MaxDelay < 0, "MaxDelay", c.MaxDelay,
-		"write 0 for the policy's, or a positive duration")
-	f.addJitter(c.Jitter)
-	if f == nil {
-		return nil
-	}
-	for i := range f.named() { // a Class has no text form, so its findings have no Key
-		f[i].Key, f[i].inKeys = "", f[i].inGo
-	}
-	return &PolicyError{of: fmt.Sprintf("class %q", c.Name), faults: f}
 }

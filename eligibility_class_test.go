@@ -94,7 +94,8 @@ func with(p retry.Policy, change func(p *retry.Policy)) retry.Policy {
 	return p
 }
 
-// The ninth name is counted by all failures, and so is what a class without a name has.
+// Failures with a ninth name have no count of their own, and neither have failures of a class
+// without a name.
 func TestACallCountsEightNames(t *testing.T) {
 	var script []kindError
 	known := map[kindError]*retry.Class{}
@@ -152,8 +153,8 @@ func TestAttemptClasses(t *testing.T) {
 	}
 }
 
-// Failures that are permanent or rejected have no class, nor has one whose class
-// is invalid. One that a cancellation ended has one.
+// A failure that is permanent or rejected has no class. If the class is invalid, the failure
+// has no class either. A failure that a cancellation ended has a class.
 func TestWhichErrorsAreClassified(t *testing.T) {
 	asked := 0
 	p := retry.Policy{MaxAttempts: 5, RetryIf: func(err error) bool { return err != errDial }}

@@ -14,9 +14,9 @@ import (
 	"github.com/goretry/retry"
 )
 
-// The first reason that applies is given. Each row removes the one that the row above
-// it stops for. A decision has its delay whatever the reason.
-func TestOrderOfTheReasons(t *testing.T) {
+// Next returns the first reason that applies. Each row removes the cause for which the row
+// before it stops. A decision has its delay, whatever the reason is.
+func TestTheFirstReasonThatAppliesIsGiven(t *testing.T) {
 	empty := &retry.Budget{Size: 1}
 	require.True(t, empty.Take())
 	class := retry.Class{MaxDelay: -1, NonRetryable: true, MaxAttempts: 1, Backoff: retry.Fixed(2 * time.Second)}
@@ -101,7 +101,7 @@ func TestDecisionRetry(t *testing.T) {
 	}
 }
 
-// An Attempt below 1 is treated as the first.
+// A Number below 1 is treated as 1.
 func TestNextNumberBelowOneIsOne(t *testing.T) {
 	asked := 0
 	p := retry.Policy{
@@ -147,7 +147,7 @@ func TestNextLeavesTheBudgetAlone(t *testing.T) {
 	}
 }
 
-// Other libraries sleep for an absurd Retry-After, or overflow it to none.
+// For a Retry-After of centuries, other libraries sleep, or overflow to no wait.
 func TestMaxRetryAfter(t *testing.T) {
 	const minute, epochTakenForAWait = time.Minute, 1_743_466_819 * time.Second
 	for _, row := range []struct {
@@ -177,8 +177,8 @@ func TestMaxRetryAfter(t *testing.T) {
 	}
 }
 
-// A panic in a function of the policy is not recovered, and a retry that it
-// prevents takes nothing from the Budget.
+// A panic in a function of the policy is not recovered. If the panic prevents a retry, the
+// retry takes nothing from the Budget.
 func TestPanicsOfAPolicyPassThrough(t *testing.T) {
 	for message, p := range map[string]retry.Policy{
 		"the Backoff was called": {Backoff: untouchable{}},

@@ -11,64 +11,66 @@ import (
 )
 
 // An Error is the error of [Do], [DoValue] and [Once]. It contains the error of the last
-// attempt and the reason why the call stopped. [ReasonOf] returns the reason. [Unwrap]
-// returns the error that a caller without this package would have got. errors.Is and
-// errors.As find both Err and Cause.
+// attempt and the reason why the call stopped. [ReasonOf] returns the reason. [Unwrap] returns
+// the error that the caller would have got without this package. errors.Is and errors.As find
+// both Err and Cause.
 //
-// The Error of a canceled call keeps the context of the call alive, with the values of a
-// request in it. In a test with testing/synctest, read the Error inside the bubble of its
-// context.
+// If the context ended the call, the Error keeps this context in memory, with all values in it.
+// In a test with testing/synctest, read such an Error inside the bubble of the context.
 type Error struct {
 	Reason Reason // why the call stopped
 	Class  string // the class of the last failure; "": the failure has no class
 
-	// Attempts is the count of all attempts that were made. It may exceed the limit of the
-	// policy, because the limit begins anew with an attempt that ran past HealthyAfter.
+	// Attempts is the count of all attempts that were made. It may exceed the limit of the policy:
+	// after an attempt that ran past HealthyAfter, the limit counts from 1 again.
 	Attempts int
 
-	// Waited is the sum of all delays of the call that passed or that a Wait skipped.
+	// Waited is how long the call waited between attempts, in all. It includes delays that
+	// Policy.Wait skipped.
 	Waited time.Duration
 
-	// Delay is the delay that was computed but not fully waited, for example the delay before
-	// a retry that a Budget did not allow. With an empty Budget, Do returns without waiting.
-	// So a caller with a loop of its own should wait for Delay before it calls Do again.
+	// Delay is the delay before a retry that the call did not make. For example, if a Budget is
+	// empty, Do returns at once, and Delay is the wait that would have followed. If you call Do in
+	// a loop of your own, wait for Delay before you call Do again.
 	Delay time.Duration
 
-	// Err is the error of the last attempt. nil: no attempt was made.
+	// Err is the error of the last attempt. It is nil if no attempt was made.
 	Err error
 
-	// Cause is why the call stopped, in addition to Err: the context's error, a deadline that
-	// is too close, the error of the policy's Wait or Enter, the Cause of a [Class], or a
-	// [*PolicyError]. nil: Err alone stopped the call. If the context ended the call, the text
-	// of Cause and the errors that it wraps come from the context when you ask for them.
+	// Cause is what stopped the call in addition to Err. It may be the context's error, a deadline
+	// that is too close, the error of the policy's Wait or Enter, the Cause of a [Class], or a
+	// [*PolicyError]. If only Err stopped the call, Cause is nil. If the context ended the call,
+	// Cause reads the context's error only when you call its method Error or Unwrap.
 	Cause error
 
-	// Before is the error of an earlier attempt. It is set if Err is nothing but a timeout or
-	// the end of a context. Then Before is the last error that says more, such as the 403
-	// before a "context deadline exceeded". A retryhttp.Transport also sets Before after a
-	// 4xx, if the server may have processed an earlier attempt: then Before is the error of
-	// that attempt. Otherwise Before is nil. It is for people to read: the text of the Error
-	// ends with it, and errors.Is and errors.As do not look into it.
+	// Before is the error of an earlier attempt. It is set if Err is nothing but a timeout or the
+	// end of a context. Then Before is the last error that was more than a timeout, such as the
+	// 403 before a "context deadline exceeded". A retryhttp.Transport also sets Before after a
+	// 4xx, if the server may have processed an earlier attempt. Then Before is the error of that
+	// earlier attempt. In all other cases, Before is nil.
+	//
+	// Before is for people to read: the text of the Error ends with the text of Before. errors.Is
+	// and errors.As do not search Before.
 	Before error
 
 	facts
 }
 
-// facts are for the text of an Error. No field of the Error contains them.
+// facts are details that only the text of an Error shows.
 type facts struct {
-	bound   time.Duration // MaxRetryAfter for ReasonRetryAfter, MaxElapsed for ReasonElapsed
+	bound   time.Duration // the limit that was exceeded: MaxRetryAfter or MaxElapsed
 	elapsed time.Duration // for ReasonElapsed: the time since the first attempt began
-	ranOut  time.Duration // AttemptTimeout if it ended the last attempt, otherwise 0
+	ranOut  time.Duration // the AttemptTimeout that ended the last attempt; 0: no timeout ended it
 	number  int           // the Number of the last attempt, as in a Decision
-	empty   *Budget       // the Budget for ReasonBudget and ReasonBorrowed
-	of      int           // for ReasonExhausted: the failures of the class, or noLimit
+	empty   *Budget       // the empty Budget of ReasonBudget and ReasonBorrowed
+	of      int           // for ReasonExhausted: how many failures the class has, or noLimit
 }
 
-// noLimit says that the policy of a ReasonExhausted has no limit on attempts.
+// noLimit is the value of facts.of if the policy sets no limit on attempts.
 const noLimit = -1
 
-// Error returns one line with the reason, the facts in brackets, the text of Err, and the text
-// of Before.
+// Error returns one line: the reason, details in brackets, the text of Err, and the text of
+// Before.
 func (e *Error) Error() string {
 	if e == nil {
 		return "<nil>"
@@ -86,7 +88,7 @@ func (e *Error) Error() string {
 	if e.Err != nil {
 		text := e.Err.Error()
 		if _, inner := e.Err.(*Error); inner {
-			text = strings.TrimPrefix(text, prefix) // the text already starts with prefix
+			text = strings.TrimPrefix(text, prefix) // the whole text already starts with this prefix
 		}
 		b.WriteString(": " + text)
 	}
@@ -109,8 +111,8 @@ const prefix = "retry: "
 
 var oneLine = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")
 
-// reasonTexts are the first words of the text of an Error. The text of an unknown Reason is
-// the Reason itself.
+// reasonTexts are the first words of the text of an Error. For an unknown Reason, the text
+// starts with the Reason itself.
 var reasonTexts = map[Reason]string{
 	"":                 "stopped",
 	ReasonRetry:        "trying again",
@@ -195,7 +197,7 @@ func (e *Error) factTexts() (facts []string) {
 	case *aheadError:
 		say("%v are left", short(cause.left))
 	case *PolicyError:
-		facts = append(facts, cause.what())
+		facts = append(facts, cause.details())
 	default:
 		facts = append(facts, cause.Error())
 	}
@@ -213,7 +215,7 @@ func short(d time.Duration) string {
 	return saturate.Text(d)
 }
 
-// Unwrap returns Err and Cause, in this order and without nil.
+// Unwrap returns Err and Cause, in this order. It leaves out an error that is nil.
 func (e *Error) Unwrap() []error {
 	var errs []error
 	if e != nil && e.Err != nil {
@@ -225,13 +227,13 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// A Reason says why a call or a job is retried, or why it is not retried. The zero Reason
-// means that there is no reason. A later version may add a Reason, so a switch needs a
-// default.
+// A Reason says why a call or a job is retried, or why it is not retried. The zero Reason means
+// that nothing was decided. A later version may add a Reason, so a switch needs a default.
 //
 //   - [ReasonRetry]: a retry follows
 //   - [ReasonSuccess]: the attempt did not fail
-//   - [ReasonExhausted]: all attempts that the policy or the failure's class allows were made
+//   - [ReasonExhausted]: the limit on attempts of the policy, or of the failure's class, is
+//     reached
 //   - [ReasonNonRetryable]: the policy or the failure's class is NonRetryable
 //   - [ReasonPermanent]: [Permanent] has wrapped the error, or an inner call was invalid
 //   - [ReasonRejected]: RetryIf returned false
@@ -240,9 +242,9 @@ func (e *Error) Unwrap() []error {
 //   - [ReasonDeadline]: the context's deadline has passed, or comes before the retry
 //   - [ReasonCanceled]: the context was canceled
 //   - [ReasonBudget]: a [Budget] of the policy or of the context is empty
-//   - [ReasonBorrowed]: a Budget that is Borrowed is empty: the caller lent no more
+//   - [ReasonBorrowed]: a borrowed Budget is empty: the caller lent no more retries
 //   - [ReasonWait]: the policy's Wait or Enter returned an error
-//   - [ReasonInvalid]: the policy, a class, or the call is invalid
+//   - [ReasonInvalid]: the policy, the failure's class, or the call is invalid
 type Reason string
 
 const (
@@ -262,8 +264,8 @@ const (
 	ReasonInvalid      Reason = "invalid"
 )
 
-// ReasonOf returns the Reason of the outermost [Error] in err's tree. It returns
-// ReasonSuccess if err is nil, and "" if the tree contains no Error.
+// ReasonOf returns the Reason of the outermost [Error] in err's tree. If err is nil, it returns
+// ReasonSuccess. If the tree contains no Error, it returns "".
 func ReasonOf(err error) Reason {
 	if err == nil {
 		return ReasonSuccess
@@ -274,22 +276,23 @@ func ReasonOf(err error) Reason {
 	return ""
 }
 
-// Unwrap returns the error that the caller would have got without this package. It is for
-// type switches, for ==, for plain logs, and for callers who do not know this package. It takes
-// the outermost [Error] in err's tree. The first line that applies to this Error gives the
-// result:
+// Unwrap returns the error that the caller would have got without this package. Use it for a
+// type switch, for ==, for plain logs, and for callers who do not know this package. Unwrap
+// looks at the outermost [Error] in err's tree. The first rule that applies to this Error gives
+// the result:
 //
 //   - If the Reason is ReasonInvalid: the *Error itself.
 //   - If the context ended the call: the context's cause ([context.Cause]). If the context's
-//     deadline was too close for a wait: context.DeadlineExceeded. An Err that [Permanent] has
-//     wrapped skips this step, because an operation may cancel its own context and return
-//     "not found".
+//     deadline was too close for a wait: context.DeadlineExceeded. This rule does not apply if
+//     [Permanent] has wrapped Err, because an operation may cancel its own context and then
+//     return "not found".
 //   - If Err is the Error of an inner call, or wraps only such an Error: the result of Unwrap
 //     for that inner Error.
 //   - If no attempt was made: the *Error itself.
-//   - Otherwise Err, without the wrappers of Permanent, [After] and [NotAttempted] around it.
+//   - Otherwise: Err, without the wrappers of Permanent, [After] and [NotAttempted] around it.
 //
-// Unwrap returns err itself if its tree contains no Error. It returns nil only if err is nil.
+// If the tree of err contains no Error, Unwrap returns err itself. It returns nil only if err
+// is nil.
 func Unwrap(err error) error {
 	e := outermost(err)
 	switch {
@@ -341,8 +344,8 @@ func outermost(err error) *Error {
 }
 
 // endedError is the Cause of a call whose context is done. It calls context.Cause only when
-// somebody reads the error, because context.Cause takes a lock that all waiters on the context
-// share.
+// somebody reads the error, because context.Cause takes a lock that all goroutines waiting on
+// the context share.
 type endedError struct{ ctx context.Context }
 
 func (e *endedError) Error() string {
@@ -355,7 +358,8 @@ func (e *endedError) Error() string {
 
 func (e *endedError) Unwrap() []error { return []error{e.ctx.Err(), context.Cause(e.ctx)} }
 
-// aheadError is the Cause of a call whose context has a deadline before the next attempt.
+// aheadError is the Cause of a call that stopped because the context's deadline comes before
+// the next attempt.
 type aheadError struct{ left time.Duration }
 
 func (e *aheadError) Error() string {

@@ -157,9 +157,9 @@ func TestUnwrap(t *testing.T) {
 	t.Run("it is == the error that fn returned", func(t *testing.T) { assert.True(t, retry.Unwrap(inner) == errDial) })
 }
 
-// The outer loop retries an inner loop that stopped like any other failure, unless
-// the inner error is marked, or the inner call was invalid.
-func TestNestedLoops(t *testing.T) {
+// The outer loop retries after an inner loop as after any other failure. It stops if the inner
+// error is Permanent or if the inner call was invalid.
+func TestOuterCallRetriesAfterAnInnerCall(t *testing.T) {
 	outer := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute)}
 	twice := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}
 	exhausted, permanent := retry.ReasonExhausted, retry.ReasonPermanent
@@ -216,22 +216,22 @@ func TestNestedLoops(t *testing.T) {
 	}
 }
 
-// A line is what an attempt of a script does: it takes a time, or until its context is
-// done, and fails.
+// A line is what one attempt of a script does: it takes a time, or runs until its context is
+// done, and then fails.
 type line struct {
 	takes time.Duration
 	hangs bool
 	err   error // nil: what its context says
 }
 
-// A status is an error whose Is knows a timeout, as that of a client may be.
+// A status is an error whose method Is reports a timeout, as the errors of some clients do.
 type status string
 
 func (s status) Error() string        { return string(s) }
 func (s status) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// play returns a function that does what a script says, and its last line again and
-// again.
+// play returns a function that does what the lines of a script say. After the last line, it
+// repeats the last line.
 func play(script []line) func(context.Context) error {
 	return func(ctx context.Context) error {
 		l := script[0]
@@ -247,10 +247,9 @@ func play(script []line) func(context.Context) error {
 	}
 }
 
-// How calls end, as the one who reads the text in a log sees it: what failed, what
-// failed before where that says more, why there is no further attempt, and whose time
-// ran out.
-func TestEndings(t *testing.T) {
+// Each row is the end of a call as its text shows it in a log: what failed, what failed before
+// if that says more, why there is no further attempt, and which timeout ended the call.
+func TestErrorTextSaysHowACallEnded(t *testing.T) {
 	quota, eof := line{err: errors.New("403 quota exhausted")}, line{err: io.ErrUnexpectedEOF}
 	hangs, busy := line{hangs: true}, line{err: errors.New("503 Service Unavailable")}
 	get := func(err error) error { return &url.Error{Op: "Get", URL: "/x", Err: err} }

@@ -159,7 +159,7 @@ func TestEventContents(t *testing.T) {
 	})
 }
 
-// These texts are in logs, metrics and rows: they do not change.
+// These texts are stored in logs, metrics and rows of databases, so they must not change.
 func TestTextOfReasonsAndKinds(t *testing.T) {
 	assert.Equal(t, []retry.Reason{
 		"retry", "success", "attempts_exhausted", "not_retryable", "permanent_error", "rejected", "retry_after_too_long",
@@ -219,7 +219,7 @@ func TestEventJSON(t *testing.T) {
 	})
 }
 
-// An event is written as encoding/json writes a struct with these fields.
+// MarshalJSON writes an event like encoding/json would write a struct with these fields.
 func TestEventIsWrittenAsByEncodingJSON(t *testing.T) {
 	type text = strict.Duration
 	type fields struct {

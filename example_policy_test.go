@@ -33,9 +33,9 @@ func ExamplePolicy_retryIf() {
 	// Output: retry: rejected by RetryIf after 2 attempts (1ms waited): no such user
 }
 
-// Classify makes limits and delays depend on the error: a server that throttles its
-// clients gets more time, and fewer attempts, than one that restarts. Because its
-// class has a name, throttled attempts are counted apart from all others.
+// Classify makes limits and delays depend on the error. A server that throttles its clients
+// gets more time and fewer attempts than a server that restarts. The class has a name, so
+// throttled attempts are counted by themselves.
 func ExampleClass() {
 	errThrottled := errors.New("429 Too Many Requests")
 	throttled := &retry.Class{Name: "throttled", MaxAttempts: 2, Backoff: retry.Fixed(30 * time.Second)}
@@ -68,9 +68,10 @@ func ExampleClass() {
 	// retry: attempts exhausted after 4 attempts (32s waited, 2 of "throttled"): 429 Too Many Requests
 }
 
-// The method Uint64 of any generator can be the Source. A policy that is shared needs one that
-// is safe for concurrent use: LockedSource of golang.org/x/exp/rand is, and so is
-// rand.Uint64 of math/rand/v2; NewSource and NewPCG are not.
+// The method Uint64 of any generator can be the Source. If goroutines share the policy, the
+// generator must be safe for concurrent use. The LockedSource of golang.org/x/exp/rand is safe,
+// and so is the function rand.Uint64 of math/rand/v2. NewSource and NewPCG return generators
+// that are not safe.
 func ExamplePolicy_source() {
 	source := new(xrand.LockedSource)
 	source.Seed(7)
@@ -101,7 +102,7 @@ func ExamplePolicy_Lint() {
 	// backoff.delays: a list of 3 delays is too long for 3 attempts: the delay of 1h0m0s and all delays after it are never used; max_attempts counts the first attempt
 }
 
-// Default is for a call to a service nearby. Printing a policy describes it.
+// Default is for calls to a nearby service. Printing a policy describes it.
 func ExampleDefault() {
 	fmt.Println(retry.Default())
 	// Output: 5 attempts, exponential 200ms x2, at most 5s, ±50%

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// A Finding is one fault or warning about a policy, from [Policy.Validate], [Policy.Lint] or a
-// decoder. Programs should use its Code, Field and Key. Its texts are for people to read and
-// may change.
+// A Finding is one fault of a policy, or one warning. It comes from [Policy.Validate], from
+// [Policy.Lint] or from a decoder. Programs should use Code, Field and Key. The texts are for
+// people to read and may change.
 type Finding struct {
 	// Code says which kind of finding this is, such as "no_backoff" or "invalid_value". All
 	// codes: https://github.com/goretry/retry/blob/main/docs/compatibility.md
@@ -21,23 +21,23 @@ type Finding struct {
 	inGo, inKeys string
 }
 
-// String returns the text with the names of fields in Go: "MaxDelay is -1ns: write ...".
+// String returns the text of f with the names of Go fields: "MaxDelay is -1ns: write ...".
 func (f Finding) String() string { return f.inGo }
 
-// InKeys returns the text with the keys of the text form: "max_delay is -1ns: write ...".
+// InKeys returns the text of f with keys of the text form: "max_delay is -1ns: write ...".
 func (f Finding) InKeys() string { return f.inKeys }
 
-// WithText returns f with text as the result of both String and InKeys. It is for packages
+// WithText returns a copy of f whose String and InKeys both return text. It is for packages
 // that read the settings of other systems.
 func (f Finding) WithText(text string) Finding {
 	f.inGo, f.inKeys = text, text
 	return f
 }
 
-// Keys returns the keys of the text form of a policy. A key of an inner mapping has the key of
-// the mapping before it: "backoff.base".
+// Keys returns the keys of the text form of a policy. A key inside a mapping is written with
+// the key of the mapping: "backoff.base".
 func Keys() (keys []string) {
-	for _, n := range words {
+	for _, n := range allNames {
 		if n.key != "" && !slices.Contains(keys, n.key) {
 			keys = append(keys, n.key)
 		}
@@ -45,18 +45,19 @@ func Keys() (keys []string) {
 	return keys
 }
 
-// A name is how the texts of a Finding write a setting or a value. The formats of the texts
-// contain its token in braces.
+// A name says how the texts of a Finding name a setting or a value. The format of a text
+// contains the token of the name in braces.
 type name struct {
 	token  string
-	field  string // the field of a Policy; "": a value
-	inGo   string // the text for Go; "": the token
-	key    string // the key of the text form; "": no key
-	inKeys string // the text for the text form; "": the key
+	field  string // the field of a Policy; "": the name belongs to a value
+	inGo   string // what String writes for the token; "": the token itself
+	key    string // the key of the text form; "": there is no key
+	inKeys string // what InKeys writes for the token; "": the key
 }
 
-// words lists all names. The keys are in the order of the text form.
-var words = []name{
+// allNames lists the names of all settings and values. The keys are in the order of the text
+// form.
+var allNames = []name{
 	{token: "MaxAttempts", field: "MaxAttempts", key: "max_attempts"},
 	{token: "MaxRetries", field: "MaxRetries", key: "max_retries"},
 	{token: "AttemptCap", field: "AttemptCap", key: "attempt_cap"},
@@ -107,12 +108,13 @@ var words = []name{
 	{token: "RetryAfterExact", inKeys: "exact"},
 }
 
-// inGo and inKeys replace the tokens in a format.
+// inGo replaces each token in a format by its name in Go. inKeys replaces each token by its
+// key.
 var inGo, inKeys = writers()
 
 func writers() (inGo, inKeys *strings.Replacer) {
 	var fields, keys []string
-	for _, n := range words {
+	for _, n := range allNames {
 		token := "{" + n.token + "}"
 		fields = append(fields, token, cmp.Or(n.inGo, n.token))
 		keys = append(keys, token, cmp.Or(n.inKeys, n.key, n.token))
@@ -120,15 +122,16 @@ func writers() (inGo, inKeys *strings.Replacer) {
 	return strings.NewReplacer(fields...), strings.NewReplacer(keys...)
 }
 
-// finding returns a Finding about the setting with this token. text is a format for fmt with
-// tokens in braces. Both texts of the Finding come from it, so they always say the same.
-func finding(code, token, text string, values ...any) Finding {
+// finding returns a Finding about the setting with this token. format is a format of package
+// fmt that also contains tokens in braces. The texts of String and InKeys both come from
+// format, so they always say the same thing.
+func finding(code, token, format string, values ...any) Finding {
 	f := Finding{
 		Code:   code,
-		inGo:   fmt.Sprintf(inGo.Replace(text), values...),
-		inKeys: fmt.Sprintf(inKeys.Replace(text), values...),
+		inGo:   fmt.Sprintf(inGo.Replace(format), values...),
+		inKeys: fmt.Sprintf(inKeys.Replace(format), values...),
 	}
-	for _, n := range words {
+	for _, n := range allNames {
 		if n.token == token {
 			f.Field, f.Key = n.field, n.key
 		}
@@ -136,12 +139,12 @@ func finding(code, token, text string, values ...any) Finding {
 	return f
 }
 
-// fieldOf returns the field for a key of the text form, or for the nearest mapping around the
-// key that has a field.
+// fieldOf returns the field of a Policy for a key of the text form. For an unknown key inside a
+// mapping, it returns the field of the mapping. It returns "" if there is no such field.
 func fieldOf(key string) string {
 	key, _, _ = strings.Cut(key, "[")
 	for ; key != ""; key = key[:max(0, strings.LastIndex(key, "."))] {
-		for _, n := range words {
+		for _, n := range allNames {
 			if n.key == key {
 				return n.field
 			}

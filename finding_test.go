@@ -20,8 +20,8 @@ var (
 	keyWord = regexp.MustCompile(`\b[a-z]+_[a-z_]+\b|retryable: false`)
 )
 
-// assertBothTexts checks that the texts of a finding are one line each, in Go without keys,
-// and in keys without names of Go.
+// assertBothTexts checks that both texts of a finding have one line. The text for Go must
+// contain no keys, and the text for keys must contain no names of Go.
 func assertBothTexts(t *testing.T, f retry.Finding) {
 	t.Helper()
 	for _, text := range []string{f.String(), f.InKeys()} {
@@ -193,12 +193,12 @@ func TestFindingsOfDecoding(t *testing.T) {
 	})
 }
 
-// topKeys are the keys of a policy without those of a mapping in it.
+// topKeys are the keys of a policy, without the keys inside a mapping.
 func topKeys() []string {
 	return slices.DeleteFunc(retry.Keys(), func(key string) bool { return strings.Contains(key, ".") })
 }
 
-// Keys has the keys that decoding knows, and no other.
+// Keys returns exactly the keys that decoding knows.
 func TestKeys(t *testing.T) {
 	assert.Len(t, topKeys(), 13)
 	assert.Equal(t, "backoff.type", retry.Keys()[slices.Index(retry.Keys(), "backoff")+1])
@@ -223,8 +223,8 @@ func TestFindingWithText(t *testing.T) {
 	assert.Equal(t, "retries", f.Key)
 }
 
-// docs/compatibility.md lists the codes of this package: each string in lint.go that is one,
-// and those of decoding.
+// docs/compatibility.md lists the codes of this package: each code in lint.go, and the codes of
+// decoding.
 func TestFindingCodesAreDocumented(t *testing.T) {
 	source, err := os.ReadFile("lint.go")
 	require.NoError(t, err)

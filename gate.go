@@ -10,17 +10,17 @@ import (
 	"github.com/goretry/retry/internal/gate"
 )
 
-// A Gate holds all attempts with the same key while a server has asked one of these attempts
-// to wait. So one refusal stops all callers, and not only the caller that it was sent to. You
-// choose the key: an account, a model, a host.
+// A Gate stops all callers for a while if a server asks one of them to wait. While the wait
+// lasts, the Gate holds all attempts that have the same key. You choose the key: an account, a
+// model, a host.
 //
 //	err := retry.Do(ctx, policy, gate.Hold("billing", func(ctx context.Context) error {
 //		return client.Charge(ctx) // returns retry.After(d, err) if the server asks for a wait
 //	}))
 //
-// When the wait is over, the callers do not leave together: their starts are spread over a
-// quarter of the wait. A Gate cannot help attempts that are already in flight when the first
-// refusal arrives.
+// After the wait, the callers do not start together. Their starts are spread over a quarter of
+// the wait: after a wait of 60s, they start within 15s. A Gate cannot help attempts that are
+// already in flight when the first refusal arrives.
 //
 // A Gate may be inside another Gate, for example a Gate for a model inside a Gate for its
 // account. If the inner Gate does not let an attempt through, the outer Gate does not close,
@@ -28,28 +28,30 @@ import (
 //
 // The zero Gate is ready to use, by any number of goroutines. Do not copy a Gate, and do not
 // change its fields after its first use. A Gate remembers the pauses of 10,000 keys. If more
-// keys have a pause at a time, some of them are not held. For HTTP requests, use
-// retryhttp.Gate.
+// keys have a pause at the same time, the attempts of some keys are not held. For HTTP
+// requests, use retryhttp.Gate.
 type Gate struct {
-	// Max is the longest pause. 0 or below: a minute. Each refusal begins a pause, so an
-	// attempt may be held for several pauses. The deadline of its context limits the sum.
+	// Max is the longest pause. If Max is 0 or below, the longest pause is a minute. Each refusal
+	// begins a pause, so an attempt may be held for several pauses. The deadline of the attempt's
+	// context limits all its pauses together.
 	Max time.Duration
 
-	// OnClose is called when a pause begins, once for all attempts that the pause holds. It
-	// gets the length of the pause and the error that began it. Several goroutines may call
-	// OnClose at the same time. nil: not called.
+	// OnClose is called when a pause begins, once for all attempts that the pause holds. It gets
+	// the length of the pause and the error that began the pause. Several goroutines may call
+	// OnClose at the same time. OnClose may be nil.
 	OnClose func(key string, wait time.Duration, cause error)
 
 	pauses gate.Pauses
 }
 
-// Hold returns a function that calls fn as soon as the gate is open for key. If the error of
-// fn asks for a wait, by [After] or by a method RetryAfter, the gate closes for that time and
-// holds all attempts with this key. A success and any other failure do not change the gate.
+// Hold returns a function that calls fn as soon as the gate is open for key. The error of fn
+// may ask for a wait, by [After] or by a method RetryAfter. Then the gate closes for the time
+// of this wait, and holds all attempts with this key. A success does not change the gate, and
+// neither does an error that asks for no wait.
 //
 // The time at the gate is part of the attempt: AttemptTimeout and HealthyAfter include it. If
-// the context's deadline comes before the gate opens, fn is not called. Then the attempt fails
-// without waiting, and its error asks for a wait until the gate opens.
+// the context's deadline comes before the gate opens, the attempt fails without waiting, and fn
+// is not called. The error of the attempt then asks for a wait until the gate opens.
 //
 // If g is nil, Hold returns fn. If fn is nil, Hold returns nil.
 func (g *Gate) Hold(key string, fn func(context.Context) error) func(context.Context) error {

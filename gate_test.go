@@ -22,7 +22,7 @@ func refused(t *testing.T, g *retry.Gate, key string, wait time.Duration) {
 	require.Equal(t, wait, retry.RetryAfterOf(err), "the failure itself is not changed")
 }
 
-// held returns how long the gate holds a function, and what that returns.
+// held returns how long the gate holds a function, and the error of the function.
 func held(ctx context.Context, g *retry.Gate, key string, fn func(context.Context) error) (time.Duration, error) {
 	start := time.Now()
 	err := g.Hold(key, fn)(ctx)
@@ -75,7 +75,7 @@ type asksFor time.Duration
 func (asksFor) Error() string               { return "busy" }
 func (d asksFor) RetryAfter() time.Duration { return time.Duration(d) }
 
-// The callers leave spread over a quarter of the wait, each after all of it.
+// The callers start after the wait, spread over a quarter of the wait.
 func TestGateSpreadsItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g retry.Gate
@@ -101,8 +101,8 @@ func TestGateSpreadsItsCallers(t *testing.T) {
 	})
 }
 
-// What a gate inside has not let through closes no gate around it, nor does it through a
-// loop between them. What the server says does.
+// If an inner gate does not let an attempt through, the outer gate does not close, even with a
+// Do between the two gates. A refusal of the server closes both gates.
 func TestGateInsideAGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var account, model retry.Gate
@@ -120,9 +120,9 @@ func TestGateInsideAGate(t *testing.T) {
 	})
 }
 
-// A refusal of one that was under way holds once more those that wait. OnClose gets each
-// pause once: a refusal in a pause makes that longer.
-func TestGateIsClosedAgain(t *testing.T) {
+// A refusal of an attempt that was in flight holds the waiting attempts once more. OnClose gets
+// each pause once: a refusal during a pause makes the pause longer.
+func TestRefusalInFlightClosesTheGateAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closed []string
 		g := retry.Gate{OnClose: func(key string, wait time.Duration, cause error) {
@@ -146,7 +146,8 @@ func TestGateIsClosedAgain(t *testing.T) {
 	})
 }
 
-// What cannot wait that long is not called, at once, and says so.
+// An attempt that cannot wait long enough fails at once, and its error says so. The function is
+// not called.
 func TestGateFailsAttemptsThatCannotWait(t *testing.T) {
 	never := func(context.Context) error { panic("called") }
 	bubble(t, "a deadline before the end", func(t *testing.T) {

@@ -19,9 +19,9 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// BenchmarkGrowth does ten times as much of everything that takes a size from outside, and fails
-// if it takes the CPU more than 30 times as long, or 300 times where the row is square.
-// .ci/soak runs it.
+// BenchmarkGrowth runs each function with an input of one size, and then with an input ten
+// times as large. It fails if the CPU time grows to more than 30 times, or to more than 300
+// times in a row marked as square. .ci/soak runs it.
 func BenchmarkGrowth(b *testing.B) {
 	const linear, square = 1, 2
 	fails := func(context.Context) error { return errDial }

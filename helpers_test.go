@@ -90,7 +90,7 @@ func leaves(f func()) (recovered any, returned bool) {
 	return recovered, returned
 }
 
-// noContext is what a caller passes who forgot the context.
+// noContext is the nil context of a caller who forgot the context.
 var noContext context.Context
 
 // everySecond is a policy of three attempts, one second apart.
@@ -164,10 +164,10 @@ func (w *watch) counts() counts {
 	}
 }
 
-// counts are how many events of each kind there were.
+// counts contains how many events of each kind there were.
 type counts struct{ started, finished, scheduled, stopped int }
 
-// reasons are all that this package gives, without the zero Reason.
+// reasons lists all Reasons of this package, without the zero Reason.
 var reasons = []retry.Reason{
 	retry.ReasonRetry, retry.ReasonSuccess, retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonPermanent, retry.ReasonRejected,
 	retry.ReasonRetryAfter, retry.ReasonElapsed, retry.ReasonDeadline, retry.ReasonCanceled, retry.ReasonBudget, retry.ReasonBorrowed,
@@ -190,18 +190,18 @@ func tokens(b *retry.Budget) (n int) {
 	return n
 }
 
-// drawnFrom is the decision for a delay without jitter.
+// drawnFrom returns the decision for a delay without jitter.
 func drawnFrom(number int, d time.Duration, reason retry.Reason) retry.Decision {
 	return retry.Decision{Delay: d, Reason: reason, Lo: d, Hi: d, Number: number}
 }
 
-// askedFor is the decision for a delay that a server has asked for.
+// askedFor returns the decision for a delay that a server has asked for.
 func askedFor(d time.Duration, reason retry.Reason) retry.Decision {
 	return retry.Decision{Delay: d, Reason: reason, Lo: d, Hi: d, Number: 1, RetryAfter: d}
 }
 
-// rounds returns how often something random is tried: long where RETRY_LONG is set,
-// as .ci/soak does.
+// rounds returns how often a random test runs. With RETRY_LONG, which .ci/soak sets, it runs
+// long.
 func rounds(short, long int) int {
 	if os.Getenv("RETRY_LONG") != "" {
 		return long

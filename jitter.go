@@ -8,21 +8,22 @@ import (
 )
 
 // A Jitter widens a delay to a window, so that callers that failed together do not retry
-// together. Window returns the window from which the actual delay is drawn uniformly. Window
-// must be pure: the same d always gets the same window, also if several goroutines call
-// Window at once.
+// together. The actual delay is drawn at random from the window that Window returns. Window
+// must be pure: it must always return the same window for the same d, also if several
+// goroutines call Window at once.
 //
-// A [Policy] cuts the window at MaxDelay before it draws a delay. If the window starts at
-// MaxDelay or above, the window is moved below MaxDelay. So no delay of the window exceeds
-// MaxDelay, and callers at MaxDelay still get different delays. A window with lo > hi or
-// with negative bounds is corrected.
+// A [Policy] cuts the window at MaxDelay before it draws a delay. If the whole window is above
+// MaxDelay, the Policy moves the window until it ends at MaxDelay. With a MaxDelay of 5s, a
+// window from 6s to 8s becomes a window from 3s to 5s. So no delay of the window exceeds
+// MaxDelay, and callers at MaxDelay still get different delays. The Policy corrects a window
+// with lo > hi or with negative ends.
 type Jitter interface {
 	Window(d time.Duration) (lo, hi time.Duration)
 }
 
-// Proportional makes a delay shorter or longer by up to this share of the delay: 0.2 is
-// ±20 %. 0 is no jitter. In a Policy, a share below 0, above 1 or NaN is invalid. Elsewhere
-// a share below 0 and NaN are treated as 0, and a share above 1 as 1.
+// Proportional makes a delay shorter or longer by up to this share of the delay: 0.2 is ±20 %.
+// 0 is no jitter. In a Policy, a share below 0, above 1 or NaN is invalid. Outside of a Policy,
+// a share above 1 is treated as 1. A share below 0 and NaN are treated as 0.
 type Proportional float64
 
 // Window returns d - j*d and d + j*d.
@@ -32,15 +33,16 @@ func (j Proportional) Window(d time.Duration) (lo, hi time.Duration) {
 	return d - w, saturate.Add(d, w)
 }
 
-// A Spread is a window that ends at the delay: [FullJitter] or [EqualJitter]. 0 is no
-// jitter. In a Policy, any other value is invalid. Elsewhere it is treated as 0.
+// A Spread is a Jitter whose window ends at the delay. The values are [FullJitter] and
+// [EqualJitter]. 0 is no jitter. In a Policy, any other value is invalid. Outside of a Policy,
+// any other value is treated as 0.
 type Spread uint8
 
-// The jitters of Brooker, "Exponential Backoff And Jitter" (AWS Architecture
-// Blog, 2015).
+// These jitters are from Brooker, "Exponential Backoff And Jitter" (AWS Architecture Blog,
+// 2015).
 const (
-	FullJitter  Spread = iota + 1 // from 0 to the delay
-	EqualJitter                   // from half the delay to the delay
+	FullJitter  Spread = iota + 1 // the window is from 0 to the delay
+	EqualJitter                   // the window is from half the delay to the delay
 )
 
 // Window returns [0, d] for FullJitter and [d/2, d] for EqualJitter.
@@ -56,8 +58,8 @@ func (s Spread) Window(d time.Duration) (lo, hi time.Duration) {
 	}
 }
 
-// String returns "full" or "equal", as the text form of a policy writes them. It returns
-// "none" for 0, and a text such as "Spread(3)" for an invalid value.
+// String returns "full" or "equal", as in the text form of a policy. It returns "none" for 0,
+// and a text such as "Spread(3)" for an invalid value.
 func (s Spread) String() string {
 	switch s {
 	case FullJitter:

@@ -56,11 +56,10 @@ func TestJitterZeroSpread(t *testing.T) {
 	assert.Equal(t, retry.Proportional(0), read.Jitter)
 }
 
-// assertWindows compares each jitter's window with one computed in big numbers.
-// Full and equal jitter are exact. The half width of a proportional one is a
-// product of two floats: converting the delay and multiplying round once each,
-// by at most 2^-53 of the result, and the product is truncated to the
-// nanosecond. The bound is 2^-52 and 1ns in all.
+// assertWindows compares each jitter's window with a window computed in big numbers. Full and
+// equal jitter are exact. The half width of a proportional window is a product of two floats.
+// Converting the delay and multiplying round once each, by at most 2^-53 of the result. Then
+// the product is truncated to the nanosecond. The bound is 2^-52 of the delay, plus 1ns.
 func assertWindows(t *testing.T, delay time.Duration, share float64) {
 	t.Helper()
 	d := max(0, delay)

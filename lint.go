@@ -9,7 +9,7 @@ import (
 )
 
 // Lint reports settings that are valid but probably unintended. It returns nil if it finds
-// no such setting. It also returns nil if p is invalid: see [Policy.Validate].
+// none. If p is invalid, Lint returns nil too: see [Policy.Validate].
 func (p Policy) Lint() (found []Finding) {
 	if p.faults() != nil {
 		return nil
@@ -28,10 +28,10 @@ type linted struct {
 	Policy
 	declared int           // the limit on attempts that is set; 0: no limit, so one attempt
 	limit    int           // EffectiveMax
-	retries  int           // limit - 1
-	unset    bool          // no limit is set, and NonRetryable does not explain why
-	curve    bool          // no class may replace the curve of the policy
-	endless  bool          // a call may go on for ever with the curve of the policy
+	retries  int           // limit - 1; below 0: unlimited
+	unset    bool          // true: no limit is set, and the policy is not NonRetryable
+	curve    bool          // true: there is no Classify, so no class has a curve of its own
+	endless  bool          // true: a call may go on for ever, with the curve of the policy
 	first    time.Duration // the delay of the curve after the first attempt
 	attempts string        // the limit as text
 }
@@ -47,25 +47,27 @@ func newLinted(p Policy) *linted {
 	return l
 }
 
-// short reports whether all delays are shorter than the least wait of an endless call.
+// short reports whether all delays are shorter than leastWait, the shortest wait of an endless
+// call.
 func (l *linted) short() bool {
 	_, greatest := l.ownWindow(math.MaxInt)
 	return l.Backoff != nil && greatest < leastWait
 }
 
-// A lintRule describes one Finding of Lint.
+// A lintRule describes one kind of Finding of Lint.
 type lintRule struct {
 	code string
-	name string // the setting that the finding is about: a token of words
-	text string // a format for fmt, with tokens of words in braces
+	name string // the token of the setting that the finding is about
+	text string // a format for the function finding
 
 	// applies returns nil if the rule does not apply, and otherwise the values for text.
 	applies func(*linted) []any
 }
 
-// when returns values, as text for durations, if is is true, and otherwise nil.
-func when(is bool, values ...any) []any {
-	if !is {
+// valuesIf returns values if applies is true, and otherwise nil. It replaces each duration in
+// values by its text.
+func valuesIf(applies bool, values ...any) []any {
+	if !applies {
 		return nil
 	}
 	return append([]any{}, saturate.Texts(values)...)
@@ -73,44 +75,44 @@ func when(is bool, values ...any) []any {
 
 const lintLimits = "{MaxAttempts}, {MaxRetries} or {MaxElapsed}"
 
-// lintRules are in the order in which Lint reports.
+// lintRules lists the rules in the order in which Lint reports them.
 var lintRules = []lintRule{
 	{
 		"unused_limit", "NonRetryable", "{NonRetryable} allows only one attempt: the limit of %s by " +
 			lintLimits + " has no effect", func(l *linted) []any {
 			limited := l.declared == Unlimited || l.declared > 1
-			return when(l.NonRetryable && limited, attemptsText(l.declared))
+			return valuesIf(l.NonRetryable && limited, attemptsText(l.declared))
 		},
 	},
 	{
 		"no_limit", "Backoff", "{Backoff} without a limit: there is only one attempt, and no " +
 			"delay; set " + lintLimits, func(l *linted) []any {
-			return when(l.unset && l.Backoff != nil)
+			return valuesIf(l.unset && l.Backoff != nil)
 		},
 	},
 	{
 		"no_limit", "AttemptCap", "{AttemptCap} without a limit: there is only one attempt; set " +
 			lintLimits, func(l *linted) []any {
-			return when(l.unset && l.Backoff == nil && l.AttemptCap > 0)
+			return valuesIf(l.unset && l.Backoff == nil && l.AttemptCap > 0)
 		},
 	},
 	{
 		"no_limit", "Classify", "Classify without a limit: there is only one attempt, whatever " +
 			"a class allows; set " + lintLimits, func(l *linted) []any {
-			return when(l.unset && l.Classify != nil)
+			return valuesIf(l.unset && l.Classify != nil)
 		},
 	},
 	{
 		"never_healthy", "AttemptTimeout", "{AttemptTimeout} of %v ends every attempt before " +
 			"{HealthyAfter} of %v: no attempt is ever healthy", func(l *linted) []any {
 			never := l.AttemptTimeout > 0 && l.AttemptTimeout <= l.HealthyAfter
-			return when(never, l.AttemptTimeout, l.HealthyAfter)
+			return valuesIf(never, l.AttemptTimeout, l.HealthyAfter)
 		},
 	},
 	{
 		"two_limits", "MaxAttempts", "{MaxAttempts} and {MaxRetries} are both set: the lower " +
 			"limit applies, %s; set one", func(l *linted) []any {
-			return when(l.MaxAttempts != 0 && l.MaxRetries != 0, attemptsText(l.count()))
+			return valuesIf(l.MaxAttempts != 0 && l.MaxRetries != 0, attemptsText(l.count()))
 		},
 	},
 	{
@@ -119,45 +121,45 @@ var lintRules = []lintRule{
 		func(l *linted) []any {
 			s, _ := l.Backoff.(Schedule)
 			limited := l.declared != 0 && !l.NonRetryable && l.limit != Unlimited
-			return when(limited && len(s) > l.retries, len(s), l.attempts, s.Delay(l.retries+1))
+			return valuesIf(limited && len(s) > l.retries, len(s), l.attempts, s.Delay(l.retries+1))
 		},
 	},
 	{
 		"no_backoff", "Backoff", "unlimited attempts without {a Backoff}: each wait is %v; set " +
 			"{a Backoff}", func(l *linted) []any {
-			return when(l.endless && l.limit == Unlimited && l.Backoff == nil, leastWait)
+			return valuesIf(l.endless && l.limit == Unlimited && l.Backoff == nil, leastWait)
 		},
 	},
 	{
 		"no_backoff", "Backoff", "{HealthyAfter} without {a Backoff}: each wait is %v; set " +
 			"{a Backoff}", func(l *linted) []any {
-			return when(l.endless && l.limit != Unlimited && l.Backoff == nil, leastWait)
+			return valuesIf(l.endless && l.limit != Unlimited && l.Backoff == nil, leastWait)
 		},
 	},
 	{
 		"short_delays", "Backoff", "unlimited attempts with delays below %v: each wait is %v " +
 			"instead", func(l *linted) []any {
-			return when(l.endless && l.limit == Unlimited && l.short(), leastWait, leastWait)
+			return valuesIf(l.endless && l.limit == Unlimited && l.short(), leastWait, leastWait)
 		},
 	},
 	{
 		"short_delays", "Backoff", "{HealthyAfter} with delays below %v: each wait is %v instead",
 		func(l *linted) []any {
-			return when(l.endless && l.limit != Unlimited && l.short(), leastWait, leastWait)
+			return valuesIf(l.endless && l.limit != Unlimited && l.short(), leastWait, leastWait)
 		},
 	},
 	{
 		"no_backoff", "Backoff", "%s without {a Backoff}: the attempts follow each other at once; " +
 			"set {a Backoff}, or {Fixed(0)} for no delay", func(l *linted) []any {
 			atOnce := l.retries > 0 && l.curve && l.Backoff == nil && l.HealthyAfter == 0
-			return when(atOnce, l.attempts)
+			return valuesIf(atOnce, l.attempts)
 		},
 	},
 	{
 		"growing_delays", "Backoff", "unlimited attempts on {a Backoff} that grows: the delays " +
 			"reach years; set {MaxDelay}", func(l *linted) []any {
 			unbounded := l.limit == Unlimited && l.MaxDelay == 0 && l.MaxElapsed == 0
-			return when(unbounded && grows(l.Backoff))
+			return valuesIf(unbounded && grows(l.Backoff))
 		},
 	},
 	{
@@ -165,52 +167,53 @@ var lintRules = []lintRule{
 			"least %v: there is no retry", func(l *linted) []any {
 			least, _ := l.ownWindow(1)
 			retried := l.retries != 0 && l.curve && l.RetryAfter != RetryAfterExact
-			return when(retried && l.MaxElapsed > 0 && least > l.MaxElapsed, l.MaxElapsed, least)
+			return valuesIf(retried && l.MaxElapsed > 0 && least > l.MaxElapsed, l.MaxElapsed, least)
 		},
 	},
 	{
 		"unused_attempts", "MaxElapsed", "at most %d of %s fit into {MaxElapsed} of %v: attempt " +
 			"%d and all attempts after it never run", func(l *linted) []any {
 			n := l.mostWithin()
-			return when(n > 1, n, l.attempts, l.MaxElapsed, n+1)
+			return valuesIf(n > 1, n, l.attempts, l.MaxElapsed, n+1)
 		},
 	},
 	{
 		"long_attempts", "AttemptTimeout", "{AttemptTimeout} of %v is longer than {MaxElapsed} of " +
 			"%v: after one attempt that uses it up there is no retry", func(l *linted) []any {
 			longer := l.MaxElapsed > 0 && l.AttemptTimeout > l.MaxElapsed && l.retries != 0
-			return when(longer, l.AttemptTimeout, l.MaxElapsed)
+			return valuesIf(longer, l.AttemptTimeout, l.MaxElapsed)
 		},
 	},
 	{
 		"too_long", "MaxDelay", "%s take %s %v: set {MaxDelay} or {MaxElapsed}",
 		func(l *linted) []any {
 			worst, upTo := l.longest()
-			return when(worst > tooLong, l.attempts, upTo, worst)
+			return valuesIf(worst > tooLong, l.attempts, upTo, worst)
 		},
 	},
 	{
 		"short_max_delay", "MaxDelay", "{MaxDelay} of %v is shorter than the first delay of %v: " +
 			"it cuts even the first delay", func(l *linted) []any {
-			return when(l.MaxDelay > 0 && l.first > l.MaxDelay, l.MaxDelay, l.first)
+			return valuesIf(l.MaxDelay > 0 && l.first > l.MaxDelay, l.MaxDelay, l.first)
 		},
 	},
 	{
 		"no_ratio", "Budget.Ratio", "{Budget.Remember} of %v without a {Budget.Ratio}: successes " +
 			"put nothing back; set {Budget.Ratio}", func(l *linted) []any {
 			b := cmp.Or(l.Budget, new(Budget))
-			return when(b.Remember > 0 && b.Ratio == 0, b.Remember)
+			return valuesIf(b.Remember > 0 && b.Ratio == 0, b.Remember)
 		},
 	},
 }
 
-// tooLong is the worst case above which Lint reports a policy. The most patient queues give up
-// after three weeks.
+// tooLong is the longest time that all retries of a policy may take without a Finding. Even the
+// most patient queues give up after three weeks.
 const tooLong = 31 * 24 * time.Hour
 
-// longest returns the latest start of the last retry, or 0 if p has a MaxElapsed or no retry
-// or delay. upTo is "up to", or "more than" if p has more retries than a plan. longest calls
-// no Backoff or Jitter of the caller, and returns 0 for them.
+// longest returns the latest time at which the last retry starts. It returns 0 if p has a
+// MaxElapsed, no retry, or no delay. It also returns 0 for a Backoff or Jitter of the caller,
+// which it does not call. upTo is "up to", or "more than" if p has more retries than a plan can
+// show.
 func (p *Policy) longest() (worst time.Duration, upTo string) {
 	if !p.builtIn() || p.Backoff == nil || p.MaxElapsed > 0 || p.limit() < 2 {
 		return 0, ""
@@ -223,8 +226,9 @@ func (p *Policy) longest() (worst time.Duration, upTo string) {
 }
 
 // mostWithin returns how many attempts fit into MaxElapsed. It returns 0 if all attempts fit,
-// if p has no limit on attempts, or if the delays may be shorter than in the plan: because of
-// a class, a RetryAfterExact, a Wait, or a Backoff or Jitter of the caller.
+// or if p has no limit on attempts. It also returns 0 if the delays may be shorter than in the
+// plan. The reason may be a class, a RetryAfterExact, a Wait, or a Backoff or Jitter of the
+// caller.
 func (p *Policy) mostWithin() int {
 	if p.limit() == Unlimited || !p.builtIn() || p.Classify != nil || p.Wait != nil ||
 		p.RetryAfter == RetryAfterExact {
@@ -236,7 +240,8 @@ func (p *Policy) mostWithin() int {
 	return 0
 }
 
-// builtIn reports whether Backoff and Jitter are types of this package. Lint may call them.
+// builtIn reports whether Backoff and Jitter are types of this package. Lint calls no other
+// types.
 func (p *Policy) builtIn() bool {
 	switch p.Backoff.(type) {
 	case nil, Fixed, Linear, Fibonacci, Exponential, Schedule:
@@ -251,7 +256,7 @@ func (p *Policy) builtIn() bool {
 	}
 }
 
-// ownWindow returns the window of a delay without the least wait of an endless call. For a
+// ownWindow returns the window after an attempt, and never raises it to leastWait. For a
 // Backoff or Jitter of the caller, it returns 0 and the longest duration.
 func (p *Policy) ownWindow(attempt int) (lo, hi time.Duration) {
 	if !p.builtIn() {
@@ -262,7 +267,7 @@ func (p *Policy) ownWindow(attempt int) (lo, hi time.Duration) {
 	return limited.window(attempt, 0)
 }
 
-// grows reports whether a built-in curve grows without end.
+// grows reports whether a curve of this package grows without end.
 func grows(b Backoff) bool {
 	switch b := b.(type) {
 	case Linear, Fibonacci, Exponential:

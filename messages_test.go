@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A finding, a fault and a reason are values: no tool of this repository goes by the text of
-// an error or of a Finding. This test follows such texts through the sources: from a call of
-// Error, InKeys or fmt.Sprint of an error, through variables, and into the parameters of
+// A finding, a fault and a reason are values: no tool of this repository reads the text of an
+// error or of a Finding. This test follows such texts through the sources. They start at a call
+// of Error, InKeys or fmt.Sprint, and flow through variables and into the parameters of
 // functions of the same package.
 func TestPrincipleNoToolParsesAMessage(t *testing.T) {
-	// What nothing but the text tells apart.
+	// Only the text tells these cases apart.
 	allowed := map[string]string{
 		"cmd/retry/withHint":                      "package flag: its error has no type",
 		"cmd/retry/internal/policyfile/splitYAML": "go.yaml.in/yaml: a syntax error has its line nowhere else",
@@ -57,7 +57,7 @@ func TestPrincipleNoToolParsesAMessage(t *testing.T) {
 	}
 }
 
-// Each of these functions matches a text, or does not.
+// Some of these functions match a text, and some do not.
 func TestMatchedTexts(t *testing.T) {
 	const source = `package p
 func contains(err error) bool { return strings.Contains(err.Error(), "x") }
@@ -221,7 +221,8 @@ func (m *messages) visit(n ast.Node) {
 	}
 }
 
-// called returns the name of what a call calls, and what stands before it.
+// called returns the name of the function that a call calls, and the expression before the
+// name.
 func called(call *ast.CallExpr) (pkg, name string) {
 	if call == nil {
 		return "", ""
@@ -251,8 +252,8 @@ func matches(pkg, name string) bool {
 	return strings.HasPrefix(name, "Match") || strings.HasPrefix(name, "Find") || strings.HasPrefix(name, "ReplaceAll") // of a regexp
 }
 
-// isText reports whether an expression is the text of an error or of a finding, or is made of
-// one.
+// isText reports whether an expression is the text of an error or of a finding, or contains
+// such a text.
 func (m *messages) isText(e ast.Expr) bool {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:

@@ -16,13 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// These tests look at the go.mod of each module in the repository. In the module cache of a user
-// the library is alone, and they are skipped.
+// These tests read the go.mod of each module in the repository. In the module cache of a user
+// there is only the library, so the tests are skipped.
 
 const modulePath = "github.com/goretry/retry"
 
-// The library requires three modules, each at the lowest version under which its tests pass,
-// so that it raises nothing in the go.mod of a user.
+// The library requires three modules. Each has the lowest version with which the tests pass, so
+// that the library raises no version in the go.mod of a user.
 func TestLibraryRequiresThreeModules(t *testing.T) {
 	mod := readGoMod(t, "go.mod")
 	direct := map[string]string{}
@@ -72,7 +72,7 @@ func TestGoModOfNestedModules(t *testing.T) {
 	}
 }
 
-// What needs a server, and what needs the libraries of others, is in one of the workflow's jobs.
+// Modules that need a server or other libraries are in one of the workflow's jobs.
 func TestWorkflowTestsEveryModule(t *testing.T) {
 	workflow, err := os.ReadFile(".github/workflows/ci.yml")
 	require.NoError(t, err)
@@ -86,8 +86,8 @@ func TestWorkflowTestsEveryModule(t *testing.T) {
 	}
 }
 
-// A module uses only what other modules export, because go get may raise the version of one of
-// them alone. .ci/renamed builds each module against other names of the internal packages.
+// A module uses only names that other modules export, because go get may raise the version of
+// one module alone. .ci/renamed builds each module with other names for the internal packages.
 func TestModulesImportNoInternalPackageOfAnother(t *testing.T) {
 	files := 0
 	for _, file := range goMods(t)[1:] {

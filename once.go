@@ -2,31 +2,34 @@ package retry
 
 import "context"
 
-// Once makes one attempt of an operation and decides what follows. It is for operations whose
-// attempts somebody else counts, for example a job queue. a.Number is the number of this
-// attempt.
+// Once makes one attempt of an operation and decides whether a retry follows. It is for
+// operations whose attempts are counted elsewhere, for example by a job queue. a.Number is the
+// number of this attempt.
 //
-// Once does the same as [Do] in one attempt. It applies AttemptTimeout, makes the decision of
-// [Policy.Next], and reports the events. If a retry follows, Once takes it out of the Budgets
-// of p and ctx. A success puts its share back. Once differs from Do in these points:
+// For this attempt, Once does the same as [Do]: it applies AttemptTimeout, makes the decision
+// of [Policy.Next], and reports the events. If a retry follows, Once takes the retry from the
+// Budgets of p and ctx. If the attempt succeeds, Once puts a part of a retry back into the
+// Budget of p. Once differs from Do in these points:
 //
 //   - Once never waits. The caller waits for the Delay, or stores the time when the job is
 //     due.
-//   - A deadline of ctx ends this attempt, and the attempt has failed. The job itself may go
-//     on. If ctx is canceled, the Reason is ReasonCanceled.
+//   - If the deadline of ctx ends the attempt, only this attempt has failed. The job may go on
+//     with a retry. If ctx is canceled, the Reason is ReasonCanceled.
 //   - If ctx is done before the attempt, fn is not called, and the Reason is ReasonCanceled or
-//     ReasonDeadline. The job has not failed: hand it out again.
-//   - If the limit is used up already, for example because a worker died in the last attempt,
-//     fn is not called. The Reason is ReasonExhausted or ReasonNonRetryable.
-//   - If p is invalid, fn is called once, whatever a.Number is. So a bad configuration does
-//     not end jobs without an attempt.
-//   - No attempt makes the count begin anew, because Once does not count attempts. A
-//     HealthyAfter only makes the Delay at least 10ms.
-//   - a.Classes counts the failures of each class. Store a map of at most 8 names. After each
-//     failure, add one to the count of Decision.Class, unless the Reason is ReasonCanceled.
+//     ReasonDeadline. The job has not failed, so let the queue deliver it again.
+//   - If a.Number is above the limit, fn is not called. This can happen if a worker died in the
+//     last attempt. The Reason is ReasonExhausted or ReasonNonRetryable.
+//   - If p is invalid, fn is called once, whatever a.Number is. So a wrong configuration does
+//     not end a job before it has made an attempt.
+//   - HealthyAfter does not make the count begin anew, because Once does not count attempts.
+//     HealthyAfter only raises short delays: a window that ends below 10ms becomes 10ms.
+//   - a.Classes contains the number of earlier failures of each class. Store this map with the
+//     job, with at most 8 names. After each failure, add 1 to the count of Decision.Class,
+//     unless the Reason is ReasonCanceled.
 //
-// The error is nil after a success, and otherwise an [*Error]. If a retry follows, the Reason
-// of the error is ReasonRetry. The Decision has the Reason of the error, or ReasonSuccess.
+// After a success, the error is nil. Otherwise it is an [*Error]. If a retry follows, the
+// Reason of this Error is ReasonRetry. The Decision has the same Reason as the Error, or
+// ReasonSuccess after a success.
 func Once(
 	ctx context.Context, p Policy, a Attempt, fn func(context.Context) error,
 ) (Decision, error) {

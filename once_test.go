@@ -11,8 +11,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// once makes an attempt of a job that has made this many already, the first of
-// them a minute ago, and returns the decision and the events.
+// once makes an attempt of a job that has already made this many attempts, the first of them a
+// minute ago. It returns the decision and the events.
 func once(ctx context.Context, p retry.Policy, attempts int, fn func(context.Context) error) (retry.Decision, []retry.Event, error) {
 	var told watch
 	p.OnEvent = told.event
@@ -121,8 +121,7 @@ func TestOnceStops(t *testing.T) {
 	}
 }
 
-// A deadline of the context bounds the attempt, not the job: only a cancellation
-// stops it.
+// A deadline of the context ends the attempt, not the job. Only a cancellation ends the job.
 func TestOnceInAContext(t *testing.T) {
 	hour := drawnFrom(2, time.Hour, retry.ReasonRetry)
 	untilDone := func(ctx context.Context, _ func()) error { <-ctx.Done(); return ctx.Err() }
@@ -191,8 +190,7 @@ func TestOnceTakesFromTheBudgets(t *testing.T) {
 	assert.Zero(t, outer.Left(), "but puts nothing back into a Budget of the context")
 }
 
-// Once never waits, and the count of a queue is not that of Once: it does not look
-// at HealthyAfter.
+// Once never waits. It ignores HealthyAfter, because the count belongs to the queue.
 func TestOnceLooksNeitherAtWaitNorAtHealthyAfter(t *testing.T) {
 	bubble(t, "an attempt of an hour", func(t *testing.T) {
 		p := retry.Policy{MaxAttempts: 3, HealthyAfter: time.Minute, Backoff: retry.Fixed(time.Second)}

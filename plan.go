@@ -9,29 +9,32 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// A Plan is the schedule of a policy before any call: one Step for each retry, in order.
+// A Plan lists the retries that a policy allows, before any call is made. It has one Step for
+// each retry, in order.
 type Plan []Step
 
-// A Step is a retry of a [Plan]. plan[0] follows the failure of attempt 1.
+// A Step describes one retry of a [Plan]. plan[0] is the retry after attempt 1.
 type Step struct {
 	Lo, Hi time.Duration // the shortest and the longest delay before the retry
-	Total  time.Duration // the latest start of the retry, since the first attempt began
+	Total  time.Duration // the latest start of the retry, counted from the start of the first attempt
 }
 
-// maxSteps limits the plan of a policy without a limit. People read plans, and servers keep
-// lists of delays.
+// maxSteps is the greatest length of a plan and of a list of delays. People read plans, and
+// servers keep lists of delays.
 const maxSteps = 10_000
 
-// Plan returns the first retries of p for an operation that always fails. If retries is
-// negative, Plan returns all retries. It never returns more than 10,000 retries. The plan of
-// an invalid policy is empty.
+// Plan returns the first retries of p for an operation that always fails. The argument says how
+// many retries. If it is negative, Plan returns all retries. Plan never returns more than
+// 10,000 retries. The plan of an invalid policy is empty.
 //
-// Lo and Hi are the window from which [Policy.Next] draws the delay. Total is the sum of the
-// longest delays, and of the AttemptTimeout of each attempt. Without an AttemptTimeout,
-// attempts take no time. Total is at most MaxElapsed. A retry is left out if it cannot start
-// within MaxElapsed even after the shortest delays. The plan does not contain what only a
-// call knows: the context, the waits that servers ask for, the classes of failures, and the
-// Budget.
+// In each Step, Lo and Hi are the window from which [Policy.Next] draws the delay. Total is the
+// sum of the longest delays up to this Step, plus the AttemptTimeout of each attempt. Without
+// an AttemptTimeout, an attempt counts as taking no time.
+//
+// If p has a MaxElapsed, Total is at most MaxElapsed. Retries that cannot start within
+// MaxElapsed, even after the shortest delays, are left out. The plan does not know what happens
+// in a call: it ignores the context, the waits that servers ask for, the classes of failures,
+// and the Budget.
 func (p Policy) Plan(retries int) Plan {
 	var plan Plan
 	var earliest, latest time.Duration
@@ -50,10 +53,10 @@ func (p Policy) Plan(retries int) Plan {
 	return plan
 }
 
-// Delays returns the delays of the first n retries without jitter, for systems that take a
-// list of delays. MaxDelay applies. If n is negative, Delays returns all retries that
-// EffectiveMax allows. It never returns more than 10,000 delays. An invalid policy has no
-// delays.
+// Delays returns the delays before the first n retries, without jitter. It is for systems that
+// take a list of delays. MaxDelay applies. If n is negative, Delays returns the delays of all
+// retries that EffectiveMax allows. Delays never returns more than 10,000 delays. An invalid
+// policy has no delays.
 func (p Policy) Delays(n int) Schedule {
 	delays := make(Schedule, p.steps(n))
 	p.Jitter = nil
@@ -63,7 +66,7 @@ func (p Policy) Delays(n int) Schedule {
 	return delays
 }
 
-// steps returns how many of the first n retries belong to a plan. A negative n stands for all
+// steps returns how many retries a plan of the first n retries has. A negative n stands for all
 // retries.
 func (p *Policy) steps(n int) int {
 	steps := maxSteps
@@ -95,7 +98,7 @@ func (plan Plan) String() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// brief returns a duration as text without zeros at its end: 1h, not 1h0m0s.
+// brief returns a duration as text without zeros at its end: 1h instead of 1h0m0s.
 func brief(d time.Duration) string { return noZeros.Replace(short(d)) }
 
 var noZeros = strings.NewReplacer("h0m0s", "h", "m0s", "m")

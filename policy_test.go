@@ -12,8 +12,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Libraries differ in what 0, 1 and -1 mean, and in what is counted. Most names
-// below deny how another library reads the number.
+// Libraries differ in what 0, 1 and -1 mean, and in which attempts they count. Most names below
+// say how another library reads the number, and that this library reads it differently.
 func TestEffectiveMax(t *testing.T) {
 	for _, row := range []struct {
 		name   string

@@ -20,7 +20,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Each test here pins a principle of the whole package, the other tests pin the details.
+// Each test in this file checks a principle of the whole package. The other files test the
+// details.
 
 func TestPrincipleAZeroFieldIsOff(t *testing.T) {
 	const longest = time.Duration(math.MaxInt64)

@@ -16,8 +16,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// What the documents say of a decision, in the slowest and most obvious way. Durations
-// are so short here that no sum of them overflows.
+// This file decides as the documents say, in the slowest and most obvious way. Durations are so
+// short here that no sum of durations overflows.
 
 const forever = 1_000_000 // stands for Unlimited: as a number it is above every other limit
 
@@ -94,7 +94,8 @@ func slowWindow(p retry.Policy, nth, limit int, asked time.Duration) (lo, hi tim
 	return lo, hi
 }
 
-// slowDecide decides on the number-th failure of a call, the of-th of its class.
+// slowDecide decides on a failure of a call. number counts all failures, and of counts the
+// failures of the same class.
 func slowDecide(p retry.Policy, c *retry.Class, number, of int, asked time.Duration, seed uint64, elapsed, left time.Duration) (d retry.Decision) {
 	limit, q, nth := slowLimit(p), p, number
 	d.Number, d.RetryAfter = number, asked
@@ -241,7 +242,7 @@ func TestNextDecidesAsTheDocumentsSay(t *testing.T) {
 	}
 }
 
-// A call and a queue decide so at each of their failures, and wait as long.
+// Do and a queue make this decision after each of their failures, and wait as long as it says.
 func TestCallsDecideAsTheDocumentsSay(t *testing.T) {
 	r := chooser{rand.New(rand.NewPCG(4, 2))}
 	reasons := map[retry.Reason]int{}

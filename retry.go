@@ -11,23 +11,23 @@ import (
 
 // Do calls fn until fn returns nil, or until p or ctx ends the call.
 //
-// Do calls fn in the caller's goroutine and does not recover a panic in fn. fn gets ctx, or
-// a context that ends earlier if p has an AttemptTimeout. Do returns nil as soon as fn
-// returns nil, even if ctx has been canceled by then. Otherwise Do returns an [*Error]. A
+// Do calls fn in the caller's goroutine and does not recover a panic in fn. The context of fn
+// is ctx, or a context that ends earlier if p has an AttemptTimeout. Do returns nil as soon as
+// fn returns nil, even if ctx has been canceled by then. Otherwise Do returns an [*Error]. A
 // call whose first attempt succeeds allocates nothing, unless p has an AttemptTimeout.
 //
-// The context does not contain the number of the attempt: there is no AttemptFrom(ctx). If
-// fn needs the number, count in a variable outside fn, as the example AttemptNumber does.
-// Policy.OnEvent gets the number as Event.Attempt.
+// The context does not contain the number of the attempt: there is no AttemptFrom(ctx). If fn
+// needs this number, count the attempts in a variable outside fn, as in the example
+// AttemptNumber. Policy.OnEvent gets the number as Event.Attempt.
 //
-// If ctx is done when Do is called, fn is not called at all. If ctx is done when
-// an attempt returns or during a wait, there is no further attempt. If no attempt
-// could follow a wait, Do returns without waiting.
+// If ctx is done when Do is called, fn is not called at all. If ctx is done when an attempt
+// returns or during a wait, there is no further attempt. If the next wait would end too late
+// for another attempt, Do returns without waiting.
 //
-// If p is invalid, Do still calls fn once. If that attempt fails, the Reason is
-// ReasonInvalid. If ctx or fn is nil, the Reason is ReasonInvalid and fn is not called.
+// If p is invalid, Do calls fn once. If this attempt fails, the Reason is ReasonInvalid. If ctx
+// or fn is nil, fn is not called, and the Reason is ReasonInvalid.
 func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
-	// Most functions succeed at once. They need none of the bookkeeping in a call.
+	// Most functions succeed at once. They do not need the bookkeeping of a call.
 	if ctx == nil || fn == nil || p.watches() || ctx.Err() != nil {
 		return run(ctx, &p, fn, nil)
 	}
@@ -39,12 +39,12 @@ func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
 	return run(ctx, &p, fn, err)
 }
 
-// run makes all attempts of Do. If failure is not nil, the first attempt has already been
-// made and has returned failure.
+// run makes all attempts of Do. If failure is not nil, Do has already made the first attempt,
+// and failure is the error of this attempt.
 func run(ctx context.Context, p *Policy, fn func(context.Context) error, failure error) error {
 	var c call
 	c.prepare(ctx, p)
-	defer c.refund() // if fn or a function of the policy panics
+	defer c.refund() // in case fn or a function of the policy panics
 	if failure != nil {
 		c.Attempts, c.number, c.Err = 1, 1, failure
 	}
@@ -55,8 +55,8 @@ func run(ctx context.Context, p *Policy, fn func(context.Context) error, failure
 	return c.stop()
 }
 
-// DoValue is [Do] for a function that returns a value. DoValue returns the zero T together
-// with an error.
+// DoValue is [Do] for a function that also returns a value. If DoValue returns an error, the
+// value is the zero T.
 func DoValue[T any](
 	ctx context.Context, p Policy, fn func(context.Context) (T, error),
 ) (v T, err error) {
@@ -73,9 +73,9 @@ func DoValue[T any](
 	return v, err
 }
 
-// A call is one call of [Do] or [Once]. Each step of the call (begin, enter, attempt, decide,
-// pay, announce, wait) reports whether the next step follows. A step that returns false has
-// set the Reason and the Cause. Then only stop follows.
+// A call is one call of [Do] or [Once]. Each of its steps (begin, enter, attempt, decide, pay,
+// announce, wait) reports whether the next step follows. A step that returns false has set the
+// Reason and the Cause. Then the only step left is stop.
 type call struct {
 	Error // the error that the call returns if it stops now
 
@@ -83,22 +83,22 @@ type call struct {
 	p     Policy
 	limit int          // EffectiveMax of p
 	fault *PolicyError // why p is invalid; nil: p is valid
-	once  bool         // this is a call of Once
-	reset bool         // the last attempt ran past HealthyAfter, so the call begins anew
+	once  bool         // true: this is a call of Once
+	reset bool         // true: the last attempt ran past HealthyAfter, so the call begins anew
 
 	start    time.Time            // when the first attempt began; zero: the clock was not read
 	took     time.Duration        // how long the last attempt ran
-	timedOut bool                 // the last attempt failed with a mere timeout or end of a context
-	skipped  time.Duration        // time that Wait skipped: the clock of the call is ahead by it
+	timedOut bool                 // true: the last error is only a timeout or the end of a context
+	skipped  time.Duration        // how much time Wait skipped; the clock of the call runs ahead by it
 	seed     uint64               // the seed of all delays; 0: not drawn yet
-	classes  [maxClasses]failures // failures of each class so far, in Do
-	earlier  map[string]int       // failures of each class so far, in Once
+	classes  [maxClasses]failures // in Do: the failures of each class so far
+	earlier  map[string]int       // in Once: the earlier failures of each class
 	last     Decision             // the decision on the last failure
 	decided  time.Time            // when the last decision was made
 	payers   *payers              // the Budgets of ctx
-	payer    *Budget              // the policy's Budget; nil: the retry takes nothing from it
-	paid     receipt              // which Budgets gave the next retry
-	spent    receipt              // which Budgets gave the last attempt
+	payer    *Budget              // the policy's Budget; nil: the retry takes nothing from this Budget
+	paid     receipt              // which Budgets gave a token for the next retry
+	spent    receipt              // which Budgets gave a token for the last attempt
 }
 
 // prepare stores the arguments of the call and validates the policy.
@@ -115,33 +115,33 @@ func (p *Policy) watches() bool {
 		p.OnEvent != nil || p.Enter != nil
 }
 
-// The Causes of a call that has no context or no function.
+// These are the Causes of a call that has no context or no function.
 var errNilContext, errNilFunc = errors.New("nil context"), errors.New("nil function")
 
 // begin checks that the first attempt of the call is allowed. A queue may ask Once for an
-// attempt above the limit, for example after a worker died in the last attempt. Then the
-// count stays at the limit, because no further attempt is made.
+// attempt above the limit, for example after a worker died in the last attempt. Then begin sets
+// the count to the limit, because no further attempt is made.
 func (c *call) begin(fn func(context.Context) error) bool {
 	switch {
 	case c.ctx == nil:
 		c.ctx = context.Background() // for OnEvent
-		return c.ends(ReasonInvalid, errNilContext)
+		return c.stopFor(ReasonInvalid, errNilContext)
 	case fn == nil:
-		return c.ends(ReasonInvalid, errNilFunc)
+		return c.stopFor(ReasonInvalid, errNilFunc)
 	case c.ctx.Err() != nil:
-		return c.ended()
+		return c.stopByContext()
 	case c.limit == Unlimited || c.number < c.limit:
 		return true
 	case c.p.NonRetryable:
 		c.Attempts, c.number = c.limit, c.limit
-		return c.ends(ReasonNonRetryable, nil)
+		return c.stopFor(ReasonNonRetryable, nil)
 	default:
 		c.Attempts, c.number = c.limit, c.limit
-		return c.ends(ReasonExhausted, nil)
+		return c.stopFor(ReasonExhausted, nil)
 	}
 }
 
-// enter calls the policy's Enter, which may hold the next attempt back or refuse it.
+// enter calls the policy's Enter, which may delay the next attempt or refuse it.
 func (c *call) enter() bool {
 	if c.p.Enter == nil {
 		return true
@@ -162,7 +162,7 @@ func (c *call) enter() bool {
 	return c.inTime(now, now.Sub(began) >= time.Millisecond)
 }
 
-// refused ends the call because Enter returned an error.
+// refused ends the call after an error of Enter.
 func (c *call) refused(err error) bool {
 	e, is := err.(*Error)
 	switch {
@@ -173,15 +173,16 @@ func (c *call) refused(err error) bool {
 		if e.Err != nil {
 			c.Err = e.Err
 		}
-		return c.ends(e.Reason, e.Cause)
+		return c.stopFor(e.Reason, e.Cause)
 	case c.ctx.Err() != nil:
-		return c.ended()
+		return c.stopByContext()
 	default:
-		return c.ends(ReasonWait, err)
+		return c.stopFor(ReasonWait, err)
 	}
 }
 
-// attempt makes the next attempt. The call goes on if the attempt fails.
+// attempt makes the next attempt. It returns true if the attempt fails, because then the call
+// goes on.
 func (c *call) attempt(fn func(context.Context) error) bool {
 	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
 	c.Attempts, c.number, c.reset = next(c.Attempts), next(c.number), false
@@ -193,9 +194,9 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 	}
 	if c.p.OnEvent != nil {
 		c.tell(AttemptStarted, began)
-		began = c.now() // Took does not include the time that OnEvent took
+		began = c.now() // Took leaves out the time that OnEvent took
 	}
-	c.spent, c.paid = c.paid, 0 // the retry is made, so refund must not give it back
+	c.spent, c.paid = c.paid, 0 // the retry is made, so refund must not give its tokens back
 	if !c.timedOut {
 		c.Before = c.Err
 	}
@@ -216,15 +217,16 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 	}
 	c.p.Budget.Success()
 	c.Class = ""
-	return c.ends(ReasonSuccess, nil)
+	return c.stopFor(ReasonSuccess, nil)
 }
 
-// next returns n + 1, or the largest int if n + 1 overflows. An int of 32 bits overflows
-// within a year if an attempt is made every 10ms.
+// next returns n + 1, or the largest int if n + 1 would overflow. If an attempt is made every
+// 10ms, an int of 32 bits overflows within a year.
 func next(n int) int { return min(n, math.MaxInt-1) + 1 }
 
-// execute calls fn with a context that ends after timeout. A timeout of 0 or below is none.
-// If fn fails after the timeout has ended its context, ranOut is the timeout, and otherwise 0.
+// execute calls fn with a context that ends after timeout. If timeout is 0 or below, fn gets
+// ctx. ranOut is timeout if fn failed after the timeout had ended the context. Otherwise ranOut
+// is 0.
 func execute(
 	ctx context.Context, timeout time.Duration, fn func(context.Context) error,
 ) (ranOut time.Duration, err error) {
@@ -239,20 +241,20 @@ func execute(
 	return ranOut, err
 }
 
-// decide decides whether to retry, and after which delay.
+// decide decides whether a retry follows, and after which delay.
 func (c *call) decide() bool {
 	d := &c.last
 	*d = Decision{Reset: c.reset}
-	if c.fault == nil { // functions of an invalid policy must not be called
-		f, of := c.p.ask(c.Err), c.number
+	if c.fault == nil { // the functions of an invalid policy must not be called
+		f, ofClass := c.p.ask(c.Err), c.number
 		if f.class != nil {
-			of = c.failuresOf(f.class.Name)
+			ofClass = c.failuresOf(f.class.Name)
 		}
 		if c.timedOut = f.ended; !c.timedOut {
 			c.Before = nil
 		}
 		c.settle(f)
-		d.decide(&c.p, f, c.limit, c.number, of, &c.Error)
+		d.decide(&c.p, f, c.limit, c.number, ofClass, &c.Error)
 	}
 	if d.Hi != 0 || c.p.MaxElapsed > 0 || c.p.OnEvent != nil {
 		elapsed, left := c.clock(d.Hi != 0)
@@ -261,23 +263,23 @@ func (c *call) decide() bool {
 	if c.Class = d.Class; d.Seed != 0 {
 		c.seed = d.Seed
 	}
-	// Under Once, the deadline of the context ends this attempt. The job itself may go on.
+	// Under Once, the deadline of the context ends only this attempt. The job may go on.
 	err := c.ctx.Err()
 	if err != nil && (!c.once || !errors.Is(err, context.DeadlineExceeded)) {
-		return c.ended()
+		return c.stopByContext()
 	}
 	c.Delay = d.Delay
-	return d.Reason == ReasonRetry || c.ends(d.Reason, c.Cause)
+	return d.Reason == ReasonRetry || c.stopFor(d.Reason, c.Cause)
 }
 
-// clock returns how much time has elapsed and how much time the context's deadline leaves for
-// a wait. left is saturate.Max if the context has no deadline. clock reads the clock only if
-// the decision depends on the time. It is called after the policy's RetryIf, Classify,
-// Backoff and Jitter, so that the time that they take counts.
+// clock returns how much time has elapsed, and how much time remains until the context's
+// deadline. The second result is saturate.Max if the context has no deadline. If the decision
+// does not depend on the time, clock does not read it. The caller has called the policy's
+// RetryIf, Classify, Backoff and Jitter before, so elapsed includes their time.
 func (c *call) clock(waits bool) (elapsed, left time.Duration) {
 	var deadline time.Time
 	bounded := false
-	if waits && !c.once { // the retry after Once runs under another context
+	if waits && !c.once { // after Once, the retry runs under another context
 		deadline, bounded = c.ctx.Deadline()
 	}
 	if bounded || c.p.MaxElapsed > 0 || c.p.OnEvent != nil {
@@ -290,9 +292,9 @@ func (c *call) clock(waits bool) (elapsed, left time.Duration) {
 	return elapsed, saturate.Max
 }
 
-// failuresOf counts the last failure for its class and returns how many failures the class has
-// now. For a class without a name, and for a class after the first 8, it returns the number
-// of all failures.
+// failuresOf adds the last failure to the count of its class, and returns this count. A class
+// without a name has no count of its own, and neither has a class after the first 8. For such a
+// class, failuresOf returns the number of all failures.
 func (c *call) failuresOf(class string) int {
 	switch {
 	case class == "":
@@ -319,8 +321,8 @@ type failures struct {
 	number int
 }
 
-// settle gives the retry of an attempt that NotAttempted wraps back to the Budgets. It also
-// sets payer for the next retry.
+// settle handles an attempt that NotAttempted wraps: it gives the tokens of this attempt back
+// to the Budgets. For every attempt, it sets payer for the next retry.
 func (c *call) settle(f failure) {
 	if f.unmade {
 		c.payers.refund(c.payer, c.spent)
@@ -331,11 +333,11 @@ func (c *call) settle(f failure) {
 	}
 }
 
-// pay takes the retry out of the Budgets. After an attempt that ran past HealthyAfter, it takes
-// nothing.
+// pay takes the tokens for the retry out of the Budgets. After an attempt that ran past
+// HealthyAfter, it takes nothing.
 func (c *call) pay() bool {
-	// Look for the Budgets of the context once: a lookup after each of ten failures would
-	// double the time of the call.
+	// A call looks for the Budgets of its context only once. If it looked after each of ten
+	// failures, it would take twice as long.
 	if c.number == 1 || c.once {
 		c.payers = payersOf(c.ctx)
 	}
@@ -347,19 +349,19 @@ func (c *call) pay() bool {
 	case c.empty == nil:
 		return true
 	case c.empty.Borrowed:
-		return c.ends(ReasonBorrowed, nil)
+		return c.stopFor(ReasonBorrowed, nil)
 	default:
-		return c.ends(ReasonBudget, nil)
+		return c.stopFor(ReasonBudget, nil)
 	}
 }
 
-// refund gives a retry that was paid for and not made back to the Budgets.
+// refund gives the tokens of a retry that was not made back to the Budgets.
 func (c *call) refund() {
 	c.payers.refund(c.payer, c.paid)
 	c.paid = 0
 }
 
-// announce reports the retry.
+// announce reports the RetryScheduled.
 func (c *call) announce() bool {
 	if c.p.OnEvent != nil {
 		c.tell(RetryScheduled, c.decided)
@@ -386,13 +388,13 @@ func (c *call) wait() bool {
 	}
 	select {
 	case <-c.ctx.Done():
-		return c.ended()
+		return c.stopByContext()
 	case <-time.After(left):
-		return c.ctx.Err() == nil || c.ended() // both channels may be ready
+		return c.ctx.Err() == nil || c.stopByContext() // both channels may be ready at the same time
 	}
 }
 
-// waitBy calls the policy's Wait.
+// waitBy calls the policy's Wait for the rest of the delay.
 func (c *call) waitBy(left time.Duration) bool {
 	began := c.now()
 	skipped, err := c.p.Wait(c.ctx, left)
@@ -400,25 +402,26 @@ func (c *call) waitBy(left time.Duration) bool {
 	now := c.now()
 	passed := max(0, now.Sub(began))
 	if late := passed - left; late >= 0 && late < time.Millisecond {
-		// A Wait of a test returns after some microseconds. They must not show in Waited, so
-		// that a test can expect an exact sum. The package's own timer is treated the same.
+		// A Wait that skips time in a test returns after some microseconds. Waited must not include
+		// these microseconds, so that a test can expect an exact sum. A wait of the package's own
+		// timer also counts as exactly the delay.
 		passed = left
 	}
 	switch {
 	case c.ctx.Err() != nil:
-		return c.ended()
+		return c.stopByContext()
 	case err != nil:
-		return c.ends(ReasonWait, err)
+		return c.stopFor(ReasonWait, err)
 	}
 	c.Waited, c.Delay = saturate.Add(c.Waited, saturate.Add(c.Delay-left, passed)), 0
 	return c.inTime(now, passed > left)
 }
 
-// inTime checks that the retry can still begin. late says that the wait took longer than the
-// delay, so MaxElapsed and the deadline are checked again.
+// inTime checks that the retry can still begin. If late is true, the wait took longer than the
+// delay, and inTime checks MaxElapsed and the deadline again.
 func (c *call) inTime(now time.Time, late bool) bool {
 	if c.ctx.Err() != nil {
-		return c.ended()
+		return c.stopByContext()
 	}
 	deadline, bounded := c.ctx.Deadline()
 	switch elapsed := now.Sub(c.start); {
@@ -426,30 +429,30 @@ func (c *call) inTime(now time.Time, late bool) bool {
 		return true
 	case tooLate(c.p.MaxElapsed, elapsed, 0):
 		c.bound, c.elapsed = c.p.MaxElapsed, elapsed
-		return c.ends(ReasonElapsed, nil)
+		return c.stopFor(ReasonElapsed, nil)
 	case bounded && !now.Before(deadline):
-		return c.ends(ReasonDeadline, &aheadError{})
+		return c.stopFor(ReasonDeadline, &aheadError{})
 	default:
 		return true
 	}
 }
 
-// ended ends the call because its context is done.
-func (c *call) ended() bool {
+// stopByContext stops the call because its context is done.
+func (c *call) stopByContext() bool {
 	if errors.Is(c.ctx.Err(), context.DeadlineExceeded) {
-		return c.ends(ReasonDeadline, &endedError{c.ctx})
+		return c.stopFor(ReasonDeadline, &endedError{c.ctx})
 	}
-	return c.ends(ReasonCanceled, &endedError{c.ctx})
+	return c.stopFor(ReasonCanceled, &endedError{c.ctx})
 }
 
-// ends sets why the call does not go on. It returns false, so that a step can return its
-// result.
-func (c *call) ends(reason Reason, cause error) bool {
+// stopFor sets the Reason and the Cause with which the call stops. It returns false, so that a
+// step can return the result of stopFor.
+func (c *call) stopFor(reason Reason, cause error) bool {
 	c.Reason, c.Cause = reason, cause
 	return false
 }
 
-// stop reports the CallFinished and returns the error of the call, or nil after a success.
+// stop reports the CallFinished. It returns the error of the call, or nil after a success.
 func (c *call) stop() error {
 	c.refund()
 	switch {
@@ -469,7 +472,7 @@ func (c *call) stop() error {
 	if c.Reason == ReasonSuccess {
 		return nil
 	}
-	e := c.Error // the copy keeps c on the stack
+	e := c.Error // a pointer into c would move c to the heap
 	return &e
 }
 
@@ -494,6 +497,6 @@ func (c *call) tell(kind EventKind, at time.Time) {
 	c.p.OnEvent(c.ctx, e)
 }
 
-// now returns the time on the clock of the call, which runs ahead by the waits that Wait
+// now returns the time on the clock of the call. This clock runs ahead by the time that Wait
 // skipped.
 func (c *call) now() time.Time { return time.Now().Add(c.skipped) }

@@ -105,7 +105,8 @@ func TestEnter(t *testing.T) {
 	})
 }
 
-// What stops a call in Enter, before the second attempt. Every retry that was paid for comes back.
+// Each row stops a call in Enter, before the second attempt. The Budgets get back every retry
+// that they gave.
 func TestEnterRefuses(t *testing.T) {
 	errFull := errors.New("the queue is full")
 	ask := retry.Policy{MaxAttempts: 9, MaxRetryAfter: time.Second}
@@ -253,7 +254,8 @@ func TestBudgetOfAnError(t *testing.T) {
 	assert.Nil(t, (*retry.Error)(nil).Budget())
 }
 
-// Calls that OnEvent starts, under the context that it gets, share nothing with its own call.
+// Calls that OnEvent starts with its context share nothing with the call that OnEvent belongs
+// to.
 func TestCallsThatOnEventStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &retry.Budget{Size: 100}

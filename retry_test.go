@@ -207,7 +207,7 @@ func cancelAndFail(err error) func(ctx context.Context, cancel func(), run int) 
 	return func(_ context.Context, cancel func(), _ int) error { cancel(); return err }
 }
 
-// ending is a context that ends by the clock and notifies no one.
+// ending is a context that ends by the clock, and whose Done channel is never closed.
 type ending struct {
 	context.Context
 	at time.Time
@@ -220,8 +220,8 @@ func (c ending) Err() error {
 	return context.DeadlineExceeded
 }
 
-// The context is looked at once more after the sleep, for it may have ended at the same
-// instant.
+// Do checks the context once more after the sleep, because the context may have ended at the
+// same instant.
 func TestContextEndsAtTheSameInstantAsTheSleep(t *testing.T) {
 	everyWay(t, "by the clock", func(t *testing.T, call caller) {
 		runs := 0
@@ -470,7 +470,7 @@ func TestPanicAndGoexitPassThrough(t *testing.T) {
 	}
 }
 
-// What the package promises of a call that succeeds at its first attempt.
+// A call that succeeds at its first attempt allocates nothing.
 func TestSuccessAtOnceAllocatesNothing(t *testing.T) {
 	ctx := retry.WithBudget(t.Context(), &retry.Budget{Size: 9})
 	p := retry.Default()

@@ -64,8 +64,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// It is called once for each retry, also for a delay of 0, after RetryScheduled,
-// with what is left of the delay and the context of the call.
+// Wait is called once for each retry, after RetryScheduled, also for a delay of 0. It gets the
+// rest of the delay and the context of the call.
 func TestWhenWaitIsCalled(t *testing.T) {
 	type key struct{}
 	synctest.Test(t, func(t *testing.T) {
@@ -129,8 +129,8 @@ func TestAWaitThatFails(t *testing.T) {
 	}
 }
 
-// Time that the user's functions take before the decision has elapsed too: the
-// clock is read once, after they have returned.
+// The time that the user's functions take before the decision counts as elapsed too, because
+// the clock is read once, after they have returned.
 func TestSlowFunctionsAreJudgedWithTheDelay(t *testing.T) {
 	for function, slow := range map[string]func(p *retry.Policy, d time.Duration){
 		"RetryIf": func(p *retry.Policy, d time.Duration) {
@@ -250,8 +250,8 @@ func TestAWaitEndsAtDueWhateverOnEventTook(t *testing.T) {
 	}
 }
 
-// running returns a function whose attempts run for these times and fail; the
-// last one repeats.
+// running returns a function whose attempts run for these times and fail. After the last time,
+// the last time repeats.
 func running(times ...time.Duration) func(context.Context) error {
 	n := 0
 	return func(context.Context) error {
@@ -331,7 +331,7 @@ func TestTenHealthyDaysDoNotDrainABudget(t *testing.T) {
 	})
 }
 
-// What a free retry did not take is not given back either.
+// A retry that took nothing from a Budget gives nothing back.
 func TestACanceledRetryAfterAHealthyAttemptRefundsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &retry.Budget{Size: 3}
@@ -376,8 +376,8 @@ func TestEventsOfAHealthyAttempt(t *testing.T) {
 	})
 }
 
-// Next takes the number, the time and the seed that it is given, and knows from
-// Took alone that the call begins anew.
+// Next decides by the number, the time and the seed that it gets. Only Took tells it that the
+// call begins anew.
 func TestNextAfterAHealthyAttempt(t *testing.T) {
 	linear := retry.Policy{
 		MaxAttempts: 3, Backoff: retry.Linear(time.Second), Jitter: retry.FullJitter, MaxElapsed: time.Minute,

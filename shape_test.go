@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// These tests look at the sources, not at what the package does.
+// These tests read the sources of the package. They do not run the package.
 
 // The package page of the root names each package of the root module that a service or its
 // tests use.
@@ -38,12 +38,12 @@ func TestPackagePageNamesThePackagesOfAService(t *testing.T) {
 	assert.Equal(t, 6, named)
 }
 
-// A call waits in one place, by one time.After. Each file of the root package that reads the
-// clock is listed here.
+// A call waits in only one place, with one time.After. This list contains each file of the root
+// package that reads the clock.
 func TestPrincipleDecisionAndWaitingAreApart(t *testing.T) {
 	allowed := map[string][]string{
 		"retry.go": {"select", "time.After", "context.WithTimeout", "time.Now"},
-		// Not a decision: Next never touches a Budget.
+		// This is not a decision: Next never uses a Budget.
 		"budget.go":  {"time.Now", "time.Since"},
 		"budgets.go": {"time.Now", "time.Now"},
 	}
@@ -66,8 +66,8 @@ func TestPrincipleStandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.T)
 	}
 	require.Greater(t, len(ofRoot), 1)
 
-	// Beside it a package needs the root and internal/ alone, so that who imports it gets no
-	// other. Programs may import any package of this module.
+	// Apart from the standard library, a package needs only the root and internal/, so that its
+	// users get no other module. Programs may import any package of this module.
 	t.Run("the standard library only", func(t *testing.T) {
 		more := map[string][]string{
 			"retryhttp": {modulePath + "/retrynet"}, "retrysql": {modulePath + "/retrynet"}, "retrycenkalti": {"github.com/cenkalti/backoff/v4"},
@@ -88,7 +88,7 @@ func TestPrincipleStandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.T)
 		}
 	})
 
-	// What the sources of the root declare, and each of their nodes.
+	// These are the declarations in the sources of the root, and all nodes of the sources.
 	globals := map[string]bool{}
 	inspect := func(visit func(file string, n ast.Node)) {
 		for file, parsed := range files {
@@ -155,7 +155,8 @@ func TestPrincipleStandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.T)
 	})
 }
 
-// go doc shows one constant of a group, and "...": the comment of the type lists all.
+// go doc shows one constant of a group, and then "...". So the comment of the type lists all
+// constants.
 func TestTheCommentOfATypeListsItsConstants(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)

@@ -13,9 +13,10 @@ import (
 
 // Validate returns nil if p is valid. Otherwise it returns a [*PolicyError] with all faults.
 // Each fault names the field, its value, and what to write instead. After 20 faults, Validate
-// only counts the rest. Validate calls no function of p, and no method of a Backoff or Jitter
-// that is not a type of this package. It treats a pointer to a type of this package in the
-// same way.
+// only counts the rest.
+//
+// Validate calls no function of p. It checks a Backoff or Jitter only if its type is from this
+// package, and not a pointer to such a type. It calls no method of other types.
 func (p Policy) Validate() error {
 	if f := p.faults(); f != nil {
 		return &PolicyError{faults: f}
@@ -23,18 +24,17 @@ func (p Policy) Validate() error {
 	return nil
 }
 
-// A PolicyError says why a policy is invalid. It is the error of [Policy.Validate] and of the
-// decoders, and the Cause of an [Error] with ReasonInvalid.
+// A PolicyError says why a policy is invalid. [Policy.Validate] and the decoders return it. It
+// is also the Cause of an [Error] with ReasonInvalid.
 type PolicyError struct {
-	of     string        // "class" and a name if a Class is invalid; "": a policy is invalid
-	faults faults        // the faults of a policy in Go
-	text   *strict.Error // the faults of a text; nil: the policy is in Go
-	also   error         // the Cause without the invalid policy; nil: no other Cause
+	of     string        // "class" and the name of an invalid Class; "": a policy is invalid
+	faults faults        // the faults of a policy or Class in Go
+	text   *strict.Error // the faults of a JSON or YAML text; nil: the policy is in Go
+	also   error         // what else stopped the call; nil: nothing else
 }
 
-// Findings returns the faults, at most 20. A fault of a field that the text form has no key
-// for has no Key. If a decoded value is not a mapping, Findings returns one finding without a
-// Key.
+// Findings returns the faults, at most 20. If the text form has no key for a field, the Finding
+// has no Key. If a decoded value is not a mapping, Findings returns one Finding without a Key.
 func (e *PolicyError) Findings() (found []Finding) {
 	if e.text == nil {
 		return slices.Clone(e.faults.named())
@@ -51,15 +51,15 @@ func (e *PolicyError) Error() string {
 	case e.text != nil:
 		return e.text.Error()
 	case e.of != "":
-		return "invalid policy of " + e.what()
+		return "invalid policy of " + e.details()
 	default:
-		return "invalid policy: " + e.what()
+		return "invalid policy: " + e.details()
 	}
 }
 
-// what returns the text of e without its first words. The text of an Error already starts with
-// those words.
-func (e *PolicyError) what() string {
+// details returns the text of e without the words "invalid policy". The text of an Error
+// already contains these words.
+func (e *PolicyError) details() string {
 	text := e.faults.list()
 	if e.of != "" {
 		text = e.of + ": " + text
@@ -71,8 +71,8 @@ func (e *PolicyError) what() string {
 }
 
 // Unwrap returns the error of the decoder. For an invalid policy in Go, it returns the error
-// that also stopped the call, such as the context's error. It returns nil if there is no such
-// error.
+// that would have stopped the call anyway, such as the context's error. It returns nil if there
+// is no such error.
 func (e *PolicyError) Unwrap() error {
 	if e.text != nil {
 		return e.text.Unwrap()
@@ -80,7 +80,8 @@ func (e *PolicyError) Unwrap() error {
 	return e.also
 }
 
-// decodeError returns err as a PolicyError if err is an error of package strict.
+// decodeError returns err. If err is an error of package strict, decodeError returns it as a
+// PolicyError.
 func decodeError(err error) error {
 	if e := new(strict.Error); errors.As(err, &e) {
 		return &PolicyError{text: e}
@@ -91,27 +92,28 @@ func decodeError(err error) error {
 // faults are the faults of a policy, in the order of its fields.
 type faults []Finding
 
-// mostFaults is how many faults of a policy get a text. Without this limit, the error for a
-// Schedule with a million wrong delays would list all of them.
+// mostFaults is how many faults get a text. Without this limit, the error for a Schedule with a
+// million wrong delays would list all of them.
 const mostFaults = 20
 
-// add adds a fault of the setting with this token. index is the index of a value in a list, or
-// "". write says what to write instead of value. It is a format for fmt.
-func (f *faults) add(token, index string, value any, write string) {
+// add adds a fault for the setting with this token. index is the index of the value in a list,
+// such as "[2]", or "". advice is a format of package fmt that says what to write instead of
+// value.
+func (f *faults) add(token, index string, value any, advice string) {
 	if len(*f) >= mostFaults {
 		*f = append(*f, Finding{})
 		return
 	}
-	fault := finding(strict.InvalidValue, token, "{"+token+"}%s is %v: "+write, index, value)
+	fault := finding(strict.InvalidValue, token, "{"+token+"}%s is %v: "+advice, index, value)
 	fault.Key += index
 	*f = append(*f, fault)
 }
 
-// check adds a fault if wrong is true. It is generic because converting each valid value to
-// any would allocate.
-func check[T any](f *faults, wrong bool, token string, value T, write string) {
+// check adds a fault if wrong is true. It is generic, because passing each valid value as an
+// interface would allocate.
+func check[T any](f *faults, wrong bool, token string, value T, advice string) {
 	if wrong {
-		f.add(token, "", value, write)
+		f.add(token, "", value, advice)
 	}
 }
 
@@ -135,8 +137,8 @@ const (
 	writeLeast    = "write 0 for never, or at least 1ms"
 )
 
-// faults returns the faults of p. It checks each field on its own. For a valid policy it
-// allocates nothing, so every decision can call it.
+// faults returns the faults of p. It checks each field by itself. For a valid policy it
+// allocates nothing, so that every decision can call it.
 func (p *Policy) faults() (f faults) {
 	const count = "write how many, 0 for not set, or -1 for unlimited"
 	check(&f, p.MaxAttempts < Unlimited, "MaxAttempts", p.MaxAttempts, count)
@@ -173,8 +175,26 @@ func (p *Policy) faults() (f faults) {
 	return f
 }
 
-// leastHealthy is the shortest HealthyAfter. Every attempt would run past a HealthyAfter of 1ns,
-// and the call would never reach a limit.
+// fault returns a PolicyError that says why c is invalid. It returns nil if c is valid.
+func (c *Class) fault() error {
+	var f faults
+	check(&f, c.MaxAttempts < 0, "MaxAttempts", c.MaxAttempts,
+		"write how many, or 0 for the policy's limits alone")
+	f.addBackoff(c.Backoff)
+	check(&f, c.MaxDelay < 0, "MaxDelay", c.MaxDelay,
+		"write 0 for the policy's, or a positive duration")
+	f.addJitter(c.Jitter)
+	if f == nil {
+		return nil
+	}
+	for i := range f.named() { // a Class has no text form, so its Findings have no Key
+		f[i].Key, f[i].inKeys = "", f[i].inGo
+	}
+	return &PolicyError{of: fmt.Sprintf("class %q", c.Name), faults: f}
+}
+
+// leastHealthy is the shortest valid HealthyAfter. With a HealthyAfter of 1ns, every attempt
+// would make the call begin anew, so the call would never reach a limit.
 const leastHealthy = time.Millisecond
 
 // addBackoff adds the faults of the Backoff of a policy or of a class.

@@ -23,8 +23,8 @@ func (untouchable) Window(time.Duration) (lo, hi time.Duration) {
 	panic("the Jitter was called")
 }
 
-// invalidPolicies are policies with one fault each, by what Validate says about
-// it, and one with every fault that does not need another policy.
+// invalidPolicies contains policies with one fault each, and one policy with every fault that
+// one policy can have. The key is the text that Validate returns for the policy.
 func invalidPolicies() map[string]retry.Policy {
 	const (
 		count = "write how many, 0 for not set, or -1 for unlimited"

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// Permanent wraps err so that it is not retried. The call stops with ReasonPermanent, and so
-// does every call around it whose function returns the error. The text of err is unchanged,
-// and errors.Is and errors.As find err. Permanent of nil is nil.
+// Permanent wraps err so that the operation is not retried. The call stops with
+// ReasonPermanent. If a call runs inside another call and the outer function returns the error,
+// the outer call stops too. The text of err is unchanged, and errors.Is and errors.As find err.
+// Permanent(nil) is nil.
 //
-// There is no Retryable for the opposite: an error that is not Permanent is retried, unless
-// RetryIf rejects it.
+// There is no function Retryable for the opposite. An error that is not Permanent is retried,
+// unless RetryIf rejects it.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -19,11 +20,11 @@ func Permanent(err error) error {
 	return &permanentError{err}
 }
 
-// NotAttempted wraps the error of an attempt that did nothing. Such an attempt stopped before
-// it sent its request, for example because it got no credentials. The Budgets get back the
-// retry that they gave for this attempt. The attempt still counts and is retried like any
-// other attempt. NotAttempted in an inner call has no effect on the outer call. NotAttempted
-// of nil is nil.
+// NotAttempted wraps the error of an attempt that sent nothing, for example because it got no
+// credentials. The Budgets get back the retry that they gave for this attempt. The attempt
+// still counts, and it is retried like any other attempt. If an inner call returns a
+// NotAttempted error, this has no effect on the Budgets of the outer call. NotAttempted(nil) is
+// nil.
 func NotAttempted(err error) error {
 	if err == nil {
 		return nil
@@ -36,9 +37,9 @@ type unmadeError struct{ err error }
 func (e *unmadeError) Error() string { return e.err.Error() }
 func (e *unmadeError) Unwrap() error { return e.err }
 
-// IsPermanent reports whether [Permanent] has wrapped err or any error in its tree. It also
-// returns true for the error of an inner call with ReasonInvalid. [Policy.Next] reads errors
-// in the same way. IsPermanent is for queues and for code around this package.
+// IsPermanent reports whether [Permanent] has wrapped err or an error in its tree. It also
+// returns true for the error of an inner call with ReasonInvalid. [Policy.Next] reads errors in
+// the same way. IsPermanent is for queues and for code around this package.
 func IsPermanent(err error) bool {
 	return inspect(err).permanent
 }
@@ -48,22 +49,23 @@ type permanentError struct{ err error }
 func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
-// After wraps err with d, the wait that a server asked for. The delay is at least d. If d is
-// longer than MaxRetryAfter, the call stops with ReasonRetryAfter. A d of zero or less has no
-// effect. After of nil is nil. Any error with a method RetryAfter() time.Duration works like
-// After. If several errors in a tree ask for a wait, the outermost error applies.
+// After wraps err with d, the wait that a server asked for. The delay is then at least d. If d
+// is longer than MaxRetryAfter, the call stops with ReasonRetryAfter. If d is zero or less, it
+// has no effect. After(d, nil) is nil. An error with a method RetryAfter() time.Duration works
+// in the same way. If several errors in a tree ask for a wait, the outermost error applies.
 //
-// Without a Jitter the wait is d, or the delay of the curve if that delay is longer. With a
-// Jitter, the wait is drawn from a window that starts at d. The window is as wide as the
-// jitter window for d, and at most MaxDelay wide, so clients do not return together. For a d
-// of 1m, FullJitter gives up to 2m, and Proportional(0.2) up to 1m24s.
+// Without a Jitter, the delay is d, or the delay of the curve if the curve is longer. With a
+// Jitter, the delay is drawn from a window that starts at d, so that clients do not return
+// together. This window is as wide as the jitter window of d, but not wider than MaxDelay. For
+// a d of 1m, FullJitter gives delays of up to 2m, and Proportional(0.2) of up to 1m24s.
 //
-// Jitter never ends a call that has time for d itself. The window ends at MaxElapsed if
-// MaxElapsed comes earlier. After d, the window takes at most half of the time until the
-// context's deadline, because the attempt needs time too. retryhttp passes on a Retry-After of
-// zero as a d of 1ns. The window is then the window of the curve and is not cut.
+// Jitter never ends a call that has time for d itself. If MaxElapsed comes before the end of
+// the window, the window ends at MaxElapsed. The window also takes at most half of the time
+// between d and the context's deadline, because the attempt needs time too. For a Retry-After
+// of zero, retryhttp passes a d of 1ns. Then the window of the curve applies and is not
+// shortened.
 //
-// Policy.RetryAfter can change this: see [RetryAfterMode].
+// Policy.RetryAfter can change these rules: see [RetryAfterMode].
 func After(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -71,8 +73,8 @@ func After(d time.Duration, err error) error {
 	return &afterError{err, d}
 }
 
-// RetryAfterOf returns the wait that err asks for, see [After]. It returns 0 if err asks for
-// no wait. [Policy.Next] reads errors in the same way. RetryAfterOf is for queues and for code
+// RetryAfterOf returns the wait that err asks for: see [After]. It returns 0 if err asks for no
+// wait. [Policy.Next] reads errors in the same way. RetryAfterOf is for queues and for code
 // around this package.
 func RetryAfterOf(err error) time.Duration {
 	return inspect(err).retryAfter
@@ -96,9 +98,9 @@ type (
 	iser         interface{ Is(error) bool }
 )
 
-// inspect returns what the tree of err tells the loop. It walks the tree in the order of
-// errors.As, but without errors.As: that would move its target to the heap, and its
-// reflection would double the stack of a call that waits.
+// inspect returns what the tree of err means for a call. It visits the errors in the order of
+// errors.As. It does not use errors.As, which would move its target to the heap, and whose
+// reflection would double the stack of a waiting call.
 func inspect(err error) (in inspected) {
 	switch err.(type) {
 	case retryAfterer, asker, wrapper, multiWrapper, timeouter, iser:
@@ -111,14 +113,14 @@ func inspect(err error) (in inspected) {
 
 type inspected struct {
 	permanent  bool
-	unmade     bool // NotAttempted wraps the error, outside of inner calls
-	said       bool // a branch of the tree says more than a timeout or the end of a context
+	unmade     bool // true: NotAttempted has wrapped the error, outside of inner calls
+	said       bool // true: an error in the tree is more than a timeout or the end of a context
 	retryAfter time.Duration
 }
 
-// read reads the tree of err. ended says that an error around err is a timeout or the end of a
-// context. inner says that err is the failure of an inner call.
-func (in *inspected) read(err error, ended, inner bool) {
+// read reads the tree of err. timedOut says that an error around err is a timeout or the end of
+// a context. inner says that err is the failure of an inner call.
+func (in *inspected) read(err error, timedOut, inner bool) {
 	for {
 		switch e := err.(type) {
 		case *permanentError:
@@ -127,8 +129,8 @@ func (in *inspected) read(err error, ended, inner bool) {
 			in.unmade = in.unmade || !inner
 		case *Error:
 			inner = true
-			// The outer call goes by the last error of the inner call, not by the reason why
-			// the inner call stopped. An invalid policy is the exception: it stays invalid.
+			// The outer call decides by the last error of the inner call, and not by the Reason of the
+			// inner call. ReasonInvalid is the exception: the error of an invalid call is permanent.
 			if e == nil {
 				in.said = true
 				return
@@ -141,7 +143,7 @@ func (in *inspected) read(err error, ended, inner bool) {
 			}
 			continue
 		}
-		ended = ended || isEnd(err)
+		timedOut = timedOut || isEnd(err)
 		if e, ok := err.(retryAfterer); ok && in.retryAfter <= 0 {
 			in.retryAfter = max(0, e.RetryAfter())
 		}
@@ -153,11 +155,11 @@ func (in *inspected) read(err error, ended, inner bool) {
 			err = e.Unwrap()
 		case multiWrapper:
 			for _, err := range e.Unwrap() {
-				in.read(err, ended, inner)
+				in.read(err, timedOut, inner)
 			}
 			return
 		default:
-			in.said = in.said || !ended
+			in.said = in.said || !timedOut
 			return
 		}
 	}
@@ -175,7 +177,8 @@ func isEnd(err error) bool {
 	return ok && (e.Is(context.Canceled) || e.Is(context.DeadlineExceeded))
 }
 
-// ask asks an error whose method As finds errors that its method Unwrap does not return.
+// ask reads errors that err hides: its method As finds them, and its method Unwrap does not
+// return them.
 func (in *inspected) ask(err asker) {
 	var e *Error
 	if err.As(&e) {
@@ -191,8 +194,8 @@ func (in *inspected) ask(err asker) {
 	}
 }
 
-// nested returns err if err is an Error, or the first Error that err wraps. It stops where
-// the tree of err has branches, because Unwrap must not lose the other branches.
+// nested returns err if err is an Error, and otherwise the first Error that err wraps. It stops
+// where the tree of err has branches, because Unwrap must not lose the other branches.
 func nested(err error) *Error {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if e, ok := err.(*Error); ok {

@@ -122,8 +122,8 @@ func TestWrappedErrors(t *testing.T) {
 	})
 }
 
-// The spread above a Retry-After is cut to the time that is left: what a server
-// asked for fits, so the retry is made.
+// The window above a Retry-After is cut to the time that is left. There is time for the wait
+// that the server asked for, so the retry is made.
 func TestJitterAboveARetryAfterIsCut(t *testing.T) {
 	const second = time.Second
 	base := retry.Policy{
@@ -158,8 +158,8 @@ func TestJitterAboveARetryAfterIsCut(t *testing.T) {
 	})
 }
 
-// What becomes of the wait that a server asks for, in each mode. The window of the
-// curve is 0 to 10s, and from it 4.3s would be drawn.
+// Each row has the delay for a wait that a server asks for, in one mode. The window of the
+// curve is 0 to 10s, and the delay drawn from it is 4.3s.
 func TestRetryAfterModes(t *testing.T) {
 	base := retry.Policy{
 		MaxAttempts: 9, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.FullJitter, MaxDelay: 20 * time.Second, MaxElapsed: time.Hour,
@@ -204,7 +204,7 @@ func TestRetryAfterModes(t *testing.T) {
 	})
 }
 
-// RetryAfterMode("spread") is what the text form has, and the same as RetryAfterSpread.
+// The text form has RetryAfterMode("spread"), which is the same as RetryAfterSpread.
 func TestRetryAfterModeSpreadInText(t *testing.T) {
 	zero, written := everySecond, everySecond
 	written.RetryAfter = "spread"

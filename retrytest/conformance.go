@@ -14,11 +14,11 @@ import (
 
 // TestBackoff checks that b meets the contract of [retry.Backoff]. For each attempt, Delay must
 // return the same delay every time, in any order and from several goroutines at once. Delay
-// must not return a negative delay, and must not panic. Run the test with -race, which also
+// must not return a negative delay and must not panic. If you run the test with -race, it also
 // finds data races.
 //
-// If Delay does not return, TestBackoff fails after 10 seconds and leaves a goroutine behind.
-// In a bubble of [testing/synctest], the test hangs instead.
+// If Delay does not return within 10 seconds, TestBackoff fails, and the goroutine that called
+// Delay stays behind. In a bubble of [testing/synctest], the test hangs instead.
 func TestBackoff(t testing.TB, b retry.Backoff) {
 	t.Helper()
 	if b == nil {
@@ -40,12 +40,12 @@ func TestBackoff(t testing.TB, b retry.Backoff) {
 }
 
 // TestJitter checks that j meets the contract of [retry.Jitter]. For each duration, Window must
-// return the same window every time, in any order and from several goroutines at once. lo must
-// not be above hi, lo and hi must not be negative, and Window must not panic. Run the test with
-// -race, which also finds data races.
+// return the same window every time, in any order and from several goroutines at once. Neither
+// lo nor hi may be negative, and lo must not be above hi. Window must not panic. If you run the
+// test with -race, it also finds data races.
 //
-// If Window does not return, TestJitter fails after 10 seconds and leaves a goroutine behind.
-// In a bubble of [testing/synctest], the test hangs instead.
+// If Window does not return within 10 seconds, TestJitter fails, and the goroutine that called
+// Window stays behind. In a bubble of [testing/synctest], the test hangs instead.
 func TestJitter(t testing.TB, j retry.Jitter) {
 	t.Helper()
 	if j == nil {
@@ -66,16 +66,17 @@ func TestJitter(t testing.TB, j retry.Jitter) {
 }
 
 const (
-	callers  = 8                // how many goroutines call at once
+	callers  = 8                // how many goroutines call the function at once
 	patience = 10 * time.Second // how long check waits for p.probe
 )
 
-// check fails t for each line that p reports, or because p does not return.
+// check fails t with each line that p.probe returns. It also fails t if p.probe does not
+// return.
 func check(t testing.TB, p *prober) {
 	t.Helper()
 	result := make(chan []string, 1)
 	go func() {
-		defer close(result) // a call may end this goroutine by runtime.Goexit
+		defer close(result) // the function may end this goroutine with runtime.Goexit
 		result <- p.probe()
 	}()
 	var lines []string
@@ -94,14 +95,14 @@ func check(t testing.TB, p *prober) {
 	}
 }
 
-// A prober calls a function with a list of inputs. For each rule, it keeps the first input for
-// which the function breaks the rule.
+// A prober calls a function with a list of inputs. For each rule, it records the first input
+// that breaks the rule.
 type prober struct {
 	inputs int
-	name   func(input int) string // describes the call in a failure
+	name   func(input int) string // describes the call with this input in a failure
 	call   func(input int) window
 
-	current atomic.Int64 // the input of the call that is running
+	current atomic.Int64 // the index of the input of the running call
 
 	mu     sync.Mutex // guards the fields below
 	rules  map[string]bool
@@ -111,7 +112,7 @@ type prober struct {
 // An answer is the result of a call.
 type answer struct {
 	window
-	ok bool // the call did not panic
+	ok bool // true: the call did not panic
 }
 
 // probe calls the function with each input: forwards, backwards, and from several goroutines.
@@ -140,7 +141,7 @@ func (p *prober) probe() []string {
 		}
 	}
 	if p.broken != nil {
-		return p.broken // several goroutines would find the same faults
+		return p.broken // several goroutines would only find the same faults
 	}
 
 	var together sync.WaitGroup
@@ -173,7 +174,8 @@ func (p *prober) ask(i int) (a answer) {
 	return a
 }
 
-// fail records that an input breaks a rule, unless an earlier input broke the same rule.
+// fail records that an input breaks a rule. It does nothing if an earlier input broke the same
+// rule.
 func (p *prober) fail(rule string, i int, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

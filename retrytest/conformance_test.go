@@ -34,7 +34,7 @@ func TestOurJittersConform(t *testing.T) {
 	}
 }
 
-// forgetful is right as long as nobody else asks meanwhile.
+// forgetful returns the right delay as long as no other goroutine calls it meanwhile.
 type forgetful struct {
 	mu      sync.Mutex
 	attempt int
@@ -49,8 +49,8 @@ func (f *forgetful) Delay(attempt int) time.Duration {
 	return time.Duration(f.get())
 }
 
-// Each rule that is broken is reported once. How long a call takes is not judged: a
-// busy machine can hold up any.
+// Each rule that is broken is reported once. The time of a call is not checked, because a busy
+// machine can delay any call.
 func TestBackoffsThatDoNotConform(t *testing.T) {
 	const name = "retrytest: retry.BackoffFunc: Delay"
 	var below, again time.Duration

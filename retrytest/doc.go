@@ -5,7 +5,7 @@
 //
 // For policies:
 //
-//   - [Table] checks decisions, one decision in each row.
+//   - [Table] checks decisions, one in each row.
 //   - [Schedule] checks all delays of a policy at once.
 //   - [TestBackoff] and [TestJitter] check a Backoff and a Jitter that you wrote.
 //
@@ -16,7 +16,7 @@
 //   - [Repeatable] checks that an operation can run twice.
 //   - [JobCount] checks that your own queue counts attempts from 1.
 //
-// The checks take a [testing.TB], report with Errorf, and do not sleep. They work inside and
-// outside of [testing/synctest]. Inside, the waits of a policy take no real time and are exact
-// to the nanosecond.
+// The checks take a [testing.TB] and report failures with Errorf. They do not sleep. They work
+// inside and outside of a bubble of [testing/synctest]. Inside a bubble, the waits of a policy
+// take no real time and are exact to the nanosecond.
 package retrytest

@@ -11,7 +11,7 @@ import (
 	"github.com/goretry/retry/retrytest"
 )
 
-// t stands for the *testing.T of a test function. It prints what is reported.
+// t stands for the *testing.T of a test function. It prints the reported failures.
 var t testing.TB = printer{}
 
 type printer struct{ testing.TB }
@@ -20,7 +20,8 @@ func (printer) Helper() {}
 
 func (printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// In a test function t is its *testing.T. Two rows are wrong on purpose, and each is listed.
+// In a test function, t is its *testing.T. Two rows are wrong on purpose, and the failure lists
+// both.
 func ExampleTable() {
 	policy := retry.Policy{
 		MaxAttempts: 3,

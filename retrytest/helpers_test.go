@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A recorder stands in for a *testing.T whose failures are looked at. Anything
-// but Helper and Errorf panics, for the TB inside is nil.
+// A recorder stands in for a *testing.T whose failures a test reads. Every method except Helper
+// and Errorf panics, because the TB inside is nil.
 type recorder struct {
 	testing.TB
 	mu       sync.Mutex
@@ -37,7 +37,7 @@ func (r *recorder) Errorf(format string, args ...any) {
 	r.at = caller(func(name string) bool { return !r.helpers[name] })
 }
 
-// caller returns the innermost function above the recorder that is looked for.
+// caller returns the innermost function above the recorder that the argument accepts.
 func caller(is func(name string) bool) string {
 	pcs := make([]uintptr, 20)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
@@ -49,8 +49,8 @@ func caller(is func(name string) bool) string {
 	}
 }
 
-// fails requires that a check reports one failure of these lines, where the
-// test calls it.
+// fails requires that a check reports one failure with these lines, at the place where the test
+// calls the check.
 func fails(t *testing.T, check func(t testing.TB), lines ...string) {
 	t.Helper()
 	r := new(recorder)

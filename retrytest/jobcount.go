@@ -11,10 +11,11 @@ import (
 	"github.com/goretry/retry"
 )
 
-// JobCount checks that your own queue counts the attempts of a job as retryjob needs them:
-// the count includes the attempt that begins, so the first attempt has number 1. work must
-// hand out the only job of the queue, as a worker does, and run the job with the policy and
-// the function that it gets. If the job has ended, work must do nothing.
+// JobCount checks that your own queue counts the attempts of a job as retryjob needs them: the
+// count must include the attempt that begins, so the first attempt has number 1. Before you
+// call JobCount, put one job into the queue. The function work must do what a worker of your
+// queue does: take the job, and run it with the policy and the function that JobCount passes.
+// If the job has ended, work must do nothing.
 //
 //	retrytest.JobCount(t, policy, func(p retry.Policy, fn func(context.Context) error) {
 //		row := claim(t, db) // counts the attempt
@@ -22,8 +23,8 @@ import (
 //		retryjob.Run(t.Context(), p, job, fn, settle(t, db, row))
 //	})
 //
-// fn always fails, and the job has no delays. The job must run as often as p allows, as
-// attempt 1, attempt 2 and so on. p must have a limit on attempts.
+// fn always fails, and there are no delays. The job must run as often as p allows, as attempt
+// 1, attempt 2 and so on. p must have a limit on attempts.
 func JobCount(
 	t testing.TB, p retry.Policy, work func(p retry.Policy, fn func(context.Context) error),
 ) {
@@ -43,7 +44,7 @@ func JobCount(
 		}
 	}}
 	fail := func(context.Context) error { return errors.New("retrytest: this job always fails") }
-	for range limit + 1 { // one more than the job may run
+	for range limit + 1 { // the last call must not run the job
 		work(watched, fail)
 	}
 	if !slices.Equal(began, want) {
@@ -55,7 +56,7 @@ func JobCount(
 	}
 }
 
-// numbers returns a list of numbers as text.
+// numbers returns the numbers of attempts as text.
 func numbers(attempts []int) string {
 	if len(attempts) == 0 {
 		return "none"

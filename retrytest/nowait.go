@@ -7,23 +7,26 @@ import (
 	"github.com/goretry/retry"
 )
 
-// NoWait returns p with a Wait that skips all waits. It is for tests of code that cannot run
-// in a bubble of [testing/synctest]. A call skips the delays of p and the waits that servers
-// ask for (see [retry.After]). The clock of the call runs ahead as if the time had passed. So
-// the call makes as many attempts as under p, and stops for the same reason, because
-// MaxElapsed and the context's deadline count the skipped waits. The events and the
-// [retry.Error] contain the delays according to p. The times of the events include the
-// skipped waits, so package retrylog can replay a log of the events.
+// NoWait returns p with a Wait that skips all waits. It is for tests of code that cannot run in
+// a bubble of [testing/synctest]. Both the delays of p and the waits that servers ask for (see
+// [retry.After]) are skipped.
 //
-// NoWait replaces p.Wait. You may change all other fields before or after NoWait.
+// The clock of the call runs ahead as if the time had passed. MaxElapsed and the context's
+// deadline count the skipped waits. So the call makes as many attempts as with p itself, and
+// stops for the same reason. The events and the [retry.Error] contain the delays of p. The
+// times of the events include the skipped waits, so package retrylog can replay a log of the
+// events.
+//
+// NoWait replaces p.Wait. You may change all other fields before or after you call NoWait.
 //
 //   - An invalid policy stays invalid and makes one attempt.
 //   - An unlimited policy stays unlimited. If neither MaxElapsed nor a deadline ends the call,
 //     it keeps a processor busy until the operation succeeds or the context is canceled.
-//   - Attempts, AttemptTimeout, HealthyAfter, cancellations and the times of a Budget use the
-//     real clock. A cancellation that would end a wait comes too late.
-//   - If the operation calls [retry.Do] with another policy, that call waits. Apply NoWait to
-//     that policy too. The delays of a [retry.Class] are skipped.
+//   - The real clock still applies to attempts, AttemptTimeout, HealthyAfter, the times of a
+//     Budget, and cancellations of a context. So a cancellation that would have ended a wait
+//     comes too late.
+//   - If the operation calls [retry.Do] with another policy, the inner call waits. Apply NoWait
+//     to the other policy too. The delays of a [retry.Class] are skipped.
 func NoWait(p retry.Policy) retry.Policy {
 	p.Wait = skip
 	return p

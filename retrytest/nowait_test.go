@@ -70,8 +70,8 @@ func tell(t *testing.T, p retry.Policy, timeout, each time.Duration, errs ...err
 	return s
 }
 
-// Whatever a caller can see of a call is as it is with the waits, except for the
-// time that it takes.
+// With NoWait, everything that a caller can see of a call is the same as with the waits, except
+// for the real time that the call takes.
 func TestNoWaitHasTheSameEvents(t *testing.T) {
 	busy := func(class retry.Class) func(error) *retry.Class {
 		return func(err error) *retry.Class {
@@ -101,7 +101,7 @@ func TestNoWaitHasTheSameEvents(t *testing.T) {
 		{"Retry-After counts for the deadline", func(*retry.Policy) {}, 31 * time.Second, 0, []error{asks, errDown}, 2, retry.ReasonDeadline},
 		{"Retry-After with jitter, cut by the deadline", func(p *retry.Policy) { p.Jitter = retry.FullJitter }, 31 * time.Second, 0, []error{asks, nil}, 2, retry.ReasonSuccess},
 
-		// What is invalid must not become valid.
+		// An invalid policy must not become valid.
 		{"invalid", func(p *retry.Policy) { p.MaxAttempts = -2 }, never, 0, down, 1, retry.ReasonInvalid},
 
 		{"elapsed", func(p *retry.Policy) { p.MaxElapsed = 6 * time.Second }, never, 0, down, 4, retry.ReasonElapsed},
@@ -165,7 +165,7 @@ func TestNoWaitHonorsTheContext(t *testing.T) {
 	assert.Zero(t, skipped)
 }
 
-// Every field is kept, and with it every decision: only Wait is set.
+// NoWait sets only Wait. It keeps every other field, so every decision is the same.
 func TestNoWaitChangesOnlyWait(t *testing.T) {
 	p := retry.Policy{
 		MaxAttempts: 1, MaxRetries: 2, AttemptCap: 3, NonRetryable: true, RetryAfter: retry.RetryAfterExact, Backoff: retry.Fixed(4), MaxDelay: 5, Jitter: retry.FullJitter,

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// An Op is an operation that returns the errors you list and records the times of its
-// attempts. It takes no time and ignores its context. An Op is safe for concurrent use. The
-// zero Op always succeeds.
+// An Op is an operation that returns the errors you list and records the times of its attempts.
+// An attempt takes no time and ignores its context. An Op is safe for concurrent use. The zero
+// Op always succeeds.
 type Op struct {
 	errs []error
 
@@ -16,9 +16,9 @@ type Op struct {
 	times []time.Time
 }
 
-// NewOp returns an Op whose attempts return these errors in order. nil is a success. After
-// the last error, the Op returns the last error again: NewOp(err) always fails, and
-// NewOp(err, err, nil) fails twice and then always succeeds.
+// NewOp returns an Op whose attempts return these errors in order. A nil in the list is a
+// success. After the end of the list, the Op repeats the last entry: NewOp(err) always fails,
+// and NewOp(err, err, nil) fails twice and then always succeeds.
 func NewOp(errs ...error) *Op { return &Op{errs: errs} }
 
 // Run makes one attempt. Pass o.Run to [retry.Do].
@@ -32,8 +32,8 @@ func (o *Op) Run(context.Context) error {
 	return o.errs[min(len(o.times), len(o.errs))-1]
 }
 
-// Value returns a function for [retry.DoValue]. The function calls o.Run. It returns v if o.Run
-// succeeds, and otherwise the zero T with the error.
+// Value returns a function for [retry.DoValue]. This function calls o.Run. If o.Run succeeds,
+// it returns v, and otherwise the zero T and the error.
 func Value[T any](o *Op, v T) func(context.Context) (T, error) {
 	return func(ctx context.Context) (T, error) {
 		if err := o.Run(ctx); err != nil {
@@ -43,18 +43,18 @@ func Value[T any](o *Op, v T) func(context.Context) (T, error) {
 	}
 }
 
-// Attempts returns how many attempts of o were made.
+// Attempts returns how many attempts o has made.
 func (o *Op) Attempts() int { return len(o.Times()) }
 
-// Times returns when the attempts of o were made.
+// Times returns the times at which the attempts of o were made.
 func (o *Op) Times() []time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return append([]time.Time(nil), o.times...)
 }
 
-// Gaps returns the times between consecutive attempts. In a bubble of [testing/synctest] these
-// are exactly the delays that were waited.
+// Gaps returns the times between consecutive attempts. In a bubble of [testing/synctest], the
+// gaps are exactly the delays.
 func (o *Op) Gaps() []time.Duration {
 	times := o.Times()
 	var gaps []time.Duration

@@ -6,17 +6,17 @@ import (
 	"testing"
 )
 
-// Repeatable fails t if fn is not safe to retry with [retry.Do]. It runs fn twice, because a
-// retry may run after a successful attempt whose answer was lost. Both runs must succeed and
-// return the same value.
+// Repeatable fails t if fn is not safe to retry with [retry.Do]. It runs fn twice. A retry may
+// follow a successful attempt, if the answer of that attempt was lost. So both runs must
+// succeed and return the same value.
 //
 // The value should be the effect of fn, such as the bytes that a server received, the balance
-// of an account, or the slice that fn filled. Return a copy of the effect. If fn returned a
-// pointer to it, both runs would return the same pointer. Repeatable compares the values with
+// of an account, or the slice that fn filled. Return a copy of the effect and not a pointer to
+// it, because both runs would return the same pointer. Repeatable compares the values with
 // reflect.DeepEqual.
 //
-// Repeatable finds a reader that is empty in the second run, a slice that is appended to twice,
-// and a sum that is added twice. fn gets the context of t.
+// Repeatable finds, for example, a reader that is empty in the second run, or a sum that is
+// added twice. fn gets the context of t.
 func Repeatable[T any](t testing.TB, fn func(context.Context) (T, error)) {
 	t.Helper()
 	first, err := fn(t.Context())

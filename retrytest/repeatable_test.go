@@ -53,8 +53,8 @@ func TestRepeatable(t *testing.T) {
 	}
 }
 
-// In a test function t is its *testing.T. The operation is wrong on purpose: it
-// reads its body once and for all, so that a retry would send none.
+// In a test function, t is its *testing.T. The operation is wrong on purpose: it reads its body
+// to the end, so a retry would send an empty body.
 func ExampleRepeatable() {
 	body := strings.NewReader("one teapot")
 	received := ""

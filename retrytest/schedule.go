@@ -10,12 +10,12 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// Schedule checks that p waits exactly the delays in want and then stops, for an operation that
-// always fails and takes no time. If p never stops, because it is unlimited and has no
-// MaxElapsed, Schedule checks only that its delays start with want.
+// Schedule checks the delays of p for an operation that always fails and takes no time. p must
+// wait exactly the delays in want, and then stop. If p never stops, because it is unlimited and
+// has no MaxElapsed, Schedule checks only that the delays of p start with want.
 //
-// With a Jitter, each delay is drawn from a window. To check the curve, clear the Jitter. To
-// check the windows, use [Table].
+// With a Jitter, each delay is drawn from a window. To check the curve alone, set p.Jitter to
+// nil. To check the windows, use [Table].
 func Schedule(t testing.TB, p retry.Policy, want ...time.Duration) {
 	t.Helper()
 	got, end := schedule(p, len(want)+1)
@@ -34,7 +34,8 @@ func Schedule(t testing.TB, p retry.Policy, want ...time.Duration) {
 	}
 }
 
-// schedule returns the first n delays of p. end describes what follows them.
+// schedule returns the first n delays of p. Its second result says in words what follows these
+// delays.
 func schedule(p retry.Policy, n int) (delays []window, end string) {
 	elapsed := time.Duration(0)
 	for attempt := 1; ; attempt++ {

@@ -9,30 +9,30 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A Row is the expected decision of a policy after a number of attempts.
+// A Row is the decision that a policy is expected to make after a number of attempts.
 type Row struct {
-	Attempts int           // the count of attempts that were made; 0 or below: check only Eligible
+	Attempts int           // how many attempts were made; 0 or below: check only Eligible
 	Err      error         // the error of the last attempt; nil: only limits and time decide
 	Elapsed  time.Duration // the time since the first attempt began
-	Seed     uint64        // check the one delay that this seed draws; 0: check the window
+	Seed     uint64        // check only the delay drawn with this seed; 0: check the window
 
-	// Eligible is the expected result of Policy.Eligible, which depends only on Attempts.
+	// Eligible is the expected result of Policy.Eligible. It depends only on Attempts.
 	Eligible bool
 
-	// Reason is the expected Reason of Policy.Next. "": ReasonRetry if Eligible is true, and
-	// otherwise any Reason except ReasonRetry.
+	// Reason is the expected Reason of Policy.Next. If it is "", any Reason is right that agrees
+	// with Eligible: ReasonRetry if Eligible is true, and any other Reason if Eligible is false.
 	Reason retry.Reason
 
-	// Delay is the expected delay, if there is only one. Lo and Hi are the window from which
-	// the delay is drawn. Write Delay, or Lo and Hi. If all three are 0, the delay is checked
-	// only if the Reason of Policy.Next is ReasonRetry.
+	// Delay is the expected delay. If the delay is drawn from a window, write Lo and Hi, the ends
+	// of the window, instead of Delay. If Delay, Lo and Hi are all 0, the delay is checked only
+	// after a ReasonRetry.
 	Delay  time.Duration
 	Lo, Hi time.Duration
 }
 
-// Table checks that p makes the decision of each row. One failure reports all rows for which p
-// makes another decision. A Row does not contain the classes of earlier failures, so the limit
-// of each class counts all failures.
+// Table checks that p makes the decision in each row. If p makes another decision in some rows,
+// one failure lists all these rows. A Row has no counts of earlier failures of a class. So the
+// limit of a class counts all failures.
 func Table(t testing.TB, p retry.Policy, rows []Row) {
 	t.Helper()
 	var lines []string
@@ -45,7 +45,7 @@ func Table(t testing.TB, p retry.Policy, rows []Row) {
 	report(t, p, lines)
 }
 
-// report fails t if there are lines to report.
+// report fails t if lines is not empty.
 func report(t testing.TB, p retry.Policy, lines []string) {
 	t.Helper()
 	if lines != nil {
@@ -65,7 +65,7 @@ func (row Row) name() string {
 	return s
 }
 
-// faults returns a text for each difference between the row and the decision of p.
+// faults returns one text for each difference between the row and the decision of p.
 func (row Row) faults(p retry.Policy) (faults []string) {
 	differ := func(what string, got, want any) {
 		faults = append(faults, fmt.Sprintf("%s is %v, want %v", what, got, want))
@@ -109,9 +109,9 @@ func (row Row) want() window {
 	return window{row.Lo, row.Hi}
 }
 
-// decide returns the reason why p retries or stops after the row's attempt, and the window of
-// the delay. Without a Seed, the reason may depend on the draw, because MaxElapsed may leave
-// time for a short delay and not for a long delay.
+// decide returns the Reason of the decision of p in this row, and the window of the delay. If
+// the row has no Seed, the Reason may depend on the delay that is drawn: MaxElapsed may leave
+// time for a short delay, but not for a long delay.
 func (row Row) decide(p retry.Policy) (reason string, w window) {
 	d := p.Next(retry.Attempt{
 		Number: row.Attempts, Err: row.Err, Elapsed: row.Elapsed, Seed: max(1, row.Seed),
@@ -121,21 +121,21 @@ func (row Row) decide(p retry.Policy) (reason string, w window) {
 	}
 	w = window{d.Lo, d.Hi}
 	if d.Reason == retry.ReasonRetry || d.Reason == retry.ReasonElapsed {
-		if lo, hi := row.after(p, d.Lo), row.after(p, d.Hi); lo != hi {
+		if lo, hi := row.reasonAfter(p, d.Lo), row.reasonAfter(p, d.Hi); lo != hi {
 			return fmt.Sprintf("%v or %v, by the delay that is drawn (a Seed picks one)", lo, hi), w
 		}
 	}
 	return string(d.Reason), w
 }
 
-// after returns ReasonRetry if the MaxElapsed of p allows a retry after this delay, and otherwise
-// the reason to stop.
-func (row Row) after(p retry.Policy, delay time.Duration) retry.Reason {
+// reasonAfter returns ReasonRetry if the MaxElapsed of p allows a retry after this delay.
+// Otherwise it returns the reason to stop.
+func (row Row) reasonAfter(p retry.Policy, delay time.Duration) retry.Reason {
 	fixed := retry.Policy{MaxRetries: 1, Backoff: retry.Fixed(delay), MaxElapsed: p.MaxElapsed}
 	return fixed.Next(retry.Attempt{Number: 1, Elapsed: row.Elapsed}).Reason
 }
 
-// A window is the shortest and the longest delay that may be drawn.
+// A window holds the shortest and the longest delay that may be drawn.
 type window struct{ lo, hi time.Duration }
 
 func (w window) String() string {

@@ -21,9 +21,9 @@ import (
 
 func main() { write(os.Stdout, ".") }
 
-// write prints the API for Linux on amd64 without cgo, whatever this machine is. It reads the
-// files itself and not through the go command, because go test caches a result by the files
-// that the test itself has read.
+// write prints the API for Linux on amd64 without cgo, on every machine. It reads the files
+// itself and does not run the go command. go test notices a change only in files that the test
+// reads itself. Otherwise it may use a cached result.
 func write(w io.Writer, root string) {
 	platform := build.Default
 	platform.GOOS, platform.GOARCH, platform.CgoEnabled = "linux", "amd64", false
@@ -42,12 +42,12 @@ func write(w io.Writer, root string) {
 			fmt.Fprintf(w, "\npackage %s\n\n", name)
 			printExported(w, dir, p.GoFiles)
 		}
-		return nil // ImportDir fails for a directory without Go files for this platform
+		return nil // ImportDir fails for a directory that has no Go files for Linux
 	}))
 }
 
-// isOutside reports whether a directory belongs to another module, or contains packages that
-// users cannot import.
+// isOutside reports whether a directory belongs to another module, or whether users cannot
+// import its packages.
 func isOutside(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	name := filepath.Base(dir)

@@ -1,30 +1,31 @@
-// Package ctxvalue keeps in a context the two values that packages of this library hand to
-// each other: the key of a call in a log, and the Hedge of a request.
+// Package ctxvalue passes two values in a context from one package of this library to another:
+// the key of a call in a log, and the Hedge of a request.
 package ctxvalue
 
 import "context"
 
 type logKey struct{}
 
-// WithLogKey returns a context whose calls are logged under this key. retrylog.WithKey and
-// retryjob.Run set the key.
+// WithLogKey returns a context whose calls are logged with this key. retrylog.WithKey and
+// retryjob.Run use it.
 func WithLogKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, logKey{}, key)
 }
 
-// LogKey returns the key under which the calls of ctx are logged, or "" if ctx has no key.
+// LogKey returns the key with which the calls of ctx are logged. It returns "" if ctx has no
+// key.
 func LogKey(ctx context.Context) string {
 	key, _ := ctx.Value(logKey{}).(string)
 	return key
 }
 
-// Hedge is the key of a value in a context. The value has a method
-// Hedged(context.Context) bool, which [Hedged] calls. retryhttp sets the value.
+// Hedge is the key of a value in a context. retryhttp sets the value. [Hedged] calls the method
+// Hedged(context.Context) bool of this value.
 type Hedge struct{}
 
-// Hedged reports whether ctx belongs to a hedge, which is the second request of an attempt,
-// or to a call whose last attempt was answered by its hedge. It returns false if ctx has no
-// Hedge.
+// Hedged reports whether ctx belongs to a hedge, which is the second request of an attempt. It
+// also returns true if ctx belongs to a call whose last attempt was answered by a hedge. If ctx
+// has no Hedge, it returns false.
 func Hedged(ctx context.Context) bool {
 	is, ok := ctx.Value(Hedge{}).(interface{ Hedged(context.Context) bool })
 	return ok && is.Hedged(ctx)

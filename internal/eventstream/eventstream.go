@@ -13,42 +13,43 @@ import (
 	"time"
 )
 
-// ErrTooLong is the error of an event whose data, or whose name, has more bytes than the limit.
+// ErrTooLong is the error for an event whose data or name is longer than the limit.
 var ErrTooLong = errors.New("the event is longer than the limit")
 
 const (
-	longestID = 8 << 10                // bytes; many servers refuse longer headers
-	longest   = len("\ufeffevent: \n") // the greatest length of a line without its value
-	maxRetry  = 365 * 24 * 3600 * 1e3  // milliseconds; a longer wait could overflow
+	longestID = 8 << 10                // in bytes; many servers refuse a longer header
+	longest   = len("\ufeffevent: \n") // the most bytes of a line that are not part of its value
+	maxRetry  = 365 * 24 * 3600 * 1e3  // in milliseconds; a longer wait could overflow
 )
 
-// A Parser reads the events of one stream. It keeps one line and the data of one event in
-// memory, each of at most the limit. A line with an ID may be longer than the limit. Comments
-// and unknown fields take no memory.
+// A Parser reads the events of one stream. In memory it keeps one line and the data of one
+// event, and each is at most as long as the limit. Only a line with an ID may be longer.
+// Comments and unknown fields take no memory.
 type Parser struct {
-	// Name, Data and ID describe the last event that Next has read. Data is nil if the event
-	// only changed the ID.
+	// Name, Data and ID describe the event that the last call of Next has read. If this event only
+	// changed the ID, Data is nil.
 	Name string
-	Data []byte // the lines with LF between them, valid until the next call of Next
-	ID   string // the last ID that a blank line has confirmed; "": no ID
+	Data []byte // the data lines, separated by LF; valid until the next call of Next
+	ID   string // the last ID that a blank line has confirmed; "": there is no ID
 
-	// Retry is the wait that the stream asks for before the next connection.
+	// Retry is how long the stream asks its client to wait before the next connection.
 	Retry time.Duration
 
 	limit int
 	lines *bufio.Scanner
-	seen  int    // how many bytes of the line are known to contain no line end
-	mark  []byte // the byte order mark, which only the first line may have; nil after that line
-	past  bool   // the line is no known field, and its first bytes were dropped
-	lf    bool   // the last line ended with CR, so an LF at this place belongs to that line
+	seen  int    // how many bytes of the line were searched for a line end without success
+	mark  []byte // the byte order mark, which the first line may have; nil after the first line
+	past  bool   // true: the line is not a known field, and its first bytes were dropped
+	lf    bool   // true: the last line ended with CR, and an LF may follow as part of the line end
 
-	data []byte // the data of the event so far; each line ends with LF
-	id   string // the last ID, which a blank line has not confirmed yet
-	name string // the last name, kept because the next event often has the same name
+	data []byte // the data lines of the event so far; each ends with LF
+	id   string // the last ID that was read; a blank line must still confirm it
+	name string // the last name, for reuse: the next event often has the same name
 }
 
-// New returns a Parser for the stream r. id is the last ID of an earlier connection, or "". An
-// event may have at most limit bytes, and at most 1 GiB. A limit of 0 or below is 16 MiB.
+// New returns a Parser for the stream r. id is the last ID of an earlier connection, or "".
+// limit is how many bytes an event may have. A limit above 1 GiB is treated as 1 GiB, and a
+// limit of 0 or below as 16 MiB.
 func New(r io.Reader, id string, limit int) *Parser {
 	limit = min(cmp.Or(max(0, limit), 16<<20), 1<<30)
 	p := &Parser{lines: bufio.NewScanner(r), limit: limit, mark: []byte("\ufeff"), ID: id, id: id}
@@ -58,8 +59,8 @@ func New(r io.Reader, id string, limit int) *Parser {
 }
 
 // Next reads until a blank line ends the next event or confirms a new ID. At the end of the
-// stream it returns the error of the reader, such as io.EOF, and drops an unfinished event. It
-// returns [ErrTooLong] for an event above the limit.
+// stream, Next returns the error of the reader, such as io.EOF, and drops an unfinished event.
+// For an event that is longer than the limit, it returns [ErrTooLong].
 func (p *Parser) Next() error {
 	p.Name, p.Data, p.data = "", nil, p.data[:0]
 	for p.lines.Scan() {
@@ -84,7 +85,7 @@ func (p *Parser) Next() error {
 	return cmp.Or(p.lines.Err(), io.EOF)
 }
 
-// field reads a line that is not blank.
+// field reads the field in a line that is not blank.
 func (p *Parser) field(line []byte) error {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	if len(value) > 0 && value[0] == ' ' {
@@ -106,15 +107,16 @@ func (p *Parser) field(line []byte) error {
 		p.Name = p.name
 	case "id":
 		switch {
-		case bytes.IndexByte(value, 0) >= 0: // the standard says to ignore such an ID
-		case len(value) > longestID || bytes.ContainsFunc(value, isControl): // too long for a header
+		case bytes.IndexByte(value, 0) >= 0: // the standard says to ignore an ID with a zero byte
+		case len(value) > longestID || bytes.ContainsFunc(value, isControl): // no valid header
 			p.id = ""
 		case string(value) != p.id:
 			p.id = string(value)
 		}
 	case "retry":
 		if len(value) > 0 && len(bytes.Trim(value, "0123456789")) == 0 {
-			wait, _ := strconv.ParseUint(string(value), 10, 64) // above the range: the greatest number
+			// For a number that is out of range, ParseUint returns the largest uint64.
+			wait, _ := strconv.ParseUint(string(value), 10, 64)
 			p.Retry = time.Duration(min(wait, maxRetry)) * time.Millisecond
 		}
 	}
@@ -125,10 +127,10 @@ func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 func (p *Parser) tooLong() error { return fmt.Errorf("%w of %d bytes", ErrTooLong, p.limit) }
 
-// split is the bufio.SplitFunc of the lines. If a line is no known field, split drops its first
-// bytes and returns the line as a comment.
+// split is the bufio.SplitFunc that finds the lines. If a line is not a known field, split
+// drops the first bytes of the line and returns the line as a comment.
 func (p *Parser) split(text []byte, atEnd bool) (read int, line []byte, err error) {
-	if p.lf && len(text) > 0 { // and seen is 0
+	if p.lf && len(text) > 0 { // a line begins here, so seen is 0
 		if p.lf = false; text[0] == '\n' {
 			read = 1
 		}
@@ -136,7 +138,7 @@ func (p *Parser) split(text []byte, atEnd bool) (read int, line []byte, err erro
 	end := lineEnd(text[read+p.seen:])
 	if end < 0 {
 		line = bytes.TrimPrefix(text[read:], p.mark)
-		if p.past = p.past || !counts(line); p.past || atEnd {
+		if p.past = p.past || !mayBeField(line); p.past || atEnd {
 			p.seen = 0
 			return len(text), nil, nil
 		}
@@ -151,23 +153,23 @@ func (p *Parser) split(text []byte, atEnd bool) (read int, line []byte, err erro
 	return end + 1, line, nil
 }
 
-// lineEnd returns the index of the first CR or LF, or -1 if text contains neither. It searches
-// window by window, because text may contain many short lines.
+// lineEnd returns the index of the first CR or LF, or -1 if text contains none. It searches 512
+// bytes at a time, because text may contain many short lines.
 func lineEnd(text []byte) int {
 	const window = 512
 	for from := 0; from < len(text); from += window {
 		part := text[from:min(from+window, len(text))]
 		lf := bytes.IndexByte(part, '\n')
 		cr := bytes.IndexByte(part[:min(uint(lf), uint(len(part)))], '\r')
-		if end := min(uint(lf), uint(cr)); end < window { // a -1 is the largest uint
+		if end := min(uint(lf), uint(cr)); end < window { // an index of -1 becomes the largest uint
 			return from + int(end)
 		}
 	}
 	return -1
 }
 
-// counts reports whether a line that starts with head is, or may become, a known field.
-func counts(head []byte) bool {
+// mayBeField reports whether a line that starts with head is a known field, or may become one.
+func mayBeField(head []byte) bool {
 	name, _, whole := bytes.Cut(head, []byte(":"))
 	switch string(name) {
 	case "data", "event", "id", "retry":

@@ -18,7 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// all returns what a stream tells: each event, each ID that moved without one, and each new wait.
+// all returns what a parser reports of a stream: each event, each ID that changed without an
+// event, and each new wait.
 func all(p *Parser) (told []string, err error) {
 	wait := p.Retry
 	for err == nil {
@@ -40,7 +41,7 @@ func all(p *Parser) (told []string, err error) {
 
 var anyLineEnd = regexp.MustCompile("\r\n|\r|\n")
 
-// obvious reads a whole stream as the standard tells it, step by step.
+// obvious reads a whole stream as the standard says, step by step.
 func obvious(stream []byte) (told []string) {
 	lines := anyLineEnd.Split(strings.TrimPrefix(string(stream), "\ufeff"), -1)
 	lines = lines[:len(lines)-1] // the last one has no end
@@ -86,8 +87,8 @@ func obvious(stream []byte) (told []string) {
 	return told
 }
 
-// merged joins the waits that come one after another: the parser tells the last one of an event
-// that it has read, the obvious one of a block.
+// merged joins waits that follow each other. The parser reports the last wait of an event, and
+// obvious reports the last wait of a block.
 func merged(told []string) (out []string) {
 	for i, text := range told {
 		if strings.HasPrefix(text, "retry") && i+1 < len(told) && strings.HasPrefix(told[i+1], "retry") {
@@ -108,8 +109,8 @@ type reads func([]byte) (int, error)
 
 func (f reads) Read(p []byte) (int, error) { return f(p) }
 
-// Two parsers, of which one is as the standard tells it, read the same out of any bytes,
-// whatever the pieces in which they come.
+// The Parser and the obvious parser read the same from any bytes, in whatever pieces the bytes
+// come.
 func FuzzParser(f *testing.F) {
 	for _, seed := range []string{
 		"data: a\n\n", "\ufeffid: 1\r\ndata:a\r\rdata\r\n\r\n", "event: x\nid\nretry: 10\n\ndata:b", ":c\n\n\n",
@@ -133,7 +134,8 @@ func FuzzParser(f *testing.F) {
 	})
 }
 
-// Random streams of the pieces that matter: 2,000, with RETRY_LONG 200,000.
+// The streams are made at random from the pieces that matter: 2,000 streams, or 200,000 with
+// RETRY_LONG.
 func TestParserReadsRandomStreams(t *testing.T) {
 	parts := []string{"data", "event", "id", "retry", ":", ": ", "\n", "\r", "\r\n", "\n\n", "1", "x", "\x00", "\x01", "\ufeff", "…", " "}
 	streams := uint64(2_000)
@@ -152,7 +154,8 @@ func TestParserReadsRandomStreams(t *testing.T) {
 	}
 }
 
-// many is a reader of so many equal bytes, which counts what was read, and the most at once.
+// many is a reader of n equal bytes. It counts the bytes that were read, and the most bytes
+// that were read at once.
 type many struct {
 	b    byte
 	left int
@@ -172,7 +175,7 @@ func (m *many) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// What is not an event takes no memory, and is no error, however long it is.
+// Bytes that belong to no event take no memory and are no error, however many they are.
 func TestCommentsTakeNoMemory(t *testing.T) {
 	for name, start := range map[string]string{
 		"a comment":                        ":",
@@ -196,7 +199,8 @@ func TestCommentsTakeNoMemory(t *testing.T) {
 	}
 }
 
-// An event is as long as the limit, or an error as soon as that is sure.
+// An event may be as long as the limit. A longer event is an error as soon as it is known to be
+// longer.
 func TestLimit(t *testing.T) {
 	for _, limit := range []int{1, 10, longestID - 6, longestID, 100_000} {
 		for name, tt := range map[string]struct {
@@ -244,7 +248,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// An ID is as long as the ID of any stream, however low the limit is.
+// The limit for an ID is always the same, however low the limit for events is.
 func TestLimitIsNotThatOfIDs(t *testing.T) {
 	for _, length := range []int{11, 5000, longestID} {
 		id := strings.Repeat("x", length)
@@ -260,7 +264,8 @@ func TestLimitIsNotThatOfIDs(t *testing.T) {
 	assert.LessOrEqual(t, body.read, longestID+longest)
 }
 
-// A reader that brings nothing, or brings its error with bytes, or more after its error.
+// The readers return nothing, or return an error together with bytes, or return more bytes
+// after an error.
 func TestReaders(t *testing.T) {
 	boom := errors.New("boom")
 	empty := 0
@@ -306,7 +311,7 @@ func TestShortLinesInALargeBuffer(t *testing.T) {
 	}
 }
 
-// An event costs what is kept of it, and nothing else.
+// An event allocates only the memory that the caller keeps.
 func TestAllocations(t *testing.T) {
 	stream := strings.Repeat("event: x\nid: 1\ndata: abc\n\n", 1000)
 	p := New(strings.NewReader(strings.Repeat(stream, 12)), "", 1000)

@@ -12,52 +12,53 @@ import (
 	"github.com/goretry/retry/internal/wait"
 )
 
-// Pauses keeps the last pause of each key, for at most 10,000 keys. The zero value keeps no
-// pause and is ready to use, by any number of goroutines.
+// Pauses keeps the last pause of each key, for at most 10,000 keys. The zero Pauses contains no
+// pause. It is ready to use, by any number of goroutines.
 type Pauses struct {
 	mu    sync.Mutex
 	last  map[string]Pause
-	sweep int // how many pauses may begin before finished pauses are deleted
+	sweep int // how many pauses may begin before the next deletion of pauses that are over
 }
 
 const most = 10_000
 
-// A Pause holds callers until a time that is drawn for each caller, between Until and
+// A Pause holds callers. Each caller is held until a time drawn at random, between Until and
 // Until + Spread.
 type Pause struct {
 	Until time.Time
 	wait  time.Duration
 }
 
-// Spread returns the time after Until during which the callers leave. It is a quarter of the
-// wait, or less if wait + Spread would overflow a duration.
+// Spread returns the length of the time in which the callers leave. This time starts at Until.
+// It is a quarter of the wait, or less if the end of the pause would overflow a duration.
 func (p Pause) Spread() time.Duration { return min(p.wait/4, math.MaxInt64-p.wait) }
 
 // Over reports whether the pause no longer holds any caller.
 func (p Pause) Over(now time.Time) bool { return !now.Before(p.Until.Add(p.Spread())) }
 
-// Last returns the last pause of a key. It may be over. If there was no pause, it is zero.
+// Last returns the last pause of a key, which may be over. If the key had no pause, Last
+// returns the zero Pause.
 func (g *Pauses) Last(key string) Pause {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.last[key]
 }
 
-// Hold waits until the gate is open for a key. left is the rest of the pause. room returns the
-// part of the spread that the caller has time for, or an error if the caller cannot wait.
-// While a caller waits, another refusal may begin a new pause. Hold then waits for that pause
-// too. drawn is the end of the last pause that this caller has waited for.
+// Hold waits until the gate is open for a key. room returns how much of the spread the caller
+// has time for. If the caller has no time to wait, room returns an error. left is how long the
+// pause still lasts. Another refusal may begin a new pause during the wait. Then Hold waits for
+// the new pause too. lastEnd is the end of the last pause for which this caller has waited.
 func (g *Pauses) Hold(
-	ctx context.Context, key string, drawn *time.Time,
+	ctx context.Context, key string, lastEnd *time.Time,
 	room func(left, spread time.Duration) (time.Duration, error),
 ) error {
 	for {
 		now := time.Now()
 		p := g.Last(key)
-		if p.Over(now) || p.Until.Equal(*drawn) {
+		if p.Over(now) || p.Until.Equal(*lastEnd) {
 			return nil
 		}
-		*drawn = p.Until
+		*lastEnd = p.Until
 		left := p.Until.Sub(now)
 		spread, err := room(left, p.Spread())
 		if err == nil {
@@ -69,10 +70,10 @@ func (g *Pauses) Hold(
 	}
 }
 
-// Within returns the spread that fits before the deadline of ctx. This is at most half of the
-// time from the end of the pause to the deadline, because the attempt needs time too. left is
-// the rest of the pause. The second result is false if the deadline comes before the end of the
-// pause.
+// Within returns how much of the spread fits before the deadline of ctx. The result is at most
+// half of the time between the end of the pause and the deadline, because the attempt needs
+// time too. left is how long the pause still lasts. The second result is false if the deadline
+// comes before the end of the pause.
 func Within(ctx context.Context, left, spread time.Duration) (time.Duration, bool) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -82,8 +83,9 @@ func Within(ctx context.Context, left, spread time.Duration) (time.Duration, boo
 	return min(spread, room/2), room > 0
 }
 
-// Begin makes the pause of a key last for d from now on, unless the pause already lasts longer.
-// It reports whether a new pause has begun. It returns false if a pause became longer.
+// Begin makes the pause of a key last for d from now on. It does nothing if the pause already
+// lasts longer. Begin returns true if it began a new pause, and false if it made a pause longer
+// or did nothing.
 func (g *Pauses) Begin(key string, d time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,15 +106,15 @@ func (g *Pauses) Begin(key string, d time.Duration) bool {
 		if len(g.last) <= most {
 			break
 		}
-		if other != key { // any other key will do: its attempts may get one more refusal
+		if other != key { // any other key can go: its attempts may then get one more refusal
 			delete(g.last, other)
 		}
 	}
 	return !now.Before(last)
 }
 
-// Held is the error of an attempt that a gate does not let through. It closes no other gate,
-// because no server has asked for this wait.
+// Held is the error of an attempt that a gate did not let through. If this error reaches an
+// outer gate, the outer gate does not close, because no server has asked for a wait.
 type Held struct{ Err error }
 
 func (h Held) Error() string { return h.Err.Error() }

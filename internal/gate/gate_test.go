@@ -39,8 +39,8 @@ func TestOver(t *testing.T) {
 	})
 }
 
-// Keys that no longer wait are deleted, so that a key for each request costs nothing. Of
-// those that wait, the last ones are held.
+// Keys whose pause is over are deleted, so that a key for each request costs no memory. Of the
+// other keys, the newest are kept.
 func TestMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Pauses

@@ -1,6 +1,6 @@
-// Package harmless finds errors whose methods panic, before they reach code that must not
-// panic. For example, a driver returns a nil pointer of its error type as an error. Such an
-// error is not nil, and its methods panic.
+// Package harmless protects code that must not panic from errors whose methods panic. For
+// example, a driver may return a nil pointer of its error type as an error. This error is not
+// nil, and its methods panic.
 package harmless
 
 import (
@@ -9,8 +9,8 @@ import (
 	"fmt"
 )
 
-// Or returns the result of ask, or other if ask panics. A question about an error must not end
-// the program if a method of the error panics.
+// Or returns the result of ask. If ask panics, Or returns other. So a panic in a method of an
+// error does not end the program.
 func Or[T any](other T, ask func() T) (answer T) {
 	defer func() {
 		if recover() != nil {
@@ -20,10 +20,10 @@ func Or[T any](other T, ask func() T) (answer T) {
 	return ask()
 }
 
-// Ask calls err.Error, errors.Is with err, and then ask, which may call other methods of err and
-// of the errors in its tree. If a method panics, Ask returns an error to use in place of err. Its
-// text starts with pkg and contains the type of err and the panic. Otherwise Ask returns nil.
-// Ask calls nothing if err is nil.
+// Ask calls err.Error, then errors.Is with err, and then ask. ask may call other methods of err
+// and of the errors in its tree. If one of these calls panics, Ask returns an error to use in
+// place of err. The text of this error starts with pkg, and contains the type of err and the
+// panic. If nothing panics, Ask returns nil. If err is nil, Ask calls nothing.
 func Ask(pkg string, err error, ask func(error)) (panicked error) {
 	defer func() {
 		if p := recover(); p != nil {

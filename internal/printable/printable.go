@@ -1,5 +1,5 @@
-// Package printable makes text from outside safe to print, such as a name in a file or the
-// error of a server.
+// Package printable makes text that comes from outside safe to print, such as a name in a file
+// or the error of a server.
 package printable
 
 import (
@@ -10,11 +10,11 @@ import (
 
 var lineBreaks = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")
 
-// Line returns text as one line without characters that control a terminal or change the order
-// of the text. Line breaks become "; ". Characters that cannot be printed are escaped as in
-// Go. Bytes that are not UTF-8 become U+FFFD.
+// Line returns text as one line. The result has no characters that control a terminal or change
+// the order of the text. Line breaks become "; ". Characters that cannot be printed are escaped
+// as in Go. Bytes that are not UTF-8 become U+FFFD.
 func Line(text string) string {
-	plain := 0 // bytes of printable ASCII, which most texts have alone
+	plain := 0 // how many bytes at the start are printable ASCII; usually all
 	for plain < len(text) && text[plain] >= ' ' && text[plain] <= '~' {
 		plain++
 	}

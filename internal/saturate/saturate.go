@@ -1,5 +1,5 @@
-// Package saturate does arithmetic on durations. If a result overflows, it is the longest
-// duration, where time.Duration itself would become negative.
+// Package saturate computes with durations. If a result would overflow, it is the longest
+// duration. The operators of Go would return a negative duration.
 package saturate
 
 import (
@@ -11,8 +11,8 @@ import (
 // Max is the longest duration, about 292 years.
 const Max = time.Duration(math.MaxInt64)
 
-// Text returns a duration as text. It returns "292 years" for the longest duration, also if that
-// was rounded, because only an overflow has that result.
+// Text returns a duration as text. For the longest duration it returns "292 years", even if the
+// duration was rounded. A duration of this length can only come from an overflow.
 func Text(d time.Duration) string {
 	if d > Max-time.Second {
 		return "292 years"
@@ -20,8 +20,8 @@ func Text(d time.Duration) string {
 	return d.String()
 }
 
-// Texts replaces each duration in values, and each list of durations, by its [Text], for fmt. It
-// changes values and returns it.
+// Texts replaces each duration and each list of durations in values by its [Text], so that
+// values can be passed to fmt. It changes the slice itself, and returns it.
 func Texts(values []any) []any {
 	for i, value := range values {
 		switch d := value.(type) {
@@ -38,7 +38,7 @@ func Texts(values []any) []any {
 	return values
 }
 
-// Add returns a + b. Neither may be negative.
+// Add returns a + b. Neither a nor b may be negative.
 func Add(a, b time.Duration) time.Duration {
 	if a > Max-b {
 		return Max
@@ -55,9 +55,9 @@ func Mul(n uint64, d time.Duration) time.Duration {
 	return time.Duration(lo)
 }
 
-// Float returns f nanoseconds, rounded toward zero. A negative f and NaN are
-// zero, because the result of converting a float that is out of range differs
-// between processors.
+// Float returns f nanoseconds, rounded toward zero. It returns 0 for NaN and for a negative f.
+// It is needed because the result of a plain conversion differs between processors if the float
+// is out of range.
 func Float(f float64) time.Duration {
 	switch {
 	case f >= math.MaxInt64:

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// A Duration is a time.Duration that is text in JSON and YAML: "200ms".
+// A Duration is a time.Duration that is written as text in JSON and YAML: "200ms".
 type Duration time.Duration
 
-// WriteDuration says what to write for a Duration.
+// WriteDuration is the part of an error that says how to write a Duration.
 const WriteDuration = `a duration as text, such as "200ms" or "1m30s"`
 
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalJSON reads a duration. If the JSON is a bare number, the error says what to write
-// instead.
+// UnmarshalJSON reads a duration. If the JSON is a number without a unit, the error says what
+// to write instead.
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	const examples = `such as "200ms" or "1m30s"`
 	switch text, ok := d.parse(data); {
@@ -29,8 +29,8 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	}
 }
 
-// parse sets d to the duration in data, which is JSON. It returns no error: for a list of a
-// million wrong durations, building all error texts would take seconds.
+// parse sets d to the duration in data, which is JSON. It returns no error, because building
+// the error texts for a list of a million wrong durations would take seconds.
 func (d *Duration) parse(data []byte) (text string, ok bool) {
 	if json.Unmarshal(data, &text) != nil {
 		return "", false

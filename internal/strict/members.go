@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Members yields the keys and the values of a JSON object in their order, with duplicate keys.
-// It does not check the syntax: for invalid JSON the result is undefined, but Members always
-// returns. encoding/json takes three times as long for a short object, and drops duplicate
-// keys.
+// Members yields the keys and the values of a JSON object, in their order and with duplicate
+// keys. It does not check the syntax: for invalid JSON, the keys and values may be wrong, but
+// Members always ends. encoding/json takes three times as long for a short object, and it drops
+// duplicate keys.
 func Members(object []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		for rest := object; ; {
@@ -43,7 +43,7 @@ func Members(object []byte) iter.Seq2[[]byte, []byte] {
 }
 
 // Value returns the JSON value at the beginning of data. It does not check the syntax. If the
-// value has no end, Value returns all of data.
+// end of the value is missing, Value returns all of data.
 func Value(data []byte) []byte { return data[:length(data)] }
 
 // length returns the length in bytes of the JSON value at the beginning of data.
@@ -60,7 +60,7 @@ func length(data []byte) int {
 			depth++
 		case '}', ']':
 			if depth--; depth < 0 {
-				return i // the end of the object around it
+				return i // the bracket ends the object around the value
 			}
 			if depth == 0 {
 				return i + 1
@@ -74,10 +74,9 @@ func length(data []byte) int {
 	return len(data)
 }
 
-// textLength returns the length in bytes of the JSON text at the beginning of
-// data.
+// textLength returns the length in bytes of the JSON string at the beginning of data.
 func textLength(data []byte) int {
-	for i := 1; i < len(data); i++ { // faster than bytes.IndexAny, which builds a set in each call
+	for i := 1; i < len(data); i++ { // bytes.IndexAny is slower: it builds a set in each call
 		switch data[i] {
 		case '"':
 			return i + 1
@@ -88,7 +87,7 @@ func textLength(data []byte) int {
 	return len(data)
 }
 
-// Text returns the text in a JSON value, and whether the value is a JSON string.
+// Text returns the text of a JSON value, and whether the value is a JSON string.
 func Text(value []byte) (string, bool) {
 	if len(value) < 2 || value[0] != '"' {
 		return "", false
@@ -101,14 +100,16 @@ func Text(value []byte) (string, bool) {
 	return text, err == nil
 }
 
-// Fault returns the error for a key with an invalid value. The error has the form of [Faults].
-func Fault(of, key string, value []byte, write string) error {
+// Fault returns the error for a key with an invalid value. It is the error that [Faults]
+// returns for this one fault.
+func Fault(prefix, key string, value []byte, advice string) error {
 	var f Faults
-	f.Add(key, shown(value), write)
-	return f.Err(of)
+	f.Add(key, shown(value), advice)
+	return f.Err(prefix)
 }
 
 // NoObject returns the error for a value that is not a JSON object.
-func NoObject(of string, value []byte, example string) error {
-	return One(of, "", fmt.Sprintf("got %s, want a mapping such as %s", shown(value), example), nil)
+func NoObject(prefix string, value []byte, example string) error {
+	text := fmt.Sprintf("got %s, want a mapping such as %s", shown(value), example)
+	return One(prefix, "", text, nil)
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// most is how many faults an error names. Without a limit, the error for a file full of invalid
-// values would be many times as long as the file.
-const most = 20
+// mostFaults is how many faults an error names. Without this limit, the error for a file full
+// of invalid values would be many times as long as the file.
+const mostFaults = 20
 
-// The codes of faults.
+// A Finding.Code is one of these texts.
 const (
 	InvalidValue = "invalid_value"
 	UnknownKey   = "unknown_key"
@@ -31,24 +31,24 @@ const (
 // A Finding is one fault.
 type Finding struct {
 	Code string
-	Key  string // the key after the keys of its mappings: "backoff.base"; "": the whole value
-	Text string // a text that starts with the key or quotes it
+	Key  string // the key with the keys of its mappings: "backoff.base"; "": the whole value
+	Text string // a text that starts with the key or quotes the key
 }
 
 // Faults collects faults.
 type Faults struct {
 	list  []Finding
-	texts []string // the texts of the error; one text may be about several faults
-	more  int      // how many faults the error does not name
+	texts []string // the texts of the error; a text may be about several faults
+	more  int      // how many faults have no text, because there are too many
 }
 
-// Add adds a fault of a key. write says what to write instead of value.
-func (f *Faults) Add(key string, value any, write string) {
-	f.add(InvalidValue, key, "%s is %v: write %s", saturate.Texts([]any{key, value, write})...)
+// Add adds a fault for a key. advice is a text that says what to write instead of value.
+func (f *Faults) Add(key string, value any, advice string) {
+	f.add(InvalidValue, key, "%s is %v: write %s", saturate.Texts([]any{key, value, advice})...)
 }
 
 func (f *Faults) add(code, key, format string, args ...any) {
-	if len(f.texts) == most {
+	if len(f.texts) == mostFaults {
 		f.more++
 		return
 	}
@@ -57,15 +57,17 @@ func (f *Faults) add(code, key, format string, args ...any) {
 	f.keep(Finding{code, key, text})
 }
 
-// keep keeps at most 20 findings, because each of them may have a key as long as the file.
+// keep stores a finding, unless 20 findings are stored. This limit is needed because each
+// finding may have a key as long as the file.
 func (f *Faults) keep(finding Finding) {
-	if len(f.list) < most {
+	if len(f.list) < mostFaults {
 		f.list = append(f.list, finding)
 	}
 }
 
-// Err returns an error with all faults, or nil if f is empty. The error starts with of.
-func (f *Faults) Err(of string) error {
+// Err returns an error with all faults, or nil if there are none. The error text starts with
+// prefix.
+func (f *Faults) Err(prefix string) error {
 	if len(f.texts) == 0 {
 		return nil
 	}
@@ -73,10 +75,10 @@ func (f *Faults) Err(of string) error {
 	if f.more > 0 {
 		texts = append(slices.Clone(texts), fmt.Sprintf("and %d more", f.more))
 	}
-	return &Error{Faults: f.list, text: of + ": " + strings.Join(texts, "; ")}
+	return &Error{Faults: f.list, text: prefix + ": " + strings.Join(texts, "; ")}
 }
 
-// An Error names faults on one line.
+// An Error names its faults on one line.
 type Error struct {
 	Faults []Finding // at most 20
 
@@ -89,26 +91,27 @@ func (e *Error) Error() string { return e.text }
 func (e *Error) Unwrap() error { return e.cause }
 
 // One returns an error with one fault. A key of "" stands for the whole value. The error wraps
-// cause, which may be nil.
-func One(of, key, text string, cause error) *Error {
+// cause, which may be nil. The error text starts with prefix.
+func One(prefix, key, text string, cause error) *Error {
 	one := []Finding{{Code: InvalidValue, Key: key, Text: text}}
-	return &Error{Faults: one, text: of + ": " + text, cause: cause}
+	return &Error{Faults: one, text: prefix + ": " + text, cause: cause}
 }
 
-// Decode decodes a JSON object into v. It calls take, which takes the keys out of the Mapping
-// and sets the fields of v. After an error, and for a null, v is unchanged. Errors start with
-// of. If the value is not a mapping, the error shows the example.
-func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping)) error {
+// Decode decodes a JSON object into v. It calls readKeys, which takes the keys out of the
+// Mapping and sets the fields of v. If there is an error, or if the JSON is null, v is
+// unchanged. The text of an error starts with prefix. If the value is not a mapping, the error
+// shows the example.
+func Decode[T any](v *T, data []byte, prefix, example string, readKeys func(*T, *Mapping)) error {
 	m := &Mapping{faults: new(Faults)}
 	if err := m.read(data); err != nil {
-		return One(of, "", fmt.Sprintf("%v, want a mapping such as %s", err, example), err)
+		return One(prefix, "", fmt.Sprintf("%v, want a mapping such as %s", err, example), err)
 	}
 	if m.values == nil {
 		return nil
 	}
 	next := *v
-	take(&next, m)
-	if err := m.faults.Err(of); err != nil {
+	readKeys(&next, m)
+	if err := m.faults.Err(prefix); err != nil {
 		return err
 	}
 	*v = next
@@ -117,7 +120,7 @@ func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping
 
 // A Mapping is a JSON object whose keys are taken out one by one.
 type Mapping struct {
-	NullIsFault bool // false: a key with the value null is treated as left out
+	NullIsFault bool // true: a null is a fault; false: a key with the value null is left out
 
 	path   string // the prefix of the keys in errors: "backoff."
 	values map[string]json.RawMessage
@@ -125,12 +128,12 @@ type Mapping struct {
 	faults *Faults
 }
 
-// Fault adds a fault of a key in m. See [Faults.Add].
-func (m *Mapping) Fault(key string, value any, write string) {
-	m.faults.Add(m.path+key, value, write)
+// Fault adds a fault for a key of m. See [Faults.Add].
+func (m *Mapping) Fault(key string, value any, advice string) {
+	m.faults.Add(m.path+key, value, advice)
 }
 
-// read reads a JSON object. It treats null as an object without keys.
+// read reads a JSON object into m. It treats null as an object without keys.
 func (m *Mapping) read(data []byte) error {
 	if err := json.Unmarshal(data, &m.values); err != nil {
 		if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
@@ -150,8 +153,8 @@ func (m *Mapping) read(data []byte) error {
 	return nil
 }
 
-// countKeys counts how often each key is in a JSON object. For a duplicate key, json.Unmarshal
-// keeps the last value without an error.
+// countKeys counts how often each key is in a JSON object. json.Unmarshal does not report a
+// duplicate key: it silently keeps the last value.
 func countKeys(object []byte) (map[string]int, error) {
 	counts := make(map[string]int)
 	dec := json.NewDecoder(bytes.NewReader(object))
@@ -171,8 +174,8 @@ func countKeys(object []byte) (map[string]int, error) {
 	return counts, nil
 }
 
-// take removes a key from m and returns its value. ok is false if m does not have the key, or
-// if its value is null and NullIsFault is not set.
+// take removes a key from m and returns its value. ok is false if m does not have the key. It
+// is also false if the value is null and NullIsFault is not set.
 func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
 	m.keys = append(m.keys, key)
 	value, ok = m.values[key]
@@ -183,44 +186,44 @@ func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
 func isNull(value json.RawMessage) bool { return string(value) == "null" }
 
 // Take takes a key out of m and returns its value. ok is false if the key is left out or null,
-// if its value is of the wrong kind, or if sound returns false for it. A nil sound accepts any
-// value.
-func Take[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok bool) {
+// or if the value is of the wrong kind. It is also false if isValid returns false for the
+// value. A nil isValid accepts any value.
+func Take[T any](m *Mapping, key, advice string, isValid func(T) bool) (v T, ok bool) {
 	value, ok := m.take(key)
 	if !ok {
 		return v, false
 	}
 	if isNull(value) {
-		write += ", or leave the key out"
+		advice += ", or leave the key out"
 	}
-	return Parse(m, key, value, write, sound)
+	return Parse(m, key, value, advice, isValid)
 }
 
-// Need is [Take] for a required key.
-func Need[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok bool) {
+// Need does the same as [Take], but a missing key is a fault.
+func Need[T any](m *Mapping, key, advice string, isValid func(T) bool) (v T, ok bool) {
 	value, ok := m.take(key)
 	if !ok {
-		m.faults.add(MissingKey, m.path+key, "%s is missing: write %s", m.path+key, write)
+		m.faults.add(MissingKey, m.path+key, "%s is missing: write %s", m.path+key, advice)
 		return v, false
 	}
-	return Parse(m, key, value, write, sound)
+	return Parse(m, key, value, advice, isValid)
 }
 
-// Parse decodes the value of a key that has been taken, or a part of that value. If the value
-// is null, is of the wrong kind, or if sound returns false for it, Parse adds a fault and ok is
-// false.
+// Parse decodes the value of a key that has been taken, or a part of this value. It adds a
+// fault and returns false if the value is null or of the wrong kind. It does the same if
+// isValid returns false for the value.
 func Parse[T any](
-	m *Mapping, key string, value json.RawMessage, write string, sound func(T) bool,
+	m *Mapping, key string, value json.RawMessage, advice string, isValid func(T) bool,
 ) (v T, ok bool) {
 	if isNull(value) || !decode(&v, value) {
-		m.Fault(key, shown(value), write)
+		m.Fault(key, shown(value), advice)
 		return v, false
 	}
-	if sound != nil && !sound(v) {
-		if d, ok := any(v).(Duration); ok && d < 0 && write == WriteDuration {
-			write += ", 0s or above"
+	if isValid != nil && !isValid(v) {
+		if d, ok := any(v).(Duration); ok && d < 0 && advice == WriteDuration {
+			advice += ", 0s or above"
 		}
-		m.Fault(key, shown(value), write)
+		m.Fault(key, shown(value), advice)
 		return v, false
 	}
 	return v, true
@@ -234,16 +237,17 @@ func decode[T any](v *T, value json.RawMessage) bool {
 	return json.Unmarshal(value, v) == nil
 }
 
-// Inner takes out a key whose value is a mapping. It returns nil if the key is left out or its
-// value is not a mapping. The inner mapping adds its faults to the faults of m.
-func (m *Mapping) Inner(key, write string) *Mapping {
-	value, ok := Take[json.RawMessage](m, key, write, nil)
+// Inner takes out a key whose value is a mapping, and returns this inner mapping. It returns
+// nil if the key is left out or if its value is not a mapping. The faults of the inner mapping
+// are added to the faults of m.
+func (m *Mapping) Inner(key, advice string) *Mapping {
+	value, ok := Take[json.RawMessage](m, key, advice, nil)
 	if !ok {
 		return nil
 	}
 	inner := &Mapping{NullIsFault: m.NullIsFault, path: m.path + key + ".", faults: m.faults}
 	if err := inner.read(value); err != nil {
-		m.Fault(key, shown(value), write)
+		m.Fault(key, shown(value), advice)
 		return nil
 	}
 	return inner
@@ -252,21 +256,22 @@ func (m *Mapping) Inner(key, write string) *Mapping {
 // Keys returns the keys that have not been taken, sorted.
 func (m *Mapping) Keys() []string { return slices.Sorted(maps.Keys(m.values)) }
 
-// RejectRest adds a fault for each key that has not been taken. One text names all of these
-// keys. of is the name of m in that text. Call RejectRest after all known keys are taken.
-func (m *Mapping) RejectRest(of string) {
+// RejectRest adds a fault for each key that has not been taken. One error text names all these
+// keys. name is what this text calls m, such as "a policy". Call RejectRest after all known
+// keys are taken.
+func (m *Mapping) RejectRest(name string) {
 	if len(m.values) == 0 {
 		return
 	}
-	if len(m.faults.texts) == most {
+	if len(m.faults.texts) == mostFaults {
 		m.faults.more++
 		return
 	}
-	known := fmt.Sprintf("the keys of %s are %s", of, strings.Join(m.keys, ", "))
+	known := fmt.Sprintf("the keys of %s are %s", name, strings.Join(m.keys, ", "))
 	var unknown []string
 	for i, key := range m.Keys() {
-		if i == most {
-			unknown = append(unknown, fmt.Sprintf("and %d more", len(m.values)-most))
+		if i == mostFaults {
+			unknown = append(unknown, fmt.Sprintf("and %d more", len(m.values)-mostFaults))
 			break
 		}
 		text := quoted(m.path + key)
@@ -276,7 +281,8 @@ func (m *Mapping) RejectRest(of string) {
 	m.faults.texts = append(m.faults.texts, "unknown key "+strings.Join(unknown, ", ")+": "+known)
 }
 
-// shown is a JSON value in an error. It becomes text only if the error names the value.
+// shown is a JSON value that an error shows. It is turned into text only if the error names the
+// value.
 type shown []byte
 
 // String returns the JSON on one line, cut after 60 characters.
@@ -289,7 +295,7 @@ func (value shown) String() string {
 		if strconv.IsPrint(r) {
 			return string(r)
 		}
-		// JSON does not escape the control characters above U+007E in a string.
+		// JSON strings may contain the control characters above U+007E without an escape.
 		return fmt.Sprintf(`\u%04x`, r)
 	})
 }
@@ -299,15 +305,15 @@ func quoted(text string) string {
 	return strconv.Quote(cut(text, func(r rune) string { return string(r) }))
 }
 
-// cut returns the first 60 runes of a text, each replaced by the result of write.
-func cut(text string, write func(rune) string) string {
+// cut returns the first 60 runes of a text. The function replace returns a text for each rune.
+func cut(text string, replace func(rune) string) string {
 	var b strings.Builder
 	n := 0
 	for _, r := range text {
 		if n++; n > 60 {
 			return b.String() + "..."
 		}
-		b.WriteString(write(r))
+		b.WriteString(replace(r))
 	}
 	return b.String()
 }

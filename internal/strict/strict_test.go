@@ -11,8 +11,8 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// The packages that use this one test most of it. Here are the rules for a null,
-// also in an inner mapping, and text that would break the line of an error.
+// The packages that use this package test most of it. The tests here are for a null, also in an
+// inner mapping, and for text that would break the line of an error.
 func TestDecode(t *testing.T) {
 	type form struct {
 		n    int

@@ -8,12 +8,13 @@ import (
 	"strings"
 )
 
-// YAML returns the result of a YAML library as JSON, so that the same code reads both. An error
-// of the library may have several lines. YAML puts it on one line that starts with of.
-func YAML(of string, unmarshal func(any) error) ([]byte, error) {
+// YAML returns the result of a YAML library as JSON, so that the same code can read YAML and
+// JSON. The library may return an error of several lines. Then YAML returns an error of one
+// line that starts with prefix.
+func YAML(prefix string, unmarshal func(any) error) ([]byte, error) {
 	var v any
 	if err := unmarshal(&v); err != nil {
-		return nil, One(of, "", strings.Join(strings.Fields(err.Error()), " "), err)
+		return nil, One(prefix, "", strings.Join(strings.Fields(err.Error()), " "), err)
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -22,8 +23,8 @@ func YAML(of string, unmarshal func(any) error) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// jsonValue returns value with text in place of keys that are not text, infinity and NaN, because
-// JSON cannot express them.
+// jsonValue returns value in a form that JSON can express. It writes infinity, NaN, and keys of
+// other types as text.
 func jsonValue(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -47,7 +48,7 @@ func jsonValue(value any) any {
 	case float64:
 		text := fmt.Sprint(v)
 		if !strings.ContainsAny(text, ".eIN") {
-			text += ".0" // YAML reads 3.0 as a float, so JSON must not turn it into a whole number
+			text += ".0" // YAML reads 3.0 as a float, so the JSON must not be a whole number
 		}
 		value = json.Number(text)
 	}
@@ -57,12 +58,12 @@ func jsonValue(value any) any {
 	return value
 }
 
-// A Number is a float64 that every YAML library reads back as a number.
+// A Number is a float64. Every YAML library reads it back as a number.
 type Number float64
 
-// MarshalYAML writes a point into numbers with an exponent, because goccy/go-yaml writes 1e-07
-// and reads it as text. Only goccy/go-yaml calls a MarshalYAML with this signature. The other
-// libraries read the numbers that they write.
+// MarshalYAML writes a number that has an exponent with a decimal point, such as 1.0e-07.
+// Without the point, goccy/go-yaml would read the number as text. Only goccy/go-yaml calls a
+// MarshalYAML with this signature. The other libraries can read the numbers that they write.
 func (n Number) MarshalYAML() ([]byte, error) {
 	text := strconv.FormatFloat(float64(n), 'g', -1, 64)
 	if digits, exponent, ok := strings.Cut(text, "e"); ok && !strings.Contains(digits, ".") {

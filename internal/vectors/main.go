@@ -1,10 +1,10 @@
-// Command vectors prints testdata/vectors.json, which contains the decisions of the library
-// for 200 policies. Each platform must make the same decisions to the nanosecond.
+// Command vectors prints testdata/vectors.json. This file contains the decisions of the library
+// for 200 policies. Every platform must make the same decisions, to the nanosecond.
 //
 //	go run ./internal/vectors > testdata/vectors.json
 //
-// It is a program and not a test, so that it can check a platform without the dependencies of
-// the tests: GOAMD64=v3 go run ./internal/vectors | cmp testdata/vectors.json
+// It is a program and not a test, so it can check a platform without the modules that tests
+// need: GOAMD64=v3 go run ./internal/vectors | cmp testdata/vectors.json
 package main
 
 import (
@@ -34,12 +34,12 @@ func main() {
 	}
 }
 
-// A vector is a decision and the input of the decision. Times are in nanoseconds.
+// A vector contains a decision and the input of the decision. Times are in nanoseconds.
 type vector struct {
 	Policy     retry.Policy  `json:"policy"`
 	Attempt    int           `json:"attempt"`
-	Key        string        `json:"key,omitzero"` // Seed is SeedOf(Key)
-	Seed       string        `json:"seed"`         // text, because many JSON readers round 64 bits
+	Key        string        `json:"key,omitzero"` // if there is a Key, Seed is SeedOf(Key)
+	Seed       string        `json:"seed"`         // text, because JSON readers may round numbers
 	Elapsed    time.Duration `json:"elapsed,omitzero"`
 	RetryAfter time.Duration `json:"retry_after,omitzero"`
 	Class      *class        `json:"class,omitzero"`
@@ -50,14 +50,15 @@ type vector struct {
 	Hi     time.Duration `json:"hi"`
 }
 
-// A class describes a retry.Class. Sets has its fields as the fields of a policy.
+// A class describes a retry.Class. Sets contains the fields of the Class, stored in the fields
+// of a Policy.
 type class struct {
 	Name    string       `json:"name,omitzero"`
-	Earlier int          `json:"earlier,omitzero"` // earlier failures of this class
+	Earlier int          `json:"earlier,omitzero"` // how many earlier attempts failed with this class
 	Sets    retry.Policy `json:"sets"`
 }
 
-// write writes the vectors as a JSON list with one vector on each line.
+// write writes the vectors as a JSON list, with one vector on each line.
 func write(w io.Writer) error {
 	g := generator{rand.New(rand.NewPCG(2026, 11))}
 	separator := "["
@@ -83,9 +84,9 @@ func write(w io.Writer) error {
 	return err
 }
 
-// A generator makes policies and attempts of every kind. It makes the same ones on every
-// platform: it never multiplies two floats, because some processors round the product
-// differently if a sum follows.
+// A generator makes policies and attempts of every kind. It makes the same policies and
+// attempts on every platform. To do so, it never multiplies two floats: if a sum follows, some
+// processors round the product differently.
 type generator struct{ *rand.Rand }
 
 func (g generator) vector(p retry.Policy) vector {
@@ -97,7 +98,7 @@ func (g generator) vector(p retry.Policy) vector {
 		v.Attempt = 1 + g.IntN(1_000_000) // far above every limit
 	}
 	if g.oneIn(10) {
-		v.RetryAfter = time.Duration(1 + g.IntN(20_000_000)) // below and above the least wait of 10ms
+		v.RetryAfter = time.Duration(1 + g.IntN(20_000_000)) // some are below the least wait of 10ms
 	}
 	seed := max(1, g.Uint64())
 	if g.oneIn(8) {
@@ -202,8 +203,8 @@ func (g generator) jitter() retry.Jitter {
 	}[g.IntN(5)]
 }
 
-// time returns a duration from 0 to 80 years. Most durations are short. A float64 cannot hold
-// every nanosecond of durations above 104 days.
+// time returns a duration from 0 to 80 years. Most durations are short. Some are longer than
+// 104 days, where a float64 cannot hold every nanosecond.
 func (g generator) time() time.Duration {
 	most := []time.Duration{1, time.Hour, 80 * 365 * 24 * time.Hour}[(1+g.IntN(5))/2]
 	if g.oneIn(2) {
@@ -212,7 +213,7 @@ func (g generator) time() time.Duration {
 	return time.Duration(g.Int64N(int64(most)))
 }
 
-// sometimes returns a duration in one of n calls, and otherwise 0.
+// sometimes returns a duration in one of n calls. In the other calls it returns 0.
 func (g generator) sometimes(n int) time.Duration {
 	if g.oneIn(n) {
 		return g.time()

@@ -1,5 +1,6 @@
-// Package wait contains the wait of a gate, of retryhttp between two requests, and of a slow
-// answer that a test injects. The loop of retry.Do has its own wait.
+// Package wait waits for a time, or until a context is done. The gates use it, retryhttp uses
+// it between two requests, and retryhttp/httpfault uses it before a slow answer. The loop of
+// retry.Do has its own wait.
 package wait
 
 import (
@@ -7,8 +8,8 @@ import (
 	"time"
 )
 
-// For waits until d has passed or ctx is done, and returns the error of ctx. A d of 0 or below
-// does not wait. For has the form of retry.Policy.Wait, and skipped is always 0.
+// For waits until d has passed or ctx is done, and returns the error of ctx. If d is 0 or
+// below, For returns at once. It has the signature of retry.Policy.Wait. skipped is always 0.
 func For(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
 	if d <= 0 {
 		return 0, ctx.Err()
