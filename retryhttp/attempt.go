@@ -27,7 +27,7 @@ type attempt struct {
 	req  *http.Request // the request that Base gets: &made, or a copy of made that is traced
 	made http.Request  // a copy of the caller's request
 	url  url.URL       // of made, unless x is plain
-	body body          // of the response, as the caller gets it
+	body responseBody  // of the response, as the caller gets it
 	ends bool          // a Read of the response's body returns soon after the attempt has ended
 
 	sent      evidence

@@ -134,7 +134,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 	x.settle()
 	if open = x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody; open {
 		// Not earlier: Check may read the body, close it, and set another.
-		x.resp.Body = endedBy(x.resp.Body, a.cancel, &a.body)
+		x.resp.Body = cancelAtEnd(x.resp.Body, a.cancel, &a.body)
 	}
 	return x.failure
 }

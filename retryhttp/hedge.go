@@ -344,7 +344,7 @@ func (l *leg) answer() (*http.Response, error) {
 	if l.err != nil || l.resp.Body == nil || l.resp.Body == http.NoBody {
 		l.cancel(nil)
 	} else {
-		l.resp.Body = endedBy(l.resp.Body, l.cancel, new(body))
+		l.resp.Body = cancelAtEnd(l.resp.Body, l.cancel, new(responseBody))
 	}
 	return l.resp, l.err
 }
