@@ -27,13 +27,13 @@ type attempt struct {
 
 	req  *http.Request // the request that Base gets: &made, or a copy of made with a trace
 	made http.Request  // a copy of the caller's request
-	url  url.URL       // of made, unless x is plain
+	url  url.URL       // the URL of made; x.plain: unused
 	body responseBody  // the body of the response, as the caller gets it
 	ends bool          // a Read of the response's body returns soon after the attempt has ended
 
 	sent      evidence
 	mayBeDone bool  // the server may have processed the request
-	status    int   // of the response; 0: there was none
+	status    int   // the status of the response; 0: there was no response
 	failure   error // the error of a failed attempt; nil before the end and after a success
 	before    error // the error of a lost request that was sent below this Transport; nil: none
 	to        destination

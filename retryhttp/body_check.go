@@ -24,7 +24,7 @@ import (
 // The time for reading is part of the attempt, so AttemptTimeout limits it.
 func WholeBody(check CheckFunc, limit int64) CheckFunc {
 	return func(req *http.Request, resp *http.Response, err error) error {
-		if failure := check.or()(req, resp, err); failure != nil || !hasText(resp) {
+		if failure := check.orDefault()(req, resp, err); failure != nil || !hasText(resp) {
 			return failure
 		}
 		if isEvents(resp) || resp.ContentLength > limit || limit <= 0 {
@@ -69,7 +69,7 @@ func FirstEvent(
 	judge func(resp *http.Response, event string, data []byte) (more bool, err error),
 ) CheckFunc {
 	return func(req *http.Request, resp *http.Response, err error) error {
-		failure := check.or()(req, resp, err)
+		failure := check.orDefault()(req, resp, err)
 		if failure != nil || !hasText(resp) && !isEmpty(req, resp) || !isEvents(resp) {
 			return failure
 		}

@@ -276,7 +276,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	x := &exchange{
 		t: t, req: req, policy: t.policyOf(req),
-		checks: CheckFunc(t.Check).or(), plain: t.plain(),
+		checks: CheckFunc(t.Check).orDefault(), plain: t.plain(),
 	}
 	defer x.end()
 	x.budget, x.done = t.budgetOf(x.policy, req)
