@@ -121,7 +121,7 @@ func (a *attempt) newRequest() (err error) {
 	if x.hasBody() && (a.number > 1 || x.req.Body == nil) {
 		switch a.req.Body, err = x.req.GetBody(); {
 		case err == nil && a.req.Body == nil:
-			err = errors.New("it returned neither a body nor an error")
+			err = errors.New("neither a body nor an error was returned")
 		case err != nil && a.req.Body != nil:
 			_ = a.req.Body.Close()
 		}

@@ -160,7 +160,7 @@ func (r recorder) Read(p []byte) (n int, err error) {
 }
 
 // errEnough ends the reading of a stream in whose first 64 KiB judge has accepted no event.
-var errEnough = errors.New("retryhttp: enough of the stream")
+var errEnough = errors.New("retryhttp: no event was accepted in the first 64 KiB")
 
 // readSome reads one byte or more, or returns why there is no byte.
 func readSome(r io.Reader, p []byte) (n int, err error) {

@@ -72,7 +72,7 @@ func readAll(req *http.Request, body io.Reader, limit int64) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(body, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("it cannot seek, and is longer than the limit of %d bytes", limit)
+		err = fmt.Errorf("the body cannot seek, and is longer than the limit of %d bytes", limit)
 	}
 	if err != nil {
 		req.Body = struct {

@@ -83,7 +83,7 @@ func TestSetBody(t *testing.T) {
 // No data is lost: the request can be sent once.
 func TestSetBodyThatIsTooLong(t *testing.T) {
 	boom := errors.New("boom")
-	tooLong := "it cannot seek, and is longer than the limit of %d bytes"
+	tooLong := "the body cannot seek, and is longer than the limit of %d bytes"
 	for _, tt := range []struct {
 		name  string
 		end   error // of the body

@@ -58,7 +58,7 @@ func (e *evidence) repeated(resp *http.Response) error {
 }
 
 var errAgain = errors.New(
-	"net/http has sent it again, because a connection that it had kept broke")
+	"net/http has repeated the request, because its idle connection broke")
 
 // gaveUp reports whether err says that a request was given up because of a timeout, its context or
 // its channel Cancel.

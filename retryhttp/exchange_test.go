@@ -95,7 +95,7 @@ func TestAnswerThatIsLost(t *testing.T) {
 // net/http itself sends a request with a key again if a connection that it has kept breaks. That
 // is part of one attempt, and its first answer is lost all the same.
 func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
-	const again = "net/http has sent it again, because a connection that it had kept broke"
+	const again = "net/http has repeated the request, because its idle connection broke"
 	for _, tt := range []struct {
 		name, method string
 		header       http.Header

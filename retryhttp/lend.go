@@ -148,8 +148,8 @@ func overHTTP1(conn net.Conn) bool {
 	return ok && c.ConnectionState().NegotiatedProtocol != "h2"
 }
 
-var errRepeat = errors.New("retryhttp: a connection that was kept has broken, " +
-	"and net/http may not repeat a request that has been lent retries")
+var errRepeat = errors.New("retryhttp: the idle connection was closed, " +
+	"and LendBudget does not let net/http repeat the request")
 
 // forbidRepeats keeps net/http from repeating req after the header of req has been written.
 //

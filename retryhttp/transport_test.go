@@ -88,7 +88,7 @@ func TestRequestsThatAreSentAgain(t *testing.T) {
 			"1 sent" + fmt.Sprintf(final, "2 attempts") + "retryhttp: GetBody: gone (the attempt before: 503 Service Unavailable)"},
 		{"GetBody fails at once", "PUT", getBody(nil, errors.New("gone")), 503, "0 sent" + fmt.Sprintf(final, "1 attempt") + "retryhttp: GetBody: gone"},
 		{"GetBody returns neither", "PUT", getBody(nil, nil), 503,
-			"0 sent" + fmt.Sprintf(final, "1 attempt") + "retryhttp: GetBody: it returned neither a body nor an error"},
+			"0 sent" + fmt.Sprintf(final, "1 attempt") + "retryhttp: GetBody: neither a body nor an error was returned"},
 
 		{"Classify of a POST that was not sent", "POST", class(nil), unsent, "2 sent in 1s, 200"},
 		{"Classify, by another curve", "POST", class(&retry.Class{Backoff: retry.Fixed(time.Minute)}), unsent, "2 sent in 1m0s, 200"},

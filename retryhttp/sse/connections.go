@@ -105,7 +105,7 @@ func (c *connections) request() (*http.Request, error) {
 	if c.began && c.Resume != nil {
 		var err error
 		if req, err = c.Resume(c.first.Context(), c.last); err == nil && req == nil {
-			err = errors.New("it returned neither a request nor an error")
+			err = errors.New("neither a request nor an error was returned")
 		}
 		if err != nil {
 			return nil, &BrokenError{Why: "Resume failed", Err: err}

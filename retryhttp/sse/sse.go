@@ -134,7 +134,7 @@ func Read(body io.Reader, limit int) iter.Seq2[Event, error] {
 func ResumeByGET(req *http.Request) func(context.Context, Event) (*http.Request, error) {
 	return func(ctx context.Context, last Event) (*http.Request, error) {
 		if last.ID == "" {
-			return nil, errors.New("its events have no ID")
+			return nil, errors.New("the events of the stream have no ID")
 		}
 		get := req.Clone(ctx)
 		get.Method, get.Body, get.GetBody = http.MethodGet, nil, nil

@@ -417,7 +417,7 @@ func TestResumeByGET(t *testing.T) {
 		server = &script{answers: []answer{reset("data: {}\n\n")}}
 		s = &sse.Stream{Client: over(server), Policy: patient, Resume: sse.ResumeByGET(req)}
 		_, err = collect(s.Events(request(t, "POST")))
-		require.ErrorContains(t, err, "because Resume failed: its events have no ID")
+		require.ErrorContains(t, err, "because Resume failed: the events of the stream have no ID")
 	})
 }
 
