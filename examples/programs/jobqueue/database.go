@@ -25,7 +25,7 @@ type dialect struct {
 	now string
 
 	tick time.Duration // the resolution of the database's clock
-	lock string        // prevents two claims of one row; SQLite needs no lock, because it has only one writer at a time
+	lock string        // prevents two claims of one row; empty for SQLite, which has one writer
 }
 
 var (
