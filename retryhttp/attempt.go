@@ -27,7 +27,7 @@ type attempt struct {
 
 	req  *http.Request // the request that Base gets: &made, or a copy of made with a trace
 	made http.Request  // a copy of the caller's request
-	url  url.URL       // the URL of made; x.plain: unused
+	url  url.URL       // the URL of made; not used if x.plain is true
 	body responseBody  // the body of the response, as the caller gets it
 	ends bool          // a Read of the response's body returns soon after the attempt has ended
 
@@ -35,7 +35,7 @@ type attempt struct {
 	mayBeDone bool  // the server may have processed the request
 	status    int   // the status of the response; 0: there was no response
 	failure   error // the error of a failed attempt; nil before the end and after a success
-	before    error // the error of a lost request that was sent below this Transport; nil: none
+	before    error // the error of a request whose answer was lost below this Transport
 	to        destination
 }
 
@@ -53,7 +53,7 @@ func (a *attempt) send() (*http.Response, error) {
 		return nil, err
 	}
 	if resp == nil {
-		return nil, neither(a.x.t.base())
+		return nil, noResult(a.x.t.base())
 	}
 	a.status = resp.StatusCode
 	a.before = a.sent.repeated(resp)
@@ -74,8 +74,8 @@ func (a *attempt) send() (*http.Response, error) {
 	return resp, nil
 }
 
-// neither returns the error of a RoundTripper that returned neither a response nor an error.
-func neither(base http.RoundTripper) error {
+// noResult returns the error for a RoundTripper that returned neither a response nor an error.
+func noResult(base http.RoundTripper) error {
 	const text = "retryhttp: the RoundTripper %T returned neither a response nor an error"
 	return retry.Permanent(fmt.Errorf(text, base))
 }
@@ -97,7 +97,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), a.sent.trace()))
 	}
 	a.mayBeDone = true
-	a.to.set(a.req)
+	a.to.store(a.req)
 	resp, err := a.x.t.base().RoundTrip(a.req)
 	if err != nil {
 		err = checked(err)
@@ -106,13 +106,13 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	return resp, err
 }
 
-// newRequest makes the request of this attempt, a copy of the caller's.
+// newRequest makes the request of this attempt, which is a copy of the caller's request.
 func (a *attempt) newRequest() (err error) {
 	x := a.x
 	a.made, a.req = *x.req.WithContext(a), &a.made
 	// An http.Transport changes nothing in a request, but it fails if the Header is nil.
 	if !x.plain || a.req.Header == nil {
-		own(a.req, &a.url)
+		unshare(a.req, &a.url)
 	}
 	if _, asks := a.req.Header["Accept-Encoding"]; x.t.Resume && isGet(x.req) && !asks {
 		// A Range counts the bytes that are sent. Without an encoding, these are the bytes that are read.
@@ -132,13 +132,13 @@ func (a *attempt) newRequest() (err error) {
 // copyOf returns a copy of a request that Base may change.
 func copyOf(ctx context.Context, req *http.Request) *http.Request {
 	out := req.WithContext(ctx)
-	own(out, new(url.URL))
+	unshare(out, new(url.URL))
 	return out
 }
 
-// own makes copies of the header, the encodings and the URL of req, which is a shallow copy of
-// another request. It copies the URL to u.
-func own(req *http.Request, u *url.URL) {
+// unshare gives req copies of its header, its encodings and its URL. Before, req is a shallow copy
+// of another request. u is the memory for the copy of the URL.
+func unshare(req *http.Request, u *url.URL) {
 	req.Header = cloneHeader(req.Header)
 	req.TransferEncoding = slices.Clone(req.TransferEncoding)
 	if req.URL != nil {
@@ -147,9 +147,9 @@ func own(req *http.Request, u *url.URL) {
 	}
 }
 
-// Value returns the attempt for AttemptOf and attemptOf. It hides the policy of WithPolicy, so that
-// a Transport below does not use this policy. All other values are the values of the context of the
-// caller's request.
+// Value returns the attempt for attemptKey. For policyKey it returns nil, so that a Transport below
+// does not use the policy of WithPolicy. For any other key it returns the value in the context of
+// the caller's request.
 func (a *attempt) Value(key any) any {
 	switch key.(type) {
 	case attemptKey:
@@ -173,7 +173,7 @@ func cloneHeader(h http.Header) http.Header {
 }
 
 // unsent returns the error of an attempt that is not sent because of err. The error includes the
-// error of the attempt before. If err is nil, unsent returns nil.
+// error of the previous attempt. If err is nil, unsent returns nil.
 func (x *exchange) unsent(what string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", what, err)
@@ -188,15 +188,15 @@ func (x *exchange) unsent(what string, err error) error {
 // find out whether a request belongs to the attempt. They cannot compare pointers, because a
 // RoundTripper between the Transport and the Hedge may copy the request.
 type destination struct {
-	known  atomic.Bool // set was called; atomic, because a goroutine of Prepare may call isOf
+	known  atomic.Bool // true after store; atomic, because a goroutine of Prepare may call isOf
 	req    *http.Request
 	method string
 	url    *url.URL
 	copied url.URL // a copy of *url, which Base may change
 }
 
-// set stores the destination of the request that Base is about to get.
-func (d *destination) set(req *http.Request) {
+// store saves the destination of the request that Base is about to get.
+func (d *destination) store(req *http.Request) {
 	if req.URL != nil {
 		d.copied = *req.URL
 	}
@@ -209,7 +209,7 @@ func (d *destination) isOf(req *http.Request) bool {
 	switch {
 	case !d.known.Load():
 		return false
-	case req == d.req: // even if Base has changed its URL
+	case req == d.req: // true even if Base has changed the URL of req
 		return true
 	case req.URL == d.url || req.URL == nil:
 		return req.URL == d.url

@@ -31,12 +31,12 @@ import (
 //     Then the loop decides according to the policy. A retry takes 1 from the Budget.
 //  5. Before a retry the loop calls discardAndWait. It discards the response of the last attempt
 //     (body_discard.go), so that its connection can be used again, and then waits.
-//  6. After the loop, "stopped" adds to its error what only this package knows. "answer" returns
+//  6. When the loop has ended, "stopped" adds details to the error of the loop. "answer" returns
 //     the last response, prepared by handOver, or the error. "end" closes what the caller does not
 //     get.
 //
-// If the body of a download breaks off (resume.go), a new exchange fetches the missing bytes. It
-// has the same steps, but passes another function to run.
+// If the body of a download breaks off (resume.go), a new exchange fetches the missing bytes. This
+// exchange has the same steps, but it calls run with another function.
 //
 // Only one goroutine changes an exchange. The field hedged is an exception, because Base may call a
 // Hedge in another goroutine. The exchange is also the context of the loop. So RequestOf and Hedged
@@ -50,16 +50,16 @@ type exchange struct {
 	policy *retry.Policy // the policy of WithPolicy, or else the Policy of the Transport
 	checks CheckFunc     // the Check of the Transport, or of a download
 	plain  bool          // see Transport.plain
-	gate   *passage      // through the Gate; nil: no Gate holds the attempts
-	budget *retry.Budget // pays for retries; nil: none does
-	done   func()        // ends the use of budget; nil: it is not the Budget of a target
-	once   bool          // no second attempt, unless the server cannot have processed the first
+	gate   *passage      // the passage through the Gate; nil: no attempt is held back
+	budget *retry.Budget // the Budget for retries; nil: there is no Budget
+	done   func()        // ends the use of the Budget of a target; nil: there is no target
+	once   bool          // a second attempt is made only if the server cannot have processed the first
 
 	// These fields change with each attempt.
 	skipBudget bool           // the next retry takes nothing from the Budget
 	renewed    bool           // skipBudget was set once after a 401 or 407, and is not set again
 	hedged     atomic.Bool    // the last attempt was answered by the second request of a Hedge
-	last       *attempt       // nil before the first
+	last       *attempt       // the last attempt; nil before the first attempt
 	lost       *attempt       // an earlier attempt whose answer was lost (see isLost); nil: none
 	failure    error          // the error of the last attempt; nil: success, or no attempt yet
 	resp       *http.Response // the response of the last attempt; nil: none, discarded, or returned
@@ -85,7 +85,7 @@ func (x *exchange) loopPolicy() retry.Policy {
 	return p
 }
 
-// hasBody reports whether there is a body to send: Body, or what GetBody returns.
+// hasBody reports whether the request has a body, in Body or from GetBody.
 func (x *exchange) hasBody() bool {
 	return x.req.Body != http.NoBody && (x.req.Body != nil || x.req.GetBody != nil)
 }
@@ -95,7 +95,7 @@ func (x *exchange) cannotRepeat() error {
 	switch {
 	case x.hasBody() && x.req.GetBody == nil:
 		return errNoGetBody
-	case x.req.Trailer != nil: // a Read of the body sets it, maybe after the attempt
+	case x.req.Trailer != nil: // a Read of the body may set the Trailer too late
 		return errTrailer
 	default:
 		return nil
@@ -104,9 +104,9 @@ func (x *exchange) cannotRepeat() error {
 
 // attempt makes one attempt. It returns the error of the attempt, or nil if the attempt succeeded.
 //
-// If there is an AttemptTimeout, the loop ends ctx after this time and when attempt returns. The
-// caller may read the body of the response later. So the attempt has another context, which
-// AttemptTimeout can end only while attempt runs.
+// If there is an AttemptTimeout, the loop cancels ctx after this time, and when the method attempt
+// returns. The caller may read the body of the response later. So the request has another context,
+// and AttemptTimeout can cancel it only while the method attempt runs.
 func (x *exchange) attempt(ctx context.Context) error {
 	a := x.next()
 	open := false // the response has a body, whose end will end the attempt
@@ -115,12 +115,12 @@ func (x *exchange) attempt(ctx context.Context) error {
 			a.cancel(nil)
 		}
 	}()
-	inTime := func() bool { return true } // stops the timeout; false: the timeout came first
+	inTime := func() bool { return true } // stops the timeout; returns false if it has passed
 	var tooLate *timeoutError
 	if x.policy.AttemptTimeout > 0 {
 		tooLate = &timeoutError{x.policy.AttemptTimeout}
 		inTime = context.AfterFunc(ctx, func() {
-			if x.req.Context().Err() == nil { // else the end of the request ends the attempt
+			if x.req.Context().Err() == nil { // otherwise the attempt ends with the request
 				a.cancel(tooLate)
 			}
 		})
@@ -129,7 +129,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 	x.resp = resp
 	x.failure = x.check(err)
 	if !inTime() && x.resp != nil && x.req.Context().Err() == nil {
-		x.discard() // its body can no longer be read, so Check gets the timeout instead
+		x.discard() // the body can no longer be read, so Check gets the timeout
 		x.failure = x.check(tooLate)
 	}
 	a.failure = x.failure
@@ -141,8 +141,9 @@ func (x *exchange) attempt(ctx context.Context) error {
 	return x.failure
 }
 
-// next makes the next attempt. If the answer of the attempt before was lost, that attempt may
-// become x.lost. The context of the new attempt is a child of the context of the caller's request.
+// next makes the next attempt. If the answer of the previous attempt was lost, next may store that
+// attempt in x.lost. The context of the new attempt is a child of the context of the caller's
+// request.
 func (x *exchange) next() *attempt {
 	a := &x.first
 	if before := x.last; before != nil {
@@ -160,19 +161,19 @@ func (x *exchange) next() *attempt {
 }
 
 // isLost reports whether the server may have processed a failed attempt without confirming it. This
-// is so if there was no answer, or if its status was not a 4xx: a 5xx, or a success whose body
-// broke off.
+// is so if there was no answer, or a 5xx, or a success whose body broke off.
 func (a *attempt) isLost() bool {
 	if a.before != nil {
 		return true
 	}
-	var dial *net.OpError // evidence for a request without a trace
+	var dial *net.OpError // the only evidence if the request is not traced
 	unsent := a.status == 0 && errors.As(a.failure, &dial) && dial.Op == "dial"
 	return a.mayBeDone && a.status/100 != 4 && !unsent
 }
 
-// lostAs returns the error of a lost attempt. If a Transport below or net/http has lost a request
-// of this attempt, lostAs returns the error of that request. If a is nil, lostAs returns nil.
+// lostAs returns the error of a lost attempt. If a Transport below or net/http has lost the answer
+// to a request of this attempt, lostAs returns the error of that request. If a is nil, lostAs
+// returns nil.
 func (a *attempt) lostAs() error {
 	if a == nil {
 		return nil
@@ -183,7 +184,7 @@ func (a *attempt) lostAs() error {
 // check returns the error of the last attempt, or nil if the attempt succeeded. If there is no
 // response, err says why. Otherwise err is nil, and x.resp is the response.
 func (x *exchange) check(err error) error {
-	if unsent, ok := err.(unsentError); ok { // the Budgets get back what it has cost
+	if unsent, ok := err.(unsentError); ok { // the Budgets get their retry back
 		return retry.NotAttempted(retry.Permanent(unsent.error))
 	}
 	req := x.last.req
@@ -202,7 +203,7 @@ func (x *exchange) check(err error) error {
 }
 
 // settle adds the Ratio of the Budget to the Budget if the attempt failed with a status that shows
-// that the server works. After a success the loop does this.
+// that the server works. After a success the loop adds the Ratio.
 //
 // settle also decides whether the next retry takes nothing from the Budget of a target. The first
 // retry after a 401 or a 407 takes nothing, because it may need only new credentials.

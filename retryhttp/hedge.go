@@ -249,7 +249,7 @@ func (l *leg) send() {
 	switch {
 	case l.err != nil:
 	case l.resp == nil:
-		l.err = neither(base)
+		l.err = noResult(base)
 	case l.resp.StatusCode < 400:
 		l.ok = true
 	default:

@@ -123,12 +123,12 @@ type Transport struct {
 	//
 	// AttemptTimeout limits the time of an attempt until the headers of the response have arrived and
 	// Check has returned. It does not limit the time in which the caller reads the body of the last
-	// response. When AttemptTimeout has passed, the context that Base gets is canceled. The Deadline
-	// of this context does not show AttemptTimeout.
+	// response. When AttemptTimeout has passed, the context that Base gets is canceled. The method
+	// Deadline of this context does not report AttemptTimeout.
 	//
 	// Each success adds the Ratio of the Budget to the Budget. A failure also adds it, if its status
-	// shows that the server works. These are the statuses from 400 to 499 except 408, 421, 425 and
-	// 429, in responses without a Retry-After.
+	// shows that the server works. Such statuses are 400 to 499 except 408, 421, 425 and 429, if the
+	// response has no Retry-After.
 	Policy retry.Policy
 
 	// Budgets returns the Budget for a request whose policy has no Budget. If Budgets returns nil,
@@ -172,10 +172,11 @@ type Transport struct {
 	// Check decides whether an attempt has failed, and returns the error of a failed attempt. It
 	// returns nil if the attempt succeeded, and a retry.Permanent error if another attempt would fail
 	// too. Check gets the request of the attempt, as Prepare left it, and either a response or an
-	// error of Base. The context of that request is not done, unless the context of the caller's
-	// request is done. If AttemptTimeout ends the context while Check reads the body, Check is called
-	// again, with the error of the timeout. Check cannot turn an error into a success. If it returns
-	// nil for an error, the error counts as permanent.
+	// error of Base. The context of that request can be done for two reasons. One reason is that the
+	// context of the caller's request is done. The other reason is that AttemptTimeout has passed
+	// while Check was reading the body. Then Check is called again, with the error of the timeout.
+	// Check cannot turn an error into a success. If it returns nil for an error, the error counts as
+	// permanent.
 	//
 	// To keep the server's Retry-After, return or wrap an error of the method StatusError, of the
 	// function Check, or of retry.After. If Check reads the body of the response, Check must put a new
@@ -183,10 +184,10 @@ type Transport struct {
 	// the new body. If Check is nil, the function Check decides.
 	Check func(*http.Request, *http.Response, error) error
 
-	// Advise reads from a response with a status of 400 or above how long to wait before another
-	// attempt, and whether to make one. Its Verdict overrules the status. Advise is called by the
-	// method StatusError, by the function Check and by a Hedge. If Advise is nil, AdviceOf reads the
-	// header Retry-After. VendorAdvice reads more headers.
+	// Advise reads the advice in a response with a status of 400 or above: how long to wait before
+	// another attempt, and whether to make another attempt. Its Verdict overrules the status. Advise
+	// is called by the method StatusError, by the function Check and by a Hedge. If Advise is nil,
+	// AdviceOf reads the header Retry-After. VendorAdvice reads more headers.
 	//
 	// Advise may read the body of the response. It should limit the number of bytes that it reads,
 	// because AttemptTimeout limits only the time. It must then put a new body with the same bytes in
@@ -206,7 +207,7 @@ type Transport struct {
 
 	// If Resume is true and the body of a response breaks off while the caller reads it, the Transport
 	// fetches the missing bytes with the headers Range and If-Range (RFC 9110 section 14). If Resume
-	// is false, Read returns the error of the body.
+	// is false, a Read of the body returns the error unchanged.
 	//
 	// Resume applies to a GET that has neither a body nor a Range header. The response must be a 200
 	// that has a strong ETag of at most 128 bytes and no Content-Encoding. Therefore a GET without an
