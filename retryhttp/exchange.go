@@ -19,8 +19,8 @@ import (
 // of this file are in the order in which they are called:
 //
 //  1. RoundTrip (transport.go) makes the exchange. run calls retry.Do, which is called "the loop"
-//     here. loopPolicy returns the policy of the loop: the caller's policy, whose functions are
-//     replaced by functions of this file.
+//     here. loopPolicy returns the policy of the loop. It is the caller's policy, in which some
+//     functions are replaced by functions of this file.
 //  2. Before each attempt, the loop calls enter (gate.go) if there is a Gate or the caller's policy
 //     has an Enter.
 //  3. The loop calls the method attempt, which calls four others. "next" makes the attempt and its
@@ -32,8 +32,8 @@ import (
 //  5. Before a retry the loop calls discardAndWait. It discards the response of the last attempt
 //     (body_discard.go), so that its connection can be used again, and then waits.
 //  6. When the loop has ended, "stopped" adds details to the error of the loop. "answer" returns
-//     the last response, prepared by handOver, or the error. "end" closes what the caller does not
-//     get.
+//     the last response, prepared by handOver, or the error. "cleanUp" closes what the caller does
+//     not get.
 //
 // If the body of a download breaks off (resume.go), a new exchange fetches the missing bytes. This
 // exchange has the same steps, but it calls run with another function.
@@ -52,7 +52,7 @@ type exchange struct {
 	plain  bool          // see Transport.plain
 	gate   *passage      // the passage through the Gate; nil: no attempt is held back
 	budget *retry.Budget // the Budget for retries; nil: there is no Budget
-	done   func()        // ends the use of the Budget of a target; nil: there is no target
+	done   func()        // ends the use of a target's Budget; nil: the user has set the Budget
 	once   bool          // a second attempt is made only if the server cannot have processed the first
 
 	// These fields change with each attempt.
@@ -333,9 +333,9 @@ func (x *exchange) handOver(err error) *http.Response {
 	return resp
 }
 
-// end ends the use of the target's Budget. It closes the body of a request that was never sent, and
-// discards the last response if the caller does not get it. end also runs after a panic.
-func (x *exchange) end() {
+// cleanUp ends the use of the target's Budget. It closes the body of a request that was never sent,
+// and discards the last response if the caller does not get it. cleanUp also runs after a panic.
+func (x *exchange) cleanUp() {
 	if x.done != nil {
 		x.done()
 	}

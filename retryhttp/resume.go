@@ -246,7 +246,7 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 		return cmp.Or(check(req, nil, err), retry.Permanent(err))
 	}
 	x := &exchange{t: d.x.t, req: req, policy: d.x.policy, checks: checks, budget: d.x.budget}
-	defer x.end()
+	defer x.cleanUp()
 	if d.x.done != nil {
 		x.budget, x.done = x.t.budgetOf(x.policy, req)
 	}

@@ -279,7 +279,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		t: t, req: req, policy: t.policyOf(req),
 		checks: CheckFunc(t.Check).orDefault(), plain: t.plain(),
 	}
-	defer x.end()
+	defer x.cleanUp()
 	x.budget, x.done = t.budgetOf(x.policy, req)
 	return x.answer(x.run(x.attempt))
 }
