@@ -27,13 +27,13 @@ const (
 
 // AdviceOf is the default Advise of a [Transport]. It reads the header Retry-After (RFC 9110
 // section 10.2.3). The value of the header is a number of seconds or a date. A number may have a
-// fraction. A date has one of the three formats of HTTP, or UTC or +0000 instead of GMT. Any other
-// value is ignored. If there are several values, the longest wait applies.
+// fraction. A date has one of the three formats of HTTP. It may end with UTC or +0000 instead of
+// GMT. Any other value is ignored. If there are several values, the longest wait applies.
 //
 // The wait until a date is measured from the Date of the response, so both times come from the
-// server's clock. The Age of the response, which is the time in a cache, is subtracted from the
-// wait. If the wait is 0, or the date has passed, Wait is 1ns. Under RetryAfterExact, a Wait of 1ns
-// means that the next attempt follows after 10ms.
+// server's clock. The Age of the response is subtracted from the wait, because the response has
+// spent this time in a cache. If the wait is 0, or the date has passed, Wait is 1ns. Under
+// RetryAfterExact, a Wait of 1ns means that the next attempt follows after 10ms.
 //
 // If a 403 or 413 has a valid Retry-After, the Verdict is Again, because this header says that the
 // condition is temporary (RFC 9110 section 15.5.14).
@@ -41,13 +41,13 @@ const (
 // AdviceOf reads the first 128 bytes and the first 8 elements of a header.
 func AdviceOf(resp *http.Response) Advice {
 	wait, ok := retryAfter(resp)
-	return said(resp, wait, ok)
+	return toAdvice(resp, wait, ok)
 }
 
-// said returns the advice of a response. If ok is false, the response does not ask to wait, and the
-// advice is empty. A wait of 0 becomes 1ns, because 0 would mean that no wait is given. The Verdict
-// for a 403 or 413 is Again.
-func said(resp *http.Response, wait time.Duration, ok bool) (advice Advice) {
+// toAdvice returns the advice of a response. If ok is false, the response does not ask to wait, and
+// the advice is empty. A wait of 0 becomes 1ns, because 0 would mean that no wait is given. The
+// Verdict for a 403 or 413 is Again.
+func toAdvice(resp *http.Response, wait time.Duration, ok bool) (advice Advice) {
 	if !ok {
 		return advice
 	}
@@ -71,8 +71,8 @@ func said(resp *http.Response, wait time.Duration, ok bool) (advice Advice) {
 //	RateLimit-Reset, X-RateLimit-Reset,  seconds, or a time  the same, draft 06; GitHub,
 //	  X-Rate-Limit-Reset                                     GitLab, Okta
 //
-// The reset of a quota is read only if the quota is used up. A quota is used up if its Remaining is
-// 0. If Remaining is missing, the quota is used up if the status is 429. If several quotas are used
+// The reset of a quota is read only if the quota is used up. A Remaining of 0 means that the quota
+// is used up. If Remaining is missing, a status of 429 means the same. If several quotas are used
 // up, the longest wait applies. The value of a reset is a date or a number. A number is a number of
 // seconds to wait, or the seconds or milliseconds since 1970: the size of the number decides.
 //
@@ -86,7 +86,7 @@ func VendorAdvice(resp *http.Response) Advice {
 	if !ok {
 		wait, ok = reset(resp)
 	}
-	advice := said(resp, wait, ok)
+	advice := toAdvice(resp, wait, ok)
 	for _, name := range [...]string{"X-Should-Retry", "Stripe-Should-Retry"} {
 		switch first(resp, name) {
 		case "true":
@@ -105,7 +105,7 @@ const (
 	headerElements = 8
 )
 
-// cut returns the part of a header's value that is read.
+// cut returns the first headerBytes bytes of a header's value.
 func cut(value string) string { return value[:min(len(value), headerBytes)] }
 
 // first returns the first value of a header.
@@ -126,10 +126,10 @@ func retryAfter(resp *http.Response) (longest time.Duration, ok bool) {
 		two, afterTwo, _ := strings.Cut(afterOne, ",")
 		wait, valid := decimal(one, time.Second)
 		if wait = aged(resp, wait); !valid {
-			wait, valid = until(resp, one)
+			wait, valid = untilDate(resp, one)
 		}
 		if !valid {
-			if wait, valid = until(resp, one+","+two); valid {
+			if wait, valid = untilDate(resp, one+","+two); valid {
 				afterOne = afterTwo
 			}
 		}
@@ -194,7 +194,7 @@ func resetWait(resp *http.Response, value string) (time.Duration, bool) {
 		if date, err := time.Parse(time.RFC3339, value); err == nil {
 			return untilTime(resp, date), true
 		}
-		return until(resp, value)
+		return untilDate(resp, value)
 	case wait >= aTime:
 		if wait == saturate.Max {
 			wait, _ = decimal(value, time.Millisecond)
@@ -230,9 +230,9 @@ func decimal(value string, unit time.Duration) (time.Duration, bool) {
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// until reads a date and returns the time until it. The date has one of the formats of HTTP, or
-// ends with UTC or +0000 instead of GMT.
-func until(resp *http.Response, value string) (time.Duration, bool) {
+// untilDate reads a date and returns the time from now to this date. The date has one of the
+// formats of HTTP, or ends with UTC or +0000 instead of GMT.
+func untilDate(resp *http.Response, value string) (time.Duration, bool) {
 	value = strings.TrimSpace(value)
 	if utc, ok := strings.CutSuffix(value, " UTC"); ok {
 		value = utc + " GMT"
@@ -247,8 +247,8 @@ func until(resp *http.Response, value string) (time.Duration, bool) {
 	return untilTime(resp, date), true
 }
 
-// untilTime returns the time until t. If the response has a Date, the server's clock decides. If
-// the result is too long for a duration, untilTime returns the longest duration.
+// untilTime returns the time from now to t. If the response has a Date, the server's clock decides.
+// If the result is too long for a duration, untilTime returns the longest duration.
 func untilTime(resp *http.Response, t time.Time) time.Duration {
 	if made, err := http.ParseTime(first(resp, "Date")); err == nil {
 		return aged(resp, max(0, t.Sub(made)))

@@ -53,7 +53,7 @@ func readHead(resp *http.Response, limit int64) *readBody {
 // FirstEvent returns a Check that also reads the first event of a stream (text/event-stream, not
 // compressed). It first calls check, and reads the event if check accepts the response. Then judge
 // decides about the event. If judge returns an error, the attempt has failed with this error. If
-// judge returns true for more, it also gets the next event: return true after events that come
+// judge returns true for more, judge also gets the next event. Return true for an event that comes
 // before the answer, such as a ping. Otherwise the stream is accepted.
 //
 // judge gets the response, the name of the event and its data. The name is "" if the event has no
@@ -128,7 +128,7 @@ func isMedia(resp *http.Response, media string) bool {
 	return strings.EqualFold(strings.TrimSpace(name), media)
 }
 
-// A readBody is a body whose head was read by a Check.
+// A readBody is a body whose first bytes, the head, were read by a Check.
 type readBody struct {
 	head          []byte
 	err           error // the error after the head; nil: the ReadCloser has more bytes

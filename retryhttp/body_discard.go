@@ -10,11 +10,11 @@ import (
 )
 
 // A response is discarded by reading its body, so that its connection can be used again. These
-// limits apply, because a new connection is cheaper than the rest of a long body.
+// limits apply, because a new connection is cheaper than reading the rest of a long body.
 const (
 	discardBytes = 64 << 10
 	discardTime  = 100 * time.Millisecond
-	// The attempt is canceled discardGrace before the end of discardTime, which is after 90 ms.
+	// The attempt is canceled discardGrace before the end of discardTime, so 90 ms after the start.
 	discardGrace = 10 * time.Millisecond
 )
 
@@ -86,7 +86,7 @@ func (a *attempt) end() { a.cancel(nil) }
 func (a *attempt) drain(rc io.ReadCloser, limit int, kept *kept) {
 	defer func() { _ = rc.Close() }()
 	if limit < discardBytes {
-		defer a.cancel(nil) // before Close, which could otherwise read the rest of the body
+		defer a.cancel(nil) // canceled before Close, which could read the rest of the body
 	}
 	buf := new([1 << 10]byte)
 	if kept == nil {
@@ -140,24 +140,24 @@ func (k *kept) soFar() []byte {
 	return k.text
 }
 
-// attemptFor returns an attempt for a response without an attempt, so that the response can be
-// discarded. When the attempt ends, the body is closed, because nothing else ends a Read that
-// hangs. A body of net/http may be closed during a Read.
+// attemptFor returns a new attempt for a response that does not belong to an attempt. The new
+// attempt is needed to discard the response. When the attempt ends, the body is closed, because
+// nothing else ends a Read that hangs. A body of net/http may be closed during a Read.
 func attemptFor(resp *http.Response) *attempt {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	if rc := resp.Body; rc != nil && rc != http.NoBody {
 		once := &closing{rc, sync.OnceValue(rc.Close)}
 		resp.Body = once
 		context.AfterFunc(ctx, func() {
-			defer func() { _ = recover() }() // drain also calls Close, and its panic is passed on
+			defer func() { _ = recover() }() // drain also calls Close, and passes its panic on
 			_ = once.Close()
 		})
 	}
 	return &attempt{Context: ctx, cancel: cancel}
 }
 
-// isOfNetHTTP reports whether the type of a body is declared in package net/http. This is not so if
-// the protocol of the request was added with RegisterProtocol of http.Transport.
+// isOfNetHTTP reports whether the type of a body is declared in package net/http. It reports false
+// for the bodies of a protocol that was added with RegisterProtocol of http.Transport.
 func isOfNetHTTP(rc io.ReadCloser) bool {
 	of := reflect.TypeOf(rc)
 	if of == nil {

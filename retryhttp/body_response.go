@@ -7,9 +7,9 @@ import (
 	"net/http"
 )
 
-// cancelAtEnd stores in b a body that reads rc, and that calls cancel when rc has been read to its
-// end, when a Read fails, or when the body is closed. It returns b, or an upgraded body with b in
-// it if rc can be written to.
+// cancelAtEnd makes b a body that reads rc. The body calls cancel at the end of rc, after a failed
+// Read, and on Close. cancelAtEnd returns b. If rc can be written to, it returns an upgraded that
+// contains b.
 func cancelAtEnd(
 	rc io.ReadCloser, cancel context.CancelCauseFunc, b *responseBody,
 ) io.ReadCloser {
@@ -20,8 +20,8 @@ func cancelAtEnd(
 	return b
 }
 
-// A responseBody is the body of a response as the caller gets it. It ends the context of its
-// attempt when it has been read to its end, when a Read fails, or when it is closed.
+// A responseBody is the body of a response as the caller gets it. It cancels the context of its
+// attempt at its end, after a failed Read, and on Close.
 type responseBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc

@@ -12,11 +12,11 @@ import (
 // SetBody sets the Body, GetBody and ContentLength of req. A [Transport] can then send the body
 // again, and so can http.Client after a redirect.
 //
-// If body can seek, such as an *os.File, each attempt sends it from its position at the call of
-// SetBody. Close such a body yourself after the request. Any other body, such as a pipe, is read
-// into memory and closed. limit is the largest number of bytes in memory. If the body is longer,
-// SetBody returns an error, and req can still be sent once. If limit is 0 or less, a body that
-// cannot seek must be empty.
+// If body can seek, such as an *os.File, SetBody notes its position, and each attempt sends the
+// bytes from this position on. Close such a body yourself after the request. Any other body, such
+// as a pipe, is read into memory and closed. limit is the largest number of bytes in memory. If the
+// body is longer, SetBody returns an error, and req can still be sent once. If limit is 0 or less,
+// a body that cannot seek must be empty.
 //
 // Do not pass the body to http.NewRequest as well: pass nil there. http.NewRequest would hide the
 // method Seek of a body that has no method Close.

@@ -97,13 +97,14 @@ func (r *reporter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// A loan is the Budget of a request's context under BorrowBudget.
+// A loan is the Budget that BorrowBudget puts into the context of a request.
 type loan struct {
 	budget *retry.Budget
 }
 
-// borrow returns a context that has a Budget. The Budget has limit retries, or the lowest of the
-// values of the header lentName, if that is lower. A value that is not a number counts as 0.
+// borrow returns a context that has a Budget. The Budget has limit retries. If a value of the
+// header lentName is lower than limit, the Budget has as many retries as the lowest value. A value
+// that is not a number counts as 0.
 func borrow(ctx context.Context, values []string, limit int) (context.Context, *loan) {
 	size := (&retry.Budget{Size: limit}).Left() // between 0 and the largest Size of a Budget
 	for _, value := range values {

@@ -10,12 +10,12 @@ import (
 )
 
 // Idempotent reports whether processing req twice has the same effect as processing it once. It
-// reports true for
+// reports true in three cases:
 //
-//   - GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 section 9.2.2);
-//   - the read-only methods of other standards: PROPFIND (RFC 4918), REPORT (RFC 3253), SEARCH
-//     (RFC 5323) and QUERY (draft-ietf-httpbis-safe-method-w-body);
-//   - any method with a header Idempotency-Key or X-Idempotency-Key. As in net/http,
+//   - The method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE (RFC 9110 section 9.2.2).
+//   - The method is a read-only method of another standard: PROPFIND (RFC 4918), REPORT (RFC 3253),
+//     SEARCH (RFC 5323) or QUERY (draft-ietf-httpbis-safe-method-w-body).
+//   - The request has a header Idempotency-Key or X-Idempotency-Key. As in net/http,
 //     req.Header["Idempotency-Key"] = nil makes a request idempotent without sending the header.
 func Idempotent(req *http.Request) bool {
 	switch req.Method {
