@@ -24,8 +24,8 @@ func (*timeoutError) Timeout() bool        { return true }
 func (*timeoutError) Temporary() bool      { return true }
 func (*timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// A netError wraps a timeout. Its method Timeout is for the *url.Error of http.Client, which calls
-// Timeout only on the error that it wraps directly.
+// A netError wraps a timeout. The *url.Error of http.Client calls Timeout only on the error that it
+// wraps directly, so this error must have the method.
 type netError struct{ error }
 
 func (e netError) Unwrap() error { return e.error }
@@ -33,7 +33,7 @@ func (netError) Timeout() bool   { return true }
 func (netError) Temporary() bool { return true }
 
 // asNetError returns err as a net.Error if err is a timeout. If a method of err panics, asNetError
-// returns err unchanged. This may happen with an error of a Check.
+// returns err unchanged. Errors that a Check returns may have such a method.
 func asNetError(err error) error {
 	return harmless.Or(err, func() error {
 		var timeout interface{ Timeout() bool }
@@ -46,9 +46,9 @@ func asNetError(err error) error {
 	})
 }
 
-// checked calls the methods of err that this package and package retry need. If one of them panics,
-// checked returns a permanent error, and otherwise err. The methods of a nil pointer to an error
-// type often panic.
+// checked calls the methods of err that this package and package retry need. If one of these
+// methods panics, checked returns a permanent error. Otherwise it returns err. The methods of a nil
+// pointer to an error type often panic.
 func checked(err error) error {
 	panicked := harmless.Ask("retryhttp", err, func(err error) {
 		var timeout interface{ Timeout() bool }

@@ -48,8 +48,8 @@ func (e *evidence) mayBeDone(err error, canceled bool) bool {
 
 // repeated returns errAgain if http.Transport itself has repeated the request because the
 // connection broke before the first byte of an answer. Otherwise it returns nil. Over HTTP/2 it
-// returns nil, because there net/http repeats only requests that no server has processed. Repeats
-// by a Transport below are found in another way: see attempt.before.
+// returns nil, because there net/http repeats only requests that no server has processed. A
+// Transport below reports its own repeats: see attempt.before.
 func (e *evidence) repeated(resp *http.Response) error {
 	if resp.ProtoMajor >= 2 || !e.again.Load() {
 		return nil
@@ -69,9 +69,9 @@ func gaveUp(err error) bool {
 }
 
 // refused reports whether err says that an HTTP/2 server has not processed the request (RFC 9113
-// section 8.7). Either the server refused the stream, or it sent a GOAWAY whose last stream is an
-// earlier one. If err joins several errors, refused reports false, because these errors may be
-// about several requests.
+// section 8.7). Either the server refused the stream, or it sent a GOAWAY that names an earlier
+// stream as the last one. If err joins several errors, refused reports false, because these errors
+// may be about several requests.
 func refused(err error) bool {
 	for {
 		var reset streamError
@@ -109,13 +109,13 @@ const refusedStream = 0x7 // RFC 9113 section 7
 // and some only with a Retry-After. A Check of the user may retry all of them.
 func undone(status int) bool {
 	switch status {
-	case http.StatusUnauthorized, // "has not been applied", RFC 9110 section 15.5.2
-		http.StatusForbidden,             // "refuses to fulfill it", RFC 9110 section 15.5.4
-		http.StatusProxyAuthRequired,     // refused by a proxy, RFC 9110 section 15.5.8
-		http.StatusRequestEntityTooLarge, // "refusing to process", RFC 9110 section 15.5.14
+	case http.StatusUnauthorized, // RFC 9110 section 15.5.2: the request "has not been applied"
+		http.StatusForbidden,             // RFC 9110 section 15.5.4: the server "refuses to fulfill it"
+		http.StatusProxyAuthRequired,     // RFC 9110 section 15.5.8: a proxy refuses the request
+		http.StatusRequestEntityTooLarge, // RFC 9110 section 15.5.14: the server is "refusing to process"
 		http.StatusMisdirectedRequest,    // RFC 9110 section 15.5.20
 		http.StatusTooEarly,              // RFC 8470 section 5.2
-		http.StatusTooManyRequests:       // servers check the limit before the work, RFC 6585 section 4
+		http.StatusTooManyRequests:       // RFC 6585 section 4: servers check the limit before the work
 		return true
 	default:
 		return false

@@ -77,7 +77,7 @@ func (x *exchange) run(send func(context.Context) error) error {
 func (x *exchange) loopPolicy() retry.Policy {
 	p := *x.policy
 	p.Wait, p.Budget, p.Classify = x.discardAndWait, x.budget, x.classify
-	if x.gate = x.t.Gate.through(x); x.gate != nil || p.Enter != nil {
+	if x.gate = x.t.Gate.newPassage(x); x.gate != nil || p.Enter != nil {
 		p.Enter = x.enter
 	}
 	// If the request cannot be sent again, it does not matter what the server has processed.

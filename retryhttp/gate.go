@@ -30,9 +30,9 @@ import (
 //
 // An attempt is held back before Prepare is called and before AttemptTimeout starts. This wait
 // takes nothing from a Budget, does not call the Policy's Wait, and does not count as time of the
-// attempt in an event. If the wait is longer than MaxRetryAfter, MaxElapsed or the deadline of the
-// request's context allows, the call fails at once without this attempt. The random part of the
-// wait is shortened if it would exceed MaxElapsed or the deadline.
+// attempt in an event. If MaxRetryAfter, MaxElapsed or the deadline of the request's context does
+// not allow such a long wait, the call fails at once, and the attempt is not made. The random part
+// of the wait is shortened if it would exceed MaxElapsed or the deadline.
 type Gate struct {
 	// Key returns the key of a request. Requests with the same key wait together. A request with the
 	// key "" is never held back, and its answer never closes the gate. Key is called once for each
@@ -92,9 +92,9 @@ type passage struct {
 	drawn time.Time // the end of the last pause for which a random wait was drawn
 }
 
-// through returns the passage of an exchange. It returns nil if the attempts of the exchange must
-// not be held back.
-func (g *Gate) through(x *exchange) *passage {
+// newPassage returns the passage of an exchange through the Gate. It returns nil if the attempts of
+// the exchange must not be held back.
+func (g *Gate) newPassage(x *exchange) *passage {
 	key := g.key(x.req)
 	if key == "" {
 		return nil
@@ -103,8 +103,8 @@ func (g *Gate) through(x *exchange) *passage {
 }
 
 // enter is the Enter of the loop, if there is a Gate or the policy has an Enter. It does nothing
-// for attempt 1 of an exchange that fetches the missing bytes of a download: attempt 1 is the
-// attempt whose body broke off, and no request is sent for it.
+// for attempt 1 of an exchange that fetches the missing bytes of a download. There, attempt 1 is
+// the attempt whose body broke off, so no request is sent for it.
 func (x *exchange) enter(ctx context.Context, e retry.Event) error {
 	if e.Attempt == 1 && x.last != nil {
 		return nil

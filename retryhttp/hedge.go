@@ -24,11 +24,11 @@ import (
 //
 // # What is sent twice
 //
-// A GET or HEAD may be sent twice if it has no body, no Upgrade header and no Trailer. The policy
-// of the Transport above must allow a second attempt, and Transport.Idempotent must report true.
-// While a [Gate] holds back other attempts, no second request is sent. If the first request fails
-// before After has passed, no second request is sent either, because the Transport may retry the
-// first.
+// A GET or HEAD may be sent twice if it has no body, no Upgrade header and no Trailer. If there is
+// a Transport above, its policy must allow a second attempt, and its Idempotent must report true
+// for the request. While a [Gate] holds back other attempts, no second request is sent. If the
+// first request fails before After has passed, no second request is sent either, because the
+// Transport may retry the first.
 //
 // # Which answer is returned
 //
@@ -38,8 +38,8 @@ import (
 // a 429 or has a Retry-After, the Hedge returns it at once. If both requests fail, the Hedge
 // returns the answer of the first, unless the answer of the second asks to wait.
 //
-// The Hedge cancels the other request. It discards the response of that request as a Transport
-// discards a response.
+// The Hedge cancels the request whose answer is not returned, and discards its response as a
+// Transport does.
 //
 // # What it costs
 //
@@ -50,11 +50,11 @@ import (
 //
 // The first request is sent in the goroutine of the caller, and the second request in a new
 // goroutine. Base must return when the context of its request is done. The goroutine of the second
-// request runs Base, and Transport.Advise and Gate.OnClose for its answer. If one of them panics
-// there, the first request is canceled, and RoundTrip returns a permanent error. Any other panic
-// reaches the caller, and cancels both requests. A trace of net/http/httptrace gets the events of
-// both requests. Put [LendBudget] below the Hedge, so that each of the two requests carries a
-// lease.
+// request runs Base, and Transport.Advise and Gate.OnClose for its answer. If one of these
+// functions panics in this goroutine, the first request is canceled, and RoundTrip returns a
+// permanent error. Any other panic reaches the caller, and cancels both requests. A trace of
+// net/http/httptrace gets the events of both requests. Put [LendBudget] below the Hedge, so that
+// each of the two requests lends its own retries.
 type Hedge struct {
 	Base http.RoundTripper // sends both requests; nil: http.DefaultTransport
 
@@ -159,7 +159,7 @@ type race struct {
 	h       *Hedge
 	req     *http.Request
 	attempt *attempt      // the attempt that sends req; nil: there is no Transport above
-	in      *attempt      // the attempt in the context of req: attempt, or another one
+	in      *attempt      // the attempt in the context of req, which may send another request
 	budget  *retry.Budget // the Budget for second requests; nil: none
 	first   leg
 
@@ -173,7 +173,7 @@ type race struct {
 type leg struct {
 	r      *race
 	second bool
-	ctx    context.Context // the context of req; of the winner it lives until the end of the body
+	ctx    context.Context // the context of req; for the winner it ends with the body
 	cancel context.CancelCauseFunc
 	req    *http.Request
 
@@ -296,8 +296,9 @@ func (r *race) settle() *leg {
 	return won
 }
 
-// end is called when the request of l has ended. If no leg has won before, l wins if wins is true
-// or if there is no second leg. end returns the leg that has won, or nil if no leg has won yet.
+// end is called when the request of l has ended. If no leg has won yet, l wins in two cases: the
+// argument wins is true, or there is no second leg. end returns the leg that has won, or nil if no
+// leg has won yet.
 func (r *race) end(l *leg, wins bool) (won *leg) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -332,8 +333,8 @@ func (r *race) endLosers() {
 	}
 }
 
-// free discards the response of a request that has lost. It recovers a panic of the body, which
-// would crash the program, because free runs in a new goroutine.
+// free discards the response of a request that has lost. It runs in a new goroutine and recovers a
+// panic of the body, which would otherwise crash the program.
 func (l *leg) free() {
 	defer func() { _ = recover() }()
 	(&attempt{Context: l.ctx, cancel: l.cancel}).discard(l.resp, 0)

@@ -43,9 +43,9 @@ import (
 // was sent on. Each repeat would lend the same retries again, so LendBudget prevents these repeats.
 // The request fails instead, and a Transport above retries it and counts the retry. To prevent the
 // repeats, LendBudget writes the header names Idempotency-Key and X-Idempotency-Key in lower case.
-// It does not prevent repeats over HTTP/2. So if all answers of a host came over HTTP/2 and a
-// request is sent on an idle HTTP/1 connection to it, the header Retry-Budget is set to 0. This
-// fails if base copies the header, as a base for tracing may do.
+// It does not prevent repeats over HTTP/2. All answers of a host may have come over HTTP/2, and yet
+// a request may be sent on an idle HTTP/1 connection to this host. For such a request the header
+// Retry-Budget is 0. This does not work if base copies the header, as a base for tracing may do.
 //
 // If base is nil, http.DefaultTransport is used. If limit is below 1, the header Retry-Budget is
 // always 0.
@@ -88,7 +88,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	trace := sent.trace()
 	trace.GotConn = func(info httptrace.GotConnInfo) {
 		sent.got.Store(true)
-		if http2 && info.Reused && overHTTP1(info.Conn) { // another client has kept the connection
+		if http2 && info.Reused && overHTTP1(info.Conn) { // another client has opened this connection
 			header.Set(lentName, "0")
 		}
 	}
