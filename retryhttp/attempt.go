@@ -57,8 +57,8 @@ func (a *attempt) send() (*http.Response, error) {
 	}
 	a.status = resp.StatusCode
 	a.before = a.sent.repeated(resp)
-	if inner := stoppedBy(resp); inner != nil {
-		resp.Request = inner.of // ErrorOf must not return the error of the Transport below
+	if inner := stopInfoOf(resp); inner != nil {
+		resp.Request = inner.original // ErrorOf must not return the error of the Transport below
 		if e := (*retry.Error)(nil); errors.As(inner.err, &e) {
 			a.before = cmp.Or(e.Before, a.before)
 		}

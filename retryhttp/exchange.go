@@ -31,7 +31,7 @@ import (
 //     Then the loop decides according to the policy. A retry takes 1 from the Budget.
 //  5. Before a retry the loop calls discardAndWait. It discards the response of the last attempt
 //     (body_discard.go), so that its connection can be used again, and then waits.
-//  6. When the loop has ended, "stopped" adds details to the error of the loop. "answer" returns
+//  6. When the loop has ended, "complete" adds details to the error of the loop. "answer" returns
 //     the last response, prepared by handOver, or the error. "cleanUp" closes what the caller does
 //     not get.
 //
@@ -70,7 +70,7 @@ type exchange struct {
 // run calls the function send for each attempt that the loop makes.
 func (x *exchange) run(send func(context.Context) error) error {
 	x.Context = x.req.Context()
-	return x.stopped(retry.Do(x, x.loopPolicy(), send))
+	return x.complete(retry.Do(x, x.loopPolicy(), send))
 }
 
 // loopPolicy returns the policy of the loop, and sets the fields that depend on the request.
@@ -276,13 +276,13 @@ func (x *exchange) discardAndWait(
 	return waits(ctx, left)
 }
 
-// stopped adds details to the error of the loop, and returns this error. After a success err is
+// complete adds details to the error of the loop, and returns this error. After a success err is
 // nil.
 //
 //   - If the Budget of a target was empty, the Cause says how to set another Budget.
 //   - If the last status is a 4xx, an earlier attempt whose answer was lost may be its cause. Then
 //     Before is the error of the earlier attempt.
-func (x *exchange) stopped(err error) error {
+func (x *exchange) complete(err error) error {
 	e, failed := err.(*retry.Error)
 	if !failed {
 		return err
@@ -323,8 +323,8 @@ func (x *exchange) handOver(err error) *http.Response {
 	resp := x.resp
 	x.resp = nil
 	if err != nil {
-		s := &stopped{of: cmp.Or(resp.Request, x.req), attempt: x.last, err: err}
-		s.req = s.of.WithContext(context.WithValue(s.of.Context(), stoppedKey{}, s))
+		s := &stopInfo{original: cmp.Or(resp.Request, x.req), attempt: x.last, err: err}
+		s.req = s.original.WithContext(context.WithValue(s.original.Context(), stopInfoKey{}, s))
 		resp.Request = s.req
 	}
 	if x.t.Resume && hasText(resp) {

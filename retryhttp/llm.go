@@ -20,7 +20,7 @@ import (
 //
 //	option.WithMaxRetries(0), option.WithHTTPClient(&http.Client{Transport: retryhttp.LLM(policy)})
 //
-// The Transport retries what the function Check retries, and also these failures:
+// The Transport retries all failures that the function Check retries, and also these:
 //
 //   - A 409 is retried.
 //   - A POST is retried even if the server may have processed it.
@@ -28,8 +28,8 @@ import (
 //   - An attempt is retried if its stream fails before the first piece of the answer. The stream
 //     may fail by an error event, by its end or by AttemptTimeout.
 //
-// The Transport also reads the headers of VendorAdvice. If the answer to an attempt is lost or
-// late, the server may execute and bill both this attempt and the next one.
+// The Transport also reads the headers of the vendors, as VendorAdvice does. If the answer to an
+// attempt is lost or late, the server may execute and bill both this attempt and the next one.
 //
 // If the status is 400 or above, the Transport reads up to 64 KiB of the body, for at most a
 // second. It looks for JSON at the beginning of the body, whatever the Content-Type is, as the
@@ -82,7 +82,8 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 
 // errorLLM returns the failure that the body of an error describes, and the beginning of the body.
 // If the body was not read, text is nil. A stream is read only up to its first error event, because
-// a stream may have no end. After a second errorLLM cancels the attempt, which ends the body.
+// a stream may have no end. If reading takes longer than a second, errorLLM cancels the attempt,
+// which ends the body.
 func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []byte) {
 	if !hasText(resp) {
 		return said, nil
@@ -151,7 +152,7 @@ func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error
 	switch {
 	case found.isError:
 	case event == "error":
-		found.Type = "" // the type "error" is not a kind of error
+		found.Type = "" // the type "error" does not say which error it is
 	default:
 		return slices.Contains(openingsLLM, found.event), nil
 	}
@@ -169,8 +170,8 @@ func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error
 // fields.
 type failureLLM struct {
 	Type, Message string
-	Status        string          // of Gemini
-	Code          json.RawMessage // of OpenAI: a text, a number or null
+	Status        string          // sent by Gemini
+	Code          json.RawMessage // sent by OpenAI: a text, a number or null
 	Details       []struct {
 		Type       string `json:"@type"`
 		RetryDelay string

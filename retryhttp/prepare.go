@@ -31,8 +31,8 @@ func (a *attempt) prepare() (err error) {
 	return x.unsent("retryhttp: Prepare", err)
 }
 
-// A closing is a body whose Close calls the function close. While Prepare runs, the body of the
-// request is a closing whose function closes the body only once, even if Prepare, the new body and
+// A closing is a body whose Close calls the function close. It is the body of the request while
+// Prepare runs. Then the function closes the body only once, even if Prepare, the new body and
 // prepare all call Close.
 type closing struct {
 	io.ReadCloser

@@ -10,10 +10,10 @@ import (
 // attempt succeeded, and if resp does not come from a Transport. If a Transport is the Base of
 // another Transport, ErrorOf returns the error of the outer Transport.
 //
-// ErrorOf finds the error in the context of resp.Request. You may have read or replaced the body of
-// resp.
+// ErrorOf finds the error in the context of resp.Request. So you may read or replace the body of
+// resp before you call ErrorOf.
 func ErrorOf(resp *http.Response) error {
-	if s := stoppedBy(resp); s != nil {
+	if s := stopInfoOf(resp); s != nil {
 		return s.err
 	}
 	return nil
@@ -37,10 +37,10 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 		return resp, err
 	}
 	var a *attempt
-	of := resp.Request
-	switch s := stoppedBy(resp); {
+	original := resp.Request
+	switch s := stopInfoOf(resp); {
 	case s != nil:
-		a, of, err = s.attempt, s.of, s.err
+		a, original, err = s.attempt, s.original, s.err
 	case resp.StatusCode >= 400:
 		err = Check(resp.Request, resp, nil)
 	default:
@@ -51,30 +51,30 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 	}
 	text := a.discard(resp, keptBytes)
 	if e := (*StatusError)(nil); errors.As(err, &e) {
-		e.keep(of, text)
+		e.keep(original, text)
 	}
 	return nil, err
 }
 
-// A stopped says why a response was the last. If the last attempt failed, its stopped is in the
-// context of the response's Request.
-type stopped struct {
-	req     *http.Request // the Request of the response; its context contains the stopped
-	of      *http.Request // the Request that the response would have without the stopped
-	attempt *attempt      // the last attempt
-	err     error         // why no other attempt was made
+// A stopInfo says why no attempt followed a response. If the last attempt failed, its stopInfo is
+// in the context of the response's Request.
+type stopInfo struct {
+	req      *http.Request // the Request of the response; its context contains the stopInfo
+	original *http.Request // the Request that the response would have without the stopInfo
+	attempt  *attempt      // the last attempt
+	err      error         // why no other attempt was made
 }
 
-type stoppedKey struct{}
+type stopInfoKey struct{}
 
-// stoppedBy returns the stopped of resp, or nil. If a caller makes a request with the context of an
-// earlier response's Request, this context contains the stopped of the earlier response. stoppedBy
-// ignores such a stopped.
-func stoppedBy(resp *http.Response) *stopped {
+// stopInfoOf returns the stopInfo of resp, or nil. If a caller makes a request with the context of
+// an earlier response's Request, this context contains the stopInfo of the earlier response.
+// stopInfoOf ignores such a stopInfo.
+func stopInfoOf(resp *http.Response) *stopInfo {
 	if resp == nil || resp.Request == nil {
 		return nil
 	}
-	if s, ok := resp.Request.Context().Value(stoppedKey{}).(*stopped); ok && resp.Request == s.req {
+	if s, ok := resp.Request.Context().Value(stopInfoKey{}).(*stopInfo); ok && resp.Request == s.req {
 		return s
 	}
 	return nil

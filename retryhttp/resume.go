@@ -15,11 +15,11 @@ import (
 	"github.com/goretry/retry"
 )
 
-// If Transport.Resume is set, a BrokenError is the error of a Read after the body of a response
-// broke off. Either Resume did not apply to the response, or the missing bytes could not be
+// A BrokenError is the error of a Read if Transport.Resume is set and the body of the response has
+// broken off. Either Resume did not apply to the response, or the missing bytes could not be
 // fetched. The bytes that were read before are correct.
 type BrokenError struct {
-	Offset int64 // how many bytes were read
+	Offset int64 // how many bytes the caller has read
 	Err    error // why bytes are missing; contains a *retry.Error if Resume applied
 }
 
@@ -92,15 +92,15 @@ func strongETag(resp *http.Response) string {
 // Budget. A request costs about as many bytes.
 const progressBytes = 1 << 10
 
-// If Transport.Resume is set, a download is the body of a response. A Read of the download also
-// sends the requests for missing bytes, and reads the first of these bytes into its argument. So a
-// download has no goroutine and no buffer.
+// A download is the body that the caller gets if Transport.Resume is set. A Read of the download
+// also sends the requests for missing bytes, and reads the first of these bytes into its argument.
+// So a download has no goroutine and no buffer.
 type download struct {
 	x     *exchange // the exchange that got the response
 	why   string    // why Resume does not apply; "": it applies
 	etag  string    // the ETag of the whole body
 	total int64     // the length of the whole body; -1: unknown
-	off   int64     // how many bytes were read
+	off   int64     // how many bytes the caller has read
 	paid  int64     // the value of off when a retry last took nothing from the Budget
 	end   int64     // where the present part ends; -1: the first response is being read
 	broke error     // an error that came together with bytes; for the next Read
@@ -194,9 +194,9 @@ func (d *download) advance(n int, err error) (int, error) {
 	return n, err
 }
 
-// between closes the body that broke off. It returns false if the caller has closed the download.
-// From now on Close cancels ctx.
-func (d *download) between() bool {
+// closeBroken closes the body that broke off. It returns false if the caller has closed the
+// download. After closeBroken, Close cancels ctx.
+func (d *download) closeBroken() bool {
 	d.mu.Lock()
 	body, closed := d.body, d.closed
 	d.body = nil
@@ -218,11 +218,11 @@ type part struct {
 	over       bool  // the server says that the body has no more bytes
 }
 
-// fetch fetches the missing bytes from off in a new exchange under the policy, and reads the first
-// of them into p. The first attempt of the exchange is the attempt whose body broke off with the
-// error broke. A later attempt fails if it gets no byte.
+// fetch fetches the missing bytes, starting at the offset off. It makes a new exchange under the
+// policy, and reads the first bytes into p. The first attempt of the exchange is the attempt whose
+// body broke off with the error broke. A later attempt fails if it gets no byte.
 func (d *download) fetch(p []byte, broke error) (int, error) {
-	if !d.between() {
+	if !d.closeBroken() {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	req := d.x.req.WithContext(d.ctx)
@@ -324,7 +324,8 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 
 // isByteRanges reports whether the Content-Type of a response is multipart/byteranges. Such a body
 // has several parts, with boundary lines between them. A server must not send such a body if the
-// request asks for one range, and never together with a Content-Range (RFC 9110 section 15.3.7.2).
+// request asks for one range. It must never send it together with a Content-Range (RFC 9110 section
+// 15.3.7.2).
 func isByteRanges(resp *http.Response) bool {
 	return slices.ContainsFunc(resp.Header["Content-Type"], func(text string) bool {
 		text = strings.ToLower(text) // a value may contain two types

@@ -26,7 +26,7 @@ type StatusError struct {
 	url     url.URL // the URL of the request, without user, query and fragment
 	advice  Advice
 	hasBody bool          // Body is not set yet, and may be set from the response
-	of      *http.Request // the Request of the response
+	request *http.Request // the Request of the response
 }
 
 // NewStatusError returns resp as an error, with the wait that [AdviceOf] reads from its
@@ -45,7 +45,7 @@ func (t *Transport) StatusError(req *http.Request, resp *http.Response) *StatusE
 	}
 	e := &StatusError{
 		StatusCode: resp.StatusCode, Header: resp.Header.Clone(),
-		advice: advise(resp), hasBody: true, of: resp.Request,
+		advice: advise(resp), hasBody: true, request: resp.Request,
 	}
 	if req != nil && req.URL != nil {
 		u := req.URL
@@ -66,11 +66,11 @@ func (e *StatusError) Error() string {
 	return text + strings.TrimSpace(fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode)))
 }
 
-// keep sets the Body of e to the first keptBytes of text. It does nothing if Body is set already,
-// or if e is the error of another response: a Check may return the StatusError of the response of a
-// token server. "of" is the Request of the response that has the text.
-func (e *StatusError) keep(of *http.Request, text []byte) {
-	if e.hasBody && e.of == of {
+// keep sets the Body of e to the first keptBytes of text. It does nothing if Body is already set.
+// It also does nothing if e is the error of another response, such as the response of a token
+// server. request is the Request of the response whose body starts with text.
+func (e *StatusError) keep(request *http.Request, text []byte) {
+	if e.hasBody && e.request == request {
 		e.Body, e.hasBody = append([]byte(nil), text[:min(len(text), keptBytes)]...), false
 	}
 }

@@ -270,10 +270,10 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 //
 // If a method of an error of Base panics, the error is replaced by a permanent error.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if s := stoppedBy(&http.Response{Request: req}); s != nil {
+	if s := stopInfoOf(&http.Response{Request: req}); s != nil {
 		// The caller sends the Request of an earlier response again. The context of this Request holds
 		// the error of the earlier call.
-		req = req.WithContext(s.of.Context())
+		req = req.WithContext(s.original.Context())
 	}
 	x := &exchange{
 		t: t, req: req, policy: t.policyOf(req),

@@ -3,8 +3,8 @@
 // body again from its beginning, and closes responses.
 //
 // [New] puts a script in front of any http.RoundTripper. Each request gets the next [Fault] of the
-// script. After the last fault, all requests are sent to the server. Here no server is needed, and
-// the answers are 503, 503 and 200:
+// script. After the last fault, all requests are sent to the server. In this example no server is
+// needed, and the answers are 503, 503 and 200:
 //
 //	busy := httpfault.Status(503, 0)
 //	faults := httpfault.New(nil, busy, busy, httpfault.Status(200, 0))
@@ -99,7 +99,7 @@ func InBody(n int64, err error) Fault {
 
 // Status returns a fault that answers the request itself, with a status and a short text. Like a
 // server, it first reads the request's body. If wait is above 0, the answer has a Retry-After in
-// seconds, rounded up. If wait is 0 or less, it has no Retry-After.
+// seconds, rounded up. If wait is 0 or less, the answer has no Retry-After.
 func Status(code int, wait time.Duration) Fault {
 	return func(req *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		if req.Body != nil {

@@ -133,8 +133,8 @@ func isGET(req *http.Request) bool { return req.Method == "" || req.Method == ht
 // errLate is the error of an attempt that AttemptTimeout ended.
 var errLate = fmt.Errorf("sse: no headers within AttemptTimeout: %w", context.DeadlineExceeded)
 
-// RoundTrip sends a request of the Transport. If the base is a Transport too, it makes only one
-// attempt.
+// RoundTrip sends a request of the Transport. If the base is a Transport too, that Transport makes
+// only one attempt.
 func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := retryhttp.WithPolicy(req.Context(), retry.Policy{})
 	ctx, cancel := context.WithCancelCause(ctx) // canceled when the attempt ends
@@ -239,7 +239,7 @@ func (c *connections) sum() uint64 {
 func (c *connections) end() (over bool, err error) {
 	known, why := c.last.ID != "" || c.Lossy, ""
 	switch {
-	case !c.began || c.Resume != nil: // the Transport or Resume decides
+	case !c.began || c.Resume != nil: // the Transport or Resume decides whether to go on
 	case !isGET(c.first):
 		why = "a " + c.first.Method + " needs a Resume"
 	case !known:

@@ -11,10 +11,10 @@
 //
 // If the server follows the HTML standard, you get each event once, and never a part of an event.
 // An event that was cut off is dropped together with its ID. After a reconnection, the server may
-// repeat events. These are skipped if they equal one of the last 1,000 events, up to the first new
-// event. Two events are equal if their ID, name and data are equal. An event without an ID has the
-// ID of the event before it. If no event has set an ID, no event is skipped. docs/events.md has
-// more rules.
+// repeat events. Repeated events are skipped, up to the first new event. An event counts as
+// repeated if it equals one of the last 1,000 events. Two events are equal if their ID, name and
+// data are equal. An event without an ID has the ID of the event before it. If no event has set an
+// ID, no event is skipped. docs/events.md has more rules.
 package sse
 
 import (
@@ -57,14 +57,14 @@ type Stream struct {
 	// HealthyAfter (0 means 10s). After progress, the attempts are counted from 1 again. The first
 	// reconnection after progress takes nothing from the Budget of the Policy or of the Transport. If
 	// an event or an ID was the progress, this reconnection may wait less than 10ms. OnEvent then gets
-	// the events of a separate call for this wait, for which retryhttp.RequestOf returns nil.
+	// the events of a separate call for this wait. For this call, retryhttp.RequestOf returns nil.
 	// AttemptTimeout limits the time until the headers of the response have arrived.
 	Policy retry.Policy
 
 	// Resume returns the request for the events after last. The ID of last is the newest ID of the
-	// stream. Its Name and Data are those of the last event. If Resume is nil, a GET is sent again
-	// with a Last-Event-ID, and a stream of any other method ends at a break. If Resume is nil, a
-	// request with a body needs a GetBody.
+	// stream. Its Name and Data come from the last event. If Resume is nil, a GET is sent again with a
+	// Last-Event-ID, and a stream of any other method ends at a break. If Resume is nil, a request
+	// with a body needs a GetBody.
 	Resume func(ctx context.Context, last Event) (*http.Request, error)
 
 	// Last reports whether an event is the last event of the stream. If a connection ends before Last
