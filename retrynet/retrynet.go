@@ -33,8 +33,8 @@
 // This RetryIf also retries a handshake that was ended by the Timeout of the Dialer in
 // tls.DialWithDialer, because the error is context.DeadlineExceeded.
 //
-// If the Timeout of a net.Dialer or the deadline of a context ends a dial or a lookup of package
-// net, the error is an "i/o timeout", which is transient.
+// A dial or a lookup of package net fails with an "i/o timeout" if the Timeout of a net.Dialer or
+// the deadline of a context ends it. This error is transient.
 //
 // # Other errors
 //
@@ -208,10 +208,10 @@ func judgeOne(err error) verdict {
 func alertStays(err error) bool {
 	for _, alert := range [...]tls.AlertError{
 		40,                         // handshake_failure
-		42, 43, 44, 45, 46, 48, 49, // a certificate, or its owner
-		70, 71, 86, // the version, the ciphers
-		109, 110, 112, 120, 121, // an extension, the server's name, the protocol, its encryption
-		113, 114, 115, 116, // a certificate's status, a shared key, no certificate
+		42, 43, 44, 45, 46, 48, 49, // alerts about a certificate or its owner
+		70, 71, 86, // alerts about the version or the ciphers
+		109, 110, 112, 120, 121, // alerts about an extension, the server's name, or the protocol
+		113, 114, 115, 116, // alerts about a missing certificate, its status, or a shared key
 	} {
 		if err.Error() == alert.Error() {
 			return true

@@ -27,7 +27,7 @@ const (
 
 var (
 	loads     = []float64{0.5, 0.65, 0.8}  // the usual loads, as shares of capacity
-	border    = []float64{0.85, 0.9, 0.95} // loads close to the capacity, as shares of it
+	border    = []float64{0.85, 0.9, 0.95} // loads near the capacity, as shares of capacity
 	processes = []int{1, 10, 100, 1000}
 
 	events = []retrysim.Trigger{
@@ -66,7 +66,8 @@ func system(
 // database is a service that can answer 300 requests a second.
 var database = retrysim.Service{Workers: 30, Work: 100 * time.Millisecond}
 
-// outage returns a system whose load is a share of capacity, and that has one event after a minute.
+// outage returns a system with one event after a minute. load is the share of capacity that the
+// usual calls use.
 func outage(load float64, processes int, b *retry.Budget, event retrysim.Trigger) retrysim.System {
 	event.Service = "db"
 	s := system(load*capacity, processes, b, database, event)
@@ -74,8 +75,8 @@ func outage(load float64, processes int, b *retry.Budget, event retrysim.Trigger
 	return s
 }
 
-// staysDown simulates each event. It returns how many of them are not over after ten minutes,
-// because the database has not recovered.
+// staysDown simulates each event. It returns the number of events from which the database has not
+// recovered after ten minutes.
 func staysDown(load float64, processes int, b *retry.Budget, seed uint64) (down int) {
 	for _, event := range events {
 		if run(outage(load, processes, b, event), seed).Outcome.Verdict != retrysim.Recovers {
@@ -145,7 +146,7 @@ func (b blip) lost(processes int, budget *retry.Budget) int {
 			Service: "db", Change: retrysim.Fail, Value: fail,
 		})
 	}
-	if b.noise > 0 { // before the blip and after it
+	if b.noise > 0 { // noise before and after the blip
 		after := b.warm + b.fails
 		for _, e := range []retrysim.Trigger{{For: b.warm}, {At: after, For: 5 * time.Second}} {
 			e.Service, e.Change, e.Value = "db", retrysim.Fail, b.noise

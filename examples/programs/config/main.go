@@ -45,7 +45,7 @@ func main() { os.Exit(run("config.yaml", os.Environ, os.Stdout, os.Stderr)) }
 func run(path string, environ func() []string, stdout, stderr io.Writer) int {
 	config, err := load(path, environ)
 	if err != nil {
-		// An error of mapstructure has several lines.
+		// An error of mapstructure has several lines, which become one line here.
 		fmt.Fprintln(stderr, strings.Join(strings.Fields(err.Error()), " "))
 		return 1
 	}

@@ -25,7 +25,7 @@ type dialect struct {
 	now string
 
 	tick time.Duration // the resolution of the database's clock
-	lock string        // prevents two claims of one row; empty for SQLite, which has one writer
+	lock string        // keeps two workers from claiming one row; SQLite needs no lock
 }
 
 var (
@@ -118,7 +118,7 @@ func busy(err error) bool {
 }
 
 // text returns the text of an error in a form that PostgreSQL can store. PostgreSQL refuses a NUL
-// and text that is not UTF-8. Without this change, a job with such an error would never end.
+// and text that is not UTF-8. A job whose error cannot be stored would never end.
 func text(err error) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(fmt.Sprint(err), "\x00", "\uFFFD"), "\uFFFD")
 }

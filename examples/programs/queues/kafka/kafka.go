@@ -35,8 +35,8 @@ const (
 	beganHeader      = "retry-began"       // when the first attempt began, in Unix nanoseconds
 )
 
-// decades has one limit for each retry topic: the delays in the topic are shorter. The last topic
-// is also for longer delays.
+// decades contains one limit for each retry topic. The delays in the topic are below its limit. The
+// last topic is also for longer delays.
 var decades = []time.Duration{
 	time.Second, 10 * time.Second, 100 * time.Second, 1000 * time.Second, 10_000 * time.Second,
 }
