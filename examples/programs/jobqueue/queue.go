@@ -153,9 +153,9 @@ func (q *Queue) Claim(ctx context.Context, lease time.Duration) (*Job, error) {
 	return &j, nil
 }
 
-// ErrLost means that a worker no longer holds the claim of a job. Either the lease has expired and
-// another worker has claimed the job. Or the worker has already written the result, but the answer
-// of the database was lost.
+// ErrLost means that a worker no longer holds the claim of a job. The lease may have expired, so
+// that another worker has claimed the job. Or the worker may have written the result before, and
+// the answer of the database was lost.
 var ErrLost = errors.New("jobqueue: the claim is lost")
 
 // Renew extends the claim of a job. The claim then ends after lease, counted from now.

@@ -17,8 +17,8 @@ import (
 type Worker struct {
 	Queue *Queue
 
-	// Run runs a job. The context of Run is canceled when the claim is lost. After the context of Work
-	// is done, it is canceled with a delay of Grace.
+	// Run runs a job. The context of Run is canceled when the claim is lost. It is also canceled Grace
+	// after the context of Work is done.
 	Run func(context.Context, *Job) error
 
 	Lease time.Duration // how long a claim is valid after its last renewal, at least 1s
@@ -38,7 +38,7 @@ var errIdle = errors.New("jobqueue: nothing is runnable")
 func (w *Worker) Work(ctx context.Context) error {
 	if w.Lease < time.Second {
 		return fmt.Errorf("jobqueue: Lease is %v: "+
-			"write at least 1s, because a claim may take an eighth of it", w.Lease)
+			"write at least 1s, because a claim may take an eighth of the lease", w.Lease)
 	}
 	if w.Poll <= 0 {
 		return fmt.Errorf("jobqueue: Poll is %v: write a positive duration", w.Poll)

@@ -92,7 +92,7 @@ func draw(all []rescue) []byte {
 	return []byte(b.String())
 }
 
-// draw adds the picture of one run.
+// draw writes the picture of one run to b.
 func (r rescue) draw(b *strings.Builder) {
 	const inner = runHeight - runTop - runBottom
 	seconds, db := r.answer.Run.Seconds, r.answer.Run.Services["db"].Seconds
