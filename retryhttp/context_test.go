@@ -79,9 +79,9 @@ func TestWithPolicy(t *testing.T) {
 	}
 }
 
-// A token that is fetched in the context of an attempt is not that attempt, whoever fetches it
-// and by whatever client: its 429 does not close the Gate of the attempt, its second request is
-// not the attempt's, and the Advise and the evidence of the attempt are not about it.
+// A request for a token may be sent in the context of an attempt, by any client. It does not belong
+// to the attempt: its 429 does not close the Gate, its Hedge does not count as the attempt's Hedge,
+// and the Advise and the evidence of the attempt do not apply to it.
 func TestWhoseAttemptIsIt(t *testing.T) {
 	slow, fast := reply{after: time.Second, status: 200}, reply{after: 10 * ms, status: 200}
 	type fetch = func(ctx context.Context, method, url string) error

@@ -332,7 +332,7 @@ func (c h2conn) close() { c <- nil }
 // A request that Prepare sends in the context of a POST is no evidence of the POST. A token server
 // that cannot be reached does not show that the POST was not sent, and a token server that answers
 // does not show that it was sent.
-func TestEvidenceIsOfTheRequestAlone(t *testing.T) {
+func TestEvidenceIsAboutTheRequestAlone(t *testing.T) {
 	refused := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, errReset }}
 	answers := piped(1, func(conn net.Conn, _ *http.Request) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")

@@ -210,7 +210,7 @@ func TestGateProlonged(t *testing.T) {
 	})
 }
 
-// A request that is not sent closes no gate around it: of a Transport, or of a function.
+// A request that is not sent does not close the gate of an outer Transport or of an outer call.
 func TestGateInsideAGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closes := func(string, time.Duration, error) { t.Error("closed") }

@@ -279,8 +279,8 @@ func TestHedgeBudgetOfTheTarget(t *testing.T) {
 	})
 }
 
-// An answer that comes when the second request is due: whether it is sent or not, it is
-// paid for once, and only if it is.
+// The answer may arrive at the moment when the second request is due. If the second request is
+// sent, it takes one retry from the Budget. If it is not sent, it takes nothing.
 func TestHedgeAnswerWhenTheSecondIsDue(t *testing.T) {
 	for range 2000 {
 		synctest.Test(t, func(t *testing.T) {

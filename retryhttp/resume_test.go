@@ -117,8 +117,8 @@ func TestResumeAtEveryByte(t *testing.T) {
 	}
 }
 
-// What a server may answer to a request for the rest, and what is read then: the
-// whole, or else a true beginning and why it is not more. FuzzContentRange has more of them.
+// A server may send a wrong answer to a request for the missing bytes. The caller reads either the
+// whole body, or a correct beginning and an error. FuzzContentRange has more wrong answers.
 func TestResumeFromALiar(t *testing.T) {
 	header := func(name string, values ...string) func(*http.Response) {
 		return func(resp *http.Response) { resp.Header[name] = values }

@@ -422,7 +422,7 @@ func TestResumeByGET(t *testing.T) {
 }
 
 // Resume gets the last event with the newest ID, in a context that has no policy of its own.
-func TestWhatResumeGets(t *testing.T) {
+func TestResumeGetsTheLastEventWithTheNewestID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got sse.Event
 		server := &script{answers: []answer{reset("event: x\n" + event(1, "a") + "id: 2\n\n"), done}}
