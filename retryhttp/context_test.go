@@ -17,8 +17,8 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// OnEvent and Wait know the request, after a dial that was refused too. Nothing
-// below the Transport takes its request for its own.
+// RequestOf returns the request in OnEvent and in Wait, also after a refused dial. It returns nil
+// below the Transport.
 func TestRequestOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
@@ -52,8 +52,8 @@ func TestRequestOf(t *testing.T) {
 	})
 }
 
-// A policy for one request replaces the Transport's policy entirely. It is not for a
-// Transport below.
+// A policy for one request replaces the Transport's policy entirely. A Transport below does not use
+// it.
 func TestWithPolicy(t *testing.T) {
 	var seen events
 	ours := retry.Policy{MaxAttempts: 5, Budget: &retry.Budget{Size: 10}, AttemptTimeout: time.Hour, OnEvent: seen.add}
