@@ -161,7 +161,7 @@ func (a *attempt) Value(key any) any {
 	}
 }
 
-// String returns a name, as the contexts of package context do. It must not print the request.
+// String returns only a name, because the text of a context must not contain the request.
 func (a *attempt) String() string { return "retryhttp.attempt" }
 
 // cloneHeader returns a copy of h. The copy is not nil, even if h is nil.

@@ -354,5 +354,5 @@ func (x *exchange) Value(key any) any {
 	return x.Context.Value(key)
 }
 
-// String returns a name, as the String of an attempt does. It must not print the request.
+// String returns only a name, because the text of a context must not contain the request.
 func (x *exchange) String() string { return "retryhttp.exchange" }

@@ -43,9 +43,11 @@ import (
 // was sent on. Each repeat would lend the same retries again, so LendBudget prevents these repeats.
 // The request fails instead, and a Transport above retries it and counts the retry. To prevent the
 // repeats, LendBudget writes the header names Idempotency-Key and X-Idempotency-Key in lower case.
-// It does not prevent repeats over HTTP/2. All answers of a host may have come over HTTP/2, and yet
-// a request may be sent on an idle HTTP/1 connection to this host. For such a request the header
-// Retry-Budget is 0. This does not work if base copies the header, as a base for tracing may do.
+// It does not prevent repeats over HTTP/2, because there net/http repeats only requests that no
+// server has processed. If all earlier answers of a host came over HTTP/2, LendBudget expects
+// HTTP/2 again. If the request then gets an idle HTTP/1 connection, LendBudget sets the header
+// Retry-Budget to 0 before the header is sent. This does not work with a base that copies the
+// header, such as some bases for tracing.
 //
 // If base is nil, http.DefaultTransport is used. If limit is below 1, the header Retry-Budget is
 // always 0.
@@ -88,7 +90,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	trace := sent.trace()
 	trace.GotConn = func(info httptrace.GotConnInfo) {
 		sent.got.Store(true)
-		if http2 && info.Reused && overHTTP1(info.Conn) { // another client has opened this connection
+		if http2 && info.Reused && overHTTP1(info.Conn) { // a connection of another client
 			header.Set(lentName, "0")
 		}
 	}

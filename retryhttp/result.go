@@ -46,7 +46,7 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 	default:
 		return resp, nil
 	}
-	if a == nil || a.Err() != nil { // the attempt's body has ended; the caller may have set another
+	if a == nil || a.Err() != nil { // the attempt has ended; resp may have another body
 		a = attemptFor(resp)
 	}
 	text := a.discard(resp, keptBytes)

@@ -126,9 +126,9 @@ type Transport struct {
 	// response. When AttemptTimeout has passed, the context that Base gets is canceled. The method
 	// Deadline of this context does not report AttemptTimeout.
 	//
-	// Each success adds the Ratio of the Budget to the Budget. A failure also adds it, if its status
-	// shows that the server works. Such statuses are 400 to 499 except 408, 421, 425 and 429, if the
-	// response has no Retry-After.
+	// Each success adds the Ratio of the Budget to the Budget. A failure also adds the Ratio if its
+	// status shows that the server works. Such statuses are 400 to 499 except 408, 421, 425 and 429,
+	// if the response has no Retry-After.
 	Policy retry.Policy
 
 	// Budgets returns the Budget for a request whose policy has no Budget. If Budgets returns nil,

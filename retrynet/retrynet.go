@@ -18,7 +18,7 @@
 //
 // net.ErrClosed is transient, although your own program may have closed the connection. If your
 // program closes a connection to stop a loop that reads from it, stop the loop by its context as
-// well. Otherwise the loop would retry.
+// well. Otherwise the loop would retry after your own Close.
 //
 // # Contexts
 //
