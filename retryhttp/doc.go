@@ -25,11 +25,11 @@
 //     attempt.go. [Check] and [Advice] decide what is retried. [LLM] returns a Transport for the
 //     APIs of language models. A [Gate] holds back all requests to a server that has answered one
 //     of them with a 429 and a Retry-After.
-//   - Bodies are in body_*.go. SetBody prepares the body of a request. [WholeBody] and [FirstEvent]
-//     return a Check that also reads the body of a response. The attempt fails if the body breaks
-//     off, or if a stream of events starts with an error.
-//   - Downloads are in resume.go. If Transport.Resume is set and the body of a response breaks off,
-//     the Transport fetches the missing bytes.
+//   - The code for bodies is in body_*.go. [SetBody] prepares the body of a request. [WholeBody]
+//     and [FirstEvent] return a Check that also reads the body of a response. The attempt fails if
+//     the body breaks off, or if a stream of events starts with an error.
+//   - The code for downloads is in resume.go. If Transport.Resume is set and the body of a response
+//     breaks off, the Transport fetches the missing bytes.
 //   - Two RoundTrippers belong below the Transport. A [Hedge] sends a GET a second time if its
 //     answer is late. [LendBudget] lends retries to the server of a request, and the server takes
 //     them with [BorrowBudget].

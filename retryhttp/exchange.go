@@ -104,9 +104,9 @@ func (x *exchange) cannotRepeat() error {
 
 // attempt makes one attempt. It returns the error of the attempt, or nil if the attempt succeeded.
 //
-// If there is an AttemptTimeout, the loop cancels ctx after this time, and when the method attempt
-// returns. The caller may read the body of the response later. So the request has another context,
-// and AttemptTimeout can cancel it only while the method attempt runs.
+// The loop cancels ctx when the method attempt returns, and after AttemptTimeout. The caller may
+// read the body of the response later. So the request has another context, and AttemptTimeout can
+// cancel it only while the method attempt runs.
 func (x *exchange) attempt(ctx context.Context) error {
 	a := x.next()
 	open := false // the response has a body, whose end will end the attempt
@@ -300,9 +300,9 @@ func (x *exchange) complete(err error) error {
 }
 
 // answer returns the results of RoundTrip after the loop has stopped with err. It returns the last
-// response after a success. After a failure it returns an error instead of the response in three
-// cases: there is no response, the policy is invalid, or the context of the caller's request is
-// done.
+// response after a success. After a failure it also returns the last response, except in three
+// cases. The cases are that there is no response, that the policy is invalid, and that the context
+// of the caller's request is done.
 func (x *exchange) answer(err error) (*http.Response, error) {
 	ctx := x.req.Context()
 	switch {

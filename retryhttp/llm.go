@@ -38,8 +38,8 @@ import (
 // is permanent, whatever the status is. A google.rpc.RetryInfo in the body counts like a
 // Retry-After, and the longer of the two waits applies. The limit of a second needs a Base whose
 // bodies end with the context of the request, such as [http.Transport]. If AttemptTimeout passes
-// while the body is read, the attempt fails with a timeout, whatever its status and its Retry-After
-// were.
+// while the body is read, the attempt fails with a timeout. Its status and its Retry-After are then
+// ignored.
 //
 // An error event before the first piece of the answer becomes a [*StreamError]. The error is
 // permanent if the request is invalid, not allowed or not paid for. An error event after the first

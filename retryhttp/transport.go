@@ -90,9 +90,9 @@ import (
 // The first two lines of the table need a Base that reports GetConn, GotConn and WroteHeaders to
 // net/http/httptrace, as http.Transport does. If Base reports nothing, every request counts as sent
 // to the server. An idempotent request is traced only if it has an Idempotency-Key. A GET or HEAD
-// that a Hedge may send twice is not traced. If net/http itself or a Transport below has repeated
-// the request after an answer was lost, not even a 429 is retried: the server may have processed
-// the request before the repeat.
+// that a Hedge may send twice is not traced. net/http itself or a Transport below may have repeated
+// the request after an answer was lost. Then not even a 429 is retried, because the server may have
+// processed the request before the repeat.
 //
 // # An answer that is lost
 //
@@ -190,9 +190,10 @@ type Transport struct {
 	// AdviceOf reads the header Retry-After. VendorAdvice reads more headers.
 	//
 	// Advise may read the body of the response. It should limit the number of bytes that it reads,
-	// because AttemptTimeout limits only the time. It must then put a new body with the same bytes in
-	// its place, because the caller may get the response, and Advise may be called twice for it. The
-	// Close of the new body must close the old body. See the example of Advice.
+	// because AttemptTimeout limits only the time. If Advise has read the body, it must put a new body
+	// with the same bytes in its place. The reason is that the caller may get the response, and that
+	// Advise may be called twice for a response. The Close of the new body must close the old body.
+	// See the example of Advice.
 	Advise func(*http.Response) Advice
 
 	// StallTimeout ends an attempt if a Read of the response's body gets no byte for this long. The
@@ -205,9 +206,9 @@ type Transport struct {
 	// Transports may share a Gate. If Gate is nil, no attempt is held back.
 	Gate *Gate
 
-	// If Resume is true and the body of a response breaks off while the caller reads it, the Transport
-	// fetches the missing bytes with the headers Range and If-Range (RFC 9110 section 14). If Resume
-	// is false, a Read of the body returns the error unchanged.
+	// Resume is about a body that breaks off while the caller reads it. If Resume is true, the
+	// Transport fetches the missing bytes with the headers Range and If-Range (RFC 9110 section 14).
+	// If Resume is false, a Read of the body returns the error unchanged.
 	//
 	// Resume applies to a GET that has neither a body nor a Range header. The response must be a 200
 	// that has a strong ETag of at most 128 bytes and no Content-Encoding. Therefore a GET without an
@@ -257,11 +258,11 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 // what GetBody returns if Body is nil. Each later attempt sends what GetBody returns. A request
 // with a Trailer, or with a body and no GetBody, is sent once: see [SetBody].
 //
-// If the body breaks off while the caller reads it, the request is not retried, unless Resume
-// applies. A Check that reads the whole body can fail the attempt instead: see [WholeBody]. For a
-// body that is too long for WholeBody, send the request and read the body inside [retry.Do], with
-// retrynet.Transient as its RetryIf. Send this request without a Transport, because the attempts of
-// Do and of the Transport would multiply.
+// If the body breaks off while the caller reads it, the request is not retried. Only Resume can
+// fetch the missing bytes then. A Check that reads the whole body can fail the attempt instead: see
+// [WholeBody]. For a body that is too long for WholeBody, send the request and read the body inside
+// [retry.Do], with retrynet.Transient as its RetryIf. Send this request without a Transport,
+// because the attempts of Do and of the Transport would multiply.
 //
 // RoundTrip reads and closes the body of each response before the last, so that its connection can
 // be used again. It reads at most 64 KiB, for at most 100 ms. This time is part of the wait before

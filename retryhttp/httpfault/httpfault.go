@@ -47,9 +47,9 @@ import (
 type Fault func(req *http.Request, base http.RoundTripper) (*http.Response, error)
 
 // Before returns a fault that fails with err and sends nothing, so the server never sees the
-// request. If the request's context has an httptrace, the fault calls its GetConn and not its
-// GotConn, as net/http does if it gets no connection. If err is nil, the error is
-// io.ErrUnexpectedEOF.
+// request. If the request's context has an httptrace, the fault calls the hook GetConn of the
+// trace, but not the hook GotConn. net/http does the same if it gets no connection. If err is nil,
+// the error is io.ErrUnexpectedEOF.
 func Before(err error) Fault {
 	return func(req *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		if trace := httptrace.ContextClientTrace(req.Context()); trace != nil && trace.GetConn != nil {

@@ -72,8 +72,8 @@ type Stream struct {
 	// with a 204, and any other stream ends with its connection.
 	Last func(Event) bool
 
-	// If Lossy is true, a GET is sent again even if its events have no ID, after a break and after a
-	// regular end. Then events may be missing or arrive twice.
+	// If Lossy is true, a GET whose events have no ID is sent again, after a break and after a regular
+	// end. Then events may be missing or arrive twice.
 	Lossy bool
 
 	// Limit is the largest number of bytes of the data and the name of an event. If Limit is above 8

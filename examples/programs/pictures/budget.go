@@ -85,9 +85,9 @@ func threeRetries(x float64) outcome {
 }
 
 // withinBudget is the closed-form formula for a budget of this library, which each success refills
-// by ratio. R is the number of retries for each call. It is the same as without a budget, but at
-// most the solution of R = ratio * (1-x) * (1+R) + bucketSize / loadCalls. The last term comes from
-// the bucket, which is full at the start.
+// by ratio. R is the number of retries for each call. R is the number that three retries need, but
+// at most the solution of R = ratio * (1-x) * (1+R) + bucketSize / loadCalls. The last term comes
+// from the bucket, which is full at the start.
 func withinBudget(x float64) outcome {
 	pay := bucketRatio * (1 - x)
 	retries := min(x+x*x+x*x*x, pay/(1-pay)+bucketSize/(1-pay)/loadCalls)
