@@ -73,7 +73,7 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 		if panicked != nil {
 			panic(panicked)
 		}
-	case <-timer.C: // the goroutine goes on
+	case <-timer.C: // the goroutine goes on reading
 	}
 	return text.soFar()
 }

@@ -94,7 +94,7 @@ type sharedSeeker struct {
 	seeker io.ReadSeeker
 	start  int64       // the position from which each body is sent
 	size   int64       // the length of each body; bytes that are appended later are not sent
-	turn   *seekerBody // the body that may read; nil: none
+	turn   *seekerBody // the only body that may read; nil: no body may read
 }
 
 // rewind seeks to the start, and returns the body for the next attempt.

@@ -12,9 +12,9 @@ import (
 )
 
 // BorrowBudget returns a handler that calls h with a Budget in the context of the request. The
-// Budget has limit retries, or fewer if the header Retry-Budget of the request contains a lower
-// number. The Budget limits all retries for the request in this process, and in the servers to
-// which this process lends retries with [LendBudget].
+// parameter limit is the number of retries in the Budget. If the header Retry-Budget of the request
+// contains a lower number, the lower number applies. The Budget limits all retries for the request
+// in this process, and in the servers to which this process lends retries with [LendBudget].
 //
 //	mux.Handle("/orders/", retryhttp.BorrowBudget(orders, 3))
 //
@@ -36,7 +36,7 @@ func BorrowBudget(h http.Handler, limit int) http.Handler {
 		ctx, loan := borrow(r.Context(), r.Header.Values(lentName), limit)
 		if loan.asked() {
 			r := &reporter{ResponseWriter: w, loan: loan}
-			defer r.report() // after a panic too, because an outer handler may still respond
+			defer r.report() // also after a panic, because an outer handler may respond
 			w = r
 		}
 		h.ServeHTTP(w, r.WithContext(ctx))
@@ -102,9 +102,9 @@ type loan struct {
 	budget *retry.Budget
 }
 
-// borrow returns a context that has a Budget. The Budget has limit retries. If a value of the
-// header lentName is lower than limit, the Budget has as many retries as the lowest value. A value
-// that is not a number counts as 0.
+// borrow returns a context that has a Budget. The number of retries in the Budget is the parameter
+// limit. If a value of the header lentName is lower, the lowest value applies. A value that is not
+// a number counts as 0.
 func borrow(ctx context.Context, values []string, limit int) (context.Context, *loan) {
 	size := (&retry.Budget{Size: limit}).Left() // between 0 and the largest Size of a Budget
 	for _, value := range values {

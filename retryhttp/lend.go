@@ -17,9 +17,10 @@ import (
 
 // LendBudget returns a RoundTripper that sends requests through base, and lends retries to the
 // server of each request. It takes these retries from the Budgets of the request's context (see
-// [retry.WithBudget]). It lends at most limit retries. The header Retry-Budget of the request
-// contains the number of lent retries, and the server reads it with [BorrowBudget]. If a Budget is
-// empty, the header is 0, and the server must not retry.
+// [retry.WithBudget]). The parameter limit is the largest number of retries that it lends for one
+// request. The header Retry-Budget of the request contains the number of lent retries, and the
+// server reads it with [BorrowBudget]. If a Budget is empty, the header is 0, and the server must
+// not retry.
 //
 //	client := &http.Client{Transport: &retryhttp.Transport{
 //		Base:   retryhttp.LendBudget(http.DefaultTransport, 3),
