@@ -90,7 +90,7 @@ func refused(err error) bool {
 	text := err.Error() // the errors with these texts have no exported type
 	return strings.HasPrefix(text, "http2: Transport received Server's graceful shutdown GOAWAY") ||
 		strings.HasPrefix(text, "http2: Transport received GOAWAY from server ErrCode:") ||
-		strings.HasPrefix(text, "stream error: stream ID ") && // the error of package golang.org/x/net/http2
+		strings.HasPrefix(text, "stream error: stream ID ") && // an error of x/net/http2
 			strings.Contains(text, "; REFUSED_STREAM;")
 }
 

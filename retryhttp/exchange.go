@@ -48,7 +48,7 @@ type exchange struct {
 	t      *Transport
 	req    *http.Request // the caller's
 	policy *retry.Policy // the policy of WithPolicy, or else the Policy of the Transport
-	checks CheckFunc     // the Check of the Transport, or of a download
+	checks CheckFunc     // the Check of the Transport; in fetch, a function around it
 	plain  bool          // see Transport.plain
 	gate   *passage      // the passage through the Gate; nil: no attempt is held back
 	budget *retry.Budget // the Budget for retries; nil: there is no Budget

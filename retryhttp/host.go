@@ -55,7 +55,7 @@ func (h host) String() string {
 	if h.port != "" {
 		name += ":" + h.port
 	}
-	u := url.URL{Scheme: h.scheme, Host: name} // its String escapes control characters
+	u := url.URL{Scheme: h.scheme, Host: name} // url.URL.String escapes control characters
 	return u.String()
 }
 
@@ -93,5 +93,5 @@ func punycode(name string) string {
 	_ = req.Write(&sent)
 	_, header, _ := strings.Cut(sent.String(), "\r\nHost: ")
 	host, _, _ := strings.Cut(header, "\r\n")
-	return cmp.Or(host, name) // not every name can be sent
+	return cmp.Or(host, name) // net/http refuses to send some names
 }

@@ -91,7 +91,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	trace := sent.trace()
 	trace.GotConn = func(info httptrace.GotConnInfo) {
 		sent.got.Store(true)
-		if http2 && info.Reused && overHTTP1(info.Conn) { // a connection of another client
+		if http2 && info.Reused && overHTTP1(info.Conn) { // an idle HTTP/1 connection
 			header.Set(lentName, "0")
 		}
 	}

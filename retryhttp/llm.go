@@ -128,7 +128,7 @@ var errSlow = errors.New("retryhttp: the body of an error took longer than a sec
 // event, so they come from the server. If it is the error of the last attempt, the caller of the
 // Transport can still read the whole stream.
 type StreamError struct {
-	Type    string // such as "overloaded_error"; "": the event has no type
+	Type    string // the type of the error, such as "overloaded_error"; "": no type
 	Message string
 	Data    []byte // the data of the event
 

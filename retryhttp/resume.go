@@ -214,7 +214,7 @@ func (d *download) closeBroken() bool {
 type part struct {
 	n          int   // how many bytes of the part were read into the reader's slice
 	err        error // the error that came together with these bytes
-	end, total int64 // see the fields of type download
+	end, total int64 // the end of the part, and the length of the whole body
 	over       bool  // the server says that the body has no more bytes
 }
 

@@ -192,7 +192,7 @@ func (q *Queue) Bury(
 
 // jsonOf returns the counts of classes or a dead letter as JSON text.
 func jsonOf(value any) string {
-	text, _ := json.Marshal(value) // cannot fail for these types
+	text, _ := json.Marshal(value) // Marshal cannot fail for these types
 	return string(text)
 }
 

@@ -185,7 +185,7 @@ func (c *Consumer) handleOne(ctx context.Context, r *kgo.Record, handle Handler)
 			if o.Class != "" {
 				job.Classes[o.Class]++
 			}
-			classes, _ := json.Marshal(job.Classes) // cannot fail for texts and numbers
+			classes, _ := json.Marshal(job.Classes) // Marshal cannot fail for texts and numbers
 			settled = c.move(ctx, r, c.topicFor(o.Delay), map[string]string{
 				attemptsHeader: strconv.Itoa(o.Attempts),
 				classesHeader:  string(classes),
@@ -193,7 +193,7 @@ func (c *Consumer) handleOne(ctx context.Context, r *kgo.Record, handle Handler)
 				dueHeader:      strconv.FormatInt(time.Now().Add(o.Delay).UnixNano(), 10),
 			})
 		default:
-			letter, _ := json.Marshal(o.DeadLetter(job)) // cannot fail for a DeadLetter
+			letter, _ := json.Marshal(o.DeadLetter(job)) // Marshal cannot fail for a DeadLetter
 			headers := map[string]string{DeadLetterHeader: string(letter)}
 			settled = c.move(ctx, r, c.topic+".dead", headers)
 		}
