@@ -14,10 +14,10 @@ import (
 	"github.com/goretry/retry"
 )
 
-// An attempt is one request to Base, and also the context of that request. The context ends after
-// Check has returned. If the response has a body, the context ends when the body has been read to
-// its end or closed. The structs that every attempt needs are fields of the attempt, so an attempt
-// is one allocation.
+// An attempt is one request to Base, and also the context of that request. If the response has a
+// body, the context ends when the body has been read to its end or closed. Otherwise the context
+// ends after Check has returned. The structs that every attempt needs are fields of the attempt, so
+// an attempt is one allocation.
 type attempt struct {
 	context.Context // a child of the context of the caller's request
 	cancel          context.CancelCauseFunc

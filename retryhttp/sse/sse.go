@@ -111,6 +111,7 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 //   - If the context of req is done, the error is the cause of this context.
 //   - If no connection can be opened, errors.As finds a [*retry.Error] in the error. It also finds
 //     a *retryhttp.StatusError if the server refused the request.
+//   - If a response is not a stream of events, the error says why.
 //
 // Range over the result only once, because a second loop would send req again.
 func (s *Stream) Events(req *http.Request) iter.Seq2[Event, error] {
