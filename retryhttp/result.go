@@ -20,8 +20,8 @@ func ErrorOf(resp *http.Response) error {
 }
 
 // Result turns a failed response into an error. A response has failed if its [Transport] has given
-// up, whatever the status is. Any other response has failed if its status is 400 or above, with or
-// without a Transport:
+// up, whatever the status is. Any other response has failed if its status is 400 or above, whether
+// it comes from a Transport or not:
 //
 //	resp, err := retryhttp.Result(client.Do(req))
 //

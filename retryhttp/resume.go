@@ -328,7 +328,7 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 // 15.3.7.2).
 func isByteRanges(resp *http.Response) bool {
 	return slices.ContainsFunc(resp.Header["Content-Type"], func(text string) bool {
-		text = strings.ToLower(text) // a value may contain two types
+		text = strings.ToLower(text) // a Content-Type may contain two media types
 		return strings.Contains(text, "multipart/byteranges") ||
 			strings.Contains(text, "multipart/x-byteranges")
 	})
