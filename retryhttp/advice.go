@@ -11,7 +11,7 @@ import (
 
 // Advice is what a response says about another attempt. The zero Advice says nothing.
 type Advice struct {
-	Wait    time.Duration // how long to wait before another attempt; 0 or below: not said
+	Wait    time.Duration // how long to wait before another attempt; 0 or less: no wait is given
 	Verdict Verdict
 }
 
@@ -26,27 +26,28 @@ const (
 )
 
 // AdviceOf is the default Advise of a [Transport]. It reads the header Retry-After (RFC 9110
-// section 10.2.3). Its value is a number of seconds, which may have a fraction, or a date in one
-// of the three forms of HTTP, also with UTC or +0000 in place of GMT. Any other value is ignored.
-// If there are several values, the longest wait applies.
+// section 10.2.3). The value of the header is a number of seconds or a date. A number may have a
+// fraction. A date has one of the three formats of HTTP. It may end with UTC or +0000 instead of
+// GMT. Any other value is ignored. If there are several values, the longest wait applies.
 //
-// The wait until a date is measured from the Date of the response, so that the server's clock
-// decides and not ours. The Age of the response, which is time spent in a cache, is subtracted.
-// A wait of 0, or until a date that has passed, is a Wait of 1ns: under RetryAfterExact the
-// next attempt then follows after 10ms.
+// The wait until a date is measured from the Date of the response, so both times come from the
+// server's clock. The Age of the response is subtracted from the wait, because the response has
+// spent this time in a cache. If the wait is 0, or the date has passed, Wait is 1ns. Under
+// RetryAfterExact, a Wait of 1ns means that the next attempt follows after 10ms.
 //
-// After a 403 or 413, a valid Retry-After is a Verdict of Again, because it says that the
+// If a 403 or 413 has a valid Retry-After, the Verdict is Again, because this header says that the
 // condition is temporary (RFC 9110 section 15.5.14).
 //
 // AdviceOf reads the first 128 bytes and the first 8 elements of a header.
 func AdviceOf(resp *http.Response) Advice {
 	wait, ok := retryAfter(resp)
-	return said(resp, wait, ok)
+	return toAdvice(resp, wait, ok)
 }
 
-// said returns the advice of a response. ok says whether the response asks to wait. A wait of 0
-// becomes 1ns, so that it differs from no wait. A 403 or 413 that asks to wait is temporary.
-func said(resp *http.Response, wait time.Duration, ok bool) (advice Advice) {
+// toAdvice returns the advice of a response. If ok is false, the response does not ask to wait, and
+// the advice is empty. A wait of 0 becomes 1ns, because 0 would mean that no wait is given. The
+// Verdict for a 403 or 413 is Again.
+func toAdvice(resp *http.Response, wait time.Duration, ok bool) (advice Advice) {
 	if !ok {
 		return advice
 	}
@@ -58,8 +59,9 @@ func said(resp *http.Response, wait time.Duration, ok bool) (advice Advice) {
 	return advice
 }
 
-// VendorAdvice is an Advise for a [Transport] that also reads the headers that
-// vendors have added. The first line of this table whose header is in the response gives the wait:
+// VendorAdvice is an Advise for a [Transport]. Besides Retry-After it reads the headers of several
+// vendors. If the response has several of these headers, the first line of the table that applies
+// gives the wait:
 //
 //	Retry-After-Ms, X-Ms-Retry-After-Ms  milliseconds        OpenAI, Azure
 //	Retry-After                          see AdviceOf        RFC 9110 section 10.2.3
@@ -69,13 +71,13 @@ func said(resp *http.Response, wait time.Duration, ok bool) (advice Advice) {
 //	RateLimit-Reset, X-RateLimit-Reset,  seconds, or a time  the same, draft 06; GitHub,
 //	  X-Rate-Limit-Reset                                     GitLab, Okta
 //
-// The reset of a quota is read only if the quota is used up: its Remaining is 0, or is missing
-// and the status is 429. If several quotas are used up, the longest wait applies. The value of a
-// reset is a number of seconds, or a time: a date, or the seconds or milliseconds since
-// 1970. Their size tells which of these a number is.
+// The reset of a quota is read only if the quota is used up. A Remaining of 0 means that the quota
+// is used up. If Remaining is missing, a status of 429 means the same. If several quotas are used
+// up, the longest wait applies. The value of a reset is a date or a number. A number is a number of
+// seconds to wait, or the seconds or milliseconds since 1970: the size of the number decides.
 //
-// As with AdviceOf, a 403 or 413 with a wait is Again. The headers X-Should-Retry and
-// Stripe-Should-Retry overrule that: true is Again, false is Never.
+// The Verdict for a 403 or 413 with a wait is Again, as in AdviceOf. The headers X-Should-Retry and
+// Stripe-Should-Retry overrule the Verdict: true means Again, and false means Never.
 func VendorAdvice(resp *http.Response) Advice {
 	wait, ok := milliseconds(resp)
 	if !ok {
@@ -84,7 +86,7 @@ func VendorAdvice(resp *http.Response) Advice {
 	if !ok {
 		wait, ok = reset(resp)
 	}
-	advice := said(resp, wait, ok)
+	advice := toAdvice(resp, wait, ok)
 	for _, name := range [...]string{"X-Should-Retry", "Stripe-Should-Retry"} {
 		switch first(resp, name) {
 		case "true":
@@ -96,14 +98,14 @@ func VendorAdvice(resp *http.Response) Advice {
 	return advice
 }
 
-// Only so many bytes and elements of a header are read. A peer can send megabytes, and
-// neither a deadline nor AttemptTimeout would end the reading of them.
+// headerBytes and headerElements limit how much of a header is read. A server can send megabytes,
+// and parsing them would not stop at a deadline or at AttemptTimeout.
 const (
 	headerBytes    = 128
 	headerElements = 8
 )
 
-// cut returns the part of a header's value that is read.
+// cut returns the first headerBytes bytes of a header's value.
 func cut(value string) string { return value[:min(len(value), headerBytes)] }
 
 // first returns the first value of a header.
@@ -114,20 +116,20 @@ func list(resp *http.Response, name string) string {
 	return cut(strings.Join(resp.Header[name], ","))
 }
 
-// retryAfter returns the longest wait of the header Retry-After, and whether it
-// has a valid one.
+// retryAfter returns the longest wait in the header Retry-After. ok is false if the header has no
+// valid value.
 func retryAfter(resp *http.Response) (longest time.Duration, ok bool) {
 	rest := list(resp, "Retry-After")
 	for i := 0; i < headerElements && rest != ""; i++ {
-		// A list has commas, and most dates have one.
+		// Commas separate the values, but most dates also contain a comma.
 		one, afterOne, _ := strings.Cut(rest, ",")
 		two, afterTwo, _ := strings.Cut(afterOne, ",")
 		wait, valid := decimal(one, time.Second)
 		if wait = aged(resp, wait); !valid {
-			wait, valid = until(resp, one)
+			wait, valid = untilDate(resp, one)
 		}
 		if !valid {
-			if wait, valid = until(resp, one+","+two); valid {
+			if wait, valid = untilDate(resp, one+","+two); valid {
 				afterOne = afterTwo
 			}
 		}
@@ -136,8 +138,8 @@ func retryAfter(resp *http.Response) (longest time.Duration, ok bool) {
 	return longest, ok
 }
 
-// milliseconds returns the longest wait of the headers that count milliseconds, and whether there
-// is a valid one.
+// milliseconds returns the longest wait in the headers that count milliseconds. ok is false if
+// these headers have no valid value.
 func milliseconds(resp *http.Response) (longest time.Duration, ok bool) {
 	for _, name := range [...]string{"Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
 		wait, valid := decimal(first(resp, name), time.Millisecond)
@@ -146,8 +148,8 @@ func milliseconds(resp *http.Response) (longest time.Duration, ok bool) {
 	return longest, ok
 }
 
-// reset returns how long it is until all quotas that are used up are filled again, and whether a
-// quota is used up.
+// reset returns the time until all used-up quotas are filled again. ok is false if no quota is used
+// up.
 func reset(resp *http.Response) (longest time.Duration, ok bool) {
 	add := func(remaining, value string) {
 		if remaining == "" && resp.StatusCode == http.StatusTooManyRequests {
@@ -162,7 +164,7 @@ func reset(resp *http.Response) (longest time.Duration, ok bool) {
 	var remaining, value string
 	members := strings.SplitN(list(resp, "Ratelimit"), ",", headerElements+1)
 	for _, member := range members[:min(len(members), headerElements)] {
-		if strings.Contains(member, `"`) { // draft 10: each member is a quota of its own
+		if strings.Contains(member, `"`) { // draft 10: each member of the list is another quota
 			remaining, value = "", ""
 		}
 		for parameter := range strings.SplitSeq(member, ";") {
@@ -181,9 +183,9 @@ func reset(resp *http.Response) (longest time.Duration, ok bool) {
 	return longest, ok
 }
 
-// resetWait reads a number of seconds, or a time. A number from 1e9 on is a time: as a number of
-// seconds it would be 31 years or more. A number of seconds that a duration cannot hold is a number
-// of milliseconds.
+// resetWait reads the value of a reset. A number below 1e9 is a number of seconds to wait. A larger
+// number would be a wait of more than 31 years, so it is a time since 1970. This time is in
+// milliseconds if it is too large for a time.Duration in seconds.
 func resetWait(resp *http.Response, value string) (time.Duration, bool) {
 	const aTime = 1e9 * time.Second
 	wait, ok := decimal(value, time.Second)
@@ -192,7 +194,7 @@ func resetWait(resp *http.Response, value string) (time.Duration, bool) {
 		if date, err := time.Parse(time.RFC3339, value); err == nil {
 			return untilTime(resp, date), true
 		}
-		return until(resp, value)
+		return untilDate(resp, value)
 	case wait >= aTime:
 		if wait == saturate.Max {
 			wait, _ = decimal(value, time.Millisecond)
@@ -203,21 +205,21 @@ func resetWait(resp *http.Response, value string) (time.Duration, bool) {
 	}
 }
 
-// aged subtracts the time that the response has spent in caches from a wait (RFC 9111
-// section 5.1).
+// aged subtracts the Age of the response from a wait. The Age is the time that the response has
+// spent in caches (RFC 9111 section 5.1).
 func aged(resp *http.Response, wait time.Duration) time.Duration {
 	age, _ := decimal(first(resp, "Age"), time.Second)
 	return max(0, wait-age)
 }
 
-// decimal reads a number of units: digits, with or without a fraction. If the number is too large
-// for a duration, decimal returns the longest duration.
+// decimal reads a decimal number, such as 12 or 1.5, and multiplies it by unit. If the result is
+// too long for a duration, decimal returns the longest duration.
 func decimal(value string, unit time.Duration) (time.Duration, bool) {
 	whole, fraction, fractional := strings.Cut(strings.TrimSpace(value), ".")
 	if !digits(whole) || fractional && !digits(fraction) {
 		return 0, false
 	}
-	n, _ := strconv.ParseUint(whole, 10, 64) // returns the largest number if whole is larger
+	n, _ := strconv.ParseUint(whole, 10, 64) // for a larger number it returns the largest uint64
 	wait := saturate.Mul(n, unit)
 	if fractional {
 		billionths, _ := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)
@@ -228,8 +230,9 @@ func decimal(value string, unit time.Duration) (time.Duration, bool) {
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// until reads a date, in a form of HTTP or in one of the two forms that servers send instead.
-func until(resp *http.Response, value string) (time.Duration, bool) {
+// untilDate reads a date and returns the time from now to this date. The date has one of the
+// formats of HTTP, or ends with UTC or +0000 instead of GMT.
+func untilDate(resp *http.Response, value string) (time.Duration, bool) {
 	value = strings.TrimSpace(value)
 	if utc, ok := strings.CutSuffix(value, " UTC"); ok {
 		value = utc + " GMT"
@@ -244,8 +247,8 @@ func until(resp *http.Response, value string) (time.Duration, bool) {
 	return untilTime(resp, date), true
 }
 
-// untilTime returns how long it is until t, according to the server's clock if the
-// response has a Date. If it is longer than a duration can be, it returns the longest duration.
+// untilTime returns the time from now to t. If the response has a Date, the server's clock decides.
+// If the result is too long for a duration, untilTime returns the longest duration.
 func untilTime(resp *http.Response, t time.Time) time.Duration {
 	if made, err := http.ParseTime(first(resp, "Date")); err == nil {
 		return aged(resp, max(0, t.Sub(made)))

@@ -14,50 +14,51 @@ import (
 	"github.com/goretry/retry"
 )
 
-// An attempt is one request to Base, and the context of that request. The context lives until Check
-// has returned, and until the body that Check has left in the response has been read or closed. The
-// structs that every attempt needs are fields, so that an attempt is one allocation.
+// An attempt is one request to Base, and also the context of that request. If the response has a
+// body, the context ends when the body has been read to its end or closed. Otherwise the context
+// ends after Check has returned. The structs that every attempt needs are fields of the attempt, so
+// an attempt is one allocation.
 type attempt struct {
-	context.Context // a child of the context of the caller's request; cancel ends it
+	context.Context // a child of the context of the caller's request
 	cancel          context.CancelCauseFunc
 
 	x      *exchange
 	number int
 
-	req  *http.Request // the request that Base gets: &made, or a copy of made that is traced
+	req  *http.Request // the request that Base gets: &made, or a copy of made with a trace
 	made http.Request  // a copy of the caller's request
-	url  url.URL       // of made, unless x is plain
-	body body          // of the response, as the caller gets it
+	url  url.URL       // the URL of made; not used if x.plain is true
+	body responseBody  // the body of the response, as the caller gets it
 	ends bool          // a Read of the response's body returns soon after the attempt has ended
 
 	sent      evidence
 	mayBeDone bool  // the server may have processed the request
-	status    int   // of the response; 0: there was none
-	failure   error // what the attempt failed with; nil: it has not failed, or not yet
-	before    error // of a request below this one, whose answer was lost; nil: none
+	status    int   // the status of the response; 0: there was no response
+	failure   error // the error of a failed attempt; nil before the end and after a success
+	before    error // the error of a request whose answer was lost below this Transport
 	to        destination
 }
 
 // send makes the request of this attempt and sends it through Base. It returns either a response or
-// an error, whatever Base returns.
+// an error, even if Base returns both or neither.
 func (a *attempt) send() (*http.Response, error) {
 	resp, err := a.roundTrip()
 	if err != nil {
 		if timeout, ok := context.Cause(a).(*timeoutError); ok {
 			err = timeout
 		}
-		if resp != nil { // http.Client ignores a response with an error, and leaks its connection
+		if resp != nil { // http.Client would ignore the response and leak its connection
 			a.discard(resp, 0)
 		}
 		return nil, err
 	}
 	if resp == nil {
-		return nil, neither(a.x.t.base())
+		return nil, noResult(a.x.t.base())
 	}
 	a.status = resp.StatusCode
 	a.before = a.sent.repeated(resp)
-	if inner := stoppedBy(resp); inner != nil {
-		resp.Request = inner.of // ErrorOf returns the error of this Transport, not of the one below
+	if inner := stopInfoOf(resp); inner != nil {
+		resp.Request = inner.original // ErrorOf must not return the error of the Transport below
 		if e := (*retry.Error)(nil); errors.As(inner.err, &e) {
 			a.before = cmp.Or(e.Before, a.before)
 		}
@@ -73,8 +74,8 @@ func (a *attempt) send() (*http.Response, error) {
 	return resp, nil
 }
 
-// neither returns the error of a RoundTripper that returned neither a response nor an error.
-func neither(base http.RoundTripper) error {
+// noResult returns the error for a RoundTripper that returned neither a response nor an error.
+func noResult(base http.RoundTripper) error {
 	const text = "retryhttp: the RoundTripper %T returned neither a response nor an error"
 	return retry.Permanent(fmt.Errorf(text, base))
 }
@@ -89,13 +90,14 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	if err != nil {
 		return nil, unsentError{checked(err)}
 	}
-	// The trace begins after Prepare, which may send other requests in the attempt's context. A
-	// Hedge sends two requests at a time, so a request that a Hedge may send twice is not traced.
+	// The trace is added after Prepare, because Prepare may send other requests in the attempt's
+	// context. A Hedge sends two requests at a time, so a request that a Hedge may send twice is not
+	// traced.
 	if a.x.once || hasKey(a.req) && !hedgeable(a.req) {
 		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), a.sent.trace()))
 	}
 	a.mayBeDone = true
-	a.to.set(a.req)
+	a.to.store(a.req)
 	resp, err := a.x.t.base().RoundTrip(a.req)
 	if err != nil {
 		err = checked(err)
@@ -104,22 +106,22 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	return resp, err
 }
 
-// newRequest makes the request of this attempt, a copy of the caller's.
+// newRequest makes the request of this attempt, which is a copy of the caller's request.
 func (a *attempt) newRequest() (err error) {
 	x := a.x
 	a.made, a.req = *x.req.WithContext(a), &a.made
-	// An http.Transport changes nothing in a request, but it fails without a header.
+	// An http.Transport changes nothing in a request, but it fails if the Header is nil.
 	if !x.plain || a.req.Header == nil {
-		own(a.req, &a.url)
+		unshare(a.req, &a.url)
 	}
 	if _, asks := a.req.Header["Accept-Encoding"]; x.t.Resume && isGet(x.req) && !asks {
-		// A Range counts the bytes as they are sent, so they must be the bytes that are read.
+		// A Range counts the bytes that are sent. Without an encoding, these are the bytes that are read.
 		a.req.Header["Accept-Encoding"] = []string{"identity"}
 	}
 	if x.hasBody() && (a.number > 1 || x.req.Body == nil) {
 		switch a.req.Body, err = x.req.GetBody(); {
 		case err == nil && a.req.Body == nil:
-			err = errors.New("it returned neither a body nor an error")
+			err = errors.New("neither a body nor an error was returned")
 		case err != nil && a.req.Body != nil:
 			_ = a.req.Body.Close()
 		}
@@ -130,13 +132,13 @@ func (a *attempt) newRequest() (err error) {
 // copyOf returns a copy of a request that Base may change.
 func copyOf(ctx context.Context, req *http.Request) *http.Request {
 	out := req.WithContext(ctx)
-	own(out, new(url.URL))
+	unshare(out, new(url.URL))
 	return out
 }
 
-// own gives a shallow copy of a request a header, encodings and a URL of its own. The URL is copied
-// to u.
-func own(req *http.Request, u *url.URL) {
+// unshare gives req copies of its header, its encodings and its URL. Before, req is a shallow copy
+// of another request. u is the memory for the copy of the URL.
+func unshare(req *http.Request, u *url.URL) {
 	req.Header = cloneHeader(req.Header)
 	req.TransferEncoding = slices.Clone(req.TransferEncoding)
 	if req.URL != nil {
@@ -145,9 +147,9 @@ func own(req *http.Request, u *url.URL) {
 	}
 }
 
-// Value returns the attempt for AttemptOf and attemptOf. It hides the policy of WithPolicy, which
-// is for this Transport and not for a Transport below. All other values are the values of the
-// context of the caller's request.
+// Value returns the attempt for attemptKey. For policyKey it returns nil, so that a Transport below
+// does not use the policy of WithPolicy. For any other key it returns the value in the context of
+// the caller's request.
 func (a *attempt) Value(key any) any {
 	switch key.(type) {
 	case attemptKey:
@@ -159,10 +161,10 @@ func (a *attempt) Value(key any) any {
 	}
 }
 
-// String names the context, as the contexts of package context do. It must not print the request.
+// String returns only a name, because the text of a context must not contain the request.
 func (a *attempt) String() string { return "retryhttp.attempt" }
 
-// cloneHeader returns a copy of a header that can be written to, even if h is nil.
+// cloneHeader returns a copy of h. The copy is not nil, even if h is nil.
 func cloneHeader(h http.Header) http.Header {
 	if h == nil {
 		return http.Header{}
@@ -170,8 +172,8 @@ func cloneHeader(h http.Header) http.Header {
 	return h.Clone()
 }
 
-// unsent returns why an attempt is not sent, and adds what the attempt before failed with. It
-// returns nil if err is nil.
+// unsent returns the error of an attempt that is not sent because of err. The error includes the
+// error of the previous attempt. If err is nil, unsent returns nil.
 func (x *exchange) unsent(what string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", what, err)
@@ -182,19 +184,19 @@ func (x *exchange) unsent(what string, err error) error {
 	return err
 }
 
-// A destination is the method and URL of an attempt. By it, a Hedge or a Check knows whether a
-// request is the request of the attempt: a RoundTripper between the Transport and the Hedge may
-// copy the request, but sends it to the same destination.
+// A destination is the method and URL of an attempt. A Hedge and a Check compare destinations to
+// find out whether a request belongs to the attempt. They cannot compare pointers, because a
+// RoundTripper between the Transport and the Hedge may copy the request.
 type destination struct {
-	known  atomic.Bool // set is done; atomic, because Prepare may have started goroutines that ask
+	known  atomic.Bool // true after store; atomic, because a goroutine of Prepare may call isOf
 	req    *http.Request
 	method string
 	url    *url.URL
 	copied url.URL // a copy of *url, which Base may change
 }
 
-// set stores the destination of the request that Base is about to get.
-func (d *destination) set(req *http.Request) {
+// store saves the destination of the request that Base is about to get.
+func (d *destination) store(req *http.Request) {
 	if req.URL != nil {
 		d.copied = *req.URL
 	}
@@ -202,12 +204,12 @@ func (d *destination) set(req *http.Request) {
 	d.known.Store(true)
 }
 
-// isOf reports whether d is the destination of req.
+// isOf reports whether req is sent to the destination d.
 func (d *destination) isOf(req *http.Request) bool {
 	switch {
 	case !d.known.Load():
 		return false
-	case req == d.req: // even if Base has changed its URL
+	case req == d.req: // true even if Base has changed the URL of req
 		return true
 	case req.URL == d.url || req.URL == nil:
 		return req.URL == d.url
@@ -217,7 +219,8 @@ func (d *destination) isOf(req *http.Request) bool {
 		u.Path == c.Path && u.RawQuery == c.RawQuery
 }
 
-// max returns how many attempts the exchange of a may make. For a nil a it returns retry.Unlimited.
+// max returns how many attempts the exchange of a may make. If a is nil, it returns
+// retry.Unlimited.
 func (a *attempt) max() int {
 	switch {
 	case a == nil:

@@ -12,19 +12,19 @@ import (
 	"github.com/goretry/retry/internal/eventstream"
 )
 
-// WholeBody returns a Check that also reads the body of a response that check
-// accepts, up to limit bytes. If the body breaks off before its end and before this limit, the
-// attempt has failed. Otherwise the caller reads the body from memory, and the rest of a longer
-// body as it arrives.
+// WholeBody returns a Check that also reads the body of a response. It first calls check, and reads
+// up to limit bytes of the body if check accepts the response. If the body breaks off within these
+// bytes, the attempt has failed. Otherwise the caller reads these bytes from memory. The caller
+// reads the rest of a longer body as it arrives.
 //
-// Some bodies are not read at all: a body whose Content-Length is above limit, a stream of
-// events (text/event-stream), and a connection after a 101. Under a limit of 0 or less no body is
-// read. A nil check is the function Check.
+// WholeBody does not read a body whose Content-Length is above limit, a stream of events
+// (text/event-stream), or the connection after a 101. If limit is 0 or less, no body is read. If
+// check is nil, the function Check is used.
 //
-// The time for reading is part of the attempt, so AttemptTimeout limits it.
+// Reading the body is part of the attempt, so AttemptTimeout limits its time.
 func WholeBody(check CheckFunc, limit int64) CheckFunc {
 	return func(req *http.Request, resp *http.Response, err error) error {
-		if failure := check.or()(req, resp, err); failure != nil || !hasText(resp) {
+		if failure := check.orDefault()(req, resp, err); failure != nil || !hasText(resp) {
 			return failure
 		}
 		if isEvents(resp) || resp.ContentLength > limit || limit <= 0 {
@@ -38,11 +38,11 @@ func WholeBody(check CheckFunc, limit int64) CheckFunc {
 	}
 }
 
-// readHead reads the first bytes of the body of a response, as many as the parameter most says. The
-// caller of the Check still reads the body from its first byte.
-func readHead(resp *http.Response, most int64) *readBody {
-	head, err := io.ReadAll(io.LimitReader(someReader{resp.Body}, most))
-	if err == nil && int64(len(head)) < most {
+// readHead reads the first bytes of the body of a response, as many as the parameter limit says.
+// Afterwards the body can still be read from its first byte.
+func readHead(resp *http.Response, limit int64) *readBody {
+	head, err := io.ReadAll(io.LimitReader(someReader{resp.Body}, limit))
+	if err == nil && int64(len(head)) < limit {
 		err = io.EOF
 	}
 	read := &readBody{head: head, err: err, ReadCloser: resp.Body}
@@ -50,26 +50,28 @@ func readHead(resp *http.Response, most int64) *readBody {
 	return read
 }
 
-// FirstEvent returns a Check that also reads the first event of a stream
-// (text/event-stream, not compressed) if check accepts its response. judge gets the
-// response, the name of the event, which is "" if the event has none, and the data of the event,
-// which judge may keep. If judge returns an error, the attempt failed with that error. If judge
-// returns true for more, it gets the next event too, as after an opening or a ping. Otherwise the
-// stream is accepted. judge does not get comments and events without data. A nil judge accepts
-// every event. A nil check is the function Check.
+// FirstEvent returns a Check that also reads the first event of a stream (text/event-stream, not
+// compressed). It first calls check, and reads the event if check accepts the response. Then judge
+// decides about the event. If judge returns an error, the attempt has failed with this error. If
+// judge returns true for more, judge also gets the next event. Return true for an event that comes
+// before the answer, such as a ping. Otherwise the stream is accepted.
 //
-// If the stream ends or breaks before judge has accepted an event, the attempt has failed. A stream
-// whose first 64 KiB have no such event is accepted. The caller reads the whole stream, including
-// the events that judge got.
+// judge gets the response, the name of the event and its data. The name is "" if the event has no
+// name. judge may keep the data. It does not get comments and events without data. If judge is nil,
+// every event is accepted. If check is nil, the function Check is used.
 //
-// The time until the stream is accepted is part of the attempt, so AttemptTimeout limits it. The
-// caller gets the response after that time.
+// If the stream ends or breaks off before judge has accepted an event, the attempt has failed. If
+// the first 64 KiB of the stream end before judge has decided, the stream is accepted. The caller
+// reads the whole stream, including the events that judge got.
+//
+// The caller gets the response after the stream is accepted. Until then AttemptTimeout limits the
+// time.
 func FirstEvent(
 	check CheckFunc,
 	judge func(resp *http.Response, event string, data []byte) (more bool, err error),
 ) CheckFunc {
 	return func(req *http.Request, resp *http.Response, err error) error {
-		failure := check.or()(req, resp, err)
+		failure := check.orDefault()(req, resp, err)
 		if failure != nil || !hasText(resp) && !isEmpty(req, resp) || !isEvents(resp) {
 			return failure
 		}
@@ -110,8 +112,7 @@ func hasText(resp *http.Response) bool {
 		resp.Body != nil && resp.Body != http.NoBody
 }
 
-// isEmpty reports whether a response has an empty body although its status and the method of its
-// request allow a body.
+// isEmpty reports whether a 200 has an empty body, although the method of its request is not HEAD.
 func isEmpty(req *http.Request, resp *http.Response) bool {
 	return resp != nil && resp.Body == http.NoBody &&
 		resp.StatusCode == http.StatusOK && req.Method != http.MethodHead
@@ -120,16 +121,17 @@ func isEmpty(req *http.Request, resp *http.Response) bool {
 // isEvents reports whether a response is a stream of events.
 func isEvents(resp *http.Response) bool { return isMedia(resp, "text/event-stream") }
 
-// isMedia reports whether the Content-Type of a response is media, with any parameters.
+// isMedia reports whether the Content-Type of a response is the given media type, with any
+// parameters.
 func isMedia(resp *http.Response, media string) bool {
 	name, _, _ := strings.Cut(cut(resp.Header.Get("Content-Type")), ";")
 	return strings.EqualFold(strings.TrimSpace(name), media)
 }
 
-// A readBody is a body whose head was read by a Check.
+// A readBody is a body whose first bytes, the head, were read by a Check.
 type readBody struct {
 	head          []byte
-	err           error // what Read returns after the head; nil: the ReadCloser has more
+	err           error // the error after the head; nil: the ReadCloser has more bytes
 	io.ReadCloser       // the rest of the body
 }
 
@@ -146,7 +148,7 @@ func (b *readBody) Read(p []byte) (int, error) {
 	}
 }
 
-// A recorder reads a body, and keeps the bytes that it has read as the head of the body.
+// A recorder reads from a body, and adds the bytes to the head of the body.
 type recorder struct{ *readBody }
 
 func (r recorder) Read(p []byte) (n int, err error) {
@@ -159,10 +161,11 @@ func (r recorder) Read(p []byte) (n int, err error) {
 	return n, r.err
 }
 
-// errEnough ends the reading of a stream in whose first 64 KiB judge has accepted no event.
-var errEnough = errors.New("retryhttp: enough of the stream")
+// errEnough is the error of a Read after the first 64 KiB of a stream, if judge has not decided by
+// then.
+var errEnough = errors.New("retryhttp: no event was accepted in the first 64 KiB")
 
-// readSome reads one byte or more, or returns why there is no byte.
+// readSome reads one byte or more, or returns an error.
 func readSome(r io.Reader, p []byte) (n int, err error) {
 	for range emptyReads {
 		if n, err = r.Read(p); n > 0 || err != nil {
@@ -172,7 +175,7 @@ func readSome(r io.Reader, p []byte) (n int, err error) {
 	return 0, io.ErrNoProgress
 }
 
-// A someReader is a Reader whose Read is readSome.
+// A someReader is a Reader whose Read calls readSome.
 type someReader struct{ io.Reader }
 
 func (r someReader) Read(p []byte) (int, error) { return readSome(r.Reader, p) }

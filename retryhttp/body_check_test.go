@@ -73,8 +73,8 @@ func TestWholeBody(t *testing.T) {
 	}
 }
 
-// The events that judge sees, by the standard's rules, whatever the pieces in which
-// the stream comes; the caller reads all of it.
+// judge gets the events of the stream according to the HTML standard, in whatever pieces the stream
+// arrives. The caller reads the whole stream.
 func TestFirstEvent(t *testing.T) {
 	filler := func(size int) string { return ":" + strings.Repeat("x", size-2) + "\n" }
 	const bad = "event: error\ndata: bad\n\n"
@@ -131,8 +131,8 @@ func TestFirstEvent(t *testing.T) {
 	}
 }
 
-// What check refuses, what is not a stream of events and what cannot be read as one
-// are passed on unread.
+// A response that check refuses is not read. A body that is not a stream of events, or that is
+// compressed, is not read either.
 func TestFirstEventOfSomethingElse(t *testing.T) {
 	judged, boom := errors.New("judged"), errors.New("boom")
 	judge := func(*http.Response, string, []byte) (bool, error) { return false, judged }

@@ -9,16 +9,17 @@ import (
 	"time"
 )
 
-// A response is discarded by reading its body, so that its connection can be used again. These are
-// the bounds, because a new connection is cheaper than the rest of a long body.
+// A response is discarded by reading its body, so that its connection can be used again. These
+// limits apply, because a new connection is cheaper than reading the rest of a long body.
 const (
 	discardBytes = 64 << 10
 	discardTime  = 100 * time.Millisecond
-	// discardGrace is the end of discardTime. When it begins, the attempt is canceled.
+	// The attempt is canceled discardGrace before the end of discardTime, so 90 ms after the start.
 	discardGrace = 10 * time.Millisecond
 )
 
-// emptyReads is how many calls of Read may return neither a byte nor an error, as in package io.
+// emptyReads is how many calls of Read may return neither a byte nor an error. Package bufio has
+// the same limit.
 const emptyReads = 100
 
 // discard discards the response of the last attempt, if there is one.
@@ -29,26 +30,26 @@ func (x *exchange) discard() {
 	}
 }
 
-// discard reads and closes the unread response of an attempt, and returns its first bytes, at most
-// keep. If reading fails, the connection is lost, and nothing else happens.
+// discard reads and closes the unread body of a response. It returns the first bytes of the body,
+// at most keep bytes. If reading fails, the connection cannot be used again, and nothing else
+// happens.
 //
-// A body of net/http is read in the caller's goroutine: a Read that hangs ends when the attempt is
-// canceled, which happens when discardGrace begins. Another body may ignore its context, and would
-// hold the caller forever. So another goroutine reads such a body, and discard returns after
-// discardTime even if that goroutine still reads. It closes the body itself when it has stopped
-// reading: a Base that pools its readers would give a reader that is closed too early to another
-// response.
+// A body of net/http is read in the caller's goroutine, because a Read that hangs ends when the
+// attempt is canceled. Any other body may ignore its context, and would block the caller forever.
+// So such a body is read in a new goroutine, and discard returns after discardTime even if this
+// goroutine is still reading. The goroutine closes the body after its last Read. If it closed the
+// body earlier, a Base that pools its readers might use the reader for another response.
 func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	defer a.cancel(nil)
 	if resp.Body == nil || resp.Body == http.NoBody {
 		return nil
 	}
-	most := discardBytes
+	limit := discardBytes
 	switch {
 	case resp.StatusCode == http.StatusSwitchingProtocols:
-		most = 0 // the body is the connection, and only Close ends a Read of it
+		limit = 0 // the body is the connection, and only Close ends a Read of it
 	case resp.ContentLength > discardBytes:
-		most = keep // the body is too long to be read to its end
+		limit = keep // the body is too long to be read to its end
 	}
 	var text *kept
 	if keep > 0 {
@@ -57,13 +58,13 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	late := time.AfterFunc(discardTime-discardGrace, a.end)
 	defer late.Stop()
 	if a.ends {
-		a.drain(resp.Body, most, text)
+		a.drain(resp.Body, limit, text)
 		return text.soFar()
 	}
 	done := make(chan any, 1)
 	go func() {
-		defer func() { done <- recover() }() // in this goroutine a panic would crash the program
-		a.drain(resp.Body, most, text)
+		defer func() { done <- recover() }() // otherwise a panic would crash the program
+		a.drain(resp.Body, limit, text)
 	}()
 	timer := time.NewTimer(discardTime)
 	defer timer.Stop()
@@ -72,27 +73,27 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 		if panicked != nil {
 			panic(panicked)
 		}
-	case <-timer.C: // the goroutine goes on
+	case <-timer.C: // the goroutine goes on reading
 	}
 	return text.soFar()
 }
 
-// end ends the attempt.
+// end cancels the context of the attempt.
 func (a *attempt) end() { a.cancel(nil) }
 
-// drain reads at most most bytes of a body, stops when the attempt has ended, and closes the body.
-// It adds the bytes to kept.
-func (a *attempt) drain(rc io.ReadCloser, most int, kept *kept) {
+// drain reads at most limit bytes of a body, adds them to kept, and closes the body. It stops early
+// if the attempt is canceled.
+func (a *attempt) drain(rc io.ReadCloser, limit int, kept *kept) {
 	defer func() { _ = rc.Close() }()
-	if most < discardBytes {
-		defer a.cancel(nil) // before Close, which could otherwise read the rest of the body
+	if limit < discardBytes {
+		defer a.cancel(nil) // canceled before Close, which could read the rest of the body
 	}
 	buf := new([1 << 10]byte)
 	if kept == nil {
 		buf = unread.Get().(*[1 << 10]byte)
 		defer unread.Put(buf)
 	}
-	for rest, empty := most, 0; rest > 0 && empty < emptyReads && a.Err() == nil; {
+	for rest, empty := limit, 0; rest > 0 && empty < emptyReads && a.Err() == nil; {
 		n, err := rc.Read(buf[:min(rest, len(buf))])
 		kept.add(buf[:n])
 		if err != nil {
@@ -104,17 +105,17 @@ func (a *attempt) drain(rc io.ReadCloser, most int, kept *kept) {
 	}
 }
 
-// unread has buffers whose bytes are thrown away. Bytes that are kept are read into a new buffer: a
-// wrong Read may report more bytes than it has filled, and in a buffer of unread these would be the
-// bytes of another response.
+// unread contains buffers for bytes that are thrown away. Bytes that are kept are read into a new
+// buffer. The reason is that a faulty Read may report more bytes than it has written, and a used
+// buffer would then reveal bytes of another response.
 var unread = sync.Pool{New: func() any { return new([1 << 10]byte) }}
 
-// kept is the beginning of a body. One goroutine adds to it, and another may stop waiting for it. A
-// nil kept keeps nothing.
+// kept stores the beginning of a body. One goroutine calls add while another may call soFar. A nil
+// kept stores nothing.
 type kept struct {
 	mu   sync.Mutex
 	text []byte
-	free int // how many more bytes are kept
+	free int // how many more bytes can be stored
 }
 
 // add adds the bytes of p, until kept is full.
@@ -128,7 +129,7 @@ func (k *kept) add(p []byte) {
 	k.text, k.free = append(k.text, p...), k.free-len(p)
 }
 
-// soFar returns the bytes that were added. Later bytes are not kept.
+// soFar returns the bytes that were added. Bytes that are added later are not stored.
 func (k *kept) soFar() []byte {
 	if k == nil {
 		return nil
@@ -139,24 +140,24 @@ func (k *kept) soFar() []byte {
 	return k.text
 }
 
-// attemptFor returns an attempt for a response that no attempt owns, so that the response can be
-// discarded. When the attempt ends, the body is closed, because nothing else ends a Read that
-// hangs. The body of net/http may be closed while it is read.
+// attemptFor returns a new attempt for a response that does not belong to an attempt. The new
+// attempt is needed to discard the response. When the attempt ends, the body is closed, because
+// nothing else ends a Read that hangs. A body of net/http may be closed during a Read.
 func attemptFor(resp *http.Response) *attempt {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	if rc := resp.Body; rc != nil && rc != http.NoBody {
 		once := &closing{rc, sync.OnceValue(rc.Close)}
 		resp.Body = once
 		context.AfterFunc(ctx, func() {
-			defer func() { _ = recover() }() // drain calls Close too, and gets the same panic
+			defer func() { _ = recover() }() // drain also calls Close, and passes its panic on
 			_ = once.Close()
 		})
 	}
 	return &attempt{Context: ctx, cancel: cancel}
 }
 
-// isOfNetHTTP reports whether the type of a body is of package net/http. The bodies of a protocol
-// that is registered with an http.Transport are not.
+// isOfNetHTTP reports whether the type of a body is declared in package net/http. It reports false
+// for the bodies of a protocol that was added with RegisterProtocol of http.Transport.
 func isOfNetHTTP(rc io.ReadCloser) bool {
 	of := reflect.TypeOf(rc)
 	if of == nil {

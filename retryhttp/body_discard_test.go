@@ -24,7 +24,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// takes is a reader whose end takes some time to come.
+// takes is a reader whose end arrives after some time.
 func takes(d time.Duration) reads {
 	return func([]byte) (int, error) { time.Sleep(d); return 0, io.EOF }
 }
@@ -108,9 +108,8 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
-// A body that heeds neither its context nor the time holds the call up for
-// 100 ms and no longer, wherever it hangs. Its goroutine goes on, and closes the body
-// once it can.
+// A body that ignores its context delays the call for at most 100 ms, in whatever method it hangs. A
+// goroutine goes on reading the body, and closes the body after the last Read.
 func TestDiscardOfABodyThatHangs(t *testing.T) {
 	const canceled = ": canceled after 1 attempt (context canceled: connection reset by peer): 503 Service Unavailable"
 	for _, tt := range []struct {
@@ -230,7 +229,7 @@ func TestDiscardOfABodyOfAnHTTPTransport(t *testing.T) {
 	}
 }
 
-// A 503 whose body never ends holds nobody, over either protocol.
+// A 503 whose body never ends does not block the call, over HTTP/1 and over HTTP/2.
 func TestDiscardOfAStreamThatNeverEnds(t *testing.T) {
 	for name, start := range protocols {
 		t.Run(name, func(t *testing.T) {
@@ -252,8 +251,8 @@ func TestDiscardOfAStreamThatNeverEnds(t *testing.T) {
 	}
 }
 
-// A panic of a body that is discarded is the caller's to recover, as if the
-// caller had read the body. It must not end the program.
+// If a body panics while it is discarded, the caller can recover the panic. The panic must not end
+// the program.
 func TestDiscardOfABodyThatPanics(t *testing.T) {
 	panics := func(what string) func() { return func() { panic(what) } }
 	for name, tt := range map[string]struct{ read, close func() }{
@@ -273,8 +272,8 @@ func TestDiscardOfABodyThatPanics(t *testing.T) {
 	}
 }
 
-// After 101 the body is the connection, and nothing but Close ends a Read of it. So it is closed
-// unread, whoever discards it.
+// After a 101 the body is the connection, and only Close ends a Read of it. So it is closed without
+// a Read.
 func TestDiscardOfAConnection(t *testing.T) {
 	var open sync.WaitGroup
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -9,17 +9,17 @@ import (
 	"sync"
 )
 
-// SetBody gives req a body that can be sent again by a [Transport], and by
-// http.Client after a redirect. It sets Body, GetBody and ContentLength.
+// SetBody sets the Body, GetBody and ContentLength of req. A [Transport] can then send the body
+// again, and so can http.Client after a redirect.
 //
-// If body is an io.Seeker that can seek, such as an *os.File, each attempt sends it from its
-// present position. SetBody leaves it open: close it after the request. Any other body, such as a
-// pipe, is read into memory and closed if it has at most limit bytes. If it is longer,
-// SetBody returns an error, and req can still be sent once. Under a limit of 0 or less, only a
-// body that can seek or is empty is accepted.
+// If body can seek, such as an *os.File, SetBody notes its position, and each attempt sends the
+// bytes from this position on. Close such a body yourself after the request. Any other body, such
+// as a pipe, is read into memory and closed. limit is the largest number of bytes in memory. If the
+// body is longer, SetBody returns an error, and req can still be sent once. If limit is 0 or less,
+// a body that cannot seek must be empty.
 //
-// Give the body to SetBody and not to http.NewRequest, which hides the method Seek of a body that
-// has no method Close.
+// Do not pass the body to http.NewRequest as well: pass nil there. http.NewRequest would hide the
+// method Seek of a body that has no method Close.
 func SetBody(req *http.Request, body io.Reader, limit int64) error {
 	if seeker, ok := body.(io.ReadSeeker); ok {
 		if size, start, ok := measure(seeker); ok {
@@ -39,7 +39,7 @@ func SetBody(req *http.Request, body io.Reader, limit int64) error {
 	})
 }
 
-// setBody sets the fields of req for a body of size bytes that getBody returns.
+// setBody sets the fields of req. getBody returns a body of size bytes.
 func setBody(req *http.Request, size int64, getBody func() (io.ReadCloser, error)) (err error) {
 	if size == 0 {
 		getBody = func() (io.ReadCloser, error) { return http.NoBody, nil }
@@ -51,8 +51,8 @@ func setBody(req *http.Request, size int64, getBody func() (io.ReadCloser, error
 	return nil
 }
 
-// measure returns the present position and the number of bytes after it. ok is false if seeker
-// cannot seek: the *os.File of a pipe has a method Seek that fails.
+// measure returns the present position of seeker as start, and the number of bytes after this
+// position as size. ok is false if Seek fails, as it does for the *os.File of a pipe.
 func measure(seeker io.Seeker) (size, start int64, ok bool) {
 	start, err := seeker.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -62,8 +62,8 @@ func measure(seeker io.Seeker) (size, start int64, ok bool) {
 	return max(0, end-start), start, err == nil
 }
 
-// readAll reads a body of at most limit bytes. If the body is longer, or reading fails, readAll
-// returns an error, and req gets the whole body.
+// readAll reads a body of at most limit bytes. If the body is longer, or if reading fails, readAll
+// returns an error. It then sets the Body of req to the whole body, which can be sent once.
 func readAll(req *http.Request, body io.Reader, limit int64) ([]byte, error) {
 	limit = min(max(0, limit), math.MaxInt64-1)
 	closer, ok := body.(io.Closer)
@@ -72,7 +72,7 @@ func readAll(req *http.Request, body io.Reader, limit int64) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(body, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("it cannot seek, and is longer than the limit of %d bytes", limit)
+		err = fmt.Errorf("the body cannot seek, and is longer than the limit of %d bytes", limit)
 	}
 	if err != nil {
 		req.Body = struct {
@@ -82,19 +82,19 @@ func readAll(req *http.Request, body io.Reader, limit int64) ([]byte, error) {
 		req.GetBody, req.ContentLength = nil, -1
 		return nil, fmt.Errorf("retryhttp: cannot make the request body repeatable: %w", err)
 	}
-	_ = closer.Close() // its error means nothing after its end; http.Transport ignores it too
+	_ = closer.Close() // all bytes are read, so the error does not matter
 	return data, nil
 }
 
-// A sharedSeeker is read by one body at a time. A RoundTripper may go on reading a body after it
-// has returned, until it has closed the body. So only the newest body may read: a Read of an older
-// body would move the position of the newest one.
+// A sharedSeeker is the source of the bodies of all attempts. A RoundTripper may go on reading a
+// body after it has returned. So only the newest body may read from the seeker: a Read of an older
+// body would move the position for the newest body.
 type sharedSeeker struct {
 	mu     sync.Mutex
 	seeker io.ReadSeeker
 	start  int64       // the position from which each body is sent
-	size   int64       // of each body; bytes that are appended later are not sent
-	turn   *seekerBody // the body that may read; nil: none
+	size   int64       // the length of each body; bytes that are appended later are not sent
+	turn   *seekerBody // the only body that may read; nil: no body may read
 }
 
 // rewind seeks to the start, and returns the body for the next attempt.

@@ -83,7 +83,7 @@ func TestSetBody(t *testing.T) {
 // No data is lost: the request can be sent once.
 func TestSetBodyThatIsTooLong(t *testing.T) {
 	boom := errors.New("boom")
-	tooLong := "it cannot seek, and is longer than the limit of %d bytes"
+	tooLong := "the body cannot seek, and is longer than the limit of %d bytes"
 	for _, tt := range []struct {
 		name  string
 		end   error // of the body
@@ -115,9 +115,9 @@ func TestSetBodyThatIsTooLong(t *testing.T) {
 	assert.True(t, b.closed(), "what has been read")
 }
 
-// A RoundTripper may still read after it has returned. It must not read what
-// the next attempt needs. A file is left open, and may fail to rewind.
-func TestBodyOfTheAttemptBeforeReadsNothing(t *testing.T) {
+// A RoundTripper may still read a body after it has returned. It must not read the bytes of the next
+// attempt. A file stays open after the request, and seeking in it may fail.
+func TestBodyOfAnEarlierAttemptReadsNothing(t *testing.T) {
 	f, err := os.Open("body_set_test.go")
 	require.NoError(t, err)
 	req := request(t, "PUT")

@@ -14,13 +14,13 @@ func (e *stallError) Error() string {
 	return fmt.Sprintf("retryhttp: no byte of the body within StallTimeout (%v)", e.after)
 }
 
-// A watchedBody ends its attempt if a Read gets no byte within StallTimeout. The time between two
-// calls of Read does not count.
+// A watchedBody is the body of a response. It cancels its attempt if a Read gets no byte within
+// StallTimeout. The time between two calls of Read does not count.
 type watchedBody struct {
 	io.ReadCloser
 	a       *attempt
-	timer   *time.Timer // ends the attempt
-	waiting bool        // the timer runs
+	timer   *time.Timer // cancels the attempt
+	waiting bool        // the timer is running
 }
 
 // watched returns a body that reads rc under the StallTimeout of the Transport.

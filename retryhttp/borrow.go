@@ -11,38 +11,40 @@ import (
 	"github.com/goretry/retry"
 )
 
-// BorrowBudget returns a handler that calls h with a context that has a Budget. The parameter most
-// is the number of retries in the Budget. If the header Retry-Budget of the request has a lower
-// number, that number applies. The Budget limits all retries of the request in this process and in
-// the servers to which it lends with [LendBudget].
+// BorrowBudget returns a handler that calls h with a Budget in the context of the request. The
+// parameter limit is the number of retries in the Budget. If the header Retry-Budget of the request
+// contains a lower number, the lower number applies. The Budget limits all retries for the request
+// in this process, and in the servers to which this process lends retries with [LendBudget].
 //
 //	mux.Handle("/orders/", retryhttp.BorrowBudget(orders, 3))
 //
-// If the request has the header, the header Retry-Budget-Spent of the response says how many
-// retries were made. The report is sent with the status, and the retries that are left then go
-// back to the client. So h has no more retries after it has begun to write, or has taken over the
-// connection. If a retry is denied because the client lent too few, the Reason is
-// [retry.ReasonBorrowed].
+// If the request has a Retry-Budget header, the response has a Retry-Budget-Spent header with the
+// number of retries that were made. This header is sent together with the status, and all other
+// retries go back to the client. So h can make no more retries after it has begun to write the
+// response, or has taken over the connection. If h needs more retries than the client has lent, the
+// Reason is [retry.ReasonBorrowed].
 //
-// If the request has several such headers, the lowest number applies. A value that is not a number
-// is 0. So a client can only lower the number of retries. If most is below 1, h has no retries.
+// If the request has several Retry-Budget headers, the lowest number applies. A value that is not a
+// number counts as 0. A client cannot raise the number of retries above limit. If limit is below 1,
+// h has no retries.
 //
-// Put http.TimeoutHandler inside BorrowBudget, not around it: a response of the TimeoutHandler
-// itself would have no report. For work that outlives the request, and for a batch of many calls,
-// use another context.
-func BorrowBudget(h http.Handler, most int) http.Handler {
+// Pass an http.TimeoutHandler to BorrowBudget, and not the other way round: otherwise the response
+// after a timeout has no Retry-Budget-Spent. For work that goes on after the response, and for a
+// batch of many calls, use a context without this Budget.
+func BorrowBudget(h http.Handler, limit int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, loan := borrow(r.Context(), r.Header.Values(lentName), most)
+		ctx, loan := borrow(r.Context(), r.Header.Values(lentName), limit)
 		if loan.asked() {
 			r := &reporter{ResponseWriter: w, loan: loan}
-			defer r.report() // after a panic too: a handler around this handler may answer
+			defer r.report() // also after a panic, because an outer handler may respond
 			w = r
 		}
 		h.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
-// A reporter writes the report of a loan before the final header.
+// A reporter is a ResponseWriter that sets the header Retry-Budget-Spent before the header of the
+// final response is written.
 type reporter struct {
 	http.ResponseWriter
 	loan     *loan
@@ -68,13 +70,14 @@ func (r *reporter) Write(p []byte) (int, error) {
 	return r.ResponseWriter.Write(p)
 }
 
-// ReadFrom is for io.Copy, so that the kernel can copy a file.
+// ReadFrom is called by io.Copy. With it, the kernel can copy a file to the connection.
 func (r *reporter) ReadFrom(from io.Reader) (int64, error) {
 	r.report()
 	return io.Copy(r.ResponseWriter, from)
 }
 
-// FlushError is for http.ResponseController, which would otherwise flush the inner ResponseWriter.
+// FlushError is called by http.ResponseController. Without it, the controller would flush the inner
+// ResponseWriter before the report is set.
 func (r *reporter) FlushError() error {
 	r.report()
 	return http.NewResponseController(r.ResponseWriter).Flush()
@@ -82,8 +85,8 @@ func (r *reporter) FlushError() error {
 
 func (r *reporter) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// Flush and Hijack are for handlers that look for these methods. If the inner ResponseWriter lacks
-// them, Flush does nothing and Hijack fails.
+// Some handlers look for the methods Flush and Hijack. If the inner ResponseWriter lacks these
+// methods, Flush does nothing and Hijack fails.
 func (r *reporter) Flush() { _ = r.FlushError() }
 
 func (r *reporter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -94,16 +97,16 @@ func (r *reporter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// A loan is the Budget of a request's context under BorrowBudget.
+// A loan is the Budget that BorrowBudget puts into the context of a request.
 type loan struct {
 	budget *retry.Budget
 }
 
-// borrow returns a context that has a Budget. The number of retries is the parameter most, or a
-// lower number in the request's header lentName. If the header has several values, the lowest
-// applies. A value that cannot be read is 0.
-func borrow(ctx context.Context, values []string, most int) (context.Context, *loan) {
-	size := (&retry.Budget{Size: most}).Left() // at least 0, and not more than a Budget can count
+// borrow returns a context that has a Budget. The number of retries in the Budget is the parameter
+// limit. If a value of the header lentName is lower, the lowest value applies. A value that is not
+// a number counts as 0.
+func borrow(ctx context.Context, values []string, limit int) (context.Context, *loan) {
+	size := (&retry.Budget{Size: limit}).Left() // between 0 and the largest Size of a Budget
 	for _, value := range values {
 		size, _ = number(value, size)
 	}
@@ -111,12 +114,13 @@ func borrow(ctx context.Context, values []string, most int) (context.Context, *l
 	return retry.WithBudget(ctx, l.budget), l
 }
 
-// asked reports whether the request had the header lentName, and the response needs spentName.
+// asked reports whether the request had the header lentName. If so, the response needs the header
+// spentName.
 func (l *loan) asked() bool { return l.budget.Borrowed }
 
 // close ends the loan, and returns the value of the response's header spentName. It empties the
-// Budget, because the retries that are left go back to the client. A second close would report the
-// whole loan as spent.
+// Budget, because the remaining retries go back to the client. Call close only once: a second call
+// would report all retries as spent.
 func (l *loan) close() string {
 	ctx := retry.WithBudget(context.Background(), l.budget)
 	unspent, _ := retry.LendBudget(ctx, l.budget.Size, false)

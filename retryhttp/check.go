@@ -10,13 +10,13 @@ import (
 )
 
 // Idempotent reports whether processing req twice has the same effect as processing it once. It
-// reports true for
+// reports true in three cases:
 //
-//   - GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 section 9.2.2);
-//   - the read-only methods of other standards: PROPFIND (RFC 4918), REPORT (RFC 3253), SEARCH
-//     (RFC 5323) and QUERY (draft-ietf-httpbis-safe-method-w-body);
-//   - any method with a header Idempotency-Key or X-Idempotency-Key. As in net/http,
-//     req.Header["Idempotency-Key"] = nil makes a request idempotent, and is not sent.
+//   - The method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE (RFC 9110 section 9.2.2).
+//   - The method is a read-only method of another standard: PROPFIND (RFC 4918), REPORT (RFC 3253),
+//     SEARCH (RFC 5323) or QUERY (draft-ietf-httpbis-safe-method-w-body).
+//   - The request has a header Idempotency-Key or X-Idempotency-Key. As in net/http,
+//     req.Header["Idempotency-Key"] = nil makes a request idempotent without sending the header.
 func Idempotent(req *http.Request) bool {
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace,
@@ -26,26 +26,27 @@ func Idempotent(req *http.Request) bool {
 	return hasKey(req)
 }
 
-// hasKey reports whether req has a header by which net/http takes it for idempotent, so that
-// net/http may repeat it.
+// hasKey reports whether req has one of the headers by which net/http decides that it may repeat a
+// request.
 func hasKey(req *http.Request) bool {
 	_, key := req.Header["Idempotency-Key"]
 	_, xkey := req.Header["X-Idempotency-Key"]
 	return key || xkey
 }
 
-// keyed reports whether req sends a key, by which a server recognizes a request that it has got
-// before. A header without a value makes hasKey true and keyed false.
+// keyed reports whether req sends an idempotency key. With this key, a server recognizes a request
+// that it has already got. A header without a value is not sent: hasKey is true and keyed is false.
 func keyed(req *http.Request) bool {
 	return req != nil &&
 		(len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0)
 }
 
-// Check is the default Check of a [Transport]. It decides as the table of Transport says. The
-// Advice of a response can overrule its status.
+// Check is the default Check of a [Transport]. It follows the table in the documentation of
+// Transport. The Verdict in the [Advice] of a response overrules its status.
 //
-// If you call Check in a Check of your own, pass the request that your function gets: by it, Check
-// finds the Advise of the Transport. For another request, or nil, Check uses [AdviceOf].
+// If you call Check in a Check of your own, pass the request that your function gets. Check uses
+// this request to find the Advise of the Transport. If you pass another request, or nil, Check uses
+// [AdviceOf].
 func Check(req *http.Request, resp *http.Response, err error) error {
 	switch {
 	case err != nil && retrynet.Permanent(err) && !noSuchHost(err):
@@ -58,8 +59,8 @@ func Check(req *http.Request, resp *http.Response, err error) error {
 	return statusErrorOf(req, resp).judged(req)
 }
 
-// judged returns e, marked as permanent if another attempt cannot do better, according to the
-// status, the Advice, and the key of req.
+// judged returns e. If another attempt would fail too, judged marks e as permanent. It decides by
+// the status, by the Advice, and by the idempotency key of req.
 func (e *StatusError) judged(req *http.Request) error {
 	again := passes(e.StatusCode) || e.StatusCode == http.StatusConflict && keyed(req)
 	switch e.advice.Verdict {
@@ -75,7 +76,7 @@ func (e *StatusError) judged(req *http.Request) error {
 }
 
 // statusErrorOf returns resp as an error, with the advice of the Transport that has sent req. If no
-// Transport has sent req, the advice is that of AdviceOf.
+// Transport has sent req, AdviceOf gives the advice.
 func statusErrorOf(req *http.Request, resp *http.Response) *StatusError {
 	if a := attemptOf(req); a != nil {
 		return a.x.t.StatusError(req, resp)
@@ -83,8 +84,8 @@ func statusErrorOf(req *http.Request, resp *http.Response) *StatusError {
 	return new(Transport).StatusError(req, resp)
 }
 
-// noSuchHost reports whether err is about a name that does not exist. In a cluster,
-// a service that has not started yet may have no name.
+// noSuchHost reports whether err says that a host name does not exist. In a cluster, the name of a
+// service may not exist before the service has started.
 func noSuchHost(err error) bool {
 	var dns *net.DNSError
 	return errors.As(err, &dns) && dns.IsNotFound
@@ -105,8 +106,8 @@ func passes(status int) bool {
 	}
 }
 
-// healthy reports whether the status of a failure shows that the server works, so that the attempt
-// puts a share into the Budget. docs/budget.md has the reasons.
+// healthy reports whether the status of a failure shows that the server works. Such a failure
+// refills the Budget as a success does. docs/budget.md has the reasons.
 func healthy(status int) bool {
 	return status >= 400 && status <= 499 && !passes(status)
 }
@@ -114,8 +115,8 @@ func healthy(status int) bool {
 // A CheckFunc is a function for the field Check of a [Transport].
 type CheckFunc func(req *http.Request, resp *http.Response, err error) error
 
-// or returns c, or the function Check if c is nil.
-func (c CheckFunc) or() CheckFunc {
+// orDefault returns c. If c is nil, it returns the function Check.
+func (c CheckFunc) orDefault() CheckFunc {
 	if c == nil {
 		return Check
 	}

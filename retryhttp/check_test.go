@@ -75,8 +75,8 @@ func TestCheckStatuses(t *testing.T) {
 	assert.Equal(t, permanent, verdict(retryhttp.Check(nil, response(409), nil)))
 }
 
-// A payment whose answer is lost, and which the server still works on when it comes again: the
-// server says 409 until it has done it, and then gives the first answer.
+// The answer to a payment is lost, and the server is still working on the payment when the second
+// attempt arrives. The server answers 409 until the payment is done, and then the first answer.
 func TestConflictOfAKey(t *testing.T) {
 	const reset, conflict = "connection reset by peer", "409 Conflict"
 	for _, tt := range []struct {

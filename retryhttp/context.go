@@ -8,21 +8,22 @@ import (
 	"github.com/goretry/retry/internal/ctxvalue"
 )
 
-// WithPolicy returns a context for requests that a [Transport] sends under p instead of its own
-// Policy. To keep the Budget and OnEvent of that Policy, copy the Policy and change the copy. Under
-// the zero Policy a request is sent once. p is for the Transport that gets the request, not for a
-// Transport below.
+// WithPolicy returns a context for a request. A [Transport] that gets this request uses p instead
+// of its own Policy. To keep the Budget and OnEvent of the Transport's Policy, pass a changed copy
+// of this Policy. If p is the zero Policy, the request is sent once. A Transport below the first
+// Transport does not use p.
 func WithPolicy(ctx context.Context, p retry.Policy) context.Context {
 	return context.WithValue(ctx, policyKey{}, &p)
 }
 
 type policyKey struct{}
 
-// AttemptOf returns the number of the attempt whose context is ctx, for a RoundTripper below a
-// [Transport]. The first attempt has the number 1. If ctx does not come from a Transport, AttemptOf
-// returns 1. Both requests of a [Hedge] have the same number; [Hedged] says which is the second.
+// AttemptOf returns the number of the attempt whose context is ctx. Call it in a RoundTripper below
+// a [Transport]. The first attempt has the number 1. If ctx does not come from a Transport,
+// AttemptOf returns 1. Both requests of a [Hedge] belong to one attempt and have its number.
+// [Hedged] says which of the two requests is the second.
 //
-// For a span of each attempt, as OpenTelemetry asks for it, set Base to
+// To get a span for each attempt, as the conventions of OpenTelemetry require, set Base to
 // otelhttp.NewTransport(resendCount{http.DefaultTransport}):
 //
 //	func (r resendCount) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -40,9 +41,9 @@ func AttemptOf(ctx context.Context) int {
 
 type attemptKey struct{}
 
-// RequestOf returns the request that a [Transport] was given. ctx is the context that OnEvent and
-// Wait of the policy get; each of these contexts has a request, even if no request was sent.
-// RequestOf returns nil for any other context, such as the context of an attempt.
+// RequestOf returns the request that the caller passed to a [Transport]. Call it in OnEvent and in
+// Wait of the policy, with the context that they get. It returns the request even if no attempt was
+// sent. For any other context, such as the context of an attempt, RequestOf returns nil.
 func RequestOf(ctx context.Context) *http.Request {
 	if x, ok := ctx.Value(ctxvalue.Hedge{}).(*exchange); ok {
 		return x.req
@@ -50,8 +51,9 @@ func RequestOf(ctx context.Context) *http.Request {
 	return nil
 }
 
-// attemptOf returns the attempt that sends req, or nil. The context of req is not enough to know
-// that: Prepare or Base may fetch a token in the context of the attempt.
+// attemptOf returns the attempt that sends req, or nil. It does not only look at the context of
+// req, because Prepare or Base may send another request in the context of the attempt, for example
+// to fetch a token.
 func attemptOf(req *http.Request) *attempt {
 	if req == nil {
 		return nil

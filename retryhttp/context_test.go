@@ -17,8 +17,8 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// OnEvent and Wait know the request, after a dial that was refused too. Nothing
-// below the Transport takes its request for its own.
+// RequestOf returns the request in OnEvent and in Wait, also after a refused dial. It returns nil
+// below the Transport.
 func TestRequestOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
@@ -52,8 +52,8 @@ func TestRequestOf(t *testing.T) {
 	})
 }
 
-// A policy for one request replaces the Transport's policy entirely. It is not for a
-// Transport below.
+// A policy for one request replaces the Transport's policy entirely. A Transport below does not use
+// it.
 func TestWithPolicy(t *testing.T) {
 	var seen events
 	ours := retry.Policy{MaxAttempts: 5, Budget: &retry.Budget{Size: 10}, AttemptTimeout: time.Hour, OnEvent: seen.add}
@@ -79,9 +79,9 @@ func TestWithPolicy(t *testing.T) {
 	}
 }
 
-// A token that is fetched in the context of an attempt is not that attempt, whoever fetches it
-// and by whatever client: its 429 does not close the Gate of the attempt, its second request is
-// not the attempt's, and the Advise and the evidence of the attempt are not about it.
+// A request for a token may be sent in the context of an attempt, by any client. It does not belong
+// to the attempt: its 429 does not close the Gate, its Hedge does not count as the attempt's Hedge,
+// and the Advise and the evidence of the attempt do not apply to it.
 func TestWhoseAttemptIsIt(t *testing.T) {
 	slow, fast := reply{after: time.Second, status: 200}, reply{after: 10 * ms, status: 200}
 	type fetch = func(ctx context.Context, method, url string) error

@@ -4,31 +4,35 @@
 //
 //	client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default()}}
 //
-// GET, HEAD, OPTIONS, TRACE, PUT, DELETE and the read-only methods of [Idempotent] are retried
-// after network errors, after 408, 421, 425 and 429, and after each 5xx that may pass. A POST or
-// PATCH is retried only if it has a header Idempotency-Key, or if the server cannot have
-// processed it, as after a 429.
+// GET, HEAD, OPTIONS, TRACE, PUT, DELETE and the other methods of [Idempotent] are retried after
+// most network errors, after a 408, 421, 425 or 429, and after most 5xx. For example, a 503 is
+// retried and a 501 is not. A table in the documentation of [Transport] lists all statuses. A POST
+// or PATCH is retried if it has an Idempotency-Key header. Without this header, it is retried only
+// if the server cannot have processed it, for example after a 429.
 //
-// The last response is returned, whatever its status: check its status as usual. [ErrorOf] says
-// why this response was the last, and [Result] turns it into an error. Bound a request with its
-// context, not with http.Client.Timeout, whose error can hide the reason.
+// You get the response of the last attempt, whatever its status. Check the status as usual.
+// [ErrorOf] says why there was no further attempt. [Result] turns a failed response into an error.
+// To limit the time of a request with all its attempts, use its context. Do not use
+// http.Client.Timeout, because its error can hide the reason.
 //
 // A request with a body is sent again only if it has a GetBody. http.NewRequest sets GetBody for a
-// bytes.Buffer, bytes.Reader and strings.Reader. [SetBody] sets it for files and streams. A
-// request without GetBody is sent once, and the Reason is not_retryable.
+// bytes.Buffer, bytes.Reader and strings.Reader. [SetBody] sets GetBody for files and streams. A
+// request with a body and no GetBody is sent once. If it fails, the Reason is not_retryable.
 //
-// The package has three groups of types and functions, and its files have the same groups:
+// The package has four parts:
 //
-//   - The Transport (transport.go) and the way of a request through it (exchange.go, attempt.go).
-//     [Check] and [Advice] decide what is retried, [LLM] is a preset for the APIs of language
-//     models, and a [Gate] holds all requests to a target that has asked one of them to wait.
-//   - Bodies (body_*.go): SetBody prepares the body of a request. [WholeBody] and [FirstEvent]
-//     make a Check that fails if the body of a response breaks off, or if a stream starts with an
-//     error.
-//   - RoundTrippers above and below. Transport.Resume (resume.go) gives the caller a body that
-//     fetches the rest of a download that broke. Below the Transport, a [Hedge] sends a GET a
-//     second time if its answer is late, and [LendBudget] lends retries to the server, which
-//     takes them with [BorrowBudget].
+//   - The Transport is in transport.go, and the steps of a request are in exchange.go and
+//     attempt.go. [Check] and [Advice] decide what is retried. [LLM] returns a Transport for the
+//     APIs of language models. A [Gate] holds back all requests to a server that has answered one
+//     of them with a 429 and a Retry-After.
+//   - The code for bodies is in body_*.go. [SetBody] prepares the body of a request. [WholeBody]
+//     and [FirstEvent] return a Check that also reads the body of a response. The attempt fails if
+//     the body breaks off, or if a stream of events starts with an error.
+//   - The code for downloads is in resume.go. If Transport.Resume is set and the body of a response
+//     breaks off, the Transport fetches the missing bytes.
+//   - Two RoundTrippers belong below the Transport. A [Hedge] sends a GET a second time if its
+//     answer is late. [LendBudget] lends retries to the server of a request, and the server takes
+//     them with [BorrowBudget].
 //
-// Package sse, in the folder below, reads streams of events that go on after a break.
+// Package retryhttp/sse reads streams of server-sent events, and connects again after a break.
 package retryhttp

@@ -10,8 +10,8 @@ import (
 	"github.com/goretry/retry/internal/harmless"
 )
 
-// An unsentError is the error of an attempt whose request was not given to Base. It is final, and
-// Check does not get it.
+// An unsentError is the error of an attempt whose request was not passed to Base. It is permanent,
+// and Check does not get it.
 type unsentError struct{ error }
 
 // A timeoutError is the error of an attempt that AttemptTimeout ended.
@@ -24,16 +24,16 @@ func (*timeoutError) Timeout() bool        { return true }
 func (*timeoutError) Temporary() bool      { return true }
 func (*timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// A netError is a net.Error around an error that has a timeout somewhere inside. The *url.Error of
-// http.Client calls Timeout only on the error directly inside, so that error must have the method.
+// A netError wraps a timeout. The *url.Error of http.Client calls Timeout only on the error that it
+// wraps directly, so this error must have the method.
 type netError struct{ error }
 
 func (e netError) Unwrap() error { return e.error }
 func (netError) Timeout() bool   { return true }
 func (netError) Temporary() bool { return true }
 
-// asNetError returns err as a net.Error if it is a timeout. It returns err unchanged if a method of
-// err panics, which may happen with an error of Check.
+// asNetError returns err as a net.Error if err is a timeout. If a method of err panics, asNetError
+// returns err unchanged. Errors that a Check returns may have such a method.
 func asNetError(err error) error {
 	return harmless.Or(err, func() error {
 		var timeout interface{ Timeout() bool }
@@ -46,8 +46,9 @@ func asNetError(err error) error {
 	})
 }
 
-// checked returns err, or a permanent error if one of the methods of err panics that this package
-// and package retry will call. The methods of a nil pointer to an error type often panic.
+// checked calls the methods of err that this package and package retry need. If one of these
+// methods panics, checked returns a permanent error. Otherwise it returns err. The methods of a nil
+// pointer to an error type often panic.
 func checked(err error) error {
 	panicked := harmless.Ask("retryhttp", err, func(err error) {
 		var timeout interface{ Timeout() bool }

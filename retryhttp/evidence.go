@@ -9,15 +9,15 @@ import (
 	"sync/atomic"
 )
 
-// evidence is what Base reports about an attempt to net/http/httptrace, as http.Transport does. The
-// error alone does not say whether the server may have got the request: io.EOF is the error of a
-// connection that closes in the TLS handshake, and of a connection that closes after a POST.
+// evidence stores what Base reports to net/http/httptrace about an attempt. The error alone does
+// not say whether the server may have got the request. Example: the error is io.EOF if the
+// connection closes during the TLS handshake, and also if it closes after a POST was sent.
 type evidence struct {
-	asked atomic.Bool  // Base has asked for a connection, so it reports to the trace
+	asked atomic.Bool  // Base has called GetConn, so it reports to the trace
 	got   atomic.Bool  // Base has got a connection
-	wrote atomic.Int32 // how often the whole header was written to a connection
-	waits atomic.Bool  // a header was written, and no byte of its answer has arrived
-	again atomic.Bool  // a header was written while another one waited for its answer
+	wrote atomic.Int32 // how often a whole header was written to a connection
+	waits atomic.Bool  // a header was written, and its answer has not begun
+	again atomic.Bool  // a second header was written before the answer to the first one
 }
 
 func (e *evidence) trace() *httptrace.ClientTrace {
@@ -34,22 +34,22 @@ func (e *evidence) trace() *httptrace.ClientTrace {
 	}
 }
 
-// mayBeDone reports whether the server may have processed a request that failed
-// with err. It reports true unless there is evidence to the contrary. canceled says that the
-// context of the request is done.
+// mayBeDone reports whether the server may have processed a request that failed with err. It
+// reports true unless there is evidence to the contrary. canceled reports whether the context of
+// the request is done.
 //
-// A server does nothing before it has the whole header. But if the request was canceled, or Base
-// gave it up after a timeout of its own, http.Transport may have returned while it is still
-// writing. So a header that was not written is evidence only if neither happened.
+// A server does not process a request before it has the whole header. So if no header was written,
+// the server has done nothing. This does not hold if the request was canceled or timed out, because
+// http.Transport may then return while it is still writing.
 func (e *evidence) mayBeDone(err error, canceled bool) bool {
 	unsent := e.asked.Load() && (!e.got.Load() || !canceled && !gaveUp(err) && e.wrote.Load() == 0)
 	return !unsent && !refused(err)
 }
 
-// repeated returns errAgain if http.Transport itself has sent the request again because the
-// connection broke before the first byte of an answer, and otherwise nil. A Transport below may
-// send the request again after an answer, and says so itself. Over HTTP/2 repeated returns nil,
-// because there net/http repeats only requests that no server has processed.
+// repeated returns errAgain if http.Transport itself has repeated the request because the
+// connection broke before the first byte of an answer. Otherwise it returns nil. Over HTTP/2 it
+// returns nil, because there net/http repeats only requests that no server has processed. A
+// Transport below reports its own repeats: see attempt.before.
 func (e *evidence) repeated(resp *http.Response) error {
 	if resp.ProtoMajor >= 2 || !e.again.Load() {
 		return nil
@@ -58,20 +58,20 @@ func (e *evidence) repeated(resp *http.Response) error {
 }
 
 var errAgain = errors.New(
-	"net/http has sent it again, because a connection that it had kept broke")
+	"net/http has repeated the request, because its idle connection broke")
 
-// gaveUp reports whether err says that a request was given up because of a timeout, its context or
-// its channel Cancel.
+// gaveUp reports whether err says that a request ended because of a timeout, its context, or its
+// field Cancel.
 func gaveUp(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.Is(err, context.Canceled) || errors.As(err, &timeout) && timeout.Timeout() ||
 		strings.Contains(err.Error(), "request canceled")
 }
 
-// refused reports whether err says that an HTTP/2 server has not processed the
-// request (RFC 9113 section 8.7): the server refused the stream, or it sent a GOAWAY that
-// names an earlier stream as the last one. For an error that joins other errors it reports false,
-// because such an error may be about several requests.
+// refused reports whether err says that an HTTP/2 server has not processed the request (RFC 9113
+// section 8.7). Either the server refused the stream, or it sent a GOAWAY that names an earlier
+// stream as the last one. If err joins several errors, refused reports false, because these errors
+// may be about several requests.
 func refused(err error) bool {
 	for {
 		var reset streamError
@@ -87,15 +87,15 @@ func refused(err error) bool {
 		}
 		err = inner
 	}
-	text := err.Error() // the errors of these texts have no exported type
+	text := err.Error() // the errors with these texts have no exported type
 	return strings.HasPrefix(text, "http2: Transport received Server's graceful shutdown GOAWAY") ||
 		strings.HasPrefix(text, "http2: Transport received GOAWAY from server ErrCode:") ||
-		strings.HasPrefix(text, "stream error: stream ID ") && // golang.org/x/net/http2
+		strings.HasPrefix(text, "stream error: stream ID ") && // an error of x/net/http2
 			strings.Contains(text, "; REFUSED_STREAM;")
 }
 
-// A streamError is filled in by the method As of the errors of net/http for an HTTP/2 stream, which
-// accepts any struct with these fields.
+// A streamError gets the fields of an HTTP/2 stream error of net/http. The method As of such an
+// error accepts any struct with these fields.
 type streamError struct {
 	StreamID uint32
 	Code     uint32
@@ -104,18 +104,18 @@ type streamError struct {
 
 const refusedStream = 0x7 // RFC 9113 section 7
 
-// undone reports whether a status says that the server has refused the request before it
-// processed it, whatever the method is. The function Check retries some of these statuses only if
-// the response asks to wait. A Check of the user may retry all of them.
+// undone reports whether a status says that the server has refused the request before processing
+// it. Then even a POST may be sent again. The function Check retries only some of these statuses,
+// and some only with a Retry-After. A Check of the user may retry all of them.
 func undone(status int) bool {
 	switch status {
-	case http.StatusUnauthorized, // "has not been applied", RFC 9110 section 15.5.2
-		http.StatusForbidden,             // "refuses to fulfill it", RFC 9110 section 15.5.4
-		http.StatusProxyAuthRequired,     // by a proxy, RFC 9110 section 15.5.8
-		http.StatusRequestEntityTooLarge, // "refusing to process", RFC 9110 section 15.5.14
+	case http.StatusUnauthorized, // RFC 9110 section 15.5.2: the request "has not been applied"
+		http.StatusForbidden,             // RFC 9110 section 15.5.4: the server "refuses to fulfill it"
+		http.StatusProxyAuthRequired,     // RFC 9110 section 15.5.8: a proxy refuses the request
+		http.StatusRequestEntityTooLarge, // RFC 9110 section 15.5.14: the server is "refusing to process"
 		http.StatusMisdirectedRequest,    // RFC 9110 section 15.5.20
 		http.StatusTooEarly,              // RFC 8470 section 5.2
-		http.StatusTooManyRequests:       // a limit is before the work, RFC 6585 section 4
+		http.StatusTooManyRequests:       // RFC 6585 section 4: servers check the limit before the work
 		return true
 	default:
 		return false

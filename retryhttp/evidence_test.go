@@ -45,7 +45,7 @@ func post(t *testing.T, base http.RoundTripper, url string, timeout time.Duratio
 	return fmt.Sprint(seen.stop().Attempt, " ", seen.stop().Reason), err
 }
 
-// A resetConn is reset where another is closed.
+// A resetConn is a connection whose Close resets it.
 type resetConn struct{ net.Conn }
 
 func (c resetConn) Read(p []byte) (int, error) {
@@ -165,8 +165,8 @@ func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 	assert.Equal(t, once, got, "a response beside its error: %v", err)
 }
 
-// The test pins how net/http's errors for HTTP/2 look in this version of Go. What is sent
-// again is sent again by http.Transport itself, or by the Transport of this package.
+// The test pins the errors of net/http for HTTP/2 in this version of Go. A request is repeated either
+// by http.Transport itself, or by the Transport of this package.
 func TestHTTP2Refusals(t *testing.T) {
 	const twice = " success, 2 sent"
 	for _, tt := range []struct {
@@ -332,7 +332,7 @@ func (c h2conn) close() { c <- nil }
 // A request that Prepare sends in the context of a POST is no evidence of the POST. A token server
 // that cannot be reached does not show that the POST was not sent, and a token server that answers
 // does not show that it was sent.
-func TestEvidenceIsOfTheRequestAlone(t *testing.T) {
+func TestEvidenceIsAboutTheRequestAlone(t *testing.T) {
 	refused := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, errReset }}
 	answers := piped(1, func(conn net.Conn, _ *http.Request) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")

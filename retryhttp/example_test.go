@@ -19,8 +19,8 @@ import (
 // quick is a policy for examples that hardly waits.
 var quick = retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}
 
-// A response that failed says how often it was requested, and why there was no other
-// attempt. In OnEvent, RequestOf knows the request.
+// ErrorOf says how often a failed request was sent, and why there was no further attempt. In OnEvent,
+// RequestOf returns the request.
 func ExampleTransport() {
 	policy := quick
 	policy.OnEvent = func(ctx context.Context, e retry.Event) {
@@ -113,8 +113,8 @@ func ExampleSetBody() {
 	// a report: 200
 }
 
-// All callers of a server wait when it has asked one of them to. A request that
-// cannot wait that long is not sent.
+// If a server has asked one caller to wait, all callers of this server wait. A request is not sent if
+// its deadline does not allow such a long wait.
 func ExampleGate() {
 	policy := quick
 	policy.MaxRetryAfter = 10 * time.Second
@@ -133,7 +133,7 @@ func ExampleGate() {
 	// retry_after_too_long after 1 request
 }
 
-// A server of which one replica pauses. The second request gets an answer from another one.
+// One replica of a server is slow. The second request gets an answer from another replica.
 func ExampleHedge() {
 	pauses := httpfault.Slow(time.Hour, nil)
 	client := &http.Client{Transport: &retryhttp.Transport{
@@ -156,8 +156,8 @@ func ExampleHedge() {
 	// 200 OK
 }
 
-// A POST to a model that is overloaded is sent again, even if only the first event of
-// the stream says so.
+// A POST is sent again if the model is overloaded, even if the status is 200 and only the first event
+// of the stream says so.
 func ExampleLLM() {
 	streams := func(text string) httpfault.Fault {
 		return func(*http.Request, http.RoundTripper) (*http.Response, error) {

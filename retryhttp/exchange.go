@@ -15,75 +15,77 @@ import (
 	"github.com/goretry/retry/internal/wait"
 )
 
-// An exchange is a request on its way through a Transport, from RoundTrip to its last response.
-// The functions of this file are in the order in which a request meets them:
+// An exchange is the state of one call of RoundTrip: a request with all its attempts. The functions
+// of this file are in the order in which they are called:
 //
-//  1. RoundTrip (transport.go) makes the exchange. run calls retry.Do, here called the loop, with
-//     the policy that loopPolicy returns: the caller's policy with the functions of this file.
+//  1. RoundTrip (transport.go) makes the exchange. run calls retry.Do, which is called "the loop"
+//     here. loopPolicy returns the policy of the loop. It is the caller's policy, in which some
+//     functions are replaced by functions of this file.
 //  2. Before each attempt, the loop calls enter (gate.go) if there is a Gate or the caller's policy
 //     has an Enter.
-//  3. The loop calls attempt. There next makes the attempt and its context, send (attempt.go) sends
-//     a copy of the request through Base, check asks Check what the attempt failed with, and settle
-//     puts a share into the Budget if a failure shows that the server works.
+//  3. The loop calls the method attempt, which calls four others. "next" makes the attempt and its
+//     context. "send" (attempt.go) sends a copy of the request through Base. "check" asks Check
+//     whether the attempt failed. "settle" refills the Budget a little if a failure shows that the
+//     server works.
 //  4. After a failure the loop calls classify, which says whether the request may be sent again.
-//     Then the loop decides according to the policy, and takes the retry out of the Budget.
-//  5. Before a retry the loop calls discardAndWait, which discards the response of the last attempt
-//     (body_discard.go), so that its connection can be used again, and waits.
-//  6. When the loop has stopped, stopped adds to its error what only this package knows. answer
-//     returns what RoundTrip returns: the last response, by handOver, or the error. end frees
-//     what the caller does not get.
+//     Then the loop decides according to the policy. A retry takes 1 from the Budget.
+//  5. Before a retry the loop calls discardAndWait. It discards the response of the last attempt
+//     (body_discard.go), so that its connection can be used again, and then waits.
+//  6. When the loop has ended, "complete" adds details to the error of the loop. "answer" returns
+//     the last response, prepared by handOver, or the error. "cleanUp" closes what the caller does
+//     not get.
 //
-// A download whose body broke (resume.go) makes an exchange for each break. It fetches the rest of
-// the body in the same steps, with a send of its own for run.
+// If the body of a download breaks off (resume.go), a new exchange fetches the missing bytes. This
+// exchange has the same steps, but it calls run with another function.
 //
-// Only one goroutine changes an exchange, except for hedged: Base may call a Hedge in another
-// goroutine. The exchange is also the context of the loop, so that RequestOf and Hedged find the
-// exchange in the context that OnEvent and Wait get. An attempt is the context of its own request.
+// Only one goroutine changes an exchange. The field hedged is an exception, because Base may call a
+// Hedge in another goroutine. The exchange is also the context of the loop. So RequestOf and Hedged
+// find the exchange in the context that OnEvent and Wait get.
 type exchange struct {
-	context.Context // of the caller's request
+	context.Context // the context of the caller's request
 
 	// These fields are set before the first attempt.
 	t      *Transport
 	req    *http.Request // the caller's
-	policy *retry.Policy // of WithPolicy, or else of the Transport
-	checks CheckFunc     // the Check of the Transport, or of a download
+	policy *retry.Policy // the policy of WithPolicy, or else the Policy of the Transport
+	checks CheckFunc     // the Check of the Transport; in fetch, a function around it
 	plain  bool          // see Transport.plain
-	gate   *passage      // through the Gate; nil: no Gate holds the attempts
-	budget *retry.Budget // pays for retries; nil: none does
-	done   func()        // ends the use of a target's Budget; nil: budget is not a target's
-	once   bool          // no second attempt, unless the server cannot have processed the first
+	gate   *passage      // the passage through the Gate; nil: no attempt is held back
+	budget *retry.Budget // the Budget for retries; nil: there is no Budget
+	done   func()        // ends the use of a target's Budget; nil: the user has set the Budget
+	once   bool          // a second attempt is made only if the server cannot have processed the first
 
 	// These fields change with each attempt.
-	skipBudget bool           // the next retry takes nothing from budget
-	renewed    bool           // a retry after a 401 or 407 has taken nothing: the next one pays
-	hedged     atomic.Bool    // a second request of a Hedge has answered the last attempt
-	last       *attempt       // nil before the first
-	lost       *attempt       // an earlier attempt whose answer was lost, see isLost; nil: none
-	failure    error          // of the last attempt; nil: it succeeded, or there was none
-	resp       *http.Response // of the last attempt; nil: none, or discarded, or the caller's
+	skipBudget bool           // the next retry takes nothing from the Budget
+	renewed    bool           // skipBudget was set once after a 401 or 407, and is not set again
+	hedged     atomic.Bool    // the last attempt was answered by the second request of a Hedge
+	last       *attempt       // the last attempt; nil before the first attempt
+	lost       *attempt       // an earlier attempt whose answer was lost (see isLost); nil: none
+	failure    error          // the error of the last attempt; nil: success, or no attempt yet
+	resp       *http.Response // the response of the last attempt; nil: none, discarded, or returned
 
-	first attempt // the first attempt is stored here: most exchanges make no other
+	first attempt // memory for the first attempt, because most exchanges make only one
 }
 
-// run sends the request as often as the loop wants. send makes one attempt.
+// run calls the function send for each attempt that the loop makes.
 func (x *exchange) run(send func(context.Context) error) error {
 	x.Context = x.req.Context()
-	return x.stopped(retry.Do(x, x.loopPolicy(), send))
+	return x.complete(retry.Do(x, x.loopPolicy(), send))
 }
 
 // loopPolicy returns the policy of the loop, and sets the fields that depend on the request.
 func (x *exchange) loopPolicy() retry.Policy {
 	p := *x.policy
 	p.Wait, p.Budget, p.Classify = x.discardAndWait, x.budget, x.classify
-	if x.gate = x.t.Gate.through(x); x.gate != nil || p.Enter != nil {
+	if x.gate = x.t.Gate.newPassage(x); x.gate != nil || p.Enter != nil {
 		p.Enter = x.enter
 	}
-	// A request that cannot be sent again needs no evidence of what the server has processed.
+	// If the request cannot be sent again, it does not matter what the server has processed.
 	x.once = x.cannotRepeat() == nil && !x.t.idempotent(x.req)
 	return p
 }
 
-// hasBody reports whether there is a body to send: Body, or what GetBody returns.
+// hasBody reports whether the request has a body, in Body or from GetBody.
 func (x *exchange) hasBody() bool {
 	return x.req.Body != http.NoBody && (x.req.Body != nil || x.req.GetBody != nil)
 }
@@ -93,32 +95,32 @@ func (x *exchange) cannotRepeat() error {
 	switch {
 	case x.hasBody() && x.req.GetBody == nil:
 		return errNoGetBody
-	case x.req.Trailer != nil: // reading a body fills it in, maybe after the attempt has ended
+	case x.req.Trailer != nil: // a Read of the body may set the Trailer too late
 		return errTrailer
 	default:
 		return nil
 	}
 }
 
-// attempt makes one attempt, and returns what it failed with.
+// attempt makes one attempt. It returns the error of the attempt, or nil if the attempt succeeded.
 //
-// Under an AttemptTimeout, the loop ends ctx after that time, and also when attempt returns. The
-// caller reads the body of the response after attempt has returned, so the attempt has a context of
-// its own. AttemptTimeout ends that context only as long as attempt has not returned.
+// The loop cancels ctx when the method attempt returns, and after AttemptTimeout. The caller may
+// read the body of the response later. So the request has another context, and AttemptTimeout can
+// cancel it only while the method attempt runs.
 func (x *exchange) attempt(ctx context.Context) error {
 	a := x.next()
-	open := false // the response has a body; the end of that body ends the attempt
+	open := false // the response has a body, whose end will end the attempt
 	defer func() {
 		if !open {
 			a.cancel(nil)
 		}
 	}()
-	inTime := func() bool { return true } // stops the timeout; false: the timeout came first
+	inTime := func() bool { return true } // stops the timeout; returns false if it has passed
 	var tooLate *timeoutError
 	if x.policy.AttemptTimeout > 0 {
 		tooLate = &timeoutError{x.policy.AttemptTimeout}
 		inTime = context.AfterFunc(ctx, func() {
-			if x.req.Context().Err() == nil { // else the end of the request ends the attempt
+			if x.req.Context().Err() == nil { // otherwise the attempt ends with the request
 				a.cancel(tooLate)
 			}
 		})
@@ -127,25 +129,26 @@ func (x *exchange) attempt(ctx context.Context) error {
 	x.resp = resp
 	x.failure = x.check(err)
 	if !inTime() && x.resp != nil && x.req.Context().Err() == nil {
-		x.discard() // its body can no longer be read, so Check gets the timeout in its place
+		x.discard() // the body can no longer be read, so Check gets the timeout
 		x.failure = x.check(tooLate)
 	}
 	a.failure = x.failure
 	x.settle()
 	if open = x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody; open {
-		// Not earlier: Check may read the body, close it, and set another.
-		x.resp.Body = endedBy(x.resp.Body, a.cancel, &a.body)
+		// This must come after Check, which may read the body, close it, and set another body.
+		x.resp.Body = cancelAtEnd(x.resp.Body, a.cancel, &a.body)
 	}
 	return x.failure
 }
 
-// next makes the next attempt, and remembers the one before if its answer was lost. The context of
-// the attempt ends with the context of the caller's request, or by its cancel.
+// next makes the next attempt. If the answer of the previous attempt was lost, next may store that
+// attempt in x.lost. The context of the new attempt is a child of the context of the caller's
+// request.
 func (x *exchange) next() *attempt {
 	a := &x.first
 	if before := x.last; before != nil {
 		a = &attempt{number: before.number}
-		// An attempt that got no answer says more than an attempt that got a status.
+		// An attempt without an answer is stronger evidence than an attempt with a status.
 		if before.isLost() && (before.status == 0 || x.lost == nil || x.lost.status != 0) {
 			x.lost = before
 		}
@@ -157,20 +160,20 @@ func (x *exchange) next() *attempt {
 	return a
 }
 
-// isLost reports whether the answer of a failed attempt was lost: the server may have done what
-// the attempt asked for, and has not said so. Either there was no answer, or the answer was an
-// error of the server or of a proxy, or the body of a success broke off.
+// isLost reports whether the server may have processed a failed attempt without confirming it. This
+// is so if there was no answer, or a 5xx, or a success whose body broke off.
 func (a *attempt) isLost() bool {
 	if a.before != nil {
 		return true
 	}
-	var dial *net.OpError // most idempotent requests are not traced: the error is the only evidence
+	var dial *net.OpError // the only evidence if the request is not traced
 	unsent := a.status == 0 && errors.As(a.failure, &dial) && dial.Op == "dial"
 	return a.mayBeDone && a.status/100 != 4 && !unsent
 }
 
-// lostAs returns what a lost attempt failed with. If a request below it was lost, by a Transport
-// below or by net/http, lostAs returns what that request failed with. For a nil a it returns nil.
+// lostAs returns the error of a lost attempt. If a Transport below or net/http has lost the answer
+// to a request of this attempt, lostAs returns the error of that request. If a is nil, lostAs
+// returns nil.
 func (a *attempt) lostAs() error {
 	if a == nil {
 		return nil
@@ -178,15 +181,15 @@ func (a *attempt) lostAs() error {
 	return cmp.Or(a.before, a.failure)
 }
 
-// check returns what the last attempt failed with, nil if it succeeded. The attempt got x.resp, or
-// else err.
+// check returns the error of the last attempt, or nil if the attempt succeeded. If there is no
+// response, err says why. Otherwise err is nil, and x.resp is the response.
 func (x *exchange) check(err error) error {
-	if unsent, ok := err.(unsentError); ok { // so the Budgets get back what this attempt has cost
+	if unsent, ok := err.(unsentError); ok { // the Budgets get their retry back
 		return retry.NotAttempted(retry.Permanent(unsent.error))
 	}
 	req := x.last.req
 	if _, late := err.(*timeoutError); late {
-		// The context of the attempt is done. Check gets one that is not, with the same attempt.
+		// The context of the attempt is done. Check gets a context that is not done.
 		req = req.WithContext(context.WithValue(x.req.Context(), attemptKey{}, x.last))
 	}
 	failure := x.checks(req, x.resp, err)
@@ -199,12 +202,11 @@ func (x *exchange) check(err error) error {
 	return failure
 }
 
-// settle puts a share into the Budget if the attempt failed with a status that shows that the
-// server works. After a success, the loop puts the share into the Budget.
+// settle adds the Ratio of the Budget to the Budget if the attempt failed with a status that shows
+// that the server works. After a success the loop adds the Ratio.
 //
-// settle also decides whether the next retry takes nothing from the Budget. This is so for the
-// first retry after a 401 or a 407, because new credentials may be all that is missing, and only
-// if the Budget is the Budget of a target.
+// settle also decides whether the next retry takes nothing from the Budget of a target. The first
+// retry after a 401 or a 407 takes nothing, because it may need only new credentials.
 func (x *exchange) settle() {
 	works := x.failure != nil && x.resp != nil && healthy(x.resp.StatusCode) &&
 		retry.RetryAfterOf(x.failure) == 0
@@ -227,8 +229,9 @@ var (
 		"set retryhttp.Transport.Budgets to retryhttp.NoBudgets")
 )
 
-// classify is the Classify of the loop. If the request may not be sent again after this failure, it
-// says so. If it may, the caller's Classify decides, and skipBudget is added to the class.
+// classify is the Classify of the loop. If the request may not be sent again after this failure,
+// classify returns a NonRetryable class. Otherwise it returns the class of the caller's Classify,
+// and adds SkipBudget if x.skipBudget is set.
 func (x *exchange) classify(err error) *retry.Class {
 	cause := x.cannotRepeat()
 	if cause == nil && x.once && x.last.mayBeDone {
@@ -246,7 +249,7 @@ func (x *exchange) classify(err error) *retry.Class {
 	if !x.skipBudget {
 		return class
 	}
-	var skips retry.Class // a copy: the class is the caller's
+	var skips retry.Class // a copy, because the class belongs to the caller
 	if class != nil {
 		skips = *class
 	}
@@ -254,9 +257,9 @@ func (x *exchange) classify(err error) *retry.Class {
 	return &skips
 }
 
-// discardAndWait is the Wait of the loop. It discards the response of the last attempt, which the
-// caller will not get, so that its connection can be used again. Then it waits for the rest of d,
-// with the caller's Wait if there is one. skipped is how much of the wait that Wait has skipped.
+// discardAndWait is the Wait of the loop. First it discards the response of the last attempt, so
+// that its connection can be used again. Then it waits for the rest of d, with the caller's Wait if
+// the policy has a Wait. skipped is how much of the wait the caller's Wait has skipped.
 func (x *exchange) discardAndWait(
 	ctx context.Context, d time.Duration,
 ) (skipped time.Duration, err error) {
@@ -273,12 +276,13 @@ func (x *exchange) discardAndWait(
 	return waits(ctx, left)
 }
 
-// stopped completes err, the error of the loop, and returns it. After a success err is nil.
+// complete adds details to the error of the loop, and returns this error. After a success err is
+// nil.
 //
 //   - If the Budget of a target was empty, the Cause says how to set another Budget.
-//   - If the last status is a 4xx, it may be the answer to what an earlier attempt has done. Then
-//     Before is what the attempt whose answer was lost failed with.
-func (x *exchange) stopped(err error) error {
+//   - If the last status is a 4xx, an earlier attempt whose answer was lost may be its cause. Then
+//     Before is the error of the earlier attempt.
+func (x *exchange) complete(err error) error {
 	e, failed := err.(*retry.Error)
 	if !failed {
 		return err
@@ -295,9 +299,10 @@ func (x *exchange) stopped(err error) error {
 	return err
 }
 
-// answer returns what RoundTrip returns after the loop has stopped with err, nil after a success:
-// the last response, or an error if there is no response, if the policy is invalid, or if the
-// context of the caller's request is done and the last attempt failed.
+// answer returns the results of RoundTrip after the loop has stopped with err. It returns the last
+// response after a success. After a failure it also returns the last response, except in three
+// cases. The cases are that there is no response, that the policy is invalid, and that the context
+// of the caller's request is done.
 func (x *exchange) answer(err error) (*http.Response, error) {
 	ctx := x.req.Context()
 	switch {
@@ -311,15 +316,15 @@ func (x *exchange) answer(err error) (*http.Response, error) {
 	return nil, asNetError(err)
 }
 
-// handOver returns the last response, which is the caller's from now on. err says why the response
-// was the last; nil: the attempt succeeded. ErrorOf and Result find err in the context of the
-// response's Request.
+// handOver returns the last response. From now on the response belongs to the caller. err is nil
+// after a success, and otherwise says why there was no further attempt. handOver stores err in the
+// context of the response's Request, where ErrorOf and Result find it.
 func (x *exchange) handOver(err error) *http.Response {
 	resp := x.resp
 	x.resp = nil
 	if err != nil {
-		s := &stopped{of: cmp.Or(resp.Request, x.req), attempt: x.last, err: err}
-		s.req = s.of.WithContext(context.WithValue(s.of.Context(), stoppedKey{}, s))
+		s := &stopInfo{original: cmp.Or(resp.Request, x.req), attempt: x.last, err: err}
+		s.req = s.original.WithContext(context.WithValue(s.original.Context(), stopInfoKey{}, s))
 		resp.Request = s.req
 	}
 	if x.t.Resume && hasText(resp) {
@@ -328,20 +333,20 @@ func (x *exchange) handOver(err error) *http.Response {
 	return resp
 }
 
-// end frees what the caller does not get: the use of the target's Budget, the body of a request
-// that was never sent, and the last response. It runs after a panic too.
-func (x *exchange) end() {
+// cleanUp ends the use of the target's Budget. It closes the body of a request that was never sent,
+// and discards the last response if the caller does not get it. cleanUp also runs after a panic.
+func (x *exchange) cleanUp() {
 	if x.done != nil {
 		x.done()
 	}
 	if x.last == nil && x.req.Body != nil {
-		_ = x.req.Body.Close() // because no attempt has closed it
+		_ = x.req.Body.Close() // no attempt has closed it
 	}
 	x.discard()
 }
 
-// Value returns the exchange for RequestOf and Hedged, and otherwise what the context of the
-// caller's request has.
+// Value returns the exchange for the key of RequestOf and Hedged. For any other key it returns the
+// value in the context of the caller's request.
 func (x *exchange) Value(key any) any {
 	if _, asked := key.(ctxvalue.Hedge); asked {
 		return x
@@ -349,5 +354,5 @@ func (x *exchange) Value(key any) any {
 	return x.Context.Value(key)
 }
 
-// String names the context, as the String of an attempt does: it must not print the request.
+// String returns only a name, because the text of a context must not contain the request.
 func (x *exchange) String() string { return "retryhttp.exchange" }

@@ -20,8 +20,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// If a last 4xx may be the answer to what an earlier attempt has done, Before says what that
-// attempt failed with.
+// If an earlier attempt may have caused a last 4xx, Before is the error of the earlier attempt.
 func TestAnswerThatIsLost(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	half := func() *http.Response { return responseWith(200, breaks("sto", io.ErrUnexpectedEOF)) }
@@ -95,7 +94,7 @@ func TestAnswerThatIsLost(t *testing.T) {
 // net/http itself sends a request with a key again if a connection that it has kept breaks. That
 // is part of one attempt, and its first answer is lost all the same.
 func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
-	const again = "net/http has sent it again, because a connection that it had kept broke"
+	const again = "net/http has repeated the request, because its idle connection broke"
 	for _, tt := range []struct {
 		name, method string
 		header       http.Header
@@ -141,7 +140,7 @@ func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
 	}
 }
 
-// What is sent again after an answer has come, or at the same time, is not what net/http repeats.
+// A request that is sent again after an answer, or at the same time, is not a repeat by net/http.
 func TestAnswersThatAreNotLost(t *testing.T) {
 	inner := func(base http.RoundTripper) http.RoundTripper {
 		return &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}
@@ -195,7 +194,7 @@ func TestAnswersThatAreNotLost(t *testing.T) {
 	}
 }
 
-// Over HTTP/2, net/http sends again only what the server has refused before it did anything.
+// Over HTTP/2, net/http repeats only requests that the server has refused before processing them.
 func TestAnswerThatIsNotLostOverHTTP2(t *testing.T) {
 	var asked atomic.Int64
 	tr := &retryhttp.Transport{Base: http2Server(t, func(c h2conn, stream uint32) {

@@ -15,50 +15,52 @@ import (
 	"github.com/goretry/retry/internal/gate"
 )
 
-// A Gate holds requests if their target has asked another caller to wait. A 429 Too
-// Many Requests or a 403, with a Retry-After of 10 ms or more, closes the gate for its target. No
-// request to that target is sent before the wait has passed. Then the requests are sent at random
-// times within a quarter of the wait.
+// A Gate holds back requests if their target has asked another caller to wait. A 429 Too Many
+// Requests or a 403, with a Retry-After of 10 ms or more, closes the gate for its target. Until the
+// wait has passed, the Gate holds back all requests to this target. Then each request is sent at a
+// random time within a quarter of the wait. Example: after a Retry-After of 8s, the requests are
+// sent within 2 seconds.
 //
 // A Gate cannot help requests that are already in flight when the first 429 arrives.
 //
-// The zero Gate is ready to use. Set it as the Gate of one [Transport], or of
-// several Transports, which then wait together. A Gate is safe for concurrent use. Do not copy a
-// Gate, and do not change its fields while it is in use. It remembers the pauses of 10,000
-// keys. If more keys have a pause at a time, the requests of some keys are not held.
+// The zero Gate is ready to use. Several Transports may share a Gate, and then wait together. A
+// Gate is safe for concurrent use. Do not copy a Gate, and do not change its fields while it is in
+// use. A Gate stores the pauses of 10,000 keys. If more keys have a pause at the same time, the
+// requests of some keys are not held back.
 //
-// An attempt is held before Prepare is called and before AttemptTimeout starts. The time for which
-// it is held takes nothing from a Budget, does not call the Policy's Wait, and is not part of the
+// An attempt is held back before Prepare is called and before AttemptTimeout starts. This wait
+// takes nothing from a Budget, does not call the Policy's Wait, and does not count as time of the
 // attempt in an event. If MaxRetryAfter, MaxElapsed or the deadline of the request's context does
-// not allow a wait that long, the call fails at once without that attempt. The random part of the
-// wait alone never makes a request fail.
+// not allow such a long wait, the call fails at once, and the attempt is not made. The random part
+// of the wait is shortened if it would exceed MaxElapsed or the deadline.
 type Gate struct {
-	// Key returns the key of a request. Requests with the same key wait together. A request with
-	// the key "" is never held, and its answer closes no gate. Key is called once for each request,
-	// before Prepare, so it does not see what Prepare sets.
+	// Key returns the key of a request. Requests with the same key wait together. A request with the
+	// key "" is never held back, and its answer never closes the gate. Key is called once for each
+	// request, before Prepare, so it does not see what Prepare sets.
 	//
-	// If Key is nil, the key is the scheme, the host, and a hash of the headers Authorization,
-	// X-Api-Key and Api-Key, so that one tenant's 429 does not stop all other tenants. It is "" if
-	// scheme and host have more than 1,024 bytes.
+	// If Key is nil, the key consists of the scheme, the host, and a hash of the headers
+	// Authorization, X-Api-Key and Api-Key. So a 429 for one tenant does not hold back the requests of
+	// other tenants. If scheme and host together have more than 1,024 bytes, the key is "".
 	Key func(*http.Request) string
 
-	// Max is the longest pause; 0 or below: a minute. A request may be held for several pauses.
+	// Max is the longest pause after one response; 0 or less means a minute. A request may be held
+	// back for several pauses.
 	Max time.Duration
 
-	// Unavailable: a 503 with a Retry-After closes the gate too. Leave it
-	// false if several replicas answer for a host. While one of ten replicas drains, callers
-	// that all wait for it finish less than a tenth of their calls.
+	// If Unavailable is true, a 503 with a Retry-After closes the gate too. Leave Unavailable false if
+	// a host has several replicas. Otherwise the 503 of one replica that shuts down holds back the
+	// requests to all other replicas. With ten replicas, less than a tenth of the calls then finish.
 	Unavailable bool
 
-	// OnClose is called when a pause begins, once for all requests that the pause holds. It gets
-	// the length of the pause, and the error that began it. Several goroutines may call it at
-	// a time. nil: nothing is called.
+	// OnClose is called once when a pause begins. It gets the length of the pause and the error of the
+	// attempt that closed the gate. Several goroutines may call OnClose at the same time. OnClose may
+	// be nil.
 	OnClose func(key string, wait time.Duration, cause error)
 
 	pauses gate.Pauses
 }
 
-// key returns the key of a request, "" if the request is not to be held.
+// key returns the key of a request. It returns "" if the request must not be held back.
 func (g *Gate) key(req *http.Request) string {
 	switch {
 	case g == nil || req.URL == nil:
@@ -68,7 +70,7 @@ func (g *Gate) key(req *http.Request) string {
 	}
 	name := cmp.Or(req.Host, req.URL.Host)
 	if len(req.URL.Scheme)+len(name) > longestHost {
-		return "" // a redirect may lead to any name, and 10,000 keys are kept
+		return "" // a redirect may lead to any name, and up to 10,000 keys are stored
 	}
 	key := req.URL.Scheme + "://" + strings.ToLower(name)
 	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key"} {
@@ -82,16 +84,17 @@ func (g *Gate) key(req *http.Request) string {
 // keySeed is random, so that a key in a log does not help to guess a password.
 var keySeed = maphash.MakeSeed()
 
-// A passage takes the attempts of one exchange through the Gate of its Transport.
+// A passage holds back the attempts of one exchange at a Gate.
 type passage struct {
 	*Gate
 	x     *exchange
 	key   string
-	drawn time.Time // the end of the last pause for which a random time was drawn
+	drawn time.Time // the end of the last pause for which a random wait was drawn
 }
 
-// through returns the passage of an exchange, nil if its attempts are not to be held.
-func (g *Gate) through(x *exchange) *passage {
+// newPassage returns the passage of an exchange through the Gate. It returns nil if the attempts of
+// the exchange must not be held back.
+func (g *Gate) newPassage(x *exchange) *passage {
 	key := g.key(x.req)
 	if key == "" {
 		return nil
@@ -99,9 +102,9 @@ func (g *Gate) through(x *exchange) *passage {
 	return &passage{Gate: g, x: x, key: key}
 }
 
-// enter is the Enter of the loop, if there is a Gate or the policy has an Enter. The first attempt
-// of an exchange for the rest of a download is the attempt that broke, which is not made again. So
-// enter does nothing for it.
+// enter is the Enter of the loop, if there is a Gate or the policy has an Enter. It does nothing
+// for attempt 1 of an exchange that fetches the missing bytes of a download. There, attempt 1 is
+// the attempt whose body broke off, so no request is sent for it.
 func (x *exchange) enter(ctx context.Context, e retry.Event) error {
 	if e.Attempt == 1 && x.last != nil {
 		return nil
@@ -117,8 +120,8 @@ func (x *exchange) enter(ctx context.Context, e retry.Event) error {
 	return nil
 }
 
-// hold waits until the gate lets an attempt through. elapsed is the time since the call began. If
-// the attempt cannot wait that long, hold returns why the attempt is not sent.
+// hold waits until the gate is open. elapsed is the time since the call began. If the limits of the
+// call do not allow such a long wait, hold returns at once with the error of the call.
 func (p *passage) hold(elapsed time.Duration) *retry.Error {
 	began := time.Now()
 	ctx, policy := p.x.req.Context(), p.x.policy
@@ -159,7 +162,7 @@ func (p *passage) hold(elapsed time.Duration) *retry.Error {
 	return refused
 }
 
-// unsent returns the error of an attempt that is not sent because the gate is closed.
+// unsent returns the error of an attempt that is not sent, because the gate is closed for too long.
 func (p *passage) unsent() error {
 	req := p.x.req
 	method := cmp.Or(req.Method, http.MethodGet)
@@ -167,7 +170,7 @@ func (p *passage) unsent() error {
 	return p.x.unsent(what, errors.New("the server has asked all callers to wait"))
 }
 
-// learn closes the gate if a response asks for it. failure is what the attempt failed with.
+// learn closes the gate if a response asks to wait. failure is the error of the attempt.
 func (p *passage) learn(status int, failure error) {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusForbidden:
@@ -184,5 +187,5 @@ func (p *passage) learn(status int, failure error) {
 	}
 }
 
-// holds reports whether the gate holds attempts with the key of this one.
+// holds reports whether the gate is closed for the key of this passage.
 func (p *passage) holds() bool { return p != nil && !p.pauses.Last(p.key).Over(time.Now()) }

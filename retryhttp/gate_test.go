@@ -36,7 +36,7 @@ func assertHeld(t *testing.T, wait, held time.Duration) {
 	assert.LessOrEqual(t, held, wait+wait/4)
 }
 
-// What closes the gate, for how long, and for whom.
+// The test lists which responses close the gate, for how long, and for which requests.
 func TestGateCloses(t *testing.T) {
 	to := func(target string) edit {
 		return ofRequest(func(req *http.Request) { req.URL, _ = url.Parse(target); req.Host = req.URL.Host })
@@ -103,8 +103,8 @@ func TestGateCloses(t *testing.T) {
 	}
 }
 
-// A hold is no part of the attempt: not of its timeout, nor of the time that an event
-// tells. It is part of the call, which has a MaxElapsed.
+// The wait at a gate does not count as time of the attempt: neither for AttemptTimeout nor in an
+// event. It counts as time of the call, for MaxElapsed.
 func TestGateHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen events
@@ -210,7 +210,7 @@ func TestGateProlonged(t *testing.T) {
 	})
 }
 
-// A request that is not sent closes no gate around it: of a Transport, or of a function.
+// A request that is not sent does not close the gate of an outer Transport or of an outer call.
 func TestGateInsideAGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closes := func(string, time.Duration, error) { t.Error("closed") }

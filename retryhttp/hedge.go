@@ -11,87 +11,91 @@ import (
 	"github.com/goretry/retry/internal/ctxvalue"
 )
 
-// A Hedge is an http.RoundTripper that sends a GET or HEAD a second time if its answer is
-// late, and returns the answer that succeeds first. Put it below a [Transport]:
+// A Hedge is an http.RoundTripper that sends a GET or HEAD a second time if the first answer is
+// late. It returns the first successful answer. Put it below a [Transport]:
 //
 //	client := &http.Client{Transport: &retryhttp.Transport{
 //		Policy: retry.Default(),
 //		Base:   &retryhttp.Hedge{After: 50 * time.Millisecond},
 //	}}
 //
-// docs/hedge.md has measurements, and says when a Hedge helps and when it does not. A Hedge is safe
-// for concurrent use. Do not copy a Hedge, and do not change its fields while it is in use.
+// docs/hedge.md has measurements, and says when a Hedge helps. A Hedge is safe for concurrent use.
+// Do not copy a Hedge, and do not change its fields while it is in use.
 //
 // # What is sent twice
 //
-// A GET or HEAD without a body and without an Upgrade is sent twice if the Transport above may
-// send it again: its policy allows a second attempt, Transport.Idempotent allows it, and the
-// request has no Trailer. While a [Gate] holds other attempts, no second request is sent. If the
-// first request fails before After, no second request is sent either: the Transport may try again.
+// A GET or HEAD may be sent twice if it has no body, no Upgrade header and no Trailer. If there is
+// a Transport above, its policy must allow a second attempt, and its Idempotent must report true
+// for the request. While a [Gate] holds back other attempts, no second request is sent. If the
+// first request fails before After has passed, no second request is sent either, because the
+// Transport may retry the first.
 //
 // # Which answer is returned
 //
-// An answer succeeds if its status is below 500 and the function [Check] would not retry it. So a
-// 200 and a 404 succeed, and a 503 and a 507 do not. If one request fails, the other may still
-// succeed. If both fail, the answer of the first request is returned, unless only the answer of
-// the second asks to wait. If the answer of the first request asks to wait, by a 429 or a
-// Retry-After, that answer is returned at once.
+// An answer is successful if its status is below 500 and the function [Check] would not retry it.
+// For example, a 200 and a 404 are successful, and a 429, a 503 and a 507 are not. If one of the
+// two requests fails, the Hedge waits for the other request. If the answer of the first request is
+// a 429 or has a Retry-After, the Hedge returns it at once. If both requests fail, the Hedge
+// returns the answer of the first, unless the answer of the second asks to wait.
 //
-// The request whose answer is not returned is canceled, and its response is discarded, as a
-// Transport discards a response.
+// The Hedge cancels the request whose answer is not returned, and discards its response as a
+// Transport does.
 //
 // # What it costs
 //
-// A second request takes a retry out of the Budget for second requests, and out of each Budget of
-// the context (see [retry.WithBudget]). If one of these Budgets is empty, the first request goes
-// on alone. Only a successful answer that arrives before After puts a share back.
+// A second request takes one retry from the Budget for second requests, and one from each Budget of
+// the context (see [retry.WithBudget]). If one of these Budgets is empty, no second request is
+// sent. A successful answer refills the Budget for second requests by its Ratio, but only if the
+// answer arrives before After has passed.
 //
-// The goroutine of the caller sends the first request. A new goroutine sends the second. Base must
-// return when the context of its request is done. If Base panics in the second request, or if
-// Transport.Advise or Gate.OnClose panics over its answer, the first request is canceled, and both
-// fail with a permanent error. Any other panic reaches the caller, and ends both requests. A trace
-// of net/http/httptrace sees both requests at the same time. Put [LendBudget] below the Hedge, so
-// that both requests get a lease.
+// The first request is sent in the goroutine of the caller, and the second request in a new
+// goroutine. Base must return when the context of its request is done. The goroutine of the second
+// request runs Base, and Transport.Advise and Gate.OnClose for its answer. If one of these
+// functions panics in this goroutine, the first request is canceled, and RoundTrip returns a
+// permanent error. Any other panic reaches the caller, and cancels both requests. A trace of
+// net/http/httptrace gets the events of both requests. Put [LendBudget] below the Hedge, so that
+// each of the two requests lends its own retries.
 type Hedge struct {
 	Base http.RoundTripper // sends both requests; nil: http.DefaultTransport
 
-	// After is how long the first request may take until its headers arrive. Then the
-	// second request is sent. Choose a time within which at least 95 % of the answers arrive. 0 or
-	// less: no second request is sent.
+	// After is the time from the start of the first request to the start of the second. The second
+	// request is sent if the headers of the first answer have not arrived by then. Choose a time
+	// within which at least 95 % of the answers arrive. If After is 0 or less, no second request is
+	// sent.
 	After time.Duration
 
-	// Budgets returns the Budget that pays for second requests. If it returns nil, only the
-	// Budgets of the context limit them, and half of all requests may be second requests. Budgets
-	// is called once for each request that may be sent twice. Do not return the Budget of a
-	// Transport: each success would put two shares into it.
+	// Budgets returns the Budget from which second requests are taken. If Budgets returns nil, only
+	// the Budgets of the context limit second requests, and every request may be sent twice. Budgets
+	// is called once for each request that may be sent twice. Do not return the Budget of a Transport,
+	// because each success would refill it twice.
 	//
-	// nil: a Budget{Size: 10, Ratio: 0.05, RefillEvery: 5m} for each target, kept as a
-	// Transport keeps the Budgets of its targets. The Ratio of 0.05 allows one second request for
-	// 20 answers that arrive before After.
+	// If Budgets is nil, each target gets a Budget{Size: 10, Ratio: 0.05, RefillEvery: 5m}. The Hedge
+	// keeps the Budgets of up to 1,000 targets, as a Transport does. The Ratio of 0.05 allows one
+	// second request for 20 successful answers that arrive before After has passed.
 	Budgets func(*http.Request) *retry.Budget
 
-	// OnHedge is called once for each second request, when it is known which answer is
-	// returned. won: the answer of the second request is returned. OnHedge is called before
-	// RoundTrip returns, in the same goroutine, with the context that RoundTrip got. nil: nothing
-	// is called.
+	// OnHedge is called once for each second request, before RoundTrip returns. won reports whether
+	// RoundTrip returns the answer of the second request. OnHedge is called in the goroutine of
+	// RoundTrip, with the context of the request that RoundTrip got. OnHedge may be nil.
 	OnHedge func(ctx context.Context, won bool)
 
 	targets targets
-	own     sync.Once // sets the Budget that targets make
+	own     sync.Once // sets targets.New once
 }
 
-// Hedged reports whether ctx is the context of the second request of a [Hedge], as Base
-// gets that context. In the OnEvent of a policy, Hedged reports whether the answer of the last
-// attempt came from a second request. Package retrylog logs this as "hedged".
+// Hedged reports whether ctx is the context of the second request of a [Hedge]. Call it in the Base
+// of the Hedge. In the OnEvent of a policy, Hedged reports whether the answer of the last attempt
+// came from a second request. Package retrylog logs this as "hedged".
 func Hedged(ctx context.Context) bool { return ctxvalue.Hedged(ctx) }
 
-// Hedged reports to the function Hedged whether a second request has answered the last attempt.
+// The function Hedged calls this method. It reports whether the answer of the last attempt came
+// from a second request.
 func (x *exchange) Hedged(context.Context) bool { return x.hedged.Load() }
 
 // CloseIdleConnections closes the idle connections of Base. http.Client calls it.
 func (h *Hedge) CloseIdleConnections() { (&Transport{Base: h.Base}).CloseIdleConnections() }
 
-// RoundTrip sends a request, and sends it a second time if the answer is late.
+// RoundTrip sends a request. If the answer is late, RoundTrip sends the request a second time.
 func (h *Hedge) RoundTrip(req *http.Request) (*http.Response, error) {
 	if h.After <= 0 || !hedgeable(req) {
 		return h.base().RoundTrip(req)
@@ -142,26 +146,26 @@ func hedgeable(req *http.Request) bool {
 		(req.Body == nil || req.Body == http.NoBody) && !upgrade && !sentOnce(req)
 }
 
-// sentOnce reports whether a request is part of an attempt that must not be made twice. A request
-// in the context of the attempt may be part of it even if its URL is another: Base may have changed
-// the URL. A request that Prepare sends is not part of the attempt.
+// sentOnce reports whether a request belongs to an attempt that must not be sent twice. It looks
+// only at the context of the request, because a RoundTripper in between may have changed the URL. A
+// request that Prepare sends does not belong to the attempt.
 func sentOnce(req *http.Request) bool {
 	a := attemptIn(req.Context())
 	return a != nil && a.to.known.Load() && (a.x.once || a.max() == 1)
 }
 
-// A race is a request that may be sent twice.
+// A race is one call of RoundTrip whose request may be sent twice.
 type race struct {
 	h       *Hedge
 	req     *http.Request
-	attempt *attempt      // the attempt that sends this request; nil: no Transport is above
-	in      *attempt      // the attempt in whose context req is made: attempt, or of another request
-	budget  *retry.Budget // pays for the second request; nil: no Budget but those of the context
+	attempt *attempt      // the attempt that sends req; nil: there is no Transport above
+	in      *attempt      // the attempt in the context of req, which may send another request
+	budget  *retry.Budget // the Budget for second requests; nil: none
 	first   leg
 
-	mu     sync.Mutex    // guards the fields below, and the fields ended and freed of both legs
-	second *leg          // nil: the second request was not sent
-	won    *leg          // its answer is returned; nil: not known yet
+	mu     sync.Mutex    // guards the fields below, and "ended" and "freed" of both legs
+	second *leg          // the second request; nil: it was not sent
+	won    *leg          // the leg whose answer is returned; nil: not known yet
 	over   chan struct{} // closed when the second request has ended
 }
 
@@ -169,30 +173,33 @@ type race struct {
 type leg struct {
 	r      *race
 	second bool
-	ctx    context.Context // of req; if the leg wins, it lives until the body has been read
+	ctx    context.Context // the context of req; for the winner it ends with the body
 	cancel context.CancelCauseFunc
 	req    *http.Request
 
 	resp         *http.Response
 	err          error
-	ok, asks     bool // the request succeeded; its answer asks to wait
-	ended, freed bool // the request has returned; its response is discarded
+	ok, asks     bool // ok: the request succeeded; asks: its answer asks to wait
+	ended, freed bool // ended: Base has returned; freed: the response is discarded
 }
 
-// Hedged reports to the function Hedged, which finds l in ctx, whether ctx is of a second request.
-func (l *leg) Hedged(ctx context.Context) bool { return l.second && l.of(ctx) }
+// The function Hedged finds l in ctx and calls this method. It reports whether ctx is the context
+// of a second request.
+func (l *leg) Hedged(ctx context.Context) bool { return l.second && l.isFor(ctx) }
 
-// of reports whether ctx is the context of l, and not of an attempt further down in that context.
-func (l *leg) of(ctx context.Context) bool { return attemptIn(ctx) == l.r.in }
+// isFor reports whether ctx is the context of l. It reports false for the context of an attempt of
+// a Transport below the Hedge.
+func (l *leg) isFor(ctx context.Context) bool { return attemptIn(ctx) == l.r.in }
 
-// begin makes the request of a leg, with a context of its own.
+// begin makes the request of a leg and the context of this request.
 func (r *race) begin(l *leg) {
 	ctx, cancel := context.WithCancelCause(r.req.Context())
 	l.r, l.cancel, l.ctx = r, cancel, context.WithValue(ctx, ctxvalue.Hedge{}, l)
 	l.req = copyOf(l.ctx, r.req)
 }
 
-// hedge sends the second request, if the first is still in flight and the Budgets pay for it.
+// hedge sends the second request, unless the first has ended, a Gate holds it back, or a Budget is
+// empty.
 func (r *race) hedge() {
 	ctx := retry.WithBudget(r.req.Context(), r.budget)
 	if ctx.Err() != nil || r.attempt != nil && r.attempt.x.gate.holds() {
@@ -208,7 +215,7 @@ func (r *race) hedge() {
 	l, returned := r.second, false
 	defer func() {
 		if p := recover(); !returned { // nil: runtime.Goexit
-			if l.resp != nil { // Advise or OnClose has panicked
+			if l.resp != nil { // Advise or OnClose panicked
 				go (&leg{ctx: l.ctx, cancel: l.cancel, resp: l.resp}).free()
 			}
 			l.resp, l.ok = nil, true
@@ -223,7 +230,7 @@ func (r *race) hedge() {
 	returned = true
 }
 
-// join adds a second leg to the race, unless the race is over.
+// join adds the second leg to the race. It returns false if the race is over.
 func (r *race) join() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,7 +249,7 @@ func (l *leg) send() {
 	switch {
 	case l.err != nil:
 	case l.resp == nil:
-		l.err = neither(base)
+		l.err = noResult(base)
 	case l.resp.StatusCode < 400:
 		l.ok = true
 	default:
@@ -250,8 +257,8 @@ func (l *leg) send() {
 	}
 }
 
-// judge decides whether a response with a status of 400 or above succeeded, and whether it asks to
-// wait. If the answer of a second request asks to wait, it closes the Gate of the Transport.
+// judge decides whether an answer with a status of 400 or above is successful, and whether it asks
+// to wait. If the answer of a second request asks to wait, judge closes the Gate of the Transport.
 func (l *leg) judge() {
 	t, a := new(Transport), l.r.attempt
 	if a != nil {
@@ -265,8 +272,8 @@ func (l *leg) judge() {
 	}
 }
 
-// settle returns the leg whose answer is returned, after the first request has returned and a
-// second may have been sent. It waits for the second if that may still succeed.
+// settle returns the leg whose answer RoundTrip returns. It is called after the first request has
+// ended, if After has passed. If the second request may still succeed, settle waits for it.
 func (r *race) settle() *leg {
 	best := &r.first
 	won := r.end(best, best.ok || best.asks)
@@ -289,8 +296,9 @@ func (r *race) settle() *leg {
 	return won
 }
 
-// end notes that a request has ended. If wins is set and no leg has won yet, l wins; so it does if
-// no second request was sent. end returns the leg that has won, nil if none has yet.
+// end is called when the request of l has ended. If no leg has won yet, l wins in two cases: the
+// argument wins is true, or there is no second leg. end returns the leg that has won, or nil if no
+// leg has won yet.
 func (r *race) end(l *leg, wins bool) (won *leg) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -302,7 +310,7 @@ func (r *race) end(l *leg, wins bool) (won *leg) {
 	return r.won
 }
 
-// abandon ends both requests. The answer of neither is returned.
+// abandon cancels both requests, or discards their answers.
 func (r *race) abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -310,8 +318,8 @@ func (r *race) abandon() {
 	r.endLosers()
 }
 
-// endLosers cancels each request that has lost and has not ended. If the request has ended with a
-// response, it discards the response.
+// endLosers ends the requests that have lost. It cancels a request in flight, and discards the
+// response of a request that has ended.
 func (r *race) endLosers() {
 	for _, lost := range [...]*leg{&r.first, r.second} {
 		switch {
@@ -325,14 +333,14 @@ func (r *race) endLosers() {
 	}
 }
 
-// free discards the response of a request that lost. It runs in a goroutine of its own, where a
-// panic of the body would crash the program.
+// free discards the response of a request that has lost. It runs in a new goroutine and recovers a
+// panic of the body, which would otherwise crash the program.
 func (l *leg) free() {
 	defer func() { _ = recover() }()
 	(&attempt{Context: l.ctx, cancel: l.cancel}).discard(l.resp, 0)
 }
 
-// answer returns what RoundTrip returns: the response or the error of the leg that won.
+// answer returns the response or the error of the leg that has won.
 func (l *leg) answer() (*http.Response, error) {
 	if l.resp == nil {
 		l.cancel(nil)
@@ -344,7 +352,7 @@ func (l *leg) answer() (*http.Response, error) {
 	if l.err != nil || l.resp.Body == nil || l.resp.Body == http.NoBody {
 		l.cancel(nil)
 	} else {
-		l.resp.Body = endedBy(l.resp.Body, l.cancel, new(body))
+		l.resp.Body = cancelAtEnd(l.resp.Body, l.cancel, new(responseBody))
 	}
 	return l.resp, l.err
 }

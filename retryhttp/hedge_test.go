@@ -26,7 +26,7 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// A request that may not be in flight twice at a time is sent once.
+// A request that must not be sent twice at the same time is sent once.
 func TestHedgeRequestsThatAreSentTwice(t *testing.T) {
 	after := func(d time.Duration) edit {
 		return ofTransport(func(tr *retryhttp.Transport) { tr.Base.(*retryhttp.Hedge).After = d })
@@ -90,8 +90,8 @@ func TestHedgeRequestsThatAreSentTwice(t *testing.T) {
 	assert.ErrorContains(t, err, "the RoundTripper retryhttp_test.roundTrip returned neither a response nor an error")
 }
 
-// The first answer that succeeds is returned, and never a failure in its place. A second request
-// takes a retry from the Budget. A successful answer before After puts a share into it.
+// The first successful answer is returned, and never a failure instead. A second request takes a
+// retry from the Budget. A successful answer before After refills the Budget by its Ratio.
 func TestHedgeReturnsTheFirstSuccess(t *testing.T) {
 	is := func(after time.Duration, status int) reply { return reply{after: after, status: status} }
 	ok := func(after time.Duration) reply { return is(after, 200) }
@@ -184,7 +184,7 @@ func TestHedgeReturnsTheFirstSuccess(t *testing.T) {
 	assert.Error(t, base.sent[0].Context().Err())
 }
 
-// The loser is discarded by the rule that attempts have, and holds up no caller.
+// The losing response is discarded as the response of an attempt is, and does not delay the caller.
 func TestHedgeDiscardsTheLoser(t *testing.T) {
 	text := func(context.Context) io.Reader { return io.LimitReader(endless{}, 5) }
 	stalls := func(ctx context.Context) io.Reader { return stalled{ctx} }
@@ -217,7 +217,8 @@ func TestHedgeDiscardsTheLoser(t *testing.T) {
 	}
 }
 
-// Rule 4. What a second request takes, and from whom.
+// A second request takes one retry from the Budget for second requests and from each Budget of the
+// context.
 func TestHedgeBudget(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
@@ -254,7 +255,7 @@ func TestHedgeBudget(t *testing.T) {
 	}
 }
 
-// Without Budgets there is one for each target, which is not the one of the Transport.
+// Without the field Budgets, each target has a Budget. This is not the Budget of the Transport.
 func TestHedgeBudgetOfTheTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		after, status := 100*ms, 200
@@ -279,8 +280,8 @@ func TestHedgeBudgetOfTheTarget(t *testing.T) {
 	})
 }
 
-// An answer that comes when the second request is due: whether it is sent or not, it is
-// paid for once, and only if it is.
+// The answer may arrive at the moment when the second request is due. If the second request is
+// sent, it takes one retry from the Budget. If it is not sent, it takes nothing.
 func TestHedgeAnswerWhenTheSecondIsDue(t *testing.T) {
 	for range 2000 {
 		synctest.Test(t, func(t *testing.T) {
@@ -297,8 +298,8 @@ func TestHedgeAnswerWhenTheSecondIsDue(t *testing.T) {
 	}
 }
 
-// Rule 5. A Base that panics in the second request ends neither the program nor the wait.
-// In the first, which the goroutine of the caller sends, the panic is the caller's.
+// If Base panics in the second request, the program goes on and RoundTrip returns an error. If Base
+// panics in the first request, the caller can recover the panic.
 func TestHedgePanics(t *testing.T) {
 	panics := func(*http.Request) { panic("bug in Base") }
 	exits := func(*http.Request) { runtime.Goexit() }
@@ -340,7 +341,7 @@ func TestHedgePanics(t *testing.T) {
 	}
 }
 
-// Rule 6. What the Transport above does is done once for both requests.
+// The Transport above does its work once for both requests.
 func TestHedgeUnderATransport(t *testing.T) {
 	slow, fast := reply{after: time.Second, status: 200}, reply{after: 10 * ms, status: 200}
 	stalls := reply{status: 200, body: func(ctx context.Context) io.Reader { return stalled{ctx} }}
@@ -475,8 +476,8 @@ func TestHedgeIsReported(t *testing.T) {
 	})
 }
 
-// What the second requests are for, and what they must not do: 200 requests a second to a
-// server whose answers take 10 ms, with a timeout of 2 s.
+// The test sends 200 requests a second to a server whose answers take 10 ms, with a timeout of 2 s.
+// Second requests must help if few answers are slow, and must be few if all answers are slow.
 func TestHedgeUnderLoad(t *testing.T) {
 	page, err := os.ReadFile("../docs/hedge.md")
 	require.NoError(t, err)

@@ -10,20 +10,19 @@ import (
 	"unicode"
 )
 
-// A host is the target of HTTP requests: a scheme, a name or an address, and a port.
+// A host is the target of HTTP requests. It consists of a scheme, a name or an address, and a port.
 type host struct {
 	scheme, name string
 	addr         netip.Addr // an IPv6 address; then name is ""
 	port         string     // "": the default port of the scheme
 }
 
-// hostOf returns the host of a URL. All spellings of a host give the same result: upper and lower
-// case, a dot at the end, the default port of the scheme, letters beyond ASCII and their punycode,
-// and the short and long forms of an IPv6 address. hostOf allocates nothing for a name in lower
-// case and ASCII.
+// hostOf returns the host of a URL. All spellings of a host give the same result. The spellings may
+// differ in upper case, a dot at the end, the default port, punycode, and the short and long form
+// of an IPv6 address. For an ASCII name in lower case, hostOf allocates nothing.
 //
-// A host of more than longestHost bytes is returned as it is written: a redirect may lead to any
-// name, and computing the punycode of a name takes a time that grows with the square of its length.
+// A host of more than longestHost bytes is returned as it is written. A redirect may lead to such a
+// name, and the time to compute its punycode grows with the square of its length.
 func hostOf(u *url.URL) host {
 	if len(u.Host) > longestHost {
 		return host{scheme: u.Scheme, name: u.Host}
@@ -35,7 +34,7 @@ func hostOf(u *url.URL) host {
 		h.name = strings.TrimSuffix(punycode(strings.ToLower(h.name)), ".")
 	}
 	if port := strings.TrimLeft(h.port, "0"); port != "" {
-		h.port = port // net.Dial also ignores zeros at the beginning
+		h.port = port // net.Dial also ignores leading zeros
 	}
 	if h.scheme == "http" && h.port == "80" || h.scheme == "https" && h.port == "443" {
 		h.port = ""
@@ -43,8 +42,8 @@ func hostOf(u *url.URL) host {
 	return h
 }
 
-// String returns h as the beginning of a URL, such as "http://db:8080". If h is too long, the text
-// is longer than longestHost too.
+// String returns h as the beginning of a URL, such as "http://db:8080". If h is too long to be
+// stored, the text is also longer than longestHost.
 func (h host) String() string {
 	if h.tooLong() {
 		return h.name
@@ -56,25 +55,26 @@ func (h host) String() string {
 	if h.port != "" {
 		name += ":" + h.port
 	}
-	u := url.URL{Scheme: h.scheme, Host: name} // its String escapes control characters
+	u := url.URL{Scheme: h.scheme, Host: name} // url.URL.String escapes control characters
 	return u.String()
 }
 
-// longestHost is how many bytes the parts of a host may have if the host is stored. No name that
-// can be looked up is longer, but a redirect may lead to a name of any length.
+// longestHost is the largest number of bytes of a host that is stored. Names in DNS are shorter,
+// but a redirect may lead to a name of any length.
 const longestHost = 1024
 
 // tooLong reports whether h is too long to be stored.
 func (h host) tooLong() bool { return len(h.scheme)+len(h.name)+len(h.port) > longestHost }
 
-// clone returns a copy of h that may be stored: it does not keep the text of the URL in memory.
+// clone returns a copy of h that may be stored. The copy does not keep the text of the URL in
+// memory.
 func (h host) clone() host {
 	h.scheme, h.name, h.port = strings.Clone(h.scheme), strings.Clone(h.name), strings.Clone(h.port)
 	return h
 }
 
-// ipv6 reads an IPv6 address. A name without a colon is not one, and netip.ParseAddr would allocate
-// an error for it.
+// ipv6 reads an IPv6 address. It first looks for a colon, because netip.ParseAddr allocates an
+// error for any other name.
 func ipv6(name string) (addr netip.Addr, ok bool) {
 	if !strings.Contains(name, ":") {
 		return addr, false
@@ -83,7 +83,7 @@ func ipv6(name string) (addr netip.Addr, ok bool) {
 	return addr, err == nil
 }
 
-// punycode returns a name as net/http writes the name into the header Host.
+// punycode returns a name in the form that net/http writes into the header Host.
 func punycode(name string) string {
 	if strings.IndexFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) < 0 {
 		return name
@@ -93,5 +93,5 @@ func punycode(name string) string {
 	_ = req.Write(&sent)
 	_, header, _ := strings.Cut(sent.String(), "\r\nHost: ")
 	host, _, _ := strings.Cut(header, "\r\n")
-	return cmp.Or(host, name) // not every name can be sent
+	return cmp.Or(host, name) // net/http refuses to send some names
 }

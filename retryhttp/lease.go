@@ -1,18 +1,19 @@
 package retryhttp
 
-// These are the names of the headers of a lease. docs/budget.md says what their values may be.
-// Package retrygrpc has the same rules for metadata.
+// lentName and spentName are the headers for lent retries. docs/budget.md defines their values.
+// Package retrygrpc has the same rules for gRPC metadata.
 const (
-	// lentName in a request: how many retries its server, and all servers below, may make.
+	// lentName is a header of a request. Its value is how many retries the server may make, together
+	// with all servers that it calls.
 	lentName = "Retry-Budget"
-	// spentName in a response: how many retries they have made.
+	// spentName is a header of a response. Its value is how many retries these servers have made.
 	spentName = "Retry-Budget-Spent"
 )
 
-// unspentOf returns how many of the lent retries go back to the lender, according to the values of
-// the response's header spentName. Without a value, all of them go back. If there are several
-// values, the greatest counts: a server has passed on the report of another. If a value cannot be
-// read, none go back.
+// unspentOf returns how many of the lent retries go back to the lender. values are the values of
+// the response's header spentName. Without a value, all lent retries go back. The greatest of
+// several values counts, because a server may have passed on the report of another server. If a
+// value is not a number, no retry goes back.
 func unspentOf(values []string, lent int) int {
 	spent := 0
 	for _, value := range values {
@@ -25,15 +26,16 @@ func unspentOf(values []string, lent int) int {
 	return lent - spent
 }
 
-// number reads a number of digits alone. A number above most is read as most.
-func number(text string, most int) (n int, ok bool) {
+// number reads a number that consists only of digits. If the number is above limit, it returns
+// limit.
+func number(text string, limit int) (n int, ok bool) {
 	for i := range len(text) {
 		digit := int(text[i]) - '0'
 		if digit < 0 || digit > 9 {
 			return 0, false
 		}
-		if digit > most || n > (most-digit)/10 {
-			n = most
+		if digit > limit || n > (limit-digit)/10 {
+			n = limit
 		} else {
 			n = n*10 + digit
 		}

@@ -16,64 +16,69 @@ import (
 )
 
 // LendBudget returns a RoundTripper that sends requests through base, and lends retries to the
-// server of each request. It takes them from the Budgets of the request's context (see
-// [retry.WithBudget]), and lends at most as many as the parameter most says. The header
-// Retry-Budget of the request says how many retries are lent. The server takes them with
-// [BorrowBudget]. If none are left, the header is 0, and no service below retries.
+// server of each request. It takes these retries from the Budgets of the request's context (see
+// [retry.WithBudget]). The parameter limit is the largest number of retries that it lends for one
+// request. The header Retry-Budget of the request contains the number of lent retries, and the
+// server reads it with [BorrowBudget]. If a Budget is empty, the header is 0, and the server must
+// not retry.
 //
 //	client := &http.Client{Transport: &retryhttp.Transport{
 //		Base:   retryhttp.LendBudget(http.DefaultTransport, 3),
 //		Policy: policy,
 //	}}
 //
-// The retries that the response does not report as spent go back into the Budgets. If the response
-// has no report, all of them go back. If there is no response, none go back, unless the server
-// certainly has not processed the request. If the request may be sent again, one retry is not lent,
-// so that the request can be retried here. Example: a GET under a Budget of 3 whose connection
-// breaks twice leaves nothing in the Budget: 2 retries were lent, and 1 was made here.
+// The response reports how many of the lent retries were spent, and the other retries go back into
+// the Budgets. If the response has no report, all lent retries go back. If there is no response,
+// lent retries go back only if the server certainly has not processed the request. If the request
+// may be sent again, LendBudget keeps one retry in each Budget, so that this client can retry the
+// request. Example: the Budget of a GET has 3 retries. The first attempt lends 2 of them, and its
+// connection breaks. The second attempt uses the last retry, so the Budget is empty.
 //
-// Put LendBudget below a [Transport], so that each attempt is lent what is left at that moment.
-// Around a Transport, all attempts would carry the same lease, and the lease would limit nothing. A
-// request is sent unchanged if its context has no Budget, or if a redirect has led it to another
-// scheme or host. Do not use LendBudget for other people's servers, which would learn how many
-// retries are left.
+// Put LendBudget below a [Transport]. Then each attempt lends what is left in the Budgets. Above a
+// Transport, all attempts would lend the same retries, so the number would limit nothing. A request
+// is sent unchanged if its context has no Budget, or if a redirect has led to another scheme or
+// host. Do not use LendBudget for servers of other organizations, because the header tells them how
+// many retries are left.
 //
-// net/http itself repeats a request if a connection that it has kept turns out to be closed. Each
-// repeat would carry the whole lease, so net/http is kept from repeating. The request fails
-// instead, and a Transport above retries it and counts the retry. For this, base gets the names
-// Idempotency-Key and X-Idempotency-Key in lower case. If a host has answered over HTTP/2 alone, an
-// HTTP/1 connection to it that another client has kept carries a lease of 0. This needs a base that
-// does not copy the header: a base that traces may copy it.
+// net/http itself repeats a request if the server has closed the idle connection that the request
+// was sent on. Each repeat would lend the same retries again, so LendBudget prevents these repeats.
+// The request fails instead, and a Transport above retries it and counts the retry. To prevent the
+// repeats, LendBudget writes the header names Idempotency-Key and X-Idempotency-Key in lower case.
+// It does not prevent repeats over HTTP/2, because there net/http repeats only requests that no
+// server has processed. If all earlier answers of a host came over HTTP/2, LendBudget expects
+// HTTP/2 again. If the request then gets an idle HTTP/1 connection, LendBudget sets the header
+// Retry-Budget to 0 before the header is sent. This does not work with a base that copies the
+// header, such as some bases for tracing.
 //
-// A nil base is http.DefaultTransport. If the parameter most is below 1, each request carries
-// a lease of 0 retries.
-func LendBudget(base http.RoundTripper, most int) http.RoundTripper {
-	return &lender{under: Transport{Base: base}, most: most}
+// If base is nil, http.DefaultTransport is used. If limit is below 1, the header Retry-Budget is
+// always 0.
+func LendBudget(base http.RoundTripper, limit int) http.RoundTripper {
+	return &lender{under: Transport{Base: base}, limit: limit}
 }
 
-// A lender is the RoundTripper of LendBudget.
+// A lender is the RoundTripper that LendBudget returns.
 type lender struct {
-	under Transport // its Base is set, and only its methods for the Base are used
-	most  int
-
+	under Transport // a Transport with only a Base, for its methods base and CloseIdleConnections
+	limit int
 	mu    sync.Mutex
-	http2 map[host]bool // true for a host whose answers all came over HTTP/2, else false
+	http2 map[host]bool // true: all answers of this host came over HTTP/2
 }
 
 // CloseIdleConnections closes the idle connections of base. http.Client calls it.
 func (l *lender) CloseIdleConnections() { l.under.CloseIdleConnections() }
 
-// RoundTrip sends a request with a lease, and takes back what the server has not spent.
+// RoundTrip sends a request and lends retries to its server. It puts back the retries that the
+// server has not spent.
 func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL == nil || ledAway(req) {
 		return l.under.base().RoundTrip(req)
 	}
 	ctx := req.Context()
-	limit := attemptOf(req).max()
+	attempts := attemptOf(req).max()
 	first, hedged := ctx.Value(ctxvalue.Hedge{}).(*leg)
-	again := limit == retry.Unlimited || AttemptOf(ctx) < limit ||
-		hedged && !first.second && first.of(ctx)
-	lent, back := retry.LendBudget(ctx, l.most, again)
+	again := attempts == retry.Unlimited || AttemptOf(ctx) < attempts ||
+		hedged && !first.second && first.isFor(ctx)
+	lent, back := retry.LendBudget(ctx, l.limit, again)
 	if lent == retry.Unlimited {
 		return l.under.base().RoundTrip(req)
 	}
@@ -86,15 +91,15 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	trace := sent.trace()
 	trace.GotConn = func(info httptrace.GotConnInfo) {
 		sent.got.Store(true)
-		if http2 && info.Reused && overHTTP1(info.Conn) { // another client has kept the connection
+		if http2 && info.Reused && overHTTP1(info.Conn) { // an idle HTTP/1 connection
 			header.Set(lentName, "0")
 		}
 	}
 	out := req.WithContext(httptrace.WithClientTrace(ctx, trace))
 	out.Header = header
-	sent.only(out, http2)
+	sent.forbidRepeats(out, http2)
 
-	resp, err := l.under.base().RoundTrip(out) // if it panics, the lease is spent
+	resp, err := l.under.base().RoundTrip(out) // if it panics, no lent retry goes back
 	switch {
 	case err != nil:
 		if !sent.mayBeDone(checked(err), ctx.Err() != nil) {
@@ -102,7 +107,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	case resp != nil:
 		l.learn(to, resp.ProtoMajor)
-		if resp.Header.Values("Age") != nil { // a cached answer reports about another request
+		if resp.Header.Values("Age") != nil { // the report of a cached answer is about another request
 			resp.Header.Del(spentName)
 		}
 		if sent.wrote.Load() <= 1 {
@@ -116,15 +121,16 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// onlyHTTP2 reports whether a host has answered, and all its answers came over HTTP/2.
+// onlyHTTP2 reports whether all answers of a host came over HTTP/2. Without an answer, it reports
+// false.
 func (l *lender) onlyHTTP2(h host) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.http2[h]
 }
 
-// learn remembers over which protocol a host has answered. If it already knows 1,000 hosts, it
-// forgets all of them before it learns a new host.
+// learn stores the protocol of an answer of a host. If 1,000 hosts are stored, learn deletes all of
+// them before it stores a new host.
 func (l *lender) learn(h host, protocol int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,31 +141,31 @@ func (l *lender) learn(h host, protocol int) {
 	case l.http2 == nil, !known && len(l.http2) == 1000:
 		l.http2 = map[host]bool{}
 	}
-	l.http2[h.clone()] = protocol == 2 // clone, because a key must not keep the request's URL
+	l.http2[h.clone()] = protocol == 2 // a clone does not keep the URL in memory
 }
 
-// overHTTP1 reports whether a connection with TLS speaks HTTP/1. It reports false for a connection
-// without TLS, which speaks the same protocol as all other such connections of its http.Transport.
+// overHTTP1 reports whether a TLS connection speaks HTTP/1. For a connection without TLS it reports
+// false, because all connections of an http.Transport without TLS speak the same protocol.
 func overHTTP1(conn net.Conn) bool {
 	c, ok := conn.(*tls.Conn)
 	return ok && c.ConnectionState().NegotiatedProtocol != "h2"
 }
 
-var errRepeat = errors.New("retryhttp: a connection that was kept has broken, " +
-	"and net/http may not repeat a request that has been lent retries")
+var errRepeat = errors.New("retryhttp: the idle connection was closed, " +
+	"and LendBudget does not let net/http repeat the request")
 
-// only keeps net/http from repeating req after its header has been written.
+// forbidRepeats keeps net/http from repeating req after the header of req has been written.
 //
 // net/http repeats a request with an Idempotency-Key, if the name of the header is in canonical
 // form. Therefore this function writes the name in lower case. net/http also repeats a GET, HEAD,
-// OPTIONS or TRACE that has no body, or whose GetBody returns a body. Therefore this function lets
-// GetBody fail after the header has been written. It also gives a request without a body an empty
-// body, of which HTTP/1 sends nothing.
+// OPTIONS or TRACE if it has no body, or if its GetBody returns a body. Therefore this function
+// lets GetBody fail after the header has been written. If there is no body, it sets an empty body
+// and a GetBody. Over HTTP/1 an empty body sends nothing.
 //
-// Over HTTP/2 an empty body would hide from the server that the request has none, and a proxy
-// could not send the request again. There it is not needed: net/http repeats only requests that no
-// server has processed.
-func (e *evidence) only(req *http.Request, http2 bool) {
+// Over HTTP/2 the server could not see that the body is empty, and a proxy could not send the
+// request again. An empty body is not needed there, because over HTTP/2 net/http repeats only
+// requests that no server has processed.
+func (e *evidence) forbidRepeats(req *http.Request, http2 bool) {
 	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 		if values, ok := req.Header[key]; ok {
 			delete(req.Header, key)
@@ -186,9 +192,9 @@ func (e *evidence) only(req *http.Request, http2 bool) {
 	}
 }
 
-// ledAway reports whether redirects have led req to another scheme or host, even if a later
-// redirect has led it back. It also reports true if this is not known, because a response has no
-// Request.
+// ledAway reports whether a redirect has led req to another scheme or host, even if a later
+// redirect has led back. It also reports true if it cannot know, because a response in the chain
+// has no Request.
 func ledAway(req *http.Request) bool {
 	for req.Response != nil {
 		before := req.Response.Request

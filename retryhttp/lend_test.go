@@ -244,9 +244,9 @@ func (r lentRequest) byMethod() bool {
 	return r.body == "" && slices.Contains([]string{"", "GET", "HEAD", "OPTIONS", "TRACE"}, r.method)
 }
 
-// If a connection that was kept turns out to be dead, net/http sends a request again.
-// Under a lease that takes a retry of the Transport, like any other failure.
-func TestLeaseOnKeptConnections(t *testing.T) {
+// If the server has closed an idle connection, net/http itself repeats a request. With LendBudget,
+// the Transport makes the repeat instead, and counts it as a retry.
+func TestLeaseOnIdleConnections(t *testing.T) {
 	for _, row := range lentRequests {
 		for _, kept := range []int{0, 1, 2, 10} {
 			for name, start := range map[string]func(*httptest.Server){"HTTP/1": http1, "HTTP/2": unencrypted} {
@@ -302,7 +302,7 @@ func TestLeaseOverBothProtocols(t *testing.T) {
 	}
 }
 
-// A lender remembers the protocol of 1,000 hosts, and none of the URLs that it was asked with.
+// A lender stores the protocol of at most 1,000 hosts, and does not keep their URLs in memory.
 func TestLenderForgets(t *testing.T) {
 	protocol, bodies := 2, ""
 	lender := retryhttp.LendBudget(roundTrip(func(req *http.Request) (*http.Response, error) {

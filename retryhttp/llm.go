@@ -15,28 +15,35 @@ import (
 	"github.com/goretry/retry"
 )
 
-// LLM returns a Transport for the APIs of language models, such as the APIs of
-// Anthropic, OpenAI and Gemini. Use it under an SDK whose own retries are off:
+// LLM returns a Transport for the APIs of language models, such as the APIs of Anthropic, OpenAI
+// and Gemini. Use it in the http.Client of an SDK, and turn off the retries of the SDK:
 //
 //	option.WithMaxRetries(0), option.WithHTTPClient(&http.Client{Transport: retryhttp.LLM(policy)})
 //
-// It retries what the function Check retries, and also a 409, every POST, a JSON body of up to
-// 8 MiB that breaks off, and a stream that fails before the first piece of its answer: by an error
-// event, by its end, or by AttemptTimeout. It reads the headers of VendorAdvice. If the answer to
-// an attempt is lost, or late, that attempt may have been executed and billed as well as the next.
+// The Transport retries all failures that the function Check retries, and also these:
 //
-// LLM reads 64 KiB of the body of an error, for at most a second, and looks for JSON at its
-// beginning, whatever the Content-Type is, as the vendors' SDKs do. It reads a stream up to its
-// first error event. If the body says that the account cannot pay, as insufficient_quota does, the
-// error is permanent, whatever the status is. A compressed body says nothing. The wait of a
-// google.rpc.RetryInfo in the body counts like a Retry-After. The longer wait applies. The second
-// is a bound only if a Read of the body ends with the context of its request, as with
-// [http.Transport]. If AttemptTimeout ends before the body, the attempt failed with that timeout,
-// whatever its status and its Retry-After were.
+//   - A 409 is retried.
+//   - A POST is retried even if the server may have processed it.
+//   - An attempt is retried if its JSON body of up to 8 MiB breaks off.
+//   - An attempt is retried if its stream fails before the first piece of the answer. The stream
+//     may fail by an error event, by its end or by AttemptTimeout.
 //
-// An error event is a [*StreamError]. It is permanent if the request is wrong, not
-// allowed or not paid for. An error event after the first piece of the answer reaches the
-// caller unchanged.
+// The Transport also reads the headers of the vendors, as VendorAdvice does. If the answer to an
+// attempt is lost or late, the server may execute and bill both this attempt and the next one.
+//
+// If the status is 400 or above, the Transport reads up to 64 KiB of the body, for at most a
+// second. It looks for JSON at the beginning of the body, whatever the Content-Type is, as the
+// vendors' SDKs do. It reads a stream up to its first error event. It cannot read a compressed
+// body. If the body says that the account cannot pay, for example by insufficient_quota, the error
+// is permanent, whatever the status is. A google.rpc.RetryInfo in the body counts like a
+// Retry-After, and the longer of the two waits applies. The limit of a second needs a Base whose
+// bodies end with the context of the request, such as [http.Transport]. If AttemptTimeout passes
+// while the body is read, the attempt fails with a timeout. Its status and its Retry-After are then
+// ignored.
+//
+// An error event before the first piece of the answer becomes a [*StreamError]. The error is
+// permanent if the request is invalid, not allowed or not paid for. An error event after the first
+// piece of the answer reaches the caller unchanged.
 func LLM(p retry.Policy) *Transport {
 	whole := WholeBody(checkLLM, 8<<20)
 	return &Transport{
@@ -52,7 +59,8 @@ func LLM(p retry.Policy) *Transport {
 	}
 }
 
-// checkLLM retries a 409 too, as the vendors' SDKs do, and heeds what the body of an error says.
+// checkLLM decides like Check, but it also retries a 409, as the vendors' SDKs do, and it reads the
+// body of an error.
 func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	if err != nil || resp.StatusCode < 400 {
 		return Check(req, resp, err)
@@ -64,7 +72,7 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	}
 	e.advice.Wait = max(e.advice.Wait, said.wait())
 	switch {
-	case said.is(unpaidLLM):
+	case said.isIn(unpaidLLM):
 		e.advice.Verdict = Never
 	case resp.StatusCode == http.StatusConflict && e.advice.Verdict != Never:
 		e.advice.Verdict = Again
@@ -72,9 +80,10 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	return e.judged(req)
 }
 
-// errorLLM returns what the body of an error says, and the beginning of the body, nil if the body
-// was not read. A stream need not end, so it is read up to its first error, as a stream with a
-// status of 200 is. After a second errorLLM ends the attempt, and so the body.
+// errorLLM returns the failure that the body of an error describes, and the beginning of the body.
+// If the body was not read, text is nil. A stream is read only up to its first error event, because
+// a stream may have no end. If reading takes longer than a second, errorLLM cancels the attempt,
+// which ends the body.
 func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []byte) {
 	if !hasText(resp) {
 		return said, nil
@@ -96,52 +105,54 @@ func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []b
 	if read.err != nil && a != nil && context.Cause(a) == errSlow {
 		read.err = errSlow
 	}
-	if !said.isError { // it may be JSON all the same
+	if !said.isError { // the body may still be JSON
 		said = failureIn(read.head)
 	}
 	return said, read.head
 }
 
-// eventLLM returns what the first events of a stream say, whatever its status is.
+// eventLLM returns the failure that the first events of a stream describe, whatever the status is.
 func eventLLM(req *http.Request, resp *http.Response) (said failureLLM) {
 	accept := func(*http.Request, *http.Response, error) error { return nil }
 	judge := func(_ *http.Response, _ string, data []byte) (more bool, err error) {
 		said = failureIn(data)
 		return !said.isError && slices.Contains(openingsLLM, said.event), nil
 	}
-	_ = FirstEvent(accept, judge)(req, resp, nil) // a stream without an event says nothing
+	_ = FirstEvent(accept, judge)(req, resp, nil) // the error for a stream without an event is ignored
 	return said
 }
 
 var errSlow = errors.New("retryhttp: the body of an error took longer than a second")
 
 // A StreamError is an error event at the beginning of a stream. Its fields are copied from the
-// event, so they come from the server. The caller of a Transport can still read the whole stream.
+// event, so they come from the server. If it is the error of the last attempt, the caller of the
+// Transport can still read the whole stream.
 type StreamError struct {
-	Type    string // such as "overloaded_error" or "server_error"; "": not said
+	Type    string // the type of the error, such as "overloaded_error"; "": no type
 	Message string
 	Data    []byte // the data of the event
 
 	wait time.Duration
 }
 
-// Error returns one line with the Type and the Message, both quoted, and cut if they are long.
+// Error returns one line with the Type and the Message. Both are quoted. At most 128 bytes of the
+// Type and 512 bytes of the Message are printed.
 func (e *StreamError) Error() string {
 	return fmt.Sprintf("retryhttp: the stream began with an error: %.128q: %.512q", e.Type, e.Message)
 }
 
-// RetryAfter returns the wait that the server asked for, as the RetryAfter of a [*StatusError]
-// does.
+// RetryAfter returns the wait that the server asked for. It returns 0 if the server did not ask for
+// a wait, and 1ns if it asked for a wait of 0.
 func (e *StreamError) RetryAfter() time.Duration { return e.wait }
 
-// judgeLLM returns an error for an error event. It wants the next event, too, after an event that
+// judgeLLM returns an error for an error event. It returns true for more after an event that
 // vendors send before the first piece of an answer.
 func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error) {
 	found := failureIn(data)
 	switch {
 	case found.isError:
 	case event == "error":
-		found.Type = "" // this type says only that there is an error
+		found.Type = "" // the type "error" does not say which error it is
 	default:
 		return slices.Contains(openingsLLM, found.event), nil
 	}
@@ -149,28 +160,29 @@ func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error
 		Type: cmp.Or(found.Type, found.Status, found.code()), Message: found.Message,
 		Data: data, wait: found.wait(),
 	}
-	if found.is(unpaidLLM) || found.is(finalLLM) {
+	if found.isIn(unpaidLLM) || found.isIn(finalLLM) {
 		return false, retry.Permanent(failed)
 	}
 	return false, failed
 }
 
-// A failureLLM is what a body or an event says about an error. A vendor sends some of its fields.
+// A failureLLM is an error that a body or an event describes. Each vendor sends only some of its
+// fields.
 type failureLLM struct {
 	Type, Message string
-	Status        string          // of Gemini
-	Code          json.RawMessage // of OpenAI: a text, a number or null
+	Status        string          // sent by Gemini
+	Code          json.RawMessage // sent by OpenAI: a text, a number or null
 	Details       []struct {
 		Type       string `json:"@type"`
 		RetryDelay string
 	}
 
 	event   string // the type of the event
-	isError bool   // the body or the event is an error
+	isError bool   // the body or the event describes an error
 }
 
-// failureIn reads a body or the data of an event. Gemini sends a list if the request did not ask
-// for a stream of events.
+// failureIn reads a body or the data of an event. It reads the first element of a list, because
+// Gemini sends a list if the request did not ask for a stream of events.
 func failureIn(data []byte) (found failureLLM) {
 	data = firstValue(data)
 	if list := []json.RawMessage(nil); bytes.HasPrefix(data, []byte("[")) {
@@ -183,7 +195,7 @@ func failureIn(data []byte) (found failureLLM) {
 		Error    json.RawMessage
 		Response struct{ Error json.RawMessage }
 	}
-	_ = json.Unmarshal(data, &e) // a field of another type says nothing
+	_ = json.Unmarshal(data, &e) // a field of another type is ignored
 	found, inner, event := e.failureLLM, e.Error, e.Type
 	if !isError(inner) {
 		inner = e.Response.Error
@@ -199,15 +211,15 @@ func failureIn(data []byte) (found failureLLM) {
 	return found
 }
 
-// firstValue returns the JSON value at the beginning of a text, nil if there is none. A proxy may
-// write a byte order mark before the value, or more text after it.
+// firstValue returns the JSON value at the beginning of a text, or nil if there is no JSON. A proxy
+// may write a byte order mark before the value, or more text after it.
 func firstValue(text []byte) (value json.RawMessage) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
-	_ = json.NewDecoder(bytes.NewReader(text)).Decode(&value) // a text without JSON says nothing
+	_ = json.NewDecoder(bytes.NewReader(text)).Decode(&value) // a text without JSON leaves value nil
 	return value
 }
 
-// code returns the Code, which may be a text or a number, as a text.
+// code returns the Code as a text. In JSON, the Code may be a text or a number.
 func (f *failureLLM) code() (code string) {
 	var number json.Number
 	if json.Unmarshal(f.Code, &code) != nil && json.Unmarshal(f.Code, &number) == nil {
@@ -216,16 +228,16 @@ func (f *failureLLM) code() (code string) {
 	return code
 }
 
-// is reports whether names contains the Type, the Status or the Code.
-func (f *failureLLM) is(names []string) bool {
+// isIn reports whether the Type, the Status or the Code is in names.
+func (f *failureLLM) isIn(names []string) bool {
 	return slices.ContainsFunc([]string{f.Type, f.Status, f.code()}, func(name string) bool {
 		return slices.Contains(names, name)
 	})
 }
 
-// wait returns how long a google.rpc.RetryInfo in the Details asks to wait: 1ns if it asks for a
-// wait of 0, and 0 if there is none. In JSON, a Duration of protobuf is a number of seconds
-// followed by an s.
+// wait returns the wait of a google.rpc.RetryInfo in the Details. It returns 0 if there is no
+// RetryInfo, and 1ns if the RetryInfo has a wait of 0. In JSON, a Duration of protobuf is a text
+// such as "1.5s".
 func (f *failureLLM) wait() (longest time.Duration) {
 	for _, detail := range f.Details[:min(len(f.Details), headerElements)] {
 		seconds, ok := strings.CutSuffix(cut(detail.RetryDelay), "s")
@@ -237,28 +249,29 @@ func (f *failureLLM) wait() (longest time.Duration) {
 	return longest
 }
 
-// isError reports whether the value of "error" is an error: an object or a text. Some
-// servers send null, false or "" with each piece of an answer.
+// isError reports whether the value of the key "error" describes an error. An error is an object or
+// a text that is not empty. Some servers send null, false or "" with each piece of an answer.
 func isError(value json.RawMessage) bool {
 	return len(value) > 0 && (value[0] == '{' || value[0] == '"' && len(value) > len(`""`))
 }
 
 var (
-	// openingsLLM are the events before the first piece of an answer.
+	// openingsLLM are the names of events that come before the first piece of an answer.
 	openingsLLM = []string{
 		"ping", "message_start", "content_block_start", // Anthropic
 		"response.created", "response.queued", "response.in_progress", // OpenAI
 		"response.output_item.added", "response.content_part.added", // OpenAI
 	}
 
-	// unpaidLLM are final whatever the status is: OpenAI sends them with a 429.
+	// unpaidLLM are the codes of errors that are permanent, whatever the status is: OpenAI sends some
+	// of them with a 429.
 	unpaidLLM = []string{
 		"billing_error",                                                          // Anthropic
 		"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", // OpenAI
 	}
 
-	// finalLLM are final in a stream. In a body, the status decides instead: some servers send
-	// invalid_request_error with a 429.
+	// finalLLM are the codes of errors that are permanent in a stream. In a body, the status decides
+	// instead, because some servers send invalid_request_error with a 429.
 	finalLLM = []string{
 		"invalid_request_error", "authentication_error", "permission_error", // Anthropic, and OpenAI
 		"not_found_error", "request_too_large", // Anthropic

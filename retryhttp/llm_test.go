@@ -143,7 +143,7 @@ func gemini(delay string) string {
 		`{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"` + delay + `"}]}}`
 }
 
-// The wait of a RetryInfo in the body is heeded if no header has a wait, in a stream too.
+// The wait of a RetryInfo in the body applies if no header has a wait. It also applies in a stream.
 func TestLLMHeedsRetryInfo(t *testing.T) {
 	body := func(text string, header ...string) *http.Response {
 		return textResponse(429, text, append(header, "Content-Type", "application/json")...)
@@ -275,7 +275,7 @@ func TestLLMErrorThatOutlastsAttemptTimeout(t *testing.T) {
 	}
 }
 
-// What a server writes does not break a line of a log, nor make it long.
+// The text of a StreamError is one line of limited length, whatever the server writes.
 func TestStreamErrorIsOneLine(t *testing.T) {
 	e := &retryhttp.StreamError{Type: strings.Repeat("x", 1000), Message: "a\nb" + strings.Repeat("y", 1000)}
 	assert.Equal(t, `retryhttp: the stream began with an error: "`+strings.Repeat("x", 128)+`": "a\nb`+strings.Repeat("y", 509)+`"`, e.Error())

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// prepare calls the Prepare of the Transport. If Prepare fails, the body of the request is closed,
-// and also a body that Prepare has replaced.
+// prepare calls the Prepare of the Transport. If Prepare fails, prepare closes the body of the
+// request. If Prepare has replaced the body, prepare closes both bodies.
 func (a *attempt) prepare() (err error) {
 	x := a.x
 	var before *closing
@@ -31,8 +31,9 @@ func (a *attempt) prepare() (err error) {
 	return x.unsent("retryhttp: Prepare", err)
 }
 
-// A closing is a body with another Close. While Prepare runs, it is the body of the request, and is
-// closed only once: by Prepare, by the body that Prepare sets in its place, or by prepare.
+// A closing is a body whose Close calls the function close. It is the body of the request while
+// Prepare runs. Then the function closes the body only once, even if Prepare, the new body and
+// prepare all call Close.
 type closing struct {
 	io.ReadCloser
 	close func() error
@@ -40,8 +41,9 @@ type closing struct {
 
 func (b *closing) Close() error { return b.close() }
 
-// replacedBy returns the body that is sent if Prepare has left body in place of b. b is nil if the
-// request had no body. A new body may read from b, so b is closed after it.
+// replacedBy returns the body that is sent after Prepare. body is the body that Prepare has left. b
+// is the body before Prepare, or nil if the request had no body. A new body may read from b, so b
+// is closed after the new body.
 func (b *closing) replacedBy(body io.ReadCloser) io.ReadCloser {
 	switch {
 	case b == nil:

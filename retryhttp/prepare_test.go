@@ -86,8 +86,8 @@ func TestPrepareStops(t *testing.T) {
 	}
 }
 
-// A body that Prepare replaces is closed once: after the new one, which may read
-// from it, or at once if there is no new one or Prepare fails.
+// A body that Prepare replaces is closed once. It is closed after the new body, which may read from
+// it. If there is no new body, or if Prepare fails, it is closed at once.
 func TestPrepareReplacesTheBody(t *testing.T) {
 	anew := func(io.Reader) io.Reader { return strings.NewReader("new") }
 	var log string

@@ -5,74 +5,76 @@ import (
 	"net/http"
 )
 
-// ErrorOf returns why the last response of a [Transport] was the last: the
-// *retry.Error that RoundTrip did not return because it returned a response. ErrorOf returns
-// nil if the attempt succeeded, and if resp does not come from a Transport. If one Transport
-// is on top of another, ErrorOf returns the error of the outer one.
+// ErrorOf returns the *retry.Error that says why a [Transport] made no further attempt after resp.
+// RoundTrip itself cannot return this error together with a response. ErrorOf returns nil if the
+// attempt succeeded, and if resp does not come from a Transport. If a Transport is the Base of
+// another Transport, ErrorOf returns the error of the outer Transport.
 //
-// ErrorOf finds the error by resp.Request, so the body of resp may have been read or replaced.
+// ErrorOf finds the error in the context of resp.Request. So you may read or replace the body of
+// resp before you call ErrorOf.
 func ErrorOf(resp *http.Response) error {
-	if s := stoppedBy(resp); s != nil {
+	if s := stopInfoOf(resp); s != nil {
 		return s.err
 	}
 	return nil
 }
 
-// Result returns an error in place of a response that failed. A response fails if a [Transport]
-// gave up on it, whatever its status, or if its status is 400 or above, whether it comes from a
-// Transport or not:
+// Result turns a failed response into an error. A response has failed if its [Transport] has given
+// up, whatever the status is. Any other response has failed if its status is 400 or above, whether
+// it comes from a Transport or not:
 //
 //	resp, err := retryhttp.Result(client.Do(req))
 //
-// The error is the error of [ErrorOf]. ErrorOf has no error if the response does not come from a
-// Transport, or if the Check of the Transport accepts the status. Then the error is the error of
-// the function [Check]: errors.As finds a [*StatusError], and the error of a 404, for example, is
-// permanent.
+// If the Transport has given up, Result returns the error of [ErrorOf]. Otherwise it returns the
+// error of the function [Check], in which errors.As finds a [*StatusError]. The error of a 404, for
+// example, is permanent.
 //
-// Result reads a response that failed, up to 64 KiB and for at most 100 ms, and closes it, so that
-// its connection can be used again. The StatusError in the error keeps the first KiB as its Body.
-// Any other response, and an err that is not nil, are returned unchanged.
+// Result reads and closes the body of a failed response, so that its connection can be used again.
+// It reads at most 64 KiB, for at most 100 ms. The Body of the StatusError gets the first KiB. If
+// err is not nil, or if resp has not failed, Result returns both unchanged.
 func Result(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp == nil {
 		return resp, err
 	}
 	var a *attempt
-	of := resp.Request
-	switch s := stoppedBy(resp); {
+	original := resp.Request
+	switch s := stopInfoOf(resp); {
 	case s != nil:
-		a, of, err = s.attempt, s.of, s.err
+		a, original, err = s.attempt, s.original, s.err
 	case resp.StatusCode >= 400:
 		err = Check(resp.Request, resp, nil)
 	default:
 		return resp, nil
 	}
-	if a == nil || a.Err() != nil { // its body has ended; the caller may have set another body
+	if a == nil || a.Err() != nil { // the attempt has ended; resp may have another body
 		a = attemptFor(resp)
 	}
 	text := a.discard(resp, keptBytes)
 	if e := (*StatusError)(nil); errors.As(err, &e) {
-		e.keep(of, text)
+		e.keep(original, text)
 	}
 	return nil, err
 }
 
-// A stopped is in the context of the Request of a last response, if the last attempt failed.
-type stopped struct {
-	req     *http.Request // the Request of the response, whose context has the stopped
-	of      *http.Request // the Request that the response would have without the stopped
-	attempt *attempt      // the last attempt
-	err     error         // why no other attempt was made
+// A stopInfo says why no attempt followed a response. If the last attempt failed, its stopInfo is
+// in the context of the response's Request.
+type stopInfo struct {
+	req      *http.Request // the Request of the response; its context contains the stopInfo
+	original *http.Request // the Request that the response would have without the stopInfo
+	attempt  *attempt      // the last attempt
+	err      error         // why no other attempt was made
 }
 
-type stoppedKey struct{}
+type stopInfoKey struct{}
 
-// stoppedBy returns the stopped of resp, nil if it has none. Another request that was made with the
-// context of resp.Request does not count: its response is not the last response of that call.
-func stoppedBy(resp *http.Response) *stopped {
+// stopInfoOf returns the stopInfo of resp, or nil. If a caller makes a request with the context of
+// an earlier response's Request, this context contains the stopInfo of the earlier response.
+// stopInfoOf ignores such a stopInfo.
+func stopInfoOf(resp *http.Response) *stopInfo {
 	if resp == nil || resp.Request == nil {
 		return nil
 	}
-	if s, ok := resp.Request.Context().Value(stoppedKey{}).(*stopped); ok && resp.Request == s.req {
+	if s, ok := resp.Request.Context().Value(stopInfoKey{}).(*stopInfo); ok && resp.Request == s.req {
 		return s
 	}
 	return nil

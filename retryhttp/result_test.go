@@ -229,7 +229,7 @@ func TestResultInAFailover(t *testing.T) {
 }
 
 // A Check may fail with the StatusError of another server. Its Body is not the body of this response.
-func TestResultKeepsTheWordsOfItsResponse(t *testing.T) {
+func TestResultKeepsTheBodyOfItsOwnResponse(t *testing.T) {
 	words := func(err error) string {
 		var e *retryhttp.StatusError
 		require.ErrorAs(t, err, &e)
@@ -277,8 +277,8 @@ func TestResultKeepsTheWordsOfItsResponse(t *testing.T) {
 	assert.Equal(t, "words", words(err), "a response without a request")
 }
 
-// Result keeps the first KiB of what the server says, in a field and not in the text. It
-// reads for at most 100 ms and at most 64 KiB, whatever the server does, and leaves nothing open.
+// Result stores the first KiB of the body in a field, and not in the text of the error. It reads for
+// at most 100 ms and at most 64 KiB, whatever the server does, and leaves nothing open.
 func TestResultKeepsTheWords(t *testing.T) {
 	const secret = "card 4711 declined"
 	words := func(n int) string { return strings.Repeat("w", n) }

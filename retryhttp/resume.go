@@ -15,15 +15,16 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A BrokenError is the error of a Read under Transport.Resume after the body broke, if the rest
-// of the body could not be fetched, or if Resume did not apply to the response. The bytes that were
-// read before are correct.
+// A BrokenError is the error of a Read if Transport.Resume is set and the body of the response has
+// broken off. Either Resume did not apply to the response, or the missing bytes could not be
+// fetched. The bytes that were read before are correct.
 type BrokenError struct {
-	Offset int64 // how many bytes were read
-	Err    error // why the rest is missing; it has a *retry.Error unless Resume did not apply
+	Offset int64 // how many bytes the caller has read
+	Err    error // why bytes are missing; contains a *retry.Error if Resume applied
 }
 
-// Error returns "retryhttp: the body broke after 5 bytes: " and the text of Err.
+// Error returns a text such as "retryhttp: the body broke after 5 bytes: ", followed by the text of
+// Err.
 func (e *BrokenError) Error() string {
 	return fmt.Sprintf("retryhttp: the body broke after %d bytes: %v", e.Offset, e.Err)
 }
@@ -31,13 +32,13 @@ func (e *BrokenError) Error() string {
 // Unwrap returns Err.
 func (e *BrokenError) Unwrap() error { return e.Err }
 
-// ErrChanged is in a [BrokenError] if the server does not confirm that the rest belongs to the same
-// body: it sends the whole body again, or a part with another ETag or without an ETag. Start the
-// download again from its beginning.
+// ErrChanged is wrapped in a [BrokenError] if the server does not confirm that its body is still
+// the same. Instead of the missing bytes, it sends the whole body, or bytes with another ETag or
+// without an ETag. After ErrChanged, start the download from its beginning.
 var ErrChanged = errors.New("the server does not confirm that it still has the same body")
 
-// whyNot returns why Transport.Resume does not apply to the response that the caller
-// gets, or "" if Resume applies: the response has a whole body and a strong ETag, and its request
+// whyNot returns why Transport.Resume does not apply to the response that the caller gets. It
+// returns "" if Resume applies. Resume applies to a whole body with a strong ETag, if the request
 // may be repeated.
 func (x *exchange) whyNot(resp *http.Response) string {
 	req := x.last.req
@@ -48,7 +49,7 @@ func (x *exchange) whyNot(resp *http.Response) string {
 	case resp.StatusCode != http.StatusOK:
 		return fmt.Sprintf("the status is %d", resp.StatusCode)
 	case !isGet(req) || req.Body != nil && req.Body != http.NoBody:
-		return "the request is no GET without a body"
+		return "the request is not a GET without a body"
 	case x.once:
 		return "the request may not be repeated"
 	case ranged:
@@ -75,8 +76,9 @@ func identical(resp *http.Response) bool {
 	return !resp.Uncompressed && (encoding == "" || strings.EqualFold(encoding, "identity"))
 }
 
-// strongETag returns the ETag of a response if there is one ETag, it is strong, and it is not
-// longer than headerBytes, because each request for a part sends it. Otherwise it returns "".
+// strongETag returns the ETag of a response, or "" if the response has no ETag, a weak one or more
+// than one. It also returns "" for an ETag of more than headerBytes bytes, because each request for
+// missing bytes sends the ETag.
 func strongETag(resp *http.Response) string {
 	tags := resp.Header["Etag"]
 	if len(tags) != 1 || len(tags[0]) < 2 || len(tags[0]) > headerBytes ||
@@ -86,33 +88,33 @@ func strongETag(resp *http.Response) string {
 	return tags[0]
 }
 
-// progressBytes is the progress after which a retry takes nothing from the Budget: about as many
-// bytes as a request costs.
+// progressBytes is how many bytes a download must read before a retry takes nothing from the
+// Budget. A request costs about as many bytes.
 const progressBytes = 1 << 10
 
-// A download is the body of a response under Transport.Resume. The goroutine that reads the
-// download also fetches the next part and reads its first bytes into the reader's slice, so a
-// download has no goroutine and no buffer.
+// A download is the body that the caller gets if Transport.Resume is set. A Read of the download
+// also sends the requests for missing bytes, and reads the first of these bytes into its argument.
+// So a download has no goroutine and no buffer.
 type download struct {
 	x     *exchange // the exchange that got the response
-	why   string    // why the download is not resumed; "": it is resumed
-	etag  string    // of the whole body
-	total int64     // the length of the whole body; -1: not known
-	off   int64     // how many bytes were read
-	paid  int64     // the off at which progress last made a retry take nothing from the Budget
-	end   int64     // the end of the part that is being read; -1: the whole body is being read
-	broke error     // an error that came together with bytes; the next Read acts on it
-	err   error     // what every further Read returns
+	why   string    // why Resume does not apply; "": it applies
+	etag  string    // the ETag of the whole body
+	total int64     // the length of the whole body; -1: unknown
+	off   int64     // how many bytes the caller has read
+	paid  int64     // the value of off when a retry last took nothing from the Budget
+	end   int64     // where the present part ends; -1: the first response is being read
+	broke error     // an error that came together with bytes; for the next Read
+	err   error     // the error of every further Read
 
-	mu     sync.Mutex      // guards the fields below, because Close may run beside a Read
-	body   io.ReadCloser   // nil between two parts and after Close
+	mu     sync.Mutex      // guards the fields below, because Close may run during a Read
+	body   io.ReadCloser   // the present body; nil between two parts and after Close
 	closed bool            // Close was called
-	ctx    context.Context // of the requests for parts; nil before the first
+	ctx    context.Context // the context of the requests for parts; nil before the first one
 	cancel context.CancelFunc
 }
 
-// resume returns the body of a response under Transport.Resume. If Resume does not apply, the
-// Content-Length is not used: a Base may have decoded the body.
+// resume returns the body for the caller if Transport.Resume is set. If Resume does not apply, the
+// Content-Length is ignored, because a Base may have decoded the body.
 func (x *exchange) resume(resp *http.Response) io.ReadCloser {
 	d := &download{x: x, why: x.whyNot(resp), etag: strongETag(resp), body: resp.Body}
 	d.total, d.end = -1, -1
@@ -163,7 +165,7 @@ func (d *download) Read(p []byte) (int, error) {
 	return n, d.err
 }
 
-// read reads from the present body, if the download is not closed.
+// read reads from the present body. It returns an error if the download is closed.
 func (d *download) read(p []byte) (int, error) {
 	d.mu.Lock()
 	body := d.body
@@ -175,8 +177,9 @@ func (d *download) read(p []byte) (int, error) {
 	return d.advance(n, err)
 }
 
-// advance counts the n bytes that a Read of the body returned, and corrects n and err: bytes after
-// the end of the part are cut, and the error is io.EOF only at the end of the whole body.
+// advance adds n, the result of a Read of the body, to off. It returns a corrected n and err. Bytes
+// after the end of the part do not count, and the error is io.EOF only at the end of the whole
+// body.
 func (d *download) advance(n int, err error) (int, error) {
 	if left := d.end - d.off; d.end >= 0 && int64(n) >= left {
 		n, err = int(left), io.EOF
@@ -191,9 +194,9 @@ func (d *download) advance(n int, err error) (int, error) {
 	return n, err
 }
 
-// between closes the body that broke, and reports whether the download goes on, which it does
-// unless the caller has closed it. From now on Close cancels ctx.
-func (d *download) between() bool {
+// closeBroken closes the body that broke off. It returns false if the caller has closed the
+// download. After closeBroken, Close cancels ctx.
+func (d *download) closeBroken() bool {
 	d.mu.Lock()
 	body, closed := d.body, d.closed
 	d.body = nil
@@ -207,19 +210,19 @@ func (d *download) between() bool {
 	return !closed
 }
 
-// A part is what one attempt has got of the rest of the body.
+// A part is the response to a request for the missing bytes.
 type part struct {
-	n          int   // how many of its first bytes were read
-	err        error // came together with these bytes
-	end, total int64 // as the fields of type download
+	n          int   // how many bytes of the part were read into the reader's slice
+	err        error // the error that came together with these bytes
+	end, total int64 // the end of the part, and the length of the whole body
 	over       bool  // the server says that the body has no more bytes
 }
 
-// fetch fetches the rest of the body from off, as an exchange of its own under the policy, and
-// reads the first bytes of that part into p. The attempt that broke with broke is the first attempt
-// of the exchange. An attempt that gets no byte has failed.
+// fetch fetches the missing bytes, starting at the offset off. It makes a new exchange under the
+// policy, and reads the first bytes into p. The first attempt of the exchange is the attempt whose
+// body broke off with the error broke. A later attempt fails if it gets no byte.
 func (d *download) fetch(p []byte, broke error) (int, error) {
-	if !d.between() {
+	if !d.closeBroken() {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	req := d.x.req.WithContext(d.ctx)
@@ -243,7 +246,7 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 		return cmp.Or(check(req, nil, err), retry.Permanent(err))
 	}
 	x := &exchange{t: d.x.t, req: req, policy: d.x.policy, checks: checks, budget: d.x.budget}
-	defer x.end()
+	defer x.cleanUp()
 	if d.x.done != nil {
 		x.budget, x.done = x.t.budgetOf(x.policy, req)
 	}
@@ -254,7 +257,7 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 		}
 		x.failure, broke = x.check(checked(broke)), nil
 		if x.done != nil && d.off-d.paid >= progressBytes {
-			d.paid, x.skipBudget = d.off, true // the server works, because it made progress
+			d.paid, x.skipBudget = d.off, true // progress shows that the server works
 		}
 		return x.failure
 	})
@@ -276,8 +279,8 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 	return n, nil
 }
 
-// isEnd reports whether a 416 says that the body, whose length was not known, ends at off. Servers
-// leave the ETag out of a 416. If there is an ETag, it must be the ETag of this body.
+// isEnd reports whether resp is a 416 which says that a body of unknown length ends at off. Most
+// servers send no ETag with a 416. If there is an ETag, it must be the ETag of this body.
 func (d *download) isEnd(resp *http.Response) bool {
 	unsatisfiable := resp.StatusCode == http.StatusRequestedRangeNotSatisfiable
 	ranges := resp.Header["Content-Range"]
@@ -288,8 +291,8 @@ func (d *download) isEnd(resp *http.Response) bool {
 	return ranges[0] == fmt.Sprintf("bytes */%d", d.off) && (!named || strongETag(resp) == d.etag)
 }
 
-// open reads the first bytes of a response into p, if the response is the part that begins at off.
-// Otherwise it returns what is wrong with the response.
+// open checks that a response is a part that starts at off, and reads its first bytes into p. If
+// the response is something else, open returns an error that says what is wrong.
 func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 	ranges := resp.Header["Content-Range"]
 	isPart := resp.StatusCode == http.StatusPartialContent
@@ -297,13 +300,13 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 		return part{}, retry.Permanent(ErrChanged)
 	}
 	if !isPart || len(ranges) != 1 || !identical(resp) || resp.Body == nil {
-		return part{}, retry.Permanent(fmt.Errorf("the answer to a request for the rest is %d %s, "+
-			"with %d Content-Range and the encoding %.20q", resp.StatusCode,
+		return part{}, retry.Permanent(fmt.Errorf("the answer to the Range request is %d %s, "+
+			"with %d Content-Range headers and the encoding %.20q", resp.StatusCode,
 			http.StatusText(resp.StatusCode), len(ranges), resp.Header.Get("Content-Encoding")))
 	}
 	if isByteRanges(resp) {
-		const text = "the answer to a request for one range is a multipart/byteranges, " +
-			"whose boundary lines are no part of the body"
+		const text = "the answer to the Range request is a multipart/byteranges, " +
+			"whose boundary lines do not belong to the body"
 		return part{}, retry.Permanent(errors.New(text))
 	}
 	if got.end, got.total, err = d.span(ranges[0]); err != nil {
@@ -319,19 +322,20 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 	}
 }
 
-// isByteRanges reports whether the Content-Type of a response is multipart/byteranges: its body has
-// several parts and boundary lines between them. A server must not send it for a request for one
-// range, nor together with a Content-Range (RFC 9110 section 15.3.7.2).
+// isByteRanges reports whether the Content-Type of a response is multipart/byteranges. Such a body
+// has several parts, with boundary lines between them. A server must not send such a body if the
+// request asks for one range. It must never send it together with a Content-Range (RFC 9110 section
+// 15.3.7.2).
 func isByteRanges(resp *http.Response) bool {
 	return slices.ContainsFunc(resp.Header["Content-Type"], func(text string) bool {
-		text = strings.ToLower(text) // one value may list two types, and the first may be long
+		text = strings.ToLower(text) // a Content-Type may contain two media types
 		return strings.Contains(text, "multipart/byteranges") ||
 			strings.Contains(text, "multipart/x-byteranges")
 	})
 }
 
-// span reads a Content-Range that begins at off. end is the number of the byte after its last byte.
-// total is the length of the whole body, -1 if it is still not known.
+// span reads a Content-Range that starts at off. end is the offset after the last byte of the
+// range. total is the length of the whole body, or -1 if it is still unknown.
 func (d *download) span(value string) (end, total int64, err error) {
 	rest, ok := strings.CutPrefix(strings.ToLower(value), fmt.Sprintf("bytes %d-", d.off))
 	last, size, _ := strings.Cut(rest, "/")
@@ -348,7 +352,7 @@ func (d *download) span(value string) (end, total int64, err error) {
 	return to + 1, total, nil
 }
 
-// position reads the number of a byte. No body has a number of more than 62 bits.
+// position reads the offset of a byte. An offset of more than 62 bits is invalid.
 func position(value string) (int64, bool) {
 	n, err := strconv.ParseUint(value, 10, 62)
 	return int64(n), err == nil

@@ -117,8 +117,8 @@ func TestResumeAtEveryByte(t *testing.T) {
 	}
 }
 
-// What a server may answer to a request for the rest, and what is read then: the
-// whole, or else a true beginning and why it is not more. FuzzContentRange has more of them.
+// A server may send a wrong answer to a request for the missing bytes. The caller reads either the
+// whole body, or a correct beginning and an error. FuzzContentRange has more wrong answers.
 func TestResumeFromALiar(t *testing.T) {
 	header := func(name string, values ...string) func(*http.Response) {
 		return func(resp *http.Response) { resp.Header[name] = values }
@@ -159,7 +159,7 @@ func TestResumeFromALiar(t *testing.T) {
 		{"lines between parts, by a second type", 4, header("Content-Type", "text/plain", "multipart/byteranges"), "is a multipart/byteranges"},
 		{"416, and not at the end", 4, text("", status(416), header("Content-Range", "bytes */5")), no416},
 		{"404", 4, status(404), "404 Not Found"},
-		{"304", 4, status(304), "the answer to a request for the rest is 304 Not Modified"},
+		{"304", 4, status(304), "the answer to the Range request is 304 Not Modified"},
 		{"no body", 4, func(resp *http.Response) { resp.Body = nil }, "206 Partial Content"},
 		{"nothing of what it promises", 4, text(""), "unexpected EOF"},
 		{"reads that bring nothing", 4, func(resp *http.Response) { resp.Body = io.NopCloser(late(100)) }, io.ErrNoProgress.Error()},
@@ -214,7 +214,7 @@ func TestNotResumed(t *testing.T) {
 	etags := func(values ...string) edit {
 		return answers(func(resp *http.Response) { resp.Header["Etag"] = values })
 	}
-	const noGet, weak = "the request is no GET without a body", "no strong ETag"
+	const noGet, weak = "the request is not a GET without a body", "no strong ETag"
 	for _, tt := range []struct {
 		name   string
 		edit   edit

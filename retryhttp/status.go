@@ -9,34 +9,35 @@ import (
 	"time"
 )
 
-// A StatusError is the error of an attempt whose response had a status that Check
-// does not accept. RetryIf, Classify, Prepare and the events of the policy get the StatusError.
-// The caller of a [Transport] gets the response, and the StatusError from [Result].
+// A StatusError is the error of an attempt if Check does not accept the status of its response.
+// RetryIf, Classify, Prepare and OnEvent get the StatusError. The caller of a [Transport] gets the
+// response, and can call [Result] to get the StatusError.
 type StatusError struct {
 	StatusCode int
 	Header     http.Header // a copy of the response's header
 
-	// Body is the beginning of the response's body, at most 1 KiB, if [Result] or the Check
-	// of [LLM] has read it; otherwise nil. The body comes from the server and may be secret, so
-	// the text of the error does not contain it. Result sets Body in the error that OnEvent got
-	// too, so do not read it in another goroutine at that time.
+	// Body is the beginning of the response's body, at most 1 KiB. It is set by [Result] and by the
+	// Check of [LLM], and is nil otherwise. The text of the error does not contain Body, which comes
+	// from the server and may be secret. OnEvent and Result may get the same StatusError, so do not
+	// read Body in another goroutine while Result runs.
 	Body []byte
 
 	method  string
-	url     url.URL // of the request, without its user, query and fragment
+	url     url.URL // the URL of the request, without user, query and fragment
 	advice  Advice
-	hasBody bool          // the body was not read yet, and may be read from the response
-	of      *http.Request // the Request of the response
+	hasBody bool          // Body is not set yet, and may be set from the response
+	request *http.Request // the Request of the response
 }
 
-// NewStatusError returns a response as an error, with the wait that [AdviceOf]
-// reads from it. In a Check, use the method StatusError of the [Transport].
+// NewStatusError returns resp as an error, with the wait that [AdviceOf] reads from its
+// Retry-After. In a Check, use the method StatusError of the [Transport] instead.
 func NewStatusError(resp *http.Response) *StatusError {
 	return new(Transport).StatusError(resp.Request, resp)
 }
 
-// StatusError returns resp as an error, for a Check. The error has the wait that the Advise
-// of t reads, and the method and URL of req. A nil req is allowed: the error then names no request.
+// StatusError returns resp as an error. Use it in a Check. The error has the wait that the Advise
+// of t reads from resp, and the method and URL of req. If req is nil, the text of the error has no
+// method and no URL.
 func (t *Transport) StatusError(req *http.Request, resp *http.Response) *StatusError {
 	advise := t.Advise
 	if advise == nil {
@@ -44,7 +45,7 @@ func (t *Transport) StatusError(req *http.Request, resp *http.Response) *StatusE
 	}
 	e := &StatusError{
 		StatusCode: resp.StatusCode, Header: resp.Header.Clone(),
-		advice: advise(resp), hasBody: true, of: resp.Request,
+		advice: advise(resp), hasBody: true, request: resp.Request,
 	}
 	if req != nil && req.URL != nil {
 		u := req.URL
@@ -54,8 +55,8 @@ func (t *Transport) StatusError(req *http.Request, resp *http.Response) *StatusE
 	return e
 }
 
-// Error returns one line: "retryhttp: GET https://example.com/orders: 503 Service
-// Unavailable". The line leaves out the user, the query and the fragment of the URL, which may be
+// Error returns one line: "retryhttp: GET https://example.com/orders: 503 Service Unavailable". The
+// line does not contain the user, the query and the fragment of the URL, because they may be
 // secret.
 func (e *StatusError) Error() string {
 	text := "retryhttp: "
@@ -65,11 +66,11 @@ func (e *StatusError) Error() string {
 	return text + strings.TrimSpace(fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode)))
 }
 
-// keep sets the Body of an error to the first keptBytes of text, if it is not set yet and the error
-// was made of a response to of. The error of a Check can have the StatusError of another response,
-// such as the response of a token server.
-func (e *StatusError) keep(of *http.Request, text []byte) {
-	if e.hasBody && e.of == of {
+// keep sets the Body of e to the first keptBytes of text. It does nothing if Body is already set.
+// It also does nothing if e is the error of another response, such as the response of a token
+// server. request is the Request of the response whose body starts with text.
+func (e *StatusError) keep(request *http.Request, text []byte) {
+	if e.hasBody && e.request == request {
 		e.Body, e.hasBody = append([]byte(nil), text[:min(len(text), keptBytes)]...), false
 	}
 }
@@ -80,6 +81,7 @@ const keptBytes = 1 << 10
 // HTTPStatusCode returns the status of the response.
 func (e *StatusError) HTTPStatusCode() int { return e.StatusCode }
 
-// RetryAfter returns the wait that the server asked for: 1ns if it asked for a wait of zero, and 0
-// if it asked for none. A call gives up if the wait is longer than MaxRetryAfter.
+// RetryAfter returns the wait that the server asked for. It returns 0 if the server did not ask for
+// a wait, and 1ns if it asked for a wait of 0. A call gives up if the wait is longer than
+// MaxRetryAfter.
 func (e *StatusError) RetryAfter() time.Duration { return max(0, e.advice.Wait) }

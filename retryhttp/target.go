@@ -8,21 +8,21 @@ import (
 	"github.com/goretry/retry"
 )
 
-// targets keeps a Budget for each target, which is a host. It also keeps the key of the last
-// target, so that a client that calls one host makes the key once.
+// targets keeps a Budget for each target. A target is a host. targets also keeps the key of the
+// last target, so the key is computed only once if all requests go to one host.
 type targets struct {
 	retry.Budgets
 	last atomic.Pointer[hostKey]
 }
 
-// A hostKey is a host, and its text as the key in a retry.Budgets.
+// A hostKey is a host, and the text that is its key in a retry.Budgets.
 type hostKey struct {
 	host
 	key string
 }
 
-// budgetOf returns the Budget for the host of a URL. The caller calls done when it no longer uses
-// the Budget.
+// budgetOf returns the Budget for the host of a URL. The caller must call done when it no longer
+// uses the Budget.
 func (t *targets) budgetOf(u *url.URL) (budget *retry.Budget, done func()) {
 	h, last := hostOf(u), t.last.Load()
 	if last == nil || last.host != h {
@@ -34,9 +34,9 @@ func (t *targets) budgetOf(u *url.URL) (budget *retry.Budget, done func()) {
 	return t.For(last.key)
 }
 
-// budgetOf returns the Budget for a request under the policy p, nil if there is none. If neither p
-// nor t sets a Budget, it is the Budget of the request's target, and done ends its use. Otherwise
-// done is nil.
+// budgetOf returns the Budget for a request under the policy p, or nil if the request has no
+// Budget. If neither p nor t sets a Budget, budgetOf returns the Budget of the request's target,
+// and done must be called after its use. Otherwise done is nil.
 func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (b *retry.Budget, done func()) {
 	switch {
 	case p.Budget != nil:

@@ -83,8 +83,8 @@ func TestBudgetAfterEachStatus(t *testing.T) {
 	assert.Equal(t, says{false, 1, 1}, costs(t, 401, &retry.Budget{Size: 100}), "from a Budget that the user has set")
 }
 
-// A request of which the Budgets never hear that it has ended would keep its target for ever.
-func TestATargetGoesWhenItsRequestsHaveEnded(t *testing.T) {
+// If the end of a request were not reported to the Budgets, its target would be kept for ever.
+func TestBudgetOfATargetIsForgottenAfterItsRequests(t *testing.T) {
 	tr := &retryhttp.Transport{Base: script(200), Policy: retry.Policy{MaxAttempts: 2}}
 	hedge := &retryhttp.Hedge{Base: script(200), After: time.Hour}
 	for _, tt := range []struct {

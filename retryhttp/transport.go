@@ -7,22 +7,23 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A Transport is an http.RoundTripper that sends each request through another RoundTripper, Base,
-// as often as the Policy and a Budget for the target of the request allow. Set Policy, for example
-// to retry.Default(): &Transport{} sends each request once, unless the request has a policy from
-// [WithPolicy]. A Transport is safe for concurrent use. Do not copy a Transport, and do not change
-// its fields while it is in use.
+// A Transport is an http.RoundTripper that sends each request through another RoundTripper, Base.
+// It retries failed attempts as long as the Policy and the Budget of the request's target allow.
+// Set Policy, for example to retry.Default(). Without a Policy each request is sent once, unless
+// its context has a policy of its own: see [WithPolicy]. A Transport is safe for concurrent use. Do
+// not copy a Transport, and do not change its fields while it is in use.
 //
-// The request's context bounds all attempts of the request and all waits. If a wait would end
-// after the deadline of the context, the call ends at once and the last response is returned.
+// The request's context limits the total time of all attempts and waits of the request. If the next
+// wait would end after the context's deadline, the Transport does not wait: it returns the last
+// response or error at once.
 //
-// http.Transport itself repeats a request if a connection that it has kept turns out to be closed.
-// The repeat is part of one attempt. http.Client follows redirects around the Transport: each
-// request of a chain of redirects has all the attempts of the policy.
+// http.Transport itself repeats a request if the server has closed the idle connection that it was
+// sent on. Such a repeat does not count as an attempt. http.Client follows redirects above the
+// Transport, so each request in a chain of redirects gets all attempts of the policy.
 //
 // # What is retried
 //
-// This table is about requests that are idempotent and whose body can be sent again:
+// This table applies to idempotent requests whose body, if any, can be sent again:
 //
 //	outcome                            retried Reason, if not          source
 //	status below 400                   no      success                 RFC 9110 sections 15.2 to 15.4
@@ -59,16 +60,18 @@ import (
 //	Retry-After above MaxRetryAfter    no      retry_after_too_long    the policy
 //	later                              no      attempts_exhausted, ... the policy
 //
-// If a proxy refuses the CONNECT of an https request, net/http returns an error that has the text
-// of the status and not its number. So a 407 of such a proxy is retried too. To end the call
-// there, let OnProxyConnectResponse of http.Transport return an error marked [retry.Permanent].
+// If a proxy refuses the CONNECT of an https request, net/http returns an error with the text of
+// the status, without its number. So the Transport cannot recognize a 407 of such a proxy, and
+// retries it. To prevent these retries, set OnProxyConnectResponse of http.Transport to a function
+// that returns a [retry.Permanent] error for a 407.
 //
 // # Requests that are not idempotent
 //
-// The function [Idempotent] says which requests are idempotent: by their method, or by a header
-// Idempotency-Key, as in net/http. Any other request, such as a plain POST, is retried only if the
-// server cannot have processed it. Otherwise the Reason is not_retryable, and the Cause of the
-// error says that the server may have processed the request:
+// The function [Idempotent] says which requests are idempotent. It looks at the method and at the
+// header Idempotency-Key, as net/http does. A request that is not idempotent, such as a POST
+// without this header, is retried only if the server cannot have processed it. Otherwise the Reason
+// is not_retryable, and the Cause of the error says that the server may have processed the request.
+// The table lists when a request that is not idempotent is retried:
 //
 //	outcome                            retried  source
 //	there was no connection: refused,  yes      net/http/httptrace: no GotConn
@@ -84,46 +87,48 @@ import (
 //	  that retries them
 //	anything else                      no       RFC 9110 section 9.2.2
 //
-// The first two lines need a Base that reports GetConn, GotConn and WroteHeaders to
-// net/http/httptrace, as http.Transport does. With one that reports nothing, every request is
-// treated as sent. An idempotent request is traced only if it has an Idempotency-Key and is not a
-// GET or HEAD that a Hedge may send twice. If a Transport below, or net/http itself, has sent the
-// request again after an answer was lost, no status says that nothing was done.
+// The first two lines of the table need a Base that reports GetConn, GotConn and WroteHeaders to
+// net/http/httptrace, as http.Transport does. If Base reports nothing, every request counts as sent
+// to the server. An idempotent request is traced only if it has an Idempotency-Key. A GET or HEAD
+// that a Hedge may send twice is not traced. net/http itself or a Transport below may have repeated
+// the request after an answer was lost. Then not even a 429 is retried, because the server may have
+// processed the request before the repeat.
 //
 // # An answer that is lost
 //
-// An idempotent request is sent again if its answer is lost. Then the second answer may be about
-// what the first attempt has done: a server stores a PUT with If-None-Match, the connection
-// breaks, and the second attempt gets a 412. So if the last answer is a 4xx, and the server may
-// have processed an earlier attempt, the Before of the *retry.Error is what that attempt failed
-// with: no answer, a 5xx, or an answer that broke off. If net/http itself has repeated a request
-// with an Idempotency-Key, because a connection that it had kept broke, Before says that.
+// An idempotent request is sent again if its answer is lost. Then the first attempt may be the
+// cause of the second answer. Example: a server stores a PUT with If-None-Match, the connection
+// breaks, and the second attempt gets a 412. So if the last answer is a 4xx, the field Before of
+// the *retry.Error says whether the server may have processed an earlier attempt. Before is the
+// error of that earlier attempt: it got no answer, a 5xx, or an answer that broke off. net/http
+// itself repeats a request with an Idempotency-Key if an idle connection breaks. Before reports
+// such a repeat too.
 //
-// If Before is nil, the 4xx is about the state before this call, unless a proxy has sent the
-// request twice, which the Transport does not learn. Before is also nil for a GET that net/http has
-// repeated, because a GET changes no state. If Check accepts the 4xx, there is no error, and so no
-// Before.
+// If Before is nil, no earlier attempt of this call has caused the 4xx. There is one exception: a
+// proxy may have sent the request twice, and the Transport cannot know it. Before is also nil for a
+// GET that net/http has repeated, because a GET changes no state. If Check accepts the 4xx, there
+// is no *retry.Error, and so no Before.
 type Transport struct {
-	Base http.RoundTripper // sends each attempt; nil: http.DefaultTransport
+	Base http.RoundTripper // sends the request of each attempt; nil: http.DefaultTransport
 
-	// Policy says how often to send a request, and when. Under the zero Policy a request is
-	// sent once, and a Hedge below sends no second one. A request can have a policy of its own:
-	// see WithPolicy.
+	// Policy says how often to send a request, and when. Under the zero Policy each request is sent
+	// once, even by a Hedge below the Transport. A request can have a policy of its own: see
+	// WithPolicy.
 	//
-	// RetryIf and Classify get what Check returns: a *StatusError, or the error
-	// of Base. RetryIf can only reject a retry that Check wants. Do not set RetryIf
-	// to retrynet.Transient, which knows no status. Classify is not
-	// called for a request that cannot be sent again. The context that OnEvent and Wait get
-	// has the values of the request's context.
+	// RetryIf and Classify get the error that Check returns, which is usually a *StatusError or the
+	// error of Base. RetryIf can only reject retries: it is not asked about an error that Check has
+	// marked as permanent. Do not set RetryIf to retrynet.Transient, because it would reject every
+	// *StatusError. Classify is not called for a request that cannot be sent again. The context that
+	// OnEvent and Wait get has the values of the request's context.
 	//
-	// AttemptTimeout limits the time until the headers of the response have
-	// arrived and Check has returned. Reading the body of the last response
-	// may take longer. AttemptTimeout cancels the context that Base gets; it is not
-	// the Deadline of that context.
+	// AttemptTimeout limits the time of an attempt until the headers of the response have arrived and
+	// Check has returned. It does not limit the time in which the caller reads the body of the last
+	// response. When AttemptTimeout has passed, the context that Base gets is canceled. The method
+	// Deadline of this context does not report AttemptTimeout.
 	//
-	// A request that succeeds puts its share into the Budget. So does a failure whose status
-	// shows that the server works: every status from 400 to 499 except 408, 421, 425 and 429,
-	// unless the response has a Retry-After.
+	// Each success adds the Ratio of the Budget to the Budget. A failure also adds the Ratio if its
+	// status shows that the server works. Such statuses are 400 to 499 except 408, 421, 425 and 429,
+	// if the response has no Retry-After.
 	Policy retry.Policy
 
 	// Budgets returns the Budget for a request whose policy has no Budget. If Budgets returns nil,
@@ -131,141 +136,151 @@ type Transport struct {
 	// Budget. Budgets is called once for each request.
 	//
 	// If Budgets is nil, each target gets a
-	// Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m, Grace: 1s}, so that retries do
-	// not prolong an outage. Set Budgets to NoBudgets for a client that waits until a server has
-	// started: a single call has only the 10 retries of the Budget. The first retry of a request
-	// after a 401 or a 407 without a Retry-After takes nothing from the Budget, and is made even
-	// if the Budget is empty.
+	// Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m, Grace: 1s}, so that retries do not
+	// prolong an outage. A call that waits until a server has started soon uses up the 10 retries of
+	// this Budget. For such calls, set Budgets to NoBudgets. The first retry of a request after a 401
+	// or a 407 takes nothing from the Budget, unless the response has a Retry-After. This retry is
+	// made even if the Budget is empty.
 	//
-	// Under retry.Default and this Budget, no request that may be sent again fails because the
-	// target was unavailable for a second, on three conditions: the Budget was full, as its Grace
-	// defines it, when that second began; no retry had found the Budget empty in the minute
-	// before; and the target can answer the retries that follow, next to its usual requests.
+	// If a target is unavailable for up to a second, no request that may be sent again fails under
+	// retry.Default and this Budget, on three conditions:
 	//
-	// A target is a scheme, a host and a port, however the URL writes them. Two names of one
-	// server are two targets, and so are 127.1 and 127.0.0.1: only a resolver knows that they
-	// are the same. A Transport keeps the Budgets of 1,000 targets in a retry.Budgets. All
-	// other targets share one Budget.
+	//   - The Budget was full when that second began. The Grace of retry.Budget defines "full".
+	//   - No retry had found the Budget empty in the minute before that second.
+	//   - The target can answer the retries that follow, next to its usual requests.
+	//
+	// A target is a scheme, a host and a port. Upper case in a host and an explicit default port make
+	// no difference. Two names of one server are two targets. 127.1 and 127.0.0.1 are also two
+	// targets, because only a resolver knows that they are the same address. A Transport keeps the
+	// Budgets of 1,000 targets in a retry.Budgets. All other targets share one Budget.
 	Budgets func(*http.Request) *retry.Budget
 
-	// Idempotent reports whether the server may process a request more than
-	// once. If it reports false, the request is sent again only if the server cannot have
-	// processed it. nil: the function Idempotent.
+	// Idempotent reports whether it does no harm if the server processes a request twice. If
+	// Idempotent reports false, the request is sent again only if the server cannot have processed it.
+	// If Idempotent is nil, the function Idempotent decides.
 	Idempotent func(*http.Request) bool
 
-	// Prepare is called before each attempt with the request that is about to
-	// be sent, the number of the attempt, and what the attempt before failed
-	// with: nil before the first attempt, and what Check returned before a later one. Prepare may
-	// change the request, which is a copy of the caller's: it may set headers, sign the request
-	// again, or replace a token. If Prepare replaces Body, it must replace GetBody too. The
-	// replaced body is closed together with the new one, which may read from it. If Prepare
-	// returns an error, the request is not sent and the call fails with that
-	// error. nil: the request is sent as it is.
+	// Prepare is called before each attempt. It gets the request that is about to be sent, the number
+	// of the attempt, and the error that Check returned for the attempt before. In the first attempt,
+	// the number is 1 and the error is nil. The request is a copy of the caller's request. Prepare may
+	// change it: set headers, sign the request again, or replace a token. If Prepare replaces Body, it
+	// must replace GetBody too. The new body may read from the old body, which is closed after the new
+	// body. If Prepare returns an error, the request is not sent, and the call fails with this error.
+	// If Prepare is nil, each request is sent unchanged.
 	Prepare func(req *http.Request, attempt int, last error) error
 
-	// Check returns what an attempt failed with: nil if it succeeded, and an
-	// error marked retry.Permanent if another attempt cannot do better. Check gets
-	// the request of the attempt, as Prepare left it, and either a response or an
-	// error. The context of that request ends only with the context of the caller's request, or
-	// if AttemptTimeout is over while Check reads the body. In the second case Check is called
-	// again, with the error of the timeout. Check cannot turn an error into a success: if it
-	// returns nil for an error, that error is final.
+	// Check decides whether an attempt has failed, and returns the error of a failed attempt. It
+	// returns nil if the attempt succeeded, and a retry.Permanent error if another attempt would fail
+	// too. Check gets the request of the attempt, as Prepare left it, and either a response or an
+	// error of Base. The context of that request can be done for two reasons. One reason is that the
+	// context of the caller's request is done. The other reason is that AttemptTimeout has passed
+	// while Check was reading the body. Then Check is called again, with the error of the timeout.
+	// Check cannot turn an error into a success. If it returns nil for an error, the error counts as
+	// permanent.
 	//
-	// To keep the server's Retry-After, return or wrap one of these: the StatusError of the
-	// Transport, the error of the function Check, or retry.After. If Check reads the body of the
-	// response, it must leave a body that reads the same in its place, and close the body that it
-	// has replaced. nil: the function Check.
+	// To keep the server's Retry-After, return or wrap an error of the method StatusError, of the
+	// function Check, or of retry.After. If Check reads the body of the response, Check must put a new
+	// body with the same bytes in its place. The old body must be closed, by Check or by the Close of
+	// the new body. If Check is nil, the function Check decides.
 	Check func(*http.Request, *http.Response, error) error
 
-	// Advise reads what a response with a status of 400 or above says about
-	// another attempt: how long to wait, and whether another attempt should be made, whatever
-	// the status is. The method StatusError and the function Check call Advise, and so does a
-	// Hedge. nil: AdviceOf, which reads the header Retry-After. VendorAdvice reads more headers.
+	// Advise reads the advice in a response with a status of 400 or above: how long to wait before
+	// another attempt, and whether to make another attempt. Its Verdict overrules the status. Advise
+	// is called by the method StatusError, by the function Check and by a Hedge. If Advise is nil,
+	// AdviceOf reads the header Retry-After. VendorAdvice reads more headers.
 	//
-	// Advise may read the body. It should limit the bytes that it reads: AttemptTimeout limits
-	// only the time. In place of the body that it has read, it must leave a body that reads the
-	// same and whose Close closes the first one: the caller may get this response, and Advise may
-	// be called twice for it. See the example of Advice.
+	// Advise may read the body of the response. It should limit the number of bytes that it reads,
+	// because AttemptTimeout limits only the time. If Advise has read the body, it must put a new body
+	// with the same bytes in its place. The reason is that the caller may get the response, and that
+	// Advise may be called twice for a response. The Close of the new body must close the old body.
+	// See the example of Advice.
 	Advise func(*http.Response) Advice
 
-	// StallTimeout ends an attempt if a Read of the response's body gets no byte
-	// for this long. The Read returns an error that says so. The time between two
-	// calls of Read does not count. A connection after a 101 has no such limit. 0 or less: no
-	// limit.
+	// StallTimeout ends an attempt if a Read of the response's body gets no byte for this long. The
+	// Read returns an error that names StallTimeout. The time between two calls of Read does not
+	// count. StallTimeout does not limit the connection after a 101 Switching Protocols. If
+	// StallTimeout is 0 or less, a Read may wait without limit.
 	StallTimeout time.Duration
 
-	// Gate holds attempts if their target has asked another caller to wait. Several Transports
-	// may share a Gate. nil: no attempt is held.
+	// Gate holds back attempts if an earlier response of their target has asked to wait. Several
+	// Transports may share a Gate. If Gate is nil, no attempt is held back.
 	Gate *Gate
 
-	// Resume fetches the rest of a body that breaks while it is read, from the byte
-	// where the body broke, with Range and If-Range (RFC 9110 section 14). false: reading
-	// fails with the error of the body.
+	// Resume is about a body that breaks off while the caller reads it. If Resume is true, the
+	// Transport fetches the missing bytes with the headers Range and If-Range (RFC 9110 section 14).
+	// If Resume is false, a Read of the body returns the error unchanged.
 	//
-	// Resume applies to a GET that has neither a body nor a Range, and is answered by a 200 that
-	// has a strong ETag of at most 128 bytes and no Content-Encoding. So Resume sets
-	// Accept-Encoding to identity if a GET has no Accept-Encoding. The server must confirm the
-	// ETag with each part. Some servers make the ETag from a time and a size, and send the same
-	// one for two bodies: compare a digest if that matters. Trailers are lost. A body without a
-	// known length that ends with its connection, as in HTTP/1.0, looks complete wherever it is
-	// cut off.
+	// Resume applies to a GET that has neither a body nor a Range header. The response must be a 200
+	// that has a strong ETag of at most 128 bytes and no Content-Encoding. Therefore a GET without an
+	// Accept-Encoding is sent with Accept-Encoding: identity. The server must send the same ETag with
+	// each part. Some servers compute the ETag from a time and a size, so two different bodies may
+	// have the same ETag. If this matters, compare a digest of the body. The Trailer of the response
+	// is lost. A body of unknown length that ends with its connection, as in HTTP/1.0, looks complete
+	// even if it was cut off.
 	//
-	// Each break is a call of its own under the Policy, in the goroutine that reads. Attempt 1
-	// of that call is the attempt that broke; Enter is not called for it. A later attempt
-	// succeeds with its first byte. After each byte of progress the attempts begin anew, so limit
-	// a download by its context. If Budgets is nil, the first retry after 1 KiB or more of
-	// progress takes nothing from the Budget. Check and Prepare get these requests too, and
-	// Check must accept a 206.
+	// After each break, the missing bytes are fetched in a new call under the Policy, in the goroutine
+	// that reads the body. Attempt 1 of this call is the attempt whose body broke off, so Enter is not
+	// called for attempt 1. A later attempt succeeds when its first byte arrives. The next break
+	// starts again at attempt 1, so limit the time of a whole download by its context. If Budgets is
+	// nil, the first retry after 1 KiB or more of progress takes nothing from the Budget. Check and
+	// Prepare are called for the requests of such a call too, and Check must accept a 206.
 	//
-	// If the rest cannot be fetched, or if Resume does not apply, reading ends with a
-	// [*BrokenError] that says why, such as "no strong ETag".
+	// If Resume does not apply, or if the missing bytes cannot be fetched, Read returns a
+	// [*BrokenError]. Its text says why, for example "no strong ETag".
 	Resume bool
 
 	targets targets
-	origin  *Transport // the Transport whose targets a clone uses; nil: the clone's own
+	origin  *Transport // a clone uses the targets of origin; nil: t uses its own targets
 }
 
-// NoBudgets is a value for the field Budgets of a [Transport]. It limits no request: only the
-// Budget of the request's policy does, if the policy has one.
+// NoBudgets is a value for the field Budgets of a [Transport]. Targets then have no Budget. A
+// Budget in the policy of a request, or in its context, still limits retries.
 func NoBudgets(*http.Request) *retry.Budget { return nil }
 
-// RoundTrip sends a request until an attempt succeeds or the policy says to
-// stop. It returns the last response, whatever its status, with an unread body.
-// Read the body to its end or close it, because this ends the attempt's context.
-// If the last attempt failed, [ErrorOf] says why there was no other.
+// RoundTrip sends a request until an attempt succeeds or the policy says to stop. It returns the
+// last response, whatever its status, with an unread body. Read the body to its end or close it:
+// this releases the context of the attempt. If the last attempt failed, [ErrorOf] says why there
+// was no further attempt.
 //
-// RoundTrip returns an error if the last attempt got no response, if the request's
-// context is done, if the call stopped in a wait, or if an attempt failed under an
-// invalid policy. errors.As finds a [*retry.Error] in that error, also in the *url.Error that
-// http.Client puts around it.
+// RoundTrip returns an error and no response in four cases:
 //
-// Each attempt sends a copy of req, so that Base and Prepare may change the copy. The copy shares
-// the header and the URL of req if Base is an http.Transport, which changes neither, and Prepare,
-// Check, Advise and Resume are not set. The first attempt sends the Body of req, or what GetBody
-// returns if Body is nil. Each later attempt sends what GetBody returns. A request with a Trailer,
-// or with a body and no GetBody, is sent once: see [SetBody].
+//   - The last attempt got no response.
+//   - The last attempt failed, and the request's context is done.
+//   - The call stopped during a wait.
+//   - An attempt failed under an invalid policy.
 //
-// Errors while the caller reads the body are not retried, unless Check has read the body (see
-// [WholeBody]) or Resume applies. To retry errors of any other long body, read the body inside
-// [retry.Do], with the RetryIf of package retrynet, and without a Transport: the attempts of Do and
-// of a Transport would multiply.
+// errors.As finds a [*retry.Error] in this error. It also finds it in the *url.Error that
+// http.Client returns.
 //
-// The body of each response before the last is read, up to 64 KiB and for at most 100 ms,
-// and closed, so that its connection can be used again during the wait. That time is part of the
-// wait. If Read does not return although the attempt is canceled, the call goes on, and a goroutine
-// lives until Read returns.
+// Each attempt sends a copy of req, so that Base and Prepare may change the copy. If Base is an
+// http.Transport, and none of Prepare, Check, Advise and Resume is set, the copy shares the header
+// and the URL of req, because nothing changes them. The first attempt sends the Body of req, or
+// what GetBody returns if Body is nil. Each later attempt sends what GetBody returns. A request
+// with a Trailer, or with a body and no GetBody, is sent once: see [SetBody].
 //
-// If the methods of an error of Base panic, a permanent error takes its place.
+// If the body breaks off while the caller reads it, the request is not retried. Only Resume can
+// fetch the missing bytes then. A Check that reads the whole body can fail the attempt instead: see
+// [WholeBody]. For a body that is too long for WholeBody, send the request and read the body inside
+// [retry.Do], with retrynet.Transient as its RetryIf. Send this request without a Transport,
+// because the attempts of Do and of the Transport would multiply.
+//
+// RoundTrip reads and closes the body of each response before the last, so that its connection can
+// be used again. It reads at most 64 KiB, for at most 100 ms. This time is part of the wait before
+// the retry. If a Read hangs although its attempt is canceled, the call goes on, and a goroutine
+// lives until the Read returns.
+//
+// If a method of an error of Base panics, the error is replaced by a permanent error.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if s := stoppedBy(&http.Response{Request: req}); s != nil {
-		// The caller sends the Request of a response again, whose context holds that call's error.
-		req = req.WithContext(s.of.Context())
+	if s := stopInfoOf(&http.Response{Request: req}); s != nil {
+		// The caller sends the Request of an earlier response again. The context of this Request holds
+		// the error of the earlier call.
+		req = req.WithContext(s.original.Context())
 	}
 	x := &exchange{
 		t: t, req: req, policy: t.policyOf(req),
-		checks: CheckFunc(t.Check).or(), plain: t.plain(),
+		checks: CheckFunc(t.Check).orDefault(), plain: t.plain(),
 	}
-	defer x.end()
+	defer x.cleanUp()
 	x.budget, x.done = t.budgetOf(x.policy, req)
 	return x.answer(x.run(x.attempt))
 }
@@ -292,10 +307,10 @@ func (t *Transport) idempotent(req *http.Request) bool {
 	return t.Idempotent(req)
 }
 
-// plain reports whether Base is an http.Transport and the user has set no function that gets a
-// request or a response of an attempt. Then nobody changes the header of such a request, so
-// attempts may share the header of the caller's request. And then a Read of a response's body
-// returns soon after its attempt has ended.
+// plain reports whether Base is an http.Transport, and none of Prepare, Check, Advise and Resume is
+// set. If so, nothing changes the header of an attempt's request, so all attempts may share the
+// header of the caller's request. Also, a Read of a response's body returns soon after its attempt
+// has ended.
 func (t *Transport) plain() bool {
 	_, plain := t.base().(*http.Transport)
 	return plain && t.Prepare == nil && t.Check == nil && t.Advise == nil && !t.Resume
@@ -308,8 +323,8 @@ func (t *Transport) base() http.RoundTripper {
 	return t.Base
 }
 
-// Clone returns a Transport with the fields of t. The fields of the clone may be changed until the
-// clone is used. If Budgets is nil, the clone and t share one Budget for each target.
+// Clone returns a copy of t. You may change the fields of the copy before its first use. If Budgets
+// is nil, the clone and t share one Budget for each target.
 func (t *Transport) Clone() *Transport {
 	origin := t
 	if t.origin != nil {

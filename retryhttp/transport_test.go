@@ -88,7 +88,7 @@ func TestRequestsThatAreSentAgain(t *testing.T) {
 			"1 sent" + fmt.Sprintf(final, "2 attempts") + "retryhttp: GetBody: gone (the attempt before: 503 Service Unavailable)"},
 		{"GetBody fails at once", "PUT", getBody(nil, errors.New("gone")), 503, "0 sent" + fmt.Sprintf(final, "1 attempt") + "retryhttp: GetBody: gone"},
 		{"GetBody returns neither", "PUT", getBody(nil, nil), 503,
-			"0 sent" + fmt.Sprintf(final, "1 attempt") + "retryhttp: GetBody: it returned neither a body nor an error"},
+			"0 sent" + fmt.Sprintf(final, "1 attempt") + "retryhttp: GetBody: neither a body nor an error was returned"},
 
 		{"Classify of a POST that was not sent", "POST", class(nil), unsent, "2 sent in 1s, 200"},
 		{"Classify, by another curve", "POST", class(&retry.Class{Backoff: retry.Fixed(time.Minute)}), unsent, "2 sent in 1m0s, 200"},
@@ -374,8 +374,8 @@ func TestRequestOfAResponse(t *testing.T) {
 	}
 }
 
-// If a method of an error from Base panics, the request ends and not the
-// program, wherever that method is called.
+// If a method of an error from Base panics, the request fails and the program goes on, wherever the
+// method is called.
 func TestErrorsThatPanic(t *testing.T) {
 	for name, failure := range map[string]error{
 		"typed nil":            (*url.Error)(nil),
@@ -524,8 +524,8 @@ func TestAttemptLivesUntilCheckHasReturned(t *testing.T) {
 	}
 }
 
-// Whoever gets the request of an attempt may change it, and the caller's stays as it was, also
-// where the attempts share its header because nobody gets them but an http.Transport.
+// Base and Prepare may change the request of an attempt. The caller's request stays unchanged, also if
+// the attempts share its header because Base is an http.Transport.
 func TestCallersRequestIsNotChanged(t *testing.T) {
 	change := func(req *http.Request) {
 		req.Header.Add("X-Values", "ours")
@@ -576,7 +576,7 @@ func TestCallersRequestIsNotChanged(t *testing.T) {
 	}
 }
 
-// The contexts that users get can be printed: their text has nothing of the request.
+// Users may print the contexts that they get: the text contains nothing of the request.
 func TestContextsHaveNoSecretsInTheirText(t *testing.T) {
 	var texts []string
 	add := func(ctx context.Context) { texts = append(texts, fmt.Sprintf("%v %+v %s", ctx, ctx, ctx)) }
@@ -598,7 +598,7 @@ func TestContextsHaveNoSecretsInTheirText(t *testing.T) {
 	assert.NotContains(t, strings.Join(texts, "\n"), "secret")
 }
 
-// A clone has all the fields, and its own ones: a field that Clone does not know fails here.
+// A clone has all the fields of its original. The test fails if Clone forgets a field.
 func TestCloneHasAllFields(t *testing.T) {
 	full := &retryhttp.Transport{
 		Base: http.DefaultTransport, Policy: retry.Default(), Budgets: retryhttp.NoBudgets, Idempotent: retryhttp.Idempotent,

@@ -14,13 +14,13 @@ func systemPasses(err error) bool {
 	case syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE,
 		syscall.ETIMEDOUT, syscall.ENETDOWN, syscall.ENETUNREACH, syscall.ENETRESET,
 		syscall.EHOSTUNREACH, hostDown,
-		// All ports, descriptors or buffers are in use. Some of them will become free.
+		// All ports, descriptors or buffers are in use, but only for a time.
 		syscall.EADDRNOTAVAIL, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS,
 		syscall.EINTR:
 		return true
 	}
-	// On Windows, Go invented the numbers behind the names above, and the system returns these
-	// numbers. No other system has such high numbers.
+	// On Windows, the system returns the numbers below. Go has invented other values for the constants
+	// above. No other system has such high numbers.
 	switch e {
 	case 10024, // WSAEMFILE
 		10049, // WSAEADDRNOTAVAIL

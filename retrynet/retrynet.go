@@ -2,44 +2,44 @@
 //
 //	policy.RetryIf = retrynet.Transient
 //
-// A refused or lost connection, an unreachable host and a timeout are transient. A bad
+// A refused or lost connection, an unreachable host and a timeout are transient. An invalid
 // certificate, an unknown host name and an invalid address are permanent.
 //
-// [Transient] is true for errors that are known to be temporary, and false for all other
-// errors. [Permanent] is true for errors that are certain to come back. Use !Permanent if one
-// attempt too many is better than one attempt too few. Most errors are neither.
+// [Transient] reports true for errors that are known to be temporary. [Permanent] reports true for
+// errors that will happen again in every attempt. Most errors are neither transient nor permanent.
+// To retry these errors too, use !Permanent instead of Transient.
 //
-// A host name that does not exist is permanent, because most such names are misspelled. In a
-// cluster, it may be the name of a service that has not started yet. So package retryhttp
-// retries it. Elsewhere, write a RetryIf:
+// The error for a host name that does not exist is permanent, because most such names are
+// misspelled. In a cluster, the name may belong to a service that has not started yet. Therefore
+// package retryhttp retries this error. To retry it elsewhere, write a RetryIf:
 //
 //	var dns *net.DNSError
 //	return retrynet.Transient(err) || errors.As(err, &dns) && dns.IsNotFound
 //
-// net.ErrClosed is transient, but it does not say which side closed the connection first. If
-// your program closes a connection to end a loop that reads from it, end the loop by its
-// context or by a check of your own.
+// net.ErrClosed is transient, although your own program may have closed the connection. If your
+// program closes a connection to stop a loop that reads from it, stop the loop by its context as
+// well. Otherwise the loop would retry after your own Close.
 //
 // # Contexts
 //
 // If the AttemptTimeout of a policy ends an attempt, the error is context.DeadlineExceeded. This
-// error does not say whose deadline passed, so it is not transient. Inside retry.Do it is safe to
-// retry the error, because Do itself stops when the caller's context is done:
+// error is not transient, because it may also come from the deadline of the caller. Inside retry.Do
+// you can safely retry it, because Do stops when the caller's context is done:
 //
 //	RetryIf: func(err error) bool {
 //		return retrynet.Transient(err) || errors.Is(err, context.DeadlineExceeded)
 //	}
 //
-// This RetryIf also retries a timeout of tls.DialWithDialer, whose Dialer.Timeout ends a
-// handshake with a bare context.DeadlineExceeded.
+// This RetryIf also retries a handshake that was ended by the Timeout of the Dialer in
+// tls.DialWithDialer, because the error is context.DeadlineExceeded.
 //
-// Package net itself reports "i/o timeout" if a dial or a lookup ends because of
-// Dialer.Timeout or because of the context's deadline. Both are transient.
+// A dial or a lookup of package net fails with an "i/o timeout" if the Timeout of a net.Dialer or
+// the deadline of a context ends it. This error is transient.
 //
 // # Other errors
 //
-// For the codes of gRPC and the errors of the AWS SDK, see the modules adapters/retrygrpc and
-// adapters/retryaws.
+// The module adapters/retrygrpc decides about the status codes of gRPC. The module
+// adapters/retryaws decides about the errors of the AWS SDK.
 package retrynet
 
 import (
@@ -55,8 +55,8 @@ import (
 	"github.com/goretry/retry/internal/harmless"
 )
 
-// Transient reports whether err is a temporary network error, so that the next attempt may
-// succeed. It is false for nil and for unknown errors.
+// Transient reports whether err is a temporary network error, so that the next attempt may succeed.
+// It reports false for nil and for unknown errors. The table lists the known errors:
 //
 //	failure                                            Transient  Permanent  source
 //	connection refused, reset or aborted, broken pipe  yes        no         connect(2), send(2)
@@ -82,27 +82,27 @@ import (
 //	context.Canceled, context.DeadlineExceeded         no         no         the caller gave up
 //	any other error, also a bare io.EOF                no         no         not known
 //
-// The codes are NO_ERROR, INTERNAL_ERROR, REFUSED_STREAM, CANCEL and ENHANCE_YOUR_CALM. On
-// Windows, the first three lines are the Winsock errors 10024, 10049 to 10055, 10060, 10061,
-// 10064 and 10065. On Plan 9, the errors of the first three lines are unknown, because the
-// errors of the system have no numbers. "DNS: temporary failure" is the server failure of RFC
-// 1035.
+// A reset of an HTTP/2 stream is transient if its code is NO_ERROR, INTERNAL_ERROR, REFUSED_STREAM,
+// CANCEL or ENHANCE_YOUR_CALM. On Windows, the errors of the first three lines are the Winsock
+// errors 10024, 10049 to 10055, 10060, 10061, 10064 and 10065. On Plan 9, the errors of the first
+// three lines are unknown, because the system has no error numbers. RFC 1035 calls the temporary
+// failure of DNS a "server failure".
 //
-// If the tree of err contains several of these errors, the first in this order decides: a
-// permanent error, an error of a context, a transient error.
+// err may wrap several of these errors. Then a permanent error decides. Without a permanent error,
+// an error of a context decides. Otherwise a transient error decides.
 //
 // An error whose methods panic is unknown. Transient is safe for concurrent use.
 func Transient(err error) bool { return judge(err) == transient }
 
-// Permanent reports whether another attempt is certain to fail with err again. See the table of
-// [Transient]. Permanent is not the opposite of Transient: both are false for nil, for the
-// error of a context and for unknown errors.
+// Permanent reports whether every further attempt will fail with err again. The table of
+// [Transient] lists the permanent errors. Permanent is not the opposite of Transient: both report
+// false for nil, for the error of a context, and for unknown errors.
 //
 // An error whose methods panic is unknown. Permanent is safe for concurrent use.
 func Permanent(err error) bool { return judge(err) == permanent }
 
-// A verdict says whether another attempt may succeed. In a tree of errors, the greatest verdict
-// decides.
+// A verdict says whether another attempt may succeed. If an error wraps other errors, the greatest
+// verdict on any of them decides.
 type verdict uint8
 
 const (
@@ -112,8 +112,8 @@ const (
 	permanent
 )
 
-// judge returns the verdict on the tree of err. A method of an error may panic, for example a
-// method of a typed nil.
+// judge returns the verdict on err and on the errors that it wraps. A method of an error may panic,
+// for example if the error is a nil pointer. Then the verdict is unknown.
 func judge(err error) verdict {
 	return harmless.Or(unknown, func() verdict { return judgeTree(err) })
 }
@@ -135,16 +135,17 @@ func judgeTree(err error) verdict {
 	}
 }
 
-// judgeWrapped judges err, which the error by wraps. Every error of quic-go wraps net.ErrClosed,
-// whatever has happened. So net.ErrClosed counts only if the text of by contains its text.
-func judgeWrapped(err, by error) verdict {
-	if err == net.ErrClosed && !strings.Contains(by.Error(), err.Error()) {
+// judgeWrapped returns the verdict on err, which the error outer wraps. Every error of quic-go
+// wraps net.ErrClosed, whatever has happened. So net.ErrClosed counts only if the text of outer
+// contains the text of net.ErrClosed.
+func judgeWrapped(err, outer error) verdict {
+	if err == net.ErrClosed && !strings.Contains(outer.Error(), err.Error()) {
 		return unknown
 	}
 	return judgeTree(err)
 }
 
-// judgeOne returns the verdict on one error of the tree.
+// judgeOne returns the verdict on err alone, without the errors that it wraps.
 func judgeOne(err error) verdict {
 	if systemPasses(err) {
 		return transient
@@ -164,7 +165,7 @@ func judgeOne(err error) verdict {
 			return transient
 		}
 	case *net.OpError:
-		if e.Op == "remote error" && alertStays(e.Err) { // an alert from the other side of TLS
+		if e.Op == "remote error" && alertStays(e.Err) { // a TLS alert from the other side
 			return permanent
 		}
 		if e.Op == "accept" && errors.Is(e.Err, net.ErrClosed) {
@@ -186,10 +187,11 @@ func judgeOne(err error) verdict {
 		*net.AddrError, *net.ParseError, net.UnknownNetworkError, net.InvalidAddrError:
 		return permanent
 	}
-	// Package net has its own errors for a context that is canceled and for a context whose
-	// deadline passed. The first error always comes from a context. The second error also comes
-	// from the Timeout of a Dialer, and http.Client has a similar error for its own Timeout. So
-	// only context.DeadlineExceeded itself counts as the end of a context.
+	// Package net has its own error for a canceled context. Its method Is reports true for
+	// context.Canceled. Package net also has its own error for a deadline, and returns it for the
+	// Timeout of a Dialer too. http.Client has a similar error for its Timeout. So these errors for a
+	// deadline count as timeouts, and only context.DeadlineExceeded itself counts as the end of a
+	// context.
 	if e, ok := err.(interface{ Is(error) bool }); ok && e.Is(context.Canceled) {
 		return ended
 	}
@@ -199,17 +201,17 @@ func judgeOne(err error) verdict {
 	return unknown
 }
 
-// alertStays reports whether a TLS alert from the other side would come again: an alert about a
-// certificate, the version, or the settings of the handshake. Other alerts, such as
-// internal_error, concern only one connection. crypto/tls has no exported type for the alerts of
-// the other side, only texts.
+// alertStays reports whether every further handshake would fail with this TLS alert from the other
+// side. This is so for an alert about a certificate, the version, or the settings of the handshake.
+// Other alerts, such as internal_error, concern only one connection. crypto/tls exports no type for
+// an alert from the other side, so alertStays compares texts.
 func alertStays(err error) bool {
 	for _, alert := range [...]tls.AlertError{
 		40,                         // handshake_failure
-		42, 43, 44, 45, 46, 48, 49, // a certificate, or its owner
-		70, 71, 86, // the version, the ciphers
-		109, 110, 112, 120, 121, // an extension, the server's name, the protocol, its encryption
-		113, 114, 115, 116, // a certificate's status, a shared key, no certificate
+		42, 43, 44, 45, 46, 48, 49, // alerts about a certificate or its owner
+		70, 71, 86, // alerts about the version or the ciphers
+		109, 110, 112, 120, 121, // alerts about an extension, the server's name, or the protocol
+		113, 114, 115, 116, // alerts about a missing certificate, its status, or a shared key
 	} {
 		if err.Error() == alert.Error() {
 			return true
@@ -218,8 +220,8 @@ func alertStays(err error) bool {
 	return false
 }
 
-// judgeText judges errors of net/http that have neither a variable nor a type. It compares the
-// first words of their texts.
+// judgeText returns the verdict on errors of net/http that have no exported variable and no
+// exported type. It compares the first words of their texts.
 func judgeText(text string) verdict {
 	begins := func(start string) bool { return strings.HasPrefix(text, start) }
 	switch {
@@ -246,9 +248,9 @@ func judgeText(text string) verdict {
 	}
 }
 
-// resetPasses reports whether another stream may succeed after an error of an HTTP/2 stream, such
-// as "stream error: stream ID 3; CANCEL; received from peer". Other codes mean that the request
-// itself was at fault.
+// resetPasses reports whether another attempt may succeed after an HTTP/2 stream was reset. text is
+// the text of the error, such as "stream error: stream ID 3; CANCEL; received from peer". If the
+// code is not in the list, the request itself is at fault.
 func resetPasses(text string) bool {
 	_, code, _ := strings.Cut(text, "; ")
 	code, _, _ = strings.Cut(code, ";")

@@ -1,10 +1,10 @@
-// Package httpfault makes HTTP requests fail according to a script, to test what a client
-// does then: whether it repeats a request that was processed, heeds
-// Retry-After, sends a body again from its beginning, and closes responses.
+// Package httpfault makes HTTP requests fail according to a script, to test a client. Such a test
+// shows whether the client repeats a request that was processed, waits for a Retry-After, sends a
+// body again from its beginning, and closes responses.
 //
-// [New] puts a script in front of any http.RoundTripper. Each request takes the
-// next [Fault] of the script. After the last fault, all requests pass. Here a server that does not
-// have to exist answers 503, 503 and 200:
+// [New] puts a script in front of any http.RoundTripper. Each request gets the next [Fault] of the
+// script. After the last fault, all requests are sent to the server. In this example no server is
+// needed, and the answers are 503, 503 and 200:
 //
 //	busy := httpfault.Status(503, 0)
 //	faults := httpfault.New(nil, busy, busy, httpfault.Status(200, 0))
@@ -20,8 +20,8 @@
 //		httpfault.Slow(time.Second, nil),       // the fifth request takes a second longer
 //	)
 //
-// Afterwards [Transport.Calls] lists the requests and when they arrived, [Transport.Left]
-// counts the faults that no request has met, and [Transport.Open] counts the
+// After the test, [Transport.Calls] returns the requests and the times of their arrival.
+// [Transport.Left] returns the number of unused faults, and [Transport.Open] the number of
 // responses that were not closed.
 package httpfault
 
@@ -41,15 +41,15 @@ import (
 	"github.com/goretry/retry/internal/wait"
 )
 
-// A Fault handles one request: it answers the request itself, sends it through base, or fails. Like
-// a RoundTripper, it closes the request's body. Under a nil Fault the request passes to base. Write
-// a function literal for a fault that no function of this package returns.
+// A Fault handles one request: it answers the request itself, sends it through base, or returns an
+// error. Like a RoundTripper, it closes the request's body. A nil Fault sends the request through
+// base. You can write your own Fault as a function literal.
 type Fault func(req *http.Request, base http.RoundTripper) (*http.Response, error)
 
-// Before returns a fault that fails with err before anything is sent: the server never sees the
-// request. As net/http does, the fault reports to an httptrace in the request's
-// context that a connection was asked for, and reports no connection. A nil err is
-// io.ErrUnexpectedEOF.
+// Before returns a fault that fails with err and sends nothing, so the server never sees the
+// request. If the request's context has an httptrace, the fault calls the hook GetConn of the
+// trace, but not the hook GotConn. net/http does the same if it gets no connection. If err is nil,
+// the error is io.ErrUnexpectedEOF.
 func Before(err error) Fault {
 	return func(req *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		if trace := httptrace.ContextClientTrace(req.Context()); trace != nil && trace.GetConn != nil {
@@ -60,8 +60,8 @@ func Before(err error) Fault {
 	}
 }
 
-// After returns a fault that sends the request, throws the answer away and fails with err: the
-// server has processed the request, and the client cannot know that. A nil err is
+// After returns a fault that sends the request, closes the answer and fails with err. So the server
+// has processed the request, and the client cannot know it. If err is nil, the error is
 // io.ErrUnexpectedEOF.
 func After(err error) Fault {
 	return func(req *http.Request, base http.RoundTripper) (*http.Response, error) {
@@ -76,8 +76,9 @@ func After(err error) Fault {
 	}
 }
 
-// InBody returns a fault that sends the request and lets the body of the answer fail with err after
-// n bytes, or at the end of a shorter body. A nil err is io.ErrUnexpectedEOF.
+// InBody returns a fault that sends the request, and makes the body of the answer fail with err
+// after n bytes. A body of fewer bytes fails at its end. If err is nil, the error is
+// io.ErrUnexpectedEOF.
 func InBody(n int64, err error) Fault {
 	return func(req *http.Request, base http.RoundTripper) (*http.Response, error) {
 		resp, failed := base.RoundTrip(req)
@@ -96,9 +97,9 @@ func InBody(n int64, err error) Fault {
 	}
 }
 
-// Status returns a fault that answers the request with a status and a short text, and does not use
-// base. Like a server, it reads the request's body first. A wait above 0 becomes a
-// Retry-After in seconds, rounded up. A wait of 0 or less adds no Retry-After.
+// Status returns a fault that answers the request itself, with a status and a short text. Like a
+// server, it first reads the request's body. If wait is above 0, the answer has a Retry-After in
+// seconds, rounded up. If wait is 0 or less, the answer has no Retry-After.
 func Status(code int, wait time.Duration) Fault {
 	return func(req *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		if req.Body != nil {
@@ -125,19 +126,19 @@ func Status(code int, wait time.Duration) Fault {
 	}
 }
 
-// Slow returns a fault that waits for d, and then does what the fault then does. If the request's
-// context is done before, the request fails with the context's error and is not sent.
-func Slow(d time.Duration, then Fault) Fault {
+// Slow returns a fault that waits for d and then calls the fault inner. If the request's context is
+// done during the wait, the request is not sent, and fails with the context's error.
+func Slow(d time.Duration, inner Fault) Fault {
 	return func(req *http.Request, base http.RoundTripper) (*http.Response, error) {
 		if _, err := wait.For(req.Context(), d); err != nil {
 			closeBody(req)
 			return nil, err
 		}
-		return then.answer(req, base)
+		return inner.answer(req, base)
 	}
 }
 
-// answer calls f, or base if f is nil.
+// answer calls f. If f is nil, it sends the request through base.
 func (f Fault) answer(req *http.Request, base http.RoundTripper) (*http.Response, error) {
 	if f == nil {
 		return base.RoundTrip(req)
@@ -153,21 +154,20 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// A Transport is an http.RoundTripper whose requests fail according to a script. It is
-// safe for concurrent use. Requests take the faults in the order in which the requests
-// arrive.
+// A Transport is an http.RoundTripper whose requests fail according to a script. Each request gets
+// the next fault of the script when it arrives. A Transport is safe for concurrent use.
 type Transport struct {
 	base http.RoundTripper
 
 	mu     sync.Mutex
-	script []Fault // the faults that no request has met yet
+	script []Fault // the faults that are not used yet
 	calls  []*Call
 	open   int
 }
 
-// New returns a Transport whose first request meets the first fault of the
-// script, the second request the second fault, and so on. The requests that pass are sent by base.
-// A nil base is http.DefaultTransport.
+// New returns a Transport whose first request gets the first fault of the script, the second
+// request the second fault, and so on. After the script, requests are sent through base. If base is
+// nil, http.DefaultTransport is used.
 func New(base http.RoundTripper, script ...Fault) *Transport {
 	if base == nil {
 		base = http.DefaultTransport
@@ -183,7 +183,7 @@ type Call struct {
 	Header http.Header // the header of the request
 	Body   []byte      // the bytes of the request's body that were read
 	Status int         // the status of the answer; 0: there was no answer
-	Err    error       // what the request failed with; nil: there was an answer
+	Err    error       // the error of the request; nil: there was an answer
 }
 
 // RoundTrip answers req according to the next fault of the script.
@@ -194,7 +194,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	fault := t.next(call)
 	if req.Body != nil && req.Body != http.NoBody {
 		read := req.Body
-		req = req.WithContext(req.Context()) // a RoundTripper must not modify its request
+		req = req.WithContext(req.Context()) // a copy, because a RoundTripper must not modify its request
 		req.Body = recorder{read, t, call}
 	}
 
@@ -234,7 +234,7 @@ func (t *Transport) Calls() []Call {
 	return calls
 }
 
-// Left returns how many faults of the script are left: no request has met them yet.
+// Left returns how many faults of the script are not used yet.
 func (t *Transport) Left() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -242,14 +242,14 @@ func (t *Transport) Left() int {
 }
 
 // Open returns how many responses have a body that is not closed. Responses whose body is
-// http.NoBody do not count, and neither do connections after a 101 Switching Protocols.
+// http.NoBody do not count. Connections after a 101 Switching Protocols do not count either.
 func (t *Transport) Open() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.open
 }
 
-// next stores a call that has arrived, and takes its fault out of the script.
+// next stores a call that has arrived, and removes the next fault from the script.
 func (t *Transport) next(call *Call) (fault Fault) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -260,14 +260,14 @@ func (t *Transport) next(call *Call) (fault Fault) {
 	return fault
 }
 
-// closed counts that a response was closed.
+// closed is called when a response is closed.
 func (t *Transport) closed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.open--
 }
 
-// A recorder is the body of a request. It stores the bytes that are read from it in the call.
+// A recorder is the body of a request. It appends the bytes of each Read to the Body of the call.
 type recorder struct {
 	io.ReadCloser
 	t    *Transport
@@ -282,7 +282,7 @@ func (r recorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A counted is the body of a response. It counts its first Close.
+// A counted is the body of a response. Its first Close counts as the end of the response.
 type counted struct {
 	io.ReadCloser
 	closed func()

@@ -18,26 +18,27 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// remembered is how many events are remembered, so that an event that comes again is recognized.
+// remembered is the number of events whose hashes are stored, to recognize repeated events.
 const remembered = 1000
 
-// connections are the connections of one stream, one after another. A call of the Transport opens
-// a connection. An attempt of that call succeeds when the connection has made progress: see check.
+// connections reads one stream over several connections, one after the other. Each connection is
+// the result of a call of the Transport. An attempt of this call succeeds when its connection has
+// made progress: see check.
 type connections struct {
 	*Stream
 	first  *http.Request
 	client http.Client
 	base   http.RoundTripper
-	checks retryhttp.CheckFunc // of the Transport
-	policy retry.Policy        // without AttemptTimeout: see RoundTrip
+	checks retryhttp.CheckFunc // the Check of the Transport
+	policy retry.Policy        // the policy without AttemptTimeout, which RoundTrip applies
 
-	events *eventstream.Parser // of the present connection
+	events *eventstream.Parser // the parser of the present connection
 	err    error               // the error of the last call of events.Next
-	last   Event               // the last event that was handed out, with the newest ID
+	last   Event               // the last event that the caller got, with the newest ID
 	began  bool                // the stream has made progress
-	wait   time.Duration       // the last "retry" of the stream: how long to wait; 0: none
+	wait   time.Duration       // the last field "retry" of the stream: how long to wait
 
-	again bool // the next events may be repeated events of an earlier connection
+	again bool // the next events may be repeats of earlier events
 	seed  maphash.Seed
 	sums  []uint64 // hashes of the last events
 }
@@ -65,7 +66,7 @@ func newConnections(s *Stream, req *http.Request) *connections {
 	return c
 }
 
-// run hands out the events of one connection after another, until the stream is over.
+// run passes the events of all connections to yield, until the stream is over.
 func (c *connections) run(yield func(Event, error) bool) error {
 	for {
 		req, err := c.request()
@@ -105,7 +106,7 @@ func (c *connections) request() (*http.Request, error) {
 	if c.began && c.Resume != nil {
 		var err error
 		if req, err = c.Resume(c.first.Context(), c.last); err == nil && req == nil {
-			err = errors.New("it returned neither a request nor an error")
+			err = errors.New("neither a request nor an error was returned")
 		}
 		if err != nil {
 			return nil, &BrokenError{Why: "Resume failed", Err: err}
@@ -113,7 +114,7 @@ func (c *connections) request() (*http.Request, error) {
 	}
 	req = req.Clone(ctx)
 	if sent := req.Body; c.began && c.Resume == nil && sent != nil && sent != http.NoBody {
-		if req.Body = nil; req.GetBody == nil { // from which the Transport gets another body
+		if req.Body = nil; req.GetBody == nil { // the Transport gets a new body from GetBody
 			return nil, &BrokenError{Why: "the body of its request needs a GetBody", Err: c.err}
 		}
 	}
@@ -132,10 +133,11 @@ func isGET(req *http.Request) bool { return req.Method == "" || req.Method == ht
 // errLate is the error of an attempt that AttemptTimeout ended.
 var errLate = fmt.Errorf("sse: no headers within AttemptTimeout: %w", context.DeadlineExceeded)
 
-// RoundTrip sends a request of the Transport. A Transport below makes one attempt at it.
+// RoundTrip sends a request of the Transport. If the base is a Transport too, that Transport makes
+// only one attempt.
 func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := retryhttp.WithPolicy(req.Context(), retry.Policy{})
-	ctx, cancel := context.WithCancelCause(ctx) // the end of the attempt frees this context too
+	ctx, cancel := context.WithCancelCause(ctx) // canceled when the attempt ends
 	timer := time.AfterFunc(cmp.Or(c.Policy.AttemptTimeout, 1<<63-1), func() { cancel(errLate) })
 	resp, err := c.base.RoundTrip(req.WithContext(ctx))
 	if timer.Stop() {
@@ -147,7 +149,7 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, errLate
 }
 
-// check is the Check of the Transport: an attempt fails if the connection ends without progress.
+// check is the Check of the Transport. An attempt fails if its connection ends without progress.
 func (c *connections) check(req *http.Request, resp *http.Response, err error) error {
 	if err := c.judge(req, resp, err); err != nil || resp == nil || unfit(resp) != "" {
 		return err
@@ -162,8 +164,8 @@ func (c *connections) check(req *http.Request, resp *http.Response, err error) e
 	return nil
 }
 
-// judge returns what an attempt failed with. The next attempt waits at least as long as the stream
-// has asked for.
+// judge returns the error of an attempt. If the stream has asked for a wait, the next attempt waits
+// at least as long.
 func (c *connections) judge(req *http.Request, resp *http.Response, err error) error {
 	failure := cmp.Or(c.checks(req, resp, err), retry.Permanent(err))
 	if failure == nil || c.wait <= retry.RetryAfterOf(failure) {
@@ -172,7 +174,8 @@ func (c *connections) judge(req *http.Request, resp *http.Response, err error) e
 	return retry.After(c.wait, failure)
 }
 
-// unfit returns why a response is not a stream of events, or "" if it is one.
+// unfit returns why a response is not a stream of events. It returns "" if the response is a
+// stream.
 func unfit(resp *http.Response) string {
 	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	encoding := resp.Header.Get("Content-Encoding")
@@ -187,8 +190,8 @@ func unfit(resp *http.Response) string {
 	return ""
 }
 
-// read hands out the events of a connection until the connection ends or the stream is over. check
-// has already read up to the first progress.
+// read passes the events of a connection to yield, until the connection ends or the stream is over.
+// It starts with the event that check has already read.
 func (c *connections) read(body io.ReadCloser, yield func(Event, error) bool) (over bool) {
 	defer func() { _ = body.Close() }()
 	for ; c.err == nil; c.advance() {
@@ -203,7 +206,7 @@ func (c *connections) read(body io.ReadCloser, yield func(Event, error) bool) (o
 	return false
 }
 
-// advance reads up to the next event or ID that is new.
+// advance reads the next event or ID. It skips repeated events.
 func (c *connections) advance() {
 	for {
 		c.err = c.events.Next()
@@ -220,8 +223,8 @@ func (c *connections) advance() {
 	}
 }
 
-// sum returns a hash of the last event. The hash includes the data, because a server that counts
-// from 1 again uses the same IDs.
+// sum returns a hash of the last event. The hash includes the data, because a restarted server may
+// use the same IDs for other events.
 func (c *connections) sum() uint64 {
 	sum := maphash.String(c.seed, c.events.ID) + 3*maphash.String(c.seed, c.events.Name)
 	if c.events.Data != nil {
@@ -230,12 +233,13 @@ func (c *connections) sum() uint64 {
 	return sum
 }
 
-// end returns whether the stream is over after a connection has ended. If the stream is over, err
-// is its error, nil if it ended in good order. Otherwise err is the break.
+// end is called after a connection has ended. It returns whether the stream is over. If over is
+// true, err is the error of the stream, or nil after a regular end. If over is false, err is the
+// error that ended the connection.
 func (c *connections) end() (over bool, err error) {
 	known, why := c.last.ID != "" || c.Lossy, ""
 	switch {
-	case !c.began || c.Resume != nil: // the Transport or Resume decides whether the stream goes on
+	case !c.began || c.Resume != nil: // the Transport or Resume decides whether to go on
 	case !isGET(c.first):
 		why = "a " + c.first.Method + " needs a Resume"
 	case !known:
@@ -257,8 +261,8 @@ func (c *connections) end() (over bool, err error) {
 	return false, err
 }
 
-// pause waits before the reconnection after a break that followed progress. The reconnection is
-// the first attempt of a call of its own, so it takes nothing from a Budget.
+// pause waits before the first reconnection after progress. The reconnection is the first attempt
+// of a new call, so it takes nothing from a Budget.
 func (c *connections) pause(broke error) error {
 	p := c.policy
 	if p.EffectiveMax() != 1 {

@@ -1,5 +1,5 @@
-// Package sse reads streams of events (server-sent events, text/event-stream). If a connection
-// breaks off, it connects again and goes on where the stream broke:
+// Package sse reads streams of server-sent events (text/event-stream). If a connection breaks off,
+// the package connects again and asks for the next event:
 //
 //	stream := &sse.Stream{Client: client, Policy: policy}
 //	for event, err := range stream.Events(req) {
@@ -9,11 +9,12 @@
 //		fmt.Println(event.ID, event.Name, string(event.Data))
 //	}
 //
-// If the server follows the HTML standard, each event is handed out once, and complete. An event
-// that was cut off is dropped together with its ID. After a reconnection, events that equal one of
-// the last 1,000 events are skipped, up to the first new event. Equal events have the same ID, name
-// and data. An event without an ID has the ID of the event before it. If no event has set an ID, no
-// event is skipped. docs/events.md has the other rules.
+// If the server follows the HTML standard, you get each event once, and never a part of an event.
+// An event that was cut off is dropped together with its ID. After a reconnection, the server may
+// repeat events. Repeated events are skipped, up to the first new event. An event counts as
+// repeated if it equals one of the last 1,000 events. Two events are equal if their ID, name and
+// data are equal. An event without an ID has the ID of the event before it. If no event has set an
+// ID, no event is skipped. docs/events.md has more rules.
 package sse
 
 import (
@@ -31,56 +32,63 @@ import (
 
 // An Event is one event of a stream.
 type Event struct {
-	Name string // the field "event"; "": the event has none, and a browser would say "message"
-	Data []byte // the lines of "data", unchanged, with LF between them; the caller may keep Data
+	Name string // the field "event"; "": no field, which means "message" in a browser
+	Data []byte // the lines of the field "data", joined by LF; the caller may keep Data
 
-	// ID is the last ID of the stream so far, which an earlier event may have set. Store the ID
-	// to go on after this event in another process. "": the stream has set no ID, or an empty one,
-	// or the ID cannot be sent, because it has a control character or more than 8 KiB.
+	// ID is the last ID of the stream so far. This event or an earlier event has set it. Store the ID
+	// if another process should go on after this event. ID is "" if the stream has set no ID or an
+	// empty ID. It is also "" if the ID cannot be sent, because it has a control character or more
+	// than 8 KiB.
 	ID string
 }
 
-// A Stream says how to read a stream of events, and how to go on after a break. The zero Stream
-// reads one connection. A Stream is safe for concurrent use if its fields do not change.
+// A Stream contains the settings for reading a stream of events, and for going on after a break.
+// The zero Stream does not reconnect. A Stream is safe for concurrent use if its fields do not
+// change.
 type Stream struct {
-	// Client sends the requests; nil: http.DefaultClient. If its Transport is a
-	// *retryhttp.Transport, each connection uses all of its fields but Policy and Resume. A
-	// Timeout of the client cuts each connection, and ends a stream without progress.
+	// Client sends the requests. If Client is nil, http.DefaultClient is used. If the Client's
+	// Transport is a *retryhttp.Transport, all fields of this Transport apply, except Policy and
+	// Resume. A Timeout of the Client ends each connection after this time, and ends the stream if the
+	// connection made no progress.
 	Client *http.Client
 
-	// Policy limits the attempts to connect without progress. The zero Policy allows one attempt.
-	// Progress is an event, an ID that moved, or a connection that lasted HealthyAfter (0 means
-	// 10s). After progress, the attempts begin anew, and the first reconnection takes nothing
-	// from a Budget of the Policy or the Transport. After an event or an ID, that reconnection
-	// may wait less than 10ms, and OnEvent gets a short call for the wait, without a
-	// retryhttp.RequestOf. AttemptTimeout limits the time until the headers.
+	// Policy limits the attempts in a row that make no progress. The zero Policy allows one attempt.
+	// An attempt makes progress if it gets an event or a new ID, or if its connection lasts for
+	// HealthyAfter (0 means 10s). After progress, the attempts are counted from 1 again. The first
+	// reconnection after progress takes nothing from the Budget of the Policy or of the Transport. If
+	// an event or an ID was the progress, this reconnection may wait less than 10ms. OnEvent then gets
+	// the events of a separate call for this wait. For this call, retryhttp.RequestOf returns nil.
+	// AttemptTimeout limits the time until the headers of the response have arrived.
 	Policy retry.Policy
 
-	// Resume returns the request for the events after its argument, which has the newest ID, and
-	// the Name and Data of the event before. nil: a GET is sent again with Last-Event-ID, and a
-	// stream of any other method does not go on. A body can be sent again only with a GetBody.
+	// Resume returns the request for the events after last. The ID of last is the newest ID of the
+	// stream. Its Name and Data come from the last event. If Resume is nil, a GET is sent again with a
+	// Last-Event-ID, and a stream of any other method ends at a break. If Resume is nil, a request
+	// with a body needs a GetBody.
 	Resume func(ctx context.Context, last Event) (*http.Request, error)
 
-	// Last reports whether the stream ends with this event. If Last is set, the end of a
-	// connection before that event is a break. nil: the server says when the stream ends.
+	// Last reports whether an event is the last event of the stream. If a connection ends before Last
+	// has returned true, this counts as a break. If Last is nil, a stream that can be continued ends
+	// with a 204, and any other stream ends with its connection.
 	Last func(Event) bool
 
-	// Lossy: a GET goes on even if its events have no ID, also after an end in good order. Events
-	// may be missing or arrive twice.
+	// If Lossy is true, a GET whose events have no ID is sent again, after a break and after a regular
+	// end. Then events may be missing or arrive twice.
 	Lossy bool
 
-	// Limit is how many bytes the data and the name of an event may have. A Limit above 8 KiB
-	// also limits the length of an ID. 0 or below: 16 MiB; above 1 GiB: 1 GiB.
+	// Limit is the largest number of bytes of the data and the name of an event. If Limit is above 8
+	// KiB, it also limits the length of an ID. 0 or less means 16 MiB. A Limit above 1 GiB means 1
+	// GiB.
 	Limit int
 }
 
-// ErrTooLong is the error of a stream that has an event longer than the Limit.
+// ErrTooLong is the error of a stream if an event is longer than the Limit.
 var ErrTooLong error = eventstream.ErrTooLong
 
-// A BrokenError is the error of a stream that broke off and cannot go on.
+// A BrokenError is the error of a stream that broke off and cannot be continued.
 type BrokenError struct {
 	Why string // why the stream cannot go on, such as "its events have no ID"
-	Err error  // what ended the connection, or the error of Resume
+	Err error  // the error that ended the connection, or the error of Resume
 }
 
 // Error returns one line with Why and the text of Err.
@@ -91,16 +99,21 @@ func (e *BrokenError) Error() string {
 // Unwrap returns Err.
 func (e *BrokenError) Unwrap() error { return e.Err }
 
-// Events returns the events of the stream that req asks for, and of its later connections. It
-// reads in the goroutine of the caller, and leaves nothing open when the loop ends. To begin after
-// the Event that another process has handled last, set the header Last-Event-ID of req to its ID.
+// Events sends req and returns the events of its stream, including the events after reconnections.
+// It reads in the goroutine of the caller. When the loop over the events ends, all connections are
+// closed. To start after an Event that another process has handled, set the header Last-Event-ID of
+// req to the ID of this Event.
 //
-// Unless the stream ended in good order, the last pair has no event but an error: a
-// [*BrokenError] if the stream broke off and cannot go on, [ErrTooLong], the cause of the context
-// of req, or an error of a connection. In the error of a connection, errors.As finds a
-// [*retry.Error], and a *retryhttp.StatusError if the server refused.
+// If the stream fails, the last pair has an error and an empty Event. The error is one of these:
 //
-// Range over the result once: a second loop would send req again.
+//   - A [*BrokenError] says that the stream broke off and cannot be continued.
+//   - [ErrTooLong] says that an event is longer than the Limit.
+//   - If the context of req is done, the error is the cause of this context.
+//   - If no connection can be opened, errors.As finds a [*retry.Error] in the error. It also finds
+//     a *retryhttp.StatusError if the server refused the request.
+//   - If a response is not a stream of events, the error says why.
+//
+// Range over the result only once, because a second loop would send req again.
 func (s *Stream) Events(req *http.Request) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if err := newConnections(s, req).run(yield); err != nil {
@@ -109,9 +122,9 @@ func (s *Stream) Events(req *http.Request) iter.Seq2[Event, error] {
 	}
 }
 
-// Read returns the events of a body that the caller has opened; limit is the Limit of a Stream.
-// The last pair has an error and no event if the body broke off, or if an event was too long. An
-// event that was cut off at the end is dropped. The caller closes the body.
+// Read returns the events of a body. limit has the meaning of the field Limit of a Stream. If the
+// body breaks off, or if an event is too long, the last pair has an error and an empty Event. An
+// event that was cut off at the end is dropped. The caller must close the body.
 func Read(body io.Reader, limit int) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for events := eventstream.New(body, "", limit); ; {
@@ -128,13 +141,14 @@ func Read(body io.Reader, limit int) iter.Seq2[Event, error] {
 	}
 }
 
-// ResumeByGET returns the Resume of a stream that a POST began and a GET of the same URL
-// continues, as in the Model Context Protocol up to version 2025-11-25. The GET has the header of
-// req, without the fields about its body and without an Idempotency-Key, and a Last-Event-ID.
+// ResumeByGET returns a Resume for a stream that starts with a POST and goes on with a GET of the
+// same URL. The Model Context Protocol up to version 2025-11-25 has such streams. req is the POST.
+// The GET has the headers of req, without Idempotency-Key and the headers about a body. It also has
+// a Last-Event-ID.
 func ResumeByGET(req *http.Request) func(context.Context, Event) (*http.Request, error) {
 	return func(ctx context.Context, last Event) (*http.Request, error) {
 		if last.ID == "" {
-			return nil, errors.New("its events have no ID")
+			return nil, errors.New("the events of the stream have no ID")
 		}
 		get := req.Clone(ctx)
 		get.Method, get.Body, get.GetBody = http.MethodGet, nil, nil

@@ -119,7 +119,7 @@ func TestStream(t *testing.T) {
 		}, []answer{reset(a)}, []string{"1 a"}, []string{""}, second, "because Resume failed: boom"},
 		{"a Resume that returns nothing", "GET", func(s *sse.Stream) {
 			s.Resume = func(context.Context, sse.Event) (*http.Request, error) { return nil, nil }
-		}, []answer{reset(a)}, []string{"1 a"}, []string{""}, second, "because Resume failed: it returned neither a request nor an error"},
+		}, []answer{reset(a)}, []string{"1 a"}, []string{""}, second, "because Resume failed: neither a request nor an error was returned"},
 
 		// IDs.
 		{"an ID that is taken back", "GET", nil, []answer{reset(a + "id\ndata: b\n\n")}, []string{"1 a", "b"}, []string{""}, 0, noID},

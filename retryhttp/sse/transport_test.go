@@ -417,12 +417,12 @@ func TestResumeByGET(t *testing.T) {
 		server = &script{answers: []answer{reset("data: {}\n\n")}}
 		s = &sse.Stream{Client: over(server), Policy: patient, Resume: sse.ResumeByGET(req)}
 		_, err = collect(s.Events(request(t, "POST")))
-		require.ErrorContains(t, err, "because Resume failed: its events have no ID")
+		require.ErrorContains(t, err, "because Resume failed: the events of the stream have no ID")
 	})
 }
 
 // Resume gets the last event with the newest ID, in a context that has no policy of its own.
-func TestWhatResumeGets(t *testing.T) {
+func TestResumeGetsTheLastEventWithTheNewestID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got sse.Event
 		server := &script{answers: []answer{reset("event: x\n" + event(1, "a") + "id: 2\n\n"), done}}

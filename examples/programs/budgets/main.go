@@ -1,7 +1,7 @@
 // Budgets simulates processes that call a database under retry.Default with a Budget. After an
 // outage the database should recover. In a blip, which is a short outage, no call should be lost.
-// The two tables of this program are in docs/budget.md. The Budget of a target, which retryhttp,
-// retrygrpc and retryconnect set by default, was chosen from these tables.
+// This program prints the two tables of docs/budget.md. The default Budget of retryhttp, retrygrpc
+// and retryconnect was chosen with these tables.
 //
 //	go run .         # outages: ten minutes of CPU
 //	go run . -blips  # half a minute of CPU
@@ -22,12 +22,12 @@ import (
 
 const (
 	capacity = 300         // requests a second that the database can answer
-	before   = time.Minute // how long there are only calls, before an event
+	before   = time.Minute // the time from the start to the event
 )
 
 var (
-	loads     = []float64{0.5, 0.65, 0.8}  // shares of the capacity
-	border    = []float64{0.85, 0.9, 0.95} // loads close to the capacity
+	loads     = []float64{0.5, 0.65, 0.8}  // the usual loads, as shares of capacity
+	border    = []float64{0.85, 0.9, 0.95} // loads near the capacity, as shares of capacity
 	processes = []int{1, 10, 100, 1000}
 
 	events = []retrysim.Trigger{
@@ -42,7 +42,7 @@ var (
 	}
 )
 
-// system returns processes that call a database. The events begin after a minute.
+// system returns a system of processes that call a database. The events begin after a minute.
 func system(
 	rate float64, processes int, b *retry.Budget, db retrysim.Service, events ...retrysim.Trigger,
 ) retrysim.System {
@@ -66,7 +66,8 @@ func system(
 // database is a service that can answer 300 requests a second.
 var database = retrysim.Service{Workers: 30, Work: 100 * time.Millisecond}
 
-// outage returns a system whose database has this load and then this event.
+// outage returns a system with one event after a minute. load is the share of capacity that the
+// usual calls use.
 func outage(load float64, processes int, b *retry.Budget, event retrysim.Trigger) retrysim.System {
 	event.Service = "db"
 	s := system(load*capacity, processes, b, database, event)
@@ -74,8 +75,8 @@ func outage(load float64, processes int, b *retry.Budget, event retrysim.Trigger
 	return s
 }
 
-// staysDown returns the number of outages after which the database has not recovered in ten
-// minutes.
+// staysDown simulates each event. It returns the number of events from which the database has not
+// recovered after ten minutes.
 func staysDown(load float64, processes int, b *retry.Budget, seed uint64) (down int) {
 	for _, event := range events {
 		if run(outage(load, processes, b, event), seed).Outcome.Verdict != retrysim.Recovers {
@@ -85,15 +86,15 @@ func staysDown(load float64, processes int, b *retry.Budget, seed uint64) (down 
 	return down
 }
 
-// A blip is a short outage of a target, once or several times.
+// A blip is a short outage of a target. It happens once or twelve times.
 type blip struct {
 	name    string
 	rate    float64       // calls a second
-	warm    time.Duration // how long there are calls before the blip
-	fails   time.Duration // how long requests fail
-	burst   bool          // about 100 calls come at the same time when the blip begins
+	warm    time.Duration // the time from the start to the blip
+	fails   time.Duration // the length of the blip, in which requests fail
+	burst   bool          // about 100 more calls come at the start of the blip
 	noise   float64       // the share of requests that fail outside the blip
-	every   time.Duration // the time from one blip to the next of twelve; 0: one blip
+	every   time.Duration // the time from one blip to the next; 0: there is only one blip
 	partial float64       // the share of requests that fail in the blip; 0: all requests
 }
 
@@ -126,7 +127,7 @@ var blips = []blip{
 	},
 }
 
-// lost returns how many calls do not work, as the mean of ten runs.
+// lost returns the number of calls that fail, as the mean of ten runs.
 func (b blip) lost(processes int, budget *retry.Budget) int {
 	const seeds = 10
 	times := 1
@@ -145,7 +146,7 @@ func (b blip) lost(processes int, budget *retry.Budget) int {
 			Service: "db", Change: retrysim.Fail, Value: fail,
 		})
 	}
-	if b.noise > 0 { // before the blip and after it
+	if b.noise > 0 { // noise before and after the blip
 		after := b.warm + b.fails
 		for _, e := range []retrysim.Trigger{{For: b.warm}, {At: after, For: 5 * time.Second}} {
 			e.Service, e.Change, e.Value = "db", retrysim.Fail, b.noise
@@ -166,13 +167,14 @@ func (b blip) lost(processes int, budget *retry.Budget) int {
 	return (lost + seeds/2) / seeds
 }
 
-// A herd is 1,000 calls in addition to the usual calls, at the start or when a blip begins.
+// A herd is a group of 1,000 calls that come at the same time, in addition to the usual calls. They
+// come at the start of the processes or at the start of a blip.
 type herd struct {
 	name   string
-	load   float64       // the share of the capacity of the database
-	warm   time.Duration // how long there are calls before the herd
-	within time.Duration // in how much time the calls of the herd come
-	fails  time.Duration // how long the database refuses all requests when the herd comes
+	load   float64       // the usual calls, as a share of the database's capacity
+	warm   time.Duration // the time from the start to the herd
+	within time.Duration // the time within which the calls of the herd come
+	fails  time.Duration // how long the database refuses all requests, from the herd on
 }
 
 var herds = []herd{
@@ -184,8 +186,8 @@ var herds = []herd{
 	{name: "1 s", load: 0.65, warm: before, within: 10 * time.Millisecond, fails: time.Second},
 }
 
-// lost returns how many calls do not work, as the mean of ten runs, and the number of runs in which
-// the database has not recovered after ten minutes.
+// lost makes ten runs. It returns the mean number of calls that fail, and the number of runs in
+// which the database has not recovered after ten minutes.
 func (h herd) lost(processes int, b *retry.Budget) (lost, down int) {
 	const seeds = 10
 	rate := h.load * capacity
@@ -211,9 +213,11 @@ func (h herd) lost(processes int, b *retry.Budget) (lost, down int) {
 	return (lost + seeds/2) / seeds, down
 }
 
-// layers returns how many requests a database gets for each call to the first of three layers above
-// it. Each layer has its own Budget. The load is four fifths of the capacity of the database. The
-// database hangs for two seconds, and layers counts in these and in the next ten seconds.
+// layers simulates three services that call one another, and a database that the last service
+// calls. It returns the number of requests to the database for each call to the first service. Each
+// service has its own Budget. The load is four fifths of the capacity of the database. The database
+// hangs for two seconds. layers counts the requests and calls of these two and the next ten
+// seconds.
 func layers(processes int, b *retry.Budget) float64 {
 	service := func(rate float64, to string, timeout time.Duration) retrysim.Service {
 		p := retry.Default()
@@ -260,15 +264,15 @@ func run(s retrysim.System, seed uint64) retrysim.Result {
 	return r
 }
 
-// A row is a row of a table: a Budget.
+// A row is a row of the tables. Each row is for another Budget.
 type row struct {
 	name   string
 	budget *retry.Budget
 }
 
-// of returns the row of a Budget. refill and remember are in seconds, and grace is in tenths of a
-// second.
-func of(name string, size int, ratio float64, refill, remember, grace int) row {
+// newRow returns the row of a Budget. refill and remember are in seconds, and grace is in tenths of
+// a second.
+func newRow(name string, size int, ratio float64, refill, remember, grace int) row {
 	return row{name, &retry.Budget{
 		Size: size, Ratio: ratio, RefillEvery: time.Duration(refill) * time.Second,
 		Remember: time.Duration(remember) * time.Second, Grace: time.Duration(grace) * time.Second / 10,
@@ -276,21 +280,21 @@ func of(name string, size int, ratio float64, refill, remember, grace int) row {
 }
 
 var (
-	usual = of("**the same, Grace 1s**", 10, 0.1, 300, 60, 10)
+	usual = newRow("**the same, Grace 1s**", 10, 0.1, 300, 60, 10)
 	rows  = []row{
 		{"none", nil},
-		of("10, 0.1, RefillEvery 10s", 10, 0.1, 10, 0, 0),
-		of("10, 0.1, RefillEvery 5m", 10, 0.1, 300, 0, 0),
-		of("the same, Remember 1m", 10, 0.1, 300, 60, 0),
+		newRow("10, 0.1, RefillEvery 10s", 10, 0.1, 10, 0, 0),
+		newRow("10, 0.1, RefillEvery 5m", 10, 0.1, 300, 0, 0),
+		newRow("the same, Remember 1m", 10, 0.1, 300, 60, 0),
 		usual,
-		of("the same, Grace 1.5s", 10, 0.1, 300, 60, 15),
-		of("the same, Grace 2s", 10, 0.1, 300, 60, 20),
-		of("20, 0.1, 5m, 1m, 1s", 20, 0.1, 300, 60, 10),
-		of("10, 0.2, 5m, 1m, 1s", 10, 0.2, 300, 60, 10),
+		newRow("the same, Grace 1.5s", 10, 0.1, 300, 60, 15),
+		newRow("the same, Grace 2s", 10, 0.1, 300, 60, 20),
+		newRow("20, 0.1, 5m, 1m, 1s", 20, 0.1, 300, 60, 10),
+		newRow("10, 0.2, 5m, 1m, 1s", 10, 0.2, 300, 60, 10),
 	}
 )
 
-// outages returns the line of r in the table of outages.
+// outages returns the text of r in the table of outages.
 func (r row) outages() string {
 	line := "| " + r.name
 	for _, n := range processes {
@@ -310,7 +314,7 @@ func (r row) outages() string {
 	return line + r.price() + " |"
 }
 
-// price returns the columns of r about the costs of a Grace: the herds and the layers.
+// price returns the columns that show the disadvantages of a Grace: the herds and the layers.
 func (r row) price() (line string) {
 	for _, h := range herds {
 		var lost []string
@@ -331,7 +335,7 @@ func (r row) price() (line string) {
 	return line + " | " + strings.Join(requests, ", ")
 }
 
-// lost returns the line of r in the table of blips.
+// lost returns the text of r in the table of blips.
 func (r row) lost() string {
 	line := "| " + r.name
 	for _, b := range blips {

@@ -1,5 +1,5 @@
-// Config reads retry policies as part of the configuration of a service. It uses koanf, reads a
-// YAML file, and then environment variables that override the file.
+// Config reads retry policies as part of the configuration of a service. It uses koanf to read a
+// YAML file, and then environment variables, which override the file.
 //
 //	go run .
 //	ORDERS_PAYMENTS__RETRY__MAX_ATTEMPTS=9 go run .
@@ -34,7 +34,7 @@ type Config struct {
 	Stock    Service `koanf:"stock"`
 }
 
-// Service is a service that this one calls.
+// Service is another service, which this service calls.
 type Service struct {
 	URL   string       `koanf:"url"`
 	Retry retry.Policy `koanf:"retry"`
@@ -45,7 +45,7 @@ func main() { os.Exit(run("config.yaml", os.Environ, os.Stdout, os.Stderr)) }
 func run(path string, environ func() []string, stdout, stderr io.Writer) int {
 	config, err := load(path, environ)
 	if err != nil {
-		// An error of mapstructure has several lines.
+		// An error of mapstructure has several lines, which become one line here.
 		fmt.Fprintln(stderr, strings.Join(strings.Fields(err.Error()), " "))
 		return 1
 	}
@@ -72,7 +72,7 @@ func load(path string, environ func() []string) (*Config, error) {
 		return nil, fmt.Errorf("environment: %w", err)
 	}
 
-	// A key that is neither in the file nor in the environment keeps this default.
+	// These defaults apply to keys that are missing in the file and in the environment.
 	config := &Config{
 		Payments: Service{Retry: retry.Default()},
 		Stock:    Service{Retry: retry.Default()},
@@ -97,8 +97,8 @@ func load(path string, environ func() []string) (*Config, error) {
 	return config, nil
 }
 
-// variable returns the key and the value of an environment variable. It decodes a value that is
-// valid JSON, such as true, a number or a mapping. Any other value is a text.
+// variable returns the key and the value of an environment variable. If the value is valid JSON,
+// such as true, a number or an object, variable decodes it. Any other value is a text.
 func variable(name, text string) (key string, value any) {
 	key = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "ORDERS_")), "__", ".")
 	if json.Unmarshal([]byte(text), &value) != nil {
@@ -107,8 +107,8 @@ func variable(name, text string) (key string, value any) {
 	return key, value
 }
 
-// policyHook decodes a retry.Policy with its UnmarshalJSON, so that keys that are left out keep
-// their values. mapstructure decodes all other types.
+// policyHook decodes a retry.Policy with its UnmarshalJSON. The keys that are missing in the
+// configuration keep their values. mapstructure decodes all other types.
 func policyHook(from, to reflect.Value) (any, error) {
 	p, ok := to.Interface().(retry.Policy)
 	if !ok {

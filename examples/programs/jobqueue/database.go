@@ -18,14 +18,14 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// A dialect holds the differences between the databases.
+// A dialect contains what differs between SQLite and PostgreSQL.
 type dialect struct {
-	// now is an expression for the time of the database's clock, in microseconds since 1970.
-	// The time does not change within a statement.
+	// now is an SQL expression for the present time of the database's clock, in microseconds since
+	// 1970. The time does not change within a statement.
 	now string
 
-	tick time.Duration // the resolution of this clock
-	lock string        // prevents two claims of one row; SQLite has only one writer at a time
+	tick time.Duration // the resolution of the database's clock
+	lock string        // keeps two workers from claiming one row; SQLite needs no lock
 }
 
 var (
@@ -41,19 +41,20 @@ var (
 )
 
 // openSQLite opens a file that other processes may also use. SQLite ignores the context while it
-// waits for the lock of another process, and a lease may end during the wait. So SQLite waits
-// only briefly, and the program retries the statement.
+// waits for the lock of another process, and a lease may end during this wait. So SQLite waits for
+// at most 100 ms, and the program retries the statement.
 func openSQLite(path string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(100)"+
 		"&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1) // two writers in one process would only wait for each other
+	db.SetMaxOpenConns(1) // two writers in one process would wait for each other
 	return db, nil
 }
 
-// openPostgres opens the database at url. If schema is not empty, it is the schema of all tables.
+// openPostgres opens the database at url. All tables are in schema. If schema is "", they are in
+// the default schema.
 func openPostgres(url, schema string) (*sql.DB, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -63,12 +64,12 @@ func openPostgres(url, schema string) (*sql.DB, error) {
 		config.RuntimeParams["search_path"] = schema
 	}
 	db := stdlib.OpenDB(*config)
-	db.SetMaxIdleConns(16) // with 2, the default, three workers would reconnect all the time
+	db.SetMaxIdleConns(16) // with the default of 2, three workers would reconnect all the time
 	return db, nil
 }
 
 // openTemporary opens PostgreSQL at url with a temporary schema. If url is empty, it opens SQLite
-// with a temporary file. close removes the schema or the file.
+// with a temporary file. The returned function close removes the schema or the file.
 func openTemporary(
 	ctx context.Context, url string,
 ) (db *sql.DB, d dialect, close func() error, err error) {
@@ -93,7 +94,7 @@ func openTemporary(
 		return nil, d, nil, errors.Join(err, db.Close())
 	}
 	return db, postgresDialect, func() error {
-		// The context of the program may be canceled, so this is another context.
+		// The context of the program may be canceled, so this statement gets another context.
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		_, err := db.ExecContext(ctx, "DROP SCHEMA "+schema+" CASCADE")
@@ -101,22 +102,23 @@ func openTemporary(
 	}, nil
 }
 
-// transient reports whether an error of the database may pass: an error that retrysql knows as
-// transient, a locked file of SQLite, or the end of a deadline. A deadline is always set by the
-// worker itself here.
+// transient reports whether the next attempt may succeed after an error of the database. This is so
+// for the errors that retrysql knows as transient, for a locked file of SQLite, and for a deadline.
+// In this program, only a worker sets deadlines.
 func transient(err error) bool {
 	return retrysql.Transient(err) || errors.Is(err, context.DeadlineExceeded) || busy(err)
 }
 
-// busy reports whether the file of SQLite is locked. Then the statement had no effect.
+// busy reports whether err says that the file of SQLite was locked. In this case the statement had
+// no effect.
 func busy(err error) bool {
 	const code = 5 // SQLITE_BUSY; extended codes contain it in the low byte
 	var e *sqlite.Error
 	return errors.As(err, &e) && e.Code()&0xff == code
 }
 
-// text returns an error as text for a column. PostgreSQL refuses a NUL and text that is not
-// UTF-8. A job whose error cannot be stored would never end.
+// text returns the text of an error in a form that PostgreSQL can store. PostgreSQL refuses a NUL
+// and text that is not UTF-8. A job whose error cannot be stored would never end.
 func text(err error) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(fmt.Sprint(err), "\x00", "\uFFFD"), "\uFFFD")
 }

@@ -1,15 +1,15 @@
-// Jobqueue is a queue of jobs in a database table, with workers that retry the jobs according to
-// a policy. After each attempt retryjob.Run decides what happens to the job. The attempts of a
-// job may run in different processes.
+// Jobqueue is a queue of jobs in a database table. Its workers retry the jobs according to a
+// policy. After each attempt, retryjob.Run decides what happens to the job. The attempts of a job
+// may run in different processes.
 //
 //	go run .
 //	DATABASE_URL=postgres://user:password@localhost/database go run .
 //
-// Without DATABASE_URL the program uses SQLite in a temporary file. Two workers run five jobs:
-// one job succeeds, one fails and then succeeds, two use up their attempts, and one has a
-// permanent error. The program prints when and why each job ran, checks every decision against
-// the policy, lists the dead letters and requeues a dead letter. After an error or a wrong
-// decision it exits with status 1.
+// Without DATABASE_URL the program uses SQLite in a temporary file. Two workers run five jobs. One
+// job succeeds, one job fails and then succeeds, two jobs use up their attempts, and one job has a
+// permanent error. The program prints when and why each job ran, and checks every decision against
+// the policy. Then it lists the dead letters and requeues one of them. After an error or a wrong
+// decision, the program exits with status 1.
 package main
 
 import (
@@ -49,12 +49,12 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 
 	var log bytes.Buffer
 	policy := retry.Policy{
-		MaxAttempts: 4, // no job can have more attempts
+		MaxAttempts: 4, // the largest limit for any job
 		Backoff:     retry.Exponential{Base: 50 * time.Millisecond},
 		MaxDelay:    time.Second,
 		Jitter:      retry.Proportional(0.2),
 
-		AttemptTimeout: 10 * time.Second, // another worker can claim a job that hangs
+		AttemptTimeout: 10 * time.Second, // lets another worker claim a job that hangs
 		OnEvent:        retrylog.NewWriter(&log).OnEvent,
 	}
 	queue, err := NewQueue(db, dialect, policy)
@@ -104,8 +104,7 @@ func enqueue(ctx context.Context, queue *Queue) error {
 	return nil
 }
 
-// requeueDave requeues the dead letter of dave, runs it, and checks the dead letters that are
-// left.
+// requeueDave requeues and runs the job for dave. Then it checks that only two dead letters remain.
 func requeueDave(ctx context.Context, out io.Writer, queue *Queue, post *post) error {
 	post.daveIsBack.Store(true)
 	if err := queue.Requeue(ctx, "mail-5", true); err != nil {
@@ -126,7 +125,7 @@ func requeueDave(ctx context.Context, out io.Writer, queue *Queue, post *post) e
 	return nil
 }
 
-// A post delivers each job to the address in its payload.
+// A post delivers mail. The payload of a job is the address.
 type post struct{ daveIsBack atomic.Bool }
 
 func (p *post) deliver(_ context.Context, job *Job) error {
@@ -142,7 +141,7 @@ func (p *post) deliver(_ context.Context, job *Job) error {
 	}
 }
 
-// workUntilDone runs two workers until no job is open.
+// workUntilDone runs two workers until all jobs are done or dead letters.
 func workUntilDone(
 	ctx context.Context, queue *Queue, deliver func(context.Context, *Job) error,
 ) error {
@@ -158,11 +157,11 @@ func workUntilDone(
 		workers.Go(func() {
 			errs[i] = worker.Work(working)
 			if errs[i] != nil {
-				stop() // otherwise done would wait for jobs that no worker runs
+				stop() // otherwise waitUntilDone would wait for jobs that no worker runs
 			}
 		})
 	}
-	err := done(working, queue)
+	err := waitUntilDone(working, queue)
 	stop()
 	workers.Wait()
 	return cmp.Or(errors.Join(errs...), err)
@@ -170,8 +169,8 @@ func workUntilDone(
 
 var errOpen = errors.New("jobs are open")
 
-// done waits until no job is open.
-func done(ctx context.Context, queue *Queue) error {
+// waitUntilDone waits until all jobs are done or dead letters.
+func waitUntilDone(ctx context.Context, queue *Queue) error {
 	return retry.Do(ctx, retry.Policy{
 		MaxRetries: retry.Unlimited,
 		Backoff:    retry.Fixed(10 * time.Millisecond),
@@ -185,8 +184,8 @@ func done(ctx context.Context, queue *Queue) error {
 	})
 }
 
-// explain prints the log, job by job, and checks every decision in it against the policy. Two
-// workers have written the log, so explain first sorts the events by time.
+// explain prints the log, sorted by jobs, and checks every decision in the log against the policy.
+// Two workers have written the log, so explain first sorts the events by time.
 func explain(
 	out io.Writer, log []retrylog.Record, policy retry.Policy, limits map[string]int,
 ) error {

@@ -14,17 +14,17 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// The status of a job is PENDING until a worker claims it, and RUNNING while it has a lease. Then
-// the status is DONE, PENDING again, or FAILED. The FAILED jobs are the dead letters. Times are
-// microseconds since 1970. All times come from the database's clock, because the clocks of the
-// workers may differ.
+// The status of a job is PENDING until a worker claims the job, and RUNNING while the worker has a
+// lease. After the attempt the status is DONE, PENDING or FAILED. Jobs with the status FAILED are
+// the dead letters. Times are in microseconds since 1970. All times come from the database's clock,
+// because the clocks of the workers may differ.
 const schema = `
 CREATE TABLE IF NOT EXISTS jobs (
 	id           TEXT PRIMARY KEY,
 	payload      TEXT NOT NULL,
-	max_attempts BIGINT NOT NULL, -- the limit of the job, at most the limit of the policy; 0: none
+	max_attempts BIGINT NOT NULL, -- a limit of the job, besides that of the policy; 0: none
 	status       TEXT NOT NULL,
-	attempts     BIGINT NOT NULL, -- claims, so the attempt of a worker that dies counts
+	attempts     BIGINT NOT NULL, -- incremented by each claim, before the job runs
 	requeues     BIGINT NOT NULL, -- how often the job was a dead letter and was requeued
 	run_at       BIGINT,          -- the earliest time of the next attempt; NULL: now
 	lease_until  BIGINT,          -- RUNNING: when another worker may claim the job
@@ -37,9 +37,9 @@ CREATE TABLE IF NOT EXISTS jobs (
 CREATE INDEX IF NOT EXISTS jobs_due ON jobs (COALESCE(lease_until, run_at), id)
 	WHERE status IN ('PENDING', 'RUNNING')`
 
-// claim is the statement that claims a job. It takes the job that has been due for the longest
-// time, or else a job whose run_at is NULL. It counts the attempt and returns the count. So the
-// attempt of a worker that dies counts.
+// claim is the statement that claims a job. It claims the job that has been due for the longest
+// time. If no such job is due, it claims a job whose run_at is NULL. It increments attempts before
+// the attempt, so an attempt counts even if its worker dies.
 const claim = `
 UPDATE jobs SET
 	status       = 'RUNNING',
@@ -60,8 +60,8 @@ WHERE id = COALESCE((
 RETURNING id, payload, max_attempts, attempts, requeues, {now}, first_run_at,
 	COALESCE(classes, '{}')`
 
-// A Queue keeps jobs in a table. It does not decide about retries: the worker does, with
-// retryjob.Run. Requeue asks the policy with retrysql.Eligible.
+// A Queue stores jobs in a table. It does not decide about retries, because the worker decides with
+// retryjob.Run. Only Requeue uses the policy, by retrysql.Eligible.
 type Queue struct {
 	db     *sql.DB
 	policy retry.Policy
@@ -84,14 +84,15 @@ func NewQueue(db *sql.DB, d dialect, policy retry.Policy) (*Queue, error) {
 	}, nil
 }
 
-// Create creates the table if it does not exist. Call it once before the workers start: PostgreSQL
-// may refuse one of two calls at the same time.
+// Create creates the table if it does not exist. Call Create once, before the workers start. Do not
+// call it twice at the same time, because PostgreSQL may then refuse one of the calls.
 func (q *Queue) Create(ctx context.Context) error {
 	_, err := q.exec(ctx, schema)
 	return err
 }
 
-// exec executes a statement that holds no lease, so it may wait for a locked file until ctx ends.
+// exec executes a statement. It may wait for a locked SQLite file until ctx ends, so do not use it
+// for a statement that must end before a lease ends.
 func (q *Queue) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	return retry.DoValue(ctx, retry.Policy{
 		MaxRetries: retry.Unlimited,
@@ -104,8 +105,8 @@ func (q *Queue) exec(ctx context.Context, query string, args ...any) (sql.Result
 }
 
 // Enqueue adds a job that runs after delay at the earliest. If maxAttempts is 0, only the policy
-// limits the attempts. A job with the same id is unchanged, so a program may call Enqueue again
-// if the answer of the database was lost.
+// limits the attempts. If there is a job with this id, Enqueue does nothing. So a program may call
+// Enqueue again if the answer of the database was lost.
 func (q *Queue) Enqueue(
 	ctx context.Context, id, payload string, maxAttempts int, delay time.Duration,
 ) error {
@@ -116,13 +117,13 @@ func (q *Queue) Enqueue(
 	return err
 }
 
-// A Job is a claimed job.
+// A Job is a job that a worker has claimed.
 type Job struct {
 	ID, Payload string
 	MaxAttempts int
-	Attempts    int       // the attempts so far, with this attempt
-	ClaimedAt   time.Time // on the database's clock, as all times
-	FirstRunAt  time.Time // when a worker claimed the first attempt
+	Attempts    int       // the number of this attempt
+	ClaimedAt   time.Time // the time of the claim on the database's clock
+	FirstRunAt  time.Time // when a worker first claimed the job
 	Classes     map[string]int
 
 	requeues int
@@ -131,8 +132,8 @@ type Job struct {
 // errWorkerDied is the error of an attempt whose lease has expired.
 var errWorkerDied = errors.New("the lease expired: the worker died or lost the database")
 
-// Claim claims a job that is due, for the time of lease. It returns nil if no job is due. The job
-// may have no attempts left, because its worker died in the last attempt.
+// Claim claims a job that is due. The claim ends after lease. If no job is due, Claim returns nil.
+// The returned job may have no attempts left, because its worker may have died in the last attempt.
 func (q *Queue) Claim(ctx context.Context, lease time.Duration) (*Job, error) {
 	var j Job
 	var now, first int64
@@ -148,27 +149,27 @@ func (q *Queue) Claim(ctx context.Context, lease time.Duration) (*Job, error) {
 		return nil, err
 	}
 	j.ClaimedAt, j.FirstRunAt = time.UnixMicro(now), time.UnixMicro(first)
-	_ = json.Unmarshal(classes, &j.Classes) // invalid JSON counts as no failures
+	_ = json.Unmarshal(classes, &j.Classes) // with invalid JSON, no failures are counted
 	return &j, nil
 }
 
-// ErrLost means that a worker no longer holds the claim of a job. Either the lease expired and
-// another worker has claimed the job, or the worker has written the result already and the
-// answer of the database was lost.
+// ErrLost means that a worker no longer holds the claim of a job. The lease may have expired, so
+// that another worker has claimed the job. Or the worker may have written the result before, and
+// the answer of the database was lost.
 var ErrLost = errors.New("jobqueue: the claim is lost")
 
-// Renew extends the lease of a claimed job. The lease then ends a time of lease from now.
+// Renew extends the claim of a job. The claim then ends after lease, counted from now.
 func (q *Queue) Renew(ctx context.Context, j *Job, lease time.Duration) error {
 	return q.update(ctx, j, "lease_until = {now} + $1", lease.Microseconds())
 }
 
-// Finish ends a claimed job that succeeded.
+// Finish sets a claimed job to DONE.
 func (q *Queue) Finish(ctx context.Context, j *Job) error {
 	return q.update(ctx, j, "status = 'DONE', lease_until = NULL, ended_at = {now}")
 }
 
-// Fail gives a claimed job back, to run again after delay. classes is how many attempts failed
-// with an error of each class.
+// Fail returns a claimed job to the queue. The job runs again after delay. classes is the number of
+// failed attempts of each error class.
 func (q *Queue) Fail(
 	ctx context.Context, j *Job, failure error, classes map[string]int, delay time.Duration,
 ) error {
@@ -177,8 +178,8 @@ func (q *Queue) Fail(
 		text(failure), jsonOf(classes), q.wait(delay))
 }
 
-// Bury makes a claimed job a dead letter. If the job did not run, the claim does not count as an
-// attempt, and last_error is unchanged.
+// Bury makes a claimed job a dead letter. If ran is false, the claim does not count as an attempt,
+// and last_error is unchanged.
 func (q *Queue) Bury(
 	ctx context.Context, j *Job, ran bool, failure error, letter retryjob.DeadLetter,
 ) error {
@@ -189,15 +190,15 @@ func (q *Queue) Bury(
 	return q.update(ctx, j, buried+", last_error = $2", jsonOf(letter), text(failure))
 }
 
-// jsonOf returns counts or a dead letter as text for a column.
+// jsonOf returns the counts of classes or a dead letter as JSON text.
 func jsonOf(value any) string {
-	text, _ := json.Marshal(value) // cannot fail for these types
+	text, _ := json.Marshal(value) // Marshal cannot fail for these types
 	return string(text)
 }
 
-// wait returns a delay in microseconds. It returns NULL for no delay, so that a job without a
-// delay runs even if the clock is set back. The clock may be slow by up to a tick, so wait adds a
-// tick: no job runs early.
+// wait returns a delay in microseconds. For no delay it returns NULL, so that a job without a delay
+// runs even if the clock is set back. wait adds a tick, because the clock may be slow by up to a
+// tick and no job must run early.
 func (q *Queue) wait(delay time.Duration) (us sql.NullInt64) {
 	if delay > 0 {
 		us = sql.NullInt64{Int64: (delay + q.tick + time.Microsecond - 1).Microseconds(), Valid: true}
@@ -205,7 +206,8 @@ func (q *Queue) wait(delay time.Duration) (us sql.NullInt64) {
 	return us
 }
 
-// update writes to a claimed job. It returns ErrLost if the worker no longer holds the claim.
+// update changes the row of a claimed job. It returns ErrLost if the worker no longer holds the
+// claim.
 func (q *Queue) update(ctx context.Context, j *Job, set string, args ...any) error {
 	n := len(args)
 	query := fmt.Sprintf("UPDATE jobs SET %s WHERE id = $%d AND attempts = $%d "+
@@ -231,7 +233,7 @@ func (q *Queue) Open(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// A DeadLetter is a job that will not run again by itself.
+// A DeadLetter is a job that will not run again, unless somebody requeues it.
 type DeadLetter struct {
 	retryjob.DeadLetter
 	ID, Payload string
@@ -239,8 +241,8 @@ type DeadLetter struct {
 	requeues int
 }
 
-// DeadLetters returns the dead letters, in the order in which their last attempts ended. A dead
-// letter that an operator wrote by hand may have no Reason.
+// DeadLetters returns the dead letters. They are sorted by the end of their last attempt. If an
+// operator has made a dead letter by hand, it may have no Reason.
 func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	rows, err := q.db.QueryContext(ctx, `
 		SELECT id, payload, requeues, COALESCE(dead_letter, '') FROM jobs
@@ -264,17 +266,18 @@ func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	return letters, rows.Err()
 }
 
-// back makes a dead letter a job again. requeues is part of a claim: a worker that claimed the
-// first attempt before the requeue must not write the result of the first attempt after it.
-const back = "status = 'PENDING', first_run_at = NULL, dead_letter = NULL, " +
+// setPending makes a dead letter a job again. It increments requeues, which identifies a claim
+// together with attempts. Otherwise a worker with an old claim of attempt 1 could write its result
+// for the new attempt 1.
+const setPending = "status = 'PENDING', first_run_at = NULL, dead_letter = NULL, " +
 	"last_error = NULL, requeues = requeues + 1"
 
-// anew makes a dead letter a job that has all its attempts again.
-const anew = back + ", attempts = 0, classes = NULL"
+// setNew makes a dead letter a job again, with all its attempts.
+const setNew = setPending + ", attempts = 0, classes = NULL"
 
-// Redrive makes the dead letters that o.Filter picks runnable again, with all their attempts.
-// The jobs start at different times within o.Window. One statement moves a job, if the job is
-// still a dead letter. So no job is lost or moved twice if Redrive fails or is killed, or if two
+// Redrive makes the dead letters that o.Filter selects runnable again, with all their attempts. The
+// jobs start at different times within o.Window. A single SQL statement moves each job, and only if
+// it is still a dead letter. So no job is lost or moved twice, even if Redrive is killed or two
 // calls run at the same time.
 func (q *Queue) Redrive(
 	ctx context.Context, o retryjob.RedriveOptions,
@@ -289,7 +292,7 @@ func (q *Queue) Redrive(
 		moved := o.Filter == nil || o.Filter(l.DeadLetter)
 		if moved && !o.DryRun {
 			delay := time.Until(began.Add(retryjob.Spread(l.Key, o.Window)))
-			changed, err := q.change(ctx, "UPDATE jobs SET "+anew+", "+
+			changed, err := q.change(ctx, "UPDATE jobs SET "+setNew+", "+
 				"run_at = {now} + CAST($1 AS BIGINT) "+
 				"WHERE id = $2 AND requeues = $3 AND status = 'FAILED'",
 				q.wait(delay), l.ID, l.requeues)
@@ -311,7 +314,7 @@ func (q *Queue) Redrive(
 	return result, nil
 }
 
-// change executes a statement, and reports whether it changed a row.
+// change executes a statement. It reports whether the statement has changed a row.
 func (q *Queue) change(ctx context.Context, query string, args ...any) (bool, error) {
 	result, err := q.exec(ctx, query, args...)
 	if err != nil {
@@ -321,13 +324,14 @@ func (q *Queue) change(ctx context.Context, query string, args ...any) (bool, er
 	return rows > 0, err
 }
 
-// Requeue makes a dead letter runnable now, with its remaining attempts. If reset is true, the
-// job has all its attempts again. MaxElapsed starts from zero in both cases. If the answer of the
-// database was lost, a second Requeue returns the error that the job is not a dead letter.
+// Requeue makes a dead letter runnable now. If reset is false, the job has its remaining attempts.
+// If reset is true, the job has all its attempts. In both cases MaxElapsed starts from zero.
+// Suppose that the answer of the database is lost and you call Requeue again. Then the second call
+// fails, because the job is no longer a dead letter.
 func (q *Queue) Requeue(ctx context.Context, id string, reset bool) error {
-	set, where := back, " AND {eligible}"
+	set, where := setPending, " AND {eligible}"
 	if reset {
-		set, where = anew, ""
+		set, where = setNew, ""
 	}
 	query := "UPDATE jobs SET " + set + ", run_at = NULL WHERE id = $1 AND status = 'FAILED'" + where
 	changed, err := q.change(ctx, query, id)

@@ -17,11 +17,11 @@ import (
 type Worker struct {
 	Queue *Queue
 
-	// Run runs a job. Its context ends when the claim is lost, and Grace after the context of
-	// Work.
+	// Run runs a job. The context of Run is canceled when the claim is lost. It is also canceled Grace
+	// after the context of Work is done.
 	Run func(context.Context, *Job) error
 
-	Lease time.Duration // how long a claim holds after its last renewal, at least 1s
+	Lease time.Duration // how long a claim is valid after its last renewal, at least 1s
 	Poll  time.Duration // how long to wait if no job is runnable; above 0
 	Grace time.Duration // how long a job may go on after the context of Work is done
 }
@@ -29,16 +29,16 @@ type Worker struct {
 // errIdle means that no job is runnable.
 var errIdle = errors.New("jobqueue: nothing is runnable")
 
-// Work runs jobs until ctx ends. A job that has begun may go on for Grace. Then its context ends
-// too, and if the job fails, Work gives it back to the queue. Work returns nil, or an error of the
-// database that is not transient.
+// Work runs jobs until ctx ends. A job that is running then may go on for Grace, before its context
+// is canceled. If the job fails after that, Work returns it to the queue. Work returns nil, or an
+// error of the database that is not transient.
 //
-// The wait for the next job is the wait before a retry. An attempt runs all jobs that are
-// runnable, and then fails with errIdle or with an error of the database.
+// Work uses retry.Do to wait for the next job. An attempt of retry.Do runs all runnable jobs. Then
+// the attempt fails with errIdle or with an error of the database, and retry.Do waits.
 func (w *Worker) Work(ctx context.Context) error {
 	if w.Lease < time.Second {
 		return fmt.Errorf("jobqueue: Lease is %v: "+
-			"write at least 1s, because a claim may take an eighth of it", w.Lease)
+			"write at least 1s, because a claim may take an eighth of the lease", w.Lease)
 	}
 	if w.Poll <= 0 {
 		return fmt.Errorf("jobqueue: Poll is %v: write a positive duration", w.Poll)
@@ -64,8 +64,8 @@ func (w *Worker) Work(ctx context.Context) error {
 	return err
 }
 
-// workOff runs all jobs that are runnable. The end of ctx does not interrupt a claim, because
-// the attempt of the claim would be lost.
+// workOff runs all jobs that are runnable. The end of ctx does not interrupt a claim: otherwise an
+// attempt could be counted without being made.
 func (w *Worker) workOff(ctx context.Context) error {
 	for ctx.Err() == nil {
 		job, err := w.claim(context.WithoutCancel(ctx))
@@ -88,8 +88,8 @@ func (w *Worker) claim(ctx context.Context) (*Job, error) {
 	return w.Queue.Claim(ctx, w.Lease)
 }
 
-// execute makes one attempt of a claimed job and writes the result. It renews the lease until
-// the result is written.
+// execute makes one attempt at a claimed job and writes the result. It renews the lease until the
+// result is written.
 func (w *Worker) execute(ctx context.Context, job *Job) (err error) {
 	claimed := time.Now()
 	running, end := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -99,9 +99,9 @@ func (w *Worker) execute(ctx context.Context, job *Job) (err error) {
 	defer stop()
 	var keeper sync.WaitGroup
 	keeper.Go(func() { end(w.keep(running, job)) })
-	defer func() { // deferred, because a caller of Work may recover from a panic of Run
+	defer func() { // deferred, in case a caller of Work recovers a panic of Run
 		end(nil)
-		keeper.Wait() // no renewal may go on after Work has returned
+		keeper.Wait() // no renewal may run after Work has returned
 	}()
 	of := retryjob.Job{
 		Key:         job.ID,
@@ -109,7 +109,7 @@ func (w *Worker) execute(ctx context.Context, job *Job) (err error) {
 		MaxAttempts: job.MaxAttempts,
 		Classes:     job.Classes,
 
-		// The database's clock may differ from the clock of this process.
+		// Began must be on the clock of this process, which may differ from the database's clock.
 		Began: claimed.Add(job.FirstRunAt.Sub(job.ClaimedAt)),
 	}
 	attempt := func(ctx context.Context) error { return w.Run(ctx, job) }
@@ -119,13 +119,13 @@ func (w *Worker) execute(ctx context.Context, job *Job) (err error) {
 	return err
 }
 
-// keep renews the lease of a job until ctx ends. If the lease is lost, keep returns why. A job
-// that goes on after its AttemptTimeout hangs: one Lease later, keep no longer renews it, and
+// keep renews the lease of a job until ctx ends. If the lease is lost, keep returns the reason. If
+// a job does not end after its AttemptTimeout, keep stops renewing the lease one Lease later. Then
 // another worker can claim the job.
 //
-// If a renewal fails, keep returns before the lease ends. The claim takes at most an eighth of
-// the lease. A renewal begins after a third, is attempted for another third, and its last attempt
-// takes at most a sixth.
+// If a renewal fails, keep returns before the lease ends. The claim takes at most 1/8 of the lease.
+// A renewal begins after 1/3 of the lease. It is attempted for another 1/3, and its last attempt
+// takes at most 1/6. The sum is less than the lease.
 func (w *Worker) keep(ctx context.Context, job *Job) error {
 	if timeout := w.Queue.policy.AttemptTimeout; timeout > 0 {
 		var cancel context.CancelFunc
@@ -149,8 +149,8 @@ func (w *Worker) keep(ctx context.Context, job *Job) error {
 	}
 }
 
-// write writes the result of an attempt. If the attempt was interrupted, because this worker
-// stops or has lost the lease, the job never becomes a dead letter.
+// write writes the result of an attempt. An attempt is interrupted if this worker stops or has lost
+// the lease. Then the job does not become a dead letter.
 func (w *Worker) write(
 	ctx context.Context, job *Job, o retryjob.Outcome, letter retryjob.DeadLetter,
 ) error {
@@ -175,7 +175,7 @@ func (w *Worker) write(
 	return err
 }
 
-// statement returns the policy for a statement that must end before the lease ends.
+// statement returns the policy for an SQL statement that must end before the lease ends.
 func (w *Worker) statement() retry.Policy {
 	return retry.Policy{
 		MaxRetries:     retry.Unlimited,

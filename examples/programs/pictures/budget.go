@@ -10,22 +10,23 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A load is the result of calls whose attempts all fail with the same probability, with three
-// retries and with three retries within a budget.
+// A load is the result of a simulation in which each attempt fails with the same probability. One
+// simulation has three retries for each call. Another one has three retries within a budget.
 type load struct {
 	failing         float64
 	plain, budgeted outcome
-	plainForm       outcome // the results of the closed forms
+	plainForm       outcome // the results of the closed-form formulas
 	budgetedForm    outcome
-	known           outcome // the result of Brooker's simulator for three retries
-	knownNoRetry    float64 // the successes in Brooker's simulator without a retry
+	known           outcome // the result of Brooker's simulator with three retries
+	knownNoRetry    float64 // the share of successes in Brooker's simulator without retries
 }
 
-// An outcome is the attempts and the successes of calls, divided by the number of calls.
+// An outcome contains the number of attempts and the number of successes, both divided by the
+// number of calls.
 type outcome struct{ load, success float64 }
 
-// The setup of Brooker, "Fixing retries with token buckets and circuit breakers" (2022): 100
-// clients with a bucket of 5 each make 600 calls each.
+// These numbers are from Brooker, "Fixing retries with token buckets and circuit breakers" (2022).
+// There are 100 clients. Each client has a bucket of 5 and makes 600 calls.
 const (
 	loadClients = 100
 	loadCalls   = 600
@@ -77,15 +78,16 @@ func simulateLoad(random *rand.Rand, failing float64, budget func() *retry.Budge
 	return outcome{float64(attempts) / calls, float64(successes) / calls}
 }
 
-// threeRetries is the closed form of three retries. A retry happens if all attempts before it
-// fail.
+// threeRetries is the closed-form formula for three retries. A retry happens if all attempts before
+// it fail.
 func threeRetries(x float64) outcome {
 	return outcome{1 + x + x*x + x*x*x, 1 - math.Pow(x, loadRetries+1)}
 }
 
-// withinBudget is the closed form of this library's rule, in which each success pays for ratio
-// retries. The number of retries R for each call is the number that three retries need, but at
-// most R = ratio * (1-x) * (1+R), plus the share of a bucket that is full at the start.
+// withinBudget is the closed-form formula for a budget of this library, which each success refills
+// by ratio. R is the number of retries for each call. R is the number that three retries need, but
+// at most the solution of R = ratio * (1-x) * (1+R) + bucketSize / loadCalls. The last term comes
+// from the bucket, which is full at the start.
 func withinBudget(x float64) outcome {
 	pay := bucketRatio * (1 - x)
 	retries := min(x+x*x+x*x*x, pay/(1-pay)+bucketSize/(1-pay)/loadCalls)

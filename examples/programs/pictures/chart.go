@@ -8,14 +8,14 @@ import (
 	"strconv"
 )
 
-// A chart draws lines over two axes.
+// A chart is a line chart with two axes.
 type chart struct {
 	title  string
 	x, y   axis
 	series []series
 }
 
-// An axis goes from min to max. It is logarithmic if log is set.
+// An axis goes from min to max. If log is true, the axis is logarithmic.
 type axis struct {
 	label    string
 	min, max float64
@@ -34,11 +34,11 @@ const (
 	left, right, top, bottom = 80.0, 180.0, 48.0, 56.0
 )
 
-// colors are colors that color-blind people can distinguish, on white and on black, from Okabe
-// and Ito, "Color Universal Design" (2008).
+// colors can be distinguished by color-blind people, on white and on black. They are taken from
+// Okabe and Ito, "Color Universal Design" (2008).
 var colors = []string{"#d55e00", "#0072b2", "#009e73", "#cc79a7"}
 
-// svg draws c. The gray of text and lines is visible on white and on black.
+// svg returns c as a picture. The gray of its text and lines is visible on white and on black.
 func (c chart) svg() []byte {
 	var b bytes.Buffer
 	text := func(x, y float64, attributes, s string) {
@@ -97,8 +97,8 @@ func (a axis) share(v float64) float64 {
 	return (v - a.min) / (a.max - a.min)
 }
 
-// ticks returns the powers of ten on a logarithmic axis. On another axis it returns the ends of
-// four equal parts.
+// ticks returns the values that are printed at an axis. On a logarithmic axis, these are the powers
+// of ten. Any other axis has five values at equal distances.
 func (a axis) ticks() []float64 {
 	var ticks []float64
 	if a.log {

@@ -19,12 +19,12 @@ type herd struct {
 	jitter retry.Jitter
 	policy retry.Policy
 
-	peak      float64   // the most retries within 20ms
-	latePeak  float64   // the most retries within 20ms, without the first retry of each client
-	meanWait  float64   // how many seconds a client waits in all
-	perSecond []float64 // the retries in each fifth of a second, in the first trial
+	peak      float64   // the largest number of retries within 20ms
+	latePeak  float64   // the peak without the first retry of each client
+	meanWait  float64   // the mean time that a client waits in total, in seconds
+	perSecond []float64 // the retries in each 0.2 s of the first trial
 
-	known [3]float64 // peak, latePeak and meanWait of another simulator
+	known [3]float64 // peak, latePeak and meanWait in another simulator
 }
 
 const (
@@ -34,8 +34,8 @@ const (
 	chartBin    = 200 * time.Millisecond
 )
 
-// simulateHerds counts the retries of 10,000 clients that fail at the same time. Their delays
-// start at 1s, double, and are at most 60s.
+// simulateHerds counts the retries of 10,000 clients that fail at the same time. The first delay is
+// 1s. Each further delay is twice as long, up to 60s.
 func simulateHerds(seed uint64, trials int) []herd {
 	herds := []herd{
 		{name: "no jitter", known: [3]float64{10000, 10000, 31.0}},

@@ -1,7 +1,7 @@
-// Pictures makes the tables and the pictures of docs/why.md and docs/simulate.md. It simulates
-// clients that retry with the curves, jitters and budgets of this library, and compares them
-// with the results of other simulators. It also simulates an outage that one retry makes
-// permanent.
+// Pictures makes the tables and pictures of docs/why.md and docs/simulate.md. It simulates clients
+// that retry with the backoff, jitter and budgets of this library. It prints its results next to
+// the results of other simulators. It also simulates an outage that never ends because each request
+// is retried once.
 //
 //	go run . ../../../docs
 package main
@@ -49,7 +49,8 @@ func run(w io.Writer, dir string) error {
 	return nil
 }
 
-// table prints a title, and rows whose cells end with tabs.
+// table prints a title and a table. The function rows writes the rows, and ends each cell with a
+// tab.
 func table(w io.Writer, title string, rows func(w io.Writer)) {
 	fmt.Fprintf(w, "%s\n\n", title)
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)

@@ -8,8 +8,8 @@ import (
 	"github.com/goretry/retry/retrysim"
 )
 
-// system is a system whose database can answer 300 requests a second, and gets 280. Then its
-// workers hang.
+// system describes a database that can answer 300 requests a second, and gets 280. After 20
+// seconds, its workers hang for 10 seconds.
 const system = `{
 	"services": {
 		"web": {"rate": "280/s", "clients": %d, "calls": [{"to": "db", "timeout": "1s", %s}]},
@@ -19,18 +19,18 @@ const system = `{
 	"duration": "%s"
 }`
 
-// A rescue is a change of the system that could end the outage.
+// A rescue is a change of the system that may end the outage.
 type rescue struct {
 	name     string
 	clients  int
-	call, db string // further keys of the call and of the database
+	call, db string // additional keys of the call, and of the database
 
 	answer retrysim.Answer
 }
 
 const once = `"retry": {"max_attempts": 2}`
 
-// simulateRescues simulates the outage with each rescue.
+// simulateRescues simulates the outage once for each rescue.
 func simulateRescues(runs int, duration string) ([]rescue, error) {
 	const jitter = `"retry": {"max_attempts": 2, "jitter": "full", ` +
 		`"backoff": {"type": "fixed", "base": "10s"}}`
@@ -60,16 +60,18 @@ func simulateRescues(runs int, duration string) ([]rescue, error) {
 	return all, nil
 }
 
-// The size of the picture of one run, its margins, and the requests in a second at its top.
-// The highest line has 765: a short queue refuses at once, so its clients retry at once.
+// These are the size and the margins of the picture of one run. The vertical axis ends at maxRate
+// requests a second. The largest value is 765: with a short queue, requests are refused at once,
+// and clients retry at once.
 const (
 	runWidth, runHeight        = 380.0, 220.0
 	runLeft, runTop, runBottom = 46.0, 44.0, 32.0
-	most                       = 800.0
+	maxRate                    = 800.0
 )
 
-// draw draws runs, two in a row: the requests to the database, and the calls that work. The gray
-// is visible on white and on black. Color-blind people can distinguish the colors.
+// draw returns a picture of several runs, with two runs in a row. For each run it shows the
+// requests to the database and the calls that succeed. The gray is visible on white and on black.
+// Color-blind people can distinguish the colors.
 func draw(all []rescue) []byte {
 	var b strings.Builder
 	rows := runHeight * float64((len(all)+1)/2)
@@ -90,20 +92,20 @@ func draw(all []rescue) []byte {
 	return []byte(b.String())
 }
 
-// draw draws the run of one rescue.
+// draw writes the picture of one run to b.
 func (r rescue) draw(b *strings.Builder) {
 	const inner = runHeight - runTop - runBottom
 	seconds, db := r.answer.Run.Seconds, r.answer.Run.Services["db"].Seconds
 	x := func(second int) float64 {
 		return runLeft + (runWidth-runLeft-26)*float64(second)/float64(len(seconds))
 	}
-	y := func(v float64) float64 { return runHeight - runBottom - inner*v/most }
+	y := func(v float64) float64 { return runHeight - runBottom - inner*v/maxRate }
 	fmt.Fprintf(b, "<text x=\"%g\" y=\"18\" font-size=\"14\">%s: %.0f%% lost</text>",
 		runLeft, r.name, 100*float64(r.answer.Lost)/float64(r.answer.Calls))
 	fmt.Fprintf(b, "<text x=\"%g\" y=\"35\">%v</text>\n", runLeft, r.answer.Outcome)
 	fmt.Fprintf(b, "<rect x=\"%.1f\" y=\"%g\" width=\"%.1f\" height=\"%g\" fill-opacity=\"0.3\"/>\n",
 		x(20), runTop, x(30)-x(20), inner)
-	for v := 0.0; v <= most; v += 200 {
+	for v := 0.0; v <= maxRate; v += 200 {
 		fmt.Fprintf(b, "<text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
 			runLeft-6, y(v)+4, v)
 	}

@@ -1,12 +1,14 @@
-// Package kafka shows a policy for the records of a Kafka topic, with franz-go. It is code to
-// copy. A record that fails goes to a retry topic. A record that is not retried goes to the topic
-// for dead letters, such as "orders.dead", with the reason.
+// Package kafka retries the records of a Kafka topic according to a policy. It uses franz-go. Copy
+// this code and change it. A record that fails is copied to a retry topic. A record that is not
+// retried any more is copied to the topic for dead letters, such as "orders.dead", together with
+// the reason.
 //
-// A partition is read in order, so a record with a short delay must not be behind a record with a
-// long delay. So there are several retry topics: "orders.retry.1s" for delays below 1s,
-// "orders.retry.10s" for delays below 10s, and so on. A header of a record says when the record is
-// due. A partition is paused until its first record is due. Other headers hold the number of
-// attempts, and the number of failures of each class, so a rebalance does not change them.
+// A partition is read in order, so a record with a short delay would have to wait for an earlier
+// record with a long delay. Therefore there are several retry topics: "orders.retry.1s" for delays
+// below 1s, "orders.retry.10s" for delays below 10s, and so on. A header of a record says when the
+// record is due. A partition is paused until its first record is due. Other headers contain the
+// number of attempts and the number of failures of each class. So these numbers are the same after
+// a rebalance.
 package kafka
 
 import (
@@ -24,23 +26,23 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// The headers that this package adds to a record.
+// This package adds these headers to a record.
 const (
-	DeadLetterHeader = "retry-dead-letter" // of a dead letter: a retryjob.DeadLetter as JSON
+	DeadLetterHeader = "retry-dead-letter" // a retryjob.DeadLetter as JSON
 	attemptsHeader   = "retry-attempts"    // how many attempts have ended
 	classesHeader    = "retry-classes"     // how many attempts failed with each class, as JSON
 	dueHeader        = "retry-due"         // when the next attempt is due, in Unix nanoseconds
 	beganHeader      = "retry-began"       // when the first attempt began, in Unix nanoseconds
 )
 
-// decades are the limits of the delays in the retry topics. The last topic also takes longer
-// delays.
+// decades contains one limit for each retry topic. The delays in the topic are below its limit. The
+// last topic is also for longer delays.
 var decades = []time.Duration{
 	time.Second, 10 * time.Second, 100 * time.Second, 1000 * time.Second, 10_000 * time.Second,
 }
 
-// Topics returns the other topics that must exist: the retry topics, and as the last the topic for
-// dead letters.
+// Topics returns the names of the topics that must exist besides topic itself. The last name is the
+// topic for dead letters, and the others are the retry topics.
 func Topics(topic string) (names []string) {
 	for _, decade := range decades {
 		names = append(names, fmt.Sprintf("%s.retry.%.0fs", topic, decade.Seconds()))
@@ -61,7 +63,7 @@ type partition struct {
 	number int32
 }
 
-// New returns a Consumer of topic and of its retry topics.
+// New returns a Consumer that reads topic and its retry topics.
 func New(policy retry.Policy, topic, group string, brokers ...string) (*Consumer, error) {
 	if err := policy.Validate(); err != nil {
 		return nil, err
@@ -73,7 +75,7 @@ func New(policy retry.Policy, topic, group string, brokers ...string) (*Consumer
 		kgo.ConsumeTopics(append([]string{topic}, topics[:len(topics)-1]...)...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
-		kgo.BlockRebalanceOnPoll(),             // no other member gets a record that is in work here
+		kgo.BlockRebalanceOnPoll(),             // no other member gets a record that is handled here
 		kgo.FetchMaxWait(200*time.Millisecond), // a resumed partition waits for the fetch in flight
 		kgo.SessionTimeout(6*time.Second),
 	)
@@ -85,17 +87,17 @@ func New(policy retry.Policy, topic, group string, brokers ...string) (*Consumer
 	}, nil
 }
 
-// Close leaves the group.
+// Close leaves the consumer group.
 func (c *Consumer) Close() {
 	c.client.AllowRebalance()
 	c.client.Close()
 }
 
-// A Handler handles a record. attempt is the number of the attempt, 1 for the first.
+// A Handler handles a record. attempt is the number of the attempt, starting from 1.
 type Handler func(ctx context.Context, r *kgo.Record, attempt int) error
 
 // Run handles records, one after the other, until ctx ends. Then it returns nil. If Run returns an
-// error, this or another member of the group handles the records again that were not committed.
+// error, some handled records may not be committed. The group handles these records again.
 func (c *Consumer) Run(ctx context.Context, handle Handler) error {
 	for {
 		polling, cancel := context.WithDeadline(ctx, c.resume())
@@ -112,10 +114,10 @@ func (c *Consumer) Run(ctx context.Context, handle Handler) error {
 		var err error
 		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 			for _, r := range p.Records {
-				if err != nil || ctx.Err() != nil || !c.due(r) {
+				if err != nil || ctx.Err() != nil || !c.isDue(r) {
 					return
 				}
-				err = c.one(ctx, r, handle)
+				err = c.handleOne(ctx, r, handle)
 			}
 		})
 		c.client.AllowRebalance()
@@ -125,9 +127,9 @@ func (c *Consumer) Run(ctx context.Context, handle Handler) error {
 	}
 }
 
-// due reports whether a record is due. If it is not due, due pauses its partition. The partition
-// later resumes with this record.
-func (c *Consumer) due(r *kgo.Record) bool {
+// isDue reports whether a record is due. If the record is not due, isDue pauses its partition.
+// Later the partition resumes with this record.
+func (c *Consumer) isDue(r *kgo.Record) bool {
 	due := time.Unix(0, number(r, dueHeader))
 	if !due.After(time.Now()) {
 		return true
@@ -139,8 +141,8 @@ func (c *Consumer) due(r *kgo.Record) bool {
 	return false
 }
 
-// resume resumes the partitions whose first record is due. It returns when the next record will be
-// due, but at most a second from now.
+// resume resumes the paused partitions whose first record is due. It returns the time when the next
+// paused partition must be resumed, at most a second from now.
 func (c *Consumer) resume() time.Time {
 	now := time.Now()
 	next := now.Add(time.Second)
@@ -157,16 +159,17 @@ func (c *Consumer) resume() time.Time {
 	return next
 }
 
-// one makes one attempt. It first writes the copy of the record and then commits the record. If
-// the consumer is killed between the two, both the record and its copy are handled.
-func (c *Consumer) one(ctx context.Context, r *kgo.Record, handle Handler) error {
+// handleOne makes one attempt at a record. If the attempt fails, handleOne first writes a copy of
+// the record to another topic, and then commits the record. If the consumer is killed in between,
+// both the record and its copy are handled.
+func (c *Consumer) handleOne(ctx context.Context, r *kgo.Record, handle Handler) error {
 	began := time.Now()
 	if n := number(r, beganHeader); n > 0 {
 		began = time.Unix(0, n)
 	}
 	attempt := int(number(r, attemptsHeader)) + 1
 	job := retryjob.Job{Key: string(r.Key), Attempt: attempt, Began: began}
-	// An invalid header counts as no failures.
+	// If the header is missing or invalid, no failure is counted.
 	_ = json.Unmarshal([]byte(Header(r, classesHeader)), &job.Classes)
 	if job.Classes == nil {
 		job.Classes = map[string]int{}
@@ -182,7 +185,7 @@ func (c *Consumer) one(ctx context.Context, r *kgo.Record, handle Handler) error
 			if o.Class != "" {
 				job.Classes[o.Class]++
 			}
-			classes, _ := json.Marshal(job.Classes) // cannot fail for texts and numbers
+			classes, _ := json.Marshal(job.Classes) // Marshal cannot fail for texts and numbers
 			settled = c.move(ctx, r, c.topicFor(o.Delay), map[string]string{
 				attemptsHeader: strconv.Itoa(o.Attempts),
 				classesHeader:  string(classes),
@@ -190,7 +193,7 @@ func (c *Consumer) one(ctx context.Context, r *kgo.Record, handle Handler) error
 				dueHeader:      strconv.FormatInt(time.Now().Add(o.Delay).UnixNano(), 10),
 			})
 		default:
-			letter, _ := json.Marshal(o.DeadLetter(job)) // cannot fail for a DeadLetter
+			letter, _ := json.Marshal(o.DeadLetter(job)) // Marshal cannot fail for a DeadLetter
 			headers := map[string]string{DeadLetterHeader: string(letter)}
 			settled = c.move(ctx, r, c.topic+".dead", headers)
 		}
@@ -210,7 +213,8 @@ func (c *Consumer) topicFor(delay time.Duration) string {
 	return Topics(c.topic)[len(decades)-1]
 }
 
-// move writes a copy of r to another topic, with these headers of this package.
+// move writes a copy of r to another topic. It replaces the headers of this package by the given
+// headers.
 func (c *Consumer) move(
 	ctx context.Context, r *kgo.Record, topic string, headers map[string]string,
 ) error {
@@ -230,7 +234,7 @@ func (c *Consumer) move(
 	return nil
 }
 
-// Header returns a header of a record. It returns "" if the record lacks the header.
+// Header returns a header of a record. It returns "" if the record does not have this header.
 func Header(r *kgo.Record, name string) string {
 	for _, h := range r.Headers {
 		if h.Key == name {
@@ -240,7 +244,8 @@ func Header(r *kgo.Record, name string) string {
 	return ""
 }
 
-// number returns a header that is a whole number. It returns 0 if the header is missing or invalid.
+// number returns the value of a header as an integer. It returns 0 if the header is missing or
+// invalid.
 func number(r *kgo.Record, name string) int64 {
 	n, _ := strconv.ParseInt(Header(r, name), 10, 64)
 	return n

@@ -1,5 +1,5 @@
-// Package watermill shows a policy as a middleware of Watermill. It retries a handler in the
-// process that has received the message.
+// Package watermill shows a retry policy as a middleware of Watermill. The middleware retries a
+// handler in the process that has received the message.
 package watermill
 
 import (
@@ -10,17 +10,17 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Retry retries a handler according to a policy. Put it inside a middleware that keeps failed
-// messages, such as Watermill's PoisonQueue. That middleware gets the *retry.Error. The message
-// is acknowledged after the last attempt. So after a crash the broker delivers the message
-// again, and its attempts start from 1.
+// Retry retries a handler according to a policy. Add it after a middleware that stores failed
+// messages, such as Watermill's PoisonQueue. The PoisonQueue gets the *retry.Error. The message is
+// acknowledged only after the last attempt. So after a crash the broker delivers the message again,
+// and the attempts start from 1.
 func Retry(policy retry.Policy) message.HandlerMiddleware {
 	return func(handle message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
 			own := msg.Context()
 			defer msg.SetContext(own)
 			return retry.DoValue(own, policy, func(ctx context.Context) ([]*message.Message, error) {
-				msg.SetContext(ctx) // this context ends after AttemptTimeout
+				msg.SetContext(ctx) // ctx ends after AttemptTimeout
 				return handle(msg)
 			})
 		}

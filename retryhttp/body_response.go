@@ -1,0 +1,56 @@
+package retryhttp
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// cancelAtEnd makes b a body that reads rc. The body calls cancel at the end of rc, after a failed
+// Read, and on Close. cancelAtEnd returns b. If rc can be written to, it returns an upgraded that
+// contains b.
+func cancelAtEnd(
+	rc io.ReadCloser, cancel context.CancelCauseFunc, b *responseBody,
+) io.ReadCloser {
+	*b = responseBody{rc, cancel}
+	if w, ok := rc.(io.Writer); ok {
+		return upgraded{b, w}
+	}
+	return b
+}
+
+// A responseBody is the body of a response as the caller gets it. It cancels the context of its
+// attempt at its end, after a failed Read, and on Close.
+type responseBody struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (b *responseBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.cancel(nil)
+	}
+	return n, err
+}
+
+func (b *responseBody) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
+
+// An upgraded is the body of a 101 Switching Protocols response. It reads from the connection and
+// writes to it.
+type upgraded struct {
+	*responseBody
+	io.Writer
+}
+
+// CloseWrite closes the connection for writing, as the CloseWrite of net/http does.
+func (u upgraded) CloseWrite() error {
+	if half, ok := u.Writer.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return fmt.Errorf("retryhttp: CloseWrite: %w", http.ErrNotSupported)
+}
