@@ -25,9 +25,6 @@ func Explain(records []Record) string {
 	return string(text)
 }
 
-// String returns the line of r in the text of [Explain], with its error.
-func (r Record) String() string { return string(r.appendLine(nil, true)) }
-
 // appendLine appends the line of r. It appends, as all below do, because logs are long.
 func (r *Record) appendLine(text []byte, withError bool) []byte {
 	e := &r.Event

@@ -94,6 +94,9 @@ func (r Record) bare() Record {
 // isZero reports whether a field of r is zero.
 func (f field) isZero(r *Record) bool { return reflect.ValueOf(f.of(r)).Elem().IsZero() }
 
+// String returns the line of r in the text of [Explain], with its error.
+func (r Record) String() string { return string(r.appendLine(nil, true)) }
+
 // MarshalJSON writes the JSON of [retry.Event.MarshalJSON]. If r has a Key, "key" is the first
 // field. If Hedged is true, "hedged" is the last field.
 func (r Record) MarshalJSON() ([]byte, error) {
