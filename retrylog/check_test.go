@@ -61,7 +61,7 @@ func TestCheck(t *testing.T) {
 			p.Backoff, p.Jitter = retry.Fixed(5*time.Second), nil
 			p.Wait = func(_ context.Context, d time.Duration) (time.Duration, error) { time.Sleep(d / 2); return 0, nil }
 		}, []error{errRefused}, retry.ReasonSuccess, func(p *retry.Policy) { p.Wait = nil },
-			"retrylog: line 4: attempt 2 of 3 started, and that is 2.5s before it was due, but the policy has no Wait"},
+			"retrylog: line 4: attempt 2 of 3 started, and the wait ended 2.5s early, but the policy has no Wait"},
 
 		{"another spread above a Retry-After", same, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.Jitter = nil }, "and the policy says in 1s"},
 		{"another spread that was cut", cut, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.Jitter = nil }, "and the policy says in 1s"},
