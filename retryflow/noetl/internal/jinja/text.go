@@ -9,8 +9,8 @@ import (
 	"golang.org/x/text/language"
 )
 
-// str returns the text of v, as Python's str does. For a list or a mapping it fails: Python
-// writes the keys in their order, and a Go map does not keep this order.
+// str returns the text of v, as Python's str does. It fails for a list or a mapping, because
+// Python writes the keys of a mapping in their original order. A Go map does not keep this order.
 func (e *evaluation) str(v Value) string {
 	switch v := v.(type) {
 	case nil:
