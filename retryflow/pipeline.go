@@ -33,8 +33,8 @@ type Task struct {
 //   - A rule without a When always matches, like an else.
 //   - If a When returns an error, the task fails with this error and the error of the outcome. No
 //     later rule is tried.
-//   - If the error of a When is ErrNoMatch, the rule only does not match. The event contains this
-//     error. If the task fails, the text of its error contains it too.
+//   - If the error of a When is ErrNoMatch, the task does not fail: the rule just does not match.
+//     The event contains this error. If the task fails, the text of its error contains it too.
 //   - If no rule matches, the pipeline continues after a success and fails after an error.
 //   - Delay computes the wait from the outcome.
 //   - Set changes the state before the directive takes effect.
@@ -60,10 +60,10 @@ type Pipeline struct {
 	Tasks    []Task
 	MaxJumps int // the limit on jumps in one run; 0 means 10,000; a negative limit is invalid
 
-	// Policy limits each task, whatever the rules of the task say: by its limits on attempts,
-	// AttemptTimeout, MaxElapsed and Budget. If Policy sets no limit on attempts, only the rules
-	// limit the attempts. RetryAfter and MaxRetryAfter decide about the wait that a server asks for.
-	// Source provides all seeds. Wait makes the waits before retries and jumps.
+	// Policy limits each task, whatever the rules of the task say. Its limits on attempts, its
+	// AttemptTimeout, its MaxElapsed and its Budget apply. If Policy sets no limit on attempts, only
+	// the rules limit the attempts. RetryAfter and MaxRetryAfter decide about the wait that a server
+	// asks for. Source provides all seeds. Wait is called to wait before retries and jumps.
 	//
 	// The other fields must be zero, because the rules set backoff and jitter and classify the
 	// errors. A task cannot have a HealthyAfter: call [retry.Do] in Task.Run instead.
@@ -292,8 +292,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 // now returns the time on the clock of r. This clock is ahead by the time that Wait skipped.
 func (r *run) now() time.Time { return time.Now().Add(r.skipped) }
 
-// bounded returns a context with the deadline of ctx on the clock of r: the deadline comes
-// earlier by the time that Wait skipped.
+// bounded returns ctx with an earlier deadline: earlier by the time that Wait skipped.
 func (r *run) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.skipped > 0 {
 		if deadline, ok := ctx.Deadline(); ok {
@@ -311,9 +310,9 @@ func withOutcome(err error, o Outcome) error {
 	return fmt.Errorf("%w: %w", err, o.Err)
 }
 
-// taskError adds the label of the task to err. It also adds the text of each When error that was
-// ErrNoMatch. errors.Is does not find the When errors, because the task did not fail because of
-// them.
+// taskError adds the label of the task to err. It also adds the texts of the When errors that
+// were ErrNoMatch. errors.Is does not find the When errors, because they are not the reason why
+// the task failed.
 func taskError(task Task, v verdict, err error) error {
 	err = fmt.Errorf("retryflow: task %q: %w", task.Label, err)
 	for _, fault := range v.faults {

@@ -24,18 +24,18 @@ import (
 //   - Check cannot call RetryIf or Classify, because a log contains only the texts of errors. It
 //     accepts the decisions of these functions. [Call.ByCode] lists them.
 //   - The jitter window of a retry with a Retry-After may be smaller than the window of p,
-//     because the call may have cut it to the time that was left.
-//   - A call may stop where p would retry if the server asked for too long a wait, if the retry
-//     would have come too late, or if a Budget was empty. Too late means after the caller's
-//     deadline or after the MaxElapsed of p. The Budget may come from the context.
+//     because the call may have had too little time left for the whole window.
+//   - A call may stop where p would retry. The server may have asked for too long a wait, the
+//     retry may have been too late, or a Budget may have been empty. Too late means after the
+//     caller's deadline or after the MaxElapsed of p. The Budget may come from the context.
 //   - A call is invalid, whatever p is, if its context or its function is nil.
 //   - An attempt that ran past the HealthyAfter of p does not have to restart the count of
 //     attempts, because the count of a job in a queue is never restarted.
 //
-// A log does not show whether the class of a failure was a [retry.Class] without a name. If p
-// has no Classify, Check compares such a failure with p itself, and may reject a correct log.
-// To prevent this, name your classes, or give p a Classify. With a Classify, Check accepts every
-// delay and every limit that a class can have.
+// A log does not show that a failure had a [retry.Class] without a name. If p has no Classify,
+// Check compares such a failure with p itself, and may reject a correct log. To prevent this,
+// name your classes, or give p a Classify. With a Classify, Check accepts every delay and every
+// limit that a class can have.
 func (c Call) Check(p retry.Policy) error {
 	_, err := c.judge(p)
 	return err
@@ -53,18 +53,18 @@ func (c Call) ByCode(p retry.Policy) []Record {
 
 // judge returns the results of ByCode and Check.
 func (c Call) judge(p retry.Policy) (byCode []Record, err error) {
-	j, before := judge{p}, &Record{}
+	j, previous := judge{p}, &Record{}
 	for i := range c.Records {
 		r := &c.Records[i]
 		if limit := p.EffectiveMax(); r.Event.Max != limit && p.Validate() == nil {
 			err := fmt.Errorf("max is %d, and the policy says %d", r.Event.Max, limit)
 			return byCode, &LineError{*r, err}
 		}
-		code, err := j.differs(before.Event, r.Event)
+		code, err := j.differs(previous.Event, r.Event)
 		if err != nil {
 			return byCode, &LineError{*r, fmt.Errorf("%s, and %w", describe(*r), err)}
 		}
-		if before = r; code {
+		if previous = r; code {
 			byCode = append(byCode, *r)
 		}
 	}
@@ -75,14 +75,14 @@ func (c Call) judge(p retry.Policy) (byCode []Record, err error) {
 type judge struct{ policy retry.Policy }
 
 // differs returns an error if the policy would not have made the decision that e reports. The
-// error is nil if the log contains too little to know. before is the event that precedes e.
-// byCode reports whether a function of the program made the decision.
-func (j judge) differs(before, e retry.Event) (byCode bool, err error) {
-	early := before.Delay - (e.Elapsed - before.Elapsed)
-	waited := before.Kind == retry.RetryScheduled && !e.Reset && e.Attempt != before.Attempt
+// error is nil if the log contains too little to know. previous is the event before e. byCode
+// reports whether a function of the program made the decision.
+func (j judge) differs(previous, e retry.Event) (byCode bool, err error) {
+	early := previous.Delay - (e.Elapsed - previous.Elapsed)
+	waited := previous.Kind == retry.RetryScheduled && !e.Reset && e.Attempt != previous.Attempt
 	switch {
-	case e.Reset && !j.healthy(before):
-		err = fmt.Errorf("under the policy an attempt of %v is not healthy", before.Took)
+	case e.Reset && !j.healthy(previous):
+		err = fmt.Errorf("under the policy an attempt of %v is not healthy", previous.Took)
 	case waited && early > clockSkew && j.policy.Wait == nil:
 		err = fmt.Errorf("the wait ended %v early, but the policy has no Wait", early)
 	case e.Kind == retry.RetryScheduled:
@@ -93,13 +93,13 @@ func (j judge) differs(before, e retry.Event) (byCode bool, err error) {
 	return false, err
 }
 
-// healthy reports whether the attempt that ended with the event before ran past HealthyAfter. If
-// the log contains no attempts, nobody knows how long the attempt ran. Then healthy reports
-// whether any attempt under the policy can run past HealthyAfter.
-func (j judge) healthy(before retry.Event) bool {
+// healthy reports whether an attempt ran past HealthyAfter. previous is the last event of the
+// attempt. If the log contains no attempts, it does not say how long this attempt ran. Then
+// healthy reports whether any attempt under the policy can run past HealthyAfter.
+func (j judge) healthy(previous retry.Event) bool {
 	p := retry.Policy{AttemptTimeout: j.policy.AttemptTimeout, HealthyAfter: j.policy.HealthyAfter}
-	a := retry.Attempt{Number: 1, Took: before.Took}
-	if before.Kind != retry.AttemptFinished {
+	a := retry.Attempt{Number: 1, Took: previous.Took}
+	if previous.Kind != retry.AttemptFinished {
 		a.Took = p.HealthyAfter
 	}
 	return p.Next(a).Reset
@@ -108,7 +108,7 @@ func (j judge) healthy(before retry.Event) bool {
 // retry compares a RetryScheduled event with the policy.
 func (j judge) retry(e retry.Event) error {
 	d, window := j.decide(e), e.Hi != 0
-	// After a Retry-After, the call may have cut its window to the time that was left.
+	// If there is a Retry-After, the call may have cut the window to the time that was left.
 	cut := e.RetryAfter > 0 && e.Lo == e.RetryAfter && e.Hi < d.Hi
 	switch {
 	case !d.Retry():
@@ -130,12 +130,12 @@ func (j judge) stop(e retry.Event) (byCode bool, err error) {
 	case success && invalid && e.Cause == nil:
 		return false, fmt.Errorf("the policy says %v", retry.ReasonInvalid)
 	case success && !invalid && e.Cause != nil:
-		return false, errors.New("the policy is valid")
-	case success, e.Reason == retry.ReasonInvalid && e.Err == nil: // its context or function was nil
+		return false, errors.New("the policy is not invalid, although the cause says so")
+	case success, e.Reason == retry.ReasonInvalid && e.Err == nil: // a nil context or function
 		return false, nil
 	}
 	says, class, may := j.decide(e).Reason, !j.knows(e), false
-	goesOn := says == retry.ReasonRetry || says == retry.ReasonElapsed // the limit allows a retry
+	goesOn := says == retry.ReasonRetry || says == retry.ReasonElapsed // attempts are left
 	switch e.Reason {
 	case says:
 		return false, nil

@@ -98,7 +98,7 @@ func TestCheck(t *testing.T) {
 
 		{"invalid, whose only attempt succeeds", same, nil, retry.ReasonSuccess, invalid, "line 3: stopped after 1 attempt: it succeeded, and the policy says invalid"},
 		{"valid, and it was not", invalid, nil, retry.ReasonSuccess, valid,
-			"(invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited), and the policy is valid"},
+			"(invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited), and the policy is not invalid, although the cause says so"},
 		{"valid, and it was not, and failed", invalid, three[:1], retry.ReasonInvalid, valid,
 			"line 3: stopped after 1 attempt: the policy, a class, or the call is invalid"},
 	} {

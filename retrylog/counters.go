@@ -155,6 +155,6 @@ func (s Snapshot) String() string {
 
 // String returns a snapshot as JSON, for expvar.
 func (c *Counters) String() string {
-	text, _ := json.Marshal(c.Snapshot()) // json.Marshal cannot fail here
+	text, _ := json.Marshal(c.Snapshot()) // json.Marshal cannot fail for a Snapshot
 	return string(text)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// values contains the value of each known key of a line as text. If the line is JSON, these are
-// the keys of one object. If a key occurs twice, its last value counts.
+// values contains the value of each known key of a line as text. If the line is JSON, it contains
+// the keys of one object in the line. If a key occurs twice, its last value counts.
 type values struct {
 	texts []string // the value of each key, by key.index
 	has   []bool   // whether the line has the key, by key.index
@@ -27,7 +27,7 @@ func newValues() *values { return &values{make([]string, len(keys)), make([]bool
 
 // A key is a known key of a line.
 type key struct {
-	index int  // the index in values; a key of fields has the same index in fields
+	index int  // the index in a values; a key of fields has the same index in fields
 	place bool // the value names the source of a line, such as a pod
 	group bool // the value may be an object that contains place keys
 	text  bool // a value that is not a JSON string is ignored
@@ -45,7 +45,8 @@ func keysOf(fields []field) map[string]*key {
 	return all
 }
 
-// indexes returns the index of each name in a text of names. It adds new names to keys.
+// indexes returns the index of each name in names. Spaces separate the names. It adds new names
+// to keys.
 func indexes(names string) (list []int) {
 	for name := range strings.FieldsSeq(names) {
 		if keys[name] == nil {
@@ -63,7 +64,7 @@ func indexes(names string) (list []int) {
 //   - loggers: A line with one of these keys is JSON that a program logged. The texts in such a
 //     line are not searched for events, because a stranger may have written them.
 //   - places: These keys name the source of a line. Loggers, Fluent Bit and journald write them.
-//     If a line has several, the first key in this list wins.
+//     If a line has several of these keys, the first key of this list is used.
 //   - groups: The values of these keys may be objects that contain place keys.
 //   - carried: Under one of these keys, a collector stores the line that a program wrote.
 var (
@@ -107,8 +108,8 @@ func (v *values) object(object []byte, outer bool) {
 
 // pairs adds the known keys of a line of key=value pairs to v. It stops at the first word that is
 // not a pair, or at a value whose closing quotation mark is missing. It returns the rest of the
-// line. endless reports whether the quotation mark is missing. Package slog itself writes no such
-// rest, because it quotes every text with a space. pairs takes linear time, because no step
+// line. endless reports whether the quotation mark is missing. A line of package slog has no
+// rest, because slog quotes every text with a space. pairs takes linear time, because no step
 // copies the rest of the line.
 func (v *values) pairs(line []byte) (rest []byte, endless bool) {
 	for len(line) > 0 {
@@ -129,7 +130,7 @@ func (v *values) pairs(line []byte) (rest []byte, endless bool) {
 		} else if k != nil {
 			text = string(value)
 		}
-		if string(name) == "level" { // a new event, perhaps after an event that is cut off
+		if string(name) == "level" { // a new event begins here, perhaps after an event that was cut off
 			at, had := v.get("time"), v.has[keys["time"].index]
 			if v.clear(); had {
 				v.set(keys["time"], at)
@@ -184,9 +185,9 @@ func (v *values) ours() (n int) {
 func (v *values) logged() bool { return v.first(byLog) != "" }
 
 // line returns the line that a program wrote, if Docker, a log collector of Kubernetes or
-// journald has stored the line in a JSON object. For any other object it returns "". An example
-// is an object that a logger wrote. Another is a line that the collector has split into a level
-// and a message.
+// journald has stored the line in a JSON object. For any other object it returns "", for example
+// for an object that a logger wrote. It also returns "" if the collector has split the line into
+// a level and a message.
 func (v *values) line() string {
 	switch {
 	case v.first(loggers) != "", v.get("log") != "" && v.get("message") != "":

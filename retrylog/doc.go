@@ -49,6 +49,6 @@
 // the answer came from the second request of a retryhttp.Hedge. Unknown keys, kinds and reasons
 // are not errors, because a newer version may have written the log.
 //
-// A pipeline of package retryflow has its own events with more keys. Read reads them as events
-// of calls, without the rules of the pipeline. Not all of these events can be replayed.
+// A pipeline of package retryflow has its own events with more keys. Read ignores the keys about
+// rules. Replay rejects some of these events, for example a wait before a jump.
 package retrylog

@@ -30,8 +30,8 @@ type Record struct {
 	Source string // the pod, service or process in the line; "" if the line names no source
 	Task   string // the task in a pipeline of retryflow; "" if the event is not from a pipeline
 
-	// Logged is true if a logger wrote the line, see Slog. If its level is above Debug, a logger
-	// does not write the attempts, so Replay adds them.
+	// Logged is true if a logger wrote the line, see Slog. A logger whose level is above Debug does
+	// not write the attempts, so Replay adds them.
 	Logged bool
 }
 

@@ -24,8 +24,8 @@ import (
 // If the limit allows no further attempt, the job is refused: the next event is a CallFinished
 // without an error. This CallFinished may also be the only event of a call.
 //
-// Replay skips events of an unknown kind, and treats an unknown reason as a stop. A newer
-// version has written them.
+// Replay skips events of an unknown kind, and treats an unknown reason as a stop. Unknown kinds
+// and reasons come from a newer version.
 //
 // If a log contains an event that cannot have happened, Replay returns a [LineError] for its
 // line, and the calls so far. These events cannot have happened:
@@ -48,7 +48,7 @@ import (
 func Replay(records []Record) (calls []Call, err error) {
 	running := map[string]int{} // the index in calls of each running call, by its key
 	for i, r := range records {
-		r.Line = cmp.Or(r.Line, i+1) // without a Line, count the records
+		r.Line = cmp.Or(r.Line, i+1) // a record without a Line gets its position
 		index, ok := running[r.Key]
 		if e := r.Event; e.Kind != "" && !known(e.Kind) {
 			continue
@@ -106,7 +106,7 @@ func expected(previous, r *Record) (want retry.Event, ok bool) {
 	want = retry.Event{Attempt: b.Attempt, Elapsed: b.Elapsed}
 	want.Number = number(b)
 	switch starts := e.Kind == retry.AttemptStarted; {
-	case hidden, starts && (failed || b.Kind != retry.AttemptFinished): // RetryScheduled may be lost
+	case hidden, starts && (failed || b.Kind != retry.AttemptFinished): // RetryScheduled is optional
 		want.Attempt++
 		want.Number++
 	case b.Kind == retry.AttemptStarted && (e.Kind == retry.AttemptFinished || refusal(e)),
@@ -126,7 +126,7 @@ func expected(previous, r *Record) (want retry.Event, ok bool) {
 // Attempt.
 func number(e retry.Event) int { return cmp.Or(e.Number, e.Attempt) }
 
-// clockStep is how much less than Elapsed the Time may advance between two events.
+// clockStep is how far Time may fall behind Elapsed between two events.
 const clockStep = 24 * time.Hour
 
 // follows returns an error if r cannot be the next event of a call. previous is the event before
@@ -176,7 +176,7 @@ func (r *Record) alone() error {
 	case e.Cause != nil && !hasBit(e, mayCause|mustCause):
 		return fmt.Errorf("cause is %s, but %v has no cause", quoted(e.Cause), e.Reason)
 	case e.Err != nil && e.Reason == retry.ReasonSuccess:
-		return fmt.Errorf("reason is %v, but its error is %s", e.Reason, quoted(e.Err))
+		return fmt.Errorf("reason is %v, but err is %s", e.Reason, quoted(e.Err))
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func (r *Record) starts() error {
 	case e.Attempt == 0 && !hasBit(e, unbegun):
 		return errors.New("no attempt has begun")
 	case e.Attempt == 0 && e.Err != nil:
-		return fmt.Errorf("its error is %s, but no attempt has begun", quoted(e.Err))
+		return fmt.Errorf("err is %s, but no attempt has begun", quoted(e.Err))
 	}
 	return nil
 }
@@ -246,7 +246,7 @@ func (r *Record) inTurn(previous *Record) error {
 		e.Kind == retry.AttemptFinished:
 		// An event may leave out its error, because the AttemptFinished contains it.
 	case !sameText(e.Err, b.Err):
-		return fmt.Errorf("its error is %s, but %s in the event before", quoted(e.Err), quoted(b.Err))
+		return fmt.Errorf("err is %s, but %s in the event before", quoted(e.Err), quoted(b.Err))
 	}
 	return nil
 }

@@ -403,12 +403,12 @@ func TestReplayRejects(t *testing.T) {
 		{"a lo above hi", edit(3, `"lo":"160ms"`, `"lo":"250ms"`), 3, "lo is 250ms, and hi is 240ms"},
 		{"a Wait that fails where there is none", edit(9, `"attempts_exhausted"`, `"wait_failed","cause":"no link"`), 9, "a wait failed, but no retry was scheduled"},
 		{"a Wait that fails without an error", strings.Join(lines[:3], "\n") + "\n" + strings.NewReplacer(`"attempt":3`, `"attempt":1`, "attempts_exhausted", "wait_failed").Replace(lines[8]), 4, "reason is wait_failed, but there is no cause"},
-		{"a schedule with another error", edit(3, `"err":"connection refused"`, `"err":"fault"`), 3, `its error is "fault", but "connection refused" in the event before`},
+		{"a schedule with another error", edit(3, `"err":"connection refused"`, `"err":"fault"`), 3, `err is "fault", but "connection refused" in the event before`},
 		{"a retry of a success", edit(2, `"err":"connection refused",`, ``), 3, "the attempt did not fail"},
 		{"a negative delay", edit(3, `"delay":"`, `"delay":"-`), 3, "delay is -219"},
 		{"sooner than the server asked", edit(3, `"seed":"42"`, `"retry_after":"1s","seed":"42"`), 3, "retry_after is 1s"},
 		{"success of a failure", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "success", 1), `"err":"connection refused",`, "", 1), 9, `the attempt failed: "connection refused"`},
-		{"success with an error", edit(9, "attempts_exhausted", "success"), 9, `reason is success, but its error is "connection refused"`},
+		{"success with an error", edit(9, "attempts_exhausted", "success"), 9, `reason is success, but err is "connection refused"`},
 		{"failure of a success", edit(8, `"err":"connection refused",`, ``), 9, "the attempt did not fail"},
 		{"no reason", edit(9, `,"reason":"attempts_exhausted"`, ``), 9, `"" is not a reason to stop`},
 		{"retry is no reason", edit(9, "attempts_exhausted", "retry"), 9, `"retry" is not a reason to stop`},
@@ -420,9 +420,9 @@ func TestReplayRejects(t *testing.T) {
 		{"due at another time", edit(3, `"due":"2000`, `"due":"2001`), 3, "due is 2001-01-01T00:00:00.249325191Z, but the delay ends at 2000-01-01T00:00:00.249325191Z"},
 		{"invalid without a fault", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "invalid", 1), `"err":"connection refused",`, "", 1), 9, "reason is invalid, but there is no cause"},
 		{"a fault of a policy that is valid", edit(9, `"elapsed"`, `"cause":"fault","elapsed"`), 9, `cause is "fault", but attempts_exhausted has no cause`},
-		{"a stop with another error", edit(9, `"err":"connection refused"`, `"err":"fault"`), 9, `its error is "fault", but "connection refused" in the event before`},
-		{"an error of no attempt", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"canceled","err":"fault"}`, 1, `its error is "fault", but no attempt has begun`},
-		{"an error of no attempt under an invalid policy", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"invalid","err":"refused","cause":"fault"}`, 1, `its error is "refused", but no attempt has begun`},
+		{"a stop with another error", edit(9, `"err":"connection refused"`, `"err":"fault"`), 9, `err is "fault", but "connection refused" in the event before`},
+		{"an error of no attempt", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"canceled","err":"fault"}`, 1, `err is "fault", but no attempt has begun`},
+		{"an error of no attempt under an invalid policy", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"invalid","err":"refused","cause":"fault"}`, 1, `err is "refused", but no attempt has begun`},
 		{"a clock that goes back 30 years", edit(4, "2000-01-01T00:00:00.249325191Z", "1970-01-01T00:00:00.249325191Z"), 4,
 			"time goes back from 2000-01-01T00:00:00.03Z to 1970-01-01T00:00:00.249325191Z, while elapsed goes on from 30ms to 249.325191ms"},
 		// A wall clock can be adjusted, and the elapsed time stops while a machine sleeps.
@@ -495,9 +495,9 @@ func TestReplayRejects(t *testing.T) {
 	}
 	now := time.Unix(0, 0)
 	for says, e := range map[string]retry.Event{ // of records that were not read, which count from 1
-		"line 1: an event without a kind":                  {Time: now, Attempt: 1, Max: 1},
-		`line 1: stopped after 0 attempts`:                 {Kind: retry.CallFinished, Time: now, Max: 1, Decision: retry.Decision{Reason: retry.ReasonExhausted}},
-		`its error is "several", but no attempt has begun`: {Kind: retry.CallFinished, Time: now, Max: 1, Decision: retry.Decision{Reason: retry.ReasonCanceled}, Err: list{errRefused}},
+		"line 1: an event without a kind":            {Time: now, Attempt: 1, Max: 1},
+		`line 1: stopped after 0 attempts`:           {Kind: retry.CallFinished, Time: now, Max: 1, Decision: retry.Decision{Reason: retry.ReasonExhausted}},
+		`err is "several", but no attempt has begun`: {Kind: retry.CallFinished, Time: now, Max: 1, Decision: retry.Decision{Reason: retry.ReasonCanceled}, Err: list{errRefused}},
 	} {
 		_, err := retrylog.Replay([]retrylog.Record{{Event: e}})
 		assert.ErrorContains(t, err, says)

@@ -39,7 +39,7 @@ func (b *Budget) Success(now time.Duration) {
 	}
 }
 
-// The arithmetic is the arithmetic of retry.Budget. TestBudgetIsTheRealOne compares both. Retries
+// The arithmetic is the same as in retry.Budget. TestBudgetIsTheRealOne compares both. Retries
 // are counted in whole billionths, so that a thousand times a thousandth is one retry and no
 // rounding errors add up.
 const (
@@ -59,10 +59,11 @@ const (
 type budget struct {
 	full, share int64 // Size and Ratio, in billionths of a retry
 
-	// RefillEvery, a 16th of Remember, and Grace, in nanoseconds. Each of them is off if it is 0.
+	// refill, decay and grace are RefillEvery, a 16th of Remember, and Grace, in nanoseconds. A
+	// value of 0 means off.
 	refill, decay, grace int64
 
-	accounts map[uint32]*account // by client; a client without an account has a full budget
+	accounts map[uint32]*account // one for each client; a client without an account has a full budget
 }
 
 // An account counts the retries of one client. fullAt and emptyAt are stored plus one, so that 0
@@ -141,7 +142,7 @@ func (b *budget) take(client uint32, now int64, number int) (allowed, paid bool)
 	return number <= graceRetry && since(a.fullAt, now) < b.grace, false
 }
 
-// since returns the time between at, which is a fullAt or an emptyAt, and now. If at is 0, which
+// since returns the time from at to now, where at is a fullAt or an emptyAt. If at is 0, which
 // means never, since returns the longest time.
 func since(at, now int64) int64 {
 	if at > 0 {

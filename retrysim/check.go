@@ -57,8 +57,8 @@ func LoadAtMost(service string, factor float64) Condition {
 	}
 }
 
-// loadAt returns the load of a service in the 3 seconds from second on, as a multiple of its
-// normal load.
+// loadAt returns the load of a service in the window that starts at this second, as a multiple of
+// its normal load.
 func (s System) loadAt(order []string, r Result, service string, second int) float64 {
 	normal := s.normal(order, func(entry string) float64 {
 		calls, _ := sum(r.Services[entry].Seconds[second : second+window])

@@ -61,8 +61,13 @@ type service struct {
 	requests        int
 	waited, started int
 	wait            float64 // the sum of the waits of all requests that started
-	integral, since int64   // the sum of busy x time in this second, up to the time since
-	work, wasted    float64 // how long the requests that ended in this second had their workers
+
+	// integral is busy x time, summed over this second up to the time since.
+	integral, since int64
+
+	// work is how long the requests that ended in this second had their workers. wasted is the
+	// part of work for callers that had given up.
+	work, wasted float64
 }
 
 // An edge is the state of an Edge in a run.
@@ -97,7 +102,7 @@ type request struct {
 	step     uint16 // the index of the call in Calls
 	handled  bool   // the request has a worker
 	outside  bool   // the request is a call from outside
-	deserted bool   // the caller, or a caller further up, has given up
+	deserted bool   // the caller, or a caller of the caller, has given up
 	paid     bool   // the budget of the edge paid for a retry that has not begun yet
 }
 
@@ -302,8 +307,7 @@ func (e *engine) admit(v *service, left int32, up *request) (*request, error) {
 	return r, nil
 }
 
-// newRequest returns a request that has ended, for reuse. If there is none, it allocates a
-// request.
+// newRequest reuses a request that has ended. If no request has ended, it allocates a new one.
 func (e *engine) newRequest() (r *request) {
 	if len(e.free) == 0 {
 		return new(request)
@@ -326,7 +330,7 @@ func (e *engine) enter(r *request) {
 
 func (v *service) hasWorker() bool { return v.pool < 0 || v.busy < v.pool }
 
-// start gives a request a worker.
+// start gives a worker to a request.
 func (e *engine) start(r *request) {
 	v := r.service
 	e.integrate(v)
@@ -468,7 +472,7 @@ func (e *engine) decide(r *request, err error) time.Duration {
 	took := time.Duration(e.now - r.sent)
 	timedOut := p.AttemptTimeout > 0 && took >= p.AttemptTimeout
 	if p.HealthyAfter > 0 && took >= p.HealthyAfter && !timedOut {
-		r.seed = 0 // after a healthy attempt, delays are drawn from a new seed
+		r.seed = 0 // after an attempt past HealthyAfter, delays are drawn from a new seed
 	}
 	a := retry.Attempt{
 		Number: int(r.attempt), Err: err,

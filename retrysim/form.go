@@ -173,7 +173,7 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// A queue is the Queue of a Service. Its text form is 0 for NoQueue.
+// A queue is the Queue of a Service. In the text form, NoQueue is 0.
 type queue int
 
 func (q *queue) UnmarshalJSON(text []byte) error {

@@ -61,9 +61,9 @@ type Verdict string
 
 const (
 	// Recovers: after the last event, enough calls work for 10 consecutive seconds at each service
-	// that is called from outside. Enough calls work if the share of calls that work is at least 90
-	// % of the share before the first event. This share is measured over 3 seconds. A system without
-	// events recovers if its calls work from the start.
+	// that is called from outside. Enough calls work if, over any 3 of these seconds, the share of
+	// calls that work is at least 90 % of the share before the first event. A system without events
+	// recovers if its calls work from the start.
 	Recovers Verdict = "recovers"
 
 	// Draining: the system has not recovered when the run ends. But its queues get shorter, or its
@@ -146,7 +146,7 @@ type Answer struct {
 	// Calls is how many calls came from outside between the start of the first event and the end of
 	// the run. Retries do not change this number. Lost and LostWithoutRetries count the calls that
 	// did not work, with and without retries. If a share of the calls did not work before the first
-	// event either, they do not count this share.
+	// event either, Lost and LostWithoutRetries do not count this share.
 	Calls              int `json:"calls"`
 	Lost               int `json:"lost"`
 	LostWithoutRetries int `json:"lost_without_retries"`

@@ -33,8 +33,8 @@ type Task struct {
 	Rules  retryflow.Rules
 }
 
-// ParsePlaybook parses a playbook. Its error lists up to 20 faults. Each fault has the name file,
-// the line, and the path in the document. If file is "", the faults have no name.
+// ParsePlaybook parses a playbook. Its error lists up to 20 faults. Each fault begins with file,
+// the line, and the path in the document. If file is "", the fault begins with the line.
 //
 // The tool of a step is a list of tasks, one task, or the name of a kind. If the tool is not a
 // list, its task has the name of the step as its label. In a list, a task without a label gets
@@ -246,8 +246,8 @@ func (r *reader) body(m *mapping) Task {
 // be labels.
 var previous = []string{"previous", "prev", "_previous", "@previous"}
 
-// resolveJumps checks the targets of jumps, and replaces a name that means the previous task with
-// its label.
+// resolveJumps checks the targets of jumps. It also replaces each name that means the previous
+// task with the label of the previous task.
 func (r *reader) resolveJumps(tasks []Task, at place) {
 	labels := map[string]bool{}
 	for _, task := range tasks {

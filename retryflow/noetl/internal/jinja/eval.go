@@ -38,7 +38,7 @@ type (
 	signNode  struct{ operand node }
 	logicNode struct {
 		left, right node
-		decides     bool // left is the result if its truth is this: true for "or", false for "and"
+		decides     bool // the truth of left that makes left the result: true for "or", false for "and"
 	}
 	compareNode struct {
 		op          string

@@ -41,7 +41,7 @@ func (e *evaluation) grow(n int) {
 	e.countRead(n)
 }
 
-// growTimes counts n x times bytes.
+// growTimes counts n*times bytes.
 func (e *evaluation) growTimes(n, times int) {
 	if n > 0 {
 		times = min(times, maxSize/n+1) // otherwise the product could overflow

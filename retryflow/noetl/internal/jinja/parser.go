@@ -34,7 +34,7 @@ func (p *parser) next() token {
 	return t
 }
 
-// skip skips the next token if it is of this kind, and reports whether it was.
+// skip reports whether the next token is of this kind. If it is, skip skips the token.
 func (p *parser) skip(kind string) bool {
 	if p.kind() != kind {
 		return false

@@ -48,8 +48,8 @@ func formatFloat(f float64) string {
 	return text
 }
 
-// lower and upper can replace one letter with several letters, as Unicode says. The functions
-// of package strings cannot.
+// lower and upper can replace one letter with several letters, as Unicode says. The functions of
+// package strings cannot do this.
 func lower(s string) string {
 	if isASCII(s) {
 		return strings.ToLower(s)
