@@ -34,7 +34,8 @@ type Task struct {
 //   - If a When returns an error, the task fails with this error and the error of the outcome. No
 //     later rule is tried.
 //   - If the error of a When is ErrNoMatch, the task does not fail: the rule just does not match.
-//     The event contains this error. If the task fails, the text of its error contains it too.
+//     The event contains this error. If the task fails for another reason, the text of its error
+//     contains it too.
 //   - If no rule matches, the pipeline continues after a success and fails after an error.
 //   - Delay computes the wait from the outcome.
 //   - Set changes the state before the directive takes effect.
@@ -53,8 +54,7 @@ type Task struct {
 //   - If a jump exceeds MaxJumps, the task that jumps fails without a wait.
 //   - Break ends the pipeline without an error and skips the remaining tasks.
 //   - Fail ends the pipeline with the error of the outcome.
-//   - A pipeline ends with an error when its context is done, also during the wait for a retry or
-//     a jump.
+//   - A pipeline ends when its context is done, also during the wait for a retry or a jump.
 //   - A panic in one of your functions is not recovered.
 type Pipeline struct {
 	Tasks    []Task
