@@ -144,8 +144,8 @@ func TestTheLogOfTheDocumentation(t *testing.T) {
 	assert.NoError(t, calls[0].Check(p))
 }
 
-// A call begins anew with an attempt that was healthy: from its retry or its end on,
-// that is attempt 1, and Elapsed counts from its end.
+// An attempt that ran past HealthyAfter restarts the count. In the events after it, it has Number
+// 1, and Elapsed is measured from its end.
 func TestReplayLongLife(t *testing.T) {
 	const quick, minute = time.Second, time.Minute
 	for _, row := range []struct {
@@ -185,7 +185,7 @@ func TestReplayLongLife(t *testing.T) {
 	}
 }
 
-// A log of a newer version has kinds, reasons and keys that this one does not know.
+// A log of a newer version has kinds, reasons and keys that this version does not know.
 func TestReplayANewerVersion(t *testing.T) {
 	const log = `{"key":"k","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"zone":{"kind":"x","attempt":7}}
 {"key":"k","kind":"attempt_paused","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"pause":["1s"]}
@@ -221,7 +221,7 @@ func TestReplayANewerVersion(t *testing.T) {
 	assert.Equal(t, retry.Reason("bored"), replay(t, job)[0].Reason, "a refusal")
 }
 
-// A Writer takes the events of any number of calls.
+// A Writer can write the events of any number of calls.
 func TestReplayInterleavedCalls(t *testing.T) {
 	var log bytes.Buffer
 	p := with(func(p *retry.Policy) { p.Source = nil })
@@ -261,8 +261,7 @@ func TestReplayGoesOnAfterACrash(t *testing.T) {
 	}
 }
 
-// This is the log of a queue, whose jobs are calls that span days and
-// processes.
+// This is the log of a queue. Its jobs are calls that span days and processes.
 func TestReplayQueues(t *testing.T) {
 	log := logOf(t, retrylog.WithKey(context.Background(), "k"), policy, failing(errRefused, errRefused, errRefused))
 	lines := strings.SplitAfter(log, "\n")
@@ -303,7 +302,7 @@ func TestReplayQueues(t *testing.T) {
 	assert.Equal(t, 2, invalid[0].Max, "the policy is invalid by then")
 }
 
-// The Elapsed of a job is by the clocks of its workers, which may differ.
+// The workers of a job measure Elapsed with their own clocks, which may differ.
 func TestReplayOfWorkersWithSeveralClocks(t *testing.T) {
 	const behind = time.Second
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(2 * time.Second)}
@@ -312,7 +311,7 @@ func TestReplayOfWorkersWithSeveralClocks(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name    string
-		next    []retry.Event // of the second worker: the first one's attempt ended at 5s
+		next    []retry.Event // the events of the second worker; the attempt of the first worker ended at 5s
 		replays bool
 		checks  bool
 	}{
@@ -480,7 +479,7 @@ func TestReplayRejects(t *testing.T) {
 		_, err = retrylog.Replay(records)
 		require.ErrorContains(t, err, "one within another, need keys of their own")
 	})
-	for field, lines := range map[string][]int{ // those of an event whose kind does not have it
+	for field, lines := range map[string][]int{ // the lines whose kind of event does not have the field
 		`took:"1s"`: {1, 3, 9}, `hedged:true`: {1, 3, 9}, `delay:"1s"`: {1, 2, 9}, `due:"2000-01-01T00:00:00Z"`: {1, 2, 9}, `lo:"1s"`: {1, 2, 9},
 		`hi:"1s"`: {1, 2, 9}, `retry_after:"1s"`: {1, 2, 9}, `seed:"42"`: {1, 2, 9}, `class:"busy"`: {1, 2}, `reason:"canceled"`: {1, 2, 3}, `err:"fault"`: {1}, `cause:"fault"`: {1, 2, 3},
 	} {
@@ -494,7 +493,7 @@ func TestReplayRejects(t *testing.T) {
 		}
 	}
 	now := time.Unix(0, 0)
-	for says, e := range map[string]retry.Event{ // of records that were not read, which count from 1
+	for says, e := range map[string]retry.Event{ // these records have no Line, so their position counts
 		"line 1: an event without a kind":            {Time: now, Attempt: 1, Max: 1},
 		`line 1: stopped after 0 attempts`:           {Kind: retry.CallFinished, Time: now, Max: 1, Decision: retry.Decision{Reason: retry.ReasonExhausted}},
 		`err is "several", but no attempt has begun`: {Kind: retry.CallFinished, Time: now, Max: 1, Decision: retry.Decision{Reason: retry.ReasonCanceled}, Err: list{errRefused}},
@@ -509,9 +508,9 @@ type list []error
 
 func (list) Error() string { return "several" }
 
-// A correct log is never called wrong: the log of every call, of random policies whose
-// attempts fail at random, is replayed and checked, from the lines of a Writer and from
-// those of slog. Those of jobs, whose workers are killed, are in the tests of the queues.
+// Replay and Check accept every correct log. The test makes calls with random policies and random
+// failures, and logs them with a Writer and with slog. The tests of the queues do the same for
+// jobs whose workers are killed.
 func TestReplayEveryCall(t *testing.T) {
 	seen, resets, early, cut := map[retry.Reason]int{}, 0, 0, 0
 	for i := range 2000 {
@@ -571,7 +570,7 @@ func TestReplayEveryCall(t *testing.T) {
 	assert.Positive(t, cut)
 }
 
-// anyPolicy returns a policy with any of its fields.
+// anyPolicy returns a random policy.
 func anyPolicy(source *rand.Rand) retry.Policy {
 	one := func(in int) bool { return source.IntN(in) == 0 }
 	p := retry.Policy{
@@ -673,7 +672,8 @@ func inUTC(calls []retrylog.Call) []retrylog.Call {
 	return calls
 }
 
-// An event can be the next of a call by its kind and its numbers, or the first.
+// CanAdd decides by the kind and the numbers of an event whether it can be the next or the first
+// event of a call.
 func TestCanAdd(t *testing.T) {
 	at := time.Unix(0, 0)
 	started := func(n int) retry.Event { return retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: n, Max: 3} }
@@ -690,7 +690,7 @@ func TestCanAdd(t *testing.T) {
 		name   string
 		before []retry.Event
 		next   retry.Event
-		logged bool // above slog.LevelDebug
+		logged bool // by a logger above slog.LevelDebug
 		want   bool
 	}{
 		{"the first attempt begins a call", nil, started(1), false, true},
