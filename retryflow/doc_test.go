@@ -241,7 +241,7 @@ var rules = []struct {
 			}
 		}
 	}},
-	{"If the error of a When is ErrNoMatch, the task does not fail: the rule just does not match. The event contains this error. If the task fails for another reason, the text of its error contains it too.", func(t *testing.T) {
+	{"If the error of a When is ErrNoMatch, the task does not fail: the rule just does not match. The event contains this error. If the task fails for another reason, the text of its error contains this error too.", func(t *testing.T) {
 		errWhen := retry.Permanent(fmt.Errorf("no\nkey: %w", ErrNoMatch))
 		var faults []error
 		p := Pipeline{

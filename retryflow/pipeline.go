@@ -35,7 +35,7 @@ type Task struct {
 //     later rule is tried.
 //   - If the error of a When is ErrNoMatch, the task does not fail: the rule just does not match.
 //     The event contains this error. If the task fails for another reason, the text of its error
-//     contains it too.
+//     contains this error too.
 //   - If no rule matches, the pipeline continues after a success and fails after an error.
 //   - Delay computes the wait from the outcome.
 //   - Set changes the state before the directive takes effect.
@@ -60,10 +60,10 @@ type Pipeline struct {
 	Tasks    []Task
 	MaxJumps int // the limit on jumps in one run; 0 means 10,000; a negative limit is invalid
 
-	// Policy limits each task, whatever the rules of the task say. Its limits on attempts, its
-	// AttemptTimeout, its MaxElapsed and its Budget apply. If Policy sets no limit on attempts, only
-	// the rules limit the attempts. RetryAfter and MaxRetryAfter decide about the wait that a server
-	// asks for. Source provides all seeds. Wait is called to wait before retries and jumps.
+	// The limits on attempts, AttemptTimeout, MaxElapsed and Budget of Policy apply to each task,
+	// whatever the rules of the task say. If Policy sets no limit on attempts, only the rules limit
+	// the attempts. RetryAfter and MaxRetryAfter decide about the wait that a server asks for.
+	// Source provides all seeds. Wait is called to wait before retries and jumps.
 	//
 	// The other fields must be zero, because the rules set backoff and jitter and classify the
 	// errors. A task cannot have a HealthyAfter: call [retry.Do] in Task.Run instead.

@@ -158,7 +158,7 @@ func (r *Record) alone() error {
 		return fmt.Errorf("attempt is %d, number is %d, and reset is %t", e.Attempt, e.Number, e.Reset)
 	case e.Max < 1 && e.Max != retry.Unlimited, number(e) > e.Max && e.Max != retry.Unlimited:
 		return fmt.Errorf("number is %d, and max is %d", number(e), e.Max)
-	case e.Took < 0, e.Elapsed < 0: // Took may exceed Elapsed: another clock may measure it
+	case e.Took < 0, e.Elapsed < 0: // Took may exceed Elapsed, because they may come from two clocks
 		return fmt.Errorf("took is %v, and elapsed is %v", e.Took, e.Elapsed)
 	case e.RetryAfter < 0, e.Delay < e.RetryAfter:
 		return fmt.Errorf("delay is %v, and retry_after is %v", e.Delay, e.RetryAfter)

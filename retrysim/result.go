@@ -60,21 +60,21 @@ type Outcome struct {
 type Verdict string
 
 const (
-	// Recovers: after the last event, enough calls work for 10 consecutive seconds at each service
-	// that is called from outside. Enough calls work if, over any 3 of these seconds, the share of
-	// calls that work is at least 90 % of the share before the first event. A system without events
-	// recovers if its calls work from the start.
+	// Recovers means that, after the last event, enough calls work for 10 consecutive seconds at
+	// each service that is called from outside. Enough calls work if, over any 3 of these seconds,
+	// the share of calls that work is at least 90 % of the share before the first event. A system
+	// without events recovers if its calls work from the start.
 	Recovers Verdict = "recovers"
 
-	// Draining: the system has not recovered when the run ends. But its queues get shorter, or its
-	// calls have worked for less than 10 seconds.
+	// Draining means that the system has not recovered when the run ends. But its queues get
+	// shorter, or its calls have worked for less than 10 seconds.
 	Draining Verdict = "not back yet"
 
-	// StaysDown: the system has not recovered, and its queues do not get shorter. Without
-	// its events the system would work, so its own retries and queues keep it down.
+	// StaysDown means that the system has not recovered and that its queues do not get shorter.
+	// Without its events the system would work, so its own retries and queues keep it down.
 	StaysDown Verdict = "stays down"
 
-	// Overloaded: the system does not work even without its events.
+	// Overloaded means that the system does not work even without its events.
 	Overloaded Verdict = "overloaded"
 )
 
@@ -117,9 +117,8 @@ type LoadSecond struct {
 
 // An Answer sums up several runs of a [System]. Its method String describes it in words.
 type Answer struct {
-	// Entry is the service for which Margin is given. It is the service that loses the largest share
-	// of its calls from outside when the load is above the Margin. If several services lose the same
-	// share, Entry is the first by name.
+	// Entry is the service that loses the largest share of its calls from outside when the load is
+	// above the Margin. If several services lose the same share, Entry is the first by name.
 	Entry string `json:"entry"`
 
 	Entries int     `json:"entries"` // how many services are called from outside

@@ -135,8 +135,8 @@ func ownLimit(retryflow.Outcome) (int, error) {
 	return 0, errors.New("max_attempts cannot be computed from itself")
 }
 
-// blockDialect is the form of conditions in a `retry` block. It has the names that only this form
-// has. limit computes the value of the name max_attempts.
+// blockDialect is the form of conditions in a `retry` block. In this form, expressions can read
+// some names that no other form has. limit computes the value of the name max_attempts.
 func blockDialect(limit attempts) dialect {
 	return dialect{"retry_when", func(o retryflow.Outcome) func(string) (any, bool) {
 		others := names(o)
