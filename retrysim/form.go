@@ -54,7 +54,7 @@ const (
 	exampleEvent   = `{"at": "20s", "for": "10s", "service": "db", "workers": 0}`
 )
 
-func (s *System) readKeys(m *strict.Mapping) {
+func (s *System) read(m *strict.Mapping) {
 	*s = System{Services: map[string]Service{}}
 	if services := m.Inner("services", "the services by name"); services != nil {
 		for _, name := range services.Keys() {

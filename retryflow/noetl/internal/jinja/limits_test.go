@@ -137,7 +137,7 @@ func TestLongSources(t *testing.T) {
 		"not":                   {"{{ " + strings.Repeat("not ", 2000) + "1 }}", "the expression is nested more than 100 deep"},
 		"signs":                 {"{{ " + strings.Repeat("-", 8000) + "1 }}", "the expression is nested more than 100 deep"},
 		"parentheses":           {"{{ " + strings.Repeat("(", 150) + "1" + strings.Repeat(")", 150) + " }}", "brackets are nested more than 100 deep"},
-		"too long":              {strings.Repeat("x", 8193), "it has 8193 bytes: write at most 8192"},
+		"too long":              {strings.Repeat("x", 8193), "the text has 8193 bytes: write at most 8192"},
 		"bytes":                 {"{{ '\x96' }}", "the text is not valid UTF-8"},
 		"a number":              {"{{ 1" + strings.Repeat("0", 8000) + " }}", "a whole number is larger than 64 bits can hold"},
 	} {
