@@ -99,7 +99,7 @@ func (p Pipeline) newRun(state State) *run {
 	return &run{Pipeline: p, state: state}
 }
 
-// runFrom runs the tasks, starting with the task at index at.
+// runFrom runs the task with this index and the tasks after it.
 func (r *run) runFrom(ctx context.Context, at int) error {
 	for at < len(r.Tasks) {
 		task := r.Tasks[at]

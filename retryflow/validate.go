@@ -89,7 +89,7 @@ func (p Pipeline) ruleFaults(r Rule) (faults []string) {
 	switch r.Do {
 	case Continue, Break, Fail:
 	case Retry:
-		policy := p.together(r)
+		policy := p.withLimits(r)
 		atOnce := policy.Backoff == nil || policy.Backoff.Delay(math.MaxInt) <= 0
 		switch unlimited := policy.EffectiveMax() == retry.Unlimited; {
 		case policy.Validate() != nil:
@@ -123,9 +123,9 @@ func (p Pipeline) ruleFaults(r Rule) (faults []string) {
 	return faults
 }
 
-// together returns the Policy of a rule with the limits of the pipeline. A rule may be unlimited
-// if the pipeline has a limit.
-func (p Pipeline) together(r Rule) retry.Policy {
+// withLimits returns the Policy of a rule with the limits of the pipeline. A rule may be
+// unlimited if the pipeline has a limit.
+func (p Pipeline) withLimits(r Rule) retry.Policy {
 	policy := r.Policy
 	if r.Attempts != nil {
 		policy.MaxAttempts = 1

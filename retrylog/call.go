@@ -49,7 +49,7 @@ func (c *Call) Add(r Record) {
 		c.Max = e.Max
 	case e.Kind == retry.AttemptFinished && !begun, // the log lacks the AttemptStarted
 		r.Logged && first && e.Attempt > 0 && !refusal(e),
-		r.Logged && !first && unseen(c.last(), &r):
+		r.Logged && !first && isUnseen(c.lastRecord(), &r):
 		c.Attempts = append(c.Attempts, Attempt{Attempt: e.Attempt, Finished: true, Err: e.Err})
 	}
 	if n = len(c.Attempts); n > 0 {
@@ -71,8 +71,8 @@ func (c *Call) Add(r Record) {
 	c.Records = append(c.Records, r)
 }
 
-// last returns the last event of c.
-func (c *Call) last() *Record { return &c.Records[len(c.Records)-1] }
+// lastRecord returns the last record of c.
+func (c *Call) lastRecord() *Record { return &c.Records[len(c.Records)-1] }
 
 // CanAdd reports whether r can be the next event of c, judged only by the kind and the numbers of
 // r. If c has no events, CanAdd reports whether r can be the first event. Use it to find the call
@@ -80,9 +80,9 @@ func (c *Call) last() *Record { return &c.Records[len(c.Records)-1] }
 // may still reject r for another reason, for example its Time.
 func (c *Call) CanAdd(r Record) bool {
 	if len(c.Records) == 0 {
-		return r.starts() == nil
+		return r.checkFirst() == nil
 	}
-	before := c.last()
+	before := c.lastRecord()
 	want, ok := expected(before, &r)
 	e := r.Event
 	later := e.Elapsed >= want.Elapsed || !r.Logged || before.Event.Kind != retry.RetryScheduled

@@ -60,7 +60,7 @@ func (c Call) judge(p retry.Policy) (byCode []Record, err error) {
 			err := fmt.Errorf("max is %d, and the policy says %d", r.Event.Max, limit)
 			return byCode, &LineError{*r, err}
 		}
-		code, err := j.differs(previous.Event, r.Event)
+		code, err := j.compare(previous.Event, r.Event)
 		if err != nil {
 			return byCode, &LineError{*r, fmt.Errorf("%s, and %w", describe(*r), err)}
 		}
@@ -74,10 +74,10 @@ func (c Call) judge(p retry.Policy) (byCode []Record, err error) {
 // A judge computes the decisions of a policy again.
 type judge struct{ policy retry.Policy }
 
-// differs returns an error if the policy would not have made the decision that e reports. The
+// compare returns an error if the policy would not have made the decision that e reports. The
 // error is nil if the log contains too little to know. previous is the event before e. byCode
 // reports whether a function of the program made the decision.
-func (j judge) differs(previous, e retry.Event) (byCode bool, err error) {
+func (j judge) compare(previous, e retry.Event) (byCode bool, err error) {
 	early := previous.Delay - (e.Elapsed - previous.Elapsed)
 	waited := previous.Kind == retry.RetryScheduled && !e.Reset && e.Attempt != previous.Attempt
 	switch {
@@ -86,9 +86,9 @@ func (j judge) differs(previous, e retry.Event) (byCode bool, err error) {
 	case waited && early > clockSkew && j.policy.Wait == nil:
 		err = fmt.Errorf("the wait ended %v early, but the policy has no Wait", early)
 	case e.Kind == retry.RetryScheduled:
-		return !j.knows(e), j.retry(e)
+		return !j.hasNoClass(e), j.compareRetry(e)
 	case e.Kind == retry.CallFinished:
-		return j.stop(e)
+		return j.compareStop(e)
 	}
 	return false, err
 }
@@ -105,15 +105,16 @@ func (j judge) healthy(previous retry.Event) bool {
 	return p.Next(a).Reset
 }
 
-// retry compares a RetryScheduled event with the policy.
-func (j judge) retry(e retry.Event) error {
+// compareRetry compares a RetryScheduled event with the policy.
+func (j judge) compareRetry(e retry.Event) error {
 	d, window := j.decide(e), e.Hi != 0
 	// If there is a Retry-After, the call may have cut the window to the time that was left.
 	cut := e.RetryAfter > 0 && e.Lo == e.RetryAfter && e.Hi < d.Hi
 	switch {
 	case !d.Retry():
 		return fmt.Errorf("the policy says to stop (%v)", d.Reason)
-	case !j.knows(e), window && e.Lo == d.Lo && (e.Hi == d.Hi || cut), !window && e.Delay == d.Delay:
+	case !j.hasNoClass(e), window && e.Lo == d.Lo && (e.Hi == d.Hi || cut),
+		!window && e.Delay == d.Delay:
 		return nil
 	case window && d.Lo != d.Hi:
 		return fmt.Errorf("the policy says in %v to %v", d.Lo, d.Hi)
@@ -122,9 +123,9 @@ func (j judge) retry(e retry.Event) error {
 	}
 }
 
-// stop compares a CallFinished event with the policy. byCode reports whether RetryIf, Classify,
-// Wait or retry.Permanent stopped the call. Such a stop cannot be computed again.
-func (j judge) stop(e retry.Event) (byCode bool, err error) {
+// compareStop compares a CallFinished event with the policy. byCode reports whether RetryIf,
+// Classify, Wait or retry.Permanent stopped the call. Such a stop cannot be computed again.
+func (j judge) compareStop(e retry.Event) (byCode bool, err error) {
 	invalid := j.policy.Validate() != nil
 	switch success := e.Reason == retry.ReasonSuccess; {
 	case success && invalid && e.Cause == nil:
@@ -134,7 +135,7 @@ func (j judge) stop(e retry.Event) (byCode bool, err error) {
 	case success, e.Reason == retry.ReasonInvalid && e.Err == nil: // a nil context or function
 		return false, nil
 	}
-	says, class, may := j.decide(e).Reason, !j.knows(e), false
+	says, class, may := j.decide(e).Reason, !j.hasNoClass(e), false
 	goesOn := says == retry.ReasonRetry || says == retry.ReasonElapsed // attempts are left
 	switch e.Reason {
 	case says:
@@ -165,7 +166,7 @@ func (j judge) stop(e retry.Event) (byCode bool, err error) {
 func (j judge) decide(e retry.Event) retry.Decision {
 	p := j.policy.ForJob(0) // allows the long Retry-After of a job, because e may come from a job
 	p.RetryIf = nil
-	if !j.knows(e) {
+	if !j.hasNoClass(e) {
 		// The delay of this class is always the delay of e, so only the limits of the policy matter.
 		p.Classify = func(error) *retry.Class {
 			return &retry.Class{
@@ -181,7 +182,8 @@ func (j judge) decide(e retry.Event) retry.Decision {
 	})
 }
 
-// knows reports whether the failure in e surely has no class, so that the policy alone decides.
-func (j judge) knows(e retry.Event) bool {
+// hasNoClass reports whether the failure in e surely has no class, so that the policy alone
+// decides.
+func (j judge) hasNoClass(e retry.Event) bool {
 	return j.policy.Classify == nil && e.Class == ""
 }

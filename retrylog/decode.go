@@ -157,8 +157,9 @@ func (v *values) clear() {
 	}
 }
 
-// first returns the first value that is neither empty nor "-", of the keys with these indexes.
-func (v *values) first(indexes []int) string {
+// firstText returns the first value that is neither empty nor "-", of the keys with these
+// indexes.
+func (v *values) firstText(indexes []int) string {
 	for _, i := range indexes {
 		if text := v.texts[i]; text != "" && text != "-" {
 			return text
@@ -167,10 +168,10 @@ func (v *values) first(indexes []int) string {
 	return ""
 }
 
-// ours returns how many of the required keys v has. It returns 0 if a logger wrote the line and
-// the kind is unknown, because another program may use keys with the same names.
-func (v *values) ours() (n int) {
-	if v.logged() && !known(retry.EventKind(v.get("kind"))) {
+// requiredKeys returns how many of the required keys v has. It returns 0 if a logger wrote the
+// line and the kind is unknown, because another program may use keys with the same names.
+func (v *values) requiredKeys() (n int) {
+	if v.logged() && !isKnown(retry.EventKind(v.get("kind"))) {
 		return 0
 	}
 	for _, i := range required {
@@ -182,15 +183,15 @@ func (v *values) ours() (n int) {
 }
 
 // logged reports whether a logger wrote the line.
-func (v *values) logged() bool { return v.first(byLog) != "" }
+func (v *values) logged() bool { return v.firstText(byLog) != "" }
 
-// line returns the line that a program wrote, if Docker, a log collector of Kubernetes or
+// wrappedLine returns the line that a program wrote, if Docker, a log collector of Kubernetes or
 // journald has stored the line in a JSON object. For any other object it returns "", for example
 // for an object that a logger wrote. It also returns "" if the collector has split the line into
 // a level and a message.
-func (v *values) line() string {
+func (v *values) wrappedLine() string {
 	switch {
-	case v.first(loggers) != "", v.get("log") != "" && v.get("message") != "":
+	case v.firstText(loggers) != "", v.get("log") != "" && v.get("message") != "":
 		return ""
 	case v.get("_TRANSPORT") == "stdout", v.get("_TRANSPORT") == "syslog", v.get("CONTAINER_ID") != "":
 		return v.get("MESSAGE")
@@ -213,22 +214,22 @@ func (l *Reader) decode(line []byte, from string, isCarried bool) {
 	l.next.Text = event
 	switch {
 	case bytes.HasPrefix(event, []byte("{")):
-		l.objects(line[:begin], event, from, nuls, isCarried)
+		l.decodeObjects(line[:begin], event, from, nuls, isCarried)
 	case bytes.IndexByte(line, 0) >= 0:
 		l.next.Err = ErrCutOff
 	case handlerText.Match(event):
-		l.text(line, begin, from)
+		l.decodeText(line, begin, from)
 	default:
 		if message := defaultText.Find(event); message != nil {
-			l.text(line, begin+len(message), from)
+			l.decodeText(line, begin+len(message), from)
 		}
 	}
 }
 
-// text reads a line of slog's TextHandler, whose key=value pairs start at begin. The line is cut
-// off if it lacks the last key that events of its kind have, or if a value lacks its closing
-// quotation mark.
-func (l *Reader) text(line []byte, begin int, from string) {
+// decodeText reads a line of slog's TextHandler, whose key=value pairs start at begin. The line
+// is cut off if it lacks the last key that events of its kind have, or if a value lacks its
+// closing quotation mark.
+func (l *Reader) decodeText(line []byte, begin int, from string) {
 	v := l.v
 	v.clear()
 	rest, endless := v.pairs(line[begin:])
@@ -239,7 +240,7 @@ func (l *Reader) text(line []byte, begin int, from string) {
 	}
 	whole := !endless && v.has[keys[last].index]
 	r, fault := v.record()
-	switch n := v.ours(); {
+	switch n := v.requiredKeys(); {
 	case n == len(required) && whole && fault == nil:
 		l.add(r, line[:begin], from)
 	case fault != nil && n == len(required) && whole && !fault.isCut(last):
@@ -255,16 +256,16 @@ var lastKeys = map[string]string{
 	"attempt_started": "elapsed", "attempt_finished": "took", "retry_scheduled": "err",
 }
 
-// objects reads the JSON objects of a line. A line has more than one object if a crash cut off an
-// earlier line.
-func (l *Reader) objects(prefix, data []byte, from string, torn, isCarried bool) {
+// decodeObjects reads the JSON objects of a line. A line has more than one object if a crash cut
+// off an earlier line.
+func (l *Reader) decodeObjects(prefix, data []byte, from string, torn, isCarried bool) {
 	all, cut, fault := split(data)
 	torn = torn || cut
 	for _, object := range all {
 		v := l.v
 		v.clear()
 		v.object(object, true)
-		switch n := v.ours(); {
+		switch n := v.requiredKeys(); {
 		case n == len(required):
 			r, wrong := v.record()
 			if wrong == nil {
@@ -272,8 +273,8 @@ func (l *Reader) objects(prefix, data []byte, from string, torn, isCarried bool)
 			} else if fault == nil {
 				fault = wrong
 			}
-		case !torn && !isCarried && v.line() != "":
-			l.decode([]byte(strings.TrimSpace(v.line())), cmp.Or(v.first(places), from), true)
+		case !torn && !isCarried && v.wrappedLine() != "":
+			l.decode([]byte(strings.TrimSpace(v.wrappedLine())), cmp.Or(v.firstText(places), from), true)
 			return
 		case n > 1 && !v.logged():
 			fault = errors.New("the event has no kind, attempt or max")
@@ -337,7 +338,7 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 func (l *Reader) add(r Record, prefix []byte, from string) {
 	v := l.v
 	r.Line, r.Logged = l.next.Number, v.logged()
-	r.Source = cmp.Or(group(sources, prefix), v.first(places), from)
+	r.Source = cmp.Or(group(sources, prefix), v.firstText(places), from)
 	if v.get("rule") != "" { // otherwise "task" is a key of another program
 		r.Task = v.get("task")
 	}

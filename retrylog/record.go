@@ -52,8 +52,8 @@ var (
 	ended     = each[3:]
 )
 
-// known reports whether this version knows the kind. Other kinds come from a newer version.
-func known(kind retry.EventKind) bool { return slices.Contains(each, kind) }
+// isKnown reports whether this version knows the kind. Other kinds come from a newer version.
+func isKnown(kind retry.EventKind) bool { return slices.Contains(each, kind) }
 
 // fields contains all fields in the order in which slog writes them.
 var fields = []field{

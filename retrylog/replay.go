@@ -50,14 +50,14 @@ func Replay(records []Record) (calls []Call, err error) {
 	for i, r := range records {
 		r.Line = cmp.Or(r.Line, i+1) // a record without a Line gets its position
 		index, ok := running[r.Key]
-		if e := r.Event; e.Kind != "" && !known(e.Kind) {
+		if e := r.Event; e.Kind != "" && !isKnown(e.Kind) {
 			continue
 		}
 		var before *Record
-		if ok && !begins(r.Event, true) {
-			before = calls[index].last()
+		if ok && !isFirst(r.Event, true) {
+			before = calls[index].lastRecord()
 		}
-		if err := r.follows(before); err != nil {
+		if err := r.checkNext(before); err != nil {
 			return calls, &LineError{r, err}
 		}
 		if before == nil {
@@ -75,9 +75,9 @@ func Replay(records []Record) (calls []Call, err error) {
 // clockSkew is how far the clocks of a queue's workers may differ. See Replay and Check.
 const clockSkew = time.Second
 
-// begins reports whether e is the first event of a call. running says whether a call with the
+// isFirst reports whether e is the first event of a call. running says whether a call with the
 // same key is in progress.
-func begins(e retry.Event, running bool) bool {
+func isFirst(e retry.Event, running bool) bool {
 	return e.Kind == retry.AttemptStarted && (e.Attempt == 1 || !running) ||
 		e.Kind == retry.CallFinished && e.Attempt == 0 || !running && refusal(e)
 }
@@ -89,9 +89,9 @@ func refusal(e retry.Event) bool {
 	return e.Kind == retry.CallFinished && e.Attempt != 0 && e.Err == nil && hasBit(e, refused)
 }
 
-// unseen reports whether the log lacks an attempt between the events previous and r, because the
-// level of the logger was above Debug.
-func unseen(previous, r *Record) bool {
+// isUnseen reports whether the log lacks an attempt between the events previous and r, because
+// the level of the logger was above Debug.
+func isUnseen(previous, r *Record) bool {
 	b, e := previous.Event, r.Event
 	return r.Logged && b.Kind == retry.RetryScheduled && (e.Kind == retry.RetryScheduled ||
 		e.Kind == retry.CallFinished && e.Attempt != b.Attempt)
@@ -102,7 +102,7 @@ func unseen(previous, r *Record) bool {
 // previous.
 func expected(previous, r *Record) (want retry.Event, ok bool) {
 	b, e := previous.Event, r.Event
-	hidden, failed := unseen(previous, r), b.Kind == retry.AttemptFinished && b.Err != nil
+	hidden, failed := isUnseen(previous, r), b.Kind == retry.AttemptFinished && b.Err != nil
 	want = retry.Event{Attempt: b.Attempt, Elapsed: b.Elapsed}
 	want.Number = number(b)
 	switch starts := e.Kind == retry.AttemptStarted; {
@@ -129,12 +129,12 @@ func number(e retry.Event) int { return cmp.Or(e.Number, e.Attempt) }
 // clockStep is how far Time may fall behind Elapsed between two events.
 const clockStep = 24 * time.Hour
 
-// follows returns an error if r cannot be the next event of a call. previous is the event before
-// r, or nil if r is the first event.
-func (r *Record) follows(previous *Record) error {
-	err := r.alone()
+// checkNext returns an error if r cannot be the next event of a call. previous is the event
+// before r, or nil if r is the first event.
+func (r *Record) checkNext(previous *Record) error {
+	err := r.checkAlone()
 	if err == nil {
-		err = r.inTurn(previous)
+		err = r.checkInTurn(previous)
 	}
 	if err != nil {
 		return fmt.Errorf("%s cannot have happened: %w", describe(*r), err)
@@ -142,8 +142,8 @@ func (r *Record) follows(previous *Record) error {
 	return nil
 }
 
-// alone returns an error if r cannot have happened, whatever happened before it.
-func (r *Record) alone() error {
+// checkAlone returns an error if r cannot have happened, whatever happened before it.
+func (r *Record) checkAlone() error {
 	e, bare := r.Event, r.bare()
 	for _, f := range fields {
 		if !slices.Contains(f.kinds, e.Kind) && !f.isZero(&bare) {
@@ -181,11 +181,11 @@ func (r *Record) alone() error {
 	return nil
 }
 
-// starts returns an error if r cannot be the first event of a call. A logger above level Debug
-// writes no attempts, so its first event may be a retry or the end of the call.
-func (r *Record) starts() error {
+// checkFirst returns an error if r cannot be the first event of a call. A logger above level
+// Debug writes no attempts, so its first event may be a retry or the end of the call.
+func (r *Record) checkFirst() error {
 	switch e := r.Event; {
-	case !begins(e, false) && (!r.Logged || !slices.Contains(each[2:], e.Kind)):
+	case !isFirst(e, false) && (!r.Logged || !slices.Contains(each[2:], e.Kind)):
 		return disorder("no call with this key has begun")
 	case e.Attempt < 1 && e.Kind != retry.CallFinished:
 		return fmt.Errorf("attempt is %d", e.Attempt)
@@ -197,15 +197,15 @@ func (r *Record) starts() error {
 	return nil
 }
 
-// inTurn returns an error if r cannot follow previous because of its kind, its numbers, its times
-// or its error.
-func (r *Record) inTurn(previous *Record) error {
+// checkInTurn returns an error if r cannot follow previous because of its kind, its numbers, its
+// times or its error.
+func (r *Record) checkInTurn(previous *Record) error {
 	if previous == nil {
-		return r.starts()
+		return r.checkFirst()
 	}
 	b, e := previous.Event, r.Event
 	want, ok := expected(previous, r)
-	ends := e.Kind == retry.CallFinished && !unseen(previous, r)
+	ends := e.Kind == retry.CallFinished && !isUnseen(previous, r)
 	success := e.Reason == retry.ReasonSuccess
 	waits := b.Kind == retry.RetryScheduled
 	// After a queue delivered the job again, the call had a nil context or function.
@@ -242,7 +242,7 @@ func (r *Record) inTurn(previous *Record) error {
 	case b.Kind == retry.AttemptFinished && b.Err == nil &&
 		(e.Kind == retry.RetryScheduled || ends && !success):
 		return errors.New("the attempt did not fail")
-	case e.Err == nil, b.Err == nil && b.Kind != retry.AttemptFinished, unseen(previous, r),
+	case e.Err == nil, b.Err == nil && b.Kind != retry.AttemptFinished, isUnseen(previous, r),
 		e.Kind == retry.AttemptFinished:
 		// An event may leave out its error, because the AttemptFinished contains it.
 	case !sameText(e.Err, b.Err):

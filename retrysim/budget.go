@@ -131,7 +131,7 @@ func (b *budget) account(client uint32, now int64) *account {
 func (b *budget) take(client uint32, now int64, number int) (allowed, paid bool) {
 	a := b.account(client, now)
 	holds, most := b.full-a.spent, b.full+a.peak
-	if holds >= most-most/10 && since(a.emptyAt, now) >= graceRest {
+	if holds >= most-most/10 && timeSince(a.emptyAt, now) >= graceRest {
 		a.fullAt = now + 1
 	}
 	if holds >= token {
@@ -139,14 +139,14 @@ func (b *budget) take(client uint32, now int64, number int) (allowed, paid bool)
 		return true, true
 	}
 	a.emptyAt = now + 1
-	return number <= graceRetry && since(a.fullAt, now) < b.grace, false
+	return number <= graceRetry && timeSince(a.fullAt, now) < b.grace, false
 }
 
-// since returns the time from at to now, where at is a fullAt or an emptyAt. If at is 0, which
-// means never, since returns the longest time.
-func since(at, now int64) int64 {
-	if at > 0 {
-		return now - at + 1
+// timeSince returns the time from moment to now. moment is a fullAt or an emptyAt. If moment is
+// 0, which means never, timeSince returns the longest time.
+func timeSince(moment, now int64) int64 {
+	if moment > 0 {
+		return now - moment + 1
 	}
 	return math.MaxInt64
 }

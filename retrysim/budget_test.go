@@ -108,7 +108,7 @@ func TestRefundOfARetryThatIsNotMade(t *testing.T) {
 			e.arrive(&e.services[0])
 			require.Equal(t, row.before, holds())
 			for e.ended == 0 {
-				e.next()
+				e.handleNext()
 			}
 			assert.Equal(t, row.after, holds())
 		})

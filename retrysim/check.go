@@ -14,9 +14,9 @@ type Condition struct {
 	needs   time.Duration // the least time to simulate after the last event
 	service string        // the service that the Condition is about; "" if there is none
 
-	// miss returns by how much a run misses the Condition, and what happened. by is 0 or negative if
-	// the Condition holds.
-	miss func(s System, r Result) (by float64, what string)
+	// miss returns the amount by which a run misses the Condition, and what happened. amount is 0 or
+	// negative if the Condition holds.
+	miss func(s System, r Result) (amount float64, what string)
 }
 
 // RecoversWithin demands that the system recovers within d after the end of its last event.
@@ -44,15 +44,15 @@ func LoadAtMost(service string, factor float64) Condition {
 		text: fmt.Sprintf("load on %s at most %.2f times its normal load",
 			service, factor),
 		service: service,
-		miss: func(s System, r Result) (by float64, what string) {
+		miss: func(s System, r Result) (amount float64, what string) {
 			order, _ := s.order()
 			for i := range len(r.Seconds) - window + 1 {
 				load := s.loadAt(order, r, service, i)
-				if load-factor > by {
-					by, what = load-factor, fmt.Sprintf("%.2f times at %ds", load, i)
+				if load-factor > amount {
+					amount, what = load-factor, fmt.Sprintf("%.2f times at %ds", load, i)
 				}
 			}
-			return by, what
+			return amount, what
 		},
 	}
 }
@@ -60,7 +60,7 @@ func LoadAtMost(service string, factor float64) Condition {
 // loadAt returns the load of a service in the window that starts at this second, as a multiple of
 // its normal load.
 func (s System) loadAt(order []string, r Result, service string, second int) float64 {
-	normal := s.normal(order, func(entry string) float64 {
+	normal := s.normalLoad(order, func(entry string) float64 {
 		calls, _ := sum(r.Services[entry].Seconds[second : second+window])
 		return max(float64(calls), window*s.Services[entry].Rate)
 	})
@@ -136,11 +136,11 @@ type misses struct {
 	what  string
 }
 
-func (m *misses) add(by float64, what string) {
-	if by > 0 {
+func (m *misses) add(amount float64, what string) {
+	if amount > 0 {
 		m.runs++
 	}
-	if by > m.worst {
-		m.worst, m.what = by, what
+	if amount > m.worst {
+		m.worst, m.what = amount, what
 	}
 }

@@ -175,7 +175,7 @@ func newEngine(s System, seed uint64) *engine {
 // run simulates this many seconds.
 func (e *engine) run(seconds int) error {
 	for e.second < seconds && e.err == nil {
-		e.next()
+		e.handleNext()
 	}
 	return e.err
 }
@@ -183,8 +183,8 @@ func (e *engine) run(seconds int) error {
 // checkEvery is the number of events between two checks of the memory that a run holds.
 const checkEvery = 1 << 14
 
-// next takes the earliest event out of the heap and handles it.
-func (e *engine) next() {
+// handleNext takes the earliest event out of the heap and handles it.
+func (e *engine) handleNext() {
 	if e.popped++; e.popped%checkEvery == 0 && e.bytes() > mostBytes {
 		e.err = fmt.Errorf("retrysim: a run takes more than %d MB of memory "+
 			"after %v of simulated time: shorten timeouts or duration, lower the rate, "+
@@ -214,7 +214,7 @@ func (e *engine) next() {
 	case evTimeout:
 		e.timeOut(v, ev.gen)
 	case evRetry:
-		e.try(ev.r)
+		e.startAttempt(ev.r)
 	case evTrigger:
 		e.applyTriggers(v)
 	case evSecond:
@@ -343,7 +343,7 @@ func (e *engine) start(r *request) {
 	case v.mean == 0:
 		e.proceed(r)
 	case v.Distribution == Fixed:
-		e.schedule(whole(v.mean), evWorked, r)
+		e.schedule(nanoseconds(v.mean), evWorked, r)
 	case v.Distribution == Normal:
 		e.schedule(v.works.normal(v.mean), evWorked, r)
 	default:
@@ -365,13 +365,13 @@ func (e *engine) proceed(r *request) {
 	}
 	r.calls++
 	r.attempt, r.called, r.seed, r.before, r.call = 1, e.now, 0, 0, r.calls
-	e.try(r)
+	e.startAttempt(r)
 }
 
 func (r *request) edge() *edge { return &r.edges[r.step] }
 
-// try starts an attempt of the current call of a request.
-func (e *engine) try(r *request) {
+// startAttempt starts an attempt of the current call of a request.
+func (e *engine) startAttempt(r *request) {
 	to := r.edge()
 	r.sent, r.paid = e.now, false
 	r.gen++
@@ -424,7 +424,7 @@ func (e *engine) abandon(r *request) {
 	switch {
 	case !r.handled && (r.Cancel == CancelQueue || r.Cancel == CancelWork):
 		r.queued--
-		e.end(r)
+		e.finish(r)
 	case r.handled && r.Cancel == CancelWork:
 		r.deserted = true
 		if r.down != nil {
@@ -433,7 +433,7 @@ func (e *engine) abandon(r *request) {
 		if r.paid {
 			r.edge().budget.putBack(r.client, token)
 		}
-		e.leave(r)
+		e.release(r)
 	default:
 		for ; r != nil; r = r.down {
 			r.deserted = true
@@ -542,15 +542,15 @@ func (e *engine) answer(r *request, err error) {
 			r.rows[r.came/int64(time.Second)].Worked++
 		}
 	}
-	e.leave(r)
+	e.release(r)
 	if up != nil {
 		up.left += left
 		e.attempted(up, err)
 	}
 }
 
-// leave ends a request that has a worker, and gives the worker to the next request.
-func (e *engine) leave(r *request) {
+// release ends a request that has a worker, and gives the worker to the next request.
+func (e *engine) release(r *request) {
 	e.integrate(r.service)
 	r.busy--
 	took := float64(e.now - r.began)
@@ -559,12 +559,12 @@ func (e *engine) leave(r *request) {
 		r.wasted += took
 	}
 	v := r.service
-	e.end(r)
+	e.finish(r)
 	e.feed(v)
 }
 
-// end makes the events and queue entries of a request stale, and keeps the request for reuse.
-func (e *engine) end(r *request) {
+// finish makes the events and queue entries of a request stale, and keeps the request for reuse.
+func (e *engine) finish(r *request) {
 	r.gen++
 	e.live--
 	e.free = append(e.free, r)

@@ -11,11 +11,11 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Explain simulates s with the seeds 1 to runs, and repeats one of these runs without retries. It
-// also finds the highest load at which s recovers in all runs. Near this load some runs recover
-// and others do not, so pass about 10 for runs. If runs is below 1, Explain returns an error. If
-// even the run without retries has not recovered at the end, Explain simulates a longer Duration,
-// up to 16 times the Duration of s.
+// Explain simulates s several times, with the seeds from 1 to runs. It repeats one of these runs
+// without retries. It also finds the highest load at which s recovers in all runs. Near this load
+// some runs recover and others do not, so about 10 runs are useful. If runs is below 1, Explain
+// returns an error. If even the run without retries has not recovered at the end, Explain
+// simulates a longer Duration, up to 16 times the Duration of s.
 func Explain(s System, runs int) (a Answer, err error) {
 	if runs < 1 {
 		return a, fmt.Errorf("retrysim: runs is %d: write how many, such as 10", runs)
@@ -81,8 +81,8 @@ func (s *System) prolong() error {
 	}
 }
 
-// runSeeds simulates s with the seeds 1 to runs. If a longer run may have another Verdict, it
-// starts again with a longer Duration. Of the outcomes with the worst Verdict, it returns the
+// runSeeds simulates s with the seeds from 1 to runs. If a longer run may have another Verdict,
+// it starts again with a longer Duration. Of the outcomes with the worst Verdict, it returns the
 // middle one in the order of Recovery, EmptyIn and Lost.
 func (s *System) runSeeds(runs int) (Outcome, error) {
 	order := []Verdict{Recovers, Draining, StaysDown, Overloaded}
@@ -146,10 +146,10 @@ func (s System) withoutRetries() System {
 // mostLoad is the highest load that Explain tries, as a multiple of the load of the system.
 const mostLoad = 4
 
-// margin returns the highest load at which s comes back in all runs with the seeds 1 to runs. The
-// result is a share of the present load, to within 1 %. s comes back if it recovers, or if its
-// queues get shorter. back says whether s comes back at its present load in all runs. If back is
-// true, share is at least 1. Otherwise it is below 1, and 0 if s does not come back at a
+// margin returns the highest load at which s comes back with all seeds from 1 to runs. The result
+// is a share of the present load, to within 1 %. s comes back if it recovers, or if its queues
+// get shorter. back says whether s comes back at its present load with all these seeds. If back
+// is true, share is at least 1. Otherwise it is below 1, and 0 if s does not come back at a
 // thousandth of its load. If no service has Workers, no load is too high. fails is the entry that
 // loses the largest share of its calls above the margin.
 func (s System) margin(runs int, back bool) (share float64, fails string, err error) {
@@ -210,7 +210,7 @@ func (s System) loaded(factor float64) System {
 // comesBack reports whether s recovers, or its queues get shorter, in the run with this
 // seed. It stops a long run early if the verdict is clear.
 func (s System) comesBack(seed uint64) (bool, error) {
-	if s.exceeds() {
+	if s.isOverloaded() {
 		return false, nil
 	}
 	short := s

@@ -36,7 +36,7 @@ func (s stream) exponential(mean float64) int64 {
 			last, next = next, s.Uint64()
 		}
 		if n%2 == 1 {
-			return whole(mean * (means + float64(first>>11)/(1<<53)))
+			return nanoseconds(mean * (means + float64(first>>11)/(1<<53)))
 		}
 	}
 }
@@ -51,12 +51,12 @@ func (s stream) normal(mean float64) int64 {
 		sum += x&0xffff + x>>16&0xffff + x>>32&0xffff + x>>48
 	}
 	deviation := float64(sum)/(1<<16) + 12.0/(1<<17) - 6
-	return whole(mean * max(0, 1+float64(0.25*deviation)))
+	return nanoseconds(mean * max(0, 1+float64(0.25*deviation)))
 }
 
-// whole rounds a time to whole nanoseconds. It limits a time to 2^61 ns, so that adding it to the
-// present time never overflows. No simulation is that long.
-func whole(d float64) int64 {
+// nanoseconds rounds a time to whole nanoseconds. It limits a time to 2^61 ns, so that adding it
+// to the present time never overflows. No simulation is that long.
+func nanoseconds(d float64) int64 {
 	const longest = 1 << 61
 	if d >= longest {
 		return longest

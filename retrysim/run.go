@@ -17,7 +17,7 @@ func Run(s System, seed uint64) (Result, error) {
 	}
 	calm := s
 	calm.Events, calm.Duration = nil, time.Duration(s.seconds())*time.Second
-	if !s.exceeds() {
+	if !s.isOverloaded() {
 		without, err := calm.simulate(seed)
 		if err != nil || without.Outcome.Verdict == Recovers {
 			return r, err
@@ -93,9 +93,9 @@ func (v *service) load(seconds, scale int, normal float64) Load {
 	return l
 }
 
-// exceeds reports whether some service gets more work than its workers can do even if no attempt
-// fails.
-func (s System) exceeds() bool {
+// isOverloaded reports whether some service gets more work than its workers can do even if no
+// attempt fails.
+func (s System) isOverloaded() bool {
 	normal := s.load()
 	for name, v := range s.Services {
 		if v.Workers > 0 && normal[name]*v.Work.Seconds() >= float64(v.Workers) {

@@ -107,7 +107,7 @@ func (s System) events(order []string) float64 {
 		return rate
 	}
 	load := 0.0
-	for _, requests := range s.normal(order, peak) {
+	for _, requests := range s.normalLoad(order, peak) {
 		load += requests
 	}
 	return 2 * load * float64(s.seconds())

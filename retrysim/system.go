@@ -207,9 +207,9 @@ func (s System) entries() []string {
 	})
 }
 
-// normal returns how many requests a second each service gets if no attempt fails. rate returns
-// how many calls a second a service gets from outside.
-func (s System) normal(order []string, rate func(name string) float64) map[string]float64 {
+// normalLoad returns how many requests a second each service gets if no attempt fails. rate
+// returns how many calls a second a service gets from outside.
+func (s System) normalLoad(order []string, rate func(name string) float64) map[string]float64 {
 	load := make(map[string]float64, len(order))
 	for _, name := range order {
 		load[name] += rate(name)
@@ -224,7 +224,7 @@ func (s System) normal(order []string, rate func(name string) float64) map[strin
 // fails.
 func (s System) load() map[string]float64 {
 	order, _ := s.order()
-	return s.normal(order, func(name string) float64 { return s.Services[name].Rate })
+	return s.normalLoad(order, func(name string) float64 { return s.Services[name].Rate })
 }
 
 // edited returns a copy of s in which edit has changed each service.

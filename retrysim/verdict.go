@@ -53,7 +53,7 @@ func (s System) judgeCalls(r *Result) (up []bool, overloaded bool) {
 		overloaded = overloaded || usual < goodShare
 		for i := range up {
 			calls, worked := sum(rows[i : i+window])
-			up[i] = up[i] && good(calls, worked, usual, max(1, s.part))
+			up[i] = up[i] && enoughWorked(calls, worked, usual, max(1, s.part))
 		}
 		counted := min(len(rows), cmp.Or(int(s.Counted/time.Second), len(rows)))
 		calls, worked := sum(rows[before:max(before, counted)])
@@ -97,10 +97,10 @@ func sum(rows []LoadSecond) (calls, worked int) {
 	return calls, worked
 }
 
-// good reports whether enough calls worked: at least 90 % of the usual share, minus what chance
-// explains. Each simulated call stands for scale calls of a larger system. The larger scale is,
-// the more chance explains. Chance explains nothing if all calls usually work.
-func good(calls, worked int, usual float64, scale int) bool {
+// enoughWorked reports whether enough calls worked: at least 90 % of the usual share, minus what
+// chance explains. Each simulated call stands for scale calls of a larger system. The larger
+// scale is, the more chance explains. Chance explains nothing if all calls usually work.
+func enoughWorked(calls, worked int, usual float64, scale int) bool {
 	n := float64(calls)
 	chance := 2 * math.Sqrt(float64(n*usual)*(1-usual)*float64(scale))
 	return float64(worked) >= float64(goodShare*usual*n)-chance

@@ -155,7 +155,7 @@ func (r *reader) directive(m *mapping, rule *retryflow.Rule, d dialect) {
 		r.jump(m, rule, d)
 		known += ", to, delay"
 	}
-	rule.Set = r.set(m, d)
+	rule.Set = r.readSet(m, d)
 	r.rejectRest(m, known+", set_iter, set_vars, set_ctx, set_shared, set_prev, set")
 }
 

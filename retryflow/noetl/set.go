@@ -25,9 +25,9 @@ type assignment struct {
 	value any // the value, in which texts with {{ … }} are templates
 }
 
-// set reads the names and values that a rule sets. It returns the Set function of the rule, or
-// nil if the rule sets no name.
-func (r *reader) set(m *mapping, d dialect) func(retryflow.State, retryflow.Outcome) error {
+// readSet reads the names and values that a rule sets. It returns the Set function of the rule,
+// or nil if the rule sets no name.
+func (r *reader) readSet(m *mapping, d dialect) func(retryflow.State, retryflow.Outcome) error {
 	var all []assignment
 	for _, s := range scopes {
 		if k := m.take(s.key); k != nil {

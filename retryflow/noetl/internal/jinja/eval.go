@@ -38,7 +38,7 @@ type (
 	signNode  struct{ operand node }
 	logicNode struct {
 		left, right node
-		decides     bool // the truth of left that makes left the result: true for "or", false for "and"
+		decides     bool // the truth of the first operand that makes it the result: true in "or"
 	}
 	compareNode struct {
 		op          string

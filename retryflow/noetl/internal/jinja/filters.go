@@ -104,11 +104,11 @@ func length(e *evaluation, in Value, _ []Value) Value {
 	return int64(s.length())
 }
 
-func first(e *evaluation, in Value, _ []Value) Value { return e.end(in, "first", 0) }
-func last(e *evaluation, in Value, _ []Value) Value  { return e.end(in, "last", -1) }
+func first(e *evaluation, in Value, _ []Value) Value { return e.endMember(in, "first", 0) }
+func last(e *evaluation, in Value, _ []Value) Value  { return e.endMember(in, "last", -1) }
 
-// end returns the first or the last member of v.
-func (e *evaluation) end(v Value, which string, at int64) Value {
+// endMember returns the first or the last member of v.
+func (e *evaluation) endMember(v Value, which string, at int64) Value {
 	if !isA[string](v) && !isA[sequence](v) {
 		panic(wrong(v, "%s has no %s member", kind(v), which))
 	}

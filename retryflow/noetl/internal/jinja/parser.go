@@ -20,7 +20,7 @@ func parse(tokens []token) node {
 		panic(failf("there is nothing between {{ and }}"))
 	}
 	n := p.expression()
-	p.end("end")
+	p.expect("end")
 	return n
 }
 
@@ -56,9 +56,9 @@ func (p *parser) skipWord(text string) bool {
 	return true
 }
 
-// instead contains the errors for operators of Jinja that this package does not support. Each
+// unsupported contains the errors for operators of Jinja that this package does not support. Each
 // error says what to write instead.
-var instead = map[string]string{
+var unsupported = map[string]string{
 	"/":  "the operator / is not supported: there are +, - and *",
 	"//": "the operator // is not supported: there are +, - and *",
 	"%":  "the operator % is not supported: there are +, - and *",
@@ -70,8 +70,8 @@ var instead = map[string]string{
 	"==": `comparisons cannot be chained: write and`,
 }
 
-// end skips the next token, which must be of this kind and ends a part of the expression.
-func (p *parser) end(kind string) {
+// expect skips the next token. If the token is not of this kind, expect fails with an error.
+func (p *parser) expect(kind string) {
 	if p.kind() == kind {
 		p.next()
 		return
@@ -80,7 +80,7 @@ func (p *parser) end(kind string) {
 	if slices.Contains(comparisons, t.text) && t.kind != "string" {
 		t.kind = "=="
 	}
-	if write := instead[t.kind]; write != "" {
+	if write := unsupported[t.kind]; write != "" {
 		panic(failf("%s", write))
 	}
 	if kind == "end" {
@@ -198,7 +198,7 @@ func (p *parser) primary() node {
 		return &constantNode{t.value}
 	case "(":
 		n := p.expression()
-		p.end(")")
+		p.expect(")")
 		return n
 	case "[":
 		return &listNode{p.list("]")}
@@ -230,7 +230,7 @@ func (p *parser) list(end string) (members []node) {
 			break
 		}
 	}
-	p.end(end)
+	p.expect(end)
 	return members
 }
 
@@ -247,7 +247,7 @@ func (p *parser) dict() node {
 			break
 		}
 	}
-	p.end("}")
+	p.expect("}")
 	return dict
 }
 
@@ -259,10 +259,10 @@ func (p *parser) postfix(n node) node {
 			n = &itemNode{variable(n), &constantNode{p.attribute()}, true}
 		case p.skip("["):
 			if p.kind() == ":" {
-				p.end("]")
+				p.expect("]")
 			}
 			index := p.expression()
-			p.end("]")
+			p.expect("]")
 			n = &itemNode{variable(n), index, false}
 		default:
 			return n
