@@ -3,9 +3,9 @@
 //
 // # Rules for the errors of one call
 //
-// Different errors often need different policies. A rate limit may need many attempts and long
-// waits, a deadlock a few quick attempts, and all other errors no retry. [Rules.Classify] adds
-// such rules to an ordinary policy:
+// Different errors often need different policies. After a rate limit, you may want many attempts
+// and long waits. After a deadlock, you may want a few quick attempts. Other errors may need no
+// retry. [Rules.Classify] adds a rule for each kind of error to an ordinary policy:
 //
 //	rules := retryflow.Rules{
 //		{When: retryflow.IfErr(isRateLimit), Do: retryflow.Retry, Policy: patient},

@@ -30,9 +30,9 @@ type Event struct {
 	Directive Directive // what to do next, if attempts and time allow it
 	To        string    // the label of the next task, if Directive is Jump
 
-	// Limit is the limit on attempts if Directive is Retry: the limit of the rule or the limit
-	// of the pipeline, whichever is lower. It is Unlimited if there is no limit. With any other
-	// Directive it is 0.
+	// If Directive is Retry, Limit is the limit on attempts of the rule or of the pipeline,
+	// whichever is lower. It is Unlimited if neither has a limit. For any other Directive, Limit is
+	// 0.
 	Limit int
 
 	Computed time.Duration // the result of the rule's Delay; 0 if the rule has no Delay

@@ -292,7 +292,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 // now returns the time on the clock of r. This clock is ahead by the time that Wait skipped.
 func (r *run) now() time.Time { return time.Now().Add(r.skipped) }
 
-// bounded returns ctx with an earlier deadline: earlier by the time that Wait skipped.
+// bounded returns ctx with an earlier deadline. The difference is the time that Wait skipped.
 func (r *run) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.skipped > 0 {
 		if deadline, ok := ctx.Deadline(); ok {

@@ -52,7 +52,7 @@ type Rule struct {
 
 	// Delay computes a wait from the outcome. A negative result counts as 0. For a Jump, the result
 	// is the wait before the jump. For a Retry, the result replaces the first delay of the Policy's
-	// curve. If the curve is nil, a Schedule, or a curve of your own, the result replaces every
+	// curve. If the curve is a Schedule, a curve of your own, or nil, the result replaces every
 	// delay. MaxDelay limits the delay, and MaxRetryAfter does not. If Delay is nil, the delays of
 	// the Policy apply, and a Jump does not wait.
 	Delay func(Outcome) (time.Duration, error)

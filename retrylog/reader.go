@@ -89,9 +89,9 @@ func NewReader(r io.Reader) *Reader {
 type Line struct {
 	Number int // the number of the line, from 1
 
-	// Records are the events on the line. A line of another program has no Records. A line of this
-	// package usually has one Record. If crashes have cut off lines, a line may have up to 1,000
-	// Records.
+	// Records are the events on the line. A line of another program has no Records. A line that this
+	// package wrote usually has one Record. If crashes have cut off lines, a line may have up to
+	// 1,000 Records.
 	Records []Record
 
 	// Text is the text that the program wrote, without the prefix of kubectl and without the JSON

@@ -48,7 +48,7 @@ const (
 	decaySteps = 16                    // how often the surplus decays in each Remember
 )
 
-// retry.Budget has the same two values.
+// These two constants have the same values in retry.Budget.
 const (
 	graceRetry = 4                  // the last retry of a call that may use a Grace
 	graceRest  = int64(time.Minute) // how long the budget must not be empty before the next Grace
@@ -66,8 +66,8 @@ type budget struct {
 	accounts map[uint32]*account // one for each client; a client without an account has a full budget
 }
 
-// An account counts the retries of one client. fullAt and emptyAt are stored plus one, so that 0
-// means never.
+// An account counts the retries of one client. fullAt and emptyAt contain the time plus one, so
+// that 0 means never.
 type account struct {
 	spent         int64 // Size minus the retries that are left, in billionths; negative for a surplus
 	first         int64 // when the budget was first used

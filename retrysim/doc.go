@@ -22,12 +22,13 @@
 // simulated. A system that stays down in the simulation has a loop of timeouts, queues
 // and retries that does not end by itself.
 //
-// Do not trust the seconds of a recovery. They depend on the spare capacity, which few people
-// know to within 5 %. Trust the Margin of an [Answer] more. It is the highest rate of calls at
-// which the system still recovers.
+// Do not trust the number of seconds until a recovery. It depends on the spare capacity, which
+// few people know to within 5 %. Trust the Margin of an [Answer] more. It is the highest rate of
+// calls at which the system still recovers.
 //
 // Real systems have hidden queues. The backlog of a listener, a connection pool and goroutines
-// without a limit are unlimited queues. That is why a Queue of 0 is unlimited.
+// without a limit are unlimited queues. Because of these queues, a Queue of 0 is unlimited in the
+// simulation.
 //
 // Workers take requests in the order of arrival. If the requests of a service share its
 // processors instead, the simulation is less exact.

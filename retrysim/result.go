@@ -35,7 +35,7 @@ type Outcome struct {
 	// worked.
 	EmptyIn time.Duration `json:"empty_in,omitzero"`
 
-	// Relapses is how often too few calls worked for 10s after the system had recovered.
+	// Relapses is how often the system failed again after a recovery: for 10s, too few calls worked.
 	Relapses int `json:"relapses,omitzero"`
 
 	Calls  int `json:"calls"`  // calls from outside

@@ -20,8 +20,8 @@ type System struct {
 	// the end of the last event, or one minute if there is no event.
 	Duration time.Duration
 
-	// Counted helps to compare systems whose Durations differ. The Lost of an Outcome counts only
-	// calls that begin before the time Counted, in whole seconds. 0 means that Lost counts all
+	// Counted helps to compare systems whose Durations differ. Outcome.Lost counts only calls that
+	// begin before Counted, which is rounded down to whole seconds. 0 means that Lost counts all
 	// calls. Counted has no key in the text form.
 	Counted time.Duration
 
@@ -130,7 +130,7 @@ const (
 	CancelWork Cancel = "work"
 )
 
-// A Trigger is an event of an outage. It changes one thing about one service for a while.
+// A Trigger is an event of an outage. It changes one property of one service for a while.
 type Trigger struct {
 	At      time.Duration // when the event begins
 	For     time.Duration // how long the event lasts; must be above 0
@@ -139,7 +139,7 @@ type Trigger struct {
 	Value   float64 // see Change
 }
 
-// A Change is what a [Trigger] changes about its service.
+// A Change says which property of its service a [Trigger] changes.
 type Change string
 
 const (

@@ -21,13 +21,12 @@
 //
 // [ParseTasks] parses one step, as in this example, or only the list of its tasks.
 // [ParsePlaybook] parses a document with a workflow, and [ParseRules] parses the rules of one
-// task. The package runs nothing. Your program turns each [Task] into a [retryflow.Task], with a
-// function that does the work that Config describes. Config contains every key of the task that
-// is not about rules.
+// task. The package runs nothing. Your program turns each [Task] into a [retryflow.Task] with a
+// function of its own. Config contains every key of the task that is not about rules, and tells
+// the function what to do.
 //
 // The README lists the keys, the expressions, the differences from NoETL's engine, and the limits
-// that protect you from a document that you do not trust:
-// https://github.com/goretry/retry/blob/main/retryflow/noetl/README.md
+// on untrusted documents: https://github.com/goretry/retry/blob/main/retryflow/noetl/README.md
 //
 // If the condition of a rule cannot be evaluated, the pipeline ends, and the error says why. A
 // condition that needs a missing name does not end the pipeline: the rule does not match, and

@@ -26,7 +26,7 @@ type Step struct {
 }
 
 // A Task is one task of a step. To run it in a pipeline, make a [retryflow.Task] with its Label,
-// its Rules, and a function that does the work that Config describes.
+// its Rules, and a function of your own. Config tells this function what to do.
 type Task struct {
 	Label  string
 	Config map[string]any // the keys of the task that are not about rules

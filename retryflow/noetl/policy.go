@@ -31,8 +31,8 @@ func (r *reader) policyRules(k *key) retryflow.Rules {
 }
 
 // policyDialect is the form of rules under spec.policy. Expressions read the outcome as "outcome"
-// or as "output". The status of a success is "ok". If the outcome has no key "data", its "data"
-// is the result.
+// or as "output". The status of a success is "ok". If the program did not set the key "data" of
+// the outcome, this key contains the result.
 var policyDialect = dialect{"when", func(o retryflow.Outcome) func(string) (any, bool) {
 	others := names(o)
 	return func(name string) (any, bool) {

@@ -139,7 +139,7 @@ func ReadWire(data []byte) (retryflow.Event, error) {
 	return e, nil
 }
 
-// outcomeOf returns the Outcome from which object made m.
+// outcomeOf turns m back into an Outcome. It is the reverse of the function object.
 func outcomeOf(m map[string]any, e retryflow.Event) retryflow.Outcome {
 	o := retryflow.Outcome{
 		Result: m["result"], Data: maps.Clone(m),

@@ -105,8 +105,8 @@ func (e *evaluation) equal(a, b Value, depth int) bool {
 }
 
 // equalMembers compares members of lists or mappings as Python does. In Python, two NaN members
-// are equal if they are the same object. This package cannot know whether they are, so comparing
-// two NaN members is an error.
+// are equal if they are the same object. This package cannot know whether two members are the
+// same object, so comparing two NaN members is an error.
 func (e *evaluation) equalMembers(a, b Value, depth int) bool {
 	if f, ok := a.(float64); ok && math.IsNaN(f) {
 		if g, ok := b.(float64); ok && math.IsNaN(g) {

@@ -89,7 +89,7 @@ func (p *parser) expect(kind string) {
 	panic(failf("expected %q, got %v", kind, t))
 }
 
-// nest calls parse at one more level of nesting.
+// nest calls parse one nesting level deeper, and fails if this is too deep.
 func (p *parser) nest(parse func() node) node {
 	if p.depth++; p.depth > maxNesting {
 		panic(failf("the expression is nested more than %d deep", maxNesting))

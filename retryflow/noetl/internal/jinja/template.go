@@ -19,7 +19,8 @@ type part struct {
 	expression node // nil if the part is a text
 }
 
-// Parse parses a template. The function rand() in expressions calls rand.
+// Parse parses a template. If an expression calls rand(), the number comes from the parameter
+// rand.
 func Parse(source string, rand func() float64) (*Template, error) {
 	if len(source) > maxSource {
 		return nil, fmt.Errorf("the text has %d bytes: write at most %d", len(source), maxSource)
