@@ -68,7 +68,8 @@ func (s System) judgeCalls(r *Result) (up []bool, overloaded bool) {
 }
 
 // recovery returns the second of the last recovery after end, or -1 if there is no recovery.
-// relapses counts how often too few calls worked for hold seconds after a recovery.
+// relapses counts how often the system failed again after a recovery: for hold seconds, too few
+// calls worked.
 func recovery(up []bool, end int) (back, relapses int) {
 	back = -1
 	for i, run := end, 0; i < len(up); i++ {

@@ -107,8 +107,8 @@ func backoffName(b retry.Backoff) string {
 	}
 }
 
-// ReadWire reads the JSON of a mapping from [Wire]. The event that it returns differs from the
-// original event in these points:
+// ReadWire reads the JSON of a mapping that [Wire] returned. The event that it returns differs
+// from the original event in these points:
 //
 //   - Errors have only their text.
 //   - Result and Data of the Outcome contain JSON values. Their numbers are [json.Number].
