@@ -3,9 +3,9 @@
 //
 // # Rules for the errors of one call
 //
-// Different errors often need different policies: many attempts and long waits after a
-// rate limit, a few quick attempts after a deadlock, and no retry after any other error.
-// [Rules.Classify] adds such rules to an ordinary policy:
+// Different errors often need different policies. After a rate limit, you may want many attempts
+// and long waits. After a deadlock, you may want a few quick attempts. Other errors may need no
+// retry. [Rules.Classify] adds a rule for each kind of error to an ordinary policy:
 //
 //	rules := retryflow.Rules{
 //		{When: retryflow.IfErr(isRateLimit), Do: retryflow.Retry, Policy: patient},
@@ -13,20 +13,25 @@
 //	}
 //	err := retry.Do(ctx, retry.Policy{MaxAttempts: 10, Classify: rules.Classify}, call)
 //
-// The policy bounds the rules: its MaxAttempts, MaxElapsed and Budget hold for all rules
-// together. If you only need to retry one call, stop reading here: Classify is enough.
+// MaxAttempts, MaxElapsed and Budget of the policy apply to all rules together. If you only need
+// to retry one call, stop reading here: Classify is enough.
 //
 // # Pipelines
 //
-// A [Pipeline] runs several tasks. The outcome of a task decides which task comes next.
-// For example: fetch a page, store it, and go back for the next page; ask whether a job is
-// done, wait, and ask again; try another host after an error. Each task has its own rules.
-// A rule can look at results and errors. It can retry the task, continue with the next
-// task, jump to another task, end the pipeline, or fail it. The tasks share a [State].
+// A [Pipeline] runs several tasks. The outcome of a task decides which task comes next. Some
+// examples:
 //
-// A pipeline runs in the goroutine of its caller. Its State is all that it keeps. If you
-// record the events and the State, [Pipeline.Resume] continues a run that was cut off. An
-// [Event] can be written as one line of JSON and read back.
+//   - Pagination: fetch a page, store it, and go back for the next page.
+//   - Polling: ask whether a job is done, wait, and ask again.
+//   - Fallback: try another host after an error.
+//
+// Each task has its own rules. A rule can look at results and errors. It can retry the task,
+// continue with the next task, jump to another task, or end the pipeline with or without an
+// error. The tasks share a [State].
+//
+// A pipeline runs in the goroutine of its caller. It keeps no data except the State. If you
+// record the events and the State, [Pipeline.Resume] continues a run that was cut off. An [Event]
+// can be written as one line of JSON and read back.
 //
 // Package retrylog logs and counts the [retry.Event] inside an Event:
 //
@@ -34,6 +39,6 @@
 //		counters.OnEvent(ctx, e.Event)
 //	}
 //
-// The examples are recipes: pagination, polling, a policy for each error, a
-// fallback host, resuming after a crash.
+// The examples show pagination, polling, a policy for each error, a fallback host, and how to
+// resume after a crash.
 package retryflow

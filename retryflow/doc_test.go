@@ -79,10 +79,10 @@ func TestRulesOfOneTask(t *testing.T) {
 	delays := Rule{Do: Retry, Policy: again, Delay: func(Outcome) (time.Duration, error) { return time.Hour, errOwn }}
 	delays.Set = func(State, Outcome) error { panic("nothing is set if the delay fails") }
 	sets := Rule{Do: Retry, Policy: again, Set: func(State, Outcome) error { return errOwn }}
-	const noMatch = "If no rule matches, a success continues and an error fails."
+	const noMatch = "If no rule matches, the pipeline continues after a success and fails after an error."
 	const orElse = "A rule without a When always matches, like an else."
-	const bounds = "No rule can retry an error marked Permanent, retry earlier than a server asks for, or exceed the bounds of Pipeline.Policy."
-	const fails = "If Attempts, Delay or Set fails, the task fails with that error and the error of the outcome."
+	const bounds = "No rule can retry a [retry.Permanent] error, retry earlier than a server asks for, or exceed the limits of Pipeline.Policy."
+	const fails = "If Attempts, Delay or Set returns an error, the task fails with this error and the error of the outcome."
 
 	for _, row := range []struct {
 		sentence, name string
@@ -94,11 +94,11 @@ func TestRulesOfOneTask(t *testing.T) {
 		err            string // without the name of the task; "": no error
 		is             error
 	}{
-		{"Attempts are counted for the task, over all its rules.", "", retry.Policy{}, []Outcome{a, a, b, b}, Rules{
+		{"The rules of a task share one count of attempts.", "", retry.Policy{}, []Outcome{a, a, b, b}, Rules{
 			{When: when("a"), Do: Retry, Policy: retry.Policy{MaxAttempts: 10, Backoff: retry.Linear(s)}},
 			{When: when("b"), Do: Retry, Policy: retry.Policy{MaxAttempts: 4, Backoff: retry.Linear(9 * s)}},
 		}, []time.Duration{0, s, 3 * s, 30 * s}, false, "attempts exhausted after 4 attempts (30s waited): boom", errBoom},
-		{"After each attempt the rules are tried in order, and the first that matches decides.", "", retry.Policy{}, []Outcome{failure},
+		{"After each attempt the rules are tried in order, and the first rule that matches decides.", "", retry.Policy{}, []Outcome{failure},
 			Rules{{When: when("other"), Do: Retry, Policy: again}, {When: failing, Do: Break}, never}, nil, false, "", nil},
 		{orElse, "a success", retry.Policy{}, []Outcome{success}, Rules{other, {Do: Break}}, nil, false, "", nil},
 		{orElse, "an error", retry.Policy{}, []Outcome{failure}, Rules{other, {Do: Break}}, nil, false, "", nil},
@@ -126,7 +126,7 @@ func TestRulesOfOneTask(t *testing.T) {
 		{fails, "Set, a success", retry.Policy{}, []Outcome{success}, Rules{sets}, nil, false, "not retryable after 1 attempt: rule 0: set: no such header", errOwn},
 		{"Continue goes on to the next task, even after an error.", "a success", retry.Policy{}, []Outcome{success}, Rules{{Do: Continue}}, nil, true, "", nil},
 		{"Continue goes on to the next task, even after an error.", "an error", retry.Policy{}, []Outcome{failure}, Rules{{Do: Continue}}, nil, true, "", nil},
-		{"Retry runs the task again as the Policy of the rule says, even after a success.", "", retry.Policy{}, []Outcome{failure, pending, pending, success}, Rules{
+		{"Retry runs the task again according to the Policy of the rule, even after a success.", "", retry.Policy{}, []Outcome{failure, pending, pending, success}, Rules{
 			retrying(9, retry.Fixed(s)),
 			{When: when("pending"), Do: Retry, Policy: retry.Policy{MaxAttempts: 9, Backoff: retry.Exponential{Base: 10 * s}, MaxDelay: 30 * s}},
 		}, []time.Duration{0, s, 21 * s, 51 * s}, true, "", nil},
@@ -190,14 +190,14 @@ var rules = []struct {
 	sentence string
 	test     func(*testing.T)
 }{
-	{"An invalid pipeline runs nothing and returns every fault.", func(t *testing.T) {
+	{"If the pipeline is invalid, Run runs no task and returns every fault.", func(t *testing.T) {
 		task := newScript(success)
 		p := Pipeline{MaxJumps: -1, Tasks: []Task{{Label: "a", Run: task.run, Rules: Rules{{Do: Jump, To: "nosuch"}}}}}
 		err := p.Run(t.Context(), nil)
 		assert.EqualError(t, err, `retryflow: invalid pipeline: MaxJumps is -1: write how many, or 0 for 10,000; task "a": rule 0: To is "nosuch": no task has that Label`)
 		assert.Empty(t, task.began)
 	}},
-	{"Tasks run in order, each with the state that the previous one left.", func(t *testing.T) {
+	{"Tasks run in order. Each task gets the state that the task before it left.", func(t *testing.T) {
 		var order []string
 		step := func(name string) Task {
 			return Task{Label: name, Run: func(_ context.Context, s State) Outcome {
@@ -212,7 +212,7 @@ var rules = []struct {
 		assert.Equal(t, []string{"a", "b", "c"}, order)
 		assert.Equal(t, State{"order": "abc"}, state)
 	}},
-	{"If a When fails, the task fails with that error and the error of the outcome, and no later rule is tried.", func(t *testing.T) {
+	{"If a When returns an error, the task fails with this error and the error of the outcome. No later rule is tried.", func(t *testing.T) {
 		errWhen := errors.New("cannot tell")
 		for _, later := range []Rule{{Do: Continue}, {Do: Break}, {Do: Jump, To: "t"}, retrying(9, nil)} {
 			for want, o := range map[string]Outcome{": boom": failure, "": success} {
@@ -241,7 +241,7 @@ var rules = []struct {
 			}
 		}
 	}},
-	{"A rule whose When fails with ErrNoMatch does not match. The error is in the event, and in the error text if the task fails.", func(t *testing.T) {
+	{"If the error of a When is ErrNoMatch, the task does not fail: the rule just does not match. The event contains this error. If the task fails for another reason, the text of its error contains this error too.", func(t *testing.T) {
 		errWhen := retry.Permanent(fmt.Errorf("no\nkey: %w", ErrNoMatch))
 		var faults []error
 		p := Pipeline{
@@ -283,7 +283,7 @@ var rules = []struct {
 			}
 		}
 	}},
-	{"Jump goes on to the task that To names. Each time a task is entered, its attempts count from 1.", func(t *testing.T) {
+	{"Jump goes on to the task with the label To. Each time a task is entered, its attempts are counted from 1.", func(t *testing.T) {
 		attempts := []int{}
 		fetch := func(_ context.Context, s State) Outcome {
 			n, _ := s["runs"].(int)
@@ -329,7 +329,7 @@ var rules = []struct {
 		p = Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{retrying(2, nil)}}}}
 		assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(p.Run(none, nil)), "a Retry takes from it")
 	}},
-	{"A jump beyond MaxJumps fails the task that jumps, before its wait.", func(t *testing.T) {
+	{"If a jump exceeds MaxJumps, the task that jumps fails without a wait.", func(t *testing.T) {
 		poll, scheduled := newScript(Outcome{Result: "pending", Err: errBoom}), 0
 		tasks := []Task{{Label: "poll", Run: poll.run, Rules: Rules{{When: when("pending"), Do: Jump, To: "poll", Delay: waits(5 * time.Second)}}}}
 		err := Pipeline{Tasks: tasks, MaxJumps: 10, OnEvent: func(_ context.Context, e Event) {
@@ -348,7 +348,7 @@ var rules = []struct {
 		assert.ErrorContains(t, err, "MaxJumps (10000)")
 		assert.Len(t, poll.began, 11+10_001)
 	}},
-	{"A pipeline ends when its context is done: in a task, in the wait for a retry, or in the wait for a jump.", func(t *testing.T) {
+	{"A pipeline ends when its context is done, also during the wait for a retry or a jump.", func(t *testing.T) {
 		errCause := errors.New("shutting down")
 		long := Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Hour)}}
 		for name, row := range map[string]struct {

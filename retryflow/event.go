@@ -10,38 +10,45 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// Event is an event of package retry, with the task and the rule that it belongs to.
-// Each time a task is entered, its events start with attempt 1 and end with a CallFinished
-// for the task. There is no event for the end of the run. A wait before a jump is a
-// RetryScheduled with the Directive Jump. The CallFinished of that task follows after the
-// wait.
+// An Event is a [retry.Event] of a task, together with the decision of the rules. Each time a
+// task is entered, its events start with attempt 1 and end with a CallFinished. The end of the
+// whole run has no event. If a task waits before a jump, the wait is a RetryScheduled with the
+// Directive Jump. The CallFinished of the task follows after this wait.
 //
-// Err of AttemptFinished is the error that the task fails with, or else the error of the
-// Outcome. Err of RetryScheduled is the error of the Outcome if Directive is Jump.
+// In an AttemptFinished, Err is the error with which the task fails or is retried. If there is no
+// such error, Err is the error of the Outcome. In a RetryScheduled with the Directive Jump, Err
+// is the error of the Outcome.
 //
-// Max is the EffectiveMax of Pipeline.Policy. It is the same in all events of a task. Rule
-// and the fields after it say what the rules decided after the last attempt. They are not
-// set in AttemptStarted, where Rule is -1.
+// Max is the EffectiveMax of Pipeline.Policy in all events. Rule and the fields after Rule say
+// what the rules decided after the last attempt. In an AttemptStarted, Rule is -1 and the fields
+// after Rule are zero.
 type Event struct {
 	retry.Event
 	Task string
 
-	Rule      int       // index of the rule that matched; -1: no rule matched
+	Rule      int       // the index of the rule that matched; -1 if no rule matched
 	Directive Directive // what to do next, if attempts and time allow it
-	To        string    // Jump: the label of the next task
+	To        string    // the label of the next task, if Directive is Jump
 
-	// Limit is the lower limit on attempts of the rule and of the pipeline, or Unlimited,
-	// if Directive is Retry. Otherwise it is 0.
+	// If Directive is Retry, Limit is the limit on attempts of the rule or of the pipeline,
+	// whichever is lower. It is Unlimited if neither has a limit. For any other Directive, Limit is
+	// 0.
 	Limit int
 
 	Computed time.Duration // the result of the rule's Delay; 0 if the rule has no Delay
 
-	Outcome Outcome       // AttemptFinished: the outcome, with the State after Set has changed it
-	Faults  []error       // AttemptFinished: the errors of each When that failed with ErrNoMatch
-	Backoff retry.Backoff // RetryScheduled: the curve from which the delay was computed
+	// Outcome is the outcome of the attempt, in an AttemptFinished. Its State already has the
+	// changes that Set made.
+	Outcome Outcome
+
+	// Faults are the errors of each When that failed with ErrNoMatch, in an AttemptFinished.
+	Faults []error
+
+	// Backoff is the curve from which the delay was computed, in a RetryScheduled.
+	Backoff retry.Backoff
 }
 
-// event returns the event of the pipeline for e, which is an event of a task.
+// event turns e into an event of the pipeline. e is an event of the task.
 func event(e retry.Event, task Task, o Outcome, v verdict) Event {
 	f := Event{Event: e, Task: task.Label, Rule: -1}
 	switch e.Kind {
@@ -94,8 +101,8 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	return append(append(base[:len(base)-1], ','), own[1:]...), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. Each of the Faults becomes an error with the
-// same text.
+// UnmarshalJSON reads the JSON that MarshalJSON writes. Each fault becomes an error with the text
+// in the JSON.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	var base retrylog.Record
 	if err := base.UnmarshalJSON(data); err != nil {

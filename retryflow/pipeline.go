@@ -17,78 +17,79 @@ type State map[string]any
 
 // A Task is one step of a [Pipeline].
 type Task struct {
-	Label string // the name for a Jump; it is not empty, and unique in the pipeline
+	Label string // the name for a Jump; must be unique in the pipeline and not empty
 	Run   func(context.Context, State) Outcome
 	Rules Rules
 }
 
-// A Pipeline is a list of tasks that run one after another, unless their rules say
-// otherwise. You can run it any number of times, and concurrently if its functions are safe
+// A Pipeline is a list of tasks that run one after another, unless their rules say otherwise. You
+// can run a Pipeline any number of times. You can run it concurrently if its functions are safe
 // for concurrent use.
 //
-//   - An invalid pipeline runs nothing and returns every fault.
-//   - Tasks run in order, each with the state that the previous one left.
-//   - Attempts are counted for the task, over all its rules.
-//   - After each attempt the rules are tried in order, and the first that matches decides.
+//   - If the pipeline is invalid, Run runs no task and returns every fault.
+//   - Tasks run in order. Each task gets the state that the task before it left.
+//   - The rules of a task share one count of attempts.
+//   - After each attempt the rules are tried in order, and the first rule that matches decides.
 //   - A rule without a When always matches, like an else.
-//   - If a When fails, the task fails with that error and the error of the outcome, and no
+//   - If a When returns an error, the task fails with this error and the error of the outcome. No
 //     later rule is tried.
-//   - A rule whose When fails with ErrNoMatch does not match. The error is in the event, and
-//     in the error text if the task fails.
-//   - If no rule matches, a success continues and an error fails.
+//   - If the error of a When is ErrNoMatch, the task does not fail: the rule just does not match.
+//     The event contains this error. If the task fails for another reason, the text of its error
+//     contains this error too.
+//   - If no rule matches, the pipeline continues after a success and fails after an error.
 //   - Delay computes the wait from the outcome.
 //   - Set changes the state before the directive takes effect.
 //   - Attempts computes the limit of a Retry from the outcome.
-//   - If Attempts, Delay or Set fails, the task fails with that error and the error of the outcome.
+//   - If Attempts, Delay or Set returns an error, the task fails with this error and the error of
+//     the outcome.
 //   - Continue goes on to the next task, even after an error.
-//   - Retry runs the task again as the Policy of the rule says, even after a success.
+//   - Retry runs the task again according to the Policy of the rule, even after a success.
 //   - If a rule has no attempts left, the task fails with the last error, and no later rule
 //     is tried.
-//   - No rule can retry an error marked Permanent, retry earlier than a server asks for, or
-//     exceed the bounds of Pipeline.Policy.
-//   - Jump goes on to the task that To names. Each time a task is entered, its attempts count
-//     from 1.
+//   - No rule can retry a [retry.Permanent] error, retry earlier than a server asks for, or
+//     exceed the limits of Pipeline.Policy.
+//   - Jump goes on to the task with the label To. Each time a task is entered, its attempts are
+//     counted from 1.
 //   - A jump is not a retry and takes nothing from a Budget.
-//   - A jump beyond MaxJumps fails the task that jumps, before its wait.
+//   - If a jump exceeds MaxJumps, the task that jumps fails without a wait.
 //   - Break ends the pipeline without an error and skips the remaining tasks.
 //   - Fail ends the pipeline with the error of the outcome.
-//   - A pipeline ends when its context is done: in a task, in the wait for a retry, or in the
-//     wait for a jump.
+//   - A pipeline ends when its context is done, also during the wait for a retry or a jump.
 //   - A panic in one of your functions is not recovered.
 type Pipeline struct {
 	Tasks    []Task
-	MaxJumps int // the limit on jumps in one run; 0: 10,000; a negative limit is invalid
+	MaxJumps int // the limit on jumps in one run; 0 means 10,000; a negative limit is invalid
 
-	// Policy bounds each task, whatever its rules say: with its limits on attempts,
-	// AttemptTimeout, MaxElapsed and Budget. If it sets no limit on attempts, only the rules
-	// do. RetryAfter and MaxRetryAfter decide about the wait that a server asks for. Source
-	// draws all seeds, and Wait waits before retries and jumps.
+	// The limits on attempts, AttemptTimeout, MaxElapsed and Budget of Policy apply to each task,
+	// whatever the rules of the task say. If Policy sets no limit on attempts, only the rules limit
+	// the attempts. RetryAfter and MaxRetryAfter decide about the wait that a server asks for.
+	// Source provides all seeds. Wait is called to wait before retries and jumps.
 	//
-	// The other fields must be zero. The rules set backoff and jitter, and classify the
-	// errors. HealthyAfter is not available for a task: call [retry.Do] in Run instead.
+	// The other fields must be zero, because the rules set backoff and jitter and classify the
+	// errors. A task cannot have a HealthyAfter: call [retry.Do] in Task.Run instead.
 	Policy retry.Policy
 
 	// OnEvent is called for each event, in order, in the goroutine of Run. It may be nil.
 	OnEvent func(context.Context, Event)
 }
 
-// Run runs p with a state, which may be nil. It returns nil if the last task continues, or if
-// a task ends the pipeline with Break. If a task fails, Run returns an error that names the
-// task. errors.Is and errors.As find the error of the task, and [retry.ReasonOf] returns why
-// it was not retried. The error of a jump beyond MaxJumps has no Reason.
+// Run runs p with a state, which may be nil. It returns nil if the last task continues, or if a
+// task ends the pipeline with Break. If a task fails, Run returns an error that names the task.
+// errors.Is and errors.As find the error of the task, and [retry.ReasonOf] returns why the task
+// was not retried. If a jump exceeds MaxJumps, the error has no Reason.
 func (p Pipeline) Run(ctx context.Context, state State) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	return p.newRun(state).from(ctx, 0)
+	return p.newRun(state).runFrom(ctx, 0)
 }
 
 // A run is one run of a pipeline.
 type run struct {
 	Pipeline
 	state   State
-	jumps   int           // the jumps so far
-	skipped time.Duration // what Wait has skipped so far: the clock of the run is ahead by it
+	jumps   int           // how many jumps the run has made
+	skipped time.Duration // how far the clock of the run is ahead, because Wait skipped time
 }
 
 func (p Pipeline) newRun(state State) *run {
@@ -98,8 +99,8 @@ func (p Pipeline) newRun(state State) *run {
 	return &run{Pipeline: p, state: state}
 }
 
-// from runs the tasks, starting with the task at an index.
-func (r *run) from(ctx context.Context, at int) error {
+// runFrom runs the task with this index and the tasks after it.
+func (r *run) runFrom(ctx context.Context, at int) error {
 	for at < len(r.Tasks) {
 		task := r.Tasks[at]
 		v, err := r.execute(ctx, task)
@@ -118,19 +119,19 @@ func (r *run) from(ctx context.Context, at int) error {
 	return nil
 }
 
-// execute runs a task until its rules no longer say Retry. If they say Jump, it also waits
-// for the delay before the jump.
+// execute runs a task until its rules no longer say Retry. If the rules say Jump, execute also
+// waits for the delay before the jump.
 func (r *run) execute(ctx context.Context, task Task) (v verdict, err error) {
 	var o Outcome
 	v.index = -1            // no rule has matched before the first attempt ends
-	var stopped retry.Event // the CallFinished of a task that jumps, sent only after the wait
+	var stopped retry.Event // the CallFinished of a task that jumps; it is sent after the wait
 	policy := r.policy()
 	policy.Classify = func(error) *retry.Class { return v.class() }
 	if policy.Wait != nil {
 		policy.Wait = r.wait
 	}
 	if r.OnEvent != nil {
-		behind := r.skipped // the clock of retry.Do is behind the clock of r by this time
+		behind := r.skipped // how far the clock of retry.Do is behind the clock of r
 		policy.OnEvent = func(_ context.Context, e retry.Event) {
 			e.Time = e.Time.Add(behind)
 			if e.Max == noLimit {
@@ -168,8 +169,8 @@ func (r *run) execute(ctx context.Context, task Task) (v verdict, err error) {
 	return v, err
 }
 
-// jump waits for the delay of the rule, unless the jump exceeds MaxJumps. Then it sends the
-// event that the task has stopped.
+// jump waits for the delay of the rule, and then sends the CallFinished of the task. If the jump
+// exceeds MaxJumps, it sends the CallFinished without a wait.
 func (r *run) jump(
 	ctx context.Context, task Task, o Outcome, v verdict, stopped retry.Event,
 ) (err error) {
@@ -181,7 +182,7 @@ func (r *run) jump(
 	}
 	end := stopped
 	if r.jumps++; r.jumps > r.maxJumps() {
-		err = after(fmt.Errorf("the jump to %q exceeds MaxJumps (%d)", v.To, r.maxJumps()), o)
+		err = withOutcome(fmt.Errorf("the jump to %q exceeds MaxJumps (%d)", v.To, r.maxJumps()), o)
 	} else {
 		cut := r.pause(ctx, v.wait, func(now time.Time) {
 			tell(retry.Event{
@@ -204,11 +205,12 @@ func (r *run) jump(
 }
 
 func waitingFor(label string, o Outcome) error {
-	return after(fmt.Errorf("waiting for task %q", label), o)
+	return withOutcome(fmt.Errorf("waiting for task %q", label), o)
 }
 
 // pause waits for d, if d is above 0. It calls scheduled when the wait begins. It returns nil
-// after the whole wait, and otherwise why the wait did not begin or ended early.
+// after the whole wait. Otherwise the error says why the wait did not begin or why it ended
+// early.
 func (r *run) pause(
 	ctx context.Context, d time.Duration, scheduled func(now time.Time),
 ) *retry.Error {
@@ -221,7 +223,7 @@ func (r *run) pause(
 	deadline, bounded := ctx.Deadline()
 	switch left := deadline.Sub(began); {
 	case ctx.Err() != nil:
-		return ended(ctx, d)
+		return contextError(ctx, d)
 	case bounded && left <= d:
 		cause := &tooCloseError{max(0, left)}
 		return &retry.Error{Reason: retry.ReasonDeadline, Delay: d, Cause: cause}
@@ -233,7 +235,7 @@ func (r *run) pause(
 	}
 	switch {
 	case ctx.Err() != nil:
-		return ended(ctx, d)
+		return contextError(ctx, d)
 	case err != nil:
 		return &retry.Error{Reason: retry.ReasonWait, Delay: d, Cause: err}
 	default:
@@ -241,9 +243,9 @@ func (r *run) pause(
 	}
 }
 
-// ended returns the error of a task that would jump after a delay of d, but whose context is
-// done.
-func ended(ctx context.Context, d time.Duration) *retry.Error {
+// contextError returns the error of a task whose context was done before its jump. d is the delay
+// before the jump.
+func contextError(ctx context.Context, d time.Duration) *retry.Error {
 	e := &retry.Error{Reason: retry.ReasonCanceled, Delay: d, Cause: ctx.Err()}
 	if errors.Is(e.Cause, context.DeadlineExceeded) {
 		e.Reason = retry.ReasonDeadline
@@ -254,8 +256,8 @@ func ended(ctx context.Context, d time.Duration) *retry.Error {
 	return e
 }
 
-// A tooCloseError is the Cause of the error of a task if the deadline of its context comes
-// before its jump.
+// A tooCloseError is the Cause of an error if the wait before a jump would go past the deadline
+// of the context.
 type tooCloseError struct{ left time.Duration }
 
 func (e *tooCloseError) Error() string {
@@ -265,7 +267,8 @@ func (e *tooCloseError) Error() string {
 
 func (*tooCloseError) Unwrap() error { return context.DeadlineExceeded }
 
-// wait waits with Wait of the policy. It sets the clock of r ahead by the time that Wait skips.
+// wait waits for d, with the Wait of the policy if there is one. If Wait skips time, wait sets
+// the clock of r ahead by this time.
 func (r *run) wait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
 	if r.Policy.Wait == nil {
 		return 0, sleep(ctx, d)
@@ -275,7 +278,7 @@ func (r *run) wait(ctx context.Context, d time.Duration) (skipped time.Duration,
 	return skipped, err
 }
 
-// sleep waits for d, or until ctx is done, and returns the error of ctx.
+// sleep waits for d or until ctx is done. It returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -286,10 +289,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// now reads the clock of r. The time that Wait skipped has passed on this clock.
+// now returns the time on the clock of r. This clock is ahead by the time that Wait skipped.
 func (r *run) now() time.Time { return time.Now().Add(r.skipped) }
 
-// bounded returns ctx with its deadline moved to the clock of r.
+// bounded returns ctx with an earlier deadline. The difference is the time that Wait skipped.
 func (r *run) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.skipped > 0 {
 		if deadline, ok := ctx.Deadline(); ok {
@@ -299,16 +302,17 @@ func (r *run) bounded(ctx context.Context) (context.Context, context.CancelFunc)
 	return ctx, func() {}
 }
 
-// after returns err together with the error of the outcome.
-func after(err error, o Outcome) error {
+// withOutcome returns err together with the error of the outcome, if there is one.
+func withOutcome(err error, o Outcome) error {
 	if o.Err == nil {
 		return err
 	}
 	return fmt.Errorf("%w: %w", err, o.Err)
 }
 
-// taskError adds the label of the task to err, and the errors of each When that failed with
-// ErrNoMatch. errors.Is does not find these errors, because they are not why the task failed.
+// taskError adds the label of the task to err. It also adds the texts of the When errors that
+// were ErrNoMatch. errors.Is does not find the When errors, because they are not the reason why
+// the task failed.
 func taskError(task Task, v verdict, err error) error {
 	err = fmt.Errorf("retryflow: task %q: %w", task.Label, err)
 	for _, fault := range v.faults {
@@ -317,12 +321,11 @@ func taskError(task Task, v verdict, err error) error {
 	return err
 }
 
-// noLimit is the MaxAttempts of a pipeline that sets no limit. It is not Unlimited: then each
-// wait would be at least 10ms, which is not needed here, because each rule has a limit or a
-// delay.
+// noLimit is the MaxAttempts of a pipeline that sets no limit. With Unlimited, each wait would be
+// at least 10ms. A pipeline does not need this, because each rule has a limit or a delay.
 const noLimit = math.MaxInt
 
-// policy returns Policy, with noLimit if it sets no limit.
+// policy returns p.Policy. If it sets no limit on attempts, its MaxAttempts becomes noLimit.
 func (p Pipeline) policy() retry.Policy {
 	policy := p.Policy
 	if policy.MaxAttempts == 0 && policy.MaxRetries == 0 {

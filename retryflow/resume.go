@@ -8,13 +8,13 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Resume continues a run that was cut off by a crash or by a canceled context. log contains
-// the events of that run, in the order in which OnEvent got them. state is the state of the
-// run when the last event was recorded. If the run was cut off in a wait, Resume waits until
-// the time at which this wait would have ended. A task that was interrupted starts again and
-// counts its attempts from 1. Jumps in the log count toward MaxJumps.
+// Resume continues a run that was cut off by a crash or by a canceled context. log contains the
+// events of this run, in the order in which OnEvent got them. state is the state of the run when
+// the last event was recorded. If the run was cut off during a wait, Resume first waits until the
+// time when this wait would have ended. A task that was interrupted starts again and counts its
+// attempts from 1. Jumps in the log count toward MaxJumps.
 //
-// With an empty log Resume is the same as Run. If the run has already ended, Resume runs
+// With an empty log, Resume does the same as Run. If the run has already ended, Resume runs
 // nothing, and returns an error if the run failed.
 func (p Pipeline) Resume(ctx context.Context, state State, log []Event) error {
 	if err := p.Validate(); err != nil {
@@ -22,7 +22,7 @@ func (p Pipeline) Resume(ctx context.Context, state State, log []Event) error {
 	}
 	r := p.newRun(state)
 	if len(log) == 0 {
-		return r.from(ctx, 0)
+		return r.runFrom(ctx, 0)
 	}
 	last := log[len(log)-1]
 	at := p.index(last.Task)
@@ -58,11 +58,11 @@ func (p Pipeline) Resume(ctx context.Context, state State, log []Event) error {
 			return taskError(task, verdict{}, err)
 		}
 	}
-	return r.from(ctx, at)
+	return r.runFrom(ctx, at)
 }
 
-// due returns the time at which the wait at the end of the log ends. It returns the zero
-// time if the log does not end in a wait.
+// due returns the time when the wait at the end of the log ends. It returns the zero time if the
+// log does not end in a wait.
 func due(log []Event) time.Time {
 	for i := len(log) - 1; i >= 0; i-- {
 		switch e := log[i]; {

@@ -10,7 +10,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Validate returns nil if p can be run, and otherwise an error that lists every fault with
+// Validate returns nil if p can be run. Otherwise it returns an error that lists every fault with
 // its task and its rule. It does not call the functions of p.
 func (p Pipeline) Validate() error {
 	var faults []string
@@ -21,7 +21,7 @@ func (p Pipeline) Validate() error {
 	if err := p.policy().Validate(); err != nil {
 		say("Policy: %v", err)
 	}
-	for _, fault := range ofPipeline(p.Policy) {
+	for _, fault := range pipelinePolicyFaults(p.Policy) {
 		say("Policy: %s", fault)
 	}
 	for i, t := range p.Tasks {
@@ -43,12 +43,12 @@ func (p Pipeline) Validate() error {
 	return invalid("pipeline", faults)
 }
 
-// Validate returns nil if [Rules.Classify] can use the rules, and otherwise an error that
-// lists every fault with its rule. It does not call the functions of the rules. Without a
-// [Pipeline] there is no State to set and no task to jump to. Fail, Continue and Break all
-// mean that the error is not retried.
+// Validate returns nil if [Rules.Classify] can use the rules. Otherwise it returns an error that
+// lists every fault with its rule. It does not call the functions of the rules. A rule must not
+// have Set or Jump, because Classify has no State and no tasks. Fail, Continue and Break all mean
+// that the error is not retried.
 func (rules Rules) Validate() error {
-	// The policy that uses Classify also has limits. They are unknown here.
+	// The policy that uses Classify has limits too, but its limits are unknown here.
 	bounded := Pipeline{Policy: retry.Policy{MaxAttempts: 1}}
 	return invalid("rules", rules.faults(func(r Rule) []string {
 		faults := bounded.ruleFaults(r)
@@ -69,11 +69,11 @@ func invalid(what string, faults []string) error {
 	return fmt.Errorf("retryflow: invalid %s: %s", what, strings.Join(faults, "; "))
 }
 
-// faults returns the faults of each rule, and a fault for each rule that can never
-// match.
-func (rules Rules) faults(of func(Rule) []string) (faults []string) {
+// faults returns the faults that check finds in each rule. It adds a fault for each rule that can
+// never match.
+func (rules Rules) faults(check func(Rule) []string) (faults []string) {
 	for i, r := range rules {
-		for _, fault := range of(r) {
+		for _, fault := range check(r) {
 			faults = append(faults, fmt.Sprintf("rule %d: %s", i, fault))
 		}
 		if r.When == nil && i+1 < len(rules) {
@@ -89,7 +89,7 @@ func (p Pipeline) ruleFaults(r Rule) (faults []string) {
 	switch r.Do {
 	case Continue, Break, Fail:
 	case Retry:
-		policy := p.together(r)
+		policy := p.withLimits(r)
 		atOnce := policy.Backoff == nil || policy.Backoff.Delay(math.MaxInt) <= 0
 		switch unlimited := policy.EffectiveMax() == retry.Unlimited; {
 		case policy.Validate() != nil:
@@ -100,7 +100,7 @@ func (p Pipeline) ruleFaults(r Rule) (faults []string) {
 		if r.Attempts == nil && r.Policy.MaxAttempts == 0 && r.Policy.MaxRetries == 0 {
 			say("Policy sets no limit: write MaxAttempts or MaxRetries")
 		}
-		faults = append(faults, ofRule(r.Policy)...)
+		faults = append(faults, rulePolicyFaults(r.Policy)...)
 	case Jump:
 		if p.index(r.To) < 0 {
 			say("To is %q: no task has that Label", r.To)
@@ -123,9 +123,9 @@ func (p Pipeline) ruleFaults(r Rule) (faults []string) {
 	return faults
 }
 
-// together returns the Policy of a rule with the bounds of the pipeline. A rule may be
+// withLimits returns the Policy of a rule with the limits of the pipeline. A rule may be
 // unlimited if the pipeline has a limit.
-func (p Pipeline) together(r Rule) retry.Policy {
+func (p Pipeline) withLimits(r Rule) retry.Policy {
 	policy := r.Policy
 	if r.Attempts != nil {
 		policy.MaxAttempts = 1
@@ -140,8 +140,9 @@ func (p Pipeline) together(r Rule) retry.Policy {
 	return policy
 }
 
-// ofPipeline returns a fault for each field that must not be set in the policy of a pipeline.
-func ofPipeline(p retry.Policy) []string {
+// pipelinePolicyFaults returns a fault for each field that must not be set in the policy of a
+// pipeline.
+func pipelinePolicyFaults(p retry.Policy) []string {
 	const rules = "%s belongs to the rules: set it in their Policy"
 	return which(
 		field{"Backoff", p.Backoff != nil, rules},
@@ -155,8 +156,8 @@ func ofPipeline(p retry.Policy) []string {
 	)
 }
 
-// ofRule returns a fault for each field that must not be set in the policy of a rule.
-func ofRule(p retry.Policy) []string {
+// rulePolicyFaults returns a fault for each field that must not be set in the policy of a rule.
+func rulePolicyFaults(p retry.Policy) []string {
 	const elsewhere = "set it in Pipeline.Policy, or in the policy that has the Classify"
 	const pipeline = "%s of its Policy is not used: " + elsewhere
 	return which(

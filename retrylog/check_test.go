@@ -18,8 +18,9 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// Check agrees with the policy of a call, and says where another one decides
-// differently. It does not object to what a log does not contain.
+// Check accepts the log of a call under the policy of the call. Under another policy, it names
+// the first decision that differs. It accepts decisions that depend on facts that a log does not
+// contain.
 func TestCheck(t *testing.T) {
 	three, five := []error{errRefused, errRefused, errRefused}, []error{errRefused, errRefused, errRefused, errRefused, errRefused}
 	same := func(*retry.Policy) {}
@@ -61,7 +62,7 @@ func TestCheck(t *testing.T) {
 			p.Backoff, p.Jitter = retry.Fixed(5*time.Second), nil
 			p.Wait = func(_ context.Context, d time.Duration) (time.Duration, error) { time.Sleep(d / 2); return 0, nil }
 		}, []error{errRefused}, retry.ReasonSuccess, func(p *retry.Policy) { p.Wait = nil },
-			"retrylog: line 4: attempt 2 of 3 started, and that is 2.5s before it was due, but the policy has no Wait"},
+			"retrylog: line 4: attempt 2 of 3 started, and the wait ended 2.5s early, but the policy has no Wait"},
 
 		{"another spread above a Retry-After", same, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.Jitter = nil }, "and the policy says in 1s"},
 		{"another spread that was cut", cut, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.Jitter = nil }, "and the policy says in 1s"},
@@ -98,7 +99,7 @@ func TestCheck(t *testing.T) {
 
 		{"invalid, whose only attempt succeeds", same, nil, retry.ReasonSuccess, invalid, "line 3: stopped after 1 attempt: it succeeded, and the policy says invalid"},
 		{"valid, and it was not", invalid, nil, retry.ReasonSuccess, valid,
-			"(invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited), and the policy is valid"},
+			"(invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited), and the policy is not invalid, although the cause says so"},
 		{"valid, and it was not, and failed", invalid, three[:1], retry.ReasonInvalid, valid,
 			"line 3: stopped after 1 attempt: the policy, a class, or the call is invalid"},
 	} {
@@ -106,7 +107,7 @@ func TestCheck(t *testing.T) {
 			p := with(row.made)
 			call := only(t, logOf(t, context.Background(), p, failing(row.errs...)))
 			assert.Equal(t, row.reason, call.Reason)
-			if p.Budget == nil { // which the call has emptied
+			if p.Budget == nil { // the call has emptied its Budget
 				assert.NoError(t, call.Check(p))
 			}
 			row.checked(&p)
@@ -120,9 +121,8 @@ func TestCheck(t *testing.T) {
 	assert.NoError(t, retrylog.Call{}.Check(policy))
 }
 
-// Lo and Hi say what a delay was drawn from. An event that has neither, as from a queue that
-// does not know, is compared by its delay. Only the spread above a Retry-After is cut to the time
-// that was left.
+// A delay is drawn from Lo to Hi. If an event has neither Lo nor Hi, Check compares its delay.
+// Only the window above a Retry-After can be cut to the time that was left.
 func TestCheckOfWindows(t *testing.T) {
 	log := logOf(t, context.Background(), policy, failing(errRefused, errRefused, errRefused))
 	call := only(t, strings.NewReplacer(`"lo":"160ms","hi":"240ms",`, "", `"lo":"320ms","hi":"480ms",`, "").Replace(log))
@@ -139,10 +139,10 @@ func TestCheckOfWindows(t *testing.T) {
 		"and the policy says in 0s to 200ms")
 }
 
-// What code decided is accepted, and counted.
+// Check accepts the decisions that functions of the program made, and ByCode returns them.
 func TestCheckOfWhatCodeDecided(t *testing.T) {
 	unauthorized, busy, other, wrong := errors.New("401"), errors.New("503"), errors.New("404"), errors.New("500")
-	file := policy // what an operator has
+	file := policy // the policy that an operator reads from a file
 	file.MaxAttempts, file.MaxElapsed = 5, time.Hour
 	file.Wait = func(ctx context.Context, d time.Duration) (time.Duration, error) { time.Sleep(d); return 0, ctx.Err() }
 	program := file
@@ -168,7 +168,7 @@ func TestCheckOfWhatCodeDecided(t *testing.T) {
 		errs   []error
 		by     int // decisions that the policy in the file cannot make
 		stop   bool
-		says   string // what that policy says instead: the line has nothing that could only be from code
+		says   string // what the policy in the file says instead, if the log does not show that a function decided
 	}{
 		{"nothing", program, []error{errRefused}, 0, false, ""},
 		{"the policy's own limit", program, []error{errRefused, errRefused, errRefused, errRefused, errRefused}, 0, false, ""},
@@ -213,10 +213,10 @@ func TestCheckOfWhatCodeDecided(t *testing.T) {
 	})
 }
 
-// The reason of a stop may be impossible under the policy, or come after
-// another one that applies.
+// The reason of a stop may be impossible under the policy. It may also be wrong because the
+// policy stops for another reason first.
 func TestCheckFindsAStopForAnotherReason(t *testing.T) {
-	all := policy // may stop for any of the reasons
+	all := policy // a call with this policy can stop for all these reasons
 	all.MaxElapsed, all.Budget, all.RetryIf = time.Hour, &retry.Budget{Size: 1}, func(error) bool { return false }
 	invalid := retry.Policy{MaxAttempts: -2, RetryIf: all.RetryIf}
 	waits := policy
@@ -239,7 +239,7 @@ func TestCheckFindsAStopForAnotherReason(t *testing.T) {
 		{retry.ReasonRetryAfter, policy, 1, true},
 		{retry.ReasonRetryAfter, policy, 3, false},
 		{retry.ReasonRejected, all, 1, true},
-		{retry.ReasonRejected, policy, 1, true}, // by code
+		{retry.ReasonRejected, policy, 1, true}, // by the RetryIf of the program
 		{retry.ReasonRejected, invalid, 1, false},
 		{retry.ReasonExhausted, policy, 1, false},
 		{retry.ReasonNonRetryable, policy, 1, false},
@@ -249,7 +249,7 @@ func TestCheckFindsAStopForAnotherReason(t *testing.T) {
 		{retry.ReasonPermanent, invalid, 1, false},
 		{retry.ReasonWait, policy, 1, false},
 		{retry.ReasonWait, waits, 1, true},
-		{"bored", policy, 1, true}, // of a newer version
+		{"bored", policy, 1, true}, // a reason of a newer version
 		{"bored", invalid, 1, false},
 		{retry.ReasonCanceled, invalid, 1, false},
 		{retry.ReasonCanceled, invalid, 0, false},
@@ -265,7 +265,7 @@ func TestCheckFindsAStopForAnotherReason(t *testing.T) {
 			for n := 1; n <= row.attempts; n++ {
 				stopped.Err = errRefused
 				events = append(events, retry.Event{Kind: retry.AttemptStarted, Attempt: n}, retry.Event{Kind: retry.AttemptFinished, Attempt: n, Err: errRefused})
-				if n < row.attempts || row.reason == retry.ReasonWait { // which is between two attempts
+				if n < row.attempts || row.reason == retry.ReasonWait { // a wait is between two attempts
 					d := row.policy.Next(retry.Attempt{Number: n, Seed: 42})
 					d.Seed, d.Reason = 42, ""
 					events = append(events, retry.Event{Kind: retry.RetryScheduled, Attempt: n, Err: errRefused, Decision: d})
@@ -302,9 +302,9 @@ func changedLogs(t *testing.T) map[string]retry.Policy {
 	return logs
 }
 
-// Of all changes of one line, or of two that are swapped, seven in eight are found. Not found are
-// some that no other line of the call repeats: a time, how long an attempt took, which of two
-// reasons a class or a caller had, a line behind which a call goes on.
+// The test changes or removes one line, or swaps two lines. Replay and Check find seven of eight
+// changes. They miss some changes of facts that no other line of the call repeats, such as a time
+// or how long an attempt took.
 func TestCheckFindsEachChange(t *testing.T) {
 	missed, lost, all := map[string]int{}, 0, 0
 	checked := func(lines []string, p retry.Policy) error {

@@ -7,9 +7,9 @@ import (
 	"github.com/goretry/retry/internal/ctxvalue"
 )
 
-// WithKey returns a context whose calls have this key in a log. Calls that run at the same time
-// need different keys. A call inside another call needs its own key, because otherwise it has
-// the key of the outer call.
+// WithKey returns a copy of ctx that carries a key. In a log, all events of a call with this
+// context contain the key. Calls that run at the same time need different keys. A call inside
+// another call needs a key of its own, because it would otherwise get the key of the outer call.
 func WithKey(ctx context.Context, key string) context.Context {
 	return ctxvalue.WithLogKey(ctx, key)
 }
@@ -17,10 +17,10 @@ func WithKey(ctx context.Context, key string) context.Context {
 // Key returns the key of ctx, or "" if ctx has no key.
 func Key(ctx context.Context) string { return ctxvalue.LogKey(ctx) }
 
-// WithHedged is for clients that send a second request while the first request is in flight.
-// Pass the context that it returns to retry.Do. When an attempt has finished, hedged is called.
-// If it returns true, the record of the AttemptFinished is Hedged. A retryhttp.Hedge inside a
-// retryhttp.Transport does not need WithHedged.
+// WithHedged is for clients that send a second request while the first request is in flight. Pass
+// the returned context to [retry.Do]. At the end of each attempt, hedged is called. If hedged
+// returns true, the Record of the AttemptFinished event has Hedged set. A retryhttp.Hedge inside
+// a retryhttp.Transport does not need WithHedged.
 func WithHedged(ctx context.Context, hedged func() bool) context.Context {
 	return context.WithValue(ctx, ctxvalue.Hedge{}, hedge(hedged))
 }

@@ -21,13 +21,12 @@ import (
 //	counters.WatchBudget("payments", budget)
 //	expvar.Publish("retry.payments", &counters)
 //
-// Counters is safe for concurrent use. Do not copy it. Counting an event allocates nothing,
-// except for the first event with a reason or class. All numbers only grow, except the levels
-// of budgets. Counters does not count the calls in progress, because a call that panics does
-// not report its end.
+// Counters is safe for concurrent use. Do not copy it. Counting an event allocates memory only if
+// its reason or class is new. No number ever decreases, except the levels of budgets. There is no
+// count of the calls in progress, because a call that panics does not report its end.
 type Counters struct {
 	mu      sync.Mutex // guards the fields below
-	sum     Snapshot   // its Stops contains only reasons that were counted; its Budgets is nil
+	sum     Snapshot   // Stops has only the counted reasons, and Budgets is nil
 	budgets map[string]*retry.Budget
 }
 
@@ -62,7 +61,7 @@ func (c *Counters) OnEvent(_ context.Context, e retry.Event) {
 }
 
 // count adds 1 to the count of a name. After the first 64 names, it counts all new names as
-// "other", so that names from outside do not fill the memory.
+// "other", because names that a peer invents must not fill the memory.
 func count[T ~string](counts *map[T]int64, name T) {
 	if *counts == nil {
 		*counts = map[T]int64{}
@@ -73,8 +72,8 @@ func count[T ~string](counts *map[T]int64, name T) {
 	(*counts)[name]++
 }
 
-// WatchBudget adds the level of b to the snapshots of c, under name. A second
-// Budget with that name replaces the first.
+// WatchBudget adds the number of retries left in b to the snapshots of c. A second Budget with
+// the same name replaces the first.
 func (c *Counters) WatchBudget(name string, b *retry.Budget) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,28 +85,29 @@ func (c *Counters) WatchBudget(name string, b *retry.Budget) {
 
 // A Snapshot contains the numbers of [Counters] at one time.
 type Snapshot struct {
-	// Calls is how many calls began. A job of a queue is counted in the process that made its
+	// Calls is how many calls began. A job of a queue is counted only by the process that makes its
 	// first attempt.
 	Calls    int64 `json:"calls"`
 	Retried  int64 `json:"retried"`  // calls that had a retry
 	Attempts int64 `json:"attempts"` // attempts that started
-	Retries  int64 `json:"retries"`  // attempts after the first attempt of their call
+	Retries  int64 `json:"retries"`  // attempts after the first attempt of a call
 
-	// Scheduled is how many retries were scheduled for failures of each class, by the name of
-	// the class. It includes retries whose wait was cut short. "": failures without a class.
-	// "other": all classes after the first 64.
+	// Scheduled is how many retries were scheduled after failures of each class. A retry counts even
+	// if its wait was cut short. The key is the name of the class, or "" for failures without a
+	// class. After the first 64 classes, all new classes are counted as "other".
 	Scheduled map[string]int64 `json:"scheduled"`
 
-	// Stops is how many calls stopped for each reason. It has a key for each reason that this
-	// version knows, and for each other reason that was counted. After 64 reasons, all other
-	// reasons are counted as "other".
+	// Stops is how many calls stopped for each reason. Every reason that this version knows has a
+	// key, even if its count is 0. After the first 64 reasons, all new reasons are counted as
+	// "other".
 	Stops map[retry.Reason]int64 `json:"stops"`
 
-	// WaitedSeconds is the sum of the delays of all scheduled retries, in seconds. It includes
-	// the full delay of a wait that was cut short.
+	// WaitedSeconds is the sum of the delays of all scheduled retries, in seconds. If a wait was cut
+	// short, its full delay is included.
 	WaitedSeconds float64 `json:"waited_seconds"`
 
-	// Budgets is how many retries are left in each Budget, by its name. -1: the Budget is nil.
+	// Budgets is how many retries are left in each Budget. The key is the name of the Budget. The
+	// number of a nil Budget is -1.
 	Budgets map[string]int `json:"budgets"`
 }
 
@@ -155,6 +155,6 @@ func (s Snapshot) String() string {
 
 // String returns a snapshot as JSON, for expvar.
 func (c *Counters) String() string {
-	text, _ := json.Marshal(c.Snapshot()) // numbers and names cannot fail
+	text, _ := json.Marshal(c.Snapshot()) // json.Marshal cannot fail for a Snapshot
 	return string(text)
 }

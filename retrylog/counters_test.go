@@ -27,8 +27,7 @@ var reasons = []retry.Reason{
 	retry.ReasonElapsed, retry.ReasonDeadline, retry.ReasonCanceled, retry.ReasonBudget, retry.ReasonBorrowed, retry.ReasonWait, retry.ReasonInvalid,
 }
 
-// stops returns the stops of a snapshot: every reason, with these numbers and 0
-// for the rest.
+// stops returns the Stops of a snapshot. It has every reason, with the given number or 0.
 func stops(numbers map[retry.Reason]int64) map[retry.Reason]int64 {
 	all := map[retry.Reason]int64{}
 	for _, r := range reasons {
@@ -38,9 +37,9 @@ func stops(numbers map[retry.Reason]int64) map[retry.Reason]int64 {
 	return all
 }
 
-// eventsOf returns events: "1" is the start of attempt 1, "wait" a
-// retry that is scheduled for in a second, "longest" one in the longest time, and anything else
-// is the reason of an end, of a call without attempts behind "0".
+// eventsOf returns events: "1" is the start of attempt 1, "wait" is a retry that is scheduled in
+// a second, and "longest" is a retry in the longest time. Any other text is the reason of a
+// CallFinished. After "0", the call had no attempts.
 func eventsOf(script string) (events []retry.Event) {
 	e := retry.Event{}
 	for word := range strings.FieldsSeq(script) {
@@ -62,8 +61,9 @@ func eventsOf(script string) (events []retry.Event) {
 	return events
 }
 
-// n attempts are one call and n - 1 retries, however the call ends, also if it began anew. Some
-// events come from a queue that runs in several processes, and some from no call.
+// A call with n attempts counts as one call and n-1 retries, however it ends, and also if its
+// count of attempts was restarted. Some rows are events of a queue with several processes, and
+// some are incomplete calls.
 func TestCounters(t *testing.T) {
 	const longest = float64(math.MaxInt64) / 1e9
 	for _, row := range []struct {
@@ -82,7 +82,7 @@ func TestCounters(t *testing.T) {
 		{"1 budget_exhausted", retrylog.Snapshot{Calls: 1, Attempts: 1}, 0, retry.ReasonBudget},
 		{"1 wait 2 wait 3 wait 4 success", retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 4, Retries: 3, WaitedSeconds: 3}, 3, retry.ReasonSuccess},
 		{"2 longest longest 3 bored", retrylog.Snapshot{Attempts: 2, Retried: 1, Retries: 2, WaitedSeconds: 2 * longest}, 2, "bored"},
-		{"3 ?", retrylog.Snapshot{Attempts: 1, Retries: 1}, 0, ""}, // an end without a reason
+		{"3 ?", retrylog.Snapshot{Attempts: 1, Retries: 1}, 0, ""}, // a CallFinished without a reason
 	} {
 		var c retrylog.Counters
 		for _, e := range append(eventsOf(row.events), retry.Event{Kind: "attempt_paused", Attempt: 1}, retry.Event{}) {
@@ -100,8 +100,8 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// Retries are counted by class. What exceeds 64 names is counted together, so that a
-// name out of a response does not fill the memory, and reasons likewise.
+// Retries are counted by class, and stops by reason. After 64 names, all new names are counted
+// together, so that names from responses cannot fill the memory.
 func TestCountersByName(t *testing.T) {
 	var c retrylog.Counters
 	for range 3 {

@@ -16,24 +16,25 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// values contains the texts of known keys in a line, or in a JSON object of the line. For a
-// duplicate key, it contains the last text.
+// values contains the value of each known key of a line as text. If the line is JSON, it contains
+// the keys of one object in the line. If a key occurs twice, its last value counts.
 type values struct {
-	texts []string // by the index of the key
-	has   []bool
+	texts []string // the value of each key, by key.index
+	has   []bool   // whether the line has the key, by key.index
 }
 
 func newValues() *values { return &values{make([]string, len(keys)), make([]bool, len(keys))} }
 
 // A key is a known key of a line.
 type key struct {
-	index int  // the index in values; the keys of fields have the index in fields
-	place bool // the value says where a line is from
-	group bool // the value is an object with places
-	text  bool // the value is read only if it is a text
+	index int  // the index in a values; a key of fields has the same index in fields
+	place bool // the value names the source of a line, such as a pod
+	group bool // the value may be an object that contains place keys
+	text  bool // a value that is not a JSON string is ignored
 }
 
-// keys are all known keys. The keys of fields come first, in the order of fields.
+// keys contains all known keys. The keys of fields have the first indexes, in the order of
+// fields.
 var keys = keysOf(fields)
 
 func keysOf(fields []field) map[string]*key {
@@ -44,7 +45,8 @@ func keysOf(fields []field) map[string]*key {
 	return all
 }
 
-// indexes returns the indexes of keys. It adds keys that are new.
+// indexes returns the index of each name in names. Spaces separate the names. It adds new names
+// to keys.
 func indexes(names string) (list []int) {
 	for name := range strings.FieldsSeq(names) {
 		if keys[name] == nil {
@@ -57,19 +59,20 @@ func indexes(names string) (list []int) {
 
 // These are lists of keys:
 //
-//   - must: Every event has these keys.
-//   - byLog: If a line has one of these keys, a logger wrote it.
-//   - loggers: If a line has one of these keys, a program logged it as JSON. No text in such a
-//     line is read as a line, because the text may come from a stranger.
-//   - places: These keys say where a line is from, for a logger, Fluent Bit and journald. The
-//     first of these keys that has a text is used. It may be inside an object.
-//   - groups: These objects may contain a key of places.
-//   - carried: A collector keeps a line in one of these keys.
+//   - required: Every event has these keys.
+//   - byLog: A line with one of these keys was written by a logger.
+//   - loggers: A line with one of these keys is JSON that a program logged. The texts in such a
+//     line are not searched for events, because a stranger may have written them.
+//   - places: These keys name the source of a line. Loggers, Fluent Bit and journald write them.
+//     If a line has several of these keys, the first key of this list is used.
+//   - groups: The values of these keys may be objects that contain place keys.
+//   - carried: Under one of these keys, a collector stores the line that a program wrote.
 var (
-	must    = indexes("kind attempt max")
-	byLog   = indexes("level msg message")
-	loggers = indexes("level msg severity lvl levelname loglevel log.level logger")
-	places  = indexes("pod pod_name k8s.pod.name host hostname host_name host.name instance _HOSTNAME")
+	required = indexes("kind attempt max")
+	byLog    = indexes("level msg message")
+	loggers  = indexes("level msg severity lvl levelname loglevel log.level logger")
+	places   = indexes(
+		"pod pod_name k8s.pod.name host hostname host_name host.name instance _HOSTNAME")
 	groups  = indexes("kubernetes k8s labels resource attributes")
 	carried = indexes("log message MESSAGE")
 	_       = indexes("task rule stream _TRANSPORT CONTAINER_ID")
@@ -82,8 +85,8 @@ func init() {
 	}
 }
 
-// object adds the values of a JSON object, and the places in its groups. The value of a group
-// itself is "{}". outer is false for an object inside a group.
+// object adds the known keys of a JSON object to v. It stores a group as "{}" and adds the place
+// keys inside it. outer is false for the object of a group.
 func (v *values) object(object []byte, outer bool) {
 	for name, value := range strict.Members(object) {
 		k := keys[string(name)]
@@ -103,11 +106,11 @@ func (v *values) object(object []byte, outer bool) {
 	}
 }
 
-// pairs adds the values of a line of text. It stops at a word that is not a pair and at a value
-// without a closing quotation mark, and returns the rest of the line. endless reports that the
-// quotation mark is missing. Package slog did not write such a rest, because it quotes each
-// text with a space. pairs takes linear time: no step copies the rest of the line, and v
-// contains only known keys.
+// pairs adds the known keys of a line of key=value pairs to v. It stops at the first word that is
+// not a pair, or at a value whose closing quotation mark is missing. It returns the rest of the
+// line. endless reports whether the quotation mark is missing. A line of package slog has no
+// rest, because slog quotes every text with a space. pairs takes linear time, because no step
+// copies the rest of the line.
 func (v *values) pairs(line []byte) (rest []byte, endless bool) {
 	for len(line) > 0 {
 		word, _, _ := bytes.Cut(line, []byte(" "))
@@ -127,7 +130,7 @@ func (v *values) pairs(line []byte) (rest []byte, endless bool) {
 		} else if k != nil {
 			text = string(value)
 		}
-		if string(name) == "level" { // a new line begins here, perhaps after a line that is cut off
+		if string(name) == "level" { // a new event begins here, perhaps after an event that was cut off
 			at, had := v.get("time"), v.has[keys["time"].index]
 			if v.clear(); had {
 				v.set(keys["time"], at)
@@ -154,8 +157,9 @@ func (v *values) clear() {
 	}
 }
 
-// first returns the first text of the keys that is neither empty nor "-".
-func (v *values) first(indexes []int) string {
+// firstText returns the first value that is neither empty nor "-", of the keys with these
+// indexes.
+func (v *values) firstText(indexes []int) string {
 	for _, i := range indexes {
 		if text := v.texts[i]; text != "" && text != "-" {
 			return text
@@ -164,13 +168,13 @@ func (v *values) first(indexes []int) string {
 	return ""
 }
 
-// ours returns how many keys of must v has. It returns 0 for a line of a logger with an unknown
-// kind, because a program may use the same names of keys for other purposes.
-func (v *values) ours() (n int) {
-	if v.logged() && !known(retry.EventKind(v.get("kind"))) {
+// requiredKeys returns how many of the required keys v has. It returns 0 if a logger wrote the
+// line and the kind is unknown, because another program may use keys with the same names.
+func (v *values) requiredKeys() (n int) {
+	if v.logged() && !isKnown(retry.EventKind(v.get("kind"))) {
 		return 0
 	}
-	for _, i := range must {
+	for _, i := range required {
 		if v.texts[i] != "" {
 			n++
 		}
@@ -179,14 +183,15 @@ func (v *values) ours() (n int) {
 }
 
 // logged reports whether a logger wrote the line.
-func (v *values) logged() bool { return v.first(byLog) != "" }
+func (v *values) logged() bool { return v.firstText(byLog) != "" }
 
-// line returns the line of a program in an object of Docker, a collector of Kubernetes, or
-// journald. It returns "" for any other object, such as an object that a logger wrote, or an
-// object in which a collector has replaced the line by the keys of a logger and a message.
-func (v *values) line() string {
+// wrappedLine returns the line that a program wrote, if Docker, a log collector of Kubernetes or
+// journald has stored the line in a JSON object. For any other object it returns "", for example
+// for an object that a logger wrote. It also returns "" if the collector has split the line into
+// a level and a message.
+func (v *values) wrappedLine() string {
 	switch {
-	case v.first(loggers) != "", v.get("log") != "" && v.get("message") != "":
+	case v.firstText(loggers) != "", v.get("log") != "" && v.get("message") != "":
 		return ""
 	case v.get("_TRANSPORT") == "stdout", v.get("_TRANSPORT") == "syslog", v.get("CONTAINER_ID") != "":
 		return v.get("MESSAGE")
@@ -196,34 +201,35 @@ func (v *values) line() string {
 	return ""
 }
 
-// decode finds the events in a line. An event is at the beginning of the line, or after a
-// prefix such as the prefix of kubectl. If a collector wrapped the line in an object, isCarried
-// is true and from is the source that the object names.
+// decode finds the events in a line. An event is at the beginning of the line, or after a prefix
+// such as "[pod/web-3/web] " of kubectl. If the line comes from the JSON object of a collector,
+// isCarried is true, and from is the source that the object names.
 func (l *Reader) decode(line []byte, from string, isCarried bool) {
 	begin := 0
 	if !bytes.HasPrefix(line, []byte("{")) {
 		begin = len(beforeEvent.Find(line[:min(len(line), longestPrefix)]))
 	}
 	event := bytes.TrimLeft(line[begin:], "\x00")
-	zeros := len(event) < len(line)-begin // a power failure has left zero bytes
+	nuls := len(event) < len(line)-begin // a power failure left NUL bytes
 	l.next.Text = event
 	switch {
 	case bytes.HasPrefix(event, []byte("{")):
-		l.objects(line[:begin], event, from, zeros, isCarried)
+		l.decodeObjects(line[:begin], event, from, nuls, isCarried)
 	case bytes.IndexByte(line, 0) >= 0:
 		l.next.Err = ErrCutOff
 	case handlerText.Match(event):
-		l.text(line, begin, from)
+		l.decodeText(line, begin, from)
 	default:
 		if message := defaultText.Find(event); message != nil {
-			l.text(line, begin+len(message), from)
+			l.decodeText(line, begin+len(message), from)
 		}
 	}
 }
 
-// text reads a line of slog's TextHandler. The pairs start at begin. The line is cut off if it
-// lacks the last key of its kind of event, or if a value lacks its closing quotation mark.
-func (l *Reader) text(line []byte, begin int, from string) {
+// decodeText reads a line of slog's TextHandler, whose key=value pairs start at begin. The line
+// is cut off if it lacks the last key that events of its kind have, or if a value lacks its
+// closing quotation mark.
+func (l *Reader) decodeText(line []byte, begin int, from string) {
 	v := l.v
 	v.clear()
 	rest, endless := v.pairs(line[begin:])
@@ -234,40 +240,41 @@ func (l *Reader) text(line []byte, begin int, from string) {
 	}
 	whole := !endless && v.has[keys[last].index]
 	r, fault := v.record()
-	switch n := v.ours(); {
-	case n == len(must) && whole && fault == nil:
+	switch n := v.requiredKeys(); {
+	case n == len(required) && whole && fault == nil:
 		l.add(r, line[:begin], from)
-	case fault != nil && n == len(must) && whole && !fault.isCut(last):
+	case fault != nil && n == len(required) && whole && !fault.isCut(last):
 		l.next.Err = fault
 	case n > 0, bytes.Contains(rest, []byte(" kind=")):
 		l.next.Err = ErrCutOff
 	}
 }
 
-// lastKeys are the last keys that slog always writes for each kind of event. The last key of
-// other events is "reason".
+// lastKeys maps a kind of event to the last key that slog always writes for it. For all other
+// kinds, this key is "reason".
 var lastKeys = map[string]string{
 	"attempt_started": "elapsed", "attempt_finished": "took", "retry_scheduled": "err",
 }
 
-// objects reads the JSON objects of a line. A line has one object, or more after a crash.
-func (l *Reader) objects(prefix, data []byte, from string, torn, isCarried bool) {
+// decodeObjects reads the JSON objects of a line. A line has more than one object if a crash cut
+// off an earlier line.
+func (l *Reader) decodeObjects(prefix, data []byte, from string, torn, isCarried bool) {
 	all, cut, fault := split(data)
 	torn = torn || cut
 	for _, object := range all {
 		v := l.v
 		v.clear()
 		v.object(object, true)
-		switch n := v.ours(); {
-		case n == len(must):
+		switch n := v.requiredKeys(); {
+		case n == len(required):
 			r, wrong := v.record()
 			if wrong == nil {
 				l.add(r, prefix, from)
 			} else if fault == nil {
 				fault = wrong
 			}
-		case !torn && !isCarried && v.line() != "":
-			l.decode([]byte(strings.TrimSpace(v.line())), cmp.Or(v.first(places), from), true)
+		case !torn && !isCarried && v.wrappedLine() != "":
+			l.decode([]byte(strings.TrimSpace(v.wrappedLine())), cmp.Or(v.firstText(places), from), true)
 			return
 		case n > 1 && !v.logged():
 			fault = errors.New("the event has no kind, attempt or max")
@@ -278,25 +285,25 @@ func (l *Reader) objects(prefix, data []byte, from string, torn, isCarried bool)
 	}
 }
 
-// beginning matches the first characters of a Record, and of a line of slog's JSONHandler. It
-// cannot match inside a JSON string, because quotation marks are escaped there. It may match an
-// object inside another object, but then the line is torn before the inner object, and the
-// inner object lacks keys.
+// beginning matches the first characters of an event in JSON, as a Writer or slog's JSONHandler
+// writes it. It cannot match inside a JSON string, because quotation marks are escaped there. It
+// may match an object inside another object. Then the outer object counts as cut off, and the
+// inner object is not an event, because it lacks required keys.
 var beginning = regexp.MustCompile(`\{("key":"([^"\\]|\\.)*",)?"(kind|time)":`)
 
-// mostInLine is how many JSON values of a line are read. A program that crashes several times
-// leaves a few values on a line.
+// mostInLine is the largest number of JSON values that are read from one line. A program that
+// crashes several times leaves only a few values on a line.
 const mostInLine = 1000
 
-// split returns the JSON values of a line. torn reports that a part of the line is missing. split
-// skips a text after a value and everything after that text. fault says why an event is not
-// valid JSON.
+// split returns the JSON values of a line. torn reports whether a part of the line is missing. If
+// no part is missing, split stops at the first text that is not JSON. fault says why an event is
+// not valid JSON.
 func split(data []byte) (all [][]byte, torn bool, fault error) {
 	if json.Valid(data) {
 		return [][]byte{data}, false, nil
 	}
 	isEvent := bytes.Contains(data, []byte(`"attempt"`)) && bytes.Contains(data, []byte(`"max"`))
-	// If the end of a line was lost, the next process continued on the same line.
+	// If a crash cut off a line, the next process continued on the same line.
 	for parts, begin := 0, 0; begin < len(data); parts++ {
 		if parts == mostInLine || len(all) >= mostInLine {
 			return all[:min(len(all), mostInLine)], true, fault
@@ -305,7 +312,7 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 		if next := beginning.FindIndex(data[begin+1:]); next != nil {
 			end = begin + 1 + next[0]
 		}
-		part, _, zeros := bytes.Cut(data[begin:end], []byte{0}) // zero bytes of a power failure
+		part, _, nuls := bytes.Cut(data[begin:end], []byte{0}) // NUL bytes of a power failure
 		in, whole, err := json.NewDecoder(bytes.NewReader(part)), len(all), error(nil)
 		for err == nil && len(all) < mostInLine {
 			var object json.RawMessage
@@ -313,7 +320,7 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 				all = append(all, object)
 			}
 		}
-		torn = torn || zeros || err == io.ErrUnexpectedEOF
+		torn = torn || nuls || err == io.ErrUnexpectedEOF
 		if err != nil && err != io.EOF && isEvent && len(all) == whole {
 			fault = err
 		}
@@ -325,13 +332,14 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 	return all, torn, fault
 }
 
-// add adds the event r of a line with this prefix. If a logger wrote r without a time, r gets the
-// time in the prefix, or else the time when its wait began, or else the time of the last event.
+// add adds r to the events of the line. prefix is the text before the event. If a logger wrote r
+// without a time, r gets the first time that is known: the time in the prefix, the start of its
+// wait, or the time of the last event.
 func (l *Reader) add(r Record, prefix []byte, from string) {
 	v := l.v
 	r.Line, r.Logged = l.next.Number, v.logged()
-	r.Source = cmp.Or(group(sources, prefix), v.first(places), from)
-	if v.get("rule") != "" { // without a rule, "task" is a key of some other program
+	r.Source = cmp.Or(group(sources, prefix), v.firstText(places), from)
+	if v.get("rule") != "" { // otherwise "task" is a key of another program
 		r.Task = v.get("task")
 	}
 	e := &r.Event
@@ -349,8 +357,8 @@ func (l *Reader) add(r Record, prefix []byte, from string) {
 	l.next.Records = append(l.next.Records, r)
 }
 
-// sources match the prefixes that say where a line is from: those of kubectl --prefix, docker
-// compose, both forms of syslog, and journalctl.
+// sources matches a prefix that names the source of a line. Such prefixes come from kubectl
+// --prefix, docker compose, both forms of syslog, and journalctl.
 var sources = regexp.MustCompile(`^(?:\x1b\[[\d;]*m)?(?:` + strings.Join([]string{
 	`\[(pod/\S+)\] `,
 	`(\S+) +\|`,
@@ -360,8 +368,9 @@ var sources = regexp.MustCompile(`^(?:\x1b\[[\d;]*m)?(?:` + strings.Join([]strin
 }, "|") + `)`)
 
 var (
-	// beforeEvent matches the text that may come before an event: a source, the end of its color,
-	// the time that kubectl or a container runtime adds, and the stream of CRI.
+	// beforeEvent matches the text that may come before an event: a source, the escape code that
+	// ends its color, a time, and "stdout F" or "stderr F". kubectl and container runtimes add the
+	// time. CRI adds the name of the stream.
 	beforeEvent = regexp.MustCompile(`^(?:` + sources.String()[1:] + `)?(?:\x1b\[[\d;]*m)?` +
 		`(?: *\d{4}-\d\d-\d\dT\S+ )?(?:(?:stdout|stderr) F )?[ \x{feff}]*`)
 	// handlerText and defaultText match the first words of a line of slog's TextHandler and of
@@ -371,10 +380,10 @@ var (
 		`(?:DEBUG|INFO|WARN|ERROR)(?:[+-]\d+)? (?:` + strings.Join(messages, "|") + `) `)
 )
 
-// longestPrefix is how many bytes of a line are searched for its source and its time.
+// longestPrefix is how many bytes at the start of a line are searched for a source and a time.
 const longestPrefix = 1 << 10
 
-// clock matches the first time in a prefix, in the form of containers or of Go's package log.
+// clock matches the first time in a prefix, as container runtimes or Go's package log write it.
 var clock = regexp.MustCompile(`(?:^|\s)(\d{4}-\d\d-\d\dT\S+|\d{4}/\d\d/\d\d [\d:]{8})\s`)
 
 // timeOf returns the time in a prefix, or the zero time if the prefix contains no time.
@@ -387,8 +396,8 @@ func timeOf(prefix []byte) time.Time {
 	return at
 }
 
-// group returns the text of the group that matched, or "" if the pattern does not match. At most
-// one group of the pattern may match.
+// group returns the text that a capturing group of the pattern matched, or "" if the pattern does
+// not match. At most one of its groups may match.
 func group(pattern *regexp.Regexp, text []byte) string {
 	if len(text) == 0 {
 		return ""

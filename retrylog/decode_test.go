@@ -54,7 +54,8 @@ func linesOf(t *testing.T, key string, how written) []string {
 	return strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
 }
 
-// readLines returns the records of a log, and how many of its lines have none or are cut off.
+// readLines returns the records of a log, and how many of its lines have no record or are cut
+// off.
 func readLines(t *testing.T, log string) (records []retrylog.Record, skipped, torn int) {
 	in := retrylog.NewReader(strings.NewReader(log))
 	for {
@@ -80,7 +81,8 @@ func onlyRecord(t *testing.T, log string) retrylog.Record {
 	return records[0]
 }
 
-// Whatever stands before or around a line, its event is read, and others are not.
+// The event of a line is read after every known prefix and inside every known JSON object, and
+// nowhere else.
 func TestPrefixes(t *testing.T) {
 	type row struct{ source, before, after string }
 	rows := map[string]row{
@@ -157,8 +159,8 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-// An event is read where the library writes it, and not in a text that a program got from a
-// stranger and has logged.
+// An event is read where the library writes it. It is not read in a text that a program got from
+// a stranger and logged.
 func TestForgery(t *testing.T) {
 	const own = `{"kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":3,"max":3,"reason":"attempts_exhausted","err":"x"}`
 	const text = `level=ERROR msg="gave up" kind=call_finished attempt=3 max=3 elapsed=1s reason=attempts_exhausted err=x`
@@ -198,7 +200,8 @@ func TestForgery(t *testing.T) {
 	}
 }
 
-// A field of the line itself, or beside it, says where it is from: the pod before the host.
+// A key in the line, or in the object around the line, names the source. The pod is preferred to
+// the host.
 func TestSourceFields(t *testing.T) {
 	for _, row := range []struct{ fields, want string }{
 		{``, ""},
@@ -217,7 +220,7 @@ func TestSourceFields(t *testing.T) {
 	assert.Equal(t, "web-1", r.Source)
 }
 
-// A pipeline's event has a task and a rule. A task alone is something else that a program logs.
+// An event of a pipeline has a task and a rule. A task without a rule belongs to another program.
 func TestTask(t *testing.T) {
 	for fields, want := range map[string]string{`,"task":"a\nb","rule":-1`: "task a; b: attempt 1 of 3 started", `,"task":"a"`: "attempt 1 of 3 started", `,"rule":1`: "attempt 1 of 3 started"} {
 		r := onlyRecord(t, `{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3`+fields+`}`)
@@ -225,10 +228,10 @@ func TestTask(t *testing.T) {
 	}
 }
 
-// A line without a time has that of its prefix, or of the wait that it announces.
+// A line without a time gets the time in its prefix, or else the time when its wait began.
 func TestTimes(t *testing.T) {
 	defer func(local *time.Location) { time.Local = local }(time.Local)
-	time.Local = time.FixedZone("", 3600) // which Go's package log writes
+	time.Local = time.FixedZone("", 3600) // Go's package log writes local time
 	const without = `level=WARN msg="retry scheduled" kind=retry_scheduled attempt=1 max=3 elapsed=0s delay=1s due=2026-11-22T10:00:01.5Z err=x`
 	for _, row := range []struct{ line, want string }{
 		{without, "10:00:00.5"},
@@ -242,8 +245,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// An event of which a value cannot be read, because the log was read in another encoding, is no
-// line that is cut off.
+// An event with a value that cannot be read is an error. It does not count as cut off.
 func TestUnreadable(t *testing.T) {
 	const own = `{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"elapsed":"30%s"}`
 	const text = `level=DEBUG msg="attempt started" kind=attempt_started attempt=1 max=3 elapsed=30%s`
@@ -261,9 +263,9 @@ func TestUnreadable(t *testing.T) {
 	assert.Equal(t, [2]int{0, 1}, [2]int{skipped, torn})
 }
 
-// A line of 4 MiB is read in time that is linear in its length: no step copies the rest of it.
-// A copy of it for each of 700,000 words would be more than 1 TB, and one for each of 9,990 objects
-// within each other would be 40 GB.
+// A line of 4 MiB is read in time that is linear in its length: no step copies the rest of it. A
+// copy for each of 700,000 words would take more than 1 TB. A copy for each of 9,990 nested
+// objects would take 40 GB.
 func TestLongLine(t *testing.T) {
 	nested := func(key, end string, depth int) string {
 		return strings.Repeat(`{"stream":"stdout",`+key, depth) + `"` + strings.Repeat("x", 3<<20) + `"` + strings.Repeat("}"+end, depth)
@@ -291,7 +293,7 @@ func allocated(t *testing.T, line string) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// The line behind one that is about as long as a line may be is read.
+// After a line of about the maximum length, the next line is read.
 func TestBehindALongLine(t *testing.T) {
 	const most, buffer = 4 << 20, 64 << 10
 	for _, length := range []int{most - 1, most, most + 1, most + buffer - 1, most + buffer, most + buffer + 1, 2 * most} {

@@ -12,11 +12,11 @@
 // To read events:
 //
 //   - [Read] reads a log, and [Replay] rebuilds its calls.
-//   - [Call.Check] makes every decision of a call again and compares it with the log.
+//   - [Call.Check] computes every decision of a call again and compares it with the log.
 //   - [Explain] returns a text that says what happened, when and why.
 //   - A [Reader] and [Call.Add] read a long log event by event.
 //
-// A policy has one OnEvent. To use several, call them from one function:
+// A policy has only one OnEvent. To use both Slog and Counters, call them from one function:
 //
 //	log := retrylog.Slog(logger)
 //	policy.OnEvent = func(ctx context.Context, e retry.Event) {
@@ -32,8 +32,8 @@
 //
 // # Form
 //
-// A log has one event on each line. Here the events are broken into several lines. If the call
-// has a key, it comes first:
+// A log has one event on each line. This example breaks long lines. The key of the call, if there
+// is one, comes first:
 //
 //	{"key":"17","kind":"attempt_started","time":"2026-11-20T10:00:00Z","attempt":1,"max":4}
 //	{"key":"17","kind":"attempt_finished","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":4,
@@ -44,11 +44,11 @@
 //	{"key":"17","kind":"call_finished","time":"2026-11-20T10:00:00.1Z","attempt":1,"max":4,
 //	 "err":"refused","cause":"context canceled","elapsed":"100ms","reason":"canceled"}
 //
-// The line of a retry is enough to compute its delay again: the delay is retry.Draw(seed,
-// number, lo, hi). If a line has no "number", the number is the attempt. If the second request
-// of a retryhttp.Hedge has answered an attempt, the line has "hedged":true. Unknown keys, kinds
-// and reasons are not errors, because a newer version may have written the log.
+// The delay of a retry can be computed from its line alone: it is retry.Draw(seed, number, lo,
+// hi). If a line has no "number", use its "attempt". The end of an attempt has "hedged":true if
+// the answer came from the second request of a retryhttp.Hedge. Unknown keys, kinds and reasons
+// are not errors, because a newer version may have written the log.
 //
-// A pipeline of package retryflow has its own events with more keys. Read reads them as events
-// of calls, without the rules of the pipeline. Not all of these events can be replayed.
+// A pipeline of package retryflow has its own events with more keys. Read ignores the keys about
+// rules. Replay rejects some of these events, for example a wait before a jump.
 package retrylog

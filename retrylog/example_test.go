@@ -50,7 +50,7 @@ func ExampleSlog() {
 	// level=ERROR msg="gave up" kind=call_finished attempt=3 max=3 reason=attempts_exhausted err="connection refused"
 }
 
-// A policy has one OnEvent, which calls as many as you like. The counters can be
+// A policy has only one OnEvent, but it can call any number of functions. The counters can be
 // published by expvar.Publish("retry.payments", &counters).
 func ExampleCounters() {
 	var counters retrylog.Counters
@@ -130,8 +130,8 @@ func ExampleCall_Check() {
 	// retrylog: line 3: attempt 1 is retried in 200ms, at 10:00:00.230Z (by the curve), and the policy says in 1s
 }
 
-// A tool that reads a long log holds the calls that have not ended, and goes on after a line that
-// is cut off.
+// A tool that reads a long log keeps only the calls that have not ended. It goes on after a line
+// that is cut off.
 func ExampleReader() {
 	open := map[string]*retrylog.Call{}
 	in := retrylog.NewReader(strings.NewReader("listening on :8080\n" + crashed + `

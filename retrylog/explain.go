@@ -10,11 +10,11 @@ import (
 	"github.com/goretry/retry/internal/printable"
 )
 
-// Explain returns a text for people to read. It has one line for each event, which says what
-// happened, when (in UTC) and why. If the line before has the same error, Explain leaves the
-// error out. Line breaks become "; ". Control characters, and characters that change the
-// direction of text, are escaped: "\x1b", "\u202e". The text of an unknown kind or reason is the
-// kind or reason itself.
+// Explain describes events for people to read. Each event gets one line, which says what
+// happened, when (in UTC) and why. The error is left out if the line before is about the same
+// call and the same error. Line breaks become "; ". Explain escapes control characters (as
+// "\x1b") and characters that change the direction of text (as "\u202e"). It prints an unknown
+// kind or reason unchanged.
 func Explain(records []Record) string {
 	text, before := make([]byte, 0, 128*len(records)), Record{}
 	for _, r := range records {
@@ -25,10 +25,7 @@ func Explain(records []Record) string {
 	return string(text)
 }
 
-// String returns the line of r in the text of [Explain], with its error.
-func (r Record) String() string { return string(r.appendLine(nil, true)) }
-
-// appendLine appends the line of r. It appends, as all below do, because logs are long.
+// appendLine appends the line of r to text. Appending saves allocations when a log is long.
 func (r *Record) appendLine(text []byte, withError bool) []byte {
 	e := &r.Event
 	if !e.Time.IsZero() {
@@ -47,7 +44,8 @@ func (r *Record) appendLine(text []byte, withError bool) []byte {
 	return text
 }
 
-// describe returns what happened, without the time and without the error.
+// describe returns the part of the line of r that says what happened. It leaves out the time and
+// the error.
 func describe(r Record) string { return string(r.describe(nil)) }
 
 func (r *Record) describe(text []byte) []byte {
@@ -79,7 +77,7 @@ func (r *Record) describe(text []byte) []byte {
 		text = appendFacts(e.Due.UTC().AppendFormat(text, ", at 15:04:05.000Z"), e)
 	case e.Kind == retry.CallFinished:
 		text = append(appendStopped(text, e), ": "...)
-		text = appendFacts(append(text, because(e)...), e)
+		text = appendFacts(append(text, stopReason(e)...), e)
 	case e.Kind == "":
 		text = append(text, "an event without a kind"...)
 	default:
@@ -95,8 +93,8 @@ func appendNumber(text []byte, before string, n int) []byte {
 	return strconv.AppendInt(append(text, before...), int64(n), 10)
 }
 
-// appendFacts appends how the delay of a retry was computed, or the class and cause of a
-// CallFinished.
+// appendFacts appends details in parentheses: the class, the cause, the Retry-After, and how the
+// delay of a retry was computed.
 func appendFacts(text []byte, e *retry.Event) []byte {
 	begin := len(text)
 	next := func() { // another fact
@@ -149,17 +147,17 @@ func appendStopped(text []byte, e *retry.Event) []byte {
 	return text
 }
 
-// because returns why a call stopped, as text.
-func because(e *retry.Event) string {
+// stopReason returns a text that says why a call stopped.
+func stopReason(e *retry.Event) string {
 	if e.Reason == retry.ReasonExhausted && e.Max > 1 && number(*e) == e.Max {
 		return fmt.Sprintf("no attempt is left of %d", e.Max)
 	}
 	if reason, ok := reasons[e.Reason]; ok {
-		return strings.Replace(reason.means, "ELAPSED", e.Elapsed.String(), 1)
+		return strings.Replace(reason.text, "ELAPSED", e.Elapsed.String(), 1)
 	}
 	return printable.Line(string(e.Reason))
 }
 
-// textOf returns the text of an error. fmt.Sprint survives a nil pointer whose method Error
-// panics.
+// textOf returns the text of an error. It uses fmt.Sprint, which does not panic if err is a nil
+// pointer whose Error method panics.
 func textOf(err error) string { return fmt.Sprint(err) }

@@ -14,7 +14,7 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// Each reason has its own words, and one of a newer version is shown by its name.
+// Each reason has its own text. A reason of a newer version is printed unchanged.
 func TestExplainEveryReason(t *testing.T) {
 	said := map[string]bool{}
 	for _, reason := range append(reasons, "bored\nand tired") {

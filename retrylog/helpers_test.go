@@ -39,7 +39,7 @@ func failing(errs ...error) func(context.Context) error {
 	}
 }
 
-// with returns policy, changed.
+// with returns a changed copy of policy.
 func with(change func(*retry.Policy)) retry.Policy {
 	p := policy
 	change(&p)
@@ -75,8 +75,9 @@ func only(t *testing.T, log string) retrylog.Call {
 	return calls[0]
 }
 
-// attemptsOf returns the attempts of a call: their numbers, "+" where one has finished
-// and "-" where not, "!" where the call began anew with it, ">" where it is retried.
+// attemptsOf returns the attempts of a call as a text. After the number of an attempt, "+" means
+// that it finished, "-" that it did not finish, "!" that the count was restarted, and ">" that it
+// was retried.
 func attemptsOf(c retrylog.Call) string {
 	var attempts []string
 	for _, a := range c.Attempts {

@@ -12,9 +12,9 @@ import (
 // ErrCutOff means that a line of a log is incomplete, for example after a crash.
 var ErrCutOff = errors.New("the line is cut off")
 
-// A LineError is an error in a line of a log, or in the event on the line.
+// A LineError says which line of a log is wrong, and why.
 type LineError struct {
-	Record Record // the event; if the line cannot be read, only its Line is set
+	Record Record // the event; only its Line is set if the line cannot be read
 	Err    error  // ErrCutOff, or an error whose text is for people to read
 }
 
@@ -26,24 +26,26 @@ func (e *LineError) Error() string {
 // Unwrap returns Err.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Read reads a log of a [Writer], or a log that a handler of [log/slog] wrote for [Slog] as JSON
-// or text. A logger above level Debug does not write the attempts. [Replay] adds them.
+// Read reads a log that a [Writer] wrote. It also reads a log that [Slog] wrote with the JSON
+// handler, the text handler or the default handler of [log/slog]. If the level of the logger was
+// above Debug, the log lacks the attempts, and [Replay] adds them.
 //
-// Read skips empty lines and lines that the program logged for other purposes. A line is an
-// event if it has a kind, an attempt and a max. A line of a logger is an event only if this
-// version knows the kind. The event must be at the beginning of a line, or after the prefix of
-// kubectl, docker compose, syslog, journald or CRI. Other text may follow the event. If Docker
-// or a collector of Kubernetes or journald keeps lines in JSON objects, Read reads these lines.
-// It does not read an event in any other text, because the text may come from a stranger. The
-// logger of Slog must have no group: Read finds no event in a group. For a duplicate key, Read
-// uses the last value.
+// Read skips empty lines and lines that are not events. An event has a kind, an attempt and a
+// max. If a logger wrote the line, this version must also know the kind. The event must be at
+// the beginning of a line, or after the prefix of kubectl, docker compose, syslog, journald or
+// CRI. Other text may follow the event.
 //
-// A crash may cut off a line, so that the line is incomplete or contains zero bytes. Then Read
-// returns all records that are complete, also the records after the cut, and a [LineError] that
-// wraps [ErrCutOff] for the first such line. A line of more than 4 MiB counts as cut off. If an
-// event cannot be read, Read stops and returns a LineError for its line.
+// Docker, journald and log collectors of Kubernetes store each line in a JSON object. Read finds
+// the event in such an object. Read searches no other text, because a stranger may have written
+// it. The logger of Slog must have no group, because Read finds no event in a group. If an event
+// has a key twice, Read uses the last value.
 //
-// Read keeps all records in memory. A [Reader] keeps one line.
+// After a crash, a line may be incomplete or contain NUL bytes. Read still returns all complete
+// records, also those after the crash. For the first incomplete line it returns a [LineError]
+// that wraps [ErrCutOff]. A line of more than 4 MiB counts as incomplete. If a complete event
+// cannot be read, Read stops and returns a LineError for its line.
+//
+// Read keeps all records in memory. A [Reader] keeps only one line.
 func Read(r io.Reader) ([]Record, error) {
 	var all []Record
 	var cut error
@@ -66,8 +68,8 @@ func Read(r io.Reader) ([]Record, error) {
 }
 
 // A Reader reads a log line by line, and finds the same events as [Read]. Use it for a log that
-// is long or still being written, to go on after a line that cannot be read, or to get the lines
-// of other programs too. A Reader is not safe for concurrent use.
+// is long or still being written. Unlike Read, it can go on after a line that cannot be read, and
+// it also returns the lines of other programs. A Reader is not safe for concurrent use.
 type Reader struct {
 	in   *bufio.Reader
 	line []byte
@@ -82,26 +84,28 @@ func NewReader(r io.Reader) *Reader {
 	return &Reader{in: bufio.NewReaderSize(r, 64<<10), v: newValues()}
 }
 
-// A Line is a line of a log. Its Records and its Text are valid until the next call of Next. To
-// keep them, copy them.
+// A Line is a line of a log. Its Records and its Text are valid until the next call of Next, so
+// copy what you keep.
 type Line struct {
 	Number int // the number of the line, from 1
 
-	// Records are the events on the line. A line of another program has no Records. A line of
-	// this package has one Record, or up to 1,000 if a crash has cut off the ends of lines.
+	// Records are the events on the line. A line of another program has no Records. A line that this
+	// package wrote usually has one Record. If crashes have cut off lines, a line may have up to
+	// 1,000 Records.
 	Records []Record
 
-	// Text is the text that the program wrote, without the prefix of kubectl and without the
-	// JSON object of a collector. It is cut after 4 MiB.
+	// Text is the text that the program wrote, without the prefix of kubectl and without the JSON
+	// object of a collector. Only the first 4 MiB are kept.
 	Text []byte
 
-	// Err is ErrCutOff if the line is cut off. Otherwise it says why an event on the line cannot
-	// be read. It is nil for a line without such an event.
+	// Err is ErrCutOff if the line is cut off. Any other error says why an event on the line cannot
+	// be read. Err is nil if all events on the line were read, or if the line has no event.
 	Err error
 }
 
 // Next returns the next line that is not empty. At the end of the log it returns io.EOF. Any
-// other error comes from the io.Reader and ends the log. The Line then has only its Number.
+// other error comes from the io.Reader, and every later call returns it again. With an error,
+// only the Number of the Line is set.
 func (l *Reader) Next() (Line, error) {
 	for l.err == nil {
 		l.err = l.readLine()
@@ -117,8 +121,8 @@ func (l *Reader) Next() (Line, error) {
 	return Line{Number: l.next.Number}, l.err
 }
 
-// maxLine is how many bytes of a line are read. Without a limit, a file that is not a log could
-// fill the memory. A longer line counts as cut off.
+// maxLine is the largest number of bytes that are read from one line. Without a limit, a file
+// that is not a log could fill the memory. A longer line counts as cut off.
 const maxLine = 4 << 20
 
 // readLine reads the next line.

@@ -53,9 +53,8 @@ func lineOf(t *testing.T, err error) int {
 	return wrong.Record.Line
 }
 
-// A line is an event, or was logged by a program for another purpose, or is cut off, as
-// by a crash, after which the next process goes on in the middle of it. After a power
-// failure a file may have zero bytes where it had already grown.
+// A line is an event, a line of another program, or a line that a crash cut off. The next process
+// continues on the line that was cut off. After a power failure, a file may contain NUL bytes.
 func TestRead(t *testing.T) {
 	log := logOf(t, retrylog.WithKey(context.Background(), "a{b"), policy, failing())
 	lines := strings.SplitAfter(log, "\n")
@@ -71,8 +70,8 @@ func TestRead(t *testing.T) {
 	cut := func(n int) string { return texts[n][:strings.LastIndex(texts[n], " ")] }
 	for _, row := range []struct {
 		name, log string
-		lines     []int // of the records
-		cut       int   // the line that is cut off; 0: none is
+		lines     []int // the lines of the records
+		cut       int   // the line that is cut off; 0 if no line is cut off
 	}{
 		{"nothing", "", nil, 0},
 		{"empty lines, and ends of lines as of Windows", strings.ReplaceAll("\n"+log+"\n", "\n", "\r\n"), []int{2, 3, 4}, 0},
@@ -128,8 +127,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// The next process goes on in the middle of the line that the crash cut off, wherever
-// that was: also within objects with keys that records have, which a program logged.
+// The next process continues on the line that a crash cut off. The line may be cut off anywhere,
+// also inside an object of another program with the keys of a record.
 func TestReadGoesOnBehindACut(t *testing.T) {
 	log := logOf(t, retrylog.WithKey(context.Background(), "a{b"), policy, failing(errRefused))
 	logged := regexp.MustCompile(`\{"key":"a\{b","kind":"(\w+)","time":"([^"]+)"`).
@@ -182,7 +181,7 @@ func TestReadRejects(t *testing.T) {
 	})
 }
 
-// Whatever a log has in it, reading and replaying it ends.
+// Whatever a log contains, Read and Replay return.
 func FuzzReadAndReplay(f *testing.F) {
 	f.Add([]byte(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}` + "\n" + `{"kind":"call_finished"}`))
 	f.Add([]byte(`{"key":"a","kind":"call_finished","attempt":0,"max":-1,"reason":"canceled"}`))

@@ -4,17 +4,18 @@ import "github.com/goretry/retry"
 
 // These bits say when a reason can stop a call, and whether it has a Cause.
 const (
-	unbegun   = 1 << iota // before the first attempt
-	waiting               // during a wait
-	refused               // when a queue refuses a job that it has handed out again
+	unbegun   = 1 << iota // the reason can stop a call before its first attempt
+	waiting               // the reason can stop a call during a wait
+	refused               // the reason can refuse a job that a queue has delivered again
 	mayCause              // the reason may have a Cause
 	mustCause             // the reason always has a Cause
 )
 
-// reasons are the reasons to stop that this version knows, with their texts in Explain.
+// reasons contains the reasons to stop that this version knows. The text of each reason is its
+// text in Explain.
 var reasons = map[retry.Reason]struct {
-	means string
-	can   int
+	text string
+	bits int
 }{
 	retry.ReasonSuccess:      {"it succeeded", mayCause},
 	retry.ReasonExhausted:    {"no attempt is left", refused},
@@ -40,9 +41,9 @@ var reasons = map[retry.Reason]struct {
 	},
 }
 
-// can reports whether the reason of e has one of the bits in what. It returns true for an unknown
-// reason, which a newer version has written.
-func can(e retry.Event, what int) bool {
+// hasBit reports whether the reason of e has at least one of the bits. It returns true for an
+// unknown reason, because a newer version has written it.
+func hasBit(e retry.Event, bits int) bool {
 	reason, known := reasons[e.Reason]
-	return !known || reason.can&what != 0
+	return !known || reason.bits&bits != 0
 }

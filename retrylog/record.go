@@ -16,31 +16,31 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// A Record is an event with the key of its call and its place in a log. The JSON of a Record
-// contains the Key, the Event and Hedged.
+// A Record is an event with the key of its call and its place in a log. Its JSON contains only
+// the Key, the Event and Hedged.
 type Record struct {
-	Key   string // the key of the call, see WithKey; "": the call has no key
+	Key   string // the key of the call, see WithKey; "" if the call has no key
 	Event retry.Event
 
-	// Hedged is true in an AttemptFinished if the second request of a hedge has answered the
-	// attempt, see WithHedged.
+	// Hedged is true in an AttemptFinished event if the answer came from the second request of a
+	// hedge. See WithHedged.
 	Hedged bool
 
-	Line   int    // the number of the line, from 1; 0: the Record was not read from a log
-	Source string // the pod, service or process in the line; "": the line names no source
-	Task   string // the task in a pipeline of retryflow; "": the event is not from a pipeline
+	Line   int    // the number of the line, from 1; 0 if the Record was not read from a log
+	Source string // the pod, service or process in the line; "" if the line names no source
+	Task   string // the task in a pipeline of retryflow; "" if the event is not from a pipeline
 
-	// Logged is true if a logger wrote the line, see Slog. Above slog.LevelDebug a logger does
+	// Logged is true if a logger wrote the line, see Slog. A logger whose level is above Debug does
 	// not write the attempts, so Replay adds them.
 	Logged bool
 }
 
 // A field describes a field of a Record and its key in a log.
 type field struct {
-	key    string
-	of     func(*Record) any // returns a pointer to the field
-	kinds  []retry.EventKind // the kinds of events that may have the field
-	always bool              // slog writes the field even if it is zero
+	key     string
+	pointer func(*Record) any // returns a pointer to the field of a Record
+	kinds   []retry.EventKind // the kinds of events that may have the field
+	always  bool              // slog writes the field even if it is zero
 }
 
 var (
@@ -52,10 +52,10 @@ var (
 	ended     = each[3:]
 )
 
-// known reports whether this version knows the kind. A newer version has written other kinds.
-func known(kind retry.EventKind) bool { return slices.Contains(each, kind) }
+// isKnown reports whether this version knows the kind. Other kinds come from a newer version.
+func isKnown(kind retry.EventKind) bool { return slices.Contains(each, kind) }
 
-// fields are all fields, in the order in which slog writes them.
+// fields contains all fields in the order in which slog writes them.
 var fields = []field{
 	{"key", func(r *Record) any { return &r.Key }, each, false},
 	{"kind", func(r *Record) any { return &r.Event.Kind }, each, true},
@@ -79,7 +79,8 @@ var fields = []field{
 	{"cause", func(r *Record) any { return &r.Event.Cause }, ended, false},
 }
 
-// bare returns r without the values that follow from its other fields.
+// bare returns r without a Number that equals its Attempt, and without the Reason of a retry. A
+// log leaves both out.
 func (r Record) bare() Record {
 	e := &r.Event
 	if e.Number == e.Attempt {
@@ -92,12 +93,15 @@ func (r Record) bare() Record {
 }
 
 // isZero reports whether a field of r is zero.
-func (f field) isZero(r *Record) bool { return reflect.ValueOf(f.of(r)).Elem().IsZero() }
+func (f field) isZero(r *Record) bool { return reflect.ValueOf(f.pointer(r)).Elem().IsZero() }
 
-// MarshalJSON writes the JSON of [retry.Event.MarshalJSON]. If r has a Key, "key" is the first
-// field. If Hedged is true, "hedged" is the last field.
+// String returns the line of r in the text of [Explain], with its error.
+func (r Record) String() string { return string(r.appendLine(nil, true)) }
+
+// MarshalJSON returns the JSON of [retry.Event.MarshalJSON] with up to two more fields. If r has
+// a Key, "key" is the first field. If Hedged is true, "hedged" is the last field.
 func (r Record) MarshalJSON() ([]byte, error) {
-	data, err := r.Event.MarshalJSON() // json.Marshal would read these bytes again
+	data, err := r.Event.MarshalJSON() // json.Marshal would also check the JSON
 	if err == nil && r.Hedged {
 		data = append(data[:len(data)-1], `,"hedged":true}`...)
 	}
@@ -108,9 +112,9 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return slices.Concat([]byte(`{"key":`), key, []byte(","), data[1:]), err
 }
 
-// UnmarshalJSON reads the JSON of MarshalJSON. Err and Cause become errors with the same text. If
-// a key is left out or null, its field is zero. For a duplicate key, the last value is used.
-// Unknown keys are skipped, for example the keys of a pipeline.
+// UnmarshalJSON reads the JSON that MarshalJSON returns. Err and Cause become new errors with the
+// text in the JSON. If a key is missing or null, its field is zero. If a key occurs twice, the
+// last value is used. Unknown keys are skipped, for example the keys of a pipeline.
 func (r *Record) UnmarshalJSON(data []byte) (err error) {
 	if !bytes.HasPrefix(data, []byte("{")) && string(data) != "null" {
 		return strict.NoObject("retrylog: event", data, `{"kind": "call_finished", ...}`)
@@ -124,23 +128,24 @@ func (r *Record) UnmarshalJSON(data []byte) (err error) {
 	return nil
 }
 
-// A valueFault says that the value of a key cannot be read, and what to write instead.
+// A valueFault says which value cannot be read, and what to write instead.
 type valueFault struct{ key, text, write string }
 
 func (f *valueFault) Error() string {
 	return fmt.Sprintf("%s is %.60q: write %s", f.key, f.text, f.write)
 }
 
-// isCut reports whether the value is a duration without its end, in the last key of a line.
+// isCut reports whether the line was cut off within this value. The key must be the last key of
+// the line, and the text must lack the "s" at the end of a duration.
 func (f *valueFault) isCut(last string) bool {
 	return f.key == last && !strings.HasSuffix(f.text, "s")
 }
 
-// record returns the Record with these values.
+// record returns the Record that has these values.
 func (v *values) record() (r Record, fault *valueFault) {
 	for i, f := range fields {
 		if text := v.texts[i]; v.has[i] {
-			if write := read(f.of(&r), text); write != "" {
+			if write := setField(f.pointer(&r), text); write != "" {
 				return Record{}, &valueFault{f.key, text, write}
 			}
 		}
@@ -148,13 +153,14 @@ func (v *values) record() (r Record, fault *valueFault) {
 	e := &r.Event
 	e.Number = number(*e) // a log leaves out a Number that equals Attempt
 	if e.Kind == retry.RetryScheduled {
-		e.Reason = cmp.Or(e.Reason, retry.ReasonRetry) // a log leaves out this Reason
+		e.Reason = cmp.Or(e.Reason, retry.ReasonRetry) // a log leaves out ReasonRetry
 	}
 	return r, nil
 }
 
-// read reads a text into a field. If the text is invalid, it returns what to write instead.
-func read(field any, text string) (write string) {
+// setField parses a text and stores the value in a field. If the text is invalid, setField
+// returns what to write instead.
+func setField(field any, text string) (write string) {
 	var err error
 	switch field := field.(type) {
 	case *int:
@@ -174,7 +180,7 @@ func read(field any, text string) (write string) {
 		*field, err = time.ParseDuration(text)
 	case *error:
 		*field = errors.New(text)
-	default: // the other fields are texts
+	default: // all other fields are strings
 		reflect.ValueOf(field).Elem().SetString(text)
 	}
 	if err == nil {

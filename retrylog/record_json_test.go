@@ -106,7 +106,7 @@ func textual(e retry.Event) string {
 	return fmt.Sprintf("%+v%s", e, texts)
 }
 
-// Whatever an event has, its JSON is read back.
+// The JSON of every event can be read back.
 func FuzzEventJSON(f *testing.F) {
 	f.Add("retry_scheduled", int64(0), 1, 5, 0, "boom", int64(5), uint64(5), "attempts_exhausted")
 	f.Add("", int64(-62135596800), 0, 0, 0, "", int64(0), uint64(0), "")

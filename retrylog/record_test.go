@@ -76,7 +76,8 @@ func TestRecordUnmarshal(t *testing.T) {
 	}
 }
 
-// Who logs calls needs the root and internal/ alone: no pipelines, no queues.
+// The package imports only the root package and internal packages, so a program that logs calls
+// needs no pipelines and no queues.
 func TestNeedsTheRootAlone(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -89,7 +90,8 @@ func TestNeedsTheRootAlone(t *testing.T) {
 	assert.Equal(t, []string{"retrylog"}, ours)
 }
 
-// The record of an attempt's end is Hedged if the client says so, and that of its start never is.
+// The record of an AttemptFinished is Hedged if the client says so. The record of an
+// AttemptStarted is never Hedged.
 func TestWithHedged(t *testing.T) {
 	for _, hedged := range []bool{false, true} {
 		var out bytes.Buffer

@@ -14,50 +14,50 @@ import (
 // Replay rebuilds the calls of a log, in the order in which the calls began. Calls with
 // different keys may be interleaved.
 //
-// If the last event of a call is not [retry.CallFinished], a crash, a panic or the end of the
-// log has cut off the call. Replay returns the call without a Reason, and a later call may have
-// the same key. A call may start with any attempt, because the log may have been rotated, or a
-// job may have come back from the dead letters with some attempts left.
+// If the last event of a call is not [retry.CallFinished], a crash, a panic or the end of the log
+// has cut off the call. Replay returns such a call without a Reason. A later call may have the
+// same key. A call may start with any attempt: the log may have been rotated, or a job may have
+// come back from the dead letters with some attempts left.
 //
-// A log may lack the end of an attempt, or the retry after it: the attempt did not return, or a
-// crash or a panic came first. If a queue then delivers the job again, the next event is the
-// AttemptStarted of the next attempt. But if the limit allows no further attempt, the job is
-// refused, and the next event is a CallFinished without an error. This CallFinished may also be
-// the only event of a call.
+// After a crash or a panic, a log may lack the end of an attempt, or the retry after it. If a
+// queue then delivers the job again, the next event is the AttemptStarted of the next attempt.
+// If the limit allows no further attempt, the job is refused: the next event is a CallFinished
+// without an error. This CallFinished may also be the only event of a call.
 //
-// Replay skips events of an unknown kind, and treats an unknown reason as a stop. A newer
-// version has written them.
+// Replay skips events of an unknown kind, and treats an unknown reason as a stop. Unknown kinds
+// and reasons come from a newer version.
 //
-// If a log contains events that cannot have happened, Replay returns a [LineError] for the first
-// of these lines, together with the calls before it. These events cannot have happened:
+// If a log contains an event that cannot have happened, Replay returns a [LineError] for its
+// line, and the calls so far. These events cannot have happened:
 //
-//   - events out of order
+//   - an event out of order
 //   - a Number above Max, or a Max that changes in a call
 //   - a Delay that is not Draw(Seed, Number, Lo, Hi)
-//   - the error of another attempt
-//   - a field that this kind of event does not have
-//   - a Time that falls behind Elapsed by more than a day from one event to the next
+//   - an error that differs from the error in the event before, although both belong to one
+//     attempt
+//   - a field that events of this kind do not have
+//   - a Time that falls behind Elapsed by more than a day between two events
 //
-// Time may fall behind Elapsed by less than a day, because a clock may be adjusted or its time
-// zone corrected. Time may run ahead of Elapsed by any amount, because the clock of Elapsed can
-// stop while a machine sleeps.
+// Time may advance up to a day less than Elapsed, because a clock may be adjusted or its time
+// zone corrected. Time may advance by any amount more than Elapsed, because the clock that
+// measures Elapsed can stop while a machine sleeps.
 //
-// The worker that runs a job measures its Elapsed. The clock of the next worker may be up to a
-// second behind. So Elapsed may go back by a second between two attempts. This applies to all
-// calls, because a log does not say whether a call is a job.
+// The workers of a queue measure the Elapsed of a job with their own clocks. The clock of the
+// next worker may be up to a second behind. So Elapsed may go back by up to a second between two
+// attempts. Replay allows this in all calls, because a log does not say whether a call is a job.
 func Replay(records []Record) (calls []Call, err error) {
-	running := map[string]int{} // index in calls, by key
+	running := map[string]int{} // the index in calls of each running call, by its key
 	for i, r := range records {
-		r.Line = cmp.Or(r.Line, i+1) // the line that a Writer would write it on
+		r.Line = cmp.Or(r.Line, i+1) // a record without a Line gets its position
 		index, ok := running[r.Key]
-		if e := r.Event; e.Kind != "" && !known(e.Kind) {
+		if e := r.Event; e.Kind != "" && !isKnown(e.Kind) {
 			continue
 		}
 		var before *Record
-		if ok && !begins(r.Event, true) {
-			before = calls[index].last()
+		if ok && !isFirst(r.Event, true) {
+			before = calls[index].lastRecord()
 		}
-		if err := r.follows(before); err != nil {
+		if err := r.checkNext(before); err != nil {
 			return calls, &LineError{r, err}
 		}
 		if before == nil {
@@ -75,36 +75,38 @@ func Replay(records []Record) (calls []Call, err error) {
 // clockSkew is how far the clocks of a queue's workers may differ. See Replay and Check.
 const clockSkew = time.Second
 
-// begins reports whether e is the first event of a call. running says whether a call with the
-// same key has not stopped yet.
-func begins(e retry.Event, running bool) bool {
+// isFirst reports whether e is the first event of a call. running says whether a call with the
+// same key is in progress.
+func isFirst(e retry.Event, running bool) bool {
 	return e.Kind == retry.AttemptStarted && (e.Attempt == 1 || !running) ||
 		e.Kind == retry.CallFinished && e.Attempt == 0 || !running && refusal(e)
 }
 
 // refusal reports whether e is the refusal of a job that a queue has delivered again. A job is
-// refused if the last attempt that its limit allows did not return, or if the worker stops.
+// refused if the last attempt that its limit allows did not return, or if the worker is shutting
+// down.
 func refusal(e retry.Event) bool {
-	return e.Kind == retry.CallFinished && e.Attempt != 0 && e.Err == nil && can(e, refused)
+	return e.Kind == retry.CallFinished && e.Attempt != 0 && e.Err == nil && hasBit(e, refused)
 }
 
-// unseen reports whether an attempt between two events is not in the log, because the level of
-// the logger is above Debug.
-func unseen(before, r *Record) bool {
-	b, e := before.Event, r.Event
+// isUnseen reports whether the log lacks an attempt between the events previous and r, because
+// the level of the logger was above Debug.
+func isUnseen(previous, r *Record) bool {
+	b, e := previous.Event, r.Event
 	return r.Logged && b.Kind == retry.RetryScheduled && (e.Kind == retry.RetryScheduled ||
 		e.Kind == retry.CallFinished && e.Attempt != b.Attempt)
 }
 
-// next returns the Attempt and Number that r must have after before, and the smallest Elapsed. ok
-// reports whether an event of this kind can follow before.
-func next(before, r *Record) (want retry.Event, ok bool) {
-	b, e := before.Event, r.Event
-	hidden, failed := unseen(before, r), b.Kind == retry.AttemptFinished && b.Err != nil
+// expected returns the Attempt and the Number that r must have if it follows previous, and the
+// smallest Elapsed that it may have. ok reports whether an event of this kind can follow
+// previous.
+func expected(previous, r *Record) (want retry.Event, ok bool) {
+	b, e := previous.Event, r.Event
+	hidden, failed := isUnseen(previous, r), b.Kind == retry.AttemptFinished && b.Err != nil
 	want = retry.Event{Attempt: b.Attempt, Elapsed: b.Elapsed}
 	want.Number = number(b)
 	switch starts := e.Kind == retry.AttemptStarted; {
-	case hidden, starts && (failed || b.Kind != retry.AttemptFinished): // the retry may be missing
+	case hidden, starts && (failed || b.Kind != retry.AttemptFinished): // RetryScheduled is optional
 		want.Attempt++
 		want.Number++
 	case b.Kind == retry.AttemptStarted && (e.Kind == retry.AttemptFinished || refusal(e)),
@@ -113,25 +115,26 @@ func next(before, r *Record) (want retry.Event, ok bool) {
 	default:
 		return want, false
 	}
-	// The attempt ran past HealthyAfter. It has number 1, and Elapsed counts from its end.
+	// The attempt ran past HealthyAfter. So it has Number 1, and Elapsed is measured from its end.
 	if (hidden || failed) && e.Reset {
 		want.Number, want.Elapsed = 1, 0
 	}
 	return want, true
 }
 
-// number returns the Number of e. An event made by hand may leave it 0: then it is Attempt.
+// number returns the Number of e. If Number is 0, as in an event made by hand, it returns
+// Attempt.
 func number(e retry.Event) int { return cmp.Or(e.Number, e.Attempt) }
 
 // clockStep is how far Time may fall behind Elapsed between two events.
 const clockStep = 24 * time.Hour
 
-// follows returns an error if r cannot be the next event of a call after before. before is nil if
-// r is the first event.
-func (r *Record) follows(before *Record) error {
-	err := r.alone()
+// checkNext returns an error if r cannot be the next event of a call. previous is the event
+// before r, or nil if r is the first event.
+func (r *Record) checkNext(previous *Record) error {
+	err := r.checkAlone()
 	if err == nil {
-		err = r.inTurn(before)
+		err = r.checkInTurn(previous)
 	}
 	if err != nil {
 		return fmt.Errorf("%s cannot have happened: %w", describe(*r), err)
@@ -139,8 +142,8 @@ func (r *Record) follows(before *Record) error {
 	return nil
 }
 
-// alone returns an error if r cannot have happened, whatever the events before it are.
-func (r *Record) alone() error {
+// checkAlone returns an error if r cannot have happened, whatever happened before it.
+func (r *Record) checkAlone() error {
 	e, bare := r.Event, r.bare()
 	for _, f := range fields {
 		if !slices.Contains(f.kinds, e.Kind) && !f.isZero(&bare) {
@@ -150,12 +153,12 @@ func (r *Record) alone() error {
 	drawn, ends := retry.Draw(e.Seed, number(e), e.Lo, e.Hi), e.Time.Add(e.Delay)
 	switch {
 	case e.Time.IsZero():
-		return errors.New("it has no time")
+		return errors.New("the event has no time")
 	case e.Number < 0, e.Number > e.Attempt, e.Reset && number(e) != 1:
 		return fmt.Errorf("attempt is %d, number is %d, and reset is %t", e.Attempt, e.Number, e.Reset)
 	case e.Max < 1 && e.Max != retry.Unlimited, number(e) > e.Max && e.Max != retry.Unlimited:
 		return fmt.Errorf("number is %d, and max is %d", number(e), e.Max)
-	case e.Took < 0, e.Elapsed < 0: // Took may exceed Elapsed, which another clock may measure
+	case e.Took < 0, e.Elapsed < 0: // Took may exceed Elapsed, because they may come from two clocks
 		return fmt.Errorf("took is %v, and elapsed is %v", e.Took, e.Elapsed)
 	case e.RetryAfter < 0, e.Delay < e.RetryAfter:
 		return fmt.Errorf("delay is %v, and retry_after is %v", e.Delay, e.RetryAfter)
@@ -165,55 +168,55 @@ func (r *Record) alone() error {
 		return fmt.Errorf("delay is %v, but its seed, number, lo and hi make %v", e.Delay, drawn)
 	case e.Kind == retry.RetryScheduled && e.Due.Sub(ends).Abs() > clockSkew:
 		// A log may contain times in whole seconds.
-		return fmt.Errorf("due is %s, but its delay ends at %s", instant(e.Due), instant(ends))
+		return fmt.Errorf("due is %s, but the delay ends at %s", instant(e.Due), instant(ends))
 	case e.Kind == retry.CallFinished && (e.Reason == "" || e.Retry()):
 		return fmt.Errorf("%q is not a reason to stop", e.Reason)
-	case e.Cause == nil && reasons[e.Reason].can&mustCause != 0:
+	case e.Cause == nil && reasons[e.Reason].bits&mustCause != 0:
 		return fmt.Errorf("reason is %v, but there is no cause", e.Reason)
-	case e.Cause != nil && !can(e, mayCause|mustCause):
-		return fmt.Errorf("cause is %s, but %v has none", quoted(e.Cause), e.Reason)
+	case e.Cause != nil && !hasBit(e, mayCause|mustCause):
+		return fmt.Errorf("cause is %s, but %v has no cause", quoted(e.Cause), e.Reason)
 	case e.Err != nil && e.Reason == retry.ReasonSuccess:
-		return fmt.Errorf("reason is %v, but its error is %s", e.Reason, quoted(e.Err))
+		return fmt.Errorf("reason is %v, but err is %s", e.Reason, quoted(e.Err))
 	}
 	return nil
 }
 
-// starts returns an error if r cannot be the first event of a call. A logger above level Debug
-// writes no attempts.
-func (r *Record) starts() error {
+// checkFirst returns an error if r cannot be the first event of a call. A logger above level
+// Debug writes no attempts, so its first event may be a retry or the end of the call.
+func (r *Record) checkFirst() error {
 	switch e := r.Event; {
-	case !begins(e, false) && (!r.Logged || !slices.Contains(each[2:], e.Kind)):
+	case !isFirst(e, false) && (!r.Logged || !slices.Contains(each[2:], e.Kind)):
 		return disorder("no call with this key has begun")
 	case e.Attempt < 1 && e.Kind != retry.CallFinished:
 		return fmt.Errorf("attempt is %d", e.Attempt)
-	case e.Attempt == 0 && !can(e, unbegun):
+	case e.Attempt == 0 && !hasBit(e, unbegun):
 		return errors.New("no attempt has begun")
 	case e.Attempt == 0 && e.Err != nil:
-		return fmt.Errorf("its error is %s, but no attempt has begun", quoted(e.Err))
+		return fmt.Errorf("err is %s, but no attempt has begun", quoted(e.Err))
 	}
 	return nil
 }
 
-// inTurn returns an error if the kind, the numbers, the times or the error of r do not allow it to
-// follow before.
-func (r *Record) inTurn(before *Record) error {
-	if before == nil {
-		return r.starts()
+// checkInTurn returns an error if r cannot follow previous because of its kind, its numbers, its
+// times or its error.
+func (r *Record) checkInTurn(previous *Record) error {
+	if previous == nil {
+		return r.checkFirst()
 	}
-	b, e := before.Event, r.Event
-	want, ok := next(before, r)
-	ends := e.Kind == retry.CallFinished && !unseen(before, r)
+	b, e := previous.Event, r.Event
+	want, ok := expected(previous, r)
+	ends := e.Kind == retry.CallFinished && !isUnseen(previous, r)
 	success := e.Reason == retry.ReasonSuccess
 	waits := b.Kind == retry.RetryScheduled
-	// A queue has handed the job out again, and the call was invalid.
-	handedOut := e.Reason == retry.ReasonInvalid && e.Err == nil
+	// After a queue delivered the job again, the call had a nil context or function.
+	redelivered := e.Reason == retry.ReasonInvalid && e.Err == nil
 	least := want.Elapsed
 	if e.Kind == retry.AttemptStarted || refusal(e) {
-		least -= clockSkew // another worker, with another clock, may have gone on
+		least -= clockSkew // the clock of the next worker may differ
 	}
 	switch {
 	case !ok:
-		return disorder("it follows %s", describe(*before))
+		return disorder("it follows %s", describe(*previous))
 	case e.Max != b.Max && !invalidPolicy(b, e):
 		return fmt.Errorf("max is %d, but %d in the event before", e.Max, b.Max)
 	case e.Attempt != want.Attempt:
@@ -228,34 +231,34 @@ func (r *Record) inTurn(before *Record) error {
 		return fmt.Errorf("time goes back from %s to %s, while elapsed goes on from %v to %v",
 			instant(b.Time), instant(e.Time), want.Elapsed, e.Elapsed)
 	case e.Kind == retry.RetryScheduled && number(e) == b.Max:
-		return fmt.Errorf("number %d is the last that max %d allows", number(e), e.Max)
-	case ends && waits && !can(e, waiting) && !handedOut:
+		return fmt.Errorf("max is %d, so no retry can follow number %d", e.Max, number(e))
+	case ends && waits && !hasBit(e, waiting) && !redelivered:
 		return errors.New(
 			"only the caller, a limit of time or the wait can end a call between two attempts")
 	case ends && !waits && e.Reason == retry.ReasonWait:
-		return errors.New("it waits for nothing")
+		return errors.New("a wait failed, but no retry was scheduled")
 	case ends && success && b.Err != nil:
 		return fmt.Errorf("the attempt failed: %s", quoted(b.Err))
 	case b.Kind == retry.AttemptFinished && b.Err == nil &&
 		(e.Kind == retry.RetryScheduled || ends && !success):
 		return errors.New("the attempt did not fail")
-	case e.Err == nil, b.Err == nil && b.Kind != retry.AttemptFinished, unseen(before, r),
+	case e.Err == nil, b.Err == nil && b.Kind != retry.AttemptFinished, isUnseen(previous, r),
 		e.Kind == retry.AttemptFinished:
 		// An event may leave out its error, because the AttemptFinished contains it.
 	case !sameText(e.Err, b.Err):
-		return fmt.Errorf("its error is %s, but %s in the event before", quoted(e.Err), quoted(b.Err))
+		return fmt.Errorf("err is %s, but %s in the event before", quoted(e.Err), quoted(b.Err))
 	}
 	return nil
 }
 
-// invalidPolicy reports whether e may have another Max than before because the policy became
-// invalid. A queue with an invalid policy still makes the attempt that it has begun, and Max is
-// then the number of that attempt.
-func invalidPolicy(before, e retry.Event) bool {
+// invalidPolicy reports whether Max may differ between previous and e because the policy became
+// invalid. With an invalid policy, a queue still makes one attempt. Max is then the number of
+// this attempt.
+func invalidPolicy(previous, e retry.Event) bool {
 	if e.Kind == retry.AttemptStarted {
 		return e.Max == e.Attempt
 	}
-	return before.Kind != retry.AttemptFinished && e.Kind == retry.CallFinished &&
+	return previous.Kind != retry.AttemptFinished && e.Kind == retry.CallFinished &&
 		e.Reason == retry.ReasonInvalid && e.Max == e.Attempt+1
 }
 

@@ -144,8 +144,8 @@ func TestTheLogOfTheDocumentation(t *testing.T) {
 	assert.NoError(t, calls[0].Check(p))
 }
 
-// A call begins anew with an attempt that was healthy: from its retry or its end on,
-// that is attempt 1, and Elapsed counts from its end.
+// An attempt that ran past HealthyAfter restarts the count. In the events after it, it has Number
+// 1, and Elapsed is measured from its end.
 func TestReplayLongLife(t *testing.T) {
 	const quick, minute = time.Second, time.Minute
 	for _, row := range []struct {
@@ -185,7 +185,7 @@ func TestReplayLongLife(t *testing.T) {
 	}
 }
 
-// A log of a newer version has kinds, reasons and keys that this one does not know.
+// A log of a newer version has kinds, reasons and keys that this version does not know.
 func TestReplayANewerVersion(t *testing.T) {
 	const log = `{"key":"k","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"zone":{"kind":"x","attempt":7}}
 {"key":"k","kind":"attempt_paused","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"pause":["1s"]}
@@ -221,7 +221,7 @@ func TestReplayANewerVersion(t *testing.T) {
 	assert.Equal(t, retry.Reason("bored"), replay(t, job)[0].Reason, "a refusal")
 }
 
-// A Writer takes the events of any number of calls.
+// A Writer can write the events of any number of calls.
 func TestReplayInterleavedCalls(t *testing.T) {
 	var log bytes.Buffer
 	p := with(func(p *retry.Policy) { p.Source = nil })
@@ -261,8 +261,7 @@ func TestReplayGoesOnAfterACrash(t *testing.T) {
 	}
 }
 
-// This is the log of a queue, whose jobs are calls that span days and
-// processes.
+// This is the log of a queue. Its jobs are calls that span days and processes.
 func TestReplayQueues(t *testing.T) {
 	log := logOf(t, retrylog.WithKey(context.Background(), "k"), policy, failing(errRefused, errRefused, errRefused))
 	lines := strings.SplitAfter(log, "\n")
@@ -303,7 +302,7 @@ func TestReplayQueues(t *testing.T) {
 	assert.Equal(t, 2, invalid[0].Max, "the policy is invalid by then")
 }
 
-// The Elapsed of a job is by the clocks of its workers, which may differ.
+// The workers of a job measure Elapsed with their own clocks, which may differ.
 func TestReplayOfWorkersWithSeveralClocks(t *testing.T) {
 	const behind = time.Second
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(2 * time.Second)}
@@ -312,7 +311,7 @@ func TestReplayOfWorkersWithSeveralClocks(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name    string
-		next    []retry.Event // of the second worker: the first one's attempt ended at 5s
+		next    []retry.Event // the events of the second worker; the attempt of the first worker ended at 5s
 		replays bool
 		checks  bool
 	}{
@@ -389,7 +388,7 @@ func TestReplayRejects(t *testing.T) {
 		{"time runs backwards, a little", edit(3, `"elapsed":"30ms"`, `"elapsed":"29.999999ms"`), 3, "elapsed is 29.999999ms, but 30ms in the event before"},
 		{"another max at a start", edit(4, `"max":3`, `"max":4`), 4, "max is 4, but 3 in the event before"},
 		{"another max where the policy is invalid, and a retry", edit(4, `"max":3`, `"max":2`), 5, "max is 3, but 2 in the event before"},
-		{"no time", edit(1, `2000-01-01T00:00:00Z`, `0001-01-01T00:00:00Z`), 1, "it has no time"},
+		{"no time", edit(1, `2000-01-01T00:00:00Z`, `0001-01-01T00:00:00Z`), 1, "the event has no time"},
 		{"before the first attempt", edit(1, `"max":3`, `"max":3,"elapsed":"-5h"`), 1, "elapsed is -5h0m0s"},
 		{"attempt 0", edit(1, `"attempt":1`, `"attempt":0`), 1, "attempt is 0"},
 		{"an attempt beyond max", edit(1, `"attempt":1`, `"attempt":4`), 1, "number is 4, and max is 3"},
@@ -401,14 +400,14 @@ func TestReplayRejects(t *testing.T) {
 		{"another hi", edit(3, `"hi":"240ms"`, `"hi":"200ms"`), 3, "its seed, number, lo and hi make 189"},
 		{"a lo below 0", edit(3, `"lo":"160ms"`, `"lo":"-160ms"`), 3, "lo is -160ms, and hi is 240ms"},
 		{"a lo above hi", edit(3, `"lo":"160ms"`, `"lo":"250ms"`), 3, "lo is 250ms, and hi is 240ms"},
-		{"a Wait that fails where there is none", edit(9, `"attempts_exhausted"`, `"wait_failed","cause":"no link"`), 9, "it waits for nothing"},
+		{"a Wait that fails where there is none", edit(9, `"attempts_exhausted"`, `"wait_failed","cause":"no link"`), 9, "a wait failed, but no retry was scheduled"},
 		{"a Wait that fails without an error", strings.Join(lines[:3], "\n") + "\n" + strings.NewReplacer(`"attempt":3`, `"attempt":1`, "attempts_exhausted", "wait_failed").Replace(lines[8]), 4, "reason is wait_failed, but there is no cause"},
-		{"a schedule with another error", edit(3, `"err":"connection refused"`, `"err":"fault"`), 3, `its error is "fault", but "connection refused" in the event before`},
+		{"a schedule with another error", edit(3, `"err":"connection refused"`, `"err":"fault"`), 3, `err is "fault", but "connection refused" in the event before`},
 		{"a retry of a success", edit(2, `"err":"connection refused",`, ``), 3, "the attempt did not fail"},
 		{"a negative delay", edit(3, `"delay":"`, `"delay":"-`), 3, "delay is -219"},
 		{"sooner than the server asked", edit(3, `"seed":"42"`, `"retry_after":"1s","seed":"42"`), 3, "retry_after is 1s"},
 		{"success of a failure", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "success", 1), `"err":"connection refused",`, "", 1), 9, `the attempt failed: "connection refused"`},
-		{"success with an error", edit(9, "attempts_exhausted", "success"), 9, `reason is success, but its error is "connection refused"`},
+		{"success with an error", edit(9, "attempts_exhausted", "success"), 9, `reason is success, but err is "connection refused"`},
 		{"failure of a success", edit(8, `"err":"connection refused",`, ``), 9, "the attempt did not fail"},
 		{"no reason", edit(9, `,"reason":"attempts_exhausted"`, ``), 9, `"" is not a reason to stop`},
 		{"retry is no reason", edit(9, "attempts_exhausted", "retry"), 9, `"retry" is not a reason to stop`},
@@ -417,12 +416,12 @@ func TestReplayRejects(t *testing.T) {
 		{"a retry beyond max", edit(3, `"max":3`, `"max":1`), 3, "max is 1, but 3 in the event before"},
 		{"no max", `{"key":"k","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":0}`, 1, "number is 1, and max is 0"},
 		{"a negative duration", edit(2, `"took":"30ms"`, `"took":"-30ms"`), 2, "took is -30ms"},
-		{"due at another time", edit(3, `"due":"2000`, `"due":"2001`), 3, "due is 2001-01-01T00:00:00.249325191Z, but its delay ends at 2000-01-01T00:00:00.249325191Z"},
+		{"due at another time", edit(3, `"due":"2000`, `"due":"2001`), 3, "due is 2001-01-01T00:00:00.249325191Z, but the delay ends at 2000-01-01T00:00:00.249325191Z"},
 		{"invalid without a fault", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "invalid", 1), `"err":"connection refused",`, "", 1), 9, "reason is invalid, but there is no cause"},
-		{"a fault of a policy that is valid", edit(9, `"elapsed"`, `"cause":"fault","elapsed"`), 9, `cause is "fault", but attempts_exhausted has none`},
-		{"a stop with another error", edit(9, `"err":"connection refused"`, `"err":"fault"`), 9, `its error is "fault", but "connection refused" in the event before`},
-		{"an error of no attempt", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"canceled","err":"fault"}`, 1, `its error is "fault", but no attempt has begun`},
-		{"an error of no attempt under an invalid policy", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"invalid","err":"refused","cause":"fault"}`, 1, `its error is "refused", but no attempt has begun`},
+		{"a fault of a policy that is valid", edit(9, `"elapsed"`, `"cause":"fault","elapsed"`), 9, `cause is "fault", but attempts_exhausted has no cause`},
+		{"a stop with another error", edit(9, `"err":"connection refused"`, `"err":"fault"`), 9, `err is "fault", but "connection refused" in the event before`},
+		{"an error of no attempt", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"canceled","err":"fault"}`, 1, `err is "fault", but no attempt has begun`},
+		{"an error of no attempt under an invalid policy", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"invalid","err":"refused","cause":"fault"}`, 1, `err is "refused", but no attempt has begun`},
 		{"a clock that goes back 30 years", edit(4, "2000-01-01T00:00:00.249325191Z", "1970-01-01T00:00:00.249325191Z"), 4,
 			"time goes back from 2000-01-01T00:00:00.03Z to 1970-01-01T00:00:00.249325191Z, while elapsed goes on from 30ms to 249.325191ms"},
 		// A wall clock can be adjusted, and the elapsed time stops while a machine sleeps.
@@ -432,7 +431,7 @@ func TestReplayRejects(t *testing.T) {
 		{"a clock at the latest time", edit(9, "2000-01-01T00:00:00.654910854Z", "9999-12-31T23:59:59Z"), 0, ""},
 		{"a clock that goes back a little over a day", edit(4, "2000-01-01T00:00:00.249325191Z", "1999-12-31T00:00:00.249325190Z"), 4, "time goes back"},
 		{"beyond max", strings.ReplaceAll(four, `"max":4`, `"max":3`), 9, "attempt 3 is retried in"},
-		{"a retry of the last attempt", strings.ReplaceAll(strings.Join(lines[:3], "\n"), `"max":3`, `"max":1`), 3, "number 1 is the last that max 1 allows"},
+		{"a retry of the last attempt", strings.ReplaceAll(strings.Join(lines[:3], "\n"), `"max":3`, `"max":1`), 3, "max is 1, so no retry can follow number 1"},
 		{"two calls at once without keys", strings.Join([]string{lines[0], lines[0], lines[1], lines[1]}, "\n"), 4, "it follows attempt 1 failed"},
 		{"a reset without its number", life(6, `"number":1,`, ``), 6, "attempt is 2, number is 2, and reset is true"},
 		{"a number without its reset", life(6, `,"reset":true`, ``), 6, "number is 1, but 2 comes next"},
@@ -480,7 +479,7 @@ func TestReplayRejects(t *testing.T) {
 		_, err = retrylog.Replay(records)
 		require.ErrorContains(t, err, "one within another, need keys of their own")
 	})
-	for field, lines := range map[string][]int{ // those of an event whose kind does not have it
+	for field, lines := range map[string][]int{ // the lines whose kind of event does not have the field
 		`took:"1s"`: {1, 3, 9}, `hedged:true`: {1, 3, 9}, `delay:"1s"`: {1, 2, 9}, `due:"2000-01-01T00:00:00Z"`: {1, 2, 9}, `lo:"1s"`: {1, 2, 9},
 		`hi:"1s"`: {1, 2, 9}, `retry_after:"1s"`: {1, 2, 9}, `seed:"42"`: {1, 2, 9}, `class:"busy"`: {1, 2}, `reason:"canceled"`: {1, 2, 3}, `err:"fault"`: {1}, `cause:"fault"`: {1, 2, 3},
 	} {
@@ -494,10 +493,10 @@ func TestReplayRejects(t *testing.T) {
 		}
 	}
 	now := time.Unix(0, 0)
-	for says, e := range map[string]retry.Event{ // of records that were not read, which count from 1
-		"line 1: an event without a kind":                  {Time: now, Attempt: 1, Max: 1},
-		`line 1: stopped after 0 attempts`:                 {Kind: retry.CallFinished, Time: now, Max: 1, Decision: retry.Decision{Reason: retry.ReasonExhausted}},
-		`its error is "several", but no attempt has begun`: {Kind: retry.CallFinished, Time: now, Max: 1, Decision: retry.Decision{Reason: retry.ReasonCanceled}, Err: list{errRefused}},
+	for says, e := range map[string]retry.Event{ // these records have no Line, so their position counts
+		"line 1: an event without a kind":            {Time: now, Attempt: 1, Max: 1},
+		`line 1: stopped after 0 attempts`:           {Kind: retry.CallFinished, Time: now, Max: 1, Decision: retry.Decision{Reason: retry.ReasonExhausted}},
+		`err is "several", but no attempt has begun`: {Kind: retry.CallFinished, Time: now, Max: 1, Decision: retry.Decision{Reason: retry.ReasonCanceled}, Err: list{errRefused}},
 	} {
 		_, err := retrylog.Replay([]retrylog.Record{{Event: e}})
 		assert.ErrorContains(t, err, says)
@@ -509,9 +508,9 @@ type list []error
 
 func (list) Error() string { return "several" }
 
-// A correct log is never called wrong: the log of every call, of random policies whose
-// attempts fail at random, is replayed and checked, from the lines of a Writer and from
-// those of slog. Those of jobs, whose workers are killed, are in the tests of the queues.
+// Replay and Check accept every correct log. The test makes calls with random policies and random
+// failures, and logs them with a Writer and with slog. The tests of the queues do the same for
+// jobs whose workers are killed.
 func TestReplayEveryCall(t *testing.T) {
 	seen, resets, early, cut := map[retry.Reason]int{}, 0, 0, 0
 	for i := range 2000 {
@@ -571,7 +570,7 @@ func TestReplayEveryCall(t *testing.T) {
 	assert.Positive(t, cut)
 }
 
-// anyPolicy returns a policy with any of its fields.
+// anyPolicy returns a random policy.
 func anyPolicy(source *rand.Rand) retry.Policy {
 	one := func(in int) bool { return source.IntN(in) == 0 }
 	p := retry.Policy{
@@ -673,7 +672,8 @@ func inUTC(calls []retrylog.Call) []retrylog.Call {
 	return calls
 }
 
-// An event can be the next of a call by its kind and its numbers, or the first.
+// CanAdd decides by the kind and the numbers of an event whether it can be the next or the first
+// event of a call.
 func TestCanAdd(t *testing.T) {
 	at := time.Unix(0, 0)
 	started := func(n int) retry.Event { return retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: n, Max: 3} }
@@ -690,7 +690,7 @@ func TestCanAdd(t *testing.T) {
 		name   string
 		before []retry.Event
 		next   retry.Event
-		logged bool // above slog.LevelDebug
+		logged bool // by a logger above slog.LevelDebug
 		want   bool
 	}{
 		{"the first attempt begins a call", nil, started(1), false, true},

@@ -25,14 +25,13 @@ import (
 //	Debug    the end of a call that succeeded at its first attempt
 //
 // The messages are constant. The attributes have the keys and values of the event's JSON: a
-// delay is a text such as "212ms". The time of a line is the time of the event. So [Read] can
-// read the lines if logger has no group. Above level Debug, the log contains only the retries
-// and the ends of calls. Each line of a retry is enough to compute its delay again: see
-// [retry.Draw].
+// delay, for example, is a text such as "212ms". The time of a line is the time of the event.
+// [Read] can read the lines, unless logger has a group. If the level of logger is above Debug,
+// the log contains only the retries and the ends of calls. The delay of a retry can be computed
+// from its line alone, see [retry.Draw].
 //
-// The key of [WithKey] is the attribute "key". Every handler logs the text of an error on one
-// line, with control characters escaped as in [Explain]. A handler finds the error itself with
-// errors.As.
+// The key of [WithKey] is the attribute "key". The text of an error is one line in which control
+// characters are escaped, as in [Explain]. A handler can get the original error with errors.As.
 func Slog(logger *slog.Logger) func(context.Context, retry.Event) {
 	return func(ctx context.Context, e retry.Event) {
 		l := logger
@@ -73,28 +72,29 @@ func levelOf(e retry.Event) (slog.Level, string) {
 	}
 }
 
-// messages are all messages of levelOf.
+// messages contains every message that levelOf returns.
 var messages = []string{
 	"attempt started", "attempt failed", "attempt succeeded", "retry scheduled",
 	"invalid policy or call", "succeeded after retries", "succeeded", "canceled", "gave up",
 }
 
-// attrs returns the fields of r for package slog: the fields that are not zero, and the fields
-// that an event of this kind always has. The time is left out, because the line has it.
+// attrs returns the fields of r as attributes of package slog. It leaves out the time, because
+// the line has it already. It also leaves out a field that is zero, unless events of this kind
+// always have the field.
 func attrs(r Record) []slog.Attr {
 	r = r.bare()
 	list := make([]slog.Attr, 0, 16)
 	for _, f := range fields {
 		always := f.always && slices.Contains(f.kinds, r.Event.Kind)
 		if f.key != "time" && (always || !f.isZero(&r)) {
-			list = append(list, slog.Attr{Key: f.key, Value: attrOf(f.of(&r))})
+			list = append(list, slog.Attr{Key: f.key, Value: attrOf(f.pointer(&r))})
 		}
 	}
 	return list
 }
 
-// attrOf returns the value of a field. A duration is a text, as in the JSON of an event. A number
-// of milliseconds would lose digits, and the delay could not be computed again.
+// attrOf returns the value of a field. A duration becomes a text, as in the JSON of an event. A
+// number of milliseconds would lose digits that are needed to compute the delay again.
 func attrOf(field any) slog.Value {
 	switch field := field.(type) {
 	case *int, *bool, *time.Time:

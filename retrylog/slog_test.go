@@ -18,8 +18,8 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// A retry is one warning with everything known about it, and the end of a call one line
-// of a level by its reason. The rest is for debugging.
+// A retry is one warning with all its facts. The end of a call is one line, and its level depends
+// on the reason. The other events have the level Debug.
 func TestSlog(t *testing.T) {
 	canceled, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("shutting down"))
@@ -87,9 +87,8 @@ func withoutTime(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// Handlers get an error around the one of the attempt, of which they can only log the text,
-// without characters that a terminal acts on. A log has one type for each key, and can be
-// read back.
+// Handlers get an error that wraps the error of the attempt. Its text has no characters that a
+// terminal acts on. Each key has one type in a log, and the log can be read back.
 func TestSlogErrors(t *testing.T) {
 	for _, row := range []struct {
 		name string

@@ -20,15 +20,15 @@ type Writer struct {
 // NewWriter returns a Writer that writes to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// OnEvent writes e. Use it as the OnEvent of policies. After an error it writes nothing more,
-// because a log that is cut off can be replayed, and a log with a missing event cannot.
+// OnEvent writes e. Use it as the OnEvent of policies. After an error, OnEvent writes nothing
+// more: Replay can read a log that is cut off, but not a log that lacks an event in the middle.
 func (w *Writer) OnEvent(ctx context.Context, e retry.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil {
 		return
 	}
-	line, err := recordOf(ctx, e).MarshalJSON() // json.Marshal would read these bytes again
+	line, err := recordOf(ctx, e).MarshalJSON() // json.Marshal would also check the JSON
 	if err == nil {
 		_, err = w.w.Write(append(line, '\n'))
 	}
@@ -37,7 +37,8 @@ func (w *Writer) OnEvent(ctx context.Context, e retry.Event) {
 	}
 }
 
-// Err returns the error after which nothing more was written, or nil if there was no error.
+// Err returns the first error, after which OnEvent writes nothing more. It returns nil if no
+// error has occurred.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

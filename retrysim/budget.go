@@ -7,14 +7,13 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A Budget does in simulated time what a [retry.Budget] does in real time, for
-// simulations of your own. You pass the time to each method, as the duration since any
-// moment that you choose. Time must not go back. A nil Budget allows every retry. A
-// Budget is not safe for concurrent use.
+// A Budget is a [retry.Budget] in simulated time, for simulations of your own. Each method takes
+// the time as the duration since a start that you choose. This time must never decrease. A nil
+// Budget allows every retry. A Budget is not safe for concurrent use.
 type Budget struct{ budget *budget }
 
-// NewBudget returns a full Budget with the fields of b, and nil if b is nil. It does not
-// change b.
+// NewBudget returns a full Budget with the same fields as b. If b is nil, it returns nil.
+// NewBudget does not change b.
 func NewBudget(b *retry.Budget) *Budget {
 	if b == nil {
 		return nil
@@ -22,9 +21,9 @@ func NewBudget(b *retry.Budget) *Budget {
 	return &Budget{newBudget(b)}
 }
 
-// Take takes one retry out of the Budget, and reports whether this retry is allowed.
-// number is the number of the retry in its call, 1 for the first. It matters because
-// Grace allows only the first four retries of a call.
+// Take takes one retry out of the Budget, and reports whether this retry is allowed. number is 1
+// for the first retry of a call, 2 for the second, and so on. Grace allows only the first four
+// retries of a call.
 func (b *Budget) Take(now time.Duration, number int) bool {
 	if b == nil {
 		return true
@@ -33,61 +32,63 @@ func (b *Budget) Take(now time.Duration, number int) bool {
 	return allowed
 }
 
-// Success records a call that succeeds at this time, and puts Ratio of a retry back.
+// Success records that a call succeeded at the time now. It puts Ratio of a retry back.
 func (b *Budget) Success(now time.Duration) {
 	if b != nil {
 		b.budget.success(0, int64(now))
 	}
 }
 
-// This Budget computes like a retry.Budget. TestBudgetIsTheRealOne compares both. Retries are
-// counted in billionths, as whole numbers, so that a thousand times a thousandth is one
-// and rounding errors do not add up.
+// The arithmetic is the same as in retry.Budget. TestBudgetIsTheRealOne compares both. Retries
+// are counted in whole billionths, so that a thousand times a thousandth is one retry and no
+// rounding errors add up.
 const (
 	token      = 1_000_000_000         // one retry
 	mostTokens = math.MaxInt64 / token // the most retries that a Budget can hold
-	fadesEach  = 16                    // how often the surplus decays in a Remember
+	decaySteps = 16                    // how often the surplus decays in each Remember
 )
 
-// These values are the same as in retry.Budget.
+// These two constants have the same values in retry.Budget.
 const (
-	graceRetry = 4                  // Grace allows the retries of a call up to this number
-	graceRest  = int64(time.Minute) // how long no retry may find the budget empty before a new Grace
+	graceRetry = 4                  // the last retry of a call that may use a Grace
+	graceRest  = int64(time.Minute) // how long the budget must not be empty before the next Grace
 )
 
-// A budget is a retry.Budget in simulated time. Each client holds its own retries. What
-// a client holds above Size is its surplus.
+// A budget is a retry.Budget in simulated time. It has an account for each client. The retries
+// that a client holds above Size are its surplus.
 type budget struct {
 	full, share int64 // Size and Ratio, in billionths of a retry
 
-	// RefillEvery, a 16th of Remember, and Grace, in nanoseconds; 0: off.
-	refill, fade, grace int64
+	// refill, decay and grace are RefillEvery, a 16th of Remember, and Grace, in nanoseconds. A
+	// value of 0 means off.
+	refill, decay, grace int64
 
-	of map[uint32]*held // what each client holds; a client without an entry has a full budget
+	accounts map[uint32]*account // one for each client; a client without an account has a full budget
 }
 
-// A held is what one client holds. The times high and empty are stored plus one; 0: never.
-type held struct {
-	spent        int64 // Size minus what is held, in billionths of a retry; negative: a surplus
-	first        int64 // when the budget was first used
-	ticks, fades int64 // how many refills and decays there have been
-	mark         int64 // the largest surplus, in billionths of a retry; it decays too
-	high         int64 // when a retry last found at least nine tenths of full + mark
-	empty        int64 // when a retry last found the budget empty
+// An account counts the retries of one client. fullAt and emptyAt contain the time plus one, so
+// that 0 means never.
+type account struct {
+	spent         int64 // Size minus the retries that are left, in billionths; negative for a surplus
+	first         int64 // when the budget was first used
+	ticks, decays int64 // how many refills and decays have been applied
+	peak          int64 // the largest recent surplus, in billionths; it decays like the surplus
+	fullAt        int64 // when a retry last found at least nine tenths of full + peak
+	emptyAt       int64 // when a retry last found the budget empty
 }
 
 func newBudget(b *retry.Budget) *budget {
 	return &budget{
 		full: fullOf(b.Size), share: shareOf(b.Ratio),
-		refill: int64(b.RefillEvery), fade: int64(b.Remember / fadesEach), grace: int64(b.Grace),
-		of: map[uint32]*held{},
+		refill: int64(b.RefillEvery), decay: int64(b.Remember / decaySteps), grace: int64(b.Grace),
+		accounts: map[uint32]*account{},
 	}
 }
 
-// fullOf returns what a Budget of this Size holds when it is full.
+// fullOf returns how many billionths a full Budget of this Size holds.
 func fullOf(size int) int64 { return min(max(0, int64(size)), mostTokens) * token }
 
-// shareOf returns what a success puts back. It is 0 for NaN, which is not above 0.
+// shareOf returns how many billionths a success puts back. For NaN it returns 0.
 func shareOf(ratio float64) int64 {
 	if ratio > 0 {
 		return int64(math.Round(min(ratio, 1) * token))
@@ -95,82 +96,84 @@ func shareOf(ratio float64) int64 {
 	return 0
 }
 
-// faded returns what is left of a surplus after this many decays. Each decay takes a
-// 16th of the surplus, rounded up.
-func faded(surplus, times int64) int64 {
+// decayed returns how much of a surplus is left after this many decays. Each decay takes a 16th
+// of the surplus, rounded up.
+func decayed(surplus, times int64) int64 {
 	for ; surplus > 0 && times > 0; times-- {
-		surplus -= (surplus + fadesEach - 1) / fadesEach
+		surplus -= (surplus + decaySteps - 1) / decaySteps
 	}
 	return surplus
 }
 
-// held applies the refills and decays that are due, and returns what a client holds now.
-func (b *budget) held(client uint32, now int64) *held {
-	h := b.of[client]
-	if h == nil {
-		h = &held{first: now}
-		b.of[client] = h
+// account returns the account of a client, after applying the refills and decays that are due.
+func (b *budget) account(client uint32, now int64) *account {
+	a := b.accounts[client]
+	if a == nil {
+		a = &account{first: now}
+		b.accounts[client] = a
 	}
-	if passed := now - h.first; b.refill > 0 && passed/b.refill > h.ticks {
-		h.spent -= min(max(0, h.spent), min(passed/b.refill-h.ticks, mostTokens)*token)
-		h.ticks = passed / b.refill
+	if passed := now - a.first; b.refill > 0 && passed/b.refill > a.ticks {
+		a.spent -= min(max(0, a.spent), min(passed/b.refill-a.ticks, mostTokens)*token)
+		a.ticks = passed / b.refill
 	}
-	if passed := now - h.first; b.fade > 0 && passed/b.fade > h.fades {
-		times := passed/b.fade - h.fades
-		h.spent = max(0, h.spent) - faded(max(0, -h.spent), times)
-		h.mark = max(-h.spent, faded(h.mark, times))
-		h.fades = passed / b.fade
+	if passed := now - a.first; b.decay > 0 && passed/b.decay > a.decays {
+		times := passed/b.decay - a.decays
+		a.spent = max(0, a.spent) - decayed(max(0, -a.spent), times)
+		a.peak = max(-a.spent, decayed(a.peak, times))
+		a.decays = passed / b.decay
 	}
-	return h
+	return a
 }
 
-// take takes one retry out of the budget of a client. number is the number of the retry
-// in its call. paid is false if Grace allows the retry, because then nothing is taken.
+// take takes one retry out of the budget of a client. number is the number of the retry in its
+// call. paid is false if Grace allowed the retry, because a Grace takes nothing out of the
+// budget.
 func (b *budget) take(client uint32, now int64, number int) (allowed, paid bool) {
-	h := b.held(client, now)
-	holds, most := b.full-h.spent, b.full+h.mark
-	if holds >= most-most/10 && since(h.empty, now) >= graceRest {
-		h.high = now + 1
+	a := b.account(client, now)
+	holds, most := b.full-a.spent, b.full+a.peak
+	if holds >= most-most/10 && timeSince(a.emptyAt, now) >= graceRest {
+		a.fullAt = now + 1
 	}
 	if holds >= token {
-		h.spent += token
+		a.spent += token
 		return true, true
 	}
-	h.empty = now + 1
-	return number <= graceRetry && since(h.high, now) < b.grace, false
+	a.emptyAt = now + 1
+	return number <= graceRetry && timeSince(a.fullAt, now) < b.grace, false
 }
 
-// since returns how long ago a time of a held was. For 0 (never) it returns the longest time.
-func since(at, now int64) int64 {
-	if at > 0 {
-		return now - at + 1
+// timeSince returns the time from moment to now. moment is a fullAt or an emptyAt. If moment is
+// 0, which means never, timeSince returns the longest time.
+func timeSince(moment, now int64) int64 {
+	if moment > 0 {
+		return now - moment + 1
 	}
 	return math.MaxInt64
 }
 
-// success puts the share of a success back. As in retry.Budget, refills and decays are
-// then applied only if the success completes a whole retry.
+// success puts the share of one success back. Like retry.Budget, it applies refills and decays
+// only if the success completes a whole retry.
 func (b *budget) success(client uint32, now int64) {
-	if b.fade > 0 && b.of[client] == nil {
-		b.held(client, now)
+	if b.decay > 0 && b.accounts[client] == nil {
+		b.account(client, now)
 	}
-	if b.putBack(client, b.share) && b.fade > 0 {
-		b.held(client, now)
+	if b.putBack(client, b.share) && b.decay > 0 {
+		b.account(client, now)
 	}
 }
 
 // putBack puts n billionths of a retry back, and reports whether they complete a whole
 // retry. Without Remember, a budget holds at most Size.
 func (b *budget) putBack(client uint32, n int64) (whole bool) {
-	h := b.of[client]
-	if h == nil {
+	a := b.accounts[client]
+	if a == nil {
 		return false
 	}
 	least := int64(0)
-	if b.fade > 0 {
+	if b.decay > 0 {
 		least = b.full - mostTokens*token
 	}
-	before := b.full - h.spent
-	h.spent = max(h.spent-n, least)
-	return before/token != (b.full-h.spent)/token
+	before := b.full - a.spent
+	a.spent = max(a.spent-n, least)
+	return before/token != (b.full-a.spent)/token
 }

@@ -46,9 +46,9 @@ func TestBudgetIsTheRealOne(t *testing.T) {
 					simulated.putBack(3, token)
 					refunded++
 				}
-				if h := simulated.of[3]; h != nil && r.IntN(2) == 0 {
+				if h := simulated.accounts[3]; h != nil && r.IntN(2) == 0 {
 					left := b.Left() // applies the refills and decays that are due
-					require.Equal(t, left, int((simulated.full-simulated.held(3, now).spent)/token), "history %d", history)
+					require.Equal(t, left, int((simulated.full-simulated.account(3, now).spent)/token), "history %d", history)
 				}
 				d := r.Int64N(2) * r.Int64N([]int64{1e8, 1e9, 1e11}[r.IntN(3)])
 				time.Sleep(time.Duration(d))
@@ -104,11 +104,11 @@ func TestRefundOfARetryThatIsNotMade(t *testing.T) {
 					b.take(0, 0, 9)
 				}
 			}
-			holds := func() int64 { return (b.full - b.held(0, e.now).spent) / token }
+			holds := func() int64 { return (b.full - b.account(0, e.now).spent) / token }
 			e.arrive(&e.services[0])
 			require.Equal(t, row.before, holds())
 			for e.ended == 0 {
-				e.next()
+				e.handleNext()
 			}
 			assert.Equal(t, row.after, holds())
 		})

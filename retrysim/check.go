@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// A Condition is what [Check] demands of a system.
+// A Condition is a demand on a system, such as [RecoversWithin]. [Check] tests conditions.
 type Condition struct {
 	text    string
 	needs   time.Duration // the least time to simulate after the last event
-	service string        // the service that the Condition is about; "": no service
+	service string        // the service that the Condition is about; "" if there is none
 
-	// miss returns by how much a run misses the Condition, and what happened. The first result
-	// is 0 or negative if the Condition holds.
-	miss func(s System, r Result) (by float64, what string)
+	// miss returns the amount by which a run misses the Condition, and what happened. amount is 0 or
+	// negative if the Condition holds.
+	miss func(s System, r Result) (amount float64, what string)
 }
 
 // RecoversWithin demands that the system recovers within d after the end of its last event.
@@ -35,32 +35,32 @@ func RecoversWithin(d time.Duration) Condition {
 	}
 }
 
-// LoadAtMost demands that the requests to a service in any 3 seconds are at most factor
-// times its normal load. The normal load is the number of requests that the calls of these
-// seconds make if no attempt fails. In a lull, with fewer calls than Rate says, the normal
-// load is computed from Rate. A factor of 1.5 allows one retry for two requests.
+// LoadAtMost demands that the requests to a service in any 3 seconds are at most factor times its
+// normal load. The normal load is the number of requests that the calls of these 3 seconds would
+// make if no attempt failed. If fewer calls come than Rate says, the normal load is computed from
+// Rate. A factor of 1.5 allows one retry for two requests.
 func LoadAtMost(service string, factor float64) Condition {
 	return Condition{
 		text: fmt.Sprintf("load on %s at most %.2f times its normal load",
 			service, factor),
 		service: service,
-		miss: func(s System, r Result) (by float64, what string) {
+		miss: func(s System, r Result) (amount float64, what string) {
 			order, _ := s.order()
 			for i := range len(r.Seconds) - window + 1 {
 				load := s.loadAt(order, r, service, i)
-				if load-factor > by {
-					by, what = load-factor, fmt.Sprintf("%.2f times at %ds", load, i)
+				if load-factor > amount {
+					amount, what = load-factor, fmt.Sprintf("%.2f times at %ds", load, i)
 				}
 			}
-			return by, what
+			return amount, what
 		},
 	}
 }
 
-// loadAt returns the requests to a service in the window that starts in a second, as a
-// multiple of its normal load.
+// loadAt returns the load of a service in the window that starts at this second, as a multiple of
+// its normal load.
 func (s System) loadAt(order []string, r Result, service string, second int) float64 {
-	normal := s.normal(order, func(entry string) float64 {
+	normal := s.normalLoad(order, func(entry string) float64 {
 		calls, _ := sum(r.Services[entry].Seconds[second : second+window])
 		return max(float64(calls), window*s.Services[entry].Rate)
 	})
@@ -85,18 +85,18 @@ func GoodputAtLeast(share float64) Condition {
 
 const checkRuns = 10
 
-// Check simulates s with the seeds 1 to 10. It returns an error if a condition does not
-// hold in all of these runs. For each such condition the error describes the worst run, and
-// says in how many runs the condition does not hold. Check also returns an error if s is
-// invalid, if there is no condition, or if a condition names an unknown service. If the
-// Duration of s is too short for a condition, Check simulates a longer time.
+// Check simulates s with the seeds 1 to 10. It returns an error if any run misses a condition.
+// For each missed condition, the error describes the worst run and says how many runs missed the
+// condition. Check also returns an error if s is invalid, if there is no condition, or if a
+// condition names an unknown service. If the Duration of s is too short for a condition, Check
+// simulates a longer time.
 func Check(s System, conditions ...Condition) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
 	empty := func(c Condition) bool { return c.miss == nil }
 	if len(conditions) == 0 || slices.ContainsFunc(conditions, empty) {
-		return errors.New("retrysim: Check got no Condition, or an empty one: " +
+		return errors.New("retrysim: Check got no Condition or an empty Condition: " +
 			"write a Condition such as RecoversWithin(30*time.Second)")
 	}
 	for _, c := range conditions {
@@ -136,11 +136,11 @@ type misses struct {
 	what  string
 }
 
-func (m *misses) add(by float64, what string) {
-	if by > 0 {
+func (m *misses) add(amount float64, what string) {
+	if amount > 0 {
 		m.runs++
 	}
-	if by > m.worst {
-		m.worst, m.what = by, what
+	if amount > m.worst {
+		m.worst, m.what = amount, what
 	}
 }

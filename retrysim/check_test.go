@@ -25,7 +25,7 @@ func TestCheck(t *testing.T) {
 	assert.ErrorContains(t, Check(s, RecoversWithin(5*time.Second)), "recovers within 5s: ")
 	assert.NoError(t, Check(s, RecoversWithin(10*time.Minute)))
 
-	const empty = "retrysim: Check got no Condition, or an empty one: write a Condition such as RecoversWithin(30*time.Second)"
+	const empty = "retrysim: Check got no Condition or an empty Condition: write a Condition such as RecoversWithin(30*time.Second)"
 	assert.EqualError(t, Check(s, Condition{}), empty)
 	assert.EqualError(t, Check(s), empty)
 	assert.EqualError(t, Check(s, LoadAtMost("pay", 2)), `retrysim: there is no service "pay": the services are db, web`)

@@ -1,7 +1,7 @@
-// Package retrysim simulates an outage of a system of services, and shows what their retry
-// policies do to it. A [System] lists services that call each other, each call under a
-// [retry.Policy], and the events of an outage: workers hang, work gets slower, requests
-// fail, or more calls arrive. [Explain] says whether the system recovers afterwards:
+// Package retrysim simulates an outage of a system of services and shows what retry policies do
+// to the system. A [System] lists services that call each other. Each call has a [retry.Policy].
+// The System also lists the events of an outage: workers hang, work gets slower, requests fail,
+// or more calls arrive. [Explain] says whether the system recovers after these events:
 //
 //	web comes back up to 147/s, 53% of your load; you run at 280/s
 //	stays down (10 of 10 runs)
@@ -22,13 +22,14 @@
 // simulated. A system that stays down in the simulation has a loop of timeouts, queues
 // and retries that does not end by itself.
 //
-// Do not trust the seconds. The time of a recovery depends on the spare capacity, which
-// few people know to within 5 %. The Margin of an [Answer], which is the rate of calls up to
-// which the system recovers, depends less on the spare capacity.
+// Do not trust the number of seconds until a recovery. It depends on the spare capacity, which
+// few people know to within 5 %. Trust the Margin of an [Answer] more. It is the highest rate of
+// calls at which the system still recovers.
 //
-// Real systems have hidden queues. The backlog of a listener, a connection pool and
-// goroutines without a limit are unlimited queues, and so a Queue of 0 is unlimited.
+// Real systems have hidden queues. The backlog of a listener, a connection pool and goroutines
+// without a limit are unlimited queues. Because of these queues, a Queue of 0 is unlimited in the
+// simulation.
 //
-// Workers take requests in the order of arrival. A service whose requests share the
-// processors has no such order, and its simulation is less exact.
+// Workers take requests in the order of arrival. If the requests of a service share its
+// processors instead, the simulation is less exact.
 package retrysim

@@ -11,14 +11,14 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// An engine simulates one run. Everything that happens is an event in a heap. No event or
-// queue entry is removed before its turn. It carries the generation of its request instead,
-// and is skipped if the request has a newer generation by then.
+// An engine simulates one run. Everything that happens is an event in a heap. An event or a queue
+// entry is never removed before its turn. Instead, it carries the generation of its request. It
+// is skipped if the request has a newer generation when its turn comes.
 type engine struct {
 	now      int64 // nanoseconds since the start
 	epoch    time.Time
-	second   int // the index of the row that is being counted
-	patience int // seconds for which the engine waits for the last calls
+	second   int // the current second, from 0
+	patience int // how many seconds after the end the engine waits for the last calls
 	events   heap
 	popped   int
 	err      error
@@ -35,32 +35,39 @@ type service struct {
 	name    string
 	index   int32
 	edges   []edge
-	arrives stream // the times between calls from outside
-	works   stream // the times of work, and which requests fail
-	chooses stream // which client handles a request
-	seeds   stream // the seeds of delays
+	arrives stream // draws the times between calls from outside
+	works   stream // draws the times of work and which requests fail
+	chooses stream // draws the client that handles a request
+	seeds   stream // draws the seeds of delays
 	clients uint32
 
-	// What triggers change.
+	// Triggers change the next five fields.
+
 	pool    int // workers, or Unlimited
 	mean    float64
 	fail    float64
 	rate    float64
-	arrival uint32 // the generation of the next arrival
+	arrival uint32 // the generation of the next arrival event
 
 	busy    int // workers that handle a request
 	queue   []entry
-	queued  int  // entries of queue that are not stale
+	queued  int  // how many entries of queue are not stale
 	feeding bool // feed is running
 	calls   uint32
 
-	// What is counted.
+	// The fields below are counters.
+
 	rows            []LoadSecond
 	requests        int
 	waited, started int
 	wait            float64 // the sum of the waits of all requests that started
-	integral, since int64   // the integral of busy over this second, up to the time since
-	work, wasted    float64 // the time of work that ended in this second
+
+	// integral is busy x time, summed over this second up to the time since.
+	integral, since int64
+
+	// work is how long the requests that ended in this second had their workers. wasted is the
+	// part of work for callers that had given up.
+	work, wasted float64
 }
 
 // An edge is the state of an Edge in a run.
@@ -70,12 +77,13 @@ type edge struct {
 	limit  int // EffectiveMax
 	budget *budget
 
-	// All timeouts of an edge are equally long, so they end in the order in which they began.
-	// Only the first timeout is in the heap.
+	// timeouts contains an entry for each attempt in flight. All timeouts of an edge are equally
+	// long, so they end in the order in which they began. The heap contains only the first timeout.
 	timeouts []entry
 }
 
-// A request is one request to a service, and the call that the request is making.
+// A request is one request to a service. It also contains the state of the call that the request
+// is making to another service.
 type request struct {
 	*service
 	came     int64
@@ -83,29 +91,30 @@ type request struct {
 	sent     int64 // when the attempt in flight began
 	called   int64 // when the first attempt of the call began
 	seed     uint64
-	up       *request // the request that waits for the answer; nil: a call from outside, or abandoned
-	down     *request // the attempt in flight
-	attempt  int32    // the number of the attempt, from the last healthy attempt of the call on
-	left     int32    // retries that are left of the lent Budget; -1: there is no such Budget
+	up       *request // the request that waits for the answer; nil if no request waits
+	down     *request // the request of the attempt in flight
+	attempt  int32    // the number of the attempt, counted since the last healthy attempt
+	left     int32    // retries that are left of the lent Budget; -1 if no Budget was lent
 	gen      uint32
 	client   uint32
-	call     uint32 // the number of the call
+	call     uint32 // the number of the call, among all calls of its service
 	before   int32  // attempts of the call before its last healthy attempt
 	step     uint16 // the index of the call in Calls
 	handled  bool   // the request has a worker
 	outside  bool   // the request is a call from outside
-	deserted bool   // its caller, or a caller of its caller, has given up
-	paid     bool   // the budget of the edge gave a retry that has not begun yet
+	deserted bool   // the caller, or a caller of the caller, has given up
+	paid     bool   // the budget of the edge paid for a retry that has not begun yet
 }
 
-// An entry is a request in a queue. It is stale if its gen is not that of the request.
+// An entry is a request in a queue. The entry is stale if its gen differs from the gen of the
+// request.
 type entry struct {
 	at  int64
 	r   *request
 	gen uint32
 }
 
-// The kinds of events. Events of the same time happen in this order.
+// These are the kinds of events. Events at the same time happen in the order of this list.
 const (
 	evSecond  = iota // a second is over
 	evTrigger        // a trigger of a service begins or ends
@@ -135,7 +144,7 @@ func newEngine(s System, seed uint64) *engine {
 		}
 		v.clients = uint32(max(1, v.Clients))
 		v.Patience = cmp.Or(v.Patience, defaultPatience)
-		// Policies of different services never share a budget: they run in different processes.
+		// Services run in different processes, so their policies never share a budget.
 		own := map[*retry.Budget]*budget{nil: nil}
 		for _, c := range v.Calls {
 			p := c.Policy
@@ -157,26 +166,26 @@ func newEngine(s System, seed uint64) *engine {
 	}
 	for i := range e.services {
 		e.services[i].rows = make([]LoadSecond, s.seconds()+e.patience)
-		e.change(&e.services[i])
+		e.applyTriggers(&e.services[i])
 	}
 	e.push(int64(time.Second), evSecond, 0, 0)
 	return e
 }
 
-// run simulates until this many seconds are over.
+// run simulates this many seconds.
 func (e *engine) run(seconds int) error {
 	for e.second < seconds && e.err == nil {
-		e.next()
+		e.handleNext()
 	}
 	return e.err
 }
 
-// looks is the number of events between two checks of the memory that a run holds.
-const looks = 1 << 14
+// checkEvery is the number of events between two checks of the memory that a run holds.
+const checkEvery = 1 << 14
 
-// next makes the next event happen.
-func (e *engine) next() {
-	if e.popped++; e.popped%looks == 0 && e.bytes() > mostBytes {
+// handleNext takes the earliest event out of the heap and handles it.
+func (e *engine) handleNext() {
+	if e.popped++; e.popped%checkEvery == 0 && e.bytes() > mostBytes {
 		e.err = fmt.Errorf("retrysim: a run takes more than %d MB of memory "+
 			"after %v of simulated time: shorten timeouts or duration, lower the rate, "+
 			"or limit the attempts, the queue or the clients",
@@ -205,9 +214,9 @@ func (e *engine) next() {
 	case evTimeout:
 		e.timeOut(v, ev.gen)
 	case evRetry:
-		e.try(ev.r)
+		e.startAttempt(ev.r)
 	case evTrigger:
-		e.change(v)
+		e.applyTriggers(v)
 	case evSecond:
 		e.endSecond()
 	}
@@ -217,13 +226,14 @@ func (e *engine) push(at int64, kind uint64, index int32, gen uint32) {
 	e.events.push(event{at: at, index: index, gen: gen}, kind)
 }
 
-// after pushes an event about a request, which happens after this delay.
-func (e *engine) after(d int64, kind uint64, r *request) {
+// schedule pushes an event about a request. The event happens after the delay d.
+func (e *engine) schedule(d int64, kind uint64, r *request) {
 	e.events.push(event{at: e.now + min(d, math.MaxInt64-e.now), r: r, gen: r.gen}, kind)
 }
 
-// change applies to a service the triggers that last at this moment.
-func (e *engine) change(v *service) {
+// applyTriggers computes the fields of a service that triggers change. It applies the triggers
+// that are active now.
+func (e *engine) applyTriggers(v *service) {
 	rate := v.rate
 	v.pool, v.mean = cmp.Or(v.Workers, retry.Unlimited), float64(v.Work)
 	v.fail, v.rate = 0, v.Rate
@@ -255,7 +265,7 @@ func (e *engine) scheduleArrival(v *service) {
 	}
 }
 
-// arrive makes a call from outside.
+// arrive starts a call from outside, and schedules the arrival of the next call.
 func (e *engine) arrive(v *service) {
 	e.scheduleArrival(v)
 	v.rows[e.second].Calls++
@@ -268,7 +278,7 @@ func (e *engine) arrive(v *service) {
 	e.enter(r)
 }
 
-// admit takes a request into a service, or refuses it.
+// admit returns a new request to a service, or the error with which the service refuses it.
 func (e *engine) admit(v *service, left int32, up *request) (*request, error) {
 	row := &v.rows[e.second]
 	row.Requests++
@@ -297,7 +307,7 @@ func (e *engine) admit(v *service, left int32, up *request) (*request, error) {
 	return r, nil
 }
 
-// newRequest returns a request that has ended, or else a new one.
+// newRequest reuses a request that has ended. If no request has ended, it allocates a new one.
 func (e *engine) newRequest() (r *request) {
 	if len(e.free) == 0 {
 		return new(request)
@@ -306,7 +316,8 @@ func (e *engine) newRequest() (r *request) {
 	return r
 }
 
-// enter starts an admitted request, or puts the request into the queue.
+// enter starts an admitted request if a worker is idle. Otherwise it puts the request into the
+// queue.
 func (e *engine) enter(r *request) {
 	if r.hasWorker() {
 		e.start(r)
@@ -319,7 +330,7 @@ func (e *engine) enter(r *request) {
 
 func (v *service) hasWorker() bool { return v.pool < 0 || v.busy < v.pool }
 
-// start gives a request a worker.
+// start gives a worker to a request.
 func (e *engine) start(r *request) {
 	v := r.service
 	e.integrate(v)
@@ -332,21 +343,21 @@ func (e *engine) start(r *request) {
 	case v.mean == 0:
 		e.proceed(r)
 	case v.Distribution == Fixed:
-		e.after(whole(v.mean), evWorked, r)
+		e.schedule(nanoseconds(v.mean), evWorked, r)
 	case v.Distribution == Normal:
-		e.after(v.works.normal(v.mean), evWorked, r)
+		e.schedule(v.works.normal(v.mean), evWorked, r)
 	default:
-		e.after(v.works.exponential(v.mean), evWorked, r)
+		e.schedule(v.works.exponential(v.mean), evWorked, r)
 	}
 }
 
-// integrate adds the time since the last change of busy to the integral of busy.
+// integrate extends the integral of busy to the present time.
 func (e *engine) integrate(v *service) {
 	v.integral += int64(v.busy) * (e.now - v.since)
 	v.since = e.now
 }
 
-// proceed makes the next call of a request, or answers the request after its last call.
+// proceed starts the next call of a request. After its last call, it answers the request.
 func (e *engine) proceed(r *request) {
 	if int(r.step) == len(r.edges) {
 		e.answer(r, nil)
@@ -354,13 +365,13 @@ func (e *engine) proceed(r *request) {
 	}
 	r.calls++
 	r.attempt, r.called, r.seed, r.before, r.call = 1, e.now, 0, 0, r.calls
-	e.try(r)
+	e.startAttempt(r)
 }
 
 func (r *request) edge() *edge { return &r.edges[r.step] }
 
-// try makes an attempt of the call that a request is making.
-func (e *engine) try(r *request) {
+// startAttempt starts an attempt of the current call of a request.
+func (e *engine) startAttempt(r *request) {
 	to := r.edge()
 	r.sent, r.paid = e.now, false
 	r.gen++
@@ -368,7 +379,7 @@ func (e *engine) try(r *request) {
 	lent := int32(retry.Unlimited)
 	if r.left >= 0 {
 		lent = r.left
-		if to.limit < 0 || int(r.attempt) < to.limit { // keep one retry for this call itself
+		if to.limit < 0 || int(r.attempt) < to.limit { // keep one retry for this call
 			lent = max(0, lent-1)
 		}
 		r.left -= lent
@@ -406,14 +417,14 @@ func (e *engine) timeOut(v *service, step uint32) {
 	}
 }
 
-// abandon handles a request whose caller has given up. Its Cancel decides whether the
-// request ends or goes on.
+// abandon handles a request whose caller has given up. The Cancel of the service decides whether
+// the request ends or goes on.
 func (e *engine) abandon(r *request) {
 	r.up = nil
 	switch {
 	case !r.handled && (r.Cancel == CancelQueue || r.Cancel == CancelWork):
 		r.queued--
-		e.end(r)
+		e.finish(r)
 	case r.handled && r.Cancel == CancelWork:
 		r.deserted = true
 		if r.down != nil {
@@ -422,7 +433,7 @@ func (e *engine) abandon(r *request) {
 		if r.paid {
 			r.edge().budget.putBack(r.client, token)
 		}
-		e.leave(r)
+		e.release(r)
 	default:
 		for ; r != nil; r = r.down {
 			r.deserted = true
@@ -430,7 +441,8 @@ func (e *engine) abandon(r *request) {
 	}
 }
 
-// attempted ends an attempt of the call that a request is making.
+// attempted ends an attempt of the current call of a request. err is nil if the attempt
+// succeeded.
 func (e *engine) attempted(r *request, err error) {
 	r.gen++
 	r.down = nil
@@ -447,20 +459,20 @@ func (e *engine) attempted(r *request, err error) {
 		return
 	}
 	if d := e.decide(r, err); d >= 0 {
-		e.after(int64(d), evRetry, r)
+		e.schedule(int64(d), evRetry, r)
 		return
 	}
 	e.answer(r, ErrFailed)
 }
 
-// decide returns the delay before the next attempt of a call. It is negative if there is no
-// next attempt.
+// decide returns the delay before the next attempt of a call. The delay is negative if there is
+// no next attempt.
 func (e *engine) decide(r *request, err error) time.Duration {
 	p := &r.edge().policy
 	took := time.Duration(e.now - r.sent)
 	timedOut := p.AttemptTimeout > 0 && took >= p.AttemptTimeout
 	if p.HealthyAfter > 0 && took >= p.HealthyAfter && !timedOut {
-		r.seed = 0 // after a healthy attempt, delays are drawn from a new seed
+		r.seed = 0 // after an attempt past HealthyAfter, delays are drawn from a new seed
 	}
 	a := retry.Attempt{
 		Number: int(r.attempt), Err: err,
@@ -489,8 +501,8 @@ func (e *engine) decide(r *request, err error) time.Duration {
 	return d.Delay
 }
 
-// tell sends an event of a call to the OnEvent of its policy. The key of the call is the
-// name of the service that makes the call, and the number of the call, such as "web-17".
+// tell sends an event of a call to the OnEvent of its policy. The key of the call consists of the
+// name of the calling service and the number of the call: "web-17" is the 17th call of web.
 func (e *engine) tell(r *request, ev retry.Event) {
 	to := r.edge()
 	if to.policy.OnEvent == nil {
@@ -504,7 +516,8 @@ func (e *engine) tell(r *request, ev retry.Event) {
 
 func (e *engine) time() time.Time { return e.epoch.Add(time.Duration(e.now)) }
 
-// pay takes a retry out of the Budget that was lent, and out of the budget of the edge.
+// pay takes a retry out of the lent Budget and out of the budget of the edge. It reports whether
+// both of them allow the retry.
 func (e *engine) pay(r *request) (allowed bool) {
 	if r.left == 0 {
 		return false
@@ -519,7 +532,8 @@ func (e *engine) pay(r *request) (allowed bool) {
 	return allowed
 }
 
-// answer ends a request, and with it the attempt of its caller.
+// answer ends a request. If a caller waits for the answer, it also ends the attempt of the
+// caller.
 func (e *engine) answer(r *request, err error) {
 	up, left := r.up, max(0, r.left)
 	if r.outside {
@@ -528,15 +542,15 @@ func (e *engine) answer(r *request, err error) {
 			r.rows[r.came/int64(time.Second)].Worked++
 		}
 	}
-	e.leave(r)
+	e.release(r)
 	if up != nil {
 		up.left += left
 		e.attempted(up, err)
 	}
 }
 
-// leave ends a request that has a worker, and gives the worker to the next request.
-func (e *engine) leave(r *request) {
+// release ends a request that has a worker, and gives the worker to the next request.
+func (e *engine) release(r *request) {
 	e.integrate(r.service)
 	r.busy--
 	took := float64(e.now - r.began)
@@ -545,19 +559,20 @@ func (e *engine) leave(r *request) {
 		r.wasted += took
 	}
 	v := r.service
-	e.end(r)
+	e.finish(r)
 	e.feed(v)
 }
 
-// end makes the events and queue entries of a request stale.
-func (e *engine) end(r *request) {
+// finish makes the events and queue entries of a request stale, and keeps the request for reuse.
+func (e *engine) finish(r *request) {
 	r.gen++
 	e.live--
 	e.free = append(e.free, r)
 }
 
-// feed starts requests of the queue while a worker is idle. A request that ends as soon as
-// it starts calls feed again. The inner call returns, and the loop of the outer call goes on.
+// feed starts requests from the queue while a worker is idle. A request may end as soon as it
+// starts, and then calls feed again. This inner call returns at once, because the loop of the
+// outer call goes on.
 func (e *engine) feed(v *service) {
 	if v.feeding {
 		return
@@ -573,7 +588,7 @@ func (e *engine) feed(v *service) {
 	v.feeding = false
 }
 
-// endSecond completes the rows of the second that is over.
+// endSecond completes the rows of the second that has just ended.
 func (e *engine) endSecond() {
 	for i := range e.services {
 		v := &e.services[i]

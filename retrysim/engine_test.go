@@ -66,7 +66,7 @@ func TestSameEventsAsDo(t *testing.T) {
 			e.epoch = start
 			for i := range calls {
 				for e.arrive(&e.services[2]); e.ended == i; {
-					e.next()
+					e.handleNext()
 				}
 			}
 
@@ -126,7 +126,7 @@ func TestEveryCallEndsOnce(t *testing.T) {
 			e.services[i].arrival++
 		}
 		for len(e.events.events) > 0 && e.err == nil {
-			e.next()
+			e.handleNext()
 		}
 		require.NoError(t, e.err)
 		require.Zero(t, e.live, s)

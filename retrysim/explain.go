@@ -11,11 +11,11 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Explain simulates s with the seeds 1 to runs, and one of these runs without retries too.
-// It also finds the highest load at which s recovers in all runs. Near that load the runs
-// disagree, so write about ten runs. It is an error if runs is below 1. If s has not
-// recovered at the end of its Duration even without retries, Explain simulates a longer
-// Duration, up to 16 times as long.
+// Explain simulates s several times, with the seeds from 1 to runs. It repeats one of these runs
+// without retries. It also finds the highest load at which s recovers in all runs. Near this load
+// some runs recover and others do not, so about 10 runs are useful. If runs is below 1, Explain
+// returns an error. If even the run without retries has not recovered at the end, Explain
+// simulates a longer Duration, up to 16 times the Duration of s.
 func Explain(s System, runs int) (a Answer, err error) {
 	if runs < 1 {
 		return a, fmt.Errorf("retrysim: runs is %d: write how many, such as 10", runs)
@@ -34,7 +34,7 @@ func Explain(s System, runs int) (a Answer, err error) {
 	if err = s.prolong(); err != nil {
 		return a, err
 	}
-	if a.Outcome, err = s.several(runs); err != nil {
+	if a.Outcome, err = s.runSeeds(runs); err != nil {
 		return a, err
 	}
 	if a.Run, err = Run(s, a.Outcome.seed); err != nil {
@@ -62,8 +62,9 @@ var limits = []string{
 	"A service without a number of workers handles all requests at once.",
 }
 
-// prolong doubles the Duration while a run without retries is Draining at its end. It
-// stops where the Duration would be over 16 times as long, or the run too large.
+// prolong doubles the Duration of s as long as a run without retries ends with the Verdict
+// Draining. It stops before the Duration is over 16 times as long, or before the run is too
+// large.
 func (s *System) prolong() error {
 	bare, most := s.withoutRetries(), 16*s.seconds()
 	order, _ := s.order()
@@ -80,10 +81,10 @@ func (s *System) prolong() error {
 	}
 }
 
-// several runs s with the seeds 1 to runs. If one of the runs is in doubt, it starts again
-// with a longer Duration. It returns one of the outcomes with the worst Verdict: the middle
-// one in the order of Recovery, EmptyIn and Lost.
-func (s *System) several(runs int) (Outcome, error) {
+// runSeeds simulates s with the seeds from 1 to runs. If a longer run may have another Verdict,
+// it starts again with a longer Duration. Of the outcomes with the worst Verdict, it returns the
+// middle one in the order of Recovery, EmptyIn and Lost.
+func (s *System) runSeeds(runs int) (Outcome, error) {
 	order := []Verdict{Recovers, Draining, StaysDown, Overloaded}
 	worst, alike := Recovers, []Outcome(nil)
 	for seed := range uint64(runs) {
@@ -91,9 +92,9 @@ func (s *System) several(runs int) (Outcome, error) {
 		if err != nil {
 			return Outcome{}, err
 		}
-		if long := s.long(); r.inDoubt() && time.Duration(s.seconds())*time.Second < long {
+		if long := s.longDuration(); r.inDoubt() && time.Duration(s.seconds())*time.Second < long {
 			s.Duration = long
-			return s.several(runs)
+			return s.runSeeds(runs)
 		}
 		o := r.Outcome
 		o.seed = seed + 1
@@ -116,9 +117,9 @@ func (s *System) several(runs int) (Outcome, error) {
 	return o, nil
 }
 
-// long returns the Duration that shows whether a queue gets shorter near the margin. A
-// system with a low rate needs a longer Duration.
-func (s System) long() time.Duration {
+// longDuration returns a Duration that is long enough to show whether a queue gets shorter near
+// the margin. A system with a low rate needs a longer Duration.
+func (s System) longDuration() time.Duration {
 	rate := 0.0
 	for _, v := range s.Services {
 		rate += v.Rate
@@ -133,23 +134,24 @@ func (r *Result) inDoubt() bool {
 
 func (o Outcome) back() bool { return o.Verdict == Recovers || o.Verdict == Draining }
 
-// withoutRetries returns s with one attempt for each call.
+// withoutRetries returns a copy of s in which each call makes only one attempt.
 func (s System) withoutRetries() System {
-	return s.with(func(_ string, v *Service) {
+	return s.edited(func(_ string, v *Service) {
 		for i := range v.Calls {
 			v.Calls[i].Policy = retry.Policy{AttemptTimeout: v.Calls[i].Policy.AttemptTimeout}
 		}
 	})
 }
 
-// mostLoad is the highest multiple of its load with which a system is simulated.
+// mostLoad is the highest load that Explain tries, as a multiple of the load of the system.
 const mostLoad = 4
 
-// margin returns the highest share of its load at which s comes back in all of the runs
-// with the seeds 1 to runs, to 1 %, and the entry that loses the largest share of its calls
-// above that load. back says whether s comes back with its present load in all runs: then
-// the share is at least 1, and otherwise below 1. It is 0 if s does not come back with a
-// thousandth of its load. If no service has Workers, no load is too high.
+// margin returns the highest load at which s comes back with all seeds from 1 to runs. The result
+// is a share of the present load, to within 1 %. s comes back if it recovers, or if its queues
+// get shorter. back says whether s comes back at its present load with all these seeds. If back
+// is true, share is at least 1. Otherwise it is below 1, and 0 if s does not come back at a
+// thousandth of its load. If no service has Workers, no load is too high. fails is the entry that
+// loses the largest share of its calls above the margin.
 func (s System) margin(runs int, back bool) (share float64, fails string, err error) {
 	least := 0.0
 	if share = 0.99; back {
@@ -159,11 +161,11 @@ func (s System) margin(runs int, back bool) (share float64, fails string, err er
 		return math.Floor(share), s.entries()[0], nil
 	}
 	for seed := range uint64(runs) {
-		// s comes back at lo, and not at hi. The first hi is the result of the earlier runs.
-		// Nothing is known about it with this seed.
+		// With this seed, s comes back at lo and not at hi. Only the first hi has not been tested with
+		// this seed, because it is the result of the earlier seeds.
 		lo, hi := least, share
 		step := share // how far below hi to try next
-		if seed > 0 { // most runs end near the result of the first run
+		if seed > 0 { // most seeds have nearly the same result as the first seed
 			step = 0.02 * share
 		}
 		for try := share; hi-lo > float64(0.01*lo); try = max((lo+hi)/2, hi-step) {
@@ -194,7 +196,7 @@ func (s System) hasPool() bool {
 	return false
 }
 
-// loaded returns s with its calls from outside multiplied by a factor.
+// loaded returns a copy of s in which the rates of calls from outside are multiplied by factor.
 func (s System) loaded(factor float64) System {
 	s.Events = slices.Clone(s.Events)
 	for i := range s.Events {
@@ -202,18 +204,18 @@ func (s System) loaded(factor float64) System {
 			s.Events[i].Value *= factor
 		}
 	}
-	return s.with(func(_ string, v *Service) { v.Rate *= factor })
+	return s.edited(func(_ string, v *Service) { v.Rate *= factor })
 }
 
 // comesBack reports whether s recovers, or its queues get shorter, in the run with this
 // seed. It stops a long run early if the verdict is clear.
 func (s System) comesBack(seed uint64) (bool, error) {
-	if s.exceeds() {
+	if s.isOverloaded() {
 		return false, nil
 	}
 	short := s
 	short.Duration = s.lastEnd() + defaultTail
-	s.Duration = max(s.Duration, s.long())
+	s.Duration = max(s.Duration, s.longDuration())
 	e := newEngine(s, seed)
 	r, err := short.goOn(e)
 	if err == nil && r.inDoubt() {
@@ -222,7 +224,7 @@ func (s System) comesBack(seed uint64) (bool, error) {
 	return r.Outcome.back(), err
 }
 
-// String describes the Answer in a few lines for people. The margin comes first.
+// String describes the Answer in a few lines for people to read. The first line is the margin.
 func (a Answer) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s comes back %s; you run at %v/s\n", a.Entry, a.marginText(), a.Rate)

@@ -21,24 +21,25 @@ import (
 //	   "db": {"workers": 30, "work": "100ms", "queue": 500, "cancel": "queue"}},
 //	 "events": [{"at": "20s", "for": "10s", "service": "db", "workers": 0}]}
 //
-// The keys are the fields of [System], [Service] and [Trigger] in lower case. Without the
-// key "queue" the queue is unlimited; "queue": 0 means that there is no queue. In a call,
-// "retry" is a [retry.Policy], "timeout" is its AttemptTimeout, and "budget" is its Budget,
-// with the keys size, ratio, refill_every, remember and grace. An event has one of the keys
-// "workers", "slower" (3: three times as long), "fail" (0.5: half of all requests) and
-// "rate" ("400/s").
+// The keys are the fields of [System], [Service] and [Trigger] in lower case. Without the key
+// "queue", the queue is unlimited. "queue": 0 means that there is no queue. In a call, "retry" is
+// a [retry.Policy], "timeout" is the AttemptTimeout of this policy, and "budget" is its Budget. A
+// budget has the keys "size", "ratio", "refill_every", "remember" and "grace". An event has
+// exactly one of the keys "workers", "slower", "fail" and "rate". For example, "slower": 3 makes
+// work take three times as long, "fail": 0.5 refuses half of all requests, and "rate": "400/s"
+// makes 400 calls a second come from outside.
 //
-// Decoding is strict: unknown keys, duplicate keys, and values of the wrong kind or out of
-// range are errors. An error names up to 20 faults and says what to write. Its method
-// Findings() []retry.Finding returns one value for each fault; errors.As finds the method.
-// After an error s is unchanged. Otherwise UnmarshalJSON replaces all of s.
-// [System.Validate] checks whether the services fit together.
+// Decoding is strict: unknown keys, duplicate keys, and values of the wrong kind or out of range
+// are errors. An error names up to 20 faults and says what to write. The error has a method
+// Findings() []retry.Finding, which returns one Finding for each fault. Use errors.As to find
+// this method. After an error, s is unchanged. Without an error, UnmarshalJSON replaces all of s.
+// It does not check whether the services fit together, but [System.Validate] does.
 func (s *System) UnmarshalJSON(data []byte) error {
 	return strict.Decode(s, data, invalidSystem, exampleSystem, (*System).read)
 }
 
-// UnmarshalYAML reads in YAML what [System.UnmarshalJSON] reads in JSON. YAML libraries
-// call it, as they call [retry.Policy.UnmarshalYAML].
+// UnmarshalYAML reads the same keys in YAML as [System.UnmarshalJSON] in JSON. The YAML libraries
+// that call [retry.Policy.UnmarshalYAML] also call this method.
 func (s *System) UnmarshalYAML(unmarshal func(any) error) error {
 	data, err := strict.YAML(invalidSystem, unmarshal)
 	if err != nil {
@@ -66,12 +67,12 @@ func (s *System) read(m *strict.Mapping) {
 	for _, event := range m.List("events", "a list such as ["+exampleEvent+"]") {
 		s.Events = append(s.Events, readTrigger(event))
 	}
-	read(m, []key{{"duration", (*strict.Duration)(&s.Duration), true, strict.WriteDuration}})
+	readKeys(m, []key{{"duration", (*strict.Duration)(&s.Duration), true, strict.WriteDuration}})
 	m.RejectRest("a system")
 }
 
-// read sets the values of the keys that m contains.
-func read(m *strict.Mapping, keys []key) {
+// readKeys sets the value of each key that m contains.
+func readKeys(m *strict.Mapping, keys []key) {
 	for _, k := range keys {
 		strict.Take(m, k.name, k.write, func(text json.RawMessage) bool {
 			return json.Unmarshal(text, k.value) == nil
@@ -80,7 +81,7 @@ func read(m *strict.Mapping, keys []key) {
 }
 
 func readService(m *strict.Mapping) (v Service) {
-	read(m, v.keys())
+	readKeys(m, v.keys())
 	for _, call := range m.List("calls", `a list such as [{"to": "db", "timeout": "1s"}]`) {
 		v.Calls = append(v.Calls, readEdge(call))
 	}
@@ -102,7 +103,7 @@ func readEdge(m *strict.Mapping) (e Edge) {
 		m.Fault("timeout", "given next to retry.attempt_timeout", "only one of the two")
 	}
 	timeout := (*strict.Duration)(&e.Policy.AttemptTimeout)
-	read(m, []key{
+	readKeys(m, []key{
 		{"to", &e.To, true, writeService},
 		{"timeout", timeout, true, strict.WriteDuration},
 	})
@@ -116,7 +117,7 @@ func readEdge(m *strict.Mapping) (e Edge) {
 func readBudget(m *strict.Mapping) *retry.Budget {
 	const writeRatio = "a share between 0 and 1: 0.1 is one retry for ten successes"
 	b := new(retry.Budget)
-	read(m, []key{
+	readKeys(m, []key{
 		{"size", &b.Size, true, "how many retries it holds, at least 1"},
 		{"ratio", &b.Ratio, true, writeRatio},
 		{"refill_every", (*strict.Duration)(&b.RefillEvery), true, strict.WriteDuration},
@@ -137,13 +138,13 @@ func readTrigger(m *strict.Mapping) (t Trigger) {
 		}
 		t.Change = c
 	}
-	read(m, t.keys())
+	readKeys(m, t.keys())
 	check(m.Fault, "", t.keys())
 	m.RejectRest("an event")
 	return t
 }
 
-// A perSecond is a rate. Its text is a number and "/s".
+// A perSecond is a rate. Its text is a number followed by "/s", such as "280/s".
 type perSecond float64
 
 func (r perSecond) MarshalText() ([]byte, error) {
@@ -160,8 +161,8 @@ func (r *perSecond) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A number must be above 0 in the text form. In Go 0 stands for the default, such as no
-// limit of workers, but a person who writes "workers": 0 does not mean that.
+// A number must be above 0 in the text form. In Go, 0 means the default, such as unlimited
+// workers. A person who writes "workers": 0 does not mean unlimited workers.
 type number int
 
 func (n *number) UnmarshalJSON(text []byte) error {
@@ -172,7 +173,7 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// A queue of 0 in the text form is NoQueue.
+// A queue is the Queue of a Service. In the text form, NoQueue is 0.
 type queue int
 
 func (q *queue) UnmarshalJSON(text []byte) error {

@@ -1,22 +1,21 @@
 package retrysim
 
-// An event is something that happens at a time. Events of the same time happen in
-// the order of their kinds. Events of one kind happen in the order in which they were
-// pushed.
+// An event happens at a point in time. Events at the same time happen in the order of their
+// kinds. Events of the same kind at the same time happen in the order in which they were pushed.
 type event struct {
 	at    int64    // nanoseconds since the start
-	key   uint64   // the kind in the high byte, the number of the push in the others
-	r     *request // the request that the event is about; nil: it is about a service
-	index int32    // the index of this service
-	gen   uint32   // a generation of the request or of the arrival, or the index of an edge
+	key   uint64   // the kind in the high byte, and the number of the push in the other bytes
+	r     *request // the request that the event is about; nil if it is about a service
+	index int32    // the index of the service, if r is nil
+	gen   uint32   // the generation of the request or the arrival, or the index of an edge
 }
 
 const kindShift = 56
 
 func (a *event) before(b *event) bool { return a.at < b.at || a.at == b.at && a.key < b.key }
 
-// A heap returns the earliest event first. Each node has four children, which makes the
-// heap half as deep as a binary heap.
+// A heap returns the earliest event first. Each node has four children, so the heap is half as
+// deep as a binary heap.
 type heap struct {
 	events []event
 	pushed uint64
@@ -38,7 +37,7 @@ func (h *heap) pop() event {
 	events := h.events
 	top, n := events[0], len(events)-1
 	ev := events[n]
-	events[n] = event{} // so that the array does not keep the request in memory
+	events[n] = event{} // otherwise the array would keep the request in memory
 	h.events = events[:n]
 	i := 0
 	for first := 1; first < n; first = 4*i + 1 {

@@ -12,10 +12,10 @@ const (
 	writeService = "the name of a service"
 )
 
-// A key is a key of the text form. UnmarshalJSON and Validate use the same keys.
+// A key describes one key of the text form. UnmarshalJSON and Validate use the same keys.
 type key struct {
 	name  string
-	value any // a pointer that package json reads and writes
+	value any // a pointer to the field, for package json
 	valid bool
 	write string // what to write if the value is not valid
 }
@@ -86,12 +86,12 @@ func (t *Trigger) keys() []key {
 			"how long it lasts, such as 10s",
 		},
 		{"service", &t.Service, true, writeService},
-		t.change(),
+		t.changeKey(),
 	}
 }
 
-// change returns the key that is named after the Change of t.
-func (t *Trigger) change() key {
+// changeKey returns the key for the Change of t, for example the key "workers".
+func (t *Trigger) changeKey() key {
 	switch v := t.Value; t.Change {
 	case Workers:
 		return key{

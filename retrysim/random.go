@@ -7,13 +7,13 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Random numbers must be the same on every platform. So this file does not use
-// math.Log, whose last bit differs between platforms. It also converts each product to
-// float64 before adding it, because a processor may otherwise fuse the multiplication
-// and the addition, and round once instead of twice.
+// Random numbers must be the same on every platform. So this file does not use math.Log, whose
+// last bit differs between platforms. It also converts each product to float64 before adding it.
+// Otherwise some processors would fuse the multiplication and the addition, and round once
+// instead of twice.
 
-// A stream is a source of random numbers. Each service has several streams, so that a
-// policy that draws more numbers does not change when calls arrive.
+// A stream is a source of random numbers. Each service has several streams. So the calls arrive
+// at the same times, however many numbers the policies draw.
 type stream struct{ *rand.PCG }
 
 func newStream(seed uint64, service, use string) stream {
@@ -21,13 +21,13 @@ func newStream(seed uint64, service, use string) stream {
 	return stream{rand.NewPCG(retry.SeedOf(text), retry.SeedOf(text+" "))}
 }
 
-// share returns a number from 0 to 1, without 1.
+// share returns a number that is at least 0 and below 1.
 func (s stream) share() float64 { return float64(s.Uint64()>>11) / (1 << 53) }
 
-// exponential returns an exponentially distributed time with this mean, by the method
-// of von Neumann. It draws numbers until a number is not below the number before it. If the
-// count of the numbers before this one is odd, the result is the first number as a share of
-// the mean. Otherwise it draws again, and the result is longer by the mean.
+// exponential returns an exponentially distributed time with this mean, by the method of von
+// Neumann. It draws numbers as long as each number is smaller than the number before it. If the
+// length of this decreasing sequence is odd, its first number is the result, as a share of the
+// mean. If the length is even, exponential draws a new sequence and adds the mean to the result.
 func (s stream) exponential(mean float64) int64 {
 	for means := 0.0; ; means++ {
 		first := s.Uint64()
@@ -36,14 +36,14 @@ func (s stream) exponential(mean float64) int64 {
 			last, next = next, s.Uint64()
 		}
 		if n%2 == 1 {
-			return whole(mean * (means + float64(first>>11)/(1<<53)))
+			return nanoseconds(mean * (means + float64(first>>11)/(1<<53)))
 		}
 	}
 }
 
-// normal returns a normally distributed time with this mean, and a quarter of the mean
-// as the standard deviation. It adds twelve numbers between 0 and 1: their sum has the mean
-// 6 and the standard deviation 1. A time that would be negative is 0.
+// normal returns a normally distributed time with this mean, and a quarter of the mean as the
+// standard deviation. It adds twelve numbers between 0 and 1: their sum has the mean 6 and the
+// standard deviation 1. A negative time becomes 0.
 func (s stream) normal(mean float64) int64 {
 	sum := uint64(0)
 	for range 3 {
@@ -51,12 +51,12 @@ func (s stream) normal(mean float64) int64 {
 		sum += x&0xffff + x>>16&0xffff + x>>32&0xffff + x>>48
 	}
 	deviation := float64(sum)/(1<<16) + 12.0/(1<<17) - 6
-	return whole(mean * max(0, 1+float64(0.25*deviation)))
+	return nanoseconds(mean * max(0, 1+float64(0.25*deviation)))
 }
 
-// whole rounds a time to whole nanoseconds. It cuts times that are longer than any
-// simulation, so that adding a time to the present never overflows.
-func whole(d float64) int64 {
+// nanoseconds rounds a time to whole nanoseconds. It limits a time to 2^61 ns, so that adding it
+// to the present time never overflows. No simulation is that long.
+func nanoseconds(d float64) int64 {
 	const longest = 1 << 61
 	if d >= longest {
 		return longest

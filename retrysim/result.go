@@ -8,46 +8,48 @@ import (
 	"github.com/goretry/retry/retrydialect/strict"
 )
 
-// A Result is one run of a [System]. In JSON durations are text, such as "1.5s".
+// A Result describes one run of a [System]. In JSON durations are text, such as "1.5s".
 type Result struct {
 	Outcome Outcome `json:"outcome"`
 
-	// Seconds counts the calls from outside, in a row for each second in which they began.
+	// Seconds has an element for each second of the run. The element counts the calls from outside
+	// that began in this second.
 	Seconds []Second `json:"seconds"`
 
 	Services map[string]Load `json:"services"` // by name
 
-	growing bool   // s has not recovered, and its queues get longer
-	fails   string // the entry that loses the largest share of its calls
+	growing bool   // the system has not recovered, and its queues get longer
+	fails   string // the name of the entry that loses the largest share of its calls
 }
 
 // An Outcome says how a run ended.
 type Outcome struct {
 	Verdict Verdict `json:"verdict"`
 
-	// Recovery is how long after the end of the last event the system recovered, in whole
-	// seconds, if Verdict is Recovers.
+	// Recovery is the time from the end of the last event until the system recovered, in whole
+	// seconds. It is set only if Verdict is Recovers.
 	Recovery time.Duration `json:"recovery"`
 
-	// EmptyIn is how long after the end of the run the queues will be empty, if Verdict is
-	// Draining. 0: the last calls have worked.
+	// EmptyIn is an estimate of the time from the end of the run until the queues are empty. It is
+	// set only if Verdict is Draining. If Verdict is Draining and EmptyIn is 0, the last calls have
+	// worked.
 	EmptyIn time.Duration `json:"empty_in,omitzero"`
 
-	// Relapses is how often calls failed for 10s after the system had recovered.
+	// Relapses is how often the system failed again after a recovery: for 10s, too few calls worked.
 	Relapses int `json:"relapses,omitzero"`
 
 	Calls  int `json:"calls"`  // calls from outside
 	Worked int `json:"worked"` // calls that were answered within the Patience
 
-	// Lost is how many calls since the start of the first event did not work, without the
-	// share that did not work before that event either.
+	// Lost counts the calls that did not work since the start of the first event. If a share of the
+	// calls did not work before this event either, Lost does not count this share.
 	Lost int `json:"lost"`
 
-	// Wasted is the share of all work since the start of the first event that was done for
-	// callers that had given up. Only services with a number of Workers count.
+	// Wasted is the share of the work that was done for callers that had given up. It counts the
+	// work since the start of the first event, at services with a limited number of Workers.
 	Wasted float64 `json:"wasted"`
 
-	Runs  int `json:"runs,omitzero"`  // how many runs [Explain] made; 0: one run of [Run]
+	Runs  int `json:"runs,omitzero"`  // how many runs [Explain] made; 0 for the one run of [Run]
 	Agree int `json:"agree,omitzero"` // how many of these runs have this Verdict
 
 	seed  uint64
@@ -58,20 +60,21 @@ type Outcome struct {
 type Verdict string
 
 const (
-	// Recovers: for 10 seconds on end, enough calls work at each entry. In any 3 of these
-	// seconds, the share of calls that work is at least 90 % of the share that worked before
-	// the first event. A system without events recovers if its calls work from the start.
+	// Recovers means that, after the last event, enough calls work for 10 consecutive seconds at
+	// each service that is called from outside. Enough calls work if, over any 3 of these seconds,
+	// the share of calls that work is at least 90 % of the share before the first event. A system
+	// without events recovers if its calls work from the start.
 	Recovers Verdict = "recovers"
 
-	// Draining: the system has not recovered when the run ends. But its queues get shorter,
-	// or its last calls have worked, though not yet for 10 seconds.
+	// Draining means that the system has not recovered when the run ends. But its queues get
+	// shorter, or its calls have worked for less than 10 seconds.
 	Draining Verdict = "not back yet"
 
-	// StaysDown: the system has not recovered, and its queues do not get shorter. Without
-	// its events the system would work, so its own retries and queues keep it down.
+	// StaysDown means that the system has not recovered and that its queues do not get shorter.
+	// Without its events the system would work, so its own retries and queues keep it down.
 	StaysDown Verdict = "stays down"
 
-	// Overloaded: the system does not work without its events either.
+	// Overloaded means that the system does not work even without its events.
 	Overloaded Verdict = "overloaded"
 )
 
@@ -81,15 +84,15 @@ type Second struct {
 	Worked int `json:"worked"` // calls that were answered within the Patience of their service
 }
 
-// A Load is what one service had to do.
+// A Load counts the requests to one service in a run.
 type Load struct {
 	Normal   float64 `json:"normal"`   // requests in a second if no attempt fails
 	Requests int     `json:"requests"` // requests that arrived
 	Rejected int     `json:"rejected"` // requests refused by a full queue or a Fail event
 	Waited   float64 `json:"waited"`   // the share of the requests that waited for a worker
 
-	// MeanWait is how long a request waited for a worker, as the mean of all requests that
-	// got a worker.
+	// MeanWait is how long a request waited for a worker. It is the mean of all requests that got a
+	// worker, with or without a wait.
 	MeanWait time.Duration `json:"mean_wait"`
 
 	Peak int `json:"peak"` // the longest queue at the end of a second
@@ -97,7 +100,7 @@ type Load struct {
 	Seconds []LoadSecond `json:"seconds"`
 }
 
-// A LoadSecond is what one service had to do in one second.
+// A LoadSecond counts the requests to one service in one second.
 type LoadSecond struct {
 	Calls  int `json:"calls"`  // calls from outside that began in this second
 	Worked int `json:"worked"` // how many of these calls were answered within the Patience
@@ -107,52 +110,55 @@ type LoadSecond struct {
 	Queue    int     `json:"queue"`    // requests that wait for a worker at the end of the second
 	Busy     float64 `json:"busy"`     // workers that handled a request, on average
 
-	// Wasted is the share of work for callers that had given up. It counts work that ended
-	// in this second.
+	// Wasted is the share of the work that was done for callers that had given up. It counts the
+	// work that ended in this second.
 	Wasted float64 `json:"wasted"`
 }
 
 // An Answer sums up several runs of a [System]. Its method String describes it in words.
 type Answer struct {
-	// Entry is a service that is called from outside: the service that loses the largest
-	// share of its calls above the Margin. Of equal services it is the first by name.
+	// Entry is the service that loses the largest share of its calls from outside when the load is
+	// above the Margin. If several services lose the same share, Entry is the first by name.
 	Entry string `json:"entry"`
 
 	Entries int     `json:"entries"` // how many services are called from outside
 	Rate    float64 `json:"rate"`    // the Rate of Entry, in calls a second
 
-	// Margin is the highest rate of calls to Entry, to 1 %, at which the system comes back
-	// in every run: it recovers, or its queues get shorter. All rates from outside change in
-	// the same proportion, which is MarginShare. This includes the rates of events. Margin
-	// is 0 if the system does not come back with a thousandth of its load, and at most 4
-	// times Rate. It is below Rate if, and only if, a run at Rate does not come back.
+	// Margin is the highest rate of calls to Entry at which the system comes back in every run,
+	// to within 1 %. The system comes back if it recovers or if its queues get shorter. Margin
+	// assumes that all rates from outside are multiplied by MarginShare, also the rates of
+	// events. Margin is at most 4 times Rate. It is below Rate if the system does not come back
+	// in every run at Rate, and otherwise at least Rate. It is 0 if the system does not come
+	// back with a thousandth of its load.
 	Margin      float64 `json:"margin"`
 	MarginShare float64 `json:"margin_share"`
 
-	// Outcome has the worst Verdict of all runs. Of the runs with this Verdict it is the
-	// middle one, in the order of Recovery, EmptyIn and Lost.
+	// Outcome is the Outcome of one of the runs. This run has the worst Verdict of all runs. Of the
+	// runs with this Verdict, it is the middle one in the order of Recovery, EmptyIn and Lost.
 	Outcome Outcome `json:"outcome"`
 
-	WithoutRetries Outcome `json:"without_retries"` // of the same run with one attempt for each call
-	Run            Result  `json:"run"`             // the run of Outcome
+	// WithoutRetries is the Outcome of the same run if each call makes only one attempt.
+	WithoutRetries Outcome `json:"without_retries"`
 
-	// Calls is how many calls came from outside between the start of the first event and the
-	// end of the run. It is the same number with retries and without. Lost and
-	// LostWithoutRetries are how many of these calls did not work, without the share that
-	// did not work before the event either.
+	Run Result `json:"run"` // the run that Outcome describes
+
+	// Calls is how many calls came from outside between the start of the first event and the end of
+	// the run. Retries do not change this number. Lost and LostWithoutRetries count the calls that
+	// did not work, with and without retries. If a share of the calls did not work before the first
+	// event either, Lost and LostWithoutRetries do not count this share.
 	Calls              int `json:"calls"`
 	Lost               int `json:"lost"`
 	LostWithoutRetries int `json:"lost_without_retries"`
 
-	// Scale is 1 if the whole system was simulated. A large system is simulated in part: its
-	// calls, workers, queues, and clients or budgets are divided by Scale, as long as 50 of
-	// each are left. The counts are multiplied by Scale.
+	// Scale is 1 unless the system is large. In a large system, the calls, workers, queues, and
+	// clients or budgets are divided by Scale before the simulation, and at least 50 of each are
+	// left. Afterwards the counts are multiplied by Scale.
 	Scale int `json:"scale"`
 
 	Limits []string `json:"limits"` // sentences about what the simulation cannot tell
 }
 
-// String describes the Outcome for people.
+// String describes the Outcome for people to read.
 func (o Outcome) String() string {
 	switch {
 	case o.Verdict == Recovers && o.Recovery == 0:

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Run simulates s once. Everything random follows from the seed. Run returns an error if s
-// is invalid, or if the run exceeds MaxEvents, MaxInFlight or 256 MB of memory.
+// Run simulates s once. The same seed always gives the same result. Run returns an error if s is
+// invalid, or if the run exceeds MaxEvents, MaxInFlight or 256 MB of memory.
 func Run(s System, seed uint64) (Result, error) {
 	if err := s.Validate(); err != nil {
 		return Result{}, err
@@ -17,7 +17,7 @@ func Run(s System, seed uint64) (Result, error) {
 	}
 	calm := s
 	calm.Events, calm.Duration = nil, time.Duration(s.seconds())*time.Second
-	if !s.exceeds() {
+	if !s.isOverloaded() {
 		without, err := calm.simulate(seed)
 		if err != nil || without.Outcome.Verdict == Recovers {
 			return r, err
@@ -30,8 +30,8 @@ func Run(s System, seed uint64) (Result, error) {
 // simulate runs s, which is valid, and judges the run by the calls that worked in it.
 func (s System) simulate(seed uint64) (Result, error) { return s.goOn(newEngine(s, seed)) }
 
-// goOn simulates until the end of s. The engine may have been made for a System that is
-// equal to s but lasts longer.
+// goOn simulates until the end of s. The engine may have been made for a copy of s with a longer
+// Duration.
 func (s System) goOn(e *engine) (Result, error) {
 	if err := e.run(s.seconds() + e.patience); err != nil {
 		return Result{}, err
@@ -69,8 +69,8 @@ func (e *engine) result(s System) Result {
 	return r
 }
 
-// load returns the counts of a service in the first seconds. All counts are multiplied by
-// scale, because the engine may simulate a part of a larger system.
+// load returns the counts of a service in its first rows, one row for each second. It multiplies
+// all counts by scale, because the engine may simulate a part of a larger system.
 func (v *service) load(seconds, scale int, normal float64) Load {
 	l := Load{
 		Normal:   normal * float64(scale),
@@ -93,9 +93,9 @@ func (v *service) load(seconds, scale int, normal float64) Load {
 	return l
 }
 
-// exceeds reports whether a service gets more work than its workers can do, even if no
+// isOverloaded reports whether some service gets more work than its workers can do even if no
 // attempt fails.
-func (s System) exceeds() bool {
+func (s System) isOverloaded() bool {
 	normal := s.load()
 	for name, v := range s.Services {
 		if v.Workers > 0 && normal[name]*v.Work.Seconds() >= float64(v.Workers) {

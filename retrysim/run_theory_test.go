@@ -117,7 +117,7 @@ func TestMetastableFailure(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%d of %d attempts", tc.rate, tc.attempts), func(t *testing.T) {
 			s := system(t, hotos(float64(tc.rate), tc.attempts)+fmt.Sprintf(`, "duration": "%ds"}`, tc.seconds))
-			o, err := s.several(often(2, 10))
+			o, err := s.runSeeds(often(2, 10))
 			require.NoError(t, err)
 			assert.Equal(t, tc.want, o.Verdict, o)
 			assert.Equal(t, o.Runs, o.Agree, o)

@@ -12,18 +12,19 @@ import (
 )
 
 const (
-	mostAttempts = 1_000_000 // the most attempts that one request can cause at a service
-	endless      = 1000      // counted as the limit of a call without a limit of attempts
-	largeRun     = 200_000   // a system whose run takes more events is simulated in part
-	leastPool    = 50        // the least size of its pools, so that chance stays a small part
-	mostRows     = 2_000_000 // of a Result, one for each second of each service: 112 MB
-	longRun      = 2_000_000 // a run of more events is not prolonged
+	mostAttempts = 1_000_000 // the most attempts at a service that one call from outside may cause
+	endless      = 1000      // the assumed limit of a call that has no limit on attempts
+	largeRun     = 200_000   // a system is divided if its run takes more events than this
+	leastPool    = 50        // the least size of a divided pool: chance dominates in smaller pools
+	mostRows     = 2_000_000 // the most rows of a Result, one for each second and service: 112 MB
+	longRun      = 2_000_000 // a run of more events than this is not prolonged
 )
 
-var mostBytes = 256 << 20 // of a run, without its Result; a variable for the tests
+// mostBytes is the most memory that a run may hold, without its Result. Tests change it.
+var mostBytes = 256 << 20
 
-// checkSize refuses a system whose simulation would take too long if no attempt fails, or if
-// every attempt fails.
+// checkSize returns an error if the simulation of s would take too long. It considers two cases:
+// no attempt fails, or every attempt fails.
 func (s System) checkSize(order []string) error {
 	if err := s.checkAttempts(order); err != nil {
 		return err
@@ -39,7 +40,8 @@ func (s System) checkSize(order []string) error {
 	return nil
 }
 
-// checkAttempts refuses a system in which the attempts of all layers multiply to too many.
+// checkAttempts returns an error if the attempts of all layers multiply to more than
+// mostAttempts.
 func (s System) checkAttempts(order []string) error {
 	attempts := map[string]float64{}
 	for _, name := range order {
@@ -61,8 +63,8 @@ func (s System) checkAttempts(order []string) error {
 	return nil
 }
 
-// patience returns the longest Patience of s. A run goes on for this many seconds after its
-// end, to see whether the last calls work.
+// patience returns the longest Patience of the services of s, in seconds. After the Duration of
+// s, a run goes on for this time to see whether the last calls work.
 func (s System) patience() (seconds int) {
 	for _, v := range s.Services {
 		if v.Rate > 0 {
@@ -75,7 +77,7 @@ func (s System) patience() (seconds int) {
 // bytes returns how much memory a run holds, without its Result: the requests in flight,
 // the queues, the timers, and the budgets of clients. It counts stale entries too.
 func (e *engine) bytes() int {
-	const perClient = 16 // of a map, next to the value
+	const perClient = 16 // bytes of a map entry in addition to the value
 	entries, clients := 0, 0
 	for i := range e.services {
 		v := &e.services[i]
@@ -83,17 +85,17 @@ func (e *engine) bytes() int {
 		for k := range v.edges {
 			entries += cap(v.edges[k].timeouts)
 			if b := v.edges[k].budget; b != nil {
-				clients += len(b.of)
+				clients += len(b.accounts)
 			}
 		}
 	}
 	return (e.live+len(e.free))*int(unsafe.Sizeof(request{})) +
 		cap(e.events.events)*int(unsafe.Sizeof(event{})) +
 		entries*int(unsafe.Sizeof(entry{})) +
-		clients*(perClient+int(unsafe.Sizeof(held{})))
+		clients*(perClient+int(unsafe.Sizeof(account{})))
 }
 
-// events returns about how many events a run takes if no attempt fails.
+// events estimates how many events a run takes if no attempt fails.
 func (s System) events(order []string) float64 {
 	peak := func(name string) float64 {
 		rate := s.Services[name].Rate
@@ -105,15 +107,15 @@ func (s System) events(order []string) float64 {
 		return rate
 	}
 	load := 0.0
-	for _, requests := range s.normal(order, peak) {
+	for _, requests := range s.normalLoad(order, peak) {
 		load += requests
 	}
 	return 2 * load * float64(s.seconds())
 }
 
-// scale returns the number by which s is divided before it is simulated. It is 1 if s is not
-// large. It is as small as needed for each pool, queue and budget to keep a size of leastPool,
-// because smaller queues would behave differently.
+// scale returns the number by which s is divided before the simulation. It is 1 if s is not
+// large. Each pool, queue and budget keeps at least the size leastPool, because smaller queues
+// would behave differently.
 func (s System) scale() int {
 	order, _ := s.order()
 	scale := int(s.events(order) / largeRun)
@@ -135,9 +137,9 @@ func (s System) scale() int {
 	return max(1, scale)
 }
 
-// sizes returns what is divided in a service, in addition to its Rate: the workers, the
-// places in the queue, and the clients. A service with one client has the sizes of its
-// budgets divided instead of its clients.
+// sizes returns pointers to the numbers that are divided in a large system, except the Rate: the
+// workers, the places in the queue, and the clients. If the service has only one client, the
+// sizes of its budgets are divided instead of the clients.
 func (v *Service) sizes() []*int {
 	if v.Clients > 1 {
 		return []*int{&v.Workers, &v.Queue, &v.Clients}
@@ -151,40 +153,41 @@ func (v *Service) sizes() []*int {
 	return sizes
 }
 
-// divided returns s with its calls, and all that handles them, divided by a number.
-func (s System) divided(by int) System {
-	if by == 1 {
+// divided returns a copy of s in which the calls, workers, queues, and clients or budgets are
+// divided by divisor.
+func (s System) divided(divisor int) System {
+	if divisor == 1 {
 		return s
 	}
-	s.part = by
-	part := func(n int) int { return int(math.Round(float64(n) / float64(by))) }
+	s.part = divisor
+	part := func(n int) int { return int(math.Round(float64(n) / float64(divisor))) }
 	s.Events = slices.Clone(s.Events)
 	for i, t := range s.Events {
 		switch t.Change {
 		case Rate:
-			s.Events[i].Value /= float64(by)
+			s.Events[i].Value /= float64(divisor)
 		case Workers:
 			s.Events[i].Value = float64(part(int(t.Value)))
 		}
 	}
-	return s.with(func(_ string, v *Service) {
-		v.copyBudgets(by)
+	return s.edited(func(_ string, v *Service) {
+		v.copyBudgets(divisor)
 		workers := float64(v.Workers)
 		for _, n := range v.sizes() {
 			if *n > 0 {
 				*n = part(*n)
 			}
 		}
-		v.Rate /= float64(by)
-		if v.Workers > 0 { // the capacity must not change with the rounding of Workers
-			v.Work = time.Duration(float64(v.Work) * float64(v.Workers*by) / workers)
+		v.Rate /= float64(divisor)
+		if v.Workers > 0 { // keep the capacity although Workers was rounded
+			v.Work = time.Duration(float64(v.Work) * float64(v.Workers*divisor) / workers)
 		}
 	})
 }
 
-// copyBudgets gives v its own copies of its Budgets, so that their sizes can be changed. A
-// Budget of one client, whose Size will be divided, also refills less often.
-func (v *Service) copyBudgets(by int) {
+// copyBudgets replaces the Budgets of v with copies whose sizes can be changed. If v has only one
+// client, the sizes will be divided, so the copies also refill less often.
+func (v *Service) copyBudgets(divisor int) {
 	copies := map[*retry.Budget]*retry.Budget{nil: nil}
 	for i, e := range v.Calls {
 		if b := e.Policy.Budget; copies[b] == nil && b != nil {
@@ -193,7 +196,7 @@ func (v *Service) copyBudgets(by int) {
 				Remember: b.Remember, Grace: b.Grace,
 			}
 			if v.Clients <= 1 {
-				c.RefillEvery *= time.Duration(by)
+				c.RefillEvery *= time.Duration(divisor)
 			}
 			copies[b] = c
 		}

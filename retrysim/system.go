@@ -13,59 +13,60 @@ import (
 // A System lists services that call each other, the calls that come from outside, and
 // the events of an outage. [System.UnmarshalJSON] describes its text form.
 type System struct {
-	Services map[string]Service // by name; at least one has a Rate
-	Events   []Trigger          // what goes wrong; none: nothing does
+	Services map[string]Service // the services by name; at least one service must have a Rate
+	Events   []Trigger          // what goes wrong during the simulation; may be empty
 
-	// Duration is how long to simulate, rounded up to whole seconds. 0: until 1m after the
-	// end of the last event, or 1m if there is no event.
+	// Duration is how long to simulate, rounded up to whole seconds. 0 means until one minute after
+	// the end of the last event, or one minute if there is no event.
 	Duration time.Duration
 
-	// Counted is for comparing systems whose Durations differ. The Lost of an Outcome
-	// counts only calls that begin before this time, in whole seconds. 0: all calls. Counted
-	// has no key in the text form.
+	// Counted helps to compare systems whose Durations differ. Outcome.Lost counts only calls that
+	// begin before Counted, which is rounded down to whole seconds. 0 means that Lost counts all
+	// calls. Counted has no key in the text form.
 	Counted time.Duration
 
-	part int // the system is this fraction of a larger one, such as 7 for a seventh; 0: the whole
+	part int // 7 if this is a seventh of a larger system; 0 if it is a whole system
 }
 
-// A Service handles requests. A request waits for a worker. The worker works, then makes
-// the calls of the request one after the other, and then answers. The worker is held until
-// the answer. A call that fails after its last attempt fails the request.
+// A Service handles requests. Each request waits for a worker. The worker works, then makes the
+// calls of the request one after the other, and then answers. It handles no other request before
+// it has answered. If a call fails after its last attempt, the request fails.
 type Service struct {
-	// Rate is how many calls come from outside in a second, at random times (Poisson).
-	// 0: none.
+	// Rate is how many calls a second come from outside, at random times (a Poisson process). 0
+	// means that no calls come from outside.
 	Rate float64
 
-	// Patience is how long a caller from outside waits. A call whose answer takes longer
-	// has not worked. 0: 5s.
+	// Patience is how long a caller from outside waits. A call does not count as working if its
+	// answer takes longer. 0 means 5s.
 	Patience time.Duration
 
-	// Clients is how many instances of this service there are. Each instance has its own
-	// Budget for each of its calls. A random instance handles each request. 0: 1, so a
-	// service of a thousand processes is simulated with one Budget for all of them.
+	// Clients is how many instances this service has. A random instance handles each request. Each
+	// instance has its own Budget for each of its calls. 0 means one instance. So without Clients,
+	// even a service of a thousand processes has only one Budget for each call.
 	Clients int
 
-	// Workers is how many requests all instances together handle at the same time.
-	// 0: unlimited.
+	// Workers is how many requests all instances together can handle at the same time. 0 means
+	// unlimited.
 	Workers int
 
-	// Work is the mean time that a worker works for a request, without the calls of the
-	// request. 0: none.
+	// Work is the mean time that a worker works for a request, without the calls of the request. 0
+	// means that requests take no work.
 	Work time.Duration
 
-	Distribution Distribution // of the times of Work; "": Exponential
+	Distribution Distribution // how the times of Work vary; "" means Exponential
 
-	// Queue is how many requests may wait for a worker, in the order of arrival.
-	// 0: unlimited. NoQueue: none.
+	// Queue is how many requests may wait for a worker, in the order of arrival. 0 means unlimited.
+	// NoQueue means that no request may wait.
 	Queue int
 
-	Cancel Cancel // what stops when a caller gives up; "": CancelNone
+	Cancel Cancel // what stops when a caller gives up; "" means CancelNone
 
 	Calls []Edge // the calls that each request makes, in this order
 
-	// Lend gives each call from outside a Budget of this many retries. All services that
-	// handle the call share it, as with retryhttp.LendBudget and BorrowBudget. A retry
-	// needs this Budget and the Budget of its Policy. 0: none.
+	// Lend gives each call from outside a Budget of this many retries. All services that handle the
+	// call share this Budget, as with retryhttp.LendBudget and BorrowBudget. Each retry takes one
+	// retry out of this Budget and one out of the Budget of its Policy. 0 means that no Budget is
+	// lent.
 	Lend int
 }
 
@@ -76,35 +77,39 @@ const NoQueue = -1
 type Edge struct {
 	To string // the name of the service that is called
 
-	// Policy decides about the attempts of each call, with [retry.Policy.Next]. Its
-	// AttemptTimeout is how long the caller waits for the answer to a request. 0: without
-	// limit. Its Budget is never used: the simulation reads its fields, and keeps a Budget
-	// of its own. Policies of one service that share a Budget share the simulated Budget
-	// too. RetryIf gets ErrTimeout, ErrRejected or ErrFailed. OnEvent gets the events of
-	// each call, in simulated time that starts in 1970. Its context has a key as set by
-	// retrylog.WithKey, such as "web-17" for the 17th call of web. Classify, Wait and
-	// Source are not used.
+	// Policy decides about the attempts of each call, with [retry.Policy.Next]. AttemptTimeout
+	// is how long the caller waits for each answer. An AttemptTimeout of 0 means that the caller
+	// waits without a limit. RetryIf gets ErrTimeout, ErrRejected or ErrFailed. The simulation
+	// does not use Classify, Wait and Source.
+	//
+	// The simulation takes no retry out of the Budget of Policy. It keeps a simulated Budget with
+	// the same fields. Policies of one service that share a Budget also share the simulated
+	// Budget.
+	//
+	// OnEvent gets the events of each call. Their times are simulated and start in 1970. The
+	// context of an event has a key, see retrylog.WithKey. The key "web-17" means the 17th call
+	// that web made.
 	Policy retry.Policy
 }
 
-// The errors with which an attempt fails.
+// An attempt fails with one of these errors.
 var (
-	// ErrTimeout: no answer came within AttemptTimeout.
+	// ErrTimeout means that no answer came within AttemptTimeout.
 	ErrTimeout = errors.New("no answer in time")
 
-	// ErrRejected: no worker was idle, and the queue had no place.
+	// ErrRejected means that no worker was idle and that the queue was full.
 	ErrRejected = errors.New("rejected: the queue is full")
 
-	// ErrFailed: a Fail event refused the request, or a call that the service made failed
+	// ErrFailed means that a Fail event refused the request, or that a call of the service failed
 	// after its last attempt.
-	ErrFailed = errors.New("the service or what it calls has failed")
+	ErrFailed = errors.New("the service, or a service that it calls, has failed")
 )
 
 // A Distribution says how the times of Work vary from request to request.
 type Distribution string
 
 const (
-	Exponential Distribution = "exponential" // most requests are short and a few are long, as usual
+	Exponential Distribution = "exponential" // most requests are short, and a few are long
 	Fixed       Distribution = "fixed"       // all requests take the same time
 	Normal      Distribution = "normal"      // the standard deviation is a quarter of the mean
 )
@@ -113,48 +118,50 @@ const (
 type Cancel string
 
 const (
-	// CancelNone: nothing stops. The service works for callers that have given up.
+	// CancelNone means that nothing stops. The service goes on working for callers that have given
+	// up.
 	CancelNone Cancel = "none"
 
-	// CancelQueue: a request that waits for a worker leaves the queue.
+	// CancelQueue means that the request leaves the queue if it still waits for a worker.
 	CancelQueue Cancel = "queue"
 
-	// CancelWork: as CancelQueue, and a request that has a worker leaves it and gives up on
-	// the call that it is making.
+	// CancelWork does the same as CancelQueue. In addition, a request that already has a worker
+	// ends, and gives up on the call that it is making.
 	CancelWork Cancel = "work"
 )
 
-// A Trigger is an event: it changes one thing about one service for a while.
+// A Trigger is an event of an outage. It changes one property of one service for a while.
 type Trigger struct {
 	At      time.Duration // when the event begins
 	For     time.Duration // how long the event lasts; must be above 0
-	Service string        // the name of the service
+	Service string        // the name of the service that the event changes
 	Change  Change
 	Value   float64 // see Change
 }
 
-// A Change is what a [Trigger] changes about its service.
+// A Change says which property of its service a [Trigger] changes.
 type Change string
 
 const (
-	// Workers: only Value workers take new requests. Requests that have a worker go on.
-	// 0: no new request gets a worker.
+	// Workers means that only Value workers take new requests. With a Value of 0, no new request
+	// gets a worker. Requests that already have a worker go on.
 	Workers Change = "workers"
 
-	// Slower: work that begins during the event takes Value times as long.
+	// Slower means that work takes Value times as long if it begins during the event.
 	Slower Change = "slower"
 
-	// Fail: the service refuses this share of the requests at once. 1: all requests.
+	// Fail means that the service refuses a share of the requests at once. The share is Value, so a
+	// Value of 1 refuses all requests.
 	Fail Change = "fail"
 
-	// Rate: Value calls come from outside in a second.
+	// Rate means that Value calls a second come from outside.
 	Rate Change = "rate"
 )
 
-// Limits of a simulation.
+// These are the limits of a simulation.
 const (
 	MaxServices = 1000
-	MaxEvents   = 1_000_000_000 // two or three for each attempt; so many take some minutes
+	MaxEvents   = 1_000_000_000 // an attempt takes two or three events; a billion take minutes
 	MaxInFlight = 1_000_000     // requests that wait or are handled at the same time
 )
 
@@ -166,12 +173,12 @@ const (
 	maxRate         = 1e9
 )
 
-// seconds returns how long s is simulated.
+// seconds returns how many seconds s is simulated.
 func (s System) seconds() int { return wholeSeconds(cmp.Or(s.Duration, s.lastEnd()+defaultTail)) }
 
 func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
-// lastEnd returns when the last event ends, 0 if there is none.
+// lastEnd returns when the last event ends, or 0 if there is no event.
 func (s System) lastEnd() (end time.Duration) {
 	for _, t := range s.Events {
 		end = max(end, t.At+t.For)
@@ -179,7 +186,8 @@ func (s System) lastEnd() (end time.Duration) {
 	return end
 }
 
-// firstAt returns when the first event begins. Without an event it returns the end of s.
+// firstAt returns when the first event begins. Without an event it returns the end of the
+// simulation.
 func (s System) firstAt() time.Duration {
 	at := time.Duration(s.seconds()) * time.Second
 	for _, t := range s.Events {
@@ -199,9 +207,9 @@ func (s System) entries() []string {
 	})
 }
 
-// normal returns the requests to each service in a second if no attempt fails. rate
-// returns the calls from outside to a service in a second.
-func (s System) normal(order []string, rate func(name string) float64) map[string]float64 {
+// normalLoad returns how many requests a second each service gets if no attempt fails. rate
+// returns how many calls a second a service gets from outside.
+func (s System) normalLoad(order []string, rate func(name string) float64) map[string]float64 {
 	load := make(map[string]float64, len(order))
 	for _, name := range order {
 		load[name] += rate(name)
@@ -212,15 +220,15 @@ func (s System) normal(order []string, rate func(name string) float64) map[strin
 	return load
 }
 
-// load returns the requests to each service in a second at the Rates of s, if no attempt
+// load returns how many requests a second each service gets at the Rates of s if no attempt
 // fails.
 func (s System) load() map[string]float64 {
 	order, _ := s.order()
-	return s.normal(order, func(name string) float64 { return s.Services[name].Rate })
+	return s.normalLoad(order, func(name string) float64 { return s.Services[name].Rate })
 }
 
-// with returns s with each service as edit changes it.
-func (s System) with(edit func(name string, v *Service)) System {
+// edited returns a copy of s in which edit has changed each service.
+func (s System) edited(edit func(name string, v *Service)) System {
 	s.Services = maps.Clone(s.Services)
 	for name, v := range s.Services {
 		v.Calls = slices.Clone(v.Calls)

@@ -30,7 +30,8 @@ func (s System) Validate() error {
 	return s.checkSize(order)
 }
 
-// validate checks each value of s, and that each name is the name of a service.
+// validate checks each value of s. It also checks that each call and each event names a service
+// of s.
 func (s System) validate() error {
 	var f strict.Faults
 	if n := len(s.Services); n == 0 || n > MaxServices {
@@ -81,17 +82,17 @@ func (s System) validateEvent(f *strict.Faults, at string, t *Trigger) {
 	}
 }
 
-// check reports each value that is not valid to fault.
+// check calls fault for each value that is not valid.
 func check(fault func(key string, value any, write string), at string, keys []key) {
 	for _, k := range keys {
 		if !k.valid {
-			text, _ := json.Marshal(k.value) // fails only for NaN and infinity
+			text, _ := json.Marshal(k.value) // json.Marshal fails only for NaN and infinity
 			fault(at+k.name, cmp.Or(string(text), "not a finite number"), k.write)
 		}
 	}
 }
 
-// fault returns an error about a key. The key "" stands for the whole system.
+// fault returns an error about a key, or about the whole system if the key is "".
 func fault(key, format string, args ...any) error {
 	return strict.One(invalidSystem, key, fmt.Sprintf(format, args...), nil)
 }

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	window    = 3   // seconds: calls are counted over this time
-	hold      = 10  // seconds: a recovery or a relapse counts after it has lasted this long
-	goodShare = 0.9 // enough calls work if this part of the usual share works
+	window    = 3   // calls are counted over this many seconds
+	hold      = 10  // a recovery or a relapse counts after it has lasted this many seconds
+	goodShare = 0.9 // the part of the usual share of calls that must work
 )
 
-// judge sets the Outcome of a run from the calls that worked. A call counts in the second
-// in which it began, so that a burst of old answers does not hide new failures.
+// judge sets the Outcome of a run from the calls that worked. A call counts in the second in
+// which it began, so that a burst of late answers does not hide new failures.
 func (s System) judge(r *Result) {
 	up, overloaded := s.judgeCalls(r)
 	end := wholeSeconds(s.lastEnd())
@@ -33,9 +33,9 @@ func (s System) judge(r *Result) {
 	}
 }
 
-// judgeCalls counts the lost calls. up says for each second whether enough calls work at
-// every entry in the window that starts in this second. overloaded is true if too few calls worked
-// before the first event.
+// judgeCalls counts the lost calls. up[i] says whether enough calls work at every entry in the
+// window that starts at second i. overloaded is true if too few calls worked before the first
+// event.
 func (s System) judgeCalls(r *Result) (up []bool, overloaded bool) {
 	before, most := int(s.firstAt()/time.Second), -1.0
 	up = make([]bool, len(r.Seconds)-window+1)
@@ -45,14 +45,15 @@ func (s System) judgeCalls(r *Result) (up []bool, overloaded bool) {
 	for _, name := range s.entries() {
 		rows := r.Services[name].Seconds
 		usual := 1.0
-		// The queues fill in the first half of the time before the first event.
+		// The first half of the time before the first event is skipped, because the queues are still
+		// filling.
 		if calls, worked := sum(rows[before/2 : before]); calls > 0 {
 			usual = float64(worked) / float64(calls)
 		}
 		overloaded = overloaded || usual < goodShare
 		for i := range up {
 			calls, worked := sum(rows[i : i+window])
-			up[i] = up[i] && good(calls, worked, usual, max(1, s.part))
+			up[i] = up[i] && enoughWorked(calls, worked, usual, max(1, s.part))
 		}
 		counted := min(len(rows), cmp.Or(int(s.Counted/time.Second), len(rows)))
 		calls, worked := sum(rows[before:max(before, counted)])
@@ -66,8 +67,9 @@ func (s System) judgeCalls(r *Result) (up []bool, overloaded bool) {
 	return up, overloaded
 }
 
-// recovery returns the second of the last recovery after end, -1 if there is none, and how
-// often calls failed again for hold seconds after a recovery.
+// recovery returns the second of the last recovery after end, or -1 if there is no recovery.
+// relapses counts how often the system failed again after a recovery: for hold seconds, too few
+// calls worked.
 func recovery(up []bool, end int) (back, relapses int) {
 	back = -1
 	for i, run := end, 0; i < len(up); i++ {
@@ -96,20 +98,20 @@ func sum(rows []LoadSecond) (calls, worked int) {
 	return calls, worked
 }
 
-// good reports whether enough calls worked: at least 90 % of the usual share, minus what
-// chance explains. Each simulated call stands for several calls of a larger system. The
-// parameter of is their number. Chance explains more if it is large, and nothing if usually
-// all calls work.
-func good(calls, worked int, usual float64, of int) bool {
+// enoughWorked reports whether enough calls worked: at least 90 % of the usual share, minus what
+// chance explains. Each simulated call stands for scale calls of a larger system. The larger
+// scale is, the more chance explains. Chance explains nothing if all calls usually work.
+func enoughWorked(calls, worked int, usual float64, scale int) bool {
 	n := float64(calls)
-	chance := 2 * math.Sqrt(float64(n*usual)*(1-usual)*float64(of))
+	chance := 2 * math.Sqrt(float64(n*usual)*(1-usual)*float64(scale))
 	return float64(worked) >= float64(goodShare*usual*n)-chance
 }
 
-// emptyIn returns after what time the queues will be empty if they change as in the last
-// third of the time since the second end. It returns 0 if they do not get shorter, by more
-// than chance explains. growing reports whether they get longer, by more than chance explains.
-func emptyIn(r *Result, end int) (in time.Duration, growing bool) {
+// emptyIn estimates the time until the queues are empty. It assumes that the queues go on
+// changing as in the last third of the time since the second end. It returns 0 unless the queues
+// get shorter by more than chance explains. growing reports whether the queues get longer by more
+// than chance explains.
+func emptyIn(r *Result, end int) (left time.Duration, growing bool) {
 	from := len(r.Seconds) - (len(r.Seconds)-end)/3
 	n := len(r.Seconds) - from
 	queue := make([]float64, n)
@@ -130,8 +132,8 @@ func emptyIn(r *Result, end int) (in time.Duration, growing bool) {
 		}
 	}
 	slope /= weights
-	// The slope of a line through n random steps has 1.2 times the variance of a step,
-	// divided by n. Chance explains two standard deviations.
+	// The slope of a line through n random steps has a variance of 1.2 v / n, where v is the
+	// variance of one step. Chance explains up to two standard deviations.
 	mean := steps / float64(n-1)
 	variance := squares/float64(n-1) - float64(mean*mean)
 	chance := 2 * math.Sqrt(max(0, 1.2*variance/float64(n)))

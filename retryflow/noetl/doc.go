@@ -1,5 +1,6 @@
-// Package noetl parses the task rules of NoETL from YAML, for use with package retryflow. It
-// reads whole playbooks, one step, or the rules of one task.
+// Package noetl parses YAML documents of NoETL, a workflow engine, for use with package
+// retryflow. It reads the tasks and their rules from a whole playbook, from one step, or from one
+// task.
 //
 //	tool:
 //	  - fetch_page:
@@ -18,20 +19,21 @@
 //	        - else:
 //	            do: continue
 //
-// [ParseTasks] parses such a step, or only its list of tasks. [ParsePlaybook] parses a
-// document with a workflow, and [ParseRules] parses the rules of one task. The package runs
-// nothing: your program makes a [retryflow.Task] out of each [Task], with a function that
-// does what its Config describes. A Config holds every key that is not about rules.
+// [ParseTasks] parses one step, as in this example, or only the list of its tasks.
+// [ParsePlaybook] parses a document with a workflow, and [ParseRules] parses the rules of one
+// task. The package runs nothing. Your program turns each [Task] into a [retryflow.Task] with a
+// function of its own. Config contains every key of the task that is not about rules, and tells
+// the function what to do.
 //
-// The README lists the keys, the expressions, the differences from NoETL's engine, and the
-// bounds on a document that you do not trust:
-// https://github.com/goretry/retry/blob/main/retryflow/noetl/README.md
+// The README lists the keys, the expressions, the differences from NoETL's engine, and the limits
+// on untrusted documents: https://github.com/goretry/retry/blob/main/retryflow/noetl/README.md
 //
 // If the condition of a rule cannot be evaluated, the pipeline ends, and the error says why. A
-// missing name is different: the rule does not match, and the error is in Faults of the
-// [retryflow.Event]. If a delay or a number of attempts cannot be evaluated, the task fails.
+// condition that needs a missing name does not end the pipeline: the rule does not match, and
+// Faults of the [retryflow.Event] contains the error. If a delay or a number of attempts cannot
+// be evaluated, the task fails.
 //
-// A document cannot run code, read a file, call a Go method or reach an unexported field. It
-// can make a pipeline wait, repeat its tasks, and set names in its State.
-// [retryflow.Pipeline.MaxJumps] and the context of Run bound how often and how long.
+// A document cannot run code, read a file, call a Go method or reach an unexported field. It can
+// make a pipeline wait, repeat tasks, and set names in the State. [retryflow.Pipeline.MaxJumps]
+// limits the jumps of a run, and the context of Run limits its time.
 package noetl

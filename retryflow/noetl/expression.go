@@ -28,7 +28,7 @@ func compile(text string, source func() uint64) (*template, error) {
 	return &template{text, parsed}, nil
 }
 
-// names returns a function that returns the values of the names in expressions.
+// names returns a function that looks up the names in expressions.
 func names(o retryflow.Outcome) func(name string) (any, bool) {
 	var outcome map[string]any
 	return func(name string) (any, bool) {
@@ -48,7 +48,8 @@ func names(o retryflow.Outcome) func(name string) (any, bool) {
 	}
 }
 
-// holds reports whether t is true as in Jinja: not false, none, 0 or empty.
+// holds reports whether t is true in the sense of Jinja. False, none, 0 and empty values are not
+// true.
 func (t *template) holds(lookup func(string) (any, bool)) (bool, error) {
 	holds, err := t.parsed.Truth(lookup)
 	return holds, t.named(err)
@@ -61,7 +62,7 @@ func (t *template) value(lookup func(string) (any, bool)) (any, error) {
 	return v, t.named(err)
 }
 
-// named adds the text of the expression to an error of its evaluation.
+// named adds the text of t to an error of its evaluation.
 func (t *template) named(err error) error {
 	if err == nil {
 		return nil

@@ -111,7 +111,7 @@ func TestExpressionsThatCannotBeParsed(t *testing.T) {
 		`{{ 1`:                            `the }} is missing`,
 		`{% include '/etc/hostname' %}`:   `statements ({% … %}) are not allowed: write {{ … }}`,
 		`{# 1 #}`:                         `comments ({# … #}) are not allowed: write {{ … }}`,
-		"{{ " + strings.Repeat("(", 9000): "it has 9003 bytes: write at most 8192",
+		"{{ " + strings.Repeat("(", 9000): "the text has 9003 bytes: write at most 8192",
 		"{{ " + strings.Repeat("[", 8000): "brackets are nested more than 100 deep",
 	} {
 		_, err := noetl.ParseRules(fmt.Appendf(nil, "eval:\n- expr: %q\n  do: break\n", text), nil)

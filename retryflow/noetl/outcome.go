@@ -13,7 +13,8 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// object returns the value of the name outcome in expressions.
+// object returns o as a mapping with the keys status, result, error and meta, and the keys of
+// Data.
 func object(o retryflow.Outcome) map[string]any {
 	m := map[string]any{}
 	maps.Copy(m, o.Data)
@@ -29,7 +30,7 @@ func object(o retryflow.Outcome) map[string]any {
 		m["error"] = map[string]any{"message": text}
 	}
 	if o.Err != nil {
-		m["error"] = over(map[string]any{"message": o.Err.Error()}, m["error"])
+		m["error"] = merged(map[string]any{"message": o.Err.Error()}, m["error"])
 	}
 	if said, ok := m["http"].(map[string]any); ok {
 		said = maps.Clone(said)
@@ -41,9 +42,9 @@ func object(o retryflow.Outcome) map[string]any {
 	return m
 }
 
-// visible returns the object as expressions see it. The header retry-after is a number of
-// seconds, even if the server sent a date. It is missing if retryhttp would ignore it, so that
-// default(…) sets the delay.
+// visible returns the mapping that expressions read under the name "outcome". In it, the header
+// retry-after is a number of seconds, even if the server sent a date. If retryhttp would ignore
+// the header, it is missing, so that default(…) sets the delay.
 func visible(o retryflow.Outcome) map[string]any {
 	m := object(o)
 	response, _ := m["http"].(map[string]any)
@@ -60,9 +61,9 @@ func visible(o retryflow.Outcome) map[string]any {
 	return m
 }
 
-// retryAfter returns the wait that a response with these headers asks for, and whether there
-// is a valid Retry-After. It asks retryhttp about a 403, which says Again only if there is a
-// valid Retry-After.
+// retryAfter returns the wait that a response with these headers asks for, and whether there is a
+// valid Retry-After. It calls retryhttp.AdviceOf with the status 403. For this status, the
+// verdict is Again only if there is a valid Retry-After.
 func retryAfter(text string, date, age any) (time.Duration, bool) {
 	header := http.Header{"Retry-After": {text}}
 	for name, value := range map[string]any{"Date": date, "Age": age} {
@@ -78,8 +79,8 @@ func retryAfter(text string, date, age any) (time.Duration, bool) {
 	return wait, advice.Verdict == retryhttp.Again
 }
 
-// over returns m with the members of data added. If data is not a mapping, over returns data.
-func over(m map[string]any, data any) any {
+// merged adds the members of data to m and returns m. If data is not a mapping, it returns data.
+func merged(m map[string]any, data any) any {
 	switch data := data.(type) {
 	case nil:
 	case map[string]any:
@@ -91,8 +92,8 @@ func over(m map[string]any, data any) any {
 }
 
 // lowerCased returns headers with lower-case names. It joins several values of one name with
-// commas, as RFC 9110 section 5.3 says. It reads the names in sorted order, because two names
-// may become the same name.
+// commas, as RFC 9110 section 5.3 says. Two names may become the same in lower case. So it reads
+// the names in sorted order, to always return the same result.
 func lowerCased(headers any) any {
 	lower := map[string]any{}
 	switch headers := headers.(type) {

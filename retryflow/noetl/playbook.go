@@ -11,38 +11,38 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// A Playbook is a whole document.
+// A Playbook contains a whole document.
 type Playbook struct {
-	Config map[string]any // all keys except workflow, with the values of the document
-	Steps  []Step         // in the order of the document
+	Config map[string]any // the document without the key `workflow`
+	Steps  []Step         // the steps, in the order of the document
 }
 
 // A Step is one step of a playbook. Your program decides which step comes next: the keys
 // `next`, `loop` and `when` are in Config.
 type Step struct {
 	Name   string
-	Config map[string]any // all keys except step and tool, with the values of the document
-	Tasks  []Task         // the tasks of the tool, in order; empty: the step has no tool
+	Config map[string]any // the keys of the step except `step` and `tool`
+	Tasks  []Task         // the tasks of the tool, in order; empty if the step has no tool
 }
 
-// A Task is one task of a step. To run it in a pipeline, make a [retryflow.Task] with its Label
-// and its Rules, and with a function that does what Config describes.
+// A Task is one task of a step. To run it in a pipeline, make a [retryflow.Task] with its Label,
+// its Rules, and a function of your own. Config tells this function what to do.
 type Task struct {
 	Label  string
-	Config map[string]any // all keys except those of rules, with the values of the document
+	Config map[string]any // the keys of the task that are not about rules
 	Rules  retryflow.Rules
 }
 
-// ParsePlaybook parses a playbook. Its error lists up to 20 faults, each with file, the line
-// and the path in the document. An empty file leaves the name out.
+// ParsePlaybook parses a playbook. Its error lists up to 20 faults. Each fault begins with file,
+// the line, and the path in the document. If file is "", the fault begins with the line.
 //
-// The tool of a step is a list of tasks, one task, or the name of a kind. A tool that is not
-// a list is one task, and has the name of its step. In a list, a task without a label is
-// named task_1, task_2 and so on, after its position. The keys `eval` and `retry` of a step
-// apply to its only task.
+// The tool of a step is a list of tasks, one task, or the name of a kind. If the tool is not a
+// list, its task has the name of the step as its label. In a list, a task without a label gets
+// the label task_1, task_2 and so on, according to its position. If a step has the key `eval` or
+// `retry`, the step must have exactly one task, which gets these rules.
 //
-// Each evaluation of rand() draws from source: pass the Source of your Pipeline.Policy. If
-// source is nil, rand() draws from math/rand/v2.
+// In expressions, rand() draws its numbers from source. Pass the Source of your Pipeline.Policy.
+// If source is nil, rand() uses math/rand/v2.
 func ParsePlaybook(file string, data []byte, source func() uint64) (Playbook, error) {
 	r := newReader(file, source)
 	root, err := r.document(data)
@@ -64,8 +64,8 @@ func ParsePlaybook(file string, data []byte, source func() uint64) (Playbook, er
 	return p, nil
 }
 
-// ParseTasks parses the tasks of one step. data is the step, which is a mapping with a tool as
-// in [ParsePlaybook], or only the list of its tasks. source is the same as in ParsePlaybook.
+// ParseTasks parses the tasks of one step. data is the step, which is a mapping with a `tool`, or
+// only the list of its tasks. [ParsePlaybook] describes the tool and source.
 func ParseTasks(data []byte, source func() uint64) ([]Task, error) {
 	r := newReader("", source)
 	root, err := r.document(data)
@@ -91,10 +91,9 @@ func ParseTasks(data []byte, source func() uint64) ([]Task, error) {
 	return tasks, nil
 }
 
-// ParseRules parses the rules of one task. data is the task, a mapping with rules under eval,
-// under spec.policy.rules, or in the old form under `retry`. ParseRules does not return the
-// other keys.
-// source is the same as in [ParsePlaybook].
+// ParseRules parses the rules of one task. data is the mapping of the task. It has its rules under
+// `eval`, under `spec.policy.rules`, or in the old form under `retry`. ParseRules does not return
+// the other keys. [ParsePlaybook] describes source.
 func ParseRules(data []byte, source func() uint64) (retryflow.Rules, error) {
 	r := newReader("", source)
 	root, err := r.document(data)
@@ -133,7 +132,6 @@ func (r *reader) steps(k *key) []Step {
 	return steps
 }
 
-// step reads a step.
 func (r *reader) step(m *mapping) Step {
 	var s Step
 	if k := m.take("step"); k != nil {
@@ -166,7 +164,7 @@ func (r *reader) step(m *mapping) Step {
 
 const writeTasks = `write a list of tasks: "- fetch: {…}"`
 
-// tasks reads the tool of a step.
+// tasks reads the tasks of a tool. step is the name of the step.
 func (r *reader) tasks(n *yaml.Node, at place, step string) []Task {
 	n = resolve(n)
 	r.jumps = map[string]place{}
@@ -199,8 +197,9 @@ func (r *reader) tasks(n *yaml.Node, at place, step string) []Task {
 	return tasks
 }
 
-// task reads an entry of a list of tasks. The entry is a label with its task under it, or a
-// task with a kind, whose label is its name.
+// task reads an entry of a list of tasks. The entry has one of two forms. It is a label with the
+// task under it, or it is a task with a `kind`. In the second form, the label is the `name` of
+// the task.
 func (r *reader) task(n *yaml.Node, at place) (task Task) {
 	m := r.mapping(n, at, writeTasks)
 	if m.get("kind") != nil {
@@ -243,10 +242,12 @@ func (r *reader) body(m *mapping) Task {
 	return task
 }
 
-// previous are the names for the previous task in a jump. As in NoETL, they cannot be labels.
+// previous lists the names that mean the previous task in a jump. As in NoETL, these names cannot
+// be labels.
 var previous = []string{"previous", "prev", "_previous", "@previous"}
 
-// resolveJumps checks the targets of jumps.
+// resolveJumps checks the targets of jumps. It also replaces each name that means the previous
+// task with the label of the previous task.
 func (r *reader) resolveJumps(tasks []Task, at place) {
 	labels := map[string]bool{}
 	for _, task := range tasks {
@@ -271,7 +272,7 @@ func (r *reader) resolveJumps(tasks []Task, at place) {
 	}
 }
 
-// taskRules takes the rules out of a task.
+// taskRules takes the keys of the rules out of the mapping of a task, and returns the rules.
 func (r *reader) taskRules(m *mapping) retryflow.Rules {
 	eval, block, policy := m.take("eval"), m.take("retry"), r.policy(m)
 	switch {
@@ -289,8 +290,8 @@ func (r *reader) taskRules(m *mapping) retryflow.Rules {
 	return nil
 }
 
-// policy returns the key spec.policy of a task, if it has rules. Config keeps the policy
-// without its rules.
+// policy returns the key spec.policy of a task if it has rules, and otherwise nil. The key stays
+// in m, because Config keeps the policy without its rules.
 func (r *reader) policy(m *mapping) *key {
 	policy := r.member(m.get("spec"), "policy")
 	if r.member(policy, "rules") != nil {
@@ -299,7 +300,8 @@ func (r *reader) policy(m *mapping) *key {
 	return nil
 }
 
-// member returns a key of the mapping that is the value of k, or nil.
+// member returns the key with this name in the value of k. It returns nil if the value is not a
+// mapping or lacks the key.
 func (r *reader) member(k *key, name string) *key {
 	if k == nil || resolve(k.value).Kind != yaml.MappingNode {
 		return nil

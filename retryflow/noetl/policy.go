@@ -2,8 +2,9 @@ package noetl
 
 import "github.com/goretry/retry/retryflow"
 
-// policyRules reads spec.policy, the newest form of rules. Its rules have the keys when and
-// then in place of expr and do, and the status of a success is ok in place of success.
+// policyRules reads spec.policy, the newest form of rules. In this form, the condition of a rule
+// is under `when` and the other keys are under `then`. The status of a success is "ok" in place
+// of "success".
 func (r *reader) policyRules(k *key) retryflow.Rules {
 	r.seen[resolve(k.value)] = true
 	m := r.mapping(k.value, k.inside(), "")
@@ -25,12 +26,13 @@ func (r *reader) policyRules(k *key) retryflow.Rules {
 			rules = append(rules, retryflow.Rule{Do: retryflow.Fail})
 		}
 	}
-	r.rest(m, "a policy with rules has rules, mode and on_unmatched")
+	r.rejectRest(m, "a policy with rules has rules, mode and on_unmatched")
 	return rules
 }
 
-// policyDialect has output as a second name of the outcome. The status of a success is ok,
-// and data is the result unless the outcome has other data.
+// policyDialect is the form of rules under spec.policy. Expressions read the outcome as "outcome"
+// or as "output". The status of a success is "ok". If the program did not set the key "data" of
+// the outcome, this key contains the result.
 var policyDialect = dialect{"when", func(o retryflow.Outcome) func(string) (any, bool) {
 	others := names(o)
 	return func(name string) (any, bool) {

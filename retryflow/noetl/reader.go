@@ -16,13 +16,13 @@ import (
 
 // A reader reads a document and collects its faults.
 type reader struct {
-	file   string // the name of the file in errors; "": no name
+	file   string // the name of the file in errors; "" if there is no name
 	source func() uint64
 	faults []string
-	jumps  map[string]place    // where the tasks being read jump to a label
-	seen   map[*yaml.Node]bool // rules that were read, and nodes searched for stray rules
+	jumps  map[string]place    // by label: where the tasks of this tool first jump to the label
+	seen   map[*yaml.Node]bool // nodes that were read as rules, or searched for stray rules
 
-	// Results of nodes, to be used again for each alias of the node.
+	// The next fields cache results, because a node is read again for each of its aliases.
 
 	lists     map[*yaml.Node]retryflow.Rules
 	sets      map[*yaml.Node]map[string]any
@@ -43,7 +43,7 @@ type compiled struct {
 	err      error
 }
 
-// compile parses a text with any number of {{ … }}.
+// compile parses a text with any number of {{ … }}. It parses equal texts only once.
 func (r *reader) compile(text string) (*template, error) {
 	c, ok := r.templates[text]
 	if !ok {
@@ -110,17 +110,18 @@ func (r *reader) document(data []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// The bounds of a document. A value is read again for each of its aliases, and the path of a
-// fault repeats the keys above it.
+// These are the limits of a document. maxAliased is needed because a value is read again for each
+// of its aliases. maxKey is needed because the path of a fault repeats all keys above the fault.
 const (
 	maxDocument = 1 << 20 // bytes
-	maxAliased  = 50_000  // values; 64 bytes of a text count as one more value
-	maxKey      = 1024    // bytes, as in a YAML key without a ?
+	maxAliased  = 50_000  // values that aliases stand for; each 64 bytes of a text count as one more
+	maxKey      = 1024    // bytes; YAML has the same limit for keys without a ?
 	maxFaults   = 20
 )
 
-// size returns the number of values in a node, with its aliases followed. sizes holds the
-// sizes of the nodes that have been counted, and 0 for a node that is being counted.
+// size returns the number of values in a node, including the values that its aliases stand for.
+// sizes contains the sizes of the nodes that have been counted. The size of a node that is being
+// counted is 0.
 func (r *reader) size(n *yaml.Node, sizes map[*yaml.Node]int) int {
 	n = resolve(n)
 	size, counted := sizes[n]
@@ -139,8 +140,8 @@ func (r *reader) size(n *yaml.Node, sizes map[*yaml.Node]int) int {
 	return size
 }
 
-// yamlError returns an error of package yaml in the form of the other errors.
-// Its text begins with the line, if the error has one.
+// yamlError converts an error of package yaml to the form of the other errors, which begins with
+// the file and the line.
 func (r *reader) yamlError(err error) error {
 	text := oneLine(strings.TrimPrefix(err.Error(), "yaml: "))
 	if line, ok := strings.CutPrefix(text, "line "); ok && r.file != "" {
@@ -153,7 +154,7 @@ func (r *reader) yamlError(err error) error {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// err returns the faults as an error, or nil if there are none.
+// err returns the faults as an error, or nil if there is no fault.
 func (r *reader) err() error {
 	if r.faults == nil {
 		return nil
@@ -164,7 +165,7 @@ func (r *reader) err() error {
 // A place is a position in a document.
 type place struct {
 	line int
-	path string // such as workflow[2].tool.eval[0]; "" is the root
+	path string // such as workflow[2].tool.eval[0]; "" for the root
 }
 
 func (p place) at(line int) place       { return place{line, p.path} }
@@ -203,8 +204,8 @@ func (m *mapping) add(k key) {
 	m.names[k.name] = true
 }
 
-// A key is a key of a mapping, with its value. Its place is its line, and the path of the
-// mapping.
+// A key is a key of a mapping, with its value. Its place has the line of the key and the path of
+// the mapping.
 type key struct {
 	place
 	name  string
@@ -214,7 +215,7 @@ type key struct {
 // inside returns the place of the value of k.
 func (k *key) inside() place { return place{resolve(k.value).Line, k.under(k.name)} }
 
-// take removes a key and returns it. It returns nil if the mapping lacks the key.
+// take removes the key with this name from m and returns it. It returns nil if m lacks the key.
 func (m *mapping) take(name string) *key {
 	for i, k := range m.keys {
 		if k.name == name {
@@ -225,7 +226,7 @@ func (m *mapping) take(name string) *key {
 	return nil
 }
 
-// get returns a key and leaves it in m. It returns nil if the mapping lacks the key.
+// get returns the key with this name and leaves it in m. It returns nil if m lacks the key.
 func (m *mapping) get(name string) *key {
 	for _, k := range m.keys {
 		if k.name == name {
@@ -235,7 +236,8 @@ func (m *mapping) get(name string) *key {
 	return nil
 }
 
-// mapping reads a mapping. write is the advice of the error if the node is not a mapping.
+// mapping reads the keys of a mapping. If the node is not a mapping, mapping adds a fault with
+// the advice write.
 func (r *reader) mapping(n *yaml.Node, at place, write string) *mapping {
 	n = resolve(n)
 	m := &mapping{place: at.at(n.Line), names: map[string]bool{}}
@@ -265,7 +267,7 @@ func (r *reader) mapping(n *yaml.Node, at place, write string) *mapping {
 	return m
 }
 
-// merge adds the keys of the value of a << to m, except the keys that m has already.
+// merge adds the keys of n to m, except the keys that m has already. n is the value of a << key.
 func (r *reader) merge(m *mapping, n *yaml.Node) {
 	if n.Kind == yaml.SequenceNode {
 		for _, n := range n.Content {
@@ -280,14 +282,14 @@ func (r *reader) merge(m *mapping, n *yaml.Node) {
 	}
 }
 
-// rest reports the keys that have not been taken.
-func (r *reader) rest(m *mapping, write string) {
+// rejectRest adds a fault for each key that has not been taken.
+func (r *reader) rejectRest(m *mapping, write string) {
 	for _, k := range m.keys {
 		r.fault(k.place, "unknown key %q: %s", k.name, write)
 	}
 }
 
-// list returns the entries of a list, which may be null.
+// list returns the entries of a list. A null counts as an empty list.
 func (r *reader) list(n *yaml.Node, at place, write string) []*yaml.Node {
 	n = resolve(n)
 	switch {
@@ -300,7 +302,7 @@ func (r *reader) list(n *yaml.Node, at place, write string) []*yaml.Node {
 	return nil
 }
 
-// text returns the text of a key.
+// text returns the value of a key, which must be a text.
 func (r *reader) text(k *key, write string) (string, bool) {
 	n := resolve(k.value)
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" {
@@ -310,8 +312,8 @@ func (r *reader) text(k *key, write string) (string, bool) {
 	return n.Value, true
 }
 
-// config returns the keys of a mapping that have not been taken, with their values. Rules in
-// these values are faults, because they would have no effect.
+// config returns the keys that have not been taken, with their values. It adds a fault for rules
+// in these values, because such rules would have no effect.
 func (r *reader) config(m *mapping) map[string]any {
 	config := map[string]any{}
 	for _, k := range m.keys {
@@ -330,8 +332,8 @@ func (r *reader) config(m *mapping) map[string]any {
 	return config
 }
 
-// strayRules searches a value that is not read as rules. It returns the path and the line of
-// the first rule in it. name is the key of the value.
+// strayRules searches a value for rules that would have no effect. It returns the path and the
+// line of the first rule in the value. name is the key of the value.
 func (r *reader) strayRules(name string, n *yaml.Node) (path string, line int, found bool) {
 	n = resolve(n)
 	if r.seen[n] {
@@ -341,7 +343,7 @@ func (r *reader) strayRules(name string, n *yaml.Node) (path string, line int, f
 	if isRule(n) || n.Kind == yaml.SequenceNode && slices.ContainsFunc(n.Content, isRule) {
 		return "", n.Line, true
 	}
-	isTask := slices.Contains(ofTask, strings.ToLower(name))
+	isTask := slices.Contains(taskKeys, strings.ToLower(name))
 	if child(n, "kind") != nil || child(n, "tool") != nil || isTask {
 		for _, setting := range settings {
 			if own := child(n, setting); own != nil {
@@ -369,15 +371,15 @@ func (r *reader) strayRules(name string, n *yaml.Node) (path string, line int, f
 }
 
 var (
-	// settings are keys that decide about a retry. They are faults in the value of a key of
-	// ofTask. Elsewhere such a key may be a parameter of a tool.
+	// settings lists the keys that decide about a retry. Such a key is a fault if it is in the value
+	// of one of the taskKeys. Elsewhere it may be a parameter of a tool.
 	settings = []string{
 		"retry", "max_attempts", "eval", "attempts",
 		"backoff", "retry_when", "stop_when", "on_unmatched",
 	}
-	ofTask = []string{"spec", "policy", "tool", "tools", "task", "tasks", "loop", "next"}
+	taskKeys = []string{"spec", "policy", "tool", "tools", "task", "tasks", "loop", "next"}
 
-	// labeled are keys of mappings whose keys are the labels of tasks.
+	// labeled lists the keys whose values are mappings from labels to tasks.
 	labeled = []string{"tools", "tasks"}
 )
 
@@ -393,7 +395,8 @@ func isRule(n *yaml.Node) bool {
 		child(child(n, "retry"), "max_attempts") != nil
 }
 
-// child returns the value of a key of a mapping, in any case of letters, or nil.
+// child returns the value of the key with this name, in any case of letters. It returns nil if n
+// is not a mapping or lacks the key.
 func child(n *yaml.Node, name string) *yaml.Node {
 	if n != nil && resolve(n).Kind == yaml.MappingNode {
 		for i, key := range resolve(n).Content {
@@ -405,7 +408,7 @@ func child(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// resolve follows an alias.
+// resolve returns the node that an alias stands for. It returns any other node unchanged.
 func resolve(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -417,7 +420,7 @@ func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!
 
 func isText(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!str" }
 
-// describe returns a text about a node, for an error.
+// describe describes a node for an error.
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:

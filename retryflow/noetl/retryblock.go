@@ -12,8 +12,8 @@ import (
 const writeRetryBlock = `write a mapping with max_attempts, initial_delay, ` +
 	`backoff_multiplier, max_delay, jitter, retry_when and stop_when, or rules under eval`
 
-// toolKeys are keys of the `retry` block that playbooks write for a tool. Neither NoETL's
-// server nor its workers or tools read these keys.
+// toolKeys lists keys that some playbooks write into the `retry` block of a tool. NoETL's server,
+// workers and tools all ignore these keys.
 var toolKeys = []string{"retry_on", "retry_on_status", "backoff_seconds"}
 
 const writeToolRetry = `write a rule in place of retry: "spec: {policy: {rules: ` +
@@ -21,9 +21,9 @@ const writeToolRetry = `write a rule in place of retry: "spec: {policy: {rules: 
 
 var isError = retryflow.IfErr(func(error) bool { return true })
 
-// retryBlock reads the key `retry`, the old form of rules: a number of attempts, true, false
-// or a mapping. The first delay is one second, and each later delay is twice the delay before
-// it, as NoETL's migration notes say.
+// retryBlock reads the key `retry`, the old form of rules. Its value is a number of attempts,
+// true, false or a mapping. The default of the first delay is one second. By default each later
+// delay is twice the delay before it, as NoETL's migration notes say.
 func (r *reader) retryBlock(k *key) retryflow.Rules {
 	n := resolve(k.value)
 	again := retryflow.Rule{When: isError, Do: retryflow.Retry, Policy: retry.Policy{
@@ -64,7 +64,7 @@ func (r *reader) blockPolicy(m *mapping, again *retryflow.Rule) {
 	if fixed := again.Policy.MaxAttempts; limit == nil {
 		limit = func(retryflow.Outcome) (int, error) { return fixed, nil }
 	}
-	base, factor := defaultDelay, 0.0 // a Factor of 0 is 2
+	base, factor := defaultDelay, 0.0 // a Factor of 0 means 2
 	if k := m.take("initial_delay"); k != nil {
 		base, again.Delay = r.delay(k, 0, blockDialect(limit))
 	}
@@ -94,11 +94,12 @@ func (r *reader) blockPolicy(m *mapping, again *retryflow.Rule) {
 		r.blockCondition(m.take("retry_when"), limit),
 		r.blockCondition(m.take("stop_when"), limit),
 	)
-	r.rest(m, writeRetryBlock)
+	r.rejectRest(m, writeRetryBlock)
 }
 
-// blockWhen returns the condition of a retry. retryWhen or stopWhen may be nil. A stop_when
-// without a retry_when repeats the task after a success too, until stop_when is true.
+// blockWhen returns the condition under which the task is repeated. retryWhen or stopWhen may be
+// nil. If there is a stop_when and no retry_when, the task is also repeated after a success,
+// until stop_when is true.
 func blockWhen(retryWhen, stopWhen condition) condition {
 	return func(o retryflow.Outcome) (bool, error) {
 		if stopWhen != nil {
@@ -125,15 +126,17 @@ func (r *reader) blockCondition(k *key, limit attempts) condition {
 	if _, ok := r.text(k, writeExpr); !ok {
 		return nil
 	}
-	return r.when(k, blockDialect(limit))
+	return r.readCondition(k, blockDialect(limit))
 }
 
-// ownLimit is the value of the name max_attempts in the expression of max_attempts itself.
+// ownLimit is the limit in the expression of max_attempts itself, which cannot read its own
+// result.
 func ownLimit(retryflow.Outcome) (int, error) {
 	return 0, errors.New("max_attempts cannot be computed from itself")
 }
 
-// blockDialect has the names of the old form. The value of the name max_attempts is limit.
+// blockDialect is the form of conditions in a `retry` block. In this form, expressions can read
+// some names that no other form has. limit computes the value of the name max_attempts.
 func blockDialect(limit attempts) dialect {
 	return dialect{"retry_when", func(o retryflow.Outcome) func(string) (any, bool) {
 		others := names(o)

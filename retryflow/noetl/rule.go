@@ -15,7 +15,7 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// The defaults of a rule with do: retry.
+// These are the defaults of a rule with `do: retry`.
 const (
 	defaultAttempts = 3
 	defaultBackoff  = "fixed"
@@ -41,7 +41,7 @@ const (
 	writeNames   = `write a mapping of names to values`
 )
 
-// The functions of a retryflow.Rule.
+// These are the types of the functions in a retryflow.Rule.
 type (
 	condition = func(retryflow.Outcome) (bool, error)
 	attempts  = func(retryflow.Outcome) (int, error)
@@ -64,7 +64,7 @@ func (r *reader) rules(k *key) retryflow.Rules {
 		rules = r.readRules(k, evalDialect)
 		r.lists[list] = rules
 	}
-	return slices.Clone(rules) // so that each task has its own rules
+	return slices.Clone(rules) // each task gets its own copy
 }
 
 func (r *reader) readRules(k *key, d dialect) (rules retryflow.Rules) {
@@ -84,7 +84,7 @@ func (r *reader) readRules(k *key, d dialect) (rules retryflow.Rules) {
 	return rules
 }
 
-// rule reads one rule, and reports whether it always matches, as an else does.
+// rule reads one rule. isElse reports whether the rule always matches, like an `else`.
 func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, isElse bool) {
 	m := r.mapping(n, at, writeRule)
 	if len(m.keys) == 0 {
@@ -93,14 +93,14 @@ func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, i
 		}
 		return rule, false
 	}
-	holds, then := false, d.condition == "when" // under when, the other keys are under then
+	holds, then := false, d.condition == "when" // a rule with `when` has its other keys under `then`
 	if k := m.take("else"); k != nil {
 		isElse = true
 		if isNull(resolve(k.value)) {
 			r.fault(k.place, "else is empty, and NoETL skips such a rule: %s", writeElse)
 			return rule, isElse
 		}
-		r.rest(m, "write the other keys under else")
+		r.rejectRest(m, "write the other keys under else")
 		if m = r.mapping(k.value, k.inside(), writeElse); resolve(k.value).Kind != yaml.MappingNode {
 			return rule, isElse
 		}
@@ -114,7 +114,7 @@ func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, i
 	} else if n := resolve(k.value); then && n.Tag == "!!bool" && n.Decode(&holds) == nil {
 		rule.When = func(retryflow.Outcome) (bool, error) { return holds, nil }
 	} else if _, ok := r.text(k, writeExpr); ok {
-		rule.When = r.when(k, d)
+		rule.When = r.readCondition(k, d)
 	}
 	if then {
 		k := m.take("then")
@@ -122,7 +122,7 @@ func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, i
 			r.fault(m.place, "then is missing: %s", writeThen)
 			return rule, isElse
 		}
-		r.rest(m, "write the other keys under then")
+		r.rejectRest(m, "write the other keys under then")
 		if m = r.mapping(k.value, k.inside(), writeThen); resolve(k.value).Kind != yaml.MappingNode {
 			return rule, isElse
 		}
@@ -131,7 +131,7 @@ func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, i
 	return rule, isElse
 }
 
-// directive reads what to do if a rule matches.
+// directive reads the key `do` of a rule and the keys that belong to its value.
 func (r *reader) directive(m *mapping, rule *retryflow.Rule, d dialect) {
 	k := m.take("do")
 	if k == nil {
@@ -155,8 +155,8 @@ func (r *reader) directive(m *mapping, rule *retryflow.Rule, d dialect) {
 		r.jump(m, rule, d)
 		known += ", to, delay"
 	}
-	rule.Set = r.set(m, d)
-	r.rest(m, known+", set_iter, set_vars, set_ctx, set_shared, set_prev, set")
+	rule.Set = r.readSet(m, d)
+	r.rejectRest(m, known+", set_iter, set_vars, set_ctx, set_shared, set_prev, set")
 }
 
 func (r *reader) retry(m *mapping, rule *retryflow.Rule, d dialect) {
@@ -167,7 +167,8 @@ func (r *reader) retry(m *mapping, rule *retryflow.Rule, d dialect) {
 	rule.Policy.Backoff = curve(fixed)
 }
 
-// backoff reads a curve. It returns the curve as a function of the first delay.
+// backoff reads the name of a curve. It returns a function that makes the curve from its first
+// delay.
 func (r *reader) backoff(k *key) func(time.Duration) retry.Backoff {
 	name := defaultBackoff
 	if k != nil {
@@ -206,8 +207,8 @@ func (r *reader) jump(m *mapping, rule *retryflow.Rule, d dialect) {
 	}
 }
 
-// attempts reads a number of attempts, or an expression that computes the number. absent is
-// the number without the key.
+// attempts reads a number of attempts, or an expression that computes the number. absent is the
+// result if the key is missing.
 func (r *reader) attempts(k *key, absent int, d dialect) (int, attempts) {
 	if k == nil {
 		return absent, nil
@@ -268,8 +269,8 @@ func show(v any) string {
 	}
 }
 
-// delay reads a delay: a number of seconds, or an expression that computes the number. absent
-// is the delay without the key.
+// delay reads a delay: a number of seconds, or an expression that computes the number. absent is
+// the result if the key is missing.
 func (r *reader) delay(k *key, absent time.Duration, d dialect) (time.Duration, delay) {
 	if k == nil {
 		return absent, nil
@@ -343,7 +344,7 @@ func parseNumber(text string) (float64, error) {
 	return strconv.ParseFloat(text, 64)
 }
 
-// maxSeconds is about 292 years, the longest time.Duration.
+// maxSeconds is the longest time.Duration in seconds, about 292 years.
 const maxSeconds = math.MaxInt64 / int64(time.Second)
 
 // seconds returns f seconds as a duration, rounded to nanoseconds.
@@ -354,8 +355,8 @@ func seconds(f float64) (time.Duration, error) {
 	return time.Duration(math.Round(f * float64(time.Second))), nil
 }
 
-// when reads a condition.
-func (r *reader) when(k *key, d dialect) condition {
+// readCondition reads the condition of a rule.
+func (r *reader) readCondition(k *key, d dialect) condition {
 	t := r.expression(k)
 	return func(o retryflow.Outcome) (bool, error) { return t.holds(d.names(o)) }
 }

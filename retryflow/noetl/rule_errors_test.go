@@ -21,8 +21,8 @@ import (
 // its expression and the reason. No later rule is tried.
 func TestRulesThatCannotBeEvaluated(t *testing.T) {
 	for expression, want := range map[string]string{
-		`'deadlock' in outcome.error.message | lower`:   "it makes values of more than 4194304 bytes",
-		`outcome.result.all in [outcome.result.all]`:    "it takes more than 200000 steps",
+		`'deadlock' in outcome.error.message | lower`:   "the expression makes values of more than 4194304 bytes",
+		`outcome.result.all in [outcome.result.all]`:    "the expression takes more than 200000 steps",
 		`outcome.result.itself == outcome.result.twin`:  "a value is nested more than 100 deep, or contains itself",
 		`outcome.result.large > 0`:                      "a whole number is larger than 64 bits can hold",
 		`outcome.error.message >= 500`:                  `cannot order text "` + strings.Repeat("x", 40) + `" and 500`,
@@ -133,9 +133,9 @@ func TestLongerTextsNeverCauseASuccess(t *testing.T) {
 				longer[at] += strings.Repeat(" ", more)
 				err := run(longer)
 				require.Error(t, err, "text %d, %d bytes more\n%s", at, more, list.String())
-				if strings.Contains(err.Error(), "it makes values of more than") {
+				if strings.Contains(err.Error(), "the expression makes values of more than") {
 					bounded++
-					assert.Regexp(t, `rule \d: (when|set|delay): .*\{\{ .* \}\}: it makes values of more than`, err.Error())
+					assert.Regexp(t, `rule \d: (when|set|delay): .*\{\{ .* \}\}: the expression makes values of more than`, err.Error())
 				}
 			}
 		}

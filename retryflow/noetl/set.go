@@ -11,22 +11,23 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// scopes are the mappings of the state in which rules can set names, and the keys of rules
-// that set them.
+// scopes lists the mappings of the state in which rules can set names. key is the key of a rule
+// that sets names in the mapping scope.
 var scopes = []struct{ key, scope string }{
 	{"set_iter", "iter"}, {"set_vars", "vars"}, {"set_ctx", "ctx"}, {"set_shared", "shared"},
 }
 
 // An assignment sets a name in a mapping of the state to a value.
 type assignment struct {
-	key   string // the name in errors, such as set_iter.page
-	scope string // "" for a name of the state itself
+	key   string // the text for errors, such as set_iter.page
+	scope string // the mapping of the state; "" for the state itself
 	name  string
-	value any // texts with {{ … }} are templates
+	value any // the value, in which texts with {{ … }} are templates
 }
 
-// set reads the names that a rule sets. It returns nil if the rule sets no name.
-func (r *reader) set(m *mapping, d dialect) func(retryflow.State, retryflow.Outcome) error {
+// readSet reads the names and values that a rule sets. It returns the Set function of the rule,
+// or nil if the rule sets no name.
+func (r *reader) readSet(m *mapping, d dialect) func(retryflow.State, retryflow.Outcome) error {
 	var all []assignment
 	for _, s := range scopes {
 		if k := m.take(s.key); k != nil {
@@ -106,8 +107,9 @@ func (r *reader) compileAll(k *key, name string, value any) any {
 	return value
 }
 
-// assign changes the state. It computes all values before it sets the first value. It
-// replaces a mapping of the state with a changed copy.
+// assign sets names in the state. It computes all values before it sets the first one, so an
+// error leaves the state unchanged. It does not change a mapping of the state, but replaces it
+// with a changed copy.
 func assign(all []assignment, s retryflow.State, lookup func(string) (any, bool)) error {
 	next := map[string]any{}
 	for _, a := range all {
@@ -136,7 +138,7 @@ func assign(all []assignment, s retryflow.State, lookup func(string) (any, bool)
 	return nil
 }
 
-// computed returns a copy of a value with its templates evaluated.
+// computed returns a copy of a value in which the result of each template replaces the template.
 func computed(value any, lookup func(string) (any, bool)) (any, error) {
 	var err error
 	switch value := value.(type) {

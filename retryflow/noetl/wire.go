@@ -14,26 +14,27 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// Wire returns an event in NoETL's form, for encoding/json. Its keys are:
+// Wire returns an event in NoETL's form, as a mapping for encoding/json. The mapping has these
+// keys:
 //
 //   - event: task.started, task.processed or task.retry_scheduled
 //   - task, attempt and time
 //   - outcome, in a task.processed
 //   - rule, in a task.processed: the index of the rule that matched, or -1
-//   - directive, in a task.processed
-//   - faults, in a task.processed: the expressions that could not be evaluated
-//   - delay, in a task.retry_scheduled: in seconds
-//   - backoff, in a task.retry_scheduled
+//   - directive, in a task.processed: what the rules decided
+//   - faults, in a task.processed: the errors of conditions that need a missing name
+//   - delay, in a task.retry_scheduled: the delay in seconds
+//   - backoff, in a task.retry_scheduled: the name of the curve
 //   - retry: the event as [retryflow.Event.MarshalJSON] writes it, for [ReadWire]
 //
-// Wire replaces each value of an outcome that JSON cannot hold with a mapping that has the key
-// not_json. For NaN and infinite numbers this key holds the text, such as "NaN". For any other
-// value it holds the name of its Go type. NoETL has no event for a CallFinished or for the wait
-// before a jump. For these events Wire returns nil.
+// If JSON cannot represent a value of the outcome, Wire replaces the value with a mapping that
+// has the key not_json. For NaN and infinite numbers, this key contains the text, such as "NaN".
+// For any other value, it contains the name of the Go type. NoETL has no event for a CallFinished
+// or for the wait before a jump. For these events, Wire returns nil.
 //
-// A log of these events is enough for [retryflow.Pipeline.Resume] after a crash. But it
-// contains no CallFinished, so Resume starts a task again even if the task had no attempts
-// left. Remember elsewhere which runs have failed.
+// A log of these events is enough for [retryflow.Pipeline.Resume] after a crash. But it contains
+// no CallFinished, so Resume starts a task again even if the task had no attempts left. Your
+// program must store elsewhere which runs have failed.
 func Wire(e retryflow.Event) map[string]any {
 	if e.Kind == retry.RetryScheduled && e.Directive == retryflow.Jump {
 		return nil
@@ -67,8 +68,9 @@ func Wire(e retryflow.Event) map[string]any {
 	return m
 }
 
-// writable returns v as a value that JSON can hold. It replaces a member that JSON cannot hold
-// with its text. outer are the maps and slices that contain v: a map may contain itself.
+// writable returns v in a form that JSON can represent. It replaces each member that JSON cannot
+// represent with a not_json mapping. outer contains the addresses of the maps and slices around
+// v, because a map may contain itself.
 func writable(v any, outer ...uintptr) any {
 	if _, err := json.Marshal(v); err == nil {
 		return v
@@ -105,9 +107,12 @@ func backoffName(b retry.Backoff) string {
 	}
 }
 
-// ReadWire reads the JSON of an object from [Wire]. It returns the same event, except that
-// errors have only their text, that Data of the Outcome holds JSON values, with numbers as
-// [json.Number], and that State of the Outcome and Backoff are nil.
+// ReadWire reads the JSON of a mapping that [Wire] returned. The event that it returns differs
+// from the original event in these points:
+//
+//   - Errors have only their text.
+//   - Result and Data of the Outcome contain JSON values. Their numbers are [json.Number].
+//   - State of the Outcome and Backoff are nil.
 func ReadWire(data []byte) (retryflow.Event, error) {
 	var m struct {
 		Event   *string
@@ -134,7 +139,7 @@ func ReadWire(data []byte) (retryflow.Event, error) {
 	return e, nil
 }
 
-// outcomeOf is the reverse of object.
+// outcomeOf turns m back into an Outcome. It is the reverse of the function object.
 func outcomeOf(m map[string]any, e retryflow.Event) retryflow.Outcome {
 	o := retryflow.Outcome{
 		Result: m["result"], Data: maps.Clone(m),

@@ -21,7 +21,7 @@ type (
 	}
 	itemNode struct { // an attribute or a subscript
 		object, index node
-		attribute     bool // written with a dot
+		attribute     bool // true if it was written with a dot
 	}
 	randNode   struct{}
 	filterNode struct {
@@ -38,7 +38,7 @@ type (
 	signNode  struct{ operand node }
 	logicNode struct {
 		left, right node
-		decides     bool // if left has this truth, left is the result: true in or, false in and
+		decides     bool // the truth of the first operand that makes it the result: true in "or"
 	}
 	compareNode struct {
 		op          string
@@ -65,10 +65,10 @@ func (n *nameNode) eval(e *evaluation) Value {
 	return e.fromGo(reflect.ValueOf(v))
 }
 
-func (n *listNode) eval(e *evaluation) Value { return list(e.all(n.members)) }
+func (n *listNode) eval(e *evaluation) Value { return list(e.evalAll(n.members)) }
 
-// all evaluates nodes, and returns their values.
-func (e *evaluation) all(nodes []node) []Value {
+// evalAll evaluates nodes, and returns their values.
+func (e *evaluation) evalAll(nodes []node) []Value {
 	e.grow(memberSize * len(nodes))
 	values := make([]Value, len(nodes))
 	for i, n := range nodes {
@@ -79,7 +79,7 @@ func (e *evaluation) all(nodes []node) []Value {
 
 func (n *dictNode) eval(e *evaluation) Value {
 	d := dict{}
-	for i, value := range e.all(n.values) {
+	for i, value := range e.evalAll(n.values) {
 		d[n.keys[i]] = value
 	}
 	return d
@@ -113,7 +113,7 @@ func (e *evaluation) itemOf(object, index Value) (Value, bool) {
 		}
 		return o.field(e, name)
 	case string:
-		e.read(len(o))
+		e.countRead(len(o))
 		if i, ok := position(index, utf8.RuneCountInString(o)); ok {
 			for _, r := range o {
 				if i--; i < 0 {
@@ -131,7 +131,8 @@ func (e *evaluation) itemOf(object, index Value) (Value, bool) {
 	return nil, false
 }
 
-// position returns the position of the member, among n members, that an index refers to.
+// position converts an index into n members, which may be negative, to a position from 0 to n-1.
+// It returns false if there is no such member.
 func position(index Value, n int) (int, bool) {
 	i, ok := whole(index)
 	if i < 0 {
@@ -140,7 +141,8 @@ func position(index Value, n int) (int, bool) {
 	return int(i), ok && 0 <= i && i < int64(n)
 }
 
-// path returns a node as a path, such as outcome.http.status. It writes (…) for other nodes.
+// path returns the text of a name, an attribute or a subscript, such as outcome.http.status. For
+// any other node it returns (…).
 func path(n node) string {
 	switch n := n.(type) {
 	case *nameNode:
@@ -164,7 +166,7 @@ func path(n node) string {
 func (n *randNode) eval(e *evaluation) Value { return e.rand() }
 
 func (n *filterNode) eval(e *evaluation) Value {
-	return n.filter.call(e, n.input.eval(e), e.all(n.args))
+	return n.filter.call(e, n.input.eval(e), e.evalAll(n.args))
 }
 
 func (n *testNode) eval(e *evaluation) Value { return n.is(n.input.eval(e)) != n.negated }

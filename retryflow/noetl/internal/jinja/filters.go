@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// A filter is a filter of Jinja. in is the value before the |.
+// A filter is a filter of Jinja. The second argument of call is the value before the |.
 type filter struct {
 	least, most int // how many arguments the filter takes
 	call        func(e *evaluation, in Value, args []Value) Value
 }
 
-// filters are the filters that are supported.
+// filters contains the supported filters, by name.
 var filters = map[string]*filter{
 	"default": {0, 1, fallback},
 	"first":   {0, 0, first},
@@ -30,18 +30,18 @@ var filters = map[string]*filter{
 	"upper":   {0, 0, uppered},
 }
 
-// tests are the tests that are supported.
+// tests contains the supported tests, by name.
 var tests = map[string]func(Value) bool{
 	"defined": func(v Value) bool { return !isA[*undefined](v) },
 	"none":    func(v Value) bool { return v == nil },
 }
 
-// namesOf returns the names of a table, for an error.
+// namesOf lists the keys of a table, for an error.
 func namesOf[T any](table map[string]T) string {
 	return strings.Join(slices.Sorted(maps.Keys(table)), ", ")
 }
 
-// arguments says how many arguments a filter has.
+// arguments describes how many arguments a filter takes, for an error.
 func (f *filter) arguments() string {
 	switch {
 	case f.most == 0:
@@ -53,12 +53,12 @@ func (f *filter) arguments() string {
 	}
 }
 
-// argument returns the first argument, or otherwise if there is no argument.
-func argument(args []Value, otherwise Value) Value {
+// argument returns the first argument. If there is no argument, it returns absent.
+func argument(args []Value, absent Value) Value {
 	if len(args) > 0 {
 		return args[0]
 	}
-	return otherwise
+	return absent
 }
 
 func fallback(_ *evaluation, in Value, args []Value) Value {
@@ -68,11 +68,11 @@ func fallback(_ *evaluation, in Value, args []Value) Value {
 	return in
 }
 
-func lowered(e *evaluation, in Value, _ []Value) Value { return e.text(lower(e.soft(in))) }
-func uppered(e *evaluation, in Value, _ []Value) Value { return e.text(upper(e.soft(in))) }
+func lowered(e *evaluation, in Value, _ []Value) Value { return e.text(lower(e.unmarked(in))) }
+func uppered(e *evaluation, in Value, _ []Value) Value { return e.text(upper(e.unmarked(in))) }
 
-// soft returns the text of a value, for lower and upper.
-func (e *evaluation) soft(v Value) string {
+// unmarked returns the text of a value for the filters "lower" and "upper", which reject a markup.
+func (e *evaluation) unmarked(v Value) string {
 	if isA[markup](v) {
 		panic(marked())
 	}
@@ -94,7 +94,7 @@ func toText(e *evaluation, in Value, _ []Value) Value {
 
 func length(e *evaluation, in Value, _ []Value) Value {
 	if s, ok := textOf(in); ok {
-		e.read(len(s))
+		e.countRead(len(s))
 		return int64(utf8.RuneCountInString(s))
 	}
 	s, ok := in.(sized)
@@ -104,11 +104,11 @@ func length(e *evaluation, in Value, _ []Value) Value {
 	return int64(s.length())
 }
 
-func first(e *evaluation, in Value, _ []Value) Value { return e.end(in, "first", 0) }
-func last(e *evaluation, in Value, _ []Value) Value  { return e.end(in, "last", -1) }
+func first(e *evaluation, in Value, _ []Value) Value { return e.endMember(in, "first", 0) }
+func last(e *evaluation, in Value, _ []Value) Value  { return e.endMember(in, "last", -1) }
 
-// end returns the first or the last member of v.
-func (e *evaluation) end(v Value, which string, at int64) Value {
+// endMember returns the first or the last member of v.
+func (e *evaluation) endMember(v Value, which string, at int64) Value {
 	if !isA[string](v) && !isA[sequence](v) {
 		panic(wrong(v, "%s has no %s member", kind(v), which))
 	}

@@ -80,7 +80,7 @@ var jsonEscapes = map[rune]string{
 
 // text writes a text in quotes.
 func (w *writer) text(s string) {
-	w.e.read(len(s))
+	w.e.countRead(len(s))
 	var b strings.Builder
 	b.WriteByte('"')
 	for _, r := range s {

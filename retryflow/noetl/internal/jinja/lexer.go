@@ -9,10 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// A token is a word of an expression. The kind of an operator is the operator itself.
+// A token is a name, a literal or an operator in an expression. The kind of an operator is the
+// operator itself.
 type token struct {
 	kind  string // name, string, number, end, or an operator
-	text  string // the text in the template; for a string literal its value
+	text  string // the text in the template, or the value of a string literal
 	value Value  // the value of a number
 }
 
@@ -30,7 +31,7 @@ func (t token) String() string {
 // A segment of a template is a text, or the tokens of a {{ … }}.
 type segment struct {
 	text   string
-	tokens []token // nil: the segment is a text
+	tokens []token // nil if the segment is a text
 }
 
 // split splits a template into segments.
@@ -66,7 +67,8 @@ func split(source string) []segment {
 	return segments
 }
 
-// cutTag cuts source at the first tag.
+// cutTag cuts source before the first {{, {% or {#. found reports whether there is one of these
+// tags.
 func cutTag(source string) (text, rest string, found bool) {
 	for i := 0; i+1 < len(source); i++ {
 		if source[i] == '{' && strings.IndexByte("{%#", source[i+1]) >= 0 {
@@ -76,7 +78,7 @@ func cutTag(source string) (text, rest string, found bool) {
 	return source, "", false
 }
 
-// The words of Jinja's grammar.
+// These are the words of Jinja's grammar.
 var (
 	numberWord = regexp.MustCompile(
 		`^[0-9]+(_[0-9]+)*(\.[0-9]+(_[0-9]+)*)?([eE][+-]?[0-9]+(_[0-9]+)*)?`)
@@ -90,7 +92,7 @@ var (
 
 // tokenize returns the tokens up to }}, and the source after }}.
 func tokenize(source string) (tokens []token, rest string) {
-	var open []string // the brackets that are still open
+	var open []string // the closing brackets that are still missing
 	for {
 		if len(open) == 0 {
 			if after, ok := strings.CutPrefix(source, "-}}"); ok {
@@ -128,7 +130,7 @@ func tokenize(source string) (tokens []token, rest string) {
 	}
 }
 
-// word returns the first token of source, and its length.
+// word returns the first token of source and the length of this token in source.
 func word(source string) (t token, length int) {
 	if m := numberWord.FindString(source); m != "" {
 		return token{"number", m, numeral(m)}, len(m)
@@ -183,7 +185,7 @@ func isSpace(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f 
 
 var escapes = map[byte]string{'\\': `\`, '\'': `'`, '"': `"`, 'n': "\n", 'r': "\r", 't': "\t"}
 
-// unescape returns the text of a string literal.
+// unescape replaces the escapes in a string literal.
 func unescape(literal string) string {
 	var b strings.Builder
 	for s := literal; s != ""; {

@@ -2,22 +2,22 @@ package jinja
 
 import "fmt"
 
-// The limits of a template and of one evaluation.
+// These are the limits of a template and of one evaluation.
 const (
 	maxSource  = 8 << 10 // bytes of a template
-	maxNesting = 100     // levels of brackets, operators and values
+	maxNesting = 100     // levels of nested brackets, operators and values
 
-	// maxSteps is a number of operations. A member of a list that is read or compared counts
-	// as an operation, and so do 256 bytes of a text that is read.
+	// maxSteps is the largest number of operations. To read or compare a member of a list is one
+	// operation. To read 256 bytes of a text is also one operation.
 	maxSteps = 200_000
 
-	// maxSize is the bytes of all texts that an evaluation makes. A member of a list that it
-	// makes counts as 16 bytes.
+	// maxSize is the largest number of bytes of all texts that an evaluation makes. In a list that
+	// an evaluation makes, each member counts as 16 bytes.
 	maxSize = 4 << 20
 )
 
-// An evaluation is one evaluation of an expression. It holds the names of the expression, and
-// how much of the limits has been used.
+// An evaluation evaluates one expression. It looks up the names of the expression, and counts how
+// much of the limits has been used.
 type evaluation struct {
 	lookup func(name string) (any, bool)
 	rand   func() float64
@@ -28,32 +28,32 @@ type evaluation struct {
 // step counts n operations.
 func (e *evaluation) step(n int) {
 	if e.steps += n; e.steps > maxSteps || n > maxSteps {
-		panic(failf("it takes more than %d steps", maxSteps))
+		panic(failf("the expression takes more than %d steps", maxSteps))
 	}
 }
 
 // grow counts n bytes before they are allocated.
 func (e *evaluation) grow(n int) {
 	if n > maxSize || e.size+n > maxSize {
-		panic(failf("it makes values of more than %d bytes", maxSize))
+		panic(failf("the expression makes values of more than %d bytes", maxSize))
 	}
 	e.size += n
-	e.read(n)
+	e.countRead(n)
 }
 
-// growTimes counts n bytes a number of times.
+// growTimes counts n*times bytes.
 func (e *evaluation) growTimes(n, times int) {
 	if n > 0 {
-		times = min(times, maxSize/n+1) // so that the product cannot overflow
+		times = min(times, maxSize/n+1) // otherwise the product could overflow
 	}
 	e.grow(n * times)
 }
 
-// read counts n bytes of a text before an operation reads them all. Without it, an operation
-// would count the same for a long text as for a short text.
-func (e *evaluation) read(n int) { e.step(n / 256) }
+// countRead counts n bytes of a text before an operation reads all of them. Without countRead, an
+// operation would count the same for a long text as for a short text.
+func (e *evaluation) countRead(n int) { e.step(n / 256) }
 
-// memberSize is how many bytes a member of a list counts.
+// memberSize is how many bytes each member of a list counts as.
 const memberSize = 16
 
 // text counts the bytes of s, and returns s.
@@ -62,20 +62,21 @@ func (e *evaluation) text(s string) Value {
 	return s
 }
 
-// visit counts a value at a depth of nesting.
+// visit counts one operation for a value. It fails if the value is nested too deep.
 func (e *evaluation) visit(depth int) {
-	deep(depth)
+	checkDepth(depth)
 	e.step(1)
 }
 
-// deep fails if the depth of nesting exceeds maxNesting.
-func deep(depth int) {
+// checkDepth fails if the depth of nesting exceeds maxNesting.
+func checkDepth(depth int) {
 	if depth > maxNesting {
 		panic(failf("a value is nested more than %d deep, or contains itself", maxNesting))
 	}
 }
 
-// A failure is the value of a panic with which the parser or an evaluation ends with an error.
+// The parser and an evaluation panic with a failure if they cannot go on. The function try turns
+// a failure into an error.
 type failure struct{ error }
 
 func failf(format string, args ...any) failure { return failure{fmt.Errorf(format, args...)} }

@@ -45,8 +45,8 @@ func TestCostOfAnExpressionIsBounded(t *testing.T) {
 		"double": double, "pointer": pointer, "pointers": []any{pointer}, "unsigned": uint64(math.MaxUint64), "numbers": map[int]string{1: "a"},
 	}
 	const (
-		steps = "it takes more than 200000 steps"
-		size  = "it makes values of more than 4194304 bytes"
+		steps = "the expression takes more than 200000 steps"
+		size  = "the expression makes values of more than 4194304 bytes"
 		deep  = "a value is nested more than 100 deep, or contains itself"
 		bits  = "a whole number is larger than 64 bits can hold"
 	)
@@ -133,12 +133,12 @@ func TestLongSources(t *testing.T) {
 		"a chain of ands":       {"{{ 1" + strings.Repeat(" and 1", 1300) + " }}", ""},
 		"a long list":           {"{{ [" + strings.Repeat("1,", 4000) + "] }}", ""},
 		"many expressions":      {strings.Repeat("{{1}}", 1600), ""},
-		"else":                  {"{{ 1" + strings.Repeat(" if 1 else 1", 600) + " }}", "it is nested more than 100 deep"},
-		"not":                   {"{{ " + strings.Repeat("not ", 2000) + "1 }}", "it is nested more than 100 deep"},
-		"signs":                 {"{{ " + strings.Repeat("-", 8000) + "1 }}", "it is nested more than 100 deep"},
+		"else":                  {"{{ 1" + strings.Repeat(" if 1 else 1", 600) + " }}", "the expression is nested more than 100 deep"},
+		"not":                   {"{{ " + strings.Repeat("not ", 2000) + "1 }}", "the expression is nested more than 100 deep"},
+		"signs":                 {"{{ " + strings.Repeat("-", 8000) + "1 }}", "the expression is nested more than 100 deep"},
 		"parentheses":           {"{{ " + strings.Repeat("(", 150) + "1" + strings.Repeat(")", 150) + " }}", "brackets are nested more than 100 deep"},
-		"too long":              {strings.Repeat("x", 8193), "it has 8193 bytes: write at most 8192"},
-		"bytes":                 {"{{ '\x96' }}", "it is not valid UTF-8"},
+		"too long":              {strings.Repeat("x", 8193), "the text has 8193 bytes: write at most 8192"},
+		"bytes":                 {"{{ '\x96' }}", "the text is not valid UTF-8"},
 		"a number":              {"{{ 1" + strings.Repeat("0", 8000) + " }}", "a whole number is larger than 64 bits can hold"},
 	} {
 		template, err := jinja.Parse(row.source, nil)

@@ -10,7 +10,7 @@ import (
 
 func tooLarge() failure { return failf("a whole number is larger than 64 bits can hold") }
 
-// parseInt returns the whole number of a text of digits.
+// parseInt converts a text of digits to a whole number.
 func parseInt(digits string) Value {
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil {
@@ -19,7 +19,7 @@ func parseInt(digits string) Value {
 	return n
 }
 
-// toInt is the filter int.
+// toInt is the filter "int".
 func toInt(e *evaluation, in Value, args []Value) Value {
 	otherwise := argument(args, int64(0))
 	if n, ok := whole(in); ok {
@@ -52,7 +52,7 @@ func toInt(e *evaluation, in Value, args []Value) Value {
 	return int64(f)
 }
 
-// toFloat is the filter float.
+// toFloat is the filter "float".
 func toFloat(e *evaluation, in Value, args []Value) Value {
 	switch in := in.(type) {
 	case string, markup:

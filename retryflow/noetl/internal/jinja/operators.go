@@ -70,7 +70,7 @@ func (e *evaluation) equal(a, b Value, depth int) bool {
 		if !ok || len(x) != len(y) {
 			return false
 		}
-		e.read(len(x))
+		e.countRead(len(x))
 		return x == y
 	}
 	switch x := a.(type) {
@@ -104,8 +104,9 @@ func (e *evaluation) equal(a, b Value, depth int) bool {
 	}
 }
 
-// equalMembers compares members as Python does. In Python a nan is equal to itself if both are
-// the same object. This package cannot know that, so comparing two nan is an error.
+// equalMembers compares members of lists or mappings as Python does. In Python, two NaN members
+// are equal if they are the same object. This package cannot know whether two members are the
+// same object, so comparing two NaN members is an error.
 func (e *evaluation) equalMembers(a, b Value, depth int) bool {
 	if f, ok := a.(float64); ok && math.IsNaN(f) {
 		if g, ok := b.(float64); ok && math.IsNaN(g) {
@@ -122,8 +123,8 @@ func cannot(verb string, a, b Value) failure {
 	return wrong(b, "cannot %s %s and %s", verb, kind(a), kind(b))
 }
 
-// order returns a negative number if a < b, 0 if a and b are equal, and a positive number if
-// a > b. ok is false if a or b is a nan.
+// order returns a negative number if a < b, 0 if a and b are equal, and a positive number if a >
+// b. ok is false if a or b is NaN.
 func (e *evaluation) order(a, b Value) (c int, ok bool) {
 	e.step(1)
 	if isNumber(a) && isNumber(b) {
@@ -134,12 +135,12 @@ func (e *evaluation) order(a, b Value) (c int, ok bool) {
 	if !isX || !isY {
 		panic(cannot("order", a, b))
 	}
-	e.read(min(len(x), len(y)))
+	e.countRead(min(len(x), len(y)))
 	return strings.Compare(x, y), true
 }
 
-// orderNumbers is order for two numbers. It does not convert them to float64, which cannot hold
-// every integer.
+// orderNumbers does the same as order for two numbers. It does not convert the numbers to
+// float64, because a float64 cannot represent every integer.
 func orderNumbers(a, b Value) (c int, ok bool) {
 	if math.IsNaN(float(a)) || math.IsNaN(float(b)) {
 		return 0, false
@@ -147,7 +148,7 @@ func orderNumbers(a, b Value) (c int, ok bool) {
 	return exact(a).Cmp(exact(b)), true
 }
 
-// exact returns a number without rounding.
+// exact converts a number without rounding.
 func exact(v Value) *big.Float {
 	if n, ok := whole(v); ok {
 		return new(big.Float).SetInt64(n)
@@ -163,7 +164,7 @@ func (e *evaluation) contains(container, v Value) bool {
 		if !isText {
 			panic(wrong(v, "%s cannot be in %s", kind(v), kind(container)))
 		}
-		e.read(len(text))
+		e.countRead(len(text))
 		return strings.Contains(text, part)
 	}
 	switch c := container.(type) {
@@ -257,7 +258,7 @@ func fractional(op string, f, g float64) Value {
 	}
 }
 
-// join evaluates the + of two texts or two lists.
+// join evaluates a + b for two texts or two lists.
 func (e *evaluation) join(a, b Value) Value {
 	if isA[markup](a) || isA[markup](b) {
 		panic(marked())

@@ -112,7 +112,7 @@ var excused = []string{
 	"cannot be joined",    // a text or a mapping
 	"cannot order a list", // by its members
 	"cannot multiply",     // a text, which repeats it
-	"it takes more than", "it makes values of more than", "nested more than", "64 bits", "depends on the version",
+	"the expression takes more than", "the expression makes values of more than", "nested more than", "64 bits", "depends on the version",
 	"nan cannot be", "the text of tojson", "not supported",
 }
 

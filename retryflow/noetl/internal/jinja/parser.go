@@ -6,8 +6,8 @@ import (
 )
 
 // A parser follows Jinja's grammar. Its methods are in the order of precedence, lowest first:
-// if else, or, and, not, comparisons, sums, products, signs, and then subscripts, filters and
-// tests.
+// "if" with "else", "or", "and", "not", comparisons, sums, products, signs, and then subscripts,
+// filters and tests.
 type parser struct {
 	tokens []token
 	depth  int
@@ -20,7 +20,7 @@ func parse(tokens []token) node {
 		panic(failf("there is nothing between {{ and }}"))
 	}
 	n := p.expression()
-	p.end("end")
+	p.expect("end")
 	return n
 }
 
@@ -34,7 +34,7 @@ func (p *parser) next() token {
 	return t
 }
 
-// skip skips a token of a kind. It returns false if the next token is of another kind.
+// skip reports whether the next token is of this kind. If it is, skip skips the token.
 func (p *parser) skip(kind string) bool {
 	if p.kind() != kind {
 		return false
@@ -43,7 +43,7 @@ func (p *parser) skip(kind string) bool {
 	return true
 }
 
-// isWord reports whether the next token is the name text.
+// isWord reports whether the next token is a name with this text.
 func (p *parser) isWord(text string) bool { return isName(p.tokens[0], text) }
 
 func isName(t token, text string) bool { return t.kind == "name" && t.text == text }
@@ -56,8 +56,9 @@ func (p *parser) skipWord(text string) bool {
 	return true
 }
 
-// instead says what to write in place of an operator of Jinja that is not supported here.
-var instead = map[string]string{
+// unsupported contains the errors for operators of Jinja that this package does not support. Each
+// error says what to write instead.
+var unsupported = map[string]string{
 	"/":  "the operator / is not supported: there are +, - and *",
 	"//": "the operator // is not supported: there are +, - and *",
 	"%":  "the operator % is not supported: there are +, - and *",
@@ -69,8 +70,8 @@ var instead = map[string]string{
 	"==": `comparisons cannot be chained: write and`,
 }
 
-// end skips the token that ends a part of the expression.
-func (p *parser) end(kind string) {
+// expect skips the next token. If the token is not of this kind, expect fails with an error.
+func (p *parser) expect(kind string) {
 	if p.kind() == kind {
 		p.next()
 		return
@@ -79,7 +80,7 @@ func (p *parser) end(kind string) {
 	if slices.Contains(comparisons, t.text) && t.kind != "string" {
 		t.kind = "=="
 	}
-	if write := instead[t.kind]; write != "" {
+	if write := unsupported[t.kind]; write != "" {
 		panic(failf("%s", write))
 	}
 	if kind == "end" {
@@ -88,10 +89,10 @@ func (p *parser) end(kind string) {
 	panic(failf("expected %q, got %v", kind, t))
 }
 
-// nest parses with one more level of nesting.
+// nest calls parse one nesting level deeper, and fails if this is too deep.
 func (p *parser) nest(parse func() node) node {
 	if p.depth++; p.depth > maxNesting {
-		panic(failf("it is nested more than %d deep", maxNesting))
+		panic(failf("the expression is nested more than %d deep", maxNesting))
 	}
 	n := parse()
 	p.depth--
@@ -151,7 +152,7 @@ func (p *parser) comparison() node {
 func (p *parser) sum() node     { return p.binary(p.product, "+", "-") }
 func (p *parser) product() node { return p.binary(p.unary, "*") }
 
-// binary parses operators that associate to the left.
+// binary parses left-associative operators.
 func (p *parser) binary(parse func() node, operators ...string) node {
 	n := parse()
 	for slices.Contains(operators, p.kind()) {
@@ -160,7 +161,8 @@ func (p *parser) binary(parse func() node, operators ...string) node {
 	return n
 }
 
-// unary parses a sign. A filter or test applies to the signed value.
+// unary parses a value with its sign, filters and tests. A filter or a test applies to the value
+// with its sign.
 func (p *parser) unary() node { return p.filtered(p.signed()) }
 
 func (p *parser) signed() node {
@@ -196,7 +198,7 @@ func (p *parser) primary() node {
 		return &constantNode{t.value}
 	case "(":
 		n := p.expression()
-		p.end(")")
+		p.expect(")")
 		return n
 	case "[":
 		return &listNode{p.list("]")}
@@ -220,7 +222,7 @@ func (p *parser) call(name string) node {
 	return &randNode{}
 }
 
-// list parses expressions between commas, up to and with the closing token.
+// list parses expressions that commas separate, up to and including the closing token.
 func (p *parser) list(end string) (members []node) {
 	for p.kind() != end {
 		members = append(members, p.expression())
@@ -228,7 +230,7 @@ func (p *parser) list(end string) (members []node) {
 			break
 		}
 	}
-	p.end(end)
+	p.expect(end)
 	return members
 }
 
@@ -245,7 +247,7 @@ func (p *parser) dict() node {
 			break
 		}
 	}
-	p.end("}")
+	p.expect("}")
 	return dict
 }
 
@@ -257,10 +259,10 @@ func (p *parser) postfix(n node) node {
 			n = &itemNode{variable(n), &constantNode{p.attribute()}, true}
 		case p.skip("["):
 			if p.kind() == ":" {
-				p.end("]")
+				p.expect("]")
 			}
 			index := p.expression()
-			p.end("]")
+			p.expect("]")
 			n = &itemNode{variable(n), index, false}
 		default:
 			return n
@@ -268,8 +270,9 @@ func (p *parser) postfix(n node) node {
 	}
 }
 
-// variable rejects a constant before a dot or a bracket. Jinja reads the part of a constant
-// when it compiles, and its result for a missing part depends on the place in the template.
+// variable rejects a constant before a dot or a bracket, as in [1, 2][0]. Jinja evaluates such a
+// part when it compiles the template. If the part is missing, the result depends on its place in
+// the template.
 func variable(n node) node {
 	switch n.(type) {
 	case *constantNode, *listNode, *dictNode:
@@ -278,7 +281,7 @@ func variable(n node) node {
 	return n
 }
 
-// methods says what to write in place of the methods that people try.
+// methods says what to write in place of the methods that people often try.
 var methods = map[string]string{
 	"get":        `write ['key'] with "| default(…)"`,
 	"items":      "there are no loops: name a key",

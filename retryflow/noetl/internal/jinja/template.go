@@ -16,16 +16,17 @@ type Template struct {
 // A part of a template is a text or an expression.
 type part struct {
 	text       string
-	expression node // nil: the part is a text
+	expression node // nil if the part is a text
 }
 
-// Parse parses a template. The function rand() in expressions calls rand.
+// Parse parses a template. If an expression calls rand(), the number comes from the parameter
+// rand.
 func Parse(source string, rand func() float64) (*Template, error) {
 	if len(source) > maxSource {
-		return nil, fmt.Errorf("it has %d bytes: write at most %d", len(source), maxSource)
+		return nil, fmt.Errorf("the text has %d bytes: write at most %d", len(source), maxSource)
 	}
 	if !utf8.ValidString(source) {
-		return nil, errors.New("it is not valid UTF-8")
+		return nil, errors.New("the text is not valid UTF-8")
 	}
 	t := &Template{rand: rand}
 	err := try(func() {
@@ -46,16 +47,17 @@ func Parse(source string, rand func() float64) (*Template, error) {
 // Single reports whether t is one {{ … }} without text around it.
 func (t *Template) Single() bool { return len(t.parts) == 1 && t.parts[0].expression != nil }
 
-// Truth reports whether the expression of t is true, as in an if of Jinja. t must be Single.
-// lookup returns the value of a name and true, or false if the name is missing. If lookup
-// returns an error as the value, and false, the evaluation fails with this error.
+// Truth reports whether the expression of t is true in the sense of Jinja's "if". t must be
+// Single. lookup returns the value of a name and true. If the name is missing, lookup returns
+// false. If lookup returns false with an error as the value, the evaluation fails with this
+// error.
 func (t *Template) Truth(lookup func(name string) (any, bool)) (holds bool, err error) {
 	err = t.evaluate(lookup, func(e *evaluation) { holds = truth(t.parts[0].expression.eval(e)) })
 	return holds, err
 }
 
-// Value returns the result of t as a Go value: the value of the expression if t is Single, and
-// otherwise a text.
+// Value returns the result of t as a Go value. If t is Single, the result is the value of the
+// expression. Otherwise it is a text.
 func (t *Template) Value(lookup func(name string) (any, bool)) (v any, err error) {
 	if !t.Single() {
 		return t.Text(lookup)
@@ -81,7 +83,7 @@ func (t *Template) Text(lookup func(name string) (any, bool)) (text string, err 
 	return text, err
 }
 
-// evaluate calls f with a new evaluation, and returns the error of a failure in f.
+// evaluate calls f with a new evaluation. If f panics with a failure, evaluate returns the error.
 func (t *Template) evaluate(lookup func(name string) (any, bool), f func(*evaluation)) error {
 	return try(func() { f(&evaluation{lookup: lookup, rand: t.rand}) })
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/text/language"
 )
 
-// str returns the text of v, as Python's str does. For a list or a mapping it fails: Python
-// writes the keys in their order, and a Go map does not keep this order.
+// str returns the text of v, as Python's str does. It fails for a list or a mapping, because
+// Python writes the keys of a mapping in their original order. A Go map does not keep this order.
 func (e *evaluation) str(v Value) string {
 	switch v := v.(type) {
 	case nil:
@@ -48,8 +48,8 @@ func formatFloat(f float64) string {
 	return text
 }
 
-// lower and upper can replace one letter with several letters, as Unicode says. The functions
-// of package strings cannot.
+// lower and upper can replace one letter with several letters, as Unicode says. The functions of
+// package strings cannot do this.
 func lower(s string) string {
 	if isASCII(s) {
 		return strings.ToLower(s)

@@ -19,17 +19,17 @@ type (
 	// markup is a text that Jinja has marked as safe, as tojson does.
 	markup string
 
-	// A list and a dict were made by an expression.
+	// A list or a dict is a value that an expression made.
 	list []Value
 	dict map[string]Value
 
-	// A goList and a goMap hold a slice and a map of the program. Their members
-	// are converted when an expression reads them.
+	// A goList contains a slice of the program, and a goMap contains a map of the program. A member
+	// is converted when an expression reads it.
 	goList struct{ v reflect.Value }
 	goMap  struct{ v reflect.Value }
 
-	// A goValue holds any other value of the program. An expression can read the exported
-	// fields of a struct.
+	// A goValue contains any other value of the program. An expression can read the exported fields
+	// of a struct.
 	goValue struct{ v reflect.Value }
 
 	// An undefined stands for a missing value.
@@ -63,7 +63,7 @@ func (d dict) keys(e *evaluation) []string {
 }
 
 func (d dict) get(e *evaluation, key string) (Value, bool) {
-	e.read(len(key))
+	e.countRead(len(key))
 	v, ok := d[key]
 	return v, ok
 }
@@ -74,7 +74,7 @@ func (m goMap) keys(e *evaluation) []string {
 	e.step(m.v.Len())
 	keys := make([]string, 0, m.v.Len())
 	for i := m.v.MapRange(); i.Next(); {
-		e.read(i.Key().Len())
+		e.countRead(i.Key().Len())
 		keys = append(keys, i.Key().String())
 	}
 	slices.Sort(keys)
@@ -82,7 +82,7 @@ func (m goMap) keys(e *evaluation) []string {
 }
 
 func (m goMap) get(e *evaluation, key string) (Value, bool) {
-	e.read(len(key))
+	e.countRead(len(key))
 	k := reflect.New(m.v.Type().Key()).Elem()
 	k.SetString(key)
 	v := m.v.MapIndex(k)
@@ -95,7 +95,7 @@ const maxExact = 1 << 53
 // fromGo converts a Go value. It does not call a method of the value.
 func (e *evaluation) fromGo(v reflect.Value) Value {
 	for depth := 0; v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface; depth++ {
-		deep(depth)
+		checkDepth(depth)
 		v = v.Elem()
 	}
 	switch v.Kind() {
@@ -113,11 +113,11 @@ func (e *evaluation) fromGo(v reflect.Value) Value {
 		if v.Type() == reflect.TypeFor[json.Number]() {
 			return fromNumber(v.String())
 		}
-		e.read(v.Len())
+		e.countRead(v.Len())
 		return strings.ToValidUTF8(v.String(), "\uFFFD")
 	case reflect.Slice, reflect.Array:
 		if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8 {
-			e.read(v.Len())
+			e.countRead(v.Len())
 			return strings.ToValidUTF8(string(v.Bytes()), "\uFFFD")
 		}
 		return goList{v}
@@ -129,8 +129,8 @@ func (e *evaluation) fromGo(v reflect.Value) Value {
 	return goValue{v}
 }
 
-// fromFloat returns the number of JSON that became a float64. A float64 without a fraction
-// becomes an integer, because 2.0 and 2 are the same float64.
+// fromFloat converts a float64, which may be a number that package json decoded. A float64
+// without a fraction becomes an integer, because 2.0 and 2 are the same float64.
 func fromFloat(f float64) Value {
 	switch {
 	case f != math.Trunc(f) || math.IsInf(f, 0):
@@ -166,7 +166,7 @@ func (s goValue) field(e *evaluation, name string) (Value, bool) {
 	}
 	v, err := s.v.FieldByIndexErr(f.Index)
 	if err != nil || !v.CanInterface() {
-		return nil, false // in an embedded nil pointer, or in an embedded unexported struct
+		return nil, false // the field is in an embedded nil pointer or in an embedded unexported struct
 	}
 	return e.fromGo(v), true
 }
@@ -217,7 +217,8 @@ func (e *UndefinedError) Error() string {
 
 func (u *undefined) err() failure { return failure{&UndefinedError{u.name}} }
 
-// wrong returns the UndefinedError if v is undefined, and otherwise an error with a text.
+// wrong returns the error of v if v is undefined. Otherwise it returns an error with the
+// formatted text.
 func wrong(v Value, format string, args ...any) failure {
 	if u, ok := v.(*undefined); ok {
 		return u.err()
