@@ -387,9 +387,9 @@ func TestTheEngineIsChecked(t *testing.T) {
 	}{
 		"whole":                      {func(*Engine) {}, true, ""},
 		"no Open":                    {func(e *Engine) { e.Open = nil }, false, "needs Engine.Open"},
-		"no Unit":                    {func(e *Engine) { e.Unit = 0 }, false, "a Unit and a Late above 0"},
-		"no Late":                    {func(e *Engine) { e.Late = 0 }, false, "a Unit and a Late above 0"},
-		"no Lease":                   {func(e *Engine) { e.Lease = 0 }, true, "set Engine.Lease, or InProcess"},
+		"no Unit":                    {func(e *Engine) { e.Unit = 0 }, false, "Unit and Late above 0"},
+		"no Late":                    {func(e *Engine) { e.Late = 0 }, false, "Unit and Late above 0"},
+		"no Lease":                   {func(e *Engine) { e.Lease = 0 }, true, "set Engine.Lease, or set Engine.InProcess"},
 		"no Lease, nothing killed":   {func(e *Engine) { e.Lease = 0 }, false, ""},
 		"in process":                 {func(e *Engine) { e.InProcess = true }, true, "lives in one process"},
 		"in process, nothing killed": {func(e *Engine) { e.InProcess = true }, false, ""},
