@@ -1,6 +1,6 @@
-// Package retryamqp retries the messages of a RabbitMQ queue according to a
-// [retry.Policy]. If a handler fails, the policy decides whether and when the message is
-// handled again. A message that is not retried becomes a dead letter that says why.
+// Package retryamqp retries the messages of a RabbitMQ queue according to a [retry.Policy]. If
+// a handler fails, the policy decides whether and when the message is handled again. A failed
+// message that is not retried becomes a dead letter, which contains the reason.
 //
 //	retries, err := retryamqp.New(policy, "amqp://localhost", "orders")
 //	if err != nil {
@@ -15,35 +15,39 @@
 //
 // # Queues
 //
-// The package declares its own queues and uses no others. All of them are quorum queues.
+// The package declares all queues that it uses. They are quorum queues.
 //
 //	queue               what it holds
 //	orders              messages to handle: publish to it, or bind it to exchanges
 //	orders.dead         dead letters: DeadLetterOf reads them
 //	orders.wait.1024ms  messages that wait for 1024 ms; each delay has such a queue
 //
-// A wait queue is declared when a message first needs it. RabbitMQ delivers the messages
-// of a queue in order. If delays shared a queue, short delays would wait for long ones.
+// The package declares a wait queue when a message first needs the queue. Each delay needs a
+// queue of its own: RabbitMQ delivers the messages of a queue in order, so a short delay would
+// wait for a long one.
 //
-// Delays are rounded up to one of eight steps between a power of two milliseconds and the
-// next power, so they are at most an eighth longer than the policy says. A delay above a
-// year becomes a year. Do not limit the length of these queues.
+// To limit the number of wait queues, the package rounds delays up, for example to 1024, 1152,
+// 1280 or 1408 ms. There are eight such steps between each power of two and the next. So a
+// delay is at most an eighth longer than the policy says. A delay above a year is shortened to
+// a year.
+//
+// Do not limit the length of these queues, because RabbitMQ could then drop messages.
 //
 // # What happens to a message
 //
 // The handler must not acknowledge the message. If the handler returns nil, the package
-// acknowledges the message. If the handler fails, the package copies the message to the
-// queue for its delay or to the dead letters. It acknowledges the message when that queue
-// has stored the copy, so no message is lost. If the worker is killed or the connection
-// breaks before the acknowledgment, the message is in both queues. Then its handler may
-// run more often than the policy says.
+// acknowledges the message. If the handler fails, the package copies the message to a wait
+// queue or to the dead letters. When that queue has stored the copy, the package acknowledges
+// the message. So no message is lost. If the worker is killed or the connection breaks between
+// the copy and the acknowledgment, the message is in both queues. Then the message may be
+// handled more often than the policy says.
 //
-// If a handler panics, the attempt has failed. The panic is not recovered, and Consume
-// takes no more messages.
+// If a handler panics, the attempt has failed. The package does not recover the panic, and
+// Consume takes no more messages.
 //
-// [Retries.Consume] says how attempts are counted. [Retries] says what a copy keeps, and
-// what happens during an alarm. [Retries.Redrive] moves dead letters back. docs/queues.md
-// in the library's repository describes what all queues share.
+// [Retries.Consume] says how attempts are counted. [Retries] says what a copy keeps, and what
+// happens during an alarm. [Retries.Redrive] moves dead letters back. docs/queues.md in the
+// library's repository explains what is the same for all queues.
 package retryamqp
 
 import (
@@ -58,7 +62,7 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// Retries handles messages according to policies. Set its fields and policies before the
+// Retries handles messages according to policies. Set the fields and call SetType before the
 // first Consume. After that, Retries is safe for concurrent use.
 //
 // # What a copy keeps
@@ -69,36 +73,38 @@ import (
 //   - Expiration is removed, because it would end the wait early.
 //   - UserId is removed, because RabbitMQ refuses the UserId of another user.
 //   - Each copy is persistent.
-//   - The headers CC and BCC are removed, and so are headers in which RabbitMQ or a plugin
-//     records the path of a message, such as x-death, x-opt-* and x-delay.
+//   - The headers CC and BCC are removed. Headers that RabbitMQ or a plugin has added, such as
+//     x-death, x-opt-* and x-delay, are removed as well.
 //
-// A copy needs up to 12 KiB more in its headers, and RabbitMQ accepts 128 KiB. A message
-// that leaves no room for these headers is not retried. It becomes a dead letter without
-// its headers, and the header retry-left-out says so. A body that is larger than a
-// lowered max_message_size is left out too.
+// The package adds up to 12 KiB of headers to a copy, and RabbitMQ accepts at most 128 KiB of
+// headers. If the message's own headers leave no room, the message is not retried. It becomes a
+// dead letter that lacks these headers, and the header retry-left-out says so. A dead letter
+// also lacks the body of its message if the body exceeds max_message_size, which the server may
+// have lowered.
 //
-// # Two connections, and alarms
+// # Alarms, and why there are two connections
 //
-// During a memory or disk alarm RabbitMQ reads nothing from a connection that publishes. So
-// each Consume and each Redrive opens two connections. One connection gets messages and
-// acknowledges them, and the other connection publishes the copies. During an alarm, a
-// message that succeeds is acknowledged. A message that fails waits with its worker until
-// the alarm is over. If as many messages wait as there are Workers, they hold up all other
-// messages. If Consume or Redrive ends meanwhile, RabbitMQ may still store the unconfirmed
-// copy when the alarm is over. Then the message is in both queues.
+// During a memory or disk alarm, RabbitMQ does not read from connections that publish. So each
+// Consume and each Redrive opens two connections. One connection gets messages and acknowledges
+// them, and the other connection publishes the copies. During an alarm, messages that succeed
+// are acknowledged as usual. If a message fails, its worker waits until the alarm is over. If
+// all Workers wait, no message is handled. If Consume or Redrive ends during the alarm,
+// RabbitMQ may still store the last copy when the alarm is over. Then this message is in both
+// queues.
 //
-// The package opens both connections itself, from a URL. Nobody else may publish on the
-// connection that acknowledges, and only the owner of a connection can cut it while RabbitMQ
-// does not read it.
+// You pass a URL and not a connection, because nobody else may publish on the connection that
+// acknowledges messages. The package must also be able to close the sockets of its connections,
+// even if RabbitMQ does not read from them.
 type Retries struct {
-	// Workers is how many messages one Consume handles at once, at most 65,535. Zero and
-	// below mean 10. Copies are sent to the server one after the other.
+	// Workers is how many messages one call of Consume handles at once. The maximum is 65,535. If
+	// Workers is 0 or below, it is 10. A call of Consume publishes its copies one after the other.
 	Workers int
 
-	// Config has the TLS settings, the logins and the name of the connections, for
-	// [amqp.DialConfig]. The zero value connects as [amqp.Dial] does. Recovery must be nil:
-	// messages that were delivered before a recovery cannot be acknowledged after it. If
-	// Dial is set, it can choose between servers, and must limit its own time.
+	// Config is the argument of [amqp.DialConfig] for both connections. It may contain TLS
+	// settings, logins and a connection name. The zero Config connects as [amqp.Dial] does.
+	// Config.Recovery must be nil, because a message that was delivered before a recovery cannot
+	// be acknowledged after the recovery. Config.Dial may choose between several servers. It must
+	// return after a limited time.
 	Config amqp.Config
 
 	policies retryjob.Policies
@@ -107,16 +113,16 @@ type Retries struct {
 	queue    string
 }
 
-// New returns Retries that apply policy to each message of queue on the server at url. It
-// returns an error if policy is invalid, or has none of MaxAttempts, MaxRetries and
-// MaxElapsed. It does not connect.
+// New returns Retries that apply policy to each message of queue on the server at url. New does
+// not connect. It returns an error if [retryjob.NewPolicies] would refuse policy, because
+// policy is invalid or has no limit.
 func New(policy retry.Policy, url, queue string) (*Retries, error) {
 	policies, err := retryjob.NewPolicies("retryamqp", policy)
 	if err != nil {
 		return nil, err
 	}
 	uri, err := amqp.ParseURI(url)
-	if err != nil { // the error may contain a part of the password
+	if err != nil { // err may contain a part of the password
 		return nil, errors.New("retryamqp: the URL of the server cannot be read: " +
 			"write amqp://user:password@host:5672/vhost, and % and two digits for special characters")
 	}
@@ -128,14 +134,14 @@ func New(policy retry.Policy, url, queue string) (*Retries, error) {
 	return &Retries{policies: policies, url: url, uri: uri, queue: queue}, nil
 }
 
-// SetType sets the policy for messages whose property Type is typename. It returns an error
-// if policy is invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed.
+// SetType sets the policy for messages whose property Type is typename. It returns an error if
+// [retryjob.NewPolicies] would refuse policy, because policy is invalid or has no limit.
 func (r *Retries) SetType(typename string, policy retry.Policy) error {
 	return r.policies.Set("retryamqp: type", typename, policy)
 }
 
-// Declare declares the queue for the messages and the queue for the dead letters. It
-// returns an error if a queue of the same name has other properties.
+// Declare declares the queue for the messages and the queue for the dead letters. It returns an
+// error if one of these queues exists with other arguments.
 func (r *Retries) Declare(ctx context.Context) error {
 	in, err := r.connect(ctx)
 	if err != nil {

@@ -137,7 +137,7 @@ func TestAMessageThatCannotBeCopied(t *testing.T) {
 			_, dead = work(t, q, retry.Policy{MaxAttempts: 1}, 1, 2)
 			require.Len(t, dead, 2)
 			result, err := q.Redrive(t.Context(), retryjob.RedriveOptions{DryRun: true})
-			assert.ErrorContains(t, err, `1 of 2 dead letters cannot go back, and stay: "odd": it has no room for its "headers"`)
+			assert.ErrorContains(t, err, `1 of 2 dead letters cannot go back, and stay: "odd": the dead letter lacks the "headers" of its message`)
 			assert.Equal(t, retryjob.RedriveResult{Found: 2, Moved: 1, Skipped: 1}, result)
 			require.NoError(t, q.untilDead(t.Context(), 2))
 			result, err = q.Redrive(t.Context(), retryjob.RedriveOptions{})

@@ -12,12 +12,12 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// A message is a delivery with its headers parsed.
+// A message is a delivery together with the values of its headers.
 type message struct {
 	amqp.Delivery
 	attempt    int       // the number of this attempt
-	limit      int       // the message's own limit on attempts; 0: none
-	began, due time.Time // a zero due means now
+	limit      int       // the message's own limit on attempts; 0 if it has none
+	began, due time.Time // the start of MaxElapsed; the time to handle the message
 	classes    map[string]int
 }
 
@@ -31,9 +31,9 @@ func (m message) job() retryjob.Job {
 	}
 }
 
-// read parses the headers of a delivery. Producers can write all of these headers. read
-// corrects impossible counts. If it returns an error, the message is malformed, and becomes
-// a dead letter. read returns the message even then.
+// read parses the headers of a delivery. A producer may have written any of them, so read
+// corrects impossible counts. It returns an error if a header is malformed: such a message
+// becomes a dead letter. The returned message is valid even then.
 func read(d amqp.Delivery) (message, error) {
 	m := message{Delivery: d, attempt: AttemptOf(d), began: d.Timestamp}
 	var errs []error
@@ -57,7 +57,8 @@ func read(d amqp.Delivery) (message, error) {
 	}
 	if due := get(dueHeader); due > 0 {
 		m.due = time.UnixMilli(due)
-		// One more day is allowed, because the clock of the header's writer may be ahead.
+		// One more day is allowed, because another machine has written this header, and its clock may
+		// be ahead.
 		if time.Until(m.due) > longestDelay+24*time.Hour {
 			errs = append(errs, fmt.Errorf("header %s: due %s, more than a year from now",
 				dueHeader, m.due.UTC().Format(time.RFC3339Nano)))
@@ -72,8 +73,9 @@ func read(d amqp.Delivery) (message, error) {
 	return m, errors.Join(errs...)
 }
 
-// publishing returns a copy of m for another queue. The copy lacks the headers and properties
-// that would send it elsewhere, end its wait early, or concern only the present queue.
+// publishing returns a copy of m for another queue, with the given headers added. The copy
+// leaves out headers and properties that describe only the present delivery. It also leaves out
+// those that would send the copy to a wrong queue or end its wait early.
 func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 	all := amqp.Table{}
 	for name, value := range m.Headers {
@@ -84,7 +86,7 @@ func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 	all[attemptsHeader] = int64(attempts)
 	all[beganHeader] = m.began.UnixMilli()
 	if len(m.classes) > 0 {
-		text, _ := json.Marshal(m.classes) // a map of strings to numbers always has a JSON form
+		text, _ := json.Marshal(m.classes) // this cannot fail for a map of strings to numbers
 		all[classesHeader] = string(text)
 	}
 	maps.Copy(all, headers)
@@ -99,14 +101,16 @@ func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 // errTooLarge is the error for a message that is too large to be copied.
 var errTooLarge = errors.New("the message is too large to be copied to another queue")
 
-// added is how many bytes are left for the headers that the server adds when it moves or
-// redelivers a copy, such as x-death, which contains the names of queues.
+// added is the number of bytes that are reserved for headers of the server. The server adds
+// headers when it moves or redelivers a copy. For example, x-death contains the names of
+// queues.
 const added = 2 << 10
 
-// sizeOf returns an upper bound for the bytes of the frame that has the headers of p and its
-// other properties. A frame that is too long ends the connection of its sender or receiver.
+// sizeOf returns an upper bound for the size of the frame that contains the headers and
+// properties of p, in bytes. A frame that is too long would end the connection of the client
+// that sends or receives it.
 func sizeOf(p amqp.Publishing) int {
-	size := added + 64 // 64 for the frame's own fields, and for the properties that are numbers
+	size := added + 64 // 64 bytes for the fields of the frame itself, and for the numeric properties
 	for _, text := range []string{
 		p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.MessageId, p.Type, p.AppId,
 	} {
@@ -116,7 +120,7 @@ func sizeOf(p amqp.Publishing) int {
 }
 
 func sizeOfField(value any) (size int) {
-	size = 5 // the type and the length
+	size = 5 // for the type and the length
 	switch value := value.(type) {
 	case string:
 		return size + len(value)
@@ -133,6 +137,6 @@ func sizeOfField(value any) (size int) {
 		}
 		return size
 	default:
-		return 9 // the longest of the other types
+		return 9 // the size of the longest other type
 	}
 }

@@ -9,21 +9,22 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// A queue holds the arguments of a declaration.
+// A queue has the name and the arguments with which a queue is declared.
 type queue struct {
 	name string
 	args amqp.Table
 }
 
-// kept has the arguments for a queue whose messages stay until they are acknowledged.
-// Without x-delivery-limit, servers from 4.0 on drop a message after 20 deliveries.
+// kept has the arguments for a queue whose messages stay until they are acknowledged. Without
+// x-delivery-limit, RabbitMQ 4.0 and later drop a message after 20 deliveries.
 var kept = amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}
 
 func (r *Retries) work() queue { return queue{r.queue, kept} }
 func (r *Retries) dead() queue { return queue{r.queue + ".dead", kept} }
 
-// waiting returns a queue whose messages move to the work queue after step. The wait queue
-// keeps each message until the work queue has stored the message.
+// waiting returns the wait queue for a step. RabbitMQ moves each message from there to the work
+// queue when the message has waited for step. With the strategy at-least-once, a message stays
+// in the wait queue until the work queue has stored it.
 func (r *Retries) waiting(step time.Duration) queue {
 	return queue{fmt.Sprintf("%s.wait.%dms", r.queue, step.Milliseconds()), amqp.Table{
 		"x-queue-type":              "quorum",
@@ -42,17 +43,18 @@ func (q queue) declare(channel *amqp.Channel) error {
 	return nil
 }
 
-// longest is the longest step, close to the maximum of x-message-ttl.
+// longest is the longest step: 46 days. The maximum of x-message-ttl is 49 days.
 const longest = 15 << 28 * time.Millisecond
 
-// stepOf returns the shortest step of at least delay. If delay exceeds longest, stepOf
-// returns longest.
+// stepOf returns the shortest step that is at least delay. A step is the TTL of a wait queue: a
+// number of milliseconds whose binary form has zeros after the first four digits. If delay
+// exceeds longest, stepOf returns longest.
 func stepOf(delay time.Duration) time.Duration {
 	ms := uint64((delay + time.Millisecond - 1) / time.Millisecond)
 	if delay >= longest {
 		return longest
 	}
-	if cut := bits.Len64(ms) - 4; cut > 0 { // keep the four highest bits
+	if cut := bits.Len64(ms) - 4; cut > 0 { // round up to zeros after the four highest bits
 		ms = (ms + 1<<cut - 1) >> cut << cut
 	}
 	return time.Duration(ms) * time.Millisecond

@@ -16,22 +16,24 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// A worker has two connections: in never publishes, and the connection in copies only publishes.
+// A worker has two connections. The connection `in` never publishes, and the connection in the
+// field copies only publishes.
 type worker struct {
 	*Retries
 	in       *link
-	channel  *amqp.Channel // gets messages, and acknowledges them
+	channel  *amqp.Channel // the channel of `in`, which gets and acknowledges messages
 	closed   chan *amqp.Error
-	canceled chan string // receives the tag if the server cancels the consumer
+	canceled chan string // receives a value if the server cancels the consumer
 	copies   copies
 
-	mu          sync.Mutex // guards interrupted, and the cancellation of the consumer
+	mu          sync.Mutex // guards interrupted, and is held while the consumer is canceled
 	interrupted []amqp.Delivery
 }
 
-// use calls f with a worker that is connected. The worker has one channel: with several
-// channels, the server would deliver the messages of a killed worker to its other channels
-// while it closes them, and each delivery would be counted as an attempt.
+// use connects a worker, calls f with it, and closes its connections. The worker has only one
+// channel. If it had several, the server would close the channels of a killed worker one after
+// the other. Meanwhile it would deliver the messages of the closed channels to the open ones,
+// and count each delivery as an attempt.
 func (r *Retries) use(ctx context.Context, grace time.Duration, f func(*worker) error) (err error) {
 	in, err := r.connect(ctx)
 	if err != nil {
@@ -46,14 +48,15 @@ func (r *Retries) use(ctx context.Context, grace time.Duration, f func(*worker) 
 		return err
 	}
 	defer func() { err = cmp.Or(err, w.ask(ctx, w.channel.Close)) }()
-	defer w.copies.end() // each copy has been confirmed, or never will be
+	defer w.copies.end() // at this point, nobody waits for the confirmation of a copy
 	if err := w.copies.open(ctx); err != nil {
 		return err
 	}
 	return f(w)
 }
 
-// ask runs f, which waits for the server, until the grace period after ctx is done.
+// ask runs f, which waits for an answer of the server. It gives up when ctx has been done for
+// the grace period.
 func (w *worker) ask(ctx context.Context, f func() error) error {
 	ctx, stop := lasting(ctx, w.copies.grace)
 	defer stop()
@@ -65,8 +68,8 @@ func (w *worker) cancel(ctx context.Context) error {
 	return w.ask(ctx, func() error { return w.channel.Cancel(consumerTag, false) })
 }
 
-// one makes one attempt to handle a message.
-func (w *worker) one(
+// attempt makes one attempt to handle a message, or lets the message wait if it is not yet due.
+func (w *worker) attempt(
 	ctx context.Context, d amqp.Delivery, handle func(context.Context, amqp.Delivery) error,
 ) error {
 	m, malformed := read(d)
@@ -86,10 +89,10 @@ func (w *worker) one(
 	return err
 }
 
-// settle tells the server the Outcome of an attempt.
+// settle acknowledges or copies the message of an attempt, as the Outcome says.
 func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) error {
 	waits := ctx
-	if errors.Is(o.Err, retryjob.ErrPanicked) { // a panicking process must not wait out an alarm
+	if errors.Is(o.Err, retryjob.ErrPanicked) { // do not wait for the end of an alarm
 		var stop context.CancelFunc
 		waits, stop = context.WithCancel(ctx)
 		stop()
@@ -105,14 +108,14 @@ func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) erro
 	case o.Retry():
 		m.classes = o.Classes
 		if waits != ctx {
-			// The panic ends the process. A message that arrives until then would use up an
-			// attempt, so the worker stops receiving first.
+			// The panic is about to end the process. A message that arrives before the end would use up
+			// an attempt, so the worker first cancels the consumer.
 			if err := w.leave(waits); err != nil {
 				return err
 			}
 		}
 		err := w.wait(waits, m, o.Delay, m.attempt)
-		if errors.Is(err, errTooLarge) { // the policy decided without knowing this
+		if errors.Is(err, errTooLarge) { // when the policy decided, it did not know this error
 			p := w.policies.Of(m.Type)
 			p.Budget.Refund()
 			err = fmt.Errorf("%w; it cannot be retried: %w", retry.Unwrap(o.Err), retry.Unwrap(err))
@@ -124,7 +127,7 @@ func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) erro
 	}
 }
 
-// leave cancels the consumer, so that the server sends no more messages.
+// leave cancels the consumer, so that the server sends no more messages to this worker.
 func (w *worker) leave(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,12 +158,12 @@ func (w *worker) bury(ctx context.Context, m message, o retryjob.Outcome) error 
 	return errTooLarge
 }
 
-// longestDelay is the longest delay of a message. A message that is due later could outlive
-// its queue.
+// longestDelay is the longest delay of a message. Longer delays are shortened to it, because
+// the queue may not exist for that long.
 const longestDelay = 365 * 24 * time.Hour
 
-// wait moves a message to the queue for delay. attempts is how many attempts have ended when
-// the message is delivered again.
+// wait moves a message to the wait queue for delay. The parameter attempts is the number of
+// attempts that have ended, which the header of the copy will contain.
 func (w *worker) wait(ctx context.Context, m message, delay time.Duration, attempts int) error {
 	delay = min(delay, longestDelay)
 	switch step := stepOf(delay); {
@@ -174,13 +177,13 @@ func (w *worker) wait(ctx context.Context, m message, delay time.Duration, attem
 	}
 }
 
-// move puts a message from one queue into another.
+// move copies a message to the queue `to`, and then acknowledges the message.
 func (w *worker) move(
 	ctx context.Context, m message, to queue, attempts int, headers amqp.Table,
 ) error {
 	w.copies.mu.Lock()
 	defer w.copies.mu.Unlock()
-	if w.channel.IsClosed() || w.in.isCut() { // the message can no longer be acknowledged
+	if w.channel.IsClosed() || w.in.isCut() { // then the message cannot be acknowledged
 		return fmt.Errorf("queue %s: %w", to.name, amqp.ErrClosed)
 	}
 	if err := w.publish(ctx, to, m.publishing(attempts, headers)); err != nil {
@@ -189,7 +192,8 @@ func (w *worker) move(
 	return w.ask(ctx, func() error { return m.Ack(false) })
 }
 
-// publish copies a message to a queue.
+// publish publishes a copy to a queue. It returns errTooLarge if the copy has too many headers
+// for a frame.
 func (w *worker) publish(ctx context.Context, to queue, p amqp.Publishing) error {
 	if size, frame := sizeOf(p), w.in.Config.FrameSize; frame > 0 && size > frame {
 		return fmt.Errorf("%w: its headers need %d bytes, and a frame has %d",
