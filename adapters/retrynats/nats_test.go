@@ -240,7 +240,7 @@ func TestALargeMessage(t *testing.T) {
 			if row.leftOut == "" {
 				assert.Empty(t, *reports)
 			} else {
-				assert.Equal(t, []string{"retrynats: message " + q.name + "/worker/1: its dead letter has no room for its " + row.leftOut}, *reports)
+				assert.Equal(t, []string{"retrynats: message " + q.name + "/worker/1: the dead letter lacks the " + row.leftOut + " of the message"}, *reports)
 			}
 		})
 	}

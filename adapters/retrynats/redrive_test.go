@@ -126,7 +126,7 @@ func TestRedriveOfAStrangersLetters(t *testing.T) {
 		"a wildcard":           {".*", nil, false, "which is not one of"},
 		"another protocol":     {".jobs 0\r\n\r\nPUB x", nil, false, "which is not one of"},
 		"too large to go back": {".jobs", nil, true, "nats: maximum payload exceeded"},
-		"without its data":     {".jobs", nats.Header{"Retry-Left-Out": {"data"}}, false, `it has no room for its "data"`},
+		"without its data":     {".jobs", nats.Header{"Retry-Left-Out": {"data"}}, false, `the dead letter lacks the "data" of its message`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
