@@ -145,7 +145,7 @@ func New(policy retry.Policy, deadSubject string) (*Retries, error) {
 		return nil, err
 	}
 	if deadSubject == "" {
-		return nil, errors.New("retrynats: the subject for dead letters is empty: name one of a stream")
+		return nil, errors.New("retrynats: no subject for dead letters: write the subject of a stream")
 	}
 	if !isOneSubject(deadSubject) {
 		return nil, fmt.Errorf("retrynats: dead letters go to %q, which is not one subject: "+
