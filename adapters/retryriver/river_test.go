@@ -241,7 +241,7 @@ func TestJobsOfAnotherClient(t *testing.T) {
 		inserted, err := plain.Insert(t.Context(), args{"a"}, &river.InsertOpts{MaxAttempts: maxAttempts})
 		require.NoError(t, err)
 		_, err = retryriver.DeadLetterOf(inserted.Job)
-		assert.ErrorContains(t, err, `its metadata have no "dead" in "retry"`)
+		assert.ErrorContains(t, err, `its metadata have no key "dead" under the key "retry"`)
 		d, err := retryriver.DeadLetterOf(s.end(inserted.Job.ID))
 		require.NoError(t, err)
 		assert.Equal(t, [...]any{retry.ReasonExhausted, attempts}, [...]any{d.Reason, d.Attempts})
@@ -260,13 +260,13 @@ func TestDeadLetterOf(t *testing.T) {
 	}{
 		{discarded, 2, `{"retry": {"moon": "full", "dead_attempt": 2, "dead": {"reason": "too_tired", "attempts": 4}}}`, ""},
 		{canceled, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired", "attempts": 4}}}`, ""},
-		{discarded, 2, `{"retry": {"max_attempts": 2}}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no "dead" in "retry"`},
-		{discarded, 2, ``, `retryriver: job 7 is not a dead letter of this package: its metadata have no "dead" in "retry"`},
-		{discarded, 2, `{}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no "dead" in "retry"`},
-		{discarded, 2, `{"Retry": 5}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no "dead" in "retry"`},
+		{discarded, 2, `{"retry": {"max_attempts": 2}}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no key "dead" under the key "retry"`},
+		{discarded, 2, ``, `retryriver: job 7 is not a dead letter of this package: its metadata have no key "dead" under the key "retry"`},
+		{discarded, 2, `{}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no key "dead" under the key "retry"`},
+		{discarded, 2, `{"Retry": 5}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no key "dead" under the key "retry"`},
 		{discarded, 2, `{"retry": {"dead": {"attempts": 4}}}`, `the key "reason" is missing`},
 		{discarded, 2, `{"retry": {"dead": {"reason": "tired"}}`, "retryriver: job 7 is not a dead letter of this package: unexpected end of JSON input"},
-		{discarded, 3, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "after its end in attempt 2, it was canceled, or allowed to run again"},
+		{discarded, 3, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "after its end in attempt 2, an operator has canceled it or run it again"},
 		{canceled, 2, `{"cancel_attempted_at": "x", "retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "it was canceled, or allowed to run again"},
 		{rivertype.JobStateAvailable, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "it was canceled, or allowed to run again"},
 	} {
