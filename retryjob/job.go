@@ -98,9 +98,9 @@ func (o Outcome) Retry() bool { return o.Reason == retry.ReasonRetry }
 // A deadline of the context works like an AttemptTimeout: if it ends a running attempt, the
 // attempt has failed, and Interrupted returns false.
 //
-// The queue decides whether an interrupted attempt counts. If it counts, a job whose worker
-// stops during the last allowed attempt becomes a dead letter. If it does not count, the next
-// attempt has the same number.
+// The queue decides whether an interrupted attempt counts. If the attempt counts, a job whose
+// worker stops during the last allowed attempt becomes a dead letter. If the attempt does not
+// count, the next attempt has the same number.
 func (o Outcome) Interrupted() bool {
 	return o.Reason == retry.ReasonCanceled || o.Reason == retry.ReasonDeadline
 }
@@ -133,11 +133,12 @@ func Run(
 	job.Began, job.Classes = monotonic(job.Began), believed(job.Classes, job.Attempt)
 	r := run{job: job, result: ErrPanicked}
 
-	// Deferred functions run from the bottom up. If fn panics, the lowest one makes the decision,
-	// and calls the callbacks. If a callback panics, the next one decides without callbacks. If
-	// the Backoff, the Jitter or the Source panics, the next one decides with the delays of
-	// retry.Default. The steps cannot share one deferred function, because runtime.Goexit in a
-	// callback ends the function that called the callback.
+	// Deferred functions run from the bottom up. If fn panics, the lowest function makes the
+	// decision, and calls the callbacks. If a callback panics, the function above makes the
+	// decision without callbacks. If the Backoff, the Jitter or the Source panics, the next
+	// function makes the decision with the delays of retry.Default. The steps cannot share one
+	// deferred function, because runtime.Goexit in a callback ends the function that called the
+	// callback.
 	defer func() { settle(r.outcome) }()
 	defer r.again(ctx, p, withDelaysOfDefault)
 	defer r.again(ctx, p, withoutCallbacks)

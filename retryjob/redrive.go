@@ -30,9 +30,9 @@ type RedriveOptions struct {
 	DryRun bool // move nothing, and only count the dead letters that would be moved
 
 	// OnProgress is called after each dead letter, in the goroutine that called Redrive. `done` is
-	// how many dead letters Redrive has examined. `total` is how many there were when Redrive
-	// began. Others may add or move dead letters meanwhile, so `done` may end below or above
-	// `total`. OnProgress may be nil.
+	// how many dead letters Redrive has examined. `total` is how many dead letters there were when
+	// Redrive began. Others may add or move dead letters meanwhile, so `done` may end below or
+	// above `total`. OnProgress may be nil.
 	OnProgress func(done, total int)
 }
 
@@ -41,8 +41,9 @@ type RedriveResult struct {
 	Found int // how many dead letters were examined
 	Moved int // how many dead letters were moved back; in a dry run, how many would be
 
-	// Skipped is how many of the examined dead letters were not moved back. Filter returned false
-	// for them, they cannot be read, they cannot go back, or another Redrive was faster.
+	// Skipped is how many of the examined dead letters were not moved back. The reason is that
+	// Filter returned false, that a dead letter cannot be read or cannot go back, or that another
+	// Redrive was faster.
 	Skipped int
 }
 
@@ -51,6 +52,6 @@ type RedriveResult struct {
 // key and window, so every process computes the same duration. If window is 0 or below, Spread
 // returns 0.
 func Spread(key string, window time.Duration) time.Duration {
-	const attempt = -1 // not the number of an attempt, so it gives no delay of the job again
+	const attempt = -1 // no attempt has this number, so the result differs from the delays
 	return retry.Draw(retry.SeedOf(key), attempt, 0, window)
 }

@@ -24,7 +24,7 @@ func (e stuckError) Unwrap() error { return e.error }
 
 // Stuck wraps an error that keeps only one dead letter from going back to the queue. The [Walk]
 // leaves that dead letter and goes on with the others. An error that Stuck has not wrapped ends
-// the Walk. err must not be nil.
+// the Walk. Do not call Stuck with nil.
 func Stuck(err error) error { return stuckError{err} }
 
 func isStuck(err error) bool { return errors.As(err, new(stuckError)) }

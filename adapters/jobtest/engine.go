@@ -9,13 +9,13 @@
 //	func TestKills(t *testing.T)  { jobtest.Kills(t, engine, 5) }
 //
 // [Run] checks single jobs: how often and when a job runs, why it ends, and what its dead
-// letter says. In some of these jobs, the worker is killed. [Load], [Kills], [Restarts] and
+// letter says. Run also kills the workers of some jobs. [Load], [Kills], [Restarts] and
 // [Redrive] run many jobs.
 //
 // A worker can only be killed together with its process. So [Run], [Kills] and [Redrive] start
 // the test program a second time, with the same test selected. The second process also runs the
-// code of the test function before the call, but never its cleanup. So call Run, Kills or
-// Redrive in the first line of the test function.
+// code that precedes the call in the test function, but it never runs the cleanup. So call Run,
+// Kills or Redrive in the first line of the test function.
 //
 // If the queue lives in the memory of one process, set [Engine].InProcess, and use only [Run],
 // [Load] and [Restarts].
@@ -39,13 +39,13 @@ type Engine struct {
 	// processes.
 	Open func(ctx context.Context, name string) (Queue, error)
 
-	// Unit is the shortest delay that the queue can keep well. The policies of the tests have
+	// Unit is the shortest delay that makes sense for the queue. The policies of the tests have
 	// delays of 1 to 3 units. If the queue stores whole seconds, use a second. If the queue polls,
 	// use a few times its poll interval. Otherwise 50ms is a good value.
 	Unit time.Duration
 
-	// Late is how late an attempt may begin after its planned time. It must allow for the
-	// precision of the queue and for a busy machine. No attempt may begin early.
+	// Late is how late an attempt may begin after its planned time. Choose it for the precision of
+	// the queue and for a busy machine. No attempt may begin early.
 	Late time.Duration
 
 	// Lease is the longest time from the death of a worker until the queue delivers its job again.

@@ -27,7 +27,7 @@ func faultPolicy(e Engine) retry.Policy {
 	}
 }
 
-// succeeds reports whether an attempt succeeds. Seven of ten attempts do.
+// succeeds reports whether an attempt succeeds. Seven of ten attempts succeed.
 func succeeds(key string, attempt int) bool {
 	return retry.SeedOf(fmt.Sprintf("%s/%d", key, attempt))%10 >= 3
 }
@@ -85,7 +85,7 @@ func Kills(t *testing.T, e Engine, kills int) {
 	p := faultPolicy(e)
 	p.OnEvent = j.events.OnEvent
 	if err := work(ctx, q, p, faultDo(j), func() (bool, error) {
-		time.Sleep(200 * time.Millisecond) // over reads a log of thousands of events, so ask rarely
+		time.Sleep(200 * time.Millisecond) // reading a log of thousands of events is slow
 		return over(ctx, q, j, len(keys))
 	}); err != nil {
 		t.Error(err)
@@ -200,8 +200,8 @@ func Restarts(t *testing.T, e Engine, jobs, restarts int, restart func(n int) er
 }
 
 // audit checks the journal and the dead letters after all jobs have ended. Because of the
-// crashes, it cannot know how often each job should have run. The text faults describes the
-// crashes in the output of the test.
+// crashes, it cannot know how often each job should have run. The parameter `faults` describes
+// the crashes in the output of the test.
 func audit(
 	t *testing.T, e Engine, q Queue, j *journal, keys []string, crashes int, faults string,
 ) {
@@ -281,7 +281,7 @@ func auditJob(runs []run, letter retryjob.DeadLetter, dead, planted bool) (fault
 	return faults
 }
 
-// must ends the test if err is not nil.
+// `must` ends the test if err is not nil.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -289,7 +289,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// open opens a queue, and deletes the queue at the end of the test.
+// `open` opens a queue, and deletes the queue at the end of the test.
 func open(t *testing.T, e Engine, name string) Queue {
 	t.Helper()
 	q, err := e.Open(t.Context(), name)
@@ -304,7 +304,8 @@ func open(t *testing.T, e Engine, name string) Queue {
 	return q
 }
 
-// enqueue adds jobs to the queue and returns their keys. The parameter jobs is their number.
+// enqueue adds jobs to the queue and returns their keys. The parameter `jobs` is the number of
+// jobs.
 func enqueue(t *testing.T, ctx context.Context, q Queue, jobs int) []string {
 	t.Helper()
 	keys := make([]string, jobs)

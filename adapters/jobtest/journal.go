@@ -51,13 +51,13 @@ type run struct {
 	ok           bool      // the attempt succeeded
 }
 
-// The lines of the file "runs".
+// These are the formats of the lines in the file "runs".
 const (
 	beginLine = "begin %s %d %d %d\n" // key, attempt, Unix nanoseconds, process
 	endLine   = "end %s %d %d %t\n"   // key, attempt, Unix nanoseconds, whether it succeeded
 )
 
-// around calls `do`, and records the call as an attempt of the job.
+// `around` calls `do`, and records this call as an attempt of the job.
 func (j *journal) around(key string, attempt int, do func() error) error {
 	now := time.Now().UnixNano()
 	if _, err := fmt.Fprintf(j.runs, beginLine, key, attempt, now, os.Getpid()); err != nil {
@@ -142,9 +142,9 @@ func (j *journal) readLog() ([]retrylog.Record, error) {
 }
 
 // stopped reports whether the log shows the end of exactly this many jobs. A job has ended if
-// one of its attempts succeeded. A job has also ended if its last event is CallFinished and the
-// attempt was not canceled. Events after a success are ignored: if the server restarts before
-// it learns of the success, it delivers the job once more.
+// one of its attempts succeeded. A job has also ended if its last event is a CallFinished whose
+// reason is not ReasonCanceled. Events after a success are ignored: if the server restarts
+// before it learns of the success, it delivers the job once more.
 func stopped(log []retrylog.Record, jobs int) bool {
 	ended, done := map[string]bool{}, map[string]bool{}
 	for _, r := range log {

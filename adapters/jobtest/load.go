@@ -15,10 +15,10 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// Load runs jobs on four workers. The parameter jobs is their number. Three of ten attempts
-// fail. Whether an attempt fails depends only on the key of the job and the number of the
-// attempt. So Load knows in advance how often each job must run and which jobs must become dead
-// letters, and checks both exactly.
+// Load runs jobs on four workers. The parameter `jobs` is the number of jobs. Three of ten
+// attempts fail. Whether an attempt fails depends only on the key of the job and the number of
+// the attempt. So Load knows in advance how often each job must run and which jobs must become
+// dead letters. It checks both.
 func Load(t *testing.T, e Engine, jobs int) {
 	must(t, e.check("Load", false))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
@@ -42,7 +42,7 @@ func Load(t *testing.T, e Engine, jobs int) {
 // A load records the attempts and the events of the jobs in Load.
 type load struct {
 	policy retry.Policy
-	events bytes.Buffer // the events of the policy as lines of a log
+	events bytes.Buffer // the events of all jobs, as lines of a log
 	ended  atomic.Int64 // the number of the events CallFinished
 
 	mu   sync.Mutex       // guards runs
@@ -146,7 +146,7 @@ func (l *load) audit(
 }
 
 // auditLoaded returns the faults in the runs of one job and in its dead letter. The parameter
-// last is how many attempts the job must make. The parameter succeeds says whether the last
+// `last` is how many attempts the job must make. The parameter `succeeds` says whether the last
 // attempt succeeds.
 func auditLoaded(
 	runs []int, last int, succeeds bool, letter retryjob.DeadLetter, dead bool,

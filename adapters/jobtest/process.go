@@ -42,7 +42,7 @@ func obey(e Engine) {
 	if !ordered {
 		return
 	}
-	go func() { // standard input ends when the process that started this one ends
+	go func() { // the standard input ends when the parent process ends
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(3)
 	}()
@@ -90,8 +90,8 @@ type process struct {
 // A starter starts a worker process with an order.
 type starter func(ctx context.Context, o order) (*process, error)
 
-// starterOf returns a starter for the test with this name. The starter runs this test program a
-// second time, with only that test selected.
+// starterOf returns a starter for the test with this name. The starter runs this test program
+// as another process, with only that test selected.
 func starterOf(test string) starter {
 	return func(ctx context.Context, o order) (*process, error) { return start(ctx, test, o) }
 }
@@ -138,7 +138,7 @@ func (p *process) kill() error {
 	return err
 }
 
-// until calls done every 20 ms until done returns true or an error.
+// `until` calls `done` every 20 ms until `done` returns true or an error.
 func until(ctx context.Context, done func() (bool, error)) error {
 	return retry.Do(ctx, retry.Policy{
 		MaxAttempts: retry.Unlimited,

@@ -25,20 +25,20 @@ const lettersPerKill = 50
 // errKept is the error of the jobs whose dead letters the Filter leaves out.
 var errKept = errors.New("boom, and the dead letter stays")
 
-// forgedLetters is the number of forged dead letters in the queue.
+// forgedLetters is how many forged dead letters a Forger puts into its queue.
 const forgedLetters = 12
 
 // ForgedPrefix starts the keys of the dead letters that a [Forger] forges.
 const ForgedPrefix = "forged-"
 
-// picks is the Filter of all redrives in this test. It returns true for nine of ten dead
+// `picks` is the Filter of all redrives in this test. It returns true for nine of ten dead
 // letters.
 func picks(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonPermanent }
 
-// Redrive tests the Redrive of the adapter. It prepares 50 dead letters for each kill, and a
-// worker for the jobs that are moved back. Redrive starts as many processes as kills says, two
-// at a time. Each process moves dead letters back until it is killed at a random moment. At the
-// end, two concurrent calls move the rest. Only nine of ten dead letters are to be moved.
+// Redrive tests the Redrive of the adapter. It prepares 50 dead letters for each kill, and runs
+// a worker for the jobs that are moved back. Redrive starts as many processes as kills says,
+// two at a time. Each process moves dead letters back until it is killed at a random moment. At
+// the end, two concurrent calls move the rest. Only nine of ten dead letters are to be moved.
 // Redrive checks that
 //
 //   - no job is lost;
@@ -92,8 +92,8 @@ type redriven struct {
 	window  window
 }
 
-// prepare runs this many jobs, which all become dead letters. It also adds forged dead letters
-// if the queue is a Forger.
+// prepare runs jobs until all of them have become dead letters. The parameter `jobs` is the
+// number of jobs. It also adds forged dead letters if the queue is a Forger.
 func prepare(ctx context.Context, t *testing.T, q Redriver, jobs int) *redriven {
 	t.Helper()
 	r := &redriven{queue: q, stopped: map[string]bool{}, forged: forge(t, ctx, q)}
@@ -107,7 +107,7 @@ func prepare(ctx context.Context, t *testing.T, q Redriver, jobs int) *redriven 
 	return r
 }
 
-// redrive calls Redrive of the queue with picks as the Filter, and checks the result.
+// redrive calls Redrive of the queue with the Filter `picks`, and checks the result.
 func (r *redriven) redrive(
 	ctx context.Context, t *testing.T, o retryjob.RedriveOptions, want retryjob.RedriveResult,
 ) {
@@ -138,8 +138,8 @@ func (r *redriven) dryRun(ctx context.Context, t *testing.T) {
 	}
 }
 
-// work runs the jobs that were moved back. It returns when finished is true and all these jobs
-// have ended.
+// work runs the jobs that were moved back. It returns when `finished` is true and all these
+// jobs have ended.
 func (r *redriven) work(ctx context.Context, finished *atomic.Bool) error {
 	p := retry.Policy{MaxAttempts: 1, OnEvent: r.journal.events.OnEvent}
 	do := func(_ context.Context, key string, attempt int) error {
@@ -355,15 +355,15 @@ func (o order) redrive(ctx context.Context, q Redriver, j *journal) error {
 	return ctx.Err()
 }
 
-// A window is the time within which the jobs may run that were moved back.
+// A window is the time in which the moved jobs may run.
 type window struct {
 	length      time.Duration
 	first, last time.Time // when the first and the last call of Redrive began
 }
 
-// audit returns the faults of one job after the last redrive. The parameter before is the dead
-// letter that the job had at first. dead is true if the job still is a dead letter for the same
-// reason.
+// audit returns the faults of one job after the last redrive. The parameter `before` is the
+// dead letter that the job had at first. The parameter `dead` says whether the job still is a
+// dead letter for the same reason.
 func (w window) audit(
 	e Engine, before retryjob.DeadLetter, runs []run, dead bool,
 ) (faults []string) {
@@ -393,7 +393,7 @@ func (w window) audit(
 }
 
 // auditAges returns a fault for each attempt whose Elapsed counts from a time before the first
-// redrive. It must count from zero again.
+// redrive. Elapsed must count from the redrive.
 func (w window) auditAges(log []retrylog.Record) (faults []string) {
 	for _, r := range log {
 		began := r.Event.Time.Add(-r.Event.Elapsed)

@@ -25,7 +25,8 @@ import (
 //   - the job succeeds or becomes a dead letter, as the policy says;
 //   - the dead letter has the Reason of the Outcome, the number of attempts, the first 8 KiB of
 //     the last error, and the times when the job began and ended;
-//   - the policy makes the decisions in the log again when retrylog.Replay reads the log.
+//   - if the events of the job are read with retrylog.Replay, the policy makes the same
+//     decisions.
 //
 // The rows are:
 //
@@ -223,13 +224,13 @@ func work(
 	}()
 	err := until(working, done)
 	if working.Err() != nil {
-		err = nil // Work has failed or ctx is done, as the errors below say
+		err = nil // Work has failed or ctx is done: return that error
 	}
 	stop()
 	return errors.Join(err, <-result, ctx.Err())
 }
 
-// over reports whether exactly this many jobs have ended and none is open.
+// `over` reports whether exactly this many jobs have ended, and no job is open.
 func over(ctx context.Context, q Queue, j *journal, jobs int) (bool, error) {
 	log, err := j.readLog()
 	if err != nil || !stopped(log, jobs) {

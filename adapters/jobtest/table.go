@@ -23,7 +23,7 @@ type row struct {
 	killIn  int // the worker's process is killed in this run, and another worker starts; 0: never
 	panicIn int // this run panics in a process of its own, and another worker starts; 0: never
 
-	want     retry.Reason // why the job ends; ReasonRetry if the job only has to wait
+	want     retry.Reason // why the job ends; ReasonRetry if it still waits at the end of the test
 	attempts int          // how many attempts must run, numbered from 1
 	says     string       // a text that the error of the dead letter must contain
 }
@@ -68,8 +68,8 @@ func table(e Engine) []row {
 	return slices.Concat(workerRows(e), countRows(e.Unit), errorRows(e), timeRows(e.Unit))
 }
 
-// three returns a policy of three attempts, which most rows use. If change is not nil, it
-// changes the policy first.
+// three returns a policy of three attempts, which most rows use. If `change` is not nil, it may
+// change the policy first.
 func three(unit time.Duration, change func(p *retry.Policy)) retry.Policy {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: unit}}
 	if change != nil {
@@ -106,7 +106,8 @@ func workerRows(e Engine) []row {
 			killIn: 1, script: []step{hang}, want: retry.ReasonExhausted, attempts: 1},
 		{name: "killed under a NonRetryable policy", policy: none, killIn: 1,
 			script: []step{hang}, want: retry.ReasonNonRetryable, attempts: 1},
-		// The third delay is below MaxElapsed, but the job's whole time plus this delay exceeds it.
+		// The third delay is below MaxElapsed, but the job's whole time plus this delay exceeds
+		// MaxElapsed.
 		{name: "MaxElapsed, and a kill on the way", policy: long, killIn: 2,
 			script: []step{boom, hang, boom}, want: retry.ReasonElapsed, attempts: 3},
 		{name: "a panic", policy: three(u, nil), panicIn: 1,
@@ -203,7 +204,8 @@ func errorRows(e Engine) []row {
 // timeRows returns the rows in which a time limit or a Budget decides what happens.
 func timeRows(u time.Duration) []row {
 	impatient := three(u, func(p *retry.Policy) { p.MaxRetryAfter = u })
-	// The second delay is below MaxElapsed, but the job's whole time plus this delay exceeds it.
+	// The second delay is below MaxElapsed, but the job's whole time plus this delay exceeds
+	// MaxElapsed.
 	elapsed := retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Schedule{u, time.Hour - u/2}}
 	poor := three(u, func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1} })
 	quick := three(u, func(p *retry.Policy) {
@@ -252,7 +254,7 @@ func (r *row) do(j *journal) func(ctx context.Context, key string, attempt int) 
 	}
 }
 
-// numbers returns the number of each attempt that must run, in their order.
+// numbers returns the numbers of the attempts that must run, in this order.
 func (r *row) numbers(e Engine) (numbers []int) {
 	for n := 1; n <= r.attempts; n++ {
 		numbers = append(numbers, n)

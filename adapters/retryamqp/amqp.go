@@ -31,7 +31,7 @@
 // delay is at most an eighth longer than the policy says. A delay above a year is shortened to
 // a year.
 //
-// Do not limit the length of these queues, because RabbitMQ could then drop messages.
+// Do not set a maximum length for these queues, because RabbitMQ could then drop messages.
 //
 // # What happens to a message
 //

@@ -20,7 +20,7 @@ import (
 type link struct {
 	*amqp.Connection
 	socket net.Conn
-	why    atomic.Pointer[error] // why the method cut has closed the socket; nil if it has not
+	why    atomic.Pointer[error] // the reason for closing the socket; nil as long as it is open
 }
 
 var errRecovers = errors.New("Config.Recovery is set, but a message that was delivered before " +
@@ -84,7 +84,7 @@ func (s socket) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// until runs f. If ctx is done before f returns, until closes the socket, so that f fails.
+// `until` runs f. If ctx is done before f returns, `until` closes the socket, so that f fails.
 func (l *link) until(ctx context.Context, f func() error) error {
 	stop := context.AfterFunc(ctx, func() { l.cut(context.Cause(ctx)) })
 	defer stop()
@@ -95,18 +95,18 @@ func (l *link) until(ctx context.Context, f func() error) error {
 	return err
 }
 
-// cut closes the socket, and stores the reason. After several calls, the first reason is
+// `cut` closes the socket, and stores the reason. After several calls, the first reason is
 // stored.
 func (l *link) cut(why error) {
 	l.why.CompareAndSwap(nil, &why)
 	_ = l.socket.Close()
 }
 
-// isCut reports whether the method cut has closed the socket. The AMQP client may not have
-// noticed this yet.
+// isCut reports whether `cut` was called. The AMQP client may not have noticed yet that the
+// socket is closed.
 func (l *link) isCut() bool { return l.why.Load() != nil }
 
-// end closes the connection. If the server has not answered after a second, end closes the
+// `end` closes the connection. If the server has not answered after a second, `end` closes the
 // socket.
 func (l *link) end() {
 	cut := time.AfterFunc(time.Second, func() { _ = l.socket.Close() })
@@ -114,16 +114,16 @@ func (l *link) end() {
 	_ = l.Close()
 }
 
-// lasting returns a context that is done when ctx has been done for longer. In this time the
-// server can still confirm a copy. Without a confirmation, the message would be copied a second
-// time.
-func lasting(ctx context.Context, longer time.Duration) (context.Context, context.CancelFunc) {
+// lasting returns a context that is done when ctx has been done for the grace period. In this
+// period the server can still confirm a copy. Without the confirmation, the message would be
+// copied a second time.
+func lasting(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	lasting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {
-		case <-time.After(longer):
+		case <-time.After(grace):
 			cancel(fmt.Errorf("the server has not answered for %v after the end of the context; "+
-				"it answers no publisher during a memory or disk alarm", longer))
+				"it answers no publisher during a memory or disk alarm", grace))
 		case <-lasting.Done():
 		}
 	})

@@ -18,7 +18,7 @@ import (
 // connection that acknowledges messages must never publish.
 type copies struct {
 	connect func(context.Context) (*link, error)
-	grace   time.Duration // how long publish may go on after its context is done
+	grace   time.Duration // how long `publish` may go on after its context is done
 
 	// Hold mu from the publishing of a copy to the acknowledgment of its message. Then a crash
 	// leaves at most one message in two queues.
@@ -30,7 +30,7 @@ type copies struct {
 	returned chan amqp.Return
 }
 
-// open opens the connection and the channel, unless they are already open.
+// `open` opens the connection and the channel, unless they are already open.
 func (c *copies) open(ctx context.Context) (err error) {
 	if c.link == nil || c.link.IsClosed() {
 		c.channel = nil
@@ -52,7 +52,7 @@ func (c *copies) open(ctx context.Context) (err error) {
 	})
 }
 
-// end closes the connection.
+// `end` closes the connection.
 func (c *copies) end() {
 	if c.link != nil {
 		c.link.end()
@@ -89,7 +89,7 @@ func (c *copies) publish(ctx context.Context, to queue, p amqp.Publishing) error
 	return retry.Unwrap(err) // not Permanent, so that a retry.Do around Consume goes on
 }
 
-// try makes one try to publish a copy.
+// `try` tries once to publish a copy.
 func (c *copies) try(ctx context.Context, to queue, p amqp.Publishing) error {
 	if err := to.declare(c.channel); err != nil {
 		if said := (*amqp.Error)(nil); errors.As(err, &said) && said.Server && !c.link.IsClosed() {
@@ -112,8 +112,8 @@ func (c *copies) try(ctx context.Context, to queue, p amqp.Publishing) error {
 	}
 }
 
-// drop closes the connection after an error, if no whole copy was sent. So the next try
-// connects again. Without drop, the AMQP client might notice the error too late.
+// `drop` closes the connection after an error, if no whole copy was sent. So the next try
+// connects again, even if the AMQP client has not noticed the error.
 func (c *copies) drop(err error) error {
 	_ = c.link.socket.Close()
 	c.link = nil

@@ -46,7 +46,7 @@ func DeadLetterOf(headers amqp.Table) (retryjob.DeadLetter, error) {
 // AttemptOf returns the number of the attempt that the delivery d starts. The first attempt has
 // number 1. If a dead letter was moved back to the queue, its next attempt has number 1 again.
 func AttemptOf(d amqp.Delivery) int {
-	ended, _ := number(d.Headers, attemptsHeader) // the function read reports the error
+	ended, _ := number(d.Headers, attemptsHeader) // `read` reports the error
 	if isDead(d) {
 		ended = 0
 	}
@@ -62,7 +62,7 @@ func isDead(d amqp.Delivery) bool {
 }
 
 // number returns the value of a header that contains a whole number. If the header is missing,
-// number returns 0.
+// the value is 0.
 func number(headers amqp.Table, name string) (int64, error) {
 	value := headers[name]
 	if value == nil {

@@ -17,7 +17,7 @@ type message struct {
 	amqp.Delivery
 	attempt    int       // the number of this attempt
 	limit      int       // the message's own limit on attempts; 0 if it has none
-	began, due time.Time // the start of MaxElapsed; the time to handle the message
+	began, due time.Time // MaxElapsed counts from began; a zero due means now
 	classes    map[string]int
 }
 
@@ -31,9 +31,9 @@ func (m message) job() retryjob.Job {
 	}
 }
 
-// read parses the headers of a delivery. A producer may have written any of them, so read
-// corrects impossible counts. It returns an error if a header is malformed: such a message
-// becomes a dead letter. The returned message is valid even then.
+// `read` parses the headers of a delivery. A producer may have written any of these headers, so
+// `read` corrects impossible counts. If a header is malformed, `read` returns an error, and the
+// message becomes a dead letter. For this, `read` also returns the message.
 func read(d amqp.Delivery) (message, error) {
 	m := message{Delivery: d, attempt: AttemptOf(d), began: d.Timestamp}
 	var errs []error
@@ -75,7 +75,7 @@ func read(d amqp.Delivery) (message, error) {
 
 // publishing returns a copy of m for another queue, with the given headers added. The copy
 // leaves out headers and properties that describe only the present delivery. It also leaves out
-// those that would send the copy to a wrong queue or end its wait early.
+// headers and properties that would send the copy to a wrong queue or end its wait early.
 func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 	all := amqp.Table{}
 	for name, value := range m.Headers {
@@ -101,7 +101,7 @@ func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 // errTooLarge is the error for a message that is too large to be copied.
 var errTooLarge = errors.New("the message is too large to be copied to another queue")
 
-// added is the number of bytes that are reserved for headers of the server. The server adds
+// `added` is the number of bytes that are reserved for headers of the server. The server adds
 // headers when it moves or redelivers a copy. For example, x-death contains the names of
 // queues.
 const added = 2 << 10

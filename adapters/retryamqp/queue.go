@@ -9,13 +9,13 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// A queue has the name and the arguments with which a queue is declared.
+// A queue holds the name and the arguments for the declaration of a queue.
 type queue struct {
 	name string
 	args amqp.Table
 }
 
-// kept has the arguments for a queue whose messages stay until they are acknowledged. Without
+// `kept` has the arguments for a queue whose messages stay until they are acknowledged. Without
 // x-delivery-limit, RabbitMQ 4.0 and later drop a message after 20 deliveries.
 var kept = amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}
 

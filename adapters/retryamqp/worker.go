@@ -30,7 +30,7 @@ type worker struct {
 	interrupted []amqp.Delivery
 }
 
-// use connects a worker, calls f with it, and closes its connections. The worker has only one
+// `use` connects a worker, calls f with it, and closes its connections. The worker has only one
 // channel. If it had several, the server would close the channels of a killed worker one after
 // the other. Meanwhile it would deliver the messages of the closed channels to the open ones,
 // and count each delivery as an attempt.
@@ -55,8 +55,8 @@ func (r *Retries) use(ctx context.Context, grace time.Duration, f func(*worker) 
 	return f(w)
 }
 
-// ask runs f, which waits for an answer of the server. It gives up when ctx has been done for
-// the grace period.
+// `ask` runs f, which waits for an answer of the server. When ctx has been done for the grace
+// period, `ask` gives up.
 func (w *worker) ask(ctx context.Context, f func() error) error {
 	ctx, stop := lasting(ctx, w.copies.grace)
 	defer stop()
@@ -115,7 +115,7 @@ func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) erro
 			}
 		}
 		err := w.wait(waits, m, o.Delay, m.attempt)
-		if errors.Is(err, errTooLarge) { // when the policy decided, it did not know this error
+		if errors.Is(err, errTooLarge) { // the policy has decided before this error
 			p := w.policies.Of(m.Type)
 			p.Budget.Refund()
 			err = fmt.Errorf("%w; it cannot be retried: %w", retry.Unwrap(o.Err), retry.Unwrap(err))
@@ -183,7 +183,7 @@ func (w *worker) move(
 ) error {
 	w.copies.mu.Lock()
 	defer w.copies.mu.Unlock()
-	if w.channel.IsClosed() || w.in.isCut() { // then the message cannot be acknowledged
+	if w.channel.IsClosed() || w.in.isCut() { // the original could not be acknowledged
 		return fmt.Errorf("queue %s: %w", to.name, amqp.ErrClosed)
 	}
 	if err := w.publish(ctx, to, m.publishing(attempts, headers)); err != nil {
