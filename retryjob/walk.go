@@ -69,7 +69,9 @@ func (w *Walk) stuckOnes() error {
 //     time due. It returns false if d is no longer a dead letter. If it returns an error of
 //     Stuck, the Walk goes on. Look returns any other error, and iterate must then return it as
 //     well.
-func (w *Walk) Look(d DeadLetter, unreadable error, total int, move func(due time.Time) (bool, error)) error {
+func (w *Walk) Look(
+	d DeadLetter, unreadable error, total int, move func(due time.Time) (bool, error),
+) error {
 	const most = 20
 	moved, err := w.move(d, unreadable, move)
 	if isStuck(err) {

@@ -146,8 +146,8 @@ func (r *Retries) SetType(typename string, policy retry.Policy) error {
 //
 // If config.IsFailure returns false for the error of an attempt, the attempt does not count. An
 // example is the error "not ready yet". The task runs again after the delay of the policy,
-// unless MaxElapsed, MaxRetryAfter or RetryIf ends the task. The events of such an attempt have
-// the reason canceled.
+// unless MaxElapsed, MaxRetryAfter or RetryIf ends the task. The last event of such an attempt
+// has ReasonCanceled.
 func (r *Retries) Configure(config *asynq.Config) {
 	config.RetryDelayFunc = r.delay
 	r.logger, r.isFailure = config.Logger, config.IsFailure
@@ -164,9 +164,10 @@ func (r *Retries) Configure(config *asynq.Config) {
 	}
 }
 
-// Middleware returns a handler that applies the policies to the tasks of handler. Pass
-// Middleware to the method Use of an asynq.ServeMux, or call Middleware with a handler. If
-// other middleware surrounds this one, it must return the errors unchanged or wrapped with %w.
+// Middleware returns a handler that calls `handler` and applies the policies to its errors.
+// Pass Middleware to the method Use of an asynq.ServeMux, or call Middleware with a handler.
+// Other middleware around this one must return the errors of this one unchanged, or wrapped
+// with %w.
 func (r *Retries) Middleware(handler asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		id, _ := asynq.GetTaskID(ctx)
@@ -238,15 +239,15 @@ func readHeaders(task *asynq.Task) (limit int, since time.Time, err error) {
 	return limit, since, nil
 }
 
-// began returns the time from which MaxElapsed counts. Usually this is since. If since is zero
-// or in the future, began returns an estimate. The task has waited for the delays of its
+// began returns the time from which MaxElapsed counts. Usually this is `since`. If `since` is
+// zero or in the future, began returns an estimate. The task has waited for the delays of its
 // earlier attempts, so it is at least as old as the sum of these delays.
 func began(policy retry.Policy, job retryjob.Job, since time.Time) time.Time {
 	now := time.Now()
 	if !since.IsZero() && !since.After(now) {
 		return since
 	}
-	const most = 10_000 // above this, the count may be forged, and the loop would take too long
+	const most = 10_000 // a higher count may be forged, and the loop would take too long
 	if job.Attempt > most {
 		return now.Add(-policy.MaxElapsed)
 	}

@@ -32,8 +32,8 @@ const kept = time.Hour
 // asynq cannot reset the count of an archived task. So Redrive enqueues a new task with the
 // same type, payload, headers and options, and then deletes the archived task. The ID of the
 // new task ends in "~1", and after a second redrive in "~2". If the archived task still has its
-// lock of asynq.Unique, the new task gets the lock for the remaining time. This time counts
-// from the time of the new task in the window.
+// lock of asynq.Unique, the new task gets the lock for the remaining time. The remaining time
+// starts when the new task is due.
 //
 // If Redrive fails, or if its process is killed, no task is lost. Call Redrive again for the
 // rest. The first call may have enqueued a new task without deleting the archived task. The
@@ -265,7 +265,7 @@ func (r redriver) unlock(ctx context.Context, task *asynq.TaskInfo) (time.Durati
 	if err != nil || left == 0 {
 		return 0, err
 	}
-	return max(time.Second, time.Duration(left)*time.Millisecond), nil // the minimum of asynq
+	return max(time.Second, time.Duration(left)*time.Millisecond), nil // asynq's minimum is 1s
 }
 
 // nextID returns the ID that a task gets when it is moved back.

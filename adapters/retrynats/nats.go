@@ -179,7 +179,7 @@ func (r *Retries) ConsumerConfig(durable string) jetstream.ConsumerConfig {
 	}
 }
 
-// isOneSubject reports whether a message can have text as its subject.
+// isOneSubject reports whether text can be the subject of a message.
 func isOneSubject(text string) bool {
 	odd := func(c rune) bool { return c <= ' ' || c == '*' || c == '>' || c == 0x7f }
 	return !strings.ContainsFunc(text, odd) && !slices.Contains(strings.Split(text, "."), "")
@@ -312,7 +312,7 @@ func (r *Retries) checkStart(
 
 // checkStream returns an error if dead letters would be lost. It also returns an error if their
 // stream is the stream of the messages, because dead letters would then be handled as messages.
-// The parameter source is the name of the stream of the messages.
+// The parameter `source` is the name of the stream of the messages.
 func (r *Retries) checkStream(ctx context.Context, js jetstream.JetStream, source string) error {
 	stream, err := r.deadStream(ctx, js)
 	if err != nil {
@@ -349,8 +349,8 @@ type worker struct {
 	handle           func(context.Context, jetstream.Msg) error
 	cancel           context.CancelFunc // cancels the context of all goroutines
 
-	// Each goroutine holds a read lock of pulls while it asks for a message. The method leave
-	// first cancels the context, and then takes the write lock. When leave has the lock, no pull
+	// Each goroutine holds a read lock of pulls while it asks for a message. The method `leave`
+	// first cancels the context, and then takes the write lock. When `leave` has the lock, no pull
 	// is open, and no new pull can begin.
 	pulls sync.RWMutex
 }
@@ -386,12 +386,12 @@ func (w *worker) work(ctx context.Context) error {
 	return fmt.Errorf("retrynats: %w", retry.Unwrap(err))
 }
 
-// pull is how long a pull, which asks the server for a message, stays open. Before Consume
-// returns, it waits until its open pulls have ended. Otherwise the server could still deliver a
-// message to them, and would count this delivery.
+// `pull` is how long a pull stays open. A pull asks the server for one message. Before Consume
+// returns, it waits until all its pulls have ended. Otherwise the server could still deliver a
+// message to an open pull, and would count this delivery.
 const pull = time.Second
 
-// next asks the server for a message. If no message arrives in time, next returns neither a
+// `next` asks the server for a message. If no message arrives in time, `next` returns neither a
 // message nor an error.
 func (w *worker) next(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
 	w.pulls.RLock()
@@ -406,9 +406,9 @@ func (w *worker) next(ctx context.Context, consumer jetstream.Consumer) (jetstre
 	return msg, err
 }
 
-// leave ends all pulls. When leave returns, no pull is open, and no new pull can begin. A
-// message may be given back only after that. Otherwise a pull could get the message again, and
-// the server would count this delivery as an attempt.
+// `leave` ends all pulls. When `leave` returns, no pull is open, and no new pull can begin.
+// Call `leave` before you give a message back. Otherwise a pull could get the message again,
+// and the server would count this delivery as an attempt.
 func (w *worker) leave() {
 	w.cancel()
 	w.pulls.Lock()
@@ -450,9 +450,9 @@ func (w *worker) attempt(ctx context.Context, msg jetstream.Msg) {
 	})
 }
 
-// read returns the job of a delivery, and the time at which its message is due. A zero time
+// `read` returns the job of a delivery, and the time at which its message is due. A zero time
 // means that the message is due now. A producer may have written the headers. If a header is
-// malformed, read returns an error, and the message becomes a dead letter.
+// malformed, `read` returns an error, and the message becomes a dead letter.
 func read(
 	msg jetstream.Msg, meta *jetstream.MsgMetadata,
 ) (job retryjob.Job, due time.Time, malformed error) {
@@ -477,9 +477,9 @@ func read(
 			return job, due, fmt.Errorf("header %s: %w", dueHeader, malformed)
 		}
 	}
-	// MaxElapsed counts from due. Up to a minute in the future is accepted, because the clock of
-	// this machine may be slow. With a due time in the far future, MaxElapsed would never end the
-	// message.
+	// MaxElapsed counts from `due`. A time of up to a minute in the future is accepted, because
+	// the clock of this machine may be slow. With a due time in the far future, MaxElapsed would
+	// never end the message.
 	if due.After(job.Began) && time.Until(due) < time.Minute {
 		job.Began = due
 	}
@@ -496,7 +496,7 @@ func checkDue(due time.Time) error {
 	return nil
 }
 
-// keep extends the AckWait of a message again and again until stop is called.
+// `keep` extends the AckWait of a message again and again until `stop` is called.
 func (w *worker) keep(msg jetstream.Msg, key string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var keeper sync.WaitGroup
@@ -520,7 +520,7 @@ func (w *worker) keep(msg jetstream.Msg, key string) (stop func()) {
 	}
 }
 
-// answer is how long Consume waits for the server to confirm a decision.
+// `answer` is how long Consume waits for the server to confirm a decision.
 const answer = 5 * time.Second
 
 // settle acknowledges, delays or terminates the message of an attempt, as the Outcome says.
@@ -533,8 +533,8 @@ func (w *worker) settle(
 	switch {
 	case o.Err == nil:
 		return msg.DoubleAck(ctx)
-	// A slow server may not know yet that the pulls have ended. So the message waits for the time
-	// of a pull.
+	// A slow server may not know yet that the pulls have ended. So the server must not deliver the
+	// message again before a pull would have ended.
 	case o.Interrupted():
 		err = msg.NakWithDelay(pull)
 	case errors.Is(o.Err, retryjob.ErrPanicked) && o.Retry():

@@ -82,9 +82,9 @@ func redriveAll[TTx any](
 }
 
 // moving returns the SQL statement that moves a job back to the queue. The statement changes
-// nothing if the row is no longer the same dead letter. If the job is due within 5 seconds, the
-// interval of River's scheduler, the statement makes the job available at once, as River does.
-// Workers still do not take the job before scheduled_at.
+// nothing if the row is no longer the same dead letter. River's scheduler runs every 5 seconds.
+// So if the job is due within 5 seconds, the statement makes the job available at once, as
+// River does. Workers still do not take the job before scheduled_at.
 func moving(schema string) string {
 	return `
 		WITH moved AS (

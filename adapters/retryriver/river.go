@@ -71,7 +71,7 @@ type metadata struct {
 	// Classes counts the failed attempts of each class, by the name of the class.
 	Classes map[string]int `json:"classes,omitempty"`
 
-	// Earlier is how many errors of the row are from attempts before the last Redrive.
+	// Earlier is how many of the row's errors are from attempts before the last Redrive.
 	Earlier int `json:"earlier,omitempty"`
 
 	// Dead says why the job does not run again. It is nil if the job may run.
@@ -153,8 +153,8 @@ func (p *Plugin) Configure(config *river.Config) {
 	config.Plugins = append(config.Plugins, p)
 }
 
-// InsertMany implements rivertype.JobInsertMiddleware. It stores the own limit of each job in
-// the metadata of the job. Then it sets MaxAttempts of the job to one above the limit.
+// InsertMany implements rivertype.JobInsertMiddleware. It stores each job's own limit in the
+// metadata of the job, and sets MaxAttempts of the job to one above the limit.
 func (p *Plugin) InsertMany(
 	ctx context.Context, jobs []*rivertype.JobInsertParams,
 	do func(context.Context) ([]*rivertype.JobInsertResult, error),
@@ -240,7 +240,7 @@ func (p *Plugin) Work(
 		case o.Err == nil:
 			result = snoozed
 		case o.Interrupted():
-			result = o.Err // River finds the context's error in it, and does not count the attempt
+			result = o.Err // River finds the context's error in o.Err, and does not count the attempt
 		case o.Retry():
 			result = retry.Unwrap(o.Err)
 			row.MaxAttempts = max(row.MaxAttempts, row.Attempt+1)
@@ -296,9 +296,9 @@ type stored struct {
 func (e *stored) Error() string { return e.text }
 func (e *stored) Unwrap() error { return e.error }
 
-// read returns the job and the metadata of a row. Other programs may have written the metadata,
-// so read corrects impossible counts. If the row is malformed, read returns an error, and the
-// job becomes a dead letter.
+// `read` returns the job and the metadata of a row. Other programs may have written the
+// metadata, so `read` corrects impossible counts. If the row is malformed, `read` returns an
+// error, and the job becomes a dead letter.
 func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
 	switch kept, _, err := metadataOf(row); {
 	case row.Attempt < 1:
@@ -327,9 +327,9 @@ func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
 	return j, m, malformed
 }
 
-// began returns the start of the first attempt whose error is not among the earlier ones. It
-// ignores times that are zero or in the future, because with such a time MaxElapsed would never
-// end the job.
+// began returns the time at which the first attempt began. It ignores the first `earlier`
+// errors of the row, which are from before the last Redrive. It also ignores times that are
+// zero or in the future, because with such a time MaxElapsed would never end the job.
 func began(row *rivertype.JobRow, earlier int) time.Time {
 	now := time.Now()
 	for _, failed := range row.Errors[earlier:] {

@@ -22,9 +22,9 @@ import (
 // also shows a dead letter for a failed attempt that will be retried: its Reason is
 // ReasonRetry.
 //
-// The result ok is false if err contains no dead letter. If the last attempt of an activity was
-// lost, the error is a TimeoutError, which has no dead letter. The TimeoutError may wrap the
-// failure of an earlier attempt. DeadLetterOf ignores the dead letter in this failure.
+// The result `ok` is false if err contains no dead letter. If the last attempt of an activity
+// was lost, the error is a TimeoutError, which has no dead letter. The TimeoutError may wrap
+// the failure of an earlier attempt. DeadLetterOf ignores the dead letter in this failure.
 func DeadLetterOf(err error) (d retryjob.DeadLetter, ok bool) {
 	app := answered(err)
 	if app == nil {
@@ -63,9 +63,9 @@ func answered(err error) *temporal.ApplicationError {
 }
 
 // details returns the details of an error. For an error from another process, the details are
-// the raw values that were sent. The result all is false if a detail of the error cannot be
-// read. An error does not reveal the number of its details. So the function first reads 1
-// value, then 2, then 4 and so on, until a value is missing.
+// the raw values that were sent. The result `all` is false if a detail cannot be read. An error
+// does not reveal the number of its details. So the function first reads 1 value, then 2, then
+// 4 and so on, until a value is missing.
 func details(app *temporal.ApplicationError) (values []any, all bool) {
 	for n := 1; app.HasDetails(); n *= 2 {
 		raw, targets := make([]converter.RawValue, n), make([]any, n)
@@ -105,9 +105,9 @@ func created(app *temporal.ApplicationError) (values []any, all bool) {
 
 var errUnreadable = errors.New("a detail cannot be read")
 
-// read copies the details of app into targets. If the error was created in this process, the
+// `read` copies the details of app into targets. If the error was created in this process, the
 // SDK copies by reflection, and panics if a detail is nil or does not have the type of its
-// target. Then read returns errUnreadable.
+// target. Then `read` returns errUnreadable.
 func read(app *temporal.ApplicationError, targets []any) (err error) {
 	defer func() {
 		if recover() != nil {

@@ -157,7 +157,7 @@ func (a *inbound) execute(
 	return a.Next.ExecuteActivity(ctx, in)
 }
 
-// mark wraps the error of an attempt with retry.Permanent or retry.After, if Temporal's own
+// `mark` wraps the error of an attempt with retry.Permanent or retry.After, if Temporal's own
 // errors or the server's policy require this.
 func mark(err error, server *temporal.RetryPolicy) error {
 	if err == nil {
@@ -203,7 +203,8 @@ func mark(err error, server *temporal.RetryPolicy) error {
 // StartToCloseTimeout.
 //
 // A delay of zero becomes 1ms, because a NextRetryDelay of zero means that no delay is set. A
-// delay below a second may take up to a second, because Temporal's timers have this precision.
+// delay below a second may take up to a second, because Temporal's timers have a precision of
+// about a second.
 func Server(p retry.Policy) *temporal.RetryPolicy {
 	limit := p.EffectiveMax()
 	if limit == 1 {
