@@ -133,12 +133,11 @@ func Run(
 	job.Began, job.Classes = monotonic(job.Began), believed(job.Classes, job.Attempt)
 	r := run{job: job, result: ErrPanicked}
 
-	// Deferred functions run from the bottom up. If fn panics, the lowest function makes the
-	// decision, and calls the callbacks. If a callback panics, the function above makes the
-	// decision without callbacks. If the Backoff, the Jitter or the Source panics, the next
-	// function makes the decision with the delays of retry.Default. The steps cannot share one
-	// deferred function, because runtime.Goexit in a callback ends the function that called the
-	// callback.
+	// Deferred functions run from the bottom up. The fourth function makes the decision if fn
+	// panics. The third makes the decision without callbacks if a callback panics. The second uses
+	// the delays of retry.Default if Backoff, Jitter or Source panics. The first calls settle. One
+	// deferred function for all these steps would not be enough, because a callback can call
+	// runtime.Goexit, which ends the function that called the callback.
 	defer func() { settle(r.outcome) }()
 	defer r.again(ctx, p, withDelaysOfDefault)
 	defer r.again(ctx, p, withoutCallbacks)

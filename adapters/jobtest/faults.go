@@ -93,7 +93,8 @@ func Kills(t *testing.T, e Engine, kills int) {
 	audit(t, e, q, j, keys, kills, fmt.Sprintf("%d kills, %d of them in an attempt", kills, busy))
 }
 
-// PlantedPrefix is the prefix of the keys of the messages that a [Stranger] plants.
+// PlantedPrefix is the prefix of the keys that Kills passes to the method Plant of a
+// [Stranger].
 const PlantedPrefix = "planted-"
 
 // killAll starts processes that follow the order o, and kills each of them. It does so as often

@@ -28,7 +28,7 @@ var errKept = errors.New("boom, and the dead letter stays")
 // forgedLetters is how many forged dead letters a Forger puts into its queue.
 const forgedLetters = 12
 
-// ForgedPrefix starts the keys of the dead letters that a [Forger] forges.
+// ForgedPrefix is the prefix of the keys that Redrive passes to the method Forge of a [Forger].
 const ForgedPrefix = "forged-"
 
 // `picks` is the Filter of all redrives in this test. It returns true for nine of ten dead

@@ -188,7 +188,7 @@ func (r *row) work(
 	if err := r.worker(ctx, q, j, ended); err != nil {
 		return fmt.Errorf("%s: %w", unfinished(ctx, q, j), err)
 	}
-	// A faulty queue may deliver a job after its end. That would happen soon.
+	// If a faulty queue delivers a job after its end, this happens soon.
 	time.Sleep(3 * e.Unit)
 	return nil
 }

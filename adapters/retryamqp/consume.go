@@ -164,7 +164,7 @@ func (w *worker) stop(ctx context.Context, deliveries <-chan amqp.Delivery) erro
 }
 
 // giveBack gives the interrupted messages back to the queue, so that their attempts are not
-// counted. Call giveBack after stop. Before stop, the server would deliver the messages to this
+// counted. Call giveBack after stop. Otherwise the server would deliver the messages to this
 // worker again.
 func (w *worker) giveBack(ctx context.Context) error {
 	for _, d := range w.interrupted {

@@ -31,8 +31,8 @@
 // describes the effect of asynq's IsFailure.
 //
 // If a handler panics, the attempt has failed. The panic is logged, and the process goes on.
-// The MaxAttempts and the Backoff of a [retry.Class] count all failures of the task, and not
-// only the failures of this class.
+// For the MaxAttempts and the Backoff of a [retry.Class], all failures of the task count, and
+// not only the failures of this class.
 //
 // # Limits
 //
@@ -99,7 +99,7 @@ func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task 
 		switch opt.Type() {
 		case asynq.MaxRetryOpt:
 			if retries := opt.Value().(int); retries < noLimit {
-				maxRetry = retries + 1 // if the last attempt is killed, one more run archives the task
+				maxRetry = retries + 1 // the additional run archives a task whose last worker was killed
 				headers[limitHeader] = strconv.Itoa(maxRetry)
 			}
 		case asynq.ProcessAtOpt:

@@ -42,8 +42,8 @@
 // The header [MaxAttemptsHeader] of a message can lower the policy's limit for this message. If
 // the headers of this package cannot be parsed, the message becomes a dead letter, and the
 // handler is not called. MaxElapsed counts from the time when the stream stored the message, by
-// the server's clock. The MaxAttempts and the Backoff of a [retry.Class] count all failures of
-// the message, and not only the failures of this class.
+// the server's clock. For the MaxAttempts and the Backoff of a [retry.Class], all failures of
+// the message count, and not only the failures of this class.
 package retrynats
 
 import (
@@ -122,7 +122,7 @@ func AttemptOf(msg jetstream.Msg) int {
 // first Consume. After that, Retries is safe for concurrent use.
 type Retries struct {
 	// Workers is how many messages one call of Consume handles at once. If Workers is 0 or below,
-	// it is 10.
+	// Consume handles 10 messages at once.
 	Workers int
 
 	// OnError is called with the error if Consume cannot tell the server the decision about a
@@ -169,7 +169,7 @@ func (r *Retries) SetSubject(subject string, policy retry.Policy) error {
 // configuration, the server does not limit the number of deliveries and adds no delays of its
 // own. Messages that wait for a retry do not block others. You may set AckWait in the
 // configuration, so that the messages of a killed worker are delivered again earlier or later.
-// The server's default is 30s.
+// The server's default for AckWait is 30s.
 func (r *Retries) ConsumerConfig(durable string) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       durable,

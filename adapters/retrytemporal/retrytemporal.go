@@ -21,8 +21,8 @@
 // shows this dead letter, and a workflow can read it with [DeadLetterOf].
 //
 // You can use features that Temporal's own policy lacks: jitter, Fibonacci, RetryIf, Classify,
-// MaxElapsed, Retry-After and Budgets. The MaxAttempts and the Backoff of a [retry.Class] count
-// all failures of the activity, and not only the failures of this class.
+// MaxElapsed, Retry-After and Budgets. For the MaxAttempts and the Backoff of a [retry.Class],
+// all failures of the activity count, and not only the failures of this class.
 //
 // If a policy is invalid, each activity runs once. If it fails, its error is non-retryable, and
 // the reason is ReasonInvalid. Validate policies before the worker starts.
@@ -182,8 +182,8 @@ func mark(err error, server *temporal.RetryPolicy) error {
 //
 // The delays of the RetryPolicy apply only if the server decides alone, because a worker was
 // lost or too slow. The first of these delays is the first delay of p. Each further delay is
-// longer by the Factor of p's Exponential. For any other Backoff, the factor is 2. The longest
-// delay is the longest of the first hundred delays of p.
+// the previous delay, multiplied by the Factor of p's Exponential. For any other Backoff, the
+// factor is 2. No delay is longer than the longest of the first hundred delays of p.
 //
 // For a job with its own limit, write Server(p.ForJob(limit)). If p is invalid, the
 // RetryPolicy allows one attempt.
@@ -196,11 +196,11 @@ func mark(err error, server *temporal.RetryPolicy) error {
 // set NonRetryable.
 //
 // The server decides alone if an attempt is lost with its worker, or exceeds its
-// StartToCloseTimeout. It then uses the RetryPolicy from Server. So it makes no more attempts
-// than p allows, and no delay is longer than the longest delay of p. If this was the last
-// attempt, the workflow gets a TimeoutError, and OnEvent is not called. The worker can decide
-// about slow attempts if you set an AttemptTimeout that is shorter than the
-// StartToCloseTimeout.
+// StartToCloseTimeout. In these cases, the server uses the RetryPolicy from the function
+// Server. So the server starts no more attempts than p allows, and no delay is longer than the
+// longest delay of p. If this was the last attempt, the workflow gets a TimeoutError, and
+// OnEvent is not called. The worker can decide about slow attempts if you set an AttemptTimeout
+// that is shorter than the StartToCloseTimeout.
 //
 // A delay of zero becomes 1ms, because a NextRetryDelay of zero means that no delay is set. A
 // delay below a second may take up to a second, because Temporal's timers have a precision of
