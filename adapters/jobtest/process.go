@@ -128,7 +128,7 @@ func start(ctx context.Context, test string, o order) (*process, error) {
 	return p, nil
 }
 
-// kill kills the process, and returns when the process has ended.
+// `kill` kills the process, and returns when the process has ended.
 func (p *process) kill() error {
 	err := p.end()
 	if errors.Is(err, os.ErrProcessDone) {

@@ -36,7 +36,7 @@ import (
 //     the whole life of a job;
 //   - classes of errors: a class with a limit and delays, a class with its own count, and an
 //     invalid class;
-//   - a retry.After below MaxRetryAfter, above MaxRetryAfter, and of five hours;
+//   - a retry.After that is shorter than MaxRetryAfter, a longer one, and one of five hours;
 //   - a policy without delays, and more attempts than queues allow by default;
 //   - errors of 1 MiB, and errors with control characters and invalid UTF-8;
 //   - a worker that stops, a worker whose attempt panics, and workers that are killed in the

@@ -97,8 +97,9 @@ func (w *worker) consume(
 	return errors.Join(failure, w.giveBack(ctx))
 }
 
-// start asks the server for messages. It returns an error if a queue has other arguments. For
-// example, a classic queue would not count the attempts of killed workers.
+// start asks the server for messages. It returns an error if a queue does not have the
+// arguments that Declare sets. For example, a classic queue would not count the attempts of
+// killed workers.
 func (w *worker) start(ctx context.Context) (deliveries <-chan amqp.Delivery, err error) {
 	w.closed = w.channel.NotifyClose(make(chan *amqp.Error, 1))
 	w.canceled = w.channel.NotifyCancel(make(chan string, 1))

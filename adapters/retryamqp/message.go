@@ -86,7 +86,7 @@ func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 	all[attemptsHeader] = int64(attempts)
 	all[beganHeader] = m.began.UnixMilli()
 	if len(m.classes) > 0 {
-		text, _ := json.Marshal(m.classes) // this cannot fail for a map of strings to numbers
+		text, _ := json.Marshal(m.classes) // encoding such a map cannot fail
 		all[classesHeader] = string(text)
 	}
 	maps.Copy(all, headers)

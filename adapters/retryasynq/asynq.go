@@ -313,7 +313,7 @@ type deadError struct {
 }
 
 func (d *deadError) Error() string {
-	text, _ := json.Marshal(d.letter) // this cannot fail for a dead letter
+	text, _ := json.Marshal(d.letter) // encoding a dead letter cannot fail
 	return string(text)
 }
 
