@@ -67,7 +67,7 @@ func TestRunSeesFlaws(t *testing.T) {
 		"it forgets when a job began":           {flaws{ageless: true}, faults{"MaxElapsed": "the job has not ended", "MaxElapsed, and a kill on the way": "the job has not ended"}, nil},
 		"it does not know a job's own limit":    {flaws{limitless: true}, faults{"the job's limit is below the policy's": "the attempts [1 2 3] ran, want [1 2]"}, nil},
 		"it reports no events":                  {flaws{silent: true}, faults{"success": "the queue says that 0 are open, and there are no events"}, nil},
-		"it has no worker that works":           {flaws{deaf: true}, faults{"success": "its context has not ended"}, nil},
+		"it has no worker that works":           {flaws{deaf: true}, faults{"success": "before its context was done"}, nil},
 		"a worker that stops is a failure":      {flaws{buriesStops: true}, faults{"the worker stops": "the attempts [1] ran, want [1 2]"}, nil},
 	} {
 		for forgets, rows := range map[bool]faults{false: tc.judged, true: tc.forgiven} {

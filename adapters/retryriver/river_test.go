@@ -269,8 +269,8 @@ func TestDeadLetterOf(t *testing.T) {
 		{discarded, 2, `{"retry": {"dead": {"attempts": 4}}}`, `the key "reason" is missing`},
 		{discarded, 2, `{"retry": {"dead": {"reason": "tired"}}`, "retryriver: job 7 is not a dead letter of this package: unexpected end of JSON input"},
 		{discarded, 3, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "after its end in attempt 2, an operator has canceled it or run it again"},
-		{canceled, 2, `{"cancel_attempted_at": "x", "retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "it was canceled, or allowed to run again"},
-		{rivertype.JobStateAvailable, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "it was canceled, or allowed to run again"},
+		{canceled, 2, `{"cancel_attempted_at": "x", "retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "an operator has canceled it or run it again"},
+		{rivertype.JobStateAvailable, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "an operator has canceled it or run it again"},
 	} {
 		d, err := retryriver.DeadLetterOf(&rivertype.JobRow{ID: 7, State: row.state, Attempt: row.attempt, Metadata: []byte(row.metadata)})
 		if row.want == "" {
