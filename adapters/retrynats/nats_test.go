@@ -463,7 +463,11 @@ func TestAFailureToTellTheServer(t *testing.T) {
 	require.NoError(t, err)
 	_, err = q.js.Publish(t.Context(), q.name+".dead", []byte("it is full"))
 	require.NoError(t, err)
-	time.AfterFunc(time.Second, func() { assert.NoError(t, full.Purge(context.Background())) })
+	report := retries.OnError
+	retries.OnError = func(err error) {
+		report(err)
+		assert.NoError(t, full.Purge(context.Background()))
+	}
 
 	var runs atomic.Int64
 	consume(t, q, retries, 300*time.Millisecond, 1, func(context.Context, jetstream.Msg) error {
