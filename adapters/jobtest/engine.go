@@ -1,8 +1,8 @@
 // Package jobtest tests an adapter that connects [retryjob] with a job queue. The tests use the
 // real server of the queue.
 //
-// Describe the queue as an [Engine]. Implement [Queue] with a worker as users of your adapter
-// would write it. Then call the tests:
+// Describe the queue as an [Engine]. Implement [Queue] as users of your adapter would write
+// their worker. Then call the tests:
 //
 //	func TestEngine(t *testing.T) { jobtest.Run(t, engine) }
 //	func TestLoad(t *testing.T)   { jobtest.Load(t, engine, 1000) }

@@ -27,9 +27,8 @@
 // wait for a long one.
 //
 // To limit the number of wait queues, the package rounds delays up, for example to 1024, 1152,
-// 1280 or 1408 ms. There are eight such steps between each power of two and the next. So a
-// delay is at most an eighth longer than the policy says. A delay above a year is shortened to
-// a year.
+// 1280 or 1408 ms. From 1024 to 2048 ms, there are eight such steps. So a delay is at most an
+// eighth longer than the policy says. A delay above a year is shortened to a year.
 //
 // Do not set a maximum length for these queues, because RabbitMQ could then drop messages.
 //
@@ -47,7 +46,7 @@
 //
 // [Retries.Consume] says how attempts are counted. [Retries] says what a copy keeps, and what
 // happens during an alarm. [Retries.Redrive] moves dead letters back. docs/queues.md in the
-// library's repository explains what is the same for all queues.
+// library's repository explains what all adapters for queues have in common.
 package retryamqp
 
 import (

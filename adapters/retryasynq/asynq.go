@@ -24,7 +24,8 @@
 // [retry.After]. A task that is retried waits at least as long as the policy says. asynq stores
 // times in whole seconds, so the task runs at the next full second. A failed task that is not
 // retried is archived. [DeadLetterOf] returns the reason, and [Redrive] runs archived tasks
-// again. docs/queues.md in the library's repository explains what is the same for all queues.
+// again. docs/queues.md in the library's repository explains what all adapters for queues have
+// in common.
 //
 // The special errors of asynq have their usual effect. An error that wraps asynq.SkipRetry is
 // permanent. If an error wraps asynq.RevokeTask, asynq drops the task. [Retries.Configure]

@@ -31,7 +31,8 @@
 // then says "headers" or "data", and OnError is called. Several consumers may use the same
 // subject for dead letters. Each failure gets its own dead letter.
 //
-// docs/queues.md in the library's repository explains what is the same for all queues.
+// docs/queues.md in the library's repository explains what all adapters for queues have in
+// common.
 //
 // # How attempts are counted
 //

@@ -18,7 +18,8 @@
 // A job that is retried waits as long as the policy says. A failed job that is not retried is
 // canceled if its error is permanent, and discarded otherwise. The key "retry" in the metadata
 // of the job and the last error of the job then contain the reason: see [DeadLetterOf]. If the
-// value of this key was malformed, the job is canceled before it runs.
+// value of the key "retry" is malformed before an attempt, the job is canceled and does not
+// run.
 //
 // [Redrive] runs dead letters again, with a new count of attempts. If an operator runs a job
 // again with River's JobRetry, the job keeps its count of attempts.
@@ -32,13 +33,14 @@
 // # Limits
 //
 // The MaxAttempts of a job can lower the policy's limit. A MaxAttempts of 25, which is River's
-// default, is treated as not set. docs/queues.md in the library's repository explains what is
-// the same for all queues.
+// default, is treated as not set. docs/queues.md in the library's repository explains what all
+// adapters for queues have in common.
 //
-// The column max_attempts is one above the limit. So if a worker dies in the last attempt of a
-// job, River delivers the job once more, and this package discards the job with a reason. A job
-// that was inserted by a client without this package has River's own max_attempts. If a worker
-// dies in the last attempt of such a job, River discards the job without a reason.
+// The package sets the column max_attempts to one above the limit. So if a worker dies in the
+// last attempt of a job, River delivers the job once more, and this package discards the job
+// with a reason. A job that was inserted by a client without this package has River's own
+// max_attempts. If a worker dies in the last attempt of such a job, River discards the job
+// without a reason.
 //
 // MaxElapsed counts from the start of the first attempt. If the worker died in the first
 // attempt, MaxElapsed counts from the time when River noticed this. If a River worker

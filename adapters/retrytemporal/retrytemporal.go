@@ -24,8 +24,8 @@
 // MaxElapsed, Retry-After and Budgets. For the MaxAttempts and the Backoff of a [retry.Class],
 // all failures of the activity count, and not only the failures of this class.
 //
-// If a policy is invalid, each activity runs once. If it fails, its error is non-retryable, and
-// the reason is ReasonInvalid. Validate policies before the worker starts.
+// If a policy is invalid, each activity runs once. If the activity fails, its error is
+// non-retryable, and the reason is ReasonInvalid. Validate policies before the worker starts.
 //
 // The SDK cannot send text that is not UTF-8. If an error contains such text, the interceptor
 // replaces the invalid bytes and leaves out the causes of the error. If the details of an
