@@ -22,9 +22,9 @@ var kept = amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.M
 func (r *Retries) work() queue { return queue{r.queue, kept} }
 func (r *Retries) dead() queue { return queue{r.queue + ".dead", kept} }
 
-// waiting returns the wait queue for a step. RabbitMQ moves each message from there to the work
-// queue when the message has waited for step. With the strategy at-least-once, a message stays
-// in the wait queue until the work queue has stored it.
+// waiting returns the wait queue whose TTL is step. RabbitMQ moves each message from there to
+// the work queue when the message has waited for step. With the strategy at-least-once, a
+// message stays in the wait queue until the work queue has stored it.
 func (r *Retries) waiting(step time.Duration) queue {
 	return queue{fmt.Sprintf("%s.wait.%dms", r.queue, step.Milliseconds()), amqp.Table{
 		"x-queue-type":              "quorum",
@@ -43,12 +43,12 @@ func (q queue) declare(channel *amqp.Channel) error {
 	return nil
 }
 
-// longest is the longest step: 46 days. The maximum of x-message-ttl is 49 days.
+// longest is the longest TTL of a wait queue: 46 days. The maximum of x-message-ttl is 49 days.
 const longest = 15 << 28 * time.Millisecond
 
-// stepOf returns the shortest step that is at least delay. A step is the TTL of a wait queue: a
-// number of milliseconds whose binary form has zeros after the first four digits. If delay
-// exceeds longest, stepOf returns longest.
+// stepOf returns the shortest TTL of a wait queue that is at least delay. A TTL is a number of
+// milliseconds whose binary form has zeros after the first four digits. If delay exceeds
+// longest, stepOf returns longest.
 func stepOf(delay time.Duration) time.Duration {
 	ms := uint64((delay + time.Millisecond - 1) / time.Millisecond)
 	if delay >= longest {

@@ -79,9 +79,9 @@ func (w *worker) redrive(ctx context.Context, walk *retryjob.Walk) error {
 }
 
 // waitUntil moves a dead letter to a wait queue, to be handled as a new message at the time
-// due. It uses the longest step that is not longer than the wait. The worker that gets the
-// message then lets it wait for the rest of the time. If waitUntil rounded the wait up instead,
-// the messages of an eighth of the window would arrive at the same time.
+// due. It chooses the wait queue with the longest TTL that is not longer than the wait. The
+// worker that gets the message then lets it wait for the rest of the time. If waitUntil rounded
+// the wait up instead, the messages of an eighth of the window would arrive at the same time.
 func (w *worker) waitUntil(ctx context.Context, m message, due time.Time) error {
 	left := time.Until(due)
 	if left < time.Millisecond {
@@ -90,8 +90,8 @@ func (w *worker) waitUntil(ctx context.Context, m message, due time.Time) error 
 	return w.move(ctx, m, w.waiting(stepBelow(left)), 0, amqp.Table{dueHeader: due.UnixMilli() + 1})
 }
 
-// stepBelow returns the longest step that is at most delay. It needs a delay of at least a
-// millisecond.
+// stepBelow returns the longest TTL of a wait queue that is at most delay. It needs a delay of
+// at least a millisecond.
 func stepBelow(delay time.Duration) time.Duration {
 	ms := uint64(min(delay, longest) / time.Millisecond)
 	cut := max(0, bits.Len64(ms)-4)

@@ -478,9 +478,9 @@ func read(
 			return job, due, fmt.Errorf("header %s: %w", dueHeader, malformed)
 		}
 	}
-	// MaxElapsed counts from `due`. A time of up to a minute in the future is accepted, because
-	// the clock of this machine may be slow. With a due time in the far future, MaxElapsed would
-	// never end the message.
+	// MaxElapsed counts from `due`. A `due` that is up to a minute in the future is accepted,
+	// because the clock of this machine may be slow. With a due time in the far future, MaxElapsed
+	// would never end the message.
 	if due.After(job.Began) && time.Until(due) < time.Minute {
 		job.Began = due
 	}
@@ -568,7 +568,7 @@ func (w *worker) terminate(msg jetstream.Msg, reason retry.Reason) error {
 
 // bury publishes a dead letter. If the dead letter is too large, bury leaves out the error. If
 // that is not enough, bury leaves out the headers of the message. If that is still not enough,
-// bury leaves out the data instead of the headers.
+// bury keeps the headers and leaves out the data.
 func (w *worker) bury(
 	ctx context.Context, msg jetstream.Msg, job retryjob.Job, o retryjob.Outcome,
 ) error {
