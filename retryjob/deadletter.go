@@ -10,28 +10,29 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A DeadLetter says why a job does not run again. Every adapter of this library keeps the
-// DeadLetter with the job, in the same JSON form:
+// A DeadLetter says why a job does not run again. Every adapter of this library stores the
+// DeadLetter with the job, as JSON of this form:
 //
 //	{"key":"mail-7","reason":"attempts_exhausted","attempts":3,
 //	 "err":"retry: attempts exhausted ...",
 //	 "began":"2026-11-22T20:15:00Z","ended":"2026-11-22T20:21:30.5Z"}
 //
-// encoding/json writes and reads this form. Keys that this version does not know are kept and
-// written again. Reading fails if the reason is missing.
+// encoding/json reads and writes this form. A key that this version does not know is kept, and
+// is written out again. Reading returns an error if the reason is missing.
 type DeadLetter struct {
 	Key      string       // the Key of the Job
-	Reason   retry.Reason // why the job does not run again; a newer version may have other reasons
-	Attempts int          // the count of attempts that were made
-	Err      string       // the text of the [*retry.Error], with the text of the last error
-	Began    time.Time    // when the first attempt began, from the Job; zero: not known
-	Ended    time.Time    // when the job became a dead letter; zero: not known
+	Reason   retry.Reason // why the job does not run again; newer versions may write other reasons
+	Attempts int          // how many attempts were made
+	Err      string       // the text of the [*retry.Error], which contains the text of the last error
+	Began    time.Time    // when the first attempt began; the zero time if this is unknown
+	Ended    time.Time    // when the job became a dead letter; the zero time if this is unknown
 
 	unknown map[string]json.RawMessage
 }
 
-// DeadLetter returns the dead letter of a job that does not run again. Its texts are UTF-8
-// without NUL, so that every database can store them. Err is the result of [TextOf].
+// DeadLetter returns the dead letter of job, which does not run again. The Key and the Err of
+// the dead letter are UTF-8 without NUL, so that every database can store them. Err has at most
+// 8 KiB: see [TextOf].
 func (o Outcome) DeadLetter(job Job) DeadLetter {
 	return DeadLetter{
 		Key: storable(job.Key), Reason: o.Reason, Attempts: o.Attempts, Err: TextOf(o.Err),
@@ -39,18 +40,19 @@ func (o Outcome) DeadLetter(job Job) DeadLetter {
 	}
 }
 
-// longestText is how many bytes of an error a queue keeps. JSON may need six bytes for one byte,
-// and a message of NATS has room for 64 KiB of headers.
+// longestText is the maximum length of a stored error in bytes. JSON may need six bytes for one
+// byte, so such an error may need 48 KiB. NATS limits the headers of a message to 64 KiB.
 const longestText = 8 << 10
 
-// TextOf returns the text of an error in a form that every queue can store: UTF-8 without NUL,
-// cut after 8 KiB. The text of nil is empty. All adapters store the errors of jobs with TextOf.
+// TextOf returns the text of err in a form that every queue can store: UTF-8 without NUL, cut
+// after 8 KiB. If err is nil, the text is empty. All adapters use TextOf for the errors that
+// they store.
 func TextOf(err error) string {
 	if err == nil {
 		return ""
 	}
 	text := err.Error()
-	text = storable(text[:min(len(text), longestText)]) // U+FFFD may make the text longer
+	text = storable(text[:min(len(text), longestText)]) // each U+FFFD adds two bytes
 	return strings.ToValidUTF8(text[:min(len(text), longestText)], "")
 }
 
@@ -58,8 +60,8 @@ func storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// writable returns t in UTC, or the zero time if JSON cannot express its year. So a job ends
-// even if its producer wrote an impossible time.
+// writable returns t in UTC, or the zero time if JSON cannot express the year of t. So a job
+// can become a dead letter even if its producer wrote an impossible time.
 func writable(t time.Time) time.Time {
 	t = t.UTC().Round(0)
 	if year := t.Year(); year < 1 || year > 9999 {
@@ -68,7 +70,7 @@ func writable(t time.Time) time.Time {
 	return t
 }
 
-// A field is a key of the JSON form and a pointer to its value.
+// A field is one key of the JSON form and a pointer to the value of this key.
 type field struct {
 	key   string
 	value any
@@ -81,7 +83,7 @@ func (d *DeadLetter) fields() []field {
 	}
 }
 
-// MarshalJSON writes the JSON form. It leaves out zero times.
+// MarshalJSON returns the JSON form of d. It leaves out times that are zero.
 func (d DeadLetter) MarshalJSON() ([]byte, error) {
 	all := map[string]any{}
 	for key, value := range d.unknown {
@@ -95,7 +97,7 @@ func (d DeadLetter) MarshalJSON() ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// UnmarshalJSON reads the JSON form. After an error, d is unchanged.
+// UnmarshalJSON reads the JSON form into d. If it returns an error, d is unchanged.
 func (d *DeadLetter) UnmarshalJSON(data []byte) error {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(data, &all); err != nil {

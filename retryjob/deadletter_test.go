@@ -35,7 +35,8 @@ func TestTheDeadLetterOfAnOutcome(t *testing.T) {
 	})
 }
 
-// What every database can store, and JSON can write, whatever the job says.
+// Every database can store a dead letter and JSON can express it, whatever the key, the error
+// and the times of the job are.
 func TestADeadLetterCanBeStored(t *testing.T) {
 	for name, row := range map[string]struct {
 		job retryjob.Job
@@ -59,7 +60,8 @@ func TestADeadLetterCanBeStored(t *testing.T) {
 	}
 }
 
-// One bound for all queues, in bytes and after every replacement.
+// The limit is the same for all queues. It is in bytes, and applies after invalid bytes were
+// replaced.
 func TestTextOf(t *testing.T) {
 	x := strings.Repeat("x", 8<<10)
 	for name, row := range map[string]struct {

@@ -2,8 +2,8 @@
 // the job is done, it runs again after a delay, or it becomes a dead letter with a reason.
 //
 // A queue hands the attempts of one job to different workers in different processes, perhaps
-// hours apart. So a loop that waits cannot retry a job. [Run] makes one attempt of a job, with
-// the same policy, decisions, errors and events as [retry.Do]:
+// hours apart. So a job cannot be retried by a loop that waits, such as [retry.Do]. [Run] makes
+// a single attempt of a job. Its policies, decisions, errors and events are those of retry.Do:
 //
 //	job := retryjob.Job{Key: row.ID, Attempt: row.Attempts, Began: row.FirstRunAt}
 //	retryjob.Run(ctx, policy, job,
@@ -19,18 +19,19 @@
 //			}
 //		})
 //
-// The queue counts an attempt when it hands out the job, before the attempt runs. So a worker
-// that dies has used up an attempt. If that attempt was the last one, Run makes no further
-// attempt, and the job becomes a dead letter.
+// The queue counts an attempt when it hands the job to a worker, before the attempt runs. So an
+// attempt counts even if its worker dies. If a worker dies in the last attempt, the queue hands
+// out the job once more. Run then makes no attempt, and the job becomes a dead letter.
 //
-// No goroutine waits while a job is in its queue. So if a server asks for a wait with
-// retry.After, the job waits up to a day. A MaxRetryAfter in the policy changes this limit: see
-// [retry.Policy.ForJob].
+// A job that waits in its queue occupies no goroutine, so a job can wait long. If an attempt
+// returns an error of [retry.After], the job waits as long as that error says, by default up to
+// a day. To change this limit, set MaxRetryAfter: see [retry.Policy.ForJob].
 //
-// A [DeadLetter] has the same form in all queues. The Redrive of each adapter lets the jobs of
-// dead letters run again, spread over a window: see [RedriveOptions].
+// A [DeadLetter] has the same JSON form in all queues. To run dead letters again, call Redrive
+// of the adapter. The jobs start at different times in a window that you choose: see
+// [RedriveOptions].
 //
 // There are adapters for River, asynq, NATS JetStream, RabbitMQ and Temporal's activities: see
 // https://github.com/goretry/retry/blob/main/docs/queues.md. The program
-// examples/programs/jobqueue uses a table in SQLite or PostgreSQL.
+// examples/programs/jobqueue is a job queue in a table of SQLite or PostgreSQL.
 package retryjob

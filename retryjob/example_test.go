@@ -10,7 +10,7 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// A worker that was handed a job tells the queue what to do with it.
+// A worker makes one attempt of a job, and then tells the queue what to do with the job.
 func ExampleRun() {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}}
 	send := func(context.Context) error { return errors.New("connection refused") }
@@ -35,8 +35,8 @@ func ExampleRun() {
 	// dead letter: attempts_exhausted - retry: attempts exhausted after 3 attempts
 }
 
-// Decide is for an attempt that was made elsewhere, such as a task that reports
-// its failure by a callback.
+// Decide is for an attempt that was made elsewhere. For example, a task reports its failure by
+// calling a function.
 func ExampleDecide() {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}}
 	failed := retry.After(30*time.Second, errors.New("429 Too Many Requests"))
@@ -46,7 +46,7 @@ func ExampleDecide() {
 	// Output: true 30s
 }
 
-// What every queue writes about a job that does not run again.
+// Every queue stores a dead letter like this one for a job that does not run again.
 func ExampleOutcome_DeadLetter() {
 	job := retryjob.Job{Key: "mail-7", Attempt: 1}
 	err := retry.Permanent(errors.New("550 no such mailbox"))
@@ -59,7 +59,7 @@ func ExampleOutcome_DeadLetter() {
 	// retry: permanent error after 1 attempt: 550 no such mailbox
 }
 
-// The Redrive of an adapter reads its own dead letters, and leaves the rest to Walk.
+// The Redrive of an adapter reads the dead letters of its queue. Walk does everything else.
 func ExampleRedriveOptions_Walk() {
 	dead := map[string]retryjob.DeadLetter{ // in a queue that is a map
 		"mail-7": {Key: "mail-7", Reason: retry.ReasonExhausted, Attempts: 3},

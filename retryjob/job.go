@@ -13,38 +13,41 @@ import (
 
 // A Job describes a job that a queue hands to a worker.
 type Job struct {
-	// Key is the key of the job in a log, as with retrylog.WithKey. It also picks the delays
-	// of the job, so that every worker computes the same delays, see [retry.SeedOf]. "": the
-	// policy's Source picks the delays.
+	// Key identifies the job in logs: events have this key, as with retrylog.WithKey. Key is also
+	// the seed of the random delays, so every worker computes the same delays: see [retry.SeedOf].
+	// If Key is empty, the Source of the policy draws the delays.
 	Key string
 
-	// Attempt is the number of this attempt, which is the count of all attempts with this
-	// one. The first attempt has number 1. Use the number of times that the queue has handed
-	// the job out, so that an attempt whose worker died is counted. If the queue counts only
-	// earlier attempts, add 1. Otherwise each job runs once too often. Below 1 is treated as
-	// 1, and reported to package log. retrytest.JobCount finds this mistake in a test.
+	// Attempt is the number of this attempt. The first attempt has number 1. Pass how often the
+	// queue has handed out the job, because this count includes attempts whose worker died. If the
+	// queue counts only earlier attempts, add 1. Without the addition, each job runs once too
+	// often. retrytest.JobCount finds this mistake in a test. An Attempt below 1 is treated as 1,
+	// and Run reports it with package log.
 	Attempt int
 
-	// MaxAttempts is the job's own limit. Run applies it to the policy, with
-	// [retry.Policy.ForJob]. 0 or below: the job has no limit of its own.
+	// MaxAttempts is the job's own limit on attempts. It can lower the limit of the policy, but
+	// never raise it: see [retry.Policy.ForJob]. If MaxAttempts is 0 or below, the job has no
+	// limit of its own.
 	MaxAttempts int
 
-	// Began is when the first attempt began, by this machine's clock, for MaxElapsed and the
-	// events. If the queue has a different clock, write time.Now().Add(-elapsed). Zero, or a
-	// time in the future, is treated as now.
+	// Began is when the first attempt began, by the clock of this machine. MaxElapsed counts from
+	// Began. If the times in the queue come from another clock, pass time.Now().Add(-elapsed),
+	// where elapsed is the time since the first attempt began. The zero time and times in the
+	// future are treated as now.
 	Began time.Time
 
-	// Classes has the number of earlier failures of each class, by the name of the class.
-	// A queue that stores the counts begins a job with an empty map, which is not nil, and
-	// then passes the Classes of the last Outcome. If Classes is nil, the counts are not
-	// known, and the limit of every class counts all earlier failures. Run lowers a count
-	// that is above the number of earlier attempts, and ignores the counts if there are more
-	// classes than earlier attempts.
+	// Classes counts the earlier failures of each class, by the name of the class. In the first
+	// attempt, pass an empty map that is not nil. In later attempts, pass the Classes of the last
+	// Outcome. If Classes is nil, the counts are unknown. Each class then counts all earlier
+	// failures of the job, whatever their class was.
+	//
+	// Run corrects impossible counts. It lowers a count that is above the number of earlier
+	// attempts. It ignores all counts if there are more classes than earlier attempts.
 	Classes map[string]int
 }
 
-// An Outcome says what happens to a job after an attempt, or why no attempt was made. Retry
-// and Interrupted are methods:
+// An Outcome says what happens to a job after an attempt, or why no attempt was made. Note that
+// Retry and Interrupted are methods, not fields:
 //
 //	switch {
 //	case o.Err == nil: // the job is done
@@ -54,47 +57,50 @@ type Job struct {
 //	}
 type Outcome struct {
 	// Reason is the decision of the policy. It is ReasonSuccess if the job is done, and
-	// ReasonRetry if the job runs again: see the method Retry.
+	// ReasonRetry if the job runs again after Delay.
 	Reason retry.Reason
 
-	// Delay is the wait after this attempt. As with [retry.Policy.Next], it is set
-	// after each failed attempt, even if no retry follows, except for ReasonInvalid.
-	// An interrupted job may run again at once. If its attempt failed, Delay is set too.
+	// Delay is how long the job waits if Retry returns true. Delay is also set if an attempt
+	// failed and no retry follows, as in a [retry.Decision]. It is 0 if Reason is ReasonInvalid.
+	// An interrupted job may run again at once, whatever Delay is.
 	Delay time.Duration
 
-	Class string // the name of the failure's class; "": the failure has no class
+	Class string // the name of the failure's class; empty if the failure has no class
 
-	// Classes is a copy of Classes of the Job in which this failure is counted. Store it for
-	// the next attempt. A failure that is Interrupted is not counted. nil: Classes of the Job
-	// is nil.
+	// Classes is a copy of the Job's Classes that also counts this failure. Store it for the next
+	// attempt. The failure of an interrupted attempt is not counted. Classes is nil if the Job's
+	// Classes is nil.
 	Classes map[string]int
 
-	// Err is nil if the job is done. Otherwise it is a [*retry.Error]. If a retry follows, the
-	// Reason of the Error is ReasonRetry. Store the text of Err if the queue keeps the error
-	// of each attempt. [retry.Unwrap] returns the error of the attempt itself.
+	// Err is nil if the job is done. Otherwise Err is a [*retry.Error] with the Reason of this
+	// Outcome. If the queue keeps the error of each attempt, store the text of Err. To get the
+	// error that the attempt returned, call [retry.Unwrap].
 	Err error
 
-	// Attempts is the count of attempts so far, with this attempt. If a worker died in the
-	// last attempt, it is the limit.
+	// Attempts is how many attempts were made, including this one. If the limit was already used
+	// up, Attempts is the limit.
 	Attempts int
 
-	// Ran is false if no attempt was made: the limit was already used up, for example because
-	// a worker died in the last attempt, or the context was done.
+	// Ran is false if Run made no attempt. Either the context was done before the attempt, or the
+	// limit was already used up because a worker had died in the last attempt.
 	Ran bool
 }
 
-// Retry reports whether the job runs again after Delay. It is false for the zero Outcome.
+// Retry reports whether the job runs again after Delay. For the zero Outcome, Retry returns
+// false.
 func (o Outcome) Retry() bool { return o.Reason == retry.ReasonRetry }
 
-// Interrupted reports whether the context was canceled, or was done before the
-// attempt: the worker is stopping, or the queue has taken the job back. This says
-// nothing about the job, so give it back instead of moving it to the dead
-// letters. If a deadline of the context ends an attempt that is running, the
-// attempt has failed, as with AttemptTimeout, and Interrupted returns false.
+// Interrupted reports whether the context was canceled, or was done before the attempt began.
+// The reason is usually that the worker stops, or that the queue has taken the job back. An
+// interrupted job has not failed. So give the job back to the queue, and do not move it to the
+// dead letters.
 //
-// The queue decides whether an interrupted attempt counts. If it counts, and the worker
-// stops during the last attempt of the limit, the job becomes a dead letter. If it does
-// not count, the next attempt has the same number.
+// A deadline of the context works like an AttemptTimeout: if it ends a running attempt, the
+// attempt has failed, and Interrupted returns false.
+//
+// The queue decides whether an interrupted attempt counts. If the attempt counts, a job whose
+// worker stops during the last allowed attempt becomes a dead letter. If the attempt does not
+// count, the next attempt has the same number.
 func (o Outcome) Interrupted() bool {
 	return o.Reason == retry.ReasonCanceled || o.Reason == retry.ReasonDeadline
 }
@@ -103,18 +109,17 @@ func (o Outcome) Interrupted() bool {
 var ErrPanicked = errors.New("the attempt panicked")
 
 // Run makes one attempt of a job and calls settle with the Outcome. Run calls settle exactly
-// once, after the events and in the same goroutine, even if fn or a callback of the policy
-// panics or calls runtime.Goexit. Run does not recover the panic: settle tells the queue what
-// to do, and then the panic goes on. If a callback panics, the result of the attempt stays
-// the same, and the callbacks are not called again.
+// once, in the goroutine of its caller, after all events were reported. This is also true if fn
+// or a callback of the policy panics or calls runtime.Goexit. Run does not recover a panic: the
+// panic goes on when settle has returned. If a callback panics, the result of the attempt is
+// unchanged, and Run calls no callback again.
 //
-// Run makes the attempt with [retry.Once]. It never waits. A deadline of ctx ends the attempt
-// and not the job. If the limit is already used up, fn is not called. A job that no worker
-// took within MaxElapsed still runs once.
+// Run makes the attempt with [retry.Once], so Run never waits. A deadline of ctx ends the
+// attempt and not the job. If the limit on attempts is already used up, Run does not call fn.
+// If a job has waited longer than MaxElapsed before a worker takes it, Run still calls fn.
 //
-// If p is invalid, fn is called once, whatever job.Attempt is, and the Reason of a failure is
-// ReasonInvalid. So a bad configuration does not end jobs without an attempt. Jobs that fail
-// meanwhile become dead letters, which can be found by their Reason.
+// If p is invalid, Run still calls fn, whatever job.Attempt is. So a bad configuration does not
+// end jobs without an attempt. If fn fails, the job becomes a dead letter with ReasonInvalid.
 func Run(
 	ctx context.Context, p retry.Policy, job Job,
 	fn func(context.Context) error, settle func(Outcome),
@@ -128,32 +133,33 @@ func Run(
 	job.Began, job.Classes = monotonic(job.Began), believed(job.Classes, job.Attempt)
 	r := run{job: job, result: ErrPanicked}
 
-	// If the attempt panics, the last deferred function runs first. If a callback panics in
-	// that function too, the next function decides without callbacks. Each of these functions
-	// has its own defer, because a callback that calls runtime.Goexit ends the function that
-	// called it.
+	// Deferred functions run from the bottom up. The fourth function makes the decision if fn
+	// panics. The third makes the decision without callbacks if a callback panics. The second uses
+	// the delays of retry.Default if Backoff, Jitter or Source panics. The first calls settle. One
+	// deferred function for all these steps would not be enough, because a callback can call
+	// runtime.Goexit, which ends the function that called the callback.
 	defer func() { settle(r.outcome) }()
 	defer r.again(ctx, p, withDelaysOfDefault)
 	defer r.again(ctx, p, withoutCallbacks)
 	defer func() {
-		if r.inside { // fn panicked, so no callback has got the result of this attempt
+		if r.inside { // fn panicked, so the callbacks have not learned the result of this attempt
 			r.again(ctx, p, r.startedBefore)
 		}
 	}()
 	r.attempt(ctx, p, r.watch(fn))
 }
 
-// Decide is [Run] for an attempt that was made elsewhere and returned err. It decides, takes a
-// retry from the Budgets, reports the events of the attempt, and returns the Outcome, even if
-// ctx is done.
+// Decide does what [Run] does, for an attempt that was made elsewhere and returned err. Decide
+// reports the events of the attempt, and takes a retry from the Budgets if one follows. Then it
+// returns the Outcome. Decide ignores the end of ctx.
 func Decide(ctx context.Context, p retry.Policy, job Job, err error) (o Outcome) {
 	failed := func(context.Context) error { return err }
 	Run(context.WithoutCancel(ctx), p, job, failed, func(decided Outcome) { o = decided })
 	return o
 }
 
-// monotonic returns began with a reading of the monotonic clock. It returns now if began is
-// zero or in the future.
+// monotonic returns began with a reading of the monotonic clock. If began is zero or in the
+// future, monotonic returns the current time.
 func monotonic(began time.Time) time.Time {
 	now := time.Now()
 	if began.IsZero() {
@@ -165,14 +171,14 @@ func monotonic(began time.Time) time.Time {
 // A run is the state of one call of Run.
 type run struct {
 	job     Job
-	began   time.Time // when fn was called; zero: fn was not called
-	inside  bool      // fn was called and has not returned
+	began   time.Time // when fn was called; zero as long as fn was not called
+	inside  bool      // fn was called, and has not returned
 	result  error     // the result of fn; ErrPanicked until fn returns
 	decided bool
 	outcome Outcome
 }
 
-// watch returns a function that calls fn and stores its result.
+// watch returns a function that calls fn and stores the result of fn in r.
 func (r *run) watch(fn func(context.Context) error) func(context.Context) error {
 	if fn == nil {
 		return nil
@@ -182,21 +188,21 @@ func (r *run) watch(fn func(context.Context) error) func(context.Context) error 
 		result := fn(ctx)
 		inspect := func(err error) { retry.IsPermanent(err) }
 		if panicked := harmless.Ask("retryjob", result, inspect); panicked != nil {
-			result = panicked // otherwise each decision on this job would panic
+			result = panicked // a method of result panics, and a decision would call that method
 		}
 		r.result, r.inside = result, false
 		return result
 	}
 }
 
-// attempt makes the attempt and the decision.
+// attempt calls fn, makes the decision, and stores the Outcome in r.
 func (r *run) attempt(ctx context.Context, p retry.Policy, fn func(context.Context) error) {
 	a := retry.Attempt{
 		Number: r.job.Attempt, Classes: r.job.Classes, Elapsed: time.Since(r.job.Began),
 	}
 	if key, report := r.job.Key, p.OnEvent; key != "" {
 		a.Seed = retry.SeedOf(key)
-		if report != nil { // the context of fn has no key, because calls in fn need their own keys
+		if report != nil { // only the events get the key: a retry.Do inside fn needs its own key
 			p.OnEvent = func(ctx context.Context, e retry.Event) {
 				report(ctxvalue.WithLogKey(ctx, key), e)
 			}
@@ -217,9 +223,9 @@ func (r *run) attempt(ctx context.Context, p retry.Policy, fn func(context.Conte
 	r.outcome.Classes = counted(r.job.Classes, r.outcome)
 }
 
-// believed returns a corrected copy of the counts of failures that a queue has stored. A count
-// above the number of earlier attempts is lowered to that number. If there are more classes
-// than earlier attempts, the copy is empty.
+// believed returns a copy of the counts that a queue has stored, and corrects impossible
+// counts. A count above the number of earlier attempts is lowered to that number. If there are
+// more classes than earlier attempts, the copy is empty.
 func believed(stored map[string]int, attempt int) map[string]int {
 	if stored == nil {
 		return nil
@@ -234,7 +240,8 @@ func believed(stored map[string]int, attempt int) map[string]int {
 	return counts
 }
 
-// counted adds the failure of o to counts, which [believed] has copied, and returns counts.
+// counted adds the failure of o to counts, and returns counts. It changes the map in place,
+// because [believed] has already made a copy for this attempt.
 func counted(counts map[string]int, o Outcome) map[string]int {
 	if counts != nil && o.Class != "" && !o.Interrupted() {
 		counts[o.Class]++
@@ -242,8 +249,10 @@ func counted(counts map[string]int, o Outcome) map[string]int {
 	return counts
 }
 
-// byAll returns a Classify and its counts for a queue that does not count classes. Each class
-// gets the count of all earlier failures, so that the limit of a class always ends a job.
+// byAll is for a queue that does not store the counts of classes. It returns a Classify to use
+// in place of classify, and a map of counts. When the new Classify returns a class, the count
+// of this class becomes the number of all earlier failures. So a limit of a class always ends a
+// job.
 func byAll(
 	classify func(error) *retry.Class, attempt int,
 ) (func(error) *retry.Class, map[string]int) {
@@ -258,8 +267,8 @@ func byAll(
 }
 
 // again makes the decision with the policy change(p), if a panic has prevented the decision. It
-// recovers a panic of its own, because the first panic goes on. If fn was called, again
-// ignores the end of ctx: the attempt has failed.
+// recovers another panic, because the first panic goes on anyway. If fn was called, the attempt
+// has failed even if ctx is done, so again ignores the end of ctx.
 func (r *run) again(ctx context.Context, p retry.Policy, change func(retry.Policy) retry.Policy) {
 	if r.decided {
 		return
@@ -269,12 +278,13 @@ func (r *run) again(ctx context.Context, p retry.Policy, change func(retry.Polic
 		ctx = context.WithoutCancel(ctx)
 	}
 	if r.result == nil {
-		p.Budget = nil // the share of the success may already have been put back
+		p.Budget = nil // the success may already have put its share into the Budget
 	}
 	r.attempt(ctx, change(p), func(context.Context) error { return r.result })
 }
 
-// startedBefore returns p for an attempt that panicked after its AttemptStarted was reported.
+// startedBefore returns p for a second decision on an attempt that panicked. Its OnEvent drops
+// the event AttemptStarted, because that event was already reported.
 func (r *run) startedBefore(p retry.Policy) retry.Policy {
 	took, report := time.Since(r.began), p.OnEvent
 	if report == nil {
@@ -291,14 +301,15 @@ func (r *run) startedBefore(p retry.Policy) retry.Policy {
 	return p
 }
 
-// withoutCallbacks returns p without the functions that would panic again.
+// withoutCallbacks returns p without OnEvent, RetryIf and Classify, because one of them may
+// have panicked.
 func withoutCallbacks(p retry.Policy) retry.Policy {
 	p.OnEvent, p.RetryIf, p.Classify = nil, nil, nil
 	return p
 }
 
-// withDelaysOfDefault is withoutCallbacks with the delays of [retry.Default], for a policy whose
-// Backoff, Jitter or Source panics.
+// withDelaysOfDefault returns p without callbacks and with the delays of [retry.Default]. It is
+// for a policy whose Backoff, Jitter or Source panics.
 func withDelaysOfDefault(p retry.Policy) retry.Policy {
 	p, standard := withoutCallbacks(p), retry.Default()
 	p.Backoff, p.MaxDelay = standard.Backoff, standard.MaxDelay

@@ -41,7 +41,7 @@ func expired(err error) *retry.Class {
 // fixed returns a Source that always draws the same.
 func fixed(seed uint64) func() uint64 { return func() uint64 { return seed } }
 
-// run calls Run and returns the outcome.
+// `run` calls Run and returns the Outcome.
 func run(ctx context.Context, p retry.Policy, job retryjob.Job, fn func(context.Context) error) (o retryjob.Outcome) {
 	retryjob.Run(ctx, p, job, fn, func(settled retryjob.Outcome) { o = settled })
 	return o
@@ -66,8 +66,8 @@ func succeeding(context.Context) error { return nil }
 
 func failing(context.Context) error { return errBoom }
 
-// queued makes the attempts of a job as a queue does that never runs one late, and
-// stores how often each class has failed.
+// queued makes the attempts of a job as a queue does. This queue runs no attempt late, and
+// stores the counts of the classes.
 func queued(ctx context.Context, p retry.Policy, job retryjob.Job, fn func(context.Context) error) error {
 	job.Began, job.Classes = time.Now(), map[string]int{}
 	for job.Attempt = 1; ; job.Attempt++ {
@@ -85,7 +85,7 @@ func decision(d retry.Decision) retryjob.Outcome {
 	return retryjob.Outcome{Reason: d.Reason, Delay: d.Delay, Class: d.Class}
 }
 
-// decided returns o without what a Decision does not have.
+// decided returns o with only the fields that a Decision also has.
 func decided(o retryjob.Outcome) retryjob.Outcome {
 	return retryjob.Outcome{Reason: o.Reason, Delay: o.Delay, Class: o.Class}
 }
@@ -142,7 +142,7 @@ func TestRunDecidesLikeDo(t *testing.T) {
 		"timeout":                {with(func(p *retry.Policy) { p.AttemptTimeout = time.Millisecond }), 0, always(context.DeadlineExceeded), retry.ReasonExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// one returns the log and the error of one way to make the attempts.
+			// `one` makes the attempts in one way, and returns the log and the error.
 			one := func(way func(context.Context, retry.Policy, func(context.Context) error) error) (string, error) {
 				var log bytes.Buffer
 				var err error
@@ -182,9 +182,9 @@ func TestTheZeroOutcomeDoesNotRetry(t *testing.T) {
 	assert.False(t, retryjob.Outcome{}.Interrupted())
 }
 
-// Where the context ends before the attempt or is canceled in it, that says nothing
-// about the job. A deadline, which queue libraries set for each attempt, cuts it short
-// like AttemptTimeout: that is a failure.
+// If the context is canceled, or is done before the attempt, the job has not failed. Queue
+// libraries set a deadline for each attempt. If this deadline ends an attempt, the attempt has
+// failed, as with AttemptTimeout.
 func TestRunInterrupted(t *testing.T) {
 	const delay = 100 * time.Millisecond
 	canceled := func(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -299,8 +299,8 @@ func TestAPanicIsSettledAndGoesOn(t *testing.T) {
 	}
 }
 
-// An error whose own methods panic is a failure like any other: the job is decided
-// on, and its Outcome names the type.
+// If a method of an error panics, the attempt has failed like any other. Run makes a decision,
+// and the error of the Outcome names the type.
 func TestAnErrorThatPanicsIsSettled(t *testing.T) {
 	for name, err := range map[string]error{
 		"Error": (*textless)(nil),
@@ -326,8 +326,8 @@ type asless struct{}
 func (asless) Error() string { return "asless" }
 func (asless) As(any) bool   { panic("no As") }
 
-// A callback of the policy that panics is not called again, because it would panic
-// again. What the attempt returned counts, and a retry is taken from the Budget once.
+// If a callback of the policy panics, Run does not call it again, because it would panic again.
+// Run still decides about the result of the attempt, and takes a retry from the Budget once.
 func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -386,8 +386,8 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 	}
 }
 
-// A queue that counts earlier attempts runs each job once too often. The first run says
-// so, and loses nothing.
+// If a queue counts only earlier attempts, each job runs once too often. The first run of a job
+// logs this, and the job is not lost.
 func TestAnAttemptBelowOne(t *testing.T) {
 	var logged bytes.Buffer
 	log.SetOutput(&logged)
@@ -421,8 +421,8 @@ func panics(kind retry.EventKind) func(context.Context, retry.Event) {
 	}
 }
 
-// A success puts its share back once. A panic before a later attempt must not put a
-// retry back that this process never took.
+// A success puts its share into the Budget once. A panic before a later attempt must not put a
+// retry back that this process has not taken.
 func TestAPanicOfOnEventPutsBackOnce(t *testing.T) {
 	for _, row := range []struct {
 		kind  retry.EventKind
@@ -507,7 +507,7 @@ func TestBegan(t *testing.T) {
 	})
 }
 
-// Decide is Run, whatever has become of the context.
+// Decide makes the same decision as Run, even if the context is done.
 func TestDecide(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -537,8 +537,8 @@ func TestRunWithNilArguments(t *testing.T) {
 	assert.ErrorContains(t, o.Err, "nil function")
 }
 
-// FuzzRun checks that Run makes the same decision as Next, and refuses a job without an
-// attempt left.
+// FuzzRun checks that Run makes the same decision as Next, and makes no attempt of a job that
+// has no attempt left.
 func FuzzRun(f *testing.F) {
 	log.SetOutput(io.Discard) // of attempts below 1
 	f.Add(3, 0, 0, 1, 0, int64(time.Second), 0.2, uint8(0), int64(0))
@@ -577,7 +577,7 @@ func FuzzRun(f *testing.F) {
 	})
 }
 
-// A queue that does not count the failures of each class has counted them all for it.
+// If a queue does not count the failures of each class, a class counts all failures of the job.
 func TestAClassThatTheQueueDoesNotCount(t *testing.T) {
 	slow := retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Second), Classify: func(error) *retry.Class {
 		return &retry.Class{Name: "slow", MaxAttempts: 3, Backoff: retry.Linear(time.Minute)}

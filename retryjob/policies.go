@@ -7,20 +7,23 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Policies are for authors of adapters. They hold the policy of an adapter and the policies
-// of single kinds of jobs. The adapter chooses what a kind is: a type of task, a subject. A
-// copy shares the policies of the kinds. Call Set before the first job runs: Policies are
-// safe for concurrent use only as long as Set is not called. The zero value has no policy;
-// use [NewPolicies].
+// Policies hold the policies of an adapter: one policy for all jobs, and others for single
+// kinds of jobs. Policies are for authors of adapters. The adapter chooses what a kind is, for
+// example a type of task or a subject. A copy shares the policies of the kinds with the
+// original.
+//
+// Call Set before the first job runs, because Set is not safe for concurrent use. Use
+// [NewPolicies] to make Policies: the zero value has no policy.
 type Policies struct {
 	policy retry.Policy
 	kinds  map[string]retry.Policy
 }
 
 // NewPolicies returns Policies in which policy applies to every kind. It returns an error if
-// policy is invalid, or if it sets none of MaxAttempts, MaxRetries, MaxElapsed and
-// NonRetryable, because no job would then be retried. If each job has a limit of its own,
-// set MaxAttempts to [retry.Unlimited]. The error begins with adapter, the name of a package.
+// policy is invalid. It also returns an error if policy sets none of MaxAttempts, MaxRetries,
+// MaxElapsed and NonRetryable, because no job would be retried. If each job has a limit of its
+// own, set MaxAttempts to [retry.Unlimited]. The error begins with adapter, which is the name
+// of the adapter's package.
 func NewPolicies(adapter string, policy retry.Policy) (Policies, error) {
 	if err := check(policy); err != nil {
 		return Policies{}, fmt.Errorf("%s: %w", adapter, err)
@@ -28,30 +31,30 @@ func NewPolicies(adapter string, policy retry.Policy) (Policies, error) {
 	return Policies{policy, map[string]retry.Policy{}}, nil
 }
 
-// check returns an error if policy is invalid, or if it sets no limit.
+// check returns an error if policy is invalid or has no limit.
 func check(policy retry.Policy) error {
 	err := policy.Validate()
 	limited := policy.MaxAttempts != 0 || policy.MaxRetries != 0 || policy.MaxElapsed != 0
 	if err == nil && !limited && !policy.NonRetryable {
 		err = errors.New("the policy has no limit, so no job would be retried: " +
-			"write MaxAttempts, which may be 1, or retry.Unlimited if each job has a limit of its own")
+			"write MaxAttempts: 1 for no retry, or retry.Unlimited if each job has a limit of its own")
 	}
 	return err
 }
 
-// Set sets the policy of one kind. If NewPolicies would refuse policy, Set changes nothing
-// and returns an error. The error begins with where and the kind: for "myqueue: type" and
-// "mail", with "myqueue: type mail: ".
-func (p Policies) Set(where, kind string, policy retry.Policy) error {
+// Set sets the policy for one kind of jobs. If [NewPolicies] would refuse policy, Set returns
+// an error and changes nothing. The error begins with prefix and kind. For example, with the
+// prefix "myqueue: type" and the kind "mail", it begins with "myqueue: type mail: ".
+func (p Policies) Set(prefix, kind string, policy retry.Policy) error {
 	if err := check(policy); err != nil {
-		return fmt.Errorf("%s %s: %w", where, kind, err)
+		return fmt.Errorf("%s %s: %w", prefix, kind, err)
 	}
 	p.kinds[kind] = policy
 	return nil
 }
 
-// Of returns the policy of a kind: the one that Set was given, or else the policy of all
-// kinds.
+// Of returns the policy for a kind of jobs. If Set was not called for kind, Of returns the
+// policy that applies to every kind.
 func (p Policies) Of(kind string) retry.Policy {
 	if policy, ok := p.kinds[kind]; ok {
 		return policy

@@ -6,45 +6,52 @@ import (
 	"github.com/goretry/retry"
 )
 
-// RedriveOptions are the options of Redrive in every adapter. Redrive moves dead letters back to
-// the queue. The zero RedriveOptions moves all dead letters, and their jobs run at once.
+// RedriveOptions are the options of Redrive in every adapter. Redrive moves dead letters back
+// to the queue, so that their jobs run again. With the zero RedriveOptions, Redrive moves all
+// dead letters, and their jobs run at once.
 //
-// A redriven job runs again as a new job: its attempts, its classes and MaxElapsed count from
-// zero. A dead letter that cannot go back stays where it is, and Redrive goes on with the
-// others. At the end, Redrive returns an error that names the dead letters that stayed.
+// A job that was moved back runs as a new job: its attempts, the failures of its classes and
+// MaxElapsed count from zero. If a dead letter cannot go back to the queue, Redrive leaves it
+// and goes on with the others. At the end, Redrive returns an error with the keys of the first
+// 20 such dead letters.
 type RedriveOptions struct {
-	// Filter picks the dead letters that go back. nil: all of them go back. Filter is called
-	// once for each dead letter, in the goroutine that called Redrive. With DryRun, Filter can
-	// also list the dead letters.
+	// Filter returns true for the dead letters that Redrive is to move back. If Filter is nil,
+	// Redrive moves all dead letters. Filter is called once for each dead letter that can be read,
+	// in the goroutine that called Redrive. To list dead letters without moving them, print them
+	// in Filter and set DryRun.
 	Filter func(DeadLetter) bool
 
-	// Window is the time over which the jobs are spread: each job runs Spread(Key, Window)
-	// after the start of Redrive, see [Spread]. If a Key is empty, the JSON of the dead letter
-	// is used instead. 0 or below: all jobs run at once. Above a year: a year.
+	// Window is the time within which the jobs run again. A job runs Spread(Key, Window) after the
+	// start of Redrive, so the jobs are distributed evenly: see [Spread]. If the Key of a dead
+	// letter is empty, its JSON is the key. If Window is 0 or below, all jobs run at once. A
+	// Window above a year is treated as a year.
 	Window time.Duration
 
-	DryRun bool // move nothing; the RedriveResult says what would be moved
+	DryRun bool // move nothing, and only count the dead letters that would be moved
 
-	// OnProgress is called after each dead letter, in the goroutine that called Redrive. done
-	// is the count of dead letters so far. total is how many dead letters there were when
-	// Redrive began, and may change meanwhile. nil: not called.
+	// OnProgress is called after each dead letter, in the goroutine that called Redrive. `done` is
+	// how many dead letters Redrive has examined. `total` is how many dead letters there were when
+	// Redrive began. Others may add or move dead letters meanwhile, so `done` may end below or
+	// above `total`. OnProgress may be nil.
 	OnProgress func(done, total int)
 }
 
 // A RedriveResult says what a Redrive did, even if Redrive returned an error.
 type RedriveResult struct {
 	Found int // how many dead letters were examined
-	Moved int // how many of Found went back, or would go back in a dry run
+	Moved int // how many dead letters were moved back; in a dry run, how many would be
 
-	// Skipped is how many of Found stayed. The Filter did not pick them, they cannot be read or
-	// cannot go back, or another Redrive was faster.
+	// Skipped is how many of the examined dead letters were not moved back. The reason is that
+	// Filter returned false, that a dead letter cannot be read or cannot go back, or that another
+	// Redrive was faster.
 	Skipped int
 }
 
-// Spread returns how long after a redrive the job with this key runs again, from 0 to window.
-// For the same key and window, every process returns the same duration. All durations are
-// equally likely. If window is 0 or below, Spread returns 0.
+// Spread returns how long after the start of a redrive the job with this key runs again. The
+// duration is between 0 and window, and all durations are equally likely. It depends only on
+// key and window, so every process computes the same duration. If window is 0 or below, Spread
+// returns 0.
 func Spread(key string, window time.Duration) time.Duration {
-	const attempt = -1 // a number that no delay of the job is drawn with
+	const attempt = -1 // no attempt has this number, so the result differs from the delays
 	return retry.Draw(retry.SeedOf(key), attempt, 0, window)
 }

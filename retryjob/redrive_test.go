@@ -10,7 +10,7 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// The moments are part of what v1 keeps: two versions of a redriver agree.
+// Spread never changes in v1, so that processes of different versions compute the same times.
 func TestSpread(t *testing.T) {
 	for _, row := range []struct {
 		key    string
@@ -28,8 +28,8 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// The load is even: of 1,000 jobs each fifth of the window gets 200, give or take one
-// in five.
+// The jobs are distributed evenly: of 1,000 jobs, each fifth of the window gets between 160 and
+// 240.
 func TestSpreadIsEven(t *testing.T) {
 	const jobs, parts = 1000, 5
 	for _, form := range []string{"%d", "job-%d", "ORDERS/%d", "jobs:%08x", "%d@example.com", "a71c9a5e-0000-4000-8000-%012d"} {

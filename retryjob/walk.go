@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// A Walk is one Redrive of an adapter, which looks at one dead letter after the other.
-// [RedriveOptions.Walk] makes it. Call its method Look from one goroutine.
+// A Walk is one run of an adapter's Redrive, which examines one dead letter after the other.
+// [RedriveOptions.Walk] makes a Walk. Call the method Look from one goroutine only.
 type Walk struct {
 	result  RedriveResult
 	options RedriveOptions
 	began   time.Time
-	stuck   []error // why dead letters cannot go back: the first 20 errors
+	stuck   []error // the errors of the first 20 dead letters that cannot go back
 	count   int     // how many dead letters cannot go back
 }
 
@@ -22,30 +22,32 @@ type stuckError struct{ error }
 
 func (e stuckError) Unwrap() error { return e.error }
 
-// Stuck wraps an error that concerns only one dead letter. That dead letter stays where it is,
-// and the [Walk] goes on with the others. An error without Stuck ends the Walk. err must not be
-// nil.
+// Stuck wraps an error that keeps only one dead letter from going back to the queue. The [Walk]
+// leaves that dead letter and goes on with the others. An error that Stuck has not wrapped ends
+// the Walk. Do not call Stuck with nil.
 func Stuck(err error) error { return stuckError{err} }
 
 func isStuck(err error) bool { return errors.As(err, new(stuckError)) }
 
-// longestWindow is the longest Window. A job that is due later could outlive its queue.
+// longestWindow is the upper limit for Window. The queue of a job may no longer exist when a
+// longer Window ends.
 const longestWindow = 365 * 24 * time.Hour
 
-// Walk is for authors of adapters, who write the Redrive of their queue with it. Walk calls
-// all, once, and all calls [Walk.Look] with each dead letter of the queue. A Walk has no
-// context: to stop early, all returns an error. Walk returns the counts even if it returns an
-// error. Every error begins with adapter, the name of a package.
-func (o RedriveOptions) Walk(adapter string, all func(*Walk) error) (RedriveResult, error) {
+// Walk does the work of Redrive that is the same in every queue. It is for authors of adapters.
+// Walk calls iterate once, and iterate must call [Walk.Look] for each dead letter of the queue.
+// To stop early, iterate returns an error. Walk returns the counts even if it returns an error.
+// Every error begins with adapter, which is the name of the adapter's package.
+func (o RedriveOptions) Walk(adapter string, iterate func(*Walk) error) (RedriveResult, error) {
 	o.Window = min(o.Window, longestWindow)
 	w := &Walk{options: o, began: time.Now()}
-	if err := errors.Join(all(w), w.stuckOnes()); err != nil {
+	if err := errors.Join(iterate(w), w.stuckOnes()); err != nil {
 		return w.result, fmt.Errorf("%s: redrive: %w", adapter, err)
 	}
 	return w.result, nil
 }
 
-// stuckOnes returns an error that names the dead letters that cannot go back, or nil.
+// stuckOnes returns an error that names the dead letters that cannot go back. It returns nil if
+// there are none.
 func (w *Walk) stuckOnes() error {
 	if w.count == 0 {
 		return nil
@@ -54,18 +56,22 @@ func (w *Walk) stuckOnes() error {
 		w.count, w.result.Found, errors.Join(w.stuck...))
 }
 
-// Look moves the dead letter d if the [RedriveOptions] pick it, and counts it. Look calls the
-// Filter, heeds DryRun, and computes when the job is due. The adapter only moves.
+// Look counts the dead letter d, and moves d if the [RedriveOptions] say so. Look calls Filter,
+// respects DryRun, and computes when the job is due. The adapter only provides the function
+// `move`.
 //
-//   - unreadable is nil if d can go back. If the adapter cannot read a dead letter, it passes
-//     that error and a zero d, and d is skipped. If d was read but cannot go back, the error
-//     is wrapped in [Stuck]: Look calls the Filter and, if it picks d, names d in the error
-//     of the Walk.
-//   - total is how many dead letters there are, for OnProgress.
-//   - move takes d out of the dead letters and lets its job run again at due, as a new one.
-//     It returns false if d is no longer there. If it returns an error that is not Stuck,
-//     Look returns this error, and all must return it too.
-func (w *Walk) Look(d DeadLetter, unreadable error, total int, move func(due time.Time) (bool, error)) error {
+//   - `unreadable` is nil if d can go back. If the adapter cannot read the dead letter, it
+//     passes the error and a zero d, and Look skips the dead letter. If the adapter has read d
+//     but knows that d cannot go back, it passes an error of [Stuck]. If Filter returns true
+//     for d, the error of the Walk then names d.
+//   - `total` is how many dead letters there are. Look passes it to OnProgress.
+//   - `move` removes d from the dead letters, and lets the job run again as a new job at the
+//     time due. It returns false if d is no longer a dead letter. If it returns an error of
+//     Stuck, the Walk goes on. Look returns any other error, and iterate must then return it as
+//     well.
+func (w *Walk) Look(
+	d DeadLetter, unreadable error, total int, move func(due time.Time) (bool, error),
+) error {
 	const most = 20
 	moved, err := w.move(d, unreadable, move)
 	if isStuck(err) {
@@ -87,8 +93,8 @@ func (w *Walk) Look(d DeadLetter, unreadable error, total int, move func(due tim
 	return nil
 }
 
-// move moves d if the options pick it. It reports whether d was moved, or would be moved in a
-// dry run.
+// move moves d if the options say so. It reports whether d was moved. In a dry run, it reports
+// whether d would be moved.
 func (w *Walk) move(
 	d DeadLetter, unreadable error, move func(due time.Time) (bool, error),
 ) (bool, error) {
@@ -104,7 +110,7 @@ func (w *Walk) move(
 	}
 	key := d.Key
 	if key == "" {
-		text, _ := json.Marshal(d) // if this fails, d is due at the time of the empty key
+		text, _ := json.Marshal(d) // if this fails, the key stays empty
 		key = string(text)
 	}
 	return move(w.began.Add(Spread(key, w.options.Window)))

@@ -71,7 +71,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// Dead letters without a key do not all run at one moment, and each has the same one in
+// Dead letters without a key do not all run at the same time. Each of them has the same time in
 // every Redrive.
 func TestDeadLettersWithoutAKeyAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestDeadLettersWithoutAKeyAreSpread(t *testing.T) {
 	})
 }
 
-// However many cannot go back, the error is short.
+// The error is short even if thousands of dead letters cannot go back.
 func TestManyThatCannotGoBack(t *testing.T) {
 	result, err := retryjob.RedriveOptions{}.Walk("adapter", func(w *retryjob.Walk) error {
 		for range 1000 {
@@ -107,7 +107,7 @@ func TestManyThatCannotGoBack(t *testing.T) {
 	assert.Less(t, len(err.Error()), 4<<10)
 }
 
-// What failed to move is not counted: it may be in either place.
+// If moving a dead letter fails, it is not counted, because nobody knows whether it was moved.
 func TestWalkFails(t *testing.T) {
 	boom := errors.New("boom")
 	options := retryjob.RedriveOptions{OnProgress: func(int, int) { t.Error("progress") }}

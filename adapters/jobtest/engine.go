@@ -1,21 +1,23 @@
-// Package jobtest tests an adapter between [retryjob] and a job queue, against the queue's
-// real server.
+// Package jobtest tests an adapter that connects [retryjob] with a job queue. The tests use the
+// real server of the queue.
 //
-// Describe the queue as an [Engine], and write its worker as a [Queue], as users of your
-// adapter would write it. Then call the tests:
+// Describe the queue as an [Engine]. Implement [Queue] as users of your adapter would write
+// their worker. Then call the tests:
 //
 //	func TestEngine(t *testing.T) { jobtest.Run(t, engine) }
 //	func TestLoad(t *testing.T)   { jobtest.Load(t, engine, 1000) }
 //	func TestKills(t *testing.T)  { jobtest.Kills(t, engine, 5) }
 //
-// [Run] checks how often and when a job runs, why it ends, what its dead letter says, and
-// that all this holds when a worker is killed. [Load], [Kills], [Restarts] and [Redrive] run
-// many jobs.
+// [Run] checks single jobs: how often and when a job runs, why it ends, and what its dead
+// letter says. Run also kills the workers of some jobs. [Load], [Kills], [Restarts] and
+// [Redrive] run many jobs.
 //
 // A worker can only be killed together with its process. So [Run], [Kills] and [Redrive] start
-// the program of the test again, with the same test selected. Call them first in the test
-// function: each of these processes repeats the code before the call, and never cleans up. A
-// queue that lives in the memory of one process sets [Engine].InProcess, and uses [Run],
+// the test program a second time, with the same test selected. The second process also runs the
+// code that precedes the call in the test function, but it never runs the cleanup. So call Run,
+// Kills or Redrive in the first line of the test function.
+//
+// If the queue lives in the memory of one process, set [Engine].InProcess, and use only [Run],
 // [Load] and [Restarts].
 package jobtest
 
@@ -28,64 +30,62 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// An Engine describes an adapter under test, and what its queue promises. Open, Unit and
-// Late must be set, and Lease unless the queue is InProcess.
+// An Engine describes an adapter under test and the promises of its queue. You must set Open,
+// Unit and Late. You must also set Lease, unless InProcess is true.
 type Engine struct {
-	// Open opens the queue of this name, and creates the queue if it does not exist. A
-	// name consists of a to z, 0 to 9 and _, and has at most 40 characters. Queues
-	// with different names share nothing. One queue may be open many times at once,
-	// in different processes.
+	// Open opens the queue with this name, and creates the queue if it does not exist. A name
+	// consists of a to z, 0 to 9 and _, and has at most 40 characters. Queues with different names
+	// must share nothing. The tests may open the same queue several times at once, in different
+	// processes.
 	Open func(ctx context.Context, name string) (Queue, error)
 
-	// Unit is the shortest delay that is worth planning. The tests plan delays of 1 to 3
-	// units. If the queue stores whole seconds, use a second. If the queue polls, use a
-	// few times its poll interval. Otherwise 50ms is a good value.
+	// Unit is the shortest delay that makes sense for the queue. The policies of the tests have
+	// delays of 1 to 3 units. If the queue stores whole seconds, use a second. If the queue polls,
+	// use a few times its poll interval. Otherwise 50ms is a good value.
 	Unit time.Duration
 
-	// Late is how long after its planned time an attempt may begin. It covers the
-	// granularity of the queue, and the delays of a busy machine. No attempt may begin
-	// early.
+	// Late is how late an attempt may begin after its planned time. Choose it for the precision of
+	// the queue and for a busy machine. No attempt may begin early.
 	Late time.Duration
 
-	// Lease is the longest time until the queue delivers the job of a killed worker
-	// again. Configure the queue with a short lease, because the tests wait for it.
+	// Lease is the longest time from the death of a worker until the queue delivers its job again.
+	// Configure a short lease in the queue, because the tests wait that long.
 	Lease time.Duration
 
-	// Uncounted says that the queue does not count an attempt that was interrupted
-	// because its worker stopped. Then the next attempt has the same number. If Uncounted is
-	// false, a job whose worker stops in the last attempt must become a dead letter.
+	// Uncounted says that the queue does not count an attempt that was interrupted because its
+	// worker stopped. Then the next attempt must have the same number. If Uncounted is false and
+	// the worker of a job stops in the last attempt, the job must become a dead letter.
 	Uncounted bool
 
-	// InProcess says that the queue lives in the memory of this process, so that no other
-	// process can open it. Run then leaves out the rows in which a worker is killed or
-	// panics, and Kills and Redrive fail: test the Redrive of the queue without this package.
+	// InProcess says that the queue lives in the memory of this process, so that no other process
+	// can open it. Run then leaves out the jobs whose worker is killed or panics. Kills and
+	// Redrive fail, so test the Redrive of such a queue without this package.
 	InProcess bool
 
-	// Forgets says that the queue's server may forget its last deliveries when a worker
-	// or the server itself crashes. After such a crash the tests only check that no job
-	// is lost, and that each job ends.
+	// Forgets says that the queue's server may forget its last deliveries when a worker or the
+	// server crashes. After such a crash, the tests check only that each job ends and that no job
+	// is lost.
 	Forgets bool
 
-	// Repeats says that a worker or redriver that is killed can leave a job in the queue
-	// twice. Then one job for each kill may run again, and leave a second dead letter.
+	// Repeats says that a job can be in the queue twice if a worker or a process in Redrive is
+	// killed. Then for each kill, one job may run twice and leave a second dead letter.
 	Repeats bool
 
-	// Classes says that the queue keeps how many failures of each class a job had: it
-	// stores the Classes of each [retryjob.Outcome]. Otherwise
-	// all failures of the job count for each class.
+	// Classes says that the queue counts the failures of each class: it stores the Classes of each
+	// [retryjob.Outcome]. If Classes is false, each class counts all failures of the job.
 	Classes bool
 }
 
-// check returns an error if the function of this name cannot test e. It kills processes if
-// kills is set.
+// check returns an error if the test function with this name cannot test e. If kills is true,
+// the function kills processes.
 func (e Engine) check(name string, kills bool) error {
 	switch {
 	case e.Open == nil || e.Unit <= 0 || e.Late <= 0:
-		return fmt.Errorf("jobtest: %s needs Engine.Open, and a Unit and a Late above 0", name)
+		return fmt.Errorf("jobtest: %s needs Engine.Open, and Unit and Late above 0", name)
 	case kills && e.InProcess:
 		return fmt.Errorf("jobtest: %s kills processes, and this queue lives in one process", name)
 	case kills && e.Lease <= 0:
-		return fmt.Errorf("jobtest: %s kills workers: set Engine.Lease, or InProcess", name)
+		return fmt.Errorf("jobtest: %s kills workers: set Engine.Lease, or set Engine.InProcess", name)
 	}
 	return nil
 }
@@ -93,14 +93,16 @@ func (e Engine) check(name string, kills bool) error {
 // A Queue is an open queue of an [Engine]. Its methods must be safe for concurrent
 // use.
 type Queue interface {
-	// Enqueue adds a job with this key, to run now. A maxAttempts above 0 is the
-	// job's own limit. With 0 the job has no limit of its own.
+	// Enqueue adds a job with this key, which is to run now. maxAttempts is the job's own limit on
+	// attempts. If maxAttempts is 0, the job has no limit of its own.
 	Enqueue(ctx context.Context, key string, maxAttempts int) error
 
-	// Work runs the queue's jobs with the policy p, ten at a time, until ctx ends.
-	// Then Work cancels the contexts of the jobs that are running, waits until they
-	// have returned, gives them back to the queue, and returns nil or the context's
-	// error. The attempt passed to do is the number that the adapter gives the attempt.
+	// Work runs the jobs of the queue with the policy p, ten at a time, until ctx ends. Then Work
+	// cancels the contexts of the running jobs, and waits until their functions have returned. It
+	// gives these jobs back to the queue, and returns nil or the context's error.
+	//
+	// Work calls `do` for each attempt of a job, with the key of the job and with the number that
+	// the adapter has given the attempt.
 	Work(
 		ctx context.Context, p retry.Policy,
 		do func(ctx context.Context, key string, attempt int) error,
@@ -109,19 +111,19 @@ type Queue interface {
 	// Open returns how many jobs are neither done nor dead letters.
 	Open(ctx context.Context) (int, error)
 
-	// Dead returns the dead letters by key, as an operator would find them.
+	// Dead returns the dead letters by the keys of their jobs. It reads them as an operator would.
 	Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error)
 
-	// Close closes the queue. If remove is true, Close also deletes everything that
+	// Close closes the queue. If remove is true, Close also deletes the queue and everything that
 	// belongs to the queue from the server.
 	Close(ctx context.Context, remove bool) error
 }
 
-// A Redriver is a Queue whose dead letters can go back.
+// A Redriver is a Queue whose dead letters can be moved back to the queue.
 type Redriver interface {
 	Queue
 
-	// Redrive moves dead letters back, as the Redrive of the adapter does.
+	// Redrive moves dead letters back to the queue, by calling Redrive of the adapter.
 	Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error)
 }
 
@@ -129,9 +131,9 @@ type Redriver interface {
 type Operator interface {
 	Redriver
 
-	// Stop lets a job run again if the job is a dead letter, and cancels the job before a
-	// worker can take it. Stop returns false, and changes nothing, if a worker has taken
-	// the job since it went back.
+	// Stop cancels a job before a worker can take the job. If the job still is a dead letter, Stop
+	// first moves it back to the queue. If a worker has already taken the job, Stop returns false
+	// and changes nothing.
 	Stop(ctx context.Context, key string) (bool, error)
 }
 
@@ -139,17 +141,19 @@ type Operator interface {
 type Stranger interface {
 	Queue
 
-	// Plant adds a hostile message for each key: its headers cannot be read, or the
-	// message is too large to be copied. Each message must end, done or as a dead letter.
+	// Plant adds a hostile message for each key. For example, the headers of a message cannot be
+	// parsed, or a message is too large to be copied. Each of these messages must succeed or
+	// become a dead letter.
 	Plant(ctx context.Context, keys []string) error
 }
 
-// A Forger is a Redriver to which a stranger can write dead letters.
+// A Forger is a Redriver to which anybody can write forged dead letters.
 type Forger interface {
 	Redriver
 
-	// Forge adds a forged dead letter for each key. A forged letter must not go back: it
-	// cannot be read, describes the end of another run, or names a destination outside the
-	// queue. If it has a reason, the reason is ReasonPermanent. Dead leaves it out.
+	// Forge adds a forged dead letter for each key. The adapter must not move a forged letter back
+	// to the queue. For example, a forged letter cannot be parsed, describes the end of another
+	// run, or names a destination outside the queue. Its reason is missing or ReasonPermanent.
+	// Dead must not return forged letters.
 	Forge(ctx context.Context, keys []string) error
 }

@@ -26,7 +26,7 @@ type queue struct {
 	dead    map[string]retryjob.DeadLetter
 }
 
-// A waiting job runs again at due. Its Attempt counts how often it has been delivered.
+// A waiting job is due again at the time `due`. Its Attempt counts its deliveries.
 type waiting struct {
 	job retryjob.Job
 	due time.Time

@@ -16,7 +16,7 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// faultLimit is how many attempts the jobs of Load, Kills and Restarts have.
+// faultLimit is the limit on attempts for each job of Load, Kills and Restarts.
 const faultLimit = 3
 
 func faultPolicy(e Engine) retry.Policy {
@@ -27,15 +27,15 @@ func faultPolicy(e Engine) retry.Policy {
 	}
 }
 
-// succeeds picks the attempts that succeed: seven of ten.
+// succeeds reports whether an attempt succeeds. Seven of ten attempts succeed.
 func succeeds(key string, attempt int) bool {
 	return retry.SeedOf(fmt.Sprintf("%s/%d", key, attempt))%10 >= 3
 }
 
-// longest is the longest time that an attempt of Kills and Restarts takes.
+// longest is the upper limit for the random duration of an attempt in Kills and Restarts.
 const longest = 100 * time.Millisecond
 
-// faultDo returns what the jobs of Kills and Restarts do.
+// faultDo returns the function that runs an attempt of a job in Kills and Restarts.
 func faultDo(j *journal) func(ctx context.Context, key string, attempt int) error {
 	return func(ctx context.Context, key string, attempt int) error {
 		return j.around(key, attempt, func() error {
@@ -48,16 +48,17 @@ func faultDo(j *journal) func(ctx context.Context, key string, attempt int) erro
 	}
 }
 
-// Kills kills this many worker processes, five at a time, each at a random moment of its
-// work, and lets another worker finish. Then it checks that
+// Kills starts as many worker processes as kills says, five at a time, and kills each of them
+// at a random moment of its work. Another worker then finishes the jobs. At the end, Kills
+// checks that
 //
 //   - no job is lost;
 //   - no attempt above a job's limit ran;
-//   - no attempt ran twice, and no two attempts of a job ran at once, unless the queue
-//     Repeats;
+//   - no attempt ran twice, and no two attempts of a job ran at once, unless Engine.Repeats is
+//     true;
 //   - each dead letter has the right reason and number of attempts.
 //
-// If the queue is a [Stranger], hostile messages are among the jobs.
+// If the queue is a [Stranger], Kills also adds one hostile message for each kill.
 func Kills(t *testing.T, e Engine, kills int) {
 	must(t, e.check("Kills", true))
 	obey(e)
@@ -84,7 +85,7 @@ func Kills(t *testing.T, e Engine, kills int) {
 	p := faultPolicy(e)
 	p.OnEvent = j.events.OnEvent
 	if err := work(ctx, q, p, faultDo(j), func() (bool, error) {
-		time.Sleep(200 * time.Millisecond) // to read a log of thousands of events takes a while
+		time.Sleep(200 * time.Millisecond) // reading a log of thousands of events is slow
 		return over(ctx, q, j, len(keys))
 	}); err != nil {
 		t.Error(err)
@@ -92,10 +93,12 @@ func Kills(t *testing.T, e Engine, kills int) {
 	audit(t, e, q, j, keys, kills, fmt.Sprintf("%d kills, %d of them in an attempt", kills, busy))
 }
 
-// PlantedPrefix is the prefix of the keys of the messages that a [Stranger] plants.
+// PlantedPrefix is the prefix of the keys that Kills passes to the method Plant of a
+// [Stranger].
 const PlantedPrefix = "planted-"
 
-// killAll starts processes that follow an order and kills them: kills in all, atOnce at a time.
+// killAll starts processes that follow the order o, and kills each of them. It does so as often
+// as kills says, with atOnce processes at a time.
 func killAll(ctx context.Context, t *testing.T, j *journal, kills, atOnce int, o order) {
 	t.Helper()
 	var killers sync.WaitGroup
@@ -115,13 +118,13 @@ func killAll(ctx context.Context, t *testing.T, j *journal, kills, atOnce int, o
 	}
 }
 
-// killOne starts a worker and kills it while jobs run.
+// killOne starts a worker process, and kills the process while a job runs.
 func killOne(ctx context.Context, start starter, j *journal, o order) error {
 	p, err := start(ctx, o)
 	if err != nil {
 		return err
 	}
-	// A worker that finds no job is killed too, after 5 seconds.
+	// A worker that has found no job after 5 seconds is killed as well.
 	waiting, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	err = until(waiting, func() (began bool, err error) {
@@ -142,9 +145,10 @@ func killOne(ctx context.Context, start starter, j *journal, o order) error {
 	return errors.Join(err, p.kill())
 }
 
-// Restarts runs this many jobs on one worker. Meanwhile it calls restart, with n from 0 to
-// restarts - 1, which must restart the queue's server. If Work returns an error, Restarts
-// calls Work again. At the end, Restarts makes the same checks as [Kills].
+// Restarts runs jobs on one worker, and meanwhile restarts the queue's server several times. It
+// calls restart(0) to restart(restarts - 1), and each call must restart the server. If Work
+// returns an error, Restarts calls Work again. At the end, Restarts makes the same checks as
+// [Kills].
 func Restarts(t *testing.T, e Engine, jobs, restarts int, restart func(n int) error) {
 	must(t, e.check("Restarts", false))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute)
@@ -169,7 +173,7 @@ func Restarts(t *testing.T, e Engine, jobs, restarts int, restart func(n int) er
 		}
 	})
 	for n := range restarts {
-		// The restarts are spread over the work, so that each restart comes under load.
+		// The restarts are distributed over the whole test, so that jobs run during each restart.
 		if err := until(ctx, func() (bool, error) {
 			runs, err := j.readRuns()
 			return len(runs) >= jobs*(n+1)/(restarts+1), err
@@ -197,7 +201,8 @@ func Restarts(t *testing.T, e Engine, jobs, restarts int, restart func(n int) er
 }
 
 // audit checks the journal and the dead letters after all jobs have ended. Because of the
-// crashes, nobody knows how often each job should have run. faults names them in the log.
+// crashes, it cannot know how often each job should have run. The parameter `faults` describes
+// the crashes in the output of the test.
 func audit(
 	t *testing.T, e Engine, q Queue, j *journal, keys []string, crashes int, faults string,
 ) {
@@ -241,7 +246,7 @@ func audit(
 		faults, len(keys), len(keys)-dead, dead, len(letters)-dead, total, cut, twice)
 }
 
-// repeated returns how the runs show that a job was in the queue twice, or "" if they do not.
+// repeated returns a text if the runs show that a job was in the queue twice, and "" otherwise.
 func repeated(runs []run) string {
 	for i, r := range runs[min(1, len(runs)):] {
 		switch before := runs[i]; {
@@ -254,8 +259,8 @@ func repeated(runs []run) string {
 	return ""
 }
 
-// auditJob returns the faults in the runs of a job and its dead letter. A planted job may end
-// before its last attempt, because it cannot be handled.
+// auditJob returns the faults in the runs of one job and in its dead letter. A job of
+// [Stranger].Plant may become a dead letter before its last attempt.
 func auditJob(runs []run, letter retryjob.DeadLetter, dead, planted bool) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	succeeded := false
@@ -277,7 +282,7 @@ func auditJob(runs []run, letter retryjob.DeadLetter, dead, planted bool) (fault
 	return faults
 }
 
-// must ends the test if there is an error.
+// `must` ends the test if err is not nil.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -285,7 +290,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// open opens a queue that is removed at the end of the test.
+// `open` opens a queue, and deletes the queue at the end of the test.
 func open(t *testing.T, e Engine, name string) Queue {
 	t.Helper()
 	q, err := e.Open(t.Context(), name)
@@ -300,7 +305,8 @@ func open(t *testing.T, e Engine, name string) Queue {
 	return q
 }
 
-// enqueue adds this many jobs and returns their keys.
+// enqueue adds jobs to the queue and returns their keys. The parameter `jobs` is the number of
+// jobs.
 func enqueue(t *testing.T, ctx context.Context, q Queue, jobs int) []string {
 	t.Helper()
 	keys := make([]string, jobs)

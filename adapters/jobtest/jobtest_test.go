@@ -18,7 +18,8 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// In virtual time nothing is late by chance: workers look for jobs every tick.
+// The test runs in virtual time, so no attempt is late by chance. Workers look for jobs every
+// tick.
 func TestEngine(t *testing.T) {
 	for _, r := range table(engine(flaws{})) {
 		t.Run(r.name, func(t *testing.T) {
@@ -27,7 +28,7 @@ func TestEngine(t *testing.T) {
 	}
 }
 
-// Flaws are what an engine does wrong.
+// Flaws are the faults that an engine has on purpose.
 type flaws struct {
 	shift                           time.Duration              // by which it runs jobs later than they are due
 	forge                           func(*retryjob.DeadLetter) // changes what its dead letters say
@@ -36,8 +37,7 @@ type flaws struct {
 	silent, deaf, buriesStops       bool
 }
 
-// If a server may forget, what follows the death of a worker is not judged, except
-// that the job must end.
+// If Engine.Forgets is true, a test checks only that a job ends after its worker was killed.
 func TestRunSeesFlaws(t *testing.T) {
 	type faults map[string]string // by row; "": nothing is wrong
 	for name, tc := range map[string]struct {
@@ -67,7 +67,7 @@ func TestRunSeesFlaws(t *testing.T) {
 		"it forgets when a job began":           {flaws{ageless: true}, faults{"MaxElapsed": "the job has not ended", "MaxElapsed, and a kill on the way": "the job has not ended"}, nil},
 		"it does not know a job's own limit":    {flaws{limitless: true}, faults{"the job's limit is below the policy's": "the attempts [1 2 3] ran, want [1 2]"}, nil},
 		"it reports no events":                  {flaws{silent: true}, faults{"success": "the queue says that 0 are open, and there are no events"}, nil},
-		"it has no worker that works":           {flaws{deaf: true}, faults{"success": "its context has not ended"}, nil},
+		"it has no worker that works":           {flaws{deaf: true}, faults{"success": "before its context was done"}, nil},
 		"a worker that stops is a failure":      {flaws{buriesStops: true}, faults{"the worker stops": "the attempts [1] ran, want [1 2]"}, nil},
 	} {
 		for forgets, rows := range map[bool]faults{false: tc.judged, true: tc.forgiven} {
@@ -84,8 +84,8 @@ func TestRunSeesFlaws(t *testing.T) {
 	}
 }
 
-// faultsOf runs a row and returns what is wrong. It runs the workers that are to be
-// killed in this process.
+// faultsOf runs a row and returns its faults. Workers that are to be killed also run in this
+// process.
 func faultsOf(t *testing.T, e Engine, row string) []string {
 	t.Helper()
 	r, err := rowOf(e, row)
@@ -95,8 +95,8 @@ func faultsOf(t *testing.T, e Engine, row string) []string {
 	return r.judge(e, r.observe(ctx, e, startHere(e), t.TempDir()))
 }
 
-// startHere returns a starter of workers that stand in for processes: what a worker
-// does after its end has no effect.
+// startHere returns a starter whose workers run in this process. Nothing that a worker does
+// after it was killed has an effect.
 func startHere(e Engine) starter {
 	return func(ctx context.Context, o order) (*process, error) {
 		opened, err := e.Open(ctx, o.Queue)
@@ -188,7 +188,7 @@ func TestAuditSeesFaults(t *testing.T) {
 	assert.Equal(t, []string{"it is lost"}, auditJob(nil, retryjob.DeadLetter{}, false, true), "planted, and lost")
 }
 
-// A line that another process is writing is read the next time.
+// If another process is just writing the last line, the next call reads this line.
 func TestReadingALineThatIsBeingWritten(t *testing.T) {
 	j, err := openJournal(t.TempDir())
 	require.NoError(t, err)
@@ -264,7 +264,7 @@ type job struct {
 	worker *memory // the one that runs it
 }
 
-// A memory is a store as one worker has it.
+// A memory is one worker's view of a store.
 type memory struct {
 	*store
 	flaws
@@ -376,7 +376,8 @@ func (q *memory) Dead(context.Context) (map[string]retryjob.DeadLetter, error) {
 
 func (q *memory) Close(context.Context, bool) error { return nil }
 
-// An Engine that lacks a field is refused at once, not after two minutes of other faults.
+// If an Engine lacks a field, the test fails at once, and not after two minutes with other
+// faults.
 func TestTheEngineIsChecked(t *testing.T) {
 	whole := engine(flaws{})
 	whole.Lease = time.Second
@@ -387,9 +388,9 @@ func TestTheEngineIsChecked(t *testing.T) {
 	}{
 		"whole":                      {func(*Engine) {}, true, ""},
 		"no Open":                    {func(e *Engine) { e.Open = nil }, false, "needs Engine.Open"},
-		"no Unit":                    {func(e *Engine) { e.Unit = 0 }, false, "a Unit and a Late above 0"},
-		"no Late":                    {func(e *Engine) { e.Late = 0 }, false, "a Unit and a Late above 0"},
-		"no Lease":                   {func(e *Engine) { e.Lease = 0 }, true, "set Engine.Lease, or InProcess"},
+		"no Unit":                    {func(e *Engine) { e.Unit = 0 }, false, "Unit and Late above 0"},
+		"no Late":                    {func(e *Engine) { e.Late = 0 }, false, "Unit and Late above 0"},
+		"no Lease":                   {func(e *Engine) { e.Lease = 0 }, true, "set Engine.Lease, or set Engine.InProcess"},
 		"no Lease, nothing killed":   {func(e *Engine) { e.Lease = 0 }, false, ""},
 		"in process":                 {func(e *Engine) { e.InProcess = true }, true, "lives in one process"},
 		"in process, nothing killed": {func(e *Engine) { e.InProcess = true }, false, ""},

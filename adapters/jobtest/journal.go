@@ -13,9 +13,9 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// A journal records the runs and the events of the jobs in two files. All processes of a
-// test write to them. Each line is appended by a single write, so no written line is lost
-// when a process is killed.
+// A journal records the attempts of the jobs in the file "runs", and the events of the jobs in
+// the file "log". All processes of a test write to these files. Each line is appended by a
+// single write, so the lines of a killed process are not lost.
 type journal struct {
 	directory string
 	runs, log *os.File
@@ -42,22 +42,22 @@ func (j *journal) close() error {
 	return errors.Join(j.events.Err(), j.runs.Close(), j.log.Close())
 }
 
-// A run is one attempt as the job itself saw it.
+// A run is an execution of the job's function.
 type run struct {
 	key          string
-	attempt      int       // the number that the adapter gave the attempt
-	process      int       // the ID of the process
-	began, ended time.Time // ended is zero if the attempt was cut off by the end of its process
+	attempt      int       // the number that the adapter has given this attempt
+	process      int       // the ID of the process in which the job ran
+	began, ended time.Time // ended is zero if the process was killed during the run
 	ok           bool      // the attempt succeeded
 }
 
-// The lines of the file "runs".
+// These are the formats of the lines in the file "runs".
 const (
 	beginLine = "begin %s %d %d %d\n" // key, attempt, Unix nanoseconds, process
 	endLine   = "end %s %d %d %t\n"   // key, attempt, Unix nanoseconds, whether it succeeded
 )
 
-// around runs do, and records it as an attempt.
+// `around` calls `do`, and records this call as an attempt of the job.
 func (j *journal) around(key string, attempt int, do func() error) error {
 	now := time.Now().UnixNano()
 	if _, err := fmt.Fprintf(j.runs, beginLine, key, attempt, now, os.Getpid()); err != nil {
@@ -71,7 +71,8 @@ func (j *journal) around(key string, attempt int, do func() error) error {
 	return err
 }
 
-// readRuns returns the runs so far by key, in the order in which they began.
+// readRuns returns all runs of each job, by the key of the job. The runs of a job are in the
+// order in which they began.
 func (j *journal) readRuns() (map[string][]run, error) {
 	text, err := os.ReadFile(filepath.Join(j.directory, "runs"))
 	if err != nil {
@@ -93,15 +94,15 @@ func (j *journal) readRuns() (map[string][]run, error) {
 		}
 		open := lastOpen(runs[r.key], r.attempt)
 		if open == nil {
-			return nil, fmt.Errorf("line %q: no such attempt has begun", lines.Text())
+			return nil, fmt.Errorf("line %q: an attempt has ended, but it has not begun", lines.Text())
 		}
 		open.ended, open.ok = time.Unix(0, at), r.ok
 	}
 	return runs, nil
 }
 
-// cutOff returns how many processes were killed during an attempt. Call it only when no
-// process works.
+// cutOff returns how many processes were killed during an attempt. Call cutOff only when no
+// worker runs.
 func (j *journal) cutOff() (int, error) {
 	byKey, err := j.readRuns()
 	processes := map[int]bool{}
@@ -115,7 +116,7 @@ func (j *journal) cutOff() (int, error) {
 	return len(processes), err
 }
 
-// lastOpen returns the last run that has this number and has not ended, nil if there is none.
+// lastOpen returns the last run of this attempt that has not ended, or nil if there is none.
 func lastOpen(runs []run, attempt int) *run {
 	for i := len(runs) - 1; i >= 0; i-- {
 		if runs[i].attempt == attempt && runs[i].ended.IsZero() {
@@ -125,7 +126,8 @@ func lastOpen(runs []run, attempt int) *run {
 	return nil
 }
 
-// readLog returns the events so far. A line that a killed process cut off is not an error.
+// readLog returns all events of the log. It ignores a last line that is incomplete because its
+// process was killed.
 func (j *journal) readLog() ([]retrylog.Record, error) {
 	file, err := os.Open(filepath.Join(j.directory, "log"))
 	if err != nil {
@@ -139,10 +141,10 @@ func (j *journal) readLog() ([]retrylog.Record, error) {
 	return log, err
 }
 
-// stopped reports whether this many jobs have ended. A job has ended if an attempt succeeded,
-// or if its last event is the end of a call that was not canceled. After a success, later
-// events do not matter: a server that restarts may learn of the success only after the next
-// attempt has begun, and then that attempt has no last event.
+// stopped reports whether the log shows the end of exactly this many jobs. A job has ended if
+// one of its attempts succeeded. A job has also ended if its last event is a CallFinished whose
+// reason is not ReasonCanceled. Events after a success are ignored: if the server restarts
+// before it learns of the success, it delivers the job once more.
 func stopped(log []retrylog.Record, jobs int) bool {
 	ended, done := map[string]bool{}, map[string]bool{}
 	for _, r := range log {

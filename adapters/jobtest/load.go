@@ -15,9 +15,10 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// Load runs this many jobs on four workers. Three of ten attempts fail, chosen by the key of
-// the job and the number of the attempt, so it is known in advance how often each job runs,
-// and which jobs become dead letters. Load checks that every count is exact.
+// Load runs jobs on four workers. The parameter `jobs` is the number of jobs. Three of ten
+// attempts fail. Whether an attempt fails depends only on the key of the job and the number of
+// the attempt. So Load knows in advance how often each job must run and which jobs must become
+// dead letters. It checks both.
 func Load(t *testing.T, e Engine, jobs int) {
 	must(t, e.check("Load", false))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
@@ -38,14 +39,14 @@ func Load(t *testing.T, e Engine, jobs int) {
 		enqueued.Round(time.Millisecond), took.Round(time.Millisecond))
 }
 
-// A load records what the jobs of Load do.
+// A load records the attempts and the events of the jobs in Load.
 type load struct {
 	policy retry.Policy
-	events bytes.Buffer // the log of the policy's events
-	ended  atomic.Int64 // how many calls have finished
+	events bytes.Buffer // the events of all jobs, as lines of a log
+	ended  atomic.Int64 // the number of the events CallFinished
 
 	mu   sync.Mutex       // guards runs
-	runs map[string][]int // the numbers of each job's attempts, in the order in which they ran
+	runs map[string][]int // for each job, the numbers of its attempts in the order in which they ran
 }
 
 func newLoad(e Engine) *load {
@@ -60,7 +61,7 @@ func newLoad(e Engine) *load {
 	return l
 }
 
-// do is one attempt of a job.
+// `do` runs one attempt of a job.
 func (l *load) do(_ context.Context, key string, attempt int) error {
 	l.mu.Lock()
 	l.runs[key] = append(l.runs[key], attempt)
@@ -71,8 +72,8 @@ func (l *load) do(_ context.Context, key string, attempt int) error {
 	return errBoom
 }
 
-// work runs the jobs on four workers, and returns how long they took. The first worker uses
-// q, and each other worker opens the queue itself.
+// work runs the jobs on four workers, and returns how long this took. The first worker uses q.
+// Each of the other workers opens the queue itself.
 func (l *load) work(
 	ctx context.Context, t *testing.T, e Engine, name string, q Queue, jobs int,
 ) (took time.Duration) {
@@ -117,8 +118,9 @@ func (l *load) work(
 	return took
 }
 
-// audit compares the runs and the dead letters with those that must be. It returns how many
-// attempts ran, how many had to run, and how many jobs are dead letters.
+// audit reports the jobs that did not run as often as they must, and the jobs whose dead
+// letters are wrong or missing. It returns the number of attempts that ran, the number of
+// attempts that had to run, and the number of jobs that are dead letters.
 func (l *load) audit(
 	t *testing.T, keys []string, letters map[string]retryjob.DeadLetter,
 ) (ran, want, dead int) {
@@ -143,8 +145,9 @@ func (l *load) audit(
 	return ran, want, dead
 }
 
-// auditLoaded returns the faults in the runs of a job and its dead letter. The job must run
-// last times, and then succeed or not.
+// auditLoaded returns the faults in the runs of one job and in its dead letter. The parameter
+// `last` is how many attempts the job must make. The parameter `succeeds` says whether the last
+// attempt succeeds.
 func auditLoaded(
 	runs []int, last int, succeeds bool, letter retryjob.DeadLetter, dead bool,
 ) (faults []string) {
@@ -167,7 +170,8 @@ func auditLoaded(
 	return faults
 }
 
-// replay checks that the policy makes each decision in the log again.
+// replay makes each decision in the log again with the policy, and fails the test if a decision
+// differs.
 func (l *load) replay(t *testing.T) {
 	t.Helper()
 	records, err := retrylog.Read(&l.events)

@@ -14,34 +14,35 @@ import (
 	"github.com/goretry/retry"
 )
 
-// An order says what a process that is started to be killed has to do.
+// An order tells a worker process what to do. The test starts the process with the order, and
+// kills it later.
 type order struct {
-	Row       string        // the row of the table; "": the process works for Kills or Redrive
+	Row       string        // the name of a row of the table of Run; empty for Kills and Redrive
 	Queue     string        // the name of the queue
-	Directory string        // the directory of the journal
-	Window    time.Duration // the window of Redrive; 0: the process works for another test
+	Directory string        // the directory with the files of the journal
+	Window    time.Duration // above 0: call Redrive with this window; 0: run jobs
 }
 
-// output returns what the processes that follow o have printed, "" if none was started.
+// output returns the output of all processes that were started with o.
 func (o order) output() string {
 	text, _ := os.ReadFile(filepath.Join(o.Directory, outputFile))
 	return string(text)
 }
 
-// outputFile is the name of the file with the output of the processes.
+// outputFile is the name of the file to which the worker processes print.
 const outputFile = "output"
 
-// orderVariable is the environment variable that has the order of a process, as JSON.
+// orderVariable is the environment variable that contains the order of a process, as JSON.
 const orderVariable = "RETRY_JOBTEST_ORDER"
 
-// obey follows the order that this process was started with, and never returns. If there
-// is no order, obey returns at once.
+// obey returns at once if this process was started without an order. Otherwise obey follows the
+// order, and exits.
 func obey(e Engine) {
 	text, ordered := os.LookupEnv(orderVariable)
 	if !ordered {
 		return
 	}
-	go func() { // the standard input ends when the process that gave the order ends
+	go func() { // the standard input ends when the parent process ends
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(3)
 	}()
@@ -54,7 +55,7 @@ func obey(e Engine) {
 	os.Exit(1)
 }
 
-// follow works until ctx or the process ends.
+// follow runs jobs, or calls Redrive, until ctx is done or the process is killed.
 func (o order) follow(ctx context.Context, e Engine) error {
 	j, err := openJournal(o.Directory)
 	if err != nil {
@@ -79,18 +80,18 @@ func (o order) follow(ctx context.Context, e Engine) error {
 	return q.Work(ctx, p, do)
 }
 
-// A process is a worker that can be killed.
+// A process is a worker process that the test can kill.
 type process struct {
 	id     int
-	end    func() error  // ends the process as kill -9 does
+	end    func() error  // kills the process as kill -9 does
 	exited chan struct{} // closed when the process has ended
 }
 
-// A starter starts a worker that follows an order.
+// A starter starts a worker process with an order.
 type starter func(ctx context.Context, o order) (*process, error)
 
-// starterOf returns the starter of a test. The starter starts a worker by running this test
-// program again, with only that test selected.
+// starterOf returns a starter for the test with this name. The starter runs this test program
+// as another process, with only that test selected.
 func starterOf(test string) starter {
 	return func(ctx context.Context, o order) (*process, error) { return start(ctx, test, o) }
 }
@@ -113,7 +114,7 @@ func start(ctx context.Context, test string, o order) (*process, error) {
 		"-test.run=^"+test+"$", "-test.count=1", "-test.timeout=10m")
 	command.Env = append(os.Environ(), orderVariable+"="+string(text))
 	command.Stdout, command.Stderr = output, output
-	if _, err := command.StdinPipe(); err != nil { // the pipe is open until either process ends
+	if _, err := command.StdinPipe(); err != nil { // the pipe is open until one process ends
 		return nil, err
 	}
 	if err := command.Start(); err != nil {
@@ -121,13 +122,13 @@ func start(ctx context.Context, test string, o order) (*process, error) {
 	}
 	p := &process{command.Process.Pid, command.Process.Kill, make(chan struct{})}
 	go func() {
-		_ = command.Wait() // the error only says that the process was killed, or panicked
+		_ = command.Wait() // the error says only that the process was killed or panicked
 		close(p.exited)
 	}()
 	return p, nil
 }
 
-// kill ends the process and waits until it has ended.
+// `kill` kills the process, and returns when the process has ended.
 func (p *process) kill() error {
 	err := p.end()
 	if errors.Is(err, os.ErrProcessDone) {
@@ -137,7 +138,7 @@ func (p *process) kill() error {
 	return err
 }
 
-// until waits until done returns true or an error.
+// `until` calls `done` every 20 ms until `done` returns true or an error.
 func until(ctx context.Context, done func() (bool, error)) error {
 	return retry.Do(ctx, retry.Policy{
 		MaxAttempts: retry.Unlimited,

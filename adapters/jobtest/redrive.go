@@ -19,34 +19,37 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// lettersPerKill is how many dead letters Redrive makes for each kill.
+// lettersPerKill is the number of dead letters that Redrive prepares for each kill.
 const lettersPerKill = 50
 
-// errKept is the error of the jobs whose dead letters are not picked.
-var errKept = errors.New("boom, and this stays")
+// errKept is the error of the jobs whose dead letters the Filter leaves out.
+var errKept = errors.New("boom, and the dead letter stays")
 
-// forgedLetters is how many forged letters each redriver meets.
+// forgedLetters is how many forged dead letters a Forger puts into its queue.
 const forgedLetters = 12
 
-// ForgedPrefix is the prefix of the keys of the letters that a [Forger] forges.
+// ForgedPrefix is the prefix of the keys that Redrive passes to the method Forge of a [Forger].
 const ForgedPrefix = "forged-"
 
-// picks reports whether Redrive moves a dead letter. It picks nine of ten.
+// `picks` is the Filter of all redrives in this test. It returns true for nine of ten dead
+// letters.
 func picks(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonPermanent }
 
-// Redrive makes 50 dead letters for each kill. Redrivers move nine of ten dead letters back
-// while a worker runs. Redrive kills this many redrivers, two at once, each at a random
-// moment of its work. Then two more redrivers finish at once, and Redrive checks that
+// Redrive tests the Redrive of the adapter. It prepares 50 dead letters for each kill, and runs
+// a worker for the jobs that are moved back. Redrive starts as many processes as kills says,
+// two at a time. Each process moves dead letters back until it is killed at a random moment. At
+// the end, two concurrent calls move the rest. Only nine of ten dead letters are to be moved.
+// Redrive checks that
 //
 //   - no job is lost;
-//   - each job that was moved ran once, as attempt 1 and at its moment in the window, unless
-//     the queue Repeats;
+//   - each job that was moved ran once, as attempt 1 and at its time in the window, but may run
+//     twice if Engine.Repeats is true;
 //   - the other jobs are still dead letters;
-//   - a dry run before the first redriver, and one more Redrive, move nothing.
+//   - a dry run at the start moves nothing, and neither does another redrive at the end.
 //
-// If the queue is an [Operator], some of the jobs are stopped meanwhile, and must never run.
-// If the queue is a [Forger], each redriver meets forged letters first, and must skip and
-// count them.
+// If the queue is an [Operator], Redrive stops some of the jobs meanwhile, and these jobs must
+// never run. If the queue is a [Forger], the first dead letters in the queue are forged, and
+// the adapter must skip and count them.
 func Redrive(t *testing.T, e Engine, kills int) {
 	must(t, e.check("Redrive", true))
 	obey(e)
@@ -77,19 +80,20 @@ func Redrive(t *testing.T, e Engine, kills int) {
 	r.audit(ctx, t, e, kills)
 }
 
-// A redriven is the state of a call of Redrive.
+// A redriven holds the state of one test by Redrive.
 type redriven struct {
 	queue   Redriver
 	keys    []string                       // the keys of the jobs
-	letters map[string]retryjob.DeadLetter // the dead letters of the jobs before the redrive
-	kept    int                            // how many of the letters are not picked
-	forged  int                            // how many forged letters there are
-	stopped map[string]bool                // the jobs that an operator has stopped
+	letters map[string]retryjob.DeadLetter // the first dead letters, by key
+	kept    int                            // the number of dead letters that the Filter leaves out
+	forged  int                            // the number of forged dead letters
+	stopped map[string]bool                // the keys of the jobs that an Operator has stopped
 	journal *journal
 	window  window
 }
 
-// prepare makes dead letters of this many jobs, and forged letters if the queue is a Forger.
+// prepare runs jobs until all of them have become dead letters. The parameter `jobs` is the
+// number of jobs. It also adds forged dead letters if the queue is a Forger.
 func prepare(ctx context.Context, t *testing.T, q Redriver, jobs int) *redriven {
 	t.Helper()
 	r := &redriven{queue: q, stopped: map[string]bool{}, forged: forge(t, ctx, q)}
@@ -103,7 +107,7 @@ func prepare(ctx context.Context, t *testing.T, q Redriver, jobs int) *redriven 
 	return r
 }
 
-// redrive calls Redrive for the dead letters that picks picks, and checks its result.
+// redrive calls Redrive of the queue with the Filter `picks`, and checks the result.
 func (r *redriven) redrive(
 	ctx context.Context, t *testing.T, o retryjob.RedriveOptions, want retryjob.RedriveResult,
 ) {
@@ -115,7 +119,8 @@ func (r *redriven) redrive(
 	}
 }
 
-// dryRun checks that a dry run counts and reports all dead letters, and moves none.
+// dryRun checks that a dry run counts all dead letters, reports its progress, and moves
+// nothing.
 func (r *redriven) dryRun(ctx context.Context, t *testing.T) {
 	t.Helper()
 	all, progress := len(r.keys)+r.forged, 0
@@ -133,7 +138,8 @@ func (r *redriven) dryRun(ctx context.Context, t *testing.T) {
 	}
 }
 
-// work runs the jobs that were moved until finished is true and all of them have ended.
+// work runs the jobs that were moved back. It returns when `finished` is true and all these
+// jobs have ended.
 func (r *redriven) work(ctx context.Context, finished *atomic.Bool) error {
 	p := retry.Policy{MaxAttempts: 1, OnEvent: r.journal.events.OnEvent}
 	do := func(_ context.Context, key string, attempt int) error {
@@ -148,8 +154,8 @@ func (r *redriven) work(ctx context.Context, finished *atomic.Bool) error {
 	})
 }
 
-// finish redrives until nothing is left to move. A server may return the dead letters of a
-// killed redriver late, so one call may not be enough.
+// finish calls Redrive until no dead letter is left to move. One call may not be enough,
+// because a server may return the dead letters of a killed process late.
 func (r *redriven) finish(ctx context.Context, t *testing.T) {
 	t.Helper()
 	r.window.last = time.Now()
@@ -167,19 +173,20 @@ func (r *redriven) finish(ctx context.Context, t *testing.T) {
 	}))
 }
 
-// ranAfterStop returns an error that names the jobs that ran although they were stopped.
+// ranAfterStop returns an error that lists the jobs that ran although an Operator had stopped
+// them.
 func (r *redriven) ranAfterStop() error {
 	runs, err := r.journal.readRuns()
 	for key := range r.stopped {
 		if len(runs[key]) > 0 {
-			err = errors.Join(err, fmt.Errorf("%s was stopped, and ran: %+v", key, runs[key]))
+			err = errors.Join(err, fmt.Errorf("%s ran although it was stopped: %+v", key, runs[key]))
 		}
 	}
 	return err
 }
 
-// redriveTwice calls Redrive, and again while the first call looks at its first letter. The
-// inner call is the faster one.
+// redriveTwice calls Redrive, and calls Redrive once more inside the Filter of the first call.
+// So the second call overtakes the first call.
 func (r *redriven) redriveTwice(
 	ctx context.Context,
 ) (result, faster retryjob.RedriveResult, err error) {
@@ -199,7 +206,7 @@ func (r *redriven) redriveTwice(
 	return result, faster, errors.Join(exceptForged(err), exceptForged(failed))
 }
 
-// audit checks the runs and the dead letters after the redrive.
+// audit checks the runs and the dead letters after the last redrive.
 func (r *redriven) audit(ctx context.Context, t *testing.T, e Engine, kills int) {
 	t.Helper()
 	runs, err := r.journal.readRuns()
@@ -215,7 +222,7 @@ func (r *redriven) audit(ctx context.Context, t *testing.T, e Engine, kills int)
 			t.Errorf("%s was forged, and ran: %+v", key, runs[key])
 		}
 	}
-	var fifths [5]int // how many jobs belong into each fifth of the window
+	var fifths [5]int // how many jobs are due in each fifth of the window
 	twice := 0
 	for _, key := range r.keys {
 		before := r.letters[key]
@@ -251,9 +258,10 @@ func (r *redriven) audit(ctx context.Context, t *testing.T, e Engine, kills int)
 		r.window.length, fifths)
 }
 
-// operate stops every tenth of the jobs that Redrive moves, if the queue is an Operator. It
-// adds a job to r.stopped if no worker had taken the job. It goes through the jobs in the order
-// of the redrivers, and about as fast, so that it stops jobs that they have just read.
+// operate stops one tenth of the jobs that Redrive is to move, if the queue is an Operator. It
+// adds a job to r.stopped if no worker had taken the job before. operate goes through the jobs
+// in the same order and about as fast as the processes that move dead letters. So it stops jobs
+// whose dead letters such a process has just read.
 func (r *redriven) operate(ctx context.Context) error {
 	operator, is := r.queue.(Operator)
 	for _, key := range r.keys {
@@ -271,7 +279,7 @@ func (r *redriven) operate(ctx context.Context) error {
 	return nil
 }
 
-// forge adds forged letters if the queue is a Forger, and returns how many.
+// forge adds forged dead letters if the queue is a Forger, and returns their number.
 func forge(t *testing.T, ctx context.Context, q Queue) int {
 	t.Helper()
 	forger, is := q.(Forger)
@@ -289,8 +297,8 @@ func forge(t *testing.T, ctx context.Context, q Queue) int {
 var onlyStay = regexp.MustCompile(
 	`^\w+: redrive: \d+ of \d+ dead letters cannot go back, and stay: `)
 
-// exceptForged returns err, or nil if err only names dead letters that cannot go back. Their
-// number is checked elsewhere.
+// exceptForged returns nil if err only says that dead letters cannot go back, and otherwise
+// err. The callers check the number of these dead letters.
 func exceptForged(err error) error {
 	if err != nil && onlyStay.MatchString(err.Error()) {
 		return nil
@@ -298,7 +306,7 @@ func exceptForged(err error) error {
 	return err
 }
 
-// bury lets all jobs fail, and returns their dead letters.
+// bury runs all jobs until they have become dead letters, and returns the dead letters.
 func bury(t *testing.T, ctx context.Context, q Queue, jobs int) map[string]retryjob.DeadLetter {
 	t.Helper()
 	j, err := openJournal(t.TempDir())
@@ -323,11 +331,11 @@ func bury(t *testing.T, ctx context.Context, q Queue, jobs int) map[string]retry
 	return letters
 }
 
-// redriver is the key of a redriver's progress in the journal.
+// redriver is the key under which the journal records the progress of a process in Redrive.
 const redriver = "redriver"
 
 // redrive moves dead letters until its process is killed. It pauses after each dead letter,
-// because otherwise it would be done before the kill.
+// because without pauses it would finish before the kill.
 func (o order) redrive(ctx context.Context, q Redriver, j *journal) error {
 	_, err := q.Redrive(ctx, retryjob.RedriveOptions{
 		Filter: picks,
@@ -342,19 +350,20 @@ func (o order) redrive(ctx context.Context, q Redriver, j *journal) error {
 	if err := exceptForged(err); err != nil {
 		return err
 	}
-	// No dead letter is left, so this redriver waits for the kill.
+	// No dead letter is left, so this process waits until it is killed.
 	_ = j.around(redriver, 0, func() error { <-ctx.Done(); return nil })
 	return ctx.Err()
 }
 
-// A window is the time in which redriven jobs may run.
+// A window is the time in which the moved jobs may run.
 type window struct {
 	length      time.Duration
-	first, last time.Time // when the first and the last redriver began
+	first, last time.Time // when the first and the last call of Redrive began
 }
 
-// audit returns the faults of a job after a redrive. before is its dead letter before the
-// redrive. dead says that the job is still a dead letter, for the same reason.
+// audit returns the faults of one job after the last redrive. The parameter `before` is the
+// dead letter that the job had at first. The parameter `dead` says whether the job still is a
+// dead letter for the same reason.
 func (w window) audit(
 	e Engine, before retryjob.DeadLetter, runs []run, dead bool,
 ) (faults []string) {
@@ -383,8 +392,8 @@ func (w window) audit(
 	return faults
 }
 
-// auditAges returns the faults of the jobs whose MaxElapsed counts from a time before the
-// redrive.
+// auditAges returns a fault for each attempt whose Elapsed counts from a time before the first
+// redrive. Elapsed must count from the redrive.
 func (w window) auditAges(log []retrylog.Record) (faults []string) {
 	for _, r := range log {
 		began := r.Event.Time.Add(-r.Event.Elapsed)

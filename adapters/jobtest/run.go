@@ -16,37 +16,40 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// Run runs the conformance table. Each row is one job in its own queue, with a
-// policy, attempts that fail in a certain way, and the outcome that must follow. Up
-// to twelve rows run at once. For each row Run checks that
+// Run runs a table of jobs. Each row of the table is one job in its own queue. A row has a
+// policy, errors for the attempts, and the outcome that must follow. Up to twelve rows run at
+// once. For each row, Run checks that
 //
 //   - exactly the required attempts run, numbered from 1;
-//   - no attempt begins before it is due, or more than Late after that;
-//   - the job ends: it is done, or it is a dead letter with the Reason of the Outcome,
-//     the number of its attempts, the first 8 KiB of the text of its last failure, and the
-//     times when the job began and ended;
-//   - the events can be replayed, and the policy makes each decision again.
+//   - each attempt begins when it is due, or at most Late after that;
+//   - the job succeeds or becomes a dead letter, as the policy says;
+//   - the dead letter has the Reason of the Outcome, the number of attempts, the first 8 KiB of
+//     the last error, and the times when the job began and ended;
+//   - if the events of the job are read with retrylog.Replay, the policy makes the same
+//     decisions.
 //
 // The rows are:
 //
-//   - success, at once and later;
-//   - a limit of the policy, of the job, or of AttemptCap that is used up;
+//   - success in the first attempt and in a later one;
+//   - jobs that use up the limit of the policy, their own limit, or AttemptCap;
 //   - NonRetryable, Permanent, RetryIf, an empty Budget, AttemptTimeout, and MaxElapsed over
 //     the whole life of a job;
-//   - Classify, with a class that has its own count and a class that is invalid;
-//   - a Retry-After below and above MaxRetryAfter, and one of hours;
-//   - no delay, and more attempts than queues allow by default;
-//   - errors with texts of any bytes and length;
-//   - a worker that stops, a worker whose attempt panics, and a worker that is killed in the
-//     first, a later, and the last attempt.
+//   - classes of errors: a class with a limit and delays, a class with its own count, and an
+//     invalid class;
+//   - a retry.After that is shorter than MaxRetryAfter, a longer one, and one of five hours;
+//   - a policy without delays, and more attempts than queues allow by default;
+//   - errors of 1 MiB, and errors with control characters and invalid UTF-8;
+//   - a worker that stops, a worker whose attempt panics, and workers that are killed in the
+//     first attempt, a later attempt and the last attempt.
 //
-// Every policy sets a limit, or is NonRetryable, so an adapter may refuse one that does not.
+// Every policy of the table has a limit or is NonRetryable. So an adapter may refuse other
+// policies.
 func Run(t *testing.T, e Engine) {
 	must(t, e.check("Run", !e.InProcess))
 	obey(e)
 	rows := slices.DeleteFunc(table(e), func(r row) bool { return e.InProcess && r.endsProcess() })
 	observed := make([]observation, len(rows))
-	atOnce := make(chan struct{}, 12) // two processors can run twelve rows in time
+	atOnce := make(chan struct{}, 12) // two processors are fast enough for twelve rows
 	var running sync.WaitGroup
 	for i := range rows {
 		directory := t.TempDir()
@@ -69,23 +72,23 @@ func Run(t *testing.T, e Engine) {
 	}
 }
 
-// An observation records what the job of a row did.
+// An observation records the runs, the events and the dead letters of one row.
 type observation struct {
 	runs    []run
 	log     []retrylog.Record
 	waits   waits
 	letters map[string]retryjob.DeadLetter
-	err     error // why the row did not end
+	err     error // why the test of this row failed before its end
 }
 
-// key is the key of each row's job.
+// key is the key of the only job in each row's queue.
 const key = "job-1"
 
-// observe runs the job of r to its end.
+// observe runs the job of r until the job has ended, and returns what happened.
 func (r *row) observe(
 	ctx context.Context, e Engine, start starter, directory string,
 ) (o observation) {
-	// After an error, observe still returns what it has seen.
+	// After an error, observe still returns what has happened so far.
 	fail := func(err error) {
 		if err != nil && o.err == nil {
 			o.err = err
@@ -128,7 +131,7 @@ func (r *row) observe(
 	return o
 }
 
-// work runs workers until the job has ended.
+// work runs the workers that the row needs, until the job has ended.
 func (r *row) work(
 	ctx context.Context, e Engine, q Queue, j *journal, start starter, o order,
 ) error {
@@ -170,7 +173,7 @@ func (r *row) work(
 			if !over || err != nil || r.want == retry.ReasonSuccess {
 				return over, err
 			}
-			// The process reports the end of its job before it tells the queue.
+			// The process writes the last event of the job before it tells the queue.
 			letters, err := q.Dead(ctx)
 			return len(letters) > 0, err
 		})
@@ -185,19 +188,19 @@ func (r *row) work(
 	if err := r.worker(ctx, q, j, ended); err != nil {
 		return fmt.Errorf("%s: %w", unfinished(ctx, q, j), err)
 	}
-	// A queue that wrongly delivers a job that has ended does so soon.
+	// If a faulty queue delivers a job after its end, this happens soon.
 	time.Sleep(3 * e.Unit)
 	return nil
 }
 
-// worker runs a worker in this process until done returns true or an error.
+// worker runs the job of r in this process until done returns true or an error.
 func (r *row) worker(ctx context.Context, q Queue, j *journal, done func() (bool, error)) error {
 	p := r.policy
 	p.OnEvent = j.events.OnEvent
 	return work(ctx, q, p, r.do(j), done)
 }
 
-// work runs q's jobs until done returns true or an error.
+// work runs the jobs of q until done returns true or an error.
 func work(
 	ctx context.Context, q Queue, p retry.Policy,
 	do func(context.Context, string, int) error, done func() (bool, error),
@@ -212,7 +215,7 @@ func work(
 		err := q.Work(working, p, do)
 		switch {
 		case err == nil && working.Err() == nil:
-			err = errors.New("Work returned, and its context has not ended")
+			err = errors.New("Work returned before its context was done")
 		case errors.Is(err, working.Err()):
 			err = nil
 		}
@@ -221,13 +224,13 @@ func work(
 	}()
 	err := until(working, done)
 	if working.Err() != nil {
-		err = nil // Work has failed, or the time is up
+		err = nil // Work has failed or ctx is done: return that error
 	}
 	stop()
 	return errors.Join(err, <-result, ctx.Err())
 }
 
-// over reports whether this many jobs have ended.
+// `over` reports whether exactly this many jobs have ended, and no job is open.
 func over(ctx context.Context, q Queue, j *journal, jobs int) (bool, error) {
 	log, err := j.readLog()
 	if err != nil || !stopped(log, jobs) {
@@ -237,7 +240,7 @@ func over(ctx context.Context, q Queue, j *journal, jobs int) (bool, error) {
 	return open == 0, err
 }
 
-// unfinished describes a job that did not end in time.
+// unfinished describes the state of a job that did not end in time.
 func unfinished(ctx context.Context, q Queue, j *journal) string {
 	last := "there are no events"
 	log, err := j.readLog()
@@ -252,13 +255,13 @@ func unfinished(ctx context.Context, q Queue, j *journal) string {
 	return fmt.Sprintf("the job has not ended: the queue says that %d are open, and %s", open, last)
 }
 
-// newName returns a name for a queue that no other test uses.
+// newName returns a random name for a queue, which no other test uses.
 func newName() string { return "jobtest_" + strings.ToLower(rand.Text())[:16] }
 
-// longestErr is how many bytes of an error a dead letter may have, in every queue.
+// longestErr is the maximum length of the error in a dead letter in bytes.
 const longestErr = 8 << 10
 
-// judge returns the faults that o shows.
+// judge compares o with the outcome that the row requires, and returns the faults.
 func (r *row) judge(e Engine, o observation) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if o.err != nil {
@@ -320,15 +323,15 @@ func (r *row) judge(e Engine, o observation) (faults []string) {
 	return faults
 }
 
-// judgeLetter returns the faults in the reason, the attempts and the error of a dead letter.
+// judgeLetter returns the faults in a dead letter's reason, number of attempts and error.
 func (r *row) judgeLetter(letter retryjob.DeadLetter) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if letter.Reason != r.want || letter.Attempts != r.attempts {
 		say("the dead letter says %q after %d attempts, want %q after %d",
 			letter.Reason, letter.Attempts, r.want, r.attempts)
 	}
-	// If the worker did not survive the last attempt, its error is not known. An interrupted
-	// attempt has not failed.
+	// If the worker did not survive the last attempt, the error of that attempt is unknown. An
+	// interrupted attempt has no error.
 	if !r.endsProcess() && r.stopIn == 0 && !strings.Contains(letter.Err, r.lastText()) {
 		say("the dead letter's error is %q, want the last attempt's, %q", letter.Err, r.lastText())
 	}
@@ -342,11 +345,11 @@ func (r *row) judgeLetter(letter retryjob.DeadLetter) (faults []string) {
 }
 
 // judgeTimes returns the faults in the times of a dead letter. If the worker did not survive
-// the first attempt, a queue need not know when the job began.
+// the first attempt, the queue may not know when the job began.
 func (r *row) judgeTimes(e Engine, runs []run, letter retryjob.DeadLetter) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if len(runs) == 0 {
-		return nil // judge reports the missing runs
+		return nil // judge has already reported that the runs are missing
 	}
 	first, known := runs[0].began, r.killIn != 1 && r.panicIn != 1
 	if known && (letter.Began.IsZero() || letter.Began.After(first.Add(e.Late))) {
@@ -363,7 +366,7 @@ func (r *row) judgeTimes(e Engine, runs []run, letter retryjob.DeadLetter) (faul
 	return faults
 }
 
-// lastText returns a text that must be in the error of the last attempt.
+// lastText returns a text that the error of the last attempt must contain.
 func (r *row) lastText() string {
 	if r.policy.AttemptTimeout > 0 {
 		return context.DeadlineExceeded.Error()
@@ -371,9 +374,9 @@ func (r *row) lastText() string {
 	return errBoom.Error()
 }
 
-// A wait is the time between two attempts.
+// A wait is the time between the end of an attempt and the start of the next.
 type wait struct {
-	attempt       int // the attempt after the wait
+	attempt       int // the number of the attempt after the wait
 	planned, seen time.Duration
 }
 
@@ -388,7 +391,7 @@ func (w waits) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// waitsOf returns the waits of one job.
+// waitsOf returns the waits between the attempts of one job.
 func waitsOf(log []retrylog.Record) (w waits) {
 	for i, r := range log {
 		if i > 0 && r.Event.Kind == retry.AttemptStarted && log[i-1].Event.Kind == retry.RetryScheduled {

@@ -11,23 +11,24 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A row is one job, what its attempts do, and the outcome that must follow.
+// A row of the table is one job with its policy, the steps of its attempts, and the outcome
+// that must follow.
 type row struct {
 	name   string
 	policy retry.Policy
-	limit  int    // the job's own limit on attempts; 0: none
-	script []step // the steps of the runs, in order; the last step repeats
+	limit  int    // the job's own limit on attempts; 0 if it has none
+	script []step // what each run does; later runs repeat the last step
 
-	stopIn  int // in this run the worker is stopped, and another worker is started; 0: never
-	killIn  int // in this run the process of the worker is killed, and another one started; 0: never
-	panicIn int // this run panics in its own process; another worker is started if that dies; 0: never
+	stopIn  int // the worker is stopped in this run, and another worker starts; 0: never
+	killIn  int // the worker's process is killed in this run, and another worker starts; 0: never
+	panicIn int // this run panics in a process of its own, and another worker starts; 0: never
 
-	want     retry.Reason // why the job ends; ReasonRetry: the job waits longer than a test can
+	want     retry.Reason // why the job ends; ReasonRetry if it still waits at the end of the test
 	attempts int          // how many attempts must run, numbered from 1
-	says     string       // a part of the dead letter's text
+	says     string       // a text that the error of the dead letter must contain
 }
 
-// A step is what one attempt of a job does.
+// A step is the function that one attempt of a job runs.
 type step func(ctx context.Context) error
 
 var (
@@ -40,7 +41,7 @@ var (
 func ok(context.Context) error   { return nil }
 func boom(context.Context) error { return errBoom }
 
-// hang returns when its context ends. A worker that is killed never gets there.
+// hang returns when its context is done. If the worker is killed, hang never returns.
 func hang(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
@@ -61,13 +62,14 @@ func times(n int, s step) (script []step) {
 	return script
 }
 
-// table returns the rows. Rows that wait for a lease come first, so that the other rows run
-// meanwhile.
+// table returns the rows. Rows that wait until a lease ends come first, so that other rows can
+// run meanwhile.
 func table(e Engine) []row {
 	return slices.Concat(workerRows(e), countRows(e.Unit), errorRows(e), timeRows(e.Unit))
 }
 
-// three returns the policy of most rows, changed by change.
+// three returns a policy of three attempts, which most rows use. If `change` is not nil, it may
+// change the policy first.
 func three(unit time.Duration, change func(p *retry.Policy)) retry.Policy {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: unit}}
 	if change != nil {
@@ -83,7 +85,7 @@ func workerRows(e Engine) []row {
 	two := three(u, func(p *retry.Policy) { p.MaxAttempts = 2 })
 	none := three(u, func(p *retry.Policy) { p.NonRetryable = true })
 	long := retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Schedule{u, u, time.Hour - u/2}}
-	// If an interrupted attempt counts, no attempt is left.
+	// If the queue counts the interrupted attempt, no second attempt is allowed.
 	stopped := row{
 		name: "the worker stops in the only attempt", policy: retry.Policy{MaxAttempts: 1}, stopIn: 1,
 		script: []step{hang, ok}, want: retry.ReasonExhausted, attempts: 1,
@@ -104,7 +106,8 @@ func workerRows(e Engine) []row {
 			killIn: 1, script: []step{hang}, want: retry.ReasonExhausted, attempts: 1},
 		{name: "killed under a NonRetryable policy", policy: none, killIn: 1,
 			script: []step{hang}, want: retry.ReasonNonRetryable, attempts: 1},
-		// Each delay alone is within MaxElapsed, and so is the time since the kill.
+		// The third delay is below MaxElapsed, but the job's whole time plus this delay exceeds
+		// MaxElapsed.
 		{name: "MaxElapsed, and a kill on the way", policy: long, killIn: 2,
 			script: []step{boom, hang, boom}, want: retry.ReasonElapsed, attempts: 3},
 		{name: "a panic", policy: three(u, nil), panicIn: 1,
@@ -117,7 +120,7 @@ func workerRows(e Engine) []row {
 	}
 }
 
-// countRows returns the rows that succeed, or end at a limit on attempts.
+// countRows returns the rows whose jobs succeed or reach a limit on attempts.
 func countRows(u time.Duration) []row {
 	jittered := three(u, func(p *retry.Policy) { p.Jitter = retry.EqualJitter })
 	undelayed := three(u, func(p *retry.Policy) { p.Backoff = nil })
@@ -148,7 +151,7 @@ func countRows(u time.Duration) []row {
 	}
 }
 
-// errorRows returns the rows in which the error decides.
+// errorRows returns the rows in which the error of an attempt decides what happens.
 func errorRows(e Engine) []row {
 	u := e.Unit
 	rejecting := three(u, func(p *retry.Policy) {
@@ -165,7 +168,8 @@ func errorRows(e Engine) []row {
 			return &retry.Class{MaxDelay: -1} //retry:vet-ignore policyliteral what this row tests
 		}
 	})
-	// If failures are not counted by class, the second failure is the class's last.
+	// If the queue does not count the failures of each class, the class counts both failures, and
+	// its limit of 2 is reached.
 	counted := row{
 		name: "a class with a count of its own", policy: three(u, func(p *retry.Policy) {
 			p.MaxAttempts, p.Classify = 5, func(err error) *retry.Class {
@@ -197,10 +201,11 @@ func errorRows(e Engine) []row {
 	}
 }
 
-// timeRows returns the rows in which a time or a Budget decides.
+// timeRows returns the rows in which a time limit or a Budget decides what happens.
 func timeRows(u time.Duration) []row {
 	impatient := three(u, func(p *retry.Policy) { p.MaxRetryAfter = u })
-	// The second delay alone is within MaxElapsed.
+	// The second delay is below MaxElapsed, but the job's whole time plus this delay exceeds
+	// MaxElapsed.
 	elapsed := retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Schedule{u, time.Hour - u/2}}
 	poor := three(u, func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1} })
 	quick := three(u, func(p *retry.Policy) {
@@ -224,7 +229,7 @@ func timeRows(u time.Duration) []row {
 	}
 }
 
-// endsProcess reports whether the process of a worker dies in r.
+// endsProcess reports whether the process of a worker is killed or panics in r.
 func (r row) endsProcess() bool { return r.killIn > 0 || r.panicIn > 0 }
 
 func rowOf(e Engine, name string) (row, error) {
@@ -236,7 +241,7 @@ func rowOf(e Engine, name string) (row, error) {
 	return row{}, fmt.Errorf("the table has no row %q", name)
 }
 
-// do returns the function that a worker calls with the job of r.
+// `do` returns the function that a worker calls for each attempt of the job of r.
 func (r *row) do(j *journal) func(ctx context.Context, key string, attempt int) error {
 	return func(ctx context.Context, key string, attempt int) error {
 		return j.around(key, attempt, func() error {
@@ -249,7 +254,7 @@ func (r *row) do(j *journal) func(ctx context.Context, key string, attempt int) 
 	}
 }
 
-// numbers returns the numbers of the attempts that must run.
+// numbers returns the numbers of the attempts that must run, in this order.
 func (r *row) numbers(e Engine) (numbers []int) {
 	for n := 1; n <= r.attempts; n++ {
 		numbers = append(numbers, n)

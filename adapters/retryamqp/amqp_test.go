@@ -74,7 +74,7 @@ func newQueue(t *testing.T) *queue {
 	return q
 }
 
-// end publishes a message, handles it until it is a dead letter, and returns that.
+// `end` publishes a message, handles it until it is a dead letter, and returns the dead letter.
 func end(t *testing.T, q *queue, p amqp.Publishing, handle func(context.Context, amqp.Delivery) error) amqp.Delivery {
 	t.Helper()
 	require.NoError(t, q.publish(t.Context(), p))
@@ -171,9 +171,9 @@ func TestEarlyMessageWaitsAgain(t *testing.T) {
 	assert.False(t, began.Before(due), "the attempt began %v early", due.Sub(began))
 }
 
-// Without these arguments messages could be lost: at most once is RabbitMQ's default
-// for dead letters, and from 4.0 on its limit is 20 deliveries. To show what the
-// server has, the test declares each queue again without one of its arguments.
+// Without these arguments, messages could be lost. RabbitMQ moves dead letters at most once by
+// default, and 4.0 and later drop a message after 20 deliveries. To check the arguments on the
+// server, the test declares each queue again without one of them.
 func TestQueueArguments(t *testing.T) {
 	q := newQueue(t)
 	end(t, q, amqp.Publishing{}, func(context.Context, amqp.Delivery) error { return errBoom }) // a wait queue is declared when it is needed
@@ -289,8 +289,9 @@ func TestConsumeFails(t *testing.T) {
 	}
 }
 
-// A queue that an operator deletes ends Consume, which says so. What was being handled is
-// not lost: the messages that fail or are interrupted are in their queues.
+// If an operator deletes the work queue, Consume ends with an error that names the queue. The
+// messages that are being handled are not lost: those that fail or are interrupted are in the
+// wait queue or among the dead letters.
 func TestConsumeNamesADeletedQueue(t *testing.T) {
 	for name, row := range map[string]struct {
 		args amqp.Table // of the queue that is declared again at once
@@ -341,8 +342,8 @@ func TestConsumeNamesADeletedQueue(t *testing.T) {
 	}
 }
 
-// A worker whose handler did not return gets no more messages: its process is about to end,
-// and a message that arrives before this end would use up an attempt.
+// After a handler has panicked or called runtime.Goexit, its worker gets no more messages. The
+// process is about to end, and a message that arrives before the end would use up an attempt.
 func TestAHandlerThatDoesNotReturn(t *testing.T) {
 	q := newQueue(t)
 	require.NoError(t, q.Enqueue(t.Context(), "a", 0))

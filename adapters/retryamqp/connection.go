@@ -13,19 +13,20 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// A link is a connection that nobody else uses, so it can be cut. During an alarm, RabbitMQ
-// does not read a connection that has published, and the AMQP client waits for answers
-// without end. Cutting the socket ends all these waits and their goroutines.
+// A link is a connection whose socket can be closed at any time, because nobody else uses the
+// connection. During an alarm, RabbitMQ does not read from a connection that has published, and
+// the AMQP client waits for its answers without a time limit. Closing the socket ends these
+// waits and their goroutines.
 type link struct {
 	*amqp.Connection
 	socket net.Conn
-	why    atomic.Pointer[error] // why the socket was cut; nil: it was not
+	why    atomic.Pointer[error] // the reason for closing the socket; nil as long as it is open
 }
 
 var errRecovers = errors.New("Config.Recovery is set, but a message that was delivered before " +
-	"a recovery cannot be acknowledged after it: leave it nil, and call again after an error")
+	"a recovery cannot be acknowledged after it: leave Recovery nil, and call again after an error")
 
-// connect opens a connection, or returns soon after ctx is done.
+// connect opens a connection. If ctx is done first, connect soon returns an error.
 func (r *Retries) connect(ctx context.Context) (*link, error) {
 	if r.Config.Recovery != nil {
 		return nil, errRecovers
@@ -54,8 +55,8 @@ func (r *Retries) connect(ctx context.Context) (*link, error) {
 	return l, err
 }
 
-// dial connects with Config.Dial. If that is nil, dial does what the AMQP client does by
-// default, and also ends with ctx.
+// dial connects with Config.Dial. If Config.Dial is nil, dial connects as the AMQP client does
+// by default, and also returns when ctx is done.
 func (r *Retries) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if r.Config.Dial != nil {
 		return r.Config.Dial(network, address)
@@ -66,12 +67,13 @@ func (r *Retries) dial(ctx context.Context, network, address string) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	// The deadline is for the handshake. The AMQP client clears it.
+	// The deadline limits the AMQP handshake. The AMQP client removes the deadline afterwards.
 	return conn, conn.SetDeadline(time.Now().Add(timeout))
 }
 
-// A socket closes itself when a read fails. Without this, the AMQP client would not notice
-// that its heartbeats have failed while it waits for a write that the server never reads.
+// A socket closes itself when a read fails. A write can block because the server does not read.
+// While a write blocks, the AMQP client does not notice that the heartbeats of the server are
+// missing. Closing the socket ends the write.
 type socket struct{ net.Conn }
 
 func (s socket) Read(b []byte) (int, error) {
@@ -82,7 +84,7 @@ func (s socket) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// until runs f. When ctx is done, until cuts the connection, so that f returns.
+// `until` runs f. If ctx is done before f returns, `until` closes the socket, so that f fails.
 func (l *link) until(ctx context.Context, f func() error) error {
 	stop := context.AfterFunc(ctx, func() { l.cut(context.Cause(ctx)) })
 	defer stop()
@@ -93,31 +95,35 @@ func (l *link) until(ctx context.Context, f func() error) error {
 	return err
 }
 
-// cut closes the socket, and stores why. If the socket was cut before, the first reason stays.
+// `cut` closes the socket, and stores the reason. After several calls, the first reason is
+// stored.
 func (l *link) cut(why error) {
 	l.why.CompareAndSwap(nil, &why)
 	_ = l.socket.Close()
 }
 
-// isCut reports whether the socket was cut. The AMQP client may notice the cut later.
+// isCut reports whether `cut` was called. The AMQP client may not have noticed yet that the
+// socket is closed.
 func (l *link) isCut() bool { return l.why.Load() != nil }
 
-// end closes the connection. A server that does not read its connections gets a second.
+// `end` closes the connection. If the server has not answered after a second, `end` closes the
+// socket.
 func (l *link) end() {
 	cut := time.AfterFunc(time.Second, func() { _ = l.socket.Close() })
 	defer cut.Stop()
 	_ = l.Close()
 }
 
-// lasting returns a context that is done this much later than ctx, so that a copy that the
-// server is about to confirm is not made twice.
-func lasting(ctx context.Context, longer time.Duration) (context.Context, context.CancelFunc) {
+// lasting returns a context that is done when ctx has been done for the grace period. In this
+// period the server can still confirm a copy. Without the confirmation, the message would be
+// copied a second time.
+func lasting(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	lasting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {
-		case <-time.After(longer):
+		case <-time.After(grace):
 			cancel(fmt.Errorf("the server has not answered for %v after the end of the context; "+
-				"it answers no publisher during a memory or disk alarm", longer))
+				"it answers no publisher during a memory or disk alarm", grace))
 		case <-lasting.Done():
 		}
 	})

@@ -25,7 +25,7 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// A copy that is about to be confirmed when its context ends gets this much more time.
+// When a context is done, the server has some more time to confirm a copy.
 func TestLasting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, end := context.WithCancel(t.Context())
@@ -51,7 +51,7 @@ func TestLasting(t *testing.T) {
 	})
 }
 
-// A write that nobody reads ends when the heartbeats have failed.
+// If the server does not read, a write ends when the heartbeats have failed.
 func TestSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, server := net.Pipe()
@@ -69,7 +69,7 @@ func TestSocket(t *testing.T) {
 	})
 }
 
-// A stalling connection passes nothing on any more, as to a server that hangs.
+// A stalling connection no longer passes on what is written, as if the server hung.
 type stalling struct {
 	net.Conn
 	stalled atomic.Bool
@@ -99,8 +99,8 @@ func (s *stalling) Close() error {
 	return s.Conn.Close()
 }
 
-// Whichever connection hangs, Consume ends soon after its context and leaves no goroutine, and
-// the message is delivered again.
+// If one of the two connections hangs, Consume ends soon after its context and leaves no
+// goroutine. The message is delivered again.
 func TestAConnectionThatHangs(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -139,9 +139,9 @@ func TestAConnectionThatHangs(t *testing.T) {
 	}
 }
 
-// During a memory alarm RabbitMQ reads nothing from connections that publish. Good messages
-// are handled all the same, bad ones wait, and Consume and Redrive end with their contexts.
-// After the alarm, no message is lost and none has too many attempts.
+// During a memory alarm, RabbitMQ does not read from connections that publish. Messages that
+// succeed are still handled, and messages that fail wait. Consume and Redrive end with their
+// contexts. After the alarm, no message is lost and none has too many attempts.
 func TestAlarm(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]int{"small": 1, "larger than what sockets hold": 12 << 20} {
@@ -275,8 +275,8 @@ func alarm(t *testing.T, body int) {
 	for n := range bad {
 		key := fmt.Sprint("bad-", n)
 		assert.Equal(t, retry.ReasonExhausted, dead[key].Reason, "%s is a dead letter: %v", key, dead)
-		// RabbitMQ may read a copy from a socket that was cut, and store it when the alarm is
-		// over. Then the message has two lives from the second attempt on.
+		// RabbitMQ may read a copy from a socket that was cut, and store it when the alarm is over.
+		// Then the message is in two queues from the second attempt on.
 		assert.LessOrEqual(t, len(runs[key]), 3+2, key)
 	}
 	for n := range 3 - result.Moved {

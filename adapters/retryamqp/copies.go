@@ -13,23 +13,24 @@ import (
 	"github.com/goretry/retry"
 )
 
-// copies publishes copies of messages, one after the other, on its own connection. During
-// a memory or disk alarm RabbitMQ stops reading connections that publish. The connection that
-// acknowledges messages must therefore never publish.
+// copies publishes copies of messages, one after the other, on a connection of its own. During
+// a memory or disk alarm, RabbitMQ does not read from connections that publish. So the
+// connection that acknowledges messages must never publish.
 type copies struct {
 	connect func(context.Context) (*link, error)
-	grace   time.Duration // how long a copy may take after its context is done
+	grace   time.Duration // how long `publish` may go on after its context is done
 
-	// Hold mu from the copy to the acknowledgment: then a crash doubles at most one message.
+	// Hold mu from the publishing of a copy to the acknowledgment of its message. Then a crash
+	// leaves at most one message in two queues.
 	mu       sync.Mutex
-	over     error // why no more copies are made; nil: copies are made
+	over     error // the error of all further copies; nil as long as copies are possible
 	link     *link
-	channel  *amqp.Channel // in confirm mode; a copy that the server refuses closes it
+	channel  *amqp.Channel // in confirm mode; after an error, the server closes the channel
 	refused  chan *amqp.Error
 	returned chan amqp.Return
 }
 
-// open connects and opens a channel, unless both are open.
+// `open` opens the connection and the channel, unless they are already open.
 func (c *copies) open(ctx context.Context) (err error) {
 	if c.link == nil || c.link.IsClosed() {
 		c.channel = nil
@@ -51,23 +52,24 @@ func (c *copies) open(ctx context.Context) (err error) {
 	})
 }
 
-// end closes the connection.
+// `end` closes the connection.
 func (c *copies) end() {
 	if c.link != nil {
 		c.link.end()
 	}
 }
 
-// untilStored is the policy of publish. While another worker is declaring a queue, the queue
-// exists but refuses messages.
+// untilStored is the policy of publish. Several tries may be necessary: while another worker is
+// declaring a queue, the queue already exists but refuses messages.
 var untilStored = retry.Policy{
 	MaxAttempts: 10,
 	Backoff:     retry.Exponential{Base: 20 * time.Millisecond},
 }
 
-// publish declares a queue, and waits until the queue has stored the message, at most until
-// the grace period after ctx is over. A transaction of the copy and the acknowledgment is not
-// safe: RabbitMQ acknowledges the message even if the queue refuses the copy.
+// publish declares a queue, publishes a copy, and waits until the queue has stored the copy. It
+// gives up when ctx has been done for c.grace. An AMQP transaction around the copy and the
+// acknowledgment would not be safe: RabbitMQ acknowledges the message even if the queue refuses
+// the copy.
 func (c *copies) publish(ctx context.Context, to queue, p amqp.Publishing) error {
 	if c.over != nil {
 		return c.over
@@ -81,13 +83,13 @@ func (c *copies) publish(ctx context.Context, to queue, p amqp.Publishing) error
 		return c.link.until(ctx, func() error { return c.try(ctx, to, p) })
 	})
 	if ctx.Err() != nil && err != nil {
-		c.over = context.Cause(ctx) // the next copies would wait as long
+		c.over = context.Cause(ctx) // each further copy would also wait for c.grace
 		return c.over
 	}
-	return retry.Unwrap(err) // without the mark of Permanent, so that a loop around Consume goes on
+	return retry.Unwrap(err) // not Permanent, so that a retry.Do around Consume goes on
 }
 
-// try publishes a copy once.
+// `try` tries once to publish a copy.
 func (c *copies) try(ctx context.Context, to queue, p amqp.Publishing) error {
 	if err := to.declare(c.channel); err != nil {
 		if said := (*amqp.Error)(nil); errors.As(err, &said) && said.Server && !c.link.IsClosed() {
@@ -96,7 +98,7 @@ func (c *copies) try(ctx context.Context, to queue, p amqp.Publishing) error {
 		return c.drop(err)
 	}
 	stored, err := c.channel.PublishWithDeferredConfirmWithContext(ctx, "", to.name, true, false, p)
-	if err != nil { // at most a part of the copy was sent, and the server drops that part
+	if err != nil { // the server ignores the part of the copy that was sent
 		return c.drop(err)
 	}
 	if !stored.Wait() {
@@ -110,16 +112,16 @@ func (c *copies) try(ctx context.Context, to queue, p amqp.Publishing) error {
 	}
 }
 
-// drop closes a connection that failed before a whole copy was sent, so that the next try
-// connects again. The AMQP client may not have noticed the failure yet.
+// `drop` closes the connection after an error, if no whole copy was sent. So the next try
+// connects again, even if the AMQP client has not noticed the error.
 func (c *copies) drop(err error) error {
 	_ = c.link.socket.Close()
 	c.link = nil
 	return err
 }
 
-// refusal returns why a copy was not stored. If the connection has failed, the error is
-// permanent, because the server may have stored the copy.
+// refusal returns the error for a copy that the server did not confirm. If the connection has
+// failed, the error is Permanent, because the server may have stored the copy.
 func (c *copies) refusal() error {
 	if !c.channel.IsClosed() {
 		return errors.New("it refuses messages")

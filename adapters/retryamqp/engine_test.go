@@ -34,10 +34,10 @@ func TestRedrive(t *testing.T) {
 	jobtest.Redrive(t, engine(t), servers.Amount(t, "RETRY_KILLS", 10))
 }
 
-// RabbitMQ restarts under load. It may forget that an attempt has ended in that
-// moment; then it is made again. There is no such test with crashes: after some of
-// them 3.10.8 never elects the leader of a queue that was declared shortly before, and
-// does not answer what is published to it.
+// RabbitMQ restarts under load. It may forget the end of an attempt in this moment, and then
+// the attempt runs again. There is no such test with crashes. After some crashes, 3.10.8 does
+// not elect a leader for a queue that was declared shortly before the crash, and does not
+// answer if a message is published to this queue.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	s := servers.RabbitMQ(t)
@@ -50,8 +50,8 @@ func TestRestarts(t *testing.T) {
 	})
 }
 
-// Memory alarms come and go under load, and RabbitMQ restarts in every second one. An alarm
-// holds up those messages that fail, and no other.
+// Memory alarms begin and end under load, and RabbitMQ restarts during every second alarm. In
+// an alarm, only the messages that fail have to wait.
 func TestRestartsAndAlarms(t *testing.T) {
 	t.Parallel()
 	s := servers.RabbitMQ(t)
@@ -169,8 +169,8 @@ func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error 
 	return q.publish(ctx, p)
 }
 
-// Plant publishes messages whose headers are as large as a frame, and those that a producer
-// cannot mean.
+// Plant publishes messages whose headers are as large as a frame, and messages whose headers
+// have impossible values.
 func (q *queue) Plant(ctx context.Context, keys []string) error {
 	large := amqp.Table{"big": strings.Repeat("x", 130_700)}
 	late := amqp.Table{"big": large["big"], "retry-due": time.Now().Add(time.Hour).UnixMilli()}
@@ -186,7 +186,8 @@ func (q *queue) Plant(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// Forge publishes messages among the dead letters that are none, or that lack a part.
+// Forge publishes messages to the queue of dead letters that are not dead letters, or that lack
+// a part.
 func (q *queue) Forge(ctx context.Context, keys []string) error {
 	const dead = "retry-dead-letter"
 	for i, key := range keys {
@@ -212,7 +213,7 @@ func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Contex
 	})
 }
 
-// ready returns how many messages of a queue are not with a worker.
+// `ready` returns how many messages of a queue wait for a worker.
 func (q *queue) ready(name string) (n int, err error) {
 	err = q.do(func(channel *amqp.Channel) error {
 		inspected, err := channel.QueueDeclarePassive(name, true, false, false, false, nil)

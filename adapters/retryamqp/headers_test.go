@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// The headers of producers, of whom nobody reads a part of RabbitMQ's own.
+// These are headers of producers. RabbitMQ and its plugins do not read them.
 var ofProducers = amqp.Table{
 	"x-tenant": "acme", "x-request-id": "7f", "x-b3-traceid": "80f198ee56343ba8", "X-Death": "upper case", "x-deaths": int64(3),
 	"x-delivery-counter": int32(1), "x-delayed": true, "x-optional": "no x-opt-", "x-originally": "no x-original-", "cc": []any{"a"},
@@ -43,8 +43,8 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// A producer's headers are there in each attempt, in the dead letter, and after a redrive.
-// Those of RabbitMQ are not, as far as RabbitMQ does not write them anew.
+// Each attempt, the dead letter and the redriven message have the headers of the producer. They
+// lack the headers of RabbitMQ, unless RabbitMQ has written them again.
 func TestHeadersOfProducers(t *testing.T) {
 	q := newQueue(t)
 	headers := maps.Clone(ofProducers)

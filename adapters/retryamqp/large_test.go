@@ -79,9 +79,9 @@ func work(t *testing.T, q *queue, policy retry.Policy, atLeast, letters int) (ru
 
 const frame = 131072 // RabbitMQ's frame_max
 
-// A message whose headers leave no room for those of a copy becomes a dead letter after
-// one attempt, without its headers, and its events say why. Those beside it are handled
-// once, and a Redrive names it and moves the others.
+// If the headers of a message leave no room for the headers of a copy, the message becomes a
+// dead letter without its headers after one attempt, and its events say why. The other messages
+// are handled once. A Redrive names the dead letter in its error, and moves the others.
 func TestAMessageThatCannotBeCopied(t *testing.T) {
 	t.Parallel()
 	large := amqp.Publishing{Body: []byte("body"), Type: "t", Headers: amqp.Table{"big": strings.Repeat("x", 130_700-8-32), "list": []any{"a", int8(1), []byte("b"), nil}}}
@@ -137,7 +137,7 @@ func TestAMessageThatCannotBeCopied(t *testing.T) {
 			_, dead = work(t, q, retry.Policy{MaxAttempts: 1}, 1, 2)
 			require.Len(t, dead, 2)
 			result, err := q.Redrive(t.Context(), retryjob.RedriveOptions{DryRun: true})
-			assert.ErrorContains(t, err, `1 of 2 dead letters cannot go back, and stay: "odd": it has no room for its "headers"`)
+			assert.ErrorContains(t, err, `1 of 2 dead letters cannot go back, and stay: "odd": the dead letter lacks the "headers" of its message`)
 			assert.Equal(t, retryjob.RedriveResult{Found: 2, Moved: 1, Skipped: 1}, result)
 			require.NoError(t, q.untilDead(t.Context(), 2))
 			result, err = q.Redrive(t.Context(), retryjob.RedriveOptions{})
@@ -186,8 +186,8 @@ func TestAMessageThatCannotBeCopiedIsGivenBack(t *testing.T) {
 	}
 }
 
-// What a queue does not take ends Consume with an error. The messages beside it are handled
-// once, or given back and not counted.
+// If a queue refuses a copy, Consume ends with an error. The other messages are handled once,
+// or are given back without counting the attempt.
 func TestACopyThatIsRefused(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -234,8 +234,8 @@ func TestACopyThatIsRefused(t *testing.T) {
 	assert.Equal(t, map[string][]int{"good-1": {1}, "good-2": {1}, "odd": {1, 2}, "waits": {1, 1}}, attempts)
 }
 
-// A dead letter that a stranger wrote goes back to this queue alone, whatever it says, and
-// one that cannot be copied ends no Redrive.
+// A dead letter that somebody else has written goes back only to this queue, whatever its
+// headers say. If a dead letter cannot be copied, Redrive still goes on.
 func TestRedriveOfAStrangersLetters(t *testing.T) {
 	t.Parallel()
 	q, other := newQueue(t), newQueue(t)
@@ -265,8 +265,8 @@ func TestRedriveOfAStrangersLetters(t *testing.T) {
 	assert.Zero(t, n)
 }
 
-// A body that RabbitMQ took before its max_message_size was lowered, as 4.0 does it,
-// becomes a dead letter without the body, and the worker goes on.
+// RabbitMQ 4.0 has lowered max_message_size. If a body is larger than the new limit, its
+// message becomes a dead letter without the body, and the worker goes on.
 func TestABodyThatIsNowTooLarge(t *testing.T) {
 	t.Parallel()
 	s := servers.RabbitMQ(t)

@@ -13,25 +13,26 @@ import (
 )
 
 // Redrive moves dead letters back to the queue. Each message gets all its attempts again, and
-// is handled at its moment in o.Window, or up to a sixty-fourth of its wait later. Redrive
-// skips dead letters that it cannot read.
+// is handled at its time in o.Window. Rounding can lengthen the wait of a message by up to
+// 1/64. Redrive skips dead letters that it cannot parse.
 //
-// If Redrive is killed or fails, or if two run at once, no message is lost. Call Redrive again
-// for the rest. A dead letter that was not acknowledged after its copy was stored then goes
-// back twice.
+// If Redrive fails, or if its process is killed, no message is lost. Call Redrive again for the
+// rest. One dead letter may then go back twice, because its copy was stored and the dead letter
+// was not acknowledged. Concurrent calls of Redrive lose no message either.
 //
-// A dead letter that Redrive has read is absent from the queue until Redrive returns, or until
-// the server notices that the process was killed. Dead letters that arrive meanwhile are left
-// for the next call.
+// While Redrive runs, nobody else can read the dead letters that it has already read. The
+// skipped dead letters can be read again when Redrive has returned, or when the server notices
+// that the process was killed. Redrive leaves dead letters that arrive meanwhile for the next
+// call.
 //
-// Redrive connects. It returns soon after ctx is done, even during an alarm: a copy that the
-// server is about to confirm gets another second.
+// Redrive opens connections of its own. When ctx is done, Redrive waits up to a second for the
+// confirmation of the last copy. Then it returns, even during an alarm.
 func (r *Retries) Redrive(
 	ctx context.Context, o retryjob.RedriveOptions,
 ) (retryjob.RedriveResult, error) {
 	return o.Walk("retryamqp", func(walk *retryjob.Walk) error {
 		return r.use(ctx, time.Second, func(w *worker) error {
-			return w.redrive(ctx, walk) // the end of use gives back the dead letters that were skipped
+			return w.redrive(ctx, walk) // after use, the server takes back the skipped dead letters
 		})
 	})
 }
@@ -59,10 +60,11 @@ func (w *worker) redrive(ctx context.Context, walk *retryjob.Walk) error {
 		}
 		letter, unreadable := DeadLetterOf(d.Headers)
 		if leftOut, is := d.Headers[leftOutHeader]; is && unreadable == nil {
-			unreadable = retryjob.Stuck(fmt.Errorf("it has no room for its %.100q", leftOut))
+			unreadable = retryjob.Stuck(
+				fmt.Errorf("the dead letter lacks the %.100q of its message", leftOut))
 		}
 		if err := walk.Look(letter, unreadable, dead.Messages, func(due time.Time) (bool, error) {
-			m, _ := read(d) // the handling of the message reports a malformed header
+			m, _ := read(d) // the worker that gets the message reports a malformed header
 			m.began = due
 			err := w.waitUntil(ctx, m, due)
 			if errors.Is(err, errTooLarge) {
@@ -76,9 +78,10 @@ func (w *worker) redrive(ctx context.Context, walk *retryjob.Walk) error {
 	return nil
 }
 
-// waitUntil moves a message that was never handled to the queue for the step below its
-// wait. The worker that gets the message lets it wait for the rest. If waitUntil rounded
-// up instead, the messages of an eighth of the window would arrive at the same time.
+// waitUntil moves a dead letter to a wait queue, to be handled as a new message at the time
+// due. It chooses the wait queue with the longest TTL that is not longer than the wait. The
+// worker that gets the message then lets it wait for the rest of the time. If waitUntil rounded
+// the wait up instead, the messages of an eighth of the window would arrive at the same time.
 func (w *worker) waitUntil(ctx context.Context, m message, due time.Time) error {
 	left := time.Until(due)
 	if left < time.Millisecond {
@@ -87,7 +90,8 @@ func (w *worker) waitUntil(ctx context.Context, m message, due time.Time) error 
 	return w.move(ctx, m, w.waiting(stepBelow(left)), 0, amqp.Table{dueHeader: due.UnixMilli() + 1})
 }
 
-// stepBelow returns the longest step of at most delay. delay is at least a millisecond.
+// stepBelow returns the longest TTL of a wait queue that is at most delay. It needs a delay of
+// at least a millisecond.
 func stepBelow(delay time.Duration) time.Duration {
 	ms := uint64(min(delay, longest) / time.Millisecond)
 	cut := max(0, bits.Len64(ms)-4)

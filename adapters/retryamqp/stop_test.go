@@ -18,7 +18,7 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// A gate holds up what a client sends while it is closed.
+// While a gate is closed, it keeps back what the client sends.
 type gate struct {
 	net.Conn
 	mu *sync.Mutex
@@ -30,8 +30,8 @@ func (g gate) Write(b []byte) (int, error) {
 	return g.Conn.Write(b)
 }
 
-// A message that comes while a worker stops goes back as it was: its attempt is not counted,
-// it still waits until it is due, and what cannot be read is not lost.
+// If a message arrives while a worker stops, the message goes back unchanged. Its attempt is
+// not counted, it still waits until it is due, and malformed headers are not lost.
 func TestAMessageThatComesWhileAWorkerStops(t *testing.T) {
 	t.Parallel()
 	later := time.Now().Add(300 * 24 * time.Hour).UnixMilli()

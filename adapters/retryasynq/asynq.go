@@ -1,6 +1,6 @@
 // Package retryasynq retries the tasks of asynq (github.com/hibiken/asynq) according to a
-// [retry.Policy]. If a task fails, the policy decides whether and when the task runs again.
-// A task that is not retried is archived with the reason.
+// [retry.Policy]. If a task fails, the policy decides whether and when the task runs again. A
+// failed task that is not retried is archived with the reason.
 //
 //	retries, err := retryasynq.New(policy)
 //	if err != nil {
@@ -21,37 +21,40 @@
 // # What happens to a task
 //
 // Handlers return errors as usual, and may mark errors with [retry.Permanent] and
-// [retry.After]. A task that is retried waits at least as long as the policy says. asynq
-// stores times in whole seconds, so a task runs at the next full second. A task that is
-// not retried is archived. [DeadLetterOf] returns why, and [Redrive] lets archived
-// tasks run again. docs/queues.md in the library's repository describes what all queues
-// share.
+// [retry.After]. A task that is retried waits at least as long as the policy says. asynq stores
+// times in whole seconds, so the task runs at the next full second. A failed task that is not
+// retried is archived. [DeadLetterOf] returns the reason, and [Redrive] runs archived tasks
+// again. docs/queues.md in the library's repository explains what all adapters for queues have
+// in common.
 //
-// asynq's own signals keep their meaning. An error that wraps asynq.SkipRetry is permanent.
-// A task whose error wraps asynq.RevokeTask is dropped. [Retries.Configure] describes the
-// effect of IsFailure.
+// The special errors of asynq have their usual effect. An error that wraps asynq.SkipRetry is
+// permanent. If an error wraps asynq.RevokeTask, asynq drops the task. [Retries.Configure]
+// describes the effect of asynq's IsFailure.
 //
 // If a handler panics, the attempt has failed. The panic is logged, and the process goes on.
-// Failures are not counted by class: each [retry.Class] is counted by all failures of the
-// task.
+// For the MaxAttempts and the Backoff of a [retry.Class], all failures of the task count, and
+// not only the failures of this class.
 //
 // # Limits
 //
-// The policy of the worker limits the attempts. asynq.MaxRetry(n) in NewTask lowers the
-// limit of one task to n + 1 attempts. If a worker is killed, its attempt counts, and asynq
-// delivers the task again one to two minutes later. If that attempt was the last one, the
-// task is archived without running again. A server that stops waits ShutdownTimeout, 8
-// seconds by default, for its handlers. Then it cancels their contexts and gives their
-// tasks back. Such an attempt does not count.
+// The policy of the worker limits the attempts. asynq.MaxRetry(n) in NewTask lowers the limit
+// of one task to n + 1 attempts. If a worker is killed, its attempt counts, and asynq delivers
+// the task again one to two minutes later. If the killed attempt was the last one, the task
+// does not run again, and is archived.
+//
+// When a server of asynq stops, it waits for its handlers for the ShutdownTimeout, which is 8
+// seconds by default. Then the server cancels the contexts of the handlers and gives their
+// tasks back to the queue. An attempt that is interrupted in this way does not count.
 //
 // To limit the time of an attempt, set [retry.Policy.AttemptTimeout], not asynq.Timeout or
 // asynq.Deadline. At the end of a Timeout or Deadline, asynq does not wait for the handler. It
-// delivers the task again while the handler may still be running, and loses the wait of a
-// [retry.After]. NewTask disables asynq's default timeout of 30 minutes.
+// delivers the task again, even if the handler is still running. It also ignores a
+// [retry.After] that the handler returns. NewTask disables asynq's default timeout of 30
+// minutes.
 //
-// MaxElapsed counts from the call of NewTask, or from the time in the task's ProcessAt or
-// ProcessIn. If the task lacks this time, or the time is in the future, MaxElapsed counts the
-// delays between the attempts.
+// MaxElapsed counts from the call of NewTask, or from the time that the option ProcessAt or
+// ProcessIn sets. NewTask stores this time in a header of the task. If the header is missing,
+// or the time is in the future, MaxElapsed counts only the delays between the attempts.
 package retryasynq
 
 import (
@@ -72,23 +75,23 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// The headers of a task.
+// NewTask and Redrive set these headers of a task.
 const (
 	limitHeader = "retry-max-attempts" // the task's own limit on attempts
-	sinceHeader = "retry-since"        // the earliest time of the first attempt, for MaxElapsed
-	copyHeader  = "retry-redrive-of"   // the ID of the archived task, and when it ended
+	sinceHeader = "retry-since"        // the time from which MaxElapsed counts
+	copyHeader  = "retry-redrive-of"   // the ID of the archived task, and the end of its last attempt
 )
 
-// noLimit is the MaxRetry of a task without its own limit. It is the greatest number that
-// asynq can store.
+// noLimit is the MaxRetry of a task that has no limit of its own. asynq cannot store a greater
+// number.
 const noLimit = math.MaxInt32
 
 // NewTask returns a task for workers that use this package. It takes the same
 // options as asynq.NewTask. Pass MaxRetry, ProcessAt and ProcessIn to NewTask and
 // not to Enqueue, because this package does not see the options of Enqueue.
 //
-// Create a new task for each Enqueue. asynq.Scheduler enqueues one task repeatedly,
-// so use asynq.NewTask with MaxRetry and Timeout for it.
+// Create a new task for each Enqueue. asynq.Scheduler enqueues the same task again and again.
+// So give the Scheduler a task from asynq.NewTask, with MaxRetry and Timeout.
 func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task {
 	headers := map[string]string{}
 	maxRetry := noLimit
@@ -97,7 +100,7 @@ func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task 
 		switch opt.Type() {
 		case asynq.MaxRetryOpt:
 			if retries := opt.Value().(int); retries < noLimit {
-				maxRetry = retries + 1 // in the additional run, a worker refuses the task with a reason
+				maxRetry = retries + 1 // the additional run archives a task whose last worker was killed
 				headers[limitHeader] = strconv.Itoa(maxRetry)
 			}
 		case asynq.ProcessAtOpt:
@@ -112,16 +115,16 @@ func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task 
 	return asynq.NewTaskWithHeaders(typename, payload, headers, opts...)
 }
 
-// Retries applies policies to tasks. Its methods are safe for concurrent use
-// once the policies are set.
+// Retries applies policies to tasks. After the calls of SetType and Configure, its methods are
+// safe for concurrent use.
 type Retries struct {
 	policies  retryjob.Policies
-	logger    asynq.Logger     // the Logger of the server's configuration; nil: slog.Default
-	isFailure func(error) bool // the server's IsFailure; nil: every error is a failure
+	logger    asynq.Logger     // the Logger of the server's configuration; nil means slog.Default
+	isFailure func(error) bool // the server's IsFailure; if it is nil, every error is a failure
 }
 
-// New returns Retries that apply policy to tasks of every type. It returns an error
-// if policy is invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed.
+// New returns Retries that apply policy to tasks of every type. It returns an error if
+// [retryjob.NewPolicies] would refuse policy, because policy is invalid or has no limit.
 func New(policy retry.Policy) (*Retries, error) {
 	policies, err := retryjob.NewPolicies("retryasynq", policy)
 	if err != nil {
@@ -130,21 +133,22 @@ func New(policy retry.Policy) (*Retries, error) {
 	return &Retries{policies: policies}, nil
 }
 
-// SetType sets the policy for tasks of one type. It returns an error if policy is invalid, or
-// has none of MaxAttempts, MaxRetries and MaxElapsed. Call it before the server starts.
+// SetType sets the policy for tasks of one type. It returns an error if [retryjob.NewPolicies]
+// would refuse policy, because policy is invalid or has no limit. Call SetType before the
+// server starts.
 func (r *Retries) SetType(typename string, policy retry.Policy) error {
 	return r.policies.Set("retryasynq: type", typename, policy)
 }
 
 // Configure prepares the configuration of a server for [Retries.Middleware]. It replaces
-// RetryDelayFunc. Without Configure, asynq's own delays apply. The Logger that config has at
-// this point gets the panics of the handlers. If Configure is called more than once, the last
-// call applies.
+// RetryDelayFunc. Without Configure, asynq's own delays apply. Set config.Logger and
+// config.IsFailure before you call Configure. The Logger gets the panics of the handlers. If
+// you call Configure more than once, the last call applies.
 //
-// The IsFailure that config has at this point judges the errors of the handlers. If it returns
-// false for an error, such as "not ready yet", the attempt does not count, and the task runs
-// again after the delay of the policy. MaxElapsed, MaxRetryAfter and RetryIf may still end the
-// task. A log shows such an attempt as canceled.
+// If config.IsFailure returns false for the error of an attempt, the attempt does not count. An
+// example is the error "not ready yet". The task runs again after the delay of the policy,
+// unless MaxElapsed, MaxRetryAfter or RetryIf ends the task. The last event of such an attempt
+// has ReasonCanceled.
 func (r *Retries) Configure(config *asynq.Config) {
 	config.RetryDelayFunc = r.delay
 	r.logger, r.isFailure = config.Logger, config.IsFailure
@@ -153,7 +157,7 @@ func (r *Retries) Configure(config *asynq.Config) {
 		return
 	}
 	config.IsFailure = func(err error) bool {
-		var decided *again
+		var decided *retryError
 		if errors.As(err, &decided) {
 			return decided.failure
 		}
@@ -161,25 +165,27 @@ func (r *Retries) Configure(config *asynq.Config) {
 	}
 }
 
-// Middleware applies the policies to next. Pass Middleware to the Use of an asynq.ServeMux,
-// or wrap a handler with it. Outer middleware must return the errors of Middleware unchanged,
-// or wrapped with %w.
-func (r *Retries) Middleware(next asynq.Handler) asynq.Handler {
+// Middleware returns a handler that calls `handler` and applies the policies to its errors.
+// Pass Middleware to the method Use of an asynq.ServeMux, or call Middleware with a handler.
+// Other middleware around this one must return the errors of this one unchanged, or wrapped
+// with %w.
+func (r *Retries) Middleware(handler asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		id, _ := asynq.GetTaskID(ctx)
 		retried, _ := asynq.GetRetryCount(ctx)
 		maxRetry, _ := asynq.GetMaxRetry(ctx)
-		return r.attempt(ctx, next, task, id, retried, maxRetry)
+		return r.attempt(ctx, handler, task, id, retried, maxRetry)
 	})
 }
 
-// attempt makes one attempt of a task. retried is how often asynq has retried the task before.
+// attempt makes one attempt of a task. The parameter retried is how often asynq has retried the
+// task before this attempt.
 func (r *Retries) attempt(
 	ctx context.Context, next asynq.Handler, task *asynq.Task, id string, retried, maxRetry int,
 ) (result error) {
 	own, since, malformed := readHeaders(task)
 	if retried < 0 {
-		malformed = fmt.Errorf("the count of retries is %d", retried)
+		malformed = fmt.Errorf("the count of retries is %d, but it must be at least 0", retried)
 	}
 	policy := r.policies.Of(task.Type()).ForJob(own)
 	if maxRetry < noLimit { // asynq makes at most maxRetry retries
@@ -196,16 +202,16 @@ func (r *Retries) attempt(
 		}
 		err := r.handle(ctx, next, task)
 		if failure = r.counts(policy, retried+1, job.Began, err); !failure {
-			interrupt() // retryjob does not count an interrupted attempt either
+			interrupt() // this attempt does not count, so it is treated as interrupted
 		}
 		return err
 	}, func(o retryjob.Outcome) { result = resultOf(o, job, failure) })
 	return result
 }
 
-// counts reports whether an attempt that returned err counts. If IsFailure rejects err, the
-// attempt counts only if the policy ends the task for a reason other than the number of its
-// attempts.
+// counts reports whether an attempt that returned err counts. If IsFailure returns false for
+// err, the attempt usually does not count. But it counts if the policy ends the task for a
+// reason other than the number of attempts.
 func (r *Retries) counts(policy retry.Policy, attempt int, began time.Time, err error) bool {
 	if err == nil || r.isFailure == nil || r.isFailure(err) {
 		return true
@@ -216,8 +222,9 @@ func (r *Retries) counts(policy retry.Policy, attempt int, began time.Time, err 
 	}).Retry()
 }
 
-// readHeaders returns a task's own limit on attempts, and when the task was first due. The
-// limit is 0 if the task has none. The time is zero if it is not known.
+// readHeaders returns a task's own limit on attempts, and the time at which the task was first
+// due. If the task has no limit of its own, the limit is 0. If the time is unknown, the time is
+// zero.
 func readHeaders(task *asynq.Task) (limit int, since time.Time, err error) {
 	if text := task.Headers()[limitHeader]; text != "" {
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 {
@@ -233,15 +240,15 @@ func readHeaders(task *asynq.Task) (limit int, since time.Time, err error) {
 	return limit, since, nil
 }
 
-// began returns when MaxElapsed starts to count. It returns since, unless since is zero or in
-// the future. Then began estimates, because asynq stores no other time: the task has waited for
-// the delays of its earlier attempts, so it is at least as old as the sum of these delays.
+// began returns the time from which MaxElapsed counts. Usually this is `since`. If `since` is
+// zero or in the future, began returns an estimate. The task has waited for the delays of its
+// earlier attempts, so it is at least as old as the sum of these delays.
 func began(policy retry.Policy, job retryjob.Job, since time.Time) time.Time {
 	now := time.Now()
 	if !since.IsZero() && !since.After(now) {
 		return since
 	}
-	const most = 10_000 // without this bound, a forged count would keep the loop busy
+	const most = 10_000 // a higher count may be forged, and the loop would take too long
 	if job.Attempt > most {
 		return now.Add(-policy.MaxElapsed)
 	}
@@ -253,8 +260,8 @@ func began(policy retry.Policy, job retryjob.Job, since time.Time) time.Time {
 	return now.Add(-age)
 }
 
-// handle calls the handler. It recovers panics, because asynq would turn them into
-// an error that cannot carry a decision.
+// handle calls the handler, and recovers a panic. If asynq recovered the panic, asynq would not
+// learn the decision about the task.
 func (r *Retries) handle(ctx context.Context, next asynq.Handler, task *asynq.Task) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -274,50 +281,50 @@ func (r *Retries) handle(ctx context.Context, next asynq.Handler, task *asynq.Ta
 	return err
 }
 
-// resultOf returns the error that tells asynq what was decided.
+// resultOf returns the error that tells asynq the decision about the task.
 func resultOf(o retryjob.Outcome, job retryjob.Job, failure bool) error {
 	switch {
 	case o.Err == nil:
 		return nil
 	case o.Retry(), !failure:
-		return &again{retry.Unwrap(o.Err), failure, time.Now().Add(o.Delay)}
+		return &retryError{retry.Unwrap(o.Err), failure, time.Now().Add(o.Delay)}
 	case o.Interrupted():
 		return o.Err
 	default:
-		return &dead{o.DeadLetter(job), o.Err}
+		return &deadError{o.DeadLetter(job), o.Err}
 	}
 }
 
-// An again is the error of an attempt after which the task is retried.
-type again struct {
+// A retryError is the error that tells asynq to run the task again.
+type retryError struct {
 	err     error
-	failure bool      // false: asynq does not count the attempt
+	failure bool      // whether asynq counts the attempt
 	due     time.Time // when the task runs again
 }
 
-// Error returns the text that asynq stores. asynq cannot store a text that is not UTF-8: it
+// Error returns the text that asynq stores, which must be UTF-8. With any other text, asynq
 // would keep the task active until the lease of the task expires.
-func (a *again) Error() string { return retryjob.TextOf(a.err) }
-func (a *again) Unwrap() error { return a.err }
+func (a *retryError) Error() string { return retryjob.TextOf(a.err) }
+func (a *retryError) Unwrap() error { return a.err }
 
-// A dead is the error of a task that does not run again.
-type dead struct {
+// A deadError is the error that tells asynq to archive the task.
+type deadError struct {
 	letter retryjob.DeadLetter
 	err    error
 }
 
-func (d *dead) Error() string {
-	text, _ := json.Marshal(d.letter) // a dead letter always has a JSON form
+func (d *deadError) Error() string {
+	text, _ := json.Marshal(d.letter) // encoding a dead letter cannot fail
 	return string(text)
 }
 
-func (d *dead) Unwrap() []error { return []error{d.err, asynq.SkipRetry} }
+func (d *deadError) Unwrap() []error { return []error{d.err, asynq.SkipRetry} }
 
-// DeadLetterOf returns why a task was archived. It reads the task's last error, which is the
-// dead letter as JSON. It returns an error if this package did not archive the task, for
-// example because an operator archived it.
+// DeadLetterOf returns the dead letter of an archived task, which says why the task was
+// archived. The dead letter is the task's last error, as JSON. DeadLetterOf returns an error if
+// this package has not archived the task, for example because an operator has archived it.
 func DeadLetterOf(task *asynq.TaskInfo) (d retryjob.DeadLetter, err error) {
-	start := max(0, strings.Index(task.LastErr, `{"attempts":`)) // middleware may add text around it
+	start := max(0, strings.Index(task.LastErr, `{"attempts":`)) // middleware may add text
 	if err = json.NewDecoder(strings.NewReader(task.LastErr[start:])).Decode(&d); err != nil {
 		err = fmt.Errorf("retryasynq: last error %q of task %s is not a dead letter: %w",
 			task.LastErr, task.ID, err)
@@ -325,18 +332,18 @@ func DeadLetterOf(task *asynq.TaskInfo) (d retryjob.DeadLetter, err error) {
 	return d, err
 }
 
-// delay returns how long a task waits after n retries.
+// delay is the RetryDelayFunc of asynq. It returns how long a task waits after n retries.
 func (r *Retries) delay(n int, err error, task *asynq.Task) time.Duration {
-	var decided *again
+	var decided *retryError
 	if errors.As(err, &decided) {
 		return toFullSecond(decided.due)
 	}
-	// The worker is gone, or asynq did not wait for the handler. The policy may have given the
-	// attempt any delay up to d.Hi, so wait for d.Hi.
-	own, _, _ := readHeaders(task) // the next run of the task reports a malformed header
+	// The error is not from this package, because the worker was killed or asynq did not wait for
+	// the handler. The delay of this attempt may be anything up to d.Hi, so wait for d.Hi.
+	own, _, _ := readHeaders(task) // the next attempt reports a malformed header
 	d := r.policies.Of(task.Type()).ForJob(own).Next(retry.Attempt{Number: n + 1})
 	if !d.Retry() {
-		return 0 // a worker refuses the task soon
+		return 0 // the next run archives the task
 	}
 	return toFullSecond(time.Now().Add(d.Hi))
 }

@@ -41,8 +41,8 @@ type service struct {
 	stop    func()
 }
 
-// A notReadyError is no failure for the server of newService, which looks at the type
-// alone, as the example in asynq's documentation does.
+// A notReadyError is not a failure for the server of newService. Its IsFailure compares only
+// the type of the error, as the example in asynq's documentation does.
 type notReadyError struct{}
 
 func (*notReadyError) Error() string { return "not ready" }
@@ -163,8 +163,8 @@ func TestReasonsOfArchivedTasks(t *testing.T) {
 	}
 }
 
-// MaxElapsed alone ends a task that does not say when it was first due, or names a time that
-// has not come: the delays before an attempt count.
+// MaxElapsed also ends a task whose header with the first time is missing or has a time in the
+// future. In this case, the delays before an attempt count.
 func TestMaxElapsedOfATaskWithoutABeginning(t *testing.T) {
 	t.Parallel()
 	for name, since := range map[string]string{
@@ -184,7 +184,7 @@ func TestMaxElapsedOfATaskWithoutABeginning(t *testing.T) {
 	}
 }
 
-// Whatever its count of retries says, such a task is soon decided on.
+// For such a task, a decision is made fast, whatever its count of retries is.
 func TestMaxElapsedOfAForgedCount(t *testing.T) {
 	d := map[int]retry.Reason{}
 	for _, retried := range []int{0, 3, 20_000, math.MaxInt32} {
@@ -200,7 +200,7 @@ func TestMaxElapsedOfAForgedCount(t *testing.T) {
 	assert.Equal(t, map[int]retry.Reason{20_000: retry.ReasonElapsed, math.MaxInt32: retry.ReasonElapsed}, d)
 }
 
-// asynq keeps the error of an attempt, up to the 8 KiB that a dead letter keeps too.
+// asynq keeps at most 8 KiB of the error of an attempt, as a dead letter does.
 func TestALongError(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)

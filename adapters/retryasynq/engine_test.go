@@ -52,7 +52,7 @@ func TestRedrive(t *testing.T) {
 	jobtest.Redrive(t, engine(address(t)), servers.Amount(t, "RETRY_KILLS", 10))
 }
 
-// Redis restarts under load, in turn cleanly and by a crash.
+// Redis restarts under load. Every second restart follows a crash.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
@@ -112,7 +112,7 @@ func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error 
 	return err
 }
 
-// Plant enqueues tasks with what a producer cannot mean.
+// Plant enqueues tasks with impossible headers.
 func (q *queue) Plant(ctx context.Context, keys []string) error {
 	for i, key := range keys {
 		headers := []map[string]string{{"retry-max-attempts": "0"}, {"retry-max-attempts": "9223372036854775808"}, {"retry-since": "soon"},
@@ -125,8 +125,8 @@ func (q *queue) Plant(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// Forge archives tasks whose last error is no dead letter, or that of another end, or that
-// say they belong to another queue.
+// Forge archives tasks of three kinds: the last error is not a dead letter, the dead letter
+// describes another end, or the task names another queue.
 func (q *queue) Forge(ctx context.Context, keys []string) (err error) {
 	const lastErr, lastFailedAt, inQueue, letter = 7<<3 | 2, 11 << 3, 4<<3 | 2, `{"attempts":1,"reason":"permanent_error"}` // the first three are fields of asynq's message
 	text := func(field byte, s string) []byte { return append([]byte{field, byte(len(s))}, s...) }
@@ -163,8 +163,8 @@ func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Contex
 	if err != nil {
 		return err
 	}
-	// asynq does not wait for what takes longer than ShutdownTimeout, such as the end of
-	// an attempt that another worker would then run again.
+	// asynq waits only for ShutdownTimeout. If an attempt ended later, another worker would run it
+	// again.
 	var running sync.WaitGroup
 	defer running.Wait()
 	if err := server.Start(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {

@@ -16,31 +16,33 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// kept is how long asynq keeps a redriven task, and its ID, after the task is done.
+// kept is how long asynq keeps a moved task and its ID after the task is done.
 const kept = time.Hour
 
-// Redrive lets the dead letters of a queue run again. Each task gets all its attempts again,
-// and runs at the first full second after its moment in o.Window. Redrive skips
+// Redrive runs the dead letters of a queue again. Each task gets all its attempts again, and
+// runs at the first full second after its time in o.Window. Redrive skips
 //
-//   - tasks that anyone else has archived, even if a worker archived them a second or more
-//     before;
-//   - tasks whose new ID, or whose lock of asynq.Unique, belongs to another task.
+//   - tasks that an operator has archived, except in the second in which their last attempt
+//     failed;
+//   - tasks whose new ID or whose lock of asynq.Unique belongs to another task.
 //
-// A task cannot go back if it says that it belongs to another queue, or if asynq refuses it.
-// Such a task stays. Redrive goes on with the others, and returns an error that names it.
+// A task cannot go back if its data names another queue, or if asynq refuses the task. Redrive
+// leaves such a task and goes on with the others. The error of Redrive then names this task.
 //
-// asynq cannot give an archived task a new count. So Redrive enqueues a new task with the same
-// type, payload, headers and options, and then deletes the archived task. The ID of the new
-// task ends in "~1", and after a second redrive in "~2". If the archived task still has its
-// lock of asynq.Unique, the new task gets this lock for the remaining time, counted from its
-// moment in the window.
+// asynq cannot reset the count of an archived task. So Redrive enqueues a new task with the
+// same type, payload, headers and options, and then deletes the archived task. The ID of the
+// new task ends in "~1", and after a second redrive in "~2". If the archived task still has its
+// lock of asynq.Unique, the new task gets the lock for the remaining time. The remaining time
+// starts when the new task is due.
 //
-// If Redrive is killed or fails, or if two run at once, no task is lost. Call Redrive again for
-// the rest. A task that was enqueued before its archived task was deleted is then recognized,
-// by its ID and by the end of the archived task in its headers, until an hour after it is done.
-// After this hour the task runs twice.
+// If Redrive fails, or if its process is killed, no task is lost. Call Redrive again for the
+// rest. The first call may have enqueued a new task without deleting the archived task. The
+// second call recognizes the new task by its ID and its headers, and does not enqueue it again.
+// This works until an hour after the new task is done. Later, the task would run twice.
+// Concurrent calls of Redrive lose no task either.
 //
-// Redrive closes its connections when ctx is done, so a Redis that hangs does not hold it up.
+// When ctx is done, Redrive closes its connections, so it returns even if Redis does not
+// answer.
 func Redrive(
 	ctx context.Context, options asynq.RedisConnOpt, queue string, o retryjob.RedriveOptions,
 ) (retryjob.RedriveResult, error) {
@@ -54,9 +56,9 @@ func redriveAll(
 ) (err error) {
 	connection, is := options.MakeRedisClient().(redis.UniversalClient)
 	if !is {
-		return fmt.Errorf("%T makes no client of Redis", options)
+		return fmt.Errorf("%T does not make a client for Redis", options)
 	}
-	// The methods of the inspector take no context.
+	// The methods of the inspector take no context. Closing the connection ends them.
 	closeSoon := context.AfterFunc(ctx, func() { _ = connection.Close() })
 	defer func() {
 		if closeSoon() {
@@ -70,7 +72,7 @@ func redriveAll(
 		client:    asynq.NewClientFromRedisClient(connection),
 		inspector: asynq.NewInspectorFromRedisClient(connection),
 	}
-	archived, err := archivedIn(r.inspector, queue) // all at once, because moves shift the pages
+	archived, err := archivedIn(r.inspector, queue) // first list all: moving tasks shifts the pages
 	for _, task := range archived {
 		if err == nil {
 			err = ctx.Err()
@@ -81,8 +83,8 @@ func redriveAll(
 		d, unreadable := DeadLetterOf(task)
 		switch {
 		case unreadable != nil:
-		case task.Queue != queue: // the writer of the task wants it to run elsewhere
-			unreadable = retryjob.Stuck(fmt.Errorf("task %.100s: it says that its queue is %.100q",
+		case task.Queue != queue: // the task would run in another queue
+			unreadable = retryjob.Stuck(fmt.Errorf("task %.100s: its data says that its queue is %.100q",
 				task.ID, task.Queue))
 		default:
 			unreadable, err = r.stale(ctx, task)
@@ -106,14 +108,14 @@ type redriver struct {
 	inspector *asynq.Inspector
 }
 
-// stale returns an error if the last error of a task does not say why the task is archived. This
-// happens if an operator let the task run again, and archived it before a worker took it. asynq
-// stores the second in which a task was archived. If a worker archived the task, this is the
-// second in which the last attempt failed.
+// stale returns an error if the last error of an archived task is not the reason for the
+// archiving. For example, an operator ran a dead letter again, and then archived the task
+// before a worker took it. asynq stores the second in which a task was archived. If a worker
+// has archived the task, the last attempt failed in this second.
 func (r redriver) stale(ctx context.Context, task *asynq.TaskInfo) (stale, err error) {
 	at, err := r.redis.ZScore(ctx, "asynq:{"+task.Queue+"}:archived", task.ID).Result()
 	if errors.Is(err, redis.Nil) || err == nil && int64(at) != task.LastFailedAt.Unix() {
-		return errors.New("it was archived later than its last attempt failed"), nil
+		return errors.New("the task was archived later than its last attempt failed"), nil
 	}
 	return nil, err
 }
@@ -129,8 +131,8 @@ func archivedIn(inspector *asynq.Inspector, queue string) (all []*asynq.TaskInfo
 	}
 }
 
-// move enqueues an archived task to run at due, and deletes the archived task. It reports
-// whether the task was still archived, with the same last error.
+// move enqueues a copy of an archived task, which runs at the time due, and deletes the
+// archived task. It returns false if the task is no longer archived or has another last error.
 func (r redriver) move(
 	ctx context.Context, task *asynq.TaskInfo, d retryjob.DeadLetter, due time.Time,
 ) (bool, error) {
@@ -150,7 +152,7 @@ func (r redriver) move(
 	if err := r.enqueue(ctx, task, copyOf(task, d, fullSecond(due), id), id); err != nil {
 		if errors.Is(err, errTaken) {
 			err = nil
-		} else if r.redis.Ping(ctx).Err() == nil { // asynq refuses the task
+		} else if r.redis.Ping(ctx).Err() == nil { // Redis works, so asynq refuses the task
 			err = retryjob.Stuck(fmt.Errorf("task %.100s: %w", task.ID, err))
 		}
 		return false, err
@@ -162,7 +164,8 @@ func (r redriver) move(
 	return err == nil, err
 }
 
-// copyOf returns a copy of an archived task that runs at this time and has this ID.
+// copyOf returns a copy of an archived task. The copy runs at the given time and has the given
+// ID.
 func copyOf(task *asynq.TaskInfo, d retryjob.DeadLetter, at time.Time, id string) *asynq.Task {
 	headers := map[string]string{}
 	maps.Copy(headers, task.Headers)
@@ -179,11 +182,11 @@ func copyOf(task *asynq.TaskInfo, d retryjob.DeadLetter, at time.Time, id string
 	return asynq.NewTaskWithHeaders(task.Type, task.Payload, headers, opts...)
 }
 
-// errTaken is the error if another task has the ID or the lock of a copy.
+// errTaken says that a copy cannot be enqueued, because another task has its ID or its lock.
 var errTaken = errors.New("another task has its ID or its lock")
 
-// enqueue enqueues the copy of an archived task, unless another redriver has enqueued the copy
-// before.
+// enqueue enqueues the copy of an archived task, unless another call of Redrive has enqueued
+// the copy before.
 func (r redriver) enqueue(
 	ctx context.Context, task *asynq.TaskInfo, anew *asynq.Task, id string,
 ) error {
@@ -213,8 +216,8 @@ func (r redriver) enqueue(
 	return err
 }
 
-// isThere reports whether a copy was enqueued before. It returns errTaken if another task
-// has the ID of the copy.
+// isThere reports whether the copy of a task was enqueued before. It returns errTaken if a
+// different task has the ID of the copy.
 func (r redriver) isThere(queue string, anew *asynq.Task, id string) (bool, error) {
 	other, err := r.inspector.GetTaskInfo(queue, id)
 	switch {
@@ -230,10 +233,11 @@ func (r redriver) isThere(queue string, anew *asynq.Task, id string) (bool, erro
 	return true, nil
 }
 
-// unlocking takes the lock of asynq.Unique from a task. It returns how many milliseconds of the
-// lock were left, 0 if the task has no lock, and -1 if another task has the lock. It stores in
-// the task when the lock would have expired. If this redriver is killed before the copy has the
-// lock, the next redriver reads this time.
+// unlocking is a script that releases the lock of asynq.Unique that a task has. It returns the
+// remaining time of the lock in milliseconds. If the task has no lock, it returns 0. If another
+// task has the lock, it returns -1. The script also stores in the task when the lock would have
+// expired. The next call of Redrive needs this time if this process is killed before the copy
+// has the lock.
 var unlocking = redis.NewScript(`
 local lock = redis.call("HGET", KEYS[1], "unique_key")
 if not lock or string.sub(lock, 1, #ARGV[2]) ~= ARGV[2] then return 0 end
@@ -249,8 +253,8 @@ local noted = redis.call("HGET", KEYS[1], "retry_unique_until")
 return math.max(0, (noted or 0) - ARGV[3])
 `)
 
-// unlock frees the lock of a task for its copy, and returns how long the copy may have the
-// lock. 0 means that the copy gets no lock.
+// unlock releases the lock of a task, so that the copy of the task can take the lock. It
+// returns how long the copy may have the lock. If it returns 0, the copy needs no lock.
 func (r redriver) unlock(ctx context.Context, task *asynq.TaskInfo) (time.Duration, error) {
 	prefix := "asynq:{" + task.Queue + "}:"
 	left, err := unlocking.Run(ctx, r.redis, []string{prefix + "t:" + task.ID},
@@ -261,10 +265,10 @@ func (r redriver) unlock(ctx context.Context, task *asynq.TaskInfo) (time.Durati
 	if err != nil || left == 0 {
 		return 0, err
 	}
-	return max(time.Second, time.Duration(left)*time.Millisecond), nil // asynq accepts no shorter lock
+	return max(time.Second, time.Duration(left)*time.Millisecond), nil // asynq's minimum is 1s
 }
 
-// nextID returns the ID of a task after a redrive.
+// nextID returns the ID that a task gets when it is moved back.
 func nextID(id string) string {
 	if i := strings.LastIndexByte(id, '~'); i >= 0 {
 		if n, err := strconv.Atoi(id[i+1:]); err == nil {

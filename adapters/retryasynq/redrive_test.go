@@ -21,8 +21,9 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// A redriven task keeps its options, and its ID says how often it came back. What a killed
-// redriver enqueued and did not delete is not enqueued again, even if it is done.
+// A redriven task keeps its options, and its ID says how often it was moved. If a killed
+// process has enqueued a task without deleting the archived task, the task is not enqueued
+// again, even if it is done.
 func TestRedriveKeepsTheTask(t *testing.T) {
 	t.Parallel()
 	var works atomic.Bool
@@ -97,8 +98,8 @@ func TestHeadersOfProducers(t *testing.T) {
 	}
 }
 
-// A dead letter is believed only for the end that it describes: not after an operator let
-// the task run again, and archived or deleted it before it ran.
+// A dead letter is valid only for the end that it describes. It is not valid any more after an
+// operator has run the task again, and has archived or deleted it before it ran.
 func TestADeadLetterOfAnEarlierEnd(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(context.Context, *asynq.Task) error { return retry.Permanent(errBoom) })
@@ -139,8 +140,8 @@ func TestADeadLetterOfAnEarlierEnd(t *testing.T) {
 	}
 }
 
-// What an archived task says about itself is not trusted, and one that cannot go back ends
-// no Redrive.
+// The data of an archived task are not trusted. If a task cannot go back, Redrive still goes
+// on.
 func TestRedriveOfAStrangersTasks(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -149,7 +150,7 @@ func TestRedriveOfAStrangersTasks(t *testing.T) {
 	}{
 		"another queue": {func(s *service, message []byte) []byte {
 			return bytes.ReplaceAll(message, []byte(s.name), []byte(strings.Replace(s.name, "retry", "other", 1)))
-		}, `"a": task a: it says that its queue is "otherasynq_`},
+		}, `"a": task a: its data says that its queue is "otherasynq_`},
 		"no type": {func(_ *service, message []byte) []byte {
 			return bytes.Replace(message, []byte("\x0a\x04mail"), nil, 1)
 		}, `"a": task a: task typename cannot be empty`},
@@ -233,8 +234,8 @@ func (b breaking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A redriven task has the lock of the archived one for the rest of its time, so no other of
-// its kind runs beside it.
+// A redriven task has the lock of the archived task for the remaining time, so no other task
+// with the same lock runs at the same time.
 func TestRedriveKeepsTheLockOfAUniqueTask(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -316,7 +317,7 @@ func (d deafConn) Read(b []byte) (int, error) {
 	}
 }
 
-// Redrive ends with its context although Redis hangs, and a later one moves the rest.
+// If Redis hangs, Redrive still ends with its context, and a later Redrive moves the rest.
 func TestRedriveOfARedisThatHangs(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(context.Context, *asynq.Task) error { return retry.Permanent(errBoom) })

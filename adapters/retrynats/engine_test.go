@@ -218,8 +218,8 @@ func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error 
 	return err
 }
 
-// Plant publishes messages that are as large as the server allows, and those that a
-// producer cannot mean.
+// Plant publishes messages that are as large as the server allows, and messages whose headers
+// have impossible values.
 func (q *queue) Plant(ctx context.Context, keys []string) error {
 	q.planted = map[string]string{}
 	for i, key := range keys {
@@ -244,8 +244,8 @@ func (q *queue) Plant(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// Forge publishes messages among the dead letters that are none, or that name a place that is
-// not the consumer's.
+// Forge publishes messages to the subject for dead letters. They are not dead letters, or they
+// name a subject that is not the consumer's.
 func (q *queue) Forge(ctx context.Context, keys []string) error {
 	const dead, forged = "Retry-Dead-Letter", `{"reason":"permanent_error"}`
 	for i, key := range keys {

@@ -61,7 +61,7 @@ func FuzzMessage(f *testing.F) {
 		}
 		for deliveries := 0; len(out.letters) == 0; deliveries++ {
 			require.LessOrEqual(t, deliveries, 1+1+3) // a delivery 0, which no server makes, and one that puts it off
-			w.one(t.Context(), d)
+			w.attempt(t.Context(), d)
 			require.LessOrEqual(t, d.delay, 366*24*time.Hour)
 			d.meta.NumDelivered = max(d.meta.NumDelivered, d.meta.NumDelivered+1)
 		}

@@ -1,6 +1,7 @@
 // Package retrynats retries the messages of a NATS JetStream consumer according to a
 // [retry.Policy]. If a handler fails, the policy decides whether and when the message is
-// handled again. A message that is not retried becomes a dead letter that says why.
+// handled again. A failed message that is not retried becomes a dead letter, which contains the
+// reason.
 //
 //	retries, err := retrynats.New(policy, "dead.orders")
 //	if err != nil {
@@ -16,30 +17,34 @@
 //
 // # What happens to a message
 //
-// If the handler returns nil, the package acknowledges the message, and waits until the
-// server confirms this. If the handler fails and the policy retries, the message is handled
-// again after the policy's delay. Otherwise the package publishes a dead letter, and then
-// terminates the message. If a handler panics, the attempt has failed, and the panic is not
-// recovered. [Retries.Redrive] publishes the messages of dead letters again.
+// If the handler returns nil, the package acknowledges the message, and waits until the server
+// confirms the acknowledgment. If the handler fails and the policy allows a retry, the message
+// is handled again after the policy's delay. If the policy allows no retry, the package
+// publishes a dead letter, and then terminates the message. If a handler panics, the attempt
+// has failed, and the package does not recover the panic. [Retries.Redrive] publishes the
+// messages of dead letters again.
 //
-// A dead letter has the data and headers of its message, and a header that says why the
-// message failed: see [DeadLetterOf]. Its Key is "stream/consumer/sequence". If a dead letter
-// is too large, the package leaves out the text of the error, then the headers, or else the
-// data. The header Retry-Left-Out and OnError name the missing headers or data. Several
-// consumers may share the subject for dead letters: each failure gets its own dead letter.
+// A dead letter has the data and the headers of its message. Another header says why the
+// message failed: see [DeadLetterOf]. The Key of a dead letter is "stream/consumer/sequence".
+// If a dead letter is too large, the package leaves out the text of the error. If that is not
+// enough, it also leaves out the headers or the data of the message. The header Retry-Left-Out
+// then says "headers" or "data", and OnError is called. Several consumers may use the same
+// subject for dead letters. Each failure gets its own dead letter.
 //
-// docs/queues.md in the library's repository describes what all queues share.
+// docs/queues.md in the library's repository explains what all adapters for queues have in
+// common.
 //
 // # How attempts are counted
 //
 // The number of an attempt is the server's count of deliveries. So an attempt counts even if
-// its worker was killed, or stopped before the handler returned. After a kill the server
-// delivers the message again within AckWait.
+// its worker was killed, or was stopped before the handler returned. After a worker was killed,
+// the server delivers its messages again within AckWait.
 //
-// The header [MaxAttemptsHeader] of a message can lower the policy's limit for this message. A
-// message whose headers cannot be read becomes a dead letter without being handled. MaxElapsed
-// counts from when the stream stored the message, by the server's clock. Failures are not
-// counted by class: each [retry.Class] is counted by all failures of the message.
+// The header [MaxAttemptsHeader] of a message can lower the policy's limit for this message. If
+// the headers of this package cannot be parsed, the message becomes a dead letter, and the
+// handler is not called. MaxElapsed counts from the time when the stream stored the message, by
+// the server's clock. For the MaxAttempts and the Backoff of a [retry.Class], all failures of
+// the message count, and not only the failures of this class.
 package retrynats
 
 import (
@@ -64,26 +69,27 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// MaxAttemptsHeader is the header with a message's own limit on attempts, a whole
-// number of at least 1. It can only lower the policy's limit.
+// MaxAttemptsHeader is the header that contains a message's own limit on attempts. The limit is
+// a whole number of at least 1. It can lower the policy's limit, but never raise it.
 const MaxAttemptsHeader = "Retry-Max-Attempts"
 
-// SubjectHeader is the header of a dead letter with the subject of its message.
+// SubjectHeader is the header of a dead letter that contains the subject of the failed message.
 const SubjectHeader = "Retry-Subject"
 
 const (
-	// A dead letter has these headers: why its message failed, as JSON, and which part of the
-	// message the dead letter lacks.
+	// A dead letter has these two headers. The first contains the retryjob.DeadLetter as JSON. The
+	// second says which part of the message the dead letter lacks.
 	deadHeader    = "Retry-Dead-Letter"
 	leftOutHeader = "Retry-Left-Out"
 
-	// dueHeader is the header of a message that was a dead letter: when it may run, in the
-	// format time.RFC3339Nano.
+	// dueHeader is a header of a message that was a dead letter. It contains the time at which the
+	// message is due, in the format time.RFC3339Nano.
 	dueHeader = "Retry-Due"
 )
 
-// DeadLetterOf returns the dead letter that the headers of a message describe. It returns
-// an error if the header of a dead letter is missing or cannot be read.
+// DeadLetterOf returns the dead letter from the headers of a message on the subject for dead
+// letters. It returns an error if the header with the dead letter is missing or cannot be
+// parsed.
 func DeadLetterOf(header nats.Header) (retryjob.DeadLetter, error) {
 	text := header.Get(deadHeader)
 	if text == "" {
@@ -97,10 +103,10 @@ func DeadLetterOf(header nats.Header) (retryjob.DeadLetter, error) {
 	return d, nil
 }
 
-// AttemptOf returns the number of the attempt that a delivery is for. The first attempt is 1.
-// The first delivery of a message that was a dead letter is not an attempt: the message is
-// only delayed until it is due. AttemptOf returns 0 for that delivery, and for a message that
-// does not come from JetStream.
+// AttemptOf returns the number of the attempt that the delivery msg starts. The first attempt
+// has number 1. If a dead letter was moved back, the first delivery of its message is not an
+// attempt, because it only delays the message until the message is due. For such a delivery,
+// AttemptOf returns 0. It also returns 0 for a message that does not come from JetStream.
 func AttemptOf(msg jetstream.Msg) int {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -113,43 +119,45 @@ func AttemptOf(msg jetstream.Msg) int {
 	return delivered
 }
 
-// Retries handles messages according to policies. Set its fields and policies before the
+// Retries handles messages according to policies. Set the fields and call SetSubject before the
 // first Consume. After that, Retries is safe for concurrent use.
 type Retries struct {
-	// Workers is how many messages one Consume handles at once. Zero and below mean 10.
+	// Workers is how many messages one call of Consume handles at once. If Workers is 0 or below,
+	// Consume handles 10 messages at once.
 	Workers int
 
-	// OnError is called with the error if Consume cannot tell the server what was decided
-	// about a message. The server then delivers the message again after AckWait. OnError is
-	// also called if a dead letter lacks a part of its message. Several goroutines may call
-	// OnError at once. If it is nil, the errors are logged to slog.Default.
+	// OnError is called with the error if Consume cannot tell the server the decision about a
+	// message. The server then delivers the message again after AckWait. OnError is also called if
+	// a dead letter lacks the headers or the data of its message. OnError must be safe for
+	// concurrent use. If OnError is nil, the errors are logged with slog.Default.
 	OnError func(error)
 
 	policies retryjob.Policies
 	dead     string
 }
 
-// New returns Retries that apply policy to each message and publish dead letters to
-// the subject dead, which must belong to a stream. It returns an error if policy is
-// invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed. It also returns an error
-// if dead has a wildcard, a space or an empty token.
-func New(policy retry.Policy, dead string) (*Retries, error) {
+// New returns Retries that apply policy to each message, and publish dead letters to the
+// subject deadSubject. A stream must store the messages of this subject. New returns an error
+// if [retryjob.NewPolicies] would refuse policy, because policy is invalid or has no limit. It
+// also returns an error if deadSubject has a wildcard, a space or an empty token.
+func New(policy retry.Policy, deadSubject string) (*Retries, error) {
 	policies, err := retryjob.NewPolicies("retrynats", policy)
 	if err != nil {
 		return nil, err
 	}
-	if dead == "" {
-		return nil, errors.New("retrynats: no subject for dead letters: write one that a stream stores")
+	if deadSubject == "" {
+		return nil, errors.New("retrynats: no subject for dead letters: write the subject of a stream")
 	}
-	if !isOneSubject(dead) {
+	if !isOneSubject(deadSubject) {
 		return nil, fmt.Errorf("retrynats: dead letters go to %q, which is not one subject: "+
-			"write tokens that are not empty, without spaces and wildcards", dead)
+			"write tokens that are not empty, without spaces and wildcards", deadSubject)
 	}
-	return &Retries{policies: policies, dead: dead}, nil
+	return &Retries{policies: policies, dead: deadSubject}, nil
 }
 
-// SetSubject sets the policy for the messages of one subject. It returns an error if policy
-// is invalid or has no limit, or if subject has a wildcard, a space or an empty token.
+// SetSubject sets the policy for the messages of one subject. It returns an error if
+// [retryjob.NewPolicies] would refuse policy, because policy is invalid or has no limit. It
+// also returns an error if subject has a wildcard, a space or an empty token.
 func (r *Retries) SetSubject(subject string, policy retry.Policy) error {
 	if !isOneSubject(subject) {
 		return fmt.Errorf("retrynats: subject %q is not one subject: "+
@@ -159,9 +167,10 @@ func (r *Retries) SetSubject(subject string, policy retry.Policy) error {
 }
 
 // ConsumerConfig returns the configuration of a durable consumer for Consume. With this
-// configuration the server does not limit deliveries and adds no delays, and messages that
-// wait for a retry do not block others. AckWait in the configuration sets how soon the
-// messages of a killed worker are delivered again. The server's default is 30s.
+// configuration, the server does not limit the number of deliveries and adds no delays of its
+// own. Messages that wait for a retry do not block others. You may set AckWait in the
+// configuration, so that the messages of a killed worker are delivered again earlier or later.
+// The server's default for AckWait is 30s.
 func (r *Retries) ConsumerConfig(durable string) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       durable,
@@ -171,28 +180,28 @@ func (r *Retries) ConsumerConfig(durable string) jetstream.ConsumerConfig {
 	}
 }
 
-// isOneSubject reports whether a message can have text as its subject.
+// isOneSubject reports whether text can be the subject of a message.
 func isOneSubject(text string) bool {
 	odd := func(c rune) bool { return c <= ' ' || c == '*' || c == '>' || c == 0x7f }
 	return !strings.ContainsFunc(text, odd) && !slices.Contains(strings.Split(text, "."), "")
 }
 
-// check returns an error if Consume cannot use a consumer with this configuration.
+// check returns an error if Consume cannot work with a consumer that has the configuration c.
 func check(c jetstream.ConsumerConfig) error {
 	switch {
 	case c.AckPolicy != jetstream.AckExplicitPolicy:
 		return fmt.Errorf("AckPolicy is %v: write AckExplicitPolicy", c.AckPolicy)
 	case len(c.BackOff) > 0:
-		return errors.New("BackOff is set, which replaces AckWait and ignores Nak: leave it out")
+		return errors.New("BackOff is set, but BackOff replaces AckWait and ignores Nak: leave it out")
 	case c.MaxDeliver > 0:
-		return fmt.Errorf("MaxDeliver is %d, after which the server forgets a message: "+
+		return fmt.Errorf("MaxDeliver is %d, and the server forgets a message after so many deliveries: "+
 			"write -1, because the policy has the limit", c.MaxDeliver)
 	case c.MaxAckPending > 0:
 		return fmt.Errorf("MaxAckPending is %d: "+
-			"this many messages that wait for a retry would hold up all others: write -1",
+			"if so many messages wait for a retry, they block all other messages: write -1",
 			c.MaxAckPending)
 	case c.HeadersOnly:
-		return errors.New("HeadersOnly is set, so a dead letter would lack its data: leave it out")
+		return errors.New("HeadersOnly is set, so dead letters would lack their data: leave it out")
 	case c.MaxRequestExpires > 0 && c.MaxRequestExpires < pull:
 		return fmt.Errorf("MaxRequestExpires is %v, but Consume waits %v for a message: "+
 			"write at least %v, or leave it out", c.MaxRequestExpires, pull, pull)
@@ -203,7 +212,7 @@ func check(c jetstream.ConsumerConfig) error {
 	return nil
 }
 
-// checkDead returns an error if a stream with this configuration would lose dead letters.
+// checkDead returns an error if a stream with the configuration c would lose dead letters.
 func checkDead(c jetstream.StreamConfig) error {
 	old := c.Discard == jetstream.DiscardOld
 	switch {
@@ -211,21 +220,21 @@ func checkDead(c jetstream.StreamConfig) error {
 		return errors.New("Retention is Interest, so the stream drops messages that no consumer " +
 			"waits for: write LimitsPolicy or WorkQueuePolicy")
 	case c.MaxMsgsPerSubject > 0 && (old || !c.DiscardNewPerSubject):
-		return fmt.Errorf("MaxMsgsPerSubject is %d, so a dead letter drops an older one: "+
+		return fmt.Errorf("MaxMsgsPerSubject is %d, so a new dead letter drops an older one: "+
 			"leave it out", c.MaxMsgsPerSubject)
 	case c.MaxMsgs > 0 && old:
-		return fmt.Errorf("MaxMsgs is %d with DiscardOld, so a dead letter drops an older one: "+
+		return fmt.Errorf("MaxMsgs is %d with DiscardOld, so a new dead letter drops an older one: "+
 			"write DiscardNew", c.MaxMsgs)
 	case c.MaxBytes > 0 && old:
-		return fmt.Errorf("MaxBytes is %d with DiscardOld, so a dead letter drops an older one: "+
+		return fmt.Errorf("MaxBytes is %d with DiscardOld, so a new dead letter drops an older one: "+
 			"write DiscardNew", c.MaxBytes)
 	case c.Storage == jetstream.MemoryStorage:
 		return errors.New("Storage is Memory, so the stream loses all messages at a restart: " +
 			"write FileStorage")
 	case c.NoAck:
-		return errors.New("NoAck is set, so the stream does not confirm a dead letter: leave it out")
+		return errors.New("NoAck is set, so the stream would not confirm dead letters: leave it out")
 	case c.Sealed:
-		return errors.New("Sealed is set, so the stream stores no dead letter: use another stream")
+		return errors.New("Sealed is set, so the stream cannot store dead letters: use another stream")
 	case c.SubjectTransform != nil:
 		return errors.New("SubjectTransform is set, so Redrive would not find the dead letters: " +
 			"leave it out")
@@ -233,24 +242,28 @@ func checkDead(c jetstream.StreamConfig) error {
 	return nil
 }
 
-// Consume handles the messages of a consumer until ctx is done. Then it asks for no more
-// messages, cancels the contexts of the handlers, waits until they have returned, and returns
-// nil. Their messages are delivered again a second later. A message that arrives within a
-// second after the end of ctx is delivered again too, and uses up an attempt. Consume waits 5
-// seconds for a server that does not answer. It returns an error if the consumer is deleted
-// or the connection is closed.
+// Consume handles the messages of a consumer until ctx is done. Then Consume asks for no more
+// messages, cancels the contexts of the handlers, and waits until all handlers have returned.
+// It returns nil. The messages of interrupted handlers are delivered again a second later. A
+// message may still arrive within a second after the end of ctx. Such a message is not handled
+// and is delivered again, but it has used up an attempt. If the server does not answer, Consume
+// waits for up to 5 seconds.
 //
-// Before the first message, Consume refuses a consumer that would forget messages or hold
-// them up, and a stream that would lose dead letters. The table in docs/queues.md in the
-// library's repository lists the settings that it refuses. [Retries.ConsumerConfig] has none
-// of these settings.
+// Consume returns an error if the consumer is deleted or the connection is closed.
 //
-// js must be the JetStream that returned consumer. handle is called for up to Workers messages
-// at once. It must not acknowledge the messages. It must not change their headers and data,
-// because the dead letters share them. Consume renews a message's AckWait while handle runs.
+// Before the first message, Consume checks the consumer and the stream of the dead letters. It
+// returns an error if the consumer would forget or block messages, or if the stream would lose
+// dead letters. A table in docs/queues.md in the library's repository lists the settings that
+// Consume refuses. The configuration from [Retries.ConsumerConfig] has none of these settings.
 //
-// A message without data that has a header Status is never handled, because the client of
-// NATS takes it for an answer of the server. Such a message stays until somebody deletes it.
+// The parameter js must be the JetStream that has returned consumer. Consume calls handle for
+// up to Workers messages at once. The function handle must not acknowledge its message. It must
+// not change the message's headers and data, because the dead letter uses them. While handle
+// runs, Consume extends the AckWait of the message.
+//
+// A message with a header Status and without data is never handled, because the NATS client
+// mistakes it for an answer of the server. Such a message stays in the stream until you delete
+// it.
 func (r *Retries) Consume(
 	ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer,
 	handle func(context.Context, jetstream.Msg) error,
@@ -276,7 +289,7 @@ func (r *Retries) Consume(
 	var running sync.WaitGroup
 	for i := range errs {
 		running.Go(func() {
-			defer cancel() // if one goroutine cannot go on, no goroutine can
+			defer cancel() // if one goroutine cannot go on, stop the others as well
 			errs[i] = w.work(ctx)
 		})
 	}
@@ -284,8 +297,8 @@ func (r *Retries) Consume(
 	return errors.Join(errs...)
 }
 
-// checkStart returns an error if Consume cannot use a consumer, or the stream of the dead
-// letters.
+// checkStart returns an error if Consume cannot work with the consumer, or with the stream of
+// the dead letters.
 func (r *Retries) checkStart(
 	ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo,
 ) error {
@@ -298,17 +311,18 @@ func (r *Retries) checkStart(
 	return nil
 }
 
-// checkStream returns an error if the dead letters of messages from the stream called of would
-// be lost or handled.
-func (r *Retries) checkStream(ctx context.Context, js jetstream.JetStream, of string) error {
+// checkStream returns an error if dead letters would be lost. It also returns an error if their
+// stream is the stream of the messages, because dead letters would then be handled as messages.
+// The parameter `source` is the name of the stream of the messages.
+func (r *Retries) checkStream(ctx context.Context, js jetstream.JetStream, source string) error {
 	stream, err := r.deadStream(ctx, js)
 	if err != nil {
 		return err
 	}
 	config := stream.CachedInfo().Config
-	if config.Name == of {
-		return fmt.Errorf("in the stream %s, which has the messages themselves: "+
-			"use another stream for dead letters", of)
+	if config.Name == source {
+		return fmt.Errorf("in the stream %s, which also stores the messages: "+
+			"use another stream for dead letters", source)
 	}
 	if err := checkDead(config); err != nil {
 		return fmt.Errorf("in the stream %s: %w", config.Name, err)
@@ -316,7 +330,7 @@ func (r *Retries) checkStream(ctx context.Context, js jetstream.JetStream, of st
 	return nil
 }
 
-// deadStream returns the stream of the dead letters.
+// deadStream returns the stream that stores the dead letters.
 func (r *Retries) deadStream(
 	ctx context.Context, js jetstream.JetStream,
 ) (jetstream.Stream, error) {
@@ -327,24 +341,25 @@ func (r *Retries) deadStream(
 	return js.Stream(ctx, name)
 }
 
-// A worker has the data that the goroutines of one Consume share.
+// A worker has the data that all goroutines of one call of Consume share.
 type worker struct {
 	*Retries
 	js               jetstream.JetStream
 	stream, consumer string // the names of the stream and the consumer
 	ackWait          time.Duration
 	handle           func(context.Context, jetstream.Msg) error
-	cancel           context.CancelFunc // ends the context of all goroutines
+	cancel           context.CancelFunc // cancels the context of all goroutines
 
-	// A goroutine holds pulls for reading while it asks for a message. A goroutine that locks
-	// pulls for writing after the end of the context knows that no more messages arrive here.
+	// Each goroutine holds a read lock of pulls while it asks for a message. The method `leave`
+	// first cancels the context, and then takes the write lock. When `leave` has the lock, no pull
+	// is open, and no new pull can begin.
 	pulls sync.RWMutex
 }
 
-// work handles messages until ctx ends. After an error of a pull it gets the consumer again,
-// because the headers of a message can confuse the client of NATS. After a header Nats-Pin-Id
-// the client sends pulls that the server refuses. After headers Status and Description it
-// says that the consumer was deleted.
+// work handles messages until ctx is done. If a pull fails, work gets the consumer from the
+// server again, because the headers of a message can confuse the NATS client. After a message
+// with the header Nats-Pin-Id, the client sends pulls that the server refuses. After a message
+// with the headers Status and Description, the client says that the consumer was deleted.
 func (w *worker) work(ctx context.Context) error {
 	err := retry.Do(ctx, retry.Policy{
 		MaxAttempts: retry.Unlimited,
@@ -359,7 +374,7 @@ func (w *worker) work(ctx context.Context) error {
 		for err == nil {
 			var msg jetstream.Msg
 			if msg, err = w.next(ctx, consumer); msg != nil {
-				w.one(ctx, msg)
+				w.attempt(ctx, msg)
 			}
 		}
 		return err
@@ -367,16 +382,18 @@ func (w *worker) work(ctx context.Context) error {
 	if ctx.Err() != nil || err == nil || retry.ReasonOf(err) == retry.ReasonDeadline {
 		return nil
 	}
-	// The error is not marked as permanent, so that a loop around Consume can connect again.
+	// Without Unwrap, the error would be permanent, and a retry.Do around Consume could not
+	// connect again.
 	return fmt.Errorf("retrynats: %w", retry.Unwrap(err))
 }
 
-// pull is how long the server waits for a message. Consume waits until an open pull has ended,
-// because the server counts a delivery even if the client is gone.
+// `pull` is how long a pull stays open. A pull asks the server for one message. Before Consume
+// returns, it waits until all its pulls have ended. Otherwise the server could still deliver a
+// message to an open pull, and would count this delivery.
 const pull = time.Second
 
-// next asks for a message. It returns neither a message nor an error if no message arrives in
-// time.
+// `next` asks the server for a message. If no message arrives in time, `next` returns neither a
+// message nor an error.
 func (w *worker) next(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
 	w.pulls.RLock()
 	defer w.pulls.RUnlock()
@@ -390,24 +407,25 @@ func (w *worker) next(ctx context.Context, consumer jetstream.Consumer) (jetstre
 	return msg, err
 }
 
-// leave ends all pulls: no pull begins any more, and each open pull has ended when leave
-// returns. Only then may a message go back. Otherwise a pull would get the message again, and
-// the server would count an attempt.
+// `leave` ends all pulls. When `leave` returns, no pull is open, and no new pull can begin.
+// Call `leave` before you give a message back. Otherwise a pull could get the message again,
+// and the server would count this delivery as an attempt.
 func (w *worker) leave() {
 	w.cancel()
 	w.pulls.Lock()
 	defer w.pulls.Unlock()
 }
 
-// one makes one attempt to handle a message.
-func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
+// attempt makes one attempt to handle a message, or delays the message until it is due.
+func (w *worker) attempt(ctx context.Context, msg jetstream.Msg) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		w.report(fmt.Errorf("a message of subject %s: %w", msg.Subject(), err))
 		return
 	}
 	job, due, malformed := read(msg, meta)
-	// Later deliveries count as attempts, so they run even if they are early.
+	// Only the first delivery may delay the message. Each later delivery counts as an attempt, so
+	// the message is then handled even if it is not yet due.
 	if job.Attempt == 0 && malformed == nil {
 		if err := msg.NakWithDelay(max(time.Until(due), time.Nanosecond)); err != nil {
 			w.report(fmt.Errorf("message %s: %w", job.Key, err))
@@ -433,9 +451,9 @@ func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
 	})
 }
 
-// read returns the job of a delivery, and when its message is due. A zero due means at once.
-// Producers can write the headers. If read returns an error, the message is malformed, and
-// becomes a dead letter.
+// `read` returns the job of a delivery, and the time at which its message is due. A zero time
+// means that the message is due now. A producer may have written the headers. If a header is
+// malformed, `read` returns an error, and the message becomes a dead letter.
 func read(
 	msg jetstream.Msg, meta *jetstream.MsgMetadata,
 ) (job retryjob.Job, due time.Time, malformed error) {
@@ -460,8 +478,9 @@ func read(
 			return job, due, fmt.Errorf("header %s: %w", dueHeader, malformed)
 		}
 	}
-	// due may be a little ahead, because this machine's clock may be behind. If due is far
-	// ahead, MaxElapsed would never end the message.
+	// MaxElapsed counts from `due`. A `due` that is up to a minute in the future is accepted,
+	// because the clock of this machine may be slow. With a due time in the far future, MaxElapsed
+	// would never end the message.
 	if due.After(job.Began) && time.Until(due) < time.Minute {
 		job.Began = due
 	}
@@ -469,8 +488,8 @@ func read(
 }
 
 // checkDue returns an error if a message is due more than a year from now. The Window of a
-// redrive is at most a year. One more day is allowed, because the clock of the message's
-// writer may be ahead.
+// redrive is at most a year. One more day is allowed, because another machine has written the
+// time, and its clock may be ahead.
 func checkDue(due time.Time) error {
 	if time.Until(due) > (365+1)*24*time.Hour {
 		return fmt.Errorf("due %s, more than a year from now", due.UTC().Format(time.RFC3339Nano))
@@ -478,7 +497,7 @@ func checkDue(due time.Time) error {
 	return nil
 }
 
-// keep renews a message's AckWait until stop is called.
+// `keep` extends the AckWait of a message again and again until `stop` is called.
 func (w *worker) keep(msg jetstream.Msg, key string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var keeper sync.WaitGroup
@@ -502,10 +521,10 @@ func (w *worker) keep(msg jetstream.Msg, key string) (stop func()) {
 	}
 }
 
-// answer is how long Consume waits for a confirmation from the server.
+// `answer` is how long Consume waits for the server to confirm a decision.
 const answer = 5 * time.Second
 
-// settle tells the server the Outcome of an attempt.
+// settle acknowledges, delays or terminates the message of an attempt, as the Outcome says.
 func (w *worker) settle(
 	ctx context.Context, msg jetstream.Msg, job retryjob.Job, o retryjob.Outcome,
 ) error {
@@ -515,7 +534,8 @@ func (w *worker) settle(
 	switch {
 	case o.Err == nil:
 		return msg.DoubleAck(ctx)
-	// A slow server may not know yet that a pull has ended, so the message waits for one pull.
+	// A slow server may not know yet that the pulls have ended. So the server must not deliver the
+	// message again before a pull would have ended.
 	case o.Interrupted():
 		err = msg.NakWithDelay(pull)
 	case errors.Is(o.Err, retryjob.ErrPanicked) && o.Retry():
@@ -531,11 +551,12 @@ func (w *worker) settle(
 	if err != nil {
 		return err
 	}
-	return w.js.Conn().FlushWithContext(ctx) // the process may be about to end
+	return w.js.Conn().FlushWithContext(ctx) // the process may end before the client sends its buffer
 }
 
-// terminate tells the server not to deliver a message again. The server's advisory has the
-// reason. Servers before 2.10.4 ignore a termination with a reason, so they get none.
+// terminate tells the server not to deliver a message again. The server publishes the reason in
+// an advisory. Servers before 2.10.4 ignore a termination that has a reason, so terminate sends
+// them no reason.
 func (w *worker) terminate(msg jetstream.Msg, reason retry.Reason) error {
 	var major, minor, patch int
 	_, err := fmt.Sscanf(w.js.Conn().ConnectedServerVersion(), "%d.%d.%d", &major, &minor, &patch)
@@ -545,8 +566,9 @@ func (w *worker) terminate(msg jetstream.Msg, reason retry.Reason) error {
 	return msg.TermWithReason(string(reason))
 }
 
-// bury publishes a dead letter. If the dead letter is too large, bury leaves out its error, then
-// also the headers of the message, or else its data.
+// bury publishes a dead letter. If the dead letter is too large, bury leaves out the error. If
+// that is not enough, bury leaves out the headers of the message. If that is still not enough,
+// bury keeps the headers and leaves out the data.
 func (w *worker) bury(
 	ctx context.Context, msg jetstream.Msg, job retryjob.Job, o retryjob.Outcome,
 ) error {
@@ -558,14 +580,15 @@ func (w *worker) bury(
 		}
 		d.Err = ""
 		if err = w.publish(ctx, msg, d, leftOut); err == nil && leftOut != "" {
-			w.report(fmt.Errorf("message %s: its dead letter has no room for its %s",
+			w.report(fmt.Errorf("message %s: the dead letter lacks the %s of the message",
 				job.Key, leftOut))
 		}
 	}
 	return err
 }
 
-// isTooLarge reports whether a message is larger than the server or a stream allows.
+// isTooLarge reports whether err says that a message is larger than the server or the stream
+// allows.
 func isTooLarge(err error) bool {
 	const message, header jetstream.ErrorCode = 10054, 10097
 	var e *jetstream.APIError
@@ -573,15 +596,17 @@ func isTooLarge(err error) bool {
 		errors.As(err, &e) && (e.ErrorCode == message || e.ErrorCode == header)
 }
 
-// publish publishes the dead letter d of a message. If a worker is killed afterwards, the
-// server delivers the message again, and the ID of the letter prevents a second dead letter.
-// The ID names one failure only. Neither the message nor its sequence number would be enough:
-// two consumers may have the same message, and a stream that was created again repeats its
-// sequence numbers.
+// publish publishes the dead letter d of a message. If the worker is killed afterwards, the
+// server delivers the message again. The ID of the dead letter then prevents a second dead
+// letter for this failure.
+//
+// The ID contains the name of the consumer, because several consumers may get the same message.
+// It contains the time of the message, because sequence numbers begin again if a stream is
+// deleted and created again.
 func (w *worker) publish(
 	ctx context.Context, msg jetstream.Msg, d retryjob.DeadLetter, leftOut string,
 ) error {
-	meta, _ := msg.Metadata() // the worker has read the metadata before, without an error
+	meta, _ := msg.Metadata() // this cannot fail, because the method attempt has read the metadata
 	text, err := json.Marshal(d)
 	if err != nil {
 		return err
@@ -605,17 +630,18 @@ func (w *worker) publish(
 	}
 	switch same, err := isStored(ctx, w.js, ack, letter); {
 	case err != nil:
-		return fmt.Errorf("its dead letter was published before, as message %d of stream %s: %w",
+		return fmt.Errorf("the dead letter was published before, as message %d of stream %s: %w",
 			ack.Sequence, ack.Stream, err)
 	case !same:
-		return fmt.Errorf("its dead letter is not stored: message %d of stream %s is different, "+
-			"and has the same Nats-Msg-Id", ack.Sequence, ack.Stream)
+		return fmt.Errorf("the dead letter is not stored: message %d of stream %s is different, "+
+			"but has the same Nats-Msg-Id", ack.Sequence, ack.Stream)
 	}
 	return nil
 }
 
-// isStored reports whether the message that a stream stored in place of a duplicate equals msg.
-// The server compares only the IDs. The headers with times may differ.
+// isStored reports whether a stream has stored msg before. The server has refused msg as a
+// duplicate, but the server compares only the IDs. So isStored compares the stored message with
+// msg. The headers that contain times may differ.
 func isStored(
 	ctx context.Context, js jetstream.JetStream, ack *jetstream.PubAck, msg *nats.Msg,
 ) (bool, error) {
@@ -637,8 +663,9 @@ func isStored(
 	return same, nil
 }
 
-// copyHeaders copies the headers of the user. Headers that begin with Nats- are instructions
-// to the server about the stream of the message, so they are not copied.
+// copyHeaders copies the headers of the producer. It leaves out the headers of this package. It
+// also leaves out headers that begin with Nats-, because they are instructions to the server
+// about the old stream.
 func copyHeaders(to, from nats.Header) {
 	own := []string{deadHeader, SubjectHeader, dueHeader, leftOutHeader}
 	for name, values := range from {
@@ -648,7 +675,7 @@ func copyHeaders(to, from nats.Header) {
 	}
 }
 
-// report passes an error to OnError, or logs it.
+// report passes an error to OnError. If OnError is nil, report logs the error.
 func (w *worker) report(err error) {
 	err = fmt.Errorf("retrynats: %w", err)
 	if w.OnError != nil {

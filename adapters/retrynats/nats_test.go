@@ -48,7 +48,7 @@ func newQueue(t *testing.T) *queue {
 	return q
 }
 
-// retries returns Retries whose dead letters are those of q.
+// `retries` returns Retries that publish dead letters to the subject of q.
 func (q *queue) retries(t *testing.T, p retry.Policy) *retrynats.Retries {
 	retries, err := retrynats.New(p, q.name+".dead")
 	require.NoError(t, err)
@@ -176,9 +176,9 @@ func TestHeaders(t *testing.T) {
 	assert.Empty(t, letter.Header.Get(nats.ExpectedStreamHdr))
 }
 
-// A message that is as large as the server allows leaves no room for its dead letter. That
-// is stored anyway, without the error, or also without the headers or the data, and the
-// others go on.
+// If a message is as large as the server allows, its dead letter would be too large. The dead
+// letter is still stored, without the error, or also without the headers or the data. The other
+// messages are handled as usual.
 func TestALargeMessage(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -240,7 +240,7 @@ func TestALargeMessage(t *testing.T) {
 			if row.leftOut == "" {
 				assert.Empty(t, *reports)
 			} else {
-				assert.Equal(t, []string{"retrynats: message " + q.name + "/worker/1: its dead letter has no room for its " + row.leftOut}, *reports)
+				assert.Equal(t, []string{"retrynats: message " + q.name + "/worker/1: the dead letter lacks the " + row.leftOut + " of the message"}, *reports)
 			}
 		})
 	}
@@ -352,7 +352,7 @@ func TestConsumeRefusesAStreamThatLosesDeadLetters(t *testing.T) {
 	}
 }
 
-// A sealed stream cannot be deleted letter by letter, or take another.
+// A sealed stream cannot store another dead letter, and no dead letter in it can be deleted.
 func TestASealedStream(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -412,8 +412,9 @@ func TestConsumeOfAContextThatIsDone(t *testing.T) {
 	assert.NoError(t, retries.Consume(ctx, q.js, consumer, nil))
 }
 
-// The client of NATS takes a message without data that has a header Status for an answer of
-// the server, and a Nats-Pin-Id for its own. No such message keeps a worker from the others.
+// The NATS client mistakes a message with a header Status and without data for an answer of the
+// server. It also obeys a header Nats-Pin-Id. In spite of such messages, a worker handles all
+// others.
 func TestMessagesTakenForAnswersOfTheServer(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -462,7 +463,11 @@ func TestAFailureToTellTheServer(t *testing.T) {
 	require.NoError(t, err)
 	_, err = q.js.Publish(t.Context(), q.name+".dead", []byte("it is full"))
 	require.NoError(t, err)
-	time.AfterFunc(time.Second, func() { assert.NoError(t, full.Purge(context.Background())) })
+	report := retries.OnError
+	retries.OnError = func(err error) {
+		report(err)
+		assert.NoError(t, full.Purge(context.Background()))
+	}
 
 	var runs atomic.Int64
 	consume(t, q, retries, 300*time.Millisecond, 1, func(context.Context, jetstream.Msg) error {
@@ -477,7 +482,7 @@ func TestAFailureToTellTheServer(t *testing.T) {
 	assert.Contains(t, (*reports)[0], "retrynats: message "+q.name+"/worker/1, attempt 1: nats: nats: API error")
 }
 
-// failAll lets two consumers of a stream fail each of the messages.
+// failAll runs two consumers of a stream. In both, every message fails.
 func failAll(t *testing.T, q *queue, retries *retrynats.Retries, consumers ...string) {
 	t.Helper()
 	for _, name := range consumers {
@@ -513,8 +518,9 @@ func lettersOf(t *testing.T, q *queue) map[string]int {
 	return letters
 }
 
-// Every failure has its dead letter: of each of two consumers that share the subject for
-// dead letters, and of each life of a stream, whose sequence numbers begin again.
+// Each failure has its own dead letter. This is true for two consumers that use the same
+// subject for dead letters. It is also true for a stream that was deleted and created again,
+// although its sequence numbers begin again.
 func TestEveryFailureHasItsDeadLetter(t *testing.T) {
 	t.Parallel()
 	for name, storage := range map[string]jetstream.StorageType{"file": jetstream.FileStorage, "memory": jetstream.MemoryStorage} {
@@ -539,8 +545,8 @@ func TestEveryFailureHasItsDeadLetter(t *testing.T) {
 	}
 }
 
-// A dead letter whose ID is taken is stored unless it is the one that is there: a worker
-// published it and died.
+// If the stream already has a message with the ID of a dead letter, an equal message means that
+// a worker published the dead letter and died. A different message is an error.
 func TestADeadLetterWhoseIDIsTaken(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

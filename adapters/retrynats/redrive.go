@@ -14,23 +14,25 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// Redrive publishes the messages of a consumer's dead letters again, to their old subjects,
-// and then deletes the dead letters. Each message gets all its attempts again, and is handled
-// at its moment in o.Window. Redrive skips dead letters that it cannot read.
+// Redrive moves dead letters back to the messages of a consumer. It publishes each message
+// again to its old subject, and then deletes the dead letter. Each message gets all its
+// attempts again, and is handled at its time in o.Window. Redrive skips dead letters that it
+// cannot parse.
 //
 // Anyone who may publish to the subject for dead letters can write a dead letter. So Redrive
-// publishes a message only to a subject of the consumer: a subject that its filter allows or,
-// if it has no filter, a subject of its stream. Redrive never publishes to an inbox, or to a
-// subject that begins with "$". A dead letter that cannot go back stays. Redrive goes on with
-// the others, and returns an error that names it.
+// publishes a message only to a subject that the filter of the consumer allows. If the consumer
+// has no filter, the subject must belong to the consumer's stream. Redrive never publishes to
+// an inbox, or to a subject that begins with "$". If a dead letter cannot go back, Redrive
+// leaves it and goes on with the others. The error of Redrive then names that dead letter.
 //
-// Redrive refuses a stream of dead letters with DenyDelete.
+// Redrive returns an error if the stream of the dead letters has the setting DenyDelete.
 //
-// If Redrive is killed or fails, no message is lost. Call Redrive again for the rest. If the
-// message of a dead letter was published, but the dead letter was not deleted, the message is
-// published again with the same Nats-Msg-Id. The stream drops this second message within the
-// time of its setting Duplicates, 2 minutes by default. After this time the message is handled
-// twice. If another message has that Nats-Msg-Id, Redrive skips the dead letter.
+// If Redrive fails, or if its process is killed, no message is lost. Call Redrive again for the
+// rest. The first call may have published the message of a dead letter without deleting the
+// dead letter. The second call then publishes this message again, with the same Nats-Msg-Id.
+// The stream drops the second message if it arrives within the time of the stream's setting
+// Duplicates, which is 2 minutes by default. If it arrives later, the message is handled twice.
+// If a different message has this Nats-Msg-Id, Redrive skips the dead letter.
 func (r *Retries) Redrive(
 	ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer,
 	o retryjob.RedriveOptions,
@@ -44,7 +46,7 @@ func (r *Retries) Redrive(
 	})
 }
 
-// subjectsOf returns the subjects of a consumer's messages, which may have wildcards.
+// subjectsOf returns the subjects of a consumer's messages. The subjects may contain wildcards.
 func subjectsOf(
 	ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer,
 ) ([]string, error) {
@@ -75,7 +77,7 @@ func (r *Retries) redrive(
 	if config := stream.CachedInfo().Config; config.DenyDelete {
 		return fmt.Errorf("dead letters go to %q, in the stream %s: "+
 			"DenyDelete is set, so each call would move the same dead letters: "+
-			"publish them to a stream without it", r.dead, config.Name)
+			"publish dead letters to a stream without DenyDelete", r.dead, config.Name)
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(r.dead))
 	if err != nil {
@@ -105,13 +107,13 @@ func (r *Retries) redrive(
 	return ctx.Err()
 }
 
-// mayGoBack returns an error if the message of a dead letter may not go back.
+// mayGoBack returns an error if the message of a dead letter must not be published again.
 func mayGoBack(js jetstream.JetStream, subjects []string, letter *jetstream.RawStreamMsg) error {
 	subject, leftOut := letter.Header.Get(SubjectHeader), letter.Header.Get(leftOutHeader)
 	inbox, _, _ := strings.Cut(js.Conn().NewInbox(), ".")
 	switch {
 	case leftOut != "":
-		return retryjob.Stuck(fmt.Errorf("message %d: it has no room for its %.100q",
+		return retryjob.Stuck(fmt.Errorf("message %d: the dead letter lacks the %.100q of its message",
 			letter.Sequence, leftOut))
 	case !allowed(subjects, inbox, subject):
 		return retryjob.Stuck(fmt.Errorf(
@@ -122,8 +124,8 @@ func mayGoBack(js jetstream.JetStream, subjects []string, letter *jetstream.RawS
 	}
 }
 
-// allowed reports whether a subject matches one of subjects, and is neither the server's own
-// nor an inbox.
+// allowed reports whether a subject matches one of the patterns in subjects. A subject of the
+// server itself or of an inbox is never allowed.
 func allowed(subjects []string, inbox, subject string) bool {
 	for _, forbidden := range []string{"$", inbox + ".", nats.InboxPrefix} {
 		if strings.HasPrefix(subject, forbidden) {
@@ -135,8 +137,8 @@ func allowed(subjects []string, inbox, subject string) bool {
 	})
 }
 
-// matches reports whether subject, which must have no wildcards, matches a pattern, which may
-// have wildcards.
+// matches reports whether subject matches a pattern with wildcards. A subject that itself
+// contains wildcards never matches.
 func matches(pattern, subject string) bool {
 	if !isOneSubject(subject) {
 		return false
@@ -155,8 +157,8 @@ func matches(pattern, subject string) bool {
 	return len(patterns) == len(tokens)
 }
 
-// publishAgain publishes the message of a dead letter to run at due, and deletes the dead
-// letter. It reports whether the dead letter still existed.
+// publishAgain publishes the message of a dead letter again, to be handled at the time due, and
+// deletes the dead letter. It returns false if somebody else has deleted the dead letter.
 func publishAgain(
 	ctx context.Context, js jetstream.JetStream, stream jetstream.Stream,
 	letter *jetstream.RawStreamMsg, due time.Time,
@@ -170,18 +172,18 @@ func publishAgain(
 	if err != nil && ctx.Err() != nil {
 		return false, err
 	}
-	if err != nil { // if the server has failed, Redrive ends when it reads the next letter
+	if err != nil { // if the server has failed, reading the next dead letter ends Redrive
 		return false, retryjob.Stuck(fmt.Errorf("message %d: %w", letter.Sequence, err))
 	}
 	if ack.Duplicate {
 		same, err := isStored(ctx, js, ack, msg)
-		// If the first message is not found, it was handled already.
+		// If the stream no longer has the first message, that message was already handled.
 		if !same && !errors.Is(err, jetstream.ErrMsgNotFound) {
 			return false, err
 		}
 	}
 	err = stream.DeleteMsg(ctx, letter.Sequence)
-	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // this error does not say why
+	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // this error has no reason
 		if _, gone := stream.GetMsg(ctx, letter.Sequence); errors.Is(gone, jetstream.ErrMsgNotFound) {
 			return false, nil
 		}

@@ -126,7 +126,7 @@ func TestRedriveOfAStrangersLetters(t *testing.T) {
 		"a wildcard":           {".*", nil, false, "which is not one of"},
 		"another protocol":     {".jobs 0\r\n\r\nPUB x", nil, false, "which is not one of"},
 		"too large to go back": {".jobs", nil, true, "nats: maximum payload exceeded"},
-		"without its data":     {".jobs", nats.Header{"Retry-Left-Out": {"data"}}, false, `it has no room for its "data"`},
+		"without its data":     {".jobs", nats.Header{"Retry-Left-Out": {"data"}}, false, `the dead letter lacks the "data" of its message`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -177,7 +177,8 @@ func headerSize(header nats.Header) int {
 	return size
 }
 
-// A consumer's messages are those that it filters. Without a filter they are its stream's.
+// The filter of a consumer says which messages it has. Without a filter, it has all messages of
+// its stream.
 func TestTheSubjectsOfAConsumer(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -208,7 +209,8 @@ func TestTheSubjectsOfAConsumer(t *testing.T) {
 	}
 }
 
-// Even a consumer of everything lets nothing go to the server's own subjects, or to an inbox.
+// Even if a consumer has all subjects, Redrive publishes nothing to the server's own subjects
+// or to an inbox.
 func TestAllowed(t *testing.T) {
 	for subject, want := range map[string]bool{
 		"orders.new": true, "$JS.API.STREAM.DELETE.PAYROLL": false, "$SYS.REQ.SERVER.PING": false, "$KV.a.b": false, "_INBOX.x": false, "mine.x": false, "mines.x": true,
@@ -231,8 +233,9 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// Only an equal copy, or one that was handled already, means that a killed redriver has
-// moved a dead letter. Nats-Msg-Ids are free for all, so another message may have its ID.
+// If the stream has an equal copy, or if the copy was already handled, a killed process has
+// moved the dead letter. Anybody may choose a Nats-Msg-Id, so a different message may have the
+// same ID.
 func TestRedriveAfterACopy(t *testing.T) {
 	t.Parallel()
 	moved, skipped := retryjob.RedriveResult{Found: 1, Moved: 1}, retryjob.RedriveResult{Found: 1, Skipped: 1}
@@ -276,8 +279,8 @@ func TestRedriveAfterACopy(t *testing.T) {
 	}
 }
 
-// Where a dead letter cannot be deleted, each call would let the first ones run again. So
-// none does.
+// If dead letters cannot be deleted, each Redrive would move the same dead letters again. So
+// Redrive returns an error.
 func TestRedriveRefusesDenyDelete(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

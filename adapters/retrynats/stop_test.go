@@ -91,9 +91,9 @@ func (h heldConsumer) Next(opts ...jetstream.FetchOpt) (jetstream.Msg, error) {
 	return h.Consumer.Next(opts...)
 }
 
-// A message goes back only after all pulls of its worker have ended, also if one was just
-// about to begin. Otherwise the pull gets the message, and an attempt is counted that nobody
-// makes.
+// A message goes back only after all pulls of its worker have ended, even if a pull was about
+// to begin. Otherwise the pull would get the message, and the server would count an attempt
+// that nobody makes.
 func TestAStoppedWorkerEndsItsPullsBeforeItGivesBack(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -163,7 +163,8 @@ func TestAStoppedWorkerEndsItsPullsBeforeItGivesBack(t *testing.T) {
 	}
 }
 
-// What a worker takes while it stops goes back at once, and is handled once by the next one.
+// If a worker gets a message while it stops, the message goes back at once, and the next worker
+// handles it once.
 func TestMessagesThatComeWhileAWorkerStops(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -205,7 +206,7 @@ func TestMessagesThatComeWhileAWorkerStops(t *testing.T) {
 	assert.Zero(t, n)
 }
 
-// A deaf connection hears nothing any more, as from a server that hangs.
+// A deaf connection receives nothing any more, as if the server hung.
 type deaf struct {
 	net.Conn
 	hangs  *atomic.Bool
@@ -234,7 +235,7 @@ func (d deafDialer) Dial(network, address string) (net.Conn, error) {
 	return deaf{conn, d.hangs, make(chan struct{}), new(sync.Once)}, err
 }
 
-// Consume ends although the server hangs, and the message is not lost.
+// If the server hangs, Consume still ends, and the message is not lost.
 func TestAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -275,7 +276,7 @@ func TestAServerThatHangs(t *testing.T) {
 	}
 }
 
-// Redrive ends with its context although the server hangs, and a later one moves the rest.
+// If the server hangs, Redrive still ends with its context, and a later Redrive moves the rest.
 func TestRedriveOfAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -313,7 +314,8 @@ func TestRedriveOfAServerThatHangs(t *testing.T) {
 	assert.Equal(t, jobs, n, "the message whose letter was not deleted is published once")
 }
 
-// MaxElapsed alone ends a message that says it is due much later, and was delivered before.
+// MaxElapsed ends a message that was delivered before, even if its header says that it is due
+// much later.
 func TestMaxElapsedOfAForgedBeginning(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

@@ -131,7 +131,7 @@ func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error 
 	return err
 }
 
-// Plant inserts rows with metadata that a producer cannot mean.
+// Plant inserts rows with impossible metadata.
 func (q *queue) Plant(ctx context.Context, keys []string) error {
 	for i, key := range keys {
 		metadata := []string{`{"retry": {"earlier": -1}}`, `{"retry": {"earlier": 9223372036854775807}}`, `{"retry": {"classes": {"a": -1}}}`, `{"retry": 5}`,
@@ -144,8 +144,8 @@ func (q *queue) Plant(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// Forge inserts rows that are discarded or canceled, and whose metadata have no dead letter,
-// or one of another end.
+// Forge inserts discarded and canceled rows. Their metadata have no dead letter, or the dead
+// letter of another end.
 func (q *queue) Forge(ctx context.Context, keys []string) error {
 	const dead = `"dead": {"reason": "permanent_error"}`
 	for i, key := range keys {

@@ -78,7 +78,7 @@ func Example() {
 	}
 }
 
-// The mail server is back: what it refused is sent again over the next hour.
+// The mail server works again. Within the next hour, the mails that it refused are sent again.
 func ExampleRedrive() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, "postgres://localhost/jobs")

@@ -12,20 +12,22 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// Redrive lets the dead letters of this package run again. Each job gets all its attempts
-// again, and runs at its moment in o.Window. The jobs keep their IDs, and the errors of their
-// attempts. Redrive skips
+// Redrive runs the dead letters of this package again. Each job gets all its attempts again,
+// and runs at its time in o.Window. The jobs keep their IDs and the errors of their attempts.
+// Redrive skips
 //
-//   - jobs that were discarded or canceled by anyone else;
-//   - unique jobs, if another job has their place.
+//   - jobs that somebody else has discarded or canceled;
+//   - unique jobs, if another job with the same unique key exists.
 //
-// A job that cannot go back stays a dead letter. Redrive goes on with the other jobs, and
-// returns an error that names this job.
+// If PostgreSQL refuses to change the row of a job, Redrive leaves this dead letter and goes on
+// with the other jobs. The error of Redrive then names this job.
 //
-// A job goes back in one statement, if it is still the same dead letter. So if Redrive is
-// killed or fails, or if two run at once, no job is lost, and no job goes back twice. Call
-// Redrive again for the rest. It works with a client that only inserts. It needs PostgreSQL,
-// and uses River's driver, whose API is not stable.
+// Redrive moves a job with a single statement, which changes nothing if the row is no longer
+// the same dead letter. So no job is lost and no job is moved twice if Redrive fails, if its
+// process is killed, or if two calls run at once. Call Redrive again for the rest.
+//
+// The client may be one that only inserts jobs. Redrive needs PostgreSQL. It uses River's
+// driver, whose API is not stable.
 func Redrive[TTx any](
 	ctx context.Context, client *river.Client[TTx], o retryjob.RedriveOptions,
 ) (retryjob.RedriveResult, error) {
@@ -79,9 +81,10 @@ func redriveAll[TTx any](
 	}
 }
 
-// moving returns the statement that lets a job run again if it still is the same dead letter.
-// Like River itself, it makes a job available that is due within the interval of River's
-// scheduler. Workers do not take the job before scheduled_at.
+// moving returns the SQL statement that moves a job back to the queue. The statement changes
+// nothing if the row is no longer the same dead letter. River's scheduler runs every 5 seconds.
+// So if the job is due within 5 seconds, the statement makes the job available at once, as
+// River does. Workers still do not take the job before scheduled_at.
 func moving(schema string) string {
 	return `
 		WITH moved AS (
@@ -96,11 +99,11 @@ func moving(schema string) string {
 		SELECT count(*) > 0 FROM moved`
 }
 
-// refusal returns the error for a job that could not be moved because of err. It returns nil if
-// the job is unique and another job has its place. If PostgreSQL refuses the job for another
-// reason, refusal wraps err in retryjob.Stuck. Any other err is returned unchanged.
+// refusal returns the error for a job that was not moved because of err. If another job has the
+// same unique key, refusal returns nil. If PostgreSQL refuses the job for another reason,
+// refusal wraps err with retryjob.Stuck. It returns any other err unchanged.
 func refusal(id int64, err error) error {
-	var refused interface{ SQLState() string } // an error of PostgreSQL
+	var refused interface{ SQLState() string } // errors of PostgreSQL have this method
 	switch {
 	case !errors.As(err, &refused):
 		return err
@@ -111,7 +114,7 @@ func refusal(id int64, err error) error {
 	}
 }
 
-// anew returns the metadata that a dead letter has when it runs again.
+// anew returns the metadata for a dead letter that is moved back to the queue.
 func anew(row *rivertype.JobRow) (string, error) {
 	_, m, err := read(row)
 	if err != nil {
@@ -123,5 +126,5 @@ func anew(row *rivertype.JobRow) (string, error) {
 	return string(fields), err
 }
 
-// uniqueViolation is the SQLSTATE of a row that violates a unique index.
+// uniqueViolation is the SQLSTATE that PostgreSQL returns if a row violates a unique index.
 const uniqueViolation = "23505"

@@ -1,6 +1,6 @@
-// Package retryriver retries the jobs of River (riverqueue.com) according to a
-// [retry.Policy]. If a job fails, the policy decides whether and when the job runs again.
-// The row of a job that is not retried says why.
+// Package retryriver retries the jobs of River (riverqueue.com) according to a [retry.Policy].
+// If a job fails, the policy decides whether and when the job runs again. If a failed job is
+// not retried, the row of the job contains the reason.
 //
 //	plugin, err := retryriver.New(policy)
 //	if err != nil {
@@ -14,32 +14,37 @@
 //
 // # What happens to a job
 //
-// Workers return errors as usual, and may mark errors with [retry.Permanent] and
-// [retry.After]. A job that is retried waits as long as the policy says. A job that is not
-// retried is canceled if its error is permanent, and otherwise discarded. The key "retry" of
-// its metadata and the last of its errors then say why: see [DeadLetterOf]. The same happens
-// if the metadata under that key cannot be read. [Redrive] lets dead letters run again. A job
-// that an operator lets run again with JobRetry keeps its count of attempts.
+// Workers return errors as usual, and may mark errors with [retry.Permanent] and [retry.After].
+// A job that is retried waits as long as the policy says. A failed job that is not retried is
+// canceled if its error is permanent, and discarded otherwise. The key "retry" in the metadata
+// of the job and the last error of the job then contain the reason: see [DeadLetterOf]. If the
+// value of the key "retry" is malformed before an attempt, the job is canceled and does not
+// run.
 //
-// River's own signals keep their meaning. river.JobCancel is a permanent error.
-// river.JobSnooze is neither an attempt nor a failure. Snoozes have no limit, so return
-// retry.After instead if a server asks for a wait. An attempt that is interrupted because
-// the client stops does not count either. The metadata count the failures of each
-// [retry.Class].
+// [Redrive] runs dead letters again, with a new count of attempts. If an operator runs a job
+// again with River's JobRetry, the job keeps its count of attempts.
+//
+// The special errors of River have their usual effect. river.JobCancel is a permanent error. An
+// attempt that returns river.JobSnooze does not count, so the number of snoozes has no limit.
+// If a server asks for a wait, return [retry.After] instead. An attempt that is interrupted
+// because the client stops does not count either. The metadata of a job count the failures of
+// each [retry.Class].
 //
 // # Limits
 //
-// The MaxAttempts of a job lowers the policy's limit. River's default of 25 is treated as not
-// set. docs/queues.md in the library's repository describes what all queues share.
+// The MaxAttempts of a job can lower the policy's limit. A MaxAttempts of 25, which is River's
+// default, is treated as not set. docs/queues.md in the library's repository explains what all
+// adapters for queues have in common.
 //
-// The column max_attempts is one above the limit. So if a worker dies in a job's last
-// attempt, River delivers the job once more, and this package refuses the job with a reason.
-// Jobs that were inserted by a client without this package have River's own max_attempts. If a
-// worker dies in the last attempt of such a job, River discards the job without a reason.
+// The package sets the column max_attempts to one above the limit. So if a worker dies in the
+// last attempt of a job, River delivers the job once more, and this package discards the job
+// with a reason. A job that was inserted by a client without this package has River's own
+// max_attempts. If a worker dies in the last attempt of such a job, River discards the job
+// without a reason.
 //
-// MaxElapsed counts from the start of the first attempt. If the worker of that attempt died,
-// MaxElapsed counts from when River noticed. If a worker has its own NextRetry, that
-// overrides the policy's delay.
+// MaxElapsed counts from the start of the first attempt. If the worker died in the first
+// attempt, MaxElapsed counts from the time when River noticed this. If a River worker
+// implements NextRetry, its NextRetry replaces the policy's delay.
 package retryriver
 
 import (
@@ -60,27 +65,28 @@ import (
 
 const metadataKey = "retry"
 
-// metadata is the value that this package stores in the metadata of a job, under metadataKey.
+// metadata is the value that this package stores under metadataKey in the metadata of a job.
 type metadata struct {
-	// MaxAttempts is the job's own limit; 0 means that it has none.
+	// MaxAttempts is the job's own limit on attempts. It is 0 if the job has no limit of its own.
 	MaxAttempts int `json:"max_attempts"`
 
-	// Classes is how many attempts failed with an error of each class.
+	// Classes counts the failed attempts of each class, by the name of the class.
 	Classes map[string]int `json:"classes,omitempty"`
 
-	// Earlier is how many of the row's errors are older than the last Redrive.
+	// Earlier is how many of the row's errors are from attempts before the last Redrive.
 	Earlier int `json:"earlier,omitempty"`
 
-	// Dead says why the job does not run again; nil means that it may run.
+	// Dead says why the job does not run again. It is nil if the job may run.
 	Dead *retryjob.DeadLetter `json:"dead,omitempty"`
 
-	// DeadAttempt is the row's attempt when Dead was written. If the row has another attempt
-	// now, an operator let the job run again.
+	// DeadAttempt is the number of the attempt after which Dead was written. If the row now has
+	// another number, an operator has run the job again.
 	DeadAttempt int `json:"dead_attempt,omitempty"`
 }
 
-// metadataOf returns the metadata of a job, nil if it has none. canceled says that an operator
-// has canceled the job since it was last allowed to run. River stores this in the metadata too.
+// metadataOf returns what this package has stored in the metadata of a job. It returns nil if
+// the package has stored nothing. The result canceled is true if an operator has canceled the
+// job: River notes this in the metadata.
 func metadataOf(job *rivertype.JobRow) (m *metadata, canceled bool, err error) {
 	all, err := fieldsOf(job.Metadata)
 	if mine := all[metadataKey]; len(mine) > 0 {
@@ -89,18 +95,18 @@ func metadataOf(job *rivertype.JobRow) (m *metadata, canceled bool, err error) {
 	return m, all["cancel_attempted_at"] != nil, err
 }
 
-// DeadLetterOf returns why a job does not run again. It returns an error if this package did
-// not end the job, for example because an operator canceled it. It also returns an error if an
-// operator let the job run again after this package had ended it.
+// DeadLetterOf returns the dead letter of a job, which says why the job does not run again. It
+// returns an error if this package has not ended the job, for example because an operator has
+// canceled the job. It also returns an error if an operator has run the dead letter again.
 func DeadLetterOf(job *rivertype.JobRow) (retryjob.DeadLetter, error) {
 	m, canceled, err := metadataOf(job)
 	finalized := job.State == rivertype.JobStateCancelled || job.State == rivertype.JobStateDiscarded
 	switch {
 	case err != nil:
 	case m == nil || m.Dead == nil:
-		err = fmt.Errorf("its metadata have no %q in %q", "dead", metadataKey)
+		err = fmt.Errorf("its metadata have no key %q under the key %q", "dead", metadataKey)
 	case !finalized || m.DeadAttempt != job.Attempt || canceled:
-		err = fmt.Errorf("after its end in attempt %d, it was canceled, or allowed to run again",
+		err = fmt.Errorf("after its end in attempt %d, an operator has canceled it or run it again",
 			m.DeadAttempt)
 	default:
 		return *m.Dead, nil
@@ -109,7 +115,7 @@ func DeadLetterOf(job *rivertype.JobRow) (retryjob.DeadLetter, error) {
 		"retryriver: job %d is not a dead letter of this package: %w", job.ID, err)
 }
 
-// fieldsOf reads the metadata of a job, which are a JSON object or empty.
+// fieldsOf parses the metadata of a job. They are empty or a JSON object.
 func fieldsOf(metadata []byte) (all map[string]json.RawMessage, err error) {
 	if len(metadata) > 0 {
 		err = json.Unmarshal(metadata, &all)
@@ -117,16 +123,16 @@ func fieldsOf(metadata []byte) (all map[string]json.RawMessage, err error) {
 	return all, err
 }
 
-// A Plugin applies policies to the jobs of a client. As middleware it sees each insert and each
-// attempt. It is also the client's RetryPolicy. Several clients may share a Plugin. Its methods
-// are safe for concurrent use once the policies are set.
+// A Plugin applies policies to the jobs of a client. It is a middleware for inserts and for
+// attempts, and also the RetryPolicy of the client. Several clients may share a Plugin. After
+// the last call of SetKind, its methods are safe for concurrent use.
 type Plugin struct {
 	river.MiddlewareDefaults
 	policies retryjob.Policies
 }
 
-// New returns a Plugin that applies policy to jobs of every kind. It returns an
-// error if policy is invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed.
+// New returns a Plugin that applies policy to jobs of every kind. It returns an error if
+// [retryjob.NewPolicies] would refuse policy, because policy is invalid or has no limit.
 func New(policy retry.Policy) (*Plugin, error) {
 	policies, err := retryjob.NewPolicies("retryriver", policy)
 	if err != nil {
@@ -135,21 +141,22 @@ func New(policy retry.Policy) (*Plugin, error) {
 	return &Plugin{policies: policies}, nil
 }
 
-// SetKind sets the policy for jobs of one kind. It returns an error if policy is invalid, or
-// has none of MaxAttempts, MaxRetries and MaxElapsed. Call it before the client starts.
+// SetKind sets the policy for jobs of one kind. It returns an error if [retryjob.NewPolicies]
+// would refuse policy, because policy is invalid or has no limit. Call SetKind before the
+// client starts.
 func (p *Plugin) SetKind(kind string, policy retry.Policy) error {
 	return p.policies.Set("retryriver: kind", kind, policy)
 }
 
-// Configure sets p as the RetryPolicy in the configuration of a client, and appends p to its
+// Configure changes the configuration of a client: it sets RetryPolicy to p, and appends p to
 // Plugins.
 func (p *Plugin) Configure(config *river.Config) {
 	config.RetryPolicy = p
 	config.Plugins = append(config.Plugins, p)
 }
 
-// InsertMany implements rivertype.JobInsertMiddleware. It stores the jobs' own
-// limits in their metadata, and sets their MaxAttempts to one above the limit.
+// InsertMany implements rivertype.JobInsertMiddleware. It stores each job's own limit in the
+// metadata of the job, and sets MaxAttempts of the job to one above the limit.
 func (p *Plugin) InsertMany(
 	ctx context.Context, jobs []*rivertype.JobInsertParams,
 	do func(context.Context) ([]*rivertype.JobInsertResult, error),
@@ -166,7 +173,7 @@ func (p *Plugin) InsertMany(
 	return do(ctx)
 }
 
-// ownLimit returns a job's own limit, 0 if it has none.
+// ownLimit returns a job's own limit. It returns 0 if the job has River's default.
 func ownLimit(maxAttempts int) int {
 	if maxAttempts == river.MaxAttemptsDefault {
 		return 0
@@ -174,7 +181,8 @@ func ownLimit(maxAttempts int) int {
 	return maxAttempts
 }
 
-// oneMore returns the value for the column max_attempts, which is a smallint: one above limit.
+// oneMore returns limit + 1 for the column max_attempts. The column is a smallint, so the
+// result is at most 32,767.
 func oneMore(limit int) int {
 	if limit == retry.Unlimited || limit >= math.MaxInt16 {
 		return math.MaxInt16
@@ -182,7 +190,7 @@ func oneMore(limit int) int {
 	return limit + 1
 }
 
-// withMetadata adds m to the metadata of a job.
+// withMetadata returns the metadata of a job with m added.
 func withMetadata(fields []byte, m metadata) ([]byte, error) {
 	before, err := fieldsOf(fields)
 	if err != nil {
@@ -196,15 +204,16 @@ func withMetadata(fields []byte, m metadata) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// Work implements rivertype.WorkerMiddleware. It makes one attempt of a job. If the job ends
-// without success, Work sets row.MaxAttempts to row.Attempt. If the failure was permanent, the
-// error is a *river.JobCancelError. Only a client of River should call Work.
+// Work implements rivertype.WorkerMiddleware. It makes one attempt of a job. If the attempt
+// fails and the job is not retried, Work sets row.MaxAttempts to row.Attempt. If the failure is
+// permanent, the returned error is a *river.JobCancelError. Only a client of River should call
+// Work.
 func (p *Plugin) Work(
 	ctx context.Context, row *rivertype.JobRow, do func(context.Context) error,
 ) (result error) {
-	// River and its middleware share row, and River decides by it. If Attempt is not below
-	// MaxAttempts, River discards the job. Otherwise River calls NextRetry with the row. So Work
-	// tells River its decision by changing the row.
+	// Work tells River its decision by changing row, which is a pointer to River's own data. If
+	// Attempt is not below MaxAttempts, River discards the job. Otherwise River calls NextRetry
+	// with the row.
 	defer func() {
 		if value := recover(); value != nil {
 			panic(storableValue(value))
@@ -227,13 +236,13 @@ func (p *Plugin) Work(
 		}
 		return err
 	}, func(o retryjob.Outcome) {
-		changed := m.Dead != nil // an operator let a dead letter run again: remove its reason
+		changed := m.Dead != nil // an operator has run a dead letter again: remove Dead
 		m.Dead, m.DeadAttempt = nil, 0
 		switch {
 		case o.Err == nil:
 			result = snoozed
 		case o.Interrupted():
-			result = o.Err // River looks for the context's error, which o.Err wraps
+			result = o.Err // River finds the context's error in o.Err, and does not count the attempt
 		case o.Retry():
 			result = retry.Unwrap(o.Err)
 			row.MaxAttempts = max(row.MaxAttempts, row.Attempt+1)
@@ -258,8 +267,8 @@ func (p *Plugin) Work(
 	return storable(result)
 }
 
-// storable returns err with a text that PostgreSQL can store. If the text contains a NUL,
-// River cannot store it, and the job stays running until River rescues it.
+// storable returns err with a text that PostgreSQL can store. River cannot store a text that
+// contains a NUL, and the job would stay in the state running until River rescues it.
 func storable(err error) error {
 	if err == nil {
 		return nil
@@ -270,7 +279,8 @@ func storable(err error) error {
 	return err
 }
 
-// storableValue does the same for the value of a panic. River stores its text too.
+// storableValue returns the value of a panic with a text that PostgreSQL can store. River also
+// stores this text.
 func storableValue(value any) any {
 	text := fmt.Sprint(value)
 	if short := retryjob.TextOf(errors.New(text)); short != text {
@@ -279,7 +289,7 @@ func storableValue(value any) any {
 	return value
 }
 
-// A stored is an error with the text of [retryjob.TextOf].
+// A stored is an error whose text is the result of [retryjob.TextOf].
 type stored struct {
 	error
 	text string
@@ -288,13 +298,13 @@ type stored struct {
 func (e *stored) Error() string { return e.text }
 func (e *stored) Unwrap() error { return e.error }
 
-// read returns the job and the metadata of a row. A producer that writes to the table can
-// write anything into the metadata, so read corrects impossible counts. If read returns an
-// error, the row is malformed, and becomes a dead letter.
+// `read` returns the job and the metadata of a row. Other programs may have written the
+// metadata, so `read` corrects impossible counts. If the row is malformed, `read` returns an
+// error, and the job becomes a dead letter.
 func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
 	switch kept, _, err := metadataOf(row); {
 	case row.Attempt < 1:
-		malformed = fmt.Errorf("retryriver: job %d: attempt is %d", row.ID, row.Attempt)
+		malformed = fmt.Errorf("retryriver: job %d: attempt is %d, which is below 1", row.ID, row.Attempt)
 	case err != nil:
 		malformed = fmt.Errorf("retryriver: metadata of job %d: %w", row.ID, err)
 	case kept == nil: // a client without this package has inserted the row
@@ -304,10 +314,10 @@ func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
 	}
 	m.MaxAttempts = max(0, m.MaxAttempts)
 	if m.Earlier < 0 || m.Earlier > len(row.Errors) {
-		m.Earlier = 0 // with len(row.Errors), MaxElapsed would count anew from each attempt
+		m.Earlier = 0 // otherwise MaxElapsed might start again in each attempt
 	}
 	if m.Classes == nil {
-		m.Classes = map[string]int{} // not nil: the counts of all classes are known to be 0
+		m.Classes = map[string]int{} // for retryjob, a nil map would mean that the counts are unknown
 	}
 	j = retryjob.Job{
 		Key:         strconv.FormatInt(row.ID, 10),
@@ -319,8 +329,9 @@ func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
 	return j, m, malformed
 }
 
-// began returns when the first attempt after the row's earlier errors began. It ignores times
-// that are zero or in the future, because MaxElapsed would never end such a job.
+// began returns the time at which the first attempt began. It ignores the first `earlier`
+// errors of the row, which are from before the last Redrive. It also ignores times that are
+// zero or in the future, because with such a time MaxElapsed would never end the job.
 func began(row *rivertype.JobRow, earlier int) time.Time {
 	now := time.Now()
 	for _, failed := range row.Errors[earlier:] {
@@ -334,9 +345,10 @@ func began(row *rivertype.JobRow, earlier int) time.Time {
 	return time.Time{}
 }
 
-// NextRetry returns when a job runs again. Normally Work has decided this. If the worker died,
-// or if River could not read the job, NextRetry asks the policy. It never returns a time in the
-// past, because River would replace such a time with the time of its default policy.
+// NextRetry returns the time at which a job runs again. Usually this is the time that Work has
+// decided. If the worker died, or if River could not decode the job, NextRetry asks the policy.
+// It never returns a time in the past, because River would replace such a time with the time of
+// its default policy.
 func (p *Plugin) NextRetry(row *rivertype.JobRow) time.Time {
 	now := time.Now()
 	due := row.ScheduledAt

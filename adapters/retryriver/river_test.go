@@ -26,7 +26,7 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// PostgreSQL restarts under load, in turn cleanly and by a crash.
+// PostgreSQL restarts under load. Every second restart follows a crash.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t)
@@ -146,7 +146,8 @@ func TestAPolicyForEachKind(t *testing.T) {
 	assert.Equal(t, [...]any{retry.ReasonNonRetryable, 1}, [...]any{d.Reason, d.Attempts})
 }
 
-// A job that went back and died again while Redrive had its row is another dead letter.
+// Redrive may have read a row before the job ran again and ended again. Then the row is a
+// different dead letter, and Redrive leaves it.
 func TestRedriveLeavesALaterDeadLetter(t *testing.T) {
 	t.Parallel()
 	s := newService(t, work(fails[args]), work(fails[other]))
@@ -192,7 +193,8 @@ func TestInsert(t *testing.T) {
 	assert.ErrorContains(t, err, "retryriver: metadata of a job of kind jobtest")
 }
 
-// MaxElapsed alone ends a job whose row names a beginning that has not come, or none.
+// MaxElapsed also ends a job whose row lacks the time of the first attempt, or has a time in
+// the future.
 func TestMaxElapsedOfAForgedRow(t *testing.T) {
 	t.Parallel()
 	s := newService(t, work(fails[args]), work(fails[other]))
@@ -216,7 +218,7 @@ func TestMaxElapsedOfAForgedRow(t *testing.T) {
 	}
 }
 
-// River keeps the error of each attempt, up to the 8 KiB that a dead letter keeps too.
+// River keeps at most 8 KiB of the error of each attempt, as a dead letter does.
 func TestALongError(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)
@@ -241,15 +243,15 @@ func TestJobsOfAnotherClient(t *testing.T) {
 		inserted, err := plain.Insert(t.Context(), args{"a"}, &river.InsertOpts{MaxAttempts: maxAttempts})
 		require.NoError(t, err)
 		_, err = retryriver.DeadLetterOf(inserted.Job)
-		assert.ErrorContains(t, err, `its metadata have no "dead" in "retry"`)
+		assert.ErrorContains(t, err, `its metadata have no key "dead" under the key "retry"`)
 		d, err := retryriver.DeadLetterOf(s.end(inserted.Job.ID))
 		require.NoError(t, err)
 		assert.Equal(t, [...]any{retry.ReasonExhausted, attempts}, [...]any{d.Reason, d.Attempts})
 	}
 }
 
-// A row of a newer version may have a reason that this one does not know. Rows that
-// this package did not end, or not last, are no dead letters.
+// A row of a newer version may have a reason that this version does not know. If somebody else
+// has ended a job, or has ended it again later, its row is not a dead letter.
 func TestDeadLetterOf(t *testing.T) {
 	const discarded, canceled = rivertype.JobStateDiscarded, rivertype.JobStateCancelled
 	for _, row := range []struct {
@@ -260,15 +262,15 @@ func TestDeadLetterOf(t *testing.T) {
 	}{
 		{discarded, 2, `{"retry": {"moon": "full", "dead_attempt": 2, "dead": {"reason": "too_tired", "attempts": 4}}}`, ""},
 		{canceled, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired", "attempts": 4}}}`, ""},
-		{discarded, 2, `{"retry": {"max_attempts": 2}}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no "dead" in "retry"`},
-		{discarded, 2, ``, `retryriver: job 7 is not a dead letter of this package: its metadata have no "dead" in "retry"`},
-		{discarded, 2, `{}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no "dead" in "retry"`},
-		{discarded, 2, `{"Retry": 5}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no "dead" in "retry"`},
+		{discarded, 2, `{"retry": {"max_attempts": 2}}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no key "dead" under the key "retry"`},
+		{discarded, 2, ``, `retryriver: job 7 is not a dead letter of this package: its metadata have no key "dead" under the key "retry"`},
+		{discarded, 2, `{}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no key "dead" under the key "retry"`},
+		{discarded, 2, `{"Retry": 5}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no key "dead" under the key "retry"`},
 		{discarded, 2, `{"retry": {"dead": {"attempts": 4}}}`, `the key "reason" is missing`},
 		{discarded, 2, `{"retry": {"dead": {"reason": "tired"}}`, "retryriver: job 7 is not a dead letter of this package: unexpected end of JSON input"},
-		{discarded, 3, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "after its end in attempt 2, it was canceled, or allowed to run again"},
-		{canceled, 2, `{"cancel_attempted_at": "x", "retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "it was canceled, or allowed to run again"},
-		{rivertype.JobStateAvailable, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "it was canceled, or allowed to run again"},
+		{discarded, 3, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "after its end in attempt 2, an operator has canceled it or run it again"},
+		{canceled, 2, `{"cancel_attempted_at": "x", "retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "an operator has canceled it or run it again"},
+		{rivertype.JobStateAvailable, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "an operator has canceled it or run it again"},
 	} {
 		d, err := retryriver.DeadLetterOf(&rivertype.JobRow{ID: 7, State: row.state, Attempt: row.attempt, Metadata: []byte(row.metadata)})
 		if row.want == "" {
@@ -280,7 +282,7 @@ func TestDeadLetterOf(t *testing.T) {
 	}
 }
 
-// River's own signals keep their meaning.
+// The special errors of River have their usual effect.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	runs := 0
@@ -300,7 +302,7 @@ func TestSignals(t *testing.T) {
 	assert.Equal(t, [...]any{retry.ReasonPermanent, 1}, [...]any{d.Reason, d.Attempts})
 }
 
-// later is a worker with its own NextRetry.
+// A `later` is a River worker with its own NextRetry.
 type later struct{ river.WorkerDefaults[args] }
 
 func (later) Work(context.Context, *river.Job[args]) error { return errBoom }
@@ -334,8 +336,8 @@ func TestNextRetryAfterTheWorkerDied(t *testing.T) {
 	}
 }
 
-// A job runs again with all its attempts, under its own limit, and keeps its errors. One
-// whose place another unique job has taken stays a dead letter.
+// A moved job gets all its attempts again, and keeps its own limit and its errors. If another
+// job has the same unique key, the job stays a dead letter.
 func TestRedriveKeepsTheJob(t *testing.T) {
 	t.Parallel()
 	s := newService(t, work(fails[args]), work(fails[other]))
@@ -380,7 +382,7 @@ func (d deaf) Read(b []byte) (int, error) {
 	}
 }
 
-// Redrive ends with its context although PostgreSQL hangs, and a later one moves the rest.
+// If PostgreSQL hangs, Redrive still ends with its context, and a later Redrive moves the rest.
 func TestRedriveOfADatabaseThatHangs(t *testing.T) {
 	t.Parallel()
 	s := newService(t, work(fails[args]), work(fails[other]))
@@ -413,8 +415,8 @@ func TestRedriveOfADatabaseThatHangs(t *testing.T) {
 	assert.Contains(t, []int{1, 2}, result.Moved) // PostgreSQL may have moved the second one
 }
 
-// A row that cannot go back ends no Redrive: one whose attempt no worker could have
-// written, and one that the database refuses.
+// If a row cannot go back, Redrive still goes on. In one row, the number of the attempt is
+// impossible. The database refuses to change another row.
 func TestRedriveOfAStrangersRows(t *testing.T) {
 	t.Parallel()
 	s := newService(t, work(fails[args]), work(fails[other]))
@@ -433,9 +435,9 @@ func TestRedriveOfAStrangersRows(t *testing.T) {
 	assert.Equal(t, retryjob.RedriveResult{Found: 3, Moved: 1, Skipped: 2}, result)
 }
 
-// A dead letter is believed only for the end that it describes: not after an operator let
-// the job run again, and then canceled it, or it succeeded. TestRedrive cancels jobs before
-// they run.
+// A dead letter is valid only for the end that it describes. It is not valid any more if an
+// operator has run the job again, and the job was canceled or succeeded. TestRedrive cancels
+// jobs before they run.
 func TestADeadLetterOfAnEarlierEnd(t *testing.T) {
 	t.Parallel()
 	began, outcome := make(chan struct{}, 1), make(chan error, 1)
@@ -483,7 +485,7 @@ func TestADeadLetterOfAnEarlierEnd(t *testing.T) {
 	}
 }
 
-// What a handler panics with is stored like an error.
+// The value of a panic is stored like an error.
 func TestAPanicWithALongText(t *testing.T) {
 	t.Parallel()
 	s := newService(t, work(func(context.Context, *river.Job[args]) error { panic("a\x00" + strings.Repeat("x", 1<<20)) }), work(fails[other]))

@@ -16,14 +16,15 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// DeadLetterOf returns the dead letter in the error that a workflow got from an activity. The
-// dead letter says what the [Interceptor] decided after the last attempt. Its JSON is the last
-// detail of an ApplicationError. In Temporal's user interface, its Reason is ReasonRetry after
-// an attempt that will be retried.
+// DeadLetterOf returns the dead letter in err, which is the error that a workflow got from an
+// activity. The dead letter contains the decision of the [Interceptor] after the last attempt.
+// It is stored as JSON in the last detail of an ApplicationError. Temporal's user interface
+// also shows a dead letter for a failed attempt that will be retried: its Reason is
+// ReasonRetry.
 //
-// ok is false if the error has no dead letter. If the last attempt of an activity was lost, its
-// error is a TimeoutError, which has no dead letter. The TimeoutError wraps the failure of an
-// earlier attempt, and DeadLetterOf ignores the details of that failure.
+// The result `ok` is false if err contains no dead letter. If the last attempt of an activity
+// was lost, the error is a TimeoutError, which has no dead letter. The TimeoutError may wrap
+// the failure of an earlier attempt. DeadLetterOf ignores the dead letter in this failure.
 func DeadLetterOf(err error) (d retryjob.DeadLetter, ok bool) {
 	app := answered(err)
 	if app == nil {
@@ -47,7 +48,8 @@ func DeadLetterOf(err error) (d retryjob.DeadLetter, ok bool) {
 	return d, true
 }
 
-// answered returns the ApplicationError of the last attempt, nil if the attempt has none.
+// answered returns the ApplicationError of the last attempt. It returns nil if the last attempt
+// has no ApplicationError.
 func answered(err error) *temporal.ApplicationError {
 	for ; err != nil; err = errors.Unwrap(err) {
 		switch err := err.(type) {
@@ -60,9 +62,10 @@ func answered(err error) *temporal.ApplicationError {
 	return nil
 }
 
-// details returns the details of an error. If the error comes from another process, they are the
-// raw values that were sent. all is false if a detail cannot be read. An error does not say how
-// many details it has, so details reads 1, 2, 4 and more, until a value is missing.
+// details returns the details of an error. For an error from another process, the details are
+// the raw values that were sent. The result `all` is false if a detail cannot be read. An error
+// does not reveal the number of its details. So the function first reads 1 value, then 2, then
+// 4 and so on, until a value is missing.
 func details(app *temporal.ApplicationError) (values []any, all bool) {
 	for n := 1; app.HasDetails(); n *= 2 {
 		raw, targets := make([]converter.RawValue, n), make([]any, n)
@@ -83,8 +86,8 @@ func details(app *temporal.ApplicationError) (values []any, all bool) {
 	return nil, true
 }
 
-// created returns the details of an error that was created in this process. It reads one more
-// detail in each round, until a detail is missing.
+// created returns the details of an error that was created in this process. The function first
+// reads 1 detail, then 2, then 3 and so on, until a detail is missing.
 func created(app *temporal.ApplicationError) (values []any, all bool) {
 	type missing struct{}
 	for {
@@ -102,8 +105,9 @@ func created(app *temporal.ApplicationError) (values []any, all bool) {
 
 var errUnreadable = errors.New("a detail cannot be read")
 
-// read reads details into targets. If the error was created in this process, the SDK sets the
-// targets by reflection, and panics if a detail is nil or has another type than its target.
+// `read` copies the details of app into targets. If the error was created in this process, the
+// SDK copies by reflection, and panics if a detail is nil or does not have the type of its
+// target. Then `read` returns errUnreadable.
 func read(app *temporal.ApplicationError, targets []any) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -113,27 +117,28 @@ func read(app *temporal.ApplicationError, targets []any) (err error) {
 	return app.Details(targets...)
 }
 
-// leastDelay is the shortest NextRetryDelay. Zero would mean that no delay is set.
+// leastDelay is the shortest NextRetryDelay. A NextRetryDelay of zero would mean that no delay
+// is set.
 const leastDelay = time.Millisecond
 
-// answer returns the error for the server. It has the failure of the attempt, converted as the SDK
-// would convert it, and the decision.
+// answer returns the error that the server gets. This error describes the failure of the
+// attempt as the SDK would describe it, and contains the decision.
 func answer(ctx context.Context, job retryjob.Job, o retryjob.Outcome, failure error) error {
 	last := retry.Unwrap(o.Err)
-	// If the policy is invalid, the error has the type of the failure. Its details say why.
+	// If the policy is invalid, `last` is the failure of the attempt. The dead letter says that
+	// the policy is invalid.
 	if e, ok := last.(*retry.Error); ok && e.Err != nil {
 		last = e.Err
 	}
 	switch {
 	case o.Interrupted() && errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown):
-		// The error has no details, because the SDK may lose an error with details while its
-		// worker stops. It would then report "context canceled" instead, and the server would
-		// decide.
+		// This error has no details. While a worker stops, the SDK may lose an error with details,
+		// and report "context canceled" in its place. Then the server would decide alone.
 		options := temporal.ApplicationErrorOptions{NextRetryDelay: leastDelay}
 		return temporal.NewApplicationErrorWithOptions(valid(last.Error()), typeOf(last), options)
-	case o.Interrupted() && failure == nil: // ctx ended before the attempt
+	case o.Interrupted() && failure == nil: // ctx was done before the attempt began
 		return ctx.Err()
-	case o.Interrupted(): // canceled by the server
+	case o.Interrupted(): // the server has canceled the attempt
 		return failure
 	}
 	message := last.Error()
@@ -144,17 +149,18 @@ func answer(ctx context.Context, job retryjob.Job, o retryjob.Outcome, failure e
 	if app, ok := last.(*temporal.ApplicationError); ok {
 		message, options.Category = app.Message(), app.Category()
 		if options.Details, ok = details(app); !ok {
-			options.Details, options.Cause = nil, app // app still has all of them
+			options.Details, options.Cause = nil, app // the cause app still has all details
 		}
 	}
-	if !sendable(last) { // the causes are left out, but most messages repeat the texts of their causes
+	if !sendable(last) { // without the causes; most messages repeat the texts of their causes
 		message, options.Cause = valid(message), nil
 	}
 	options.Details = append(options.Details, o.DeadLetter(job))
 	return temporal.NewApplicationErrorWithOptions(message, typeOf(last), options)
 }
 
-// sendable reports whether the SDK can send the texts of an error and its causes.
+// sendable reports whether the texts of an error and its causes are valid UTF-8. The SDK cannot
+// send other texts.
 func sendable(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if !utf8.ValidString(err.Error()) {
@@ -164,10 +170,10 @@ func sendable(err error) bool {
 	return true
 }
 
-// valid returns text as valid UTF-8, because protobuf accepts nothing else.
+// valid replaces invalid bytes in text, because protobuf accepts only valid UTF-8.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// typeOf returns the type that the SDK gives an error.
+// typeOf returns the name of the type that the SDK would send for err.
 func typeOf(err error) string {
 	if app, ok := err.(*temporal.ApplicationError); ok {
 		return app.Type()

@@ -90,7 +90,8 @@ func Example_redrive() {
 				TaskQueue:             w.TaskQueue,
 				StartDelay:            retryjob.Spread(id, time.Hour),
 				WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY,
-				// Without this, one that already runs again looks like one that starts.
+				// Without this, a workflow that already runs again would look like one that was just
+				// started.
 				WorkflowExecutionErrorWhenAlreadyStarted: true,
 			}, w.Type.Name, input...)
 			var again *serviceerror.WorkflowExecutionAlreadyStarted

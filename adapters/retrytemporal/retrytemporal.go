@@ -1,6 +1,6 @@
 // Package retrytemporal retries the activities of Temporal workflows according to a
-// [retry.Policy]. An [Interceptor] in the worker decides after each attempt. Temporal's
-// server waits, and starts the next attempt.
+// [retry.Policy]. An [Interceptor] in the worker decides after each attempt. Temporal's server
+// waits and starts the next attempt.
 //
 //	w := worker.New(client, "orders", worker.Options{
 //		Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: policy}},
@@ -14,35 +14,38 @@
 //
 // # What the interceptor does
 //
-// If an attempt fails, the interceptor returns an ApplicationError of the same type and
-// message. If the policy retries, the error carries the delay as NextRetryDelay. Otherwise
-// the error is non-retryable. The last of its details is a [retryjob.DeadLetter] with the
-// reason and the number of attempts. The workflow reads it with [DeadLetterOf], and
-// Temporal's user interface shows it.
+// If an attempt fails, the interceptor returns an ApplicationError with the type and the
+// message of the failure. If the policy allows a retry, the NextRetryDelay of the error is the
+// policy's delay. Otherwise the error is non-retryable. The last detail of the error is a
+// [retryjob.DeadLetter] with the reason and the number of attempts. Temporal's user interface
+// shows this dead letter, and a workflow can read it with [DeadLetterOf].
 //
-// Jitter, Fibonacci, RetryIf, Classify, MaxElapsed, Retry-After and Budgets work, although
-// Temporal's own policy has none of them. Failures are not counted by class: each
-// [retry.Class] is counted by all failures of the activity.
+// You can use features that Temporal's own policy lacks: jitter, Fibonacci, RetryIf, Classify,
+// MaxElapsed, Retry-After and Budgets. For the MaxAttempts and the Backoff of a [retry.Class],
+// all failures of the activity count, and not only the failures of this class.
 //
-// If a policy is invalid, each activity runs once, and its error is non-retryable
-// (ReasonInvalid). Validate policies before the worker starts.
+// If a policy is invalid, each activity runs once. If the activity fails, its error is
+// non-retryable, and the reason is ReasonInvalid. Validate policies before the worker starts.
 //
-// The SDK cannot send text that is not UTF-8. The interceptor replaces invalid bytes, and
-// leaves out the causes of the error. If the details of an ApplicationError cannot be read,
-// that error becomes the cause of the returned error.
+// The SDK cannot send text that is not UTF-8. If an error contains such text, the interceptor
+// replaces the invalid bytes and leaves out the causes of the error. If the details of an
+// ApplicationError cannot be read, this ApplicationError becomes the cause of the returned
+// error.
 //
-// MaxElapsed counts from when the activity was scheduled, so it includes the wait for a
-// worker. Temporal counts the attempts. The seed of an activity's delays comes from its
-// workflow, run and activity IDs, so every worker computes the same delays.
+// Temporal counts the attempts. MaxElapsed counts from the time when the activity was
+// scheduled, so the time in which the activity waits for a worker counts as well. The seed of
+// an activity's delays is computed from its workflow ID, run ID and activity ID, so every
+// worker computes the same delays.
 //
-// The activity's errors keep their meaning in Temporal. A non-retryable ApplicationError is
-// not retried, even if it is wrapped. An error whose type is in the NonRetryableErrorTypes
-// of the server's policy is not retried either. The NextRetryDelay of an ApplicationError is
-// treated as a Retry-After, see [retry.After].
+// The special errors of Temporal have their usual effect. A non-retryable ApplicationError is
+// not retried, even if it is wrapped. An error is not retried either if its type is in the
+// NonRetryableErrorTypes of the server's policy. The NextRetryDelay of an ApplicationError has
+// the effect of a [retry.After].
 //
-// A cancellation by the workflow and activity.ErrResultPending are passed on unchanged. If a
-// worker stops during an attempt, the server starts the next attempt at once, and the stopped
-// attempt has no dead letter. A panic is a failed attempt.
+// The interceptor does not change the error of an activity that the workflow has canceled, and
+// does not change activity.ErrResultPending. If a worker stops during an attempt, the server
+// starts the next attempt at once, and the stopped attempt has no dead letter. If an activity
+// panics, the attempt has failed.
 package retrytemporal
 
 import (
@@ -62,15 +65,15 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// An Interceptor decides about the retries of a worker's activities. Do not change its
-// fields once it is in use.
+// An Interceptor decides after each attempt of a worker's activities whether a retry follows.
+// Do not change its fields after the worker has started.
 type Interceptor struct {
 	interceptor.WorkerInterceptorBase
 
-	// Policy applies to every activity that Activities does not name.
+	// Policy applies to each activity whose type is not in Activities.
 	Policy retry.Policy
 
-	// Activities holds policies for single activities, by activity type.
+	// Activities contains the policies for single types of activities, by the name of the type.
 	Activities map[string]retry.Policy
 }
 
@@ -86,8 +89,8 @@ type inbound struct {
 	i *Interceptor
 }
 
-// ExecuteActivity makes one attempt. If the attempt fails, the error has the decision for the
-// server.
+// ExecuteActivity makes one attempt. If the attempt fails, the returned error contains the
+// decision for the server.
 func (a *inbound) ExecuteActivity(
 	ctx context.Context, in *interceptor.ExecuteActivityInput,
 ) (result any, err error) {
@@ -96,11 +99,11 @@ func (a *inbound) ExecuteActivity(
 	if !ok {
 		p = a.i.Policy
 	}
-	var failure error // first the error of the attempt, then the error for the server
+	var failure error // first the error of the attempt, and later the error that the server gets
 	job := jobOf(info)
 	retryjob.Run(ctx, p, job, func(ctx context.Context) error {
 		result, failure = a.execute(ctx, in)
-		if failure == activity.ErrResultPending { // the SDK compares this error in the same way
+		if failure == activity.ErrResultPending { // the SDK also compares with ==
 			return nil
 		}
 		return mark(failure, info.RetryPolicy)
@@ -112,8 +115,9 @@ func (a *inbound) ExecuteActivity(
 	return result, failure
 }
 
-// jobOf returns the job of an activity. The times in info come from the server's clock, and
-// Began is a time of this machine's clock. If the server did not send a time, it is in 1970.
+// jobOf returns the retryjob.Job of an activity. The times in info are from the server's clock,
+// but Job.Began must be from this machine's clock. A time that the server did not send is in
+// 1970.
 func jobOf(info activity.Info) retryjob.Job {
 	var waited time.Duration
 	if info.ScheduledTime.Unix() > 0 {
@@ -125,7 +129,7 @@ func jobOf(info activity.Info) retryjob.Job {
 		Attempt: int(info.Attempt),
 		Began:   time.Now().Add(-waited),
 	}
-	if workflow.ID == "" { // the activity was started without a workflow
+	if workflow.ID == "" { // the activity runs outside a workflow
 		job.Key = info.ActivityID + "/" + info.ActivityRunID
 	}
 	if info.RetryPolicy != nil {
@@ -134,9 +138,10 @@ func jobOf(info activity.Info) retryjob.Job {
 	return job
 }
 
-// execute runs the activity. It turns a panic into an error, so that the policy decides. The SDK
-// would also do this, but would leave the decision to the server. In the SDK an error of the type
-// PanicError loses its details, so only the cause has this type here.
+// execute runs the activity, and turns a panic into an error, so that the policy decides. The
+// SDK would also turn the panic into an error, but then the server would decide. The SDK drops
+// the details of an error with the type PanicError. So the returned error has the type Panic,
+// and only its cause has the type PanicError.
 func (a *inbound) execute(
 	ctx context.Context, in *interceptor.ExecuteActivityInput,
 ) (result any, err error) {
@@ -152,8 +157,8 @@ func (a *inbound) execute(
 	return a.Next.ExecuteActivity(ctx, in)
 }
 
-// mark marks the error of an attempt as permanent or with a wait. Temporal's own errors and the
-// server's policy ask for these marks.
+// `mark` wraps the error of an attempt with retry.Permanent or retry.After, if Temporal's own
+// errors or the server's policy require this.
 func mark(err error, server *temporal.RetryPolicy) error {
 	if err == nil {
 		return nil
@@ -171,29 +176,35 @@ func mark(err error, server *temporal.RetryPolicy) error {
 	return err
 }
 
-// Server returns a RetryPolicy for the server. Set it in the ActivityOptions of a workflow
-// if the worker has an [Interceptor] with the policy p. The RetryPolicy allows as many
-// attempts as p. Its delays apply if the server decides alone, because a worker was lost or
-// too slow. They start with the first delay of p, and grow by the Factor of an Exponential,
-// or else by 2, up to the longest of the first hundred delays of p.
+// Server returns a RetryPolicy for the server. Set it in the ActivityOptions of a workflow if
+// the worker has an [Interceptor] with the policy p. The RetryPolicy allows as many attempts as
+// p.
+//
+// The delays of the RetryPolicy apply only if the server decides alone, because a worker was
+// lost or too slow. The first of these delays is the first delay of p. Each further delay is
+// the previous delay, multiplied by the Factor of p's Exponential. For any other Backoff, the
+// factor is 2. No delay is longer than the longest of the first hundred delays of p.
 //
 // For a job with its own limit, write Server(p.ForJob(limit)). If p is invalid, the
 // RetryPolicy allows one attempt.
 //
 // # What the server decides
 //
-// The MaximumAttempts of the server's policy lowers the policy's limit. If the policy has
-// neither MaxAttempts nor MaxRetries, MaximumAttempts is the limit. To forbid retries whatever
-// the server's policy says, set MaxAttempts to 1, or NonRetryable.
+// The MaximumAttempts of the server's policy can lower the limit of the interceptor's policy.
+// If the interceptor's policy has neither MaxAttempts nor MaxRetries, MaximumAttempts is the
+// limit. To forbid retries in any case, set MaxAttempts to 1 in the interceptor's policy, or
+// set NonRetryable.
 //
-// If an attempt is lost with its worker or exceeds its StartToCloseTimeout, the server decides
-// alone, within the bounds of Server: no more attempts than the policy allows, and delays up to
-// the longest delay of the policy. If this was the last attempt, the workflow gets a
-// TimeoutError, and OnEvent is not called. To let the worker decide about slow attempts, set an
-// AttemptTimeout that is shorter than the StartToCloseTimeout.
+// The server decides alone if an attempt is lost with its worker, or exceeds its
+// StartToCloseTimeout. In these cases, the server uses the RetryPolicy from the function
+// Server. So the server starts no more attempts than p allows, and no delay is longer than the
+// longest delay of p. If this was the last attempt, the workflow gets a TimeoutError, and
+// OnEvent is not called. The worker can decide about slow attempts if you set an AttemptTimeout
+// that is shorter than the StartToCloseTimeout.
 //
 // A delay of zero becomes 1ms, because a NextRetryDelay of zero means that no delay is set. A
-// delay below a second may take up to a second, because Temporal's timers are not more precise.
+// delay below a second may take up to a second, because Temporal's timers have a precision of
+// about a second.
 func Server(p retry.Policy) *temporal.RetryPolicy {
 	limit := p.EffectiveMax()
 	if limit == 1 {

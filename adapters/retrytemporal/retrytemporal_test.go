@@ -103,15 +103,15 @@ func TestErrorsOfTheWorkflow(t *testing.T) {
 	}
 }
 
-// said is what a dead letter says, without its times.
+// `said` has the fields of a dead letter, without the times.
 type said struct {
 	reason   retry.Reason
 	attempts int
 	err      string
 }
 
-// A text that is not UTF-8 cannot be sent: without an answer the attempt would be
-// lost, and made again.
+// A text that is not UTF-8 cannot be sent. Without an answer, the attempt would be lost and
+// made again.
 func TestATextThatIsNotUTF8(t *testing.T) {
 	raw := errors.New("no stock \xff")
 	for name, tc := range map[string]struct {
@@ -136,14 +136,14 @@ func TestATextThatIsNotUTF8(t *testing.T) {
 	}
 }
 
-// silent does not say what it wraps.
+// A `silent` error does not reveal the error that it wraps.
 type silent struct{ error }
 
 func (silent) Error() string   { return "silent" }
 func (s silent) Unwrap() error { return s.error }
 
-// What an error has as details, also in a history: any number, in any encoding, before the
-// letter or in its place.
+// An error may have any number of details in any encoding, before the dead letter or in its
+// place. The error may also come from a workflow's history.
 func TestDeadLetterOf(t *testing.T) {
 	garbage := converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{"encoding": []byte("moon")}, Data: []byte{0xff}})
 	letter := retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: 4}
@@ -181,8 +181,9 @@ func TestDeadLetterOf(t *testing.T) {
 	}
 }
 
-// The details, cause and category of the activity's ApplicationError reach the workflow, also
-// where it got them from another process. A nil cannot be read: then its error is the cause.
+// The details, the cause and the category of the activity's ApplicationError reach the
+// workflow, even if the activity got the error from another process. A nil among the details
+// cannot be read. In this case, the error becomes the cause.
 func TestDetailsOfTheActivityAreKept(t *testing.T) {
 	type order struct{ Items []string }
 	id, raw := int64(1<<53+1), converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{"encoding": []byte("moon")}, Data: []byte{0xff}})
@@ -260,8 +261,8 @@ func TestPoliciesOfActivities(t *testing.T) {
 	assert.Equal(t, map[string]int{"Charge": 1, "Ship": 3, "local": 3}, attempts)
 }
 
-// An activity that will be completed elsewhere has neither failed nor succeeded. An activity
-// that the workflow cancels is canceled.
+// An activity that will be completed elsewhere has neither failed nor succeeded. If the
+// workflow cancels an activity, the activity is canceled.
 func TestPendingAndCanceledActivities(t *testing.T) {
 	var token []byte
 	attempts := 0
@@ -298,8 +299,8 @@ func attemptOf(ctx context.Context, p retry.Policy, do func(context.Context) err
 	return err
 }
 
-// The context of a worker can carry a Budget for all its activities. An attempt that
-// another follows says so.
+// The context of a worker can contain a Budget for all its activities. The error of an attempt
+// says whether a retry follows.
 func TestBudgetOfTheWorker(t *testing.T) {
 	ctx := retry.WithBudget(t.Context(), &retry.Budget{Size: 1})
 	for _, want := range []retry.Reason{retry.ReasonRetry, retry.ReasonBudget} {
@@ -314,8 +315,8 @@ func TestBudgetOfTheWorker(t *testing.T) {
 	}
 }
 
-// If the worker stops during an attempt, or before it, the next one follows at once. If the
-// server cancels an attempt, the activity is canceled.
+// If the worker stops during an attempt or before the attempt, the next attempt follows at
+// once. If the server cancels an attempt, the activity is canceled.
 func TestInterruptedAttempts(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		for _, cause := range []error{worker.ErrWorkerShutdown, temporal.NewCanceledError()} {

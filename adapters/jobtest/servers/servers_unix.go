@@ -18,21 +18,21 @@ import (
 	"time"
 )
 
-// A Server is the process of a server. It runs until its test ends.
+// A Server is a server that runs as a process of its own. It runs until its test ends.
 type Server struct {
 	Address string // host and port
-	Config  string // the path of RabbitMQ's configuration, which Start reads; "": no RabbitMQ
+	Config  string // the path of the configuration file, which Start reads; only RabbitMQ has one
 
 	t       testing.TB
 	dir     string
 	program string
 	args    []string
-	env     []string             // variables of the server, besides the environment of the test
-	owner   *syscall.SysProcAttr // how the server runs as another user; nil: as the user of the test
-	stop    os.Signal            // ends the server cleanly
-	crash   os.Signal            // ends the server so that the next start has to recover
-	ready   func() error         // returns nil if the server answers
-	command *exec.Cmd            // nil: the server does not run
+	env     []string             // variables to add to the environment of the test
+	owner   *syscall.SysProcAttr // another user that runs the server; nil: the user of the test
+	stop    os.Signal            // the signal that ends the server cleanly
+	crash   os.Signal            // the signal after which the next start must recover
+	ready   func() error         // returns nil if the server is ready
+	command *exec.Cmd            // the running process; nil if the server does not run
 }
 
 // Redis starts a Redis that writes each change to disk before it answers.
@@ -59,9 +59,9 @@ func NATS(t testing.TB, program string) *Server {
 	return s
 }
 
-// Postgres starts a PostgreSQL with a user and a database that are both called postgres. It
-// starts the newest PostgreSQL that Debian's packages have installed, or otherwise the
-// postgres in the PATH.
+// Postgres starts a PostgreSQL with the user postgres and the database postgres. It uses the
+// newest PostgreSQL in /usr/lib/postgresql, where Debian's packages install it. If there is
+// none, it uses the postgres in the PATH.
 func Postgres(t testing.TB) *Server {
 	t.Helper()
 	installed, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
@@ -92,10 +92,11 @@ func Postgres(t testing.TB) *Server {
 	}
 	_, port, _ := net.SplitHostPort(s.Address)
 	isReady := filepath.Join(filepath.Dir(s.program), "pg_isready")
-	s.ready = func() error { // PostgreSQL accepts connections before it is ready
+	s.ready = func() error { // a successful connection does not show that PostgreSQL is ready
 		return exec.Command(isReady, "-q", "-h", "127.0.0.1", "-p", port).Run()
 	}
-	// Without fsync, the writes of a process still survive the crash of this process.
+	// Without fsync, writes can be lost if the machine crashes, but not if only PostgreSQL
+	// crashes.
 	s.args = []string{
 		"-D", data, "-p", port, "-k", s.dir,
 		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off",
@@ -104,13 +105,14 @@ func Postgres(t testing.TB) *Server {
 	return s
 }
 
-// RabbitMQ starts a RabbitMQ. Its only user is guest, with the password guest, and may do
-// everything in the virtual host /. The server takes some seconds to start and to stop.
+// RabbitMQ starts a RabbitMQ server. Its only user is guest with the password guest, who has
+// all permissions in the virtual host "/". RabbitMQ takes some seconds to start and to stop.
 func RabbitMQ(t testing.TB) *Server {
 	t.Helper()
 	program := "/usr/lib/rabbitmq/bin/rabbitmq-server"
 	if _, err := os.Stat(program); err != nil {
-		program = "rabbitmq-server" // only Debian's program in the PATH changes the user
+		// Of all programs with this name, only Debian's script changes the user.
+		program = "rabbitmq-server"
 	}
 	s := create(t, program, "rabbitmq-server")
 	s.Config = filepath.Join(s.dir, "rabbitmq.conf")
@@ -120,7 +122,7 @@ func RabbitMQ(t testing.TB) *Server {
 	_, port, _ := net.SplitHostPort(s.Address)
 	_, nodes, _ := net.SplitHostPort(freeAddress(t))
 	s.env = []string{
-		"HOME=" + s.dir, // RabbitMQ keeps its cookie here
+		"HOME=" + s.dir, // RabbitMQ stores its Erlang cookie here
 		"RABBITMQ_NODENAME=retry" + port + "@localhost",
 		"RABBITMQ_DIST_PORT=" + nodes,
 		"RABBITMQ_CONFIG_FILE=" + s.Config,
@@ -132,10 +134,11 @@ func RabbitMQ(t testing.TB) *Server {
 		"RABBITMQ_PID_FILE=" + filepath.Join(s.dir, "pid"),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
-		"RUNNING_UNDER_SYSTEMD=true", // the shell becomes the server, so the server gets the signals
+		// The script then replaces itself by the server, so the server gets the signals.
+		"RUNNING_UNDER_SYSTEMD=true",
 	}
 	answers := s.ready
-	s.ready = func() error { // RabbitMQ accepts connections before its virtual hosts are up
+	s.ready = func() error { // RabbitMQ accepts connections before its virtual hosts are ready
 		if err := answers(); err != nil {
 			return err
 		}
@@ -145,8 +148,8 @@ func RabbitMQ(t testing.TB) *Server {
 	return s
 }
 
-// Control runs rabbitmqctl with args. Call it only on the Server of [RabbitMQ]. It fails the
-// test if rabbitmqctl fails.
+// Control runs rabbitmqctl with args. It fails the test if rabbitmqctl fails. Call Control only
+// if [RabbitMQ] has made s.
 func (s *Server) Control(args ...string) {
 	s.t.Helper()
 	if output, err := s.control(args...).CombinedOutput(); err != nil {
@@ -154,15 +157,15 @@ func (s *Server) Control(args ...string) {
 	}
 }
 
-// control returns the command rabbitmqctl with args, for the server of s.
+// control returns a command that runs rabbitmqctl with args for s.
 func (s *Server) control(args ...string) *exec.Cmd {
 	control := exec.Command(filepath.Join(filepath.Dir(s.program), "rabbitmqctl"), args...)
 	control.Dir, control.Env = s.dir, append(os.Environ(), s.env...)
 	return control
 }
 
-// create returns a server that is not running. If the program is not installed, create
-// skips the test. In CI it fails the test instead.
+// create returns a Server that is not running yet. If the program is not installed, create
+// skips the test. If the variable CI is "true", create fails the test instead.
 func create(t testing.TB, program, debian string) *Server {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -172,7 +175,7 @@ func create(t testing.TB, program, debian string) *Server {
 	case err != nil:
 		t.Skipf("%s is not installed (Debian package %s)", program, debian)
 	}
-	// Another user cannot enter the parent of t.TempDir.
+	// A server that runs as another user could not enter t.TempDir.
 	dir, err := os.MkdirTemp("", "retry-servers-")
 	if err != nil {
 		t.Fatal(err)
@@ -199,8 +202,8 @@ func create(t testing.TB, program, debian string) *Server {
 	return s
 }
 
-// ownedBy gives a directory to a user, and returns the attributes of a process that runs as
-// this user.
+// ownedBy makes a user the owner of dir. It returns attributes that make a process run as this
+// user.
 func ownedBy(t testing.TB, name, dir string) *syscall.SysProcAttr {
 	t.Helper()
 	owner, err := user.Lookup(name)
@@ -230,8 +233,8 @@ func freeAddress(t testing.TB) string {
 	return free.Addr().String()
 }
 
-// Start starts s again after Stop or Crash, and returns when the server answers. It fails the
-// test if the server does not answer within about two minutes.
+// Start starts s again after Stop or Crash, and returns when the server is ready. It fails the
+// test if the server is not ready within about two minutes.
 func (s *Server) Start() {
 	s.t.Helper()
 	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -262,7 +265,7 @@ func (s *Server) Stop() {
 	s.end(s.stop)
 }
 
-// Crash ends s in such a way that the next Start has to recover.
+// Crash ends s without a clean shutdown, so that the next Start must recover.
 func (s *Server) Crash() {
 	s.t.Helper()
 	s.end(s.crash)
@@ -273,6 +276,6 @@ func (s *Server) end(with os.Signal) {
 	if err := s.command.Process.Signal(with); err != nil {
 		s.t.Error(fmt.Errorf("%s: %w", s.program, err))
 	}
-	_ = s.command.Wait() // the status only says which signal ended the server
+	_ = s.command.Wait() // the error says only which signal ended the server
 	s.command = nil
 }

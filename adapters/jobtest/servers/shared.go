@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// Shared returns the address of a server that tests share: the value of an environment
-// variable. If the variable is not set, Shared skips the test. In CI it fails the test
-// instead.
+// Shared returns the value of an environment variable, which is the address of a server that
+// several tests share. If the variable is not set, Shared skips the test. If the variable CI is
+// "true", Shared fails the test instead.
 func Shared(t testing.TB, variable string) string {
 	t.Helper()
 	address := os.Getenv(variable)
@@ -22,8 +22,9 @@ func Shared(t testing.TB, variable string) string {
 	return address
 }
 
-// Amount returns how many things a test uses, such as jobs or kills: the value of an
-// environment variable, which .ci/soak sets. If the variable is not set, it returns short.
+// Amount returns the value of an environment variable as a number, for example the number of
+// jobs or kills in a test. The script .ci/soak sets such variables for long tests. If the
+// variable is not set, Amount returns short.
 func Amount(t testing.TB, variable string, short int) int {
 	t.Helper()
 	text := os.Getenv(variable)

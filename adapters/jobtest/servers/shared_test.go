@@ -8,7 +8,7 @@ import (
 	"github.com/goretry/retry/adapters/jobtest/servers"
 )
 
-// verdict records whether a helper skipped or failed its test.
+// A verdict records whether a function has skipped or failed its test.
 type verdict struct {
 	testing.TB
 	said string

@@ -1,0 +1,142 @@
+package retryamqp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/goretry/retry/retryjob"
+)
+
+// A message is a delivery together with the values of its headers.
+type message struct {
+	amqp.Delivery
+	attempt    int       // the number of this attempt
+	limit      int       // the message's own limit on attempts; 0 if it has none
+	began, due time.Time // MaxElapsed counts from began; a zero due means now
+	classes    map[string]int
+}
+
+func (m message) job() retryjob.Job {
+	return retryjob.Job{
+		Key:         m.MessageId,
+		Attempt:     m.attempt,
+		MaxAttempts: m.limit,
+		Began:       m.began,
+		Classes:     m.classes,
+	}
+}
+
+// `read` parses the headers of a delivery. A producer may have written any of these headers, so
+// `read` corrects impossible counts. If a header is malformed, `read` returns an error, and the
+// message becomes a dead letter. For this, `read` also returns the message.
+func read(d amqp.Delivery) (message, error) {
+	m := message{Delivery: d, attempt: AttemptOf(d), began: d.Timestamp}
+	var errs []error
+	get := func(name string) int64 {
+		n, err := number(d.Headers, name)
+		errs = append(errs, err)
+		return n
+	}
+	get(attemptsHeader)
+	m.classes = map[string]int{}
+	if text, is := d.Headers[classesHeader].(string); is && !isDead(d) {
+		if err := json.Unmarshal([]byte(text), &m.classes); err != nil {
+			errs = append(errs, fmt.Errorf("header %s: %w", classesHeader, err))
+		}
+	}
+	if began := get(beganHeader); began > 0 && !isDead(d) {
+		m.began = time.UnixMilli(began)
+	}
+	if now := time.Now(); m.began.IsZero() || m.began.After(now) {
+		m.began = now
+	}
+	if due := get(dueHeader); due > 0 {
+		m.due = time.UnixMilli(due)
+		// One more day is allowed, because another machine has written this header, and its clock may
+		// be ahead.
+		if time.Until(m.due) > longestDelay+24*time.Hour {
+			errs = append(errs, fmt.Errorf("header %s: due %s, more than a year from now",
+				dueHeader, m.due.UTC().Format(time.RFC3339Nano)))
+		}
+	}
+	m.limit = int(get(MaxAttemptsHeader))
+	unread := errs[len(errs)-1]
+	if unread == nil && m.limit < 1 && d.Headers[MaxAttemptsHeader] != nil {
+		errs = append(errs, fmt.Errorf("header %s is %d: write a whole number from 1 on, or leave it out",
+			MaxAttemptsHeader, m.limit))
+	}
+	return m, errors.Join(errs...)
+}
+
+// publishing returns a copy of m for another queue, with the given headers added. The copy
+// leaves out headers and properties that describe only the present delivery. It also leaves out
+// headers and properties that would send the copy to a wrong queue or end its wait early.
+func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
+	all := amqp.Table{}
+	for name, value := range m.Headers {
+		if !leftOut(name) {
+			all[name] = value
+		}
+	}
+	all[attemptsHeader] = int64(attempts)
+	all[beganHeader] = m.began.UnixMilli()
+	if len(m.classes) > 0 {
+		text, _ := json.Marshal(m.classes) // encoding such a map cannot fail
+		all[classesHeader] = string(text)
+	}
+	maps.Copy(all, headers)
+	return amqp.Publishing{
+		Headers: all, DeliveryMode: amqp.Persistent,
+		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Priority: m.Priority,
+		CorrelationId: m.CorrelationId, ReplyTo: m.ReplyTo, MessageId: m.MessageId,
+		Timestamp: m.Timestamp, Type: m.Type, AppId: m.AppId, Body: m.Body,
+	}
+}
+
+// errTooLarge is the error for a message that is too large to be copied.
+var errTooLarge = errors.New("the message is too large to be copied to another queue")
+
+// `added` is the number of bytes that are reserved for headers of the server. The server adds
+// headers when it moves or redelivers a copy. For example, x-death contains the names of
+// queues.
+const added = 2 << 10
+
+// sizeOf returns an upper bound for the size of the frame that contains the headers and
+// properties of p, in bytes. A frame that is too long would end the connection of the client
+// that sends or receives it.
+func sizeOf(p amqp.Publishing) int {
+	size := added + 64 // 64 bytes for the fields of the frame itself, and for the numeric properties
+	for _, text := range []string{
+		p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.MessageId, p.Type, p.AppId,
+	} {
+		size += 1 + len(text)
+	}
+	return size + sizeOfField(p.Headers)
+}
+
+func sizeOfField(value any) (size int) {
+	size = 5 // for the type and the length
+	switch value := value.(type) {
+	case string:
+		return size + len(value)
+	case []byte:
+		return size + len(value)
+	case []any:
+		for _, element := range value {
+			size += sizeOfField(element)
+		}
+		return size
+	case amqp.Table:
+		for name, element := range value {
+			size += 1 + len(name) + sizeOfField(element)
+		}
+		return size
+	default:
+		return 9 // the size of the longest other type
+	}
+}

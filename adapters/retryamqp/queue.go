@@ -1,0 +1,61 @@
+package retryamqp
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// A queue holds the name and the arguments for the declaration of a queue.
+type queue struct {
+	name string
+	args amqp.Table
+}
+
+// `kept` has the arguments for a queue whose messages stay until they are acknowledged. Without
+// x-delivery-limit, RabbitMQ 4.0 and later drop a message after 20 deliveries.
+var kept = amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}
+
+func (r *Retries) work() queue { return queue{r.queue, kept} }
+func (r *Retries) dead() queue { return queue{r.queue + ".dead", kept} }
+
+// waiting returns the wait queue whose TTL is step. RabbitMQ moves each message from there to
+// the work queue when the message has waited for step. With the strategy at-least-once, a
+// message stays in the wait queue until the work queue has stored it.
+func (r *Retries) waiting(step time.Duration) queue {
+	return queue{fmt.Sprintf("%s.wait.%dms", r.queue, step.Milliseconds()), amqp.Table{
+		"x-queue-type":              "quorum",
+		"x-message-ttl":             step.Milliseconds(),
+		"x-dead-letter-exchange":    "",
+		"x-dead-letter-routing-key": r.queue,
+		"x-dead-letter-strategy":    "at-least-once",
+		"x-overflow":                "reject-publish", // at-least-once requires it
+	}}
+}
+
+func (q queue) declare(channel *amqp.Channel) error {
+	if _, err := channel.QueueDeclare(q.name, true, false, false, false, q.args); err != nil {
+		return fmt.Errorf("queue %s: %w", q.name, err)
+	}
+	return nil
+}
+
+// longest is the longest TTL of a wait queue: 46 days. The maximum of x-message-ttl is 49 days.
+const longest = 15 << 28 * time.Millisecond
+
+// stepOf returns the shortest TTL of a wait queue that is at least delay. A TTL is a number of
+// milliseconds whose binary form has zeros after the first four digits. If delay exceeds
+// longest, stepOf returns longest.
+func stepOf(delay time.Duration) time.Duration {
+	ms := uint64((delay + time.Millisecond - 1) / time.Millisecond)
+	if delay >= longest {
+		return longest
+	}
+	if cut := bits.Len64(ms) - 4; cut > 0 { // round up to zeros after the four highest bits
+		ms = (ms + 1<<cut - 1) >> cut << cut
+	}
+	return time.Duration(ms) * time.Millisecond
+}
