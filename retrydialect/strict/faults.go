@@ -20,7 +20,6 @@ const (
 	InvalidValue = "invalid_value"
 	UnknownKey   = "unknown_key"
 	DuplicateKey = "duplicate_key"
-	MissingKey   = "missing_key"
 )
 
 // Faults collects the faults of a value. The zero Faults is empty. Faults is not safe for

@@ -146,16 +146,6 @@ func Take[T any](m *Mapping, key, write string, valid func(T) bool) (v T, ok boo
 	return Parse(m, key, value, write, valid)
 }
 
-// Need is [Take] for a key that must not be left out.
-func Need[T any](m *Mapping, key, write string, valid func(T) bool) (v T, ok bool) {
-	value, ok := m.take(key)
-	if !ok {
-		m.faults.add(MissingKey, m.path+key, "%s is missing: write %s", m.path+key, write)
-		return v, false
-	}
-	return Parse(m, key, value, write, valid)
-}
-
 // Parse decodes the value of a key that has been taken, or a part of that value. If the value
 // is null, of the wrong type or not valid, Parse adds a fault and returns false.
 func Parse[T any](
