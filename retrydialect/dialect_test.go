@@ -124,7 +124,7 @@ func TestFindings(t *testing.T) {
 		"Argyll, a value":  {new(retrydialect.Argyll), `{"max_retries": -2}`, []finding{{"invalid_value", "max_retries", "max_retries is -2: write how often to execute after the first time, or -1 for unlimited"}}},
 		"Argyll, decoding": {new(retrydialect.Argyll), `[]`, []finding{{"invalid_value", "", `got [], want a mapping such as {"max_retries": 3}`}}},
 		"TaskHarbor, null": {new(retrydialect.TaskHarbor), `null`, []finding{{"invalid_value", "",
-			"got null: decode into a *TaskHarbor, which is nil then and fails fast, or leave it out"}}},
+			"got null: decode into a *TaskHarbor, which null sets to nil, for one attempt; or leave the key out"}}},
 		"TaskHarbor, a value": {new(retrydialect.TaskHarbor), `{"jitter": 2}`, []finding{{"invalid_value", "jitter", "jitter is 2: write a share of at most 1, such as 0.2 for ±20 %, or 0 for none"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestBlocksThatCannotBeRead(t *testing.T) {
 // A null is an error for a TaskHarbor that is not a pointer: it would become a policy whose
 // limit a job can raise.
 func TestNullNeedsAPointerToATaskHarbor(t *testing.T) {
-	const fault = "retrydialect: TaskHarbor: got null: decode into a *TaskHarbor, which is nil then and fails fast, or leave it out"
+	const fault = "retrydialect: TaskHarbor: got null: decode into a *TaskHarbor, which null sets to nil, for one attempt; or leave the key out"
 	var config struct{ H retrydialect.TaskHarbor }
 	require.ErrorContains(t, json.Unmarshal([]byte(`{"h": null}`), &config), fault)
 	require.EqualError(t, config.H.UnmarshalYAML(func(any) error { return nil }), fault)

@@ -8,12 +8,13 @@ import (
 	"strings"
 )
 
-// YAML returns the result of a YAML library as JSON, so that the same code reads both. An error
-// of the library becomes one line that begins with of.
-func YAML(of string, unmarshal func(any) error) ([]byte, error) {
+// YAML returns a YAML value as JSON, so that the same code reads both. unmarshal is the
+// function that the YAML library passes to a method UnmarshalYAML. An error of unmarshal
+// becomes one line that starts with prefix.
+func YAML(prefix string, unmarshal func(any) error) ([]byte, error) {
 	var v any
 	if err := unmarshal(&v); err != nil {
-		return nil, One(of, "", strings.Join(strings.Fields(err.Error()), " "), err)
+		return nil, One(prefix, "", strings.Join(strings.Fields(err.Error()), " "), err)
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -22,7 +23,7 @@ func YAML(of string, unmarshal func(any) error) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// jsonValue returns v with text in place of values that JSON lacks: keys that are not text,
+// jsonValue returns value with text in place of what JSON lacks: keys that are not text,
 // infinity and NaN.
 func jsonValue(value any) any {
 	switch v := value.(type) {
