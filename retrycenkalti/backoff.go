@@ -26,17 +26,17 @@ var _ backoff.BackOff = (*BackOff)(nil)
 
 // New returns a BackOff that follows p, or nil and an error if p is invalid.
 //
-// NextBackOff counts its calls and measures the time since Reset. From these it decides as
-// [retry.Do] would, according to the limits of p, its Backoff, MaxDelay, Jitter, MaxElapsed and
-// Budget. All delays of a call have one seed, which NextBackOff draws from Source. If you pass
-// the errors to [BackOff.Observe], NextBackOff also applies retry.Permanent, RetryIf, Classify,
-// retry.After and MaxRetryAfter.
+// NextBackOff counts its calls and measures the time since Reset. From the count and the time
+// it decides as [retry.Do] would, according to the limits of p, its Backoff, MaxDelay, Jitter,
+// MaxElapsed and Budget. All delays of a call have one seed, which NextBackOff draws from
+// Source. If you pass the errors to [BackOff.Observe], NextBackOff also applies
+// retry.Permanent, RetryIf, Classify, retry.After and MaxRetryAfter.
 //
 // AttemptTimeout, HealthyAfter, Wait and OnEvent have no effect, because only a loop can apply
-// them. The loops of v4 sleep by themselves, even if p comes from retrytest.NoWait. If you wrap
-// the BackOff with backoff.WithContext, the context's deadline ends a wait. Unlike Do, v4
-// starts a wait even if the deadline will end it. If a wait is canceled, the retry that the
-// BackOff took from the Budget is lost.
+// them. The loops of v4 really sleep, even if p comes from retrytest.NoWait. If you wrap the
+// BackOff with backoff.WithContext, the context's deadline ends a wait. Unlike Do, v4 starts a
+// wait even if the deadline will end it. If a wait is canceled, the retry that the BackOff took
+// from the Budget is lost.
 func New(p retry.Policy) (*BackOff, error) {
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("retrycenkalti: %w", err)

@@ -9,14 +9,14 @@ import (
 	"github.com/goretry/retry/retrydialect/strict"
 )
 
-// Argyll is the work_config of a step in Argyll:
+// Argyll is the work_config of a step in the engine Argyll:
 //
 //	{"max_retries": 3, "backoff": 1000, "max_backoff": 60000, "backoff_type": "exponential"}
 //
 // In newer blocks, the key of the first delay is init_backoff and not backoff. A block that
-// contains both keys is an error. In Argyll, the engine's own settings replace a setting that
-// the block lacks. This package does not know the settings of the engine, so the zero Argyll
-// makes one attempt.
+// contains both keys is an error. If a block lacks a setting, the engine uses its own
+// configuration. This package does not know that configuration, so the policy of the zero
+// Argyll makes one attempt.
 type Argyll struct {
 	// MaxRetries is the number of attempts after the first. 0 means no retry. -1 means unlimited.
 	MaxRetries int `json:"max_retries,omitempty" yaml:"max_retries,omitempty"`

@@ -8,7 +8,7 @@ import (
 	"github.com/goretry/retry/retrydialect/strict"
 )
 
-// Tasker is the `retry` block of a step in Tasker:
+// Tasker is the `retry` block of a step in the engine Tasker:
 //
 //	retry:
 //	  retryable: true

@@ -13,7 +13,7 @@ import (
 // a driver.
 type answer interface {
 	passes() bool    // reports whether another attempt may succeed
-	refused() bool   // reports whether, as the answer to COMMIT, it proves that nothing was applied
+	refused() bool   // for an answer to COMMIT: reports whether nothing was applied
 	elsewhere() bool // reports whether another attempt needs another connection
 }
 
@@ -175,7 +175,7 @@ func field[T any](v reflect.Value, name string) (value T, ok bool) {
 }
 
 // passes compares the number, because MySQL uses the same SQLSTATE for several errors. For
-// example, 08S01 is a packet that is too large and also a server shutdown.
+// example, 08S01 means a packet that is too large, and also a server shutdown.
 func (e mySQL) passes() bool {
 	return e.elsewhere() || slices.Contains(tiDBConflicts, e.number) ||
 		slices.Contains(mySQLPasses, e.number)
@@ -195,8 +195,8 @@ var mySQLPasses = []uint16{
 // closes the connection without an answer.
 var tiDBConflicts = []uint16{8002, 8005, 8022, 8028, 9007}
 
-// elsewhere is true for a server that has become read-only, and for a node that is cut off from
-// its cluster (error 1047 of Galera, 8027 of TiDB).
+// elsewhere is true for the answer of a server that has become read-only, and of a node that is
+// cut off from its cluster (error 1047 of Galera, 8027 of TiDB).
 func (e mySQL) elsewhere() bool {
 	return e.readOnly() || slices.Contains([]uint16{1792, 1836, 1047, 8027}, e.number)
 }

@@ -24,7 +24,7 @@ import (
 //
 // The policy's limit caps every row, even a row whose own limit is higher. If only the rows
 // should decide, as in Tasker, use the zero policy, and set DefaultMaxAttempts to the limit of
-// rows without a limit. In Tasker this limit is 3.
+// the rows whose limit is NULL. In Tasker this limit is 3.
 type Columns struct {
 	// Attempts is the column with the number of attempts that the job had. NULL counts as 0.
 	Attempts string
@@ -38,7 +38,7 @@ type Columns struct {
 	// as true. If Retryable is empty, every job may run again.
 	Retryable string
 
-	// DefaultMaxAttempts is the own limit of a job whose MaxAttempts is NULL. With 0, such a job
+	// DefaultMaxAttempts is used as the job's own limit if MaxAttempts is NULL. With 0, such a job
 	// has no limit of its own. Eligible returns an error for a negative number, and for a positive
 	// number if MaxAttempts is empty.
 	DefaultMaxAttempts int
@@ -46,7 +46,7 @@ type Columns struct {
 
 // Eligible returns [retry.Policy.Eligible] as an SQL expression in parentheses, for a WHERE or
 // a SELECT. PostgreSQL, SQLite, MySQL and MariaDB accept it. For each row it is true or false,
-// never NULL, and has the same value as
+// never NULL, and has the same value as this Go code:
 //
 //	job := p.ForJob(maxAttempts)
 //	job.NonRetryable = job.NonRetryable || !retryable
@@ -123,9 +123,9 @@ func below(attempts string, limit int) string {
 	return fmt.Sprintf("%s < %d", attempts, limit)
 }
 
-// column matches a plain name, a name in backticks, and a name after the name of its table.
-// Only the characters of plain names may be between quotes, so that a name cannot contain other
-// SQL, even for a database that does not know this kind of quotes.
+// column matches a plain name, a name in backticks, and a name after the name of its table. A
+// name in quotes may contain only the characters of a plain name. So no name can smuggle in
+// other SQL, even if the database does not know this kind of quotes.
 var column = func() *regexp.Regexp {
 	const plain = `[A-Za-z_][A-Za-z0-9_]*`
 	const ticked, quoted = "`" + plain + "`", `"` + plain + `"`

@@ -21,7 +21,7 @@ var running sync.Map
 // and again.
 type lease struct {
 	conn   *sql.Conn // the connection from the pool, or nil if it cannot be closed here
-	caller *sql.Conn // the caller's connection, which running contains, or nil
+	caller *sql.Conn // the caller's connection, which is a key of running; or nil
 	stuck  bool      // a panic has left conn locked, so closing it would block for ever
 }
 
@@ -54,7 +54,7 @@ func (l *lease) begin(
 	return tx, err
 }
 
-// ask does what the function ask does. If the database panics, it also leaves l.stuck set.
+// The method ask calls the function ask. If the database panics, l.stuck stays set.
 func (l *lease) ask(database func() error) error {
 	l.stuck = true
 	return ask(func() error {

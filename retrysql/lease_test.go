@@ -180,8 +180,8 @@ func TestTxInsideTx(t *testing.T) {
 					assert.NoError(t, err)
 					return
 				}
-				assert.ErrorContains(t, err, "retrysql: begin: a Tx inside a Tx on the same *sql.Conn: "+
-					"it would commit the outer transaction; call it with the *sql.DB, or use the outer *sql.Tx")
+				assert.ErrorContains(t, err, "retrysql: begin: a Tx inside a Tx on the same *sql.Conn "+
+					"would commit the outer transaction: call it with the *sql.DB, or use the outer *sql.Tx")
 				assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
 				assert.Equal(t, len(row.by)-1, len(server.asked()), "the inner one asked for nothing")
 				assert.NotContains(t, strings.Join(server.asked(), " "), "commit")

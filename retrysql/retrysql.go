@@ -8,8 +8,8 @@
 //	})
 //
 // [Tx] is for database/sql. [TxFunc] is for pgx, GORM, sqlx, bun, ent and every other library
-// that begins and commits transactions itself. Neither of them runs a transaction again that
-// may have been committed.
+// that begins and commits transactions itself. They never repeat a transaction that may have
+// been committed.
 //
 // A deadlock, a serialization failure, a lock timeout and a lost connection are retried. See
 // [Transient] for the full table. Your function may run several times, so it should read its
@@ -45,10 +45,11 @@ import (
 //
 // Do not use Transient as the RetryIf of a retry.Do around a function that commits, such as
 // pgx.BeginFunc or GORM's Transaction. If the answer to COMMIT is lost, the error looks like
-// any lost connection, and the transaction would be applied twice. Use [Tx] or [TxFunc] there.
-// Around a single statement outside a transaction, Transient is safe if the statement may run
-// twice. Inside a transaction it is not safe: after a deadlock, MySQL and MariaDB have rolled
-// back the transaction, and would run and commit the retried statement alone.
+// any lost connection, and the transaction would be applied twice. Use [Tx] or [TxFunc] for
+// such a function. Around a single statement outside a transaction, Transient is safe if the
+// statement may run twice. Inside a transaction it is not safe: after a deadlock, MySQL and
+// MariaDB have rolled back the transaction, and would run and commit the retried statement
+// alone.
 //
 // Transient reads the server's answer, such as an SQLSTATE, from the methods and fields of the
 // driver's error. If err's tree contains several answers, Transient prefers an SQLSTATE to the
@@ -99,7 +100,7 @@ import (
 //	SQLITE_BUSY, extended or not   yes    another connection holds the lock
 //	any other, SQLITE_LOCKED too   no     it fails again
 //
-// These errors contain neither an SQLSTATE nor a number:
+// These errors contain neither an SQLSTATE nor an error number:
 //
 //	failure                                retry  source
 //	COMMIT answered with ROLLBACK          yes    pgx and lib/pq: nothing was applied

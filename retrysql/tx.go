@@ -43,9 +43,9 @@ type Beginner interface {
 // statement commits by itself. So fn must return at once if a statement fails. With
 // go-sql-driver/mysql, Tx checks this with a savepoint named retrysql. Tx sets the savepoint
 // after BEGIN and releases it before COMMIT. A transaction that commits takes two more round
-// trips. A transaction that rolls back takes two or three. If the savepoint is gone, the call
-// ends with an [*UnknownCommitError]: the writes of fn before the deadlock are lost, and the
-// writes after it are committed. The call also ends with this error if fn sends a statement
+// trips. A transaction that rolls back takes two or three more. If the savepoint is gone, the
+// call ends with an [*UnknownCommitError]: the writes of fn before the deadlock are lost, and
+// the writes after it are committed. The call also ends with this error if fn sends a statement
 // that commits, such as COMMIT or CREATE TABLE. All of this is tested with MariaDB, and MySQL's
 // manual describes the same behavior.
 //
@@ -75,7 +75,7 @@ type Beginner interface {
 // error.
 //
 // If AttemptTimeout passes before the commit, the attempt is rolled back, and Transient is true
-// for its error. The same is true for any other deadline than the caller's. If such a deadline
+// for its error. The same is true for any deadline other than the caller's. If such a deadline
 // passes during the commit, the outcome is unknown. After AttemptTimeout, database/sql rolls
 // back in the background and may keep its locks a little longer, so give the policy a Backoff.
 //
@@ -89,7 +89,7 @@ type Beginner interface {
 //
 // After a failover, a connection of the pool may lead to a server that has become read-only. If
 // the server answers that it is read-only, or that it is cut off from its cluster, Tx closes
-// the connection, and the next attempt gets another connection. Tx can do this only for a
+// the connection, and the next attempt gets another connection. Tx can do this only if db is a
 // [*sql.DB].
 //
 // If opts makes the transaction read-only, a statement that writes is a mistake of the caller
@@ -144,25 +144,26 @@ func Tx(
 // transaction may be applied without an error, or a part of it may be applied twice.
 //
 // transact runs in each attempt, so it must have no other side effects. transact must not begin
-// its transaction inside another transaction. It would get a savepoint only, and the outer
-// transaction may still undo what TxFunc reported as committed. After an error in the outer
-// transaction, PostgreSQL also refuses each statement of each retry. TxFunc cannot check this,
-// because only transact knows its connection. Turn off the library's own retries.
+// its transaction inside another transaction. The inner transaction would be only a savepoint,
+// and the outer transaction could still undo what TxFunc has reported as committed. After an
+// error in the outer transaction, PostgreSQL also refuses each statement of each retry. TxFunc
+// cannot check this, because only transact knows its connection. Turn off the library's own
+// retries.
 //
 // If transact returns nil although fn failed, the outcome is unknown. The same is true if
 // transact calls body again after fn succeeded, and then returns an error. If transact returns
 // nil without calling body, the call ends with a permanent error.
 //
 // TxFunc cannot close the connection to a server that became read-only. Let the driver close
-// it: set RejectReadOnly of go-sql-driver/mysql, or an OnPgError of pgx that returns false for
-// SQLSTATE 25006. pgx's target_session_attrs=read-write refuses such a server when pgx opens a
-// connection. TxFunc does not know whether transact begins a read-only transaction. In a
-// read-only transaction, TxFunc retries a statement that writes.
+// the connection: set RejectReadOnly of go-sql-driver/mysql, or an OnPgError of pgx that
+// returns false for SQLSTATE 25006. pgx's target_session_attrs=read-write refuses such a server
+// when pgx opens a connection. TxFunc does not know whether transact begins a read-only
+// transaction. In a read-only transaction, TxFunc retries a statement that writes.
 //
 // Leave GORM's TranslateError off. It replaces some answers of the server, such as the answer
 // for a duplicate key, with errors of GORM. gorm.io/driver/mysql does this.
 // gorm.io/driver/postgres does it up to v1.6.1, and in later versions with a driver other than
-// pgx. If the server refuses a commit with such an error, the outcome is unknown to TxFunc.
+// pgx. If the error of a refused commit is replaced, TxFunc treats the outcome as unknown.
 func TxFunc[T any](
 	ctx context.Context, transact func(ctx context.Context, body func(T) error) error,
 	p retry.Policy, fn func(context.Context, T) error,
@@ -187,22 +188,17 @@ func transactions[T any](
 }
 
 var (
-	errNoDatabase   = errors.New("retrysql: nil database")
-	errNested       = errors.New("a Tx inside a Tx on the same *sql.Conn: " + nestedWrite)
-	errNoFunction   = errors.New("retrysql: nil function")
-	errNoBody       = errors.New("retrysql: transact returned nil without calling its body: " + noBody)
+	errNoDatabase = errors.New("retrysql: nil database")
+	errNested     = errors.New("a Tx inside a Tx on the same *sql.Conn would commit the outer " +
+		"transaction: call it with the *sql.DB, or use the outer *sql.Tx")
+	errNoFunction = errors.New("retrysql: nil function")
+	errNoBody     = errors.New("retrysql: transact returned nil without calling body: " +
+		"no transaction ran")
 	errNoReturn     = errors.New("retrysql: the function did not return")
 	errNotTransient = errors.New("not a transient database error")
 	errEnded        = fmt.Errorf("%w by the function: leave COMMIT and ROLLBACK to Tx", sql.ErrTxDone)
-	errLeft         = fmt.Errorf("%w by the server: the function went on "+wentOn, sql.ErrTxDone)
-)
-
-const (
-	nestedWrite = "it would commit the outer transaction; " +
-		"call it with the *sql.DB, or use the outer *sql.Tx"
-	noBody = "no transaction ran"
-	wentOn = "after an error such as a deadlock, or sent a statement that commits, " +
-		"such as CREATE TABLE"
+	errLeft         = fmt.Errorf("%w by the server: the function went on after an error such as a "+
+		"deadlock, or sent a statement that commits, such as CREATE TABLE", sql.ErrTxDone)
 )
 
 // decidedByTheFunction returns p with its RetryIf and Classify wrapped, so that they get only
@@ -226,7 +222,7 @@ func decidedByTheFunction(p retry.Policy, transient func(error) bool) retry.Poli
 	return p
 }
 
-// databaseSQL returns the function transact for database/sql. If guarded is true, it sets the
+// databaseSQL returns a function transact for database/sql. If guarded is true, it sets the
 // savepoint. databaseSQL is small enough to be inlined, so its closure is not allocated.
 func databaseSQL(
 	db Beginner, opts *sql.TxOptions, guarded bool,
@@ -311,10 +307,10 @@ type run struct {
 	failure          error // the error of the last call of the function
 }
 
-// body calls the function.
+// body calls fn and records the result.
 func (r *run) body(fn func() error) error {
 	r.calls++
-	r.failure = errNoReturn // is not replaced if fn panics and transact recovers the panic
+	r.failure = errNoReturn // stays if fn panics and transact recovers the panic
 	err := check(fn())
 	if err == nil && r.ctx.Err() != nil {
 		err = fmt.Errorf("retrysql: the context ended before the commit: %w", r.ctx.Err())
@@ -381,8 +377,8 @@ func unknown(err error) error { return retry.Permanent(&UnknownCommitError{err})
 // request.
 //
 // Tx also returns an UnknownCommitError if the transaction ended before the function returned.
-// In this case errors.Is finds [sql.ErrTxDone]. TxFunc also returns an UnknownCommitError if
-// transact breaks the rules of [TxFunc].
+// In this case errors.Is finds [sql.ErrTxDone] in it. TxFunc also returns an UnknownCommitError
+// if transact breaks the rules of [TxFunc].
 type UnknownCommitError struct {
 	Err error // the error of COMMIT
 }

@@ -168,7 +168,7 @@ func TestTransactions(t *testing.T) {
 		// What a transact must not do.
 		{name: "transact does not call its body", through: func(transact) transact { return func(context.Context, func(*sql.Tx) error) error { return nil } },
 			want: retry.ReasonPermanent,
-			text: "retry: permanent error after 1 attempt: retrysql: transact returned nil without calling its body: no transaction ran"},
+			text: "retry: permanent error after 1 attempt: retrysql: transact returned nil without calling body: no transaction ran"},
 		{name: "transact loses the function's error", fn: returns(errDeadlock), through: replacing(nil),
 			want: unknown, asked: []string{unwritten}, is: []error{errDeadlock},
 			text: inDoubt + "deadlock detected (SQLSTATE 40P01); the transaction ended without an error"},

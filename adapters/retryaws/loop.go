@@ -54,7 +54,7 @@ type call struct {
 
 	attempts int               // how many attempts have begun
 	failure  error             // the error of the last attempt
-	settle   func(error) error // tells the quota how the retry ended that took tokens from it
+	settle   func(error) error // reports the result of a retry to the quota that paid for it
 	out      middleware.FinalizeOutput
 	metadata middleware.Metadata
 }
@@ -62,7 +62,7 @@ type call struct {
 // free is the settle function of a retry that took no tokens.
 func free(error) error { return nil }
 
-// attempt makes one attempt. If ctx ends first, the attempt fails.
+// attempt makes one attempt. If ctx ends during the attempt, the attempt fails.
 func (c *call) attempt(ctx context.Context) error {
 	if c.attempts++; c.attempts > 1 {
 		if err := c.request.RewindStream(); err != nil {
@@ -106,8 +106,8 @@ func untrusted(err error) bool {
 
 var errBody = errors.New("the body cannot be rewound: use an io.ReadSeeker")
 
-// send sends the request of an attempt. The SDK numbers each attempt as the first, so send
-// corrects the number in the header.
+// send sends the request of an attempt. For the SDK each attempt is the first, so send corrects
+// the number of the attempt in the header.
 func (c *call) send(
 	ctx context.Context, in middleware.FinalizeInput,
 ) (middleware.FinalizeOutput, middleware.Metadata, error) {
@@ -118,8 +118,8 @@ func (c *call) send(
 	return c.next.HandleFinalize(ctx, in)
 }
 
-// pay takes tokens for the retry after err from the Retryer's quota. It takes nothing after the
-// last attempt.
+// pay takes the tokens for a retry out of the Retryer's quota. err is the failure before the
+// retry. After the last attempt, pay takes nothing.
 func (c *call) pay(err error) error {
 	if limit := c.Policy.EffectiveMax(); limit != retry.Unlimited && c.attempts >= limit {
 		return nil
@@ -145,8 +145,8 @@ type single struct {
 	retryable bool // whether the Retryer would retry the error of the attempt
 }
 
-// MaxAttempts returns the limit that the SDK reports to the server. It does not limit the
-// attempts.
+// MaxAttempts returns the limit that the SDK reports to the server. Here the policy limits the
+// attempts, and not this number.
 func (s *single) MaxAttempts() int { return max(0, s.Policy.EffectiveMax()) }
 
 func (s *single) IsErrorRetryable(err error) bool {
@@ -154,10 +154,10 @@ func (s *single) IsErrorRetryable(err error) bool {
 	return false
 }
 
-// GetAttemptToken gets the token of the attempt from the Retryer. A Retryer may delay the
-// attempt here, as the Retryer of the adaptive mode does. With the token, the Retryer may
-// refill its quota after a success. The SDK does not use the token after every success, so
-// neither does GetAttemptToken.
+// GetAttemptToken asks the Retryer to let the attempt start. The Retryer may delay the attempt,
+// as the Retryer of the adaptive mode does. The function settle tells the Retryer how the
+// attempt ended, so that a success can refill its quota. If the SDK would not report the result
+// of a retry to the Retryer, settle does nothing.
 func (s *single) GetAttemptToken(ctx context.Context) (settle func(error) error, err error) {
 	counts := true
 	if s.attempts > 1 {
@@ -174,11 +174,11 @@ func (s *single) GetAttemptToken(ctx context.Context) (settle func(error) error,
 	return settle, err
 }
 
-// asRetry returns the context that the SDK would give a Retryer for a retry, and whether the
-// SDK settles the token of a retry. The versions of the SDK differ in both. Since v1.48.0, the
-// context contains the number of the attempt under a key that is not exported. Before v1.48.0,
-// one mode of the SDK did not settle the token. So asRetry lets the SDK make two attempts that
-// send nothing, and looks at the second attempt.
+// asRetry returns the context that the SDK would pass to a Retryer for a retry, and whether the
+// SDK would report the result of the retry to the Retryer. The versions of the SDK differ in
+// both. Since v1.48.0, the context contains the number of the attempt under a key that is not
+// exported. Before v1.48.0, one mode of the SDK did not report the result. So asRetry lets the
+// SDK make two attempts that send nothing, and looks at the second attempt.
 func asRetry(ctx context.Context) (retryCtx context.Context, counts bool) {
 	p := &probe{ctx: ctx}
 	quiet := tracing.WithOperationTracer(ctx, tracing.NopTracerProvider{}.Tracer(""))
@@ -201,7 +201,7 @@ func fails(
 type probe struct {
 	aws.NopRetryer
 	ctx     context.Context // the context of the last attempt
-	settled bool            // whether the SDK has settled the token of the last attempt
+	settled bool            // whether the SDK has reported the result of the last attempt
 }
 
 func (*probe) MaxAttempts() int                             { return 2 }

@@ -12,8 +12,8 @@
 //
 // # What is retried
 //
-// The rules of the SDK decide. The SDK retries connection errors, timeouts, the statuses 500,
-// 502, 503 and 504, and throttling codes such as SlowDown and
+// The rules of the SDK decide which errors are retried. The SDK retries connection errors,
+// timeouts, the statuses 500, 502, 503 and 504, and throttling codes such as SlowDown and
 // ProvisionedThroughputExceededException. An error that the SDK would not retry is
 // [retry.Permanent].
 //
@@ -75,8 +75,8 @@ type Middleware struct {
 }
 
 // AddTo replaces the SDK's own retries with m. Append AddTo to the APIOptions of an aws.Config,
-// a client, or a single operation. If several are appended, the last Middleware applies. AddTo
-// returns an error if another package has already replaced the SDK's retries.
+// a client, or a single operation. If several Middlewares are appended, the last one applies.
+// AddTo returns an error if another package has already replaced the SDK's retries.
 func (m Middleware) AddTo(stack *middleware.Stack) error {
 	replaced, ok := stack.Finalize.Get(retryID)
 	if !ok {

@@ -23,8 +23,8 @@
 // canceled or unavailable. Each of these errors is retried like unavailable, because grpc-go
 // returns UNAVAILABLE in this case. The error keeps its code.
 //
-// Interceptor.Codes replaces unavailable in the first row. An error whose code is not retried
-// is [retry.Permanent]. A policy's RetryIf can only reject more errors.
+// Interceptor.Codes replaces unavailable in the first row of the table. An error whose code is
+// not retried is [retry.Permanent]. A policy's RetryIf can only reject more errors.
 //
 // After unavailable or a timeout, the server may have run the method. For methods that must
 // not run twice, set retry.Policy{NonRetryable: true} in Interceptor.Methods.
@@ -77,8 +77,8 @@ type Interceptor struct {
 	// Policy applies to every method that Methods does not name.
 	Policy retry.Policy
 
-	// Methods maps names to policies. The name "/pkg.Service/Method" is a single method. The name
-	// "/pkg.Service/" is all other methods of the service.
+	// Methods maps names to policies. The name "/pkg.Service/Method" means a single method. The
+	// name "/pkg.Service/" means all other methods of the service.
 	Methods map[string]retry.Policy
 
 	// Codes are the codes to retry; nil means unavailable. resource_exhausted and
@@ -133,7 +133,7 @@ func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// target returns the target of a call, which says which Budget the call gets.
+// target returns the Target of a call. A Target says which Budget the call gets.
 func (i *Interceptor) target(server connect.Peer) retryrpc.Target {
 	return retryrpc.Target{Name: server.Addr, Own: &i.targets, Budgets: i.Budgets}
 }

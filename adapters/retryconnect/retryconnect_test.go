@@ -184,7 +184,7 @@ func TestPolicyOfAMethod(t *testing.T) {
 		assert.Equal(t, attempts, s.attempts()-before, name)
 	}
 	i.Methods = map[string]retry.Policy{"test.Texts/Unary": {}}
-	assert.EqualError(t, i.Validate(), `retryconnect: Methods has "test.Texts/Unary": write "/pkg.Service/Method", or "/pkg.Service/" for its other methods`)
+	assert.EqualError(t, i.Validate(), `retryconnect: Methods has "test.Texts/Unary": write "/pkg.Service/Method", or "/pkg.Service/" for all other methods`)
 }
 
 func TestTheError(t *testing.T) {

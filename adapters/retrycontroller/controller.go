@@ -70,12 +70,12 @@ type Retries[request comparable] struct {
 	policy     retry.Policy
 	reconciler reconcile.TypedReconciler[request]
 
-	mu      sync.Mutex          // guards failing
-	failing map[request]failing // requests whose last attempt failed
+	mu     sync.Mutex               // guards states
+	states map[request]requestState // requests whose last attempt failed
 }
 
-// A failing is the state of a request whose last attempt failed.
-type failing struct {
+// A requestState is the state of a request whose last attempt failed.
+type requestState struct {
 	failures int            // how many attempts have failed since the last success
 	decided  bool           // whether delay is decided, and When has not returned it yet
 	works    bool           // whether the last call did not fail, so that the next call is attempt 1
@@ -100,7 +100,7 @@ func New[request comparable](
 		return nil, fmt.Errorf("retrycontroller: %w", err)
 	}
 	return &Retries[request]{
-		policy: policy, reconciler: reconciler, failing: map[request]failing{},
+		policy: policy, reconciler: reconciler, states: map[request]requestState{},
 	}, nil
 }
 
@@ -109,14 +109,14 @@ func (r *Retries[request]) Reconcile(
 	ctx context.Context, req request,
 ) (result reconcile.Result, err error) {
 	r.mu.Lock()
-	f, again := r.failing[req]
+	f, again := r.states[req]
 	r.mu.Unlock()
 	if f.stopped != nil {
 		r.Forget(req)
 		return reconcile.Result{}, f.stopped
 	}
 	if !again || f.works {
-		f = failing{began: time.Now(), classes: map[string]int{}}
+		f = requestState{began: time.Now(), classes: map[string]int{}}
 	}
 	job := retryjob.Job{
 		Key: fmt.Sprint(req), Attempt: f.failures + 1, Began: f.began, Classes: f.classes,
@@ -132,14 +132,14 @@ func (r *Retries[request]) Reconcile(
 }
 
 // settle stores the decision, and returns the error for the controller.
-func (r *Retries[request]) settle(req request, f failing, o retryjob.Outcome) error {
+func (r *Retries[request]) settle(req request, f requestState, o retryjob.Outcome) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case o.Err == nil: // the controller calls Forget, unless the result asks for a Requeue
-		if f, again := r.failing[req]; again {
+		if f, again := r.states[req]; again {
 			f.works = true
-			r.failing[req] = f
+			r.states[req] = f
 		}
 		return nil
 	case o.Interrupted():
@@ -150,13 +150,13 @@ func (r *Retries[request]) settle(req request, f failing, o retryjob.Outcome) er
 		if o.Class != "" {
 			f.classes[o.Class]++
 		}
-		r.failing[req] = f
+		r.states[req] = f
 		return retry.Unwrap(o.Err)
 	}
-	delete(r.failing, req)
+	delete(r.states, req)
 	err := reconcile.TerminalError(o.Err)
 	if errors.Is(o.Err, retryjob.ErrPanicked) {
-		r.failing[req] = failing{stopped: err}
+		r.states[req] = requestState{stopped: err}
 	}
 	return err
 }
@@ -167,7 +167,7 @@ func (r *Retries[request]) settle(req request, f failing, o retryjob.Outcome) er
 func (r *Retries[request]) When(req request) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f, again := r.failing[req]
+	f, again := r.states[req]
 	if f.stopped != nil {
 		return 0
 	}
@@ -178,7 +178,7 @@ func (r *Retries[request]) When(req request) time.Duration {
 		f.delay = r.policy.Next(retry.Attempt{Number: f.failures, Seed: seed}).Delay
 	}
 	f.decided = false
-	r.failing[req] = f
+	r.states[req] = f
 	return f.delay
 }
 
@@ -186,7 +186,7 @@ func (r *Retries[request]) When(req request) time.Duration {
 func (r *Retries[request]) Forget(req request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.failing, req)
+	delete(r.states, req)
 }
 
 // NumRequeues returns how often req has failed since its last success. A Requeue without an
@@ -194,5 +194,5 @@ func (r *Retries[request]) Forget(req request) {
 func (r *Retries[request]) NumRequeues(req request) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.failing[req].failures
+	return r.states[req].failures
 }

@@ -10,9 +10,9 @@ import (
 // These are the keys of the metadata of a lease. docs/budget.md says what their values may be.
 // Package retryhttp has the same rules for headers.
 const (
-	// lentName is in a request: how many retries its server, and all servers below, may make.
+	// lentName in a request says how many retries its server and all servers below may make.
 	lentName = "Retry-Budget"
-	// spentName is in the trailer of the answer: how many retries they have made.
+	// spentName in the trailer of the answer says how many retries they have made.
 	spentName = "Retry-Budget-Spent"
 )
 

@@ -1,6 +1,6 @@
 // Package retrygrpc retries the unary calls and streams of a gRPC client according to a
-// [retry.Policy]. Pass the options that [Interceptor.DialOptions] returns to grpc.NewClient.
-// They also disable gRPC's own retries.
+// [retry.Policy]. [Interceptor.DialOptions] returns options for grpc.NewClient. These options
+// also disable gRPC's own retries.
 //
 //	options, err := retrygrpc.Interceptor{Policy: retry.Default()}.DialOptions()
 //	if err != nil {
@@ -27,8 +27,8 @@
 //	UNKNOWN, INTERNAL   no                             a bug seldom goes away by itself
 //	any other           no                             the server would answer the same
 //
-// Interceptor.Codes replaces UNAVAILABLE in the first row. An error whose code is not retried
-// is [retry.Permanent]. A policy's RetryIf can only reject more errors.
+// Interceptor.Codes replaces UNAVAILABLE in the first row of the table. An error whose code is
+// not retried is [retry.Permanent]. A policy's RetryIf can only reject more errors.
 //
 // After UNAVAILABLE or a timeout, the server may have run the method. For methods that must
 // not run twice, set retry.Policy{NonRetryable: true} in Interceptor.Methods.
@@ -48,11 +48,12 @@
 //
 // # Streams
 //
-// A stream is retried until the first message from the server arrives. If a stream cannot be
-// opened, this is retried too, and the first RecvMsg returns the error. Each attempt sends your
-// messages again, so do not modify a message before the first message from the server has
-// arrived. A stream is no longer retried once you have sent more than 256 KiB, or once Header
-// has returned headers. The policy's AttemptTimeout bounds the wait for the first message.
+// A stream is retried until the first message from the server arrives. A stream that cannot be
+// opened is retried too. If no attempt opens it, the first RecvMsg returns the error. Each
+// attempt sends your messages again, so do not modify a message before the first message from
+// the server has arrived. A stream is no longer retried once you have sent more than 256 KiB,
+// or once Header has returned headers. The policy's AttemptTimeout bounds the wait for the
+// first message.
 //
 // [LendBudget] and [BorrowBudget] pass the Budget of a context on to other processes.
 package retrygrpc
@@ -85,8 +86,8 @@ type Interceptor struct {
 	// Policy applies to every method that Methods does not name.
 	Policy retry.Policy
 
-	// Methods maps names to policies. The name "/pkg.Service/Method" is a single method. The name
-	// "/pkg.Service/" is all other methods of the service.
+	// Methods maps names to policies. The name "/pkg.Service/Method" means a single method. The
+	// name "/pkg.Service/" means all other methods of the service.
 	Methods map[string]retry.Policy
 
 	// Codes are the codes to retry; nil means UNAVAILABLE. RESOURCE_EXHAUSTED and
@@ -122,8 +123,8 @@ var shared retry.Budgets
 // fails.
 func NoBudgets(string) *retry.Budget { return nil }
 
-// DialOptions returns options for grpc.NewClient. They retry unary calls and streams with i,
-// and disable gRPC's own retries. Interceptors in earlier options see each call once, and
+// DialOptions returns options for grpc.NewClient. They retry unary calls and streams according
+// to i, and disable gRPC's own retries. Interceptors in earlier options see each call once, and
 // interceptors in later options see each attempt.
 //
 // DialOptions returns an error if a policy of i is invalid, or if a name in Methods is not
@@ -158,7 +159,7 @@ func (i Interceptor) validate() error {
 
 // misspelt looks for the name of a method or service in the generated code of this program, and
 // says what is missing. It returns "" if nothing is missing, or if the program contains no
-// service of this package.
+// service of the name's package.
 func misspelt(name string) string {
 	service, method, _ := strings.Cut(name[1:], "/")
 	found, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
@@ -196,7 +197,7 @@ func (i Interceptor) unary(
 	return retryrpc.Do(ctx, p, i.target(cc), attempt, coded)
 }
 
-// target returns the target of a call over cc, which says which Budget the call gets.
+// target returns the Target of a call over cc. A Target says which Budget the call gets.
 func (i Interceptor) target(cc *grpc.ClientConn) retryrpc.Target {
 	if name := cc.CanonicalTarget(); i.Budgets == nil && !strings.HasPrefix(name, "passthrough:") {
 		return retryrpc.Target{Name: name, Own: &shared}
@@ -241,7 +242,7 @@ func coded(err error) error { return status.FromContextError(err).Err() }
 // An error does not contain the trailers of its call. So Mark, unlike an Interceptor, cannot
 // see the trailer grpc-retry-pushback-ms. The error does not say either whether it comes from
 // the server. If a server passes on an error about a certificate that it did not accept, Mark
-// returns a permanent error, and an Interceptor retries.
+// returns a permanent error, but an Interceptor retries.
 func Mark(err error, retryable ...codes.Code) error {
 	return failure(err, false, nil, retryable).Mark()
 }

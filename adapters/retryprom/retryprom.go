@@ -6,7 +6,7 @@
 //	counters.WatchBudget("payments", budget)
 //	prometheus.MustRegister(retryprom.NewCollector("payments", &counters))
 //
-// Each metric has the label policy:
+// Each metric has the label `policy`:
 //
 //	retry_calls_total                     calls that started
 //	retry_retried_calls_total             calls that had a retry
@@ -29,7 +29,7 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// NewCollector returns a Collector that exports c. The label policy of all metrics gets the
+// NewCollector returns a Collector that exports c. In all metrics, the label `policy` has the
 // value of the parameter policy. Pass a name for the policy, or for the group of policies,
 // whose events c counts. You can register several Collectors if their names differ.
 func NewCollector(policy string, c *retrylog.Counters) prometheus.Collector {

@@ -33,7 +33,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// The codes that have their own rules. gRPC and Connect use the same numbers.
+// These codes have their own rules. gRPC and Connect use the same numbers.
 const (
 	deadlineExceeded  = 4
 	resourceExhausted = 8
@@ -90,7 +90,7 @@ func Validate(pkg string, p retry.Policy, methods map[string]retry.Policy) error
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
 		if !isMethodOrService(name) {
 			errs = append(errs, fmt.Errorf("%s: Methods has %q: write \"/pkg.Service/Method\", "+
-				"or \"/pkg.Service/\" for its other methods", pkg, name))
+				"or \"/pkg.Service/\" for all other methods", pkg, name))
 		}
 		if err := methods[name].Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("%s: Methods[%q]: %w", pkg, name, err))
@@ -175,13 +175,13 @@ var (
 		"to wait for a server that starts, set Interceptor.Budgets to NoBudgets")
 )
 
-// Do calls attempt once for each attempt that p allows. It passes the context of the attempt
-// and its number, which is 1 for the first attempt. If p has no Budget, target says which
-// Budget the call gets. coded turns the error of a context into an error of the RPC library. Do
-// calls coded if ctx was done before the first attempt. The error of Do is a [*retry.Error].
+// Do calls fn once for each attempt that p allows. It passes the context of the attempt and its
+// number, which is 1 for the first attempt. If p has no Budget, target says which Budget the
+// call gets. coded turns the error of a context into an error of the RPC library. Do calls
+// coded if ctx was done before the first attempt. The error of Do is a [*retry.Error].
 func Do(
 	ctx context.Context, p retry.Policy, target Target,
-	attempt func(context.Context, int) Failure, coded func(error) error,
+	fn func(context.Context, int) Failure, coded func(error) error,
 ) error {
 	var own *retry.Budget // the Budget from target.Own, or nil if the call does not use it
 	switch {
@@ -196,7 +196,7 @@ func Do(
 	attempts := 0
 	err := retry.Do(ctx, p, func(attemptCtx context.Context) error {
 		attempts++
-		f := attempt(attemptCtx, attempts)
+		f := fn(attemptCtx, attempts)
 		if f.Code == deadlineExceeded {
 			awaitDeadline(ctx)
 		}

@@ -33,19 +33,19 @@ type Stream struct {
 	// Ctx is the caller's context.
 	Ctx context.Context
 
-	// Policy and Target are the policy and the Target of the call, as for Do.
+	// Policy and Target are the policy and the Target of the call, as in Do.
 	Policy retry.Policy
 	Target Target
 
-	// Dial starts the attempt with this number. previous is the attempt before it. previous is nil
-	// for the first attempt, and after a Dial that returned no Conn.
+	// Dial starts the attempt with the given number. previous is the attempt before it. previous
+	// is nil for the first attempt, and after a Dial that returned no Conn.
 	Dial func(ctx context.Context, number int, previous Conn) (Conn, Failure)
 
 	// Size returns how many bytes a message has. If the size is not known, there is no further
 	// attempt.
 	Size func(m any) (bytes int, known bool)
 
-	// Coded turns the error of a context into an error of the RPC library, as for Do.
+	// Coded turns the error of a context into an error of the RPC library, as in Do.
 	Coded func(error) error
 
 	// OneReply means that the caller receives only one message. Then the first message closes

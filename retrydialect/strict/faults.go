@@ -15,7 +15,7 @@ import (
 // a file that contains only invalid values would be many times as long as the file.
 const maxFaults = 20
 
-// The codes of findings.
+// These are the codes of findings.
 const (
 	InvalidValue = "invalid_value"
 	UnknownKey   = "unknown_key"

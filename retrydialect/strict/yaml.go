@@ -62,8 +62,8 @@ func jsonValue(value any) any {
 type Number float64
 
 // MarshalYAML writes a point into numbers with an exponent, because goccy/go-yaml writes 1e-07
-// and reads it as text. Only this library calls a method of this signature. The other libraries
-// read the numbers that they write.
+// and reads it as text. Only goccy/go-yaml calls a MarshalYAML with this signature. The other
+// libraries can read the numbers that they write.
 func (n Number) MarshalYAML() ([]byte, error) {
 	text := strconv.FormatFloat(float64(n), 'g', -1, 64)
 	if digits, exponent, ok := strings.Cut(text, "e"); ok && !strings.Contains(digits, ".") {

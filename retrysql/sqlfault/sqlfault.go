@@ -12,8 +12,9 @@
 //
 // [New] takes a connector of the driver instead, such as the result of pgx's
 // stdlib.GetConnector or of mysql.NewConnector. The faults of a script are used one after the
-// other: the first fault decides the next call of its kind, such as a commit, and the second
-// fault the next call of its own kind after that. All other calls reach the database unchanged:
+// other. The first fault decides the next call of its kind, such as a commit. Then the second
+// fault decides the next call of its own kind, and so on. All other calls reach the database
+// unchanged:
 //
 //	faults := sqlfault.New(connector,
 //		sqlfault.Begin(driver.ErrBadConn), // the first transaction cannot begin
