@@ -306,7 +306,7 @@ func TestNullNeedsAPointerToATaskHarbor(t *testing.T) {
 }
 
 // A block over a TaskHarbor whose fields were set to zero does not start from the defaults.
-func TestBlockOverZeros(t *testing.T) {
+func TestABlockOverZerosKeepsThem(t *testing.T) {
 	for _, lib := range libraries {
 		zeros, err := lib.marshal(retrydialect.TaskHarbor{})
 		require.NoError(t, err, lib.name)
@@ -328,7 +328,7 @@ func TestBlockOverZeros(t *testing.T) {
 }
 
 // If a block is decoded over another block, a key that is left out leaves its field unchanged.
-func TestBlockOverABlock(t *testing.T) {
+func TestABlockOverABlockKeepsOtherFields(t *testing.T) {
 	var tasker retrydialect.Tasker
 	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 3, "backoff": "linear", "backoff_base_ms": 100}`), &tasker))
 	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 2, "backoff_base_ms": null}`), &tasker))
