@@ -19,8 +19,8 @@
 // more after the context was canceled. It does not pass the context to the operation. If the
 // context's deadline comes before the next attempt, v4 waits until the deadline. Do does none
 // of this. At the end, v4 returns the error of the context in place of the error of the
-// operation. The error of Do contains both. [retry.Unwrap] returns the same error as v4, or the
-// cause of the context if it has another cause.
+// operation. The error of Do contains both. From this error, [retry.Unwrap] returns the same
+// error as v4, or the cause of the context if it has another cause.
 //
 // Results. backoff.Retry returns the error of the operation itself, and removes the
 // backoff.PermanentError around it. Do wraps the error in a [*retry.Error], so replace == with
@@ -28,13 +28,13 @@
 // the zero value.
 //
 // Permanent errors without a cause. v4 counts a backoff.PermanentError whose Err is nil as a
-// success. Under a policy whose RetryIf is Retryable, such an error stops the call, and its
-// method Error panics. Pass such errors through Translate.
+// success. Under a policy whose RetryIf is Retryable, such an error stops the call, and
+// printing the error of the call panics. Pass such errors through Translate.
 //
 // Nested loops. An inner backoff.Retry removes the backoff.PermanentError, so the outer loop
-// retries. The error of retry.Permanent stops the loop that gets it, and every loop around this
-// loop. The error of backoff.Permanent does the same if each policy has Retryable as its
-// RetryIf, or if the error went through Translate.
+// retries. If all loops are calls of Do, an error of retry.Permanent stops the loop that gets
+// it and every loop around it. An error of backoff.Permanent does the same if each policy has
+// Retryable as its RetryIf, or if the error went through Translate.
 //
 // Retry-After. If an error has a method RetryAfter() time.Duration, Do waits at least as long
 // as the method says (see [retry.After]). v4 ignores the method.

@@ -10,9 +10,9 @@ import (
 
 // Retryable returns false if err contains a *backoff.PermanentError, which backoff.Permanent
 // returns. It is the RetryIf of the policies that [Policy] returns, so operations may still use
-// backoff.Permanent. The call then stops with ReasonRejected. If you set another RetryIf, call
-// Retryable inside it. An error that went through [Translate] stops a call with
-// ReasonPermanent, and needs no RetryIf.
+// backoff.Permanent. An error of backoff.Permanent then stops the call with ReasonRejected. If
+// you set another RetryIf, call Retryable inside it. An error that went through [Translate]
+// stops a call with ReasonPermanent, and needs no RetryIf.
 func Retryable(err error) bool { return permanent(err) == nil }
 
 // Translate returns an error that is permanent in both libraries if err is permanent in one of

@@ -1,6 +1,6 @@
 // Package retrysql runs database transactions again after temporary errors, and says which
 // database errors are temporary. For a job queue in a table, [Eligible] renders a policy as an
-// SQL condition that selects the jobs that may run again.
+// SQL condition that selects the jobs that may still run.
 //
 //	err := retrysql.Tx(ctx, db, nil, retry.Default(), func(ctx context.Context, tx *sql.Tx) error {
 //		_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 1")

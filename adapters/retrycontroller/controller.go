@@ -33,7 +33,7 @@
 //
 // A panic of your reconciler is a failed attempt. The panic then reaches the controller, which
 // by default logs and counts the panic, and retries. If the policy does not allow a retry, the
-// next call returns the TerminalError and does not call your reconciler.
+// next call returns a TerminalError and does not call your reconciler.
 //
 // # Limits
 //

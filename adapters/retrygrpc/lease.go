@@ -7,8 +7,9 @@ import (
 	"github.com/goretry/retry"
 )
 
-// These are the keys of the metadata of a lease. docs/budget.md says what their values may be.
-// Package retryhttp has the same rules for headers.
+// These are the keys of the metadata with which a client lends retries to a server.
+// docs/budget.md says what their values may be. Package retryhttp has the same rules for
+// headers.
 const (
 	// lentName in a request says how many retries its server and all servers below may make.
 	lentName = "Retry-Budget"

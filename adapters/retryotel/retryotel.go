@@ -36,9 +36,9 @@
 // Measurements are recorded with the context of the call, so exemplars link to the call's
 // trace.
 //
-// The counts of the histograms are the numbers of calls, attempts and retries. After an attempt
-// that ran past [retry.Policy.HealthyAfter], the duration of the call counts from the end of
-// this attempt. The number of retries includes all retries of the call.
+// The count of a histogram is the number of calls, attempts or retries that it has recorded.
+// After an attempt that ran past [retry.Policy.HealthyAfter], the duration of the call counts
+// from the end of this attempt. The number of retries includes all retries of the call.
 //
 // # Spans
 //
