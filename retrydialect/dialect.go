@@ -20,8 +20,8 @@
 // [TaskHarbor], a null block is an error. If the value of a key is null, [Tasker] treats the
 // key as left out. For [Argyll] and TaskHarbor, the null is an error.
 //
-// Policy checks the values. If a value is invalid, Policy returns an error and the zero policy,
-// which makes one attempt.
+// The method Policy checks the values. If a value is invalid, Policy returns an error and the
+// zero policy, which makes one attempt.
 //
 // Errors of this package have a method Findings() []retry.Finding, for programs. Each Finding
 // is one fault with its key. If such an error is wrapped, find it with errors.As.

@@ -11,9 +11,9 @@ import (
 	"github.com/goretry/retry/retrydialect/strict"
 )
 
-// TaskHarbor contains the parameters of a retry policy of the engine TaskHarbor. There, they
-// are the arguments of NewExponentialBackoffPolicy and WithMaxAttempts. This is their form in
-// JSON:
+// TaskHarbor contains the parameters of a retry policy of the engine TaskHarbor. They are the
+// arguments of the engine's functions NewExponentialBackoffPolicy and WithMaxAttempts. This is
+// their form in JSON:
 //
 //	{"base_delay": "200ms", "max_delay": "10s", "multiplier": 2, "jitter": 0.1, "max_attempts": 15}
 //

@@ -176,9 +176,9 @@ func (s *single) GetAttemptToken(ctx context.Context) (settle func(error) error,
 
 // asRetry returns the context that the SDK would pass to a Retryer for a retry, and whether the
 // SDK would report the result of the retry to the Retryer. The versions of the SDK differ in
-// both. Since v1.48.0, the context contains the number of the attempt under a key that is not
-// exported. Before v1.48.0, one mode of the SDK did not report the result. So asRetry lets the
-// SDK make two attempts that send nothing, and looks at the second attempt.
+// both points. Since v1.48.0, the context contains the number of the attempt under a key that
+// is not exported. Before v1.48.0, one mode of the SDK did not report the result. So asRetry
+// lets the SDK make two attempts that send nothing, and looks at the second attempt.
 func asRetry(ctx context.Context) (retryCtx context.Context, counts bool) {
 	p := &probe{ctx: ctx}
 	quiet := tracing.WithOperationTracer(ctx, tracing.NopTracerProvider{}.Tracer(""))
@@ -234,9 +234,9 @@ func serversWait(err error) time.Duration {
 }
 
 // sending returns the context for a request. Until end is called, this context ends with the
-// attempt's context. After a success it lasts until the body of the response is closed, because
-// the body may be read after the attempt. end takes the error of the SDK and returns the error
-// of the attempt. late is true if AttemptTimeout caused this error.
+// attempt's context. After a success, the context lasts until the body of the response is
+// closed, because the body may be read after the attempt. end takes the error of the SDK and
+// returns the error of the attempt. late is true if AttemptTimeout caused this error.
 func (c *call) sending(
 	attempt context.Context,
 ) (ctx context.Context, end func(error) (late bool, err error)) {

@@ -11,11 +11,11 @@
 //		WithOptions(controller.Options{RateLimiter: retries}).
 //		Complete(retries)
 //
-// Pass retries to the controller as its RateLimiter and as its reconciler, and use it for one
-// controller only. As the reconciler, retries calls your reconciler and applies the policy to
-// its error. As the RateLimiter, it tells the controller the delay of the policy. With another
-// RateLimiter, the limits of the policy hold, but the controller waits for the delays of that
-// RateLimiter, and the delays in the events are wrong.
+// Pass the [Retries] to the controller twice, as its RateLimiter and as its reconciler, and use
+// it for one controller only. As the reconciler, it calls your reconciler and applies the
+// policy to the error. As the RateLimiter, it tells the controller the delay of the policy.
+// With another RateLimiter, the limits of the policy hold, but the controller waits for the
+// delays of that RateLimiter, and the delays in the events are wrong.
 //
 // # What happens to an object
 //

@@ -48,8 +48,8 @@ type Stream struct {
 	// Coded turns the error of a context into an error of the RPC library, as in Do.
 	Coded func(error) error
 
-	// OneReply means that the caller receives only one message. Then the first message closes
-	// the stream.
+	// OneReply means that the caller receives only one message. In this case the first message
+	// closes the stream.
 	OneReply bool
 
 	refused  error // the error that Enter returned for the first attempt, or nil

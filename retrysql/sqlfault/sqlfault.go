@@ -10,11 +10,10 @@
 //	)
 //	db := sql.OpenDB(faults)
 //
-// [New] takes a connector of the driver instead, such as the result of pgx's
-// stdlib.GetConnector or of mysql.NewConnector. The faults of a script are used one after the
-// other. The first fault decides the next call of its kind, such as a commit. Then the second
-// fault decides the next call of its own kind, and so on. All other calls reach the database
-// unchanged:
+// [New] wraps a connector of the driver, such as the result of pgx's stdlib.GetConnector or of
+// mysql.NewConnector. The faults of a script are used one after the other. The first fault
+// decides the next call of its kind, such as a commit. Then the second fault decides the next
+// call of its own kind, and so on. All other calls reach the database unchanged:
 //
 //	faults := sqlfault.New(connector,
 //		sqlfault.Begin(driver.ErrBadConn), // the first transaction cannot begin

@@ -5,7 +5,7 @@
 //
 // [Run] makes one call for each row of a table, and checks the number of attempts, the reason
 // and the events. The test passes a [Call], which is a function that makes a call through the
-// adapter. [Blips] checks that no call is lost while a server fails for a second or less.
+// adapter. [Blips] checks that no call fails if the server is down for a second or less.
 package calltest
 
 import (
@@ -215,7 +215,7 @@ var blips = []struct {
 	{"100 a second for a minute, 100 at once, 1 s", 100, time.Minute, time.Second, 100},
 }
 
-// Blips checks that no call is lost while a target fails for a second or less. start starts a
+// Blips checks that no call fails if its target is down for a second or less. start starts a
 // server, and returns a function that makes one call to it with retry.Default. The server works
 // while up returns true. The time is virtual.
 func Blips(t *testing.T, start func(t *testing.T, up func() bool) func(context.Context) error) {
