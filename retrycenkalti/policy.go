@@ -106,7 +106,7 @@ import (
 //	errors.As(err, &permanent)          // for the error of an operation: nothing
 //	                                    // for the error of retry.Do: retry.ReasonOf(err)
 //	                                    // is retry.ReasonPermanent, or retry.ReasonRejected
-//	                                    // if Retryable found the mark of v4
+//	                                    // if Retryable found a PermanentError
 //
 // This is the function onRetry of the table. It returns an OnEvent that calls a Notify of v4:
 //

@@ -251,7 +251,7 @@ func TestTransactions(t *testing.T) {
 	}
 }
 
-const ended = "sql: transaction has already been committed or rolled back by the function: leave both to Tx"
+const ended = "sql: transaction has already been committed or rolled back by the function: leave COMMIT and ROLLBACK to Tx"
 
 func wrapping(format string) func(transact) transact {
 	return func(next transact) transact {
