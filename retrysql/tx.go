@@ -41,13 +41,13 @@ type Beginner interface {
 //
 // After a deadlock, MySQL and MariaDB have rolled back the whole transaction, and each later
 // statement commits by itself. So fn must return at once if a statement fails. With
-// go-sql-driver/mysql, Tx checks with a savepoint whether fn went on. The savepoint is named
-// retrysql. Tx sets the savepoint after BEGIN and releases it before COMMIT. A transaction that
-// commits takes two more round trips. A transaction that rolls back takes two or three more. If
-// the savepoint is gone, the call ends with an [*UnknownCommitError]: the writes of fn before
-// the deadlock are lost, and the writes after it are committed. The call also ends with this
-// error if fn sends a statement that commits, such as COMMIT or CREATE TABLE. All of this is
-// tested with MariaDB, and MySQL's manual describes the same behavior.
+// go-sql-driver/mysql, Tx checks with a savepoint whether fn went on after a deadlock. The
+// savepoint is named retrysql. Tx sets the savepoint after BEGIN and releases it before COMMIT.
+// A transaction that commits takes two more round trips. A transaction that rolls back takes
+// two or three more. If the savepoint is gone, the call ends with an [*UnknownCommitError]: the
+// writes of fn before the deadlock are lost, and the writes after it are committed. The call
+// also ends with this error if fn sends a statement that commits, such as COMMIT or CREATE
+// TABLE. All of this is tested with MariaDB, and MySQL's manual describes the same behavior.
 //
 // Tx does not notice that fn went on after a deadlock in these cases:
 //
@@ -156,8 +156,8 @@ func Tx(
 //
 // TxFunc cannot close the connection to a server that became read-only. Let the driver close
 // the connection: set RejectReadOnly of go-sql-driver/mysql, or an OnPgError of pgx that
-// returns false for SQLSTATE 25006. pgx's target_session_attrs=read-write refuses such a server
-// when pgx opens a connection. TxFunc does not know whether transact begins a read-only
+// returns false for SQLSTATE 25006. With target_session_attrs=read-write, pgx refuses such a
+// server when it opens a connection. TxFunc does not know whether transact begins a read-only
 // transaction. In a read-only transaction, TxFunc retries a statement that writes.
 //
 // Leave GORM's TranslateError off. It replaces some answers of the server, such as the answer
