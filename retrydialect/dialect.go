@@ -50,8 +50,8 @@ func readYAML(prefix string, unmarshal func(any) error, unmarshalJSON func([]byt
 	return unmarshalJSON(data)
 }
 
-// set sets a field to the value of its key, if the key is present.
-func set[T any](m *strict.Mapping, key, write string, field *T) {
+// setField sets a field to the value of its key, if the key is present.
+func setField[T any](m *strict.Mapping, key, write string, field *T) {
 	if v, ok := strict.Take[T](m, key, write, nil); ok {
 		*field = v
 	}

@@ -67,7 +67,7 @@ func (t *Tasker) UnmarshalYAML(unmarshal func(any) error) error {
 func (*Tasker) Keys() []string { return strict.Keys((*Tasker).read) }
 
 func (t *Tasker) read(m *strict.Mapping) {
-	set(m, "retryable", "true or false", &t.Retryable)
+	setField(m, "retryable", "true or false", &t.Retryable)
 	setWhole(m, "max_attempts", &t.MaxAttempts)
 	setName(m, "backoff", taskerBackoffs, &t.Backoff)
 	setWhole(m, "backoff_base_ms", &t.BackoffBaseMS)

@@ -74,10 +74,10 @@ func (h *TaskHarbor) read(m *strict.Mapping) {
 	if *h == (TaskHarbor{}) {
 		*h = DefaultTaskHarbor()
 	}
-	set(m, "base_delay", strict.WriteDuration, (*strict.Duration)(&h.BaseDelay))
-	set(m, "max_delay", strict.WriteDuration, (*strict.Duration)(&h.MaxDelay))
-	set(m, "multiplier", "a number, such as 0.5", &h.Multiplier)
-	set(m, "jitter", "a number, such as 0.5", &h.Jitter)
+	setField(m, "base_delay", strict.WriteDuration, (*strict.Duration)(&h.BaseDelay))
+	setField(m, "max_delay", strict.WriteDuration, (*strict.Duration)(&h.MaxDelay))
+	setField(m, "multiplier", "a number, such as 0.5", &h.Multiplier)
+	setField(m, "jitter", "a number, such as 0.5", &h.Jitter)
 	setWhole(m, "max_attempts", &h.MaxAttempts)
 	m.RejectRest("TaskHarbor")
 	h.zeroed = false

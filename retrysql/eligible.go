@@ -133,13 +133,13 @@ var column = func() *regexp.Regexp {
 	return regexp.MustCompile("^(?:" + plain + "|" + ticked + "|" + part + `(?:\.` + part + ")+)$")
 }()
 
-// values contains the words that SQL reads as a value, and not as the name of a column.
-var values = []string{
+// valueWords contains the words that SQL reads as a value, and not as the name of a column.
+var valueWords = []string{
 	"current_catalog", "current_date", "current_role", "current_schema", "current_time",
 	"current_timestamp", "current_user", "false", "localtime", "localtimestamp", "null",
 	"session_user", "system_user", "true", "user", "utc_date", "utc_time", "utc_timestamp",
 }
 
 func isColumn(name string) bool {
-	return column.MatchString(name) && !slices.Contains(values, strings.ToLower(name))
+	return column.MatchString(name) && !slices.Contains(valueWords, strings.ToLower(name))
 }

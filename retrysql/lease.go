@@ -12,17 +12,17 @@ import (
 	"github.com/goretry/retry/internal/harmless"
 )
 
-// running contains each [*sql.Conn] on which a Tx has a transaction. It is not kept in the
+// busyConns contains each [*sql.Conn] on which a Tx has a transaction. It is not kept in the
 // context, because the function may call the inner Tx with another context.
-var running sync.Map
+var busyConns sync.Map
 
 // A lease is the connection of one attempt. It exists because an [*sql.Tx] cannot close its
 // connection: after a failover, the pool would hand out the connection to the old server again
 // and again.
 type lease struct {
 	conn   *sql.Conn // the connection from the pool, or nil if it cannot be closed here
-	caller *sql.Conn // the caller's connection, which is a key of running; or nil
-	stuck  bool      // a panic has left conn locked, so closing it would block for ever
+	caller *sql.Conn // the caller's connection, which is a key of busyConns; or nil
+	stuck  bool      // whether a panic has left conn locked, so that closing it would block for ever
 }
 
 // begin begins a transaction. If db is a pool, the lease takes a connection from the pool.
@@ -35,7 +35,7 @@ func (l *lease) begin(
 	pool, ok := db.(*sql.DB)
 	if !ok {
 		if conn := connOf(db); conn != nil {
-			if _, nested := running.LoadOrStore(conn, true); nested {
+			if _, nested := busyConns.LoadOrStore(conn, true); nested {
 				return nil, retry.Permanent(errNested)
 			}
 			l.caller = conn
@@ -69,7 +69,7 @@ func (l *lease) ask(database func() error) error {
 // not wait.
 func (l *lease) end(ctx context.Context, opts *sql.TxOptions, err error) {
 	if l.caller != nil {
-		running.Delete(l.caller)
+		busyConns.Delete(l.caller)
 	}
 	if l.conn == nil || l.stuck {
 		return

@@ -207,10 +207,10 @@ var (
 func decidedByTheFunction(p retry.Policy, transient func(error) bool) retry.Policy {
 	retryIf, classify := p.RetryIf, p.Classify
 	if retryIf != nil {
-		p.RetryIf = func(err error) bool { return retryIf(first(err)) }
+		p.RetryIf = func(err error) bool { return retryIf(functionError(err)) }
 	}
 	p.Classify = func(err error) *retry.Class {
-		switch err := first(err); {
+		switch err := functionError(err); {
 		case retryIf == nil && !transient(err):
 			return &retry.Class{NonRetryable: true, Cause: errNotTransient}
 		case classify != nil:
@@ -425,8 +425,8 @@ func rolledBack(function, err error) error {
 	}
 }
 
-// first returns the error of the function, without the error of the rollback.
-func first(err error) error {
+// functionError returns the error of the function, without the error of the rollback.
+func functionError(err error) error {
 	if e, ok := err.(*rollbackError); ok {
 		return e.function
 	}

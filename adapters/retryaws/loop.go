@@ -37,7 +37,7 @@ func (l *loop) HandleFinalize(
 ) (middleware.FinalizeOutput, middleware.Metadata, error) {
 	c := &call{
 		loop: l, ctx: ctx, input: in, request: in.Request.(*smithyhttp.Request),
-		next: next, settle: free,
+		next: next, settle: settleNothing,
 	}
 	err := retry.Do(ctx, l.Policy, c.attempt)
 	c.settle(nil) // if a retry was paid for but not made, its tokens go back into the quota
@@ -59,8 +59,8 @@ type call struct {
 	metadata middleware.Metadata
 }
 
-// free is the settle function of a retry that took no tokens.
-func free(error) error { return nil }
+// settleNothing is the settle function of a retry that took no tokens.
+func settleNothing(error) error { return nil }
 
 // attempt makes one attempt. If ctx ends during the attempt, the attempt fails.
 func (c *call) attempt(ctx context.Context) error {
@@ -80,7 +80,7 @@ func (c *call) attempt(ctx context.Context) error {
 	send := middleware.FinalizeHandlerFunc(c.send)
 	c.out, c.metadata, err = sdk.HandleFinalize(sending, c.input, send)
 	c.settle(err)
-	c.settle = free
+	c.settle = settleNothing
 	late, err := end(err)
 	c.failure = err
 
@@ -169,7 +169,7 @@ func (s *single) GetAttemptToken(ctx context.Context) (settle func(error) error,
 		settle = s.Retryer.GetInitialToken()
 	}
 	if !counts {
-		settle = free
+		settle = settleNothing
 	}
 	return settle, err
 }
@@ -183,15 +183,15 @@ func asRetry(ctx context.Context) (retryCtx context.Context, counts bool) {
 	p := &probe{ctx: ctx}
 	quiet := tracing.WithOperationTracer(ctx, tracing.NopTracerProvider{}.Tracer(""))
 	sdk := awsretry.NewAttemptMiddleware(p, func(request any) any { return request })
-	send := middleware.FinalizeHandlerFunc(fails)
+	send := middleware.FinalizeHandlerFunc(sendNothing)
 	_, _, _ = sdk.HandleFinalize(quiet, middleware.FinalizeInput{}, send)
 	return p.ctx, p.settled
 }
 
 var errProbe = errors.New("retryaws: nothing was sent")
 
-// fails sends nothing and returns errProbe.
-func fails(
+// sendNothing sends nothing and returns errProbe.
+func sendNothing(
 	context.Context, middleware.FinalizeInput,
 ) (out middleware.FinalizeOutput, metadata middleware.Metadata, err error) {
 	return out, metadata, errProbe
@@ -209,7 +209,7 @@ func (*probe) IsErrorRetryable(error) bool                  { return true }
 func (*probe) RetryDelay(int, error) (time.Duration, error) { return 0, nil }
 
 func (*probe) GetRetryToken(context.Context, error) (func(error) error, error) {
-	return free, nil
+	return settleNothing, nil
 }
 
 func (p *probe) GetAttemptToken(ctx context.Context) (func(error) error, error) {

@@ -105,7 +105,8 @@ func isMethodOrService(name string) bool {
 		strings.Count(name, "/") == 2 && !strings.ContainsAny(name, "* ")
 }
 
-// A Failure describes how an attempt failed. The zero Failure is a success.
+// A Failure describes how an attempt failed. The zero Failure means that the attempt
+// succeeded.
 type Failure struct {
 	Err       error         // the error of the RPC library, or nil if the attempt succeeded
 	Code      uint32        // the code of the status; gRPC and Connect use the same numbers
