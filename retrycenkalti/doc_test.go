@@ -234,7 +234,7 @@ func TestNestedLoopsDiffer(t *testing.T) {
 	}
 }
 
-func TestTickersDiffer(t *testing.T) {
+func TestTickersMeasureFromTheStart(t *testing.T) {
 	const s = time.Second
 	permanent := script{{takes: 3 * s, err: errBoom}, {takes: 3 * s, err: backoff.Permanent(errBoom)}}
 	b := backoff.NewConstantBackOff(s)

@@ -8,28 +8,28 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Retryable returns false if err has the mark of backoff.Permanent. It is the RetryIf of the
-// policies that [Policy] returns, for operations that still use this mark. Their calls stop with
-// ReasonRejected. If you set another RetryIf, call Retryable inside it. Errors that go through
-// [Translate] stop with ReasonPermanent, and need no RetryIf.
+// Retryable returns false if err contains a *backoff.PermanentError, which backoff.Permanent
+// returns. It is the RetryIf of the policies that [Policy] returns, so operations may still use
+// backoff.Permanent. An error of backoff.Permanent then stops the call with ReasonRejected. If
+// you set another RetryIf, call Retryable inside it. An error that went through [Translate]
+// stops a call with ReasonPermanent, and needs no RetryIf.
 func Retryable(err error) bool { return permanent(err) == nil }
 
 // Translate returns an error that is permanent in both libraries if err is permanent in one of
-// them. If backoff.Permanent or retry.Permanent has marked an error in the tree of err, the
-// result has both marks. The error of an inner call that ended with ReasonInvalid gets both
-// marks too, because it also stops the loops of package retry. Translate returns any other
-// error unchanged.
+// them. An error is permanent if its tree contains a result of backoff.Permanent or
+// retry.Permanent. The error of an inner call that ended with ReasonInvalid is permanent too.
+// Translate returns any other error unchanged.
 //
 //	retry.Do(ctx, p, func(ctx context.Context) error {
 //		return retrycenkalti.Translate(old(ctx))
 //	})
 //	backoff.Retry(func() error { return retrycenkalti.Translate(new(ctx)) }, b)
 //
-// If the mark of v4 stopped a call, the error that [retry.Unwrap] returns still has this mark:
-// compare with errors.Is.
+// After backoff.Permanent has stopped a call, the result of [retry.Unwrap] still contains the
+// *backoff.PermanentError. Compare it with errors.Is and not with ==.
 //
-// A PermanentError without an Err, which v4 counts as a success, becomes nil. A nil
-// *PermanentError panics, as it does in both loops.
+// Translate returns nil for a PermanentError whose Err is nil, because v4 counts it as a
+// success. For a nil *PermanentError, Translate panics, as both loops do.
 func Translate(err error) error {
 	theirs, ours := permanent(err), retry.IsPermanent(err)
 	switch {
@@ -44,7 +44,7 @@ func Translate(err error) error {
 	}
 }
 
-// permanent returns the mark of backoff.Permanent in the tree of err, or nil.
+// permanent returns the first *backoff.PermanentError in the tree of err, or nil.
 func permanent(err error) *backoff.PermanentError {
 	var p *backoff.PermanentError
 	errors.As(err, &p)

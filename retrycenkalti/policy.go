@@ -13,34 +13,37 @@ import (
 )
 
 // Policy returns a policy with which [retry.Do] does what v4 does with b, except for the
-// differences in the package documentation. b is an *ExponentialBackOff, a *ConstantBackOff, a
-// *ZeroBackOff or a *StopBackOff. Policy does not change b, and ignores the calls that b has
-// counted. For a [*BackOff] of this package, Policy returns the policy that was passed to New.
+// differences that the package documentation lists. b must be an *ExponentialBackOff, a
+// *ConstantBackOff, a *ZeroBackOff or a *StopBackOff. Policy does not change b, and ignores
+// earlier calls of b.NextBackOff. For a [*BackOff] of this package, Policy returns the policy
+// that was passed to New.
 //
-// A policy for a b without a limit on attempts has no limit either: set MaxAttempts. Without a
-// limit, each wait of the policy is at least 10ms. v4 repeats a *ZeroBackOff, or an Interval or
-// InitialInterval of 0, without a wait.
+// In v4 the number of attempts is unlimited, unless b is a *StopBackOff. The policy does not
+// limit it either, so set MaxAttempts. Without a limit, each wait of the policy is at least
+// 10ms. v4 retries without a wait if b is a *ZeroBackOff, or if its Interval or InitialInterval
+// is 0.
 //
-// RetryIf is [Retryable], so backoff.Permanent stops the call with ReasonRejected. The policy of
-// an outer loop ignores this mark unless its RetryIf is Retryable too. To make the mark count as
-// retry.Permanent, pass errors through [Translate].
+// RetryIf is [Retryable], so an error of backoff.Permanent stops the call with ReasonRejected.
+// An outer loop retries this error, unless the RetryIf of its policy is Retryable too. To make
+// the error permanent for every loop, pass it through [Translate].
 //
 // The error names every fault of b, and says what to write instead. These are faults:
 //
 //   - a nil b
 //   - a field that is valid in v4 and invalid in a policy, such as a Multiplier below 1
-//   - WithMaxRetries and WithContext, because they hide the BackOff inside them
+//   - a result of WithMaxRetries or WithContext, because it hides the BackOff inside it
 //   - a BackOff of any other type, because Policy cannot read its state
 //
 // Rounding. v4 rounds each delay down to a nanosecond before it multiplies the delay again. A
-// Policy rounds each delay once. The difference grows with the delay. With the defaults it is a
-// nanosecond at 28.8 s and at 43.2 s. With an InitialInterval of 1 µs it is 11 ms at 56 s. With
-// an InitialInterval of 1 ns the delay never grows in v4.
+// Policy rounds each delay once. The difference grows with the delay. With the defaults, it is
+// one nanosecond for the delays of 28.8 s and 43.2 s. With an InitialInterval of 1 µs, the
+// difference is 11 ms for the delay of 56 s. With an InitialInterval of 1 ns, the delay never
+// grows in v4.
 //
 // # What to write instead
 //
-// The left column is v4. The right column is Go to paste: p is a [retry.Policy]. If there is
-// nothing to write, the right column is a comment.
+// The left column lists the names of v4. The right column contains Go code to paste, in which p
+// is a [retry.Policy]. If no code is needed, it contains a comment.
 //
 //	v4                                  instead
 //
@@ -103,9 +106,9 @@ import (
 //	errors.As(err, &permanent)          // for the error of an operation: nothing
 //	                                    // for the error of retry.Do: retry.ReasonOf(err)
 //	                                    // is retry.ReasonPermanent, or retry.ReasonRejected
-//	                                    // if Retryable found the mark of v4
+//	                                    // if Retryable found a PermanentError
 //
-// This OnEvent calls a Notify:
+// This is the function onRetry of the table. It returns an OnEvent that calls a Notify of v4:
 //
 //	func onRetry(notify func(error, time.Duration)) func(context.Context, retry.Event) {
 //		return func(_ context.Context, e retry.Event) {

@@ -272,7 +272,7 @@ func TestTranslate(t *testing.T) {
 	assert.NoError(t, retrycenkalti.Translate(nil))
 
 	_, err := play(t, script{{err: retrycenkalti.Translate(theirs)}}, do(retry.Policy{MaxAttempts: 3}))
-	assert.Same(t, theirs, retry.Unwrap(err), "the error keeps the mark of v4")
+	assert.Same(t, theirs, retry.Unwrap(err), "the error keeps the PermanentError")
 }
 
 func TestPermanentErrorWithoutErr(t *testing.T) {

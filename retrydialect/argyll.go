@@ -9,39 +9,41 @@ import (
 	"github.com/goretry/retry/retrydialect/strict"
 )
 
-// Argyll is the work_config of a step in Argyll:
+// Argyll is the work_config of a step in the engine Argyll:
 //
 //	{"max_retries": 3, "backoff": 1000, "max_backoff": 60000, "backoff_type": "exponential"}
 //
-// Newer blocks have the key init_backoff for the first delay in place of backoff. A block may
-// have one of these two keys. A field that is zero is not set. If a block leaves a setting to
-// the settings of the engine, this package does not guess it: the zero Argyll makes one
-// attempt.
+// In newer blocks, the key of the first delay is init_backoff and not backoff. A block that
+// contains both keys is an error. If a block lacks a setting, the engine uses its own
+// configuration. This package does not know that configuration, so the policy of the zero
+// Argyll makes one attempt.
 type Argyll struct {
-	// MaxRetries is the number of attempts after the first. 0: none. -1: unlimited.
+	// MaxRetries is the number of attempts after the first. 0 means no retry. -1 means unlimited.
 	MaxRetries int `json:"max_retries,omitempty" yaml:"max_retries,omitempty"`
 
-	// Backoff is the first delay in milliseconds. 0: no delay, which is invalid if
-	// MaxRetries is -1.
+	// Backoff is the first delay in milliseconds. 0 means no delay, and is invalid if MaxRetries
+	// is -1.
 	Backoff int64 `json:"backoff,omitempty" yaml:"backoff,omitempty"`
 
-	// MaxBackoff is the longest delay in milliseconds, at least Backoff. 0: no cap.
+	// MaxBackoff is the longest delay in milliseconds. 0 means no cap. A positive MaxBackoff must
+	// be at least Backoff.
 	MaxBackoff int64 `json:"max_backoff,omitempty" yaml:"max_backoff,omitempty"`
 
-	// BackoffType is fixed, linear or exponential. It may be "" if Backoff is 0.
+	// BackoffType is fixed, linear or exponential. It may be empty if Backoff is 0.
 	BackoffType string `json:"backoff_type,omitempty" yaml:"backoff_type,omitempty"`
 
 	// Parallelism is for the engine only. The policy does not use it.
 	Parallelism int `json:"parallelism,omitempty" yaml:"parallelism,omitempty"`
 }
 
-// ArgyllRetryable reports whether Argyll retries a step that got this status, or failed with
-// err, an error of the transport. Argyll retries every status of 500 and above and every error,
-// including timeouts. It retries no other status, not even 408 or 429. A 200 whose body says
-// success: false is not retried either: the program must read the body.
+// ArgyllRetryable reports whether Argyll retries a step after a response with this status, or
+// after err, an error of the transport. Argyll retries every status of 500 and above and every
+// error, including timeouts. It retries no other status, not even 408 or 429. A 200 whose body
+// says success: false is not retried either. Only your program can notice it, by reading the
+// body.
 //
-// Argyll calls every step with POST, retries every method, and ignores Retry-After. The example
-// has a Transport that does the same.
+// Argyll sends each step as a POST, retries it although a POST is not idempotent, and ignores
+// Retry-After. The example shows a retryhttp.Transport that does the same.
 func ArgyllRetryable(status int, err error) bool { return err != nil || status >= 500 }
 
 const (
@@ -77,9 +79,12 @@ func (a *Argyll) read(m *strict.Mapping) {
 }
 
 // Policy returns a policy that makes the same decisions as Argyll. Its error names each key
-// whose value is invalid: a max_retries below -1, a negative backoff or max_backoff, a
-// max_backoff below the backoff, an unknown backoff_type, a backoff without a backoff_type, or
-// unlimited retries without a backoff.
+// whose value is invalid. These values are invalid:
+//
+//   - a max_retries below -1
+//   - a backoff that is negative, or that is 0 although max_retries is -1
+//   - a max_backoff that is negative or below the backoff
+//   - a backoff_type that is unknown, or missing although there is a backoff
 func (a Argyll) Policy() (retry.Policy, error) {
 	var f strict.Faults
 	if a.MaxRetries < retry.Unlimited {

@@ -124,7 +124,7 @@ func TestFindings(t *testing.T) {
 		"Argyll, a value":  {new(retrydialect.Argyll), `{"max_retries": -2}`, []finding{{"invalid_value", "max_retries", "max_retries is -2: write how often to execute after the first time, or -1 for unlimited"}}},
 		"Argyll, decoding": {new(retrydialect.Argyll), `[]`, []finding{{"invalid_value", "", `got [], want a mapping such as {"max_retries": 3}`}}},
 		"TaskHarbor, null": {new(retrydialect.TaskHarbor), `null`, []finding{{"invalid_value", "",
-			"got null: decode into a *TaskHarbor, which is nil then and fails fast, or leave it out"}}},
+			"got null: decode into a *TaskHarbor, which null sets to nil, for one attempt; or leave the key out"}}},
 		"TaskHarbor, a value": {new(retrydialect.TaskHarbor), `{"jitter": 2}`, []finding{{"invalid_value", "jitter", "jitter is 2: write a share of at most 1, such as 0.2 for ±20 %, or 0 for none"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestBlocksThatCannotBeRead(t *testing.T) {
 // A null is an error for a TaskHarbor that is not a pointer: it would become a policy whose
 // limit a job can raise.
 func TestNullNeedsAPointerToATaskHarbor(t *testing.T) {
-	const fault = "retrydialect: TaskHarbor: got null: decode into a *TaskHarbor, which is nil then and fails fast, or leave it out"
+	const fault = "retrydialect: TaskHarbor: got null: decode into a *TaskHarbor, which null sets to nil, for one attempt; or leave the key out"
 	var config struct{ H retrydialect.TaskHarbor }
 	require.ErrorContains(t, json.Unmarshal([]byte(`{"h": null}`), &config), fault)
 	require.EqualError(t, config.H.UnmarshalYAML(func(any) error { return nil }), fault)
@@ -306,7 +306,7 @@ func TestNullNeedsAPointerToATaskHarbor(t *testing.T) {
 }
 
 // A block over a TaskHarbor whose fields were set to zero does not start from the defaults.
-func TestBlockOverZeros(t *testing.T) {
+func TestABlockOverZerosKeepsThem(t *testing.T) {
 	for _, lib := range libraries {
 		zeros, err := lib.marshal(retrydialect.TaskHarbor{})
 		require.NoError(t, err, lib.name)
@@ -328,7 +328,7 @@ func TestBlockOverZeros(t *testing.T) {
 }
 
 // If a block is decoded over another block, a key that is left out leaves its field unchanged.
-func TestBlockOverABlock(t *testing.T) {
+func TestABlockOverABlockKeepsOtherFields(t *testing.T) {
 	var tasker retrydialect.Tasker
 	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 3, "backoff": "linear", "backoff_base_ms": 100}`), &tasker))
 	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 2, "backoff_base_ms": null}`), &tasker))

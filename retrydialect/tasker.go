@@ -8,7 +8,7 @@ import (
 	"github.com/goretry/retry/retrydialect/strict"
 )
 
-// Tasker is the `retry` block of a step in Tasker:
+// Tasker is the `retry` block of a step in the engine Tasker:
 //
 //	retry:
 //	  retryable: true
@@ -17,13 +17,13 @@ import (
 //	  backoff_base_ms: 1000
 //	  max_backoff_ms: 30000
 //
-// A key that is left out, and a key whose value is null, has the default of its field. So has
-// a database column that is NULL. The zero Tasker has every default: 3 attempts, with delays of
-// 1s and 2s between them.
+// If a key is left out or null, its field has the default. In Tasker's database, a NULL means
+// the default too. The zero Tasker has all defaults: 3 attempts, with delays of 1s and 2s
+// between them.
 //
 // [retrysql.Eligible] returns the SQL condition with which Tasker finds the steps to run. Pass
-// it the zero policy, and the default for NULL. The Policy of a Tasker would limit every row to
-// the MaxAttempts of this one Tasker:
+// it the zero policy and not the policy of a Tasker, which would limit every row to the
+// MaxAttempts of one step. DefaultMaxAttempts is the limit of a row whose max_attempts is NULL:
 //
 //	retrysql.Eligible(retry.Policy{}, retrysql.Columns{
 //		Attempts: "attempts", MaxAttempts: "max_attempts", Retryable: "retryable",
@@ -32,19 +32,19 @@ import (
 //
 // [retrysql.Eligible]: https://pkg.go.dev/github.com/goretry/retry/retrysql#Eligible
 type Tasker struct {
-	// Retryable is false if the step is never retried. nil: true.
+	// Retryable is false if the step is never retried. nil means true.
 	Retryable *bool `json:"retryable,omitempty" yaml:"retryable,omitempty"`
 
-	// MaxAttempts is the number of attempts in all, at least 1. nil: 3.
+	// MaxAttempts is the number of attempts in all, at least 1. nil means 3.
 	MaxAttempts *int `json:"max_attempts,omitempty" yaml:"max_attempts,omitempty"`
 
-	// Backoff is none, linear, exponential or fibonacci. "": exponential.
+	// Backoff is none, linear, exponential or fibonacci. The empty string means exponential.
 	Backoff string `json:"backoff,omitempty" yaml:"backoff,omitempty"`
 
-	// BackoffBaseMS is the first delay in milliseconds, at least 0. nil: 1000.
+	// BackoffBaseMS is the first delay in milliseconds, at least 0. nil means 1000.
 	BackoffBaseMS *int64 `json:"backoff_base_ms,omitempty" yaml:"backoff_base_ms,omitempty"`
 
-	// MaxBackoffMS is the longest delay in milliseconds, at least 1. nil: no cap.
+	// MaxBackoffMS is the longest delay in milliseconds, at least 1. nil means no cap.
 	MaxBackoffMS *int64 `json:"max_backoff_ms,omitempty" yaml:"max_backoff_ms,omitempty"`
 }
 
@@ -67,7 +67,7 @@ func (t *Tasker) UnmarshalYAML(unmarshal func(any) error) error {
 func (*Tasker) Keys() []string { return strict.Keys((*Tasker).read) }
 
 func (t *Tasker) read(m *strict.Mapping) {
-	set(m, "retryable", "true or false", &t.Retryable)
+	setField(m, "retryable", "true or false", &t.Retryable)
 	setWhole(m, "max_attempts", &t.MaxAttempts)
 	setName(m, "backoff", taskerBackoffs, &t.Backoff)
 	setWhole(m, "backoff_base_ms", &t.BackoffBaseMS)

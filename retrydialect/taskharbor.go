@@ -11,33 +11,34 @@ import (
 	"github.com/goretry/retry/retrydialect/strict"
 )
 
-// TaskHarbor holds the parameters of a retry policy in TaskHarbor, which are the arguments of
-// its NewExponentialBackoffPolicy and WithMaxAttempts:
+// TaskHarbor contains the parameters of a retry policy of the engine TaskHarbor. They are the
+// arguments of the engine's functions NewExponentialBackoffPolicy and WithMaxAttempts. This is
+// their form in JSON:
 //
 //	{"base_delay": "200ms", "max_delay": "10s", "multiplier": 2, "jitter": 0.1, "max_attempts": 15}
 //
-// A field of zero or below is not set. The zero TaskHarbor sets nothing: it has no delays, and
-// makes one attempt, or as many attempts as a job asks for (see [retry.Policy.ForJob]). A nil
-// *TaskHarbor makes one attempt, whatever the job asks for.
+// A field of zero or below counts as not set. The policy of the zero TaskHarbor makes one
+// attempt, or as many attempts as the job asks for (see [retry.Policy.ForJob]), without delays.
+// The policy of a nil *TaskHarbor makes one attempt, even if the job asks for more.
 //
-// Decoding into a zero TaskHarbor starts from [DefaultTaskHarbor], so that a key that is left
-// out has its default, such as 25 attempts. If a block has set all fields to zero, decoding
+// Decoding into a zero TaskHarbor starts from [DefaultTaskHarbor]. So a key that is left out
+// gets its default, such as 25 attempts. If a block has set all fields to zero, decoding
 // another block into the same TaskHarbor does not start from the defaults again.
 //
-// If a policy may be null, use a *TaskHarbor, which a null sets to nil. To decode a null into a
-// TaskHarbor is an error, except with go.yaml.in/yaml, which silently skips a null.
+// If the value may be null, decode into a *TaskHarbor: null sets the pointer to nil. Decoding
+// null into a TaskHarbor is an error, except with go.yaml.in/yaml, which silently skips a null.
 type TaskHarbor struct {
-	BaseDelay   time.Duration // the first delay; not set: no delay
-	MaxDelay    time.Duration // the longest delay, jitter included; not set: no cap
-	Multiplier  float64       // the factor from each delay to the next, at least 1; not set: 2
-	Jitter      float64       // varies each delay by up to ± this share, at most 1; not set: none
-	MaxAttempts int           // attempts in all; not set: the limit of the job, or else 1
+	BaseDelay   time.Duration // the first delay; if not set, there are no delays
+	MaxDelay    time.Duration // the longest delay after jitter; if not set, there is no cap
+	Multiplier  float64       // the factor between two delays, at least 1; if not set, 2
+	Jitter      float64       // the share by which jitter varies a delay, at most 1; if not set, 0
+	MaxAttempts int           // attempts in all; if not set, the limit of the job, or else 1
 
 	zeroed bool // a block has set all fields to zero, so decoding must not start from the defaults
 }
 
-// DefaultTaskHarbor returns the defaults of TaskHarbor: 25 attempts, 200ms x2, at
-// most 5s, ±20 %.
+// DefaultTaskHarbor returns the defaults of TaskHarbor: 25 attempts, a first delay of 200ms
+// that doubles up to 5s, and a jitter of ±20 %.
 func DefaultTaskHarbor() TaskHarbor {
 	return TaskHarbor{
 		BaseDelay:   200 * time.Millisecond,
@@ -54,7 +55,7 @@ const taskHarbor = "retrydialect: TaskHarbor"
 func (h *TaskHarbor) UnmarshalJSON(data []byte) error {
 	if string(bytes.TrimSpace(data)) == "null" {
 		const text = "got null: decode into a *TaskHarbor, " +
-			"which is nil then and fails fast, or leave it out"
+			"which null sets to nil, for one attempt; or leave the key out"
 		return strict.One(taskHarbor, "", text, nil)
 	}
 	return strict.Decode(h, data, taskHarbor, `{"max_attempts": 15}`, (*TaskHarbor).read)
@@ -73,18 +74,18 @@ func (h *TaskHarbor) read(m *strict.Mapping) {
 	if *h == (TaskHarbor{}) {
 		*h = DefaultTaskHarbor()
 	}
-	set(m, "base_delay", strict.WriteDuration, (*strict.Duration)(&h.BaseDelay))
-	set(m, "max_delay", strict.WriteDuration, (*strict.Duration)(&h.MaxDelay))
-	set(m, "multiplier", "a number, such as 0.5", &h.Multiplier)
-	set(m, "jitter", "a number, such as 0.5", &h.Jitter)
+	setField(m, "base_delay", strict.WriteDuration, (*strict.Duration)(&h.BaseDelay))
+	setField(m, "max_delay", strict.WriteDuration, (*strict.Duration)(&h.MaxDelay))
+	setField(m, "multiplier", "a number, such as 0.5", &h.Multiplier)
+	setField(m, "jitter", "a number, such as 0.5", &h.Jitter)
 	setWhole(m, "max_attempts", &h.MaxAttempts)
 	m.RejectRest("TaskHarbor")
 	h.zeroed = false
 	h.zeroed = *h == (TaskHarbor{})
 }
 
-// taskHarborText is the JSON and YAML form of a TaskHarbor. It contains every field, because a
-// key that is left out gets its default, and a zero does not.
+// taskHarborText is the JSON and YAML form of a TaskHarbor. It contains every field, even a
+// zero, because a key that is left out gets its default.
 type taskHarborText struct {
 	BaseDelay   string        `json:"base_delay" yaml:"base_delay"`
 	MaxDelay    string        `json:"max_delay" yaml:"max_delay"`
@@ -108,9 +109,11 @@ func (h TaskHarbor) MarshalJSON() ([]byte, error) { return json.Marshal(h.text()
 func (h TaskHarbor) MarshalYAML() (any, error) { return h.text(), nil }
 
 // Policy returns a policy that makes the same decisions as TaskHarbor. If h is nil, the policy
-// makes one attempt. The error names each key whose value is invalid: a multiplier between 0
-// and 1, or a multiplier that is not finite, a jitter above 1, or a max_delay below the
-// base_delay.
+// makes one attempt. The error names each key whose value is invalid. These values are invalid:
+//
+//   - a multiplier that is between 0 and 1, or not finite
+//   - a jitter above 1
+//   - a max_delay below the base_delay
 func (h *TaskHarbor) Policy() (retry.Policy, error) {
 	if h == nil {
 		return retry.Policy{NonRetryable: true}, nil

@@ -9,15 +9,16 @@ import (
 	"syscall"
 )
 
-// An answer is the answer of a database server in an error of a driver.
+// An answer is the database server's answer to a statement or a COMMIT, read from the error of
+// a driver.
 type answer interface {
-	passes() bool    // another attempt may succeed
-	refused() bool   // if this is the answer to COMMIT, nothing was applied
-	elsewhere() bool // another attempt needs another connection, perhaps to another server
+	passes() bool    // reports whether another attempt may succeed
+	refused() bool   // for an answer to COMMIT: reports whether nothing was applied
+	elsewhere() bool // reports whether another attempt needs another connection
 }
 
-// answerOf returns the answer in err's tree, or nil if the tree contains no answer. An
-// SQLSTATE goes before the numbers of MySQL and SQLite. Otherwise the first answer decides.
+// answerOf returns the answer in err's tree, or nil if the tree contains no answer. It prefers
+// an SQLSTATE to the numbers of MySQL and SQLite. Otherwise it takes the first answer.
 func answerOf(err error) answer {
 	if state, ok := sqlStateOf(err); ok {
 		return state
@@ -61,14 +62,14 @@ func walk(err error, yield func(error) bool) bool {
 	return true
 }
 
-// An sqlState is the answer of a server whose driver has SQLSTATEs.
+// An sqlState is the answer of a server whose driver reports SQLSTATEs.
 type sqlState struct {
 	code string
 	err  error // the error that contains code
 }
 
-// sqlStateOf calls the methods of drivers. pgx and lib/pq have the method SQLState. bun's
-// pgdriver has the method Field, which takes the letter of a field in PostgreSQL's protocol.
+// sqlStateOf returns the SQLSTATE in err's tree. The errors of pgx and lib/pq have a method
+// SQLState. The errors of bun's pgdriver have a method Field, and Field('C') is the SQLSTATE.
 func sqlStateOf(err error) (sqlState, bool) {
 	var named interface {
 		error
@@ -98,7 +99,7 @@ func (s sqlState) passes() bool {
 		return true
 	case "08007":
 		return false
-	case "0A000": // the code of every feature that is not supported
+	case "0A000": // the code of all unsupported features, so the text decides
 		const altered = "cached plan must not change result type"
 		return s.standby() || strings.Contains(s.err.Error(), altered)
 	default:
@@ -106,10 +107,10 @@ func (s sqlState) passes() bool {
 	}
 }
 
-// refused is false for a code that is not a failure (00 to 02). It is also false if the server
-// shuts down, crashes, is interrupted or runs out of space, because this may happen after the
-// commit was written. ODBC and MySQL use the class HY for all kinds of errors. 70 is MySQL's
-// class of interruptions.
+// refused is false for codes that are not failures (classes 00 to 02). It is also false for
+// lost connections, shutdowns, crashes, interruptions and full disks, because they may come
+// after the commit was written. Class 70 contains MySQL's interruptions. ODBC and MySQL use
+// class HY for all kinds of errors.
 func (s sqlState) refused() bool {
 	switch s.code[:2] {
 	case "00", "01", "02", "08", "53", "57", "58", "70", "HY", "XX":
@@ -119,22 +120,22 @@ func (s sqlState) refused() bool {
 	}
 }
 
-// elsewhere is true for a server that has become a standby. Its connections may stay open,
-// because a balancer or a proxy keeps them open.
+// elsewhere is true for the answer of a server that has become a standby. A balancer or a proxy
+// may keep connections to this server open.
 func (s sqlState) elsewhere() bool { return s.code == readOnlyState || s.standby() }
 
-// standby reports whether this is the answer of a standby to the BEGIN READ WRITE of lib/pq.
+// standby reports whether a standby refused the BEGIN READ WRITE of lib/pq.
 func (s sqlState) standby() bool {
 	const recovery = "cannot set transaction read-write mode during recovery"
 	return s.code == "0A000" && strings.Contains(s.err.Error(), recovery)
 }
 
-// readOnlyState is read_only_sql_transaction. PostgreSQL does not say whether the
-// server or the transaction itself is read-only.
+// readOnlyState is the SQLSTATE read_only_sql_transaction. It does not say whether the whole
+// server or only the transaction is read-only.
 const readOnlyState = "25006"
 
-// A mySQL is the answer of MySQL, MariaDB or TiDB. go-sql-driver/mysql returns it in a struct
-// without methods for its fields.
+// A mySQL is the answer of MySQL, MariaDB or TiDB. The error of go-sql-driver/mysql has no
+// methods that return its fields, so mySQLOf reads them by reflection.
 type mySQL struct {
 	number uint16
 	state  string
@@ -149,18 +150,18 @@ func mySQLOf(err error) (mySQL, bool) {
 	return mySQL{number, string(state[:]), text}, numbered && stated
 }
 
-// structOf returns the struct that value is or points to. If its type does not have this name,
-// structOf returns the zero reflect.Value.
-func structOf(value any, name string) reflect.Value {
+// structOf returns the struct that value is or points to. It returns the zero reflect.Value if
+// the name of the struct's type is not typeName.
+func structOf(value any, typeName string) reflect.Value {
 	v := reflect.Indirect(reflect.ValueOf(value))
-	if v.Kind() != reflect.Struct || v.Type().Name() != name {
+	if v.Kind() != reflect.Struct || v.Type().Name() != typeName {
 		return reflect.Value{}
 	}
 	return v
 }
 
-// field returns a field of a result of structOf. ok is false if the struct has no such field or
-// if the field is not a T.
+// field returns the value of a field of v, which is a result of structOf. The second result is
+// false if v has no field of this name, or if the field is not a T.
 func field[T any](v reflect.Value, name string) (value T, ok bool) {
 	if !v.IsValid() {
 		return value, false
@@ -173,8 +174,8 @@ func field[T any](v reflect.Value, name string) (value T, ok bool) {
 	return value, ok
 }
 
-// passes uses the number, because SQLSTATEs of MySQL are ambiguous: 08S01 is a packet that is
-// too large and a server that shuts down, and HY000 is a lock wait and many other errors.
+// passes compares the number, because MySQL uses the same SQLSTATE for several errors. For
+// example, 08S01 means a packet that is too large, and also a server shutdown.
 func (e mySQL) passes() bool {
 	return e.elsewhere() || slices.Contains(tiDBConflicts, e.number) ||
 		slices.Contains(mySQLPasses, e.number)
@@ -183,39 +184,42 @@ func (e mySQL) passes() bool {
 var mySQLPasses = []uint16{
 	1213, 1205, 3572, // deadlock, lock wait timeout, NOWAIT
 	1020,       // record changed since last read
-	1040, 1203, // too many connections of the server, of one user
-	1053, 1927, 3169, 4031, // server shutdown, connections that were killed or idle too long
+	1040, 1203, // too many connections to the server, or of one user
+	1053, 1927, 3169, 4031, // server shutdown, connection killed, connection idle too long
 	3101,                                     // group replication: rolled back at COMMIT
 	9001, 9002, 9003, 9004, 9005, 9012, 9013, // TiDB: a part of the cluster is late or busy
 }
 
-// tiDBConflicts are the errors of TiDB that say that the transaction has been rolled back, also
-// as an answer to COMMIT. If TiDB does not know the outcome, it closes the connection without
-// an answer.
+// tiDBConflicts contains the errors with which TiDB says that it has rolled back the
+// transaction. This holds for an answer to COMMIT too: if TiDB does not know the outcome, it
+// closes the connection without an answer.
 var tiDBConflicts = []uint16{8002, 8005, 8022, 8028, 9007}
 
-// elsewhere is true for a server that has become read-only, and for a node that is cut off from
-// its cluster: Galera's 1047, TiDB's 8027.
+// elsewhere is true for the answer of a server that has become read-only, and of a node that is
+// cut off from its cluster (error 1047 of Galera, 8027 of TiDB).
 func (e mySQL) elsewhere() bool {
 	return e.readOnly() || slices.Contains([]uint16{1792, 1836, 1047, 8027}, e.number)
 }
 
-// readOnly is false for the other options that the error 1290 is used for, such as
-// --secure-file-priv. The name of the option is the same in all languages of the server.
+// readOnly reports whether the server is read-only. Error 1290 may also name another option,
+// such as --secure-file-priv. The name of the option is not translated.
 func (e mySQL) readOnly() bool { return e.number == 1290 && strings.Contains(e.text, "read-only") }
 
-// refused is true for class 40, which includes Galera's 1213 and group replication's 3101, for
-// TiDB's conflicts, and for a server that became read-only before the COMMIT, because it rolls
-// back. MySQL checks no constraints at COMMIT. Any other error may come after the commit was
-// written.
+// refused is true for these errors:
+//
+//   - SQLSTATE class 40, which includes Galera's 1213 and group replication's 3101
+//   - TiDB's conflicts
+//   - a server that became read-only before the COMMIT, because it then rolls back
+//
+// MySQL checks no constraints at COMMIT. Any other error may come after the commit was written.
 func (e mySQL) refused() bool {
 	return e.state[:2] == "40" && e.state != "40003" ||
 		e.readOnly() || slices.Contains(tiDBConflicts, e.number)
 }
 
 // mayRollBack reports whether the server may have rolled back the whole transaction, and not
-// only the statement. After error 1205, a lock wait timeout, the server does so only under
-// innodb_rollback_on_timeout.
+// only the statement. After a lock wait timeout (error 1205), the server rolls back the
+// transaction only if innodb_rollback_on_timeout is on.
 func (e mySQL) mayRollBack() bool {
 	return slices.Contains([]uint16{1213, 1205, 1206, 1020}, e.number) ||
 		slices.Contains(tiDBConflicts, e.number)
@@ -224,9 +228,9 @@ func (e mySQL) mayRollBack() bool {
 // An sqliteCode is a result code of SQLite, extended or not.
 type sqliteCode int
 
-// sqliteOf knows the errors of modernc.org/sqlite and of mattn/go-sqlite3. Both drivers roll
-// back after a failed COMMIT. It reads no other driver, because a driver that does not roll
-// back would return a connection with an open transaction to the pool.
+// sqliteOf reads the errors of modernc.org/sqlite and mattn/go-sqlite3. Both drivers roll back
+// after a failed COMMIT. sqliteOf ignores the errors of other drivers, because a driver that
+// does not roll back would return a connection with an open transaction to the pool.
 func sqliteOf(err error) (sqliteCode, bool) {
 	v := structOf(err, "Error")
 	if !v.IsValid() {
@@ -252,9 +256,9 @@ func (c sqliteCode) passes() bool    { return c&0xff == sqliteBusy }
 func (c sqliteCode) refused() bool   { return c&0xff == sqliteBusy || c&0xff == sqliteConstraint }
 func (c sqliteCode) elsewhere() bool { return false }
 
-// A rolledBackAnswer is the answer ROLLBACK of PostgreSQL to a COMMIT. PostgreSQL gives it if
-// the function went on after a failed statement. pgx and lib/pq have no type for it, only a
-// text.
+// A rolledBackAnswer says that PostgreSQL answered COMMIT with ROLLBACK. PostgreSQL does so if
+// the function went on after a failed statement. The errors of pgx and lib/pq for this answer
+// have no type of their own, so only their texts identify them.
 type rolledBackAnswer struct{}
 
 const (

@@ -14,8 +14,8 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// MySQLError has the same fields as go-sql-driver/mysql's type. integration/sqltest
-// meets the real one.
+// MySQLError has the same fields as the type of go-sql-driver/mysql. integration/sqltest uses
+// the real type.
 type MySQLError struct {
 	Number   uint16
 	SQLState [5]byte
@@ -48,8 +48,7 @@ type letters map[byte]string
 func (e letters) Error() string       { return e['M'] }
 func (e letters) Field(k byte) string { return e[k] }
 
-// The server's answer decides whether to retry, also for a COMMIT that fails
-// with it.
+// The server's answer decides whether to retry, for a statement and for a COMMIT.
 func TestAnswersWithoutAnSQLState(t *testing.T) {
 	const again, final, refused, unknown = true, false, true, false
 	mySQL := func(number uint16, state string) error {
@@ -145,7 +144,7 @@ func TestAnswersWithoutAnSQLState(t *testing.T) {
 	}
 }
 
-// assertCommit checks what becomes of a COMMIT that fails with err.
+// assertCommit checks the result of a COMMIT that fails with err.
 func assertCommit(t *testing.T, err error, retryIf func(error) bool, refused, again bool) {
 	t.Helper()
 	db, server := open(t, failing("commit", err)...)

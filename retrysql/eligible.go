@@ -13,52 +13,54 @@ import (
 
 // Columns names the columns that contain the state of a job.
 //
-// Each name is copied into the SQL. A name has letters, digits and underscores. It may have
-// the name of its table and a dot before it. Write a name that must be quoted in backticks
-// for MySQL and SQLite: `maxAttempts`. A name in double quotes needs its table,
-// jobs."maxAttempts", because MySQL and SQLite may read a bare name in double quotes as a
-// string.
+// Each name is copied into the SQL. A name consists of letters, digits and underscores. It may
+// start with the name of the table and a dot: jobs.attempts. For MySQL and SQLite, quote a name
+// with backticks: `maxAttempts`. With double quotes, write the table too: jobs."maxAttempts".
+// Without the table, MySQL and SQLite may read a name in double quotes as a string.
 //
-// Attempts and MaxAttempts must be integer columns. With a text column, the expression fails
-// in PostgreSQL, and SQLite compares the values as text, so that '10' is less than '5'.
-// Retryable is a boolean column, or a number in MySQL and SQLite.
+// Attempts and MaxAttempts must be integer columns. If one of them is a text column, the
+// expression fails in PostgreSQL. SQLite would compare the values as text, and '10' is less
+// than '5'. Retryable must be a boolean column, or a column of numbers in MySQL and SQLite.
 //
-// A limit of the policy caps every row, also a row with a higher limit of its own. If each row
-// decides, as in Tasker, use the zero policy. DefaultMaxAttempts is then the limit of rows
-// without a limit: 3 in Tasker.
+// The policy's limit caps every row, even a row whose own limit is higher. If only the rows
+// should decide, as in Tasker, use the zero policy, and set DefaultMaxAttempts to the limit of
+// the rows whose limit is NULL. In Tasker this limit is 3.
 type Columns struct {
-	// Attempts is the column with the count of attempts that the job had. NULL is 0.
+	// Attempts is the column with the number of attempts that the job had. NULL counts as 0.
 	Attempts string
 
-	// MaxAttempts is the column with the job's own limit, see [retry.Policy.ForJob]. NULL and
-	// numbers below 1: the job has no limit of its own. "": no job has a limit of its own.
+	// MaxAttempts is the column with the job's own limit, see [retry.Policy.ForJob]. A job whose
+	// value is below 1 has no limit of its own. NULL counts as DefaultMaxAttempts. If MaxAttempts
+	// is empty, no job has a limit of its own.
 	MaxAttempts string
 
-	// Retryable is the column that says whether the job may run again after a failure. NULL
-	// is true. "": every job may run again.
+	// Retryable is the column that says whether the job may run again after a failure. NULL counts
+	// as true. If Retryable is empty, every job may run again.
 	Retryable string
 
-	// DefaultMaxAttempts is the limit of a job whose MaxAttempts is NULL. 0: no limit. Below 0
-	// it is an error of Eligible.
+	// DefaultMaxAttempts is used as the job's own limit if MaxAttempts is NULL. With 0, such a job
+	// has no limit of its own. Eligible returns an error for a negative number, and for a positive
+	// number if MaxAttempts is empty.
 	DefaultMaxAttempts int
 }
 
 // Eligible returns [retry.Policy.Eligible] as an SQL expression in parentheses, for a WHERE or
 // a SELECT. PostgreSQL, SQLite, MySQL and MariaDB accept it. For each row it is true or false,
-// never NULL, and has the same value as
+// never NULL, and has the same value as this Go code:
 //
 //	job := p.ForJob(maxAttempts)
 //	job.NonRetryable = job.NonRetryable || !retryable
 //	job.Eligible(attempts)
 //
-// The expression looks only at the count of attempts. The rest of the WHERE says whether the
+// The expression does not look at times or locks. The rest of your WHERE must check whether the
 // job is due, and whether a worker already has the job. If MaxElapsed is the only limit of p,
-// every retryable row without a limit of its own is eligible. Then also write a condition on
+// every retryable row without a limit of its own is eligible. In this case, add a condition on
 // the age of the row:
 //
 //	AND created_at > now() - interval '1 hour'
 //
-// Eligible returns an error if p is invalid, or if a name cannot be the name of a column.
+// Eligible returns an error if p or c is invalid, for example because Attempts is empty or is
+// not the name of a column.
 func Eligible(p retry.Policy, c Columns) (string, error) {
 	if err := p.Validate(); err != nil {
 		return "", fmt.Errorf("retrysql: Eligible: %w", err)
@@ -78,7 +80,7 @@ func Eligible(p retry.Policy, c Columns) (string, error) {
 			limit = fmt.Sprintf("COALESCE(%s, %d)", limit, c.DefaultMaxAttempts)
 		}
 		own := c.Attempts + " < " + limit
-		// A job with the greatest possible limit of its own gets the limit of the policy.
+		// A job whose own limit is huge gets the limit of the policy.
 		if most := p.ForJob(math.MaxInt).EffectiveMax(); most != math.MaxInt {
 			own += " AND " + below(c.Attempts, most)
 		}
@@ -96,7 +98,7 @@ func (c Columns) validate() error {
 		return errors.New("Attempts is empty: write the column that counts a job's attempts")
 	}
 	if n := c.DefaultMaxAttempts; n < 0 {
-		return fmt.Errorf("DefaultMaxAttempts is %d: write a positive number, or 0 for none", n)
+		return fmt.Errorf("DefaultMaxAttempts is %d: write a positive number, or 0 for no limit", n)
 	}
 	if n := c.DefaultMaxAttempts; n > 0 && c.MaxAttempts == "" {
 		return fmt.Errorf("DefaultMaxAttempts is %d and Columns.MaxAttempts is empty: "+
@@ -113,7 +115,7 @@ func (c Columns) validate() error {
 	return nil
 }
 
-// below returns an SQL expression that is true if attempts are fewer than limit.
+// below returns an SQL expression that is true if attempts is below limit.
 func below(attempts string, limit int) string {
 	if limit == retry.Unlimited {
 		return "TRUE"
@@ -121,9 +123,9 @@ func below(attempts string, limit int) string {
 	return fmt.Sprintf("%s < %d", attempts, limit)
 }
 
-// A column is a plain name, a name in backticks, or a name after the name of its table. A name
-// in quotes has the same characters as a plain name. So even a database that does not know
-// the quotes reads no other SQL from it.
+// column matches a plain name, a name in backticks, and a name after the name of its table. A
+// name in quotes may contain only the characters of a plain name. So no name can smuggle in
+// other SQL, even if the database does not know this kind of quotes.
 var column = func() *regexp.Regexp {
 	const plain = `[A-Za-z_][A-Za-z0-9_]*`
 	const ticked, quoted = "`" + plain + "`", `"` + plain + `"`
@@ -131,13 +133,13 @@ var column = func() *regexp.Regexp {
 	return regexp.MustCompile("^(?:" + plain + "|" + ticked + "|" + part + `(?:\.` + part + ")+)$")
 }()
 
-// values are the words that SQL reads as a value, and not as the name of a column.
-var values = []string{
+// valueWords contains the words that SQL reads as a value, and not as the name of a column.
+var valueWords = []string{
 	"current_catalog", "current_date", "current_role", "current_schema", "current_time",
 	"current_timestamp", "current_user", "false", "localtime", "localtimestamp", "null",
 	"session_user", "system_user", "true", "user", "utc_date", "utc_time", "utc_timestamp",
 }
 
 func isColumn(name string) bool {
-	return column.MatchString(name) && !slices.Contains(values, strings.ToLower(name))
+	return column.MatchString(name) && !slices.Contains(valueWords, strings.ToLower(name))
 }

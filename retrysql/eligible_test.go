@@ -56,7 +56,7 @@ func TestEligibleFaults(t *testing.T) {
 		{"no column of attempts", retry.Policy{}, retrysql.Columns{MaxAttempts: "b"},
 			"Columns.Attempts is empty: write the column that counts a job's attempts"},
 		{"a negative default", retry.Policy{}, retrysql.Columns{Attempts: "a", MaxAttempts: "b", DefaultMaxAttempts: -1},
-			"Columns.DefaultMaxAttempts is -1: write a positive number, or 0 for none"},
+			"Columns.DefaultMaxAttempts is -1: write a positive number, or 0 for no limit"},
 		{"a default without a column", retry.Policy{}, retrysql.Columns{Attempts: "a", DefaultMaxAttempts: 3},
 			"Columns.DefaultMaxAttempts is 3 and Columns.MaxAttempts is empty: write the column, or set MaxAttempts of the policy"},
 	} {

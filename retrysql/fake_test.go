@@ -15,8 +15,8 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// A step is what the fake server does for one operation; nil succeeds. Its context
-// is that of the transaction or the statement.
+// A step is what the fake server does for one operation. It gets the context of the transaction
+// or the statement. A nil step succeeds.
 type step func(context.Context) error
 
 func fails(err error) step { return func(context.Context) error { return err } }
@@ -62,7 +62,7 @@ func (s *server) connection() conn {
 	return conn{server: s, number: s.opened}
 }
 
-// What the server is asked in a transaction.
+// The operations of a transaction.
 const (
 	committed  = "begin write commit"
 	rolledBack = "begin write rollback"
@@ -169,7 +169,7 @@ func returns(err error) func(context.Context, *sql.Tx) error {
 	return func(context.Context, *sql.Tx) error { return err }
 }
 
-// unknown is what reasonOf says of a commit that may have been applied.
+// unknown is the result of reasonOf for a commit that may have been applied.
 const unknown = retry.ReasonPermanent + ", unknown"
 
 // reasonOf is retry.ReasonOf, and says whether the outcome of a commit is unknown.
@@ -182,8 +182,8 @@ func reasonOf(err error) retry.Reason {
 	return reason
 }
 
-// A stateError is like the errors of the drivers for PostgreSQL. As a nil
-// pointer it panics, as theirs do.
+// A stateError is like the errors of the drivers for PostgreSQL. A nil pointer to it panics, as
+// a nil pointer to their errors does.
 type stateError struct{ state, text string }
 
 func (e *stateError) Error() string    { return e.text + " (SQLSTATE " + e.state + ")" }

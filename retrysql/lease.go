@@ -12,17 +12,17 @@ import (
 	"github.com/goretry/retry/internal/harmless"
 )
 
-// running contains each [*sql.Conn] while a Tx has a transaction on it. A context cannot keep
-// this, because the function may call the inner Tx with another context.
-var running sync.Map
+// busyConns contains each [*sql.Conn] on which a Tx has a transaction. It is not kept in the
+// context, because the function may call the inner Tx with another context.
+var busyConns sync.Map
 
 // A lease is the connection of one attempt. It exists because an [*sql.Tx] cannot close its
 // connection: after a failover, the pool would hand out the connection to the old server again
 // and again.
 type lease struct {
-	conn   *sql.Conn // the connection from the pool; nil: this package cannot close it
-	caller *sql.Conn // the connection of the caller, which is in running; nil: not known
-	stuck  bool      // a panic has left conn locked, so closing it would block for ever
+	conn   *sql.Conn // the connection from the pool, or nil if it cannot be closed here
+	caller *sql.Conn // the caller's connection, which is a key of busyConns; or nil
+	stuck  bool      // whether a panic has left conn locked, so that closing it would block for ever
 }
 
 // begin begins a transaction. If db is a pool, the lease takes a connection from the pool.
@@ -35,7 +35,7 @@ func (l *lease) begin(
 	pool, ok := db.(*sql.DB)
 	if !ok {
 		if conn := connOf(db); conn != nil {
-			if _, nested := running.LoadOrStore(conn, true); nested {
+			if _, nested := busyConns.LoadOrStore(conn, true); nested {
 				return nil, retry.Permanent(errNested)
 			}
 			l.caller = conn
@@ -48,13 +48,13 @@ func (l *lease) begin(
 	}
 	begin(l.conn)
 	if errors.Is(err, driver.ErrBadConn) {
-		l.conn = nil // it is closed; the pool tries its other connections, and then a new one
+		l.conn = nil // it is closed; the pool now tries its other connections, and then a new one
 		begin(pool)
 	}
 	return tx, err
 }
 
-// ask calls the function ask, and sets stuck if the database panics.
+// The method ask calls the function ask. If the database panics, l.stuck stays set.
 func (l *lease) ask(database func() error) error {
 	l.stuck = true
 	return ask(func() error {
@@ -69,7 +69,7 @@ func (l *lease) ask(database func() error) error {
 // not wait.
 func (l *lease) end(ctx context.Context, opts *sql.TxOptions, err error) {
 	if l.caller != nil {
-		running.Delete(l.caller)
+		busyConns.Delete(l.caller)
 	}
 	if l.conn == nil || l.stuck {
 		return
@@ -82,11 +82,11 @@ func (l *lease) end(ctx context.Context, opts *sql.TxOptions, err error) {
 		go end()
 		return
 	}
-	_ = end() // an error is sql.ErrConnDone: the connection was lost
+	_ = end() // an error only says that the connection is closed
 }
 
-// connOf returns db if it is a connection, or the connection that db embeds, as sqlx.Conn does.
-// It returns nil for any other db.
+// connOf returns db if db is an [*sql.Conn]. If db is a struct that embeds an [*sql.Conn], as
+// sqlx.Conn does, connOf returns the embedded connection. For any other db it returns nil.
 func connOf(db Beginner) *sql.Conn {
 	if conn, ok := db.(*sql.Conn); ok {
 		return conn

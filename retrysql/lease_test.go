@@ -17,9 +17,9 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// After an answer that says more of the server than of the transaction, the next
-// attempt has another connection, and so has the next call.
-func TestConnectionToTheWrongServer(t *testing.T) {
+// After an answer that says that the server is the wrong one, the next attempt and the next
+// call use another connection.
+func TestAConnectionToTheWrongServerIsClosed(t *testing.T) {
 	mySQL := func(number uint16, state, text string) error {
 		return &MySQLError{number, [5]byte([]byte(state)), text}
 	}
@@ -65,9 +65,9 @@ func TestConnectionToTheWrongServer(t *testing.T) {
 	}
 }
 
-// Whoever holds the connection keeps it, and TxFunc does not see it: both have only
-// the retry.
-func TestConnectionThatIsNotOurs(t *testing.T) {
+// A caller's own connection is kept, and TxFunc does not see its connection. In both cases
+// there is only the retry.
+func TestAConnectionOfTheCallerIsKept(t *testing.T) {
 	standby := &stateError{"25006", "cannot execute UPDATE in a read-only transaction"}
 	p := retry.Policy{MaxAttempts: 2}
 	for name, call := range map[string]func(*sql.DB) error{
@@ -89,9 +89,9 @@ func TestConnectionThatIsNotOurs(t *testing.T) {
 	}
 }
 
-// The connection goes back to the pool however the function ends, and while
-// database/sql rolls back after a timeout no caller waits for that.
-func TestConnectionGoesBack(t *testing.T) {
+// The connection goes back to the pool however the function ends. If database/sql rolls back
+// after a timeout, the caller does not wait for the rollback.
+func TestTheConnectionGoesBackToThePool(t *testing.T) {
 	for name, fn := range map[string]function{
 		"a panic":  func(context.Context, *sql.Tx) error { panic("boom") },
 		"a commit": func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
@@ -123,9 +123,9 @@ func TestConnectionGoesBack(t *testing.T) {
 	assert.Equal(t, []string{unwritten, committed}, server.asked())
 }
 
-// target_session_attrs refuses a server while a transaction begins, in a text. Later
-// that text may be anything's.
-func TestServerThatTheDriverRefuses(t *testing.T) {
+// If target_session_attrs refuses a server, the error has only a text. The text counts only
+// while a transaction begins. Later it may come from anywhere.
+func TestAServerThatTheDriverRefusesIsTriedAgain(t *testing.T) {
 	for _, text := range []string{
 		"read only connection", "server is in standby mode", "server is not in hot standby mode",
 		"session is read-only", "server is in hot standby mode",
@@ -141,8 +141,8 @@ func TestServerThatTheDriverRefuses(t *testing.T) {
 	}
 }
 
-// On one connection the COMMIT of an inner Tx would be that of the outer one.
-func TestTxInsideTx(t *testing.T) {
+// On one connection, the COMMIT of an inner Tx would commit the outer transaction.
+func TestTxInsideATxOnTheSameConnFails(t *testing.T) {
 	db, server := open(t)
 	one, err := db.Conn(t.Context())
 	require.NoError(t, err)
@@ -180,8 +180,8 @@ func TestTxInsideTx(t *testing.T) {
 					assert.NoError(t, err)
 					return
 				}
-				assert.ErrorContains(t, err, "retrysql: begin: a Tx inside a Tx on the same *sql.Conn: "+
-					"it would commit the outer transaction; call it with the *sql.DB, or use the outer *sql.Tx")
+				assert.ErrorContains(t, err, "retrysql: begin: a Tx inside a Tx on the same *sql.Conn "+
+					"would commit the outer transaction: call it with the *sql.DB, or use the outer *sql.Tx")
 				assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
 				assert.Equal(t, len(row.by)-1, len(server.asked()), "the inner one asked for nothing")
 				assert.NotContains(t, strings.Join(server.asked(), " "), "commit")
@@ -190,7 +190,8 @@ func TestTxInsideTx(t *testing.T) {
 	}
 }
 
-// nest begins a transaction by each of these, inside the one before, and writes in the last.
+// nest begins a transaction with each function, inside the transaction before it, and writes in
+// the last transaction.
 func nest(ctx context.Context, choose func(outer, inner context.Context) context.Context, by ...retrysql.Beginner) error {
 	return retrysql.Tx(ctx, by[0], nil, retry.Policy{MaxAttempts: 2}, func(inner context.Context, tx *sql.Tx) error {
 		if len(by) == 1 {
@@ -200,7 +201,8 @@ func nest(ctx context.Context, choose func(outer, inner context.Context) context
 	})
 }
 
-// The connection is free again however the transaction ended, and while the next attempt waits.
+// After a transaction, another Tx may use the connection, however the transaction ended, and
+// even while the next attempt waits.
 func TestTxAfterTx(t *testing.T) {
 	for name, first := range map[string]function{
 		"a commit":   write,

@@ -1,6 +1,6 @@
 // Package retrysql runs database transactions again after temporary errors, and says which
-// database errors are temporary. For a queue in a table, it writes the condition under which a
-// policy lets a job run again as SQL.
+// database errors are temporary. For a job queue in a table, [Eligible] renders a policy as an
+// SQL condition that selects the jobs that may still run.
 //
 //	err := retrysql.Tx(ctx, db, nil, retry.Default(), func(ctx context.Context, tx *sql.Tx) error {
 //		_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 1")
@@ -8,24 +8,24 @@
 //	})
 //
 // [Tx] is for database/sql. [TxFunc] is for pgx, GORM, sqlx, bun, ent and every other library
-// that begins and commits transactions itself. Both know when COMMIT was sent. They never run
-// a transaction again if it may have been committed.
+// that begins and commits transactions itself. They never repeat a transaction that may have
+// been committed.
 //
 // A deadlock, a serialization failure, a lock timeout and a lost connection are retried. See
-// [Transient] for the full table. The function may run several times, so read inside the
-// transaction, and keep other side effects out of the function.
+// [Transient] for the full table. Your function may run several times, so it should read its
+// data inside the transaction and have no side effects outside the database.
 //
-// The package imports no driver. It reads the errors of these drivers for these databases:
+// The package imports no driver. It recognizes the errors of these drivers:
 //
-//	database                                  driver                    known
-//	PostgreSQL                                pgx, lib/pq, pgdriver     yes, tested
-//	MariaDB                                   go-sql-driver/mysql       yes, tested
-//	SQLite                                    modernc, mattn            yes, tested
-//	MySQL, Aurora, Galera, group replication  go-sql-driver/mysql       yes, by their documentation
-//	TiDB                                      go-sql-driver/mysql       yes, by its documentation
-//	CockroachDB, YugabyteDB, Aurora           pgx, lib/pq, pgdriver     by PostgreSQL's SQLSTATEs
+//	database                                  driver                    support
+//	PostgreSQL                                pgx, lib/pq, pgdriver     tested
+//	MariaDB                                   go-sql-driver/mysql       tested
+//	SQLite                                    modernc, mattn            tested
+//	MySQL, Aurora, Galera, group replication  go-sql-driver/mysql       from their documentation
+//	TiDB                                      go-sql-driver/mysql       from its documentation
+//	CockroachDB, YugabyteDB, Aurora           pgx, lib/pq, pgdriver     only PostgreSQL's SQLSTATEs
 //	Vitess, PlanetScale                       go-sql-driver/mysql       only MySQL's errors, not 1105
-//	SQL Server, Oracle, Db2, Spanner, others  any                       no: write a RetryIf
+//	SQL Server, Oracle, Db2, Spanner, others  any                       none: write a RetryIf
 package retrysql
 
 import (
@@ -40,23 +40,24 @@ import (
 )
 
 // Transient reports whether err is a temporary error of a database, according to the tables
-// below. It is false for nil. Tx and TxFunc use Transient if the policy has no RetryIf, and
-// Transient has the form of a RetryIf.
+// below. Transient of nil is false. Tx and TxFunc call Transient if the policy has no RetryIf.
+// You can also set Transient as the RetryIf of a policy.
 //
 // Do not use Transient as the RetryIf of a retry.Do around a function that commits, such as
 // pgx.BeginFunc or GORM's Transaction. If the answer to COMMIT is lost, the error looks like
-// any lost connection, and the transaction would be applied twice. Use [Tx] or [TxFunc] there.
-// Around a single statement, Transient is safe if the statement may run twice and is not
-// inside a transaction: after a deadlock, MySQL and MariaDB have rolled back the transaction
-// and would run the statement alone.
+// any lost connection, and the transaction would be applied twice. Use [Tx] or [TxFunc] for
+// such a function. Around a single statement outside a transaction, Transient is safe if the
+// statement may run twice. Inside a transaction it is not safe: after a deadlock, MySQL and
+// MariaDB have rolled back the transaction, and would run and commit the retried statement
+// alone.
 //
-// Transient reads the answer of the server from the methods and fields of the driver's error.
-// If several errors in err's tree contain an answer, an SQLSTATE goes before the numbers of
-// MySQL and SQLite. Otherwise the first answer in the order of errors.As decides.
+// Transient reads the server's answer, such as an SQLSTATE, from the methods and fields of the
+// driver's error. If err's tree contains several answers, Transient prefers an SQLSTATE to the
+// numbers of MySQL and SQLite. Otherwise it takes the first answer in the order of errors.As.
 //
-// The drivers of PostgreSQL (pgx, lib/pq, pgdriver) have the SQLSTATE:
+// The drivers of PostgreSQL (pgx, lib/pq, pgdriver) report SQLSTATEs:
 //
-//	SQLSTATE                      again  source
+//	SQLSTATE                      retry  source
 //	40001 serialization_failure   yes    PostgreSQL 13.5
 //	40P01 deadlock_detected       yes    PostgreSQL 13.5
 //	40000 transaction_rollback    yes    appendix A, class 40
@@ -79,10 +80,10 @@ import (
 //	57014 query_canceled          no     appendix A, class 57: somebody canceled the query
 //	any other                     no     it fails again, or only the program can tell
 //
-// The driver go-sql-driver/mysql has the error numbers of MySQL, MariaDB and TiDB. The drivers
-// modernc.org/sqlite and mattn/go-sqlite3 have the result codes of SQLite:
+// The driver go-sql-driver/mysql reports the error numbers of MySQL, MariaDB and TiDB. The
+// drivers modernc.org/sqlite and mattn/go-sqlite3 report the result codes of SQLite:
 //
-//	MySQL's error number           again  source
+//	MySQL's error number           retry  source
 //	1213, 1205, 3572               yes    deadlock, lock wait timeout, NOWAIT
 //	1020                           yes    record has changed since last read (MariaDB)
 //	1040, 1203                     yes    too many connections: a connection becomes free
@@ -99,9 +100,9 @@ import (
 //	SQLITE_BUSY, extended or not   yes    another connection holds the lock
 //	any other, SQLITE_LOCKED too   no     it fails again
 //
-// These errors contain no answer of the server:
+// These errors contain neither an SQLSTATE nor an error number:
 //
-//	failure                                again  source
+//	failure                                retry  source
 //	COMMIT answered with ROLLBACK          yes    pgx and lib/pq: nothing was applied
 //	SafeToRetry() is true                  yes    pgx: nothing was sent, or connection is closed
 //	driver.ErrBadConn                      yes    database/sql/driver
@@ -114,10 +115,10 @@ import (
 //	an error whose methods panic           no     the panic is recovered
 //	any other                              no     not known
 //
-// pgdriver also returns a bare io.EOF for a lost connection. "PostgreSQL 13.5" is the section
-// "Serialization Failure Handling" of its manual, and "appendix A" is its list of error codes.
-// 23505 unique_violation belongs to "any other". If a transaction looks for a free key before
-// it inserts, that section advises to retry. Write a RetryIf for this case.
+// pgdriver also returns a bare io.EOF for a lost connection. In PostgreSQL's manual, section
+// 13.5 is "Serialization Failure Handling", and appendix A lists the error codes. The SQLSTATE
+// 23505 unique_violation belongs to "any other". The manual advises to retry it if the
+// transaction looks for a free key before it inserts. Write a RetryIf for this case.
 func Transient(err error) bool {
 	return harmless.Or(false, func() bool { return passes(err) })
 }
@@ -143,16 +144,16 @@ func passes(err error) bool {
 	if a := answerOf(err); a != nil {
 		return a.passes()
 	}
-	var unsent interface{ SafeToRetry() bool } // only true has a meaning
+	var unsent interface{ SafeToRetry() bool } // false does not mean that a retry is unsafe
 	if errors.As(err, &unsent) && unsent.SafeToRetry() {
 		return true
 	}
 	return lost(err) || retrynet.Transient(err)
 }
 
-// lost reports whether err says that the connection to the database was lost. It knows errors
-// that retrynet does not know. A bare EOF while a transaction begins comes from the
-// connection. Later it could be the end of any file.
+// lost reports whether err says that the connection to the database was lost. It recognizes
+// errors that retrynet.Transient does not recognize. An io.EOF while a transaction begins comes
+// from the connection. A later io.EOF may be the end of some file.
 func lost(err error) bool {
 	if errors.Is(err, driver.ErrBadConn) {
 		return true
@@ -171,7 +172,7 @@ func lost(err error) bool {
 	return false
 }
 
-// wrongServer are the texts with which pgx and lib/pq refuse a server that does not match
+// wrongServer contains the errors that pgx and lib/pq return if a server does not match
 // target_session_attrs. During a failover, there may be no server that matches.
 var wrongServer = []string{
 	// pgx
@@ -180,5 +181,6 @@ var wrongServer = []string{
 	"session is read-only", "server is in hot standby mode",
 }
 
-// mySQLInvalidConn is the text of mysql.ErrInvalidConn, which has no type.
+// mySQLInvalidConn is the text of mysql.ErrInvalidConn. The error has no type of its own, so
+// only its text identifies it.
 const mySQLInvalidConn = "invalid connection"

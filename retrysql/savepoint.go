@@ -10,18 +10,18 @@ import (
 	"github.com/goretry/retry/internal/harmless"
 )
 
-// savepoint is the name of a savepoint that shows whether the transaction is still the same.
-// After a deadlock, MySQL and MariaDB have rolled back the transaction. Then each statement
-// that follows commits by itself, and COMMIT succeeds. Tx sets the savepoint first and
-// releases it last. If the transaction has ended before, the server answers that the savepoint
-// does not exist. This costs two round trips.
+// savepoint is the name of the savepoint with which Tx checks that the transaction did not end
+// early. After a deadlock, MySQL and MariaDB have rolled back the transaction. Then each later
+// statement commits by itself, and COMMIT succeeds. Tx sets the savepoint first and releases it
+// last. If the transaction has ended in between, the server answers that the savepoint does not
+// exist. The check costs two round trips.
 const savepoint = "retrysql"
 
 // hasSavepoint reports whether the driver of db is go-sql-driver/mysql. It returns false for a
 // driver that wraps go-sql-driver/mysql.
 func hasSavepoint(db Beginner) bool {
 	return harmless.Or(false, func() bool {
-		if db, ok := db.(interface{ Driver() driver.Driver }); ok { // a *sql.DB, perhaps embedded
+		if db, ok := db.(interface{ Driver() driver.Driver }); ok { // db is a *sql.DB or embeds one
 			return structOf(db.Driver(), "MySQLDriver").IsValid()
 		}
 		conn := connOf(db)
@@ -31,8 +31,9 @@ func hasSavepoint(db Beginner) bool {
 
 var errIsMySQL = errors.New("go-sql-driver/mysql")
 
-// isMySQL returns errIsMySQL for a connection of go-sql-driver/mysql. It returns an error because
-// a variable of a closure would be allocated for every driver.
+// isMySQL returns errIsMySQL for a connection of go-sql-driver/mysql. The result is an error
+// because sql.Conn.Raw passes it on. A variable of a closure would be allocated for every
+// driver.
 func isMySQL(conn any) error {
 	if structOf(conn, "mysqlConn").IsValid() {
 		return errIsMySQL
@@ -40,8 +41,10 @@ func isMySQL(conn any) error {
 	return nil
 }
 
-// checkSavepoint returns failure, which is the error of the function. It returns errLeft if the
-// transaction had ended before the function returned.
+// checkSavepoint releases the savepoint and returns failure, which is the error of the
+// function. If the savepoint is gone, checkSavepoint returns errLeft, because the transaction
+// ended before the function returned. If failure itself ended the transaction, checkSavepoint
+// does not release the savepoint.
 func checkSavepoint(ctx context.Context, tx *sql.Tx, failure error) error {
 	if stopped(ctx, tx, failure) {
 		return failure
@@ -56,17 +59,17 @@ func checkSavepoint(ctx context.Context, tx *sql.Tx, failure error) error {
 	return err
 }
 
-// stopped reports whether failure itself ended the transaction and the last statement changed
-// nothing after it. Then the savepoint is gone for a good reason. stopped returns
-// false for a lock wait timeout that does not end the transaction. If the savepoint is gone after
-// such a timeout, a statement has committed the transaction.
+// stopped reports whether failure ended the transaction, and the last statement changed no row
+// after that. In this case the savepoint may be gone, and nothing is wrong. A lock wait timeout
+// need not end the transaction. If it did not, stopped returns false, because a savepoint that
+// is gone then means that a statement has committed the transaction.
 func stopped(ctx context.Context, tx *sql.Tx, failure error) bool {
 	code, _ := answerOf(failure).(mySQL)
 	if !code.mayRollBack() {
 		return false
 	}
 	const query = "SELECT ROW_COUNT(), @@innodb_rollback_on_timeout"
-	var changed int64 // rows that the last statement changed; -1: it failed or returned rows
+	var changed int64 // rows that the last statement changed, or -1 if it failed or returned rows
 	var onTimeout bool
 	err := ask(func() error {
 		return tx.QueryRowContext(ctx, query).Scan(&changed, &onTimeout)

@@ -57,9 +57,9 @@ const (
 	onTimeout = "innodb_rollback_on_timeout"
 )
 
-// The savepoint is the first statement of each transaction and the last one. That
-// it is gone means that the function went on after the end of its transaction,
-// unless the function failed with what ended it.
+// Each transaction sets the savepoint first and releases it last. If the savepoint is gone, the
+// function went on after the end of its transaction, unless the function returned the error
+// that ended it.
 func TestSavepoint(t *testing.T) {
 	var (
 		gone     = &MySQLError{1305, [5]byte([]byte("42000")), "gone"}
@@ -130,9 +130,9 @@ func TestSavepoint(t *testing.T) {
 	}
 }
 
-// A Conn, and what embeds it or a DB, are known by their driver too. TxFunc, and a driver
-// that is another, have no savepoint.
-func TestWhoHasASavepoint(t *testing.T) {
+// hasSavepoint also recognizes the driver of a Conn, and of a struct that embeds a Conn or a
+// DB. TxFunc and other drivers have no savepoint.
+func TestOnlyTheMySQLDriverGetsASavepoint(t *testing.T) {
 	whole := strings.Join([]string{"begin", set, "write", release, "commit"}, " ")
 	mysql, server := openMySQL(t)
 	conn, err := mysql.Conn(t.Context())

@@ -20,88 +20,91 @@ type Beginner interface {
 
 // Tx runs fn in a transaction of database/sql and commits the transaction. If fn or COMMIT
 // fails and p allows another attempt, Tx runs the whole transaction again. fn may run several
-// times, so read inside the transaction, and keep side effects out of fn unless they may be
-// repeated. For a library with its own transaction type, such as pgx or GORM, use [TxFunc].
+// times, so it should read its data inside the transaction, and all its side effects must be
+// repeatable. For a library with its own transaction type, such as pgx or GORM, use [TxFunc].
 //
 // # The function
 //
-// fn must not commit or roll back, not even in a defer or with SQL. Tx notices such SQL only
-// with MySQL's driver. fn must use its context, because AttemptTimeout cancels it. If fn
-// returns an error, panics or calls runtime.Goexit, Tx rolls back. Tx does not recover the
-// panic. If the rollback fails too, the error contains both errors, but only the error of fn
-// decides: RetryIf and Classify get only this error. An error that [retry.Permanent] has
-// wrapped is final.
+// fn must not commit or roll back, not even in a defer or with SQL. Tx notices a COMMIT or
+// ROLLBACK in SQL only with the driver go-sql-driver/mysql. fn must use the context that it
+// gets, because AttemptTimeout cancels this context. If fn returns an error, panics or calls
+// runtime.Goexit, Tx rolls back. Tx does not recover the panic. If the rollback fails too, the
+// error of the attempt contains both errors. RetryIf and Classify get only the error of fn. If
+// fn wraps its error with [retry.Permanent], the call ends.
 //
 // A rollback undoes only what the database can undo. MySQL and MariaDB commit before and after
-// DDL such as CREATE TABLE, and do not roll back tables without transactions (MyISAM, Aria).
-// Keep DDL, and every other statement that commits, out of fn. A transaction with such
-// statements is not safe to run again.
+// DDL such as CREATE TABLE, and cannot roll back changes of tables without transactions
+// (MyISAM, Aria). Keep DDL, and every other statement that commits, out of fn. A transaction
+// with such statements is not safe to run again.
 //
 // # Deadlocks in MySQL and MariaDB
 //
-// After a deadlock, MySQL and MariaDB have rolled back the whole transaction, and each
-// statement that follows commits by itself. So fn must return the error of a statement at
-// once. With go-sql-driver/mysql, Tx checks this with a savepoint named retrysql. Tx sets the
-// savepoint after BEGIN and releases it before COMMIT. This takes two more round trips, and
-// one or two before a rollback. If the savepoint is gone, the call ends with an
-// [*UnknownCommitError]: the writes of fn before the deadlock are lost, and the writes after
-// it are committed. The call ends in the same way if a statement of fn commits, such as COMMIT
-// or CREATE TABLE. This is tested with MariaDB. MySQL documents the same.
+// After a deadlock, MySQL and MariaDB have rolled back the whole transaction, and each later
+// statement commits by itself. So fn must return at once if a statement fails. With
+// go-sql-driver/mysql, Tx checks with a savepoint whether fn went on after a deadlock. The
+// savepoint is named retrysql. Tx sets the savepoint after BEGIN and releases it before COMMIT.
+// A transaction that commits takes two more round trips. A transaction that rolls back takes
+// two or three more. If the savepoint is gone, the call ends with an [*UnknownCommitError]: the
+// writes of fn before the deadlock are lost, and the writes after it are committed. The call
+// also ends with this error if fn sends a statement that commits, such as COMMIT or CREATE
+// TABLE. All of this is tested with MariaDB, and MySQL's manual describes the same behavior.
 //
 // Tx does not notice that fn went on after a deadlock in these cases:
 //
 //   - The connection was lost or ctx was done before fn returned.
-//   - fn returned the deadlock, and its last statement returned rows or changed no row.
-//   - A statement had committed before the deadlock.
+//   - fn returned the error of the deadlock, and its last statement returned rows or changed no
+//     row.
+//   - A statement of fn had committed the transaction before the deadlock.
 //   - The driver is not go-sql-driver/mysql itself.
 //
-// With the savepoint, fn must close its rows before it returns, and the server must support
-// savepoints. For a server without savepoints, use TxFunc.
+// With go-sql-driver/mysql, fn must close its rows before it returns, and the server must
+// support savepoints. For a server without savepoints, use TxFunc.
 //
 // # Which errors are retried
 //
 // If p has no RetryIf, [Transient] decides. An error for which Transient is false ends the call
-// with ReasonNonRetryable and the Cause "not a transient database error", and Classify is not
-// called for this error. A RetryIf of p replaces Transient. To extend Transient, call it
+// with ReasonNonRetryable and the Cause "not a transient database error". Classify is not
+// called for such an error. A RetryIf of p replaces Transient. To extend Transient, call it
 // inside your RetryIf.
 //
 // If the outcome of a commit is unknown, the error is an [*UnknownCommitError]. RetryIf is not
-// called for it, and it is permanent for every retry around Tx too. A commit that the server
-// refused is an error like any other. A server refuses a commit for a serialization failure,
-// for SQLITE_BUSY, for a conflict in a Galera cluster (MySQL's error 1213), or because
-// PostgreSQL answered COMMIT with ROLLBACK after fn went on past an error.
+// called for this error, and a retry around Tx treats it as permanent too. The error of a
+// commit that the server refused is an error like any other. For example, a server refuses a
+// commit after a serialization failure or with SQLITE_BUSY. A Galera cluster does so after a
+// conflict (MySQL's error 1213). PostgreSQL answers COMMIT with ROLLBACK if fn went on after an
+// error.
 //
-// If AttemptTimeout, or a deadline that is not the caller's, ends an attempt before its commit,
-// the attempt is rolled back, and Transient is true for its error. If the timeout or the deadline
+// If AttemptTimeout passes before the commit, the attempt is rolled back, and Transient is true
+// for its error. The same is true for any deadline other than the caller's. If such a deadline
 // passes during the commit, the outcome is unknown. After AttemptTimeout, database/sql rolls
 // back in the background and may keep its locks a little longer, so give the policy a Backoff.
 //
 // An error whose methods panic becomes a permanent error that names the type of the error. If
 // database/sql calls such a method while it begins, commits or rolls back, the panic becomes a
-// permanent error too. After a commit, its outcome is unknown. The pool then treats the
-// connection as in use for ever. A panic during the rollback in the background cannot be
-// recovered and ends the program.
+// permanent error too, and the pool treats the connection as in use for ever. If this happens
+// during a commit, the outcome is unknown. A panic during the rollback in the background cannot
+// be recovered and ends the program.
 //
 // # Failover
 //
 // After a failover, a connection of the pool may lead to a server that has become read-only. If
 // the server answers that it is read-only, or that it is cut off from its cluster, Tx closes
-// the connection, and the next attempt gets another connection. Tx can do this only for a
+// the connection, and the next attempt gets another connection. Tx can do this only if db is a
 // [*sql.DB].
 //
 // If opts makes the transaction read-only, a statement that writes is a mistake of the caller
 // and is not retried. Use opts and not SQL to make a transaction read-only. After SET
-// TRANSACTION READ ONLY, the server refuses a statement that writes with the SQLSTATE 25006, as
-// a standby does, so Tx retries. Tx does not ask the server whether it is a standby, because a
-// pooler such as PgBouncer may send that question to another server.
+// TRANSACTION READ ONLY, a statement that writes fails with the SQLSTATE 25006. A standby
+// answers with this code too, so Tx retries. Tx does not ask the server whether it is a
+// standby, because a pooler such as PgBouncer may send this question to another server.
 //
 // # The database
 //
 // db is usually a [*sql.DB]. A [*sql.Conn] is one connection. If that connection is lost, the
 // call ends with [sql.ErrConnDone]. While a Tx has a transaction on a Conn, another Tx on the
-// same Conn fails with a permanent error, because its COMMIT would commit the outer
-// transaction. The same is true for a struct that embeds the Conn, such as sqlx.Conn. Tx does
-// not notice a TxFunc on that Conn, and no BeginTx of your own. opts may be nil, see
+// same Conn fails with a permanent error, because the inner COMMIT would commit the outer
+// transaction. The same is true for a struct that embeds the Conn, such as sqlx.Conn. Tx
+// notices neither a TxFunc nor your own BeginTx on this Conn. opts may be nil, see
 // [sql.DB.BeginTx].
 func Tx(
 	ctx context.Context, db Beginner, opts *sql.TxOptions, p retry.Policy,
@@ -121,8 +124,8 @@ func Tx(
 
 // TxFunc is [Tx] for libraries with their own transactions: pgx, GORM, sqlx, bun, ent. Each
 // attempt calls transact. transact must begin a transaction, call body with it exactly once,
-// commit if body returns nil, and roll back if body returns an error. pgx and GORM have such a
-// function:
+// commit if body returns nil, and roll back if body returns an error. For pgx and for GORM,
+// transact is one of these functions:
 //
 //	func(ctx context.Context, body func(pgx.Tx) error) error {
 //		return pgx.BeginFunc(ctx, pool, body)
@@ -132,7 +135,7 @@ func Tx(
 //		return db.WithContext(ctx).Transaction(body)
 //	}
 //
-// body runs fn with the context of the attempt. So TxFunc knows whether fn succeeded. If fn
+// body runs fn with the context of the attempt, so TxFunc knows whether fn succeeded. If fn
 // succeeded and transact returns an error, COMMIT has failed. The error is then a permanent
 // [*UnknownCommitError], unless the server refused the commit. The rules of [Tx] about fn,
 // RetryIf, Classify and timeouts apply to TxFunc too.
@@ -140,25 +143,27 @@ func Tx(
 // TxFunc sets no savepoint on MySQL and MariaDB. If fn goes on after a deadlock, half of the
 // transaction may be applied without an error, or a part of it may be applied twice.
 //
-// transact runs in each attempt, so it must have no other side effects. It must not begin
-// inside another transaction: a savepoint cannot be committed, and PostgreSQL runs nothing
-// more after an error outside the savepoint. TxFunc cannot check this, because only transact
-// knows its connection. Turn off the library's own retries.
+// transact runs in each attempt, so it must have no other side effects. transact must not begin
+// its transaction inside another transaction. The inner transaction would be only a savepoint,
+// and the outer transaction could still undo what TxFunc has reported as committed. After an
+// error in the outer transaction, PostgreSQL also refuses each statement of each retry. TxFunc
+// cannot check this, because only transact knows its connection. Turn off the library's own
+// retries.
 //
 // If transact returns nil although fn failed, the outcome is unknown. The same is true if
-// transact calls body again after fn succeeded, and then fails. If transact returns nil
-// without calling body, the call ends with a permanent error.
+// transact calls body again after fn succeeded, and then returns an error. If transact returns
+// nil without calling body, the call ends with a permanent error.
 //
 // TxFunc cannot close the connection to a server that became read-only. Let the driver close
-// it: set RejectReadOnly of go-sql-driver/mysql, or an OnPgError of pgx that returns false for
-// SQLSTATE 25006. pgx's target_session_attrs=read-write refuses such a server when pgx opens a
-// connection. TxFunc does not know whether the transaction of transact is read-only. If it is,
-// TxFunc retries a statement that writes.
+// the connection: set RejectReadOnly of go-sql-driver/mysql, or an OnPgError of pgx that
+// returns false for SQLSTATE 25006. With target_session_attrs=read-write, pgx refuses such a
+// server when it opens a connection. TxFunc does not know whether transact begins a read-only
+// transaction. In a read-only transaction, TxFunc retries a statement that writes.
 //
 // Leave GORM's TranslateError off. It replaces some answers of the server, such as the answer
-// for a duplicate key, with errors of GORM. gorm.io/driver/mysql does this, and so does
-// gorm.io/driver/postgres up to v1.6.1 or with a driver other than pgx. If the server refuses a
-// commit with such an error, the outcome is unknown to TxFunc.
+// for a duplicate key, with errors of GORM. gorm.io/driver/mysql does this.
+// gorm.io/driver/postgres does it up to v1.6.1, and in later versions with a driver other than
+// pgx. If the error of a refused commit is replaced, TxFunc treats the outcome as unknown.
 func TxFunc[T any](
 	ctx context.Context, transact func(ctx context.Context, body func(T) error) error,
 	p retry.Policy, fn func(context.Context, T) error,
@@ -183,34 +188,29 @@ func transactions[T any](
 }
 
 var (
-	errNoDatabase   = errors.New("retrysql: nil database")
-	errNested       = errors.New("a Tx inside a Tx on the same *sql.Conn: " + nestedWrite)
-	errNoFunction   = errors.New("retrysql: nil function")
-	errNoBody       = errors.New("retrysql: transact returned nil without calling its body: " + noBody)
+	errNoDatabase = errors.New("retrysql: nil database")
+	errNested     = errors.New("a Tx inside a Tx on the same *sql.Conn would commit the outer " +
+		"transaction: call it with the *sql.DB, or use the outer *sql.Tx")
+	errNoFunction = errors.New("retrysql: nil function")
+	errNoBody     = errors.New("retrysql: transact returned nil without calling body: " +
+		"no transaction ran")
 	errNoReturn     = errors.New("retrysql: the function did not return")
 	errNotTransient = errors.New("not a transient database error")
-	errEnded        = fmt.Errorf("%w by the function: leave both to Tx", sql.ErrTxDone)
-	errLeft         = fmt.Errorf("%w by the server: the function went on "+wentOn, sql.ErrTxDone)
+	errEnded        = fmt.Errorf("%w by the function: leave COMMIT and ROLLBACK to Tx", sql.ErrTxDone)
+	errLeft         = fmt.Errorf("%w by the server: the function went on after an error such as a "+
+		"deadlock, or sent a statement that commits, such as CREATE TABLE", sql.ErrTxDone)
 )
 
-const (
-	nestedWrite = "it would commit the outer transaction; " +
-		"call it with the *sql.DB, or use the outer *sql.Tx"
-	noBody = "no transaction ran"
-	wentOn = "after an error such as a deadlock, or sent a statement that commits, " +
-		"such as CREATE TABLE"
-)
-
-// decidedByTheFunction returns p with RetryIf and Classify around those of p. They get only the
-// error of the function, without the error of the rollback. If p has no RetryIf, an error for
-// which transient is false is not retried.
+// decidedByTheFunction returns p with its RetryIf and Classify wrapped, so that they get only
+// the error of the function, without the error of the rollback. If p has no RetryIf, an error
+// for which transient is false is not retried.
 func decidedByTheFunction(p retry.Policy, transient func(error) bool) retry.Policy {
 	retryIf, classify := p.RetryIf, p.Classify
 	if retryIf != nil {
-		p.RetryIf = func(err error) bool { return retryIf(first(err)) }
+		p.RetryIf = func(err error) bool { return retryIf(functionError(err)) }
 	}
 	p.Classify = func(err error) *retry.Class {
-		switch err := first(err); {
+		switch err := functionError(err); {
 		case retryIf == nil && !transient(err):
 			return &retry.Class{NonRetryable: true, Cause: errNotTransient}
 		case classify != nil:
@@ -222,8 +222,8 @@ func decidedByTheFunction(p retry.Policy, transient func(error) bool) retry.Poli
 	return p
 }
 
-// databaseSQL returns the transact of database/sql. guarded says whether to set the savepoint.
-// databaseSQL is small enough to be inlined, so its closure is not allocated.
+// databaseSQL returns a function transact for database/sql. If guarded is true, it sets the
+// savepoint. databaseSQL is small enough to be inlined, so its closure is not allocated.
 func databaseSQL(
 	db Beginner, opts *sql.TxOptions, guarded bool,
 ) func(context.Context, func(*sql.Tx) error) error {
@@ -238,14 +238,14 @@ func databaseSQL(
 	}
 }
 
-// transaction runs the body in tx, and then commits or rolls back tx.
+// transaction calls body with tx, and then commits or rolls back tx.
 func (l *lease) transaction(
 	ctx context.Context, tx *sql.Tx, guarded bool, body func(*sql.Tx) error,
 ) error {
 	returned := false
 	defer func() {
 		if !returned {
-			// The panic of the body, or the error of the savepoint, is more important.
+			// Ignored: the panic of body, or the error of the savepoint, is more important.
 			_ = l.ask(tx.Rollback)
 		}
 	}()
@@ -301,16 +301,16 @@ func ask(database func() error) (err error) {
 
 // A run is one attempt of a transaction.
 type run struct {
-	caller, ctx context.Context // the context of the call and of this attempt
+	caller, ctx context.Context // the contexts of the call and of this attempt
 
 	calls, successes int   // how often the function was called, and how often it succeeded
 	failure          error // the error of the last call of the function
 }
 
-// body calls the function.
+// body calls fn and records the result.
 func (r *run) body(fn func() error) error {
 	r.calls++
-	r.failure = errNoReturn // remains if transact recovers a panic of fn
+	r.failure = errNoReturn // stays if fn panics and transact recovers the panic
 	err := check(fn())
 	if err == nil && r.ctx.Err() != nil {
 		err = fmt.Errorf("retrysql: the context ended before the commit: %w", r.ctx.Err())
@@ -344,8 +344,7 @@ func (r *run) outcome(err error) error {
 	}
 }
 
-// late returns err as a timeoutError if a timeout ended the attempt and the caller's context is
-// not done.
+// late wraps err in a timeoutError if a deadline other than the caller's ended the attempt.
 func (r *run) late(err error) error {
 	if err == nil || r.caller.Err() != nil {
 		return err
@@ -358,9 +357,9 @@ func (r *run) late(err error) error {
 
 // refused reports whether the server's answer to COMMIT proves that nothing was applied.
 //
-// An error that says that nothing was sent would prove it too, but drivers return such errors
-// also for a COMMIT that was sent: pgx 5.12 has SafeToRetry for a connection that breaks
-// before the answer, and other drivers return driver.ErrBadConn. If err also says that the
+// An error that says that nothing was sent proves nothing, because drivers return such errors
+// even after they have sent COMMIT. If the connection breaks before the answer, SafeToRetry of
+// pgx 5.12 returns true, and other drivers return driver.ErrBadConn. If err also says that the
 // connection was lost, the answer may belong to another statement, such as a rollback whose
 // error transact has joined.
 func refused(err error) bool {
@@ -370,14 +369,16 @@ func refused(err error) bool {
 
 func unknown(err error) error { return retry.Permanent(&UnknownCommitError{err}) }
 
-// An UnknownCommitError says that a transaction may or may not have been committed. Either the
-// connection was lost between COMMIT and its answer, or the server itself does not know
-// (08007, 40003), or nothing in the error shows that the server refused the commit. An
-// UnknownCommitError is never retried. Before you run the transaction again, look for the data
-// that it writes, such as a key of the request.
+// An UnknownCommitError says that a transaction may or may not have been committed. For
+// example, the connection was lost between COMMIT and its answer, or the server itself does not
+// know the outcome (SQLSTATEs 08007 and 40003). The outcome is also unknown if nothing in the
+// error shows that the server refused the commit. An UnknownCommitError is never retried.
+// Before you run the transaction again, look for the data that it writes, such as a key of the
+// request.
 //
-// It is also the error if the transaction ended before the function returned. Then Err is or
-// wraps [sql.ErrTxDone]. And it is the error if transact breaks the rules of [TxFunc].
+// Tx also returns an UnknownCommitError if the transaction ended before the function returned.
+// In this case errors.Is finds [sql.ErrTxDone] in it. TxFunc also returns an UnknownCommitError
+// if transact breaks the rules of [TxFunc].
 type UnknownCommitError struct {
 	Err error // the error of COMMIT
 }
@@ -395,8 +396,8 @@ type beginError struct{ err error }
 func (e *beginError) Error() string { return "retrysql: begin: " + e.err.Error() }
 func (e *beginError) Unwrap() error { return e.err }
 
-// A timeoutError is the error of a transaction that was not committed because a deadline
-// passed that was not the caller's.
+// A timeoutError is the error of a transaction that was rolled back because a deadline other
+// than the caller's passed.
 type timeoutError struct{ err error }
 
 func (e *timeoutError) Error() string {
@@ -404,15 +405,15 @@ func (e *timeoutError) Error() string {
 }
 func (e *timeoutError) Unwrap() error { return e.err }
 
-// A rollbackError is the error of a transaction that was rolled back. all contains the error of
-// the function and the error of the rollback. Only the error of the function decides about a
-// retry.
+// A rollbackError is the error of a transaction that was rolled back. Its text contains the
+// error of the function and the error of the rollback. Only the error of the function decides
+// whether the transaction is retried.
 type rollbackError struct{ function, all error }
 
 func (e *rollbackError) Error() string   { return e.all.Error() }
 func (e *rollbackError) Unwrap() []error { return []error{e.function, e.all} }
 
-// rolledBack returns the error of the function, with err if err says more.
+// rolledBack returns the error of the function. It adds err if the text of err says more.
 func rolledBack(function, err error) error {
 	switch {
 	case strings.Contains(function.Error(), err.Error()):
@@ -424,16 +425,16 @@ func rolledBack(function, err error) error {
 	}
 }
 
-// first returns the error of the function, without the error of the rollback.
-func first(err error) error {
+// functionError returns the error of the function, without the error of the rollback.
+func functionError(err error) error {
 	if e, ok := err.(*rollbackError); ok {
 		return e.function
 	}
 	return err
 }
 
-// check returns err. If a method of err panics that will be called later, check returns a
-// permanent error instead.
+// check calls the methods of err that will be called later. It returns err, or a permanent
+// error if a method panics.
 func check(err error) error {
 	panicked := harmless.Ask("retrysql", err, func(err error) {
 		passes(err)

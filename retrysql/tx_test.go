@@ -43,7 +43,7 @@ func begins(db *sql.DB) transact {
 
 type function = func(context.Context, *sql.Tx) error
 
-// calls are the two ways to run a transaction. What they do is the same.
+// calls are the two ways to run a transaction. Both must do the same.
 var calls = map[string]func(context.Context, *sql.DB, retry.Policy, function) error{
 	"Tx": func(ctx context.Context, db *sql.DB, p retry.Policy, fn function) error {
 		return retrysql.Tx(ctx, db, nil, p, fn)
@@ -58,7 +58,7 @@ const (
 	inDoubt      = "retry: permanent error after 1 attempt: retrysql: the transaction may or may not have been committed: "
 )
 
-// Each scene is one transaction, and there are three attempts.
+// Each scene is one transaction. The policy allows three attempts.
 func TestTransactions(t *testing.T) {
 	refusal, lostAnswer := errors.New("the server does not answer"), errors.New("the answer to the commit is lost")
 	always := func(error) bool { return true }
@@ -111,7 +111,7 @@ func TestTransactions(t *testing.T) {
 			want: retry.ReasonNonRetryable, asked: []string{unwritten},
 			text: notTransient + "retrysql: the function did not return; rollback: recovered: boom"},
 
-		// The rollback decides nothing.
+		// The error of the rollback does not decide whether there is a retry.
 		{name: "a permanent error whose rollback fails", by: "Tx", scenes: failing("rollback", errDeadlock), fn: returns(retry.Permanent(errOpaque)),
 			want: retry.ReasonPermanent, asked: []string{unwritten}, is: []error{errOpaque, errDeadlock}},
 		{name: "a rollback that fails is reported", by: "Tx", scenes: []scene{{"write": fails(errUnique), "rollback": fails(refusal)}},
@@ -132,7 +132,8 @@ func TestTransactions(t *testing.T) {
 			want: retry.ReasonNonRetryable, asked: []string{unwritten}, is: []error{errOpaque, errDeadlock},
 			text: notTransient + "not enough money; deadlock detected (SQLSTATE 40P01)"},
 
-		// The commit. What the server answers to it, TestSQLState and TestAnswers show.
+		// The commit fails. TestSQLState and TestAnswersWithoutAnSQLState test the answers of the
+		// server.
 		{name: "a serialization failure at every commit", scenes: failing("commit", errSerialization, errSerialization, errSerialization),
 			want: retry.ReasonExhausted, asked: []string{committed, committed, committed}, is: []error{errSerialization},
 			text: "retry: attempts exhausted after 3 attempts: retrysql: commit: could not serialize access (SQLSTATE 40001)"},
@@ -165,10 +166,10 @@ func TestTransactions(t *testing.T) {
 			return write(ctx, tx)
 		}, want: unknown, asked: []string{rolledBack}},
 
-		// What a transact must not do.
+		// transact breaks a rule of TxFunc.
 		{name: "transact does not call its body", through: func(transact) transact { return func(context.Context, func(*sql.Tx) error) error { return nil } },
 			want: retry.ReasonPermanent,
-			text: "retry: permanent error after 1 attempt: retrysql: transact returned nil without calling its body: no transaction ran"},
+			text: "retry: permanent error after 1 attempt: retrysql: transact returned nil without calling body: no transaction ran"},
 		{name: "transact loses the function's error", fn: returns(errDeadlock), through: replacing(nil),
 			want: unknown, asked: []string{unwritten}, is: []error{errDeadlock},
 			text: inDoubt + "deadlock detected (SQLSTATE 40P01); the transaction ended without an error"},
@@ -250,7 +251,7 @@ func TestTransactions(t *testing.T) {
 	}
 }
 
-const ended = "sql: transaction has already been committed or rolled back by the function: leave both to Tx"
+const ended = "sql: transaction has already been committed or rolled back by the function: leave COMMIT and ROLLBACK to Tx"
 
 func wrapping(format string) func(transact) transact {
 	return func(next transact) transact {
@@ -350,8 +351,8 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// A driver's error may panic in any of its methods, wherever it comes from. The
-// transaction ends, there is no retry, and the returned error can be printed.
+// Any method of a driver's error may panic. The transaction ends, there is no retry, and the
+// returned error can be printed.
 func TestErrorsThatPanic(t *testing.T) {
 	for _, source := range []struct {
 		name    string
@@ -413,9 +414,9 @@ type hintPanicker struct{}
 func (hintPanicker) Error() string             { return "not now" }
 func (hintPanicker) RetryAfter() time.Duration { panic("bug in RetryAfter") }
 
-// What Transient does not know is not retryable, whatever the policy's own Classify
-// says of it. With a RetryIf that decides, and Transient does not. Both see the error
-// of the function alone; the caller and the events also see that of its rollback.
+// An error for which Transient is false is not retried, whatever the policy's Classify returns.
+// With a RetryIf, only the RetryIf decides. RetryIf and Classify see the error of the function
+// alone. The caller and the events also see the error of the rollback.
 func TestTxSaysWhyItIsNotRunAgain(t *testing.T) {
 	const rollback = "; rollback: terminating connection (SQLSTATE 57P01)"
 	yes, no := func(error) bool { return true }, func(error) bool { return false }
@@ -491,8 +492,7 @@ func TestTheCallersContext(t *testing.T) {
 		{name: "ends in a statement", scene: scene{"write": hangs}, want: retry.ReasonCanceled, asked: []string{rolledBack}},
 		{name: "ends in the function, which ignores it", fn: returns(nil), want: retry.ReasonCanceled, asked: []string{unwritten}},
 		{name: "has a deadline in a statement", scene: scene{"write": hangs}, deadline: true, want: retry.ReasonDeadline, asked: []string{rolledBack}},
-		// The Reason is that of the context, and the error still says that the outcome
-		// is unknown.
+		// The Reason comes from the context, and the error still says that the outcome is unknown.
 		{name: "has a deadline in the commit", scene: scene{"commit": hangs}, deadline: true, want: retry.ReasonDeadline + ", unknown", asked: []string{committed}},
 	} {
 		for by, call := range calls {

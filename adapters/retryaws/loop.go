@@ -27,7 +27,7 @@ const retryID = "Retry"
 // A loop is the middleware that replaces the SDK's retry middleware.
 type loop struct {
 	Middleware
-	sdk *awsretry.Attempt // the replaced middleware, which has the settings
+	sdk *awsretry.Attempt // the SDK's middleware, for its settings
 }
 
 func (*loop) ID() string { return retryID }
@@ -36,11 +36,11 @@ func (l *loop) HandleFinalize(
 	ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler,
 ) (middleware.FinalizeOutput, middleware.Metadata, error) {
 	c := &call{
-		loop: l, ctx: ctx, in: in, request: in.Request.(*smithyhttp.Request),
-		next: next, settle: free,
+		loop: l, ctx: ctx, input: in, request: in.Request.(*smithyhttp.Request),
+		next: next, settle: settleNothing,
 	}
 	err := retry.Do(ctx, l.Policy, c.attempt)
-	c.settle(nil) // puts tokens back into the quota if their retry was not made
+	c.settle(nil) // if a retry was paid for but not made, its tokens go back into the quota
 	return c.out, c.metadata, err
 }
 
@@ -48,21 +48,21 @@ func (l *loop) HandleFinalize(
 type call struct {
 	*loop
 	ctx     context.Context // the caller's context
-	in      middleware.FinalizeInput
-	request *smithyhttp.Request // the request in in, by the type that RequestCloner needs
+	input   middleware.FinalizeInput
+	request *smithyhttp.Request // the request of input, in the type that RequestCloner needs
 	next    middleware.FinalizeHandler
 
 	attempts int               // how many attempts have begun
 	failure  error             // the error of the last attempt
-	settle   func(error) error // tells the quota how a retry ended that has taken tokens
+	settle   func(error) error // reports the result of a retry to the quota that paid for it
 	out      middleware.FinalizeOutput
 	metadata middleware.Metadata
 }
 
-// free settles a retry that has taken no tokens.
-func free(error) error { return nil }
+// settleNothing is the settle function of a retry that took no tokens.
+func settleNothing(error) error { return nil }
 
-// attempt makes one attempt, which ends at the latest when ctx ends.
+// attempt makes one attempt. If ctx ends during the attempt, the attempt fails.
 func (c *call) attempt(ctx context.Context) error {
 	if c.attempts++; c.attempts > 1 {
 		if err := c.request.RewindStream(); err != nil {
@@ -78,16 +78,16 @@ func (c *call) attempt(ctx context.Context) error {
 	})
 	var err error
 	send := middleware.FinalizeHandlerFunc(c.send)
-	c.out, c.metadata, err = sdk.HandleFinalize(sending, c.in, send)
+	c.out, c.metadata, err = sdk.HandleFinalize(sending, c.input, send)
 	c.settle(err)
-	c.settle = free
+	c.settle = settleNothing
 	late, err := end(err)
 	c.failure = err
 
 	switch {
 	case err == nil || retryrpc.Ended(c.ctx):
-		return err // without a mark, because a loop around this call may go on with another context
-	case !late && (!only.retryable || staysHTTP(err)):
+		return err // not permanent: a loop around this call may go on with another context
+	case !late && (!only.retryable || untrusted(err)):
 		return retry.Permanent(err)
 	case c.request.GetStream() != nil && !c.request.IsStreamSeekable():
 		return final(err, errBody)
@@ -98,16 +98,16 @@ func (c *call) attempt(ctx context.Context) error {
 	return retry.After(serversWait(err), err)
 }
 
-// staysHTTP reports whether err is an error of the connection that retryhttp does not retry,
-// such as a certificate that is not trusted. The SDK retries every error of the connection.
-func staysHTTP(err error) bool {
+// untrusted reports whether err is a connection error that package retryhttp treats as
+// permanent, such as a certificate that is not trusted. The SDK retries every connection error.
+func untrusted(err error) bool {
 	return err != nil && retry.IsPermanent(retryhttp.Check(nil, nil, err))
 }
 
 var errBody = errors.New("the body cannot be rewound: use an io.ReadSeeker")
 
-// send sends the request of an attempt. The SDK numbers each attempt as the first, so send
-// corrects the number in the header.
+// send sends the request of an attempt. For the SDK each attempt is the first, so send corrects
+// the number of the attempt in the header.
 func (c *call) send(
 	ctx context.Context, in middleware.FinalizeInput,
 ) (middleware.FinalizeOutput, middleware.Metadata, error) {
@@ -118,8 +118,8 @@ func (c *call) send(
 	return c.next.HandleFinalize(ctx, in)
 }
 
-// pay takes tokens for the retry after err from the Retryer's quota. It takes nothing after the
-// last attempt.
+// pay takes the tokens for a retry out of the Retryer's quota. err is the failure before the
+// retry. After the last attempt, pay takes nothing.
 func (c *call) pay(err error) error {
 	if limit := c.Policy.EffectiveMax(); limit != retry.Unlimited && c.attempts >= limit {
 		return nil
@@ -131,9 +131,10 @@ func (c *call) pay(err error) error {
 	return quotaErr
 }
 
-// final marks the failure of an attempt as permanent, and adds why to its text.
-func final(failure, why error) error {
-	return retry.Permanent(fmt.Errorf("%w (not retried: %w)", failure, why))
+// final returns the failure of an attempt as a permanent error whose text also contains the
+// reason.
+func final(failure, reason error) error {
+	return retry.Permanent(fmt.Errorf("%w (not retried: %w)", failure, reason))
 }
 
 // A single is an aws.RetryerV2 for one attempt. It keeps the SDK from retrying, and records
@@ -141,10 +142,11 @@ func final(failure, why error) error {
 type single struct {
 	aws.NopRetryer
 	*call
-	retryable bool // the Retryer would retry the error of the attempt
+	retryable bool // whether the Retryer would retry the error of the attempt
 }
 
-// MaxAttempts returns a number that the SDK sends to the server. It limits nothing here.
+// MaxAttempts returns the limit that the SDK reports to the server. Here the policy limits the
+// attempts, and not this number.
 func (s *single) MaxAttempts() int { return max(0, s.Policy.EffectiveMax()) }
 
 func (s *single) IsErrorRetryable(err error) bool {
@@ -152,8 +154,10 @@ func (s *single) IsErrorRetryable(err error) bool {
 	return false
 }
 
-// GetAttemptToken lets a Retryer delay the attempt, as the Retryer of the adaptive mode does,
-// and refill its quota after the successes that the SDK counts.
+// GetAttemptToken asks the Retryer to let the attempt start. The Retryer may delay the attempt,
+// as the Retryer of the adaptive mode does. The function settle tells the Retryer how the
+// attempt ended, so that a success can refill its quota. If the SDK would not report the result
+// of a retry to the Retryer, settle does nothing.
 func (s *single) GetAttemptToken(ctx context.Context) (settle func(error) error, err error) {
 	counts := true
 	if s.attempts > 1 {
@@ -165,39 +169,39 @@ func (s *single) GetAttemptToken(ctx context.Context) (settle func(error) error,
 		settle = s.Retryer.GetInitialToken()
 	}
 	if !counts {
-		settle = free
+		settle = settleNothing
 	}
 	return settle, err
 }
 
-// asRetry returns the context that the SDK would give a Retryer for a retry, and whether the SDK
-// settles the token of a retry. Both differ between versions of the SDK. Since v1.48.0 the
-// context has the number of the attempt, under a key that is not exported. Before v1.48.0 a mode
-// of the SDK did not settle the token. So asRetry lets the SDK make two attempts that send
-// nothing, and reads both from the second attempt.
-func asRetry(ctx context.Context) (of context.Context, counts bool) {
-	p := &probe{of: ctx}
+// asRetry returns the context that the SDK would pass to a Retryer for a retry, and whether the
+// SDK would report the result of the retry to the Retryer. The versions of the SDK differ in
+// both points. Since v1.48.0, the context contains the number of the attempt under a key that
+// is not exported. Before v1.48.0, one mode of the SDK did not report the result. So asRetry
+// lets the SDK make two attempts that send nothing, and looks at the second attempt.
+func asRetry(ctx context.Context) (retryCtx context.Context, counts bool) {
+	p := &probe{ctx: ctx}
 	quiet := tracing.WithOperationTracer(ctx, tracing.NopTracerProvider{}.Tracer(""))
 	sdk := awsretry.NewAttemptMiddleware(p, func(request any) any { return request })
-	send := middleware.FinalizeHandlerFunc(fails)
+	send := middleware.FinalizeHandlerFunc(sendNothing)
 	_, _, _ = sdk.HandleFinalize(quiet, middleware.FinalizeInput{}, send)
-	return p.of, p.settled
+	return p.ctx, p.settled
 }
 
 var errProbe = errors.New("retryaws: nothing was sent")
 
-// fails sends nothing and returns errProbe.
-func fails(
+// sendNothing sends nothing and returns errProbe.
+func sendNothing(
 	context.Context, middleware.FinalizeInput,
 ) (out middleware.FinalizeOutput, metadata middleware.Metadata, err error) {
 	return out, metadata, errProbe
 }
 
-// A probe is a Retryer that makes a second attempt at once.
+// A probe is a Retryer that lets the SDK make a second attempt at once.
 type probe struct {
 	aws.NopRetryer
-	of      context.Context // the context of the last attempt
-	settled bool            // the SDK has settled the token of the last attempt
+	ctx     context.Context // the context of the last attempt
+	settled bool            // whether the SDK has reported the result of the last attempt
 }
 
 func (*probe) MaxAttempts() int                             { return 2 }
@@ -205,15 +209,15 @@ func (*probe) IsErrorRetryable(error) bool                  { return true }
 func (*probe) RetryDelay(int, error) (time.Duration, error) { return 0, nil }
 
 func (*probe) GetRetryToken(context.Context, error) (func(error) error, error) {
-	return free, nil
+	return settleNothing, nil
 }
 
 func (p *probe) GetAttemptToken(ctx context.Context) (func(error) error, error) {
-	p.of, p.settled = ctx, false
+	p.ctx, p.settled = ctx, false
 	return func(error) error { p.settled = true; return nil }, nil
 }
 
-// serversWait returns the wait that the server asks for, 0 if the server asks for no wait.
+// serversWait returns the wait that the server asks for, or 0 if the server asks for no wait.
 func serversWait(err error) time.Duration {
 	var failed *smithyhttp.ResponseError
 	if !errors.As(err, &failed) || failed.Response == nil || failed.Response.Response == nil {
@@ -221,8 +225,8 @@ func serversWait(err error) time.Duration {
 	}
 	wait := retryhttp.AdviceOf(failed.Response.Response).Wait
 	value := failed.Response.Header.Get("X-Amz-Retry-After")
-	const most = 128 // AdviceOf also reads only this many bytes of a header
-	ms, err := strconv.ParseInt(value[:min(len(value), most)], 10, 64)
+	const maxBytes = 128 // AdviceOf also reads only this many bytes of a header
+	ms, err := strconv.ParseInt(value[:min(len(value), maxBytes)], 10, 64)
 	if err != nil {
 		return wait
 	}
@@ -230,9 +234,9 @@ func serversWait(err error) time.Duration {
 }
 
 // sending returns the context for a request. Until end is called, this context ends with the
-// attempt's context. After a success it lasts until the body of the response is closed, because
-// the body may be read after the attempt. end takes the error of the SDK and returns the error
-// of the attempt. late says that the AttemptTimeout caused it.
+// attempt's context. After a success, the context lasts until the body of the response is
+// closed, because the body may be read after the attempt. end takes the error of the SDK and
+// returns the error of the attempt. late is true if AttemptTimeout caused this error.
 func (c *call) sending(
 	attempt context.Context,
 ) (ctx context.Context, end func(error) (late bool, err error)) {
@@ -266,7 +270,7 @@ type cancelKey struct{}
 // bodyID is the name of the middleware handleBody.
 const bodyID = "RetryBody"
 
-// handleBody wraps the body of a response. If the body is closed, the context of its request
+// handleBody wraps the body of a response. When the body is closed, the context of its request
 // ends.
 func handleBody(
 	ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler,

@@ -5,43 +5,46 @@
 //	cfg.APIOptions = append(cfg.APIOptions, retryaws.Middleware{Policy: retry.Default()}.AddTo)
 //	client := s3.NewFromConfig(cfg)
 //
-// The client's options Retryer, RetryMode and RetryMaxAttempts then have no effect. In all
-// other respects an attempt works as in the SDK: each attempt is signed again, the body is
-// rewound, clock skew is corrected, and Amz-Sdk-Request contains the number of the attempt.
+// With a Middleware, the client's options Retryer, RetryMode and RetryMaxAttempts have no
+// effect. In all other respects an attempt works as in the SDK: each attempt is signed again,
+// the body is rewound, clock skew is corrected, and Amz-Sdk-Request contains the number of the
+// attempt.
 //
 // # What is retried
 //
-// The SDK's own rules decide. They accept connection errors, the statuses 500, 502, 503 and
-// 504, throttling codes such as SlowDown and ProvisionedThroughputExceededException, and
-// timeouts. An error that the SDK would not retry is marked [retry.Permanent].
+// The rules of the SDK decide which errors are retried. The SDK retries connection errors,
+// timeouts, the statuses 500, 502, 503 and 504, and throttling codes such as SlowDown and
+// ProvisionedThroughputExceededException. An error that the SDK would not retry is
+// [retry.Permanent].
 //
-// An error of the connection that package retryhttp does not retry, such as a certificate
-// that is not trusted, is marked too, although the SDK alone would retry it. A policy's
-// RetryIf can only reject more errors. A body that cannot be rewound, such as an io.Pipe, is
-// sent only once.
+// The SDK retries every connection error. This package does not retry the connection errors
+// that package retryhttp treats as permanent, such as a certificate that is not trusted. A
+// policy's RetryIf can only reject more errors. A body that cannot be rewound, such as an
+// io.Pipe, is sent only once.
 //
 // # What the server asks for
 //
-// A server can ask for a wait in the headers X-Amz-Retry-After and Retry-After. The longer
-// wait applies, see [retry.After].
+// A server can ask for a wait in the headers X-Amz-Retry-After and Retry-After. The longer wait
+// applies (see [retry.After]).
 //
 // # The SDK's quota
 //
-// Without this package, each client of the SDK takes its retries from a quota. The policy's
-// Budget replaces that quota, unless Middleware.Retryer is set.
+// Without this package, each client of the SDK takes its retries from a quota. With this
+// package, the policy's Budget takes the place of the quota. If you set Middleware.Retryer, its
+// quota applies too.
 //
 // # Errors
 //
-// A failed operation returns a [*retry.Error] inside the SDK's smithy.OperationError.
-// errors.As finds the SDK's errors in it as before, except MaxAttemptsError. The SDK's
-// GetAttemptResults returns only the last attempt, and its LogRetries logs nothing. Use the
-// policy's OnEvent to observe all attempts.
+// A failed operation returns a [*retry.Error] inside the SDK's smithy.OperationError. errors.As
+// finds the SDK's errors in it as before, but no MaxAttemptsError. The SDK's GetAttemptResults
+// returns only the last attempt, and its LogRetries logs nothing. Use the policy's OnEvent to
+// observe all attempts.
 //
 // # Streaming
 //
-// An attempt ends when the response has been received. If the caller of an operation reads
-// a body, as with GetObject, the attempt ends with the response headers. Then errors while
-// reading the body are not retried, and AttemptTimeout does not bound the reading.
+// An attempt ends when the response has been received. If you read the body of the response
+// yourself, as with GetObject, the attempt ends with the response headers. So an error while
+// you read the body is not retried, and AttemptTimeout does not bound the reading.
 package retryaws
 
 import (
@@ -61,19 +64,19 @@ type Middleware struct {
 	// Policy decides about the retries of each operation.
 	Policy retry.Policy
 
-	// Retryer decides which errors are retried. nil means the SDK's rules and no quota. If
-	// the Retryer has a quota, each retry takes from this quota and from the policy's Budget.
-	// The Retryer's number of attempts and its delays have no effect. If package
-	// retryhttp does not retry an error of the connection, a Retryer cannot change that.
+	// Retryer decides which errors are retried. nil means the SDK's rules and no quota. If the
+	// Retryer has a quota, each retry takes from this quota and from the policy's Budget. The
+	// Retryer's number of attempts and its delays have no effect. A connection error that package
+	// retryhttp treats as permanent is not retried, whatever the Retryer says.
 	//
 	// Share a Retryer among the clients of one service, as the SDK does. To retry more errors,
 	// wrap the Retryer with awsretry.AddWithErrorCodes.
 	Retryer aws.Retryer
 }
 
-// AddTo replaces the SDK's own retries with m. Append AddTo to the APIOptions of an
-// aws.Config, a client, or a single operation. The last Middleware applies. AddTo returns an
-// error if another package has replaced the SDK's retries before.
+// AddTo replaces the SDK's own retries with m. Append AddTo to the APIOptions of an aws.Config,
+// a client, or a single operation. If several Middlewares are appended, the last one applies.
+// AddTo returns an error if another package has already replaced the SDK's retries.
 func (m Middleware) AddTo(stack *middleware.Stack) error {
 	replaced, ok := stack.Finalize.Get(retryID)
 	if !ok {

@@ -189,8 +189,8 @@ func TestTheQuotaOfTheSDK(t *testing.T) {
 	})
 }
 
-// A retry returns what it took from the quota if it succeeds, and if it is not
-// made.
+// A retry that succeeds puts its tokens back into the quota. A retry that is not made does so
+// too.
 func TestTokensGoBackIntoTheQuota(t *testing.T) {
 	inBothModes(t, func(t *testing.T) {
 		late := soon()
@@ -216,9 +216,9 @@ func TestTokensGoBackIntoTheQuota(t *testing.T) {
 	})
 }
 
-// Each success that the SDK counts refills the quota; which it counts differs among its
-// versions. counting implements only the first version of the Retryer interface, without
-// contexts.
+// Each success that the SDK reports refills the quota. The versions of the SDK differ in which
+// successes they report. counting implements only the first version of the Retryer interface,
+// without contexts.
 func TestSuccessesFillTheQuota(t *testing.T) {
 	inBothModes(t, func(t *testing.T) {
 		for _, fails := range []int{0, 1, 4} {
@@ -240,9 +240,9 @@ func TestSuccessesFillTheQuota(t *testing.T) {
 }
 
 // A call leaves as many tokens in the quota of the SDK's own Retryers as a call of the SDK
-// alone. A retry that succeeds gives back the tokens that it took, and in the newer modes no
-// more than these.
-func TestTokensThatACallLeaves(t *testing.T) {
+// alone. A retry that succeeds gives back the tokens that it took. In the newer modes it gives
+// back no more than these tokens.
+func TestACallLeavesAsManyTokensAsTheSDK(t *testing.T) {
 	atOnce := func(tokens *ratelimit.TokenRateLimit) func(*awsretry.StandardOptions) {
 		return func(o *awsretry.StandardOptions) {
 			o.RateLimiter = tokens
@@ -407,7 +407,7 @@ func TestABodyThatCannotBeRewound(t *testing.T) {
 	}
 }
 
-// What the caller of the SDK finds in the error.
+// The caller of the SDK finds the SDK's errors in the error.
 func TestTheError(t *testing.T) {
 	timeout := soon()
 	timeout.MaxAttempts, timeout.AttemptTimeout = 2, 30*time.Millisecond

@@ -228,8 +228,8 @@ func TestTable(t *testing.T) {
 	})
 }
 
-// A certificate that is not trusted is tried once, as by retryhttp, with the SDK's quota too. The
-// SDK alone tries it four times. A connection that is lost is retried.
+// A certificate that is not trusted is tried once, as in retryhttp. The same is true with the
+// SDK's quota. The SDK alone tries it four times. A connection that is lost is retried.
 func TestCertificateThatIsNotTrusted(t *testing.T) {
 	quota := awsretry.NewStandard()
 	for _, row := range []struct {

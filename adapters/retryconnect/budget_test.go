@@ -20,8 +20,8 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// Client, A, B and a leaf, four attempts each: under a Budget of 3 the leaf gets 4 calls
-// in each protocol, and 64 without the lease, which is that of retryhttp.
+// The client calls A, A calls B, and B calls a leaf, with four attempts each. Under a Budget of
+// 3, the leaf gets 4 calls in each protocol. Without the lease of retryhttp it gets 64 calls.
 func TestBudgetOverThreeLayers(t *testing.T) {
 	for protocol, options := range protocols {
 		for name, call := range calls {

@@ -1,41 +1,42 @@
-// Package retryconnect retries the unary calls and streams of a Connect client according to
-// a [retry.Policy], over the protocols Connect, gRPC and gRPC-Web. Give its [Interceptor] to
-// the client.
+// Package retryconnect retries the unary calls and streams of a Connect client according to a
+// [retry.Policy]. It works over the protocols Connect, gRPC and gRPC-Web. Pass an [Interceptor]
+// to the client:
 //
 //	client := ordersconnect.NewOrdersClient(http.DefaultClient, "https://orders.internal",
 //		connect.WithInterceptors(&retryconnect.Interceptor{Policy: retry.Default()}))
 //
-// Do not retry in the HTTP client as well, because the attempts of both would multiply.
+// Do not retry in the HTTP client as well, because the numbers of attempts would multiply.
 //
 // # What is retried
 //
-// The error code of a call decides whether the call is retried. Package retrygrpc has the
-// same rules, and its page gives the reasons:
+// The error code of a call decides whether the call is retried. Package retrygrpc has the same
+// rules, and its documentation gives the reasons.
 //
-//	unavailable         yes; Connect also turns HTTP 429, 502, 503, 504 into it;
-//	                    no for a certificate that is not accepted, as in retryhttp
-//	resource_exhausted  if the server asks for a wait; never for a message that the
-//	                    client or the server refuses because it is too large
+//	code                retried
+//	unavailable         yes, unless a certificate is refused; Connect also turns the HTTP
+//	                    statuses 429, 502, 503 and 504 into unavailable
+//	resource_exhausted  if the server asks for a wait, and no message is too large
 //	deadline_exceeded   if there is an AttemptTimeout
+//	any other           no
 //
-// If the connection breaks before the answer is complete, Connect returns unknown, internal,
-// canceled or unavailable. Each of these errors is retried like unavailable, because gRPC
-// returns UNAVAILABLE then. The error keeps its code.
+// If the connection breaks before the answer is complete, the code is unknown, internal,
+// canceled or unavailable. Each of these errors is retried like unavailable, because grpc-go
+// returns UNAVAILABLE in this case. The error keeps its code.
 //
-// Interceptor.Codes replaces unavailable in the first row. An error with any other code is
-// [retry.Permanent]. A policy's RetryIf can only reject more errors.
+// Interceptor.Codes replaces unavailable in the first row of the table. An error whose code is
+// not retried is [retry.Permanent]. A policy's RetryIf can only reject more errors.
 //
 // After unavailable or a timeout, the server may have run the method. For methods that must
 // not run twice, set retry.Policy{NonRetryable: true} in Interceptor.Methods.
 //
 // # What the server asks for
 //
-// The server can ask for a wait with a google.rpc.RetryInfo in the error details, the
-// header Retry-After, or the trailer grpc-retry-pushback-ms. The longest of these waits applies
-// (see [retry.After]). A pushback that is negative or not a number forbids retries: the error is
-// permanent. If a response does not come from a Connect server, such as the 503 of a load
-// balancer, Connect hides its headers, so its Retry-After has no effect. Attempts after the
-// first carry grpc-previous-rpc-attempts.
+// The server can ask for a wait with a google.rpc.RetryInfo in the error details, the header
+// Retry-After, or the trailer grpc-retry-pushback-ms. The longest of these waits applies (see
+// [retry.After]). If the value of the trailer is negative or not a number, the error is
+// permanent. Connect hides the headers of a response that does not come from a Connect server,
+// such as the 503 of a load balancer. The Retry-After of such a response has no effect. Each
+// retry sends the number of earlier attempts in the header grpc-previous-rpc-attempts.
 //
 // # Errors
 //
@@ -45,10 +46,11 @@
 //
 // # Streams
 //
-// A stream is retried until its first message arrives. Each attempt sends the earlier
-// messages again, so do not modify a message before the first one arrives. A stream is no
-// longer retried once it has sent more than 256 KiB, or once ResponseHeader has returned
-// headers. The policy's AttemptTimeout bounds the wait for the first message.
+// A stream is retried until the first message from the server arrives. Each attempt sends your
+// messages again, so do not modify a message before the first message from the server has
+// arrived. A stream is no longer retried once you have sent more than 256 KiB, or once
+// ResponseHeader has returned headers. The policy's AttemptTimeout bounds the wait for the
+// first message.
 package retryconnect
 
 import (
@@ -75,8 +77,8 @@ type Interceptor struct {
 	// Policy applies to every method that Methods does not name.
 	Policy retry.Policy
 
-	// Methods holds policies for single methods, "/pkg.Service/Method", and for
-	// all other methods of a service, "/pkg.Service/".
+	// Methods maps names to policies. The name "/pkg.Service/Method" means a single method. The
+	// name "/pkg.Service/" means all other methods of the service.
 	Methods map[string]retry.Policy
 
 	// Codes are the codes to retry; nil means unavailable. resource_exhausted and
@@ -84,23 +86,25 @@ type Interceptor struct {
 	Codes []connect.Code
 
 	// Budgets returns the Budget of a call whose policy has no Budget. It gets the host and the
-	// port of the client's URL, as they are written there. If it returns nil, the call has no
-	// Budget. Calls to one target should share a Budget.
+	// port as they are written in the client's URL. If it returns nil, the call has no Budget.
+	// Calls to one target should share a Budget.
 	//
 	// If Budgets is nil, each target gets a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m,
-	// Remember: 1m, Grace: 1s}, so that retries do not prolong an outage. Each Interceptor has
-	// its own Budgets, so give all clients of a target the same Interceptor. Targets after the
-	// first 1,000 share one Budget. For no Budgets at all, set NoBudgets.
+	// Remember: 1m, Grace: 1s}, so that retries do not prolong an outage. Each Interceptor has its
+	// own Budgets, so give all clients of a target the same Interceptor. Targets after the first
+	// 1,000 share one Budget. To use no Budgets at all, set NoBudgets.
 	//
-	// A success puts its share back into the Budget. So does a failure whose code shows that the
-	// server works. retrygrpc's Budgets lists these codes.
+	// A success puts Ratio of a retry back into the Budget. A failure does so too if its code
+	// shows that the server works, unless the server asks for a wait. The field Budgets of
+	// retrygrpc.Interceptor lists these codes.
 	Budgets func(target string) *retry.Budget
 
 	targets retry.Budgets
 }
 
-// NoBudgets is a value for the field Budgets of an [Interceptor]. Then a call has no Budget
-// unless its policy has one, as in a test of a server that always fails.
+// NoBudgets is a value for the field Budgets of an [Interceptor]. With NoBudgets, a call has no
+// Budget unless its policy has one. Use it, for example, in a test of a server that always
+// fails.
 func NoBudgets(string) *retry.Budget { return nil }
 
 // Validate returns an error if a policy of i is invalid, or if a name in Methods
@@ -129,7 +133,7 @@ func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// target returns the target of a call, which says which Budget the call gets.
+// target returns the Target of a call. A Target says which Budget the call gets.
 func (i *Interceptor) target(server connect.Peer) retryrpc.Target {
 	return retryrpc.Target{Name: server.Addr, Own: &i.targets, Budgets: i.Budgets}
 }
@@ -165,10 +169,10 @@ func coded(err error) error {
 	return connect.NewError(connect.CodeCanceled, err)
 }
 
-// Mark marks the error of a Connect call, so that you can retry the call with [retry.Do] and
-// without an interceptor. Mark follows the table in the package documentation: it marks err with
-// the wait that the server asks for, see [retry.After], or as permanent, see [retry.Permanent].
-// If you pass no retryable codes, unavailable is retried. Mark returns nil if err is nil.
+// Mark prepares the error of a Connect call for [retry.Do], so that you can retry the call
+// without an interceptor. According to the table in the package documentation, Mark wraps err
+// with [retry.Permanent], or with [retry.After] and the wait that the server asks for. If you
+// pass no retryable codes, unavailable is retried. Mark returns nil if err is nil.
 //
 //	shipment, err := retry.DoValue(ctx, policy, func(ctx context.Context) (*orders.Shipment, error) {
 //		resp, err := client.Ship(ctx, req)
@@ -197,12 +201,13 @@ func failure(err error, retryable []connect.Code) retryrpc.Failure {
 	return f
 }
 
-// broken reports whether the connection broke before the answer was complete. Then Connect
-// returns unknown, internal or canceled. The code depends on where and how the connection broke.
-// If the connection was reset, Connect returns canceled: a server sees such a reset when its client
-// goes away. grpc-go returns UNAVAILABLE in all these cases, whether the server has begun to answer
-// or not. So such an error is retried like unavailable. If the server reset only the stream, both
-// libraries use the code of the reset.
+// broken reports whether the connection broke before the answer was complete, and Connect did
+// not return unavailable. It may return unknown, internal or canceled, depending on where and
+// how the connection broke. For a connection that was reset it returns canceled, because on a
+// server such a reset means that the client went away. grpc-go returns UNAVAILABLE in all these
+// cases, even if the server has begun to answer. So all these errors are retried like
+// unavailable. If the server reset only the HTTP/2 stream, both libraries derive the code from
+// the reset.
 func broken(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnknown, connect.CodeInternal, connect.CodeCanceled:
@@ -213,8 +218,8 @@ func broken(err error) bool {
 	}
 }
 
-// untrusted reports whether the call failed with an error that is permanent for retryhttp, such
-// as a certificate that is not accepted.
+// untrusted reports whether the call failed with an error that package retryhttp treats as
+// permanent, such as a certificate that is not accepted.
 func untrusted(err error) bool {
 	return err != nil && !connect.IsWireError(err) &&
 		retry.IsPermanent(retryhttp.Check(nil, nil, err))
@@ -223,7 +228,7 @@ func untrusted(err error) bool {
 // wait returns the longest wait that the server asks for. named is false if the server asks for
 // no wait.
 func wait(err *connect.Error) (longest time.Duration, named bool) {
-	// With the status 403, the Verdict says whether there is a valid header.
+	// With the status 403, the Verdict is Again if there is a valid Retry-After.
 	advice := retryhttp.AdviceOf(&http.Response{
 		StatusCode: http.StatusForbidden, Header: err.Meta(),
 	})

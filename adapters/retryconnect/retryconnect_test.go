@@ -18,7 +18,7 @@ import (
 	"github.com/goretry/retry/adapters/retryconnect"
 )
 
-// What Mark and the interceptor make of an error.
+// Mark and the interceptor treat an error in the same way.
 func TestCodes(t *testing.T) {
 	named := func(code connect.Code, wait time.Duration, headers ...string) error {
 		err := withRetryInfo(code, wait)
@@ -137,7 +137,7 @@ func TestAttemptsAreNumberedAndTheSame(t *testing.T) {
 		assert.Equal(t, "none", s.previous[3], protocol)
 	}
 
-	// A number that a proxy passes on is replaced, not kept beside the new one.
+	// A number that a proxy passes on is replaced, and not sent together with the new number.
 	s := &server{answer: failTimes(1, connect.CodeUnavailable)}
 	req := connect.NewRequest(wrapperspb.String(""))
 	req.Header().Set("Grpc-Previous-Rpc-Attempts", "7")
@@ -184,7 +184,7 @@ func TestPolicyOfAMethod(t *testing.T) {
 		assert.Equal(t, attempts, s.attempts()-before, name)
 	}
 	i.Methods = map[string]retry.Policy{"test.Texts/Unary": {}}
-	assert.EqualError(t, i.Validate(), `retryconnect: Methods has "test.Texts/Unary": write "/pkg.Service/Method", or "/pkg.Service/" for its other methods`)
+	assert.EqualError(t, i.Validate(), `retryconnect: Methods has "test.Texts/Unary": write "/pkg.Service/Method", or "/pkg.Service/" for all other methods`)
 }
 
 func TestTheError(t *testing.T) {

@@ -204,7 +204,7 @@ var calls = map[string]func(context.Context, client) error{
 	},
 }
 
-// protocols has the client options for each protocol.
+// protocols contains the client options for each protocol.
 var protocols = map[string][]connect.ClientOption{
 	"Connect":  {},
 	"gRPC":     {connect.WithGRPC()},

@@ -16,12 +16,12 @@ func (i *Interceptor) WrapStreamingClient(
 ) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
 		dial := func(
-			ctx context.Context, number int, before retryrpc.Conn,
+			ctx context.Context, number int, previous retryrpc.Conn,
 		) (retryrpc.Conn, retryrpc.Failure) {
 			opened := next(ctx, spec)
-			if before, ok := before.(conn); ok {
-				before.CloseResponse()
-				copyHeader(opened.RequestHeader(), before.RequestHeader())
+			if previous, ok := previous.(conn); ok {
+				previous.CloseResponse()
+				copyHeader(opened.RequestHeader(), previous.RequestHeader())
 			}
 			numbered(opened.RequestHeader(), number)
 			return conn{opened, i.Codes}, retryrpc.Failure{}

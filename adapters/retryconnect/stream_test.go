@@ -59,7 +59,7 @@ func TestAServerStreamIsRetriedUntilItsFirstMessage(t *testing.T) {
 	}
 }
 
-// Each attempt sends its own remaining time to the server, not that of the first
+// Each attempt sends its own remaining time to the server, and not the time of the first
 // attempt.
 func TestTheDeadlineOfAnAttempt(t *testing.T) {
 	for protocol, key := range map[string]string{"Connect": "Connect-Timeout-Ms", "gRPC": "Grpc-Timeout"} {

@@ -66,9 +66,9 @@ func cutter(t *testing.T, http2 bool, answer func(http.ResponseWriter, *http.Req
 	return srv.URL, &http.Client{Transport: transport}
 }
 
-// A connection that breaks is unavailable, wherever it breaks: before the answer, after its
-// headers, in its message, or before its trailers.
-func TestConnectionThatBreaks(t *testing.T) {
+// A broken connection is treated as unavailable, wherever it breaks: before the answer, after
+// its headers, in its message, or before its trailers.
+func TestABrokenConnectionIsRetried(t *testing.T) {
 	answers := map[string]string{"nothing": "", "headers": "-", "a part": "\x00\x00\x00\x00\x04\x0a", "all but the end": "\x00\x00\x00\x00\x03\x0a\x01a"}
 	for sent, message := range answers {
 		answer := func(w http.ResponseWriter, r *http.Request) {
@@ -110,7 +110,8 @@ func TestConnectionThatBreaks(t *testing.T) {
 	}
 }
 
-// A connection that breaks is retried if Codes has unavailable or the code of the error.
+// A call whose connection breaks is retried if Codes contains unavailable or the code of the
+// error.
 func TestConnectionThatBreaksCounts(t *testing.T) {
 	broken := connect.NewError(connect.CodeUnknown, &net.OpError{Op: "read", Err: net.ErrClosed})
 	for _, row := range []struct {
@@ -219,7 +220,8 @@ func TestMessageTooLarge(t *testing.T) {
 			}
 		}
 	}
-	// A limit on the rate has the same code, and a limiter in the client has no wire either.
+	// A rate limit has the same code. The error of a limiter in the client does not come from the
+	// server either.
 	again := retryconnect.Mark(failed(connect.CodeResourceExhausted), connect.CodeResourceExhausted)
 	assert.False(t, retry.IsPermanent(again))
 }

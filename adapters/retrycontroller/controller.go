@@ -11,39 +11,44 @@
 //		WithOptions(controller.Options{RateLimiter: retries}).
 //		Complete(retries)
 //
-// Use the value in both places, and for one controller only. As the reconciler it calls
-// yours and decides. As the rate limiter it passes the delay on, because a rate limiter does
-// not see the error. With another rate limiter the limits hold, but the controller waits for
-// the delays of that limiter, and the events show delays that nobody waits for.
+// Pass the [Retries] to the controller twice, as its RateLimiter and as its reconciler, and use
+// it for one controller only. As the reconciler, it calls your reconciler and applies the
+// policy to the error. As the RateLimiter, it tells the controller the delay of the policy.
+// With another RateLimiter, the limits of the policy hold, but the controller waits for the
+// delays of that RateLimiter, and the delays in the events are wrong.
 //
 // # What happens to an object
 //
-// The reconciler returns errors as usual, and may mark errors with [retry.Permanent] and
-// [retry.After]. If the object is retried, the controller gets the error of the
-// reconciler. Otherwise the controller gets a reconcile.TerminalError, whose text says why.
-// [retry.ReasonOf] returns the reason. A TerminalError of the reconciler is permanent. The
-// next change of the object starts again with attempt 1. So does the next call after a
-// success or a RequeueAfter.
+// Your reconciler returns errors as usual, and may wrap them with [retry.Permanent] and
+// [retry.After]. If the object is retried, the controller gets the error of your reconciler.
+// Otherwise the controller gets a reconcile.TerminalError. Its text says why there is no retry,
+// and [retry.ReasonOf] returns the reason. A TerminalError that your reconciler returns is
+// permanent.
 //
-// A change of the object, or a resync, is reconciled at once, even while the object
-// waits for a retry. If this call fails, it counts as the next attempt.
+// After a TerminalError, the next change of the object starts again with attempt 1. After a
+// success or a RequeueAfter, the next call is attempt 1 too.
 //
-// A panic is a failed attempt. It goes on to the controller, which by default logs the
-// panic, counts it and retries. If the policy does not retry, the next call returns the
-// TerminalError without calling the reconciler.
+// If an object changes while it waits for a retry, it is reconciled at once. The same is true
+// for a resync. If such a call fails, it counts as the next attempt.
+//
+// A panic of your reconciler is a failed attempt. The panic then reaches the controller, which
+// by default logs and counts the panic, and retries. If the policy does not allow a retry, the
+// next call returns a TerminalError and does not call your reconciler.
 //
 // # Limits
 //
-// Controllers go on until they succeed. So a policy with neither MaxAttempts nor
-// MaxRetries has no limit on attempts here, and waits at least 10ms. MaxElapsed counts
-// from the start of the first failed attempt. HealthyAfter and Wait have no effect.
+// Controllers usually retry until they succeed. So if a policy sets neither MaxAttempts nor
+// MaxRetries, this package does not limit the attempts. Each wait is then at least 10ms.
+// MaxElapsed counts from the start of the first failed attempt. HealthyAfter and Wait have no
+// effect.
 //
-// The counts are kept in memory. A controller that restarts, or becomes the leader, starts
-// again with attempt 1. Named classes are counted separately, see [retry.Class].
+// The numbers of attempts are kept in memory. After a restart, or if another process becomes
+// the leader, each object starts again with attempt 1. The failures of each named [retry.Class]
+// are counted separately.
 //
-// The seed of a delay is the text of the request, "namespace/name", see [retry.SeedOf]. So
-// another process can compute the same delays. In logs this text is the key:
-// retrylog.Key(ctx) in an OnEvent.
+// The seed of a delay is made from the text of the request, "namespace/name" (see
+// [retry.SeedOf]). So another process can compute the same delays. In an OnEvent,
+// retrylog.Key(ctx) returns this text, as the key for logs.
 package retrycontroller
 
 import (
@@ -59,34 +64,34 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// Retries is the reconciler of a controller and its rate limiter. Its methods are
-// safe for concurrent use.
+// Retries is a reconciler and a RateLimiter for one controller. Its methods are safe for
+// concurrent use.
 type Retries[request comparable] struct {
-	policy retry.Policy
-	next   reconcile.TypedReconciler[request]
+	policy     retry.Policy
+	reconciler reconcile.TypedReconciler[request]
 
-	mu      sync.Mutex          // guards failing
-	failing map[request]failing // requests whose last attempt failed
+	mu     sync.Mutex               // guards states
+	states map[request]requestState // requests whose last attempt failed
 }
 
-// A failing is the state of a request whose last attempt failed.
-type failing struct {
+// A requestState is the state of a request whose last attempt failed.
+type requestState struct {
 	failures int            // how many attempts have failed since the last success
-	decided  bool           // the policy has set delay, and When has not returned it yet
-	works    bool           // the last call did not fail, so the next call is attempt 1
+	decided  bool           // whether delay is decided, and When has not returned it yet
+	works    bool           // whether the last call did not fail, so that the next call is attempt 1
 	delay    time.Duration  // the delay before the next attempt
 	began    time.Time      // when the first attempt began
 	classes  map[string]int // how many failures each class had
 
-	// stopped is the error that the next call returns, after a panic that is not retried. nil
-	// means that the next call makes an attempt.
+	// stopped is the error that the next call returns after a panic that is not retried. If it is
+	// nil, the next call makes an attempt.
 	stopped error
 }
 
-// New returns Retries that apply policy to next. It returns an error if policy is
-// invalid.
+// New returns Retries that call reconciler and apply policy to its errors. It returns an error
+// if policy is invalid.
 func New[request comparable](
-	policy retry.Policy, next reconcile.TypedReconciler[request],
+	policy retry.Policy, reconciler reconcile.TypedReconciler[request],
 ) (*Retries[request], error) {
 	if policy.MaxAttempts == 0 && policy.MaxRetries == 0 {
 		policy.MaxAttempts = retry.Unlimited
@@ -94,7 +99,9 @@ func New[request comparable](
 	if err := policy.Validate(); err != nil {
 		return nil, fmt.Errorf("retrycontroller: %w", err)
 	}
-	return &Retries[request]{policy: policy, next: next, failing: map[request]failing{}}, nil
+	return &Retries[request]{
+		policy: policy, reconciler: reconciler, states: map[request]requestState{},
+	}, nil
 }
 
 // Reconcile makes one attempt. It implements reconcile.TypedReconciler.
@@ -102,20 +109,20 @@ func (r *Retries[request]) Reconcile(
 	ctx context.Context, req request,
 ) (result reconcile.Result, err error) {
 	r.mu.Lock()
-	f, again := r.failing[req]
+	f, again := r.states[req]
 	r.mu.Unlock()
 	if f.stopped != nil {
 		r.Forget(req)
 		return reconcile.Result{}, f.stopped
 	}
 	if !again || f.works {
-		f = failing{began: time.Now(), classes: map[string]int{}}
+		f = requestState{began: time.Now(), classes: map[string]int{}}
 	}
 	job := retryjob.Job{
 		Key: fmt.Sprint(req), Attempt: f.failures + 1, Began: f.began, Classes: f.classes,
 	}
 	retryjob.Run(ctx, r.policy, job, func(ctx context.Context) (err error) {
-		result, err = r.next.Reconcile(ctx, req)
+		result, err = r.reconciler.Reconcile(ctx, req)
 		if errors.Is(err, reconcile.TerminalError(nil)) {
 			err = retry.Permanent(err)
 		}
@@ -125,14 +132,14 @@ func (r *Retries[request]) Reconcile(
 }
 
 // settle stores the decision, and returns the error for the controller.
-func (r *Retries[request]) settle(req request, f failing, o retryjob.Outcome) error {
+func (r *Retries[request]) settle(req request, f requestState, o retryjob.Outcome) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case o.Err == nil: // the controller calls Forget, unless the result asks for a Requeue
-		if f, again := r.failing[req]; again {
+		if f, again := r.states[req]; again {
 			f.works = true
-			r.failing[req] = f
+			r.states[req] = f
 		}
 		return nil
 	case o.Interrupted():
@@ -143,24 +150,24 @@ func (r *Retries[request]) settle(req request, f failing, o retryjob.Outcome) er
 		if o.Class != "" {
 			f.classes[o.Class]++
 		}
-		r.failing[req] = f
+		r.states[req] = f
 		return retry.Unwrap(o.Err)
 	}
-	delete(r.failing, req)
+	delete(r.states, req)
 	err := reconcile.TerminalError(o.Err)
 	if errors.Is(o.Err, retryjob.ErrPanicked) {
-		r.failing[req] = failing{stopped: err}
+		r.states[req] = requestState{stopped: err}
 	}
 	return err
 }
 
 // When returns how long the controller waits before the next attempt. After a failure this is
-// the delay that the policy decided. If the last attempt did not fail, but asked for a Requeue,
-// the delay grows as after a failure, and no limit applies.
+// the delay that the policy decided. If the last attempt did not fail but asked for a Requeue,
+// the delay grows as it does after failures, and no limit applies.
 func (r *Retries[request]) When(req request) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f, again := r.failing[req]
+	f, again := r.states[req]
 	if f.stopped != nil {
 		return 0
 	}
@@ -171,7 +178,7 @@ func (r *Retries[request]) When(req request) time.Duration {
 		f.delay = r.policy.Next(retry.Attempt{Number: f.failures, Seed: seed}).Delay
 	}
 	f.decided = false
-	r.failing[req] = f
+	r.states[req] = f
 	return f.delay
 }
 
@@ -179,7 +186,7 @@ func (r *Retries[request]) When(req request) time.Duration {
 func (r *Retries[request]) Forget(req request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.failing, req)
+	delete(r.states, req)
 }
 
 // NumRequeues returns how often req has failed since its last success. A Requeue without an
@@ -187,5 +194,5 @@ func (r *Retries[request]) Forget(req request) {
 func (r *Retries[request]) NumRequeues(req request) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.failing[req].failures
+	return r.states[req].failures
 }

@@ -71,8 +71,8 @@ type run struct {
 	seen  int             // NumRequeues at the end
 }
 
-// control lets a controller reconcile web for an hour of virtual time, which starts
-// at a full second. The source adds it once more at each of again.
+// control lets a controller reconcile web for an hour of virtual time, which starts at a full
+// second. The source adds web once more at each time in `again`.
 func control(t *testing.T, policy retry.Policy, options controller.Options, script []result, again ...time.Duration) (r run) {
 	t.Helper()
 	start := time.Now()
@@ -194,8 +194,7 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// What the controller gets for an attempt that is retried is what the reconciler
-// returned.
+// If an attempt is retried, the controller gets the error that the reconciler returned.
 func TestTheErrorOfARetry(t *testing.T) {
 	retries, err := retrycontroller.New(retry.Policy{Backoff: curve}, reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 		return reconcile.Result{}, errBoom
@@ -247,7 +246,7 @@ func TestDelaysCanBeComputedAgain(t *testing.T) {
 	})
 }
 
-// With another rate limiter the limits hold, and the delays are that one's.
+// With another rate limiter, the policy's limits hold, and the rate limiter sets the delays.
 func TestAnotherRateLimiter(t *testing.T) {
 	bothQueues(t, "", func(t *testing.T, options controller.Options) {
 		options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*ms, 1000*time.Second)

@@ -11,35 +11,38 @@ import (
 	"github.com/goretry/retry"
 )
 
-// LendBudget returns options for grpc.NewClient that lend retries to each call: up to most of
-// the retries that the Budgets of its context have left, see [retry.WithBudget] and
-// [BorrowBudget]. The metadata retry-budget says how many. If it is 0, no service below retries.
+// LendBudget returns options for grpc.NewClient. They lend retries to each call: as many as the
+// Budgets of its context have left, but at most limit (see [retry.WithBudget] and
+// [BorrowBudget]). The metadata retry-budget says how many retries are lent. If the number is
+// 0, no service below retries.
 //
-// Append these options to the options of [Interceptor.DialOptions], so that each attempt is
-// lent the retries that are left at its start. LendBudget needs DialOptions, which disable gRPC's
-// own retries: all attempts of these would get the same retries again, so nothing would bound
-// them.
+// Append these options to the options of [Interceptor.DialOptions]. Each attempt is then lent
+// the retries that are left when it starts. LendBudget needs DialOptions, because they disable
+// gRPC's own retries. All attempts of gRPC's own retries would carry the same number, so
+// together they could exceed the Budget.
 //
-// When the call ends, the retries that the trailer retry-budget-spent does not report go back.
-// If the trailers have no report, all of them go back. If there are no trailers, all of them
-// count as spent, unless there was no connection. A stream ends when RecvMsg returns an error,
-// when its only message has arrived, or when its context is done. If another attempt may follow,
-// one retry is not lent.
+// When the call ends, the trailer retry-budget-spent reports how many retries were spent, and
+// the others go back to the Budgets. If the trailers contain no report, all retries go back. If
+// a call fails without any trailers, all retries count as spent. If there was no connection,
+// all retries go back. A stream ends when RecvMsg returns an error, when its only message has
+// arrived, or when its context is done. If another attempt may follow, one retry is kept for it
+// and not lent.
 //
-// A call whose context has no Budget is unchanged. If most is below 1, every call is lent 0.
-func LendBudget(most int) []grpc.DialOption {
+// A call whose context has no Budget is unchanged. If limit is below 1, every call is lent 0
+// retries.
+func LendBudget(limit int) []grpc.DialOption {
 	unary := func(
 		ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
 		invoker grpc.UnaryInvoker, opts ...grpc.CallOption,
 	) error {
-		ctx, opts = lend(ctx, most, opts)
+		ctx, opts = lend(ctx, limit, opts)
 		return invoker(ctx, method, req, reply, cc, opts...)
 	}
 	stream := func(
 		ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
 		streamer grpc.Streamer, opts ...grpc.CallOption,
 	) (grpc.ClientStream, error) {
-		ctx, opts = lend(ctx, most, opts)
+		ctx, opts = lend(ctx, limit, opts)
 		return streamer(ctx, desc, cc, method, opts...)
 	}
 	return []grpc.DialOption{
@@ -49,9 +52,9 @@ func LendBudget(most int) []grpc.DialOption {
 }
 
 func lend(
-	ctx context.Context, most int, opts []grpc.CallOption,
+	ctx context.Context, limit int, opts []grpc.CallOption,
 ) (context.Context, []grpc.CallOption) {
-	lent, back := retry.LendBudget(ctx, most, ctx.Value(lastKey{}) == nil)
+	lent, back := retry.LendBudget(ctx, limit, ctx.Value(lastKey{}) == nil)
 	if lent == retry.Unlimited {
 		return ctx, opts
 	}
@@ -61,7 +64,7 @@ func lend(
 		switch {
 		case server.Addr == nil: // there was no connection
 			back(lent)
-		case err == nil || len(trailer) > 0: // each gRPC server sends a content-type at least
+		case err == nil || len(trailer) > 0: // the server has answered: it sends at least a content-type
 			back(unspentOf(trailer.Get(spentName), lent))
 		}
 	}
@@ -69,21 +72,22 @@ func lend(
 	return outgoing(ctx, lentName, lent), opts
 }
 
-// lastKey is the key of the context of a last attempt.
+// lastKey is the context key that marks the last attempt of a call.
 type lastKey struct{}
 
-// BorrowBudget returns options for grpc.NewServer that give the context of each call a Budget of
-// most retries, or of fewer retries if the client has lent fewer, see [LendBudget]. This process
-// and all services below it share these retries. If most is below 1, there are no retries.
+// BorrowBudget returns options for grpc.NewServer. They give the context of each call a Budget
+// of limit retries, or of fewer retries if the client has lent fewer (see [LendBudget]). This
+// process and all services below it share these retries. If limit is below 1, there are no
+// retries.
 //
-// If the client has lent retries, the trailer reports how many were made. A retry that is denied
-// because the client has lent too few has the Reason [retry.ReasonBorrowed]. A client can lower
-// the number of its own retries, and cannot do anything else.
-func BorrowBudget(most int) []grpc.ServerOption {
+// If the client has lent retries, the trailer reports how many were made. If a retry is denied
+// because the client has lent too few, the Reason is [retry.ReasonBorrowed]. With its metadata,
+// a client can only lower the number of retries of its own calls.
+func BorrowBudget(limit int) []grpc.ServerOption {
 	unary := func(
 		ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 	) (any, error) {
-		ctx, loan := borrow(ctx, most)
+		ctx, loan := borrow(ctx, limit)
 		if loan.asked() {
 			defer func() { _ = grpc.SetTrailer(ctx, metadata.Pairs(spentName, loan.close())) }()
 		}
@@ -92,7 +96,7 @@ func BorrowBudget(most int) []grpc.ServerOption {
 	stream := func(
 		srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
 	) error {
-		ctx, loan := borrow(stream.Context(), most)
+		ctx, loan := borrow(stream.Context(), limit)
 		if loan.asked() {
 			defer func() { stream.SetTrailer(metadata.Pairs(spentName, loan.close())) }()
 		}
@@ -104,9 +108,9 @@ func BorrowBudget(most int) []grpc.ServerOption {
 	}
 }
 
-func borrow(ctx context.Context, most int) (context.Context, *loan) {
+func borrow(ctx context.Context, limit int) (context.Context, *loan) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	return borrowed(ctx, md.Get(lentName), most)
+	return borrowed(ctx, md.Get(lentName), limit)
 }
 
 // A borrower is a stream whose context has a Budget.

@@ -26,8 +26,8 @@ import (
 	"github.com/goretry/retry/adapters/retryrpc/calltest"
 )
 
-// Client, A, B and a leaf, four attempts each: under a Budget of 3 the leaf gets 4 calls,
-// and 64 without the lease.
+// The client calls A, A calls B, and B calls a leaf, with four attempts each. Under a Budget of
+// 3 the leaf gets 4 calls. Without the lease it gets 64 calls.
 func TestBudgetOverThreeLayers(t *testing.T) {
 	for name, call := range calls {
 		for want, lease := range map[int][2]int{64: {}, 4: {9, 9}} {
@@ -74,10 +74,11 @@ func TestBlips(t *testing.T) {
 	})
 }
 
-// hosts counts the hosts of TestBudgetOfTheProcess: their Budgets outlive a run of it.
+// hosts counts the hosts of TestBudgetOfTheProcess. Their Budgets outlive a run of the test, so
+// each run needs new hosts.
 var hosts atomic.Int64
 
-// All clients of a target share its Budget, except where only the dialer knows the server.
+// All clients of a target share its Budget, unless only the dialer knows the server.
 func TestBudgetOfTheProcess(t *testing.T) {
 	for schemes, retries := range map[string]int{"dns:/// dns:///": 10, "dns:/// ": 10, "passthrough:/// passthrough:///": 60} {
 		synctest.Test(t, func(t *testing.T) {
@@ -116,7 +117,7 @@ func TestBudgetOfTheProcess(t *testing.T) {
 	_ = calls["unary"](t.Context(), grpc_testing.NewTestServiceClient(conn))
 }
 
-// 3 of 5 retries are lent: what comes back, by how the call ends.
+// 3 of 5 retries are lent. How many come back depends on how the call ends.
 func TestLeaseComesBack(t *testing.T) {
 	for name, call := range calls {
 		for _, fails := range []error{nil, status.Error(codes.Unavailable, "down")} {
@@ -154,7 +155,7 @@ func TestLeaseComesBack(t *testing.T) {
 	}
 }
 
-// All but one of what is left is lent, if another attempt may follow.
+// If another attempt may follow, all retries that are left are lent, except one.
 func TestLeaseOfEachAttempt(t *testing.T) {
 	for sent, policy := range map[string]retry.Policy{"2 2": {MaxAttempts: 2}, "2 1 0 0": soon(), "3": {}} {
 		for name, call := range calls {
@@ -175,7 +176,7 @@ func TestLeaseOfEachAttempt(t *testing.T) {
 	}
 }
 
-// What a server may spend, and says that it spent.
+// A server may spend as many retries as it was lent, and reports how many it has spent.
 func TestBorrow(t *testing.T) {
 	for values, most := range map[string]int{"": 3, "2": 2, "0": 0, "99": 3, "2 1": 1, "-1": 0} {
 		t.Run(values, func(t *testing.T) {

@@ -79,8 +79,8 @@ func Example() {
 	// SERVING <nil>
 }
 
-// Each attempt lends the service up to three of the retries that are left: of one,
-// none. So neither side makes another after the second attempt.
+// Each attempt lends the service up to three of the retries that are left. If one retry is
+// left, it lends none, so neither side retries after the second attempt.
 func ExampleLendBudget() {
 	address, stop := serve()
 	defer stop()
@@ -90,7 +90,7 @@ func ExampleLendBudget() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	options = append(options, retrygrpc.LendBudget(3)...) // after those of DialOptions
+	options = append(options, retrygrpc.LendBudget(3)...) // after the options of DialOptions
 	options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	conn, err := grpc.NewClient(address, options...)
 	if err != nil {

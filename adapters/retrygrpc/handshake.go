@@ -12,18 +12,20 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// handshakes has the texts with which grpc-go starts the description of a failed TLS handshake.
-// Under TLS 1.3 the handshake of the client is over before the server refuses the client's
-// certificate. Then grpc-go fails when it reads the first bytes of the server, its preface.
+// handshakes contains the texts with which grpc-go starts the description of a failed TLS
+// handshake. In TLS 1.3, the handshake of the client is over before the server refuses the
+// client's certificate. In this case grpc-go fails when it reads the first bytes of the server,
+// which are called its preface.
 var handshakes = []string{"authentication handshake failed: ", "error reading server preface: "}
 
 // untrusted reports whether there is no connection because of a permanent error of TLS, such as
 // a certificate that is not accepted. retrynet decides which errors are permanent.
 //
-// An interceptor gets only the text of that error, because grpc-go makes the status of a call
-// from the text of the last connection error. Credentials could store the error itself, but
-// nothing tells the interceptor for which connection a call has waited. If grpc-go changes the
-// text, the tests with a real server fail, and such a call is retried.
+// An interceptor gets only the text of the TLS error, because grpc-go makes the status of a
+// call from the text of the last connection error. TransportCredentials could store the error
+// itself, but an interceptor does not learn for which connection a call has waited. If grpc-go
+// changes the text, calls with such an error are retried, and the tests with a real server
+// fail.
 func untrusted(s *status.Status) bool {
 	if s.Code() != codes.Unavailable {
 		return false
@@ -37,8 +39,9 @@ func untrusted(s *status.Status) bool {
 	return false
 }
 
-// tlsError returns an error with this text, of the type that crypto/tls uses for such an error.
-// For any other text it returns a plain error, which is not permanent for retrynet.
+// tlsError returns an error with this text, and with the type that crypto/tls uses for errors
+// with such a text. For any other text it returns a plain error, which retrynet does not treat
+// as permanent.
 func tlsError(text string) error {
 	alert, remote := strings.CutPrefix(text, "remote error: ")
 	switch {

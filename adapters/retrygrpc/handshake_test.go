@@ -95,7 +95,7 @@ func attemptsOf(err error) int {
 	return failed.Attempts
 }
 
-// What the certificate of another server did is another server's failure.
+// An error about the certificate of another server, which this server passes on, is retried.
 func TestHandshakeOfAnotherServer(t *testing.T) {
 	const text = `connection error: desc = "transport: authentication handshake failed: tls: failed to verify certificate: x509: unknown"`
 	for _, header := range []bool{false, true} {

@@ -1,6 +1,6 @@
 // Package retrygrpc retries the unary calls and streams of a gRPC client according to a
-// [retry.Policy]. [Interceptor.DialOptions] returns the options for
-// grpc.NewClient, which also disable gRPC's own retries.
+// [retry.Policy]. [Interceptor.DialOptions] returns options for grpc.NewClient. These options
+// also disable gRPC's own retries.
 //
 //	options, err := retrygrpc.Interceptor{Policy: retry.Default()}.DialOptions()
 //	if err != nil {
@@ -13,31 +13,32 @@
 //
 // The status code of a call decides whether the call is retried:
 //
-//	code               retried                        because
-//	UNAVAILABLE        yes                            the server is down or shuts down
-//	  of a certificate no                             another attempt meets the same certificate,
-//	  not accepted                                    see package retrynet
-//	RESOURCE_EXHAUSTED if the server asks for a wait  a rate limit passes
-//	  of a message     no, whatever Codes says        the message, which the client or the server
-//	  too large                                       refuses, stays too large
-//	DEADLINE_EXCEEDED  if there is an AttemptTimeout  the attempt exceeded it; the caller's
-//	                                                  deadline would have ended all attempts
-//	ABORTED            no                             the caller has to repeat the transaction
-//	UNKNOWN, INTERNAL  no                             a bug seldom goes away by itself
-//	any other          no                             the server would answer the same
+//	code                retried                        because
+//	UNAVAILABLE         yes                            the server is down or shuts down
+//	UNAVAILABLE for a   no                             another attempt would meet the same
+//	  refused                                          certificate, see package retrynet
+//	  certificate
+//	RESOURCE_EXHAUSTED  if the server asks for a wait  a rate limit passes
+//	RESOURCE_EXHAUSTED  no, whatever Codes contains    the next attempt would send the same
+//	  for a message                                    message
+//	  that is too large
+//	DEADLINE_EXCEEDED   if there is an AttemptTimeout  only this attempt ran out of time
+//	ABORTED             no                             the caller must repeat the transaction
+//	UNKNOWN, INTERNAL   no                             a bug seldom goes away by itself
+//	any other           no                             the server would answer the same
 //
-// Interceptor.Codes replaces UNAVAILABLE in the first row. An error with any other code is
-// [retry.Permanent]. A policy's RetryIf can only reject more errors.
+// Interceptor.Codes replaces UNAVAILABLE in the first row of the table. An error whose code is
+// not retried is [retry.Permanent]. A policy's RetryIf can only reject more errors.
 //
 // After UNAVAILABLE or a timeout, the server may have run the method. For methods that must
 // not run twice, set retry.Policy{NonRetryable: true} in Interceptor.Methods.
 //
 // # What the server asks for
 //
-// The server can ask for a wait with a google.rpc.RetryInfo in the status, or with the
-// trailer grpc-retry-pushback-ms. The longest wait applies, see [retry.After]. A pushback that
-// is negative or not a number forbids retries: the error is permanent. Attempts after the
-// first carry grpc-previous-rpc-attempts.
+// The server can ask for a wait with a google.rpc.RetryInfo in the status, or with the trailer
+// grpc-retry-pushback-ms. If both ask for a wait, the longer wait applies (see [retry.After]).
+// If the value of the trailer is negative or not a number, the error is permanent. Each retry
+// sends the number of earlier attempts in the metadata grpc-previous-rpc-attempts.
 //
 // # Errors
 //
@@ -47,13 +48,14 @@
 //
 // # Streams
 //
-// A stream is retried until its first message arrives. The opening of a stream is retried
-// too, and the first RecvMsg reports its error. Each attempt sends the earlier messages
-// again, so do not modify a message before the first one arrives. A stream is no longer
-// retried once it has sent more than 256 KiB, or once Header has returned headers. The
-// policy's AttemptTimeout bounds the wait for the first message.
+// A stream is retried until the first message from the server arrives. A stream that cannot be
+// opened is retried too. If no attempt opens it, the first RecvMsg returns the error. Each
+// attempt sends your messages again, so do not modify a message before the first message from
+// the server has arrived. A stream is no longer retried once you have sent more than 256 KiB,
+// or once Header has returned headers. The policy's AttemptTimeout bounds the wait for the
+// first message.
 //
-// [LendBudget] and [BorrowBudget] share the Budget of a context with the services below.
+// [LendBudget] and [BorrowBudget] pass the Budget of a context on to other processes.
 package retrygrpc
 
 import (
@@ -84,49 +86,51 @@ type Interceptor struct {
 	// Policy applies to every method that Methods does not name.
 	Policy retry.Policy
 
-	// Methods holds policies for single methods, "/pkg.Service/Method", and for
-	// all other methods of a service, "/pkg.Service/".
+	// Methods maps names to policies. The name "/pkg.Service/Method" means a single method. The
+	// name "/pkg.Service/" means all other methods of the service.
 	Methods map[string]retry.Policy
 
 	// Codes are the codes to retry; nil means UNAVAILABLE. RESOURCE_EXHAUSTED and
 	// DEADLINE_EXCEEDED are also retried under conditions, see the package documentation.
 	Codes []codes.Code
 
-	// Budgets returns the Budget of a call whose policy has no Budget. It gets the target of
-	// grpc.NewClient. If it returns nil, the call has no Budget. Calls to one target should
-	// share a Budget.
+	// Budgets returns the Budget of a call whose policy has no Budget. It gets the target that was
+	// passed to grpc.NewClient. If it returns nil, the call has no Budget. Calls to one target
+	// should share a Budget.
 	//
 	// If Budgets is nil, each target gets a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m,
-	// Remember: 1m, Grace: 1s}, so that retries do not prolong an outage. All clients of a
-	// target in this process share its Budget, whatever their Interceptor. "orders:443" and
+	// Remember: 1m, Grace: 1s}, so that retries do not prolong an outage. All clients of a target
+	// in this process share its Budget, even if their Interceptors differ. "orders:443" and
 	// "dns:///orders:443" are the same target. If the scheme is passthrough, as in a test with
-	// bufconn, only the dialer knows the server. Such a target gets a Budget for each call of
-	// DialOptions. Targets after the first 1,000 share one Budget. For no Budgets at all, set
+	// bufconn, only the dialer knows the server. Each call of DialOptions then creates a separate
+	// Budget. Targets after the first 1,000 share one Budget. To use no Budgets at all, set
 	// NoBudgets.
 	//
-	// A success puts its share back into the Budget. So does a failure whose code shows that the
-	// server works, unless the server asks for a wait: INVALID_ARGUMENT, NOT_FOUND,
-	// ALREADY_EXISTS, PERMISSION_DENIED, FAILED_PRECONDITION, ABORTED, OUT_OF_RANGE and
-	// UNAUTHENTICATED.
+	// A success puts Ratio of a retry back into the Budget. A failure does so too if its code
+	// shows that the server works, unless the server asks for a wait. These codes are
+	// INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, FAILED_PRECONDITION,
+	// ABORTED, OUT_OF_RANGE and UNAUTHENTICATED.
 	Budgets func(target string) *retry.Budget
 
 	own *retry.Budgets // the Budgets of passthrough targets
 }
 
-// shared has the Budgets that all Interceptors of this process share.
+// shared contains the Budgets that all Interceptors of this process share.
 var shared retry.Budgets
 
-// NoBudgets is a value for the field Budgets of an [Interceptor]. Then a call has no Budget
-// unless its policy has one, as in a test of a server that always fails.
+// NoBudgets is a value for the field Budgets of an [Interceptor]. With NoBudgets, a call has no
+// Budget unless its policy has one. Use it, for example, in a test of a server that always
+// fails.
 func NoBudgets(string) *retry.Budget { return nil }
 
-// DialOptions returns options for grpc.NewClient. They retry unary calls and streams with i,
-// and disable gRPC's own retries. Interceptors in earlier options see each call once, and
+// DialOptions returns options for grpc.NewClient. They retry unary calls and streams according
+// to i, and disable gRPC's own retries. Interceptors in earlier options see each call once, and
 // interceptors in later options see each attempt.
 //
 // DialOptions returns an error if a policy of i is invalid, or if a name in Methods is not
-// written as the name of a method or a service. If this program has the generated code of the
-// name's package, DialOptions also returns an error if the package lacks this service or method.
+// written as the name of a method or a service. DialOptions also looks for each name in the
+// generated code of this program. It returns an error if the program contains the package of
+// the name, but not the service or the method.
 func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 	if err := i.validate(); err != nil {
 		return nil, err
@@ -153,8 +157,9 @@ func (i Interceptor) validate() error {
 	return errors.Join(errs...)
 }
 
-// misspelt returns why the generated code in this program has no method or service of this
-// name. It returns "" if the name exists, or if the program has no service of its package.
+// misspelt looks for the name of a method or service in the generated code of this program, and
+// says what is missing. It returns "" if nothing is missing, or if the program contains no
+// service of the name's package.
 func misspelt(name string) string {
 	service, method, _ := strings.Cut(name[1:], "/")
 	found, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
@@ -165,13 +170,13 @@ func misspelt(name string) string {
 	case known:
 		return "the service has no method " + method
 	}
-	of := protoreflect.FullName(service).Parent()
-	protoregistry.GlobalFiles.RangeFilesByPackage(of, func(file protoreflect.FileDescriptor) bool {
+	pkg := protoreflect.FullName(service).Parent()
+	protoregistry.GlobalFiles.RangeFilesByPackage(pkg, func(file protoreflect.FileDescriptor) bool {
 		known = file.Services().Len() > 0
 		return !known
 	})
 	if known {
-		return fmt.Sprintf("package %s has no service %s", of, protoreflect.FullName(service).Name())
+		return fmt.Sprintf("package %s has no service %s", pkg, protoreflect.FullName(service).Name())
 	}
 	return ""
 }
@@ -192,7 +197,7 @@ func (i Interceptor) unary(
 	return retryrpc.Do(ctx, p, i.target(cc), attempt, coded)
 }
 
-// target returns the target of a call over cc, which says which Budget the call gets.
+// target returns the Target of a call over cc. A Target says which Budget the call gets.
 func (i Interceptor) target(cc *grpc.ClientConn) retryrpc.Target {
 	if name := cc.CanonicalTarget(); i.Budgets == nil && !strings.HasPrefix(name, "passthrough:") {
 		return retryrpc.Target{Name: name, Own: &shared}
@@ -225,25 +230,25 @@ func outgoing(ctx context.Context, key string, n int) context.Context {
 // coded converts the error of a context to a status, as gRPC does.
 func coded(err error) error { return status.FromContextError(err).Err() }
 
-// Mark marks the error of a gRPC call, so that you can retry the call with [retry.Do] and
-// without an interceptor. Mark follows the table in the package documentation: it marks err with
-// the wait of its RetryInfo, see [retry.After], or as permanent, see [retry.Permanent]. If you
-// pass no retryable codes, UNAVAILABLE is retried. Mark returns nil if err is nil.
+// Mark prepares the error of a gRPC call for [retry.Do], so that you can retry the call without
+// an interceptor. According to the table in the package documentation, Mark wraps err with
+// [retry.Permanent], or with [retry.After] and the wait of its RetryInfo. If you pass no
+// retryable codes, UNAVAILABLE is retried. Mark returns nil if err is nil.
 //
 //	err := retry.Do(ctx, policy, func(ctx context.Context) error {
 //		return retrygrpc.Mark(orders.Ship(ctx, request))
 //	})
 //
-// An error does not contain the trailers of its call. So Mark cannot see a pushback, but an
-// Interceptor can.
-// The error does not say either whether a server has answered: if a server passes on its own
-// error about a certificate, Mark returns a permanent error.
+// An error does not contain the trailers of its call. So Mark, unlike an Interceptor, cannot
+// see the trailer grpc-retry-pushback-ms. The error does not say either whether it comes from
+// the server. If a server passes on an error about a certificate that it did not accept, Mark
+// returns a permanent error, but an Interceptor retries.
 func Mark(err error, retryable ...codes.Code) error {
 	return failure(err, false, nil, retryable).Mark()
 }
 
-// failure describes an error. answered says that a server has answered. Then the error does not
-// come from the connection of this client, whatever its text says.
+// failure describes err. If answered is true, the server has answered, so err does not come
+// from the connection of this client, whatever its text says.
 func failure(
 	err error, answered bool, trailer metadata.MD, retryable []codes.Code,
 ) retryrpc.Failure {
@@ -259,8 +264,8 @@ func failure(
 	}
 }
 
-// retryInfo returns the longest wait in the RetryInfos of a status. named is false if the status
-// has no RetryInfo.
+// retryInfo returns the longest wait in the RetryInfos of a status. named is false if the
+// status contains no RetryInfo.
 func retryInfo(s *status.Status) (longest time.Duration, named bool) {
 	for _, detail := range s.Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {

@@ -24,7 +24,7 @@ import (
 	"github.com/goretry/retry/adapters/retrygrpc"
 )
 
-// What Mark and the interceptors make of an error.
+// Mark and the interceptors treat an error in the same way.
 func TestCodes(t *testing.T) {
 	endless, err := anypb.New(&errdetails.RetryInfo{RetryDelay: &durationpb.Duration{Seconds: math.MaxInt64, Nanos: math.MinInt32}})
 	require.NoError(t, err)
@@ -129,8 +129,8 @@ func TestPushback(t *testing.T) {
 	}
 }
 
-// The call option keeps the trailer of an earlier attempt if an attempt opens no
-// stream. It must not count again.
+// If an attempt opens no stream, the call option still contains the trailer of an earlier
+// attempt. This trailer must not count again.
 func TestPushbackOfAnAttemptWithoutAStream(t *testing.T) {
 	attempts := 0
 	each := func(_ context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, options ...grpc.CallOption) error {
@@ -145,7 +145,7 @@ func TestPushbackOfAnAttemptWithoutAStream(t *testing.T) {
 	assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
 }
 
-// A number that a proxy passes on is replaced, not kept beside the new one.
+// A number that a proxy passes on is replaced, and not sent together with the new number.
 func TestAttemptsAreNumbered(t *testing.T) {
 	for name, call := range calls {
 		for first, ctx := range map[string]context.Context{"none": t.Context(), "7": metadata.AppendToOutgoingContext(t.Context(), "grpc-previous-rpc-attempts", "7")} {
@@ -185,8 +185,8 @@ func TestStatusOfTheError(t *testing.T) {
 	assert.Equal(t, "slow down", status.Convert(retry.Unwrap(err)).Message())
 }
 
-// If no attempt was made, there is no status. The code is that of the context's
-// error, as in gRPC.
+// If no attempt was made, there is no status. The code is the code of the context's error, as
+// in gRPC.
 func TestStatusWithoutAnAttempt(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -218,7 +218,7 @@ func TestAServiceConfigThatRetriesToo(t *testing.T) {
 	}
 }
 
-// Of 20 calls that come one after the other, a server that asks for a wait refuses one.
+// 20 calls come one after the other. A server that asks for a wait refuses only one of them.
 func TestRecipeGate(t *testing.T) {
 	s := &server{answer: func(_ context.Context, attempt int) error {
 		if attempt > 1 {
@@ -240,7 +240,7 @@ func TestRecipeGate(t *testing.T) {
 	assert.Equal(t, 21, s.attempts())
 }
 
-// orders is what protoc-gen-go-grpc makes of a service with a method Ship.
+// orders is like the client that protoc-gen-go-grpc generates for a service with a method Ship.
 type orders struct{ grpc_testing.TestServiceClient }
 
 func (o orders) Ship(ctx context.Context, order *grpc_testing.SimpleRequest) (*grpc_testing.SimpleResponse, error) {

@@ -59,7 +59,8 @@ type conn struct {
 func (c conn) Send(m any) error    { return c.SendMsg(m) }
 func (c conn) Receive(m any) error { return c.RecvMsg(m) }
 
-// Failure describes an error of Receive. A stream has a connection, so the server has answered.
+// Failure describes an error of Receive. An open stream has a connection, so the error cannot
+// come from a TLS handshake.
 func (c conn) Failure(err error) retryrpc.Failure {
 	return failure(err, true, c.Trailer(), c.codes)
 }

@@ -247,7 +247,8 @@ func (s *stub) RecvMsg(any) error {
 func (*stub) SendMsg(any) error    { return io.EOF }
 func (*stub) Trailer() metadata.MD { return nil }
 
-// stubbed returns a stream whose attempts are what open returns, under their contexts.
+// stubbed returns a stream whose attempts come from open, which gets the context of the
+// attempt.
 func stubbed(t *testing.T, p retry.Policy, desc grpc.StreamDesc, open func(context.Context) (grpc.ClientStream, error)) grpc.ClientStream {
 	each := func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ grpc.Streamer, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 		return open(ctx)

@@ -15,7 +15,7 @@ import (
 // A policy for a name that no call has is not applied. If it forbids retries, the
 // calls that it is meant for are retried.
 func TestDialOptionsFails(t *testing.T) {
-	const write = `: write "/pkg.Service/Method", or "/pkg.Service/" for its other methods`
+	const write = `: write "/pkg.Service/Method", or "/pkg.Service/" for all other methods`
 	for name, want := range map[string]string{
 		"/grpc.testing.TestService/UnaryCall": "",
 		"/grpc.testing.TestService/":          "",

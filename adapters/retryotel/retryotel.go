@@ -26,23 +26,25 @@
 //   - retry.budget is the name that was passed to [Observer.WatchBudget].
 //   - retry.reason is the [retry.Reason], such as "attempts_exhausted".
 //   - retry.class is the name of the failure's [retry.Class]. A failure without a class lacks
-//     this attribute. After the first 64 names that an Observer sees, the metrics say "other",
-//     because each name is a time series.
-//   - error.type follows the semantic conventions. It is the status of a response, such as
-//     "503", or else the result of the error's method ErrorType, or else the name of the
-//     error's type. A success lacks this attribute.
+//     this attribute. An Observer reports the first 64 names that it sees. The metrics report
+//     "other" in place of all later names, because each name is a time series.
+//   - error.type follows OpenTelemetry's semantic conventions. For an HTTP response it is the
+//     status, such as "503". For any other error it is the result of the error's method
+//     ErrorType. If the error lacks this method, it is the name of the error's type. A success
+//     lacks this attribute.
 //
-// Measurements are recorded with the context of the call, so exemplars link to its trace.
+// Measurements are recorded with the context of the call, so exemplars link to the call's
+// trace.
 //
-// The counts of the histograms are the numbers of calls, attempts and retries. A call that
-// starts a new count, because an attempt ran past [retry.Policy.HealthyAfter], remains one
-// call, but its duration and retries start again from zero.
+// The count of a histogram is the number of calls, attempts or retries that it has recorded.
+// After an attempt that ran past [retry.Policy.HealthyAfter], the duration of the call counts
+// from the end of this attempt. The number of retries includes all retries of the call.
 //
 // # Spans
 //
 // If the context of the call has a span that is recorded, each scheduled retry adds an event
-// "retry" to the span. Its attributes are retry.policy, retry.attempt (the attempt that
-// failed), retry.delay in seconds, retry.class and error.type.
+// "retry" to the span. The attributes of the event are retry.policy, retry.attempt (the attempt
+// that failed), retry.delay in seconds, retry.class and error.type.
 package retryotel
 
 import (
@@ -126,9 +128,9 @@ func (o *Observer) createInstruments() error {
 	return errors.Join(errs[:]...)
 }
 
-// WatchBudget reports the number of retries left in b as retry.budget.left, with
-// the attribute retry.budget set to name. If several policies share a Budget, watch
-// it with one Observer only. A nil Budget is not reported, because it is unlimited.
+// WatchBudget reports the number of retries left in b as retry.budget.left, with the attribute
+// retry.budget set to name. If several policies share a Budget, watch it with one Observer
+// only. WatchBudget does not report a nil Budget, because a nil Budget is unlimited.
 func (o *Observer) WatchBudget(name string, b *retry.Budget) error {
 	if b == nil {
 		return nil
@@ -192,22 +194,23 @@ func class(name string) []attribute.KeyValue {
 	return []attribute.KeyValue{classKey.String(name)}
 }
 
-// attributes returns more, the policy's attribute, and error.type if err is not
-// nil.
-func (o *Observer) attributes(err error, more ...attribute.KeyValue) []attribute.KeyValue {
-	attrs := append(more, o.policy)
+// attributes returns others and the attribute of the policy. If err is not nil, it also returns
+// error.type.
+func (o *Observer) attributes(err error, others ...attribute.KeyValue) []attribute.KeyValue {
+	attrs := append(others, o.policy)
 	if err != nil {
 		attrs = append(attrs, errorType(err))
 	}
 	return attrs
 }
 
-// errorType returns the error.type of err. For a response it is the status, as in
-// the conventions for HTTP.
+// errorType returns the attribute error.type for err. If err contains an HTTP response,
+// error.type is the status, as in OpenTelemetry's conventions for HTTP.
 func errorType(err error) attribute.KeyValue {
 	var response interface{ HTTPStatusCode() int }
 	if errors.As(err, &response) {
 		return semconv.ErrorTypeKey.String(strconv.Itoa(response.HTTPStatusCode()))
 	}
-	return semconv.ErrorType(retry.Unwrap(&retry.Error{Err: err})) // the error without marks
+	bare := retry.Unwrap(&retry.Error{Err: err}) // err without retry.Permanent and retry.After
+	return semconv.ErrorType(bare)
 }

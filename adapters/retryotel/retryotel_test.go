@@ -140,8 +140,8 @@ func TestMetrics(t *testing.T) {
 	assert.Equal(t, []float64{0, 1, 2, 3, 4, 5, 10}, retries[0].Bounds)
 }
 
-// The class of a failure is an attribute of its retry. So are 64 names that a Classify
-// makes up: each is a time series.
+// The class of a failure is an attribute of its retry. If Classify makes up names, only 64 of
+// them become an attribute, because each is a time series.
 func TestClasses(t *testing.T) {
 	o, reader := observe(t, "p")
 	want := []point{{"retry.policy=p", 1, 1}, {"retry.class=other,retry.policy=p", 2 * 36, 2 * 36}}

@@ -6,7 +6,7 @@
 //	counters.WatchBudget("payments", budget)
 //	prometheus.MustRegister(retryprom.NewCollector("payments", &counters))
 //
-// Each metric has the label policy:
+// Each metric has the label `policy`:
 //
 //	retry_calls_total                     calls that started
 //	retry_retried_calls_total             calls that had a retry
@@ -17,9 +17,10 @@
 //	retry_waited_seconds_total            planned delays of all retries
 //	retry_budget_left{budget}             retries left in a Budget
 //
-// Every reason is exported from the start with the value 0, so that rate and increase see
-// the first stop for a reason. Classes, and reasons of newer versions, are exported when they
-// first occur. Classes or reasons after the first 64 are counted as "other".
+// Each reason is exported with the value 0 before a call stops for this reason. So the
+// functions rate and increase of Prometheus do not miss the first stop. A class is exported
+// when it first occurs, and so is a reason of a newer version of this module. After the first
+// 64 classes, all further classes are counted as "other". The same is true for reasons.
 package retryprom
 
 import (
@@ -28,9 +29,9 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// NewCollector returns a Collector that exports c. policy is the value of the label policy. It
-// names the policy, or the group of policies, whose events c counts. You can register several
-// Collectors if these names differ.
+// NewCollector returns a Collector that exports c. In all metrics, the label `policy` has the
+// value of the parameter policy. Pass a name for the policy, or for the group of policies,
+// whose events c counts. You can register several Collectors if their names differ.
 func NewCollector(policy string, c *retrylog.Counters) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("retry_"+name, help, labels, prometheus.Labels{"policy": policy})

@@ -24,8 +24,8 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// calls makes a call that succeeds at once, one that succeeds after a retry, and
-// one that gives up after two.
+// calls makes a call that succeeds at once, a call that succeeds after a retry, and a call that
+// gives up after two retries.
 func calls(t *testing.T, p retry.Policy) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, failures := range []int{0, 1, 3} {

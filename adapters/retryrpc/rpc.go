@@ -1,10 +1,10 @@
 // Package retryrpc retries the calls of an RPC library according to a [retry.Policy]. It is for
-// authors of adapters: retrygrpc, retryconnect and retryaws are written with it, and their
-// users do not need it.
+// authors of adapters. retrygrpc, retryconnect and retryaws are built on it. Users of these
+// adapters do not need it.
 //
-// An adapter describes how each attempt failed as a [Failure]. [Do] makes the attempts of a
-// unary call, and a [Stream] makes those of a stream. This is the middle of an adapter's
-// interceptor for unary calls:
+// [Do] makes the attempts of a unary call, and a [Stream] makes the attempts of a stream. The
+// adapter describes each failed attempt as a [Failure]. In an adapter's interceptor for unary
+// calls, the call of Do looks like this:
 //
 //	policy := retryrpc.PolicyOf(method, i.Policy, i.Methods)
 //	target := retryrpc.Target{Name: address, Own: &i.budgets, Budgets: i.Budgets}
@@ -14,9 +14,9 @@
 //		return retryrpc.Failure{Err: err, Code: code, Retryable: code == unavailable}
 //	}, withCode)
 //
-// The adapter decides which codes are retried. Package retryrpc decides, once for all adapters,
-// what a server's pushback, RESOURCE_EXHAUSTED and a message that is too large mean. Package
-// calltest has the table test that every adapter passes.
+// The adapter decides which codes are retried. For all adapters, package retryrpc decides what
+// to do after a pushback of the server, after RESOURCE_EXHAUSTED, and after a message that is
+// too large. Package calltest contains the tests that every adapter runs.
 package retryrpc
 
 import (
@@ -33,15 +33,15 @@ import (
 	"github.com/goretry/retry"
 )
 
-// The codes that have their own rules. gRPC and Connect use the same numbers.
+// These codes have their own rules. gRPC and Connect use the same numbers.
 const (
 	deadlineExceeded  = 4
 	resourceExhausted = 8
 )
 
-// answers has the codes of a server that works: the server has understood the call, and has
-// answered. Unimplemented is missing because a proxy also returns it. Internal and unknown are
-// missing because they are signs of a bug.
+// answers contains the codes that show that the server works: it has understood the call, and
+// has answered. The code unimplemented is missing, because a proxy also returns it. The codes
+// internal and unknown are missing, because they are signs of a bug.
 var answers = map[uint32]string{
 	3: "invalid argument", 5: "not found", 6: "already exists", 7: "permission denied",
 	9: "failed precondition", 10: "aborted", 11: "out of range", 16: "unauthenticated",
@@ -57,9 +57,9 @@ const (
 	Pushback = "grpc-retry-pushback-ms"
 )
 
-// PolicyOf returns the policy for a method, "/pkg.Service/Method". It looks in methods for the
-// name of the method, and then for the name of its service, "/pkg.Service/". If methods has
-// neither name, PolicyOf returns p.
+// PolicyOf returns the policy for a method, such as "/pkg.Service/Method". It looks in methods
+// for the name of the method, and then for the name of its service, such as "/pkg.Service/". If
+// methods contains neither name, PolicyOf returns p.
 func PolicyOf(method string, p retry.Policy, methods map[string]retry.Policy) retry.Policy {
 	service := method[:strings.LastIndexByte(method, '/')+1]
 	for _, name := range []string{method, service} {
@@ -75,7 +75,7 @@ type Target struct {
 	// Name is the name of the server, such as "host:port".
 	Name string
 
-	// Own has a Budget for each Name. It is used if the field Budgets is nil.
+	// Own contains a Budget for each Name. It is used if the field Budgets is nil.
 	Own *retry.Budgets
 
 	// Budgets is the function that the user of the adapter has set. If it returns nil, the call
@@ -90,7 +90,7 @@ func Validate(pkg string, p retry.Policy, methods map[string]retry.Policy) error
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
 		if !isMethodOrService(name) {
 			errs = append(errs, fmt.Errorf("%s: Methods has %q: write \"/pkg.Service/Method\", "+
-				"or \"/pkg.Service/\" for its other methods", pkg, name))
+				"or \"/pkg.Service/\" for all other methods", pkg, name))
 		}
 		if err := methods[name].Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("%s: Methods[%q]: %w", pkg, name, err))
@@ -105,20 +105,21 @@ func isMethodOrService(name string) bool {
 		strings.Count(name, "/") == 2 && !strings.ContainsAny(name, "* ")
 }
 
-// A Failure describes how an attempt failed. The zero Failure is a success.
+// A Failure describes how an attempt failed. The zero Failure means that the attempt
+// succeeded.
 type Failure struct {
-	Err       error         // the error of the RPC library; nil: the attempt succeeded
+	Err       error         // the error of the RPC library, or nil if the attempt succeeded
 	Code      uint32        // the code of the status; gRPC and Connect use the same numbers
-	Retryable bool          // the adapter retries this code
-	Wait      time.Duration // the wait that the server asks for; 0: none, or Named says that it is 0
-	Named     bool          // the server asks for Wait, so RESOURCE_EXHAUSTED is retried
+	Retryable bool          // whether the adapter retries this code
+	Wait      time.Duration // the wait that the server asks for, see Named
+	Named     bool          // whether the server asks for a wait; then RESOURCE_EXHAUSTED is retried
 	Pushback  []string      // the values of the Pushback trailer
-	Final     string        // why there is no retry, whatever the other fields say; "": they decide
-	Unsent    bool          // nothing was sent: see retry.NotAttempted
+	Final     string        // why there is no retry; "" if the other fields decide
+	Unsent    bool          // whether nothing was sent, see retry.NotAttempted
 }
 
-// Mark returns the error of f, marked with the wait that the server asks for, see
-// [retry.After], or as permanent. It returns nil if f is a success.
+// Mark returns the error of f, wrapped by [retry.Permanent], or by [retry.After] with the wait
+// that the server asks for. It returns nil if the attempt succeeded.
 func (f Failure) Mark() error {
 	if f.Err == nil {
 		return nil
@@ -141,9 +142,9 @@ func (f Failure) Mark() error {
 	}
 }
 
-// tooLargeTexts has parts of the texts with which clients and servers refuse a message that is
-// too large. These errors have no type of their own. Their code RESOURCE_EXHAUSTED is not
-// enough, because it is also the code of a rate limit.
+// tooLargeTexts contains parts of the error texts with which clients and servers refuse a
+// message that is too large. These errors have no type of their own. Their code
+// RESOURCE_EXHAUSTED does not identify them, because a rate limit has the same code.
 var tooLargeTexts = []string{
 	// grpc-go
 	"message larger than max", "after decompression larger than max", "grpc: message too large",
@@ -152,8 +153,8 @@ var tooLargeTexts = []string{
 	"http.MaxBytesReader limit",
 }
 
-// tooLarge reports whether the call has a message that is too large. The next attempt would
-// have the same message.
+// tooLarge reports whether a message of the call is too large. The next attempt would send the
+// same message.
 func (f Failure) tooLarge() bool {
 	if f.Code != resourceExhausted {
 		return false
@@ -175,15 +176,15 @@ var (
 		"to wait for a server that starts, set Interceptor.Budgets to NoBudgets")
 )
 
-// Do calls attempt according to p, with a context and the number of the attempt, 1 for the
-// first. target has the Budget for a call whose p has none. coded turns the error of a context
-// into an error of the RPC library, with a code: Do calls it if ctx was done before the first
-// attempt. The error is a [*retry.Error].
+// Do calls fn once for each attempt that p allows. It passes the context of the attempt and its
+// number, which is 1 for the first attempt. If p has no Budget, target says which Budget the
+// call gets. coded turns the error of a context into an error of the RPC library. Do calls
+// coded if ctx was done before the first attempt. The error of Do is a [*retry.Error].
 func Do(
 	ctx context.Context, p retry.Policy, target Target,
-	attempt func(context.Context, int) Failure, coded func(error) error,
+	fn func(context.Context, int) Failure, coded func(error) error,
 ) error {
-	var own *retry.Budget // the Budget from target.Own; nil: the call does not use it
+	var own *retry.Budget // the Budget from target.Own, or nil if the call does not use it
 	switch {
 	case p.Budget != nil:
 	case target.Budgets != nil:
@@ -196,7 +197,7 @@ func Do(
 	attempts := 0
 	err := retry.Do(ctx, p, func(attemptCtx context.Context) error {
 		attempts++
-		f := attempt(attemptCtx, attempts)
+		f := fn(attemptCtx, attempts)
 		if f.Code == deadlineExceeded {
 			awaitDeadline(ctx)
 		}
@@ -205,8 +206,8 @@ func Do(
 		}
 		err := f.Err
 		timeout := f.Code == deadlineExceeded && p.AttemptTimeout > 0 && f.Final == ""
-		// After the end of ctx the error has no mark, because a loop around this call may go on
-		// with another context.
+		// Once ctx is done, the error is not made permanent, because a loop around this call may go
+		// on with another context.
 		if !timeout && !Ended(ctx) {
 			err = f.Mark()
 		}
@@ -240,7 +241,7 @@ func awaitDeadline(ctx context.Context) {
 }
 
 // Milliseconds returns n milliseconds as a duration. It returns 0 if n is negative, and the
-// longest duration if n milliseconds are longer.
+// longest duration if n is too large for a duration.
 func Milliseconds(n int64) time.Duration {
 	if n > math.MaxInt64/int64(time.Millisecond) {
 		return math.MaxInt64
@@ -256,7 +257,7 @@ func Ended(ctx context.Context) bool {
 }
 
 // A noAttempt is the cause of a call without an attempt. It wraps the cause of the context, and
-// the error of the context with a code.
+// the context's error as an error of the RPC library.
 type noAttempt struct {
 	error
 	coded error
@@ -264,7 +265,8 @@ type noAttempt struct {
 
 func (e *noAttempt) Unwrap() []error { return []error{e.error, e.coded} }
 
-// A timeoutError is the error of an attempt that exceeded this AttemptTimeout.
+// A timeoutError is the error of an attempt that exceeded the AttemptTimeout. Its value is this
+// timeout.
 type timeoutError time.Duration
 
 func (e timeoutError) Error() string {

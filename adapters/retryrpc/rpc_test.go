@@ -62,8 +62,8 @@ func TestFinalTimeout(t *testing.T) {
 	}
 }
 
-// A failure that shows a healthy server puts its share back, as a 404 does in HTTP.
-func TestShareOfAFailure(t *testing.T) {
+// A failure that shows that the server works puts Ratio of a retry back, as a 404 does in HTTP.
+func TestAFailureOfAWorkingServerRefillsTheBudget(t *testing.T) {
 	down, healthy := errors.New("down"), map[uint32]bool{3: true, 5: true, 6: true, 7: true, 9: true, 10: true, 11: true, 16: true}
 	for code := range uint32(18) {
 		for name, f := range map[string]Failure{
@@ -107,8 +107,8 @@ func TestDeadlineOfAContextThatDoesNotEnd(t *testing.T) {
 	})
 }
 
-// Each target has a Budget of its own, where neither the policy nor Budgets has one. A
-// retry that was paid for and not made is given back.
+// If neither the policy nor Budgets has a Budget for a call, its target has one. A retry that
+// was paid for but not made is given back.
 func TestBudgetOfACall(t *testing.T) {
 	var own retry.Budgets
 	of := func(target string) *retry.Budget {
@@ -140,8 +140,8 @@ func TestBudgetOfACall(t *testing.T) {
 	}
 }
 
-// A call of which the Budgets never hear that it has ended would keep its target for ever.
-func TestATargetGoesWhenItsCallsHaveEnded(t *testing.T) {
+// If Do did not report the end of a call to the Budgets, they would keep its target for ever.
+func TestATargetIsForgottenWhenItsCallsHaveEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var own retry.Budgets
 		for i := range 1000 {

@@ -12,9 +12,9 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A Conn is one attempt of a stream. Send returns io.EOF if the stream is broken
-// and Receive knows why. Receive returns io.EOF if the stream ends without an
-// error. Both may wrap io.EOF. One goroutine may call Send while another calls Receive.
+// A Conn is one attempt of a stream. Send returns io.EOF if the stream is broken. Receive then
+// returns the reason. Receive returns io.EOF if the stream ends without an error. The errors of
+// both may wrap io.EOF. One goroutine may call Send while another calls Receive.
 type Conn interface {
 	Send(m any) error
 	CloseSend() error
@@ -22,10 +22,10 @@ type Conn interface {
 	Failure(err error) Failure // describes an error of Receive
 }
 
-// A Stream makes attempts until the first message arrives. Open starts the first
-// attempt. The first call of Receive finishes that attempt and makes all further attempts. A
-// Stream keeps up to 256 KiB of the messages that were sent, and sends them again in each
-// attempt. If the caller has sent more than that, no attempt follows.
+// A Stream makes attempts until the first message arrives. Open starts the first attempt. The
+// first call of Receive finishes this attempt and makes all further attempts. A Stream keeps up
+// to 256 KiB of the messages that were sent, and sends them again in each attempt. If the
+// caller has sent more than 256 KiB, there is no further attempt.
 //
 // Set the fields, and call Open first. Then one goroutine may call Send and CloseSend while
 // another calls Receive.
@@ -33,44 +33,45 @@ type Stream struct {
 	// Ctx is the caller's context.
 	Ctx context.Context
 
-	// Policy and Target are the policy and the Target of the call, as for Do.
+	// Policy and Target are the policy and the Target of the call, as in Do.
 	Policy retry.Policy
 	Target Target
 
-	// Dial starts the attempt with this number. before is the previous attempt. It is nil for
-	// the first attempt, and after a Dial that returned no Conn.
-	Dial func(ctx context.Context, number int, before Conn) (Conn, Failure)
+	// Dial starts the attempt with the given number. previous is the attempt before it. previous
+	// is nil for the first attempt, and after a Dial that returned no Conn.
+	Dial func(ctx context.Context, number int, previous Conn) (Conn, Failure)
 
-	// Size returns how many bytes a message has. If the size is not known, no attempt follows.
+	// Size returns how many bytes a message has. If the size is not known, there is no further
+	// attempt.
 	Size func(m any) (bytes int, known bool)
 
-	// Coded returns the error of a context with a code, as for Do.
+	// Coded turns the error of a context into an error of the RPC library, as in Do.
 	Coded func(error) error
 
-	// OneReply means that the caller receives only one message. Then the first message closes
-	// the stream.
+	// OneReply means that the caller receives only one message. In this case the first message
+	// closes the stream.
 	OneReply bool
 
-	refused  error // the error of Enter for the first attempt; nil: the attempt may begin
-	received bool  // Receive has been called
-	over     error // the error that Receive returns from now on; nil: the stream goes on
+	refused  error // the error that Enter returned for the first attempt, or nil
+	received bool  // whether Receive has been called
+	over     error // the error that Receive returns from now on, or nil while the stream goes on
 
 	mu      sync.Mutex // guards the fields below, because sending and receiving may overlap
-	conn    Conn       // the last attempt; nil: Dial failed
+	conn    Conn       // the last attempt, or nil if Dial failed
 	failure Failure    // why Dial failed
 	sent    []any      // the messages so far, which the next attempt sends again
 	size    int        // the size of sent in bytes
-	closed  bool       // CloseSend was called
-	final   string     // why no attempt may follow; "": an attempt may follow
+	closed  bool       // whether CloseSend was called
+	final   string     // why no attempt may follow, or "" if an attempt may follow
 
-	// ctx is the context of the last attempt. It outlives the first message, but the context
-	// from Do does not.
+	// ctx is the context of the last attempt. It lasts until the stream ends. The context from Do
+	// ends when the first message has arrived.
 	ctx    context.Context
 	cancel context.CancelCauseFunc // cancels ctx
 }
 
 // maxReplay is how many bytes of messages a Stream keeps for its next attempt. gRPC's own
-// retries have the same default.
+// retries have the same limit by default.
 const maxReplay = 256 << 10
 
 // Open starts the first attempt, if the policy's Enter allows this. If Enter or Dial fails,
@@ -117,7 +118,7 @@ func (s *Stream) begin(ctx context.Context, number int) {
 		}
 	}
 	if s.closed {
-		s.conn.CloseSend() // Receive returns its error too
+		s.conn.CloseSend() // Receive returns this error too
 	}
 }
 
@@ -136,7 +137,7 @@ func (s *Stream) Receive(m any) error {
 		s.over = s.conn.Receive(m)
 	default:
 		s.received = true
-		s.over = s.first(m)
+		s.over = s.receiveFirst(m)
 	}
 	if s.over != nil || s.OneReply {
 		s.Close()
@@ -144,10 +145,9 @@ func (s *Stream) Receive(m any) error {
 	return s.over
 }
 
-// first makes attempts until the first message arrives. If the stream ends
-// without a message and without an error, first returns an error that wraps
-// io.EOF.
-func (s *Stream) first(m any) error {
+// receiveFirst makes attempts until the first message arrives. If the stream ends without a
+// message and without an error, receiveFirst returns an error that wraps io.EOF.
+func (s *Stream) receiveFirst(m any) error {
 	var last Failure
 	var eof error
 	p := s.Policy
@@ -177,7 +177,8 @@ func (s *Stream) first(m any) error {
 	return cmp.Or(err, eof)
 }
 
-// receive receives the first message of an attempt, until ctx ends.
+// receive waits for the first message of the last attempt. If ctx ends before the message
+// arrives, receive cancels the attempt.
 func (s *Stream) receive(ctx context.Context, m any) (f Failure, eof error) {
 	f = s.failure
 	if s.conn != nil {
@@ -191,7 +192,8 @@ func (s *Stream) receive(ctx context.Context, m any) (f Failure, eof error) {
 			f = s.conn.Failure(err)
 		}
 	}
-	// After the AttemptTimeout s.ctx is canceled, so no message could follow the first one.
+	// If AttemptTimeout has canceled s.ctx, the attempt counts as failed, even if its first
+	// message has arrived: no other message could follow.
 	if timeout, ok := context.Cause(s.ctx).(timeoutError); ok && !Ended(s.Ctx) {
 		f = Failure{Err: s.Coded(timeout), Code: deadlineExceeded}
 	}
@@ -210,7 +212,7 @@ func (s *Stream) Send(m any) error {
 	}
 	s.mu.Unlock()
 
-	err := io.EOF // Receive returns the cause
+	err := io.EOF // Receive returns the reason
 	if conn != nil {
 		err = conn.Send(m)
 	}
@@ -248,17 +250,17 @@ func (s *Stream) CloseSend() error {
 	return conn.CloseSend()
 }
 
-// Final forbids later attempts. why is the reason that the error shows.
-func (s *Stream) Final(why string) {
+// Final forbids further attempts. The error of the call shows the reason.
+func (s *Stream) Final(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end(why)
+	s.end(reason)
 }
 
-func (s *Stream) end(why string) { s.final, s.sent = why, nil }
+func (s *Stream) end(reason string) { s.final, s.sent = reason, nil }
 
-// Conn returns the last attempt, or nil if there is none. final says why no attempt may follow. It
-// is "" if an attempt may follow.
+// Conn returns the last attempt, or nil if there is none. It also returns why no attempt may
+// follow, or "" if an attempt may follow.
 func (s *Stream) Conn() (conn Conn, final string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Duration is a time.Duration that is a text such as "200ms" in JSON and YAML.
+// A Duration is a time.Duration whose form in JSON and YAML is a text such as "200ms".
 type Duration time.Duration
 
 // WriteDuration is the advice in errors about a Duration.
@@ -14,8 +14,8 @@ const WriteDuration = `a duration as text, such as "200ms" or "1m30s"`
 
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalJSON reads a duration. Its error says what to write, also for a number without a
-// unit.
+// UnmarshalJSON reads a duration. Its error says what to write, for example if a number lacks
+// its unit.
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	switch text, ok := d.parse(data); {
 	case ok:
@@ -28,8 +28,9 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	}
 }
 
-// parse sets d to a duration in JSON. It does not return an error: to build the texts of a million
-// errors that nobody reads would take seconds.
+// parse sets d to a duration in JSON, and returns its text. It does not return an error,
+// because a file may contain a million invalid durations, and building the texts of a million
+// errors would take seconds.
 func (d *Duration) parse(data []byte) (text string, ok bool) {
 	if json.Unmarshal(data, &text) != nil {
 		return "", false

@@ -11,16 +11,15 @@ import (
 	"github.com/goretry/retry"
 )
 
-// most is how many faults an error names. Without a limit, the error of a file that contains
-// only invalid values would be many times as long as the file.
-const most = 20
+// maxFaults is the largest number of faults that an error names. Without a limit, the error of
+// a file that contains only invalid values would be many times as long as the file.
+const maxFaults = 20
 
-// The codes of findings.
+// These are the codes of findings.
 const (
 	InvalidValue = "invalid_value"
 	UnknownKey   = "unknown_key"
 	DuplicateKey = "duplicate_key"
-	MissingKey   = "missing_key"
 )
 
 // Faults collects the faults of a value. The zero Faults is empty. Faults is not safe for
@@ -28,10 +27,11 @@ const (
 type Faults struct {
 	list  []retry.Finding
 	texts []string // the parts of the error text; a part may be about several faults
-	more  int      // faults that the error text does not name
+	more  int      // the number of faults that the error text does not name
 }
 
-// Add adds a fault of a key, with its value and with what to write instead.
+// Add adds the fault that a key has an invalid value. The parameter `write` says what to write
+// instead.
 func (f *Faults) Add(key string, value any, write string) {
 	f.add(InvalidValue, key, "%s is %v: write %s", key, value, write)
 }
@@ -48,7 +48,7 @@ func (f *Faults) Within(key string, err *retry.PolicyError) {
 }
 
 func (f *Faults) add(code, key, format string, args ...any) {
-	if len(f.texts) == most {
+	if len(f.texts) == maxFaults {
 		f.more++
 		return
 	}
@@ -60,13 +60,13 @@ func (f *Faults) add(code, key, format string, args ...any) {
 // keep adds a finding, up to 20 findings. A key may be as long as the file, so without a limit
 // the findings could take far more memory than the file.
 func (f *Faults) keep(code, key, text string) {
-	if len(f.list) < most {
+	if len(f.list) < maxFaults {
 		f.list = append(f.list, retry.Finding{Code: code, Key: key}.WithText(text))
 	}
 }
 
-// Err returns f as an error whose text begins with of. It returns nil if f is empty.
-func (f *Faults) Err(of string) error {
+// Err returns f as an error whose text starts with prefix. It returns nil if f is empty.
+func (f *Faults) Err(prefix string) error {
 	if len(f.texts) == 0 {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (f *Faults) Err(of string) error {
 	if f.more > 0 {
 		texts = append(slices.Clone(texts), fmt.Sprintf("and %d more", f.more))
 	}
-	return &Error{findings: f.list, text: of + ": " + strings.Join(texts, "; ")}
+	return &Error{findings: f.list, text: prefix + ": " + strings.Join(texts, "; ")}
 }
 
 // An Error is an error whose text names faults on one line.
@@ -94,9 +94,9 @@ func (e *Error) Findings() []retry.Finding { return slices.Clone(e.findings) }
 
 // One returns an error with one fault. key is the key of the fault, or "" for a fault of the
 // whole value. cause is the error that the result wraps, or nil.
-func One(of, key, text string, cause error) *Error {
+func One(prefix, key, text string, cause error) *Error {
 	one := []retry.Finding{retry.Finding{Code: InvalidValue, Key: key}.WithText(text)}
-	return &Error{findings: one, text: of + ": " + text, cause: cause}
+	return &Error{findings: one, text: prefix + ": " + text, cause: cause}
 }
 
 // shown is a JSON value in an error. It is formatted only if the error names it.
@@ -121,15 +121,15 @@ func quoted(text string) string {
 	return strconv.Quote(cut(text, func(r rune) string { return string(r) }))
 }
 
-// cut returns the first 60 characters of a text. write returns the text for each character.
-func cut(text string, write func(rune) string) string {
+// cut returns the first 60 characters of a text. Each character is written as show returns it.
+func cut(text string, show func(rune) string) string {
 	var b strings.Builder
 	n := 0
 	for _, r := range text {
 		if n++; n > 60 {
 			return b.String() + "..."
 		}
-		b.WriteString(write(r))
+		b.WriteString(show(r))
 	}
 	return b.String()
 }

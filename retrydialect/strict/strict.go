@@ -1,9 +1,10 @@
 // Package strict decodes a mapping that a person wrote, in JSON or YAML. Unknown keys,
-// duplicate keys and values of the wrong type are errors. One error names up to 20 faults on
-// one line, and says what to write. Its Findings are values for programs.
+// duplicate keys and values of the wrong type are errors. The error names up to 20 faults on
+// one line, and says what to write instead. Its method Findings returns the faults as values,
+// for programs.
 //
-// The package is for authors of dialects: retrydialect, retrysim and the command read files
-// with it. [Decode] calls a function that takes each known key out of a [Mapping]:
+// The package is for authors of configuration formats. retrydialect and retrysim use it.
+// [Decode] calls a function of yours, which takes each known key out of a [Mapping]:
 //
 //	func (q *Queue) UnmarshalJSON(data []byte) error {
 //		return strict.Decode(q, data, "myqueue: invalid settings", `{"tries": 3}`, (*Queue).read)
@@ -17,11 +18,13 @@
 //		m.RejectRest("a queue")
 //	}
 //
-// For {"tries": 0, "delay": "1s"}, the error of Decode says: myqueue: invalid settings: tries is
-// 0: write a whole number from 1 on; unknown key "delay": the keys of a queue are tries.
+// For the settings {"tries": 0, "delay": "1s"}, Decode returns this error, in one line:
 //
-// In all functions, the parameter write says what to write instead of a wrong value. Except in
-// RejectRest, the parameter of is the text with which the error starts.
+//	myqueue: invalid settings: tries is 0: write a whole number from 1 on;
+//	unknown key "delay": the keys of a queue are tries
+//
+// In all functions, the parameter prefix is the text with which the error starts, and the
+// parameter `write` says what to write instead of a wrong value.
 package strict
 
 import (
@@ -34,20 +37,21 @@ import (
 	"strings"
 )
 
-// Decode decodes a JSON object into v. It calls take, which takes the keys out of the Mapping
-// and sets the fields. v is unchanged after an error, and if the value is null. An error starts
-// with the text of the parameter of. It shows the example if the value is not a mapping.
-func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping)) error {
+// Decode decodes a JSON object into v. It calls readKeys, which must take the keys out of the
+// Mapping and set the fields. After an error, v is unchanged. If data is null, v is unchanged
+// too, and there is no error. An error starts with prefix. If data is not an object, the error
+// shows example, which is a valid object.
+func Decode[T any](v *T, data []byte, prefix, example string, readKeys func(*T, *Mapping)) error {
 	m := &Mapping{faults: new(Faults)}
 	if err := m.read(data); err != nil {
-		return One(of, "", fmt.Sprintf("%v, want a mapping such as %s", err, example), err)
+		return One(prefix, "", fmt.Sprintf("%v, want a mapping such as %s", err, example), err)
 	}
 	if m.values == nil {
 		return nil
 	}
 	next := *v
-	take(&next, m)
-	if err := m.faults.Err(of); err != nil {
+	readKeys(&next, m)
+	if err := m.faults.Err(prefix); err != nil {
 		return err
 	}
 	*v = next
@@ -57,27 +61,27 @@ func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping
 // A Mapping is a JSON object whose keys are taken out one by one. It is not safe for concurrent
 // use.
 type Mapping struct {
-	// NullIsFault says how to treat a key whose value is null. If NullIsFault is true, the key is
-	// a fault. Otherwise it counts as left out.
+	// NullIsFault says how to treat a key whose value is null. If NullIsFault is true, the null is
+	// a fault. If it is false, the key counts as left out.
 	NullIsFault bool
 
 	path   string // the prefix of the keys in errors, such as "backoff."
 	values map[string]json.RawMessage
 	keys   []string // the keys that have been taken
 	faults *Faults
-	listed *[]string // for Keys: the path of each key taken, also in inner mappings; or nil
+	listed *[]string // the paths of all keys taken, also in inner mappings; nil except in Keys
 }
 
-// Fault adds a fault of a key. See [Faults.Add].
+// Fault adds the fault that a key of m has an invalid value. See [Faults.Add].
 func (m *Mapping) Fault(key string, value any, write string) {
 	m.faults.Add(m.path+key, value, write)
 }
 
-// Faults returns the faults of the outermost mapping around m, and the path of a key of m in that
-// mapping.
+// Faults returns the Faults that m shares with all mappings around it, and the path of a key of
+// m from the outermost mapping, such as "backoff.base".
 func (m *Mapping) Faults(key string) (f *Faults, path string) { return m.faults, m.path + key }
 
-// read reads a JSON object. After null, m.values is nil.
+// read reads a JSON object into m. If data is null, m.values stays nil.
 func (m *Mapping) read(data []byte) error {
 	if err := json.Unmarshal(data, &m.values); err != nil {
 		if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
@@ -146,18 +150,8 @@ func Take[T any](m *Mapping, key, write string, valid func(T) bool) (v T, ok boo
 	return Parse(m, key, value, write, valid)
 }
 
-// Need is [Take] for a key that must not be left out.
-func Need[T any](m *Mapping, key, write string, valid func(T) bool) (v T, ok bool) {
-	value, ok := m.take(key)
-	if !ok {
-		m.faults.add(MissingKey, m.path+key, "%s is missing: write %s", m.path+key, write)
-		return v, false
-	}
-	return Parse(m, key, value, write, valid)
-}
-
-// Parse decodes the value of a key that has been taken, or a part of that value. If the value
-// is null, of the wrong type or not valid, Parse adds a fault and returns false.
+// Parse decodes a value, which is the value of a key that has been taken, or a part of it. If
+// the value is null, of the wrong type or not valid, Parse adds a fault and returns false.
 func Parse[T any](
 	m *Mapping, key string, value json.RawMessage, write string, valid func(T) bool,
 ) (v T, ok bool) {
@@ -224,20 +218,20 @@ func (m *Mapping) List(key, write string) (list []*Mapping) {
 func (m *Mapping) Keys() []string { return slices.Sorted(maps.Keys(m.values)) }
 
 // RejectRest adds a fault for each key that has not been taken. Call it after you have taken
-// all known keys. The parameter of is what the error calls the mapping, such as "a queue".
-func (m *Mapping) RejectRest(of string) {
+// all known keys. The error calls the mapping by its name, such as "a queue".
+func (m *Mapping) RejectRest(name string) {
 	if len(m.values) == 0 {
 		return
 	}
-	if len(m.faults.texts) == most {
+	if len(m.faults.texts) == maxFaults {
 		m.faults.more++
 		return
 	}
-	known := fmt.Sprintf("the keys of %s are %s", of, strings.Join(m.keys, ", "))
+	known := fmt.Sprintf("the keys of %s are %s", name, strings.Join(m.keys, ", "))
 	var unknown []string
 	for i, key := range m.Keys() {
-		if i == most {
-			unknown = append(unknown, fmt.Sprintf("and %d more", len(m.values)-most))
+		if i == maxFaults {
+			unknown = append(unknown, fmt.Sprintf("and %d more", len(m.values)-maxFaults))
 			break
 		}
 		text := quoted(m.path + key)
@@ -247,9 +241,10 @@ func (m *Mapping) RejectRest(of string) {
 	m.faults.texts = append(m.faults.texts, "unknown key "+strings.Join(unknown, ", ")+": "+known)
 }
 
-// Keys returns the keys that the function take looks for. The key of an inner mapping is followed
-// by its own keys, as paths such as "backoff.base".
-func Keys[T any](take func(*T, *Mapping)) (keys []string) {
-	take(new(T), &Mapping{faults: new(Faults), listed: &keys})
+// Keys returns the known keys, which are the keys that readKeys takes out of its Mapping. The
+// key of an inner mapping comes before the keys inside it, which are paths such as
+// "backoff.base".
+func Keys[T any](readKeys func(*T, *Mapping)) (keys []string) {
+	readKeys(new(T), &Mapping{faults: new(Faults), listed: &keys})
 	return keys
 }

@@ -27,11 +27,9 @@ func TestDecode(t *testing.T) {
 	}{
 		{name: "every key", text: `{"n": 7, "text": "x", "in": {"n": 7}}`},
 		{name: "null counts as left out", text: `{"n": 7, "text": null, "in": null}`},
-		{name: "null of a key that is needed", text: `{"n": null}`, fault: `n is missing: write N`},
 		{name: "null in an inner mapping counts as left out", text: `{"n": 7, "in": {"n": null}}`},
 		{name: "null is a fault", nullIsFault: true, text: `{"n": 7, "text": null, "in": null}`,
 			fault: `text is null: write T, or leave the key out; in is null: write a mapping, or leave the key out`},
-		{name: "null of a key that is needed is a fault", nullIsFault: true, text: `{"n": null}`, fault: `n is null: write N`},
 		{name: "null in an inner mapping is a fault", nullIsFault: true, text: `{"n": 7, "in": {"n": null}}`,
 			fault: `in.n is null: write N, or leave the key out`},
 		{name: "both mappings", text: `{"n": "7", "in": {"n": [], "n": 0.0, "m": 1}, "m": 1}`,
@@ -49,7 +47,7 @@ func TestDecode(t *testing.T) {
 			got := before
 			err := strict.Decode(&got, []byte(tc.text), "strict", `{"n": 7}`, func(f *form, m *strict.Mapping) {
 				m.NullIsFault = tc.nullIsFault
-				f.n, _ = strict.Need(m, "n", "N", func(n int) bool { return n == 7 })
+				f.n, _ = strict.Take(m, "n", "N", func(n int) bool { return n == 7 })
 				f.text, _ = strict.Take[string](m, "text", "T", nil)
 				if in := m.Inner("in", "a mapping"); in != nil {
 					strict.Take[int](in, "n", "N", nil)
@@ -91,11 +89,11 @@ func TestDecodeKeepsTwentyFindings(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	assert.Equal(t, []string{"n", "in", "in.m", "in.deep", "in.deep.k", "last"}, strict.Keys(func(_ *int, m *strict.Mapping) {
-		strict.Need[int](m, "n", "N", nil)
+		strict.Take[int](m, "n", "N", nil)
 		in := m.Inner("in", "a mapping")
 		strict.Take[int](in, "m", "N", nil)
 		deep := in.Inner("deep", "a mapping")
-		strict.Need[int](deep, "k", "N", nil)
+		strict.Take[int](deep, "k", "N", nil)
 		deep.RejectRest("a deep form")
 		strict.Take[int](m, "last", "N", nil)
 	}))

@@ -8,12 +8,13 @@ import (
 	"strings"
 )
 
-// YAML returns the result of a YAML library as JSON, so that the same code reads both. An error
-// of the library becomes one line that begins with of.
-func YAML(of string, unmarshal func(any) error) ([]byte, error) {
+// YAML returns a YAML value as JSON, so that the same code reads both. unmarshal is the
+// function that the YAML library passes to a method UnmarshalYAML. An error of unmarshal
+// becomes one line that starts with prefix.
+func YAML(prefix string, unmarshal func(any) error) ([]byte, error) {
 	var v any
 	if err := unmarshal(&v); err != nil {
-		return nil, One(of, "", strings.Join(strings.Fields(err.Error()), " "), err)
+		return nil, One(prefix, "", strings.Join(strings.Fields(err.Error()), " "), err)
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -22,7 +23,7 @@ func YAML(of string, unmarshal func(any) error) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// jsonValue returns v with text in place of values that JSON lacks: keys that are not text,
+// jsonValue returns value with text in place of what JSON lacks: keys that are not text,
 // infinity and NaN.
 func jsonValue(value any) any {
 	switch v := value.(type) {
@@ -61,8 +62,8 @@ func jsonValue(value any) any {
 type Number float64
 
 // MarshalYAML writes a point into numbers with an exponent, because goccy/go-yaml writes 1e-07
-// and reads it as text. Only this library calls a method of this signature. The other libraries
-// read the numbers that they write.
+// and reads it as text. Only goccy/go-yaml calls a MarshalYAML with this signature. The other
+// libraries can read the numbers that they write.
 func (n Number) MarshalYAML() ([]byte, error) {
 	text := strconv.FormatFloat(float64(n), 'g', -1, 64)
 	if digits, exponent, ok := strings.Cut(text, "e"); ok && !strings.Contains(digits, ".") {

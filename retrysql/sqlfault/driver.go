@@ -6,9 +6,9 @@ import (
 	"errors"
 )
 
-// conn, stmt and tx pass all calls to the types of the driver. If such a type lacks an optional
-// method, they do the same as database/sql: they return driver.ErrSkip or call the older
-// method.
+// conn, stmt and tx pass all calls to the types of the driver. If a type of the driver lacks an
+// optional method, they return driver.ErrSkip or call the older method, as database/sql would
+// do.
 
 type conn struct {
 	driver.Conn
@@ -197,7 +197,7 @@ func (t *tx) Commit() error {
 	if f.err == nil {
 		return t.base.Commit()
 	}
-	if f.at == beforeCommit {
+	if f.kind == beforeCommit {
 		if err := t.base.Rollback(); err != nil {
 			return errors.Join(f.err, err)
 		}

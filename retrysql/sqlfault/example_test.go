@@ -11,7 +11,8 @@ import (
 	"github.com/goretry/retry/retrysql/sqlfault"
 )
 
-// A database whose second commit is lost: it is applied, and the program cannot know.
+// The second commit is applied, but its answer is lost, so the program does not know its
+// outcome.
 func Example() {
 	faults, err := sqlfault.Open("bank", "accounts", // such as "pgx" and its URL
 		sqlfault.AfterCommit(nil), // the first commit passes

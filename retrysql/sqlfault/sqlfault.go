@@ -1,8 +1,8 @@
 // Package sqlfault makes a database fail according to a script. Tests use it to check whether
 // a program applies a transaction twice, and whether the program releases its connections.
 //
-// [Open] takes the two arguments of [sql.Open] and a script. Here the answer to the second
-// commit is lost:
+// [Open] takes the two arguments of [sql.Open] and a script. In this script, the answer to the
+// second commit is lost:
 //
 //	faults, err := sqlfault.Open("pgx", url,
 //		sqlfault.AfterCommit(nil),    // the first commit passes
@@ -10,10 +10,10 @@
 //	)
 //	db := sql.OpenDB(faults)
 //
-// [New] takes a connector of the driver instead, such as stdlib.GetConnector of pgx or
-// mysql.NewConnector. The first fault waits for the next call of its kind. Then the second
-// fault waits for the next call of its own kind, and so on. Calls in between pass. After the
-// end of the script, all calls pass:
+// [New] wraps a connector of the driver, such as the result of pgx's stdlib.GetConnector or of
+// mysql.NewConnector. The faults of a script are used one after the other. The first fault
+// decides the next call of its kind, such as a commit. Then the second fault decides the next
+// call of its own kind, and so on. All other calls reach the database unchanged:
 //
 //	faults := sqlfault.New(connector,
 //		sqlfault.Begin(driver.ErrBadConn), // the first transaction cannot begin
@@ -24,7 +24,7 @@
 //	)
 //
 // At the end of the test, [Connector.Left] returns how many faults were not used, and
-// db.Stats().InUse shows whether a transaction or a result was left open. Do not use this
+// db.Stats().InUse is above 0 if a transaction or its rows were left open. Do not use this
 // package in production.
 package sqlfault
 
@@ -37,17 +37,17 @@ import (
 	"sync"
 )
 
-// A Fault is the result of one call of its kind. The call fails with the error of the Fault, or
-// passes if the error is nil.
+// A Fault decides the result of one call of its kind, such as a commit. The call fails with the
+// error of the Fault. If the error is nil, the call reaches the database unchanged.
 type Fault struct {
-	at  point
-	err error
+	kind kind
+	err  error
 }
 
-type point uint8
+type kind uint8
 
 const (
-	begin point = iota
+	begin kind = iota
 	exec
 	beforeCommit
 	afterCommit
@@ -59,20 +59,22 @@ func Begin(err error) Fault { return Fault{begin, err} }
 
 // Exec is the Fault of a statement, prepared or not, with or without rows. If err is not nil,
 // the statement was not executed. Earlier statements of the transaction stay in effect until
-// the transaction is rolled back. With go-sql-driver/mysql, retrysql.Tx sends a statement
-// before the first statement of the function (SAVEPOINT), and one or more after the last.
+// the transaction is rolled back. With go-sql-driver/mysql, retrysql.Tx sends the statement
+// SAVEPOINT before the first statement of the function, and one or two statements after the
+// last.
 func Exec(err error) Fault { return Fault{exec, err} }
 
 // BeforeCommit is the Fault of a commit. If err is not nil, the transaction was rolled back.
 func BeforeCommit(err error) Fault { return Fault{beforeCommit, err} }
 
-// AfterCommit is the Fault of a commit. If err is not nil, the transaction was committed all the
-// same. If the database itself refuses the commit, its error is returned.
+// AfterCommit is the Fault of a commit. If err is not nil, the transaction was committed, and
+// the caller gets err nevertheless. If the database itself refuses the commit, the caller gets
+// the error of the database.
 func AfterCommit(err error) Fault { return Fault{afterCommit, err} }
 
 // A Connector is a driver.Connector whose calls fail according to a script. It is safe for
-// concurrent use: calls take the faults in the order in which the calls arrive. The Raw method
-// of an sql.Conn gets a connection of this package, not of the driver.
+// concurrent use: calls take the faults in the order in which the calls arrive. The function
+// that you give to [sql.Conn.Raw] gets a connection of this package, not of the driver.
 type Connector struct {
 	base driver.Connector
 
@@ -142,11 +144,12 @@ func (c *Connector) Close() error {
 	return nil
 }
 
-// next takes the first fault of the script if the fault belongs to one of these points.
-func (c *Connector) next(at ...point) (f Fault, taken bool) {
+// next removes the first fault from the script and returns it, if the fault is of one of these
+// kinds.
+func (c *Connector) next(kinds ...kind) (f Fault, taken bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.script) == 0 || !slices.Contains(at, c.script[0].at) {
+	if len(c.script) == 0 || !slices.Contains(kinds, c.script[0].kind) {
 		return Fault{}, false
 	}
 	f, c.script = c.script[0], c.script[1:]

@@ -134,8 +134,8 @@ func TestOldDriver(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []driver.Value{int64(10), "a"}, base.args)
 
-	// It does not know contexts either, so the wrapper checks whether the
-	// context has ended.
+	// An old driver does not know contexts either, so the wrapper checks whether the context has
+	// ended.
 	base.log = nil
 	for _, call := range []struct {
 		name string
@@ -234,9 +234,8 @@ func TestConcurrently(t *testing.T) {
 	assert.Zero(t, faults.Left())
 }
 
-// A database records its operations and counts the transactions that it
-// applied. An old one lacks all optional methods. One that skips requires
-// prepared statements.
+// A database records its operations and counts the transactions that it applied. An old
+// database lacks all optional methods. A database that skips requires prepared statements.
 type database struct {
 	skips, old, invalid bool
 	fails               map[string]error

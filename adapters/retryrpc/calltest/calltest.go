@@ -1,11 +1,11 @@
-// Package calltest tests an adapter for an RPC library against a server of this library.
+// Package calltest tests an adapter for an RPC library against a server of the same library.
 //
 //	func TestCalls(t *testing.T) { calltest.Run(t, call, nil) }
 //	func TestBlips(t *testing.T) { calltest.Blips(t, start) }
 //
-// [Run] calls the function [Call] of the adapter once for each row of a table, and checks the
-// number of attempts, the reason and the events. [Blips] checks that no call is lost while a
-// server fails for a second or less.
+// [Run] makes one call for each row of a table, and checks the number of attempts, the reason
+// and the events. The test passes a [Call], which is a function that makes a call through the
+// adapter. [Blips] checks that no call fails if the server is down for a second or less.
 package calltest
 
 import (
@@ -34,14 +34,14 @@ const (
 // Wait is how long a Busy server asks the client to wait.
 const Wait = 20 * time.Millisecond
 
-// A Call makes one call with a policy and returns its error. The server calls answer once for
-// each attempt that reaches the server, just before it answers. The first attempt is 1. served
-// is the number of these attempts.
+// A Call makes one call according to p and returns its error. For each attempt that reaches the
+// server, the server calls answer just before it answers. It passes 1 for the first of these
+// attempts, 2 for the second, and so on. served is the number of these attempts.
 type Call func(
 	ctx context.Context, p retry.Policy, answer func(attempt int) Answer,
 ) (served int, err error)
 
-// attemptTimeout is the AttemptTimeout of the row with this name.
+// attemptTimeout is the AttemptTimeout of the policy in the row "AttemptTimeout".
 const attemptTimeout = 250 * time.Millisecond
 
 // A row checks something that an adapter can do wrong. The tests of the root package check the
@@ -49,14 +49,14 @@ const attemptTimeout = 250 * time.Millisecond
 type row struct {
 	name     string
 	answers  []Answer            // the server's answers to the attempts; the last answer repeats
-	policy   func(*retry.Policy) // changes the policy of the call; nil: no change
-	cancel   string              // the moment when the caller's context is canceled; "": never
+	policy   func(*retry.Policy) // changes the policy of the call, unless it is nil
+	cancel   string              // when the caller's context is canceled, or "" for never
 	attempts int                 // how many attempts the server must see
-	more     bool                // a busy machine may make more attempts before the call succeeds
+	more     bool                // whether a busy machine may make more attempts before one succeeds
 	reason   retry.Reason        // why the call ends
 }
 
-// The moments in which a row cancels the caller's context.
+// The moments at which a row cancels the caller's context.
 const (
 	before    = "before"
 	inAttempt = "in an attempt"
@@ -111,8 +111,8 @@ var rows = []row{
 		attempts: 3, reason: retry.ReasonBudget},
 }
 
-// refuses returns an Enter that refuses this attempt. It must be called once for each attempt,
-// and returns another error otherwise.
+// refuses returns an Enter that refuses the attempt with this number. The Enter returns another
+// error if it is not called exactly once for each attempt.
 func refuses(attempt int) func(context.Context, retry.Event) error {
 	calls := 0
 	return func(_ context.Context, e retry.Event) error {
@@ -129,8 +129,8 @@ func refuses(attempt int) func(context.Context, retry.Event) error {
 	}
 }
 
-// Run runs the table. skip has the names of the rows that do not apply to the adapter, each
-// with the reason.
+// Run runs the table. The keys of skip are the names of the rows that do not apply to the
+// adapter. The values are the reasons.
 func Run(t *testing.T, call Call, skip map[string]string) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -198,8 +198,8 @@ func (row row) run(t *testing.T, call Call) {
 	}
 }
 
-// blips are short failures of a target. Under the default Budget of a target, no blip may cost
-// a call.
+// blips are short failures of a target. With the default Budget of a target, no call may fail
+// because of a blip.
 var blips = []struct {
 	name  string
 	rate  int           // how many calls are made each second, before and during the failure
@@ -215,9 +215,9 @@ var blips = []struct {
 	{"100 a second for a minute, 100 at once, 1 s", 100, time.Minute, time.Second, 100},
 }
 
-// Blips checks that no call is lost while a target fails for a second or less. start returns a
-// function that makes one call with retry.Default in virtual time. The server of this call
-// works if up returns true.
+// Blips checks that no call fails if its target is down for a second or less. start starts a
+// server, and returns a function that makes one call to it with retry.Default. The server works
+// while up returns true. The time is virtual.
 func Blips(t *testing.T, start func(t *testing.T, up func() bool) func(context.Context) error) {
 	for _, blip := range blips {
 		t.Run(blip.name, func(t *testing.T) {
