@@ -26,22 +26,22 @@ type summary struct {
 	Keyless     int         `json:"without_key"`
 	Retried     int         `json:"retried"` // calls that had a retry
 	Retries     int         `json:"retries"`
-	Peak        *bar        `json:"peak,omitempty"` // the bar of Strip with the most retries
+	Peak        *bar        `json:"peak,omitempty"` // the bar of Histogram with the most retries
 	Envoy       int         `json:"envoy"`          // calls from access logs of Envoy
 	Reasons     []*group    `json:"reasons"`
 	Sources     []*group    `json:"sources"`
 	Errors      []errorLine `json:"errors"`
-	Strip       []*bar      `json:"strip"`
+	Histogram   []*bar      `json:"strip"`
 	Reversed    string      `json:"newest_line_first,omitempty"` // see logs.Files.NewestFirst
 	logs.Files              // the log
 	*comparison             // nil without -policy
 
-	from, to time.Time // of the first and the last event
-	started  bool      // the log has attempts
-	failed   bool      // -failed: only calls that gave up are printed
-	reasons  groups
-	sources  groups
-	strip    strip
+	from, to  time.Time // of the first and the last event
+	started   bool      // the log has attempts
+	failed    bool      // -failed: only calls that gave up are printed
+	reasons   groups
+	sources   groups
+	histogram histogram
 }
 
 // instant returns a time in UTC as text. Unlike time.Time.MarshalJSON it accepts every year.
@@ -225,7 +225,7 @@ func (s *summary) add(t *logs.Trace) (differs bool) {
 	for _, r := range t.Records {
 		s.started = s.started || r.Event.Kind == retry.AttemptStarted
 		if r.Event.Kind == retry.RetryScheduled {
-			s.strip.add(r.Event.Time, 0, 1)
+			s.histogram.add(r.Event.Time, 0, 1)
 			retries++
 		}
 	}
@@ -234,7 +234,7 @@ func (s *summary) add(t *logs.Trace) (differs bool) {
 	}
 	if t.Foreign() {
 		s.started, retries = true, attempts-1
-		s.strip.add(last.Time, 0, retries)
+		s.histogram.add(last.Time, 0, retries)
 	}
 	s.Envoy += one(t.Foreign())
 	s.Keyless += one(t.Key == "")
@@ -251,7 +251,7 @@ func (s *summary) add(t *logs.Trace) (differs bool) {
 	s.group.add(t, attempts, differs, failures...)
 	source.add(t, attempts, differs, failures...)
 	if t.Stopped() && t.Reason != retry.ReasonSuccess {
-		s.strip.add(last.Time, one(gaveUp(t)), 0)
+		s.histogram.add(last.Time, one(gaveUp(t)), 0)
 		reason := s.reasons.of([3]string{string(t.Reason), last.Class}, [3]string{"other"})
 		reason.add(t, attempts, false, failures[max(0, len(failures)-1):]...)
 	}
@@ -277,10 +277,10 @@ func (s *summary) finish() {
 	s.Reversed = s.NewestFirst()
 	s.Errors = s.errors.most(namedErrors)
 	s.Reasons, s.Sources = s.reasons.sorted(), s.sources.sorted()
-	s.Strip = []*bar{}
-	for _, begin := range slices.Sorted(maps.Keys(s.strip.bars)) {
-		b := s.strip.bars[begin]
-		s.Strip = append(s.Strip, b)
+	s.Histogram = []*bar{}
+	for _, begin := range slices.Sorted(maps.Keys(s.histogram.bars)) {
+		b := s.histogram.bars[begin]
+		s.Histogram = append(s.Histogram, b)
 		if b.Retries > 0 && (s.Peak == nil || b.Retries > s.Peak.Retries) {
 			s.Peak = b
 		}
@@ -329,7 +329,7 @@ func (s *summary) sentences(p *paragraph) {
 	p.say(true, ".\n%s had %s", counted(s.Retried, "call"), counted(s.Retries, "retry"))
 	if s.Peak != nil {
 		p.say(true, ". The busiest %s had %s, from %s on",
-			widths[s.strip.width].name, number(s.Peak.Retries), s.Peak.begin.Format(clock))
+			widths[s.histogram.width].name, number(s.Peak.Retries), s.Peak.begin.Format(clock))
 	}
 	p.say(true, ".\n")
 	p.say(!s.started, "The log has no attempts (its level is above DEBUG), so it lacks calls that\n"+
@@ -368,7 +368,7 @@ func (s *summary) tables(p *paragraph) {
 		title(t, i, "FAILURES\tSHARE\tERROR")
 		fmt.Fprintf(t, "%s\t%.0f%%\t%s\n", l.times(), 100*l.Share, l.Error)
 	}
-	s.strip.table(t, s.Strip)
+	s.histogram.table(t, s.Histogram)
 	_ = t.Flush()
 }
 

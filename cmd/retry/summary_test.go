@@ -29,11 +29,11 @@ func TestSummaryIsBounded(t *testing.T) {
 		var got summary
 		require.NoError(t, json.Unmarshal([]byte(succeed(t, log.String(), "explain", "-json")), &got))
 		sum := 0
-		for _, bar := range got.Strip {
+		for _, bar := range got.Histogram {
 			sum += bar.GaveUp
 		}
 		assert.Equal(t, row.n, sum, row.want)
-		assert.LessOrEqual(t, len(got.Strip), mostBars)
+		assert.LessOrEqual(t, len(got.Histogram), mostBars)
 		assert.LessOrEqual(t, len(got.Reasons), mostGroups+1)
 		text := succeed(t, log.String(), "explain")
 		assert.Contains(t, text, "\nIN EACH "+strings.ToUpper(row.want)+" ")

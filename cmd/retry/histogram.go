@@ -9,8 +9,8 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 )
 
-// A strip counts events over time, in at most mostBars bars. A longer log has wider bars.
-type strip struct {
+// A histogram counts events over time, in at most mostBars bars. A longer log has wider bars.
+type histogram struct {
 	width       int // index in widths
 	bars        map[int64]*bar
 	first, last int64 // the first and the last second that is counted, in Unix time
@@ -46,51 +46,51 @@ var widths = []struct {
 
 // add adds calls that gave up, and retries, to the bar of a time. Then it makes the bars wider if
 // there are too many of them. If the time is zero, add does nothing.
-func (s *strip) add(at time.Time, gaveUp, retries int) {
+func (h *histogram) add(at time.Time, gaveUp, retries int) {
 	if at.IsZero() || gaveUp+retries == 0 {
 		return
 	}
 	second := at.Unix()
-	if len(s.bars) == 0 {
-		s.bars, s.first, s.last = map[int64]*bar{}, second, second
+	if len(h.bars) == 0 {
+		h.bars, h.first, h.last = map[int64]*bar{}, second, second
 	}
-	s.first, s.last = min(s.first, second), max(s.last, second)
-	s.count(second, gaveUp, retries)
+	h.first, h.last = min(h.first, second), max(h.last, second)
+	h.count(second, gaveUp, retries)
 	tooMany := func() bool {
-		return s.start(s.last)-s.start(s.first) >= mostBars*widths[s.width].seconds
+		return h.start(h.last)-h.start(h.first) >= mostBars*widths[h.width].seconds
 	}
-	for s.width < len(widths)-1 && tooMany() {
-		s.width++
-		bars := s.bars
-		s.bars = map[int64]*bar{}
+	for h.width < len(widths)-1 && tooMany() {
+		h.width++
+		bars := h.bars
+		h.bars = map[int64]*bar{}
 		for second, b := range bars {
-			s.count(second, b.GaveUp, b.Retries)
+			h.count(second, b.GaveUp, b.Retries)
 		}
 	}
 }
 
-func (s *strip) count(second int64, gaveUp, retries int) {
-	second = s.start(second)
-	if s.bars[second] == nil {
+func (h *histogram) count(second int64, gaveUp, retries int) {
+	second = h.start(second)
+	if h.bars[second] == nil {
 		begin := time.Unix(second, 0).UTC()
-		s.bars[second] = &bar{
+		h.bars[second] = &bar{
 			Time:    instant(begin),
-			Seconds: widths[s.width].seconds,
+			Seconds: widths[h.width].seconds,
 			begin:   begin,
 		}
 	}
-	s.bars[second].GaveUp += gaveUp
-	s.bars[second].Retries += retries
+	h.bars[second].GaveUp += gaveUp
+	h.bars[second].Retries += retries
 }
 
 // start returns the first second of the bar that contains a second.
-func (s *strip) start(second int64) int64 {
-	width := widths[s.width].seconds
+func (h *histogram) start(second int64) int64 {
+	width := widths[h.width].seconds
 	return second - (second%width+width)%width
 }
 
 // table writes the bars as a table. A gap between two bars is a row with "...".
-func (s *strip) table(t *tabwriter.Writer, bars []*bar) {
+func (h *histogram) table(t *tabwriter.Writer, bars []*bar) {
 	gaveUp, retries := 1, 1
 	for _, b := range bars {
 		gaveUp, retries = max(gaveUp, b.GaveUp), max(retries, b.Retries)
@@ -99,7 +99,7 @@ func (s *strip) table(t *tabwriter.Writer, bars []*bar) {
 		return preview.Thousands(n) + "\t" + strings.Repeat("#", max(min(n, 1), n*widest/most))
 	}
 	for i, b := range bars {
-		title(t, i, "IN EACH "+strings.ToUpper(widths[s.width].name)+"\tGAVE UP\t\tRETRIES")
+		title(t, i, "IN EACH "+strings.ToUpper(widths[h.width].name)+"\tGAVE UP\t\tRETRIES")
 		if i > 0 && b.begin.Unix() > bars[i-1].begin.Unix()+b.Seconds {
 			fmt.Fprint(t, "...\t\t\t\n")
 		}
