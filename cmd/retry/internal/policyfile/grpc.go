@@ -31,7 +31,7 @@ func readGRPC(f *form) {
 	f.throttling()
 }
 
-// throttling reads the settings around a retryPolicy.
+// throttling reads the settings around a retryPolicy that affect its retries.
 func (f *form) throttling() {
 	if f.b.beside == nil {
 		return

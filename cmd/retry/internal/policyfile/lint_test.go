@@ -18,7 +18,7 @@ func TestLintInTheWordsOfADialect(t *testing.T) {
 		"Argo: attempts beyond maxDuration": {
 			"argo", `{limit: "10", backoff: {duration: "1", factor: "2", maxDuration: 1m}}`,
 			"backoff.maxDuration unused_attempts: at most 6 of 11 attempts fit into backoff.maxDuration " +
-				"of 1m0s: attempt 7 and those after it never run",
+				"of 1m0s: attempt 7 and all later attempts never run",
 		},
 		"Argo: a delay beyond maxDuration": {
 			"argo", `{limit: 2, retryPolicy: Always, backoff: {duration: 2m, maxDuration: 1m}}`,
