@@ -13,7 +13,8 @@ import (
 var Consumed = newCheck("consumed", `report a reader, request or rows made outside of the operation
 
 The first attempt reads a body or rows to the end, so nothing is left for the
-second attempt. Each attempt must make its own reader, request or rows.`, func(pass *analysis.Pass, u *uses) {
+second attempt. Each attempt must make its own reader, request or
+rows.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations() {
 		for _, found := range u.consumptions(op) {
 			pass.ReportRangef(found.x, "%s comes from outside of %s and %s", types.ExprString(found.x),

@@ -14,7 +14,7 @@ import (
 var Nested = newCheck("nested", `report a call that retries inside another call, without WithBudget
 
 Each attempt of the outer call makes all attempts of the inner call. With 4 outer
-and 3 inner attempts, a server that is in trouble gets 12 requests.`, func(pass *analysis.Pass, u *uses) {
+and 3 inner attempts, a server in trouble gets 12 requests.`, func(pass *analysis.Pass, u *uses) {
 	u.clientTimeouts(pass)
 	for call, op := range u.operations() {
 		u.layers(pass, call, op)

@@ -20,9 +20,9 @@ type format struct {
 	certain              bool     // settings in its place are in the format even without such a key
 	beside               []sibling
 	attemptLimit         string   // the key of the timeout of an attempt; "" if there is none
-	ignoresLong          bool // the system ignores this timeout unless it is below that of all
-	refusesLong          bool // the system refuses this timeout if it is above that of all
-	fillsLong            bool // by default, the system sets this timeout to that of all
+	ignoresLong          bool     // the system ignores this timeout unless it is below that of all
+	refusesLong          bool     // the system refuses this timeout if it is above that of all
+	fillsLong            bool     // by default, the system sets this timeout to that of all
 	expands              []string // the keys in whose values the system expands templates
 	terms                terms
 }
