@@ -11,12 +11,12 @@ import (
 
 // A histogram counts events over time, in at most mostBars bars. A longer log has wider bars.
 type histogram struct {
-	width       int // index in widths
+	width       int // the width of a bar, as an index in widths
 	bars        map[int64]*bar
-	first, last int64 // the first and the last second that is counted, in Unix time
+	first, last int64 // the first and the last second with an event, in Unix time
 }
 
-// A bar counts events from Time on, for as long as Seconds says.
+// A bar counts the events in one section of time. The section starts at Time and lasts for Seconds.
 type bar struct {
 	Time    string `json:"time"`
 	Seconds int64  `json:"seconds"`
@@ -27,12 +27,12 @@ type bar struct {
 
 const (
 	mostBars = 60
-	widest   = 24 // characters of the longest bar
+	widest   = 24 // the number of characters of the longest bar
 	clock    = "2006-01-02 15:04:05Z"
 )
 
-// widths are the possible widths of a bar. Each width is a multiple of the width before it, so that
-// narrow bars can be added up to wider bars.
+// widths lists the possible widths of a bar. Each width is a multiple of the width before it, so
+// wider bars can be made by adding narrow bars.
 var widths = []struct {
 	seconds int64
 	name    string
@@ -44,8 +44,8 @@ var widths = []struct {
 	{86_400_000, "1,000 days"}, {864_000_000, "10,000 days"},
 }
 
-// add adds calls that gave up, and retries, to the bar of a time. Then it makes the bars wider if
-// there are too many of them. If the time is zero, add does nothing.
+// add adds numbers of retries and of calls that gave up to the bar that contains a time. If there
+// are too many bars then, add makes them wider. If the time is zero, add does nothing.
 func (h *histogram) add(at time.Time, gaveUp, retries int) {
 	if at.IsZero() || gaveUp+retries == 0 {
 		return
@@ -83,13 +83,14 @@ func (h *histogram) count(second int64, gaveUp, retries int) {
 	h.bars[second].Retries += retries
 }
 
-// start returns the first second of the bar that contains a second.
+// start returns the first second of the bar that contains this second.
 func (h *histogram) start(second int64) int64 {
 	width := widths[h.width].seconds
 	return second - (second%width+width)%width
 }
 
-// table writes the bars as a table. A gap between two bars is a row with "...".
+// table writes the bars as a table. If time is missing between two bars, it writes a row with
+// "...".
 func (h *histogram) table(t *tabwriter.Writer, bars []*bar) {
 	gaveUp, retries := 1, 1
 	for _, b := range bars {

@@ -12,7 +12,7 @@ import (
 )
 
 // Endless reports calls that only a success can end.
-var Endless = newCheck("endless", `report unlimited attempts on a context that is never done
+var Endless = newCheck("endless", `report unlimited attempts with a context that is never canceled
 
 An operation that cannot succeed is retried until the process ends. Set a limit, or
 use a context that something cancels. A policy with HealthyAfter is not reported: it

@@ -14,7 +14,7 @@ import (
 
 // OtherMark reports errors that are marked with a function of another library and passed to
 // retry.Do.
-var OtherMark = newCheck("othermark", `report the mark of another library on an error that Do gets
+var OtherMark = newCheck("othermark", `report an error for retry.Do with the mark of another library
 
 retry.Do does not know backoff.Permanent or the marks of avast/retry-go and
 sethvargo/go-retry. It retries an error with such a mark like any

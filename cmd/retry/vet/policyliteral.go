@@ -16,7 +16,7 @@ import (
 )
 
 // PolicyLiteral reports what Validate and Lint would say about the policies in the source.
-var PolicyLiteral = newCheck("policyliteral", `report a policy that Validate or Lint would report
+var PolicyLiteral = newCheck("policyliteral", `report a policy with a finding of Validate or Lint
 
 An invalid policy never retries. This check reports the findings of Validate about fields
 with constant values, each at the line of its field. If all fields are constant and the

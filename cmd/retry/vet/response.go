@@ -11,7 +11,7 @@ import (
 )
 
 // Response reports HTTP responses whose status nothing reads.
-var Response = newCheck("response", `report an HTTP status that nothing reads
+var Response = newCheck("response", `report an HTTP response whose status nothing reads
 
 net/http returns no error for a 503. So an attempt that ignores the status succeeds, and
 there is no retry.`, func(pass *analysis.Pass, u *uses) {

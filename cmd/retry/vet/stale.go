@@ -12,7 +12,7 @@ import (
 )
 
 // Stale reports transactions, connections and timers that the second attempt cannot use.
-var Stale = newCheck("stale", `report a transaction, connection or timer that was begun outside
+var Stale = newCheck("stale", `report a transaction, connection or timer that all attempts share
 
 A transaction that failed stays failed, a broken connection stays broken, and a timer
 fires once. Each attempt must begin its own transaction, connection or
