@@ -24,10 +24,10 @@ var simulateCommand = &command{
 	summary: "say whether a system of services comes back after an outage",
 	doc: `
 Simulate says whether services that call and retry each other come back after an
-outage. It simulates ten runs with retries and ten runs without retries. It
-prints how they end, the highest rate of calls at which the services still come
-back, and a table of one run. The exit status is 1 if the system in FILE does
-not recover.
+outage. It simulates ten runs, and one of these runs also without retries. It
+prints how the runs end, the highest rate of calls at which the services still
+come back, and a table of one run. The exit status is 1 if the system in FILE
+does not recover.
 
     retry simulate system.yaml
     retry simulate -rescue -page page.html system.yaml

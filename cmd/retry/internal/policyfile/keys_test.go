@@ -13,7 +13,7 @@ import (
 )
 
 // besideCall matches code that reads keys next to the settings, or in another document.
-var besideCall = regexp.MustCompile(`(?:\.get\([\w.]+, |f\.all\([^,]+, |f\.texts?\([^,]+, |f\.amount\([^,]+, |(?:budget|percent|least|most): +)((?:"[^"]+"(?:, )?)+)`)
+var besideCall = regexp.MustCompile(`(?:\.get\([\w.]+, |f\.places\([^,]+, |f\.texts?At\([^,]+, |f\.amount\([^,]+, |(?:budget|percent|least|most): +)((?:"[^"]+"(?:, )?)+)`)
 
 var quotedKey = regexp.MustCompile(`"([^"]+)"`)
 
