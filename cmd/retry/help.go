@@ -27,11 +27,13 @@ var replaced = map[string]string{
 const values = `
 A duration is a text, such as "200ms" or "1m30s".
 
-A jitter is full, equal or a number from 0 to 1. full draws a delay from 0 to
-the delay of the backoff. equal draws a delay from half of it to all of it. The
-number 0.2 draws a delay that is up to 20 % shorter or longer.
+A jitter is "full", "equal" or a number from 0 to 1. With "full", each delay is
+drawn from 0 to the delay of the backoff. With "equal", it is drawn from half of
+that delay to all of it. The number 0.2 makes a delay up to 20 % shorter or
+longer.
 
-A backoff is one of these mappings. The factor is at least 1. The default is 2.
+A backoff is one of these mappings. The factor is at least 1. If it is left out,
+it is 2.
 
     {type: fixed, base: 1s}
     {type: linear, base: 1s}

@@ -50,7 +50,7 @@ func main() {
 
 // streams are the inputs and outputs of a command.
 type streams struct {
-	ctx      context.Context // if it is done, explain stops reading, and vet stops
+	ctx      context.Context // explain and vet stop when ctx is done
 	in       io.Reader
 	out, err io.Writer
 
@@ -79,7 +79,8 @@ type command struct {
 
 var commands []*command
 
-// The functions of the commands use the list, so its declaration cannot contain them.
+// init fills the list. A declaration with the commands would be a cycle, because their functions
+// use the list.
 func init() {
 	commands = []*command{planCommand, lintCommand, explainCommand, simulateCommand, vetCommand}
 }
@@ -169,8 +170,8 @@ func version() string {
 }
 
 // parse parses the flags in args, which may come before or after the other arguments. It returns
-// the other arguments in rest. If done is true, the command must not run and only return status:
-// the user wrote -h, or the usage is wrong.
+// the other arguments in rest. If done is true, the command must return status at once, because the
+// user wrote -h or the usage is wrong.
 func (c *command) parse(
 	s *streams, flags *flag.FlagSet, args []string,
 ) (rest []string, status int, done bool) {
@@ -305,7 +306,7 @@ func oneOf(all []string, to *string) func(string) error {
 	}
 }
 
-// A policy is a policy that was read from a file.
+// A policy contains a retry.Policy that was read from a file, with its place in the file.
 type policy struct {
 	retry.Policy
 	policyfile.Block

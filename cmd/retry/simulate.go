@@ -90,7 +90,7 @@ func simulate(s *streams, c *command, args []string) int {
 	if status != ok {
 		return status
 	}
-	debug.SetMemoryLimit(512 << 20) // a run needs less, so collect garbage at this size
+	debug.SetMemoryLimit(512 << 20) // a run needs less memory, so more than this is garbage
 	s.during("simulating", func(say func(string)) {
 		if err = simulateAll(all); err == nil && *rescues {
 			progress := func(done, of int) { say(fmt.Sprintf("change %d of %d", done+1, of)) }
@@ -173,8 +173,8 @@ func simulateAll(all []explore.Simulation) (err error) {
 }
 
 // during calls f. If this takes longer than two seconds and standard error is a terminal, during
-// shows what f is doing and for how long. The first text is task. To show another text, f calls
-// say.
+// shows what f is doing and for how long. At first it shows the text task. To show another text, f
+// calls say.
 func (s *streams) during(task string, f func(say func(string))) {
 	var now atomic.Value
 	now.Store(task)

@@ -47,8 +47,8 @@ func endsByItself(retryIf ast.Expr) bool {
 		(len(fn.Type.Params.List[0].Names) == 0 || fn.Type.Params.List[0].Names[0].Name == "_")
 }
 
-// neverDone reports whether certainly nothing cancels the context ctx before the call that gets it
-// returns. fn is the function around the call.
+// neverDone reports whether it is certain that nothing cancels the context ctx during a call that
+// gets it. fn is the function around the call.
 func (u *uses) neverDone(fn ast.Node, ctx ast.Expr) bool {
 	for {
 		made := u.callOf(ctx)

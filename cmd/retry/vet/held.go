@@ -64,8 +64,8 @@ func (u *uses) waiting() (found []wait) {
 	})
 }
 
-// heldDuring returns a text for the lock, the transaction or the connection that the function
-// around the call w holds during this call. It returns "" if the function holds nothing.
+// heldDuring describes the lock, transaction or connection that the function around the call w
+// holds during this call. It returns "" if the function holds nothing.
 func (u *uses) heldDuring(w wait) string {
 	fn := enclosingFunc(w.cursor)
 	if lit, ok := fn.Node().(*ast.FuncLit); ok && u.inTransaction(fn.Parent(), lit, w) {
@@ -94,8 +94,8 @@ func (u *uses) heldDuring(w wait) string {
 	return ""
 }
 
-// takesHold returns a text for the lock, the transaction or the connection that a statement takes.
-// x is the variable, and ends are the names of the methods that release it. The text is "" if the
+// takesHold describes the lock, transaction or connection that a statement takes. x is the
+// variable, and ends are the names of the methods that release it. The description is "" if the
 // statement takes nothing.
 func (u *uses) takesHold(stmt ast.Node) (what string, x ast.Expr, ends []string) {
 	if expr, ok := stmt.(*ast.ExprStmt); ok {

@@ -121,7 +121,7 @@ func (u *uses) handedOn(c inspector.Cursor) bool {
 	return true
 }
 
-// mayLog reports whether a statement may call a logger: the function has no result, or it is a
+// mayLog reports whether a statement may call a logger. Such a function has no result, or is a
 // Print function of fmt.
 func mayLog(u *uses, stmt *ast.ExprStmt) bool {
 	call, ok := ast.Unparen(stmt.X).(*ast.CallExpr)

@@ -34,8 +34,8 @@ func isCalled(c inspector.Cursor) bool {
 	return ok && call.Fun == c.Node()
 }
 
-// isOuter reports whether v lives longer than an attempt of op. All variables do that op does not
-// declare. A receiver of op does if it is a pointer.
+// isOuter reports whether v lives longer than an attempt of op. This is true of every variable that
+// op does not declare. It is also true of the receiver of op if the receiver is a pointer.
 func isOuter(op *operation, v *types.Var) bool {
 	if decl, ok := op.node.(*ast.FuncDecl); ok && decl.Recv != nil && decl.Recv.Pos() <= v.Pos() &&
 		v.Pos() < decl.Recv.End() {

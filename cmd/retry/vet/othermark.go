@@ -61,8 +61,8 @@ var otherLibraries = map[string]struct{ mark, reads, instead string }{
 
 // calledByDo returns the functions that Do calls, directly or through other functions. It also
 // returns the functions that are passed to another package which imports this library, because that
-// package may pass them to Do. A package that also imports path does not count, because a loop of
-// the library path may need the marks.
+// package may pass them to Do. But if that package also imports the other library, path, the marks
+// may be for a loop of the other library, and the functions do not count.
 func (u *uses) calledByDo(path string) map[any]bool {
 	var given []ast.Expr
 	passed := map[*types.Var][]ast.Expr{} // for parameters

@@ -267,8 +267,8 @@ func reportContext(pass *analysis.Pass, op *operation, arg ast.Expr, prefix, suf
 	})
 }
 
-// visible reports whether the name of v refers to v at pos. If another variable of this name is
-// declared nearer, it does not.
+// visible reports whether the name of v refers to v at pos. It returns false if a variable with the
+// same name hides v.
 func visible(pass *analysis.Pass, v *types.Var, pos token.Pos) bool {
 	_, obj := pass.Pkg.Scope().Innermost(pos).LookupParent(v.Name(), pos)
 	return obj == v

@@ -18,7 +18,7 @@ type policy struct {
 }
 
 // policy returns what the source says about the policy x. It returns nil if x comes from another
-// package, or if code that u does not record may change x.
+// package, or if code elsewhere may change x.
 func (u *uses) policy(x ast.Expr) *policy {
 	p := &policy{fields: map[string]ast.Expr{}}
 	for {

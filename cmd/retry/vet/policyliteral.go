@@ -53,8 +53,8 @@ no delays.`, func(pass *analysis.Pass, u *uses) {
 	}
 })
 
-// usedPolicies returns the literals that are passed to calls. The value is false if an assignment
-// changes a field of the literal.
+// usedPolicies returns the literals that are passed to calls. In the map, the value of a literal is
+// false if an assignment changes one of its fields.
 func (u *uses) usedPolicies() map[ast.Expr]bool {
 	used := map[ast.Expr]bool{}
 	add := func(x ast.Expr) {

@@ -83,8 +83,8 @@ func target(x ast.Expr) ast.Expr {
 // them. For example, op assigns a new reader to the variable, rewinds the reader, or passes the
 // reader to a function that may do so.
 func (u *uses) restored(op *operation, found consumption) bool {
-	// A value may get the reader through an interface with Write, and fill it. For example, a command
-	// writes to the buffer in its Stdout.
+	// written reports whether x is the reader and t has a method Write. Something else may fill such a
+	// reader. For example, a command writes to the buffer in its Stdout.
 	written := func(x ast.Expr, t types.Type) bool {
 		x = target(x)
 		return x != nil && found.kind == "reader" && u.isSame(x, found.x) && t != nil &&

@@ -34,8 +34,8 @@ there is no retry.`, func(pass *analysis.Pass, u *uses) {
 	}
 })
 
-// unreadStatus reports a response if the function fn uses only the body of the response, and does
-// not look at the content of the body either.
+// unreadStatus reports a response if the function fn uses nothing but the body of the response, and
+// does not look at the content of the body.
 func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text string) {
 	assign, ok := c.Parent().Node().(*ast.AssignStmt)
 	if !ok || len(assign.Lhs) != 2 {
@@ -92,9 +92,9 @@ func (u *uses) isUnjudged(c, fn inspector.Cursor) bool {
 }
 
 // isHandedOut reports whether the function fn fills a variable, and then only returns or stores it.
-// The variable is x, or the variable to which x points. fn must have no condition on the variable,
-// and may pass it only to a decoder. The parameter seen lists the variables that isHandedOut has
-// already looked at.
+// The variable is x, or the variable to which x points. If fn has a condition on the variable, the
+// result is false. If fn passes the variable to a function other than a decoder, the result is also
+// false. The parameter seen lists the variables that isHandedOut has already looked at.
 func (u *uses) isHandedOut(x ast.Expr, fn inspector.Cursor, seen ...*types.Var) bool {
 	if name := types.ExprString(x); name == "io.Discard" || name == "os.Stdout" {
 		return true

@@ -67,8 +67,8 @@ func (u *uses) unit(pass *analysis.Pass, list ...ast.Expr) {
 	}
 }
 
-// unitOfResults reports the results of a BackoffFunc that are computed without a unit, from nothing
-// but numbers and the number of the attempt.
+// unitOfResults reports the results of a BackoffFunc that have no unit, because they are computed
+// only from numbers and from the number of the attempt.
 func (u *uses) unitOfResults(pass *analysis.Pass, fn ast.Expr) {
 	made := u.operation(fn)
 	if made == nil {

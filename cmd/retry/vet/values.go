@@ -10,8 +10,9 @@ import (
 )
 
 // value returns the only value that x can have. If x is a variable, this is the value that is
-// assigned to it. The variable must be assigned once, and its fields never. If x is not a variable,
-// value returns x itself. If x can have several values, value returns nil.
+// assigned to it, provided that there is only one assignment to the variable and none to its
+// fields. If x is not a variable, value returns x itself. If x can have several values, value
+// returns nil.
 func (u *uses) value(x ast.Expr) ast.Expr {
 	for x != nil {
 		x = ast.Unparen(x)
@@ -53,8 +54,9 @@ func (u *uses) callOf(x ast.Expr) *ast.CallExpr {
 	return call
 }
 
-// deep returns the value of x, as value does, but it follows two more kinds of expressions: a field
-// that is set in one place, and a call of a function of this package that has one return statement.
+// deep returns the value of x, as value does. It also follows two more kinds of expressions: a
+// field that is set in one place, and a call of a function of this package that has one return
+// statement.
 func (u *uses) deep(x ast.Expr) ast.Expr {
 	for range 5 {
 		x = u.value(x)

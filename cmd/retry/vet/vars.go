@@ -66,8 +66,8 @@ func (u *uses) record(node ast.Node) {
 	}
 }
 
-// declare records that each parameter in a list gets a value that is not known. The list may also
-// be a list of named results.
+// declare records that each parameter, receiver or named result in a list gets a value that is not
+// known.
 func (u *uses) declare(params *ast.FieldList) {
 	if params == nil {
 		return

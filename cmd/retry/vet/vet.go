@@ -101,7 +101,7 @@ var nolint = regexp.MustCompile(`^//\s*nolint:[\w,-]*\bretryvet\b`)
 func (u *uses) findIgnores(pass *analysis.Pass) {
 	u.ignored = map[place][]string{}
 	for _, file := range pass.Files {
-		// Most files have no such comment and do not need their lines.
+		// The lines are needed only in a file with such a comment, and most files have none.
 		code := sync.OnceValue(func() map[int]bool { return codeLines(pass, file) })
 		for _, group := range file.Comments {
 			for _, comment := range group.List {

@@ -46,7 +46,7 @@ type view struct {
 	After    string   // the text of the file after the policy
 	Ends     []string // the sentences that preview.Ending returns
 	Steps    retry.Plan
-	More     bool // the plan has more steps than Steps
+	More     bool // the plan has more steps than the page shows
 	Endless  bool // each client makes too many retries in the outage for a chart
 	Schedule template.HTML
 	Herd     figure
@@ -64,7 +64,7 @@ type systemView struct {
 	Useless string
 }
 
-// An outage is the outage that the charts of a policy show.
+// An outage describes the outage that the charts of a policy show.
 type outage struct {
 	Outage  time.Duration // how long attempts fail
 	Clients int           // how many clients fail at the same time

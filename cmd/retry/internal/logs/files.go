@@ -31,7 +31,7 @@ type Files struct {
 
 // A Fault says what is wrong with a line of a file, or with the event on the line.
 type Fault struct {
-	File, Source string // Source is as in retrylog.Record
+	File, Source string // Source is the source of the event, as in retrylog.Record
 	Line         int
 	Err          error
 }
@@ -168,9 +168,9 @@ func shortened(text string) string {
 }
 
 // NewestFirst returns the name of the first file that starts with its newest line. It returns "" if
-// there is no such file. In such a file, the time of an event is more than twice as often before
-// the time of the preceding event as after it. Some times go back in every file, because the lines
-// of two programs or pods may be in the wrong order.
+// there is no such file. In such a file, the times of the events go back more than twice as often
+// as they go forward. Some times go back in every file, because the lines of two programs or pods
+// may be in the wrong order.
 func (l *Files) NewestFirst() string {
 	for _, f := range l.files {
 		if f.older > 2*f.later+1 {

@@ -213,8 +213,9 @@ func (s *search) usual(document *yaml.Node, path []string) {
 }
 
 // dialectAt returns the dialect of the node e at a path that the user wrote. If the document does
-// not show the dialect, dialectAt looks for a dialect that has settings under the key of e and
-// whose typical keys are in the node. It returns "" if there is no such dialect, or more than one.
+// not show the dialect, the keys may show it. The dialect must have settings under the key of e,
+// and the node must have a key that is typical of the dialect. dialectAt returns "" if there is no
+// such dialect, or more than one.
 func dialectAt(path []string, e entry) (dialect string) {
 	node := e.value
 	if node.Kind != yaml.MappingNode || len(e.under) > longestKey || len(byKey[fold(e.under)]) == 0 {
@@ -251,7 +252,7 @@ func (s *search) absent(below []string, e entry, path []string) {
 		s.blocks[len(s.blocks)-1].absent = why
 	}
 	value := resolved(e.value)
-	shown := func(key string) bool { // whether the key would be in a place of a system
+	shown := func(key string) bool { // whether a block at this key would belong to a system
 		in := newPlace(value, e.under, e.in, below)
 		return value.Kind == yaml.MappingNode && !hasKey(value, key) &&
 			dialectOf(append(slices.Clone(below), key),
@@ -277,9 +278,9 @@ var emptyMapping = &yaml.Node{Kind: yaml.MappingNode}
 
 var defaultExporters = []string{"otlp", "otlp_grpc", "otlphttp", "otlp_http"}
 
-// find appends the blocks to which path leads from a node. walked is the path from the document to
-// the node. beside is the mapping around the node. under is the key of this mapping that contains
-// the node, directly or in lists.
+// find follows path from a node, and appends the blocks to which the path leads. walked is the path
+// from the document to the node. beside is the mapping around the node. under is the key of this
+// mapping that contains the node, directly or in lists.
 func (s *search) find(node *yaml.Node, beside *place, under string, walked, path []string) {
 	inner := node.Kind == yaml.DocumentNode
 	if node = resolved(node); inner {
@@ -471,7 +472,7 @@ type entry struct {
 	line  int
 	value *yaml.Node
 	under string // set by walk: key itself; in a list, the key that contains the list
-	in    *place // set by walk: the mapping that has the key under
+	in    *place // set by walk: the mapping that has this key
 }
 
 // entries returns the entries of a mapping or a sequence. In a mapping, the keys that << merges
@@ -496,21 +497,19 @@ func eachEntry(node *yaml.Node) iter.Seq[entry] {
 	}
 }
 
-// firstEntry returns the first entry of a mapping or a sequence for which the function is returns
-// true.
-func firstEntry(node *yaml.Node, is func(entry) bool) (e entry, ok bool) {
+// firstEntry returns the first entry of a mapping or a sequence that accept accepts.
+func firstEntry(node *yaml.Node, accept func(entry) bool) (e entry, ok bool) {
 	for e := range eachEntry(node) {
-		if is(e) {
+		if accept(e) {
 			return e, true
 		}
 	}
 	return entry{}, false
 }
 
-// anyEntry reports whether the function is returns true for at least one entry of a mapping or a
-// sequence.
-func anyEntry(node *yaml.Node, is func(entry) bool) bool {
-	_, ok := firstEntry(node, is)
+// anyEntry reports whether accept accepts an entry of a mapping or a sequence.
+func anyEntry(node *yaml.Node, accept func(entry) bool) bool {
+	_, ok := firstEntry(node, accept)
 	return ok
 }
 

@@ -21,7 +21,7 @@ type dialect struct {
 	format *format  // nil for a dialect of the library
 	all    []string // all keys, including keys of inner mappings such as "backoff.base"
 	keys   []string // the keys of the outer mapping: the keys without a dot
-	terms  *terms   // the keys of its limits; nil for the native form
+	terms  *terms   // the keys that limit retries; nil for the native form
 }
 
 // dialects lists all dialects. The native form is the first.

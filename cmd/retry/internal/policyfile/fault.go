@@ -26,7 +26,8 @@ type Fault struct {
 	Text  string `json:"text"`
 }
 
-// These faults are not findings of the library. The README of the command lists their codes.
+// These are the codes of faults that are not findings of the library. The README of the command
+// lists these codes.
 const (
 	unreadable  = "unreadable"
 	NoPolicy    = "no_policy"

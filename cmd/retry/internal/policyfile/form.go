@@ -21,7 +21,7 @@ type form struct {
 	*settings
 	b       *Block
 	times   style
-	needed  bool   // whether a key that is taken must be in the file, if only as a template
+	needed  bool   // whether a missing key is a fault; a template counts as a value
 	retryOn string // the failures that are retried, separated by commas
 
 	attempts int // all attempts, including the first; -1 is unlimited
@@ -58,7 +58,7 @@ func (f *form) policy() retry.Policy {
 		p.Backoff = retry.Fixed(f.base)
 		if share, _ := f.jitter.(retry.Proportional); f.base > 0 &&
 			float64(f.base)*(1+float64(share)) < float64(f.cap) {
-			p.MaxDelay = f.cap // no delay is longer, so it changes no delay
+			p.MaxDelay = f.cap // the policy keeps the cap, although no delay reaches it
 		}
 		return p
 	case !f.around && f.factor > 1:
@@ -108,7 +108,7 @@ func (f *form) skip(why string, keys ...string) {
 	}
 }
 
-// has reports whether a key has a value that is neither null nor an empty list.
+// isSet reports whether a key has a value other than null and an empty list.
 func (f *form) isSet(key string) bool {
 	return anyEntry(f.b.node, func(e entry) bool {
 		value := resolved(e.value)
@@ -118,7 +118,8 @@ func (f *form) isSet(key string) bool {
 }
 
 // take takes a key and returns its value. If the key is not set, take returns missing, which is the
-// default of the system. A finding about the key contains the text write, which says what to write.
+// default of the system. If the value is wrong, take adds a finding, in which the text write says
+// what to write instead.
 func take[T any](f *form, key, write string, missing T, valid func(T) bool) T {
 	var v T
 	value, ok := f.pull(key)
@@ -156,7 +157,7 @@ func fromOne(x float64) bool { return x >= 1 }
 type style struct {
 	write          string
 	text           *regexp.Regexp // matches the accepted durations of Go; nil accepts all
-	digits, number time.Duration  // the unit of the text "30", and of the number 30; 0 refuses it
+	digits, number time.Duration // the unit of the text "30" and of the number 30; 0: not accepted
 }
 
 var (

@@ -17,14 +17,17 @@ type format struct {
 	times                style
 	read                 func(*form)
 	marks                []string // the keys that are typical of the format
-	certain              bool     // settings in its place are in the format even without such a key
+	certain              bool     // whether settings in its place need no such key
 	beside               []sibling
 	attemptLimit         string   // the key of the timeout of an attempt; "" if there is none
-	ignoresLong          bool     // the system ignores this timeout unless it is below that of all
-	refusesLong          bool     // the system refuses this timeout if it is above that of all
-	fillsLong            bool     // by default, the system sets this timeout to that of all
 	expands              []string // the keys in whose values the system expands templates
-	terms                terms
+
+	// What a system does if the timeout of an attempt is not below the timeout of all attempts.
+	ignoresLong bool // the system ignores the timeout of the attempt
+	refusesLong bool // the system refuses the timeout of the attempt, unless both are equal
+	fillsLong   bool // both are equal by default, so this means nothing
+
+	terms terms
 }
 
 // formats are the formats of all systems whose settings are read.

@@ -72,8 +72,8 @@ func (f *form) resources(kind string) (all []*place) {
 
 // A concurrency contains the keys with which Envoy limits how many retries run at the same time.
 type concurrency struct {
-	budget, percent, least string  // a share of the active requests, which replaces the key most
-	most                   string  // the largest number of retries at the same time
+	budget, percent, least string  // the keys of a budget, which is a share of the active requests
+	most                   string  // the key for a number of retries, which applies without a budget
 	missing                float64 // the default of most; 0 is no limit
 }
 

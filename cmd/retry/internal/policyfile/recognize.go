@@ -11,7 +11,7 @@ import (
 // retries. The name of a key cannot identify a system, because other systems use the same name, and
 // a JSON Schema can contain any name.
 type shape struct {
-	system string // a dialect, or the title of a system that is not read
+	system string // the name of a dialect, or the title of a system that is not read
 	group  string // the API group of the resource; "" if the document may be any document
 	kinds  string // the kinds of the resource, separated by blanks
 	path   string // the path from the document: * is any key, and ** is any number of keys
@@ -106,8 +106,8 @@ func init() {
 func fold(key string) string { return strings.ToLower(strings.ReplaceAll(key, "_", "")) }
 
 // recognize returns the index of the shape that fits an entry. It returns -1 if no shape fits. The
-// path to the entry starts at the node from which places count their depths, such as the root of
-// the file.
+// path leads to the entry from a node such as the root of the file. The depths of places count from
+// the same node.
 func recognize(path []string, e entry) int {
 	if e.in == nil || len(e.under) > longestKey {
 		return -1
@@ -160,8 +160,8 @@ func (p *place) isOf(s *shape) bool {
 	return group == s.group && slices.Contains(strings.Fields(s.kinds), text(kind.value))
 }
 
-// hasKeys reports whether a mapping has the required keys, which are a text as in the field has of
-// a shape.
+// hasKeys reports whether a mapping has the required keys. The text required has the form of the
+// field has of a shape.
 func (p *place) hasKeys(required string, plain func(string) string) bool {
 	for one := range strings.FieldsSeq(required) {
 		if !slices.ContainsFunc(strings.Split(one, "|"), func(key string) bool {

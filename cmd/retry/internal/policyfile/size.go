@@ -123,7 +123,7 @@ func countStarts(data []byte, most int) (n, line int) {
 			n += 2
 		case '[', '{':
 			n += 3
-		case '\n', '\r', 0x85, 0xa8, 0xa9: // the last three end other line breaks of Unicode
+		case '\n', '\r', 0x85, 0xa8, 0xa9: // 0x85, 0xa8 and 0xa9 end other line breaks of Unicode
 			n++
 		case '(', ')': // in UTF-16, these bytes end a line break of Unicode
 			if wide {

@@ -94,8 +94,8 @@ func (w *writer) reachesCap() string {
 	}
 }
 
-// fits says how many attempts end before the timeout of all attempts. If an attempt has no timeout,
-// it says how many attempts can start before the timeout of all.
+// fits says how many attempts end before the timeout of all attempts. If a single attempt has no
+// timeout, fits says how many attempts can start before the timeout of all attempts.
 func (w *writer) fits() string {
 	n := w.Fits(w.Policy)
 	switch {

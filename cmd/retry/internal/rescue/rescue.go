@@ -35,8 +35,8 @@ func Of(a retrysim.Answer) Rescue {
 // mostPaired is the number of changes that are tried in pairs: those that lose the fewest calls.
 const mostPaired = 6
 
-// Find tries the changes that people usually make to the system s. The answer a is the answer about
-// s, from the same number of runs.
+// Find tries the changes that people usually make to the system s. The parameter a is the answer
+// about s, from the same number of runs.
 //
 // Find returns the changes that help. A change helps if the verdict becomes better, or if at least
 // a tenth fewer calls are lost. Find also returns each pair of these changes that helps more than
@@ -93,7 +93,7 @@ func Find(
 // others. It starts with two runs, because two runs are enough to reject most changes that do not
 // help.
 func (r *Rescue) try(s retrysim.System, runs int, others []Rescue) (bool, error) {
-	s = r.with(s)
+	s = r.applyTo(s)
 	for seed := range uint64(min(2, runs)) {
 		run, err := retrysim.Run(s, seed+1)
 		if err != nil || !helps(run.Outcome, others) {
@@ -116,8 +116,8 @@ func helps(o retrysim.Outcome, others []Rescue) bool {
 	})
 }
 
-// with returns a copy of s to which the changes of r are applied.
-func (r *Rescue) with(s retrysim.System) retrysim.System {
+// applyTo returns a copy of s with the changes of r.
+func (r *Rescue) applyTo(s retrysim.System) retrysim.System {
 	s.Services = maps.Clone(s.Services)
 	for name, v := range s.Services {
 		v.Calls = slices.Clone(v.Calls)
