@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestHelp(t *testing.T) {
+func TestHelpHasAnExampleAndTheFlags(t *testing.T) {
 	all := succeed(t, "", "help")
 	assert.Equal(t, all, succeed(t, "", "-h"))
 	_, stderr, status := tool("")
@@ -38,7 +38,7 @@ func TestHelp(t *testing.T) {
 }
 
 // The help of the keys and the schema agree with docs/text-form.md.
-func TestKeysAndSchema(t *testing.T) {
+func TestHelpOfKeysAndSchemaAgreeWithTheDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/text-form.md")
 	require.NoError(t, err)
 	printed := succeed(t, "", "help", "policy")

@@ -157,7 +157,7 @@ func fromOne(x float64) bool { return x >= 1 }
 type style struct {
 	write          string
 	text           *regexp.Regexp // matches the accepted durations of Go; nil accepts all
-	digits, number time.Duration // the unit of the text "30" and of the number 30; 0: not accepted
+	digits, number time.Duration  // the unit of the text "30" and of the number 30; 0: not accepted
 }
 
 var (

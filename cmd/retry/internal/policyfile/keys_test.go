@@ -97,7 +97,7 @@ func TestReadmeNamesEveryKey(t *testing.T) {
 }
 
 // The longest duration stands for an overflow, so no text shows it in hours.
-func TestLongestDuration(t *testing.T) {
+func TestLongestDurationIs292Years(t *testing.T) {
 	for name, text := range map[string]string{
 		"native":        `{max_attempts: 5, backoff: {type: exponential, base: 1h, factor: 1e9}, max_elapsed: 2562047h47m16.854775807s, attempt_timeout: 2562047h47m16.854s}`,
 		"argyll":        `{max_retries: 9, backoff: 9223372036854775, max_backoff: 9223372036854775807, backoff_type: linear}`,

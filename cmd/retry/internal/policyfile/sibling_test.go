@@ -14,7 +14,7 @@ import (
 )
 
 // Each row of testdata/beside.yaml has the notes and findings about the settings next to a block.
-func TestSettingsNextToABlock(t *testing.T) {
+func TestSettingsNextToABlockAreRead(t *testing.T) {
 	data, err := os.ReadFile("testdata/beside.yaml")
 	require.NoError(t, err)
 	type row struct {
@@ -54,7 +54,7 @@ func TestSettingsNextToABlock(t *testing.T) {
 
 // An attempt fits if it ends before All. If nothing limits the attempt itself, it must only start before
 // All.
-func TestFits(t *testing.T) {
+func TestAttemptFitsIfItEndsInTime(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
 	for name, test := range map[string]struct {
 		all, each time.Duration

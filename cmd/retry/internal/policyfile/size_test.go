@@ -29,7 +29,7 @@ func nodesOf(t *testing.T, data []byte) int {
 	}
 }
 
-// No text has more nodes than starts counts.
+// No text has more nodes than countStarts returns.
 func TestStarts(t *testing.T) {
 	for name, unit := range map[string]string{
 		"a list on one line": "[%s]1,", "keys on one line": "{%s}a,", "JSON": `{%s}"a":1,`, "pairs in a list": "[%s]a: 1,",
