@@ -12,6 +12,8 @@ import (
 
 // schemaText is a copy of docs/policy.schema.json. It is in this directory because a package can
 // embed only files of its own directory.
+//
+//go:embed policy.schema.json
 var schemaText []byte
 
 // replaced maps a word that users may take for a command to the command that does the work.

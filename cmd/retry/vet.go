@@ -35,10 +35,11 @@ finds a mistake, or if a package does not compile.
     retry vet -fix ./...
     retry vet -outerctx=false ./...
 
-The flag -outerctx=false disables the check outerctx. The flag -outerctx runs
-only this check. To silence a check on one line, write a comment on this line or
-on the line above: //retry:vet-ignore, the name of the check and a reason. In
-the library's repository, docs/vet.md shows each mistake and its fix.
+Each check has a flag with its name. For example, -outerctx=false disables the
+check outerctx, and -outerctx runs only this check. To silence a check on one
+line, write a comment on this line or on the line above: //retry:vet-ignore, the
+name of the check and a reason. In the library's repository, docs/vet.md shows
+each mistake and its fix.
 `,
 }
 

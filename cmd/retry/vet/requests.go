@@ -18,7 +18,7 @@ var (
 			`check($|[^o])|verif|preview|lookup|resolve|render|convert|translat|embed|complet|` +
 			`predict|infer|simulat|estimat|(^|[^a-z])count|batch_?get|mget|dry_?run|introspect|` +
 			`refresh`)
-	asks = regexp.MustCompile(
+	readFunc = regexp.MustCompile(
 		`(?i)^(get|search|query|fetch|find|list|lookup|read|login|authenticat|token|refresh|` +
 			`check($|[^o])|valid|verify|preview|render|resolve|estimate|complete|ask|ping|poll)`)
 )

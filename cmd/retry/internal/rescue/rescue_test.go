@@ -39,7 +39,7 @@ func TestFindOrdersChangesByLostCalls(t *testing.T) {
 	var texts []string
 	for _, r := range help {
 		texts = append(texts, r.Change)
-		changed := r.with(s)
+		changed := r.applyTo(s)
 		changed.Duration = time.Duration(len(a.Run.Seconds)) * time.Second
 		b, err := retrysim.Explain(changed, 3)
 		require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestChangesAreInTheirPlaces(t *testing.T) {
 	var texts []string
 	for _, r := range changes(s) {
 		texts = append(texts, r.Change)
-		changed := r.with(s)
+		changed := r.applyTo(s)
 		require.NoError(t, changed.Validate(), r.Change)
 		assert.NotEqual(t, s, changed, r.Change)
 	}
