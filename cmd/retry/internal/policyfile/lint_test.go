@@ -67,7 +67,7 @@ func TestLintInTheWordsOfADialect(t *testing.T) {
 		"Tasker: a cap below the first delay": {
 			"tasker", "{max_attempts: 3, backoff: exponential, backoff_base_ms: 1000, max_backoff_ms: 10}",
 			"max_backoff_ms short_max_delay: max_backoff_ms of 10ms is shorter than the first delay: it " +
-				"cuts even that one",
+				"cuts even the first delay",
 		},
 		"a policy of the library": {
 			Native, "{max_attempts: -1, backoff: {type: fixed, base: 20ms}}",

@@ -144,7 +144,7 @@ func TestNodesOfAllDocuments(t *testing.T) {
 	_, err := Parse("file.yaml", []byte(strings.Repeat(document, mostFileNodes/16)))
 	require.NoError(t, err)
 	_, err = Parse("file.yaml", []byte(strings.Repeat(document, mostFileNodes/7+1)))
-	require.ErrorContains(t, err, "the documents of this file have more than")
+	require.ErrorContains(t, err, "up to this line, the file has more than 250000 keys and values")
 	_, err = Parse("file.json", []byte("["+strings.Repeat("1,\n", mostFileNodes)+"1]"))
-	require.ErrorContains(t, err, "the documents of this file have more than")
+	require.ErrorContains(t, err, "up to this line, the file has more than 250000 keys and values")
 }
