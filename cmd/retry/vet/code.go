@@ -55,8 +55,8 @@ func (u *uses) resultOf(call *call) *types.Var {
 }
 
 // flow follows each path through body that begins after the node start, and calls visit for each
-// node on the path. If visit returns false, flow does not follow the path any further. The result
-// ends is true if a path reaches the end of body.
+// node on the path. If visit returns false, flow does not follow the path any further. flow returns
+// true if a path reaches the end of body.
 func flow(body *ast.BlockStmt, start ast.Node, visit func(ast.Node) bool) (ends bool) {
 	seen := map[*cfg.Block]bool{}
 	var walk func(b *cfg.Block, i int)

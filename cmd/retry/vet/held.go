@@ -25,8 +25,8 @@ server.`, func(pass *analysis.Pass, u *uses) {
 	}
 })
 
-// A wait is a call that may wait before a retry. It is a call that retries, a call of a function
-// that contains such a call, or a request through a Transport.
+// A wait is a call that may wait before a retry. There are three kinds: a call that retries, a call
+// of a function that contains such a call, and a request through a Transport.
 type wait struct {
 	call   *ast.CallExpr
 	cursor inspector.Cursor
@@ -84,20 +84,20 @@ func (u *uses) heldDuring(w wait) string {
 		if c.Node().Pos() > w.call.Pos() || enclosingFunc(c).Node() != fn.Node() {
 			continue
 		}
-		what, x, ends := u.takesHold(c.Node())
-		isLock := ends != nil && strings.HasSuffix(ends[0], "Unlock")
-		if what != "" && (isLock && !u.keeps(fn.Node(), w, x, ends) || !isLock && !u.usedBy(w, x)) &&
-			u.reachesHeld(fn.Node(), c.Node(), w, x, ends) {
+		what, x, methods := u.takesHold(c.Node())
+		isLock := methods != nil && strings.HasSuffix(methods[0], "Unlock")
+		if what != "" && (isLock && !u.keeps(fn.Node(), w, x, methods) || !isLock && !u.usedBy(w, x)) &&
+			u.reachesHeld(fn.Node(), c.Node(), w, x, methods) {
 			return what
 		}
 	}
 	return ""
 }
 
-// takesHold describes the lock, transaction or connection that a statement takes. x is the
-// variable, and ends are the names of the methods that release it. The description is "" if the
+// takesHold describes the lock, transaction or connection that a statement takes. x is its
+// variable, and methods are the names of the methods that release it. The description is "" if the
 // statement takes nothing.
-func (u *uses) takesHold(stmt ast.Node) (what string, x ast.Expr, ends []string) {
+func (u *uses) takesHold(stmt ast.Node) (what string, x ast.Expr, methods []string) {
 	if expr, ok := stmt.(*ast.ExprStmt); ok {
 		if lock, ok := expr.X.(*ast.CallExpr); ok && slices.Contains(locks, u.callee(lock)) {
 			x, name := method(lock)
@@ -141,37 +141,37 @@ func (u *uses) usedBy(w wait, x ast.Expr) bool {
 
 // reachesHeld reports whether some path leads from the statement that takes x to the call w without
 // a release of x.
-func (u *uses) reachesHeld(fn, from ast.Node, w wait, x ast.Expr, ends []string) (held bool) {
+func (u *uses) reachesHeld(fn, from ast.Node, w wait, x ast.Expr, methods []string) (held bool) {
 	flow(bodyOf(fn), from, func(n ast.Node) bool {
 		if covers(n, w.call.Pos()) {
 			held = true
 		}
-		return !held && !u.releases(n, x, ends)
+		return !held && !u.releases(n, x, methods)
 	})
 	return held
 }
 
 // keeps reports whether a function may return without a release of the lock x. Such a function
 // takes the lock for its caller.
-func (u *uses) keeps(fn ast.Node, w wait, x ast.Expr, ends []string) bool {
+func (u *uses) keeps(fn ast.Node, w wait, x ast.Expr, methods []string) bool {
 	for n := range ast.Preorder(bodyOf(fn)) {
-		if later, ok := n.(*ast.DeferStmt); ok && u.releases(later.Call, x, ends) {
+		if later, ok := n.(*ast.DeferStmt); ok && u.releases(later.Call, x, methods) {
 			return false
 		}
 	}
-	return flow(bodyOf(fn), w.call, func(n ast.Node) bool { return !u.releases(n, x, ends) })
+	return flow(bodyOf(fn), w.call, func(n ast.Node) bool { return !u.releases(n, x, methods) })
 }
 
-// releases reports whether a statement calls one of the methods in ends on x. A defer statement
-// does not count, because it calls the method later.
-func (u *uses) releases(n ast.Node, x ast.Expr, ends []string) bool {
+// releases reports whether a statement calls one of these methods on x. A defer statement does not
+// count, because it calls the method later.
+func (u *uses) releases(n ast.Node, x ast.Expr, methods []string) bool {
 	if _, later := n.(*ast.DeferStmt); later {
 		return false
 	}
 	for n := range ast.Preorder(n) {
 		if call, ok := n.(*ast.CallExpr); ok {
 			of, name := method(call)
-			if of != nil && slices.Contains(ends, name) && types.ExprString(of) == types.ExprString(x) {
+			if of != nil && slices.Contains(methods, name) && types.ExprString(of) == types.ExprString(x) {
 				return true
 			}
 		}

@@ -69,8 +69,8 @@ var forgets = map[string]string{
 var holders = map[string]string{"net/http.Client": "Transport", retryPath + ".Policy": "Budget"}
 
 // madeIn looks for a Transport, a Budget or a Gate that is the value of x or of a field of x. It
-// returns the position where the function fn makes this value, and the name of its type. The name
-// is "" if the value is made elsewhere, or if fn passes the value on to other code.
+// returns the type of this value, and the position in the function fn where the value is made. The
+// type is "" if the value is made outside of fn, or if fn passes the value on to other code.
 func (u *uses) madeIn(fn inspector.Cursor, x ast.Expr) (at token.Pos, name string) {
 	for part := x; part != nil; {
 		part = pointee(part)

@@ -122,8 +122,9 @@ var readMethods = []string{
 	"Scan", "Size", "Stat", "String", "Text", "Token", "WithContext", "WriteTo",
 }
 
-// rewinds reports whether a call may rewind the reader of op under another name. Such a call
-// rewinds something outside of op, or calls a function literal outside of op that uses the reader.
+// rewinds reports whether a call may rewind the reader of op although the call does not name it.
+// Such a call rewinds another value from outside of op, which may contain the reader. Or it calls a
+// function literal from outside of op that uses the reader.
 func (u *uses) rewinds(op *operation, call *ast.CallExpr, found consumption) bool {
 	if x, name := method(call); x != nil {
 		return hasAny(strings.ToLower(name), "seek", "rewind", "reset", "reopen") && u.isOutside(op, x) &&

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// Response reports HTTP responses whose status nothing reads.
-var Response = newCheck("response", `report an HTTP response whose status nothing reads
+// Response reports code that does not look at the status of an HTTP response.
+var Response = newCheck("response", `report code that ignores the status of an HTTP response
 
 net/http returns no error for a 503. So an attempt that ignores the status succeeds, and
 there is no retry.`, func(pass *analysis.Pass, u *uses) {

@@ -98,10 +98,10 @@ func (u *uses) isTransient(x ast.Expr) bool {
 	return u.callee(&ast.CallExpr{Fun: x}) == retrysqlPath+".Transient"
 }
 
-// firstCommit returns the first call in an operation that commits a transaction. The result instead
-// is the name of the function of retrysql that should replace it. firstCommit returns nil for a
-// read-only transaction, which may run twice. It also returns nil for a transaction of retrysql,
-// because retrysql knows whether the transaction was committed.
+// firstCommit returns the first call in an operation that commits a transaction, and the name of
+// the function of retrysql that should replace the call. It returns nil for a read-only
+// transaction, which may run twice. It also returns nil for a transaction of retrysql, because
+// retrysql knows whether the transaction was committed.
 func (u *uses) firstCommit(op *operation) (commit *ast.CallExpr, instead string) {
 	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.Ident)(nil)) {
 		if isNamedIdent(c.Node(), "ReadOnly") {

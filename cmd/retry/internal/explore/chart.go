@@ -84,7 +84,7 @@ func (d *drawing) shade(of span) {
 	}
 }
 
-// An axis is one of the two axes of a chart. It starts at 0.
+// An axis is the x-axis or the y-axis of a chart. It starts at 0.
 type axis struct {
 	title  string
 	max    float64
@@ -206,7 +206,7 @@ var roundSeconds = []time.Duration{
 	1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 4 * 3600, 12 * 3600,
 }
 
-// timeStep returns the distance between neighboring times of timeTicks.
+// timeStep returns the distance between two neighbors among the times that timeTicks returns.
 func timeStep(end time.Duration) time.Duration {
 	const day = 24 * time.Hour
 	unit := time.Nanosecond

@@ -28,8 +28,8 @@ type herd struct {
 // mostRetries is the largest number of retries of a client that are computed.
 const mostRetries = 1000
 
-// momentsOf returns when clients retry without a budget. The result drawn says whether jitter makes
-// these times random. The result ok is false if a client makes mostRetries retries or more in the
+// momentsOf returns the times at which clients retry without a budget. drawn is true if jitter
+// makes these times random. ok is false if a client makes mostRetries retries or more in the
 // outage.
 func momentsOf(p retry.Policy, clients int, outage time.Duration) (all []moment, drawn, ok bool) {
 	plan, end := p.Plan(mostRetries), p.MaxElapsed
@@ -77,7 +77,7 @@ func herdOf(all []moment, outage time.Duration, shared *retry.Budget) *herd {
 	return h
 }
 
-// columns is the number of steps in a curve of rate.
+// columns is the number of steps of the curve that rate returns.
 const columns = 500
 
 // rate returns a curve of the retries per second from 0 to end, and the largest number of retries

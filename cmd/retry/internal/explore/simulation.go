@@ -33,10 +33,10 @@ type Row struct {
 	Queues        map[string]int     // the queue of each service at the end of the row
 }
 
-// Rows divides a run into rows of the same length. There are fewer rows than the parameter most.
-func (of Simulation) Rows(most int) (rows []Row) {
+// Rows divides a run into rows of the same length. The number of rows is less than limit.
+func (of Simulation) Rows(limit int) (rows []Row) {
 	r := of.Result
-	step := timeStep(time.Duration(6*len(r.Seconds)) * time.Second / time.Duration(most))
+	step := timeStep(time.Duration(6*len(r.Seconds)) * time.Second / time.Duration(limit))
 	length := max(1, int(step/time.Second))
 	for from := 0; from < len(r.Seconds); from += length {
 		to := min(from+length, len(r.Seconds))

@@ -31,7 +31,7 @@ type Block struct {
 	lines     map[string]int  // set by Read: the lines of the settings next to the block
 	templates map[string]bool // set by Read: the keys whose values are unknown templates
 	unnoted   []string        // during Read: the keys whose templates need no note
-	terms     *terms          // set by Read: the keys of the dialect's limits; nil for the native form
+	terms     *terms          // set by Read: the keys that limit retries; nil for the native form
 }
 
 // usualKeys are the keys under which a larger file usually has a policy.

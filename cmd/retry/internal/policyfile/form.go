@@ -39,8 +39,8 @@ type form struct {
 // longestList is the largest number of delays that a policy gets as a list.
 const longestList = 100
 
-// policy returns a policy that makes the same decisions as the other system. If there is no such
-// policy, it returns a similar policy and adds a note.
+// policy returns a policy that makes the same decisions as the other system. If there is none,
+// policy returns a similar policy and adds a note.
 func (f *form) policy() retry.Policy {
 	p := retry.Policy{MaxAttempts: f.attempts, AttemptTimeout: f.timeout}
 	if f.attempts == 1 {
@@ -97,13 +97,13 @@ func (f *form) policy() retry.Policy {
 	return p
 }
 
-// skip takes keys that a policy cannot express. For each key that is set, it adds the note why. If
-// why is "", it adds no note.
-func (f *form) skip(why string, keys ...string) {
+// skip takes keys that a policy cannot express. It adds the note to each key that is set. If note
+// is "", skip adds nothing.
+func (f *form) skip(note string, keys ...string) {
 	for _, key := range keys {
 		v := take[json.RawMessage](f, key, "", nil, nil)
-		if why != "" && v != nil && string(v) != "[]" && string(v) != "{}" {
-			f.b.note(key, why)
+		if note != "" && v != nil && string(v) != "[]" && string(v) != "{}" {
+			f.b.note(key, note)
 		}
 	}
 }
@@ -117,35 +117,34 @@ func (f *form) isSet(key string) bool {
 	})
 }
 
-// take takes a key and returns its value. If the key is not set, take returns missing, which is the
-// default of the system. If the value is wrong, take adds a finding, in which the text write says
-// what to write instead.
-func take[T any](f *form, key, write string, missing T, valid func(T) bool) T {
+// take takes a key and returns its value. If the key is not set, take returns fallback, the default
+// of the system. If the value is wrong, take adds a finding, which ends with the hint.
+func take[T any](f *form, key, hint string, fallback T, valid func(T) bool) T {
 	var v T
 	value, ok := f.pull(key)
 	switch {
 	case !ok && f.needed && !f.b.templates[f.path+key]:
-		f.wrong.add("missing_key", f.path+key, "%s is missing: write %s", f.path+key, write)
+		f.wrong.add("missing_key", f.path+key, "%s is missing: write %s", f.path+key, hint)
 	case !ok:
 	case json.Unmarshal(value, &v) != nil || valid != nil && !valid(v):
-		f.fault(key, shown(value), write)
+		f.fault(key, shown(value), hint)
 	default:
 		return v
 	}
-	return missing
+	return fallback
 }
 
 // whole takes a key whose value must be a whole number from least to most.
-func (f *form) whole(key string, least, most int64, missing int64) int {
+func (f *form) whole(key string, least, most int64, fallback int64) int {
 	write := fmt.Sprintf("a whole number from %d to %d", least, most)
-	return int(min(math.MaxInt-1, take(f, key, write, missing, func(n int64) bool {
+	return int(min(math.MaxInt-1, take(f, key, write, fallback, func(n int64) bool {
 		return n >= least && n <= most
 	})))
 }
 
 // number takes a key whose value must be a number.
-func (f *form) number(key, write string, missing float64, valid func(float64) bool) float64 {
-	return take(f, key, write, missing, func(x float64) bool {
+func (f *form) number(key, write string, fallback float64, valid func(float64) bool) float64 {
+	return take(f, key, write, fallback, func(x float64) bool {
 		return valid(x) && x <= math.MaxFloat64
 	})
 }
@@ -195,14 +194,14 @@ var (
 )
 
 // time takes a key whose value must be a duration of at least shortest.
-func (f *form) time(key string, shortest, missing time.Duration) time.Duration {
+func (f *form) time(key string, shortest, fallback time.Duration) time.Duration {
 	write := f.times.write
 	if shortest > 1 {
 		write += fmt.Sprintf(", at least %v", shortest)
 	} else if shortest > 0 {
 		write += ", above 0s"
 	}
-	d := missing
+	d := fallback
 	take(f, key, write, nil, func(value json.RawMessage) (ok bool) {
 		d, ok = f.times.parse(value)
 		return ok && d >= shortest

@@ -66,7 +66,7 @@ func TestReadmeNamesEveryKey(t *testing.T) {
 			continue
 		}
 		name := strings.Trim(cells[1], " `")
-		for _, key := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[2], -1) {
+		for _, key := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(strings.Join(cells[2:], "|"), -1) {
 			named[name] = append(named[name], key[1])
 		}
 	}

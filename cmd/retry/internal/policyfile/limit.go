@@ -48,16 +48,17 @@ func (f *form) textsAt(p *place, path string) (all []string) {
 // text.
 func (f *form) textAt(p *place, path string) string { return strings.Join(f.textsAt(p, path), "") }
 
-// amount returns the number to which a path leads from p. It returns missing if there is no number.
-func (f *form) amount(p *place, path string, missing float64) float64 {
+// amount returns the number to which a path leads from p. It returns fallback if there is no
+// number.
+func (f *form) amount(p *place, path string, fallback float64) float64 {
 	for _, at := range f.places(p, path) {
 		var n float64
 		if err := at.node.Decode(&n); err == nil && n >= 0 {
 			return n
 		}
-		f.b.note(path, fmt.Sprintf("%.60q is not read: here it is %v", at.node.Value, missing))
+		f.b.note(path, fmt.Sprintf("%.60q is not read: here it is %v", at.node.Value, fallback))
 	}
-	return missing
+	return fallback
 }
 
 // resources returns the documents of the file that have this kind.

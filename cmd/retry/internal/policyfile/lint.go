@@ -55,12 +55,13 @@ func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 // ofNoBound lists the codes of findings about calls without a limit.
 var ofNoBound = []string{"no_limit", "unused_limit", "too_long"}
 
-// leastForever is the shortest delay that attempts without a limit may have without a finding.
+// leastForever is a limit for attempts that nothing ends. A shorter delay between such attempts is
+// a finding.
 const leastForever = time.Second
 
-// endless returns the delay after 100 attempts of p. The result found is true if nothing ends the
-// attempts and this delay is shorter than leastForever.
-func endless(p retry.Policy) (gap time.Duration, found bool) {
+// endless returns the delay after 100 attempts of p. It reports as tooShort whether this delay is
+// shorter than leastForever and nothing ends the attempts.
+func endless(p retry.Policy) (gap time.Duration, tooShort bool) {
 	delays := p.Delays(100)
 	if p.EffectiveMax() != retry.Unlimited || p.MaxElapsed > 0 || len(delays) == 0 {
 		return 0, false

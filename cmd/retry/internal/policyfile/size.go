@@ -16,21 +16,21 @@ const (
 )
 
 // check returns a fault if a node has a duplicate key, an anchor that contains itself, or too many
-// merged keys. The map keys contains the number of keys of each node that was checked before. The
+// merged keys. keyCount maps each node that was checked before to the number of its keys. The
 // decoder of the YAML library reports duplicate keys too, but it compares each key with every other
 // key. For a file with 16,000 keys this takes seconds.
-func (f *File) check(node *yaml.Node, keys map[*yaml.Node]int) *Fault {
+func (f *File) check(node *yaml.Node, keyCount map[*yaml.Node]int) *Fault {
 	const begun = -1
 	if node.Kind == yaml.ScalarNode { // most nodes are scalars, and a scalar contains no node
 		return nil
 	}
-	if n, seen := keys[node]; n == begun {
+	if n, seen := keyCount[node]; n == begun {
 		return &Fault{File: f.Name, Line: node.Line, Code: unreadable, Text: "the anchor contains itself"}
 	} else if seen {
 		return nil
 	}
 	f.steps++
-	keys[node] = begun
+	keyCount[node] = begun
 	var lines map[string]int
 	if node.Kind == yaml.MappingNode {
 		lines = map[string]int{}
@@ -43,17 +43,17 @@ func (f *File) check(node *yaml.Node, keys map[*yaml.Node]int) *Fault {
 			}
 			lines[inner.Value] = inner.Line
 		}
-		if fault := f.check(inner, keys); fault != nil {
+		if fault := f.check(inner, keyCount); fault != nil {
 			return fault
 		}
 	}
 	if node.Kind == yaml.AliasNode {
-		if fault := f.check(node.Alias, keys); fault != nil {
+		if fault := f.check(node.Alias, keyCount); fault != nil {
 			return fault
 		}
 	}
-	keys[node] = merged(node, keys)
-	more := max(0, keys[node]-len(node.Content)/2)
+	keyCount[node] = merged(node, keyCount)
+	more := max(0, keyCount[node]-len(node.Content)/2)
 	f.merged += more
 	switch {
 	case more > mostMerged:
@@ -67,9 +67,8 @@ func (f *File) check(node *yaml.Node, keys map[*yaml.Node]int) *Fault {
 }
 
 // merged returns how many keys a mapping has, including the keys that << merges into it. A key that
-// is merged twice counts twice. The map keys contains the number of keys of each mapping that is
-// merged.
-func merged(node *yaml.Node, keys map[*yaml.Node]int) int {
+// is merged twice counts twice. keyCount maps each inner node to the number of its keys.
+func merged(node *yaml.Node, keyCount map[*yaml.Node]int) int {
 	if node.Kind != yaml.MappingNode {
 		return 0
 	}
@@ -83,7 +82,7 @@ func merged(node *yaml.Node, keys map[*yaml.Node]int) int {
 			sources = list.Content
 		}
 		for _, source := range sources {
-			n += keys[resolved(source)]
+			n += keyCount[resolved(source)]
 		}
 	}
 	return n
@@ -103,11 +102,11 @@ const (
 	mostStarts = 2 * mostFileNodes // the largest result of countStarts for a file
 )
 
-// countStarts returns an upper bound on the number of nodes in a text of YAML. If the number
-// exceeds most, countStarts stops and returns the line where it does. A node starts after a line
+// countStarts returns an upper bound on the number of nodes in a text of YAML. If the bound exceeds
+// limit, countStarts stops and returns the line that it has reached. A node starts after a line
 // break, an indicator, a comma or a bracket. A comma counts as two nodes, and a bracket as three.
 // The text may have fewer nodes, because a scalar may contain these characters too.
-func countStarts(data []byte, most int) (n, line int) {
+func countStarts(data []byte, limit int) (n, line int) {
 	wide := bytes.HasPrefix(data, []byte("\xfe\xff")) || bytes.HasPrefix(data, []byte("\xff\xfe"))
 	n, line = 2, 1 // the document and its root
 	for i, c := range data {
@@ -138,21 +137,21 @@ func countStarts(data []byte, most int) (n, line int) {
 		if c == '\n' {
 			line++
 		}
-		if n > most {
+		if n > limit {
 			return n, line
 		}
 	}
 	return n, line
 }
 
-// tooLarge reports whether b has more nodes than most, or a mapping with more keys than mostKeys.
-func (b *Block) tooLarge(most int) bool {
+// tooLarge reports whether b has more nodes than limit, or a mapping with more keys than mostKeys.
+func (b *Block) tooLarge(limit int) bool {
 	nodes := 0
 	var count func(*yaml.Node) bool
 	count = func(node *yaml.Node) bool {
 		node = resolved(node)
 		nodes++
-		if nodes > most || node.Kind == yaml.MappingNode && len(node.Content) > 2*mostKeys {
+		if nodes > limit || node.Kind == yaml.MappingNode && len(node.Content) > 2*mostKeys {
 			return true
 		}
 		for _, inner := range node.Content {

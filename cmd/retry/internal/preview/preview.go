@@ -35,19 +35,19 @@ func Text(p retry.Policy, retries int, b policyfile.Bounds) string {
 	return strings.Join(append(text, Ending(p, b)...), "\n")
 }
 
-// Within returns the steps of a plan whose retries can start before the timeout all. If all is 0,
-// it returns the plan.
-func Within(plan retry.Plan, all time.Duration) retry.Plan {
-	if all == 0 {
+// Within returns the steps of a plan whose retries can start before the timeout of all attempts. A
+// timeout of 0 is no limit.
+func Within(plan retry.Plan, timeout time.Duration) retry.Plan {
+	if timeout == 0 {
 		return plan
 	}
 	plan = slices.Clone(plan)
 	earliest := time.Duration(0)
 	for i, step := range plan {
-		if earliest = saturate.Add(earliest, step.Lo); earliest >= all {
+		if earliest = saturate.Add(earliest, step.Lo); earliest >= timeout {
 			return plan[:i]
 		}
-		plan[i].Total = min(step.Total, all)
+		plan[i].Total = min(step.Total, timeout)
 	}
 	return plan
 }
@@ -154,7 +154,8 @@ func attempts(n int) string {
 	return Thousands(n) + " attempts"
 }
 
-// resets reports whether an attempt can run past HealthyAfter, so that attempts count from 1 again.
+// resets reports whether an attempt can run past HealthyAfter. After such an attempt, attempts
+// count from 1 again.
 func (w *writer) resets() bool {
 	return w.HealthyAfter > 0 && w.limit != 1 &&
 		(w.AttemptTimeout == 0 || w.AttemptTimeout > w.HealthyAfter)

@@ -89,7 +89,7 @@ func Find(
 	return help, useless, err
 }
 
-// try simulates s with the changes of r, and reports whether they help more than each of the
+// try simulates s with the changes of r, and reports whether they help more than every Rescue in
 // others. It starts with two runs, because two runs are enough to reject most changes that do not
 // help.
 func (r *Rescue) try(s retrysim.System, runs int, others []Rescue) (bool, error) {
@@ -105,7 +105,7 @@ func (r *Rescue) try(s retrysim.System, runs int, others []Rescue) (bool, error)
 	return err == nil && helps(a.Outcome, others), err
 }
 
-// helps reports whether an outcome is better than the outcome of each of the others.
+// helps reports whether an outcome is better than the outcome of every Rescue in others.
 func helps(o retrysim.Outcome, others []Rescue) bool {
 	rank := map[retrysim.Verdict]int{
 		retrysim.Recovers: 0, retrysim.Draining: 1, retrysim.StaysDown: 2, retrysim.Overloaded: 3,
