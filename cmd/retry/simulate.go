@@ -242,8 +242,8 @@ func printRescues(b *strings.Builder, of explore.Simulation) {
 }
 
 const (
-	runs     = 10 // the number of runs for a verdict
-	mostRows = 25 // a table has fewer rows than this
+	runs     = 10 // how many runs of each system are simulated
+	mostRows = 25 // a table has at most mostRows - 1 rows
 	mostBar  = 16 // the number of characters of the longest bar in a table
 )
 

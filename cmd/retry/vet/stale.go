@@ -88,7 +88,8 @@ func (u *uses) hasText(call *ast.CallExpr, texts ...string) bool {
 	})
 }
 
-// touches reports whether a call in op can fail and uses v, as its receiver or as an argument.
+// touches reports whether op contains a call that can fail and uses v, as its receiver or as an
+// argument.
 func (u *uses) touches(op *operation, v *types.Var) bool {
 	for _, call := range nodes[*ast.CallExpr](op.cursor) {
 		if u.canFail(call) && u.hasUse(call, v) {

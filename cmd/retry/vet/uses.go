@@ -72,7 +72,8 @@ var retriers = map[string]struct {
 	retrysqlPath + ".TxFunc": {"retrysql.TxFunc", 2, []int{1, 3}},
 }
 
-// findUses returns the *uses of a package.
+// findUses finds the calls in a package that retry, and the code that they retry. The result is a
+// *uses.
 func findUses(pass *analysis.Pass) (any, error) {
 	u := &uses{
 		info:  pass.TypesInfo,

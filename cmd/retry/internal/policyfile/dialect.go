@@ -14,7 +14,8 @@ import (
 // Native is the name of the dialect of retry.Policy itself.
 const Native = "native"
 
-// A dialect is a form in which a policy can be written.
+// A dialect is a way to write a policy in a file: the native form, or the form of another library
+// or system.
 type dialect struct {
 	name   string
 	read   func(*yaml.Node, *Block) (retry.Policy, error)

@@ -120,7 +120,7 @@ func (f *File) parseTexts(resource *yaml.Node) {
 	}
 }
 
-// holders maps each kind of resource whose texts may contain documents to the path of these texts.
+// holders maps a kind of resource to the path of its texts that may contain documents.
 var holders = map[string]string{
 	"ConfigMap": "data", "Secret": "stringData", "OpenTelemetryCollector": "spec.config",
 }

@@ -117,8 +117,9 @@ func (f *form) isSet(key string) bool {
 	})
 }
 
-// take takes a key and returns its value. If the key is not set, take returns fallback, the default
-// of the system. If the value is wrong, take adds a finding, which ends with the hint.
+// take removes a key from the settings and returns its value. If the key is not set, take returns
+// fallback, the default of the system. If the value is wrong, take adds a finding, which ends with
+// the hint.
 func take[T any](f *form, key, hint string, fallback T, valid func(T) bool) T {
 	var v T
 	value, ok := f.pull(key)

@@ -89,7 +89,7 @@ func (s *settings) err() error {
 	return s.wrong
 }
 
-// fault adds a finding with a key, its value, and the text that says what to write instead.
+// fault adds a finding that names a key and its value, and says what to write instead.
 func (s *settings) fault(key string, value any, write string) {
 	texts := saturate.Texts([]any{s.path + key, value, write})
 	s.wrong.add("invalid_value", s.path+key, "%s is %v: write %s", texts...)
