@@ -205,7 +205,7 @@ var policyExts = []string{".yaml", ".yml", ".json"}
 // A lintedFile is a file to lint.
 type lintedFile struct {
 	name   string
-	walked bool // whether lint found the file in a directory: it need not have a policy
+	walked bool // whether lint found the file in a directory, where a policy is optional
 }
 
 // expand returns the files that the arguments name, without duplicates.
@@ -223,7 +223,7 @@ func expand(args []string) (files []lintedFile, err error) {
 				return nil, fmt.Errorf("%s: %w", arg, err)
 			case len(matches) == 0:
 				return nil, fmt.Errorf("no file matches %s", arg)
-			default: // leave out devices and pipes
+			default: // a pattern leaves out devices and pipes
 				names = slices.DeleteFunc(matches, func(name string) bool {
 					info, err := os.Stat(name)
 					return err == nil && !info.IsDir() && !info.Mode().IsRegular()

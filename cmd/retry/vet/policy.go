@@ -126,8 +126,9 @@ func (u *uses) attempts(x ast.Expr) (n int, known bool) {
 	return p.EffectiveMax(), known && !u.sets(x, "Budget")
 }
 
-// limits returns a policy with the values of the named fields of x. Without names it returns all
-// fields of x. known is false if the value of one of these fields is not known.
+// limits returns a policy with the values of the named fields of x. If there are no names, it
+// returns the values of all fields. known is false if the value of one of these fields is not
+// known.
 func (u *uses) limits(x ast.Expr, names ...string) (p retry.Policy, known bool) {
 	found := u.policy(x)
 	if found == nil {

@@ -23,7 +23,7 @@ type Block struct {
 	documents []*yaml.Node    // the documents of the file
 	original  *yaml.Node      // the node in the file; in node, defaults replace the templates
 	beside    *place          // the mapping around the block; nil if there is none
-	dialect   string          // the dialect that follows from the place in the file; "" if none does
+	dialect   string          // the dialect to which the place in the file belongs; "" if unknown
 	broken    string          // why the block cannot be read; "" if it can be read
 	absent    string          // the default that applies if the file lacks the block; otherwise ""
 	misspelt  bool            // a key is probably misspelled, and other documents are policies
@@ -497,19 +497,19 @@ func eachEntry(node *yaml.Node) iter.Seq[entry] {
 	}
 }
 
-// firstEntry returns the first entry of a mapping or a sequence that accept accepts.
-func firstEntry(node *yaml.Node, accept func(entry) bool) (e entry, ok bool) {
+// firstEntry returns the first entry of a mapping or a sequence for which fits returns true.
+func firstEntry(node *yaml.Node, fits func(entry) bool) (e entry, ok bool) {
 	for e := range eachEntry(node) {
-		if accept(e) {
+		if fits(e) {
 			return e, true
 		}
 	}
 	return entry{}, false
 }
 
-// anyEntry reports whether accept accepts an entry of a mapping or a sequence.
-func anyEntry(node *yaml.Node, accept func(entry) bool) bool {
-	_, ok := firstEntry(node, accept)
+// anyEntry reports whether fits returns true for at least one entry of a mapping or a sequence.
+func anyEntry(node *yaml.Node, fits func(entry) bool) bool {
+	_, ok := firstEntry(node, fits)
 	return ok
 }
 

@@ -80,7 +80,7 @@ func readDialect[T any, P interface {
 // Read reads the policy in b, and returns it with the name of its dialect. The parameter from is
 // the name of the dialect. If from is "", Read uses the first of these that exists:
 //
-//   - the dialect that follows from the place of b in its file
+//   - the dialect to which the place of b in its file belongs
 //   - the native form, if b is in this form
 //   - the only dialect in which b can be read
 //

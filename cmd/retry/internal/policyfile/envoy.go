@@ -27,7 +27,7 @@ func (f *form) mesh(key, write string, valid func(string) bool, base, most time.
 	isComma := func(r rune) bool { return r == ',' }
 	names := strings.FieldsFunc(take[string](f, key, write, "", nil), isComma)
 	for i := range names {
-		if key == "retry_on" { // only Envoy accepts blanks
+		if key == "retry_on" { // only Envoy accepts blanks around a name
 			names[i] = strings.TrimSpace(names[i])
 		}
 	}

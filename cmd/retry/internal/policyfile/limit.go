@@ -74,7 +74,7 @@ func (f *form) resources(kind string) (all []*place) {
 // A concurrency contains the keys with which Envoy limits how many retries run at the same time.
 type concurrency struct {
 	budget, percent, least string  // the keys of a budget, which is a share of the active requests
-	most                   string  // the key for a number of retries, which applies without a budget
+	most                   string  // the key for the largest number of retries, if there is no budget
 	missing                float64 // the default of most; 0 is no limit
 }
 

@@ -206,8 +206,8 @@ func text(node *yaml.Node) string {
 	return node.Value
 }
 
-// dialectOf returns the dialect that follows from the place of an entry in its document. It returns
-// "" if no dialect does.
+// dialectOf returns the dialect to which the place of an entry in its document belongs. It returns
+// "" if there is no such dialect.
 func dialectOf(path []string, e entry) string {
 	if i := recognize(path, e); i >= 0 && resolved(e.value).Kind == yaml.MappingNode {
 		return readable(shapes[i].system)
