@@ -54,7 +54,7 @@ func (u *uses) policy(x ast.Expr) *policy {
 }
 
 // base sets the first value of p to x, and returns p. It returns nil if x is neither
-// retry.Default() nor a literal with the names of its fields.
+// retry.Default() nor a literal with named fields.
 func (u *uses) base(p *policy, x ast.Expr) *policy {
 	p.base = x
 	switch x := x.(type) {

@@ -27,7 +27,7 @@ var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 
 // A Policy is a policy in a file, with everything that the page of the policy shows.
 type Policy struct {
-	retry.Policy // its AttemptTimeout is set as policyfile.Block.Effective does
+	retry.Policy // the policy that policyfile.Block.Effective returns
 	policyfile.Block
 	Dialect string
 	Text    string // the text of the file

@@ -21,7 +21,7 @@ type Block struct {
 
 	node      *yaml.Node
 	documents []*yaml.Node    // the documents of the file
-	original  *yaml.Node      // the node in the file; in node, defaults replace the templates
+	original  *yaml.Node      // the node in the file; node has defaults in place of templates
 	beside    *place          // the mapping around the block; nil if there is none
 	dialect   string          // the dialect to which the place in the file belongs; "" if unknown
 	broken    string          // why the block cannot be read; "" if it can be read
@@ -363,7 +363,8 @@ func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 	below(node, nil, nil, "")
 }
 
-// deepest is the largest number of keys in a path that a search finds by itself.
+// deepest is the largest number of keys in the path to a block that is found without a path of the
+// user.
 const deepest = 100
 
 // Known reports whether b is certainly a policy. Such a block is in the native form, in a dialect

@@ -22,10 +22,9 @@ type format struct {
 	attemptLimit         string   // the key of the timeout of an attempt; "" if there is none
 	expands              []string // the keys in whose values the system expands templates
 
-	// What a system does if the timeout of an attempt is not below the timeout of all attempts.
-	ignoresLong bool // the system ignores the timeout of the attempt
-	refusesLong bool // the system refuses the timeout of the attempt, unless both are equal
-	fillsLong   bool // both are equal by default, so this means nothing
+	ignoresLong bool // the system ignores an attempt's timeout unless it is below that of all attempts
+	refusesLong bool // the system refuses an attempt's timeout above the timeout of all attempts
+	fillsLong   bool // by default, an attempt's timeout is the timeout of all attempts
 
 	terms terms
 }

@@ -75,7 +75,7 @@ func (f *form) resources(kind string) (all []*place) {
 type concurrency struct {
 	budget, percent, least string  // the keys of a budget, which is a share of the active requests
 	most                   string  // the key for the largest number of retries, if there is no budget
-	missing                float64 // the default of most; 0 is no limit
+	missing                float64 // the default number of retries; 0 is no limit
 }
 
 var (

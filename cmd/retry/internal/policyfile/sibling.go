@@ -221,8 +221,9 @@ func (b *Block) Effective(p retry.Policy) retry.Policy {
 	return p
 }
 
-// Fits returns how many attempts of p end before b.All, the timeout of all attempts. Each attempt
-// takes b.Each, and each wait is the longest possible. If b.All is 0, Fits returns -1.
+// Fits returns how many attempts of p end before b.All, the timeout of all attempts. It assumes
+// that each attempt takes b.Each, and that each wait is the longest possible. If b.All is 0, Fits
+// returns -1.
 func (b *Bounds) Fits(p retry.Policy) int {
 	if b.All == 0 {
 		return -1

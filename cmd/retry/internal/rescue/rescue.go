@@ -154,7 +154,7 @@ func changes(s retrysim.System) []Rescue {
 	return c.all
 }
 
-// targetBudget is the text of the value of a change that adds [preview.TargetBudget].
+// targetBudget is how the text of a change describes the Budget of [preview.TargetBudget].
 const targetBudget = "the default of a target"
 
 // A changer collects changes of a system.
