@@ -97,7 +97,7 @@ func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault)
 	b.readBeside(d.format, p)
 	b.terms = d.terms
 	if d.name == "taskharbor" && p.MaxAttempts == 0 {
-		b.note("max_attempts", "with 0 each job says how many attempts it has; here it is 1")
+		b.note("max_attempts", "if it is 0, each job has a limit of its own; here the limit is 1")
 	}
 	if b.absent != "" {
 		b.Notes = append([]string{b.absent}, b.Notes...)

@@ -86,12 +86,12 @@ func (f *form) policy() retry.Policy {
 		if _, most := f.jitter.(retry.Proportional).Window(list[len(list)-1]); most <= f.cap {
 			p.MaxDelay = f.cap
 		} else if len(list) < longestList {
-			f.b.note("jitter", say("no delay reaches the longest, %v, before jitter: here the longest "+
-				"is left out", f.cap))
+			f.b.note("jitter", say("no delay reaches the longest delay, %v, before jitter, so it is left "+
+				"out here", f.cap))
 		} else {
 			p.MaxDelay = f.cap
-			f.b.note("jitter", say("jitter of %v lets the longest delays exceed %v: here no delay does",
-				f.jitter, f.cap))
+			f.b.note("jitter", say("with jitter of %v, the longest delays exceed %v; here no "+
+				"delay exceeds it", f.jitter, f.cap))
 		}
 	}
 	return p

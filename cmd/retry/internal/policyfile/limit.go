@@ -110,8 +110,8 @@ func (f *form) limit(target string, in *place, c concurrency) bool {
 	switch {
 	case most > 0:
 		f.b.note(c.most,
-			fmt.Sprintf("to %s each Envoy allows %v retries at the same time; an outage reaches this limit "+
-				"before the number of retries", target, most))
+			fmt.Sprintf("each Envoy allows %v retries to %s at the same time; an outage reaches this limit "+
+				"before the number of retries", most, target))
 	case c.missing > 0:
 		f.b.warn(noEffect, "retry_on",
 			fmt.Sprintf("this has no effect: %s of the cluster %s is 0, and allows no retry",
@@ -140,8 +140,8 @@ func (f *form) clusters() {
 	}
 	if !limited {
 		f.b.note("max_retries",
-			"an outage reaches the limit of the cluster before num_retries: 3 retries at the same time in "+
-				"each Envoy, unless its circuit_breakers say otherwise")
+			"each Envoy allows 3 retries to a cluster at the same time, unless circuit_breakers says "+
+				"otherwise; an outage reaches this limit before num_retries")
 	}
 }
 
