@@ -25,8 +25,8 @@ var replaced = map[string]string{
 	"explore": "plan -page FILE",
 }
 
-// values is the end of the help of a policy. It explains the values of the keys.
-const values = `
+// valuesHelp is the last part of "retry help policy". It explains the values of the keys.
+const valuesHelp = `
 A duration is a text, such as "200ms" or "1m30s".
 
 A jitter is "full", "equal" or a number from 0 to 1. With "full", each delay is
@@ -95,5 +95,5 @@ func printKeys(w io.Writer) {
 		fmt.Fprintf(w, "%-18s %s\n", key, rule.Title)
 		printWrapped(w, rule.Description, 18)
 	}
-	fmt.Fprint(w, values)
+	fmt.Fprint(w, valuesHelp)
 }

@@ -244,7 +244,7 @@ func (u *uses) sameContext(arg, ctx ast.Expr) bool {
 		if from == nil || len(from.Args) == 0 || !isContext(u.info.TypeOf(from.Args[0])) {
 			return false
 		}
-		ctx = from.Args[0] // from is a call such as retry.WithBudget(ctx, budget)
+		ctx = from.Args[0] // such as the ctx in retry.WithBudget(ctx, budget)
 	}
 }
 

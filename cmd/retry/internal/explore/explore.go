@@ -72,7 +72,7 @@ type outage struct {
 }
 
 const (
-	maxRows  = 12                     // rows in the table of delays, bars in the schedule
+	maxRows  = 12                     // limit on the rows of the table and on the bars of the schedule
 	around   = 20                     // lines of the file that the page shows around the policy
 	shortest = 100 * time.Millisecond // the shortest outage
 	longest  = 24 * time.Hour         // the longest outage

@@ -15,9 +15,9 @@ import (
 // These constants limit the open calls that Files keep in memory. If a limit is exceeded, the calls
 // that had no event for the longest time are cut short.
 const (
-	mostRecords = 20_000   // events in all open calls
-	mostAlike   = 200      // open calls with the same key, or without a key
-	mostBytes   = 16 << 20 // bytes in the texts of these events
+	mostRecords = 20_000   // limit on the events of all open calls
+	mostAlike   = 200      // limit on the open calls with one key, or without a key
+	mostBytes   = 16 << 20 // limit on the bytes in the texts of all open calls
 )
 
 // A Trace is a call as the files describe it, which may be only a part of the call. Its Attempts

@@ -160,8 +160,8 @@ func (p *place) isOf(s *shape) bool {
 	return group == s.group && slices.Contains(strings.Fields(s.kinds), text(kind.value))
 }
 
-// hasKeys reports whether a mapping has the required keys. They are a text in the form of
-// shape.has.
+// hasKeys reports whether a mapping has the required keys. The parameter required has the same form
+// as shape.has.
 func (p *place) hasKeys(required string, plain func(string) string) bool {
 	for one := range strings.FieldsSeq(required) {
 		if !slices.ContainsFunc(strings.Split(one, "|"), func(key string) bool {

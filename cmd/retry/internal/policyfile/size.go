@@ -11,8 +11,8 @@ import (
 // These constants limit the keys that << merges. Without these limits, 40 mappings could stand for
 // 2^40 keys: each mapping merges [*a, *a], where a is the mapping before it.
 const (
-	mostMerged      = 10_000  // into one mapping
-	mostMergedInAll = 100_000 // into all mappings of a file
+	mostMerged      = 10_000  // limit on the keys that one mapping merges
+	mostMergedInAll = 100_000 // limit on the keys that all mappings of a file merge
 )
 
 // check returns a fault if a node has a duplicate key, an anchor that contains itself, or too many
@@ -90,12 +90,12 @@ func merged(node *yaml.Node, keyCount map[*yaml.Node]int) int {
 
 // A block that exceeds one of these limits is not a policy. To decode it could take very long.
 const (
-	mostKeys  = 1000   // keys of one mapping in a policy
-	mostNodes = 50_000 // nodes of a policy, including the nodes of aliases
+	mostKeys  = 1000   // limit on the keys of one mapping in a policy
+	mostNodes = 50_000 // limit on the nodes of a policy, including the nodes of aliases
 
-	mostSystemNodes = 200_000 // nodes of a system
+	mostSystemNodes = 200_000 // limit on the nodes of a system
 
-	mostFileNodes = 250_000 // nodes of all documents of a file, including documents in texts
+	mostFileNodes = 250_000 // limit on the nodes of all documents of a file, and of documents in texts
 
 	// The YAML library creates all nodes of a document before they can be counted, and a node takes at
 	// least 200 bytes. So countStarts first counts the places in the text where a node may start.
