@@ -48,8 +48,8 @@ oldest.
 
 With -policy, explain compares every decision in the log with the policy in a
 file. It prints only the calls that differ from the policy. The exit status is 1
-if a call differs, if an event cannot be read or cannot follow the event before
-it, or if no call can be compared.
+in three cases: a call differs, an event cannot be read or cannot follow the
+event before it, or no call can be compared.
 
 A call is "skipped" if the log lacks its start or its end. It is also skipped if
 a retry.Class or a pipeline decided its retries, because the file of the policy

@@ -44,11 +44,11 @@ The file is YAML or JSON. This system has 30 database workers that hang for 10s:
     events:
       - {at: 20s, for: 10s, service: db, workers: 0}
 
-Instead of workers, an event may set slower: 3 (work takes three times as long),
-fail: 0.5 (half of the requests fail) or rate: 400/s. A service may also have
-the keys patience, clients, distribution, queue, cancel and lend. A call may
-also have the key budget. Without the key queue, the queue of a service is
-unlimited. docs/simulate.md explains each key.
+Instead of the key workers, an event may have slower: 3 (work takes three times
+as long), fail: 0.5 (half of the requests fail) or rate: 400/s. A service may
+also have the keys patience, clients, distribution, queue, cancel and lend. A
+call may also have the key budget. Without the key queue, the queue of a service
+is unlimited. docs/simulate.md explains each key.
 
 With -rescue, simulate tries changes that people often make to such a system:
 other attempts, budgets, jitter and timeouts, and the keys queue, cancel and

@@ -17,8 +17,8 @@ import (
 // PerCall reports a Transport, a Budget or a Gate that is made anew for each call.
 var PerCall = newCheck("percall", `report a Transport, a Budget or a Gate that is made for each call
 
-A Budget limits retries because it remembers earlier calls. A new Budget is full. A new
-Transport has new Budgets, and a new Gate has no effect on other calls. To give all
+A Budget limits the retries of many calls together, and a new Budget is always full. A
+new Transport has new Budgets, and a new Gate has no effect on other calls. To give all
 layers of one call a common Budget, use retry.WithBudget.`, func(pass *analysis.Pass, u *uses) {
 	report := func(c inspector.Cursor, x ast.Expr) {
 		fn := enclosingFunc(c)
