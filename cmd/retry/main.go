@@ -85,7 +85,7 @@ func init() {
 	commands = []*command{planCommand, lintCommand, explainCommand, simulateCommand, vetCommand}
 }
 
-// commandOf returns the command with a name. It returns nil if there is none.
+// commandOf returns the command with this name. It returns nil if there is none.
 func commandOf(name string) *command {
 	i := slices.IndexFunc(commands, func(c *command) bool { return c.name == name })
 	if i < 0 {

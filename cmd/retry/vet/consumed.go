@@ -89,12 +89,12 @@ func (u *uses) candidates(c inspector.Cursor) (found []consumption) {
 	return found
 }
 
-// senders are the methods that send a request.
+// senders lists the methods that send a request.
 var senders = []string{
 	"(*net/http.Client).Do", "(net/http.RoundTripper).RoundTrip", "(*net/http.Transport).RoundTrip",
 }
 
-// readToEnd are the methods of a reader that may read it to its end.
+// readToEnd lists the methods that may read a reader to the end.
 var readToEnd = []string{
 	"Read", "ReadByte", "ReadBytes", "ReadRune", "ReadString", "WriteTo", "Scan", "Decode",
 	"ReadAll", "Token", "NextPart",
