@@ -10,7 +10,7 @@ import (
 	"github.com/goretry/retry/cmd/retry/vet"
 )
 
-func TestPlugin(t *testing.T) {
+func TestPluginHasTheChecks(t *testing.T) {
 	build, err := register.GetPlugin("retryvet")
 	require.NoError(t, err)
 	plugin, err := build(nil)

@@ -15,19 +15,19 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/printable"
 )
 
-// A comparison compares the calls of a log with a policy.
+// A comparison counts the calls of a log that follow a policy, and the calls that differ from it.
 type comparison struct {
 	Differs []difference `json:"differs"` // the first ten differences
-	Checked int          `json:"checked"` // calls that were compared
+	Checked int          `json:"checked"` // calls that were compared with the policy
 	Skipped int          `json:"skipped"`
 	ByCode  int          `json:"stopped_by_code"`
 
 	policy retry.Policy
-	calls  map[string]int // how many calls were not compared, by the reason
+	calls  map[string]int // how many calls were not compared, for each reason
 }
 
-// A difference is a decision that the policy would not have made, or an event that is impossible
-// after the events before it.
+// A difference is a decision that the policy would not have made, or an event that cannot follow
+// the events before it.
 type difference struct {
 	Source string `json:"source"`
 	File   string `json:"file"`
@@ -36,12 +36,13 @@ type difference struct {
 }
 
 func newComparison(p retry.Policy) *comparison {
-	// The program may set Policy.Wait, which can end waits early. A file cannot set it.
+	// A program may set Policy.Wait, which can end waits early. A policy in a file has no Wait. With a
+	// Wait, an early retry is not a difference.
 	p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
 	return &comparison{policy: p, Differs: []difference{}, calls: map[string]int{}}
 }
 
-// add compares a call, and reports whether it differs.
+// add compares a call with the policy, and reports whether the call differs.
 func (n *comparison) add(t *logs.Trace) bool {
 	by, cut, fault := t.Compare(n.policy)
 	if fault != nil {
@@ -68,12 +69,12 @@ func (n *comparison) add(t *logs.Trace) bool {
 	return false
 }
 
-// differenceOf returns the difference for a fault.
+// differenceOf returns a fault in a log as a difference.
 func differenceOf(f *logs.Fault) difference {
 	return difference{f.Source, f.File, f.Line, f.Err.Error()}
 }
 
-// String returns d as a line.
+// String returns d as one line: file:line: source: what differs.
 func (d difference) String() string {
 	if d.Source != "" {
 		d.What = d.Source + ": " + d.What

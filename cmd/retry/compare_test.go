@@ -20,8 +20,8 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// A program may add functions to the policy of a file. A call whose retries these functions decided
-// is counted apart, and does not differ from the policy.
+// A program may add functions to the policy of a file. If these functions decide the retries of a call,
+// the call is counted apart and does not differ from the policy.
 func TestCompareCountsDecisionsOfCode(t *testing.T) {
 	const policy = "{max_attempts: 3, backoff: {type: fixed, base: 1m}}"
 	const checked, skipped, byCode = "1 checked, 0 skipped, 0", "0 checked, 1 skipped, 0", "0 checked, 0 skipped, 1"
@@ -85,8 +85,8 @@ func TestCompareCountsDecisionsOfCode(t *testing.T) {
 	}
 }
 
-// elsewhere says for each example and adapter without a log of its own name which log has its
-// events, or why there is no log.
+// elsewhere maps each example or adapter without a log of its own to the log with its events, or to the
+// reason why there is no log.
 var elsewhere = map[string]string{
 	"retryasynq": "asynq", "retrynats": "nats", "retryriver": "river", "retryamqp": "rabbitmq", // these logs are of examples that use the adapter
 	"pictures": "a simulation", "budgets": "a simulation", "mail": "the work of the queues",

@@ -25,33 +25,37 @@ import (
 
 var explainCommand = &command{
 	name: "explain", args: "[flags] LOG ...", run: explain,
-	summary: "print the retries in a log, and count which calls gave up, and why",
+	summary: "print the retries in a log, and count the calls that gave up",
 	doc: `
 Explain reads the log of a program that logs its retries with retrylog.NewWriter
-or retrylog.Slog, as JSON or text. It also reads the access logs of Envoy. It
-prints the events of each call together when the call has ended. At the end of
-the log, or on Ctrl-C, it counts the calls: how many gave up, for which reasons,
-from which sources, with which errors, and when. In the table of times, "..."
-stands for time in which no call retried or gave up. Times are UTC.
+or retrylog.Slog, as JSON or text. It also reads the access logs of Envoy. When
+a call has ended, explain prints all events of this call. At the end of the log,
+or on Ctrl-C, it prints how many calls gave up, with tables of their reasons,
+sources, errors and times. In the table of times, three dots stand for a time
+without a retry and without a call that gave up. All times are UTC.
 
     retry explain -failed -since 1h -source 'pod/web-*' web.log
     retry explain -policy config.yaml -at services.payments.retry web.log
     kubectl logs --prefix deploy/web | retry explain
 
-The source of an event is what kubectl, docker compose, syslog or journald write
-before the event, or a field such as "pod" or "host" of the JSON around it. If
-there is neither, the source is the file. Explain skips lines that are not
-events, and events inside a text that a program logged. It merges several files
-by time. The first line of each file must be the oldest.
+The source of an event is the prefix that kubectl, docker compose, syslog or
+journald write before the event. It can also be a field such as "pod" or "host"
+in the JSON around the event. Without a prefix or a field, the source is the
+file. Explain skips lines without an event. It also skips an event inside
+another text, because a stranger may have sent this text. If there are several
+files, explain merges them by time. The first line of each file must be the
+oldest.
 
-With -policy, explain compares every decision with the policy in a file, and
-prints only the calls whose decisions differ. The exit status is 1 if a call
-differs, if an event is impossible or cannot be read, or if no call can be
-compared. A call is skipped if the log lacks its start or its end, or if a
-retry.Class or a pipeline decided its retries, because the file contains neither
-of them. A call is stopped by code if the program did not retry the error, for
-example by RetryIf or retry.Permanent. Give each retry.Class a Name: a log does
-not show a class without a name, so its retries differ from the policy.
+With -policy, explain compares every decision in the log with the policy in a
+file. It prints only the calls that differ from the policy. The exit status is 1
+in three cases: a call differs, an event cannot be read or cannot follow the
+event before it, or no call can be compared.
+
+A call is "skipped" if the log lacks its start or its end. It is also skipped if
+a retry.Class or a pipeline decided its retries, because the file of the policy
+does not contain classes or pipelines. A call is "stopped by code" if a function
+of the program decided not to retry, such as RetryIf or retry.Permanent. Give
+each retry.Class a Name, because a log does not show a class without a name.
 `,
 }
 
@@ -60,27 +64,29 @@ type explanation struct {
 	*streams
 	sum         summary
 	json        bool
-	separator   string // what to print before the next call, or before the summary
+	separator   string // the text to print before the next call, or before the summary
 	key, source *regexp.Regexp
 	since       time.Time
-	until       time.Time // the zero time is no limit
+	until       time.Time // the zero time means no limit
 }
 
 func (x *explanation) define(flags *flag.FlagSet) {
 	x.key, x.source = regexp.MustCompile(""), regexp.MustCompile("")
-	flags.Func("key", "only calls with this `key`; order-* selects each key that starts with order-",
+	flags.Func("key", "select the calls with this `key`, in which * stands for any text: order-*",
 		glob(&x.key))
-	flags.Func("source", "only calls from this `source` or file; pod/web-* selects each source "+
-		"that starts with pod/web-", glob(&x.source))
-	flags.Func("since", "only calls that ended at this `time` or later: 2026-11-22T10:00:00Z, or "+
-		"90m for 90 minutes ago", instantOf(&x.since))
-	flags.Func("until", "only calls that ended at this `time` or earlier", instantOf(&x.until))
+	flags.Func("source", "select the calls from this `source` or file, in which * stands for any "+
+		"text: pod/web-*", glob(&x.source))
+	flags.Func("since", "select the calls that ended at this `time` or later: "+
+		"2026-11-22T10:00:00Z, or 90m for 90 minutes ago", instantOf(&x.since))
+	flags.Func("until", "select the calls that ended at this `time` or earlier",
+		instantOf(&x.until))
 	flags.BoolVar(&x.sum.failed, "failed", false,
-		"print only the calls that gave up; the counts still cover every call")
-	flags.BoolVar(&x.json, "json", false, "print JSON: the counts, and the list of calls")
+		"print only the calls that gave up, but count every call")
+	flags.BoolVar(&x.json, "json", false, "print JSON with the counts and the list of calls")
 }
 
-// glob returns the function of a flag whose value is a pattern, in which * stands for any text.
+// glob returns the function for a flag whose value is a pattern. In a pattern, * stands for any
+// text.
 func glob(to **regexp.Regexp) func(string) error {
 	return func(text string) (err error) {
 		*to, err = regexp.Compile(`^(?s:` + strings.ReplaceAll(regexp.QuoteMeta(text), `\*`, `.*`) + `)$`)
@@ -88,7 +94,7 @@ func glob(to **regexp.Regexp) func(string) error {
 	}
 }
 
-// instantOf returns the function of a flag whose value is a time, or a duration before now.
+// instantOf returns the function for a flag whose value is a time, or a duration before now.
 func instantOf(to *time.Time) func(string) error {
 	return func(text string) error {
 		ago, err := time.ParseDuration(text)
@@ -102,7 +108,7 @@ func instantOf(to *time.Time) func(string) error {
 	}
 }
 
-// selects reports whether the flags select a call.
+// selects reports whether a call has the key, the source and the time that the flags select.
 func (x *explanation) selects(t *logs.Trace) bool {
 	last := t.Last().Time
 	return x.key.MatchString(t.Key) && x.source.MatchString(t.From()) &&
@@ -115,7 +121,8 @@ func explain(s *streams, c *command, args []string) int {
 	var from source
 	x.define(flags)
 	from.define(flags)
-	file := flags.String("policy", "", "compare with the policy in this `file`, YAML or JSON")
+	file := flags.String("policy", "",
+		"compare each decision with the policy in this `file` of YAML or JSON")
 	names, status, done := c.parse(s, flags, args)
 	if done {
 		return status
@@ -128,7 +135,7 @@ func explain(s *streams, c *command, args []string) int {
 	switch {
 	case err != nil:
 	case *file == "" && from != source{}:
-		err = errors.New("-from and -at are about a policy: write -policy and the file of the policy")
+		err = errors.New("-from and -at need a policy: write -policy and the file of the policy")
 	case *file == "-" && slices.Contains(names, "-"):
 		err = errors.New("the policy and the log cannot both be standard input: " +
 			"write a file for one of them")
@@ -156,17 +163,17 @@ func explain(s *streams, c *command, args []string) int {
 	return x.sum.status()
 }
 
-// read prints each selected call when it ends, and completes the summary. If no call is selected,
-// the error is a *policyfile.Fault.
+// read prints each selected call when the call ends, and completes the summary. If no call is
+// selected, the error is a *policyfile.Fault.
 func (x *explanation) read(names []string) error {
-	debug.SetMemoryLimit(48 << 20) // a log may be larger than the memory, so collect garbage early
+	debug.SetMemoryLimit(48 << 20) // a log may exceed the memory, so collect garbage early
 	ctx, stop := signal.NotifyContext(x.ctx, os.Interrupt)
 	defer stop()
 	unbuffered := x.out
 	out := bufio.NewWriterSize(unbuffered, 64<<10)
 	x.out = out
 	defer func() {
-		_ = out.Flush() // unbuffered remembers its error
+		_ = out.Flush() // unbuffered keeps the error for run
 		x.out = unbuffered
 	}()
 	first := ""
@@ -197,7 +204,7 @@ func (x *explanation) read(names []string) error {
 // nothing says why no call of the log is selected.
 func (x *explanation) nothing() string {
 	if x.sum.Events > 0 {
-		return "no call has the key, the source and the time of the flags"
+		return "no call has the key, the source and the time that the flags select"
 	}
 	text := fmt.Sprintf("no line is an event of a retry: %s skipped, %s cut off",
 		counted(x.sum.Files.Skipped, "line"), counted(x.sum.Torn, "line"))
@@ -211,14 +218,14 @@ func (x *explanation) nothing() string {
 // writeSummary writes the counts of the calls.
 func (x *explanation) writeSummary() {
 	if x.json {
-		numbers, _ := json.Marshal(&x.sum) // texts and numbers cannot fail
+		numbers, _ := json.Marshal(&x.sum) // texts and numbers can always be encoded
 		fmt.Fprintf(x.out, "%s\n],%s\n", strings.TrimPrefix(x.separator, ","), numbers[1:])
 		return
 	}
 	fmt.Fprint(x.out, x.separator+x.sum.text())
 }
 
-// print prints a call, unless the flags ask only for other calls.
+// print prints a call, unless a flag selects only other calls: -failed or -policy.
 func (x *explanation) print(t *logs.Trace, differs bool) {
 	switch {
 	case x.sum.failed && !gaveUp(t), x.sum.comparison != nil && !differs:
@@ -231,7 +238,7 @@ func (x *explanation) print(t *logs.Trace, differs bool) {
 	}
 }
 
-// counted writes a number with its noun, which may be in the plural: 1 policy, 2 policies.
+// counted returns a number with its noun: 1 policy, 2 policies.
 func counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -242,8 +249,8 @@ func counted(n int, what string) string {
 	return preview.Thousands(n) + " " + what + "s"
 }
 
-// interruptible returns a reader that ends when ctx is done. A Read of a pipe alone would wait for
-// its next byte.
+// interruptible returns a reader that ends when ctx is done. A plain Read of a pipe would not
+// return before the next byte comes.
 func interruptible(ctx context.Context, in io.Reader) io.Reader {
 	r, w := io.Pipe()
 	go func() {
@@ -254,14 +261,14 @@ func interruptible(ctx context.Context, in io.Reader) io.Reader {
 	return r
 }
 
-// flushing writes what has been printed before it waits for more of a log, which may still be
-// written.
+// A flushing reader writes the buffered output before it reads more of a log, because a Read may
+// have to wait until the log grows.
 type flushing struct {
 	io.Reader
 	out *bufio.Writer
 }
 
 func (f flushing) Read(p []byte) (int, error) {
-	_ = f.out.Flush() // out keeps its error
+	_ = f.out.Flush() // out keeps the error for a later Flush
 	return f.Reader.Read(p)
 }

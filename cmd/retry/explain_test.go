@@ -35,7 +35,7 @@ func (o *observer) Write(b []byte) (int, error) {
 
 // Explain prints each call of an endless pipe as soon as the call has ended. An interrupt ends the
 // reading, and explain prints the counts.
-func TestExplainInterrupt(t *testing.T) {
+func TestInterruptEndsExplain(t *testing.T) {
 	self, err := os.FindProcess(os.Getpid())
 	require.NoError(t, err)
 	if runtime.GOOS == "windows" {

@@ -7,15 +7,16 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
-// schemaText is a copy of docs/policy.schema.json. A package can embed only files of its own
-// directory.
+// schemaText is a copy of docs/policy.schema.json. It is in this directory because a package can
+// embed only files of its own directory.
 //
 //go:embed policy.schema.json
 var schemaText []byte
 
-// replaced maps words that are not commands to what does their work.
+// replaced maps a word that users may take for a command to the command that does the work.
 var replaced = map[string]string{
 	"keys":    "help policy",
 	"schema":  "lint -schema",
@@ -24,14 +25,17 @@ var replaced = map[string]string{
 	"explore": "plan -page FILE",
 }
 
-// values explains the values of the keys.
-const values = `
-A duration is a text: "200ms", "1m30s".
+// valuesHelp is the last part of "retry help policy". It explains the values of the keys.
+const valuesHelp = `
+A duration is a text, such as "200ms" or "1m30s".
 
-A jitter is full (from 0 to the delay), equal (from half of the delay to the
-delay), or a number from 0 to 1, which is a share of the delay: 0.2 is ±20 %.
+A jitter is "full", "equal" or a number from 0 to 1. With "full", each delay is
+drawn from 0 to the delay of the backoff. With "equal", it is drawn from half of
+that delay to all of it. The number 0.2 makes a delay up to 20 % shorter or
+longer.
 
-A backoff is one of these. factor is at least 1. A factor that is left out is 2.
+A backoff is one of these mappings. The factor is at least 1. If it is left out,
+it is 2.
 
     {type: fixed, base: 1s}
     {type: linear, base: 1s}
@@ -59,6 +63,25 @@ func help(s *streams, args []string) int {
 	return misuse
 }
 
+// printWrapped prints a text on lines of at most 80 characters, after an indent.
+func printWrapped(w io.Writer, text string, indent int) {
+	width := 0
+	for word := range strings.FieldsSeq(text) {
+		n := 1 + utf8.RuneCountInString(word)
+		if width > 0 && width+n > 80 {
+			fmt.Fprintln(w)
+			width = 0
+		}
+		if width == 0 {
+			fmt.Fprintf(w, "%*s", indent, "")
+			width = indent
+		}
+		fmt.Fprint(w, " ", word)
+		width += n
+	}
+	fmt.Fprintln(w)
+}
+
 // printKeys prints a table of the keys of a policy.
 func printKeys(w io.Writer) {
 	var form struct{ Properties json.RawMessage }
@@ -69,7 +92,8 @@ func printKeys(w io.Writer) {
 		var rule struct{ Title, Description string }
 		key, _ := in.Token()
 		_ = in.Decode(&rule)
-		fmt.Fprintf(w, "%-18s %s\n%-18s %s\n", key, rule.Title, "", rule.Description)
+		fmt.Fprintf(w, "%-18s %s\n", key, rule.Title)
+		printWrapped(w, rule.Description, 18)
 	}
-	fmt.Fprint(w, values)
+	fmt.Fprint(w, valuesHelp)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestHelp(t *testing.T) {
+func TestHelpHasAnExampleAndTheFlags(t *testing.T) {
 	all := succeed(t, "", "help")
 	assert.Equal(t, all, succeed(t, "", "-h"))
 	_, stderr, status := tool("")
@@ -38,20 +38,26 @@ func TestHelp(t *testing.T) {
 }
 
 // The help of the keys and the schema agree with docs/text-form.md.
-func TestKeysAndSchema(t *testing.T) {
+func TestHelpOfKeysAndSchemaAgreeWithTheDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/text-form.md")
 	require.NoError(t, err)
 	printed := succeed(t, "", "help", "policy")
 	rows := regexp.MustCompile(`(?m)^([a-z_]+)  +(whole number|true or false|a mapping|duration|text, number|text)  +(.*?)  +\S`).FindAllStringSubmatch(string(page), -1)
 	require.Len(t, rows, 13)
 	for _, row := range rows {
-		value := row[2] + "; 0: " + row[3]
-		if row[2] == "true or false" || row[3] == "-" {
-			value = row[2]
+		key, value, zero := row[1], row[2], row[3]
+		switch {
+		case zero == "-":
+		case key == "max_attempts", key == "max_retries":
+			value += "; " + zero + " if 0"
+		case value == "text", value == "a mapping":
+			value += "; " + zero + " if missing"
+		default:
+			value += "; " + zero + " if 0 or missing"
 		}
-		assert.Contains(t, printed, fmt.Sprintf("%-18s %s\n", row[1], value))
+		assert.Contains(t, printed, fmt.Sprintf("%-18s %s\n                   ", key, value))
 	}
-	assert.Equal(t, len(rows), strings.Count(printed, "\n                   "))
+	assert.Len(t, regexp.MustCompile(`(?m)^[a-z_]+  +\w`).FindAllString(printed, -1), len(rows))
 	for line := range strings.Lines(printed) {
 		assert.LessOrEqual(t, len([]rune(line)), 81)
 	}

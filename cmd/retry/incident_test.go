@@ -58,7 +58,7 @@ func incident(t *testing.T) string {
 
 // The counts show the broken pod, its error, its limit and the time. They are the counts that a
 // person would find in the lines of the log.
-func TestIncident(t *testing.T) {
+func TestCountsShowTheBrokenPod(t *testing.T) {
 	log := incident(t)
 	text := succeed(t, log, "explain", "-failed")
 	numbers := text[strings.LastIndex(text, "\n\n3,600 calls, 50 gave up, 1.13 attempts a call\n")+2:]

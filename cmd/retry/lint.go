@@ -18,39 +18,40 @@ var lintCommand = &command{
 	name: "lint", args: "[flags] FILE...", run: lint,
 	summary: "report mistakes in policy files, with file and line",
 	doc: `
-Lint reports the mistakes in the policies of YAML and JSON files, and settings
-that are valid but probably unintended, each with its file and line. The exit
-status is 1 if lint finds any of these. The last line says how many policies
-lint found.
+Lint reports mistakes in the policies of YAML and JSON files. It also reports
+settings that are valid but probably unintended. Each report has the file and
+the line. The exit status is 1 if lint finds a mistake or such a setting. The
+last line says how many policies lint found.
 
     retry lint config/*.yaml
     retry lint -at 'services.*.retry' -format github config/
 
 In a directory, lint reads every .yaml, .yml and .json file, and follows links.
-It checks the policies at the path in -at, or else in the usual places, and the
-settings of another system in a document that only this system reads. A file
-that does not parse is a mistake if it may contain a policy. Otherwise it is
-only counted.
+With -at, it checks the policy at this path in each file. In the path, * stands
+for every key. Without -at, it checks the values of the keys retry and
+work_config, files that consist of one policy, and the settings of systems such
+as Envoy. If a file in a directory does not parse, lint reports the file only if
+it may contain a policy. It counts the other files that do not parse.
 
-In the path in -at, * stands for every key. Lint expands patterns of file names
-that the shell has not expanded. A system of services for retry simulate is
-checked as a whole: lint also reports retries in two layers above each other.
+Lint expands patterns such as *.yaml if the shell has not expanded them. In a
+file for "retry simulate", lint checks the policy of each call. It also reports
+calls whose attempts multiply, because two layers of services both retry.
 
-With -schema, lint prints the JSON Schema that editors use to complete and check
+With -schema, lint prints a JSON Schema. Editors use it to complete and check
 keys.
 `,
 }
 
-// A report is what lint found.
+// A report contains everything that lint has found.
 type report struct {
 	Policies int                 `json:"policies"`
 	Files    int                 `json:"files"`
 	Without  []string            `json:"without"`  // files without a policy
-	Unparsed []string            `json:"unparsed"` // see policyfile.MayHold
+	Unparsed []string            `json:"unparsed"` // files that do not parse, but need no policy
 	Faults   []*policyfile.Fault `json:"faults"`
 
-	hint string // the path to a policy that is not in one of the usual places; "": none was seen
-	at   string // the path in -at
+	hint string // the path to a policy outside of the usual places; "" if there is none
+	at   string // the value of -at
 }
 
 func lint(s *streams, c *command, args []string) int {
@@ -93,7 +94,7 @@ func lint(s *streams, c *command, args []string) int {
 		status = max(status, found)
 	}
 	if r.Policies == 0 && status == ok && len(r.Faults) == 0 {
-		problem := "there is no policy in these files: write the path to it with -at, " +
+		problem := "there is no policy in these files: write the path to the policy with -at, " +
 			"and its dialect with -from"
 		if r.hint != "" {
 			problem = "there is no policy in the usual places of these files: try -at " + r.hint
@@ -104,7 +105,7 @@ func lint(s *streams, c *command, args []string) int {
 	return status
 }
 
-// add lints a file. The error is not nil only if the file cannot be read.
+// add lints a file. It returns an error only if the file cannot be read.
 func (r *report) add(s *streams, f lintedFile, from source) error {
 	r.Files++
 	title, data, err := s.read(f.name)
@@ -140,7 +141,7 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 	}
 	noted = len(r.Faults) - noted
 	if len(known) == 0 && noted == 0 && !f.walked {
-		known = unknown[:min(1, len(unknown))] // a user who names a file means that it has a policy
+		known = unknown[:min(1, len(unknown))] // the user named this file, so it should have a policy
 	}
 	for _, block := range known {
 		if from.from == "" && block.IsSystem() {
@@ -159,7 +160,7 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 	}
 	r.Without = append(r.Without, file.Name)
 	if !f.walked && noted == 0 {
-		at := "in it"
+		at := "in this file"
 		if from.at != "" {
 			at = "at " + from.at
 		}
@@ -173,7 +174,7 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 	return nil
 }
 
-// summary says how many policies and files lint looked at, and which files have no policy.
+// summary says how many policies and files lint has checked, and which files have no policy.
 func (r *report) summary() string {
 	text := counted(r.Policies, "policy") + " in " + counted(r.Files, "file")
 	if n := len(r.Unparsed); n == 1 {
@@ -204,10 +205,10 @@ var policyExts = []string{".yaml", ".yml", ".json"}
 // A lintedFile is a file to lint.
 type lintedFile struct {
 	name   string
-	walked bool // lint found the file in a directory, so the file need not have a policy
+	walked bool // whether lint found the file in a directory, where a policy is optional
 }
 
-// expand returns the files that the arguments stand for, without duplicates.
+// expand returns the files that the arguments name, without duplicates.
 func expand(args []string) (files []lintedFile, err error) {
 	add := func(name string, walked bool) {
 		if !slices.ContainsFunc(files, func(f lintedFile) bool { return f.name == name }) {
@@ -222,7 +223,7 @@ func expand(args []string) (files []lintedFile, err error) {
 				return nil, fmt.Errorf("%s: %w", arg, err)
 			case len(matches) == 0:
 				return nil, fmt.Errorf("no file matches %s", arg)
-			default: // a pattern does not stand for devices and pipes
+			default: // a pattern leaves out devices and pipes
 				names = slices.DeleteFunc(matches, func(name string) bool {
 					info, err := os.Stat(name)
 					return err == nil && !info.IsDir() && !info.Mode().IsRegular()
@@ -254,15 +255,15 @@ func expand(args []string) (files []lintedFile, err error) {
 	return files, nil
 }
 
-// isPipe reports whether a file is a named pipe. A shell makes the pipes in /dev and /proc for one
-// command, and such a pipe ends.
+// isPipe reports whether a file is a named pipe that may never end. A pipe in /dev or /proc does
+// not count: a shell makes it for one command, so it ends.
 func isPipe(name string, info fs.FileInfo) bool {
 	return info.Mode()&fs.ModeNamedPipe != 0 &&
 		!strings.HasPrefix(name, "/dev/") && !strings.HasPrefix(name, "/proc/")
 }
 
-// walk adds the files in a directory and in its subdirectories. It follows links, and enters each
-// directory once. It adds only regular files, because opening a pipe could take forever.
+// walk adds the files in a directory and in its subdirectories. It follows links, but enters each
+// directory only once. It adds only regular files, because opening a pipe could take forever.
 func walk(dir string, entered map[string]bool, add func(name string, walked bool)) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {

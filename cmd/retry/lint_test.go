@@ -13,7 +13,7 @@ import (
 )
 
 // Lint reports the faults of the other files if one file cannot be read.
-func TestLintUnreadable(t *testing.T) {
+func TestLintReportsOtherFilesIfOneCannotBeRead(t *testing.T) {
 	dir := write(t, map[string]string{"b.yaml": "jitter: 2", "deep.json": strings.Repeat("[", 20_000)})
 	long, err := os.Create(filepath.Join(dir, "a.yaml"))
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func TestLintUnreadable(t *testing.T) {
 // Lint follows links: a directory may be a link, and may contain links, even to itself. Lint opens
 // neither a pipe in a directory nor a link to a device, because these may never end. A pattern
 // stands only for files and directories.
-func TestLintLinks(t *testing.T) {
+func TestLintFollowsLinks(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("links need a privilege on Windows")
 	}

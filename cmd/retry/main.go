@@ -44,18 +44,18 @@ func main() {
 	if calledByVet(os.Args[1:]) {
 		serveVet()
 	}
-	debug.SetGCPercent(400) // commands use little memory, so collecting less often only saves time
+	debug.SetGCPercent(400) // commands use little memory, and rarer collections save time
 	os.Exit(run(newStreams(os.Stdin, os.Stdout, os.Stderr), os.Args[1:]))
 }
 
 // streams are the inputs and outputs of a command.
 type streams struct {
-	ctx      context.Context // explain stops reading, and vet stops, when ctx is done
+	ctx      context.Context // explain and vet stop when ctx is done
 	in       io.Reader
 	out, err io.Writer
 
-	typed bool // the input is a terminal
-	shown bool // the output for errors is a terminal
+	typed bool // whether the input is a terminal
+	shown bool // whether the output for errors is a terminal
 }
 
 func newStreams(in, out, err *os.File) *streams {
@@ -79,11 +79,13 @@ type command struct {
 
 var commands []*command
 
-func init() { // in init, because the functions of the commands use the list
+// init fills the list. A declaration with the commands would be a cycle, because their functions
+// use the list.
+func init() {
 	commands = []*command{planCommand, lintCommand, explainCommand, simulateCommand, vetCommand}
 }
 
-// commandOf returns the command with a name, nil if there is none.
+// commandOf returns the command with this name. It returns nil if there is none.
 func commandOf(name string) *command {
 	i := slices.IndexFunc(commands, func(c *command) bool { return c.name == name })
 	if i < 0 {
@@ -167,8 +169,9 @@ func version() string {
 	return info.Main.Version
 }
 
-// parse parses flags, which may come before or after the other arguments, and returns the other
-// arguments. done is true if the command must not run: -h was written, or the usage is wrong.
+// parse parses the flags in args, which may come before or after the other arguments. It returns
+// the other arguments in rest. If done is true, the command must return status at once, because the
+// user wrote -h or the usage is wrong.
 func (c *command) parse(
 	s *streams, flags *flag.FlagSet, args []string,
 ) (rest []string, status int, done bool) {
@@ -192,7 +195,8 @@ func (c *command) parse(
 
 var parseError = regexp.MustCompile(`for flag -(\w+): parse error$`)
 
-// withHint returns the text of an error of package flag, and says what to write.
+// withHint returns the text of an error of package flag. If the value of a flag does not parse, the
+// text says what to write instead.
 func withHint(flags *flag.FlagSet, err error) string {
 	text := err.Error()
 	name := parseError.FindStringSubmatch(text)
@@ -221,25 +225,18 @@ func printFlags(w io.Writer, flags *flag.FlagSet) {
 		if f.DefValue != "" && f.DefValue != "false" {
 			usage += " (default " + f.DefValue + ")"
 		}
-		width := 80
-		for word := range strings.FieldsSeq(usage) {
-			if width += 1 + len([]rune(word)); width > 80 {
-				fmt.Fprint(w, "\n       ")
-				width = 7 + 1 + len([]rune(word))
-			}
-			fmt.Fprint(w, " ", word)
-		}
 		fmt.Fprintln(w)
+		printWrapped(w, usage, 7)
 	})
 }
 
-// misused prints what is wrong with the usage of a command, and returns the exit status.
+// misused prints a mistake in the usage of a command, and returns the exit status.
 func (c *command) misused(s *streams, problem any) int {
 	fmt.Fprintf(s.err, "retry %s: %v\nUsage: %s (-h explains it)\n", c.name, problem, c.usage())
 	return misuse
 }
 
-// failed prints an error, and returns its exit status.
+// failed prints an error, and returns the exit status for it.
 func (c *command) failed(s *streams, err error) int {
 	if fault := new(policyfile.Fault); errors.As(err, &fault) {
 		fmt.Fprintln(s.err, err)
@@ -285,20 +282,21 @@ func (s *streams) readFile(name string) (*policyfile.File, error) {
 	return policyfile.Parse(title, data)
 }
 
-// A source says which policy of a file is read: from is its dialect and at is its path. Either is
-// "" if the file decides.
+// A source says which policy of a file to read, and how. from is the dialect of the policy. If from
+// is "", the keys and their place show the dialect. at is the path to the policy. If at is "", the
+// policy is in one of the usual places.
 type source struct{ from, at string }
 
 func (o *source) define(flags *flag.FlagSet) {
 	all := policyfile.Dialects()
 	flags.Func("from", "the `dialect` of the policy: "+strings.Join(all, ", ")+
-		" (default: native, or the dialect that the keys and their place show)", oneOf(all, &o.from))
+		" (default: the dialect to which the keys and their place belong)", oneOf(all, &o.from))
 	flags.StringVar(&o.at, "at", "", "the `path` to the policy in the file, such as "+
 		"services.payments.retry, or 2 for the second document (default: the key retry or "+
-		"work_config, or the whole file, or the place where another system has its settings)")
+		"work_config, the whole file, or the settings of another system)")
 }
 
-// oneOf returns the function of a flag that accepts only the values in all.
+// oneOf returns the function for a flag that accepts only the values in all.
 func oneOf(all []string, to *string) func(string) error {
 	return func(text string) error {
 		if *to = text; !slices.Contains(all, text) {
@@ -308,7 +306,7 @@ func oneOf(all []string, to *string) func(string) error {
 	}
 }
 
-// A policy is a policy that was read from a file.
+// A policy contains a retry.Policy that was read from a file, with its place in the file.
 type policy struct {
 	retry.Policy
 	policyfile.Block
@@ -316,8 +314,8 @@ type policy struct {
 	text    string // the text of the whole file
 }
 
-// readPolicy reads the only policy of a file. If that fails, readPolicy prints the reasons, and
-// the status is not ok.
+// readPolicy reads the only policy of a file. If it fails, it prints the reasons, and status is not
+// ok.
 func (c *command) readPolicy(s *streams, name string, o source) (p policy, status int) {
 	title, data, err := s.read(name)
 	if err != nil {

@@ -89,7 +89,7 @@ func TestStreamsKnowTerminals(t *testing.T) {
 }
 
 // go.work replaces each module of this repository that the command requires by this checkout.
-func TestWorkspace(t *testing.T) {
+func TestWorkspaceReplacesTheModulesOfTheCommand(t *testing.T) {
 	modules := func(file, pattern string) (names []string) {
 		data, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -126,7 +126,7 @@ func readHook(t *testing.T) hook {
 
 // The hook for pre-commit reports faults in the files that its own pattern selects, and in the
 // files that the settings in the README select.
-func TestHook(t *testing.T) {
+func TestHookReportsFaults(t *testing.T) {
 	defined := readHook(t)
 	assert.Equal(t, "golang", defined.Language)
 	readme, err := os.ReadFile("README.md")
@@ -174,7 +174,7 @@ func TestHook(t *testing.T) {
 
 // The command can be installed from a checkout without a setting of the go command: in its own
 // directory, and in the root as pre-commit does it.
-func TestInstall(t *testing.T) {
+func TestCommandCanBeInstalledFromACheckout(t *testing.T) {
 	dependencies := readHook(t).Dependencies
 	require.Len(t, dependencies, 1)
 	for _, test := range []struct{ name, dir, arg string }{
@@ -218,7 +218,7 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
 // A command whose output cannot be written has exit status 2.
-func TestWriteErrors(t *testing.T) {
+func TestWriteErrorHasStatus2(t *testing.T) {
 	t.Chdir(write(t, map[string]string{"a.log": twoCalls, "p.yaml": logPolicy}))
 	for _, args := range []string{"help", "version", "plan p.yaml", "plan -json p.yaml", "plan -h", "lint p.yaml", "lint -format json p.yaml",
 		"lint -format github p.yaml", "help policy", "lint -schema", "explain a.log", "explain -json a.log", "explain -failed a.log", "explain -",

@@ -18,12 +18,12 @@ import (
 
 var planCommand = &command{
 	name: "plan", args: "[flags] FILE", run: plan,
-	summary: "print the delays of a policy, when it ends, and its worst case",
+	summary: "print the delays of a policy, and how long a call takes at most",
 	doc: `
 Plan prints what the policy in a file will do: each delay, when the attempts
-end, and how long a call takes in the worst case. The timeouts that the file
-sets next to the policy count too. Settings that are valid but probably
-unintended are printed as notes. The file is YAML or JSON.
+end, and how long a call takes in the worst case. The worst case includes the
+timeouts that the file sets next to the policy. Plan also prints a note about
+each setting that is valid but probably unintended. The file is YAML or JSON.
 
     retry plan -at services.payments.retry config.yaml
     retry plan -seed order-42 policy.json
@@ -36,11 +36,12 @@ func plan(s *streams, c *command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	var from source
 	from.define(flags)
-	retries := flags.Int("n", 10, "print at most `N` retries, or all of them if N is negative")
-	seed := flags.String("seed", "", "also print the exact delays of the job with this `key`")
+	retries := flags.Int("n", 10, "print at most `N` retries, or all retries if N is negative")
+	seed := flags.String("seed", "",
+		"also print the exact delays, jitter included, of the job with this `key`")
 	asJSON := flags.Bool("json", false, "print JSON, for programs")
 	page := flags.String("page", "",
-		"write an HTML page with charts and without scripts to this `file`")
+		"write an HTML page with charts to this `file`")
 	args, status, done := c.parse(s, flags, args)
 	if done {
 		return status
@@ -98,15 +99,16 @@ func (c *command) writePage(s *streams, p policy, name string) int {
 	return ok
 }
 
-// A delay is the wait after an attempt of a job whose attempts all fail at once.
+// A delay is the wait after an attempt of a job. All attempts of this job fail immediately.
 type delay struct {
 	Attempt int          `json:"attempt"`
 	Wait    jsonDuration `json:"wait"`
 	Total   jsonDuration `json:"total"`           // the sum of all waits so far
-	Reason  retry.Reason `json:"reason,omitzero"` // why there is no retry; "" if there is a retry
+	Reason  retry.Reason `json:"reason,omitzero"` // why the job ends here; "" if it goes on
 }
 
-// delaysOf returns the exact delays of the job with a key. Retries limits them as -n does.
+// delaysOf returns the exact delays of the job with a key. The parameter retries is the largest
+// number of delays. If it is negative, delaysOf returns all delays.
 func delaysOf(p retry.Policy, key string, retries int) (delays []delay) {
 	total := time.Duration(0)
 	for i, step := range p.Plan(retries) {
@@ -114,7 +116,7 @@ func delaysOf(p retry.Policy, key string, retries int) (delays []delay) {
 		if !d.Retry() {
 			return append(delays, delay{Attempt: i + 1, Reason: d.Reason})
 		}
-		total += min(d.Delay, step.Total-total) // step.Total does not overflow after 292 years
+		total += min(d.Delay, step.Total-total) // no overflow: step.Total is at most 292 years
 		delays = append(delays, delay{
 			Attempt: i + 1,
 			Wait:    jsonDuration(d.Delay),
@@ -137,7 +139,8 @@ func printDelays(w io.Writer, delays []delay) {
 	table.Flush()
 }
 
-// exact writes a delay to the nanosecond. The longest duration is "292 years".
+// exact returns a delay as text, to the nanosecond. The text of the longest duration is "292
+// years".
 func exact(d jsonDuration) string {
 	if d == math.MaxInt64 {
 		return preview.Brief(math.MaxInt64)
@@ -145,7 +148,7 @@ func exact(d jsonDuration) string {
 	return time.Duration(d).String()
 }
 
-// planJSON is the form of plan -json. Durations are texts, as in a policy.
+// A planJSON is the object that plan -json prints. Its durations are texts, as in a policy.
 type planJSON struct {
 	File        string       `json:"file"`
 	Line        int          `json:"line"`
@@ -153,12 +156,12 @@ type planJSON struct {
 	Dialect     string       `json:"dialect"`
 	Policy      retry.Policy `json:"policy"`
 	Summary     string       `json:"summary"`
-	MaxAttempts int          `json:"max_attempts"` // including the first; -1 is unlimited
+	MaxAttempts int          `json:"max_attempts"` // including the first attempt; -1 is unlimited
 	Plan        []stepJSON   `json:"plan"`
 	Delays      []delay      `json:"delays,omitempty"`         // the delays of the job in -seed
-	Timeout     jsonDuration `json:"timeout,omitzero"`         // ends all attempts and waits together
-	Attempt     jsonDuration `json:"attempt_timeout,omitzero"` // ends each attempt
-	Fits        *int         `json:"fits,omitempty"`           // attempts that fit into Timeout
+	Timeout     jsonDuration `json:"timeout,omitzero"`         // the timeout of all attempts together
+	Attempt     jsonDuration `json:"attempt_timeout,omitzero"` // the timeout of each attempt
+	Fits        *int         `json:"fits,omitempty"`           // how many attempts fit into Timeout
 	Lint        []finding    `json:"lint"`
 	Notes       []string     `json:"notes"`
 }

@@ -16,7 +16,7 @@ import (
 var code = regexp.MustCompile("`([^`]+)`")
 
 // The README lists every key of plan -json, except the keys of the policy in it.
-func TestPlanJSONKeys(t *testing.T) {
+func TestReadmeListsEveryKeyOfPlanJSON(t *testing.T) {
 	data, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	_, section, _ := strings.Cut(string(data), "`retry plan -json` prints ")

@@ -10,7 +10,7 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/printable"
 )
 
-// reportFormats are the forms in which lint prints its report.
+// reportFormats maps each value of -format to the function that prints a report in this form.
 var reportFormats = map[string]func(io.Writer, *report){
 	"text":   printText,
 	"json":   func(w io.Writer, r *report) { writeJSON(w, r) },
@@ -38,8 +38,8 @@ func printGitHub(w io.Writer, r *report) {
 	fmt.Fprintln(w, r.summary())
 }
 
-// annotate prints an annotation for GitHub. GitHub ends a part of an annotation at certain
-// characters, so annotate percent-encodes these characters, and GitHub decodes them.
+// annotate prints an annotation for GitHub. Some characters, such as a colon, would end a part of
+// an annotation. So annotate percent-encodes these characters, and GitHub decodes them.
 func annotate(w io.Writer, level, file, place, text string) {
 	file = control.ReplaceAllString(githubProperty.Replace(filepath.ToSlash(file)), "?")
 	fmt.Fprintf(w, "::%s file=%s,%s::%s\n", level, file, place, githubData.Replace(text))

@@ -24,9 +24,10 @@ var simulateCommand = &command{
 	summary: "say whether a system of services comes back after an outage",
 	doc: `
 Simulate says whether services that call and retry each other come back after an
-outage. It prints the highest rate of calls at which they come back, how ten
-runs end, how they end without retries, and one run as a table. The exit status
-is 1 if the system in FILE does not recover.
+outage. It simulates ten runs, and one of these runs also without retries. It
+prints how the runs end, the highest rate of calls at which the services still
+come back, and a table of one run. The exit status is 1 if the system in FILE
+does not recover.
 
     retry simulate system.yaml
     retry simulate -rescue -page page.html system.yaml
@@ -43,31 +44,32 @@ The file is YAML or JSON. This system has 30 database workers that hang for 10s:
     events:
       - {at: 20s, for: 10s, service: db, workers: 0}
 
-Instead of workers, an event may set slower: 3 (work takes three times as long),
-fail: 0.5 (half of the requests fail) or rate: 400/s. A service may also set
-patience, clients, distribution, queue, cancel and lend, and a call may set a
-budget. The queue of a service is unlimited unless queue is set.
-docs/simulate.md explains each key.
+Instead of the key workers, an event may have slower: 3 (work takes three times
+as long), fail: 0.5 (half of the requests fail) or rate: 400/s. A service may
+also have the keys patience, clients, distribution, queue, cancel and lend. A
+call may also have the key budget. Without the key queue, the queue of a service
+is unlimited. docs/simulate.md explains each key.
 
-With -rescue, simulate tries the changes that people make to such a system:
-attempts, budgets, jitter, timeouts, queue, cancel and lend. Then it tries pairs
-of the changes that help. For each change that helps, it prints the verdict, the
-calls lost and the margin.
+With -rescue, simulate tries changes that people often make to such a system:
+other attempts, budgets, jitter and timeouts, and the keys queue, cancel and
+lend. Then it tries pairs of the changes that help. For each change that helps,
+it prints the verdict, the calls that are lost, and the margin. The margin is
+the highest rate of calls at which the changed system comes back.
 
-With -compare, both systems get their calls at the same times, if their services
-have the same names and rates.
+With -compare, simulate also simulates a second system. Both systems get their
+calls at the same times if their services have the same names and rates.
 `,
 }
 
 func simulate(s *streams, c *command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	other := flags.String("compare", "",
-		"also simulate the system in this `file`, with the same calls")
+		"also simulate the system in this `file`")
 	page := flags.String("page", "",
-		"write an HTML page with charts and without scripts to this `file`")
-	svg := flags.String("svg", "", "write the charts to this `file`, as SVG")
+		"write an HTML page with charts to this `file`")
+	svg := flags.String("svg", "", "write the charts as SVG to this `file`")
 	rescues := flags.Bool("rescue", false,
-		"try changes that people make, and pairs of changes that help")
+		"try changes that may help the system, alone and in pairs")
 	asJSON := flags.Bool("json", false, "print JSON, for programs")
 	args, status, done := c.parse(s, flags, args)
 	if done {
@@ -79,7 +81,7 @@ func simulate(s *streams, c *command, args []string) int {
 	}
 	names := []string{name}
 	if *rescues && *other != "" {
-		return c.misused(s, "-rescue is for one system: leave -compare out")
+		return c.misused(s, "-rescue is for one system: leave out -compare")
 	}
 	if *other != "" {
 		names = append(names, *other)
@@ -88,7 +90,7 @@ func simulate(s *streams, c *command, args []string) int {
 	if status != ok {
 		return status
 	}
-	debug.SetMemoryLimit(512 << 20) // a run holds less, so the rest is garbage: collect it early
+	debug.SetMemoryLimit(512 << 20) // a run needs less memory, so more than this is garbage
 	s.during("simulating", func(say func(string)) {
 		if err = simulateAll(all); err == nil && *rescues {
 			progress := func(done, of int) { say(fmt.Sprintf("change %d of %d", done+1, of)) }
@@ -119,8 +121,7 @@ func simulate(s *streams, c *command, args []string) int {
 	return ok
 }
 
-// readSystems reads the systems in files. If that fails, readSystems prints the reasons, and the
-// status is not ok.
+// readSystems reads the systems in files. If it fails, it prints the reasons, and status is not ok.
 func (c *command) readSystems(s *streams, names []string) (all []explore.Simulation, status int) {
 	for _, name := range names {
 		file, err := s.readFile(name)
@@ -140,8 +141,8 @@ func (c *command) readSystems(s *streams, names []string) (all []explore.Simulat
 	return all, status
 }
 
-// simulateAll simulates systems. So that systems can be compared, all runs are as long as the
-// longest run, and the runs that are shown have the same seed.
+// simulateAll simulates systems. All runs are as long as the longest run, and the runs that are
+// shown have the same seed. So the systems can be compared.
 func simulateAll(all []explore.Simulation) (err error) {
 	longest := 0
 	for i := range all {
@@ -171,11 +172,12 @@ func simulateAll(all []explore.Simulation) (err error) {
 	return nil
 }
 
-// during calls f. If f takes longer than two seconds and standard error is a terminal, a line on
-// standard error shows what f does and for how long. f calls say to tell what it does.
-func (s *streams) during(what string, f func(say func(string))) {
+// during calls f. If this takes longer than two seconds and standard error is a terminal, during
+// shows what f is doing and for how long. At first it shows the text task. To show another text, f
+// calls say.
+func (s *streams) during(task string, f func(say func(string))) {
 	var now atomic.Value
-	now.Store(what)
+	now.Store(task)
 	say := func(text string) { now.Store(text) }
 	if !s.shown {
 		f(say)
@@ -223,7 +225,8 @@ func simulationText(all []explore.Simulation) string {
 	return b.String()
 }
 
-// printRescues prints the changes that help as a table, and the useless changes in one line.
+// printRescues prints a table of the changes that help, and one line with the changes that do not
+// help.
 func printRescues(b *strings.Builder, of explore.Simulation) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "change\tverdict\tcalls lost\tmargin")
@@ -239,13 +242,13 @@ func printRescues(b *strings.Builder, of explore.Simulation) {
 }
 
 const (
-	runs     = 10 // how many runs a verdict is based on
-	mostRows = 25 // a table has fewer rows than this
-	mostBar  = 16 // characters of the longest bar in a table
+	runs     = 10 // how many runs of each system are simulated
+	mostRows = 25 // a table has at most mostRows - 1 rows
+	mostBar  = 16 // the number of characters of the longest bar in a table
 )
 
-// printRows prints runs side by side, with the load of one service: the service that has the most
-// load in the first run.
+// printRows prints runs next to each other, with the load of one service. This is the service with
+// the most load in the first run.
 func printRows(b *strings.Builder, all []explore.Simulation) {
 	service, most := all[0].Loaded()[0], 1.0
 	fmt.Fprintf(b, "queue and load (requests a second): %s\n\n", service)

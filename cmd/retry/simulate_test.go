@@ -47,7 +47,7 @@ func TestSimulateForPrograms(t *testing.T) {
 }
 
 // Simulate reports each fault of a system with its line, and lint reports the same faults.
-func TestSystemFaults(t *testing.T) {
+func TestFaultsOfASystemHaveLines(t *testing.T) {
 	data, err := os.ReadFile("testdata/system-faults.json")
 	require.NoError(t, err)
 	type row struct {
@@ -82,7 +82,7 @@ func TestSystemFaults(t *testing.T) {
 }
 
 // The output in docs/simulate.md is the output for the file in docs/simulate.md.
-func TestSimulateDocs(t *testing.T) {
+func TestDocsShowTheOutputOfSimulate(t *testing.T) {
 	if os.Getenv("RETRY_LONG") == "" {
 		t.Skip("RETRY_LONG is not set")
 	}
@@ -105,7 +105,7 @@ func TestSimulateDocs(t *testing.T) {
 }
 
 // The page of a system shows the verdict and the rescues that the command prints.
-func TestSimulatePage(t *testing.T) {
+func TestPageOfASystemShowsTheVerdict(t *testing.T) {
 	t.Chdir(write(t, map[string]string{"system.yaml": system}))
 	out, _, _ := tool("", "simulate", "-rescue", "-page", "page.html", "system.yaml")
 	page, err := os.ReadFile("page.html")
@@ -125,7 +125,7 @@ func TestSimulatePage(t *testing.T) {
 }
 
 // During shows the work and its time after two seconds, and only on a terminal.
-func TestDuring(t *testing.T) {
+func TestDuringShowsTheTaskOnATerminal(t *testing.T) {
 	const clear = "\r\x1b[K"
 	for takes, want := range map[time.Duration]string{
 		1999 * time.Millisecond: "", 2500 * time.Millisecond: clear + "simulating, 2s" + clear, 3500 * time.Millisecond: clear + "simulating, 2s" + clear + "more, 3s" + clear,

@@ -17,37 +17,37 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/printable"
 )
 
-// A summary counts the calls of a log. Its size is bounded, however long the log is.
+// A summary counts the calls of a log. Its size does not grow with the log.
 type summary struct {
 	group                   // counts all calls; it has no reason and no source
 	Succeeded   int         `json:"succeeded"`
 	Canceled    int         `json:"canceled"`
 	Open        int         `json:"without_end"`
 	Keyless     int         `json:"without_key"`
-	Retried     int         `json:"retried"` // calls that had a retry
+	Retried     int         `json:"retried"` // calls with at least one retry
 	Retries     int         `json:"retries"`
-	Peak        *bar        `json:"peak,omitempty"` // the bar of Strip with the most retries
+	Peak        *bar        `json:"peak,omitempty"` // the bar of Histogram with the most retries
 	Envoy       int         `json:"envoy"`          // calls from access logs of Envoy
 	Reasons     []*group    `json:"reasons"`
 	Sources     []*group    `json:"sources"`
 	Errors      []errorLine `json:"errors"`
-	Strip       []*bar      `json:"strip"`
+	Histogram   []*bar      `json:"strip"`
 	Reversed    string      `json:"newest_line_first,omitempty"` // see logs.Files.NewestFirst
 	logs.Files              // the log
 	*comparison             // nil without -policy
 
-	from, to time.Time // of the first and the last event
-	started  bool      // the log has attempts
-	failed   bool      // -failed: only calls that gave up are printed
-	reasons  groups
-	sources  groups
-	strip    strip
+	from, to  time.Time // the times of the first and the last event
+	started   bool      // whether the log contains attempts
+	failed    bool      // whether -failed is set: only calls that gave up are printed
+	reasons   groups
+	sources   groups
+	histogram histogram
 }
 
 // instant returns a time in UTC as text. Unlike time.Time.MarshalJSON it accepts every year.
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// A group counts the calls that stopped for a reason, or that are from a source.
+// A group counts calls that stopped for the same reason, or calls from the same source.
 type group struct {
 	Reason   string `json:"reason,omitempty"`
 	Class    string `json:"class,omitempty"`
@@ -59,16 +59,16 @@ type group struct {
 	Most     int    `json:"greatest_max"`     // the greatest limit of a call, -1 if unlimited
 	Differ   int    `json:"differ,omitempty"` // calls that differ from the policy
 
-	// For a source, the commonest error of its attempts. For a reason, the commonest last error of
-	// its calls.
+	// Commonest is the most frequent error. In the group of a source, every failed attempt counts. In
+	// the group of a reason, only the last error of each call counts.
 	Commonest *errorLine `json:"commonest,omitempty"`
 
 	errors tally
 }
 
-// add counts a call, and the errors errs of that call.
+// add counts a call and its errors.
 func (g *group) add(t *logs.Trace, attempts int, differs bool, errs ...error) {
-	limit := uint(t.Last().Max) // as a uint, -1 (unlimited) is greater than any limit
+	limit := uint(t.Last().Max) // -1 means unlimited, and as a uint it is greater than any limit
 	if g.Calls == 0 {
 		g.Least, g.Most = int(limit), int(limit)
 	}
@@ -82,7 +82,7 @@ func (g *group) add(t *logs.Trace, attempts int, differs bool, errs ...error) {
 	}
 }
 
-// limits returns the limits of the calls as a text.
+// limits returns the limits of the calls as text, such as "4 to 9".
 func (g *group) limits() string {
 	names := map[int]string{retry.Unlimited: "none", 0: "-"} // 0: the log has no limit
 	least := cmp.Or(names[g.Least], preview.Thousands(g.Least))
@@ -93,12 +93,13 @@ func (g *group) limits() string {
 	return least + " to " + most
 }
 
-// groups maps a reason, a class and a source to their group. It has at most mostGroups groups, and
-// one more for all other keys.
+// groups maps a reason, a class and a source to the group of their calls. It contains at most
+// mostGroups groups, and one more group for all other keys.
 type groups map[[3]string]*group
 
-// of returns the group of a key, or the group of the key other if there are too many groups.
-func (g groups) of(key, other [3]string) *group {
+// get returns the group of a key. If there are too many groups, it returns the group of the key
+// other.
+func (g groups) get(key, other [3]string) *group {
 	if g[key] == nil && len(g) >= mostGroups {
 		key = other
 	}
@@ -108,8 +109,8 @@ func (g groups) of(key, other [3]string) *group {
 	return g[key]
 }
 
-// sorted sets Commonest in each group, and returns the groups: first the group in which most calls
-// gave up.
+// sorted sets Commonest in each group, and returns the groups. The group in which most calls gave
+// up comes first.
 func (g groups) sorted() []*group {
 	all := slices.AppendSeq([]*group{}, maps.Values(g))
 	for _, line := range all {
@@ -131,11 +132,11 @@ func (g groups) sorted() []*group {
 type errorLine struct {
 	Error   string  `json:"error"`
 	Count   int     `json:"count"`
-	Share   float64 `json:"share,omitempty"`    // the part of all failures that have this error
-	AtLeast bool    `json:"at_least,omitempty"` // Count may be too low
+	Share   float64 `json:"share,omitempty"`    // the share of this error among all failures
+	AtLeast bool    `json:"at_least,omitempty"` // whether Count may be too low
 }
 
-// times returns the count as a text.
+// times returns the count as text, such as "450 or more".
 func (l *errorLine) times() string {
 	text := preview.Thousands(l.Count)
 	if l.AtLeast {
@@ -151,13 +152,13 @@ func (l *errorLine) String() string {
 	return l.Error + " (" + l.times() + ")"
 }
 
-// A tally counts errors with the algorithm of Misra and Gries, Finding Repeated Elements (1982):
-// an error that makes up more than 1/(mostErrors+1) of all errors is always counted, and no count
-// is too high.
+// A tally counts errors with the algorithm of Misra and Gries, Finding Repeated Elements (1982). An
+// error that makes up more than 1/(mostErrors+1) of all errors is always counted. No count is too
+// high.
 type tally struct {
-	counts map[string]int // by the text of the error
+	counts map[string]int // the count of each error, by the text of the error
 	all    int            // how many errors were added
-	least  bool           // a count may be too low
+	least  bool           // whether a count may be too low
 }
 
 func (t *tally) add(err error) {
@@ -195,9 +196,9 @@ func (t *tally) most(n int) []errorLine {
 
 const (
 	mostGroups  = 64
-	mostErrors  = 256 // that a tally keeps
-	namedErrors = 5   // that the summary lists
-	longestText = 200 // bytes of the text of an error
+	mostErrors  = 256 // the largest number of errors in a tally
+	namedErrors = 5   // the number of errors that the summary lists
+	longestText = 200 // the largest number of bytes in the text of an error
 )
 
 // gaveUp reports whether a call stopped without success, and was not canceled.
@@ -213,7 +214,8 @@ func one(is bool) int {
 	return 0
 }
 
-// add adds a call, and reports whether it differs from the policy. Without -policy no call differs.
+// add adds a call, and reports whether the call differs from the policy. Without -policy no call
+// differs.
 func (s *summary) add(t *logs.Trace) (differs bool) {
 	first, last, attempts, retries := t.Records[0].Event.Time, t.Last(), len(t.Attempts), 0
 	if s.from.IsZero() || first.Before(s.from) && !first.IsZero() {
@@ -225,16 +227,16 @@ func (s *summary) add(t *logs.Trace) (differs bool) {
 	for _, r := range t.Records {
 		s.started = s.started || r.Event.Kind == retry.AttemptStarted
 		if r.Event.Kind == retry.RetryScheduled {
-			s.strip.add(r.Event.Time, 0, 1)
+			s.histogram.add(r.Event.Time, 0, 1)
 			retries++
 		}
 	}
-	if attempts == 0 || t.Foreign() { // the log has the number of the attempts, but not their events
+	if attempts == 0 || t.Foreign() { // the log has the number of attempts, not their events
 		attempts = last.Attempt
 	}
 	if t.Foreign() {
 		s.started, retries = true, attempts-1
-		s.strip.add(last.Time, 0, retries)
+		s.histogram.add(last.Time, 0, retries)
 	}
 	s.Envoy += one(t.Foreign())
 	s.Keyless += one(t.Key == "")
@@ -246,20 +248,20 @@ func (s *summary) add(t *logs.Trace) (differs bool) {
 	if s.comparison != nil {
 		differs = s.comparison.add(t)
 	}
-	source := s.sources.of([3]string{2: t.From()}, [3]string{2: "other"})
+	source := s.sources.get([3]string{2: t.From()}, [3]string{2: "other"})
 	failures := failuresOf(t)
 	s.group.add(t, attempts, differs, failures...)
 	source.add(t, attempts, differs, failures...)
 	if t.Stopped() && t.Reason != retry.ReasonSuccess {
-		s.strip.add(last.Time, one(gaveUp(t)), 0)
-		reason := s.reasons.of([3]string{string(t.Reason), last.Class}, [3]string{"other"})
+		s.histogram.add(last.Time, one(gaveUp(t)), 0)
+		reason := s.reasons.get([3]string{string(t.Reason), last.Class}, [3]string{"other"})
 		reason.add(t, attempts, false, failures[max(0, len(failures)-1):]...)
 	}
 	return differs
 }
 
-// failuresOf returns the errors of the attempts. If the log has none of them, it returns the error
-// with which the call ended.
+// failuresOf returns the errors of the attempts of a call. If the log contains none of them,
+// failuresOf returns the error with which the call ended.
 func failuresOf(t *logs.Trace) (all []error) {
 	for _, a := range t.Attempts {
 		if a.Err != nil {
@@ -272,33 +274,33 @@ func failuresOf(t *logs.Trace) (all []error) {
 	return all
 }
 
-// finish sets the fields that can be known only when all calls have been added.
+// finish sets the fields that are known only after all calls have been added.
 func (s *summary) finish() {
 	s.Reversed = s.NewestFirst()
 	s.Errors = s.errors.most(namedErrors)
 	s.Reasons, s.Sources = s.reasons.sorted(), s.sources.sorted()
-	s.Strip = []*bar{}
-	for _, begin := range slices.Sorted(maps.Keys(s.strip.bars)) {
-		b := s.strip.bars[begin]
-		s.Strip = append(s.Strip, b)
+	s.Histogram = []*bar{}
+	for _, begin := range slices.Sorted(maps.Keys(s.histogram.bars)) {
+		b := s.histogram.bars[begin]
+		s.Histogram = append(s.Histogram, b)
 		if b.Retries > 0 && (s.Peak == nil || b.Retries > s.Peak.Retries) {
 			s.Peak = b
 		}
 	}
 }
 
-// A paragraph is a text of sentences that each need a condition.
+// A paragraph is a text that consists of sentences, each with a condition.
 type paragraph struct{ strings.Builder }
 
-// say adds a sentence if its condition is true.
-func (p *paragraph) say(is bool, format string, args ...any) {
-	if is {
+// say adds a sentence if the condition is true.
+func (p *paragraph) say(condition bool, format string, args ...any) {
+	if condition {
 		fmt.Fprintf(p, format, args...)
 	}
 }
 
-// text returns the counts as text. With -policy it returns the first line and the comparison, and
-// otherwise all sentences and tables.
+// text returns the summary as text. With -policy the text is the first line and the comparison.
+// Without -policy it is all sentences and tables.
 func (s *summary) text() string {
 	var p paragraph
 	p.say(true, "%s, %s gave up, %.2f attempts a call\n",
@@ -316,9 +318,9 @@ func (s *summary) text() string {
 	return trailing.ReplaceAllString(p.String(), "")
 }
 
-var trailing = regexp.MustCompile(`(?m) +$`) // the blanks with which a table fills its last column
+var trailing = regexp.MustCompile(`(?m) +$`) // blanks after the last column of a table
 
-// sentences writes the counts of all calls, and what the log lacks.
+// sentences writes the counts of all calls, and says what is missing in the log.
 func (s *summary) sentences(p *paragraph) {
 	number := preview.Thousands[int]
 	p.say(s.failed, "The numbers and tables cover every call. -failed prints only the calls that "+
@@ -329,7 +331,7 @@ func (s *summary) sentences(p *paragraph) {
 	p.say(true, ".\n%s had %s", counted(s.Retried, "call"), counted(s.Retries, "retry"))
 	if s.Peak != nil {
 		p.say(true, ". The busiest %s had %s, from %s on",
-			widths[s.strip.width].name, number(s.Peak.Retries), s.Peak.begin.Format(clock))
+			widths[s.histogram.width].name, number(s.Peak.Retries), s.Peak.begin.Format(clock))
 	}
 	p.say(true, ".\n")
 	p.say(!s.started, "The log has no attempts (its level is above DEBUG), so it lacks calls that\n"+
@@ -368,7 +370,7 @@ func (s *summary) tables(p *paragraph) {
 		title(t, i, "FAILURES\tSHARE\tERROR")
 		fmt.Fprintf(t, "%s\t%.0f%%\t%s\n", l.times(), 100*l.Share, l.Error)
 	}
-	s.strip.table(t, s.Strip)
+	s.histogram.table(t, s.Histogram)
 	_ = t.Flush()
 }
 
@@ -386,7 +388,7 @@ func asJSON(t *logs.Trace) []byte {
 	if len(failures) > 0 && t.Reason != retry.ReasonSuccess {
 		failure = failures[len(failures)-1].Error()
 	}
-	data, _ := json.Marshal(struct { // texts and numbers cannot fail
+	data, _ := json.Marshal(struct { // texts and numbers can always be encoded
 		Source   string       `json:"source,omitempty"`
 		Key      string       `json:"key,omitempty"`
 		File     string       `json:"file"`
@@ -394,7 +396,7 @@ func asJSON(t *logs.Trace) []byte {
 		Began    string       `json:"began"`
 		Ended    string       `json:"ended"`
 		Attempts int          `json:"attempts"`
-		Reason   retry.Reason `json:"reason,omitempty"` // "": the log lacks the end of the call
+		Reason   retry.Reason `json:"reason,omitempty"` // "" if the log lacks the end of the call
 		Class    string       `json:"class,omitempty"`
 		Error    string       `json:"error,omitempty"`
 	}{

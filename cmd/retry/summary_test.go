@@ -29,11 +29,11 @@ func TestSummaryIsBounded(t *testing.T) {
 		var got summary
 		require.NoError(t, json.Unmarshal([]byte(succeed(t, log.String(), "explain", "-json")), &got))
 		sum := 0
-		for _, bar := range got.Strip {
+		for _, bar := range got.Histogram {
 			sum += bar.GaveUp
 		}
 		assert.Equal(t, row.n, sum, row.want)
-		assert.LessOrEqual(t, len(got.Strip), mostBars)
+		assert.LessOrEqual(t, len(got.Histogram), mostBars)
 		assert.LessOrEqual(t, len(got.Reasons), mostGroups+1)
 		text := succeed(t, log.String(), "explain")
 		assert.Contains(t, text, "\nIN EACH "+strings.ToUpper(row.want)+" ")
@@ -42,7 +42,7 @@ func TestSummaryIsBounded(t *testing.T) {
 }
 
 // The commonest error is found among any number of other errors, and its count is never too high.
-func TestCommonestError(t *testing.T) {
+func TestCommonestErrorIsFound(t *testing.T) {
 	line := `{"kind":"call_finished","attempt":1,"max":1,"reason":"deadline","err":"%s"}` + "\n"
 	for _, row := range []struct{ before, common, after, least int }{{1000, 1000, 0, 990}, {0, 1000, 1000, 990}, {500, 100, 500, 90}, {100, 9, 100, 9}, {mostErrors, 0, 0, 1}} {
 		var log strings.Builder

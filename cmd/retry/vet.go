@@ -24,20 +24,22 @@ var vetCommand = &command{
 	name: "vet", args: "[flags] [PACKAGE...]", run: runVet,
 	summary: "report mistakes in Go code that retries, with file and line",
 	doc: `
-Vet reports mistakes in the use of the library, such as a call that ignores the
-context of its attempt, with file and line. It takes packages as the go command
-does, and says how many packages and calls it looked at. The exit status is 1 if
-vet finds a mistake, or if a package does not compile.
+Vet reports mistakes in Go code that uses the library, with file and line. For
+example, it reports a call that ignores the context of its attempt. A PACKAGE is
+a pattern as for the go command, such as ./... for all packages. The last line
+says how many packages and calls vet has checked. The exit status is 1 if vet
+finds a mistake, or if a package does not compile.
 
     retry vet ./...
     retry vet -format github ./...
     retry vet -fix ./...
     retry vet -outerctx=false ./...
 
--outerctx=false disables the check outerctx. -outerctx runs only this check. To
-silence a check on one line, write //retry:vet-ignore, the name of the check and
-a reason. docs/vet.md in the library's repository shows each mistake and its
-fix.
+Each check has a flag with its name. For example, -outerctx=false disables the
+check outerctx, and -outerctx runs only this check. To silence a check on one
+line, write a comment on this line or on the line above: //retry:vet-ignore, the
+name of the check and a reason. In the library's repository, docs/vet.md shows
+each mistake and its fix.
 `,
 }
 
@@ -51,7 +53,8 @@ func runVet(s *streams, c *command, args []string) int {
 	if isSet(flags, "fix") || isSet(flags, "diff") {
 		if format != "text" {
 			return c.misused(s, fmt.Sprintf(
-				"-format is %q, but -fix and -diff report nothing: leave -format or them out", format))
+				"-format is %q, but -fix and -diff report nothing: leave out -format, or -fix and -diff",
+				format))
 		}
 		return goVet(s, c, flags, patterns)
 	}
@@ -77,15 +80,15 @@ func runVet(s *streams, c *command, args []string) int {
 	return ok
 }
 
-// isSet reports whether a flag that is true or false is true.
+// isSet reports whether a boolean flag is true.
 func isSet(flags *flag.FlagSet, name string) bool {
 	return flags.Lookup(name).Value.String() == "true"
 }
 
-// goVet runs go vet with this program as its tool, because go vet can apply the fixes. It turns
-// -trimpath off. Go vet keeps fixed files in the build cache, under the directory of the package.
-// With -trimpath it keeps them under the import path, so it could write a fixed file of another
-// checkout.
+// goVet runs go vet with this program as its tool, because go vet can apply fixes. It turns off
+// -trimpath for this reason: go vet keeps fixed files in the build cache, under the directory of
+// the package. With -trimpath, it keeps them under the import path, and could write a fixed file of
+// another checkout.
 func goVet(s *streams, c *command, flags *flag.FlagSet, patterns []string) int {
 	self, err := os.Executable()
 	if err == nil {
@@ -111,15 +114,15 @@ func goVet(s *streams, c *command, flags *flag.FlagSet, patterns []string) int {
 	return ok
 }
 
-// printLines prints the output of another program, without the characters on which a terminal or a
-// CI service would act.
+// printLines prints the output of another program. It replaces characters that a terminal or a CI
+// service would treat as a command.
 func printLines(w io.Writer, text string) {
 	for line := range strings.Lines(text) {
 		fmt.Fprintln(w, vet.Printable(strings.TrimSuffix(line, "\n")))
 	}
 }
 
-// vetFormats maps each value of -format to a function that writes findings in this form.
+// vetFormats maps each value of -format to the function that writes findings in this form.
 var vetFormats = map[string]func(*streams, []vet.Finding) error{
 	"text": func(s *streams, findings []vet.Finding) error {
 		for _, f := range findings {
@@ -145,7 +148,8 @@ var vetFormats = map[string]func(*streams, []vet.Finding) error{
 	"sarif": writeSARIF,
 }
 
-// writeSARIF writes the findings in SARIF, which GitHub and others show as code scanning alerts.
+// writeSARIF writes the findings in SARIF. GitHub and other services show them as code scanning
+// alerts.
 func writeSARIF(s *streams, findings []vet.Finding) error {
 	rules, results := []object{}, []object{}
 	for _, a := range vet.Analyzers {
@@ -170,10 +174,10 @@ func firstLine(text string) string {
 // vetFlags returns the flags of vet, and a function that returns the checks that the flags choose.
 func vetFlags(name string) (*flag.FlagSet, func() []*analysis.Analyzer) {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	flags.Bool("fix", false, "apply the safe fixes, and report nothing")
+	flags.Bool("fix", false, "apply the safe fixes instead of reporting mistakes")
 	flags.Bool("diff", false, "with -fix, print the fixes as a diff instead of applying them")
 	flags.String("format", "text", "the `form` of the report: text, github, json or sarif")
-	flags.Bool("json", false, "write JSON, one line for each finding")
+	flags.Bool("json", false, "write each finding as one line of JSON")
 	flags.String("tags", "", "the build `tags` to use")
 	for _, analyzer := range vet.Analyzers {
 		flags.Bool(analyzer.Name, false, firstLine(analyzer.Doc))
@@ -190,7 +194,7 @@ func vetFlags(name string) (*flag.FlagSet, func() []*analysis.Analyzer) {
 }
 
 // calledByVet reports whether go vet runs this program as its tool. Go vet passes flags and the
-// configuration file of one package, or asks for the flags or the version of the tool.
+// configuration file of a package. Before that, it asks for the flags and the version of the tool.
 func calledByVet(args []string) bool {
 	if len(args) == 0 {
 		return false
@@ -205,12 +209,12 @@ func calledByVet(args []string) bool {
 		args[last] == "-flags" || strings.HasPrefix(args[last], "-V=")
 }
 
-// serveVet does what go vet asked for, and exits.
+// serveVet does what go vet asks for, and exits.
 func serveVet() { unitchecker.Main(vet.Analyzers...) }
 
 type object = map[string]any
 
-// sarif returns a log in SARIF 2.1.0, the format that code scanners exchange.
+// sarif returns a log in SARIF 2.1.0, a format that code scanners exchange.
 func sarif(driver object, results []object) object {
 	return object{
 		"$schema": "https://json.schemastore.org/sarif-2.1.0.json",

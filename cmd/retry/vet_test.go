@@ -211,7 +211,7 @@ func main() {}
 	}
 }
 
-func TestVetWithoutGo(t *testing.T) {
+func TestVetNeedsGo(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	stdout, stderr, status := tool("", "vet")
 	assert.Equal(t, 1, status)
@@ -220,7 +220,7 @@ func TestVetWithoutGo(t *testing.T) {
 }
 
 // The arguments that go vet passes to its tool are told from the arguments of a user.
-func TestCalledByVet(t *testing.T) {
+func TestCalledByVetRecognizesGoVet(t *testing.T) {
 	for _, test := range []struct {
 		args string
 		want bool

@@ -76,7 +76,7 @@ func TestCases(t *testing.T) {
 }
 
 // The archive sealed does not change.
-func TestSealed(t *testing.T) {
+func TestSealedArchiveIsUnchanged(t *testing.T) {
 	want, err := os.ReadFile("testdata/cases/sealed.sha256")
 	require.NoError(t, err)
 	assert.Equal(t, string(want), fmt.Sprintf("%x  sealed.txtar\n", sha256.Sum256(unzipped(t, "sealed"))))

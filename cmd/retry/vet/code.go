@@ -11,8 +11,8 @@ import (
 	"golang.org/x/tools/go/cfg"
 )
 
-// all returns the nodes of type N in a part of the code, with their cursors.
-func all[N ast.Node](in inspector.Cursor) iter.Seq2[inspector.Cursor, N] {
+// nodes returns the nodes of type N in a part of the code, each with its cursor.
+func nodes[N ast.Node](in inspector.Cursor) iter.Seq2[inspector.Cursor, N] {
 	return func(yield func(inspector.Cursor, N) bool) {
 		var kind N
 		for c := range in.Preorder(kind) {
@@ -23,10 +23,11 @@ func all[N ast.Node](in inspector.Cursor) iter.Seq2[inspector.Cursor, N] {
 	}
 }
 
-// within reports whether pos is in n.
-func within(n ast.Node, pos token.Pos) bool { return n.Pos() <= pos && pos < n.End() }
+// covers reports whether the source of n includes the position pos.
+func covers(n ast.Node, pos token.Pos) bool { return n.Pos() <= pos && pos < n.End() }
 
-// enclosingFunc returns the innermost function around c, nil if there is none.
+// enclosingFunc returns the innermost function that contains c. It returns nil if c is outside of
+// all functions.
 func enclosingFunc(c inspector.Cursor) *inspector.Cursor {
 	for fn := range c.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
 		return &fn
@@ -41,7 +42,8 @@ func bodyOf(fn ast.Node) *ast.BlockStmt {
 	return fn.(*ast.FuncDecl).Body
 }
 
-// resultOf returns the variable to which the error of a call is assigned, nil if there is none.
+// resultOf returns the variable to which the error of a call is assigned. It returns nil if the
+// error is not assigned to a variable.
 func (u *uses) resultOf(call *call) *types.Var {
 	switch p := call.cursor.Parent().Node().(type) {
 	case *ast.AssignStmt:
@@ -52,9 +54,10 @@ func (u *uses) resultOf(call *call) *types.Var {
 	return nil
 }
 
-// flow follows each path through body that starts after at, and calls visit for the nodes on it. A
-// path ends where visit returns false. flow reports whether a path reaches the end of body.
-func flow(body *ast.BlockStmt, at ast.Node, visit func(ast.Node) bool) (ends bool) {
+// flow follows each path through body that begins after the node start, and calls visit for each
+// node on the path. If visit returns false, flow does not follow the path any further. flow returns
+// true if a path reaches the end of body.
+func flow(body *ast.BlockStmt, start ast.Node, visit func(ast.Node) bool) (ends bool) {
 	seen := map[*cfg.Block]bool{}
 	var walk func(b *cfg.Block, i int)
 	walk = func(b *cfg.Block, i int) {
@@ -73,9 +76,9 @@ func flow(body *ast.BlockStmt, at ast.Node, visit func(ast.Node) bool) (ends boo
 	}
 	for _, b := range cfg.New(body, func(*ast.CallExpr) bool { return true }).Blocks {
 		for i, n := range b.Nodes {
-			if n == at {
+			if n == start {
 				walk(b, i+1)
-			} else if within(n, at.Pos()) { // at is in a function literal in n, which n calls
+			} else if covers(n, start.Pos()) { // n calls a function literal that contains start
 				walk(b, i)
 			}
 		}
@@ -83,7 +86,8 @@ func flow(body *ast.BlockStmt, at ast.Node, visit func(ast.Node) bool) (ends boo
 	return ends
 }
 
-// assigns reports whether a statement, or a function literal in it, may change v.
+// assigns reports whether a statement may change v. It also looks into function literals in the
+// statement.
 func (u *uses) assigns(n ast.Node, v *types.Var) bool {
 	for n := range ast.Preorder(n) {
 		var changed []ast.Expr
@@ -119,8 +123,8 @@ func deref(t types.Type) types.Type {
 	return t
 }
 
-// returnsOf returns the return statements of a function. It leaves out the return statements of
-// function literals in it.
+// returnsOf returns the return statements of a function, without the return statements of function
+// literals inside this function.
 func returnsOf(body *ast.BlockStmt) (list []*ast.ReturnStmt) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		if ret, ok := n.(*ast.ReturnStmt); ok {
@@ -132,7 +136,7 @@ func returnsOf(body *ast.BlockStmt) (list []*ast.ReturnStmt) {
 	return list
 }
 
-// idents returns the uses of a variable or a function in a part of the code.
+// idents returns each identifier in a part of the code that uses the object v, with its cursor.
 func (u *uses) idents(v types.Object, in inspector.Cursor) iter.Seq2[inspector.Cursor, *ast.Ident] {
 	return func(yield func(inspector.Cursor, *ast.Ident) bool) {
 		for c := range in.Preorder((*ast.Ident)(nil)) {
@@ -143,7 +147,7 @@ func (u *uses) idents(v types.Object, in inspector.Cursor) iter.Seq2[inspector.C
 	}
 }
 
-// count returns how often a part of the code uses an object.
+// count returns how many identifiers in a part of the code use an object.
 func (u *uses) count(o types.Object, in inspector.Cursor) (n int) {
 	for range u.idents(o, in) {
 		n++
@@ -151,8 +155,8 @@ func (u *uses) count(o types.Object, in inspector.Cursor) (n int) {
 	return n
 }
 
-// method returns the receiver and the name of a method call. For any other call the receiver is
-// nil.
+// method returns the receiver and the name of a method call. If the call is not a method call, the
+// receiver is nil.
 func method(call *ast.CallExpr) (ast.Expr, string) {
 	if sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok {
 		return sel.X, sel.Sel.Name
@@ -160,7 +164,7 @@ func method(call *ast.CallExpr) (ast.Expr, string) {
 	return nil, ""
 }
 
-// hasUse reports whether n uses an object. A nil object has no uses.
+// hasUse reports whether the code of n uses the object v. It returns false if v is nil.
 func (u *uses) hasUse(n ast.Node, v types.Object) bool {
 	c, _ := u.root.FindNode(n)
 	return v != nil && u.count(v, c) > 0
@@ -168,7 +172,7 @@ func (u *uses) hasUse(n ast.Node, v types.Object) bool {
 
 // mentionsCallee reports whether a part of the code calls the function with this full name.
 func (u *uses) mentionsCallee(in inspector.Cursor, name string) bool {
-	for _, call := range all[*ast.CallExpr](in) {
+	for _, call := range nodes[*ast.CallExpr](in) {
 		if u.callee(call) == name {
 			return true
 		}
@@ -176,8 +180,8 @@ func (u *uses) mentionsCallee(in inspector.Cursor, name string) bool {
 	return false
 }
 
-// typeName returns the path and the name of a named type, or of the named type to which t points.
-// It returns "" for any other type.
+// typeName returns the package path and the name of a type, such as net/http.Client. For a pointer
+// it returns the name of the type to which t points. It returns "" if the type has no name.
 func typeName(t types.Type) string {
 	if named, ok := types.Unalias(deref(t)).(*types.Named); ok && named.Obj().Pkg() != nil {
 		return named.Obj().Pkg().Path() + "." + named.Obj().Name()

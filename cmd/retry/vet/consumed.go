@@ -9,11 +9,12 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// Consumed reports readers, rows and requests that the first attempt reads to their end.
-var Consumed = newCheck("consumed", `report a reader, request or rows made outside of the operation
+// Consumed reports readers, rows and requests that the first attempt reads to the end.
+var Consumed = newCheck("consumed", `report a reader, request or rows that the first attempt uses up
 
-The first attempt reads a body or rows to their end, so the second attempt finds nothing.
-Each attempt must make its own reader, request or rows.`, func(pass *analysis.Pass, u *uses) {
+The first attempt reads a body or rows to the end, so nothing is left for the
+second attempt. Each attempt must make its own reader, request or
+rows.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations() {
 		for _, found := range u.consumptions(op) {
 			pass.ReportRangef(found.x, "%s comes from outside of %s and %s", types.ExprString(found.x),
@@ -22,13 +23,14 @@ Each attempt must make its own reader, request or rows.`, func(pass *analysis.Pa
 	}
 })
 
-// A consumption is a reader, request or rows that an operation reads to its end.
+// A consumption is a reader, a request or rows that an operation reads to the end.
 type consumption struct {
 	x    ast.Expr
 	kind string // "reader", "rows", or "request"
 }
 
-// consequences says for each kind what happens in the second attempt, and what to write.
+// consequences maps each kind to a text: what happens in the second attempt, and what to write
+// instead.
 var consequences = map[string]string{
 	"reader": "is empty from the second attempt on: keep the bytes outside, and make a reader of " +
 		"them in each attempt",
@@ -37,7 +39,8 @@ var consequences = map[string]string{
 		"set Body from GetBody before it is sent",
 }
 
-// consumptions returns what op reads to its end. It returns each variable once.
+// consumptions returns the readers, requests and rows that op reads to the end. It returns each
+// variable once.
 func (u *uses) consumptions(op *operation) (found []consumption) {
 	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.KeyValueExpr)(nil),
 		(*ast.AssignStmt)(nil)) {
@@ -45,7 +48,9 @@ func (u *uses) consumptions(op *operation) (found []consumption) {
 			continue
 		}
 		for _, candidate := range u.candidates(c) {
-			again := slices.ContainsFunc(found, func(f consumption) bool { return u.same(f.x, candidate.x) })
+			again := slices.ContainsFunc(found, func(f consumption) bool {
+				return u.isSame(f.x, candidate.x)
+			})
 			if !again && u.comesFromOutside(op, candidate.x) && !u.restored(op, candidate) && !u.isFinal(c) {
 				found = append(found, candidate)
 			}
@@ -54,7 +59,8 @@ func (u *uses) consumptions(op *operation) (found []consumption) {
 	return found
 }
 
-// candidates returns what the node at c reads to its end. It includes variables of the attempt.
+// candidates returns the readers, requests and rows that the node at c reads to the end, even if
+// the attempt itself makes them.
 func (u *uses) candidates(c inspector.Cursor) (found []consumption) {
 	read := func(x ast.Expr, to types.Type) {
 		if x = target(x); x != nil && isReader(to) && u.isConsumable(x) {
@@ -83,19 +89,19 @@ func (u *uses) candidates(c inspector.Cursor) (found []consumption) {
 	return found
 }
 
-// senders are the methods that send a request.
+// senders lists the methods that send a request.
 var senders = []string{
 	"(*net/http.Client).Do", "(net/http.RoundTripper).RoundTrip", "(*net/http.Transport).RoundTrip",
 }
 
-// readToEnd are the methods of a reader that may read it to its end.
+// readToEnd lists the methods that may read a reader to the end.
 var readToEnd = []string{
 	"Read", "ReadByte", "ReadBytes", "ReadRune", "ReadString", "WriteTo", "Scan", "Decode",
 	"ReadAll", "Token", "NextPart",
 }
 
-// received returns what a method call reads to its end: its receiver, or the body of the request
-// that it sends.
+// received returns the reader or the rows that a method call reads to the end. If the call sends a
+// request with a body, it returns the request.
 func (u *uses) received(call *ast.CallExpr) []consumption {
 	x, name := method(call)
 	if x == nil {

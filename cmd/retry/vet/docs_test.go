@@ -12,9 +12,9 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// TestDocs checks docs/vet.md, which has a section for each analyzer. The analyzer must report the
+// TestChecksReportTheMistakesInTheDocs checks docs/vet.md, which has a section for each analyzer. The analyzer must report the
 // mistake in this section with the text in it, and must report nothing about the repaired code.
-func TestDocs(t *testing.T) {
+func TestChecksReportTheMistakesInTheDocs(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/vet.md")
 	require.NoError(t, err)
 	sections := strings.Split(string(page), "\n## ")[1:]

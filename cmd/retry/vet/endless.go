@@ -12,11 +12,11 @@ import (
 )
 
 // Endless reports calls that only a success can end.
-var Endless = newCheck("endless", `report unlimited attempts on a context that is never done
+var Endless = newCheck("endless", `report unlimited attempts with a context that is never canceled
 
 An operation that cannot succeed is retried until the process ends. Set a limit, or
-use a context that something cancels. A policy with HealthyAfter is not reported,
-because it is meant to go on.`, func(pass *analysis.Pass, u *uses) {
+use a context that something cancels. A policy with HealthyAfter is not reported: it
+is for work that should never end, such as a watch.`, func(pass *analysis.Pass, u *uses) {
 	for _, call := range u.calls {
 		fn := enclosingFunc(call.cursor)
 		if fn != nil && u.unlimited(call.policy) && u.neverDone(fn.Node(), call.ctx) &&
@@ -28,8 +28,8 @@ because it is meant to go on.`, func(pass *analysis.Pass, u *uses) {
 	}
 })
 
-// unlimited reports whether a policy is known to limit neither the number nor the time of the
-// attempts. MaxElapsed is a limit, although it does not end an attempt that hangs.
+// unlimited reports whether a policy certainly has no limit on the number or the time of its
+// attempts. MaxElapsed counts as a limit, although it does not end an attempt that hangs.
 func (u *uses) unlimited(x ast.Expr) bool {
 	if u.sets(x, "Budget", "Wait", "Classify", "HealthyAfter", "AttemptCap", "NonRetryable") ||
 		endsByItself(u.retryIf(x)) {
@@ -39,19 +39,19 @@ func (u *uses) unlimited(x ast.Expr) bool {
 	return known && p.MaxElapsed <= 0 && p.EffectiveMax() == retry.Unlimited
 }
 
-// endsByItself reports whether a RetryIf ignores its error, so that something else must end the
-// call.
+// endsByItself reports whether a RetryIf ignores the error that it gets. Such a RetryIf may end the
+// call for another reason, such as a flag.
 func endsByItself(retryIf ast.Expr) bool {
 	fn, ok := retryIf.(*ast.FuncLit)
 	return ok &&
 		(len(fn.Type.Params.List[0].Names) == 0 || fn.Type.Params.List[0].Names[0].Name == "_")
 }
 
-// neverDone reports whether it is known that nothing cancels a context before the call with this
-// context returns. fn is the function around the call.
+// neverDone reports whether it is certain that nothing cancels the context ctx during a call that
+// gets it. fn is the function around the call.
 func (u *uses) neverDone(fn ast.Node, ctx ast.Expr) bool {
 	for {
-		made := u.from(ctx)
+		made := u.callOf(ctx)
 		if made == nil {
 			made, _ = u.deep(ctx).(*ast.CallExpr) // ctx is a field that is set in one place
 		}
@@ -73,7 +73,8 @@ func (u *uses) neverDone(fn ast.Node, ctx ast.Expr) bool {
 	}
 }
 
-// canceledAtEnd reports whether a function only defers the cancel function that made returns.
+// canceledAtEnd reports whether the cancel function that the call made returns is used only in
+// defer statements of fn.
 func (u *uses) canceledAtEnd(fn ast.Node, made *ast.CallExpr) bool {
 	var cancel *types.Var
 	deferred := map[*ast.Ident]bool{}
@@ -100,8 +101,8 @@ func (u *uses) canceledAtEnd(fn ast.Node, made *ast.CallExpr) bool {
 	return true
 }
 
-// stops reports whether something other than an error can stop an operation: it receives from a
-// channel, or it returns because of a variable outside of it.
+// stops reports whether something other than an error can stop an operation. Such an operation
+// receives from a channel, or returns because of a variable that is declared outside of it.
 func (u *uses) stops(op *operation) bool {
 	for c := range op.cursor.Preorder((*ast.UnaryExpr)(nil), (*ast.IfStmt)(nil)) {
 		switch n := c.Node().(type) {
@@ -110,7 +111,7 @@ func (u *uses) stops(op *operation) bool {
 				return true
 			}
 		case *ast.IfStmt:
-			if leaves(n.Body.List) && !u.aboutError(n.Cond) && u.looksOutside(op, n.Cond) {
+			if leavesBlock(n.Body.List) && !u.aboutError(n.Cond) && u.looksOutside(op, n.Cond) {
 				return true
 			}
 		}

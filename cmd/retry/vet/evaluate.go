@@ -10,8 +10,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// evaluate returns p with these fields set. known is false if the value of a field is not constant.
-// Such a field stays zero.
+// evaluate returns p with the values of these fields. If the value of a field is not constant, the
+// field is zero and known is false.
 func (u *uses) evaluate(p retry.Policy, fields map[string]ast.Expr) (_ retry.Policy, known bool) {
 	known = true
 	for name, x := range fields {
@@ -29,8 +29,8 @@ func (u *uses) evaluate(p retry.Policy, fields map[string]ast.Expr) (_ retry.Pol
 	return p, known
 }
 
-// curves are the types of the values that a field of a policy with an interface type may have, by
-// their names.
+// curves maps the names of the library's backoffs and jitters to their types. An interface field of
+// a policy, such as Backoff, has a value of one of these types.
 var curves = map[string]reflect.Type{
 	"Fixed":        reflect.TypeFor[retry.Fixed](),
 	"Linear":       reflect.TypeFor[retry.Linear](),
@@ -41,7 +41,7 @@ var curves = map[string]reflect.Type{
 	"Spread":       reflect.TypeFor[retry.Spread](),
 }
 
-// eval sets v to the value of x. If x is not constant, v stays zero and ok is false.
+// eval sets v to the value of x. If x is not constant, v is unchanged and ok is false.
 func (u *uses) eval(v reflect.Value, x ast.Expr) (ok bool) {
 	if x = u.value(x); x == nil || u.info.Types[x].IsNil() {
 		return x != nil
@@ -73,7 +73,7 @@ func (u *uses) eval(v reflect.Value, x ast.Expr) (ok bool) {
 }
 
 // evalElements sets the fields of the struct v, or the elements of the slice v, to the values in a
-// literal.
+// literal. It returns false if a value is not constant.
 func (u *uses) evalElements(v reflect.Value, literal *ast.CompositeLit) bool {
 	for _, x := range literal.Elts {
 		pair, keyed := x.(*ast.KeyValueExpr)
@@ -95,8 +95,8 @@ func (u *uses) evalElements(v reflect.Value, literal *ast.CompositeLit) bool {
 	return true
 }
 
-// setConstant sets v to a constant. v is a number, a bool or a string. ok is false if v cannot hold
-// the constant.
+// setConstant sets v, which is a number, a bool or a string, to a constant. ok is false if v cannot
+// hold the constant.
 func setConstant(v reflect.Value, c constant.Value) (ok bool) {
 	switch {
 	case v.Kind() == reflect.Bool:
@@ -115,8 +115,8 @@ func setConstant(v reflect.Value, c constant.Value) (ok bool) {
 	return exact && v.Convert(reflect.TypeFor[int64]()).Int() == n
 }
 
-// retryType returns the name of the type of x. It returns "" if package retry does not declare the
-// type.
+// retryType returns the name of the type of x, such as Fixed. It returns "" if package retry does
+// not declare the type.
 func (u *uses) retryType(x ast.Expr) string {
 	name, ours := strings.CutPrefix(typeName(u.info.TypeOf(x)), retryPath+".")
 	if !ours {

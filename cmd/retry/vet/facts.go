@@ -11,7 +11,7 @@ import (
 
 const retryhttpPath = retryPath + "/retryhttp"
 
-// pointee returns y if x is &y, and otherwise x, without parentheses.
+// pointee returns y if x is &y, and otherwise x. It removes parentheses.
 func pointee(x ast.Expr) ast.Expr {
 	if address, ok := ast.Unparen(x).(*ast.UnaryExpr); ok && address.Op == token.AND {
 		x = address.X
@@ -25,8 +25,8 @@ func literal(x ast.Expr) *ast.CompositeLit {
 	return lit
 }
 
-// transport returns the retryhttp.Transport x, or the retryhttp.Transport of the http.Client x. It
-// returns nil for anything else.
+// transport returns x if x is a retryhttp.Transport. If x is an http.Client that has a
+// retryhttp.Transport, transport returns this Transport. Otherwise it returns nil.
 func (u *uses) transport(x ast.Expr) ast.Expr {
 	x = u.deep(x)
 	if x == nil {
@@ -43,7 +43,8 @@ func (u *uses) transport(x ast.Expr) ast.Expr {
 	return nil
 }
 
-// local returns the variable that an identifier declares or uses, or nil.
+// local returns the variable that an identifier declares or uses. It returns nil for any other
+// expression.
 func (u *uses) local(x ast.Expr) *types.Var {
 	id, ok := ast.Unparen(x).(*ast.Ident)
 	if !ok || id == nil || id.Name == "_" {
@@ -61,7 +62,7 @@ func (u *uses) isZero(x ast.Expr) bool {
 }
 
 // retryingClient returns the http.Client with which a call sends a request, if this client has a
-// retryhttp.Transport. Otherwise it returns nil.
+// retryhttp.Transport. For any other call it returns nil.
 func (u *uses) retryingClient(call *ast.CallExpr) ast.Expr {
 	if x, _ := method(call); x != nil && u.sends(call) && u.transport(x) != nil {
 		return x
@@ -69,27 +70,28 @@ func (u *uses) retryingClient(call *ast.CallExpr) ast.Expr {
 	return nil
 }
 
-// A setting is a field of a struct that a literal or an assignment sets.
+// A setting is a place in the source that sets a field of a struct: a key and value in a literal,
+// or an assignment.
 type setting struct {
-	cursor inspector.Cursor // the key and value in the literal, or the assignment
+	cursor inspector.Cursor // the pair of key and value, or the assignment
 	of     types.Type       // the type of the struct
-	x      ast.Expr         // the literal, or the struct whose field is assigned
+	x      ast.Expr         // the literal, or the struct on the left side of the assignment
 	field  *ast.Ident
-	value  ast.Expr // nil if a call with several results sets it
+	value  ast.Expr // the value that is set; nil if a call with several results sets it
 }
 
-// is reports whether s sets a field of the struct typ in the package path.
-func (s setting) is(path, typ, field string) bool {
+// setsField reports whether s sets this field of the struct type typ in the package with this path.
+func (s setting) setsField(path, typ, field string) bool {
 	return s.field.Name == field && typeName(s.of) == path+"."+typ
 }
 
-// assigned reports whether an assignment sets the field.
+// assigned reports whether s is an assignment.
 func (s setting) assigned() bool {
 	_, ok := s.cursor.Node().(*ast.AssignStmt)
 	return ok
 }
 
-// findSettings finds all settings of the package.
+// findSettings finds all settings in the package.
 func (u *uses) findSettings() {
 	for c := range u.root.Preorder((*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
 		switch n := c.Node().(type) {
@@ -109,10 +111,10 @@ func (u *uses) findSettings() {
 	}
 }
 
-// same reports whether two expressions are the same variable, field or method call without
-// arguments, such as s.ctx or req.Context(). It ignores the variable before a field, because a
-// method and its caller have different names for it.
-func (u *uses) same(a, b ast.Expr) bool {
+// isSame reports whether a and b are the same variable, the same field, or the same method call
+// without arguments, such as req.Context(). The variable before the name of a field may differ,
+// because a method and its caller use different names for the same struct.
+func (u *uses) isSame(a, b ast.Expr) bool {
 	switch a := ast.Unparen(a).(type) {
 	case *ast.Ident:
 		b, ok := ast.Unparen(b).(*ast.Ident)
@@ -136,15 +138,15 @@ func (u *uses) same(a, b ast.Expr) bool {
 	return false
 }
 
-// isFailure reports whether a condition compares an error with nil by !=.
+// isFailure reports whether a condition has the form err != nil.
 func (u *uses) isFailure(cond ast.Expr) bool {
 	binary, ok := ast.Unparen(cond).(*ast.BinaryExpr)
 	return ok && binary.Op == token.NEQ && u.info.Types[binary.Y].IsNil() &&
 		isError(u.info.TypeOf(binary.X))
 }
 
-// leaves reports whether the last statement of list is a return, a break or a goto.
-func leaves(list []ast.Stmt) bool {
+// leavesBlock reports whether the last statement of list is a return, a break or a goto.
+func leavesBlock(list []ast.Stmt) bool {
 	if len(list) == 0 {
 		return false
 	}

@@ -23,21 +23,21 @@ import (
 
 // A Finding is one report of a check.
 type Finding struct {
-	File    string `json:"file"` // relative to the current directory
+	File    string `json:"file"` // the path of the file, relative to the current directory
 	Line    int    `json:"line"`
 	Column  int    `json:"column"`
 	Check   string `json:"check"`
-	Message string `json:"message"` // ends with the name of the check in brackets
+	Message string `json:"message"` // the report, which ends with the name of the check in brackets
 }
 
-// Findings are the reports of checks, and how much code the checks looked at.
+// Findings contains the reports of the checks, and says how much code the checks looked at.
 type Findings struct {
 	List     []Finding
 	Packages int // the number of packages; a package and its tests count as one
-	Calls    int // the number of calls that retry, and of Transports
+	Calls    int // the number of calls that retry, plus the number of Transports
 }
 
-// String says how much code the checks looked at.
+// String returns how many packages and calls the checks looked at: "3 packages, 12 calls of retry".
 func (f *Findings) String() string {
 	packages := count(f.Packages, "package")
 	if f.Calls == 0 {
@@ -53,11 +53,11 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// Find runs checks on packages and their tests, and returns the reports, each once. Patterns are
-// patterns of the go command. If patterns is empty, Find checks the package in the current
-// directory. Tags are build tags, separated by commas. Find reads the imports of the packages from
-// the export data of the compiler, not from source. An error means that a package cannot be loaded
-// or does not compile.
+// Find runs checks on packages and their tests, and returns each report once. The parameter
+// patterns lists packages as the go command takes them, such as ./... for all packages. If it is
+// empty, Find checks the package in the current directory. The parameter tags lists build tags,
+// separated by commas. Find reads an imported package from the export data of the compiler, not
+// from source. Find returns an error if a package cannot be loaded or does not compile.
 func Find(
 	ctx context.Context, patterns []string, tags string, checks []*analysis.Analyzer,
 ) (*Findings, error) {
@@ -90,7 +90,7 @@ func Find(
 		}
 		for _, d := range action.Diagnostics {
 			at := action.Package.Fset.Position(d.Pos)
-			file, _ := filepath.Rel(here, at.Filename) // "" on another drive
+			file, _ := filepath.Rel(here, at.Filename) // file is "" if the source is on another drive
 			found.List = append(found.List, Finding{
 				File:    Printable(cmp.Or(file, at.Filename)),
 				Line:    at.Line,
@@ -113,8 +113,8 @@ func Find(
 	return found, nil
 }
 
-// loadAll loads packages with their syntax and their tests. If a package has a fault, such as a
-// syntax error, loadAll returns an error.
+// loadAll loads packages with their syntax and their tests. It returns an error if one of the
+// packages has a fault, such as a syntax error.
 func loadAll(ctx context.Context, patterns []string, tags string) ([]*packages.Package, error) {
 	config := &packages.Config{
 		Context:    ctx,
@@ -131,7 +131,8 @@ func loadAll(ctx context.Context, patterns []string, tags string) ([]*packages.P
 		for _, err := range p.Errors {
 			errs = append(errs, err)
 		}
-		if p.TypesInfo == nil { // p is an import without syntax, and the checks of go vet need the maps
+		// An import is loaded without syntax and has no maps. The checks of go vet need empty maps.
+		if p.TypesInfo == nil {
 			p.TypesInfo = &types.Info{
 				Types:      map[ast.Expr]types.TypeAndValue{},
 				Defs:       map[*ast.Ident]types.Object{},
@@ -144,14 +145,14 @@ func loadAll(ctx context.Context, patterns []string, tags string) ([]*packages.P
 }
 
 // InModule returns an error if a file of the packages does not belong to the module of the current
-// directory. Such a file may belong to another module of a workspace or to the module cache, or a
-// link in this module may lead to it.
+// directory. For example, the file is in another module of the workspace or in the module cache, or
+// a symbolic link in this module leads to the file.
 func InModule(ctx context.Context, patterns []string, tags string) error {
 	mod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
 		return err
 	}
-	file := strings.TrimSpace(string(mod)) // os.DevNull outside of a module
+	file := strings.TrimSpace(string(mod)) // outside of a module, go env prints os.DevNull
 	root, err := filepath.EvalSymlinks(filepath.Dir(file))
 	if err != nil || filepath.Base(file) != "go.mod" {
 		return errors.New("the current directory is not in a module: " + onlyThisModule)
@@ -167,18 +168,18 @@ func InModule(ctx context.Context, patterns []string, tags string) error {
 		return err
 	}
 	for _, p := range loaded {
-		if strings.HasSuffix(p.PkgPath, ".test") { // the file of this package is in the build cache
-			continue
+		if strings.HasSuffix(p.PkgPath, ".test") {
+			continue // the go command made this package in the build cache
 		}
 		for _, file := range p.GoFiles {
 			real, err := filepath.EvalSymlinks(file)
 			if err != nil {
 				return err
 			}
-			inside, _ := filepath.Rel(root, real) // "" on another drive
+			inside, _ := filepath.Rel(root, real) // inside is "" if the file is on another drive
 			foreign := p.Module != nil && !p.Module.Main || !filepath.IsLocal(inside)
 			if foreign || nestedModule(root, filepath.Dir(inside)) {
-				return fmt.Errorf("%s is not a file of the module in %s: %s, so run it there",
+				return fmt.Errorf("%s is not a file of the module in %s: %s",
 					real, root, onlyThisModule)
 			}
 		}
@@ -186,9 +187,11 @@ func InModule(ctx context.Context, patterns []string, tags string) error {
 	return nil
 }
 
-const onlyThisModule = "-fix writes only to files of the module in which it runs"
+const onlyThisModule = "-fix writes only to files of the module in which it runs, " +
+	"so run it in the module of the files"
 
-// nestedModule reports whether dir, a directory below the root of a module, is in another module.
+// nestedModule reports whether dir belongs to another module than root. The path dir is relative to
+// root.
 func nestedModule(root, dir string) bool {
 	for ; dir != "."; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(root, dir, "go.mod")); err == nil {
@@ -198,7 +201,8 @@ func nestedModule(root, dir string) bool {
 	return false
 }
 
-// retrying returns the positions of the calls with a policy, and of the Transports of the package.
+// retrying returns the position of each call that gets a policy, and the position of each literal
+// of a Transport.
 func (u *uses) retrying() (at []token.Pos) {
 	if !u.any {
 		return nil
@@ -229,9 +233,9 @@ var (
 	command = strings.NewReplacer("##", "#?")
 )
 
-// Printable returns a line of text without the characters on which a terminal or the log of a CI
-// service would act. The names of files may have such characters, even by a //line comment in the
-// source.
+// Printable returns a line of text without the characters that a terminal or the log of a CI
+// service would treat as a command. For example, the name of a file can contain such characters, or
+// a //line comment in a source can make up such a name.
 func Printable(line string) string {
 	line = command.Replace(control.ReplaceAllString(line, "?"))
 	if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, ":") {

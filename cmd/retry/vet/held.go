@@ -13,8 +13,9 @@ import (
 // Held reports locks, transactions and connections that are held while a call waits before a retry.
 var Held = newCheck("held", `report a lock, transaction or connection held while a call waits
 
-While a call waits before its retries, other calls that need the lock, the rows or the
-connection wait too. So the outage of a server spreads.`, func(pass *analysis.Pass, u *uses) {
+While a call waits before a retry, every other call that needs the lock, the rows or the
+connection waits too. So the outage of one server also stops work that does not use this
+server.`, func(pass *analysis.Pass, u *uses) {
 	for _, w := range u.waiting() {
 		if what := u.heldDuring(w); what != "" {
 			pass.ReportRangef(w.call.Fun,
@@ -24,8 +25,8 @@ connection wait too. So the outage of a server spreads.`, func(pass *analysis.Pa
 	}
 })
 
-// A wait is a call that may wait before a retry: a call that retries, a call of a function that
-// makes such a call, or a request through a Transport.
+// A wait is a call that may wait before a retry. There are three kinds: a call that retries, a call
+// of a function that contains such a call, and a request through a Transport.
 type wait struct {
 	call   *ast.CallExpr
 	cursor inspector.Cursor
@@ -46,7 +47,7 @@ func (u *uses) waiting() (found []wait) {
 			inside[decl] = call
 		}
 	}
-	for c, call := range all[*ast.CallExpr](u.root) {
+	for c, call := range nodes[*ast.CallExpr](u.root) {
 		if enclosingFunc(c) == nil {
 			continue
 		}
@@ -63,8 +64,8 @@ func (u *uses) waiting() (found []wait) {
 	})
 }
 
-// heldDuring returns the text of the lock, transaction or connection that the function around a
-// call holds during the call. It returns "" if there is none.
+// heldDuring describes the lock, transaction or connection that the function around the call w
+// holds during this call. It returns "" if the function holds nothing.
 func (u *uses) heldDuring(w wait) string {
 	fn := enclosingFunc(w.cursor)
 	if lit, ok := fn.Node().(*ast.FuncLit); ok && u.inTransaction(fn.Parent(), lit, w) {
@@ -72,7 +73,7 @@ func (u *uses) heldDuring(w wait) string {
 	}
 	for loop := range w.cursor.Enclosing((*ast.ForStmt)(nil)) {
 		next, ok := loop.Node().(*ast.ForStmt).Cond.(*ast.CallExpr)
-		if !ok || !within(fn.Node(), loop.Node().Pos()) {
+		if !ok || !covers(fn.Node(), loop.Node().Pos()) {
 			continue
 		}
 		if rows, name := method(next); name == "Next" && isRows(u.info.TypeOf(rows)) {
@@ -83,19 +84,20 @@ func (u *uses) heldDuring(w wait) string {
 		if c.Node().Pos() > w.call.Pos() || enclosingFunc(c).Node() != fn.Node() {
 			continue
 		}
-		what, x, ends := u.takesHold(c.Node())
-		isLock := ends != nil && strings.HasSuffix(ends[0], "Unlock")
-		if what != "" && (isLock && !u.keeps(fn.Node(), w, x, ends) || !isLock && !u.usedBy(w, x)) &&
-			u.reachesHeld(fn.Node(), c.Node(), w, x, ends) {
+		what, x, methods := u.takesHold(c.Node())
+		isLock := methods != nil && strings.HasSuffix(methods[0], "Unlock")
+		if what != "" && (isLock && !u.keeps(fn.Node(), w, x, methods) || !isLock && !u.usedBy(w, x)) &&
+			u.reachesHeld(fn.Node(), c.Node(), w, x, methods) {
 			return what
 		}
 	}
 	return ""
 }
 
-// takesHold returns the text of the lock, transaction or connection that a statement takes, its
-// variable, and the methods that give it back.
-func (u *uses) takesHold(stmt ast.Node) (what string, x ast.Expr, ends []string) {
+// takesHold describes the lock, transaction or connection that a statement takes. x is its
+// variable, and methods are the names of the methods that release it. The description is "" if the
+// statement takes nothing.
+func (u *uses) takesHold(stmt ast.Node) (what string, x ast.Expr, methods []string) {
 	if expr, ok := stmt.(*ast.ExprStmt); ok {
 		if lock, ok := expr.X.(*ast.CallExpr); ok && slices.Contains(locks, u.callee(lock)) {
 			x, name := method(lock)
@@ -113,23 +115,23 @@ func (u *uses) takesHold(stmt ast.Node) (what string, x ast.Expr, ends []string)
 	}
 	t := u.info.TypeOf(assign.Lhs[0])
 	switch _, name := method(made); {
-	case strings.HasPrefix(name, "Begin") && has(t, "Commit") && has(t, "Rollback"):
+	case strings.HasPrefix(name, "Begin") && hasMethod(t, "Commit") && hasMethod(t, "Rollback"):
 		return "the transaction " + types.ExprString(assign.Lhs[0]), assign.Lhs[0],
 			[]string{"Commit", "Rollback"}
-	case u.callee(made) == "(*database/sql.DB).Conn", name == "Acquire" && has(t, "Release"):
+	case u.callee(made) == "(*database/sql.DB).Conn", name == "Acquire" && hasMethod(t, "Release"):
 		return "the connection " + types.ExprString(assign.Lhs[0]), assign.Lhs[0],
 			[]string{"Close", "Release", "Hijack"}
 	}
 	return "", nil, nil
 }
 
-// locks are the methods that take a lock and may wait without a limit.
+// locks lists the methods that take a lock and may wait for it without a limit.
 var locks = []string{
 	"(*sync.Mutex).Lock", "(*sync.RWMutex).Lock", "(*sync.RWMutex).RLock", "(sync.Locker).Lock",
 }
 
-// usedBy reports whether a call uses the transaction or connection x that is held. If so, the
-// retries need it.
+// usedBy reports whether the call w uses x, the transaction or the connection that is held. If so,
+// the retries need x.
 func (u *uses) usedBy(w wait, x ast.Expr) bool {
 	v := u.local(x)
 	return u.hasUse(w.call, v) || slices.ContainsFunc(w.ops, func(op *operation) bool {
@@ -137,39 +139,39 @@ func (u *uses) usedBy(w wait, x ast.Expr) bool {
 	})
 }
 
-// reachesHeld reports whether a path leads from the statement that takes x to a call, and nothing
-// on this path gives x back.
-func (u *uses) reachesHeld(fn, from ast.Node, w wait, x ast.Expr, ends []string) (held bool) {
+// reachesHeld reports whether some path leads from the statement that takes x to the call w without
+// a release of x.
+func (u *uses) reachesHeld(fn, from ast.Node, w wait, x ast.Expr, methods []string) (held bool) {
 	flow(bodyOf(fn), from, func(n ast.Node) bool {
-		if within(n, w.call.Pos()) {
+		if covers(n, w.call.Pos()) {
 			held = true
 		}
-		return !held && !u.givesBack(n, x, ends)
+		return !held && !u.releases(n, x, methods)
 	})
 	return held
 }
 
-// keeps reports whether a function returns without giving the lock x back, because it locks for its
-// caller.
-func (u *uses) keeps(fn ast.Node, w wait, x ast.Expr, ends []string) bool {
+// keeps reports whether a function may return without a release of the lock x. Such a function
+// takes the lock for its caller.
+func (u *uses) keeps(fn ast.Node, w wait, x ast.Expr, methods []string) bool {
 	for n := range ast.Preorder(bodyOf(fn)) {
-		if later, ok := n.(*ast.DeferStmt); ok && u.givesBack(later.Call, x, ends) {
+		if later, ok := n.(*ast.DeferStmt); ok && u.releases(later.Call, x, methods) {
 			return false
 		}
 	}
-	return flow(bodyOf(fn), w.call, func(n ast.Node) bool { return !u.givesBack(n, x, ends) })
+	return flow(bodyOf(fn), w.call, func(n ast.Node) bool { return !u.releases(n, x, methods) })
 }
 
-// givesBack reports whether a statement calls one of these methods of x at once. A defer statement
-// does not.
-func (u *uses) givesBack(n ast.Node, x ast.Expr, ends []string) bool {
+// releases reports whether a statement calls one of these methods on x. A defer statement does not
+// count, because it calls the method later.
+func (u *uses) releases(n ast.Node, x ast.Expr, methods []string) bool {
 	if _, later := n.(*ast.DeferStmt); later {
 		return false
 	}
 	for n := range ast.Preorder(n) {
 		if call, ok := n.(*ast.CallExpr); ok {
 			of, name := method(call)
-			if of != nil && slices.Contains(ends, name) && types.ExprString(of) == types.ExprString(x) {
+			if of != nil && slices.Contains(methods, name) && types.ExprString(of) == types.ExprString(x) {
 				return true
 			}
 		}
@@ -177,8 +179,8 @@ func (u *uses) givesBack(n ast.Node, x ast.Expr, ends []string) bool {
 	return false
 }
 
-// inTransaction reports whether the function literal lit is the body of a transaction that the call
-// w in it does not use.
+// inTransaction reports whether the function literal lit is the body of a transaction, and the call
+// w in it does not use this transaction.
 func (u *uses) inTransaction(c inspector.Cursor, lit *ast.FuncLit, w wait) bool {
 	begin, ok := c.Node().(*ast.CallExpr)
 	if !ok || !transacts(u.callee(begin)) && u.callee(begin) != retrysqlPath+".Tx" {

@@ -14,9 +14,9 @@ import (
 // Idempotent reports requests that a server may process twice.
 var Idempotent = newCheck("idempotent", `report a retried POST or PATCH without an idempotency key
 
-If the response is lost, the server may have processed the request, and processes the
-retry too: a second order, a second payment. A key that is made before the attempts
-tells the server that all attempts are one request.`, func(pass *analysis.Pass, u *uses) {
+If a response is lost, the server may have processed the request already. Then it
+processes the retry as another request, such as a second payment. If all attempts send
+the same idempotency key, the server recognizes the retry.`, func(pass *analysis.Pass, u *uses) {
 	seen := map[*ast.CallExpr]bool{}
 	report := func(call *ast.CallExpr, method, by string) {
 		if !seen[call] {
@@ -27,7 +27,7 @@ tells the server that all attempts are one request.`, func(pass *analysis.Pass, 
 		}
 	}
 	for call, op := range u.operations() {
-		// A policy with a rule of its own may retry because the key was taken.
+		// A policy with RetryIf or Classify may retry because the first key was already in use.
 		if !u.sets(call.policy, "RetryIf", "Classify") {
 			u.keyInAttempt(pass, call, op)
 		}
@@ -35,7 +35,7 @@ tells the server that all attempts are one request.`, func(pass *analysis.Pass, 
 			continue
 		}
 		for _, part := range u.reached(op.cursor) {
-			for c, sent := range all[*ast.CallExpr](part) {
+			for c, sent := range nodes[*ast.CallExpr](part) {
 				if method := u.notIdempotent(sent); method != "" && !u.detached(c, op) && !u.endsOnError(c) &&
 					!u.isKeyed(part, call.cursor) {
 					report(sent, method, call.name)
@@ -43,7 +43,7 @@ tells the server that all attempts are one request.`, func(pass *analysis.Pass, 
 			}
 		}
 	}
-	for c, sent := range all[*ast.CallExpr](u.root) {
+	for c, sent := range nodes[*ast.CallExpr](u.root) {
 		client := u.retryingClient(sent)
 		if client == nil || enclosingFunc(c) == nil || !u.letsAllThrough(u.transport(client)) {
 			continue
@@ -54,8 +54,8 @@ tells the server that all attempts are one request.`, func(pass *analysis.Pass, 
 	}
 })
 
-// choosesItself reports whether a policy has a rule of the program, not of the library, about what
-// to retry.
+// choosesItself reports whether a function of the program decides which errors a policy retries. A
+// function of the library does not count.
 func (u *uses) choosesItself(policy ast.Expr) bool {
 	retryIf := u.retryIf(policy)
 	if retryIf == nil {
@@ -64,11 +64,11 @@ func (u *uses) choosesItself(policy ast.Expr) bool {
 	return !isLibrary(u.callee(&ast.CallExpr{Fun: retryIf}))
 }
 
-// reached returns parts, and the functions of this package that parts call, directly or through
-// each other. It stops after a few functions.
+// reached returns parts and the functions of this package that the code in parts calls, directly or
+// through other functions. It looks for calls in at most 8 pieces of code.
 func (u *uses) reached(parts ...inspector.Cursor) []inspector.Cursor {
 	for i := 0; i < len(parts) && i < 8; i++ {
-		for _, call := range all[*ast.CallExpr](parts[i]) {
+		for _, call := range nodes[*ast.CallExpr](parts[i]) {
 			if decl := u.declared(call); decl != nil {
 				if c, _ := u.root.FindNode(decl); !slices.Contains(parts, c) {
 					parts = append(parts, c)
@@ -88,17 +88,16 @@ var (
 			`client|operation|order|payment|correlation|mutation)-(id|key|token|ref|reference)$`)
 )
 
-// isKeyed reports whether the code around a request, or the code that makes the request, has the
-// name of a key by which the server recognizes a repeated request. A header whose value each
-// attempt makes again does not count.
+// isKeyed reports whether the code around a request, or the code that makes the request, contains
+// the name of an idempotency key. A header does not count if each attempt sets it to a new value.
 func (u *uses) isKeyed(part, call inspector.Cursor) bool {
 	anew := map[ast.Node]bool{}
 	parts := u.reached(part)
 	for _, part := range parts {
-		for _, set := range all[*ast.CallExpr](part) {
+		for _, set := range nodes[*ast.CallExpr](part) {
 			if len(set.Args) == 2 {
 				random := u.random(set.Args[1])
-				anew[set.Args[0]] = random != nil && within(part.Node(), random.Pos())
+				anew[set.Args[0]] = random != nil && covers(part.Node(), random.Pos())
 			}
 		}
 	}
@@ -109,7 +108,7 @@ func (u *uses) isKeyed(part, call inspector.Cursor) bool {
 		for n := range ast.Preorder(part.Node()) {
 			x, ok := n.(ast.Expr)
 			id, _ := n.(*ast.Ident)
-			o := u.info.ObjectOf(id) // the library itself has such names, as in Transport.Idempotent
+			o := u.info.ObjectOf(id) // a name of the library does not count, such as Transport.Idempotent
 			if o != nil && keyNames.MatchString(o.Name()) && (o.Pkg() == nil || !isLibrary(o.Pkg().Path())) {
 				return true
 			}
@@ -122,7 +121,7 @@ func (u *uses) isKeyed(part, call inspector.Cursor) bool {
 	})
 }
 
-// letsAllThrough reports whether a Transport repeats every request.
+// letsAllThrough reports whether a Transport retries every request, whatever its method is.
 func (u *uses) letsAllThrough(transport ast.Expr) bool {
 	x := u.deep(transport)
 	if made, ok := x.(*ast.CallExpr); ok {
@@ -145,7 +144,7 @@ var (
 			`\.UnixMilli$|\.UnixMicro$|^time\.Now$|new_?(id|key)$|(random|generate)`)
 )
 
-// keyInAttempt reports an idempotency key that each attempt makes again.
+// keyInAttempt reports an idempotency key if each attempt makes a new one.
 func (u *uses) keyInAttempt(pass *analysis.Pass, call *call, op *operation) {
 	check := func(name string, value ast.Expr) {
 		if name = strings.Trim(name, `"`); !keyName.MatchString(name) {

@@ -9,7 +9,7 @@ import (
 
 // Comments silence checks. Without a comment, the code of each row has two findings: only a success
 // ends the call, and the policy does not wait.
-func TestIgnores(t *testing.T) {
+func TestCommentsSilenceChecks(t *testing.T) {
 	const both = "err = retry.Do(context.Background(), retry.Policy{MaxAttempts: retry.Unlimited}, ping)"
 	rows := []struct {
 		name, code, want string

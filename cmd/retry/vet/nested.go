@@ -11,24 +11,25 @@ import (
 )
 
 // Nested reports retries inside retries.
-var Nested = newCheck("nested", `report a call that retries inside another, without WithBudget
+var Nested = newCheck("nested", `report a call that retries inside another call, without WithBudget
 
-Each attempt of the outer call makes all attempts of the inner call. 4 times 3 attempts
-are 12 requests, while the server is already in trouble.`, func(pass *analysis.Pass, u *uses) {
+Each attempt of the outer call makes all attempts of the inner call. With 4 outer
+and 3 inner attempts, a server in trouble gets 12 requests.`, func(pass *analysis.Pass, u *uses) {
 	u.clientTimeouts(pass)
 	for call, op := range u.operations() {
 		u.layers(pass, call, op)
 	}
 })
 
-// layers reports everything that retries in each attempt of outer: a call, a function of this
-// package that makes such a call, and a client with a retryhttp.Transport.
+// layers reports code in an operation that retries by itself, so that each attempt of outer makes
+// several attempts. This is a call that retries, a function of this package with such a call, or a
+// client with a retryhttp.Transport.
 func (u *uses) layers(pass *analysis.Pass, outer *call, op *operation) {
 	if u.budgeted(outer) || u.sets(outer.policy, "RetryIf", "Classify") || u.oneAttempt(outer.policy) {
 		return
 	}
-	for c, made := range all[*ast.CallExpr](op.cursor) {
-		if !runs(op, c) || u.detached(c, op) || u.isFinal(c) {
+	for c, made := range nodes[*ast.CallExpr](op.cursor) {
+		if !runsDirectly(op, c) || u.detached(c, op) || u.isFinal(c) {
 			continue
 		}
 		if client := u.retryingClient(made); client != nil {
@@ -62,7 +63,8 @@ func (u *uses) layers(pass *analysis.Pass, outer *call, op *operation) {
 	}
 }
 
-// budgeted reports whether the declaration around a call calls retry.WithBudget.
+// budgeted reports whether the function around a call, or the declaration of a variable around it,
+// calls retry.WithBudget.
 func (u *uses) budgeted(call *call) bool {
 	for decl := range call.cursor.Enclosing((*ast.FuncDecl)(nil), (*ast.GenDecl)(nil)) {
 		if u.mentionsCallee(decl, retryPath+".WithBudget") {
@@ -72,14 +74,14 @@ func (u *uses) budgeted(call *call) bool {
 	return false
 }
 
-// final reports whether the error of a call is passed to retry.Permanent. Then no call around it
-// retries.
+// final reports whether the error of a call is passed to retry.Permanent. If so, no outer call
+// retries the error.
 func (u *uses) final(call *call) bool {
 	v := u.resultOf(call)
 	for decl := range call.cursor.Enclosing((*ast.FuncDecl)(nil), (*ast.GenDecl)(nil)) {
-		for _, permanent := range all[*ast.CallExpr](decl) {
+		for _, permanent := range nodes[*ast.CallExpr](decl) {
 			if u.callee(permanent) == retryPath+".Permanent" &&
-				(within(permanent, call.Pos()) || v != nil && u.hasUse(permanent, v)) {
+				(covers(permanent, call.Pos()) || v != nil && u.hasUse(permanent, v)) {
 				return true
 			}
 		}
@@ -88,7 +90,7 @@ func (u *uses) final(call *call) bool {
 }
 
 // handedOn reports whether the function around the call at c may return the error of the call, or
-// pass it on. A function that only logs the error does not fail because of it.
+// pass the error on. A function that only logs the error does not.
 func (u *uses) handedOn(c inspector.Cursor) bool {
 	fn := enclosingFunc(c)
 	if fn == nil {
@@ -97,12 +99,12 @@ func (u *uses) handedOn(c inspector.Cursor) bool {
 	switch p := c.Parent().Node().(type) {
 	case *ast.ExprStmt:
 		return false
-	case *ast.BinaryExpr, *ast.CallExpr: // a condition, or an argument
+	case *ast.BinaryExpr, *ast.CallExpr: // the call is in a condition, or is an argument
 		for around := range c.Enclosing((*ast.ExprStmt)(nil), (*ast.ReturnStmt)(nil),
 			(*ast.AssignStmt)(nil), (*ast.IfStmt)(nil), (*ast.FuncLit)(nil)) {
 			switch n := around.Node().(type) {
 			case *ast.ExprStmt:
-				return !logs(u, n)
+				return !mayLog(u, n)
 			case *ast.IfStmt:
 				return false
 			}
@@ -119,9 +121,9 @@ func (u *uses) handedOn(c inspector.Cursor) bool {
 	return true
 }
 
-// logs reports whether a statement calls a function that may be one of a logger: it has no result,
-// or it is a Print function of fmt.
-func logs(u *uses, stmt *ast.ExprStmt) bool {
+// mayLog reports whether a statement may call a logger. Such a function has no result, or is a
+// Print function of fmt.
+func mayLog(u *uses, stmt *ast.ExprStmt) bool {
 	call, ok := ast.Unparen(stmt.X).(*ast.CallExpr)
 	if !ok {
 		return false
@@ -130,10 +132,10 @@ func logs(u *uses, stmt *ast.ExprStmt) bool {
 	return ok && (signature.Results().Len() == 0 || strings.HasPrefix(u.callee(call), "fmt.Print"))
 }
 
-// returnedFrom reports whether a function may return, send or assign the value that its statement
-// stmt assigned to v.
+// returnedFrom reports whether the function fn may return, send or assign the value that the
+// statement stmt assigned to v.
 func (u *uses) returnedFrom(fn inspector.Cursor, stmt ast.Node, v *types.Var) bool {
-	if !within(bodyOf(fn.Node()), v.Pos()) {
+	if !covers(bodyOf(fn.Node()), v.Pos()) {
 		return true // v is a named result, or a variable outside of the function
 	}
 	returned := false
@@ -156,8 +158,8 @@ func (u *uses) returnedFrom(fn inspector.Cursor, stmt ast.Node, v *types.Var) bo
 // clientTimeouts reports the Timeout of an http.Client whose Transport retries.
 func (u *uses) clientTimeouts(pass *analysis.Pass) {
 	for _, s := range u.settings {
-		if s.is("net/http", "Client", "Timeout") && s.value != nil && !u.isZero(s.value) &&
-			u.transport(u.beside(s, "Transport")) != nil {
+		if s.setsField("net/http", "Client", "Timeout") && s.value != nil && !u.isZero(s.value) &&
+			u.transport(u.sibling(s, "Transport")) != nil {
 			pass.ReportRangef(s.value,
 				"Timeout bounds all attempts and waits of the Transport together, and its error hides why the "+
 					"attempts stopped: use the request's context, and AttemptTimeout for one attempt")
@@ -165,8 +167,9 @@ func (u *uses) clientTimeouts(pass *analysis.Pass) {
 	}
 }
 
-// beside returns the value of another field of the same struct, nil if it is not known.
-func (u *uses) beside(s setting, field string) (value ast.Expr) {
+// sibling returns the value of another field of the struct that s sets. It returns nil if the value
+// is not known.
+func (u *uses) sibling(s setting, field string) (value ast.Expr) {
 	if lit, ok := s.x.(*ast.CompositeLit); ok {
 		return keyed(lit)[field]
 	}

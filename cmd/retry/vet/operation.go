@@ -9,17 +9,17 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// An operation is the function that one attempt runs.
+// An operation is a function that a call retries. Each attempt runs the operation once.
 type operation struct {
 	node   ast.Node // *ast.FuncLit or *ast.FuncDecl
 	cursor inspector.Cursor
 	body   *ast.BlockStmt
-	ctx    *types.Var // the context of the attempt; nil if it has no name
+	ctx    *types.Var // the context parameter of the function; nil if the parameter has no name
 }
 
-// runs reports whether the attempt itself runs the code at c. It does not if the code is in a
-// function literal, unless the literal is called where it is written.
-func runs(op *operation, c inspector.Cursor) bool {
+// runsDirectly reports whether the code at c runs as a part of op. The code of a function literal
+// in op counts only if the literal is called where it is written.
+func runsDirectly(op *operation, c inspector.Cursor) bool {
 	for fn := range c.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
 		if fn.Node() == op.node || !isCalled(fn) {
 			return fn.Node() == op.node
@@ -28,15 +28,15 @@ func runs(op *operation, c inspector.Cursor) bool {
 	return false
 }
 
-// isCalled reports whether the function literal at c is called immediately.
+// isCalled reports whether the function literal at c is called where it is written.
 func isCalled(c inspector.Cursor) bool {
 	call, ok := c.Parent().Node().(*ast.CallExpr)
 	return ok && call.Fun == c.Node()
 }
 
-// outside reports whether v lives longer than an attempt. Such variables are variables around the
-// closure, package variables, and pointer receivers.
-func outside(op *operation, v *types.Var) bool {
+// isOuter reports whether v lives longer than an attempt of op. This is true of every variable that
+// op does not declare. It is also true of the receiver of op if the receiver is a pointer.
+func isOuter(op *operation, v *types.Var) bool {
 	if decl, ok := op.node.(*ast.FuncDecl); ok && decl.Recv != nil && decl.Recv.Pos() <= v.Pos() &&
 		v.Pos() < decl.Recv.End() {
 		_, pointer := v.Type().Underlying().(*types.Pointer)
@@ -45,27 +45,29 @@ func outside(op *operation, v *types.Var) bool {
 	return !op.contains(v.Pos())
 }
 
-// isOutside reports whether the variable at the root of x is outside of an operation.
+// isOutside reports whether the expression x starts with a variable that lives longer than an
+// attempt of op.
 func (u *uses) isOutside(op *operation, x ast.Expr) bool {
 	id := rootOf(x)
 	if id == nil {
 		return false
 	}
 	v, ok := u.info.ObjectOf(id).(*types.Var)
-	return ok && outside(op, v)
+	return ok && isOuter(op, v)
 }
 
-// detached reports whether the code at c is in a go or a defer statement of an operation. The
-// attempt does not wait for it, or it cleans up after the attempt, so it may need a longer context.
+// detached reports whether the code at c is in a go statement or a defer statement of op. The
+// attempt does not wait for a goroutine, and a deferred call cleans up after the attempt. So both
+// may need a context that lives longer than the attempt.
 func (u *uses) detached(c inspector.Cursor, op *operation) bool {
 	return slices.ContainsFunc(u.aside, func(stmt ast.Node) bool {
-		return op.contains(stmt.Pos()) && within(stmt, c.Node().Pos())
+		return op.contains(stmt.Pos()) && covers(stmt, c.Node().Pos())
 	})
 }
 
-// mayBeOnce reports whether the code at c may run in only one attempt. That is so if it depends on
-// a variable outside of op, or if it is in a function literal that something else calls, such as a
-// sync.Once.
+// mayBeOnce reports whether the code at c may run in only one attempt. There are two such cases.
+// The code is in the body of an if statement whose condition uses a variable outside of op. Or the
+// code is in a function literal that is passed to a function, such as the Do of a sync.Once.
 func (u *uses) mayBeOnce(c inspector.Cursor, op *operation) bool {
 	for around := range c.Enclosing((*ast.IfStmt)(nil), (*ast.FuncLit)(nil)) {
 		if around.Node() == op.node || !op.contains(around.Node().Pos()) {
@@ -79,7 +81,7 @@ func (u *uses) mayBeOnce(c inspector.Cursor, op *operation) bool {
 			continue
 		}
 		if c.Node().Pos() < choice.Body.Pos() {
-			continue // the code is in the condition itself
+			continue // c is in the condition, which runs in each attempt
 		}
 		if u.looksOutside(op, choice.Cond) {
 			return true
@@ -88,11 +90,11 @@ func (u *uses) mayBeOnce(c inspector.Cursor, op *operation) bool {
 	return false
 }
 
-// looksOutside reports whether a condition uses a variable outside of op.
+// looksOutside reports whether a condition uses a variable that lives longer than an attempt of op.
 func (u *uses) looksOutside(op *operation, cond ast.Expr) bool {
 	for n := range ast.Preorder(cond) {
 		id, ok := n.(*ast.Ident)
-		if v, isVar := u.info.ObjectOf(id).(*types.Var); ok && isVar && !v.IsField() && outside(op, v) {
+		if v, isVar := u.info.ObjectOf(id).(*types.Var); ok && isVar && !v.IsField() && isOuter(op, v) {
 			return true
 		}
 	}
@@ -113,9 +115,13 @@ func isError(t types.Type) bool {
 	return t != nil && types.Identical(t, types.Universe.Lookup("error").Type())
 }
 
-// canFail reports whether a call can end early because its context ends: it returns an error, or a
-// value that can fail later for that reason, such as an *exec.Cmd. Functions of loggers and metrics
-// return no error. A function that gets an error only wraps it. Cleanup should not end early.
+// canFail reports whether a call can end early because its context ends. Such a call returns an
+// error, a context, or a value that can fail later because of the context, such as an *exec.Cmd.
+// These calls do not count:
+//
+//   - functions without such a result, such as the functions of loggers
+//   - functions that get an error, because they only wrap it
+//   - cleanup, because it should not end early
 func (u *uses) canFail(call *ast.CallExpr) bool {
 	signature, ok := u.info.TypeOf(call.Fun).Underlying().(*types.Signature)
 	if !ok {
@@ -144,7 +150,8 @@ func (u *uses) canFail(call *ast.CallExpr) bool {
 	return false
 }
 
-// onFailure reports whether the statement at c runs only if the attempt has failed.
+// onFailure reports whether the statement at c runs only after an error: it is in the body of an if
+// statement with the condition err != nil.
 func (u *uses) onFailure(op *operation, c inspector.Cursor) bool {
 	for ; c.Node() != op.node; c = c.Parent() {
 		branch, ok := c.Parent().Node().(*ast.IfStmt)
@@ -155,7 +162,7 @@ func (u *uses) onFailure(op *operation, c inspector.Cursor) bool {
 	return false
 }
 
-// aboutError reports whether a condition uses an error.
+// aboutError reports whether a condition uses a variable of type error.
 func (u *uses) aboutError(cond ast.Expr) bool {
 	for n := range ast.Preorder(cond) {
 		if id, ok := n.(*ast.Ident); ok && isError(u.info.TypeOf(id)) {

@@ -12,13 +12,15 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// OtherMark reports errors for retry.Do that are marked with a function of another library.
-var OtherMark = newCheck("othermark", `report the mark of another library on an error that Do gets
+// OtherMark reports errors that are marked with a function of another library and passed to
+// retry.Do.
+var OtherMark = newCheck("othermark", `report an error for retry.Do with the mark of another library
 
-Do does not know backoff.Permanent, nor the marks of avast/retry-go and sethvargo/go-retry.
-It retries an error with such a mark like any other error.`, func(pass *analysis.Pass, u *uses) {
+retry.Do does not know backoff.Permanent or the marks of avast/retry-go and
+sethvargo/go-retry. It retries an error with such a mark like any
+other error.`, func(pass *analysis.Pass, u *uses) {
 	marks, read := map[string][]inspector.Cursor{}, map[string]bool{}
-	for c, id := range all[*ast.Ident](u.root) {
+	for c, id := range nodes[*ast.Ident](u.root) {
 		o := u.info.Uses[id]
 		if o == nil || o.Pkg() == nil {
 			continue
@@ -48,8 +50,8 @@ It retries an error with such a mark like any other error.`, func(pass *analysis
 
 var version = regexp.MustCompile(`/v\d+$`)
 
-// otherLibraries maps a library to its function that marks an error, to the name that reads the
-// mark, and to what to write instead.
+// otherLibraries maps the path of a library to three texts: its function that marks an error, the
+// name that a program uses to read the mark, and what to write instead.
 var otherLibraries = map[string]struct{ mark, reads, instead string }{
 	"github.com/cenkalti/backoff": {"Permanent", "PermanentError", "write retry.Permanent(err)"},
 	"github.com/avast/retry-go":   {"Unrecoverable", "IsRecoverable", "write retry.Permanent(err)"},
@@ -57,14 +59,14 @@ var otherLibraries = map[string]struct{ mark, reads, instead string }{
 		"return this error without the mark, and each error without a mark as retry.Permanent(err)"},
 }
 
-// calledByDo returns the functions that Do calls, directly or through each other. A function of
-// another package that uses the library may pass its arguments on to Do, so these count as well.
-// They do not count if that package also uses the other library, because a loop of the other
-// library may need the marks.
+// calledByDo returns the functions that Do calls, directly or through other functions. It also
+// returns the functions that are passed to another package which imports this library, because that
+// package may pass them to Do. But if that package also imports the other library, path, the marks
+// may be for a loop of the other library, and the functions do not count.
 func (u *uses) calledByDo(path string) map[any]bool {
 	var given []ast.Expr
 	passed := map[*types.Var][]ast.Expr{} // for parameters
-	for _, call := range all[*ast.CallExpr](u.root) {
+	for _, call := range nodes[*ast.CallExpr](u.root) {
 		fn, ok := typeutil.Callee(u.info, call).(*types.Func)
 		if !ok || fn.Pkg() == nil {
 			continue
@@ -78,7 +80,7 @@ func (u *uses) calledByDo(path string) map[any]bool {
 			passed[params.At(i)] = append(passed[params.At(i)], call.Args[i])
 		}
 	}
-	found := map[any]bool{} // functions, and parameters that are functions
+	found := map[any]bool{} // functions, and parameters whose values are functions
 	for i := 0; i < len(given); i++ {
 		if v := u.local(given[i]); v != nil && !found[v] {
 			found[v] = true
@@ -89,9 +91,9 @@ func (u *uses) calledByDo(path string) map[any]bool {
 			continue
 		}
 		found[op.node] = true
-		for c, call := range all[*ast.CallExpr](op.cursor) {
+		for c, call := range nodes[*ast.CallExpr](op.cursor) {
 			v := u.local(call.Fun)
-			// A function that is a parameter comes from a caller, and Do may not call this caller.
+			// The caller of this operation passes the function, and Do may not call this caller.
 			byCaller := passed[v] != nil && op.contains(v.Pos())
 			if enclosingFunc(c).Node() == op.node && !byCaller {
 				given = append(given, call.Fun)
@@ -101,7 +103,7 @@ func (u *uses) calledByDo(path string) map[any]bool {
 	return found
 }
 
-// imports reports whether a package imports the package path, or a package below it.
+// imports reports whether a package imports the package path or a package below path.
 func imports(p *types.Package, path string) bool {
 	return slices.ContainsFunc(p.Imports(), func(p *types.Package) bool {
 		return p.Path() == path || strings.HasPrefix(p.Path(), path+"/")

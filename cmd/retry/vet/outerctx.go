@@ -15,27 +15,27 @@ import (
 // context of the attempt.
 var OuterCtx = newCheck("outerctx", `report an operation that ignores the context of its attempt
 
-The function that retry.Do runs gets a context that AttemptTimeout ends. A call
-in the function that uses the outer context does not end with the attempt, so one
-slow attempt can use up the time of all attempts.`, func(pass *analysis.Pass, u *uses) {
+retry.Do passes a context to its function, and AttemptTimeout ends this context. A
+call with the outer context goes on after the timeout, so one slow attempt can use
+up the time of all attempts.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations(u.onces...) {
 		if u.outlives(op) {
 			continue
 		}
-		// Without an AttemptTimeout, the two contexts are the same.
+		// Without an AttemptTimeout, the context of the attempt is the context of the call.
 		bounded := u.policy(call.policy) == nil || u.sets(call.policy, "AttemptTimeout")
-		for c, inner := range all[*ast.CallExpr](op.cursor) {
+		for c, inner := range nodes[*ast.CallExpr](op.cursor) {
 			if u.detached(c, op) {
 				continue
 			}
-			if bounded && runs(op, c) {
+			if bounded && runsDirectly(op, c) {
 				u.outerValues(pass, call, op, inner)
 			}
-			if runs(op, c) {
+			if runsDirectly(op, c) {
 				u.ownTimeout(pass, call, op, c)
 			}
 			for i, arg := range inner.Args {
-				if isContext(u.param(inner, i)) && u.canFail(inner) && !u.isOf(op, arg) {
+				if isContext(u.param(inner, i)) && u.canFail(inner) && !u.isDeclaredIn(op, arg) {
 					u.outerContext(pass, call, op, c, arg, bounded)
 				}
 			}
@@ -43,8 +43,9 @@ slow attempt can use up the time of all attempts.`, func(pass *analysis.Pass, u 
 	}
 })
 
-// ownTimeout reports an attempt that takes its own timeout for the end of the call: it returns
-// retry.Permanent with the error of a context that a timeout of the attempt ends.
+// ownTimeout reports an attempt that mistakes its own timeout for the end of the call. Such an
+// attempt passes the error of a context to retry.Permanent, and a timeout of the attempt can end
+// this context.
 func (u *uses) ownTimeout(pass *analysis.Pass, call *call, op *operation, c inspector.Cursor) {
 	permanent := c.Node().(*ast.CallExpr)
 	if u.callee(permanent) != retryPath+".Permanent" {
@@ -53,7 +54,7 @@ func (u *uses) ownTimeout(pass *analysis.Pass, call *call, op *operation, c insp
 	ctx := u.endOf(permanent.Args[0])
 	for around := range c.Enclosing((*ast.IfStmt)(nil)) {
 		branch := around.Node().(*ast.IfStmt)
-		if ctx == nil && op.contains(branch.Pos()) && within(branch.Body, permanent.Pos()) &&
+		if ctx == nil && op.contains(branch.Pos()) && covers(branch.Body, permanent.Pos()) &&
 			u.isFailure(branch.Cond) {
 			ctx = u.endOf(ast.Unparen(branch.Cond).(*ast.BinaryExpr).X)
 		}
@@ -67,7 +68,8 @@ func (u *uses) ownTimeout(pass *analysis.Pass, call *call, op *operation, c insp
 		types.ExprString(ctx), call.name)
 }
 
-// endOf returns the context whose Err or Cause is in x, nil if there is none.
+// endOf returns the context ctx if x contains ctx.Err() or context.Cause(ctx). Otherwise it returns
+// nil.
 func (u *uses) endOf(x ast.Expr) ast.Expr {
 	for n := range ast.Preorder(x) {
 		made, ok := n.(*ast.CallExpr)
@@ -84,8 +86,8 @@ func (u *uses) endOf(x ast.Expr) ast.Expr {
 	return nil
 }
 
-// hasOwnTime reports whether it is known that a context of an operation has a timeout that starts
-// in the attempt: AttemptTimeout, or a timeout that the operation sets.
+// hasOwnTime reports whether a context of an operation certainly has a timeout that starts in the
+// attempt. This is AttemptTimeout or a timeout that the operation sets.
 func (u *uses) hasOwnTime(call *call, op *operation, ctx ast.Expr) bool {
 	v := u.local(ctx)
 	if v == nil || !op.contains(v.Pos()) {
@@ -94,18 +96,18 @@ func (u *uses) hasOwnTime(call *call, op *operation, ctx ast.Expr) bool {
 	if v == op.ctx {
 		return len(u.vars[v].values) == 1 && u.sets(call.policy, "AttemptTimeout")
 	}
-	made := u.from(ctx)
+	made := u.callOf(ctx)
 	return made != nil && slices.Contains(deadlines, u.callee(made))
 }
 
-// deadlines are the functions that derive a context with a deadline of its own.
+// deadlines lists the functions that return a context with a deadline.
 var deadlines = []string{
 	"context.WithTimeout", "context.WithDeadline",
 	"context.WithTimeoutCause", "context.WithDeadlineCause",
 }
 
-// outerContext reports a context that the call at c gets, if all attempts share it, if nothing
-// cancels it, or if its timeout starts before the first attempt.
+// outerContext reports the context arg of the call at c in three cases: all attempts share the
+// context, nothing cancels the context, or its timeout starts before the first attempt.
 func (u *uses) outerContext(
 	pass *analysis.Pass, call *call, op *operation, c inspector.Cursor, arg ast.Expr, bounded bool,
 ) {
@@ -118,8 +120,8 @@ func (u *uses) outerContext(
 		}
 		return
 	}
-	made := u.from(arg)
-	if made == nil || derives || !runs(op, c) {
+	made := u.callOf(arg)
+	if made == nil || derives || !runsDirectly(op, c) {
 		return
 	}
 	switch name := u.callee(made); {
@@ -133,8 +135,8 @@ func (u *uses) outerContext(
 	}
 }
 
-// outlives reports whether an operation makes something that is used after its attempt, such as a
-// connection or a stream. The context of the attempt would end it too early.
+// outlives reports whether an operation makes a value that is used after the attempt, such as a
+// connection or a stream. If the context of the attempt ended, this value would stop working.
 func (u *uses) outlives(op *operation) bool {
 	for c := range op.cursor.Preorder((*ast.ReturnStmt)(nil), (*ast.AssignStmt)(nil)) {
 		var values []ast.Expr
@@ -148,21 +150,24 @@ func (u *uses) outlives(op *operation) bool {
 				}
 			}
 		}
-		if slices.ContainsFunc(values, func(x ast.Expr) bool { return lives(u.info.TypeOf(x)) }) {
-			return true
+		for _, x := range values {
+			if dependsOnContext(u.info.TypeOf(x)) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// lives reports whether a value of type t may depend on the context with which it was made.
-func lives(t types.Type) bool {
+// dependsOnContext reports whether a value of type t may stop working when the context with which
+// it was made ends.
+func dependsOnContext(t types.Type) bool {
 	switch t := t.(type) {
 	case nil:
 		return false
 	case *types.Tuple:
 		for v := range t.Variables() {
-			if lives(v.Type()) {
+			if dependsOnContext(v.Type()) {
 				return true
 			}
 		}
@@ -171,19 +176,19 @@ func lives(t types.Type) bool {
 	_, isChan := t.Underlying().(*types.Chan)
 	ends := []string{"Close", "CloseSend", "Recv", "Next", "Stop", "Unsubscribe"}
 	return isChan || typeName(t) == "net/http.Response" ||
-		slices.ContainsFunc(ends, func(name string) bool { return has(t, name) })
+		slices.ContainsFunc(ends, func(name string) bool { return hasMethod(t, name) })
 }
 
-// outerValues reports a function literal or a request that was made outside of the operation and
-// has the context of all attempts.
+// outerValues reports a function literal or a request that is made outside of the operation and
+// uses the context of all attempts.
 func (u *uses) outerValues(pass *analysis.Pass, call *call, op *operation, inner *ast.CallExpr) {
 	if slices.ContainsFunc(inner.Args, func(arg ast.Expr) bool {
-		return isContext(u.info.TypeOf(arg)) && u.isOf(op, arg)
+		return isContext(u.info.TypeOf(arg)) && u.isDeclaredIn(op, arg)
 	}) {
 		return // inner gets the context of the attempt too
 	}
 	if lit, ok := u.value(inner.Fun).(*ast.FuncLit); ok && !op.contains(lit.Pos()) &&
-		u.holds(lit, call.ctx) {
+		u.passesContext(lit, call.ctx) {
 		pass.ReportRangef(inner,
 			"%s uses the context of all attempts, so AttemptTimeout does not end it: give it a context as "+
 				"a parameter", types.ExprString(inner.Fun))
@@ -194,7 +199,7 @@ func (u *uses) outerValues(pass *analysis.Pass, call *call, op *operation, inner
 			typeName(v.Type()) != "net/http.Request" {
 			continue
 		}
-		made := u.from(arg)
+		made := u.callOf(arg)
 		if made != nil && len(made.Args) > 0 && u.sameContext(made.Args[0], call.ctx) {
 			pass.ReportRangef(arg,
 				"%s has the context of all attempts, so AttemptTimeout does not end it: make it in the "+
@@ -203,8 +208,8 @@ func (u *uses) outerValues(pass *analysis.Pass, call *call, op *operation, inner
 	}
 }
 
-// holds reports whether a function literal makes calls with ctx.
-func (u *uses) holds(lit *ast.FuncLit, ctx ast.Expr) bool {
+// passesContext reports whether a function literal passes ctx to a call that can fail.
+func (u *uses) passesContext(lit *ast.FuncLit, ctx ast.Expr) bool {
 	for n := range ast.Preorder(lit.Body) {
 		call, ok := n.(*ast.CallExpr)
 		if !ok || !u.canFail(call) || strings.HasPrefix(u.callee(call), "context.") {
@@ -219,42 +224,42 @@ func (u *uses) holds(lit *ast.FuncLit, ctx ast.Expr) bool {
 	return false
 }
 
-// isOf reports whether x is a variable that op declares, such as the context of the attempt.
-func (u *uses) isOf(op *operation, x ast.Expr) bool {
+// isDeclaredIn reports whether x is a variable that op declares, such as the context of the
+// attempt.
+func (u *uses) isDeclaredIn(op *operation, x ast.Expr) bool {
 	id, ok := ast.Unparen(x).(*ast.Ident)
 	return ok && op.contains(u.info.ObjectOf(id).Pos())
 }
 
-// sameContext reports whether arg is ctx, the context of a call, or a context from which ctx was
-// derived.
+// sameContext reports whether arg is the context ctx, or a context from which ctx is derived.
 func (u *uses) sameContext(arg, ctx ast.Expr) bool {
 	if t := u.info.TypeOf(arg); t == nil || !isContext(t) {
 		return false
 	}
 	for {
-		if u.same(arg, ctx) {
+		if u.isSame(arg, ctx) {
 			return true
 		}
-		from := u.from(ctx)
+		from := u.callOf(ctx)
 		if from == nil || len(from.Args) == 0 || !isContext(u.info.TypeOf(from.Args[0])) {
 			return false
 		}
-		ctx = from.Args[0] // such as retry.WithBudget(ctx, budget)
+		ctx = from.Args[0] // such as the ctx in retry.WithBudget(ctx, budget)
 	}
 }
 
-// reportContext reports an argument that should be the context of the attempt. what and or are the
-// beginning and the end of the message.
-func reportContext(pass *analysis.Pass, op *operation, arg ast.Expr, what, or string) {
+// reportContext reports an argument that should be the context of the attempt. The message starts
+// with prefix and ends with suffix.
+func reportContext(pass *analysis.Pass, op *operation, arg ast.Expr, prefix, suffix string) {
 	if op.ctx == nil || !visible(pass, op.ctx, arg.Pos()) {
 		pass.ReportRangef(arg,
 			"%sname the context parameter of the function, as in func(ctx context.Context), "+
-				"and pass it%s", what, or)
+				"and pass it%s", prefix, suffix)
 		return
 	}
 	pass.Report(analysis.Diagnostic{
 		Pos: arg.Pos(), End: arg.End(),
-		Message: what + "pass " + op.ctx.Name() + ", the context of this attempt" + or,
+		Message: prefix + "pass " + op.ctx.Name() + ", the context of this attempt" + suffix,
 		SuggestedFixes: []analysis.SuggestedFix{{
 			Message:   "Pass " + op.ctx.Name(),
 			TextEdits: []analysis.TextEdit{{Pos: arg.Pos(), End: arg.End(), NewText: []byte(op.ctx.Name())}},
@@ -262,7 +267,8 @@ func reportContext(pass *analysis.Pass, op *operation, arg ast.Expr, what, or st
 	})
 }
 
-// visible reports whether the name of v means v at pos.
+// visible reports whether the name of v refers to v at pos. It returns false if a variable with the
+// same name hides v.
 func visible(pass *analysis.Pass, v *types.Var, pos token.Pos) bool {
 	_, obj := pass.Pkg.Scope().Innermost(pos).LookupParent(v.Name(), pos)
 	return obj == v

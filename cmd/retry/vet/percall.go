@@ -14,12 +14,12 @@ import (
 	"github.com/goretry/retry"
 )
 
-// PerCall reports a Transport, a Budget or a Gate that is made again for each call.
+// PerCall reports a Transport, a Budget or a Gate that is made anew for each call.
 var PerCall = newCheck("percall", `report a Transport, a Budget or a Gate that is made for each call
 
-All three remember earlier calls. A new Budget is full, as are the Budgets of a new
-Transport, and a new Gate stops no other call. For a Budget of the layers of one call,
-use retry.WithBudget.`, func(pass *analysis.Pass, u *uses) {
+A Budget limits the retries of many calls together, and a new Budget is always full. A
+new Transport has new Budgets, and a new Gate has no effect on other calls. To give all
+layers of one call a common Budget, use retry.WithBudget.`, func(pass *analysis.Pass, u *uses) {
 	report := func(c inspector.Cursor, x ast.Expr) {
 		fn := enclosingFunc(c)
 		if fn == nil {
@@ -31,12 +31,12 @@ use retry.WithBudget.`, func(pass *analysis.Pass, u *uses) {
 		}
 	}
 	for _, call := range u.calls {
-		// A Budget for each call may be the only limit of unlimited attempts.
+		// If the attempts are unlimited, a Budget that is made for each call may be their only limit.
 		if most, _ := u.attempts(call.policy); most != retry.Unlimited {
 			report(call.cursor, call.policy)
 		}
 	}
-	for c, call := range all[*ast.CallExpr](u.root) {
+	for c, call := range nodes[*ast.CallExpr](u.root) {
 		if x, _ := method(call); x != nil &&
 			(u.sends(call) || u.callee(call) == "(*"+retryPath+".Gate).Hold") {
 			report(c, x)
@@ -44,7 +44,7 @@ use retry.WithBudget.`, func(pass *analysis.Pass, u *uses) {
 	}
 	for _, s := range u.settings {
 		op := u.operation(s.value)
-		if op == nil || !s.is(retryhttpPath, "Transport", "Budgets") {
+		if op == nil || !s.setsField(retryhttpPath, "Transport", "Budgets") {
 			continue
 		}
 		for _, ret := range returnsOf(op.body) {
@@ -64,12 +64,13 @@ var forgets = map[string]string{
 	retryPath + ".Gate":          "it stops no other call",
 }
 
-// holders maps each type with a field of such a type to the name of the field.
+// holders maps each type that can contain a Transport or a Budget to the name of the field that
+// contains it.
 var holders = map[string]string{"net/http.Client": "Transport", retryPath + ".Policy": "Budget"}
 
-// madeIn returns where a function makes the value of x, or a value in a field of x, and the name of
-// the type of that value. The name is "" if the value is made elsewhere, or if the function passes
-// it on.
+// madeIn looks for a Transport, a Budget or a Gate that is the value of x or of a field of x. It
+// returns the type of this value, and the position in the function fn where the value is made. The
+// type is "" if the value is made outside of fn, or if fn passes the value on to other code.
 func (u *uses) madeIn(fn inspector.Cursor, x ast.Expr) (at token.Pos, name string) {
 	for part := x; part != nil; {
 		part = pointee(part)
@@ -77,7 +78,7 @@ func (u *uses) madeIn(fn inspector.Cursor, x ast.Expr) (at token.Pos, name strin
 		switch e := part.(type) {
 		case *ast.Ident:
 			v := u.local(e)
-			if v == nil || !within(fn.Node(), v.Pos()) || u.handedOnIn(fn, v, x) {
+			if v == nil || !covers(fn.Node(), v.Pos()) || u.handedOnIn(fn, v, x) {
 				return at, ""
 			}
 			made := u.vars[v]
@@ -94,7 +95,7 @@ func (u *uses) madeIn(fn inspector.Cursor, x ast.Expr) (at token.Pos, name strin
 		case *ast.CompositeLit:
 			fields := keyed(e)
 			if fields["Budgets"] != nil || u.sets(fields["Policy"], "Budget") {
-				return at, "" // a new value is as good as an old one
+				return at, "" // the Budgets are made elsewhere, so a new Transport or Policy does no harm
 			}
 			if forgets[name] != "" {
 				return cmp.Or(at, e.Pos()), name
@@ -118,8 +119,8 @@ func (u *uses) madeIn(fn inspector.Cursor, x ast.Expr) (at token.Pos, name strin
 	return at, ""
 }
 
-// handedOnIn reports whether a function passes its variable v on to something other than x and the
-// parts of x.
+// handedOnIn reports whether a function passes its variable v on to other code. The uses of v in x
+// do not count.
 func (u *uses) handedOnIn(fn inspector.Cursor, v *types.Var, x ast.Expr) bool {
 	for c, id := range u.idents(v, fn) {
 		if enclosingFunc(c).Node() != fn.Node() {
@@ -160,14 +161,14 @@ var atStart = regexp.MustCompile(
 	`^(?i:main|init|new|must|setup|bootstrap|start|run|serve|listen|wire|provide|migrate)`)
 
 // eachTime reports whether the program runs the code at c again and again, for example in a handler
-// or a loop, and each time makes the value at the position at. callees are the functions that have
-// been looked at.
-func (u *uses) eachTime(c inspector.Cursor, at token.Pos, callees ...ast.Node) bool {
+// or a loop, and makes the value at pos each time. The parameter callees lists the functions that
+// eachTime has already looked at.
+func (u *uses) eachTime(c inspector.Cursor, pos token.Pos, callees ...ast.Node) bool {
 	for around := range c.Enclosing((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil), (*ast.FuncLit)(nil),
 		(*ast.FuncDecl)(nil)) {
 		switch n := around.Node().(type) {
 		case *ast.ForStmt, *ast.RangeStmt:
-			return within(n, at)
+			return covers(n, pos)
 		case *ast.FuncLit:
 			call, runs := around.Parent().Node().(*ast.CallExpr)
 			if !runs || u.handles(n.Type) {
@@ -186,14 +187,14 @@ func (u *uses) eachTime(c inspector.Cursor, at token.Pos, callees ...ast.Node) b
 	return false
 }
 
-// calledEachTime reports whether the program calls a function again and again. It does not count
-// calls in callees. A function that is only used as a value, such as the function of a subcommand,
-// may run once.
+// calledEachTime reports whether the program calls the function fn again and again. It returns
+// false if fn is in callees. A function that is only used as a value may run once, such as the
+// function of a subcommand, so it does not count.
 func (u *uses) calledEachTime(fn ast.Node, callees []ast.Node) bool {
 	if slices.Contains(callees, fn) {
 		return false
 	}
-	for c, call := range all[*ast.CallExpr](u.root) {
+	for c, call := range nodes[*ast.CallExpr](u.root) {
 		if op := u.operation(call.Fun); op != nil && op.node == fn &&
 			u.eachTime(c, call.Pos(), append(callees, fn)...) {
 			return true

@@ -10,15 +10,15 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A policy is what the source says about a retry.Policy.
+// A policy contains what the source says about the value of a retry.Policy.
 type policy struct {
-	base    ast.Expr            // a literal or retry.Default(); nil for the zero value
-	fields  map[string]ast.Expr // the fields that are set; nil for a field with several values
-	changed bool                // assignments change fields of base
+	base    ast.Expr            // the first value: a literal or retry.Default(); nil: the zero value
+	fields  map[string]ast.Expr // the values of the fields; nil for a field with several values
+	changed bool                // whether an assignment sets a field after the first value
 }
 
-// policy returns what is known about the policy x. It returns nil if x comes from outside of the
-// package, or if x may change elsewhere.
+// policy returns what the source says about the policy x. It returns nil if x comes from another
+// package, or if code elsewhere may change x.
 func (u *uses) policy(x ast.Expr) *policy {
 	p := &policy{fields: map[string]ast.Expr{}}
 	for {
@@ -35,7 +35,7 @@ func (u *uses) policy(x ast.Expr) *policy {
 		if v == nil {
 			return nil
 		}
-		// An assignment to a field may come before or after the use.
+		// An assignment to a field counts even if it comes after the use of the policy.
 		for name, values := range v.fields {
 			p.fields[name], p.changed = nil, true
 			if len(values) == 1 {
@@ -53,7 +53,8 @@ func (u *uses) policy(x ast.Expr) *policy {
 	}
 }
 
-// base adds to p its first value, x. It returns nil if x is not known.
+// base sets the first value of p to x, and returns p. It returns nil if x is neither
+// retry.Default() nor a literal with named fields.
 func (u *uses) base(p *policy, x ast.Expr) *policy {
 	p.base = x
 	switch x := x.(type) {
@@ -79,7 +80,8 @@ func (u *uses) base(p *policy, x ast.Expr) *policy {
 
 func isPolicy(t types.Type) bool { return typeName(t) == retryPath+".Policy" }
 
-// keyed returns the fields that a literal sets. A nil literal sets none.
+// keyed returns the values of the fields that a literal sets by name. It returns an empty map for a
+// nil literal.
 func keyed(literal *ast.CompositeLit) map[string]ast.Expr {
 	fields := map[string]ast.Expr{}
 	if literal == nil {
@@ -95,7 +97,8 @@ func keyed(literal *ast.CompositeLit) map[string]ast.Expr {
 	return fields
 }
 
-// retryIf returns the RetryIf of a policy, nil if it is not set, or set in several places.
+// retryIf returns the RetryIf of a policy. It returns nil if RetryIf is not set, or if several
+// places set it.
 func (u *uses) retryIf(x ast.Expr) ast.Expr {
 	if p := u.policy(x); p != nil && p.fields["RetryIf"] != nil {
 		return p.fields["RetryIf"]
@@ -103,7 +106,7 @@ func (u *uses) retryIf(x ast.Expr) ast.Expr {
 	return keyed(literal(u.deep(x)))["RetryIf"]
 }
 
-// noWait reports whether it is known that all waits of a policy together take at most 100ms.
+// noWait reports whether all waits of a policy together certainly take at most 100ms.
 func (u *uses) noWait(x ast.Expr) bool {
 	p, known := u.limits(x)
 	if !known || p.EffectiveMax() <= 0 {
@@ -116,15 +119,16 @@ func (u *uses) noWait(x ast.Expr) bool {
 	return all <= 100*time.Millisecond
 }
 
-// attempts returns how many attempts the policy x allows. known is false if the number is not
-// known, or if a Budget limits it.
+// attempts returns how many attempts the policy x allows. known is false if the source does not
+// show the number, or if a Budget may lower it.
 func (u *uses) attempts(x ast.Expr) (n int, known bool) {
 	p, known := u.limits(x, "MaxAttempts", "MaxRetries", "AttemptCap", "NonRetryable", "MaxElapsed")
 	return p.EffectiveMax(), known && !u.sets(x, "Budget")
 }
 
-// limits returns a policy with the named fields of x. Without names it has all fields of x. known
-// is false if the value of one of these fields is not known.
+// limits returns a policy with the values of the named fields of x. If there are no names, it
+// returns the values of all fields. known is false if the value of one of these fields is not
+// known.
 func (u *uses) limits(x ast.Expr, names ...string) (p retry.Policy, known bool) {
 	found := u.policy(x)
 	if found == nil {
@@ -139,7 +143,8 @@ func (u *uses) limits(x ast.Expr, names ...string) (p retry.Policy, known bool) 
 	return u.evaluate(found.start(), fields)
 }
 
-// start returns the value to which the fields of p are added.
+// start returns the first value of p without the fields of a literal: retry.Default() or the zero
+// value.
 func (p *policy) start() retry.Policy {
 	if _, ok := p.base.(*ast.CallExpr); ok {
 		return retry.Default()
@@ -147,13 +152,13 @@ func (p *policy) start() retry.Policy {
 	return retry.Policy{}
 }
 
-// oneAttempt reports whether it is known that a policy allows only one attempt.
+// oneAttempt reports whether a policy certainly allows only one attempt.
 func (u *uses) oneAttempt(x ast.Expr) bool {
 	n, known := u.attempts(x)
 	return known && n == 1
 }
 
-// sets reports whether it is known that a policy sets one of these fields.
+// sets reports whether a policy certainly sets at least one of these fields.
 func (u *uses) sets(x ast.Expr, fields ...string) bool {
 	p := u.policy(x)
 	return p != nil && slices.ContainsFunc(fields, func(name string) bool {

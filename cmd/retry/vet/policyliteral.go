@@ -15,18 +15,19 @@ import (
 	"github.com/goretry/retry"
 )
 
-// PolicyLiteral reports the findings of Validate and Lint about policies in the source.
-var PolicyLiteral = newCheck("policyliteral", `report a policy that Validate or Lint would report
+// PolicyLiteral reports what Validate and Lint would say about the policies in the source.
+var PolicyLiteral = newCheck("policyliteral", `report a policy with a finding of Validate or Lint
 
-An invalid policy never retries. If the fields of a policy are constants, this check
-reports the findings of Validate at the line of the field. It also reports the findings
-of Lint about a policy that is passed to the library. It skips tests, because their
-policies are often wrong on purpose or without delays.`, func(pass *analysis.Pass, u *uses) {
+An invalid policy never retries. This check reports the findings of Validate about fields
+with constant values, each at the line of its field. If all fields are constant and the
+policy is passed to the library, the check also reports the findings of Lint. The check
+skips tests, because their policies are often wrong on purpose or have
+no delays.`, func(pass *analysis.Pass, u *uses) {
 	u.oneClass(pass)
 	u.noPolicy(pass)
 	used := u.usedPolicies()
-	for _, lit := range all[*ast.CompositeLit](u.root) {
-		switch typeName(u.info.TypeOf(lit)) { // the literal of an element may leave out the &
+	for _, lit := range nodes[*ast.CompositeLit](u.root) {
+		switch typeName(u.info.TypeOf(lit)) { // the type is *Policy in a []*Policy{{...}}
 		case retryPath + ".Policy":
 			u.judge(pass, lit, used[lit])
 		case retryPath + ".Class":
@@ -41,7 +42,7 @@ policies are often wrong on purpose or without delays.`, func(pass *analysis.Pas
 			for _, fault := range faultsOf(p.Validate()) {
 				pass.ReportRangef(s.value, "%v", fault)
 			}
-			// A program that uses the number elsewhere too may refuse a 0 itself.
+			// If the program uses the number in a second place, it may refuse a 0 there.
 			if hasAny(s.field.Name, "MaxAttempts", "MaxRetries") && u.given(s.value) &&
 				u.count(u.info.Uses[rootOf(s.value)], u.root) == 1 {
 				pass.ReportRangef(s.value,
@@ -52,8 +53,8 @@ policies are often wrong on purpose or without delays.`, func(pass *analysis.Pas
 	}
 })
 
-// usedPolicies returns the literals that are passed to calls. The value is false for a literal that
-// is changed before.
+// usedPolicies returns the literals that are passed to calls. In the map, the value of a literal is
+// false if an assignment changes one of its fields.
 func (u *uses) usedPolicies() map[ast.Expr]bool {
 	used := map[ast.Expr]bool{}
 	add := func(x ast.Expr) {
@@ -67,15 +68,16 @@ func (u *uses) usedPolicies() map[ast.Expr]bool {
 		add(call.policy)
 	}
 	for _, s := range u.settings {
-		if s.is(retryhttpPath, "Transport", "Policy") && !s.assigned() {
+		if s.setsField(retryhttpPath, "Transport", "Policy") && !s.assigned() {
 			add(s.value)
 		}
 	}
 	return used
 }
 
-// judge reports the findings about a literal. The findings of Lint depend on all fields, so they
-// are reported only for a literal that is used unchanged.
+// judge reports the findings about the literal of a policy. The findings of Lint depend on all
+// fields. So judge reports them only if all fields are constant and used is true: the literal is
+// passed to a call, and no assignment changes it.
 func (u *uses) judge(pass *analysis.Pass, literal *ast.CompositeLit, used bool) {
 	fields := keyed(literal)
 	p, known := u.evaluate(retry.Policy{}, fields)
@@ -85,13 +87,15 @@ func (u *uses) judge(pass *analysis.Pass, literal *ast.CompositeLit, used bool) 
 	}
 	_, computed := ast.Unparen(fields["MaxAttempts"]).(*ast.CallExpr)
 	for _, f := range found {
-		if !computed || f.Code != "no_backoff" { // each of len(hosts) attempts may go to another host
+		// With MaxAttempts: len(hosts), each attempt may go to another host, so it needs no delay.
+		if !computed || f.Code != "no_backoff" {
 			pass.ReportRangef(partAt(f, fields, literal), "%v", f)
 		}
 	}
 }
 
-// faultsOf returns the findings of an error of a policy.
+// faultsOf returns the findings in the error of an invalid policy. For any other error it returns
+// nil.
 func faultsOf(err error) []retry.Finding {
 	var invalid *retry.PolicyError
 	if !errors.As(err, &invalid) {
@@ -100,8 +104,8 @@ func faultsOf(err error) []retry.Finding {
 	return invalid.Findings()
 }
 
-// partAt returns the value of the field of a finding, or the whole literal if it does not set the
-// field.
+// partAt returns the part of a literal that a finding is about. This is the value of a field, or
+// the whole literal if the literal does not set the field.
 func partAt(f retry.Finding, fields map[string]ast.Expr, literal *ast.CompositeLit) ast.Expr {
 	name, _, _ := strings.Cut(f.Field, ".")
 	if value := fields[name]; value != nil {
@@ -110,8 +114,8 @@ func partAt(f retry.Finding, fields map[string]ast.Expr, literal *ast.CompositeL
 	return literal
 }
 
-// judgeClass reports the faults of a Class, with the text of the error that retry.Do returns for
-// it. It also reports a Class whose attempts follow each other without a delay.
+// judgeClass reports the faults of a Class, with the texts that retry.Do puts into its error for
+// this Class. It also reports a Class whose attempts follow each other without a delay.
 func (u *uses) judgeClass(pass *analysis.Pass, literal *ast.CompositeLit) {
 	fields := keyed(literal)
 	p, _ := u.evaluate(retry.Policy{}, classFields(literal))
@@ -136,7 +140,7 @@ func (u *uses) judgeClass(pass *analysis.Pass, literal *ast.CompositeLit) {
 	}
 }
 
-// classFields returns the fields of a Class that a Policy has too.
+// classFields returns the values of the fields that a Class and a Policy have in common.
 func classFields(literal *ast.CompositeLit) map[string]ast.Expr {
 	fields := keyed(literal)
 	maps.DeleteFunc(fields, func(name string, _ ast.Expr) bool {
@@ -146,12 +150,12 @@ func classFields(literal *ast.CompositeLit) map[string]ast.Expr {
 	return fields
 }
 
-// defaultBudget is how many retries the Budget that a Transport makes for each target allows to a
-// single call.
+// defaultBudget is how many retries a single call through a Transport may make by default. A
+// Transport makes a Budget of this size for each target.
 const defaultBudget = 10
 
-// judgeBudget reports a Transport without Budgets whose policy allows more attempts than the
-// default Budget of a target.
+// judgeBudget reports a Transport that sets no Budgets, if its policy allows more attempts than the
+// default Budget of a target allows.
 func (u *uses) judgeBudget(pass *analysis.Pass, transport *ast.CompositeLit) {
 	fields := keyed(transport)
 	if fields["Policy"] == nil || fields["Budgets"] != nil || len(fields) < len(transport.Elts) {
@@ -161,8 +165,8 @@ func (u *uses) judgeBudget(pass *analysis.Pass, transport *ast.CompositeLit) {
 	if !known || allowed != retry.Unlimited && allowed <= defaultBudget+1 {
 		return
 	}
-	for _, s := range u.settings { // an assignment may be to this Transport
-		if s.assigned() && (s.is(retryhttpPath, "Transport", "Budgets") || isPolicy(s.of) &&
+	for _, s := range u.settings { // an assignment may change this Transport or its policy
+		if s.assigned() && (s.setsField(retryhttpPath, "Transport", "Budgets") || isPolicy(s.of) &&
 			hasAny(s.field.Name, "MaxAttempts", "MaxRetries", "AttemptCap", "NonRetryable", "Budget")) {
 			return
 		}
@@ -178,18 +182,19 @@ func (u *uses) judgeBudget(pass *analysis.Pass, transport *ast.CompositeLit) {
 		defaultBudget+1, attempts, defaultBudget, defaultBudget+1)
 }
 
-// noPolicy reports a Transport of a client that sets nothing or only its Base. It reports nothing
-// if an assignment or a request may give the Transport a Policy.
+// noPolicy reports the Transport of a client if it sets no field, or only Base. Such a Transport
+// has no Policy. noPolicy reports nothing if the package assigns a Policy to any Transport, or
+// gives a Policy to a request with WithPolicy.
 func (u *uses) noPolicy(pass *analysis.Pass) {
 	assigned := func(s setting) bool {
-		return s.assigned() && s.is(retryhttpPath, "Transport", "Policy")
+		return s.assigned() && s.setsField(retryhttpPath, "Transport", "Policy")
 	}
 	if u.mentionsCallee(u.root, retryhttpPath+".WithPolicy") ||
 		slices.ContainsFunc(u.settings, assigned) {
 		return
 	}
 	for _, s := range u.settings {
-		if !s.is("net/http", "Client", "Transport") || s.value == nil {
+		if !s.setsField("net/http", "Client", "Transport") || s.value == nil {
 			continue
 		}
 		made := literal(u.value(s.value))

@@ -9,14 +9,15 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// isReader reports whether t is an interface that can read, but neither seek nor write. A function
-// that gets a Seeker may rewind it.
+// isReader reports whether t is an interface with the method Read but without the methods Seek and
+// Write. A function that gets a Seeker may rewind it.
 func isReader(t types.Type) bool {
-	return types.IsInterface(t) && has(t, "Read") && !has(t, "Seek") && !has(t, "Write")
+	return types.IsInterface(t) && hasMethod(t, "Read") &&
+		!hasMethod(t, "Seek") && !hasMethod(t, "Write")
 }
 
-// has reports whether t has a method.
-func has(t types.Type, method string) bool {
+// hasMethod reports whether the method set of t, or of a pointer to t, has a method with this name.
+func hasMethod(t types.Type, method string) bool {
 	if t == nil {
 		return false
 	}
@@ -31,7 +32,7 @@ func (u *uses) isConsumable(x ast.Expr) bool {
 	t := deref(u.info.TypeOf(x))
 	if types.IsInterface(t) {
 		name := strings.ToLower(types.ExprString(x))
-		return has(t, "Read") && !has(t, "Write") && !strings.Contains(name, "rand") &&
+		return hasMethod(t, "Read") && !hasMethod(t, "Write") && !strings.Contains(name, "rand") &&
 			!strings.Contains(name, "entropy")
 	}
 	return slices.Contains([]string{
@@ -43,10 +44,10 @@ func (u *uses) isConsumable(x ast.Expr) bool {
 // isRows reports whether t is the result of a query, such as the Rows of database/sql or pgx.
 func isRows(t types.Type) bool {
 	named, ok := types.Unalias(deref(t)).(*types.Named)
-	return ok && named.Obj().Name() == "Rows" && has(t, "Next") && has(t, "Scan")
+	return ok && named.Obj().Name() == "Rows" && hasMethod(t, "Next") && hasMethod(t, "Scan")
 }
 
-// withBody returns the variable of the request x, if the request certainly has a body. Otherwise it
+// withBody returns the variable of the request x if the request certainly has a body. Otherwise it
 // returns nil.
 func (u *uses) withBody(x ast.Expr) ast.Expr {
 	if call, ok := ast.Unparen(x).(*ast.CallExpr); ok { // req.Clone and req.WithContext keep the body
@@ -56,7 +57,7 @@ func (u *uses) withBody(x ast.Expr) ast.Expr {
 		}
 		x = req
 	}
-	made := u.from(x)
+	made := u.callOf(x)
 	if made == nil || !strings.HasPrefix(u.callee(made), "net/http.NewRequest") {
 		return nil
 	}
@@ -78,13 +79,15 @@ func target(x ast.Expr) ast.Expr {
 	return nil
 }
 
-// restored reports whether op may make usable again what it has read: a reader, a request or rows.
-// For example, op assigns it, rewinds it, fills it, or passes it to a function that may do so.
+// restored reports whether op may make a reader, a request or rows usable again after it has read
+// them. For example, op assigns a new reader to the variable, rewinds the reader, or passes the
+// reader to a function that may do so.
 func (u *uses) restored(op *operation, found consumption) bool {
-	// Something may fill a buffer by writing to it, as a command writes to its Stdout.
+	// written reports whether x is the reader and t has a method Write. Something else may fill such a
+	// reader. For example, a command writes to the buffer in its Stdout.
 	written := func(x ast.Expr, t types.Type) bool {
 		x = target(x)
-		return x != nil && found.kind == "reader" && u.same(x, found.x) && t != nil &&
+		return x != nil && found.kind == "reader" && u.isSame(x, found.x) && t != nil &&
 			types.IsInterface(t) && !isReader(t)
 	}
 	for c := range op.cursor.Preorder((*ast.AssignStmt)(nil), (*ast.KeyValueExpr)(nil),
@@ -93,8 +96,8 @@ func (u *uses) restored(op *operation, found consumption) bool {
 		case *ast.AssignStmt:
 			for i, left := range n.Lhs {
 				sel, isField := left.(*ast.SelectorExpr)
-				body := isField && found.kind == "request" && sel.Sel.Name == "Body" && u.same(sel.X, found.x)
-				if body || u.same(left, rootOf(found.x)) || u.same(left, found.x) ||
+				body := isField && found.kind == "request" && sel.Sel.Name == "Body" && u.isSame(sel.X, found.x)
+				if body || u.isSame(left, rootOf(found.x)) || u.isSame(left, found.x) ||
 					written(valueAt(n.Rhs, len(n.Lhs), i), u.info.TypeOf(left)) {
 					return true
 				}
@@ -112,15 +115,16 @@ func (u *uses) restored(op *operation, found consumption) bool {
 	return false
 }
 
-// reads are the methods that do not make a reader, request or rows usable again.
-var reads = []string{
+// readMethods lists the methods that do not make a reader, a request or rows usable again.
+var readMethods = []string{
 	"Bytes", "Clone", "Close", "Columns", "Context", "Decode", "Do", "Err", "InputOffset", "Len",
 	"More", "Name", "Next", "Read", "ReadAll", "ReadByte", "ReadBytes", "ReadRune", "ReadString",
 	"Scan", "Size", "Stat", "String", "Text", "Token", "WithContext", "WriteTo",
 }
 
-// rewinds reports whether a call rewinds something outside of op, which may be another name of the
-// reader of op, or whether the call calls a function outside of op that uses the reader.
+// rewinds reports whether a call may rewind the reader of op although the call does not name it.
+// Such a call rewinds another value from outside of op, which may contain the reader. Or it calls a
+// function literal from outside of op that uses the reader.
 func (u *uses) rewinds(op *operation, call *ast.CallExpr, found consumption) bool {
 	if x, name := method(call); x != nil {
 		return hasAny(strings.ToLower(name), "seek", "rewind", "reset", "reopen") && u.isOutside(op, x) &&
@@ -130,22 +134,23 @@ func (u *uses) rewinds(op *operation, call *ast.CallExpr, found consumption) boo
 	return ok && !op.contains(lit.Pos()) && u.hasUse(lit.Body, u.info.ObjectOf(rootOf(found.x)))
 }
 
-// restores reports whether a call gets what op reads to its end, and may do more than read it.
+// restores reports whether a call gets the reader, request or rows that op reads, and may do more
+// than read them.
 func (u *uses) restores(call *ast.CallExpr, found consumption) bool {
 	root := rootOf(found.x)
 	fn, known := typeutil.Callee(u.info, call).(*types.Func)
 	ours := !known || u.funcs[fn.Origin()] != nil
 	if x, name := method(call); x != nil {
-		if u.same(x, found.x) && !slices.Contains(reads, name) ||
-			ours && !u.same(x, found.x) && u.same(x, root) {
-			return true // such as u.rewind() for the reader u.body
+		if u.isSame(x, found.x) && !slices.Contains(readMethods, name) ||
+			ours && !u.isSame(x, found.x) && u.isSame(x, root) {
+			return true // such as the call u.rewind() for the reader u.body
 		}
 	}
 	for i, arg := range call.Args {
 		switch arg = target(arg); {
 		case arg == nil:
-		case !u.same(arg, found.x):
-			if ours && u.same(arg, root) {
+		case !u.isSame(arg, found.x):
+			if ours && u.isSame(arg, root) {
 				return true
 			}
 		case found.kind == "reader" && !isReader(u.param(call, i)), found.kind == "request" && ours:
@@ -155,11 +160,11 @@ func (u *uses) restores(call *ast.CallExpr, found consumption) bool {
 	return false
 }
 
-// param returns the type of the parameter for the i-th argument of a call.
+// param returns the type of the parameter to which argument i of a call is passed.
 func (u *uses) param(call *ast.CallExpr, i int) types.Type {
 	signature, ok := u.info.TypeOf(call.Fun).Underlying().(*types.Signature)
 	if !ok || signature.Params().Len() == 0 {
-		return types.Typ[types.Invalid] // a conversion or a builtin
+		return types.Typ[types.Invalid] // the call is a conversion, or calls a builtin function
 	}
 	params := signature.Params()
 	last := params.Len() - 1

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// A POST may ask for something and change nothing. asking matches parts of an address that show
-// this, and asks matches the names of functions that show this.
+// A POST may only read, for example a search. readURL matches the parts of a URL that show this.
+// readFunc matches the names of functions that show this.
 var (
-	asking = regexp.MustCompile(
+	readURL = regexp.MustCompile(
 		`(?i)search|quer(y|ies)|graphql|rpc|token|login|oauth|authenticat|session|valid|` +
 			`check($|[^o])|verif|preview|lookup|resolve|render|convert|translat|embed|complet|` +
 			`predict|infer|simulat|estimat|(^|[^a-z])count|batch_?get|mget|dry_?run|introspect|` +
 			`refresh`)
-	asks = regexp.MustCompile(
+	readFunc = regexp.MustCompile(
 		`(?i)^(get|search|query|fetch|find|list|lookup|read|login|authenticat|token|refresh|` +
 			`check($|[^o])|valid|verify|preview|render|resolve|estimate|complete|ask|ping|poll)`)
 )
@@ -34,14 +34,15 @@ func (u *uses) sends(call *ast.CallExpr) bool {
 	return ok && tuple.Len() == 2 && typeName(tuple.At(0).Type()) == "net/http.Response"
 }
 
-// calledName returns the last part of the full name of a function.
+// calledName returns the last part of the full name of a function: Sleep for time.Sleep.
 func calledName(callee string) string { return callee[strings.LastIndex(callee, ".")+1:] }
 
-// methodOf returns POST or PATCH if it is known that a request has this method, and otherwise "".
+// methodOf returns POST or PATCH if a request certainly has this method and changes something.
+// Otherwise it returns "".
 func (u *uses) methodOf(req ast.Expr) string {
 	if made := literal(u.value(req)); made != nil {
 		if method := u.text(keyed(made)["Method"]); method == "POST" || method == "PATCH" {
-			return u.unlessAsking(method, made, nil)
+			return u.unlessReadOnly(method, made, nil)
 		}
 	}
 	made := u.maker(req)
@@ -52,28 +53,29 @@ func (u *uses) methodOf(req ast.Expr) string {
 		return u.methodOf(x)
 	}
 	if found := u.constantMethod(made); found != "" {
-		return u.unlessAsking(found, made, made.Args)
+		return u.unlessReadOnly(found, made, made.Args)
 	}
 	if decl := u.declared(made); decl != nil {
 		for n := range ast.Preorder(decl.Body) {
 			if inner, ok := n.(*ast.CallExpr); ok &&
 				strings.HasPrefix(u.callee(inner), "net/http.NewRequest") {
-				return u.unlessAsking(u.constantMethod(inner), inner, inner.Args)
+				return u.unlessReadOnly(u.constantMethod(inner), inner, inner.Args)
 			}
 		}
 	}
 	return ""
 }
 
-// maker returns the call that makes the value of x, or nil if that call is not known.
+// maker returns the call that makes the value of x. It returns nil if this call is not known.
 func (u *uses) maker(x ast.Expr) *ast.CallExpr {
 	if v := u.known(u.local(x)); v != nil && len(v.values) == 1 && len(v.calls) == 0 {
 		x = v.values[0]
 	}
-	return u.from(x)
+	return u.callOf(x)
 }
 
-// constantMethod returns POST or PATCH if an argument of a call is this constant, and otherwise "".
+// constantMethod returns POST or PATCH if one of the arguments of a call is this constant.
+// Otherwise it returns "".
 func (u *uses) constantMethod(call *ast.CallExpr) string {
 	for _, arg := range call.Args {
 		if text := u.text(arg); text == "POST" || text == "PATCH" {
@@ -83,15 +85,15 @@ func (u *uses) constantMethod(call *ast.CallExpr) string {
 	return ""
 }
 
-// unlessAsking returns method. It returns "" if an argument of the call that makes the request, or
-// the name of the function around it, shows that the request only asks for something.
-func (u *uses) unlessAsking(method string, made ast.Node, args []ast.Expr) string {
+// unlessReadOnly returns method, or "" if the request seems to read only. It looks at the arguments
+// args of the call that makes the request, and at the name of the function around this call.
+func (u *uses) unlessReadOnly(method string, made ast.Node, args []ast.Expr) string {
 	c, ok := u.root.FindNode(made)
 	if !ok || method == "" {
 		return ""
 	}
 	for fn := range c.Enclosing((*ast.FuncDecl)(nil)) {
-		if asks.MatchString(fn.Node().(*ast.FuncDecl).Name.Name) {
+		if readFunc.MatchString(fn.Node().(*ast.FuncDecl).Name.Name) {
 			return ""
 		}
 	}
@@ -101,7 +103,7 @@ func (u *uses) unlessAsking(method string, made ast.Node, args []ast.Expr) strin
 			continue
 		}
 		for _, x := range []ast.Expr{arg, u.value(arg)} {
-			if x != nil && asking.MatchString(strings.Trim(types.ExprString(x), `"`)) {
+			if x != nil && readURL.MatchString(strings.Trim(types.ExprString(x), `"`)) {
 				return ""
 			}
 		}
@@ -109,7 +111,7 @@ func (u *uses) unlessAsking(method string, made ast.Node, args []ast.Expr) strin
 	return method
 }
 
-// text returns the value of a constant string, "" for anything else.
+// text returns the value of a constant string. For any other expression it returns "".
 func (u *uses) text(x ast.Expr) string {
 	if value := u.info.Types[x].Value; value != nil && value.Kind() == constant.String {
 		return constant.StringVal(value)
@@ -117,11 +119,11 @@ func (u *uses) text(x ast.Expr) string {
 	return ""
 }
 
-// notIdempotent returns the method of the request that a call sends, if it is POST or PATCH. It
-// returns "" for a request that may only ask for something, and for any other call.
+// notIdempotent returns POST or PATCH if a call sends a request with this method. It returns "" if
+// the request may only read, and for any other call.
 func (u *uses) notIdempotent(call *ast.CallExpr) string {
 	if u.sends(call) && strings.HasPrefix(calledName(u.callee(call)), "Post") {
-		return u.unlessAsking("POST", call, call.Args)
+		return u.unlessReadOnly("POST", call, call.Args)
 	}
 	tuple, ok := u.info.TypeOf(call).(*types.Tuple)
 	if !ok || tuple.Len() != 2 || typeName(tuple.At(0).Type()) != "net/http.Response" {
@@ -135,8 +137,9 @@ func (u *uses) notIdempotent(call *ast.CallExpr) string {
 	return ""
 }
 
-// endsOnError reports whether the error of the call at c ends the retries. Then only a response of
-// the server leads to a retry.
+// endsOnError reports whether an error of the call at c ends the retries, because the next
+// statement is an if that calls retry.Permanent. After that, only a response of the server can lead
+// to a retry.
 func (u *uses) endsOnError(c inspector.Cursor) bool {
 	next, followed := c.Parent().NextSibling()
 	if !followed {
@@ -146,10 +149,10 @@ func (u *uses) endsOnError(c inspector.Cursor) bool {
 	return ok && u.mentionsCallee(next, retryPath+".Permanent") && branch.Else == nil
 }
 
-// random looks in x, or in the value of the variable x, for a call that makes a new value each
-// time, such as uuid.New. It returns that call, or nil if it finds none.
+// random returns a call that makes a new value each time, such as uuid.New. It looks for this call
+// in x and, if x is a variable, in the value of x. It returns nil if there is no such call.
 func (u *uses) random(x ast.Expr) ast.Node {
-	if call := u.from(x); call != nil {
+	if call := u.callOf(x); call != nil {
 		x = call
 	}
 	for n := range ast.Preorder(x) {

@@ -10,22 +10,22 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// Response reports HTTP responses whose status nothing reads.
-var Response = newCheck("response", `report an HTTP status that nothing reads
+// Response reports code that does not look at the status of an HTTP response.
+var Response = newCheck("response", `report code that ignores the status of an HTTP response
 
-For net/http, a 503 is not an error, so an attempt that ignores the status takes it for
-a success.`, func(pass *analysis.Pass, u *uses) {
+net/http returns no error for a 503. So an attempt that ignores the status succeeds, and
+there is no retry.`, func(pass *analysis.Pass, u *uses) {
 	inOps := map[ast.Node]bool{}
 	for call, op := range u.operations() {
-		for c, sent := range all[*ast.CallExpr](op.cursor) {
-			if runs(op, c) && u.sends(sent) {
+		for c, sent := range nodes[*ast.CallExpr](op.cursor) {
+			if runsDirectly(op, c) && u.sends(sent) {
 				inOps[sent] = true
 				u.unreadStatus(pass, c, op.cursor, call.name+" takes a 503 for success: "+
 					"return retryhttp.Check(req, resp, err), or an error for a bad status")
 			}
 		}
 	}
-	for c, call := range all[*ast.CallExpr](u.root) {
+	for c, call := range nodes[*ast.CallExpr](u.root) {
 		if fn := enclosingFunc(c); fn != nil && !inOps[call] && u.retryingClient(call) != nil {
 			u.unreadStatus(pass, c, *fn,
 				"after its retries the Transport returns the last response, which may be a 503: check "+
@@ -34,8 +34,8 @@ a success.`, func(pass *analysis.Pass, u *uses) {
 	}
 })
 
-// unreadStatus reports a response if the function fn uses only its body, and looks at nothing that
-// it has read from the body.
+// unreadStatus reports a response if the function fn uses nothing but the body of the response, and
+// does not look at the content of the body.
 func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text string) {
 	assign, ok := c.Parent().Node().(*ast.AssignStmt)
 	if !ok || len(assign.Lhs) != 2 {
@@ -43,7 +43,7 @@ func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text st
 	}
 	resp := u.local(assign.Lhs[0])
 	if resp == nil && !isNamedIdent(assign.Lhs[0], "_") ||
-		resp != nil && !within(fn.Node(), resp.Pos()) {
+		resp != nil && !covers(fn.Node(), resp.Pos()) {
 		return // code outside of fn may look at the response
 	}
 	for use := range u.idents(resp, fn) {
@@ -67,8 +67,8 @@ func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text st
 	pass.ReportRangef(c.Node(), "nothing looks at the status, and %s", text)
 }
 
-// isUnjudged reports whether the body at c is only closed, copied, decoded or read, and the
-// function fn does not look at the result. The body of a 503 can be decoded and copied too.
+// isUnjudged reports whether the function fn only closes, copies, decodes or reads the body at c,
+// and does not look at the content. All of this also succeeds with the body of a 503.
 func (u *uses) isUnjudged(c, fn inspector.Cursor) bool {
 	switch p := c.Parent().Node().(type) {
 	case *ast.SelectorExpr:
@@ -91,9 +91,10 @@ func (u *uses) isUnjudged(c, fn inspector.Cursor) bool {
 	return false
 }
 
-// isHandedOut reports whether a function only fills the variable x, or the variable to which x
-// points, and returns or keeps it. The function has no condition on the variable, and passes it
-// only to a decoder. seen are the variables that have been looked at.
+// isHandedOut reports whether the function fn fills a variable, and then only returns or stores it.
+// The variable is x, or the variable to which x points. If fn has a condition on the variable, the
+// result is false. If fn passes the variable to a function other than a decoder, the result is also
+// false. The parameter seen lists the variables that isHandedOut has already looked at.
 func (u *uses) isHandedOut(x ast.Expr, fn inspector.Cursor, seen ...*types.Var) bool {
 	if name := types.ExprString(x); name == "io.Discard" || name == "os.Stdout" {
 		return true
@@ -117,7 +118,7 @@ func (u *uses) isHandedOut(x ast.Expr, fn inspector.Cursor, seen ...*types.Var) 
 		case *ast.ReturnStmt:
 		case *ast.AssignStmt:
 			if slices.Contains(p.Rhs, use.Node().(ast.Expr)) && len(p.Lhs) == len(p.Rhs) &&
-				u.within(fn, p.Lhs[slices.Index(p.Rhs, use.Node().(ast.Expr))]) {
+				u.declaredBy(fn, p.Lhs[slices.Index(p.Rhs, use.Node().(ast.Expr))]) {
 				return false
 			}
 		case *ast.SelectorExpr:
@@ -136,8 +137,8 @@ func (u *uses) isHandedOut(x ast.Expr, fn inspector.Cursor, seen ...*types.Var) 
 	return true
 }
 
-// within reports whether x is a variable that the function fn declares.
-func (u *uses) within(fn inspector.Cursor, x ast.Expr) bool {
+// declaredBy reports whether x is a variable that the function fn declares.
+func (u *uses) declaredBy(fn inspector.Cursor, x ast.Expr) bool {
 	v := u.local(x)
-	return v != nil && within(fn.Node(), v.Pos())
+	return v != nil && covers(fn.Node(), v.Pos())
 }

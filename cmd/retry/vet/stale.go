@@ -12,13 +12,14 @@ import (
 )
 
 // Stale reports transactions, connections and timers that the second attempt cannot use.
-var Stale = newCheck("stale", `report a transaction, connection or timer that was begun outside
+var Stale = newCheck("stale", `report a transaction, connection or timer that all attempts share
 
-A transaction that failed stays failed, a broken connection stays broken, and a timer fires
-once. Each attempt must begin its own.`, func(pass *analysis.Pass, u *uses) {
+A transaction that failed stays failed, a broken connection stays broken, and a timer
+fires once. Each attempt must begin its own transaction, connection or
+timer.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations() {
 		seen := map[types.Object]bool{}
-		for c, id := range all[*ast.Ident](op.cursor) {
+		for c, id := range nodes[*ast.Ident](op.cursor) {
 			v, ok := u.info.Uses[id].(*types.Var)
 			if !ok || seen[v] || op.contains(v.Pos()) || u.detached(c, op) || u.mayBeOnce(c, op) {
 				continue
@@ -31,16 +32,17 @@ once. Each attempt must begin its own.`, func(pass *analysis.Pass, u *uses) {
 	}
 })
 
-// staleness returns why the second attempt cannot use the variable v that is used at c, or "".
+// staleness returns why the second attempt cannot use the variable v, which op uses at c. It
+// returns "" if the second attempt can use v.
 func (u *uses) staleness(op *operation, c inspector.Cursor, v *types.Var) string {
-	made := u.from(c.Node().(*ast.Ident))
+	made := u.callOf(c.Node().(*ast.Ident))
 	if made == nil || u.renewed(op, v) {
 		return ""
 	}
 	callee := u.callee(made)
 	name := calledName(callee)
 	switch {
-	case strings.HasPrefix(name, "Begin") && has(v.Type(), "Rollback"):
+	case strings.HasPrefix(name, "Begin") && hasMethod(v.Type(), "Rollback"):
 		if u.touches(op, v) {
 			return "was begun outside of CALL, and after an error it takes no more statements: begin and " +
 				"commit it in each attempt, as retrysql.Tx does"
@@ -78,16 +80,18 @@ func (u *uses) renewed(op *operation, v *types.Var) bool {
 	return u.assigns(op.body, v)
 }
 
-// hasText reports whether an argument of a call is a constant that contains one of these texts.
+// hasText reports whether an argument of a call is a constant that contains at least one of these
+// texts.
 func (u *uses) hasText(call *ast.CallExpr, texts ...string) bool {
 	return slices.ContainsFunc(call.Args, func(arg ast.Expr) bool {
 		return hasAny(u.text(arg), texts...)
 	})
 }
 
-// touches reports whether op calls a method of v that can fail, or passes v on.
+// touches reports whether op contains a call that can fail and uses v, as its receiver or as an
+// argument.
 func (u *uses) touches(op *operation, v *types.Var) bool {
-	for _, call := range all[*ast.CallExpr](op.cursor) {
+	for _, call := range nodes[*ast.CallExpr](op.cursor) {
 		if u.canFail(call) && u.hasUse(call, v) {
 			return true
 		}
@@ -97,12 +101,12 @@ func (u *uses) touches(op *operation, v *types.Var) bool {
 
 // isConnection reports whether t is a connection that does not connect again by itself.
 func isConnection(t types.Type) bool {
-	return has(t, "SetDeadline") && has(t, "RemoteAddr") ||
+	return hasMethod(t, "SetDeadline") && hasMethod(t, "RemoteAddr") ||
 		hasAny(typeName(t), "net/smtp.", "net/rpc.", "net/textproto.")
 }
 
-// receives reports whether the attempt receives from the channel or the timer at c, and may be
-// followed by another attempt.
+// receives reports whether the attempt receives from the channel or the timer at c. If
+// retry.Permanent follows, receives returns false, because there is no second attempt.
 func (u *uses) receives(c inspector.Cursor) bool {
 	x := c.Parent()
 	if sel, ok := x.Node().(*ast.SelectorExpr); ok && sel.Sel.Name == "C" {

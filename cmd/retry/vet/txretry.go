@@ -12,13 +12,14 @@ import (
 // TxRetry reports transactions that are retried after the response to COMMIT was lost.
 var TxRetry = newCheck("txretry", `report transactions that may be applied twice
 
-For retrysql.Transient, a lost response to COMMIT looks like any other lost connection.
+If the response to COMMIT is lost, the transaction may be committed. A retry then applies
+it again. retrysql.Transient cannot tell this case from any other lost connection, but
 retrysql.Tx and retrysql.TxFunc know whether COMMIT was sent.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations() {
 		if call.name == "retrysql.Tx" {
-			u.besideTx(pass, call.Args[1], op)
+			u.outsideTx(pass, call.Args[1], op)
 		}
-		commit, instead := u.commits(op)
+		commit, instead := u.firstCommit(op)
 		if commit == nil || !strings.HasPrefix(call.name, "retry.") {
 			continue
 		}
@@ -35,10 +36,11 @@ retrysql.Tx and retrysql.TxFunc know whether COMMIT was sent.`, func(pass *analy
 	}
 })
 
-// besideTx reports statements in the function of retrysql.Tx that do not use its transaction.
-func (u *uses) besideTx(pass *analysis.Pass, db ast.Expr, op *operation) {
-	for c, call := range all[*ast.CallExpr](op.cursor) {
-		if x, name := method(call); x != nil && u.same(x, db) && !u.detached(c, op) &&
+// outsideTx reports SQL statements in the function of retrysql.Tx that use the database db instead
+// of the transaction.
+func (u *uses) outsideTx(pass *analysis.Pass, db ast.Expr, op *operation) {
+	for c, call := range nodes[*ast.CallExpr](op.cursor) {
+		if x, name := method(call); x != nil && u.isSame(x, db) && !u.detached(c, op) &&
 			hasAny(name, "Exec", "Query", "Prepare", "Begin") {
 			pass.ReportRangef(call,
 				"%s is outside of the transaction: a rollback does not undo it, and the retry does it "+
@@ -47,7 +49,8 @@ func (u *uses) besideTx(pass *analysis.Pass, db ast.Expr, op *operation) {
 	}
 }
 
-// retriesAll reports whether it is known that a policy retries each error without a mark.
+// retriesAll reports whether a policy certainly retries every error, except an error that is marked
+// with retry.Permanent.
 func (u *uses) retriesAll(policy ast.Expr) bool {
 	n, known := u.attempts(policy)
 	return known && n != 1 && !u.sets(policy, "RetryIf", "Classify")
@@ -55,11 +58,11 @@ func (u *uses) retriesAll(policy ast.Expr) bool {
 
 // begins reports whether an operation begins a transaction itself.
 func (u *uses) begins(op *operation) bool {
-	for _, call := range all[*ast.CallExpr](op.cursor) {
+	for _, call := range nodes[*ast.CallExpr](op.cursor) {
 		callee := u.callee(call)
 		made, ok := u.info.TypeOf(call).(*types.Tuple)
-		if transacts(callee) ||
-			strings.HasPrefix(calledName(callee), "Begin") && ok && has(made.At(0).Type(), "Rollback") {
+		if transacts(callee) || ok && strings.HasPrefix(calledName(callee), "Begin") &&
+			hasMethod(made.At(0).Type(), "Rollback") {
 			return true
 		}
 	}
@@ -77,8 +80,9 @@ func isNamedIdent(x ast.Node, name string) bool {
 	return ok && id.Name == name
 }
 
-// isTransient reports whether a RetryIf returns true whenever retrysql.Transient does: it is this
-// function, or it returns the result of this function, alone or in an ||.
+// isTransient reports whether a RetryIf returns true whenever retrysql.Transient returns true. Such
+// a RetryIf is Transient itself, or it returns the result of Transient, alone or as a part of an
+// ||.
 func (u *uses) isTransient(x ast.Expr) bool {
 	switch x := ast.Unparen(x).(type) {
 	case nil:
@@ -94,10 +98,11 @@ func (u *uses) isTransient(x ast.Expr) bool {
 	return u.callee(&ast.CallExpr{Fun: x}) == retrysqlPath+".Transient"
 }
 
-// commits returns the first call in an operation that commits a transaction, and the name of the
-// function of retrysql to use instead. It ignores read-only transactions, which may run twice, and
-// transactions of retrysql, which knows whether they were committed.
-func (u *uses) commits(op *operation) (commit *ast.CallExpr, instead string) {
+// firstCommit returns the first call in an operation that commits a transaction, and the name of
+// the function of retrysql that should replace the call. It returns nil for a read-only
+// transaction, which may run twice. It also returns nil for a transaction of retrysql, because
+// retrysql knows whether the transaction was committed.
+func (u *uses) firstCommit(op *operation) (commit *ast.CallExpr, instead string) {
 	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.Ident)(nil)) {
 		if isNamedIdent(c.Node(), "ReadOnly") {
 			return nil, ""
@@ -111,8 +116,8 @@ func (u *uses) commits(op *operation) (commit *ast.CallExpr, instead string) {
 			return nil, ""
 		}
 		x, name := method(call)
-		// A package has no type.
-		committed := x != nil && name == "Commit" && has(u.info.TypeOf(x), "Rollback")
+		// If x is a package, its type is nil, and hasMethod returns false.
+		committed := x != nil && name == "Commit" && hasMethod(u.info.TypeOf(x), "Rollback")
 		if commit == nil && (committed || transacts(callee) && !u.beginsInside(call)) {
 			commit, instead = call, "TxFunc"
 			if callee == "(*database/sql.Tx).Commit" {
@@ -123,8 +128,8 @@ func (u *uses) commits(op *operation) (commit *ast.CallExpr, instead string) {
 	return commit, instead
 }
 
-// transacts reports whether callee is a function that begins a transaction, calls a function with
-// it, and commits it.
+// transacts reports whether a function of another library begins a transaction, runs a function in
+// it, and commits it. The parameter callee is the full name.
 func transacts(callee string) bool {
 	for name, path := range map[string]string{
 		".BeginFunc": "github.com/jackc/pgx", ".BeginTxFunc": "github.com/jackc/pgx",
@@ -137,8 +142,8 @@ func transacts(callee string) bool {
 	return false
 }
 
-// beginsInside reports whether a transaction is a savepoint in another transaction: the receiver or
-// an argument of the call is a Tx.
+// beginsInside reports whether a call begins a savepoint inside another transaction: the receiver
+// or an argument of the call is a Tx.
 func (u *uses) beginsInside(call *ast.CallExpr) bool {
 	for n := range ast.Preorder(call) {
 		if lit, ok := n.(*ast.FuncLit); ok && lit.Pos() > call.Pos() {

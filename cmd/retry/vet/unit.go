@@ -10,11 +10,11 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Unit reports durations without a unit that are passed to the library.
+// Unit reports durations without a unit if they are passed to the library.
 var Unit = newCheck("unit", `report a duration without a unit
 
-A number without a unit counts nanoseconds, so a policy with retry.Fixed(500) does not
-wait. This check skips tests.`, func(pass *analysis.Pass, u *uses) {
+A number without a unit counts nanoseconds: retry.Fixed(500) waits for 500ns. This check
+skips tests.`, func(pass *analysis.Pass, u *uses) {
 	for c := range u.root.Preorder((*ast.CallExpr)(nil), (*ast.CompositeLit)(nil)) {
 		switch n := c.Node().(type) {
 		case *ast.CompositeLit:
@@ -47,12 +47,12 @@ func (u *uses) isDuration(x ast.Expr) bool {
 var countsTime = regexp.MustCompile(
 	`(?i)sec|milli|minute|hour|ms$|^ms|wait|delay|timeout|interval|after`)
 
-// unit reports those of the durations that are bare numbers.
+// unit reports each duration in list that is a number without a unit.
 func (u *uses) unit(pass *analysis.Pass, list ...ast.Expr) {
 	for _, x := range list {
 		call, made := ast.Unparen(x).(*ast.CallExpr)
 		switch value := u.info.Types[x].Value; {
-		case made && u.retryType(x) != "": // its arguments are checked at the conversion
+		case made && u.retryType(x) != "": // Unit visits this call, too, and checks its arguments
 		case !u.isDuration(x):
 		case value != nil:
 			n, ok := constant.Int64Val(constant.ToInt(value))
@@ -67,8 +67,8 @@ func (u *uses) unit(pass *analysis.Pass, list ...ast.Expr) {
 	}
 }
 
-// unitOfResults reports the results of a BackoffFunc that are computed only from numbers and from
-// the number of the attempt.
+// unitOfResults reports the results of a BackoffFunc that have no unit, because they are computed
+// only from numbers and from the number of the attempt.
 func (u *uses) unitOfResults(pass *analysis.Pass, fn ast.Expr) {
 	made := u.operation(fn)
 	if made == nil {
@@ -87,9 +87,9 @@ func (u *uses) unitOfResults(pass *analysis.Pass, fn ast.Expr) {
 	}
 }
 
-// onlyCounts reports whether a delay is computed only from constants without a unit and from
-// parameters of a function, with operators of Go or functions of math. At least one parameter must
-// be in it.
+// onlyCounts reports whether a delay is computed from at least one parameter of the function fn,
+// and otherwise only from constants without a unit. The computation may use the operators of Go and
+// the functions of package math.
 func (u *uses) onlyCounts(fn *operation, x ast.Expr) bool {
 	counts := false
 	for n := range ast.Preorder(x) {
@@ -119,8 +119,8 @@ func (u *uses) onlyCounts(fn *operation, x ast.Expr) bool {
 	return counts
 }
 
-// countsTime reports whether the name of an integer says that it counts seconds or another unit of
-// time, or whether the integer was read from a text or a flag.
+// countsTime reports whether an integer counts seconds or another unit of time. The name of the
+// integer says so, or the integer was read from a text or a flag.
 func (u *uses) countsTime(x ast.Expr) bool {
 	basic, ok := types.Unalias(u.info.TypeOf(x)).(*types.Basic)
 	if !ok || basic.Info()&types.IsInteger == 0 {
@@ -131,16 +131,16 @@ func (u *uses) countsTime(x ast.Expr) bool {
 		u.given(x)
 }
 
-// given reports whether x is a number that was read from a text or a flag.
+// given reports whether x is a number that the program parses from a text or reads from a flag.
 func (u *uses) given(x ast.Expr) bool {
 	if star, ok := ast.Unparen(x).(*ast.StarExpr); ok {
 		x = star.X
 	}
-	made := u.from(x)
+	made := u.callOf(x)
 	return made != nil && hasAny(u.callee(made), "strconv.Atoi", "strconv.ParseInt", "flag.Int")
 }
 
-// bare reports whether no part of a constant has a unit.
+// bare reports whether a constant is written without a unit, such as 500.
 func (u *uses) bare(x ast.Expr) bool {
 	for n := range ast.Preorder(x) {
 		id, ok := n.(*ast.Ident)

@@ -20,7 +20,7 @@ const (
 	retrysqlPath = retryPath + "/retrysql"
 )
 
-// usesAnalyzer collects what all checks need.
+// usesAnalyzer collects the facts about a package that all checks need.
 var usesAnalyzer = &analysis.Analyzer{
 	Name:       "retryuses",
 	Doc:        "find the calls that retry, and the code that they retry",
@@ -29,36 +29,37 @@ var usesAnalyzer = &analysis.Analyzer{
 	Run:        findUses,
 }
 
-// uses has the calls of one package that retry something, and the records to
-// resolve the names in them.
+// A uses value contains the calls in one package that retry a function. It also contains the
+// functions and variables of the package, so that the checks can find out what a name stands for.
 type uses struct {
-	any        bool               // the package, or a package that it imports, imports the library
-	ignored    map[place][]string // the checks that comments silence; "" stands for all checks
-	unreasoned []*ast.Comment     // comments that silence a check without a reason
+	any        bool               // the package imports the library, or imports a package that does
+	ignored    map[place][]string // the checks that a comment silences on a line; "": all checks
+	unreasoned []*ast.Comment     // comments that name a check to silence, but no reason
 	info       *types.Info
 	root       inspector.Cursor
 	calls      []*call
-	onces      []*call // the calls of retry.Once, which makes one attempt
+	onces      []*call // the calls of retry.Once, which makes only one attempt
 	settings   []setting
-	aside      []ast.Node // the go statements and the defer statements
+	aside      []ast.Node // all go statements and defer statements
 	funcs      map[*types.Func]*ast.FuncDecl
 	vars       map[*types.Var]*variable
 }
 
-// A call is a call of a function that retries.
+// A call is a call of a function in retriers, such as retry.Do.
 type call struct {
 	*ast.CallExpr
 	name   string // "retry.Do"
 	cursor inspector.Cursor
 	ctx    ast.Expr
 	policy ast.Expr
-	ops    []*operation // the operations whose code is in the package
+	ops    []*operation // the operations whose source is in this package
 }
 
-// contains reports whether pos is in o or in its parameters.
-func (o *operation) contains(pos token.Pos) bool { return within(o.node, pos) }
+// contains reports whether the source of o, including its parameters, includes the position pos.
+func (o *operation) contains(pos token.Pos) bool { return covers(o.node, pos) }
 
-// retriers maps the functions that retry to the indexes of their arguments.
+// retriers maps each function that retries to its short name, to the index of the argument with the
+// policy, and to the indexes of the arguments with the operations.
 var retriers = map[string]struct {
 	name   string
 	policy int
@@ -71,7 +72,8 @@ var retriers = map[string]struct {
 	retrysqlPath + ".TxFunc": {"retrysql.TxFunc", 2, []int{1, 3}},
 }
 
-// findUses fills a uses for a package.
+// findUses finds the calls in a package that retry, and the code that they retry. The result is a
+// *uses.
 func findUses(pass *analysis.Pass) (any, error) {
 	u := &uses{
 		info:  pass.TypesInfo,
@@ -107,12 +109,12 @@ func findUses(pass *analysis.Pass) (any, error) {
 	return u, nil
 }
 
-// operations returns the operations of all calls and of the calls in more, each with its call. An
-// operation that several calls retry comes once, with the first of these calls.
-func (u *uses) operations(more ...*call) iter.Seq2[*call, *operation] {
+// operations returns the operations of u.calls and of the extra calls, each with its call. If
+// several calls retry an operation, operations returns it once, with the first of these calls.
+func (u *uses) operations(extra ...*call) iter.Seq2[*call, *operation] {
 	return func(yield func(*call, *operation) bool) {
 		seen := map[ast.Node]bool{}
-		for _, call := range slices.Concat(u.calls, more) {
+		for _, call := range slices.Concat(u.calls, extra) {
 			for _, op := range call.ops {
 				if !seen[op.node] && !yield(call, op) {
 					return
@@ -123,7 +125,7 @@ func (u *uses) operations(more ...*call) iter.Seq2[*call, *operation] {
 	}
 }
 
-// isLibrary reports whether a path, or the full name of a function, belongs to a package of the
+// isLibrary reports whether a package path, or the full name of a function, belongs to this
 // library.
 func isLibrary(path string) bool {
 	return path == retryPath || strings.HasPrefix(path, retryPath+"/") ||
@@ -140,7 +142,8 @@ func (u *uses) callee(call *ast.CallExpr) string {
 	return fn.Origin().FullName()
 }
 
-// newCall returns the call at c if it calls one of retriers, and otherwise nil.
+// newCall returns the call at c if it calls a function in retriers. For any other call it returns
+// nil.
 func (u *uses) newCall(c inspector.Cursor) *call {
 	expr := c.Node().(*ast.CallExpr)
 	r, ok := retriers[u.callee(expr)]

@@ -9,9 +9,10 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// value returns the only value that an expression can have. That is the expression itself, or the
-// value of a variable that is assigned once and whose fields are never assigned. It returns nil if
-// several values are possible.
+// value returns the only value that x can have. If x is a variable, this is the value that is
+// assigned to it, provided that there is only one assignment to the variable and none to its
+// fields. If x is not a variable, value returns x itself. If x can have several values, value
+// returns nil.
 func (u *uses) value(x ast.Expr) ast.Expr {
 	for x != nil {
 		x = ast.Unparen(x)
@@ -21,7 +22,7 @@ func (u *uses) value(x ast.Expr) ast.Expr {
 		}
 		obj, ok := u.info.ObjectOf(id).(*types.Var)
 		if !ok {
-			return x // a constant, a function, nil
+			return x // x is a constant, a function or nil
 		}
 		v := u.known(obj)
 		if v == nil || len(v.values) != 1 || len(v.fields) > 0 {
@@ -32,8 +33,8 @@ func (u *uses) value(x ast.Expr) ast.Expr {
 	return nil
 }
 
-// known returns the record of a variable. It returns nil if something outside of the record may
-// change the variable.
+// known returns the record of a variable. It returns nil if code that the record does not cover may
+// change the variable, for example code in another package.
 func (u *uses) known(obj *types.Var) *variable {
 	v := u.vars[obj]
 	if v == nil || v.shared || obj.Exported() && obj.Parent() == obj.Pkg().Scope() {
@@ -42,9 +43,9 @@ func (u *uses) known(obj *types.Var) *variable {
 	return v
 }
 
-// from returns the call x, or the call whose result is the only value of the variable x. It returns
-// nil if there is no such call.
-func (u *uses) from(x ast.Expr) *ast.CallExpr {
+// callOf returns x if x is a call. If x is a variable and its only value is the result of a call,
+// callOf returns this call. Otherwise it returns nil.
+func (u *uses) callOf(x ast.Expr) *ast.CallExpr {
 	v := u.known(u.local(x))
 	if v != nil && len(v.values) == 1 && len(v.calls) == 1 {
 		x = v.calls[0]
@@ -53,8 +54,9 @@ func (u *uses) from(x ast.Expr) *ast.CallExpr {
 	return call
 }
 
-// deep returns the value of x. Unlike value, it follows a field that is set in one place, and a
-// call of a function of this package with one return statement.
+// deep returns the value of x, as value does. It also follows two more kinds of expressions: a
+// field that is set in one place, and a call of a function of this package that has one return
+// statement.
 func (u *uses) deep(x ast.Expr) ast.Expr {
 	for range 5 {
 		x = u.value(x)
@@ -91,8 +93,8 @@ func (u *uses) deep(x ast.Expr) ast.Expr {
 	return x
 }
 
-// onlyResult returns the first result of a function with one return statement, nil for any other
-// function.
+// onlyResult returns the first result of a function that has one return statement. For any other
+// function it returns nil.
 func onlyResult(decl *ast.FuncDecl) ast.Expr {
 	if returns := returnsOf(decl.Body); len(returns) == 1 && len(returns[0].Results) > 0 {
 		return returns[0].Results[0]
@@ -100,7 +102,8 @@ func onlyResult(decl *ast.FuncDecl) ast.Expr {
 	return nil
 }
 
-// declared returns the function of this package that a call calls, nil for any other function.
+// declared returns the declaration of the function that is called. It returns nil if this package
+// does not declare the function.
 func (u *uses) declared(call *ast.CallExpr) *ast.FuncDecl {
 	fn, ok := typeutil.Callee(u.info, call).(*types.Func)
 	if !ok {
@@ -112,7 +115,7 @@ func (u *uses) declared(call *ast.CallExpr) *ast.FuncDecl {
 	return nil
 }
 
-// hasAny reports whether s contains one of parts.
+// hasAny reports whether s contains at least one of the parts.
 func hasAny(s string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(s, part) })
 }

@@ -6,16 +6,16 @@ import (
 	"go/types"
 )
 
-// A variable records how a package changes one of its variables.
+// A variable records every change of one variable in a package.
 type variable struct {
 	zero   bool                  // the variable starts with its zero value
-	values []ast.Expr            // the values that are assigned; nil for a value without an expression
-	calls  []ast.Expr            // the calls with several results that assign the variable
-	fields map[string][]ast.Expr // the values that are assigned to fields
-	shared bool                  // its address is taken, so the variable may change elsewhere
+	values []ast.Expr            // the values that are assigned to the variable; nil for a parameter
+	calls  []ast.Expr            // the calls that assign one of several results to the variable
+	fields map[string][]ast.Expr // the values that are assigned to each field of the variable
+	shared bool                  // the variable's address is taken, so other code may change it
 }
 
-// record records the functions that a node declares, and the variables that it changes.
+// record records the functions that a node declares, and the variables that the node changes.
 func (u *uses) record(node ast.Node) {
 	switch n := node.(type) {
 	case *ast.FuncDecl:
@@ -54,7 +54,7 @@ func (u *uses) record(node ast.Node) {
 		if n.Op == token.AND {
 			u.share(n.X)
 		}
-	case *ast.SelectorExpr: // calling a method with a pointer receiver takes the address
+	case *ast.SelectorExpr: // calling a method with a pointer receiver takes the variable's address
 		s := u.info.Selections[n]
 		if s == nil || s.Kind() != types.MethodVal {
 			return
@@ -66,7 +66,8 @@ func (u *uses) record(node ast.Node) {
 	}
 }
 
-// declare records that callers assign parameters, and that a function assigns its named results.
+// declare records that each parameter, receiver or named result in a list gets a value that is not
+// known.
 func (u *uses) declare(params *ast.FieldList) {
 	if params == nil {
 		return
@@ -78,8 +79,8 @@ func (u *uses) declare(params *ast.FieldList) {
 	}
 }
 
-// valueAt returns the value for the i-th of n variables. It returns nil if the values are the
-// results of one call.
+// valueAt returns the value that is assigned to variable i of n variables. It returns nil if the
+// values are the results of one call.
 func valueAt(values []ast.Expr, n, i int) ast.Expr {
 	if len(values) != n {
 		return nil
@@ -87,7 +88,7 @@ func valueAt(values []ast.Expr, n, i int) ast.Expr {
 	return values[i]
 }
 
-// assignOf records the assignment to the i-th of n variables.
+// assignOf records what is assigned to left, which is variable i of n variables.
 func (u *uses) assignOf(left ast.Expr, values []ast.Expr, n, i int) {
 	u.assign(left, valueAt(values, n, i))
 	if id, ok := left.(*ast.Ident); ok && n > 1 && len(values) == 1 {
@@ -118,7 +119,7 @@ func (u *uses) assign(left, value ast.Expr) {
 	}
 }
 
-// share records that the variable at the root of x may change elsewhere.
+// share records that other code may change the variable with which the expression x starts.
 func (u *uses) share(x ast.Expr) {
 	if id := rootOf(x); id != nil {
 		if v := u.variable(id); v != nil {
@@ -127,8 +128,8 @@ func (u *uses) share(x ast.Expr) {
 	}
 }
 
-// rootOf returns the identifier at the start of an expression such as a.b[i].c. It returns nil if
-// the expression starts with something else.
+// rootOf returns the identifier with which an expression such as a.b[i].c starts. It returns nil if
+// the expression starts with something else, such as a call.
 func rootOf(x ast.Expr) *ast.Ident {
 	for {
 		switch e := ast.Unparen(x).(type) {
@@ -146,7 +147,8 @@ func rootOf(x ast.Expr) *ast.Ident {
 	}
 }
 
-// variable returns the record of the variable id. It returns nil if id is not a variable.
+// variable returns the record of the variable that id names, and creates it if there is none yet.
+// It returns nil if id does not name a variable.
 func (u *uses) variable(id *ast.Ident) *variable {
 	obj, ok := u.info.ObjectOf(id).(*types.Var)
 	if !ok {

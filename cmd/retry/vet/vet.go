@@ -1,9 +1,9 @@
-// Package vet finds mistakes in the use of package retry that pass tests and fail in an outage: a
-// function that ignores the context of its attempt, a policy that never retries, retries inside
-// retries, a body that is empty from the second attempt on.
+// Package vet finds mistakes in programs that use package retry. These mistakes pass tests, and
+// show only in an outage. For example, a function ignores the context of its attempt, or the body
+// of a request is empty from the second attempt on.
 //
-// Each element of [Analyzers] is one check, for any driver of [golang.org/x/tools/go/analysis]. The
-// command "retry vet" runs all checks:
+// Each element of [Analyzers] is one check. Every driver of [golang.org/x/tools/go/analysis] can
+// run it. The command "retry vet" runs all checks:
 //
 //	retry vet ./...
 //
@@ -22,7 +22,7 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Analyzers are all the checks, in the order of docs/vet.md.
+// Analyzers lists all checks, in the order of docs/vet.md.
 var Analyzers = []*analysis.Analyzer{
 	OuterCtx,
 	PolicyLiteral,
@@ -39,10 +39,11 @@ var Analyzers = []*analysis.Analyzer{
 	OtherMark,
 }
 
-// docs is the beginning of the URL that explains a check.
+// docs is the start of the address of a section in docs/vet.md. The name of the check follows.
 const docs = "https://github.com/goretry/retry/blob/main/docs/vet.md#"
 
-// newCheck returns the analyzer with a name. Each of its reports ends with the name in brackets.
+// newCheck returns the analyzer of a check. Each report of the check ends with the name of the
+// check in brackets.
 func newCheck(name, doc string, run func(*analysis.Pass, *uses)) *analysis.Analyzer {
 	return &analysis.Analyzer{
 		Name: name, Doc: doc, URL: docs + name, Requires: []*analysis.Analyzer{usesAnalyzer},
@@ -74,8 +75,9 @@ func newCheck(name, doc string, run func(*analysis.Pass, *uses)) *analysis.Analy
 	}
 }
 
-// notInTests are the checks that skip tests. The policies of tests are often wrong on purpose, and
-// tests need not look at all that a program must look at.
+// notInTests lists the checks that skip test files. The policies of tests are often wrong on
+// purpose, and a test may ignore a result that a program must look at, such as the status of a
+// response.
 var notInTests = []string{"policyliteral", "unit", "nested", "stale", "response", "idempotent",
 	"endless", "held", "percall"}
 
@@ -94,14 +96,13 @@ const ignorePrefix = "//retry:vet-ignore"
 
 var nolint = regexp.MustCompile(`^//\s*nolint:[\w,-]*\bretryvet\b`)
 
-// findIgnores finds the comments that silence a line. A comment silences its own line, or the next
-// line if its own line has no code.
+// findIgnores finds the comments that silence a check. Such a comment applies to its own line. If
+// its own line has no code, the comment applies to the next line.
 func (u *uses) findIgnores(pass *analysis.Pass) {
 	u.ignored = map[place][]string{}
 	for _, file := range pass.Files {
-		code := sync.OnceValue(func() map[int]bool {
-			return codeLines(pass, file)
-		}) // few files need the lines
+		// The lines are needed only in a file with such a comment, and most files have none.
+		code := sync.OnceValue(func() map[int]bool { return codeLines(pass, file) })
 		for _, group := range file.Comments {
 			for _, comment := range group.List {
 				rest, ok := strings.CutPrefix(comment.Text, ignorePrefix)

@@ -19,7 +19,7 @@ import (
 // Some analyzers have a package with their name in testdata. A comment at the end of a line says what
 // must be reported there. found.go has mistakes, and silent.go has none. fixes.txt has the lines of
 // found.go that the fixes add, with their numbers, and the number of all lines after the fixes.
-func TestAnalyzers(t *testing.T) {
+func TestAnalyzersReportTheMarkedLines(t *testing.T) {
 	dir := module(t)
 	var packages []string
 	for _, analyzer := range Analyzers {

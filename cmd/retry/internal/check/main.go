@@ -1,7 +1,7 @@
-// Command check runs the checks of "go vet" and of "retry vet" on packages with their tests. Unlike
-// go vet it does not check the packages that these packages import, but reads the export data of
-// the compiler. In the modules that test against servers, the imports are a hundred times as much
-// code.
+// Command check runs the checks of "go vet" and of "retry vet" on packages and their tests. Unlike
+// go vet, it does not check the packages that these packages import, and reads only the compiler's
+// export data about them. In the modules that test against servers, the imported packages have a
+// hundred times as much code.
 package main
 
 import (
@@ -20,7 +20,8 @@ import (
 func main() {
 	log.SetFlags(0)
 	checks := slices.Concat(govet.Suite, vet.Analyzers)
-	checks = slices.DeleteFunc(checks, func(a *analysis.Analyzer) bool { // need files of go vet
+	// These two checks read files that only go vet passes to them.
+	checks = slices.DeleteFunc(checks, func(a *analysis.Analyzer) bool {
 		return a.Name == "cgocall" || a.Name == "framepointer"
 	})
 	findings, err := vet.Find(context.Background(), os.Args[1:], "", checks)
@@ -31,6 +32,6 @@ func main() {
 		fmt.Printf("%s:%d:%d: %s\n", f.File, f.Line, f.Column, f.Message)
 	}
 	if len(findings.List) > 0 {
-		log.Fatal("mark a line that is right as it is with //retry:vet-ignore CHECK REASON")
+		log.Fatal("if a line is right, write //retry:vet-ignore CHECK REASON above it")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// The size of a chart and of its margins, in units of its viewBox.
+// These constants are the size of a chart and of its margins, in units of the viewBox.
 const (
 	width                    = 640.0
 	left, right, top, bottom = 96.0, 28.0, 30.0, 48.0
@@ -21,7 +21,7 @@ const (
 	rowHeight                = 22.0
 )
 
-// A drawing collects the SVG elements of a chart. page.css defines the colors.
+// A drawing collects the SVG elements of a chart. The colors are in page.css.
 type drawing struct {
 	strings.Builder
 	height float64
@@ -52,7 +52,7 @@ func (d *drawing) line(x1, y1, x2, y2 float64, class string) {
 		class, x1, y1, x2, y2)
 }
 
-// xAxis draws the x-axis, with a line for each tick.
+// xAxis draws the x-axis, with a vertical line at each tick.
 func (d *drawing) xAxis(a axis) {
 	for _, tick := range a.ticks {
 		d.line(d.x(tick), top, d.x(tick), d.height-bottom, "grid")
@@ -69,10 +69,10 @@ func (d *drawing) yTitle(title string) {
 	fmt.Fprintf(d, `%s</text>`, html.EscapeString(title))
 }
 
-// A span is a part of the x-axis.
+// A span is a section of the x-axis.
 type span struct{ from, to float64 }
 
-// shade marks an outage.
+// shade marks a section of the x-axis as an outage.
 func (d *drawing) shade(of span) {
 	from, to := d.x(of.from), d.x(of.to)
 	fmt.Fprintf(d, `<rect class="outage" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`,
@@ -84,7 +84,7 @@ func (d *drawing) shade(of span) {
 	}
 }
 
-// An axis is one of the two axes of a chart. It starts at 0.
+// An axis is the x-axis or the y-axis of a chart. It starts at 0.
 type axis struct {
 	title  string
 	max    float64
@@ -92,9 +92,9 @@ type axis struct {
 	format func(float64) string
 }
 
-// scheduleChart draws a bar for each retry, from its earliest to its latest start. The bar is pale
-// if a call in the outage never makes this retry. That is so if the attempt before it starts after
-// the outage and succeeds, or if the budget is used up, even by this call alone.
+// scheduleChart draws a bar for each retry, from its earliest to its latest start. A bar is pale if
+// a call that meets the outage never makes this retry. There are two reasons: the attempt before
+// the retry starts after the outage and succeeds, or this call alone has used up the budget.
 func (v *view) scheduleChart() template.HTML {
 	rows := len(v.Steps)
 	if rows == 0 {
@@ -135,7 +135,7 @@ type lineChart struct {
 	label  string
 	x, y   axis
 	lines  []line
-	shades []span // the outages
+	shades []span // the sections of the x-axis that are marked as outages
 }
 
 type line struct {
@@ -172,7 +172,8 @@ func (c *lineChart) svg() template.HTML {
 	return d.end()
 }
 
-// niceTicks returns round numbers from 0 to at least limit, and the last of these numbers.
+// niceTicks returns round numbers from 0 up to the first one that is at least limit. It also
+// returns the greatest of these numbers.
 func niceTicks(limit float64) (ticks []float64, last float64) {
 	step := math.Pow(10, math.Floor(math.Log10(limit)))
 	for _, part := range []float64{0.2, 0.5, 1, 2} {
@@ -190,7 +191,7 @@ func niceTicks(limit float64) (ticks []float64, last float64) {
 	return ticks, last
 }
 
-// timeTicks returns the times to mark on an axis, at most seven.
+// timeTicks returns at most seven times to mark on an axis that ends at end.
 func timeTicks(end time.Duration) (ticks []float64) {
 	step := timeStep(end)
 	for v := time.Duration(0); v <= end && v >= 0; v += step {
@@ -199,12 +200,13 @@ func timeTicks(end time.Duration) (ticks []float64) {
 	return ticks
 }
 
-// roundSeconds are the steps of an axis of more than 5s and less than three days, in seconds.
+// roundSeconds lists the possible steps of an axis, in seconds. They are for axes from 5 seconds to
+// three days long.
 var roundSeconds = []time.Duration{
 	1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 4 * 3600, 12 * 3600,
 }
 
-// timeStep returns the distance between the times of [timeTicks].
+// timeStep returns the distance between two neighbors among the times that timeTicks returns.
 func timeStep(end time.Duration) time.Duration {
 	const day = 24 * time.Hour
 	unit := time.Nanosecond

@@ -1,6 +1,6 @@
 // Package explore writes HTML pages. A page is one file without scripts. The page of a policy shows
-// the notes about it, its schedule, and how many retries hit a server when many clients fail at the
-// same time. The page of a system shows what an outage does to the system.
+// the findings about the policy, its schedule, and how many retries reach a server when many
+// clients fail at the same time. The page of a system shows what an outage does to the system.
 package explore
 
 import (
@@ -25,16 +25,16 @@ var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"next": func(i int) int { return i + 1 },
 }).ParseFS(files, "page.html"))
 
-// A Policy is a policy of a file, with all that its page shows.
+// A Policy is a policy in a file, with everything that the page of the policy shows.
 type Policy struct {
-	retry.Policy // the policy within its timeouts, as policyfile.Block.Effective returns it
+	retry.Policy // the policy that policyfile.Block.Effective returns
 	policyfile.Block
 	Dialect string
 	Text    string // the text of the file
 	Lints   []*policyfile.Fault
 }
 
-// A view holds the values that the template shows.
+// A view contains the values that the template shows.
 type view struct {
 	Title, CSS any
 
@@ -42,44 +42,44 @@ type view struct {
 	outage
 	Summary  string
 	Before   string   // the text of the file before the policy
-	Read     string   // the text of the policy
+	Read     string   // the text of the policy in the file
 	After    string   // the text of the file after the policy
-	Ends     []string // the sentences of preview.Ending
+	Ends     []string // the sentences that preview.Ending returns
 	Steps    retry.Plan
-	More     bool // the plan has more steps than Steps
-	Endless  bool // each client makes too many retries in the outage to draw them
+	More     bool // the plan has more steps than the page shows
+	Endless  bool // each client makes too many retries in the outage for a chart
 	Schedule template.HTML
 	Herd     figure
 
 	Systems []systemView
 }
 
-// A systemView holds what the template shows about a system.
+// A systemView contains the values that the template shows about one system.
 type systemView struct {
 	Name    string
 	Said    []string
 	Limits  []string
 	Figures []figure
-	Rescues [][]string // the rows of the table; nil without -rescue
+	Rescues [][]string // the rows of the table of changes; nil without -rescue
 	Useless string
 }
 
-// An outage is the outage that the charts of a policy show.
+// An outage describes the outage that the charts of a policy show.
 type outage struct {
 	Outage  time.Duration // how long attempts fail
 	Clients int           // how many clients fail at the same time
-	Shared  *retry.Budget // the budget of the policy, or else the default budget of a target
+	Shared  *retry.Budget // the budget of the policy, or the default budget of a target
 }
 
 const (
-	maxRows  = 12                     // of the table of delays, and bars of the schedule
-	around   = 20                     // lines of the file before and after the policy
-	shortest = 100 * time.Millisecond // of an outage
-	longest  = 24 * time.Hour         // of an outage
-	clients  = 1000                   // that fail at the same time
+	maxRows  = 12                     // limit on the rows of the table and on the bars of the schedule
+	around   = 20                     // lines of the file that the page shows around the policy
+	shortest = 100 * time.Millisecond // the shortest outage
+	longest  = 24 * time.Hour         // the longest outage
+	clients  = 1000                   // the number of clients that fail at the same time
 )
 
-// outageFor returns an outage during which the policy makes several retries.
+// outageFor returns an outage that is long enough for several retries of the policy.
 func outageFor(p retry.Policy) outage {
 	o := outage{
 		Outage:  shortest,

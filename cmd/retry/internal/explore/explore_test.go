@@ -31,7 +31,7 @@ func pageOf(t *testing.T, name, text, at string) string {
 	return string(html)
 }
 
-// The page has the sentences of plan, and marks the policy in the text of the file.
+// The page contains the sentences that plan prints, and marks the policy in the text of the file.
 func TestPage(t *testing.T) {
 	html := pageOf(t, "<a>.yaml", "spec: # <b>&\n  http:\n  - timeout: 3s\n    retries:\n      attempts: 3\n      retryOn: reset\n      perTryTimeout: 1s\n  - {}\n", "spec.http.0.retries")
 	for _, want := range []string{
@@ -56,7 +56,7 @@ func TestPage(t *testing.T) {
 	assert.Contains(t, pageOf(t, "a.yaml", "{max_attempts: 20000, backoff: {type: fixed, base: 1us}}", ""), "Each client makes 1,000 retries or more in an outage")
 }
 
-func TestTicks(t *testing.T) {
+func TestTicksAreRoundNumbers(t *testing.T) {
 	for limit, want := range map[float64][]float64{
 		1: {0, 1}, 2: {0, 1, 2}, 7: {0, 2, 4, 6, 8}, 500: {0, 100, 200, 300, 400, 500}, 950: {0, 200, 400, 600, 800, 1000}, 100_000: {0, 20_000, 40_000, 60_000, 80_000, 100_000},
 	} {

@@ -10,14 +10,14 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// A figure is a chart, and sentences that say the same.
+// A figure is a chart with sentences that say what the chart shows.
 type figure struct {
 	Title   string
 	Picture template.HTML
 	Words   []string
 }
 
-// timeAxis returns the axis of the time since the outage began. It ends at end.
+// timeAxis returns the axis for the time since the outage began, from 0 to end.
 func timeAxis(end time.Duration) axis {
 	return axis{
 		title:  "time since the outage began",
@@ -27,8 +27,8 @@ func timeAxis(end time.Duration) axis {
 	}
 }
 
-// herdFigure shows the retries of clients that all fail when the outage begins. The slower the
-// policy is, the longer is the window in which the retries are counted.
+// herdFigure returns a chart of the retries of clients that all fail when the outage begins. The
+// retries are counted in windows of time. The window is longer for a slower policy.
 func (v *view) herdFigure(all []moment, drawn bool) (f figure) {
 	plain := herdOf(all, v.Outage, nil)
 	end := v.Outage + v.Outage/4
@@ -61,7 +61,8 @@ func (v *view) herdFigure(all []moment, drawn bool) (f figure) {
 	return f
 }
 
-// words describes a herd in a sentence. most is the largest number of retries in any window.
+// words describes a herd in one sentence. The parameter most is the largest number of retries in
+// one window.
 func (h *herd) words(clients, most int, window time.Duration, drawn bool) string {
 	text := "no retry"
 	if n := len(h.moments); n > 0 {
@@ -82,8 +83,8 @@ func (h *herd) words(clients, most int, window time.Duration, drawn bool) string
 	return text + "."
 }
 
-// number writes a number, with one decimal if it is below 1,000. If about is true, the number
-// depends on random draws, and is rounded to two digits.
+// number returns a number as text. It has one decimal if it is below 1,000. If about is true, the
+// number depends on random draws: it is rounded to two digits and starts with "about".
 func number(v float64, about bool) string {
 	if about {
 		unit := math.Pow(10, math.Max(0, math.Floor(math.Log10(math.Max(1, v)))-1))
@@ -95,7 +96,7 @@ func number(v float64, about bool) string {
 	return preview.Thousands(int64(math.Round(v)))
 }
 
-// counted writes a number with its noun or verb. It writes 0, not "about 0".
+// counted returns a number with its noun or verb, such as "2 retries". It never says "about 0".
 func counted(n int, about bool, one, many string) string {
 	if n == 1 && !about {
 		return "1 " + one

@@ -11,25 +11,26 @@ import (
 	"github.com/goretry/retry/retrysim"
 )
 
-// A moment is a time at which a client retries.
+// A moment is a retry of one client at one time.
 type moment struct {
 	at     time.Duration
 	client int
 }
 
-// A herd is a number of clients that all fail when an outage begins. Each client retries until it
-// succeeds or gives up. Every attempt that starts after the outage succeeds. An attempt takes no
-// time.
+// A herd is a number of clients whose first attempts all fail when an outage begins. Each client
+// retries until an attempt succeeds or the client gives up. An attempt succeeds if it starts after
+// the outage. An attempt takes no time.
 type herd struct {
-	moments []moment // the retries of all clients, in the order of time
+	moments []moment // the retries of all clients, in the order of their times
 	back    int      // how many clients succeed after the outage
 }
 
-// mostRetries is how many retries of a client are computed.
+// mostRetries is the largest number of retries of a client that are computed.
 const mostRetries = 1000
 
-// momentsOf returns when clients retry without a budget, and in drawn, whether jitter draws these
-// times. ok is false if a client makes mostRetries retries or more in the outage.
+// momentsOf returns the times at which clients retry without a budget. drawn is true if jitter
+// makes these times random. ok is false if a client makes mostRetries retries or more in the
+// outage.
 func momentsOf(p retry.Policy, clients int, outage time.Duration) (all []moment, drawn, ok bool) {
 	plan, end := p.Plan(mostRetries), p.MaxElapsed
 	if end == 0 {
@@ -57,8 +58,8 @@ func momentsOf(p retry.Policy, clients int, outage time.Duration) (all []moment,
 	return all, drawn, true
 }
 
-// herdOf returns the herd whose clients share a budget. If shared is nil they have no budget. A
-// client gives up when the budget does not allow its retry.
+// herdOf returns the herd of clients that share a budget. If shared is nil, the clients have no
+// budget. A client gives up when the budget refuses its retry.
 func herdOf(all []moment, outage time.Duration, shared *retry.Budget) *herd {
 	budget := retrysim.NewBudget(shared)
 	h, retries, gone := &herd{}, map[int]int{}, map[int]bool{}
@@ -76,14 +77,14 @@ func herdOf(all []moment, outage time.Duration, shared *retry.Budget) *herd {
 	return h
 }
 
-// columns is how many steps a curve of rate has.
+// columns is the number of steps of the curve that rate returns.
 const columns = 500
 
 // rate returns a curve of the retries per second from 0 to end, and the largest number of retries
-// in any window of time. Many windows end after one point and not after the next point. The next
-// point shows the window among them with the most retries.
+// in any window of time. A window can end at any time. Each point of the curve shows the fullest of
+// the windows that end between the previous point and this point.
 func (h *herd) rate(end, window time.Duration) (points []point, most int) {
-	first, next := 0, 0 // the moments within the window
+	first, next := 0, 0 // moments[first:next] are in the window
 	within := func(until time.Duration) int {
 		for first < next && h.moments[first].at <= until-window {
 			first++

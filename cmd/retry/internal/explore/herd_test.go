@@ -17,7 +17,7 @@ import (
 )
 
 // momentsOf gives up if a client makes too many retries.
-func TestMoments(t *testing.T) {
+func TestMomentsGiveUpAfterTooManyRetries(t *testing.T) {
 	fast := retry.Policy{MaxAttempts: 1_000_000, Backoff: retry.Fixed(time.Millisecond)}
 	all, drawn, ok := momentsOf(fast, 3, 999*time.Millisecond)
 	assert.Equal(t, []any{3 * 999, false, true}, []any{len(all), drawn, ok})
@@ -30,7 +30,7 @@ func TestMoments(t *testing.T) {
 }
 
 // Each client of a herd retries when Policy.Next says, and takes its retries from a retry.Budget.
-func TestHerdIsNext(t *testing.T) {
+func TestHerdRetriesWhenPolicyNextSays(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	delay := func() time.Duration {
 		return []time.Duration{0, 1, 3 * time.Millisecond, 200 * time.Millisecond, time.Second, time.Hour, math.MaxInt64}[random.IntN(7)]
@@ -76,7 +76,7 @@ func TestHerdIsNext(t *testing.T) {
 }
 
 // A client whose retry is refused makes no later retry. Another client takes what a success adds.
-func TestHerdOfABudget(t *testing.T) {
+func TestRefusedClientMakesNoLaterRetry(t *testing.T) {
 	all := []moment{{1, 0}, {1, 1}, {2, 0}, {5, 2}, {6, 0}, {6, 3}}
 	for _, tc := range []struct {
 		budget *retry.Budget
@@ -132,7 +132,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-func TestNumber(t *testing.T) {
+func TestNumberIsRounded(t *testing.T) {
 	for _, test := range []struct {
 		v     float64
 		about bool
@@ -149,7 +149,7 @@ func TestNumber(t *testing.T) {
 	assert.Equal(t, "0 retries", counted(0, true, "retry", "retries"))
 }
 
-// Clients whose policy has no Budget share the one that a target has by default, with every field.
+// Clients whose policy has no Budget share the default Budget of a target, with all its fields.
 func TestOutageSharesTheDefaultBudget(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
 	var targets retry.Budgets

@@ -14,30 +14,29 @@ import (
 	"github.com/goretry/retry/retrysim"
 )
 
-// A Simulation is a system with the results of simulating it.
+// A Simulation is a system with the results of its simulation.
 type Simulation struct {
 	Name    string          `json:"file"`
 	Answer  retrysim.Answer `json:"answer"`
 	System  retrysim.System `json:"-"`
 	Rescues []rescue.Rescue `json:"rescues,omitempty"` // the changes that help; nil without -rescue
 	Useless []string        `json:"useless,omitempty"` // the changes that do not help
-	Result  retrysim.Result `json:"-"`                 // the run that is shown
+	Result  retrysim.Result `json:"-"`                 // the run that the charts and the table show
 }
 
-// A Row is a part of a run.
+// A Row is a section of a run, in the table or in a chart.
 type Row struct {
 	From, To      time.Duration
-	Event         bool               // an event of the system is active during the row
-	Calls, Worked float64            // calls from outside in a second, and those that worked
-	Requests      map[string]float64 // requests to each service in a second
+	Event         bool               // whether an event of the system is active during the row
+	Calls, Worked float64            // calls from outside per second, and how many of them worked
+	Requests      map[string]float64 // requests per second to each service
 	Queues        map[string]int     // the queue of each service at the end of the row
 }
 
-// Rows divides a run into rows of the same length. The parameter most is more than the number of
-// rows.
-func (of Simulation) Rows(most int) (rows []Row) {
+// Rows divides a run into rows of the same length. The number of rows is less than limit.
+func (of Simulation) Rows(limit int) (rows []Row) {
 	r := of.Result
-	step := timeStep(time.Duration(6*len(r.Seconds)) * time.Second / time.Duration(most))
+	step := timeStep(time.Duration(6*len(r.Seconds)) * time.Second / time.Duration(limit))
 	length := max(1, int(step/time.Second))
 	for from := 0; from < len(r.Seconds); from += length {
 		to := min(from+length, len(r.Seconds))
@@ -67,7 +66,7 @@ func (of Simulation) Rows(most int) (rows []Row) {
 }
 
 // RescueRows returns a row of texts for each change that helps: the change, the verdict, the calls
-// lost and the margin. The first row is about the system without a change.
+// lost and the margin. The first row describes the system without a change.
 func (of Simulation) RescueRows() (rows [][]string) {
 	for _, r := range append([]rescue.Rescue{rescue.Of(of.Answer)}, of.Rescues...) {
 		rows = append(rows, []string{
@@ -80,9 +79,9 @@ func (of Simulation) RescueRows() (rows [][]string) {
 	return rows
 }
 
-// Loaded returns the names of the services. The first is the service with the highest load, as a
-// multiple of its normal load. Among services with equal loads, services with events come first,
-// and then the order is alphabetical.
+// Loaded returns the names of the services, in the order of their load. The first service has the
+// highest load, compared with its normal load. If two loads are equal, a service with an event
+// comes first. Otherwise the order is alphabetical.
 func (of Simulation) Loaded() []string {
 	more := func(name string) float64 {
 		load := of.Result.Services[name]
@@ -101,8 +100,8 @@ func (of Simulation) Loaded() []string {
 	})
 }
 
-// figures returns line charts of a run: all calls and the calls that work, the load of the first
-// four services of Loaded, and the queues of these services.
+// figures returns the line charts of a run. They show all calls and the calls that work, the load
+// of the first four services in Loaded, and the queues of these services.
 func (of Simulation) figures() []figure {
 	rows, names := of.Rows(300), of.Loaded()
 	draw := func(name, class string, value func(Row) float64) line {
@@ -161,7 +160,7 @@ func (of Simulation) figure(title, unit string, lines []line) figure {
 	return f
 }
 
-// Picture draws the charts of runs into one SVG file, one below the other.
+// Picture draws the charts of all runs into one SVG file, one chart below the other.
 func Picture(runs ...Simulation) []byte {
 	css, _ := files.ReadFile("page.css") // reading an embedded file cannot fail
 	var b strings.Builder

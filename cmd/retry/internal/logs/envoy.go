@@ -16,13 +16,14 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// reasonUnknown is the reason of a call that Envoy did not retry if the log does not say why: the
-// retry policy does not name the failure, there is no retry policy, or the retry budget was empty.
+// reasonUnknown is the reason of a call that Envoy did not retry if the log does not say why. There
+// are three possible causes: the retry policy does not name the failure, there is no retry policy,
+// or the retry budget was empty.
 const reasonUnknown retry.Reason = "not_retried"
 
 // accessLine matches a line of Envoy's access log in the default format or in Istio's format.
-// Istio's format has three more fields after the flags, and more fields at the end. The groups have
-// the names that the fields have in Istio's JSON.
+// Istio's format has three more fields after the flags, and more fields at the end. The names of
+// the groups are the names of these fields in Istio's JSON.
 var accessLine = regexp.MustCompile(`^\[(?P<start_time>\d{4}-\d\d-\d\dT[^\]]+)\] ` +
 	`".*?" (?P<response_code>\d{1,3}) (?P<response_flags>-|[A-Z,]+)` +
 	`(?: (?P<response_code_details>\S+) (?:-|"[^"]*"|\S+)` +
@@ -31,7 +32,8 @@ var accessLine = regexp.MustCompile(`^\[(?P<start_time>\d{4}-\d\d-\d\dT[^\]]+)\]
 	` "(?P<request_id>[^"]*)" "(?P<authority>[^"]*)" "(?P<upstream_host>[^"]*)"` +
 	`(?: (?P<upstream_cluster>\S+))?`)
 
-// access returns the call of a line of Envoy's access log. For any other line ok is false.
+// access returns the call that a line of Envoy's access log describes. For any other line ok is
+// false.
 func access(line retrylog.Line) (r retrylog.Record, ok bool) {
 	if len(line.Records) > 0 {
 		return r, false
@@ -72,8 +74,8 @@ func (a accessFields) failure() error {
 	return errors.New(text)
 }
 
-// accessFields maps the names of the fields of a line to their values. For a log in JSON, the
-// configuration of Envoy chooses these names.
+// accessFields maps the names of the fields of a line to their values. If the log is JSON, these
+// names depend on the configuration of Envoy.
 type accessFields map[string]string
 
 // fieldsOf returns the fields of a line. It returns no fields if the line is not from Envoy.
@@ -111,7 +113,7 @@ func (a accessFields) first(names ...string) string {
 	return ""
 }
 
-// reasonOf returns why a call with these flags and this status code stopped.
+// reasonOf returns the reason why a call with these flags and this status code stopped.
 func reasonOf(flags []string, code int) retry.Reason {
 	has := func(names ...string) bool {
 		return slices.ContainsFunc(flags, func(flag string) bool { return slices.Contains(names, flag) })

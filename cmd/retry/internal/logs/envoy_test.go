@@ -15,7 +15,7 @@ import (
 
 // Each line of Envoy's access log is a call: in the default format, in Istio's format, and as JSON
 // with the names of Istio or of Envoy Gateway.
-func TestAccessLog(t *testing.T) {
+func TestEachLineOfAnAccessLogIsACall(t *testing.T) {
 	const plain = `[2026-11-22T10:00:00.250Z] "GET /a?b="c HTTP/1.1" CODE FLAGS 0 91 1500 - "-" "curl/8 [x]" "id-1" "shop" "HOST"`
 	const istio = `[2026-11-22T10:00:00.250Z] "GET /a HTTP/2" CODE FLAGS via_upstream - "-" 0 91 1500 12 "-" "curl/8" "id-1" "shop" "HOST" outbound|80||shop.svc 10.0.0.9:1 10.0.0.9:2 - default`
 	for _, row := range []struct {

@@ -12,37 +12,37 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// Files are one or more files that are read as one log. Their counts are complete when Each has
-// returned.
+// Files are one or more files that are read as one log. The counts are complete when [Files.Each]
+// has returned.
 type Files struct {
-	Events  int    `json:"-"`                // the events of all calls
-	Skipped int    `json:"skipped_lines"`    // lines with text, but without an event that can be read
+	Events  int    `json:"-"`                // the number of events in all calls
+	Skipped int    `json:"skipped_lines"`    // lines with text, but without a readable event
 	Torn    int    `json:"cut_off_lines"`    // lines that were cut off
-	Bad     int    `json:"unreadable_lines"` // the lines of Skipped with an unreadable event
-	First   *Fault `json:"-"`                // the fault of the first line of Bad; nil if Bad is 0
+	Bad     int    `json:"unreadable_lines"` // lines of Skipped that contain an unreadable event
+	First   *Fault `json:"-"`                // the fault of the first such line; nil if Bad is 0
 	Dropped int    `json:"dropped"`          // calls that were cut short: too many were open
 
 	files   []*file
-	open    map[string][]*Trace // the calls that have not ended, by their keys
-	records int                 // the events of the open calls
-	bytes   int                 // the bytes of the texts of these events
+	open    map[string][]*Trace // the calls that have not ended, by key
+	records int                 // how many events the open calls have
+	bytes   int                 // how many bytes the texts of these events have
 	each    func(*Trace)
 }
 
 // A Fault says what is wrong with a line of a file, or with the event on the line.
 type Fault struct {
-	File, Source string // Source is as in retrylog.Record
+	File, Source string // Source is the source of the event, as in retrylog.Record
 	Line         int
 	Err          error
 }
 
-// A file is one of the files of a log, with the state of reading it.
+// A file is one file of a log, and how far it has been read.
 type file struct {
 	name  string
 	lines *retrylog.Reader
 	ended bool
-	read  []retrylog.Record // the events of the present line that next has not returned yet
-	envoy bool              // the present line is from Envoy's access log
+	read  []retrylog.Record // the events of the current line that next has not returned yet
+	envoy bool              // whether the current line is from Envoy's access log
 
 	first time.Time // the time of the first event
 	last  time.Time // the time of the last event
@@ -58,8 +58,8 @@ type event struct {
 
 type origin struct {
 	file    *file
-	torn    int  // how many lines before the event were cut off or could not be read
-	foreign bool // the event is a whole call, from Envoy's access log
+	torn    int  // how many lines before the event were cut off or unreadable
+	foreign bool // whether the event is a whole call, from Envoy's access log
 }
 
 // Add adds a file.
@@ -67,8 +67,8 @@ func (l *Files) Add(name string, in io.Reader) {
 	l.files = append(l.files, &file{name: name, lines: retrylog.NewReader(in)})
 }
 
-// next returns the next event. Events of different files come in the order of their times, and
-// events of one file in the order of its lines. At the end the error is io.EOF.
+// next returns the next event. It merges the files by the times of their events. Events of one file
+// stay in the order of their lines. After the last event, the error is io.EOF.
 func (l *Files) next() (r event, err error) {
 	var next *file
 	for _, f := range l.files {
@@ -89,7 +89,8 @@ func (l *Files) next() (r event, err error) {
 	return r, nil
 }
 
-// readLine reads the events of the next line of a file. Its error is about reading the file.
+// readLine reads the events of the next line of a file. It returns an error only if the file cannot
+// be read.
 func (l *Files) readLine(f *file) error {
 	line, err := f.lines.Next()
 	if f.ended = err != nil; f.ended && err != io.EOF {
@@ -124,7 +125,8 @@ func (l *Files) readLine(f *file) error {
 	return nil
 }
 
-// note counts whether the next event is later or older than the event before it.
+// note compares the time of the next event with the time of the event before it, and counts it as
+// later or older.
 func (f *file) note(at time.Time) {
 	switch {
 	case f.first.IsZero():
@@ -137,10 +139,10 @@ func (f *file) note(at time.Time) {
 	f.last = at
 }
 
-// mostText is how many bytes of a text are kept.
+// mostText is the largest number of bytes of a text that are kept.
 const mostText = 4 << 10
 
-// shorten cuts each text of r to mostText bytes.
+// shorten cuts each text of r to at most mostText bytes.
 func shorten(r *retrylog.Record) {
 	e := &r.Event
 	texts := []*string{
@@ -165,9 +167,10 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:mostText], "") + "..."
 }
 
-// NewestFirst returns the name of the first file that starts with its newest line, "" if there is
-// no such file. In such a file, times go back more than twice as often as they go on. Times also go
-// back in a file in the right order, because the lines of two programs or pods may change places.
+// NewestFirst returns the name of the first file that starts with its newest line. It returns "" if
+// there is no such file. In such a file, the times of the events go back more than twice as often
+// as they go forward. Some times go back in every file, because the lines of two programs or pods
+// may be in the wrong order.
 func (l *Files) NewestFirst() string {
 	for _, f := range l.files {
 		if f.older > 2*f.later+1 {

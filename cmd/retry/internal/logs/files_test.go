@@ -124,7 +124,7 @@ func TestForgery(t *testing.T) {
 }
 
 // The source of a call is the source of its first event, or else the file.
-func TestFrom(t *testing.T) {
+func TestSourceIsTheFirstSourceOrTheFile(t *testing.T) {
 	const line = `{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`
 	for prefix, want := range map[string]string{"": "a.log", "web-1  | ": "web-1"} {
 		c := only(t, of(prefix+line))
@@ -134,7 +134,7 @@ func TestFrom(t *testing.T) {
 }
 
 // A call that cannot be compared with a policy says why.
-func TestNotCompared(t *testing.T) {
+func TestCallThatCannotBeComparedSaysWhy(t *testing.T) {
 	for line, want := range map[string]string{
 		`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"task":"a","rule":-1}`:             "a pipeline decided its retries",
 		`level=ERROR msg="gave up" kind=call_finished attempt=1 max=3 elapsed=0s reason=deadline err=x`:                 "its lines have no time",
@@ -150,7 +150,7 @@ func TestNotCompared(t *testing.T) {
 }
 
 // A fault names the file of its event, also if the call continues in another file.
-func TestFaultOfTheSecondFile(t *testing.T) {
+func TestFaultNamesTheFileOfItsEvent(t *testing.T) {
 	log := &logs.Files{}
 	log.Add("a.log", strings.NewReader(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`))
 	log.Add("b.log", strings.NewReader("web-1 | \n"+`{"kind":"attempt_finished","time":"2000-01-01T00:00:01Z","attempt":1,"max":3,"elapsed":"1s","took":"-1s"}`))
@@ -162,7 +162,7 @@ func TestFaultOfTheSecondFile(t *testing.T) {
 }
 
 // Files are merged by time, and a call may continue in another file.
-func TestFiles(t *testing.T) {
+func TestFilesAreMergedByTime(t *testing.T) {
 	lines := logged(t, "a", own)
 	want := text(t, of(lines...))
 	join := func(lines []string) io.Reader { return strings.NewReader(strings.Join(lines, "\n")) }
@@ -171,8 +171,8 @@ func TestFiles(t *testing.T) {
 	require.EqualError(t, err, "a.log: line 1: disk")
 }
 
-// A sourced writer writes lines that a prefix says the source of to a log that others
-// write too.
+// A sourced writer puts the source as a prefix before each line. Several writers can write to the same
+// log.
 type sourced struct {
 	io.Writer
 	log    *sync.Mutex
@@ -185,9 +185,9 @@ func (w sourced) Write(line []byte) (int, error) {
 	return io.WriteString(w.Writer, w.prefix+string(line))
 }
 
-// Calls that run at once are told apart by when they began if they have no keys, and by
-// their sources if they have the same key.
-func TestCallsAtOnce(t *testing.T) {
+// Calls that run at the same time are told apart. Without keys, their starts differ. With the same key,
+// their sources differ.
+func TestCallsAtTheSameTimeAreToldApart(t *testing.T) {
 	for _, row := range []struct {
 		name, key, prefix string
 		how               written
@@ -301,9 +301,9 @@ func TestBoundsInBytes(t *testing.T) {
 	}
 }
 
-// An event of which a value cannot be read, because the log was read in another encoding, is
-// counted, and no line that is cut off.
-func TestUnreadable(t *testing.T) {
+// An event with an unreadable value is counted as unreadable, not as cut off. The value is unreadable if
+// the log is in another encoding.
+func TestUnreadableEventsAreCounted(t *testing.T) {
 	const own = `{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"elapsed":"30%s"}`
 	const text = `level=DEBUG msg="attempt started" kind=attempt_started attempt=1 max=3 elapsed=30%s`
 	for _, line := range []string{own, text, `{"level":"DEBUG","msg":"attempt started",` + own[1:]} {
@@ -322,7 +322,7 @@ func TestUnreadable(t *testing.T) {
 
 // NewestFirst finds a file whose lines are reversed. A file in which some lines changed places is
 // not reversed.
-func TestNewestFirst(t *testing.T) {
+func TestNewestFirstFindsAReversedFile(t *testing.T) {
 	lines := func(seconds ...int) io.Reader {
 		log := ""
 		for _, second := range seconds {

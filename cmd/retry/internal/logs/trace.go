@@ -12,32 +12,33 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// These constants limit what Files hold of open calls. Above a limit, the calls that had no event
-// for the longest time are cut short.
+// These constants limit the open calls that Files keep in memory. If a limit is exceeded, the calls
+// that had no event for the longest time are cut short.
 const (
-	mostRecords = 20_000   // events of all open calls
-	mostAlike   = 200      // open calls with the same key, or without a key
-	mostBytes   = 16 << 20 // bytes in the texts of these events
+	mostRecords = 20_000   // limit on the events of all open calls
+	mostAlike   = 200      // limit on the open calls with one key, or without a key
+	mostBytes   = 16 << 20 // limit on the bytes in the texts of all open calls
 )
 
-// A Trace is a call, as far as the files contain it. Its Attempts are what the events say, even if
-// these events are impossible.
+// A Trace is a call as the files describe it, which may be only a part of the call. Its Attempts
+// contain what the events say, even if the events contradict each other.
 type Trace struct {
 	retrylog.Call
-	Cut string // why the files do not contain the whole call; "" if they do
+	Cut string // why the files do not contain the whole call; "" if they contain it
 
-	origins []origin // the origins of the Records, in their order
-	turn    int      // the number of its last event among all events
+	origins []origin // the origin of each event in Records
+	turn    int      // the number of the last event of the call among all events
 }
 
-// headless is the Cut of a call whose start is missing. Such a call is not compared.
+// headless is the value of Cut for a call whose start is missing. Such a call is not compared with
+// a policy.
 const headless = "the log lacks its start"
 
 // Last returns the last event of t.
 func (t *Trace) Last() *retry.Event { return &t.Records[len(t.Records)-1].Event }
 
-// last returns the source and the origin of the last event of t.
-func (t *Trace) last() (source string, from origin) {
+// lastOrigin returns the source and the origin of the last event of t.
+func (t *Trace) lastOrigin() (source string, from origin) {
 	n := len(t.Records) - 1
 	return t.Records[n].Source, t.origins[n]
 }
@@ -45,17 +46,18 @@ func (t *Trace) last() (source string, from origin) {
 // Stopped reports whether the last event of t ends the call.
 func (t *Trace) Stopped() bool { return t.Last().Kind == retry.CallFinished }
 
-// From returns the source of t, or its file if it has no source.
+// From returns the source of t. If t has no source, From returns the name of the file.
 func (t *Trace) From() string { return cmp.Or(t.Records[0].Source, t.File()) }
 
-// File returns the name of the file of the first event.
+// File returns the name of the file that contains the first event of t.
 func (t *Trace) File() string { return t.origins[0].file.name }
 
 // Foreign reports whether t is from Envoy's access log.
 func (t *Trace) Foreign() bool { return t.origins[0].foreign }
 
-// Compare compares t with a policy. If t cannot be compared or has no end, cut says why. byCode is
-// the result of [retrylog.Call.ByCode]. fault is the first difference; nil if there is none.
+// Compare compares t with a policy. byCode is the result of [retrylog.Call.ByCode]. cut says why t
+// cannot be compared, or that t has no end; otherwise it is "". fault is the first difference from
+// the policy; it is nil if there is none.
 func (t *Trace) Compare(p retry.Policy) (byCode []retrylog.Record, cut string, fault *Fault) {
 	first := &t.Records[0]
 	switch {
@@ -68,18 +70,18 @@ func (t *Trace) Compare(p retry.Policy) (byCode []retrylog.Record, cut string, f
 	case first.Logged && first.Event.Time.IsZero():
 		return nil, "its lines have no time", nil
 	}
-	_, last := t.last()
+	_, last := t.lastOrigin()
 	calls, err := retrylog.Replay(t.Records)
 	switch {
 	case err == nil:
 		byCode, err = calls[0].ByCode(p), calls[0].Check(p)
-	case last.torn > t.origins[0].torn: // a line between two events of t
+	case last.torn > t.origins[0].torn: // a line among the lines of t was cut off or unreadable
 		return nil, "one of its lines is cut off or cannot be read", nil
 	}
 	return byCode, t.Cut, t.fault(err)
 }
 
-// fault returns the fault for an error about a record of t. For any other error it returns nil.
+// fault returns the fault for an error about an event of t. For any other error it returns nil.
 func (t *Trace) fault(err error) *Fault {
 	var wrong *retrylog.LineError
 	if !errors.As(err, &wrong) {
@@ -91,28 +93,28 @@ func (t *Trace) fault(err error) *Fault {
 	return &Fault{t.origins[at].file.name, wrong.Record.Source, wrong.Record.Line, wrong.Err}
 }
 
-// Each calls a function with each call of the files: first with the calls that end, in the order of
-// their ends, and then with the calls that have not ended. Its error is about reading a file.
+// Each calls a function with each call in the files. Calls that end come first, in the order of
+// their ends. Calls without an end come last. Each returns an error only if a file cannot be read.
 func (l *Files) Each(each func(*Trace)) error {
 	l.open, l.each = map[string][]*Trace{}, each
 	r, err := l.next()
 	for ; err == nil; r, err = l.next() {
 		l.collect(r)
 	}
-	l.cut(l.all(), 1, "the log lacks its end")
+	l.closeOldest(l.openCalls(), 1, "the log lacks its end")
 	if err == io.EOF {
 		return nil
 	}
 	return err
 }
 
-// collect adds the next event to its call.
+// collect adds an event to the call to which it belongs, and closes the call if the event ends it.
 func (l *Files) collect(r event) {
 	call := l.find(&r)
-	if call == nil && !known(r.Event.Kind) {
+	if call == nil && !isKnown(r.Event.Kind) {
 		return
 	}
-	if call != nil && r.Key != "" && (begins(r.Event) ||
+	if call != nil && r.Key != "" && (startsCall(r.Event) ||
 		r.Logged && r.Event.Attempt == 1 && !call.CanAdd(r.Record)) {
 		l.close(call, "the log lacks its end: the next call with the same key has begun")
 		call = nil
@@ -130,14 +132,15 @@ func (l *Files) collect(r event) {
 	case r.Event.Kind == retry.CallFinished:
 		l.close(call, "")
 	case len(alike) > mostAlike:
-		l.Dropped += l.cut(alike, 4, "too many calls were open at once")
+		l.Dropped += l.closeOldest(alike, 4, "too many calls were open at once")
 	case l.records > mostRecords, l.bytes > mostBytes:
-		l.Dropped += l.cut(l.all(), 4, "too many calls were open at once")
+		l.Dropped += l.closeOldest(l.openCalls(), 4, "too many calls were open at once")
 	}
 }
 
-// known reports whether this version knows a kind of event. A newer version may log other kinds.
-func known(kind retry.EventKind) bool {
+// isKnown reports whether this version knows a kind of event. The log of a newer version may
+// contain other kinds.
+func isKnown(kind retry.EventKind) bool {
 	switch kind {
 	case retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished:
 		return true
@@ -145,15 +148,15 @@ func known(kind retry.EventKind) bool {
 	return false
 }
 
-// begins reports whether e is always the first event of a call.
-func begins(e retry.Event) bool {
+// startsCall reports whether e can only be the first event of a call.
+func startsCall(e retry.Event) bool {
 	return e.Kind == retry.AttemptStarted && e.Attempt == 1 ||
 		e.Kind == retry.CallFinished && e.Attempt == 0
 }
 
-// begin opens a call whose first event in the log is r.
+// begin opens a call. r is the first event of the call in the log.
 func (l *Files) begin(r *event) *Trace {
-	const usual = 3 // a call that succeeds at once
+	const usual = 3 // the number of events of a call that succeeds at once
 	call := &Trace{
 		Call:    retrylog.Call{Key: r.Key, Records: make([]retrylog.Record, 0, usual)},
 		origins: make([]origin, 0, usual),
@@ -167,25 +170,27 @@ func (l *Files) begin(r *event) *Trace {
 	return call
 }
 
-// find returns the open call to which r belongs, nil if r begins a call. It looks at the open calls
-// with the key of r.
+// find returns the open call to which the event r belongs. It returns nil if r begins a call. Only
+// open calls with the key of r are considered.
 //
-// With a key, a call of the same source and file is preferred. Otherwise r may belong to a job
-// whose next attempt another process makes, or to a call that continues in another file after a
-// rotation. In both cases r must be a possible next event.
+// If r has a key, find prefers a call with the same source and file. If there is none, r may belong
+// to a job whose next attempt another process makes, or to a call that continues in another file
+// after a rotation. In both cases r must be a possible next event of the call.
 //
-// Without a key, the call must be of the same source, and r must be a possible next event.
+// If r has no key, the call must have the source of r, and r must be a possible next event of the
+// call.
 //
-// If several calls are possible, find returns the call whose start agrees best with r.
+// If several calls are possible, find returns the call whose start best fits the time and the
+// Elapsed of r.
 func (l *Files) find(r *event) (found *Trace) {
 	e := &r.Event
-	if r.foreign || r.Key == "" && begins(*e) {
+	if r.foreign || r.Key == "" && startsCall(*e) {
 		return nil
 	}
 	best, closest := 0, time.Duration(0)
 	for _, call := range l.open[r.Key] {
 		before := call.Last()
-		source, last := call.last()
+		source, last := call.lastOrigin()
 		apart := (e.Time.Sub(before.Time) - (e.Elapsed - before.Elapsed)).Abs()
 		here, rank := source == r.Source, 0
 		switch {
@@ -202,11 +207,12 @@ func (l *Files) find(r *event) (found *Trace) {
 	return found
 }
 
-// rotated is the largest difference between the starts that two events of a call in different files
-// imply. It is not 0 because some logs have times in whole seconds.
+// Two events of a call in different files each imply a time at which the call started. rotated is
+// the largest difference between these times. It is not 0, because some logs have times in whole
+// seconds.
 const rotated = 2 * time.Second
 
-// bytesOf returns the number of bytes in the texts of r.
+// bytesOf returns how many bytes the texts of r have.
 func bytesOf(r *retrylog.Record) int {
 	e := &r.Event
 	n := len(r.Key) + len(r.Source) + len(r.Task) + len(e.Class) + len(e.Kind) + len(e.Reason)
@@ -218,8 +224,8 @@ func bytesOf(r *retrylog.Record) int {
 	return n
 }
 
-// close removes a call from the open calls, and passes it on. cut is why the call is not whole, ""
-// if it is.
+// close removes a call from the open calls and passes it to the function of Each. cut says why the
+// call is not whole; it is "" if the call is whole.
 func (l *Files) close(call *Trace, cut string) {
 	call.Cut = cmp.Or(call.Cut, cut)
 	l.records -= len(call.Records)
@@ -233,12 +239,14 @@ func (l *Files) close(call *Trace, cut string) {
 	l.each(call)
 }
 
-// all returns the open calls.
-func (l *Files) all() []*Trace { return slices.Concat(slices.Collect(maps.Values(l.open))...) }
+// openCalls returns all open calls.
+func (l *Files) openCalls() []*Trace {
+	return slices.Concat(slices.Collect(maps.Values(l.open))...)
+}
 
-// cut closes a part of some calls, and returns how many it closed. The part is 1/nth of the calls:
-// those that had no event for the longest time.
-func (l *Files) cut(calls []*Trace, nth int, why string) int {
+// closeOldest closes some of these calls, and returns how many it has closed. It closes the calls
+// that had no event for the longest time: all calls if nth is 1, a quarter of them if nth is 4.
+func (l *Files) closeOldest(calls []*Trace, nth int, why string) int {
 	calls = slices.SortedFunc(slices.Values(calls), func(a, b *Trace) int { return a.turn - b.turn })
 	calls = calls[:(len(calls)+nth-1)/nth]
 	for _, call := range calls {

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// textWhole takes a whole number, which may be written as text.
-func (f *form) textWhole(key string, missing int) int {
-	n := uint64(missing)
+// textWhole returns the value of a key that must be a whole number. The number may be written as
+// text.
+func (f *form) textWhole(key string, fallback int) int {
+	n := uint64(fallback)
 	take(f, key, "a whole number, such as 3", nil, func(value json.RawMessage) bool {
 		var err error
 		n, err = strconv.ParseUint(strings.Trim(string(value), `"`), 10, 31)
@@ -22,12 +23,12 @@ func (f *form) textWhole(key string, missing int) int {
 // readArgo reads the retryStrategy of a template or of a containerSet.
 func readArgo(f *form) {
 	f.factor = 1
-	if f.b.beside != nil && f.b.beside.key == "containerSet" { // a containerSet has its own settings
+	if f.b.beside != nil && f.b.beside.key == "containerSet" { // its keys differ
 		f.attempts, f.base = 1+f.textWhole("retries", 0), f.time("duration", 0, 0)
 		return
 	}
 	f.attempts = 1 + f.textWhole("limit", -2) // -1: unlimited
-	written := func(key string) bool { return f.has(key) || f.b.templates[key] }
+	written := func(key string) bool { return f.isSet(key) || f.b.templates[key] }
 	limited := written("limit")
 	policies := []string{"Always", "OnFailure", "OnError", "OnTransientError"}
 	isPolicy := func(p string) bool { return slices.Contains(policies, p) }
@@ -55,11 +56,13 @@ func readArgo(f *form) {
 	f.callers()
 }
 
-// callers warns if another template is retried and runs this template, which is retried too.
+// callers warns if another template that is retried runs this template, because this template is
+// retried too.
 func (f *form) callers() {
-	whole, name := f.b.beside.outermost(), f.text(f.b.beside, "name")
-	templates := f.all(whole, "spec.templates.*")
-	templates = append(templates, f.all(whole, "spec.workflowSpec.templates.*")...) // a CronWorkflow
+	whole, name := f.b.beside.outermost(), f.textAt(f.b.beside, "name")
+	templates := f.places(whole, "spec.templates.*")
+	ofCronWorkflow := f.places(whole, "spec.workflowSpec.templates.*")
+	templates = append(templates, ofCronWorkflow...)
 	for _, other := range templates {
 		if f.attempts == 1 || name == "" || other.node == f.b.beside.node ||
 			!hasKey(other.node, "retryStrategy") {
@@ -70,7 +73,7 @@ func (f *form) callers() {
 			if calls {
 				f.b.warn(multiply, "limit",
 					fmt.Sprintf("attempts multiply: template %s is retried too, and runs this template in "+
-						"each attempt", f.text(other, "name")))
+						"each attempt", f.textAt(other, "name")))
 			}
 			return calls
 		})

@@ -8,12 +8,12 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// readAsynq reads the retries of a task. After n retries, asynq draws a delay from n^4+15 to
+// readAsynq reads the retries of a task. After n retries, asynq draws a delay between n^4+15 and
 // n^4+15+29(n+1) seconds.
 func readAsynq(f *form) {
 	f.attempts = 1 + f.whole("max_retry", 0, 1000, 25)
 	f.timeout = time.Duration(f.whole("timeout_seconds", 0, math.MaxInt32, 0)) * time.Second
-	if f.timeout == 0 && !f.has("deadline") {
+	if f.timeout == 0 && !f.isSet("deadline") {
 		f.timeout = 30 * time.Minute
 		f.b.note("timeout_seconds", "30m, the default of asynq without a deadline, ends each attempt")
 	}

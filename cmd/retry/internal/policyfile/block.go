@@ -10,42 +10,43 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A Block is a part of a file that is a policy, or should be one.
+// A Block is a part of a file that contains a policy, or that should contain a policy.
 type Block struct {
 	File string
-	At   string // the path to the block, as Find takes it; "" if the block is the whole file
+	At   string // the path to the block, such as jobs.0.retry; "" if the block is the whole file
 	Line int
 
-	Notes  []string // set by Read: settings that a policy cannot express, each after its key
+	Notes  []string // set by Read: a text for each setting that a policy cannot express
 	Bounds          // set by Read
 
 	node      *yaml.Node
 	documents []*yaml.Node    // the documents of the file
-	original  *yaml.Node      // the node in the file, while node has the values of its expansions
+	original  *yaml.Node      // the node in the file; node has defaults in place of templates
 	beside    *place          // the mapping around the block; nil if there is none
-	dialect   string          // the dialect that the place in the file shows; "" if it shows none
-	broken    string          // why the block cannot be read; "" if it can
-	absent    string          // what applies if the block is not in the file; "" if it is in the file
-	misspelt  bool            // the block is next to policies, and a key is nearly a key of a policy
+	dialect   string          // the dialect to which the place in the file belongs; "" if unknown
+	broken    string          // why the block cannot be read; "" if it can be read
+	absent    string          // the default that applies if the file lacks the block; otherwise ""
+	misspelt  bool            // a key is probably misspelled, and other documents are policies
 	warnings  []warning       // set by Read
 	lines     map[string]int  // set by Read: the lines of the settings next to the block
 	templates map[string]bool // set by Read: the keys whose values are unknown templates
-	unnoted   []string        // during Read: the keys whose expansions are not noted
-	terms     *terms          // set by Read: the limits of its dialect; nil for the native form
+	unnoted   []string        // during Read: the keys whose templates need no note
+	terms     *terms          // set by Read: the keys that limit retries; nil for the native form
 }
 
-// usualKeys are the usual keys of a policy in a larger file.
+// usualKeys are the keys under which a larger file usually has a policy.
 var usualKeys = []string{"retry", "work_config"}
 
 // Find returns the blocks at a path such as services.payments.retry or steps.0.retry. In a path, *
 // stands for every key or element, and a key may contain dots. In a file with several documents, a
 // path may start with the number of a document, from 1.
 //
-// If the path is "", Find looks in each document for the first of these:
+// If the path is "", Find looks in each document for these blocks, and returns the first kind that
+// it finds:
 //
 //   - the values of the keys retry and work_config that are policies
 //   - the whole document, if it is a policy
-//   - all settings that the document shows to be settings of another system
+//   - all settings that certainly belong to another system
 //   - the values of the keys retry and work_config, and the whole document
 func (f *File) Find(at string) (blocks []Block) {
 	several := len(f.documents) > 1
@@ -79,9 +80,9 @@ func (f *File) Find(at string) (blocks []Block) {
 		}
 	}
 	policies := slices.ContainsFunc(blocks, func(b Block) bool { return isOwn(b.node) })
-	for i, b := range blocks { // a document next to policies
+	for i, b := range blocks { // look for misspelled keys in a file that also has policies
 		if whole := b.At == "" || isNumber(b.At); whole && !b.Known() {
-			blocks[i].misspelt = policies && b.near() > 0
+			blocks[i].misspelt = policies && b.nearKeys() > 0
 		}
 	}
 	return blocks
@@ -92,7 +93,8 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// Only returns the only block at a path; see [File.Find].
+// Only returns the only block at a path, which is a path as in [File.Find]. It returns a fault if
+// there is no block or more than one.
 func (f *File) Only(at string) (Block, *Fault) {
 	blocks := f.Find(at)
 	known := slices.DeleteFunc(slices.Clone(blocks), func(b Block) bool { return !b.Known() })
@@ -103,7 +105,7 @@ func (f *File) Only(at string) (Block, *Fault) {
 	switch {
 	case at == "" && len(known) > 0: // the other documents are not policies
 		blocks = known
-	case at == "" && len(blocks) > 1: // none is a policy, and the fault of the first block says so
+	case at == "" && len(blocks) > 1: // no block is a policy: reading the first one will report that
 		blocks = blocks[:1]
 	}
 	switch {
@@ -140,8 +142,8 @@ type search struct {
 	steps  int
 }
 
-// mostSteps limits a search. Without a limit, a few anchors inside each other could stand for so
-// many nodes that the search would take hours.
+// mostSteps is the largest number of steps of a search. Without this limit, a few anchors inside
+// each other could keep a search busy for hours.
 const mostSteps = 50_000
 
 func (s *search) add(node *yaml.Node, beside *place, path []string, dialect string) {
@@ -156,12 +158,12 @@ func (s *search) add(node *yaml.Node, beside *place, path []string, dialect stri
 	})
 }
 
-// forGenerators is the end of the names of files in gRPC's form that generators of clients read.
-// These files need no maxAttempts, and may have an empty list of codes.
+// forGenerators is the end of the names of files that generators of gRPC clients read. Such a file
+// looks like a service config, but needs no maxAttempts and may have an empty list of codes.
 const forGenerators = "_grpc_service_config.json"
 
-// document appends the blocks at the usual places of a document to which a path leads, or else the
-// whole document.
+// document appends the blocks at the usual places of a document. If none of them is certainly a
+// policy, it also appends the whole document. path is the path to the document.
 func (s *search) document(document *yaml.Node, path []string) {
 	first := len(s.blocks)
 	if s.usual(document, path); !slices.ContainsFunc(s.blocks[first:], isKnown) {
@@ -210,10 +212,11 @@ func (s *search) usual(document *yaml.Node, path []string) {
 	})
 }
 
-// placed returns the dialect of a node to which a path of the user leads. If the document does not
-// show the dialect, the keys of the node do, below a key that the dialect uses. placed returns ""
-// if several dialects are possible.
-func placed(path []string, e entry) (dialect string) {
+// dialectAt returns the dialect of the node e at a path that the user wrote. If the document does
+// not show the dialect, the keys may show it. The dialect must have settings under the key of e,
+// and the node must have a key that is typical of the dialect. dialectAt returns "" if there is no
+// such dialect, or more than one.
+func dialectAt(path []string, e entry) (dialect string) {
 	node := e.value
 	if node.Kind != yaml.MappingNode || len(e.under) > longestKey || len(byKey[fold(e.under)]) == 0 {
 		return ""
@@ -223,7 +226,7 @@ func placed(path []string, e entry) (dialect string) {
 		return dialect
 	}
 	for _, d := range dialects {
-		if d.format == nil || !d.format.under(e.under) {
+		if d.format == nil || !d.format.hasPlaceUnder(e.under) {
 			continue
 		}
 		native := len(node.Content) > 0 && (&Block{node: node}).writtenAsNative()
@@ -238,17 +241,18 @@ func placed(path []string, e entry) (dialect string) {
 	return dialect
 }
 
-// absent appends a block for settings that an entry leaves out, if its system retries by default.
+// absent appends a block for settings that an entry lacks, if the system of the entry retries by
+// default.
 func (s *search) absent(below []string, e entry, path []string) {
 	add := func(line int, in *place, key, settings, dialect, why string) {
 		var node yaml.Node
-		_ = yaml.Unmarshal([]byte(settings), &node) // which is a constant
+		_ = yaml.Unmarshal([]byte(settings), &node) // settings is a constant and valid YAML
 		node.Content[0].Line = line
 		s.add(node.Content[0], in, slices.Concat(path, below, []string{key}), dialect)
 		s.blocks[len(s.blocks)-1].absent = why
 	}
 	value := resolved(e.value)
-	shown := func(key string) bool { // a block under it would be of the system
+	shown := func(key string) bool { // whether a block at this key would belong to a system
 		in := newPlace(value, e.under, e.in, below)
 		return value.Kind == yaml.MappingNode && !hasKey(value, key) &&
 			dialectOf(append(slices.Clone(below), key),
@@ -260,7 +264,7 @@ func (s *search) absent(below []string, e entry, path []string) {
 		add(value.Line, newPlace(value, e.under, e.in, below), "retries", "{attempts: 2}", "istio",
 			"retries: it is left out, and Istio retries twice, on "+istioDefault)
 	case e.in != nil && e.in.key == "exporters" &&
-		e.in.up.has("service|receivers|processors", exactly) &&
+		e.in.up.hasKeys("service|receivers|processors", exactly) &&
 		slices.Contains(defaultExporters, name) && !hasKey(value, "retry_on_failure") && !e.in.inSchema():
 		if value.Kind != yaml.MappingNode {
 			value = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: e.line}
@@ -274,8 +278,9 @@ var emptyMapping = &yaml.Node{Kind: yaml.MappingNode}
 
 var defaultExporters = []string{"otlp", "otlp_grpc", "otlphttp", "otlp_http"}
 
-// find appends the blocks at a path from a node. walked is the path to the node. The node is under
-// the key under of the mapping beside, directly or in lists.
+// find follows path from a node, and appends the blocks to which the path leads. walked is the path
+// from the document to the node. beside is the mapping around the node. under is the key of this
+// mapping that contains the node, directly or in lists.
 func (s *search) find(node *yaml.Node, beside *place, under string, walked, path []string) {
 	inner := node.Kind == yaml.DocumentNode
 	if node = resolved(node); inner {
@@ -293,17 +298,17 @@ func (s *search) find(node *yaml.Node, beside *place, under string, walked, path
 	}
 	isList := node.Kind == yaml.SequenceNode && len(node.Content) > 0
 	if len(path) == 0 && isList && hasKey(node.Content[0], "ErrorEquals") {
-		path = []string{"*"} // each retrier counts its own attempts
+		path = []string{"*"} // each retrier is a block, because it counts its own attempts
 	}
 	if len(path) == 0 {
-		s.add(node, beside, walked, placed(walked, entry{value: node, under: under, in: beside}))
+		s.add(node, beside, walked, dialectAt(walked, entry{value: node, under: under, in: beside}))
 		return
 	}
 	in := beside
 	if node.Kind == yaml.MappingNode {
 		in = newPlace(node, under, beside, walked)
 	}
-	longest := 1 // how many parts of the path a key can be
+	longest := 1 // the largest number of parts of the path that one key can match
 	for e := range eachEntry(node) {
 		longest = max(longest, strings.Count(e.key, ".")+1)
 	}
@@ -329,8 +334,8 @@ func hasKey(node *yaml.Node, key string) bool {
 	return anyEntry(resolved(node), func(e entry) bool { return e.key == key })
 }
 
-// walk calls visit once for every entry below a node. It skips the entries below an entry for which
-// visit returns true. path is only valid during the call.
+// walk calls visit once for every entry below a node. If visit returns true for an entry, walk
+// skips the entries below this entry. The slice path is valid only until visit returns.
 func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 	seen := map[*yaml.Node]bool{}
 	var below func(node *yaml.Node, in *place, path []string, under string)
@@ -358,24 +363,25 @@ func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 	below(node, nil, nil, "")
 }
 
-// deepest is how many keys deep a search without a path goes.
+// deepest is the largest number of keys in the path to a block that is found without a path of the
+// user.
 const deepest = 100
 
-// Known reports whether b is certainly a policy. That is so if it is in the native form or in a
-// dialect of the library, or if it is in the place where a document of another system has its
-// settings.
+// Known reports whether b is certainly a policy. Such a block is in the native form, in a dialect
+// of the library, or in the place where a document of another system has its settings.
 func (b *Block) Known() bool { return b.dialect != "" || b.misspelt || isOwn(b.node) }
 
 func isKnown(b Block) bool { return b.Known() }
 
-// shown reports whether b has a key that shows a dialect. Such a block may still be something else.
-func (b *Block) shown() bool {
+// hasMark reports whether b has a key that is typical of a dialect. Such a block may still be
+// something other than a policy.
+func (b *Block) hasMark() bool {
 	return slices.ContainsFunc(dialects, func(d dialect) bool { return d.shows(b.node) })
 }
 
-// Excerpt returns the lines of b in the text of its file. It also returns lines before b and lines
-// after b. The parameter around is the largest number of each.
-func (b *Block) Excerpt(text string, around int) (before, block, after string) {
+// Excerpt returns the lines of b in the text of its file. It also returns the n lines before b and
+// the n lines after b, or fewer if the text has fewer.
+func (b *Block) Excerpt(text string, n int) (before, block, after string) {
 	last := b.Line
 	walk(b.node, func(_ []string, e entry) bool {
 		value := resolved(e.value)
@@ -387,11 +393,11 @@ func (b *Block) Excerpt(text string, around int) (before, block, after string) {
 	part := func(from, to int) string {
 		return strings.Join(lines[max(0, from):min(to, len(lines))], "")
 	}
-	return part(first-around, first), part(first, end), part(end, end+around)
+	return part(first-n, first), part(first, end), part(end, end+n)
 }
 
-// near returns how many keys of b are nearly a key of a policy.
-func (b *Block) near() (n int) {
+// nearKeys returns how many keys of b look like a misspelled key of a policy.
+func (b *Block) nearKeys() (n int) {
 	if b.node.Kind != yaml.MappingNode || len(b.node.Content) > 2*mostKeys {
 		return 0
 	}
@@ -403,15 +409,15 @@ func (b *Block) near() (n int) {
 	return n
 }
 
-// isNear reports whether a key is not a key of a policy, but nearly one.
+// isNear reports whether a key looks like a misspelled key of a policy.
 func isNear(key string) bool {
 	native := dialects[0]
-	return !native.has(native.keys, key) && nearest(key, native.keys) != ""
+	return !native.accepts(native.keys, key) && nearest(key, native.keys) != ""
 }
 
-// isOwn reports whether a mapping is in the native form or in a dialect of the library. That is so
-// if all of its keys are keys of one form, also misspelled, or if it has a backoff that only the
-// native form has.
+// isOwn reports whether a mapping is in the native form or in a dialect of the library. In such a
+// mapping, all keys are keys of the same form, and keys of the native form may be misspelled. A
+// mapping with a backoff of the native form also counts.
 func isOwn(node *yaml.Node) bool {
 	if node.Kind != yaml.MappingNode || len(node.Content) > 2*mostKeys {
 		return false
@@ -423,14 +429,14 @@ func isOwn(node *yaml.Node) bool {
 	return slices.ContainsFunc(dialects, func(d dialect) bool {
 		return d.format == nil && !slices.ContainsFunc(all, func(e entry) bool {
 			misspelt := d.name == Native && !strings.ContainsFunc(e.key, isForeign) && isNear(e.key)
-			return !d.has(d.keys, e.key) && !misspelt
+			return !d.accepts(d.keys, e.key) && !misspelt
 		})
 	}) || slices.ContainsFunc(all, func(e entry) bool {
 		return e.key == "backoff" && isBackoff(resolved(e.value))
 	})
 }
 
-// isForeign reports whether no key of a policy contains r.
+// isForeign reports whether the character r is in no key of a policy.
 func isForeign(r rune) bool { return r != '_' && !('a' <= r && r <= 'z') }
 
 // isBackoff reports whether a mapping is a backoff of the native form.
@@ -438,11 +444,11 @@ func isBackoff(node *yaml.Node) bool {
 	in := &place{node: node}
 	kind, _ := in.get(exactly, "type")
 	curves := []string{"fixed", "linear", "exponential", "fibonacci", "schedule"}
-	return slices.Contains(curves, text(kind.value)) && in.has("base|delays", exactly)
+	return slices.Contains(curves, text(kind.value)) && in.hasKeys("base|delays", exactly)
 }
 
 // line returns the line of a key in b, such as backoff.delays[1]. If b does not have the key, ok is
-// false and the line is the line of the node that would contain the key.
+// false, and line returns the line of the node that should contain the key.
 func (b *Block) line(path string) (line int, ok bool) {
 	node, line := b.node, b.Line
 	separates := func(r rune) bool { return strings.ContainsRune(".[]", r) }
@@ -466,16 +472,16 @@ type entry struct {
 	key   string
 	line  int
 	value *yaml.Node
-	under string // set by walk: the key of a mapping that contains the entry, directly or in lists
-	in    *place // set by walk: this mapping
+	under string // set by walk: key itself; in a list, the key that contains the list
+	in    *place // set by walk: the mapping that has this key
 }
 
-// entries returns the entries of a mapping or a sequence. In a mapping, merged
-// keys come last, and only if the mapping does not have them itself.
+// entries returns the entries of a mapping or a sequence. In a mapping, the keys that << merges
+// come last. A merged key is left out if the mapping has the same key itself.
 func entries(node *yaml.Node) []entry { return slices.Collect(eachEntry(node)) }
 
-// eachEntry yields what entries returns. A list may be as long as a file allows, and a list of its
-// entries would be as large as its nodes.
+// eachEntry yields the entries that the function entries returns. It makes no list of them, because
+// such a list could need as much memory as all nodes of the file.
 func eachEntry(node *yaml.Node) iter.Seq[entry] {
 	return func(yield func(entry) bool) {
 		switch node.Kind {
@@ -492,20 +498,19 @@ func eachEntry(node *yaml.Node) iter.Seq[entry] {
 	}
 }
 
-// firstEntry returns the first entry of a mapping or a sequence for which the function returns
-// true.
-func firstEntry(node *yaml.Node, is func(entry) bool) (e entry, ok bool) {
+// firstEntry returns the first entry of a mapping or a sequence for which fits returns true.
+func firstEntry(node *yaml.Node, fits func(entry) bool) (e entry, ok bool) {
 	for e := range eachEntry(node) {
-		if is(e) {
+		if fits(e) {
 			return e, true
 		}
 	}
 	return entry{}, false
 }
 
-// anyEntry reports whether the function returns true for an entry of a mapping or a sequence.
-func anyEntry(node *yaml.Node, is func(entry) bool) bool {
-	_, ok := firstEntry(node, is)
+// anyEntry reports whether fits returns true for at least one entry of a mapping or a sequence.
+func anyEntry(node *yaml.Node, fits func(entry) bool) bool {
+	_, ok := firstEntry(node, fits)
 	return ok
 }
 
@@ -545,7 +550,8 @@ func eachKey(node *yaml.Node, yield func(entry) bool) {
 	}
 }
 
-// resolved returns the node of an alias, and the root of a document.
+// resolved returns the node for which an alias stands, or the root node of a document. It returns
+// any other node unchanged.
 func resolved(node *yaml.Node) *yaml.Node {
 	for {
 		switch node.Kind {

@@ -11,20 +11,21 @@ import (
 	"github.com/goretry/retry/retrydialect"
 )
 
-// Native is the name of the form of retry.Policy.
+// Native is the name of the dialect of retry.Policy itself.
 const Native = "native"
 
-// A dialect is a form in which a policy can be written.
+// A dialect is a way to write a policy in a file: the native form, or the form of another library
+// or system.
 type dialect struct {
 	name   string
 	read   func(*yaml.Node, *Block) (retry.Policy, error)
 	format *format  // nil for a dialect of the library
-	all    []string // its keys, with keys of inner mappings such as "backoff.base"
-	keys   []string // the keys in all without a dot
-	terms  *terms   // nil for the native form
+	all    []string // all keys, including keys of inner mappings such as "backoff.base"
+	keys   []string // the keys of the outer mapping: the keys without a dot
+	terms  *terms   // the keys that limit retries; nil for the native form
 }
 
-// dialects are all dialects. The native form is the first.
+// dialects lists all dialects. The native form is the first.
 var dialects = []dialect{
 	{name: Native, read: readNative, all: retry.Keys()},
 	{name: "tasker", read: readDialect[retrydialect.Tasker], all: new(retrydialect.Tasker).Keys(),
@@ -44,8 +45,8 @@ func Dialects() (names []string) {
 	return names
 }
 
-// init adds the formats of other systems. In the variable they would be a cycle, because their
-// readers use dialects.
+// init adds the formats of other systems to dialects. The variable cannot list them itself, because
+// their read functions use the variable.
 func init() {
 	for i := range formats {
 		f := &formats[i]
@@ -76,10 +77,14 @@ func readDialect[T any, P interface {
 	return block.Policy()
 }
 
-// Read reads the policy in b, and returns it with the name of its dialect. If from is "", the
-// dialect is the one that the place of b in its file shows, or else native if b is in the native
-// form, or else the only dialect that fits. If b cannot be read or is invalid, Read returns every
-// fault. Read sets Notes and Bounds.
+// Read reads the policy in b, and returns it with the name of its dialect. The parameter from is
+// the name of the dialect. If from is "", Read uses the first of these that exists:
+//
+//   - the dialect to which the place of b in its file belongs
+//   - the native form, if b is in this form
+//   - the only dialect in which b can be read
+//
+// If b cannot be read or is invalid, Read returns every fault. Read sets Notes and Bounds.
 func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault) {
 	b.reset()
 	d, p, err := b.read(from)
@@ -92,7 +97,7 @@ func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault)
 	b.readBeside(d.format, p)
 	b.terms = d.terms
 	if d.name == "taskharbor" && p.MaxAttempts == 0 {
-		b.note("max_attempts", "with 0 each job says how many attempts it has; here it is 1")
+		b.note("max_attempts", "if it is 0, each job has a limit of its own; here the limit is 1")
 	}
 	if b.absent != "" {
 		b.Notes = append([]string{b.absent}, b.Notes...)
@@ -145,7 +150,7 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 		if why := b.elsewhere(); why != nil {
 			return d, p, why
 		}
-		if (b.At == "" || isNumber(b.At)) && !b.Known() && !b.shown() && b.near() == 0 {
+		if (b.At == "" || isNumber(b.At)) && !b.Known() && !b.hasMark() && b.nearKeys() == 0 {
 			return d, p, b.noPolicy()
 		}
 		// Report the faults in the dialect that was probably intended.
@@ -154,7 +159,7 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 		return d, p, err
 	default:
 		return d, p, b.fault(ambiguous,
-			fmt.Sprintf("this can be read as %s: choose with -from", strings.Join(fit, " or ")))
+			fmt.Sprintf("this can be read as %s: choose one with -from", strings.Join(fit, " or ")))
 	}
 }
 
@@ -163,10 +168,11 @@ func (b *Block) noPolicy() *Fault {
 		"there is no policy here: write a policy, such as {max_attempts: 5}, or the path to it with -at")
 }
 
-// elsewhere says where in b a policy is, or which system that is not read has its settings in b. It
-// returns nil if b has neither, or if b is a policy with one wrong key.
+// elsewhere returns a fault that names the path of a policy inside b, or a system whose settings
+// are in b but are not read. It returns nil if b contains neither, or if b is itself a policy with
+// one wrong key.
 func (b *Block) elsewhere() error {
-	if b.shown() && b.unknown(dialects[0]) == 1 {
+	if b.hasMark() && b.unknown(dialects[0]) == 1 {
 		return nil
 	}
 	if inner := b.inner(); len(inner) > 0 {
@@ -182,7 +188,7 @@ func (b *Block) elsewhere() error {
 	return nil
 }
 
-// Unread returns a note about a setting in b that belongs to a system that is not read. It returns
+// Unread returns a note about a setting in b of a system whose settings are not read. It returns
 // nil if there is no such setting.
 func (b *Block) Unread() (note *Fault) {
 	first := len(shapes)
@@ -203,8 +209,8 @@ func (b *Block) Unread() (note *Fault) {
 }
 
 // Hint returns the path from b to a policy in the native form or in a dialect of the library. It
-// returns "" if b is a policy itself, or if there is none below b. If several policies differ only
-// in one key of their paths, the path has a * in place of this key.
+// returns "" if b is a policy itself, or if no policy is inside b. If the paths of several policies
+// differ in only one key, Hint writes * for this key.
 func (b *Block) Hint() string {
 	inner := b.inner()
 	if len(inner) == 0 {
@@ -219,7 +225,7 @@ func (b *Block) Hint() string {
 	return b.path(first)
 }
 
-// inner returns the path from b to each policy under a key retry.
+// inner returns the path from b to each policy that is the value of a key named retry.
 func (b *Block) inner() (paths [][]string) {
 	if b.Known() {
 		return nil
@@ -233,13 +239,13 @@ func (b *Block) inner() (paths [][]string) {
 	return paths
 }
 
-// path returns the path from the file to the node to which keys lead from b.
+// path returns the path from the document to a node inside b. keys is the path from b to this node.
 func (b *Block) path(keys []string) string {
 	return strings.TrimPrefix(b.At+"."+strings.Join(keys, "."), ".")
 }
 
-// writtenAsNative reports whether b is in the native form, although it may have faults: all of its
-// keys are native keys, and its backoff is not a scalar.
+// writtenAsNative reports whether b is written in the native form, even if b has faults. All keys
+// of such a block are native keys, and its backoff is not a scalar.
 func (b *Block) writtenAsNative() bool {
 	return b.unknown(dialects[0]) == 0 && !anyEntry(b.node, func(e entry) bool {
 		return e.key == "backoff" && resolved(e.value).Kind == yaml.ScalarNode
@@ -249,15 +255,16 @@ func (b *Block) writtenAsNative() bool {
 // unknown returns how many keys of b are not keys of a dialect.
 func (b *Block) unknown(d dialect) (n int) {
 	for e := range eachEntry(b.node) {
-		if !d.has(d.keys, e.key) {
+		if !d.accepts(d.keys, e.key) {
 			n++
 		}
 	}
 	return n
 }
 
-// shows reports whether a mapping has a key that shows the dialect. Each key of a dialect of the
-// library shows it. A mapping with more keys than a policy can have shows no dialect.
+// shows reports whether a mapping has a key that is typical of the dialect. In a dialect of the
+// library, each key is typical. shows returns false if the mapping has more keys than a policy can
+// have.
 func (d *dialect) shows(node *yaml.Node) bool {
 	if len(node.Content) > 2*mostKeys {
 		return false
@@ -271,12 +278,12 @@ func (d *dialect) shows(node *yaml.Node) bool {
 			return e.key == "retryPolicy" && resolved(e.value).Kind == yaml.ScalarNode ||
 				e.key == "backoff" && hasKey(e.value, "duration")
 		}
-		return d.has(marks, e.key)
+		return d.accepts(marks, e.key)
 	})
 }
 
-// has reports whether a key is one of keys, in any spelling that the dialect accepts.
-func (d *dialect) has(keys []string, key string) bool {
+// accepts reports whether key is in keys, in any spelling that the dialect accepts.
+func (d *dialect) accepts(keys []string, key string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool {
 		return k == key || d.format != nil && d.format.spells(k, key)
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// envoyConditions are the names in retry_on that Envoy knows. It ignores other names silently.
+// envoyConditions lists the names in retry_on that Envoy knows. Envoy silently ignores other names.
 var envoyConditions = strings.Fields(`5xx gateway-error reset reset-before-request connect-failure
 	envoy-ratelimited retriable-4xx refused-stream retriable-status-codes retriable-headers
 	http3-post-connect-failure cancelled deadline-exceeded internal resource-exhausted unavailable`)
@@ -19,15 +19,15 @@ var envoyConditions = strings.Fields(`5xx gateway-error reset reset-before-reque
 // isEnvoyCondition reports whether Envoy knows a condition.
 func isEnvoyCondition(name string) bool { return slices.Contains(envoyConditions, name) }
 
-// mesh reads what Envoy and Istio share, because Istio configures Envoy: the conditions and the
-// delays. A delay is drawn from 0 to an interval in whole milliseconds. The interval doubles, up to
-// ten times the first interval.
+// mesh reads the settings that Envoy and Istio have in common: the conditions and the delays. Istio
+// configures Envoy. A delay is drawn between 0 and an interval in whole milliseconds. The interval
+// doubles, up to ten times the first interval.
 func (f *form) mesh(key, write string, valid func(string) bool, base, most time.Duration) {
 	write += strings.Join(envoyConditions, ", ")
 	isComma := func(r rune) bool { return r == ',' }
 	names := strings.FieldsFunc(take[string](f, key, write, "", nil), isComma)
 	for i := range names {
-		if key == "retry_on" { // Istio accepts no blanks
+		if key == "retry_on" { // only Envoy accepts blanks around a name
 			names[i] = strings.TrimSpace(names[i])
 		}
 	}
@@ -64,9 +64,9 @@ func readEnvoy(f *form) {
 		"retriable_headers":      "retriable-headers",
 	} {
 		switch written := f.retries(word); {
-		case f.has(list) && !written:
+		case f.isSet(list) && !written:
 			f.b.warn(noEffect, list, fmt.Sprintf("%s: it has no effect without %s in retry_on", list, word))
-		case written && !f.has(list):
+		case written && !f.isSet(list):
 			f.b.warn(noEffect, "retry_on", fmt.Sprintf("retry_on: %s has no effect without %s", word, list))
 		}
 	}
@@ -83,8 +83,9 @@ func readEnvoy(f *form) {
 		"rate_limited_retry_back_off")
 }
 
-// finalTimeout warns if Envoy does not retry an attempt that its own timeout has ended. This end is
-// a reset, which only the conditions 5xx, gateway-error and reset include.
+// finalTimeout warns if Envoy does not retry an attempt that its own timeout has ended. For Envoy,
+// such an attempt ends with a reset. Only the conditions 5xx, gateway-error and reset include a
+// reset.
 func (f *form) finalTimeout(key string) {
 	hedges, _ := f.b.beside.get(snake, "hedge_policy", "hedge_on_per_try_timeout")
 	hedged := hedges.value != nil && hedges.value.Value == "true"

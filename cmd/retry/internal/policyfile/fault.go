@@ -14,19 +14,20 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// A Fault is a mistake at a line of a file, or a report of Lint about the line.
+// A Fault is a mistake at a line of a file, or a finding of lint about a line.
 type Fault struct {
 	File  string `json:"file"`
 	Line  int    `json:"line"`
-	Lint  bool   `json:"warning"`        // valid, but probably unintended
+	Lint  bool   `json:"warning"`        // the setting is valid, but probably unintended
 	Note  bool   `json:"note"`           // the setting belongs to a system that is not read
-	Code  string `json:"code"`           // what kind of fault it is, as in a retry.Finding
+	Code  string `json:"code"`           // a code of retry.Finding, or one of the codes below
 	Field string `json:"field,omitzero"` // the field of a retry.Policy; "" if there is none
 	Key   string `json:"key,omitzero"`   // the key of the setting; "" if there is none
 	Text  string `json:"text"`
 }
 
-// The codes of faults that are not codes of [retry.Finding]. The README of the command lists them.
+// These are the codes of faults that are not findings of the library. The README of the command
+// lists these codes.
 const (
 	unreadable  = "unreadable"
 	NoPolicy    = "no_policy"
@@ -44,18 +45,18 @@ const (
 // say is fmt.Sprintf, but writes the longest duration as "292 years".
 func say(format string, args ...any) string { return fmt.Sprintf(format, saturate.Texts(args)...) }
 
-// Error returns the fault in the form that compilers use.
+// Error returns the fault in the form that compilers use: file:line: text.
 func (f *Fault) Error() string {
 	return fmt.Sprintf("%s:%d: %s", printable.Line(f.File), f.Line, printable.Line(f.Text))
 }
 
-// fault returns a fault of the whole block, at the line of its first limit, or else at its first
-// line.
+// fault returns a fault about the whole block. Its line is the line of the first limit in the
+// block. If there is no limit, it is the first line of the block.
 func (b *Block) fault(code, text string) *Fault {
 	return &Fault{File: b.File, Line: b.lineOf(""), Code: code, Text: text}
 }
 
-// found returns the fault for a finding, at the line of its key.
+// found returns the fault for a finding. Its line is the line of the key in the finding.
 func (b *Block) found(f retry.Finding) *Fault {
 	return &Fault{
 		File:  b.File,
@@ -67,11 +68,12 @@ func (b *Block) found(f retry.Finding) *Fault {
 	}
 }
 
-// A finder is an error with findings, of package retry, of its dialects or of the simulator.
+// A finder is an error with findings. Package retry, its dialects and the simulator return such
+// errors.
 type finder interface{ Findings() []retry.Finding }
 
-// faults returns the faults in an error of reading a policy in a dialect, each at the line of its
-// key.
+// faults returns the faults in the error err, which a policy in the dialect d has caused. Each
+// fault has the line of its key.
 func (b *Block) faults(err error, d dialect) (faults []*Fault) {
 	own, found := new(Fault), finder(nil)
 	switch {
@@ -95,8 +97,8 @@ func (b *Block) faults(err error, d dialect) (faults []*Fault) {
 
 var separators = strings.NewReplacer("_", "", "-", "", " ", "")
 
-// nearest returns the one of keys that was probably meant, "" if none is near. It is a key of the
-// same mapping. If key itself is one of keys, it has no nearest key.
+// nearest returns the key in keys that the user probably meant by key. It considers only keys of
+// the same mapping. It returns "" if no key is similar, or if key itself is in keys.
 func nearest(key string, keys []string) string {
 	if len(key) > 60 || slices.Contains(keys, key) { // the work grows with the length of key
 		return ""
@@ -127,8 +129,8 @@ var otherNames = map[string][]string{
 	"attempt_timeout": {"per_try_timeout", "perTryTimeout", "timeout_seconds"},
 }
 
-// lineOf returns the line of a key. If b has the key neither under this name nor under the name in
-// a dialect, it returns the line of the first limit.
+// lineOf returns the line of a key of the native form. If b has this key neither under its native
+// name nor under its name in a dialect, lineOf returns the line of the first limit in b.
 func (b *Block) lineOf(key string) int {
 	if top, _, _ := strings.Cut(key, "."); top != "" {
 		if _, ok := b.line(top); ok {

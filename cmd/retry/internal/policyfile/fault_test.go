@@ -12,7 +12,7 @@ import (
 
 // A fault has the line of its key and a code. For a misspelled key it suggests a key of the same mapping,
 // but not a key of another type of backoff.
-func TestFaultOfAKey(t *testing.T) {
+func TestFaultHasTheLineOfItsKey(t *testing.T) {
 	type fault struct {
 		line            int
 		code, key, text string // what the text begins with
@@ -52,7 +52,7 @@ func TestFaultOfAKey(t *testing.T) {
 }
 
 // The fault of a file that does not parse has the line that the parser names.
-func TestFaultOfAFile(t *testing.T) {
+func TestFaultHasTheLineThatTheParserNames(t *testing.T) {
 	for name, text := range map[string]string{"file.yaml": "a: 1\nb: 2\n c: 3\n", "file.json": "{\"a\": 1,\n\n]"} {
 		_, err := Parse(name, []byte(text))
 		var fault *Fault

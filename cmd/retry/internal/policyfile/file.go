@@ -22,13 +22,14 @@ type File struct {
 	Name string
 
 	documents []*yaml.Node
-	nodes     int // the nodes of all documents
-	steps     int // the steps of checking the file
-	merged    int // the keys that << merges
+	nodes     int // the number of nodes in all documents
+	steps     int // the number of nodes that check has looked at
+	merged    int // the number of keys that << merges
 }
 
-// Parse parses YAML, or JSON if the name ends in .json or the data is JSON. If
-// that fails, the error is a *Fault.
+// Parse parses a file. It expects JSON if the name ends in .json. It also expects JSON if the data
+// is valid JSON, unless the name ends in .yaml or .yml. Otherwise it expects YAML. The error is a
+// *Fault.
 func Parse(name string, data []byte) (*File, error) {
 	f := &File{Name: name}
 	var fault *Fault
@@ -52,8 +53,8 @@ func Parse(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// MayHold reports whether a text that does not parse is probably meant to contain a policy: it has
-// a key of a policy, and is not a template.
+// MayHold reports whether a text that does not parse was probably meant to contain a policy. Such a
+// text has a key of a policy and is not a template.
 func MayHold(data []byte) bool { return ownKey.Match(data) && !template.Match(data) }
 
 var (
@@ -62,9 +63,9 @@ var (
 )
 
 func (f *File) parseYAML(data []byte) (documents []*yaml.Node, fault *Fault) {
-	if n, line := starts(data, mostStarts); n > mostStarts {
-		text := fmt.Sprintf("this has more than %d places where a key or a value may begin, up to here",
-			mostStarts)
+	if n, line := countStarts(data, mostStarts); n > mostStarts {
+		text := fmt.Sprintf("up to this line, the file has more than %d places where a key or a value "+
+			"may begin", mostStarts)
 		return nil, &Fault{File: f.Name, Line: line, Code: unreadable, Text: text}
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -93,15 +94,16 @@ func (f *File) count(node *yaml.Node) {
 }
 
 // tooMany is the text of the fault of a file with too many nodes.
-var tooMany = fmt.Sprintf("the documents of this file have more than %d keys and "+
-	"values, up to here", mostFileNodes)
+var tooMany = fmt.Sprintf("up to this line, the file has more than %d keys and values",
+	mostFileNodes)
 
-// parseTexts replaces texts in a resource of Kubernetes by document nodes. Such a text is itself a
-// document, for example the configuration of a collector in a ConfigMap.
+// parseTexts parses the texts in a resource of Kubernetes that are documents themselves, such as
+// the configuration of a collector in a ConfigMap. It replaces the node of each such text by a
+// document node.
 func (f *File) parseTexts(resource *yaml.Node) {
 	in := &place{node: resolved(resource)}
 	kind, _ := in.get(exactly, "kind")
-	if key, ok := holders[text(kind.value)]; ok && in.has("apiVersion", exactly) {
+	if key, ok := holders[text(kind.value)]; ok && in.hasKeys("apiVersion", exactly) {
 		at, _ := in.get(exactly, strings.Split(key, ".")...)
 		if at.value != nil && at.value.Kind == yaml.ScalarNode {
 			f.parseText(at.value)
@@ -118,13 +120,13 @@ func (f *File) parseTexts(resource *yaml.Node) {
 	}
 }
 
-// holders maps kinds of resources to the path of their texts that contain documents.
+// holders maps a kind of resource to the path of its texts that may contain documents.
 var holders = map[string]string{
 	"ConfigMap": "data", "Secret": "stringData", "OpenTelemetryCollector": "spec.config",
 }
 
-// parseText replaces a text by a document node if the text is a document with one mapping. Any
-// other text, and a text with a fault, is left as it is.
+// parseText replaces the node of a text by a document node if the text is a document with one
+// mapping. If the text is something else, or has a fault, the node is unchanged.
 func (f *File) parseText(node *yaml.Node) {
 	inner := &File{Name: f.Name, nodes: f.nodes}
 	documents, fault := inner.parseYAML([]byte(node.Value))
@@ -142,19 +144,20 @@ func (f *File) parseText(node *yaml.Node) {
 	*node = yaml.Node{Kind: yaml.DocumentNode, Content: documents, Line: node.Line}
 }
 
-// moveLines sets the lines of a document that is in a text at line first of a file. If each is 1,
-// the lines of the text are lines of the file. If each is 0, all nodes are at line first.
-func moveLines(node *yaml.Node, first, each int) {
-	node.Line = first + each*node.Line
+// moveLines sets the line of each node of a document that is a text in a file. The text starts at
+// the line first. If perLine is 1, each line of the text is a line of the file. If perLine is 0,
+// the text is on one line, and this is the line of all nodes.
+func moveLines(node *yaml.Node, first, perLine int) {
+	node.Line = first + perLine*node.Line
 	for _, inner := range node.Content {
-		moveLines(inner, first, each)
+		moveLines(inner, first, perLine)
 	}
 }
 
 var yamlError = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
 
-// splitYAML splits an error of the YAML parser into the line and the text. Such an error has its
-// line only in its text.
+// splitYAML splits an error of the YAML parser into the number of the line and the rest of the
+// text. The parser puts the number only into the text.
 func splitYAML(err error) (line int, text string) {
 	text = err.Error()
 	prefix := yamlError.FindStringSubmatch(text)
@@ -164,8 +167,8 @@ func splitYAML(err error) (line int, text string) {
 	return line, strings.Join(strings.Fields(text[len(prefix[0]):]), " ")
 }
 
-// parseJSON parses JSON into YAML nodes, which have line numbers. The YAML parser does not accept
-// all of JSON, such as the text "\/".
+// parseJSON parses JSON into YAML nodes, which have line numbers. It does not use the YAML parser,
+// which refuses some valid JSON, such as the text "\/".
 func (f *File) parseJSON(data []byte) (documents []*yaml.Node, fault *Fault) {
 	refuse := func(line int, err error) *Fault {
 		return &Fault{File: f.Name, Line: line, Code: unreadable, Text: err.Error()}
@@ -188,8 +191,8 @@ type jsonWalk struct {
 	file *File
 	data []byte
 	dec  *json.Decoder
-	line int   // the line at the offset seen
-	seen int64 // the offset up to which data was read
+	line int   // the number of the line at the offset seen
+	seen int64 // the offset in data up to which the lines are counted
 }
 
 func (w *jsonWalk) value() (*yaml.Node, error) {

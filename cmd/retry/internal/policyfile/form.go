@@ -16,30 +16,31 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// A form has the settings of a format while they are read.
+// A form contains the settings of another system while they are read.
 type form struct {
 	*settings
 	b       *Block
 	times   style
-	needed  bool   // a key that is taken must not be missing, unless it is a template
+	needed  bool   // whether a missing key is a fault; a template counts as a value
 	retryOn string // the failures that are retried, separated by commas
 
-	attempts int // with the first; -1 is unlimited
+	attempts int // all attempts, including the first; -1 is unlimited
 	base     time.Duration
 	factor   float64
 	cap      time.Duration // the longest delay; 0 is no limit
 	jitter   retry.Jitter
-	around   bool // jitter may exceed the cap
+	around   bool // whether jitter may make a delay longer than cap
 	timeout  time.Duration
 	elapsed  time.Duration
 	budget   *retry.Budget
-	delays   retry.Schedule // replaces base, factor and cap; nil if it is not set
+	delays   retry.Schedule // the delays, in place of base, factor and cap; nil if they are not listed
 }
 
-// longestList is how many delays a policy gets as a list.
+// longestList is the largest number of delays that a policy gets as a list.
 const longestList = 100
 
-// policy returns the policy that decides like f. It adds a note if no policy does.
+// policy returns a policy that makes the same decisions as the other system. If there is none,
+// policy returns a similar policy and adds a note.
 func (f *form) policy() retry.Policy {
 	p := retry.Policy{MaxAttempts: f.attempts, AttemptTimeout: f.timeout}
 	if f.attempts == 1 {
@@ -57,7 +58,7 @@ func (f *form) policy() retry.Policy {
 		p.Backoff = retry.Fixed(f.base)
 		if share, _ := f.jitter.(retry.Proportional); f.base > 0 &&
 			float64(f.base)*(1+float64(share)) < float64(f.cap) {
-			p.MaxDelay = f.cap // no delay reaches it
+			p.MaxDelay = f.cap // the policy keeps the cap, although no delay reaches it
 		}
 		return p
 	case !f.around && f.factor > 1:
@@ -65,8 +66,8 @@ func (f *form) policy() retry.Policy {
 		return p
 	}
 
-	// MaxDelay limits jitter too. Only a list can have delays whose jitter exceeds a cap, or delays
-	// that become shorter.
+	// MaxDelay is also the limit of a delay with jitter. So these delays must be a list: delays that
+	// jitter makes longer than the cap, and delays that become shorter.
 	var list retry.Schedule
 	reached := false
 	for d := float64(f.base); len(list) < longestList &&
@@ -77,7 +78,7 @@ func (f *form) policy() retry.Policy {
 	switch {
 	case reached || f.factor < 1 && len(list) == f.attempts-1:
 		p.Backoff = list
-	case list == nil: // another key has a fault
+	case list == nil: // the list is empty because another key has a fault
 	case f.factor < 1:
 		f.fault("multiplier", f.factor, "1 or more, because delays that become shorter are not a policy")
 	default:
@@ -85,29 +86,30 @@ func (f *form) policy() retry.Policy {
 		if _, most := f.jitter.(retry.Proportional).Window(list[len(list)-1]); most <= f.cap {
 			p.MaxDelay = f.cap
 		} else if len(list) < longestList {
-			f.b.note("jitter", say("no delay reaches the longest, %v, before jitter: here the longest "+
-				"is left out", f.cap))
+			f.b.note("jitter", say("no delay reaches the longest delay, %v, before jitter, so it is left "+
+				"out here", f.cap))
 		} else {
 			p.MaxDelay = f.cap
-			f.b.note("jitter", say("jitter of %v lets the longest delays exceed %v: here no delay does",
-				f.jitter, f.cap))
+			f.b.note("jitter", say("with jitter of %v, the longest delays exceed %v; here no "+
+				"delay exceeds it", f.jitter, f.cap))
 		}
 	}
 	return p
 }
 
-// skip takes keys that a policy cannot express. It adds the note why, unless that is "".
-func (f *form) skip(why string, keys ...string) {
+// skip takes keys that a policy cannot express. It adds the note to each key that is set. If note
+// is "", skip adds nothing.
+func (f *form) skip(note string, keys ...string) {
 	for _, key := range keys {
 		v := take[json.RawMessage](f, key, "", nil, nil)
-		if why != "" && v != nil && string(v) != "[]" && string(v) != "{}" {
-			f.b.note(key, why)
+		if note != "" && v != nil && string(v) != "[]" && string(v) != "{}" {
+			f.b.note(key, note)
 		}
 	}
 }
 
-// has reports whether a key has a value that is neither null nor an empty list.
-func (f *form) has(key string) bool {
+// isSet reports whether a key has a value other than null and an empty list.
+func (f *form) isSet(key string) bool {
 	return anyEntry(f.b.node, func(e entry) bool {
 		value := resolved(e.value)
 		return f.plain(e.key) == f.plain(key) && value.ShortTag() != "!!null" &&
@@ -115,34 +117,35 @@ func (f *form) has(key string) bool {
 	})
 }
 
-// take takes the value of a key, or returns missing, the default of the system. write says what a
-// user should write.
-func take[T any](f *form, key, write string, missing T, valid func(T) bool) T {
+// take removes a key from the settings and returns its value. If the key is not set, take returns
+// fallback, the default of the system. If the value is wrong, take adds a finding, which ends with
+// the hint.
+func take[T any](f *form, key, hint string, fallback T, valid func(T) bool) T {
 	var v T
 	value, ok := f.pull(key)
 	switch {
 	case !ok && f.needed && !f.b.templates[f.path+key]:
-		f.wrong.add("missing_key", f.path+key, "%s is missing: write %s", f.path+key, write)
+		f.wrong.add("missing_key", f.path+key, "%s is missing: write %s", f.path+key, hint)
 	case !ok:
 	case json.Unmarshal(value, &v) != nil || valid != nil && !valid(v):
-		f.fault(key, shown(value), write)
+		f.fault(key, shown(value), hint)
 	default:
 		return v
 	}
-	return missing
+	return fallback
 }
 
-// whole takes a whole number.
-func (f *form) whole(key string, least, most int64, missing int64) int {
+// whole takes a key whose value must be a whole number from least to most.
+func (f *form) whole(key string, least, most int64, fallback int64) int {
 	write := fmt.Sprintf("a whole number from %d to %d", least, most)
-	return int(min(math.MaxInt-1, take(f, key, write, missing, func(n int64) bool {
+	return int(min(math.MaxInt-1, take(f, key, write, fallback, func(n int64) bool {
 		return n >= least && n <= most
 	})))
 }
 
-// number takes a number.
-func (f *form) number(key, write string, missing float64, valid func(float64) bool) float64 {
-	return take(f, key, write, missing, func(x float64) bool {
+// number takes a key whose value must be a number.
+func (f *form) number(key, write string, fallback float64, valid func(float64) bool) float64 {
+	return take(f, key, write, fallback, func(x float64) bool {
 		return valid(x) && x <= math.MaxFloat64
 	})
 }
@@ -150,11 +153,11 @@ func (f *form) number(key, write string, missing float64, valid func(float64) bo
 // fromOne reports whether x is 1 or more.
 func fromOne(x float64) bool { return x >= 1 }
 
-// A style is the form of durations in a format.
+// A style says how a system writes durations.
 type style struct {
 	write          string
-	text           *regexp.Regexp // the accepted texts among those of Go; nil accepts all
-	digits, number time.Duration  // the units of digits as text and of a number; 0 refuses them
+	text           *regexp.Regexp // matches the accepted durations of Go; nil accepts all
+	digits, number time.Duration  // the unit of the text "30" and of the number 30; 0: not accepted
 }
 
 var (
@@ -191,23 +194,23 @@ var (
 	}
 )
 
-// time takes a duration of at least least.
-func (f *form) time(key string, least, missing time.Duration) time.Duration {
+// time takes a key whose value must be a duration of at least shortest.
+func (f *form) time(key string, shortest, fallback time.Duration) time.Duration {
 	write := f.times.write
-	if least > 1 {
-		write += fmt.Sprintf(", at least %v", least)
-	} else if least > 0 {
+	if shortest > 1 {
+		write += fmt.Sprintf(", at least %v", shortest)
+	} else if shortest > 0 {
 		write += ", above 0s"
 	}
-	d := missing
+	d := fallback
 	take(f, key, write, nil, func(value json.RawMessage) (ok bool) {
 		d, ok = f.times.parse(value)
-		return ok && d >= least
+		return ok && d >= shortest
 	})
 	return d
 }
 
-// parse returns the duration in a value, false if the style does not accept the value.
+// parse returns the duration in a value. It returns false if the style does not accept the value.
 func (s style) parse(value json.RawMessage) (time.Duration, bool) {
 	text := ""
 	isText := json.Unmarshal(value, &text) == nil
@@ -224,7 +227,8 @@ func (s style) parse(value json.RawMessage) (time.Duration, bool) {
 
 const routing = "a policy does not say where a retry goes"
 
-// failures sets the failures that are retried. Each name must be valid.
+// failures sets retryOn to the names of the failures that are retried. It adds a finding for each
+// name that is not valid.
 func failures[T any](f *form, key, write string, names []T, valid func(string) bool) {
 	var all []string
 	for _, one := range names {
@@ -236,26 +240,26 @@ func failures[T any](f *form, key, write string, names []T, valid func(string) b
 	f.retryOn = strings.Join(all, ",")
 }
 
-// list takes a list that is not empty.
+// list takes a key whose value must be a list with at least one element.
 func list[T any](f *form, key, write string) []T {
 	return take(f, key, write, nil, func(names []T) bool { return len(names) > 0 })
 }
 
-// retries reports whether a failure is retried.
+// retries reports whether the system retries this failure.
 func (f *form) retries(name string) bool {
 	return slices.Contains(strings.Split(f.retryOn, ","), name)
 }
 
-// some returns the entries of a list next to b, at most mostBeside.
-func (f *form) some(key string, list *yaml.Node) []entry {
+// firstEntries returns the entries of a list next to b, but not more than mostBeside.
+func (f *form) firstEntries(key string, list *yaml.Node) []entry {
 	all := entries(list)
 	if len(all) > mostBeside {
-		f.b.note(key, fmt.Sprintf("of these %d, the first %d are looked at here", len(all), mostBeside))
+		f.b.note(key, fmt.Sprintf("of these %d, only the first %d are read", len(all), mostBeside))
 		all = all[:mostBeside]
 	}
 	return all
 }
 
-// mostBeside is how many retriers or templates are read for each block. In a file with many blocks,
-// the work would otherwise grow with the square.
+// mostBeside is the largest number of retriers or templates that are read for each block. Without
+// this limit, the work would grow with the square of the number of blocks.
 const mostBeside = 300

@@ -10,21 +10,23 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A format is the form of the settings of another system that retries.
+// A format describes the settings of another system that retries.
 type format struct {
 	name, title, example string
 	plain                func(string) string // maps each accepted spelling of a key to the same text
 	times                style
 	read                 func(*form)
-	marks                []string // the keys that show the format by themselves
-	certain              bool     // settings at a path are in this format even without a mark
+	marks                []string // the keys that are typical of the format
+	certain              bool     // whether settings in its place need no such key
 	beside               []sibling
-	attemptLimit         string   // its key that limits each attempt; "" if there is none
-	ignoresLong          bool     // it ignores that limit at or above the limit of all attempts
-	refusesLong          bool     // it refuses that limit above the limit of all attempts
-	fillsLong            bool     // it sets that limit to the limit of all attempts by default
-	expands              []string // the keys whose values the system itself expands
-	terms                terms
+	attemptLimit         string   // the key of the timeout of an attempt; "" if there is none
+	expands              []string // the keys in whose values the system expands templates
+
+	ignoresLong bool // the system ignores an attempt's timeout unless it is below that of all attempts
+	refusesLong bool // the system refuses an attempt's timeout above the timeout of all attempts
+	fillsLong   bool // by default, an attempt's timeout is the timeout of all attempts
+
+	terms terms
 }
 
 // formats are the formats of all systems whose settings are read.
@@ -198,14 +200,14 @@ func snake(key string) string {
 
 func exactly(key string) string { return key }
 
-// under reports whether the format has settings under a key in any of its places.
-func (s *format) under(key string) bool {
+// hasPlaceUnder reports whether the format has a place for settings under this key.
+func (s *format) hasPlaceUnder(key string) bool {
 	return slices.ContainsFunc(shapes, func(of shape) bool {
 		return of.system == s.name && of.path != "" && s.spells(of.last(), key)
 	})
 }
 
-// spells reports whether the format accepts a text as a spelling of its key.
+// spells reports whether the format accepts text as a spelling of key.
 func (s *format) spells(key, text string) bool {
 	return key == text || len(text) < longestKey && s.plain(key) == s.plain(text)
 }
@@ -226,7 +228,7 @@ func (s *format) policy(node *yaml.Node, b *Block) (p retry.Policy, err error) {
 	read := *b
 	read.original, read.unnoted = node, s.expands
 	if read.node = read.expanded(node, ""); read.node == nil {
-		read.node = node // a template in place of all settings is not a mapping
+		read.node = node // the whole node is a template: the finding about it shows the template
 	}
 	defer func() { b.Notes, b.warnings = read.Notes, read.warnings }()
 	in, err := settingsOf(read.node, s.plain, s.example)

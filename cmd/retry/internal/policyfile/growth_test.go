@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The path of -at is from outside: ten times as many dots take ten times as much memory, and
-// not a hundred times.
+// The path in -at may be of any length. A path with ten times as many dots takes ten times as much
+// memory, and not a hundred times.
 func TestLongPathTakesLinearMemory(t *testing.T) {
 	f, fault := Parse("policy.yaml", []byte("retry: {max_attempts: 3}\n"))
 	require.Nil(t, fault)

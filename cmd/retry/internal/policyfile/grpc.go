@@ -31,7 +31,7 @@ func readGRPC(f *form) {
 	f.throttling()
 }
 
-// throttling reads the settings around a retryPolicy.
+// throttling reads the settings around a retryPolicy that affect its retries.
 func (f *form) throttling() {
 	if f.b.beside == nil {
 		return
@@ -76,8 +76,8 @@ func (f *form) throttling() {
 	default:
 		f.budget = &retry.Budget{Size: size, Ratio: min(1, ratio)}
 		f.b.note(e.key,
-			fmt.Sprintf("here a budget of %d retries; in gRPC, failures that are not retried take from it "+
-				"too, and to recover it needs up to %.0f successes",
+			fmt.Sprintf("here it is a budget of %d retries; in gRPC, a failure that is not retried also "+
+				"takes a token, and up to %.0f successes refill the tokens",
 				size, math.Ceil(most/2/ratio)))
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/goretry/retry"
 )
 
-// readHTTPRoute reads the retry of a rule of an HTTPRoute. The Gateway API leaves much to its
-// implementations.
+// readHTTPRoute reads the retry settings of a rule of an HTTPRoute. The Gateway API leaves many
+// decisions to its implementations.
 func readHTTPRoute(f *form) {
 	f.attempts = 1 + f.whole("attempts", 0, math.MaxInt32, 2)
 	if f.attempts == 1 {
 		f.b.note("attempts", "0 is no retry; implementations of older versions refuse it")
 	}
-	if !f.has("attempts") {
+	if !f.isSet("attempts") {
 		f.b.note("attempts", "it is left out, and the implementation decides; here it is 2, as in Istio")
 	}
 	for _, code := range take[[]int](f, "codes", "a list of statuses, such as [503]", nil, nil) {
@@ -37,7 +37,7 @@ func readHTTPRoute(f *form) {
 	switch {
 	case f.attempts == 1:
 		return
-	case f.has("backoff"):
+	case f.isSet("backoff"):
 		f.base, f.factor = backoff, 1
 		f.b.note("backoff",
 			"it is the first delay; the implementation decides how delays grow, and about jitter")

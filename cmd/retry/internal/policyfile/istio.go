@@ -14,7 +14,7 @@ func isIstioCondition(name string) bool {
 	return isEnvoyCondition(name) || http.StatusText(status) != ""
 }
 
-// istioDefault are the failures that Istio retries by default.
+// istioDefault lists the failures that Istio retries by default.
 const istioDefault = "connect-failure,refused-stream,unavailable,cancelled"
 
 // readIstio reads the retries of a VirtualService.
@@ -23,7 +23,7 @@ func readIstio(f *form) {
 	if f.attempts == 1 {
 		f.b.note("attempts", "with 0, or without it, Istio retries nothing")
 		for _, key := range []string{"perTryTimeout", "retryOn", "retryRemoteLocalities"} {
-			if !f.b.templates["attempts"] && f.has(key) {
+			if !f.b.templates["attempts"] && f.isSet(key) {
 				f.fault("attempts", 0, "1 or more, or no "+key+": Istio refuses both")
 			}
 		}

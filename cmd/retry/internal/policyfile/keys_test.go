@@ -13,7 +13,7 @@ import (
 )
 
 // besideCall matches code that reads keys next to the settings, or in another document.
-var besideCall = regexp.MustCompile(`(?:\.get\([\w.]+, |f\.all\([^,]+, |f\.texts?\([^,]+, |f\.amount\([^,]+, |(?:budget|percent|least|most): +)((?:"[^"]+"(?:, )?)+)`)
+var besideCall = regexp.MustCompile(`(?:\.get\([\w.]+, |f\.places\([^,]+, |f\.texts?At\([^,]+, |f\.amount\([^,]+, |(?:budget|percent|least|most): +)((?:"[^"]+"(?:, )?)+)`)
 
 var quotedKey = regexp.MustCompile(`"([^"]+)"`)
 
@@ -66,7 +66,7 @@ func TestReadmeNamesEveryKey(t *testing.T) {
 			continue
 		}
 		name := strings.Trim(cells[1], " `")
-		for _, key := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[2], -1) {
+		for _, key := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(strings.Join(cells[2:], "|"), -1) {
 			named[name] = append(named[name], key[1])
 		}
 	}
@@ -97,7 +97,7 @@ func TestReadmeNamesEveryKey(t *testing.T) {
 }
 
 // The longest duration stands for an overflow, so no text shows it in hours.
-func TestLongestDuration(t *testing.T) {
+func TestLongestDurationIs292Years(t *testing.T) {
 	for name, text := range map[string]string{
 		"native":        `{max_attempts: 5, backoff: {type: exponential, base: 1h, factor: 1e9}, max_elapsed: 2562047h47m16.854775807s, attempt_timeout: 2562047h47m16.854s}`,
 		"argyll":        `{max_retries: 9, backoff: 9223372036854775, max_backoff: 9223372036854775807, backoff_type: linear}`,

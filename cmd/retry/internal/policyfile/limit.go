@@ -10,12 +10,13 @@ import (
 	"github.com/goretry/retry"
 )
 
-// The limits on the retries of all calls to a target are settings of the target: in a cluster in
-// Envoy's file, or in another document. These settings are found by the name of the target.
+// The limit on the retries of all calls to a target is a setting of the target, not of the call.
+// The setting is in a cluster of Envoy's file, or in another document of the file. The code below
+// finds the setting by the name of the target.
 
-// all returns the places to which a path leads from p. In the path, * stands for each element of a
-// list.
-func (f *form) all(p *place, path string) []*place {
+// places returns the places to which a path leads from p. In the path, * stands for each element of
+// a list.
+func (f *form) places(p *place, path string) []*place {
 	found := []*place{p}
 	list, _, _ := strings.Cut(path, ".*")
 	for key := range strings.SplitSeq(path, ".") {
@@ -25,7 +26,7 @@ func (f *form) all(p *place, path string) []*place {
 				inner = append(inner, &place{node: e.value})
 			}
 			if key == "*" {
-				for _, e := range f.some(list, in.node) {
+				for _, e := range f.firstEntries(list, in.node) {
 					inner = append(inner, &place{node: resolved(e.value)})
 				}
 			}
@@ -35,44 +36,46 @@ func (f *form) all(p *place, path string) []*place {
 	return found
 }
 
-// texts returns the texts to which a path leads.
-func (f *form) texts(p *place, path string) (all []string) {
-	for _, at := range f.all(p, path) {
+// textsAt returns the texts to which a path leads from p.
+func (f *form) textsAt(p *place, path string) (all []string) {
+	for _, at := range f.places(p, path) {
 		all = append(all, at.node.Value)
 	}
 	return all
 }
 
-// text returns the text to which a path without * leads, "" if there is none.
-func (f *form) text(p *place, path string) string { return strings.Join(f.texts(p, path), "") }
+// textAt returns the text to which a path without * leads from p. It returns "" if there is no such
+// text.
+func (f *form) textAt(p *place, path string) string { return strings.Join(f.textsAt(p, path), "") }
 
-// amount returns the number to which a path leads. It returns missing if there is no number there.
-func (f *form) amount(p *place, path string, missing float64) float64 {
-	for _, at := range f.all(p, path) {
+// amount returns the number to which a path leads from p. It returns fallback if there is no
+// number.
+func (f *form) amount(p *place, path string, fallback float64) float64 {
+	for _, at := range f.places(p, path) {
 		var n float64
 		if err := at.node.Decode(&n); err == nil && n >= 0 {
 			return n
 		}
-		f.b.note(path, fmt.Sprintf("%.60q is not read: here it is %v", at.node.Value, missing))
+		f.b.note(path, fmt.Sprintf("%.60q is not read: here it is %v", at.node.Value, fallback))
 	}
-	return missing
+	return fallback
 }
 
-// resources returns the documents of the file with a kind.
+// resources returns the documents of the file that have this kind.
 func (f *form) resources(kind string) (all []*place) {
 	for _, document := range f.b.documents[:min(len(f.b.documents), mostBeside)] {
-		if p := (&place{node: resolved(document)}); f.text(p, "kind") == kind {
+		if p := (&place{node: resolved(document)}); f.textAt(p, "kind") == kind {
 			all = append(all, p)
 		}
 	}
 	return all
 }
 
-// A concurrency has the keys of Envoy's limits on the retries at the same time.
+// A concurrency contains the keys with which Envoy limits how many retries run at the same time.
 type concurrency struct {
-	budget, percent, least string  // a share of the active requests, which replaces most
-	most                   string  // the number of retries at the same time
-	missing                float64 // the default of most; 0 is no limit
+	budget, percent, least string  // the keys of a budget, which is a share of the active requests
+	most                   string  // the key for the largest number of retries, if there is no budget
+	missing                float64 // the default number of retries; 0 is no limit
 }
 
 var (
@@ -91,9 +94,10 @@ var (
 	}
 )
 
-// limit notes the limit on the retries to a target, and reports whether there is one.
+// limit adds a note about the limit on the retries to a target, and reports whether there is such a
+// limit.
 func (f *form) limit(target string, in *place, c concurrency) bool {
-	if len(f.all(in, c.budget)) > 0 {
+	if len(f.places(in, c.budget)) > 0 {
 		share := min(100, f.amount(in, c.budget+"."+c.percent, 20))
 		least := f.amount(in, c.budget+"."+c.least, 3)
 		f.b.note(c.budget,
@@ -106,8 +110,8 @@ func (f *form) limit(target string, in *place, c concurrency) bool {
 	switch {
 	case most > 0:
 		f.b.note(c.most,
-			fmt.Sprintf("to %s each Envoy allows %v retries at the same time; an outage reaches this limit "+
-				"before the number of retries", target, most))
+			fmt.Sprintf("each Envoy allows %v retries to %s at the same time; an outage reaches this limit "+
+				"before the number of retries", most, target))
 	case c.missing > 0:
 		f.b.warn(noEffect, "retry_on",
 			fmt.Sprintf("this has no effect: %s of the cluster %s is 0, and allows no retry",
@@ -116,18 +120,19 @@ func (f *form) limit(target string, in *place, c concurrency) bool {
 	return most > 0
 }
 
-// clusters notes the limits of the clusters to which a route of Envoy leads. Envoy uses the first
-// thresholds with the priority of the route.
+// clusters adds notes about the limits of the clusters to which a route of Envoy leads. In a
+// cluster, Envoy uses the first thresholds that have the priority of the route.
 func (f *form) clusters() {
 	route, limited := f.b.beside, false
-	names := append(f.texts(route, "cluster"), f.texts(route, "weighted_clusters.clusters.*.name")...)
-	priority := func(p *place) string { return cmp.Or(f.text(p, "priority"), "DEFAULT") }
-	for _, cluster := range f.all(route.outermost(), "static_resources.clusters.*") {
-		name := f.text(cluster, "name")
+	names := append(f.textsAt(route, "cluster"),
+		f.textsAt(route, "weighted_clusters.clusters.*.name")...)
+	priority := func(p *place) string { return cmp.Or(f.textAt(p, "priority"), "DEFAULT") }
+	for _, cluster := range f.places(route.outermost(), "static_resources.clusters.*") {
+		name := f.textAt(cluster, "name")
 		if !slices.Contains(names, name) {
 			continue
 		}
-		thresholds := f.all(cluster, "circuit_breakers.thresholds.*")
+		thresholds := f.places(cluster, "circuit_breakers.thresholds.*")
 		thresholds = slices.DeleteFunc(thresholds, func(p *place) bool {
 			return priority(p) != priority(route)
 		})
@@ -135,26 +140,26 @@ func (f *form) clusters() {
 	}
 	if !limited {
 		f.b.note("max_retries",
-			"an outage reaches the limit of the cluster before num_retries: 3 retries at the same time in "+
-				"each Envoy, unless its circuit_breakers say otherwise")
+			"each Envoy allows 3 retries to a cluster at the same time, unless circuit_breakers says "+
+				"otherwise; an outage reaches this limit before num_retries")
 	}
 }
 
-// destinations notes the limits in the DestinationRules of the hosts of a route. A limit of a
-// subset comes before a limit of its host.
+// destinations adds notes about the limits in the DestinationRules for the hosts of a route. If a
+// subset of a host has a limit, the limit of the host does not apply.
 func (f *form) destinations() {
 	rules := f.resources("DestinationRule")
-	for _, to := range f.all(f.b.beside, "route.*.destination") {
-		host := f.text(to, "host")
+	for _, to := range f.places(f.b.beside, "route.*.destination") {
+		host := f.textAt(to, "host")
 		for _, rule := range rules {
-			if f.text(rule, "spec.host") != host {
+			if f.textAt(rule, "spec.host") != host {
 				continue
 			}
-			subsets := slices.DeleteFunc(f.all(rule, "spec.subsets.*"), func(p *place) bool {
-				return f.text(p, "name") != f.text(to, "subset")
+			subsets := slices.DeleteFunc(f.places(rule, "spec.subsets.*"), func(p *place) bool {
+				return f.textAt(p, "name") != f.textAt(to, "subset")
 			})
-			for _, in := range append(subsets, f.all(rule, "spec")...) {
-				if policies := f.all(in, "trafficPolicy"); len(policies) > 0 &&
+			for _, in := range append(subsets, f.places(rule, "spec")...) {
+				if policies := f.places(in, "trafficPolicy"); len(policies) > 0 &&
 					f.limit(host, policies[0], ofRule) {
 					break
 				}
@@ -165,16 +170,16 @@ func (f *form) destinations() {
 
 // constraint reads the budget in an XBackendTrafficPolicy for a backend of an HTTPRoute.
 func (f *form) constraint() {
-	backends := f.texts(f.b.beside, "backendRefs.*.name")
+	backends := f.textsAt(f.b.beside, "backendRefs.*.name")
 	for _, policy := range f.resources("XBackendTrafficPolicy") {
-		targets := f.texts(policy, "spec.targetRefs.*.name")
-		for _, in := range f.all(policy, "spec.retryConstraint") {
+		targets := f.textsAt(policy, "spec.targetRefs.*.name")
+		for _, in := range f.places(policy, "spec.retryConstraint") {
 			i := slices.IndexFunc(targets, func(name string) bool { return slices.Contains(backends, name) })
 			if i < 0 {
 				continue
 			}
 			count, interval := max(1, int(f.amount(in, "minRetryRate.count", 10))), time.Second
-			if every, err := time.ParseDuration(f.text(in, "minRetryRate.interval")); err == nil {
+			if every, err := time.ParseDuration(f.textAt(in, "minRetryRate.interval")); err == nil {
 				interval = every
 			}
 			f.budget = &retry.Budget{

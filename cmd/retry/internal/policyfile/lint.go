@@ -8,11 +8,11 @@ import (
 )
 
 // Lint returns the findings of [retry.Policy.Lint] about the policy in b. It adds findings about
-// settings that are right in code, which has a context and a budget, but seldom in a file. A
-// finding about a dialect names only keys of the dialect.
+// settings that are seldom right in a file. In code they are often right, because code has a
+// context and a budget. A finding about a dialect names only keys of this dialect.
 func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 	found := p.Lint()
-	if gap, is := endless(p); is && b.All == 0 {
+	if gap, isEndless := endless(p); isEndless && b.All == 0 {
 		text := say("unlimited attempts (max_attempts), at most %v apart: a target that is down gets "+
 			"%.0f an hour from each call; set max_elapsed, or a longer delay",
 			gap, time.Hour.Seconds()/max(1e-3, gap.Seconds()))
@@ -24,7 +24,7 @@ func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 			return slices.Contains(ofNoBound, f.Code)
 		})
 	}
-	if len(b.templates) > 0 { // an unknown template may have the missing setting
+	if len(b.templates) > 0 { // an unknown template may contain the missing setting
 		found = nil
 	}
 	for _, f := range found {
@@ -39,7 +39,7 @@ func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 		fault.Lint = true
 		faults = append(faults, fault)
 	}
-	// Warnings are in the words of their system.
+	// The texts of warnings already name the keys of the dialect.
 	for _, w := range append(slices.Clone(b.warnings), b.lintBounds(p)...) {
 		line, beside := b.lines[w.key]
 		if !beside {
@@ -52,15 +52,16 @@ func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 	return faults
 }
 
-// ofNoBound are the codes of findings about calls without a limit.
+// ofNoBound lists the codes of findings about calls without a limit.
 var ofNoBound = []string{"no_limit", "unused_limit", "too_long"}
 
-// leastForever is the shortest delay between attempts that go on forever without a finding.
+// leastForever is a limit for attempts that nothing ends. A shorter delay between such attempts is
+// a finding.
 const leastForever = time.Second
 
-// endless returns the delay after 100 attempts of p. is reports whether nothing ends the attempts
-// and this delay is shorter than leastForever.
-func endless(p retry.Policy) (gap time.Duration, is bool) {
+// endless returns the delay after 100 attempts of p. It reports as tooShort whether this delay is
+// shorter than leastForever and nothing ends the attempts.
+func endless(p retry.Policy) (gap time.Duration, tooShort bool) {
 	delays := p.Delays(100)
 	if p.EffectiveMax() != retry.Unlimited || p.MaxElapsed > 0 || len(delays) == 0 {
 		return 0, false
@@ -69,27 +70,28 @@ func endless(p retry.Policy) (gap time.Duration, is bool) {
 	return gap, gap < leastForever
 }
 
-// terms are the keys with which a dialect limits retries. "" is a key that the dialect lacks.
+// The terms of a dialect are the keys with which it limits retries. A key that the dialect lacks is
+// "".
 type terms struct {
-	count   string // all attempts, or all retries
-	longest string // each delay
-	total   string // all attempts with their delays
+	count   string // the key that limits the number of attempts or retries
+	longest string // the key that limits each delay
+	total   string // the key that limits all attempts and delays together
 }
 
-// told returns the key and the text for a finding of the library about the policy of a dialect. The
-// text is "" if the finding is about the loop of the library, or if no key of the dialect would
-// help.
+// told returns the key and the text of a finding of the library, in the words of a dialect. The
+// text is "" if the finding matters only to programs that use this library. It is also "" if no key
+// of the dialect would help.
 func (t *terms) told(code string, p retry.Policy) (key, text string) {
 	switch {
 	case code == "unused_limit":
 		return "retryable", say("retryable is false, so %s has no effect", t.count)
 	case code == "short_max_delay" && t.longest != "":
-		return t.longest, say("%s of %v is shorter than the first delay: it cuts even that one",
+		return t.longest, say("%s of %v is shorter than the first delay: it cuts even the first delay",
 			t.longest, p.MaxDelay)
 	case code == neverRuns && t.total != "":
 		n := len(p.Plan(retry.Unlimited)) + 1
-		return t.total, say("at most %d of %d attempts fit into %s of %v: attempt %d and those "+
-			"after it never run", n, p.EffectiveMax(), t.total, p.MaxElapsed, n+1)
+		return t.total, say("at most %d of %d attempts fit into %s of %v: attempt %d and all later "+
+			"attempts never run", n, p.EffectiveMax(), t.total, p.MaxElapsed, n+1)
 	case code == "no_time" && t.total != "":
 		return t.total, say("%s of %v is shorter than the first delay: there is no retry",
 			t.total, p.MaxElapsed)

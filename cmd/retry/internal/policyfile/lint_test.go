@@ -18,7 +18,7 @@ func TestLintInTheWordsOfADialect(t *testing.T) {
 		"Argo: attempts beyond maxDuration": {
 			"argo", `{limit: "10", backoff: {duration: "1", factor: "2", maxDuration: 1m}}`,
 			"backoff.maxDuration unused_attempts: at most 6 of 11 attempts fit into backoff.maxDuration " +
-				"of 1m0s: attempt 7 and those after it never run",
+				"of 1m0s: attempt 7 and all later attempts never run",
 		},
 		"Argo: a delay beyond maxDuration": {
 			"argo", `{limit: 2, retryPolicy: Always, backoff: {duration: 2m, maxDuration: 1m}}`,
@@ -67,7 +67,7 @@ func TestLintInTheWordsOfADialect(t *testing.T) {
 		"Tasker: a cap below the first delay": {
 			"tasker", "{max_attempts: 3, backoff: exponential, backoff_base_ms: 1000, max_backoff_ms: 10}",
 			"max_backoff_ms short_max_delay: max_backoff_ms of 10ms is shorter than the first delay: it " +
-				"cuts even that one",
+				"cuts even the first delay",
 		},
 		"a policy of the library": {
 			Native, "{max_attempts: -1, backoff: {type: fixed, base: 20ms}}",

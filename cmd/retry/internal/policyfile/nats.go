@@ -31,8 +31,8 @@ func readNATS(f *form) {
 	f.b.note("max_deliver",
 		"each delay starts at the delivery, so it includes the work; after a Nak the message comes "+
 			"again at once")
-	kubernetes := f.text(f.b.beside, "kind") == "Consumer"
-	if kubernetes && !f.has("ack_wait") && !f.has("backoff") {
+	kubernetes := f.textAt(f.b.beside, "kind") == "Consumer"
+	if kubernetes && !f.isSet("ack_wait") && !f.isSet("backoff") {
 		f.delays = retry.Schedule{time.Millisecond}
 		f.b.warn(shortDelays, "max_deliver",
 			"ackWait: it is left out, and the default of the CRD is 1ns: a message that is not "+
@@ -50,7 +50,7 @@ func readNATS(f *form) {
 			"this has no effect: ack_policy is none, which is also its default, so nothing is delivered "+
 				"again; set it to explicit")
 	}
-	for _, key := range f.left() { // a consumer has many other keys, and new versions add more
+	for _, key := range f.untaken() { // a consumer has many other keys, and new versions add more
 		if nearest(key, []string{"max_deliver", "ack_wait", "backoff", "ack_policy"}) == "" {
 			f.skip("", key)
 		}

@@ -7,15 +7,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A shape says where the documents of a system have its settings for retries. The name of a key is
-// not enough to recognize a system, because other systems have the same names, and a JSON Schema
-// may have all of them.
+// A shape describes a place in the documents of a system where the system has its settings for
+// retries. The name of a key cannot identify a system, because other systems use the same name, and
+// a JSON Schema can contain any name.
 type shape struct {
-	system string // a dialect, or the title of a system that is not read
-	group  string // the group in apiVersion; "" if the document need not be of Kubernetes
+	system string // the name of a dialect, or the title of a system that is not read
+	group  string // the API group of the resource; "" if the document may be any document
 	kinds  string // the kinds of the resource, separated by blanks
-	path   string // the keys from the document, with slashes: * is any key, ** any number of keys
-	has    string // keys next to the settings: "a|b c.d=e f!=0" is (a or b), c.d=e, and f not 0
+	path   string // the path from the document: * is any key, and ** is any number of keys
+	has    string // required keys next to the settings: "a|b c=d e!=0" is a or b, c=d, and e not 0
 }
 
 // Parts that several shapes share.
@@ -28,8 +28,8 @@ const (
 		"retryPolicy.initialInterval|retryPolicy.maximumAttempts"
 )
 
-// shapes are all shapes. If a document has settings of several systems that are not read, the first
-// shape is reported.
+// shapes lists all shapes. If a document has settings of several systems that are not read, lint
+// reports the system that comes first in this list.
 var shapes = slices.Concat([]shape{
 	{"Istio's filters", "networking.istio.io", "EnvoyFilter", configPatches + "retry_policy", ""},
 	{"Istio's filters", "networking.istio.io", "EnvoyFilter", configPatches + "retryPolicy", ""},
@@ -54,7 +54,7 @@ var shapes = slices.Concat([]shape{
 	job("a Job that counts by index", "backoffLimitPerIndex", "backoffLimitPerIndex"),
 	job("a Job with a podFailurePolicy", "podFailurePolicy", "podFailurePolicy.rules"),
 	job("a Job whose pods restart", "backoffLimit", "template.spec.restartPolicy=OnFailure"),
-	job("a Kubernetes Job", "backoffLimit", "backoffLimit!=0"), // with 0 no pod starts again
+	job("a Kubernetes Job", "backoffLimit", "backoffLimit!=0"), // if it is 0, no pod starts again
 	[]shape{
 		{"Polly", "", "", "**/MaxRetryAttempts", "BackoffType|UseJitter|Delay|MaxDelay"},
 		{"Resilience4j", "", "", "resilience4j/retry", ""},
@@ -84,13 +84,15 @@ func job(system, setting, has string) (all []shape) {
 	return all
 }
 
-// last returns the last key of s.path. The settings are under this key, directly or in lists.
+// last returns the last key in the path of s. The settings are the value of this key, or an element
+// of a list under it.
 func (s *shape) last() string {
 	path := strings.TrimSuffix(s.path, "/*")
 	return path[strings.LastIndex(path, "/")+1:]
 }
 
-// byKey maps a folded last key to the indexes of its shapes.
+// byKey maps the last key of a path to the indexes of the shapes with this key. The keys of the map
+// are results of fold.
 var byKey = map[string][]int{}
 
 func init() {
@@ -103,8 +105,9 @@ func init() {
 // fold returns the same text for all spellings of a key.
 func fold(key string) string { return strings.ToLower(strings.ReplaceAll(key, "_", "")) }
 
-// recognize returns the index of the shape of an entry, -1 if there is none. The path leads to e
-// from the node from which the depths of places are counted, such as the file.
+// recognize returns the index of the shape that fits an entry. It returns -1 if no shape fits. The
+// path leads to the entry from a node such as the root of the file. The depths of places count from
+// the same node.
 func recognize(path []string, e entry) int {
 	if e.in == nil || len(e.under) > longestKey {
 		return -1
@@ -116,7 +119,7 @@ func recognize(path []string, e entry) int {
 	root := e.in.outermost()
 	for _, i := range candidates {
 		s := &shapes[i]
-		if plain := plainOf(s.system); root.isOf(s) && e.in.has(s.has, plain) &&
+		if plain := plainOf(s.system); root.isOf(s) && e.in.hasKeys(s.has, plain) &&
 			matches(strings.Split(s.path, "/"), path[root.depth:], plain) {
 			return i
 		}
@@ -124,7 +127,7 @@ func recognize(path []string, e entry) int {
 	return -1
 }
 
-// plainOf returns how a system spells keys.
+// plainOf returns the function of a system that maps all spellings of a key to the same text.
 func plainOf(system string) func(string) string {
 	if i := slices.IndexFunc(formats, func(f format) bool { return f.name == system }); i >= 0 {
 		return formats[i].plain
@@ -146,7 +149,7 @@ func matches(pattern, path []string, plain func(string) string) bool {
 	return equal && matches(pattern[1:], path[1:], plain)
 }
 
-// isOf reports whether the group and the kind of a document fit a shape.
+// isOf reports whether a document has the group and one of the kinds of a shape.
 func (p *place) isOf(s *shape) bool {
 	if s.group == "" {
 		return true
@@ -157,9 +160,10 @@ func (p *place) isOf(s *shape) bool {
 	return group == s.group && slices.Contains(strings.Fields(s.kinds), text(kind.value))
 }
 
-// has reports whether a mapping has the keys that a shape requires.
-func (p *place) has(what string, plain func(string) string) bool {
-	for one := range strings.FieldsSeq(what) {
+// hasKeys reports whether a mapping has the required keys. The parameter required has the same form
+// as shape.has.
+func (p *place) hasKeys(required string, plain func(string) string) bool {
+	for one := range strings.FieldsSeq(required) {
 		if !slices.ContainsFunc(strings.Split(one, "|"), func(key string) bool {
 			key, value, compared := strings.Cut(key, "=")
 			key, differs := strings.CutSuffix(key, "!")
@@ -194,7 +198,7 @@ func isResource(node *yaml.Node) bool {
 	return found == 2
 }
 
-// text returns the text of a scalar, "" for any other node.
+// text returns the text of a scalar. For any other node it returns "".
 func text(node *yaml.Node) string {
 	if node == nil || node.Kind != yaml.ScalarNode {
 		return ""
@@ -202,7 +206,8 @@ func text(node *yaml.Node) string {
 	return node.Value
 }
 
-// dialectOf returns the dialect that the document shows for an entry, "" if it shows none.
+// dialectOf returns the dialect to which the place of an entry in its document belongs. It returns
+// "" if there is no such dialect.
 func dialectOf(path []string, e entry) string {
 	if i := recognize(path, e); i >= 0 && resolved(e.value).Kind == yaml.MappingNode {
 		return readable(shapes[i].system)
@@ -210,21 +215,21 @@ func dialectOf(path []string, e entry) string {
 	return ""
 }
 
-// wholeDialect returns the dialect of a document that consists of settings, "" for any other
-// document.
+// wholeDialect returns the dialect of a document that consists only of settings. For any other
+// document it returns "".
 func wholeDialect(document *place) string {
 	if document.node.Kind != yaml.MappingNode {
 		return ""
 	}
 	for _, i := range byKey[""] {
-		if s := &shapes[i]; document.has(s.has, plainOf(s.system)) {
+		if s := &shapes[i]; document.hasKeys(s.has, plainOf(s.system)) {
 			return s.system
 		}
 	}
 	return ""
 }
 
-// readable returns the name of a system if it is a dialect, "" for any other system.
+// readable returns the name of a system if it is a dialect. For any other system it returns "".
 func readable(system string) string {
 	if slices.ContainsFunc(formats, func(f format) bool { return f.name == system }) {
 		return system
@@ -232,11 +237,11 @@ func readable(system string) string {
 	return ""
 }
 
-// unread says how the systems retry whose settings are not read.
+// unread maps each system whose settings are not read to a text that says how the system retries.
 var unread = map[string]string{
 	"a Job that counts by index": "" +
-		"each index has backoffLimitPerIndex retries, and backoffLimit, unlimited if it is left " +
-		"out, counts those of all",
+		"each index has backoffLimitPerIndex retries, and backoffLimit, which is unlimited if it " +
+		"is left out, limits the retries of all indexes together",
 	"a Job with a podFailurePolicy": "" +
 		"podFailurePolicy says which failures end the Job, and which do not count toward " +
 		"backoffLimit",
@@ -254,7 +259,7 @@ var unread = map[string]string{
 	"Sidekiq":           "a job is retried 25 times in about 21 days, or :max_retries times",
 	"Argo CD":           "limit counts retries, and maxDuration bounds each wait",
 	"Temporal's server": "MaximumAttempts counts the first attempt, and 0 is unlimited",
-	"Istio's filters":   "they change the route that Istio writes, with its own retries",
+	"Istio's filters":   "a filter changes the route that Istio writes, which has its own retries",
 	"Contour":           "count counts retries, and perTryTimeout ends each attempt",
 	"Envoy Gateway":     "numRetries counts retries, and is 2 if it is left out",
 	"Spring": "" +

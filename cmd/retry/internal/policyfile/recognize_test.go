@@ -15,7 +15,7 @@ import (
 
 // Each row of testdata/recognized.yaml says which system a document shows, or which dialect it only
 // looks like.
-func TestRecognized(t *testing.T) {
+func TestSystemsAreRecognized(t *testing.T) {
 	data, err := os.ReadFile("testdata/recognized.yaml")
 	require.NoError(t, err)
 	var rows []struct {
@@ -67,7 +67,7 @@ func TestRecognized(t *testing.T) {
 	}
 }
 
-func TestUnreadJobs(t *testing.T) {
+func TestJobsGetANote(t *testing.T) {
 	const job = "apiVersion: batch/v1\nkind: Job\nspec: "
 	for name, test := range map[string]struct{ text, title string }{
 		"plain":              {job + "{backoffLimit: 4}", "a Kubernetes Job"},
@@ -100,7 +100,7 @@ func TestUnreadJobs(t *testing.T) {
 }
 
 // A document in a text of a resource is read at a path of its own, with the lines of the file.
-func TestDocumentsInTexts(t *testing.T) {
+func TestDocumentsInTextsAreRead(t *testing.T) {
 	const relay = `apiVersion: v1
 kind: ConfigMap
 data:
@@ -144,7 +144,7 @@ func TestNodesOfAllDocuments(t *testing.T) {
 	_, err := Parse("file.yaml", []byte(strings.Repeat(document, mostFileNodes/16)))
 	require.NoError(t, err)
 	_, err = Parse("file.yaml", []byte(strings.Repeat(document, mostFileNodes/7+1)))
-	require.ErrorContains(t, err, "the documents of this file have more than")
+	require.ErrorContains(t, err, "up to this line, the file has more than 250000 keys and values")
 	_, err = Parse("file.json", []byte("["+strings.Repeat("1,\n", mostFileNodes)+"1]"))
-	require.ErrorContains(t, err, "the documents of this file have more than")
+	require.ErrorContains(t, err, "up to this line, the file has more than 250000 keys and values")
 }

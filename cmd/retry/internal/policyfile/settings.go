@@ -17,22 +17,22 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// longestKey limits the length of keys that are compared in each spelling. To compare a key of
-// megabytes would take seconds.
+// longestKey is the length of the longest key that is compared in other spellings. Comparing a key
+// of several megabytes would take seconds.
 const longestKey = 100
 
-// mostFindings is how many findings an error has at most. Without a limit, the findings about a
-// file of wrong values would be many times as long as the file.
+// mostFindings is the largest number of findings in an error. Without this limit, the findings
+// about a file of wrong values would be many times as long as the file.
 const mostFindings = 20
 
-// settings are a mapping of another system. Keys are taken from it one by one, and each mistake
-// becomes a finding.
+// A settings value contains a mapping of another system. The code that reads it takes the keys one
+// by one, and each mistake becomes a finding.
 type settings struct {
 	plain  func(key string) string // returns the same text for all spellings of a key
-	path   string                  // the text before its keys in findings, such as "backoff."
+	path   string                  // the start of its keys in findings, such as "backoff."
 	values map[string]json.RawMessage
 	keys   []string  // the keys that were taken so far
-	listed *[]string // the same keys and the keys of inner mappings, with their paths
+	listed *[]string // all keys that were taken so far, also from inner mappings, with their paths
 	wrong  *invalid
 }
 
@@ -60,8 +60,8 @@ func newSettings(plain func(string) string) *settings {
 	return &settings{plain: plain, listed: new([]string), wrong: new(invalid)}
 }
 
-// settingsOf returns the settings in a node, nil if the node is null. The example is part of the
-// finding about a node that is not a mapping.
+// settingsOf returns the settings in a node, or nil if the node is null. If the node is not a
+// mapping, the error shows the example.
 func settingsOf(node *yaml.Node, plain func(string) string, example string) (*settings, error) {
 	s := newSettings(plain)
 	var value any
@@ -81,7 +81,7 @@ func settingsOf(node *yaml.Node, plain func(string) string, example string) (*se
 	return s, nil
 }
 
-// err returns the findings as an error, nil if there are none.
+// err returns the findings as an error, or nil if there are none.
 func (s *settings) err() error {
 	if len(s.wrong.found) == 0 {
 		return nil
@@ -89,13 +89,14 @@ func (s *settings) err() error {
 	return s.wrong
 }
 
-// fault adds a finding with a key, its value, and what to write instead.
+// fault adds a finding that names a key and its value, and says what to write instead.
 func (s *settings) fault(key string, value any, write string) {
 	texts := saturate.Texts([]any{s.path + key, value, write})
 	s.wrong.add("invalid_value", s.path+key, "%s is %v: write %s", texts...)
 }
 
-// pull removes a key and returns its value. ok is false if there is no such key, or if it is null.
+// pull removes a key and returns its value. ok is false if there is no such key, or if the value is
+// null.
 func (s *settings) pull(key string) (value json.RawMessage, ok bool) {
 	s.keys = append(s.keys, key)
 	*s.listed = append(*s.listed, s.path+key)
@@ -111,8 +112,8 @@ func (s *settings) pull(key string) (value json.RawMessage, ok bool) {
 	return value, ok && string(value) != "null"
 }
 
-// inner takes a key whose value is a mapping, and calls read with it. It does not call read if
-// there is no such key.
+// inner takes a key whose value is a mapping, and calls read with the settings in this mapping. It
+// does not call read if there is no such key.
 func (s *settings) inner(key, write string, read func(*settings)) {
 	value, ok := s.pull(key)
 	in := &settings{plain: s.plain, path: s.path + key + ".", listed: s.listed, wrong: s.wrong}
@@ -120,33 +121,33 @@ func (s *settings) inner(key, write string, read func(*settings)) {
 		s.fault(key, shown(value), write)
 		return
 	}
-	if !ok && s.values != nil { // without values, read only lists the keys
+	if !ok && s.values != nil { // if values is nil, read is called only to list its keys
 		return
 	}
 	read(in)
 	in.rejectRest(key)
 }
 
-// left returns the keys that have not been taken, sorted.
-func (s *settings) left() []string { return slices.Sorted(maps.Keys(s.values)) }
+// untaken returns the keys that have not been taken yet, sorted.
+func (s *settings) untaken() []string { return slices.Sorted(maps.Keys(s.values)) }
 
-// rejectRest adds a finding for each key that is left. Call it after all known keys have been
-// taken.
+// rejectRest adds a finding for each key that has not been taken. Call it after all known keys have
+// been taken.
 func (s *settings) rejectRest(of string) {
-	for _, key := range s.left() {
+	for _, key := range s.untaken() {
 		key = s.path + key
 		s.wrong.add("unknown_key", key, "unknown key %s: the keys of %s are %s",
 			strconv.Quote(beginning(key)), of, strings.Join(s.keys, ", "))
 	}
 }
 
-// asJSON returns a value of YAML as JSON. Keys that are not texts, infinity and NaN become texts,
-// because JSON has none of them.
+// asJSON returns a value of YAML as JSON. JSON has no infinity, no NaN, and only texts as keys. So
+// asJSON writes infinity, NaN and other keys as texts.
 func asJSON(value any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(jsonValue(value)) // such a value can be encoded
+	_ = enc.Encode(jsonValue(value)) // jsonValue returns only values that can be encoded
 	return b.Bytes()
 }
 
@@ -172,15 +173,15 @@ func jsonValue(value any) any {
 		}
 		text := fmt.Sprint(v)
 		if !strings.ContainsAny(text, ".e") {
-			text += ".0" // a number with a point is not a whole number
+			text += ".0" // 5.0 must not become the whole number 5
 		}
 		return json.Number(text)
 	}
 	return value
 }
 
-// shown is JSON that a finding shows on one line, cut if it is long. It is formatted only if the
-// finding is kept.
+// A shown value is JSON that a finding shows on one line of at most 60 characters. The value is
+// formatted only if the finding is kept.
 type shown []byte
 
 func (value shown) String() string {

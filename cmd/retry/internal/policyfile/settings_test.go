@@ -12,7 +12,7 @@ import (
 )
 
 // Each key is taken once, in any spelling that its system accepts, and each mistake is a finding.
-func TestSettings(t *testing.T) {
+func TestEachKeyIsTakenOnce(t *testing.T) {
 	long, longest := strings.Repeat("k", longestKey), "n"+strings.Repeat("_", longestKey-2)
 	for _, row := range []struct {
 		name, yaml string

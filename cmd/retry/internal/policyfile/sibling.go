@@ -14,22 +14,22 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// A place is a mapping of a file, with the mapping around it.
+// A place is a mapping in a file. It knows the mapping around it.
 type place struct {
 	node     *yaml.Node
-	key      string // the key of up that contains the mapping, directly or in lists
-	up       *place // the mapping around it; nil if there is none
+	key      string // the key of the outer mapping that contains this mapping, directly or in lists
+	up       *place // the outer mapping; nil if there is none
 	depth    int    // the number of keys that lead to the mapping
 	resource bool   // the mapping is a resource of Kubernetes
 }
 
-// newPlace returns the place of a mapping. path is the path to the mapping.
+// newPlace returns the place of a mapping. path is the path from the document to the mapping.
 func newPlace(node *yaml.Node, key string, up *place, path []string) *place {
 	return &place{node, key, up, len(path), isResource(node)}
 }
 
-// outermost returns the document that contains p: the whole document, or a resource of Kubernetes
-// in a list or in another resource.
+// outermost returns the document that contains p. The document is the whole document in the file,
+// or a resource of Kubernetes in a list or in another resource.
 func (p *place) outermost() *place {
 	for p != nil && p.up != nil && !p.resource {
 		p = p.up
@@ -37,8 +37,8 @@ func (p *place) outermost() *place {
 	return p
 }
 
-// get returns the entry to which keys lead from p. Spellings of a key are the same if plain returns
-// the same text for them.
+// get returns the entry to which keys lead from p. Two spellings of a key are equal if plain
+// returns the same text for both.
 func (p *place) get(plain func(string) string, keys ...string) (found entry, ok bool) {
 	if p == nil {
 		return entry{}, false
@@ -67,21 +67,21 @@ const (
 
 // A sibling is a setting next to a block.
 type sibling struct {
-	path   string // from the mapping around the block, or after a / from the document
+	path   string // the path from the mapping around the block; after a /, from the document
 	bounds scope
 	says   string                     // the note about a setting that limits nothing
-	when   string                     // the only value with a note; "" stands for every value
-	absent func(*Block) time.Duration // the default; nil if there is none
+	when   string                     // the only value that gets the note; "" if every value gets it
+	absent func(*Block) time.Duration // returns the default; nil if there is no default
 }
 
 // Bounds are the timeouts in a block or next to it.
 type Bounds struct {
-	All, Each       time.Duration // of all attempts with their waits, and of each attempt; 0 is none
+	All, Each       time.Duration // the timeout of all attempts together, and of each; 0 is none
 	AllKey, EachKey string
 }
 
 // routeTimeout returns the default timeout of a route of Envoy. It returns 0 for the retry_policy
-// of a virtual host, because the timeouts are in its routes.
+// of a virtual host, because the timeout is a setting of each route.
 func routeTimeout(b *Block) time.Duration {
 	if inRoute.MatchString(b.At) {
 		return 15 * time.Second
@@ -91,7 +91,7 @@ func routeTimeout(b *Block) time.Duration {
 
 var inRoute = regexp.MustCompile(`(^|\.)route\.retry_?[pP]olicy$`)
 
-// exporterTimeout returns the default timeout of each attempt of an exporter.
+// exporterTimeout returns the default timeout of one attempt of an exporter.
 func exporterTimeout(b *Block) time.Duration {
 	switch name, _, _ := strings.Cut(b.beside.key, "/"); {
 	case b.beside.up == nil || b.beside.up.key != "exporters":
@@ -133,7 +133,7 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 	switch {
 	case b.All == 0 || b.Each < b.All:
 	case f.fillsLong && b.Each == b.All:
-		b.Each = 0 // the system may have added it
+		b.Each = 0 // the system may have set it by default
 	case f.ignoresLong:
 		b.tooLong(noEffect, "Envoy ignores it", "less than")
 	case f.refusesLong && b.Each > b.All:
@@ -141,7 +141,7 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 	}
 }
 
-// tooLong warns of a timeout of each attempt that has no effect.
+// tooLong warns that the timeout of an attempt is too long to have an effect.
 func (b *Block) tooLong(code, why, write string) {
 	b.warn(code, b.EachKey,
 		say("%s is %v, and %s, because %s is %v: write %s %v", b.EachKey, b.Each, why, b.AllKey, b.All,
@@ -149,7 +149,8 @@ func (b *Block) tooLong(code, why, write string) {
 	b.Each = 0
 }
 
-// readSibling reads one setting next to b, or its default if it is not written.
+// readSibling reads one setting next to b. If the setting is not written, readSibling uses its
+// default.
 func (b *Block) readSibling(f *format, s sibling, key string, e entry, written bool) {
 	if e.key != "" && !strings.Contains(key, ".") {
 		key = e.key
@@ -170,7 +171,7 @@ func (b *Block) readSibling(f *format, s sibling, key string, e entry, written b
 		b.lines[key] = e.line
 		ok := value != nil
 		if ok {
-			text, _ := json.Marshal(value.Value) // a text can be encoded
+			text, _ := json.Marshal(value.Value) // a string can always be encoded
 			if value.Kind != yaml.ScalarNode || value.ShortTag() != "!!str" {
 				text = []byte(value.Value)
 			}
@@ -191,7 +192,7 @@ func (b *Block) readSibling(f *format, s sibling, key string, e entry, written b
 	} else {
 		time = s.absent(b)
 	}
-	if time == 0 { // 0 is no timeout
+	if time == 0 { // a setting of 0 is no timeout
 		return
 	}
 	b.note(key, say("%v, %s, %s", time, origin, what))
@@ -214,14 +215,15 @@ func (b *Block) warn(code, key, text string) {
 	b.warnings = append(b.warnings, warning{code, key, text})
 }
 
-// Effective returns p with the timeout of each attempt in Bounds.
+// Effective returns p with the timeout of each attempt, b.Each, as its AttemptTimeout.
 func (b *Block) Effective(p retry.Policy) retry.Policy {
 	p.AttemptTimeout = b.Each
 	return p
 }
 
-// Fits returns how many attempts of p end before All, if each attempt takes Each and each wait is
-// the longest. If All is 0 it returns -1.
+// Fits returns how many attempts of p end before b.All, the timeout of all attempts. It assumes
+// that each attempt takes b.Each, and that each wait is the longest possible. If b.All is 0, Fits
+// returns -1.
 func (b *Bounds) Fits(p retry.Policy) int {
 	if b.All == 0 {
 		return -1
@@ -237,7 +239,7 @@ func (b *Bounds) Fits(p retry.Policy) int {
 	return n
 }
 
-// lintBounds warns of attempts of p that never run, or that All may cut off.
+// lintBounds warns of attempts of p that never run, or that the timeout b.All may cut off.
 func (b *Block) lintBounds(p retry.Policy) (found []warning) {
 	if b.All == 0 {
 		return nil
@@ -245,7 +247,8 @@ func (b *Block) lintBounds(p retry.Policy) (found []warning) {
 	p.AttemptTimeout = b.Each
 	start := time.Duration(0) // the earliest start of the next attempt if each attempt hangs
 	steps, of := p.Plan(mostKeys), fmt.Sprintf(" of %d", p.EffectiveMax())
-	if p.EffectiveMax() == retry.Unlimited { // All is meant to end p, but not before the first retry
+	// If the attempts are unlimited, b.All is meant to end them, but not before the first retry.
+	if p.EffectiveMax() == retry.Unlimited {
 		steps, of = p.Plan(1), ""
 	}
 	for i, step := range steps {
@@ -275,8 +278,9 @@ var (
 	unknownText = regexp.MustCompile(`(^|[^$])\$\{|\{\{|\{%`)
 )
 
-// expand returns the value of a scalar. For an expansion of the environment this is its default.
-// For any other template the value is nil. why is the note about it.
+// expand returns the value of a scalar. A template with a default, such as ${env:X:-5s}, has the
+// value 5s. Any other template has the value nil. The result why is the text of a note about the
+// template.
 func expand(node *yaml.Node) (value *yaml.Node, why string) {
 	if node.Kind != yaml.ScalarNode || !unknownText.MatchString(node.Value) {
 		return node, ""
@@ -289,8 +293,8 @@ func expand(node *yaml.Node) (value *yaml.Node, why string) {
 	return value, fmt.Sprintf("%.60q is read as its default, %s", node.Value, match[1])
 }
 
-// expanded returns a node with the values of the expansions in it, and adds a note for each. It
-// records keys without a value in b.templates.
+// expanded returns a copy of a node with the values of its templates, and adds a note for each
+// template. A key is left out and recorded in b.templates if the value of its template is unknown.
 func (b *Block) expanded(node *yaml.Node, path string) *yaml.Node {
 	node = resolved(node)
 	switch node.Kind {

@@ -14,7 +14,7 @@ import (
 )
 
 // Each row of testdata/beside.yaml has the notes and findings about the settings next to a block.
-func TestSettingsNextToABlock(t *testing.T) {
+func TestSettingsNextToABlockAreRead(t *testing.T) {
 	data, err := os.ReadFile("testdata/beside.yaml")
 	require.NoError(t, err)
 	type row struct {
@@ -28,8 +28,8 @@ func TestSettingsNextToABlock(t *testing.T) {
 		Name: "Envoy, many clusters",
 		Text: "{static_resources: {clusters: [{name: a}" + strings.Repeat(", {}", 300) + "], routes: [{route: {cluster: a, retry_policy: {retry_on: 5xx}}}]}}",
 		Notes: []string{
-			"static_resources.clusters: of these 301, the first 300 are looked at here",
-			"max_retries: to a each Envoy allows 3 retries at the same time; an outage reaches this limit before the number of retries",
+			"static_resources.clusters: of these 301, only the first 300 are read",
+			"max_retries: each Envoy allows 3 retries to a at the same time; an outage reaches this limit before the number of retries",
 			"timeout: 15s, the default of Envoy, ends all attempts and waits together",
 		},
 	})
@@ -54,7 +54,7 @@ func TestSettingsNextToABlock(t *testing.T) {
 
 // An attempt fits if it ends before All. If nothing limits the attempt itself, it must only start before
 // All.
-func TestFits(t *testing.T) {
+func TestAttemptFitsIfItEndsInTime(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
 	for name, test := range map[string]struct {
 		all, each time.Duration

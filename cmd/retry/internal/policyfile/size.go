@@ -8,29 +8,29 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// These constants limit the keys that << merges. Without limits, 40 mappings that each merge [*a,
-// *a] from the mapping before would stand for 2^40 keys.
+// These constants limit the keys that << merges. Without these limits, 40 mappings could stand for
+// 2^40 keys: each mapping merges [*a, *a], where a is the mapping before it.
 const (
-	mostMerged      = 10_000  // into a mapping
-	mostMergedInAll = 100_000 // into all mappings of a file
+	mostMerged      = 10_000  // limit on the keys that one mapping merges
+	mostMergedInAll = 100_000 // limit on the keys that all mappings of a file merge
 )
 
 // check returns a fault if a node has a duplicate key, an anchor that contains itself, or too many
-// merged keys. keys are the numbers of keys of the nodes that have been checked. The decoder of the
-// YAML library reports duplicate keys too, but it compares each key with every other key, which
-// takes seconds for a file with 16,000 keys.
-func (f *File) check(node *yaml.Node, keys map[*yaml.Node]int) *Fault {
+// merged keys. keyCount maps each node that was checked before to the number of its keys. The
+// decoder of the YAML library reports duplicate keys too, but it compares each key with every other
+// key. For a file with 16,000 keys this takes seconds.
+func (f *File) check(node *yaml.Node, keyCount map[*yaml.Node]int) *Fault {
 	const begun = -1
 	if node.Kind == yaml.ScalarNode { // most nodes are scalars, and a scalar contains no node
 		return nil
 	}
-	if n, seen := keys[node]; n == begun {
+	if n, seen := keyCount[node]; n == begun {
 		return &Fault{File: f.Name, Line: node.Line, Code: unreadable, Text: "the anchor contains itself"}
 	} else if seen {
 		return nil
 	}
 	f.steps++
-	keys[node] = begun
+	keyCount[node] = begun
 	var lines map[string]int
 	if node.Kind == yaml.MappingNode {
 		lines = map[string]int{}
@@ -43,17 +43,17 @@ func (f *File) check(node *yaml.Node, keys map[*yaml.Node]int) *Fault {
 			}
 			lines[inner.Value] = inner.Line
 		}
-		if fault := f.check(inner, keys); fault != nil {
+		if fault := f.check(inner, keyCount); fault != nil {
 			return fault
 		}
 	}
 	if node.Kind == yaml.AliasNode {
-		if fault := f.check(node.Alias, keys); fault != nil {
+		if fault := f.check(node.Alias, keyCount); fault != nil {
 			return fault
 		}
 	}
-	keys[node] = merged(node, keys)
-	more := max(0, keys[node]-len(node.Content)/2)
+	keyCount[node] = merged(node, keyCount)
+	more := max(0, keyCount[node]-len(node.Content)/2)
 	f.merged += more
 	switch {
 	case more > mostMerged:
@@ -61,14 +61,14 @@ func (f *File) check(node *yaml.Node, keys map[*yaml.Node]int) *Fault {
 			Text: fmt.Sprintf("<< merges more than %d keys here", mostMerged)}
 	case f.merged > mostMergedInAll:
 		return &Fault{File: f.Name, Line: node.Line, Code: unreadable,
-			Text: fmt.Sprintf("<< merges more than %d keys in this file, up to here", mostMergedInAll)}
+			Text: fmt.Sprintf("up to this line, << merges more than %d keys", mostMergedInAll)}
 	}
 	return nil
 }
 
-// merged returns how many keys a mapping has, with the keys that << merges into it. A key that is
-// merged twice counts twice. keys are the numbers of keys of the nodes inside.
-func merged(node *yaml.Node, keys map[*yaml.Node]int) int {
+// merged returns how many keys a mapping has, including the keys that << merges into it. A key that
+// is merged twice counts twice. keyCount maps each inner node to the number of its keys.
+func merged(node *yaml.Node, keyCount map[*yaml.Node]int) int {
 	if node.Kind != yaml.MappingNode {
 		return 0
 	}
@@ -82,33 +82,33 @@ func merged(node *yaml.Node, keys map[*yaml.Node]int) int {
 			sources = list.Content
 		}
 		for _, source := range sources {
-			n += keys[resolved(source)]
+			n += keyCount[resolved(source)]
 		}
 	}
 	return n
 }
 
-// A block above these limits is not a policy, and decoding it could take very long.
+// A block that exceeds one of these limits is not a policy. To decode it could take very long.
 const (
-	mostKeys  = 1000   // keys of a mapping
-	mostNodes = 50_000 // nodes of a policy, including the nodes of aliases
+	mostKeys  = 1000   // limit on the keys of one mapping in a policy
+	mostNodes = 50_000 // limit on the nodes of a policy, including the nodes of aliases
 
-	mostSystemNodes = 200_000 // nodes of a system
+	mostSystemNodes = 200_000 // limit on the nodes of a system
 
-	mostFileNodes = 250_000 // nodes of all documents of a file, including documents in texts
+	mostFileNodes = 250_000 // limit on the nodes of all documents of a file, and of documents in texts
 
-	// The YAML library makes all nodes of a document, of 200 bytes or more each, before they can be
-	// counted. So starts counts places in the text.
-	mostStarts = 2 * mostFileNodes // the result of starts for a text of YAML
+	// The YAML library creates all nodes of a document before they can be counted, and a node takes at
+	// least 200 bytes. So countStarts first counts the places in the text where a node may start.
+	mostStarts = 2 * mostFileNodes // the largest result of countStarts for a file
 )
 
-// starts returns an upper limit on the number of nodes in a text of YAML. It stops when the number
-// is above most, and returns the line. Each node starts after a line break, an indicator or a
-// bracket: up to two nodes after a comma, and up to three with a bracket. A scalar may contain such
-// characters too, so the text may have fewer nodes.
-func starts(data []byte, most int) (n, line int) {
+// countStarts returns an upper bound on the number of nodes in a text of YAML. If the bound exceeds
+// limit, countStarts stops and returns the line that it has reached. A node starts after a line
+// break, an indicator, a comma or a bracket. A comma counts as two nodes, and a bracket as three.
+// The text may have fewer nodes, because a scalar may contain these characters too.
+func countStarts(data []byte, limit int) (n, line int) {
 	wide := bytes.HasPrefix(data, []byte("\xfe\xff")) || bytes.HasPrefix(data, []byte("\xff\xfe"))
-	n, line = 2, 1 // a document, and its root
+	n, line = 2, 1 // the document and its root
 	for i, c := range data {
 		before, after := byte(' '), byte(' ')
 		if i > 0 {
@@ -122,9 +122,9 @@ func starts(data []byte, most int) (n, line int) {
 			n += 2
 		case '[', '{':
 			n += 3
-		case '\n', '\r', 0x85, 0xa8, 0xa9: // the last three are the last bytes of other line breaks
+		case '\n', '\r', 0x85, 0xa8, 0xa9: // 0x85, 0xa8 and 0xa9 end other line breaks of Unicode
 			n++
-		case '(', ')': // bytes of such a line break in UTF-16
+		case '(', ')': // in UTF-16, these bytes end a line break of Unicode
 			if wide {
 				n++
 			}
@@ -137,21 +137,21 @@ func starts(data []byte, most int) (n, line int) {
 		if c == '\n' {
 			line++
 		}
-		if n > most {
+		if n > limit {
 			return n, line
 		}
 	}
 	return n, line
 }
 
-// tooLarge reports whether b has more nodes than most, or a mapping with more keys than mostKeys.
-func (b *Block) tooLarge(most int) bool {
+// tooLarge reports whether b has more nodes than limit, or a mapping with more keys than mostKeys.
+func (b *Block) tooLarge(limit int) bool {
 	nodes := 0
 	var count func(*yaml.Node) bool
 	count = func(node *yaml.Node) bool {
 		node = resolved(node)
 		nodes++
-		if nodes > most || node.Kind == yaml.MappingNode && len(node.Content) > 2*mostKeys {
+		if nodes > limit || node.Kind == yaml.MappingNode && len(node.Content) > 2*mostKeys {
 			return true
 		}
 		for _, inner := range node.Content {

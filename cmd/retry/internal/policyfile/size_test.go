@@ -29,7 +29,7 @@ func nodesOf(t *testing.T, data []byte) int {
 	}
 }
 
-// No text has more nodes than starts counts.
+// No text has more nodes than countStarts returns.
 func TestStarts(t *testing.T) {
 	for name, unit := range map[string]string{
 		"a list on one line": "[%s]1,", "keys on one line": "{%s}a,", "JSON": `{%s}"a":1,`, "pairs in a list": "[%s]a: 1,",
@@ -55,14 +55,14 @@ func TestStarts(t *testing.T) {
 				text += closing
 			}
 			data := []byte(text)
-			n, _ := starts(data, len(data)*3)
+			n, _ := countStarts(data, len(data)*3)
 			assert.GreaterOrEqual(t, n, nodesOf(t, data))
 
 			wide := []byte{0xff, 0xfe}
 			for _, unit := range utf16.Encode([]rune(text)) {
 				wide = append(wide, byte(unit), byte(unit>>8))
 			}
-			n, _ = starts(wide, len(wide)*3)
+			n, _ = countStarts(wide, len(wide)*3)
 			assert.GreaterOrEqual(t, n, nodesOf(t, wide))
 		})
 	}
@@ -73,7 +73,7 @@ func TestStarts(t *testing.T) {
 		for _, name := range files {
 			data, err := os.ReadFile(name)
 			require.NoError(t, err)
-			n, _ := starts(data, len(data)*3)
+			n, _ := countStarts(data, len(data)*3)
 			assert.GreaterOrEqual(t, n, nodesOf(t, data), name)
 		}
 	}
@@ -91,7 +91,7 @@ func TestHugeDocument(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			_, err := Parse("file.yaml", []byte(text))
 			runtime.ReadMemStats(&after)
-			require.ErrorContains(t, err, "this has more than 500000 places where a key or a value may begin, up to here")
+			require.ErrorContains(t, err, "up to this line, the file has more than 500000 places where a key or a value may begin")
 			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(20<<20), "the text itself is 16 MiB")
 		})
 	}
@@ -145,7 +145,7 @@ func TestHostile(t *testing.T) {
 		{"merges", merges, "", merged},
 		{"merges beside a policy", merges + "retry: {max_attempts: 3}", "", merged},
 		{"as many merged keys as are read", many(11), "", large},
-		{"merged keys of many mappings", many(12), "", "file.yaml:13: << merges more than 100000 keys in this file, up to here"},
+		{"merged keys of many mappings", many(12), "", "file.yaml:13: up to this line, << merges more than 100000 keys"},
 		{"lists", lists, "", large},
 		{"lists by a path", lists + "retry: *a40\n", "retry", large},
 		{"lists at a place of settings", lists + "Retry: *a40\n", "", large},

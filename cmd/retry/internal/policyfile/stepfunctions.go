@@ -43,7 +43,8 @@ func readStepFunctions(f *form) {
 	f.layers()
 }
 
-// retriers notes how the other retriers of a state affect this retrier.
+// retriers adds notes and warnings about the other retriers of the same state, because they affect
+// this retrier.
 func (f *form) retriers() {
 	if f.b.beside == nil {
 		return
@@ -54,13 +55,13 @@ func (f *form) retriers() {
 			fmt.Sprintf("an attempt that TimeoutSeconds, %s, ends is not retried by this retrier: add "+
 				"States.Timeout", limit.value.Value))
 	}
-	list := f.all(f.b.beside, "Retry.*")
+	list := f.places(f.b.beside, "Retry.*")
 	if len(list) < 2 {
 		return
 	}
 	attempts, before, first := 1, true, map[string]bool{}
 	for i, r := range list {
-		names := f.texts(r, "ErrorEquals.*")
+		names := f.textsAt(r, "ErrorEquals.*")
 		attempts = min(math.MaxInt32, attempts+f.retriesOf(r))
 		if own := r.node == f.b.original; own && slices.Contains(names, "States.ALL") && i < len(list)-1 {
 			f.fault("ErrorEquals", "States.ALL", "it in the last retrier")
@@ -88,11 +89,11 @@ func (f *form) retriesOf(retrier *place) int {
 	return int(min(stepMostAttempts, f.amount(retrier, "MaxAttempts", 3)))
 }
 
-// layers warns if a state around this state is retried as a whole.
+// layers warns if another state contains this state and is retried as a whole.
 func (f *form) layers() {
 	for p := f.b.beside; p != nil && p.up != nil; p = p.up {
 		more := 0
-		for _, outer := range f.all(p.up, "Retry.*") {
+		for _, outer := range f.places(p.up, "Retry.*") {
 			more = min(math.MaxInt32, more+f.retriesOf(outer))
 		}
 		if more > 0 && f.attempts != 1 {

@@ -10,18 +10,18 @@ import (
 	"github.com/goretry/retry/retrysim"
 )
 
-// Document returns the only document of f.
+// Document returns the only document of f. If f has no document or several, it returns a fault.
 func (f *File) Document() (Block, *Fault) {
 	if len(f.documents) != 1 {
 		return Block{}, &Fault{File: f.Name, Line: 1, Code: ambiguous,
-			Text: fmt.Sprintf("there are %d documents: write one", len(f.documents))}
+			Text: fmt.Sprintf("there are %d documents: write only one", len(f.documents))}
 	}
 	document := resolved(f.documents[0])
 	return Block{File: f.Name, Line: document.Line, node: document}, nil
 }
 
-// IsSystem reports whether b is a system of services that call each other: it has services, and one
-// of them has the key rate, workers, work or calls.
+// IsSystem reports whether b is a system of services that call each other. A system has the key
+// services, and at least one service has the key rate, workers, work or calls.
 func (b *Block) IsSystem() bool {
 	for e := range eachEntry(b.node) {
 		for service := range eachEntry(resolved(e.value)) {
@@ -48,7 +48,7 @@ func (b *Block) System() (s retrysim.System, faults []*Fault) {
 	return s, b.systemFaults(err)
 }
 
-// systemFaults returns the faults in an error about a system, each at the line of its key.
+// systemFaults returns the faults in an error about a system. Each fault has the line of its key.
 func (b *Block) systemFaults(err error) (faults []*Fault) {
 	var found finder
 	switch {
@@ -69,9 +69,9 @@ func (b *Block) systemFaults(err error) (faults []*Fault) {
 // byLine orders faults by their lines.
 func byLine(f, g *Fault) int { return f.Line - g.Line }
 
-// LintSystem returns the findings of [retry.Policy.Lint] about the policies in b, and reports
-// retries in two layers above each other, because they multiply. s is the system in b. policies is
-// the number of policies in b.
+// LintSystem returns the findings of [retry.Policy.Lint] about the policies in b. It also reports
+// retries in two layers above each other, because their attempts multiply. s is the system in b.
+// policies is the number of policies in b.
 func (b *Block) LintSystem(s retrysim.System) (policies int, faults []*Fault) {
 	for _, name := range slices.Sorted(maps.Keys(s.Services)) {
 		for i, call := range s.Services[name].Calls {
@@ -95,9 +95,9 @@ func (b *Block) LintSystem(s retrysim.System) (policies int, faults []*Fault) {
 	return policies, faults
 }
 
-// multiplied returns a finding about a call if its attempts multiply with the attempts of a call
-// below it. It names the first such call. A budget or a lent budget limits the attempts, so there
-// is no finding then.
+// multiplied returns a finding if the attempts of a call multiply with the attempts of a call in a
+// lower layer. The finding names the first such call. There is no finding if a budget or a lent
+// budget limits the attempts.
 func multiplied(s retrysim.System, call retrysim.Edge) []retry.Finding {
 	retried := func(e retrysim.Edge) bool {
 		return e.Policy.EffectiveMax() != 1 && e.Policy.Budget == nil

@@ -9,7 +9,8 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// readTemporal uses the defaults of Temporal's server, for which 0 is a setting that is left out.
+// readTemporal reads the RetryPolicy of an activity or a workflow. If a setting is 0, readTemporal
+// uses its default, as Temporal's server does.
 func readTemporal(f *form) {
 	f.base = cmp.Or(f.time("initialInterval", 0, 0), time.Second)
 	zeroOrFromOne := func(x float64) bool { return x == 0 || x >= 1 }

@@ -1,4 +1,4 @@
-// Package preview describes in sentences what a policy of a file will do.
+// Package preview describes what a policy in a file will do, in sentences.
 package preview
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// Text describes a policy: in one line, with a table of its first retries, and with its [Ending].
-// The table has all retries if retries is negative. It ends where [retry.Policy.Plan] ends. b has
-// the timeouts in p and next to p.
+// Text describes a policy with a summary in one line, a table of its first retries, and the
+// sentences of [Ending]. If retries is negative, the table has all retries that [retry.Policy.Plan]
+// returns. The bounds b contain the timeouts that the file sets in p and next to p.
 func Text(p retry.Policy, retries int, b policyfile.Bounds) string {
 	summary := p.String()
 	p.AttemptTimeout = b.Each
@@ -35,25 +35,25 @@ func Text(p retry.Policy, retries int, b policyfile.Bounds) string {
 	return strings.Join(append(text, Ending(p, b)...), "\n")
 }
 
-// Within returns the steps of a plan whose retry can start before all. If all is 0, it returns the
-// plan.
-func Within(plan retry.Plan, all time.Duration) retry.Plan {
-	if all == 0 {
+// Within returns the steps of a plan whose retries can start before the timeout of all attempts. A
+// timeout of 0 is no limit.
+func Within(plan retry.Plan, timeout time.Duration) retry.Plan {
+	if timeout == 0 {
 		return plan
 	}
 	plan = slices.Clone(plan)
 	earliest := time.Duration(0)
 	for i, step := range plan {
-		if earliest = saturate.Add(earliest, step.Lo); earliest >= all {
+		if earliest = saturate.Add(earliest, step.Lo); earliest >= timeout {
 			return plan[:i]
 		}
-		plan[i].Total = min(step.Total, all)
+		plan[i].Total = min(step.Total, timeout)
 	}
 	return plan
 }
 
-// Ending says when the delays of a policy reach MaxDelay, how the policy ends, and how long it
-// takes in the worst case. Each sentence is one text.
+// Ending returns sentences about a policy: when its delays reach MaxDelay, how it ends, and how
+// long it takes in the worst case.
 func Ending(p retry.Policy, b policyfile.Bounds) []string {
 	p.AttemptTimeout = b.Each
 	w := writer{p, p.Plan(retry.Unlimited), p.EffectiveMax(), b}
@@ -69,15 +69,15 @@ func Ending(p retry.Policy, b policyfile.Bounds) []string {
 // A writer writes sentences about a policy.
 type writer struct {
 	retry.Policy
-	plan  retry.Plan // all steps that Plan returns
-	limit int        // the result of EffectiveMax
+	plan  retry.Plan // all steps that [retry.Policy.Plan] returns
+	limit int        // the result of [retry.Policy.EffectiveMax]
 	policyfile.Bounds
 }
 
-// MostSteps is how many steps [retry.Policy.Plan] returns at most.
+// MostSteps is the largest number of steps that [retry.Policy.Plan] returns.
 const MostSteps = 10_000
 
-// goesOn reports whether the policy may have more retries than the plan has steps.
+// goesOn reports whether the policy may make more retries than the plan has steps.
 func (w *writer) goesOn() bool { return len(w.plan) == MostSteps && w.limit-1 != MostSteps }
 
 func (w *writer) reachesCap() string {
@@ -94,8 +94,8 @@ func (w *writer) reachesCap() string {
 	}
 }
 
-// fits says how many attempts end before the timeout of all attempts, or start before it if nothing
-// bounds an attempt.
+// fits says how many attempts end before the timeout of all attempts. If a single attempt has no
+// timeout, fits says how many attempts can start before the timeout of all attempts.
 func (w *writer) fits() string {
 	n := w.Fits(w.Policy)
 	switch {
@@ -120,7 +120,7 @@ func (w *writer) fits() string {
 	}
 }
 
-// ends says after how many attempts the policy ends, or when.
+// ends says after how many attempts or after what time the policy ends.
 func (w *writer) ends() string {
 	within := fmt.Sprintf("no retry starts later than max_elapsed, %s, after the first attempt began",
 		Brief(w.MaxElapsed))
@@ -132,7 +132,7 @@ func (w *writer) ends() string {
 			"max_elapsed."
 	case w.limit == 1:
 		return "Ends after 1 attempt."
-	case len(w.plan) < len(w.Delays(retry.Unlimited)): // MaxElapsed cuts the plan
+	case len(w.plan) < len(w.Delays(retry.Unlimited)): // MaxElapsed ends the plan early
 		return fmt.Sprintf("Ends after at most %s: %s.", attempts(len(w.plan)+1), within)
 	case w.MaxElapsed > 0 && w.limit == retry.Unlimited:
 		return fmt.Sprintf("Ends by time: %s.", within)
@@ -154,7 +154,8 @@ func attempts(n int) string {
 	return Thousands(n) + " attempts"
 }
 
-// resets reports whether an attempt can run past HealthyAfter, so that the count starts over.
+// resets reports whether an attempt can run past HealthyAfter. After such an attempt, attempts
+// count from 1 again.
 func (w *writer) resets() bool {
 	return w.HealthyAfter > 0 && w.limit != 1 &&
 		(w.AttemptTimeout == 0 || w.AttemptTimeout > w.HealthyAfter)
@@ -168,8 +169,8 @@ func (w *writer) startsOver() string {
 		Brief(w.HealthyAfter))
 }
 
-// worstCase says how long the policy takes at most. It returns "" if the policy takes no time or
-// has no end.
+// worstCase says how long the policy takes in the worst case. It returns "" if the policy takes no
+// time or never ends.
 func (w *writer) worstCase() string {
 	if w.resets() {
 		return ""
@@ -213,7 +214,7 @@ func (w *writer) worstCase() string {
 	}
 }
 
-// Brief writes a duration without the units that are 0: 1h, not 1h0m0s.
+// Brief returns a duration as text, without units that are 0: 1h instead of 1h0m0s.
 func Brief(d time.Duration) string {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
 		if d >= unit {
@@ -231,7 +232,7 @@ func Brief(d time.Duration) string {
 	return s
 }
 
-// Thousands writes a number with commas: 10,000.
+// Thousands returns a number as text with commas: 10,000.
 func Thousands[N int | int64](n N) string {
 	s := strconv.FormatInt(int64(n), 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -240,15 +241,16 @@ func Thousands[N int | int64](n N) string {
 	return s
 }
 
-// TargetBudget returns a copy of the Budget that retryhttp, retrygrpc and retryconnect make for
-// each target of a policy without a Budget.
+// TargetBudget returns the Budget that retryhttp, retrygrpc and retryconnect make for each target
+// if a policy has no Budget.
 func TargetBudget() *retry.Budget {
 	var targets retry.Budgets
 	budget, _ := targets.For("a target")
 	return budget
 }
 
-// BudgetText writes a Budget with the keys of the text form. It leaves out durations that are 0.
+// BudgetText returns a Budget as text, with the keys of the text form. It leaves out durations that
+// are 0.
 func BudgetText(b *retry.Budget) string {
 	text := fmt.Sprintf("size %d, ratio %v", b.Size, b.Ratio)
 	for _, of := range []struct {

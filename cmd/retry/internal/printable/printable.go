@@ -1,5 +1,5 @@
-// Package printable makes texts from outside safe to print, such as a name in a file or the error
-// of a server.
+// Package printable makes texts from outside safe to print. Such a text is a name in a file or the
+// error of a server.
 package printable
 
 import (
@@ -10,9 +10,9 @@ import (
 
 var lineBreaks = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")
 
-// Line returns text as one line that a terminal shows without acting on it. Line breaks become ";
-// ", and characters that cannot be printed, such as ESC and marks that reverse text, are escaped as
-// in Go. Bytes that are not UTF-8 become U+FFFD.
+// Line returns text as one line that is safe to print on a terminal. Line breaks become "; ".
+// Characters that cannot be printed are escaped as in Go, for example ESC and marks that reverse
+// text. Bytes that are not UTF-8 become U+FFFD.
 func Line(text string) string {
 	isNot := func(r rune) bool { return !strconv.IsPrint(r) }
 	if utf8.ValidString(text) && strings.IndexFunc(text, isNot) < 0 {

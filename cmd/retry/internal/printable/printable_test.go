@@ -8,7 +8,7 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/printable"
 )
 
-func TestLine(t *testing.T) {
+func TestLineIsSafeToPrint(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                        "",
 		"a b/ä.yaml":              "a b/ä.yaml",

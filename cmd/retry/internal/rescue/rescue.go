@@ -1,5 +1,5 @@
-// Package rescue finds changes of a system with which it recovers from an outage. It tries the
-// changes that people make.
+// Package rescue looks for changes with which a system recovers from an outage. It tries the
+// changes that people usually make.
 package rescue
 
 import (
@@ -15,44 +15,46 @@ import (
 	"github.com/goretry/retry/retrysim"
 )
 
-// A Rescue is a change of a system, and the result of simulating the changed system.
+// A Rescue is a change of a system, with the result of simulating the changed system.
 type Rescue struct {
-	Change  string           `json:"change"` // such as "db: queue: 240"; "; " separates two changes
+	Change  string           `json:"change"` // such as "db: queue: 240"; "; " joins two changes
 	Verdict retrysim.Verdict `json:"verdict"`
-	Lost    int              `json:"lost"`         // of the calls of the unchanged system
+	Lost    int              `json:"lost"`         // the calls that are lost in the changed system
 	Margin  float64          `json:"margin"`       // as Answer.Margin
 	Share   float64          `json:"margin_share"` // as Answer.MarginShare
 
 	edits []func(name string, v *retrysim.Service)
 }
 
-// Of returns the Rescue that changes nothing. a is the answer about the unchanged system.
+// Of returns the Rescue that changes nothing. Its result is a, the answer about the unchanged
+// system.
 func Of(a retrysim.Answer) Rescue {
 	return Rescue{"none", a.Outcome.Verdict, a.Lost, a.Margin, a.MarginShare, nil}
 }
 
-// mostPaired is how many of the best changes are tried in pairs.
+// mostPaired is the number of changes that are tried in pairs: those that lose the fewest calls.
 const mostPaired = 6
 
-// Find tries the changes that people make to s. a is the answer about s, from the same number of
-// runs.
+// Find tries the changes that people usually make to the system s. The parameter a is the answer
+// about s, from the same number of runs.
 //
-// Find returns the changes that help: with such a change the verdict is better, or at least a tenth
-// fewer calls are lost. It adds the pairs of these changes that help more than either change alone.
-// The first change in help loses the fewest calls. The changes that do not help are in useless.
+// Find returns the changes that help. A change helps if the verdict becomes better, or if at least
+// a tenth fewer calls are lost. Find also returns each pair of these changes that helps more than
+// either change alone. In help, the change that loses the fewest calls comes first. The changes
+// that do not help are in useless.
 //
-// Before each change, Find calls progress with the number of changes that it has tried, and the
-// number of all changes.
+// Find calls progress before each change: done is the number of changes that it has tried, and
+// total is the number of all changes.
 func Find(
-	s retrysim.System, a retrysim.Answer, runs int, progress func(done, of int),
+	s retrysim.System, a retrysim.Answer, runs int, progress func(done, total int),
 ) (help []Rescue, useless []string, err error) {
 	s.Duration = time.Duration(len(a.Run.Seconds)) * time.Second
 	s.Counted = s.Duration
 	singles, done := changes(s), 0
-	of := len(singles)
-	try := func(r Rescue, than ...Rescue) (helps bool) {
-		if progress(done, of); err == nil {
-			helps, err = r.try(s, runs, than)
+	total := len(singles)
+	try := func(r Rescue, others ...Rescue) (helps bool) {
+		if progress(done, total); err == nil {
+			helps, err = r.try(s, runs, others)
 		}
 		if done++; helps {
 			help = append(help, r)
@@ -69,11 +71,11 @@ func Find(
 	}
 	slices.SortStableFunc(help, byLost)
 	best := slices.Clone(help[:min(mostPaired, len(help))])
-	of += len(best) * (len(best) - 1) / 2
+	total += len(best) * (len(best) - 1) / 2
 	for i, r := range best {
 		for _, q := range best[:i] {
 			if strings.Contains(r.Change, ": budget") && strings.Contains(q.Change, ": budget") {
-				of-- // a budget for one call and a budget for each call are no pair
+				total-- // one change adds a budget to each call, so two budgets need not be tried
 				continue
 			}
 			pair := Rescue{
@@ -87,34 +89,35 @@ func Find(
 	return help, useless, err
 }
 
-// try simulates s with the changes of r, and reports whether they help more than each Rescue in
-// than. It starts with two runs, because two runs show most of the changes that do not help.
-func (r *Rescue) try(s retrysim.System, runs int, than []Rescue) (bool, error) {
-	s = r.with(s)
+// try simulates s with the changes of r, and reports whether they help more than every Rescue in
+// others. It starts with two runs, because two runs are enough to reject most changes that do not
+// help.
+func (r *Rescue) try(s retrysim.System, runs int, others []Rescue) (bool, error) {
+	s = r.applyTo(s)
 	for seed := range uint64(min(2, runs)) {
 		run, err := retrysim.Run(s, seed+1)
-		if err != nil || !helps(run.Outcome, than) {
+		if err != nil || !helps(run.Outcome, others) {
 			return false, err
 		}
 	}
 	a, err := retrysim.Explain(s, runs)
 	r.Verdict, r.Lost, r.Margin, r.Share = a.Outcome.Verdict, a.Lost, a.Margin, a.MarginShare
-	return err == nil && helps(a.Outcome, than), err
+	return err == nil && helps(a.Outcome, others), err
 }
 
-// helps reports whether an outcome is better than each Rescue in than.
-func helps(o retrysim.Outcome, than []Rescue) bool {
+// helps reports whether an outcome is better than the outcome of every Rescue in others.
+func helps(o retrysim.Outcome, others []Rescue) bool {
 	rank := map[retrysim.Verdict]int{
 		retrysim.Recovers: 0, retrysim.Draining: 1, retrysim.StaysDown: 2, retrysim.Overloaded: 3,
 	}
-	return !slices.ContainsFunc(than, func(r Rescue) bool {
+	return !slices.ContainsFunc(others, func(r Rescue) bool {
 		worse := rank[o.Verdict] - rank[r.Verdict]
 		return worse > 0 || worse == 0 && float64(o.Lost) > 0.9*float64(r.Lost)
 	})
 }
 
-// with returns s with the changes of r.
-func (r *Rescue) with(s retrysim.System) retrysim.System {
+// applyTo returns a copy of s with the changes of r.
+func (r *Rescue) applyTo(s retrysim.System) retrysim.System {
 	s.Services = maps.Clone(s.Services)
 	for name, v := range s.Services {
 		v.Calls = slices.Clone(v.Calls)
@@ -126,7 +129,7 @@ func (r *Rescue) with(s retrysim.System) retrysim.System {
 	return s
 }
 
-// changes returns the changes that people make to s.
+// changes returns the changes that people usually make to s.
 func changes(s retrysim.System) []Rescue {
 	c := changer{patience: map[string]time.Duration{}}
 	for _, name := range slices.Sorted(maps.Keys(s.Services)) {
@@ -151,18 +154,18 @@ func changes(s retrysim.System) []Rescue {
 	return c.all
 }
 
-// targetBudget is the value of a change that adds [preview.TargetBudget].
+// targetBudget is how the text of a change describes the Budget of [preview.TargetBudget].
 const targetBudget = "the default of a target"
 
 // A changer collects changes of a system.
 type changer struct {
 	all      []Rescue
-	patience map[string]time.Duration // of each service, the shortest timeout among its callers
-	layers   int                      // calls that are retried
+	patience map[string]time.Duration // the shortest timeout among the callers of each service
+	layers   int                      // how many calls are retried
 }
 
-// add adds a change of a service, or of all services if service is "". at, key and value are its
-// text.
+// add adds a change of a service. If service is "", the change is for all services. The text of the
+// change consists of at, key and value: "web -> db: max_attempts: 3".
 func (c *changer) add(service, at, key, value string, edit func(v *retrysim.Service)) {
 	edits := []func(string, *retrysim.Service){func(name string, v *retrysim.Service) {
 		if service == "" || name == service {
@@ -172,7 +175,7 @@ func (c *changer) add(service, at, key, value string, edit func(v *retrysim.Serv
 	c.all = append(c.all, Rescue{Change: at + ": " + key + ": " + value, edits: edits})
 }
 
-// changeCall adds the changes of e, which is the call with index i of a service.
+// changeCall adds the changes of the call e. The index of e among the calls of the service is i.
 func (c *changer) changeCall(name string, i int, e retrysim.Edge) {
 	policy := func(key, value string, edit func(p *retry.Policy)) {
 		c.add(name, name+" -> "+e.To, key, value, func(v *retrysim.Service) {
@@ -206,7 +209,7 @@ func (c *changer) changeCall(name string, i int, e retrysim.Edge) {
 	}
 }
 
-// changeService adds the changes of lend, of the queue and of cancel of a service.
+// changeService adds the changes of three keys of a service: lend, queue and cancel.
 func (c *changer) changeService(name string, v retrysim.Service) {
 	if c.layers > 1 && v.Rate > 0 && v.Lend == 0 {
 		c.add(name, name, "lend", "1", func(v *retrysim.Service) { v.Lend = 1 })
@@ -214,7 +217,7 @@ func (c *changer) changeService(name string, v retrysim.Service) {
 	if v.Workers == 0 || v.Work == 0 {
 		return
 	}
-	// A request that waits longer than four fifths of the patience is answered too late.
+	// If a request waits in the queue for more than 80 % of the patience, its response comes too late.
 	queue := int(0.8 * c.patience[name].Seconds() / v.Work.Seconds() * float64(v.Workers))
 	if queue > 0 && (v.Queue == 0 || v.Queue > queue) {
 		c.add(name, name, "queue", strconv.Itoa(queue), func(v *retrysim.Service) { v.Queue = queue })
@@ -226,7 +229,8 @@ func (c *changer) changeService(name string, v retrysim.Service) {
 	}
 }
 
-// addBudget gives a policy that retries and has no Budget the default Budget of a target.
+// addBudget gives a policy the default Budget of a target, unless the policy has a Budget or never
+// retries.
 func addBudget(p *retry.Policy) {
 	if p.Budget == nil && p.EffectiveMax() != 1 {
 		p.Budget = preview.TargetBudget()

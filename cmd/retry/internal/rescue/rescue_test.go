@@ -20,7 +20,7 @@ func system(t *testing.T, text string) (s retrysim.System) {
 
 // Find orders the changes that help a small system by the calls lost. Each change has the result of
 // Explain for the changed system.
-func TestFind(t *testing.T) {
+func TestFindOrdersChangesByLostCalls(t *testing.T) {
 	calls, most := 0, 0
 	s := system(t, `{"services": {
 		"web": {"rate": "21/s", "calls": [{"to": "db", "timeout": "1s", "retry": {"max_attempts": 2}}]},
@@ -39,7 +39,7 @@ func TestFind(t *testing.T) {
 	var texts []string
 	for _, r := range help {
 		texts = append(texts, r.Change)
-		changed := r.with(s)
+		changed := r.applyTo(s)
 		changed.Duration = time.Duration(len(a.Run.Seconds)) * time.Second
 		b, err := retrysim.Explain(changed, 3)
 		require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestFind(t *testing.T) {
 }
 
 // For a system with two layers, changes returns each change that people make, in its place.
-func TestChanges(t *testing.T) {
+func TestChangesAreInTheirPlaces(t *testing.T) {
 	s := system(t, `{"services": {
 		"web": {"rate": "24/s", "patience": "3s", "workers": 100, "work": "1s", "cancel": "work", "calls": [
 			{"to": "api", "retry": {"max_attempts": -1, "backoff": {"type": "fixed", "base": "1s"}}, "budget": {"size": 9}}, {"to": "db", "timeout": "2s"}]},
@@ -61,7 +61,7 @@ func TestChanges(t *testing.T) {
 	var texts []string
 	for _, r := range changes(s) {
 		texts = append(texts, r.Change)
-		changed := r.with(s)
+		changed := r.applyTo(s)
 		require.NoError(t, changed.Validate(), r.Change)
 		assert.NotEqual(t, s, changed, r.Change)
 	}

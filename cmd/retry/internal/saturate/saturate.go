@@ -1,4 +1,4 @@
-// Package saturate adds and multiplies durations. A result that would overflow is the longest
+// Package saturate adds and multiplies durations. If a result overflows, it is the longest
 // duration.
 package saturate
 
@@ -12,7 +12,8 @@ import (
 const Max = time.Duration(math.MaxInt64)
 
 // Text returns a duration as text. The longest duration stands for an overflow, so its text is "292
-// years". The same is true within a second of it, because it may have been rounded.
+// years". A duration less than a second below the longest has the same text, because it may be a
+// rounded result.
 func Text(d time.Duration) string {
 	if d > Max-time.Second {
 		return "292 years"
@@ -20,8 +21,8 @@ func Text(d time.Duration) string {
 	return d.String()
 }
 
-// Texts replaces each duration in values, and each list of durations, by its [Text]. It returns
-// values.
+// Texts replaces each duration in values, and each list of durations, by its [Text]. It changes
+// values and returns it.
 func Texts(values []any) []any {
 	for i, value := range values {
 		switch d := value.(type) {
@@ -46,7 +47,7 @@ func Add(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-// Mul returns n * d. d may not be negative.
+// Mul returns n * d. The duration d must not be negative.
 func Mul(n uint64, d time.Duration) time.Duration {
 	hi, lo := bits.Mul64(n, uint64(d))
 	if hi > 0 || lo > math.MaxInt64 {
@@ -55,8 +56,8 @@ func Mul(n uint64, d time.Duration) time.Duration {
 	return time.Duration(lo)
 }
 
-// Float returns f nanoseconds, rounded toward zero. For a negative f and for NaN it returns 0. A
-// plain conversion of a float that is out of range gives different results on different processors.
+// Float returns f nanoseconds, rounded toward zero. It returns 0 if f is negative or NaN. A
+// conversion in Go would not do: if f is out of range, its result depends on the processor.
 func Float(f float64) time.Duration {
 	switch {
 	case f >= math.MaxInt64:
