@@ -17,13 +17,17 @@ import (
 )
 
 // values contains the value of each known key of a line as text. If the line is JSON, it contains
-// the keys of one object in the line. If a key occurs twice, its last value counts.
+// the keys of one object in the line. If a key occurs twice, its last value counts. A text may be
+// a part of the line.
 type values struct {
-	texts []string // the value of each key, by key.index
+	texts [][]byte // the value of each key, by key.index
 	has   []bool   // whether the line has the key, by key.index
+	built Record   // the result of record, here because a local Record would be allocated per line
 }
 
-func newValues() *values { return &values{make([]string, len(keys)), make([]bool, len(keys))} }
+func newValues() *values {
+	return &values{texts: make([][]byte, len(keys)), has: make([]bool, len(keys))}
+}
 
 // A key is a known key of a line.
 type key struct {
@@ -96,15 +100,18 @@ func (v *values) object(object []byte, outer bool) {
 		text, is := strict.Text(value)
 		switch {
 		case k.group && bytes.HasPrefix(value, []byte("{")):
-			v.set(k, "{}")
+			v.set(k, emptyGroup)
 			v.object(value, false)
 		case is:
 			v.set(k, text)
 		case !k.group && !k.text && !(k.place && bytes.HasPrefix(value, []byte("{"))):
-			v.set(k, string(value))
+			v.set(k, value)
 		}
 	}
 }
+
+// emptyGroup stands for a group, whose keys are stored on their own.
+var emptyGroup = []byte("{}")
 
 // pairs adds the known keys of a line of key=value pairs to v. It stops at the first word that is
 // not a pair, or at a value whose closing quotation mark is missing. It returns the rest of the
@@ -118,7 +125,7 @@ func (v *values) pairs(line []byte) (rest []byte, endless bool) {
 		if !ok {
 			return line, false
 		}
-		k, text := keys[string(name)], ""
+		k, text := keys[string(name)], value
 		if bytes.HasPrefix(value, []byte(`"`)) {
 			value = strict.Value(line[len(name)+1:])
 			word = line[:len(name)+1+len(value)]
@@ -126,13 +133,11 @@ func (v *values) pairs(line []byte) (rest []byte, endless bool) {
 			if err != nil {
 				return line, true
 			}
-			text = unquoted
-		} else if k != nil {
-			text = string(value)
+			text = []byte(unquoted)
 		}
 		if string(name) == "level" { // a new event begins here, perhaps after an event that was cut off
-			at, had := v.get("time"), v.has[keys["time"].index]
-			if v.clear(); had {
+			at := v.texts[keys["time"].index]
+			if v.clear(); at != nil {
 				v.set(keys["time"], at)
 			}
 		}
@@ -144,15 +149,15 @@ func (v *values) pairs(line []byte) (rest []byte, endless bool) {
 	return nil, false
 }
 
-func (v *values) set(k *key, text string) { v.texts[k.index], v.has[k.index] = text, true }
+func (v *values) set(k *key, text []byte) { v.texts[k.index], v.has[k.index] = text, true }
 
 // get returns the text of a key, or "" if v lacks the key.
-func (v *values) get(name string) string { return v.texts[keys[name].index] }
+func (v *values) get(name string) string { return string(v.texts[keys[name].index]) }
 
 func (v *values) clear() {
 	for i, has := range v.has {
 		if has {
-			v.texts[i], v.has[i] = "", false
+			v.texts[i], v.has[i] = nil, false
 		}
 	}
 }
@@ -161,8 +166,8 @@ func (v *values) clear() {
 // indexes.
 func (v *values) firstText(indexes []int) string {
 	for _, i := range indexes {
-		if text := v.texts[i]; text != "" && text != "-" {
-			return text
+		if text := v.texts[i]; len(text) > 0 && string(text) != "-" {
+			return string(text)
 		}
 	}
 	return ""
@@ -175,7 +180,7 @@ func (v *values) requiredKeys() (n int) {
 		return 0
 	}
 	for _, i := range required {
-		if v.texts[i] != "" {
+		if len(v.texts[i]) > 0 {
 			n++
 		}
 	}
@@ -233,7 +238,7 @@ func (l *Reader) decodeText(line []byte, begin int, from string) {
 	v := l.v
 	v.clear()
 	rest, endless := v.pairs(line[begin:])
-	v.set(keys["level"], "text")
+	v.set(keys["level"], []byte("text"))
 	last := cmp.Or(lastKeys[v.get("kind")], "reason")
 	if bytes.Contains(line, []byte("attempt failed")) {
 		last = "err"

@@ -142,11 +142,13 @@ func (f *valueFault) isCut(last string) bool {
 }
 
 // record returns the Record that has these values.
-func (v *values) record() (r Record, fault *valueFault) {
+func (v *values) record() (Record, *valueFault) {
+	r := &v.built
+	*r = Record{}
 	for i, f := range fields {
 		if text := v.texts[i]; v.has[i] {
-			if write := setField(f.pointer(&r), text); write != "" {
-				return Record{}, &valueFault{f.key, text, write}
+			if write := setField(f.pointer(r), text); write != "" {
+				return Record{}, &valueFault{f.key, string(text), write}
 			}
 		}
 	}
@@ -155,33 +157,33 @@ func (v *values) record() (r Record, fault *valueFault) {
 	if e.Kind == retry.RetryScheduled {
 		e.Reason = cmp.Or(e.Reason, retry.ReasonRetry) // a log leaves out ReasonRetry
 	}
-	return r, nil
+	return *r, nil
 }
 
 // setField parses a text and stores the value in a field. If the text is invalid, setField
 // returns what to write instead.
-func setField(field any, text string) (write string) {
+func setField(field any, text []byte) (write string) {
 	var err error
 	switch field := field.(type) {
 	case *int:
 		write = "a whole number"
-		*field, err = strconv.Atoi(text)
+		*field, err = strconv.Atoi(string(text))
 	case *uint64:
 		write = "a whole number"
-		*field, err = strconv.ParseUint(text, 10, 64)
+		*field, err = strconv.ParseUint(string(text), 10, 64)
 	case *bool:
 		write = "true or false"
-		*field, err = strconv.ParseBool(text)
+		*field, err = strconv.ParseBool(string(text))
 	case *time.Time:
 		write = `an instant such as "2026-11-20T10:31:00Z"`
-		*field, err = time.Parse(time.RFC3339, text)
+		*field, err = time.Parse(time.RFC3339, string(text))
 	case *time.Duration:
 		write = strict.WriteDuration
-		*field, err = time.ParseDuration(text)
+		*field, err = time.ParseDuration(string(text))
 	case *error:
-		*field = errors.New(text)
+		*field = errors.New(string(text))
 	default: // all other fields are strings
-		reflect.ValueOf(field).Elem().SetString(text)
+		reflect.ValueOf(field).Elem().SetString(string(text))
 	}
 	if err == nil {
 		return ""

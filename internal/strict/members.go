@@ -25,8 +25,7 @@ func Members(object []byte) iter.Seq2[[]byte, []byte] {
 			if text := key[1:max(1, end-1)]; bytes.IndexByte(text, '\\') < 0 {
 				key = text
 			} else {
-				unescaped, _ := Text(key)
-				key = []byte(unescaped)
+				key, _ = Text(key)
 			}
 			rest = rest[end:]
 			rest = rest[bytes.IndexByte(rest, ':')+1:]
@@ -87,17 +86,18 @@ func textLength(data []byte) int {
 	return len(data)
 }
 
-// Text returns the text of a JSON value, and whether the value is a JSON string.
-func Text(value []byte) (string, bool) {
+// Text returns the text in a JSON value, and whether the value is a JSON string. The text of a
+// string without escapes is a part of value.
+func Text(value []byte) ([]byte, bool) {
 	if len(value) < 2 || value[0] != '"' {
-		return "", false
+		return nil, false
 	}
 	if text := value[1 : len(value)-1]; bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text) {
-		return string(text), true
+		return text, true
 	}
 	var text string
 	err := json.Unmarshal(value, &text)
-	return text, err == nil
+	return []byte(text), err == nil
 }
 
 // Fault returns the error for a key with an invalid value. It is the error that [Faults]

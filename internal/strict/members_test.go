@@ -70,7 +70,7 @@ func TestText(t *testing.T) {
 		{`"\x"`, "", false},
 	} {
 		got, ok := strict.Text([]byte(row.value))
-		assert.Equal(t, row.want, got, row.value)
+		assert.Equal(t, row.want, string(got), row.value)
 		assert.Equal(t, row.ok, ok, row.value)
 	}
 }

@@ -27,6 +27,7 @@ type Files struct {
 	records int                 // how many events the open calls have
 	bytes   int                 // how many bytes the texts of these events have
 	each    func(*Trace)
+	closed  *Trace // a call that has ended, whose memory the next call uses; nil: none
 }
 
 // A Fault says what is wrong with a line of a file, or with the event on the line.

@@ -94,7 +94,8 @@ func (t *Trace) fault(err error) *Fault {
 }
 
 // Each calls a function with each call in the files. Calls that end come first, in the order of
-// their ends. Calls without an end come last. Each returns an error only if a file cannot be read.
+// their ends. Calls without an end come last. A Trace is valid until the function returns. Each
+// returns an error only if a file cannot be read.
 func (l *Files) Each(each func(*Trace)) error {
 	l.open, l.each = map[string][]*Trace{}, each
 	r, err := l.next()
@@ -156,10 +157,15 @@ func startsCall(e retry.Event) bool {
 
 // begin opens a call. r is the first event of the call in the log.
 func (l *Files) begin(r *event) *Trace {
-	const usual = 3 // the number of events of a call that succeeds at once
-	call := &Trace{
-		Call:    retrylog.Call{Key: r.Key, Records: make([]retrylog.Record, 0, usual)},
-		origins: make([]origin, 0, usual),
+	call := l.closed
+	if l.closed = nil; call == nil {
+		call = &Trace{}
+	}
+	*call = Trace{
+		Call: retrylog.Call{
+			Key: r.Key, Records: call.Records[:0], Attempts: call.Attempts[:0],
+		},
+		origins: call.origins[:0],
 	}
 	began := r.Event.Time.Add(-r.Event.Elapsed)
 	lost := began.Before(r.file.first) || l.Torn+l.Bad > 0 || l.Dropped > 0
@@ -237,6 +243,7 @@ func (l *Files) close(call *Trace, cut string) {
 		delete(l.open, call.Key)
 	}
 	l.each(call)
+	l.closed = call
 }
 
 // openCalls returns all open calls.
