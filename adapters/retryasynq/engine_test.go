@@ -209,6 +209,12 @@ func (q *queue) server(p retry.Policy, handle asynq.HandlerFunc) (*asynq.Server,
 		ShutdownTimeout:          time.Second,
 		LogLevel:                 asynq.FatalLevel,
 	}
+	if q.recoverEvery > 0 {
+		// Work stops servers while tasks run. asynq gives a task back uncounted if its attempt ends
+		// later than ShutdownTimeout, even if the attempt then fails, so it would run again with the
+		// same number.
+		config.ShutdownTimeout = time.Minute
+	}
 	retries.Configure(&config)
 	mux := asynq.NewServeMux()
 	mux.Use(retries.Middleware)
