@@ -21,7 +21,7 @@ type plan struct {
 	attempts int
 	base     time.Duration // the first delay, which doubles after each attempt; 0: no delay
 
-	// The other fields are used with the loop by hand and with this library. The loop by hand
+	// The other fields are used with the handwritten loop and with this library. The handwritten loop
 	// has neither classes nor a budget.
 	within, timeout time.Duration // limits on the time of a call and of an attempt; 0: no limit
 	watched         bool          // a function is called for each step
@@ -208,7 +208,7 @@ func (p plan) bare(ctx context.Context, op operation) error {
 	}
 }
 
-// bareWithDuties is the loop by hand with limits on time, or with a function for each step.
+// bareWithDuties is the handwritten loop with limits on time, or with a function for each step.
 func (p plan) bareWithDuties(ctx context.Context, op operation) error {
 	var start time.Time
 	if p.within > 0 || p.watched {

@@ -82,7 +82,8 @@ func (j judge) compare(previous, e retry.Event) (byCode bool, err error) {
 	waited := previous.Kind == retry.RetryScheduled && !e.Reset && e.Attempt != previous.Attempt
 	switch {
 	case e.Reset && !j.healthy(previous):
-		err = fmt.Errorf("under the policy an attempt of %v is not healthy", previous.Took)
+		err = fmt.Errorf("under the policy the call does not begin anew after an attempt of %v",
+			previous.Took)
 	case waited && early > clockSkew && j.policy.Wait == nil:
 		err = fmt.Errorf("the wait ended %v early, but the policy has no Wait", early)
 	case e.Kind == retry.RetryScheduled:
@@ -117,9 +118,9 @@ func (j judge) compareRetry(e retry.Event) error {
 		!window && e.Delay == d.Delay:
 		return nil
 	case window && d.Lo != d.Hi:
-		return fmt.Errorf("the policy says in %v to %v", d.Lo, d.Hi)
+		return fmt.Errorf("under the policy the delay is between %v and %v", d.Lo, d.Hi)
 	default:
-		return fmt.Errorf("the policy says in %v", d.Delay)
+		return fmt.Errorf("under the policy the delay is %v", d.Delay)
 	}
 }
 

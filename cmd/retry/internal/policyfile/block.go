@@ -41,13 +41,13 @@ var usualKeys = []string{"retry", "work_config"}
 // stands for every key or element, and a key may contain dots. In a file with several documents, a
 // path may start with the number of a document, from 1.
 //
-// If the path is "", Find looks in each document for these blocks, and returns the first kind that
-// it finds:
+// If the path is "", Find searches each document in these steps. It stops after the first step that
+// finds a block:
 //
-//   - the values of the keys retry and work_config that are policies
-//   - the whole document, if it is a policy
-//   - all settings that certainly belong to another system
-//   - the values of the keys retry and work_config, and the whole document
+//  1. the values of the keys retry and work_config that are policies
+//  2. the whole document, if it is a policy
+//  3. all settings that certainly belong to another system
+//  4. the values of the keys retry and work_config, and the whole document
 func (f *File) Find(at string) (blocks []Block) {
 	several := len(f.documents) > 1
 	for i, document := range f.documents {

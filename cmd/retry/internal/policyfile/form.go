@@ -97,8 +97,8 @@ func (f *form) policy() retry.Policy {
 	return p
 }
 
-// skip takes keys that a policy cannot express. It adds the note to each key that is set. If note
-// is "", skip adds nothing.
+// skip removes keys that a policy cannot express from the settings. For each of these keys that is
+// set, skip adds the note. If note is "", skip adds nothing.
 func (f *form) skip(note string, keys ...string) {
 	for _, key := range keys {
 		v := take[json.RawMessage](f, key, "", nil, nil)
@@ -135,7 +135,8 @@ func take[T any](f *form, key, hint string, fallback T, valid func(T) bool) T {
 	return fallback
 }
 
-// whole takes a key whose value must be a whole number from least to most.
+// whole removes a key from the settings and returns its value, which must be a whole number from
+// least to most. It reports faults as take does.
 func (f *form) whole(key string, least, most int64, fallback int64) int {
 	write := fmt.Sprintf("a whole number from %d to %d", least, most)
 	return int(min(math.MaxInt-1, take(f, key, write, fallback, func(n int64) bool {
@@ -143,7 +144,8 @@ func (f *form) whole(key string, least, most int64, fallback int64) int {
 	})))
 }
 
-// number takes a key whose value must be a number.
+// number removes a key from the settings and returns its value, which must be a number. It reports
+// faults as take does.
 func (f *form) number(key, write string, fallback float64, valid func(float64) bool) float64 {
 	return take(f, key, write, fallback, func(x float64) bool {
 		return valid(x) && x <= math.MaxFloat64
@@ -240,7 +242,8 @@ func failures[T any](f *form, key, write string, names []T, valid func(string) b
 	f.retryOn = strings.Join(all, ",")
 }
 
-// list takes a key whose value must be a list with at least one element.
+// list removes a key from the settings and returns its value. If the key is set, its value must be
+// a list with at least one element. Otherwise list adds a finding.
 func list[T any](f *form, key, write string) []T {
 	return take(f, key, write, nil, func(names []T) bool { return len(names) > 0 })
 }
