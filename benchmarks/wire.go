@@ -96,8 +96,8 @@ type sender = func(n int) error
 // measureWires prints a table with a row for each wire. The first cells of a row are the CPU time
 // of the handwritten loop, and the CPU time that each client takes in addition. The last two cells
 // compare retryhttp with the loop and with go-retryablehttp. In each round the clients take turns,
-// so that other programs of the machine disturb all clients equally. An addition is the median of
-// the differences to the loop in the same round.
+// so that other programs of the machine disturb all clients equally. An additional time is
+// the median of the differences to the loop in the same round.
 func measureWires(rounds int) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

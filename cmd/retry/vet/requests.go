@@ -10,8 +10,8 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// A POST may only read, for example a search. readURL matches the parts of a URL that show this.
-// readFunc matches the names of functions that show this.
+// Some POST requests change nothing on the server, for example a search. readURL matches the URLs
+// of such requests. readFunc matches the names of functions that send such requests.
 var (
 	readURL = regexp.MustCompile(
 		`(?i)search|quer(y|ies)|graphql|rpc|token|login|oauth|authenticat|session|valid|` +

@@ -50,8 +50,8 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("%s:%d: %s", printable.Line(f.File), f.Line, printable.Line(f.Text))
 }
 
-// fault returns a fault about the whole block. Its line is the line of the first limit in the
-// block. If there is no limit, it is the first line of the block.
+// fault returns a fault about the whole block. Its line is the line of max_attempts, max_retries or
+// max_elapsed. If b has none of these keys, it is the line of b.
 func (b *Block) fault(code, text string) *Fault {
 	return &Fault{File: b.File, Line: b.lineOf(""), Code: code, Text: text}
 }

@@ -21,7 +21,7 @@ type form struct {
 	*settings
 	b       *Block
 	times   style
-	needed  bool   // whether a missing key is a fault; a template counts as a value
+	needed  bool   // whether a missing key is a fault; a key with a template is not missing
 	retryOn string // the failures that are retried, separated by commas
 
 	attempts int // all attempts, including the first; -1 is unlimited
@@ -39,8 +39,8 @@ type form struct {
 // longestList is the largest number of delays that a policy gets as a list.
 const longestList = 100
 
-// policy returns a policy that makes the same decisions as the other system. If there is none,
-// policy returns a similar policy and adds a note.
+// policy returns a policy that makes the same decisions as the other system. If no policy can do
+// so, policy returns a similar policy and adds a note.
 func (f *form) policy() retry.Policy {
 	p := retry.Policy{MaxAttempts: f.attempts, AttemptTimeout: f.timeout}
 	if f.attempts == 1 {
@@ -66,8 +66,8 @@ func (f *form) policy() retry.Policy {
 		return p
 	}
 
-	// MaxDelay is also the limit of a delay with jitter. So these delays must be a list: delays that
-	// jitter makes longer than the cap, and delays that become shorter.
+	// MaxDelay also limits a delay with jitter, so it cannot express a cap that jitter may exceed.
+	// Exponential cannot express delays that become shorter. Both need a list of delays.
 	var list retry.Schedule
 	reached := false
 	for d := float64(f.base); len(list) < longestList &&
@@ -196,7 +196,8 @@ var (
 	}
 )
 
-// time takes a key whose value must be a duration of at least shortest.
+// time removes a key from the settings and returns its value, which must be a duration of at least
+// shortest. It reports faults as take does.
 func (f *form) time(key string, shortest, fallback time.Duration) time.Duration {
 	write := f.times.write
 	if shortest > 1 {
@@ -253,7 +254,7 @@ func (f *form) retries(name string) bool {
 	return slices.Contains(strings.Split(f.retryOn, ","), name)
 }
 
-// firstEntries returns the entries of a list next to b, but not more than mostBeside.
+// firstEntries returns the first entries of a list next to b, at most mostBeside.
 func (f *form) firstEntries(key string, list *yaml.Node) []entry {
 	all := entries(list)
 	if len(all) > mostBeside {
