@@ -93,7 +93,7 @@ type request struct {
 	seed     uint64
 	up       *request // the request that waits for the answer; nil if no request waits
 	down     *request // the request of the attempt in flight
-	attempt  int32    // the Number of the attempt: it is 1 again after HealthyAfter
+	attempt  int32    // the number of the attempt; after HealthyAfter it counts from 1 again
 	left     int32    // retries that are left of the lent Budget; -1 if no Budget was lent
 	gen      uint32
 	client   uint32

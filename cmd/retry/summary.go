@@ -177,7 +177,7 @@ func (t *tally) add(err error) {
 		}
 		maps.DeleteFunc(t.counts, func(_ string, count int) bool { return count == 0 })
 	}
-	if len(t.counts) == 0 { // all errors were equally frequent
+	if len(t.counts) == 0 { // every count has become 0, so the new error starts with 1
 		t.counts[text] = 1
 	}
 }

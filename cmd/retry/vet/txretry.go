@@ -49,8 +49,8 @@ func (u *uses) outsideTx(pass *analysis.Pass, db ast.Expr, op *operation) {
 	}
 }
 
-// retriesAll reports whether a policy certainly retries every error, except an error in a
-// retry.Permanent.
+// retriesAll reports whether a policy certainly retries every error, except an error that
+// retry.Permanent wraps.
 func (u *uses) retriesAll(policy ast.Expr) bool {
 	n, known := u.attempts(policy)
 	return known && n != 1 && !u.sets(policy, "RetryIf", "Classify")

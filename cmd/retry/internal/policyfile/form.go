@@ -86,12 +86,12 @@ func (f *form) policy() retry.Policy {
 		if _, most := f.jitter.(retry.Proportional).Window(list[len(list)-1]); most <= f.cap {
 			p.MaxDelay = f.cap
 		} else if len(list) < longestList {
-			f.b.note("jitter", say("no delay reaches the longest delay, %v, before jitter, so it is left "+
-				"out here", f.cap))
+			f.b.note("jitter", say("before jitter, no delay reaches the longest delay of %v, so the policy "+
+				"here has no max_delay", f.cap))
 		} else {
 			p.MaxDelay = f.cap
-			f.b.note("jitter", say("with jitter of %v, the longest delays exceed %v; here no "+
-				"delay exceeds it", f.jitter, f.cap))
+			f.b.note("jitter", say("with jitter of %v, the longest delays exceed %v; here "+
+				"no delay exceeds %v", f.jitter, f.cap, f.cap))
 		}
 	}
 	return p
@@ -136,7 +136,7 @@ func take[T any](f *form, key, hint string, fallback T, valid func(T) bool) T {
 }
 
 // whole removes a key from the settings and returns its value, which must be a whole number from
-// least to most. It reports faults as take does.
+// least to most. Like take, whole adds a finding if the value is wrong.
 func (f *form) whole(key string, least, most int64, fallback int64) int {
 	write := fmt.Sprintf("a whole number from %d to %d", least, most)
 	return int(min(math.MaxInt-1, take(f, key, write, fallback, func(n int64) bool {
@@ -144,8 +144,8 @@ func (f *form) whole(key string, least, most int64, fallback int64) int {
 	})))
 }
 
-// number removes a key from the settings and returns its value, which must be a number. It reports
-// faults as take does.
+// number removes a key from the settings and returns its value, which must be a number. Like take,
+// number adds a finding if the value is wrong.
 func (f *form) number(key, write string, fallback float64, valid func(float64) bool) float64 {
 	return take(f, key, write, fallback, func(x float64) bool {
 		return valid(x) && x <= math.MaxFloat64
@@ -197,7 +197,7 @@ var (
 )
 
 // time removes a key from the settings and returns its value, which must be a duration of at least
-// shortest. It reports faults as take does.
+// shortest. Like take, time adds a finding if the value is wrong.
 func (f *form) time(key string, shortest, fallback time.Duration) time.Duration {
 	write := f.times.write
 	if shortest > 1 {
@@ -258,7 +258,8 @@ func (f *form) retries(name string) bool {
 func (f *form) firstEntries(key string, list *yaml.Node) []entry {
 	all := entries(list)
 	if len(all) > mostBeside {
-		f.b.note(key, fmt.Sprintf("of these %d, only the first %d are read", len(all), mostBeside))
+		f.b.note(key,
+			fmt.Sprintf("of these %d elements, only the first %d are read", len(all), mostBeside))
 		all = all[:mostBeside]
 	}
 	return all

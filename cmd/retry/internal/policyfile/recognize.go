@@ -255,7 +255,7 @@ var unread = map[string]string{
 		"with UseJitter are decorrelated",
 	"Resilience4j": "" +
 		"maxAttempts counts the first attempt, and waitDuration is 500ms if it is left out",
-	"Celery":            "max_retries is 3 and the delay 3m if they are left out",
+	"Celery":            "by default max_retries is 3, and the delay is 3m",
 	"Sidekiq":           "a job is retried 25 times in about 21 days, or :max_retries times",
 	"Argo CD":           "limit counts retries, and maxDuration bounds each wait",
 	"Temporal's server": "MaximumAttempts counts the first attempt, and 0 is unlimited",
