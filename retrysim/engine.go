@@ -65,8 +65,8 @@ type service struct {
 	// integral is busy x time, summed over this second up to the time since.
 	integral, since int64
 
-	// work is how long the requests that ended in this second had their workers. wasted is the
-	// part of work for callers that had given up.
+	// work is the time for which the requests that ended in this second occupied their workers.
+	// wasted is the part of work for callers that had given up.
 	work, wasted float64
 }
 

@@ -59,10 +59,10 @@ var otherLibraries = map[string]struct{ wraps, reads, instead string }{
 		"return this error without RetryableError, and each other error as retry.Permanent(err)"},
 }
 
-// calledByDo returns the functions that Do calls, directly or through other functions. It also
-// returns the functions that are passed to another package which imports this library, because that
-// package may pass them to Do. But if that package also imports the other library, path, the errors
-// may be for a loop of the other library, and the functions do not count.
+// calledByDo returns the functions that Do calls, directly or through other functions. If another
+// package imports this library, it may pass its arguments to Do, so calledByDo also returns the
+// functions that are passed to such a package. A package that also imports the other library, whose
+// path is path, does not count, because it may pass the functions to a loop of that library.
 func (u *uses) calledByDo(path string) map[any]bool {
 	var given []ast.Expr
 	passed := map[*types.Var][]ast.Expr{} // for parameters
