@@ -48,7 +48,7 @@ func TestCheck(t *testing.T) {
 		checked func(*retry.Policy) // changes it before Check
 		says    string              // "": nothing
 	}{
-		{"another limit", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.MaxAttempts = 4 }, "line 1: max is 3, and the policy says 4"},
+		{"another limit", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.MaxAttempts = 4 }, "line 1: max is 3, but under the policy it is 4"},
 		{"another base", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.Backoff = retry.Exponential{Base: 100 * time.Millisecond} },
 			"line 3: attempt 1 is retried in 219.325191ms"},
 		{"another jitter", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.Jitter = retry.Proportional(0.1) }, "line 3"},
@@ -97,7 +97,7 @@ func TestCheck(t *testing.T) {
 		{"healthy, by a wrong field", healthy, five, retry.ReasonSuccess, func(p *retry.Policy) { p.HealthyAfter, p.AttemptTimeout = 0, time.Hour }, anew},
 		{"a job, which never begins anew", same, three[:1], retry.ReasonSuccess, healthy, ""},
 
-		{"invalid, whose only attempt succeeds", same, nil, retry.ReasonSuccess, invalid, "line 3: stopped after 1 attempt: it succeeded, and the policy says invalid"},
+		{"invalid, whose only attempt succeeds", same, nil, retry.ReasonSuccess, invalid, "line 3: stopped after 1 attempt: it succeeded, and the policy gives the reason invalid"},
 		{"valid, and it was not", invalid, nil, retry.ReasonSuccess, valid,
 			"(invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited), and the policy is not invalid, although the cause says so"},
 		{"valid, and it was not, and failed", invalid, three[:1], retry.ReasonInvalid, valid,
@@ -176,8 +176,8 @@ func TestCheckOfWhatCodeDecided(t *testing.T) {
 		{"the limit of a class", program, []error{unauthorized, errRefused, unauthorized}, 2, true, ""},
 		{"the policy's own limit, by a class", program, []error{errRefused, errRefused, errRefused, errRefused, unauthorized}, 0, false, ""},
 		{"no retry of a class, with a cause", program, []error{errRefused, busy}, 1, true, ""},
-		{"no retry of a class without a name or a cause", program, []error{other}, 0, false, "and the policy says retry"},
-		{"an invalid class", program, []error{wrong}, 0, false, "and the policy says retry"},
+		{"no retry of a class without a name or a cause", program, []error{other}, 0, false, "and the policy says to retry"},
+		{"an invalid class", program, []error{wrong}, 0, false, "and the policy says to retry"},
 		{"RetryIf", rejects, []error{errRefused}, 1, true, ""},
 		{"a permanent error", program, []error{errRefused, retry.Permanent(errRefused)}, 1, true, ""},
 		{"a Wait that fails", fails, []error{errRefused}, 1, true, ""},
@@ -209,7 +209,7 @@ func TestCheckOfWhatCodeDecided(t *testing.T) {
 		asked.MaxElapsed = 100 * time.Millisecond
 		assert.ErrorContains(t, call.Check(asked), "the policy says to stop (elapsed)", "but its own bounds hold")
 		asked.NonRetryable = true
-		assert.ErrorContains(t, call.Check(asked), "max is 5, and the policy says 1")
+		assert.ErrorContains(t, call.Check(asked), "max is 5, but under the policy it is 1")
 	})
 }
 
