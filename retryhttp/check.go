@@ -60,8 +60,8 @@ func Check(req *http.Request, resp *http.Response, err error) error {
 	return statusErrorOf(req, resp).judged(req)
 }
 
-// judged returns e. If another attempt would fail too, judged wraps e with retry.Permanent. It decides by
-// the status, by the Advice, and by the idempotency key of req.
+// judged returns e. If another attempt would fail too, judged wraps e with retry.Permanent. It
+// decides by the status, by the Advice, and by the idempotency key of req.
 func (e *StatusError) judged(req *http.Request) error {
 	again := passes(e.StatusCode) || e.StatusCode == http.StatusConflict && keyed(req)
 	switch e.advice.Verdict {
