@@ -77,7 +77,7 @@ type Budget struct {
 	// borrowed Budget is empty, the call stops with ReasonBorrowed instead of ReasonBudget.
 	Borrowed bool
 
-	spent  atomic.Int64              // billionths of a retry that a full b lacks; below 0: a surplus
+	spent  atomic.Int64              // Size minus the retries left, in billionths; negative: a surplus
 	first  atomic.Pointer[time.Time] // when b was first used; nil: not yet, or no field needs a clock
 	ticks  atomic.Int64              // how many intervals of RefillEvery have been counted
 	decays atomic.Int64              // how many steps of decay have been made

@@ -135,7 +135,7 @@ func TestNextRetryIf(t *testing.T) {
 	assert.Equal(t, retry.ReasonRetry, p.Next(retry.Attempt{Number: 1, Err: fmt.Errorf("wrapped: %w", worthIt)}).Reason)
 	assert.Equal(t, retry.ReasonRejected, p.Next(retry.Attempt{Number: 1, Err: errDial}).Reason)
 	assert.Equal(t, 2, asked, "once for each failure")
-	assert.Equal(t, retry.ReasonPermanent, p.Next(retry.Attempt{Number: 1, Err: retry.Permanent(worthIt)}).Reason, "RetryIf does not overrule a mark")
+	assert.Equal(t, retry.ReasonPermanent, p.Next(retry.Attempt{Number: 1, Err: retry.Permanent(worthIt)}).Reason, "RetryIf does not overrule retry.Permanent")
 	assert.Equal(t, 2, asked, "RetryIf is not called")
 }
 

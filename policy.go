@@ -92,9 +92,9 @@ type Policy struct {
 	//
 	// When a call begins anew, the earlier failures of all classes are forgotten, MaxElapsed
 	// counts from the end of the attempt, a new seed is drawn, and the retry takes nothing from
-	// any Budget. An attempt that AttemptTimeout ended does not make the call begin anew. A
-	// session that ends in good order must return an error if it should be opened again, because
-	// nil ends the call. 0: the call never begins anew. Any other value below 1ms is invalid.
+	// any Budget. An attempt that AttemptTimeout ended does not make the call begin anew. If a
+	// session ended without an error and should be opened again, return an error, because nil ends
+	// the call. 0: the call never begins anew. Any other value below 1ms is invalid.
 	HealthyAfter time.Duration
 
 	RetryIf  func(error) bool   // reports whether to retry after an error; nil: always retry

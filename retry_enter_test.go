@@ -68,7 +68,7 @@ func TestEnter(t *testing.T) {
 		_ = call(t.Context(), p, func(context.Context) error { log = append(log, "attempt"); return errDial })
 		assert.Equal(t, []string{"enter 1", "attempt", "enter 2", "attempt"}, log)
 	})
-	everyWay(t, "it is told the Number from the last healthy attempt on", func(t *testing.T, call caller) {
+	everyWay(t, "it gets the Number counted from the last attempt that ran past HealthyAfter", func(t *testing.T, call caller) {
 		var log []string
 		p := retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute, Enter: func(_ context.Context, e retry.Event) error {
 			log = append(log, fmt.Sprintf("%d %d after %v", e.Attempt, e.Number, e.Elapsed))

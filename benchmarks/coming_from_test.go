@@ -296,12 +296,12 @@ func TestComingFromErrors(t *testing.T) {
 	})
 }
 
-// An error with a mark of another library is retried like any other error.
-func TestComingFromMarks(t *testing.T) {
-	for _, mark := range []error{avastretry.Unrecoverable(errFailed), backoff.Permanent(errFailed), backoff7.Permanent(errFailed)} {
+// An error that a function of another library wraps is retried like any other error.
+func TestComingFromWrappedErrors(t *testing.T) {
+	for _, wrapped := range []error{avastretry.Unrecoverable(errFailed), backoff.Permanent(errFailed), backoff7.Permanent(errFailed)} {
 		attempts := 0
-		_ = retry.Do(t.Context(), retry.Policy{MaxAttempts: 3}, func(context.Context) error { attempts++; return mark })
-		assert.Equal(t, 3, attempts, "%T", mark)
+		_ = retry.Do(t.Context(), retry.Policy{MaxAttempts: 3}, func(context.Context) error { attempts++; return wrapped })
+		assert.Equal(t, 3, attempts, "%T", wrapped)
 	}
 }
 

@@ -21,7 +21,7 @@ type plan struct {
 	attempts int
 	base     time.Duration // the first delay, which doubles after each attempt; 0: no delay
 
-	// The other fields are used with the loop by hand and with this library. The loop by hand
+	// The other fields are used with the handwritten loop and with this library. The handwritten loop
 	// has neither classes nor a budget.
 	within, timeout time.Duration // limits on the time of a call and of an attempt; 0: no limit
 	watched         bool          // a function is called for each step
@@ -43,10 +43,10 @@ var (
 
 type operation = func(context.Context) error
 
-// A library is a retry library in the form that the benchmarks need. prepare does once what
-// users of the library do once for a policy. Its result makes n calls of an operation and
-// returns the error of the last call. A value that keeps the state or the context of a call is
-// made for each call.
+// A library is a retry library in the form that the benchmarks need. prepare makes the values
+// that users of the library make once for a policy. It returns a function that makes n calls of an
+// operation and returns the error of the last call. A value that keeps the state or the
+// context of a call is made for each call.
 type library struct {
 	name    string
 	prepare func(plan) func(ctx context.Context, n int, op operation) error
@@ -94,7 +94,7 @@ var peers = []library{
 			value := func() (struct{}, error) { return struct{}{}, op(ctx) }
 			for range n {
 				var b backoff.BackOff = &backoff.ZeroBackOff{}
-				if p.base > 0 { // a literal, because NewExponentialBackOff sets the fields first
+				if p.base > 0 { // a literal is faster: NewExponentialBackOff sets the fields first
 					b = &backoff.ExponentialBackOff{
 						InitialInterval:     p.base,
 						Multiplier:          2,
@@ -158,7 +158,7 @@ var peers = []library{
 		}
 	}},
 	{"k8s", func(p plan) func(context.Context, int, operation) error {
-		// Without a Cap, because a delay that reaches the Cap ends the retries.
+		// No Cap is set, because a delay that reaches the Cap would end the retries.
 		b := wait.Backoff{Steps: p.attempts, Duration: p.base, Factor: 2, Jitter: jitter}
 		return func(ctx context.Context, n int, op operation) (err error) {
 			var last error
@@ -208,7 +208,7 @@ func (p plan) bare(ctx context.Context, op operation) error {
 	}
 }
 
-// bareWithDuties is the loop by hand with limits on time, or with a function for each step.
+// bareWithDuties is the handwritten loop with limits on time, or with a function for each step.
 func (p plan) bareWithDuties(ctx context.Context, op operation) error {
 	var start time.Time
 	if p.within > 0 || p.watched {

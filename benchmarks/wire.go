@@ -94,10 +94,10 @@ const requests = 20
 type sender = func(n int) error
 
 // measureWires prints a table with a row for each wire. The first cells of a row are the CPU time
-// of the loop by hand, and the CPU time that each client takes in addition. The last two cells
+// of the handwritten loop, and the CPU time that each client takes in addition. The last two cells
 // compare retryhttp with the loop and with go-retryablehttp. In each round the clients take turns,
-// so that other programs of the machine disturb all clients equally. An addition is the median of
-// the differences to the loop in the same round.
+// so that other programs of the machine disturb all clients equally. An additional time is
+// the median of the differences to the loop in the same round.
 func measureWires(rounds int) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -168,7 +168,7 @@ func (w wire) client(ctx context.Context, url string, rt http.RoundTripper) (sen
 func (w wire) measure(clients []sender, rounds int) error {
 	const warm = 100 * requests             // requests that open connections and count allocations
 	cpu := make([][]float64, len(clients))  // microseconds of each client in each round
-	over := make([][]float64, len(clients)) // cpu minus the time of the loop by hand
+	over := make([][]float64, len(clients)) // cpu minus the time of the handwritten loop
 	cells := make([]string, len(clients))
 	for i, send := range clients {
 		if send == nil {

@@ -186,7 +186,7 @@ func TestTheContextDiffers(t *testing.T) {
 func TestResultsDiffer(t *testing.T) {
 	for _, err := range []error{io.EOF, backoff.Permanent(io.EOF)} {
 		_, theirs := play(t, script{{err: err}}, retryV4(&backoff.StopBackOff{}))
-		assert.True(t, theirs == io.EOF, "the error itself, without the mark")
+		assert.True(t, theirs == io.EOF, "the error itself, without the wrapper")
 		_, ours := play(t, script{{err: err}}, do(policyOf(t, &backoff.StopBackOff{})))
 		assert.IsType(t, (*retry.Error)(nil), ours)
 		assert.ErrorIs(t, ours, io.EOF)

@@ -31,7 +31,7 @@ func (l looped) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// A request takes at most this many allocations more than with a loop by hand. The server's
+// A request takes at most this many allocations more than with a handwritten loop. The server's
 // are in both. The race detector makes a sync.Pool forget at random, so it runs without.
 func TestAllocations(t *testing.T) {
 	passes := func(base http.RoundTripper) http.RoundTripper { return roundTrip(base.RoundTrip) }

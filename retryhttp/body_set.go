@@ -63,7 +63,8 @@ func measure(seeker io.Seeker) (size, start int64, ok bool) {
 }
 
 // readAll reads a body of at most limit bytes. If the body is longer, or if reading fails, readAll
-// returns an error. It then sets the Body of req to the whole body, which can be sent once.
+// returns an error. In both cases it sets req.Body to a reader of the bytes that are already read,
+// followed by the rest of the body. So the request can still be sent once.
 func readAll(req *http.Request, body io.Reader, limit int64) ([]byte, error) {
 	limit = min(max(0, limit), math.MaxInt64-1)
 	closer, ok := body.(io.Closer)

@@ -26,8 +26,8 @@ func Idempotent(req *http.Request) bool {
 	return hasKey(req)
 }
 
-// hasKey reports whether req has one of the headers by which net/http decides that it may repeat a
-// request.
+// hasKey reports whether req has a header for an idempotency key. If it does, net/http may repeat
+// the request, even if the header has no value.
 func hasKey(req *http.Request) bool {
 	_, key := req.Header["Idempotency-Key"]
 	_, xkey := req.Header["X-Idempotency-Key"]
@@ -35,7 +35,8 @@ func hasKey(req *http.Request) bool {
 }
 
 // keyed reports whether req sends an idempotency key. With this key, a server recognizes a request
-// that it has already got. A header without a value is not sent: hasKey is true and keyed is false.
+// that it has already got. net/http does not send a header without a value. For such a header,
+// keyed returns false, although hasKey returns true.
 func keyed(req *http.Request) bool {
 	return req != nil &&
 		(len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0)
@@ -59,8 +60,8 @@ func Check(req *http.Request, resp *http.Response, err error) error {
 	return statusErrorOf(req, resp).judged(req)
 }
 
-// judged returns e. If another attempt would fail too, judged marks e as permanent. It decides by
-// the status, by the Advice, and by the idempotency key of req.
+// judged returns e. If another attempt would fail too, judged wraps e with retry.Permanent. It
+// decides by the status, by the Advice, and by the idempotency key of req.
 func (e *StatusError) judged(req *http.Request) error {
 	again := passes(e.StatusCode) || e.StatusCode == http.StatusConflict && keyed(req)
 	switch e.advice.Verdict {

@@ -57,7 +57,7 @@ func (c Call) judge(p retry.Policy) (byCode []Record, err error) {
 	for i := range c.Records {
 		r := &c.Records[i]
 		if limit := p.EffectiveMax(); r.Event.Max != limit && p.Validate() == nil {
-			err := fmt.Errorf("max is %d, and the policy says %d", r.Event.Max, limit)
+			err := fmt.Errorf("max is %d, but under the policy it is %d", r.Event.Max, limit)
 			return byCode, &LineError{*r, err}
 		}
 		code, err := j.compare(previous.Event, r.Event)
@@ -82,7 +82,8 @@ func (j judge) compare(previous, e retry.Event) (byCode bool, err error) {
 	waited := previous.Kind == retry.RetryScheduled && !e.Reset && e.Attempt != previous.Attempt
 	switch {
 	case e.Reset && !j.healthy(previous):
-		err = fmt.Errorf("under the policy an attempt of %v is not healthy", previous.Took)
+		err = fmt.Errorf("under the policy the call does not begin anew after an attempt of %v",
+			previous.Took)
 	case waited && early > clockSkew && j.policy.Wait == nil:
 		err = fmt.Errorf("the wait ended %v early, but the policy has no Wait", early)
 	case e.Kind == retry.RetryScheduled:
@@ -117,9 +118,9 @@ func (j judge) compareRetry(e retry.Event) error {
 		!window && e.Delay == d.Delay:
 		return nil
 	case window && d.Lo != d.Hi:
-		return fmt.Errorf("the policy says in %v to %v", d.Lo, d.Hi)
+		return fmt.Errorf("under the policy the delay is between %v and %v", d.Lo, d.Hi)
 	default:
-		return fmt.Errorf("the policy says in %v", d.Delay)
+		return fmt.Errorf("under the policy the delay is %v", d.Delay)
 	}
 }
 
@@ -129,7 +130,7 @@ func (j judge) compareStop(e retry.Event) (byCode bool, err error) {
 	invalid := j.policy.Validate() != nil
 	switch success := e.Reason == retry.ReasonSuccess; {
 	case success && invalid && e.Cause == nil:
-		return false, fmt.Errorf("the policy says %v", retry.ReasonInvalid)
+		return false, gives(retry.ReasonInvalid)
 	case success && !invalid && e.Cause != nil:
 		return false, errors.New("the policy is not invalid, although the cause says so")
 	case success, e.Reason == retry.ReasonInvalid && e.Err == nil: // a nil context or function
@@ -156,9 +157,17 @@ func (j judge) compareStop(e retry.Event) (byCode bool, err error) {
 		may = true
 	}
 	if says == retry.ReasonInvalid || !may && !byCode {
-		err = fmt.Errorf("the policy says %v", says)
+		err = gives(says)
 	}
 	return byCode, err
+}
+
+// gives returns the error for a stop that has another reason than the policy gives.
+func gives(reason retry.Reason) error {
+	if reason == retry.ReasonRetry {
+		return errors.New("the policy says to retry")
+	}
+	return fmt.Errorf("the policy gives the reason %v", reason)
 }
 
 // decide computes the decision of e again with the policy. If the class of the failure is

@@ -38,8 +38,8 @@ func TestCheck(t *testing.T) {
 			p.RetryAfter, p.Backoff, p.MaxDelay = mode, retry.Fixed(10*time.Second), time.Minute
 		}
 	}
-	const anew = "line 3: the attempt was healthy, so the call begins anew: attempt 1 is retried in 219.325191ms, at 00:00:00.249Z " +
-		"(drawn from 160ms to 240ms with seed 42), and under the policy an attempt of 30ms is not healthy"
+	const anew = "line 3: the attempt ran past HealthyAfter, so the call begins anew: attempt 1 is retried in 219.325191ms, at 00:00:00.249Z " +
+		"(drawn from 160ms to 240ms with seed 42), and under the policy the call does not begin anew after an attempt of 30ms"
 	for _, row := range []struct {
 		name    string
 		made    func(*retry.Policy) // changes the policy before the call
@@ -48,36 +48,36 @@ func TestCheck(t *testing.T) {
 		checked func(*retry.Policy) // changes it before Check
 		says    string              // "": nothing
 	}{
-		{"another limit", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.MaxAttempts = 4 }, "line 1: max is 3, and the policy says 4"},
+		{"another limit", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.MaxAttempts = 4 }, "line 1: max is 3, but under the policy it is 4"},
 		{"another base", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.Backoff = retry.Exponential{Base: 100 * time.Millisecond} },
 			"line 3: attempt 1 is retried in 219.325191ms"},
 		{"another jitter", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.Jitter = retry.Proportional(0.1) }, "line 3"},
-		{"no jitter", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.Jitter = nil }, "and the policy says in 200ms"},
+		{"no jitter", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.Jitter = nil }, "and under the policy the delay is 200ms"},
 		{"a lower cap", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.MaxDelay = 300 * time.Millisecond }, "line 6"},
 		{"a bound on time", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.MaxElapsed = 300 * time.Millisecond }, "line 6: attempt 2 is retried in"},
 		{"another window", func(p *retry.Policy) { p.Backoff = retry.Exponential{Base: 200*time.Millisecond + 1} }, []error{errRefused}, retry.ReasonSuccess,
 			func(p *retry.Policy) { p.Backoff = policy.Backoff },
-			"drawn from 160.000001ms to 240.000001ms with seed 42), and the policy says in 160ms to 240ms"},
+			"drawn from 160.000001ms to 240.000001ms with seed 42), and under the policy the delay is between 160ms and 240ms"},
 		{"only a Wait may return early", func(p *retry.Policy) {
 			p.Backoff, p.Jitter = retry.Fixed(5*time.Second), nil
 			p.Wait = func(_ context.Context, d time.Duration) (time.Duration, error) { time.Sleep(d / 2); return 0, nil }
 		}, []error{errRefused}, retry.ReasonSuccess, func(p *retry.Policy) { p.Wait = nil },
 			"retrylog: line 4: attempt 2 of 3 started, and the wait ended 2.5s early, but the policy has no Wait"},
 
-		{"another spread above a Retry-After", same, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.Jitter = nil }, "and the policy says in 1s"},
-		{"another spread that was cut", cut, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.Jitter = nil }, "and the policy says in 1s"},
+		{"another spread above a Retry-After", same, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.Jitter = nil }, "and under the policy the delay is 1s"},
+		{"another spread that was cut", cut, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.Jitter = nil }, "and under the policy the delay is 1s"},
 		{"a spread that a deadline may have cut", cut, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.MaxElapsed = 0 }, ""},
 
 		{"exact", exact, asked, retry.ReasonSuccess, exact, ""},
-		{"exact, above the spread of a longer curve", exact, asked, retry.ReasonSuccess, longer(retry.RetryAfterSpread), "and the policy says in 8s to 12s"},
-		{"exact, and at least of a longer curve", exact, asked, retry.ReasonSuccess, longer(retry.RetryAfterAtLeast), "and the policy says in 8s to 12s"},
+		{"exact, above the spread of a longer curve", exact, asked, retry.ReasonSuccess, longer(retry.RetryAfterSpread), "and under the policy the delay is between 8s and 12s"},
+		{"exact, and at least of a longer curve", exact, asked, retry.ReasonSuccess, longer(retry.RetryAfterAtLeast), "and under the policy the delay is between 8s and 12s"},
 		{"exact, whatever the curve is", exact, asked, retry.ReasonSuccess, longer(retry.RetryAfterExact), ""},
 		{"exact, below 10ms", exact, short, retry.ReasonSuccess, exact, ""},
-		{"exact, below 10ms, which another mode ignores", exact, short, retry.ReasonSuccess, spread, "and the policy says in 160ms to 240ms"},
+		{"exact, below 10ms, which another mode ignores", exact, short, retry.ReasonSuccess, spread, "and under the policy the delay is between 160ms and 240ms"},
 		{"at least, where the wait is longer", atLeast, asked, retry.ReasonSuccess, atLeast, ""},
 		{"at least, where the curve is longer", longer(retry.RetryAfterAtLeast), asked, retry.ReasonSuccess, longer(retry.RetryAfterAtLeast), ""},
-		{"at least, and exact", longer(retry.RetryAfterAtLeast), asked, retry.ReasonSuccess, longer(retry.RetryAfterExact), "and the policy says in 1s"},
-		{"the spread, and at least", same, asked, retry.ReasonSuccess, atLeast, "and the policy says in 1s"},
+		{"at least, and exact", longer(retry.RetryAfterAtLeast), asked, retry.ReasonSuccess, longer(retry.RetryAfterExact), "and under the policy the delay is 1s"},
+		{"the spread, and at least", same, asked, retry.ReasonSuccess, atLeast, "and under the policy the delay is 1s"},
 
 		{"RetryIf that needs the error itself", same, three, retry.ReasonExhausted, func(p *retry.Policy) {
 			p.RetryIf = func(err error) bool { return errors.Is(err, errRefused) }
@@ -97,7 +97,7 @@ func TestCheck(t *testing.T) {
 		{"healthy, by a wrong field", healthy, five, retry.ReasonSuccess, func(p *retry.Policy) { p.HealthyAfter, p.AttemptTimeout = 0, time.Hour }, anew},
 		{"a job, which never begins anew", same, three[:1], retry.ReasonSuccess, healthy, ""},
 
-		{"invalid, whose only attempt succeeds", same, nil, retry.ReasonSuccess, invalid, "line 3: stopped after 1 attempt: it succeeded, and the policy says invalid"},
+		{"invalid, whose only attempt succeeds", same, nil, retry.ReasonSuccess, invalid, "line 3: stopped after 1 attempt: it succeeded, and the policy gives the reason invalid"},
 		{"valid, and it was not", invalid, nil, retry.ReasonSuccess, valid,
 			"(invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited), and the policy is not invalid, although the cause says so"},
 		{"valid, and it was not, and failed", invalid, three[:1], retry.ReasonInvalid, valid,
@@ -129,14 +129,14 @@ func TestCheckOfWindows(t *testing.T) {
 	require.Zero(t, call.Attempts[0].Hi)
 	assert.NoError(t, call.Check(policy))
 	assert.ErrorContains(t, call.Check(with(func(p *retry.Policy) { p.Jitter = retry.Proportional(0.1) })),
-		"line 3: attempt 1 is retried in 219.325191ms, at 00:00:00.249Z (by the curve), and the policy says in 209.6625")
+		"line 3: attempt 1 is retried in 219.325191ms, at 00:00:00.249Z (by the curve), and under the policy the delay is 209.6625")
 
 	d := retry.Decision{Hi: 100 * time.Millisecond, Seed: 42, Delay: retry.Draw(42, 1, 0, 100*time.Millisecond)}
 	calls, err := retrylog.Replay(recordsOf(3, retry.Event{Kind: retry.AttemptStarted, Attempt: 1},
 		retry.Event{Kind: retry.AttemptFinished, Attempt: 1, Err: errRefused}, retry.Event{Kind: retry.RetryScheduled, Attempt: 1, Decision: d}))
 	require.NoError(t, err)
 	assert.ErrorContains(t, calls[0].Check(with(func(p *retry.Policy) { p.Jitter = retry.FullJitter })),
-		"and the policy says in 0s to 200ms")
+		"and under the policy the delay is between 0s and 200ms")
 }
 
 // Check accepts the decisions that functions of the program made, and ByCode returns them.
@@ -176,8 +176,8 @@ func TestCheckOfWhatCodeDecided(t *testing.T) {
 		{"the limit of a class", program, []error{unauthorized, errRefused, unauthorized}, 2, true, ""},
 		{"the policy's own limit, by a class", program, []error{errRefused, errRefused, errRefused, errRefused, unauthorized}, 0, false, ""},
 		{"no retry of a class, with a cause", program, []error{errRefused, busy}, 1, true, ""},
-		{"no retry of a class without a name or a cause", program, []error{other}, 0, false, "and the policy says retry"},
-		{"an invalid class", program, []error{wrong}, 0, false, "and the policy says retry"},
+		{"no retry of a class without a name or a cause", program, []error{other}, 0, false, "and the policy says to retry"},
+		{"an invalid class", program, []error{wrong}, 0, false, "and the policy says to retry"},
 		{"RetryIf", rejects, []error{errRefused}, 1, true, ""},
 		{"a permanent error", program, []error{errRefused, retry.Permanent(errRefused)}, 1, true, ""},
 		{"a Wait that fails", fails, []error{errRefused}, 1, true, ""},
@@ -209,7 +209,7 @@ func TestCheckOfWhatCodeDecided(t *testing.T) {
 		asked.MaxElapsed = 100 * time.Millisecond
 		assert.ErrorContains(t, call.Check(asked), "the policy says to stop (elapsed)", "but its own bounds hold")
 		asked.NonRetryable = true
-		assert.ErrorContains(t, call.Check(asked), "max is 5, and the policy says 1")
+		assert.ErrorContains(t, call.Check(asked), "max is 5, but under the policy it is 1")
 	})
 }
 

@@ -192,8 +192,8 @@ func (v *values) logged() bool { return v.firstText(byLog) != "" }
 
 // wrappedLine returns the line that a program wrote, if Docker, a log collector of Kubernetes or
 // journald has stored the line in a JSON object. For any other object it returns "", for example
-// for an object that a logger wrote. It also returns "" if the collector has split the line into
-// a level and a message.
+// for an object that a logger wrote. It also returns "" if the collector has split the line
+// into a level and a message, and stored them under keys such as level and msg.
 func (v *values) wrappedLine() string {
 	switch {
 	case v.firstText(loggers) != "", v.get("log") != "" && v.get("message") != "":
@@ -282,7 +282,7 @@ func (l *Reader) decodeObjects(prefix, data []byte, from string, torn, isCarried
 			l.decode([]byte(strings.TrimSpace(v.wrappedLine())), cmp.Or(v.firstText(places), from), true)
 			return
 		case n > 1 && !v.logged():
-			fault = errors.New("the event has no kind, attempt or max")
+			fault = errors.New("the event lacks one of the keys kind, attempt and max")
 		}
 	}
 	if l.next.Err = fault; torn {

@@ -127,7 +127,7 @@ func ExampleCall_Check() {
 	fmt.Println(calls[0].Check(policy))
 	// Output:
 	// <nil>
-	// retrylog: line 3: attempt 1 is retried in 200ms, at 10:00:00.230Z (by the curve), and the policy says in 1s
+	// retrylog: line 3: attempt 1 is retried in 200ms, at 10:00:00.230Z (by the curve), and under the policy the delay is 1s
 }
 
 // A tool that reads a long log keeps only the calls that have not ended. It goes on after a line

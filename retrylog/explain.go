@@ -54,7 +54,7 @@ func (r *Record) describe(text []byte) []byte {
 		text = append(append(append(text, "task "...), printable.Line(r.Task)...), ": "...)
 	}
 	if e.Kind == retry.RetryScheduled && e.Reset {
-		text = append(text, "the attempt was healthy, so the call begins anew: "...)
+		text = append(text, "the attempt ran past HealthyAfter, so the call begins anew: "...)
 	}
 	switch e.Kind {
 	case retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled:
@@ -65,7 +65,7 @@ func (r *Record) describe(text []byte) []byte {
 		text = append(text, " started"...)
 	case e.Kind == retry.AttemptStarted && number(*e) < e.Attempt:
 		text = appendNumber(text, " started, ", e.Number)
-		text = append(appendNumber(text, " of ", e.Max), " from the last healthy attempt on"...)
+		text = append(appendNumber(text, " of ", e.Max), countedFrom...)
 	case e.Kind == retry.AttemptStarted:
 		text = append(appendNumber(text, " of ", e.Max), " started"...)
 	case e.Kind == retry.AttemptFinished && e.Err == nil:
@@ -135,6 +135,9 @@ func appendFacts(text []byte, e *retry.Event) []byte {
 	return text
 }
 
+// countedFrom follows the Number of an attempt if the call has begun anew.
+const countedFrom = " counted from the last attempt that ran past HealthyAfter"
+
 // appendStopped appends how many attempts a call made before it stopped.
 func appendStopped(text []byte, e *retry.Event) []byte {
 	text = append(appendNumber(text, "stopped after ", e.Attempt), " attempt"...)
@@ -142,7 +145,7 @@ func appendStopped(text []byte, e *retry.Event) []byte {
 		text = append(text, 's')
 	}
 	if number(*e) < e.Attempt {
-		text = append(appendNumber(text, ", ", e.Number), " from the last healthy attempt on"...)
+		text = append(appendNumber(text, ", ", e.Number), countedFrom...)
 	}
 	return text
 }

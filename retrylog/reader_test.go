@@ -163,7 +163,7 @@ func TestReadRejects(t *testing.T) {
 		{"invalid in the middle, with a record after it", strings.Replace(good, `"max":3`, `"max":3,,`, 1) + good, "line 1: invalid character ','"},
 		{"a number that begins with 0", strings.Replace(good, "3", "03", 1), "line 1: invalid character '3'"},
 		{"a line break in a text", strings.Replace(good, "started", "\x01", 1), "line 1: invalid character"},
-		{"an event without a kind", good + "\n" + strings.Replace(good, "kind", "king", 1), "line 2: the event has no kind, attempt or max"},
+		{"an event without a kind", good + "\n" + strings.Replace(good, "kind", "king", 1), "line 2: the event lacks one of the keys kind, attempt and max"},
 		{"a line of slog that is an event, and wrong", strings.Replace(good, `"max":3`, `"max":"x","msg":"attempt started"`, 1), `line 1: max is "x"`},
 	} {
 		t.Run(row.name, func(t *testing.T) {

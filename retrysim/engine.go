@@ -65,8 +65,8 @@ type service struct {
 	// integral is busy x time, summed over this second up to the time since.
 	integral, since int64
 
-	// work is how long the requests that ended in this second had their workers. wasted is the
-	// part of work for callers that had given up.
+	// work is the time for which the requests that ended in this second occupied their workers.
+	// wasted is the part of work for callers that had given up.
 	work, wasted float64
 }
 
@@ -93,12 +93,12 @@ type request struct {
 	seed     uint64
 	up       *request // the request that waits for the answer; nil if no request waits
 	down     *request // the request of the attempt in flight
-	attempt  int32    // the number of the attempt, counted since the last healthy attempt
+	attempt  int32    // the number of the attempt; after HealthyAfter it counts from 1 again
 	left     int32    // retries that are left of the lent Budget; -1 if no Budget was lent
 	gen      uint32
 	client   uint32
 	call     uint32 // the number of the call, among all calls of its service
-	before   int32  // attempts of the call before its last healthy attempt
+	before   int32  // attempts of the call before the last one that ran past HealthyAfter
 	step     uint16 // the index of the call in Calls
 	handled  bool   // the request has a worker
 	outside  bool   // the request is a call from outside

@@ -20,7 +20,7 @@
 //
 // # What happens to a task
 //
-// Handlers return errors as usual, and may mark errors with [retry.Permanent] and
+// Handlers return errors as usual, and may wrap errors with [retry.Permanent] and
 // [retry.After]. A task that is retried waits at least as long as the policy says. asynq stores
 // times in whole seconds, so the task runs at the next full second. A failed task that is not
 // retried is archived. [DeadLetterOf] returns the reason, and [Redrive] runs archived tasks

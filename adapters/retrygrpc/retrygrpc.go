@@ -241,8 +241,8 @@ func coded(err error) error { return status.FromContextError(err).Err() }
 //
 // An error does not contain the trailers of its call. So Mark, unlike an Interceptor, cannot
 // see the trailer grpc-retry-pushback-ms. The error does not say either whether it comes from
-// the server. If a server passes on an error about a certificate that it did not accept, Mark
-// returns a permanent error, but an Interceptor retries.
+// the server. Example: the server calls a third party, rejects its certificate, and returns this
+// error as UNAVAILABLE. Mark returns a permanent error, but an Interceptor retries.
 func Mark(err error, retryable ...codes.Code) error {
 	return failure(err, false, nil, retryable).Mark()
 }

@@ -192,7 +192,7 @@ func check(c jetstream.ConsumerConfig) error {
 	case c.AckPolicy != jetstream.AckExplicitPolicy:
 		return fmt.Errorf("AckPolicy is %v: write AckExplicitPolicy", c.AckPolicy)
 	case len(c.BackOff) > 0:
-		return errors.New("BackOff is set, but BackOff replaces AckWait and ignores Nak: leave it out")
+		return errors.New("BackOff replaces AckWait and ignores Nak: do not set BackOff")
 	case c.MaxDeliver > 0:
 		return fmt.Errorf("MaxDeliver is %d, and the server forgets a message after so many deliveries: "+
 			"write -1, because the policy has the limit", c.MaxDeliver)
@@ -201,13 +201,13 @@ func check(c jetstream.ConsumerConfig) error {
 			"if so many messages wait for a retry, they block all other messages: write -1",
 			c.MaxAckPending)
 	case c.HeadersOnly:
-		return errors.New("HeadersOnly is set, so dead letters would lack their data: leave it out")
+		return errors.New("HeadersOnly is true, so dead letters would lack their data: write false")
 	case c.MaxRequestExpires > 0 && c.MaxRequestExpires < pull:
 		return fmt.Errorf("MaxRequestExpires is %v, but Consume waits %v for a message: "+
-			"write at least %v, or leave it out", c.MaxRequestExpires, pull, pull)
+			"write at least %v, or do not set MaxRequestExpires", c.MaxRequestExpires, pull, pull)
 	case len(c.PriorityGroups) > 0:
 		return fmt.Errorf("PriorityGroups is %q, but Consume asks for messages without a group: "+
-			"leave it out", c.PriorityGroups)
+			"do not set PriorityGroups", c.PriorityGroups)
 	}
 	return nil
 }
@@ -221,7 +221,7 @@ func checkDead(c jetstream.StreamConfig) error {
 			"waits for: write LimitsPolicy or WorkQueuePolicy")
 	case c.MaxMsgsPerSubject > 0 && (old || !c.DiscardNewPerSubject):
 		return fmt.Errorf("MaxMsgsPerSubject is %d, so a new dead letter drops an older one: "+
-			"leave it out", c.MaxMsgsPerSubject)
+			"do not set MaxMsgsPerSubject", c.MaxMsgsPerSubject)
 	case c.MaxMsgs > 0 && old:
 		return fmt.Errorf("MaxMsgs is %d with DiscardOld, so a new dead letter drops an older one: "+
 			"write DiscardNew", c.MaxMsgs)
@@ -232,12 +232,12 @@ func checkDead(c jetstream.StreamConfig) error {
 		return errors.New("Storage is Memory, so the stream loses all messages at a restart: " +
 			"write FileStorage")
 	case c.NoAck:
-		return errors.New("NoAck is set, so the stream would not confirm dead letters: leave it out")
+		return errors.New("NoAck is true, so the stream would not confirm dead letters: write false")
 	case c.Sealed:
 		return errors.New("Sealed is set, so the stream cannot store dead letters: use another stream")
 	case c.SubjectTransform != nil:
 		return errors.New("SubjectTransform is set, so Redrive would not find the dead letters: " +
-			"leave it out")
+			"do not set SubjectTransform")
 	}
 	return nil
 }

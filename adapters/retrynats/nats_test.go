@@ -261,11 +261,11 @@ func TestConsumeRefuses(t *testing.T) {
 	}{
 		"BackOff": {dead, func(c *jetstream.ConsumerConfig) {
 			c.BackOff, c.MaxDeliver = []time.Duration{time.Second}, 5
-		}, "BackOff is set"},
+		}, "BackOff replaces AckWait and ignores Nak: do not set BackOff"},
 		"MaxDeliver":        {dead, func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 5 }, "MaxDeliver is 5"},
 		"MaxAckPending":     {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 1000 }, "MaxAckPending is 1000"},
 		"the server's own":  {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 0 }, "MaxAckPending is 1000"},
-		"HeadersOnly":       {dead, func(c *jetstream.ConsumerConfig) { c.HeadersOnly = true }, "HeadersOnly is set"},
+		"HeadersOnly":       {dead, func(c *jetstream.ConsumerConfig) { c.HeadersOnly = true }, "HeadersOnly is true"},
 		"MaxRequestExpires": {dead, func(c *jetstream.ConsumerConfig) { c.MaxRequestExpires = 999 * time.Millisecond }, "MaxRequestExpires is 999ms"},
 		"PriorityGroups": {dead, func(c *jetstream.ConsumerConfig) {
 			c.PriorityPolicy, c.PriorityGroups = jetstream.PriorityPolicyOverflow, []string{"a"}
@@ -316,7 +316,7 @@ func TestConsumeRefusesAStreamThatLosesDeadLetters(t *testing.T) {
 		"MaxMsgs":                    {func(c *config) { c.MaxMsgs = 3 }, "MaxMsgs is 3 with DiscardOld"},
 		"MaxBytes":                   {func(c *config) { c.MaxBytes = 1000 }, "MaxBytes is 1000 with DiscardOld"},
 		"memory":                     {func(c *config) { c.Storage = jetstream.MemoryStorage }, "Storage is Memory"},
-		"NoAck":                      {func(c *config) { c.NoAck = true }, "NoAck is set"},
+		"NoAck":                      {func(c *config) { c.NoAck = true }, "NoAck is true"},
 		"SubjectTransform": {func(c *config) {
 			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: ">", Destination: "moved.>"}
 		}, "SubjectTransform is set"},

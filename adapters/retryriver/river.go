@@ -14,7 +14,7 @@
 //
 // # What happens to a job
 //
-// Workers return errors as usual, and may mark errors with [retry.Permanent] and [retry.After].
+// Workers return errors as usual, and may wrap errors with [retry.Permanent] and [retry.After].
 // A job that is retried waits as long as the policy says. A failed job that is not retried is
 // canceled if its error is permanent, and discarded otherwise. The key "retry" in the metadata
 // of the job and the last error of the job then contain the reason: see [DeadLetterOf]. If the

@@ -81,8 +81,8 @@ type trial struct {
 	limit float64 // the load, as a share of what the server can do; 0: no limit
 }
 
-// Before each trial, the first trial runs for two seconds, from which a library can learn. These
-// two seconds are not measured.
+// Before each trial, the first trial runs for two seconds, so that a library can learn how long the
+// answers usually take. These two seconds are not measured.
 var trials = []trial{
 	{name: "2 % slow", share: 0.02, work: 1},
 	{name: "all slow", work: 50},

@@ -44,8 +44,8 @@ var widths = []struct {
 	{86_400_000, "1,000 days"}, {864_000_000, "10,000 days"},
 }
 
-// add adds numbers of retries and of calls that gave up to the bar that contains a time. If there
-// are too many bars then, add makes them wider. If the time is zero, add does nothing.
+// add adds numbers of retries and of calls that gave up to the bar that contains a time. If
+// there are too many bars afterwards, add makes them wider. If the time is zero, add does nothing.
 func (h *histogram) add(at time.Time, gaveUp, retries int) {
 	if at.IsZero() || gaveUp+retries == 0 {
 		return
@@ -89,8 +89,8 @@ func (h *histogram) start(second int64) int64 {
 	return second - (second%width+width)%width
 }
 
-// table writes the bars as a table. If time is missing between two bars, it writes a row with
-// "...".
+// table writes the bars as a table. If there is a gap between two bars, table writes a row
+// with "..." for the gap.
 func (h *histogram) table(t *tabwriter.Writer, bars []*bar) {
 	gaveUp, retries := 1, 1
 	for _, b := range bars {

@@ -89,5 +89,5 @@ func TestCountsShowTheBrokenPod(t *testing.T) {
 	t.Chdir(write(t, map[string]string{"p.yaml": "{max_attempts: 4, backoff: {type: fixed, base: 100ms}}"}))
 	report, _, status := tool(log, "explain", "-policy", "p.yaml")
 	assert.Equal(t, found, status)
-	assert.Regexp(t, `(?m)^standard input:\d+: pod/web-3/web: max is 9, and the policy says 4\nthe policy: 4 attempts, fixed 100ms\ndiffer from the policy: 600 calls \(600 of 600 from pod/web-3/web\)\n3,600 calls: 3,600 checked`, report)
+	assert.Regexp(t, `(?m)^standard input:\d+: pod/web-3/web: max is 9, but under the policy it is 4\nthe policy: 4 attempts, fixed 100ms\ndiffer from the policy: 600 calls \(600 of 600 from pod/web-3/web\)\n3,600 calls: 3,600 checked`, report)
 }

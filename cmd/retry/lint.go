@@ -47,7 +47,7 @@ type report struct {
 	Policies int                 `json:"policies"`
 	Files    int                 `json:"files"`
 	Without  []string            `json:"without"`  // files without a policy
-	Unparsed []string            `json:"unparsed"` // files that do not parse, but need no policy
+	Unparsed []string            `json:"unparsed"` // files that do not parse and probably have no policy
 	Faults   []*policyfile.Fault `json:"faults"`
 
 	hint string // the path to a policy outside of the usual places; "" if there is none
@@ -223,7 +223,7 @@ func expand(args []string) (files []lintedFile, err error) {
 				return nil, fmt.Errorf("%s: %w", arg, err)
 			case len(matches) == 0:
 				return nil, fmt.Errorf("no file matches %s", arg)
-			default: // a pattern leaves out devices and pipes
+			default: // a pattern does not select devices and pipes
 				names = slices.DeleteFunc(matches, func(name string) bool {
 					info, err := os.Stat(name)
 					return err == nil && !info.IsDir() && !info.Mode().IsRegular()

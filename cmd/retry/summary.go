@@ -97,8 +97,8 @@ func (g *group) limits() string {
 // mostGroups groups, and one more group for all other keys.
 type groups map[[3]string]*group
 
-// get returns the group of a key. If there are too many groups, it returns the group of the key
-// other.
+// get returns the group of a key. If there are too many groups, get returns the group for all other
+// keys, whose key is the parameter other.
 func (g groups) get(key, other [3]string) *group {
 	if g[key] == nil && len(g) >= mostGroups {
 		key = other
@@ -177,7 +177,7 @@ func (t *tally) add(err error) {
 		}
 		maps.DeleteFunc(t.counts, func(_ string, count int) bool { return count == 0 })
 	}
-	if len(t.counts) == 0 { // all errors were equally frequent
+	if len(t.counts) == 0 { // every count has become 0, so the new error starts with 1
 		t.counts[text] = 1
 	}
 }
@@ -231,7 +231,7 @@ func (s *summary) add(t *logs.Trace) (differs bool) {
 			retries++
 		}
 	}
-	if attempts == 0 || t.Foreign() { // the log has the number of attempts, not their events
+	if attempts == 0 || t.Foreign() { // the log has no events of the attempts, only their number
 		attempts = last.Attempt
 	}
 	if t.Foreign() {

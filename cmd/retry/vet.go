@@ -86,9 +86,9 @@ func isSet(flags *flag.FlagSet, name string) bool {
 }
 
 // goVet runs go vet with this program as its tool, because go vet can apply fixes. It turns off
-// -trimpath for this reason: go vet keeps fixed files in the build cache, under the directory of
-// the package. With -trimpath, it keeps them under the import path, and could write a fixed file of
-// another checkout.
+// -trimpath, because go vet keeps fixed files in the build cache. Without -trimpath, the cache
+// finds a file by the directory of its package. With -trimpath, it finds the file by the import
+// path, so go vet could write a fixed file of another checkout.
 func goVet(s *streams, c *command, flags *flag.FlagSet, patterns []string) int {
 	self, err := os.Executable()
 	if err == nil {

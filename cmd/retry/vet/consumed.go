@@ -141,7 +141,7 @@ func (u *uses) comesFromOutside(op *operation, x ast.Expr) bool {
 		return false // the variable is always nil
 	}
 	value := u.value(id)
-	return value == nil || !u.isForeign(value) // such as rand.Reader
+	return value == nil || !u.isForeign(value) // rand.Reader is foreign, and has no end
 }
 
 // isForeign reports whether x is a variable of another package, such as os.Stdin.

@@ -144,7 +144,7 @@ var (
 			`\.UnixMilli$|\.UnixMicro$|^time\.Now$|new_?(id|key)$|(random|generate)`)
 )
 
-// keyInAttempt reports an idempotency key if each attempt makes a new one.
+// keyInAttempt reports an idempotency key if each attempt makes a new key.
 func (u *uses) keyInAttempt(pass *analysis.Pass, call *call, op *operation) {
 	check := func(name string, value ast.Expr) {
 		if name = strings.Trim(name, `"`); !keyName.MatchString(name) {

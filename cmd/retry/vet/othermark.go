@@ -12,14 +12,14 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// OtherMark reports errors that are marked with a function of another library and passed to
-// retry.Do.
-var OtherMark = newCheck("othermark", `report an error for retry.Do with the mark of another library
+// OtherMark reports errors for retry.Do that a function of another library wraps, such as
+// backoff.Permanent.
+var OtherMark = newCheck("othermark", `report an error for retry.Do in a wrapper of another library
 
-retry.Do does not know backoff.Permanent or the marks of avast/retry-go and
-sethvargo/go-retry. It retries an error with such a mark like any
-other error.`, func(pass *analysis.Pass, u *uses) {
-	marks, read := map[string][]inspector.Cursor{}, map[string]bool{}
+retry.Do does not know Permanent of cenkalti/backoff, Unrecoverable of
+avast/retry-go and RetryableError of sethvargo/go-retry. It retries an error
+that these functions wrap like any other error.`, func(pass *analysis.Pass, u *uses) {
+	wrapped, read := map[string][]inspector.Cursor{}, map[string]bool{}
 	for c, id := range nodes[*ast.Ident](u.root) {
 		o := u.info.Uses[id]
 		if o == nil || o.Pkg() == nil {
@@ -29,20 +29,20 @@ other error.`, func(pass *analysis.Pass, u *uses) {
 		library := otherLibraries[path]
 		_, isLiteral := c.Parent().Parent().Node().(*ast.CompositeLit)
 		switch {
-		case library.mark == o.Name(), library.reads == o.Name() && isLiteral:
-			marks[path] = append(marks[path], c.Parent())
+		case library.wraps == o.Name(), library.reads == o.Name() && isLiteral:
+			wrapped[path] = append(wrapped[path], c)
 		case library.reads == o.Name():
 			read[path] = true
 		case path == retryPath+"/retrycenkalti" && hasAny(o.Name(), "Retryable", "Translate", "Policy"):
 			read["github.com/cenkalti/backoff"] = true
 		}
 	}
-	for path, marks := range marks {
+	for path, names := range wrapped {
 		called := u.calledByDo(path)
-		for _, c := range marks {
+		for _, c := range names {
 			if fn := enclosingFunc(c); !read[path] && fn != nil && called[fn.Node()] {
-				pass.ReportRangef(c.Node(), "retry.Do does not know this mark, and retries the error "+
-					"like any other error: %s", otherLibraries[path].instead)
+				pass.ReportRangef(c.Parent().Node(), "retry.Do does not know %s of %s, and retries the error "+
+					"like any other error: %s", c.Node().(*ast.Ident).Name, path, otherLibraries[path].instead)
 			}
 		}
 	}
@@ -50,19 +50,19 @@ other error.`, func(pass *analysis.Pass, u *uses) {
 
 var version = regexp.MustCompile(`/v\d+$`)
 
-// otherLibraries maps the path of a library to three texts: its function that marks an error, the
-// name that a program uses to read the mark, and what to write instead.
-var otherLibraries = map[string]struct{ mark, reads, instead string }{
+// otherLibraries maps the path of a library to three texts: its function that wraps an error, the
+// name with which a program recognizes such an error, and what to write instead.
+var otherLibraries = map[string]struct{ wraps, reads, instead string }{
 	"github.com/cenkalti/backoff": {"Permanent", "PermanentError", "write retry.Permanent(err)"},
 	"github.com/avast/retry-go":   {"Unrecoverable", "IsRecoverable", "write retry.Permanent(err)"},
 	"github.com/sethvargo/go-retry": {"RetryableError", "",
-		"return this error without the mark, and each error without a mark as retry.Permanent(err)"},
+		"return this error without RetryableError, and each other error as retry.Permanent(err)"},
 }
 
-// calledByDo returns the functions that Do calls, directly or through other functions. It also
-// returns the functions that are passed to another package which imports this library, because that
-// package may pass them to Do. But if that package also imports the other library, path, the marks
-// may be for a loop of the other library, and the functions do not count.
+// calledByDo returns the functions that Do calls, directly or through other functions. If another
+// package imports this library, it may pass its arguments to Do, so calledByDo also returns the
+// functions that are passed to such a package. A package that also imports the other library, whose
+// path is path, does not count, because it may pass the functions to a loop of that library.
 func (u *uses) calledByDo(path string) map[any]bool {
 	var given []ast.Expr
 	passed := map[*types.Var][]ast.Expr{} // for parameters

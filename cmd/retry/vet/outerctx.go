@@ -185,7 +185,7 @@ func (u *uses) outerValues(pass *analysis.Pass, call *call, op *operation, inner
 	if slices.ContainsFunc(inner.Args, func(arg ast.Expr) bool {
 		return isContext(u.info.TypeOf(arg)) && u.isDeclaredIn(op, arg)
 	}) {
-		return // inner gets the context of the attempt too
+		return // inner also gets the context of the attempt as an argument
 	}
 	if lit, ok := u.value(inner.Fun).(*ast.FuncLit); ok && !op.contains(lit.Pos()) &&
 		u.passesContext(lit, call.ctx) {

@@ -46,8 +46,8 @@ no delays.`, func(pass *analysis.Pass, u *uses) {
 			if hasAny(s.field.Name, "MaxAttempts", "MaxRetries") && u.given(s.value) &&
 				u.count(u.info.Uses[rootOf(s.value)], u.root) == 1 {
 				pass.ReportRangef(s.value,
-					"%s comes from outside. A 0 turns this limit off, and leaves the other limit: write "+
-						"p, err = p.WithMaxAttempts(n), which refuses 0 and replaces both", s.field.Name)
+					"%s comes from a flag or a text, and 0 would mean that it is not set: write p, err = "+
+						"p.WithMaxAttempts(n), which refuses 0 and replaces MaxAttempts and MaxRetries", s.field.Name)
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// A POST may only read, for example a search. readURL matches the parts of a URL that show this.
-// readFunc matches the names of functions that show this.
+// Some POST requests change nothing on the server, for example a search. readURL matches the URLs
+// of such requests. readFunc matches the names of functions that send such requests.
 var (
 	readURL = regexp.MustCompile(
 		`(?i)search|quer(y|ies)|graphql|rpc|token|login|oauth|authenticat|session|valid|` +
@@ -85,8 +85,9 @@ func (u *uses) constantMethod(call *ast.CallExpr) string {
 	return ""
 }
 
-// unlessReadOnly returns method, or "" if the request seems to read only. It looks at the arguments
-// args of the call that makes the request, and at the name of the function around this call.
+// unlessReadOnly returns method, or "" if the request seems to change nothing on the server. It
+// decides by args, the arguments of the call that makes the request, and by the name of the
+// function around this call.
 func (u *uses) unlessReadOnly(method string, made ast.Node, args []ast.Expr) string {
 	c, ok := u.root.FindNode(made)
 	if !ok || method == "" {
@@ -120,7 +121,7 @@ func (u *uses) text(x ast.Expr) string {
 }
 
 // notIdempotent returns POST or PATCH if a call sends a request with this method. It returns "" if
-// the request may only read, and for any other call.
+// the request seems to change nothing on the server, and for any other call.
 func (u *uses) notIdempotent(call *ast.CallExpr) string {
 	if u.sends(call) && strings.HasPrefix(calledName(u.callee(call)), "Post") {
 		return u.unlessReadOnly("POST", call, call.Args)

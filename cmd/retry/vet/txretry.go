@@ -43,14 +43,14 @@ func (u *uses) outsideTx(pass *analysis.Pass, db ast.Expr, op *operation) {
 		if x, name := method(call); x != nil && u.isSame(x, db) && !u.detached(c, op) &&
 			hasAny(name, "Exec", "Query", "Prepare", "Begin") {
 			pass.ReportRangef(call,
-				"%s is outside of the transaction: a rollback does not undo it, and the retry does it "+
-					"again; use the tx", types.ExprString(call.Fun))
+				"%s is outside of the transaction: a rollback does not undo this call, and a retry "+
+					"makes it again: use the *sql.Tx", types.ExprString(call.Fun))
 		}
 	}
 }
 
-// retriesAll reports whether a policy certainly retries every error, except an error that is marked
-// with retry.Permanent.
+// retriesAll reports whether a policy certainly retries every error, except an error that
+// retry.Permanent wraps.
 func (u *uses) retriesAll(policy ast.Expr) bool {
 	n, known := u.attempts(policy)
 	return known && n != 1 && !u.sets(policy, "RetryIf", "Classify")

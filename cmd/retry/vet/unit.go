@@ -52,7 +52,7 @@ func (u *uses) unit(pass *analysis.Pass, list ...ast.Expr) {
 	for _, x := range list {
 		call, made := ast.Unparen(x).(*ast.CallExpr)
 		switch value := u.info.Types[x].Value; {
-		case made && u.retryType(x) != "": // Unit visits this call, too, and checks its arguments
+		case made && u.retryType(x) != "": // Unit checks the arguments of this call elsewhere
 		case !u.isDuration(x):
 		case value != nil:
 			n, ok := constant.Int64Val(constant.ToInt(value))

@@ -32,7 +32,7 @@ var usesAnalyzer = &analysis.Analyzer{
 // A uses value contains the calls in one package that retry a function. It also contains the
 // functions and variables of the package, so that the checks can find out what a name stands for.
 type uses struct {
-	any        bool               // the package imports the library, or imports a package that does
+	any        bool               // the package, or a package that it imports, imports the library
 	ignored    map[place][]string // the checks that a comment silences on a line; "": all checks
 	unreasoned []*ast.Comment     // comments that name a check to silence, but no reason
 	info       *types.Info

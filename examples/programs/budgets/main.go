@@ -314,7 +314,8 @@ func (r row) outages() string {
 	return line + r.price() + " |"
 }
 
-// price returns the columns that show the disadvantages of a Grace: the herds and the layers.
+// price returns the cells of r that show what a Grace costs: the calls that are lost in each of the
+// herds, and the requests that the database gets for each call behind three layers of services.
 func (r row) price() (line string) {
 	for _, h := range herds {
 		var lost []string
@@ -322,7 +323,7 @@ func (r row) price() (line string) {
 			calls, down := h.lost(n, r.budget)
 			cell := fmt.Sprint(calls)
 			if down > 0 {
-				cell = "not over"
+				cell = "never"
 			}
 			lost = append(lost, cell)
 		}

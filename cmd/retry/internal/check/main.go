@@ -1,7 +1,7 @@
 // Command check runs the checks of "go vet" and of "retry vet" on packages and their tests. Unlike
-// go vet, it does not check the packages that these packages import, and reads only the compiler's
-// export data about them. In the modules that test against servers, the imported packages have a
-// hundred times as much code.
+// go vet, it does not check the imported packages: it reads only the compiler's export data about
+// them. This saves time, because in the modules that test against servers the imported packages
+// have a hundred times as much code.
 package main
 
 import (

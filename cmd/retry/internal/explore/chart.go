@@ -191,7 +191,8 @@ func niceTicks(limit float64) (ticks []float64, last float64) {
 	return ticks, last
 }
 
-// timeTicks returns at most seven times to mark on an axis that ends at end.
+// timeTicks returns the times at which an axis gets a tick. There are at most seven ticks, and the
+// axis ends at end.
 func timeTicks(end time.Duration) (ticks []float64) {
 	step := timeStep(end)
 	for v := time.Duration(0); v <= end && v >= 0; v += step {

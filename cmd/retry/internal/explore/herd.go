@@ -81,8 +81,8 @@ func herdOf(all []moment, outage time.Duration, shared *retry.Budget) *herd {
 const columns = 500
 
 // rate returns a curve of the retries per second from 0 to end, and the largest number of retries
-// in any window of time. A window can end at any time. Each point of the curve shows the fullest of
-// the windows that end between the previous point and this point.
+// in any window of time. A window can end at any time. Many windows end
+// between two points of the curve. The later point shows the window with the most retries.
 func (h *herd) rate(end, window time.Duration) (points []point, most int) {
 	first, next := 0, 0 // moments[first:next] are in the window
 	within := func(until time.Duration) int {

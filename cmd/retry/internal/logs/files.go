@@ -19,8 +19,8 @@ type Files struct {
 	Skipped int    `json:"skipped_lines"`    // lines with text, but without a readable event
 	Torn    int    `json:"cut_off_lines"`    // lines that were cut off
 	Bad     int    `json:"unreadable_lines"` // lines of Skipped that contain an unreadable event
-	First   *Fault `json:"-"`                // the fault of the first such line; nil if Bad is 0
-	Dropped int    `json:"dropped"`          // calls that were cut short: too many were open
+	First   *Fault `json:"-"`                // the fault of the first unreadable line; nil if Bad is 0
+	Dropped int    `json:"dropped"`          // calls that were cut short, because too many calls were open
 
 	files   []*file
 	open    map[string][]*Trace // the calls that have not ended, by key
@@ -37,7 +37,7 @@ type Fault struct {
 	Err          error
 }
 
-// A file is one file of a log, and how far it has been read.
+// A file is one file of a log. It remembers how far it has been read.
 type file struct {
 	name  string
 	lines *retrylog.Reader

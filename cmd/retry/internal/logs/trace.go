@@ -27,7 +27,7 @@ type Trace struct {
 	Cut string // why the files do not contain the whole call; "" if they contain it
 
 	origins []origin // the origin of each event in Records
-	turn    int      // the number of the last event of the call among all events
+	turn    int      // how many events had been read when the last event of the call was added
 }
 
 // headless is the value of Cut for a call whose start is missing. Such a call is not compared with

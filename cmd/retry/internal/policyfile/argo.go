@@ -35,8 +35,8 @@ func readArgo(f *form) {
 	policy := take(f, "retryPolicy", "one of "+strings.Join(policies, ", "), "", isPolicy)
 	if policy == "" && limited && !written("expression") && !written("retryPolicy") {
 		f.b.note("retryPolicy",
-			"it is left out, so it is OnFailure: a pod that was evicted, or that the controller lost, is "+
-				"not retried")
+			"it is left out, so the default OnFailure applies: a pod that was evicted, or that the "+
+				"controller lost, is not retried")
 	}
 	f.inner("backoff", `a mapping such as {"duration": "30s"}`, func(inner *settings) {
 		in := &form{settings: inner, b: f.b, times: f.times, needed: true}

@@ -21,15 +21,15 @@ type Block struct {
 
 	node      *yaml.Node
 	documents []*yaml.Node    // the documents of the file
-	original  *yaml.Node      // the node in the file; node has defaults in place of templates
+	original  *yaml.Node      // the node in the file, with its templates; node has their values
 	beside    *place          // the mapping around the block; nil if there is none
-	dialect   string          // the dialect to which the place in the file belongs; "" if unknown
+	dialect   string          // the dialect that the block's place in the file shows; "" if none
 	broken    string          // why the block cannot be read; "" if it can be read
-	absent    string          // the default that applies if the file lacks the block; otherwise ""
+	absent    string          // if the file lacks the block: the system's default; otherwise ""
 	misspelt  bool            // a key is probably misspelled, and other documents are policies
 	warnings  []warning       // set by Read
 	lines     map[string]int  // set by Read: the lines of the settings next to the block
-	templates map[string]bool // set by Read: the keys whose values are unknown templates
+	templates map[string]bool // set by Read: the keys with a template whose value is unknown
 	unnoted   []string        // during Read: the keys whose templates need no note
 	terms     *terms          // set by Read: the keys that limit retries; nil for the native form
 }
@@ -41,13 +41,13 @@ var usualKeys = []string{"retry", "work_config"}
 // stands for every key or element, and a key may contain dots. In a file with several documents, a
 // path may start with the number of a document, from 1.
 //
-// If the path is "", Find looks in each document for these blocks, and returns the first kind that
-// it finds:
+// If the path is "", Find searches each document in these steps. It stops after the first step that
+// finds a block:
 //
-//   - the values of the keys retry and work_config that are policies
-//   - the whole document, if it is a policy
-//   - all settings that certainly belong to another system
-//   - the values of the keys retry and work_config, and the whole document
+//  1. the values of the keys retry and work_config that are policies
+//  2. the whole document, if it is a policy
+//  3. all settings that certainly belong to another system
+//  4. the values of the keys retry and work_config, and the whole document
 func (f *File) Find(at string) (blocks []Block) {
 	several := len(f.documents) > 1
 	for i, document := range f.documents {
@@ -103,7 +103,7 @@ func (f *File) Only(at string) (Block, *Fault) {
 		known = written
 	}
 	switch {
-	case at == "" && len(known) > 0: // the other documents are not policies
+	case at == "" && len(known) > 0: // ignore the blocks that are not policies
 		blocks = known
 	case at == "" && len(blocks) > 1: // no block is a policy: reading the first one will report that
 		blocks = blocks[:1]
@@ -142,8 +142,8 @@ type search struct {
 	steps  int
 }
 
-// mostSteps is the largest number of steps of a search. Without this limit, a few anchors inside
-// each other could keep a search busy for hours.
+// mostSteps is the largest number of steps of a search. Without this limit, a search of a few
+// nested anchors could take hours.
 const mostSteps = 50_000
 
 func (s *search) add(node *yaml.Node, beside *place, path []string, dialect string) {
@@ -158,8 +158,8 @@ func (s *search) add(node *yaml.Node, beside *place, path []string, dialect stri
 	})
 }
 
-// forGenerators is the end of the names of files that generators of gRPC clients read. Such a file
-// looks like a service config, but needs no maxAttempts and may have an empty list of codes.
+// If the name of a file ends with forGenerators, generators of gRPC clients read the file. Such a
+// file looks like a service config, but needs no maxAttempts and may have an empty list of codes.
 const forGenerators = "_grpc_service_config.json"
 
 // document appends the blocks at the usual places of a document. If none of them is certainly a
@@ -212,10 +212,10 @@ func (s *search) usual(document *yaml.Node, path []string) {
 	})
 }
 
-// dialectAt returns the dialect of the node e at a path that the user wrote. If the document does
-// not show the dialect, the keys may show it. The dialect must have settings under the key of e,
-// and the node must have a key that is typical of the dialect. dialectAt returns "" if there is no
-// such dialect, or more than one.
+// dialectAt returns the dialect of the settings in e, which is at a path that the user wrote. If
+// the place of e in the document does not show the dialect, dialectAt compares the keys. The
+// dialect must have settings under the key of e, and the value of e must have a key that is typical
+// of the dialect. dialectAt returns "" if no dialect fits, or more than one.
 func dialectAt(path []string, e entry) (dialect string) {
 	node := e.value
 	if node.Kind != yaml.MappingNode || len(e.under) > longestKey || len(byKey[fold(e.under)]) == 0 {
@@ -363,8 +363,8 @@ func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 	below(node, nil, nil, "")
 }
 
-// deepest is the largest number of keys in the path to a block that is found without a path of the
-// user.
+// deepest limits the search without a path from the user. A block whose path has more than deepest
+// keys is not found.
 const deepest = 100
 
 // Known reports whether b is certainly a policy. Such a block is in the native form, in a dialect
@@ -396,7 +396,7 @@ func (b *Block) Excerpt(text string, n int) (before, block, after string) {
 	return part(first-n, first), part(first, end), part(end, end+n)
 }
 
-// nearKeys returns how many keys of b look like a misspelled key of a policy.
+// nearKeys returns how many keys of b look like misspelled keys of a policy.
 func (b *Block) nearKeys() (n int) {
 	if b.node.Kind != yaml.MappingNode || len(b.node.Content) > 2*mostKeys {
 		return 0
@@ -472,7 +472,7 @@ type entry struct {
 	key   string
 	line  int
 	value *yaml.Node
-	under string // set by walk: key itself; in a list, the key that contains the list
+	under string // set by walk: key, or for an index the key that contains the list
 	in    *place // set by walk: the mapping that has this key
 }
 
@@ -480,8 +480,8 @@ type entry struct {
 // come last. A merged key is left out if the mapping has the same key itself.
 func entries(node *yaml.Node) []entry { return slices.Collect(eachEntry(node)) }
 
-// eachEntry yields the entries that the function entries returns. It makes no list of them, because
-// such a list could need as much memory as all nodes of the file.
+// eachEntry yields the entries that the function entries returns. It makes no list of the entries,
+// because such a list could need as much memory as all nodes of the file.
 func eachEntry(node *yaml.Node) iter.Seq[entry] {
 	return func(yield func(entry) bool) {
 		switch node.Kind {

@@ -78,11 +78,11 @@ func readDialect[T any, P interface {
 }
 
 // Read reads the policy in b, and returns it with the name of its dialect. The parameter from is
-// the name of the dialect. If from is "", Read uses the first of these that exists:
+// the name of the dialect. If from is "", Read uses the first of these dialects:
 //
-//   - the dialect to which the place of b in its file belongs
+//   - the dialect that the place of b in its file shows, if any
 //   - the native form, if b is in this form
-//   - the only dialect in which b can be read
+//   - the dialect in which b can be read, if there is only one
 //
 // If b cannot be read or is invalid, Read returns every fault. Read sets Notes and Bounds.
 func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault) {
@@ -168,9 +168,9 @@ func (b *Block) noPolicy() *Fault {
 		"there is no policy here: write a policy, such as {max_attempts: 5}, or the path to it with -at")
 }
 
-// elsewhere returns a fault that names the path of a policy inside b, or a system whose settings
-// are in b but are not read. It returns nil if b contains neither, or if b is itself a policy with
-// one wrong key.
+// elsewhere returns a fault if b contains a policy, or settings of a system that this package does
+// not read. The fault names the path to the policy, or the system. elsewhere returns nil if b
+// contains neither, or if b is itself a policy with one wrong key.
 func (b *Block) elsewhere() error {
 	if b.hasMark() && b.unknown(dialects[0]) == 1 {
 		return nil
@@ -188,8 +188,8 @@ func (b *Block) elsewhere() error {
 	return nil
 }
 
-// Unread returns a note about a setting in b of a system whose settings are not read. It returns
-// nil if there is no such setting.
+// Unread returns a note if b contains a setting of a system that this package does not read.
+// Otherwise it returns nil.
 func (b *Block) Unread() (note *Fault) {
 	first := len(shapes)
 	walk(b.node, func(path []string, e entry) bool {

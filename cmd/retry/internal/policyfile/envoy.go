@@ -56,8 +56,8 @@ func readEnvoy(f *form) {
 	f.mesh("retry_on", "conditions of Envoy, which ignores others: ", isEnvoyCondition, base, most)
 	if !slices.ContainsFunc(strings.Split(f.retryOn, ","), isEnvoyCondition) {
 		f.b.warn(noEffect, "retry_on",
-			"this has no effect: without retry_on Envoy retries nothing, unless a request asks for it in "+
-				"x-envoy-retry-on")
+			"this policy has no effect: without retry_on Envoy retries nothing, unless a request asks for "+
+				"it in x-envoy-retry-on")
 	}
 	for list, word := range map[string]string{
 		"retriable_status_codes": "retriable-status-codes",

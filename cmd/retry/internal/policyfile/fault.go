@@ -50,8 +50,8 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("%s:%d: %s", printable.Line(f.File), f.Line, printable.Line(f.Text))
 }
 
-// fault returns a fault about the whole block. Its line is the line of the first limit in the
-// block. If there is no limit, it is the first line of the block.
+// fault returns a fault about the whole block. Its line is the line of max_attempts, max_retries or
+// max_elapsed. If b has none of these keys, it is the line of b.
 func (b *Block) fault(code, text string) *Fault {
 	return &Fault{File: b.File, Line: b.lineOf(""), Code: code, Text: text}
 }
@@ -129,8 +129,9 @@ var otherNames = map[string][]string{
 	"attempt_timeout": {"per_try_timeout", "perTryTimeout", "timeout_seconds"},
 }
 
-// lineOf returns the line of a key of the native form. If b has this key neither under its native
-// name nor under its name in a dialect, lineOf returns the line of the first limit in b.
+// lineOf returns the line of a key of the native form, or of the key's name in a dialect. If b has
+// neither, lineOf returns the line of max_attempts, max_retries or max_elapsed. If b has none of
+// these keys, lineOf returns the line of b.
 func (b *Block) lineOf(key string) int {
 	if top, _, _ := strings.Cut(key, "."); top != "" {
 		if _, ok := b.line(top); ok {

@@ -21,7 +21,7 @@ type form struct {
 	*settings
 	b       *Block
 	times   style
-	needed  bool   // whether a missing key is a fault; a template counts as a value
+	needed  bool   // whether a missing key is a fault; a key with a template is not missing
 	retryOn string // the failures that are retried, separated by commas
 
 	attempts int // all attempts, including the first; -1 is unlimited
@@ -39,8 +39,8 @@ type form struct {
 // longestList is the largest number of delays that a policy gets as a list.
 const longestList = 100
 
-// policy returns a policy that makes the same decisions as the other system. If there is none,
-// policy returns a similar policy and adds a note.
+// policy returns a policy that makes the same decisions as the other system. If no policy can do
+// so, policy returns a similar policy and adds a note.
 func (f *form) policy() retry.Policy {
 	p := retry.Policy{MaxAttempts: f.attempts, AttemptTimeout: f.timeout}
 	if f.attempts == 1 {
@@ -66,8 +66,8 @@ func (f *form) policy() retry.Policy {
 		return p
 	}
 
-	// MaxDelay is also the limit of a delay with jitter. So these delays must be a list: delays that
-	// jitter makes longer than the cap, and delays that become shorter.
+	// MaxDelay also limits a delay with jitter, so it cannot express a cap that jitter may exceed.
+	// Exponential cannot express delays that become shorter. Both need a list of delays.
 	var list retry.Schedule
 	reached := false
 	for d := float64(f.base); len(list) < longestList &&
@@ -86,19 +86,19 @@ func (f *form) policy() retry.Policy {
 		if _, most := f.jitter.(retry.Proportional).Window(list[len(list)-1]); most <= f.cap {
 			p.MaxDelay = f.cap
 		} else if len(list) < longestList {
-			f.b.note("jitter", say("no delay reaches the longest delay, %v, before jitter, so it is left "+
-				"out here", f.cap))
+			f.b.note("jitter", say("before jitter, no delay reaches the longest delay of %v, so the policy "+
+				"here has no max_delay", f.cap))
 		} else {
 			p.MaxDelay = f.cap
-			f.b.note("jitter", say("with jitter of %v, the longest delays exceed %v; here no "+
-				"delay exceeds it", f.jitter, f.cap))
+			f.b.note("jitter", say("with jitter of %v, the longest delays exceed %v; here "+
+				"no delay exceeds %v", f.jitter, f.cap, f.cap))
 		}
 	}
 	return p
 }
 
-// skip takes keys that a policy cannot express. It adds the note to each key that is set. If note
-// is "", skip adds nothing.
+// skip removes keys that a policy cannot express from the settings. For each of these keys that is
+// set, skip adds the note. If note is "", skip adds nothing.
 func (f *form) skip(note string, keys ...string) {
 	for _, key := range keys {
 		v := take[json.RawMessage](f, key, "", nil, nil)
@@ -135,7 +135,8 @@ func take[T any](f *form, key, hint string, fallback T, valid func(T) bool) T {
 	return fallback
 }
 
-// whole takes a key whose value must be a whole number from least to most.
+// whole removes a key from the settings and returns its value, which must be a whole number from
+// least to most. Like take, whole adds a finding if the value is wrong.
 func (f *form) whole(key string, least, most int64, fallback int64) int {
 	write := fmt.Sprintf("a whole number from %d to %d", least, most)
 	return int(min(math.MaxInt-1, take(f, key, write, fallback, func(n int64) bool {
@@ -143,7 +144,8 @@ func (f *form) whole(key string, least, most int64, fallback int64) int {
 	})))
 }
 
-// number takes a key whose value must be a number.
+// number removes a key from the settings and returns its value, which must be a number. Like take,
+// number adds a finding if the value is wrong.
 func (f *form) number(key, write string, fallback float64, valid func(float64) bool) float64 {
 	return take(f, key, write, fallback, func(x float64) bool {
 		return valid(x) && x <= math.MaxFloat64
@@ -194,7 +196,8 @@ var (
 	}
 )
 
-// time takes a key whose value must be a duration of at least shortest.
+// time removes a key from the settings and returns its value, which must be a duration of at least
+// shortest. Like take, time adds a finding if the value is wrong.
 func (f *form) time(key string, shortest, fallback time.Duration) time.Duration {
 	write := f.times.write
 	if shortest > 1 {
@@ -240,7 +243,8 @@ func failures[T any](f *form, key, write string, names []T, valid func(string) b
 	f.retryOn = strings.Join(all, ",")
 }
 
-// list takes a key whose value must be a list with at least one element.
+// list removes a key from the settings and returns its value. If the key is set, its value must be
+// a list with at least one element. Otherwise list adds a finding.
 func list[T any](f *form, key, write string) []T {
 	return take(f, key, write, nil, func(names []T) bool { return len(names) > 0 })
 }
@@ -250,11 +254,12 @@ func (f *form) retries(name string) bool {
 	return slices.Contains(strings.Split(f.retryOn, ","), name)
 }
 
-// firstEntries returns the entries of a list next to b, but not more than mostBeside.
+// firstEntries returns the first entries of a list next to b, at most mostBeside.
 func (f *form) firstEntries(key string, list *yaml.Node) []entry {
 	all := entries(list)
 	if len(all) > mostBeside {
-		f.b.note(key, fmt.Sprintf("of these %d, only the first %d are read", len(all), mostBeside))
+		f.b.note(key,
+			fmt.Sprintf("of these %d elements, only the first %d are read", len(all), mostBeside))
 		all = all[:mostBeside]
 	}
 	return all

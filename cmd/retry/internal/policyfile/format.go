@@ -17,12 +17,12 @@ type format struct {
 	times                style
 	read                 func(*form)
 	marks                []string // the keys that are typical of the format
-	certain              bool     // whether settings in its place need no such key
+	certain              bool     // whether the place in a file is enough to recognize the format
 	beside               []sibling
 	attemptLimit         string   // the key of the timeout of an attempt; "" if there is none
 	expands              []string // the keys in whose values the system expands templates
 
-	ignoresLong bool // the system ignores an attempt's timeout unless it is below that of all attempts
+	ignoresLong bool // the system ignores an attempt's timeout that is not below the total timeout
 	refusesLong bool // the system refuses an attempt's timeout above the timeout of all attempts
 	fillsLong   bool // by default, an attempt's timeout is the timeout of all attempts
 
@@ -228,7 +228,7 @@ func (s *format) policy(node *yaml.Node, b *Block) (p retry.Policy, err error) {
 	read := *b
 	read.original, read.unnoted = node, s.expands
 	if read.node = read.expanded(node, ""); read.node == nil {
-		read.node = node // the whole node is a template: the finding about it shows the template
+		read.node = node // the node is a template, and the finding shows this template
 	}
 	defer func() { b.Notes, b.warnings = read.Notes, read.warnings }()
 	in, err := settingsOf(read.node, s.plain, s.example)

@@ -39,8 +39,8 @@ func (f *form) throttling() {
 	method := f.b.beside
 	if method.key == "methodConfig" && !hasKey(method.node, "name") {
 		f.b.warn(noEffect, "maxAttempts",
-			"this has no effect: gRPC skips its entry of methodConfig, which has no name; write name: [{}] "+
-				"for all methods")
+			"this policy has no effect: gRPC skips its entry of methodConfig, which has no name; write "+
+				"name: [{}] for all methods")
 	}
 	if method.up != nil && method.up.key == "serviceConfig" {
 		f.b.note("serviceConfig",

@@ -14,7 +14,7 @@ import (
 func readHTTPRoute(f *form) {
 	f.attempts = 1 + f.whole("attempts", 0, math.MaxInt32, 2)
 	if f.attempts == 1 {
-		f.b.note("attempts", "0 is no retry; implementations of older versions refuse it")
+		f.b.note("attempts", "with 0 nothing is retried; implementations of older versions refuse 0")
 	}
 	if !f.isSet("attempts") {
 		f.b.note("attempts", "it is left out, and the implementation decides; here it is 2, as in Istio")

@@ -110,11 +110,11 @@ func (f *form) limit(target string, in *place, c concurrency) bool {
 	switch {
 	case most > 0:
 		f.b.note(c.most,
-			fmt.Sprintf("each Envoy allows %v retries to %s at the same time; an outage reaches this limit "+
-				"before the number of retries", most, target))
+			fmt.Sprintf("each Envoy allows %v retries to %s at the same time; in an outage, calls reach "+
+				"this limit before their own limit on retries", most, target))
 	case c.missing > 0:
 		f.b.warn(noEffect, "retry_on",
-			fmt.Sprintf("this has no effect: %s of the cluster %s is 0, and allows no retry",
+			fmt.Sprintf("this policy has no effect: %s of the cluster %s is 0, and allows no retry",
 				c.most, target))
 	}
 	return most > 0
@@ -141,7 +141,7 @@ func (f *form) clusters() {
 	if !limited {
 		f.b.note("max_retries",
 			"each Envoy allows 3 retries to a cluster at the same time, unless circuit_breakers says "+
-				"otherwise; an outage reaches this limit before num_retries")
+				"otherwise; in an outage, calls reach this limit before num_retries")
 	}
 }
 

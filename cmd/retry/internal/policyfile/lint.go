@@ -55,12 +55,11 @@ func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 // ofNoBound lists the codes of findings about calls without a limit.
 var ofNoBound = []string{"no_limit", "unused_limit", "too_long"}
 
-// leastForever is a limit for attempts that nothing ends. A shorter delay between such attempts is
-// a finding.
+// leastForever is the shortest delay that lint accepts between attempts that nothing ends.
 const leastForever = time.Second
 
-// endless returns the delay after 100 attempts of p. It reports as tooShort whether this delay is
-// shorter than leastForever and nothing ends the attempts.
+// endless returns the delay after 100 attempts of p, or 0 if p limits the attempts. tooShort is
+// true if nothing ends the attempts and this delay is shorter than leastForever.
 func endless(p retry.Policy) (gap time.Duration, tooShort bool) {
 	delays := p.Delays(100)
 	if p.EffectiveMax() != retry.Unlimited || p.MaxElapsed > 0 || len(delays) == 0 {
@@ -70,8 +69,8 @@ func endless(p retry.Policy) (gap time.Duration, tooShort bool) {
 	return gap, gap < leastForever
 }
 
-// The terms of a dialect are the keys with which it limits retries. A key that the dialect lacks is
-// "".
+// The terms of a dialect are the keys with which it limits retries. If the
+// dialect lacks a key, its field is "".
 type terms struct {
 	count   string // the key that limits the number of attempts or retries
 	longest string // the key that limits each delay

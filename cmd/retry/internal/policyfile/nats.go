@@ -29,8 +29,8 @@ func readNATS(f *form) {
 		}
 	}
 	f.b.note("max_deliver",
-		"each delay starts at the delivery, so it includes the work; after a Nak the message comes "+
-			"again at once")
+		"each delay starts at the delivery, so it includes the time of the work; after a Nak the "+
+			"message comes again at once")
 	kubernetes := f.textAt(f.b.beside, "kind") == "Consumer"
 	if kubernetes && !f.isSet("ack_wait") && !f.isSet("backoff") {
 		f.delays = retry.Schedule{time.Millisecond}
@@ -47,8 +47,8 @@ func readNATS(f *form) {
 	if policy == "none" && f.attempts != 1 {
 		f.attempts = 1
 		f.b.warn(noEffect, "max_deliver",
-			"this has no effect: ack_policy is none, which is also its default, so nothing is delivered "+
-				"again; set it to explicit")
+			"this policy has no effect: ack_policy is none, which is also its default, so nothing is "+
+				"delivered again; set it to explicit")
 	}
 	for _, key := range f.untaken() { // a consumer has many other keys, and new versions add more
 		if nearest(key, []string{"max_deliver", "ack_wait", "backoff", "ack_policy"}) == "" {

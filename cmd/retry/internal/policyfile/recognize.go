@@ -11,7 +11,7 @@ import (
 // retries. The name of a key cannot identify a system, because other systems use the same name, and
 // a JSON Schema can contain any name.
 type shape struct {
-	system string // the name of a dialect, or the title of a system that is not read
+	system string // the name of a dialect, or the title of a system without a dialect
 	group  string // the API group of the resource; "" if the document may be any document
 	kinds  string // the kinds of the resource, separated by blanks
 	path   string // the path from the document: * is any key, and ** is any number of keys
@@ -106,8 +106,8 @@ func init() {
 func fold(key string) string { return strings.ToLower(strings.ReplaceAll(key, "_", "")) }
 
 // recognize returns the index of the shape that fits an entry. It returns -1 if no shape fits. The
-// path leads to the entry from a node such as the root of the file. The depths of places count from
-// the same node.
+// path leads from a node, such as the root of the file, to the entry. The depth of each place must
+// count from the same node.
 func recognize(path []string, e entry) int {
 	if e.in == nil || len(e.under) > longestKey {
 		return -1
@@ -255,7 +255,7 @@ var unread = map[string]string{
 		"with UseJitter are decorrelated",
 	"Resilience4j": "" +
 		"maxAttempts counts the first attempt, and waitDuration is 500ms if it is left out",
-	"Celery":            "max_retries is 3 and the delay 3m if they are left out",
+	"Celery":            "by default max_retries is 3, and the delay is 3m",
 	"Sidekiq":           "a job is retried 25 times in about 21 days, or :max_retries times",
 	"Argo CD":           "limit counts retries, and maxDuration bounds each wait",
 	"Temporal's server": "MaximumAttempts counts the first attempt, and 0 is unlimited",

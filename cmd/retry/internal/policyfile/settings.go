@@ -25,14 +25,14 @@ const longestKey = 100
 // about a file of wrong values would be many times as long as the file.
 const mostFindings = 20
 
-// A settings value contains a mapping of another system. The code that reads it takes the keys one
-// by one, and each mistake becomes a finding.
+// A settings value contains a mapping of another system. The code that reads the mapping removes
+// its keys one by one, so the keys that are left are unknown. Each mistake becomes a finding.
 type settings struct {
 	plain  func(key string) string // returns the same text for all spellings of a key
 	path   string                  // the start of its keys in findings, such as "backoff."
 	values map[string]json.RawMessage
-	keys   []string  // the keys that were taken so far
-	listed *[]string // all keys that were taken so far, also from inner mappings, with their paths
+	keys   []string  // the keys that were removed so far
+	listed *[]string // the paths of all keys that were removed so far, also from inner mappings
 	wrong  *invalid
 }
 
@@ -61,7 +61,7 @@ func newSettings(plain func(string) string) *settings {
 }
 
 // settingsOf returns the settings in a node, or nil if the node is null. If the node is not a
-// mapping, the error shows the example.
+// mapping, the error shows example, which is a correct mapping.
 func settingsOf(node *yaml.Node, plain func(string) string, example string) (*settings, error) {
 	s := newSettings(plain)
 	var value any
@@ -112,8 +112,8 @@ func (s *settings) pull(key string) (value json.RawMessage, ok bool) {
 	return value, ok && string(value) != "null"
 }
 
-// inner takes a key whose value is a mapping, and calls read with the settings in this mapping. It
-// does not call read if there is no such key.
+// inner removes a key whose value is a mapping, and calls read with the settings in this mapping.
+// It does not call read if there is no such key.
 func (s *settings) inner(key, write string, read func(*settings)) {
 	value, ok := s.pull(key)
 	in := &settings{plain: s.plain, path: s.path + key + ".", listed: s.listed, wrong: s.wrong}
@@ -128,11 +128,11 @@ func (s *settings) inner(key, write string, read func(*settings)) {
 	in.rejectRest(key)
 }
 
-// untaken returns the keys that have not been taken yet, sorted.
+// untaken returns the keys that have not been removed yet, sorted.
 func (s *settings) untaken() []string { return slices.Sorted(maps.Keys(s.values)) }
 
-// rejectRest adds a finding for each key that has not been taken. Call it after all known keys have
-// been taken.
+// rejectRest adds a finding for each key that has not been removed. Call it after all known keys
+// have been removed.
 func (s *settings) rejectRest(of string) {
 	for _, key := range s.untaken() {
 		key = s.path + key

@@ -14,7 +14,7 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// A place is a mapping in a file. It knows the mapping around it.
+// A place is a mapping in a file, with a pointer to the mapping around it.
 type place struct {
 	node     *yaml.Node
 	key      string // the key of the outer mapping that contains this mapping, directly or in lists
@@ -67,7 +67,7 @@ const (
 
 // A sibling is a setting next to a block.
 type sibling struct {
-	path   string // the path from the mapping around the block; after a /, from the document
+	path   string // the path from the mapping around the block; /x is the key x of the document
 	bounds scope
 	says   string                     // the note about a setting that limits nothing
 	when   string                     // the only value that gets the note; "" if every value gets it
@@ -117,7 +117,7 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 		from, path := b.beside, s.path
 		if inner, ok := strings.CutPrefix(path, "/"); ok {
 			if from, path = b.beside.outermost(), inner; from == b.beside && !strings.Contains(path, ".") {
-				continue // b is not inside of the mapping that the setting limits
+				continue // b is directly in the document, so no outer mapping has this setting
 			}
 		}
 		e, ok := from.get(f.plain, strings.Split(path, ".")...)
@@ -133,7 +133,7 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 	switch {
 	case b.All == 0 || b.Each < b.All:
 	case f.fillsLong && b.Each == b.All:
-		b.Each = 0 // the system may have set it by default
+		b.Each = 0 // b.Each may be the system's default, so it is not a mistake of the user
 	case f.ignoresLong:
 		b.tooLong(noEffect, "Envoy ignores it", "less than")
 	case f.refusesLong && b.Each > b.All:

@@ -28,8 +28,8 @@ func TestSettingsNextToABlockAreRead(t *testing.T) {
 		Name: "Envoy, many clusters",
 		Text: "{static_resources: {clusters: [{name: a}" + strings.Repeat(", {}", 300) + "], routes: [{route: {cluster: a, retry_policy: {retry_on: 5xx}}}]}}",
 		Notes: []string{
-			"static_resources.clusters: of these 301, only the first 300 are read",
-			"max_retries: each Envoy allows 3 retries to a at the same time; an outage reaches this limit before the number of retries",
+			"static_resources.clusters: of these 301 elements, only the first 300 are read",
+			"max_retries: each Envoy allows 3 retries to a at the same time; in an outage, calls reach this limit before their own limit on retries",
 			"timeout: 15s, the default of Envoy, ends all attempts and waits together",
 		},
 	})

@@ -88,7 +88,8 @@ func merged(node *yaml.Node, keyCount map[*yaml.Node]int) int {
 	return n
 }
 
-// A block that exceeds one of these limits is not a policy. To decode it could take very long.
+// A block that exceeds one of these limits is not a policy. Decoding such a block could take a very
+// long time.
 const (
 	mostKeys  = 1000   // limit on the keys of one mapping in a policy
 	mostNodes = 50_000 // limit on the nodes of a policy, including the nodes of aliases

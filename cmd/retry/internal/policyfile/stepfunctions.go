@@ -52,7 +52,7 @@ func (f *form) retriers() {
 	if limit, ok := f.b.beside.get(exactly, "TimeoutSeconds"); ok && f.attempts != 1 &&
 		!f.retries("States.ALL") && !f.retries("States.Timeout") {
 		f.b.note("ErrorEquals",
-			fmt.Sprintf("an attempt that TimeoutSeconds, %s, ends is not retried by this retrier: add "+
+			fmt.Sprintf("this retrier does not retry an attempt that TimeoutSeconds (%s) ends: add "+
 				"States.Timeout", limit.value.Value))
 	}
 	list := f.places(f.b.beside, "Retry.*")

@@ -69,9 +69,9 @@ func (b *Block) systemFaults(err error) (faults []*Fault) {
 // byLine orders faults by their lines.
 func byLine(f, g *Fault) int { return f.Line - g.Line }
 
-// LintSystem returns the findings of [retry.Policy.Lint] about the policies in b. It also reports
-// retries in two layers above each other, because their attempts multiply. s is the system in b.
-// policies is the number of policies in b.
+// LintSystem returns the findings of [retry.Policy.Lint] about the policies in b. It also reports a
+// call with retries to a service that makes calls with retries, because the attempts multiply. s is
+// the system in b. policies is the number of policies in b.
 func (b *Block) LintSystem(s retrysim.System) (policies int, faults []*Fault) {
 	for _, name := range slices.Sorted(maps.Keys(s.Services)) {
 		for i, call := range s.Services[name].Calls {
@@ -95,9 +95,9 @@ func (b *Block) LintSystem(s retrysim.System) (policies int, faults []*Fault) {
 	return policies, faults
 }
 
-// multiplied returns a finding if the attempts of a call multiply with the attempts of a call in a
-// lower layer. The finding names the first such call. There is no finding if a budget or a lent
-// budget limits the attempts.
+// multiplied returns a finding if the attempts of a call multiply with the attempts of a call that
+// the called service, or a service below it, makes. The finding names the first such call. There is
+// no finding if a budget or a lent budget limits the attempts.
 func multiplied(s retrysim.System, call retrysim.Edge) []retry.Finding {
 	retried := func(e retrysim.Edge) bool {
 		return e.Policy.EffectiveMax() != 1 && e.Policy.Budget == nil

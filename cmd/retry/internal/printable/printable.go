@@ -1,5 +1,5 @@
-// Package printable makes texts from outside safe to print. Such a text is a name in a file or the
-// error of a server.
+// Package printable makes texts from outside safe to print, such as a name in a file or the error
+// of a server.
 package printable
 
 import (

@@ -57,7 +57,7 @@ func Mul(n uint64, d time.Duration) time.Duration {
 }
 
 // Float returns f nanoseconds, rounded toward zero. It returns 0 if f is negative or NaN. A
-// conversion in Go would not do: if f is out of range, its result depends on the processor.
+// conversion in Go is not enough, because its result depends on the processor if f is out of range.
 func Float(f float64) time.Duration {
 	switch {
 	case f >= math.MaxInt64:
