@@ -43,8 +43,8 @@
 // The header [MaxAttemptsHeader] of a message can lower the policy's limit for this message. If
 // the headers of this package cannot be parsed, the message becomes a dead letter, and the
 // handler is not called. MaxElapsed counts from the time when the stream stored the message, by
-// the server's clock. For the MaxAttempts and the Backoff of a [retry.Class], all failures of
-// the message count, and not only the failures of this class.
+// the server's clock. The MaxAttempts and the Backoff of a [retry.Class] count all failures of
+// the message, not only the failures of this class.
 package retrynats
 
 import (
