@@ -168,8 +168,9 @@ func (b *Block) noPolicy() *Fault {
 		"there is no policy here: write a policy, such as {max_attempts: 5}, or the path to it with -at")
 }
 
-// elsewhere returns a fault that names the path of a policy inside b, or a system whose settings
-// are in b but are not read. It returns nil if b contains neither, or if b is itself a policy with
+// elsewhere returns a fault that says why b is not a policy. If a policy is inside b, the fault
+// names the path to this policy. If b contains settings of a system whose settings are not read,
+// the fault names the system. elsewhere returns nil if b contains neither, or if b is a policy with
 // one wrong key.
 func (b *Block) elsewhere() error {
 	if b.hasMark() && b.unknown(dialects[0]) == 1 {
@@ -188,8 +189,8 @@ func (b *Block) elsewhere() error {
 	return nil
 }
 
-// Unread returns a note about a setting in b of a system whose settings are not read. It returns
-// nil if there is no such setting.
+// Unread returns a note about a setting in b that belongs to a system whose settings are not read.
+// It returns nil if there is no such setting.
 func (b *Block) Unread() (note *Fault) {
 	first := len(shapes)
 	walk(b.node, func(path []string, e entry) bool {
