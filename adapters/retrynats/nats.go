@@ -37,8 +37,8 @@
 // # How attempts are counted
 //
 // The number of an attempt is the server's count of deliveries. So an attempt counts even if
-// its worker was killed, or was stopped before the handler returned. After a worker was killed,
-// the server delivers its messages again within AckWait.
+// its worker was killed, or was stopped before the handler returned. The server delivers the
+// messages of a killed worker again within AckWait.
 //
 // The header [MaxAttemptsHeader] of a message can lower the policy's limit for this message. If
 // the headers of this package cannot be parsed, the message becomes a dead letter, and the

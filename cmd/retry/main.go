@@ -282,9 +282,9 @@ func (s *streams) readFile(name string) (*policyfile.File, error) {
 	return policyfile.Parse(title, data)
 }
 
-// A source says which policy of a file to read, and how. from is the dialect of the policy. If from
-// is "", the keys and their place show the dialect. at is the path to the policy. If at is "", the
-// policy is in one of the usual places.
+// A source says which policy of a file to read, and how. The field from is the dialect of the
+// policy. If from is "", the dialect is detected from the keys and from their place in the file.
+// The field at is the path to the policy. If at is "", the policy is in one of the usual places.
 type source struct{ from, at string }
 
 func (o *source) define(flags *flag.FlagSet) {
