@@ -48,9 +48,8 @@ func faultDo(j *journal) func(ctx context.Context, key string, attempt int) erro
 	}
 }
 
-// Kills starts worker processes, five at a time, and kills each process at a random moment of its
-// work. Another worker then finishes the jobs. The parameter `kills` is the number of processes. At
-// the end, Kills checks that
+// Kills starts `kills` worker processes, five at a time, and kills each process at a random moment
+// of its work. Another worker then finishes the jobs. At the end, Kills checks that
 //
 //   - no job is lost;
 //   - no attempt above a job's limit ran;

@@ -159,7 +159,7 @@ type planJSON struct {
 	Summary     string       `json:"summary"`
 	MaxAttempts int          `json:"max_attempts"` // including the first attempt; -1 is unlimited
 	Plan        []stepJSON   `json:"plan"`
-	Delays      []delay      `json:"delays,omitempty"`         // the delays of the job with the key -seed
+	Delays      []delay      `json:"delays,omitempty"`         // the delays for the key in -seed
 	Timeout     jsonDuration `json:"timeout,omitzero"`         // the timeout of all attempts together
 	Attempt     jsonDuration `json:"attempt_timeout,omitzero"` // the timeout of each attempt
 	Fits        *int         `json:"fits,omitempty"`           // how many attempts fit into Timeout
