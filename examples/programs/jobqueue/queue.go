@@ -61,7 +61,8 @@ RETURNING id, payload, max_attempts, attempts, requeues, {now}, first_run_at,
 	COALESCE(classes, '{}')`
 
 // A Queue stores jobs in a table. It does not decide about retries, because the worker decides with
-// retryjob.Run. Only Requeue uses the policy, by retrysql.Eligible.
+// retryjob.Run. Only Requeue depends on the policy: without reset, it requires the condition
+// of retrysql.Eligible.
 type Queue struct {
 	db     *sql.DB
 	policy retry.Policy
