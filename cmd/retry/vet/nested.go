@@ -22,8 +22,8 @@ and 3 inner attempts, a server in trouble gets 12 requests.`, func(pass *analysi
 })
 
 // layers reports code in an operation that retries by itself, so that each attempt of outer makes
-// several attempts. Such code is a call that retries, a call of a function of this package that
-// retries, or a request of a client with a retryhttp.Transport.
+// several attempts. Such code is a call that retries, a function of this package that contains such
+// a call, or a client with a retryhttp.Transport.
 func (u *uses) layers(pass *analysis.Pass, outer *call, op *operation) {
 	if u.budgeted(outer) || u.sets(outer.policy, "RetryIf", "Classify") || u.oneAttempt(outer.policy) {
 		return

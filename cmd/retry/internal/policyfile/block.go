@@ -23,7 +23,7 @@ type Block struct {
 	documents []*yaml.Node    // the documents of the file
 	original  *yaml.Node      // the node in the file; node has defaults in place of templates
 	beside    *place          // the mapping around the block; nil if there is none
-	dialect   string          // the dialect that belongs to this place in the file; "" if unknown
+	dialect   string          // the dialect that the block's place in the file shows; "" if none
 	broken    string          // why the block cannot be read; "" if it can be read
 	absent    string          // the default that applies if the file lacks the block; otherwise ""
 	misspelt  bool            // a key is probably misspelled, and other documents are policies

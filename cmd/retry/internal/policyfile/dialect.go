@@ -168,10 +168,9 @@ func (b *Block) noPolicy() *Fault {
 		"there is no policy here: write a policy, such as {max_attempts: 5}, or the path to it with -at")
 }
 
-// elsewhere returns a fault that says why b is not a policy. If a policy is inside b, the fault
-// names the path to this policy. If b contains settings of a system whose settings are not read,
-// the fault names the system. elsewhere returns nil if b contains neither, or if b is a policy with
-// one wrong key.
+// elsewhere returns a fault if b contains a policy, or settings of a system that this package does
+// not read. The fault names the path to the policy, or the system. elsewhere returns nil if b
+// contains neither, or if b is itself a policy with one wrong key.
 func (b *Block) elsewhere() error {
 	if b.hasMark() && b.unknown(dialects[0]) == 1 {
 		return nil
@@ -189,8 +188,8 @@ func (b *Block) elsewhere() error {
 	return nil
 }
 
-// Unread returns a note about a setting in b that belongs to a system whose settings are not read.
-// It returns nil if there is no such setting.
+// Unread returns a note if b contains a setting of a system that this package does not read.
+// Otherwise it returns nil.
 func (b *Block) Unread() (note *Fault) {
 	first := len(shapes)
 	walk(b.node, func(path []string, e entry) bool {

@@ -17,22 +17,14 @@ type format struct {
 	times                style
 	read                 func(*form)
 	marks                []string // the keys that are typical of the format
-	certain              bool     // whether the place of a setting is enough, without such a key
+	certain              bool     // whether the place in a file is enough to recognize the format
 	beside               []sibling
 	attemptLimit         string   // the key of the timeout of an attempt; "" if there is none
 	expands              []string // the keys in whose values the system expands templates
 
-	// If ignoresLong is true, the system ignores the timeout of an attempt unless it is shorter
-	// than the timeout of all attempts together.
-	ignoresLong bool
-
-	// If refusesLong is true, the system refuses a timeout of an attempt that is longer than the
-	// timeout of all attempts together.
-	refusesLong bool
-
-	// If fillsLong is true, the timeout of all attempts together is the default of the timeout of
-	// an attempt.
-	fillsLong bool
+	ignoresLong bool // the system ignores an attempt's timeout that is not below the total timeout
+	refusesLong bool // the system refuses an attempt's timeout above the timeout of all attempts
+	fillsLong   bool // by default, an attempt's timeout is the timeout of all attempts
 
 	terms terms
 }
