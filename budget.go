@@ -62,10 +62,10 @@ type Budget struct {
 	// retries even if it is empty, and these retries take nothing. Only the first four retries of
 	// a call may use the grace period.
 	//
-	// Here, full means that the Budget holds at least nine tenths of the most retries that it held
-	// recently, in about the last Remember. Once a retry has found the Budget empty, a new grace
-	// period cannot start for a minute. Each retry that finds the Budget empty starts this minute
-	// again.
+	// Here, full means at least 90 % of Size. If the Budget held more than Size in about the last
+	// Remember, full means at least 90 % of the most that it held in this time. Once a retry has
+	// found the Budget empty, a new grace period cannot start for a minute. Each retry that finds
+	// the Budget empty starts this minute again.
 	//
 	// Only retries of [Do] and [Once] use the grace period. Take does not use it, because Take
 	// does not know how many retries the call has made. 0: there is no grace period. In a Policy,

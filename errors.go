@@ -242,7 +242,7 @@ func (e *Error) Unwrap() []error {
 //   - [ReasonDeadline]: the context's deadline has passed, or comes before the retry
 //   - [ReasonCanceled]: the context was canceled
 //   - [ReasonBudget]: a [Budget] of the policy or of the context is empty
-//   - [ReasonBorrowed]: a borrowed Budget is empty: the caller lent no more retries
+//   - [ReasonBorrowed]: the retries that the caller has lent are used up
 //   - [ReasonWait]: the policy's Wait or Enter returned an error
 //   - [ReasonInvalid]: the policy, the failure's class, or the call is invalid
 type Reason string

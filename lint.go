@@ -240,8 +240,8 @@ func (p *Policy) mostWithin() int {
 	return 0
 }
 
-// builtIn reports whether Backoff and Jitter are types of this package. Lint calls no other
-// types.
+// builtIn reports whether Backoff and Jitter are types of this package. Lint does not
+// call the methods of other types.
 func (p *Policy) builtIn() bool {
 	switch p.Backoff.(type) {
 	case nil, Fixed, Linear, Fibonacci, Exponential, Schedule:

@@ -113,8 +113,8 @@ func inspect(err error) (in inspected) {
 
 type inspected struct {
 	permanent  bool
-	unmade     bool // true: NotAttempted has wrapped the error, outside of inner calls
-	said       bool // true: an error in the tree is more than a timeout or the end of a context
+	unmade     bool // true: NotAttempted has wrapped the error, and not only an inner call's error
+	said       bool // true: the tree has an error that is neither a timeout nor a context's end
 	retryAfter time.Duration
 }
 

@@ -20,7 +20,8 @@
 // context's deadline comes before the next attempt, v4 waits until the deadline. Do does none
 // of this. At the end, v4 returns the error of the context in place of the error of the
 // operation. The error of Do contains both. From this error, [retry.Unwrap] returns the same
-// error as v4, or the cause of the context if it has another cause.
+// error as v4. If the context was canceled with a cause, as by context.WithCancelCause, Unwrap
+// returns this cause.
 //
 // Results. backoff.Retry returns the error of the operation itself, and removes the
 // backoff.PermanentError around it. Do wraps the error in a [*retry.Error], so replace == with

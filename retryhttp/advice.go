@@ -184,8 +184,8 @@ func reset(resp *http.Response) (longest time.Duration, ok bool) {
 }
 
 // resetWait reads the value of a reset. A number below 1e9 is a number of seconds to wait. A larger
-// number would be a wait of more than 31 years, so it is a time since 1970. This time is in
-// milliseconds if it is too large for a time.Duration in seconds.
+// number would be a wait of more than 31 years, so it is a time since 1970, in seconds. If a
+// time.Duration cannot hold so many seconds, resetWait reads the number as milliseconds since 1970.
 func resetWait(resp *http.Response, value string) (time.Duration, bool) {
 	const aTime = 1e9 * time.Second
 	wait, ok := decimal(value, time.Second)

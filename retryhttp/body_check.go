@@ -53,8 +53,8 @@ func readHead(resp *http.Response, limit int64) *readBody {
 // FirstEvent returns a Check that also reads the first event of a stream (text/event-stream, not
 // compressed). It first calls check, and reads the event if check accepts the response. Then judge
 // decides about the event. If judge returns an error, the attempt has failed with this error. If
-// judge returns true for more, judge also gets the next event. Return true for an event that comes
-// before the answer, such as a ping. Otherwise the stream is accepted.
+// the result `more` of judge is true, judge also gets the next event. Return true for an event that
+// comes before the answer, such as a ping. Otherwise the stream is accepted.
 //
 // judge gets the response, the name of the event and its data. The name is "" if the event has no
 // name. judge may keep the data. It does not get comments and events without data. If judge is nil,

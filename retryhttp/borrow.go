@@ -19,10 +19,10 @@ import (
 //	mux.Handle("/orders/", retryhttp.BorrowBudget(orders, 3))
 //
 // If the request has a Retry-Budget header, the response has a Retry-Budget-Spent header with the
-// number of retries that were made. This header is sent together with the status, and all other
-// retries go back to the client. So h can make no more retries after it has begun to write the
-// response, or has taken over the connection. If h needs more retries than the client has lent, the
-// Reason is [retry.ReasonBorrowed].
+// number of retries that were made. This header is sent together with the status. The retries that
+// have not been made by then go back to the client. So h can make no more retries after it has
+// begun to write the response, or has taken over the connection. If h needs more retries than the
+// client has lent, the Reason is [retry.ReasonBorrowed].
 //
 // If the request has several Retry-Budget headers, the lowest number applies. A value that is not a
 // number counts as 0. A client cannot raise the number of retries above limit. If limit is below 1,

@@ -32,8 +32,8 @@ import (
 //  5. Before a retry the loop calls discardAndWait. It discards the response of the last attempt
 //     (body_discard.go), so that its connection can be used again, and then waits.
 //  6. When the loop has ended, "complete" adds details to the error of the loop. "answer" returns
-//     the last response, prepared by handOver, or the error. "cleanUp" closes what the caller does
-//     not get.
+//     the last response, prepared by handOver, or the error. "cleanUp" discards the last response
+//     if the caller does not get it.
 //
 // If the body of a download breaks off (resume.go), a new exchange fetches the missing bytes. This
 // exchange has the same steps, but it calls run with another function.

@@ -155,7 +155,7 @@ type Transport struct {
 	// Budgets of 1,000 targets in a retry.Budgets. All other targets share one Budget.
 	Budgets func(*http.Request) *retry.Budget
 
-	// Idempotent reports whether it does no harm if the server processes a request twice. If
+	// Idempotent reports whether a request is idempotent, so the server may process it twice. If
 	// Idempotent reports false, the request is sent again only if the server cannot have processed it.
 	// If Idempotent is nil, the function Idempotent decides.
 	Idempotent func(*http.Request) bool

@@ -32,9 +32,9 @@ func newValues() *values {
 // A key is a known key of a line.
 type key struct {
 	index int  // the index in a values; a key of fields has the same index in fields
-	place bool // the value names the source of a line, such as a pod
-	group bool // the value may be an object that contains place keys
-	text  bool // a value that is not a JSON string is ignored
+	place bool // whether the value names the source of a line, such as a pod
+	group bool // whether the value may be an object that contains place keys
+	text  bool // whether a value that is not a JSON string is ignored
 }
 
 // keys contains all known keys. The keys of fields have the first indexes, in the order of
@@ -66,7 +66,7 @@ func indexes(names string) (list []int) {
 //   - required: Every event has these keys.
 //   - byLog: A line with one of these keys was written by a logger.
 //   - loggers: A line with one of these keys is JSON that a program logged. The texts in such a
-//     line are not searched for events, because a stranger may have written them.
+//     line are not searched for events, because a client could have forged an event in them.
 //   - places: These keys name the source of a line. Loggers, Fluent Bit and journald write them.
 //     If a line has several of these keys, the first key of this list is used.
 //   - groups: The values of these keys may be objects that contain place keys.

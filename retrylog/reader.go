@@ -36,9 +36,9 @@ func (e *LineError) Unwrap() error { return e.Err }
 // CRI. Other text may follow the event.
 //
 // Docker, journald and log collectors of Kubernetes store each line in a JSON object. Read finds
-// the event in such an object. Read searches no other text, because a stranger may have written
-// it. The logger of Slog must have no group, because Read finds no event in a group. If an event
-// has a key twice, Read uses the last value.
+// the event in such an object. Read does not search other texts, such as a logged request,
+// because a client could have forged an event in them. The logger of Slog must have no group,
+// because Read finds no event in a group. If an event has a key twice, Read uses the last value.
 //
 // After a crash, a line may be incomplete or contain NUL bytes. Read still returns all complete
 // records, also those after the crash. For the first incomplete line it returns a [LineError]

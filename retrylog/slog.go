@@ -25,7 +25,7 @@ import (
 //	Debug    the end of a call that succeeded at its first attempt
 //
 // The messages are constant. The attributes have the keys and values of the event's JSON: a
-// delay, for example, is a text such as "212ms". The time of a line is the time of the event.
+// delay, for example, is a string such as "212ms". The time of a line is the time of the event.
 // [Read] can read the lines, unless logger has a group. If the level of logger is above Debug,
 // the log contains only the retries and the ends of calls. The delay of a retry can be computed
 // from its line alone, see [retry.Draw].

@@ -26,9 +26,9 @@
 // few people know to within 5 %. Trust the Margin of an [Answer] more. It is the highest rate of
 // calls at which the system still recovers.
 //
-// Real systems have hidden queues. The backlog of a listener, a connection pool and goroutines
-// without a limit are unlimited queues. Because of these queues, a Queue of 0 is unlimited in the
-// simulation.
+// Real systems have hidden queues: the backlog of a listener, the callers that wait for a
+// connection from a pool, and goroutines whose number is not limited. Few programs limit these
+// queues, so a Queue of 0 is unlimited in the simulation.
 //
 // Workers take requests in the order of arrival. If the requests of a service share its
 // processors instead, the simulation is less exact.

@@ -41,8 +41,8 @@ type Service struct {
 	Patience time.Duration
 
 	// Clients is how many instances this service has. A random instance handles each request. Each
-	// instance has its own Budget for each of its calls. 0 means one instance. So without Clients,
-	// even a service of a thousand processes has only one Budget for each call.
+	// instance has its own copy of the Budgets in Calls. 0 means one instance. So a service of a
+	// thousand processes has only one copy of each Budget if Clients is not set.
 	Clients int
 
 	// Workers is how many requests all instances together can handle at the same time. 0 means

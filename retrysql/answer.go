@@ -65,7 +65,7 @@ func walk(err error, yield func(error) bool) bool {
 // An sqlState is the answer of a server whose driver reports SQLSTATEs.
 type sqlState struct {
 	code string
-	err  error // the error that contains code
+	err  error // the error of the driver, which contains the code
 }
 
 // sqlStateOf returns the SQLSTATE in err's tree. The errors of pgx and lib/pq have a method

@@ -60,9 +60,9 @@ func checkSavepoint(ctx context.Context, tx *sql.Tx, failure error) error {
 }
 
 // stopped reports whether failure ended the transaction, and the last statement changed no row
-// after that. In this case the savepoint may be gone, and nothing is wrong. A lock wait timeout
-// need not end the transaction. If it did not, stopped returns false, because a savepoint that
-// is gone then means that a statement has committed the transaction.
+// after that. In this case the savepoint may be gone, and nothing is wrong. If a lock wait timeout
+// has not ended the transaction, stopped returns false. If the savepoint is then gone, a statement
+// has committed the transaction.
 func stopped(ctx context.Context, tx *sql.Tx, failure error) bool {
 	code, _ := answerOf(failure).(mySQL)
 	if !code.mayRollBack() {

@@ -23,8 +23,8 @@ import (
 //   - An unlimited policy stays unlimited. If neither MaxElapsed nor a deadline ends the call,
 //     it keeps a processor busy until the operation succeeds or the context is canceled.
 //   - The real clock still applies to attempts, AttemptTimeout, HealthyAfter, the times of a
-//     Budget, and cancellations of a context. So a cancellation that would have ended a wait
-//     comes too late.
+//     Budget, and cancellations of a context. So a context that your test cancels after a second
+//     does not end a wait, because the wait takes no time.
 //   - If the operation calls [retry.Do] with another policy, the inner call waits. Apply NoWait
 //     to the other policy too. The delays of a [retry.Class] are skipped.
 func NoWait(p retry.Policy) retry.Policy {

@@ -48,9 +48,8 @@ func faultDo(j *journal) func(ctx context.Context, key string, attempt int) erro
 	}
 }
 
-// Kills starts as many worker processes as kills says, five at a time, and kills each of them
-// at a random moment of its work. Another worker then finishes the jobs. At the end, Kills
-// checks that
+// Kills starts `kills` worker processes, five at a time, and kills each process at a random moment
+// of its work. Another worker then finishes the jobs. At the end, Kills checks that
 //
 //   - no job is lost;
 //   - no attempt above a job's limit ran;

@@ -114,7 +114,8 @@ func start(ctx context.Context, test string, o order) (*process, error) {
 		"-test.run=^"+test+"$", "-test.count=1", "-test.timeout=10m")
 	command.Env = append(os.Environ(), orderVariable+"="+string(text))
 	command.Stdout, command.Stderr = output, output
-	if _, err := command.StdinPipe(); err != nil { // the pipe is open until one process ends
+	// The child exits when this pipe closes. The pipe closes when this process ends.
+	if _, err := command.StdinPipe(); err != nil {
 		return nil, err
 	}
 	if err := command.Start(); err != nil {

@@ -36,10 +36,10 @@ const ForgedPrefix = "forged-"
 func picks(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonPermanent }
 
 // Redrive tests the Redrive of the adapter. It prepares 50 dead letters for each kill, and runs
-// a worker for the jobs that are moved back. Redrive starts as many processes as kills says,
-// two at a time. Each process moves dead letters back until it is killed at a random moment. At
-// the end, two concurrent calls move the rest. Only nine of ten dead letters are to be moved.
-// Redrive checks that
+// a worker for the jobs that are moved back. Redrive starts `kills` processes, two at a time.
+// Each process moves dead letters back until it is killed at a random moment. At the end, two
+// concurrent calls move the rest. Only nine of ten dead letters are to be moved. Redrive checks
+// that
 //
 //   - no job is lost;
 //   - each job that was moved ran once, as attempt 1 and at its time in the window, but may run

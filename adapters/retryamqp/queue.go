@@ -46,9 +46,9 @@ func (q queue) declare(channel *amqp.Channel) error {
 // longest is the longest TTL of a wait queue: 46 days. The maximum of x-message-ttl is 49 days.
 const longest = 15 << 28 * time.Millisecond
 
-// stepOf returns the shortest TTL of a wait queue that is at least delay. A TTL is a number of
-// milliseconds whose binary form has zeros after the first four digits. If delay exceeds
-// longest, stepOf returns longest.
+// stepOf returns the shortest TTL of a wait queue that is at least delay. TTLs are rounded up, so
+// that many delays share a wait queue: in binary, only the first four digits of a TTL in
+// milliseconds can be 1. If delay exceeds longest, stepOf returns longest.
 func stepOf(delay time.Duration) time.Duration {
 	ms := uint64((delay + time.Millisecond - 1) / time.Millisecond)
 	if delay >= longest {

@@ -32,8 +32,8 @@
 // describes the effect of asynq's IsFailure.
 //
 // If a handler panics, the attempt has failed. The panic is logged, and the process goes on.
-// For the MaxAttempts and the Backoff of a [retry.Class], all failures of the task count, and
-// not only the failures of this class.
+// The MaxAttempts and the Backoff of a [retry.Class] count all failures of the task, not only
+// the failures of this class.
 //
 // # Limits
 //

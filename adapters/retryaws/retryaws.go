@@ -64,10 +64,11 @@ type Middleware struct {
 	// Policy decides about the retries of each operation.
 	Policy retry.Policy
 
-	// Retryer decides which errors are retried. nil means the SDK's rules and no quota. If the
-	// Retryer has a quota, each retry takes from this quota and from the policy's Budget. The
-	// Retryer's number of attempts and its delays have no effect. A connection error that package
-	// retryhttp treats as permanent is not retried, whatever the Retryer says.
+	// Retryer decides which errors are retried. If Retryer is nil, the rules of the SDK decide,
+	// and there is no quota. If the Retryer has a quota, each retry takes from this quota and from
+	// the policy's Budget. The Retryer's number of attempts and its delays have no effect. A
+	// connection error that package retryhttp treats as permanent is not retried, whatever the
+	// Retryer says.
 	//
 	// Share a Retryer among the clients of one service, as the SDK does. To retry more errors,
 	// wrap the Retryer with awsretry.AddWithErrorCodes.

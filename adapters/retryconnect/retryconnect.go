@@ -15,16 +15,20 @@
 //	code                retried
 //	unavailable         yes, unless a certificate is refused; Connect also turns the HTTP
 //	                    statuses 429, 502, 503 and 504 into unavailable
-//	resource_exhausted  if the server asks for a wait, and no message is too large
+//	resource_exhausted  if the server asks for a wait
+//	resource_exhausted  no, even if Interceptor.Codes contains this code
+//	  for a message
+//	  that is too large
 //	deadline_exceeded   if there is an AttemptTimeout
 //	any other           no
 //
-// If the connection breaks before the answer is complete, the code is unknown, internal,
-// canceled or unavailable. Each of these errors is retried like unavailable, because grpc-go
-// returns UNAVAILABLE in this case. The error keeps its code.
+// If the connection breaks before the answer is complete, the code of the error may be
+// CodeUnknown, CodeInternal, CodeCanceled or CodeUnavailable. Such an error is retried like
+// CodeUnavailable whatever its code is, because grpc-go returns UNAVAILABLE in this case. The
+// error keeps its code.
 //
-// Interceptor.Codes replaces unavailable in the first row of the table. An error whose code is
-// not retried is [retry.Permanent]. A policy's RetryIf can only reject more errors.
+// If you set Interceptor.Codes, the codes in it are retried instead of unavailable. An error
+// whose code is not retried is [retry.Permanent]. A policy's RetryIf can only reject more errors.
 //
 // After unavailable or a timeout, the server may have run the method. For methods that must
 // not run twice, set retry.Policy{NonRetryable: true} in Interceptor.Methods.

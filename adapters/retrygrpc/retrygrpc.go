@@ -19,16 +19,16 @@
 //	  refused                                          certificate, see package retrynet
 //	  certificate
 //	RESOURCE_EXHAUSTED  if the server asks for a wait  a rate limit passes
-//	RESOURCE_EXHAUSTED  no, whatever Codes contains    the next attempt would send the same
-//	  for a message                                    message
+//	RESOURCE_EXHAUSTED  no, even if Interceptor.Codes  the next attempt would send the same
+//	  for a message     contains this code             message
 //	  that is too large
 //	DEADLINE_EXCEEDED   if there is an AttemptTimeout  only this attempt ran out of time
 //	ABORTED             no                             the caller must repeat the transaction
 //	UNKNOWN, INTERNAL   no                             a bug seldom goes away by itself
 //	any other           no                             the server would answer the same
 //
-// Interceptor.Codes replaces UNAVAILABLE in the first row of the table. An error whose code is
-// not retried is [retry.Permanent]. A policy's RetryIf can only reject more errors.
+// If you set Interceptor.Codes, the codes in it are retried instead of UNAVAILABLE. An error
+// whose code is not retried is [retry.Permanent]. A policy's RetryIf can only reject more errors.
 //
 // After UNAVAILABLE or a timeout, the server may have run the method. For methods that must
 // not run twice, set retry.Policy{NonRetryable: true} in Interceptor.Methods.

@@ -37,14 +37,14 @@
 // # How attempts are counted
 //
 // The number of an attempt is the server's count of deliveries. So an attempt counts even if
-// its worker was killed, or was stopped before the handler returned. After a worker was killed,
-// the server delivers its messages again within AckWait.
+// its worker was killed, or was stopped before the handler returned. The server delivers the
+// messages of a killed worker again within AckWait.
 //
 // The header [MaxAttemptsHeader] of a message can lower the policy's limit for this message. If
 // the headers of this package cannot be parsed, the message becomes a dead letter, and the
 // handler is not called. MaxElapsed counts from the time when the stream stored the message, by
-// the server's clock. For the MaxAttempts and the Backoff of a [retry.Class], all failures of
-// the message count, and not only the failures of this class.
+// the server's clock. The MaxAttempts and the Backoff of a [retry.Class] count all failures of
+// the message, not only the failures of this class.
 package retrynats
 
 import (

@@ -19,8 +19,9 @@
 //
 // Each reason is exported with the value 0 before a call stops for this reason. So the
 // functions rate and increase of Prometheus do not miss the first stop. A class is exported
-// when it first occurs, and so is a reason of a newer version of this module. After the first
-// 64 classes, all further classes are counted as "other". The same is true for reasons.
+// once it has occurred. A reason that only a newer version of this module knows is also exported
+// once it has occurred. After the first 64 classes, all further classes are counted as "other".
+// The same is true for reasons.
 package retryprom
 
 import (

@@ -10,7 +10,7 @@
 //	plugin.Configure(config)
 //	client, err := river.NewClient(riverpgxv5.New(pool), config)
 //
-// Configure clients that only insert jobs in the same way.
+// Clients that only insert jobs need the same call of Configure.
 //
 // # What happens to a job
 //

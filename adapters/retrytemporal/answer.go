@@ -149,7 +149,7 @@ func answer(ctx context.Context, job retryjob.Job, o retryjob.Outcome, failure e
 	if app, ok := last.(*temporal.ApplicationError); ok {
 		message, options.Category = app.Message(), app.Category()
 		if options.Details, ok = details(app); !ok {
-			options.Details, options.Cause = nil, app // the cause app still has all details
+			options.Details, options.Cause = nil, app // app, which is now the cause, still has all details
 		}
 	}
 	if !sendable(last) { // without the causes; most messages repeat the texts of their causes

@@ -21,8 +21,8 @@
 // shows this dead letter, and a workflow can read it with [DeadLetterOf].
 //
 // You can use features that Temporal's own policy lacks: jitter, Fibonacci, RetryIf, Classify,
-// MaxElapsed, Retry-After and Budgets. For the MaxAttempts and the Backoff of a [retry.Class],
-// all failures of the activity count, and not only the failures of this class.
+// MaxElapsed, Retry-After and Budgets. The MaxAttempts and the Backoff of a [retry.Class] count
+// all failures of the activity, not only the failures of this class.
 //
 // If a policy is invalid, each activity runs once. If the activity fails, its error is
 // non-retryable, and the reason is ReasonInvalid. Validate policies before the worker starts.
@@ -38,9 +38,9 @@
 // worker computes the same delays.
 //
 // The special errors of Temporal have their usual effect. A non-retryable ApplicationError is
-// not retried, even if it is wrapped. An error is not retried either if its type is in the
-// NonRetryableErrorTypes of the server's policy. The NextRetryDelay of an ApplicationError has
-// the effect of a [retry.After].
+// not retried, even if it is wrapped. An error whose type is in the NonRetryableErrorTypes of the
+// server's policy is not retried. The NextRetryDelay of an ApplicationError has the effect of a
+// [retry.After].
 //
 // The interceptor does not change the error of an activity that the workflow has canceled, and
 // does not change activity.ErrResultPending. If a worker stops during an attempt, the server

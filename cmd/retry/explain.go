@@ -41,10 +41,10 @@ without a retry and without a call that gave up. All times are UTC.
 The source of an event is the prefix that kubectl, docker compose, syslog or
 journald write before the event. It can also be a field such as "pod" or "host"
 in the JSON around the event. Without a prefix or a field, the source is the
-file. Explain skips lines without an event. It also skips an event inside
-another text, because a stranger may have sent this text. If there are several
-files, explain merges them by time. The first line of each file must be the
-oldest.
+file. Explain skips lines without an event. It also skips an event that is part
+of another message, such as a logged request, because a client could have forged
+this event. If there are several files, explain merges them by time. The first
+line of each file must be the oldest.
 
 With -policy, explain compares every decision in the log with the policy in a
 file. It prints only the calls that differ from the policy. The exit status is 1

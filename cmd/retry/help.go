@@ -27,7 +27,7 @@ var replaced = map[string]string{
 
 // valuesHelp is the last part of "retry help policy". It explains the values of the keys.
 const valuesHelp = `
-A duration is a text, such as "200ms" or "1m30s".
+A duration is text, such as "200ms" or "1m30s".
 
 A jitter is "full", "equal" or a number from 0 to 1. With "full", each delay is
 drawn from 0 to the delay of the backoff. With "equal", it is drawn from half of

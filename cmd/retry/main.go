@@ -282,18 +282,19 @@ func (s *streams) readFile(name string) (*policyfile.File, error) {
 	return policyfile.Parse(title, data)
 }
 
-// A source says which policy of a file to read, and how. from is the dialect of the policy. If from
-// is "", the keys and their place show the dialect. at is the path to the policy. If at is "", the
-// policy is in one of the usual places.
+// A source says which policy of a file to read, and how. The field from is the dialect of the
+// policy. If from is "", the dialect is detected from the keys and from their place in the file.
+// The field at is the path to the policy. If at is "", the policy is in one of the usual places.
 type source struct{ from, at string }
 
 func (o *source) define(flags *flag.FlagSet) {
 	all := policyfile.Dialects()
 	flags.Func("from", "the `dialect` of the policy: "+strings.Join(all, ", ")+
-		" (default: the dialect to which the keys and their place belong)", oneOf(all, &o.from))
+		" (default: detected from the keys and from their place in the file)", oneOf(all, &o.from))
 	flags.StringVar(&o.at, "at", "", "the `path` to the policy in the file, such as "+
-		"services.payments.retry, or 2 for the second document (default: the key retry or "+
-		"work_config, the whole file, or the settings of another system)")
+		"services.payments.retry, or 2 for the second document (default: the first of "+
+		"these that is a policy: the value of the key retry or work_config, the whole file, the "+
+		"settings of a system such as Envoy)")
 }
 
 // oneOf returns the function for a flag that accepts only the values in all.

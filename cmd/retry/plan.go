@@ -21,9 +21,10 @@ var planCommand = &command{
 	summary: "print the delays of a policy, and how long a call takes at most",
 	doc: `
 Plan prints what the policy in a file will do: each delay, when the attempts
-end, and how long a call takes in the worst case. The worst case includes the
-timeouts that the file sets next to the policy. Plan also prints a note about
-each setting that is valid but probably unintended. The file is YAML or JSON.
+end, and how long a call takes in the worst case. The worst case also depends on
+timeouts that the file sets outside of the policy, such as the timeout of an
+Envoy route. Plan also prints a note about each setting that is valid but
+probably unintended. The file is YAML or JSON.
 
     retry plan -at services.payments.retry config.yaml
     retry plan -seed order-42 policy.json
@@ -158,7 +159,7 @@ type planJSON struct {
 	Summary     string       `json:"summary"`
 	MaxAttempts int          `json:"max_attempts"` // including the first attempt; -1 is unlimited
 	Plan        []stepJSON   `json:"plan"`
-	Delays      []delay      `json:"delays,omitempty"`         // the delays of the job in -seed
+	Delays      []delay      `json:"delays,omitempty"`         // the delays for the key in -seed
 	Timeout     jsonDuration `json:"timeout,omitzero"`         // the timeout of all attempts together
 	Attempt     jsonDuration `json:"attempt_timeout,omitzero"` // the timeout of each attempt
 	Fits        *int         `json:"fits,omitempty"`           // how many attempts fit into Timeout

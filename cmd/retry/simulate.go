@@ -51,10 +51,11 @@ call may also have the key budget. Without the key queue, the queue of a service
 is unlimited. docs/simulate.md explains each key.
 
 With -rescue, simulate tries changes that people often make to such a system:
-other attempts, budgets, jitter and timeouts, and the keys queue, cancel and
-lend. Then it tries pairs of the changes that help. For each change that helps,
-it prints the verdict, the calls that are lost, and the margin. The margin is
-the highest rate of calls at which the changed system comes back.
+fewer attempts, shorter timeouts, a budget, full jitter, and other values of the
+keys queue, cancel and lend. Then it tries pairs of the changes that help. For
+each change that helps, it prints the verdict, the calls that are lost, and the
+margin. The margin is the highest rate of calls at which the changed system
+comes back.
 
 With -compare, simulate also simulates a second system. Both systems get their
 calls at the same times if their services have the same names and rates.

@@ -299,8 +299,8 @@ func (p *paragraph) say(condition bool, format string, args ...any) {
 	}
 }
 
-// text returns the summary as text. With -policy the text is the first line and the comparison.
-// Without -policy it is all sentences and tables.
+// text returns the summary as text. With -policy, the text consists of the first line and the
+// comparison. Without -policy, the text consists of all sentences and tables.
 func (s *summary) text() string {
 	var p paragraph
 	p.say(true, "%s, %s gave up, %.2f attempts a call\n",

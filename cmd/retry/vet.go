@@ -25,10 +25,10 @@ var vetCommand = &command{
 	summary: "report mistakes in Go code that retries, with file and line",
 	doc: `
 Vet reports mistakes in Go code that uses the library, with file and line. For
-example, it reports a call that ignores the context of its attempt. A PACKAGE is
-a pattern as for the go command, such as ./... for all packages. The last line
-says how many packages and calls vet has checked. The exit status is 1 if vet
-finds a mistake, or if a package does not compile.
+example, it reports a call that ignores the context of its attempt. Write a
+PACKAGE as for the go command: ./... means all packages. The last line says how
+many packages and calls vet has checked. The exit status is 1 if vet finds a
+mistake, or if a package does not compile.
 
     retry vet ./...
     retry vet -format github ./...

@@ -1,6 +1,6 @@
-// Package harmless protects code that must not panic from errors whose methods panic. For
-// example, a driver may return a nil pointer of its error type as an error. This error is not
-// nil, and its methods panic.
+// Package harmless calls methods of errors, and recovers if a method panics. For example, a
+// driver may return a nil pointer of its error type as an error. This error is not nil, and its
+// methods panic.
 package harmless
 
 import (

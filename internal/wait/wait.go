@@ -1,4 +1,4 @@
-// Package wait waits for a time, or until a context is done. The gates use it, retryhttp uses
+// Package wait waits for a duration, or until a context is done. The gates use it, retryhttp uses
 // it between two requests, and retryhttp/httpfault uses it before a slow answer. The loop of
 // retry.Do has its own wait.
 package wait

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Duration is a time.Duration whose form in JSON and YAML is a text such as "200ms".
+// A Duration is a time.Duration that is text in JSON and YAML, such as "200ms".
 type Duration time.Duration
 
 // WriteDuration is the advice in errors about a Duration.

@@ -56,15 +56,15 @@ type Stream struct {
 	// An attempt makes progress if it gets an event or a new ID, or if its connection lasts for
 	// HealthyAfter (0 means 10s). After progress, the attempts are counted from 1 again. The first
 	// reconnection after progress takes nothing from the Budget of the Policy or of the Transport. If
-	// an event or an ID was the progress, this reconnection may wait less than 10ms. OnEvent then gets
-	// the events of a separate call for this wait. For this call, retryhttp.RequestOf returns nil.
-	// AttemptTimeout limits the time until the headers of the response have arrived.
+	// an event or an ID was the progress, this reconnection may wait less than 10ms. For OnEvent, this
+	// wait is a call of its own, and retryhttp.RequestOf returns nil for this call. AttemptTimeout
+	// limits the time until the headers of the response have arrived.
 	Policy retry.Policy
 
-	// Resume returns the request for the events after last. The ID of last is the newest ID of the
-	// stream. Its Name and Data come from the last event. If Resume is nil, a GET is sent again with a
-	// Last-Event-ID, and a stream of any other method ends at a break. If Resume is nil, a request
-	// with a body needs a GetBody.
+	// Resume returns the request for the events after the event `last`. The ID of `last` is the newest
+	// ID of the stream. Its Name and Data come from the last event. If Resume is nil, a GET is sent
+	// again with a Last-Event-ID, and a stream of any other method ends at a break. If Resume is nil,
+	// a request with a body needs a GetBody.
 	Resume func(ctx context.Context, last Event) (*http.Request, error)
 
 	// Last reports whether an event is the last event of the stream. If a connection ends before Last

@@ -12,8 +12,8 @@ import (
 // TxRetry reports transactions that are retried after the response to COMMIT was lost.
 var TxRetry = newCheck("txretry", `report transactions that may be applied twice
 
-If the response to COMMIT is lost, the transaction may be committed. A retry then applies
-it again. retrysql.Transient cannot tell this case from any other lost connection, but
+If the response to COMMIT is lost, the transaction may have been committed. A retry then
+applies it again. retrysql.Transient cannot tell this case from any other lost connection, but
 retrysql.Tx and retrysql.TxFunc know whether COMMIT was sent.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations() {
 		if call.name == "retrysql.Tx" {

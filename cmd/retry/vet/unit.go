@@ -120,7 +120,7 @@ func (u *uses) onlyCounts(fn *operation, x ast.Expr) bool {
 }
 
 // countsTime reports whether an integer counts seconds or another unit of time. The name of the
-// integer says so, or the integer was read from a text or a flag.
+// integer says so, or the integer was parsed from a string or read from a flag.
 func (u *uses) countsTime(x ast.Expr) bool {
 	basic, ok := types.Unalias(u.info.TypeOf(x)).(*types.Basic)
 	if !ok || basic.Info()&types.IsInteger == 0 {
@@ -131,7 +131,7 @@ func (u *uses) countsTime(x ast.Expr) bool {
 		u.given(x)
 }
 
-// given reports whether x is a number that the program parses from a text or reads from a flag.
+// given reports whether x is a number that the program parses from a string or reads from a flag.
 func (u *uses) given(x ast.Expr) bool {
 	if star, ok := ast.Unparen(x).(*ast.StarExpr); ok {
 		x = star.X

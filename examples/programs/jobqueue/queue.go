@@ -60,8 +60,8 @@ WHERE id = COALESCE((
 RETURNING id, payload, max_attempts, attempts, requeues, {now}, first_run_at,
 	COALESCE(classes, '{}')`
 
-// A Queue stores jobs in a table. It does not decide about retries, because the worker decides with
-// retryjob.Run. Only Requeue uses the policy, by retrysql.Eligible.
+// A Queue stores jobs in a table. The worker decides about retries, with retryjob.Run and the
+// policy of the Queue. The Queue itself uses the policy only in Requeue.
 type Queue struct {
 	db     *sql.DB
 	policy retry.Policy

@@ -191,7 +191,7 @@ type jsonWalk struct {
 	file *File
 	data []byte
 	dec  *json.Decoder
-	line int   // the number of the line at the offset seen
+	line int   // the number of the line with the offset `seen`
 	seen int64 // the offset in data up to which the lines are counted
 }
 

@@ -12,7 +12,7 @@ import (
 // 2^40 keys: each mapping merges [*a, *a], where a is the mapping before it.
 const (
 	mostMerged      = 10_000  // limit on the keys that one mapping merges
-	mostMergedInAll = 100_000 // limit on the keys that all mappings of a file merge
+	mostMergedInAll = 100_000 // limit on the keys that a file merges in all its mappings
 )
 
 // check returns a fault if a node has a duplicate key, an anchor that contains itself, or too many

@@ -1,8 +1,9 @@
 // Package jinja parses and evaluates the expressions in rules. The results are the results of
-// Python's Jinja with StrictUndefined. The package supports the parts of Jinja that NoETL's
-// document and playbooks use: literals, attributes, subscripts, the operators in operators.go,
-// the function rand, and the filters and tests in filters.go. Everything else, such as a
-// statement, a method or another filter, is a parse error whose text names the unsupported part.
+// Python's Jinja with StrictUndefined. The package supports the parts of Jinja that occur in
+// NoETL's playbooks and in its document "Retry Handling (Canonical)": literals, attributes,
+// subscripts, the operators in operators.go, the function rand, and the filters and tests in
+// filters.go. Everything else, such as a statement, a method or another filter, is a parse error.
+// The text of the error names the unsupported part.
 // An attribute of a mapping is always a key of the mapping: output.data.items is the key "items"
 // and never Python's method items.
 //
