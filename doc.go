@@ -1,4 +1,4 @@
-// Package retry calls a function again when it fails, according to a [Policy].
+// Package retry calls a function again when it fails, according to a Policy.
 //
 //	policy := retry.Default() // 5 attempts: 200ms -> 400ms -> 800ms -> 1.6s, each ±50 %
 //	err := retry.Do(ctx, policy, func(ctx context.Context) error {

@@ -38,6 +38,24 @@ func TestPackagePageNamesThePackagesOfAService(t *testing.T) {
 	assert.Equal(t, 6, named)
 }
 
+// Lists of packages show the first sentence of a package's comment as it is written, with the
+// brackets of its links.
+func TestFirstSentenceOfAPackageHasNoLink(t *testing.T) {
+	packages := 0
+	require.NoError(t, filepath.WalkDir(".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go") {
+			return err
+		}
+		source, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.PackageClauseOnly)
+		if err == nil && source.Doc != nil && source.Name.Name != "main" {
+			packages++
+			assert.NotContains(t, doc.Synopsis(source.Doc.Text()), "[", name)
+		}
+		return err
+	}))
+	assert.Greater(t, packages, 10)
+}
+
 // A call waits in only one place, with one time.After. This list contains each file of the root
 // package that reads the clock.
 func TestPrincipleDecisionAndWaitingAreApart(t *testing.T) {

@@ -1,5 +1,5 @@
 // Package retrycenkalti converts a BackOff of github.com/cenkalti/backoff/v4 into a
-// [retry.Policy], and a Policy into a BackOff.
+// retry.Policy, and a Policy into a BackOff.
 //
 //	policy, err := retrycenkalti.Policy(backoff.NewExponentialBackOff())
 //

@@ -1,5 +1,5 @@
 // Package retrydialect parses the retry settings of the job engines Tasker, Argyll and
-// TaskHarbor, and turns them into a [retry.Policy] that makes the same decisions. It reads the
+// TaskHarbor, and turns them into a retry.Policy that makes the same decisions. It reads the
 // `retry` block of a step in Tasker, the work_config of a step in Argyll, and the parameters of
 // a retry policy in TaskHarbor.
 //

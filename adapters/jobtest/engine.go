@@ -1,4 +1,4 @@
-// Package jobtest tests an adapter that connects [retryjob] with a job queue. The tests use the
+// Package jobtest tests an adapter that connects retryjob with a job queue. The tests use the
 // real server of the queue.
 //
 // Describe the queue as an [Engine]. Implement [Queue] as users of your adapter would write

@@ -1,4 +1,4 @@
-// Package retryamqp retries the messages of a RabbitMQ queue according to a [retry.Policy]. If
+// Package retryamqp retries the messages of a RabbitMQ queue according to a retry.Policy. If
 // a handler fails, the policy decides whether and when the message is handled again. A failed
 // message that is not retried becomes a dead letter, which contains the reason.
 //

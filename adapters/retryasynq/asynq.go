@@ -1,5 +1,5 @@
 // Package retryasynq retries the tasks of asynq (github.com/hibiken/asynq) according to a
-// [retry.Policy]. If a task fails, the policy decides whether and when the task runs again. A
+// retry.Policy. If a task fails, the policy decides whether and when the task runs again. A
 // failed task that is not retried is archived with the reason.
 //
 //	retries, err := retryasynq.New(policy)

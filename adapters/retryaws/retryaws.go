@@ -1,5 +1,5 @@
 // Package retryaws retries the operations of the AWS SDK for Go v2 according to a
-// [retry.Policy], which replaces the SDK's retry mode.
+// retry.Policy, which replaces the SDK's retry mode.
 //
 //	cfg, err := config.LoadDefaultConfig(ctx)
 //	cfg.APIOptions = append(cfg.APIOptions, retryaws.Middleware{Policy: retry.Default()}.AddTo)

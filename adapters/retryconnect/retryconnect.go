@@ -1,5 +1,5 @@
 // Package retryconnect retries the unary calls and streams of a Connect client according to a
-// [retry.Policy]. It works over the protocols Connect, gRPC and gRPC-Web. Pass an [Interceptor]
+// retry.Policy. It works over the protocols Connect, gRPC and gRPC-Web. Pass an [Interceptor]
 // to the client:
 //
 //	client := ordersconnect.NewOrdersClient(http.DefaultClient, "https://orders.internal",

@@ -1,5 +1,5 @@
 // Package retrycontroller retries the objects of a Kubernetes controller
-// (sigs.k8s.io/controller-runtime) according to a [retry.Policy]. If the reconciler fails,
+// (sigs.k8s.io/controller-runtime) according to a retry.Policy. If the reconciler fails,
 // the policy decides whether and when the object is reconciled again.
 //
 //	retries, err := retrycontroller.New(policy, reconciler)

@@ -1,5 +1,5 @@
 // Package retrygrpc retries the unary calls and streams of a gRPC client according to a
-// [retry.Policy]. [Interceptor.DialOptions] returns options for grpc.NewClient. These options
+// retry.Policy. [Interceptor.DialOptions] returns options for [grpc.NewClient]. These options
 // also disable gRPC's own retries.
 //
 //	options, err := retrygrpc.Interceptor{Policy: retry.Default()}.DialOptions()

@@ -1,5 +1,5 @@
 // Package retrynats retries the messages of a NATS JetStream consumer according to a
-// [retry.Policy]. If a handler fails, the policy decides whether and when the message is
+// retry.Policy. If a handler fails, the policy decides whether and when the message is
 // handled again. A failed message that is not retried becomes a dead letter, which contains the
 // reason.
 //

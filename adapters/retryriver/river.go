@@ -1,4 +1,4 @@
-// Package retryriver retries the jobs of River (riverqueue.com) according to a [retry.Policy].
+// Package retryriver retries the jobs of River (riverqueue.com) according to a retry.Policy.
 // If a job fails, the policy decides whether and when the job runs again. If a failed job is
 // not retried, the row of the job contains the reason.
 //

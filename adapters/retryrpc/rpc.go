@@ -1,4 +1,4 @@
-// Package retryrpc retries the calls of an RPC library according to a [retry.Policy]. It is for
+// Package retryrpc retries the calls of an RPC library according to a retry.Policy. It is for
 // authors of adapters. retrygrpc, retryconnect and retryaws are built on it. Users of these
 // adapters do not need it.
 //

@@ -1,5 +1,5 @@
 // Package retrytemporal retries the activities of Temporal workflows according to a
-// [retry.Policy]. An [Interceptor] in the worker decides after each attempt. Temporal's server
+// retry.Policy. An [Interceptor] in the worker decides after each attempt. Temporal's server
 // waits and starts the next attempt.
 //
 //	w := worker.New(client, "orders", worker.Options{
