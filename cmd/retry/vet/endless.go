@@ -6,9 +6,8 @@ import (
 	"go/types"
 	"slices"
 
-	"golang.org/x/tools/go/analysis"
-
 	"github.com/goretry/retry"
+	"golang.org/x/tools/go/analysis"
 )
 
 // Endless reports calls that only a success can end.
@@ -115,6 +114,20 @@ func (u *uses) stops(op *operation) bool {
 				return true
 			}
 		}
+	}
+	return false
+}
+
+// leavesBlock reports whether the last statement of list is a return, a break or a goto.
+func leavesBlock(list []ast.Stmt) bool {
+	if len(list) == 0 {
+		return false
+	}
+	switch last := list[len(list)-1].(type) {
+	case *ast.ReturnStmt:
+		return true
+	case *ast.BranchStmt:
+		return last.Tok != token.CONTINUE
 	}
 	return false
 }
