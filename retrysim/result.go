@@ -3,6 +3,7 @@ package retrysim
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry/retrydialect/strict"
@@ -190,4 +191,40 @@ func (l Load) MarshalJSON() ([]byte, error) {
 		plain
 		MeanWait strict.Duration `json:"mean_wait"`
 	}{plain(l), strict.Duration(l.MeanWait)})
+}
+
+// String describes the Answer in a few lines for people to read. The first line is the margin.
+func (a Answer) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s comes back %s; you run at %v/s\n", a.Entry, a.marginText(), a.Rate)
+	if a.Entries > 1 {
+		fmt.Fprintf(&b, "%s is the first of %d entries that fail above that\n", a.Entry, a.Entries)
+	}
+	fmt.Fprintf(&b, "%v (%d of %d runs)\n", a.Outcome, a.Outcome.Agree, a.Outcome.Runs)
+	fmt.Fprintf(&b, "without retries: %v\n", a.WithoutRetries)
+	if a.Calls > 0 {
+		percent := 100 / float64(a.Calls)
+		fmt.Fprintf(&b, "%d of %d calls lost (%.3g%%), %d without retries (%.3g%%)\n",
+			a.Lost, a.Calls, percent*float64(a.Lost),
+			a.LostWithoutRetries, percent*float64(a.LostWithoutRetries))
+	}
+	fmt.Fprintf(&b, "%.0f%% of the work was for callers that had given up\n",
+		100*a.Outcome.Wasted)
+	if a.Scale > 1 {
+		fmt.Fprintf(&b, "simulated with 1/%d of the calls, workers and clients; "+
+			"the counts are for all\n", a.Scale)
+	}
+	return b.String()
+}
+
+func (a Answer) marginText() string {
+	switch {
+	case a.Margin == 0:
+		return "at no rate of calls"
+	case a.MarginShare == mostLoad:
+		return fmt.Sprintf("even at %v/s, %d times your load", a.Margin, mostLoad)
+	case a.Margin >= 1000:
+		return fmt.Sprintf("up to %.0f/s, %.0f%% of your load", a.Margin, 100*a.MarginShare)
+	}
+	return fmt.Sprintf("up to %.3g/s, %.0f%% of your load", a.Margin, 100*a.MarginShare)
 }
