@@ -126,13 +126,6 @@ func (s System) longDuration() time.Duration {
 	return s.lastEnd() + min(max(defaultTail, time.Duration(2e5/rate)*time.Second), 5*time.Minute)
 }
 
-// inDoubt reports whether a longer run may have another Verdict.
-func (r *Result) inDoubt() bool {
-	return !r.growing && (r.Outcome.Verdict == StaysDown || r.Outcome.Verdict == Draining)
-}
-
-func (o Outcome) back() bool { return o.Verdict == Recovers || o.Verdict == Draining }
-
 // withoutRetries returns a copy of s in which each call makes only one attempt.
 func (s System) withoutRetries() System {
 	return s.edited(func(_ string, v *Service) {
