@@ -65,13 +65,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/retryrpc"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retryrpc"
 )
 
 // An Interceptor retries the calls of a gRPC client. Do not change its fields

@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goretry/retry/adapters/retryrpc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/goretry/retry/adapters/retryrpc"
 )
 
 // validate returns the error of [Interceptor.DialOptions].

@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goretry/retry/retryjob"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/goretry/retry/retryjob"
 )
 
 // MaxAttemptsHeader is the header that contains a message's own limit on attempts. The limit is

@@ -56,9 +56,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryjob"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Retries handles messages according to policies. Set the fields and call SetSubject before the

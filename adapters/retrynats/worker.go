@@ -12,10 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goretry/retry"
-	"github.com/goretry/retry/retryjob"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
 )
 
 // A worker has the data that all goroutines of one call of Consume share.

@@ -4,8 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/goretry/retry/retryjob"
 	"github.com/riverqueue/river/rivertype"
+
+	"github.com/goretry/retry/retryjob"
 )
 
 const metadataKey = "retry"

@@ -55,10 +55,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/goretry/retry"
-	"github.com/goretry/retry/retryjob"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
 )
 
 // A Plugin applies policies to the jobs of a client. It is a middleware for inserts and for

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goretry/retry/retryjob"
 	"go.temporal.io/sdk/activity"
+
+	"github.com/goretry/retry/retryjob"
 )
 
 // jobOf returns the retryjob.Job of an activity. The times in info are from the server's clock,

@@ -53,11 +53,12 @@ import (
 	"fmt"
 	"runtime/debug"
 
-	"github.com/goretry/retry"
-	"github.com/goretry/retry/retryjob"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
 )
 
 // An Interceptor decides after each attempt of a worker's activities whether a retry follows.

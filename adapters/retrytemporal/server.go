@@ -5,8 +5,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/goretry/retry"
 	"go.temporal.io/sdk/temporal"
+
+	"github.com/goretry/retry"
 )
 
 // Server returns a RetryPolicy for the server. Set it in the ActivityOptions of a workflow if

@@ -5,9 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryflow"
-	"go.yaml.in/yaml/v3"
 )
 
 // These are the defaults of a rule with `do: retry`.

@@ -6,8 +6,9 @@ import (
 	"go/types"
 	"slices"
 
-	"github.com/goretry/retry"
 	"golang.org/x/tools/go/analysis"
+
+	"github.com/goretry/retry"
 )
 
 // Endless reports calls that only a success can end.
