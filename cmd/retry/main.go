@@ -94,6 +94,15 @@ func commandOf(name string) *command {
 	return commands[i]
 }
 
+// replaced maps a word that users may take for a command to the command that does the work.
+var replaced = map[string]string{
+	"keys":    "help policy",
+	"schema":  "lint -schema",
+	"check":   "explain -policy FILE",
+	"whatif":  "simulate FILE",
+	"explore": "plan -page FILE",
+}
+
 // run runs the command that args name, and returns the exit status.
 func run(s *streams, args []string) int {
 	if len(args) == 0 {
