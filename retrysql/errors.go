@@ -34,7 +34,6 @@ func (e *UnknownCommitError) Unwrap() error { return e.Err }
 type beginError struct{ err error }
 
 func (e *beginError) Error() string { return "retrysql: begin: " + e.err.Error() }
-
 func (e *beginError) Unwrap() error { return e.err }
 
 // A timeoutError is the error of a transaction that was rolled back because a deadline other
@@ -52,8 +51,7 @@ func (e *timeoutError) Unwrap() error { return e.err }
 // whether the transaction is retried.
 type rollbackError struct{ function, all error }
 
-func (e *rollbackError) Error() string { return e.all.Error() }
-
+func (e *rollbackError) Error() string   { return e.all.Error() }
 func (e *rollbackError) Unwrap() []error { return []error{e.function, e.all} }
 
 // rolledBack returns the error of the function. It adds err if the text of err says more.
