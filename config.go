@@ -66,6 +66,15 @@ func (p *Policy) UnmarshalYAML(unmarshal func(any) error) error {
 	return p.UnmarshalJSON(data)
 }
 
+// decodeError returns err. If err is an error of package strict, decodeError returns it as a
+// PolicyError.
+func decodeError(err error) error {
+	if e := new(strict.Error); errors.As(err, &e) {
+		return &PolicyError{text: e}
+	}
+	return err
+}
+
 // MarshalJSON writes the text form of p, without the functions of p. [Policy.UnmarshalJSON]
 // reads the same policy back, with a new and full Budget that p does not share. Fields that are
 // zero are left out. MarshalJSON returns an error if p is invalid. It also returns an error for

@@ -446,3 +446,22 @@ func FuzzConfigDecode(f *testing.F) {
 		require.NoError(t, p.Validate())
 	})
 }
+
+// The text form has RetryAfterMode("spread"), which is the same as RetryAfterSpread.
+func TestRetryAfterModeSpreadInText(t *testing.T) {
+	zero, written := everySecond, everySecond
+	written.RetryAfter = "spread"
+	require.NoError(t, written.Validate())
+	a := retry.Attempt{Number: 1, Err: retry.After(3*time.Second, errBoom), Seed: 7}
+	assert.Equal(t, zero.Next(a), written.Next(a))
+	assert.Equal(t, zero.String(), written.String())
+
+	want, err := zero.MarshalJSON()
+	require.NoError(t, err)
+	got, err := written.MarshalJSON()
+	require.NoError(t, err)
+	assert.Equal(t, string(want), string(got), "it is left out, as a zero is")
+	yaml, err := written.MarshalYAML()
+	require.NoError(t, err)
+	assert.NotContains(t, fmt.Sprintf("%+v", yaml), "spread")
+}

@@ -340,3 +340,85 @@ func TestAnyGeneratorCanBeTheSource(t *testing.T) {
 		})
 	}
 }
+
+// The window above a Retry-After is cut to the time that is left. There is time for the wait
+// that the server asked for, so the retry is made.
+func TestJitterAboveARetryAfterIsCut(t *testing.T) {
+	const second = time.Second
+	base := retry.Policy{
+		MaxAttempts: 9, Backoff: retry.Fixed(10 * second), Jitter: retry.Proportional(0.5),
+		MaxDelay: 25 * second, MaxRetryAfter: 90 * second, MaxElapsed: 100 * second,
+	}
+	t.Run("what MaxElapsed leaves, to the nanosecond", func(t *testing.T) {
+		for asked, want := range map[time.Duration]time.Duration{20*second - 1: 20 * second, 20 * second: 20 * second, 20*second + 1: 40*second + 1} {
+			assert.Equal(t, want, base.Next(retry.Attempt{Number: 1, Err: retry.After(asked, errBoom), Elapsed: 80 * second, Seed: 7}).Hi, asked)
+		}
+	})
+	bubble(t, "a deadline leaves half of what the wait leaves to the attempt", func(t *testing.T) {
+		for left, want := range map[time.Duration]time.Duration{
+			80 * second: 40 * second, 61 * second: 40 * second, 60 * second: 40 * second, 59 * second: 39500 * time.Millisecond,
+			21 * second: 20500 * time.Millisecond, 20*second + 2: 20*second + 1, 20*second + 1: 20 * second,
+			20 * second: 0, // the wait itself does not fit
+		} {
+			var told watch
+			p := base
+			p.MaxAttempts, p.MaxElapsed, p.OnEvent = 2, 0, told.event
+			err := retry.Do(within(t.Context(), left, nil), p, failWith(retry.After(20*second, errBoom)))
+			if want == 0 {
+				assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
+				continue
+			}
+			assert.Equal(t, want, told.of(retry.RetryScheduled)[0].Hi, "%v left", left)
+		}
+	})
+	bubble(t, "Once is not bound by the context's deadline", func(t *testing.T) {
+		d, _ := retry.Once(within(t.Context(), 21*second, nil), base, retry.Attempt{Number: 1}, failWith(retry.After(20*second, errBoom)))
+		assert.Equal(t, []any{retry.ReasonRetry, 40 * second}, []any{d.Reason, d.Hi})
+	})
+}
+
+// Each row has the delay for a wait that a server asks for, in one mode. The window of the
+// curve is 0 to 10s, and the delay drawn from it is 4.3s.
+func TestRetryAfterModes(t *testing.T) {
+	base := retry.Policy{
+		MaxAttempts: 9, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.FullJitter, MaxDelay: 20 * time.Second, MaxElapsed: time.Hour,
+	}
+	const seed = 7
+	drawn := retry.Draw(seed, 1, 0, 10*time.Second)
+	from := func(lo, hi, asked time.Duration) retry.Decision {
+		d := retry.Decision{Reason: retry.ReasonRetry, Delay: retry.Draw(seed, 1, lo, hi), Lo: lo, Hi: hi, Number: 1, RetryAfter: asked, Seed: seed}
+		return d
+	}
+	longer := askedFor(drawn+1, retry.ReasonRetry)
+	longer.Seed = seed // it has decided
+	for _, row := range []struct {
+		name  string
+		mode  retry.RetryAfterMode
+		asked time.Duration
+		want  retry.Decision
+	}{
+		{"spread: 1ns, for which no server asks but by a zero", retry.RetryAfterSpread, 1, from(1, 10*time.Second, 1)},
+		{"spread: the window starts there", retry.RetryAfterSpread, 10 * time.Millisecond, from(10*time.Millisecond, 10*time.Second, 10*time.Millisecond)},
+		{"spread: too long", retry.RetryAfterSpread, time.Minute + 1, askedFor(time.Minute+1, retry.ReasonRetryAfter)},
+
+		{"at least: what was drawn is longer", retry.RetryAfterAtLeast, drawn - 1, from(0, 10*time.Second, drawn-1)},
+		{"at least: what was drawn is as long", retry.RetryAfterAtLeast, drawn, from(0, 10*time.Second, drawn)},
+		{"at least: what was drawn is shorter", retry.RetryAfterAtLeast, drawn + 1, longer},
+		{"exact: below 0 is nothing", retry.RetryAfterExact, -time.Hour, from(0, 10*time.Second, 0)},
+		{"exact: 1ns", retry.RetryAfterExact, 1, retry.Decision{Reason: retry.ReasonRetry, Delay: 10 * time.Millisecond, Lo: 10 * time.Millisecond, Hi: 10 * time.Millisecond, Number: 1, RetryAfter: 1}},
+		{"exact: 10ms", retry.RetryAfterExact, 10 * time.Millisecond, askedFor(10*time.Millisecond, retry.ReasonRetry)},
+		{"exact: too long", retry.RetryAfterExact, time.Minute + 1, askedFor(time.Minute+1, retry.ReasonRetryAfter)},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := base
+			p.RetryAfter = row.mode
+			assert.Equal(t, row.want, p.Next(retry.Attempt{Number: 1, Err: retry.After(row.asked, errBoom), Seed: seed}))
+		})
+	}
+	t.Run("spread: the curve above 1ns is no spread, and is not cut", func(t *testing.T) {
+		for asked, want := range map[time.Duration]time.Duration{1: 10 * time.Second, 2: time.Second, 10*time.Millisecond - 1: time.Second, 10 * time.Millisecond: time.Second} {
+			d := base.Next(retry.Attempt{Number: 1, Err: retry.After(asked, errBoom), Elapsed: time.Hour - time.Second, Seed: seed})
+			assert.Equal(t, want, d.Hi, asked)
+		}
+	})
+}

@@ -343,6 +343,17 @@ func outermost(err error) *Error {
 	return nil
 }
 
+// nested returns err if err is an Error, and otherwise the first Error that err wraps. It stops
+// where the tree of err has branches, because Unwrap must not lose the other branches.
+func nested(err error) *Error {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if e, ok := err.(*Error); ok {
+			return e
+		}
+	}
+	return nil
+}
+
 // endedError is the Cause of a call whose context is done. It calls context.Cause only when
 // somebody reads the error, because context.Cause takes a lock that all goroutines waiting on
 // the context share.

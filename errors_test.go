@@ -314,3 +314,25 @@ func TestErrorTextSaysHowACallEnded(t *testing.T) {
 		})
 	}
 }
+
+func TestReasonOf(t *testing.T) {
+	inner := &retry.Error{Reason: retry.ReasonBudget, Err: errDial}
+	for name, row := range map[string]struct {
+		err  error
+		want retry.Reason
+	}{
+		"nil is success":                    {nil, retry.ReasonSuccess},
+		"no Error in it":                    {errDial, ""},
+		"an Error":                          {inner, retry.ReasonBudget},
+		"an Error that is wrapped":          {fmt.Errorf("get /: %w", inner), retry.ReasonBudget},
+		"an Error that is joined":           {errors.Join(errDial, inner), retry.ReasonBudget},
+		"the outermost of two":              {&retry.Error{Reason: retry.ReasonExhausted, Err: inner}, retry.ReasonExhausted},
+		"the outermost, wrapped":            {fmt.Errorf("get /: %w", &retry.Error{Reason: retry.ReasonExhausted, Err: inner}), retry.ReasonExhausted},
+		"a typed nil *Error":                {(*retry.Error)(nil), ""},
+		"a typed nil *Error that is joined": {errors.Join((*retry.Error)(nil), errDial), ""},
+		"a Permanent error":                 {retry.Permanent(errDial), ""},
+		"Permanent around an Error":         {retry.Permanent(inner), retry.ReasonBudget},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, row.want, retry.ReasonOf(row.err)) })
+	}
+}

@@ -1,7 +1,6 @@
 package retry
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -78,15 +77,6 @@ func (e *PolicyError) Unwrap() error {
 		return e.text.Unwrap()
 	}
 	return e.also
-}
-
-// decodeError returns err. If err is an error of package strict, decodeError returns it as a
-// PolicyError.
-func decodeError(err error) error {
-	if e := new(strict.Error); errors.As(err, &e) {
-		return &PolicyError{text: e}
-	}
-	return err
 }
 
 // faults are the faults of a policy, in the order of its fields.

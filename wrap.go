@@ -2,7 +2,6 @@ package retry
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -192,15 +191,4 @@ func (in *inspected) ask(err asker) {
 	if in.retryAfter <= 0 && err.As(&r) && r != nil {
 		in.retryAfter = max(0, r.RetryAfter())
 	}
-}
-
-// nested returns err if err is an Error, and otherwise the first Error that err wraps. It stops
-// where the tree of err has branches, because Unwrap must not lose the other branches.
-func nested(err error) *Error {
-	for ; err != nil; err = errors.Unwrap(err) {
-		if e, ok := err.(*Error); ok {
-			return e
-		}
-	}
-	return nil
 }

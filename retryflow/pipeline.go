@@ -302,14 +302,6 @@ func (r *run) bounded(ctx context.Context) (context.Context, context.CancelFunc)
 	return ctx, func() {}
 }
 
-// withOutcome returns err together with the error of the outcome, if there is one.
-func withOutcome(err error, o Outcome) error {
-	if o.Err == nil {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, o.Err)
-}
-
 // taskError adds the label of the task to err. It also adds the texts of the When errors that
 // were ErrNoMatch. errors.Is does not find the When errors, because they are not the reason why
 // the task failed.

@@ -3,7 +3,6 @@ package retrylog
 import (
 	"context"
 
-	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/ctxvalue"
 )
 
@@ -28,8 +27,3 @@ func WithHedged(ctx context.Context, hedged func() bool) context.Context {
 type hedge func() bool
 
 func (h hedge) Hedged(context.Context) bool { return h() }
-
-func recordOf(ctx context.Context, e retry.Event) Record {
-	hedged := e.Kind == retry.AttemptFinished && ctxvalue.Hedged(ctx)
-	return Record{Key: Key(ctx), Event: e, Hedged: hedged}
-}

@@ -8,26 +8,11 @@ import (
 	"io"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/strict"
 )
-
-// values contains the value of each known key of a line as text. If the line is JSON, it contains
-// the keys of one object in the line. If a key occurs twice, its last value counts. A text may be
-// a part of the line.
-type values struct {
-	texts [][]byte // the value of each key, by key.index
-	has   []bool   // whether the line has the key, by key.index
-	built Record   // the result of record, here because a local Record would be allocated per line
-}
-
-func newValues() *values {
-	return &values{texts: make([][]byte, len(keys)), has: make([]bool, len(keys))}
-}
 
 // A key is a known key of a line.
 type key struct {
@@ -87,123 +72,6 @@ func init() {
 		k.place, k.group = slices.Contains(places, k.index), slices.Contains(groups, k.index)
 		k.text = slices.Contains(carried, k.index)
 	}
-}
-
-// object adds the known keys of a JSON object to v. It stores a group as "{}" and adds the place
-// keys inside it. outer is false for the object of a group.
-func (v *values) object(object []byte, outer bool) {
-	for name, value := range strict.Members(object) {
-		k := keys[string(name)]
-		if k == nil || !outer && !k.place || string(value) == "null" {
-			continue
-		}
-		text, is := strict.Text(value)
-		switch {
-		case k.group && bytes.HasPrefix(value, []byte("{")):
-			v.set(k, emptyGroup)
-			v.object(value, false)
-		case is:
-			v.set(k, text)
-		case !k.group && !k.text && !(k.place && bytes.HasPrefix(value, []byte("{"))):
-			v.set(k, value)
-		}
-	}
-}
-
-// emptyGroup stands for a group, whose keys are stored on their own.
-var emptyGroup = []byte("{}")
-
-// pairs adds the known keys of a line of key=value pairs to v. It stops at the first word that is
-// not a pair, or at a value whose closing quotation mark is missing. It returns the rest of the
-// line. endless reports whether the quotation mark is missing. A line of package slog has no
-// rest, because slog quotes every text with a space. pairs takes linear time, because no step
-// copies the rest of the line.
-func (v *values) pairs(line []byte) (rest []byte, endless bool) {
-	for len(line) > 0 {
-		word, _, _ := bytes.Cut(line, []byte(" "))
-		name, value, ok := bytes.Cut(word, []byte("="))
-		if !ok {
-			return line, false
-		}
-		k, text := keys[string(name)], value
-		if bytes.HasPrefix(value, []byte(`"`)) {
-			value = strict.Value(line[len(name)+1:])
-			word = line[:len(name)+1+len(value)]
-			unquoted, err := strconv.Unquote(string(value))
-			if err != nil {
-				return line, true
-			}
-			text = []byte(unquoted)
-		}
-		if string(name) == "level" { // a new event begins here, perhaps after an event that was cut off
-			at := v.texts[keys["time"].index]
-			if v.clear(); at != nil {
-				v.set(keys["time"], at)
-			}
-		}
-		if k != nil {
-			v.set(k, text)
-		}
-		line = bytes.TrimLeft(line[len(word):], " ")
-	}
-	return nil, false
-}
-
-func (v *values) set(k *key, text []byte) { v.texts[k.index], v.has[k.index] = text, true }
-
-// get returns the text of a key, or "" if v lacks the key.
-func (v *values) get(name string) string { return string(v.texts[keys[name].index]) }
-
-func (v *values) clear() {
-	for i, has := range v.has {
-		if has {
-			v.texts[i], v.has[i] = nil, false
-		}
-	}
-}
-
-// firstText returns the first value that is neither empty nor "-", of the keys with these
-// indexes.
-func (v *values) firstText(indexes []int) string {
-	for _, i := range indexes {
-		if text := v.texts[i]; len(text) > 0 && string(text) != "-" {
-			return string(text)
-		}
-	}
-	return ""
-}
-
-// requiredKeys returns how many of the required keys v has. It returns 0 if a logger wrote the
-// line and the kind is unknown, because another program may use keys with the same names.
-func (v *values) requiredKeys() (n int) {
-	if v.logged() && !isKnown(retry.EventKind(v.get("kind"))) {
-		return 0
-	}
-	for _, i := range required {
-		if len(v.texts[i]) > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// logged reports whether a logger wrote the line.
-func (v *values) logged() bool { return v.firstText(byLog) != "" }
-
-// wrappedLine returns the line that a program wrote, if Docker, a log collector of Kubernetes or
-// journald has stored the line in a JSON object. For any other object it returns "", for example
-// for an object that a logger wrote. It also returns "" if the collector has split the line
-// into a level and a message, and stored them under keys such as level and msg.
-func (v *values) wrappedLine() string {
-	switch {
-	case v.firstText(loggers) != "", v.get("log") != "" && v.get("message") != "":
-		return ""
-	case v.get("_TRANSPORT") == "stdout", v.get("_TRANSPORT") == "syslog", v.get("CONTAINER_ID") != "":
-		return v.get("MESSAGE")
-	case v.get("stream") == "stdout", v.get("stream") == "stderr", v.get("kubernetes") == "{}":
-		return cmp.Or(v.get("log"), v.get("message"))
-	}
-	return ""
 }
 
 // decode finds the events in a line. An event is at the beginning of the line, or after a prefix

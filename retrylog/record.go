@@ -2,17 +2,13 @@ package retrylog
 
 import (
 	"bytes"
-	"cmp"
+	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/ctxvalue"
 	"github.com/goretry/retry/internal/strict"
 )
 
@@ -33,6 +29,11 @@ type Record struct {
 	// Logged is true if a logger wrote the line, see Slog. A logger whose level is above Debug does
 	// not write the attempts, so Replay adds them.
 	Logged bool
+}
+
+func recordOf(ctx context.Context, e retry.Event) Record {
+	hedged := e.Kind == retry.AttemptFinished && ctxvalue.Hedged(ctx)
+	return Record{Key: Key(ctx), Event: e, Hedged: hedged}
 }
 
 // A field describes a field of a Record and its key in a log.
@@ -126,67 +127,4 @@ func (r *Record) UnmarshalJSON(data []byte) (err error) {
 		return fault
 	}
 	return nil
-}
-
-// A valueFault says which value cannot be read, and what to write instead.
-type valueFault struct{ key, text, write string }
-
-func (f *valueFault) Error() string {
-	return fmt.Sprintf("%s is %.60q: write %s", f.key, f.text, f.write)
-}
-
-// isCut reports whether the line was cut off within this value. The key must be the last key of
-// the line, and the text must lack the "s" at the end of a duration.
-func (f *valueFault) isCut(last string) bool {
-	return f.key == last && !strings.HasSuffix(f.text, "s")
-}
-
-// record returns the Record that has these values.
-func (v *values) record() (Record, *valueFault) {
-	r := &v.built
-	*r = Record{}
-	for i, f := range fields {
-		if text := v.texts[i]; v.has[i] {
-			if write := setField(f.pointer(r), text); write != "" {
-				return Record{}, &valueFault{f.key, string(text), write}
-			}
-		}
-	}
-	e := &r.Event
-	e.Number = number(*e) // a log leaves out a Number that equals Attempt
-	if e.Kind == retry.RetryScheduled {
-		e.Reason = cmp.Or(e.Reason, retry.ReasonRetry) // a log leaves out ReasonRetry
-	}
-	return *r, nil
-}
-
-// setField parses a text and stores the value in a field. If the text is invalid, setField
-// returns what to write instead.
-func setField(field any, text []byte) (write string) {
-	var err error
-	switch field := field.(type) {
-	case *int:
-		write = "a whole number"
-		*field, err = strconv.Atoi(string(text))
-	case *uint64:
-		write = "a whole number"
-		*field, err = strconv.ParseUint(string(text), 10, 64)
-	case *bool:
-		write = "true or false"
-		*field, err = strconv.ParseBool(string(text))
-	case *time.Time:
-		write = `an instant such as "2026-11-20T10:31:00Z"`
-		*field, err = time.Parse(time.RFC3339, string(text))
-	case *time.Duration:
-		write = strict.WriteDuration
-		*field, err = time.ParseDuration(string(text))
-	case *error:
-		*field = errors.New(string(text))
-	default: // all other fields are strings
-		reflect.ValueOf(field).Elem().SetString(string(text))
-	}
-	if err == nil {
-		return ""
-	}
-	return write
 }

@@ -16,25 +16,6 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-type brokenWriter struct{ after int }
-
-func (b *brokenWriter) Write(p []byte) (int, error) {
-	if b.after--; b.after < 0 {
-		return 0, errRefused
-	}
-	return len(p), nil
-}
-
-func TestWriterKeepsItsFirstError(t *testing.T) {
-	broken := &brokenWriter{after: 2}
-	w := retrylog.NewWriter(broken)
-	p := policy
-	p.Backoff, p.OnEvent = nil, w.OnEvent
-	require.Error(t, retry.Do(context.Background(), p, func(context.Context) error { return errRefused }))
-	assert.EqualError(t, w.Err(), "retrylog: connection refused")
-	assert.Equal(t, -1, broken.after, "nothing is written after an error")
-}
-
 func TestRecordRoundTrip(t *testing.T) {
 	for _, key := range []string{"", "17", `"{}`, "a\nb"} {
 		record := retrylog.Record{Key: key, Event: retry.Event{Kind: retry.CallFinished, Time: time.Unix(7, 0).UTC(), Attempt: 4, Max: 2, Decision: retry.Decision{Reason: retry.ReasonExhausted, Number: 1, Reset: true, Class: "busy"}}}
@@ -88,19 +69,4 @@ func TestNeedsTheRootAlone(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{"retrylog"}, ours)
-}
-
-// The record of an AttemptFinished is Hedged if the client says so. The record of an
-// AttemptStarted is never Hedged.
-func TestWithHedged(t *testing.T) {
-	for _, hedged := range []bool{false, true} {
-		var out bytes.Buffer
-		ctx := retrylog.WithHedged(context.Background(), func() bool { return hedged })
-		w := retrylog.NewWriter(&out)
-		w.OnEvent(ctx, retry.Event{Kind: retry.AttemptStarted, Time: time.Unix(7, 0), Attempt: 1, Max: 1})
-		w.OnEvent(ctx, retry.Event{Kind: retry.AttemptFinished, Time: time.Unix(7, 0), Attempt: 1, Max: 1})
-		records, err := retrylog.Read(&out)
-		require.NoError(t, err)
-		assert.Equal(t, []bool{false, hedged}, []bool{records[0].Hedged, records[1].Hedged})
-	}
 }

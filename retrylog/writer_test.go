@@ -1,6 +1,7 @@
 package retrylog_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
@@ -69,4 +71,23 @@ func cpu(b *testing.B) int64 {
 	var u syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return u.Utime.Nano() + u.Stime.Nano()
+}
+
+type brokenWriter struct{ after int }
+
+func (b *brokenWriter) Write(p []byte) (int, error) {
+	if b.after--; b.after < 0 {
+		return 0, errRefused
+	}
+	return len(p), nil
+}
+
+func TestWriterKeepsItsFirstError(t *testing.T) {
+	broken := &brokenWriter{after: 2}
+	w := retrylog.NewWriter(broken)
+	p := policy
+	p.Backoff, p.OnEvent = nil, w.OnEvent
+	require.Error(t, retry.Do(context.Background(), p, func(context.Context) error { return errRefused }))
+	assert.EqualError(t, w.Err(), "retrylog: connection refused")
+	assert.Equal(t, -1, broken.after, "nothing is written after an error")
 }

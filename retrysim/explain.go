@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -127,13 +126,6 @@ func (s System) longDuration() time.Duration {
 	return s.lastEnd() + min(max(defaultTail, time.Duration(2e5/rate)*time.Second), 5*time.Minute)
 }
 
-// inDoubt reports whether a longer run may have another Verdict.
-func (r *Result) inDoubt() bool {
-	return !r.growing && (r.Outcome.Verdict == StaysDown || r.Outcome.Verdict == Draining)
-}
-
-func (o Outcome) back() bool { return o.Verdict == Recovers || o.Verdict == Draining }
-
 // withoutRetries returns a copy of s in which each call makes only one attempt.
 func (s System) withoutRetries() System {
 	return s.edited(func(_ string, v *Service) {
@@ -222,40 +214,4 @@ func (s System) comesBack(seed uint64) (bool, error) {
 		r, err = s.goOn(e)
 	}
 	return r.Outcome.back(), err
-}
-
-// String describes the Answer in a few lines for people to read. The first line is the margin.
-func (a Answer) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s comes back %s; you run at %v/s\n", a.Entry, a.marginText(), a.Rate)
-	if a.Entries > 1 {
-		fmt.Fprintf(&b, "%s is the first of %d entries that fail above that\n", a.Entry, a.Entries)
-	}
-	fmt.Fprintf(&b, "%v (%d of %d runs)\n", a.Outcome, a.Outcome.Agree, a.Outcome.Runs)
-	fmt.Fprintf(&b, "without retries: %v\n", a.WithoutRetries)
-	if a.Calls > 0 {
-		percent := 100 / float64(a.Calls)
-		fmt.Fprintf(&b, "%d of %d calls lost (%.3g%%), %d without retries (%.3g%%)\n",
-			a.Lost, a.Calls, percent*float64(a.Lost),
-			a.LostWithoutRetries, percent*float64(a.LostWithoutRetries))
-	}
-	fmt.Fprintf(&b, "%.0f%% of the work was for callers that had given up\n",
-		100*a.Outcome.Wasted)
-	if a.Scale > 1 {
-		fmt.Fprintf(&b, "simulated with 1/%d of the calls, workers and clients; "+
-			"the counts are for all\n", a.Scale)
-	}
-	return b.String()
-}
-
-func (a Answer) marginText() string {
-	switch {
-	case a.Margin == 0:
-		return "at no rate of calls"
-	case a.MarginShare == mostLoad:
-		return fmt.Sprintf("even at %v/s, %d times your load", a.Margin, mostLoad)
-	case a.Margin >= 1000:
-		return fmt.Sprintf("up to %.0f/s, %.0f%% of your load", a.Margin, 100*a.MarginShare)
-	}
-	return fmt.Sprintf("up to %.3g/s, %.0f%% of your load", a.Margin, 100*a.MarginShare)
 }

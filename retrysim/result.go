@@ -3,6 +3,8 @@ package retrysim
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry/retrydialect/strict"
@@ -55,28 +57,6 @@ type Outcome struct {
 	seed  uint64
 	since int // calls since the start of the first event
 }
-
-// A Verdict says whether a system recovers after its events.
-type Verdict string
-
-const (
-	// Recovers means that, after the last event, enough calls work for 10 consecutive seconds at
-	// each service that is called from outside. Enough calls work if, over any 3 of these seconds,
-	// the share of calls that work is at least 90 % of the share before the first event. A system
-	// without events recovers if its calls work from the start.
-	Recovers Verdict = "recovers"
-
-	// Draining means that the system has not recovered when the run ends. But its queues get
-	// shorter, or its calls have worked for less than 10 seconds.
-	Draining Verdict = "not back yet"
-
-	// StaysDown means that the system has not recovered and that its queues do not get shorter.
-	// Without its events the system would work, so its own retries and queues keep it down.
-	StaysDown Verdict = "stays down"
-
-	// Overloaded means that the system does not work even without its events.
-	Overloaded Verdict = "overloaded"
-)
 
 // A Second counts the calls from outside that began in one second.
 type Second struct {
@@ -190,4 +170,92 @@ func (l Load) MarshalJSON() ([]byte, error) {
 		plain
 		MeanWait strict.Duration `json:"mean_wait"`
 	}{plain(l), strict.Duration(l.MeanWait)})
+}
+
+// String describes the Answer in a few lines for people to read. The first line is the margin.
+func (a Answer) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s comes back %s; you run at %v/s\n", a.Entry, a.marginText(), a.Rate)
+	if a.Entries > 1 {
+		fmt.Fprintf(&b, "%s is the first of %d entries that fail above that\n", a.Entry, a.Entries)
+	}
+	fmt.Fprintf(&b, "%v (%d of %d runs)\n", a.Outcome, a.Outcome.Agree, a.Outcome.Runs)
+	fmt.Fprintf(&b, "without retries: %v\n", a.WithoutRetries)
+	if a.Calls > 0 {
+		percent := 100 / float64(a.Calls)
+		fmt.Fprintf(&b, "%d of %d calls lost (%.3g%%), %d without retries (%.3g%%)\n",
+			a.Lost, a.Calls, percent*float64(a.Lost),
+			a.LostWithoutRetries, percent*float64(a.LostWithoutRetries))
+	}
+	fmt.Fprintf(&b, "%.0f%% of the work was for callers that had given up\n",
+		100*a.Outcome.Wasted)
+	if a.Scale > 1 {
+		fmt.Fprintf(&b, "simulated with 1/%d of the calls, workers and clients; "+
+			"the counts are for all\n", a.Scale)
+	}
+	return b.String()
+}
+
+func (a Answer) marginText() string {
+	switch {
+	case a.Margin == 0:
+		return "at no rate of calls"
+	case a.MarginShare == mostLoad:
+		return fmt.Sprintf("even at %v/s, %d times your load", a.Margin, mostLoad)
+	case a.Margin >= 1000:
+		return fmt.Sprintf("up to %.0f/s, %.0f%% of your load", a.Margin, 100*a.MarginShare)
+	}
+	return fmt.Sprintf("up to %.3g/s, %.0f%% of your load", a.Margin, 100*a.MarginShare)
+}
+
+// result returns the counts of the run. It leaves out the time after the Duration of s, in
+// which the engine only waits for the last calls.
+func (e *engine) result(s System) Result {
+	r := Result{
+		Seconds:  make([]Second, s.seconds()),
+		Services: make(map[string]Load, len(e.services)),
+	}
+	normal, begin := s.load(), int(s.firstAt()/time.Second)
+	work, wasted := 0.0, 0.0
+	for i := range e.services {
+		v := &e.services[i]
+		l := v.load(len(r.Seconds), max(1, s.part), normal[v.name])
+		for k, row := range l.Seconds {
+			r.Seconds[k].Calls += row.Calls
+			r.Seconds[k].Worked += row.Worked
+			r.Outcome.Calls += row.Calls
+			r.Outcome.Worked += row.Worked
+			if v.Workers > 0 && k >= begin { // with unlimited workers, wasted work delays nobody
+				work += row.Busy
+				wasted += float64(row.Busy * row.Wasted)
+			}
+		}
+		r.Services[v.name] = l
+	}
+	r.Outcome.Wasted = wasted / max(work, 1e-9)
+	return r
+}
+
+// load returns the counts of a service in its first rows, one row for each second. It multiplies
+// all counts by scale, because the engine may simulate a part of a larger system.
+func (v *service) load(seconds, scale int, normal float64) Load {
+	l := Load{
+		Normal:   normal * float64(scale),
+		Seconds:  slices.Clone(v.rows[:seconds]),
+		Waited:   float64(v.waited) / float64(max(1, v.requests)),
+		MeanWait: time.Duration(v.wait / float64(max(1, v.started))),
+	}
+	for k := range l.Seconds {
+		row := &l.Seconds[k]
+		row.Calls *= scale
+		row.Worked *= scale
+		row.Requests *= scale
+		row.Rejected *= scale
+		row.Queue *= scale
+		row.Busy *= float64(scale)
+		l.Requests += row.Requests
+		l.Rejected += row.Rejected
+		l.Peak = max(l.Peak, row.Queue)
+	}
+	return l
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -205,6 +206,35 @@ func (s System) entries() []string {
 	return slices.DeleteFunc(s.names(), func(name string) bool {
 		return s.Services[name].Rate == 0
 	})
+}
+
+// order returns the names of the services, each service before the services that it calls.
+// It returns an error if a service calls itself, directly or through other services.
+func (s System) order() (order []string, err error) {
+	done := map[string]bool{}
+	var visit func(path []string)
+	visit = func(path []string) {
+		last := len(path) - 1
+		name := path[last]
+		if i := slices.Index(path, name); i < last {
+			err = fault("services",
+				"services call each other in a circle: %s: take one of these calls out",
+				strings.Join(path[i:], " -> "))
+		}
+		if done[name] || err != nil {
+			return
+		}
+		for _, e := range s.Services[name].Calls {
+			visit(append(path, e.To))
+		}
+		done[name] = true
+		order = append(order, name)
+	}
+	for _, name := range s.names() {
+		visit([]string{name})
+	}
+	slices.Reverse(order)
+	return order, err
 }
 
 // normalLoad returns how many requests a second each service gets if no attempt fails. rate

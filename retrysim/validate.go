@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -95,33 +93,4 @@ func check(fault func(key string, value any, write string), at string, keys []ke
 // fault returns an error about a key, or about the whole system if the key is "".
 func fault(key, format string, args ...any) error {
 	return strict.One(invalidSystem, key, fmt.Sprintf(format, args...), nil)
-}
-
-// order returns the names of the services, each service before the services that it calls.
-// It returns an error if a service calls itself, directly or through other services.
-func (s System) order() (order []string, err error) {
-	done := map[string]bool{}
-	var visit func(path []string)
-	visit = func(path []string) {
-		last := len(path) - 1
-		name := path[last]
-		if i := slices.Index(path, name); i < last {
-			err = fault("services",
-				"services call each other in a circle: %s: take one of these calls out",
-				strings.Join(path[i:], " -> "))
-		}
-		if done[name] || err != nil {
-			return
-		}
-		for _, e := range s.Services[name].Calls {
-			visit(append(path, e.To))
-		}
-		done[name] = true
-		order = append(order, name)
-	}
-	for _, name := range s.names() {
-		visit([]string{name})
-	}
-	slices.Reverse(order)
-	return order, err
 }

@@ -12,6 +12,28 @@ const (
 	goodShare = 0.9 // the part of the usual share of calls that must work
 )
 
+// A Verdict says whether a system recovers after its events.
+type Verdict string
+
+const (
+	// Recovers means that, after the last event, enough calls work for 10 consecutive seconds at
+	// each service that is called from outside. Enough calls work if, over any 3 of these seconds,
+	// the share of calls that work is at least 90 % of the share before the first event. A system
+	// without events recovers if its calls work from the start.
+	Recovers Verdict = "recovers"
+
+	// Draining means that the system has not recovered when the run ends. But its queues get
+	// shorter, or its calls have worked for less than 10 seconds.
+	Draining Verdict = "not back yet"
+
+	// StaysDown means that the system has not recovered and that its queues do not get shorter.
+	// Without its events the system would work, so its own retries and queues keep it down.
+	StaysDown Verdict = "stays down"
+
+	// Overloaded means that the system does not work even without its events.
+	Overloaded Verdict = "overloaded"
+)
+
 // judge sets the Outcome of a run from the calls that worked. A call counts in the second in
 // which it began, so that a burst of late answers does not hide new failures.
 func (s System) judge(r *Result) {
@@ -143,3 +165,10 @@ func emptyIn(r *Result, end int) (left time.Duration, growing bool) {
 	}
 	return min(time.Duration(last/-slope)*time.Second, maxTime), false
 }
+
+// inDoubt reports whether a longer run may have another Verdict.
+func (r *Result) inDoubt() bool {
+	return !r.growing && (r.Outcome.Verdict == StaysDown || r.Outcome.Verdict == Draining)
+}
+
+func (o Outcome) back() bool { return o.Verdict == Recovers || o.Verdict == Draining }

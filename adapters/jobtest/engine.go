@@ -23,7 +23,11 @@ package jobtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/goretry/retry"
@@ -156,4 +160,52 @@ type Forger interface {
 	// run, or names a destination outside the queue. Its reason is missing or ReasonPermanent.
 	// Dead must not return forged letters.
 	Forge(ctx context.Context, keys []string) error
+}
+
+// `must` ends the test if err is not nil.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// `open` opens a queue, and deletes the queue at the end of the test.
+func open(t *testing.T, e Engine, name string) Queue {
+	t.Helper()
+	q, err := e.Open(t.Context(), name)
+	must(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := q.Close(ctx, true); err != nil {
+			t.Error(err)
+		}
+	})
+	return q
+}
+
+// enqueue adds jobs to the queue and returns their keys. The parameter `jobs` is the number of
+// jobs.
+func enqueue(t *testing.T, ctx context.Context, q Queue, jobs int) []string {
+	t.Helper()
+	keys := make([]string, jobs)
+	var next atomic.Int64
+	var producers sync.WaitGroup
+	errs := make([]error, 8)
+	for p := range errs {
+		producers.Go(func() {
+			for errs[p] == nil {
+				i := int(next.Add(1)) - 1
+				if i >= jobs {
+					return
+				}
+				keys[i] = fmt.Sprintf("job-%d", i+1)
+				errs[p] = q.Enqueue(ctx, keys[i], 0)
+			}
+		})
+	}
+	producers.Wait()
+	must(t, errors.Join(errs...))
+	return keys
 }

@@ -65,7 +65,7 @@ func times(n int, s step) (script []step) {
 // table returns the rows. Rows that wait until a lease ends come first, so that other rows can
 // run meanwhile.
 func table(e Engine) []row {
-	return slices.Concat(workerRows(e), countRows(e.Unit), errorRows(e), timeRows(e.Unit))
+	return slices.Concat(workerRows(e), limitRows(e.Unit), errorRows(e), timeRows(e.Unit))
 }
 
 // three returns a policy of three attempts, which most rows use. If `change` is not nil, it may
@@ -120,8 +120,8 @@ func workerRows(e Engine) []row {
 	}
 }
 
-// countRows returns the rows whose jobs succeed or reach a limit on attempts.
-func countRows(u time.Duration) []row {
+// limitRows returns the rows whose jobs succeed or reach a limit on attempts.
+func limitRows(u time.Duration) []row {
 	jittered := three(u, func(p *retry.Policy) { p.Jitter = retry.EqualJitter })
 	undelayed := three(u, func(p *retry.Policy) { p.Backoff = nil })
 	unlimited := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Millisecond)}

@@ -399,29 +399,3 @@ func TestLostConnection(t *testing.T) {
 		})
 	}
 }
-
-func TestDeadLetterOf(t *testing.T) {
-	for _, row := range []struct {
-		name  string
-		value any
-		want  retryjob.DeadLetter
-		err   string
-	}{
-		{"a dead letter", `{"key":"k","reason":"attempts_exhausted","attempts":3}`,
-			retryjob.DeadLetter{Key: "k", Reason: retry.ReasonExhausted, Attempts: 3}, ""},
-		{"no header", nil, retryjob.DeadLetter{}, "retryamqp: not a dead letter: the header retry-dead-letter is missing"},
-		{"not a text", int64(7), retryjob.DeadLetter{}, "retryamqp: not a dead letter: the header retry-dead-letter is missing"},
-		{"no JSON", "boom", retryjob.DeadLetter{}, "retryamqp: header retry-dead-letter: invalid character"},
-		{"cut off", `{"key":"k"`, retryjob.DeadLetter{}, "retryamqp: header retry-dead-letter: unexpected end"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			d, err := retryamqp.DeadLetterOf(amqp.Table{"retry-dead-letter": row.value})
-			assert.Equal(t, row.want, d)
-			if row.err == "" {
-				assert.NoError(t, err)
-			} else {
-				assert.ErrorContains(t, err, row.err)
-			}
-		})
-	}
-}

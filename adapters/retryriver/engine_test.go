@@ -3,6 +3,7 @@ package retryriver_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -265,4 +266,20 @@ func (q *queue) Close(ctx context.Context, remove bool) error {
 	}
 	_, err := q.pool.Exec(ctx, "DROP SCHEMA "+q.schema+" CASCADE")
 	return err
+}
+
+// PostgreSQL restarts under load. Every second restart follows a crash.
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+	s := servers.Postgres(t)
+	url := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", s.Address)
+	jobtest.Restarts(t, engineAt(url), 200, servers.Amount(t, "RETRY_RESTARTS", 2), func(n int) error {
+		if n%2 == 0 {
+			s.Stop()
+		} else {
+			s.Crash()
+		}
+		s.Start()
+		return nil
+	})
 }

@@ -2,17 +2,13 @@ package retryriver_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
@@ -20,27 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/adapters/jobtest"
-	"github.com/goretry/retry/adapters/jobtest/servers"
 	"github.com/goretry/retry/adapters/retryriver"
 	"github.com/goretry/retry/retryjob"
 )
-
-// PostgreSQL restarts under load. Every second restart follows a crash.
-func TestRestarts(t *testing.T) {
-	t.Parallel()
-	s := servers.Postgres(t)
-	url := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", s.Address)
-	jobtest.Restarts(t, engineAt(url), 200, servers.Amount(t, "RETRY_RESTARTS", 2), func(n int) error {
-		if n%2 == 0 {
-			s.Stop()
-		} else {
-			s.Crash()
-		}
-		s.Start()
-		return nil
-	})
-}
 
 func TestNewRefusesAnInvalidPolicy(t *testing.T) {
 	_, err := retryriver.New(retry.Policy{MaxAttempts: -2})
@@ -146,24 +124,6 @@ func TestAPolicyForEachKind(t *testing.T) {
 	assert.Equal(t, [...]any{retry.ReasonNonRetryable, 1}, [...]any{d.Reason, d.Attempts})
 }
 
-// Redrive may have read a row before the job ran again and ended again. Then the row is a
-// different dead letter, and Redrive leaves it.
-func TestRedriveLeavesALaterDeadLetter(t *testing.T) {
-	t.Parallel()
-	s := newService(t, work(fails[args]), work(fails[other]))
-	inserted := s.insert(other{}, nil)
-	s.end(inserted.ID)
-	result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{Filter: func(retryjob.DeadLetter) bool {
-		result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{})
-		assert.NoError(t, err)
-		assert.Equal(t, retryjob.RedriveResult{Found: 1, Moved: 1}, result)
-		assert.Len(t, s.end(inserted.ID).Errors, 2)
-		return true
-	}})
-	require.NoError(t, err)
-	assert.Equal(t, retryjob.RedriveResult{Found: 1, Skipped: 1}, result)
-}
-
 func TestInsert(t *testing.T) {
 	t.Parallel()
 	s := newService(t, work(fails[args]), work(fails[other]))
@@ -250,38 +210,6 @@ func TestJobsOfAnotherClient(t *testing.T) {
 	}
 }
 
-// A row of a newer version may have a reason that this version does not know. If somebody else
-// has ended a job, or has ended it again later, its row is not a dead letter.
-func TestDeadLetterOf(t *testing.T) {
-	const discarded, canceled = rivertype.JobStateDiscarded, rivertype.JobStateCancelled
-	for _, row := range []struct {
-		state    rivertype.JobState
-		attempt  int
-		metadata string
-		want     string
-	}{
-		{discarded, 2, `{"retry": {"moon": "full", "dead_attempt": 2, "dead": {"reason": "too_tired", "attempts": 4}}}`, ""},
-		{canceled, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired", "attempts": 4}}}`, ""},
-		{discarded, 2, `{"retry": {"max_attempts": 2}}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no key "dead" under the key "retry"`},
-		{discarded, 2, ``, `retryriver: job 7 is not a dead letter of this package: its metadata have no key "dead" under the key "retry"`},
-		{discarded, 2, `{}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no key "dead" under the key "retry"`},
-		{discarded, 2, `{"Retry": 5}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no key "dead" under the key "retry"`},
-		{discarded, 2, `{"retry": {"dead": {"attempts": 4}}}`, `the key "reason" is missing`},
-		{discarded, 2, `{"retry": {"dead": {"reason": "tired"}}`, "retryriver: job 7 is not a dead letter of this package: unexpected end of JSON input"},
-		{discarded, 3, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "after its end in attempt 2, an operator has canceled it or run it again"},
-		{canceled, 2, `{"cancel_attempted_at": "x", "retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "an operator has canceled it or run it again"},
-		{rivertype.JobStateAvailable, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "an operator has canceled it or run it again"},
-	} {
-		d, err := retryriver.DeadLetterOf(&rivertype.JobRow{ID: 7, State: row.state, Attempt: row.attempt, Metadata: []byte(row.metadata)})
-		if row.want == "" {
-			require.NoError(t, err)
-			assert.Equal(t, retryjob.DeadLetter{Reason: "too_tired", Attempts: 4}, d)
-		} else {
-			assert.ErrorContains(t, err, row.want)
-		}
-	}
-}
-
 // The special errors of River have their usual effect.
 func TestSignals(t *testing.T) {
 	t.Parallel()
@@ -333,155 +261,6 @@ func TestNextRetryAfterTheWorkerDied(t *testing.T) {
 		next := plugin.NextRetry(row)
 		assert.GreaterOrEqual(t, next.Sub(before), delay)
 		assert.LessOrEqual(t, time.Until(next), delay)
-	}
-}
-
-// A moved job gets all its attempts again, and keeps its own limit and its errors. If another
-// job has the same unique key, the job stays a dead letter.
-func TestRedriveKeepsTheJob(t *testing.T) {
-	t.Parallel()
-	s := newService(t, work(fails[args]), work(fails[other]))
-	unique := river.UniqueOpts{ByArgs: true, ByState: []rivertype.JobState{rivertype.JobStateAvailable, rivertype.JobStatePending,
-		rivertype.JobStateRunning, rivertype.JobStateRetryable, rivertype.JobStateScheduled}}
-	first := s.insert(args{"a"}, &river.InsertOpts{MaxAttempts: 2, Metadata: []byte(`{"tenant":"acme","retries":{"n":1}}`), Tags: []string{"x-tenant"}, Priority: 3})
-	second := s.insert(args{"b"}, &river.InsertOpts{UniqueOpts: unique})
-	s.end(first.ID)
-	s.end(second.ID)
-	s.insert(args{"b"}, &river.InsertOpts{UniqueOpts: unique, ScheduledAt: time.Now().Add(time.Hour)})
-
-	result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{})
-	require.NoError(t, err)
-	assert.Equal(t, retryjob.RedriveResult{Found: 2, Moved: 1, Skipped: 1}, result)
-	row := s.end(first.ID)
-	d, err := retryriver.DeadLetterOf(row)
-	require.NoError(t, err)
-	assert.Equal(t, 2, d.Attempts)
-	require.Len(t, row.Errors, 4)
-	assert.Equal(t, row.Errors[2].At.UTC(), d.Began)
-	assert.Regexp(t, `"earlier": 2\b.*"max_attempts": 2\b`, string(row.Metadata))
-	var kept struct {
-		Tenant  string
-		Retries map[string]int
-	}
-	require.NoError(t, json.Unmarshal(row.Metadata, &kept))
-	assert.Equal(t, [...]any{"acme", map[string]int{"n": 1}, []string{"x-tenant"}, 3}, [...]any{kept.Tenant, kept.Retries, row.Tags, row.Priority})
-}
-
-// A deaf connection gets no answers while its server hangs.
-type deaf struct {
-	net.Conn
-	hangs *atomic.Bool
-}
-
-func (d deaf) Read(b []byte) (int, error) {
-	for {
-		n, err := d.Conn.Read(b)
-		if err != nil || !d.hangs.Load() {
-			return n, err
-		}
-	}
-}
-
-// If PostgreSQL hangs, Redrive still ends with its context, and a later Redrive moves the rest.
-func TestRedriveOfADatabaseThatHangs(t *testing.T) {
-	t.Parallel()
-	s := newService(t, work(fails[args]), work(fails[other]))
-	for range 3 {
-		s.end(s.insert(other{}, nil).ID)
-	}
-	hangs, seen := new(atomic.Bool), 0
-	config, err := pgxpool.ParseConfig(databaseURL(t))
-	require.NoError(t, err)
-	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, network, address)
-		return deaf{conn, hangs}, err
-	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	require.NoError(t, err)
-	defer pool.Close()
-	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Schema: s.schema, Logger: quiet})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	_, err = retryriver.Redrive(ctx, client, retryjob.RedriveOptions{Window: time.Hour, Filter: func(retryjob.DeadLetter) bool {
-		if seen++; seen == 2 {
-			hangs.Store(true)
-			time.AfterFunc(50*time.Millisecond, cancel) // while it waits for an answer
-		}
-		return true
-	}})
-	assert.ErrorIs(t, err, context.Canceled)
-	result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{Window: time.Hour})
-	require.NoError(t, err)
-	assert.Contains(t, []int{1, 2}, result.Moved) // PostgreSQL may have moved the second one
-}
-
-// If a row cannot go back, Redrive still goes on. In one row, the number of the attempt is
-// impossible. The database refuses to change another row.
-func TestRedriveOfAStrangersRows(t *testing.T) {
-	t.Parallel()
-	s := newService(t, work(fails[args]), work(fails[other]))
-	const insert = `.river_job (kind, args, max_attempts, attempt, state, finalized_at, metadata, tags) VALUES ('jobtest', '{}', 4, $1::int, 'discarded', now(),
-		jsonb_build_object('retry', jsonb_build_object('dead_attempt', $1::int, 'dead', jsonb_build_object('key', $2::text, 'reason', 'planted'))), ARRAY[$2::text])`
-	for key, attempt := range map[string]int{"no attempt": 0, "refused": 1, "good": 1} {
-		_, err := s.pool.Exec(t.Context(), "INSERT INTO "+s.schema+insert, attempt, key)
-		require.NoError(t, err)
-	}
-	_, err := s.pool.Exec(t.Context(), "ALTER TABLE "+s.schema+".river_job ADD CONSTRAINT refuses CHECK (tags <> ARRAY['refused'::varchar(255)] OR state = 'discarded')")
-	require.NoError(t, err)
-	result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{Window: time.Hour})
-	assert.ErrorContains(t, err, "retryriver: redrive: 2 of 3 dead letters cannot go back, and stay: ")
-	assert.ErrorContains(t, err, `"no attempt": retryriver: job `)
-	assert.ErrorContains(t, err, `"refused": job `)
-	assert.Equal(t, retryjob.RedriveResult{Found: 3, Moved: 1, Skipped: 2}, result)
-}
-
-// A dead letter is valid only for the end that it describes. It is not valid any more if an
-// operator has run the job again, and the job was canceled or succeeded. TestRedrive cancels
-// jobs before they run.
-func TestADeadLetterOfAnEarlierEnd(t *testing.T) {
-	t.Parallel()
-	began, outcome := make(chan struct{}, 1), make(chan error, 1)
-	s := newService(t, work(func(ctx context.Context, _ *river.Job[args]) error {
-		began <- struct{}{}
-		select {
-		case err := <-outcome:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}), work(fails[other]))
-	bury := func() int64 {
-		inserted := s.insert(args{}, nil)
-		outcome <- retry.Permanent(errBoom)
-		<-began
-		_, err := retryriver.DeadLetterOf(s.end(inserted.ID))
-		require.NoError(t, err)
-		return inserted.ID
-	}
-	rerun := func(id int64) {
-		_, err := s.client.JobRetry(t.Context(), id)
-		require.NoError(t, err)
-	}
-	for name, then := range map[string]func(id int64){
-		"canceled while it runs": func(id int64) {
-			rerun(id)
-			<-began
-			_, err := s.client.JobCancel(t.Context(), id)
-			require.NoError(t, err)
-		},
-		"it succeeds": func(id int64) { rerun(id); <-began; outcome <- nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			id := bury()
-			then(id)
-			ended := s.end(id)
-			assert.Regexp(t, `"retry": {"max_attempts": \d+}`, string(ended.Metadata), "the letter is gone")
-			_, err := retryriver.DeadLetterOf(ended)
-			assert.Error(t, err)
-			result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{})
-			require.NoError(t, err)
-			assert.Zero(t, result.Moved)
-		})
 	}
 }
 

@@ -50,12 +50,8 @@ package retrytemporal
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
 	"runtime/debug"
-	"slices"
-	"time"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
@@ -115,29 +111,6 @@ func (a *inbound) ExecuteActivity(
 	return result, failure
 }
 
-// jobOf returns the retryjob.Job of an activity. The times in info are from the server's clock,
-// but Job.Began must be from this machine's clock. A time that the server did not send is in
-// 1970.
-func jobOf(info activity.Info) retryjob.Job {
-	var waited time.Duration
-	if info.ScheduledTime.Unix() > 0 {
-		waited = max(0, info.StartedTime.Sub(info.ScheduledTime))
-	}
-	workflow := info.WorkflowExecution
-	job := retryjob.Job{
-		Key:     fmt.Sprintf("%s/%s/%s", workflow.ID, workflow.RunID, info.ActivityID),
-		Attempt: int(info.Attempt),
-		Began:   time.Now().Add(-waited),
-	}
-	if workflow.ID == "" { // the activity runs outside a workflow
-		job.Key = info.ActivityID + "/" + info.ActivityRunID
-	}
-	if info.RetryPolicy != nil {
-		job.MaxAttempts = int(info.RetryPolicy.MaximumAttempts)
-	}
-	return job
-}
-
 // execute runs the activity, and turns a panic into an error, so that the policy decides. The
 // SDK would also turn the panic into an error, but then the server would decide. The SDK drops
 // the details of an error with the type PanicError. So the returned error has the type Panic,
@@ -155,73 +128,4 @@ func (a *inbound) execute(
 		}
 	}()
 	return a.Next.ExecuteActivity(ctx, in)
-}
-
-// `mark` wraps the error of an attempt with retry.Permanent or retry.After, if Temporal's own
-// errors or the server's policy require this.
-func mark(err error, server *temporal.RetryPolicy) error {
-	if err == nil {
-		return nil
-	}
-	unmarked := retry.Unwrap(&retry.Error{Err: err})
-	final := server != nil && slices.Contains(server.NonRetryableErrorTypes, typeOf(unmarked))
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) {
-		final = final || app.NonRetryable()
-		err = retry.After(app.NextRetryDelay(), err)
-	}
-	if final {
-		return retry.Permanent(err)
-	}
-	return err
-}
-
-// Server returns a RetryPolicy for the server. Set it in the ActivityOptions of a workflow if
-// the worker has an [Interceptor] with the policy p. The RetryPolicy allows as many attempts as
-// p.
-//
-// The delays of the RetryPolicy apply only if the server decides alone, because a worker was
-// lost or too slow. The first of these delays is the first delay of p. Each further delay is
-// the previous delay, multiplied by the Factor of p's Exponential. For any other Backoff, the
-// factor is 2. No delay is longer than the longest of the first hundred delays of p.
-//
-// For a job with its own limit, write Server(p.ForJob(limit)). If p is invalid, the
-// RetryPolicy allows one attempt.
-//
-// # What the server decides
-//
-// The MaximumAttempts of the server's policy can lower the limit of the interceptor's policy.
-// If the interceptor's policy has neither MaxAttempts nor MaxRetries, MaximumAttempts is the
-// limit. To forbid retries in any case, set MaxAttempts to 1 in the interceptor's policy, or
-// set NonRetryable.
-//
-// The server decides alone if an attempt is lost with its worker, or exceeds its
-// StartToCloseTimeout. In these cases, the server uses the RetryPolicy from the function
-// Server. So the server starts no more attempts than p allows, and no delay is longer than the
-// longest delay of p. If this was the last attempt, the workflow gets a TimeoutError, and
-// OnEvent is not called. The worker can decide about slow attempts if you set an AttemptTimeout
-// that is shorter than the StartToCloseTimeout.
-//
-// A delay of zero becomes 1ms, because a NextRetryDelay of zero means that no delay is set. A
-// delay below a second may take up to a second, because Temporal's timers have a precision of
-// about a second.
-func Server(p retry.Policy) *temporal.RetryPolicy {
-	limit := p.EffectiveMax()
-	if limit == 1 {
-		return &temporal.RetryPolicy{MaximumAttempts: 1}
-	}
-	delays := p.Delays(100)
-	first := max(leastDelay, delays[0])
-	bounds := &temporal.RetryPolicy{
-		InitialInterval:    first,
-		BackoffCoefficient: 2,
-		MaximumInterval:    max(first, slices.Max(delays)),
-	}
-	if b, ok := p.Backoff.(retry.Exponential); ok && b.Factor != 0 {
-		bounds.BackoffCoefficient = b.Factor
-	}
-	if limit != retry.Unlimited {
-		bounds.MaximumAttempts = int32(min(limit, math.MaxInt32))
-	}
-	return bounds
 }

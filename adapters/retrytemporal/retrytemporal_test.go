@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/common/v1"
-	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
@@ -23,7 +21,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retrytemporal"
-	"github.com/goretry/retry/retryjob"
 )
 
 // fails returns an activity that always fails with err.
@@ -141,45 +138,6 @@ type silent struct{ error }
 
 func (silent) Error() string   { return "silent" }
 func (s silent) Unwrap() error { return s.error }
-
-// An error may have any number of details in any encoding, before the dead letter or in its
-// place. The error may also come from a workflow's history.
-func TestDeadLetterOf(t *testing.T) {
-	garbage := converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{"encoding": []byte("moon")}, Data: []byte{0xff}})
-	letter := retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: 4}
-	with := func(details ...any) error { return temporal.NewApplicationError("x", "X", details...) }
-	arrived := func(details ...any) error { return sent(t, with(details...)) }
-	for name, tc := range map[string]struct {
-		err error
-		ok  bool
-	}{
-		"a letter":                      {arrived(letter), true},
-		"one of a newer version":        {arrived(map[string]any{"reason": "too_tired", "attempts": 4, "moon": "full"}), true},
-		"garbage before it":             {arrived(garbage, letter), true},
-		"100,000 before it":             {arrived(append(slices.Repeat([]any{7}, 100_000), letter)...), true},
-		"null before it":                {arrived(nil, letter), true},
-		"garbage":                       {arrived(letter, garbage), false},
-		"null":                          {arrived(letter, nil), false},
-		"no attempts":                   {arrived(map[string]any{"reason": "deadline"}), false},
-		"negative attempts":             {arrived(map[string]any{"reason": "deadline", "attempts": -1}), false},
-		"attempts beyond an int":        {arrived(map[string]any{"reason": "deadline", "attempts": 1e300}), false},
-		"a reason that is no text":      {arrived(map[string]any{"reason": 7, "attempts": 1}), false},
-		"a time of the year 10,000":     {arrived(map[string]any{"reason": "deadline", "attempts": 1, "began": "10000-01-01T00:00:00Z"}), false},
-		"nil":                           {nil, false},
-		"a plain error":                 {errBoom, false},
-		"one without details":           {with(), false},
-		"one with details of its own":   {with(7, "text"), false},
-		"one with a mapping of its own": {with(map[string]int{"a": 1}), false},
-		"one with a reason of its own":  {arrived(map[string]string{"reason": "no stock"}), false},
-		"a last attempt that was lost": {temporal.NewTimeoutError(enums.TIMEOUT_TYPE_START_TO_CLOSE,
-			with(retryjob.DeadLetter{Reason: retry.ReasonRetry, Attempts: 1})), false},
-	} {
-		d, ok := retrytemporal.DeadLetterOf(tc.err)
-		assert.Equal(t, tc.ok, ok, name)
-		assert.Equal(t, tc.ok, d.Attempts == 4, name)
-		assert.True(t, ok || d.Attempts == 0, name)
-	}
-}
 
 // The details, the cause and the category of the activity's ApplicationError reach the
 // workflow, even if the activity got the error from another process. A nil among the details

@@ -82,19 +82,6 @@ func (d difference) String() string {
 	return (&policyfile.Fault{File: d.File, Line: d.Line, Text: d.What}).Error()
 }
 
-// status returns the exit status of explain.
-func (s *summary) status() int {
-	n := s.comparison
-	switch {
-	case s.Reversed != "":
-		return found
-	case n != nil && (len(n.Differs) > 0 || s.First != nil || n.Checked+n.ByCode == 0):
-		return found
-	default:
-		return ok
-	}
-}
-
 // text writes the report of the comparison.
 func (n *comparison) text(p *paragraph, s *summary) {
 	number := preview.Thousands[int]

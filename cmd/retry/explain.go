@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/logs"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
@@ -236,6 +237,39 @@ func (x *explanation) print(t *logs.Trace, differs bool) {
 		x.separator = "\n"
 		fmt.Fprint(x.out, retrylog.Explain(t.Records))
 	}
+}
+
+// asJSON returns a call as JSON.
+func asJSON(t *logs.Trace) []byte {
+	first, last := t.Records[0], t.Last()
+	failure, failures := "", failuresOf(t)
+	if len(failures) > 0 && t.Reason != retry.ReasonSuccess {
+		failure = failures[len(failures)-1].Error()
+	}
+	data, _ := json.Marshal(struct { // texts and numbers can always be encoded
+		Source   string       `json:"source,omitempty"`
+		Key      string       `json:"key,omitempty"`
+		File     string       `json:"file"`
+		Line     int          `json:"line"`
+		Began    string       `json:"began"`
+		Ended    string       `json:"ended"`
+		Attempts int          `json:"attempts"`
+		Reason   retry.Reason `json:"reason,omitempty"` // "" if the log lacks the end of the call
+		Class    string       `json:"class,omitempty"`
+		Error    string       `json:"error,omitempty"`
+	}{
+		Source:   first.Source,
+		Key:      t.Key,
+		File:     t.File(),
+		Line:     first.Line,
+		Began:    instant(first.Event.Time.Add(-first.Event.Elapsed)),
+		Ended:    instant(last.Time),
+		Attempts: last.Attempt,
+		Reason:   last.Reason,
+		Class:    last.Class,
+		Error:    failure,
+	})
+	return data
 }
 
 // counted returns a number with its noun: 1 policy, 2 policies.

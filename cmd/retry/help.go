@@ -16,15 +16,6 @@ import (
 //go:embed policy.schema.json
 var schemaText []byte
 
-// replaced maps a word that users may take for a command to the command that does the work.
-var replaced = map[string]string{
-	"keys":    "help policy",
-	"schema":  "lint -schema",
-	"check":   "explain -policy FILE",
-	"whatif":  "simulate FILE",
-	"explore": "plan -page FILE",
-}
-
 // valuesHelp is the last part of "retry help policy". It explains the values of the keys.
 const valuesHelp = `
 A duration is text, such as "200ms" or "1m30s".

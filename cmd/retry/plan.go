@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -219,12 +218,4 @@ func printJSON(s *streams, p policy, retries int, key string) int {
 	}
 	writeJSON(s.out, form)
 	return ok
-}
-
-// writeJSON writes v as indented JSON.
-func writeJSON(w io.Writer, v any) {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // run reports an error of the writer
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -289,6 +288,19 @@ func (s *summary) finish() {
 	}
 }
 
+// status returns the exit status of explain.
+func (s *summary) status() int {
+	n := s.comparison
+	switch {
+	case s.Reversed != "":
+		return found
+	case n != nil && (len(n.Differs) > 0 || s.First != nil || n.Checked+n.ByCode == 0):
+		return found
+	default:
+		return ok
+	}
+}
+
 // A paragraph is a text that consists of sentences, each with a condition.
 type paragraph struct{ strings.Builder }
 
@@ -379,37 +391,4 @@ func title(t *tabwriter.Writer, row int, columns string) {
 	if row == 0 {
 		fmt.Fprintf(t, "\n%s\n", columns)
 	}
-}
-
-// asJSON returns a call as JSON.
-func asJSON(t *logs.Trace) []byte {
-	first, last := t.Records[0], t.Last()
-	failure, failures := "", failuresOf(t)
-	if len(failures) > 0 && t.Reason != retry.ReasonSuccess {
-		failure = failures[len(failures)-1].Error()
-	}
-	data, _ := json.Marshal(struct { // texts and numbers can always be encoded
-		Source   string       `json:"source,omitempty"`
-		Key      string       `json:"key,omitempty"`
-		File     string       `json:"file"`
-		Line     int          `json:"line"`
-		Began    string       `json:"began"`
-		Ended    string       `json:"ended"`
-		Attempts int          `json:"attempts"`
-		Reason   retry.Reason `json:"reason,omitempty"` // "" if the log lacks the end of the call
-		Class    string       `json:"class,omitempty"`
-		Error    string       `json:"error,omitempty"`
-	}{
-		Source:   first.Source,
-		Key:      t.Key,
-		File:     t.File(),
-		Line:     first.Line,
-		Began:    instant(first.Event.Time.Add(-first.Event.Elapsed)),
-		Ended:    instant(last.Time),
-		Attempts: last.Attempt,
-		Reason:   last.Reason,
-		Class:    last.Class,
-		Error:    failure,
-	})
-	return data
 }

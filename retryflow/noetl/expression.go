@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/goretry/retry/retryflow"
 	"github.com/goretry/retry/retryflow/noetl/internal/jinja"
@@ -73,6 +74,68 @@ func (t *template) named(err error) error {
 		return missingError{named}
 	}
 	return named
+}
+
+// attempts evaluates t as a number of attempts.
+func (t *template) attempts(lookup func(string) (any, bool)) (int, error) {
+	v, err := t.value(lookup)
+	if err != nil {
+		return 0, err
+	}
+	switch v := v.(type) {
+	case int:
+		if v >= 1 {
+			return v, nil
+		}
+	case string:
+		if n, err := wholeNumber(v); err == nil && n >= 1 {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("%s: %s is not a number of attempts", oneLine(t.text), show(v))
+}
+
+// delay evaluates t as a delay in seconds.
+func (t *template) delay(lookup func(string) (any, bool)) (time.Duration, error) {
+	v, err := t.value(lookup)
+	if err != nil {
+		return 0, err
+	}
+	var f float64
+	switch v := v.(type) {
+	case int:
+		f = float64(v)
+	case int64:
+		f = float64(v)
+	case float64:
+		f = v
+	case string:
+		if f, err = parseNumber(v); err != nil {
+			return 0, t.named(fmt.Errorf("text %.100q is not a number of seconds", v))
+		}
+	default:
+		return 0, t.named(fmt.Errorf("%s is not a number of seconds", show(v)))
+	}
+	d, err := seconds(f)
+	return d, t.named(err)
+}
+
+// show describes a value for an error.
+func show(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "none"
+	case string:
+		return fmt.Sprintf("text %.100q", v)
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "a mapping"
+	case bool, int, int64, float64:
+		return fmt.Sprint(v)
+	default:
+		return fmt.Sprintf("a %T", v)
+	}
 }
 
 // A missingError is the error of an expression that needs a missing name or key. If the

@@ -1,11 +1,7 @@
 package noetl
 
 import (
-	"errors"
-	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -230,45 +226,6 @@ func (r *reader) attempts(k *key, absent int, d dialect) (int, attempts) {
 	return attempts, nil
 }
 
-func wholeNumber(text string) (int, error) { return strconv.Atoi(strings.TrimSpace(text)) }
-
-// attempts evaluates t as a number of attempts.
-func (t *template) attempts(lookup func(string) (any, bool)) (int, error) {
-	v, err := t.value(lookup)
-	if err != nil {
-		return 0, err
-	}
-	switch v := v.(type) {
-	case int:
-		if v >= 1 {
-			return v, nil
-		}
-	case string:
-		if n, err := wholeNumber(v); err == nil && n >= 1 {
-			return n, nil
-		}
-	}
-	return 0, fmt.Errorf("%s: %s is not a number of attempts", oneLine(t.text), show(v))
-}
-
-// show describes a value for an error.
-func show(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "none"
-	case string:
-		return fmt.Sprintf("text %.100q", v)
-	case []any:
-		return "a list"
-	case map[string]any:
-		return "a mapping"
-	case bool, int, int64, float64:
-		return fmt.Sprint(v)
-	default:
-		return fmt.Sprintf("a %T", v)
-	}
-}
-
 // delay reads a delay: a number of seconds, or an expression that computes the number. absent is
 // the result if the key is missing.
 func (r *reader) delay(k *key, absent time.Duration, d dialect) (time.Duration, delay) {
@@ -295,64 +252,6 @@ func (r *reader) seconds(k *key, write string) time.Duration {
 		r.fault(k.place, "%s is %s: %s", k.name, describe(n), write)
 	}
 	return d
-}
-
-// number reads a number, or a text that is a number.
-func number(n *yaml.Node) (f float64, err error) {
-	switch {
-	case isText(n):
-		return parseNumber(n.Value)
-	case n.Tag == "!!int" || n.Tag == "!!float":
-		err = n.Decode(&f)
-		return f, err
-	default:
-		return 0, errors.New("not a number")
-	}
-}
-
-// delay evaluates t as a delay in seconds.
-func (t *template) delay(lookup func(string) (any, bool)) (time.Duration, error) {
-	v, err := t.value(lookup)
-	if err != nil {
-		return 0, err
-	}
-	var f float64
-	switch v := v.(type) {
-	case int:
-		f = float64(v)
-	case int64:
-		f = float64(v)
-	case float64:
-		f = v
-	case string:
-		if f, err = parseNumber(v); err != nil {
-			return 0, t.named(fmt.Errorf("text %.100q is not a number of seconds", v))
-		}
-	default:
-		return 0, t.named(fmt.Errorf("%s is not a number of seconds", show(v)))
-	}
-	d, err := seconds(f)
-	return d, t.named(err)
-}
-
-// parseNumber reads a decimal number. It refuses the other forms that Go accepts, such as 0x1p4.
-func parseNumber(text string) (float64, error) {
-	text = strings.TrimSpace(text)
-	if strings.Trim(text, "+-.0123456789eE") != "" {
-		return 0, strconv.ErrSyntax
-	}
-	return strconv.ParseFloat(text, 64)
-}
-
-// maxSeconds is the longest time.Duration in seconds, about 292 years.
-const maxSeconds = math.MaxInt64 / int64(time.Second)
-
-// seconds returns f seconds as a duration, rounded to nanoseconds.
-func seconds(f float64) (time.Duration, error) {
-	if !(f >= 0 && f <= float64(maxSeconds)) {
-		return 0, fmt.Errorf("%v is not a number of seconds from 0 to %d", f, maxSeconds)
-	}
-	return time.Duration(math.Round(f * float64(time.Second))), nil
 }
 
 // readCondition reads the condition of a rule.

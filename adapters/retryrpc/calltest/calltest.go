@@ -98,22 +98,22 @@ var rows = []row{
 		policy:   func(p *retry.Policy) { p.AttemptTimeout, p.MaxAttempts = attemptTimeout, 1000 },
 		attempts: 2, reason: retry.ReasonSuccess},
 	{name: "Enter refuses the first attempt", answers: []Answer{OK},
-		policy:   func(p *retry.Policy) { p.Enter = refuses(1) },
+		policy:   func(p *retry.Policy) { p.Enter = refusing(1) },
 		attempts: 0, reason: retry.ReasonWait},
 	{name: "Enter refuses a retry", answers: []Answer{Down},
-		policy:   func(p *retry.Policy) { p.Enter = refuses(2) },
+		policy:   func(p *retry.Policy) { p.Enter = refusing(2) },
 		attempts: 1, reason: retry.ReasonWait},
 	{name: "Enter refuses nothing", answers: []Answer{Down, OK},
-		policy:   func(p *retry.Policy) { p.Enter = refuses(3) },
+		policy:   func(p *retry.Policy) { p.Enter = refusing(3) },
 		attempts: 2, reason: retry.ReasonSuccess},
 	{name: "budget of the policy", answers: []Answer{Down},
 		policy:   func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} },
 		attempts: 3, reason: retry.ReasonBudget},
 }
 
-// refuses returns an Enter that refuses the attempt with this number. The Enter returns another
+// refusing returns an Enter that refuses the attempt with this number. The Enter returns another
 // error if it is not called exactly once for each attempt.
-func refuses(attempt int) func(context.Context, retry.Event) error {
+func refusing(attempt int) func(context.Context, retry.Event) error {
 	calls := 0
 	return func(_ context.Context, e retry.Event) error {
 		calls++

@@ -42,18 +42,6 @@ func bodyOf(fn ast.Node) *ast.BlockStmt {
 	return fn.(*ast.FuncDecl).Body
 }
 
-// resultOf returns the variable to which the error of a call is assigned. It returns nil if the
-// error is not assigned to a variable.
-func (u *uses) resultOf(call *call) *types.Var {
-	switch p := call.cursor.Parent().Node().(type) {
-	case *ast.AssignStmt:
-		return u.local(p.Lhs[len(p.Lhs)-1])
-	case *ast.ValueSpec:
-		return u.local(p.Names[len(p.Names)-1])
-	}
-	return nil
-}
-
 // flow follows each path through body that begins after the node start, and calls visit for each
 // node on the path. If visit returns false, flow does not follow the path any further. flow returns
 // true if a path reaches the end of body.
@@ -112,17 +100,6 @@ func (u *uses) assigns(n ast.Node, v *types.Var) bool {
 	return false
 }
 
-// deref returns the type to which t points, or t if t is not a pointer.
-func deref(t types.Type) types.Type {
-	if t == nil {
-		return types.Typ[types.Invalid]
-	}
-	if pointer, ok := t.Underlying().(*types.Pointer); ok {
-		return pointer.Elem()
-	}
-	return t
-}
-
 // returnsOf returns the return statements of a function, without the return statements of function
 // literals inside this function.
 func returnsOf(body *ast.BlockStmt) (list []*ast.ReturnStmt) {
@@ -155,15 +132,6 @@ func (u *uses) count(o types.Object, in inspector.Cursor) (n int) {
 	return n
 }
 
-// method returns the receiver and the name of a method call. If the call is not a method call, the
-// receiver is nil.
-func method(call *ast.CallExpr) (ast.Expr, string) {
-	if sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok {
-		return sel.X, sel.Sel.Name
-	}
-	return nil, ""
-}
-
 // hasUse reports whether the code of n uses the object v. It returns false if v is nil.
 func (u *uses) hasUse(n ast.Node, v types.Object) bool {
 	c, _ := u.root.FindNode(n)
@@ -178,13 +146,4 @@ func (u *uses) mentionsCallee(in inspector.Cursor, name string) bool {
 		}
 	}
 	return false
-}
-
-// typeName returns the package path and the name of a type, such as net/http.Client. For a pointer
-// it returns the name of the type to which t points. It returns "" if the type has no name.
-func typeName(t types.Type) string {
-	if named, ok := types.Unalias(deref(t)).(*types.Named); ok && named.Obj().Pkg() != nil {
-		return named.Obj().Pkg().Path() + "." + named.Obj().Name()
-	}
-	return ""
 }

@@ -118,3 +118,17 @@ func (u *uses) stops(op *operation) bool {
 	}
 	return false
 }
+
+// leavesBlock reports whether the last statement of list is a return, a break or a goto.
+func leavesBlock(list []ast.Stmt) bool {
+	if len(list) == 0 {
+		return false
+	}
+	switch last := list[len(list)-1].(type) {
+	case *ast.ReturnStmt:
+		return true
+	case *ast.BranchStmt:
+		return last.Tok != token.CONTINUE
+	}
+	return false
+}

@@ -135,6 +135,18 @@ func (u *uses) letsAllThrough(transport ast.Expr) bool {
 	return ok && u.info.Types[ret.Results[0]].Value != nil
 }
 
+// endsOnError reports whether an error of the call at c ends the retries, because the next
+// statement is an if that calls retry.Permanent. After that, only a response of the server can lead
+// to a retry.
+func (u *uses) endsOnError(c inspector.Cursor) bool {
+	next, followed := c.Parent().NextSibling()
+	if !followed {
+		return false
+	}
+	branch, ok := next.Node().(*ast.IfStmt)
+	return ok && u.mentionsCallee(next, retryPath+".Permanent") && branch.Else == nil
+}
+
 var (
 	keyName = regexp.MustCompile(
 		`(?i)idempot|dedup|^(order|payment|transfer|charge|transaction|txn|invoice|refund|` +
@@ -175,15 +187,16 @@ func (u *uses) keyInAttempt(pass *analysis.Pass, call *call, op *operation) {
 	}
 }
 
-// lastName returns the name of a variable or field, or the text of the index of an element.
-func lastName(x ast.Expr) string {
-	switch x := x.(type) {
-	case *ast.Ident:
-		return x.Name
-	case *ast.SelectorExpr:
-		return x.Sel.Name
-	case *ast.IndexExpr:
-		return types.ExprString(x.Index)
+// random returns a call that makes a new value each time, such as uuid.New. It looks for this call
+// in x and, if x is a variable, in the value of x. It returns nil if there is no such call.
+func (u *uses) random(x ast.Expr) ast.Node {
+	if call := u.callOf(x); call != nil {
+		x = call
 	}
-	return ""
+	for n := range ast.Preorder(x) {
+		if call, ok := n.(*ast.CallExpr); ok && randomID.MatchString(u.callee(call)) {
+			return call
+		}
+	}
+	return nil
 }

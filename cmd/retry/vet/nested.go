@@ -2,6 +2,7 @@ package vet
 
 import (
 	"go/ast"
+	"go/constant"
 	"go/types"
 	"slices"
 	"strings"
@@ -89,6 +90,18 @@ func (u *uses) final(call *call) bool {
 	return false
 }
 
+// resultOf returns the variable to which the error of a call is assigned. It returns nil if the
+// error is not assigned to a variable.
+func (u *uses) resultOf(call *call) *types.Var {
+	switch p := call.cursor.Parent().Node().(type) {
+	case *ast.AssignStmt:
+		return u.local(p.Lhs[len(p.Lhs)-1])
+	case *ast.ValueSpec:
+		return u.local(p.Names[len(p.Names)-1])
+	}
+	return nil
+}
+
 // handedOn reports whether the function around the call at c may return the error of the call, or
 // pass the error on. A function that only logs the error does not.
 func (u *uses) handedOn(c inspector.Cursor) bool {
@@ -165,6 +178,13 @@ func (u *uses) clientTimeouts(pass *analysis.Pass) {
 					"attempts stopped: use the request's context, and AttemptTimeout for one attempt")
 		}
 	}
+}
+
+// isZero reports whether x is the constant 0.
+func (u *uses) isZero(x ast.Expr) bool {
+	value := u.info.Types[x].Value
+	return value != nil && value.Kind() != constant.String && value.Kind() != constant.Bool &&
+		constant.Sign(value) == 0
 }
 
 // sibling returns the value of another field of the struct that s sets. It returns nil if the value

@@ -2,7 +2,9 @@ package vet
 
 import (
 	"go/ast"
+	"go/token"
 	"go/types"
+	"iter"
 	"slices"
 	"strings"
 
@@ -15,6 +17,52 @@ type operation struct {
 	cursor inspector.Cursor
 	body   *ast.BlockStmt
 	ctx    *types.Var // the context parameter of the function; nil if the parameter has no name
+}
+
+// contains reports whether the source of o, including its parameters, includes the position pos.
+func (o *operation) contains(pos token.Pos) bool { return covers(o.node, pos) }
+
+// operations returns the operations of u.calls and of the extra calls, each with its call. If
+// several calls retry an operation, operations returns it once, with the first of these calls.
+func (u *uses) operations(extra ...*call) iter.Seq2[*call, *operation] {
+	return func(yield func(*call, *operation) bool) {
+		seen := map[ast.Node]bool{}
+		for _, call := range slices.Concat(u.calls, extra) {
+			for _, op := range call.ops {
+				if !seen[op.node] && !yield(call, op) {
+					return
+				}
+				seen[op.node] = true
+			}
+		}
+	}
+}
+
+// operation returns the operation for the function x. It returns nil if the body of the function is
+// not in this package.
+func (u *uses) operation(x ast.Expr) *operation {
+	value := u.value(x)
+	if value == nil {
+		return nil
+	}
+	op := &operation{node: value}
+	var signature *ast.FuncType
+	if lit, ok := value.(*ast.FuncLit); ok {
+		signature, op.body = lit.Type, lit.Body
+	} else {
+		decl := u.declared(&ast.CallExpr{Fun: value})
+		if decl == nil {
+			return nil
+		}
+		signature, op.node, op.body = decl.Type, decl, decl.Body
+	}
+	op.cursor, _ = u.root.FindNode(op.node)
+	if params := signature.Params.List; len(params) > 0 && len(params[0].Names) > 0 {
+		if v := u.local(params[0].Names[0]); v != nil && isContext(v.Type()) {
+			op.ctx = v
+		}
+	}
+	return op
 }
 
 // runsDirectly reports whether the code at c runs as a part of op. The code of a function literal
@@ -111,10 +159,6 @@ func (u *uses) isFinal(c inspector.Cursor) bool {
 	return false
 }
 
-func isError(t types.Type) bool {
-	return t != nil && types.Identical(t, types.Universe.Lookup("error").Type())
-}
-
 // canFail reports whether a call can end early because its context ends. Such a call returns an
 // error, a context, or a value that can fail later because of the context, such as an *exec.Cmd.
 // These calls do not count:
@@ -160,6 +204,13 @@ func (u *uses) onFailure(op *operation, c inspector.Cursor) bool {
 		}
 	}
 	return false
+}
+
+// isFailure reports whether a condition has the form err != nil.
+func (u *uses) isFailure(cond ast.Expr) bool {
+	binary, ok := ast.Unparen(cond).(*ast.BinaryExpr)
+	return ok && binary.Op == token.NEQ && u.info.Types[binary.Y].IsNil() &&
+		isError(u.info.TypeOf(binary.X))
 }
 
 // aboutError reports whether a condition uses a variable of type error.

@@ -4,8 +4,6 @@ import (
 	"go/ast"
 	"go/types"
 	"regexp"
-	"slices"
-	"strings"
 
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/ast/inspector"
@@ -101,11 +99,4 @@ func (u *uses) calledByDo(path string) map[any]bool {
 		}
 	}
 	return found
-}
-
-// imports reports whether a package imports the package path or a package below path.
-func imports(p *types.Package, path string) bool {
-	return slices.ContainsFunc(p.Imports(), func(p *types.Package) bool {
-		return p.Path() == path || strings.HasPrefix(p.Path(), path+"/")
-	})
 }

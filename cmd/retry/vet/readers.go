@@ -16,16 +16,6 @@ func isReader(t types.Type) bool {
 		!hasMethod(t, "Seek") && !hasMethod(t, "Write")
 }
 
-// hasMethod reports whether the method set of t, or of a pointer to t, has a method with this name.
-func hasMethod(t types.Type, method string) bool {
-	if t == nil {
-		return false
-	}
-	obj, _, _ := types.LookupFieldOrMethod(t, true, nil, method)
-	_, ok := obj.(*types.Func)
-	return ok
-}
-
 // isConsumable reports whether x is a reader that has an end. Connections and sources of random
 // bytes have no end.
 func (u *uses) isConsumable(x ast.Expr) bool {
@@ -66,17 +56,6 @@ func (u *uses) withBody(x ast.Expr) ast.Expr {
 		return nil
 	}
 	return x
-}
-
-// target returns the variable or field y if x is y or &y, and otherwise nil.
-func target(x ast.Expr) ast.Expr {
-	switch x = pointee(x); x.(type) {
-	case *ast.Ident, *ast.SelectorExpr:
-		if rootOf(x) != nil {
-			return x
-		}
-	}
-	return nil
 }
 
 // restored reports whether op may make a reader, a request or rows usable again after it has read
@@ -158,19 +137,4 @@ func (u *uses) restores(call *ast.CallExpr, found consumption) bool {
 		}
 	}
 	return false
-}
-
-// param returns the type of the parameter to which argument i of a call is passed.
-func (u *uses) param(call *ast.CallExpr, i int) types.Type {
-	signature, ok := u.info.TypeOf(call.Fun).Underlying().(*types.Signature)
-	if !ok || signature.Params().Len() == 0 {
-		return types.Typ[types.Invalid] // the call is a conversion, or calls a builtin function
-	}
-	params := signature.Params()
-	last := params.Len() - 1
-	if slice, ok := params.At(last).Type().(*types.Slice); ok && signature.Variadic() && i >= last &&
-		!call.Ellipsis.IsValid() {
-		return slice.Elem()
-	}
-	return params.At(min(i, last)).Type()
 }

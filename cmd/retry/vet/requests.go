@@ -2,12 +2,9 @@ package vet
 
 import (
 	"go/ast"
-	"go/constant"
 	"go/types"
 	"regexp"
 	"strings"
-
-	"golang.org/x/tools/go/ast/inspector"
 )
 
 // Some POST requests change nothing on the server, for example a search. readURL matches the URLs
@@ -23,6 +20,33 @@ var (
 			`check($|[^o])|valid|verify|preview|render|resolve|estimate|complete|ask|ping|poll)`)
 )
 
+// transport returns x if x is a retryhttp.Transport. If x is an http.Client that has a
+// retryhttp.Transport, transport returns this Transport. Otherwise it returns nil.
+func (u *uses) transport(x ast.Expr) ast.Expr {
+	x = u.deep(x)
+	if x == nil {
+		return nil
+	}
+	if typeName(u.info.TypeOf(x)) == retryhttpPath+".Transport" {
+		return x
+	}
+	of := keyed(literal(x))["Transport"]
+	if of != nil && typeName(u.info.TypeOf(x)) == "net/http.Client" &&
+		typeName(u.info.TypeOf(of)) == retryhttpPath+".Transport" {
+		return of
+	}
+	return nil
+}
+
+// retryingClient returns the http.Client with which a call sends a request, if this client has a
+// retryhttp.Transport. For any other call it returns nil.
+func (u *uses) retryingClient(call *ast.CallExpr) ast.Expr {
+	if x, _ := method(call); x != nil && u.sends(call) && u.transport(x) != nil {
+		return x
+	}
+	return nil
+}
+
 // sends reports whether a call sends an HTTP request.
 func (u *uses) sends(call *ast.CallExpr) bool {
 	callee := u.callee(call)
@@ -33,9 +57,6 @@ func (u *uses) sends(call *ast.CallExpr) bool {
 	tuple, ok := u.info.TypeOf(call).(*types.Tuple)
 	return ok && tuple.Len() == 2 && typeName(tuple.At(0).Type()) == "net/http.Response"
 }
-
-// calledName returns the last part of the full name of a function: Sleep for time.Sleep.
-func calledName(callee string) string { return callee[strings.LastIndex(callee, ".")+1:] }
 
 // methodOf returns POST or PATCH if a request certainly has this method and changes something.
 // Otherwise it returns "".
@@ -112,14 +133,6 @@ func (u *uses) unlessReadOnly(method string, made ast.Node, args []ast.Expr) str
 	return method
 }
 
-// text returns the value of a constant string. For any other expression it returns "".
-func (u *uses) text(x ast.Expr) string {
-	if value := u.info.Types[x].Value; value != nil && value.Kind() == constant.String {
-		return constant.StringVal(value)
-	}
-	return ""
-}
-
 // notIdempotent returns POST or PATCH if a call sends a request with this method. It returns "" if
 // the request seems to change nothing on the server, and for any other call.
 func (u *uses) notIdempotent(call *ast.CallExpr) string {
@@ -136,30 +149,4 @@ func (u *uses) notIdempotent(call *ast.CallExpr) string {
 		}
 	}
 	return ""
-}
-
-// endsOnError reports whether an error of the call at c ends the retries, because the next
-// statement is an if that calls retry.Permanent. After that, only a response of the server can lead
-// to a retry.
-func (u *uses) endsOnError(c inspector.Cursor) bool {
-	next, followed := c.Parent().NextSibling()
-	if !followed {
-		return false
-	}
-	branch, ok := next.Node().(*ast.IfStmt)
-	return ok && u.mentionsCallee(next, retryPath+".Permanent") && branch.Else == nil
-}
-
-// random returns a call that makes a new value each time, such as uuid.New. It looks for this call
-// in x and, if x is a variable, in the value of x. It returns nil if there is no such call.
-func (u *uses) random(x ast.Expr) ast.Node {
-	if call := u.callOf(x); call != nil {
-		x = call
-	}
-	for n := range ast.Preorder(x) {
-		if call, ok := n.(*ast.CallExpr); ok && randomID.MatchString(u.callee(call)) {
-			return call
-		}
-	}
-	return nil
 }

@@ -75,11 +75,6 @@ func (u *uses) isPermanent(op *operation, made *ast.CallExpr) bool {
 	return u.isFinal(c) || u.final(&call{CallExpr: made, cursor: c})
 }
 
-func isNamedIdent(x ast.Node, name string) bool {
-	id, ok := x.(*ast.Ident)
-	return ok && id.Name == name
-}
-
 // isTransient reports whether a RetryIf returns true whenever retrysql.Transient returns true. Such
 // a RetryIf is Transient itself, or it returns the result of Transient, alone or as a part of an
 // ||.

@@ -2,9 +2,7 @@ package vet
 
 import (
 	"go/ast"
-	"go/token"
 	"go/types"
-	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,13 +10,14 @@ import (
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/passes/inspect"
 	"golang.org/x/tools/go/ast/inspector"
-	"golang.org/x/tools/go/types/typeutil"
 )
 
 const (
 	retryPath    = "github.com/goretry/retry"
 	retrysqlPath = retryPath + "/retrysql"
 )
+
+const retryhttpPath = retryPath + "/retryhttp"
 
 // usesAnalyzer collects the facts about a package that all checks need.
 var usesAnalyzer = &analysis.Analyzer{
@@ -54,9 +53,6 @@ type call struct {
 	policy ast.Expr
 	ops    []*operation // the operations whose source is in this package
 }
-
-// contains reports whether the source of o, including its parameters, includes the position pos.
-func (o *operation) contains(pos token.Pos) bool { return covers(o.node, pos) }
 
 // retriers maps each function that retries to its short name, to the index of the argument with the
 // policy, and to the indexes of the arguments with the operations.
@@ -109,37 +105,11 @@ func findUses(pass *analysis.Pass) (any, error) {
 	return u, nil
 }
 
-// operations returns the operations of u.calls and of the extra calls, each with its call. If
-// several calls retry an operation, operations returns it once, with the first of these calls.
-func (u *uses) operations(extra ...*call) iter.Seq2[*call, *operation] {
-	return func(yield func(*call, *operation) bool) {
-		seen := map[ast.Node]bool{}
-		for _, call := range slices.Concat(u.calls, extra) {
-			for _, op := range call.ops {
-				if !seen[op.node] && !yield(call, op) {
-					return
-				}
-				seen[op.node] = true
-			}
-		}
-	}
-}
-
-// isLibrary reports whether a package path, or the full name of a function, belongs to this
-// library.
-func isLibrary(path string) bool {
-	return path == retryPath || strings.HasPrefix(path, retryPath+"/") ||
-		strings.HasPrefix(path, retryPath+".")
-}
-
-// callee returns the full name of the called function, such as "time.Sleep" or
-// "(*database/sql.Tx).Commit". It returns "" if the function is not known.
-func (u *uses) callee(call *ast.CallExpr) string {
-	fn, ok := typeutil.Callee(u.info, call).(*types.Func)
-	if !ok {
-		return ""
-	}
-	return fn.Origin().FullName()
+// imports reports whether a package imports the package path or a package below path.
+func imports(p *types.Package, path string) bool {
+	return slices.ContainsFunc(p.Imports(), func(p *types.Package) bool {
+		return p.Path() == path || strings.HasPrefix(p.Path(), path+"/")
+	})
 }
 
 // newCall returns the call at c if it calls a function in retriers. For any other call it returns
@@ -159,32 +129,3 @@ func (u *uses) newCall(c inspector.Cursor) *call {
 	}
 	return found
 }
-
-// operation returns the operation for the function x. It returns nil if the body of the function is
-// not in this package.
-func (u *uses) operation(x ast.Expr) *operation {
-	value := u.value(x)
-	if value == nil {
-		return nil
-	}
-	op := &operation{node: value}
-	var signature *ast.FuncType
-	if lit, ok := value.(*ast.FuncLit); ok {
-		signature, op.body = lit.Type, lit.Body
-	} else {
-		decl := u.declared(&ast.CallExpr{Fun: value})
-		if decl == nil {
-			return nil
-		}
-		signature, op.node, op.body = decl.Type, decl, decl.Body
-	}
-	op.cursor, _ = u.root.FindNode(op.node)
-	if params := signature.Params.List; len(params) > 0 && len(params[0].Names) > 0 {
-		if v := u.local(params[0].Names[0]); v != nil && isContext(v.Type()) {
-			op.ctx = v
-		}
-	}
-	return op
-}
-
-func isContext(t types.Type) bool { return typeName(t) == "context.Context" }

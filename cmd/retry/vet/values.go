@@ -3,8 +3,6 @@ package vet
 import (
 	"go/ast"
 	"go/types"
-	"slices"
-	"strings"
 
 	"golang.org/x/tools/go/types/typeutil"
 )
@@ -113,9 +111,4 @@ func (u *uses) declared(call *ast.CallExpr) *ast.FuncDecl {
 		return decl
 	}
 	return nil
-}
-
-// hasAny reports whether s contains at least one of the parts.
-func hasAny(s string, parts ...string) bool {
-	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(s, part) })
 }

@@ -128,25 +128,6 @@ func (u *uses) share(x ast.Expr) {
 	}
 }
 
-// rootOf returns the identifier with which an expression such as a.b[i].c starts. It returns nil if
-// the expression starts with something else, such as a call.
-func rootOf(x ast.Expr) *ast.Ident {
-	for {
-		switch e := ast.Unparen(x).(type) {
-		case *ast.SelectorExpr:
-			x = e.X
-		case *ast.IndexExpr:
-			x = e.X
-		case *ast.StarExpr:
-			x = e.X
-		case *ast.Ident:
-			return e
-		default:
-			return nil
-		}
-	}
-}
-
 // variable returns the record of the variable that id names, and creates it if there is none yet.
 // It returns nil if id does not name a variable.
 func (u *uses) variable(id *ast.Ident) *variable {

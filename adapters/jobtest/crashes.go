@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/retryjob"
 )
 
 // faultLimit is the limit on attempts for each job of Load, Kills and Restarts.
@@ -197,134 +195,4 @@ func Restarts(t *testing.T, e Engine, jobs, restarts int, restart func(n int) er
 	stop()
 	workers.Wait()
 	audit(t, e, q, j, keys, restarts, fmt.Sprintf("%d restarts", restarts))
-}
-
-// audit checks the journal and the dead letters after all jobs have ended. Because of the
-// crashes, it cannot know how often each job should have run. The parameter `faults` describes
-// the crashes in the output of the test.
-func audit(
-	t *testing.T, e Engine, q Queue, j *journal, keys []string, crashes int, faults string,
-) {
-	runs, err := j.readRuns()
-	must(t, err)
-	letters, err := q.Dead(t.Context())
-	must(t, err)
-	if err := j.close(); err != nil {
-		t.Error(err)
-	}
-	total, cut, dead, twice := 0, 0, 0, 0
-	for _, key := range keys {
-		letter, is := letters[key]
-		if is {
-			dead++
-		}
-		for _, r := range runs[key] {
-			total++
-			if r.ended.IsZero() {
-				cut++
-			}
-		}
-		planted := strings.HasPrefix(key, PlantedPrefix)
-		for _, fault := range auditJob(runs[key], letter, is, planted) {
-			t.Errorf("%s: %s: %+v", key, fault, runs[key])
-		}
-		if fault := repeated(runs[key]); fault != "" && e.Repeats {
-			twice++
-		} else if fault != "" && !e.Forgets {
-			t.Errorf("%s: %s: %+v", key, fault, runs[key])
-		}
-	}
-	if second := len(letters) - dead; second > 0 && !(e.Repeats && second <= crashes) {
-		t.Errorf("%d dead letters, and %d of them are jobs", len(letters), dead)
-	}
-	if twice > crashes {
-		t.Errorf("%d crashes, and %d jobs ran twice", crashes, twice)
-	}
-	t.Logf("%s: %d jobs, %d done, %d dead letters and %d second dead letters; "+
-		"%d runs, %d of them cut off, %d jobs twice",
-		faults, len(keys), len(keys)-dead, dead, len(letters)-dead, total, cut, twice)
-}
-
-// repeated returns a text if the runs show that a job was in the queue twice, and "" otherwise.
-func repeated(runs []run) string {
-	for i, r := range runs[min(1, len(runs)):] {
-		switch before := runs[i]; {
-		case r.attempt <= before.attempt:
-			return fmt.Sprintf("attempt %d ran after attempt %d", r.attempt, before.attempt)
-		case before.ended.After(r.began):
-			return fmt.Sprintf("attempts %d and %d ran at once", before.attempt, r.attempt)
-		}
-	}
-	return ""
-}
-
-// auditJob returns the faults in the runs of one job and in its dead letter. A job of
-// [Stranger].Plant may become a dead letter before its last attempt.
-func auditJob(runs []run, letter retryjob.DeadLetter, dead, planted bool) (faults []string) {
-	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
-	succeeded := false
-	for _, r := range runs {
-		succeeded = succeeded || r.ok
-		if r.attempt > faultLimit {
-			say("attempt %d ran, and the limit is %d", r.attempt, faultLimit)
-		}
-	}
-	switch {
-	case !dead && !succeeded:
-		say("it is lost")
-	case planted && dead && letter.Reason == retry.ReasonPermanent:
-	case dead && letter.Reason != retry.ReasonExhausted:
-		say("the dead letter says %q", letter.Reason)
-	case dead && letter.Attempts != faultLimit:
-		say("the dead letter says %d attempts", letter.Attempts)
-	}
-	return faults
-}
-
-// `must` ends the test if err is not nil.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// `open` opens a queue, and deletes the queue at the end of the test.
-func open(t *testing.T, e Engine, name string) Queue {
-	t.Helper()
-	q, err := e.Open(t.Context(), name)
-	must(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := q.Close(ctx, true); err != nil {
-			t.Error(err)
-		}
-	})
-	return q
-}
-
-// enqueue adds jobs to the queue and returns their keys. The parameter `jobs` is the number of
-// jobs.
-func enqueue(t *testing.T, ctx context.Context, q Queue, jobs int) []string {
-	t.Helper()
-	keys := make([]string, jobs)
-	var next atomic.Int64
-	var producers sync.WaitGroup
-	errs := make([]error, 8)
-	for p := range errs {
-		producers.Go(func() {
-			for errs[p] == nil {
-				i := int(next.Add(1)) - 1
-				if i >= jobs {
-					return
-				}
-				keys[i] = fmt.Sprintf("job-%d", i+1)
-				errs[p] = q.Enqueue(ctx, keys[i], 0)
-			}
-		})
-	}
-	producers.Wait()
-	must(t, errors.Join(errs...))
-	return keys
 }

@@ -80,23 +80,6 @@ func (u *uses) base(p *policy, x ast.Expr) *policy {
 
 func isPolicy(t types.Type) bool { return typeName(t) == retryPath+".Policy" }
 
-// keyed returns the values of the fields that a literal sets by name. It returns an empty map for a
-// nil literal.
-func keyed(literal *ast.CompositeLit) map[string]ast.Expr {
-	fields := map[string]ast.Expr{}
-	if literal == nil {
-		return fields
-	}
-	for _, element := range literal.Elts {
-		if pair, ok := element.(*ast.KeyValueExpr); ok {
-			if name, ok := pair.Key.(*ast.Ident); ok {
-				fields[name.Name] = pair.Value
-			}
-		}
-	}
-	return fields
-}
-
 // retryIf returns the RetryIf of a policy. It returns nil if RetryIf is not set, or if several
 // places set it.
 func (u *uses) retryIf(x ast.Expr) ast.Expr {

@@ -1,0 +1,352 @@
+package retrynats
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
+)
+
+// A worker has the data that all goroutines of one call of Consume share.
+type worker struct {
+	*Retries
+	js               jetstream.JetStream
+	stream, consumer string // the names of the stream and the consumer
+	ackWait          time.Duration
+	handle           func(context.Context, jetstream.Msg) error
+	cancel           context.CancelFunc // cancels the context of all goroutines
+
+	// Each goroutine holds a read lock of pulls while it asks for a message. The method `leave`
+	// first cancels the context, and then takes the write lock. When `leave` has the lock, no pull
+	// is open, and no new pull can begin.
+	pulls sync.RWMutex
+}
+
+// work handles messages until ctx is done. If a pull fails, work gets the consumer from the
+// server again, because the headers of a message can confuse the NATS client. After a message
+// with the header Nats-Pin-Id, the client sends pulls that the server refuses. After a message
+// with the headers Status and Description, the client says that the consumer was deleted.
+func (w *worker) work(ctx context.Context) error {
+	err := retry.Do(ctx, retry.Policy{
+		MaxAttempts: retry.Unlimited,
+		Backoff:     retry.Fixed(250 * time.Millisecond), // the server may be restarting
+		RetryIf: func(err error) bool {
+			return !errors.Is(err, nats.ErrConnectionClosed) &&
+				!errors.Is(err, jetstream.ErrConsumerNotFound) &&
+				!errors.Is(err, jetstream.ErrStreamNotFound)
+		},
+	}, func(context.Context) error {
+		consumer, err := w.js.Consumer(ctx, w.stream, w.consumer)
+		for err == nil {
+			var msg jetstream.Msg
+			if msg, err = w.next(ctx, consumer); msg != nil {
+				w.attempt(ctx, msg)
+			}
+		}
+		return err
+	})
+	if ctx.Err() != nil || err == nil || retry.ReasonOf(err) == retry.ReasonDeadline {
+		return nil
+	}
+	// Without Unwrap, the error would be permanent, and a retry.Do around Consume could not
+	// connect again.
+	return fmt.Errorf("retrynats: %w", retry.Unwrap(err))
+}
+
+// `pull` is how long a pull stays open. A pull asks the server for one message. Before Consume
+// returns, it waits until all its pulls have ended. Otherwise the server could still deliver a
+// message to an open pull, and would count this delivery.
+const pull = time.Second
+
+// `next` asks the server for a message. If no message arrives in time, `next` returns neither a
+// message nor an error.
+func (w *worker) next(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
+	w.pulls.RLock()
+	defer w.pulls.RUnlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	msg, err := consumer.Next(jetstream.FetchMaxWait(pull))
+	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoMessages) {
+		err = nil
+	}
+	return msg, err
+}
+
+// `leave` ends all pulls. When `leave` returns, no pull is open, and no new pull can begin.
+// Call `leave` before you give a message back. Otherwise a pull could get the message again,
+// and the server would count this delivery as an attempt.
+func (w *worker) leave() {
+	w.cancel()
+	w.pulls.Lock()
+	defer w.pulls.Unlock()
+}
+
+// attempt makes one attempt to handle a message, or delays the message until it is due.
+func (w *worker) attempt(ctx context.Context, msg jetstream.Msg) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		w.report(fmt.Errorf("a message of subject %s: %w", msg.Subject(), err))
+		return
+	}
+	job, due, malformed := read(msg, meta)
+	// Only the first delivery may delay the message. Each later delivery counts as an attempt, so
+	// the message is then handled even if it is not yet due.
+	if job.Attempt == 0 && malformed == nil {
+		if err := msg.NakWithDelay(max(time.Until(due), time.Nanosecond)); err != nil {
+			w.report(fmt.Errorf("message %s: %w", job.Key, err))
+		}
+		return
+	}
+	job.Attempt = max(1, job.Attempt)
+	stop := w.keep(msg, job.Key)
+	defer stop()
+	retryjob.Run(ctx, w.policies.Of(msg.Subject()), job, func(ctx context.Context) error {
+		if malformed != nil {
+			return retry.Permanent(malformed)
+		}
+		return w.handle(ctx, msg)
+	}, func(o retryjob.Outcome) {
+		if o.Interrupted() || errors.Is(o.Err, retryjob.ErrPanicked) && o.Retry() {
+			w.leave()
+		}
+		stop()
+		if err := w.settle(context.WithoutCancel(ctx), msg, job, o); err != nil {
+			w.report(fmt.Errorf("message %s, attempt %d: %w", job.Key, job.Attempt, err))
+		}
+	})
+}
+
+// `read` returns the job of a delivery, and the time at which its message is due. A zero time
+// means that the message is due now. A producer may have written the headers. If a header is
+// malformed, `read` returns an error, and the message becomes a dead letter.
+func read(
+	msg jetstream.Msg, meta *jetstream.MsgMetadata,
+) (job retryjob.Job, due time.Time, malformed error) {
+	job = retryjob.Job{
+		Key:     fmt.Sprintf("%s/%s/%d", meta.Stream, meta.Consumer, meta.Sequence.Stream),
+		Attempt: AttemptOf(msg),
+		Began:   meta.Timestamp,
+	}
+	if text := msg.Headers().Get(MaxAttemptsHeader); text != "" {
+		limit, err := strconv.Atoi(text)
+		if err != nil || limit < 1 {
+			return job, due, fmt.Errorf("header %s is %.100q: "+
+				"write a whole number from 1 on, or leave it out", MaxAttemptsHeader, text)
+		}
+		job.MaxAttempts = limit
+	}
+	if text := msg.Headers().Get(dueHeader); text != "" {
+		if due, malformed = time.Parse(time.RFC3339Nano, text); malformed == nil {
+			malformed = checkDue(due)
+		}
+		if malformed != nil {
+			return job, due, fmt.Errorf("header %s: %w", dueHeader, malformed)
+		}
+	}
+	// MaxElapsed counts from `due`. A `due` that is up to a minute in the future is accepted,
+	// because the clock of this machine may be slow. With a due time in the far future, MaxElapsed
+	// would never end the message.
+	if due.After(job.Began) && time.Until(due) < time.Minute {
+		job.Began = due
+	}
+	return job, due, nil
+}
+
+// checkDue returns an error if a message is due more than a year from now. The Window of a
+// redrive is at most a year. One more day is allowed, because another machine has written the
+// time, and its clock may be ahead.
+func checkDue(due time.Time) error {
+	if time.Until(due) > (365+1)*24*time.Hour {
+		return fmt.Errorf("due %s, more than a year from now", due.UTC().Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
+// `keep` extends the AckWait of a message again and again until `stop` is called.
+func (w *worker) keep(msg jetstream.Msg, key string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var keeper sync.WaitGroup
+	keeper.Go(func() {
+		tick := time.NewTicker(max(w.ackWait/3, time.Millisecond))
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if err := msg.InProgress(); err != nil {
+				w.report(fmt.Errorf("message %s: %w", key, err))
+			}
+		}
+	})
+	return func() {
+		cancel()
+		keeper.Wait()
+	}
+}
+
+// `answer` is how long Consume waits for the server to confirm a decision.
+const answer = 5 * time.Second
+
+// settle acknowledges, delays or terminates the message of an attempt, as the Outcome says.
+func (w *worker) settle(
+	ctx context.Context, msg jetstream.Msg, job retryjob.Job, o retryjob.Outcome,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, answer)
+	defer cancel()
+	var err error
+	switch {
+	case o.Err == nil:
+		return msg.DoubleAck(ctx)
+	// A slow server may not know yet that the pulls have ended. So the server must not deliver the
+	// message again before a pull would have ended.
+	case o.Interrupted():
+		err = msg.NakWithDelay(pull)
+	case errors.Is(o.Err, retryjob.ErrPanicked) && o.Retry():
+		err = msg.NakWithDelay(o.Delay + pull)
+	case o.Retry():
+		err = msg.NakWithDelay(o.Delay)
+	default:
+		if err := w.bury(ctx, msg, job, o); err != nil {
+			return err
+		}
+		err = w.terminate(msg, o.Reason)
+	}
+	if err != nil {
+		return err
+	}
+	return w.js.Conn().FlushWithContext(ctx) // the process may end before the client sends its buffer
+}
+
+// terminate tells the server not to deliver a message again. The server publishes the reason in
+// an advisory. Servers before 2.10.4 ignore a termination that has a reason, so terminate sends
+// them no reason.
+func (w *worker) terminate(msg jetstream.Msg, reason retry.Reason) error {
+	var major, minor, patch int
+	_, err := fmt.Sscanf(w.js.Conn().ConnectedServerVersion(), "%d.%d.%d", &major, &minor, &patch)
+	if err != nil || slices.Compare([]int{major, minor, patch}, []int{2, 10, 4}) < 0 {
+		return msg.Term()
+	}
+	return msg.TermWithReason(string(reason))
+}
+
+// bury publishes a dead letter. If the dead letter is too large, bury leaves out the error. If
+// that is not enough, bury leaves out the headers of the message. If that is still not enough,
+// bury keeps the headers and leaves out the data.
+func (w *worker) bury(
+	ctx context.Context, msg jetstream.Msg, job retryjob.Job, o retryjob.Outcome,
+) error {
+	d := o.DeadLetter(job)
+	err := w.publish(ctx, msg, d, "")
+	for _, leftOut := range []string{"", "headers", "data"} {
+		if !isTooLarge(err) {
+			return err
+		}
+		d.Err = ""
+		if err = w.publish(ctx, msg, d, leftOut); err == nil && leftOut != "" {
+			w.report(fmt.Errorf("message %s: the dead letter lacks the %s of the message",
+				job.Key, leftOut))
+		}
+	}
+	return err
+}
+
+// isTooLarge reports whether err says that a message is larger than the server or the stream
+// allows.
+func isTooLarge(err error) bool {
+	const message, header jetstream.ErrorCode = 10054, 10097
+	var e *jetstream.APIError
+	return errors.Is(err, nats.ErrMaxPayload) ||
+		errors.As(err, &e) && (e.ErrorCode == message || e.ErrorCode == header)
+}
+
+// publish publishes the dead letter d of a message. If the worker is killed afterwards, the
+// server delivers the message again. The ID of the dead letter then prevents a second dead
+// letter for this failure.
+//
+// The ID contains the name of the consumer, because several consumers may get the same message.
+// It contains the time of the message, because sequence numbers begin again if a stream is
+// deleted and created again.
+func (w *worker) publish(
+	ctx context.Context, msg jetstream.Msg, d retryjob.DeadLetter, leftOut string,
+) error {
+	meta, _ := msg.Metadata() // this cannot fail, because the method attempt has read the metadata
+	text, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	letter := nats.NewMsg(w.dead)
+	if leftOut != "headers" {
+		copyHeaders(letter.Header, msg.Headers())
+	}
+	if leftOut != "data" {
+		letter.Data = msg.Data()
+	}
+	if leftOut != "" {
+		letter.Header.Set(leftOutHeader, leftOut)
+	}
+	letter.Header.Set(SubjectHeader, msg.Subject())
+	letter.Header.Set(deadHeader, string(text))
+	id := fmt.Sprintf("%s/%s/%d", w.dead, d.Key, meta.Timestamp.UnixNano())
+	ack, err := w.js.PublishMsg(ctx, letter, jetstream.WithMsgID(id))
+	if err != nil || !ack.Duplicate {
+		return err
+	}
+	switch same, err := isStored(ctx, w.js, ack, letter); {
+	case err != nil:
+		return fmt.Errorf("the dead letter was published before, as message %d of stream %s: %w",
+			ack.Sequence, ack.Stream, err)
+	case !same:
+		return fmt.Errorf("the dead letter is not stored: message %d of stream %s is different, "+
+			"but has the same Nats-Msg-Id", ack.Sequence, ack.Stream)
+	}
+	return nil
+}
+
+// isStored reports whether a stream has stored msg before. The server has refused msg as a
+// duplicate, but the server compares only the IDs. So isStored compares the stored message with
+// msg. The headers that contain times may differ.
+func isStored(
+	ctx context.Context, js jetstream.JetStream, ack *jetstream.PubAck, msg *nats.Msg,
+) (bool, error) {
+	stream, err := js.Stream(ctx, ack.Stream)
+	if err != nil {
+		return false, err
+	}
+	stored, err := stream.GetMsg(ctx, ack.Sequence)
+	if err != nil {
+		return false, err
+	}
+	same := stored.Subject == msg.Subject && bytes.Equal(stored.Data, msg.Data) &&
+		len(stored.Header) == len(msg.Header)
+	for name, values := range msg.Header {
+		before, is := stored.Header[name]
+		timed := name == deadHeader || name == dueHeader
+		same = same && is && (timed || slices.Equal(before, values))
+	}
+	return same, nil
+}
+
+// report passes an error to OnError. If OnError is nil, report logs the error.
+func (w *worker) report(err error) {
+	err = fmt.Errorf("retrynats: %w", err)
+	if w.OnError != nil {
+		w.OnError(err)
+		return
+	}
+	slog.Error(err.Error())
+}

@@ -1,0 +1,84 @@
+package retryriver
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/goretry/retry/retryjob"
+)
+
+const metadataKey = "retry"
+
+// metadata is the value that this package stores under metadataKey in the metadata of a job.
+type metadata struct {
+	// MaxAttempts is the job's own limit on attempts. It is 0 if the job has no limit of its own.
+	MaxAttempts int `json:"max_attempts"`
+
+	// Classes counts the failed attempts of each class, by the name of the class.
+	Classes map[string]int `json:"classes,omitempty"`
+
+	// Earlier is how many of the row's errors are from attempts before the last Redrive.
+	Earlier int `json:"earlier,omitempty"`
+
+	// Dead says why the job does not run again. It is nil if the job may run.
+	Dead *retryjob.DeadLetter `json:"dead,omitempty"`
+
+	// DeadAttempt is the number of the attempt after which Dead was written. If the row now has
+	// another number, an operator has run the job again.
+	DeadAttempt int `json:"dead_attempt,omitempty"`
+}
+
+// metadataOf returns what this package has stored in the metadata of a job. It returns nil if
+// the package has stored nothing. The result canceled is true if an operator has canceled the
+// job: River notes this in the metadata.
+func metadataOf(job *rivertype.JobRow) (m *metadata, canceled bool, err error) {
+	all, err := fieldsOf(job.Metadata)
+	if mine := all[metadataKey]; len(mine) > 0 {
+		err = json.Unmarshal(mine, &m)
+	}
+	return m, all["cancel_attempted_at"] != nil, err
+}
+
+// DeadLetterOf returns the dead letter of a job, which says why the job does not run again. It
+// returns an error if this package has not ended the job, for example because an operator has
+// canceled the job. It also returns an error if an operator has run the dead letter again.
+func DeadLetterOf(job *rivertype.JobRow) (retryjob.DeadLetter, error) {
+	m, canceled, err := metadataOf(job)
+	finalized := job.State == rivertype.JobStateCancelled || job.State == rivertype.JobStateDiscarded
+	switch {
+	case err != nil:
+	case m == nil || m.Dead == nil:
+		err = fmt.Errorf("its metadata have no key %q under the key %q", "dead", metadataKey)
+	case !finalized || m.DeadAttempt != job.Attempt || canceled:
+		err = fmt.Errorf("after its end in attempt %d, an operator has canceled it or run it again",
+			m.DeadAttempt)
+	default:
+		return *m.Dead, nil
+	}
+	return retryjob.DeadLetter{}, fmt.Errorf(
+		"retryriver: job %d is not a dead letter of this package: %w", job.ID, err)
+}
+
+// fieldsOf parses the metadata of a job. They are empty or a JSON object.
+func fieldsOf(metadata []byte) (all map[string]json.RawMessage, err error) {
+	if len(metadata) > 0 {
+		err = json.Unmarshal(metadata, &all)
+	}
+	return all, err
+}
+
+// withMetadata returns the metadata of a job with m added.
+func withMetadata(fields []byte, m metadata) ([]byte, error) {
+	before, err := fieldsOf(fields)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]any{}
+	for key, value := range before {
+		all[key] = value
+	}
+	all[metadataKey] = m
+	return json.Marshal(all)
+}
