@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,7 +18,7 @@ import (
 type form struct {
 	*settings
 	b       *Block
-	times   style
+	times   durationStyle
 	needed  bool   // whether a missing key is a fault; a key with a template is not missing
 	retryOn string // the failures that are retried, separated by commas
 
@@ -154,79 +152,6 @@ func (f *form) number(key, write string, fallback float64, valid func(float64) b
 
 // fromOne reports whether x is 1 or more.
 func fromOne(x float64) bool { return x >= 1 }
-
-// A style says how a system writes durations.
-type style struct {
-	write          string
-	text           *regexp.Regexp // matches the accepted durations of Go; nil accepts all
-	digits, number time.Duration  // the unit of the text "30" and of the number 30; 0: not accepted
-}
-
-var (
-	protoTimes = style{
-		write: `seconds as text, such as "0.2s"`,
-		text:  regexp.MustCompile(`^(\d+(\.\d{0,9})?|\.\d{1,9})s$`),
-	}
-	temporalTimes = style{
-		write: protoTimes.write + ` (the TypeScript SDK alone takes "1m" and "500 ms")`,
-		text:  protoTimes.text,
-	}
-	goTimes   = style{write: `a duration as text, such as "200ms" or "1m30s"`}
-	otelTimes = style{
-		write:  `a duration as text, such as "200ms", or nanoseconds`,
-		number: time.Nanosecond,
-	}
-	argoTimes = style{
-		write:  `a duration as text, such as "30s" or "5m"`,
-		digits: time.Second,
-		number: time.Second,
-	}
-	gatewayTimes = style{
-		write: `a duration as text in whole h, m, s and ms, such as "500ms" or "1m30s"`,
-		text:  regexp.MustCompile(`^(\d{1,5}(h|m|s|ms)){1,4}$`),
-	}
-	wholeSeconds = style{
-		write:  "whole seconds, such as 30",
-		digits: time.Second,
-		number: time.Second,
-	}
-	natsTimes = style{
-		write:  `nanoseconds, such as 30000000000, or text, such as "30s"`,
-		number: time.Nanosecond,
-	}
-)
-
-// time removes a key from the settings and returns its value, which must be a duration of at least
-// shortest. Like take, time adds a finding if the value is wrong.
-func (f *form) time(key string, shortest, fallback time.Duration) time.Duration {
-	write := f.times.write
-	if shortest > 1 {
-		write += fmt.Sprintf(", at least %v", shortest)
-	} else if shortest > 0 {
-		write += ", above 0s"
-	}
-	d := fallback
-	take(f, key, write, nil, func(value json.RawMessage) (ok bool) {
-		d, ok = f.times.parse(value)
-		return ok && d >= shortest
-	})
-	return d
-}
-
-// parse returns the duration in a value. It returns false if the style does not accept the value.
-func (s style) parse(value json.RawMessage) (time.Duration, bool) {
-	text := ""
-	isText := json.Unmarshal(value, &text) == nil
-	digits, unit := text, s.digits
-	if !isText {
-		digits, unit = string(value), s.number
-	}
-	if n, err := strconv.ParseUint(digits, 10, 63); err == nil && unit > 0 {
-		return saturate.Mul(n, unit), true
-	}
-	d, err := time.ParseDuration(text)
-	return d, isText && err == nil && (s.text == nil || s.text.MatchString(text))
-}
 
 const routing = "a policy does not say where a retry goes"
 

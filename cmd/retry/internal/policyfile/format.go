@@ -14,7 +14,7 @@ import (
 type format struct {
 	name, title, example string
 	plain                func(string) string // maps each accepted spelling of a key to the same text
-	times                style
+	times                durationStyle
 	read                 func(*form)
 	marks                []string // the keys that are typical of the format
 	certain              bool     // whether the place in a file is enough to recognize the format
