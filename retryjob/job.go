@@ -52,7 +52,7 @@ type Job struct {
 //	switch {
 //	case o.Err == nil: // the job is done
 //	case o.Retry(): // hand the job out again after o.Delay
-//	case o.Interrupted(): // hand the job out again; it has not failed
+//	case o.Interrupted(): // give the job back, and store job.Attempt-1; it has not failed
 //	default: // move the job to the dead letters, with o.Reason and o.Err
 //	}
 type Outcome struct {
@@ -98,9 +98,14 @@ func (o Outcome) Retry() bool { return o.Reason == retry.ReasonRetry }
 // A deadline of the context works like an AttemptTimeout: if it ends a running attempt, the
 // attempt has failed, and Interrupted returns false.
 //
-// The queue decides whether an interrupted attempt counts. If the attempt counts, a job whose
-// worker stops during the last allowed attempt becomes a dead letter. If the attempt does not
-// count, the next attempt has the same number.
+// If the worker stops, the attempt should not count: store job.Attempt-1 with the job, so that
+// the next attempt has the same number. If the attempt counts, a job whose worker stops during
+// the last allowed attempt becomes a dead letter. If ctx was canceled for another reason, such
+// as a lost lease, let the attempt count. Otherwise a job that always loses its lease would run
+// for ever.
+//
+// The ctx that was passed to Run may be canceled when settle runs. To write to the database of
+// the queue, use [context.WithoutCancel].
 func (o Outcome) Interrupted() bool {
 	return o.Reason == retry.ReasonCanceled || o.Reason == retry.ReasonDeadline
 }
