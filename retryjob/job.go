@@ -33,7 +33,9 @@ type Job struct {
 	// Began is when the first attempt began, by the clock of this machine. MaxElapsed counts from
 	// Began. If the times in the queue come from another clock, pass time.Now().Add(-elapsed),
 	// where elapsed is the time since the first attempt began. The zero time and times in the
-	// future are treated as now.
+	// future are treated as now. So Began may be zero in the first attempt. If it is zero in a
+	// later attempt, MaxElapsed counts from that attempt and may never end the job. Run reports
+	// this with package log.
 	Began time.Time
 
 	// Classes counts the earlier failures of each class, by the name of the class. In the first
@@ -133,6 +135,11 @@ func Run(
 		log.Printf("retryjob: job %.100q: Attempt is %d, and the first is 1: "+
 			"add 1 to what the queue counts, or the job runs more often than the policy says",
 			job.Key, job.Attempt)
+	}
+	if p.MaxElapsed > 0 && job.Attempt > 1 && job.Began.IsZero() {
+		log.Printf("retryjob: job %.100q: Began is not set in attempt %d, "+
+			"so MaxElapsed counts from this attempt: "+
+			"store when the first attempt began, and set Began to it", job.Key, job.Attempt)
 	}
 	p = p.ForJob(job.MaxAttempts)
 	job.Began, job.Classes = monotonic(job.Began), believed(job.Classes, job.Attempt)
