@@ -1220,6 +1220,11 @@ func TestRecipeUpload(t *testing.T) {
 	}
 }
 
+// A readerFunc is a function in place of a body.
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
 func TestRecipeDownload(t *testing.T) {
 	text := strings.Repeat("0123456789", 1000)
 	digest := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
@@ -1229,8 +1234,20 @@ func TestRecipeDownload(t *testing.T) {
 		http.ServeContent(w, req, "data", time.Time{}, strings.NewReader(text))
 		return w.Result(), nil
 	})
+	silent := func(req *http.Request, base http.RoundTripper) (*http.Response, error) {
+		resp, err := base.RoundTrip(req)
+		if err == nil {
+			hang := readerFunc(func([]byte) (int, error) { <-req.Context().Done(); return 0, req.Context().Err() })
+			resp.Body = io.NopCloser(io.MultiReader(io.LimitReader(resp.Body, 100), hang))
+		}
+		return resp, err
+	}
 	download := func(url, want string, file io.Writer, policy retry.Policy) error {
-		client := &http.Client{Transport: &retryhttp.Transport{Policy: policy, Resume: true}}
+		client := &http.Client{Transport: &retryhttp.Transport{
+			Policy:       policy,
+			Resume:       true,
+			StallTimeout: time.Minute, // without it, a connection that falls silent hangs until the deadline of the request
+		}}
 		resp, err := retryhttp.Result(client.Get(url))
 		if err != nil {
 			return err
@@ -1250,6 +1267,7 @@ func TestRecipeDownload(t *testing.T) {
 		faults           []httpfault.Fault
 	}{
 		{"it breaks twice", digest, "", []httpfault.Fault{httpfault.InBody(100, nil), httpfault.InBody(2000, nil)}},
+		{"it falls silent", digest, "", []httpfault.Fault{silent}},
 		{"the rest does not come", digest, "the body broke after 100 bytes: ", append([]httpfault.Fault{httpfault.InBody(100, nil)}, slices.Repeat([]httpfault.Fault{httpfault.Status(503, 0)}, 5)...)},
 		{"it is something else", "1234", "the digest of http://example.test/data is " + digest + ", want 1234", nil},
 	} {
