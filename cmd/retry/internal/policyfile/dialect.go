@@ -168,7 +168,7 @@ func (b *Block) noPolicy() *Fault {
 		"there is no policy here: write a policy, such as {max_attempts: 5}, or the path to it with -at")
 }
 
-// elsewhere returns a fault that names the path of a policy inside b, or a system whose settings
+// elsewhere returns a fault that names the path of a policy inside b and the value for -at, or a system whose settings
 // are in b but are not read. It returns nil if b contains neither, or if b is itself a policy with
 // one wrong key.
 func (b *Block) elsewhere() error {
@@ -178,7 +178,7 @@ func (b *Block) elsewhere() error {
 	if inner := b.inner(); len(inner) > 0 {
 		at := b.path(inner[0])
 		line, _ := b.line(strings.Join(inner[0], "."))
-		text := fmt.Sprintf("there is a policy at %s: use -at %s", at, at)
+		text := fmt.Sprintf("there is a policy at %s: use -at %s", at, b.Hint())
 		return &Fault{File: b.File, Line: line, Code: NoPolicy, Text: text}
 	}
 	if note := b.Unread(); note != nil {
