@@ -168,9 +168,9 @@ func (b *Block) noPolicy() *Fault {
 		"there is no policy here: write a policy, such as {max_attempts: 5}, or the path to it with -at")
 }
 
-// elsewhere returns a fault that names the path of a policy inside b and the value for -at, or a system whose settings
-// are in b but are not read. It returns nil if b contains neither, or if b is itself a policy with
-// one wrong key.
+// elsewhere returns a fault that names the path of a policy inside b and the value for -at, or a
+// system whose settings are in b but are not read. It returns nil if b contains neither, or if b is
+// itself a policy with one wrong key.
 func (b *Block) elsewhere() error {
 	if b.hasMark() && b.unknown(dialects[0]) == 1 {
 		return nil
