@@ -69,7 +69,8 @@ type Policy struct {
 
 	// MaxRetryAfter is the longest Retry-After that a call waits for. A longer Retry-After ends
 	// the call. If MaxRetryAfter is 0, the limit is a minute for a call, and a day for a job (see
-	// ForJob). If MaxDelay is longer than this limit, MaxDelay is the limit.
+	// ForJob). If MaxDelay is longer than this limit, MaxDelay is the limit. The wait itself may be
+	// longer, because jitter is added to the Retry-After.
 	MaxRetryAfter time.Duration
 
 	// Source returns the seed of a call, from which its delays are drawn. If goroutines share the

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
@@ -332,7 +333,7 @@ func TestREADMETransactionAndJob(t *testing.T) {
 	}{
 		{"a success", t.Context(), func(context.Context) error { return nil }, "done"},
 		{"a failure", t.Context(), failWith(errDial), "again after 1ms"},
-		{"a shutdown", canceled, func(ctx context.Context) error { return ctx.Err() }, "again after 0s"},
+		{"a shutdown", canceled, func(ctx context.Context) error { return ctx.Err() }, "given back with 0"},
 		{"a failure that stays", t.Context(), failWith(retry.Permanent(errDial)), "buried: permanent_error"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -344,25 +345,37 @@ func TestREADMETransactionAndJob(t *testing.T) {
 				return err
 			}
 			row := struct {
-				ID       string
-				Attempts int
-			}{"job 17", 1}
+				ID         string
+				Attempts   int
+				FirstRunAt time.Time
+			}{"job 17", 1, time.Now()}
 			ctx, policy, work := tc.ctx, retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}, tc.work
 			var saved string
-			done := func(any) { saved = "done" }
-			runAgainAfter := func(_ any, wait time.Duration) { saved = "again after " + wait.String() }
-			bury := func(_ any, letter retryjob.DeadLetter) { saved = "buried: " + string(letter.Reason) }
+			save := func(ctx context.Context, text string) { // as a database does with a context that is canceled
+				if ctx.Err() == nil {
+					saved = text
+				}
+			}
+			done := func(ctx context.Context, _ any) { save(ctx, "done") }
+			runAgainAfter := func(ctx context.Context, _ any, wait time.Duration) { save(ctx, "again after "+wait.String()) }
+			giveBack := func(ctx context.Context, _ any, attempts int) { save(ctx, fmt.Sprint("given back with ", attempts)) }
+			bury := func(ctx context.Context, _ any, letter retryjob.DeadLetter) {
+				save(ctx, "buried: "+string(letter.Reason))
+			}
 
 			err := retrysql.Tx(ctx, db, nil, policy, func(ctx context.Context, tx *sql.Tx) error { return move(ctx, tx) })
-			job := retryjob.Job{Key: row.ID, Attempt: row.Attempts} // 1 for the first
+			job := retryjob.Job{Key: row.ID, Attempt: row.Attempts, Began: row.FirstRunAt} // Attempt is 1 for the first
 			retryjob.Run(ctx, policy, job, work, func(o retryjob.Outcome) {
-				switch { // tell the queue what the policy decided
+				ctx := context.WithoutCancel(ctx) // a shutdown cancels ctx, and the result must still be written
+				switch {
 				case o.Err == nil:
-					done(row)
-				case o.Retry() || o.Interrupted(): // interrupted: the worker is shutting down
-					runAgainAfter(row, o.Delay)
+					done(ctx, row)
+				case o.Retry():
+					runAgainAfter(ctx, row, o.Delay)
+				case o.Interrupted(): // the worker is shutting down: the attempt does not count
+					giveBack(ctx, row, job.Attempt-1)
 				default:
-					bury(row, o.DeadLetter(job)) // a dead letter
+					bury(ctx, row, o.DeadLetter(job)) // a dead letter
 				}
 			})
 

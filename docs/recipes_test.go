@@ -788,30 +788,51 @@ func TestQueuesRun(t *testing.T) {
 		name    string
 		attempt int
 		err     error
+		stops   bool // the worker is shut down during the attempt
 		want    string
 	}{
-		{"done", 1, nil, "done"},
-		{"again", 2, errDial, "again after 2s"},
-		{"the last attempt", 3, errDial, "attempts_exhausted: retry: attempts exhausted after 3 attempts: " + errDial.Error()},
-		{"a worker died in the last attempt", 4, errDial, "attempts_exhausted: retry: attempts exhausted after 3 attempts"},
-		{"permanent", 1, retry.Permanent(errBoom), "permanent_error: retry: permanent error after 1 attempt: boom"},
+		{"done", 1, nil, false, "done"},
+		{"done, and the worker stops", 1, nil, true, "done"},
+		{"again", 2, errDial, false, "again after 2s"},
+		{"the worker stops", 1, errDial, true, "given back with 0"},
+		{"the worker stops in the last attempt", 3, errDial, true, "given back with 2"},
+		{"the last attempt", 3, errDial, false, "attempts_exhausted: retry: attempts exhausted after 3 attempts: " + errDial.Error()},
+		{"a worker died in the last attempt", 4, errDial, false, "attempts_exhausted: retry: attempts exhausted after 3 attempts"},
+		{"permanent", 1, retry.Permanent(errBoom), false, "permanent_error: retry: permanent error after 1 attempt: boom"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			ctx, policy := t.Context(), retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second)}
-			row, send, got := table{"mail-7", tc.attempt, time.Now()}, failWith(tc.err), ""
-			done := func(table) { got = "done" }
-			runAgainAfter := func(_ table, d time.Duration) { got = "again after " + d.String() }
-			bury := func(_ table, d retryjob.DeadLetter) { got = string(d.Reason) + ": " + d.Err }
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second)}
+			row, got := table{"mail-7", tc.attempt, time.Now()}, ""
+			send := func(context.Context) error {
+				if tc.stops {
+					stop()
+				}
+				return tc.err
+			}
+			write := func(ctx context.Context, text string) { // as a database does with a context that is canceled
+				if ctx.Err() == nil {
+					got = text
+				}
+			}
+			done := func(ctx context.Context, _ table) { write(ctx, "done") }
+			runAgainAfter := func(ctx context.Context, _ table, d time.Duration) { write(ctx, "again after "+d.String()) }
+			giveBack := func(ctx context.Context, _ table, attempts int) { write(ctx, fmt.Sprint("given back with ", attempts)) }
+			bury := func(ctx context.Context, _ table, d retryjob.DeadLetter) { write(ctx, string(d.Reason)+": "+d.Err) }
 
 			job := retryjob.Job{Key: row.ID, Attempt: row.Attempts, Began: row.FirstRunAt}
 			retryjob.Run(ctx, policy, job, send, func(o retryjob.Outcome) {
+				ctx := context.WithoutCancel(ctx) // a shutdown cancels ctx, and the result must still be written
 				switch {
 				case o.Err == nil:
-					done(row)
-				case o.Retry() || o.Interrupted(): // a worker that stops interrupts its jobs
-					runAgainAfter(row, o.Delay)
+					done(ctx, row)
+				case o.Retry():
+					runAgainAfter(ctx, row, o.Delay)
+				case o.Interrupted(): // the worker is shutting down: the attempt does not count
+					giveBack(ctx, row, job.Attempt-1)
 				default:
-					bury(row, o.DeadLetter(job))
+					bury(ctx, row, o.DeadLetter(job))
 				}
 			})
 
@@ -1199,6 +1220,11 @@ func TestRecipeUpload(t *testing.T) {
 	}
 }
 
+// A readerFunc is a function in place of a body.
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
 func TestRecipeDownload(t *testing.T) {
 	text := strings.Repeat("0123456789", 1000)
 	digest := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
@@ -1208,8 +1234,20 @@ func TestRecipeDownload(t *testing.T) {
 		http.ServeContent(w, req, "data", time.Time{}, strings.NewReader(text))
 		return w.Result(), nil
 	})
+	silent := func(req *http.Request, base http.RoundTripper) (*http.Response, error) {
+		resp, err := base.RoundTrip(req)
+		if err == nil {
+			hang := readerFunc(func([]byte) (int, error) { <-req.Context().Done(); return 0, req.Context().Err() })
+			resp.Body = io.NopCloser(io.MultiReader(io.LimitReader(resp.Body, 100), hang))
+		}
+		return resp, err
+	}
 	download := func(url, want string, file io.Writer, policy retry.Policy) error {
-		client := &http.Client{Transport: &retryhttp.Transport{Policy: policy, Resume: true}}
+		client := &http.Client{Transport: &retryhttp.Transport{
+			Policy:       policy,
+			Resume:       true,
+			StallTimeout: time.Minute, // without it, a connection that falls silent hangs until the deadline of the request
+		}}
 		resp, err := retryhttp.Result(client.Get(url))
 		if err != nil {
 			return err
@@ -1229,6 +1267,7 @@ func TestRecipeDownload(t *testing.T) {
 		faults           []httpfault.Fault
 	}{
 		{"it breaks twice", digest, "", []httpfault.Fault{httpfault.InBody(100, nil), httpfault.InBody(2000, nil)}},
+		{"it falls silent", digest, "", []httpfault.Fault{silent}},
 		{"the rest does not come", digest, "the body broke after 100 bytes: ", append([]httpfault.Fault{httpfault.InBody(100, nil)}, slices.Repeat([]httpfault.Fault{httpfault.Status(503, 0)}, 5)...)},
 		{"it is something else", "1234", "the digest of http://example.test/data is " + digest + ", want 1234", nil},
 	} {

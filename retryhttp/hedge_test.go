@@ -491,7 +491,7 @@ func TestHedgeUnderLoad(t *testing.T) {
 	}{
 		{"2 % of the answers take 500 ms", 50, 500 * ms, 1e6, 500 * ms, 60 * ms, 41},
 		{"all answers take 500 ms", 1, 500 * ms, 1e6, 500 * ms, 500 * ms, 10},
-		{"a server at 75 % of what it can do", 1, 150 * ms, 40, 150 * ms, 150 * ms, 10},
+		{"a server at 75 % of its capacity", 1, 150 * ms, 40, 150 * ms, 150 * ms, 10},
 	} {
 		assert.Contains(t, string(page), fmt.Sprintf("\n| %s | %d ms | %d ms | %d |\n", tt.name, tt.without.Milliseconds(), tt.p99.Milliseconds(), tt.more))
 		bubble(t, tt.name, func(t *testing.T) {

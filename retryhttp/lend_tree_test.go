@@ -210,13 +210,13 @@ func TestBudgetOverThreeLayers(t *testing.T) {
 		plain, lease int64
 	}{
 		{"the leaf says 503", arrives, arrives, 0, [3]time.Duration{}, 1, false, 64, 4},
-		{"proxies strip the report", stripped, stripped, 0, [3]time.Duration{}, 1, false, 64, 8},
-		{"proxies strip the header of the request", bare, bare, 0, [3]time.Duration{}, 1, false, 64, 64},
+		{"a proxy removes the report", stripped, stripped, 0, [3]time.Duration{}, 1, false, 64, 8},
+		{"a proxy removes the request header", bare, bare, 0, [3]time.Duration{}, 1, false, 64, 64},
 		{"every answer of A and B is lost", lost, arrives, 0, [3]time.Duration{}, 1, false, 64, 4},
-		{"the leaf hangs, 450, 150 and 50 ms", arrives, arrives, time.Hour, [3]time.Duration{450 * ms, 150 * ms, 50 * ms}, 1, false, 36, 4},
-		{"the leaf hangs, 50 ms each", arrives, arrives, time.Hour, [3]time.Duration{50 * ms, 50 * ms, 50 * ms}, 1, false, 4, 2},
+		{"the leaf hangs; timeouts 450, 150 and 50 ms", arrives, arrives, time.Hour, [3]time.Duration{450 * ms, 150 * ms, 50 * ms}, 1, false, 36, 4},
+		{"the leaf hangs; each timeout is 50 ms", arrives, arrives, time.Hour, [3]time.Duration{50 * ms, 50 * ms, 50 * ms}, 1, false, 4, 2},
 		{"ten parallel calls", arrives, arrives, 0, [3]time.Duration{}, 10, false, 208, 13},
-		{"the outermost client begins no budget", arrives, arrives, 0, [3]time.Duration{}, 1, true, 64, 16},
+		{"the outermost client sets no budget", arrives, arrives, 0, [3]time.Duration{}, 1, true, 64, 16},
 	} {
 		assert.Contains(t, string(page), fmt.Sprintf("\n| %s | %d | **%d** |\n", row.name, row.plain, row.lease))
 		for plain, want := range map[bool]int64{true: row.plain, false: row.lease} {

@@ -35,11 +35,11 @@ import (
 // second. It looks for JSON at the beginning of the body, whatever the Content-Type is, as the
 // vendors' SDKs do. It reads a stream up to its first error event. It cannot read a compressed
 // body. If the body says that the account cannot pay, for example by insufficient_quota, the error
-// is permanent, whatever the status is. A google.rpc.RetryInfo in the body counts like a
-// Retry-After, and the longer of the two waits applies. The limit of a second needs a Base whose
-// bodies end with the context of the request, such as [http.Transport]. If AttemptTimeout passes
-// while the body is read, the attempt fails with a timeout. Its status and its Retry-After are then
-// ignored.
+// is permanent, whatever the status is, and its text says so. A google.rpc.RetryInfo in the body
+// counts like a Retry-After, and the longer of the two waits applies. The limit of a second needs a
+// Base whose bodies end with the context of the request, such as [http.Transport]. If
+// AttemptTimeout passes while the body is read, the attempt fails with a timeout. Its status and
+// its Retry-After are then ignored.
 //
 // An error event before the first piece of the answer becomes a [*StreamError]. The error is
 // permanent if the request is invalid, not allowed or not paid for. An error event after the first
@@ -71,8 +71,9 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 		e.keep(resp.Request, text)
 	}
 	e.advice.Wait = max(e.advice.Wait, said.wait())
+	e.unpaid = said.unpaid()
 	switch {
-	case said.isIn(unpaidLLM):
+	case e.unpaid != "":
 		e.advice.Verdict = Never
 	case resp.StatusCode == http.StatusConflict && e.advice.Verdict != Never:
 		e.advice.Verdict = Again
@@ -132,13 +133,23 @@ type StreamError struct {
 	Message string
 	Data    []byte // the data of the event
 
-	wait time.Duration
+	wait   time.Duration
+	unpaid string // the code that says that the account cannot pay; "": no such code
 }
 
 // Error returns one line with the Type and the Message. Both are quoted. At most 128 bytes of the
-// Type and 512 bytes of the Message are printed.
+// Type and 512 bytes of the Message are printed. If the account cannot pay, the line says so.
 func (e *StreamError) Error() string {
-	return fmt.Sprintf("retryhttp: the stream began with an error: %.128q: %.512q", e.Type, e.Message)
+	return fmt.Sprintf("retryhttp: the stream began with an error: %.128q: %.512q",
+		e.Type, e.Message) + unpaidText(e.unpaid)
+}
+
+// unpaidText returns the end of an error's text. The code is from the lists of this package.
+func unpaidText(code string) string {
+	if code == "" {
+		return ""
+	}
+	return " (the account cannot pay: " + code + ")"
 }
 
 // RetryAfter returns the wait that the server asked for. It returns 0 if the server did not ask for
@@ -158,9 +169,9 @@ func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error
 	}
 	failed := &StreamError{
 		Type: cmp.Or(found.Type, found.Status, found.code()), Message: found.Message,
-		Data: data, wait: found.wait(),
+		Data: data, wait: found.wait(), unpaid: found.unpaid(),
 	}
-	if found.isIn(unpaidLLM) || found.isIn(finalLLM) {
+	if failed.unpaid != "" || found.isIn(finalLLM) {
 		return false, retry.Permanent(failed)
 	}
 	return false, failed
@@ -174,7 +185,8 @@ type failureLLM struct {
 	Code          json.RawMessage // sent by OpenAI: a text, a number or null
 	Details       []struct {
 		Type       string `json:"@type"`
-		RetryDelay string
+		RetryDelay string // of a google.rpc.RetryInfo
+		Reason     string // of a google.rpc.ErrorInfo
 	}
 
 	event   string // the type of the event
@@ -229,11 +241,32 @@ func (f *failureLLM) code() (code string) {
 }
 
 // isIn reports whether the Type, the Status or the Code is in names.
-func (f *failureLLM) isIn(names []string) bool {
-	return slices.ContainsFunc([]string{f.Type, f.Status, f.code()}, func(name string) bool {
-		return slices.Contains(names, name)
-	})
+func (f *failureLLM) isIn(names []string) bool { return f.nameIn(names) != "" }
+
+// nameIn returns the first of the Type, the Status and the Code that is in names, or "".
+func (f *failureLLM) nameIn(names []string) string {
+	for _, name := range []string{f.Type, f.Status, f.code()} {
+		if slices.Contains(names, name) {
+			return name
+		}
+	}
+	return ""
 }
+
+// unpaid returns the code that says that the account cannot pay. It returns "" if there is no such
+// code.
+func (f *failureLLM) unpaid() string {
+	for _, detail := range f.Details[:min(len(f.Details), headerElements)] {
+		isInfo := strings.HasSuffix(detail.Type, "google.rpc.ErrorInfo")
+		if isInfo && detail.Reason == billingDisabled {
+			return billingDisabled
+		}
+	}
+	return f.nameIn(unpaidLLM)
+}
+
+// billingDisabled is the Reason of a google.rpc.ErrorInfo for a project without billing.
+const billingDisabled = "BILLING_DISABLED"
 
 // wait returns the wait of a google.rpc.RetryInfo in the Details. It returns 0 if there is no
 // RetryInfo, and 1ns if the RetryInfo has a wait of 0. In JSON, a Duration of protobuf is a text
@@ -268,6 +301,7 @@ var (
 	unpaidLLM = []string{
 		"billing_error",                                                          // Anthropic
 		"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", // OpenAI
+		"exceeded_current_quota_error", // Moonshot, with a 429
 	}
 
 	// finalLLM are the codes of errors that are permanent in a stream. In a body, the status decides

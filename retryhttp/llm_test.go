@@ -137,6 +137,59 @@ func TestLLM(t *testing.T) {
 	}
 }
 
+// If the account cannot pay, the text of the error says so. A 429 alone looks like a rate limit. The
+// text contains the code from the list of this package, and no other words of the server.
+func TestLLMErrorSaysThatTheAccountCannotPay(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		status int
+		body   string
+		says   string
+	}{
+		{"OpenAI", 429, `{"error":{"message":"the server's words","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}`,
+			"429 Too Many Requests (the account cannot pay: insufficient_quota)"},
+		{"OpenAI, an account that is not active", 429, `{"error":{"message":"the server's words","type":"billing_not_active","param":null,"code":"billing_not_active"}}`,
+			"429 Too Many Requests (the account cannot pay: billing_not_active)"},
+		{"OpenAI, a limit of the account", 400, `{"error":{"message":"the server's words","type":"invalid_request_error","param":null,"code":"billing_hard_limit_reached"}}`,
+			"400 Bad Request (the account cannot pay: billing_hard_limit_reached)"},
+		{"Anthropic", 402, `{"type":"error","error":{"type":"billing_error","message":"the server's words"}}`,
+			"402 Payment Required (the account cannot pay: billing_error)"},
+		{"Gemini", 403, `{"error":{"code":403,"message":"the server's words","status":"PERMISSION_DENIED","details":[{"@type":"type.googleapis.com/google.rpc.Help"},` +
+			`{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"BILLING_DISABLED","domain":"googleapis.com"}]}}`,
+			"403 Forbidden (the account cannot pay: BILLING_DISABLED)"},
+		{"Moonshot", 429, `{"error":{"message":"the server's words","type":"exceeded_current_quota_error"}}`,
+			"429 Too Many Requests (the account cannot pay: exceeded_current_quota_error)"},
+		{"no account: another reason of Google", 403, `{"error":{"code":403,"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"SERVICE_DISABLED"}]}}`, "403 Forbidden"},
+		{"no account: a detail of another kind", 403, `{"error":{"code":403,"details":[{"@type":"type.googleapis.com/google.rpc.Help","reason":"BILLING_DISABLED"}]}}`, "403 Forbidden"},
+		{"no account: a code of the server", 401, `{"error":{"code":"the server's words"}}`, "401 Unauthorized"},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			tr := retryhttp.LLM(retry.Policy{MaxAttempts: 3})
+			tr.Base = script(textResponse(tt.status, tt.body, "Content-Type", "application/json"))
+			req := request(t, "POST")
+			_, err := retryhttp.Result(tr.RoundTrip(req))
+			assert.EqualError(t, err, "retry: permanent error after 1 attempt: retryhttp: POST "+req.URL.String()+": "+tt.says)
+		})
+	}
+}
+
+// In a stream, the type of the error may say less than its code.
+func TestStreamErrorSaysThatTheAccountCannotPay(t *testing.T) {
+	for name, row := range map[string]struct{ event, says string }{
+		"the code alone says it": {`{"error":{"message":"quota","type":"tokens","code":"insufficient_quota"}}`, `: "tokens": "quota" (the account cannot pay: insufficient_quota)`},
+		"the type":               {`{"type":"error","error":{"type":"billing_error","message":"quota"}}`, `: "billing_error": "quota" (the account cannot pay: billing_error)`},
+		"another error":          {`{"type":"error","error":{"type":"permission_error","message":"no"}}`, `: "permission_error": "no"`},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			var seen events
+			tr := retryhttp.LLM(retry.Policy{MaxAttempts: 3, OnEvent: seen.add})
+			tr.Base = script(streamOf("data: " + row.event + "\n\n"))
+			_, _ = io.ReadAll(send(t, tr, request(t, "POST")).Body)
+			assert.EqualError(t, seen.stop().Err, "retryhttp: the stream began with an error"+row.says)
+		})
+	}
+}
+
 // gemini is the error of a quota of Gemini's that is used up.
 func gemini(delay string) string {
 	return `{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure"},` +

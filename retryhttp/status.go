@@ -25,6 +25,7 @@ type StatusError struct {
 	method  string
 	url     url.URL // the URL of the request, without user, query and fragment
 	advice  Advice
+	unpaid  string        // the code that says that the account cannot pay; "": no such code
 	hasBody bool          // Body is not set yet, and may be set from the response
 	request *http.Request // the Request of the response
 }
@@ -57,13 +58,15 @@ func (t *Transport) StatusError(req *http.Request, resp *http.Response) *StatusE
 
 // Error returns one line: "retryhttp: GET https://example.com/orders: 503 Service Unavailable". The
 // line does not contain the user, the query and the fragment of the URL, because they may be
-// secret.
+// secret. If the Check of [LLM] found that the account cannot pay, the line ends with the reason,
+// such as "(the account cannot pay: insufficient_quota)".
 func (e *StatusError) Error() string {
 	text := "retryhttp: "
 	if e.method != "" {
 		text += e.method + " " + e.url.String() + ": "
 	}
-	return text + strings.TrimSpace(fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode)))
+	status := fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode))
+	return text + strings.TrimSpace(status) + unpaidText(e.unpaid)
 }
 
 // keep sets the Body of e to the first keptBytes of text. It does nothing if Body is already set.

@@ -9,13 +9,16 @@
 //	retryjob.Run(ctx, policy, job,
 //		func(ctx context.Context) error { return send(ctx, row.Payload) },
 //		func(o retryjob.Outcome) {
+//			ctx := context.WithoutCancel(ctx) // a shutdown cancels ctx
 //			switch {
 //			case o.Err == nil:
-//				done(row)
-//			case o.Retry() || o.Interrupted(): // methods, not fields
-//				runAgainAfter(row, o.Delay, o.Err)
+//				done(ctx, row)
+//			case o.Retry(): // a method, not a field
+//				runAgainAfter(ctx, row, o.Delay, o.Err)
+//			case o.Interrupted(): // the worker is shutting down: the attempt does not count
+//				giveBack(ctx, row, job.Attempt-1)
 //			default:
-//				bury(row, o.DeadLetter(job))
+//				bury(ctx, row, o.DeadLetter(job))
 //			}
 //		})
 //

@@ -10,27 +10,41 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// A worker makes one attempt of a job, and then tells the queue what to do with the job.
+// A worker makes one attempt of a job, and then tells the queue what to do with the job. An
+// attempt that the end of the worker interrupts does not count.
 func ExampleRun() {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}}
-	send := func(context.Context) error { return errors.New("connection refused") }
+	attempts := 0 // stored by the queue
 
-	for attempts := 1; attempts <= 4; attempts++ { // as the queue counts them
+	for delivery := 1; delivery <= 5; delivery++ {
+		attempts++ // the queue counts the attempt when a worker gets the job
+		ctx, shutDown := context.WithCancel(context.Background())
 		job := retryjob.Job{Key: "mail-7", Attempt: attempts}
-		retryjob.Run(context.Background(), policy, job, send, func(o retryjob.Outcome) {
+		send := func(context.Context) error {
+			if delivery == 3 {
+				shutDown() // during the last attempt
+			}
+			return errors.New("connection refused")
+		}
+		retryjob.Run(ctx, policy, job, send, func(o retryjob.Outcome) {
 			switch {
 			case o.Err == nil:
 				fmt.Println("done")
-			case o.Retry() || o.Interrupted():
+			case o.Retry():
 				fmt.Println("again after", o.Delay)
+			case o.Interrupted():
+				attempts = job.Attempt - 1
+				fmt.Println("given back")
 			default:
 				fmt.Println("dead letter:", o.Reason, "-", o.Err)
 			}
 		})
+		shutDown()
 	}
 	// Output:
 	// again after 1s
 	// again after 2s
+	// given back
 	// dead letter: attempts_exhausted - retry: attempts exhausted after 3 attempts: connection refused
 	// dead letter: attempts_exhausted - retry: attempts exhausted after 3 attempts
 }

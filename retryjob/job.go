@@ -33,7 +33,9 @@ type Job struct {
 	// Began is when the first attempt began, by the clock of this machine. MaxElapsed counts from
 	// Began. If the times in the queue come from another clock, pass time.Now().Add(-elapsed),
 	// where elapsed is the time since the first attempt began. The zero time and times in the
-	// future are treated as now.
+	// future are treated as now. So Began may be zero in the first attempt. If it is zero in a
+	// later attempt, MaxElapsed counts from that attempt and may never end the job. Run reports
+	// this with package log.
 	Began time.Time
 
 	// Classes counts the earlier failures of each class, by the name of the class. In the first
@@ -52,7 +54,7 @@ type Job struct {
 //	switch {
 //	case o.Err == nil: // the job is done
 //	case o.Retry(): // hand the job out again after o.Delay
-//	case o.Interrupted(): // hand the job out again; it has not failed
+//	case o.Interrupted(): // give the job back, and store job.Attempt-1; it has not failed
 //	default: // move the job to the dead letters, with o.Reason and o.Err
 //	}
 type Outcome struct {
@@ -98,9 +100,14 @@ func (o Outcome) Retry() bool { return o.Reason == retry.ReasonRetry }
 // A deadline of the context works like an AttemptTimeout: if it ends a running attempt, the
 // attempt has failed, and Interrupted returns false.
 //
-// The queue decides whether an interrupted attempt counts. If the attempt counts, a job whose
-// worker stops during the last allowed attempt becomes a dead letter. If the attempt does not
-// count, the next attempt has the same number.
+// If the worker stops, the attempt should not count: store job.Attempt-1 with the job, so that
+// the next attempt has the same number. If the attempt counts, a job whose worker stops during
+// the last allowed attempt becomes a dead letter. If ctx was canceled for another reason, such
+// as a lost lease, let the attempt count. Otherwise a job that always loses its lease would run
+// for ever.
+//
+// The ctx that was passed to Run may be canceled when settle runs. To write to the database of
+// the queue, use [context.WithoutCancel].
 func (o Outcome) Interrupted() bool {
 	return o.Reason == retry.ReasonCanceled || o.Reason == retry.ReasonDeadline
 }
@@ -128,6 +135,11 @@ func Run(
 		log.Printf("retryjob: job %.100q: Attempt is %d, and the first is 1: "+
 			"add 1 to what the queue counts, or the job runs more often than the policy says",
 			job.Key, job.Attempt)
+	}
+	if p.MaxElapsed > 0 && job.Attempt > 1 && job.Began.IsZero() {
+		log.Printf("retryjob: job %.100q: Began is not set in attempt %d, "+
+			"so MaxElapsed counts from this attempt: "+
+			"store when the first attempt began, and set Began to it", job.Key, job.Attempt)
 	}
 	p = p.ForJob(job.MaxAttempts)
 	job.Began, job.Classes = monotonic(job.Began), believed(job.Classes, job.Attempt)

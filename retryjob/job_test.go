@@ -405,6 +405,34 @@ func TestAnAttemptBelowOne(t *testing.T) {
 	}
 }
 
+// If a queue does not pass on when the first attempt began, MaxElapsed may never end a job. The second
+// attempt logs this. In the first attempt, Began may be zero.
+func TestMaxElapsedWithoutBegan(t *testing.T) {
+	var logged bytes.Buffer
+	log.SetOutput(&logged)
+	defer log.SetOutput(os.Stderr)
+	for name, row := range map[string]struct {
+		limit   time.Duration
+		attempt int
+		began   time.Time
+		says    string
+	}{
+		"a first attempt":  {time.Hour, 1, time.Time{}, ""},
+		"a second attempt": {time.Hour, 2, time.Time{}, "retryjob: job \"mail-7\": Began is not set in attempt 2, so MaxElapsed counts from this attempt: store when the first attempt began, and set Began to it\n"},
+		"Began is set":     {time.Hour, 2, time.Now(), ""},
+		"no MaxElapsed":    {0, 2, time.Time{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			logged.Reset()
+			p := retry.Policy{MaxAttempts: 3, MaxElapsed: row.limit}
+			o := run(t.Context(), p, retryjob.Job{Key: "mail-7", Attempt: row.attempt, Began: row.began}, failing)
+			assert.Equal(t, retry.ReasonRetry, o.Reason)
+			assert.True(t, strings.HasSuffix(logged.String(), row.says), logged.String())
+			assert.Equal(t, row.says == "", logged.Len() == 0)
+		})
+	}
+}
+
 func TestAPanicOfSettleGoesOn(t *testing.T) {
 	settled := 0
 	assert.PanicsWithValue(t, "oh", func() {

@@ -59,6 +59,10 @@ type Columns struct {
 //
 //	AND created_at > now() - interval '1 hour'
 //
+// Do not use the expression to select a row whose worker may have died. After the last attempt,
+// such a row is not eligible, so no worker would get the row and make it a dead letter. Select
+// these rows without the expression, and pass them to retryjob.Run, which then makes no attempt.
+//
 // Eligible returns an error if p or c is invalid, for example because Attempts is empty or is
 // not the name of a column.
 func Eligible(p retry.Policy, c Columns) (string, error) {

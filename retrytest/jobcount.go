@@ -19,7 +19,7 @@ import (
 //
 //	retrytest.JobCount(t, policy, func(p retry.Policy, fn func(context.Context) error) {
 //		row := claim(t, db) // counts the attempt
-//		job := retryjob.Job{Key: row.ID, Attempt: row.Attempts}
+//		job := retryjob.Job{Key: row.ID, Attempt: row.Attempts, Began: row.FirstRunAt}
 //		retryjob.Run(t.Context(), p, job, fn, settle(t, db, row))
 //	})
 //

@@ -14,7 +14,7 @@ import (
 
 func TestExample(t *testing.T) {
 	jobtest.Run(t, jobtest.Engine{
-		Open: open, Unit: 50 * time.Millisecond, Late: 30 * time.Second, Classes: true, InProcess: true,
+		Open: open, Unit: 50 * time.Millisecond, Late: 30 * time.Second, Classes: true, InProcess: true, Uncounted: true,
 	})
 }
 
@@ -96,8 +96,11 @@ func (q *queue) settle(job retryjob.Job, o retryjob.Outcome) {
 	job.Classes = o.Classes
 	switch {
 	case o.Err == nil:
-	case o.Retry() || o.Interrupted():
+	case o.Retry():
 		q.waiting[job.Key] = waiting{job, time.Now().Add(o.Delay)}
+	case o.Interrupted(): // the worker is shutting down: the attempt does not count
+		job.Attempt--
+		q.waiting[job.Key] = waiting{job, time.Now()}
 	default:
 		q.dead[job.Key] = o.DeadLetter(job)
 	}

@@ -30,8 +30,9 @@
 // # The SDK's quota
 //
 // Without this package, each client of the SDK takes its retries from a quota. With this
-// package, the policy's Budget takes the place of the quota. If you set Middleware.Retryer, its
-// quota applies too.
+// package, the policy's Budget takes the place of the quota. Without any Budget, only the limits
+// of the policy bound the retries: during an outage, each operation makes all its attempts. If
+// you set Middleware.Retryer, its quota applies too.
 //
 // # Errors
 //

@@ -12,8 +12,8 @@ import (
 )
 
 var address = "127.0.0.1:80"
-var policy = retry.Policy{ // a value: share it, copy it, change the copy
-	MaxAttempts: 4, // counts the first one
+var policy = retry.Policy{ // a struct of plain data: calls may share it
+	MaxAttempts: 4, // the first attempt and up to three retries
 	Backoff:     retry.Exponential{Base: 100 * time.Millisecond},
 	MaxDelay:    time.Second,
 	Jitter:      retry.FullJitter,
@@ -23,7 +23,7 @@ func main() {
 	err := retry.Do(context.Background(), policy, func(ctx context.Context) error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if wrong := new(net.AddrError); errors.As(err, &wrong) {
-			return retry.Permanent(err) // a wrong address stays wrong: no further attempt
+			return retry.Permanent(err) // the address is invalid, so Do makes no further attempt
 		}
 		if err != nil {
 			return err // another attempt follows

@@ -256,10 +256,18 @@ func (m *Mapping) Inner(key, advice string) *Mapping {
 // Keys returns the keys that have not been taken, sorted.
 func (m *Mapping) Keys() []string { return slices.Sorted(maps.Keys(m.values)) }
 
-// RejectRest adds a fault for each key that has not been taken. One error text names all these
-// keys. name is what this text calls m, such as "a policy". Call RejectRest after all known
-// keys are taken.
+// RejectRest adds a fault for each key that has not been taken. If such a key is similar to a
+// known key, the error says to write the known key. One error text names all other keys. name
+// is what this text calls m, such as "a policy". Call RejectRest after all known keys are taken.
 func (m *Mapping) RejectRest(name string) {
+	keys := m.Keys()
+	for _, key := range keys[:min(len(keys), mostFaults)] {
+		if near := nearest(key, m.keys); near != "" {
+			m.faults.add(UnknownKey, m.path+key, "unknown key %s: write %s",
+				quoted(m.path+key), m.path+near)
+			delete(m.values, key)
+		}
+	}
 	if len(m.values) == 0 {
 		return
 	}

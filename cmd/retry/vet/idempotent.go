@@ -121,13 +121,11 @@ func (u *uses) isKeyed(part, call inspector.Cursor) bool {
 	})
 }
 
-// letsAllThrough reports whether a Transport retries every request, whatever its method is.
+// letsAllThrough reports whether the Idempotent of a Transport accepts every request. The Transport
+// of retryhttp.LLM does not count, although it accepts every request. The servers of most models
+// know no idempotency key, and the documentation of LLM says that a request may be billed twice.
 func (u *uses) letsAllThrough(transport ast.Expr) bool {
-	x := u.deep(transport)
-	if made, ok := x.(*ast.CallExpr); ok {
-		return u.callee(made) == retryhttpPath+".LLM"
-	}
-	op := u.operation(keyed(literal(x))["Idempotent"])
+	op := u.operation(keyed(literal(u.deep(transport)))["Idempotent"])
 	if op == nil {
 		return false
 	}

@@ -183,14 +183,16 @@ func (u *uses) judgeBudget(pass *analysis.Pass, transport *ast.CompositeLit) {
 }
 
 // noPolicy reports the Transport of a client if it sets no field, or only Base. Such a Transport
-// has no Policy. noPolicy reports nothing if the package assigns a Policy to any Transport, or
-// gives a Policy to a request with WithPolicy.
+// has no Policy. noPolicy reports nothing if the package assigns a Policy to any Transport, gives a
+// Policy to a request with WithPolicy, or sets the Client of an sse.Stream. A Stream replaces the
+// Policy of its Transport.
 func (u *uses) noPolicy(pass *analysis.Pass) {
-	assigned := func(s setting) bool {
-		return s.assigned() && s.setsField(retryhttpPath, "Transport", "Policy")
+	elsewhere := func(s setting) bool {
+		return s.assigned() && s.setsField(retryhttpPath, "Transport", "Policy") ||
+			s.setsField(retryhttpPath+"/sse", "Stream", "Client")
 	}
 	if u.mentionsCallee(u.root, retryhttpPath+".WithPolicy") ||
-		slices.ContainsFunc(u.settings, assigned) {
+		slices.ContainsFunc(u.settings, elsewhere) {
 		return
 	}
 	for _, s := range u.settings {

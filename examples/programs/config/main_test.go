@@ -51,7 +51,7 @@ func TestLoadErrors(t *testing.T) {
 	const duration = `: write a duration as text, such as "200ms" or "1m30s"`
 	for text, want := range map[string]string{
 		"payments: {retry: {max_delay: 5}}":     "retry: invalid policy: max_delay is 5" + duration,
-		"payments: {retry: {max_attempt: 5}}":   `retry: invalid policy: unknown key "max_attempt": the keys of a policy are max_attempts, `,
+		"payments: {retry: {max_attempt: 5}}":   `retry: invalid policy: unknown key "max_attempt": write max_attempts`,
 		"payments: {retry: 5}":                  `retry: invalid policy: got 5, want a mapping such as {"max_attempts": 5}`,
 		"payments: {retrys: {max_attempts: 5}}": "retrys",
 		"payments: [":                           "yaml: line 1: ",

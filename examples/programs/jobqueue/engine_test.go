@@ -97,7 +97,8 @@ func engine(url string) jobtest.Engine {
 		Late:  4 * time.Second, // because of the poll interval, and of the race detector on a busy machine
 		Lease: engineLease,
 
-		Classes: true,
+		Classes:   true,
+		Uncounted: true,
 	}
 }
 

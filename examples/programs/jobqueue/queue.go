@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS jobs (
 	max_attempts BIGINT NOT NULL, -- a limit of the job, besides that of the policy; 0: none
 	status       TEXT NOT NULL,
 	attempts     BIGINT NOT NULL, -- incremented by each claim, before the job runs
-	requeues     BIGINT NOT NULL, -- how often the job was a dead letter and was requeued
+	requeues     BIGINT NOT NULL, -- incremented when attempts is lowered, so a claim is never repeated
 	run_at       BIGINT,          -- the earliest time of the next attempt; NULL: now
 	lease_until  BIGINT,          -- RUNNING: when another worker may claim the job
 	first_run_at BIGINT,
@@ -176,6 +176,15 @@ func (q *Queue) Fail(
 	return q.update(ctx, j, "status = 'PENDING', last_error = $1, classes = $2, "+
 		"run_at = {now} + CAST($3 AS BIGINT), lease_until = NULL, ended_at = {now}",
 		text(failure), jsonOf(classes), q.wait(delay))
+}
+
+// GiveBack returns a claimed job to the queue without counting the attempt. The job may run again
+// now. GiveBack increments requeues, because the next claim has the same number of attempts.
+// Otherwise a GiveBack that is executed twice could end the claim of another worker.
+func (q *Queue) GiveBack(ctx context.Context, j *Job, interrupted error) error {
+	return q.update(ctx, j, "status = 'PENDING', last_error = $1, attempts = attempts - 1, "+
+		"requeues = requeues + 1, run_at = NULL, lease_until = NULL, ended_at = {now}",
+		text(interrupted))
 }
 
 // Bury makes a claimed job a dead letter. If ran is false, the claim does not count as an attempt,

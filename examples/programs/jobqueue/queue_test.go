@@ -102,6 +102,9 @@ var writes = map[string]func(*Queue, context.Context, *Job) error{
 	"renew":  func(q *Queue, ctx context.Context, j *Job) error { return q.Renew(ctx, j, time.Minute) },
 	"finish": func(q *Queue, ctx context.Context, j *Job) error { return q.Finish(ctx, j) },
 	"fail":   func(q *Queue, ctx context.Context, j *Job) error { return q.Fail(ctx, j, errors.New("down"), nil, 0) },
+	"give back": func(q *Queue, ctx context.Context, j *Job) error {
+		return q.GiveBack(ctx, j, errors.New("down"))
+	},
 	"bury": func(q *Queue, ctx context.Context, j *Job) error {
 		return q.Bury(ctx, j, true, errors.New("down"), retryjob.DeadLetter{Reason: retry.ReasonPermanent})
 	},
@@ -136,6 +139,25 @@ func TestLateResult(t *testing.T) {
 		require.NoError(b, b.queue.Finish(b.Context(), job))
 		assert.Equal(b, row{Status: "DONE", Attempts: 1, EndedAt: b.at(2 * time.Minute)}, b.row("job"))
 		refuses(job)
+	})
+}
+
+// After an attempt that does not count, the next claim has the same attempt number. Then each result
+// of the first worker is refused, even a GiveBack whose answer was lost.
+func TestLateResultAfterGiveBack(t *testing.T) {
+	inBubble(t, ticket4, func(b *bench) {
+		b.enqueue("job", "", 1)
+		late := b.claim()
+		require.NoError(b, b.queue.GiveBack(b.Context(), late, errors.New("the service stops")))
+		job := b.claim()
+		require.NotNil(b, job, "a job that was given back is runnable at once")
+		require.Equal(b, late.Attempts, job.Attempts)
+		held := b.row("job")
+		for name, write := range writes {
+			assert.ErrorIs(b, write(b.queue, b.Context(), late), ErrLost, name)
+			assert.Equal(b, held, b.row("job"), name)
+		}
+		require.NoError(b, b.queue.Finish(b.Context(), job))
 	})
 }
 

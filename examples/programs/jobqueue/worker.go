@@ -114,7 +114,8 @@ func (w *Worker) execute(ctx context.Context, job *Job) (err error) {
 	}
 	attempt := func(ctx context.Context) error { return w.Run(ctx, job) }
 	retryjob.Run(running, w.Queue.policy, of, attempt, func(o retryjob.Outcome) {
-		err = w.write(context.WithoutCancel(ctx), job, o, o.DeadLetter(of))
+		stops := ctx.Err() != nil
+		err = w.write(context.WithoutCancel(ctx), job, o, o.DeadLetter(of), stops)
 	})
 	return err
 }
@@ -150,14 +151,18 @@ func (w *Worker) keep(ctx context.Context, job *Job) error {
 }
 
 // write writes the result of an attempt. An attempt is interrupted if this worker stops or has lost
-// the lease. Then the job does not become a dead letter.
+// the lease. Then the job does not become a dead letter. If the worker stops, the attempt does not
+// count. If only the lease was lost, the attempt counts. Otherwise a job that hangs until its lease
+// is lost would run for ever.
 func (w *Worker) write(
-	ctx context.Context, job *Job, o retryjob.Outcome, letter retryjob.DeadLetter,
+	ctx context.Context, job *Job, o retryjob.Outcome, letter retryjob.DeadLetter, stops bool,
 ) error {
 	err := retry.Do(ctx, w.statement(), func(ctx context.Context) error {
 		switch {
 		case o.Err == nil:
 			return w.Queue.Finish(ctx, job)
+		case o.Interrupted() && stops:
+			return w.Queue.GiveBack(ctx, job, o.Err)
 		case o.Interrupted():
 			return w.Queue.Fail(ctx, job, o.Err, o.Classes, o.Delay)
 		case o.Retry():

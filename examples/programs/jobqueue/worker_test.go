@@ -54,6 +54,29 @@ func TestLostClaimEndsJob(t *testing.T) {
 	})
 }
 
+// If the lease of a job cannot be renewed, and the worker does not stop, the attempt counts.
+func TestLostLeaseCounts(t *testing.T) {
+	inBubble(t, ticket4, func(b *bench) {
+		b.enqueue("job", "", 1)
+		b.around = func(_ context.Context, query string, do func(string) error) error {
+			if strings.HasPrefix(query, "UPDATE jobs SET lease_until") {
+				return errors.New("no connection")
+			}
+			return do(query)
+		}
+		runs := 0
+		b.workOff(b.queue, func(ctx context.Context, _ *Job) error {
+			if runs++; runs > 1 {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		assert.Equal(b, 1, runs)
+		assert.Equal(b, 1, b.row("job").Attempts)
+	})
+}
+
 // If a job goes on after its AttemptTimeout, another worker can claim the job, after the last renewed
 // lease has ended.
 func TestHungJob(t *testing.T) {
@@ -79,7 +102,7 @@ func TestHungJob(t *testing.T) {
 	})
 }
 
-// A job may go on for Grace. Then the worker gives it back, also in its last attempt.
+// A job may go on for Grace. Then the worker gives the job back uncounted, even in its last attempt.
 func TestGrace(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 1)
@@ -91,7 +114,7 @@ func TestGrace(t *testing.T) {
 		}}
 		require.NoError(b, w.Work(ctx))
 		assert.Equal(b, row{
-			Status: "PENDING", Attempts: 1, RunAt: b.at(360 * time.Second), EndedAt: b.at(time.Minute),
+			Status: "PENDING", EndedAt: b.at(time.Minute),
 			LastError: "retry: canceled after 1 attempt (context canceled: the service stops): context canceled",
 		}, b.row("job"))
 	})

@@ -169,8 +169,8 @@ func (b *Block) noPolicy() *Fault {
 }
 
 // elsewhere returns a fault if b contains a policy, or settings of a system that this package does
-// not read. The fault names the path to the policy, or the system. elsewhere returns nil if b
-// contains neither, or if b is itself a policy with one wrong key.
+// not read. The fault names the system, or the path to the policy and what to write after -at.
+// elsewhere returns nil if b contains neither, or if b is itself a policy with one wrong key.
 func (b *Block) elsewhere() error {
 	if b.hasMark() && b.unknown(dialects[0]) == 1 {
 		return nil
@@ -178,7 +178,7 @@ func (b *Block) elsewhere() error {
 	if inner := b.inner(); len(inner) > 0 {
 		at := b.path(inner[0])
 		line, _ := b.line(strings.Join(inner[0], "."))
-		text := fmt.Sprintf("there is a policy at %s: use -at %s", at, at)
+		text := fmt.Sprintf("there is a policy at %s: use -at %s", at, b.Hint())
 		return &Fault{File: b.File, Line: line, Code: NoPolicy, Text: text}
 	}
 	if note := b.Unread(); note != nil {

@@ -32,6 +32,7 @@ func TestFaultHasTheLineOfItsKey(t *testing.T) {
 		"of a dialect":            {"max_attempts: 3\nbackoff_base_ms: 3\nmax_backoff: 3\n", []fault{{3, "unknown_key", "max_backoff", `unknown key "max_backoff": write max_backoff_ms`}}},
 		"of another system":       {"num_retries: 3\nretry_on: 5xx\nretry_back_off:\n  base_interval: 1s\n  max_intervl: 3s\n", []fault{{5, "unknown_key", "retry_back_off.max_intervl", `unknown key "retry_back_off.max_intervl": write retry_back_off.max_interval`}}},
 		"a value of a system":     {"num_retries: -3\nretry_on: 5xx\n", []fault{{1, "invalid_value", "num_retries", "num_retries is -3: write a whole number"}}},
+		"two policies further in": {"a:\n  b:\n    retry: {max_attempts: 3}\n  c:\n    retry: {max_atempts: 3}\n", []fault{{3, "no_policy", "", "there is a policy at a.b.retry: use -at a.*.retry"}}},
 		"a policy is further in":  {"a:\n  b:\n    retry: {max_attempts: 3}\n", []fault{{3, "no_policy", "", "there is a policy at a.b.retry: use -at a.b.retry"}}},
 		"nothing":                 {"a: 1\n", []fault{{1, "no_policy", "", "there is no policy here"}}},
 		"a number for a backoff":  {"max_attempts: 3\nbackoff: 7\n", []fault{{2, "invalid_value", "backoff", "backoff is 7: write a mapping such as"}}},

@@ -30,13 +30,14 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
+	"github.com/goretry/retry/retryhttp/sse"
 	"github.com/goretry/retry/retrysql"
 )
 
 var _ = []any{
 	bufio.NewReader, bytes.NewReader, sha256.New, sql.ErrNoRows, errors.Is, flag.Int, fmt.Errorf, io.EOF, log.Println, rand.New, http.Get, exec.Command, signal.Stop,
 	strconv.Itoa, strings.NewReader, &sync.Mutex{}, &atomic.Bool{}, time.Second, retryhttp.Check, retrysql.Transient,
-	backoff.NewExponentialBackOff, json.NewDecoder, math.Pow, os.Create,
+	backoff.NewExponentialBackOff, json.NewDecoder, math.Pow, os.Create, sse.ResumeByGET,
 }
 
 func refresh(ctx context.Context, ping func(context.Context) error) error {
