@@ -32,6 +32,7 @@ type attempt struct {
 
 	sent      evidence
 	mayBeDone bool  // the server may have processed the request
+	unsent    bool  // there was no connection, by the error of Base alone, see noConnection
 	status    int   // of the response; 0: there was none
 	failure   error // what the attempt failed with; nil: it has not failed, or not yet
 	before    error // of a request below this one, whose answer was lost; nil: none
@@ -100,6 +101,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	if err != nil {
 		err = checked(err)
 		a.mayBeDone = resp != nil || a.sent.mayBeDone(err, a.Err() != nil)
+		a.unsent = resp == nil && noConnection(err)
 	}
 	return resp, err
 }
@@ -108,7 +110,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 func (a *attempt) newRequest() (err error) {
 	x := a.x
 	a.made, a.req = *x.req.WithContext(a), &a.made
-	// An http.Transport changes nothing in a request, but it fails without a header.
+	// An http.Transport changes nothing in such a request, but it fails without a header.
 	if !x.plain || a.req.Header == nil {
 		own(a.req, &a.url)
 	}

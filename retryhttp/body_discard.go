@@ -155,8 +155,9 @@ func attemptFor(resp *http.Response) *attempt {
 	return &attempt{Context: ctx, cancel: cancel}
 }
 
-// isOfNetHTTP reports whether the type of a body is of package net/http. The bodies of a protocol
-// that is registered with an http.Transport are not.
+// isOfNetHTTP reports whether an http.Transport itself has made a body. A protocol that is
+// registered with it may make a body that heeds nothing, even of another type of package net/http:
+// http.MaxBytesReader and http.ReadResponse put such a type around any reader.
 func isOfNetHTTP(rc io.ReadCloser) bool {
 	of := reflect.TypeOf(rc)
 	if of == nil {
@@ -165,5 +166,10 @@ func isOfNetHTTP(rc io.ReadCloser) bool {
 	if of.Kind() == reflect.Pointer {
 		of = of.Elem()
 	}
-	return of.PkgPath() == "net/http"
+	switch of.Name() {
+	case "bodyEOFSignal", "gzipReader", "http2transportResponseBody", "http2gzipReader":
+		return of.PkgPath() == "net/http"
+	default: // another release of Go may have other names: such a body gets a goroutine
+		return false
+	}
 }

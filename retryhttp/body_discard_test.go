@@ -200,6 +200,15 @@ func TestDiscardOfABodyOfAnHTTPTransport(t *testing.T) {
 				}
 			}), 100 * ms},
 		{"a registered protocol's that hangs", "", hangs, nil, 100 * ms},
+		{"a registered protocol's that hangs, in a type of net/http", "", func(*http.Request) io.Reader {
+			return http.MaxBytesReader(nil, io.NopCloser(takes(time.Hour)), 99)
+		}, nil, 100 * ms},
+		{"a registered protocol's that hangs, read by net/http", "", func(req *http.Request) io.Reader {
+			text := io.MultiReader(strings.NewReader(head+"Content-Length: 9\r\n\r\nsorry"), takes(time.Hour))
+			resp, err := http.ReadResponse(bufio.NewReader(text), req)
+			require.NoError(t, err)
+			return resp.Body
+		}, nil, 100 * ms},
 		{"a registered protocol's that waits for its context", "", func(req *http.Request) io.Reader { return stalled{req.Context()} }, nil, 90 * ms},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {

@@ -44,7 +44,7 @@ type attemptKey struct{}
 // Wait of the policy get; each of these contexts has a request, even if no request was sent.
 // RequestOf returns nil for any other context, such as the context of an attempt.
 func RequestOf(ctx context.Context) *http.Request {
-	if x, ok := ctx.Value(ctxvalue.Hedge{}).(*exchange); ok {
+	if x, ok := ctx.Value(ctxvalue.Hedge{}).(*exchange); ok && x.of(ctx) {
 		return x.req
 	}
 	return nil

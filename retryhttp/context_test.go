@@ -50,6 +50,22 @@ func TestRequestOf(t *testing.T) {
 		assert.Nil(t, httptrace.ContextClientTrace(lowest.sent[0].Context()), "an idempotent request is not traced")
 		assert.Nil(t, retryhttp.RequestOf(t.Context()))
 	})
+	synctest.Test(t, func(t *testing.T) { // OnEvent tells another server, in the context that it gets
+		told, hedged := script(200), []bool{}
+		tr := &retryhttp.Transport{
+			Base: &retryhttp.Hedge{Base: script(reply{after: time.Hour}, 404), After: ms},
+			Policy: retry.Policy{MaxAttempts: 2, OnEvent: func(ctx context.Context, e retry.Event) {
+				if e.Kind == retry.CallFinished {
+					hedged = append(hedged, retryhttp.Hedged(ctx))
+					send(t, &retryhttp.Transport{Base: told}, request(t, "GET").WithContext(ctx))
+				}
+			}},
+		}
+		send(t, tr)
+		assert.Equal(t, []bool{true}, hedged)
+		assert.Nil(t, retryhttp.RequestOf(told.sent[0].Context()), "the context of another attempt")
+		assert.False(t, retryhttp.Hedged(told.sent[0].Context()))
+	})
 }
 
 // A policy for one request replaces the Transport's policy entirely. It is not for a

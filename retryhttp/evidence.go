@@ -3,10 +3,14 @@ package retryhttp
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strings"
 	"sync/atomic"
+
+	"github.com/goretry/retry"
 )
 
 // evidence is what Base reports about an attempt to net/http/httptrace, as http.Transport does. The
@@ -59,6 +63,27 @@ func (e *evidence) repeated(resp *http.Response) error {
 
 var errAgain = errors.New(
 	"net/http has sent it again, because a connection that it had kept broke")
+
+// noConnection reports whether err says that there was no connection to the server or to its
+// proxy. Most idempotent requests are not traced, so the error is the only evidence. If an error
+// joins the errors of several requests, none of these requests may have had a connection. The error
+// of a Transport below tells only of its last attempt.
+func noConnection(err error) bool {
+	switch e := err.(type) {
+	case *net.OpError:
+		return e.Op == "dial" || e.Op == "proxyconnect"
+	case *retry.Error:
+		return e.Attempts == 1 && noConnection(e.Err)
+	case interface{ Unwrap() error }:
+		return noConnection(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		errs := e.Unwrap()
+		connected := func(err error) bool { return !noConnection(err) }
+		return len(errs) > 0 && !slices.ContainsFunc(errs, connected)
+	default:
+		return false
+	}
+}
 
 // gaveUp reports whether err says that a request was given up because of a timeout, its context or
 // its channel Cancel.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -161,12 +160,7 @@ func (x *exchange) next() *attempt {
 // the attempt asked for, and has not said so. Either there was no answer, or the answer was an
 // error of the server or of a proxy, or the body of a success broke off.
 func (a *attempt) isLost() bool {
-	if a.before != nil {
-		return true
-	}
-	var dial *net.OpError // most idempotent requests are not traced: the error is the only evidence
-	unsent := a.status == 0 && errors.As(a.failure, &dial) && dial.Op == "dial"
-	return a.mayBeDone && a.status/100 != 4 && !unsent
+	return a.before != nil || a.mayBeDone && a.status/100 != 4 && !a.unsent
 }
 
 // lostAs returns what a lost attempt failed with. If a request below it was lost, by a Transport
@@ -263,6 +257,7 @@ func (x *exchange) discardAndWait(
 	left := d
 	if x.resp != nil {
 		began := time.Now()
+		lose(x.failure, x.resp.Request)
 		x.discard()
 		left = max(0, d-time.Since(began))
 	}
@@ -351,3 +346,7 @@ func (x *exchange) Value(key any) any {
 
 // String names the context, as the String of an attempt does: it must not print the request.
 func (x *exchange) String() string { return "retryhttp.exchange" }
+
+// of reports whether ctx is the context of x, and not of an attempt further down in that context:
+// OnEvent may send another request in the context that it gets.
+func (x *exchange) of(ctx context.Context) bool { return attemptIn(ctx) == attemptIn(x.Context) }

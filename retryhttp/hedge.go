@@ -86,7 +86,7 @@ type Hedge struct {
 func Hedged(ctx context.Context) bool { return ctxvalue.Hedged(ctx) }
 
 // Hedged reports to the function Hedged whether a second request has answered the last attempt.
-func (x *exchange) Hedged(context.Context) bool { return x.hedged.Load() }
+func (x *exchange) Hedged(ctx context.Context) bool { return x.hedged.Load() && x.of(ctx) }
 
 // CloseIdleConnections closes the idle connections of Base. http.Client calls it.
 func (h *Hedge) CloseIdleConnections() { (&Transport{Base: h.Base}).CloseIdleConnections() }

@@ -2,6 +2,7 @@ package retryhttp
 
 import (
 	"errors"
+	"io"
 	"net/http"
 )
 
@@ -46,8 +47,11 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 	default:
 		return resp, nil
 	}
-	if a == nil || a.Err() != nil { // its body has ended; the caller may have set another body
+	switch {
+	case a == nil || a.Err() != nil: // its body has ended; the caller may have set another body
 		a = attemptFor(resp)
+	case resp.Body != io.ReadCloser(&a.body): // a body that is set above may heed nothing
+		a.ends = false
 	}
 	text := a.discard(resp, keptBytes)
 	if e := (*StatusError)(nil); errors.As(err, &e) {

@@ -2,6 +2,7 @@ package retryhttp
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -69,8 +70,21 @@ func (e *StatusError) Error() string {
 // was made of a response to of. The error of a Check can have the StatusError of another response,
 // such as the response of a token server.
 func (e *StatusError) keep(of *http.Request, text []byte) {
-	if e.hasBody && e.of == of {
+	if e.of == of && e.hasBody { // in this order: calls at a time may return one error
 		e.Body, e.hasBody = append([]byte(nil), text[:min(len(text), keptBytes)]...), false
+	}
+}
+
+// lose notes in the error of a response to of, which is about to be discarded, that its body cannot
+// be read any more. A Check may return this error again, for an attempt whose response has another
+// body.
+func lose(failure error, of *http.Request) {
+	e, is := failure.(*StatusError)
+	if !is {
+		is = errors.As(failure, &e)
+	}
+	if is && e.of == of && e.hasBody {
+		e.hasBody = false
 	}
 }
 

@@ -2,6 +2,7 @@ package retryhttp
 
 import (
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/goretry/retry"
@@ -240,8 +241,8 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 // http.Client puts around it.
 //
 // Each attempt sends a copy of req, so that Base and Prepare may change the copy. The copy shares
-// the header and the URL of req if Base is an http.Transport, which changes neither, and Prepare,
-// Check, Advise and Resume are not set. The first attempt sends the Body of req, or what GetBody
+// the header and the URL of req if Base is an http.Transport, which changes neither for http and
+// https, and Prepare, Check, Advise and Resume are not set. The first attempt sends the Body of req, or what GetBody
 // returns if Body is nil. Each later attempt sends what GetBody returns. A request with a Trailer,
 // or with a body and no GetBody, is sent once: see [SetBody].
 //
@@ -263,7 +264,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	x := &exchange{
 		t: t, req: req, policy: t.policyOf(req),
-		checks: CheckFunc(t.Check).or(), plain: t.plain(),
+		checks: CheckFunc(t.Check).or(), plain: t.plain(req.URL),
 	}
 	defer x.end()
 	x.budget, x.done = t.budgetOf(x.policy, req)
@@ -292,13 +293,16 @@ func (t *Transport) idempotent(req *http.Request) bool {
 	return t.Idempotent(req)
 }
 
-// plain reports whether Base is an http.Transport and the user has set no function that gets a
-// request or a response of an attempt. Then nobody changes the header of such a request, so
-// attempts may share the header of the caller's request. And then a Read of a response's body
-// returns soon after its attempt has ended.
-func (t *Transport) plain() bool {
+// plain reports whether Base is an http.Transport that sends a request to u itself, and the user
+// has set no function that gets a request or a response of an attempt. Then nobody changes the
+// header and the URL of such a request, so attempts may share them with the caller's request. And
+// then a Read of a response's body returns soon after its attempt has ended. A protocol of another
+// scheme may be registered with an http.Transport: the protocol of http.NewFileTransport writes to
+// the URL.
+func (t *Transport) plain(u *url.URL) bool {
 	_, plain := t.base().(*http.Transport)
-	return plain && t.Prepare == nil && t.Check == nil && t.Advise == nil && !t.Resume
+	return plain && u != nil && (u.Scheme == "http" || u.Scheme == "https") &&
+		t.Prepare == nil && t.Check == nil && t.Advise == nil && !t.Resume
 }
 
 func (t *Transport) base() http.RoundTripper {

@@ -636,3 +636,13 @@ func TestCloneSharesTheBudgetsOfTargets(t *testing.T) {
 	assert.Same(t, budget, clone.TargetBudget(request(t, "GET")))
 	assert.Same(t, budget, again.TargetBudget(request(t, "GET")))
 }
+
+// A protocol that is registered with an http.Transport may write to the URL, as that of files does.
+func TestURLOfARegisteredProtocol(t *testing.T) {
+	base := new(http.Transport)
+	base.RegisterProtocol("file", http.NewFileTransport(http.Dir(t.TempDir())))
+	req := request(t, "GET")
+	req.URL = &url.URL{Scheme: "file", Host: "host"}
+	assert.Equal(t, "<pre>\n</pre>\n", strings.TrimPrefix(textOf(t, send(t, &retryhttp.Transport{Base: base}, req)), "<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\">\n"))
+	assert.Equal(t, "file://host", req.URL.String())
+}
