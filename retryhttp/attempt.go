@@ -64,8 +64,11 @@ func (a *attempt) send() (*http.Response, error) {
 		}
 	}
 	a.mayBeDone = a.before != nil || !undone(resp.StatusCode)
-	if resp.Request == nil || resp.Request == a.req {
+	switch of := resp.Request; {
+	case of == nil || of == a.req:
 		resp.Request = a.x.req
+	case attemptIn(of.Context()) == a: // a copy of a.req: its context would end with the body
+		resp.Request = of.WithContext(a.x.req.Context())
 	}
 	a.ends = a.x.plain && isOfNetHTTP(resp.Body)
 	if hasText(resp) && a.x.t.StallTimeout > 0 {

@@ -253,11 +253,12 @@ func (l *leg) send() {
 // judge decides whether a response with a status of 400 or above succeeded, and whether it asks to
 // wait. If the answer of a second request asks to wait, it closes the Gate of the Transport.
 func (l *leg) judge() {
-	t, a := new(Transport), l.r.attempt
+	// Without an attempt, l.r.req is the caller's, who may change it when the other leg has won.
+	t, a, req := new(Transport), l.r.attempt, l.req
 	if a != nil {
-		t = a.x.t
+		t, req = a.x.t, l.r.req
 	}
-	status, failure := l.resp.StatusCode, t.StatusError(l.r.req, l.resp).judged(l.r.req)
+	status, failure := l.resp.StatusCode, t.StatusError(req, l.resp).judged(req)
 	l.asks = status == http.StatusTooManyRequests || retry.RetryAfterOf(failure) > 0
 	l.ok = status < 500 && retry.IsPermanent(failure) && !passes(status)
 	if l.second && l.asks && a != nil && a.x.gate != nil {
@@ -338,8 +339,11 @@ func (l *leg) answer() (*http.Response, error) {
 		l.cancel(nil)
 		return nil, l.err
 	}
-	if l.resp.Request == nil || l.resp.Request == l.req {
+	switch of := l.resp.Request; {
+	case of == nil || of == l.req:
 		l.resp.Request = l.r.req
+	case of.Context().Value(ctxvalue.Hedge{}) == l: // a copy of l.req: see send of an attempt
+		l.resp.Request = of.WithContext(l.r.req.Context())
 	}
 	if l.err != nil || l.resp.Body == nil || l.resp.Body == http.NoBody {
 		l.cancel(nil)

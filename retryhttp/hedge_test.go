@@ -217,6 +217,25 @@ func TestHedgeDiscardsTheLoser(t *testing.T) {
 	}
 }
 
+// When RoundTrip has returned, the request is the caller's, also if a second request goes on. The
+// race detector sees who reads it.
+func TestHedgeLeavesTheRequestToTheCaller(t *testing.T) {
+	for _, status := range []int{200, 409, 429, 503} {
+		bubble(t, fmt.Sprint(status), func(t *testing.T) {
+			base := script(reply{after: 100 * ms, status: 200}, reply{after: time.Second, status: status, deaf: true})
+			req := request(t, "GET")
+			req.Header.Set("Idempotency-Key", "k")
+			resp := send(t, &retryhttp.Hedge{Base: base, After: 50 * ms}, req)
+			assert.Equal(t, "answer 1", textOf(t, resp))
+			assert.Equal(t, 2, base.count())
+			req.Method, req.URL.Path = "HEAD", "/next"
+			req.Header.Set("Idempotency-Key", "l")
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		})
+	}
+}
+
 // Rule 4. What a second request takes, and from whom.
 func TestHedgeBudget(t *testing.T) {
 	for _, tt := range []struct {

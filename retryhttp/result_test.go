@@ -319,6 +319,7 @@ func TestResultOfABodyThatIsSetAbove(t *testing.T) {
 			assert.Equal(t, "so", string(e.Body))
 			close(served)
 			time.Sleep(time.Hour)
+			synctest.Wait()
 			assert.Equal(t, 1, b.closes)
 		})
 	}

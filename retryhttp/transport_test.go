@@ -374,6 +374,42 @@ func TestRequestOfAResponse(t *testing.T) {
 	}
 }
 
+// A Base may set a copy of the request that it got, as the RoundTripper of a tracer does. The context
+// of the copy would end with the body. The caller can use the context of the Request, and send it.
+func TestRequestOfAResponseThatIsACopy(t *testing.T) {
+	type key struct{}
+	copies := func(status int) http.RoundTripper {
+		return roundTrip(func(req *http.Request) (*http.Response, error) {
+			assert.NoError(t, req.Context().Err())
+			resp := textResponse(status, "text")
+			resp.Request = req.Clone(context.WithValue(req.Context(), key{}, "a span"))
+			resp.Request.URL.Path = "/replica"
+			return resp, nil
+		})
+	}
+	for _, status := range []int{200, 404} {
+		hedge := &retryhttp.Hedge{Base: copies(status), After: time.Hour}
+		for name, rt := range map[string]http.RoundTripper{
+			"a Transport":                  &retryhttp.Transport{Base: copies(status)},
+			"a Transport over a Transport": &retryhttp.Transport{Base: &retryhttp.Transport{Base: copies(status)}},
+			"a Hedge":                      hedge,
+			"a Transport over a Hedge":     &retryhttp.Transport{Base: hedge},
+		} {
+			t.Run(fmt.Sprint(name, " ", status), func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				resp := send(t, rt, request(t, "GET").WithContext(ctx))
+				assert.Equal(t, "text", textOf(t, resp))
+				assert.Equal(t, name != "a Hedge" && status == 404, retryhttp.ErrorOf(resp) != nil)
+				assert.Equal(t, "/replica", resp.Request.URL.Path)
+				assert.NoError(t, resp.Request.Context().Err())
+				assert.Equal(t, status, send(t, rt, resp.Request).StatusCode)
+				cancel()
+				assert.Error(t, resp.Request.Context().Err())
+			})
+		}
+	}
+}
+
 // If a method of an error from Base panics, the request ends and not the
 // program, wherever that method is called.
 func TestErrorsThatPanic(t *testing.T) {
