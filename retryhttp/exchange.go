@@ -335,13 +335,18 @@ func (x *exchange) end() {
 	x.discard()
 }
 
-// Value returns the exchange for RequestOf and Hedged, and otherwise what the context of the
-// caller's request has.
+// Value returns the exchange for RequestOf and Hedged. It hides the policy of WithPolicy, which is
+// not for a request that OnEvent or Wait sends. All other values are the values of the context of
+// the caller's request.
 func (x *exchange) Value(key any) any {
-	if _, asked := key.(ctxvalue.Hedge); asked {
+	switch key.(type) {
+	case ctxvalue.Hedge:
 		return x
+	case policyKey:
+		return nil
+	default:
+		return x.Context.Value(key)
 	}
-	return x.Context.Value(key)
 }
 
 // String names the context, as the String of an attempt does: it must not print the request.
