@@ -33,11 +33,12 @@ func (x *exchange) discard() {
 // keep. If reading fails, the connection is lost, and nothing else happens.
 //
 // A body of net/http is read in the caller's goroutine: a Read that hangs ends when the attempt is
-// canceled, which happens when discardGrace begins. Another body may ignore its context, and would
-// hold the caller forever. So another goroutine reads such a body, and discard returns after
-// discardTime even if that goroutine still reads. It closes the body itself when it has stopped
-// reading: a Base that pools its readers would give a reader that is closed too early to another
-// response.
+// canceled, which happens when discardGrace begins. Over HTTP/1 that closes the connection, and
+// only a connection of the user's own DialContext may go on reading then. Another body may ignore
+// its context, and would hold the caller forever. So another goroutine reads such a body, and
+// discard returns after discardTime even if that goroutine still reads. It closes the body itself
+// when it has stopped reading: a Base that pools its readers would give a reader that is closed too
+// early to another response.
 func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	defer a.cancel(nil)
 	if resp.Body == nil || resp.Body == http.NoBody {

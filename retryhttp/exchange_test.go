@@ -29,6 +29,15 @@ func TestAnswerThatIsLost(t *testing.T) {
 		tr.Base = &retryhttp.Transport{Base: tr.Base, Policy: retry.Policy{MaxAttempts: 4}}
 	})
 	once := ofTransport(func(tr *retryhttp.Transport) { tr.Base = &retryhttp.Transport{Base: tr.Base} })
+	closed := ofTransport(func(tr *retryhttp.Transport) {
+		n := 0
+		tr.Base = &retryhttp.Transport{Base: tr.Base, Policy: retry.Policy{Enter: func(context.Context, retry.Event) error {
+			if n++; n == 1 {
+				return errors.New("closed")
+			}
+			return nil
+		}}}
+	})
 	wrapping := func(req *http.Request, resp *http.Response, err error) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", errNoAnswer, err)
@@ -73,6 +82,7 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a connection that was refused, for a Check that wraps it", check(wrapping), []any{refused, 412}, ""},
 		{"no connection to any of two servers", nil, []any{errors.Join(refused, fmt.Errorf("b: %w", refused)), 412}, ""},
 		{"no connection to the proxy", nil, []any{&net.OpError{Op: "proxyconnect", Net: "tcp", Err: refused}, 412}, ""},
+		{"an Enter of a Transport below that sends nothing", closed, []any{412}, ""},
 		{"no connection for a Transport below that sends once", once, []any{refused, 412}, ""},
 		{"a first attempt of a Transport below", below, []any{412}, ""},
 		{"429", nil, []any{429, 412}, ""},

@@ -3,6 +3,7 @@ package retryhttp
 import (
 	"net/http"
 	"net/url"
+	"reflect"
 	"time"
 
 	"github.com/goretry/retry"
@@ -100,10 +101,11 @@ import (
 // with: no answer, a 5xx, or an answer that broke off. If net/http itself has repeated a request
 // with an Idempotency-Key, because a connection that it had kept broke, Before says that.
 //
-// If Before is nil, the 4xx is about the state before this call, unless a proxy has sent the
-// request twice, which the Transport does not learn. Before is also nil for a GET that net/http has
-// repeated, because a GET changes no state. If Check accepts the 4xx, there is no error, and so no
-// Before.
+// If Before is nil, the 4xx is about the state before this call, unless a proxy, or a RoundTripper
+// below that is not of this package, has sent the request twice, which the Transport does not
+// learn. If a Transport below has made several attempts and got no answer, Before says so, even if
+// none of these attempts had a connection. Before is also nil for a GET that net/http has repeated,
+// because a GET changes no state. If Check accepts the 4xx, there is no error, and so no Before.
 type Transport struct {
 	Base http.RoundTripper // sends each attempt; nil: http.DefaultTransport
 
@@ -241,10 +243,11 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 // http.Client puts around it.
 //
 // Each attempt sends a copy of req, so that Base and Prepare may change the copy. The copy shares
-// the header and the URL of req if Base is an http.Transport, which changes neither for http and
-// https, and Prepare, Check, Advise and Resume are not set. The first attempt sends the Body of req, or what GetBody
-// returns if Body is nil. Each later attempt sends what GetBody returns. A request with a Trailer,
-// or with a body and no GetBody, is sent once: see [SetBody].
+// the header and the URL of req if nobody changes them: Base is an http.Transport whose Proxy is
+// nil or http.ProxyFromEnvironment, the scheme is http or https, and Prepare, Check, Advise and
+// Resume are not set. The first attempt sends the Body of req, or what GetBody returns if Body is
+// nil. Each later attempt sends what GetBody returns. A request with a Trailer, or with a body and
+// no GetBody, is sent once: see [SetBody].
 //
 // Errors while the caller reads the body are not retried, unless Check has read the body (see
 // [WholeBody]) or Resume applies. To retry errors of any other long body, read the body inside
@@ -254,7 +257,9 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 // The body of each response before the last is read, up to 64 KiB and for at most 100 ms,
 // and closed, so that its connection can be used again during the wait. That time is part of the
 // wait. If Read does not return although the attempt is canceled, the call goes on, and a goroutine
-// lives until Read returns.
+// lives until Read returns. But the call waits for the Read if Base is an http.Transport and
+// closing its connection does not end a Read of the connection. A connection that a DialContext has
+// opened through an SSH tunnel may be like that.
 //
 // If the methods of an error of Base panic, a permanent error takes its place.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -298,12 +303,16 @@ func (t *Transport) idempotent(req *http.Request) bool {
 // header and the URL of such a request, so attempts may share them with the caller's request. And
 // then a Read of a response's body returns soon after its attempt has ended. A protocol of another
 // scheme may be registered with an http.Transport: the protocol of http.NewFileTransport writes to
-// the URL.
+// the URL. A Proxy of the user's own may choose a proxy by a header, and delete the header.
 func (t *Transport) plain(u *url.URL) bool {
-	_, plain := t.base().(*http.Transport)
+	base, plain := t.base().(*http.Transport)
 	return plain && u != nil && (u.Scheme == "http" || u.Scheme == "https") &&
+		(base.Proxy == nil || reflect.ValueOf(base.Proxy).Pointer() == fromEnvironment) &&
 		t.Prepare == nil && t.Check == nil && t.Advise == nil && !t.Resume
 }
+
+// fromEnvironment is the code of the Proxy of http.DefaultTransport, which changes no request.
+var fromEnvironment = reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
 
 func (t *Transport) base() http.RoundTripper {
 	if t.Base == nil {

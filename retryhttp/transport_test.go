@@ -578,6 +578,9 @@ func TestCallersRequestIsNotChanged(t *testing.T) {
 			below := tr.Base
 			tr.Base = roundTrip(func(req *http.Request) (*http.Response, error) { change(req); return below.RoundTrip(req) })
 		})},
+		{"by the Proxy of an http.Transport, which may choose by a header and delete it", ofTransport(func(tr *retryhttp.Transport) {
+			tr.Base.(*http.Transport).Proxy = func(req *http.Request) (*url.URL, error) { change(req); return nil, nil }
+		})},
 		{"by Prepare", ofTransport(func(tr *retryhttp.Transport) {
 			tr.Prepare = func(req *http.Request, _ int, _ error) error { change(req); return nil }
 		})},
