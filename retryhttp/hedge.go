@@ -24,10 +24,10 @@ import (
 //
 // # What is sent twice
 //
-// A GET or HEAD without a body and without an Upgrade is sent twice if the Transport above may
-// send it again: its policy allows a second attempt, Transport.Idempotent allows it, and the
-// request has no Trailer. While a [Gate] holds other attempts, no second request is sent. If the
-// first request fails before After, no second request is sent either: the Transport may try again.
+// A GET or HEAD without a body, without a Trailer and without an Upgrade is sent twice if the
+// Transport above may send it again: its policy allows a second attempt, and Transport.Idempotent
+// allows it. While a [Gate] holds other attempts, no second request is sent. If the first request
+// fails before After, no second request is sent either: the Transport may try again.
 //
 // # Which answer is returned
 //
@@ -139,7 +139,8 @@ func (h *Hedge) budgetOf(req *http.Request) (budget *retry.Budget, done func()) 
 func hedgeable(req *http.Request) bool {
 	_, upgrade := req.Header["Upgrade"]
 	return (isGet(req) || req.Method == http.MethodHead) && req.URL != nil &&
-		(req.Body == nil || req.Body == http.NoBody) && !upgrade && !sentOnce(req)
+		(req.Body == nil || req.Body == http.NoBody) && req.Trailer == nil && !upgrade &&
+		!sentOnce(req)
 }
 
 // sentOnce reports whether a request is part of an attempt that must not be made twice. A request

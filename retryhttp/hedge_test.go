@@ -46,6 +46,11 @@ func TestHedgeRequestsThatAreSentTwice(t *testing.T) {
 		{"GET that upgrades", "GET", header("Upgrade", "x"), 1},
 		{"GET that may not be repeated", "GET", idempotent(false), 1},
 		{"GET with a Trailer", "GET", trailer, 1},
+		{"GET with a Trailer, without a Transport", "GET", func(tr *retryhttp.Transport, req *http.Request) {
+			trailer(tr, req)
+			tr.Base = alone{tr.Base}
+		}, 1},
+		{"GET without a Transport", "GET", ofTransport(func(tr *retryhttp.Transport) { tr.Base = alone{tr.Base} }), 2},
 		{"GET with a Trailer that may not be repeated", "GET", func(tr *retryhttp.Transport, req *http.Request) {
 			trailer(tr, req)
 			idempotent(false)(tr, req)
@@ -88,6 +93,13 @@ func TestHedgeRequestsThatAreSentTwice(t *testing.T) {
 	nothing := roundTrip(func(*http.Request) (*http.Response, error) { return nil, nil })
 	_, err = (&retryhttp.Hedge{Base: nothing, After: 1}).RoundTrip(request(t, "GET"))
 	assert.ErrorContains(t, err, "the RoundTripper retryhttp_test.roundTrip returned neither a response nor an error")
+}
+
+// alone hides the Transport above from its RoundTripper.
+type alone struct{ below http.RoundTripper }
+
+func (a alone) RoundTrip(req *http.Request) (*http.Response, error) {
+	return a.below.RoundTrip(req.WithContext(context.Background()))
 }
 
 // The first answer that succeeds is returned, and never a failure in its place. A second request
