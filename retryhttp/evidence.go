@@ -70,8 +70,10 @@ var errAgain = errors.New(
 // of a Transport below tells only of its last attempt.
 func noConnection(err error) bool {
 	switch e := err.(type) {
+	case *net.DNSError:
+		return true
 	case *net.OpError:
-		return e.Op == "dial" || e.Op == "proxyconnect"
+		return e.Op == "dial" || e.Op == "proxyconnect" || e.Op == "socks connect"
 	case *retry.Error:
 		return e.Attempts == 0 || e.Attempts == 1 && noConnection(e.Err)
 	case interface{ Unwrap() error }:

@@ -82,6 +82,8 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a connection that was refused, for a Check that wraps it", check(wrapping), []any{refused, 412}, ""},
 		{"no connection to any of two servers", nil, []any{errors.Join(refused, fmt.Errorf("b: %w", refused)), 412}, ""},
 		{"no connection to the proxy", nil, []any{&net.OpError{Op: "proxyconnect", Net: "tcp", Err: refused}, 412}, ""},
+		{"no connection from a SOCKS proxy", nil, []any{&net.OpError{Op: "socks connect", Net: "tcp", Err: errors.New("unknown error connection refused")}, 412}, ""},
+		{"no address, by a DialContext that looks it up", nil, []any{&net.DNSError{Err: "no such host", IsNotFound: true}, 412}, ""},
 		{"an Enter of a Transport below that sends nothing", closed, []any{412}, ""},
 		{"no connection for a Transport below that sends once", once, []any{refused, 412}, ""},
 		{"a first attempt of a Transport below", below, []any{412}, ""},
