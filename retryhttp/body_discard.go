@@ -35,9 +35,9 @@ func (x *exchange) discard() {
 // happens.
 //
 // A body of net/http is read in the caller's goroutine, because a Read that hangs ends when the
-// attempt is canceled, which is discardGrace before the end of discardTime. Over HTTP/1 canceling
-// closes the connection. Only if the connection comes from the user's own DialContext, and its
-// Close does not end a Read, the Read goes on and the caller waits for it.
+// attempt is canceled, which is discardGrace before the end of discardTime. Over HTTP/1,
+// canceling closes the connection. There is one exception: the caller waits for the Read if the
+// Close of a connection of the user's own DialContext does not end a Read.
 //
 // Any other body may ignore its context, and would block the caller forever. So such a body is read
 // in a new goroutine, and discard returns after discardTime even if this goroutine is still
@@ -174,7 +174,7 @@ func isOfNetHTTP(rc io.ReadCloser) bool {
 	switch of.Name() {
 	case "bodyEOFSignal", "gzipReader", "http2transportResponseBody", "http2gzipReader":
 		return of.PkgPath() == "net/http"
-	default: // another release of Go may have other names: such a body gets a goroutine
+	default: // another release of Go may use other names; then a goroutine reads the body
 		return false
 	}
 }

@@ -264,8 +264,8 @@ func (x *exchange) classify(err error) *retry.Class {
 
 // discardAndWait is the Wait of the loop. First it discards the response of the last attempt, so
 // that its connection can be used again. Then it waits for the rest of d, with the caller's Wait if
-// the policy has a Wait. The loop calls discardAndWait before each retry, even if d is 0.
-// skipped is how much of the wait the caller's Wait has skipped.
+// the policy has a Wait. The loop calls discardAndWait before each retry, even if d is 0. skipped
+// is how much of the wait the caller's Wait has skipped.
 func (x *exchange) discardAndWait(
 	ctx context.Context, d time.Duration,
 ) (skipped time.Duration, err error) {
