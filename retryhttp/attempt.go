@@ -27,12 +27,13 @@ type attempt struct {
 
 	req  *http.Request // the request that Base gets: &made, or a copy of made with a trace
 	made http.Request  // a copy of the caller's request
-	url  url.URL       // the URL of made; not used if x.plain is true
+	url  url.URL       // the URL of made; not used if made shares the caller's URL, see newRequest
 	body responseBody  // the body of the response, as the caller gets it
 	ends bool          // a Read of the response's body returns soon after the attempt has ended
 
 	sent      evidence
 	mayBeDone bool  // the server may have processed the request
+	unsent    bool  // the error of Base shows that there was no connection; see noConnection
 	status    int   // the status of the response; 0: there was no response
 	failure   error // the error of a failed attempt; nil before the end and after a success
 	before    error // the error of a request whose answer was lost below this Transport
@@ -64,8 +65,11 @@ func (a *attempt) send() (*http.Response, error) {
 		}
 	}
 	a.mayBeDone = a.before != nil || !undone(resp.StatusCode)
-	if resp.Request == nil || resp.Request == a.req {
+	switch req := resp.Request; {
+	case req == nil || req == a.req:
 		resp.Request = a.x.req
+	case attemptIn(req.Context()) == a: // a copy of a.req, whose context would end with the body
+		resp.Request = req.WithContext(a.x.req.Context())
 	}
 	a.ends = a.x.plain && isOfNetHTTP(resp.Body)
 	if hasText(resp) && a.x.t.StallTimeout > 0 {
@@ -93,7 +97,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	// The trace is added after Prepare, because Prepare may send other requests in the attempt's
 	// context. A Hedge sends two requests at a time, so a request that a Hedge may send twice is not
 	// traced.
-	if a.x.once || hasKey(a.req) && !hedgeable(a.req) {
+	if a.x.needsProof || hasKey(a.req) && !hedgeable(a.req) {
 		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), a.sent.trace()))
 	}
 	a.mayBeDone = true
@@ -102,6 +106,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	if err != nil {
 		err = checked(err)
 		a.mayBeDone = resp != nil || a.sent.mayBeDone(err, a.Err() != nil)
+		a.unsent = resp == nil && noConnection(err)
 	}
 	return resp, err
 }
@@ -109,8 +114,11 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 // newRequest makes the request of this attempt, which is a copy of the caller's request.
 func (a *attempt) newRequest() (err error) {
 	x := a.x
+	// The compiler inlines WithContext. So the copy that WithContext makes is on the stack, and this
+	// line allocates nothing. TestAllocations fails if it does.
 	a.made, a.req = *x.req.WithContext(a), &a.made
-	// An http.Transport changes nothing in a request, but it fails if the Header is nil.
+	// If x.plain is true, the http.Transport changes nothing in the request, but it fails if the
+	// Header is nil.
 	if !x.plain || a.req.Header == nil {
 		unshare(a.req, &a.url)
 	}

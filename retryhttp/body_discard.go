@@ -35,10 +35,14 @@ func (x *exchange) discard() {
 // happens.
 //
 // A body of net/http is read in the caller's goroutine, because a Read that hangs ends when the
-// attempt is canceled. Any other body may ignore its context, and would block the caller forever.
-// So such a body is read in a new goroutine, and discard returns after discardTime even if this
-// goroutine is still reading. The goroutine closes the body after its last Read. If it closed the
-// body earlier, a Base that pools its readers might use the reader for another response.
+// attempt is canceled, which is discardGrace before the end of discardTime. Over HTTP/1,
+// canceling closes the connection. There is one exception: the caller waits for the Read if the
+// Close of a connection of the user's own DialContext does not end a Read.
+//
+// Any other body may ignore its context, and would block the caller forever. So such a body is read
+// in a new goroutine, and discard returns after discardTime even if this goroutine is still
+// reading. The goroutine closes the body after its last Read. If it closed the body earlier, a Base
+// that pools its readers might use the reader for another response.
 func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	defer a.cancel(nil)
 	if resp.Body == nil || resp.Body == http.NoBody {
@@ -156,8 +160,9 @@ func attemptFor(resp *http.Response) *attempt {
 	return &attempt{Context: ctx, cancel: cancel}
 }
 
-// isOfNetHTTP reports whether the type of a body is declared in package net/http. It reports false
-// for the bodies of a protocol that was added with RegisterProtocol of http.Transport.
+// isOfNetHTTP reports whether an http.Transport itself has made a body. The name of the package is
+// not enough. A protocol that was added with RegisterProtocol may return a body that ignores its
+// context, and http.MaxBytesReader and http.ReadResponse put a type of net/http around any reader.
 func isOfNetHTTP(rc io.ReadCloser) bool {
 	of := reflect.TypeOf(rc)
 	if of == nil {
@@ -166,5 +171,10 @@ func isOfNetHTTP(rc io.ReadCloser) bool {
 	if of.Kind() == reflect.Pointer {
 		of = of.Elem()
 	}
-	return of.PkgPath() == "net/http"
+	switch of.Name() {
+	case "bodyEOFSignal", "gzipReader", "http2transportResponseBody", "http2gzipReader":
+		return of.PkgPath() == "net/http"
+	default: // another release of Go may use other names; then a goroutine reads the body
+		return false
+	}
 }

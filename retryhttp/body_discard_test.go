@@ -199,6 +199,15 @@ func TestDiscardOfABodyOfAnHTTPTransport(t *testing.T) {
 				}
 			}), 100 * ms},
 		{"a registered protocol's that hangs", "", hangs, nil, 100 * ms},
+		{"a registered protocol's that hangs, in a type of net/http", "", func(*http.Request) io.Reader {
+			return http.MaxBytesReader(nil, io.NopCloser(takes(time.Hour)), 99)
+		}, nil, 100 * ms},
+		{"a registered protocol's that hangs, read by net/http", "", func(req *http.Request) io.Reader {
+			text := io.MultiReader(strings.NewReader(head+"Content-Length: 9\r\n\r\nsorry"), takes(time.Hour))
+			resp, err := http.ReadResponse(bufio.NewReader(text), req)
+			require.NoError(t, err)
+			return resp.Body
+		}, nil, 100 * ms},
 		{"a registered protocol's that waits for its context", "", func(req *http.Request) io.Reader { return stalled{req.Context()} }, nil, 90 * ms},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
@@ -228,6 +237,43 @@ func TestDiscardOfABodyOfAnHTTPTransport(t *testing.T) {
 		})
 	}
 }
+
+// The Close of a connection of the user's own DialContext may not end a Read. Then the call waits
+// for a Read of a body of net/http, but not if a function of the user gets the response.
+func TestDiscardWhenCloseDoesNotEndARead(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		check retryhttp.CheckFunc
+		took  time.Duration
+	}{
+		{"an http.Transport alone", nil, time.Minute},
+		{"a Check", retryhttp.Check, 100 * ms},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			base := piped(1, func(conn net.Conn, _ *http.Request) {
+				_, _ = io.WriteString(conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 9\r\n\r\nsorry")
+				time.Sleep(time.Minute)
+			})
+			dial := base.DialContext
+			base.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := dial(ctx, network, addr)
+				return staysOpen{conn}, err
+			}
+			start, tr := time.Now(), &retryhttp.Transport{Base: base, Check: tt.check}
+			resp, err := tr.RoundTrip(request(t, "GET"))
+			require.NoError(t, err)
+			_, err = retryhttp.Result(resp, nil)
+			assert.Error(t, err)
+			assert.Equal(t, tt.took, time.Since(start))
+			time.Sleep(time.Hour) // until the last Read has ended
+		})
+	}
+}
+
+// staysOpen is a connection whose Close does nothing.
+type staysOpen struct{ net.Conn }
+
+func (staysOpen) Close() error { return nil }
 
 // A 503 whose body never ends does not block the call, over HTTP/1 and over HTTP/2.
 func TestDiscardOfAStreamThatNeverEnds(t *testing.T) {

@@ -45,7 +45,7 @@ type attemptKey struct{}
 // Wait of the policy, with the context that they get. It returns the request even if no attempt was
 // sent. For any other context, such as the context of an attempt, RequestOf returns nil.
 func RequestOf(ctx context.Context) *http.Request {
-	if x, ok := ctx.Value(ctxvalue.Hedge{}).(*exchange); ok {
+	if x, ok := ctx.Value(ctxvalue.Hedge{}).(*exchange); ok && x.isFor(ctx) {
 		return x.req
 	}
 	return nil

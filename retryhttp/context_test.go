@@ -50,6 +50,21 @@ func TestRequestOf(t *testing.T) {
 		assert.Nil(t, httptrace.ContextClientTrace(lowest.sent[0].Context()), "an idempotent request is not traced")
 		assert.Nil(t, retryhttp.RequestOf(t.Context()))
 	})
+	synctest.Test(t, func(t *testing.T) { // OnEvent sends a request in the context that it gets
+		told, hedged := script(503), []bool{}
+		ours := retry.Policy{MaxAttempts: 2, OnEvent: func(ctx context.Context, e retry.Event) {
+			if e.Kind == retry.CallFinished && len(hedged) < 9 {
+				hedged = append(hedged, retryhttp.Hedged(ctx))
+				send(t, &retryhttp.Transport{Base: told}, request(t, "GET").WithContext(ctx))
+			}
+		}}
+		tr := &retryhttp.Transport{Base: &retryhttp.Hedge{Base: script(reply{after: time.Hour}, 404), After: ms}}
+		send(t, tr, request(t, "GET").WithContext(retryhttp.WithPolicy(t.Context(), ours)))
+		assert.Equal(t, []bool{true}, hedged)
+		assert.Equal(t, 1, told.count(), "the policy of WithPolicy is not for that request")
+		assert.Nil(t, retryhttp.RequestOf(told.sent[0].Context()), "the context of another attempt")
+		assert.False(t, retryhttp.Hedged(told.sent[0].Context()))
+	})
 }
 
 // A policy for one request replaces the Transport's policy entirely. A Transport below does not use

@@ -3,10 +3,14 @@ package retryhttp
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strings"
 	"sync/atomic"
+
+	"github.com/goretry/retry"
 )
 
 // evidence stores what Base reports to net/http/httptrace about an attempt. The error alone does
@@ -59,6 +63,30 @@ func (e *evidence) repeated(resp *http.Response) error {
 
 var errAgain = errors.New(
 	"net/http has repeated the request, because its idle connection broke")
+
+// noConnection reports whether err says that there was no connection to the server or to its proxy.
+// The error is the only evidence for most idempotent requests, because they are not traced. If err
+// joins the errors of several requests, noConnection returns true only if it is true for each of
+// them. The error of a Transport below contains only the error of its last attempt, so it is no
+// evidence if there were several attempts.
+func noConnection(err error) bool {
+	switch e := err.(type) {
+	case *net.DNSError:
+		return true
+	case *net.OpError:
+		return e.Op == "dial" || e.Op == "proxyconnect" || e.Op == "socks connect"
+	case *retry.Error:
+		return e.Attempts == 0 || e.Attempts == 1 && noConnection(e.Err)
+	case interface{ Unwrap() error }:
+		return noConnection(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		errs := e.Unwrap()
+		connected := func(err error) bool { return !noConnection(err) }
+		return len(errs) > 0 && !slices.ContainsFunc(errs, connected)
+	default:
+		return false
+	}
+}
 
 // gaveUp reports whether err says that a request ended because of a timeout, its context, or its
 // field Cancel.

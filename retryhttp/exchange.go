@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -23,14 +22,18 @@ import (
 //     functions are replaced by functions of this file.
 //  2. Before each attempt, the loop calls enter (gate.go) if there is a Gate or the caller's policy
 //     has an Enter.
-//  3. The loop calls the method attempt, which calls four others. "next" makes the attempt and its
-//     context. "send" (attempt.go) sends a copy of the request through Base. "check" asks Check
+//  3. The loop calls the method attempt, which calls five functions. "next" makes the attempt and
+//     its context. "send" (attempt.go) sends a copy of the request through Base. "check" asks Check
 //     whether the attempt failed. "settle" refills the Budget a little if a failure shows that the
-//     server works.
+//     server works. "cancelAtEnd" (body_response.go) makes the context end when the body of the
+//     response has been read to its end or closed. So the context of a failed attempt ends when its
+//     response is discarded. This does not cost an HTTP/1 connection whose body has been read to
+//     its end: net/http has the connection back before Read returns io.EOF.
 //  4. After a failure the loop calls classify, which says whether the request may be sent again.
 //     Then the loop decides according to the policy. A retry takes 1 from the Budget.
-//  5. Before a retry the loop calls discardAndWait. It discards the response of the last attempt
-//     (body_discard.go), so that its connection can be used again, and then waits.
+//  5. Before each retry the loop calls discardAndWait, even if the delay is 0. It discards the
+//     response of the last attempt (body_discard.go), so that its connection can be used again, and
+//     then waits.
 //  6. When the loop has ended, "complete" adds details to the error of the loop. "answer" returns
 //     the last response, prepared by handOver, or the error. "cleanUp" discards the last response
 //     if the caller does not get it.
@@ -49,11 +52,18 @@ type exchange struct {
 	req    *http.Request // the caller's
 	policy *retry.Policy // the policy of WithPolicy, or else the Policy of the Transport
 	checks CheckFunc     // the Check of the Transport; in fetch, a function around it
-	plain  bool          // see Transport.plain
 	gate   *passage      // the passage through the Gate; nil: no attempt is held back
 	budget *retry.Budget // the Budget for retries; nil: there is no Budget
 	done   func()        // ends the use of a target's Budget; nil: the user has set the Budget
-	once   bool          // a second attempt is made only if the server cannot have processed the first
+
+	// plain is true if Base is an http.Transport and no function of the user sees the request or the
+	// response of an attempt. Then attempts share the header and the URL of the caller's request.
+	// See Transport.plain for all conditions.
+	plain bool
+
+	// needsProof is true if the request could be sent again but is not idempotent. Then a retry needs
+	// proof that the server cannot have processed the attempt before, so each attempt is traced.
+	needsProof bool
 
 	// These fields change with each attempt.
 	skipBudget bool           // the next retry takes nothing from the Budget
@@ -81,7 +91,7 @@ func (x *exchange) loopPolicy() retry.Policy {
 		p.Enter = x.enter
 	}
 	// If the request cannot be sent again, it does not matter what the server has processed.
-	x.once = x.cannotRepeat() == nil && !x.t.idempotent(x.req)
+	x.needsProof = x.cannotRepeat() == nil && !x.t.idempotent(x.req)
 	return p
 }
 
@@ -163,12 +173,7 @@ func (x *exchange) next() *attempt {
 // isLost reports whether the server may have processed a failed attempt without confirming it. This
 // is so if there was no answer, or a 5xx, or a success whose body broke off.
 func (a *attempt) isLost() bool {
-	if a.before != nil {
-		return true
-	}
-	var dial *net.OpError // the only evidence if the request is not traced
-	unsent := a.status == 0 && errors.As(a.failure, &dial) && dial.Op == "dial"
-	return a.mayBeDone && a.status/100 != 4 && !unsent
+	return a.before != nil || a.mayBeDone && a.status/100 != 4 && !a.unsent
 }
 
 // lostAs returns the error of a lost attempt. If a Transport below or net/http has lost the answer
@@ -234,7 +239,7 @@ var (
 // and adds SkipBudget if x.skipBudget is set.
 func (x *exchange) classify(err error) *retry.Class {
 	cause := x.cannotRepeat()
-	if cause == nil && x.once && x.last.mayBeDone {
+	if cause == nil && x.needsProof && x.last.mayBeDone {
 		cause = fmt.Errorf(
 			"the server may have processed this %s; see retryhttp.Transport.Idempotent",
 			cmp.Or(x.req.Method, http.MethodGet))
@@ -259,13 +264,15 @@ func (x *exchange) classify(err error) *retry.Class {
 
 // discardAndWait is the Wait of the loop. First it discards the response of the last attempt, so
 // that its connection can be used again. Then it waits for the rest of d, with the caller's Wait if
-// the policy has a Wait. skipped is how much of the wait the caller's Wait has skipped.
+// the policy has a Wait. The loop calls discardAndWait before each retry, even if d is 0. skipped
+// is how much of the wait the caller's Wait has skipped.
 func (x *exchange) discardAndWait(
 	ctx context.Context, d time.Duration,
 ) (skipped time.Duration, err error) {
 	left := d
 	if x.resp != nil {
 		began := time.Now()
+		forgetBody(x.failure, x.resp.Request)
 		x.discard()
 		left = max(0, d-time.Since(began))
 	}
@@ -306,7 +313,7 @@ func (x *exchange) complete(err error) error {
 func (x *exchange) answer(err error) (*http.Response, error) {
 	ctx := x.req.Context()
 	switch {
-	case x.resp == nil:
+	case x.resp == nil: // err already says why the call stopped
 	case err == nil, ctx.Err() == nil && retry.ReasonOf(err) != retry.ReasonInvalid:
 		return x.handOver(err), nil
 	case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):
@@ -323,6 +330,7 @@ func (x *exchange) handOver(err error) *http.Response {
 	resp := x.resp
 	x.resp = nil
 	if err != nil {
+		// send sets the Request of each response, but Check or Advise may have set it to nil.
 		s := &stopInfo{original: cmp.Or(resp.Request, x.req), attempt: x.last, err: err}
 		s.req = s.original.WithContext(context.WithValue(s.original.Context(), stopInfoKey{}, s))
 		resp.Request = s.req
@@ -345,14 +353,23 @@ func (x *exchange) cleanUp() {
 	x.discard()
 }
 
-// Value returns the exchange for the key of RequestOf and Hedged. For any other key it returns the
-// value in the context of the caller's request.
+// Value returns the exchange for the key ctxvalue.Hedge, which RequestOf and Hedged both use. For
+// policyKey it returns nil, because the policy of WithPolicy is not for a request that OnEvent or
+// Wait sends. For any other key it returns the value in the context of the caller's request.
 func (x *exchange) Value(key any) any {
-	if _, asked := key.(ctxvalue.Hedge); asked {
+	switch key.(type) {
+	case ctxvalue.Hedge:
 		return x
+	case policyKey:
+		return nil
+	default:
+		return x.Context.Value(key)
 	}
-	return x.Context.Value(key)
 }
 
 // String returns only a name, because the text of a context must not contain the request.
 func (x *exchange) String() string { return "retryhttp.exchange" }
+
+// isFor reports whether ctx is the context of x. OnEvent and Wait may send another request in the
+// context that they get. isFor reports false for the context of an attempt of that request.
+func (x *exchange) isFor(ctx context.Context) bool { return attemptIn(ctx) == attemptIn(x.Context) }

@@ -27,6 +27,22 @@ func TestAnswerThatIsLost(t *testing.T) {
 	below := ofTransport(func(tr *retryhttp.Transport) {
 		tr.Base = &retryhttp.Transport{Base: tr.Base, Policy: retry.Policy{MaxAttempts: 4}}
 	})
+	once := ofTransport(func(tr *retryhttp.Transport) { tr.Base = &retryhttp.Transport{Base: tr.Base} })
+	closed := ofTransport(func(tr *retryhttp.Transport) {
+		n := 0
+		tr.Base = &retryhttp.Transport{Base: tr.Base, Policy: retry.Policy{Enter: func(context.Context, retry.Event) error {
+			if n++; n == 1 {
+				return errors.New("closed")
+			}
+			return nil
+		}}}
+	})
+	wrapping := func(req *http.Request, resp *http.Response, err error) error {
+		if err != nil {
+			return fmt.Errorf("%w: %w", errNoAnswer, err)
+		}
+		return retryhttp.Check(req, resp, err)
+	}
 	for _, tt := range []struct {
 		name  string
 		edit  edit
@@ -58,7 +74,17 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"of a Transport below", below, []any{errReset, 412}, "connection reset by peer"},
 		{"of a Transport below, and then a 429", below, []any{errReset, 429, 429, 429, 412}, "connection reset by peer"},
 
+		{"of a Transport below, and then no connection", below, []any{errReset, refused, refused, refused, 412}, "attempts exhausted after 4 attempts: dial tcp: connection refused"},
+		{"a reset of one server and no connection to another", nil, []any{errors.Join(errReset, refused), 412}, "connection reset by peer"},
+
 		{"a connection that was refused", nil, []any{refused, 412}, ""},
+		{"a connection that was refused, for a Check that wraps it", check(wrapping), []any{refused, 412}, ""},
+		{"no connection to any of two servers", nil, []any{errors.Join(refused, fmt.Errorf("b: %w", refused)), 412}, ""},
+		{"no connection to the proxy", nil, []any{&net.OpError{Op: "proxyconnect", Net: "tcp", Err: refused}, 412}, ""},
+		{"no connection from a SOCKS proxy", nil, []any{&net.OpError{Op: "socks connect", Net: "tcp", Err: errors.New("unknown error connection refused")}, 412}, ""},
+		{"no address, by a DialContext that looks it up", nil, []any{&net.DNSError{Err: "no such host", IsNotFound: true}, 412}, ""},
+		{"an Enter of a Transport below that sends nothing", closed, []any{412}, ""},
+		{"no connection for a Transport below that sends once", once, []any{refused, 412}, ""},
 		{"a first attempt of a Transport below", below, []any{412}, ""},
 		{"429", nil, []any{429, 412}, ""},
 		{"401 of an expired token", check(failing), []any{401, 403}, ""},
@@ -90,6 +116,8 @@ func TestAnswerThatIsLost(t *testing.T) {
 		assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(retryhttp.ErrorOf(resp)))
 	})
 }
+
+var errNoAnswer = errors.New("no answer")
 
 // net/http itself sends a request with a key again if a connection that it has kept breaks. That
 // is part of one attempt, and its first answer is lost all the same.

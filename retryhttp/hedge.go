@@ -89,8 +89,8 @@ type Hedge struct {
 func Hedged(ctx context.Context) bool { return ctxvalue.Hedged(ctx) }
 
 // The function Hedged calls this method. It reports whether the answer of the last attempt came
-// from a second request.
-func (x *exchange) Hedged(context.Context) bool { return x.hedged.Load() }
+// from a second request. It reports false if ctx belongs to another attempt; see isFor.
+func (x *exchange) Hedged(ctx context.Context) bool { return x.hedged.Load() && x.isFor(ctx) }
 
 // CloseIdleConnections closes the idle connections of Base. http.Client calls it.
 func (h *Hedge) CloseIdleConnections() { (&Transport{Base: h.Base}).CloseIdleConnections() }
@@ -143,7 +143,8 @@ func (h *Hedge) budgetOf(req *http.Request) (budget *retry.Budget, done func()) 
 func hedgeable(req *http.Request) bool {
 	_, upgrade := req.Header["Upgrade"]
 	return (isGet(req) || req.Method == http.MethodHead) && req.URL != nil &&
-		(req.Body == nil || req.Body == http.NoBody) && !upgrade && !sentOnce(req)
+		(req.Body == nil || req.Body == http.NoBody) && req.Trailer == nil && !upgrade &&
+		!sentOnce(req)
 }
 
 // sentOnce reports whether a request belongs to an attempt that must not be sent twice. It looks
@@ -151,7 +152,7 @@ func hedgeable(req *http.Request) bool {
 // request that Prepare sends does not belong to the attempt.
 func sentOnce(req *http.Request) bool {
 	a := attemptIn(req.Context())
-	return a != nil && a.to.known.Load() && (a.x.once || a.max() == 1)
+	return a != nil && a.to.known.Load() && (a.x.needsProof || a.max() == 1)
 }
 
 // A race is one call of RoundTrip whose request may be sent twice.
@@ -260,11 +261,13 @@ func (l *leg) send() {
 // judge decides whether an answer with a status of 400 or above is successful, and whether it asks
 // to wait. If the answer of a second request asks to wait, judge closes the Gate of the Transport.
 func (l *leg) judge() {
-	t, a := new(Transport), l.r.attempt
+	// Without an attempt, l.r.req is the caller's request. The caller may change it after the other
+	// leg has won.
+	t, a, req := new(Transport), l.r.attempt, l.req
 	if a != nil {
-		t = a.x.t
+		t, req = a.x.t, l.r.req
 	}
-	status, failure := l.resp.StatusCode, t.StatusError(l.r.req, l.resp).judged(l.r.req)
+	status, failure := l.resp.StatusCode, t.StatusError(req, l.resp).judged(req)
 	l.asks = status == http.StatusTooManyRequests || retry.RetryAfterOf(failure) > 0
 	l.ok = status < 500 && retry.IsPermanent(failure) && !passes(status)
 	if l.second && l.asks && a != nil && a.x.gate != nil {
@@ -346,8 +349,11 @@ func (l *leg) answer() (*http.Response, error) {
 		l.cancel(nil)
 		return nil, l.err
 	}
-	if l.resp.Request == nil || l.resp.Request == l.req {
+	switch req := l.resp.Request; {
+	case req == nil || req == l.req:
 		l.resp.Request = l.r.req
+	case req.Context().Value(ctxvalue.Hedge{}) == l: // a copy of l.req; see attempt.send
+		l.resp.Request = req.WithContext(l.r.req.Context())
 	}
 	if l.err != nil || l.resp.Body == nil || l.resp.Body == http.NoBody {
 		l.cancel(nil)

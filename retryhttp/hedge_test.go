@@ -46,6 +46,11 @@ func TestHedgeRequestsThatAreSentTwice(t *testing.T) {
 		{"GET that upgrades", "GET", header("Upgrade", "x"), 1},
 		{"GET that may not be repeated", "GET", idempotent(false), 1},
 		{"GET with a Trailer", "GET", trailer, 1},
+		{"GET with a Trailer, without a Transport", "GET", func(tr *retryhttp.Transport, req *http.Request) {
+			trailer(tr, req)
+			tr.Base = alone{tr.Base}
+		}, 1},
+		{"GET without a Transport", "GET", ofTransport(func(tr *retryhttp.Transport) { tr.Base = alone{tr.Base} }), 2},
 		{"GET with a Trailer that may not be repeated", "GET", func(tr *retryhttp.Transport, req *http.Request) {
 			trailer(tr, req)
 			idempotent(false)(tr, req)
@@ -88,6 +93,13 @@ func TestHedgeRequestsThatAreSentTwice(t *testing.T) {
 	nothing := roundTrip(func(*http.Request) (*http.Response, error) { return nil, nil })
 	_, err = (&retryhttp.Hedge{Base: nothing, After: 1}).RoundTrip(request(t, "GET"))
 	assert.ErrorContains(t, err, "the RoundTripper retryhttp_test.roundTrip returned neither a response nor an error")
+}
+
+// alone hides the Transport above from its RoundTripper.
+type alone struct{ below http.RoundTripper }
+
+func (a alone) RoundTrip(req *http.Request) (*http.Response, error) {
+	return a.below.RoundTrip(req.WithContext(context.Background()))
 }
 
 // The first successful answer is returned, and never a failure instead. A second request takes a
@@ -213,6 +225,25 @@ func TestHedgeDiscardsTheLoser(t *testing.T) {
 			b := base.bodies[tt.loser]
 			assert.Equal(t, []any{tt.read, 1, false, tt.canceled}, []any{b.read, b.closes, b.shared.Load(), b.over})
 			assert.Error(t, b.ctx.Err())
+		})
+	}
+}
+
+// When RoundTrip has returned, the request belongs to the caller again, even if a second request is
+// still in flight. The race detector fails this test if the Hedge still reads the request.
+func TestHedgeLeavesTheRequestToTheCaller(t *testing.T) {
+	for _, status := range []int{200, 409, 429, 503} {
+		bubble(t, fmt.Sprint(status), func(t *testing.T) {
+			base := script(reply{after: 100 * ms, status: 200}, reply{after: time.Second, status: status, deaf: true})
+			req := request(t, "GET")
+			req.Header.Set("Idempotency-Key", "k")
+			resp := send(t, &retryhttp.Hedge{Base: base, After: 50 * ms}, req)
+			assert.Equal(t, "answer 1", textOf(t, resp))
+			assert.Equal(t, 2, base.count())
+			req.Method, req.URL.Path = "HEAD", "/next"
+			req.Header.Set("Idempotency-Key", "l")
+			time.Sleep(time.Minute)
+			synctest.Wait()
 		})
 	}
 }

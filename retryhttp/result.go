@@ -2,6 +2,7 @@ package retryhttp
 
 import (
 	"errors"
+	"io"
 	"net/http"
 )
 
@@ -30,8 +31,9 @@ func ErrorOf(resp *http.Response) error {
 // example, is permanent.
 //
 // Result reads and closes the body of a failed response, so that its connection can be used again.
-// It reads at most 64 KiB, for at most 100 ms. The Body of the StatusError gets the first KiB. If
-// err is not nil, or if resp has not failed, Result returns both unchanged.
+// It reads at most 64 KiB, for at most 100 ms, with the exception that [Transport.RoundTrip] names.
+// The Body of the StatusError gets the first KiB. If err is not nil, or if resp has not failed,
+// Result returns both unchanged.
 func Result(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp == nil {
 		return resp, err
@@ -46,8 +48,11 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 	default:
 		return resp, nil
 	}
-	if a == nil || a.Err() != nil { // the attempt has ended; resp may have another body
+	switch {
+	case a == nil || a.Err() != nil: // the attempt has ended; resp may have another body
 		a = attemptFor(resp)
+	case resp.Body != io.ReadCloser(&a.body): // a RoundTripper above has set a body; see discard
+		a.ends = false
 	}
 	text := a.discard(resp, keptBytes)
 	if e := (*StatusError)(nil); errors.As(err, &e) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"strings"
@@ -275,6 +276,53 @@ func TestResultKeepsTheBodyOfItsOwnResponse(t *testing.T) {
 	}
 	_, err := retryhttp.Result(&http.Response{StatusCode: 404, Body: io.NopCloser(strings.NewReader("words"))}, nil)
 	assert.Equal(t, "words", words(err), "a response without a request")
+
+	// A Check joins the errors of all attempts. The response of the first error is already discarded.
+	var all error
+	tr = &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: script(textResponse(502, "first"), textResponse(503, "second"))}
+	tr.Check = func(req *http.Request, resp *http.Response, err error) error {
+		all = errors.Join(all, retryhttp.Check(req, resp, err))
+		return all
+	}
+	bubble(t, "of the attempt before", func(t *testing.T) {
+		_, err := retryhttp.Result(tr.RoundTrip(request(t, "GET")))
+		assert.Empty(t, words(err))
+		assert.ErrorContains(t, err, "502 Bad Gateway; ")
+	})
+}
+
+// A RoundTripper above a Transport may set a body of its own, whose Read may hang although the
+// attempt has ended. Result waits for such a body for at most 100 ms, as for any other body.
+func TestResultOfABodyThatIsSetAbove(t *testing.T) {
+	for _, timeout := range []time.Duration{0, time.Hour} {
+		bubble(t, fmt.Sprint("Timeout of the client: ", timeout), func(t *testing.T) {
+			served := make(chan struct{})
+			base := piped(1, func(conn net.Conn, _ *http.Request) {
+				_, _ = io.WriteString(conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 5\r\n\r\nsorry")
+				<-served
+			})
+			var b *body
+			above := roundTrip(func(req *http.Request) (*http.Response, error) {
+				resp, err := (&retryhttp.Transport{Base: base}).RoundTrip(req)
+				closes := resp.Body.Close
+				b = &body{Reader: io.MultiReader(strings.NewReader("so"), takes(time.Minute)), onClose: func() { _ = closes() }}
+				resp.Body = b
+				return resp, err
+			})
+			resp, err := (&http.Client{Transport: above, Timeout: timeout}).Do(request(t, "GET"))
+			require.NoError(t, err)
+			began := time.Now()
+			_, err = retryhttp.Result(resp, nil)
+			assert.Equal(t, 100*ms, time.Since(began))
+			var e *retryhttp.StatusError
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, "so", string(e.Body))
+			close(served)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			assert.Equal(t, 1, b.closes)
+		})
+	}
 }
 
 // Result stores the first KiB of the body in a field, and not in the text of the error. It reads for

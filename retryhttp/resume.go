@@ -50,7 +50,7 @@ func (x *exchange) whyNot(resp *http.Response) string {
 		return fmt.Sprintf("the status is %d", resp.StatusCode)
 	case !isGet(req) || req.Body != nil && req.Body != http.NoBody:
 		return "the request is not a GET without a body"
-	case x.once:
+	case x.needsProof:
 		return "the request may not be repeated"
 	case ranged:
 		return "the request has a Range"

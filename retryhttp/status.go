@@ -2,6 +2,7 @@ package retryhttp
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -73,8 +74,22 @@ func (e *StatusError) Error() string {
 // It also does nothing if e is the error of another response, such as the response of a token
 // server. request is the Request of the response whose body starts with text.
 func (e *StatusError) keep(request *http.Request, text []byte) {
-	if e.hasBody && e.request == request {
+	// request is compared first, because several calls may return the same error at the same time.
+	if e.request == request && e.hasBody {
 		e.Body, e.hasBody = append([]byte(nil), text[:min(len(text), keptBytes)]...), false
+	}
+}
+
+// forgetBody makes keep do nothing for the StatusError in failure. It is called before the response
+// of this StatusError is discarded. A Check may return the same error again for a later attempt,
+// and then the Body must not come from the later response. request is the Request of the response.
+func forgetBody(failure error, request *http.Request) {
+	e, ok := failure.(*StatusError)
+	if !ok {
+		ok = errors.As(failure, &e)
+	}
+	if ok && e.request == request && e.hasBody {
+		e.hasBody = false
 	}
 }
 

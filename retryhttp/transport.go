@@ -2,6 +2,8 @@ package retryhttp
 
 import (
 	"net/http"
+	"net/url"
+	"reflect"
 	"time"
 
 	"github.com/goretry/retry"
@@ -105,8 +107,10 @@ import (
 // such a repeat too.
 //
 // If Before is nil, no earlier attempt of this call has caused the 4xx. There is one exception: a
-// proxy may have sent the request twice, and the Transport cannot know it. Before is also nil for a
-// GET that net/http has repeated, because a GET changes no state. If Check accepts the 4xx, there
+// proxy, or a RoundTripper below that is not of this package, may have sent the request twice, and
+// the Transport cannot know it. If a Transport below has made several attempts and got no answer,
+// Before reports its error, even if none of these attempts had a connection. Before is also nil for
+// a GET that net/http has repeated, because a GET changes no state. If Check accepts the 4xx, there
 // is no *retry.Error, and so no Before.
 type Transport struct {
 	Base http.RoundTripper // sends the request of each attempt; nil: http.DefaultTransport
@@ -252,11 +256,16 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 // errors.As finds a [*retry.Error] in this error. It also finds it in the *url.Error that
 // http.Client returns.
 //
-// Each attempt sends a copy of req, so that Base and Prepare may change the copy. If Base is an
-// http.Transport, and none of Prepare, Check, Advise and Resume is set, the copy shares the header
-// and the URL of req, because nothing changes them. The first attempt sends the Body of req, or
-// what GetBody returns if Body is nil. Each later attempt sends what GetBody returns. A request
-// with a Trailer, or with a body and no GetBody, is sent once: see [SetBody].
+// Each attempt sends a copy of req, so that Base and Prepare may change the copy. The copy shares
+// the header and the URL of req if nothing changes them. This is so under three conditions:
+//
+//   - Base is an http.Transport whose Proxy is nil or http.ProxyFromEnvironment.
+//   - The scheme is http or https.
+//   - None of Prepare, Check, Advise and Resume is set.
+//
+// The first attempt sends the Body of req, or what GetBody returns if Body is nil. Each later
+// attempt sends what GetBody returns. A request with a Trailer, or with a body and no GetBody, is
+// sent once: see [SetBody].
 //
 // If the body breaks off while the caller reads it, the request is not retried. Only Resume can
 // fetch the missing bytes then. A Check that reads the whole body can fail the attempt instead: see
@@ -267,7 +276,9 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 // RoundTrip reads and closes the body of each response before the last, so that its connection can
 // be used again. It reads at most 64 KiB, for at most 100 ms. This time is part of the wait before
 // the retry. If a Read hangs although its attempt is canceled, the call goes on, and a goroutine
-// lives until the Read returns.
+// lives until the Read returns. There is one exception. If Base is an http.Transport with a
+// DialContext of the user's own, and closing an HTTP/1 connection does not end a Read of it, the
+// call may wait for the Read. A connection through an SSH tunnel may be like this.
 //
 // If a method of an error of Base panics, the error is replaced by a permanent error.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -278,7 +289,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	x := &exchange{
 		t: t, req: req, policy: t.policyOf(req),
-		checks: CheckFunc(t.Check).orDefault(), plain: t.plain(),
+		checks: CheckFunc(t.Check).orDefault(), plain: t.plain(req.URL),
 	}
 	defer x.cleanUp()
 	x.budget, x.done = t.budgetOf(x.policy, req)
@@ -307,14 +318,24 @@ func (t *Transport) idempotent(req *http.Request) bool {
 	return t.Idempotent(req)
 }
 
-// plain reports whether Base is an http.Transport, and none of Prepare, Check, Advise and Resume is
-// set. If so, nothing changes the header of an attempt's request, so all attempts may share the
-// header of the caller's request. Also, a Read of a response's body returns soon after its attempt
-// has ended.
-func (t *Transport) plain() bool {
-	_, plain := t.base().(*http.Transport)
-	return plain && t.Prepare == nil && t.Check == nil && t.Advise == nil && !t.Resume
+// plain reports whether Base is an http.Transport that itself sends a request to u, and no function
+// of the user gets the request or the response of an attempt. If so, nothing changes the header and
+// the URL of an attempt's request, so all attempts may share the header and the URL of the caller's
+// request. Also, a Read of a response's body returns soon after its attempt has ended.
+//
+// A protocol that is registered with an http.Transport for another scheme may change the URL, as
+// the protocol of http.NewFileTransport does. A Proxy of the user's own gets the request, and may
+// choose the proxy by a header and delete this header.
+func (t *Transport) plain(u *url.URL) bool {
+	base, plain := t.base().(*http.Transport)
+	return plain && u != nil && (u.Scheme == "http" || u.Scheme == "https") &&
+		(base.Proxy == nil || reflect.ValueOf(base.Proxy).Pointer() == fromEnvironment) &&
+		t.Prepare == nil && t.Check == nil && t.Advise == nil && !t.Resume
 }
+
+// fromEnvironment is the code pointer of http.ProxyFromEnvironment, which does not change the
+// request. It is the Proxy of http.DefaultTransport.
+var fromEnvironment = reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
 
 func (t *Transport) base() http.RoundTripper {
 	if t.Base == nil {

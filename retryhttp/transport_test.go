@@ -374,6 +374,43 @@ func TestRequestOfAResponse(t *testing.T) {
 	}
 }
 
+// A Base may set the Request of a response to a copy of the request that it got, as a tracer does.
+// The context of this copy would end with the body. But the caller can use the context of the
+// Request after reading the body, and can send the Request again.
+func TestRequestOfAResponseThatIsACopy(t *testing.T) {
+	type key struct{}
+	copies := func(status int) http.RoundTripper {
+		return roundTrip(func(req *http.Request) (*http.Response, error) {
+			assert.NoError(t, req.Context().Err())
+			resp := textResponse(status, "text")
+			resp.Request = req.Clone(context.WithValue(req.Context(), key{}, "a span"))
+			resp.Request.URL.Path = "/replica"
+			return resp, nil
+		})
+	}
+	for _, status := range []int{200, 404} {
+		hedge := &retryhttp.Hedge{Base: copies(status), After: time.Hour}
+		for name, rt := range map[string]http.RoundTripper{
+			"a Transport":                  &retryhttp.Transport{Base: copies(status)},
+			"a Transport over a Transport": &retryhttp.Transport{Base: &retryhttp.Transport{Base: copies(status)}},
+			"a Hedge":                      hedge,
+			"a Transport over a Hedge":     &retryhttp.Transport{Base: hedge},
+		} {
+			t.Run(fmt.Sprint(name, " ", status), func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				resp := send(t, rt, request(t, "GET").WithContext(ctx))
+				assert.Equal(t, "text", textOf(t, resp))
+				assert.Equal(t, name != "a Hedge" && status == 404, retryhttp.ErrorOf(resp) != nil)
+				assert.Equal(t, "/replica", resp.Request.URL.Path)
+				assert.NoError(t, resp.Request.Context().Err())
+				assert.Equal(t, status, send(t, rt, resp.Request).StatusCode)
+				cancel()
+				assert.Error(t, resp.Request.Context().Err())
+			})
+		}
+	}
+}
+
 // If a method of an error from Base panics, the request fails and the program goes on, wherever the
 // method is called.
 func TestErrorsThatPanic(t *testing.T) {
@@ -542,6 +579,9 @@ func TestCallersRequestIsNotChanged(t *testing.T) {
 			below := tr.Base
 			tr.Base = roundTrip(func(req *http.Request) (*http.Response, error) { change(req); return below.RoundTrip(req) })
 		})},
+		{"by the Proxy of an http.Transport, which may choose by a header and delete it", ofTransport(func(tr *retryhttp.Transport) {
+			tr.Base.(*http.Transport).Proxy = func(req *http.Request) (*url.URL, error) { change(req); return nil, nil }
+		})},
 		{"by Prepare", ofTransport(func(tr *retryhttp.Transport) {
 			tr.Prepare = func(req *http.Request, _ int, _ error) error { change(req); return nil }
 		})},
@@ -635,4 +675,15 @@ func TestCloneSharesTheBudgetsOfTargets(t *testing.T) {
 	assert.Equal(t, 2, budget.Left())
 	assert.Same(t, budget, clone.TargetBudget(request(t, "GET")))
 	assert.Same(t, budget, again.TargetBudget(request(t, "GET")))
+}
+
+// A protocol that is registered with an http.Transport may change the URL, as the
+// protocol of http.NewFileTransport does.
+func TestURLOfARegisteredProtocol(t *testing.T) {
+	base := new(http.Transport)
+	base.RegisterProtocol("file", http.NewFileTransport(http.Dir(t.TempDir())))
+	req := request(t, "GET")
+	req.URL = &url.URL{Scheme: "file", Host: "host"}
+	assert.Equal(t, "<pre>\n</pre>\n", strings.TrimPrefix(textOf(t, send(t, &retryhttp.Transport{Base: base}, req)), "<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\">\n"))
+	assert.Equal(t, "file://host", req.URL.String())
 }

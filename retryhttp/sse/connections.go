@@ -140,10 +140,13 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx) // canceled when the attempt ends
 	timer := time.AfterFunc(cmp.Or(c.Policy.AttemptTimeout, 1<<63-1), func() { cancel(errLate) })
 	resp, err := c.base.RoundTrip(req.WithContext(ctx))
+	if resp != nil && resp.Body == nil { // only net/http sets a Body in every response
+		resp.Body = http.NoBody
+	}
 	if timer.Stop() {
 		return resp, err
 	}
-	if err == nil { // the body would fail, because the context is canceled
+	if resp != nil { // the body would fail, because the context is canceled
 		_ = resp.Body.Close()
 	}
 	return nil, errLate

@@ -438,3 +438,37 @@ func TestResumeGetsTheLastEventWithTheNewestID(t *testing.T) {
 		assert.Equal(t, "/next", server.sent[1].URL.Path)
 	})
 }
+
+// A RoundTripper that is not from net/http may return a response without a body, or no response. It
+// may do so in time or too late.
+func TestNoBody(t *testing.T) {
+	for name, resp := range map[string]*http.Response{
+		"no response": nil,
+		"no body":     {StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}},
+	} {
+		for _, after := range []time.Duration{0, 2 * second} {
+			bubble(t, fmt.Sprint(name, " after ", after), func(t *testing.T) {
+				sent := 0
+				s := &sse.Stream{
+					Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: second},
+					Client: over(roundTrip(func(*http.Request) (*http.Response, error) {
+						time.Sleep(after)
+						sent++
+						return resp, nil
+					})),
+				}
+				events, err := collect(s.Events(request(t, "GET")))
+				assert.Empty(t, events)
+				switch {
+				case after > 0:
+					assert.ErrorContains(t, err, "sse: no headers within AttemptTimeout")
+				case resp == nil:
+					assert.ErrorContains(t, err, "returned neither a response nor an error")
+				default:
+					assert.NoError(t, err, "a stream without a body ends without an error")
+					assert.Equal(t, 1, sent)
+				}
+			})
+		}
+	}
+}
