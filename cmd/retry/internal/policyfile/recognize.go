@@ -266,3 +266,66 @@ var unread = map[string]string{
 		"max-attempts counts the first attempt, and max-retries, which is its name since Spring " +
 		"Boot 4, does not",
 }
+
+// Known reports whether b is certainly a policy. Such a block is in the native form, in a dialect
+// of the library, or in the place where a document of another system has its settings.
+func (b *Block) Known() bool { return b.dialect != "" || b.misspelt || isOwn(b.node) }
+
+func isKnown(b Block) bool { return b.Known() }
+
+// hasMark reports whether b has a key that is typical of a dialect. Such a block may still be
+// something other than a policy.
+func (b *Block) hasMark() bool {
+	return slices.ContainsFunc(dialects, func(d dialect) bool { return d.shows(b.node) })
+}
+
+// nearKeys returns how many keys of b look like misspelled keys of a policy.
+func (b *Block) nearKeys() (n int) {
+	if b.node.Kind != yaml.MappingNode || len(b.node.Content) > 2*mostKeys {
+		return 0
+	}
+	for e := range eachEntry(b.node) {
+		if isNear(e.key) {
+			n++
+		}
+	}
+	return n
+}
+
+// isNear reports whether a key looks like a misspelled key of a policy.
+func isNear(key string) bool {
+	native := dialects[0]
+	return !native.accepts(native.keys, key) && nearest(key, native.keys) != ""
+}
+
+// isOwn reports whether a mapping is in the native form or in a dialect of the library. In such a
+// mapping, all keys are keys of the same form, and keys of the native form may be misspelled. A
+// mapping with a backoff of the native form also counts.
+func isOwn(node *yaml.Node) bool {
+	if node.Kind != yaml.MappingNode || len(node.Content) > 2*mostKeys {
+		return false
+	}
+	all := entries(node)
+	if len(all) == 0 || len(all) > mostKeys {
+		return false
+	}
+	return slices.ContainsFunc(dialects, func(d dialect) bool {
+		return d.format == nil && !slices.ContainsFunc(all, func(e entry) bool {
+			misspelt := d.name == Native && !strings.ContainsFunc(e.key, isForeign) && isNear(e.key)
+			return !d.accepts(d.keys, e.key) && !misspelt
+		})
+	}) || slices.ContainsFunc(all, func(e entry) bool {
+		return e.key == "backoff" && isBackoff(resolved(e.value))
+	})
+}
+
+// isForeign reports whether the character r is in no key of a policy.
+func isForeign(r rune) bool { return r != '_' && !('a' <= r && r <= 'z') }
+
+// isBackoff reports whether a mapping is a backoff of the native form.
+func isBackoff(node *yaml.Node) bool {
+	in := &place{node: node}
+	kind, _ := in.get(exactly, "type")
+	curves := []string{"fixed", "linear", "exponential", "fibonacci", "schedule"}
+	return slices.Contains(curves, text(kind.value)) && in.hasKeys("base|delays", exactly)
+}
