@@ -29,8 +29,9 @@ import (
 //     response has been read to its end or closed. So the context of a failed attempt ends when its
 //     response is discarded. This does not cost an HTTP/1 connection whose body has been read to
 //     its end: net/http has the connection back before Read returns io.EOF.
-//  4. After a failure the loop calls classify, which says whether the request may be sent again.
-//     Then the loop decides according to the policy. A retry takes 1 from the Budget.
+//  4. After a failure that is neither Permanent nor rejected by RetryIf, the loop calls classify,
+//     which says whether the request may be sent again. Then the loop decides according to the
+//     policy. A retry takes 1 from the Budget.
 //  5. Before each retry the loop calls discardAndWait, even if the delay is 0. It discards the
 //     response of the last attempt (body_discard.go), so that its connection can be used again, and
 //     then waits.
@@ -77,10 +78,11 @@ type exchange struct {
 	first attempt // memory for the first attempt, because most exchanges make only one
 }
 
-// run calls the function send for each attempt that the loop makes.
-func (x *exchange) run(send func(context.Context) error) error {
+// run calls fn for each attempt that the loop makes. fn is the method attempt, or for the missing
+// bytes of a download a function around this method.
+func (x *exchange) run(fn func(context.Context) error) error {
 	x.Context = x.req.Context()
-	return x.complete(retry.Do(x, x.loopPolicy(), send))
+	return x.complete(retry.Do(x, x.loopPolicy(), fn))
 }
 
 // loopPolicy returns the policy of the loop, and sets the fields that depend on the request.
@@ -105,7 +107,9 @@ func (x *exchange) cannotRepeat() error {
 	switch {
 	case x.hasBody() && x.req.GetBody == nil:
 		return errNoGetBody
-	case x.req.Trailer != nil: // a Read of the body may set the Trailer too late
+	case x.req.Trailer != nil:
+		// Reading the body may write to this map. All attempts share the map, and the body of an
+		// attempt that has ended may still be read.
 		return errTrailer
 	default:
 		return nil
@@ -158,7 +162,8 @@ func (x *exchange) next() *attempt {
 	a := &x.first
 	if before := x.last; before != nil {
 		a = &attempt{number: before.number}
-		// An attempt without an answer is stronger evidence than an attempt with a status.
+		// The error of x.lost may become the Before of a 4xx. An attempt without an answer explains a
+		// 4xx better than an attempt with a status.
 		if before.isLost() && (before.status == 0 || x.lost == nil || x.lost.status != 0) {
 			x.lost = before
 		}
@@ -171,7 +176,8 @@ func (x *exchange) next() *attempt {
 }
 
 // isLost reports whether the server may have processed a failed attempt without confirming it. This
-// is so if there was no answer, or a 5xx, or a success whose body broke off.
+// is so if the request was sent and got no answer, or if the answer is not a 4xx: it may be a 5xx,
+// or a success that Check has rejected, for example because its body broke off.
 func (a *attempt) isLost() bool {
 	return a.before != nil || a.mayBeDone && a.status/100 != 4 && !a.unsent
 }
@@ -189,7 +195,8 @@ func (a *attempt) lostAs() error {
 // check returns the error of the last attempt, or nil if the attempt succeeded. If there is no
 // response, err says why. Otherwise err is nil, and x.resp is the response.
 func (x *exchange) check(err error) error {
-	if unsent, ok := err.(unsentError); ok { // the Budgets get their retry back
+	// Prepare or GetBody has failed, so Base did not get the request. The Budgets get their retry back.
+	if unsent, ok := err.(unsentError); ok {
 		return retry.NotAttempted(retry.Permanent(unsent.error))
 	}
 	req := x.last.req
@@ -272,7 +279,7 @@ func (x *exchange) discardAndWait(
 	left := d
 	if x.resp != nil {
 		began := time.Now()
-		forgetBody(x.failure, x.resp.Request)
+		forgetBody(x.failure, x.resp.Request) // Check may return this error again (status.go)
 		x.discard()
 		left = max(0, d-time.Since(began))
 	}
