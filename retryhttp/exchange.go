@@ -195,7 +195,7 @@ func (a *attempt) lostAs() error {
 // check returns the error of the last attempt, or nil if the attempt succeeded. If there is no
 // response, err says why. Otherwise err is nil, and x.resp is the response.
 func (x *exchange) check(err error) error {
-	// Prepare or GetBody has failed, so Base did not get the request. The Budgets get their retry back.
+	// Prepare or GetBody has failed, so Base got no request. The Budgets get their retry back.
 	if unsent, ok := err.(unsentError); ok {
 		return retry.NotAttempted(retry.Permanent(unsent.error))
 	}
