@@ -356,7 +356,9 @@ func TestAsynqsTimeout(t *testing.T) {
 	d := s.letter(s.end(retryasynq.NewTask("mail", nil), asynq.Timeout(time.Second)))
 	assert.Equal(t, retry.ReasonExhausted, d.Reason)
 	assert.Equal(t, 2, d.Attempts)
-	assert.Len(t, began, 2)
+	// On a busy machine the timeout may pass before asynq calls the handler. It then counts an attempt.
+	assert.NotEmpty(t, began)
+	assert.LessOrEqual(t, len(began), 2)
 }
 
 // An operator may run an archived task again, and archive a task that waits for a retry.
