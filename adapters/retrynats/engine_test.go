@@ -3,6 +3,7 @@ package retrynats_test
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -27,8 +27,7 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// The tests run against the installed server, and, with fewer kills, against the newest one,
-// which runs in this process, or in one of its own if it restarts.
+// The tests run against the installed server, and, with fewer kills, against the newest server.
 
 func TestEngine(t *testing.T) {
 	onBoth(t, func(t *testing.T, e jobtest.Engine, _ int) { jobtest.Run(t, e) })
@@ -62,7 +61,7 @@ func onBoth(t *testing.T, test func(t *testing.T, e jobtest.Engine, fewer int)) 
 	})
 	t.Run("newest", func(t *testing.T) {
 		t.Parallel()
-		e := engine(embedded(t))
+		e := engine(shared(t))
 		require.False(t, e.Forgets, "no exception is made for it")
 		test(t, e, 5)
 	})
@@ -91,54 +90,75 @@ func restarts(t *testing.T, s *servers.Server, e jobtest.Engine, end func()) {
 	})
 }
 
-// newest starts the newest server in a process of its own.
+// newest starts the newest server.
 func newest(t *testing.T) *servers.Server {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "nats-server")
-	output, err := exec.Command("go", "build", "-o", program, "github.com/nats-io/nats-server/v2").CombinedOutput()
-	require.NoError(t, err, "%s", output)
+	require.NoError(t, build(program))
 	return servers.NATS(t, program)
 }
 
-const embeddedVariable = "RETRY_TEST_NATS_EMBEDDED"
+// build compiles the newest server, which is in the go.mod. In this process, the race detector would
+// also report the races of the server.
+func build(program string) error {
+	output, err := exec.Command("go", "build", "-o", program, "github.com/nats-io/nats-server/v2").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, output)
+	}
+	return nil
+}
 
-// embedded returns the URL of the server in this process, or in the process that
-// started this one.
-func embedded(t *testing.T) string {
-	url, err := startEmbedded()
+const sharedVariable = "RETRY_TEST_NATS_NEWEST"
+
+// shared returns the URL of the newest server, which this process or its parent has started. All
+// tests use this server, except those that restart a server.
+func shared(t *testing.T) string {
+	url, err := startShared()
 	require.NoError(t, err)
 	return url
 }
 
-var startEmbedded = sync.OnceValues(func() (string, error) {
-	if url := os.Getenv(embeddedVariable); url != "" {
+var startShared = sync.OnceValues(func() (string, error) {
+	if url := os.Getenv(sharedVariable); url != "" {
 		return url, nil
 	}
 	directory, err := os.MkdirTemp("", "retrynats-")
 	if err != nil {
 		return "", err
 	}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: directory, NoSigs: true})
-	if err != nil {
+	program := filepath.Join(directory, "nats-server")
+	if err := build(program); err != nil {
 		return "", err
 	}
-	s.Start()
-	stopEmbedded = func() error {
-		s.Shutdown()
-		s.WaitForShutdown()
-		return os.RemoveAll(directory)
+	// The server chooses a free port, and writes it to a file.
+	command := exec.Command(program, "-js", "-a", "127.0.0.1", "-p", "-1", "-sd", directory, "--ports_file_dir", directory)
+	if err := command.Start(); err != nil {
+		return "", err
 	}
-	if !s.ReadyForConnections(10 * time.Second) {
-		return "", errors.New("the embedded server does not answer")
+	stopShared = func() error {
+		err := command.Process.Kill()
+		_ = command.Wait() // reports the kill
+		return errors.Join(err, os.RemoveAll(directory))
 	}
-	return s.ClientURL(), os.Setenv(embeddedVariable, s.ClientURL())
+	policy := retry.Policy{MaxElapsed: 30 * time.Second, Backoff: retry.Fixed(50 * time.Millisecond)}
+	url, err := retry.DoValue(context.Background(), policy, func(context.Context) (string, error) {
+		data, err := os.ReadFile(filepath.Join(directory, fmt.Sprintf("nats-server_%d.ports", command.Process.Pid)))
+		var ports struct {
+			NATS []string `json:"nats"`
+		}
+		if err = cmp.Or(err, json.Unmarshal(data, &ports)); err == nil && len(ports.NATS) == 0 {
+			err = errors.New("the file has no port yet")
+		}
+		return strings.Join(ports.NATS, ","), err
+	})
+	return url, errors.Join(err, os.Setenv(sharedVariable, url))
 })
 
-var stopEmbedded = func() error { return nil }
+var stopShared = func() error { return nil }
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if err := stopEmbedded(); err != nil {
+	if err := stopShared(); err != nil {
 		fmt.Println(err)
 		code = 1
 	}

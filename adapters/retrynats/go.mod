@@ -8,12 +8,16 @@ replace github.com/goretry/retry => ../..
 
 replace github.com/goretry/retry/adapters/jobtest => ../../adapters/jobtest
 
+// The tests build this server.
+tool github.com/nats-io/nats-server/v2
+
 require (
 	github.com/goretry/retry v0.0.0
-	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/stretchr/testify v1.12.1
 )
+
+require github.com/nats-io/nats-server/v2 v2.15.2 // indirect
 
 require (
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect

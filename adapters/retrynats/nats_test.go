@@ -40,9 +40,9 @@ func TestNewRefuses(t *testing.T) {
 	assert.ErrorContains(t, retries.SetSubject("orders.*", quick), `retrynats: subject "orders.*" is not one subject`)
 }
 
-// newQueue returns a queue on the embedded server.
+// newQueue returns a queue on the newest server.
 func newQueue(t *testing.T) *queue {
-	q, err := open(t.Context(), embedded(t), fmt.Sprintf("retrynats_%d", time.Now().UnixNano()))
+	q, err := open(t.Context(), shared(t), fmt.Sprintf("retrynats_%d", time.Now().UnixNano()))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, q.Close(context.Background(), true)) })
 	return q
@@ -342,7 +342,7 @@ func TestConsumeEnds(t *testing.T) {
 		"the consumer is deleted": func(q *queue) error { return q.js.DeleteConsumer(context.Background(), q.name, "worker") },
 		"the stream is deleted and made again": func(q *queue) error {
 			err := q.js.DeleteStream(context.Background(), q.name)
-			again, failed := open(context.Background(), embedded(t), q.name)
+			again, failed := open(context.Background(), shared(t), q.name)
 			return errors.Join(err, failed, again.Close(context.Background(), false))
 		},
 		"the connection is closed": func(q *queue) error {
@@ -351,10 +351,10 @@ func TestConsumeEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q, err := open(t.Context(), embedded(t), fmt.Sprintf("retrynats_%d", time.Now().UnixNano()))
+			q, err := open(t.Context(), shared(t), fmt.Sprintf("retrynats_%d", time.Now().UnixNano()))
 			require.NoError(t, err)
 			defer func() {
-				again, err := open(context.Background(), embedded(t), q.name)
+				again, err := open(context.Background(), shared(t), q.name)
 				require.NoError(t, err)
 				assert.NoError(t, again.Close(context.Background(), true))
 			}()

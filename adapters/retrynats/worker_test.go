@@ -105,7 +105,7 @@ func TestAStoppedWorkerEndsItsPullsBeforeItGivesBack(t *testing.T) {
 				t.Parallel()
 				q := newQueue(t)
 				w := &wire{gave: make(chan struct{})}
-				conn, err := nats.Connect(embedded(t), nats.SetCustomDialer(w))
+				conn, err := nats.Connect(shared(t), nats.SetCustomDialer(w))
 				require.NoError(t, err)
 				defer conn.Close()
 				js, err := jetstream.New(conn)
@@ -252,7 +252,7 @@ func TestAServerThatHangs(t *testing.T) {
 			q := newQueue(t)
 			require.NoError(t, q.Enqueue(t.Context(), "a", 0))
 			hangs := new(atomic.Bool)
-			conn, err := nats.Connect(embedded(t), nats.SetCustomDialer(deafDialer{hangs}))
+			conn, err := nats.Connect(shared(t), nats.SetCustomDialer(deafDialer{hangs}))
 			require.NoError(t, err)
 			defer conn.Close()
 			js, err := jetstream.New(conn)
@@ -287,7 +287,7 @@ func TestRedriveOfAServerThatHangs(t *testing.T) {
 	}
 	consume(t, q, retries, time.Second, jobs, func(context.Context, jetstream.Msg) error { return errBoom })
 	hangs := new(atomic.Bool)
-	conn, err := nats.Connect(embedded(t), nats.SetCustomDialer(deafDialer{hangs}))
+	conn, err := nats.Connect(shared(t), nats.SetCustomDialer(deafDialer{hangs}))
 	require.NoError(t, err)
 	defer conn.Close()
 	js, err := jetstream.New(conn)
