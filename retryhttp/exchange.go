@@ -171,9 +171,11 @@ func (x *exchange) next() *attempt {
 }
 
 // isLost reports whether the server may have processed a failed attempt without confirming it. This
-// is so if there was no answer, or a 5xx, or a success whose body broke off.
+// is so if there was no answer, or a 408 or 5xx, or a success whose body broke off. Some servers
+// send a 408 if a handler takes too long: see Transport.
 func (a *attempt) isLost() bool {
-	return a.before != nil || a.mayBeDone && a.status/100 != 4 && !a.unsent
+	refused := a.status/100 == 4 && a.status != http.StatusRequestTimeout
+	return a.before != nil || a.mayBeDone && !refused && !a.unsent
 }
 
 // lostAs returns the error of a lost attempt. If a Transport below or net/http has lost the answer

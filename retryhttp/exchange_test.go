@@ -53,6 +53,7 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"503", nil, []any{503, 412}, "503 Service Unavailable"},
 		{"504, and then a reset", nil, []any{504, errReset, 412}, "connection reset by peer"},
 		{"a reset, and then a 503", nil, []any{errReset, 503, 412}, "connection reset by peer"},
+		{"408 of a server that ended the work of its handler", nil, []any{408, 412}, "408 Request Timeout"},
 		{"two answers", nil, []any{503, 504, 412}, "504 Gateway Timeout"},
 		{"a reset, and then a 429", nil, []any{errReset, 429, 412}, "connection reset by peer"},
 		{"429 is the last", nil, []any{errReset, 429}, "connection reset by peer"},
