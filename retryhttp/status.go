@@ -17,10 +17,10 @@ type StatusError struct {
 	StatusCode int
 	Header     http.Header // a copy of the response's header
 
-	// Body is the beginning of the response's body, at most 1 KiB. It is set by [Result] and by the
-	// Check of [LLM], and is nil otherwise. The text of the error does not contain Body, which comes
-	// from the server and may be secret. OnEvent and Result may get the same StatusError, so do not
-	// read Body in another goroutine while Result runs.
+	// Body is the beginning of the response's body, at most 1 KiB. It is set by [Result], by the Check
+	// of [LLM], and in a [BrokenError]. Otherwise it is nil. The text of the error does not contain
+	// Body, which comes from the server and may be secret. OnEvent and Result may get the same
+	// StatusError, so do not read Body in another goroutine while Result runs.
 	Body []byte
 
 	method  string
