@@ -212,12 +212,17 @@ func failureIn(data []byte) (found failureLLM) {
 	if !isError(inner) {
 		inner = e.Response.Error
 	}
+	text, failed := "", event == "error" || event == "response.failed"
+	_ = json.Unmarshal(inner, &text)
 	switch {
-	case isError(inner):
+	case text == "" && isError(inner):
 		found = failureLLM{isError: true}
 		_ = json.Unmarshal(inner, &found)
-	case event == "error" || event == "response.failed":
-		found.Type, found.isError = "", true
+	case text != "" || failed: // the fields of the error are next to the text
+		found.Message, found.isError = cmp.Or(found.Message, text), true
+		if failed {
+			found.Type = ""
+		}
 	}
 	found.event = event
 	return found
