@@ -274,7 +274,7 @@ func (x *exchange) discardAndWait(
 	left := d
 	if x.resp != nil {
 		began := time.Now()
-		forgetBody(x.failure, x.resp.Request)
+		forgetBody(x.failure, x.resp.Request, x.last.given)
 		x.discard()
 		left = max(0, d-time.Since(began))
 	}

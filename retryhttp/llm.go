@@ -68,7 +68,7 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	said, text := errorLLM(req, resp)
 	e := statusErrorOf(req, resp)
 	if text != nil {
-		e.keep(resp.Request, text)
+		e.keep(text, resp.Request)
 	}
 	e.advice.Wait = max(e.advice.Wait, said.wait())
 	e.unpaid = said.unpaid()

@@ -286,7 +286,7 @@ func (x *exchange) keepBody(err error) {
 	if e := (*StatusError)(nil); x.resp != nil && errors.As(err, &e) {
 		resp := x.resp
 		x.resp = nil
-		e.keep(resp.Request, x.last.discard(resp, keptBytes))
+		e.keep(x.last.discard(resp, keptBytes), x.last.given, cmp.Or(resp.Request, x.req))
 	}
 }
 
