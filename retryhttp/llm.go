@@ -308,6 +308,7 @@ var (
 		"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", // OpenAI
 		"exceeded_current_quota_error", // Moonshot, with a 429
 		"1113",                         // Zhipu and Z.ai, with a 429
+		"insufficient_balance_error",   // MiniMax, with a 429
 	}
 
 	// finalLLM are the codes of errors that are permanent in a stream. In a body, the status decides

@@ -162,6 +162,8 @@ func TestLLMErrorSaysThatTheAccountCannotPay(t *testing.T) {
 		{"Zhipu and Z.ai", 429, `{"error":{"code":"1113","message":"the server's words"}}`, "429 Too Many Requests (the account cannot pay: 1113)"},
 		{"Z.ai, in the form of Anthropic", 429, `{"type":"error","error":{"type":"rate_limit_error","code":"1113","message":"the server's words"}}`,
 			"429 Too Many Requests (the account cannot pay: 1113)"},
+		{"MiniMax", 429, `{"error":{"http_code":"429","message":"the server's words","type":"insufficient_balance_error"}}`,
+			"429 Too Many Requests (the account cannot pay: insufficient_balance_error)"},
 		{"a code next to an error that is a text", 429, `{"code":"insufficient_quota","error":"the server's words"}`, "429 Too Many Requests (the account cannot pay: insufficient_quota)"},
 		{"no account: another code of Zhipu", 400, `{"error":{"code":"1210","message":"the server's words"}}`, "400 Bad Request"},
 		{"no account: another reason of Google", 403, `{"error":{"code":403,"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"SERVICE_DISABLED"}]}}`, "403 Forbidden"},
