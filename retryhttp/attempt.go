@@ -25,11 +25,12 @@ type attempt struct {
 	x      *exchange
 	number int
 
-	req  *http.Request // the request that Base gets: &made, or a copy of made with a trace
-	made http.Request  // a copy of the caller's request
-	url  url.URL       // the URL of made; not used if made shares the caller's URL, see newRequest
-	body responseBody  // the body of the response, as the caller gets it
-	ends bool          // a Read of the response's body returns soon after the attempt has ended
+	req   *http.Request // the request that Base gets: &made, or a copy of made with a trace
+	made  http.Request  // a copy of the caller's request
+	url   url.URL       // the URL of made; not used if made shares the caller's URL, see newRequest
+	body  responseBody  // the body of the response, as the caller gets it
+	given *http.Request // the Request of the response, as Check gets it
+	ends  bool          // a Read of the response's body returns soon after the attempt has ended
 
 	sent      evidence
 	mayBeDone bool  // the server may have processed the request
@@ -71,6 +72,7 @@ func (a *attempt) send() (*http.Response, error) {
 	case attemptIn(req.Context()) == a: // a copy of a.req, whose context would end with the body
 		resp.Request = req.WithContext(a.x.req.Context())
 	}
+	a.given = resp.Request
 	a.ends = a.x.plain && isOfNetHTTP(resp.Body)
 	if hasText(resp) && a.x.t.StallTimeout > 0 {
 		resp.Body = a.watched(resp.Body)

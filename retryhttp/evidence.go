@@ -22,12 +22,18 @@ type evidence struct {
 	wrote atomic.Int32 // how often a whole header was written to a connection
 	waits atomic.Bool  // a header was written, and its answer has not begun
 	again atomic.Bool  // a second header was written before the answer to the first one
+	http1 atomic.Bool  // Base has got a TLS connection that speaks HTTP/1
 }
 
 func (e *evidence) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		GetConn:              func(string) { e.asked.Store(true) },
-		GotConn:              func(httptrace.GotConnInfo) { e.got.Store(true) },
+		GetConn: func(string) { e.asked.Store(true) },
+		GotConn: func(info httptrace.GotConnInfo) {
+			e.got.Store(true)
+			if overHTTP1(info.Conn) {
+				e.http1.Store(true)
+			}
+		},
 		GotFirstResponseByte: func() { e.waits.Store(false) },
 		WroteHeaders: func() {
 			e.wrote.Add(1)
@@ -51,11 +57,11 @@ func (e *evidence) mayBeDone(err error, canceled bool) bool {
 }
 
 // repeated returns errAgain if http.Transport itself has repeated the request because the
-// connection broke before the first byte of an answer. Otherwise it returns nil. Over HTTP/2 it
-// returns nil, because there net/http repeats only requests that no server has processed. A
-// Transport below reports its own repeats: see attempt.before.
+// connection broke before the first byte of an answer. Otherwise it returns nil. If all connections
+// speak HTTP/2, it returns nil, because there net/http repeats only requests that no server has
+// processed. A Transport below reports its own repeats: see attempt.before.
 func (e *evidence) repeated(resp *http.Response) error {
-	if resp.ProtoMajor >= 2 || !e.again.Load() {
+	if !e.again.Load() || resp.ProtoMajor >= 2 && !e.http1.Load() {
 		return nil
 	}
 	return errAgain

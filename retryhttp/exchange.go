@@ -176,10 +176,12 @@ func (x *exchange) next() *attempt {
 }
 
 // isLost reports whether the server may have processed a failed attempt without confirming it. This
-// is so if the request was sent and got no answer, or if the answer is not a 4xx: it may be a 5xx,
-// or a success that Check has rejected, for example because its body broke off.
+// is so if the request was sent and got no answer, or if the answer is a 408, or not a 4xx: it may be
+// a 5xx, or a success that Check has rejected, for example because its body broke off. Some servers
+// send a 408 if a handler takes too long: see Transport.
 func (a *attempt) isLost() bool {
-	return a.before != nil || a.mayBeDone && a.status/100 != 4 && !a.unsent
+	refused := a.status/100 == 4 && a.status != http.StatusRequestTimeout
+	return a.before != nil || a.mayBeDone && !refused && !a.unsent
 }
 
 // lostAs returns the error of a lost attempt. If a Transport below or net/http has lost the answer
@@ -279,7 +281,8 @@ func (x *exchange) discardAndWait(
 	left := d
 	if x.resp != nil {
 		began := time.Now()
-		forgetBody(x.failure, x.resp.Request) // Check may return this error again (status.go)
+		// Check may return this error again, see status.go.
+		forgetBody(x.failure, x.resp.Request, x.last.given)
 		x.discard()
 		left = max(0, d-time.Since(began))
 	}

@@ -2,11 +2,13 @@ package retryhttp_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"sync/atomic"
 	"syscall"
@@ -53,6 +55,7 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"503", nil, []any{503, 412}, "503 Service Unavailable"},
 		{"504, and then a reset", nil, []any{504, errReset, 412}, "connection reset by peer"},
 		{"a reset, and then a 503", nil, []any{errReset, 503, 412}, "connection reset by peer"},
+		{"408 of a server that ended the work of its handler", nil, []any{408, 412}, "408 Request Timeout"},
 		{"two answers", nil, []any{503, 504, 412}, "504 Gateway Timeout"},
 		{"a reset, and then a 429", nil, []any{errReset, 429, 412}, "connection reset by peer"},
 		{"429 is the last", nil, []any{errReset, 429}, "connection reset by peer"},
@@ -135,6 +138,7 @@ func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
 		{"POST with a key that is not sent", "POST", http.Header{"Idempotency-Key": nil}, "HTTP/1", 2, again},
 		{"PUT", "PUT", nil, "HTTP/1", 1, "EOF"},
 		{"HTTP/2", "PUT", http.Header{"Idempotency-Key": {"k"}}, "HTTP/2", 1, "INTERNAL_ERROR"},
+		{"HTTP/1, and HTTP/2 from the second connection on", "PUT", http.Header{"Idempotency-Key": {"k"}}, "both", 2, again},
 	} {
 		for _, breaks := range []bool{true, false} {
 			t.Run(fmt.Sprint(tt.name, ", breaks: ", breaks), func(t *testing.T) {
@@ -147,7 +151,7 @@ func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
 					default:
 						w.WriteHeader(412)
 					}
-				}, protocols[tt.protocol])
+				}, map[string]func(*httptest.Server){"HTTP/1": http1, "HTTP/2": http2, "both": http1Then2}[tt.protocol])
 				base := server.Client().Transport
 				req := request(t, "GET")
 				req.URL, _ = url.Parse(server.URL)
@@ -166,6 +170,21 @@ func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
 			})
 		}
 	}
+}
+
+// http1Then2 starts a server that speaks HTTP/1 on its first connection, and then HTTP/2, as several
+// servers behind one address do while HTTP/2 is rolled out.
+func http1Then2(s *httptest.Server) {
+	var conns atomic.Int64
+	s.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		if conns.Add(1) > 1 {
+			return nil, nil
+		}
+		first := s.TLS.Clone()
+		first.NextProtos = []string{"http/1.1"}
+		return first, nil
+	}}
+	http2(s)
 }
 
 // A request that is sent again after an answer, or at the same time, is not a repeat by net/http.

@@ -68,7 +68,7 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	said, text := errorLLM(req, resp)
 	e := statusErrorOf(req, resp)
 	if text != nil {
-		e.keep(resp.Request, text)
+		e.keep(text, resp.Request)
 	}
 	e.advice.Wait = max(e.advice.Wait, said.wait())
 	e.unpaid = said.unpaid()
@@ -212,12 +212,17 @@ func failureIn(data []byte) (found failureLLM) {
 	if !isError(inner) {
 		inner = e.Response.Error
 	}
+	text, failed := "", event == "error" || event == "response.failed"
+	_ = json.Unmarshal(inner, &text)
 	switch {
-	case isError(inner):
+	case text == "" && isError(inner):
 		found = failureLLM{isError: true}
 		_ = json.Unmarshal(inner, &found)
-	case event == "error" || event == "response.failed":
-		found.Type, found.isError = "", true
+	case text != "" || failed: // the fields of the error are next to the text
+		found.Message, found.isError = cmp.Or(found.Message, text), true
+		if failed {
+			found.Type = ""
+		}
 	}
 	found.event = event
 	return found
@@ -302,6 +307,8 @@ var (
 		"billing_error",                                                          // Anthropic
 		"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", // OpenAI
 		"exceeded_current_quota_error", // Moonshot, with a 429
+		"1113",                         // Zhipu and Z.ai, with a 429
+		"insufficient_balance_error",   // MiniMax, with a 429
 	}
 
 	// finalLLM are the codes of errors that are permanent in a stream. In a body, the status decides

@@ -159,6 +159,13 @@ func TestLLMErrorSaysThatTheAccountCannotPay(t *testing.T) {
 			"403 Forbidden (the account cannot pay: BILLING_DISABLED)"},
 		{"Moonshot", 429, `{"error":{"message":"the server's words","type":"exceeded_current_quota_error"}}`,
 			"429 Too Many Requests (the account cannot pay: exceeded_current_quota_error)"},
+		{"Zhipu and Z.ai", 429, `{"error":{"code":"1113","message":"the server's words"}}`, "429 Too Many Requests (the account cannot pay: 1113)"},
+		{"Z.ai, in the form of Anthropic", 429, `{"type":"error","error":{"type":"rate_limit_error","code":"1113","message":"the server's words"}}`,
+			"429 Too Many Requests (the account cannot pay: 1113)"},
+		{"MiniMax", 429, `{"error":{"http_code":"429","message":"the server's words","type":"insufficient_balance_error"}}`,
+			"429 Too Many Requests (the account cannot pay: insufficient_balance_error)"},
+		{"a code next to an error that is a text", 429, `{"code":"insufficient_quota","error":"the server's words"}`, "429 Too Many Requests (the account cannot pay: insufficient_quota)"},
+		{"no account: another code of Zhipu", 400, `{"error":{"code":"1210","message":"the server's words"}}`, "400 Bad Request"},
 		{"no account: another reason of Google", 403, `{"error":{"code":403,"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"SERVICE_DISABLED"}]}}`, "403 Forbidden"},
 		{"no account: a detail of another kind", 403, `{"error":{"code":403,"details":[{"@type":"type.googleapis.com/google.rpc.Help","reason":"BILLING_DISABLED"}]}}`, "403 Forbidden"},
 		{"no account: a code of the server", 401, `{"error":{"code":"the server's words"}}`, "401 Unauthorized"},
@@ -176,16 +183,19 @@ func TestLLMErrorSaysThatTheAccountCannotPay(t *testing.T) {
 // In a stream, the type of the error may say less than its code.
 func TestStreamErrorSaysThatTheAccountCannotPay(t *testing.T) {
 	for name, row := range map[string]struct{ event, says string }{
-		"the code alone says it": {`{"error":{"message":"quota","type":"tokens","code":"insufficient_quota"}}`, `: "tokens": "quota" (the account cannot pay: insufficient_quota)`},
-		"the type":               {`{"type":"error","error":{"type":"billing_error","message":"quota"}}`, `: "billing_error": "quota" (the account cannot pay: billing_error)`},
-		"another error":          {`{"type":"error","error":{"type":"permission_error","message":"no"}}`, `: "permission_error": "no"`},
+		"the code alone says it":  {`{"error":{"message":"quota","type":"tokens","code":"insufficient_quota"}}`, `: "tokens": "quota" (the account cannot pay: insufficient_quota)`},
+		"the type":                {`{"type":"error","error":{"type":"billing_error","message":"quota"}}`, `: "billing_error": "quota" (the account cannot pay: billing_error)`},
+		"an error that is a text": {`{"error":"Model is overloaded","error_type":"overloaded"}`, `: "": "Model is overloaded"`},
+		"a code next to a text":   {`{"error":"quota","code":"insufficient_quota"}`, `: "insufficient_quota": "quota" (the account cannot pay: insufficient_quota)`},
+		"a message next to it":    {`{"type":"error","error":"Service Unavailable","message":"quota"}`, `: "": "quota"`},
+		"another error":           {`{"type":"error","error":{"type":"permission_error","message":"no"}}`, `: "permission_error": "no"`},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			var seen events
 			tr := retryhttp.LLM(retry.Policy{MaxAttempts: 3, OnEvent: seen.add})
 			tr.Base = script(streamOf("data: " + row.event + "\n\n"))
 			_, _ = io.ReadAll(send(t, tr, request(t, "POST")).Body)
-			assert.EqualError(t, seen.stop().Err, "retryhttp: the stream began with an error"+row.says)
+			assert.EqualError(t, seen.of(retry.AttemptFinished)[0].Err, "retryhttp: the stream began with an error"+row.says)
 		})
 	}
 }

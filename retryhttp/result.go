@@ -39,10 +39,11 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 		return resp, err
 	}
 	var a *attempt
-	original := resp.Request
+	requests := []*http.Request{resp.Request}
 	switch s := stopInfoOf(resp); {
 	case s != nil:
-		a, original, err = s.attempt, s.original, s.err
+		a, err = s.attempt, s.err
+		requests = []*http.Request{s.original, a.given}
 	case resp.StatusCode >= 400:
 		err = Check(resp.Request, resp, nil)
 	default:
@@ -56,7 +57,7 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 	}
 	text := a.discard(resp, keptBytes)
 	if e := (*StatusError)(nil); errors.As(err, &e) {
-		e.keep(original, text)
+		e.keep(text, requests...)
 	}
 	return nil, err
 }

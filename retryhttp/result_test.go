@@ -256,6 +256,20 @@ func TestResultKeepsTheBodyOfItsOwnResponse(t *testing.T) {
 			copied.StatusCode = 503
 			return retryhttp.NewStatusError(&copied)
 		}, "words"},
+		{"its own, and then another Request is set", func(req *http.Request, resp *http.Response, err error) error {
+			err = retryhttp.Check(req, resp, err)
+			resp.Request = req // so that resp.Request.URL is the URL that Prepare has set
+			return err
+		}, "words"},
+		{"its own, and then the Request is removed", func(req *http.Request, resp *http.Response, err error) error {
+			err = retryhttp.Check(req, resp, err)
+			resp.Request = nil
+			return err
+		}, "words"},
+		{"of a server without a Request, and the own Request is removed", func(_ *http.Request, resp *http.Response, _ error) error {
+			resp.Request = nil
+			return retryhttp.NewStatusError(textResponse(500, "token"))
+		}, ""},
 		{"of a token server", func(req *http.Request, _ *http.Response, _ error) error {
 			token := send(t, &retryhttp.Transport{Base: script(textResponse(500, "token"))}, req)
 			return fmt.Errorf("no token: %w", retryhttp.NewStatusError(token))
@@ -279,16 +293,28 @@ func TestResultKeepsTheBodyOfItsOwnResponse(t *testing.T) {
 
 	// A Check joins the errors of all attempts. The response of the first error is already discarded.
 	var all error
-	tr = &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: script(textResponse(502, "first"), textResponse(503, "second"))}
+	tr = &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}}
 	tr.Check = func(req *http.Request, resp *http.Response, err error) error {
 		all = errors.Join(all, retryhttp.Check(req, resp, err))
 		return all
 	}
-	bubble(t, "of the attempt before", func(t *testing.T) {
-		_, err := retryhttp.Result(tr.RoundTrip(request(t, "GET")))
-		assert.Empty(t, words(err))
-		assert.ErrorContains(t, err, "502 Bad Gateway; ")
-	})
+	for _, sets := range []bool{false, true} {
+		bubble(t, fmt.Sprint("of the attempt before, and another Request is set: ", sets), func(t *testing.T) {
+			all, tr.Base = nil, script(textResponse(502, "first"), textResponse(503, "second"))
+			check := tr.Check
+			defer func() { tr.Check = check }()
+			tr.Check = func(req *http.Request, resp *http.Response, err error) error {
+				err = check(req, resp, err)
+				if sets {
+					resp.Request = req
+				}
+				return err
+			}
+			_, err := retryhttp.Result(tr.RoundTrip(request(t, "GET")))
+			assert.Empty(t, words(err))
+			assert.ErrorContains(t, err, "502 Bad Gateway; ")
+		})
+	}
 }
 
 // A RoundTripper above a Transport may set a body of its own, whose Read may hang although the

@@ -261,6 +261,7 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 		}
 		return x.failure
 	})
+	x.keepBody(err)
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -277,6 +278,16 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 	n, err := d.advance(got.n, got.err)
 	d.broke = err
 	return n, nil
+}
+
+// keepBody discards the last response, because the caller does not get it. The StatusError in err
+// keeps the beginning of the body, as in Result. Without a StatusError, keepBody does nothing.
+func (x *exchange) keepBody(err error) {
+	if e := (*StatusError)(nil); x.resp != nil && errors.As(err, &e) {
+		resp := x.resp
+		x.resp = nil
+		e.keep(x.last.discard(resp, keptBytes), x.last.given, cmp.Or(resp.Request, x.req))
+	}
 }
 
 // isEnd reports whether resp is a 416 which says that a body of unknown length ends at off. Most

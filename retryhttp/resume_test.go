@@ -379,6 +379,37 @@ func TestResumeUnderThePolicy(t *testing.T) {
 	}
 }
 
+// The caller does not get the response of a part that fails, so its StatusError has the words of the
+// server. Example: S3 says in the body of a 403 that a presigned URL has expired.
+func TestResumeKeepsTheWords(t *testing.T) {
+	const expired = "<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>"
+	for _, tt := range []struct {
+		name    string
+		answers func(ctx context.Context, n int) *http.Response
+		want    string
+	}{
+		{"403 of an expired URL", func(context.Context, int) *http.Response { return textResponse(403, expired) }, expired},
+		{"the last of two 503", func(_ context.Context, n int) *http.Response { return textResponse(503, fmt.Sprint("answer ", n)) }, "answer 3"},
+		{"more than a KiB", func(context.Context, int) *http.Response { return textResponse(403, strings.Repeat("x", 2<<10)) }, strings.Repeat("x", 1<<10)},
+		{"a body that hangs", func(ctx context.Context, _ int) *http.Response {
+			return responseWith(403, io.MultiReader(strings.NewReader("sor"), stalled{ctx}))
+		}, "sor"},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			s := &source{text: "0123456789", cuts: []int{4, -1}}
+			s.edit = func(n int, resp *http.Response) {
+				if n > 1 {
+					*resp = *tt.answers(s.sent[n-1].Context(), n)
+				}
+			}
+			_, err := download(t, s, resuming)
+			var e *retryhttp.StatusError
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, tt.want, string(e.Body))
+		})
+	}
+}
+
 // Close ends a Read at once wherever that is, and so does the context of the request.
 // In a bubble, a goroutine that is left would fail the test.
 func TestResumeClosed(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,10 +18,10 @@ type StatusError struct {
 	StatusCode int
 	Header     http.Header // a copy of the response's header
 
-	// Body is the beginning of the response's body, at most 1 KiB. It is set by [Result] and by the
-	// Check of [LLM], and is nil otherwise. The text of the error does not contain Body, which comes
-	// from the server and may be secret. OnEvent and Result may get the same StatusError, so do not
-	// read Body in another goroutine while Result runs.
+	// Body is the beginning of the response's body, at most 1 KiB. It is set by [Result], by the Check
+	// of [LLM], and in a [BrokenError]. Otherwise it is nil. The text of the error does not contain
+	// Body, which comes from the server and may be secret. OnEvent and Result may get the same
+	// StatusError, so do not read Body in another goroutine while Result runs.
 	Body []byte
 
 	method  string
@@ -72,23 +73,25 @@ func (e *StatusError) Error() string {
 
 // keep sets the Body of e to the first keptBytes of text. It does nothing if Body is already set.
 // It also does nothing if e is the error of another response, such as the response of a token
-// server. request is the Request of the response whose body starts with text.
-func (e *StatusError) keep(request *http.Request, text []byte) {
-	// request is compared first, because several calls may return the same error at the same time.
-	if e.request == request && e.hasBody {
+// server. requests are the Requests that the response whose body starts with text has had: a Check
+// may set another one.
+func (e *StatusError) keep(text []byte, requests ...*http.Request) {
+	// requests are compared first, because several calls may return the same error at the same time.
+	if slices.Contains(requests, e.request) && e.hasBody {
 		e.Body, e.hasBody = append([]byte(nil), text[:min(len(text), keptBytes)]...), false
 	}
 }
 
 // forgetBody makes keep do nothing for the StatusError in failure. It is called before the response
 // of this StatusError is discarded. A Check may return the same error again for a later attempt,
-// and then the Body must not come from the later response. request is the Request of the response.
-func forgetBody(failure error, request *http.Request) {
+// and then the Body must not come from the later response. requests are the Requests that the
+// response has had.
+func forgetBody(failure error, requests ...*http.Request) {
 	e, ok := failure.(*StatusError)
 	if !ok {
 		ok = errors.As(failure, &e)
 	}
-	if ok && e.request == request && e.hasBody {
+	if ok && slices.Contains(requests, e.request) && e.hasBody {
 		e.hasBody = false
 	}
 }

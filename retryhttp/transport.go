@@ -102,9 +102,10 @@ import (
 // cause of the second answer. Example: a server stores a PUT with If-None-Match, the connection
 // breaks, and the second attempt gets a 412. So if the last answer is a 4xx, the field Before of
 // the *retry.Error says whether the server may have processed an earlier attempt. Before is the
-// error of that earlier attempt: it got no answer, a 5xx, or an answer that broke off. net/http
-// itself repeats a request with an Idempotency-Key if an idle connection breaks. Before reports
-// such a repeat too.
+// error of that earlier attempt: it got no answer, a 408 or 5xx, or an answer that broke off. A 408
+// counts because the timeouts of some frameworks send it after a handler has begun its work. Fiber
+// and tower-http are examples. net/http itself repeats a request with an Idempotency-Key if an idle
+// connection breaks. Before reports such a repeat too.
 //
 // If Before is nil, no earlier attempt of this call has caused the 4xx. There is one exception: a
 // proxy, or a RoundTripper below that is not of this package, may have sent the request twice, and
