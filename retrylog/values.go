@@ -170,8 +170,9 @@ func (f *valueFault) Error() string {
 	return fmt.Sprintf("%s is %.60q: write %s", f.key, f.text, f.write)
 }
 
-// isCut reports whether the line was cut off within this value. The key must be the last key of
-// the line, and the text must lack the "s" at the end of a duration.
+// isCut reports whether the line was cut off within this value. It is true if the key of the value
+// is the last key of the line, and the value lacks the "s" at the end of a duration. last is the
+// last key of the line.
 func (f *valueFault) isCut(last string) bool {
 	return f.key == last && !strings.HasSuffix(f.text, "s")
 }

@@ -5,9 +5,12 @@ package retrysim
 type event struct {
 	at    int64    // nanoseconds since the start
 	key   uint64   // the kind in the high byte, and the number of the push in the other bytes
-	r     *request // the request that the event is about; nil if it is about a service
-	index int32    // the index of the service, if r is nil
-	gen   uint32   // the generation of the request or the arrival, or the index of an edge
+	r     *request // the request that the event is about; nil if the event is about a service
+	index int32    // the index of the service; used only if r is nil
+
+	// gen is the generation of the request or of the arrival. For evTimeout, gen is the index of
+	// the edge.
+	gen uint32
 }
 
 const kindShift = 56

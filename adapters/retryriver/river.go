@@ -204,8 +204,8 @@ func storable(err error) error {
 	return err
 }
 
-// storableValue returns the value of a panic with a text that PostgreSQL can store. River also
-// stores this text.
+// storableValue returns the value of a panic, or a text in its place if PostgreSQL cannot store the
+// text of the value. River stores this text as the error of the attempt.
 func storableValue(value any) any {
 	text := fmt.Sprint(value)
 	if short := retryjob.TextOf(errors.New(text)); short != text {

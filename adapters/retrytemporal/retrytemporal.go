@@ -42,9 +42,9 @@
 // server's policy is not retried. The NextRetryDelay of an ApplicationError has the effect of a
 // [retry.After].
 //
-// The interceptor does not change the error of an activity that the workflow has canceled, and
-// does not change activity.ErrResultPending. If a worker stops during an attempt, the server
-// starts the next attempt at once, and the stopped attempt has no dead letter. If an activity
+// The interceptor returns two errors unchanged: the error of an activity that the workflow has
+// canceled, and activity.ErrResultPending. If a worker stops during an attempt, the server starts
+// the next attempt at once. No dead letter is written for the stopped attempt. If an activity
 // panics, the attempt has failed.
 package retrytemporal
 

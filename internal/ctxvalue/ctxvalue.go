@@ -7,7 +7,7 @@ import "context"
 type logKey struct{}
 
 // WithLogKey returns a context whose calls are logged with this key. retrylog.WithKey and
-// retryjob.Run use it.
+// retryjob.Run call WithLogKey.
 func WithLogKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, logKey{}, key)
 }

@@ -58,9 +58,9 @@ func New(r io.Reader, id string, limit int) *Parser {
 	return p
 }
 
-// Next reads until a blank line ends the next event or confirms a new ID. At the end of the
-// stream, Next returns the error of the reader, such as io.EOF, and drops an unfinished event.
-// For an event that is longer than the limit, it returns [ErrTooLong].
+// Next reads until a blank line ends an event or confirms a new ID. At the end of the stream, Next
+// returns the error of the reader, such as io.EOF, and drops an unfinished event. For an event that
+// is longer than the limit, it returns [ErrTooLong].
 func (p *Parser) Next() error {
 	p.Name, p.Data, p.data = "", nil, p.data[:0]
 	for p.lines.Scan() {

@@ -113,8 +113,8 @@ func (g *Pauses) Begin(key string, d time.Duration) bool {
 	return !now.Before(last)
 }
 
-// Held is the error of an attempt that a gate did not let through. If this error reaches an
-// outer gate, the outer gate does not close, because no server has asked for a wait.
+// Held is the error of an attempt that a gate did not allow. If this error reaches an outer gate,
+// the outer gate does not close, because no server has asked for a wait.
 type Held struct{ Err error }
 
 func (h Held) Error() string { return h.Err.Error() }

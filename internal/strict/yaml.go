@@ -61,9 +61,9 @@ func jsonValue(value any) any {
 // A Number is a float64. Every YAML library reads it back as a number.
 type Number float64
 
-// MarshalYAML writes a number that has an exponent with a decimal point, such as 1.0e-07.
-// Without the point, goccy/go-yaml would read the number as text. Only goccy/go-yaml calls a
-// MarshalYAML with this signature. The other libraries can read the numbers that they write.
+// If a number has an exponent, MarshalYAML writes the number with a decimal point: 1.0e-07. Without
+// the point, goccy/go-yaml would read the number as text. Only goccy/go-yaml calls a MarshalYAML
+// with this signature. The other libraries can read the numbers that they write.
 func (n Number) MarshalYAML() ([]byte, error) {
 	text := strconv.FormatFloat(float64(n), 'g', -1, 64)
 	if digits, exponent, ok := strings.Cut(text, "e"); ok && !strings.Contains(digits, ".") {

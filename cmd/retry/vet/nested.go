@@ -134,8 +134,8 @@ func (u *uses) handedOn(c inspector.Cursor) bool {
 	return true
 }
 
-// mayLog reports whether a statement may call a logger. Such a function has no result, or is a
-// Print function of fmt.
+// mayLog reports whether a statement may call a logger. A function may be a logger if it has no
+// result, or if it is a Print function of fmt.
 func mayLog(u *uses, stmt *ast.ExprStmt) bool {
 	call, ok := ast.Unparen(stmt.X).(*ast.CallExpr)
 	if !ok {

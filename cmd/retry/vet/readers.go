@@ -94,7 +94,8 @@ func (u *uses) restored(op *operation, found consumption) bool {
 	return false
 }
 
-// readMethods lists the methods that do not make a reader, a request or rows usable again.
+// readMethods lists methods that read a value or only look at it. After such a call, a used reader,
+// request or rows is still used up. Any other method may reset the value.
 var readMethods = []string{
 	"Bytes", "Clone", "Close", "Columns", "Context", "Decode", "Do", "Err", "InputOffset", "Len",
 	"More", "Name", "Next", "Read", "ReadAll", "ReadByte", "ReadBytes", "ReadRune", "ReadString",

@@ -107,8 +107,8 @@ func (u *uses) constantMethod(call *ast.CallExpr) string {
 }
 
 // unlessReadOnly returns method, or "" if the request seems to change nothing on the server. It
-// decides by args, the arguments of the call that makes the request, and by the name of the
-// function around this call.
+// looks at args (the arguments of the call that makes the request) and at the name of the function
+// around this call.
 func (u *uses) unlessReadOnly(method string, made ast.Node, args []ast.Expr) string {
 	c, ok := u.root.FindNode(made)
 	if !ok || method == "" {
