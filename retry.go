@@ -44,7 +44,7 @@ func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
 func run(ctx context.Context, p *Policy, fn func(context.Context) error, failure error) error {
 	var c call
 	c.prepare(ctx, p)
-	defer c.refund() // in case fn or a function of the policy panics
+	defer c.refund() // gives the tokens back if fn or a function of the policy panics
 	if failure != nil {
 		c.Attempts, c.number, c.Err = 1, 1, failure
 	}

@@ -80,8 +80,8 @@ var fields = []field{
 	{"cause", func(r *Record) any { return &r.Event.Cause }, ended, false},
 }
 
-// bare returns r without a Number that equals its Attempt, and without the Reason of a retry. A
-// log leaves both out.
+// bare returns r without a Number that equals its Attempt, and without the Reason of a retry. A log
+// leaves out both.
 func (r Record) bare() Record {
 	e := &r.Event
 	if e.Number == e.Attempt {

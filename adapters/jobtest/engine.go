@@ -43,9 +43,9 @@ type Engine struct {
 	// processes.
 	Open func(ctx context.Context, name string) (Queue, error)
 
-	// Unit is the shortest delay that makes sense for the queue. The policies of the tests have
-	// delays of 1 to 3 units. If the queue stores whole seconds, use a second. If the queue polls,
-	// use a few times its poll interval. Otherwise 50ms is a good value.
+	// Unit is the shortest delay that makes sense for the queue. The policies of the tests have delays
+	// of 1 to 3 units. If the queue stores whole seconds, use a second. If the queue polls, use a few
+	// times its poll interval. For any other queue, 50ms is a good value.
 	Unit time.Duration
 
 	// Late is how late an attempt may begin after its planned time. Choose it for the precision of

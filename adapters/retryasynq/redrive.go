@@ -72,7 +72,7 @@ func redriveAll(
 		client:    asynq.NewClientFromRedisClient(connection),
 		inspector: asynq.NewInspectorFromRedisClient(connection),
 	}
-	archived, err := archivedIn(r.inspector, queue) // first list all: moving tasks shifts the pages
+	archived, err := archivedIn(r.inspector, queue) // list all tasks before the first move, because each move shifts the pages
 	for _, task := range archived {
 		if err == nil {
 			err = ctx.Err()
@@ -233,11 +233,10 @@ func (r redriver) isThere(queue string, anew *asynq.Task, id string) (bool, erro
 	return true, nil
 }
 
-// unlocking is a script that releases the lock of asynq.Unique that a task has. It returns the
-// remaining time of the lock in milliseconds. If the task has no lock, it returns 0. If another
-// task has the lock, it returns -1. The script also stores in the task when the lock would have
-// expired. The next call of Redrive needs this time if this process is killed before the copy
-// has the lock.
+// unlocking is a script that releases a task's lock of asynq.Unique. It returns the remaining time
+// of the lock in milliseconds. If the task has no lock, it returns 0. If another task has the lock,
+// it returns -1. The script also stores in the task when the lock would have expired. The next call
+// of Redrive needs this time if this process is killed before the copy has the lock.
 var unlocking = redis.NewScript(`
 local lock = redis.call("HGET", KEYS[1], "unique_key")
 if not lock or string.sub(lock, 1, #ARGV[2]) ~= ARGV[2] then return 0 end

@@ -137,8 +137,8 @@ func (p *Plugin) Work(
 	ctx context.Context, row *rivertype.JobRow, do func(context.Context) error,
 ) (result error) {
 	// Work tells River its decision by changing row, which is a pointer to River's own data. If
-	// Attempt is not below MaxAttempts, River discards the job. Otherwise River calls NextRetry
-	// with the row.
+	// Attempt is below MaxAttempts, River calls NextRetry with the row. If Attempt has reached
+	// MaxAttempts, River discards the job.
 	defer func() {
 		if value := recover(); value != nil {
 			panic(storableValue(value))
@@ -239,7 +239,7 @@ func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
 	}
 	m.MaxAttempts = max(0, m.MaxAttempts)
 	if m.Earlier < 0 || m.Earlier > len(row.Errors) {
-		m.Earlier = 0 // otherwise MaxElapsed might start again in each attempt
+		m.Earlier = 0 // with a wrong Earlier, MaxElapsed might start again in each attempt
 	}
 	if m.Classes == nil {
 		m.Classes = map[string]int{} // for retryjob, a nil map would mean that the counts are unknown

@@ -14,7 +14,7 @@ import (
 
 // A Conn is one attempt of a stream. Send returns io.EOF if the stream is broken. Receive then
 // returns the reason. Receive returns io.EOF if the stream ends without an error. The errors of
-// both may wrap io.EOF. One goroutine may call Send while another calls Receive.
+// Send and Receive may wrap io.EOF. One goroutine may call Send while another calls Receive.
 type Conn interface {
 	Send(m any) error
 	CloseSend() error

@@ -14,11 +14,11 @@
 //
 // # What the interceptor does
 //
-// If an attempt fails, the interceptor returns an ApplicationError with the type and the
-// message of the failure. If the policy allows a retry, the NextRetryDelay of the error is the
-// policy's delay. Otherwise the error is non-retryable. The last detail of the error is a
-// [retryjob.DeadLetter] with the reason and the number of attempts. Temporal's user interface
-// shows this dead letter, and a workflow can read it with [DeadLetterOf].
+// If an attempt fails, the interceptor returns an ApplicationError with the type and the message of
+// the failure. If the policy allows a retry, the NextRetryDelay of the error is the policy's delay.
+// If the policy allows no retry, the error is non-retryable. The last detail of the error is a
+// [retryjob.DeadLetter] with the reason and the number of attempts. Temporal's user interface shows
+// this dead letter, and a workflow can read it with [DeadLetterOf].
 //
 // You can use features that Temporal's own policy lacks: jitter, Fibonacci, RetryIf, Classify,
 // MaxElapsed, Retry-After and Budgets. The MaxAttempts and the Backoff of a [retry.Class] count

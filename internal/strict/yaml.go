@@ -23,8 +23,8 @@ func YAML(prefix string, unmarshal func(any) error) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// jsonValue returns value in a form that JSON can express. It writes infinity, NaN, and keys of
-// other types as text.
+// jsonValue returns value in a form that JSON can express. It turns infinity, NaN, and keys that
+// are not text into text.
 func jsonValue(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -101,8 +101,9 @@ func (u *uses) canceledAtEnd(fn ast.Node, made *ast.CallExpr) bool {
 	return true
 }
 
-// stops reports whether something other than an error can stop an operation. Such an operation
-// receives from a channel, or returns because of a variable that is declared outside of it.
+// stops reports whether something other than an error can stop an operation. This is so if the
+// operation receives from a channel, or if it returns because of a variable that is declared
+// outside of the operation.
 func (u *uses) stops(op *operation) bool {
 	for c := range op.cursor.Preorder((*ast.UnaryExpr)(nil), (*ast.IfStmt)(nil)) {
 		switch n := c.Node().(type) {

@@ -60,7 +60,7 @@ func (u *uses) withBody(x ast.Expr) ast.Expr {
 
 // restored reports whether op may make a reader, a request or rows usable again after it has read
 // them. For example, op assigns a new reader to the variable, rewinds the reader, or passes the
-// reader to a function that may do so.
+// reader to a function that may rewind the reader.
 func (u *uses) restored(op *operation, found consumption) bool {
 	// written reports whether x is the reader and t has a method Write. Something else may fill such a
 	// reader. For example, a command writes to the buffer in its Stdout.
@@ -102,9 +102,10 @@ var readMethods = []string{
 	"Scan", "Size", "Stat", "String", "Text", "Token", "WithContext", "WriteTo",
 }
 
-// rewinds reports whether a call may rewind the reader of op although the call does not name it.
-// Such a call rewinds another value from outside of op, which may contain the reader. Or it calls a
-// function literal from outside of op that uses the reader.
+// rewinds reports whether a call may rewind the reader of op although the call does not name the
+// reader. There are two cases. The call may rewind another value from outside of op, which may
+// contain the reader. Or the call is of a function literal outside of op, and the literal uses the
+// reader.
 func (u *uses) rewinds(op *operation, call *ast.CallExpr, found consumption) bool {
 	if x, name := method(call); x != nil {
 		return hasAny(strings.ToLower(name), "seek", "rewind", "reset", "reopen") && u.isOutside(op, x) &&
@@ -123,7 +124,7 @@ func (u *uses) restores(call *ast.CallExpr, found consumption) bool {
 	if x, name := method(call); x != nil {
 		if u.isSame(x, found.x) && !slices.Contains(readMethods, name) ||
 			ours && !u.isSame(x, found.x) && u.isSame(x, root) {
-			return true // such as the call u.rewind() for the reader u.body
+			return true // for example, the call is u.rewind() and the reader is u.body
 		}
 	}
 	for i, arg := range call.Args {

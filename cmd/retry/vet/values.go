@@ -42,7 +42,7 @@ func (u *uses) known(obj *types.Var) *variable {
 }
 
 // callOf returns x if x is a call. If x is a variable and its only value is the result of a call,
-// callOf returns this call. Otherwise it returns nil.
+// callOf returns this call. If x is anything else, callOf returns nil.
 func (u *uses) callOf(x ast.Expr) *ast.CallExpr {
 	v := u.known(u.local(x))
 	if v != nil && len(v.values) == 1 && len(v.calls) == 1 {
@@ -52,9 +52,9 @@ func (u *uses) callOf(x ast.Expr) *ast.CallExpr {
 	return call
 }
 
-// deep returns the value of x, as value does. It also follows two more kinds of expressions: a
-// field that is set in one place, and a call of a function of this package that has one return
-// statement.
+// deep returns the only value that x can have. It looks through variables as value does, and
+// through two more kinds of expressions: a field that is set in one place, and a call of a function
+// of this package that has one return statement.
 func (u *uses) deep(x ast.Expr) ast.Expr {
 	for range 5 {
 		x = u.value(x)
