@@ -174,7 +174,7 @@ func (w *worker) giveBack(ctx context.Context) error {
 		if malformed == nil { // if headers are malformed, a copy would lack them
 			err = w.wait(ctx, m, max(0, time.Until(m.due)), m.attempt-1)
 		}
-		if malformed != nil || errors.Is(err, errTooLarge) { // without a copy, the server counts the attempt
+		if malformed != nil || errors.Is(err, errTooLarge) { // the server counts the attempt
 			err = w.ask(ctx, func() error { return d.Nack(false, true) })
 		}
 		if err != nil {

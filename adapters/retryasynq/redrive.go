@@ -72,7 +72,8 @@ func redriveAll(
 		client:    asynq.NewClientFromRedisClient(connection),
 		inspector: asynq.NewInspectorFromRedisClient(connection),
 	}
-	archived, err := archivedIn(r.inspector, queue) // list all tasks before the first move, because each move shifts the pages
+	// List all tasks before the first move, because each move shifts the pages.
+	archived, err := archivedIn(r.inspector, queue)
 	for _, task := range archived {
 		if err == nil {
 			err = ctx.Err()

@@ -19,7 +19,7 @@ var ErrTooLong = errors.New("the event is longer than the limit")
 const (
 	longestID = 8 << 10                // the longest ID, in bytes; many servers refuse a longer header
 	longest   = len("\ufeffevent: \n") // the most bytes that a line has in addition to its value
-	maxRetry  = 365 * 24 * 3600 * 1e3  // the longest wait in milliseconds; a longer wait could overflow
+	maxRetry  = 365 * 24 * 3600 * 1e3  // the longest wait in ms; a longer wait could overflow
 )
 
 // A Parser reads the events of one stream. In memory it keeps one line and the data of one
