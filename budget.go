@@ -324,8 +324,8 @@ type receipt uint64
 const lastBit = 63
 
 // take takes one token out of each Budget of l and then out of own, the policy's Budget. number
-// says which retry of its call this is. If a Budget refuses the retry, take gives all tokens
-// back and returns this Budget as its second result. Otherwise the second result is nil.
+// says which retry of its call this is. If a Budget refuses the retry, take gives all tokens back
+// and returns this Budget as its second result. If no Budget refuses it, the second result is nil.
 func (l *payers) take(own *Budget, number int) (r receipt, empty *Budget) {
 	place, graced := 0, number
 	for at := l; at != nil; at = at.outer {

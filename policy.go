@@ -167,9 +167,9 @@ func Default() Policy {
 // limit of r retries, pass r + 1. WithMaxAttempts replaces both MaxAttempts and MaxRetries.
 // AttemptCap and MaxElapsed still apply.
 //
-// If n is 0 or below -1, WithMaxAttempts returns an error and p unchanged. It does not accept
-// 0, because a MaxAttempts of 0 means "not set". If p also had a MaxElapsed, its attempts would
-// be unlimited.
+// If n is 0 or below -1, WithMaxAttempts returns an error and p unchanged. It does not accept 0,
+// because a MaxAttempts of 0 means "not set". With a MaxElapsed and a MaxAttempts of 0, p would
+// have unlimited attempts.
 func (p Policy) WithMaxAttempts(n int) (Policy, error) {
 	if n == 0 || n < Unlimited {
 		const write = "write 1 for no retry, or -1 for unlimited"

@@ -42,8 +42,8 @@ func (c Call) Check(p retry.Policy) error {
 }
 
 // ByCode returns the records of the decisions that [Call.Check] accepts because a function of the
-// program made them: RetryIf, Classify, Wait or [retry.Permanent]. Such a record is a stop for a
-// reason that p alone cannot give, or a retry after a failure of unknown class. The class is
+// program made them: RetryIf, Classify, Wait or [retry.Permanent]. Each of these records is a stop
+// for a reason that p alone cannot give, or a retry after a failure of unknown class. The class is
 // unknown if the log names a class, or if p has a Classify. ByCode ends before the first record
 // that Check rejects.
 func (c Call) ByCode(p retry.Policy) []Record {

@@ -14,7 +14,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A key is a known key of a line.
+// A key describes a key of a log line that this version knows.
 type key struct {
 	index int  // the index in values.texts, and in the list "fields" if the key is there
 	place bool // whether the value names the source of a line, such as a pod

@@ -33,8 +33,8 @@ import (
 //   - an event out of order
 //   - a Number above Max, or a Max that changes in a call
 //   - a Delay that is not Draw(Seed, Number, Lo, Hi)
-//   - an error that differs from the error in the event before, although both belong to one
-//     attempt
+//   - an error that differs from the error in the event before, although both events are about the
+//     same attempt
 //   - a field that events of this kind do not have
 //   - a Time that falls behind Elapsed by more than a day between two events
 //

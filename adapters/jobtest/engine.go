@@ -61,9 +61,9 @@ type Engine struct {
 	// the worker of a job stops in the last attempt, the job must become a dead letter.
 	Uncounted bool
 
-	// InProcess says that the queue lives in the memory of this process, so that no other process
-	// can open it. Run then leaves out the jobs whose worker is killed or panics. Kills and
-	// Redrive fail, so test the Redrive of such a queue without this package.
+	// InProcess says that the queue lives in the memory of this process, so that no other process can
+	// open it. Run then leaves out the jobs whose worker is killed or panics. Kills and Redrive fail.
+	// To test the Redrive of a queue in memory, do not use this package.
 	InProcess bool
 
 	// Forgets says that the queue's server may forget its last deliveries when a worker or the

@@ -34,9 +34,9 @@ import (
 // # How attempts are counted
 //
 // A header of the message counts the attempts that have ended. The server itself counts the
-// attempts whose worker was killed. It delivers such a message again as soon as the connection
-// breaks. An attempt is not counted if it is interrupted because ctx is done. Another header
-// counts the failures of each [retry.Class].
+// attempts whose worker was killed. It delivers the message of a killed worker again as soon as the
+// connection breaks. An attempt is not counted if it is interrupted because ctx is done. Another
+// header counts the failures of each [retry.Class].
 //
 // The header [MaxAttemptsHeader] of a message can lower the policy's limit for this message. If
 // the headers of this package cannot be parsed, the message becomes a dead letter, and handle

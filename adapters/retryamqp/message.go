@@ -88,7 +88,7 @@ func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 	all[attemptsHeader] = int64(attempts)
 	all[beganHeader] = m.began.UnixMilli()
 	if len(m.classes) > 0 {
-		text, _ := json.Marshal(m.classes) // encoding such a map cannot fail
+		text, _ := json.Marshal(m.classes) // encoding a map of numbers cannot fail
 		all[classesHeader] = string(text)
 	}
 	maps.Copy(all, headers)

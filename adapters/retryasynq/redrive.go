@@ -22,7 +22,7 @@ const kept = time.Hour
 // Redrive runs the dead letters of a queue again. Each task gets all its attempts again, and
 // runs at the first full second after its time in o.Window. Redrive skips
 //
-//   - tasks that an operator has archived, except in the second in which their last attempt
+//   - tasks that an operator has archived, unless this was in the second in which the last attempt
 //     failed;
 //   - tasks whose new ID or whose lock of asynq.Unique belongs to another task.
 //

@@ -99,7 +99,7 @@ func (a *inbound) ExecuteActivity(
 	job := jobOf(info)
 	retryjob.Run(ctx, p, job, func(ctx context.Context) error {
 		result, failure = a.execute(ctx, in)
-		if failure == activity.ErrResultPending { // the SDK also compares with ==
+		if failure == activity.ErrResultPending { // == as in the SDK, not errors.Is
 			return nil
 		}
 		return mark(failure, info.RetryPolicy)

@@ -154,7 +154,8 @@ func (p *Parser) split(text []byte, atEnd bool) (read int, line []byte, err erro
 }
 
 // lineEnd returns the index of the first CR or LF, or -1 if text contains none. It searches 512
-// bytes at a time, because text may contain many short lines.
+// bytes at a time. Searching all of text for a CR would take quadratic time if text contains many
+// short lines that end with LF.
 func lineEnd(text []byte) int {
 	const window = 512
 	for from := 0; from < len(text); from += window {

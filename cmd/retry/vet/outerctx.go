@@ -68,8 +68,8 @@ func (u *uses) ownTimeout(pass *analysis.Pass, call *call, op *operation, c insp
 		types.ExprString(ctx), call.name)
 }
 
-// endOf returns the context ctx if x contains ctx.Err() or context.Cause(ctx). Otherwise it returns
-// nil.
+// endOf returns the context ctx if x contains ctx.Err() or context.Cause(ctx). For any other x it
+// returns nil.
 func (u *uses) endOf(x ast.Expr) ast.Expr {
 	for n := range ast.Preorder(x) {
 		made, ok := n.(*ast.CallExpr)

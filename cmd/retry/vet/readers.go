@@ -37,8 +37,8 @@ func isRows(t types.Type) bool {
 	return ok && named.Obj().Name() == "Rows" && hasMethod(t, "Next") && hasMethod(t, "Scan")
 }
 
-// withBody returns the variable of the request x if the request certainly has a body. Otherwise it
-// returns nil.
+// withBody returns the variable of the request x if the request certainly has a body. For any other
+// x it returns nil.
 func (u *uses) withBody(x ast.Expr) ast.Expr {
 	if call, ok := ast.Unparen(x).(*ast.CallExpr); ok { // req.Clone and req.WithContext keep the body
 		req, name := method(call)

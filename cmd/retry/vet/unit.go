@@ -119,8 +119,8 @@ func (u *uses) onlyCounts(fn *operation, x ast.Expr) bool {
 	return counts
 }
 
-// countsTime reports whether an integer counts seconds or another unit of time. The name of the
-// integer says so, or the integer was parsed from a string or read from a flag.
+// countsTime reports whether an integer counts seconds or another unit of time. This is so if the
+// name of the integer says it, or if the integer was parsed from a string or read from a flag.
 func (u *uses) countsTime(x ast.Expr) bool {
 	basic, ok := types.Unalias(u.info.TypeOf(x)).(*types.Basic)
 	if !ok || basic.Info()&types.IsInteger == 0 {
