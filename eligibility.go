@@ -221,7 +221,7 @@ func failuresOf(class string, earlier map[string]int, number int) int {
 // class. decide writes details for the text of an Error into e. It does not set the Delay of a
 // retry, because a call reads its clock first. After that, draw sets the Delay.
 func (d *Decision) decide(p *Policy, f failure, limit, number, ofClass int, e *Error) {
-	q, nth, class := p, number, f.class // q.window(nth) computes the window
+	q, nth, class := p, number, f.class // the window will be q.window(nth)
 	if class != nil {
 		if e.Cause = class.fault(); e.Cause != nil {
 			d.Reason = ReasonInvalid

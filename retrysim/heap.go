@@ -40,7 +40,7 @@ func (h *heap) pop() event {
 	events := h.events
 	top, n := events[0], len(events)-1
 	ev := events[n]
-	events[n] = event{} // otherwise the array would keep the request in memory
+	events[n] = event{} // so that the array does not keep the request in memory
 	h.events = events[:n]
 	i := 0
 	for first := 1; first < n; first = 4*i + 1 {

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// value returns the only value that x can have. If x is a variable with a single assignment, and
-// its fields have none, value returns the assigned value. If x is not a variable, value returns x
-// itself. If x can have several values, value returns nil.
+// value returns the only value that x can have. If x is a variable that is assigned once, and its
+// fields are never assigned, value returns the value that was assigned. If x is not a variable,
+// value returns x itself. If x can have several values, value returns nil.
 func (u *uses) value(x ast.Expr) ast.Expr {
 	for x != nil {
 		x = ast.Unparen(x)
