@@ -120,11 +120,10 @@ type Policy struct {
 	// and Waited do not count it. If Enter took a millisecond or more, MaxElapsed and the context
 	// are checked again.
 	//
-	// If Enter returns an error, the attempt is not made and the call stops. If the error is an
-	// [*Error], the call takes the Reason, Cause, Err and Delay of that Error. For any other
-	// error, the Reason is ReasonWait and the Cause is the error. If the context is done by then,
-	// the Reason is ReasonCanceled or ReasonDeadline instead. [Policy.Next] and [Once] never call
-	// Enter.
+	// If Enter returns an error, the call stops without this attempt. If the error is an [*Error], the
+	// call takes the Reason, Cause, Err and Delay of that Error. For any other error, the Reason is
+	// ReasonWait and the Cause is the error. If the context is done by then, the Reason is
+	// ReasonCanceled or ReasonDeadline instead. [Policy.Next] and [Once] never call Enter.
 	Enter func(context.Context, Event) error
 
 	OnEvent func(context.Context, Event) // called for each event, in order; nil: no callback

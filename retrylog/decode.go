@@ -185,7 +185,7 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 		if next := beginning.FindIndex(data[begin+1:]); next != nil {
 			end = begin + 1 + next[0]
 		}
-		part, _, nuls := bytes.Cut(data[begin:end], []byte{0}) // NUL bytes of a power failure
+		part, _, nuls := bytes.Cut(data[begin:end], []byte{0}) // a power failure may leave NUL bytes
 		in, whole, err := json.NewDecoder(bytes.NewReader(part)), len(all), error(nil)
 		for err == nil && len(all) < mostInLine {
 			var object json.RawMessage

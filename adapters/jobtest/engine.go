@@ -63,7 +63,7 @@ type Engine struct {
 
 	// InProcess says that the queue lives in the memory of this process, so that no other process can
 	// open it. Run then leaves out the jobs whose worker is killed or panics. Kills and Redrive fail.
-	// To test the Redrive of a queue in memory, do not use this package.
+	// Test the Redrive of a queue in memory without this package.
 	InProcess bool
 
 	// Forgets says that the queue's server may forget its last deliveries when a worker or the

@@ -121,10 +121,10 @@ func NoBudgets(string) *retry.Budget { return nil }
 // to i, and disable gRPC's own retries. Interceptors in earlier options see each call once, and
 // interceptors in later options see each attempt.
 //
-// DialOptions returns an error if a policy of i is invalid, or if a name in Methods is not
-// written as the name of a method or a service. DialOptions also looks for each name in the
-// generated code of this program. It returns an error if the program contains the package of
-// the name, but not the service or the method.
+// DialOptions returns an error if a policy of i is invalid, or if a name in Methods is not written
+// as the name of a method or a service. DialOptions also looks for each name in the generated code
+// of this program. It returns an error if the program contains the package of the name, but lacks
+// the service or the method.
 func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 	if err := i.validate(); err != nil {
 		return nil, err

@@ -28,8 +28,8 @@ is for work that should never end, such as a watch.`, func(pass *analysis.Pass, 
 	}
 })
 
-// unlimited reports whether a policy certainly has no limit on the number or the time of its
-// attempts. MaxElapsed counts as a limit, although it does not end an attempt that hangs.
+// unlimited reports whether a policy certainly limits neither the number of its attempts nor their
+// time. MaxElapsed counts as a limit, although it does not end an attempt that hangs.
 func (u *uses) unlimited(x ast.Expr) bool {
 	if u.sets(x, "Budget", "Wait", "Classify", "HealthyAfter", "AttemptCap", "NonRetryable") ||
 		endsByItself(u.retryIf(x)) {
