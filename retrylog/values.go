@@ -14,8 +14,8 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// values contains the value of each known key of a line as text. If the line is JSON, the keys are
-// those of one object in the line. If a key occurs twice, its last value counts. A text may be a
+// values contains the value of each known key of a line as text. If the line is JSON, all of these
+// keys are in one object of the line. If a key occurs twice, its last value counts. A text may be a
 // part of the line.
 type values struct {
 	texts [][]byte // the value of each key, by key.index

@@ -9,7 +9,7 @@ import (
 )
 
 // Members yields the keys and the values of a JSON object, in the order of the object. A key that
-// occurs twice is yielded twice. It does not check the syntax: for invalid JSON, the keys and
+// occurs twice is yielded twice. Members does not check the syntax: for invalid JSON, the keys and
 // values may be wrong, but Members always ends. encoding/json takes three times as long for a short
 // object, and it drops duplicate keys.
 func Members(object []byte) iter.Seq2[[]byte, []byte] {

@@ -94,8 +94,8 @@ func (u *uses) restored(op *operation, found consumption) bool {
 	return false
 }
 
-// readMethods lists methods that read a value or only look at it. After such a call, a used reader,
-// request or rows is still used up. Any other method may reset the value.
+// readMethods lists methods that leave a used reader, request or rows used. Any other method may
+// make the value usable again.
 var readMethods = []string{
 	"Bytes", "Clone", "Close", "Columns", "Context", "Decode", "Do", "Err", "InputOffset", "Len",
 	"More", "Name", "Next", "Read", "ReadAll", "ReadByte", "ReadBytes", "ReadRune", "ReadString",

@@ -37,7 +37,7 @@ retrysql.Tx and retrysql.TxFunc know whether COMMIT was sent.`, func(pass *analy
 })
 
 // outsideTx looks at the function that a call passes to retrysql.Tx. It reports the SQL statements
-// in it that use the database db instead of the transaction.
+// of this function that use the database db instead of the transaction.
 func (u *uses) outsideTx(pass *analysis.Pass, db ast.Expr, op *operation) {
 	for c, call := range nodes[*ast.CallExpr](op.cursor) {
 		if x, name := method(call); x != nil && u.isSame(x, db) && !u.detached(c, op) &&
