@@ -96,8 +96,8 @@ import (
 // even if RabbitMQ does not read from them.
 type Retries struct {
 	// Workers is how many messages one call of Consume handles at once. The maximum is 65,535. If
-	// Workers is 0 or below, Consume handles 10 messages at once. One call of Consume publishes the
-	// copies of failed messages one at a time, whatever Workers is.
+	// Workers is 0 or below, Consume handles 10 messages at once. One call of Consume copies one
+	// message at a time to another queue, whatever Workers is.
 	Workers int
 
 	// Config is the argument of [amqp.DialConfig] for both connections. It may contain TLS

@@ -13,7 +13,8 @@ import (
 const (
 	// lentName in a request says how many retries its server and all servers below may make.
 	lentName = "Retry-Budget"
-	// spentName in the trailer of the answer says how many retries these servers have made.
+	// spentName in the trailer of the answer says how many retries the server and all servers below
+	// have made.
 	spentName = "Retry-Budget-Spent"
 )
 

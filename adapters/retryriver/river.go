@@ -16,7 +16,7 @@
 //
 // Workers return errors as usual, and may wrap errors with [retry.Permanent] and [retry.After]. A
 // job that is retried waits as long as the policy says. A failed job that is not retried is
-// canceled if its error is permanent, and discarded otherwise. After either end, the key "retry" in
+// canceled if its error is permanent, and discarded otherwise. In both cases, the key "retry" in
 // the metadata of the job and the last error of the job contain the reason: see [DeadLetterOf]. If
 // the value of the key "retry" is malformed before an attempt, the job is canceled and does not
 // run.
