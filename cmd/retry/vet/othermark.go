@@ -92,7 +92,8 @@ func (u *uses) calledByDo(path string) map[any]bool {
 		found[op.node] = true
 		for c, call := range nodes[*ast.CallExpr](op.cursor) {
 			v := u.local(call.Fun)
-			// The caller of this operation passes the function, and Do may not call this caller.
+			// The call is of a parameter of this operation. Its value comes from the callers of the
+			// operation, and perhaps Do calls none of these callers.
 			byCaller := passed[v] != nil && op.contains(v.Pos())
 			if enclosingFunc(c).Node() == op.node && !byCaller {
 				given = append(given, call.Fun)
