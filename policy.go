@@ -91,11 +91,11 @@ type Policy struct {
 	// MaxAttempts 5 and a HealthyAfter of 1m. If a connection breaks after an hour, this attempt
 	// counts as attempt 1 again, so up to four retries follow.
 	//
-	// When a call begins anew, the earlier failures of all classes are forgotten, MaxElapsed
-	// counts from the end of the attempt, a new seed is drawn, and the retry takes nothing from
-	// any Budget. An attempt that AttemptTimeout ended does not make the call begin anew. If a
-	// session ended without an error and should be opened again, return an error, because nil ends
-	// the call. 0: the call never begins anew. Any other value below 1ms is invalid.
+	// When a call begins anew, the earlier failures of all classes are forgotten, and a new seed is
+	// drawn. MaxElapsed counts from the end of the attempt. The retry takes nothing from any Budget.
+	// An attempt that AttemptTimeout ended does not make the call begin anew. If a session ended
+	// without an error and should be opened again, return an error, because nil ends the call. 0: the
+	// call never begins anew. Any other value below 1ms is invalid.
 	HealthyAfter time.Duration
 
 	RetryIf  func(error) bool   // reports whether to retry after an error; nil: always retry

@@ -83,7 +83,7 @@ func (l *Reader) decode(line []byte, from string, isCarried bool) {
 		begin = len(beforeEvent.Find(line[:min(len(line), longestPrefix)]))
 	}
 	event := bytes.TrimLeft(line[begin:], "\x00")
-	nuls := len(event) < len(line)-begin // a power failure left NUL bytes
+	nuls := len(event) < len(line)-begin // true: a power failure left NUL bytes
 	l.next.Text = event
 	switch {
 	case bytes.HasPrefix(event, []byte("{")):

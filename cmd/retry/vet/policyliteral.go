@@ -53,8 +53,8 @@ no delays.`, func(pass *analysis.Pass, u *uses) {
 	}
 })
 
-// usedPolicies returns the literals that are passed to calls. In the map, the value of a literal is
-// false if an assignment changes one of its fields.
+// usedPolicies returns the literals that are passed to calls. The result maps each of these
+// literals to true, or to false if an assignment changes one of its fields.
 func (u *uses) usedPolicies() map[ast.Expr]bool {
 	used := map[ast.Expr]bool{}
 	add := func(x ast.Expr) {
