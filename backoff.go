@@ -7,11 +7,10 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// A Backoff is a curve of delays. Delay returns how long to wait after an attempt has failed.
-// The first attempt has number 1. Delay must be pure: it must always return the same delay for
-// the same attempt, also if several goroutines call it at once. A [Policy] treats a negative
-// delay as zero. The Policy applies MaxDelay and Jitter, so a Backoff does not need to apply
-// them.
+// A Backoff is a curve of delays. Delay returns how long to wait after an attempt has failed. The
+// first attempt has number 1. Delay must be pure: it must always return the same delay for the same
+// attempt, even if several goroutines call it at once. A [Policy] treats a negative delay as zero.
+// The Policy applies MaxDelay and Jitter, so a Backoff does not need to apply them.
 //
 // The curves of this package treat an attempt below 1 as attempt 1. They compute a delay
 // quickly, even for the largest attempt. They never return a negative delay. If a delay would

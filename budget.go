@@ -127,8 +127,8 @@ func (b *Budget) take(number int) (allowed, paid bool) {
 	return number <= graceRetry && since(&b.fullAt, now) < b.Grace, false
 }
 
-// since returns how much time has passed from moment to now. Both count from the first use of
-// b. If moment is 0, which means never, since returns the longest duration.
+// since returns how much time has passed from moment to now. Both are counted from the first use of
+// the Budget. A moment of 0 means never, and then since returns the longest duration.
 func since(moment *atomic.Int64, now time.Duration) time.Duration {
 	if then := moment.Load(); then > 0 {
 		return now - time.Duration(then-1)
@@ -167,7 +167,7 @@ func (b *Budget) Success() {
 	}
 	whole := b.putBack(shareOf(b.Ratio), b.minSpent())
 	if b.remembers() && (whole || b.first.Load() == nil) {
-		b.look() // reading the clock is slow, so this is not done for each success
+		b.look() // look reads the clock, which would be too slow for each success
 	}
 }
 
@@ -245,9 +245,9 @@ func (b *Budget) decay(n int64) {
 	}
 }
 
-// due returns how many whole periods have passed that are not in counted yet, and adds them to
-// counted. passed is the time since the first use. If another goroutine has added them first,
-// due returns 0.
+// counted is how many whole periods have been counted since the first use. due adds the periods
+// that have ended after the last count, and returns their number. passed is the time since the
+// first use. If another goroutine adds the periods first, due returns 0.
 func due(counted *atomic.Int64, passed, period time.Duration) int64 {
 	before, now := counted.Load(), int64(passed/period)
 	if now <= before || !counted.CompareAndSwap(before, now) {
@@ -324,8 +324,8 @@ type receipt uint64
 const lastBit = 63
 
 // take takes one token out of each Budget of l and then out of own, the policy's Budget. number
-// says which retry of its call this is. If a Budget refuses the retry, take gives all tokens
-// back and returns this Budget as its second result. Otherwise the second result is nil.
+// says which retry of its call this is. If a Budget refuses the retry, take gives all tokens back
+// and returns this Budget as its second result. If no Budget refuses it, the second result is nil.
 func (l *payers) take(own *Budget, number int) (r receipt, empty *Budget) {
 	place, graced := 0, number
 	for at := l; at != nil; at = at.outer {

@@ -87,7 +87,9 @@ func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Dura
 	}
 	switch {
 	case p.RetryAfter == RetryAfterAtLeast:
-		if retryAfter >= hi { // otherwise draw raises a shorter delay to retryAfter
+		// If a part of the window is longer than retryAfter, the window is unchanged. Then draw raises
+		// a delay that is shorter than retryAfter to retryAfter.
+		if retryAfter >= hi {
 			lo, hi = retryAfter, retryAfter
 		}
 	case retryAfter > lo:

@@ -26,9 +26,9 @@ type Attempt struct {
 	// Classes contains the number of earlier failures for each name of a class. nil: no earlier
 	// failure had a class.
 	//
-	// Store these counts between the attempts. Otherwise each failure looks like the first failure
-	// of its class. Then a MaxAttempts of 2 or more in a class has no effect, and the Backoff of a
-	// class always gives its first delay.
+	// Store these counts between the attempts. If the counts are lost, each failure looks like the
+	// first failure of its class. Then a MaxAttempts of 2 or more in a class has no effect, and the
+	// Backoff of a class always gives its first delay.
 	Classes map[string]int
 
 	// Err is the error of the attempt. Only Next reads it. If Err is nil, only the limits and the
@@ -221,7 +221,7 @@ func failuresOf(class string, earlier map[string]int, number int) int {
 // class. decide writes details for the text of an Error into e. It does not set the Delay of a
 // retry, because a call reads its clock first. After that, draw sets the Delay.
 func (d *Decision) decide(p *Policy, f failure, limit, number, ofClass int, e *Error) {
-	q, nth, class := p, number, f.class // q.window(nth) computes the window
+	q, nth, class := p, number, f.class // the window will be q.window(nth)
 	if class != nil {
 		if e.Cause = class.fault(); e.Cause != nil {
 			d.Reason = ReasonInvalid

@@ -62,7 +62,7 @@ type facts struct {
 	elapsed time.Duration // for ReasonElapsed: the time since the first attempt began
 	ranOut  time.Duration // the AttemptTimeout that ended the last attempt; 0: no timeout ended it
 	number  int           // the Number of the last attempt, as in a Decision
-	empty   *Budget       // the empty Budget of ReasonBudget and ReasonBorrowed
+	empty   *Budget       // for ReasonBudget and ReasonBorrowed: the Budget that was empty
 	of      int           // for ReasonExhausted: how many failures the class has, or noLimit
 }
 

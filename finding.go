@@ -15,8 +15,8 @@ type Finding struct {
 	// codes: https://github.com/goretry/retry/blob/main/docs/compatibility.md
 	Code string
 
-	Field string // the field in Go: "MaxDelay", "Backoff.Base", "Budget.Size"; "": no field
-	Key   string // the key of the text form: "max_delay", "budget.size"; "": no key
+	Field string // the field in Go, such as "MaxDelay" or "Budget.Size"; "" if there is none
+	Key   string // the key in JSON and YAML, such as "budget.size"; "" if there is none
 
 	inGo, inKeys string
 }

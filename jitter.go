@@ -7,10 +7,10 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// A Jitter widens a delay to a window, so that callers that failed together do not retry
-// together. The actual delay is drawn at random from the window that Window returns. Window
-// must be pure: it must always return the same window for the same d, also if several
-// goroutines call Window at once.
+// A Jitter widens a delay to a window, so that callers that failed together do not retry together.
+// The actual delay is drawn at random from the window that Window returns. Window must be pure: it
+// must always return the same window for the same d, even if several goroutines call Window at
+// once.
 //
 // A [Policy] cuts the window at MaxDelay before it draws a delay. If the whole window is above
 // MaxDelay, the Policy moves the window until it ends at MaxDelay. With a MaxDelay of 5s, a

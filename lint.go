@@ -210,10 +210,9 @@ var lintRules = []lintRule{
 // most patient queues give up after three weeks.
 const tooLong = 31 * 24 * time.Hour
 
-// longest returns the latest time at which the last retry starts. It returns 0 if p has a
-// MaxElapsed, no retry, or no delay. It also returns 0 for a Backoff or Jitter of the caller,
-// which it does not call. upTo is "up to", or "more than" if p has more retries than a plan can
-// show.
+// longest returns the latest time at which the last retry can start. It returns 0 if p has a
+// MaxElapsed, no retry, or no delay. It also returns 0 for a Backoff or Jitter of the caller, which
+// it does not call. upTo is "up to", or "more than" if p has more retries than a plan can show.
 func (p *Policy) longest() (worst time.Duration, upTo string) {
 	if !p.builtIn() || p.Backoff == nil || p.MaxElapsed > 0 || p.limit() < 2 {
 		return 0, ""

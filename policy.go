@@ -91,11 +91,11 @@ type Policy struct {
 	// MaxAttempts 5 and a HealthyAfter of 1m. If a connection breaks after an hour, this attempt
 	// counts as attempt 1 again, so up to four retries follow.
 	//
-	// When a call begins anew, the earlier failures of all classes are forgotten, MaxElapsed
-	// counts from the end of the attempt, a new seed is drawn, and the retry takes nothing from
-	// any Budget. An attempt that AttemptTimeout ended does not make the call begin anew. If a
-	// session ended without an error and should be opened again, return an error, because nil ends
-	// the call. 0: the call never begins anew. Any other value below 1ms is invalid.
+	// When a call begins anew, the earlier failures of all classes are forgotten, and a new seed is
+	// drawn. MaxElapsed counts from the end of the attempt. The retry takes nothing from any Budget.
+	// An attempt that AttemptTimeout ended does not make the call begin anew. If a session ended
+	// without an error and should be opened again, return an error, because nil ends the call. 0: the
+	// call never begins anew. Any other value below 1ms is invalid.
 	HealthyAfter time.Duration
 
 	RetryIf  func(error) bool   // reports whether to retry after an error; nil: always retry
@@ -120,11 +120,10 @@ type Policy struct {
 	// and Waited do not count it. If Enter took a millisecond or more, MaxElapsed and the context
 	// are checked again.
 	//
-	// If Enter returns an error, the attempt is not made and the call stops. If the error is an
-	// [*Error], the call takes the Reason, Cause, Err and Delay of that Error. For any other
-	// error, the Reason is ReasonWait and the Cause is the error. If the context is done by then,
-	// the Reason is ReasonCanceled or ReasonDeadline instead. [Policy.Next] and [Once] never call
-	// Enter.
+	// If Enter returns an error, the call stops without this attempt. If the error is an [*Error], the
+	// call takes the Reason, Cause, Err and Delay of that Error. For any other error, the Reason is
+	// ReasonWait and the Cause is the error. If the context is done by then, the Reason is
+	// ReasonCanceled or ReasonDeadline instead. [Policy.Next] and [Once] never call Enter.
 	Enter func(context.Context, Event) error
 
 	OnEvent func(context.Context, Event) // called for each event, in order; nil: no callback
@@ -167,9 +166,9 @@ func Default() Policy {
 // limit of r retries, pass r + 1. WithMaxAttempts replaces both MaxAttempts and MaxRetries.
 // AttemptCap and MaxElapsed still apply.
 //
-// If n is 0 or below -1, WithMaxAttempts returns an error and p unchanged. It does not accept
-// 0, because a MaxAttempts of 0 means "not set". If p also had a MaxElapsed, its attempts would
-// be unlimited.
+// If n is 0 or below -1, WithMaxAttempts returns an error and p unchanged. It does not accept 0,
+// because a MaxAttempts of 0 means "not set". With a MaxElapsed and a MaxAttempts of 0, p would
+// have unlimited attempts.
 func (p Policy) WithMaxAttempts(n int) (Policy, error) {
 	if n == 0 || n < Unlimited {
 		const write = "write 1 for no retry, or -1 for unlimited"

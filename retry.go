@@ -11,10 +11,11 @@ import (
 
 // Do calls fn until fn returns nil, or until p or ctx ends the call.
 //
-// Do calls fn in the caller's goroutine and does not recover a panic in fn. The context of fn
-// is ctx, or a context that ends earlier if p has an AttemptTimeout. Do returns nil as soon as
-// fn returns nil, even if ctx has been canceled by then. Otherwise Do returns an [*Error]. A
-// call whose first attempt succeeds allocates nothing, unless p has an AttemptTimeout.
+// Do calls fn in the caller's goroutine and does not recover a panic in fn. The context of fn is
+// ctx, or a context that ends earlier if p has an AttemptTimeout. Do returns nil as soon as fn
+// returns nil, even if ctx has been canceled by then. If the call stops without a success, Do
+// returns an [*Error]. A call whose first attempt succeeds allocates nothing, unless p has an
+// AttemptTimeout.
 //
 // The context does not contain the number of the attempt: there is no AttemptFrom(ctx). If fn
 // needs this number, count the attempts in a variable outside fn, as in the example
@@ -44,7 +45,7 @@ func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
 func run(ctx context.Context, p *Policy, fn func(context.Context) error, failure error) error {
 	var c call
 	c.prepare(ctx, p)
-	defer c.refund() // in case fn or a function of the policy panics
+	defer c.refund() // gives the tokens back if fn or a function of the policy panics
 	if failure != nil {
 		c.Attempts, c.number, c.Err = 1, 1, failure
 	}
@@ -224,9 +225,8 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 // 10ms, an int of 32 bits overflows within a year.
 func next(n int) int { return min(n, math.MaxInt-1) + 1 }
 
-// execute calls fn with a context that ends after timeout. If timeout is 0 or below, fn gets
-// ctx. ranOut is timeout if fn failed after the timeout had ended the context. Otherwise ranOut
-// is 0.
+// execute calls fn with a context that ends after timeout. If timeout is 0 or below, fn gets ctx.
+// ranOut is timeout if fn failed after the timeout had ended the context, and 0 in all other cases.
 func execute(
 	ctx context.Context, timeout time.Duration, fn func(context.Context) error,
 ) (ranOut time.Duration, err error) {

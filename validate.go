@@ -10,9 +10,9 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// Validate returns nil if p is valid. Otherwise it returns a [*PolicyError] with all faults.
-// Each fault names the field, its value, and what to write instead. After 20 faults, Validate
-// only counts the rest.
+// Validate returns nil if p is valid. If p is invalid, it returns a [*PolicyError] with all faults.
+// Each fault names the field, its value, and what to write instead. After 20 faults, Validate only
+// counts the rest.
 //
 // Validate calls no function of p. It checks a Backoff or Jitter only if its type is from this
 // package, and not a pointer to such a type. It calls no method of other types.
@@ -26,10 +26,10 @@ func (p Policy) Validate() error {
 // A PolicyError says why a policy is invalid. [Policy.Validate] and the decoders return it. It
 // is also the Cause of an [Error] with ReasonInvalid.
 type PolicyError struct {
-	of     string        // "class" and the name of an invalid Class; "": a policy is invalid
+	of     string        // for an invalid Class: "class" and its name; "" for a policy
 	faults faults        // the faults of a policy or Class in Go
 	text   *strict.Error // the faults of a JSON or YAML text; nil: the policy is in Go
-	also   error         // what else stopped the call; nil: nothing else
+	also   error         // an error that would have stopped the call anyway, or nil
 }
 
 // Findings returns the faults, at most 20. If the text form has no key for a field, the Finding

@@ -117,8 +117,8 @@ type inspected struct {
 	retryAfter time.Duration
 }
 
-// read reads the tree of err. timedOut says that an error around err is a timeout or the end of
-// a context. inner says that err is the failure of an inner call.
+// `read` inspects the tree of err. timedOut says that an error around err is a timeout or the end
+// of a context. inner says that err is the failure of an inner call.
 func (in *inspected) read(err error, timedOut, inner bool) {
 	for {
 		switch e := err.(type) {
@@ -176,8 +176,8 @@ func isEnd(err error) bool {
 	return ok && (e.Is(context.Canceled) || e.Is(context.DeadlineExceeded))
 }
 
-// ask reads errors that err hides: its method As finds them, and its method Unwrap does not
-// return them.
+// ask reads errors that err hides. The method As of err finds these errors, and its method Unwrap
+// does not return them.
 func (in *inspected) ask(err asker) {
 	var e *Error
 	if err.As(&e) {

@@ -56,9 +56,9 @@ func IfErr(matches func(error) bool) func(Outcome) (bool, error) {
 type Rules []Rule
 
 // Classify lets you use rules without a pipeline. Assign it to the Classify of a policy. If the
-// rule that matches err says Retry, Classify returns a class with the Policy, Attempts and Delay
-// of this rule. The class has no name. Otherwise Classify returns a class that is not retried.
-// The rules get an Outcome in which only Err is set.
+// rule that matches err says Retry, Classify returns a class with the Policy, Attempts and Delay of
+// this rule. The class has no name. For any other err, Classify returns a class that is not
+// retried. The rules get an Outcome in which only Err is set.
 //
 // If the When, Attempts or Delay of a rule returns an error, err is not retried. The Cause of the
 // class contains the errors of these functions, and the text of the [retry.Error] shows this

@@ -14,8 +14,8 @@ import (
 
 // WholeBody returns a Check that also reads the body of a response. It first calls check, and reads
 // up to limit bytes of the body if check accepts the response. If the body breaks off within these
-// bytes, the attempt has failed. Otherwise the caller reads these bytes from memory. The caller
-// reads the rest of a longer body as it arrives.
+// bytes, the attempt has failed. If the body does not break off, the caller reads these bytes from
+// memory. The caller reads the rest of a longer body as it arrives.
 //
 // WholeBody does not read a body whose Content-Length is above limit, a stream of events
 // (text/event-stream), or the connection after a 101. If limit is 0 or less, no body is read. If

@@ -67,7 +67,7 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	}
 	done := make(chan any, 1)
 	go func() {
-		defer func() { done <- recover() }() // otherwise a panic would crash the program
+		defer func() { done <- recover() }() // so that a panic does not crash the program
 		a.drain(resp.Body, limit, text)
 	}()
 	timer := time.NewTimer(discardTime)

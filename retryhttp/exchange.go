@@ -134,7 +134,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 	if x.policy.AttemptTimeout > 0 {
 		tooLate = &timeoutError{x.policy.AttemptTimeout}
 		inTime = context.AfterFunc(ctx, func() {
-			if x.req.Context().Err() == nil { // otherwise the attempt ends with the request
+			if x.req.Context().Err() == nil { // if the request has ended, its attempt has ended too
 				a.cancel(tooLate)
 			}
 		})

@@ -6,7 +6,8 @@ const (
 	// lentName is a header of a request. Its value is how many retries the server may make, together
 	// with all servers that it calls.
 	lentName = "Retry-Budget"
-	// spentName is a header of a response. Its value is how many retries these servers have made.
+	// spentName is a header of a response. Its value is how many retries the server and the servers
+	// below it have made.
 	spentName = "Retry-Budget-Spent"
 )
 

@@ -178,7 +178,7 @@ func (e *evidence) forbidRepeats(req *http.Request, http2 bool) {
 		if !http2 && (req.Body == nil || req.Body == http.NoBody) {
 			getBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil }
 			req.Body, _ = getBody()
-			req.TransferEncoding = []string{"identity"} // otherwise a TRACE is sent in chunks
+			req.TransferEncoding = []string{"identity"} // so that a TRACE is not sent in chunks
 		}
 	}
 	if getBody == nil {

@@ -1,9 +1,9 @@
 // Package retryjob runs one attempt of a job from a job queue and decides what happens next:
 // the job is done, it runs again after a delay, or it becomes a dead letter with a reason.
 //
-// A queue hands the attempts of one job to different workers in different processes, perhaps
-// hours apart. So a job cannot be retried by a loop that waits, such as [retry.Do]. [Run] makes
-// a single attempt of a job. Its policies, decisions, errors and events are those of retry.Do:
+// A queue hands the attempts of one job to different workers in different processes, perhaps hours
+// apart. So a job cannot be retried by a loop that waits, such as [retry.Do]. [Run] makes a single
+// attempt of a job. Run has the same policies, decisions, errors and events as retry.Do:
 //
 //	job := retryjob.Job{Key: row.ID, Attempt: row.Attempts, Began: row.FirstRunAt}
 //	retryjob.Run(ctx, policy, job,

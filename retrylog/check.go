@@ -42,8 +42,8 @@ func (c Call) Check(p retry.Policy) error {
 }
 
 // ByCode returns the records of the decisions that [Call.Check] accepts because a function of the
-// program made them: RetryIf, Classify, Wait or [retry.Permanent]. Such a record is a stop for a
-// reason that p alone cannot give, or a retry after a failure of unknown class. The class is
+// program made them: RetryIf, Classify, Wait or [retry.Permanent]. Each of these records is a stop
+// for a reason that p alone cannot give, or a retry after a failure of unknown class. The class is
 // unknown if the log names a class, or if p has a Classify. ByCode ends before the first record
 // that Check rejects.
 func (c Call) ByCode(p retry.Policy) []Record {
@@ -162,7 +162,8 @@ func (j judge) compareStop(e retry.Event) (byCode bool, err error) {
 	return byCode, err
 }
 
-// gives returns the error for a stop that has another reason than the policy gives.
+// gives returns the error for a call that stopped for a wrong reason. The parameter reason is the
+// reason that the policy gives.
 func gives(reason retry.Reason) error {
 	if reason == retry.ReasonRetry {
 		return errors.New("the policy says to retry")
@@ -173,7 +174,7 @@ func gives(reason retry.Reason) error {
 // decide computes the decision of e again with the policy. If the class of the failure is
 // unknown, decide assumes a class with the delay of e.
 func (j judge) decide(e retry.Event) retry.Decision {
-	p := j.policy.ForJob(0) // allows the long Retry-After of a job, because e may come from a job
+	p := j.policy.ForJob(0) // e may come from a job, whose Retry-After may be longer
 	p.RetryIf = nil
 	if !j.hasNoClass(e) {
 		// The delay of this class is always the delay of e, so only the limits of the policy matter.

@@ -26,7 +26,7 @@ import (
 // count of the calls in progress, because a call that panics does not report its end.
 type Counters struct {
 	mu      sync.Mutex // guards the fields below
-	sum     Snapshot   // Stops has only the counted reasons, and Budgets is nil
+	sum     Snapshot   // the numbers so far; Stops has only the counted reasons, and Budgets is nil
 	budgets map[string]*retry.Budget
 }
 

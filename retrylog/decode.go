@@ -14,16 +14,16 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A key is a known key of a line.
+// A key describes a key of a log line that this version knows.
 type key struct {
-	index int  // the index in a values; a key of fields has the same index in fields
+	index int  // the index in values.texts, and in the list "fields" if the key is there
 	place bool // whether the value names the source of a line, such as a pod
 	group bool // whether the value may be an object that contains place keys
 	text  bool // whether a value that is not a JSON string is ignored
 }
 
-// keys contains all known keys. The keys of fields have the first indexes, in the order of
-// fields.
+// keys contains all known keys. The keys of the list "fields" come first, and have the same indexes
+// as in that list.
 var keys = keysOf(fields)
 
 func keysOf(fields []field) map[string]*key {
@@ -83,7 +83,7 @@ func (l *Reader) decode(line []byte, from string, isCarried bool) {
 		begin = len(beforeEvent.Find(line[:min(len(line), longestPrefix)]))
 	}
 	event := bytes.TrimLeft(line[begin:], "\x00")
-	nuls := len(event) < len(line)-begin // a power failure left NUL bytes
+	nuls := len(event) < len(line)-begin // true: a power failure left NUL bytes
 	l.next.Text = event
 	switch {
 	case bytes.HasPrefix(event, []byte("{")):
@@ -159,9 +159,9 @@ func (l *Reader) decodeObjects(prefix, data []byte, from string, torn, isCarried
 }
 
 // beginning matches the first characters of an event in JSON, as a Writer or slog's JSONHandler
-// writes it. It cannot match inside a JSON string, because quotation marks are escaped there. It
-// may match an object inside another object. Then the outer object counts as cut off, and the
-// inner object is not an event, because it lacks required keys.
+// writes it. It cannot match inside a JSON string, because quotation marks are escaped there. If it
+// matches an object inside another object, the outer object counts as cut off. The inner object is
+// not an event, because it lacks required keys.
 var beginning = regexp.MustCompile(`\{("key":"([^"\\]|\\.)*",)?"(kind|time)":`)
 
 // mostInLine is the largest number of JSON values that are read from one line. A program that
@@ -185,7 +185,7 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 		if next := beginning.FindIndex(data[begin+1:]); next != nil {
 			end = begin + 1 + next[0]
 		}
-		part, _, nuls := bytes.Cut(data[begin:end], []byte{0}) // NUL bytes of a power failure
+		part, _, nuls := bytes.Cut(data[begin:end], []byte{0}) // a power failure may leave NUL bytes
 		in, whole, err := json.NewDecoder(bytes.NewReader(part)), len(all), error(nil)
 		for err == nil && len(all) < mostInLine {
 			var object json.RawMessage
@@ -212,7 +212,7 @@ func (l *Reader) add(r Record, prefix []byte, from string) {
 	v := l.v
 	r.Line, r.Logged = l.next.Number, v.logged()
 	r.Source = cmp.Or(group(sources, prefix), v.firstText(places), from)
-	if v.get("rule") != "" { // otherwise "task" is a key of another program
+	if v.get("rule") != "" { // without "rule", the key "task" is from another program than retryflow
 		r.Task = v.get("task")
 	}
 	e := &r.Event
@@ -270,7 +270,7 @@ func timeOf(prefix []byte) time.Time {
 }
 
 // group returns the text that a capturing group of the pattern matched, or "" if the pattern does
-// not match. At most one of its groups may match.
+// not match. At most one of the groups of the pattern may match.
 func group(pattern *regexp.Regexp, text []byte) string {
 	if len(text) == 0 {
 		return ""

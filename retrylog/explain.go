@@ -135,7 +135,7 @@ func appendFacts(text []byte, e *retry.Event) []byte {
 	return text
 }
 
-// countedFrom follows the Number of an attempt if the call has begun anew.
+// If the call has begun anew, countedFrom is the text after the Number of an attempt.
 const countedFrom = " counted from the last attempt that ran past HealthyAfter"
 
 // appendStopped appends how many attempts a call made before it stopped.

@@ -41,7 +41,7 @@ func (e *LineError) Unwrap() error { return e.Err }
 // because Read finds no event in a group. If an event has a key twice, Read uses the last value.
 //
 // After a crash, a line may be incomplete or contain NUL bytes. Read still returns all complete
-// records, also those after the crash. For the first incomplete line it returns a [LineError]
+// records, even the records after the crash. For the first incomplete line it returns a [LineError]
 // that wraps [ErrCutOff]. A line of more than 4 MiB counts as incomplete. If a complete event
 // cannot be read, Read stops and returns a LineError for its line.
 //

@@ -6,7 +6,7 @@ import "github.com/goretry/retry"
 const (
 	unbegun   = 1 << iota // the reason can stop a call before its first attempt
 	waiting               // the reason can stop a call during a wait
-	refused               // the reason can refuse a job that a queue has delivered again
+	refused               // a job that a queue has delivered again can be refused for the reason
 	mayCause              // the reason may have a Cause
 	mustCause             // the reason always has a Cause
 )

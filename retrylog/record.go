@@ -80,8 +80,8 @@ var fields = []field{
 	{"cause", func(r *Record) any { return &r.Event.Cause }, ended, false},
 }
 
-// bare returns r without a Number that equals its Attempt, and without the Reason of a retry. A
-// log leaves both out.
+// bare returns r without a Number that equals its Attempt, and without the Reason of a retry. A log
+// leaves out both.
 func (r Record) bare() Record {
 	e := &r.Event
 	if e.Number == e.Attempt {
@@ -96,7 +96,8 @@ func (r Record) bare() Record {
 // isZero reports whether a field of r is zero.
 func (f field) isZero(r *Record) bool { return reflect.ValueOf(f.pointer(r)).Elem().IsZero() }
 
-// String returns the line of r in the text of [Explain], with its error.
+// String returns the line that [Explain] writes for r. The line ends with the error of r, if r has
+// an error.
 func (r Record) String() string { return string(r.appendLine(nil, true)) }
 
 // MarshalJSON returns the JSON of [retry.Event.MarshalJSON] with up to two more fields. If r has

@@ -33,8 +33,8 @@ import (
 //   - an event out of order
 //   - a Number above Max, or a Max that changes in a call
 //   - a Delay that is not Draw(Seed, Number, Lo, Hi)
-//   - an error that differs from the error in the event before, although both belong to one
-//     attempt
+//   - an error that differs from the error in the event before, although both events are about the
+//     same attempt
 //   - a field that events of this kind do not have
 //   - a Time that falls behind Elapsed by more than a day between two events
 //
@@ -46,7 +46,7 @@ import (
 // next worker may be up to a second behind. So Elapsed may go back by up to a second between two
 // attempts. Replay allows this in all calls, because a log does not say whether a call is a job.
 func Replay(records []Record) (calls []Call, err error) {
-	running := map[string]int{} // the index in calls of each running call, by its key
+	running := map[string]int{} // for the key of each running call: the index of the call in calls
 	for i, r := range records {
 		r.Line = cmp.Or(r.Line, i+1) // a record without a Line gets its position
 		index, ok := running[r.Key]

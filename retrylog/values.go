@@ -14,9 +14,9 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// values contains the value of each known key of a line as text. If the line is JSON, it contains
-// the keys of one object in the line. If a key occurs twice, its last value counts. A text may be
-// a part of the line.
+// values contains the value of each known key of a line as text. If the line is JSON, all of these
+// keys are in one object of the line. If a key occurs twice, its last value counts. A text may be a
+// part of the line.
 type values struct {
 	texts [][]byte // the value of each key, by key.index
 	has   []bool   // whether the line has the key, by key.index
@@ -27,8 +27,8 @@ func newValues() *values {
 	return &values{texts: make([][]byte, len(keys)), has: make([]bool, len(keys))}
 }
 
-// object adds the known keys of a JSON object to v. It stores a group as "{}" and adds the place
-// keys inside it. outer is false for the object of a group.
+// object adds the known keys of a JSON object to v. For a group, it stores "{}" and adds the place
+// keys inside the group. outer is false for the object of a group.
 func (v *values) object(object []byte, outer bool) {
 	for name, value := range strict.Members(object) {
 		k := keys[string(name)]
@@ -100,8 +100,8 @@ func (v *values) clear() {
 	}
 }
 
-// firstText returns the first value that is neither empty nor "-", of the keys with these
-// indexes.
+// firstText looks at the values of the keys with these indexes, in order. It returns the first
+// value that is neither empty nor "-".
 func (v *values) firstText(indexes []int) string {
 	for _, i := range indexes {
 		if text := v.texts[i]; len(text) > 0 && string(text) != "-" {
@@ -170,8 +170,9 @@ func (f *valueFault) Error() string {
 	return fmt.Sprintf("%s is %.60q: write %s", f.key, f.text, f.write)
 }
 
-// isCut reports whether the line was cut off within this value. The key must be the last key of
-// the line, and the text must lack the "s" at the end of a duration.
+// isCut reports whether the line was cut off within this value. It is true if the key of the value
+// is the last key of the line, and the value lacks the "s" at the end of a duration. last is the
+// last key of the line.
 func (f *valueFault) isCut(last string) bool {
 	return f.key == last && !strings.HasSuffix(f.text, "s")
 }

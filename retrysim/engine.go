@@ -316,8 +316,8 @@ func (e *engine) newRequest() (r *request) {
 	return r
 }
 
-// enter starts an admitted request if a worker is idle. Otherwise it puts the request into the
-// queue.
+// enter starts an admitted request if a worker is idle. If no worker is idle, enter puts the
+// request into the queue.
 func (e *engine) enter(r *request) {
 	if r.hasWorker() {
 		e.start(r)

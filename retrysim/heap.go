@@ -5,9 +5,12 @@ package retrysim
 type event struct {
 	at    int64    // nanoseconds since the start
 	key   uint64   // the kind in the high byte, and the number of the push in the other bytes
-	r     *request // the request that the event is about; nil if it is about a service
-	index int32    // the index of the service, if r is nil
-	gen   uint32   // the generation of the request or the arrival, or the index of an edge
+	r     *request // the request that the event is about; nil if the event is about a service
+	index int32    // the index of the service; used only if r is nil
+
+	// gen is the generation of the request or of the arrival. For evTimeout, gen is the index of
+	// the edge.
+	gen uint32
 }
 
 const kindShift = 56
@@ -37,7 +40,7 @@ func (h *heap) pop() event {
 	events := h.events
 	top, n := events[0], len(events)-1
 	ev := events[n]
-	events[n] = event{} // otherwise the array would keep the request in memory
+	events[n] = event{} // so that the array does not keep the request in memory
 	h.events = events[:n]
 	i := 0
 	for first := 1; first < n; first = 4*i + 1 {

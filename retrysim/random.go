@@ -7,9 +7,9 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Random numbers must be the same on every platform. So this file does not use math.Log, whose
-// last bit differs between platforms. It also converts each product to float64 before adding it.
-// Otherwise some processors would fuse the multiplication and the addition, and round once
+// Random numbers must be the same on every platform. So this file does not use math.Log, whose last
+// bit differs between platforms. It also converts each product to float64 before adding it. Without
+// the conversion, some processors would fuse the multiplication and the addition, and round once
 // instead of twice.
 
 // A stream is a source of random numbers. Each service has several streams. So the calls arrive

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	mostAttempts = 1_000_000 // the most attempts at a service that one call from outside may cause
+	mostAttempts = 1_000_000 // the most attempts that one call from outside may cause at a service
 	endless      = 1000      // the assumed limit of a call that has no limit on attempts
 	largeRun     = 200_000   // a system is divided if its run takes more events than this
 	leastPool    = 50        // the least size of a divided pool: chance dominates in smaller pools

@@ -9,9 +9,9 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// audit checks the journal and the dead letters after all jobs have ended. Because of the
-// crashes, it cannot know how often each job should have run. The parameter `faults` describes
-// the crashes in the output of the test.
+// audit checks the journal and the dead letters after all jobs have ended. Because of the crashes,
+// it cannot know how often each job should have run. The parameter `faults` is the text that
+// describes the crashes in the output of the test.
 func audit(
 	t *testing.T, e Engine, q Queue, j *journal, keys []string, crashes int, faults string,
 ) {

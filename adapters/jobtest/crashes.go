@@ -33,7 +33,8 @@ func succeeds(key string, attempt int) bool {
 // longest is the upper limit for the random duration of an attempt in Kills and Restarts.
 const longest = 100 * time.Millisecond
 
-// faultDo returns the function that runs an attempt of a job in Kills and Restarts.
+// faultDo returns a function for Work. In Kills and Restarts, this function runs the attempts of
+// all jobs.
 func faultDo(j *journal) func(ctx context.Context, key string, attempt int) error {
 	return func(ctx context.Context, key string, attempt int) error {
 		return j.around(key, attempt, func() error {
@@ -94,8 +95,8 @@ func Kills(t *testing.T, e Engine, kills int) {
 // [Stranger].
 const PlantedPrefix = "planted-"
 
-// killAll starts processes that follow the order o, and kills each of them. It does so as often
-// as kills says, with atOnce processes at a time.
+// killAll starts processes that follow the order o, and kills each of them. The parameter kills is
+// the number of processes in all, and atOnce is how many of them run at once.
 func killAll(ctx context.Context, t *testing.T, j *journal, kills, atOnce int, o order) {
 	t.Helper()
 	var killers sync.WaitGroup

@@ -43,9 +43,9 @@ type Engine struct {
 	// processes.
 	Open func(ctx context.Context, name string) (Queue, error)
 
-	// Unit is the shortest delay that makes sense for the queue. The policies of the tests have
-	// delays of 1 to 3 units. If the queue stores whole seconds, use a second. If the queue polls,
-	// use a few times its poll interval. Otherwise 50ms is a good value.
+	// Unit is the shortest delay that makes sense for the queue. The policies of the tests have delays
+	// of 1 to 3 units. If the queue stores whole seconds, use a second. If the queue polls, use a few
+	// times its poll interval. For any other queue, 50ms is a good value.
 	Unit time.Duration
 
 	// Late is how late an attempt may begin after its planned time. Choose it for the precision of
@@ -61,9 +61,9 @@ type Engine struct {
 	// the worker of a job stops in the last attempt, the job must become a dead letter.
 	Uncounted bool
 
-	// InProcess says that the queue lives in the memory of this process, so that no other process
-	// can open it. Run then leaves out the jobs whose worker is killed or panics. Kills and
-	// Redrive fail, so test the Redrive of such a queue without this package.
+	// InProcess says that the queue lives in the memory of this process, so that no other process can
+	// open it. Run then leaves out the jobs whose worker is killed or panics. Kills and Redrive fail.
+	// Test the Redrive of a queue in memory without this package.
 	InProcess bool
 
 	// Forgets says that the queue's server may forget its last deliveries when a worker or the

@@ -43,7 +43,7 @@ func Load(t *testing.T, e Engine, jobs int) {
 type load struct {
 	policy retry.Policy
 	events bytes.Buffer // the events of all jobs, as lines of a log
-	ended  atomic.Int64 // the number of the events CallFinished
+	ended  atomic.Int64 // how many of the events are a CallFinished
 
 	mu   sync.Mutex       // guards runs
 	runs map[string][]int // for each job, the numbers of its attempts in the order in which they ran

@@ -35,8 +35,8 @@ const outputFile = "output"
 // orderVariable is the environment variable that contains the order of a process, as JSON.
 const orderVariable = "RETRY_JOBTEST_ORDER"
 
-// obey returns at once if this process was started without an order. Otherwise obey follows the
-// order, and exits.
+// obey returns at once if this process was started without an order. If there is an order, obey
+// follows it, and exits.
 func obey(e Engine) {
 	text, ordered := os.LookupEnv(orderVariable)
 	if !ordered {

@@ -30,13 +30,14 @@ import (
 //
 // The rows are:
 //
-//   - success in the first attempt and in a later one;
+//   - success in the first attempt and in a later attempt;
 //   - jobs that use up the limit of the policy, their own limit, or AttemptCap;
 //   - NonRetryable, Permanent, RetryIf, an empty Budget, AttemptTimeout, and MaxElapsed over
 //     the whole life of a job;
 //   - classes of errors: a class with a limit and delays, a class with its own count, and an
 //     invalid class;
-//   - a retry.After that is shorter than MaxRetryAfter, a longer one, and one of five hours;
+//   - a wait of retry.After that is shorter than MaxRetryAfter, a wait that is longer, and a wait
+//     of five hours;
 //   - a policy without delays, and more attempts than queues allow by default;
 //   - errors of 1 MiB, and errors with control characters and invalid UTF-8;
 //   - a worker that stops, a worker whose attempt panics, and workers that are killed in the
@@ -224,7 +225,7 @@ func work(
 	}()
 	err := until(working, done)
 	if working.Err() != nil {
-		err = nil // Work has failed or ctx is done: return that error
+		err = nil // return the error of Work or of ctx in place of this error
 	}
 	stop()
 	return errors.Join(err, <-result, ctx.Err())

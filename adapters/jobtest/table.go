@@ -16,7 +16,7 @@ import (
 type row struct {
 	name   string
 	policy retry.Policy
-	limit  int    // the job's own limit on attempts; 0 if it has none
+	limit  int    // the job's own limit on attempts; 0 if the job has none
 	script []step // what each run does; later runs repeat the last step
 
 	stopIn  int // the worker is stopped in this run, and another worker starts; 0: never
@@ -241,7 +241,7 @@ func rowOf(e Engine, name string) (row, error) {
 	return row{}, fmt.Errorf("the table has no row %q", name)
 }
 
-// `do` returns the function that a worker calls for each attempt of the job of r.
+// A worker calls the result of `do` for each attempt of the job in the row r.
 func (r *row) do(j *journal) func(ctx context.Context, key string, attempt int) error {
 	return func(ctx context.Context, key string, attempt int) error {
 		return j.around(key, attempt, func() error {

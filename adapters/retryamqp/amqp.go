@@ -22,9 +22,9 @@
 //	orders.dead         dead letters: DeadLetterOf reads them
 //	orders.wait.1024ms  messages that wait for 1024 ms; each delay has such a queue
 //
-// The package declares a wait queue when a message first needs the queue. Each delay needs a
-// queue of its own: RabbitMQ delivers the messages of a queue in order, so a short delay would
-// wait for a long one.
+// The package declares a wait queue when a message first needs the queue. Each delay needs a queue
+// of its own: RabbitMQ delivers the messages of a queue in order, so a message with a short delay
+// would wait for a message with a long delay.
 //
 // To limit the number of wait queues, the package rounds delays up, for example to 1024, 1152,
 // 1280 or 1408 ms. From 1024 to 2048 ms, there are eight such steps. So a delay is at most an
@@ -96,8 +96,8 @@ import (
 // even if RabbitMQ does not read from them.
 type Retries struct {
 	// Workers is how many messages one call of Consume handles at once. The maximum is 65,535. If
-	// Workers is 0 or below, Consume handles 10 messages at once. A call of Consume publishes its
-	// copies one after the other.
+	// Workers is 0 or below, Consume handles 10 messages at once. One call of Consume copies one
+	// message at a time to another queue, whatever Workers is.
 	Workers int
 
 	// Config is the argument of [amqp.DialConfig] for both connections. It may contain TLS

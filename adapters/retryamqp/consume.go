@@ -34,9 +34,9 @@ import (
 // # How attempts are counted
 //
 // A header of the message counts the attempts that have ended. The server itself counts the
-// attempts whose worker was killed. It delivers such a message again as soon as the connection
-// breaks. An attempt is not counted if it is interrupted because ctx is done. Another header
-// counts the failures of each [retry.Class].
+// attempts whose worker was killed. It delivers the message of a killed worker again as soon as the
+// connection breaks. An attempt is not counted if it is interrupted because ctx is done. Another
+// header counts the failures of each [retry.Class].
 //
 // The header [MaxAttemptsHeader] of a message can lower the policy's limit for this message. If
 // the headers of this package cannot be parsed, the message becomes a dead letter, and handle
@@ -105,7 +105,7 @@ func (w *worker) start(ctx context.Context) (deliveries <-chan amqp.Delivery, er
 	w.canceled = w.channel.NotifyCancel(make(chan string, 1))
 	err = w.ask(ctx, func() error {
 		if _, err := w.channel.QueueDeclarePassive(w.queue, true, false, false, false, nil); err != nil {
-			return err // a new queue would not be bound to an exchange
+			return err // do not declare the queue here: it would not be bound to an exchange
 		}
 		if err := cmp.Or(w.work().declare(w.channel), w.dead().declare(w.channel)); err != nil {
 			return err
@@ -129,8 +129,8 @@ func (w *worker) ended(ctx context.Context) error {
 	select {
 	case <-w.canceled:
 	default:
-		// The server has not canceled the consumer. So the method leave has, after a handler called
-		// runtime.Goexit.
+		// The server has not canceled the consumer, so the method `leave` has canceled it. This happens
+		// if a handler calls runtime.Goexit.
 		return errors.New("a handler has called runtime.Goexit")
 	}
 	var gone *amqp.Error
@@ -165,13 +165,13 @@ func (w *worker) stop(ctx context.Context, deliveries <-chan amqp.Delivery) erro
 }
 
 // giveBack gives the interrupted messages back to the queue, so that their attempts are not
-// counted. Call giveBack after stop. Otherwise the server would deliver the messages to this
-// worker again.
+// counted. Call stop before giveBack, because the server could deliver the messages to this worker
+// again before stop.
 func (w *worker) giveBack(ctx context.Context) error {
 	for _, d := range w.interrupted {
 		m, malformed := read(d)
 		var err error
-		if malformed == nil { // a copy would lack the malformed headers
+		if malformed == nil { // if headers are malformed, a copy would lack them
 			err = w.wait(ctx, m, max(0, time.Until(m.due)), m.attempt-1)
 		}
 		if malformed != nil || errors.Is(err, errTooLarge) { // the server counts the attempt

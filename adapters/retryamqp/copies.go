@@ -83,10 +83,10 @@ func (c *copies) publish(ctx context.Context, to queue, p amqp.Publishing) error
 		return c.link.until(ctx, func() error { return c.try(ctx, to, p) })
 	})
 	if ctx.Err() != nil && err != nil {
-		c.over = context.Cause(ctx) // each further copy would also wait for c.grace
+		c.over = context.Cause(ctx) // without c.over, each further copy would wait for c.grace
 		return c.over
 	}
-	return retry.Unwrap(err) // not Permanent, so that a retry.Do around Consume goes on
+	return retry.Unwrap(err) // without Permanent, so that a retry.Do around Consume goes on
 }
 
 // `try` tries once to publish a copy.

@@ -15,10 +15,11 @@ import (
 // A message is a delivery together with the values of its headers.
 type message struct {
 	amqp.Delivery
-	attempt    int       // the number of this attempt
-	limit      int       // the message's own limit on attempts; 0 if it has none
-	began, due time.Time // MaxElapsed counts from began; a zero due means now
-	classes    map[string]int
+	attempt int            // the number of this attempt
+	limit   int            // the message's own limit on attempts; 0 if the message has none
+	began   time.Time      // the time from which MaxElapsed counts
+	due     time.Time      // when the message may be handled; a zero time means now
+	classes map[string]int // the number of failed attempts of each class
 }
 
 func (m message) job() retryjob.Job {
@@ -33,7 +34,8 @@ func (m message) job() retryjob.Job {
 
 // `read` parses the headers of a delivery. A producer may have written any of these headers, so
 // `read` corrects impossible counts. If a header is malformed, `read` returns an error, and the
-// message becomes a dead letter. For this, `read` also returns the message.
+// message becomes a dead letter. Even then `read` returns the message, because the dead letter is a
+// copy of the message.
 func read(d amqp.Delivery) (message, error) {
 	m := message{Delivery: d, attempt: AttemptOf(d), began: d.Timestamp}
 	var errs []error
@@ -86,7 +88,7 @@ func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 	all[attemptsHeader] = int64(attempts)
 	all[beganHeader] = m.began.UnixMilli()
 	if len(m.classes) > 0 {
-		text, _ := json.Marshal(m.classes) // encoding such a map cannot fail
+		text, _ := json.Marshal(m.classes) // encoding a map of numbers cannot fail
 		all[classesHeader] = string(text)
 	}
 	maps.Copy(all, headers)

@@ -15,8 +15,8 @@ type queue struct {
 	args amqp.Table
 }
 
-// `kept` has the arguments for a queue whose messages stay until they are acknowledged. Without
-// x-delivery-limit, RabbitMQ 4.0 and later drop a message after 20 deliveries.
+// `kept` contains the arguments for a queue that keeps its messages until they are acknowledged.
+// Without x-delivery-limit, RabbitMQ 4.0 and later drop a message after 20 deliveries.
 var kept = amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}
 
 func (r *Retries) work() queue { return queue{r.queue, kept} }

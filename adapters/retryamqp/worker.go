@@ -31,9 +31,9 @@ type worker struct {
 }
 
 // `use` connects a worker, calls f with it, and closes its connections. The worker has only one
-// channel. If it had several, the server would close the channels of a killed worker one after
-// the other. Meanwhile it would deliver the messages of the closed channels to the open ones,
-// and count each delivery as an attempt.
+// channel. If a worker had several channels and were killed, the server would close the channels
+// one after the other. Meanwhile it would deliver the messages of the closed channels to the
+// channels that are still open, and count each delivery as an attempt.
 func (r *Retries) use(ctx context.Context, grace time.Duration, f func(*worker) error) (err error) {
 	in, err := r.connect(ctx)
 	if err != nil {
@@ -134,8 +134,8 @@ func (w *worker) leave(ctx context.Context) error {
 	return w.cancel(ctx)
 }
 
-// bury moves a message to the dead letters. If the dead letter is too large, bury leaves out
-// the headers of the message, and then also its body.
+// bury moves a message to the dead letters. If the dead letter is too large, bury leaves out the
+// headers of the message. If it is still too large, bury leaves out the body of the message.
 func (w *worker) bury(ctx context.Context, m message, o retryjob.Outcome) error {
 	dead, headers := o.DeadLetter(m.job()), amqp.Table{}
 	for _, leftOut := range []string{"", "headers", "headers and body"} {

@@ -37,10 +37,10 @@
 //
 // # Limits
 //
-// The policy of the worker limits the attempts. asynq.MaxRetry(n) in NewTask lowers the limit
-// of one task to n + 1 attempts. If a worker is killed, its attempt counts, and asynq delivers
-// the task again one to two minutes later. If the killed attempt was the last one, the task
-// does not run again, and is archived.
+// The policy of the worker limits the attempts. asynq.MaxRetry(n) in NewTask lowers the limit of
+// one task to n + 1 attempts. If a worker is killed, its attempt counts, and asynq delivers the
+// task again one to two minutes later. If the killed attempt was the last attempt, the task does
+// not run again, and is archived.
 //
 // When a server of asynq stops, it waits for its handlers for the ShutdownTimeout, which is 8
 // seconds by default. Then the server cancels the contexts of the handlers and gives their
@@ -48,9 +48,9 @@
 //
 // To limit the time of an attempt, set [retry.Policy.AttemptTimeout], not asynq.Timeout or
 // asynq.Deadline. At the end of a Timeout or Deadline, asynq does not wait for the handler. It
-// delivers the task again, even if the handler is still running. It also ignores a
-// [retry.After] that the handler returns. NewTask disables asynq's default timeout of 30
-// minutes.
+// delivers the task again, even if the handler is still running. After a Timeout or Deadline, asynq
+// also ignores a [retry.After] that the handler returns. NewTask disables asynq's default timeout
+// of 30 minutes.
 //
 // MaxElapsed counts from the call of NewTask, or from the time that the option ProcessAt or
 // ProcessIn sets. NewTask stores this time in a header of the task. If the header is missing,
@@ -165,10 +165,9 @@ func (r *Retries) Configure(config *asynq.Config) {
 	}
 }
 
-// Middleware returns a handler that calls `handler` and applies the policies to its errors.
-// Pass Middleware to the method Use of an asynq.ServeMux, or call Middleware with a handler.
-// Other middleware around this one must return the errors of this one unchanged, or wrapped
-// with %w.
+// Middleware returns a handler that calls `handler` and applies the policies to its errors. Pass
+// Middleware to the method Use of an asynq.ServeMux, or call Middleware with a handler. Other
+// middleware around this handler must return its errors unchanged, or wrapped with %w.
 func (r *Retries) Middleware(handler asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		id, _ := asynq.GetTaskID(ctx)
@@ -209,9 +208,9 @@ func (r *Retries) attempt(
 	return result
 }
 
-// counts reports whether an attempt that returned err counts. If IsFailure returns false for
-// err, the attempt usually does not count. But it counts if the policy ends the task for a
-// reason other than the number of attempts.
+// counts reports whether an attempt that returned err counts. If IsFailure returns false for err,
+// the attempt usually does not count. But the attempt counts if the policy ends the task for
+// another reason than the number of attempts.
 func (r *Retries) counts(policy retry.Policy, attempt int, began time.Time, err error) bool {
 	if err == nil || r.isFailure == nil || r.isFailure(err) {
 		return true
@@ -348,8 +347,8 @@ func (r *Retries) delay(n int, err error, task *asynq.Task) time.Duration {
 	return toFullSecond(time.Now().Add(d.Hi))
 }
 
-// toFullSecond returns the time until the first full second at or after due, 0 if due has
-// passed.
+// toFullSecond returns the time until the first full second at or after due. If due has passed, it
+// returns 0.
 func toFullSecond(due time.Time) time.Duration {
 	if !due.After(time.Now()) {
 		return 0

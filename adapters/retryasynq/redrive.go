@@ -22,7 +22,7 @@ const kept = time.Hour
 // Redrive runs the dead letters of a queue again. Each task gets all its attempts again, and
 // runs at the first full second after its time in o.Window. Redrive skips
 //
-//   - tasks that an operator has archived, except in the second in which their last attempt
+//   - tasks that an operator has archived, unless this was in the second in which the last attempt
 //     failed;
 //   - tasks whose new ID or whose lock of asynq.Unique belongs to another task.
 //
@@ -72,7 +72,8 @@ func redriveAll(
 		client:    asynq.NewClientFromRedisClient(connection),
 		inspector: asynq.NewInspectorFromRedisClient(connection),
 	}
-	archived, err := archivedIn(r.inspector, queue) // first list all: moving tasks shifts the pages
+	// List all tasks before the first move, because each move shifts the pages.
+	archived, err := archivedIn(r.inspector, queue)
 	for _, task := range archived {
 		if err == nil {
 			err = ctx.Err()
@@ -131,8 +132,9 @@ func archivedIn(inspector *asynq.Inspector, queue string) (all []*asynq.TaskInfo
 	}
 }
 
-// move enqueues a copy of an archived task, which runs at the time due, and deletes the
-// archived task. It returns false if the task is no longer archived or has another last error.
+// move enqueues a copy of an archived task, which runs at the time due, and deletes the archived
+// task. It returns false in two cases: the task is not archived any more, or its last error has
+// changed.
 func (r redriver) move(
 	ctx context.Context, task *asynq.TaskInfo, d retryjob.DeadLetter, due time.Time,
 ) (bool, error) {
@@ -233,11 +235,10 @@ func (r redriver) isThere(queue string, anew *asynq.Task, id string) (bool, erro
 	return true, nil
 }
 
-// unlocking is a script that releases the lock of asynq.Unique that a task has. It returns the
-// remaining time of the lock in milliseconds. If the task has no lock, it returns 0. If another
-// task has the lock, it returns -1. The script also stores in the task when the lock would have
-// expired. The next call of Redrive needs this time if this process is killed before the copy
-// has the lock.
+// unlocking is a script that releases a task's lock of asynq.Unique. It returns the remaining time
+// of the lock in milliseconds. If the task has no lock, it returns 0. If another task has the lock,
+// it returns -1. The script also stores in the task when the lock would have expired. The next call
+// of Redrive needs this time if this process is killed before the copy has the lock.
 var unlocking = redis.NewScript(`
 local lock = redis.call("HGET", KEYS[1], "unique_key")
 if not lock or string.sub(lock, 1, #ARGV[2]) ~= ARGV[2] then return 0 end

@@ -130,8 +130,8 @@ func (c *call) pay(err error) error {
 	return quotaErr
 }
 
-// final returns the failure of an attempt as a permanent error whose text also contains the
-// reason.
+// final returns a permanent error that wraps the failure of an attempt, and the reason why there is
+// no retry.
 func final(failure, reason error) error {
 	return retry.Permanent(fmt.Errorf("%w (not retried: %w)", failure, reason))
 }
@@ -224,7 +224,7 @@ func serversWait(err error) time.Duration {
 	}
 	wait := retryhttp.AdviceOf(failed.Response.Response).Wait
 	value := failed.Response.Header.Get("X-Amz-Retry-After")
-	const maxBytes = 128 // AdviceOf also reads only this many bytes of a header
+	const maxBytes = 128 // AdviceOf has the same limit for a header
 	ms, err := strconv.ParseInt(value[:min(len(value), maxBytes)], 10, 64)
 	if err != nil {
 		return wait

@@ -29,10 +29,10 @@
 //
 // # The SDK's quota
 //
-// Without this package, each client of the SDK takes its retries from a quota. With this
-// package, the policy's Budget takes the place of the quota. Without any Budget, only the limits
-// of the policy bound the retries: during an outage, each operation makes all its attempts. If
-// you set Middleware.Retryer, its quota applies too.
+// Without this package, each client of the SDK takes its retries from a quota. With this package,
+// the policy's Budget takes the place of the quota. Without any Budget, only the limits of the
+// policy bound the retries: during an outage, each operation makes all its attempts. If you set
+// Middleware.Retryer, the quota of this Retryer applies in addition to the Budget.
 //
 // # Errors
 //
@@ -93,7 +93,7 @@ func (m Middleware) AddTo(stack *middleware.Stack) error {
 	switch replaced := replaced.(type) {
 	case *awsretry.Attempt:
 		l.sdk = replaced
-	case *loop: // an earlier AddTo, such as the AddTo of the client
+	case *loop: // an earlier AddTo has replaced the SDK's retries
 		l.sdk = replaced.sdk
 	default:
 		return fmt.Errorf("retryaws: the middleware %s is a %T, want the SDK's own: "+

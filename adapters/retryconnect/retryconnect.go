@@ -98,7 +98,7 @@ type Interceptor struct {
 	// own Budgets, so give all clients of a target the same Interceptor. Targets after the first
 	// 1,000 share one Budget. To use no Budgets at all, set NoBudgets.
 	//
-	// A success puts Ratio of a retry back into the Budget. A failure does so too if its code
+	// A success puts Ratio of a retry back into the Budget. A failure puts back as much if its code
 	// shows that the server works, unless the server asks for a wait. The field Budgets of
 	// retrygrpc.Interceptor lists these codes.
 	Budgets func(target string) *retry.Budget

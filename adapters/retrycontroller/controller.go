@@ -28,8 +28,8 @@
 // After a TerminalError, the next change of the object starts again with attempt 1. After a
 // success or a RequeueAfter, the next call is attempt 1 too.
 //
-// If an object changes while it waits for a retry, it is reconciled at once. The same is true
-// for a resync. If such a call fails, it counts as the next attempt.
+// If an object changes or is resynced while it waits for a retry, it is reconciled at once. If this
+// call of your reconciler fails, the call counts as the next attempt.
 //
 // A panic of your reconciler is a failed attempt. The panic then reaches the controller, which
 // by default logs and counts the panic, and retries. If the policy does not allow a retry, the

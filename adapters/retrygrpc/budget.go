@@ -21,12 +21,12 @@ import (
 // gRPC's own retries. All attempts of gRPC's own retries would carry the same number, so
 // together they could exceed the Budget.
 //
-// When the call ends, the trailer retry-budget-spent reports how many retries were spent, and
-// the others go back to the Budgets. If the trailers contain no report, all retries go back. If
-// a call fails without any trailers, all retries count as spent. If there was no connection,
-// all retries go back. A stream ends when RecvMsg returns an error, when its only message has
-// arrived, or when its context is done. If another attempt may follow, one retry is kept for it
-// and not lent.
+// When the call ends, the trailer retry-budget-spent reports how many retries were spent. The other
+// retries go back to the Budgets. If the trailers contain no report, all retries go back. If a call
+// fails without any trailers, all retries count as spent. If there was no connection, all retries
+// go back. A stream ends when RecvMsg returns an error, when its only message has arrived, or when
+// its context is done. If another attempt may follow, one retry is kept for that attempt and not
+// lent.
 //
 // A call whose context has no Budget is unchanged. If limit is below 1, every call is lent 0
 // retries.

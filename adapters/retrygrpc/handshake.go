@@ -21,11 +21,10 @@ var handshakes = []string{"authentication handshake failed: ", "error reading se
 // untrusted reports whether there is no connection because of a permanent error of TLS, such as
 // a certificate that is not accepted. retrynet decides which errors are permanent.
 //
-// An interceptor gets only the text of the TLS error, because grpc-go makes the status of a
-// call from the text of the last connection error. TransportCredentials could store the error
-// itself, but an interceptor does not learn for which connection a call has waited. If grpc-go
-// changes the text, calls with such an error are retried, and the tests with a real server
-// fail.
+// An interceptor gets only the text of the TLS error, because grpc-go makes the status of a call
+// from the text of the last connection error. TransportCredentials could store the error itself,
+// but an interceptor does not learn for which connection a call has waited. If grpc-go changes the
+// text, calls that fail with a TLS error are retried, and the tests with a real server fail.
 func untrusted(s *status.Status) bool {
 	if s.Code() != codes.Unavailable {
 		return false

@@ -11,9 +11,10 @@ import (
 // docs/budget.md says what their values may be. Package retryhttp has the same rules for
 // headers.
 const (
-	// lentName in a request says how many retries its server and all servers below may make.
+	// lentName in a request says how many retries the server and all servers below may make.
 	lentName = "Retry-Budget"
-	// spentName in the trailer of the answer says how many retries they have made.
+	// spentName in the trailer of the answer says how many retries the server and all servers below
+	// have made.
 	spentName = "Retry-Budget-Spent"
 )
 
@@ -67,8 +68,8 @@ func borrowed(ctx context.Context, values []string, limit int) (context.Context,
 	return retry.WithBudget(ctx, l.budget), l
 }
 
-// asked reports whether the request contained lentName. If so, its answer must contain
-// spentName.
+// asked reports whether the request contained lentName. If it did, the answer to this request must
+// contain spentName.
 func (l *loan) asked() bool { return l.budget.Borrowed }
 
 // close ends the loan, and returns the value of spentName for the answer. The retries that are

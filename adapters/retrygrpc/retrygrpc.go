@@ -49,11 +49,10 @@
 // # Streams
 //
 // A stream is retried until the first message from the server arrives. A stream that cannot be
-// opened is retried too. If no attempt opens it, the first RecvMsg returns the error. Each
-// attempt sends your messages again, so do not modify a message before the first message from
-// the server has arrived. A stream is no longer retried once you have sent more than 256 KiB,
-// or once Header has returned headers. The policy's AttemptTimeout bounds the wait for the
-// first message.
+// opened is retried too. If no attempt opens the stream, the first RecvMsg returns the error. Each
+// attempt sends your messages again, so do not modify a message before the first message from the
+// server has arrived. A stream is no longer retried once you have sent more than 256 KiB, or once
+// Header has returned headers. The policy's AttemptTimeout bounds the wait for the first message.
 //
 // [LendBudget] and [BorrowBudget] pass the Budget of a context on to other processes.
 package retrygrpc
@@ -101,10 +100,10 @@ type Interceptor struct {
 	// Budget. Targets after the first 1,000 share one Budget. To use no Budgets at all, set
 	// NoBudgets.
 	//
-	// A success puts Ratio of a retry back into the Budget. A failure does so too if its code
+	// A success puts Ratio of a retry back into the Budget. A failure puts back as much if its code
 	// shows that the server works, unless the server asks for a wait. These codes are
-	// INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, FAILED_PRECONDITION,
-	// ABORTED, OUT_OF_RANGE and UNAUTHENTICATED.
+	// INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, FAILED_PRECONDITION, ABORTED,
+	// OUT_OF_RANGE and UNAUTHENTICATED.
 	Budgets func(target string) *retry.Budget
 
 	own *retry.Budgets // the Budgets of passthrough targets
@@ -122,10 +121,10 @@ func NoBudgets(string) *retry.Budget { return nil }
 // to i, and disable gRPC's own retries. Interceptors in earlier options see each call once, and
 // interceptors in later options see each attempt.
 //
-// DialOptions returns an error if a policy of i is invalid, or if a name in Methods is not
-// written as the name of a method or a service. DialOptions also looks for each name in the
-// generated code of this program. It returns an error if the program contains the package of
-// the name, but not the service or the method.
+// DialOptions returns an error if a policy of i is invalid, or if a name in Methods is not written
+// as the name of a method or a service. DialOptions also looks for each name in the generated code
+// of this program. It returns an error if the program contains the package of the name, but lacks
+// the service or the method.
 func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 	if err := i.validate(); err != nil {
 		return nil, err
@@ -196,9 +195,9 @@ func coded(err error) error { return status.FromContextError(err).Err() }
 //		return retrygrpc.Mark(orders.Ship(ctx, request))
 //	})
 //
-// An error does not contain the trailers of its call. So Mark, unlike an Interceptor, cannot
-// see the trailer grpc-retry-pushback-ms. The error does not say either whether it comes from
-// the server. Example: the server calls a third party, rejects its certificate, and returns this
+// An error does not contain the trailers of its call. So Mark, unlike an Interceptor, cannot see
+// the trailer grpc-retry-pushback-ms. The error also does not say whether the server or this client
+// has made it. Example: the server calls a third party, rejects its certificate, and returns this
 // error as UNAVAILABLE. Mark returns a permanent error, but an Interceptor retries.
 func Mark(err error, retryable ...codes.Code) error {
 	return failure(err, false, nil, retryable).Mark()

@@ -172,7 +172,7 @@ func publishAgain(
 	if err != nil && ctx.Err() != nil {
 		return false, err
 	}
-	if err != nil { // if the server has failed, reading the next dead letter ends Redrive
+	if err != nil { // if the server has failed, the next read ends Redrive
 		return false, retryjob.Stuck(fmt.Errorf("message %d: %w", letter.Sequence, err))
 	}
 	if ack.Duplicate {
@@ -183,7 +183,7 @@ func publishAgain(
 		}
 	}
 	err = stream.DeleteMsg(ctx, letter.Sequence)
-	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // this error has no reason
+	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // this error does not say why
 		if _, gone := stream.GetMsg(ctx, letter.Sequence); errors.Is(gone, jetstream.ErrMsgNotFound) {
 			return false, nil
 		}

@@ -66,8 +66,8 @@ func (w *worker) work(ctx context.Context) error {
 }
 
 // `pull` is how long a pull stays open. A pull asks the server for one message. Before Consume
-// returns, it waits until all its pulls have ended. Otherwise the server could still deliver a
-// message to an open pull, and would count this delivery.
+// returns, it waits until all its pulls have ended. If a pull were still open, the server could
+// deliver a message to the pull, and would count this delivery.
 const pull = time.Second
 
 // `next` asks the server for a message. If no message arrives in time, `next` returns neither a
@@ -85,9 +85,9 @@ func (w *worker) next(ctx context.Context, consumer jetstream.Consumer) (jetstre
 	return msg, err
 }
 
-// `leave` ends all pulls. When `leave` returns, no pull is open, and no new pull can begin.
-// Call `leave` before you give a message back. Otherwise a pull could get the message again,
-// and the server would count this delivery as an attempt.
+// `leave` ends all pulls. When `leave` returns, no pull is open, and no new pull can begin. Call
+// `leave` before you give a message back. If a pull were still open, it could get the message
+// again, and the server would count this delivery as an attempt.
 func (w *worker) leave() {
 	w.cancel()
 	w.pulls.Lock()

@@ -26,7 +26,7 @@ import (
 // the same dead letter. So no job is lost and no job is moved twice if Redrive fails, if its
 // process is killed, or if two calls run at once. Call Redrive again for the rest.
 //
-// The client may be one that only inserts jobs. Redrive needs PostgreSQL. It uses River's
+// The client may be a client that only inserts jobs. Redrive needs PostgreSQL. It uses River's
 // driver, whose API is not stable.
 func Redrive[TTx any](
 	ctx context.Context, client *river.Client[TTx], o retryjob.RedriveOptions,

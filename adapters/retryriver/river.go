@@ -14,11 +14,11 @@
 //
 // # What happens to a job
 //
-// Workers return errors as usual, and may wrap errors with [retry.Permanent] and [retry.After].
-// A job that is retried waits as long as the policy says. A failed job that is not retried is
-// canceled if its error is permanent, and discarded otherwise. The key "retry" in the metadata
-// of the job and the last error of the job then contain the reason: see [DeadLetterOf]. If the
-// value of the key "retry" is malformed before an attempt, the job is canceled and does not
+// Workers return errors as usual, and may wrap errors with [retry.Permanent] and [retry.After]. A
+// job that is retried waits as long as the policy says. A failed job that is not retried is
+// canceled if its error is permanent, and discarded otherwise. In both cases, the key "retry" in
+// the metadata of the job and the last error of the job contain the reason: see [DeadLetterOf]. If
+// the value of the key "retry" is malformed before an attempt, the job is canceled and does not
 // run.
 //
 // [Redrive] runs dead letters again, with a new count of attempts. If an operator runs a job
@@ -137,8 +137,8 @@ func (p *Plugin) Work(
 	ctx context.Context, row *rivertype.JobRow, do func(context.Context) error,
 ) (result error) {
 	// Work tells River its decision by changing row, which is a pointer to River's own data. If
-	// Attempt is not below MaxAttempts, River discards the job. Otherwise River calls NextRetry
-	// with the row.
+	// Attempt is below MaxAttempts, River calls NextRetry with the row. If Attempt has reached
+	// MaxAttempts, River discards the job.
 	defer func() {
 		if value := recover(); value != nil {
 			panic(storableValue(value))
@@ -204,8 +204,8 @@ func storable(err error) error {
 	return err
 }
 
-// storableValue returns the value of a panic with a text that PostgreSQL can store. River also
-// stores this text.
+// storableValue returns the value of a panic, or a text in its place if PostgreSQL cannot store the
+// text of the value. River stores this text as the error of the attempt.
 func storableValue(value any) any {
 	text := fmt.Sprint(value)
 	if short := retryjob.TextOf(errors.New(text)); short != text {
@@ -239,7 +239,7 @@ func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
 	}
 	m.MaxAttempts = max(0, m.MaxAttempts)
 	if m.Earlier < 0 || m.Earlier > len(row.Errors) {
-		m.Earlier = 0 // otherwise MaxElapsed might start again in each attempt
+		m.Earlier = 0 // with a wrong Earlier, MaxElapsed might start again in each attempt
 	}
 	if m.Classes == nil {
 		m.Classes = map[string]int{} // for retryjob, a nil map would mean that the counts are unknown

@@ -14,7 +14,7 @@ import (
 
 // A Conn is one attempt of a stream. Send returns io.EOF if the stream is broken. Receive then
 // returns the reason. Receive returns io.EOF if the stream ends without an error. The errors of
-// both may wrap io.EOF. One goroutine may call Send while another calls Receive.
+// Send and Receive may wrap io.EOF. One goroutine may call Send while another calls Receive.
 type Conn interface {
 	Send(m any) error
 	CloseSend() error
@@ -114,11 +114,11 @@ func (s *Stream) begin(ctx context.Context, number int) {
 	}
 	for _, m := range s.sent {
 		if s.conn.Send(m) != nil {
-			return // Receive returns the reason
+			return // Receive returns the reason why the attempt is broken
 		}
 	}
 	if s.closed {
-		s.conn.CloseSend() // Receive returns this error too
+		s.conn.CloseSend() // if CloseSend fails, Receive returns the error
 	}
 }
 
@@ -212,7 +212,7 @@ func (s *Stream) Send(m any) error {
 	}
 	s.mu.Unlock()
 
-	err := io.EOF // Receive returns the reason
+	err := io.EOF // Receive returns the reason why there is no attempt
 	if conn != nil {
 		err = conn.Send(m)
 	}

@@ -132,7 +132,7 @@ func answer(ctx context.Context, job retryjob.Job, o retryjob.Outcome, failure e
 	}
 	switch {
 	case o.Interrupted() && errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown):
-		// This error has no details. While a worker stops, the SDK may lose an error with details,
+		// Return an error without details. While a worker stops, the SDK may lose an error with details,
 		// and report "context canceled" in its place. Then the server would decide alone.
 		options := temporal.ApplicationErrorOptions{NextRetryDelay: leastDelay}
 		return temporal.NewApplicationErrorWithOptions(valid(last.Error()), typeOf(last), options)
@@ -152,7 +152,8 @@ func answer(ctx context.Context, job retryjob.Job, o retryjob.Outcome, failure e
 			options.Details, options.Cause = nil, app // app, which is now the cause, still has all details
 		}
 	}
-	if !sendable(last) { // without the causes; most messages repeat the texts of their causes
+	if !sendable(last) {
+		// The causes can be left out, because most messages repeat the texts of their causes.
 		message, options.Cause = valid(message), nil
 	}
 	options.Details = append(options.Details, o.DeadLetter(job))

@@ -14,11 +14,11 @@
 //
 // # What the interceptor does
 //
-// If an attempt fails, the interceptor returns an ApplicationError with the type and the
-// message of the failure. If the policy allows a retry, the NextRetryDelay of the error is the
-// policy's delay. Otherwise the error is non-retryable. The last detail of the error is a
-// [retryjob.DeadLetter] with the reason and the number of attempts. Temporal's user interface
-// shows this dead letter, and a workflow can read it with [DeadLetterOf].
+// If an attempt fails, the interceptor returns an ApplicationError with the type and the message of
+// the failure. If the policy allows a retry, the NextRetryDelay of the error is the policy's delay.
+// If the policy allows no retry, the error is non-retryable. The last detail of the error is a
+// [retryjob.DeadLetter] with the reason and the number of attempts. Temporal's user interface shows
+// this dead letter, and a workflow can read it with [DeadLetterOf].
 //
 // You can use features that Temporal's own policy lacks: jitter, Fibonacci, RetryIf, Classify,
 // MaxElapsed, Retry-After and Budgets. The MaxAttempts and the Backoff of a [retry.Class] count
@@ -42,9 +42,9 @@
 // server's policy is not retried. The NextRetryDelay of an ApplicationError has the effect of a
 // [retry.After].
 //
-// The interceptor does not change the error of an activity that the workflow has canceled, and
-// does not change activity.ErrResultPending. If a worker stops during an attempt, the server
-// starts the next attempt at once, and the stopped attempt has no dead letter. If an activity
+// The interceptor returns two errors unchanged: the error of an activity that the workflow has
+// canceled, and activity.ErrResultPending. If a worker stops during an attempt, the server starts
+// the next attempt at once. No dead letter is written for the stopped attempt. If an activity
 // panics, the attempt has failed.
 package retrytemporal
 
@@ -99,7 +99,7 @@ func (a *inbound) ExecuteActivity(
 	job := jobOf(info)
 	retryjob.Run(ctx, p, job, func(ctx context.Context) error {
 		result, failure = a.execute(ctx, in)
-		if failure == activity.ErrResultPending { // the SDK also compares with ==
+		if failure == activity.ErrResultPending { // == as in the SDK, not errors.Is
 			return nil
 		}
 		return mark(failure, info.RetryPolicy)

@@ -21,9 +21,9 @@ import (
 
 func main() { write(os.Stdout, ".") }
 
-// write prints the API for Linux on amd64 without cgo, on every machine. It reads the files
-// itself and does not run the go command. go test notices a change only in files that the test
-// reads itself. Otherwise it may use a cached result.
+// write prints the API for Linux on amd64 without cgo, on every machine. It reads the files itself
+// and does not run the go command. If another process read the files, go test would not notice a
+// change in them, and could use a cached result.
 func write(w io.Writer, root string) {
 	platform := build.Default
 	platform.GOOS, platform.GOARCH, platform.CgoEnabled = "linux", "amd64", false

@@ -7,7 +7,7 @@ import "context"
 type logKey struct{}
 
 // WithLogKey returns a context whose calls are logged with this key. retrylog.WithKey and
-// retryjob.Run use it.
+// retryjob.Run call WithLogKey.
 func WithLogKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, logKey{}, key)
 }
@@ -19,8 +19,8 @@ func LogKey(ctx context.Context) string {
 	return key
 }
 
-// Hedge is the key of a value in a context. retryhttp sets the value. [Hedged] calls the method
-// Hedged(context.Context) bool of this value.
+// Hedge is the key under which retryhttp puts a value into a context. The value has a method
+// Hedged(context.Context) bool, which the function [Hedged] calls.
 type Hedge struct{}
 
 // Hedged reports whether ctx belongs to a hedge, which is the second request of an attempt. It

@@ -17,9 +17,9 @@ import (
 var ErrTooLong = errors.New("the event is longer than the limit")
 
 const (
-	longestID = 8 << 10                // in bytes; many servers refuse a longer header
-	longest   = len("\ufeffevent: \n") // the most bytes of a line that are not part of its value
-	maxRetry  = 365 * 24 * 3600 * 1e3  // in milliseconds; a longer wait could overflow
+	longestID = 8 << 10                // the longest ID, in bytes; many servers refuse a longer header
+	longest   = len("\ufeffevent: \n") // the most bytes that a line has in addition to its value
+	maxRetry  = 365 * 24 * 3600 * 1e3  // the longest wait in ms; a longer wait could overflow
 )
 
 // A Parser reads the events of one stream. In memory it keeps one line and the data of one
@@ -58,9 +58,9 @@ func New(r io.Reader, id string, limit int) *Parser {
 	return p
 }
 
-// Next reads until a blank line ends the next event or confirms a new ID. At the end of the
-// stream, Next returns the error of the reader, such as io.EOF, and drops an unfinished event.
-// For an event that is longer than the limit, it returns [ErrTooLong].
+// Next reads until a blank line ends an event or confirms a new ID. At the end of the stream, Next
+// returns the error of the reader, such as io.EOF, and drops an unfinished event. For an event that
+// is longer than the limit, it returns [ErrTooLong].
 func (p *Parser) Next() error {
 	p.Name, p.Data, p.data = "", nil, p.data[:0]
 	for p.lines.Scan() {
@@ -154,7 +154,8 @@ func (p *Parser) split(text []byte, atEnd bool) (read int, line []byte, err erro
 }
 
 // lineEnd returns the index of the first CR or LF, or -1 if text contains none. It searches 512
-// bytes at a time, because text may contain many short lines.
+// bytes at a time. Searching all of text for a CR would take quadratic time if text contains many
+// short lines that end with LF.
 func lineEnd(text []byte) int {
 	const window = 512
 	for from := 0; from < len(text); from += window {

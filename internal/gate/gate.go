@@ -17,7 +17,7 @@ import (
 type Pauses struct {
 	mu    sync.Mutex
 	last  map[string]Pause
-	sweep int // how many pauses may begin before the next deletion of pauses that are over
+	sweep int // after this many new pauses, the pauses that are over are deleted
 }
 
 const most = 10_000
@@ -29,8 +29,8 @@ type Pause struct {
 	wait  time.Duration
 }
 
-// Spread returns the length of the time in which the callers leave. This time starts at Until.
-// It is a quarter of the wait, or less if the end of the pause would overflow a duration.
+// After Until, the callers leave one by one, and Spread returns how long this takes. It is a
+// quarter of the wait, or less if the end of the pause would overflow a duration.
 func (p Pause) Spread() time.Duration { return min(p.wait/4, math.MaxInt64-p.wait) }
 
 // Over reports whether the pause no longer holds any caller.
@@ -106,15 +106,15 @@ func (g *Pauses) Begin(key string, d time.Duration) bool {
 		if len(g.last) <= most {
 			break
 		}
-		if other != key { // any other key can go: its attempts may then get one more refusal
+		if other != key { // without its pause, attempts of the other key may get one more refusal
 			delete(g.last, other)
 		}
 	}
 	return !now.Before(last)
 }
 
-// Held is the error of an attempt that a gate did not let through. If this error reaches an
-// outer gate, the outer gate does not close, because no server has asked for a wait.
+// Held is the error of an attempt that a gate did not allow. If this error reaches an outer gate,
+// the outer gate does not close, because no server has asked for a wait.
 type Held struct{ Err error }
 
 func (h Held) Error() string { return h.Err.Error() }

@@ -55,9 +55,9 @@ func Mul(n uint64, d time.Duration) time.Duration {
 	return time.Duration(lo)
 }
 
-// Float returns f nanoseconds, rounded toward zero. It returns 0 for NaN and for a negative f.
-// It is needed because the result of a plain conversion differs between processors if the float
-// is out of range.
+// Float returns f nanoseconds, rounded toward zero. It returns 0 if f is negative or NaN. It is
+// needed because the result of a plain conversion differs between processors if the float is out of
+// range.
 func Float(f float64) time.Duration {
 	switch {
 	case f >= math.MaxInt64:

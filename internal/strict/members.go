@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Members yields the keys and the values of a JSON object, in their order and with duplicate
-// keys. It does not check the syntax: for invalid JSON, the keys and values may be wrong, but
-// Members always ends. encoding/json takes three times as long for a short object, and it drops
-// duplicate keys.
+// Members yields the keys and the values of a JSON object, in the order of the object. A key that
+// occurs twice is yielded twice. Members does not check the syntax: for invalid JSON, the keys and
+// values may be wrong, but Members always ends. encoding/json takes three times as long for a short
+// object, and it drops duplicate keys.
 func Members(object []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		for rest := object; ; {
@@ -86,8 +86,8 @@ func textLength(data []byte) int {
 	return len(data)
 }
 
-// Text returns the text in a JSON value, and whether the value is a JSON string. The text of a
-// string without escapes is a part of value.
+// Text returns the text in a JSON value, and whether the value is a JSON string. If the string has
+// no escapes, the text shares the memory of value.
 func Text(value []byte) ([]byte, bool) {
 	if len(value) < 2 || value[0] != '"' {
 		return nil, false
@@ -100,8 +100,8 @@ func Text(value []byte) ([]byte, bool) {
 	return []byte(text), err == nil
 }
 
-// Fault returns the error for a key with an invalid value. It is the error that [Faults]
-// returns for this one fault.
+// Fault returns the error for a key with an invalid value. The error has the same form as the error
+// of [Faults] with a single fault.
 func Fault(prefix, key string, value []byte, advice string) error {
 	var f Faults
 	f.Add(key, shown(value), advice)

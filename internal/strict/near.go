@@ -2,8 +2,9 @@ package strict
 
 import "strings"
 
-// nearest returns the key in keys that the user probably meant by key, which is not in keys. It
-// returns "" if no key is similar. Upper case, underscores, hyphens and spaces make no difference.
+// nearest returns the known key that is most similar to an unknown key, because the user probably
+// meant the known key. It returns "" if no known key is similar. Upper case, underscores, hyphens
+// and spaces make no difference.
 func nearest(key string, keys []string) string {
 	if len(key) > 60 { // the work grows with the length of key
 		return ""

@@ -31,7 +31,7 @@ const (
 // A Finding is one fault.
 type Finding struct {
 	Code string
-	Key  string // the key with the keys of its mappings: "backoff.base"; "": the whole value
+	Key  string // the key after the keys around it, as in "backoff.base"; "" for the whole value
 	Text string // a text that starts with the key or quotes the key
 }
 
@@ -39,7 +39,7 @@ type Finding struct {
 type Faults struct {
 	list  []Finding
 	texts []string // the texts of the error; a text may be about several faults
-	more  int      // how many faults have no text, because there are too many
+	more  int      // how many faults the error only counts, because texts is full
 }
 
 // Add adds a fault for a key. advice is a text that says what to write instead of value.
@@ -209,9 +209,9 @@ func Need[T any](m *Mapping, key, advice string, isValid func(T) bool) (v T, ok 
 	return Parse(m, key, value, advice, isValid)
 }
 
-// Parse decodes the value of a key that has been taken, or a part of this value. It adds a
-// fault and returns false if the value is null or of the wrong kind. It does the same if
-// isValid returns false for the value.
+// Parse decodes the value of a key that has been taken, or a part of this value. It adds a fault
+// and returns false in three cases: the value is null, the value is of the wrong kind, or isValid
+// returns false for the value.
 func Parse[T any](
 	m *Mapping, key string, value json.RawMessage, advice string, isValid func(T) bool,
 ) (v T, ok bool) {
@@ -256,9 +256,10 @@ func (m *Mapping) Inner(key, advice string) *Mapping {
 // Keys returns the keys that have not been taken, sorted.
 func (m *Mapping) Keys() []string { return slices.Sorted(maps.Keys(m.values)) }
 
-// RejectRest adds a fault for each key that has not been taken. If such a key is similar to a
-// known key, the error says to write the known key. One error text names all other keys. name
-// is what this text calls m, such as "a policy". Call RejectRest after all known keys are taken.
+// RejectRest adds a fault for each key that has not been taken. If the key is similar to a known
+// key, the error says to write the known key. All keys that are similar to no known key are named
+// in one text. name is what this text calls m, such as "a policy". Call RejectRest after all known
+// keys are taken.
 func (m *Mapping) RejectRest(name string) {
 	keys := m.Keys()
 	for _, key := range keys[:min(len(keys), mostFaults)] {

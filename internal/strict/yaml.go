@@ -23,8 +23,8 @@ func YAML(prefix string, unmarshal func(any) error) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// jsonValue returns value in a form that JSON can express. It writes infinity, NaN, and keys of
-// other types as text.
+// jsonValue returns value in a form that JSON can express. It turns infinity, NaN, and keys that
+// are not text into text.
 func jsonValue(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -61,9 +61,9 @@ func jsonValue(value any) any {
 // A Number is a float64. Every YAML library reads it back as a number.
 type Number float64
 
-// MarshalYAML writes a number that has an exponent with a decimal point, such as 1.0e-07.
-// Without the point, goccy/go-yaml would read the number as text. Only goccy/go-yaml calls a
-// MarshalYAML with this signature. The other libraries can read the numbers that they write.
+// If a number has an exponent, MarshalYAML writes the number with a decimal point: 1.0e-07. Without
+// the point, goccy/go-yaml would read the number as text. Only goccy/go-yaml calls a MarshalYAML
+// with this signature. The other libraries can read the numbers that they write.
 func (n Number) MarshalYAML() ([]byte, error) {
 	text := strconv.FormatFloat(float64(n), 'g', -1, 64)
 	if digits, exponent, ok := strings.Cut(text, "e"); ok && !strings.Contains(digits, ".") {

@@ -84,9 +84,9 @@ func write(w io.Writer) error {
 	return err
 }
 
-// A generator makes policies and attempts of every kind. It makes the same policies and
-// attempts on every platform. To do so, it never multiplies two floats: if a sum follows, some
-// processors round the product differently.
+// A generator makes policies and attempts of every kind. It makes the same policies and attempts on
+// every platform. It never multiplies two floats, because some processors round a product
+// differently if it is added to another float.
 type generator struct{ *rand.Rand }
 
 func (g generator) vector(p retry.Policy) vector {

@@ -56,8 +56,8 @@ func (t *template) holds(lookup func(string) (any, bool)) (bool, error) {
 	return holds, t.named(err)
 }
 
-// value evaluates t. If t is a single expression, the result is the value of the expression.
-// Otherwise the result is a text.
+// value evaluates t. If t is a single expression, the result is the value of the expression. For
+// any other t, the result is a text.
 func (t *template) value(lookup func(string) (any, bool)) (any, error) {
 	v, err := t.parsed.Value(lookup)
 	return v, t.named(err)

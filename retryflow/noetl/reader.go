@@ -212,7 +212,8 @@ type key struct {
 	value *yaml.Node
 }
 
-// inside returns the place of the value of k.
+// inside returns the place of the value that belongs to the key k: the line of the value, and the
+// path that ends with the name of k.
 func (k *key) inside() place { return place{resolve(k.value).Line, k.under(k.name)} }
 
 // take removes the key with this name from m and returns it. It returns nil if m lacks the key.

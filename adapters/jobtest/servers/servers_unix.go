@@ -134,7 +134,7 @@ func RabbitMQ(t testing.TB) *Server {
 		"RABBITMQ_PID_FILE=" + filepath.Join(s.dir, "pid"),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
-		// The script then replaces itself by the server, so the server gets the signals.
+		// With this setting, the script replaces itself with the server, so the server gets the signals.
 		"RUNNING_UNDER_SYSTEMD=true",
 	}
 	answers := s.ready

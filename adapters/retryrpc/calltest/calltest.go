@@ -52,7 +52,7 @@ type row struct {
 	policy   func(*retry.Policy) // changes the policy of the call, unless it is nil
 	cancel   string              // when the caller's context is canceled, or "" for never
 	attempts int                 // how many attempts the server must see
-	more     bool                // whether a busy machine may make more attempts before one succeeds
+	more     bool                // whether a busy machine may make more attempts until one succeeds
 	reason   retry.Reason        // why the call ends
 }
 

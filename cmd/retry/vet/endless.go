@@ -28,8 +28,8 @@ is for work that should never end, such as a watch.`, func(pass *analysis.Pass, 
 	}
 })
 
-// unlimited reports whether a policy certainly has no limit on the number or the time of its
-// attempts. MaxElapsed counts as a limit, although it does not end an attempt that hangs.
+// unlimited reports whether a policy certainly limits neither the number of its attempts nor their
+// time. MaxElapsed counts as a limit, although it does not end an attempt that hangs.
 func (u *uses) unlimited(x ast.Expr) bool {
 	if u.sets(x, "Budget", "Wait", "Classify", "HealthyAfter", "AttemptCap", "NonRetryable") ||
 		endsByItself(u.retryIf(x)) {
@@ -101,8 +101,9 @@ func (u *uses) canceledAtEnd(fn ast.Node, made *ast.CallExpr) bool {
 	return true
 }
 
-// stops reports whether something other than an error can stop an operation. Such an operation
-// receives from a channel, or returns because of a variable that is declared outside of it.
+// stops reports whether something other than an error can stop an operation. This is so if the
+// operation receives from a channel, or if it returns because of a variable that is declared
+// outside of the operation.
 func (u *uses) stops(op *operation) bool {
 	for c := range op.cursor.Preorder((*ast.UnaryExpr)(nil), (*ast.IfStmt)(nil)) {
 		switch n := c.Node().(type) {

@@ -145,8 +145,8 @@ func loadAll(ctx context.Context, patterns []string, tags string) ([]*packages.P
 }
 
 // InModule returns an error if a file of the packages does not belong to the module of the current
-// directory. For example, the file is in another module of the workspace or in the module cache, or
-// a symbolic link in this module leads to the file.
+// directory. For example, the file is in another module of the workspace, or in the module cache.
+// Or a symbolic link in the module of the current directory leads to a file outside of this module.
 func InModule(ctx context.Context, patterns []string, tags string) error {
 	mod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {

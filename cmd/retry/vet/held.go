@@ -130,8 +130,8 @@ var locks = []string{
 	"(*sync.Mutex).Lock", "(*sync.RWMutex).Lock", "(*sync.RWMutex).RLock", "(sync.Locker).Lock",
 }
 
-// usedBy reports whether the call w uses x, the transaction or the connection that is held. If so,
-// the retries need x.
+// usedBy reports whether the call w uses x, which is the transaction or connection that is held. If
+// so, the retries need x.
 func (u *uses) usedBy(w wait, x ast.Expr) bool {
 	v := u.local(x)
 	return u.hasUse(w.call, v) || slices.ContainsFunc(w.ops, func(op *operation) bool {

@@ -22,9 +22,9 @@ and 3 inner attempts, a server in trouble gets 12 requests.`, func(pass *analysi
 	}
 })
 
-// layers reports code in an operation that retries by itself, so that each attempt of outer makes
-// several attempts. Such code is a call that retries, a function of this package that contains such
-// a call, or a client with a retryhttp.Transport.
+// layers reports code that retries by itself inside an operation, so that each attempt of outer
+// makes several attempts. The code is a call that retries, a function of this package that contains
+// a call that retries, or a client with a retryhttp.Transport.
 func (u *uses) layers(pass *analysis.Pass, outer *call, op *operation) {
 	if u.budgeted(outer) || u.sets(outer.policy, "RetryIf", "Classify") || u.oneAttempt(outer.policy) {
 		return
@@ -103,7 +103,7 @@ func (u *uses) resultOf(call *call) *types.Var {
 }
 
 // handedOn reports whether the function around the call at c may return the error of the call, or
-// pass the error on. A function that only logs the error does not.
+// pass the error on. A function that only logs the error does neither.
 func (u *uses) handedOn(c inspector.Cursor) bool {
 	fn := enclosingFunc(c)
 	if fn == nil {
@@ -134,8 +134,8 @@ func (u *uses) handedOn(c inspector.Cursor) bool {
 	return true
 }
 
-// mayLog reports whether a statement may call a logger. Such a function has no result, or is a
-// Print function of fmt.
+// mayLog reports whether a statement may call a logger. A function may be a logger if it has no
+// result, or if it is a Print function of fmt.
 func mayLog(u *uses, stmt *ast.ExprStmt) bool {
 	call, ok := ast.Unparen(stmt.X).(*ast.CallExpr)
 	if !ok {
@@ -187,8 +187,8 @@ func (u *uses) isZero(x ast.Expr) bool {
 		constant.Sign(value) == 0
 }
 
-// sibling returns the value of another field of the struct that s sets. It returns nil if the value
-// is not known.
+// s sets a field of a struct, and sibling returns the value of another field of this struct. It
+// returns nil if the value is not known.
 func (u *uses) sibling(s setting, field string) (value ast.Expr) {
 	if lit, ok := s.x.(*ast.CompositeLit); ok {
 		return keyed(lit)[field]

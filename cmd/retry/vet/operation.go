@@ -113,9 +113,9 @@ func (u *uses) detached(c inspector.Cursor, op *operation) bool {
 	})
 }
 
-// mayBeOnce reports whether the code at c may run in only one attempt. There are two such cases.
-// The code is in the body of an if statement whose condition uses a variable outside of op. Or the
-// code is in a function literal that is passed to a function, such as the Do of a sync.Once.
+// mayBeOnce reports whether the code at c may run in only one attempt. This is so in two cases. The
+// code is in the body of an if statement whose condition uses a variable outside of op. Or the code
+// is in a function literal that is passed to a function, such as the Do of a sync.Once.
 func (u *uses) mayBeOnce(c inspector.Cursor, op *operation) bool {
 	for around := range c.Enclosing((*ast.IfStmt)(nil), (*ast.FuncLit)(nil)) {
 		if around.Node() == op.node || !op.contains(around.Node().Pos()) {
@@ -163,7 +163,7 @@ func (u *uses) isFinal(c inspector.Cursor) bool {
 // error, a context, or a value that can fail later because of the context, such as an *exec.Cmd.
 // These calls do not count:
 //
-//   - functions without such a result, such as the functions of loggers
+//   - functions without a result of this kind, for example the functions of loggers
 //   - functions that get an error, because they only wrap it
 //   - cleanup, because it should not end early
 func (u *uses) canFail(call *ast.CallExpr) bool {

@@ -59,8 +59,9 @@ var otherLibraries = map[string]struct{ wraps, reads, instead string }{
 
 // calledByDo returns the functions that Do calls, directly or through other functions. If another
 // package imports this library, it may pass its arguments to Do, so calledByDo also returns the
-// functions that are passed to such a package. A package that also imports the other library, whose
-// path is path, does not count, because it may pass the functions to a loop of that library.
+// functions that are passed to this package. path is the path of the other library. A package that
+// imports both libraries does not count, because it may pass the functions to a loop of the other
+// library.
 func (u *uses) calledByDo(path string) map[any]bool {
 	var given []ast.Expr
 	passed := map[*types.Var][]ast.Expr{} // for parameters
@@ -91,7 +92,8 @@ func (u *uses) calledByDo(path string) map[any]bool {
 		found[op.node] = true
 		for c, call := range nodes[*ast.CallExpr](op.cursor) {
 			v := u.local(call.Fun)
-			// The caller of this operation passes the function, and Do may not call this caller.
+			// The call is of a parameter of this operation. Its value comes from the callers of the
+			// operation, and perhaps Do calls none of these callers.
 			byCaller := passed[v] != nil && op.contains(v.Pos())
 			if enclosingFunc(c).Node() == op.node && !byCaller {
 				given = append(given, call.Fun)

@@ -68,8 +68,8 @@ func (u *uses) ownTimeout(pass *analysis.Pass, call *call, op *operation, c insp
 		types.ExprString(ctx), call.name)
 }
 
-// endOf returns the context ctx if x contains ctx.Err() or context.Cause(ctx). Otherwise it returns
-// nil.
+// endOf returns the context ctx if x contains ctx.Err() or context.Cause(ctx). For any other x it
+// returns nil.
 func (u *uses) endOf(x ast.Expr) ast.Expr {
 	for n := range ast.Preorder(x) {
 		made, ok := n.(*ast.CallExpr)
@@ -185,7 +185,7 @@ func (u *uses) outerValues(pass *analysis.Pass, call *call, op *operation, inner
 	if slices.ContainsFunc(inner.Args, func(arg ast.Expr) bool {
 		return isContext(u.info.TypeOf(arg)) && u.isDeclaredIn(op, arg)
 	}) {
-		return // inner also gets the context of the attempt as an argument
+		return // one of the arguments is the context of the attempt
 	}
 	if lit, ok := u.value(inner.Fun).(*ast.FuncLit); ok && !op.contains(lit.Pos()) &&
 		u.passesContext(lit, call.ctx) {
@@ -244,7 +244,7 @@ func (u *uses) sameContext(arg, ctx ast.Expr) bool {
 		if from == nil || len(from.Args) == 0 || !isContext(u.info.TypeOf(from.Args[0])) {
 			return false
 		}
-		ctx = from.Args[0] // such as the ctx in retry.WithBudget(ctx, budget)
+		ctx = from.Args[0] // ctx is derived from this context, as by retry.WithBudget(ctx, budget)
 	}
 }
 

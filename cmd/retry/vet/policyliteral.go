@@ -53,8 +53,8 @@ no delays.`, func(pass *analysis.Pass, u *uses) {
 	}
 })
 
-// usedPolicies returns the literals that are passed to calls. In the map, the value of a literal is
-// false if an assignment changes one of its fields.
+// usedPolicies returns the literals that are passed to calls. The result maps each of these
+// literals to true, or to false if an assignment changes one of its fields.
 func (u *uses) usedPolicies() map[ast.Expr]bool {
 	used := map[ast.Expr]bool{}
 	add := func(x ast.Expr) {
@@ -182,10 +182,10 @@ func (u *uses) judgeBudget(pass *analysis.Pass, transport *ast.CompositeLit) {
 		defaultBudget+1, attempts, defaultBudget, defaultBudget+1)
 }
 
-// noPolicy reports the Transport of a client if it sets no field, or only Base. Such a Transport
-// has no Policy. noPolicy reports nothing if the package assigns a Policy to any Transport, gives a
-// Policy to a request with WithPolicy, or sets the Client of an sse.Stream. A Stream replaces the
-// Policy of its Transport.
+// noPolicy reports the Transport of a client if the literal of the Transport sets no field but
+// Base. Such a Transport has no Policy. noPolicy reports nothing if the package assigns a Policy to
+// any Transport, gives a Policy to a request with WithPolicy, or sets the Client of an sse.Stream.
+// A Stream replaces the Policy of its Transport.
 func (u *uses) noPolicy(pass *analysis.Pass) {
 	elsewhere := func(s setting) bool {
 		return s.assigned() && s.setsField(retryhttpPath, "Transport", "Policy") ||

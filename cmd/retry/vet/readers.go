@@ -37,8 +37,8 @@ func isRows(t types.Type) bool {
 	return ok && named.Obj().Name() == "Rows" && hasMethod(t, "Next") && hasMethod(t, "Scan")
 }
 
-// withBody returns the variable of the request x if the request certainly has a body. Otherwise it
-// returns nil.
+// withBody returns the variable of the request x if the request certainly has a body. For any other
+// x it returns nil.
 func (u *uses) withBody(x ast.Expr) ast.Expr {
 	if call, ok := ast.Unparen(x).(*ast.CallExpr); ok { // req.Clone and req.WithContext keep the body
 		req, name := method(call)
@@ -60,7 +60,7 @@ func (u *uses) withBody(x ast.Expr) ast.Expr {
 
 // restored reports whether op may make a reader, a request or rows usable again after it has read
 // them. For example, op assigns a new reader to the variable, rewinds the reader, or passes the
-// reader to a function that may do so.
+// reader to a function that may rewind the reader.
 func (u *uses) restored(op *operation, found consumption) bool {
 	// written reports whether x is the reader and t has a method Write. Something else may fill such a
 	// reader. For example, a command writes to the buffer in its Stdout.
@@ -94,16 +94,18 @@ func (u *uses) restored(op *operation, found consumption) bool {
 	return false
 }
 
-// readMethods lists the methods that do not make a reader, a request or rows usable again.
+// readMethods lists methods that leave a used reader, request or rows used. Any other method may
+// make the value usable again.
 var readMethods = []string{
 	"Bytes", "Clone", "Close", "Columns", "Context", "Decode", "Do", "Err", "InputOffset", "Len",
 	"More", "Name", "Next", "Read", "ReadAll", "ReadByte", "ReadBytes", "ReadRune", "ReadString",
 	"Scan", "Size", "Stat", "String", "Text", "Token", "WithContext", "WriteTo",
 }
 
-// rewinds reports whether a call may rewind the reader of op although the call does not name it.
-// Such a call rewinds another value from outside of op, which may contain the reader. Or it calls a
-// function literal from outside of op that uses the reader.
+// rewinds reports whether a call may rewind the reader of op although the call does not name the
+// reader. There are two cases. The call may rewind another value from outside of op, which may
+// contain the reader. Or the call is of a function literal outside of op, and the literal uses the
+// reader.
 func (u *uses) rewinds(op *operation, call *ast.CallExpr, found consumption) bool {
 	if x, name := method(call); x != nil {
 		return hasAny(strings.ToLower(name), "seek", "rewind", "reset", "reopen") && u.isOutside(op, x) &&
@@ -122,7 +124,7 @@ func (u *uses) restores(call *ast.CallExpr, found consumption) bool {
 	if x, name := method(call); x != nil {
 		if u.isSame(x, found.x) && !slices.Contains(readMethods, name) ||
 			ours && !u.isSame(x, found.x) && u.isSame(x, root) {
-			return true // such as the call u.rewind() for the reader u.body
+			return true // for example, the call is u.rewind() and the reader is u.body
 		}
 	}
 	for i, arg := range call.Args {

@@ -21,7 +21,7 @@ var (
 )
 
 // transport returns x if x is a retryhttp.Transport. If x is an http.Client that has a
-// retryhttp.Transport, transport returns this Transport. Otherwise it returns nil.
+// retryhttp.Transport, transport returns this Transport. For any other x it returns nil.
 func (u *uses) transport(x ast.Expr) ast.Expr {
 	x = u.deep(x)
 	if x == nil {
@@ -58,8 +58,8 @@ func (u *uses) sends(call *ast.CallExpr) bool {
 	return ok && tuple.Len() == 2 && typeName(tuple.At(0).Type()) == "net/http.Response"
 }
 
-// methodOf returns POST or PATCH if a request certainly has this method and changes something.
-// Otherwise it returns "".
+// methodOf returns POST or PATCH if a request certainly has this method and changes something. For
+// any other request it returns "".
 func (u *uses) methodOf(req ast.Expr) string {
 	if made := literal(u.value(req)); made != nil {
 		if method := u.text(keyed(made)["Method"]); method == "POST" || method == "PATCH" {
@@ -95,8 +95,8 @@ func (u *uses) maker(x ast.Expr) *ast.CallExpr {
 	return u.callOf(x)
 }
 
-// constantMethod returns POST or PATCH if one of the arguments of a call is this constant.
-// Otherwise it returns "".
+// constantMethod returns POST or PATCH if one of the arguments of a call is this constant. For any
+// other call it returns "".
 func (u *uses) constantMethod(call *ast.CallExpr) string {
 	for _, arg := range call.Args {
 		if text := u.text(arg); text == "POST" || text == "PATCH" {
@@ -107,8 +107,8 @@ func (u *uses) constantMethod(call *ast.CallExpr) string {
 }
 
 // unlessReadOnly returns method, or "" if the request seems to change nothing on the server. It
-// decides by args, the arguments of the call that makes the request, and by the name of the
-// function around this call.
+// looks at args (the arguments of the call that makes the request) and at the name of the function
+// around this call.
 func (u *uses) unlessReadOnly(method string, made ast.Node, args []ast.Expr) string {
 	c, ok := u.root.FindNode(made)
 	if !ok || method == "" {

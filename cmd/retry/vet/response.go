@@ -68,7 +68,7 @@ func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text st
 }
 
 // isUnjudged reports whether the function fn only closes, copies, decodes or reads the body at c,
-// and does not look at the content. All of this also succeeds with the body of a 503.
+// and does not look at the content. With the body of a 503, these steps succeed as well.
 func (u *uses) isUnjudged(c, fn inspector.Cursor) bool {
 	switch p := c.Parent().Node().(type) {
 	case *ast.SelectorExpr:

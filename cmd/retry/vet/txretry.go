@@ -36,8 +36,8 @@ retrysql.Tx and retrysql.TxFunc know whether COMMIT was sent.`, func(pass *analy
 	}
 })
 
-// outsideTx reports SQL statements in the function of retrysql.Tx that use the database db instead
-// of the transaction.
+// outsideTx looks at the function that a call passes to retrysql.Tx. It reports the SQL statements
+// of this function that use the database db instead of the transaction.
 func (u *uses) outsideTx(pass *analysis.Pass, db ast.Expr, op *operation) {
 	for c, call := range nodes[*ast.CallExpr](op.cursor) {
 		if x, name := method(call); x != nil && u.isSame(x, db) && !u.detached(c, op) &&

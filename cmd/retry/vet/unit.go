@@ -87,9 +87,9 @@ func (u *uses) unitOfResults(pass *analysis.Pass, fn ast.Expr) {
 	}
 }
 
-// onlyCounts reports whether a delay is computed from at least one parameter of the function fn,
-// and otherwise only from constants without a unit. The computation may use the operators of Go and
-// the functions of package math.
+// onlyCounts reports whether a delay is computed from parameters of the function fn (at least one)
+// and from constants without a unit, and from nothing else. The computation may use the operators
+// of Go and the functions of package math.
 func (u *uses) onlyCounts(fn *operation, x ast.Expr) bool {
 	counts := false
 	for n := range ast.Preorder(x) {
@@ -119,8 +119,8 @@ func (u *uses) onlyCounts(fn *operation, x ast.Expr) bool {
 	return counts
 }
 
-// countsTime reports whether an integer counts seconds or another unit of time. The name of the
-// integer says so, or the integer was parsed from a string or read from a flag.
+// countsTime reports whether an integer counts seconds or another unit of time. This is so if the
+// name of the integer says it, or if the integer was parsed from a string or read from a flag.
 func (u *uses) countsTime(x ast.Expr) bool {
 	basic, ok := types.Unalias(u.info.TypeOf(x)).(*types.Basic)
 	if !ok || basic.Info()&types.IsInteger == 0 {

@@ -28,8 +28,9 @@ var usesAnalyzer = &analysis.Analyzer{
 	Run:        findUses,
 }
 
-// A uses value contains the calls in one package that retry a function. It also contains the
-// functions and variables of the package, so that the checks can find out what a name stands for.
+// A value of type uses contains the calls in one package that retry a function. It also contains
+// the functions and variables of the package, so that the checks can find out what a name stands
+// for.
 type uses struct {
 	any        bool               // the package, or a package that it imports, imports the library
 	ignored    map[place][]string // the checks that a comment silences on a line; "": all checks

@@ -7,10 +7,9 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// value returns the only value that x can have. If x is a variable, this is the value that is
-// assigned to it, provided that there is only one assignment to the variable and none to its
-// fields. If x is not a variable, value returns x itself. If x can have several values, value
-// returns nil.
+// value returns the only value that x can have. If x is a variable that is assigned once, and its
+// fields are never assigned, value returns the value that was assigned. If x is not a variable,
+// value returns x itself. If x can have several values, value returns nil.
 func (u *uses) value(x ast.Expr) ast.Expr {
 	for x != nil {
 		x = ast.Unparen(x)
@@ -42,7 +41,7 @@ func (u *uses) known(obj *types.Var) *variable {
 }
 
 // callOf returns x if x is a call. If x is a variable and its only value is the result of a call,
-// callOf returns this call. Otherwise it returns nil.
+// callOf returns this call. If x is anything else, callOf returns nil.
 func (u *uses) callOf(x ast.Expr) *ast.CallExpr {
 	v := u.known(u.local(x))
 	if v != nil && len(v.values) == 1 && len(v.calls) == 1 {
@@ -52,9 +51,9 @@ func (u *uses) callOf(x ast.Expr) *ast.CallExpr {
 	return call
 }
 
-// deep returns the value of x, as value does. It also follows two more kinds of expressions: a
-// field that is set in one place, and a call of a function of this package that has one return
-// statement.
+// deep returns the only value that x can have. It looks through variables as value does, and
+// through two more kinds of expressions: a field that is set in one place, and a call of a function
+// of this package that has one return statement.
 func (u *uses) deep(x ast.Expr) ast.Expr {
 	for range 5 {
 		x = u.value(x)

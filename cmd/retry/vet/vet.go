@@ -17,7 +17,7 @@
 //   - uses.go finds the calls that retry. Its type uses contains what the checks know about a
 //     package. operation.go describes the function that a call retries.
 //   - vars.go records what is assigned to variables, and settings.go what is assigned to fields.
-//     values.go finds the only value that an expression can have.
+//     values.go finds the value of an expression that can have only one.
 //   - policyvalue.go finds the values of the fields of a policy, and evaluate.go makes a
 //     retry.Policy of them.
 //   - requests.go and readers.go recognize HTTP requests, and readers that can be read only once.

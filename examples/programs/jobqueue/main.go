@@ -157,7 +157,7 @@ func workUntilDone(
 		workers.Go(func() {
 			errs[i] = worker.Work(working)
 			if errs[i] != nil {
-				stop() // otherwise waitUntilDone would wait for jobs that no worker runs
+				stop() // so that waitUntilDone does not wait for jobs that no worker runs
 			}
 		})
 	}

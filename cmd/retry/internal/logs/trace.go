@@ -56,8 +56,8 @@ func (t *Trace) File() string { return t.origins[0].file.name }
 func (t *Trace) Foreign() bool { return t.origins[0].foreign }
 
 // Compare compares t with a policy. byCode is the result of [retrylog.Call.ByCode]. cut says why t
-// cannot be compared, or that t has no end; otherwise it is "". fault is the first difference from
-// the policy; it is nil if there is none.
+// cannot be compared, or that t has no end. If t was compared to its end, cut is "". fault is the
+// first difference from the policy; it is nil if there is none.
 func (t *Trace) Compare(p retry.Policy) (byCode []retrylog.Record, cut string, fault *Fault) {
 	first := &t.Records[0]
 	switch {

@@ -55,11 +55,13 @@ func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 // ofNoBound lists the codes of findings about calls without a limit.
 var ofNoBound = []string{"no_limit", "unused_limit", "too_long"}
 
-// leastForever is the shortest delay that lint accepts between attempts that nothing ends.
+// leastForever is the shortest delay that lint accepts in a policy that limits neither the number
+// of attempts nor their time.
 const leastForever = time.Second
 
-// endless returns the delay after 100 attempts of p, or 0 if p limits the attempts. tooShort is
-// true if nothing ends the attempts and this delay is shorter than leastForever.
+// endless returns the delay after 100 attempts of p, or 0 if p limits the number of attempts or
+// their time. tooShort is true if p limits neither the number of attempts nor their time, and this
+// delay is shorter than leastForever.
 func endless(p retry.Policy) (gap time.Duration, tooShort bool) {
 	delays := p.Delays(100)
 	if p.EffectiveMax() != retry.Unlimited || p.MaxElapsed > 0 || len(delays) == 0 {

@@ -139,6 +139,5 @@ func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 	below(node, nil, nil, "")
 }
 
-// deepest limits the search without a path from the user. A block whose path has more than deepest
-// keys is not found.
+// If the user gives no path, a block whose path has more than deepest keys is not found.
 const deepest = 100

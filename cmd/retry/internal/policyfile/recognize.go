@@ -71,7 +71,8 @@ var shapes = slices.Concat([]shape{
 		{"Spring", "", "", "spring/**/retry", ""},
 	})
 
-// job returns the shapes of a setting of a Kubernetes Job, and of resources that make Jobs.
+// job returns the patterns that recognize a setting in a Kubernetes Job, or in a resource that
+// makes Jobs, such as a CronJob.
 func job(system, setting, has string) (all []shape) {
 	for _, in := range []shape{
 		{"", "batch", "Job", "spec/", ""},

@@ -44,7 +44,7 @@ func (e *evaluation) grow(n int) {
 // growTimes counts n*times bytes.
 func (e *evaluation) growTimes(n, times int) {
 	if n > 0 {
-		times = min(times, maxSize/n+1) // otherwise the product could overflow
+		times = min(times, maxSize/n+1) // so that the product cannot overflow
 	}
 	e.grow(n * times)
 }

@@ -57,7 +57,7 @@ func (t *Template) Truth(lookup func(name string) (any, bool)) (holds bool, err 
 }
 
 // Value returns the result of t as a Go value. If t is Single, the result is the value of the
-// expression. Otherwise it is a text.
+// expression. For any other t, it is a text.
 func (t *Template) Value(lookup func(name string) (any, bool)) (v any, err error) {
 	if !t.Single() {
 		return t.Text(lookup)
