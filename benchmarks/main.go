@@ -45,7 +45,8 @@ func tables(printed io.Reader) error {
 		if !compared || len(fields) < 4 {
 			continue
 		}
-		lib = strings.TrimRight(strings.Fields(lib)[0], "0123456789") // go test appends the number of processors
+		// go test appends the number of processors.
+		lib = strings.TrimRight(strings.Fields(lib)[0], "0123456789")
 		works, libs = add(works, work), add(libs, lib)
 		for i := 2; i+1 < len(fields); i += 2 {
 			value, err := strconv.ParseFloat(fields[i], 64)

@@ -176,9 +176,9 @@ func (x *exchange) next() *attempt {
 }
 
 // isLost reports whether the server may have processed a failed attempt without confirming it. This
-// is so if the request was sent and got no answer, or if the answer is a 408, or not a 4xx: it may be
-// a 5xx, or a success that Check has rejected, for example because its body broke off. Some servers
-// send a 408 if a handler takes too long: see Transport.
+// is so if the request was sent and got no answer, or if the answer is a 408, or not a 4xx: it may
+// be a 5xx, or a success that Check has rejected, for example because its body broke off. Some
+// servers send a 408 if a handler takes too long: see Transport.
 func (a *attempt) isLost() bool {
 	refused := a.status/100 == 4 && a.status != http.StatusRequestTimeout
 	return a.before != nil || a.mayBeDone && !refused && !a.unsent

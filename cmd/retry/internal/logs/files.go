@@ -20,7 +20,7 @@ type Files struct {
 	Torn    int    `json:"cut_off_lines"`    // lines that were cut off
 	Bad     int    `json:"unreadable_lines"` // lines of Skipped that contain an unreadable event
 	First   *Fault `json:"-"`                // the fault of the first unreadable line; nil if Bad is 0
-	Dropped int    `json:"dropped"`          // calls that were cut short, because too many calls were open
+	Dropped int    `json:"dropped"`          // calls that were cut short: too many calls were open
 
 	files   []*file
 	open    map[string][]*Trace // the calls that have not ended, by key
