@@ -17,7 +17,7 @@ type report struct {
 	Policies int                 `json:"policies"`
 	Files    int                 `json:"files"`
 	Without  []string            `json:"without"`  // files without a policy
-	Unparsed []string            `json:"unparsed"` // files that do not parse and probably lack a policy
+	Unparsed []string            `json:"unparsed"` // files that do not parse: probably not policies
 	Faults   []*policyfile.Fault `json:"faults"`
 
 	hint string // the path to a policy outside of the usual places; "" if there is none
