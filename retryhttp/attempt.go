@@ -30,9 +30,9 @@ type attempt struct {
 	url   url.URL       // the URL of made; not used if made shares the caller's URL, see newRequest
 	body  responseBody  // the body of the response, as the caller gets it
 	given *http.Request // the Request of the response, as Check gets it
-	ends  bool          // a Read of the response's body returns soon after the attempt has ended
 
 	sent      evidence
+	ends      bool  // a Read of the response's body returns soon after the attempt has ended
 	mayBeDone bool  // the server may have processed the request
 	unsent    bool  // the error of Base shows that there was no connection; see noConnection
 	status    int   // the status of the response; 0: there was no response

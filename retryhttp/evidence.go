@@ -18,20 +18,28 @@ import (
 // connection closes during the TLS handshake, and also if it closes after a POST was sent.
 type evidence struct {
 	asked atomic.Bool  // Base has called GetConn, so it reports to the trace
-	got   atomic.Bool  // Base has got a connection
+	got   atomic.Int32 // the connections that Base has got: gotNone, gotConn or gotHTTP1
 	wrote atomic.Int32 // how often a whole header was written to a connection
 	waits atomic.Bool  // a header was written, and its answer has not begun
 	again atomic.Bool  // a second header was written before the answer to the first one
-	http1 atomic.Bool  // Base has got a TLS connection that speaks HTTP/1
 }
+
+// The values of evidence.got. There is one field for both facts, because each request allocates an
+// exchange, which contains the evidence.
+const (
+	gotNone  int32 = iota
+	gotConn        // a connection
+	gotHTTP1       // a connection, and one that speaks HTTP/1 over TLS
+)
 
 func (e *evidence) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GetConn: func(string) { e.asked.Store(true) },
 		GotConn: func(info httptrace.GotConnInfo) {
-			e.got.Store(true)
 			if overHTTP1(info.Conn) {
-				e.http1.Store(true)
+				e.got.Store(gotHTTP1)
+			} else {
+				e.got.CompareAndSwap(gotNone, gotConn)
 			}
 		},
 		GotFirstResponseByte: func() { e.waits.Store(false) },
@@ -52,7 +60,8 @@ func (e *evidence) trace() *httptrace.ClientTrace {
 // the server has done nothing. This does not hold if the request was canceled or timed out, because
 // http.Transport may then return while it is still writing.
 func (e *evidence) mayBeDone(err error, canceled bool) bool {
-	unsent := e.asked.Load() && (!e.got.Load() || !canceled && !gaveUp(err) && e.wrote.Load() == 0)
+	unsent := e.asked.Load() &&
+		(e.got.Load() == gotNone || !canceled && !gaveUp(err) && e.wrote.Load() == 0)
 	return !unsent && !refused(err)
 }
 
@@ -61,7 +70,7 @@ func (e *evidence) mayBeDone(err error, canceled bool) bool {
 // speak HTTP/2, it returns nil, because there net/http repeats only requests that no server has
 // processed. A Transport below reports its own repeats: see attempt.before.
 func (e *evidence) repeated(resp *http.Response) error {
-	if !e.again.Load() || resp.ProtoMajor >= 2 && !e.http1.Load() {
+	if !e.again.Load() || resp.ProtoMajor >= 2 && e.got.Load() != gotHTTP1 {
 		return nil
 	}
 	return errAgain

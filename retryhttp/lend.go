@@ -90,7 +90,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	http2 := l.onlyHTTP2(to)
 	trace := sent.trace()
 	trace.GotConn = func(info httptrace.GotConnInfo) {
-		sent.got.Store(true)
+		sent.got.Store(gotConn)
 		if http2 && info.Reused && overHTTP1(info.Conn) { // an idle HTTP/1 connection
 			header.Set(lentName, "0")
 		}
