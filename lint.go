@@ -226,8 +226,7 @@ func (p *Policy) longest() (worst time.Duration, upTo string) {
 
 // mostWithin returns how many attempts fit into MaxElapsed. It returns 0 if all attempts fit,
 // or if p has no limit on attempts. It also returns 0 if the delays may be shorter than in the
-// plan. The reason may be a class, a RetryAfterExact, a Wait, or a Backoff or Jitter of the
-// caller.
+// plan, because of a class, a RetryAfterExact, a Wait, or a Backoff or Jitter of the caller.
 func (p *Policy) mostWithin() int {
 	if p.limit() == Unlimited || !p.builtIn() || p.Classify != nil || p.Wait != nil ||
 		p.RetryAfter == RetryAfterExact {

@@ -97,7 +97,7 @@ type call struct {
 	last     Decision             // the decision on the last failure
 	decided  time.Time            // when the last decision was made
 	payers   *payers              // the Budgets of ctx
-	payer    *Budget              // the policy's Budget; nil: the retry takes nothing from this Budget
+	payer    *Budget              // the policy's Budget if the retry takes from it; otherwise nil
 	paid     receipt              // which Budgets gave a token for the next retry
 	spent    receipt              // which Budgets gave a token for the last attempt
 }

@@ -139,15 +139,15 @@ func (a *attempt) newRequest() (err error) {
 	return x.unsent("retryhttp: GetBody", err)
 }
 
-// copyOf returns a copy of a request that Base may change.
+// copyOf copies a request, so that Base may change the copy.
 func copyOf(ctx context.Context, req *http.Request) *http.Request {
 	out := req.WithContext(ctx)
 	unshare(out, new(url.URL))
 	return out
 }
 
-// unshare gives req copies of its header, its encodings and its URL. Before, req is a shallow copy
-// of another request. u is the memory for the copy of the URL.
+// unshare gives req copies of its header, its encodings and its URL. Before the call, req is a
+// shallow copy of another request. u is the memory for the copy of the URL.
 func unshare(req *http.Request, u *url.URL) {
 	req.Header = cloneHeader(req.Header)
 	req.TransferEncoding = slices.Clone(req.TransferEncoding)

@@ -143,7 +143,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 	x.resp = resp
 	x.failure = x.check(err)
 	if !inTime() && x.resp != nil && x.req.Context().Err() == nil {
-		x.discard() // the body can no longer be read, so Check gets the timeout
+		x.discard() // the body can no longer be read, so Check gets the error tooLate
 		x.failure = x.check(tooLate)
 	}
 	a.failure = x.failure
@@ -162,8 +162,8 @@ func (x *exchange) next() *attempt {
 	a := &x.first
 	if before := x.last; before != nil {
 		a = &attempt{number: before.number}
-		// The error of x.lost may become the Before of a 4xx. An attempt without an answer explains a
-		// 4xx better than an attempt with a status.
+		// If a 4xx ends the call, the error of x.lost becomes the field Before of the call's error. An
+		// attempt without an answer explains the 4xx better than an attempt with a status.
 		if before.isLost() && (before.status == 0 || x.lost == nil || x.lost.status != 0) {
 			x.lost = before
 		}

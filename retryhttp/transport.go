@@ -319,10 +319,11 @@ func (t *Transport) idempotent(req *http.Request) bool {
 	return t.Idempotent(req)
 }
 
-// plain reports whether Base is an http.Transport that itself sends a request to u, and no function
-// of the user gets the request or the response of an attempt. If so, nothing changes the header and
-// the URL of an attempt's request, so all attempts may share the header and the URL of the caller's
-// request. Also, a Read of a response's body returns soon after its attempt has ended.
+// plain reports whether two things hold: Base is an http.Transport that sends a request to u
+// without a registered protocol, and no function of the user gets the request or the response of an
+// attempt. If so, nothing changes the header and the URL of an attempt's request, so all attempts
+// may share the header and the URL of the caller's request. Also, a Read of a response's body
+// returns soon after its attempt has ended.
 //
 // A protocol that is registered with an http.Transport for another scheme may change the URL, as
 // the protocol of http.NewFileTransport does. A Proxy of the user's own gets the request, and may

@@ -290,7 +290,7 @@ func (r *run) again(ctx context.Context, p retry.Policy, change func(retry.Polic
 		ctx = context.WithoutCancel(ctx)
 	}
 	if r.result == nil {
-		p.Budget = nil // the success may already have put its share into the Budget
+		p.Budget = nil // the success may already have been counted in the Budget: do not count it twice
 	}
 	r.attempt(ctx, change(p), func(context.Context) error { return r.result })
 }

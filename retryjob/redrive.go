@@ -52,6 +52,6 @@ type RedriveResult struct {
 // key and window, so every process computes the same duration. If window is 0 or below, Spread
 // returns 0.
 func Spread(key string, window time.Duration) time.Duration {
-	const attempt = -1 // no attempt has this number, so the result differs from the delays
+	const attempt = -1 // no attempt has this number, so no delay of the job is drawn with it
 	return retry.Draw(retry.SeedOf(key), attempt, 0, window)
 }

@@ -15,8 +15,8 @@ type Call struct {
 	Attempts []Attempt
 	Reason   retry.Reason // why the call stopped; "" if the log ends before the call does
 
-	// Cause is the Cause of the CallFinished event. It says what stopped the call in addition to the
-	// last error, or why the policy is invalid. It is nil if the event has no Cause.
+	// Cause is the Cause of the CallFinished event. It says why the call stopped, if the last error
+	// does not say that, or why the policy is invalid. It is nil if the event has no Cause.
 	Cause error
 
 	Records []Record // the records of the events, in order

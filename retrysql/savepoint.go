@@ -32,8 +32,8 @@ func hasSavepoint(db Beginner) bool {
 var errIsMySQL = errors.New("go-sql-driver/mysql")
 
 // isMySQL returns errIsMySQL for a connection of go-sql-driver/mysql. The result is an error
-// because sql.Conn.Raw passes it on. A variable of a closure would be allocated for every
-// driver.
+// because sql.Conn.Raw returns the error of the function that it calls, and nothing else. A
+// variable of a closure would be allocated for every driver.
 func isMySQL(conn any) error {
 	if structOf(conn, "mysqlConn").IsValid() {
 		return errIsMySQL
@@ -61,8 +61,8 @@ func checkSavepoint(ctx context.Context, tx *sql.Tx, failure error) error {
 
 // stopped reports whether failure ended the transaction, and the last statement changed no row
 // after that. In this case the savepoint may be gone, and nothing is wrong. If a lock wait timeout
-// has not ended the transaction, stopped returns false. If the savepoint is then gone, a statement
-// has committed the transaction.
+// has not ended the transaction, stopped returns false. If stopped returns false and the savepoint
+// is gone all the same, a statement has committed the transaction.
 func stopped(ctx context.Context, tx *sql.Tx, failure error) bool {
 	code, _ := answerOf(failure).(mySQL)
 	if !code.mayRollBack() {

@@ -174,7 +174,8 @@ func (w *worker) giveBack(ctx context.Context) error {
 		if malformed == nil { // if headers are malformed, a copy would lack them
 			err = w.wait(ctx, m, max(0, time.Until(m.due)), m.attempt-1)
 		}
-		if malformed != nil || errors.Is(err, errTooLarge) { // the server counts the attempt
+		// A copy with a new count cannot be published. The server counts what it delivers again.
+		if malformed != nil || errors.Is(err, errTooLarge) {
 			err = w.ask(ctx, func() error { return d.Nack(false, true) })
 		}
 		if err != nil {

@@ -162,8 +162,8 @@ func (w *worker) bury(ctx context.Context, m message, o retryjob.Outcome) error 
 // the queue may not exist for that long.
 const longestDelay = 365 * 24 * time.Hour
 
-// wait moves a message to the wait queue for delay. The parameter attempts is the number of
-// attempts that have ended, which the header of the copy will contain.
+// wait moves a message to the wait queue for delay: it publishes a copy there. A header of the
+// copy contains attempts, the number of attempts that have ended.
 func (w *worker) wait(ctx context.Context, m message, delay time.Duration, attempts int) error {
 	delay = min(delay, longestDelay)
 	switch step := stepOf(delay); {

@@ -85,8 +85,8 @@ func redriveAll(
 		switch {
 		case unreadable != nil:
 		case task.Queue != queue: // the task would run in another queue
-			unreadable = retryjob.Stuck(fmt.Errorf("task %.100s: its data says that its queue is %.100q",
-				task.ID, task.Queue))
+			unreadable = retryjob.Stuck(fmt.Errorf(
+				"task %.100s is in queue %.100q, but its data says %.100q", task.ID, queue, task.Queue))
 		default:
 			unreadable, err = r.stale(ctx, task)
 		}

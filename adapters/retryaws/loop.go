@@ -111,7 +111,8 @@ func (c *call) send(
 	ctx context.Context, in middleware.FinalizeInput,
 ) (middleware.FinalizeOutput, middleware.Metadata, error) {
 	const key = "Amz-Sdk-Request"
-	header := in.Request.(*smithyhttp.Request).Header // the SDK has made a copy of the request
+	// The SDK has made a copy of the request for this attempt, so its header may be changed.
+	header := in.Request.(*smithyhttp.Request).Header
 	number := "attempt=" + strconv.Itoa(c.attempts)
 	header.Set(key, strings.Replace(header.Get(key), "attempt=1", number, 1))
 	return c.next.HandleFinalize(ctx, in)

@@ -127,7 +127,7 @@ func (g groups) sorted() []*group {
 	return all
 }
 
-// An errorLine counts the attempts that failed with an error.
+// An errorLine counts the attempts that failed with the same error.
 type errorLine struct {
 	Error   string  `json:"error"`
 	Count   int     `json:"count"`

@@ -92,8 +92,8 @@ func (u *uses) calledByDo(path string) map[any]bool {
 		found[op.node] = true
 		for c, call := range nodes[*ast.CallExpr](op.cursor) {
 			v := u.local(call.Fun)
-			// The call is of a parameter of this operation. Its value comes from the callers of the
-			// operation, and perhaps Do calls none of these callers.
+			// The operation calls one of its own parameters. The functions that call the operation pass
+			// this value, and Do may run none of them.
 			byCaller := passed[v] != nil && op.contains(v.Pos())
 			if enclosingFunc(c).Node() == op.node && !byCaller {
 				given = append(given, call.Fun)

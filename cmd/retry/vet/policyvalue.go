@@ -53,7 +53,7 @@ func (u *uses) policy(x ast.Expr) *policy {
 	}
 }
 
-// base sets the first value of p to x, and returns p. It returns nil if x is neither
+// base records x as the first value of p, and returns p. It returns nil if x is neither
 // retry.Default() nor a literal with named fields.
 func (u *uses) base(p *policy, x ast.Expr) *policy {
 	p.base = x

@@ -103,9 +103,9 @@ var readMethods = []string{
 }
 
 // rewinds reports whether a call may rewind the reader of op although the call does not name the
-// reader. There are two cases. The call may rewind another value from outside of op, which may
-// contain the reader. Or the call is of a function literal outside of op, and the literal uses the
-// reader.
+// reader. There are two cases. The call may rewind another value that is declared outside of op,
+// because this value may contain the reader. Or the call is of a function literal outside of op,
+// and the literal uses the reader.
 func (u *uses) rewinds(op *operation, call *ast.CallExpr, found consumption) bool {
 	if x, name := method(call); x != nil {
 		return hasAny(strings.ToLower(name), "seek", "rewind", "reset", "reopen") && u.isOutside(op, x) &&

@@ -48,7 +48,8 @@ func (b *Block) System() (s retrysim.System, faults []*Fault) {
 	return s, b.systemFaults(err)
 }
 
-// systemFaults returns the faults in an error about a system. Each fault has the line of its key.
+// systemFaults turns the error of reading the settings of a system into a list of faults. Each
+// fault has the line of its key.
 func (b *Block) systemFaults(err error) (faults []*Fault) {
 	var found finder
 	switch {
