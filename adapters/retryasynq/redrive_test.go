@@ -150,7 +150,7 @@ func TestRedriveOfAStrangersTasks(t *testing.T) {
 	}{
 		"another queue": {func(s *service, message []byte) []byte {
 			return bytes.ReplaceAll(message, []byte(s.name), []byte(strings.Replace(s.name, "retry", "other", 1)))
-		}, `but its data says "otherasynq_`},
+		}, `"a": task a is in queue "retryasynq_`},
 		"no type": {func(_ *service, message []byte) []byte {
 			return bytes.Replace(message, []byte("\x0a\x04mail"), nil, 1)
 		}, `"a": task a: task typename cannot be empty`},
