@@ -84,7 +84,7 @@ type Budget struct {
 
 	// The fields below are for Grace. fullAt and emptyAt count nanoseconds since first, plus 1, so
 	// 0 can mean never.
-	peak    atomic.Int64 // the greatest surplus, in billionths; it decays like the surplus
+	peak    atomic.Int64 // the highest surplus so far, in billionths; it decays as the surplus does
 	fullAt  atomic.Int64 // when a retry last found b full, as Grace defines it
 	emptyAt atomic.Int64 // when a retry last found b empty
 }
@@ -318,7 +318,8 @@ func payersOf(ctx context.Context) *payers {
 // A receipt says which Budgets gave a token for a retry. It has one bit for each Budget. Bit 0
 // is for the policy's Budget, and bit 1 is for the innermost Budget of the context. All Budgets
 // of the context from the 63rd on share bit 63, so either all of them give a token or none
-// does. A Budget in its grace period gives no token, so these Budgets must not use their Grace.
+// does. The Budgets that share bit 63 do not use their Grace: a
+// Budget in its grace period would give no token while the others give one.
 type receipt uint64
 
 const lastBit = 63

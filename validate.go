@@ -82,8 +82,8 @@ func (e *PolicyError) Unwrap() error {
 // faults are the faults of a policy, in the order of its fields.
 type faults []Finding
 
-// mostFaults is how many faults get a text. Without this limit, the error for a Schedule with a
-// million wrong delays would list all of them.
+// mostFaults is the largest number of faults that an error describes. Without this limit, the error
+// for a Schedule with a million wrong delays would list all of them.
 const mostFaults = 20
 
 // add adds a fault for the setting with this token. index is the index of the value in a list,

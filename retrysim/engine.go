@@ -357,7 +357,8 @@ func (e *engine) integrate(v *service) {
 	v.since = e.now
 }
 
-// proceed starts the next call of a request. After its last call, it answers the request.
+// proceed starts the next call of a request. If the request has no further call, proceed answers
+// the request.
 func (e *engine) proceed(r *request) {
 	if int(r.step) == len(r.edges) {
 		e.answer(r, nil)

@@ -54,7 +54,7 @@ func (l *lease) begin(
 	return tx, err
 }
 
-// The method ask calls the function ask. If the database panics, l.stuck stays set.
+// The method ask calls the function ask. If the driver of the database panics, l.stuck stays set.
 func (l *lease) ask(database func() error) error {
 	l.stuck = true
 	return ask(func() error {

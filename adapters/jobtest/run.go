@@ -231,7 +231,7 @@ func work(
 	return errors.Join(err, <-result, ctx.Err())
 }
 
-// `over` reports whether exactly this many jobs have ended, and no job is open.
+// `over` reports whether the number of jobs that have ended is exactly `jobs`, and no job is open.
 func over(ctx context.Context, q Queue, j *journal, jobs int) (bool, error) {
 	log, err := j.readLog()
 	if err != nil || !stopped(log, jobs) {

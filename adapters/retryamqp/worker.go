@@ -16,8 +16,8 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// A worker has two connections. The connection `in` never publishes, and the connection in the
-// field copies only publishes.
+// A worker has two connections. The connection in the field `in` never publishes. The connection in
+// the field `copies` does nothing but publish.
 type worker struct {
 	*Retries
 	in       *link

@@ -18,8 +18,8 @@ import (
 // which are called its preface.
 var handshakes = []string{"authentication handshake failed: ", "error reading server preface: "}
 
-// untrusted reports whether there is no connection because of a permanent error of TLS, such as
-// a certificate that is not accepted. retrynet decides which errors are permanent.
+// untrusted reports whether a permanent error of TLS, such as a certificate that is not accepted,
+// prevented the connection. retrynet decides which errors are permanent.
 //
 // An interceptor gets only the text of the TLS error, because grpc-go makes the status of a call
 // from the text of the last connection error. TransportCredentials could store the error itself,

@@ -64,8 +64,8 @@ type Stream struct {
 	closed  bool       // whether CloseSend was called
 	final   string     // why no attempt may follow, or "" if an attempt may follow
 
-	// ctx is the context of the last attempt. It lasts until the stream ends. The context from Do
-	// ends when the first message has arrived.
+	// ctx is the context of the last attempt. It lasts until the stream ends. The context that
+	// Do passes to an attempt ends when the first message has arrived.
 	ctx    context.Context
 	cancel context.CancelCauseFunc // cancels ctx
 }

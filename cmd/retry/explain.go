@@ -175,7 +175,7 @@ func (x *explanation) read(names []string) error {
 	out := bufio.NewWriterSize(unbuffered, 64<<10)
 	x.out = out
 	defer func() {
-		_ = out.Flush() // unbuffered keeps the error for run
+		_ = out.Flush() // the output in `unbuffered` stores the error, and run returns it
 		x.out = unbuffered
 	}()
 	first := ""
@@ -227,7 +227,7 @@ func (x *explanation) writeSummary() {
 	fmt.Fprint(x.out, x.separator+x.sum.text())
 }
 
-// print prints a call, unless a flag selects only other calls: -failed or -policy.
+// print prints a call, unless the flag -failed or -policy leaves the call out.
 func (x *explanation) print(t *logs.Trace, differs bool) {
 	switch {
 	case x.sum.failed && !gaveUp(t), x.sum.comparison != nil && !differs:

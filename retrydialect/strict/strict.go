@@ -69,7 +69,7 @@ type Mapping struct {
 	values map[string]json.RawMessage
 	keys   []string // the keys that have been taken
 	faults *Faults
-	listed *[]string // the paths of all keys taken, also in inner mappings; nil except in Keys
+	listed *[]string // the paths of all keys that were read, also in inner mappings; only Keys sets it
 }
 
 // Fault adds the fault that a key of m has an invalid value. See [Faults.Add].

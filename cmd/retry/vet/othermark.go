@@ -59,9 +59,9 @@ var otherLibraries = map[string]struct{ wraps, reads, instead string }{
 
 // calledByDo returns the functions that Do calls, directly or through other functions. If another
 // package imports this library, it may pass its arguments to Do, so calledByDo also returns the
-// functions that are passed to this package. path is the path of the other library. A package that
-// imports both libraries does not count, because it may pass the functions to a loop of the other
-// library.
+// functions that are passed to this package. path is the import path of
+// another retry library. A package that imports both libraries does not count, because it may pass
+// the functions to a loop of the other library.
 func (u *uses) calledByDo(path string) map[any]bool {
 	var given []ast.Expr
 	passed := map[*types.Var][]ast.Expr{} // for parameters

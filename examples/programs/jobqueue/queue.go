@@ -207,7 +207,7 @@ func jsonOf(value any) string {
 
 // wait returns a delay in microseconds. For no delay it returns NULL, so that a job without a delay
 // runs even if the clock is set back. wait adds a tick, because the clock may be slow by up to a
-// tick and no job must run early.
+// tick, and a job must not run early.
 func (q *Queue) wait(delay time.Duration) (us sql.NullInt64) {
 	if delay > 0 {
 		us = sql.NullInt64{Int64: (delay + q.tick + time.Microsecond - 1).Microseconds(), Valid: true}

@@ -32,8 +32,8 @@ func Of(a retrysim.Answer) Rescue {
 	return Rescue{"none", a.Outcome.Verdict, a.Lost, a.Margin, a.MarginShare, nil}
 }
 
-// Find tries pairs of the changes that help. It takes only the mostPaired changes that lose the
-// fewest calls.
+// Find also tries pairs of changes that each help alone. It takes only the mostPaired changes that
+// lose the fewest calls.
 const mostPaired = 6
 
 // Find tries the changes that people usually make to the system s. The parameter a is the answer
