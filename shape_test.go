@@ -49,7 +49,8 @@ func TestFirstSentenceOfAPackageHasNoLink(t *testing.T) {
 		source, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.PackageClauseOnly)
 		if err == nil && source.Doc != nil && source.Name.Name != "main" {
 			packages++
-			assert.NotContains(t, doc.Synopsis(source.Doc.Text()), "[", name)
+			first, _, _ := strings.Cut(strings.ReplaceAll(source.Doc.Text(), "\n", " "), ". ")
+			assert.NotContains(t, first, "[", name)
 		}
 		return err
 	}))
