@@ -111,7 +111,7 @@ func (l *Reader) decodeText(line []byte, begin int, from string) {
 	if bytes.Contains(line, []byte("attempt failed")) {
 		last = "err"
 	}
-	whole := !endless && v.has[keys[last].index]
+	whole := !endless && v.texts[keys[last].index] != nil
 	r, fault := v.record()
 	switch n := v.requiredKeys(); {
 	case n == len(required) && whole && fault == nil:

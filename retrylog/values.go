@@ -18,13 +18,12 @@ import (
 // keys are in one object of the line. If a key occurs twice, its last value counts. A text may be a
 // part of the line.
 type values struct {
-	texts [][]byte // the value of each key, by key.index
-	has   []bool   // whether the line has the key, by key.index
+	texts [][]byte // the value of each key, by key.index; nil if the line lacks the key
 	built Record   // the result of record, here because a local Record would be allocated per line
 }
 
 func newValues() *values {
-	return &values{texts: make([][]byte, len(keys)), has: make([]bool, len(keys))}
+	return &values{texts: make([][]byte, len(keys))}
 }
 
 // object adds the known keys of a JSON object to v. For a group, it stores "{}" and adds the place
@@ -87,17 +86,13 @@ func (v *values) pairs(line []byte) (rest []byte, endless bool) {
 	return nil, false
 }
 
-func (v *values) set(k *key, text []byte) { v.texts[k.index], v.has[k.index] = text, true }
+func (v *values) set(k *key, text []byte) { v.texts[k.index] = text }
 
 // get returns the text of a key, or "" if v lacks the key.
 func (v *values) get(name string) string { return string(v.texts[keys[name].index]) }
 
 func (v *values) clear() {
-	for i, has := range v.has {
-		if has {
-			v.texts[i], v.has[i] = nil, false
-		}
-	}
+	clear(v.texts)
 }
 
 // firstText looks at the values of the keys with these indexes, in order. It returns the first
@@ -149,7 +144,7 @@ func (v *values) record() (Record, *valueFault) {
 	r := &v.built
 	*r = Record{}
 	for i, f := range fields {
-		if text := v.texts[i]; v.has[i] {
+		if text := v.texts[i]; text != nil {
 			if write := setField(f.pointer(r), text); write != "" {
 				return Record{}, &valueFault{f.key, string(text), write}
 			}
