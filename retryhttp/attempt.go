@@ -34,7 +34,7 @@ type attempt struct {
 	sent      evidence
 	ends      bool  // a Read of the response's body returns soon after the attempt has ended
 	mayBeDone bool  // the server may have processed the request
-	unsent    bool  // the error of Base shows that there was no connection; see noConnection
+	unsent    bool  // the error of Base says that there was no connection; no proof, unlike !mayBeDone
 	status    int   // the status of the response; 0: there was no response
 	failure   error // the error of a failed attempt; nil before the end and after a success
 	before    error // the error of a request whose answer was lost below this Transport
@@ -73,7 +73,7 @@ func (a *attempt) send() (*http.Response, error) {
 		resp.Request = req.WithContext(a.x.req.Context())
 	}
 	a.given = resp.Request
-	a.ends = a.x.plain && isOfNetHTTP(resp.Body)
+	a.ends = a.x.plain
 	if hasText(resp) && a.x.t.StallTimeout > 0 {
 		resp.Body = a.watched(resp.Body)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"reflect"
 	"sync"
 	"time"
 )
@@ -26,6 +25,7 @@ const emptyReads = 100
 func (x *exchange) discard() {
 	if resp := x.resp; resp != nil {
 		x.resp = nil
+		forgetBody(x.failure, resp.Request, x.last.given)
 		x.last.discard(resp, 0)
 	}
 }
@@ -34,10 +34,12 @@ func (x *exchange) discard() {
 // at most keep bytes. If reading fails, the connection cannot be used again, and nothing else
 // happens.
 //
-// A body of net/http is read in the caller's goroutine, because a Read that hangs ends when the
-// attempt is canceled, which is discardGrace before the end of discardTime. Over HTTP/1,
-// canceling closes the connection. There is one exception: the caller waits for the Read if the
-// Close of a connection of the user's own DialContext does not end a Read.
+// The body of a plain http.Transport is read in the caller's goroutine, because a Read that hangs
+// ends when the attempt is canceled, which is discardGrace before the end of discardTime. Over
+// HTTP/1, canceling closes the connection. There are two exceptions, in which the caller waits for
+// the Read: the Close of a connection of the user's own DialContext does not end a Read, or a
+// protocol that the user has registered for http or https returns a body that ignores its context.
+// To find out whether net/http made the body, discard would have to compare unexported names.
 //
 // Any other body may ignore its context, and would block the caller forever. So such a body is read
 // in a new goroutine, and discard returns after discardTime even if this goroutine is still
@@ -158,23 +160,4 @@ func attemptFor(resp *http.Response) *attempt {
 		})
 	}
 	return &attempt{Context: ctx, cancel: cancel}
-}
-
-// isOfNetHTTP reports whether an http.Transport itself has made a body. The name of the package is
-// not enough. A protocol that was added with RegisterProtocol may return a body that ignores its
-// context, and http.MaxBytesReader and http.ReadResponse put a type of net/http around any reader.
-func isOfNetHTTP(rc io.ReadCloser) bool {
-	of := reflect.TypeOf(rc)
-	if of == nil {
-		return false
-	}
-	if of.Kind() == reflect.Pointer {
-		of = of.Elem()
-	}
-	switch of.Name() {
-	case "bodyEOFSignal", "gzipReader", "http2transportResponseBody", "http2gzipReader":
-		return of.PkgPath() == "net/http"
-	default: // another release of Go may use other names; then a goroutine reads the body
-		return false
-	}
 }

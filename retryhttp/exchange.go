@@ -22,40 +22,41 @@ import (
 //     functions are replaced by functions of this file.
 //  2. Before each attempt, the loop calls enter (gate.go) if there is a Gate or the caller's policy
 //     has an Enter.
-//  3. The loop calls the method attempt, which calls five functions. "next" makes the attempt and
-//     its context. "send" (attempt.go) sends a copy of the request through Base. "check" asks Check
-//     whether the attempt failed. "settle" refills the Budget a little if a failure shows that the
-//     server works. "cancelAtEnd" (body_response.go) makes the context end when the body of the
-//     response has been read to its end or closed. So the context of a failed attempt ends when its
-//     response is discarded. This does not cost an HTTP/1 connection whose body has been read to
-//     its end: net/http has the connection back before Read returns io.EOF.
+//  3. The loop calls the method attempt, which calls five functions in turn. "next" makes the
+//     attempt and its context. "send" (attempt.go) sends a copy of the request through Base.
+//     "check" asks Check whether the attempt failed. "settle" refills the Budget a little if a
+//     failure shows that the server works. "cancelAtEnd" (body_response.go) makes the context end
+//     when the body of the response has been read to its end or closed.
 //  4. After a failure that is neither Permanent nor rejected by RetryIf, the loop calls classify,
 //     which says whether the request may be sent again. Then the loop decides according to the
 //     policy. A retry takes 1 from the Budget.
 //  5. Before each retry the loop calls discardAndWait, even if the delay is 0. It discards the
 //     response of the last attempt (body_discard.go), so that its connection can be used again, and
-//     then waits.
+//     then waits. Discarding ends the context of the attempt. This does not close an HTTP/1
+//     connection whose body has been read to its end, because net/http has taken the connection
+//     back before Read returns io.EOF.
 //  6. When the loop has ended, "complete" adds details to the error of the loop. "answer" returns
 //     the last response, prepared by handOver, or the error. "cleanUp" discards the last response
 //     if the caller does not get it.
 //
-// If the body of a download breaks off (resume.go), a new exchange fetches the missing bytes. This
-// exchange has the same steps, but it calls run with another function.
+// If the body of a download breaks off, a new exchange fetches the missing bytes: see fetch
+// (resume.go). This exchange has the same steps, but the loop calls a function around the method
+// attempt.
 //
-// Only one goroutine changes an exchange. The field hedged is an exception, because Base may call a
-// Hedge in another goroutine. The exchange is also the context of the loop. So RequestOf and Hedged
-// find the exchange in the context that OnEvent and Wait get.
+// Only one goroutine changes an exchange. The field hedged is an exception, because a Hedge below
+// sets it, and Base may call the Hedge in another goroutine. The exchange is also the context of
+// the loop. So RequestOf and Hedged find the exchange in the context that OnEvent and Wait get.
 type exchange struct {
-	context.Context // the context of the caller's request
+	context.Context // the context of req
 
-	// These fields are set before the first attempt.
+	// These fields are set before the first attempt, by RoundTrip or fetch, by run and by loopPolicy.
 	t      *Transport
 	req    *http.Request // the caller's
 	policy *retry.Policy // the policy of WithPolicy, or else the Policy of the Transport
-	checks CheckFunc     // the Check of the Transport; in fetch, a function around it
+	checks CheckFunc     // the Check of the Transport; in fetch (resume.go), a function around it
 	gate   *passage      // the passage through the Gate; nil: no attempt is held back
 	budget *retry.Budget // the Budget for retries; nil: there is no Budget
-	done   func()        // ends the use of a target's Budget; nil: the user has set the Budget
+	done   func()        // ends the use of a target's Budget; nil: budget does not belong to a target
 
 	// plain is true if Base is an http.Transport and no function of the user sees the request or the
 	// response of an attempt. Then attempts share the header and the URL of the caller's request.
@@ -68,11 +69,11 @@ type exchange struct {
 
 	// These fields change with each attempt.
 	skipBudget bool           // the next retry takes nothing from the Budget
-	renewed    bool           // skipBudget was set once after a 401 or 407, and is not set again
+	renewed    bool           // a 401 or 407 has set skipBudget, so the next 401 or 407 does not
 	hedged     atomic.Bool    // the last attempt was answered by the second request of a Hedge
 	last       *attempt       // the last attempt; nil before the first attempt
 	lost       *attempt       // an earlier attempt whose answer was lost (see isLost); nil: none
-	failure    error          // the error of the last attempt; nil: success, or no attempt yet
+	failure    error          // what Check returned last; nil: success, or Check was not called yet
 	resp       *http.Response // the response of the last attempt; nil: none, discarded, or returned
 
 	first attempt // memory for the first attempt, because most exchanges make only one
@@ -97,7 +98,9 @@ func (x *exchange) loopPolicy() retry.Policy {
 	return p
 }
 
-// hasBody reports whether the request has a body, in Body or from GetBody.
+// hasBody reports whether the request has a body, in Body or from GetBody. A caller may set only
+// GetBody, so that no body is left open if the request is never sent. net/http alone would ignore
+// GetBody then.
 func (x *exchange) hasBody() bool {
 	return x.req.Body != http.NoBody && (x.req.Body != nil || x.req.GetBody != nil)
 }
@@ -118,23 +121,24 @@ func (x *exchange) cannotRepeat() error {
 
 // attempt makes one attempt. It returns the error of the attempt, or nil if the attempt succeeded.
 //
-// The loop cancels ctx when the method attempt returns, and after AttemptTimeout. The caller may
-// read the body of the response later. So the request has another context, and AttemptTimeout can
-// cancel it only while the method attempt runs.
+// If the policy has an AttemptTimeout, ctx ends after this time, or when the method attempt
+// returns. But the caller may read the body of the response later. So the request has a context of
+// its own, which AttemptTimeout can cancel only while the method attempt runs.
 func (x *exchange) attempt(ctx context.Context) error {
 	a := x.next()
-	open := false // the response has a body, whose end will end the attempt
+	open := false // the attempt ends with the body of its response, not when this method returns
 	defer func() {
 		if !open {
 			a.cancel(nil)
 		}
 	}()
-	inTime := func() bool { return true } // stops the timeout; returns false if it has passed
+	inTime := func() bool { return true } // stops the timeout; returns false if ctx has ended
 	var tooLate *timeoutError
 	if x.policy.AttemptTimeout > 0 {
 		tooLate = &timeoutError{x.policy.AttemptTimeout}
 		inTime = context.AfterFunc(ctx, func() {
-			if x.req.Context().Err() == nil { // if the request has ended, its attempt has ended too
+			// ctx also ends with the caller's context. Then tooLate must not become the cause.
+			if x.Err() == nil {
 				a.cancel(tooLate)
 			}
 		})
@@ -142,8 +146,11 @@ func (x *exchange) attempt(ctx context.Context) error {
 	resp, err := a.send()
 	x.resp = resp
 	x.failure = x.check(err)
-	if !inTime() && x.resp != nil && x.req.Context().Err() == nil {
-		x.discard() // the body can no longer be read, so Check gets the error tooLate
+	// AttemptTimeout limits Check too. If it has passed, the attempt fails, even if Check has accepted
+	// the response. If the caller's context has ended, no attempt follows, and the result of Check
+	// stands, as net/http also returns a response whose context ends right after its header.
+	if !inTime() && x.resp != nil && x.Err() == nil {
+		x.discard() // its body can no longer be read
 		x.failure = x.check(tooLate)
 	}
 	a.failure = x.failure
@@ -155,38 +162,41 @@ func (x *exchange) attempt(ctx context.Context) error {
 	return x.failure
 }
 
-// next makes the next attempt. If the answer of the previous attempt was lost, next may store that
-// attempt in x.lost. The context of the new attempt is a child of the context of the caller's
-// request.
+// next makes the next attempt. Its context is a child of the context of the caller's request. If
+// the answer of the previous attempt was lost, next stores that attempt in x.lost. It does not
+// replace an attempt that got no response by an attempt that got one.
 func (x *exchange) next() *attempt {
 	a := &x.first
 	if before := x.last; before != nil {
 		a = &attempt{number: before.number}
 		// If a 4xx ends the call, the error of x.lost becomes the field Before of the call's error. An
-		// attempt without an answer explains the 4xx better than an attempt with a status.
+		// attempt without a response explains the 4xx better than an attempt with a status.
 		if before.isLost() && (before.status == 0 || x.lost == nil || x.lost.status != 0) {
 			x.lost = before
 		}
 	}
 	a.x, a.number = x, a.number+1
-	a.Context, a.cancel = context.WithCancelCause(x.req.Context())
+	a.Context, a.cancel = context.WithCancelCause(x.Context)
 	x.last = a
 	x.hedged.Store(false)
 	return a
 }
 
 // isLost reports whether the server may have processed a failed attempt without confirming it. This
-// is so if the request was sent and got no answer, or if the answer is a 408, or not a 4xx: it may
-// be a 5xx, or a success that Check has rejected, for example because its body broke off. Some
-// servers send a 408 if a handler takes too long: see Transport.
+// is so in four cases:
+//
+//   - A request below this Transport was repeated because its answer was lost (a.before).
+//   - The request was sent and got no response.
+//   - The response is a 408. Some servers send a 408 if a handler takes too long: see Transport.
+//   - The response is not a 4xx. It may be a 5xx, or a success that Check has rejected, for example
+//     because its body broke off.
 func (a *attempt) isLost() bool {
-	refused := a.status/100 == 4 && a.status != http.StatusRequestTimeout
-	return a.before != nil || a.mayBeDone && !refused && !a.unsent
+	rejected := a.status/100 == 4 && a.status != http.StatusRequestTimeout
+	return a.before != nil || a.mayBeDone && !rejected && !a.unsent
 }
 
-// lostAs returns the error of a lost attempt. If a Transport below or net/http has lost the answer
-// to a request of this attempt, lostAs returns the error of that request. If a is nil, lostAs
-// returns nil.
+// lostAs returns the error of a lost attempt: a.before if it is set, and otherwise the error that
+// Check returned. If a is nil, lostAs returns nil.
 func (a *attempt) lostAs() error {
 	if a == nil {
 		return nil
@@ -194,17 +204,21 @@ func (a *attempt) lostAs() error {
 	return cmp.Or(a.before, a.failure)
 }
 
-// check returns the error of the last attempt, or nil if the attempt succeeded. If there is no
-// response, err says why. Otherwise err is nil, and x.resp is the response.
+// check returns the error of the last attempt, or nil if the attempt succeeded. If err is nil,
+// x.resp is the response. Otherwise x.resp is nil, and err says why.
 func (x *exchange) check(err error) error {
-	// Prepare or GetBody has failed, so Base got no request. The Budgets get their retry back.
+	// Prepare or GetBody has failed, so Base got no request. After NotAttempted, the Budgets get
+	// their retry back.
 	if unsent, ok := err.(unsentError); ok {
 		return retry.NotAttempted(retry.Permanent(unsent.error))
 	}
 	req := x.last.req
 	if _, late := err.(*timeoutError); late {
-		// The context of the attempt is done. Check gets a context that is not done.
-		req = req.WithContext(context.WithValue(x.req.Context(), attemptKey{}, x.last))
+		// The context of the attempt is done. Check gets a context that is not done, so that Check
+		// does not take the timeout for the end of the caller's context. The context has the values of
+		// the attempt: attemptKey for the function Check, and no policy, as in attempt.Value.
+		ctx := context.WithValue(x.Context, policyKey{}, nil)
+		req = req.WithContext(context.WithValue(ctx, attemptKey{}, x.last))
 	}
 	failure := x.checks(req, x.resp, err)
 	if x.gate != nil && x.resp != nil {
@@ -217,7 +231,8 @@ func (x *exchange) check(err error) error {
 }
 
 // settle adds the Ratio of the Budget to the Budget if the attempt failed with a status that shows
-// that the server works. After a success the loop adds the Ratio.
+// that the server works. After a success the loop adds the Ratio. A response with a Retry-After
+// does not show that the server works, because it asks for fewer requests.
 //
 // settle also decides whether the next retry takes nothing from the Budget of a target. The first
 // retry after a 401 or a 407 takes nothing, because it may need only new credentials.
@@ -281,8 +296,6 @@ func (x *exchange) discardAndWait(
 	left := d
 	if x.resp != nil {
 		began := time.Now()
-		// Check may return this error again, see status.go.
-		forgetBody(x.failure, x.resp.Request, x.last.given)
 		x.discard()
 		left = max(0, d-time.Since(began))
 	}
@@ -298,7 +311,10 @@ func (x *exchange) discardAndWait(
 //
 //   - If the Budget of a target was empty, the Cause says how to set another Budget.
 //   - If the last status is a 4xx, an earlier attempt whose answer was lost may be its cause. Then
-//     Before is the error of the earlier attempt.
+//     Before is the error of the earlier attempt. The loop has already set Before if the error of
+//     the last attempt is only a timeout.
+//
+// OnEvent has already got the event CallFinished, without these details.
 func (x *exchange) complete(err error) error {
 	e, failed := err.(*retry.Error)
 	if !failed {
@@ -317,11 +333,14 @@ func (x *exchange) complete(err error) error {
 }
 
 // answer returns the results of RoundTrip after the loop has stopped with err. It returns the last
-// response after a success. After a failure it also returns the last response, except in three
-// cases. The cases are that there is no response, that the policy is invalid, and that the context
-// of the caller's request is done.
+// response after a success, and after most failures. It returns the error instead of a response in
+// three cases:
+//
+//   - There is no response.
+//   - The policy is invalid. This is a mistake in the program, and a response could hide it.
+//   - The context of the caller's request is done, so the body can no longer be read.
 func (x *exchange) answer(err error) (*http.Response, error) {
-	ctx := x.req.Context()
+	ctx := x.Context
 	switch {
 	case x.resp == nil: // err already says why the call stopped
 	case err == nil, ctx.Err() == nil && retry.ReasonOf(err) != retry.ReasonInvalid:
@@ -355,7 +374,7 @@ func (x *exchange) handOver(err error) *http.Response {
 // and discards the last response if the caller does not get it. cleanUp also runs after a panic.
 func (x *exchange) cleanUp() {
 	if x.done != nil {
-		x.done()
+		x.done() // first, because Close and discard may panic
 	}
 	if x.last == nil && x.req.Body != nil {
 		_ = x.req.Body.Close() // no attempt has closed it
@@ -364,8 +383,8 @@ func (x *exchange) cleanUp() {
 }
 
 // Value returns the exchange for the key ctxvalue.Hedge, which RequestOf and Hedged both use. For
-// policyKey it returns nil, because the policy of WithPolicy is not for a request that OnEvent or
-// Wait sends. For any other key it returns the value in the context of the caller's request.
+// policyKey it returns nil, so that a request that OnEvent or Wait sends does not use the policy of
+// WithPolicy. For any other key it returns the value in the context of the caller's request.
 func (x *exchange) Value(key any) any {
 	switch key.(type) {
 	case ctxvalue.Hedge:
@@ -380,6 +399,7 @@ func (x *exchange) Value(key any) any {
 // String returns only a name, because the text of a context must not contain the request.
 func (x *exchange) String() string { return "retryhttp.exchange" }
 
-// isFor reports whether ctx is the context of x. OnEvent and Wait may send another request in the
-// context that they get. isFor reports false for the context of an attempt of that request.
+// isFor reports whether ctx is the context of x. If OnEvent or Wait sends another request through a
+// Transport, the context of that request's attempt also leads to x, but contains another attempt
+// than the context of x. Then isFor reports false.
 func (x *exchange) isFor(ctx context.Context) bool { return attemptIn(ctx) == attemptIn(x.Context) }

@@ -31,9 +31,9 @@ func ErrorOf(resp *http.Response) error {
 // example, is permanent.
 //
 // Result reads and closes the body of a failed response, so that its connection can be used again.
-// It reads at most 64 KiB, for at most 100 ms, with the exception that [Transport.RoundTrip] names.
-// The Body of the StatusError gets the first KiB. If err is not nil, or if resp has not failed,
-// Result returns both unchanged.
+// It reads at most 64 KiB, for at most 100 ms, with the exceptions that [Transport.RoundTrip]
+// names. The Body of the StatusError gets the first KiB. If err is not nil, or if resp has not
+// failed, Result returns both unchanged.
 func Result(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp == nil {
 		return resp, err

@@ -177,11 +177,12 @@ type Transport struct {
 	// Check decides whether an attempt has failed, and returns the error of a failed attempt. It
 	// returns nil if the attempt succeeded, and a retry.Permanent error if another attempt would fail
 	// too. Check gets the request of the attempt, as Prepare left it, and either a response or an
-	// error of Base. The context of that request can be done for two reasons. One reason is that the
-	// context of the caller's request is done. The other reason is that AttemptTimeout has passed
-	// while Check was reading the body. Then Check is called again, with the error of the timeout.
-	// Check cannot turn an error into a success. If it returns nil for an error, the error counts as
-	// permanent.
+	// error of Base. Check cannot turn an error into a success. If it returns nil for an error, the
+	// error counts as permanent.
+	//
+	// The context of that request is done if the context of the caller's request is done, or if
+	// StallTimeout or AttemptTimeout has passed while Check was reading the body. After
+	// AttemptTimeout, Check is called again, with the error of the timeout.
 	//
 	// To keep the server's Retry-After, return or wrap an error of the method StatusError, of the
 	// function Check, or of retry.After. If Check reads the body of the response, Check must put a new
@@ -277,9 +278,12 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 // RoundTrip reads and closes the body of each response before the last, so that its connection can
 // be used again. It reads at most 64 KiB, for at most 100 ms. This time is part of the wait before
 // the retry. If a Read hangs although its attempt is canceled, the call goes on, and a goroutine
-// lives until the Read returns. There is one exception. If Base is an http.Transport with a
-// DialContext of the user's own, and closing an HTTP/1 connection does not end a Read of it, the
-// call may wait for the Read. A connection through an SSH tunnel may be like this.
+// lives until the Read returns. There are two exceptions, in which the call may wait for the Read.
+// Both need an [http.Transport] as Base:
+//   - The http.Transport has a DialContext of the user's own, and closing an HTTP/1 connection does
+//     not end a Read of it. A connection through an SSH tunnel may be like this.
+//   - The user has registered a protocol for http or https with the http.Transport (see
+//     [http.Transport.RegisterProtocol]), and its body ignores the context of its request.
 //
 // If a method of an error of Base panics, the error is replaced by a permanent error.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -323,7 +327,7 @@ func (t *Transport) idempotent(req *http.Request) bool {
 // without a registered protocol, and no function of the user gets the request or the response of an
 // attempt. If so, nothing changes the header and the URL of an attempt's request, so all attempts
 // may share the header and the URL of the caller's request. Also, a Read of a response's body
-// returns soon after its attempt has ended.
+// returns soon after its attempt has ended, with the two exceptions that RoundTrip names.
 //
 // A protocol that is registered with an http.Transport for another scheme may change the URL, as
 // the protocol of http.NewFileTransport does. A Proxy of the user's own gets the request, and may
