@@ -433,6 +433,7 @@ func TestRecipeToken(t *testing.T) {
 		fetch := func(context.Context) (string, error) { fetches++; return strconv.Itoa(fetches), nil }
 		network(t, base)
 
+		const api = "api.example.com"
 		tokens := &tokenSource{fetch: fetch} // func fetch(context.Context) (string, error)
 		policy.Classify = func(err error) *retry.Class {
 			if errors.As(err, new(*refusedError)) {
@@ -443,12 +444,15 @@ func TestRecipeToken(t *testing.T) {
 		client := &http.Client{Transport: &retryhttp.Transport{
 			Policy: policy,
 			Check: func(req *http.Request, resp *http.Response, err error) error {
-				if err == nil && resp.StatusCode == http.StatusUnauthorized {
+				if err == nil && resp.StatusCode == http.StatusUnauthorized && req.URL.Host == api {
 					return &refusedError{retryhttp.NewStatusError(resp), req.Header.Get("Authorization")}
 				}
 				return retryhttp.Check(req, resp, err)
 			},
 			Prepare: func(req *http.Request, attempt int, last error) error {
+				if req.URL.Host != api { // the host of a redirect must not get the token
+					return nil
+				}
 				refused := ""
 				if e := (*refusedError)(nil); errors.As(last, &e) {
 					refused = e.authorization
@@ -475,7 +479,7 @@ func TestRecipeToken(t *testing.T) {
 		bubble(t, row.name, func(t *testing.T) {
 			s := server(row.faults...)
 			client, _ := through(t, s)
-			resp, err := client.Get("http://example.test/orders")
+			resp, err := client.Get("http://api.example.com/orders")
 			require.NoError(t, err)
 			require.NoError(t, resp.Body.Close())
 			assert.Equal(t, row.status, resp.StatusCode)
@@ -502,7 +506,7 @@ func TestRecipeToken(t *testing.T) {
 		var calls sync.WaitGroup
 		for range 20 {
 			calls.Go(func() {
-				resp, err := client.Get("http://example.test/orders")
+				resp, err := client.Get("http://api.example.com/orders")
 				if assert.NoError(t, err) {
 					assert.Equal(t, 200, resp.StatusCode)
 				}
@@ -510,6 +514,21 @@ func TestRecipeToken(t *testing.T) {
 		}
 		calls.Wait()
 		assert.Equal(t, 2, *fetched, "the first, and one in its place")
+	})
+	bubble(t, "a redirect to another host", func(t *testing.T) {
+		var got []string
+		client, _ := through(t, roundTripper(func(req *http.Request) (*http.Response, error) {
+			got = append(got, req.URL.Host+" "+req.Header.Get("Authorization"))
+			resp, err := answers{}.RoundTrip(req)
+			if req.URL.Host == "api.example.com" {
+				resp.StatusCode, resp.Header = http.StatusFound, http.Header{"Location": {"http://storage.test/17"}}
+			}
+			return resp, err
+		}))
+		resp, err := client.Get("http://api.example.com/orders")
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		assert.Equal(t, []string{"api.example.com 1", "storage.test "}, got)
 	})
 }
 
@@ -577,9 +596,12 @@ func TestRecipeLongRetryAfter(t *testing.T) {
 			reason := func() retry.Reason {
 				policy.MaxRetryAfter = 5 * time.Second // if not set, a minute
 				client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
-				_, err := retryhttp.Result(client.Do(req))
+				resp, err := retryhttp.Result(client.Do(req))
 				if retry.ReasonOf(err) == retry.ReasonRetryAfter { // the wait is longer than 5s; if it ends after the deadline: ReasonDeadline
 					later = retry.RetryAfterOf(err) // such as 1h: call again after it, or tell your own caller
+				}
+				if err == nil {
+					require.NoError(t, resp.Body.Close())
 				}
 				return retry.ReasonOf(err)
 			}()
@@ -1096,13 +1118,13 @@ func TestRecipeSDK(t *testing.T) {
 
 	policy.RetryIf = func(err error) bool {
 		if e := (*apiError)(nil); errors.As(err, &e) { // such as *googleapi.Error or *stripe.Error
-			return e.Status == 429 || e.Status >= 500
+			return slices.Contains([]int{429, 500, 502, 503, 504}, e.Status)
 		}
 		return retrynet.Transient(err)
 	}
 
 	for err, retried := range map[error]bool{
-		&apiError{429}: true, &apiError{503}: true, &apiError{400}: false, syscall.ECONNRESET: true, errBoom: false,
+		&apiError{429}: true, &apiError{503}: true, &apiError{501}: false, &apiError{400}: false, syscall.ECONNRESET: true, errBoom: false,
 	} {
 		assert.Equal(t, retried, policy.RetryIf(fmt.Errorf("charge: %w", err)), "%v", err)
 	}
@@ -1161,10 +1183,36 @@ func TestRecipeDeadlineInAHeader(t *testing.T) {
 }
 
 // The answer to the first attempt is lost. The server recognizes the second attempt by its key.
+// bodies counts the responses of base whose bodies are open.
+type bodies struct {
+	base http.RoundTripper
+	open atomic.Int64
+}
+
+func (b *bodies) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := b.base.RoundTrip(req)
+	if err == nil {
+		b.open.Add(1)
+		resp.Body = &countedBody{resp.Body, sync.OnceFunc(func() { b.open.Add(-1) })}
+	}
+	return resp, err
+}
+
+type countedBody struct {
+	io.ReadCloser
+	onClose func()
+}
+
+func (b *countedBody) Close() error {
+	b.onClose()
+	return b.ReadCloser.Close()
+}
+
 func TestRecipePost(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		base := server(httpfault.After(nil))
-		client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default(), Base: base}}
+		through := &bodies{base: base}
+		client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default(), Base: through}}
 		ctx, url, payment, id := t.Context(), "http://pay.test/payments", `{"amount": 5}`, "17"
 		require.NoError(t, func() error {
 			req, err := http.NewRequestWithContext(ctx, "POST", url, strings.NewReader(payment))
@@ -1172,9 +1220,13 @@ func TestRecipePost(t *testing.T) {
 				return err
 			}
 			req.Header.Set("Idempotency-Key", id) // the ID of the payment, not of the attempt
-			_, err = retryhttp.Result(client.Do(req))
-			return err
+			resp, err := retryhttp.Result(client.Do(req))
+			if err != nil {
+				return err
+			}
+			return resp.Body.Close() // after reading the answer
 		}())
+		assert.Zero(t, through.open.Load())
 		require.Len(t, base.Calls(), 2)
 		for _, call := range base.Calls() {
 			assert.Equal(t, []string{"17", payment}, []string{call.Header.Get("Idempotency-Key"), string(call.Body)})
@@ -1191,8 +1243,11 @@ func TestRecipeUpload(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		_, err = retryhttp.Result(client.Do(req)) // an error if the last attempt got a 503, too
-		return err
+		resp, err := retryhttp.Result(client.Do(req)) // an error if the last attempt got a 503, too
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
 	}
 	file, err := os.Create(filepath.Join(t.TempDir(), "report"))
 	require.NoError(t, err)
@@ -1211,8 +1266,10 @@ func TestRecipeUpload(t *testing.T) {
 			_, err := file.Seek(6, io.SeekStart)
 			require.NoError(t, err)
 			base := server(row.faults...)
-			client := &http.Client{Transport: &retryhttp.Transport{Base: base, Policy: retry.Default()}}
+			through := &bodies{base: base}
+			client := &http.Client{Transport: &retryhttp.Transport{Base: through, Policy: retry.Default()}}
 			assert.Equal(t, row.reason, retry.ReasonOf(upload(t.Context(), client, "http://example.test/report", file)))
+			assert.Zero(t, through.open.Load())
 			for i, call := range base.Calls() {
 				assert.Equal(t, i != 1 || len(row.faults) > 2, string(call.Body) == "body", "request %d: %q", i, call.Body)
 			}

@@ -76,7 +76,9 @@ func toAdvice(resp *http.Response, wait time.Duration, ok bool) (advice Advice) 
 // up, the longest wait applies. The value of a reset is a date or a number. A number is a number of
 // seconds to wait, or the seconds or milliseconds since 1970: the size of the number decides.
 //
-// The Verdict for a 403 or 413 with a wait is Again, as in AdviceOf. The headers X-Should-Retry and
+// The Verdict for a 403 or 413 with a wait is Again, as in AdviceOf. The Verdict is Never if the
+// header Idempotent-Replayed of Stripe is true: the server has stored this answer for the
+// idempotency key of the request, and would send it again. The headers X-Should-Retry and
 // Stripe-Should-Retry overrule the Verdict: true means Again, and false means Never.
 func VendorAdvice(resp *http.Response) Advice {
 	wait, ok := milliseconds(resp)
@@ -87,6 +89,9 @@ func VendorAdvice(resp *http.Response) Advice {
 		wait, ok = reset(resp)
 	}
 	advice := toAdvice(resp, wait, ok)
+	if first(resp, "Idempotent-Replayed") == "true" {
+		advice.Verdict = Never
+	}
 	for _, name := range [...]string{"X-Should-Retry", "Stripe-Should-Retry"} {
 		switch first(resp, name) {
 		case "true":

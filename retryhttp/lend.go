@@ -44,8 +44,8 @@ import (
 // was sent on. Each repeat would lend the same retries again, so LendBudget prevents these repeats.
 // The request fails instead, and a Transport above retries it and counts the retry. To prevent the
 // repeats, LendBudget writes the header names Idempotency-Key and X-Idempotency-Key in lower case.
-// It does not prevent repeats over HTTP/2, because there net/http repeats only requests that no
-// server has processed. If all earlier answers of a host came over HTTP/2, LendBudget expects
+// It does not prevent repeats over HTTP/2, because there net/http repeats requests that the server
+// has refused before processing them. If all earlier answers of a host came over HTTP/2, LendBudget expects
 // HTTP/2 again. If the request then gets an idle HTTP/1 connection, LendBudget sets the header
 // Retry-Budget to 0 before the header is sent. This does not work with a base that copies the
 // header, such as some bases for tracing.
@@ -163,8 +163,8 @@ var errRepeat = errors.New("retryhttp: the idle connection was closed, " +
 // and a GetBody. Over HTTP/1 an empty body sends nothing.
 //
 // Over HTTP/2 the server could not see that the body is empty, and a proxy could not send the
-// request again. An empty body is not needed there, because over HTTP/2 net/http repeats only
-// requests that no server has processed.
+// request again. An empty body is not needed there, because over HTTP/2 net/http repeats requests
+// that the server has refused before processing them.
 func (e *evidence) forbidRepeats(req *http.Request, http2 bool) {
 	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 		if values, ok := req.Header[key]; ok {

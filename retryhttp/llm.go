@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -171,7 +172,7 @@ func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error
 		Type: cmp.Or(found.Type, found.Status, found.code()), Message: found.Message,
 		Data: data, wait: found.wait(), unpaid: found.unpaid(),
 	}
-	if failed.unpaid != "" || found.isIn(finalLLM) {
+	if failed.unpaid != "" || found.isFinal() {
 		return false, retry.Permanent(failed)
 	}
 	return false, failed
@@ -181,6 +182,7 @@ func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error
 // fields.
 type failureLLM struct {
 	Type, Message string
+	ErrorType     string          `json:"error_type"` // sent by Text Generation Inference
 	Status        string          // sent by Gemini
 	Code          json.RawMessage // sent by OpenAI: a text, a number or null
 	Details       []struct {
@@ -245,12 +247,19 @@ func (f *failureLLM) code() (code string) {
 	return code
 }
 
-// isIn reports whether the Type, the Status or the Code is in names.
-func (f *failureLLM) isIn(names []string) bool { return f.nameIn(names) != "" }
+// isFinal reports whether the error of a stream is permanent. Some servers begin a stream with the
+// status 200 before they check the request. Then the Code is the status that the response would
+// have had.
+func (f *failureLLM) isFinal() bool {
+	status, _ := strconv.Atoi(f.code()) // a code that is not a number leaves status 0
+	return f.nameIn(finalLLM) != "" ||
+		status >= 400 && status <= 499 && status != http.StatusConflict && !passes(status)
+}
 
-// nameIn returns the first of the Type, the Status and the Code that is in names, or "".
+// nameIn returns the first of the Type, the ErrorType, the Status and the Code that is in names, or
+// "".
 func (f *failureLLM) nameIn(names []string) string {
-	for _, name := range []string{f.Type, f.Status, f.code()} {
+	for _, name := range []string{f.Type, f.ErrorType, f.Status, f.code()} {
 		if slices.Contains(names, name) {
 			return name
 		}
@@ -267,7 +276,18 @@ func (f *failureLLM) unpaid() string {
 			return billingDisabled
 		}
 	}
-	return f.nameIn(unpaidLLM)
+	code := f.nameIn(unpaidLLM)
+	if code == "insufficient_quota" && isRateLimit(f.Message) {
+		return ""
+	}
+	return code
+}
+
+// isRateLimit reports whether the message of an insufficient_quota is from Alibaba's Model Studio.
+// There this code says that the tokens of the present minute are used up.
+func isRateLimit(message string) bool {
+	return strings.Contains(message, "llocated quota exceeded") ||
+		strings.Contains(message, "model-studio/error-code")
 }
 
 // billingDisabled is the Reason of a google.rpc.ErrorInfo for a project without billing.
@@ -299,6 +319,7 @@ var (
 		"ping", "message_start", "content_block_start", // Anthropic
 		"response.created", "response.queued", "response.in_progress", // OpenAI
 		"response.output_item.added", "response.content_part.added", // OpenAI
+		"keepalive", // OpenAI
 	}
 
 	// unpaidLLM are the codes of errors that are permanent, whatever the status is: OpenAI sends some
@@ -306,9 +327,11 @@ var (
 	unpaidLLM = []string{
 		"billing_error",                                                          // Anthropic
 		"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", // OpenAI
-		"exceeded_current_quota_error", // Moonshot, with a 429
-		"1113",                         // Zhipu and Z.ai, with a 429
-		"insufficient_balance_error",   // MiniMax, with a 429
+		"exceeded_current_quota_error",              // Moonshot, with a 429
+		"1113",                                      // Zhipu and Z.ai, with a 429
+		"insufficient_balance_error",                // MiniMax, with a 429
+		"PrepaidBillOverdue", "PostpaidBillOverdue", // Alibaba, with a 429
+		"budget_exceeded", // the proxy LiteLLM, with a 429
 	}
 
 	// finalLLM are the codes of errors that are permanent in a stream. In a body, the status decides
@@ -316,8 +339,13 @@ var (
 	finalLLM = []string{
 		"invalid_request_error", "authentication_error", "permission_error", // Anthropic, and OpenAI
 		"not_found_error", "request_too_large", // Anthropic
-		"invalid_prompt",                                             // OpenAI
+		"invalid_prompt", "context_length_exceeded", // OpenAI
+		"invalid_image", "invalid_image_format", "invalid_base64_image", "invalid_image_url", // OpenAI
+		"invalid_image_mode", "image_too_large", "image_too_small", "image_parse_error", // OpenAI
+		"image_content_policy_violation", "image_file_too_large", "empty_image_file", // OpenAI
+		"unsupported_image_media_type", "image_file_not_found", // OpenAI
 		"INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNAUTHENTICATED", // Gemini
 		"PERMISSION_DENIED", "NOT_FOUND", // Gemini
+		"validation", "template_error", "tool_error", // Text Generation Inference
 	}
 )

@@ -68,6 +68,17 @@ func TestLLM(t *testing.T) {
 			return typed("text/event-stream", io.MultiReader(strings.NewReader(opening), stalled{req.Context()})), nil
 		}, 2, "", retry.ReasonSuccess},
 
+		{"OpenAI, responses, failed, a keepalive before it", streamOf(created + "event: keepalive\ndata: " + `{"type":"keepalive","sequence_number":3}` + "\n\n" +
+			`data: {"type":"response.failed","response":{"error":{"code":"server_error"}}}` + "\n\n"), 2, "", retry.ReasonSuccess},
+		{"OpenAI, responses, a prompt that is too long", streamOf(created + `data: {"type":"response.failed","response":{"error":{"code":"context_length_exceeded","message":"Your input exceeds the context window of this model."}}}` + "\n\n"),
+			1, "context_length_exceeded", retry.ReasonPermanent},
+		{"OpenAI, responses, an image that is too large", streamOf(created + `data: {"type":"response.failed","response":{"error":{"code":"image_too_large"}}}` + "\n\n"), 1, "image_too_large", retry.ReasonPermanent},
+		{"vLLM and SGLang, the code is a status, 400", streamOf(`data: {"error":{"object":"error","message":"too long","type":"BadRequestError","param":null,"code":400}}` + "\n\ndata: [DONE]\n\n"), 1, "BadRequestError", retry.ReasonPermanent},
+		{"OpenRouter, the code is a status, 402", streamOf(`data: {"error":{"code":402,"message":"Insufficient credits"}}` + "\n\n"), 1, "402", retry.ReasonPermanent},
+		{"OpenRouter, the code is a status, 408", streamOf(`data: {"error":{"code":408,"message":"late"}}` + "\n\n"), 2, "408", retry.ReasonSuccess},
+		{"OpenRouter, the code is a status, 409", streamOf(`data: {"error":{"code":409,"message":"conflict"}}` + "\n\n"), 2, "409", retry.ReasonSuccess},
+		{"OpenRouter, the code is a status, 429", streamOf(`data: {"error":{"code":429,"message":"slow"}}` + "\n\n"), 2, "429", retry.ReasonSuccess},
+		{"Text Generation Inference, a wrong request", streamOf(`data:{"error":"Input validation error","error_type":"validation"}` + "\n\n"), 1, "", retry.ReasonPermanent},
 		{"a wrong request", streamOf(strings.ReplaceAll(overloaded, "overloaded_error", "invalid_request_error")), 1, "invalid_request_error", retry.ReasonPermanent},
 		{"no money left", streamOf(`data: {"error":{"message":"quota","type":"tokens","code":"insufficient_quota"}}` + "\n\n"), 1, "tokens", retry.ReasonPermanent},
 		{"OpenAI, chat, a piece", streamOf(`data: {"choices":[{"delta":{"content":"error"}}],"error":null}` + "\n\n"), 1, "", retry.ReasonSuccess},
@@ -82,6 +93,10 @@ func TestLLM(t *testing.T) {
 		{"529", status(529), 2, "", retry.ReasonSuccess},
 
 		{"OpenAI, no money left", failed(429, `{"error":{"message":"You exceeded your quota","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}`), 1, "", retry.ReasonPermanent},
+		{"Alibaba, tokens of a minute", failed(429, `{"error":{"message":"Allocated quota exceeded, please increase your quota limit.","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}`), 2, "", retry.ReasonSuccess},
+		{"Alibaba, tokens of a minute, in other words", failed(429, `{"error":{"message":"You exceeded your current quota. For details, see: https://example.com/model-studio/error-code#token-limit","code":"insufficient_quota"}}`), 2, "", retry.ReasonSuccess},
+		{"Alibaba, no money left", failed(429, `{"error":{"code":"PostpaidBillOverdue","message":"The postpaid bill is overdue."}}`), 1, "", retry.ReasonPermanent},
+		{"LiteLLM, the budget of a key", failed(429, `{"error":{"message":"Budget has been exceeded!","type":"budget_exceeded","param":null,"code":"429"}}`), 1, "", retry.ReasonPermanent},
 		{"no money left, whatever the type", failed(429, `{"error":{"type":"tokens","code":"insufficient_quota"}}`), 1, "", retry.ReasonPermanent},
 		{"no money left, without an object error", failed(429, `{"type":"insufficient_quota"}`), 1, "", retry.ReasonPermanent},
 		{"no money left, in a 503", failed(503, `{"error":{"code":"billing_not_active"}}`), 1, "", retry.ReasonPermanent},

@@ -96,6 +96,10 @@ import (
 // the request after an answer was lost. Then not even a 429 is retried, because the server may have
 // processed the request before the repeat.
 //
+// Over HTTP/2, net/http repeats requests that the server has refused before processing them. It
+// also repeats a request after an RST_STREAM with PROTOCOL_ERROR, which is no such proof. The
+// Transport does not see this repeat, and treats the request as if it had been sent once.
+//
 // # An answer that is lost
 //
 // An idempotent request is sent again if its answer is lost. Then the first attempt may be the
@@ -108,8 +112,8 @@ import (
 // connection breaks. Before reports such a repeat too.
 //
 // If Before is nil, no earlier attempt of this call has caused the 4xx. There is one exception: a
-// proxy, or a RoundTripper below that is not of this package, may have sent the request twice, and
-// the Transport cannot know it. If a Transport below has made several attempts and got no answer,
+// proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of this package, may
+// have sent the request twice, and the Transport cannot know it. If a Transport below has made several attempts and got no answer,
 // Before reports its error, even if none of these attempts had a connection. Before is also nil for
 // a GET that net/http has repeated, because a GET changes no state. If Check accepts the 4xx, there
 // is no *retry.Error, and so no Before.
@@ -168,10 +172,11 @@ type Transport struct {
 	// Prepare is called before each attempt. It gets the request that is about to be sent, the number
 	// of the attempt, and the error that Check returned for the attempt before. In the first attempt,
 	// the number is 1 and the error is nil. The request is a copy of the caller's request. Prepare may
-	// change it: set headers, sign the request again, or replace a token. If Prepare replaces Body, it
-	// must replace GetBody too. The new body may read from the old body, which is closed after the new
-	// body. If Prepare returns an error, the request is not sent, and the call fails with this error.
-	// If Prepare is nil, each request is sent unchanged.
+	// change it: set headers, sign the request again, or replace a token. Prepare is also called for
+	// the request of a redirect, so compare its host before you set a token. If Prepare replaces Body,
+	// it must replace GetBody too. The new body may read from the old body, which is closed after the
+	// new body. If Prepare returns an error, the request is not sent, and the call fails with this
+	// error. If Prepare is nil, each request is sent unchanged.
 	Prepare func(req *http.Request, attempt int, last error) error
 
 	// Check decides whether an attempt has failed, and returns the error of a failed attempt. It

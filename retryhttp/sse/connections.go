@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -82,7 +83,9 @@ func (c *connections) run(yield func(Event, error) bool) error {
 			if resp.StatusCode == http.StatusNoContent {
 				return nil
 			}
-			return fmt.Errorf("sse: %s: %s", req.URL.Redacted(), why)
+			// The user and the query may be secret.
+			u := url.URL{Scheme: req.URL.Scheme, Host: req.URL.Host, Path: req.URL.Path}
+			return fmt.Errorf("sse: %s: %s", &u, why)
 		}
 		if c.read(resp.Body, yield) {
 			return nil

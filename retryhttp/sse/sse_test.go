@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -204,6 +205,17 @@ func TestStream(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The user and the query of a URL may be secret, so the error for a response that is not a stream
+// names neither.
+func TestErrorHidesSecretsOfTheURL(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		req := request(t, "GET")
+		req.URL.User, req.URL.RawQuery = url.UserPassword("someone", "secret"), "access_token=secret"
+		_, err := collect((&sse.Stream{Client: over(&script{answers: []answer{status(206)}}), Policy: patient}).Events(req))
+		require.EqualError(t, err, "sse: http://example.test/events: the status is 206, not 200")
+	})
 }
 
 // A stream begins after the ID of the request's header, which another process has stored.
