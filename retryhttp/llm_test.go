@@ -69,7 +69,7 @@ func TestLLM(t *testing.T) {
 		}, 2, "", retry.ReasonSuccess},
 
 		{"OpenAI, responses, failed, a keepalive before it", streamOf(created + "event: keepalive\ndata: " + `{"type":"keepalive","sequence_number":3}` + "\n\n" +
-			`data: {"type":"response.failed","response":{"error":{"code":"server_error"}}}` + "\n\n"), 2, "", retry.ReasonSuccess},
+			`data: {"type":"response.failed","response":{"error":{"code":"server_error"}}}` + "\n\n"), 2, "server_error", retry.ReasonSuccess},
 		{"OpenAI, responses, a prompt that is too long", streamOf(created + `data: {"type":"response.failed","response":{"error":{"code":"context_length_exceeded","message":"Your input exceeds the context window of this model."}}}` + "\n\n"),
 			1, "context_length_exceeded", retry.ReasonPermanent},
 		{"OpenAI, responses, an image that is too large", streamOf(created + `data: {"type":"response.failed","response":{"error":{"code":"image_too_large"}}}` + "\n\n"), 1, "image_too_large", retry.ReasonPermanent},
