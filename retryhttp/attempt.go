@@ -202,13 +202,16 @@ type destination struct {
 	req    *http.Request
 	method string
 	url    *url.URL
-	copied url.URL // a copy of *url, which Base may change
+
+	// These fields are copies of fields of url, because Base may change url. An attempt with a copy of
+	// the whole URL would take a larger block of memory.
+	scheme, host, path, rawQuery string
 }
 
 // store saves the destination of the request that Base is about to get.
 func (d *destination) store(req *http.Request) {
-	if req.URL != nil {
-		d.copied = *req.URL
+	if u := req.URL; u != nil {
+		d.scheme, d.host, d.path, d.rawQuery = u.Scheme, u.Host, u.Path, u.RawQuery
 	}
 	d.req, d.method, d.url = req, req.Method, req.URL
 	d.known.Store(true)
@@ -224,9 +227,9 @@ func (d *destination) isOf(req *http.Request) bool {
 	case req.URL == d.url || req.URL == nil:
 		return req.URL == d.url
 	}
-	u, c := req.URL, &d.copied
-	return req.Method == d.method && u.Scheme == c.Scheme && u.Host == c.Host &&
-		u.Path == c.Path && u.RawQuery == c.RawQuery
+	u := req.URL
+	return req.Method == d.method && u.Scheme == d.scheme && u.Host == d.host &&
+		u.Path == d.path && u.RawQuery == d.rawQuery
 }
 
 // max returns how many attempts the exchange of a may make. If a is nil, it returns

@@ -94,10 +94,12 @@ func (a *attempt) drain(rc io.ReadCloser, limit int, kept *kept) {
 	if limit < discardBytes {
 		defer a.cancel(nil) // canceled before Close, which could read the rest of the body
 	}
-	buf := new([1 << 10]byte)
+	var buf *[1 << 10]byte
 	if kept == nil {
 		buf = unread.Get().(*[1 << 10]byte)
 		defer unread.Put(buf)
+	} else {
+		buf = new([1 << 10]byte)
 	}
 	for rest, empty := limit, 0; rest > 0 && empty < emptyReads && a.Err() == nil; {
 		n, err := rc.Read(buf[:min(rest, len(buf))])
@@ -148,7 +150,8 @@ func (k *kept) soFar() []byte {
 
 // attemptFor returns a new attempt for a response that does not belong to an attempt. The new
 // attempt is needed to discard the response. When the attempt ends, the body is closed, because
-// nothing else ends a Read that hangs. A body of net/http may be closed during a Read.
+// nothing else ends a Read that hangs. A body of net/http may be closed during a Read. The
+// exception is a compressed body whose first bytes have not arrived: its Close waits for the Read.
 func attemptFor(resp *http.Response) *attempt {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	if rc := resp.Body; rc != nil && rc != http.NoBody {

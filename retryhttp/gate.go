@@ -39,8 +39,8 @@ type Gate struct {
 	// request, before Prepare, so it does not see what Prepare sets.
 	//
 	// If Key is nil, the key consists of the scheme, the host, and a hash of the headers
-	// Authorization, X-Api-Key and Api-Key. So a 429 for one tenant does not hold back the requests of
-	// other tenants. If scheme and host together have more than 1,024 bytes, the key is "".
+	// Authorization, X-Api-Key, Api-Key, X-Goog-Api-Key (Google) and Ocp-Apim-Subscription-Key
+	// (Azure). So a 429 for one tenant does not hold back the requests of other tenants. If scheme and host together have more than 1,024 bytes, the key is "".
 	Key func(*http.Request) string
 
 	// Max is the longest pause after one response; 0 or less means a minute. A request may be held
@@ -73,12 +73,17 @@ func (g *Gate) key(req *http.Request) string {
 		return "" // a redirect may lead to any name, and up to 10,000 keys are stored
 	}
 	key := req.URL.Scheme + "://" + strings.ToLower(name)
-	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key"} {
+	for _, name := range secretHeaders {
 		if secrets := req.Header[name]; len(secrets) > 0 {
 			key += " " + strconv.FormatUint(maphash.String(keySeed, strings.Join(secrets, "\n")), 16)
 		}
 	}
 	return key
+}
+
+// secretHeaders are the headers by which servers recognize their tenants.
+var secretHeaders = []string{
+	"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Ocp-Apim-Subscription-Key",
 }
 
 // keySeed is random, so that a key in a log does not help to guess a password.

@@ -79,6 +79,8 @@ func TestGateCloses(t *testing.T) {
 		{"another token", nil, 429, 10, header("Authorization", "a"), header("Authorization", "b"), 0},
 		{"no token", nil, 429, 10, header("Authorization", "a"), nil, 0},
 		{"a second token", nil, 429, 10, header("Authorization", "a"), header("Authorization", "a", "b"), 0},
+		{"another API key of Google", nil, 429, 10, header("X-Goog-Api-Key", "a"), header("X-Goog-Api-Key", "b"), 0},
+		{"another API key of Azure", nil, 429, 10, header("Ocp-Apim-Subscription-Key", "a"), header("Ocp-Apim-Subscription-Key", "b"), 0},
 		{"another API key", nil, 429, 10, header("X-Api-Key", "a"), header("X-Api-Key", "b"), 0},
 		{"another key of Azure", nil, 429, 10, header("Api-Key", "a"), header("Api-Key", "b"), 0},
 		{"the longest name that is kept", nil, 429, 10, to("http://" + longest + "/"), to("http://" + longest + "/"), 10 * s},

@@ -34,6 +34,10 @@ func ErrorOf(resp *http.Response) error {
 // It reads at most 64 KiB, for at most 100 ms, with the exceptions that [Transport.RoundTrip]
 // names. The Body of the StatusError gets the first KiB. If err is not nil, or if resp has not
 // failed, Result returns both unchanged.
+//
+// If resp does not come from a [Transport], set the Timeout of its http.Client. Otherwise a
+// compressed body whose first bytes never arrive holds its connection for as long as the server
+// keeps it open.
 func Result(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp == nil {
 		return resp, err

@@ -223,8 +223,9 @@ type Transport struct {
 	//
 	// Resume applies to a GET that has neither a body nor a Range header. The response must be a 200
 	// that has a strong ETag of at most 128 bytes and no Content-Encoding. Therefore a GET without an
-	// Accept-Encoding is sent with Accept-Encoding: identity. The server must send the same ETag with
-	// each part. Some servers compute the ETag from a time and a size, so two different bodies may
+	// Accept-Encoding is sent with Accept-Encoding: identity. A server that stores a compressed body
+	// may ignore this header, and then the caller reads the compressed bytes. The server must send the
+	// same ETag with each part. Some servers compute the ETag from a time and a size, so two different bodies may
 	// have the same ETag. If this matters, compare a digest of the body. The Trailer of the response
 	// is lost. A body of unknown length that ends with its connection, as in HTTP/1.0, looks complete
 	// even if it was cut off.
