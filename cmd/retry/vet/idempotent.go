@@ -27,7 +27,8 @@ the same idempotency key, the server recognizes the retry.`, func(pass *analysis
 		}
 	}
 	for call, op := range u.operations() {
-		// A policy with RetryIf or Classify may retry because the first key was already in use.
+		// RetryIf or Classify may choose a retry because the first key was already in use. Such a retry
+		// needs a new key.
 		if !u.sets(call.policy, "RetryIf", "Classify") {
 			u.keyInAttempt(pass, call, op)
 		}

@@ -188,8 +188,8 @@ func (u *uses) eachTime(c inspector.Cursor, pos token.Pos, callees ...ast.Node) 
 }
 
 // calledEachTime reports whether the program calls the function fn again and again. It returns
-// false if fn is in callees. If the program uses fn only as a value, fn may run only once, as the
-// function of a subcommand does, so the result is false.
+// false if fn is in callees. It also returns false if the program uses fn only as a value. Such a
+// function may run only once, for example as the function of a subcommand.
 func (u *uses) calledEachTime(fn ast.Node, callees []ast.Node) bool {
 	if slices.Contains(callees, fn) {
 		return false

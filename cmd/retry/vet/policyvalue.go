@@ -12,7 +12,7 @@ import (
 
 // A policy contains what the source says about the value of a retry.Policy.
 type policy struct {
-	base    ast.Expr            // the first value: a literal or retry.Default(); nil: the zero value
+	base    ast.Expr            // the first value: a literal or retry.Default(); nil if it is zero
 	fields  map[string]ast.Expr // the values of the fields; nil for a field with several values
 	changed bool                // whether an assignment sets a field after the first value
 }
