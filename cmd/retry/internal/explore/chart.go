@@ -93,8 +93,8 @@ type axis struct {
 }
 
 // scheduleChart draws a bar for each retry, from its earliest to its latest start. A bar is pale if
-// a call that meets the outage never makes this retry. There are two reasons: the attempt before
-// the retry starts after the outage and succeeds, or this call alone has used up the budget.
+// a call that starts with the outage never makes this retry. There are two reasons: an earlier
+// attempt starts after the outage and succeeds, or this call alone has used up the budget.
 func (v *view) scheduleChart() template.HTML {
 	rows := len(v.Steps)
 	if rows == 0 {

@@ -214,8 +214,8 @@ func (l *Files) find(r *event) (found *Trace) {
 }
 
 // Two events of a call in different files each imply a time at which the call started. rotated is
-// the largest difference between these times. It is not 0, because some logs have times in whole
-// seconds.
+// the largest difference that is accepted between these times. It is not 0, because some logs have
+// times in whole seconds.
 const rotated = 2 * time.Second
 
 // bytesOf returns how many bytes the texts of r have.

@@ -78,7 +78,8 @@ func (f *form) policy() retry.Policy {
 		p.Backoff = list
 	case list == nil: // the list is empty because another key has a fault
 	case f.factor < 1:
-		f.fault("multiplier", f.factor, "1 or more, because delays that become shorter are not a policy")
+		f.fault("multiplier", f.factor,
+			"1 or more, because a policy cannot express delays that become shorter")
 	default:
 		p.Backoff = retry.Exponential{Base: f.base, Factor: f.factor}
 		if _, most := f.jitter.(retry.Proportional).Window(list[len(list)-1]); most <= f.cap {

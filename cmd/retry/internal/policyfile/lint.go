@@ -71,8 +71,8 @@ func endless(p retry.Policy) (gap time.Duration, tooShort bool) {
 	return gap, gap < leastForever
 }
 
-// The terms of a dialect are the keys with which it limits retries. If the
-// dialect lacks a key, its field is "".
+// The terms of a dialect are the keys with which it limits retries. A field is "" if the dialect
+// has no such key.
 type terms struct {
 	count   string // the key that limits the number of attempts or retries
 	longest string // the key that limits each delay
