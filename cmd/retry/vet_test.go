@@ -136,11 +136,11 @@ func TestVetFixesThisModule(t *testing.T) {
 		name, args, work string
 		status           int
 	}{
-		{"a module beside it", "beside", dir + "/go.work", 2},
-		{"a module within it", "./inner", dir + "/go.work", 2},
-		{"a file that a link leads out to", "./linked", "off", 2},
+		{"a module next to it", "beside", dir + "/go.work", 2},
+		{"a module inside it", "./inner", dir + "/go.work", 2},
+		{"a link to a file outside of the module", "./linked", "off", 2},
 		{"a file of another directory", filepath.Join(other, "linked.go"), "off", 2},
-		{"a file that a link leads to within it", "-diff ./within", "off", 1},
+		{"a link to a file inside the module", "-diff ./within", "off", 1},
 		{"the standard library", "io", "off", 2},
 		{"this package", ".", dir + "/go.work", 0},
 	} {
@@ -219,7 +219,8 @@ func TestVetNeedsGo(t *testing.T) {
 	assert.Contains(t, stderr, `exec: "go": executable file not found`)
 }
 
-// The arguments that go vet passes to its tool are told from the arguments of a user.
+// calledByVet distinguishes the arguments that go vet passes to its tool from the arguments of a
+// user.
 func TestCalledByVetRecognizesGoVet(t *testing.T) {
 	for _, test := range []struct {
 		args string
