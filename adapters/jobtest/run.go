@@ -174,7 +174,7 @@ func (r *row) work(
 			if !over || err != nil || r.want == retry.ReasonSuccess {
 				return over, err
 			}
-			// The process writes the last event of the job before it tells the queue.
+			// The process writes the last event of the job before it reports the result to the queue.
 			letters, err := q.Dead(ctx)
 			return len(letters) > 0, err
 		})
