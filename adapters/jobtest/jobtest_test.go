@@ -30,8 +30,8 @@ func TestEngine(t *testing.T) {
 
 // Flaws are the faults that an engine has on purpose.
 type flaws struct {
-	shift                           time.Duration              // by which it runs jobs later than they are due
-	forge                           func(*retryjob.DeadLetter) // changes what its dead letters say
+	shift                           time.Duration              // how much later than due the engine runs jobs
+	forge                           func(*retryjob.DeadLetter) // changes the dead letters of the engine
 	lost, uncounted, twice, dropped bool
 	classless, ageless, limitless   bool
 	silent, deaf, buriesStops       bool
@@ -39,7 +39,7 @@ type flaws struct {
 
 // If Engine.Forgets is true, a test checks only that a job ends after its worker was killed.
 func TestRunSeesFlaws(t *testing.T) {
-	type faults map[string]string // by row; "": nothing is wrong
+	type faults map[string]string // the faults of each row; "" means no fault
 	for name, tc := range map[string]struct {
 		flaws            flaws
 		judged, forgiven faults
@@ -110,7 +110,7 @@ func startHere(e Engine) starter {
 			close(p.exited)
 		})
 		p.end = func() error {
-			synctest.Wait() // otherwise its goroutines would go on at this moment of virtual time
+			synctest.Wait() // without this, its goroutines would go on at this virtual time
 			q.die()
 			return nil
 		}
@@ -261,14 +261,14 @@ type store struct {
 type job struct {
 	retryjob.Job
 	due    time.Time
-	worker *memory // the one that runs it
+	worker *memory // the worker that runs the job
 }
 
 // A memory is one worker's view of a store.
 type memory struct {
 	*store
 	flaws
-	die  func() // nil: it cannot be killed
+	die  func() // kills the worker; nil if it cannot be killed
 	died atomic.Bool
 }
 
@@ -297,7 +297,7 @@ func (q *memory) Work(ctx context.Context, p retry.Policy, do func(context.Conte
 	return nil
 }
 
-// claim takes the jobs that are due, and those of workers that have died.
+// claim takes the jobs that are due, and the jobs of workers that have died.
 func (q *memory) claim() (claimed []job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -33,7 +33,7 @@ type text = wrapperspb.StringValue
 // A server gives scripted answers and records what it receives.
 type server struct {
 	answer   func(ctx context.Context, attempt int) error
-	messages int // how many the server stream and the bidirectional one send before the answer
+	messages int // how many messages the two streams from the server send before the answer
 
 	mu       sync.Mutex
 	previous []string   // grpc-previous-rpc-attempts of each attempt

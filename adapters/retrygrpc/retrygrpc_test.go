@@ -91,7 +91,7 @@ func TestPushback(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		code   codes.Code
-		values []string // of the first attempt; the others have none
+		values []string // the values in the first attempt; later attempts have none
 		waits  []time.Duration
 		text   string
 	}{
@@ -218,7 +218,7 @@ func TestAServiceConfigThatRetriesToo(t *testing.T) {
 	}
 }
 
-// 20 calls come one after the other. A server that asks for a wait refuses only one of them.
+// If a server asks for a wait, it refuses only one of 20 calls that follow each other.
 func TestRecipeGate(t *testing.T) {
 	s := &server{answer: func(_ context.Context, attempt int) error {
 		if attempt > 1 {

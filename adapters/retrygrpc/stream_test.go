@@ -23,7 +23,8 @@ import (
 
 func payload(body string) *grpc_testing.Payload { return &grpc_testing.Payload{Body: []byte(body)} }
 
-// down and duplex open a stream to s, under a policy, or under soon.
+// down and duplex open a stream to s. If no policy is given, they use the policy that the function
+// soon returns.
 func (s *server) down(t *testing.T, policy ...retry.Policy) grpc.ServerStreamingClient[grpc_testing.StreamingOutputCallResponse] {
 	stream, err := s.start(t, retrygrpc.Interceptor{Policy: append(policy, soon())[0]}).StreamingOutputCall(t.Context(), &grpc_testing.StreamingOutputCallRequest{})
 	require.NoError(t, err)
@@ -127,7 +128,7 @@ func TestAStreamThatEndsWithoutAMessage(t *testing.T) {
 	}
 	assert.Equal(t, 2, s.attempts())
 	assert.Equal(t, 1, p.Budget.Left(), "the end of a stream is a success")
-	assert.Equal(t, []string{"2"}, stream.Trailer().Get("attempt"), "that of the last attempt")
+	assert.Equal(t, []string{"2"}, stream.Trailer().Get("attempt"), "the trailer of the last attempt")
 }
 
 // A message is kept for the next attempt, up to a limit, even after its stream has failed
@@ -230,11 +231,11 @@ func TestTheTimeoutOfAStream(t *testing.T) {
 	assert.Equal(t, io.EOF, err, "the stream may take longer than its AttemptTimeout")
 }
 
-// A stub is a stream without a server. It delivers empty messages, and takes none.
+// A stub is a stream without a server. It delivers empty messages, and accepts none.
 type stub struct {
 	grpc.ClientStream
 	messages int
-	fails    error // what follows the messages
+	fails    error // the error after the messages
 }
 
 func (s *stub) RecvMsg(any) error {

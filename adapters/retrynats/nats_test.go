@@ -151,8 +151,8 @@ func TestWaitingMessagesBlockNoOthers(t *testing.T) {
 func TestALargeMessage(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		below   int // max_payload, of the message
-		header  int // bytes of it that are a header
+		below   int // how many bytes the message is below max_payload
+		header  int // how many bytes of the message are a header
 		dead    int // the largest message in the stream of the dead letters; 0: any
 		leftOut string
 	}{
@@ -220,7 +220,7 @@ func TestConsumeRefuses(t *testing.T) {
 	q := newQueue(t)
 	ctx := t.Context()
 	dead := q.name + ".dead"
-	require.NoError(t, q.js.DeleteStream(ctx, q.name)) // to replace it with one that allows any kind of consumer
+	require.NoError(t, q.js.DeleteStream(ctx, q.name)) // the next stream of this name allows any kind of consumer
 	_, err := q.js.CreateStream(ctx, jetstream.StreamConfig{Name: q.name, Subjects: []string{q.name + ".jobs", q.name + ".also"}})
 	require.NoError(t, err)
 	for name, row := range map[string]struct {
@@ -415,7 +415,7 @@ func TestMessagesTakenForAnswersOfTheServer(t *testing.T) {
 	require.NoError(t, err)
 	ctx, stop = context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer stop()
-	assert.NoError(t, retries.Consume(ctx, q.js, consumer, nil), "a deadline ends it, also while it waits after an error")
+	assert.NoError(t, retries.Consume(ctx, q.js, consumer, nil), "a deadline ends Consume even while it waits after an error")
 }
 
 // If Consume cannot tell the server a result, it calls OnError, and the message is
@@ -521,7 +521,7 @@ func TestADeadLetterWhoseIDIsTaken(t *testing.T) {
 	for name, row := range map[string]struct {
 		change  func(letter *nats.Msg)
 		taken   string // what Consume reports; "": nothing
-		letters int    // in the end
+		letters int    // the number of dead letters at the end
 	}{
 		"by itself":           {func(*nats.Msg) {}, "", 1},
 		"by other data":       {func(m *nats.Msg) { m.Data = []byte("other") }, "is different", 2},

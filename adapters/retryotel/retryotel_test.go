@@ -100,13 +100,13 @@ func TestMetrics(t *testing.T) {
 		_ = retry.Do(canceled, p, failing())
 		attempts := 0
 		p.HealthyAfter, p.Budget = time.Minute, nil
-		_ = retry.Do(context.Background(), p, func(context.Context) error { // begins anew, and is one call
+		_ = retry.Do(context.Background(), p, func(context.Context) error { // the attempts count from 1 again within this one call
 			if attempts++; attempts == 2 {
 				time.Sleep(time.Minute)
 			}
 			return errRefused
 		})
-		assert.Equal(t, 4, attempts, "the second is the first of three again")
+		assert.Equal(t, 4, attempts, "after the second attempt, three attempts follow: it counts as the first")
 	})
 
 	metrics := collect(t, reader)

@@ -140,7 +140,7 @@ func TestBudgetOfACall(t *testing.T) {
 	}
 }
 
-// If Do did not report the end of a call to the Budgets, they would keep its target for ever.
+// If Do did not report the end of a call to the Budgets, they would keep its target forever.
 func TestATargetIsForgottenWhenItsCallsHaveEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var own retry.Budgets
