@@ -51,7 +51,7 @@ func TestRecipeFeed(t *testing.T) {
 		policy, req := retry.Default(), get(t)
 		show := func(_ string, data []byte) { shown = append(shown, string(data)) }
 		err := func() error {
-			policy.MaxAttempts = retry.Unlimited // connections in a row without an event
+			policy.MaxAttempts = retry.Unlimited // counts connections in a row without an event
 			client := &http.Client{Transport: &retryhttp.Transport{
 				StallTimeout: time.Minute, // longer than the longest silence of the server
 			}}
@@ -199,7 +199,7 @@ func TestRecipeAnswerThatGoesOn(t *testing.T) {
 
 			var id string
 			answer := &sse.Stream{
-				Client: &http.Client{Transport: retryhttp.LLM(retry.Policy{})}, // with the policy below
+				Client: &http.Client{Transport: retryhttp.LLM(retry.Policy{})}, // the Policy of the Stream applies
 				Policy: policy,
 				Last: func(e sse.Event) bool {
 					id = cmp.Or(id, pieceOf(e).Response.ID)

@@ -614,13 +614,13 @@ func TestRecipeAnotherHost(t *testing.T) {
 			}
 			return w.Result(), nil
 		}))
-		hosts := []string{"a.internal:8080", "b.internal:8080"} // of http://orders
+		hosts := []string{"a.internal:8080", "b.internal:8080"} // the hosts of the service orders
 		var turn atomic.Uint64
 		host := func(turn uint64) string { return hosts[turn%uint64(len(hosts))] }
 		client := &http.Client{Transport: &retryhttp.Transport{
 			Policy: policy,
 			Prepare: func(req *http.Request, _ int, _ error) error {
-				if req.URL.Host == "orders" { // but leave the host of a redirect
+				if req.URL.Host == "orders" { // the host of a redirect is unchanged
 					req.URL.Host, req.Host = host(turn.Load()), "" // if Host were not "", the header Host would be orders
 				}
 				return nil
@@ -896,7 +896,7 @@ func TestMovedFromCenkalti(t *testing.T) {
 
 			policy := retry.Policy{
 				MaxAttempts: 4,
-				MaxElapsed:  15 * time.Minute, // v5's, if WithMaxElapsedTime does not say otherwise
+				MaxElapsed:  15 * time.Minute, // the default of v5
 				Backoff:     retry.Exponential{Base: 50 * time.Millisecond, Factor: 1.5},
 				MaxDelay:    time.Minute,
 				Jitter:      retry.Proportional(0.5),
