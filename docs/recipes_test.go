@@ -209,8 +209,8 @@ func TestRecipePoll(t *testing.T) {
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	for _, row := range []struct {
 		name   string
-		checks []func(context.Context) error // the last one again and again
-		within time.Duration                 // the deadline of ctx; 0: none
+		checks []func(context.Context) error // the checks in order; the last check repeats
+		within time.Duration                 // the deadline of ctx; 0 means none
 		reason retry.Reason
 		took   time.Duration
 	}{
@@ -308,7 +308,7 @@ func TestEveryReasonIsOnThePageWhatToWatch(t *testing.T) {
 	for _, r := range reasons[1:] { // without ReasonRetry
 		assert.Contains(t, string(page), "\n| `"+r[2]+"` | `"+r[1]+"` |")
 	}
-	assert.Len(t, regexp.MustCompile("(?m)^\\| `\\w+` \\| `Reason").FindAllString(string(page), -1), len(reasons)-1, "and no other")
+	assert.Len(t, regexp.MustCompile("(?m)^\\| `\\w+` \\| `Reason").FindAllString(string(page), -1), len(reasons)-1, "the page lists no other reason")
 	assert.Len(t, regexp.MustCompile("(?m)^\\| `invalid` .*\\| a bug").FindAllString(string(page), -1), 1)
 }
 
@@ -381,7 +381,7 @@ func TestRecipeReconnect(t *testing.T) {
 		assert.LessOrEqual(t, waits[99], time.Second, "the first delay again")
 		assert.Less(t, waits[0], 300*time.Millisecond)
 		assert.Greater(t, waits[99], 700*time.Millisecond)
-		assert.Greater(t, len(slices.Compact(waits)), 95, "at different times")
+		assert.Greater(t, len(slices.Compact(waits)), 95, "the clients reconnect at different times")
 		synctest.Wait()
 	})
 	bubble(t, "without HealthyAfter the seventh loss is followed by up to a minute", func(t *testing.T) {
@@ -465,7 +465,7 @@ func TestRecipeToken(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		faults []httpfault.Fault
-		tokens []string // of the attempts
+		tokens []string // the tokens of the attempts
 		status int
 	}{
 		{"after two 503", []httpfault.Fault{busy, busy, refused, busy}, []string{"1", "1", "1", "2", "2"}, 200},
@@ -509,7 +509,7 @@ func TestRecipeToken(t *testing.T) {
 			})
 		}
 		calls.Wait()
-		assert.Equal(t, 2, *fetched, "the first, and one in its place")
+		assert.Equal(t, 2, *fetched, "the first token, and one new token")
 	})
 }
 
@@ -593,7 +593,7 @@ func TestRecipeLongRetryAfter(t *testing.T) {
 func TestRecipeAnotherHost(t *testing.T) {
 	policy := retry.Default()
 	bubble(t, "", func(t *testing.T) {
-		var calls sync.Map // how many each host gets
+		var calls sync.Map // how many requests each host gets
 		network(t, roundTripper(func(req *http.Request) (*http.Response, error) {
 			var wire bytes.Buffer
 			require.NoError(t, req.Write(&wire))
@@ -605,7 +605,7 @@ func TestRecipeAnotherHost(t *testing.T) {
 			w := httptest.NewRecorder()
 			switch {
 			case sent.Host == "a.internal:8080":
-				time.Sleep(time.Millisecond) // until all nine are here
+				time.Sleep(time.Millisecond) // until all nine requests have arrived
 				return nil, errDial
 			case sent.URL.Path == "/moved":
 				http.Redirect(w, req, "/17", http.StatusFound)
@@ -657,7 +657,7 @@ func TestRecipeAnotherHost(t *testing.T) {
 		}
 		get("/elsewhere", "c.test")
 		n, _ := calls.Load("a.internal:8080")
-		assert.EqualValues(t, 1+9, n.(*atomic.Int64).Load(), "only those that were there when it failed")
+		assert.EqualValues(t, 1+9, n.(*atomic.Int64).Load(), "only the requests that were in flight when the host failed")
 	})
 }
 
@@ -665,7 +665,7 @@ func TestRecipeAnotherHost(t *testing.T) {
 type billing struct{ refused, charged atomic.Int64 }
 
 func (b *billing) Charge(context.Context) error {
-	if time.Since(time.Unix(946684800, 0)) < time.Second { // when a bubble begins
+	if time.Since(time.Unix(946684800, 0)) < time.Second { // the time at which a bubble of synctest begins
 		b.refused.Add(1)
 		return retry.After(time.Second, errors.New("429 Too Many Requests"))
 	}
@@ -697,7 +697,7 @@ func TestRecipeGateOfAFunction(t *testing.T) {
 }
 
 func TestRecipeBudgetOfARequest(t *testing.T) {
-	ctx, lowest := t.Context(), 0 // README and recipes: three layers of four
+	ctx, lowest := t.Context(), 0 // README and recipes: three layers with four attempts each
 	layer := func(below func(context.Context) error) func(context.Context) error {
 		return func(ctx context.Context) error { return retry.Do(ctx, retry.Policy{MaxAttempts: 4}, below) }
 	}
@@ -811,7 +811,7 @@ func TestQueuesRun(t *testing.T) {
 				}
 				return tc.err
 			}
-			write := func(ctx context.Context, text string) { // as a database does with a context that is canceled
+			write := func(ctx context.Context, text string) { // a database also fails if the context is canceled
 				if ctx.Err() == nil {
 					got = text
 				}

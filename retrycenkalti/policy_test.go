@@ -47,7 +47,7 @@ func TestAllLoopsDoTheSame(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name    string
-		v4      backoff.BackOff // nil: v4 has no such BackOff
+		v4      backoff.BackOff // nil if v4 has no such BackOff
 		retries uint64          // WithMaxRetries
 		policy  retry.Policy    // if v4 is nil
 		script  script
@@ -144,7 +144,7 @@ func TestPolicyOnlyReadsTheBackOff(t *testing.T) {
 	assert.Len(t, did.began, 1)
 }
 
-// A policy for a BackOff without delays waits 10ms before each retry until it has a limit.
+// Without a limit, a policy for a BackOff without delays waits 10ms before each retry.
 func TestPolicyWithoutDelays(t *testing.T) {
 	for _, b := range []backoff.BackOff{&backoff.ZeroBackOff{}, backoff.NewConstantBackOff(0), exponential(opts(0, 2, time.Minute))} {
 		p := policyOf(t, b)
@@ -156,7 +156,7 @@ func TestPolicyWithoutDelays(t *testing.T) {
 
 type foreign struct{ backoff.ZeroBackOff }
 
-// value is a BackOff that is not a pointer, so it is never nil.
+// value is a BackOff whose type is not a pointer, so it is never nil.
 type value struct{}
 
 func (value) NextBackOff() time.Duration { return 0 }

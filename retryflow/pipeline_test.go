@@ -246,11 +246,11 @@ func TestWaitBeforeAJump(t *testing.T) {
 		name   string
 		delay  time.Duration
 		wait   waiter
-		ctx    func(context.Context) (context.Context, context.CancelFunc) // nil: the context does not end
+		ctx    func(context.Context) (context.Context, context.CancelFunc) // nil if the context does not end
 		waited bool                                                        // Wait was called with the rest of a minute
 		took   time.Duration
 		reason retry.Reason
-		facts  string // of the error; "": the pipeline jumps
+		facts  string // the facts in the error; "" if the pipeline jumps
 		is     []error
 	}{
 		{"a timer", time.Minute, nil, nil, false, time.Minute, retry.ReasonSuccess, "", nil},

@@ -121,7 +121,7 @@ var reads = map[string]func(text string) (decisions, error){
 	"temporal": readTemporal, "grpc": readGRPC, "envoy": readEnvoy, "istio": readIstio, "stepfunctions": readStepFunctions, "otel": readOTel,
 }
 
-// random returns settings.
+// random returns random settings of the system.
 func (s *system) random(r *rand.Rand) string {
 	var members []string
 	for _, key := range slices.Sorted(maps.Keys(s.Settings)) {

@@ -498,7 +498,7 @@ func TestPlaybooksInOtherShapes(t *testing.T) {
 	assert.Equal(t, map[string]any{"kind": "http", "args": map[string]any{"x": 1}}, p.Steps[0].Tasks[0].Config)
 
 	_, err = noetl.ParsePlaybook("p.yaml", []byte("shared: &rules [{else: {do: break}}]\nworkflow: [{step: s, tool: {kind: http, eval: *rules}}]"), nil)
-	assert.NoError(t, err, "rules behind an alias are read")
+	assert.NoError(t, err, "rules in an alias are read")
 	p, err = noetl.ParsePlaybook("p.yaml", nil, nil)
 	assert.NoError(t, err)
 	assert.Equal(t, noetl.Playbook{}, p)

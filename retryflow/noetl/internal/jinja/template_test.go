@@ -45,7 +45,7 @@ func decoded(t testing.TB, names json.RawMessage) (decoded [2]map[string]any) {
 	return decoded
 }
 
-// by returns the value for the names with an index.
+// by returns the value for the i-th names, or the last value if there are fewer values.
 func by[T any](values []T, i int) T { return values[min(i, len(values)-1)] }
 
 // oneForAll returns one value if all values are the same.
@@ -102,7 +102,7 @@ func (l line) names(t testing.TB) []json.RawMessage {
 	return outcomes(t)
 }
 
-// check compares the answers of a line with those of this package.
+// check compares the answers of a line with the answers of this package.
 func (l line) check(t testing.TB) {
 	for i, names := range l.names(t) {
 		for _, names := range decoded(t, names) {
