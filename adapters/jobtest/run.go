@@ -189,7 +189,7 @@ func (r *row) work(
 	if err := r.worker(ctx, q, j, ended); err != nil {
 		return fmt.Errorf("%s: %w", unfinished(ctx, q, j), err)
 	}
-	// If a faulty queue delivers a job after its end, this happens soon.
+	// A faulty queue may deliver a job after its end. After this wait, the test sees such a delivery.
 	time.Sleep(3 * e.Unit)
 	return nil
 }

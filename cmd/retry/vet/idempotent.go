@@ -135,8 +135,8 @@ func (u *uses) letsAllThrough(transport ast.Expr) bool {
 }
 
 // endsOnError reports whether an error of the call at c ends the retries, because the next
-// statement is an if that calls retry.Permanent. After that, only a response of the server can lead
-// to a retry.
+// statement is an if that calls retry.Permanent. In such code, only a response of the server can
+// lead to a retry.
 func (u *uses) endsOnError(c inspector.Cursor) bool {
 	next, followed := c.Parent().NextSibling()
 	if !followed {

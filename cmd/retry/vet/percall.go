@@ -64,8 +64,8 @@ var forgets = map[string]string{
 	retryPath + ".Gate":          "it stops no other call",
 }
 
-// holders maps each type that can contain a Transport or a Budget to the name of the field that
-// contains it.
+// holders maps each type that can contain a Transport or a Budget to the name of the field with
+// this Transport or Budget.
 var holders = map[string]string{"net/http.Client": "Transport", retryPath + ".Policy": "Budget"}
 
 // madeIn looks for a Transport, a Budget or a Gate that is the value of x or of a field of x. It

@@ -126,8 +126,8 @@ func (u *uses) limits(x ast.Expr, names ...string) (p retry.Policy, known bool) 
 	return u.evaluate(found.start(), fields)
 }
 
-// start returns the first value of p without the fields of a literal: retry.Default() or the zero
-// value.
+// start returns the value of p before a literal or an assignment sets fields: retry.Default() or
+// the zero value.
 func (p *policy) start() retry.Policy {
 	if _, ok := p.base.(*ast.CallExpr); ok {
 		return retry.Default()

@@ -109,7 +109,7 @@ func (l *Files) Each(each func(*Trace)) error {
 	return err
 }
 
-// collect adds an event to the call to which it belongs, and closes the call if the event ends it.
+// collect adds an event to its call. If the event ends the call, collect closes the call.
 func (l *Files) collect(r event) {
 	call := l.find(&r)
 	if call == nil && !isKnown(r.Event.Kind) {

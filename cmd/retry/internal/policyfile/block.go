@@ -17,7 +17,7 @@ type Block struct {
 
 	node      *yaml.Node
 	documents []*yaml.Node    // the documents of the file
-	original  *yaml.Node      // the node in the file; in node, values replace its templates
+	original  *yaml.Node      // node as it was before values replaced its templates
 	beside    *place          // the mapping around the block; nil if there is none
 	dialect   string          // the dialect that the block's place in the file shows; "" if none
 	broken    string          // why the block cannot be read; "" if it can be read
