@@ -265,7 +265,7 @@ var eventClients = []struct {
 	}},
 }
 
-// TestEventsThroughCuts prints the table of README.md: 1,000 events through 50 cuts.
+// TestEventsThroughCuts prints the table of README.md: 1,000 events in 50 connections.
 func TestEventsThroughCuts(t *testing.T) {
 	const last = 1000
 	table := map[string][4]int{}

@@ -155,7 +155,8 @@ func (r redriver) move(
 	if err := r.enqueue(ctx, task, copyOf(task, d, fullSecond(due), id), id); err != nil {
 		if errors.Is(err, errTaken) {
 			err = nil
-		} else if r.redis.Ping(ctx).Err() == nil { // Redis works, so the error means that asynq refuses the task
+		} else if r.redis.Ping(ctx).Err() == nil {
+			// Redis works, so the error means that asynq refuses the task.
 			err = retryjob.Stuck(fmt.Errorf("task %.100s: %w", task.ID, err))
 		}
 		return false, err

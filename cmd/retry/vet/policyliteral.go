@@ -42,7 +42,7 @@ no delays.`, func(pass *analysis.Pass, u *uses) {
 			for _, fault := range faultsOf(p.Validate()) {
 				pass.ReportRangef(s.value, "%v", fault)
 			}
-			// If the program uses the number in a second place, it may refuse a 0 there.
+			// If the program uses the number in a second place, the program may refuse a 0 there.
 			if hasAny(s.field.Name, "MaxAttempts", "MaxRetries") && u.given(s.value) &&
 				u.count(u.info.Uses[rootOf(s.value)], u.root) == 1 {
 				pass.ReportRangef(s.value,
