@@ -221,9 +221,9 @@ func TestWaitThatSkips(t *testing.T) {
 	}
 }
 
-// Wait of the policy waits before a jump, as it does before a retry. It gets the rest of the
-// delay, and is not called without a delay. If the wait fails, the task ends. Its error says
-// why, and contains the error of the task.
+// Wait of the policy waits before a jump, as it does before a retry. It gets the rest of the delay,
+// and is not called without a delay. If the wait fails, the task ends. The returned error says why
+// the wait failed, and contains the error of the task.
 func TestWaitBeforeAJump(t *testing.T) {
 	errLink, errCause := errors.New("no link"), errors.New("shutting down")
 	marked := Outcome{Err: retry.Permanent(retry.After(time.Hour, errBoom))} // Permanent and After have no effect on a jump

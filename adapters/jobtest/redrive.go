@@ -92,8 +92,8 @@ type redriven struct {
 	window  window
 }
 
-// prepare runs jobs until all of them have become dead letters. The parameter `jobs` is the
-// number of jobs. It also adds forged dead letters if the queue is a Forger.
+// prepare runs jobs until all of them have become dead letters. The parameter `jobs` is the number
+// of jobs. If the queue is a Forger, prepare also adds forged dead letters.
 func prepare(ctx context.Context, t *testing.T, q Redriver, jobs int) *redriven {
 	t.Helper()
 	r := &redriven{queue: q, stopped: map[string]bool{}, forged: forge(t, ctx, q)}

@@ -41,8 +41,8 @@ type service struct {
 	stop    func()
 }
 
-// A notReadyError is not a failure for the server of newService. Its IsFailure compares only
-// the type of the error, as the example in asynq's documentation does.
+// A notReadyError is not a failure for the server of newService. The IsFailure of this server
+// compares only the type of the error, as the example in asynq's documentation does.
 type notReadyError struct{}
 
 func (*notReadyError) Error() string { return "not ready" }

@@ -133,8 +133,8 @@ func (s *server) handler(options ...connect.HandlerOption) http.Handler {
 	return mux
 }
 
-// serve serves a handler on a port of 127.0.0.1 until the test ends, by HTTP/2
-// without TLS. It returns its URL and an HTTP client.
+// serve serves a handler on a port of 127.0.0.1 until the test ends, by HTTP/2 without TLS. It
+// returns the URL of the server and an HTTP client.
 func serve(t testing.TB, handler http.Handler) (url string, client *http.Client) {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(handler)

@@ -264,7 +264,7 @@ func (q *queue) Plant(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// Forge publishes messages to the subject for dead letters. They are not dead letters, or they
+// Forge publishes messages to the subject for dead letters. These messages are not dead letters, or
 // name a subject that is not the consumer's.
 func (q *queue) Forge(ctx context.Context, keys []string) error {
 	const dead, forged = "Retry-Dead-Letter", `{"reason":"permanent_error"}`

@@ -118,8 +118,8 @@ func TestALongAttempt(t *testing.T) {
 	assert.EqualValues(t, 1, runs.Load())
 }
 
-// Other messages are handled even while more messages wait for a retry than a
-// consumer may have unacknowledged by default.
+// While 1,100 messages wait for a retry, another message is handled. A consumer may have only 1,000
+// unacknowledged messages by default.
 func TestWaitingMessagesBlockNoOthers(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

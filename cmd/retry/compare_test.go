@@ -100,9 +100,9 @@ func reportOf(out string) string {
 	return strings.TrimSpace(report) + "\n"
 }
 
-// The logs that examples, packages and adapters write in their own tests follow their policies.
-// They also follow them if each line has a prefix, and wherever a rotation or a crash cuts a log.
-// Each example and adapter has a log, or a reason why it has none.
+// The logs that examples, packages and adapters write in their own tests follow their policies. The
+// logs also follow their policies if each line has a prefix, and wherever a rotation or a crash
+// cuts a log. Each example and adapter has a log, or a reason why it has none.
 func TestCompareAcceptsCorrectLogs(t *testing.T) {
 	for _, pattern := range []string{"../../adapters/retry*/*.go", "../../examples/*/*.go", "../../examples/*/*/*.go"} {
 		sources, err := filepath.Glob(pattern)

@@ -27,8 +27,8 @@ import (
 // as a limit.
 //
 // A report in a correct program is a false alarm. The columns perCall and response list programs
-// that are correct only in the subject of their archive. They make a Transport for each call, or
-// decode a body without a look at the status.
+// that are correct only in the subject of their archive. These programs make a Transport for each
+// call, or decode a body without a look at the status.
 //
 // The archives paging and unseen are about idempotent, endless and held. The archives kept and
 // keptsealed are about percall and othermark.

@@ -65,7 +65,8 @@ func (f *form) policy() retry.Policy {
 	}
 
 	// MaxDelay also limits a delay with jitter, so it cannot express a cap that jitter may exceed.
-	// Exponential cannot express delays that become shorter. Both need a list of delays.
+	// Exponential cannot express delays that become shorter. In both cases, a list of delays is
+	// necessary.
 	var list retry.Schedule
 	reached := false
 	for d := float64(f.base); len(list) < longestList &&
