@@ -371,10 +371,10 @@ func TestComingFromInnerPermanent(t *testing.T) {
 func TestComingFromRetryableHTTP(t *testing.T) {
 	for _, row := range []struct {
 		name, method, key string
-		body              io.Reader // nil: none
-		status            int       // of each answer; 0: the connection breaks
+		body              io.Reader // nil: the request has no body
+		status            int       // the status of each answer; 0: the connection breaks
 		there, here       int       // how often each of the two libraries sends the request
-		err               bool      // whether go-retryablehttp returns an error; here Result returns it
+		err               bool      // whether go-retryablehttp returns an error; in this library, Result returns the error
 	}{
 		{"a GET that gets a 503", "GET", "", nil, 503, 2, 2, true},
 		{"a GET that is lost", "GET", "", nil, 0, 2, 2, true},

@@ -53,7 +53,7 @@ func TestSteps(t *testing.T) {
 		step := retryamqp.StepOf(delay)
 		assert.True(t, step >= delay && step <= delay+delay/8, "the step for %v is %v", delay, step)
 	}
-	for _, delay := range []time.Duration{1, 7, 8, 15, 16, 17, 1000, 3_600_000, 1 << 40} { // rounding down gives a step too
+	for _, delay := range []time.Duration{1, 7, 8, 15, 16, 17, 1000, 3_600_000, 1 << 40} { // StepBelow also returns a step
 		below := retryamqp.StepBelow(delay * ms)
 		assert.Equal(t, below, retryamqp.StepOf(below), delay)
 		assert.LessOrEqual(t, below, delay*ms, delay)

@@ -61,7 +61,7 @@ func TestRestartsAndAlarms(t *testing.T) {
 		s.Control("set_vm_memory_high_watermark", "0.00001")
 		if n%2 == 1 {
 			s.Stop()
-			s.Start() // without the alarm
+			s.Start() // a restart ends the alarm
 			return nil
 		}
 		s.Control("set_vm_memory_high_watermark", "0.4")

@@ -126,12 +126,12 @@ func TestADeadLetterOfAnEarlierEnd(t *testing.T) {
 	s.end(retryasynq.NewTask("mail", nil, asynq.TaskID("a")))
 	stop()
 	redrive(retryjob.RedriveOptions{}, skipped)
-	require.NoError(t, s.inspector.RunTask(s.name, "a")) // the operator has changed his mind, and it fails again
+	require.NoError(t, s.inspector.RunTask(s.name, "a")) // the operator runs the task again, and the task fails again
 	resume()
 	s.await("a", asynq.TaskStateArchived)
 	redrive(retryjob.RedriveOptions{DryRun: true}, retryjob.RedriveResult{Found: 1, Moved: 1})
 	for name, meanwhile := range map[string]func(){"archived": stop, "deleted": func() { assert.NoError(t, s.inspector.DeleteTask(s.name, "a")) }} {
-		_ = s.inspector.DeleteTask(s.name, "a") // it may be gone already
+		_ = s.inspector.DeleteTask(s.name, "a") // the task may be gone already
 		s.end(retryasynq.NewTask("mail", nil, asynq.TaskID("a")))
 		redrive(retryjob.RedriveOptions{Filter: func(retryjob.DeadLetter) bool { meanwhile(); return true }}, skipped)
 		_, err := s.inspector.GetTaskInfo(s.name, "a~1")
@@ -249,7 +249,7 @@ func TestRedriveKeepsTheLockOfAUniqueTask(t *testing.T) {
 			assert.ErrorContains(s, err, errBroken.Error())
 		}, true, "a~1"},
 		"a redriver was killed after": {func(s *service, _ redis.UniversalClient, _ string) {
-			_, err := retryasynq.Redrive(s.Context(), breaking{s.redis, ":groups"}, s.name, retryjob.RedriveOptions{Window: time.Hour}) // only a deletion names that key
+			_, err := retryasynq.Redrive(s.Context(), breaking{s.redis, ":groups"}, s.name, retryjob.RedriveOptions{Window: time.Hour}) // only the deletion of a task uses this key
 			assert.ErrorContains(s, err, errBroken.Error())
 			_, err = s.inspector.GetTaskInfo(s.name, "a~1")
 			assert.NoError(s, err)

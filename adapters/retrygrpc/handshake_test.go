@@ -180,7 +180,7 @@ func TestMessageTooLarge(t *testing.T) {
 			s := &server{answer: failTimes(0, codes.OK), messages: 1, reply: 100}
 			err := call(t.Context(), dial(t, s.serve(t, row.server...), append(dialOptions(t, retries), row.client...)...))
 			assert.Equal(t, codes.ResourceExhausted, status.Code(err), "%s, %s: %v", row.name, name, err)
-			assert.LessOrEqual(t, attemptsOf(err), 1, "%s, %s: %v", row.name, name, err) // 0: Send itself fails
+			assert.LessOrEqual(t, attemptsOf(err), 1, "%s, %s: %v", row.name, name, err) // 0 attempts if Send itself fails
 			assert.LessOrEqual(t, s.attempts(), 1, "%s, %s", row.name, name)
 		}
 	}

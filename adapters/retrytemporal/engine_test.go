@@ -247,6 +247,6 @@ func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error
 }
 
 func (q *queue) Close(context.Context, bool) error {
-	q.client.Close() // the server keeps everything in memory
+	q.client.Close() // nothing to remove: the server keeps its data in memory
 	return nil
 }

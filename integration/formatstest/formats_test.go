@@ -250,7 +250,7 @@ func readIstio(text string) (d decisions, err error) {
 	if p.Attempts < 0 {
 		return d, errors.New("attempts is negative")
 	}
-	if p.Attempts == 0 && (p.PerTryTimeout != nil || p.RetryOn != "" || p.RetryRemoteLocalities != nil) { // ValidateHTTPRetry
+	if p.Attempts == 0 && (p.PerTryTimeout != nil || p.RetryOn != "" || p.RetryRemoteLocalities != nil) { // as ValidateHTTPRetry of Istio
 		return d, errors.New("retries are off, and configured")
 	}
 	if p.Attempts == 0 {

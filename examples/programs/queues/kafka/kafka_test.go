@@ -36,7 +36,7 @@ type cluster struct {
 	client  *kgo.Client
 
 	mu       sync.Mutex
-	attempts map[string][]int // by key
+	attempts map[string][]int // the numbers of the attempts, by the key of the record
 	last     map[string]time.Time
 }
 

@@ -19,12 +19,12 @@ var update = flag.Bool("update", false, "ask Jinja, and write the golden files")
 // Jinja's answer and the errors of this package.
 type line struct {
 	Expression string
-	Uses       int               `json:",omitempty"` // how often the playbooks use it
-	InRules    int               `json:",omitempty"` // how often their rules use it
-	Written    int               `json:",omitempty"` // in how many ways it is written
-	Refused    string            `json:",omitempty"` // why this package does not parse it
-	Names      []json.RawMessage `json:",omitempty"` // none: the names of testdata/outcomes.json
-	Answers    []answer          `json:",omitempty"` // one answer: the same for all names
+	Uses       int               `json:",omitempty"` // how often the playbooks use the expression
+	InRules    int               `json:",omitempty"` // how often the rules of the playbooks use the expression
+	Written    int               `json:",omitempty"` // in how many ways the playbooks write the expression
+	Refused    string            `json:",omitempty"` // why this package does not parse the expression
+	Names      []json.RawMessage `json:",omitempty"` // if empty, the names of testdata/outcomes.json
+	Answers    []answer          `json:",omitempty"` // a single answer is for all names
 	Errors     []string          `json:",omitempty"`
 }
 
