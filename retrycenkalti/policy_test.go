@@ -48,7 +48,7 @@ func TestAllLoopsDoTheSame(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		v4      backoff.BackOff // nil if v4 has no such BackOff
-		retries uint64          // WithMaxRetries
+		retries uint64          // the argument of WithMaxRetries
 		policy  retry.Policy    // if v4 is nil
 		script  script
 		want    trace

@@ -137,7 +137,7 @@ var startShared = sync.OnceValues(func() (string, error) {
 	}
 	stopShared = func() error {
 		err := command.Process.Kill()
-		_ = command.Wait() // reports the kill
+		_ = command.Wait() // the error only reports the kill
 		return errors.Join(err, os.RemoveAll(directory))
 	}
 	policy := retry.Policy{MaxElapsed: 30 * time.Second, Backoff: retry.Fixed(50 * time.Millisecond)}
