@@ -382,7 +382,7 @@ func TestComingFromRetryableHTTP(t *testing.T) {
 		{"a POST that is lost", "POST", "", nil, 0, 2, 1, true},
 		{"a POST with a key", "POST", "k", nil, 503, 2, 2, true},
 		{"a POST that gets a 429", "POST", "", nil, 429, 2, 2, true},
-		{"a PUT of any reader", "PUT", "", io.MultiReader(strings.NewReader("data")), 503, 2, 1, true},
+		{"a PUT whose body has no GetBody", "PUT", "", io.MultiReader(strings.NewReader("data")), 503, 2, 1, true},
 		{"408", "GET", "", nil, 408, 1, 2, false},
 		{"501", "GET", "", nil, 501, 1, 1, false},
 		{"507", "GET", "", nil, 507, 2, 1, true},

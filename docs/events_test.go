@@ -186,7 +186,7 @@ func TestRecipeAnswerThatGoesOn(t *testing.T) {
 		urls   []string
 	}{
 		{"nothing breaks", []string{created + delta(1) + delta(2) + delta(3) + completed}, 5, []string{"/v1/responses"}},
-		{"it breaks twice", []string{created + delta(1), delta(2), delta(3) + completed}, 5,
+		{"the stream breaks twice", []string{created + delta(1), delta(2), delta(3) + completed}, 5,
 			[]string{"/v1/responses", "/v1/responses/resp_1?stream=true&starting_after=1", "/v1/responses/resp_1?stream=true&starting_after=2"}},
 	} {
 		bubble(t, row.name, func(t *testing.T) {

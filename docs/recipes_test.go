@@ -87,7 +87,7 @@ func TestRecipeHTTP(t *testing.T) {
 		{"a server that answers 503", "attempts exhausted after 5 attempts", []httpfault.Fault{busy, busy, busy, busy, busy, busy}},
 		{"a server that hangs", "reason=deadline", []httpfault.Fault{hang, hang, hang, hang, hang, hang}},
 		{"a server that asks for a long wait", "reason=retry_after_too_long", []httpfault.Fault{httpfault.Status(503, time.Hour)}},
-		{"what is not there", "reason=permanent_error", []httpfault.Fault{httpfault.Status(404, 0)}},
+		{"a page that does not exist", "reason=permanent_error", []httpfault.Fault{httpfault.Status(404, 0)}},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
 			logged := get(t, row.faults...)
@@ -338,11 +338,11 @@ func TestRecipeReconnect(t *testing.T) {
 		reason retry.Reason
 	}{
 		{"permanent", nil, failWith(retry.Permanent(errBoom)), retry.ReasonPermanent},
-		{"permanent, and plain in vain", nil, failWith(retry.Unwrap(retry.Permanent(errBoom))), retry.ReasonPermanent},
-		{"permanent inside", nil, func(ctx context.Context) error { return inside(ctx, retry.Permanent(errBoom)) }, retry.ReasonPermanent},
-		{"permanent inside, and plain", nil, func(ctx context.Context) error { return retry.Unwrap(inside(ctx, retry.Permanent(errBoom))) }, retry.ReasonDeadline},
+		{"permanent, and Unwrap changes nothing", nil, failWith(retry.Unwrap(retry.Permanent(errBoom))), retry.ReasonPermanent},
+		{"permanent in an inner Do", nil, func(ctx context.Context) error { return inside(ctx, retry.Permanent(errBoom)) }, retry.ReasonPermanent},
+		{"permanent in an inner Do, and then Unwrap", nil, func(ctx context.Context) error { return retry.Unwrap(inside(ctx, retry.Permanent(errBoom))) }, retry.ReasonDeadline},
 		{"a wait of a day", nil, failWith(retry.After(24*time.Hour, errBoom)), retry.ReasonDeadline},
-		{"a longer wait", nil, failWith(retry.After(25*time.Hour, errBoom)), retry.ReasonRetryAfter},
+		{"a wait of more than a day", nil, failWith(retry.After(25*time.Hour, errBoom)), retry.ReasonRetryAfter},
 		{"an empty budget", empty, failWith(errBoom), retry.ReasonBudget},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
@@ -566,8 +566,8 @@ func TestRecipeLongRetryAfter(t *testing.T) {
 		reason         retry.Reason
 	}{
 		{"an hour", time.Hour, time.Minute, 0, retry.ReasonRetryAfter},
-		{"as long as allowed", 5 * time.Second, time.Minute, 5 * time.Second, retry.ReasonSuccess},
-		{"longer than there is time", 5 * time.Second, 2 * time.Second, 0, retry.ReasonDeadline},
+		{"the longest wait that is allowed", 5 * time.Second, time.Minute, 5 * time.Second, retry.ReasonSuccess},
+		{"longer than the time until the deadline", 5 * time.Second, 2 * time.Second, 0, retry.ReasonDeadline},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
 			network(t, server(httpfault.Status(429, row.asks)))
@@ -1266,10 +1266,10 @@ func TestRecipeDownload(t *testing.T) {
 		name, want, says string
 		faults           []httpfault.Fault
 	}{
-		{"it breaks twice", digest, "", []httpfault.Fault{httpfault.InBody(100, nil), httpfault.InBody(2000, nil)}},
-		{"it falls silent", digest, "", []httpfault.Fault{silent}},
-		{"the rest does not come", digest, "the body broke after 100 bytes: ", append([]httpfault.Fault{httpfault.InBody(100, nil)}, slices.Repeat([]httpfault.Fault{httpfault.Status(503, 0)}, 5)...)},
-		{"it is something else", "1234", "the digest of http://example.test/data is " + digest + ", want 1234", nil},
+		{"the download breaks twice", digest, "", []httpfault.Fault{httpfault.InBody(100, nil), httpfault.InBody(2000, nil)}},
+		{"the download falls silent", digest, "", []httpfault.Fault{silent}},
+		{"the rest never arrives", digest, "the body broke after 100 bytes: ", append([]httpfault.Fault{httpfault.InBody(100, nil)}, slices.Repeat([]httpfault.Fault{httpfault.Status(503, 0)}, 5)...)},
+		{"the data has another digest", "1234", "the digest of http://example.test/data is " + digest + ", want 1234", nil},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
 			network(t, httpfault.New(serve, row.faults...))

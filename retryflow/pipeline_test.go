@@ -117,7 +117,7 @@ func TestLimitOfRuleAndPipeline(t *testing.T) {
 		"the pipeline's":   {2, 3, 2},
 		"only the rule's":  {0, 3, 3},
 		"beside Unlimited": {4, retry.Unlimited, 4},
-		"neither has one":  {0, retry.Unlimited, retry.Unlimited},
+		"neither has a limit":  {0, retry.Unlimited, retry.Unlimited},
 	} {
 		var events []told
 		p := Pipeline{

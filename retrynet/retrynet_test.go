@@ -126,7 +126,7 @@ func TestConstructedErrors(t *testing.T) {
 			"INTERNAL_ERROR; received from peer", "CANCEL; received from peer", "ENHANCE_YOUR_CALM; received from peer")},
 		{"HTTP/2 streams: other codes, a code in the cause alone, no code", neither, texts("stream error: stream ID 3",
 			"; PROTOCOL_ERROR; received from peer", "; HTTP_1_1_REQUIRED; received from peer", "; PROTOCOL_ERROR; CANCEL", "")},
-		{"HTTP/2 body longer than it says", permanent, texts("http2: request body larger than specified content length", "")},
+		{"HTTP/2: a body longer than its Content-Length", permanent, texts("http2: request body larger than specified content length", "")},
 		{"net/http: an answer too long", neither, texts("net/http: server response headers exceeded 1 bytes; aborted", "")},
 		{"a program that only mentions a text", neither, []error{errors.New("saw http2: client connection lost")}},
 
@@ -265,7 +265,7 @@ func TestRealErrors(t *testing.T) {
 			tripping(&http.Request{Method: "G T", URL: &url.URL{Scheme: "http", Host: "x"}, Header: http.Header{}}), permanent},
 		{"net/http: no URL", tripping(&http.Request{Header: http.Header{}}), permanent},
 		{"net/http: no header", tripping(&http.Request{URL: &url.URL{}}), permanent},
-		{"net/http: body shorter than it says", putting(io.NopCloser(strings.NewReader("abc"))), permanent},
+		{"net/http: a body shorter than its Content-Length", putting(io.NopCloser(strings.NewReader("abc"))), permanent},
 		{"net/http: a length and no body", putting(nil), permanent},
 		{"net/http: a server's request", func(t *testing.T) error {
 			_, err := http.DefaultClient.Do(httptest.NewRequest("GET", "http://127.0.0.1/", nil))
@@ -296,7 +296,7 @@ func TestRealErrors(t *testing.T) {
 		}, neither},
 		{"TLS: reset in the handshake", getting(t.Context(), "https://", resets), transient},
 
-		{"HTTP/2: body longer than it says", func(t *testing.T) error {
+		{"HTTP/2: a body longer than its Content-Length, in a PUT", func(t *testing.T) error {
 			s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 			s.EnableHTTP2 = true
 			s.StartTLS()

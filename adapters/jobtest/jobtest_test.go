@@ -136,7 +136,7 @@ func TestStopped(t *testing.T) {
 		"done":                             {[]retry.Event{started, stop(retry.ReasonSuccess)}, true},
 		"dead":                             {[]retry.Event{started, stop(retry.ReasonExhausted)}, true},
 		"interrupted":                      {[]retry.Event{started, stop(retry.ReasonCanceled)}, false},
-		"its success came after a new run": {[]retry.Event{started, stop(retry.ReasonSuccess), started, retried}, true},
+		"a success whose job ran again": {[]retry.Event{started, stop(retry.ReasonSuccess), started, retried}, true},
 		"dead, and begun again":            {[]retry.Event{started, stop(retry.ReasonExhausted), started}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -431,7 +431,7 @@ func TestLoadSeesFaults(t *testing.T) {
 		"done and dead":       {[]int{1, 2, 3}, 3, true, exhausted, true, []string{"the last attempt succeeds: true, dead letter: true"}},
 		"lost":                {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{}, false, []string{"the last attempt succeeds: false, dead letter: false"}},
 		"another reason":      {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{Reason: retry.ReasonPermanent, Attempts: 3}, true, []string{`the dead letter says "permanent_error" after 3 attempts, want "attempts_exhausted" after 3`}},
-		"too few in a letter": {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: 2}, true, []string{`the dead letter says "attempts_exhausted" after 2 attempts, want "attempts_exhausted" after 3`}},
+		"too few attempts in the dead letter": {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: 2}, true, []string{`the dead letter says "attempts_exhausted" after 2 attempts, want "attempts_exhausted" after 3`}},
 	} {
 		assert.Equal(t, row.want, auditLoaded(row.runs, row.last, row.succeeds, row.letter, row.dead), name)
 	}

@@ -243,7 +243,7 @@ func TestRedriveKeepsTheLockOfAUniqueTask(t *testing.T) {
 		moved  bool
 		holder string
 	}{
-		"it has the lock": {func(*service, redis.UniversalClient, string) {}, true, "a~1"},
+		"the task has the lock": {func(*service, redis.UniversalClient, string) {}, true, "a~1"},
 		"a redriver was killed before": {func(s *service, _ redis.UniversalClient, lock string) {
 			_, err := retryasynq.Redrive(s.Context(), breaking{s.redis, lock}, s.name, retryjob.RedriveOptions{Window: time.Hour})
 			assert.ErrorContains(s, err, errBroken.Error())
@@ -254,10 +254,10 @@ func TestRedriveKeepsTheLockOfAUniqueTask(t *testing.T) {
 			_, err = s.inspector.GetTaskInfo(s.name, "a~1")
 			assert.NoError(s, err)
 		}, true, "a~1"},
-		"its time is over": {func(s *service, client redis.UniversalClient, lock string) {
+		"the lock has expired": {func(s *service, client redis.UniversalClient, lock string) {
 			assert.NoError(s, client.Del(s.Context(), lock).Err())
 		}, true, ""},
-		"another task has it": {func(s *service, client redis.UniversalClient, lock string) {
+		"another task has the lock": {func(s *service, client redis.UniversalClient, lock string) {
 			assert.NoError(s, client.Del(s.Context(), lock).Err())
 			_, err := s.client.Enqueue(retryasynq.NewTask("mail", nil, asynq.TaskID("b"), asynq.Unique(time.Hour), asynq.ProcessIn(time.Hour)), asynq.Queue(s.name))
 			assert.NoError(s, err)

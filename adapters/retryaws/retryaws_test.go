@@ -117,7 +117,7 @@ func TestRetryAfterOfTheServer(t *testing.T) {
 			{"not a number", []string{"X-Amz-Retry-After", "soon"}, 0},
 			{"negative", []string{"X-Amz-Retry-After", "-70000"}, 0},
 			{"centuries", []string{"X-Amz-Retry-After", "9223372036854775807"}, math.MaxInt64},
-			{"the first 128 bytes", []string{"X-Amz-Retry-After", strings.Repeat("0", 123) + "70000999"}, 70 * time.Second},
+			{"only the first 128 bytes are read", []string{"X-Amz-Retry-After", strings.Repeat("0", 123) + "70000999"}, 70 * time.Second},
 		} {
 			for name, call := range calls {
 				s := &server{answer: func(w http.ResponseWriter, r *http.Request, _ int) { throttle(w, r, tc.headers...) }}

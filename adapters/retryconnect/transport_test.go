@@ -123,7 +123,7 @@ func TestConnectionThatBreaksCounts(t *testing.T) {
 		{"unavailable by default", broken, nil, true},
 		{"unavailable in Codes", broken, []connect.Code{connect.CodeAborted, connect.CodeUnavailable}, true},
 		{"not in Codes", broken, []connect.Code{connect.CodeAborted}, false},
-		{"its own code in Codes", broken, []connect.Code{connect.CodeUnknown}, true},
+		{"the code of the error in Codes", broken, []connect.Code{connect.CodeUnknown}, true},
 		{"of the server's own client", connect.NewWireError(connect.CodeUnknown, net.ErrClosed), nil, false},
 		{"the caller's context", connect.NewError(connect.CodeCanceled, context.Canceled), nil, false},
 		{"no network error", failed(connect.CodeInternal), nil, false},
@@ -149,9 +149,9 @@ func TestCertificate(t *testing.T) {
 		{"trusted", srv.URL, &tls.Config{RootCAs: pool}, 0},
 		{"an unknown authority", srv.URL, &tls.Config{RootCAs: x509.NewCertPool()}, 1},
 		{"another name", srv.URL, &tls.Config{RootCAs: pool, ServerName: "orders.test"}, 1},
-		{"no such host, which may start yet", "http://orders.invalid", nil, 4},
-		{"not there", "http://127.0.0.1:1", nil, 4},
-		{"no scheme that there is", "htp" + strings.TrimPrefix(plain, "http"), nil, 1},
+		{"an unknown host, which may start later", "http://orders.invalid", nil, 4},
+		{"nothing listens", "http://127.0.0.1:1", nil, 4},
+		{"an unknown scheme", "htp" + strings.TrimPrefix(plain, "http"), nil, 1},
 	} {
 		transport := &http.Transport{TLSClientConfig: row.client}
 		i := &retryconnect.Interceptor{Policy: soon(), Budgets: retryconnect.NoBudgets}

@@ -144,10 +144,10 @@ func TestMessagesKeptForTheNextAttempt(t *testing.T) {
 	}{
 		{"exactly the limit", []int{most}, nil, 4, whole},
 		{"exactly the limit, in two", []int{most / 2, most/2 - 8}, nil, 4, whole},
-		{"a byte more", []int{most + 1}, nil, 1, tooMuch},
-		{"a byte more, in two", []int{most / 2, most/2 - 7}, nil, 1, tooMuch},
-		{"much more", []int{200 << 10, 200 << 10, 200 << 10}, nil, 1, tooMuch},
-		{"more in a wait", []int{8}, []int{most}, 1, "failure 1 (not retried: more than 256 KiB were sent)"},
+		{"a byte above the limit", []int{most + 1}, nil, 1, tooMuch},
+		{"a byte above the limit, in two", []int{most / 2, most/2 - 7}, nil, 1, tooMuch},
+		{"far above the limit", []int{200 << 10, 200 << 10, 200 << 10}, nil, 1, tooMuch},
+		{"above the limit in a wait", []int{8}, []int{most}, 1, "failure 1 (not retried: more than 256 KiB were sent)"},
 	} {
 		s, p := &server{answer: alwaysFail(codes.Unavailable)}, soon()
 		p.Budget = &retry.Budget{Size: 5}

@@ -156,15 +156,15 @@ func TestALargeMessage(t *testing.T) {
 		dead    int // the largest message in the stream of the dead letters; 0: any
 		leftOut string
 	}{
-		"as large as can be":             {0, 0, 0, "data"},
+		"the largest message":             {0, 0, 0, "data"},
 		"one byte less":                  {1, 0, 0, "data"},
 		"100 bytes less":                 {100, 0, 0, "data"},
 		"room for all but the error":     {600, 0, 0, ""},
-		"its headers make it so":         {0, 20_000, 0, "headers"},
-		"as many headers as can be":      {500_000, 65_450, 0, "headers"},
+		"large because of the headers":         {0, 20_000, 0, "headers"},
+		"the largest headers":      {500_000, 65_450, 0, "headers"},
 		"headers that leave some room":   {500_000, 64_000, 0, ""},
-		"the stream takes no such data":  {1_000_000, 0, 10_000, "data"},
-		"the stream takes no such error": {1_047_000, 0, 10_000, ""},
+		"the stream does not take this data":  {1_000_000, 0, 10_000, "data"},
+		"the stream does not take this error": {1_047_000, 0, 10_000, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -178,7 +178,7 @@ func TestCommandCanBeInstalledFromACheckout(t *testing.T) {
 	dependencies := readHook(t).Dependencies
 	require.Len(t, dependencies, 1)
 	for _, test := range []struct{ name, dir, arg string }{
-		{"in its directory", ".", "."},
+		{"in the directory of the command", ".", "."},
 		{"by pre-commit", "../..", dependencies[0]},
 	} {
 		t.Run(test.name, func(t *testing.T) {
