@@ -233,7 +233,7 @@ func TestConsumeRefuses(t *testing.T) {
 		}, "BackOff replaces AckWait and ignores Nak: do not set BackOff"},
 		"MaxDeliver":        {dead, func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 5 }, "MaxDeliver is 5"},
 		"MaxAckPending":     {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 1000 }, "MaxAckPending is 1000"},
-		"the server's own":  {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 0 }, "MaxAckPending is 1000"},
+		"MaxAckPending of the server":  {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 0 }, "MaxAckPending is 1000"},
 		"HeadersOnly":       {dead, func(c *jetstream.ConsumerConfig) { c.HeadersOnly = true }, "HeadersOnly is true"},
 		"MaxRequestExpires": {dead, func(c *jetstream.ConsumerConfig) { c.MaxRequestExpires = 999 * time.Millisecond }, "MaxRequestExpires is 999ms"},
 		"PriorityGroups": {dead, func(c *jetstream.ConsumerConfig) {
@@ -241,7 +241,7 @@ func TestConsumeRefuses(t *testing.T) {
 		}, `PriorityGroups is ["a"]`},
 		"AckPolicy":          {dead, func(c *jetstream.ConsumerConfig) { c.AckPolicy = jetstream.AckAllPolicy }, "AckPolicy is AckAll"},
 		"no stream":          {"nowhere", func(*jetstream.ConsumerConfig) {}, `dead letters go to "nowhere"`},
-		"the stream's own":   {q.name + ".also", func(*jetstream.ConsumerConfig) {}, "use another stream for dead letters"},
+		"a subject of the stream":   {q.name + ".also", func(*jetstream.ConsumerConfig) {}, "use another stream for dead letters"},
 		"a consumer is gone": {dead, nil, "consumer not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -523,11 +523,11 @@ func TestADeadLetterWhoseIDIsTaken(t *testing.T) {
 		taken   string // what Consume reports; "": nothing
 		letters int    // the number of dead letters at the end
 	}{
-		"by itself":           {func(*nats.Msg) {}, "", 1},
-		"by other data":       {func(m *nats.Msg) { m.Data = []byte("other") }, "is different", 2},
-		"by another header":   {func(m *nats.Msg) { m.Header.Set("Trace", "7") }, "is different", 2},
-		"by no dead letter":   {func(m *nats.Msg) { m.Header.Del("Retry-Dead-Letter") }, "is different", 1},
-		"by one that is gone": {nil, "message not found", 1},
+		"an equal message":           {func(*nats.Msg) {}, "", 1},
+		"other data":       {func(m *nats.Msg) { m.Data = []byte("other") }, "is different", 2},
+		"another header":   {func(m *nats.Msg) { m.Header.Set("Trace", "7") }, "is different", 2},
+		"a message that is not a dead letter":   {func(m *nats.Msg) { m.Header.Del("Retry-Dead-Letter") }, "is different", 1},
+		"a message that is gone": {nil, "message not found", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue(t)

@@ -118,7 +118,7 @@ func TestRedriveOfAStrangersLetters(t *testing.T) {
 		full    bool
 		want    string // "" if the message goes back
 	}{
-		"its own":              {".jobs", nil, false, ""},
+		"a subject of the consumer":              {".jobs", nil, false, ""},
 		"no subject":           {"", nil, false, `header Retry-Subject is ""`},
 		"the server's API":     {"$JS.API.STREAM.DELETE." + payroll, nil, false, `which is not one of the consumer's subjects`},
 		"another stream":       {payroll + ".pay", nil, false, `which is not one of the consumer's subjects`},
@@ -247,7 +247,7 @@ func TestRedriveAfterACopy(t *testing.T) {
 		"equal":          {"a", "2026-11-22T20:15:00Z", false, moved},
 		"equal, handled": {"a", "2026-11-22T20:15:00Z", true, moved},
 		"other data":     {"b", "2026-11-22T20:15:00Z", false, skipped},
-		"of no redriver": {"a", "", false, skipped},
+		"a copy that no redriver made": {"a", "", false, skipped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue(t)

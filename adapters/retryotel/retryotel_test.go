@@ -274,14 +274,14 @@ func TestErrorType(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"its type", named{}, "github.com/goretry/retry/adapters/retryotel_test.named"},
+		{"the type of the error", named{}, "github.com/goretry/retry/adapters/retryotel_test.named"},
 		{"the type of a pointer", errRefused, "*errors.errorString"},
 		{"wrapped by fmt", fmt.Errorf("call 17: %w", named{}), "github.com/goretry/retry/adapters/retryotel_test.named"},
 		{"marked", retry.Permanent(retry.After(time.Second, named{})), "github.com/goretry/retry/adapters/retryotel_test.named"},
 		{"the result of ErrorType", typed{errRefused}, "timeout"},
 		{"a status", fmt.Errorf("charge: %w", status(429)), "429"},
-		{"a call within a call", inner(inner(retry.Permanent(named{}))), "github.com/goretry/retry/adapters/retryotel_test.named"},
-		{"a call within, canceled before it began", retry.Do(canceled, retry.Policy{}, failing()), "*errors.errorString"},
+		{"the error of an inner call", inner(inner(retry.Permanent(named{}))), "github.com/goretry/retry/adapters/retryotel_test.named"},
+		{"an inner call that was canceled before it began", retry.Do(canceled, retry.Policy{}, failing()), "*errors.errorString"},
 		{"an empty Error", &retry.Error{}, "*retry.Error"},
 		{"a slice, which cannot be compared", many{}, "github.com/goretry/retry/adapters/retryotel_test.many"},
 	} {
