@@ -30,7 +30,8 @@ func opts(initial time.Duration, multiplier float64, max time.Duration) backoff.
 }
 
 // Each row runs three loops: retry.Do with the policy, the loop of v4 with our BackOff of this
-// policy, which observes the errors, and the loop of v4 with a BackOff of v4, if there is one.
+// policy, and the loop of v4 with a BackOff of v4, if there is one. Our BackOff observes the
+// errors.
 func TestAllLoopsDoTheSame(t *testing.T) {
 	const ms, s, m = time.Millisecond, time.Second, time.Minute
 	const forever = math.MaxUint64

@@ -437,9 +437,8 @@ func TestNewTask(t *testing.T) {
 	}
 }
 
-// If a worker is gone, or asynq does not wait for its handler, the task waits for
-// the longest delay that the attempt may have been given, rounded up to the next
-// full second.
+// If a worker is gone, or asynq does not wait for its handler, asynq does not know the delay of the
+// attempt. Then the task waits for the longest possible delay, rounded up to the next full second.
 func TestTheDelayWithoutADecision(t *testing.T) {
 	retries, err := retryasynq.New(retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(1500 * time.Millisecond), Jitter: retry.Proportional(0.5)})
 	require.NoError(t, err)

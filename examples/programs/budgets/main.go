@@ -314,8 +314,9 @@ func (r row) outages() string {
 	return line + r.price() + " |"
 }
 
-// price returns the cells of r that show what a Grace costs: the calls that are lost in each of the
-// herds, and the requests that the database gets for each call through three layers of services.
+// price returns the cells of r that show what a Grace costs. One cell for each herd has the number
+// of lost calls. The last cell has the number of requests that the database gets for each call
+// through three layers of services.
 func (r row) price() (line string) {
 	for _, h := range herds {
 		var lost []string

@@ -60,8 +60,7 @@ var ofNoBound = []string{"no_limit", "unused_limit", "too_long"}
 const leastForever = time.Second
 
 // endless returns the delay after 100 attempts of p, or 0 if p limits the number of attempts or
-// their time. tooShort is true if p limits neither the number of attempts nor their time, and this
-// delay is shorter than leastForever.
+// their time. tooShort is true if p has no such limit and this delay is shorter than leastForever.
 func endless(p retry.Policy) (gap time.Duration, tooShort bool) {
 	delays := p.Delays(100)
 	if p.EffectiveMax() != retry.Unlimited || p.MaxElapsed > 0 || len(delays) == 0 {
