@@ -113,11 +113,11 @@ func TestPolicyOfAPipeline(t *testing.T) {
 
 func TestLimitOfRuleAndPipeline(t *testing.T) {
 	for name, row := range map[string]struct{ pipeline, rule, want int }{
-		"the rule's":       {8, 3, 3},
-		"the pipeline's":   {2, 3, 2},
-		"only the rule's":  {0, 3, 3},
-		"beside Unlimited": {4, retry.Unlimited, 4},
-		"neither has a limit":  {0, retry.Unlimited, retry.Unlimited},
+		"the rule's":          {8, 3, 3},
+		"the pipeline's":      {2, 3, 2},
+		"only the rule's":     {0, 3, 3},
+		"beside Unlimited":    {4, retry.Unlimited, 4},
+		"neither has a limit": {0, retry.Unlimited, retry.Unlimited},
 	} {
 		var events []told
 		p := Pipeline{

@@ -130,14 +130,14 @@ func TestStopped(t *testing.T) {
 		events []retry.Event
 		want   bool
 	}{
-		"no event":                         {nil, false},
-		"begun":                            {[]retry.Event{started}, false},
-		"waits":                            {[]retry.Event{started, retried}, false},
-		"done":                             {[]retry.Event{started, stop(retry.ReasonSuccess)}, true},
-		"dead":                             {[]retry.Event{started, stop(retry.ReasonExhausted)}, true},
-		"interrupted":                      {[]retry.Event{started, stop(retry.ReasonCanceled)}, false},
+		"no event":                      {nil, false},
+		"begun":                         {[]retry.Event{started}, false},
+		"waits":                         {[]retry.Event{started, retried}, false},
+		"done":                          {[]retry.Event{started, stop(retry.ReasonSuccess)}, true},
+		"dead":                          {[]retry.Event{started, stop(retry.ReasonExhausted)}, true},
+		"interrupted":                   {[]retry.Event{started, stop(retry.ReasonCanceled)}, false},
 		"a success whose job ran again": {[]retry.Event{started, stop(retry.ReasonSuccess), started, retried}, true},
-		"dead, and begun again":            {[]retry.Event{started, stop(retry.ReasonExhausted), started}, false},
+		"dead, and begun again":         {[]retry.Event{started, stop(retry.ReasonExhausted), started}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log []retrylog.Record
@@ -423,14 +423,14 @@ func TestLoadSeesFaults(t *testing.T) {
 		dead     bool
 		want     []string
 	}{
-		"done":                {[]int{1, 2}, 2, true, retryjob.DeadLetter{}, false, nil},
-		"a dead letter":       {[]int{1, 2, 3}, 3, false, exhausted, true, nil},
-		"a wrong number":      {[]int{1, 1}, 2, true, retryjob.DeadLetter{}, false, []string{"run 2 is attempt 1"}},
-		"ran too often":       {[]int{1, 2}, 1, true, retryjob.DeadLetter{}, false, []string{"it ran 2 times, want 1"}},
-		"never ran":           {nil, 1, true, retryjob.DeadLetter{}, false, []string{"it ran 0 times, want 1"}},
-		"done and dead":       {[]int{1, 2, 3}, 3, true, exhausted, true, []string{"the last attempt succeeds: true, dead letter: true"}},
-		"lost":                {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{}, false, []string{"the last attempt succeeds: false, dead letter: false"}},
-		"another reason":      {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{Reason: retry.ReasonPermanent, Attempts: 3}, true, []string{`the dead letter says "permanent_error" after 3 attempts, want "attempts_exhausted" after 3`}},
+		"done":                                {[]int{1, 2}, 2, true, retryjob.DeadLetter{}, false, nil},
+		"a dead letter":                       {[]int{1, 2, 3}, 3, false, exhausted, true, nil},
+		"a wrong number":                      {[]int{1, 1}, 2, true, retryjob.DeadLetter{}, false, []string{"run 2 is attempt 1"}},
+		"ran too often":                       {[]int{1, 2}, 1, true, retryjob.DeadLetter{}, false, []string{"it ran 2 times, want 1"}},
+		"never ran":                           {nil, 1, true, retryjob.DeadLetter{}, false, []string{"it ran 0 times, want 1"}},
+		"done and dead":                       {[]int{1, 2, 3}, 3, true, exhausted, true, []string{"the last attempt succeeds: true, dead letter: true"}},
+		"lost":                                {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{}, false, []string{"the last attempt succeeds: false, dead letter: false"}},
+		"another reason":                      {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{Reason: retry.ReasonPermanent, Attempts: 3}, true, []string{`the dead letter says "permanent_error" after 3 attempts, want "attempts_exhausted" after 3`}},
 		"too few attempts in the dead letter": {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: 2}, true, []string{`the dead letter says "attempts_exhausted" after 2 attempts, want "attempts_exhausted" after 3`}},
 	} {
 		assert.Equal(t, row.want, auditLoaded(row.runs, row.last, row.succeeds, row.letter, row.dead), name)

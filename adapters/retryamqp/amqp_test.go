@@ -297,7 +297,7 @@ func TestConsumeNamesADeletedQueue(t *testing.T) {
 		args amqp.Table // the arguments of the queue that is declared again at once
 		says string
 	}{
-		"the queue stays away":       {says: " was deleted: call Declare, and bind the queue again"},
+		"the queue stays away":        {says: " was deleted: call Declare, and bind the queue again"},
 		"the queue is declared again": {args: amqp.Table{"x-queue-type": "classic"}, says: "( was deleted: |, which exists: )"},
 	} {
 		t.Run(name, func(t *testing.T) {

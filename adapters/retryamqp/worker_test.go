@@ -40,11 +40,11 @@ func TestAMessageThatComesWhileAWorkerStops(t *testing.T) {
 		queue   string // the queue in which the message is at the end
 		reason  retry.Reason
 	}{
-		"a good message":                  {amqp.Table{}, "", retry.ReasonSuccess},
-		"a message that is not due":         {amqp.Table{"retry-due": later}, ".wait.4026531840ms", ""},
-		"an invalid time":          {amqp.Table{"retry-due": "never"}, "", retry.ReasonPermanent},
-		"invalid classes":         {amqp.Table{"retry-classes": "["}, "", retry.ReasonPermanent},
-		"an invalid count":         {amqp.Table{"retry-attempts": "x"}, "", retry.ReasonPermanent},
+		"a good message":               {amqp.Table{}, "", retry.ReasonSuccess},
+		"a message that is not due":    {amqp.Table{"retry-due": later}, ".wait.4026531840ms", ""},
+		"an invalid time":              {amqp.Table{"retry-due": "never"}, "", retry.ReasonPermanent},
+		"invalid classes":              {amqp.Table{"retry-classes": "["}, "", retry.ReasonPermanent},
+		"an invalid count":             {amqp.Table{"retry-attempts": "x"}, "", retry.ReasonPermanent},
 		"the headers of a dead letter": {amqp.Table{"retry-dead-letter": "{}", "retry-attempts": int64(7)}, "", retry.ReasonSuccess},
 	} {
 		t.Run(name, func(t *testing.T) {

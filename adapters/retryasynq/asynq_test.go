@@ -454,15 +454,15 @@ func TestTheDelayWithoutADecision(t *testing.T) {
 		task *asynq.Task
 		want time.Duration
 	}{
-		"at a full second":       {0, 0, task, 3 * time.Second}, // the longest is 2.25 s
-		"just after a full second":         {1, 0, task, 3*time.Second - 1},
-		"the longest delay ends at a full second":        {750 * time.Millisecond, 0, task, 2250 * time.Millisecond},
+		"at a full second":                                {0, 0, task, 3 * time.Second}, // the longest is 2.25 s
+		"just after a full second":                        {1, 0, task, 3*time.Second - 1},
+		"the longest delay ends at a full second":         {750 * time.Millisecond, 0, task, 2250 * time.Millisecond},
 		"the longest delay ends just after a full second": {750*time.Millisecond + 1, 0, task, 3250*time.Millisecond - 1},
-		"the last retry":         {0, 1, task, 3 * time.Second},
-		"used up":                {1, 2, task, 0},
-		"the task's own limit":          {1, 0, limited, 0},
-		"no delay":               {1, 0, asynq.NewTask("at once", nil), 0},
-		"no end":                 {0, 0, asynq.NewTask("long", nil), math.MaxInt64},
+		"the last retry":                                  {0, 1, task, 3 * time.Second},
+		"used up":                                         {1, 2, task, 0},
+		"the task's own limit":                            {1, 0, limited, 0},
+		"no delay":                                        {1, 0, asynq.NewTask("at once", nil), 0},
+		"no end":                                          {0, 0, asynq.NewTask("long", nil), math.MaxInt64},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -156,13 +156,13 @@ func TestALargeMessage(t *testing.T) {
 		dead    int // the largest message in the stream of the dead letters; 0: any
 		leftOut string
 	}{
-		"the largest message":             {0, 0, 0, "data"},
-		"one byte less":                  {1, 0, 0, "data"},
-		"100 bytes less":                 {100, 0, 0, "data"},
-		"room for all but the error":     {600, 0, 0, ""},
-		"large because of the headers":         {0, 20_000, 0, "headers"},
-		"the largest headers":      {500_000, 65_450, 0, "headers"},
-		"headers that leave some room":   {500_000, 64_000, 0, ""},
+		"the largest message":                 {0, 0, 0, "data"},
+		"one byte less":                       {1, 0, 0, "data"},
+		"100 bytes less":                      {100, 0, 0, "data"},
+		"room for all but the error":          {600, 0, 0, ""},
+		"large because of the headers":        {0, 20_000, 0, "headers"},
+		"the largest headers":                 {500_000, 65_450, 0, "headers"},
+		"headers that leave some room":        {500_000, 64_000, 0, ""},
 		"the stream does not take this data":  {1_000_000, 0, 10_000, "data"},
 		"the stream does not take this error": {1_047_000, 0, 10_000, ""},
 	} {
@@ -231,18 +231,18 @@ func TestConsumeRefuses(t *testing.T) {
 		"BackOff": {dead, func(c *jetstream.ConsumerConfig) {
 			c.BackOff, c.MaxDeliver = []time.Duration{time.Second}, 5
 		}, "BackOff replaces AckWait and ignores Nak: do not set BackOff"},
-		"MaxDeliver":        {dead, func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 5 }, "MaxDeliver is 5"},
-		"MaxAckPending":     {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 1000 }, "MaxAckPending is 1000"},
-		"MaxAckPending of the server":  {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 0 }, "MaxAckPending is 1000"},
-		"HeadersOnly":       {dead, func(c *jetstream.ConsumerConfig) { c.HeadersOnly = true }, "HeadersOnly is true"},
-		"MaxRequestExpires": {dead, func(c *jetstream.ConsumerConfig) { c.MaxRequestExpires = 999 * time.Millisecond }, "MaxRequestExpires is 999ms"},
+		"MaxDeliver":                  {dead, func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 5 }, "MaxDeliver is 5"},
+		"MaxAckPending":               {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 1000 }, "MaxAckPending is 1000"},
+		"MaxAckPending of the server": {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 0 }, "MaxAckPending is 1000"},
+		"HeadersOnly":                 {dead, func(c *jetstream.ConsumerConfig) { c.HeadersOnly = true }, "HeadersOnly is true"},
+		"MaxRequestExpires":           {dead, func(c *jetstream.ConsumerConfig) { c.MaxRequestExpires = 999 * time.Millisecond }, "MaxRequestExpires is 999ms"},
 		"PriorityGroups": {dead, func(c *jetstream.ConsumerConfig) {
 			c.PriorityPolicy, c.PriorityGroups = jetstream.PriorityPolicyOverflow, []string{"a"}
 		}, `PriorityGroups is ["a"]`},
-		"AckPolicy":          {dead, func(c *jetstream.ConsumerConfig) { c.AckPolicy = jetstream.AckAllPolicy }, "AckPolicy is AckAll"},
-		"no stream":          {"nowhere", func(*jetstream.ConsumerConfig) {}, `dead letters go to "nowhere"`},
-		"a subject of the stream":   {q.name + ".also", func(*jetstream.ConsumerConfig) {}, "use another stream for dead letters"},
-		"a consumer is gone": {dead, nil, "consumer not found"},
+		"AckPolicy":               {dead, func(c *jetstream.ConsumerConfig) { c.AckPolicy = jetstream.AckAllPolicy }, "AckPolicy is AckAll"},
+		"no stream":               {"nowhere", func(*jetstream.ConsumerConfig) {}, `dead letters go to "nowhere"`},
+		"a subject of the stream": {q.name + ".also", func(*jetstream.ConsumerConfig) {}, "use another stream for dead letters"},
+		"a consumer is gone":      {dead, nil, "consumer not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			retries, err := retrynats.New(quick, row.dead)
@@ -523,11 +523,11 @@ func TestADeadLetterWhoseIDIsTaken(t *testing.T) {
 		taken   string // what Consume reports; "": nothing
 		letters int    // the number of dead letters at the end
 	}{
-		"an equal message":           {func(*nats.Msg) {}, "", 1},
-		"other data":       {func(m *nats.Msg) { m.Data = []byte("other") }, "is different", 2},
-		"another header":   {func(m *nats.Msg) { m.Header.Set("Trace", "7") }, "is different", 2},
-		"a message that is not a dead letter":   {func(m *nats.Msg) { m.Header.Del("Retry-Dead-Letter") }, "is different", 1},
-		"a message that is gone": {nil, "message not found", 1},
+		"an equal message":                    {func(*nats.Msg) {}, "", 1},
+		"other data":                          {func(m *nats.Msg) { m.Data = []byte("other") }, "is different", 2},
+		"another header":                      {func(m *nats.Msg) { m.Header.Set("Trace", "7") }, "is different", 2},
+		"a message that is not a dead letter": {func(m *nats.Msg) { m.Header.Del("Retry-Dead-Letter") }, "is different", 1},
+		"a message that is gone":              {nil, "message not found", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue(t)

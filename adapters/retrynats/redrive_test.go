@@ -118,15 +118,15 @@ func TestRedriveOfAStrangersLetters(t *testing.T) {
 		full    bool
 		want    string // "" if the message goes back
 	}{
-		"a subject of the consumer":              {".jobs", nil, false, ""},
-		"no subject":           {"", nil, false, `header Retry-Subject is ""`},
-		"the server's API":     {"$JS.API.STREAM.DELETE." + payroll, nil, false, `which is not one of the consumer's subjects`},
-		"another stream":       {payroll + ".pay", nil, false, `which is not one of the consumer's subjects`},
-		"an inbox":             {"_INBOX.x", nil, false, `header Retry-Subject is "_INBOX.x"`},
-		"a wildcard":           {".*", nil, false, "which is not one of"},
-		"another protocol":     {".jobs 0\r\n\r\nPUB x", nil, false, "which is not one of"},
-		"too large to go back": {".jobs", nil, true, "nats: maximum payload exceeded"},
-		"without its data":     {".jobs", nats.Header{"Retry-Left-Out": {"data"}}, false, `the dead letter lacks the "data" of its message`},
+		"a subject of the consumer": {".jobs", nil, false, ""},
+		"no subject":                {"", nil, false, `header Retry-Subject is ""`},
+		"the server's API":          {"$JS.API.STREAM.DELETE." + payroll, nil, false, `which is not one of the consumer's subjects`},
+		"another stream":            {payroll + ".pay", nil, false, `which is not one of the consumer's subjects`},
+		"an inbox":                  {"_INBOX.x", nil, false, `header Retry-Subject is "_INBOX.x"`},
+		"a wildcard":                {".*", nil, false, "which is not one of"},
+		"another protocol":          {".jobs 0\r\n\r\nPUB x", nil, false, "which is not one of"},
+		"too large to go back":      {".jobs", nil, true, "nats: maximum payload exceeded"},
+		"without its data":          {".jobs", nats.Header{"Retry-Left-Out": {"data"}}, false, `the dead letter lacks the "data" of its message`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -244,9 +244,9 @@ func TestRedriveAfterACopy(t *testing.T) {
 		handled   bool
 		want      retryjob.RedriveResult
 	}{
-		"equal":          {"a", "2026-11-22T20:15:00Z", false, moved},
-		"equal, handled": {"a", "2026-11-22T20:15:00Z", true, moved},
-		"other data":     {"b", "2026-11-22T20:15:00Z", false, skipped},
+		"equal":                        {"a", "2026-11-22T20:15:00Z", false, moved},
+		"equal, handled":               {"a", "2026-11-22T20:15:00Z", true, moved},
+		"other data":                   {"b", "2026-11-22T20:15:00Z", false, skipped},
 		"a copy that no redriver made": {"a", "", false, skipped},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -122,9 +122,9 @@ func TestBudgetOfACall(t *testing.T) {
 		target Target
 		budget *retry.Budget
 	}{
-		"the budget of the target":      {retry.Policy{}, Target{Name: "a:1", Own: &own}, of("a:1")},
-		"the budget of another target":  {retry.Policy{}, Target{Name: "b:1", Own: &own}, of("b:1")},
-		"the budget of the policy":      {retry.Policy{Budget: users}, Target{Name: "a:1", Own: &own}, users},
+		"the budget of the target":        {retry.Policy{}, Target{Name: "a:1", Own: &own}, of("a:1")},
+		"the budget of another target":    {retry.Policy{}, Target{Name: "b:1", Own: &own}, of("b:1")},
+		"the budget of the policy":        {retry.Policy{Budget: users}, Target{Name: "a:1", Own: &own}, users},
 		"the budget that Budgets returns": {retry.Policy{}, Target{Name: "a:1", Own: &own, Budgets: func(string) *retry.Budget { return users }}, users},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -394,12 +394,12 @@ func TestRetryBlocks(t *testing.T) {
 		o    retryflow.Outcome
 		want bool
 	}{
-		"any error":             {1, retryflow.Outcome{Err: boom}, true},
-		"a success":             {1, retryflow.Outcome{}, false},
-		"retry_when":            {3, retryflow.Outcome{Err: boom, Data: data(503), Attempt: 1}, true},
-		"retry_when is false":   {3, retryflow.Outcome{Err: boom, Data: data(404), Attempt: 1}, false},
-		"retry_when reads the attempt":           {3, retryflow.Outcome{Err: boom, Data: data(503), Attempt: 4}, false},
-		"stop_when comes first": {3, retryflow.Outcome{Err: boom, Data: data(501), Attempt: 1}, false},
+		"any error":                    {1, retryflow.Outcome{Err: boom}, true},
+		"a success":                    {1, retryflow.Outcome{}, false},
+		"retry_when":                   {3, retryflow.Outcome{Err: boom, Data: data(503), Attempt: 1}, true},
+		"retry_when is false":          {3, retryflow.Outcome{Err: boom, Data: data(404), Attempt: 1}, false},
+		"retry_when reads the attempt": {3, retryflow.Outcome{Err: boom, Data: data(503), Attempt: 4}, false},
+		"stop_when comes first":        {3, retryflow.Outcome{Err: boom, Data: data(501), Attempt: 1}, false},
 		"retry_when is not evaluated after a success": {3, retryflow.Outcome{Data: data(503), Attempt: 1}, false},
 		"error is a text": {4, retryflow.Outcome{Err: boom}, true},
 		"another error":   {4, retryflow.Outcome{Err: errors.New("no")}, false},
