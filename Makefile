@@ -1,4 +1,5 @@
-# A change must pass "make check". .ci/run installs and starts what the tests need, and runs it.
+# A change must pass "make check". .ci/run installs and starts what the tests need, and then runs
+# "make check".
 #   make test MODULES=adapters/retrynats   tests one directory
 #   make race FLAGS=-count=20              passes more flags to go test
 #   make fuzz FUZZTIME=1m SKIP=            fuzzes each target, also those of the adapters
@@ -14,7 +15,7 @@ TESTS = $(MODULES:%=test/%)
 check: test race platforms lint
 
 # Each directory is a target, so that make runs other tests while some wait for their servers.
-# -count=1, because Go's cache of test results ignores files of other modules. lint runs vet.
+# -count=1 is set because Go's cache of test results ignores files of other modules. lint runs vet.
 test: $(TESTS)
 $(TESTS): test/%:
 	@echo "-- $@" && cd $* && time go test -vet=off -count=1 $(FLAGS) ./...
@@ -27,7 +28,8 @@ race:
 	  { grep -q '^ThreadSanitizer: CHECK failed' $(BIN)/race && \
 	  ! grep -qE -e '--- FAIL|DATA RACE|^panic:' $(BIN)/race && $(racing); })
 
-# go install refuses a replace, so tidy checks a copy of cmd/retry/go.mod with those of go.work.
+# go install refuses a replace, so tidy checks a copy of cmd/retry/go.mod that has the replaces of
+# go.work.
 lint:
 	test -z "$$(gofmt -l . | tee /dev/stderr)"
 	$(call in,$(filter-out ./cmd/%,$(MODULES)) .ci/tools,go mod tidy -diff)
@@ -49,8 +51,8 @@ fuzz:
 	@export GOTOOLCHAIN=$(NEWEST); time for of in $(filter-out $(SKIP),$(TARGETS)); do echo "-- $@ $$of"; \
 	  go test -C $${of%:*} -run None -fuzz "^$${of#*:}$$" -fuzztime $(FUZZTIME) . || exit; done
 
-# Emulators run what depends on the size of an int (arm) and on rounding (arm64 fuses a*b+c).
-# Other systems compile.
+# Emulators run tests that depend on the size of an int (arm) and on rounding (arm64 fuses a*b+c).
+# For Windows and macOS, the code is only compiled.
 NUMBERS := ./internal/saturate ./internal/strict ./internal/vectors
 platforms:
 	GOARCH=arm go test -vet=off -exec qemu-arm-static . ./retryjob $(NUMBERS)

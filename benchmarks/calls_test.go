@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// BenchmarkCalls measures calls whose context can be canceled, as that of a request.
+// BenchmarkCalls measures calls whose context can be canceled, like the context of a request.
 func BenchmarkCalls(b *testing.B) {
 	with := func(p plan, set func(*plan)) plan { set(&p); return p }
 	fails := func(context.Context) error { return errFailed }

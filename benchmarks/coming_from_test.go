@@ -77,7 +77,7 @@ func TestComingFromAttempts(t *testing.T) {
 		cancel()
 		return ctx
 	}
-	// Operations in the forms of the libraries.
+	// These functions turn an operation into the forms that the libraries need.
 	value := func(op func() error) func() (int, error) { return func() (int, error) { return 0, op() } }
 	marked := func(op func() error) func(context.Context) error {
 		return func(context.Context) error { return sethvargoretry.RetryableError(op()) }
@@ -85,7 +85,7 @@ func TestComingFromAttempts(t *testing.T) {
 	condition := func(op func() error) func(context.Context) (bool, error) {
 		return func(context.Context) (bool, error) { return op() == nil, nil }
 	}
-	only := func(n int, err error) func(int) error { // what attempts fail with: err is that of attempt n
+	only := func(n int, err error) func(int) error { // attempt n fails with err, and every other attempt with errFailed
 		return func(attempt int) error {
 			if attempt == n {
 				return err
@@ -190,7 +190,7 @@ func TestComingFromAttempts(t *testing.T) {
 	}
 }
 
-// The numbers that avast's OnRetry gets for two attempts.
+// For two attempts, avast's OnRetry gets the numbers 0 and 1.
 func TestComingFromOnRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []uint
@@ -236,7 +236,7 @@ func TestComingFromUnwrap(t *testing.T) {
 	}
 }
 
-// The value that a failed call returns.
+// The libraries return different values after a failed call.
 func TestComingFromValue(t *testing.T) {
 	seven := func() (int, error) { return 7, errFailed }
 	five, _ := backoff.Retry(t.Context(), seven, backoff.WithMaxTries(1))
@@ -245,14 +245,14 @@ func TestComingFromValue(t *testing.T) {
 	assert.Equal(t, []int{7, 7, 0}, []int{five, latest, ours})
 }
 
-// A Retry-After that is not cut.
+// go-retryablehttp does not shorten a long Retry-After.
 func TestComingFromServersWait(t *testing.T) {
 	header := http.Header{"Retry-After": {"864000"}}
 	got := retryablehttp.DefaultBackoff(time.Second, 30*time.Second, 0, &http.Response{StatusCode: http.StatusTooManyRequests, Header: header})
 	assert.Equal(t, 240*time.Hour, got)
 }
 
-// The errors of cenkalti v7, and the reasons here.
+// Each error of cenkalti v7 corresponds to a Reason of this library.
 func TestComingFromErrors(t *testing.T) {
 	fail := func(err error) func() (int, error) { return func() (int, error) { return 0, err } }
 	do := func(ctx context.Context, p retry.Policy, err error) error {
@@ -289,7 +289,7 @@ func TestComingFromErrors(t *testing.T) {
 			assert.Equal(t, row.reason, retry.ReasonOf(row.ours), row.name)
 			want := errFailed
 			if row.is == context.Canceled {
-				want = context.Canceled // what canceled it, not what failed before
+				want = context.Canceled // the cause of the cancellation, not the failure before it
 			}
 			assert.Equal(t, want, retry.Unwrap(row.ours), row.name)
 		}
@@ -327,7 +327,7 @@ func TestComingFromJpillora(t *testing.T) {
 func TestComingFromInnerPermanent(t *testing.T) {
 	for _, row := range []struct {
 		name string
-		loop func(inner func() error) (attempts int) // of the outer loop, which may make two
+		loop func(inner func() error) (attempts int) // the attempts of the outer loop, which may make two
 		want int
 	}{
 		{"cenkalti v5", func(inner func() error) (attempts int) {
@@ -366,14 +366,15 @@ func TestComingFromInnerPermanent(t *testing.T) {
 	}
 }
 
-// go-retryablehttp sends other requests again, and its caller gets an error after the last attempt.
+// go-retryablehttp retries other requests than this library does, and its caller gets an error
+// after the last attempt.
 func TestComingFromRetryableHTTP(t *testing.T) {
 	for _, row := range []struct {
 		name, method, key string
-		body              io.Reader // nil: none
-		status            int       // of each answer; 0: the connection breaks
-		there, here       int       // how often it is sent
-		err               bool      // there; here Result has one
+		body              io.Reader // nil: the request has no body
+		status            int       // the status of each answer; 0: the connection breaks
+		there, here       int       // how often each of the two libraries sends the request
+		err               bool      // whether go-retryablehttp returns an error; in this library, Result returns the error
 	}{
 		{"a GET that gets a 503", "GET", "", nil, 503, 2, 2, true},
 		{"a GET that is lost", "GET", "", nil, 0, 2, 2, true},
@@ -381,7 +382,7 @@ func TestComingFromRetryableHTTP(t *testing.T) {
 		{"a POST that is lost", "POST", "", nil, 0, 2, 1, true},
 		{"a POST with a key", "POST", "k", nil, 503, 2, 2, true},
 		{"a POST that gets a 429", "POST", "", nil, 429, 2, 2, true},
-		{"a PUT of any reader", "PUT", "", io.MultiReader(strings.NewReader("data")), 503, 2, 1, true},
+		{"a PUT whose body has no GetBody", "PUT", "", io.MultiReader(strings.NewReader("data")), 503, 2, 1, true},
 		{"408", "GET", "", nil, 408, 1, 2, false},
 		{"501", "GET", "", nil, 501, 1, 1, false},
 		{"507", "GET", "", nil, 507, 2, 1, true},

@@ -35,7 +35,7 @@ var eventReaders = []struct {
 		s := &sse.Stream{Client: &http.Client{Transport: answerWith{body}}}
 		req, _ := http.NewRequest(http.MethodGet, "http://example.test/", nil)
 		for e, err := range s.Events(req) {
-			if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // the end of a body with IDs is a break
+			if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // sse treats the end of a body with IDs as a break
 				panic(err)
 			}
 			if err == nil {
@@ -110,8 +110,8 @@ func eventsOf(n, size int) string {
 
 const eventsInABody = 10_000
 
-// BenchmarkEvents reads a body of 10,000 events from memory. Times and allocations are those of
-// one event; cpu-ns/op is the time of all processors, which other work does not lengthen.
+// BenchmarkEvents reads a body of 10,000 events from memory. Times and allocations are for one
+// event. cpu-ns/op is CPU time, so other programs do not lengthen it.
 func BenchmarkEvents(b *testing.B) {
 	for _, size := range []int{20, 1000} {
 		body := eventsOf(eventsInABody, size)
@@ -141,13 +141,14 @@ func TestEveryReaderReadsTheSame(t *testing.T) {
 	}
 }
 
-// A cutter sends numbered events, 20 in a connection, and cuts that in its way.
+// A cutter sends numbered events, 20 in each connection, and then cuts the connection as its fields
+// say.
 type cutter struct {
 	last  int
-	again int                                  // events that were sent before
-	half  bool                                 // half an event comes before the end
-	end   func(http.ResponseWriter)            // nil: in good order
-	down  func(request int) (unavailable bool) // nil: never
+	again int                                  // how many events it sends again
+	half  bool                                 // whether it sends half an event before the end
+	end   func(http.ResponseWriter)            // cuts the connection; nil ends it without an error
+	down  func(request int) (unavailable bool) // whether a request gets a 503; nil means never
 
 	requests int
 }
@@ -199,13 +200,13 @@ var cutWays = []struct {
 	{"HTTP/2 reset", true, func(c *cutter) { c.half, c.end = true, func(http.ResponseWriter) { panic(http.ErrAbortHandler) } }},
 }
 
-// everyMillisecond is the delay of all clients here, also in the form of r3labs.
+// everyMillisecond is the delay of all clients, in the form that r3labs needs.
 type everyMillisecond struct{}
 
 func (everyMillisecond) NextBackOff() time.Duration { return time.Millisecond }
 func (everyMillisecond) Reset()                     {}
 
-// eventClients hand out the events of a URL until the stream is over, or ctx is done.
+// eventClients return the events of a URL until the stream ends or ctx is done.
 var eventClients = []struct {
 	name string
 	read func(ctx context.Context, client *http.Client, url string, hand func(id, data string))
@@ -259,12 +260,12 @@ var eventClients = []struct {
 		}()
 		select {
 		case <-ended:
-		case <-ctx.Done(): // it would go on for ever
+		case <-ctx.Done(): // otherwise the client would go on forever
 		}
 	}},
 }
 
-// TestEventsThroughCuts prints the table of README.md: 1,000 events through 50 cuts.
+// TestEventsThroughCuts prints the table of README.md: 1,000 events in 50 connections.
 func TestEventsThroughCuts(t *testing.T) {
 	const last = 1000
 	table := map[string][4]int{}
@@ -317,6 +318,6 @@ func TestEventsThroughCuts(t *testing.T) {
 	}
 	// docs/coming-from.md makes these three claims.
 	require.Positive(t, table["10 % 503 tmaxmax"][0], "tmaxmax ends at the first 503")
-	require.Positive(t, table["the last event again launchdarkly"][1], "launchdarkly hands out the last event again")
-	require.Positive(t, table["end inside an event r3labs"][0]+table["end inside an event r3labs"][2], "r3labs hands out half an event, or ends")
+	require.Positive(t, table["the last event again launchdarkly"][1], "launchdarkly returns the last event again")
+	require.Positive(t, table["end inside an event r3labs"][0]+table["end inside an event r3labs"][2], "r3labs returns half an event, or ends")
 }

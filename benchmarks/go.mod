@@ -1,4 +1,4 @@
-// A module of its own, so that the peers do not become requirements of the
+// A module of its own, so that the libraries in the comparison do not become requirements of the
 // library.
 module github.com/goretry/retry/benchmarks
 

@@ -17,7 +17,7 @@ func TestEveryLibraryMakesTheSameCalls(t *testing.T) {
 	for _, row := range []struct {
 		name            string
 		plan            plan
-		failures        int // of each call, before it succeeds
+		failures        int // how often each call fails before it succeeds
 		calls, attempts int
 	}{
 		{"success on the first try", ordinary, 0, 1, 1},
@@ -61,7 +61,7 @@ func TestEveryLibraryWaitsAsLongAndUntilItIsCanceled(t *testing.T) {
 					require.Len(t, at, 5)
 					for i := range at[1:] {
 						want := float64(ordinary.base << i)
-						assert.InDelta(t, want, float64(at[i+1].Sub(at[i])), want*jitter+1) // avast's and k8s's is only added
+						assert.InDelta(t, want, float64(at[i+1].Sub(at[i])), want*jitter+1) // avast and k8s only add jitter
 					}
 					first[at[1].Sub(at[0])] = true
 				}

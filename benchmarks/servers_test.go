@@ -23,7 +23,7 @@ import (
 	"github.com/goretry/retry/retryhttp/sse"
 )
 
-// eventServers are the servers of the libraries. publish sends event n, whose ID is n.
+// eventServers are the servers of two libraries. publish sends event n, whose ID is n.
 var eventServers = []struct {
 	name  string
 	start func(t *testing.T) (_ http.Handler, publish func(t *testing.T, n int))
@@ -82,7 +82,7 @@ func TestStreamReadsTheServersOfOtherLibraries(t *testing.T) {
 			handler, publish := of.start(t)
 			random, requests := rand.New(rand.NewPCG(1, 2)), 0
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				requests++ // one after another
+				requests++ // no lock is needed, because requests do not overlap
 				conn := r.Context().Value(connKey{}).(net.Conn)
 				handler.ServeHTTP(&cutConn{ResponseWriter: w, left: 20 + random.IntN(400), conn: conn}, r)
 			}))
@@ -118,13 +118,13 @@ func TestStreamReadsTheServersOfOtherLibraries(t *testing.T) {
 				}
 				n++
 				require.Equal(t, sse.Event{Name: "count", Data: []byte(dataOf(n)), ID: strconv.Itoa(n)}, e)
-				for next := 3*n - 1; next <= min(3*n+1, last); next++ { // some wait, some come as they are published
+				for next := 3*n - 1; next <= min(3*n+1, last); next++ { // the server stores some events, and sends others when they are published
 					publish(t, next)
 				}
 			}
 			assert.Equal(t, last, n)
 			assert.Greater(t, requests, 20)
-			for wait := range waits { // before the first "retry" there is only the least delay of 10ms
+			for wait := range waits { // before the first "retry", the wait is 10ms
 				assert.Contains(t, []time.Duration{3 * time.Millisecond, 10 * time.Millisecond}, wait, fmt.Sprint(waits))
 			}
 			assert.Greater(t, waits[3*time.Millisecond], 20, fmt.Sprint(waits))

@@ -9,8 +9,8 @@ import (
 	"github.com/goretry/retry/retrysim"
 )
 
-// threeTiers is a chain of three services with an outage of the last. Each client of
-// the first has a budget.
+// threeTiers is a chain of three services with an outage of the last service. Each client of the
+// first service has a budget.
 func threeTiers(b *testing.B, rate, clients int, duration, outage string) (s retrysim.System) {
 	const policy = `"timeout": "1s", "retry": {"max_attempts": 3, "backoff": {"type": "exponential", "base": "100ms"}, "jitter": "full"}`
 	text := fmt.Sprintf(`{"services": {
@@ -25,8 +25,8 @@ func threeTiers(b *testing.B, rate, clients int, duration, outage string) (s ret
 	return s
 }
 
-// BenchmarkSimulate reports the attempts for each second of CPU. A million takes
-// minutes: run it with -benchtime 1x.
+// BenchmarkSimulate reports how many attempts it simulates in a second of CPU time. A million
+// clients take minutes, so run it with -benchtime 1x.
 func BenchmarkSimulate(b *testing.B) {
 	b.Run("1000-a-second", func(b *testing.B) { benchSimulate(b, threeTiers(b, 1000, 100, "90s", "10s")) })
 	b.Run("million-clients", func(b *testing.B) { benchSimulate(b, threeTiers(b, 100_000, 1_000_000, "10m", "30s")) })

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// benchWaiting makes 100,000 calls that wait for their second attempt, and cancels them.
-// Each is called below 8 KiB of other frames, as in the handler of a server. It needs
-// -benchtime 1x and a process for each library, because the first measurement in a
-// process pays for the heap and the stacks that later ones find there.
+// benchWaiting makes 100,000 calls that wait for their second attempt, and cancels them. Each call
+// is made on a stack that already has 8 KiB of other frames, as in the handler of a server. The
+// benchmark needs -benchtime 1x and a new process for each library. Otherwise only the first
+// measurement in a process would allocate the heap and the stacks.
 func benchWaiting(b *testing.B) {
 	for _, l := range append([]library{bare, retryDo}, peers...) {
 		b.Run("lib="+l.name, func(b *testing.B) {
@@ -46,7 +46,7 @@ func deep(ctx context.Context, calls func(context.Context, int, operation) error
 	var frames [8 << 10]byte
 	frames[len(frames)-1] = 1
 	err := calls(ctx, 1, op)
-	frames[0] += frames[len(frames)-1] // so that they are still needed
+	frames[0] += frames[len(frames)-1] // so that the compiler keeps the frames
 	return err
 }
 

@@ -51,7 +51,7 @@ func TestRecipeFeed(t *testing.T) {
 		policy, req := retry.Default(), get(t)
 		show := func(_ string, data []byte) { shown = append(shown, string(data)) }
 		err := func() error {
-			policy.MaxAttempts = retry.Unlimited // connections in a row without an event
+			policy.MaxAttempts = retry.Unlimited // counts connections in a row without an event
 			client := &http.Client{Transport: &retryhttp.Transport{
 				StallTimeout: time.Minute, // longer than the longest silence of the server
 			}}
@@ -186,7 +186,7 @@ func TestRecipeAnswerThatGoesOn(t *testing.T) {
 		urls   []string
 	}{
 		{"nothing breaks", []string{created + delta(1) + delta(2) + delta(3) + completed}, 5, []string{"/v1/responses"}},
-		{"it breaks twice", []string{created + delta(1), delta(2), delta(3) + completed}, 5,
+		{"the stream breaks twice", []string{created + delta(1), delta(2), delta(3) + completed}, 5,
 			[]string{"/v1/responses", "/v1/responses/resp_1?stream=true&starting_after=1", "/v1/responses/resp_1?stream=true&starting_after=2"}},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestRecipeAnswerThatGoesOn(t *testing.T) {
 
 			var id string
 			answer := &sse.Stream{
-				Client: &http.Client{Transport: retryhttp.LLM(retry.Policy{})}, // with the policy below
+				Client: &http.Client{Transport: retryhttp.LLM(retry.Policy{})}, // the Policy of the Stream applies
 				Policy: policy,
 				Last: func(e sse.Event) bool {
 					id = cmp.Or(id, pieceOf(e).Response.ID)

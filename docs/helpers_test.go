@@ -43,7 +43,7 @@ func failWith(err error) func(context.Context) error {
 	return func(context.Context) error { return err }
 }
 
-// within returns a context that ends after d, or when its test ends.
+// within returns a context that ends after d, or when the test ends.
 func within(ctx context.Context, d time.Duration, cause error) context.Context {
 	ctx, cancel := context.WithTimeoutCause(ctx, d, cause)
 	context.AfterFunc(ctx, cancel)

@@ -49,7 +49,7 @@ func TestEverySnippetOfThePagesIsRunByATest(t *testing.T) {
 	require.NoError(t, err)
 	for _, page := range append(pages, "README.md") {
 		if slices.Contains([]string{"docs/vet.md", "docs/simulate.md"}, page) {
-			continue // one shows mistakes, the other the package comment of retrysim
+			continue // vet.md shows mistakes, and simulate.md shows the package comment of retrysim
 		}
 		for _, snippet := range fenced(t, page, "go") {
 			runs := slices.ContainsFunc(sources, func(source string) bool { return strings.Contains(source, flush(snippet)) })
@@ -264,7 +264,7 @@ func TestREADMEPolicyHasNoFinding(t *testing.T) {
 	})
 }
 
-// A thousand calls to a target that is down make 5,000 attempts, and 1,010 with a Budget.
+// 1,000 calls to a target that is down make 5,000 attempts without a Budget, and 1,010 with a Budget.
 func TestREADMEOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempts := 0
@@ -294,7 +294,7 @@ func TestREADMEOutage(t *testing.T) {
 // database is a driver that counts its commits.
 type database struct {
 	commits int
-	opts    driver.TxOptions // of the last transaction
+	opts    driver.TxOptions // the options of the last transaction
 }
 
 func (d *database) Connect(context.Context) (driver.Conn, error) { return connection{d}, nil }

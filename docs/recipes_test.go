@@ -87,7 +87,7 @@ func TestRecipeHTTP(t *testing.T) {
 		{"a server that answers 503", "attempts exhausted after 5 attempts", []httpfault.Fault{busy, busy, busy, busy, busy, busy}},
 		{"a server that hangs", "reason=deadline", []httpfault.Fault{hang, hang, hang, hang, hang, hang}},
 		{"a server that asks for a long wait", "reason=retry_after_too_long", []httpfault.Fault{httpfault.Status(503, time.Hour)}},
-		{"what is not there", "reason=permanent_error", []httpfault.Fault{httpfault.Status(404, 0)}},
+		{"a page that does not exist", "reason=permanent_error", []httpfault.Fault{httpfault.Status(404, 0)}},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
 			logged := get(t, row.faults...)
@@ -209,8 +209,8 @@ func TestRecipePoll(t *testing.T) {
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	for _, row := range []struct {
 		name   string
-		checks []func(context.Context) error // the last one again and again
-		within time.Duration                 // the deadline of ctx; 0: none
+		checks []func(context.Context) error // the checks in order; the last check repeats
+		within time.Duration                 // the deadline of ctx; 0 means none
 		reason retry.Reason
 		took   time.Duration
 	}{
@@ -308,7 +308,7 @@ func TestEveryReasonIsOnThePageWhatToWatch(t *testing.T) {
 	for _, r := range reasons[1:] { // without ReasonRetry
 		assert.Contains(t, string(page), "\n| `"+r[2]+"` | `"+r[1]+"` |")
 	}
-	assert.Len(t, regexp.MustCompile("(?m)^\\| `\\w+` \\| `Reason").FindAllString(string(page), -1), len(reasons)-1, "and no other")
+	assert.Len(t, regexp.MustCompile("(?m)^\\| `\\w+` \\| `Reason").FindAllString(string(page), -1), len(reasons)-1, "the page lists no other reason")
 	assert.Len(t, regexp.MustCompile("(?m)^\\| `invalid` .*\\| a bug").FindAllString(string(page), -1), 1)
 }
 
@@ -338,11 +338,11 @@ func TestRecipeReconnect(t *testing.T) {
 		reason retry.Reason
 	}{
 		{"permanent", nil, failWith(retry.Permanent(errBoom)), retry.ReasonPermanent},
-		{"permanent, and plain in vain", nil, failWith(retry.Unwrap(retry.Permanent(errBoom))), retry.ReasonPermanent},
-		{"permanent inside", nil, func(ctx context.Context) error { return inside(ctx, retry.Permanent(errBoom)) }, retry.ReasonPermanent},
-		{"permanent inside, and plain", nil, func(ctx context.Context) error { return retry.Unwrap(inside(ctx, retry.Permanent(errBoom))) }, retry.ReasonDeadline},
+		{"permanent, and Unwrap changes nothing", nil, failWith(retry.Unwrap(retry.Permanent(errBoom))), retry.ReasonPermanent},
+		{"permanent in an inner Do", nil, func(ctx context.Context) error { return inside(ctx, retry.Permanent(errBoom)) }, retry.ReasonPermanent},
+		{"permanent in an inner Do, and then Unwrap", nil, func(ctx context.Context) error { return retry.Unwrap(inside(ctx, retry.Permanent(errBoom))) }, retry.ReasonDeadline},
 		{"a wait of a day", nil, failWith(retry.After(24*time.Hour, errBoom)), retry.ReasonDeadline},
-		{"a longer wait", nil, failWith(retry.After(25*time.Hour, errBoom)), retry.ReasonRetryAfter},
+		{"a wait of more than a day", nil, failWith(retry.After(25*time.Hour, errBoom)), retry.ReasonRetryAfter},
 		{"an empty budget", empty, failWith(errBoom), retry.ReasonBudget},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
@@ -381,7 +381,7 @@ func TestRecipeReconnect(t *testing.T) {
 		assert.LessOrEqual(t, waits[99], time.Second, "the first delay again")
 		assert.Less(t, waits[0], 300*time.Millisecond)
 		assert.Greater(t, waits[99], 700*time.Millisecond)
-		assert.Greater(t, len(slices.Compact(waits)), 95, "at different times")
+		assert.Greater(t, len(slices.Compact(waits)), 95, "the clients reconnect at different times")
 		synctest.Wait()
 	})
 	bubble(t, "without HealthyAfter the seventh loss is followed by up to a minute", func(t *testing.T) {
@@ -469,7 +469,7 @@ func TestRecipeToken(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		faults []httpfault.Fault
-		tokens []string // of the attempts
+		tokens []string // the tokens of the attempts
 		status int
 	}{
 		{"after two 503", []httpfault.Fault{busy, busy, refused, busy}, []string{"1", "1", "1", "2", "2"}, 200},
@@ -513,7 +513,7 @@ func TestRecipeToken(t *testing.T) {
 			})
 		}
 		calls.Wait()
-		assert.Equal(t, 2, *fetched, "the first, and one in its place")
+		assert.Equal(t, 2, *fetched, "the first token, and one new token")
 	})
 	bubble(t, "a redirect to another host", func(t *testing.T) {
 		var got []string
@@ -585,8 +585,8 @@ func TestRecipeLongRetryAfter(t *testing.T) {
 		reason         retry.Reason
 	}{
 		{"an hour", time.Hour, time.Minute, 0, retry.ReasonRetryAfter},
-		{"as long as allowed", 5 * time.Second, time.Minute, 5 * time.Second, retry.ReasonSuccess},
-		{"longer than there is time", 5 * time.Second, 2 * time.Second, 0, retry.ReasonDeadline},
+		{"the longest wait that is allowed", 5 * time.Second, time.Minute, 5 * time.Second, retry.ReasonSuccess},
+		{"longer than the time until the deadline", 5 * time.Second, 2 * time.Second, 0, retry.ReasonDeadline},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
 			network(t, server(httpfault.Status(429, row.asks)))
@@ -615,7 +615,7 @@ func TestRecipeLongRetryAfter(t *testing.T) {
 func TestRecipeAnotherHost(t *testing.T) {
 	policy := retry.Default()
 	bubble(t, "", func(t *testing.T) {
-		var calls sync.Map // how many each host gets
+		var calls sync.Map // how many requests each host gets
 		network(t, roundTripper(func(req *http.Request) (*http.Response, error) {
 			var wire bytes.Buffer
 			require.NoError(t, req.Write(&wire))
@@ -627,7 +627,7 @@ func TestRecipeAnotherHost(t *testing.T) {
 			w := httptest.NewRecorder()
 			switch {
 			case sent.Host == "a.internal:8080":
-				time.Sleep(time.Millisecond) // until all nine are here
+				time.Sleep(time.Millisecond) // until all nine requests have arrived
 				return nil, errDial
 			case sent.URL.Path == "/moved":
 				http.Redirect(w, req, "/17", http.StatusFound)
@@ -636,13 +636,13 @@ func TestRecipeAnotherHost(t *testing.T) {
 			}
 			return w.Result(), nil
 		}))
-		hosts := []string{"a.internal:8080", "b.internal:8080"} // of http://orders
+		hosts := []string{"a.internal:8080", "b.internal:8080"} // the hosts of the service orders
 		var turn atomic.Uint64
 		host := func(turn uint64) string { return hosts[turn%uint64(len(hosts))] }
 		client := &http.Client{Transport: &retryhttp.Transport{
 			Policy: policy,
 			Prepare: func(req *http.Request, _ int, _ error) error {
-				if req.URL.Host == "orders" { // but leave the host of a redirect
+				if req.URL.Host == "orders" { // the host of a redirect is unchanged
 					req.URL.Host, req.Host = host(turn.Load()), "" // if Host were not "", the header Host would be orders
 				}
 				return nil
@@ -679,7 +679,7 @@ func TestRecipeAnotherHost(t *testing.T) {
 		}
 		get("/elsewhere", "c.test")
 		n, _ := calls.Load("a.internal:8080")
-		assert.EqualValues(t, 1+9, n.(*atomic.Int64).Load(), "only those that were there when it failed")
+		assert.EqualValues(t, 1+9, n.(*atomic.Int64).Load(), "only the requests that were in flight when the host failed")
 	})
 }
 
@@ -687,7 +687,7 @@ func TestRecipeAnotherHost(t *testing.T) {
 type billing struct{ refused, charged atomic.Int64 }
 
 func (b *billing) Charge(context.Context) error {
-	if time.Since(time.Unix(946684800, 0)) < time.Second { // when a bubble begins
+	if time.Since(time.Unix(946684800, 0)) < time.Second { // the time at which a bubble of synctest begins
 		b.refused.Add(1)
 		return retry.After(time.Second, errors.New("429 Too Many Requests"))
 	}
@@ -719,7 +719,7 @@ func TestRecipeGateOfAFunction(t *testing.T) {
 }
 
 func TestRecipeBudgetOfARequest(t *testing.T) {
-	ctx, lowest := t.Context(), 0 // README and recipes: three layers of four
+	ctx, lowest := t.Context(), 0 // README and recipes: three layers with four attempts each
 	layer := func(below func(context.Context) error) func(context.Context) error {
 		return func(ctx context.Context) error { return retry.Do(ctx, retry.Policy{MaxAttempts: 4}, below) }
 	}
@@ -833,7 +833,7 @@ func TestQueuesRun(t *testing.T) {
 				}
 				return tc.err
 			}
-			write := func(ctx context.Context, text string) { // as a database does with a context that is canceled
+			write := func(ctx context.Context, text string) { // a database also fails if the context is canceled
 				if ctx.Err() == nil {
 					got = text
 				}
@@ -918,7 +918,7 @@ func TestMovedFromCenkalti(t *testing.T) {
 
 			policy := retry.Policy{
 				MaxAttempts: 4,
-				MaxElapsed:  15 * time.Minute, // v5's, if WithMaxElapsedTime does not say otherwise
+				MaxElapsed:  15 * time.Minute, // the default of v5
 				Backoff:     retry.Exponential{Base: 50 * time.Millisecond, Factor: 1.5},
 				MaxDelay:    time.Minute,
 				Jitter:      retry.Proportional(0.5),
@@ -1323,10 +1323,10 @@ func TestRecipeDownload(t *testing.T) {
 		name, want, says string
 		faults           []httpfault.Fault
 	}{
-		{"it breaks twice", digest, "", []httpfault.Fault{httpfault.InBody(100, nil), httpfault.InBody(2000, nil)}},
-		{"it falls silent", digest, "", []httpfault.Fault{silent}},
-		{"the rest does not come", digest, "the body broke after 100 bytes: ", append([]httpfault.Fault{httpfault.InBody(100, nil)}, slices.Repeat([]httpfault.Fault{httpfault.Status(503, 0)}, 5)...)},
-		{"it is something else", "1234", "the digest of http://example.test/data is " + digest + ", want 1234", nil},
+		{"the download breaks twice", digest, "", []httpfault.Fault{httpfault.InBody(100, nil), httpfault.InBody(2000, nil)}},
+		{"the download falls silent", digest, "", []httpfault.Fault{silent}},
+		{"the rest never arrives", digest, "the body broke after 100 bytes: ", append([]httpfault.Fault{httpfault.InBody(100, nil)}, slices.Repeat([]httpfault.Fault{httpfault.Status(503, 0)}, 5)...)},
+		{"the data has another digest", "1234", "the digest of http://example.test/data is " + digest + ", want 1234", nil},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
 			network(t, httpfault.New(serve, row.faults...))

@@ -1,6 +1,5 @@
-// The tests that need a third party: a client, a driver, a browser or a server. A
-// module of its own, so that what they need does not become a requirement of what
-// they test.
+// These tests need a client, a driver, a browser or a server of a third party. They are in a module
+// of their own, so that their imports do not become requirements of the modules that they test.
 module github.com/goretry/retry/integration
 
 go 1.26.0

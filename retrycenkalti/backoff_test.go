@@ -47,7 +47,7 @@ func TestBackOffDrawsAsDo(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			calls := func(loop func(retry.Policy) loop) (did []trace) {
-				source, p := &rising{}, test.policy // from 0, which is not a seed
+				source, p := &rising{}, test.policy // the first number is 0, which is not a seed
 				p.Source = source.draw
 				call := loop(p)
 				for _, s := range []script{failsTimes(1), fails, fails} {

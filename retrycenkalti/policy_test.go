@@ -30,7 +30,8 @@ func opts(initial time.Duration, multiplier float64, max time.Duration) backoff.
 }
 
 // Each row runs three loops: retry.Do with the policy, the loop of v4 with our BackOff of this
-// policy, which observes the errors, and the loop of v4 with a BackOff of v4, if there is one.
+// policy, and the loop of v4 with a BackOff of v4, if there is one. Our BackOff observes the
+// errors.
 func TestAllLoopsDoTheSame(t *testing.T) {
 	const ms, s, m = time.Millisecond, time.Second, time.Minute
 	const forever = math.MaxUint64
@@ -47,8 +48,8 @@ func TestAllLoopsDoTheSame(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name    string
-		v4      backoff.BackOff // nil: v4 has no such BackOff
-		retries uint64          // WithMaxRetries
+		v4      backoff.BackOff // nil if v4 has no such BackOff
+		retries uint64          // the argument of WithMaxRetries
 		policy  retry.Policy    // if v4 is nil
 		script  script
 		want    trace
@@ -144,7 +145,7 @@ func TestPolicyOnlyReadsTheBackOff(t *testing.T) {
 	assert.Len(t, did.began, 1)
 }
 
-// A policy for a BackOff without delays waits 10ms before each retry until it has a limit.
+// Without a limit, a policy for a BackOff without delays waits 10ms before each retry.
 func TestPolicyWithoutDelays(t *testing.T) {
 	for _, b := range []backoff.BackOff{&backoff.ZeroBackOff{}, backoff.NewConstantBackOff(0), exponential(opts(0, 2, time.Minute))} {
 		p := policyOf(t, b)
@@ -156,7 +157,7 @@ func TestPolicyWithoutDelays(t *testing.T) {
 
 type foreign struct{ backoff.ZeroBackOff }
 
-// value is a BackOff that is not a pointer, so it is never nil.
+// value is a BackOff whose type is not a pointer, so it is never nil.
 type value struct{}
 
 func (value) NextBackOff() time.Duration { return 0 }

@@ -1,5 +1,5 @@
-// The settings of other systems. A module of its own, because they change when
-// those systems do, and so it stays v0 where the library promises its API.
+// A module of its own, because it changes when the settings of other systems change. So it stays v0
+// when the API of the library becomes stable.
 module github.com/goretry/retry/retrydialect
 
 go 1.25

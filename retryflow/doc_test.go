@@ -35,7 +35,7 @@ func waits(d time.Duration) func(Outcome) (time.Duration, error) {
 // records the time of each call.
 type script struct {
 	outcomes []Outcome
-	began    []time.Duration // since the script was made
+	began    []time.Duration // when each call began, since the script was made
 	birth    time.Time
 }
 
@@ -56,9 +56,9 @@ func retrying(attempts int, b retry.Backoff) Rule {
 	return Rule{When: failing, Do: Retry, Policy: retry.Policy{MaxAttempts: attempts, Backoff: b}}
 }
 
-// Each row runs one task with rules. It checks when the attempts began, whether the pipeline
-// goes on to the next task, and the error. The rows of a sentence of the documentation of
-// Pipeline together check this sentence.
+// Each row runs one task with rules. It checks when the attempts began, whether the pipeline goes
+// on to the next task, and the error. The rows with the same sentence, which is from the
+// documentation of Pipeline, together check it.
 func TestRulesOfOneTask(t *testing.T) {
 	const s = time.Second
 	errOwn, last := errors.New("no such header"), errors.New("last")
@@ -89,7 +89,7 @@ func TestRulesOfOneTask(t *testing.T) {
 		policy         retry.Policy
 		outcomes       []Outcome
 		rules          Rules
-		began          []time.Duration // nil: one attempt, at once
+		began          []time.Duration // nil means one attempt, at once
 		on             bool
 		err            string // without the name of the task; "": no error
 		is             error
@@ -327,7 +327,7 @@ var rules = []struct {
 		assert.Equal(t, 1, own.Left())
 
 		p = Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{retrying(2, nil)}}}}
-		assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(p.Run(none, nil)), "a Retry takes from it")
+		assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(p.Run(none, nil)), "a Retry takes from the Budget of the context")
 	}},
 	{"If a jump exceeds MaxJumps, the task that jumps fails without a wait.", func(t *testing.T) {
 		poll, scheduled := newScript(Outcome{Result: "pending", Err: errBoom}), 0

@@ -113,11 +113,11 @@ func TestPolicyOfAPipeline(t *testing.T) {
 
 func TestLimitOfRuleAndPipeline(t *testing.T) {
 	for name, row := range map[string]struct{ pipeline, rule, want int }{
-		"the rule's":       {8, 3, 3},
-		"the pipeline's":   {2, 3, 2},
-		"only the rule's":  {0, 3, 3},
-		"beside Unlimited": {4, retry.Unlimited, 4},
-		"neither has one":  {0, retry.Unlimited, retry.Unlimited},
+		"the rule's":          {8, 3, 3},
+		"the pipeline's":      {2, 3, 2},
+		"only the rule's":     {0, 3, 3},
+		"beside Unlimited":    {4, retry.Unlimited, 4},
+		"neither has a limit": {0, retry.Unlimited, retry.Unlimited},
 	} {
 		var events []told
 		p := Pipeline{
@@ -221,9 +221,9 @@ func TestWaitThatSkips(t *testing.T) {
 	}
 }
 
-// Wait of the policy waits before a jump, as it does before a retry. It gets the rest of the
-// delay, and is not called without a delay. If the wait fails, the task ends. Its error says
-// why, and contains the error of the task.
+// Wait of the policy waits before a jump, as it does before a retry. It gets the rest of the delay,
+// and is not called without a delay. If the wait fails, the task ends. The returned error says why
+// the wait failed, and contains the error of the task.
 func TestWaitBeforeAJump(t *testing.T) {
 	errLink, errCause := errors.New("no link"), errors.New("shutting down")
 	marked := Outcome{Err: retry.Permanent(retry.After(time.Hour, errBoom))} // Permanent and After have no effect on a jump
@@ -246,11 +246,11 @@ func TestWaitBeforeAJump(t *testing.T) {
 		name   string
 		delay  time.Duration
 		wait   waiter
-		ctx    func(context.Context) (context.Context, context.CancelFunc) // nil: the context does not end
+		ctx    func(context.Context) (context.Context, context.CancelFunc) // nil if the context does not end
 		waited bool                                                        // Wait was called with the rest of a minute
 		took   time.Duration
 		reason retry.Reason
-		facts  string // of the error; "": the pipeline jumps
+		facts  string // the facts in the error; "" if the pipeline jumps
 		is     []error
 	}{
 		{"a timer", time.Minute, nil, nil, false, time.Minute, retry.ReasonSuccess, "", nil},

@@ -76,10 +76,10 @@ func TestResumeInTheWaitBeforeAJump(t *testing.T) {
 		events      int
 		sleep, want time.Duration
 	}{
-		"the process crashed":          {3, 10 * time.Minute, time.Hour},
-		"its context was canceled":     {4, 10 * time.Minute, time.Hour},
-		"the wait is over by then":     {3, time.Hour, 80 * time.Minute},
-		"canceled, it is over by then": {4, time.Hour, 80 * time.Minute},
+		"the process crashed":                    {3, 10 * time.Minute, time.Hour},
+		"the context was canceled":               {4, 10 * time.Minute, time.Hour},
+		"the wait is over by then":               {3, time.Hour, 80 * time.Minute},
+		"canceled, and the wait is over by then": {4, time.Hour, 80 * time.Minute},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var log journal

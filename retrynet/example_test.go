@@ -37,8 +37,9 @@ func ExampleTransient() {
 	// retry: rejected by RetryIf after 1 attempt: lookup db.invalid: no such host
 }
 
-// An attempt that AttemptTimeout cut short fails as if the caller's own
-// context had ended. The loop knows better, and stops where that has.
+// If AttemptTimeout ends an attempt, its error is context.DeadlineExceeded, as if the caller's
+// deadline had passed. This RetryIf may accept the error, because Do stops when the caller's own
+// context is done.
 func ExampleTransient_attemptTimeout() {
 	policy := retry.Policy{
 		MaxAttempts:    3,
@@ -56,8 +57,8 @@ func ExampleTransient_attemptTimeout() {
 	// retry: attempts exhausted after 3 attempts (attempt 3 ran out of its 1ms): context deadline exceeded
 }
 
-// Try again whatever is not sure to fail again: better for a client whose
-// errors Transient cannot know.
+// This policy retries every error that is not certain to happen again. Use it for a client whose
+// errors are unknown to Transient.
 func ExamplePermanent() {
 	policy := retry.Policy{
 		MaxAttempts: 3,

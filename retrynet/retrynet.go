@@ -62,7 +62,7 @@ import (
 //	connection refused, reset or aborted, broken pipe  yes        no         connect(2), send(2)
 //	network or host down or unreachable, timed out     yes        no         connect(2)
 //	no ports, descriptors or buffers left, interrupted yes        no         connect(2), socket(2)
-//	any error with Timeout() true, but a context's     yes        no         net.Error
+//	any error with Timeout() true, except a context's  yes        no         net.Error
 //	unexpected EOF                                     yes        no         io
 //	a closed connection (net.ErrClosed)                yes        no         net/http
 //	Accept of a closed listener                        no         yes        net
@@ -80,7 +80,7 @@ import (
 //	an address or network that does not parse          no         yes        net
 //	unsupported scheme, an invalid request             no         yes        net/http
 //	context.Canceled, context.DeadlineExceeded         no         no         the caller gave up
-//	any other error, also a bare io.EOF                no         no         not known
+//	any other error, even a bare io.EOF                no         no         not known
 //
 // A reset of an HTTP/2 stream is transient if its code is NO_ERROR, INTERNAL_ERROR, REFUSED_STREAM,
 // CANCEL or ENHANCE_YOUR_CALM. On Windows, the errors of the first three lines are the Winsock

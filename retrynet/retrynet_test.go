@@ -28,7 +28,7 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// What both functions are to say of an error.
+// These are the possible verdicts of Transient and Permanent on an error.
 const (
 	transient = "transient"
 	permanent = "permanent"
@@ -89,7 +89,7 @@ func TestConstructedErrors(t *testing.T) {
 		{"EOF in place of an answer", transient, []error{get(io.EOF), get(fmt.Errorf("proxy: %w", io.EOF)), dial(io.EOF)}},
 		{"EOF at the end of a stream", neither, []error{io.EOF, fmt.Errorf("rows: %w", io.EOF)}},
 		{"closed connection", transient, []error{
-			net.ErrClosed, // bare, as crypto/tls has it
+			net.ErrClosed, // crypto/tls returns it without a wrapper
 			dial(net.ErrClosed), get(net.ErrClosed), fmt.Errorf("transport connection broken: %w", net.ErrClosed),
 		}},
 		{"closed listener", permanent, []error{&net.OpError{Op: "accept", Net: "tcp", Err: net.ErrClosed}}},
@@ -126,7 +126,7 @@ func TestConstructedErrors(t *testing.T) {
 			"INTERNAL_ERROR; received from peer", "CANCEL; received from peer", "ENHANCE_YOUR_CALM; received from peer")},
 		{"HTTP/2 streams: other codes, a code in the cause alone, no code", neither, texts("stream error: stream ID 3",
 			"; PROTOCOL_ERROR; received from peer", "; HTTP_1_1_REQUIRED; received from peer", "; PROTOCOL_ERROR; CANCEL", "")},
-		{"HTTP/2 body longer than it says", permanent, texts("http2: request body larger than specified content length", "")},
+		{"HTTP/2: a body longer than its Content-Length", permanent, texts("http2: request body larger than specified content length", "")},
 		{"net/http: an answer too long", neither, texts("net/http: server response headers exceeded 1 bytes; aborted", "")},
 		{"a program that only mentions a text", neither, []error{errors.New("saw http2: client connection lost")}},
 
@@ -141,8 +141,8 @@ func TestConstructedErrors(t *testing.T) {
 		{"an inner loop that gave up", transient, []error{&retry.Error{Reason: retry.ReasonExhausted, Err: syscall.ECONNRESET}}},
 		{"an inner loop whose context had ended", neither,
 			[]error{&retry.Error{Reason: retry.ReasonCanceled, Err: syscall.ECONNRESET, Cause: context.Canceled}}},
-		// A classification must not cost the program its life: an error that panics
-		// when asked is not known, wherever it sits in the tree.
+		// A panic in a method of an error must not crash the program. Such an error is unknown, wherever
+		// it is in the tree.
 		{"errors that panic", neither, []error{
 			(*url.Error)(nil), (*net.OpError)(nil), (*net.DNSError)(nil), panics{in: "Error"}, panics{in: "Timeout"}, panics{in: "Is"},
 			errors.Join(syscall.ECONNRESET, panics{in: "Error"}), &url.Error{Op: "Get", Err: panics{in: "Timeout"}},
@@ -156,7 +156,8 @@ func TestConstructedErrors(t *testing.T) {
 	}
 }
 
-// The errors that the standard library makes, not the ones we believe it to.
+// The standard library makes the errors in this test. The errors of TestConstructedErrors are made
+// by hand.
 func TestRealErrors(t *testing.T) {
 	expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
@@ -264,7 +265,7 @@ func TestRealErrors(t *testing.T) {
 			tripping(&http.Request{Method: "G T", URL: &url.URL{Scheme: "http", Host: "x"}, Header: http.Header{}}), permanent},
 		{"net/http: no URL", tripping(&http.Request{Header: http.Header{}}), permanent},
 		{"net/http: no header", tripping(&http.Request{URL: &url.URL{}}), permanent},
-		{"net/http: body shorter than it says", putting(io.NopCloser(strings.NewReader("abc"))), permanent},
+		{"net/http: a body shorter than its Content-Length", putting(io.NopCloser(strings.NewReader("abc"))), permanent},
 		{"net/http: a length and no body", putting(nil), permanent},
 		{"net/http: a server's request", func(t *testing.T) error {
 			_, err := http.DefaultClient.Do(httptest.NewRequest("GET", "http://127.0.0.1/", nil))
@@ -295,7 +296,7 @@ func TestRealErrors(t *testing.T) {
 		}, neither},
 		{"TLS: reset in the handshake", getting(t.Context(), "https://", resets), transient},
 
-		{"HTTP/2: body longer than it says", func(t *testing.T) error {
+		{"HTTP/2: a body longer than its Content-Length, in a PUT", func(t *testing.T) error {
 			s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 			s.EnableHTTP2 = true
 			s.StartTLS()
@@ -315,13 +316,13 @@ func TestRealErrors(t *testing.T) {
 	}
 }
 
-// The codes of an answer that has none, RFC 1035 section 4.1.1.
+// These are the response codes of DNS for an answer without an address (RFC 1035, section 4.1.1).
 const (
 	serverFailure = 2
 	noSuchName    = 3
 )
 
-// resolver returns one whose only server has this answer to every question.
+// resolver returns a Resolver whose only server answers every question with this code.
 func resolver(code byte) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if ctx.Err() != nil {
@@ -330,7 +331,7 @@ func resolver(code byte) *net.Resolver {
 		client, server := net.Pipe()
 		go func() {
 			defer server.Close()
-			var size [2]byte // as over TCP, which is what a stream is taken for
+			var size [2]byte // the Resolver treats a pipe like TCP, so a message starts with its size
 			if _, err := io.ReadFull(server, size[:]); err != nil {
 				return
 			}
@@ -338,7 +339,7 @@ func resolver(code byte) *net.Resolver {
 			if _, err := io.ReadFull(server, query); err != nil {
 				return
 			}
-			end := 12 // of the header, and of the question after it: labels, a zero, type and class
+			end := 12 // the header has 12 bytes; the question is labels, a zero, the type and the class
 			for query[end] != 0 {
 				end += 1 + int(query[end])
 			}
@@ -362,8 +363,7 @@ func (timeoutError) Error() string     { return "slow" }
 func (t timeoutError) Timeout() bool   { return bool(t) }
 func (t timeoutError) Temporary() bool { return bool(t) }
 
-// alsoClosed is an error as those of quic-go: it wraps net.ErrClosed and does not
-// say so.
+// alsoClosed is like the errors of quic-go: it wraps net.ErrClosed, but its text does not say so.
 type alsoClosed struct{}
 
 func (alsoClosed) Error() string { return "application error 0x2a" }
@@ -374,7 +374,7 @@ type alsoClosedAnd struct{ err error }
 func (alsoClosedAnd) Error() string     { return "transport error" }
 func (e alsoClosedAnd) Unwrap() []error { return []error{net.ErrClosed, e.err} }
 
-// sameAs is an error that only its Is method knows as another.
+// sameAs is an error that errors.Is finds to be another error only because of its method Is.
 type sameAs struct{ err error }
 
 func (sameAs) Error() string          { return "given up" }
@@ -418,14 +418,14 @@ func listening(t *testing.T, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// reset waits for the first byte, so that the connection is there, and ends it
-// with RST.
+// reset ends a connection with RST. It first waits for a byte, so that the connection is certainly
+// open.
 func reset(conn net.Conn) {
 	_, _ = conn.Read(make([]byte, 1))
 	_ = conn.(*net.TCPConn).SetLinger(0)
 }
 
-// answer reads a request and writes this.
+// answer reads a request and writes the text.
 func answer(text string) func(*testing.T) func(net.Conn) {
 	return func(*testing.T) func(net.Conn) {
 		return func(conn net.Conn) {
@@ -446,7 +446,7 @@ type deaf struct {
 
 func (d deaf) Read([]byte) (int, error) { <-d.until.Done(); return 0, io.EOF }
 
-// hold says nothing until the test is over.
+// hold keeps a connection open, without an answer, until the test ends.
 func hold(t *testing.T) func(net.Conn) {
 	return func(net.Conn) { <-t.Context().Done() }
 }
@@ -472,8 +472,8 @@ func ask(t *testing.T, addr string) error {
 	return err
 }
 
-// get gets a URL, body included, with a client of its own, or that of a
-// server.
+// get requests a URL and reads the whole body. It uses a client of its own, or the client of the
+// server in of.
 func get(ctx context.Context, url string, of ...*httptest.Server) error {
 	tr := &http.Transport{}
 	client := &http.Client{Transport: tr}
@@ -494,7 +494,7 @@ func get(ctx context.Context, url string, of ...*httptest.Server) error {
 	return err
 }
 
-// quietTLS returns a TLS server that keeps its clients' failures to itself.
+// quietTLS returns a TLS server that does not log failed handshakes.
 func quietTLS(t *testing.T, config *tls.Config) *httptest.Server {
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)

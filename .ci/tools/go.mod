@@ -1,4 +1,4 @@
-// The versions of the tools that the Makefile builds, apart from the modules they check.
+// The versions of the tools that the Makefile builds. They are separate from the checked modules.
 module github.com/goretry/retry/ci/tools
 
 go 1.26.0

@@ -155,10 +155,10 @@ type Stranger interface {
 type Forger interface {
 	Redriver
 
-	// Forge adds a forged dead letter for each key. The adapter must not move a forged letter back
-	// to the queue. For example, a forged letter cannot be parsed, describes the end of another
-	// run, or names a destination outside the queue. Its reason is missing or ReasonPermanent.
-	// Dead must not return forged letters.
+	// Forge adds a forged dead letter for each key. The adapter must not move a forged letter back to
+	// the queue. For example, a forged letter cannot be parsed, describes the end of another run, or
+	// names a destination outside the queue. The reason of a forged letter is missing or
+	// ReasonPermanent. Dead must not return forged letters.
 	Forge(ctx context.Context, keys []string) error
 }
 

@@ -30,8 +30,8 @@ func TestEngine(t *testing.T) {
 
 // Flaws are the faults that an engine has on purpose.
 type flaws struct {
-	shift                           time.Duration              // by which it runs jobs later than they are due
-	forge                           func(*retryjob.DeadLetter) // changes what its dead letters say
+	shift                           time.Duration              // how much later than due the engine runs jobs
+	forge                           func(*retryjob.DeadLetter) // changes the dead letters of the engine
 	lost, uncounted, twice, dropped bool
 	classless, ageless, limitless   bool
 	silent, deaf, buriesStops       bool
@@ -39,7 +39,7 @@ type flaws struct {
 
 // If Engine.Forgets is true, a test checks only that a job ends after its worker was killed.
 func TestRunSeesFlaws(t *testing.T) {
-	type faults map[string]string // by row; "": nothing is wrong
+	type faults map[string]string // the faults of each row; "" means no fault
 	for name, tc := range map[string]struct {
 		flaws            flaws
 		judged, forgiven faults
@@ -110,7 +110,7 @@ func startHere(e Engine) starter {
 			close(p.exited)
 		})
 		p.end = func() error {
-			synctest.Wait() // otherwise its goroutines would go on at this moment of virtual time
+			synctest.Wait() // without this, its goroutines would go on at this virtual time
 			q.die()
 			return nil
 		}
@@ -130,14 +130,14 @@ func TestStopped(t *testing.T) {
 		events []retry.Event
 		want   bool
 	}{
-		"no event":                         {nil, false},
-		"begun":                            {[]retry.Event{started}, false},
-		"waits":                            {[]retry.Event{started, retried}, false},
-		"done":                             {[]retry.Event{started, stop(retry.ReasonSuccess)}, true},
-		"dead":                             {[]retry.Event{started, stop(retry.ReasonExhausted)}, true},
-		"interrupted":                      {[]retry.Event{started, stop(retry.ReasonCanceled)}, false},
-		"its success came after a new run": {[]retry.Event{started, stop(retry.ReasonSuccess), started, retried}, true},
-		"dead, and begun again":            {[]retry.Event{started, stop(retry.ReasonExhausted), started}, false},
+		"no event":                      {nil, false},
+		"begun":                         {[]retry.Event{started}, false},
+		"waits":                         {[]retry.Event{started, retried}, false},
+		"done":                          {[]retry.Event{started, stop(retry.ReasonSuccess)}, true},
+		"dead":                          {[]retry.Event{started, stop(retry.ReasonExhausted)}, true},
+		"interrupted":                   {[]retry.Event{started, stop(retry.ReasonCanceled)}, false},
+		"a success whose job ran again": {[]retry.Event{started, stop(retry.ReasonSuccess), started, retried}, true},
+		"dead, and begun again":         {[]retry.Event{started, stop(retry.ReasonExhausted), started}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log []retrylog.Record
@@ -261,14 +261,14 @@ type store struct {
 type job struct {
 	retryjob.Job
 	due    time.Time
-	worker *memory // the one that runs it
+	worker *memory // the worker that runs the job
 }
 
 // A memory is one worker's view of a store.
 type memory struct {
 	*store
 	flaws
-	die  func() // nil: it cannot be killed
+	die  func() // kills the worker; nil if it cannot be killed
 	died atomic.Bool
 }
 
@@ -297,7 +297,7 @@ func (q *memory) Work(ctx context.Context, p retry.Policy, do func(context.Conte
 	return nil
 }
 
-// claim takes the jobs that are due, and those of workers that have died.
+// claim takes the jobs that are due, and the jobs of workers that have died.
 func (q *memory) claim() (claimed []job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -423,15 +423,15 @@ func TestLoadSeesFaults(t *testing.T) {
 		dead     bool
 		want     []string
 	}{
-		"done":                {[]int{1, 2}, 2, true, retryjob.DeadLetter{}, false, nil},
-		"a dead letter":       {[]int{1, 2, 3}, 3, false, exhausted, true, nil},
-		"a wrong number":      {[]int{1, 1}, 2, true, retryjob.DeadLetter{}, false, []string{"run 2 is attempt 1"}},
-		"ran too often":       {[]int{1, 2}, 1, true, retryjob.DeadLetter{}, false, []string{"it ran 2 times, want 1"}},
-		"never ran":           {nil, 1, true, retryjob.DeadLetter{}, false, []string{"it ran 0 times, want 1"}},
-		"done and dead":       {[]int{1, 2, 3}, 3, true, exhausted, true, []string{"the last attempt succeeds: true, dead letter: true"}},
-		"lost":                {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{}, false, []string{"the last attempt succeeds: false, dead letter: false"}},
-		"another reason":      {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{Reason: retry.ReasonPermanent, Attempts: 3}, true, []string{`the dead letter says "permanent_error" after 3 attempts, want "attempts_exhausted" after 3`}},
-		"too few in a letter": {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: 2}, true, []string{`the dead letter says "attempts_exhausted" after 2 attempts, want "attempts_exhausted" after 3`}},
+		"done":                                {[]int{1, 2}, 2, true, retryjob.DeadLetter{}, false, nil},
+		"a dead letter":                       {[]int{1, 2, 3}, 3, false, exhausted, true, nil},
+		"a wrong number":                      {[]int{1, 1}, 2, true, retryjob.DeadLetter{}, false, []string{"run 2 is attempt 1"}},
+		"ran too often":                       {[]int{1, 2}, 1, true, retryjob.DeadLetter{}, false, []string{"it ran 2 times, want 1"}},
+		"never ran":                           {nil, 1, true, retryjob.DeadLetter{}, false, []string{"it ran 0 times, want 1"}},
+		"done and dead":                       {[]int{1, 2, 3}, 3, true, exhausted, true, []string{"the last attempt succeeds: true, dead letter: true"}},
+		"lost":                                {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{}, false, []string{"the last attempt succeeds: false, dead letter: false"}},
+		"another reason":                      {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{Reason: retry.ReasonPermanent, Attempts: 3}, true, []string{`the dead letter says "permanent_error" after 3 attempts, want "attempts_exhausted" after 3`}},
+		"too few attempts in the dead letter": {[]int{1, 2, 3}, 3, false, retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: 2}, true, []string{`the dead letter says "attempts_exhausted" after 2 attempts, want "attempts_exhausted" after 3`}},
 	} {
 		assert.Equal(t, row.want, auditLoaded(row.runs, row.last, row.succeeds, row.letter, row.dead), name)
 	}

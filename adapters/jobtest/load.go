@@ -15,10 +15,10 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// Load runs jobs on four workers. The parameter `jobs` is the number of jobs. Three of ten
-// attempts fail. Whether an attempt fails depends only on the key of the job and the number of
-// the attempt. So Load knows in advance how often each job must run and which jobs must become
-// dead letters. It checks both.
+// Load runs jobs on four workers. The parameter `jobs` is the number of jobs. Three of ten attempts
+// fail. Whether an attempt fails depends only on the key of the job and the number of the attempt.
+// So Load knows in advance how often each job must run and which jobs must become dead letters.
+// Load checks how often the jobs ran and which dead letters there are.
 func Load(t *testing.T, e Engine, jobs int) {
 	must(t, e.check("Load", false))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)

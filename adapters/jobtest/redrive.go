@@ -92,8 +92,8 @@ type redriven struct {
 	window  window
 }
 
-// prepare runs jobs until all of them have become dead letters. The parameter `jobs` is the
-// number of jobs. It also adds forged dead letters if the queue is a Forger.
+// prepare runs jobs until all of them have become dead letters. The parameter `jobs` is the number
+// of jobs. If the queue is a Forger, prepare also adds forged dead letters.
 func prepare(ctx context.Context, t *testing.T, q Redriver, jobs int) *redriven {
 	t.Helper()
 	r := &redriven{queue: q, stopped: map[string]bool{}, forged: forge(t, ctx, q)}
@@ -259,9 +259,9 @@ func (r *redriven) audit(ctx context.Context, t *testing.T, e Engine, kills int)
 }
 
 // operate stops one tenth of the jobs that Redrive is to move, if the queue is an Operator. It adds
-// a job to r.stopped if no worker had taken the job before. operate goes through the jobs in the
-// same order and about as fast as the processes that move dead letters. So it stops jobs whose dead
-// letters have just been read by one of these processes.
+// a job to r.stopped if it could stop the job before a worker took the job. operate goes through
+// the jobs in the same order and about as fast as the processes that move dead letters. So it stops
+// jobs whose dead letters have just been read by one of these processes.
 func (r *redriven) operate(ctx context.Context) error {
 	operator, is := r.queue.(Operator)
 	for _, key := range r.keys {

@@ -174,7 +174,7 @@ func (r *row) work(
 			if !over || err != nil || r.want == retry.ReasonSuccess {
 				return over, err
 			}
-			// The process writes the last event of the job before it tells the queue.
+			// The process writes the last event of the job before it reports the result to the queue.
 			letters, err := q.Dead(ctx)
 			return len(letters) > 0, err
 		})
@@ -189,7 +189,7 @@ func (r *row) work(
 	if err := r.worker(ctx, q, j, ended); err != nil {
 		return fmt.Errorf("%s: %w", unfinished(ctx, q, j), err)
 	}
-	// If a faulty queue delivers a job after its end, this happens soon.
+	// A faulty queue may deliver a job after its end. After this wait, the test sees such a delivery.
 	time.Sleep(3 * e.Unit)
 	return nil
 }

@@ -168,7 +168,7 @@ func errorRows(e Engine) []row {
 			return &retry.Class{MaxDelay: -1} //retry:vet-ignore policyliteral what this row tests
 		}
 	})
-	// If the queue does not count the failures of each class, the class counts both failures, and
+	// If the queue does not count the failures of each class, both failures count for this class. Then
 	// its limit of 2 is reached.
 	counted := row{
 		name: "a class with a count of its own", policy: three(u, func(p *retry.Policy) {

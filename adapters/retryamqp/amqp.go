@@ -15,7 +15,7 @@
 //
 // # Queues
 //
-// The package declares all queues that it uses. They are quorum queues.
+// The package declares all queues that it uses. All of these queues are quorum queues.
 //
 //	queue               what it holds
 //	orders              messages to handle: publish to it, or bind it to exchanges

@@ -53,7 +53,7 @@ func TestSteps(t *testing.T) {
 		step := retryamqp.StepOf(delay)
 		assert.True(t, step >= delay && step <= delay+delay/8, "the step for %v is %v", delay, step)
 	}
-	for _, delay := range []time.Duration{1, 7, 8, 15, 16, 17, 1000, 3_600_000, 1 << 40} { // rounded down, it is one of the same steps
+	for _, delay := range []time.Duration{1, 7, 8, 15, 16, 17, 1000, 3_600_000, 1 << 40} { // StepBelow also returns a step
 		below := retryamqp.StepBelow(delay * ms)
 		assert.Equal(t, below, retryamqp.StepOf(below), delay)
 		assert.LessOrEqual(t, below, delay*ms, delay)
@@ -290,15 +290,15 @@ func TestConsumeFails(t *testing.T) {
 }
 
 // If an operator deletes the work queue, Consume ends with an error that names the queue. The
-// messages that are being handled are not lost: those that fail or are interrupted are in the
+// messages that are being handled are not lost: messages that fail or are interrupted are in the
 // wait queue or among the dead letters.
 func TestConsumeNamesADeletedQueue(t *testing.T) {
 	for name, row := range map[string]struct {
-		args amqp.Table // of the queue that is declared again at once
+		args amqp.Table // the arguments of the queue that is declared again at once
 		says string
 	}{
-		"for good":       {says: " was deleted: call Declare, and bind the queue again"},
-		"and made again": {args: amqp.Table{"x-queue-type": "classic"}, says: "( was deleted: |, which exists: )"},
+		"the queue stays away":        {says: " was deleted: call Declare, and bind the queue again"},
+		"the queue is declared again": {args: amqp.Table{"x-queue-type": "classic"}, says: "( was deleted: |, which exists: )"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue(t)
@@ -359,7 +359,7 @@ func TestAHandlerThatDoesNotReturn(t *testing.T) {
 
 // If a connection is lost, Consume waits for its handlers, and then returns the reason.
 func TestLostConnection(t *testing.T) {
-	for name, which := range map[string]int{"the one that gets messages": 0, "the one of the copies": 1} {
+	for name, which := range map[string]int{"the connection that gets messages": 0, "the connection that publishes copies": 1} {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue(t)
 			require.NoError(t, q.Enqueue(t.Context(), "a", 0))

@@ -42,7 +42,7 @@ func TestLasting(t *testing.T) {
 		assert.ErrorContains(t, context.Cause(lasting), "the server has not answered for 5s after the end of the context")
 		stop()
 
-		ended, stop := retryamqp.Lasting(parent, time.Second) // begun after the end
+		ended, stop := retryamqp.Lasting(parent, time.Second) // parent is already done
 		time.Sleep(time.Second - 1)
 		synctest.Wait()
 		require.NoError(t, ended.Err())
@@ -105,7 +105,7 @@ func TestAConnectionThatHangs(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		which int
-		err   error // of the handler
+		err   error // the error that the handler returns
 	}{
 		"a success is not acknowledged": {0, nil},
 		"a failure is not acknowledged": {0, errBoom},
@@ -134,7 +134,7 @@ func TestAConnectionThatHangs(t *testing.T) {
 			})
 			assert.ErrorContains(t, err, "the server has not answered for 5s after the end of the context")
 			assert.Eventually(t, func() bool { return labeled(name) == "" }, 10*time.Second, 20*time.Millisecond, "no goroutine is left: %s", labeled(name))
-			assert.Eventually(t, func() bool { n, err := q.Open(t.Context()); return err == nil && n == 1 }, 10*time.Second, 20*time.Millisecond, "it is delivered again")
+			assert.Eventually(t, func() bool { n, err := q.Open(t.Context()); return err == nil && n == 1 }, 10*time.Second, 20*time.Millisecond, "the message is delivered again")
 		})
 	}
 }
@@ -152,7 +152,7 @@ func TestAlarm(t *testing.T) {
 	}
 }
 
-// A publisher notes when a message is published: it sends method 40 of class 60.
+// A publisher notes when the client publishes a message, which is method 40 of class 60 in AMQP.
 type publisher struct {
 	net.Conn
 	sent func()
@@ -166,7 +166,8 @@ func (p publisher) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// labeled returns the goroutines with a label of package pprof, which they inherit.
+// labeled returns the goroutines with a label of package pprof. A goroutine inherits the labels of
+// the goroutine that has started it.
 func labeled(label string) string {
 	var all strings.Builder
 	_ = pprof.Lookup("goroutine").WriteTo(&all, 1)
@@ -222,7 +223,7 @@ func alarm(t *testing.T, body int) {
 		if strings.HasPrefix(d.MessageId, "bad") {
 			return errBoom
 		}
-		<-published // until then the server reads also a connection that publishes
+		<-published // before this, the server still reads from a connection that publishes
 		return nil
 	}
 	consuming, end := context.WithCancel(ctx)
@@ -254,7 +255,7 @@ func alarm(t *testing.T, body int) {
 	pprof.Do(deadline, pprof.Labels("test", label), func(ctx context.Context) {
 		result, err = retries.Redrive(ctx, retryjob.RedriveOptions{Window: time.Hour})
 	})
-	// A machine that is busy may need the second to connect.
+	// On a busy machine, connecting may take the whole second.
 	assert.Regexp(t, "the server has not answered for 1s after the end of the context|context deadline exceeded", err)
 	assert.Eventually(t, func() bool { return labeled(label) == "" }, 10*time.Second, 20*time.Millisecond, "no goroutine is left: %s", labeled(label))
 

@@ -165,8 +165,8 @@ func (w *worker) stop(ctx context.Context, deliveries <-chan amqp.Delivery) erro
 }
 
 // giveBack gives the interrupted messages back to the queue, so that their attempts are not
-// counted. Call stop before giveBack, because the server could deliver the messages to this worker
-// again before stop.
+// counted. Call stop first. Before stop, the server could deliver the messages to this worker
+// again.
 func (w *worker) giveBack(ctx context.Context) error {
 	for _, d := range w.interrupted {
 		m, malformed := read(d)

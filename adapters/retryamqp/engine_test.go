@@ -61,7 +61,7 @@ func TestRestartsAndAlarms(t *testing.T) {
 		s.Control("set_vm_memory_high_watermark", "0.00001")
 		if n%2 == 1 {
 			s.Stop()
-			s.Start() // without the alarm
+			s.Start() // a restart ends the alarm
 			return nil
 		}
 		s.Control("set_vm_memory_high_watermark", "0.4")
@@ -106,7 +106,7 @@ func open(ctx context.Context, url, name string) (*queue, error) {
 	return q, retries.Declare(ctx)
 }
 
-// connect returns the connection, or a new one if that is closed.
+// connect returns the connection of q. If this connection is closed, connect opens a new one.
 func (q *queue) connect() (*amqp.Connection, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -115,7 +115,7 @@ func (q *queue) connect() (*amqp.Connection, error) {
 	}
 	conn, err := amqp.Dial(q.url)
 	if err == nil {
-		q.conn = conn // otherwise Close needs the one before
+		q.conn = conn // after an error, q.conn stays set, because Close needs it
 	}
 	return conn, err
 }
@@ -186,8 +186,8 @@ func (q *queue) Plant(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// Forge publishes messages to the queue of dead letters that are not dead letters, or that lack
-// a part.
+// Forge publishes messages to the queue of the dead letters. Some are not dead letters, and others
+// lack a part.
 func (q *queue) Forge(ctx context.Context, keys []string) error {
 	const dead = "retry-dead-letter"
 	for i, key := range keys {
@@ -223,8 +223,8 @@ func (q *queue) ready(name string) (n int, err error) {
 	return n, err
 }
 
-// Open returns how many jobs wait for a worker. It need not count those with a
-// worker, because the worker finishes them before it stops.
+// Open returns how many jobs wait for a worker. It need not count a job that a worker has, because
+// the worker finishes the job before it stops.
 func (q *queue) Open(context.Context) (int, error) { return q.ready(q.name) }
 
 func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error) {
@@ -255,12 +255,12 @@ func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error
 	return letters, q.untilDead(ctx, len(letters)+forged)
 }
 
-// untilDead waits until so many dead letters are in their queue again.
+// untilDead waits until n dead letters are in their queue again.
 func (q *queue) untilDead(ctx context.Context, n int) error {
 	p := retry.Policy{MaxElapsed: 10 * time.Second, Backoff: retry.Fixed(10 * time.Millisecond)}
 	return retry.Do(ctx, p, func(context.Context) error {
 		ready, err := q.ready(q.name + ".dead")
-		if err == nil && ready < n { // more if a killed process has given its own back
+		if err == nil && ready < n { // there are more than n if a killed process has given letters back
 			err = fmt.Errorf("%d of %d dead letters are back", ready, n)
 		}
 		return err
@@ -273,7 +273,7 @@ func (q *queue) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjo
 		return retryjob.RedriveResult{}, err
 	}
 	result, err := retries.Redrive(ctx, o)
-	if o.OnProgress != nil && !o.DryRun { // others may be killed meanwhile
+	if o.OnProgress != nil && !o.DryRun { // other processes may be killed meanwhile
 		return result, err
 	}
 	left := result.Skipped

@@ -14,7 +14,7 @@ import (
 	"github.com/goretry/retry/adapters/retryamqp"
 )
 
-// serve handles messages until ctx ends, or a connection does.
+// serve handles messages until ctx is done or a connection fails.
 func serve(ctx context.Context, policy retry.Policy, send func(context.Context, []byte) error) error {
 	retries, err := retryamqp.New(policy, "amqp://localhost", "orders")
 	if err != nil {

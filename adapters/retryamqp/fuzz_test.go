@@ -43,7 +43,7 @@ func FuzzMessage(f *testing.F) {
 			m, malformed := read(d)
 			if left := time.Until(m.due); left > 0 && malformed == nil {
 				require.LessOrEqual(t, left, longestDelay+24*time.Hour)
-				d = amqp.Delivery{MessageId: "7", Headers: m.publishing(m.attempt-1, nil).Headers} // its time has come
+				d = amqp.Delivery{MessageId: "7", Headers: m.publishing(m.attempt-1, nil).Headers} // the message is due now
 				continue
 			}
 			var o retryjob.Outcome

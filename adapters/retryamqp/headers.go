@@ -88,7 +88,7 @@ func leftOut(name string) bool {
 var ofTheDelivery = []string{
 	dueHeader, deadHeader, classesHeader, leftOutHeader,
 	"CC", "BCC", // RabbitMQ also sends the message to the queues in these headers
-	"x-death",                              // RabbitMQ drops messages dead-lettered in a circle
+	"x-death",                              // RabbitMQ drops a message if this header shows a cycle
 	"x-delivery-count",                     // quorum queues count deliveries here
 	"x-acquired-count",                     // quorum queues count here too, since RabbitMQ 4.3
 	"x-delay",                              // the plugin for delayed messages writes a negative delay

@@ -20,9 +20,9 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// handleBeside lets one worker handle a message and five good ones beside it until
-// the queue has so many dead letters, and returns how often each was handled, and the dead
-// letters. The worker must not fail.
+// handleBeside lets one worker handle the message odd and five good messages, until there are as
+// many dead letters as the parameter letters says. It returns how often each message was handled,
+// and the dead letters. The worker must not fail.
 func handleBeside(t *testing.T, q *queue, policy retry.Policy, odd amqp.Publishing, letters int) (runs map[string]int, dead []amqp.Delivery) {
 	t.Helper()
 	odd.MessageId, odd.DeliveryMode = "odd", amqp.Persistent
@@ -89,7 +89,7 @@ func TestAMessageThatCannotBeCopied(t *testing.T) {
 	notDue.Headers = amqp.Table{"big": large.Headers["big"], "retry-due": time.Now().Add(time.Hour).UnixMilli()}
 	wide := large
 	wide.Headers = amqp.Table{"many": amqp.Table{}}
-	for n := range 8_000 { // more than 8,192 the client does not read
+	for n := range 8_000 { // the client does not read a table with more than 8,192
 		wide.Headers["many"].(amqp.Table)[fmt.Sprintf("header-%06d", n)] = false // 16 bytes each
 	}
 	for name, row := range map[string]struct {
@@ -99,11 +99,11 @@ func TestAMessageThatCannotBeCopied(t *testing.T) {
 		reason  retry.Reason
 		says    string
 	}{
-		"a retry":           {large, retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Millisecond)}, 1, retry.ReasonPermanent, "retry: permanent error after 1 attempt: boom; it cannot be retried: queue "},
-		"a retry at once":   {large, retry.Policy{MaxAttempts: 9}, 1, retry.ReasonPermanent, "it cannot be retried"},
-		"its last failure":  {large, retry.Policy{MaxAttempts: 1}, 1, retry.ReasonExhausted, "retry: attempts exhausted after 1 attempt: boom"},
-		"it is not due":     {notDue, retry.Policy{MaxAttempts: 9}, 0, retry.ReasonPermanent, "the message is too large to be copied to another queue: its headers need 13"},
-		"thousands of them": {wide, retry.Policy{MaxAttempts: 9}, 1, retry.ReasonPermanent, "it cannot be retried"},
+		"a retry":                         {large, retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Millisecond)}, 1, retry.ReasonPermanent, "retry: permanent error after 1 attempt: boom; it cannot be retried: queue "},
+		"a retry at once":                 {large, retry.Policy{MaxAttempts: 9}, 1, retry.ReasonPermanent, "it cannot be retried"},
+		"the failure of the last attempt": {large, retry.Policy{MaxAttempts: 1}, 1, retry.ReasonExhausted, "retry: attempts exhausted after 1 attempt: boom"},
+		"a message that is not due":       {notDue, retry.Policy{MaxAttempts: 9}, 0, retry.ReasonPermanent, "the message is too large to be copied to another queue: its headers need 13"},
+		"8,000 headers":                   {wide, retry.Policy{MaxAttempts: 9}, 1, retry.ReasonPermanent, "it cannot be retried"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,7 +168,7 @@ func TestFramesThatJustFit(t *testing.T) {
 	}
 }
 
-// A worker that stops gives back what it cannot copy, and then the attempt counts.
+// A worker that stops gives a message back if it cannot copy the message. Then the attempt counts.
 func TestAMessageThatCannotBeCopiedIsGivenBack(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

@@ -32,7 +32,7 @@ func (r *Retries) Redrive(
 ) (retryjob.RedriveResult, error) {
 	return o.Walk("retryamqp", func(walk *retryjob.Walk) error {
 		return r.use(ctx, time.Second, func(w *worker) error {
-			return w.redrive(ctx, walk) // after use, the server takes back the skipped dead letters
+			return w.redrive(ctx, walk) // when `use` ends, the skipped messages go back to the queue
 		})
 	})
 }

@@ -115,7 +115,7 @@ func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) erro
 			}
 		}
 		err := w.wait(waits, m, o.Delay, m.attempt)
-		if errors.Is(err, errTooLarge) { // the policy has decided before this error
+		if errors.Is(err, errTooLarge) { // the policy allowed a retry before this error
 			p := w.policies.Of(m.Type)
 			p.Budget.Refund()
 			err = fmt.Errorf("%w; it cannot be retried: %w", retry.Unwrap(o.Err), retry.Unwrap(err))

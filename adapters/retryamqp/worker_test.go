@@ -37,15 +37,15 @@ func TestAMessageThatComesWhileAWorkerStops(t *testing.T) {
 	later := time.Now().Add(300 * 24 * time.Hour).UnixMilli()
 	for name, row := range map[string]struct {
 		headers amqp.Table
-		queue   string // where it is then
+		queue   string // the queue in which the message is at the end
 		reason  retry.Reason
 	}{
-		"a good one":                  {amqp.Table{}, "", retry.ReasonSuccess},
-		"one that is not due":         {amqp.Table{"retry-due": later}, ".wait.4026531840ms", ""},
-		"one without a time":          {amqp.Table{"retry-due": "never"}, "", retry.ReasonPermanent},
-		"one without classes":         {amqp.Table{"retry-classes": "["}, "", retry.ReasonPermanent},
-		"one without a count":         {amqp.Table{"retry-attempts": "x"}, "", retry.ReasonPermanent},
-		"one of a dead letter's past": {amqp.Table{"retry-dead-letter": "{}", "retry-attempts": int64(7)}, "", retry.ReasonSuccess},
+		"a good message":               {amqp.Table{}, "", retry.ReasonSuccess},
+		"a message that is not due":    {amqp.Table{"retry-due": later}, ".wait.4026531840ms", ""},
+		"an invalid time":              {amqp.Table{"retry-due": "never"}, "", retry.ReasonPermanent},
+		"invalid classes":              {amqp.Table{"retry-classes": "["}, "", retry.ReasonPermanent},
+		"an invalid count":             {amqp.Table{"retry-attempts": "x"}, "", retry.ReasonPermanent},
+		"the headers of a dead letter": {amqp.Table{"retry-dead-letter": "{}", "retry-attempts": int64(7)}, "", retry.ReasonSuccess},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,11 +62,11 @@ func TestAMessageThatComesWhileAWorkerStops(t *testing.T) {
 			defer stop()
 			require.NoError(t, retries.Consume(ctx, func(ctx context.Context, d amqp.Delivery) error {
 				assert.Equal(t, "first", d.MessageId)
-				sending.Lock() // the server does not hear that this worker stops
+				sending.Lock() // the server does not learn that this worker stops
 				defer sending.Unlock()
 				stop()
 				assert.NoError(t, q.publish(t.Context(), amqp.Publishing{MessageId: "second", DeliveryMode: amqp.Persistent, Headers: row.headers}))
-				assert.Eventually(t, func() bool { n, err := q.ready(q.name); return err == nil && n == 0 }, 20*time.Second, 10*time.Millisecond, "it is delivered")
+				assert.Eventually(t, func() bool { n, err := q.ready(q.name); return err == nil && n == 0 }, 20*time.Second, 10*time.Millisecond, "the message is delivered")
 				return nil
 			}))
 			if row.queue != "" {
@@ -152,8 +152,9 @@ func TestMaxElapsedOfAForgedBeginning(t *testing.T) {
 	}
 }
 
-// An operator deletes the queue of the dead letters while messages are handled. It is declared
-// again, and no dead letter is lost. The same holds for a Redrive and the work queue.
+// An operator deletes the queue of the dead letters while messages are handled. The queue is
+// declared again, and no dead letter is lost. The same happens if an operator deletes the work
+// queue during a Redrive.
 func TestTheQueueOfTheCopiesIsDeleted(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

@@ -41,8 +41,8 @@ type service struct {
 	stop    func()
 }
 
-// A notReadyError is not a failure for the server of newService. Its IsFailure compares only
-// the type of the error, as the example in asynq's documentation does.
+// A notReadyError is not a failure for the server of newService. The IsFailure of this server
+// compares only the type of the error, as the example in asynq's documentation does.
 type notReadyError struct{}
 
 func (*notReadyError) Error() string { return "not ready" }
@@ -92,8 +92,8 @@ func (l *logger) Info(...any)       {}
 func (l *logger) Warn(...any)       {}
 func (l *logger) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
 
-// end enqueues a task and waits. It returns the task once it is archived, or nil
-// once it is gone.
+// end enqueues a task, and waits until the task is archived or gone. It returns the archived task,
+// or nil if the task is gone.
 func (s *service) end(task *asynq.Task, opts ...asynq.Option) *asynq.TaskInfo {
 	s.Helper()
 	info, err := s.client.Enqueue(task, append(opts, asynq.Queue(s.name))...)
@@ -129,7 +129,7 @@ func TestReasonsOfArchivedTasks(t *testing.T) {
 	for name, row := range map[string]struct {
 		task *asynq.Task
 		do   error
-		want letter // zero: the task is gone
+		want letter // the zero letter means that the task is gone
 	}{
 		"a policy for the type": {retryasynq.NewTask("other", nil), errBoom,
 			letter{retry.ReasonNonRetryable, 1, "retry: not retryable after 1 attempt: boom"}},
@@ -184,7 +184,8 @@ func TestMaxElapsedOfATaskWithoutABeginning(t *testing.T) {
 	}
 }
 
-// For such a task, a decision is made fast, whatever its count of retries is.
+// If a task lacks the header with the first time, a decision is made fast, whatever the count of
+// retries is.
 func TestMaxElapsedOfAForgedCount(t *testing.T) {
 	d := map[int]retry.Reason{}
 	for _, retried := range []int{0, 3, 20_000, math.MaxInt32} {
@@ -231,8 +232,8 @@ func TestConfigureAgain(t *testing.T) {
 	assert.True(t, b.IsFailure(errBoom))
 }
 
-// A dead letter of a newer version may have a reason that this one does not know, and
-// middleware outside of this package's may have wrapped the error.
+// A dead letter of a newer version may have a reason that this version does not know. Other
+// middleware may have wrapped the error.
 func TestDeadLetterOf(t *testing.T) {
 	letter, err := json.Marshal(retryjob.DeadLetter{Reason: "too_tired", Attempts: 4, Err: "boom"})
 	require.NoError(t, err)
@@ -260,7 +261,7 @@ func TestDeadLetterOf(t *testing.T) {
 func TestIsFailure(t *testing.T) {
 	t.Parallel()
 	script := []error{&notReadyError{}, &notReadyError{}, &notReadyError{}, errBoom, &notReadyError{}, errBoom}
-	var retried []int // by run; one at a time
+	var retried []int // the count in each run; runs do not overlap
 	s := newService(t, func(ctx context.Context, _ *asynq.Task) error {
 		n, _ := asynq.GetRetryCount(ctx)
 		retried = append(retried, n)
@@ -281,7 +282,7 @@ func TestLimitsOfATaskThatIsNotReady(t *testing.T) {
 	for name, row := range map[string]struct {
 		policy retry.Policy
 		err    error
-		want   retry.Reason // "": it is not stopped
+		want   retry.Reason // "" if the task is not stopped
 	}{
 		"nothing":       {policy, notReady, ""},
 		"AttemptCap":    {with(func(p *retry.Policy) { p.AttemptCap = 1 }), notReady, ""},
@@ -356,7 +357,8 @@ func TestAsynqsTimeout(t *testing.T) {
 	d := s.letter(s.end(retryasynq.NewTask("mail", nil), asynq.Timeout(time.Second)))
 	assert.Equal(t, retry.ReasonExhausted, d.Reason)
 	assert.Equal(t, 2, d.Attempts)
-	// On a busy machine the timeout may pass before asynq calls the handler. It then counts an attempt.
+	// On a busy machine the timeout may pass before asynq calls the handler. Then asynq counts an
+	// attempt.
 	assert.NotEmpty(t, began)
 	assert.LessOrEqual(t, len(began), 2)
 }
@@ -365,7 +367,7 @@ func TestAsynqsTimeout(t *testing.T) {
 func TestOperators(t *testing.T) {
 	t.Parallel()
 	const again = "again"
-	runs := 0 // of the task that runs again, one at a time
+	runs := 0 // how often the task that runs again has run; runs do not overlap
 	s := newService(t, func(_ context.Context, task *asynq.Task) error {
 		if string(task.Payload()) != again {
 			return retry.After(time.Minute, errBoom)
@@ -435,9 +437,8 @@ func TestNewTask(t *testing.T) {
 	}
 }
 
-// If a worker is gone, or asynq does not wait for its handler, the task waits for
-// the longest delay that the attempt may have been given, rounded up to the next
-// full second.
+// If a worker is gone, or asynq does not wait for its handler, asynq does not know the delay of the
+// attempt. Then the task waits for the longest possible delay, rounded up to the next full second.
 func TestTheDelayWithoutADecision(t *testing.T) {
 	retries, err := retryasynq.New(retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(1500 * time.Millisecond), Jitter: retry.Proportional(0.5)})
 	require.NoError(t, err)
@@ -448,20 +449,20 @@ func TestTheDelayWithoutADecision(t *testing.T) {
 	task := asynq.NewTask("mail", nil)
 	limited := retryasynq.NewTask("mail", nil, asynq.MaxRetry(0))
 	for name, row := range map[string]struct {
-		at   time.Duration // after a full second
+		at   time.Duration // the time since a full second
 		n    int
 		task *asynq.Task
 		want time.Duration
 	}{
-		"at a full second":       {0, 0, task, 3 * time.Second}, // the longest is 2.25 s
-		"just after one":         {1, 0, task, 3*time.Second - 1},
-		"so that it fits":        {750 * time.Millisecond, 0, task, 2250 * time.Millisecond},
-		"so that it just misses": {750*time.Millisecond + 1, 0, task, 3250*time.Millisecond - 1},
-		"the last retry":         {0, 1, task, 3 * time.Second},
-		"used up":                {1, 2, task, 0},
-		"its own limit":          {1, 0, limited, 0},
-		"no delay":               {1, 0, asynq.NewTask("at once", nil), 0},
-		"no end":                 {0, 0, asynq.NewTask("long", nil), math.MaxInt64},
+		"at a full second":                                {0, 0, task, 3 * time.Second}, // the longest is 2.25 s
+		"just after a full second":                        {1, 0, task, 3*time.Second - 1},
+		"the longest delay ends at a full second":         {750 * time.Millisecond, 0, task, 2250 * time.Millisecond},
+		"the longest delay ends just after a full second": {750*time.Millisecond + 1, 0, task, 3250*time.Millisecond - 1},
+		"the last retry":                                  {0, 1, task, 3 * time.Second},
+		"used up":                                         {1, 2, task, 0},
+		"the task's own limit":                            {1, 0, limited, 0},
+		"no delay":                                        {1, 0, asynq.NewTask("at once", nil), 0},
+		"no end":                                          {0, 0, asynq.NewTask("long", nil), math.MaxInt64},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -128,7 +128,7 @@ func (q *queue) Plant(ctx context.Context, keys []string) error {
 // Forge archives tasks of three kinds: the last error is not a dead letter, the dead letter
 // describes another end, or the task names another queue.
 func (q *queue) Forge(ctx context.Context, keys []string) (err error) {
-	const lastErr, lastFailedAt, inQueue, letter = 7<<3 | 2, 11 << 3, 4<<3 | 2, `{"attempts":1,"reason":"permanent_error"}` // the first three are fields of asynq's message
+	const lastErr, lastFailedAt, inQueue, letter = 7<<3 | 2, 11 << 3, 4<<3 | 2, `{"attempts":1,"reason":"permanent_error"}` // the first three are tags of protobuf fields of asynq's message
 	text := func(field byte, s string) []byte { return append([]byte{field, byte(len(s))}, s...) }
 	client := q.redis.MakeRedisClient().(redis.UniversalClient)
 	defer func() { err = errors.Join(err, client.Close()) }()
@@ -210,9 +210,9 @@ func (q *queue) server(p retry.Policy, handle asynq.HandlerFunc) (*asynq.Server,
 		LogLevel:                 asynq.FatalLevel,
 	}
 	if q.recoverEvery > 0 {
-		// Work stops servers while tasks run. asynq gives a task back uncounted if its attempt ends
-		// later than ShutdownTimeout, even if the attempt then fails, so it would run again with the
-		// same number.
+		// Work stops servers while tasks run. If an attempt ends later than ShutdownTimeout, asynq gives
+		// the task back and does not count the attempt, even if the attempt fails. The task would then
+		// run again with the same number.
 		config.ShutdownTimeout = time.Minute
 	}
 	retries.Configure(&config)

@@ -22,9 +22,10 @@ const kept = time.Hour
 // Redrive runs the dead letters of a queue again. Each task gets all its attempts again, and
 // runs at the first full second after its time in o.Window. Redrive skips
 //
-//   - tasks that an operator has archived, unless this was in the second in which the last attempt
-//     failed;
-//   - tasks whose new ID or whose lock of asynq.Unique belongs to another task.
+//   - tasks that an operator has archived, unless the operator did so in the second in which the
+//     last attempt failed;
+//   - tasks whose new ID is the ID of another task;
+//   - tasks whose lock of asynq.Unique another task has.
 //
 // A task cannot go back if its data names another queue, or if asynq refuses the task. Redrive
 // leaves such a task and goes on with the others. The error of Redrive then names this task.
@@ -154,7 +155,8 @@ func (r redriver) move(
 	if err := r.enqueue(ctx, task, copyOf(task, d, fullSecond(due), id), id); err != nil {
 		if errors.Is(err, errTaken) {
 			err = nil
-		} else if r.redis.Ping(ctx).Err() == nil { // Redis works, so asynq refuses the task
+		} else if r.redis.Ping(ctx).Err() == nil {
+			// Redis works, so the error means that asynq refuses the task.
 			err = retryjob.Stuck(fmt.Errorf("task %.100s: %w", task.ID, err))
 		}
 		return false, err

@@ -60,7 +60,7 @@ func TestRedriveKeepsTheTask(t *testing.T) {
 	for _, other := range []struct {
 		payload string
 		headers map[string]string
-	}{ // tasks with the ID of the next copy that are not that copy
+	}{ // other tasks that have the ID of the next copy
 		{"hello", nil},
 		{"hello", map[string]string{"retry-redrive-of": "a~b~2"}},
 		{"hello", map[string]string{"retry-redrive-of": "a~b~2 " + end.Add(-time.Second).Format(time.RFC3339Nano)}}, // of an earlier life
@@ -75,8 +75,8 @@ func TestRedriveKeepsTheTask(t *testing.T) {
 	redrive(retryjob.RedriveResult{})
 }
 
-// The headers of a producer are there in each attempt, in the archived task, and after a
-// redrive, whatever they are called.
+// Each attempt, the archived task and the redriven task have the headers of the producer, whatever
+// the names of these headers are.
 func TestHeadersOfProducers(t *testing.T) {
 	t.Parallel()
 	headers := map[string]string{"x-tenant": "acme", "X-Tenant": "other", "traceparent": "00-1", "retry": "mine", "asynq": "mine"}
@@ -126,12 +126,12 @@ func TestADeadLetterOfAnEarlierEnd(t *testing.T) {
 	s.end(retryasynq.NewTask("mail", nil, asynq.TaskID("a")))
 	stop()
 	redrive(retryjob.RedriveOptions{}, skipped)
-	require.NoError(t, s.inspector.RunTask(s.name, "a")) // the operator has changed his mind, and it fails again
+	require.NoError(t, s.inspector.RunTask(s.name, "a")) // the operator runs the task again, and the task fails again
 	resume()
 	s.await("a", asynq.TaskStateArchived)
 	redrive(retryjob.RedriveOptions{DryRun: true}, retryjob.RedriveResult{Found: 1, Moved: 1})
 	for name, meanwhile := range map[string]func(){"archived": stop, "deleted": func() { assert.NoError(t, s.inspector.DeleteTask(s.name, "a")) }} {
-		_ = s.inspector.DeleteTask(s.name, "a") // it may be gone already
+		_ = s.inspector.DeleteTask(s.name, "a") // the task may be gone already
 		s.end(retryasynq.NewTask("mail", nil, asynq.TaskID("a")))
 		redrive(retryjob.RedriveOptions{Filter: func(retryjob.DeadLetter) bool { meanwhile(); return true }}, skipped)
 		_, err := s.inspector.GetTaskInfo(s.name, "a~1")
@@ -193,8 +193,8 @@ func (s *service) await(id string, state asynq.TaskState) (task *asynq.TaskInfo)
 	return task
 }
 
-// lockOf returns the key of the lock of the unique tasks of a type without a payload, and who
-// has it.
+// lockOf returns the key of the lock for unique tasks of type mail without a payload. The result
+// holder is the ID of the task that has the lock.
 func (s *service) lockOf(client redis.UniversalClient) (key, holder string) {
 	s.Helper()
 	key = "asynq:{" + s.name + "}:unique:mail:"
@@ -205,7 +205,7 @@ func (s *service) lockOf(client redis.UniversalClient) (key, holder string) {
 	return key, holder
 }
 
-// A redis connection that breaks before a command that names a key.
+// A breaking client fails at each command with a key that ends in at.
 type breaking struct {
 	asynq.RedisClientOpt
 	at string
@@ -243,21 +243,21 @@ func TestRedriveKeepsTheLockOfAUniqueTask(t *testing.T) {
 		moved  bool
 		holder string
 	}{
-		"it has the lock": {func(*service, redis.UniversalClient, string) {}, true, "a~1"},
+		"the task has the lock": {func(*service, redis.UniversalClient, string) {}, true, "a~1"},
 		"a redriver was killed before": {func(s *service, _ redis.UniversalClient, lock string) {
 			_, err := retryasynq.Redrive(s.Context(), breaking{s.redis, lock}, s.name, retryjob.RedriveOptions{Window: time.Hour})
 			assert.ErrorContains(s, err, errBroken.Error())
 		}, true, "a~1"},
 		"a redriver was killed after": {func(s *service, _ redis.UniversalClient, _ string) {
-			_, err := retryasynq.Redrive(s.Context(), breaking{s.redis, ":groups"}, s.name, retryjob.RedriveOptions{Window: time.Hour}) // only a deletion names that key
+			_, err := retryasynq.Redrive(s.Context(), breaking{s.redis, ":groups"}, s.name, retryjob.RedriveOptions{Window: time.Hour}) // only the deletion of a task uses this key
 			assert.ErrorContains(s, err, errBroken.Error())
 			_, err = s.inspector.GetTaskInfo(s.name, "a~1")
 			assert.NoError(s, err)
 		}, true, "a~1"},
-		"its time is over": {func(s *service, client redis.UniversalClient, lock string) {
+		"the lock has expired": {func(s *service, client redis.UniversalClient, lock string) {
 			assert.NoError(s, client.Del(s.Context(), lock).Err())
 		}, true, ""},
-		"another task has it": {func(s *service, client redis.UniversalClient, lock string) {
+		"another task has the lock": {func(s *service, client redis.UniversalClient, lock string) {
 			assert.NoError(s, client.Del(s.Context(), lock).Err())
 			_, err := s.client.Enqueue(retryasynq.NewTask("mail", nil, asynq.TaskID("b"), asynq.Unique(time.Hour), asynq.ProcessIn(time.Hour)), asynq.Queue(s.name))
 			assert.NoError(s, err)
@@ -329,7 +329,7 @@ func TestRedriveOfARedisThatHangs(t *testing.T) {
 	_, err := retryasynq.Redrive(ctx, deaf{s.redis, hangs}, s.name, retryjob.RedriveOptions{Window: time.Hour, Filter: func(retryjob.DeadLetter) bool {
 		if seen++; seen == 2 {
 			hangs.Store(true)
-			time.AfterFunc(50*time.Millisecond, func() { cancel(over) }) // while it waits for an answer
+			time.AfterFunc(50*time.Millisecond, func() { cancel(over) }) // while Redrive waits for an answer
 		}
 		return true
 	}})

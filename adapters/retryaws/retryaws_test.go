@@ -28,13 +28,13 @@ import (
 	"github.com/goretry/retry/adapters/retryaws"
 )
 
-// with returns an answer that fails.
+// with returns an answer that fails with a status and a code.
 func with(status int, code string, headers ...string) func(http.ResponseWriter, *http.Request, int) {
 	return func(w http.ResponseWriter, r *http.Request, _ int) { fail(w, r, status, code, headers...) }
 }
 
-// plain returns the configuration of a client with the SDK's own retries, which
-// make as many attempts as soon.
+// plain returns the configuration of a client with the SDK's own retries. This client makes as many
+// attempts as the policy that the function soon returns.
 func plain(cfg aws.Config) aws.Config {
 	cfg.APIOptions = nil
 	cfg.Retryer = func() aws.Retryer {
@@ -57,7 +57,7 @@ func TestTheTableOfTheSDK(t *testing.T) {
 		for _, tc := range []struct {
 			name     string
 			answer   func(http.ResponseWriter, *http.Request, int)
-			call     func(context.Context, aws.Config) error // nil: each of calls
+			call     func(context.Context, aws.Config) error // nil means each function in calls
 			attempts int
 		}{
 			{"500", with(500, "InternalError"), nil, 4},
@@ -117,7 +117,7 @@ func TestRetryAfterOfTheServer(t *testing.T) {
 			{"not a number", []string{"X-Amz-Retry-After", "soon"}, 0},
 			{"negative", []string{"X-Amz-Retry-After", "-70000"}, 0},
 			{"centuries", []string{"X-Amz-Retry-After", "9223372036854775807"}, math.MaxInt64},
-			{"the first 128 bytes", []string{"X-Amz-Retry-After", strings.Repeat("0", 123) + "70000999"}, 70 * time.Second},
+			{"only the first 128 bytes are read", []string{"X-Amz-Retry-After", strings.Repeat("0", 123) + "70000999"}, 70 * time.Second},
 		} {
 			for name, call := range calls {
 				s := &server{answer: func(w http.ResponseWriter, r *http.Request, _ int) { throttle(w, r, tc.headers...) }}
@@ -161,7 +161,7 @@ func TestTheQuotaOfTheSDK(t *testing.T) {
 	inBothModes(t, func(t *testing.T) {
 		s := &server{answer: with(503, "SlowDown")}
 		cfg := s.serve(t, retryaws.Middleware{Policy: soon(), Retryer: quota(4)})
-		for call, attempts := range []int{4, 2, 1} { // with 3 retries, 1 and none
+		for call, attempts := range []int{4, 2, 1} { // the quota has tokens for 3 retries, then 1, then 0
 			before := s.attempts()
 			err := calls["S3"](t.Context(), cfg)
 			assert.Equal(t, attempts, s.attempts()-before, "call %d", call)
@@ -179,7 +179,7 @@ func TestTheQuotaOfTheSDK(t *testing.T) {
 		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err), "%v", err)
 		assert.Equal(t, 4, s.attempts())
 
-		// Without a Retryer there is no quota. The SDK's would allow 100 retries.
+		// Without a Retryer there is no quota. The SDK's own quota would allow 100 retries.
 		s = &server{answer: with(503, "SlowDown")}
 		cfg = s.serve(t, retryaws.Middleware{Policy: soon()})
 		for range 50 {
@@ -281,7 +281,7 @@ func TestACallLeavesAsManyTokensAsTheSDK(t *testing.T) {
 					return cfg
 				})
 				three := soon()
-				three.MaxAttempts = 3 // as the SDK has by default
+				three.MaxAttempts = 3 // the default of the SDK
 				ours := left(func(s *server, r aws.Retryer) aws.Config {
 					return s.serve(t, retryaws.Middleware{Policy: three, Retryer: r})
 				})
@@ -344,8 +344,8 @@ func TestThePolicyOfAnOperation(t *testing.T) {
 	assert.Equal(t, "attempt=2; max=2", s.requests[1].attempt)
 }
 
-// Each attempt is numbered, signed and whole. The SDK corrects its clock after the first, and
-// sends the body from the reader's original position.
+// Each attempt is numbered, signed and whole. The SDK corrects its clock after the first attempt,
+// and sends the body from the reader's original position.
 func TestEachAttempt(t *testing.T) {
 	unlimited, body := soon(), strings.NewReader("header:payload")
 	unlimited.MaxAttempts = retry.Unlimited

@@ -79,7 +79,7 @@ func (s *server) serve(t testing.TB, middlewares ...retryaws.Middleware) aws.Con
 	return cfg
 }
 
-// calls makes a call of each service.
+// calls maps each service to a function that makes one call.
 var calls = map[string]func(context.Context, aws.Config) error{
 	"S3": func(ctx context.Context, cfg aws.Config) error {
 		out, err := newS3(cfg).GetObject(ctx, &s3.GetObjectInput{Bucket: aws.String("bucket"), Key: aws.String("key")})
@@ -203,8 +203,9 @@ func soon() retry.Policy {
 	return retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Millisecond)}
 }
 
-// inBothModes runs a test with the SDK's defaults of before v1.48.0 and with its newer ones. Since
-// v1.48.0 the SDK does not read the variable, and both runs have the newer defaults.
+// inBothModes runs a test with the SDK's old defaults, from before v1.48.0, and with its new
+// defaults. Since v1.48.0 the SDK does not read the environment variable, so both runs have the new
+// defaults.
 func inBothModes(t *testing.T, test func(t *testing.T)) {
 	for _, mode := range []string{"", "true"} {
 		t.Run("AWS_NEW_RETRIES_2026="+mode, func(t *testing.T) {
@@ -228,15 +229,16 @@ func TestTable(t *testing.T) {
 	})
 }
 
-// A certificate that is not trusted is tried once, as in retryhttp. The same is true with the
-// SDK's quota. The SDK alone tries it four times. A connection that is lost is retried.
+// If the certificate of a server is not trusted, a call makes one attempt, as in retryhttp. The
+// same is true with the SDK's quota. The SDK alone makes four attempts. A connection that is lost
+// is retried.
 func TestCertificateThatIsNotTrusted(t *testing.T) {
 	quota := awsretry.NewStandard()
 	for _, row := range []struct {
 		name       string
 		trusts     bool
 		middleware []retryaws.Middleware
-		want       int64 // connections
+		want       int64 // the number of connections
 	}{
 		{"not trusted", false, []retryaws.Middleware{{Policy: soon()}}, 1},
 		{"not trusted, with the SDK's quota", false, []retryaws.Middleware{{Policy: soon(), Retryer: quota}}, 1},

@@ -205,13 +205,12 @@ func failure(err error, retryable []connect.Code) retryrpc.Failure {
 	return f
 }
 
-// broken reports whether the connection broke before the answer was complete, and Connect did
-// not return unavailable. It may return unknown, internal or canceled, depending on where and
-// how the connection broke. For a connection that was reset it returns canceled, because on a
+// broken reports whether the connection broke before the answer was complete, and Connect did not
+// return unavailable. Connect may return unknown, internal or canceled, depending on where and how
+// the connection broke. For a connection that was reset, Connect returns canceled, because on a
 // server such a reset means that the client went away. grpc-go returns UNAVAILABLE in all these
-// cases, even if the server has begun to answer. So all these errors are retried like
-// unavailable. If the server reset only the HTTP/2 stream, both libraries derive the code from
-// the reset.
+// cases, even if the server has begun to answer. So all these errors are retried like unavailable.
+// If the server reset only the HTTP/2 stream, both libraries derive the code from the reset.
 func broken(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnknown, connect.CodeInternal, connect.CodeCanceled:
@@ -232,7 +231,7 @@ func untrusted(err error) bool {
 // wait returns the longest wait that the server asks for. named is false if the server asks for
 // no wait.
 func wait(err *connect.Error) (longest time.Duration, named bool) {
-	// With the status 403, the Verdict is Again if there is a valid Retry-After.
+	// For the status 403, AdviceOf returns the Verdict Again only if there is a valid Retry-After.
 	advice := retryhttp.AdviceOf(&http.Response{
 		StatusCode: http.StatusForbidden, Header: err.Meta(),
 	})

@@ -44,7 +44,7 @@ func TestCodes(t *testing.T) {
 		name   string
 		err    error
 		codes  []connect.Code
-		reason retry.Reason // of an interceptor with two attempts
+		reason retry.Reason // the Reason under a policy with two attempts
 		wait   time.Duration
 		text   string
 	}{

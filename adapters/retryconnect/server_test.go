@@ -33,7 +33,7 @@ type text = wrapperspb.StringValue
 // A server gives scripted answers and records what it receives.
 type server struct {
 	answer   func(ctx context.Context, attempt int) error
-	messages int // how many the server stream and the bidirectional one send before the answer
+	messages int // how many messages the two streams from the server send before the answer
 
 	mu       sync.Mutex
 	previous []string   // grpc-previous-rpc-attempts of each attempt
@@ -133,8 +133,8 @@ func (s *server) handler(options ...connect.HandlerOption) http.Handler {
 	return mux
 }
 
-// serve serves a handler on a port of 127.0.0.1 until the test ends, by HTTP/2
-// without TLS. It returns its URL and an HTTP client.
+// serve serves a handler on a port of 127.0.0.1 until the test ends, by HTTP/2 without TLS. It
+// returns the URL of the server and an HTTP client.
 func serve(t testing.TB, handler http.Handler) (url string, client *http.Client) {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(handler)

@@ -72,7 +72,7 @@ func (c conn) Failure(err error) retryrpc.Failure { return failure(err, c.codes)
 // A stream is a connect.StreamingClientConn that makes several attempts.
 type stream struct{ retryrpc.Stream }
 
-// last returns the last attempt. It always exists, because Dial cannot fail.
+// last returns the last attempt. There is always an attempt, because Dial cannot fail.
 func (s *stream) last() conn {
 	last, _ := s.Conn()
 	return last.(conn)

@@ -20,7 +20,7 @@ import (
 	"github.com/goretry/retry/adapters/retryconnect"
 )
 
-// attemptsOf returns how many attempts failed, 0 for a call that succeeded.
+// attemptsOf returns how many attempts failed. It returns 0 for a call that succeeded.
 func attemptsOf(err error) int {
 	var failed *retry.Error
 	errors.As(err, &failed)
@@ -32,7 +32,7 @@ func attemptsOf(err error) int {
 
 type connKey struct{}
 
-// cuts are the ways in which a connection ends before its answer does.
+// cuts are the ways in which a connection ends before the answer is complete.
 var cuts = map[string]func(*http.Request){
 	"closed": func(r *http.Request) { r.Context().Value(connKey{}).(*net.TCPConn).Close() },
 	"reset": func(r *http.Request) {
@@ -91,7 +91,7 @@ func TestABrokenConnectionIsRetried(t *testing.T) {
 				for protocol, options := range protocols {
 					for _, kind := range []string{"unary", "server stream", "client stream"} {
 						if sent == "all but the end" && kind != "unary" {
-							continue // its first message has arrived
+							continue // the first message of the stream has arrived
 						}
 						name := strings.Join([]string{sent, how, protocol, kind}, ", ")
 						url, client := cutter(t, http2, answer, cut)
@@ -123,7 +123,7 @@ func TestConnectionThatBreaksCounts(t *testing.T) {
 		{"unavailable by default", broken, nil, true},
 		{"unavailable in Codes", broken, []connect.Code{connect.CodeAborted, connect.CodeUnavailable}, true},
 		{"not in Codes", broken, []connect.Code{connect.CodeAborted}, false},
-		{"its own code in Codes", broken, []connect.Code{connect.CodeUnknown}, true},
+		{"the code of the error in Codes", broken, []connect.Code{connect.CodeUnknown}, true},
 		{"of the server's own client", connect.NewWireError(connect.CodeUnknown, net.ErrClosed), nil, false},
 		{"the caller's context", connect.NewError(connect.CodeCanceled, context.Canceled), nil, false},
 		{"no network error", failed(connect.CodeInternal), nil, false},
@@ -133,7 +133,7 @@ func TestConnectionThatBreaksCounts(t *testing.T) {
 	}
 }
 
-// A certificate that is not accepted is tried once, as by retryhttp.
+// If a certificate is not accepted, a call makes one attempt, as in retryhttp.
 func TestCertificate(t *testing.T) {
 	srv := httptest.NewTLSServer((&server{answer: failTimes(0, connect.CodeUnavailable)}).handler())
 	defer srv.Close()
@@ -149,9 +149,9 @@ func TestCertificate(t *testing.T) {
 		{"trusted", srv.URL, &tls.Config{RootCAs: pool}, 0},
 		{"an unknown authority", srv.URL, &tls.Config{RootCAs: x509.NewCertPool()}, 1},
 		{"another name", srv.URL, &tls.Config{RootCAs: pool, ServerName: "orders.test"}, 1},
-		{"no such host, which may start yet", "http://orders.invalid", nil, 4},
-		{"not there", "http://127.0.0.1:1", nil, 4},
-		{"no scheme that there is", "htp" + strings.TrimPrefix(plain, "http"), nil, 1},
+		{"an unknown host, which may start later", "http://orders.invalid", nil, 4},
+		{"nothing listens", "http://127.0.0.1:1", nil, 4},
+		{"an unknown scheme", "htp" + strings.TrimPrefix(plain, "http"), nil, 1},
 	} {
 		transport := &http.Transport{TLSClientConfig: row.client}
 		i := &retryconnect.Interceptor{Policy: soon(), Budgets: retryconnect.NoBudgets}
@@ -168,7 +168,7 @@ func TestCertificate(t *testing.T) {
 		transport.CloseIdleConnections()
 	}
 	wire := connect.NewWireError(connect.CodeUnavailable, x509.UnknownAuthorityError{})
-	assert.False(t, retry.IsPermanent(retryconnect.Mark(wire)), "what the certificate of another server did")
+	assert.False(t, retry.IsPermanent(retryconnect.Mark(wire)), "the certificate of another server caused this error")
 }
 
 // A message that is too large is not sent again, even if resource_exhausted is retried.

@@ -66,7 +66,7 @@ func hangs(ctx context.Context) (reconcile.Result, error) {
 
 // A run is a real controller whose reconciler follows a script, and then succeeds.
 type run struct {
-	began []time.Duration // of each attempt, since the start of the controller
+	began []time.Duration // when each attempt began, since the start of the controller
 	last  error           // what the controller got last
 	seen  int             // NumRequeues at the end
 }
@@ -113,7 +113,8 @@ func control(t *testing.T, policy retry.Policy, options controller.Options, scri
 	return r
 }
 
-// The queues of controller-runtime are its own, by default, and client-go's.
+// bothQueues runs a test with both queues of controller-runtime: its own queue, which is the
+// default, and the queue of client-go.
 func bothQueues(t *testing.T, name string, f func(t *testing.T, options controller.Options)) {
 	for queue, priority := range map[string]*bool{"": &yes, ", client-go's queue": &no} {
 		t.Run(name+queue, func(t *testing.T) {
@@ -130,7 +131,7 @@ func TestAttempts(t *testing.T) {
 		policy retry.Policy
 		script []result
 		began  []time.Duration
-		reason retry.Reason // "": it succeeds
+		reason retry.Reason // "" if the object succeeds
 		text   string
 	}{
 		"no limit is unlimited": {policy, five, []time.Duration{0, 100 * ms, 300 * ms, 700 * ms, 1500 * ms, 3100 * ms}, "", ""},
@@ -180,7 +181,7 @@ func TestAttempts(t *testing.T) {
 		bothQueues(t, name, func(t *testing.T, options controller.Options) {
 			policy := row.policy
 			if policy.Budget != nil {
-				policy.Budget = &retry.Budget{Size: policy.Budget.Size} // one for each queue
+				policy.Budget = &retry.Budget{Size: policy.Budget.Size} // a new Budget for each queue
 			}
 			r := control(t, policy, options, row.script)
 			assert.Equal(t, row.began, r.began)
@@ -207,8 +208,8 @@ func TestTheErrorOfARetry(t *testing.T) {
 	stop()
 	_, err = retries.Reconcile(stopping, web)
 	assert.ErrorIs(t, err, context.Canceled)
-	assert.NotErrorIs(t, err, reconcile.TerminalError(nil), "a controller that stops ends nothing")
-	assert.Equal(t, 1, retries.NumRequeues(web), "and counts nothing")
+	assert.NotErrorIs(t, err, reconcile.TerminalError(nil), "a controller that stops does not end the object")
+	assert.Equal(t, 1, retries.NumRequeues(web), "a controller that stops counts no failure")
 }
 
 // A change is reconciled at once, as the next attempt. After a TerminalError it is the first

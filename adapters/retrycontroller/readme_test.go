@@ -40,8 +40,8 @@ func (m *offline) GetControllerOptions() config.Controller {
 	return config.Controller{SkipNameValidation: &yes}
 }
 
-// The snippet of the README: the reconciler of an object fails twice, and is asked
-// again when the policy says.
+// This is the snippet of the README. The reconciler of an object fails twice, and is called again
+// after the delays of the policy.
 func TestREADMEController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

@@ -11,10 +11,10 @@ import (
 	"github.com/goretry/retry"
 )
 
-// LendBudget returns options for grpc.NewClient. They lend retries to each call: as many as the
-// Budgets of its context have left, but at most limit (see [retry.WithBudget] and
-// [BorrowBudget]). The metadata retry-budget says how many retries are lent. If the number is
-// 0, no service below retries.
+// LendBudget returns options for grpc.NewClient. They lend each call the retries that the Budgets
+// of its context have left, but at most limit retries (see [retry.WithBudget] and [BorrowBudget]).
+// The metadata retry-budget says how many retries are lent. If the number is 0, no service below
+// retries.
 //
 // Append these options to the options of [Interceptor.DialOptions]. Each attempt is then lent
 // the retries that are left when it starts. LendBudget needs DialOptions, because they disable

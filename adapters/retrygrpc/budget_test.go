@@ -128,7 +128,7 @@ func TestLeaseComesBack(t *testing.T) {
 						md, _ := metadata.FromIncomingContext(ctx)
 						assert.Equal(t, []string{"3"}, md.Get("retry-budget"))
 						assert.Equal(t, 2, budget.Left(), "meanwhile")
-						for _, value := range strings.Fields(report) { // two: a server that passes on a trailer
+						for _, value := range strings.Fields(report) { // there are two values if the server passes on a trailer
 							_ = grpc.SetTrailer(ctx, metadata.Pairs("retry-budget-spent", value))
 						}
 						return fails
@@ -136,7 +136,7 @@ func TestLeaseComesBack(t *testing.T) {
 					ctx := metadata.AppendToOutgoingContext(retry.WithBudget(t.Context(), budget), "retry-budget", "77") // is replaced
 					_ = call(ctx, dial(t, s.serve(t), retrygrpc.LendBudget(3)...))
 					if name == "bidirectional stream" && fails == nil {
-						left = 2 // it is read up to the first message, and has its lease until it ends
+						left = 2 // this stream has not ended yet, so its lease has not come back
 					}
 					assert.Equal(t, left, budget.Left())
 				})
@@ -209,7 +209,7 @@ func TestBorrow(t *testing.T) {
 			for err == nil {
 				_, err = stream.Recv()
 			}
-			assert.Equal(t, report, stream.Trailer().Get("retry-budget-spent"), "spent after its first message")
+			assert.Equal(t, report, stream.Trailer().Get("retry-budget-spent"), "the retries that were spent after the first message")
 		})
 	}
 }

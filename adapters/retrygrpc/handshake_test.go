@@ -25,7 +25,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// A certificate that is not accepted is tried once, by a gRPC client as by an HTTP client.
+// If a certificate is not accepted, a gRPC client makes one attempt, as an HTTP client does.
 func TestHandshake(t *testing.T) {
 	trusted := httptest.NewTLSServer(nil)
 	t.Cleanup(trusted.Close)
@@ -85,7 +85,7 @@ func failsWith(err error) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, err }
 }
 
-// attemptsOf returns how many attempts failed, 0 for a call that succeeded.
+// attemptsOf returns how many attempts failed. It returns 0 for a call that succeeded.
 func attemptsOf(err error) int {
 	var failed *retry.Error
 	errors.As(err, &failed)
@@ -110,7 +110,7 @@ func TestHandshakeOfAnotherServer(t *testing.T) {
 			assert.Equal(t, 4, attemptsOf(call(t.Context(), client)), "%s, with a header: %v", name, header)
 		}
 	}
-	assert.True(t, retry.IsPermanent(retrygrpc.Mark(status.Error(codes.Unavailable, text))), "Mark knows no origin")
+	assert.True(t, retry.IsPermanent(retrygrpc.Mark(status.Error(codes.Unavailable, text))), "Mark does not know where the error comes from")
 	assert.False(t, retry.IsPermanent(retrygrpc.Mark(status.Error(codes.Internal, text), codes.Internal)))
 	// With TLS 1.3 the server's alert races with the end of the connection, which may come first.
 	const preface = `connection error: desc = "error reading server preface: remote error: tls: %s"`
@@ -118,7 +118,7 @@ func TestHandshakeOfAnotherServer(t *testing.T) {
 	assert.False(t, retry.IsPermanent(retrygrpc.Mark(status.Errorf(codes.Unavailable, preface, "internal error"))))
 }
 
-// A server that hangs up in a handshake, or that is not there, may be there later.
+// A server that closes the connection in a handshake, or that does not listen, may work later.
 func TestHandshakeThatBreaks(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestMessageTooLarge(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_ = stream.Send(&grpc_testing.StreamingInputCallRequest{Payload: large}) // CloseAndRecv says more
+			_ = stream.Send(&grpc_testing.StreamingInputCallRequest{Payload: large}) // CloseAndRecv returns the reason
 			_, err = stream.CloseAndRecv()
 			return err
 		},
@@ -180,7 +180,7 @@ func TestMessageTooLarge(t *testing.T) {
 			s := &server{answer: failTimes(0, codes.OK), messages: 1, reply: 100}
 			err := call(t.Context(), dial(t, s.serve(t, row.server...), append(dialOptions(t, retries), row.client...)...))
 			assert.Equal(t, codes.ResourceExhausted, status.Code(err), "%s, %s: %v", row.name, name, err)
-			assert.LessOrEqual(t, attemptsOf(err), 1, "%s, %s: %v", row.name, name, err) // 0: Send itself fails
+			assert.LessOrEqual(t, attemptsOf(err), 1, "%s, %s: %v", row.name, name, err) // 0 attempts if Send itself fails
 			assert.LessOrEqual(t, s.attempts(), 1, "%s, %s", row.name, name)
 		}
 	}

@@ -175,7 +175,7 @@ func numbered(ctx context.Context, number, limit int) context.Context {
 
 // outgoing sets a number in the metadata for the server. It replaces values of the caller.
 func outgoing(ctx context.Context, key string, n int) context.Context {
-	md, ok := metadata.FromOutgoingContext(ctx) // a copy
+	md, ok := metadata.FromOutgoingContext(ctx) // md is a copy
 	if !ok {
 		md = metadata.MD{}
 	}

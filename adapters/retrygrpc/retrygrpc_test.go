@@ -91,7 +91,7 @@ func TestPushback(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		code   codes.Code
-		values []string // of the first attempt; the others have none
+		values []string // the values in the first attempt; later attempts have none
 		waits  []time.Duration
 		text   string
 	}{
@@ -100,7 +100,7 @@ func TestPushback(t *testing.T) {
 		{"a wait for RESOURCE_EXHAUSTED", codes.ResourceExhausted, []string{"7"}, []time.Duration{7 * time.Millisecond}, "permanent error after 2 attempts"},
 		{"a wait for a code that is not retried", codes.Internal, []string{"7"}, nil, "permanent error"},
 		{"a wait of centuries", codes.Unavailable, []string{"9223372036854775807"}, nil, "gave up after 1 attempt (Retry-After is 292 years"},
-		{"more than that", codes.Unavailable, []string{"9223372036854775808"}, nil, forbids + `["9223372036854775808"])`},
+		{"a wait above the largest integer", codes.Unavailable, []string{"9223372036854775808"}, nil, forbids + `["9223372036854775808"])`},
 		{"a retry is forbidden", codes.Unavailable, []string{"-1"}, nil, forbids + `["-1"])`},
 		{"not a number", codes.Unavailable, []string{"soon"}, nil, forbids + `["soon"])`},
 		{"nothing", codes.Unavailable, []string{""}, nil, forbids + `[""])`},
@@ -218,7 +218,7 @@ func TestAServiceConfigThatRetriesToo(t *testing.T) {
 	}
 }
 
-// 20 calls come one after the other. A server that asks for a wait refuses only one of them.
+// If a server asks for a wait, it refuses only one of 20 calls that follow each other.
 func TestRecipeGate(t *testing.T) {
 	s := &server{answer: func(_ context.Context, attempt int) error {
 		if attempt > 1 {

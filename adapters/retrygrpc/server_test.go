@@ -31,7 +31,7 @@ type server struct {
 
 	answer   func(ctx context.Context, attempt int) error
 	reply    int // the bytes in each message of StreamingOutputCall
-	messages int // how many StreamingOutputCall and FullDuplexCall send before the answer
+	messages int // how many messages StreamingOutputCall and FullDuplexCall send before the answer
 
 	mu       sync.Mutex
 	previous []string   // grpc-previous-rpc-attempts of each attempt

@@ -23,7 +23,8 @@ import (
 
 func payload(body string) *grpc_testing.Payload { return &grpc_testing.Payload{Body: []byte(body)} }
 
-// down and duplex open a stream to s, under a policy, or under soon.
+// down and duplex open a stream to s. If no policy is given, they use the policy that the function
+// soon returns.
 func (s *server) down(t *testing.T, policy ...retry.Policy) grpc.ServerStreamingClient[grpc_testing.StreamingOutputCallResponse] {
 	stream, err := s.start(t, retrygrpc.Interceptor{Policy: append(policy, soon())[0]}).StreamingOutputCall(t.Context(), &grpc_testing.StreamingOutputCallRequest{})
 	require.NoError(t, err)
@@ -127,7 +128,7 @@ func TestAStreamThatEndsWithoutAMessage(t *testing.T) {
 	}
 	assert.Equal(t, 2, s.attempts())
 	assert.Equal(t, 1, p.Budget.Left(), "the end of a stream is a success")
-	assert.Equal(t, []string{"2"}, stream.Trailer().Get("attempt"), "that of the last attempt")
+	assert.Equal(t, []string{"2"}, stream.Trailer().Get("attempt"), "the trailer of the last attempt")
 }
 
 // A message is kept for the next attempt, up to a limit, even after its stream has failed
@@ -143,10 +144,10 @@ func TestMessagesKeptForTheNextAttempt(t *testing.T) {
 	}{
 		{"exactly the limit", []int{most}, nil, 4, whole},
 		{"exactly the limit, in two", []int{most / 2, most/2 - 8}, nil, 4, whole},
-		{"a byte more", []int{most + 1}, nil, 1, tooMuch},
-		{"a byte more, in two", []int{most / 2, most/2 - 7}, nil, 1, tooMuch},
-		{"much more", []int{200 << 10, 200 << 10, 200 << 10}, nil, 1, tooMuch},
-		{"more in a wait", []int{8}, []int{most}, 1, "failure 1 (not retried: more than 256 KiB were sent)"},
+		{"a byte above the limit", []int{most + 1}, nil, 1, tooMuch},
+		{"a byte above the limit, in two", []int{most / 2, most/2 - 7}, nil, 1, tooMuch},
+		{"far above the limit", []int{200 << 10, 200 << 10, 200 << 10}, nil, 1, tooMuch},
+		{"above the limit in a wait", []int{8}, []int{most}, 1, "failure 1 (not retried: more than 256 KiB were sent)"},
 	} {
 		s, p := &server{answer: alwaysFail(codes.Unavailable)}, soon()
 		p.Budget = &retry.Budget{Size: 5}
@@ -230,11 +231,11 @@ func TestTheTimeoutOfAStream(t *testing.T) {
 	assert.Equal(t, io.EOF, err, "the stream may take longer than its AttemptTimeout")
 }
 
-// A stub is a stream without a server. It delivers empty messages, and takes none.
+// A stub is a stream without a server. It delivers empty messages, and accepts none.
 type stub struct {
 	grpc.ClientStream
 	messages int
-	fails    error // what follows the messages
+	fails    error // the error after the messages
 }
 
 func (s *stub) RecvMsg(any) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/goretry/retry/adapters/retrygrpc"
 )
 
-// A policy for a name that no call has is not applied. If it forbids retries, the
-// calls that it is meant for are retried.
+// DialOptions refuses a policy for a name that no call has. If it accepted a misspelled name whose
+// policy forbids retries, the calls would be retried.
 func TestDialOptionsFails(t *testing.T) {
 	const write = `: write "/pkg.Service/Method", or "/pkg.Service/" for all other methods`
 	for name, want := range map[string]string{

@@ -62,7 +62,7 @@ func onBoth(t *testing.T, test func(t *testing.T, e jobtest.Engine, fewer int)) 
 	t.Run("newest", func(t *testing.T) {
 		t.Parallel()
 		e := engine(shared(t))
-		require.False(t, e.Forgets, "no exception is made for it")
+		require.False(t, e.Forgets, "the newest server gets no exception")
 		test(t, e, 5)
 	})
 }
@@ -137,7 +137,7 @@ var startShared = sync.OnceValues(func() (string, error) {
 	}
 	stopShared = func() error {
 		err := command.Process.Kill()
-		_ = command.Wait() // reports the kill
+		_ = command.Wait() // the error only reports the kill
 		return errors.Join(err, os.RemoveAll(directory))
 	}
 	policy := retry.Policy{MaxElapsed: 30 * time.Second, Backoff: retry.Fixed(50 * time.Millisecond)}
@@ -192,14 +192,14 @@ func version(url string) string {
 	return conn.ConnectedServerVersion()
 }
 
-// A queue is one stream for the jobs and one for their dead letters.
+// A queue is one stream for the jobs and another stream for their dead letters.
 type queue struct {
 	name string
 	conn *nats.Conn
 	js   jetstream.JetStream
 	dead jetstream.Stream
 
-	planted map[string]string // keys of messages whose dead letter may lack the data, by those of their letters
+	planted map[string]string // maps the Key of a dead letter that may lack the data to the key of its job
 }
 
 func open(ctx context.Context, url, name string) (*queue, error) {
@@ -218,9 +218,9 @@ func open(ctx context.Context, url, name string) (*queue, error) {
 	return q, err
 }
 
-// stream makes a stream. The server removes the directory of its streams with the
-// last of them, and fails to make one in that moment, which a parallel test may
-// hit.
+// stream makes a stream, and tries again if the server fails. With its last stream, the server also
+// removes the directory of all streams. If a parallel test makes a stream at this moment, the
+// server fails.
 func (q *queue) stream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
 	p := retry.Policy{MaxAttempts: 10, Backoff: retry.Fixed(10 * time.Millisecond)}
 	return retry.DoValue(ctx, p, func(ctx context.Context) (jetstream.Stream, error) {
@@ -248,7 +248,7 @@ func (q *queue) Plant(ctx context.Context, keys []string) error {
 		header := []string{"Retry-Due: never", "Retry-Due: 9999-12-31T23:59:59Z", retrynats.MaxAttemptsHeader + ": 0", "Retry-Dead-Letter: {}"}[i%4]
 		name, value, _ := strings.Cut(header, ": ")
 		switch i % 3 {
-		case 0: // 0 to 100 bytes less than can be
+		case 0: // 0 to 100 bytes below the maximum
 			msg.Data = append(msg.Data, make([]byte, int(q.conn.MaxPayload())-len(msg.Data)-i%101)...)
 		case 1:
 			msg.Header.Set("Big", strings.Repeat("x", 65_450))
@@ -264,7 +264,7 @@ func (q *queue) Plant(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// Forge publishes messages to the subject for dead letters. They are not dead letters, or they
+// Forge publishes messages to the subject for dead letters. These messages are not dead letters, or
 // name a subject that is not the consumer's.
 func (q *queue) Forge(ctx context.Context, keys []string) error {
 	const dead, forged = "Retry-Dead-Letter", `{"reason":"permanent_error"}`
@@ -333,7 +333,7 @@ func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error
 	}
 	for n := info.State.FirstSeq; n <= info.State.LastSeq; n++ {
 		msg, err := q.dead.GetMsg(ctx, n)
-		if errors.Is(err, jetstream.ErrMsgNotFound) { // it went back
+		if errors.Is(err, jetstream.ErrMsgNotFound) { // the dead letter was moved back
 			continue
 		}
 		if err != nil {
@@ -348,7 +348,7 @@ func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error
 		}
 		key := cmp.Or(keyOf(msg.Data), q.planted[d.Key])
 		if _, twice := letters[key]; twice || msg.Header.Get(retrynats.SubjectHeader) != q.name+".jobs" {
-			return nil, fmt.Errorf("a second dead letter of %s, or one of subject %q", key, msg.Header.Get(retrynats.SubjectHeader))
+			return nil, fmt.Errorf("a second dead letter of %s, or a dead letter of subject %q", key, msg.Header.Get(retrynats.SubjectHeader))
 		}
 		letters[key] = d
 	}

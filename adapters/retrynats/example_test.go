@@ -24,7 +24,7 @@ func serve(ctx context.Context, js jetstream.JetStream, policy retry.Policy, sen
 		return err
 	}
 	return retries.Consume(ctx, js, consumer, func(ctx context.Context, msg jetstream.Msg) error {
-		return send(ctx, msg.Data()) // retry.Permanent and retry.After where that is known
+		return send(ctx, msg.Data()) // may wrap errors with retry.Permanent or retry.After
 	})
 }
 

@@ -1,6 +1,6 @@
 package retrynats
 
-// For tests.
+// These functions are exported for tests.
 var (
 	Allowed = allowed
 	Matches = matches

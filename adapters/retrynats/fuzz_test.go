@@ -20,7 +20,7 @@ type delivery struct {
 	jetstream.Msg
 	meta   jetstream.MsgMetadata
 	header nats.Header
-	delay  time.Duration // of the last Nak
+	delay  time.Duration // the delay of the last Nak
 }
 
 func (d *delivery) Metadata() (*jetstream.MsgMetadata, error) { return &d.meta, nil }
@@ -60,7 +60,7 @@ func FuzzMessage(f *testing.F) {
 			d.header[dueHeader] = []string{due}
 		}
 		for deliveries := 0; len(out.letters) == 0; deliveries++ {
-			require.LessOrEqual(t, deliveries, 1+1+3) // a delivery 0, which no server makes, and one that puts it off
+			require.LessOrEqual(t, deliveries, 1+1+3) // plus delivery 0, which no server makes, and a delivery that only delays
 			w.attempt(t.Context(), d)
 			require.LessOrEqual(t, d.delay, 366*24*time.Hour)
 			d.meta.NumDelivered = max(d.meta.NumDelivered, d.meta.NumDelivered+1)

@@ -15,8 +15,8 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// A dead letter has the headers of its message, except those that instruct the
-// server. An invalid limit makes the message a dead letter.
+// A dead letter has the headers of its message, except headers that instruct the server. An invalid
+// limit makes the message a dead letter.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

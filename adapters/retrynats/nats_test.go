@@ -118,8 +118,8 @@ func TestALongAttempt(t *testing.T) {
 	assert.EqualValues(t, 1, runs.Load())
 }
 
-// Other messages are handled even while more messages wait for a retry than a
-// consumer may have unacknowledged by default.
+// While 1,100 messages wait for a retry, another message is handled. A consumer may have only 1,000
+// unacknowledged messages by default.
 func TestWaitingMessagesBlockNoOthers(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -151,20 +151,20 @@ func TestWaitingMessagesBlockNoOthers(t *testing.T) {
 func TestALargeMessage(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		below   int // max_payload, of the message
-		header  int // bytes of it that are a header
+		below   int // how many bytes the message is below max_payload
+		header  int // how many bytes of the message are a header
 		dead    int // the largest message in the stream of the dead letters; 0: any
 		leftOut string
 	}{
-		"as large as can be":             {0, 0, 0, "data"},
-		"one byte less":                  {1, 0, 0, "data"},
-		"100 bytes less":                 {100, 0, 0, "data"},
-		"room for all but the error":     {600, 0, 0, ""},
-		"its headers make it so":         {0, 20_000, 0, "headers"},
-		"as many headers as can be":      {500_000, 65_450, 0, "headers"},
-		"headers that leave some room":   {500_000, 64_000, 0, ""},
-		"the stream takes no such data":  {1_000_000, 0, 10_000, "data"},
-		"the stream takes no such error": {1_047_000, 0, 10_000, ""},
+		"the largest message":                 {0, 0, 0, "data"},
+		"one byte less":                       {1, 0, 0, "data"},
+		"100 bytes less":                      {100, 0, 0, "data"},
+		"room for all but the error":          {600, 0, 0, ""},
+		"large because of the headers":        {0, 20_000, 0, "headers"},
+		"the largest headers":                 {500_000, 65_450, 0, "headers"},
+		"headers that leave some room":        {500_000, 64_000, 0, ""},
+		"the stream does not take this data":  {1_000_000, 0, 10_000, "data"},
+		"the stream does not take this error": {1_047_000, 0, 10_000, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -220,7 +220,7 @@ func TestConsumeRefuses(t *testing.T) {
 	q := newQueue(t)
 	ctx := t.Context()
 	dead := q.name + ".dead"
-	require.NoError(t, q.js.DeleteStream(ctx, q.name)) // to replace it with one that allows any kind of consumer
+	require.NoError(t, q.js.DeleteStream(ctx, q.name)) // the next stream of this name allows any kind of consumer
 	_, err := q.js.CreateStream(ctx, jetstream.StreamConfig{Name: q.name, Subjects: []string{q.name + ".jobs", q.name + ".also"}})
 	require.NoError(t, err)
 	for name, row := range map[string]struct {
@@ -231,18 +231,18 @@ func TestConsumeRefuses(t *testing.T) {
 		"BackOff": {dead, func(c *jetstream.ConsumerConfig) {
 			c.BackOff, c.MaxDeliver = []time.Duration{time.Second}, 5
 		}, "BackOff replaces AckWait and ignores Nak: do not set BackOff"},
-		"MaxDeliver":        {dead, func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 5 }, "MaxDeliver is 5"},
-		"MaxAckPending":     {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 1000 }, "MaxAckPending is 1000"},
-		"the server's own":  {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 0 }, "MaxAckPending is 1000"},
-		"HeadersOnly":       {dead, func(c *jetstream.ConsumerConfig) { c.HeadersOnly = true }, "HeadersOnly is true"},
-		"MaxRequestExpires": {dead, func(c *jetstream.ConsumerConfig) { c.MaxRequestExpires = 999 * time.Millisecond }, "MaxRequestExpires is 999ms"},
+		"MaxDeliver":                  {dead, func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 5 }, "MaxDeliver is 5"},
+		"MaxAckPending":               {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 1000 }, "MaxAckPending is 1000"},
+		"MaxAckPending of the server": {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 0 }, "MaxAckPending is 1000"},
+		"HeadersOnly":                 {dead, func(c *jetstream.ConsumerConfig) { c.HeadersOnly = true }, "HeadersOnly is true"},
+		"MaxRequestExpires":           {dead, func(c *jetstream.ConsumerConfig) { c.MaxRequestExpires = 999 * time.Millisecond }, "MaxRequestExpires is 999ms"},
 		"PriorityGroups": {dead, func(c *jetstream.ConsumerConfig) {
 			c.PriorityPolicy, c.PriorityGroups = jetstream.PriorityPolicyOverflow, []string{"a"}
 		}, `PriorityGroups is ["a"]`},
-		"AckPolicy":          {dead, func(c *jetstream.ConsumerConfig) { c.AckPolicy = jetstream.AckAllPolicy }, "AckPolicy is AckAll"},
-		"no stream":          {"nowhere", func(*jetstream.ConsumerConfig) {}, `dead letters go to "nowhere"`},
-		"the stream's own":   {q.name + ".also", func(*jetstream.ConsumerConfig) {}, "use another stream for dead letters"},
-		"a consumer is gone": {dead, nil, "consumer not found"},
+		"AckPolicy":               {dead, func(c *jetstream.ConsumerConfig) { c.AckPolicy = jetstream.AckAllPolicy }, "AckPolicy is AckAll"},
+		"no stream":               {"nowhere", func(*jetstream.ConsumerConfig) {}, `dead letters go to "nowhere"`},
+		"a subject of the stream": {q.name + ".also", func(*jetstream.ConsumerConfig) {}, "use another stream for dead letters"},
+		"a consumer is gone":      {dead, nil, "consumer not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			retries, err := retrynats.New(quick, row.dead)
@@ -415,7 +415,7 @@ func TestMessagesTakenForAnswersOfTheServer(t *testing.T) {
 	require.NoError(t, err)
 	ctx, stop = context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer stop()
-	assert.NoError(t, retries.Consume(ctx, q.js, consumer, nil), "a deadline ends it, also while it waits after an error")
+	assert.NoError(t, retries.Consume(ctx, q.js, consumer, nil), "a deadline ends Consume even while it waits after an error")
 }
 
 // If Consume cannot tell the server a result, it calls OnError, and the message is
@@ -521,13 +521,13 @@ func TestADeadLetterWhoseIDIsTaken(t *testing.T) {
 	for name, row := range map[string]struct {
 		change  func(letter *nats.Msg)
 		taken   string // what Consume reports; "": nothing
-		letters int    // in the end
+		letters int    // the number of dead letters at the end
 	}{
-		"by itself":           {func(*nats.Msg) {}, "", 1},
-		"by other data":       {func(m *nats.Msg) { m.Data = []byte("other") }, "is different", 2},
-		"by another header":   {func(m *nats.Msg) { m.Header.Set("Trace", "7") }, "is different", 2},
-		"by no dead letter":   {func(m *nats.Msg) { m.Header.Del("Retry-Dead-Letter") }, "is different", 1},
-		"by one that is gone": {nil, "message not found", 1},
+		"an equal message":                    {func(*nats.Msg) {}, "", 1},
+		"other data":                          {func(m *nats.Msg) { m.Data = []byte("other") }, "is different", 2},
+		"another header":                      {func(m *nats.Msg) { m.Header.Set("Trace", "7") }, "is different", 2},
+		"a message that is not a dead letter": {func(m *nats.Msg) { m.Header.Del("Retry-Dead-Letter") }, "is different", 1},
+		"a message that is gone":              {nil, "message not found", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue(t)

@@ -17,9 +17,9 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// The first delivery of a message that was a dead letter only puts it off, due or not, and
-// its time counts from when it is due. A due time that cannot be read, or that is years away,
-// makes a dead letter.
+// The first delivery of a message that was a dead letter only delays the message, even if the
+// message is already due. MaxElapsed counts from the due time. If the due time cannot be read or is
+// years away, the message becomes a dead letter.
 func TestEarlyMessageWaitsAgain(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -50,8 +50,8 @@ func TestEarlyMessageWaitsAgain(t *testing.T) {
 	}
 }
 
-// A worker that is killed before it has put a message off, or whose clock is behind, uses
-// up none of its attempts.
+// A message loses no attempt if its worker is killed before it has delayed the message, or if the
+// clock of its worker is slow.
 func TestAMessageThatIsDeliveredEarly(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -73,8 +73,8 @@ func TestAMessageThatIsDeliveredEarly(t *testing.T) {
 	assert.Equal(t, 1, <-attempts)
 }
 
-// The headers of a producer are there in each attempt, in the dead letter, and after a
-// redrive. NATS reserves the names that begin with Nats-.
+// Each attempt, the dead letter and the redriven message have the headers of the producer. NATS
+// reserves the names that begin with Nats-.
 func TestHeadersOfProducers(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -103,9 +103,9 @@ func TestHeadersOfProducers(t *testing.T) {
 	}
 }
 
-// What a dead letter says is not trusted. Its message goes only to a subject of the
-// consumer's messages, and a letter that cannot go back, or that another Redrive has moved,
-// ends no Redrive.
+// The content of a dead letter is not trusted. Its message goes only to a subject of the consumer's
+// messages. Redrive goes on after a dead letter that cannot go back, and after a dead letter that
+// another Redrive has moved.
 func TestRedriveOfAStrangersLetters(t *testing.T) {
 	t.Parallel()
 	payroll, owner := fmt.Sprintf("PAYROLL_%d", time.Now().UnixNano()), newQueue(t)
@@ -116,17 +116,17 @@ func TestRedriveOfAStrangersLetters(t *testing.T) {
 		subject string
 		header  nats.Header
 		full    bool
-		want    string // "": it goes back
+		want    string // "" if the message goes back
 	}{
-		"its own":              {".jobs", nil, false, ""},
-		"no subject":           {"", nil, false, `header Retry-Subject is ""`},
-		"the server's API":     {"$JS.API.STREAM.DELETE." + payroll, nil, false, `which is not one of the consumer's subjects`},
-		"another stream":       {payroll + ".pay", nil, false, `which is not one of the consumer's subjects`},
-		"an inbox":             {"_INBOX.x", nil, false, `header Retry-Subject is "_INBOX.x"`},
-		"a wildcard":           {".*", nil, false, "which is not one of"},
-		"another protocol":     {".jobs 0\r\n\r\nPUB x", nil, false, "which is not one of"},
-		"too large to go back": {".jobs", nil, true, "nats: maximum payload exceeded"},
-		"without its data":     {".jobs", nats.Header{"Retry-Left-Out": {"data"}}, false, `the dead letter lacks the "data" of its message`},
+		"a subject of the consumer": {".jobs", nil, false, ""},
+		"no subject":                {"", nil, false, `header Retry-Subject is ""`},
+		"the server's API":          {"$JS.API.STREAM.DELETE." + payroll, nil, false, `which is not one of the consumer's subjects`},
+		"another stream":            {payroll + ".pay", nil, false, `which is not one of the consumer's subjects`},
+		"an inbox":                  {"_INBOX.x", nil, false, `header Retry-Subject is "_INBOX.x"`},
+		"a wildcard":                {".*", nil, false, "which is not one of"},
+		"another protocol":          {".jobs 0\r\n\r\nPUB x", nil, false, "which is not one of"},
+		"too large to go back":      {".jobs", nil, true, "nats: maximum payload exceeded"},
+		"without its data":          {".jobs", nats.Header{"Retry-Left-Out": {"data"}}, false, `the dead letter lacks the "data" of its message`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -141,7 +141,7 @@ func TestRedriveOfAStrangersLetters(t *testing.T) {
 					maps.Copy(letter.Header, row.header)
 				}
 				letter.Header.Set(retrynats.SubjectHeader, subject)
-				if n == 0 && row.full { // as large as the server takes it, and its copy needs more
+				if n == 0 && row.full { // as large as the server accepts, and the copy would be larger
 					letter.Data = make([]byte, int(q.conn.MaxPayload())-headerSize(letter.Header))
 				}
 				_, err := q.js.PublishMsg(t.Context(), letter)
@@ -158,7 +158,7 @@ func TestRedriveOfAStrangersLetters(t *testing.T) {
 				assert.ErrorContains(t, err, row.want)
 				assert.Equal(t, retryjob.RedriveResult{Found: 3, Moved: 2, Skipped: 1}, result)
 			}
-			assert.Eventually(t, func() bool { // the consumer counts what its stream has a moment later
+			assert.Eventually(t, func() bool { // the consumer counts a new message a moment after its stream
 				n, err := q.Open(t.Context())
 				return err == nil && n == map[bool]int{true: 3, false: 2}[row.want == ""]
 			}, 10*time.Second, 10*time.Millisecond)
@@ -244,10 +244,10 @@ func TestRedriveAfterACopy(t *testing.T) {
 		handled   bool
 		want      retryjob.RedriveResult
 	}{
-		"equal":          {"a", "2026-11-22T20:15:00Z", false, moved},
-		"equal, handled": {"a", "2026-11-22T20:15:00Z", true, moved},
-		"other data":     {"b", "2026-11-22T20:15:00Z", false, skipped},
-		"of no redriver": {"a", "", false, skipped},
+		"equal":                        {"a", "2026-11-22T20:15:00Z", false, moved},
+		"equal, handled":               {"a", "2026-11-22T20:15:00Z", true, moved},
+		"other data":                   {"b", "2026-11-22T20:15:00Z", false, skipped},
+		"a copy that no redriver made": {"a", "", false, skipped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue(t)

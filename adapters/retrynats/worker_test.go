@@ -98,7 +98,7 @@ func TestAStoppedWorkerEndsItsPullsBeforeItGivesBack(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name string
-		held bool // the other worker has not yet asked when this one stops
+		held bool // whether one worker stops before the other asks for a message
 	}{{"a pull is open", false}, {"a pull is about to begin", true}} {
 		for round := range 3 {
 			t.Run(fmt.Sprint(row.name, round), func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestAStoppedWorkerEndsItsPullsBeforeItGivesBack(t *testing.T) {
 						return
 					}
 					<-ctx.Done()
-					select { // of an order that is wrong, the moment when it shows
+					select { // a worker in the wrong order gives a message back here
 					case <-w.gave:
 					case <-time.After(100 * time.Millisecond):
 					}
@@ -240,7 +240,7 @@ func TestAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		handle  func(ctx context.Context) error
-		left    int // messages that are delivered again
+		left    int // how many messages are delivered again
 		reports bool
 	}{
 		"a success":       {func(context.Context) error { return nil }, 0, true}, // the server gets the acknowledgment
@@ -299,7 +299,7 @@ func TestRedriveOfAServerThatHangs(t *testing.T) {
 	_, err = retries.Redrive(ctx, js, consumer, retryjob.RedriveOptions{Window: time.Hour, Filter: func(retryjob.DeadLetter) bool {
 		if seen++; seen == 2 {
 			hangs.Store(true)
-			time.AfterFunc(50*time.Millisecond, cancel) // while it waits for an answer
+			time.AfterFunc(50*time.Millisecond, cancel) // while Redrive waits for an answer
 		}
 		return true
 	}})

@@ -100,13 +100,13 @@ func TestMetrics(t *testing.T) {
 		_ = retry.Do(canceled, p, failing())
 		attempts := 0
 		p.HealthyAfter, p.Budget = time.Minute, nil
-		_ = retry.Do(context.Background(), p, func(context.Context) error { // begins anew, and is one call
+		_ = retry.Do(context.Background(), p, func(context.Context) error { // the attempts count from 1 again within this one call
 			if attempts++; attempts == 2 {
 				time.Sleep(time.Minute)
 			}
 			return errRefused
 		})
-		assert.Equal(t, 4, attempts, "the second is the first of three again")
+		assert.Equal(t, 4, attempts, "after the second attempt, three attempts follow: it counts as the first")
 	})
 
 	metrics := collect(t, reader)
@@ -274,14 +274,14 @@ func TestErrorType(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"its type", named{}, "github.com/goretry/retry/adapters/retryotel_test.named"},
+		{"the type of the error", named{}, "github.com/goretry/retry/adapters/retryotel_test.named"},
 		{"the type of a pointer", errRefused, "*errors.errorString"},
 		{"wrapped by fmt", fmt.Errorf("call 17: %w", named{}), "github.com/goretry/retry/adapters/retryotel_test.named"},
 		{"marked", retry.Permanent(retry.After(time.Second, named{})), "github.com/goretry/retry/adapters/retryotel_test.named"},
 		{"the result of ErrorType", typed{errRefused}, "timeout"},
 		{"a status", fmt.Errorf("charge: %w", status(429)), "429"},
-		{"a call within a call", inner(inner(retry.Permanent(named{}))), "github.com/goretry/retry/adapters/retryotel_test.named"},
-		{"a call within, canceled before it began", retry.Do(canceled, retry.Policy{}, failing()), "*errors.errorString"},
+		{"the error of an inner call", inner(inner(retry.Permanent(named{}))), "github.com/goretry/retry/adapters/retryotel_test.named"},
+		{"an inner call that was canceled before it began", retry.Do(canceled, retry.Policy{}, failing()), "*errors.errorString"},
 		{"an empty Error", &retry.Error{}, "*retry.Error"},
 		{"a slice, which cannot be compared", many{}, "github.com/goretry/retry/adapters/retryotel_test.many"},
 	} {

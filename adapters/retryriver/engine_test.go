@@ -58,8 +58,8 @@ func engineAt(url string) jobtest.Engine {
 		Open: func(ctx context.Context, name string) (jobtest.Queue, error) { return open(ctx, url, name) },
 		Unit: 100 * time.Millisecond,
 		Late: 30 * time.Second, // because the machine may be busy
-		// If the leader is killed, electing another takes up to 21 s. It then
-		// looks for stuck jobs every 30 s.
+		// If the leader is killed, electing another takes up to 21 s. The new leader looks for stuck jobs
+		// every 30 s.
 		Lease:     rescueAfter + time.Minute,
 		Uncounted: true,
 		Classes:   true,

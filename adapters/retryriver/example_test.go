@@ -92,7 +92,7 @@ func ExampleRedrive() {
 	result, err := retryriver.Redrive(ctx, client, retryjob.RedriveOptions{
 		Filter: func(d retryjob.DeadLetter) bool { return strings.Contains(d.Err, "450 mailbox busy") },
 		Window: time.Hour,
-		DryRun: true, // first see what it would do
+		DryRun: true, // first see what Redrive would do
 	})
 	fmt.Println(result.Moved, err)
 }

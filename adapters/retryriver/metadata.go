@@ -61,7 +61,7 @@ func DeadLetterOf(job *rivertype.JobRow) (retryjob.DeadLetter, error) {
 		"retryriver: job %d is not a dead letter of this package: %w", job.ID, err)
 }
 
-// fieldsOf parses the metadata of a job. They are empty or a JSON object.
+// fieldsOf parses the metadata of a job. The metadata are empty or a JSON object.
 func fieldsOf(metadata []byte) (all map[string]json.RawMessage, err error) {
 	if len(metadata) > 0 {
 		err = json.Unmarshal(metadata, &all)

@@ -74,13 +74,13 @@ func TestADeadLetterOfAnEarlierEnd(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for name, then := range map[string]func(id int64){
-		"canceled while it runs": func(id int64) {
+		"the job is canceled while it runs": func(id int64) {
 			rerun(id)
 			<-began
 			_, err := s.client.JobCancel(t.Context(), id)
 			require.NoError(t, err)
 		},
-		"it succeeds": func(id int64) { rerun(id); <-began; outcome <- nil },
+		"the job succeeds": func(id int64) { rerun(id); <-began; outcome <- nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := bury()

@@ -106,14 +106,14 @@ func TestRedriveOfADatabaseThatHangs(t *testing.T) {
 	_, err = retryriver.Redrive(ctx, client, retryjob.RedriveOptions{Window: time.Hour, Filter: func(retryjob.DeadLetter) bool {
 		if seen++; seen == 2 {
 			hangs.Store(true)
-			time.AfterFunc(50*time.Millisecond, cancel) // while it waits for an answer
+			time.AfterFunc(50*time.Millisecond, cancel) // while Redrive waits for an answer
 		}
 		return true
 	}})
 	assert.ErrorIs(t, err, context.Canceled)
 	result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{Window: time.Hour})
 	require.NoError(t, err)
-	assert.Contains(t, []int{1, 2}, result.Moved) // PostgreSQL may have moved the second one
+	assert.Contains(t, []int{1, 2}, result.Moved) // PostgreSQL may have moved the second job
 }
 
 // If a row cannot go back, Redrive still goes on. In one row, the number of the attempt is

@@ -254,7 +254,7 @@ func TestNextRetryAfterTheWorkerDied(t *testing.T) {
 	for attempt, delay := range map[int]time.Duration{
 		1: retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Hour}, Jitter: retry.EqualJitter}.
 			Next(retry.Attempt{Number: 1, Seed: retry.SeedOf("7")}).Delay,
-		3: 0, // at once, so that a worker refuses it
+		3: 0, // at once, so that a worker ends the job
 	} {
 		row := &rivertype.JobRow{ID: 7, Attempt: attempt, MaxAttempts: 4, AttemptedAt: &attempted, ScheduledAt: attempted}
 		before := time.Now()

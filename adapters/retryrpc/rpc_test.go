@@ -122,10 +122,10 @@ func TestBudgetOfACall(t *testing.T) {
 		target Target
 		budget *retry.Budget
 	}{
-		"of the target":      {retry.Policy{}, Target{Name: "a:1", Own: &own}, of("a:1")},
-		"of another target":  {retry.Policy{}, Target{Name: "b:1", Own: &own}, of("b:1")},
-		"of the policy":      {retry.Policy{Budget: users}, Target{Name: "a:1", Own: &own}, users},
-		"that Budgets knows": {retry.Policy{}, Target{Name: "a:1", Own: &own, Budgets: func(string) *retry.Budget { return users }}, users},
+		"the budget of the target":        {retry.Policy{}, Target{Name: "a:1", Own: &own}, of("a:1")},
+		"the budget of another target":    {retry.Policy{}, Target{Name: "b:1", Own: &own}, of("b:1")},
+		"the budget of the policy":        {retry.Policy{Budget: users}, Target{Name: "a:1", Own: &own}, users},
+		"the budget that Budgets returns": {retry.Policy{}, Target{Name: "a:1", Own: &own, Budgets: func(string) *retry.Budget { return users }}, users},
 	} {
 		t.Run(name, func(t *testing.T) {
 			row.policy.MaxAttempts = 4
@@ -140,7 +140,7 @@ func TestBudgetOfACall(t *testing.T) {
 	}
 }
 
-// If Do did not report the end of a call to the Budgets, they would keep its target for ever.
+// If Do did not report the end of a call to the Budgets, they would keep its target forever.
 func TestATargetIsForgottenWhenItsCallsHaveEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var own retry.Budgets

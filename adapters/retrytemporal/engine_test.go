@@ -44,8 +44,8 @@ func TestKills(t *testing.T) {
 	jobtest.Kills(t, engine(10*time.Second), servers.Amount(t, "RETRY_KILLS", 25))
 }
 
-// If a worker stops, its attempts are handed out again at once, although the policy
-// and the server's bounds have a delay of an hour.
+// If a worker stops, the server starts its attempts again at once, although the policy and the
+// server's bounds have a delay of an hour.
 func TestAWorkerThatStops(t *testing.T) {
 	q, err := open(t.Context(), "stopping", time.Minute)
 	require.NoError(t, err)
@@ -247,6 +247,6 @@ func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error
 }
 
 func (q *queue) Close(context.Context, bool) error {
-	q.client.Close() // the server keeps everything in memory
+	q.client.Close() // nothing to remove: the server keeps its data in memory
 	return nil
 }

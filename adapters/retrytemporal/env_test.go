@@ -60,7 +60,7 @@ func (e *activityCall) waits() (waits []time.Duration) {
 	return waits
 }
 
-// quiet logs nothing.
+// quiet is a logger that logs nothing.
 type quiet struct{}
 
 func (quiet) Debug(string, ...any) {}
@@ -95,8 +95,7 @@ func TestTable(t *testing.T) {
 		"Enter refuses the first attempt": once, "Enter refuses a retry": once})
 }
 
-// asRetryError converts the error that a workflow gets to one like those of
-// retry.Do.
+// asRetryError converts the error that a workflow gets to an error like the errors of retry.Do.
 func asRetryError(t testing.TB, err error) error {
 	if err == nil {
 		return nil

@@ -58,9 +58,9 @@ func Example() {
 	// attempts_exhausted - retry: attempts exhausted after 4 attempts: no stock
 }
 
-// Temporal has no dead letters. This program starts failed workflows again, with their
-// first input, spread over an hour. It may be killed, and run again: Temporal starts an ID
-// again only if its last run has failed.
+// Temporal has no dead letters. This program starts failed workflows again, with their first input,
+// spread over an hour. It may be killed, and run again: Temporal starts a workflow ID again only if
+// its last run has failed.
 func Example_redrive() {
 	ctx := context.Background()
 	c, err := client.Dial(client.Options{})

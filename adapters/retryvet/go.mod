@@ -1,5 +1,5 @@
-// A module of its own, so that golangci-lint, which builds it in, gets nothing else
-// of the library's tool.
+// A module of its own, because golangci-lint imports it and should not require the rest of the
+// command.
 module github.com/goretry/retry/adapters/retryvet
 
 go 1.26.0

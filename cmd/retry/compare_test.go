@@ -21,7 +21,7 @@ import (
 )
 
 // A program may add functions to the policy of a file. If these functions decide the retries of a call,
-// the call is counted apart and does not differ from the policy.
+// the call is counted separately and does not differ from the policy.
 func TestCompareCountsDecisionsOfCode(t *testing.T) {
 	const policy = "{max_attempts: 3, backoff: {type: fixed, base: 1m}}"
 	const checked, skipped, byCode = "1 checked, 0 skipped, 0", "0 checked, 1 skipped, 0", "0 checked, 0 skipped, 1"
@@ -100,9 +100,9 @@ func reportOf(out string) string {
 	return strings.TrimSpace(report) + "\n"
 }
 
-// The logs that examples, packages and adapters write in their own tests follow their policies.
-// They do so after each prefix, and wherever a rotation or a crash cuts them. Each example and
-// adapter has a log, or a reason why it has none.
+// The logs that examples, packages and adapters write in their own tests follow their policies. The
+// logs also follow their policies if each line has a prefix, and wherever a rotation or a crash
+// cuts a log. Each example and adapter has a log, or a reason why it has none.
 func TestCompareAcceptsCorrectLogs(t *testing.T) {
 	for _, pattern := range []string{"../../adapters/retry*/*.go", "../../examples/*/*.go", "../../examples/*/*/*.go"} {
 		sources, err := filepath.Glob(pattern)

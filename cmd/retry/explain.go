@@ -203,7 +203,7 @@ func (x *explanation) read(names []string) error {
 	return nil
 }
 
-// nothing says why no call of the log is selected.
+// nothing returns the reason why no call of the log is selected.
 func (x *explanation) nothing() string {
 	if x.sum.Events > 0 {
 		return "no call has the key, the source and the time that the flags select"

@@ -1,5 +1,5 @@
-// The operator's tool. It is a module because it reads YAML, and has no replace
-// because go install takes none that has one: see ../go.work.
+// The command is a module because it requires a YAML library. It has no replace, because go install
+// refuses a module that has a replace: see ../go.work.
 module github.com/goretry/retry/cmd/retry
 
 go 1.26.0

@@ -28,7 +28,7 @@ func TestLintReportsOtherFilesIfOneCannotBeRead(t *testing.T) {
 
 // Lint follows links: a directory may be a link, and may contain links, even to itself. Lint opens
 // neither a pipe in a directory nor a link to a device, because these may never end. A pattern
-// stands only for files and directories.
+// matches only files and directories.
 func TestLintFollowsLinks(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("links need a privilege on Windows")

@@ -33,7 +33,6 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/printable"
 )
 
-// The exit statuses.
 const (
 	ok     = 0
 	found  = 1 // the command found something wrong, or a file does not parse
@@ -79,8 +78,8 @@ type command struct {
 
 var commands []*command
 
-// init fills the list. A declaration with the commands would be a cycle, because their functions
-// use the list.
+// init fills the list. A declaration that lists the commands would be an initialization cycle,
+// because their functions use the list.
 func init() {
 	commands = []*command{planCommand, lintCommand, explainCommand, simulateCommand, vetCommand}
 }

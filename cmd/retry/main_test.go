@@ -105,8 +105,8 @@ func TestWorkspaceReplacesTheModulesOfTheCommand(t *testing.T) {
 	assert.Empty(t, modules("go.mod", `(?m)^(replace)`), "go install refuses a module that has a replace")
 }
 
-// A hook is a hook for pre-commit, as .pre-commit-hooks.yaml defines it, or with the settings of
-// a repository that uses it.
+// A hook is an entry of .pre-commit-hooks.yaml, or an entry in the settings of a repository that
+// uses pre-commit.
 type hook struct {
 	ID, Entry, Language string
 	Files               string
@@ -138,7 +138,7 @@ func TestHookReportsFaults(t *testing.T) {
 		users = append(users, repositories[0].Hooks...)
 	}
 	require.Len(t, users, 2)
-	whole := users[1] // with pass_filenames: false, and the directory after the path
+	whole := users[1] // this user sets pass_filenames: false and adds a directory to args
 	whole.PassFilenames, whole.Args = new(bool), append(slices.Clone(whole.Args), "config")
 	users = append(users, whole)
 
@@ -178,7 +178,7 @@ func TestCommandCanBeInstalledFromACheckout(t *testing.T) {
 	dependencies := readHook(t).Dependencies
 	require.Len(t, dependencies, 1)
 	for _, test := range []struct{ name, dir, arg string }{
-		{"in its directory", ".", "."},
+		{"in the directory of the command", ".", "."},
 		{"by pre-commit", "../..", dependencies[0]},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestNamesOfFilesArePrintable(t *testing.T) {
 	}
 }
 
-// A full is an output on a full disk.
+// full is an output whose disk is full.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }

@@ -136,11 +136,11 @@ func TestVetFixesThisModule(t *testing.T) {
 		name, args, work string
 		status           int
 	}{
-		{"a module beside it", "beside", dir + "/go.work", 2},
-		{"a module within it", "./inner", dir + "/go.work", 2},
-		{"a file that a link leads out to", "./linked", "off", 2},
+		{"a module next to the current module", "beside", dir + "/go.work", 2},
+		{"a module inside the current module", "./inner", dir + "/go.work", 2},
+		{"a link to a file outside of the module", "./linked", "off", 2},
 		{"a file of another directory", filepath.Join(other, "linked.go"), "off", 2},
-		{"a file that a link leads to within it", "-diff ./within", "off", 1},
+		{"a link to a file inside the module", "-diff ./within", "off", 1},
 		{"the standard library", "io", "off", 2},
 		{"this package", ".", dir + "/go.work", 0},
 	} {
@@ -168,10 +168,10 @@ func TestVetPrintsNoCommands(t *testing.T) {
 	for _, test := range []struct{ name, file, want string }{
 		{"for a terminal", "\x1b[31mred.go", "?[31mred.go:3:"},
 		{"for a terminal, in one byte", "a\u009b2Jb.go", "a?2Jb.go:3:"},
-		{"that reverses text", "a\u202eog.b", "a?og.b:3:"},
+		{"for text in reverse", "a\u202eog.b", "a?og.b:3:"},
 		{"for GitHub", "::error title=x.go", "./::error title=x.go:3:"},
 		{"for GitHub and Azure", "x##[error]##vso[y]z.go", "x#?[error]#?vso[y]z.go:3:"},
-		{"a plain one", "other.go", "other.go:3:"},
+		{"a plain name", "other.go", "other.go:3:"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			program(t, strings.Replace(mistaken, "func call(", "//line "+test.file+":2\nfunc call(", 1))
@@ -219,7 +219,8 @@ func TestVetNeedsGo(t *testing.T) {
 	assert.Contains(t, stderr, `exec: "go": executable file not found`)
 }
 
-// The arguments that go vet passes to its tool are told from the arguments of a user.
+// calledByVet distinguishes the arguments that go vet passes to its tool from the arguments of a
+// user.
 func TestCalledByVetRecognizesGoVet(t *testing.T) {
 	for _, test := range []struct {
 		args string

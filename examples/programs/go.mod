@@ -1,5 +1,5 @@
-// The programs that need more than the standard library. A module of its own, so
-// that what they need does not become a requirement of the library.
+// These programs import more than the standard library. They are in a module of their own, so that
+// their imports do not become requirements of the library.
 module github.com/goretry/retry/examples/programs
 
 go 1.26.0

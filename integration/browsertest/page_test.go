@@ -35,8 +35,8 @@ type browser struct {
 	ctx context.Context
 }
 
-// open starts a browser. The test fails at its end if the console has a message, which is an error of
-// a script, or something that the Content-Security-Policy of the page blocked.
+// open starts a browser. At the end, the test fails if the console has a message. A message is an
+// error of a script, or says what the Content-Security-Policy of the page has blocked.
 func open(t *testing.T) *browser {
 	program := os.Getenv("RETRY_TEST_CHROME")
 	if program == "" && os.Getenv("CI") == "true" {

@@ -121,7 +121,7 @@ var reads = map[string]func(text string) (decisions, error){
 	"temporal": readTemporal, "grpc": readGRPC, "envoy": readEnvoy, "istio": readIstio, "stepfunctions": readStepFunctions, "otel": readOTel,
 }
 
-// random returns settings.
+// random returns random settings of the system.
 func (s *system) random(r *rand.Rand) string {
 	var members []string
 	for _, key := range slices.Sorted(maps.Keys(s.Settings)) {
@@ -250,7 +250,7 @@ func readIstio(text string) (d decisions, err error) {
 	if p.Attempts < 0 {
 		return d, errors.New("attempts is negative")
 	}
-	if p.Attempts == 0 && (p.PerTryTimeout != nil || p.RetryOn != "" || p.RetryRemoteLocalities != nil) { // ValidateHTTPRetry
+	if p.Attempts == 0 && (p.PerTryTimeout != nil || p.RetryOn != "" || p.RetryRemoteLocalities != nil) { // as ValidateHTTPRetry of Istio
 		return d, errors.New("retries are off, and configured")
 	}
 	if p.Attempts == 0 {

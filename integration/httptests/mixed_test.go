@@ -173,7 +173,7 @@ func (s *mixed) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// A writer compresses if the client accepts it, and flushes after each Write.
+// A writer compresses the answer if the client accepts this, and flushes after each Write.
 type writer struct {
 	http.ResponseWriter
 	zip *gzip.Writer

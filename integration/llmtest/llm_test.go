@@ -120,8 +120,8 @@ func TestSDKs(t *testing.T) {
 	}
 }
 
-// The documentation says about the retries of an SDK: they ignore an error event in a stream; if they
-// are on, the attempts multiply; if they are off, a JSON body that breaks off needs LLM.
+// The retries of an SDK ignore an error event in a stream. If these retries are on, they multiply
+// with the attempts of the Transport. If they are off, only LLM retries a JSON body that breaks off.
 func TestRetriesOfTheSDKs(t *testing.T) {
 	for _, s := range sdks {
 		t.Run(s.name, func(t *testing.T) {

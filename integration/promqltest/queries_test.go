@@ -192,7 +192,7 @@ func call(ctx context.Context, p retry.Policy, failures int) {
 	})
 }
 
-// The results of the queries of the page while the service fails.
+// These are the results of the queries on the page while the service fails.
 var (
 	needRetry = map[string]float64{"payments": 0.2, "search": 0, "reports": 0, "orders": 0}
 	gaveUp    = map[string]float64{"payments attempts_exhausted": 1. / 15, "search budget_exhausted": 1. / 15, "reports invalid": 1. / 15, "orders borrowed_budget_exhausted": 1. / 15}

@@ -61,7 +61,8 @@ func openMariadb(t *testing.T, config *mysql.Config) *sql.DB {
 	return answering(t, sql.OpenDB(connector), must("RETRY_TEST_MARIADB"))
 }
 
-// postgresProxy starts a proxy to PostgreSQL. It returns the configuration of a connection through it.
+// postgresProxy starts a proxy to PostgreSQL. It returns the configuration of a connection through the
+// proxy.
 func postgresProxy(t *testing.T, c cut) (*pgx.ConnConfig, *proxy) {
 	config := postgresConfig(t)
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)

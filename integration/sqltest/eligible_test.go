@@ -15,7 +15,7 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// three are the databases whose SQL differs.
+// three lists the databases whose SQL differs.
 var three = []string{"sqlite", "postgres", "mariadb"}
 
 // A job is a row of the table. nil is NULL.

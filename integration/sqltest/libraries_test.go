@@ -117,8 +117,8 @@ func TestLibrariesWhenTheAnswerToCommitIsLost(t *testing.T) {
 			cut     cut
 			applied int
 		}{
-			{"before it is applied", cut{at: "COMMIT"}, 0},
-			{"after it is applied", cut{at: "COMMIT", afterAnswer: true}, 1},
+			{"before the transaction is applied", cut{at: "COMMIT"}, 0},
+			{"after the transaction is applied", cut{at: "COMMIT", afterAnswer: true}, 1},
 		} {
 			t.Run(lib.name+"/"+row.name, func(t *testing.T) {
 				t.Parallel()

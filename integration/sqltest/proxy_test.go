@@ -28,7 +28,8 @@ type proxy struct {
 func (p *proxy) arm() { p.done.Store(false) }
 
 // startProxy starts a proxy that runs until the test ends. The proxy looks for the words in each read
-// alone. This is enough, because a client writes a statement at once, and it fits into the buffer.
+// separately. This is enough, because a client writes a statement at once, and the statement fits
+// into the buffer.
 func startProxy(t *testing.T, c cut, network, address string) *proxy {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -129,8 +129,8 @@ func TestCachedPlan(t *testing.T) {
 	}
 }
 
-// GORM's TranslateError hides parts of the server's answer. With it, a COMMIT
-// through lib/pq that a deferred constraint refuses has an unknown outcome.
+// GORM's TranslateError hides parts of the server's answer. If it is set and a deferred constraint
+// refuses a COMMIT through lib/pq, the outcome is unknown.
 func TestGORMTranslateError(t *testing.T) {
 	for _, translate := range []bool{false, true} {
 		for database, unknown := range map[string]bool{"postgres": false, "lib/pq": translate} {

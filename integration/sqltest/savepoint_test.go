@@ -76,7 +76,7 @@ func andThen(first, second func(*testing.T, *sql.DB, string) step) func(*testing
 
 // The first attempt moves 10 from the first account, and then its transaction ends. Then the function
 // goes on in one of several ways. Tx never reports a success that was applied by half or twice. TxFunc
-// cannot notice it.
+// cannot notice that the transaction has ended.
 func TestFunctionThatGoesOn(t *testing.T) {
 	again := errors.New("something else")
 	ignores := func(error) error { return nil }

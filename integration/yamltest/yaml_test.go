@@ -35,7 +35,7 @@ var (
 
 	libraries = []library{v3, v4, goccyYAML, sigsYAML}
 
-	// The same libraries, with their options against unknown and duplicate keys.
+	// strict lists the libraries with their options against unknown and duplicate keys.
 	strict = []library{
 		{v3.name + " KnownFields", func(data []byte, v any) error {
 			dec := yamlv3.NewDecoder(bytes.NewReader(data))

@@ -99,7 +99,8 @@ func TestKeys(t *testing.T) {
 	}))
 }
 
-// Lists of mappings under keys that a user chose, with a policy that retry itself refuses.
+// The user chooses the keys of the outer mapping. Their values are lists of mappings, and package
+// retry refuses a policy in these mappings.
 func TestDecodeListsAndNames(t *testing.T) {
 	var names []string
 	err := strict.Decode(new(int), []byte(`{"b": [{"n": 1}, null, {"n": "x"}], "a": [], "c": 7, "d": null}`), "strict", "", func(_ *int, m *strict.Mapping) {

@@ -42,9 +42,9 @@ func object(o retryflow.Outcome) map[string]any {
 	return m
 }
 
-// visible returns the mapping that expressions read under the name "outcome". In it, the header
-// retry-after is a number of seconds, even if the server sent a date. If retryhttp would ignore
-// the header, it is missing, so that default(…) sets the delay.
+// visible returns the mapping that expressions read under the name "outcome". In this mapping, the
+// header retry-after is a number of seconds, even if the server sent a date. The header is missing
+// if retryhttp would ignore it. Then default(…) sets the delay.
 func visible(o retryflow.Outcome) map[string]any {
 	m := object(o)
 	response, _ := m["http"].(map[string]any)

@@ -91,7 +91,7 @@ func ParseTasks(data []byte, source func() uint64) ([]Task, error) {
 	return tasks, nil
 }
 
-// ParseRules parses the rules of one task. data is the mapping of the task. It has its rules under
+// ParseRules parses the rules of one task. data is the mapping of the task. The rules are under
 // `eval`, under `spec.policy.rules`, or in the old form under `retry`. ParseRules does not return
 // the other keys. [ParsePlaybook] describes source.
 func ParseRules(data []byte, source func() uint64) (retryflow.Rules, error) {

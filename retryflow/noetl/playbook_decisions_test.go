@@ -22,8 +22,8 @@ import (
 	"github.com/goretry/retry/retryflow/noetl"
 )
 
-// decisions are the decisions of NoETL's own executors for our steps. Each step was played with
-// scripts of outcomes.
+// decisions are the decisions of NoETL's own executors for our steps. Scripts of outcomes were
+// played for each step.
 type decisions struct {
 	Base     map[string]any
 	Outcomes map[string]envelope
@@ -48,7 +48,7 @@ type decided struct {
 	End    string
 }
 
-// A played is one run of a task, as this package decided it.
+// played is one run of a task, with the decision of this package.
 type played struct {
 	task, outcome, do, next string
 	attempt, rule           int

@@ -241,11 +241,11 @@ func TestDocumentsThatAreBombs(t *testing.T) {
 		"rules of themselves":                {"- a: {eval: &a [*a]}", "contains itself"},
 		"else of itself":                     {"- a: {eval: [&a {else: *a}]}", "contains itself"},
 		"set_iter of itself":                 {"- a: {eval: [{else: {do: break, set_iter: &a {x: *a}}}]}", "contains itself"},
-		"a billion laughs":                   {laughs, "its aliases stand for more than 50000 values"},
-		"a billion merges":                   {merges, "its aliases stand for more than 50000 values"},
+		"a billion laughs":                   {laughs, "the aliases stand for more than 50000 values"},
+		"a billion merges":                   {merges, "the aliases stand for more than 50000 values"},
 		"a long label":                       {"- ? " + long + "\n  : {eval: [" + strings.Repeat("{exp: 1},", 200) + "]}", "a key has 300000 bytes: write at most 1024"},
-		"aliases of a list":                  {"- x: &x [" + strings.Repeat("1,", 6000) + "]\n" + strings.Repeat("- t: {x: *x}\n", 700), "its aliases stand for more than 50000 values"},
-		"aliases of a long text":             {"- a: {x: &x " + long + "}\n- b: {eval: [" + strings.Repeat("{expr: *x, do: fail},", 20) + "]}", "its aliases stand for more than 50000 values"},
+		"aliases of a list":                  {"- x: &x [" + strings.Repeat("1,", 6000) + "]\n" + strings.Repeat("- t: {x: *x}\n", 700), "the aliases stand for more than 50000 values"},
+		"aliases of a long text":             {"- a: {x: &x " + long + "}\n- b: {eval: [" + strings.Repeat("{expr: *x, do: fail},", 20) + "]}", "the aliases stand for more than 50000 values"},
 		"many faults":                        {"- a: {eval: [" + strings.Repeat("{exp: 1},", 200) + "]}", "do is missing"},
 		"deep lists":                         {"- a: {x: " + strings.Repeat("[", 100_000), "noetl: "},
 		"deep mappings":                      {"- a: {x: " + strings.Repeat("{a: ", 100_000), "noetl: "},
@@ -394,12 +394,12 @@ func TestRetryBlocks(t *testing.T) {
 		o    retryflow.Outcome
 		want bool
 	}{
-		"any error":             {1, retryflow.Outcome{Err: boom}, true},
-		"a success":             {1, retryflow.Outcome{}, false},
-		"retry_when":            {3, retryflow.Outcome{Err: boom, Data: data(503), Attempt: 1}, true},
-		"retry_when is false":   {3, retryflow.Outcome{Err: boom, Data: data(404), Attempt: 1}, false},
-		"its attempt":           {3, retryflow.Outcome{Err: boom, Data: data(503), Attempt: 4}, false},
-		"stop_when comes first": {3, retryflow.Outcome{Err: boom, Data: data(501), Attempt: 1}, false},
+		"any error":                    {1, retryflow.Outcome{Err: boom}, true},
+		"a success":                    {1, retryflow.Outcome{}, false},
+		"retry_when":                   {3, retryflow.Outcome{Err: boom, Data: data(503), Attempt: 1}, true},
+		"retry_when is false":          {3, retryflow.Outcome{Err: boom, Data: data(404), Attempt: 1}, false},
+		"retry_when reads the attempt": {3, retryflow.Outcome{Err: boom, Data: data(503), Attempt: 4}, false},
+		"stop_when comes first":        {3, retryflow.Outcome{Err: boom, Data: data(501), Attempt: 1}, false},
 		"retry_when is not evaluated after a success": {3, retryflow.Outcome{Data: data(503), Attempt: 1}, false},
 		"error is a text": {4, retryflow.Outcome{Err: boom}, true},
 		"another error":   {4, retryflow.Outcome{Err: errors.New("no")}, false},
@@ -498,7 +498,7 @@ func TestPlaybooksInOtherShapes(t *testing.T) {
 	assert.Equal(t, map[string]any{"kind": "http", "args": map[string]any{"x": 1}}, p.Steps[0].Tasks[0].Config)
 
 	_, err = noetl.ParsePlaybook("p.yaml", []byte("shared: &rules [{else: {do: break}}]\nworkflow: [{step: s, tool: {kind: http, eval: *rules}}]"), nil)
-	assert.NoError(t, err, "rules behind an alias are read")
+	assert.NoError(t, err, "rules in an alias are read")
 	p, err = noetl.ParsePlaybook("p.yaml", nil, nil)
 	assert.NoError(t, err)
 	assert.Equal(t, noetl.Playbook{}, p)

@@ -102,7 +102,7 @@ func (r *reader) document(data []byte) (*yaml.Node, error) {
 	}
 	sizes := map[*yaml.Node]int{}
 	if all := r.size(root, sizes); all-len(sizes)-len(data)/32 > maxAliased {
-		r.fault(place{line: root.Line}, "its aliases stand for more than %d values", maxAliased)
+		r.fault(place{line: root.Line}, "the aliases stand for more than %d values", maxAliased)
 	}
 	if err := r.err(); err != nil {
 		return nil, err

@@ -72,7 +72,7 @@ type trace struct {
 	runs     int
 	delays   []float64 // in seconds, between the attempts
 	result   string    // the last directive; "fail" if no attempts were left
-	reported string    // every fault, and the error
+	reported string    // the texts of all faults and of the error
 }
 
 // follow runs a task with these rules. The task returns one outcome after another, and repeats

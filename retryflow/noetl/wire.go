@@ -111,7 +111,8 @@ func backoffName(b retry.Backoff) string {
 // from the original event in these points:
 //
 //   - Errors have only their text.
-//   - Result and Data of the Outcome contain JSON values. Their numbers are [json.Number].
+//   - Result and Data of the Outcome contain JSON values. The numbers in these values are
+//     [json.Number].
 //   - State of the Outcome and Backoff are nil.
 func ReadWire(data []byte) (retryflow.Event, error) {
 	var m struct {

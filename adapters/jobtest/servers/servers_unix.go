@@ -111,7 +111,7 @@ func RabbitMQ(t testing.TB) *Server {
 	t.Helper()
 	program := "/usr/lib/rabbitmq/bin/rabbitmq-server"
 	if _, err := os.Stat(program); err != nil {
-		// Of all programs with this name, only Debian's script changes the user.
+		// The program in /usr/lib does not change the user, but Debian's script in /usr/sbin does.
 		program = "rabbitmq-server"
 	}
 	s := create(t, program, "rabbitmq-server")

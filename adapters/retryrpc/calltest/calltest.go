@@ -56,7 +56,7 @@ type row struct {
 	reason   retry.Reason        // why the call ends
 }
 
-// The moments at which a row cancels the caller's context.
+// These are the moments at which a row cancels the caller's context.
 const (
 	before    = "before"
 	inAttempt = "in an attempt"

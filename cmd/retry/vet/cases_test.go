@@ -21,14 +21,14 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// TestCases runs the checks on programs whose authors did not know the checks. A misuse is found if a
-// check reports its line or its statement. Most of the missed misuses are found by other linters, or
-// do no harm in an outage. u04_elapsed_alone and e03_deploy are missed because MaxElapsed counts as an
-// end.
+// TestCases runs the checks on programs whose authors did not know the checks. A misuse is found if
+// a check reports its line or its statement. Most of the missed misuses are found by other linters,
+// or do no harm in an outage. u04_elapsed_alone and e03_deploy are missed because MaxElapsed counts
+// as a limit.
 //
-// A report in a correct program is a false alarm. The columns perCall and response list programs that
-// are correct only in the subject of their archive: they have a Transport for each call, or decode a
-// body without a look at the status.
+// A report in a correct program is a false alarm. The columns perCall and response list programs
+// that are correct only in the subject of their archive. These programs make a Transport for each
+// call, or decode a body without a look at the status.
 //
 // The archives paging and unseen are about idempotent, endless and held. The archives kept and
 // keptsealed are about percall and othermark.
@@ -129,8 +129,8 @@ func score(t *testing.T, archive *txtar.Archive) (found int, missed []string, al
 	return found, missed, alarms
 }
 
-// hit reports whether one of the positions is on the line with "// want: ", or in the innermost
-// statement of that line.
+// hit reports whether one of the reported positions is on the line with "// want: ", or in the
+// innermost statement of that line.
 func hit(t *testing.T, p *packages.Package, reported []token.Pos) bool {
 	file := p.Syntax[0]
 	var want token.Pos

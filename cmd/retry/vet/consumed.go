@@ -29,8 +29,8 @@ type consumption struct {
 	kind string // "reader", "rows", or "request"
 }
 
-// consequences maps each kind to a text: what happens in the second attempt, and what to write
-// instead.
+// consequences maps the kind of a consumption to a text. The text says what happens in the second
+// attempt, and what to write instead.
 var consequences = map[string]string{
 	"reader": "is empty from the second attempt on: keep the bytes outside, and make a reader of " +
 		"them in each attempt",
@@ -141,7 +141,7 @@ func (u *uses) comesFromOutside(op *operation, x ast.Expr) bool {
 		return false // the variable is always nil
 	}
 	value := u.value(id)
-	return value == nil || !u.isForeign(value) // rand.Reader is foreign, and has no end
+	return value == nil || !u.isForeign(value) // for example, rand.Reader has no end
 }
 
 // isForeign reports whether x is a variable of another package, such as os.Stdin.

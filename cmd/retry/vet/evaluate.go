@@ -10,8 +10,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// evaluate returns p with the values of these fields. If the value of a field is not constant, the
-// field is zero and known is false.
+// evaluate sets the named fields of p to their values, and returns p. If the value of a field is
+// not constant, the field is zero and known is false.
 func (u *uses) evaluate(p retry.Policy, fields map[string]ast.Expr) (_ retry.Policy, known bool) {
 	known = true
 	for name, x := range fields {

@@ -131,7 +131,8 @@ func loadAll(ctx context.Context, patterns []string, tags string) ([]*packages.P
 		for _, err := range p.Errors {
 			errs = append(errs, err)
 		}
-		// An import is loaded without syntax and has no maps. The checks of go vet need empty maps.
+		// TypesInfo is nil for a package that is only imported. The checks of go vet read its maps, so
+		// they get empty maps.
 		if p.TypesInfo == nil {
 			p.TypesInfo = &types.Info{
 				Types:      map[ast.Expr]types.TypeAndValue{},
@@ -234,8 +235,8 @@ var (
 )
 
 // Printable returns a line of text without the characters that a terminal or the log of a CI
-// service would treat as a command. For example, the name of a file can contain such characters, or
-// a //line comment in a source can make up such a name.
+// service would treat as a command. The name of a file can contain such characters, and so can the
+// name in a //line comment.
 func Printable(line string) string {
 	line = command.Replace(control.ReplaceAllString(line, "?"))
 	if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, ":") {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/tools/go/analysis/checker"
 )
 
-// The work for nested calls grows with the square of their number, because each call looks at the calls
-// in it. If it grew with the cube, 200 calls would take eight times the work of 100.
+// The work for nested calls grows with the square of their number, because each call looks at all
+// calls inside it. If it grew with the cube, 200 calls would take eight times the work of 100.
 func TestWorkForNestedCallsGrowsWithTheSquare(t *testing.T) {
 	dir := module(t)
 	const begin = "return retry.Do(ctx, policy, func(ctx context.Context) error { "

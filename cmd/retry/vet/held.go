@@ -69,7 +69,7 @@ func (u *uses) waiting() (found []wait) {
 func (u *uses) heldDuring(w wait) string {
 	fn := enclosingFunc(w.cursor)
 	if lit, ok := fn.Node().(*ast.FuncLit); ok && u.inTransaction(fn.Parent(), lit, w) {
-		return "the transaction around it"
+		return "the transaction around this call"
 	}
 	for loop := range w.cursor.Enclosing((*ast.ForStmt)(nil)) {
 		next, ok := loop.Node().(*ast.ForStmt).Cond.(*ast.CallExpr)
@@ -180,7 +180,7 @@ func (u *uses) releases(n ast.Node, x ast.Expr, methods []string) bool {
 }
 
 // inTransaction reports whether the function literal lit is the body of a transaction, and the call
-// w in it does not use this transaction.
+// w in lit does not use this transaction.
 func (u *uses) inTransaction(c inspector.Cursor, lit *ast.FuncLit, w wait) bool {
 	begin, ok := c.Node().(*ast.CallExpr)
 	if !ok || !transacts(u.callee(begin)) && u.callee(begin) != retrysqlPath+".Tx" {

@@ -27,7 +27,8 @@ the same idempotency key, the server recognizes the retry.`, func(pass *analysis
 		}
 	}
 	for call, op := range u.operations() {
-		// A policy with RetryIf or Classify may retry because the first key was already in use.
+		// RetryIf or Classify may choose a retry because the first key was already in use. Such a retry
+		// needs a new key.
 		if !u.sets(call.policy, "RetryIf", "Classify") {
 			u.keyInAttempt(pass, call, op)
 		}
@@ -134,8 +135,8 @@ func (u *uses) letsAllThrough(transport ast.Expr) bool {
 }
 
 // endsOnError reports whether an error of the call at c ends the retries, because the next
-// statement is an if that calls retry.Permanent. After that, only a response of the server can lead
-// to a retry.
+// statement is an if that calls retry.Permanent. In such code, only a response of the server can
+// lead to a retry.
 func (u *uses) endsOnError(c inspector.Cursor) bool {
 	next, followed := c.Parent().NextSibling()
 	if !followed {

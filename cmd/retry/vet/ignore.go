@@ -30,7 +30,7 @@ var nolint = regexp.MustCompile(`^//\s*nolint:[\w,-]*\bretryvet\b`)
 func (u *uses) findIgnores(pass *analysis.Pass) {
 	u.ignored = map[place][]string{}
 	for _, file := range pass.Files {
-		// The lines are needed only in a file with such a comment, and most files have none.
+		// Most files have no comment that silences a check. Then codeLines is not called.
 		code := sync.OnceValue(func() map[int]bool { return codeLines(pass, file) })
 		for _, group := range file.Comments {
 			for _, comment := range group.List {

@@ -64,8 +64,8 @@ func (u *uses) layers(pass *analysis.Pass, outer *call, op *operation) {
 	}
 }
 
-// budgeted reports whether the function around a call, or the declaration of a variable around it,
-// calls retry.WithBudget.
+// budgeted reports whether retry.WithBudget is called in the function around a call, or in the
+// declaration of a variable whose value contains the call.
 func (u *uses) budgeted(call *call) bool {
 	for decl := range call.cursor.Enclosing((*ast.FuncDecl)(nil), (*ast.GenDecl)(nil)) {
 		if u.mentionsCallee(decl, retryPath+".WithBudget") {
@@ -187,8 +187,8 @@ func (u *uses) isZero(x ast.Expr) bool {
 		constant.Sign(value) == 0
 }
 
-// s sets a field of a struct, and sibling returns the value of another field of this struct. It
-// returns nil if the value is not known.
+// sibling returns the value of another field of the struct in which s sets a field. It returns nil
+// if this value is not known.
 func (u *uses) sibling(s setting, field string) (value ast.Expr) {
 	if lit, ok := s.x.(*ast.CompositeLit); ok {
 		return keyed(lit)[field]

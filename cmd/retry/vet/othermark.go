@@ -15,8 +15,9 @@ import (
 var OtherMark = newCheck("othermark", `report an error for retry.Do in a wrapper of another library
 
 retry.Do does not know Permanent of cenkalti/backoff, Unrecoverable of
-avast/retry-go and RetryableError of sethvargo/go-retry. It retries an error
-that these functions wrap like any other error.`, func(pass *analysis.Pass, u *uses) {
+avast/retry-go and RetryableError of sethvargo/go-retry. If one of these
+functions wraps an error, retry.Do retries it
+like any other error.`, func(pass *analysis.Pass, u *uses) {
 	wrapped, read := map[string][]inspector.Cursor{}, map[string]bool{}
 	for c, id := range nodes[*ast.Ident](u.root) {
 		o := u.info.Uses[id]
@@ -57,14 +58,14 @@ var otherLibraries = map[string]struct{ wraps, reads, instead string }{
 		"return this error without RetryableError, and each other error as retry.Permanent(err)"},
 }
 
-// calledByDo returns the functions that Do calls, directly or through other functions. If another
-// package imports this library, it may pass its arguments to Do, so calledByDo also returns the
-// functions that are passed to this package. path is the import path of
-// another retry library. A package that imports both libraries does not count, because it may pass
-// the functions to a loop of the other library.
+// calledByDo returns the functions that Do calls, directly or through other functions. A package
+// that imports this library may pass its arguments to Do. So calledByDo also returns the functions
+// that are passed to such a package. The parameter path is the import path of another retry
+// library. A package that imports both libraries does not count, because it may pass its arguments
+// to a loop of the other library.
 func (u *uses) calledByDo(path string) map[any]bool {
 	var given []ast.Expr
-	passed := map[*types.Var][]ast.Expr{} // for parameters
+	passed := map[*types.Var][]ast.Expr{} // the arguments that each parameter gets
 	for _, call := range nodes[*ast.CallExpr](u.root) {
 		fn, ok := typeutil.Callee(u.info, call).(*types.Func)
 		if !ok || fn.Pkg() == nil {
@@ -92,8 +93,8 @@ func (u *uses) calledByDo(path string) map[any]bool {
 		found[op.node] = true
 		for c, call := range nodes[*ast.CallExpr](op.cursor) {
 			v := u.local(call.Fun)
-			// The operation calls one of its own parameters. The functions that call the operation pass
-			// this value, and Do may run none of them.
+			// v is a parameter of the operation. Its value comes from the callers of the operation, and Do
+			// may run none of these callers.
 			byCaller := passed[v] != nil && op.contains(v.Pos())
 			if enclosingFunc(c).Node() == op.node && !byCaller {
 				given = append(given, call.Fun)

@@ -64,8 +64,8 @@ var forgets = map[string]string{
 	retryPath + ".Gate":          "it stops no other call",
 }
 
-// holders maps each type that can contain a Transport or a Budget to the name of the field that
-// contains it.
+// holders maps each type that can contain a Transport or a Budget to the name of the field with
+// this Transport or Budget.
 var holders = map[string]string{"net/http.Client": "Transport", retryPath + ".Policy": "Budget"}
 
 // madeIn looks for a Transport, a Budget or a Gate that is the value of x or of a field of x. It
@@ -188,8 +188,8 @@ func (u *uses) eachTime(c inspector.Cursor, pos token.Pos, callees ...ast.Node) 
 }
 
 // calledEachTime reports whether the program calls the function fn again and again. It returns
-// false if fn is in callees. If the program uses fn only as a value, fn may run only once, as the
-// function of a subcommand does, so the result is false.
+// false if fn is in callees. It also returns false if the program uses fn only as a value. Such a
+// function may run only once, for example as the function of a subcommand.
 func (u *uses) calledEachTime(fn ast.Node, callees []ast.Node) bool {
 	if slices.Contains(callees, fn) {
 		return false

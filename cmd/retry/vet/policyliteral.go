@@ -42,7 +42,7 @@ no delays.`, func(pass *analysis.Pass, u *uses) {
 			for _, fault := range faultsOf(p.Validate()) {
 				pass.ReportRangef(s.value, "%v", fault)
 			}
-			// If the program uses the number in a second place, it may refuse a 0 there.
+			// If the program uses the number in a second place, the program may refuse a 0 there.
 			if hasAny(s.field.Name, "MaxAttempts", "MaxRetries") && u.given(s.value) &&
 				u.count(u.info.Uses[rootOf(s.value)], u.root) == 1 {
 				pass.ReportRangef(s.value,
@@ -87,7 +87,7 @@ func (u *uses) judge(pass *analysis.Pass, literal *ast.CompositeLit, used bool) 
 	}
 	_, computed := ast.Unparen(fields["MaxAttempts"]).(*ast.CallExpr)
 	for _, f := range found {
-		// With MaxAttempts: len(hosts), each attempt may go to another host, so it needs no delay.
+		// With MaxAttempts: len(hosts), each attempt may go to another host, so no delay is needed.
 		if !computed || f.Code != "no_backoff" {
 			pass.ReportRangef(partAt(f, fields, literal), "%v", f)
 		}
@@ -182,10 +182,12 @@ func (u *uses) judgeBudget(pass *analysis.Pass, transport *ast.CompositeLit) {
 		defaultBudget+1, attempts, defaultBudget, defaultBudget+1)
 }
 
-// noPolicy reports the Transport of a client if the literal of the Transport sets no field but
-// Base. Such a Transport has no Policy. noPolicy reports nothing if the package assigns a Policy to
-// any Transport, gives a Policy to a request with WithPolicy, or sets the Client of an sse.Stream.
-// A Stream replaces the Policy of its Transport.
+// noPolicy reports the Transport of a client if the literal of the Transport sets no field except
+// Base. Such a Transport has no Policy. noPolicy reports nothing if the package does one of these:
+//
+//   - it assigns a Policy to a Transport
+//   - it gives a Policy to a request with WithPolicy
+//   - it sets the Client of an sse.Stream, which replaces the Policy of its Transport
 func (u *uses) noPolicy(pass *analysis.Pass) {
 	elsewhere := func(s setting) bool {
 		return s.assigned() && s.setsField(retryhttpPath, "Transport", "Policy") ||

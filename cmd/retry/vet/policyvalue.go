@@ -12,7 +12,7 @@ import (
 
 // A policy contains what the source says about the value of a retry.Policy.
 type policy struct {
-	base    ast.Expr            // the first value: a literal or retry.Default(); nil: the zero value
+	base    ast.Expr            // the first value: a literal or retry.Default(); nil if it is zero
 	fields  map[string]ast.Expr // the values of the fields; nil for a field with several values
 	changed bool                // whether an assignment sets a field after the first value
 }
@@ -126,8 +126,8 @@ func (u *uses) limits(x ast.Expr, names ...string) (p retry.Policy, known bool) 
 	return u.evaluate(found.start(), fields)
 }
 
-// start returns the first value of p without the fields of a literal: retry.Default() or the zero
-// value.
+// start returns the value of p before a literal or an assignment sets fields: retry.Default() or
+// the zero value.
 func (p *policy) start() retry.Policy {
 	if _, ok := p.base.(*ast.CallExpr); ok {
 		return retry.Default()

@@ -94,8 +94,8 @@ func (u *uses) restored(op *operation, found consumption) bool {
 	return false
 }
 
-// readMethods lists methods that leave a used reader, request or rows used. Any other method may
-// make the value usable again.
+// readMethods lists methods that do not make a used reader, request or rows usable again. Any other
+// method may do so.
 var readMethods = []string{
 	"Bytes", "Clone", "Close", "Columns", "Context", "Decode", "Do", "Err", "InputOffset", "Len",
 	"More", "Name", "Next", "Read", "ReadAll", "ReadByte", "ReadBytes", "ReadRune", "ReadString",

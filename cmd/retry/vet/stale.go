@@ -114,7 +114,7 @@ func (u *uses) receives(c inspector.Cursor) bool {
 	}
 	for clause := range x.Enclosing((*ast.CommClause)(nil)) {
 		if u.mentionsCallee(clause, retryPath+".Permanent") {
-			return false // the timer ends all attempts
+			return false // after retry.Permanent, no attempt follows
 		}
 	}
 	arrow, ok := x.Node().(*ast.UnaryExpr)

@@ -76,7 +76,7 @@ func (u *uses) isPermanent(op *operation, made *ast.CallExpr) bool {
 }
 
 // isTransient reports whether a RetryIf returns true whenever retrysql.Transient returns true. Such
-// a RetryIf is Transient itself, or it returns the result of Transient, alone or as a part of an
+// a RetryIf is Transient itself, or it returns the result of Transient, alone or as an operand of
 // ||.
 func (u *uses) isTransient(x ast.Expr) bool {
 	switch x := ast.Unparen(x).(type) {
@@ -124,7 +124,7 @@ func (u *uses) firstCommit(op *operation) (commit *ast.CallExpr, instead string)
 }
 
 // transacts reports whether a function of another library begins a transaction, runs a function in
-// it, and commits it. The parameter callee is the full name.
+// it, and commits it. The parameter callee is the full name of the function.
 func transacts(callee string) bool {
 	for name, path := range map[string]string{
 		".BeginFunc": "github.com/jackc/pgx", ".BeginTxFunc": "github.com/jackc/pgx",

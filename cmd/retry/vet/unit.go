@@ -87,9 +87,9 @@ func (u *uses) unitOfResults(pass *analysis.Pass, fn ast.Expr) {
 	}
 }
 
-// onlyCounts reports whether a delay is computed from parameters of the function fn (at least one)
-// and from constants without a unit, and from nothing else. The computation may use the operators
-// of Go and the functions of package math.
+// onlyCounts reports whether a delay is computed only from parameters of the function fn and from
+// constants without a unit. It returns false if no parameter is used. The computation may use the
+// operators of Go and the functions of package math.
 func (u *uses) onlyCounts(fn *operation, x ast.Expr) bool {
 	counts := false
 	for n := range ast.Preorder(x) {

@@ -51,9 +51,9 @@ func (u *uses) callOf(x ast.Expr) *ast.CallExpr {
 	return call
 }
 
-// deep returns the only value that x can have. It looks through variables as value does, and
-// through two more kinds of expressions: a field that is set in one place, and a call of a function
-// of this package that has one return statement.
+// deep returns the only value that x can have. It looks through variables as value does. It also
+// looks through a field that is set in one place, and through a call of a function of this package
+// that has one return statement.
 func (u *uses) deep(x ast.Expr) ast.Expr {
 	for range 5 {
 		x = u.value(x)

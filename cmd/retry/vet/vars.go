@@ -9,7 +9,7 @@ import (
 // A variable records every change of one variable in a package.
 type variable struct {
 	zero   bool                  // the variable starts with its zero value
-	values []ast.Expr            // the values that are assigned to the variable; nil for a parameter
+	values []ast.Expr            // the assigned values; nil stands for an unknown value
 	calls  []ast.Expr            // the calls that assign one of several results to the variable
 	fields map[string][]ast.Expr // the values that are assigned to each field of the variable
 	shared bool                  // the variable's address is taken, so other code may change it

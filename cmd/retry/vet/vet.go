@@ -76,7 +76,8 @@ func newCheck(name, doc string, run func(*analysis.Pass, *uses)) *analysis.Analy
 			for _, comment := range u.unreasoned {
 				if about := strings.TrimSpace(comment.Text[len(ignorePrefix):]); about == name || about == "" &&
 					name == "outerctx" {
-					own.ReportRangef(comment, "say why: %s %s and the reason", ignorePrefix, name)
+					own.ReportRangef(comment, "a reason is missing: write %s %s and then the reason",
+						ignorePrefix, name)
 				}
 			}
 			run(&own, u)

@@ -280,15 +280,15 @@ func newRow(name string, size int, ratio float64, refill, remember, grace int) r
 }
 
 var (
-	usual = newRow("**the same, Grace 1s**", 10, 0.1, 300, 60, 10)
+	usual = newRow("**10, 0.1, 5m, 1m, 1s**", 10, 0.1, 300, 60, 10)
 	rows  = []row{
 		{"none", nil},
-		newRow("10, 0.1, RefillEvery 10s", 10, 0.1, 10, 0, 0),
-		newRow("10, 0.1, RefillEvery 5m", 10, 0.1, 300, 0, 0),
-		newRow("the same, Remember 1m", 10, 0.1, 300, 60, 0),
+		newRow("10, 0.1, 10s", 10, 0.1, 10, 0, 0),
+		newRow("10, 0.1, 5m", 10, 0.1, 300, 0, 0),
+		newRow("10, 0.1, 5m, 1m", 10, 0.1, 300, 60, 0),
 		usual,
-		newRow("the same, Grace 1.5s", 10, 0.1, 300, 60, 15),
-		newRow("the same, Grace 2s", 10, 0.1, 300, 60, 20),
+		newRow("10, 0.1, 5m, 1m, 1.5s", 10, 0.1, 300, 60, 15),
+		newRow("10, 0.1, 5m, 1m, 2s", 10, 0.1, 300, 60, 20),
 		newRow("20, 0.1, 5m, 1m, 1s", 20, 0.1, 300, 60, 10),
 		newRow("10, 0.2, 5m, 1m, 1s", 10, 0.2, 300, 60, 10),
 	}
@@ -314,8 +314,9 @@ func (r row) outages() string {
 	return line + r.price() + " |"
 }
 
-// price returns the cells of r that show what a Grace costs: the calls that are lost in each of the
-// herds, and the requests that the database gets for each call behind three layers of services.
+// price returns the cells of r that show what a Grace costs. One cell for each herd has the number
+// of lost calls. The last cell has the number of requests that the database gets for each call
+// through three layers of services.
 func (r row) price() (line string) {
 	for _, h := range herds {
 		var lost []string

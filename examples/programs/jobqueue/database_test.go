@@ -15,7 +15,7 @@ func TestTransient(t *testing.T) {
 	}
 	assert.True(t, transient(context.DeadlineExceeded))
 
-	// SQLite: another writer holds the database for too long.
+	// In SQLite, another writer locks the database for too long.
 	s := server{dialect: sqliteDialect, place: t.TempDir() + "/jobs.db"}
 	holder, other := s.open(t), s.open(t)
 	_, err := holder.Exec("CREATE TABLE t (x INTEGER); BEGIN IMMEDIATE")
@@ -24,7 +24,7 @@ func TestTransient(t *testing.T) {
 	require.Error(t, err)
 	assert.True(t, transient(err), err)
 
-	// The code is another code if another writer wrote between the read and the write.
+	// If another writer wrote between the read and the write, SQLite returns an extended code.
 	_, err = holder.Exec("COMMIT; BEGIN; SELECT * FROM t")
 	require.NoError(t, err)
 	_, err = other.Exec("INSERT INTO t VALUES (1)")

@@ -203,7 +203,7 @@ func explain(
 			return err
 		}
 	}
-	fmt.Fprintf(out, "%d jobs: every decision is the policy's\n\n", len(calls))
+	fmt.Fprintf(out, "%d jobs: every decision follows the policy\n\n", len(calls))
 	return nil
 }
 

@@ -33,7 +33,7 @@ func TestProgram(t *testing.T) {
 				"mail-3: stopped after 2 attempts: no attempt is left of 2",
 				"mail-4: stopped after 4 attempts: no attempt is left of 4",
 				"mail-5: stopped after 1 attempt: the error is permanent",
-				"5 jobs: every decision is the policy's",
+				"5 jobs: every decision follows the policy",
 			}, ends)
 			// The order of the dead letters depends on timing.
 			assert.ElementsMatch(t, []string{

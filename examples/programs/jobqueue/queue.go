@@ -22,7 +22,7 @@ const schema = `
 CREATE TABLE IF NOT EXISTS jobs (
 	id           TEXT PRIMARY KEY,
 	payload      TEXT NOT NULL,
-	max_attempts BIGINT NOT NULL, -- a limit of the job, besides that of the policy; 0: none
+	max_attempts BIGINT NOT NULL, -- the job's own limit, in addition to the policy's limit; 0: none
 	status       TEXT NOT NULL,
 	attempts     BIGINT NOT NULL, -- incremented by each claim, before the job runs
 	requeues     BIGINT NOT NULL, -- incremented when attempts is lowered, so a claim is never repeated

@@ -39,7 +39,7 @@ func TestClaim(t *testing.T) {
 		name     string
 		status   string
 		attempts int
-		runAt    time.Duration // from now; never: NULL
+		runAt    time.Duration // counted from now; never means NULL
 		lease    time.Duration
 		claimed  bool
 		died     bool
@@ -111,8 +111,8 @@ var writes = map[string]func(*Queue, context.Context, *Job) error{
 }
 
 // The lease expires while the job runs, and another worker claims the job. Then each result of the
-// first worker is refused. It is also refused if the job has become a dead letter, has been requeued
-// with all its attempts, and is in its first attempt again.
+// first worker is refused. Each result is also refused if the job has become a dead letter, has been
+// requeued with all its attempts, and is in its first attempt again.
 func TestLateResult(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		refuses := func(late *Job) {

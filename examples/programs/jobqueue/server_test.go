@@ -43,7 +43,7 @@ func (s server) open(t *testing.T) *sql.DB {
 	return db
 }
 
-// onEach runs a test on SQLite and on PostgreSQL. Time is the time of the database's clock.
+// onEach runs a test on SQLite and on PostgreSQL. All times are from the database's clock.
 func onEach(t *testing.T, test func(*testing.T, server)) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
@@ -221,7 +221,7 @@ func (b *bench) row(id string) (r row) {
 	return r
 }
 
-// never stands for NULL in place of a time.
+// never means NULL in place of a time.
 const never = math.MinInt64
 
 // at returns the time d after start as a value of the database.

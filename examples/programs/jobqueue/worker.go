@@ -29,9 +29,9 @@ type Worker struct {
 // errIdle means that no job is runnable.
 var errIdle = errors.New("jobqueue: nothing is runnable")
 
-// Work runs jobs until ctx ends. A job that is running then may go on for Grace, before its context
-// is canceled. If the job fails after that, Work returns it to the queue. Work returns nil, or an
-// error of the database that is not transient.
+// Work runs jobs until ctx ends. A job that is running at this time may go on for Grace. Then its
+// context is canceled. If the job fails after that, Work returns the job to the queue. Work returns
+// nil, or an error of the database that is not transient.
 //
 // Work uses retry.Do to wait for the next job. An attempt of retry.Do runs all runnable jobs. Then
 // the attempt fails with errIdle or with an error of the database, and retry.Do waits.
@@ -153,7 +153,7 @@ func (w *Worker) keep(ctx context.Context, job *Job) error {
 // write writes the result of an attempt. An attempt is interrupted if this worker stops or has lost
 // the lease. Then the job does not become a dead letter. If the worker stops, the attempt does not
 // count. If only the lease was lost, the attempt counts. Otherwise a job that hangs until its lease
-// is lost would run for ever.
+// is lost would run forever.
 func (w *Worker) write(
 	ctx context.Context, job *Job, o retryjob.Outcome, letter retryjob.DeadLetter, stops bool,
 ) error {

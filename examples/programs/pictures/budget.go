@@ -11,7 +11,7 @@ import (
 )
 
 // A load is the result of a simulation in which each attempt fails with the same probability. One
-// simulation has three retries for each call. Another one has three retries within a budget.
+// simulation has three retries for each call. Another simulation has three retries within a budget.
 type load struct {
 	failing         float64
 	plain, budgeted outcome

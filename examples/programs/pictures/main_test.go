@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry/retrysim"
 )
 
-// The default simulations of the program, run once for all tests.
+// These are the default simulations of the program. They run once for all tests.
 var (
 	defaultHerds = sync.OnceValue(func() []herd { return simulateHerds(1, 20) })
 	defaultLoads = sync.OnceValue(func() []load { return simulateLoads(1) })
@@ -42,10 +42,10 @@ func TestHerdsPeakAsKnown(t *testing.T) {
 	assert.Less(t, waits["equal"], waits["no jitter"])
 }
 
-// Three standard deviations of the load of 60,000 calls with three retries are less than 2
-// points. The closed form for a budget assumes that a bucket never is too full for the share of
-// a success. At a failure rate of 0.1, supply and demand are about equal, and a bucket sometimes
-// is too full. So the tolerance is 2 points there too.
+// Three standard deviations of the load of 60,000 calls with three retries are less than 2 points.
+// The closed form for a budget assumes that a bucket always has room for what a success puts back.
+// At a failure rate of 0.1, as much is put back as is taken, and a bucket is sometimes full. So the
+// tolerance is 2 points there too.
 func TestLoadsFollowTheClosedForms(t *testing.T) {
 	for _, l := range defaultLoads() {
 		for _, c := range []struct {

@@ -1,7 +1,7 @@
 // Command check runs the checks of "go vet" and of "retry vet" on packages and their tests. Unlike
-// go vet, it does not check the imported packages: it reads only the compiler's export data about
-// them. This saves time, because in the modules that test against servers the imported packages
-// have a hundred times as much code.
+// go vet, it does not check imported packages, but reads only their export data from the compiler.
+// This saves time. In the modules that test against servers, the imported packages have a hundred
+// times as much code.
 package main
 
 import (
@@ -32,6 +32,6 @@ func main() {
 		fmt.Printf("%s:%d:%d: %s\n", f.File, f.Line, f.Column, f.Message)
 	}
 	if len(findings.List) > 0 {
-		log.Fatal("if a line is right, write //retry:vet-ignore CHECK REASON above it")
+		log.Fatal("if the reported line is correct, write //retry:vet-ignore CHECK REASON above it")
 	}
 }

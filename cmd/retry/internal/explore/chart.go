@@ -93,8 +93,8 @@ type axis struct {
 }
 
 // scheduleChart draws a bar for each retry, from its earliest to its latest start. A bar is pale if
-// a call that meets the outage never makes this retry. There are two reasons: the attempt before
-// the retry starts after the outage and succeeds, or this call alone has used up the budget.
+// a call that starts with the outage never makes this retry. There are two reasons: an earlier
+// attempt starts after the outage and succeeds, or this call alone has used up the budget.
 func (v *view) scheduleChart() template.HTML {
 	rows := len(v.Steps)
 	if rows == 0 {
@@ -172,8 +172,8 @@ func (c *lineChart) svg() template.HTML {
 	return d.end()
 }
 
-// niceTicks returns round numbers from 0 up to the first one that is at least limit. It also
-// returns the greatest of these numbers.
+// niceTicks returns round numbers from 0 to the first round number that is at least limit. It also
+// returns the last of these numbers.
 func niceTicks(limit float64) (ticks []float64, last float64) {
 	step := math.Pow(10, math.Floor(math.Log10(limit)))
 	for _, part := range []float64{0.2, 0.5, 1, 2} {

@@ -51,7 +51,7 @@ func TestPage(t *testing.T) {
 	}
 	many := pageOf(t, "a.yaml", "{max_attempts: 40, backoff: {type: fixed, base: 1h}}", "")
 	assert.Contains(t, many, "<tr><td>12</td><td>1h</td><td>12h</td></tr>\n</tbody>\n</table>\n<p>And so on.</p>\n")
-	assert.Contains(t, many, "counted over 10m,", "as slow as the policy is")
+	assert.Contains(t, many, "counted over 10m,", "the window fits the delays of the policy")
 	assert.Contains(t, pageOf(t, "a.yaml", "{max_attempts: 4, backoff: {type: fixed, base: 10ms}}", ""), "counted over 5ms,")
 	assert.Contains(t, pageOf(t, "a.yaml", "{max_attempts: 20000, backoff: {type: fixed, base: 1us}}", ""), "Each client makes 1,000 retries or more in an outage")
 }

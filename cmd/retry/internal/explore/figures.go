@@ -83,8 +83,9 @@ func (h *herd) words(clients, most int, window time.Duration, drawn bool) string
 	return text + "."
 }
 
-// number returns a number as text. It has one decimal if it is below 1,000. If about is true, the
-// number depends on random draws: it is rounded to two digits and starts with "about".
+// number returns a number as text. A number below 1,000 has one decimal, unless it is whole. If
+// about is true, the number depends on random draws. Then the number is rounded to two digits, and
+// the text starts with "about".
 func number(v float64, about bool) string {
 	if about {
 		unit := math.Pow(10, math.Max(0, math.Floor(math.Log10(math.Max(1, v)))-1))

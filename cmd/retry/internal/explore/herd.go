@@ -25,7 +25,7 @@ type herd struct {
 	back    int      // how many clients succeed after the outage
 }
 
-// mostRetries is the largest number of retries of a client that are computed.
+// mostRetries is the largest number of retries that are computed for one client.
 const mostRetries = 1000
 
 // momentsOf returns the times at which clients retry without a budget. drawn is true if jitter
@@ -81,8 +81,8 @@ func herdOf(all []moment, outage time.Duration, shared *retry.Budget) *herd {
 const columns = 500
 
 // rate returns a curve of the retries per second from 0 to end, and the largest number of retries
-// in any window of time. A window can end at any time. Many windows end
-// between two points of the curve. The later point shows the window with the most retries.
+// in any window of time. A window can end at any time. Many windows end between two points of the
+// curve. The later point shows the most retries in any of these windows.
 func (h *herd) rate(end, window time.Duration) (points []point, most int) {
 	first, next := 0, 0 // moments[first:next] are in the window
 	within := func(until time.Duration) int {

@@ -68,14 +68,15 @@ func TestHerdRetriesWhenPolicyNextSays(t *testing.T) {
 		require.LessOrEqual(t, len(h.moments), size)
 		require.GreaterOrEqual(t, h.back, none.back-(len(got)-len(h.moments)))
 		full := herdOf(got, outage, &retry.Budget{Size: size, Ratio: 1})
-		require.GreaterOrEqual(t, full.back, h.back, "each success pays for another")
+		require.GreaterOrEqual(t, full.back, h.back, "each success adds a retry to the budget")
 		returned, denied = returned+h.back, denied+len(got)-len(h.moments)
 	}
 	assert.Greater(t, returned, 500)
 	assert.Greater(t, denied, 500)
 }
 
-// A client whose retry is refused makes no later retry. Another client takes what a success adds.
+// A client whose retry is refused makes no later retry. Another client takes the retry that a
+// success adds to the budget.
 func TestRefusedClientMakesNoLaterRetry(t *testing.T) {
 	all := []moment{{1, 0}, {1, 1}, {2, 0}, {5, 2}, {6, 0}, {6, 3}}
 	for _, tc := range []struct {
@@ -97,7 +98,7 @@ func TestRefusedClientMakesNoLaterRetry(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
-	// A window starts anywhere. These moments are in one window, before and after a point of the
+	// A window can start at any time. These moments are in one window, before and after a point of the
 	// curve.
 	h := &herd{moments: slices.Concat(slices.Repeat([]moment{{990 * time.Millisecond, 0}}, 3), slices.Repeat([]moment{{1010 * time.Millisecond, 0}}, 4))}
 	points, most := h.rate(5*time.Second, 100*time.Millisecond)

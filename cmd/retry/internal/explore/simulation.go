@@ -24,7 +24,7 @@ type Simulation struct {
 	Result  retrysim.Result `json:"-"`                 // the run that the charts and the table show
 }
 
-// A Row is a section of a run, in the table or in a chart.
+// A Row is a section of a run. The table shows each Row as a row, and a chart shows it as a point.
 type Row struct {
 	From, To      time.Duration
 	Event         bool               // whether an event of the system is active during the row

@@ -20,14 +20,14 @@ type Files struct {
 	Torn    int    `json:"cut_off_lines"`    // lines that were cut off
 	Bad     int    `json:"unreadable_lines"` // lines of Skipped that contain an unreadable event
 	First   *Fault `json:"-"`                // the fault of the first unreadable line; nil if Bad is 0
-	Dropped int    `json:"dropped"`          // calls that were cut short: too many calls were open
+	Dropped int    `json:"dropped"`          // calls cut short because too many calls were open
 
 	files   []*file
 	open    map[string][]*Trace // the calls that have not ended, by key
 	records int                 // how many events the open calls have
 	bytes   int                 // how many bytes the texts of these events have
 	each    func(*Trace)
-	closed  *Trace // a call that has ended, whose memory the next call uses; nil: none
+	closed  *Trace // a call that has ended, whose memory the next call uses; nil if there is none
 }
 
 // A Fault says what is wrong with a line of a file, or with the event on the line.
@@ -170,7 +170,7 @@ func shortened(text string) string {
 
 // NewestFirst returns the name of the first file that starts with its newest line. It returns "" if
 // there is no such file. In such a file, the times of the events go back more than twice as often
-// as they go forward. Some times go back in every file, because the lines of two programs or pods
+// as they go forward. In every file some times go back, because the lines of two programs or pods
 // may be in the wrong order.
 func (l *Files) NewestFirst() string {
 	for _, f := range l.files {

@@ -78,7 +78,7 @@ func text(t *testing.T, log *logs.Files) (calls []string) {
 	return calls
 }
 
-// only returns the one call of a log.
+// only returns the only call in a log.
 func only(t *testing.T, log *logs.Files) (call *logs.Trace) {
 	require.NoError(t, log.Each(func(c *logs.Trace) {
 		require.Nil(t, call)
@@ -149,7 +149,7 @@ func TestCallThatCannotBeComparedSaysWhy(t *testing.T) {
 	}
 }
 
-// A fault names the file of its event, also if the call continues in another file.
+// A fault names the file of its event, even if the call continues in another file.
 func TestFaultNamesTheFileOfItsEvent(t *testing.T) {
 	log := &logs.Files{}
 	log.Add("a.log", strings.NewReader(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`))
@@ -206,7 +206,7 @@ func TestCallsAtTheSameTimeAreToldApart(t *testing.T) {
 					p.OnEvent = row.how(sourced{&log, &mu, strings.ReplaceAll(row.prefix, "%d", fmt.Sprint(i))})
 					err := fmt.Errorf("call %d", i)
 					if row.prefix != "" && i%2 > 0 {
-						err = retry.Permanent(err) // so that its end could be that of a call elsewhere
+						err = retry.Permanent(err) // the last event of such a call could also end another call
 					}
 					_ = retry.Do(retrylog.WithKey(t.Context(), row.key), p, func(context.Context) error { return err })
 				})
@@ -220,7 +220,7 @@ func TestCallsAtTheSameTimeAreToldApart(t *testing.T) {
 			assert.Len(t, slices.Compact(errs), 1, "the errors of one call:\n"+call)
 		}
 	}
-	// The next attempt of a job may be made elsewhere.
+	// Another process may make the next attempt of a job.
 	for last, how := range map[int]written{3: own, 1: slogged(false, slog.LevelInfo)} {
 		lines := logged(t, "a", how)
 		for i := range lines {
@@ -283,7 +283,7 @@ func TestBoundsInBytes(t *testing.T) {
 			}()
 			log, calls, held := files(in), 0, uint64(0)
 			require.NoError(t, log.Each(func(c *logs.Trace) {
-				if calls++; calls == 1 { // all that are open
+				if calls++; calls == 1 { // all calls are still open
 					var memory runtime.MemStats
 					runtime.GC()
 					runtime.ReadMemStats(&memory)

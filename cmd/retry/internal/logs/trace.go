@@ -109,7 +109,7 @@ func (l *Files) Each(each func(*Trace)) error {
 	return err
 }
 
-// collect adds an event to the call to which it belongs, and closes the call if the event ends it.
+// collect adds an event to its call. If the event ends the call, collect closes the call.
 func (l *Files) collect(r event) {
 	call := l.find(&r)
 	if call == nil && !isKnown(r.Event.Kind) {
@@ -214,8 +214,8 @@ func (l *Files) find(r *event) (found *Trace) {
 }
 
 // Two events of a call in different files each imply a time at which the call started. rotated is
-// the largest difference between these times. It is not 0, because some logs have times in whole
-// seconds.
+// the largest difference that is accepted between these times. It is not 0, because some logs have
+// times in whole seconds.
 const rotated = 2 * time.Second
 
 // bytesOf returns how many bytes the texts of r have.

@@ -23,11 +23,11 @@ func (f *form) textWhole(key string, fallback int) int {
 // readArgo reads the retryStrategy of a template or of a containerSet.
 func readArgo(f *form) {
 	f.factor = 1
-	if f.b.beside != nil && f.b.beside.key == "containerSet" { // its keys differ
+	if f.b.beside != nil && f.b.beside.key == "containerSet" { // a containerSet has other keys
 		f.attempts, f.base = 1+f.textWhole("retries", 0), f.time("duration", 0, 0)
 		return
 	}
-	f.attempts = 1 + f.textWhole("limit", -2) // -1: unlimited
+	f.attempts = 1 + f.textWhole("limit", -2) // 1 - 2 is -1, which means unlimited
 	written := func(key string) bool { return f.isSet(key) || f.b.templates[key] }
 	limited := written("limit")
 	policies := []string{"Always", "OnFailure", "OnError", "OnTransientError"}
@@ -56,8 +56,8 @@ func readArgo(f *form) {
 	f.callers()
 }
 
-// callers warns if another template that is retried runs this template, because this template is
-// retried too.
+// callers warns if this template runs inside another template that is retried, because then the
+// attempts multiply.
 func (f *form) callers() {
 	whole, name := f.b.beside.outermost(), f.textAt(f.b.beside, "name")
 	templates := f.places(whole, "spec.templates.*")

@@ -17,11 +17,11 @@ type Block struct {
 
 	node      *yaml.Node
 	documents []*yaml.Node    // the documents of the file
-	original  *yaml.Node      // the node in the file, with its templates; node has their values
+	original  *yaml.Node      // node as it was before values replaced its templates
 	beside    *place          // the mapping around the block; nil if there is none
 	dialect   string          // the dialect that the block's place in the file shows; "" if none
 	broken    string          // why the block cannot be read; "" if it can be read
-	absent    string          // the default of the system; "" if the block is in the file
+	absent    string          // what applies because the file lacks the block; "" if it has it
 	misspelt  bool            // a key is probably misspelled, and other documents are policies
 	warnings  []warning       // set by Read
 	lines     map[string]int  // set by Read: the lines of the settings next to the block

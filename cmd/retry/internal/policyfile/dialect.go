@@ -45,8 +45,8 @@ func Dialects() (names []string) {
 	return names
 }
 
-// init adds the formats of other systems to dialects. The variable cannot list them itself, because
-// their read functions use the variable.
+// init adds the formats of other systems to dialects. The declaration of dialects cannot list these
+// formats, because their read functions use dialects.
 func init() {
 	for i := range formats {
 		f := &formats[i]

@@ -14,7 +14,7 @@ import (
 type durationStyle struct {
 	write          string
 	text           *regexp.Regexp // matches the accepted durations of Go; nil accepts all
-	digits, number time.Duration  // the unit of the text "30" and of the number 30; 0: not accepted
+	digits, number time.Duration  // the unit of the text "30" and of the number 30; 0 if not accepted
 }
 
 var (

@@ -50,13 +50,13 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("%s:%d: %s", printable.Line(f.File), f.Line, printable.Line(f.Text))
 }
 
-// fault returns a fault about the whole block. Its line is the line of max_attempts, max_retries or
-// max_elapsed. If b has none of these keys, it is the line of b.
+// fault returns a fault about the whole block. The fault has the line of max_attempts, max_retries
+// or max_elapsed. If b has none of these keys, the fault has the line of b.
 func (b *Block) fault(code, text string) *Fault {
 	return &Fault{File: b.File, Line: b.lineOf(""), Code: code, Text: text}
 }
 
-// found returns the fault for a finding. Its line is the line of the key in the finding.
+// found returns the fault for a finding. The fault has the line of the key in the finding.
 func (b *Block) found(f retry.Finding) *Fault {
 	return &Fault{
 		File:  b.File,

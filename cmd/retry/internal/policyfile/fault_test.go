@@ -21,21 +21,21 @@ func TestFaultHasTheLineOfItsKey(t *testing.T) {
 		text string
 		want []fault
 	}{
-		"misspelt":                {"max_attempts: 3\nmax_dely: 1s\n", []fault{{2, "unknown_key", "max_dely", `unknown key "max_dely": write max_delay`}}},
-		"misspelt in a mapping":   {"max_attempts: 3\nbackoff:\n  type: fixed\n  bse: 1s\n  base: 1s\n", []fault{{4, "unknown_key", "backoff.bse", `unknown key "backoff.bse": write backoff.base`}}},
-		"of another backoff":      {"max_attempts: 3\nbackoff:\n  type: fixed\n  base: 1s\n  factor: 2\n", []fault{{5, "unknown_key", "backoff.factor", `unknown key "backoff.factor": the keys of a backoff of type fixed are type, base`}}},
-		"a budget":                {"max_attempts: 3\nbudget:\n  size: 3\n  remembr: 1m\n", []fault{{4, "unknown_key", "budget.remembr", `unknown key "budget.remembr": write budget.remember`}}},
-		"another mapping's key":   {"max_attempts: 3\nsize: 3\n", []fault{{2, "unknown_key", "size", `unknown key "size": the keys of a policy are `}}},
-		"nearly one in a mapping": {"max_attempts: 3\nbackoff_base: 1s\n", []fault{{2, "unknown_key", "backoff_base", `unknown key "backoff_base": the keys of a policy are `}}},
-		"two of one text":         {"max_attempts: 3\nfoo: 1\nbar: 2\n", []fault{{2, "unknown_key", "foo", `unknown key "foo": the keys`}, {3, "unknown_key", "bar", `unknown key "bar": the keys`}}},
-		"a key that is missing":   {"max_attempts: 3\nbackoff:\n  type: fixed\n", []fault{{2, "missing_key", "backoff.base", "backoff.base is missing: write "}}},
-		"of a dialect":            {"max_attempts: 3\nbackoff_base_ms: 3\nmax_backoff: 3\n", []fault{{3, "unknown_key", "max_backoff", `unknown key "max_backoff": write max_backoff_ms`}}},
-		"of another system":       {"num_retries: 3\nretry_on: 5xx\nretry_back_off:\n  base_interval: 1s\n  max_intervl: 3s\n", []fault{{5, "unknown_key", "retry_back_off.max_intervl", `unknown key "retry_back_off.max_intervl": write retry_back_off.max_interval`}}},
-		"a value of a system":     {"num_retries: -3\nretry_on: 5xx\n", []fault{{1, "invalid_value", "num_retries", "num_retries is -3: write a whole number"}}},
-		"two policies further in": {"a:\n  b:\n    retry: {max_attempts: 3}\n  c:\n    retry: {max_atempts: 3}\n", []fault{{3, "no_policy", "", "there is a policy at a.b.retry: use -at a.*.retry"}}},
-		"a policy is further in":  {"a:\n  b:\n    retry: {max_attempts: 3}\n", []fault{{3, "no_policy", "", "there is a policy at a.b.retry: use -at a.b.retry"}}},
-		"nothing":                 {"a: 1\n", []fault{{1, "no_policy", "", "there is no policy here"}}},
-		"a number for a backoff":  {"max_attempts: 3\nbackoff: 7\n", []fault{{2, "invalid_value", "backoff", "backoff is 7: write a mapping such as"}}},
+		"misspelt":                             {"max_attempts: 3\nmax_dely: 1s\n", []fault{{2, "unknown_key", "max_dely", `unknown key "max_dely": write max_delay`}}},
+		"misspelt in a mapping":                {"max_attempts: 3\nbackoff:\n  type: fixed\n  bse: 1s\n  base: 1s\n", []fault{{4, "unknown_key", "backoff.bse", `unknown key "backoff.bse": write backoff.base`}}},
+		"a key of another backoff":             {"max_attempts: 3\nbackoff:\n  type: fixed\n  base: 1s\n  factor: 2\n", []fault{{5, "unknown_key", "backoff.factor", `unknown key "backoff.factor": the keys of a backoff of type fixed are type, base`}}},
+		"a budget":                             {"max_attempts: 3\nbudget:\n  size: 3\n  remembr: 1m\n", []fault{{4, "unknown_key", "budget.remembr", `unknown key "budget.remembr": write budget.remember`}}},
+		"another mapping's key":                {"max_attempts: 3\nsize: 3\n", []fault{{2, "unknown_key", "size", `unknown key "size": the keys of a policy are `}}},
+		"a name similar to a key of a mapping": {"max_attempts: 3\nbackoff_base: 1s\n", []fault{{2, "unknown_key", "backoff_base", `unknown key "backoff_base": the keys of a policy are `}}},
+		"two unknown keys":                     {"max_attempts: 3\nfoo: 1\nbar: 2\n", []fault{{2, "unknown_key", "foo", `unknown key "foo": the keys`}, {3, "unknown_key", "bar", `unknown key "bar": the keys`}}},
+		"a key that is missing":                {"max_attempts: 3\nbackoff:\n  type: fixed\n", []fault{{2, "missing_key", "backoff.base", "backoff.base is missing: write "}}},
+		"a key of a dialect":                   {"max_attempts: 3\nbackoff_base_ms: 3\nmax_backoff: 3\n", []fault{{3, "unknown_key", "max_backoff", `unknown key "max_backoff": write max_backoff_ms`}}},
+		"a key of another system":              {"num_retries: 3\nretry_on: 5xx\nretry_back_off:\n  base_interval: 1s\n  max_intervl: 3s\n", []fault{{5, "unknown_key", "retry_back_off.max_intervl", `unknown key "retry_back_off.max_intervl": write retry_back_off.max_interval`}}},
+		"a value of a system":                  {"num_retries: -3\nretry_on: 5xx\n", []fault{{1, "invalid_value", "num_retries", "num_retries is -3: write a whole number"}}},
+		"two policies further in":              {"a:\n  b:\n    retry: {max_attempts: 3}\n  c:\n    retry: {max_atempts: 3}\n", []fault{{3, "no_policy", "", "there is a policy at a.b.retry: use -at a.*.retry"}}},
+		"a policy is further in":               {"a:\n  b:\n    retry: {max_attempts: 3}\n", []fault{{3, "no_policy", "", "there is a policy at a.b.retry: use -at a.b.retry"}}},
+		"nothing":                              {"a: 1\n", []fault{{1, "no_policy", "", "there is no policy here"}}},
+		"a number for a backoff":               {"max_attempts: 3\nbackoff: 7\n", []fault{{2, "invalid_value", "backoff", "backoff is 7: write a mapping such as"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file, err := Parse("file.yaml", []byte(row.text))

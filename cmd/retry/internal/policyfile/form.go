@@ -65,7 +65,8 @@ func (f *form) policy() retry.Policy {
 	}
 
 	// MaxDelay also limits a delay with jitter, so it cannot express a cap that jitter may exceed.
-	// Exponential cannot express delays that become shorter. Both need a list of delays.
+	// Exponential cannot express delays that become shorter. In both cases, a list of delays is
+	// necessary.
 	var list retry.Schedule
 	reached := false
 	for d := float64(f.base); len(list) < longestList &&
@@ -78,7 +79,8 @@ func (f *form) policy() retry.Policy {
 		p.Backoff = list
 	case list == nil: // the list is empty because another key has a fault
 	case f.factor < 1:
-		f.fault("multiplier", f.factor, "1 or more, because delays that become shorter are not a policy")
+		f.fault("multiplier", f.factor,
+			"1 or more, because a policy cannot express delays that become shorter")
 	default:
 		p.Backoff = retry.Exponential{Base: f.base, Factor: f.factor}
 		if _, most := f.jitter.(retry.Proportional).Window(list[len(list)-1]); most <= f.cap {

@@ -60,8 +60,7 @@ var ofNoBound = []string{"no_limit", "unused_limit", "too_long"}
 const leastForever = time.Second
 
 // endless returns the delay after 100 attempts of p, or 0 if p limits the number of attempts or
-// their time. tooShort is true if p limits neither the number of attempts nor their time, and this
-// delay is shorter than leastForever.
+// their time. tooShort is true if p has no such limit and this delay is shorter than leastForever.
 func endless(p retry.Policy) (gap time.Duration, tooShort bool) {
 	delays := p.Delays(100)
 	if p.EffectiveMax() != retry.Unlimited || p.MaxElapsed > 0 || len(delays) == 0 {
@@ -71,8 +70,8 @@ func endless(p retry.Policy) (gap time.Duration, tooShort bool) {
 	return gap, gap < leastForever
 }
 
-// The terms of a dialect are the keys with which it limits retries. If the
-// dialect lacks a key, its field is "".
+// The terms of a dialect are the keys with which it limits retries. A field is "" if the dialect
+// has no such key.
 type terms struct {
 	count   string // the key that limits the number of attempts or retries
 	longest string // the key that limits each delay

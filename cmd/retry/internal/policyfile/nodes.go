@@ -13,7 +13,7 @@ type entry struct {
 	key   string
 	line  int
 	value *yaml.Node
-	under string // set by walk: key, or for an index the key that contains the list
+	under string // set by walk: key, or if key is an index, the key of the list
 	in    *place // set by walk: the mapping that has this key
 }
 
@@ -57,7 +57,7 @@ func anyEntry(node *yaml.Node, fits func(entry) bool) bool {
 
 // eachKey yields the entries of a mapping.
 func eachKey(node *yaml.Node, yield func(entry) bool) {
-	var sources []*yaml.Node // of merged keys
+	var sources []*yaml.Node // the values of the << keys
 	for i := 0; i < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		switch {

@@ -18,7 +18,7 @@ type shape struct {
 	has    string // required keys next to the settings: "a|b c=d e!=0" is a or b, c=d, and e not 0
 }
 
-// Parts that several shapes share.
+// These constants are parts of several shapes.
 const (
 	configPatches    = "spec/configPatches/**/"
 	argoKinds        = "Workflow WorkflowTemplate ClusterWorkflowTemplate CronWorkflow"
@@ -43,7 +43,7 @@ var shapes = slices.Concat([]shape{
 	{"httproute", "gateway.networking.k8s.io", "HTTPRoute", "spec/rules/*/retry", ""},
 	{"stepfunctions", "", "", "**/States/*/Retry/*", "Type"},
 	{"otel", "", "", "**/exporters/*/retry_on_failure", ""},
-	{"otel", "", "", "**/exporters/*/protocol/otlp/retry_on_failure", ""}, // of loadbalancing
+	{"otel", "", "", "**/exporters/*/protocol/otlp/retry_on_failure", ""}, // loadbalancing
 	{"otel", "", "", "**/receivers/*/retry_on_failure", ""},
 	{"argo", "argoproj.io", argoKinds, "spec/**/retryStrategy", ""},
 	{"nats", "jetstream.nats.io", "Consumer", "spec", "spec.max_deliver|spec.ack_wait|spec.backoff"},

@@ -29,7 +29,7 @@ const mostFindings = 20
 // its keys one by one, so the keys that are left are unknown. Each mistake becomes a finding.
 type settings struct {
 	plain  func(key string) string // returns the same text for all spellings of a key
-	path   string                  // the start of its keys in findings, such as "backoff."
+	path   string                  // findings write it before a key, such as "backoff."
 	values map[string]json.RawMessage
 	keys   []string  // the keys that were removed so far
 	listed *[]string // the paths of all keys that were removed so far, also from inner mappings
@@ -121,7 +121,7 @@ func (s *settings) inner(key, write string, read func(*settings)) {
 		s.fault(key, shown(value), write)
 		return
 	}
-	if !ok && s.values != nil { // if values is nil, read is called only to list its keys
+	if !ok && s.values != nil { // if values is nil, read runs only to list the keys
 		return
 	}
 	read(in)
@@ -190,7 +190,7 @@ func (value shown) String() string {
 	return printable.Line(beginning(compact.String()))
 }
 
-// beginning returns at most 60 characters of a text.
+// beginning returns the beginning of a text, at most 60 characters.
 func beginning(text string) string {
 	n := 0
 	for i := range text {

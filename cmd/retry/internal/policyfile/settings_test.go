@@ -17,7 +17,7 @@ func TestEachKeyIsTakenOnce(t *testing.T) {
 	for _, row := range []struct {
 		name, yaml string
 		n          int
-		found      []string // the key, the code and the text of each
+		found      []string // the key, the code and the text of each finding
 	}{
 		{"every key", `{n: 7, text: x, in: {m: 8}}`, 7, nil},
 		{"another spelling", `{N: 7, IN: {M: 8}}`, 7, nil},

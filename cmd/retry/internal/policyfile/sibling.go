@@ -133,7 +133,7 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 	switch {
 	case b.All == 0 || b.Each < b.All:
 	case f.fillsLong && b.Each == b.All:
-		b.Each = 0 // b.Each may be the system's default, so it is not a mistake of the user
+		b.Each = 0 // b.Each may be the default, so there is no warning
 	case f.ignoresLong:
 		b.tooLong(noEffect, "Envoy ignores it", "less than")
 	case f.refusesLong && b.Each > b.All:

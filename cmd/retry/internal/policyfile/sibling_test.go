@@ -60,13 +60,13 @@ func TestAttemptFitsIfItEndsInTime(t *testing.T) {
 		all, each time.Duration
 		want      int
 	}{
-		"no bound":            {0, time.Second, -1},
-		"to the nanosecond":   {8 * time.Second, 2 * time.Second, 3},
-		"a nanosecond less":   {8*time.Second - 1, 2 * time.Second, 2},
-		"not even the first":  {time.Second, 2 * time.Second, 0},
-		"the waits":           {2*time.Second + 1, 0, 3},
-		"the waits are it":    {2 * time.Second, 0, 2},
-		"nothing but a first": {1, 0, 1},
+		"no bound":           {0, time.Second, -1},
+		"to the nanosecond":  {8 * time.Second, 2 * time.Second, 3},
+		"a nanosecond less":  {8*time.Second - 1, 2 * time.Second, 2},
+		"not even the first": {time.Second, 2 * time.Second, 0},
+		"a start before All": {2*time.Second + 1, 0, 3},
+		"a start at All":     {2 * time.Second, 0, 2},
+		"only the first":     {1, 0, 1},
 	} {
 		assert.Equal(t, test.want, (&Bounds{All: test.all, Each: test.each}).Fits(p), name)
 	}

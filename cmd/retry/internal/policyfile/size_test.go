@@ -99,7 +99,7 @@ func TestHugeDocument(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	file, err := Parse("file.yaml", []byte(dense))
-	require.NoError(t, err, "as many nodes as are read")
+	require.NoError(t, err, "the largest number of nodes is accepted")
 	block := file.Find("")[0]
 	assert.False(t, block.Known())
 	assert.Nil(t, block.Unread())
@@ -107,10 +107,10 @@ func TestHugeDocument(t *testing.T) {
 	require.Len(t, faults, 1)
 	runtime.ReadMemStats(&after)
 	t.Logf("%d MiB for %d nodes", (after.TotalAlloc-before.TotalAlloc)>>20, mostFileNodes)
-	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(120<<20), "the nodes, and no list of them")
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(120<<20), "only the nodes need memory")
 	text := strings.Repeat("x, and so on - it is: prose\n", 3<<20/40)
 	_, err = Parse("file.yaml", []byte("text: |\n  "+strings.ReplaceAll(text, "\n", "\n  ")))
-	require.NoError(t, err, "prose is not many nodes")
+	require.NoError(t, err, "prose is a single node")
 }
 
 func manyKeys(n int) string {
@@ -121,9 +121,9 @@ func manyKeys(n int) string {
 	return b.String()
 }
 
-// A block that is larger than any policy, or whose aliases stand for too much, is a fault. It never
-// reaches a decoder, which could work on it for minutes. The number of steps is limited. Other parts of
-// the file may be larger than a policy.
+// A block is a fault if it is larger than any policy, or if its aliases expand to too many nodes. Such
+// a block never reaches a decoder, which could take minutes. The number of steps of a search is
+// limited. Other parts of the file may be larger than a policy.
 func TestHostile(t *testing.T) {
 	nested := func(line string) string {
 		text := "a0: &a0 {x: 1}\n"
@@ -144,15 +144,15 @@ func TestHostile(t *testing.T) {
 	for _, test := range []struct{ name, text, at, want string }{
 		{"merges", merges, "", merged},
 		{"merges beside a policy", merges + "retry: {max_attempts: 3}", "", merged},
-		{"as many merged keys as are read", many(11), "", large},
+		{"the largest accepted number of merged keys", many(11), "", large},
 		{"merged keys of many mappings", many(12), "", "file.yaml:13: up to this line, << merges more than 100000 keys"},
 		{"lists", lists, "", large},
 		{"lists by a path", lists + "retry: *a40\n", "retry", large},
 		{"lists at a place of settings", lists + "Retry: *a40\n", "", large},
-		{"lists by asterisks", lists, "a40" + strings.Repeat(".*", 40), "this path leads to too many places"},
-		{"as many keys as are read", "retry: {" + strings.ReplaceAll(manyKeys(mostKeys), "\n", ", ") + "}", "retry", `unknown key "k0"`},
-		{"one key more", manyKeys(mostKeys + 1), "", large},
-		{"inside of other mappings", "x: {y: {" + strings.ReplaceAll(manyKeys(mostKeys+1), "\n", ", ") + "}}", "", large},
+		{"lists by a path of asterisks", lists, "a40" + strings.Repeat(".*", 40), "this path leads to too many places"},
+		{"the largest accepted number of keys", "retry: {" + strings.ReplaceAll(manyKeys(mostKeys), "\n", ", ") + "}", "retry", `unknown key "k0"`},
+		{"one key above the limit", manyKeys(mostKeys + 1), "", large},
+		{"too many keys inside of other mappings", "x: {y: {" + strings.ReplaceAll(manyKeys(mostKeys+1), "\n", ", ") + "}}", "", large},
 		{"a list", "backoff: {type: schedule, delays: [" + strings.Repeat("1s,", mostNodes) + "]}", "", large},
 		{"next to the policy", manyKeys(20*mostKeys) + lists + "retry: {max_attempts: 0}", "", "max_attempts is 0"},
 		{"next to the path", manyKeys(20*mostKeys) + "a: {b: {max_attempts: 0}}", "a.b", "max_attempts is 0"},
@@ -173,8 +173,8 @@ func TestHostile(t *testing.T) {
 		})
 	}
 
-	// Neither a long key nor a deep list is copied for each entry below it, and many keys
-	// are not compared with those of each system.
+	// Neither a long key nor a deep list is copied for each entry below it, and many keys are not
+	// compared with the keys of each system.
 	for _, text := range []string{
 		`{"` + strings.ReplaceAll(manyKeys(10*mostKeys), ": 1\n", `": 1, "`) + `z": 1}`,
 		`{"` + strings.Repeat("k", 1<<20) + `": {` + regexp.MustCompile(`(k\d+): 1\n`).ReplaceAllString(manyKeys(900), `"$1": 1, `) + `"z": 1}}`,

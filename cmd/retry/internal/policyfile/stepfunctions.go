@@ -10,7 +10,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// The limits of the Amazon States Language.
+// These are the limits of the Amazon States Language.
 const (
 	stepMostAttempts = 99_999_999
 	stepMostDelay    = 31_622_400

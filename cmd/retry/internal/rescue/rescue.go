@@ -20,8 +20,8 @@ type Rescue struct {
 	Change  string           `json:"change"` // such as "db: queue: 240"; "; " joins two changes
 	Verdict retrysim.Verdict `json:"verdict"`
 	Lost    int              `json:"lost"`         // the calls that are lost in the changed system
-	Margin  float64          `json:"margin"`       // as Answer.Margin
-	Share   float64          `json:"margin_share"` // as Answer.MarginShare
+	Margin  float64          `json:"margin"`       // the Margin in the answer about the changed system
+	Share   float64          `json:"margin_share"` // the MarginShare in this answer
 
 	edits []func(name string, v *retrysim.Service)
 }
@@ -218,7 +218,8 @@ func (c *changer) changeService(name string, v retrysim.Service) {
 	if v.Workers == 0 || v.Work == 0 {
 		return
 	}
-	// If a request waits in the queue for more than 80 % of the patience, its response comes too late.
+	// If a request waits in the queue for more than 80 % of its caller's timeout, its response comes
+	// too late.
 	queue := int(0.8 * c.patience[name].Seconds() / v.Work.Seconds() * float64(v.Workers))
 	if queue > 0 && (v.Queue == 0 || v.Queue > queue) {
 		c.add(name, name, "queue", strconv.Itoa(queue), func(v *retrysim.Service) { v.Queue = queue })

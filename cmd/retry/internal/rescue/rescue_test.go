@@ -51,7 +51,7 @@ func TestFindOrdersChangesByLostCalls(t *testing.T) {
 	assert.Regexp(t, `^{"change":"db: cancel: work","verdict":"recovers","lost":\d+,"margin":[\d.]+,"margin_share":[\d.]+}$`, string(written))
 }
 
-// For a system with two layers, changes returns each change that people make, in its place.
+// For a system with two layers, changes returns each usual change for the right service or call.
 func TestChangesAreInTheirPlaces(t *testing.T) {
 	s := system(t, `{"services": {
 		"web": {"rate": "24/s", "patience": "3s", "workers": 100, "work": "1s", "cancel": "work", "calls": [

@@ -21,8 +21,8 @@ func Text(d time.Duration) string {
 	return d.String()
 }
 
-// Texts replaces each duration in values, and each list of durations, by its [Text]. The
-// result is values itself.
+// Texts replaces each duration in values, and each list of durations, by its [Text]. It returns
+// values itself.
 func Texts(values []any) []any {
 	for i, value := range values {
 		switch d := value.(type) {

@@ -6,9 +6,9 @@
 // A partition is read in order, so a record with a short delay would have to wait for an earlier
 // record with a long delay. Therefore there are several retry topics: "orders.retry.1s" for delays
 // below 1s, "orders.retry.10s" for delays below 10s, and so on. A header of a record says when the
-// record is due. A partition is paused until its first record is due. Other headers contain the
-// number of attempts and the number of failures of each class. So these numbers are the same after
-// a rebalance.
+// record is due. A partition of a retry topic is paused until its first record is due. Other
+// headers contain the number of attempts and the number of failures of each class. So these numbers
+// are the same after a rebalance.
 package kafka
 
 import (

@@ -36,7 +36,7 @@ type cluster struct {
 	client  *kgo.Client
 
 	mu       sync.Mutex
-	attempts map[string][]int // by key
+	attempts map[string][]int // the numbers of the attempts, by the key of the record
 	last     map[string]time.Time
 }
 
@@ -114,7 +114,7 @@ func (c *cluster) start(do func(key string, attempt int) error) (stop func()) {
 	return stop
 }
 
-// until waits until each of these keys has had this number of attempts.
+// until waits until each key in want has had its number of attempts.
 func (c *cluster) until(want map[string]int) {
 	c.Helper()
 	require.Eventually(c, func() bool {

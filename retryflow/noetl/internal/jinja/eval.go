@@ -38,7 +38,7 @@ type (
 	signNode  struct{ operand node }
 	logicNode struct {
 		left, right node
-		decides     bool // the truth of the first operand that makes it the result: true in "or"
+		decides     bool // true in "or": if the left operand is true, it is the result
 	}
 	compareNode struct {
 		op          string

@@ -82,7 +82,7 @@ func (e *evaluation) unmarked(v Value) string {
 }
 
 func marked() failure {
-	return failf("the text of tojson is marked as safe, which this would lose: use it last")
+	return failf("the text of tojson is marked as safe, and this would lose the mark: use tojson last")
 }
 
 func toText(e *evaluation, in Value, _ []Value) Value {

@@ -97,8 +97,8 @@ func TestCostOfAnExpressionIsBounded(t *testing.T) {
 		"itself | first":                   "a mapping has no first member",
 		"{} | last":                        "a mapping has no last member",
 		"[] | last":                        `the last of nothing is undefined: ask "is defined" first, or add "| default(…)"`,
-		"('a' | tojson) + 'b'":             "the text of tojson is marked as safe, which this would lose: use it last",
-		"('a' | tojson)[0]":                "the text of tojson is marked as safe, which this would lose: use it last",
+		"('a' | tojson) + 'b'":             "the text of tojson is marked as safe, and this would lose the mark: use tojson last",
+		"('a' | tojson)[0]":                "the text of tojson is marked as safe, and this would lose the mark: use tojson last",
 		"'a' | tojson | replace('a', 'b')": "",
 		"[('inf' | float) - ('inf' | float)] == [('nan' | float)]": "nan cannot be looked for in a list or mapping",
 	} {

@@ -271,8 +271,8 @@ func (p *parser) postfix(n node) node {
 }
 
 // variable rejects a constant before a dot or a bracket, as in [1, 2][0]. Jinja evaluates such a
-// part when it compiles the template. If the part is missing, the result depends on its place in
-// the template.
+// part when it compiles the template. If the part is missing, Jinja's result depends on the place
+// of the part in the template.
 func variable(n node) node {
 	switch n.(type) {
 	case *constantNode, *listNode, *dictNode:

@@ -19,12 +19,12 @@ var update = flag.Bool("update", false, "ask Jinja, and write the golden files")
 // Jinja's answer and the errors of this package.
 type line struct {
 	Expression string
-	Uses       int               `json:",omitempty"` // how often the playbooks use it
-	InRules    int               `json:",omitempty"` // how often their rules use it
-	Written    int               `json:",omitempty"` // in how many ways it is written
-	Refused    string            `json:",omitempty"` // why this package does not parse it
-	Names      []json.RawMessage `json:",omitempty"` // none: the names of testdata/outcomes.json
-	Answers    []answer          `json:",omitempty"` // one answer: the same for all names
+	Uses       int               `json:",omitempty"` // how often the playbooks use the expression
+	InRules    int               `json:",omitempty"` // how often the rules of the playbooks use the expression
+	Written    int               `json:",omitempty"` // in how many ways the playbooks write the expression
+	Refused    string            `json:",omitempty"` // why this package does not parse the expression
+	Names      []json.RawMessage `json:",omitempty"` // if empty, the names of testdata/outcomes.json
+	Answers    []answer          `json:",omitempty"` // a single answer is for all names
 	Errors     []string          `json:",omitempty"`
 }
 
@@ -45,7 +45,7 @@ func decoded(t testing.TB, names json.RawMessage) (decoded [2]map[string]any) {
 	return decoded
 }
 
-// by returns the value for the names with an index.
+// by returns the value for the i-th names, or the last value if there are fewer values.
 func by[T any](values []T, i int) T { return values[min(i, len(values)-1)] }
 
 // oneForAll returns one value if all values are the same.
@@ -102,7 +102,7 @@ func (l line) names(t testing.TB) []json.RawMessage {
 	return outcomes(t)
 }
 
-// check compares the answers of a line with those of this package.
+// check compares the answers of a line with the answers of this package.
 func (l line) check(t testing.TB) {
 	for i, names := range l.names(t) {
 		for _, names := range decoded(t, names) {
