@@ -35,9 +35,9 @@ func (x *exchange) discard() {
 // happens.
 //
 // A body of net/http is read in the caller's goroutine, because a Read that hangs ends when the
-// attempt is canceled, which is discardGrace before the end of discardTime. Over HTTP/1,
-// canceling closes the connection. There is one exception: the caller waits for the Read if the
-// Close of a connection of the user's own DialContext does not end a Read.
+// attempt is canceled. The attempt is canceled discardGrace before the end of discardTime. Over
+// HTTP/1, canceling closes the connection. There is one exception. If the user's own DialContext
+// returns a connection whose Close does not end a Read, the caller waits for the Read.
 //
 // Any other body may ignore its context, and would block the caller forever. So such a body is read
 // in a new goroutine, and discard returns after discardTime even if this goroutine is still

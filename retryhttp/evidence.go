@@ -82,8 +82,8 @@ var errAgain = errors.New(
 // noConnection reports whether err says that there was no connection to the server or to its proxy.
 // The error is the only evidence for most idempotent requests, because they are not traced. If err
 // joins the errors of several requests, noConnection returns true only if it is true for each of
-// them. The error of a Transport below contains only the error of its last attempt, so it is no
-// evidence if there were several attempts.
+// them. The error of a Transport below contains only the error of its last attempt. So if that
+// Transport made several attempts, its error proves nothing.
 func noConnection(err error) bool {
 	switch e := err.(type) {
 	case *net.DNSError:

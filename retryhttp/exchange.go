@@ -27,8 +27,8 @@ import (
 //     whether the attempt failed. "settle" refills the Budget a little if a failure shows that the
 //     server works. "cancelAtEnd" (body_response.go) makes the context end when the body of the
 //     response has been read to its end or closed. So the context of a failed attempt ends when its
-//     response is discarded. This does not cost an HTTP/1 connection whose body has been read to
-//     its end: net/http has the connection back before Read returns io.EOF.
+//     response is discarded. An HTTP/1 connection stays open if its body has been read to its end,
+//     because net/http takes the connection back before Read returns io.EOF.
 //  4. After a failure that is neither Permanent nor rejected by RetryIf, the loop calls classify,
 //     which says whether the request may be sent again. Then the loop decides according to the
 //     policy. A retry takes 1 from the Budget.
@@ -78,8 +78,8 @@ type exchange struct {
 	first attempt // memory for the first attempt, because most exchanges make only one
 }
 
-// run calls fn for each attempt that the loop makes. fn is the method attempt, or for the missing
-// bytes of a download a function around this method.
+// run calls fn for each attempt that the loop makes. fn is the method attempt. If a download
+// fetches missing bytes, fn is a function that calls this method.
 func (x *exchange) run(fn func(context.Context) error) error {
 	x.Context = x.req.Context()
 	return x.complete(retry.Do(x, x.loopPolicy(), fn))
@@ -108,7 +108,7 @@ func (x *exchange) cannotRepeat() error {
 	case x.hasBody() && x.req.GetBody == nil:
 		return errNoGetBody
 	case x.req.Trailer != nil:
-		// Reading the body may write to this map. All attempts share the map, and the body of an
+		// Reading the body may write to the map Trailer. All attempts share this map, and the body of an
 		// attempt that has ended may still be read.
 		return errTrailer
 	default:
@@ -175,10 +175,11 @@ func (x *exchange) next() *attempt {
 	return a
 }
 
-// isLost reports whether the server may have processed a failed attempt without confirming it. This
-// is so if the request was sent and got no answer, or if the answer is a 408, or not a 4xx: it may
-// be a 5xx, or a success that Check has rejected, for example because its body broke off. Some
-// servers send a 408 if a handler takes too long: see Transport.
+// isLost reports whether the server may have processed a failed attempt without confirming it. If
+// the request was sent and got no answer, or if an answer was lost below this Transport, isLost
+// returns true. It also returns true for an answer that is not a 4xx, such as a 503, or a 200 whose
+// body broke off. A 408 counts like no answer, because some servers send it if a handler takes too
+// long: see Transport.
 func (a *attempt) isLost() bool {
 	refused := a.status/100 == 4 && a.status != http.StatusRequestTimeout
 	return a.before != nil || a.mayBeDone && !refused && !a.unsent
@@ -318,8 +319,8 @@ func (x *exchange) complete(err error) error {
 
 // answer returns the results of RoundTrip after the loop has stopped with err. It returns the last
 // response after a success. After a failure it also returns the last response, except in three
-// cases. The cases are that there is no response, that the policy is invalid, and that the context
-// of the caller's request is done.
+// cases: there is no response, the policy is invalid, or the context of the caller's request is
+// done.
 func (x *exchange) answer(err error) (*http.Response, error) {
 	ctx := x.req.Context()
 	switch {

@@ -162,7 +162,7 @@ func (p *passage) hold(elapsed time.Duration) *retry.Error {
 	return refused
 }
 
-// unsent returns the error of an attempt that is not sent, because the gate is closed for too long.
+// unsent returns the error of an attempt that is not sent because the gate is closed for too long.
 func (p *passage) unsent() error {
 	req := p.x.req
 	method := cmp.Or(req.Method, http.MethodGet)

@@ -195,7 +195,8 @@ func (d *download) advance(n int, err error) (int, error) {
 }
 
 // closeBroken closes the body that broke off. It returns false if the caller has closed the
-// download. After closeBroken, Close cancels ctx.
+// download. closeBroken also makes the ctx that Close cancels, so that Close can end the requests
+// for parts.
 func (d *download) closeBroken() bool {
 	d.mu.Lock()
 	body, closed := d.body, d.closed

@@ -73,10 +73,11 @@ func (e *StatusError) Error() string {
 
 // keep sets the Body of e to the first keptBytes of text. It does nothing if Body is already set.
 // It also does nothing if e is the error of another response, such as the response of a token
-// server. requests are the Requests that the response whose body starts with text has had: a Check
-// may set another one.
+// server. text is the beginning of the body of a response. requests are all values that the field
+// Request of this response has had, because a Check may set another value.
 func (e *StatusError) keep(text []byte, requests ...*http.Request) {
-	// requests are compared first, because several calls may return the same error at the same time.
+	// The requests are compared first. If e is the error of a response to another call, that call may
+	// be writing hasBody at the same time.
 	if slices.Contains(requests, e.request) && e.hasBody {
 		e.Body, e.hasBody = append([]byte(nil), text[:min(len(text), keptBytes)]...), false
 	}
@@ -84,8 +85,8 @@ func (e *StatusError) keep(text []byte, requests ...*http.Request) {
 
 // forgetBody makes keep do nothing for the StatusError in failure. It is called before the response
 // of this StatusError is discarded. A Check may return the same error again for a later attempt,
-// and then the Body must not come from the later response. requests are the Requests that the
-// response has had.
+// and then the Body must not come from the later response. requests are all values that the field
+// Request of the response has had.
 func forgetBody(failure error, requests ...*http.Request) {
 	e, ok := failure.(*StatusError)
 	if !ok {
