@@ -79,7 +79,7 @@ func TestErrorOf(t *testing.T) {
 			}
 			require.NoError(t, resp.Body.Close())
 			assert.True(t, last == nil || last.closed())
-			assert.Error(t, base.sent[len(base.sent)-1].Context().Err(), "without a body, the context ends before the caller gets the response")
+			assert.Error(t, base.sent[len(base.sent)-1].Context().Err(), "the context of an attempt without a body ends too")
 			because := retryhttp.ErrorOf(resp)
 			assert.Equal(t, tt.reason, retry.ReasonOf(because))
 			same, err := retryhttp.Result(resp, nil)

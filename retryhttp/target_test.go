@@ -239,7 +239,7 @@ func TestBudgetOfACallThatWaits(t *testing.T) {
 		has      int // how many retries the Budget holds before
 		policy   retry.Policy
 		attempts int
-		text     string // "": the call succeeds
+		text     string // a part of the error; "": the call ends before the Budget is empty
 	}{
 		{"30 attempts", 10, retry.Policy{MaxAttempts: 30}, 11, set},
 		{"two minutes", 10, retry.Policy{MaxElapsed: 2 * time.Minute}, 11, set},

@@ -98,7 +98,7 @@ type request struct {
 	gen      uint32
 	client   uint32
 	call     uint32 // the number of the call, among all calls of its service
-	before   int32  // attempts of the call before the last one that ran past HealthyAfter
+	before   int32  // how many attempts the call made before its last attempt past HealthyAfter
 	step     uint16 // the index of the call in Calls
 	handled  bool   // the request has a worker
 	outside  bool   // the request is a call from outside

@@ -37,7 +37,8 @@ type Outcome struct {
 	// worked.
 	EmptyIn time.Duration `json:"empty_in,omitzero"`
 
-	// Relapses is how often the system failed again after a recovery: for 10s, too few calls worked.
+	// Relapses is how often the system failed again after a recovery. It has failed again if too few
+	// calls work for 10s.
 	Relapses int `json:"relapses,omitzero"`
 
 	Calls  int `json:"calls"`  // calls from outside
@@ -191,7 +192,7 @@ func (a Answer) String() string {
 		100*a.Outcome.Wasted)
 	if a.Scale > 1 {
 		fmt.Fprintf(&b, "simulated with 1/%d of the calls, workers and clients; "+
-			"the counts are for all\n", a.Scale)
+			"the counts are for the whole system\n", a.Scale)
 	}
 	return b.String()
 }
