@@ -44,9 +44,9 @@ func TestLint(t *testing.T) {
 		{"Classify with MaxAttempts", retry.Policy{Classify: always(retry.Class{}), MaxAttempts: 2}, nil},
 
 		{"AttemptTimeout below HealthyAfter", retry.Policy{AttemptTimeout: time.Second, HealthyAfter: time.Minute},
-			[]string{"AttemptTimeout of 1s ends every attempt before HealthyAfter of 1m0s: no attempt is ever healthy"}},
+			[]string{"AttemptTimeout of 1s ends every attempt before HealthyAfter of 1m0s: a call never begins anew"}},
 		{"AttemptTimeout at HealthyAfter", retry.Policy{AttemptTimeout: time.Minute, HealthyAfter: time.Minute},
-			[]string{"AttemptTimeout of 1m0s ends every attempt before HealthyAfter of 1m0s: no attempt is ever healthy"}},
+			[]string{"AttemptTimeout of 1m0s ends every attempt before HealthyAfter of 1m0s: a call never begins anew"}},
 		{"AttemptTimeout above HealthyAfter", retry.Policy{AttemptTimeout: time.Minute + 1, HealthyAfter: time.Minute}, nil},
 
 		{"AttemptTimeout above MaxElapsed", retry.Policy{MaxElapsed: time.Minute, AttemptTimeout: time.Minute + 1, Backoff: second},

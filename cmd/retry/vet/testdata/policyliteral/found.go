@@ -92,7 +92,7 @@ func stream(ctx context.Context, c *client) error {
 		MaxAttempts:    5,
 		Backoff:        retry.Fixed(time.Second),
 		HealthyAfter:   time.Minute,
-		AttemptTimeout: 10 * time.Second, // want `^AttemptTimeout of 10s ends every attempt before HealthyAfter of 1m0s: no attempt is ever healthy \[policyliteral\]$`
+		AttemptTimeout: 10 * time.Second, // want `^AttemptTimeout of 10s ends every attempt before HealthyAfter of 1m0s: a call never begins anew \[policyliteral\]$`
 	}, c.ping)
 }
 
