@@ -465,7 +465,7 @@ func TestBudgetGraceIsNotRefunded(t *testing.T) {
 // retry found.
 type slowBudget struct {
 	*retry.Budget               // only its fields are used
-	held, mark    int64         // the retries that it holds, and the recent maximum, in billionths
+	held, mark    int64         // the retries that it holds, and the recent peak of the surplus, in billionths
 	now           time.Duration // the time since the first use
 	refill, fade  time.Duration // the times of the next refill and of the next decay
 	used          bool

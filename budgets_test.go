@@ -26,7 +26,7 @@ func budgetOf(b *retry.Budgets, target int) *retry.Budget {
 	return budget
 }
 
-// shared returns the Budget that all targets share that are not kept.
+// shared returns the Budget of all targets that are not kept.
 func shared(b *retry.Budgets) *retry.Budget {
 	budget, done := b.For(strings.Repeat("x", 1025))
 	done()

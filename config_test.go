@@ -97,7 +97,7 @@ func assertRoundTrip(t *testing.T, p retry.Policy) {
 }
 
 func TestConfigDecodeErrors(t *testing.T) {
-	data, err := os.ReadFile("testdata/faults.txt") // each line is a text, a tab, and the fault in the text
+	data, err := os.ReadFile("testdata/faults.txt") // a line with a text, then a line with a tab and the fault of the text
 	require.NoError(t, err)
 	rows := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
 	require.Len(t, rows, 2*65)

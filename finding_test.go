@@ -20,8 +20,8 @@ var (
 	keyWord = regexp.MustCompile(`\b[a-z]+_[a-z_]+\b|retryable: false`)
 )
 
-// assertBothTexts checks that both texts of a finding have one line. The text for Go must
-// contain no keys, and the text for keys must contain no names of Go.
+// assertBothTexts checks that String and InKeys of a finding each return one line. The text for Go
+// must contain no keys, and the text for keys must contain no names of Go.
 func assertBothTexts(t *testing.T, f retry.Finding) {
 	t.Helper()
 	for _, text := range []string{f.String(), f.InKeys()} {
