@@ -24,12 +24,12 @@ type evidence struct {
 	again atomic.Bool  // a second header was written before the answer to the first one
 }
 
-// The values of evidence.got. There is one field for both facts, because each request allocates an
-// exchange, which contains the evidence.
+// The values of evidence.got. One field says whether there was a connection and whether it spoke
+// HTTP/1, because each request allocates an exchange, which contains the evidence.
 const (
 	gotNone  int32 = iota
-	gotConn        // a connection
-	gotHTTP1       // a connection, and one that speaks HTTP/1 over TLS
+	gotConn        // any other connection
+	gotHTTP1       // a connection that speaks HTTP/1 over TLS
 )
 
 func (e *evidence) trace() *httptrace.ClientTrace {

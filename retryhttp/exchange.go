@@ -50,7 +50,7 @@ type exchange struct {
 
 	// These fields are set before the first attempt.
 	t      *Transport
-	req    *http.Request // the caller's
+	req    *http.Request // the caller's request
 	policy *retry.Policy // the policy of WithPolicy, or else the Policy of the Transport
 	checks CheckFunc     // the Check of the Transport; in fetch, a function around it
 	gate   *passage      // the passage through the Gate; nil: no attempt is held back

@@ -160,7 +160,7 @@ type race struct {
 	h       *Hedge
 	req     *http.Request
 	attempt *attempt      // the attempt that sends req; nil: there is no Transport above
-	in      *attempt      // the attempt in the context of req, which may send another request
+	in      *attempt      // the attempt in the context of req; it may send another request than req
 	budget  *retry.Budget // the Budget for second requests; nil: none
 	first   leg
 

@@ -52,7 +52,7 @@ type service struct {
 	busy    int // workers that handle a request
 	queue   []entry
 	queued  int  // how many entries of queue are not stale
-	feeding bool // feed is running
+	feeding bool // true while the method feed runs
 	calls   uint32
 
 	// The fields below are counters.
@@ -60,7 +60,7 @@ type service struct {
 	rows            []LoadSecond
 	requests        int
 	waited, started int
-	wait            float64 // the sum of the waits of all requests that started
+	wait            float64 // the sum of the waits of all requests that got a worker
 
 	// integral is busy x time, summed over this second up to the time since.
 	integral, since int64
