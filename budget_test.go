@@ -391,8 +391,8 @@ func TestBudgetGrace(t *testing.T) {
 func TestBudgetGraceIsNotRefunded(t *testing.T) {
 	for _, row := range []struct {
 		name         string
-		graces       [3]bool // true: this Budget is empty and in its Grace; the policy's, the outer and the inner Budget
-		depth        int     // how many full Budgets the context has inside these
+		graces       [3]bool // for the policy's, the outer and the inner Budget; true: it is empty and in its Grace
+		depth        int     // how many more Budgets the context has, all inside the inner Budget
 		before, left [3]int
 	}{
 		{"each Budget gave a token", [3]bool{}, 0, [3]int{3, 3, 3}, [3]int{3, 3, 3}},

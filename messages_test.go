@@ -125,7 +125,7 @@ func matchedTexts(files []*ast.File) (found []string) {
 			}
 		}
 	}
-	texts := map[string]map[int]bool{} // the parameters that get such a text
+	texts := map[string]map[int]bool{} // for each function, the indexes of the parameters that get the text of an error or a finding
 	for changed := true; changed; {
 		changed, found = false, nil
 		for name, all := range functions {
@@ -170,7 +170,7 @@ func parameters(f *ast.FuncDecl) (names []string) {
 type messages struct {
 	names    map[string]bool         // variables that have such a text
 	findings map[string]bool         // variables that are a finding
-	passed   map[string]map[int]bool // the arguments of calls that are such a text
+	passed   map[string]map[int]bool // for each called function, the indexes of the arguments that have such a text
 	matched  bool
 }
 

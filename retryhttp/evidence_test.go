@@ -106,7 +106,7 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 			base := &http.Transport{TLSHandshakeTimeout: time.Minute, ResponseHeaderTimeout: time.Minute, DialContext: tt.dial}
 			got, err := post(t, base, tt.scheme+"://example.test/", tt.timeout)
 			assert.Equal(t, tt.want, got, "%v", err)
-			time.Sleep(time.Minute) // until dials and handshakes end
+			time.Sleep(time.Minute) // in this time, dials and handshakes end
 		})
 	}
 }
@@ -283,7 +283,7 @@ func http2Server(t *testing.T, serve func(c h2conn, stream uint32)) *http.Transp
 				if err != nil {
 					return
 				}
-				if kind == 0x1 { // HEADERS
+				if kind == 0x1 { // a HEADERS frame
 					serve(c, stream)
 				}
 			}

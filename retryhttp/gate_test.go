@@ -229,8 +229,8 @@ func TestGateInsideAGate(t *testing.T) {
 }
 
 // A request is not sent if the limits of its call do not allow it to wait until the pause ends, or
-// if it is canceled during the pause. RetryIf is not asked. The attempt has no events of its own,
-// only the CallFinished of the call.
+// if it is canceled during the pause. RetryIf is not asked. The attempt has no events. The call has
+// only its CallFinished.
 func TestGateStops(t *testing.T) {
 	const s = time.Second
 	const unsent = "retryhttp: POST example.test was not sent: the server has asked all callers to wait"

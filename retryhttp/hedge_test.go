@@ -564,7 +564,7 @@ func TestHedgeUnderLoad(t *testing.T) {
 					time.Sleep(5 * ms)
 				}
 				calls.Wait()
-				time.Sleep(time.Minute) // until the server has handled all requests
+				time.Sleep(time.Minute) // in this time, the server handles all requests
 				slices.Sort(took)
 				return took[requests*99/100], n.Load()
 			}

@@ -34,7 +34,7 @@ func spend(ctx context.Context, n int) retry.Reason {
 	return retry.ReasonOf(retry.Do(context.WithoutCancel(ctx), retry.Policy{MaxRetries: n, Backoff: retry.Fixed(0)}, func(context.Context) error { return errReset }))
 }
 
-// noNumbers are values that are not 1*DIGIT.
+// noNumbers lists values that are not one or more ASCII digits.
 var noNumbers = []string{"", "+1", "-1", " 1", "1 ", "1.5", "0x2", "1e3", "1, 1", "1,", "\u0661", "\u0e52"}
 
 // lends returns a GET of url whose context has a Budget of 5.
@@ -54,7 +54,8 @@ func leases(base *scripted) string {
 	return strings.Join(all, " ")
 }
 
-// A server gets 3 of 5 retries. It can keep these 3 retries, but no others.
+// A server gets 3 of 5 retries. It can keep these 3 retries, but cannot take other retries of the
+// client.
 func TestLeaseComesBack(t *testing.T) {
 	fails := func(err error) roundTrip { return script(err).RoundTrip }
 	// reports answers with these values of Retry-Budget-Spent.

@@ -103,7 +103,7 @@ func TestPrepareReplacesTheBody(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		prepare func(req *http.Request) error
-		sent    string // "": not sent
+		sent    string // the body that is sent; "": the request is not sent
 		log     string
 	}{
 		{"Prepare leaves the body", func(*http.Request) error { return nil }, "data", "old "},

@@ -185,7 +185,7 @@ func TestResult(t *testing.T) {
 			}
 			get := (&http.Client{Transport: script(tt.answer)}).Do
 			if tt.by == nil {
-				tt.answer.Request = request(t, "GET") // as http.Transport sets it
+				tt.answer.Request = request(t, "GET") // http.Transport sets this field
 			} else {
 				get = tt.by(&retryhttp.Transport{Base: script(tt.answer), Check: tt.check})
 			}

@@ -114,9 +114,9 @@ func TestRetriesThatSkipTheBudget(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		policy retry.Policy
-		status int // the status of a failure; negative: only the first failure has this status, the others are a 503
+		status int // the status of a failure; negative: only the first failure has this status, and the others have a 503
 		times  int // how often each request fails
-		has    int // how many retries the Budget holds before
+		has    int // how many retries the Budget holds before the calls
 		calls  int // how many calls start at the same time
 		sent   int64
 		lost   int64
@@ -236,7 +236,7 @@ func TestBudgetOfACallThatWaits(t *testing.T) {
 	const see, set = "for http://example.test; see retryhttp.Transport.Budgets", "for http://example.test; to wait for a server that starts, set retryhttp.Transport.Budgets to retryhttp.NoBudgets"
 	for _, row := range []struct {
 		name     string
-		has      int // how many retries the Budget holds before
+		has      int // how many retries the Budget holds before the calls
 		policy   retry.Policy
 		attempts int
 		text     string // a part of the error; "": the call ends before the Budget is empty
@@ -262,7 +262,7 @@ func TestBudgetOfACallThatWaits(t *testing.T) {
 }
 
 // If the field Budgets is nil, each target has a Budget, and the error names the target. NoBudgets
-// and a Budget of the policy replace it. A Budget of the context is charged first.
+// and a Budget of the policy replace this Budget. A Budget of the context is charged first.
 func TestBudgetsOfTargets(t *testing.T) {
 	const hint = ", for http://db:8080; see retryhttp.Transport.Budgets)"
 	own := &retry.Budget{Size: 1}
@@ -507,7 +507,7 @@ func TestBudgetCountsSharesAndRetriesExactly(t *testing.T) {
 		for seed := range uint64(histories) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			var h history
-			n := 0 // attempts
+			n := 0 // how many attempts were made
 			tr := &retryhttp.Transport{Check: failing, Prepare: func(_ *http.Request, attempt int, _ error) error {
 				n = attempt
 				return map[int]error{unsent: errReset}[h[n-1].status]

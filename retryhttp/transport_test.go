@@ -116,7 +116,7 @@ func TestRequestsThatAreSentAgain(t *testing.T) {
 		{"Base returns neither", "GET", nil, func(*http.Request) (*http.Response, error) { return nil, nil },
 			"1 sent" + fmt.Sprintf(final, "1 attempt") + "retryhttp: the RoundTripper *retryhttp_test.scripted returned neither a response nor an error"},
 		{"Base returns neither for a POST", "POST", check(func(_ *http.Request, _ *http.Response, err error) error {
-			return fmt.Errorf("%.9v", err) // not permanent
+			return fmt.Errorf("%.9v", err) // this error is not permanent
 		}), func(*http.Request) (*http.Response, error) { return nil, nil },
 			"1 sent: not retryable after 1 attempt (" + fmt.Sprintf(processed, "POST") + "): retryhttp"},
 	} {
@@ -192,7 +192,7 @@ func TestAttemptTimeout(t *testing.T) {
 	}
 	late := &body{Reader: strings.NewReader("late")}
 	comesLate := func(*http.Request) (*http.Response, error) {
-		time.Sleep(timeout + 1) // ignores its context
+		time.Sleep(timeout + 1) // the Base ignores its context
 		return responseWith(200, late), nil
 	}
 	stalls := func(req *http.Request) (*http.Response, error) { return responseWith(200, stalled{req.Context()}), nil }

@@ -58,7 +58,7 @@ func TestBackoffsThatDoNotConform(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		backoff retry.Backoff
-		lines   []string // regular expressions
+		lines   []string // a regular expression for each line of the failure
 	}{
 		{"nil", nil, []string{"retrytest: the Backoff is nil"}},
 		{"negative", retry.BackoffFunc(func(n int) time.Duration { return min(0, 3-time.Duration(n)) }),

@@ -126,7 +126,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// The base may fail itself, answer without a body or with a connection, or break the contract.
+// The base may return an error, a response without a body, or a connection. It may also break the
+// contract of http.RoundTripper.
 func TestBases(t *testing.T) {
 	boom := errors.New("boom")
 	conn := struct {
