@@ -42,7 +42,7 @@ func TestWait(t *testing.T) {
 			"out of time after 5 attempts (4s waited, the next delay of 1s would exceed MaxElapsed 4s)"},
 		{"skipped waits count for a deadline in an hour", retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(25 * time.Minute)}, times(0), times(1), 0,
 			"deadline too close after 3 attempts (50m0s waited, the next delay is 25m0s, 10m0s are left)"},
-		{"late beyond MaxElapsed", short, minute, times(0), time.Minute,
+		{"late, after MaxElapsed", short, minute, times(0), time.Minute,
 			"out of time after 1 attempt (1m0s waited, 1m0s have passed, MaxElapsed is 4s)"},
 		{"late without a delay", retry.Policy{MaxAttempts: 3, MaxElapsed: time.Second}, minute, times(0), time.Minute,
 			"out of time after 1 attempt (1m0s waited, 1m0s have passed, MaxElapsed is 1s)"},

@@ -237,7 +237,7 @@ func TestNotResumed(t *testing.T) {
 		}, "gzip", "Content-Encoding: gzip"},
 		{"an encoding that a terminal acts on", answers(func(resp *http.Response) { resp.Header.Set("Content-Encoding", "\u009b31m\u2028") }), "identity", `Content-Encoding: \u009b31m\u2028`},
 		{"unpacked by Base", answers(func(resp *http.Response) { resp.Uncompressed = true }), "identity", "Content-Encoding: unpacked by Base"},
-		{"no ETag, as of http.FileServer", etags(), "identity", weak},
+		{"no ETag, as from http.FileServer", etags(), "identity", weak},
 		{"a weak ETag", etags(`W/"v1"`), "identity", weak},
 		{"a long ETag", etags(`"` + strings.Repeat("x", 127) + `"`), "identity", weak},
 		{"half an ETag", etags(`"`), "identity", weak},
@@ -351,7 +351,7 @@ func TestResumeUnderThePolicy(t *testing.T) {
 		{"no budget", short, nil, empties, 0, retry.ReasonBudget},
 		{"a cut each KiB", long, []int{1 << 10}, nil, 63 * time.Second, retry.ReasonSuccess},
 		{"a cut each 32 KiB, after an outage", long, []int{32 << 10}, empties, time.Second, retry.ReasonSuccess},
-		{"a cut each byte", long, []int{1}, nil, 11 * time.Second, retry.ReasonBudget},
+		{"a cut after each byte", long, []int{1}, nil, 11 * time.Second, retry.ReasonBudget},
 		{"a cut each byte, after a KiB", long, []int{1 << 10, 1}, nil, 12 * time.Second, retry.ReasonBudget},
 		{"a cut each KiB, and a Budget of the user", long, []int{1 << 10}, ofTransport(func(tr *retryhttp.Transport) { tr.Policy.Budget = &retry.Budget{Size: 10} }), 10 * time.Second, retry.ReasonBudget},
 	} {

@@ -60,7 +60,7 @@ func TestReadEvent(t *testing.T) {
 		{"an unknown time", `{"time":"today"}`, `time is "today": write an instant such as "2026-11-20T10:31:00Z"`},
 		{"an attempt that is a fraction", `{"attempt":1.5}`, `attempt is "1.5": write a whole number`},
 		{"a max beyond all integers", `{"max":9223372036854775808}`, `max is "9223372036854775808": write a whole number`},
-		{"characters that would change a terminal", "{\"took\":\"\u202e\"}", `took is "\u202e": write`},
+		{"a character that a terminal acts on", "{\"took\":\"\u202e\"}", `took is "\u202e": write`},
 		{"an array", `[]`, `retrylog: event: got [], want a mapping such as {"kind": "call_finished", ...}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {

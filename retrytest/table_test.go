@@ -116,9 +116,9 @@ func TestTableFails(t *testing.T) {
 			"rows[0], after 1 attempt: reason is retry or elapsed, depending on the delay that is drawn (set Seed to choose one), want retry"},
 		{"a reason that depends on the draw, and is most often a retry", mostly, retrytest.Row{Attempts: 1, Eligible: true, Lo: 500 * time.Millisecond, Hi: 1500 * time.Millisecond},
 			"rows[0], after 1 attempt: reason is retry or elapsed, depending on the delay that is drawn (set Seed to choose one), want retry"},
-		{"a delay before the first", plain, retrytest.Row{Attempts: 0, Eligible: true, Delay: time.Second},
+		{"a delay before the first attempt", plain, retrytest.Row{Attempts: 0, Eligible: true, Delay: time.Second},
 			"rows[0], after 0 attempts: the row has a reason or a delay, but before the first attempt there is no decision"},
-		{"a reason before the first", plain, retrytest.Row{Attempts: 0, Eligible: true, Reason: retry.ReasonRetry},
+		{"a reason before the first attempt", plain, retrytest.Row{Attempts: 0, Eligible: true, Reason: retry.ReasonRetry},
 			"rows[0], after 0 attempts: the row has a reason or a delay, but before the first attempt there is no decision"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
