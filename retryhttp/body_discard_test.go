@@ -122,8 +122,8 @@ func TestDiscardOfABodyThatHangs(t *testing.T) {
 		{"in Read", "Read", false, false, "2 sent in 100ms, 200"},
 		{"in Close", "Close", false, false, "2 sent in 100ms, 200"},
 		{"in Read, after a buffer in io.NopCloser", "buffer", false, false, "2 sent in 100ms, 200"},
-		{"until the request's context ends", "Read", true, true, "1 sent in 20ms" + canceled},
-		{"although the request's context ends", "Read", true, false, "1 sent in 100ms" + canceled},
+		{"in Read, until the request's context ends", "Read", true, true, "1 sent in 20ms" + canceled},
+		{"in Read, even after the request's context has ended", "Read", true, false, "1 sent in 100ms" + canceled},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())

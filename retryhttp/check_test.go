@@ -86,16 +86,16 @@ func TestConflictOfAKey(t *testing.T) {
 		steps []any
 		want  string
 	}{
-		{"until the first is done", "Idempotency-Key", nil, []any{errReset, 409, 409, 201}, "4 sent in 3s, 201"},
-		{"a key with X", "X-Idempotency-Key", nil, []any{errReset, 409, 201}, "3 sent in 2s, 201"},
+		{"a 409 until the first request is done", "Idempotency-Key", nil, []any{errReset, 409, 409, 201}, "4 sent in 3s, 201"},
+		{"a 409, and the key is in X-Idempotency-Key", "X-Idempotency-Key", nil, []any{errReset, 409, 201}, "3 sent in 2s, 201"},
 		{"a 409 with a Retry-After", "Idempotency-Key", nil, []any{errReset, asksToWait(409, 5), 201}, "3 sent in 6s, 201"},
-		{"for ever", "Idempotency-Key", nil, []any{errReset, 409}, "4 sent in 3s, 409: attempts exhausted after 4 attempts (3s waited): " + conflict + "; before that: " + reset},
-		{"the server says no", "Idempotency-Key", ofTransport(func(tr *retryhttp.Transport) { tr.Advise = retryhttp.VendorAdvice }),
+		{"a 409 for each retry", "Idempotency-Key", nil, []any{errReset, 409}, "4 sent in 3s, 409: attempts exhausted after 4 attempts (3s waited): " + conflict + "; before that: " + reset},
+		{"a 409 with Stripe-Should-Retry: false", "Idempotency-Key", ofTransport(func(tr *retryhttp.Transport) { tr.Advise = retryhttp.VendorAdvice }),
 			[]any{errReset, response(409, "Stripe-Should-Retry", "false")}, "2 sent in 1s, 409: permanent error after 2 attempts (1s waited): " + conflict + "; before that: " + reset},
-		{"an Idempotent that refuses", "Idempotency-Key", idempotent(false), []any{409, 201},
+		{"a 409, and Idempotent returns false", "Idempotency-Key", idempotent(false), []any{409, 201},
 			"1 sent, 409: not retryable after 1 attempt (the server may have processed this POST; see retryhttp.Transport.Idempotent): " + conflict},
-		{"no key", "X", nil, []any{409, 201}, "1 sent, 409: permanent error after 1 attempt: " + conflict},
-		{"a key that was sent with another body before", "Idempotency-Key", nil, []any{422, 201}, "1 sent, 422: permanent error after 1 attempt: 422 Unprocessable Entity"},
+		{"a 409, and no key", "X", nil, []any{409, 201}, "1 sent, 409: permanent error after 1 attempt: " + conflict},
+		{"a 422: the key was sent with another body before", "Idempotency-Key", nil, []any{422, 201}, "1 sent, 422: permanent error after 1 attempt: 422 Unprocessable Entity"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			tr, req := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Second)}}, request(t, "POST")

@@ -82,8 +82,8 @@ func TestWithPolicy(t *testing.T) {
 	}{
 		{"more attempts", retry.Policy{MaxAttempts: 7}, 1, []int{7, 10, 0}},
 		{"the zero Policy", retry.Policy{}, 1, []int{1, 10, 0}},
-		{"for the outer of two Transports", retry.Policy{MaxAttempts: 2}, 3, []int{6, 10, 0}},
-		{"the Transport's, changed", patient, 1, []int{2, 9, 6}},
+		{"two Transports: only the outer one uses it", retry.Policy{MaxAttempts: 2}, 3, []int{6, 10, 0}},
+		{"a changed copy of the Transport's policy", patient, 1, []int{2, 9, 6}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			base := script(503)
@@ -117,12 +117,12 @@ func TestWhoseAttemptIsIt(t *testing.T) {
 		in   func(*retryhttp.Transport, fetch, string)
 		url  string
 	}{
-		{"in Prepare", inPrepare, "http://token.test/"},
-		{"in Prepare, of the same URL", inPrepare, "http://example.test/"},
-		{"in Base", inBase, "http://token.test/"},
-		{"in Base, of the same host", inBase, "http://example.test/token"},
-		{"in Base, of the same path with a query", inBase, "http://example.test/?token"},
-		{"in Base, by another scheme", inBase, "https://example.test/"},
+		{"sent in Prepare", inPrepare, "http://token.test/"},
+		{"sent in Prepare, to the same URL", inPrepare, "http://example.test/"},
+		{"sent in Base", inBase, "http://token.test/"},
+		{"sent in Base, to the same host", inBase, "http://example.test/token"},
+		{"sent in Base, to the same path with a query", inBase, "http://example.test/?token"},
+		{"sent in Base, with another scheme", inBase, "https://example.test/"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			closed, told, advised := 0, []bool{}, 0

@@ -64,10 +64,10 @@ func TestGateCloses(t *testing.T) {
 		{"a wait of 10 ms", checks(retry.After(10*ms, errReset)), 429, 0, nil, nil, 10 * ms},
 		{"a 429 that Check takes for a success", checks(nil), 429, 10, nil, nil, 0},
 
-		{"a day", nil, 429, 86400, nil, nil, time.Minute},
-		{"a day, Max below 0", with(&retryhttp.Gate{Max: -1}), 429, 86400, nil, nil, time.Minute},
-		{"a day, Max", with(&retryhttp.Gate{Max: 5 * s}), 429, 86400, nil, nil, 5 * s},
-		{"shorter than Max", with(&retryhttp.Gate{Max: time.Hour}), 429, 10, nil, nil, 10 * s},
+		{"a Retry-After of a day", nil, 429, 86400, nil, nil, time.Minute},
+		{"a Retry-After of a day, and a Max below 0", with(&retryhttp.Gate{Max: -1}), 429, 86400, nil, nil, time.Minute},
+		{"a Retry-After of a day, and a Max of 5s", with(&retryhttp.Gate{Max: 5 * s}), 429, 86400, nil, nil, 5 * s},
+		{"a Retry-After shorter than Max", with(&retryhttp.Gate{Max: time.Hour}), 429, 10, nil, nil, 10 * s},
 
 		{"another path", nil, 429, 10, nil, to("http://EXAMPLE.test/x?y"), 10 * s},
 		{"another host", nil, 429, 10, nil, to("http://other.test/"), 0},

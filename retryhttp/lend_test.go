@@ -74,7 +74,7 @@ func TestLeaseComesBack(t *testing.T) {
 	}
 	rows := []row{
 		{"no report", reports(), 5},
-		{"two lines", reports("1", "2"), 3},
+		{"two reports", reports("1", "2"), 3},
 		{"an answer from a cache", func(req *http.Request) (*http.Response, error) {
 			resp, err := reports("3")(req)
 			resp.Header.Set("Age", "0")
@@ -88,8 +88,8 @@ func TestLeaseComesBack(t *testing.T) {
 		}), 2},
 		{"no header was written, and base timed out", traced("asks got", fails(context.DeadlineExceeded)), 2},
 		{"refused over HTTP/2", traced("asks got wrote", fails(errors.New(orderlyGoAway))), 5},
-		{"lost after it was sent", traced("asks got wrote", fails(errReset)), 2},
-		{"sent twice", traced("asks got wrote wrote", reports("0")), 2},
+		{"the answer is lost", traced("asks got wrote", fails(errReset)), 2},
+		{"net/http sent the request twice", traced("asks got wrote wrote", reports("0")), 2},
 		{"neither an answer nor an error", func(*http.Request) (*http.Response, error) { return nil, nil }, 2},
 		{"an error that panics", fails(panicker{"Error"}), 2},
 		{"a panic", func(*http.Request) (*http.Response, error) { panic("base") }, 2},

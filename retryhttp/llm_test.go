@@ -55,7 +55,7 @@ func TestLLM(t *testing.T) {
 		{"no error: false", streamOf(`data: {"error":false}` + "\n\n"), 1, "", retry.ReasonSuccess},
 		{"no error: an empty text", streamOf(`data: {"error":""}` + "\n\n"), 1, "", retry.ReasonSuccess},
 		{"no error: a list", streamOf(`data: {"error":[],"response":{"error":[]}}` + "\n\n"), 1, "", retry.ReasonSuccess},
-		{"a code of lists", streamOf(`data: {"error":{"code":[[]]}}` + "\n\n"), 2, "", retry.ReasonSuccess},
+		{"an error whose code is a list", streamOf(`data: {"error":{"code":[[]]}}` + "\n\n"), 2, "", retry.ReasonSuccess},
 		{"OpenAI, responses", streamOf(created + "event: error\n" + `data: {"type":"error","code":"server_error","message":"again","param":null}` + "\n\n"),
 			2, "server_error", retry.ReasonSuccess},
 		{"OpenAI, responses, failed", streamOf(created + `data: {"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded","message":"slow"}}}` + "\n\n"),

@@ -108,17 +108,17 @@ func TestPrepareReplacesTheBody(t *testing.T) {
 	}{
 		{"Prepare leaves the body", func(*http.Request) error { return nil }, "data", "old "},
 		{"Prepare fails", func(*http.Request) error { return errReset }, "", "old "},
-		{"by another", sets(anew, nothing, nil), "new", "new old "},
-		{"by another, and Prepare fails", sets(anew, nothing, errReset), "", "new old "},
-		{"by another, and closes it", func(req *http.Request) error {
+		{"Prepare sets another body", sets(anew, nothing, nil), "new", "new old "},
+		{"Prepare sets another body, and fails", sets(anew, nothing, errReset), "", "new old "},
+		{"Prepare closes the body, and sets another body", func(req *http.Request) error {
 			assert.NoError(t, req.Body.Close())
 			return sets(anew, nothing, nil)(req)
 		}, "new", "old new "},
-		{"by one that reads from it and closes it", sets(old, func(old io.Closer) { _ = old.Close() }, nil), "data", "new old "},
-		{"by one that reads from it", sets(old, nothing, nil), "data", "new old "},
-		{"by one whose Close panics", sets(anew, func(io.Closer) { panic("bug in Close") }, nil), "new", "new old "},
-		{"by none", func(req *http.Request) error { req.Body = nil; return nil }, "", "old "},
-		{"by NoBody", func(req *http.Request) error { req.Body = http.NoBody; return nil }, "", "old "},
+		{"Prepare sets a body that reads from the old body and closes it", sets(old, func(old io.Closer) { _ = old.Close() }, nil), "data", "new old "},
+		{"Prepare sets a body that reads from the old body", sets(old, nothing, nil), "data", "new old "},
+		{"Prepare sets a body whose Close panics", sets(anew, func(io.Closer) { panic("bug in Close") }, nil), "new", "new old "},
+		{"Prepare removes the body", func(req *http.Request) error { req.Body = nil; return nil }, "", "old "},
+		{"Prepare sets NoBody", func(req *http.Request) error { req.Body = http.NoBody; return nil }, "", "old "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			log = ""

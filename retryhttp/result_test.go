@@ -375,19 +375,19 @@ func TestResultKeepsTheWords(t *testing.T) {
 	}{
 		{"one line", 18, func(context.Context) io.Reader { return strings.NewReader(secret) }, secret, 0},
 		{"empty", 0, func(context.Context) io.Reader { return strings.NewReader("") }, "", 0},
-		{"a KiB", -1, func(context.Context) io.Reader { return strings.NewReader(words(1 << 10)) }, words(1 << 10), 0},
-		{"a byte more", -1, func(context.Context) io.Reader { return strings.NewReader(words(1<<10) + "x") }, words(1 << 10), 0},
-		{"in bytes", -1, func(context.Context) io.Reader { return iotest.OneByteReader(strings.NewReader(words(2 << 10))) }, words(1 << 10), 0},
+		{"a body of a KiB", -1, func(context.Context) io.Reader { return strings.NewReader(words(1 << 10)) }, words(1 << 10), 0},
+		{"a body of a KiB and a byte", -1, func(context.Context) io.Reader { return strings.NewReader(words(1<<10) + "x") }, words(1 << 10), 0},
+		{"each Read returns one byte", -1, func(context.Context) io.Reader { return iotest.OneByteReader(strings.NewReader(words(2 << 10))) }, words(1 << 10), 0},
 		{"as long as Result reads", 64 << 10, func(context.Context) io.Reader { return strings.NewReader(words(64 << 10)) }, words(1 << 10), 0},
 		{"too long to be read", 64<<10 + 1, func(context.Context) io.Reader { return strings.NewReader(words(64<<10 + 1)) }, words(1 << 10), 0},
 		{"endless", -1, func(context.Context) io.Reader { return endless{} }, string(make([]byte, 1<<10)), 0},
 		{"broken", -1, func(context.Context) io.Reader { return breaks("sorr", errReset) }, "sorr", 0},
-		{"a drop at a time", -1, drips, words(9), 90 * ms},
-		{"a hang at once", -1, func(ctx context.Context) io.Reader { return stalled{ctx} }, "", 90 * ms},
-		{"a hang later", -1, func(ctx context.Context) io.Reader {
+		{"the bytes arrive slowly", -1, drips, words(9), 90 * ms},
+		{"no byte arrives", -1, func(ctx context.Context) io.Reader { return stalled{ctx} }, "", 90 * ms},
+		{"the body hangs after three bytes", -1, func(ctx context.Context) io.Reader {
 			return io.MultiReader(strings.NewReader("sor"), stalled{ctx})
 		}, "sor", 90 * ms},
-		{"a hang that ignores the context", -1, func(context.Context) io.Reader {
+		{"the body hangs after three bytes, and ignores the context", -1, func(context.Context) io.Reader {
 			return io.MultiReader(strings.NewReader("sor"), takes(time.Hour))
 		}, "sor", 100 * ms},
 	} {

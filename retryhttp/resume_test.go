@@ -349,11 +349,11 @@ func TestResumeUnderThePolicy(t *testing.T) {
 		}), time.Second, retry.ReasonPermanent},
 
 		{"no budget", short, nil, empties, 0, retry.ReasonBudget},
-		{"a cut each KiB", long, []int{1 << 10}, nil, 63 * time.Second, retry.ReasonSuccess},
-		{"a cut each 32 KiB, after an outage", long, []int{32 << 10}, empties, time.Second, retry.ReasonSuccess},
+		{"a cut after each KiB", long, []int{1 << 10}, nil, 63 * time.Second, retry.ReasonSuccess},
+		{"a cut after each 32 KiB, after an outage", long, []int{32 << 10}, empties, time.Second, retry.ReasonSuccess},
 		{"a cut after each byte", long, []int{1}, nil, 11 * time.Second, retry.ReasonBudget},
-		{"a cut each byte, after a KiB", long, []int{1 << 10, 1}, nil, 12 * time.Second, retry.ReasonBudget},
-		{"a cut each KiB, and a Budget of the user", long, []int{1 << 10}, ofTransport(func(tr *retryhttp.Transport) { tr.Policy.Budget = &retry.Budget{Size: 10} }), 10 * time.Second, retry.ReasonBudget},
+		{"a cut after a KiB, and then after each byte", long, []int{1 << 10, 1}, nil, 12 * time.Second, retry.ReasonBudget},
+		{"a cut after each KiB, and a Budget of the user", long, []int{1 << 10}, ofTransport(func(tr *retryhttp.Transport) { tr.Policy.Budget = &retry.Budget{Size: 10} }), 10 * time.Second, retry.ReasonBudget},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			base := &source{text: tt.text, cuts: tt.cuts}
