@@ -637,7 +637,7 @@ func TestBudgetInTheLoop(t *testing.T) {
 		{"the outer Budget has a negative Size, which is valid in a context", [3]int{9, -5, 9}, nil, 1, retry.ReasonBudget, [3]int{}},
 		{"the policy's Budget is empty and borrowed", [3]int{0, 9, 9}, func(p *retry.Policy, _ func()) { p.Budget.Borrowed = true },
 			1, retry.ReasonBorrowed, [3]int{}},
-		{"denied before its sleep", [3]int{1, 9, 9}, nil, 2, retry.ReasonBudget, [3]int{1, 1, 1}},
+		{"the second retry is denied before its wait", [3]int{1, 9, 9}, nil, 2, retry.ReasonBudget, [3]int{1, 1, 1}},
 		{"a canceled wait", all, func(p *retry.Policy, cancel func()) { time.AfterFunc(1500*time.Millisecond, cancel) },
 			2, retry.ReasonCanceled, [3]int{1, 1, 1}},
 		{"OnEvent cancels the wait", all, func(p *retry.Policy, cancel func()) { p.OnEvent = on(retry.RetryScheduled, 1, cancel) },

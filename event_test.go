@@ -50,7 +50,7 @@ func TestEventCounts(t *testing.T) {
 		{"permanent at the n-th attempt", everySecond, nil, atN(func() error { return retry.Permanent(errDial) }), counts{n, n, n - 1, 1}, retry.ReasonPermanent},
 		{"a server asks for too long a wait", everySecond, nil, func(int) error { return retry.After(time.Hour, errDial) },
 			counts{1, 1, 0, 1}, retry.ReasonRetryAfter},
-		{"canceled in the n-th sleep", ten, hiddenIn(2500*time.Millisecond, nil), fail, counts{n, n, n, 1}, retry.ReasonDeadline},
+		{"the deadline passes in the n-th wait", ten, hiddenIn(2500*time.Millisecond, nil), fail, counts{n, n, n, 1}, retry.ReasonDeadline},
 		{"stopped by the Budget", with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: n - 1} }), nil, fail, counts{n, n, n - 1, 1}, retry.ReasonBudget},
 		{"stopped by a deadline ahead", ten, endingIn(3*time.Second, nil), fail, counts{n, n, n - 1, 1}, retry.ReasonDeadline},
 		{"stopped by MaxElapsed", with(func(p *retry.Policy) { p.MaxElapsed = 2500 * time.Millisecond }), nil, fail, counts{n, n, n - 1, 1}, retry.ReasonElapsed},

@@ -44,7 +44,7 @@ func TestPlanCounts(t *testing.T) {
 		"without a delay":        {retry.Policy{MaxAttempts: retry.Unlimited}, 9, 9},
 		"unlimited":              {retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(1)}, 9, 9},
 		"unlimited, all":         {retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(1)}, -1, most},
-		"limit that is huge":     {retry.Policy{MaxRetries: math.MaxInt, Backoff: retry.Linear(1)}, -1, most},
+		"a huge limit":           {retry.Policy{MaxRetries: math.MaxInt, Backoff: retry.Linear(1)}, -1, most},
 		"limit just below":       {retry.Policy{MaxAttempts: most}, -1, most - 1},
 		"limit just reached":     {retry.Policy{MaxAttempts: most + 1}, -1, most},
 		"limit just above":       {retry.Policy{MaxAttempts: most + 2}, -1, most},

@@ -63,7 +63,7 @@ func TestBackoffsThatDoNotConform(t *testing.T) {
 		{"nil", nil, []string{"retrytest: the Backoff is nil"}},
 		{"negative", retry.BackoffFunc(func(n int) time.Duration { return min(0, 3-time.Duration(n)) }),
 			[]string{name + `\(4\) is -1ns: it must not be negative`}},
-		{"panics on the first", retry.BackoffFunc(func(n int) time.Duration { return []time.Duration{0, 0}[min(1, n)] }),
+		{"panics for a negative attempt", retry.BackoffFunc(func(n int) time.Duration { return []time.Duration{0, 0}[min(1, n)] }),
 			[]string{name + `\(-1\) panics: runtime error: index out of range \[-1\]`}},
 		{"panics only in a second call", retry.BackoffFunc(func(int) time.Duration {
 			if again++; again > 108 {
@@ -132,7 +132,7 @@ func TestJittersThatDoNotConform(t *testing.T) {
 		line   string
 	}{
 		{"nil", nil, "retrytest: the Jitter is nil"},
-		{"upside down", windowFunc(func(d time.Duration) (lo, hi time.Duration) { d = max(0, d); return d, d / 2 }),
+		{"lo above hi", windowFunc(func(d time.Duration) (lo, hi time.Duration) { d = max(0, d); return d, d / 2 }),
 			name + "(1ns) is 1ns to 0s: lo must not be above hi"},
 		{"overflows", windowFunc(func(d time.Duration) (lo, hi time.Duration) { d = max(0, d); return d, d + d/5 }),
 			name + "(2562047h47m16.854775806s) is 2562047h47m16.854775806s to -2049638h13m49.483820649s: it must not be negative"},

@@ -94,7 +94,7 @@ func TestTableFails(t *testing.T) {
 			"rows[0], after 3 attempts: eligible is false, want true, reason is attempts_exhausted, want retry"},
 		{"eligible", plain, retrytest.Row{Attempts: 1, Eligible: false, Delay: time.Second},
 			"rows[0], after 1 attempt: eligible is true, want false, reason is retry, want any but retry"},
-		{"eligible before the first", plain, retrytest.Row{Attempts: 0, Eligible: false},
+		{"eligible before the first attempt", plain, retrytest.Row{Attempts: 0, Eligible: false},
 			"rows[0], after 0 attempts: eligible is true, want false"},
 		{"another reason", plain, retrytest.Row{Attempts: 3, Eligible: false, Reason: retry.ReasonNonRetryable},
 			"rows[0], after 3 attempts: reason is attempts_exhausted, want not_retryable"},

@@ -159,7 +159,7 @@ func TestStream(t *testing.T) {
 		{"retry holds for later connections", "GET", nil, []answer{reset("retry: 7000\n" + a), reset(b), done}, ab, []string{"", "1", "2"}, 14 * second, ""},
 		{"Retry-After is longer than retry", "GET", nil, []answer{reset("retry: 7000\n" + a), status(503, "Retry-After", "9"), done},
 			[]string{"1 a"}, []string{"", "1", "1"}, 16 * second, ""},
-		{"a bogus retry", "GET", nil, []answer{reset("retry: 7000\nretry: 1e3\nretry:\nretry: -1\nretry: 9s\n" + a), done}, []string{"1 a"}, []string{"", "1"}, 7 * second, ""},
+		{"an invalid retry is ignored", "GET", nil, []answer{reset("retry: 7000\nretry: 1e3\nretry:\nretry: -1\nretry: 9s\n" + a), done}, []string{"1 a"}, []string{"", "1"}, 7 * second, ""},
 		{"a retry above MaxRetryAfter", "GET", nil, []answer{reset("retry: 99999999999999999999999999\n" + a)}, []string{"1 a"}, []string{""}, 0,
 			"gave up after 1 attempt (Retry-After is 8760h0m0s, MaxRetryAfter is 1m0s)"},
 
