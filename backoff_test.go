@@ -12,21 +12,20 @@ import (
 	"github.com/goretry/retry/retrytest"
 )
 
-// boundaryInts are attempt numbers at which integer arithmetic is likely to go
-// wrong.
+// boundaryInts are attempt numbers at which integer arithmetic may go wrong.
 var boundaryInts = []int{
 	math.MinInt, math.MinInt + 1, math.MinInt32, -1000, -2, -1, 0, 1, 2, 3, 4, 5, 10, 34, 53, 54, 62, 63, 64, 65, 91, 92, 93, 94,
 	100, 1000, 1 << 20, math.MaxInt32 - 1, math.MaxInt32, math.MaxInt - 1, math.MaxInt,
 }
 
-// boundaryDurations are durations at which arithmetic is likely to go wrong.
-// From 2^53 on, a float64 cannot represent every whole number.
+// boundaryDurations are durations at which arithmetic may go wrong. From 2^53 on, a float64 cannot
+// represent every whole number.
 var boundaryDurations = []time.Duration{
 	math.MinInt64, math.MinInt64 + 1, -time.Second, -1, 0, 1, 2, 3, 7, 1000, 333_333_333, time.Second, time.Hour,
 	1<<53 - 1, 1 << 53, 1<<53 + 1, 1<<62 - 1, 1 << 62, 1<<62 + 1, math.MaxInt64 - 1, math.MaxInt64,
 }
 
-// boundaryFactors are factors at which an Exponential is likely to go wrong.
+// boundaryFactors are factors at which an Exponential may go wrong.
 var boundaryFactors = []float64{
 	0, math.Copysign(0, -1), 1, math.Nextafter(1, 2), math.Nextafter(1, 0), 1 + 1e-9, 1.000001, 1.1, 1.5, 1.7, 2, 2.5, 3, 10, 1e9, 1e18, 9.3e18, 1e300,
 	math.MaxFloat64, math.SmallestNonzeroFloat64, .5, -1, -2, math.NaN(), math.Inf(1), math.Inf(-1),
@@ -67,7 +66,7 @@ func plainFibonacci(d time.Duration, attempt int) time.Duration {
 	return saturated(b)
 }
 
-// plainSchedule walks through the list.
+// plainSchedule finds the delay by walking through the list.
 func plainSchedule(s []time.Duration, attempt int) (d time.Duration) {
 	for i, entry := range s {
 		if i == 0 || i < attempt {
@@ -110,17 +109,15 @@ func plainPower(x float64, n int) *big.Float {
 // must be the exact delay, truncated to the nanosecond. Otherwise the delay must be within the
 // error bound of a product of floats.
 //
-// With or without squaring, factor^n costs n-1 roundings, each of at most 2^-53
-// of the result. Converting the base and multiplying by it cost two more, which
-// makes as many roundings as attempts. The truncation to the nanosecond comes
-// on top. The bound is 2^-52 for each attempt. That is twice the sum of the
-// roundings, because roundings multiply rather than add; it covers them up to
-// attempt 2^40, beyond which it would not bound anything.
+// With or without squaring, factor^n costs n-1 roundings, each of at most 2^-53 of the result.
+// Converting the base and multiplying by it cost two more, so there are as many roundings as
+// attempts. The truncation to the nanosecond is added to this error. The bound is 2^-52 for each
+// attempt. It is twice the sum of the roundings, because roundings multiply and do not add. The
+// bound is useful up to attempt 2^40.
 //
-// The curve must keep growing wherever its growth from one attempt to the next,
-// factor-1, exceeds the roundings of both, 2*attempt times 2^-53. A delay
-// saturates before attempt 44/ln(factor), so this holds at every attempt for
-// every factor above 1+1e-7.
+// From one attempt to the next, the exact curve grows by factor-1. The computed curve must grow too
+// if factor-1 exceeds the roundings of both delays, 2*attempt times 2^-53. A delay saturates before
+// attempt 44/ln(factor), so every curve with a factor above 1+1e-7 must grow at every attempt.
 func assertExponential(t *testing.T, base time.Duration, factor float64, attempt int) {
 	t.Helper()
 	b := retry.Exponential{Base: base, Factor: factor}
@@ -144,7 +141,7 @@ func assertExponential(t *testing.T, base time.Duration, factor float64, attempt
 		return
 	}
 	if huge := new(big.Float).SetMantExp(big.NewFloat(1), 1000); exact.Cmp(huge) > 0 {
-		exact = huge // adding 1 to more than this takes forever, and to infinity it panics
+		exact = huge // adding 1 to a larger number takes forever, and adding 1 to infinity panics
 	}
 	bound := new(big.Float).SetPrec(500).SetMantExp(exact, -52)
 	bound.Mul(bound, new(big.Float).SetInt64(int64(attempt)))
@@ -155,8 +152,8 @@ func assertExponential(t *testing.T, base time.Duration, factor float64, attempt
 	}
 }
 
-// assertGrows checks that a curve does not decrease from an attempt to the next
-// one.
+// assertGrows checks that the delay after an attempt is not longer than the delay after the next
+// attempt.
 func assertGrows(t *testing.T, b retry.Backoff, attempt int) {
 	t.Helper()
 	if attempt == math.MaxInt {
@@ -172,7 +169,7 @@ func TestCurves(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		backoff retry.Backoff
-		want    []time.Duration // after the attempts 0, 1, 2 ...: 0 is treated as 1
+		want    []time.Duration // the delays after attempts 0, 1, 2 and so on; attempt 0 is treated as 1
 	}{
 		{"fixed", retry.Fixed(s), []time.Duration{s, s, s}},
 		{"linear", retry.Linear(s), []time.Duration{s, s, 2 * s, 3 * s}},
@@ -196,9 +193,9 @@ func TestCurves(t *testing.T) {
 	}
 }
 
-// assertCurves compares the whole-number curves with their exact values. A negative
-// duration is no delay, and the greatest attempt returns at once: a loop over all
-// attempts would take centuries.
+// assertCurves compares the whole-number curves with their exact values. A negative duration gives
+// no delay. Delay must also return quickly for the largest attempt, where a loop over all attempts
+// would take centuries.
 func assertCurves(t *testing.T, d time.Duration, attempt int) {
 	t.Helper()
 	for _, curve := range []struct {
@@ -234,7 +231,7 @@ func TestCurvesAtTheBoundaries(t *testing.T) {
 
 func FuzzCurves(f *testing.F) {
 	for _, d := range boundaryDurations {
-		f.Add(int64(d), int64(92)) // the boundaries of both are in the test above
+		f.Add(int64(d), int64(92)) // the test above covers the boundaries of both arguments
 	}
 	f.Fuzz(func(t *testing.T, d, attempt int64) { assertCurves(t, time.Duration(d), int(attempt)) })
 }
@@ -249,7 +246,7 @@ func FuzzExponential(f *testing.F) {
 	})
 }
 
-// The example's Backoff meets the contract of Backoff.
+// Quadratic, the Backoff of the example, meets the contract of Backoff.
 func TestExampleBackoffConforms(t *testing.T) {
 	for _, d := range boundaryDurations {
 		retrytest.TestBackoff(t, Quadratic(d))

@@ -315,11 +315,11 @@ func payersOf(ctx context.Context) *payers {
 	return l
 }
 
-// A receipt says which Budgets gave a token for a retry. It has one bit for each Budget. Bit 0
-// is for the policy's Budget, and bit 1 is for the innermost Budget of the context. All Budgets
-// of the context from the 63rd on share bit 63, so either all of them give a token or none
-// does. The Budgets that share bit 63 do not use their Grace: a
-// Budget in its grace period would give no token while the others give one.
+// A receipt says which Budgets gave a token for a retry. It has one bit for each Budget. Bit 0 is
+// for the policy's Budget, and bit 1 is for the innermost Budget of the context. All Budgets of the
+// context from the 63rd on share bit 63, so either all of them give a token or none does. The
+// Budgets that share bit 63 do not use their Grace, because a Budget in its grace period gives no
+// token.
 type receipt uint64
 
 const lastBit = 63

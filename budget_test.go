@@ -29,7 +29,7 @@ func TestBudgetSizeAndRatio(t *testing.T) {
 		name   string
 		budget *retry.Budget
 		tokens int
-		refill int // after 10 successes
+		refill int // how many retries an empty Budget holds after 10 successes
 	}{
 		{"full at the start", &retry.Budget{Size: 20, Ratio: .5}, 20, 5},
 		{"size 1", &retry.Budget{Size: 1, Ratio: 1}, 1, 1},
@@ -47,12 +47,12 @@ func TestBudgetSizeAndRatio(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			succeed(row.budget, 10)
-			assert.Equal(t, row.tokens, row.budget.Left(), "never more than full")
+			assert.Equal(t, row.tokens, row.budget.Left(), "successes do not fill the Budget above Size")
 			assert.Equal(t, row.tokens, tokens(row.budget))
 			succeed(row.budget, 10)
 			assert.Equal(t, row.refill, row.budget.Left())
 			row.budget.Refund()
-			assert.Equal(t, min(row.tokens, row.refill+1), row.budget.Left(), "a whole retry, whatever the ratio")
+			assert.Equal(t, min(row.tokens, row.refill+1), row.budget.Left(), "a Refund puts back a whole retry, whatever the Ratio is")
 		})
 	}
 }
@@ -139,7 +139,7 @@ func inGoroutines(goroutines, turns int, f func(turn int)) {
 }
 
 func TestBudgetRefillEvery(t *testing.T) {
-	bubble(t, "0 is never, and an invalid duration too", func(t *testing.T) {
+	bubble(t, "0 and invalid durations mean no refill", func(t *testing.T) {
 		for _, d := range []time.Duration{0, -1, time.Millisecond - 1} {
 			b := &retry.Budget{Size: 1, RefillEvery: d}
 			b.Take()
@@ -162,19 +162,19 @@ func TestBudgetRemember(t *testing.T) {
 	for _, row := range []struct {
 		name      string
 		budget    *retry.Budget
-		takes     int // first
+		takes     int // how many retries are taken first
 		successes int
 		pause     time.Duration
 		left      int
 	}{
-		{"after a Remember a bit more than a third is left", &retry.Budget{Size: 10, Ratio: 1, Remember: minute}, 0, 1000, minute, 10 + 356},
+		{"after one Remember, a bit more than a third of the surplus is left", &retry.Budget{Size: 10, Ratio: 1, Remember: minute}, 0, 1000, minute, 10 + 356},
 		{"at the end the surplus is gone and Size is left", &retry.Budget{Size: 10, Ratio: 1, Remember: minute}, 0, 1e6, 100 * minute, 10},
-		{"RefillEvery puts nothing beyond Size", &retry.Budget{Size: 10, Ratio: 1, RefillEvery: time.Second, Remember: 1 << 62}, 10, 20, time.Hour, 20},
+		{"RefillEvery puts nothing above Size", &retry.Budget{Size: 10, Ratio: 1, RefillEvery: time.Second, Remember: 1 << 62}, 10, 20, time.Hour, 20},
 		{"the shortest", &retry.Budget{Size: 10, Ratio: 1, Remember: time.Millisecond}, 0, 16, time.Millisecond / 16, 25},
 		{"shorter: never", &retry.Budget{Size: 10, Ratio: 1, Remember: time.Millisecond - 1}, 0, 16, 0, 10},
-		{"below 0: never", &retry.Budget{Size: 10, Ratio: 1, Remember: -minute}, 0, 16, 0, 10},
+		{"below 0: successes do not fill the Budget above Size", &retry.Budget{Size: 10, Ratio: 1, Remember: -minute}, 0, 16, 0, 10},
 		{"always empty", &retry.Budget{Ratio: 1, Remember: minute}, 0, 16, 0, 0},
-		{"as much as can be held", &retry.Budget{Size: math.MaxInt, Ratio: 1, Remember: minute}, 1, 3, 0, int(min(math.MaxInt, int64(math.MaxInt64)/1_000_000_000))},
+		{"as many retries as a Budget can hold", &retry.Budget{Size: math.MaxInt, Ratio: 1, Remember: minute}, 1, 3, 0, int(min(math.MaxInt, int64(math.MaxInt64)/1_000_000_000))},
 		{"a hundred years", &retry.Budget{Size: 1, Ratio: 1, Remember: time.Millisecond}, 0, 9, 100 * 365 * 24 * time.Hour, 1},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestBudgetRemember(t *testing.T) {
 			if took := row.budget.Take(); took {
 				row.budget.Refund()
 			}
-			assert.Equal(t, row.left, row.budget.Left(), "what is taken and not used comes back, beyond Size too")
+			assert.Equal(t, row.left, row.budget.Left(), "a Refund puts a retry back, even above Size")
 			if row.left < 1000 {
 				assert.Equal(t, row.left, tokens(row.budget))
 			}
@@ -217,7 +217,7 @@ func TestBudgetGrace(t *testing.T) {
 	size10 := func() *retry.Budget { return &retry.Budget{Size: 10, Ratio: 1, Remember: time.Hour, Grace: grace} }
 	for _, row := range []struct {
 		name   string
-		before func(t *testing.T, b *retry.Budget) // the Budget is empty after it
+		before func(t *testing.T, b *retry.Budget) // empties the Budget
 		number int
 		want   bool
 	}{
@@ -226,27 +226,27 @@ func TestBudgetGrace(t *testing.T) {
 		{"the fifth retry of a call", func(_ *testing.T, b *retry.Budget) { drain(b) }, 5, false},
 		{"just before Grace ends", func(_ *testing.T, b *retry.Budget) { drain(b); time.Sleep(grace - 1) }, 1, true},
 		{"when Grace ends", func(_ *testing.T, b *retry.Budget) { drain(b); time.Sleep(grace) }, 1, false},
-		{"drained slowly: Grace counts from the last retry that found nine tenths", func(_ *testing.T, b *retry.Budget) {
-			b.Take() // finds 10
+		{"drained slowly: Grace starts at the last retry that found nine tenths", func(_ *testing.T, b *retry.Budget) {
+			b.Take() // finds 10 retries
 			time.Sleep(grace)
-			b.Take() // finds 9
+			b.Take() // finds 9 retries
 			time.Sleep(grace - 1)
 			drain(b)
 		}, 1, true},
-		{"drained slowly: Grace does not count from a retry that found less", func(_ *testing.T, b *retry.Budget) {
+		{"drained slowly: Grace does not start at a retry that found less", func(_ *testing.T, b *retry.Budget) {
 			b.Take()
 			b.Take()
 			time.Sleep(grace)
 			drain(b)
 		}, 1, false},
-		{"again without a minute in between", func(t *testing.T, b *retry.Budget) {
+		{"a second outage within a minute", func(t *testing.T, b *retry.Budget) {
 			drain(b)
 			assert.True(t, retries(t, b, 1))
 			time.Sleep(rest - 1)
 			succeed(b, 10)
 			drain(b)
 		}, 1, false},
-		{"again after a minute", func(t *testing.T, b *retry.Budget) {
+		{"a second outage after a minute", func(t *testing.T, b *retry.Budget) {
 			drain(b)
 			assert.True(t, retries(t, b, 1))
 			time.Sleep(rest)
@@ -271,13 +271,13 @@ func TestBudgetGrace(t *testing.T) {
 		}, 1, false},
 		{"less than nine tenths of the peak", func(_ *testing.T, b *retry.Budget) {
 			b.Take()
-			succeed(b, 200)            // 209
-			time.Sleep(rest * 60 / 16) // the first fade: 10 + 186
+			succeed(b, 200)            // holds 209 retries
+			time.Sleep(rest * 60 / 16) // after the first decay: 10 + 186 retries
 			for b.Left() > 176 {
 				b.Take()
 			}
 			time.Sleep(grace)
-			drain(b) // the first of these finds 176, below 177
+			drain(b) // the first Take finds 176 retries; 177 would be nine tenths
 		}, 1, false},
 		{"nine tenths of the peak", func(_ *testing.T, b *retry.Budget) {
 			b.Take()
@@ -297,7 +297,7 @@ func TestBudgetGrace(t *testing.T) {
 				b.Take()
 			}
 			time.Sleep(rest * 60 / 16)
-			drain(b) // the first of these finds 10 of 184
+			drain(b) // the first Take finds 10 retries, and the peak is 184
 		}, 1, false},
 		{"an old peak has decayed", func(_ *testing.T, b *retry.Budget) {
 			b.Take()
@@ -307,7 +307,7 @@ func TestBudgetGrace(t *testing.T) {
 				b.Take()
 			}
 			time.Sleep(rest * 60 * 10)
-			drain(b) // the first of these finds 10 of 10
+			drain(b) // the first Take finds 10 retries, and the peak is 10
 		}, 1, true},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
@@ -315,7 +315,7 @@ func TestBudgetGrace(t *testing.T) {
 			row.before(t, b)
 			require.Zero(t, b.Left())
 			assert.Equal(t, row.want, retries(t, b, row.number))
-			assert.Zero(t, b.Left(), "it takes nothing")
+			assert.Zero(t, b.Left(), "the retry takes nothing")
 		})
 	}
 	bubble(t, "no Grace", func(t *testing.T) {
@@ -323,7 +323,7 @@ func TestBudgetGrace(t *testing.T) {
 			"not set":                   {Size: 1},
 			"below 1ms":                 {Size: 1, Grace: time.Millisecond - 1},
 			"below 0":                   {Size: 1, Grace: -grace},
-			"always empty, and so full": {Grace: grace},
+			"a Size of 0 is never full": {Grace: grace},
 		} {
 			drain(b)
 			assert.False(t, b.Take(), name)
@@ -338,13 +338,13 @@ func TestBudgetGrace(t *testing.T) {
 			assert.Equal(t, 1, runs, name)
 		}
 	})
-	bubble(t, "Take has none", func(t *testing.T) {
+	bubble(t, "Take does not use Grace", func(t *testing.T) {
 		b := size10()
 		drain(b)
 		assert.False(t, b.Take())
 		assert.True(t, retries(t, b, 1))
 	})
-	bubble(t, "a lender has none, and what it finds empty ends no rest", func(t *testing.T) {
+	bubble(t, "LendBudget does not use Grace, and does not start the minute anew if it finds the Budget empty", func(t *testing.T) {
 		b := size10()
 		drain(b)
 		ctx := retry.WithBudget(t.Context(), b)
@@ -369,7 +369,7 @@ func TestBudgetGrace(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		assert.False(t, retries(t, b, 1))
 	})
-	bubble(t, "a number counts from the last attempt that ran past HealthyAfter", func(t *testing.T) {
+	bubble(t, "after an attempt past HealthyAfter, the next four retries may use Grace", func(t *testing.T) {
 		p := everySecond
 		p.MaxAttempts, p.Budget, p.HealthyAfter = 20, &retry.Budget{Size: 1, Grace: time.Hour}, 30*time.Second
 		runs := 0
@@ -380,8 +380,9 @@ func TestBudgetGrace(t *testing.T) {
 			return errDial
 		})
 		assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(err))
-		// One is held, and three more are of the first four. After the fifth attempt one takes
-		// nothing, and three are again of the first four.
+		// The first attempt is followed by four retries: one takes the token, and three use Grace.
+		// Attempt 5 runs past HealthyAfter, so the retry after it takes nothing. Three more retries use
+		// Grace again.
 		assert.Equal(t, 1+4+1+3, runs)
 	})
 }
@@ -390,17 +391,17 @@ func TestBudgetGrace(t *testing.T) {
 func TestBudgetGraceIsNotRefunded(t *testing.T) {
 	for _, row := range []struct {
 		name         string
-		graces       [3]bool // the policy's own, the outer and the inner Budget: empty, in its Grace
-		depth        int     // further Budgets of the context, inside, that are full
+		graces       [3]bool // for the policy's, the outer and the inner Budget; true: it is empty and in its Grace
+		depth        int     // how many more Budgets the context has, all inside the inner Budget
 		before, left [3]int
 	}{
-		{"all Budgets gave", [3]bool{}, 0, [3]int{3, 3, 3}, [3]int{3, 3, 3}},
-		{"the policy's Budget allowed it", [3]bool{true, false, false}, 0, [3]int{0, 3, 3}, [3]int{0, 3, 3}},
-		{"the outer Budget allowed it", [3]bool{false, true, false}, 0, [3]int{3, 0, 3}, [3]int{3, 0, 3}},
-		{"the inner Budget allowed it", [3]bool{false, false, true}, 0, [3]int{3, 3, 0}, [3]int{3, 3, 0}},
-		{"no Budget gave", [3]bool{true, true, true}, 0, [3]int{}, [3]int{}},
-		{"at the 62nd and 63rd place the outer Budget gives", [3]bool{true, false, true}, 61, [3]int{0, 3, 0}, [3]int{0, 3, 0}},
-		{"100 deep all give", [3]bool{}, 100, [3]int{3, 3, 3}, [3]int{3, 3, 3}},
+		{"each Budget gave a token", [3]bool{}, 0, [3]int{3, 3, 3}, [3]int{3, 3, 3}},
+		{"the policy's Budget used its Grace", [3]bool{true, false, false}, 0, [3]int{0, 3, 3}, [3]int{0, 3, 3}},
+		{"the outer Budget used its Grace", [3]bool{false, true, false}, 0, [3]int{3, 0, 3}, [3]int{3, 0, 3}},
+		{"the inner Budget used its Grace", [3]bool{false, false, true}, 0, [3]int{3, 3, 0}, [3]int{3, 3, 0}},
+		{"all Budgets used their Grace", [3]bool{true, true, true}, 0, [3]int{}, [3]int{}},
+		{"of the Budgets 62 and 63, the outer one gave a token", [3]bool{true, false, true}, 61, [3]int{0, 3, 0}, [3]int{0, 3, 0}},
+		{"in a context with 102 Budgets, each gave a token", [3]bool{}, 100, [3]int{3, 3, 3}, [3]int{3, 3, 3}},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
 			var budgets [3]*retry.Budget
@@ -437,7 +438,7 @@ func TestBudgetGraceIsNotRefunded(t *testing.T) {
 			}
 		})
 	}
-	bubble(t, "an outer Budget is empty: those before it get back what they gave", func(t *testing.T) {
+	bubble(t, "an outer Budget is empty, so the inner Budgets get their tokens back", func(t *testing.T) {
 		gave, allowed := &retry.Budget{Size: 2, Grace: time.Hour}, &retry.Budget{Size: 2, Grace: time.Hour}
 		gave.Take()
 		drain(allowed)
@@ -446,7 +447,7 @@ func TestBudgetGraceIsNotRefunded(t *testing.T) {
 		assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(retry.Do(ctx, everySecond, fails(&runs))))
 		assert.Equal(t, []int{1, 0}, []int{gave.Left(), allowed.Left()})
 	})
-	bubble(t, "from the 63rd place on there is no Grace", func(t *testing.T) {
+	bubble(t, "from the 63rd Budget of a context on there is no Grace", func(t *testing.T) {
 		for depth, want := range map[int]retry.Reason{61: retry.ReasonExhausted, 62: retry.ReasonBudget, 80: retry.ReasonBudget} {
 			b := &retry.Budget{Size: 1, Grace: time.Hour}
 			drain(b)
@@ -460,21 +461,21 @@ func TestBudgetGraceIsNotRefunded(t *testing.T) {
 	})
 }
 
-// A slowBudget is a slow model of a Budget. It steps through time, and searches everything that
-// happened before.
+// A slowBudget is a slow model of a Budget. It goes through time step by step, and stores what each
+// retry found.
 type slowBudget struct {
-	*retry.Budget               // its numbers
-	held, mark    int64         // in billionths
-	now           time.Duration // since the first use
-	refill, fade  time.Duration // when RefillEvery puts the next one back, when the next 16th goes
+	*retry.Budget               // only its fields are used
+	held, mark    int64         // the retries that it holds, and the recent peak of the surplus, in billionths
+	now           time.Duration // the time since the first use
+	refill, fade  time.Duration // the times of the next refill and of the next decay
 	used          bool
 	found         []found
 }
 
-// found is what one retry found in the Budget.
+// found says what one retry found in the Budget.
 type found struct {
 	at    time.Duration
-	high  bool // at least nine tenths
+	high  bool // the Budget was at least nine tenths full
 	empty bool
 }
 
@@ -486,7 +487,7 @@ func (s *slowBudget) pass(d time.Duration) {
 	}
 }
 
-// look starts the clock, and steps to now.
+// look starts the clock at the first use, and makes all steps up to now.
 func (s *slowBudget) look() {
 	if !s.used && (s.RefillEvery > 0 || s.Remember > 0 || s.Grace > 0) {
 		s.used, s.refill, s.fade = true, s.RefillEvery, s.Remember/16
@@ -551,8 +552,8 @@ func (s *slowBudget) graced() bool {
 	return false
 }
 
-// In a million random histories under RETRY_LONG, a Budget agrees with the slow model to a
-// billionth of a retry.
+// In random histories, a Budget agrees with the slow model to a billionth of a retry. With
+// RETRY_LONG, the test checks a million histories.
 func TestBudgetMatchesASlowModel(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		r := rand.New(rand.NewPCG(5, 6))
@@ -623,20 +624,20 @@ func TestBudgetInTheLoop(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name   string
-		sizes  [3]int // what is left in the policy's own, the outer and the inner Budget
+		sizes  [3]int // how many retries the policy's, the outer and the inner Budget hold
 		change func(p *retry.Policy, cancel func())
 		runs   int
-		reason retry.Reason // "": a panic
+		reason retry.Reason // "": the call panics
 		taken  [3]int
 	}{
-		{"taken from all", all, nil, 3, retry.ReasonExhausted, [3]int{2, 2, 2}},
+		{"each retry takes from all Budgets", all, nil, 3, retry.ReasonExhausted, [3]int{2, 2, 2}},
 		{"the policy's Budget is empty", [3]int{0, 9, 9}, nil, 1, retry.ReasonBudget, [3]int{}},
 		{"the outer Budget is empty", [3]int{9, 0, 9}, nil, 1, retry.ReasonBudget, [3]int{}},
 		{"the inner Budget is empty", [3]int{9, 9, 0}, nil, 1, retry.ReasonBudget, [3]int{}},
-		{"the outer Budget is below 0, which is valid", [3]int{9, -5, 9}, nil, 1, retry.ReasonBudget, [3]int{}},
+		{"the outer Budget has a negative Size, which is valid in a context", [3]int{9, -5, 9}, nil, 1, retry.ReasonBudget, [3]int{}},
 		{"the policy's Budget is empty and borrowed", [3]int{0, 9, 9}, func(p *retry.Policy, _ func()) { p.Budget.Borrowed = true },
 			1, retry.ReasonBorrowed, [3]int{}},
-		{"denied before its sleep", [3]int{1, 9, 9}, nil, 2, retry.ReasonBudget, [3]int{1, 1, 1}},
+		{"the second retry is denied before its wait", [3]int{1, 9, 9}, nil, 2, retry.ReasonBudget, [3]int{1, 1, 1}},
 		{"a canceled wait", all, func(p *retry.Policy, cancel func()) { time.AfterFunc(1500*time.Millisecond, cancel) },
 			2, retry.ReasonCanceled, [3]int{1, 1, 1}},
 		{"OnEvent cancels the wait", all, func(p *retry.Policy, cancel func()) { p.OnEvent = on(retry.RetryScheduled, 1, cancel) },
@@ -662,7 +663,7 @@ func TestBudgetInTheLoop(t *testing.T) {
 			for i, size := range row.sizes {
 				if budgets[i] = (&retry.Budget{Size: size, Ratio: 2}); size >= 0 {
 					budgets[i] = &retry.Budget{Size: size + 1, Ratio: 1}
-					budgets[i].Take() // so that it would show if too many were given back
+					budgets[i].Take() // so that a token too many would not be lost at Size
 				}
 			}
 			ctx, cancel := context.WithTimeout(retry.WithBudget(retry.WithBudget(t.Context(), budgets[1]), budgets[2]), time.Minute)
@@ -687,12 +688,12 @@ func TestBudgetInTheLoop(t *testing.T) {
 			}
 		})
 	}
-	everyWay(t, "denied: the call's own error", func(t *testing.T, call caller) {
+	everyWay(t, "an empty Budget: Err is the error of the attempt", func(t *testing.T, call caller) {
 		runs := 0
 		err := call(retry.WithBudget(t.Context(), &retry.Budget{}), everySecond, fails(&runs))
 		assert.Equal(t, &retry.Error{Reason: retry.ReasonBudget, Attempts: 1, Delay: time.Second, Err: errDial}, plain(err))
 	})
-	everyWay(t, "a success adds ratio once to the policy's own, and nothing to that of the context", func(t *testing.T, call caller) {
+	everyWay(t, "a success adds Ratio once to the policy's Budget, and nothing to the Budget of the context", func(t *testing.T, call caller) {
 		p, shared := everySecond, &retry.Budget{Size: 5, Ratio: 1}
 		p.Budget = &retry.Budget{Size: 5, Ratio: .5}
 		tokens(p.Budget)
@@ -706,15 +707,15 @@ func TestBudgetInTheLoop(t *testing.T) {
 				return nil
 			}))
 		}
-		assert.Equal(t, []int{2, 4}, []int{p.Budget.Left(), shared.Left()}, "1, less the retry, and four times a half")
+		assert.Equal(t, []int{2, 4}, []int{p.Budget.Left(), shared.Left()}, "1, minus one retry, plus four times a half")
 	})
-	everyWay(t, "taken once from each, and given back once, however often the context has it", func(t *testing.T, call caller) {
+	everyWay(t, "a Budget that the context has several times gives one token for a retry, and gets one back", func(t *testing.T, call caller) {
 		b, other := &retry.Budget{Size: 9}, &retry.Budget{Size: 9}
 		ctx := t.Context()
 		for _, next := range []*retry.Budget{b, b, other, b, other} {
 			ctx = retry.WithBudget(ctx, next)
 		}
-		assert.True(t, ctx == retry.WithBudget(ctx, nil), "nil adds nothing")
+		assert.True(t, ctx == retry.WithBudget(ctx, nil), "a nil Budget does not change the context")
 		p := everySecond
 		p.Budget = b
 		runs := 0
@@ -743,7 +744,7 @@ func TestBudgetOfTheContextBoundsTheLayers(t *testing.T) {
 					return call(ctx, p, func(ctx context.Context) error { return call(ctx, p, fails(&calls)) })
 				})
 				assert.Equal(t, most, calls, "a Budget of %d", size)
-				assert.Equal(t, size-most+1, b.Left(), "every retry of every layer takes a token")
+				assert.Equal(t, size-most+1, b.Left(), "each retry of each layer takes a token")
 			}
 		})
 	}
@@ -766,22 +767,22 @@ func TestLendBudget(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name  string
-		sizes []int // of the Budgets of the context
+		sizes []int // the sizes of the Budgets of the context
 		most  int
 		keep  bool
 		lent  int
-		left  []int // in the Budgets, meanwhile
+		left  []int // how many retries the Budgets hold meanwhile
 	}{
-		{"all that is left", []int{3}, 4, false, 3, []int{0}},
-		{"all but one", []int{3}, 4, true, 2, []int{1}},
-		{"all but one, if enough are left", []int{9}, 4, true, 4, []int{5}},
+		{"all retries that are left", []int{3}, 4, false, 3, []int{0}},
+		{"all retries but one", []int{3}, 4, true, 2, []int{1}},
+		{"the limit, if more retries are left", []int{9}, 4, true, 4, []int{5}},
 		{"the only retry is kept", []int{1}, 4, true, 0, []int{1}},
 		{"below 0", []int{-3}, 4, false, 0, []int{0}},
 		{"the smallest of three, minus the kept retry", []int{9, 2, 5}, 4, true, 1, []int{8, 1, 4}},
 		{"the inner Budget is empty", []int{9, 5, 0}, 4, false, 0, []int{9, 5, 0}},
 		{"the outer Budget is empty", []int{0, 5, 9}, 4, false, 0, []int{0, 5, 9}},
 		{"a negative number", []int{9}, math.MinInt, false, 0, []int{9}},
-		{"no end", []int{math.MaxInt32, 9}, math.MaxInt, true, 8, []int{math.MaxInt32 - 8, 1}},
+		{"the largest limit", []int{math.MaxInt32, 9}, math.MaxInt, true, 8, []int{math.MaxInt32 - 8, 1}},
 		{"no Budget", nil, 4, true, retry.Unlimited, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -791,16 +792,16 @@ func TestLendBudget(t *testing.T) {
 			require.Equal(t, row.lent, lent)
 			assert.Equal(t, row.left, left())
 			back(math.MinInt)
-			assert.Equal(t, row.left, left(), "less than nothing goes back")
+			assert.Equal(t, row.left, left(), "a negative number gives nothing back")
 			back(math.MaxInt)
-			assert.Equal(t, before, left(), "what was lent, and no more")
+			assert.Equal(t, before, left(), "giveBack gives back at most the number lent")
 			_, _ = retry.LendBudget(ctx, 1, false)
 			spent := left()
 			back(1)
-			assert.Equal(t, spent, left(), "it is back already")
+			assert.Equal(t, spent, left(), "all lent retries have been given back already")
 		})
 	}
-	t.Run("a Budget that the context has twice lends once", func(t *testing.T) {
+	t.Run("a Budget that the context contains twice lends once", func(t *testing.T) {
 		outermost, b := &retry.Budget{Size: 4}, &retry.Budget{Size: 5}
 		ctx := retry.WithBudget(retry.WithBudget(t.Context(), outermost), b)
 		lent, back := retry.LendBudget(retry.WithBudget(retry.WithBudget(ctx, &retry.Budget{Size: 7}), b), 9, true)
@@ -808,7 +809,7 @@ func TestLendBudget(t *testing.T) {
 		back(3)
 		assert.Equal(t, []int{5, 4}, []int{b.Left(), outermost.Left()})
 	})
-	t.Run("in parts, by many goroutines", func(t *testing.T) {
+	t.Run("many goroutines lend and give back", func(t *testing.T) {
 		ctx, left := sized(1000)
 		lent, back := retry.LendBudget(ctx, 800, false)
 		inGoroutines(16, 100, func(int) { back(1) })
@@ -818,9 +819,9 @@ func TestLendBudget(t *testing.T) {
 			lent, _ := retry.LendBudget(ctx, 3, true)
 			out.Add(int64(lent))
 		})
-		assert.Equal(t, []int{1, 999}, append(left(), int(out.Load())), "never more than there is, and one is kept")
+		assert.Equal(t, []int{1, 999}, append(left(), int(out.Load())), "all retries but one are lent")
 	})
-	bubble(t, "RefillEvery begins, and while all is lent it puts back no more than fits", func(t *testing.T) {
+	bubble(t, "LendBudget starts RefillEvery, and the Budget never holds more than Size", func(t *testing.T) {
 		b := &retry.Budget{Size: 2, RefillEvery: time.Minute}
 		_, back := retry.LendBudget(retry.WithBudget(t.Context(), b), 2, false)
 		time.Sleep(time.Minute)

@@ -33,7 +33,8 @@ func shared(b *retry.Budgets) *retry.Budget {
 	return budget
 }
 
-// drainAndFill takes all retries and one more, and gives them back.
+// drainAndFill finds b empty: it takes all retries, tries to take one more, and gives all of them
+// back.
 func drainAndFill(b *retry.Budget) {
 	for b.Take() {
 	}
@@ -67,7 +68,7 @@ func TestBudgetsFor(t *testing.T) {
 	assert.NotSame(t, shared(&b), longest)
 	empty, done := b.For("")
 	done()
-	assert.Same(t, shared(&b), empty, "the key \"\" names no target")
+	assert.Same(t, shared(&b), empty, "the key \"\" gets the shared Budget")
 }
 
 func TestBudgetsNew(t *testing.T) {
@@ -114,15 +115,15 @@ func TestBudgetsKeepNoLongText(t *testing.T) {
 func TestTargetUsedLeastRecentlyIsDropped(t *testing.T) {
 	for _, row := range []struct {
 		name   string
-		then   func(b *retry.Budgets, first *retry.Budget) // after targets 0 to 999
+		then   func(b *retry.Budgets, first *retry.Budget) // is called after targets 0 to 999 were used
 		after  time.Duration
 		shares bool
-		gone   int // -1: none
+		gone   int // the target that is dropped; -1: no target is dropped
 	}{
 		{"at once", func(*retry.Budgets, *retry.Budget) {}, targetRest - 1, true, -1},
 		{"after ten seconds", func(*retry.Budgets, *retry.Budget) {}, targetRest, false, 0},
-		{"the first was asked for again", func(b *retry.Budgets, _ *retry.Budget) { budgetOf(b, 0) }, targetRest, false, 1},
-		{"all were asked for again", func(b *retry.Budgets, _ *retry.Budget) {
+		{"the first was used again", func(b *retry.Budgets, _ *retry.Budget) { budgetOf(b, 0) }, targetRest, false, 1},
+		{"all were used again", func(b *retry.Budgets, _ *retry.Budget) {
 			time.Sleep(targetRest)
 			for target := range mostTargets {
 				budgetOf(b, target)
@@ -138,8 +139,8 @@ func TestTargetUsedLeastRecentlyIsDropped(t *testing.T) {
 			b.For("0")
 			budgetOf(b, 0)
 		}, time.Hour, false, 1},
-		{"the first has failed", func(_ *retry.Budgets, first *retry.Budget) { first.Take() }, targetRest, false, 1},
-		{"ten have failed", func(b *retry.Budgets, _ *retry.Budget) {
+		{"a call of the first has taken a retry", func(_ *retry.Budgets, first *retry.Budget) { first.Take() }, targetRest, false, 1},
+		{"calls of the first ten have taken a retry", func(b *retry.Budgets, _ *retry.Budget) {
 			for target := range targetTries {
 				budgetOf(b, target).Take()
 			}
@@ -147,12 +148,12 @@ func TestTargetUsedLeastRecentlyIsDropped(t *testing.T) {
 				budgetOf(b, target)
 			}
 		}, targetRest, true, -1},
-		{"the first was empty, and is full again, a minute ago", func(_ *retry.Budgets, first *retry.Budget) { drainAndFill(first); time.Sleep(50 * time.Second) }, targetRest, false, 0},
-		{"the first was empty, and is full again, less than a minute ago", func(b *retry.Budgets, first *retry.Budget) {
+		{"the first was empty a minute ago, and is full again", func(_ *retry.Budgets, first *retry.Budget) { drainAndFill(first); time.Sleep(50 * time.Second) }, targetRest, false, 0},
+		{"the first was empty less than a minute ago, and is full again", func(b *retry.Budgets, first *retry.Budget) {
 			drainAndFill(first)
 			time.Sleep(50*time.Second - 1)
 		}, targetRest, false, 1},
-		{"the first has failed, and is full again", func(_ *retry.Budgets, first *retry.Budget) { first.Take(); first.Refund() }, targetRest, false, 0},
+		{"a call of the first has taken a retry and given it back", func(_ *retry.Budgets, first *retry.Budget) { first.Take(); first.Refund() }, targetRest, false, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -188,14 +189,14 @@ func TestAllTargetsGetAtMost1001FullBudgets(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name                string
-		targets, calls, all int // calls of each target, and all that are under way together
+		targets, calls, all int // how many calls each target gets, and how many calls are in flight together
 	}{
 		{"1,000", 1000, 20, 1},
 		{"1,001", 1001, 20, 1},
 		{"2,000", 2000, 10, 1},
-		{"2,000 at one time", 2000, 10, 2000},
+		{"2,000, all in flight together", 2000, 10, 2000},
 		{"1,000,000", 1_000_000, 1, 1},
-		{"1,000,000, of them 10,000 at one time", 1_000_000, 1, 10_000},
+		{"1,000,000, with 10,000 in flight together", 1_000_000, 1, 10_000},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var b retry.Budgets
@@ -240,16 +241,16 @@ func TestTargetWithACallInFlightIsNotDropped(t *testing.T) {
 						return errors.New("connection timed out")
 					})
 				}()
-				time.Sleep(11 * time.Millisecond) // 22 s for each target
+				time.Sleep(11 * time.Millisecond) // each target is called every 22 s
 			}
 		}
 		time.Sleep(10 * time.Minute)
-		assert.LessOrEqual(t, int(requests.Load())-calls, 1001*(10+4)) // and what RefillEvery puts back meanwhile
+		assert.LessOrEqual(t, int(requests.Load())-calls, 1001*(10+4)) // 10 retries for each Budget, plus the refills
 	})
 }
 
-// A crawler asks most hosts once, and some hosts all the time. One of fifty attempts fails, and
-// no call is lost.
+// A crawler calls most hosts once, and one host all the time. One of fifty attempts fails. No call
+// is lost for lack of a retry.
 func TestCrawlerLosesNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b retry.Budgets
@@ -264,7 +265,7 @@ func TestCrawlerLosesNoCall(t *testing.T) {
 			}
 			budget.Success()
 			if budgetOf(&b, -1) != home {
-				t.Fatal("a target in use has gone, after ", host)
+				t.Fatal("a target in use is dropped, after ", host)
 			}
 			time.Sleep(time.Millisecond)
 		}

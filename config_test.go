@@ -74,7 +74,8 @@ const fullPolicyJSON = `{"max_attempts":1,"max_retries":2,"attempt_cap":3,"retry
 	`"max_delay":"5ns","jitter":"full","max_retry_after":"6ns","retry_after":"exact","max_elapsed":"7ns","attempt_timeout":"8ns","healthy_after":"9ms",` +
 	`"budget":{"size":10,"ratio":1,"refill_every":"1h0m0s","remember":"1m0s","grace":"1s"}}`
 
-// assertRoundTrip checks that p survives each form.
+// assertRoundTrip checks that p is the same after it was written and read as JSON, as text and as
+// YAML.
 func assertRoundTrip(t *testing.T, p retry.Policy) {
 	t.Helper()
 	data, err := json.Marshal(p)
@@ -96,7 +97,7 @@ func assertRoundTrip(t *testing.T, p retry.Policy) {
 }
 
 func TestConfigDecodeErrors(t *testing.T) {
-	data, err := os.ReadFile("testdata/faults.txt") // each text, and its fault after a tab
+	data, err := os.ReadFile("testdata/faults.txt") // a line with a text, then a line with a tab and the fault of the text
 	require.NoError(t, err)
 	rows := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
 	require.Len(t, rows, 2*65)
@@ -172,24 +173,24 @@ func TestConfigDecode(t *testing.T) {
 		"no healthy_after":            {filled, `{"healthy_after": "0s"}`, func(p *retry.Policy) { p.HealthyAfter = 0 }},
 		"retryable":                   {filled, `{"retryable": true}`, func(p *retry.Policy) { p.NonRetryable = false }},
 
-		// A Backoff is one value: keys that are left out are not taken from the
-		// one before.
+		// A Backoff is one value. If the text lacks a key of a backoff, the key is not taken from the old
+		// Backoff.
 		"backoff": {filled, `{"backoff": {"type": "exponential", "base": "2s"}}`, func(p *retry.Policy) { p.Backoff = retry.Exponential{Base: 2 * time.Second} }},
 
-		"max_retries clears max_attempts":             {filled, `{"max_retries": 2}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 0, 2 }},
-		"max_retries 0":                               {filled, `{"max_retries": 0}`, func(p *retry.Policy) { p.MaxAttempts = 1 }},
-		"max_attempts clears max_retries":             {retries, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
-		"max_retries 0 over max_retries":              {retries, `{"max_retries": 0}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 1, 0 }},
-		"max_attempts null clears nothing":            {retries, `{"max_attempts": null}`, func(*retry.Policy) {}},
-		"max_retries null next to max_attempts":       {retries, `{"max_attempts": 3, "max_retries": null}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
-		"either clears the other of both":             {both, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
-		"both over both":                              {both, `{"max_retries": 3, "max_attempts": 9}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 9, 3 }},
-		"neither clears neither":                      {both, `{"jitter": "full"}`, func(*retry.Policy) {}},
-		"attempt_cap lowers":                          {filled, `{"attempt_cap": 9}`, func(p *retry.Policy) { p.AttemptCap = 9 }},
-		"attempt_cap never raises":                    {filled, `{"attempt_cap": 11}`, func(*retry.Policy) {}},
-		"attempt_cap 0 does not lift":                 {filled, `{"attempt_cap": 0}`, func(*retry.Policy) {}},
-		"attempt_cap where there is none":             {noCap, `{"attempt_cap": 99}`, func(p *retry.Policy) { p.AttemptCap = 99 }},
-		"attempt_cap does not replace an invalid one": {retry.Policy{AttemptCap: -1}, `{"attempt_cap": 99}`, func(*retry.Policy) {}},
+		"max_retries clears max_attempts":                {filled, `{"max_retries": 2}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 0, 2 }},
+		"max_retries 0":                                  {filled, `{"max_retries": 0}`, func(p *retry.Policy) { p.MaxAttempts = 1 }},
+		"max_attempts clears max_retries":                {retries, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
+		"max_retries 0 over max_retries":                 {retries, `{"max_retries": 0}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 1, 0 }},
+		"max_attempts null clears nothing":               {retries, `{"max_attempts": null}`, func(*retry.Policy) {}},
+		"max_retries null next to max_attempts":          {retries, `{"max_attempts": 3, "max_retries": null}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
+		"one of the keys clears the other of two fields": {both, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
+		"both keys replace both fields":                  {both, `{"max_retries": 3, "max_attempts": 9}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 9, 3 }},
+		"without the keys both fields are unchanged":     {both, `{"jitter": "full"}`, func(*retry.Policy) {}},
+		"attempt_cap lowers":                             {filled, `{"attempt_cap": 9}`, func(p *retry.Policy) { p.AttemptCap = 9 }},
+		"attempt_cap never raises":                       {filled, `{"attempt_cap": 11}`, func(*retry.Policy) {}},
+		"attempt_cap 0 does not remove the cap":          {filled, `{"attempt_cap": 0}`, func(*retry.Policy) {}},
+		"attempt_cap where no cap was set":               {noCap, `{"attempt_cap": 99}`, func(p *retry.Policy) { p.AttemptCap = 99 }},
+		"attempt_cap does not replace an invalid one":    {retry.Policy{AttemptCap: -1}, `{"attempt_cap": 99}`, func(*retry.Policy) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, want := test.from, test.from
@@ -204,8 +205,7 @@ func TestConfigDecode(t *testing.T) {
 	}
 }
 
-// The keys that are written, the keys that are read, and the documented keys
-// are the same.
+// MarshalJSON writes exactly the keys that UnmarshalJSON reads and that the docs list.
 func TestConfigKeys(t *testing.T) {
 	var indented bytes.Buffer
 	require.NoError(t, json.Indent(&indented, []byte(fullPolicyJSON), "", " "))
@@ -273,11 +273,11 @@ func TestConfigKeepsFieldsWithoutAKey(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, `{}`, string(data))
 	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 4, "jitter": "full"}`), &p))
-	assert.Equal(t, fmt.Sprintf("%#v", want), fmt.Sprintf("%#v", p), "the same functions")
+	assert.Equal(t, fmt.Sprintf("%#v", want), fmt.Sprintf("%#v", p), "the functions are unchanged")
 }
 
-// flag.TextVar makes a flag for a policy. A key that is left out keeps its value from the
-// default.
+// flag.TextVar makes a flag for a policy. If the flag lacks a key, the value of the default
+// applies.
 func TestFlagKeepsTheDefaultOfAKeyLeftOut(t *testing.T) {
 	parse := func(args ...string) (p retry.Policy, output string, err error) {
 		var b strings.Builder
@@ -329,7 +329,7 @@ func TestConfigYAMLValuesWithoutJSON(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 7}
 	broken := errors.New("yaml: unmarshal errors:\n  line 3: mapping key already defined")
 	assert.EqualError(t, p.UnmarshalYAML(func(any) error { return broken }),
-		"retry: invalid policy: yaml: unmarshal errors: line 3: mapping key already defined", "the library's own error with its line number, on one line")
+		"retry: invalid policy: yaml: unmarshal errors: line 3: mapping key already defined", "the error of the YAML library is written on one line, with its line number")
 	require.NoError(t, p.UnmarshalYAML(func(any) error { return nil }), "null")
 	assert.Equal(t, retry.Policy{MaxAttempts: 7}, p)
 }
@@ -400,8 +400,8 @@ func policyFrom(attempts, retries, ceiling int, nonRetryable bool, kind uint8, b
 	}
 }
 
-// Every valid policy that holds only built-in types can be written, and reading
-// it back gives the same policy.
+// Every valid policy with types of this package can be written, and reading it back gives the same
+// policy.
 func FuzzConfigRoundTrip(f *testing.F) {
 	f.Add(5, 0, 0, false, uint8(4), int64(200*time.Millisecond), 2.0, int64(5*time.Second), uint8(3), 0.2)
 	f.Add(-1, -1, 1, true, uint8(5), int64(math.MaxInt64), 1.0000000000000002, int64(math.MaxInt64), uint8(3), 5e-324)
@@ -423,8 +423,8 @@ func FuzzConfigRoundTrip(f *testing.F) {
 	})
 }
 
-// Whatever the text is, decoding either fails with an error on one line and
-// changes nothing, or gives a valid policy that can be written and read again.
+// If decoding fails, the error has one line, and the policy is unchanged. Otherwise the policy is
+// valid, and can be written and read again.
 func FuzzConfigDecode(f *testing.F) {
 	for _, text := range []string{fullPolicyJSON, `{"max_retries":0}`, `null`, `{"max_attempts":-1}`, `{"jitter":"equal","jitter":0}`,
 		`{"backoff":{"type":"exponential","base":"1s","factor":1.1}}`, `{"backoff":"fixed"}`, `{"max_delay":5}`, `{"a\u2028b\r":1}`} {
@@ -460,7 +460,7 @@ func TestRetryAfterModeSpreadInText(t *testing.T) {
 	require.NoError(t, err)
 	got, err := written.MarshalJSON()
 	require.NoError(t, err)
-	assert.Equal(t, string(want), string(got), "it is left out, as a zero is")
+	assert.Equal(t, string(want), string(got), "spread is left out, because it is the zero value")
 	yaml, err := written.MarshalYAML()
 	require.NoError(t, err)
 	assert.NotContains(t, fmt.Sprintf("%+v", yaml), "spread")

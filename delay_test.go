@@ -18,15 +18,14 @@ import (
 	"github.com/goretry/retry"
 )
 
-// fixedWindow is a custom Jitter that always returns the same window, even an
-// invalid one.
+// fixedWindow is a custom Jitter that always returns the same window. The window may be invalid.
 type fixedWindow struct{ lo, hi time.Duration }
 
 func (w fixedWindow) Window(time.Duration) (lo, hi time.Duration) { return w.lo, w.hi }
 
-// seedDrawing returns the seed from which the number u is drawn for an attempt.
-// It inverts the mixing function of splitmix64, which is a bijection, so that a
-// test can choose either end of a window.
+// seedDrawing returns the seed from which the number u is drawn for an attempt. With it, a test can
+// choose which delay of a window is drawn. It inverts the mixing function of splitmix64, which is a
+// bijection.
 func seedDrawing(u uint64, attempt int) uint64 {
 	inverse := func(odd uint64) uint64 { // modulo 2^64, by Newton's method
 		x := odd
@@ -41,7 +40,7 @@ func seedDrawing(u uint64, attempt int) uint64 {
 	z = z ^ z>>27 ^ z>>54
 	z *= inverse(0xbf58476d1ce4e5b9)
 	z = z ^ z>>30 ^ z>>60
-	return z - uint64(max(1, attempt))*0x9e3779b97f4a7c15 // what it adds at each step
+	return z - uint64(max(1, attempt))*0x9e3779b97f4a7c15 // splitmix64 adds this constant at each step
 }
 
 // windowOf returns the shortest and the longest delay that p may draw.
@@ -52,8 +51,8 @@ func windowOf(p retry.Policy, a retry.Attempt) (least, greatest time.Duration) {
 	return least, p.Next(a).Delay
 }
 
-// The steps of a delay are curve, cap, jitter window within the cap, hint, and one
-// draw, in this order. A window that a custom Jitter gets wrong is corrected.
+// A delay is computed in this order: the curve, MaxDelay, the jitter window within MaxDelay, the
+// Retry-After, and one draw. A wrong window of a custom Jitter is corrected.
 func TestWindow(t *testing.T) {
 	const s, longest = time.Second, time.Duration(math.MaxInt64)
 	full, equal, half := retry.FullJitter, retry.EqualJitter, retry.Proportional(.5)
@@ -65,7 +64,7 @@ func TestWindow(t *testing.T) {
 		least, greatest time.Duration
 	}{
 		{"nothing", 0, 0, nil, 0, 0, 0},
-		{"the window is that of the capped delay", 100 * s, 10 * s, full, 0, 0, 10 * s},
+		{"the delay is cut before the jitter", 100 * s, 10 * s, full, 0, 0, 10 * s},
 		{"proportional, partly over the cap", 10 * s, 11 * s, half, 0, 5 * s, 11 * s},
 		{"a jitter without a delay", 0, 0, full, 0, 0, 0},
 		{"full, a cap of 1ns", 10 * s, 1, full, 0, 0, 1},
@@ -73,7 +72,7 @@ func TestWindow(t *testing.T) {
 		{"proportional, no room at a cap of 1ns", 1, 1, half, 0, 1, 1},
 
 		{"full, Retry-After low in the window", 10 * s, 0, full, 3 * s, 3 * s, 10 * s},
-		{"full, Retry-After above the cap: at most the cap is added", 10 * s, 12 * s, full, 60 * s, 60 * s, 72 * s},
+		{"full, Retry-After above the cap: the jitter adds at most the cap", 10 * s, 12 * s, full, 60 * s, 60 * s, 72 * s},
 		{"full, Retry-After of 1ns", 10 * s, 0, full, 1, 1, 10 * s},
 
 		{"the longest curve, proportional", longest, 0, half, 0, longest - 1<<62, longest},
@@ -86,7 +85,7 @@ func TestWindow(t *testing.T) {
 
 		{"custom", 9 * s, 10 * s, fixedWindow{3 * s, 7 * s}, 0, 3 * s, 7 * s},
 		{"custom, reversed", 9 * s, 10 * s, fixedWindow{7 * s, 3 * s}, 0, 3 * s, 7 * s},
-		{"custom, partly negative: zeros do not pile up", 9 * s, 10 * s, fixedWindow{-5 * s, 7 * s}, 0, 0, 7 * s},
+		{"custom, partly negative: the window starts at 0", 9 * s, 10 * s, fixedWindow{-5 * s, 7 * s}, 0, 0, 7 * s},
 		{"custom, partly negative and reversed", 9 * s, 10 * s, fixedWindow{7 * s, -5 * s}, 0, 0, 7 * s},
 		{"custom, negative", 9 * s, 10 * s, fixedWindow{-7 * s, math.MinInt64}, 0, 0, 0},
 		{"custom, partly above the cap", 9 * s, 10 * s, fixedWindow{8 * s, 14 * s}, 0, 8 * s, 10 * s},
@@ -94,7 +93,7 @@ func TestWindow(t *testing.T) {
 		{"custom, starting just below the cap", 9 * s, 10 * s, fixedWindow{10*s - 1, 16 * s}, 0, 10*s - 1, 10 * s},
 		{"custom, above the cap", 9 * s, 10 * s, fixedWindow{20 * s, 26 * s}, 0, 4 * s, 10 * s},
 		{"custom, above the cap and wider than it", 9 * s, 10 * s, fixedWindow{20 * s, 50 * s}, 0, 0, 10 * s},
-		{"custom, a point above the cap", 9 * s, 10 * s, fixedWindow{20 * s, 20 * s}, 0, 10 * s, 10 * s},
+		{"custom, a window of one delay above the cap", 9 * s, 10 * s, fixedWindow{20 * s, 20 * s}, 0, 10 * s, 10 * s},
 		{"custom, all durations", 9 * s, 10 * s, fixedWindow{math.MinInt64, longest}, 0, 0, 10 * s},
 		{"custom, at the longest duration", 9 * s, 10 * s, fixedWindow{longest - 2, longest}, 0, 10*s - 2, 10 * s},
 		{"custom, no cap", 9 * s, 0, fixedWindow{20 * s, 26 * s}, 0, 20 * s, 26 * s},
@@ -109,7 +108,7 @@ func TestWindow(t *testing.T) {
 			least, greatest := windowOf(p, a)
 			assert.Equal(t, want, []time.Duration{least, greatest}, "the shortest and the longest delay")
 			d := p.Next(a)
-			assert.Equal(t, want, []time.Duration{d.Lo, d.Hi}, "a Decision names its window, both ends included")
+			assert.Equal(t, want, []time.Duration{d.Lo, d.Hi}, "Lo and Hi are the ends of the window")
 			assert.True(t, d.Retry())
 		})
 	}
@@ -117,7 +116,7 @@ func TestWindow(t *testing.T) {
 
 func TestDraw(t *testing.T) {
 	for _, w := range []fixedWindow{{0, 0}, {time.Second, time.Second}, {2 * time.Second, time.Second}, {-time.Second, -time.Second}, {math.MaxInt64, math.MinInt64}} {
-		assert.Equal(t, w.lo, retry.Draw(42, 3, w.lo, w.hi), "%v: a point, or reversed, is lo", w)
+		assert.Equal(t, w.lo, retry.Draw(42, 3, w.lo, w.hi), "%v: if hi is not above lo, the delay is lo", w)
 	}
 	for _, w := range []fixedWindow{{0, 1}, {7, 9}, {0, math.MaxInt64}, {-3, 5}, {math.MinInt64, -1}} {
 		assert.Equal(t, w.lo, retry.Draw(seedDrawing(0, 3), 3, w.lo, w.hi))
@@ -125,8 +124,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// A RetryScheduled contains all values from which its delay was computed, for every policy,
-// class and server.
+// Draw computes the Delay of each RetryScheduled again, for every kind of policy, class and
+// Retry-After.
 func TestDrawRecomputesEveryDelayOfAnEvent(t *testing.T) {
 	errThrottled, errBusy := errors.New("429"), retry.After(3*time.Second, errors.New("503"))
 	throttled := &retry.Class{Name: "throttled", Backoff: retry.Linear(time.Minute), Jitter: retry.EqualJitter}
@@ -167,15 +166,15 @@ func TestDrawRecomputesEveryDelayOfAnEvent(t *testing.T) {
 			require.Len(t, retries, runs-1)
 			for i, e := range retries {
 				assert.Equal(t, e.Delay, retry.Draw(e.Seed, e.Number, e.Lo, e.Hi), "retry %d", i+1)
-				random := e.Lo < e.Hi || p.RetryAfter == retry.RetryAfterAtLeast && e.Delay == e.RetryAfter // which was longer than what was drawn
-				assert.Equal(t, random, e.Seed != 0, "retry %d: a seed where the delay is random", i+1)
+				random := e.Lo < e.Hi || p.RetryAfter == retry.RetryAfterAtLeast && e.Delay == e.RetryAfter // the drawn delay was shorter than the Retry-After
+				assert.Equal(t, random, e.Seed != 0, "retry %d: there is a seed if the delay is random", i+1)
 			}
 		})
 	}
 }
 
-// This is splitmix64's published test vector for the seed 1234567. With full
-// jitter on the longest delay, the draw is the upper 63 bits of the number.
+// The numbers are the published test vector of splitmix64 for the seed 1234567. With full jitter on
+// the longest delay, the delay is the upper 63 bits of a number.
 func TestDrawIsSplitmix64(t *testing.T) {
 	p := retry.Policy{Backoff: retry.Fixed(math.MaxInt64), Jitter: retry.FullJitter}
 	for i, u := range []uint64{6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821} {
@@ -184,7 +183,7 @@ func TestDrawIsSplitmix64(t *testing.T) {
 	}
 }
 
-// A counter has a Source that counts its calls.
+// A counter counts the calls of draw, which is a Source.
 type counter struct{ calls, value uint64 }
 
 func (s *counter) draw() uint64 { s.calls++; return s.value + s.calls - 1 }
@@ -192,18 +191,18 @@ func (s *counter) draw() uint64 { s.calls++; return s.value + s.calls - 1 }
 func TestOneSeedForEachCall(t *testing.T) {
 	for _, row := range []struct {
 		name  string
-		value uint64 // that Source draws
+		value uint64 // the first value of Source
 		set   func(*retry.Policy)
-		calls uint64   // of Source, for each call
-		seeds []uint64 // of the events of two calls
+		calls uint64   // how often each call of Do calls Source
+		seeds []uint64 // the seeds in the events of two calls
 	}{
-		{"not called without jitter", 42, func(p *retry.Policy) { p.Jitter = nil }, 0, []uint64{0, 0, 0, 0}},
+		{"Source is not called without jitter", 42, func(p *retry.Policy) { p.Jitter = nil }, 0, []uint64{0, 0, 0, 0}},
 		{"0 is treated as 1", 0, func(*retry.Policy) {}, 1, []uint64{1, 1, 1, 1}},
 		{"no seed in the event of a retry without a delay", 42, func(p *retry.Policy) { p.Backoff = retry.Schedule{time.Second, 0} }, 1, []uint64{42, 0, 43, 0}},
 		{"one seed for each call", 42, func(*retry.Policy) {}, 1, []uint64{42, 42, 43, 43}},
-		{"not drawn for a Retry-After without jitter", 42, func(p *retry.Policy) { p.Jitter, p.Backoff = nil, nil }, 0, []uint64{0, 0, 0, 0}},
-		{"not for a jitter without a delay", 42, func(p *retry.Policy) { p.Backoff = nil }, 0, []uint64{0, 0, 0, 0}},
-		{"once for a class too", 42, func(p *retry.Policy) {
+		{"no seed without a Backoff and a jitter", 42, func(p *retry.Policy) { p.Jitter, p.Backoff = nil, nil }, 0, []uint64{0, 0, 0, 0}},
+		{"no seed for a jitter without a delay", 42, func(p *retry.Policy) { p.Backoff = nil }, 0, []uint64{0, 0, 0, 0}},
+		{"one seed for each call, with the delays of a class", 42, func(p *retry.Policy) {
 			p.Classify = always(retry.Class{Backoff: retry.Fixed(time.Minute), Jitter: retry.FullJitter})
 		}, 1, []uint64{42, 42, 43, 43}},
 	} {
@@ -214,18 +213,18 @@ func TestOneSeedForEachCall(t *testing.T) {
 			p.Jitter, p.Source, p.OnEvent = retry.FullJitter, source.draw, told.event
 			row.set(&p)
 			require.NoError(t, call(t.Context(), p, func(context.Context) error { return nil }))
-			assert.Zero(t, source.calls, "not on success")
+			assert.Zero(t, source.calls, "a success needs no seed")
 			runs := 0
 			for n := range uint64(2) {
 				stopped(t, call(t.Context(), p, fails(&runs)))
 				assert.Equal(t, (n+1)*row.calls, source.calls)
 			}
 			first := p.Next(retry.Attempt{Number: 1, Err: errDial})
-			assert.Equal(t, 3*row.calls, source.calls, "Next draws one too, if it has none")
+			assert.Equal(t, 3*row.calls, source.calls, "Next draws a seed if the Attempt has none")
 			assert.Equal(t, first, p.Next(retry.Attempt{Number: 1, Err: errDial, Seed: first.Seed}))
 			p.MaxAttempts = 1
 			p.Next(retry.Attempt{Number: 1, Err: errDial})
-			assert.Equal(t, 4*row.calls, source.calls, "a stop also has a delay")
+			assert.Equal(t, 4*row.calls, source.calls, "Next draws a delay even if it allows no retry")
 			var seeds []uint64
 			for _, e := range told.of(retry.RetryScheduled) {
 				seeds = append(seeds, e.Seed)
@@ -252,7 +251,7 @@ func TestSeedOf(t *testing.T) {
 
 	const hashesToZero = "\xd5\x6b\xb9\x53\x42\x87\x08\x36"
 	require.Zero(t, plain(hashesToZero))
-	assert.EqualValues(t, 1, retry.SeedOf(hashesToZero), "0 would mean that a seed is to be drawn")
+	assert.EqualValues(t, 1, retry.SeedOf(hashesToZero), "a seed of 0 would mean that no seed has been drawn")
 
 	seen := map[uint64]bool{}
 	for i := range 10_000 {
@@ -261,15 +260,15 @@ func TestSeedOf(t *testing.T) {
 	assert.Len(t, seen, 10_000)
 }
 
-// A custom jitter may spread a delay of nothing.
+// A custom Jitter may return a window above 0 for a delay of 0.
 func TestAJitterWithoutABackoff(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 3, Jitter: fixedWindow{3, 7}}
 	lo, hi := windowOf(p, retry.Attempt{Number: 1, Err: errDial})
 	assert.Equal(t, []time.Duration{3, 7}, []time.Duration{lo, hi})
 }
 
-// In a call without a limit, short waits are raised to 10ms, so that no configuration makes a
-// hot loop.
+// In a call without a limit on attempts, short waits are raised to 10ms. So no configuration causes
+// a hot loop.
 func TestUnlimitedAttemptsWaitAtLeast10ms(t *testing.T) {
 	const least = 10 * time.Millisecond
 	unlimited := func(b retry.Backoff) retry.Policy { return retry.Policy{MaxAttempts: retry.Unlimited, Backoff: b} }
@@ -279,7 +278,7 @@ func TestUnlimitedAttemptsWaitAtLeast10ms(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		policy retry.Policy
-		lo, hi time.Duration // after the first failure
+		lo, hi time.Duration // the window after the first failure
 	}{
 		{"no Backoff", unlimited(nil), least, least},
 		{"unlimited by MaxRetries", retry.Policy{MaxRetries: retry.Unlimited}, least, least},
@@ -293,7 +292,7 @@ func TestUnlimitedAttemptsWaitAtLeast10ms(t *testing.T) {
 		{"a window that ends below", full(least - 1), least, least},
 		{"a window that ends at 10ms is unchanged", full(least), 0, least},
 		{"a shorter MaxDelay", with(full(time.Second), func(p *retry.Policy) { p.MaxDelay = time.Millisecond }), least, least},
-		{"a Budget in place of a limit", retry.Policy{Budget: &retry.Budget{Size: 9}}, 0, 0}, // there is one attempt
+		{"a Budget and no limit", retry.Policy{Budget: &retry.Budget{Size: 9}}, 0, 0}, // there is one attempt
 		{"a limit", retry.Policy{MaxAttempts: 1_000_000, Backoff: retry.Fixed(1)}, 1, 1},
 		{"AttemptCap", with(unlimited(retry.Fixed(1)), func(p *retry.Policy) { p.AttemptCap = 9 }), 1, 1},
 	} {
@@ -305,8 +304,8 @@ func TestUnlimitedAttemptsWaitAtLeast10ms(t *testing.T) {
 	}
 }
 
-// A Source is a function, so that any generator can be a Source. The seeds of each row are the
-// outputs of the generator itself, one for each call.
+// Any generator can be the Source. Each row compares the seeds of the calls with the outputs of an
+// equal generator.
 func TestAnyGeneratorCanBeTheSource(t *testing.T) {
 	shared := new(xrand.LockedSource)
 	shared.Seed(7)
@@ -349,16 +348,16 @@ func TestJitterAboveARetryAfterIsCut(t *testing.T) {
 		MaxAttempts: 9, Backoff: retry.Fixed(10 * second), Jitter: retry.Proportional(0.5),
 		MaxDelay: 25 * second, MaxRetryAfter: 90 * second, MaxElapsed: 100 * second,
 	}
-	t.Run("what MaxElapsed leaves, to the nanosecond", func(t *testing.T) {
+	t.Run("the window ends at MaxElapsed, to the nanosecond", func(t *testing.T) {
 		for asked, want := range map[time.Duration]time.Duration{20*second - 1: 20 * second, 20 * second: 20 * second, 20*second + 1: 40*second + 1} {
 			assert.Equal(t, want, base.Next(retry.Attempt{Number: 1, Err: retry.After(asked, errBoom), Elapsed: 80 * second, Seed: 7}).Hi, asked)
 		}
 	})
-	bubble(t, "a deadline leaves half of what the wait leaves to the attempt", func(t *testing.T) {
+	bubble(t, "the window takes at most half of the time between the Retry-After and the deadline", func(t *testing.T) {
 		for left, want := range map[time.Duration]time.Duration{
 			80 * second: 40 * second, 61 * second: 40 * second, 60 * second: 40 * second, 59 * second: 39500 * time.Millisecond,
 			21 * second: 20500 * time.Millisecond, 20*second + 2: 20*second + 1, 20*second + 1: 20 * second,
-			20 * second: 0, // the wait itself does not fit
+			20 * second: 0, // the Retry-After itself ends at the deadline
 		} {
 			var told watch
 			p := base
@@ -371,7 +370,7 @@ func TestJitterAboveARetryAfterIsCut(t *testing.T) {
 			assert.Equal(t, want, told.of(retry.RetryScheduled)[0].Hi, "%v left", left)
 		}
 	})
-	bubble(t, "Once is not bound by the context's deadline", func(t *testing.T) {
+	bubble(t, "under Once, the deadline does not shorten the window", func(t *testing.T) {
 		d, _ := retry.Once(within(t.Context(), 21*second, nil), base, retry.Attempt{Number: 1}, failWith(retry.After(20*second, errBoom)))
 		assert.Equal(t, []any{retry.ReasonRetry, 40 * second}, []any{d.Reason, d.Hi})
 	})
@@ -390,21 +389,21 @@ func TestRetryAfterModes(t *testing.T) {
 		return d
 	}
 	longer := askedFor(drawn+1, retry.ReasonRetry)
-	longer.Seed = seed // it has decided
+	longer.Seed = seed // the delay was drawn before it was raised
 	for _, row := range []struct {
 		name  string
 		mode  retry.RetryAfterMode
 		asked time.Duration
 		want  retry.Decision
 	}{
-		{"spread: 1ns, for which no server asks but by a zero", retry.RetryAfterSpread, 1, from(1, 10*time.Second, 1)},
-		{"spread: the window starts there", retry.RetryAfterSpread, 10 * time.Millisecond, from(10*time.Millisecond, 10*time.Second, 10*time.Millisecond)},
+		{"spread: 1ns, which stands for a Retry-After of zero", retry.RetryAfterSpread, 1, from(1, 10*time.Second, 1)},
+		{"spread: the window starts at the Retry-After", retry.RetryAfterSpread, 10 * time.Millisecond, from(10*time.Millisecond, 10*time.Second, 10*time.Millisecond)},
 		{"spread: too long", retry.RetryAfterSpread, time.Minute + 1, askedFor(time.Minute+1, retry.ReasonRetryAfter)},
 
-		{"at least: what was drawn is longer", retry.RetryAfterAtLeast, drawn - 1, from(0, 10*time.Second, drawn-1)},
-		{"at least: what was drawn is as long", retry.RetryAfterAtLeast, drawn, from(0, 10*time.Second, drawn)},
-		{"at least: what was drawn is shorter", retry.RetryAfterAtLeast, drawn + 1, longer},
-		{"exact: below 0 is nothing", retry.RetryAfterExact, -time.Hour, from(0, 10*time.Second, 0)},
+		{"at least: the drawn delay is longer", retry.RetryAfterAtLeast, drawn - 1, from(0, 10*time.Second, drawn-1)},
+		{"at least: the drawn delay is as long", retry.RetryAfterAtLeast, drawn, from(0, 10*time.Second, drawn)},
+		{"at least: the drawn delay is shorter", retry.RetryAfterAtLeast, drawn + 1, longer},
+		{"exact: a negative wait has no effect", retry.RetryAfterExact, -time.Hour, from(0, 10*time.Second, 0)},
 		{"exact: 1ns", retry.RetryAfterExact, 1, retry.Decision{Reason: retry.ReasonRetry, Delay: 10 * time.Millisecond, Lo: 10 * time.Millisecond, Hi: 10 * time.Millisecond, Number: 1, RetryAfter: 1}},
 		{"exact: 10ms", retry.RetryAfterExact, 10 * time.Millisecond, askedFor(10*time.Millisecond, retry.ReasonRetry)},
 		{"exact: too long", retry.RetryAfterExact, time.Minute + 1, askedFor(time.Minute+1, retry.ReasonRetryAfter)},
@@ -415,7 +414,7 @@ func TestRetryAfterModes(t *testing.T) {
 			assert.Equal(t, row.want, p.Next(retry.Attempt{Number: 1, Err: retry.After(row.asked, errBoom), Seed: seed}))
 		})
 	}
-	t.Run("spread: the curve above 1ns is no spread, and is not cut", func(t *testing.T) {
+	t.Run("spread: for a Retry-After of 1ns, the window is not cut at MaxElapsed", func(t *testing.T) {
 		for asked, want := range map[time.Duration]time.Duration{1: 10 * time.Second, 2: time.Second, 10*time.Millisecond - 1: time.Second, 10 * time.Millisecond: time.Second} {
 			d := base.Next(retry.Attempt{Number: 1, Err: retry.After(asked, errBoom), Elapsed: time.Hour - time.Second, Seed: seed})
 			assert.Equal(t, want, d.Hi, asked)

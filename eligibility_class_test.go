@@ -55,24 +55,24 @@ func TestClass(t *testing.T) {
 		{"a 401 after two 503 still has its retry", retry.Policy{MaxAttempts: 5}, unauthorized, []kindError{"503", "503", "401"}, "<nil>"},
 		{"the second 401 is the last", retry.Policy{MaxAttempts: 5}, unauthorized, []kindError{"401", "503", "401"},
 			`retry: attempts exhausted after 3 attempts (2 of "unauthorized"): a failure of kind 401`},
-		{"where both limits are reached, the text has that of the policy", retry.Policy{MaxAttempts: 2}, unauthorized, []kindError{"401", "401"},
+		{"if both limits are reached, the text names the limit of the policy", retry.Policy{MaxAttempts: 2}, unauthorized, []kindError{"401", "401"},
 			"retry: attempts exhausted after 2 attempts: a failure of kind 401"},
-		{"without a name the limit goes by all failures", retry.Policy{MaxAttempts: 5}, &retry.Class{MaxAttempts: 2}, []kindError{"503", "401"},
+		{"a class without a name counts all failures", retry.Policy{MaxAttempts: 5}, &retry.Class{MaxAttempts: 2}, []kindError{"503", "401"},
 			"retry: attempts exhausted after 2 attempts: a failure of kind 401"},
 		{"without a limit of the policy there is no retry", retry.Policy{}, unauthorized, []kindError{"401"},
 			"retry: gave up after 1 attempt (no limit is set, so there is no retry): a failure of kind 401"},
-		{"NonRetryable says why", retry.Policy{MaxAttempts: 5}, &retry.Class{NonRetryable: true, Cause: unsafe}, []kindError{"401"},
+		{"the text contains the Cause of a NonRetryable class", retry.Policy{MaxAttempts: 5}, &retry.Class{NonRetryable: true, Cause: unsafe}, []kindError{"401"},
 			"retry: not retryable after 1 attempt (it may have been processed): a failure of kind 401"},
-		{"a NonRetryable policy has no Cause of a class", retry.Policy{MaxAttempts: 5, NonRetryable: true}, &retry.Class{NonRetryable: true, Cause: unsafe}, []kindError{"401"},
+		{"if the policy is NonRetryable, the Cause of the class is not used", retry.Policy{MaxAttempts: 5, NonRetryable: true}, &retry.Class{NonRetryable: true, Cause: unsafe}, []kindError{"401"},
 			"retry: not retryable after 1 attempt: a failure of kind 401"},
-		{"a Cause is for NonRetryable alone", retry.Policy{MaxAttempts: 5}, &retry.Class{MaxAttempts: 1, Cause: unsafe}, []kindError{"401"},
+		{"the Cause of a class is used only for NonRetryable", retry.Policy{MaxAttempts: 5}, &retry.Class{MaxAttempts: 1, Cause: unsafe}, []kindError{"401"},
 			"retry: attempts exhausted after 1 attempt: a failure of kind 401"},
 		{"an invalid class", retry.Policy{MaxAttempts: 5}, &retry.Class{Name: "x\n", MaxDelay: -1, Jitter: retry.Proportional(2)}, []kindError{"401"},
-			`retry: invalid policy after 1 attempt (class "x\n": MaxDelay is -1ns: write 0 for the policy's, or a positive duration; Jitter: Proportional is 2: write a share between 0 and 1: 0.2 is ±20 %): a failure of kind 401`},
-		{"no delay, but for the least wait of unlimited attempts", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)},
+			`retry: invalid policy after 1 attempt (class "x\n": MaxDelay is -1ns: write 0 for the MaxDelay of the policy, or a positive duration; Jitter: Proportional is 2: write a share between 0 and 1: 0.2 is ±20 %): a failure of kind 401`},
+		{"no delay, but unlimited attempts wait at least 10ms", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)},
 			&retry.Class{Name: "hot", MaxAttempts: 3, Backoff: retry.Fixed(0)}, []kindError{"401", "401", "401"},
 			`retry: attempts exhausted after 3 attempts (20ms waited, 3 of "hot"): a failure of kind 401`},
-		{"a name alone counts its failures and limits nothing", retry.Policy{MaxAttempts: 2}, &retry.Class{Name: "seen"}, []kindError{"503", "401"},
+		{"a class with only a name limits nothing", retry.Policy{MaxAttempts: 2}, &retry.Class{Name: "seen"}, []kindError{"503", "401"},
 			"retry: attempts exhausted after 2 attempts: a failure of kind 401"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestClass(t *testing.T) {
 				before := *row.class
 				err := retry.Do(t.Context(), row.policy, failing(row.script, &attempts))
 				assert.Equal(t, row.want, fmt.Sprint(err))
-				assert.Equal(t, before, *row.class, "it is never modified")
+				assert.Equal(t, before, *row.class, "the Class is not modified")
 			})
 		})
 	}
@@ -126,17 +126,17 @@ func TestAttemptClasses(t *testing.T) {
 		reason  retry.Reason
 		delay   time.Duration
 	}{
-		{"nil: this is the first of its class", nil, 50, retry.ReasonRetry, time.Second},
+		{"nil: this is the first failure of its class", nil, 50, retry.ReasonRetry, time.Second},
 		{"empty", map[string]int{}, 50, retry.ReasonRetry, time.Second},
-		{"others do not count", map[string]int{"y": 7}, 50, retry.ReasonRetry, time.Second},
-		{"one before", map[string]int{"x": 1}, 50, retry.ReasonRetry, 2 * time.Second},
-		{"two before", map[string]int{"x": 2}, 50, retry.ReasonExhausted, 3 * time.Second},
+		{"other classes do not count", map[string]int{"y": 7}, 50, retry.ReasonRetry, time.Second},
+		{"one earlier failure of the class", map[string]int{"x": 1}, 50, retry.ReasonRetry, 2 * time.Second},
+		{"two earlier failures of the class", map[string]int{"x": 2}, 50, retry.ReasonExhausted, 3 * time.Second},
 		{"a negative count is treated as 0", map[string]int{"x": -5}, 50, retry.ReasonRetry, time.Second},
 		{"the largest number", map[string]int{"x": math.MaxInt}, 50, retry.ReasonExhausted, time.Duration(min(math.MaxInt64/time.Second, math.MaxInt)) * time.Second},
-		{"after eight others all failures count", eight, 50, retry.ReasonExhausted, 50 * time.Second},
-		{"after eight others, the second of all", eight, 2, retry.ReasonRetry, 2 * time.Second},
-		{"one of nine", func() map[string]int { nine := maps.Clone(eight); nine["x"] = 1; return nine }(), 50, retry.ReasonRetry, 2 * time.Second},
-		{"seven others, and names that have not failed", map[string]int{"1": 1, "2": 1, "3": 1, "4": 1, "5": 1, "6": 1, "7": 1, "8": 0, "9": -1, "": 3},
+		{"after eight other classes, all failures count", eight, 50, retry.ReasonExhausted, 50 * time.Second},
+		{"after eight other classes, the second of all failures", eight, 2, retry.ReasonRetry, 2 * time.Second},
+		{"one of nine classes", func() map[string]int { nine := maps.Clone(eight); nine["x"] = 1; return nine }(), 50, retry.ReasonRetry, 2 * time.Second},
+		{"seven other classes, and names without failures", map[string]int{"1": 1, "2": 1, "3": 1, "4": 1, "5": 1, "6": 1, "7": 1, "8": 0, "9": -1, "": 3},
 			50, retry.ReasonRetry, time.Second},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -153,8 +153,8 @@ func TestAttemptClasses(t *testing.T) {
 	}
 }
 
-// A failure that is permanent or rejected has no class. If the class is invalid, the failure
-// has no class either. A failure that a cancellation ended has a class.
+// A failure that is permanent or rejected has no class. If the context is canceled during the
+// attempt, the failure has a class.
 func TestWhichErrorsAreClassified(t *testing.T) {
 	asked := 0
 	p := retry.Policy{MaxAttempts: 5, RetryIf: func(err error) bool { return err != errDial }}
@@ -183,7 +183,7 @@ func TestWhichErrorsAreClassified(t *testing.T) {
 		assert.Equal(t, "x", d.Class)
 		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
 	})
-	t.Run("the error and the event of the last failure have it, a success has none", func(t *testing.T) {
+	t.Run("the Error and the CallFinished have the class of the last failure, and a success has none", func(t *testing.T) {
 		var stopped []string
 		p := p
 		p.MaxAttempts = 2
@@ -208,11 +208,11 @@ func TestInvalidClass(t *testing.T) {
 		class retry.Class
 		says  string
 	}{
-		{"MaxAttempts", retry.Class{MaxAttempts: -1}, "MaxAttempts is -1: write how many, or 0 for the policy's limits alone"},
+		{"MaxAttempts", retry.Class{MaxAttempts: -1}, "MaxAttempts is -1: write how many failures end the call, or 0 for no limit"},
 		{"Backoff", retry.Class{Backoff: retry.Linear(-1)}, "Backoff: Linear is -1ns: write 0 for no delay, or a positive duration"},
-		{"MaxDelay", retry.Class{MaxDelay: -1}, "MaxDelay is -1ns: write 0 for the policy's, or a positive duration"},
+		{"MaxDelay", retry.Class{MaxDelay: -1}, "MaxDelay is -1ns: write 0 for the MaxDelay of the policy, or a positive duration"},
 		{"Jitter", retry.Class{Jitter: retry.Spread(3)}, "Jitter: Spread is 3: write FullJitter, EqualJitter, or nil for none"},
-		{"a failure that is not retried", retry.Class{NonRetryable: true, MaxDelay: -1}, "MaxDelay is -1ns: write 0 for the policy's, or a positive duration"},
+		{"an invalid class that is NonRetryable", retry.Class{NonRetryable: true, MaxDelay: -1}, "MaxDelay is -1ns: write 0 for the MaxDelay of the policy, or a positive duration"},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			p := everySecond

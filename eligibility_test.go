@@ -14,8 +14,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Next returns the first reason that applies. Each row removes the cause for which the row
-// before it stops. A decision has its delay, whatever the reason is.
+// Each row stops the call for another reason. After the row, its cause is removed, so the next row
+// stops for the next reason. Next returns the delay, whatever the reason is.
 func TestTheFirstReasonThatAppliesIsGiven(t *testing.T) {
 	empty := &retry.Budget{Size: 1}
 	require.True(t, empty.Take())
@@ -29,7 +29,7 @@ func TestTheFirstReasonThatAppliesIsGiven(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		reason retry.Reason
-		delay  time.Duration // of Next; -1: Next does not know this reason
+		delay  time.Duration // the Delay that Next returns; -1: Next never returns this reason
 		remove func()
 	}{
 		{"an invalid policy", retry.ReasonInvalid, 0, func() { p.MaxAttempts = 1 }},
@@ -57,7 +57,7 @@ func TestTheFirstReasonThatAppliesIsGiven(t *testing.T) {
 				return fail
 			})
 			assert.Equal(t, row.reason, retry.ReasonOf(err))
-			assert.Zero(t, time.Since(start), "a stop is decided before the sleep it would need")
+			assert.Zero(t, time.Since(start), "the call stops without waiting")
 			if row.delay >= 0 {
 				next := p.Next(retry.Attempt{Number: 1, Err: fail})
 				assert.Equal(t, []any{row.reason, row.delay}, []any{next.Reason, next.Delay})
@@ -65,7 +65,7 @@ func TestTheFirstReasonThatAppliesIsGiven(t *testing.T) {
 		})
 		row.remove()
 	}
-	everyWay(t, "nothing is left to stop for", func(t *testing.T, call caller) {
+	everyWay(t, "without all of these causes, only the limit stops the call", func(t *testing.T, call caller) {
 		runs := 0
 		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(call(t.Context(), p, fails(&runs))))
 		assert.Equal(t, 2, runs)
@@ -112,7 +112,7 @@ func TestNextRetryIf(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 2, RetryIf: func(err error) bool { asked++; return errors.Is(err, worthIt) }}
 	assert.Equal(t, retry.ReasonRetry, p.Next(retry.Attempt{Number: 1, Err: fmt.Errorf("wrapped: %w", worthIt)}).Reason)
 	assert.Equal(t, retry.ReasonRejected, p.Next(retry.Attempt{Number: 1, Err: errDial}).Reason)
-	assert.Equal(t, 2, asked, "once for each failure")
+	assert.Equal(t, 2, asked, "RetryIf is called once for each failure")
 	assert.Equal(t, retry.ReasonPermanent, p.Next(retry.Attempt{Number: 1, Err: retry.Permanent(worthIt)}).Reason, "RetryIf does not overrule retry.Permanent")
 	assert.Equal(t, 2, asked, "RetryIf is not called")
 }
@@ -125,7 +125,7 @@ func TestNextLeavesTheBudgetAlone(t *testing.T) {
 	}
 }
 
-// For a Retry-After of centuries, other libraries sleep, or overflow to no wait.
+// Other libraries sleep for centuries if the Retry-After is that long, or overflow and do not wait.
 func TestMaxRetryAfter(t *testing.T) {
 	const minute, epochTakenForAWait = time.Minute, 1_743_466_819 * time.Second
 	for _, row := range []struct {
@@ -209,20 +209,20 @@ func FuzzNext(f *testing.F) {
 		least, greatest := windowOf(p, a)
 		next := p.Next(a)
 		asked := hint > 0
-		_, _ = p.Lint(), p.String() // which end without a panic, too
+		_, _ = p.Lint(), p.String() // they must not panic either
 		unlimited := p.EffectiveMax() == retry.Unlimited
 		for claim, holds := range map[string]bool{
-			"the delay is drawn from its window":         next.Reason == retry.ReasonInvalid || retry.Draw(next.Seed, max(1, number), next.Lo, next.Hi) == next.Delay,
-			"the delay is inside of the window":          least <= next.Delay && next.Delay <= greatest,
-			"the same again":                             p.Next(a) == next,
-			"a retry is eligible":                        !next.Retry() || p.Eligible(number),
-			"an invalid policy is the reason":            p.Validate() == nil || next.Reason == retry.ReasonInvalid,
-			"nothing is decided if something is invalid": next.Reason != retry.ReasonInvalid || next.Delay == 0,
-			"never shorter than the Retry-After":         next.Reason == retry.ReasonInvalid || !asked || next.Delay >= time.Duration(hint),
-			"never negative":                             next.Delay >= 0,
-			"never above the cap":                        asked || delaysFrom.MaxDelay <= 0 || next.Delay <= delaysFrom.MaxDelay || unlimited && next.Delay == 10*time.Millisecond,
-			"no hot loop":                                next.Reason == retry.ReasonInvalid || !unlimited || next.Hi >= 10*time.Millisecond,
-			"never above MaxElapsed":                     !next.Retry() || p.MaxElapsed <= 0 || next.Delay <= p.MaxElapsed,
+			"the delay is drawn from its window":        next.Reason == retry.ReasonInvalid || retry.Draw(next.Seed, max(1, number), next.Lo, next.Hi) == next.Delay,
+			"the delay is inside of the window":         least <= next.Delay && next.Delay <= greatest,
+			"the same Attempt gives the same decision":  p.Next(a) == next,
+			"a retry is eligible":                       !next.Retry() || p.Eligible(number),
+			"an invalid policy is the reason":           p.Validate() == nil || next.Reason == retry.ReasonInvalid,
+			"an invalid policy or class gives no delay": next.Reason != retry.ReasonInvalid || next.Delay == 0,
+			"never shorter than the Retry-After":        next.Reason == retry.ReasonInvalid || !asked || next.Delay >= time.Duration(hint),
+			"never negative":                            next.Delay >= 0,
+			"never above the cap":                       asked || delaysFrom.MaxDelay <= 0 || next.Delay <= delaysFrom.MaxDelay || unlimited && next.Delay == 10*time.Millisecond,
+			"no hot loop":                               next.Reason == retry.ReasonInvalid || !unlimited || next.Hi >= 10*time.Millisecond,
+			"never above MaxElapsed":                    !next.Retry() || p.MaxElapsed <= 0 || next.Delay <= p.MaxElapsed,
 		} {
 			require.True(t, holds, "%s: %+v of %+v after %+v", claim, next, delaysFrom, a)
 		}

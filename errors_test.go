@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// The texts that ExampleError does not show.
+// The rows contain texts that ExampleError does not show.
 func TestErrorText(t *testing.T) {
 	doubling := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: 200 * time.Millisecond}}
 	with := func(change func(*retry.Policy)) retry.Policy {
@@ -32,7 +32,7 @@ func TestErrorText(t *testing.T) {
 		fail   error
 		want   string
 	}{
-		{"attempts exhausted, nothing waited", retry.Policy{MaxRetries: 2}, nil, errBoom, "attempts exhausted after 3 attempts: boom"},
+		{"attempts exhausted, without a wait", retry.Policy{MaxRetries: 2}, nil, errBoom, "attempts exhausted after 3 attempts: boom"},
 		{"attempts exhausted, a cap but no limit", retry.Policy{AttemptCap: 5}, nil, errBoom,
 			"gave up after 1 attempt (no limit is set, so there is no retry): boom"},
 		{"retry after too long for MaxRetryAfter", with(func(p *retry.Policy) { p.MaxRetryAfter = time.Second }), nil, retry.After(math.MaxInt64, errBoom),
@@ -41,13 +41,13 @@ func TestErrorText(t *testing.T) {
 			p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, errShutdown }
 		}), nil, errBoom,
 			"the wait failed after 1 attempt (the next delay is 200ms, the server shuts down): boom"},
-		{"elapsed, to the last moment", with(func(p *retry.Policy) { p.MaxElapsed = 200 * time.Millisecond }), nil, errBoom,
+		{"elapsed, after a retry that started exactly at MaxElapsed", with(func(p *retry.Policy) { p.MaxElapsed = 200 * time.Millisecond }), nil, errBoom,
 			"out of time after 2 attempts (200ms waited, the next delay of 400ms would exceed MaxElapsed 200ms): boom"},
 		{"deadline ahead", doubling, endingIn(500*time.Millisecond, nil), errBoom,
 			"deadline too close after 2 attempts (200ms waited, the next delay is 400ms, 300ms are left): boom"},
-		{"deadline passed in the sleep", doubling, hiddenIn(500*time.Millisecond, nil), errBoom,
+		{"deadline passed in the wait", doubling, hiddenIn(500*time.Millisecond, nil), errBoom,
 			"deadline exceeded after 2 attempts (200ms waited, the next delay is 400ms, context deadline exceeded): boom"},
-		{"deadline passed in the sleep, with a cause", doubling, hiddenIn(500*time.Millisecond, errShutdown), errBoom,
+		{"deadline passed in the wait, with a cause", doubling, hiddenIn(500*time.Millisecond, errShutdown), errBoom,
 			"deadline exceeded after 2 attempts (200ms waited, the next delay is 400ms, context deadline exceeded: the server shuts down): boom"},
 		{"canceled before", doubling, canceledBy(nil), errBoom, "canceled before the first attempt (context canceled)"},
 		{"borrowed budget exhausted", with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1, Borrowed: true}; p.Budget.Take() }), nil, errBoom,
@@ -124,8 +124,8 @@ func TestUnwrap(t *testing.T) {
 		want error
 	}{
 		{"nil", nil, nil},
-		{"no Error in it", errDial, errDial},
-		{"no Error in it, but Permanent", retry.Permanent(errDial), retry.Permanent(errDial)},
+		{"the tree has no Error", errDial, errDial},
+		{"the tree has no Error, but Permanent", retry.Permanent(errDial), retry.Permanent(errDial)},
 		{"exhausted", inner, errDial},
 		{"an Error that is wrapped", wrapped, errDial},
 		{"wrapped by Permanent", one(retry.Permanent(errDial)), errDial},
@@ -133,17 +133,17 @@ func TestUnwrap(t *testing.T) {
 		{"Permanent below a wrapper is unchanged", one(below), below},
 		{"joined", one(joined), joined},
 		{"nested calls", one(inner), errDial},
-		{"nested calls, the inner canceled", one(innerCanceled), errShutdown},
-		{"nested calls, the inner invalid", one(badInner), badInner},
-		{"nested calls, the outer canceled", canceled(inner), errShutdown},
-		{"a nested call next to another failure: nothing is lost", one(beside), beside},
+		{"nested calls, the inner call is canceled", one(innerCanceled), errShutdown},
+		{"nested calls, the inner call is invalid", one(badInner), badInner},
+		{"nested calls, the outer call is canceled", canceled(inner), errShutdown},
+		{"a nested call joined with another failure: Unwrap returns both", one(beside), beside},
 		{"canceled before the first attempt: the cause", call(ended, retry.Policy{}, errDial), errShutdown},
 		{"canceled without a cause", call(canceledBy(nil)(t.Context()), retry.Policy{}, errDial), context.Canceled},
 		{"canceled in an attempt", innerCanceled, errShutdown},
 		{"canceled in an attempt that failed for good", canceled(retry.Permanent(errDial)), errDial},
 		{"canceled in an attempt that failed for good, below a wrapper", canceled(below), below},
 		{"a deadline too close to wait", call(soon, hourly, errDial), context.DeadlineExceeded},
-		{"the wait failed: what the attempt failed with", call(t.Context(), waitFails, errDial), errDial},
+		{"the wait failed: the error of the attempt", call(t.Context(), waitFails, errDial), errDial},
 		{"an invalid policy whose attempt failed", bad, bad},
 		{"no attempt: an invalid policy in a canceled context", invalid, invalid},
 		{"no attempt: nil context", nilContext, nilContext},
@@ -157,16 +157,16 @@ func TestUnwrap(t *testing.T) {
 	t.Run("it is == the error that fn returned", func(t *testing.T) { assert.True(t, retry.Unwrap(inner) == errDial) })
 }
 
-// The outer loop retries after an inner loop as after any other failure. It stops if the inner
-// error is Permanent or if the inner call was invalid.
+// The outer loop retries after a failed inner loop, as after any other failure. It stops if the
+// inner error is Permanent, or if the inner call was invalid.
 func TestOuterCallRetriesAfterAnInnerCall(t *testing.T) {
 	outer := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute)}
 	twice := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}
 	exhausted, permanent := retry.ReasonExhausted, retry.ReasonPermanent
 	for _, row := range []struct {
 		name    string
-		policy  retry.Policy                          // of the inner loop
-		ctx     func(context.Context) context.Context // for the inner loop; nil: that of the outer one
+		policy  retry.Policy                          // the policy of the inner loop
+		ctx     func(context.Context) context.Context // returns the context of the inner loop; nil: the inner loop gets the context of the outer attempt
 		fail    error
 		inner   retry.Reason
 		outer   retry.Reason
@@ -177,7 +177,7 @@ func TestOuterCallRetriesAfterAnInnerCall(t *testing.T) {
 		{"inner Permanent, whatever stopped the inner loop", retry.Policy{NonRetryable: true}, nil, retry.Permanent(errDial),
 			permanent, permanent, 1, 0},
 		{"inner After applies to the outer loop", twice, nil, retry.After(20*time.Second, errDial),
-			exhausted, exhausted, 6, 2*time.Minute + 3*20*time.Second}, // where the outer curve says more than 20s
+			exhausted, exhausted, 6, 2*time.Minute + 3*20*time.Second}, // the outer delay is longer than 20s
 		{"inner After applies if it is longer", retry.Policy{MaxAttempts: 2, MaxRetryAfter: time.Second}, nil,
 			retry.After(time.Minute-1, errDial), retry.ReasonRetryAfter, exhausted, 3, 2 * time.Minute},
 		{"inner After that is too long for both", twice, nil, retry.After(time.Hour, errDial),
@@ -205,7 +205,7 @@ func TestOuterCallRetriesAfterAnInnerCall(t *testing.T) {
 			})
 			e := stopped(t, err)
 			assert.Equal(t, row.outer, retry.ReasonOf(err), "ReasonOf says why the outer loop stopped")
-			assert.Equal(t, row.inner, retry.ReasonOf(e.Err), "of its last error, why the inner loop stopped")
+			assert.Equal(t, row.inner, retry.ReasonOf(e.Err), "ReasonOf(e.Err) says why the inner loop stopped")
 			assert.Equal(t, row.runs, runs)
 			assert.Equal(t, row.elapsed, time.Since(start))
 			if runs > 0 {
@@ -216,12 +216,12 @@ func TestOuterCallRetriesAfterAnInnerCall(t *testing.T) {
 	}
 }
 
-// A line is what one attempt of a script does: it takes a time, or runs until its context is
-// done, and then fails.
+// A line says what one attempt of a script does. It runs for a time, or until its context is done,
+// and then fails.
 type line struct {
 	takes time.Duration
 	hangs bool
-	err   error // nil: what its context says
+	err   error // the error of the attempt; nil: the error of its context
 }
 
 // A status is an error whose method Is reports a timeout, as the errors of some clients do.
@@ -247,15 +247,16 @@ func play(script []line) func(context.Context) error {
 	}
 }
 
-// Each row is the end of a call as its text shows it in a log: what failed, what failed before
-// if that says more, why there is no further attempt, and which timeout ended the call.
+// The text of an Error says how a call ended: the last error, why there is no further attempt, and
+// which timeout ended the attempt. If the last error is only a timeout, the text also shows the
+// last error before it.
 func TestErrorTextSaysHowACallEnded(t *testing.T) {
 	quota, eof := line{err: errors.New("403 quota exhausted")}, line{err: io.ErrUnexpectedEOF}
 	hangs, busy := line{hangs: true}, line{err: errors.New("503 Service Unavailable")}
 	get := func(err error) error { return &url.Error{Op: "Get", URL: "/x", Err: err} }
 	second := retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Second)}
 	impatient := with(second, func(p *retry.Policy) { p.AttemptTimeout = 2 * time.Second })
-	inner := func(ctx context.Context) error { // instead of a script
+	inner := func(ctx context.Context) error { // the function of the rows without a script
 		return fmt.Errorf("orders: %w", retry.Do(ctx, retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)}, play([]line{busy})))
 	}
 	for _, row := range []struct {
@@ -267,14 +268,14 @@ func TestErrorTextSaysHowACallEnded(t *testing.T) {
 	}{
 		{"three 403, and then the deadline", second, endingIn(10*time.Second, nil), []line{quota, quota, quota, line{takes: 10 * time.Second, err: get(context.DeadlineExceeded)}},
 			`deadline exceeded after 4 attempts (3s waited, context deadline exceeded): Get "/x": context deadline exceeded; before that: 403 quota exhausted`},
-		{"each attempt runs out of its time", impatient, nil, []line{hangs},
+		{"each attempt runs into AttemptTimeout", impatient, nil, []line{hangs},
 			"attempts exhausted after 4 attempts (3s waited, attempt 4 ran out of its 2s): context deadline exceeded"},
-		{"a 403, and then each attempt runs out of its time", impatient, nil, []line{quota, hangs},
+		{"a 403, and then each attempt runs into AttemptTimeout", impatient, nil, []line{quota, hangs},
 			"attempts exhausted after 4 attempts (3s waited, attempt 4 ran out of its 2s): context deadline exceeded; before that: 403 quota exhausted"},
 		{"a cut connection after a 403", second, nil, []line{quota, eof}, "attempts exhausted after 4 attempts (3s waited): unexpected EOF"},
 		{"timeouts of the operation's own, after a cut connection", second, nil, []line{eof, line{err: os.ErrDeadlineExceeded}},
 			"attempts exhausted after 4 attempts (3s waited): i/o timeout; before that: unexpected EOF"},
-		{"the last error that says more", second, nil, []line{quota, eof, line{err: &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}}},
+		{"the last error that is not a timeout is shown", second, nil, []line{quota, eof, line{err: &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}}},
 			"attempts exhausted after 4 attempts (3s waited): read tcp: i/o timeout; before that: unexpected EOF"},
 		{"a shutdown while it waits", second, canceledIn(1500*time.Millisecond, errShutdown), []line{busy},
 			"canceled after 2 attempts (1s waited, the next delay is 1s, context canceled: the server shuts down): 503 Service Unavailable"},
@@ -285,19 +286,19 @@ func TestErrorTextSaysHowACallEnded(t *testing.T) {
 				"(the next delay is 1m0s, context canceled: the server shuts down): 503 Service Unavailable"},
 		{"an inner call under AttemptTimeout", impatient, nil, nil,
 			"attempts exhausted after 4 attempts (3s waited): orders: retry: deadline too close after 1 attempt (the next delay is 1m0s, 2s are left): 503 Service Unavailable"},
-		{"a mere timeout that wraps more", second, nil, []line{quota, line{err: errors.Join(context.DeadlineExceeded, errBoom)}},
+		{"a timeout joined with another error is not only a timeout", second, nil, []line{quota, line{err: errors.Join(context.DeadlineExceeded, errBoom)}},
 			"attempts exhausted after 4 attempts (3s waited): context deadline exceeded; boom"},
-		{"a canceled call that something wraps", second, nil, []line{quota, line{err: fmt.Errorf("lost: %w", context.Canceled)}},
+		{"a wrapped context.Canceled", second, nil, []line{quota, line{err: fmt.Errorf("lost: %w", context.Canceled)}},
 			"attempts exhausted after 4 attempts (3s waited): lost: context canceled; before that: 403 quota exhausted"},
-		{"an error that is a timeout by its method Is", second, nil, []line{quota, line{err: status("DeadlineExceeded")}},
+		{"an error whose method Is reports a timeout", second, nil, []line{quota, line{err: status("DeadlineExceeded")}},
 			"attempts exhausted after 4 attempts (3s waited): DeadlineExceeded; before that: 403 quota exhausted"},
-		{"a reason without a failure says more", second, nil, []line{quota, line{err: &retry.Error{Reason: "quota_of_the_tenant", Attempts: 1}}},
+		{"an Error without an Err is not a timeout", second, nil, []line{quota, line{err: &retry.Error{Reason: "quota_of_the_tenant", Attempts: 1}}},
 			"attempts exhausted after 4 attempts (3s waited): quota_of_the_tenant after 1 attempt"},
 		{"a wait that ends after the deadline", second, endingIn(1500*time.Millisecond, nil), []line{quota, hangs},
 			"deadline exceeded after 2 attempts (1s waited, context deadline exceeded): context deadline exceeded; before that: 403 quota exhausted"},
 		{"an empty Budget after a timeout", second, func(ctx context.Context) context.Context { return retry.WithBudget(ctx, &retry.Budget{Size: 1}) }, []line{quota, line{err: os.ErrDeadlineExceeded}},
 			"retry budget exhausted after 2 attempts (1s waited, a retry would have waited 1s): i/o timeout; before that: 403 quota exhausted"},
-		{"failures before an attempt that ran past HealthyAfter do not matter", with(second, func(p *retry.Policy) { p.HealthyAfter, p.MaxAttempts = time.Minute, 2 }), nil,
+		{"failures before an attempt that ran past HealthyAfter are not shown", with(second, func(p *retry.Policy) { p.HealthyAfter, p.MaxAttempts = time.Minute, 2 }), nil,
 			[]line{quota, line{takes: time.Minute, err: os.ErrDeadlineExceeded}, line{err: os.ErrDeadlineExceeded}},
 			"attempts exhausted after 3 attempts (2s waited, 2 count, because attempt 2 ran past HealthyAfter): i/o timeout"},
 	} {
@@ -322,7 +323,7 @@ func TestReasonOf(t *testing.T) {
 		want retry.Reason
 	}{
 		"nil is success":                    {nil, retry.ReasonSuccess},
-		"no Error in it":                    {errDial, ""},
+		"the tree has no Error":             {errDial, ""},
 		"an Error":                          {inner, retry.ReasonBudget},
 		"an Error that is wrapped":          {fmt.Errorf("get /: %w", inner), retry.ReasonBudget},
 		"an Error that is joined":           {errors.Join(errDial, inner), retry.ReasonBudget},

@@ -44,22 +44,22 @@ func TestEventCounts(t *testing.T) {
 	}{
 		{"all n fail", everySecond, nil, fail, counts{n, n, n - 1, 1}, retry.ReasonExhausted},
 		{"success at once", everySecond, nil, func(int) error { return nil }, counts{1, 1, 0, 1}, retry.ReasonSuccess},
-		{"success at the n-th", everySecond, nil, atN(func() error { return nil }), counts{n, n, n - 1, 1}, retry.ReasonSuccess},
+		{"success at the n-th attempt", everySecond, nil, atN(func() error { return nil }), counts{n, n, n - 1, 1}, retry.ReasonSuccess},
 		{"rejected at the n-th attempt", with(func(p *retry.Policy) { p.RetryIf = func(err error) bool { return err != errShutdown } }), nil,
 			atN(func() error { return errShutdown }), counts{n, n, n - 1, 1}, retry.ReasonRejected},
 		{"permanent at the n-th attempt", everySecond, nil, atN(func() error { return retry.Permanent(errDial) }), counts{n, n, n - 1, 1}, retry.ReasonPermanent},
 		{"a server asks for too long a wait", everySecond, nil, func(int) error { return retry.After(time.Hour, errDial) },
 			counts{1, 1, 0, 1}, retry.ReasonRetryAfter},
-		{"canceled in the n-th sleep", ten, hiddenIn(2500*time.Millisecond, nil), fail, counts{n, n, n, 1}, retry.ReasonDeadline},
-		{"stopped by budget", with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: n - 1} }), nil, fail, counts{n, n, n - 1, 1}, retry.ReasonBudget},
+		{"the deadline passes in the n-th wait", ten, hiddenIn(2500*time.Millisecond, nil), fail, counts{n, n, n, 1}, retry.ReasonDeadline},
+		{"stopped by the Budget", with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: n - 1} }), nil, fail, counts{n, n, n - 1, 1}, retry.ReasonBudget},
 		{"stopped by a deadline ahead", ten, endingIn(3*time.Second, nil), fail, counts{n, n, n - 1, 1}, retry.ReasonDeadline},
-		{"stopped by elapsed", with(func(p *retry.Policy) { p.MaxElapsed = 2500 * time.Millisecond }), nil, fail, counts{n, n, n - 1, 1}, retry.ReasonElapsed},
+		{"stopped by MaxElapsed", with(func(p *retry.Policy) { p.MaxElapsed = 2500 * time.Millisecond }), nil, fail, counts{n, n, n - 1, 1}, retry.ReasonElapsed},
 		{"the context ends in the n-th attempt", ten, endingIn(time.Minute, nil), atN(func() error { time.Sleep(time.Hour); return errDial }),
 			counts{n, n, n - 1, 1}, retry.ReasonDeadline},
 		{"canceled at the start", everySecond, canceledBy(nil), fail, counts{0, 0, 0, 1}, retry.ReasonCanceled},
 		{"invalid, and the context is done", retry.Policy{MaxAttempts: -2}, canceledBy(nil), fail, counts{0, 0, 0, 1}, retry.ReasonInvalid},
-		{"a panic in the n-th", everySecond, nil, atN(func() error { panic("fn") }), counts{n, n - 1, n - 1, 0}, ""},
-		{"a Goexit in the n-th", everySecond, nil, atN(func() error { runtime.Goexit(); return nil }), counts{n, n - 1, n - 1, 0}, ""},
+		{"a panic in the n-th attempt", everySecond, nil, atN(func() error { panic("fn") }), counts{n, n - 1, n - 1, 0}, ""},
+		{"a Goexit in the n-th attempt", everySecond, nil, atN(func() error { runtime.Goexit(); return nil }), counts{n, n - 1, n - 1, 0}, ""},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			ctx := t.Context()
@@ -70,7 +70,7 @@ func TestEventCounts(t *testing.T) {
 			p := row.policy
 			p.OnEvent = told.event
 			if p.Budget != nil {
-				p.Budget = &retry.Budget{Size: n - 1} // a new one for each way
+				p.Budget = &retry.Budget{Size: n - 1} // a new Budget for Do and for DoValue
 			}
 			start, run := time.Now(), 0
 			leaves(func() { _ = call(ctx, p, func(context.Context) error { run++; return row.fn(run) }) })
@@ -146,9 +146,9 @@ func TestEventContents(t *testing.T) {
 		scheduled := told.of(retry.RetryScheduled)
 		assert.Equal(t, 2*time.Minute, scheduled[0].Elapsed)
 		assert.Equal(t, start.Add(2*time.Minute+time.Second), scheduled[0].Due)
-		assert.Equal(t, start.Add(3*time.Minute), told.of(retry.AttemptStarted)[1].Time, "the wait was over before OnEvent returned")
+		assert.Equal(t, start.Add(3*time.Minute), told.of(retry.AttemptStarted)[1].Time, "OnEvent takes longer than the wait")
 	})
-	everyWay(t, "Max is the policy's own, whatever Classify returns", func(t *testing.T, call caller) {
+	everyWay(t, "Max is the limit of the policy, whatever Classify returns", func(t *testing.T, call caller) {
 		var told watch
 		p := retry.Policy{MaxAttempts: 3, OnEvent: told.event, Classify: always(retry.Class{MaxAttempts: 2})}
 		stopped(t, call(t.Context(), p, failWith(errDial)))
@@ -167,7 +167,7 @@ func TestTextOfReasonsAndKinds(t *testing.T) {
 	}, reasons)
 	assert.Equal(t, []retry.EventKind{"attempt_started", "attempt_finished", "retry_scheduled", "call_finished"},
 		[]retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished})
-	assert.Equal(t, []any{retry.Reason(""), retry.EventKind("")}, []any{retry.Decision{}.Reason, retry.Event{}.Kind}, "the zero ones are none")
+	assert.Equal(t, []any{retry.Reason(""), retry.EventKind("")}, []any{retry.Decision{}.Reason, retry.Event{}.Kind}, "the zero Decision has no Reason, and the zero Event has no Kind")
 	t.Run("as JSON, and as the key of a map: an unknown name is kept", func(t *testing.T) {
 		for text, want := range map[string]map[retry.Reason]retry.EventKind{
 			`{"budget_exhausted":"call_finished"}`:              {retry.ReasonBudget: retry.CallFinished},
@@ -212,7 +212,7 @@ func TestEventJSON(t *testing.T) {
 			assert.Equal(t, row.json, string(data))
 		})
 	}
-	t.Run("in a slice and behind a pointer", func(t *testing.T) {
+	t.Run("in a slice and as a pointer", func(t *testing.T) {
 		data, err := json.Marshal([]*retry.Event{&fullEvent})
 		require.NoError(t, err)
 		assert.Equal(t, "["+fullJSON+"]", string(data))

@@ -11,8 +11,8 @@ import (
 // Quadratic is a Backoff of d, 4d, 9d, 16d and so on.
 type Quadratic time.Duration
 
-// Delay returns attempt * attempt * q, or the longest duration if that
-// overflows: a negative product would mean no delay.
+// Delay returns attempt * attempt * q, or the longest duration if the product overflows. Without
+// this check, a product that overflows may be negative, which would mean no delay.
 func (q Quadratic) Delay(attempt int) time.Duration {
 	d, n := time.Duration(max(0, q)), time.Duration(max(1, attempt))
 	if d > math.MaxInt64/n/n {

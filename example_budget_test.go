@@ -8,8 +8,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// All calls to one target share one Budget. While the target is down, their
-// retries in total are at most what the Budget holds.
+// All calls to one target share one Budget. While the target is down, they make at most as many
+// retries as the Budget holds.
 func ExampleBudget() {
 	policy := retry.Policy{MaxAttempts: 4, Budget: &retry.Budget{Size: 5, Ratio: 0.1}}
 
@@ -28,8 +28,8 @@ func ExampleBudget() {
 	// retry: retry budget exhausted after 1 attempt: connection refused
 }
 
-// Each layer of a request that retries multiplies the calls of the layers below.
-// A Budget in the context bounds the retries of all of them together.
+// If several layers of a request retry, their attempts multiply. A Budget in the context limits the
+// retries of all layers together.
 func ExampleWithBudget() {
 	policy := retry.Policy{MaxAttempts: 4}
 	queries := 0

@@ -57,8 +57,7 @@ func ExampleError() {
 	// retry: invalid call before the first attempt (nil function)
 }
 
-// errors.As gives access to the details of a call, in addition to why it
-// stopped.
+// errors.As finds the Error, which contains the details of the call.
 func ExampleError_as() {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Millisecond}}
 	err := retry.Do(context.Background(), policy, func(ctx context.Context) error {
@@ -152,14 +151,14 @@ func ExampleAfter() {
 	// retry_after_too_long 1h0m0s
 }
 
-// A queue asks whether an error forbids another attempt.
+// A queue checks whether an error is Permanent before it runs a job again.
 func ExampleIsPermanent() {
 	noUser := fmt.Errorf("charge: %w", retry.Permanent(errors.New("no such user")))
 	fmt.Println(retry.IsPermanent(noUser), retry.IsPermanent(io.EOF))
 	// Output: true false
 }
 
-// Code around this package asks how long a server wants its clients to wait.
+// RetryAfterOf returns how long a server has asked its clients to wait.
 func ExampleRetryAfterOf() {
 	busy := fmt.Errorf("search: %w", retry.After(30*time.Second, errors.New("429 Too Many Requests")))
 	fmt.Println(retry.RetryAfterOf(busy), retry.RetryAfterOf(io.EOF))

@@ -20,7 +20,7 @@ func ExamplePolicy_Next() {
 	}{ID: "invoice-17"}
 
 	for {
-		job.Attempts++ // when the job is claimed, so that a crash counts
+		job.Attempts++ // counted when the job is claimed, so that a crash counts too
 		err := errors.New("connection refused")
 		d := policy.Next(retry.Attempt{Number: job.Attempts, Err: err, Seed: retry.SeedOf(job.ID)})
 		if !d.Retry() {
@@ -35,7 +35,7 @@ func ExamplePolicy_Next() {
 	// dead letter after 3 attempts: attempts_exhausted
 }
 
-// Eligible gets the count of attempts that have been made.
+// Eligible gets the number of attempts that have been made.
 func ExamplePolicy_Eligible() {
 	policy := retry.Policy{MaxAttempts: 3}
 	for attempts := range 4 {
@@ -48,7 +48,7 @@ func ExamplePolicy_Eligible() {
 	// 3 false
 }
 
-// A job can have its own limit. It can lower the policy's limit and never raises it. 0 means
+// A job can have its own limit. This limit can lower the policy's limit, but not raise it. 0 means
 // that the job has no limit.
 func ExamplePolicy_ForJob() {
 	policy := retry.Policy{MaxAttempts: 5}

@@ -33,9 +33,9 @@ func ExamplePolicy_retryIf() {
 	// Output: retry: rejected by RetryIf after 2 attempts (1ms waited): no such user
 }
 
-// Classify makes limits and delays depend on the error. A server that throttles its clients
-// gets more time and fewer attempts than a server that restarts. The class has a name, so
-// throttled attempts are counted by themselves.
+// With Classify, limits and delays depend on the error. A server that throttles its clients gets
+// more time and fewer attempts than a server that restarts. The class has a name, so throttled
+// attempts are counted separately.
 func ExampleClass() {
 	errThrottled := errors.New("429 Too Many Requests")
 	throttled := &retry.Class{Name: "throttled", MaxAttempts: 2, Backoff: retry.Fixed(30 * time.Second)}
@@ -46,7 +46,7 @@ func ExampleClass() {
 			if errors.Is(err, errThrottled) {
 				return throttled
 			}
-			return nil // the policy itself decides
+			return nil // the failure has no class, so the policy applies
 		},
 		OnEvent: func(_ context.Context, e retry.Event) {
 			if e.Kind == retry.RetryScheduled {
@@ -149,8 +149,8 @@ func ExamplePolicy_Delays() {
 	// Output: [200ms 400ms 800ms 1.6s]
 }
 
-// A policy is a field of the configuration like any other. A key that is not in
-// the file keeps its value. YAML works the same way.
+// A policy is a field of the configuration like any other. If the file lacks a key, the field keeps
+// its value. YAML works the same way.
 func ExamplePolicy_UnmarshalJSON() {
 	const file = `{
 		"listen": ":8080",

@@ -76,14 +76,14 @@ func ExampleDoValue() {
 	// Output: hello <nil>
 }
 
-// One refusal holds all callers of an API until the server's wait is over.
+// After one refusal, the Gate holds all callers of an API until the server's wait is over.
 func ExampleGate() {
 	gate := retry.Gate{OnClose: func(key string, wait time.Duration, cause error) {
 		fmt.Println("all calls to", key, "wait for", wait, "because of", cause)
 	}}
 	answers := []error{retry.After(20*time.Millisecond, errors.New("429 Too Many Requests")), nil}
 	charge := gate.Hold("billing", func(ctx context.Context) error {
-		answer := answers[0] // in place of a call of the API
+		answer := answers[0] // stands for a call of the API
 		answers = answers[1:]
 		return answer
 	})

@@ -20,8 +20,8 @@ var (
 	keyWord = regexp.MustCompile(`\b[a-z]+_[a-z_]+\b|retryable: false`)
 )
 
-// assertBothTexts checks that both texts of a finding have one line. The text for Go must
-// contain no keys, and the text for keys must contain no names of Go.
+// assertBothTexts checks that String and InKeys of a finding each return one line. The text for Go
+// must contain no keys, and the text for keys must contain no names of Go.
 func assertBothTexts(t *testing.T, f retry.Finding) {
 	t.Helper()
 	for _, text := range []string{f.String(), f.InKeys()} {
@@ -51,7 +51,7 @@ func TestFindings(t *testing.T) {
 		"Classify without a limit": {retry.Policy{Classify: always(retry.Class{})}, finding{"no_limit", "Classify", "",
 			"Classify without a limit: there is only one attempt, whatever a class allows; set max_attempts, max_retries or max_elapsed"}},
 		"no attempt runs past HealthyAfter": {retry.Policy{AttemptTimeout: time.Second, HealthyAfter: time.Minute}, finding{"never_healthy", "AttemptTimeout", "attempt_timeout",
-			"attempt_timeout of 1s ends every attempt before healthy_after of 1m0s: no attempt is ever healthy"}},
+			"attempt_timeout of 1s ends every attempt before healthy_after of 1m0s: a call never begins anew"}},
 		"two limits": {retry.Policy{MaxAttempts: 5, MaxRetries: 2, Backoff: second}, finding{"two_limits", "MaxAttempts", "max_attempts",
 			"max_attempts and max_retries are both set: the lower limit applies, 3 attempts; set one"}},
 		"delays that are never used": {retry.Policy{MaxAttempts: 2, Backoff: retry.Schedule{1, 2}}, finding{"unused_delays", "Backoff", "backoff.delays",
@@ -129,11 +129,11 @@ func TestFindingsOfValidate(t *testing.T) {
 		assert.Len(t, findingsOf(t, err), 20)
 		assert.ErrorContains(t, err, "Schedule[19] is -1ns: write 0 for no delay, or a positive duration; and 6 more")
 	})
-	t.Run("of a call", func(t *testing.T) {
+	t.Run("the Cause of a call has the findings", func(t *testing.T) {
 		err := retry.Do(t.Context(), retry.Policy{MaxAttempts: -2}, failWith(errDial))
 		assert.Equal(t, "MaxAttempts", findingsOf(t, err)[0].Field)
 	})
-	t.Run("of a class", func(t *testing.T) {
+	t.Run("an invalid class", func(t *testing.T) {
 		err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 2, Classify: always(retry.Class{MaxDelay: -1})}, failWith(errDial))
 		f := findingsOf(t, err)[0]
 		assert.Equal(t, [3]string{"invalid_value", "MaxDelay", ""}, [3]string{f.Code, f.Field, f.Key}, "a class has no text form")

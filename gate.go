@@ -76,7 +76,7 @@ func (g *Gate) Hold(key string, fn func(context.Context) error) func(context.Con
 
 // enter waits until the gate is open for key.
 func (g *Gate) enter(ctx context.Context, key string) error {
-	const asked = "nothing was sent: a server asked %q to wait"
+	const asked = "nothing was sent: a server asked all callers of %q to wait"
 	room := func(left, spread time.Duration) (time.Duration, error) {
 		spread, ok := gate.Within(ctx, left, spread)
 		if !ok {

@@ -15,11 +15,11 @@ import (
 	"github.com/goretry/retry"
 )
 
-// refused closes a gate for a key.
+// refused closes g for a key: it calls a function whose error asks for a wait.
 func refused(t *testing.T, g *retry.Gate, key string, wait time.Duration) {
 	t.Helper()
 	err := g.Hold(key, failWith(retry.After(wait, errBoom)))(t.Context())
-	require.Equal(t, wait, retry.RetryAfterOf(err), "the failure itself is not changed")
+	require.Equal(t, wait, retry.RetryAfterOf(err), "the gate returns the error of the function unchanged")
 }
 
 // held returns how long the gate holds a function, and the error of the function.
@@ -35,7 +35,7 @@ func TestGate(t *testing.T) {
 		name  string
 		max   time.Duration
 		fail  error
-		key   string // of the second function; the first has "a"
+		key   string // the key of the second function; the key of the first is "a"
 		least time.Duration
 	}{
 		{"a wait", 0, retry.After(8*s, errBoom), "a", 8 * s},
@@ -58,15 +58,15 @@ func TestGate(t *testing.T) {
 			assert.Equal(t, errDial, err)
 			assert.Equal(t, 1, runs)
 			assert.GreaterOrEqual(t, waited, row.least)
-			assert.LessOrEqual(t, waited, row.least+row.least/4, "a quarter of the wait at most")
+			assert.LessOrEqual(t, waited, row.least+row.least/4, "the random part is at most a quarter of the wait")
 			again, _ := held(t.Context(), g, row.key, fails(&runs))
-			assert.LessOrEqual(t, again, row.least/4, "the pause is over but for its spread")
+			assert.LessOrEqual(t, again, row.least/4, "after the pause, only its random part is left")
 		})
 	}
 	t.Run("nil", func(t *testing.T) {
 		var g *retry.Gate
 		assert.Equal(t, errDial, g.Hold("a", failWith(errDial))(t.Context()))
-		assert.Nil(t, new(retry.Gate).Hold("a", nil), "which Do says is a nil function")
+		assert.Nil(t, new(retry.Gate).Hold("a", nil), "so Do reports a nil function")
 	})
 }
 
@@ -75,7 +75,7 @@ type asksFor time.Duration
 func (asksFor) Error() string               { return "busy" }
 func (d asksFor) RetryAfter() time.Duration { return time.Duration(d) }
 
-// The callers start after the wait, spread over a quarter of the wait.
+// After the wait, the callers start at random times within a quarter of the wait.
 func TestGateSpreadsItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g retry.Gate
@@ -94,7 +94,7 @@ func TestGateSpreadsItsCallers(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		assert.Len(t, left, 10, "in each second from 40 to 50")
+		assert.Len(t, left, 10, "callers start in each of the seconds 40 to 49")
 		for second, callers := range left {
 			assert.True(t, 40 <= second && second < 50 && 40 < callers && callers < 160, "%d at %d", callers, second)
 		}
@@ -116,12 +116,12 @@ func TestGateInsideAGate(t *testing.T) {
 		assert.ErrorContains(t, call("large", failWith(nil)), "nothing was sent")
 		assert.NoError(t, call("small", failWith(nil)))
 		assert.ErrorIs(t, call("small", failWith(retry.After(30*time.Second, errBoom))), errBoom)
-		assert.ErrorContains(t, call("tiny", failWith(nil)), "nothing was sent: a server asked \"account\"")
+		assert.ErrorContains(t, call("tiny", failWith(nil)), "nothing was sent: a server asked all callers of \"account\"")
 	})
 }
 
-// A refusal of an attempt that was in flight holds the waiting attempts once more. OnClose gets
-// each pause once: a refusal during a pause makes the pause longer.
+// If an attempt in flight is refused during a pause, the pause becomes longer for the attempts that
+// wait. OnClose is called once for the pause.
 func TestRefusalInFlightClosesTheGateAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closed []string
@@ -156,15 +156,15 @@ func TestGateFailsAttemptsThatCannotWait(t *testing.T) {
 		for _, left := range []time.Duration{0, time.Second, 10 * time.Second} {
 			waited, err := held(within(t.Context(), left, nil), &g, "billing", never)
 			assert.Zero(t, waited)
-			assert.EqualError(t, err, `nothing was sent: a server asked "billing" to wait, for 10s more`)
-			assert.Equal(t, 10*time.Second, retry.RetryAfterOf(err), "the loop knows how long")
+			assert.EqualError(t, err, `nothing was sent: a server asked all callers of "billing" to wait, for 10s more`)
+			assert.Equal(t, 10*time.Second, retry.RetryAfterOf(err), "the error asks for the rest of the wait")
 		}
-		for n := range time.Duration(20) { // the first has no nanosecond to spread in
+		for n := range time.Duration(20) { // the first deadline leaves no time for a random part
 			var g retry.Gate
 			refused(t, &g, "billing", 40*time.Second)
 			waited, err := held(within(t.Context(), 40*time.Second+1+n*200*time.Millisecond, nil), &g, "billing", failWith(nil))
 			assert.NoError(t, err)
-			assert.LessOrEqual(t, waited, 42*time.Second, "half of what is left is the attempt's")
+			assert.LessOrEqual(t, waited, 42*time.Second, "the attempt gets half of the time before the deadline")
 		}
 	})
 	bubble(t, "canceled while it waits", func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestGateFailsAttemptsThatCannotWait(t *testing.T) {
 		refused(t, &g, "billing", 10*time.Second)
 		waited, err := held(canceledIn(3*time.Second, errShutdown)(t.Context()), &g, "billing", never)
 		assert.Equal(t, 3*time.Second, waited)
-		assert.EqualError(t, err, `nothing was sent: a server asked "billing" to wait: context canceled`)
+		assert.EqualError(t, err, `nothing was sent: a server asked all callers of "billing" to wait: context canceled`)
 		assert.ErrorIs(t, err, context.Canceled)
 	})
 	bubble(t, "in a call: AttemptTimeout includes the wait at the gate", func(t *testing.T) {

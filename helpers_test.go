@@ -35,8 +35,8 @@ var callers = []struct {
 	}},
 }
 
-// bubble runs a subtest in virtual time. The subtest ends only when every
-// goroutine started in it has ended, so a leaked goroutine fails it.
+// bubble runs a subtest in virtual time. The subtest fails if a goroutine that it started does not
+// end.
 func bubble(t *testing.T, name string, f func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
@@ -77,8 +77,7 @@ func failWith(err error) func(context.Context) error {
 	return func(context.Context) error { return err }
 }
 
-// leaves runs f in its own goroutine. It returns what f panicked with, and whether
-// f returned.
+// leaves runs f in a new goroutine. It returns the value of a panic in f, and whether f returned.
 func leaves(f func()) (recovered any, returned bool) {
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -90,7 +89,7 @@ func leaves(f func()) (recovered any, returned bool) {
 	return recovered, returned
 }
 
-// noContext is the nil context of a caller who forgot the context.
+// noContext is a nil context.
 var noContext context.Context
 
 // everySecond is a policy of three attempts, one second apart.
@@ -113,7 +112,7 @@ func endingIn(d time.Duration, cause error) func(context.Context) context.Contex
 	return func(ctx context.Context) context.Context { return within(ctx, d, cause) }
 }
 
-// hiddenIn is endingIn with a hidden deadline.
+// hiddenIn does the same as endingIn, but the context hides its deadline.
 func hiddenIn(d time.Duration, cause error) func(context.Context) context.Context {
 	return func(ctx context.Context) context.Context { return hidden{within(ctx, d, cause)} }
 }
@@ -164,7 +163,7 @@ func (w *watch) counts() counts {
 	}
 }
 
-// counts contains how many events of each kind there were.
+// counts contains the number of events of each kind.
 type counts struct{ started, finished, scheduled, stopped int }
 
 // reasons lists all Reasons of this package, without the zero Reason.
@@ -200,8 +199,8 @@ func askedFor(d time.Duration, reason retry.Reason) retry.Decision {
 	return retry.Decision{Delay: d, Reason: reason, Lo: d, Hi: d, Number: 1, RetryAfter: d}
 }
 
-// rounds returns how often a random test runs. With RETRY_LONG, which .ci/soak sets, it runs
-// long.
+// rounds returns how many rounds a random test makes: short, or long with RETRY_LONG. .ci/soak sets
+// RETRY_LONG.
 func rounds(short, long int) int {
 	if os.Getenv("RETRY_LONG") != "" {
 		return long

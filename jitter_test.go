@@ -40,7 +40,7 @@ func TestJitterWindows(t *testing.T) {
 	assert.Equal(t, "Spread(3)", (retry.EqualJitter + 1).String(), "it is invalid")
 }
 
-// The zero Spread is valid: no jitter.
+// The zero Spread is valid and means no jitter.
 func TestJitterZeroSpread(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), Jitter: retry.Spread(0)}
 	require.NoError(t, p.Validate())
@@ -51,15 +51,15 @@ func TestJitterZeroSpread(t *testing.T) {
 
 	text, err := p.MarshalJSON()
 	require.NoError(t, err)
-	read := retry.Default() // which has a jitter
+	read := retry.Default() // Default has a jitter
 	require.NoError(t, read.UnmarshalJSON(text))
 	assert.Equal(t, retry.Proportional(0), read.Jitter)
 }
 
-// assertWindows compares each jitter's window with a window computed in big numbers. Full and
-// equal jitter are exact. The half width of a proportional window is a product of two floats.
-// Converting the delay and multiplying round once each, by at most 2^-53 of the result. Then
-// the product is truncated to the nanosecond. The bound is 2^-52 of the delay, plus 1ns.
+// assertWindows compares each jitter's window with a window computed in big numbers. Full and equal
+// jitter are exact. The half width of a proportional window is a product of two floats. Converting
+// the delay rounds once, and so does the multiplication, by at most 2^-53 of the result. Then the
+// product is truncated to the nanosecond. The bound is 2^-52 of the delay, plus 1ns.
 func assertWindows(t *testing.T, delay time.Duration, share float64) {
 	t.Helper()
 	d := max(0, delay)
@@ -108,7 +108,7 @@ func FuzzJitter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, d int64, share float64) { assertWindows(t, time.Duration(d), share) })
 }
 
-// The example's Jitter meets the contract of Jitter.
+// Extra, the Jitter of the example, meets the contract of Jitter.
 func TestExampleJitterConforms(t *testing.T) {
 	for _, d := range boundaryDurations {
 		retrytest.TestJitter(t, Extra(d))

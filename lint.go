@@ -104,7 +104,7 @@ var lintRules = []lintRule{
 	},
 	{
 		"never_healthy", "AttemptTimeout", "{AttemptTimeout} of %v ends every attempt before " +
-			"{HealthyAfter} of %v: no attempt is ever healthy", func(l *linted) []any {
+			"{HealthyAfter} of %v: a call never begins anew", func(l *linted) []any {
 			never := l.AttemptTimeout > 0 && l.AttemptTimeout <= l.HealthyAfter
 			return valuesIf(never, l.AttemptTimeout, l.HealthyAfter)
 		},

@@ -15,18 +15,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A finding, a fault and a reason are values: no tool of this repository reads the text of an
-// error or of a Finding. This test follows such texts through the sources. They start at a call
-// of Error, InKeys or fmt.Sprint, and flow through variables and into the parameters of
-// functions of the same package.
+// Programs should use the fields of a Finding and the Reason of an error, and not parse texts. So
+// no code of this repository may match the text of an error or of a Finding. This test follows such
+// texts through the sources. They start at a call of Error, InKeys or fmt.Sprint, and flow through
+// variables and into the parameters of functions of the same package.
 func TestPrincipleNoToolParsesAMessage(t *testing.T) {
-	// Only the text tells these cases apart.
+	// In these functions, only the text of an error distinguishes the cases. Each value says which
+	// errors.
 	allowed := map[string]string{
 		"cmd/retry/withHint":                      "package flag: its error has no type",
 		"cmd/retry/internal/policyfile/splitYAML": "go.yaml.in/yaml: a syntax error has its line nowhere else",
 		"retryflow/noetl/yamlError":               "go.yaml.in/yaml: a syntax error has its line nowhere else",
 		"retryflow/noetl/config":                  "go.yaml.in/yaml: its first line says nothing",
-		"retryhttp/gaveUp":                        "net/http: a request that was given up by its Cancel",
+		"retryhttp/gaveUp":                        "net/http: a request that its Cancel ended",
 		"retryhttp/refused":                       "net/http and x/net/http2: GOAWAY has no exported type",
 		"retrynet/alertStays":                     "crypto/tls: an alert of the other side has no exported type",
 		"retrynet/judgeText":                      "net/http and crypto/tls: errors without a type",
@@ -34,12 +35,12 @@ func TestPrincipleNoToolParsesAMessage(t *testing.T) {
 		"retrynet/resetPasses":                    "x/net/http2: the cause of a reset stream",
 		"retrysql/answerOf":                       "pgx and lib/pq: a COMMIT that was answered by ROLLBACK",
 		"retrysql/lost":                           "go-sql-driver/mysql, pgx and lib/pq: a connection that is lost, or to another server",
-		"retrysql/passes":                         "PostgreSQL: one code for many features, of which one passes",
+		"retrysql/passes":                         "PostgreSQL: one code for many features; only one of these errors is temporary",
 		"retrysql/standby":                        "PostgreSQL: one code for many features",
-		"retrysql/rolledBack":                     "any driver: whether one text has the other in it, so that it is not printed twice",
+		"retrysql/rolledBack":                     "any driver: whether one text contains the other, so that it is printed only once",
 		"adapters/retryrpc/tooLarge":              "grpc-go and connect-go: a message that is refused as too large has no type",
 		"adapters/retryconnect/broken":            "net/http and x/net/http2: a connection that broke has no exported type",
-		"adapters/retryriver/storable":            "any error: whether PostgreSQL can store its text as it is",
+		"adapters/retryriver/storable":            "any error: whether PostgreSQL can store its text unchanged",
 		"adapters/jobtest/exceptForged":           "the Redrive of any queue under test: its error has no type",
 		"Error":                                   "an Error in an Error: the prefix is printed once",
 	}
@@ -50,14 +51,15 @@ func TestPrincipleNoToolParsesAMessage(t *testing.T) {
 		}
 	}
 	for use := range found {
-		assert.Contains(t, allowed, use, "it matches the text of an error or of a finding")
+		assert.Contains(t, allowed, use, "this function matches the text of an error or of a finding")
 	}
 	for use := range allowed {
-		assert.Contains(t, found, use, "nothing is allowed here any more")
+		assert.Contains(t, found, use, "this function no longer matches a text: remove the entry")
 	}
 }
 
-// Some of these functions match a text, and some do not.
+// The first functions of the source match the text of an error or of a finding. The functions after
+// the blank line do not.
 func TestMatchedTexts(t *testing.T) {
 	const source = `package p
 func contains(err error) bool { return strings.Contains(err.Error(), "x") }
@@ -123,7 +125,7 @@ func matchedTexts(files []*ast.File) (found []string) {
 			}
 		}
 	}
-	texts := map[string]map[int]bool{} // the parameters that get such a text
+	texts := map[string]map[int]bool{} // for each function, the indexes of the parameters that get the text of an error or a finding
 	for changed := true; changed; {
 		changed, found = false, nil
 		for name, all := range functions {
@@ -168,13 +170,13 @@ func parameters(f *ast.FuncDecl) (names []string) {
 type messages struct {
 	names    map[string]bool         // variables that have such a text
 	findings map[string]bool         // variables that are a finding
-	passed   map[string]map[int]bool // the arguments of calls that are such a text
+	passed   map[string]map[int]bool // for each called function, the indexes of the arguments that have such a text
 	matched  bool
 }
 
 func (m *messages) follow(body *ast.BlockStmt) {
 	m.passed = map[string]map[int]bool{}
-	for before := -1; before != len(m.names)+len(m.findings); { // a variable may get a text below its use in a loop
+	for before := -1; before != len(m.names)+len(m.findings); { // in a loop, a variable may get a text after its use
 		before = len(m.names) + len(m.findings)
 		ast.Inspect(body, func(n ast.Node) bool { m.visit(n); return true })
 	}
@@ -221,8 +223,7 @@ func (m *messages) visit(n ast.Node) {
 	}
 }
 
-// called returns the name of the function that a call calls, and the expression before the
-// name.
+// called returns the name of the function in a call, and the identifier before the dot.
 func called(call *ast.CallExpr) (pkg, name string) {
 	if call == nil {
 		return "", ""
@@ -249,7 +250,7 @@ func matches(pkg, name string) bool {
 		}
 		return false
 	}
-	return strings.HasPrefix(name, "Match") || strings.HasPrefix(name, "Find") || strings.HasPrefix(name, "ReplaceAll") // of a regexp
+	return strings.HasPrefix(name, "Match") || strings.HasPrefix(name, "Find") || strings.HasPrefix(name, "ReplaceAll") // methods of a regexp
 }
 
 // isText reports whether an expression is the text of an error or of a finding, or contains

@@ -16,13 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// These tests read the go.mod of each module in the repository. In the module cache of a user
-// there is only the library, so the tests are skipped.
+// These tests read the go.mod of each module in the repository. They are skipped in the module
+// cache of a user, which contains only the library.
 
 const modulePath = "github.com/goretry/retry"
 
-// The library requires three modules. Each has the lowest version with which the tests pass, so
-// that the library raises no version in the go.mod of a user.
+// The library requires three modules. It requires the lowest versions with which the tests pass, so
+// it raises no version in the go.mod of a user.
 func TestLibraryRequiresThreeModules(t *testing.T) {
 	mod := readGoMod(t, "go.mod")
 	direct := map[string]string{}
@@ -34,16 +34,16 @@ func TestLibraryRequiresThreeModules(t *testing.T) {
 	assert.Equal(t, map[string]string{
 		"github.com/cenkalti/backoff/v4": "v4.3.0",
 		"github.com/stretchr/testify":    "v1.7.5",
-		"golang.org/x/exp":               "v0.0.0-20220303212507-bbda1eaf7a17", // for a test
+		"golang.org/x/exp":               "v0.0.0-20220303212507-bbda1eaf7a17", // used only by a test
 	}, direct)
 	assert.Equal(t, "1.25", mod.Go)
 	assert.Empty(t, mod.Toolchain)
 	assert.Empty(t, mod.Replace)
 }
 
-// The go.mod of a nested module starts with a comment that says why it is a module. Its go
-// line raises nothing, and its replaces lead to this checkout. A module of cmd has no replace,
-// because go install refuses one; cmd/go.work has its replaces.
+// The go.mod of a nested module starts with a comment that says why it is a module. Its go line is
+// 1.25 or 1.26.0, and its replaces lead to this checkout. A module in cmd has no replace, because
+// go install refuses such a module. cmd/go.work has the replaces instead.
 func TestGoModOfNestedModules(t *testing.T) {
 	modules := goMods(t)
 	require.Contains(t, modules, "cmd/retry/go.mod")
@@ -111,7 +111,7 @@ func TestModulesImportNoInternalPackageOfAnother(t *testing.T) {
 	assert.Greater(t, files, 300)
 }
 
-// goMod is what "go mod edit -json" prints of a go.mod.
+// goMod contains what "go mod edit -json" prints about a go.mod.
 type goMod struct {
 	Go        string
 	Toolchain string
@@ -130,7 +130,7 @@ func readGoMod(t *testing.T, file string) (mod goMod) {
 	return mod
 }
 
-// goMods returns the go.mod files of the repository, that of the root first.
+// goMods returns the go.mod files of the repository. The first is the go.mod of the root.
 func goMods(t *testing.T) []string {
 	if _, err := os.Stat("cmd/retry"); err != nil {
 		t.Skip("not a checkout of the repository")

@@ -11,8 +11,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// once makes an attempt of a job that has already made this many attempts, the first of them a
-// minute ago. It returns the decision and the events.
+// once makes an attempt of a job that has already made this many attempts. The first attempt was a
+// minute ago. once also returns the events.
 func once(ctx context.Context, p retry.Policy, attempts int, fn func(context.Context) error) (retry.Decision, []retry.Event, error) {
 	var told watch
 	p.OnEvent = told.event
@@ -29,10 +29,10 @@ func kinds(events []retry.Event) (kinds []retry.EventKind) {
 
 func TestOnce(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter}
-	bubble(t, "an attempt that a retry follows", func(t *testing.T) {
+	bubble(t, "a retry follows the attempt", func(t *testing.T) {
 		began := time.Now()
 		d, events, err := once(t.Context(), p, 1, failWith(errDial))
-		assert.Zero(t, time.Since(began), "it does not wait")
+		assert.Zero(t, time.Since(began), "Once does not wait")
 		assert.Equal(t, p.Next(retry.Attempt{Number: 2, Err: errDial, Seed: 42}), d)
 		assert.True(t, d.Retry())
 		assert.Equal(t, &retry.Error{Reason: retry.ReasonRetry, Attempts: 2, Delay: d.Delay, Err: errDial}, plain(err))
@@ -56,7 +56,7 @@ func TestOnce(t *testing.T) {
 		assert.Equal(t, retry.Decision{Reason: retry.ReasonCanceled}, d)
 		assert.ErrorIs(t, err, errShutdown)
 	})
-	bubble(t, "an AttemptTimeout, and nobody who watches", func(t *testing.T) {
+	bubble(t, "an AttemptTimeout without OnEvent", func(t *testing.T) {
 		p := p
 		p.AttemptTimeout = time.Second
 		_, err := retry.Once(t.Context(), p, retry.Attempt{}, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
@@ -81,7 +81,7 @@ func TestOnceStops(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		policy   retry.Policy
-		attempts int // made before
+		attempts int // how many attempts were made before
 		fail     error
 		want     retry.Decision
 		ran      bool
@@ -89,11 +89,11 @@ func TestOnceStops(t *testing.T) {
 	}{
 		{"the last attempt fails", three, 2, errDial, drawnFrom(3, time.Second, retry.ReasonExhausted), true, 3},
 		{"the last attempt succeeds", three, 2, nil, retry.Decision{Reason: retry.ReasonSuccess}, true, 3},
-		{"none left", three, 3, nil, retry.Decision{Reason: retry.ReasonExhausted}, false, 3},
-		{"handed out too often", three, 9, nil, retry.Decision{Reason: retry.ReasonExhausted}, false, 3},
+		{"the attempts are used up", three, 3, nil, retry.Decision{Reason: retry.ReasonExhausted}, false, 3},
+		{"the queue delivers the job again and again", three, 9, nil, retry.Decision{Reason: retry.ReasonExhausted}, false, 3},
 		{"not retryable", retry.Policy{MaxAttempts: 3, NonRetryable: true}, 1, nil, retry.Decision{Reason: retry.ReasonNonRetryable}, false, 1},
 		{"unlimited", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(1)}, 9, nil, retry.Decision{Reason: retry.ReasonSuccess}, true, 10},
-		// A bad configuration must not bury the jobs in flight without a run.
+		// A wrong configuration must not end a job before it has made an attempt.
 		{"invalid, the first", retry.Policy{MaxAttempts: -2}, 0, errDial, retry.Decision{Reason: retry.ReasonInvalid}, true, 1},
 		{"invalid, the tenth", retry.Policy{MaxAttempts: -2}, 9, errDial, retry.Decision{Reason: retry.ReasonInvalid}, true, 10},
 		{"invalid, the tenth succeeds", retry.Policy{MaxAttempts: -2}, 9, nil, retry.Decision{Reason: retry.ReasonSuccess}, true, 10},
@@ -121,13 +121,14 @@ func TestOnceStops(t *testing.T) {
 	}
 }
 
-// A deadline of the context ends the attempt, not the job. Only a cancellation ends the job.
+// If the deadline of the context ends the attempt, a retry may follow. If the context is canceled,
+// the Reason is ReasonCanceled.
 func TestOnceInAContext(t *testing.T) {
 	hour := drawnFrom(2, time.Hour, retry.ReasonRetry)
 	untilDone := func(ctx context.Context, _ func()) error { <-ctx.Done(); return ctx.Err() }
 	for _, row := range []struct {
 		name    string
-		timeout time.Duration // of the context
+		timeout time.Duration // the timeout of the context
 		fn      func(ctx context.Context, cancel func()) error
 		want    retry.Decision
 		events  int
@@ -138,7 +139,7 @@ func TestOnceInAContext(t *testing.T) {
 		{"the deadline passes in the attempt", time.Second, untilDone, hour, 3, time.Second, []error{context.DeadlineExceeded}},
 		{"an AttemptTimeout is an ordinary failure", time.Hour, untilDone, hour, 3, time.Minute, []error{context.DeadlineExceeded}},
 		{"the deadline has passed: no attempt runs", 0, nil, retry.Decision{Reason: retry.ReasonDeadline}, 1, 0, []error{context.DeadlineExceeded}},
-		{"canceled in the attempt: with the delay that it would have had", time.Hour, func(_ context.Context, cancel func()) error { cancel(); return errDial },
+		{"canceled in the attempt: the Decision has the delay of the retry", time.Hour, func(_ context.Context, cancel func()) error { cancel(); return errDial },
 			drawnFrom(2, time.Hour, retry.ReasonCanceled), 3, 0, []error{context.Canceled, errShutdown, errDial}},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
@@ -157,8 +158,8 @@ func TestOnceInAContext(t *testing.T) {
 	}
 }
 
-// A later attempt of a job takes from the Budgets like a later attempt of a call,
-// and it gives back only what it took.
+// If a retry follows, Once takes it from the Budgets, as Do does. If OnEvent panics, Once gives
+// back only the retry that it took.
 func TestOnceTakesFromTheBudgets(t *testing.T) {
 	own, outer := &retry.Budget{Size: 3, Ratio: 1}, &retry.Budget{Size: 2}
 	p := retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(1), Budget: own}
@@ -186,11 +187,11 @@ func TestOnceTakesFromTheBudgets(t *testing.T) {
 
 	_, _, err = once(ctx, p, 5, failWith(nil))
 	require.NoError(t, err)
-	assert.Equal(t, 2, own.Left(), "a success of an attempt is a success")
-	assert.Zero(t, outer.Left(), "but puts nothing back into a Budget of the context")
+	assert.Equal(t, 2, own.Left(), "a success puts back the Ratio into the policy's Budget")
+	assert.Zero(t, outer.Left(), "a success puts nothing back into a Budget of the context")
 }
 
-// Once never waits. It ignores HealthyAfter, because the count belongs to the queue.
+// Once never calls Wait. It ignores HealthyAfter, because the queue counts the attempts.
 func TestOnceLooksNeitherAtWaitNorAtHealthyAfter(t *testing.T) {
 	bubble(t, "an attempt of an hour", func(t *testing.T) {
 		p := retry.Policy{MaxAttempts: 3, HealthyAfter: time.Minute, Backoff: retry.Fixed(time.Second)}

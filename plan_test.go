@@ -44,9 +44,9 @@ func TestPlanCounts(t *testing.T) {
 		"without a delay":        {retry.Policy{MaxAttempts: retry.Unlimited}, 9, 9},
 		"unlimited":              {retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(1)}, 9, 9},
 		"unlimited, all":         {retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(1)}, -1, most},
-		"limit that is huge":     {retry.Policy{MaxRetries: math.MaxInt, Backoff: retry.Linear(1)}, -1, most},
+		"a huge limit":           {retry.Policy{MaxRetries: math.MaxInt, Backoff: retry.Linear(1)}, -1, most},
 		"limit just below":       {retry.Policy{MaxAttempts: most}, -1, most - 1},
-		"limit just as many":     {retry.Policy{MaxAttempts: most + 1}, -1, most},
+		"limit just reached":     {retry.Policy{MaxAttempts: most + 1}, -1, most},
 		"limit just above":       {retry.Policy{MaxAttempts: most + 2}, -1, most},
 		"limit of a job":         {retry.Policy{MaxAttempts: 9}.ForJob(4), -1, 3},
 	} {
@@ -57,8 +57,8 @@ func TestPlanCounts(t *testing.T) {
 	}
 }
 
-// MaxElapsed ends a plan, but not a list of delays: code that uses such a list
-// must keep track of the time itself.
+// MaxElapsed ends a Plan. It does not end the result of Delays, so code that uses this list must
+// check the time itself.
 func TestPlanMaxElapsed(t *testing.T) {
 	const s = time.Second
 	p := retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(2 * s), MaxElapsed: 6 * s}
@@ -66,12 +66,12 @@ func TestPlanMaxElapsed(t *testing.T) {
 		set    func(*retry.Policy)
 		totals []time.Duration
 	}{
-		"ends at it":                  {func(*retry.Policy) {}, []time.Duration{2 * s, 4 * s, 6 * s}},
-		"just below":                  {func(p *retry.Policy) { p.MaxElapsed = 6*s - 1 }, []time.Duration{2 * s, 4 * s}},
-		"the shortest delays count":   {func(p *retry.Policy) { p.Jitter = retry.EqualJitter }, []time.Duration{2 * s, 4 * s, 6 * s, 6 * s, 6 * s, 6 * s}},
-		"delays from 0 on":            {func(p *retry.Policy) { p.Jitter, p.MaxAttempts = retry.FullJitter, 5 }, []time.Duration{2 * s, 4 * s, 6 * s, 6 * s}},
-		"attempts may be quick":       {func(p *retry.Policy) { p.AttemptTimeout = 3 * s }, []time.Duration{5 * s, 6 * s, 6 * s}},
-		"shorter than the first wait": {func(p *retry.Policy) { p.MaxElapsed = s }, nil},
+		"the last retry at MaxElapsed": {func(*retry.Policy) {}, []time.Duration{2 * s, 4 * s, 6 * s}},
+		"just below":                   {func(p *retry.Policy) { p.MaxElapsed = 6*s - 1 }, []time.Duration{2 * s, 4 * s}},
+		"the shortest delays count":    {func(p *retry.Policy) { p.Jitter = retry.EqualJitter }, []time.Duration{2 * s, 4 * s, 6 * s, 6 * s, 6 * s, 6 * s}},
+		"delays may be 0":              {func(p *retry.Policy) { p.Jitter, p.MaxAttempts = retry.FullJitter, 5 }, []time.Duration{2 * s, 4 * s, 6 * s, 6 * s}},
+		"attempts may be quick":        {func(p *retry.Policy) { p.AttemptTimeout = 3 * s }, []time.Duration{5 * s, 6 * s, 6 * s}},
+		"shorter than the first wait":  {func(p *retry.Policy) { p.MaxElapsed = s }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := p
@@ -96,8 +96,7 @@ func TestPlanOfExtremes(t *testing.T) {
 	assert.Equal(t, time.Duration(math.MaxInt64), p.Plan(1)[0].Total, "it saturates")
 }
 
-// Making a plan draws nothing, calls no function of the policy and takes
-// nothing from its Budget.
+// Plan and Delays draw no seed, call no function of the policy and take nothing from its Budget.
 func TestPlanIgnoresWhatOnlyACallKnows(t *testing.T) {
 	p := retry.Default()
 	p.Source = func() uint64 { panic("the Source was called") }

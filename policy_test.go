@@ -12,26 +12,26 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Libraries differ in what 0, 1 and -1 mean, and in which attempts they count. Most names below
-// say how another library reads the number, and that this library reads it differently.
+// In other libraries, 0, 1 and -1 have other meanings, and the limit counts other attempts. Most
+// names below say that this library does not read a number as another library does.
 func TestEffectiveMax(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		policy retry.Policy
 		limit  int
 	}{
-		{"nothing set is not unlimited, nor a default of three, nor that nothing runs", retry.Policy{}, 1},
+		{"no limit set is not unlimited, not three attempts and not none", retry.Policy{}, 1},
 		{"MaxAttempts 1 is not one retry", retry.Policy{MaxAttempts: 1}, 1},
 		{"MaxAttempts 3 is not three retries", retry.Policy{MaxAttempts: 3}, 3},
 		{"MaxAttempts -1 is not one attempt", retry.Policy{MaxAttempts: -1}, retry.Unlimited},
 		{"MaxAttempts -5 is not unlimited", retry.Policy{MaxAttempts: -5}, 1},
 		{"MaxRetries 3 is not three attempts", retry.Policy{MaxRetries: 3}, 4},
-		{"MaxRetries -1 plus one does not mean that no limit is set", retry.Policy{MaxRetries: -1}, retry.Unlimited},
-		{"MaxRetries -2 plus one is not unlimited", retry.Policy{MaxRetries: -2}, 1},
-		{"MaxRetries -1 does not lift MaxAttempts", retry.Policy{MaxAttempts: 2, MaxRetries: -1}, 2},
+		{"MaxRetries -1 is unlimited, although -1 + 1 is 0", retry.Policy{MaxRetries: -1}, retry.Unlimited},
+		{"MaxRetries -2 is not unlimited, although -2 + 1 is -1", retry.Policy{MaxRetries: -2}, 1},
+		{"MaxRetries -1 does not remove the limit of MaxAttempts", retry.Policy{MaxAttempts: 2, MaxRetries: -1}, 2},
 		{"AttemptCap lowers the limit and never raises it", retry.Policy{MaxAttempts: 3, AttemptCap: 10}, 3},
-		{"an AttemptTimeout is no limit", retry.Policy{AttemptTimeout: time.Minute}, 1},
-		{"a Budget is no limit", retry.Policy{Budget: &retry.Budget{Size: 9}}, 1},
+		{"an AttemptTimeout is not a limit on attempts", retry.Policy{AttemptTimeout: time.Minute}, 1},
+		{"a Budget is not a limit on attempts", retry.Policy{Budget: &retry.Budget{Size: 9}}, 1},
 		{"the greatest MaxAttempts", retry.Policy{MaxAttempts: math.MaxInt}, math.MaxInt},
 		{"the greatest MaxRetries does not wrap around", retry.Policy{MaxRetries: math.MaxInt}, math.MaxInt},
 		{"the greatest of both", retry.Policy{MaxAttempts: math.MaxInt, MaxRetries: math.MaxInt}, math.MaxInt},
@@ -64,13 +64,13 @@ func TestWithMaxAttempts(t *testing.T) {
 		policy retry.Policy
 		n      int
 		limit  int
-		fault  string // "": none
+		fault  string // "": there is no error
 	}{
 		{"0 does not make a policy with a MaxElapsed unlimited", retry.Policy{MaxAttempts: 3, MaxElapsed: time.Minute}, 0, 3, "retry: max attempts is 0: write 1 for no retry, or -1 for unlimited"},
 		{"-2 is not unlimited", byRetries, -2, 3, "retry: max attempts is -2: write 1 for no retry, or -1 for unlimited"},
 		{"the least number", byRetries, math.MinInt, 3, "retry: max attempts is " + strconv.Itoa(math.MinInt) + ": write 1 for no retry, or -1 for unlimited"},
-		{"nor does an unlimited MaxRetries raise it", retry.Policy{MaxRetries: retry.Unlimited}, 2, 2, ""},
-		{"Default's limit does not lower it", retry.Default(), 10, 10, ""},
+		{"an unlimited MaxRetries does not raise the limit", retry.Policy{MaxRetries: retry.Unlimited}, 2, 2, ""},
+		{"the limit of Default does not lower the limit", retry.Default(), 10, 10, ""},
 		{"the greatest number", byRetries, math.MaxInt, math.MaxInt, ""},
 		{"an AttemptCap still applies", retry.Policy{MaxAttempts: 2, AttemptCap: 5}, 9, 5, ""},
 		{"NonRetryable still applies", retry.Policy{MaxAttempts: 2, NonRetryable: true}, 9, 1, ""},
@@ -84,7 +84,7 @@ func TestWithMaxAttempts(t *testing.T) {
 				return
 			}
 			assert.EqualError(t, err, row.fault)
-			assert.Equal(t, row.policy, p, "what the policy was is kept")
+			assert.Equal(t, row.policy, p, "after an error, the policy is unchanged")
 		})
 	}
 }
@@ -107,7 +107,8 @@ func TestForJob(t *testing.T) {
 	assert.Equal(t, bad, bad.ForJob(3), "the job's limit does not make a policy valid")
 }
 
-// No goroutine waits while a job is in its queue, so a server may ask for more than a minute.
+// No goroutine waits while a job is in its queue, so a server may ask a job for a wait of more than
+// a minute.
 func TestTheLongestRetryAfterOfAJob(t *testing.T) {
 	const day = 24 * time.Hour
 	long := func(set, delay time.Duration) retry.Policy {
@@ -140,7 +141,7 @@ func TestTheLongestRetryAfterOfAJob(t *testing.T) {
 			assert.GreaterOrEqual(t, d.Delay, row.asked)
 		}
 	}
-	assert.Equal(t, retry.ReasonRetryAfter, retry.Default().Next(retry.Attempt{Number: 1, Err: retry.After(90*time.Second, errBoom)}).Reason, "a call has one minute")
+	assert.Equal(t, retry.ReasonRetryAfter, retry.Default().Next(retry.Attempt{Number: 1, Err: retry.After(90*time.Second, errBoom)}).Reason, "for a call, the limit is one minute")
 }
 
 func TestPolicyString(t *testing.T) {

@@ -49,21 +49,21 @@ func TestPrincipleAZeroFieldIsOff(t *testing.T) {
 		"Backoff":        {next(retry.Policy{MaxDelay: 1}, retry.Attempt{}), retries(0)},
 		"MaxDelay":       {next(retry.Policy{Backoff: retry.Fixed(longest)}, retry.Attempt{}), retries(longest)},
 		"Jitter":         {next(hour, retry.Attempt{}), retries(time.Hour)},
-		"RetryAfter":     {next(hour, retry.Attempt{Err: busy}), curve},                                              // which is longer
-		"MaxRetryAfter":  {next(retry.Policy{}, retry.Attempt{Err: busy}), askedFor(time.Minute, retry.ReasonRetry)}, // for safety, not unlimited
-		"Source":         {once == again, false},                                                                     // math/rand/v2 draws
+		"RetryAfter":     {next(hour, retry.Attempt{Err: busy}), curve},                                              // the delay of the curve, which is longer than the Retry-After
+		"MaxRetryAfter":  {next(retry.Policy{}, retry.Attempt{Err: busy}), askedFor(time.Minute, retry.ReasonRetry)}, // a minute, because an unlimited wait would not be safe
+		"Source":         {once == again, false},                                                                     // math/rand/v2 draws two different seeds
 		"MaxElapsed":     {next(retry.Policy{}, retry.Attempt{Elapsed: longest}), retries(0)},
 		"AttemptTimeout": {bounded, false},
 		"HealthyAfter":   {next(retry.Policy{}, retry.Attempt{Err: errBoom, Took: longest}), retries(0)},
 		"RetryIf":        {next(retry.Policy{}, retry.Attempt{Err: errBoom}), retries(0)},
 		"Classify":       {next(retry.Policy{}, retry.Attempt{Err: errBoom}), retries(0)},
 		"Budget":         {retry.Policy{}.Budget.Take(), true},
-		"Wait":           {waited, 2 * time.Second}, // a timer
+		"Wait":           {waited, 2 * time.Second}, // a timer waits
 		"Enter":          {retry.Do(t.Context(), retry.Policy{}, failWith(nil)), nil},
 		"OnEvent":        {retry.Do(t.Context(), retry.Policy{}, failWith(nil)), nil},
 	}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[retry.Policy]()) {
-		require.Contains(t, off, field.Name, "a field whose zero is not tested")
+		require.Contains(t, off, field.Name, "the zero value of this field is not tested")
 		assert.Equal(t, off[field.Name].want, off[field.Name].got, field.Name)
 	}
 }
@@ -76,7 +76,7 @@ func TestPrinciplePolicyIsAnImmutableValue(t *testing.T) {
 	before := base
 	before.Backoff = retry.Schedule{time.Second, time.Minute}
 
-	t.Run("no method changes it", func(t *testing.T) {
+	t.Run("no method changes the policy", func(t *testing.T) {
 		for attempt := range 12 {
 			base.Next(retry.Attempt{Number: attempt, Err: retry.After(time.Second, errBoom)})
 			base.Eligible(attempt)
@@ -117,7 +117,7 @@ func TestPrincipleNothingIsLost(t *testing.T) {
 		end    func(context.Context) context.Context
 		fail   error
 		reason retry.Reason
-		is     []error // those of ended that are found
+		is     []error // the errors of ended that errors.Is finds
 	}{
 		{"exhausted", two, nil, errDial, retry.ReasonExhausted, nil},
 		{"permanent", two, nil, retry.Permanent(errDial), retry.ReasonPermanent, nil},
@@ -125,15 +125,15 @@ func TestPrincipleNothingIsLost(t *testing.T) {
 		{"canceled with a cause", twice, canceledIn(1, errShutdown), errDial, retry.ReasonCanceled, []error{context.Canceled, errShutdown}},
 		{"deadline", twice, hiddenIn(1, nil), errDial, retry.ReasonDeadline, ended[1:2]},
 		{"deadline with a cause", twice, hiddenIn(1, errShutdown), errDial, retry.ReasonDeadline, ended[1:]},
-		{"deadline ahead, before which a context has no cause", twice, endingIn(1, errShutdown), errDial, retry.ReasonDeadline, ended[1:2]},
+		{"deadline ahead, so the context has no cause yet", twice, endingIn(1, errShutdown), errDial, retry.ReasonDeadline, ended[1:2]},
 		{"elapsed", elapses, nil, errDial, retry.ReasonElapsed, nil},
 		{"canceled, and fn failed with a deadline", twice, canceledIn(1, errShutdown), context.DeadlineExceeded, retry.ReasonCanceled, ended},
 		{"the wait failed", waitFails, nil, errDial, retry.ReasonWait, ended[2:]},
-		{"not retryable by a class, which says why", classed, nil, errDial, retry.ReasonNonRetryable, ended[2:]},
+		{"not retryable, with the Cause of the class", classed, nil, errDial, retry.ReasonNonRetryable, ended[2:]},
 		{"an invalid policy", retry.Policy{MaxAttempts: -2}, nil, errDial, retry.ReasonInvalid, nil},
 		{"an invalid class", retry.Policy{MaxAttempts: 2, Classify: always(retry.Class{MaxAttempts: -2})}, nil, errDial, retry.ReasonInvalid, nil},
-		{"exhausted, and fn failed with Canceled though the context is not done", two, nil, context.Canceled, retry.ReasonExhausted, ended[:1]},
-		{"exhausted, and fn failed with a deadline though the context is not done", two, nil, context.DeadlineExceeded, retry.ReasonExhausted, ended[1:2]},
+		{"exhausted, and fn failed with Canceled although the context is not done", two, nil, context.Canceled, retry.ReasonExhausted, ended[:1]},
+		{"exhausted, and fn failed with a deadline although the context is not done", two, nil, context.DeadlineExceeded, retry.ReasonExhausted, ended[1:2]},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			ctx := t.Context()
@@ -142,8 +142,8 @@ func TestPrincipleNothingIsLost(t *testing.T) {
 			}
 			err := call(ctx, row.policy, failWith(row.fail))
 			e := stopped(t, err)
-			assert.Equal(t, row.reason, retry.ReasonOf(err), "why it stopped")
-			assert.True(t, row.fail == e.Err, "what it failed with")
+			assert.Equal(t, row.reason, retry.ReasonOf(err), "ReasonOf says why the call stopped")
+			assert.True(t, row.fail == e.Err, "Err is the error of the last attempt")
 			assert.ErrorIs(t, err, row.fail)
 			for _, is := range ended {
 				assert.Equal(t, slices.Contains(row.is, is), errors.Is(err, is), is)
@@ -153,9 +153,9 @@ func TestPrincipleNothingIsLost(t *testing.T) {
 				assert.Equal(t, []error{e.Err}, e.Unwrap())
 				return
 			}
-			require.Error(t, e.Cause, "what stopped it besides the failure")
+			require.Error(t, e.Cause, "Cause says what stopped the call")
 			assert.ErrorIs(t, err, e.Cause)
-			assert.NotErrorIs(t, e.Cause, errDial, "never mixed up")
+			assert.NotErrorIs(t, e.Cause, errDial, "Cause does not contain Err")
 			assert.Equal(t, []error{e.Err, e.Cause}, e.Unwrap(), "Err, then Cause")
 		})
 	}
@@ -170,7 +170,7 @@ func TestPrincipleNothingIsLost(t *testing.T) {
 		assert.Empty(t, new(retry.Error).Unwrap())
 		assert.Equal(t, []error{io.EOF}, (&retry.Error{Cause: io.EOF}).Unwrap())
 	})
-	bubble(t, "the context's cause is read when the Error is, not before", func(t *testing.T) {
+	bubble(t, "the context's cause is read only when the Error is read", func(t *testing.T) {
 		inner, cancel := context.WithCancelCause(t.Context())
 		cancel(errShutdown)
 		ctx := &asked{Context: inner}
@@ -195,14 +195,14 @@ type asked struct {
 func (c *asked) Value(key any) any { c.values++; return c.Context.Value(key) }
 
 func TestPrincipleFailSafe(t *testing.T) {
-	t.Run("what is unknown is kept and never guessed", func(t *testing.T) {
+	t.Run("unknown names in JSON are kept", func(t *testing.T) {
 		const text = `{"kind":"attempt_paused","time":"0001-01-01T00:00:00Z","attempt":2,"max":5,"reason":"tired"}`
 		var e retry.Event
 		require.NoError(t, json.Unmarshal([]byte(text), &e))
 		back, err := json.Marshal(e)
 		require.NoError(t, err)
 		assert.JSONEq(t, text, string(back))
-		assert.False(t, retry.Decision{Reason: e.Reason}.Retry(), "an unknown reason is no retry")
+		assert.False(t, retry.Decision{Reason: e.Reason}.Retry(), "an unknown Reason does not mean that a retry follows")
 	})
 	for name, p := range invalidPolicies() {
 		fault := p.Validate()

@@ -16,10 +16,10 @@ import (
 	"github.com/goretry/retry"
 )
 
-// This file decides as the documents say, in the slowest and most obvious way. Durations are so
-// short here that no sum of durations overflows.
+// This file contains a second implementation of the decision. It follows the documents in the
+// slowest and most obvious way. Its durations are so short that no sum overflows.
 
-const forever = 1_000_000 // stands for Unlimited: as a number it is above every other limit
+const forever = 1_000_000 // stands for Unlimited, and is above every other limit
 
 // slowLimit collects every limit that is set, and takes the smallest.
 func slowLimit(p retry.Policy) int {
@@ -94,7 +94,7 @@ func slowWindow(p retry.Policy, nth, limit int, asked time.Duration) (lo, hi tim
 	return lo, hi
 }
 
-// slowDecide decides on a failure of a call. number counts all failures, and of counts the
+// slowDecide returns the decision after a failure. number counts all failures, and `of` counts the
 // failures of the same class.
 func slowDecide(p retry.Policy, c *retry.Class, number, of int, asked time.Duration, seed uint64, elapsed, left time.Duration) (d retry.Decision) {
 	limit, q, nth := slowLimit(p), p, number
@@ -189,7 +189,7 @@ func (r chooser) class() *retry.Class {
 	}
 }
 
-// A failureOf is a failure of a class, with what a server asks for.
+// A failureOf is a failure with a class and with the wait that a server asks for.
 type failureOf struct {
 	class *retry.Class
 	asked time.Duration
@@ -219,7 +219,7 @@ func TestNextDecidesAsTheDocumentsSay(t *testing.T) {
 		want := slowDecide(p, f.class, a.Number, of, f.asked, a.Seed, a.Elapsed, 1<<63-1)
 		got := p.Next(a)
 		if p.RetryAfter == retry.RetryAfterAtLeast && want.Delay == f.asked {
-			got.Seed = want.Seed // which has decided, too
+			got.Seed = want.Seed // the delay was drawn before it was raised
 		}
 		if got != want {
 			require.Equal(t, want, got, "%+v of %+v after %+v", p, f.class, a)
@@ -242,7 +242,8 @@ func TestNextDecidesAsTheDocumentsSay(t *testing.T) {
 	}
 }
 
-// Do and a queue make this decision after each of their failures, and wait as long as it says.
+// Do and a queue with Once make the decision of slowDecide after each failure, and wait for its
+// delay.
 func TestCallsDecideAsTheDocumentsSay(t *testing.T) {
 	r := chooser{rand.New(rand.NewPCG(4, 2))}
 	reasons := map[retry.Reason]int{}
@@ -316,7 +317,7 @@ func TestCallsDecideAsTheDocumentsSay(t *testing.T) {
 			require.Equal(t, reason, retry.ReasonOf(err), says)
 			reasons[reason]++
 			if left < 1<<62 {
-				return // a deadline is not a queue's
+				return // a queue has no deadline
 			}
 
 			attempts = 0

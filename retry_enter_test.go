@@ -15,7 +15,7 @@ import (
 )
 
 func TestEnter(t *testing.T) {
-	everyWay(t, "it is called between the wait and the attempt", func(t *testing.T, call caller) {
+	everyWay(t, "Enter is called between the wait and the attempt", func(t *testing.T, call caller) {
 		var log []string
 		p := everySecond
 		start := time.Now()
@@ -46,7 +46,7 @@ func TestEnter(t *testing.T) {
 			"event call_finished 2 2 of 3 at 21s after 21s",
 		}, log)
 	})
-	everyWay(t, "the attempt does not count its time", func(t *testing.T, call caller) {
+	everyWay(t, "the time in Enter is not part of the attempt", func(t *testing.T, call caller) {
 		var told watch
 		p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), AttemptTimeout: time.Second, HealthyAfter: 500 * time.Millisecond, OnEvent: told.event}
 		p.Enter = func(context.Context, retry.Event) error { time.Sleep(time.Hour); return nil }
@@ -59,7 +59,7 @@ func TestEnter(t *testing.T) {
 			assert.Zero(t, e.Took)
 		}
 	})
-	everyWay(t, "nothing else is set", func(t *testing.T, call caller) {
+	everyWay(t, "a policy with only Enter", func(t *testing.T, call caller) {
 		var log []string
 		p := retry.Policy{MaxAttempts: 2, Enter: func(_ context.Context, e retry.Event) error {
 			log = append(log, fmt.Sprint("enter ", e.Attempt))
@@ -68,7 +68,7 @@ func TestEnter(t *testing.T) {
 		_ = call(t.Context(), p, func(context.Context) error { log = append(log, "attempt"); return errDial })
 		assert.Equal(t, []string{"enter 1", "attempt", "enter 2", "attempt"}, log)
 	})
-	everyWay(t, "it gets the Number counted from the last attempt that ran past HealthyAfter", func(t *testing.T, call caller) {
+	everyWay(t, "Enter gets the Number, which counts from the last attempt that ran past HealthyAfter", func(t *testing.T, call caller) {
 		var log []string
 		p := retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute, Enter: func(_ context.Context, e retry.Event) error {
 			log = append(log, fmt.Sprintf("%d %d after %v", e.Attempt, e.Number, e.Elapsed))
@@ -85,7 +85,7 @@ func TestEnter(t *testing.T) {
 		assert.Equal(t, 3, stopped(t, err).Attempts)
 	})
 	for took, attempts := range map[time.Duration]int{time.Millisecond - 1: 2, time.Millisecond: 1} {
-		everyWay(t, fmt.Sprint("it takes ", took, " when MaxElapsed has passed"), func(t *testing.T, call caller) {
+		everyWay(t, fmt.Sprint("MaxElapsed has passed, and Enter takes ", took), func(t *testing.T, call caller) {
 			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), MaxElapsed: time.Second, Enter: func(_ context.Context, e retry.Event) error {
 				if e.Attempt == 2 {
 					time.Sleep(took)
@@ -98,15 +98,14 @@ func TestEnter(t *testing.T) {
 			assert.Equal(t, attempts == 1, retry.ReasonOf(err) == retry.ReasonElapsed)
 		})
 	}
-	bubble(t, "Once does not call it", func(t *testing.T) {
+	bubble(t, "Once does not call Enter", func(t *testing.T) {
 		p := retry.Policy{MaxAttempts: 2, Enter: func(context.Context, retry.Event) error { panic("called") }}
 		_, err := retry.Once(t.Context(), p, retry.Attempt{Number: 1}, failWith(errDial))
 		assert.Equal(t, retry.ReasonRetry, retry.ReasonOf(err))
 	})
 }
 
-// Each row stops a call in Enter, before the second attempt. The Budgets get back every retry
-// that they gave.
+// Each row stops a call in Enter, before the second attempt. The Budgets get the retry back.
 func TestEnterRefuses(t *testing.T) {
 	errFull := errors.New("the queue is full")
 	ask := retry.Policy{MaxAttempts: 9, MaxRetryAfter: time.Second}
@@ -119,14 +118,14 @@ func TestEnterRefuses(t *testing.T) {
 	}{
 		{"an error", func(func()) error { return errFull }, "the wait failed after 1 attempt (1s waited, the queue is full): dial tcp: connection refused", errFull},
 		{"an Error of another call", func(func()) error { return long }, "gave up after 1 attempt (1s waited, Retry-After is 1h0m0s, MaxRetryAfter is 1s): the queue is full", errFull},
-		{"an Error that says to go on", func(func()) error { return &retry.Error{Reason: retry.ReasonRetry} }, "the wait failed after 1 attempt (1s waited, retry: trying again before the first attempt): dial tcp: connection refused", nil},
-		{"an Error that says that all is well", func(func()) error { return &retry.Error{Reason: retry.ReasonSuccess} }, "the wait failed after 1 attempt (1s waited, retry: success before the first attempt): dial tcp: connection refused", nil},
+		{"an Error with ReasonRetry", func(func()) error { return &retry.Error{Reason: retry.ReasonRetry} }, "the wait failed after 1 attempt (1s waited, retry: trying again before the first attempt): dial tcp: connection refused", nil},
+		{"an Error with ReasonSuccess", func(func()) error { return &retry.Error{Reason: retry.ReasonSuccess} }, "the wait failed after 1 attempt (1s waited, retry: success before the first attempt): dial tcp: connection refused", nil},
 		{"an Error with a Cause", func(func()) error { return &retry.Error{Reason: "quota", Cause: errFull} }, "quota after 1 attempt (1s waited, the queue is full): dial tcp: connection refused", errFull},
 		{"an Error without a Reason", func(func()) error { return &retry.Error{Err: errFull} }, "the wait failed after 1 attempt (1s waited, retry: stopped before the first attempt: the queue is full): dial tcp: connection refused", errFull},
 		{"a nil *Error", func(func()) error { return (*retry.Error)(nil) }, "the wait failed after 1 attempt (1s waited, <nil>): dial tcp: connection refused", nil},
-		{"the context ends, and an error says so", func(cancel func()) error { cancel(); return context.Canceled }, "canceled after 1 attempt (1s waited, context canceled): dial tcp: connection refused", context.Canceled},
+		{"the context ends, and Enter returns its error", func(cancel func()) error { cancel(); return context.Canceled }, "canceled after 1 attempt (1s waited, context canceled): dial tcp: connection refused", context.Canceled},
 		{"the context ends", func(cancel func()) error { cancel(); time.Sleep(time.Second); return nil }, "canceled after 1 attempt (1s waited, context canceled): dial tcp: connection refused", context.Canceled},
-		{"it takes until MaxElapsed has passed", func(func()) error { time.Sleep(time.Minute); return nil }, "out of time after 1 attempt (1s waited, 1m1s have passed, MaxElapsed is 1m0s): dial tcp: connection refused", nil},
+		{"Enter takes until MaxElapsed has passed", func(func()) error { time.Sleep(time.Minute); return nil }, "out of time after 1 attempt (1s waited, 1m1s have passed, MaxElapsed is 1m0s): dial tcp: connection refused", nil},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			var told watch
@@ -172,7 +171,7 @@ func TestEnterRefuses(t *testing.T) {
 func TestSkipBudget(t *testing.T) {
 	for _, row := range []struct {
 		name                 string
-		skips                int // so many failures first
+		skips                int // how many failures at the start skip the Budget
 		attempts, own, outer int
 	}{
 		{"no failure", 0, 3, 0, 3},
@@ -201,15 +200,15 @@ func TestNotAttempted(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		err  error
-		left int // of 9, after two retries
+		left int // how many of 9 retries are left after two retries
 	}{
 		{"a plain error", errDial, 7},
-		{"marked", retry.NotAttempted(errDial), 9},
-		{"marked and wrapped", fmt.Errorf("get: %w", retry.NotAttempted(errDial)), 9},
-		{"marked, in a list", errors.Join(errBoom, retry.NotAttempted(errDial)), 9},
-		{"marked around an inner call", retry.NotAttempted(inner()), 9},
-		{"marked in an inner call", inner(), 7},
-		{"marked in an inner call, wrapped", fmt.Errorf("get: %w", inner()), 7},
+		{"NotAttempted", retry.NotAttempted(errDial), 9},
+		{"NotAttempted, wrapped", fmt.Errorf("get: %w", retry.NotAttempted(errDial)), 9},
+		{"NotAttempted, joined", errors.Join(errBoom, retry.NotAttempted(errDial)), 9},
+		{"NotAttempted around an inner call", retry.NotAttempted(inner()), 9},
+		{"NotAttempted in an inner call", inner(), 7},
+		{"NotAttempted in an inner call, wrapped", fmt.Errorf("get: %w", inner()), 7},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			own, outer := &retry.Budget{Size: 9}, &retry.Budget{Size: 9}
@@ -236,8 +235,8 @@ func TestBudgetOfAnError(t *testing.T) {
 		want string
 		is   *retry.Budget
 	}{
-		{"the policy's", context.Background(), "retry budget exhausted after 2 attempts (for db): boom", own},
-		{"the context's", retry.WithBudget(context.Background(), outer), "borrowed retry budget exhausted after 1 attempt (for the request): boom", outer},
+		{"the policy's Budget", context.Background(), "retry budget exhausted after 2 attempts (for db): boom", own},
+		{"a Budget of the context", retry.WithBudget(context.Background(), outer), "borrowed retry budget exhausted after 1 attempt (for the request): boom", outer},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			err := retry.Do(row.ctx, retry.Policy{MaxAttempts: 5, Budget: own}, failWith(errBoom))
@@ -245,17 +244,17 @@ func TestBudgetOfAnError(t *testing.T) {
 			assert.Same(t, row.is, stopped(t, err).Budget())
 			e := stopped(t, err)
 			e.Reason, e.Cause = "quota", errDial
-			assert.Contains(t, e.Error(), " (dial tcp: connection refused): boom", "a caller has changed it")
+			assert.Contains(t, e.Error(), " (dial tcp: connection refused): boom", "the text uses the exported fields, which a caller may change")
 			own.Refund()
 		})
 	}
 	err := retry.Do(context.Background(), retry.Policy{MaxAttempts: 2, Budget: own}, failWith(errBoom))
-	assert.Nil(t, stopped(t, err).Budget(), "a call that stops for another reason")
+	assert.Nil(t, stopped(t, err).Budget(), "for another Reason, Budget returns nil")
 	assert.Nil(t, (*retry.Error)(nil).Budget())
 }
 
-// Calls that OnEvent starts with its context share nothing with the call that OnEvent belongs
-// to.
+// OnEvent may start calls with the context that it gets. These calls share nothing with the call of
+// OnEvent.
 func TestCallsThatOnEventStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &retry.Budget{Size: 100}

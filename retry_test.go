@@ -20,7 +20,7 @@ func TestDoValue(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		policy retry.Policy
-		done   bool // the context, before the call
+		done   bool // the context is done before the call
 		fn     func(run int, cancel func()) (int, error)
 		want   int
 	}{
@@ -33,7 +33,7 @@ func TestDoValue(t *testing.T) {
 		{"zero if there is an error", retry.Policy{MaxAttempts: 3}, false, func(int, func()) (int, error) { return 7, errDial }, 0},
 		{"zero if the context ends in the attempt", retry.Policy{MaxAttempts: 3}, false,
 			func(_ int, cancel func()) (int, error) { cancel(); return 7, errDial }, 0},
-		{"zero if nothing ran", retry.Policy{MaxAttempts: 3}, true, func(int, func()) (int, error) { return 7, nil }, 0},
+		{"zero if no attempt was made", retry.Policy{MaxAttempts: 3}, true, func(int, func()) (int, error) { return 7, nil }, 0},
 		{"the value under an invalid policy", retry.Policy{MaxAttempts: -2}, false, func(int, func()) (int, error) { return 7, nil }, 7},
 		{"the value is returned even if the context is done", retry.Policy{MaxAttempts: 3}, false,
 			func(_ int, cancel func()) (int, error) { cancel(); return 7, nil }, 7},
@@ -118,21 +118,21 @@ func TestContextEndedBeforeTheFirstAttempt(t *testing.T) {
 		{"canceled with a cause", canceledBy(errShutdown), retry.ReasonCanceled, []error{context.Canceled, errShutdown}},
 		{"past its deadline", endingIn(0, nil), retry.ReasonDeadline, []error{context.DeadlineExceeded}},
 		{"past its deadline with a cause", endingIn(0, errShutdown), retry.ReasonDeadline, []error{context.DeadlineExceeded, errShutdown}},
-		{"with its own error", own(errShutdown), retry.ReasonCanceled, []error{errShutdown}},
-		{"with an error that wraps DeadlineExceeded", own(fmt.Errorf("quota: %w", context.DeadlineExceeded)),
+		{"a context with its own error", own(errShutdown), retry.ReasonCanceled, []error{errShutdown}},
+		{"a context with an error that wraps DeadlineExceeded", own(fmt.Errorf("quota: %w", context.DeadlineExceeded)),
 			retry.ReasonDeadline, []error{context.DeadlineExceeded}},
-		{"with an error that cannot be compared", own(errList{context.Canceled}), retry.ReasonCanceled, nil},
-		{"of a type that cannot be compared", func(ctx context.Context) context.Context {
+		{"a context with an error that cannot be compared", own(errList{context.Canceled}), retry.ReasonCanceled, nil},
+		{"a context that cannot be compared", func(ctx context.Context) context.Context {
 			return incomparable{canceledBy(errShutdown)(ctx), []string{"trace"}}
 		}, retry.ReasonCanceled, []error{context.Canceled, errShutdown}},
 	} {
 		for name, p := range map[string]retry.Policy{
-			"a retry allowed":    everySecond,
-			"watched":            {MaxAttempts: 3, OnEvent: func(context.Context, retry.Event) {}},
-			"with MaxElapsed":    {MaxAttempts: 3, MaxElapsed: time.Hour},
-			"no retry allowed":   {},
-			"with HealthyAfter":  {MaxAttempts: 3, HealthyAfter: time.Hour},
-			"an attempt's limit": {MaxAttempts: 3, AttemptTimeout: time.Hour},
+			"a retry allowed":   everySecond,
+			"watched":           {MaxAttempts: 3, OnEvent: func(context.Context, retry.Event) {}},
+			"with MaxElapsed":   {MaxAttempts: 3, MaxElapsed: time.Hour},
+			"no retry allowed":  {},
+			"with HealthyAfter": {MaxAttempts: 3, HealthyAfter: time.Hour},
+			"an AttemptTimeout": {MaxAttempts: 3, AttemptTimeout: time.Hour},
 		} {
 			everyWay(t, end.name+", "+name, func(t *testing.T, call caller) {
 				start, runs := time.Now(), 0
@@ -150,7 +150,7 @@ func TestContextEndedBeforeTheFirstAttempt(t *testing.T) {
 }
 
 func TestContextEndedWhileFnRuns(t *testing.T) {
-	// The context has a minute, and can be canceled.
+	// The context of each row ends after a minute, or when fn calls cancel.
 	for _, row := range []struct {
 		name   string
 		policy retry.Policy
@@ -159,15 +159,15 @@ func TestContextEndedWhileFnRuns(t *testing.T) {
 		took   time.Duration
 		reason retry.Reason
 	}{
-		{"and fn succeeds: success stands", everySecond, func(_ context.Context, cancel func(), _ int) error {
+		{"and fn succeeds: Do returns nil", everySecond, func(_ context.Context, cancel func(), _ int) error {
 			cancel()
 			return nil
 		}, 1, 0, retry.ReasonSuccess},
-		{"past its deadline, and fn succeeds: success stands", everySecond, func(context.Context, func(), int) error {
+		{"past its deadline, and fn succeeds: Do returns nil", everySecond, func(context.Context, func(), int) error {
 			time.Sleep(time.Hour)
 			return nil
 		}, 1, time.Hour, retry.ReasonSuccess},
-		{"and fn succeeds at the second attempt: success stands", everySecond, func(_ context.Context, cancel func(), run int) error {
+		{"and fn succeeds at the second attempt: Do returns nil", everySecond, func(_ context.Context, cancel func(), run int) error {
 			if run == 1 {
 				return errDial
 			}
@@ -195,7 +195,7 @@ func TestContextEndedWhileFnRuns(t *testing.T) {
 				return
 			}
 			e := stopped(t, err)
-			assert.Equal(t, &retry.Error{Reason: row.reason, Attempts: 1, Err: e.Err, Cause: e.Cause}, plain(err), "no delay was decided")
+			assert.Equal(t, &retry.Error{Reason: row.reason, Attempts: 1, Err: e.Err, Cause: e.Cause}, plain(err), "there is no Delay")
 			for _, is := range []error{ctx.Err(), errShutdown, errDial} {
 				assert.ErrorIs(t, err, is)
 			}
@@ -220,8 +220,7 @@ func (c ending) Err() error {
 	return context.DeadlineExceeded
 }
 
-// Do checks the context once more after the sleep, because the context may have ended at the
-// same instant.
+// Do checks the context once more after the wait, because both may end at the same instant.
 func TestContextEndsAtTheSameInstantAsTheSleep(t *testing.T) {
 	everyWay(t, "by the clock", func(t *testing.T, call caller) {
 		runs := 0
@@ -262,8 +261,7 @@ func TestContextEndedByACallback(t *testing.T) {
 		}, 1, retry.ReasonCanceled},
 		{"OnEvent, an attempt has finished", at(retry.AttemptFinished, 1, second), 1, retry.ReasonCanceled},
 		{"OnEvent, a retry is scheduled", at(retry.RetryScheduled, 1, second), 1, retry.ReasonCanceled},
-		// An attempt that has been announced runs, and sees for itself that the
-		// context is done.
+		// If the context ends in OnEvent of an AttemptStarted, the attempt is still made.
 		{"OnEvent, the first attempt starts", at(retry.AttemptStarted, 1, second), 1, retry.ReasonCanceled},
 		{"OnEvent, the second attempt starts", at(retry.AttemptStarted, 2, second), 2, retry.ReasonCanceled},
 		{"OnEvent, the call has stopped: nothing changes", at(retry.CallFinished, 3, second), 3, retry.ReasonExhausted},
@@ -295,11 +293,11 @@ type doneEarly struct {
 func (d doneEarly) Done() <-chan struct{} { return d.done }
 
 func TestContextThatIsDoneWithoutAnErrorEndsTheCall(t *testing.T) {
-	everyWay(t, "in the sleep", func(t *testing.T, call caller) {
+	everyWay(t, "in the wait", func(t *testing.T, call caller) {
 		runs, start := 0, time.Now()
 		err := call(doneEarly{t.Context(), canceledBy(nil)(t.Context()).Done()}, everySecond, fails(&runs))
 		assert.EqualError(t, err, "retry: canceled after 1 attempt (the next delay is 1s, <nil>): dial tcp: connection refused")
-		assert.Equal(t, 1, runs, "it does not spin")
+		assert.Equal(t, 1, runs, "there is no further attempt")
 		assert.Zero(t, time.Since(start))
 	})
 }
@@ -308,10 +306,10 @@ func TestDeadlineAndMaxElapsed(t *testing.T) {
 	const hour = time.Hour
 	for _, row := range []struct {
 		name       string
-		deadline   time.Duration // of the context; 0: now, which has not ended it
+		deadline   time.Duration // the time until the context's deadline; 0: the deadline is now, but the context is not done
 		maxElapsed time.Duration
 		delay      time.Duration
-		took       time.Duration // of each attempt
+		took       time.Duration // how long each attempt runs
 		reason     retry.Reason
 		runs       int
 		elapsed    time.Duration
@@ -319,19 +317,19 @@ func TestDeadlineAndMaxElapsed(t *testing.T) {
 		{"deadline one nanosecond before the first retry", time.Second - 1, 0, time.Second, 0, retry.ReasonDeadline, 1, 0},
 		{"deadline exactly at the first retry", time.Second, 0, time.Second, 0, retry.ReasonDeadline, 1, 0},
 		{"deadline one nanosecond after the first retry", time.Second + 1, 0, time.Second, 0, retry.ReasonDeadline, 2, time.Second},
-		{"no delay passes no deadline", 1, 0, 0, 0, retry.ReasonExhausted, 3, 0},
-		{"nor one that has come: only the context's end does", 0, 0, 0, 0, retry.ReasonExhausted, 3, 0},
+		{"a deadline ahead, and no delay", 1, 0, 0, 0, retry.ReasonExhausted, 3, 0},
+		{"a deadline that has come, and no delay: only the end of the context stops the call", 0, 0, 0, 0, retry.ReasonExhausted, 3, 0},
 		{"deadline, the longest delay", hour, 0, math.MaxInt64, 0, retry.ReasonDeadline, 1, 0},
 		{"MaxElapsed exactly at the last retry", hour, 2 * time.Second, time.Second, 0, retry.ReasonExhausted, 3, 2 * time.Second},
 		{"MaxElapsed one nanosecond before the last retry", hour, 2*time.Second - 1, time.Second, 0, retry.ReasonElapsed, 2, time.Second},
 		{"MaxElapsed, the attempts take time too", hour, 3 * time.Second, time.Second, time.Second, retry.ReasonElapsed, 2, 3 * time.Second},
 		{"MaxElapsed without a delay", hour, time.Minute, 0, time.Minute, retry.ReasonElapsed, 2, 2 * time.Minute},
-		{"MaxElapsed ends no attempt", hour, 2 * time.Minute, time.Second, 2*time.Minute - time.Second, retry.ReasonElapsed, 2, 4*time.Minute - time.Second},
+		{"MaxElapsed does not end an attempt", hour, 2 * time.Minute, time.Second, 2*time.Minute - time.Second, retry.ReasonElapsed, 2, 4*time.Minute - time.Second},
 		{"the longest MaxElapsed", 9 * hour, math.MaxInt64, time.Second, hour, retry.ReasonExhausted, 3, 3*hour + 2*time.Second},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(row.delay), MaxElapsed: row.maxElapsed}
-			for range 2 { // the clock starts with the call, not with the policy
+			for range 2 { // each call starts its own clock
 				var ctx context.Context = late{t.Context(), time.Now()}
 				if row.deadline > 0 {
 					ctx = within(t.Context(), row.deadline, errShutdown)
@@ -341,9 +339,9 @@ func TestDeadlineAndMaxElapsed(t *testing.T) {
 				assert.Equal(t, &retry.Error{
 					Reason: row.reason, Attempts: runs, Waited: row.elapsed - time.Duration(runs)*row.took, Delay: row.delay,
 					Err: errDial, Cause: stopped(t, err).Cause,
-				}, plain(err), "a stop never looks like a delay of 0")
+				}, plain(err), "the Error has the Delay of the retry that was not made")
 				assert.Equal(t, row.runs, runs)
-				assert.Equal(t, row.elapsed, time.Since(start), "a stop is decided before the sleep it would need")
+				assert.Equal(t, row.elapsed, time.Since(start), "the call stops without waiting")
 				assert.Equal(t, row.reason == retry.ReasonDeadline, stopped(t, err).Cause != nil)
 				assert.Equal(t, row.reason == retry.ReasonDeadline, errors.Is(err, context.DeadlineExceeded))
 				assert.NoError(t, ctx.Err(), "the context has not ended")
@@ -374,7 +372,7 @@ func TestAttemptTimeout(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.Len(t, attempts, 3)
-		assert.ErrorIs(t, attempts[2].Err(), context.Canceled, "after a success too")
+		assert.ErrorIs(t, attempts[2].Err(), context.Canceled, "after a success, the context of the attempt ends too")
 	})
 	watched, timed := minute, minute
 	watched.OnEvent, timed.MaxElapsed = func(context.Context, retry.Event) {}, time.Hour
@@ -449,7 +447,7 @@ func TestPanicAndGoexitPassThrough(t *testing.T) {
 				assert.False(t, returned)
 				assert.Equal(t, name == "panic", recovered == "fn")
 				assert.Equal(t, attempt, runs)
-				assert.Equal(t, 5-(attempt-1), tokens(p.Budget), "as many as retries were made")
+				assert.Equal(t, 5-(attempt-1), tokens(p.Budget), "the Budget paid for each retry that was made")
 			})
 		}
 		for _, kind := range []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished} {
@@ -464,13 +462,13 @@ func TestPanicAndGoexitPassThrough(t *testing.T) {
 				runs := 0
 				_, returned := leaves(func() { _ = call(t.Context(), p, fails(&runs)) })
 				assert.False(t, returned)
-				assert.Equal(t, 5-max(0, runs-1), tokens(p.Budget), "after %d runs: a retry that was not made costs nothing", runs)
+				assert.Equal(t, 5-max(0, runs-1), tokens(p.Budget), "after %d runs: a retry that was not made takes nothing", runs)
 			})
 		}
 	}
 }
 
-// A call that succeeds at its first attempt allocates nothing.
+// A call without an AttemptTimeout allocates nothing if its first attempt succeeds.
 func TestSuccessAtOnceAllocatesNothing(t *testing.T) {
 	ctx := retry.WithBudget(t.Context(), &retry.Budget{Size: 9})
 	p := retry.Default()

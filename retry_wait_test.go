@@ -26,7 +26,7 @@ func TestWait(t *testing.T) {
 		policy retry.Policy
 		sleeps func(time.Duration) time.Duration
 		skips  func(time.Duration) time.Duration
-		took   time.Duration // by the clock of the bubble
+		took   time.Duration // how long the call takes in virtual time
 		want   string
 	}{
 		{"early: the network is back", p, times(.5), times(0), 3 * time.Second, "attempts exhausted after 4 attempts (3s waited)"},
@@ -35,18 +35,18 @@ func TestWait(t *testing.T) {
 			6*time.Second + 2997*time.Microsecond, "attempts exhausted after 4 attempts (6s waited)"},
 		{"late by a millisecond", p, func(d time.Duration) time.Duration { return d + time.Millisecond }, times(0),
 			6*time.Second + 3*time.Millisecond, "attempts exhausted after 4 attempts (6.003s waited)"},
-		{"skips all", p, times(0), times(1), 0, "attempts exhausted after 4 attempts (6s waited)"},
-		{"skips more than there is", p, times(0), times(10), 0, "attempts exhausted after 4 attempts (6s waited)"},
-		{"skips less than nothing", p, times(0), times(-1), 0, "attempts exhausted after 4 attempts"},
+		{"skips the whole wait", p, times(0), times(1), 0, "attempts exhausted after 4 attempts (6s waited)"},
+		{"skips more than the wait", p, times(0), times(10), 0, "attempts exhausted after 4 attempts (6s waited)"},
+		{"skips a negative time", p, times(0), times(-1), 0, "attempts exhausted after 4 attempts"},
 		{"skipped waits count for MaxElapsed", short, times(0), times(1), 0,
 			"out of time after 5 attempts (4s waited, the next delay of 1s would exceed MaxElapsed 4s)"},
-		{"skipped waits count for the deadline, in an hour", retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(25 * time.Minute)}, times(0), times(1), 0,
+		{"skipped waits count for a deadline in an hour", retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(25 * time.Minute)}, times(0), times(1), 0,
 			"deadline too close after 3 attempts (50m0s waited, the next delay is 25m0s, 10m0s are left)"},
-		{"late beyond MaxElapsed", short, minute, times(0), time.Minute,
+		{"late, after MaxElapsed", short, minute, times(0), time.Minute,
 			"out of time after 1 attempt (1m0s waited, 1m0s have passed, MaxElapsed is 4s)"},
 		{"late without a delay", retry.Policy{MaxAttempts: 3, MaxElapsed: time.Second}, minute, times(0), time.Minute,
 			"out of time after 1 attempt (1m0s waited, 1m0s have passed, MaxElapsed is 1s)"},
-		{"skips all, late", short, minute, times(1), time.Minute, "out of time after 1 attempt (1m1s waited, 1m1s have passed, MaxElapsed is 4s)"},
+		{"skips the whole wait, and is late", short, minute, times(1), time.Minute, "out of time after 1 attempt (1m1s waited, 1m1s have passed, MaxElapsed is 4s)"},
 	} {
 		for _, watch := range []func(context.Context, retry.Event){nil, func(context.Context, retry.Event) {}} {
 			bubble(t, row.name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// Wait is called once for each retry, after RetryScheduled, also for a delay of 0. It gets the
+// Wait is called once for each retry, after the RetryScheduled, even if the delay is 0. It gets the
 // rest of the delay and the context of the call.
 func TestWhenWaitIsCalled(t *testing.T) {
 	type key struct{}
@@ -90,7 +90,7 @@ func TestWhenWaitIsCalled(t *testing.T) {
 			"scheduled 1s", "wait 600ms, context the call's, bounded false", "attempt",
 			"scheduled 1s", "wait 0s, context the call's, bounded false", "attempt",
 		}, log)
-		assert.Equal(t, 2*time.Second, stopped(t, err).Waited, "OnEvent took a part of it")
+		assert.Equal(t, 2*time.Second, stopped(t, err).Waited, "Waited includes the part of the wait that OnEvent took")
 	})
 }
 
@@ -101,13 +101,13 @@ func TestAWaitThatFails(t *testing.T) {
 		want string
 		is   error
 	}{
-		{"its error is the Cause", func(func(), time.Duration) error { return errShutdown },
+		{"the error of Wait is the Cause", func(func(), time.Duration) error { return errShutdown },
 			"the wait failed after 1 attempt (the next delay is 1h0m0s, the server shuts down)", errShutdown},
-		{"a canceled context goes before its error", func(cancel func(), _ time.Duration) error { cancel(); return errShutdown },
+		{"the context is canceled, and Wait returns an error", func(cancel func(), _ time.Duration) error { cancel(); return errShutdown },
 			"canceled after 1 attempt (the next delay is 1h0m0s, context canceled)", context.Canceled},
-		{"a canceled context goes before a Wait that did not notice", func(cancel func(), _ time.Duration) error { cancel(); return nil },
+		{"the context is canceled, and Wait returns nil", func(cancel func(), _ time.Duration) error { cancel(); return nil },
 			"canceled after 1 attempt (the next delay is 1h0m0s, context canceled)", context.Canceled},
-		{"a deadline that passed meanwhile", func(_ func(), d time.Duration) error { time.Sleep(3 * d); return nil },
+		{"the deadline passes during Wait", func(_ func(), d time.Duration) error { time.Sleep(3 * d); return nil },
 			"deadline exceeded after 1 attempt (the next delay is 1h0m0s, context deadline exceeded)", context.DeadlineExceeded},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
@@ -124,13 +124,13 @@ func TestAWaitThatFails(t *testing.T) {
 			assert.Equal(t, map[bool]error{true: errBoom, false: row.is}[row.is == errShutdown], retry.Unwrap(err))
 			e, last := stopped(t, err), told.of(retry.CallFinished)[0]
 			assert.Equal(t, []any{e.Reason, e.Cause}, []any{last.Reason, last.Cause})
-			assert.Equal(t, []int{3, 3}, []int{own.Left(), outer.Left()}, "the retry is given back")
+			assert.Equal(t, []int{3, 3}, []int{own.Left(), outer.Left()}, "the Budgets get the retry back")
 		})
 	}
 }
 
-// The time that the user's functions take before the decision counts as elapsed too, because
-// the clock is read once, after they have returned.
+// The time that the user's functions take before the decision counts as elapsed too. The reason is
+// that the clock is read once, after these functions have returned.
 func TestSlowFunctionsAreJudgedWithTheDelay(t *testing.T) {
 	for function, slow := range map[string]func(p *retry.Policy, d time.Duration){
 		"RetryIf": func(p *retry.Policy, d time.Duration) {
@@ -163,15 +163,15 @@ func TestSlowFunctionsAreJudgedWithTheDelay(t *testing.T) {
 					slow(&p, takes)
 					start := time.Now()
 					err := call(ctx, p, failWith(errDial))
-					assert.Equal(t, reason, retry.ReasonOf(err), "at the second failure at the latest")
+					assert.Equal(t, reason, retry.ReasonOf(err), "the call stops at the first or the second failure")
 					assert.Equal(t, counts{runs, runs, runs - 1, 1}, told.counts())
 					for _, scheduled := range told.of(retry.RetryScheduled) {
-						assert.Equal(t, takes, scheduled.Elapsed, "the same reading of the clock as the decision")
+						assert.Equal(t, takes, scheduled.Elapsed, "Elapsed is the time of the decision")
 						assert.Equal(t, start.Add(takes+time.Second), scheduled.Due)
 						assert.Equal(t, scheduled.Due, told.of(retry.AttemptStarted)[1].Time)
 					}
 					if runs == 1 {
-						assert.Equal(t, takes, time.Since(start), "nothing of the wait")
+						assert.Equal(t, takes, time.Since(start), "the call stops without waiting")
 					}
 				})
 			}
@@ -179,8 +179,8 @@ func TestSlowFunctionsAreJudgedWithTheDelay(t *testing.T) {
 	}
 }
 
-// late is a context whose deadline has passed without ending it, as happens
-// between the deadline and the firing of its timer.
+// late is a context whose deadline may have passed although the context is not done. A real context
+// is in this state until its timer fires.
 type late struct {
 	context.Context
 	deadline time.Time
@@ -188,23 +188,23 @@ type late struct {
 
 func (l late) Deadline() (time.Time, bool) { return l.deadline, true }
 
-// OnEvent is part of the wait, which ends at Due. If OnEvent takes longer, the retry
-// is checked once more.
+// The time that OnEvent takes is part of the wait, which ends at Due. If OnEvent takes longer than
+// the wait, MaxElapsed and the deadline are checked again.
 func TestAWaitEndsAtDueWhateverOnEventTook(t *testing.T) {
 	second := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}
 	bounded := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), MaxElapsed: 5 * time.Second}
 	for _, row := range []struct {
 		name    string
 		policy  retry.Policy
-		kind    retry.EventKind // at which OnEvent is slow
+		kind    retry.EventKind // the kind of event for which OnEvent is slow
 		onEvent time.Duration
-		late    bool   // the context's deadline passes in 5s, whose timer has not fired
-		want    string // "" where the retry is made
+		late    bool   // the context has a deadline in 5s, but never ends
+		want    string // the text of the error; "": the retry is made
 	}{
 		{"nothing", second, retry.RetryScheduled, 0, false, ""},
 		{"a part of the wait", second, retry.RetryScheduled, 400 * time.Millisecond, false, ""},
 		{"all but a nanosecond", second, retry.RetryScheduled, time.Second - 1, false, ""},
-		{"just the wait", second, retry.RetryScheduled, time.Second, false, ""},
+		{"exactly the wait", second, retry.RetryScheduled, time.Second, false, ""},
 		{"more than the wait", second, retry.RetryScheduled, time.Hour, false, ""},
 		{"MaxElapsed, just in time", bounded, retry.RetryScheduled, 5 * time.Second, false, ""},
 		{"MaxElapsed, a nanosecond late: the text rounds durations", bounded, retry.RetryScheduled, 5*time.Second + 1, false,
@@ -214,7 +214,7 @@ func TestAWaitEndsAtDueWhateverOnEventTook(t *testing.T) {
 		{"the deadline", second, retry.RetryScheduled, 5 * time.Second, true, "deadline too close after 1 attempt (the next delay is 1s, 0s are left)"},
 		{"a wait of 0", retry.Policy{MaxAttempts: 2, MaxElapsed: time.Second}, retry.RetryScheduled, 2 * time.Second, false,
 			"out of time after 1 attempt (2s have passed, MaxElapsed is 1s)"},
-		{"at AttemptStarted it does not stop the call", bounded, retry.AttemptStarted, 3 * time.Second, false, ""},
+		{"a slow OnEvent of an AttemptStarted does not stop the call", bounded, retry.AttemptStarted, 3 * time.Second, false, ""},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			var told watch
@@ -244,14 +244,14 @@ func TestAWaitEndsAtDueWhateverOnEventTook(t *testing.T) {
 			assert.EqualError(t, err, "retry: "+row.want+": dial tcp: connection refused")
 			assert.Equal(t, row.onEvent, time.Since(start))
 			assert.Equal(t, counts{1, 1, 1, 1}, told.counts())
-			assert.Equal(t, []int{3, 3}, []int{own.Left(), shared.Left()}, "every token comes back")
+			assert.Equal(t, []int{3, 3}, []int{own.Left(), shared.Left()}, "the Budgets get the retry back")
 			assert.Equal(t, row.late, errors.Is(err, context.DeadlineExceeded))
 		})
 	}
 }
 
-// running returns a function whose attempts run for these times and fail. After the last time,
-// the last time repeats.
+// running returns a function whose attempts run for these times and then fail. Further attempts run
+// for the last of these times.
 func running(times ...time.Duration) func(context.Context) error {
 	n := 0
 	return func(context.Context) error {
@@ -274,21 +274,21 @@ func TestHealthyAfter(t *testing.T) {
 		resets int
 	}{
 		{"five quick failures end a call of five", five(0), []time.Duration{time.Second}, "attempts exhausted after 5 attempts (40ms waited)", 0},
-		{"a first attempt can be healthy", five(0), []time.Duration{hour, 0}, "attempts exhausted after 5 attempts (40ms waited)", 1},
-		{"each healthy attempt begins anew", five(0), []time.Duration{0, hour, 0, 0, hour, hour, 0}, "attempts exhausted after 10 attempts (90ms waited, 5 count, because attempt 6 ran past HealthyAfter)", 3},
-		{"exactly HealthyAfter is healthy", five(0), []time.Duration{time.Minute, 0}, "attempts exhausted after 5 attempts (40ms waited)", 1},
-		{"a nanosecond less is not", five(0), []time.Duration{time.Minute - 1, 0}, "attempts exhausted after 5 attempts (40ms waited)", 0},
-		{"with one attempt a healthy one is the last", retry.Policy{MaxAttempts: 1, HealthyAfter: time.Minute}, []time.Duration{hour},
+		{"the first attempt runs past HealthyAfter", five(0), []time.Duration{hour, 0}, "attempts exhausted after 5 attempts (40ms waited)", 1},
+		{"several attempts run past HealthyAfter", five(0), []time.Duration{0, hour, 0, 0, hour, hour, 0}, "attempts exhausted after 10 attempts (90ms waited, 5 count, because attempt 6 ran past HealthyAfter)", 3},
+		{"an attempt that runs exactly HealthyAfter counts", five(0), []time.Duration{time.Minute, 0}, "attempts exhausted after 5 attempts (40ms waited)", 1},
+		{"an attempt that runs a nanosecond less does not count", five(0), []time.Duration{time.Minute - 1, 0}, "attempts exhausted after 5 attempts (40ms waited)", 0},
+		{"with MaxAttempts 1, there is no retry after HealthyAfter", retry.Policy{MaxAttempts: 1, HealthyAfter: time.Minute}, []time.Duration{hour},
 			"attempts exhausted after 1 attempt", 1},
-		{"an AttemptTimeout below it leaves none healthy", five(time.Minute), []time.Duration{2 * time.Minute, 0}, "attempts exhausted after 5 attempts (40ms waited)", 0},
-		{"an AttemptTimeout above it, reached", five(hour), []time.Duration{hour, 0}, "attempts exhausted after 5 attempts (40ms waited)", 0},
-		{"an AttemptTimeout above it, not reached", five(hour), []time.Duration{hour - 1, 0}, "attempts exhausted after 5 attempts (40ms waited)", 1},
-		{"MaxElapsed counts from the end of the healthy attempt",
+		{"an AttemptTimeout below HealthyAfter ends every attempt before", five(time.Minute), []time.Duration{2 * time.Minute, 0}, "attempts exhausted after 5 attempts (40ms waited)", 0},
+		{"an AttemptTimeout above HealthyAfter, reached", five(hour), []time.Duration{hour, 0}, "attempts exhausted after 5 attempts (40ms waited)", 0},
+		{"an AttemptTimeout above HealthyAfter, not reached", five(hour), []time.Duration{hour - 1, 0}, "attempts exhausted after 5 attempts (40ms waited)", 1},
+		{"MaxElapsed counts from the end of the attempt past HealthyAfter",
 			retry.Policy{MaxElapsed: 10 * time.Second, HealthyAfter: time.Minute, Backoff: retry.Fixed(3 * time.Second)}, []time.Duration{hour, 0},
 			"out of time after 4 attempts (9s waited, the next delay of 3s would exceed MaxElapsed 10s)", 1},
-		{"Waited counts from the start", retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute, Backoff: retry.Fixed(time.Second)},
+		{"Waited includes the waits before the attempt past HealthyAfter", retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute, Backoff: retry.Fixed(time.Second)},
 			[]time.Duration{0, hour, 0}, "attempts exhausted after 3 attempts (2s waited, 2 count, because attempt 2 ran past HealthyAfter)", 1},
-		{"it waits at least 10ms, whatever the delay is", retry.Policy{MaxAttempts: 2, HealthyAfter: time.Millisecond, MaxDelay: 3, Backoff: retry.Fixed(2 * time.Second)},
+		{"each wait is at least 10ms, whatever the delay is", retry.Policy{MaxAttempts: 2, HealthyAfter: time.Millisecond, MaxDelay: 3, Backoff: retry.Fixed(2 * time.Second)},
 			[]time.Duration{hour, hour, hour, 0}, "attempts exhausted after 4 attempts (30ms waited, 2 count, because attempt 3 ran past HealthyAfter)", 3},
 		{"an invalid policy does not begin anew", retry.Policy{MaxAttempts: 5, HealthyAfter: time.Minute, MaxDelay: -1}, []time.Duration{hour},
 			"invalid policy after 1 attempt (MaxDelay is -1ns: write 0 for none, or a positive duration)", 0},
@@ -319,13 +319,13 @@ func TestTenHealthyDaysDoNotDrainABudget(t *testing.T) {
 		own, outer := &retry.Budget{Size: 3}, &retry.Budget{Size: 3}
 		var told watch
 		p := retry.Policy{MaxAttempts: 100, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute, Budget: own, OnEvent: told.event}
-		days := make([]time.Duration, 240+1) // of an hour each, and then at once
+		days := make([]time.Duration, 240+1) // 240 attempts of an hour, and then attempts that fail at once
 		for i := range 240 {
 			days[i] = time.Hour
 		}
 		err := retry.Do(retry.WithBudget(t.Context(), outer), p, running(days...))
 		assert.EqualError(t, err, "retry: retry budget exhausted after 244 attempts (4m3s waited, 5 count, because attempt 240 ran past HealthyAfter, a retry would have waited 1s): boom",
-			"240 free retries, and three that were paid for")
+			"240 retries take nothing, and three take a token")
 		assert.Equal(t, 243, told.counts().scheduled)
 		assert.Equal(t, []int{0, 0}, []int{own.Left(), outer.Left()})
 	})
@@ -365,7 +365,7 @@ func TestEventsOfAHealthyAttempt(t *testing.T) {
 			"retry_scheduled attempt 1 number 1 reset false elapsed 0s delay 1s",
 			"attempt_started attempt 2 number 2 reset false elapsed 1s delay 0s",
 			"attempt_finished attempt 2 number 2 reset false elapsed 1h0m1s delay 0s",
-			"retry_scheduled attempt 2 number 1 reset true elapsed 0s delay 1s", // the first delay of the class, too
+			"retry_scheduled attempt 2 number 1 reset true elapsed 0s delay 1s", // also the first delay of the class
 			"attempt_started attempt 3 number 2 reset false elapsed 1s delay 0s",
 			"attempt_finished attempt 3 number 2 reset false elapsed 1s delay 0s",
 			"retry_scheduled attempt 3 number 2 reset false elapsed 1s delay 2s",
@@ -376,8 +376,7 @@ func TestEventsOfAHealthyAttempt(t *testing.T) {
 	})
 }
 
-// Next decides by the number, the time and the seed that it gets. Only Took tells it that the
-// call begins anew.
+// Next learns only from Took that the call begins anew.
 func TestNextAfterAHealthyAttempt(t *testing.T) {
 	linear := retry.Policy{
 		MaxAttempts: 3, Backoff: retry.Linear(time.Second), Jitter: retry.FullJitter, MaxElapsed: time.Minute,
@@ -397,17 +396,17 @@ func TestNextAfterAHealthyAttempt(t *testing.T) {
 		took   time.Duration
 		want   retry.Decision
 	}{
-		{"not healthy", classed, time.Minute - 1, exhausted},
-		{"healthy", classed, time.Minute, elapsed},
+		{"Took below HealthyAfter", classed, time.Minute - 1, exhausted},
+		{"Took at HealthyAfter", classed, time.Minute, elapsed},
 		{"ended by AttemptTimeout", classed, time.Hour, exhausted},
-		{"the delay is that of attempt 1", linear, time.Minute,
+		{"the delay is the delay of attempt 1", linear, time.Minute,
 			retry.Decision{Reason: retry.ReasonRetry, Delay: retry.Draw(42, 1, 0, time.Second), Hi: time.Second, Number: 1, Seed: 42, Reset: true}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			last := last
 			last.Took = row.took
 			assert.Equal(t, row.want, row.policy.Next(last))
-			assert.Equal(t, map[string]int{"x": 1}, last.Classes, "the classes are not changed")
+			assert.Equal(t, map[string]int{"x": 1}, last.Classes, "Next does not change the map")
 		})
 	}
 }

@@ -19,8 +19,8 @@ import (
 
 // These tests read the sources of the package. They do not run the package.
 
-// The package page of the root names each package of the root module that a service or its
-// tests use.
+// The package page of the root lists all packages of the root module that a service or its tests
+// use.
 func TestPackagePageNamesThePackagesOfAService(t *testing.T) {
 	page, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func TestPackagePageNamesThePackagesOfAService(t *testing.T) {
 	for _, file := range append(dirs, "retrynet/retrynet.go", "retrysql/retrysql.go") {
 		dir := filepath.ToSlash(filepath.Dir(file))
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil || dir == "retrycenkalti" {
-			continue // a module of its own, or a bridge to another library
+			continue // another module, or the bridge to another library
 		}
 		assert.Contains(t, string(page), "["+modulePath+"/"+dir+"]")
 		named++
@@ -38,8 +38,8 @@ func TestPackagePageNamesThePackagesOfAService(t *testing.T) {
 	assert.Equal(t, 6, named)
 }
 
-// Lists of packages show the first sentence of a package's comment as it is written, with the
-// brackets of its links.
+// In lists of packages, the first sentence of a package's comment is shown unformatted, so a link
+// would show its brackets.
 func TestFirstSentenceOfAPackageHasNoLink(t *testing.T) {
 	packages := 0
 	require.NoError(t, filepath.WalkDir(".", func(name string, _ fs.DirEntry, err error) error {
@@ -58,12 +58,11 @@ func TestFirstSentenceOfAPackageHasNoLink(t *testing.T) {
 	assert.Greater(t, packages, 10)
 }
 
-// A call waits in only one place, with one time.After. This list contains each file of the root
-// package that reads the clock.
+// Only retry.go waits. The map lists, for each file of the root package, how it uses the clock.
 func TestPrincipleDecisionAndWaitingAreApart(t *testing.T) {
 	allowed := map[string][]string{
 		"retry.go": {"select", "time.After", "context.WithTimeout", "time.Now"},
-		// This is not a decision: Next never uses a Budget.
+		// A Budget may read the clock, because Next never uses a Budget.
 		"budget.go":  {"time.Now", "time.Since"},
 		"budgets.go": {"time.Now", "time.Now"},
 	}
@@ -76,7 +75,7 @@ func TestPrincipleDecisionAndWaitingAreApart(t *testing.T) {
 
 func TestPrincipleStandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.T) {
 	files := sources(t)
-	ofRoot := map[string]bool{".": true} // the root, and the packages that it is made of
+	ofRoot := map[string]bool{".": true} // the root, and the packages that it imports
 	for file, parsed := range files {
 		for _, imported := range imports(parsed) {
 			if dir, below := strings.CutPrefix(imported, modulePath+"/"); below && path.Dir(file) == "." {
@@ -86,8 +85,8 @@ func TestPrincipleStandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.T)
 	}
 	require.Greater(t, len(ofRoot), 1)
 
-	// Apart from the standard library, a package needs only the root and internal/, so that its
-	// users get no other module. Programs may import any package of this module.
+	// Besides the standard library, a package imports only the root and internal/, so its users get no
+	// other module. Commands and examples may import any package of this module.
 	t.Run("the standard library only", func(t *testing.T) {
 		more := map[string][]string{
 			"retryhttp": {modulePath + "/retrynet"}, "retrysql": {modulePath + "/retrynet"}, "retrycenkalti": {"github.com/cenkalti/backoff/v4"},
@@ -108,7 +107,7 @@ func TestPrincipleStandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.T)
 		}
 	})
 
-	// These are the declarations in the sources of the root, and all nodes of the sources.
+	// globals contains the package variables of the root. inspect visits all nodes of its sources.
 	globals := map[string]bool{}
 	inspect := func(visit func(file string, n ast.Node)) {
 		for file, parsed := range files {
@@ -132,7 +131,7 @@ func TestPrincipleStandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.T)
 			}
 		}
 	})
-	assert.NotEmpty(t, globals, "at least the error variables are found")
+	assert.NotEmpty(t, globals, "the root has at least its error variables")
 
 	t.Run("no goroutine, no recover, no init", func(t *testing.T) {
 		inspect(func(file string, n ast.Node) {
@@ -175,8 +174,8 @@ func TestPrincipleStandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.T)
 	})
 }
 
-// go doc shows one constant of a group, and then "...". So the comment of the type lists all
-// constants.
+// go doc shows only the first constant of a group, and then "...". So the comment of a type must
+// list all its constants.
 func TestTheCommentOfATypeListsItsConstants(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -202,7 +201,8 @@ func TestTheCommentOfATypeListsItsConstants(t *testing.T) {
 	assert.Greater(t, listed, 20)
 }
 
-// A type is declared in the package that exports it, so that go doc shows its fields.
+// An exported type must not be an alias of a type in an internal package, because go doc would not
+// show its fields.
 func TestExportedTypesAreNotThoseOfInternalPackages(t *testing.T) {
 	for file, parsed := range sources(t) {
 		if parsed.Name.Name == "main" || strings.HasPrefix(file, "internal/") {
@@ -219,7 +219,7 @@ func TestExportedTypesAreNotThoseOfInternalPackages(t *testing.T) {
 		}
 		ast.Inspect(parsed, func(n ast.Node) bool {
 			if spec, ok := n.(*ast.TypeSpec); ok && spec.Name.IsExported() {
-				of := variable(spec.Type) // the package of a type of another package
+				of := variable(spec.Type) // the package of the type, if it is from another package
 				assert.False(t, inside[of], "%s: %s is a type of an internal package", file, spec.Name)
 			}
 			return true
@@ -227,16 +227,16 @@ func TestExportedTypesAreNotThoseOfInternalPackages(t *testing.T) {
 	}
 }
 
-// clocks are the functions, by their package, that read the clock or wait.
+// clocks lists the functions that read the clock or wait, by their package.
 var clocks = map[string][]string{
 	"time":                                   {"Now", "Since", "Until", "Sleep", "NewTimer", "After", "AfterFunc", "Tick", "NewTicker"},
 	"context":                                {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause", "AfterFunc"},
 	"github.com/goretry/retry/internal/wait": {"For"},
 }
 
-// clockUses lists the uses of the clock in a file, as "time.Now", and its select statements.
+// clockUses lists the select statements of a file, and its uses of the clock, such as "time.Now".
 func clockUses(file *ast.File) (uses []string) {
-	names := make(map[string]string) // of the imports in this file
+	names := make(map[string]string) // the packages that this file imports, by their name in the file
 	for _, spec := range file.Imports {
 		imported := strings.Trim(spec.Path.Value, `"`)
 		names[path.Base(imported)] = imported
@@ -290,7 +290,7 @@ func imports(file *ast.File) (paths []string) {
 	return paths
 }
 
-// variable returns the name of the variable that an expression belongs to.
+// variable returns the name of the variable at the beginning of an expression, such as x in x.y[2].
 func variable(e ast.Expr) string {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:

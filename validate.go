@@ -169,10 +169,10 @@ func (p *Policy) faults() (f faults) {
 func (c *Class) fault() error {
 	var f faults
 	check(&f, c.MaxAttempts < 0, "MaxAttempts", c.MaxAttempts,
-		"write how many, or 0 for the policy's limits alone")
+		"write how many failures end the call, or 0 for no limit")
 	f.addBackoff(c.Backoff)
 	check(&f, c.MaxDelay < 0, "MaxDelay", c.MaxDelay,
-		"write 0 for the policy's, or a positive duration")
+		"write 0 for the MaxDelay of the policy, or a positive duration")
 	f.addJitter(c.Jitter)
 	if f == nil {
 		return nil

@@ -23,8 +23,8 @@ func (untouchable) Window(time.Duration) (lo, hi time.Duration) {
 	panic("the Jitter was called")
 }
 
-// invalidPolicies contains policies with one fault each, and one policy with every fault that
-// one policy can have. The key is the text that Validate returns for the policy.
+// invalidPolicies returns policies with one fault each, and a policy that has as many faults as
+// possible. The key is the text that Validate returns for the policy.
 func invalidPolicies() map[string]retry.Policy {
 	const (
 		count = "write how many, 0 for not set, or -1 for unlimited"
@@ -96,7 +96,7 @@ func invalidPolicies() map[string]retry.Policy {
 	}
 	for fault, p := range policies {
 		if p.MaxAttempts == 0 && p.MaxRetries == 0 {
-			p.MaxAttempts = 5 // so that the fault alone prevents a retry
+			p.MaxAttempts = 5 // so that only the fault prevents a retry
 			policies[fault] = p
 		}
 	}
@@ -113,7 +113,7 @@ func TestValidateNamesEachFault(t *testing.T) {
 	}
 }
 
-// assertInvalid checks what every method returns for an invalid policy.
+// assertInvalid checks the result of each method for an invalid policy.
 func assertInvalid(t *testing.T, p retry.Policy) {
 	t.Helper()
 	assert.Equal(t, 1, p.EffectiveMax())
@@ -153,7 +153,7 @@ func TestValidateSound(t *testing.T) {
 	}
 }
 
-// No method that only inspects a policy calls a custom type.
+// The methods that only inspect a policy call none of its functions and no method of a custom type.
 func TestValidateCallsNoFunction(t *testing.T) {
 	p := retry.Policy{
 		MaxAttempts: retry.Unlimited, Backoff: untouchable{}, Jitter: untouchable{}, MaxDelay: time.Second, MaxElapsed: time.Second,
@@ -181,7 +181,7 @@ func TestValidateErrorsCanBeCompared(t *testing.T) {
 }
 
 func TestInvalidPolicyInAContextThatEnds(t *testing.T) {
-	everyWay(t, "canceled in the only attempt: it does not hide why the call stopped", func(t *testing.T, call caller) {
+	everyWay(t, "canceled in the only attempt: the Reason is still ReasonInvalid", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		err := call(ctx, retry.Policy{MaxAttempts: -2}, func(context.Context) error { cancel(errShutdown); return errDial })
 		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
@@ -223,7 +223,7 @@ func TestInvalidCalls(t *testing.T) {
 		})
 	}
 
-	bubble(t, "nil fn goes before a context that is done", func(t *testing.T) {
+	bubble(t, "a nil fn and a context that is done: the Error reports the nil fn", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(retry.Do(ctx, everySecond, nil)))

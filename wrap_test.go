@@ -58,29 +58,29 @@ func TestWrappedErrors(t *testing.T) {
 		"After in Permanent":                           {retry.Permanent(after), true, 5 * time.Second},
 		"Permanent in After":                           {retry.After(5*time.Second, permanent), true, 5 * time.Second},
 		"Permanent next to After":                      {errors.Join(after, permanent), true, 5 * time.Second},
-		"the outer of two Afters applies, longer":      {retry.After(9*time.Second, after), false, 9 * time.Second},
+		"the outer of two Afters applies":              {retry.After(9*time.Second, after), false, 9 * time.Second},
 		"the first of two joined Afters applies":       {errors.Join(retry.After(time.Second, errDial), after), false, time.Second},
 		"After around As(any) bool: the outer applies": {retry.After(time.Second, hasAs{after}), false, time.Second},
 		"After of zero has no effect":                  {retry.After(0, errDial), false, 0},
 		"After below zero has no effect":               {retry.After(-time.Second, errDial), false, 0},
-		"After of zero leaves the inner one":           {retry.After(0, after), false, 5 * time.Second},
-		"RetryAfter of zero leaves the inner one":      {waitsZero{after}, false, 5 * time.Second},
+		"After of zero leaves the inner After":         {retry.After(0, after), false, 5 * time.Second},
+		"RetryAfter of zero leaves the inner After":    {waitsZero{after}, false, 5 * time.Second},
 		"a typed nil *Error":                           {(*retry.Error)(nil), false, 0},
 		"a typed nil *Error next to After":             {errors.Join((*retry.Error)(nil), after), false, 5 * time.Second},
-		"an Unwrap that returns nils":                  {wrapsMany{nil, nil}, false, 0},
+		"an Unwrap that returns nil errors":            {wrapsMany{nil, nil}, false, 0},
 		"an As that is always true":                    {asNothing{}, true, 0},
 		"an Error":                                     {&retry.Error{Reason: retry.ReasonExhausted, Err: errDial}, false, 0},
 		"an Error of Permanent":                        {&retry.Error{Reason: retry.ReasonPermanent, Err: permanent}, true, 0},
 		"an Error of After":                            {&retry.Error{Reason: retry.ReasonExhausted, Err: after}, false, 5 * time.Second},
-		"an Error that says invalid":                   {&retry.Error{Reason: retry.ReasonInvalid, Err: errDial}, true, 0},
-		"an Error that says invalid, wrapped":          {fmt.Errorf("get: %w", errors.Join(errShutdown, &retry.Error{Reason: retry.ReasonInvalid})), true, 0},
-		"an Error that says invalid, in an Error":      {&retry.Error{Reason: retry.ReasonExhausted, Err: &retry.Error{Reason: retry.ReasonInvalid}}, true, 0},
+		"an Error with ReasonInvalid":                  {&retry.Error{Reason: retry.ReasonInvalid, Err: errDial}, true, 0},
+		"an Error with ReasonInvalid, wrapped":         {fmt.Errorf("get: %w", errors.Join(errShutdown, &retry.Error{Reason: retry.ReasonInvalid})), true, 0},
+		"an Error with ReasonInvalid, in an Error":     {&retry.Error{Reason: retry.ReasonExhausted, Err: &retry.Error{Reason: retry.ReasonInvalid}}, true, 0},
 		"an Error whose Cause is Permanent":            {&retry.Error{Reason: retry.ReasonCanceled, Err: errDial, Cause: permanent}, false, 0},
 		"an Error whose Cause is After":                {&retry.Error{Reason: retry.ReasonCanceled, Err: errDial, Cause: after}, false, 0},
-		"an Error whose Cause says invalid":            {&retry.Error{Reason: retry.ReasonCanceled, Cause: &retry.Error{Reason: retry.ReasonInvalid}}, false, 0},
-		"an inner call: what it failed with":           {fmt.Errorf("get: %w", inner(retry.Policy{}, after)), false, 5 * time.Second},
-		"an inner call that was invalid, behind As":    {hasAs{inner(retry.Policy{MaxAttempts: -2}, errDial)}, true, 0},
-		"an inner call, behind As":                     {hasAs{inner(retry.Policy{}, errDial)}, false, 0},
+		"an Error whose Cause has ReasonInvalid":       {&retry.Error{Reason: retry.ReasonCanceled, Cause: &retry.Error{Reason: retry.ReasonInvalid}}, false, 0},
+		"an inner call that failed with After":         {fmt.Errorf("get: %w", inner(retry.Policy{}, after)), false, 5 * time.Second},
+		"an inner call that was invalid, found by As":  {hasAs{inner(retry.Policy{MaxAttempts: -2}, errDial)}, true, 0},
+		"an inner call, found by As":                   {hasAs{inner(retry.Policy{}, errDial)}, false, 0},
 		"Permanent around the error of an inner call":  {retry.Permanent(inner(retry.Policy{}, errDial)), true, 0},
 	} {
 		everyWay(t, name, func(t *testing.T, call caller) {
@@ -115,7 +115,7 @@ func TestWrappedErrors(t *testing.T) {
 		assert.False(t, retry.IsPermanent(nil))
 		assert.Zero(t, retry.RetryAfterOf(nil))
 	})
-	t.Run("After says RetryAfter", func(t *testing.T) {
+	t.Run("the error of After has a method RetryAfter", func(t *testing.T) {
 		var hint interface{ RetryAfter() time.Duration }
 		require.ErrorAs(t, after, &hint)
 		assert.Equal(t, 5*time.Second, hint.RetryAfter())

@@ -224,7 +224,7 @@ func decimal(value string, unit time.Duration) (time.Duration, bool) {
 	if !digits(whole) || fractional && !digits(fraction) {
 		return 0, false
 	}
-	n, _ := strconv.ParseUint(whole, 10, 64) // for a larger number it returns the largest uint64
+	n, _ := strconv.ParseUint(whole, 10, 64) // if the number is too large, n is the largest uint64
 	wait := saturate.Mul(n, unit)
 	if fractional {
 		billionths, _ := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)
@@ -252,8 +252,9 @@ func untilDate(resp *http.Response, value string) (time.Duration, bool) {
 	return untilTime(resp, date), true
 }
 
-// untilTime returns the time from now to t. If the response has a Date, the server's clock decides.
-// If the result is too long for a duration, untilTime returns the longest duration.
+// untilTime returns the time from now to t. If the response has a Date, the wait is counted from
+// this Date instead. If the result is too long for a duration, untilTime returns the longest
+// duration.
 func untilTime(resp *http.Response, t time.Time) time.Duration {
 	if made, err := http.ParseTime(first(resp, "Date")); err == nil {
 		return aged(resp, max(0, t.Sub(made)))

@@ -27,9 +27,9 @@ func readTestdata(t *testing.T, name string, to any) {
 	require.NoError(t, json.Unmarshal(data, to))
 }
 
-// A header is read as the RFC says and as vendors use it: Age by RFC 9111 section 5.1, at most
-// 128 bytes and 8 elements of each, RateLimit as the drafts define it, resets as a number or a
-// time. TestAnswersOfPublicServices has the plain forms.
+// The table in advice.json covers unusual headers: several values, an Age, the drafts of RateLimit,
+// resets as a number or a date, and headers of more than 128 bytes or 8 elements.
+// TestAnswersOfPublicServices covers the usual headers.
 func TestAdvice(t *testing.T) {
 	var table struct {
 		Date   string
@@ -37,7 +37,7 @@ func TestAdvice(t *testing.T) {
 			Name          string
 			Status        int
 			Header        http.Header
-			Wait, Vendor  string // of AdviceOf and VendorAdvice
+			Wait, Vendor  string // the results of AdviceOf and VendorAdvice
 			Verdict       retryhttp.Verdict
 			VendorVerdict retryhttp.Verdict `json:"vendor_verdict"`
 		}
@@ -55,10 +55,10 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// A Transport waits as long as the server asks for, within the bounds of its
-// policy. It asks its Advise for each response, also one without a Request, which
-// http.RoundTripper does not require. A Check has the result by the StatusError of
-// the Transport, and by the function Check for the request that it gets.
+// A Transport waits as long as the server asks for, within the limits of its policy. It calls its
+// Advise even for a response without a Request, because an http.RoundTripper need not set this
+// field. A Check gets the advice from the method StatusError, or from the function Check if it
+// passes its request on.
 func TestAdviseOfATransport(t *testing.T) {
 	read := func(wait time.Duration, verdict retryhttp.Verdict) func(*http.Response) retryhttp.Advice {
 		return func(*http.Response) retryhttp.Advice { return retryhttp.Advice{Wait: wait, Verdict: verdict} }
@@ -99,7 +99,7 @@ func TestAdviseOfATransport(t *testing.T) {
 		{"403 and a wait", 403, "7", nil, nil, "2 sent in 7s, 200"},
 
 		{"wrapped by Check", 503, "7", nil, wraps, "2 sent in 7s, 200"},
-		{"said by Check", 503, "7", nil, says, "2 sent in 9s, 200"},
+		{"a Check that returns retry.After", 503, "7", nil, says, "2 sent in 9s, 200"},
 
 		{"advised", 503, "", seven, nil, "2 sent in 7s, 200"},
 		{"advised, for a Check that calls Check", 503, "", seven, retryhttp.Check, "2 sent in 7s, 200"},
@@ -122,8 +122,8 @@ func TestAdviseOfATransport(t *testing.T) {
 	}
 }
 
-// The table has forty answers of public services, taken from their own
-// documentation, and says whether to retry and after what wait.
+// The table lists forty answers of public services, taken from their own documentation. It says
+// whether each answer is retried, and after which wait.
 func TestAnswersOfPublicServices(t *testing.T) {
 	var table struct {
 		Date    string
@@ -151,8 +151,8 @@ func TestAnswersOfPublicServices(t *testing.T) {
 	}
 }
 
-// In a synctest bubble the clock starts at midnight on Saturday, January 1, 2000. The server's
-// clock is its Date, which may be nine hours ahead, or never set.
+// In a synctest bubble the clock starts at midnight on Saturday, January 1, 2000. The header Date
+// is the server's clock. It may be nine hours ahead, or missing.
 func TestRetryAfter(t *testing.T) {
 	var table struct {
 		Tests []struct {
@@ -174,8 +174,8 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// Whatever a server sends, the wait is never negative, seconds are read as in
-// arithmetic of any size, and a second value can only lengthen the wait.
+// Whatever a server sends, the wait is never negative, a number of seconds never overflows, and a
+// second value can only lengthen the wait.
 func FuzzRetryAfter(f *testing.F) {
 	for _, value := range []string{"", "0", "120", "-1", "9223372036", "9223372037", "18446744073709551616", "1.5",
 		"Sat, 01 Jan 2000 00:00:07 GMT", "Saturday, 01-Jan-69 00:00:07 GMT", "Sat Jan  1 00:00:07 2000", "Fri, 31 Dec 9999 23:59:59 GMT"} {
@@ -183,7 +183,7 @@ func FuzzRetryAfter(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, one, two, date string) {
 		if len(one)+len(two) > 100 || strings.Count(one+two, ",") > 6 {
-			t.Skip("longer than what is read")
+			t.Skip("AdviceOf reads only the beginning")
 		}
 		wait := func(values ...string) time.Duration {
 			resp := &http.Response{Header: http.Header{"Retry-After": values, "Date": {date}}}
@@ -199,11 +199,11 @@ func FuzzRetryAfter(f *testing.F) {
 				want.SetInt64(math.MaxInt64)
 			}
 			if want.Sign() == 0 {
-				want.SetInt64(1) // said, and not none
+				want.SetInt64(1) // the header has a wait of 0; a result of 0 would mean that there is no header
 			}
 			require.Equal(t, want.String(), fmt.Sprint(int64(got)), one)
 		}
-		if _, err := http.ParseTime(date); err == nil { // otherwise each of the readings would use a different now
+		if _, err := http.ParseTime(date); err == nil { // without a Date, each call of wait would count from another time
 			require.Equal(t, max(got, wait(two)), wait(one, two))
 		}
 	})

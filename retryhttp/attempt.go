@@ -69,7 +69,7 @@ func (a *attempt) send() (*http.Response, error) {
 	switch req := resp.Request; {
 	case req == nil || req == a.req:
 		resp.Request = a.x.req
-	case attemptIn(req.Context()) == a: // a copy of a.req, whose context would end with the body
+	case attemptIn(req.Context()) == a: // req is a copy of a.req; its context ends with the body
 		resp.Request = req.WithContext(a.x.req.Context())
 	}
 	a.given = resp.Request
@@ -97,8 +97,8 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 		return nil, unsentError{checked(err)}
 	}
 	// The trace is added after Prepare, because Prepare may send other requests in the attempt's
-	// context. A Hedge sends two requests at a time, so a request that a Hedge may send twice is not
-	// traced.
+	// context. A request that a Hedge may send twice is not traced, because its trace would mix two
+	// requests.
 	if a.x.needsProof || hasKey(a.req) && !hedgeable(a.req) {
 		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), a.sent.trace()))
 	}
@@ -117,7 +117,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 func (a *attempt) newRequest() (err error) {
 	x := a.x
 	// The compiler inlines WithContext. So the copy that WithContext makes is on the stack, and this
-	// line allocates nothing. TestAllocations fails if it does.
+	// line allocates nothing. TestAllocations fails if this line allocates.
 	a.made, a.req = *x.req.WithContext(a), &a.made
 	// If x.plain is true, the http.Transport changes nothing in the request, but it fails if the
 	// Header is nil.
@@ -125,7 +125,7 @@ func (a *attempt) newRequest() (err error) {
 		unshare(a.req, &a.url)
 	}
 	if _, asks := a.req.Header["Accept-Encoding"]; x.t.Resume && isGet(x.req) && !asks {
-		// A Range counts the bytes that are sent. Without an encoding, these are the bytes that are read.
+		// A Range counts encoded bytes. Without an encoding, these are the bytes that the caller reads.
 		a.req.Header["Accept-Encoding"] = []string{"identity"}
 	}
 	if x.hasBody() && (a.number > 1 || x.req.Body == nil) {

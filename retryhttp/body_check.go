@@ -38,8 +38,8 @@ func WholeBody(check CheckFunc, limit int64) CheckFunc {
 	}
 }
 
-// readHead reads the first bytes of the body of a response, as many as the parameter limit says.
-// Afterwards the body can still be read from its first byte.
+// readHead reads the first bytes of the body of a response, at most limit bytes. Afterwards the
+// body can still be read from its first byte.
 func readHead(resp *http.Response, limit int64) *readBody {
 	head, err := io.ReadAll(io.LimitReader(someReader{resp.Body}, limit))
 	if err == nil && int64(len(head)) < limit {

@@ -40,7 +40,7 @@ func TestWholeBody(t *testing.T) {
 		first  *http.Response
 		sent   int
 		text   string
-		broken bool // what the caller reads ends with the error
+		broken bool // the caller's Read returns the error
 	}{
 		{"as long as the limit", "GET", 5, responseWith(200, strings.NewReader("first")), 1, "first", false},
 		{"longer", "GET", 4, responseWith(200, strings.NewReader("first")), 1, "first", false},
@@ -49,11 +49,11 @@ func TestWholeBody(t *testing.T) {
 		{"broken at the limit", "GET", 3, responseWith(200, breaks("fir", errReset)), 2, "second", false},
 		{"broken after the limit", "GET", 2, responseWith(200, breaks("fir", errReset)), 1, "fir", true},
 		{"broken, and no limit", "GET", math.MaxInt64, responseWith(200, breaks("fir", errReset)), 2, "second", false},
-		{"broken, and nothing is read", "GET", 0, responseWith(200, breaks("fir", errReset)), 1, "fir", true},
-		{"broken, and less than nothing", "GET", -1, responseWith(200, breaks("fir", errReset)), 1, "fir", true},
+		{"broken, and a limit of 0", "GET", 0, responseWith(200, breaks("fir", errReset)), 1, "fir", true},
+		{"broken, and a negative limit", "GET", -1, responseWith(200, breaks("fir", errReset)), 1, "fir", true},
 		{"broken, and a POST", "POST", 100, responseWith(200, breaks("fir", errReset)), 1, "fir", true},
-		{"broken, and too long by its own word", "GET", 100, ofLength(101, breaks("fir", errReset)), 1, "fir", true},
-		{"broken, and shorter by its own word", "GET", 100, ofLength(1, breaks("fir", errReset)), 2, "second", false},
+		{"broken, and the Content-Length is above the limit", "GET", 100, ofLength(101, breaks("fir", errReset)), 1, "fir", true},
+		{"broken, and the Content-Length is below the limit", "GET", 100, ofLength(1, breaks("fir", errReset)), 2, "second", false},
 		{"a stream of events", "GET", 100, typed("Text/Event-Stream", breaks("data", errReset)), 1, "data", true},
 		{"a connection", "GET", 100, responseWith(101, breaks("hello", errReset)), 1, "hello", true},
 		{"a byte after 99 reads without one", "GET", 100, responseWith(200, late(99)), 1, "\x00", false},
@@ -83,7 +83,7 @@ func TestFirstEvent(t *testing.T) {
 		seen         []string
 		failure      string
 	}{
-		{"the name of one is not that of the next", "event: more\ndata: 1\n\ndata: a\n\n", []string{"more:1", ":a"}, ""},
+		{"an event does not inherit the name of the event before", "event: more\ndata: 1\n\ndata: a\n\n", []string{"more:1", ":a"}, ""},
 		{"an error after more", "event: more\ndata: 1\n\n" + bad, []string{"more:1", "error:bad"}, "judged: bad"},
 		{"an error after an event", "data: a\n\n" + bad, []string{":a"}, ""},
 		{"CRLF", strings.ReplaceAll(bad, "\n", "\r\n"), []string{"error:bad"}, "judged: bad"},
@@ -91,7 +91,7 @@ func TestFirstEvent(t *testing.T) {
 		{"CR, CRLF and LF", "event: more\r\ndata: 1\r\rdata: 2\rdata: 3\n\r\n", []string{"more:1", ":2\n3"}, ""},
 		{"a comment", ": hello\n\n:\n" + bad, []string{"error:bad"}, "judged: bad"},
 		{"a byte order mark", "\ufeff" + bad, []string{"error:bad"}, "judged: bad"},
-		{"and one that is not at the beginning", "\n\ufeffdata: a\ndata: b\n\n", []string{":b"}, ""},
+		{"a byte order mark that is not at the beginning", "\n\ufeffdata: a\ndata: b\n\n", []string{":b"}, ""},
 		{"an event without data", "event: error\n\ndata: a\n\n", []string{":a"}, ""},
 		{"an event with empty data", "data\n\n", []string{":"}, ""},
 		{"lines of data, with and without a space", "data: a\ndata:b\ndata:  c\n\n", []string{":a\nb\n c"}, ""},
@@ -162,7 +162,7 @@ func TestFirstEventOfSomethingElse(t *testing.T) {
 		{"no judge", "GET", streamOf(event), nil, nil, nil, nil, true},
 		{"no judge, and no event", "GET", streamOf(""), nil, nil, nil, io.ErrUnexpectedEOF, true},
 		{"no judge, and it breaks", "GET", typed("text/event-stream", breaks("data", errReset)), nil, nil, nil, errReset, true},
-		{"it brings nothing", "GET", typed("text/event-stream", late(100)), nil, nil, judge, io.ErrNoProgress, true},
+		{"100 reads without a byte", "GET", typed("text/event-stream", late(100)), nil, nil, judge, io.ErrNoProgress, true},
 		{"no response", "GET", nil, boom, nil, judge, boom, false},
 		{"no response, which check accepts", "GET", nil, boom, returns(nil), judge, nil, false},
 		{"a status", "GET", answer(503, streamOf(event)), nil, nil, judge, new(retryhttp.StatusError), false},

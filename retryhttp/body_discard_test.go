@@ -29,10 +29,10 @@ func takes(d time.Duration) reads {
 	return func([]byte) (int, error) { time.Sleep(d); return 0, io.EOF }
 }
 
-// Discarding a body is bounded, in bytes, in reads and in time, and is part of the wait,
-// of which the policy's Wait gets what is left: before a retry, by Result, and where Base
-// returns an error too. A Base that pools its readers gets one back by Close. If it was still being read,
-// two answers would share a reader: other requests would come back damaged.
+// Discarding a body is limited in bytes, reads and time. Bodies are discarded before a retry, by
+// Result, and if Base returns an error together with a response. Before a retry, this time is part
+// of the wait, and the policy's Wait gets the rest of the delay. Close must not be called during a
+// Read, because a Base that pools its readers would use the reader for another response.
 func TestDiscard(t *testing.T) {
 	const kb64, ms90 = 64 << 10, 90 * ms
 	for _, tt := range []struct {
@@ -73,18 +73,18 @@ func TestDiscard(t *testing.T) {
 				then(t, &retryhttp.Transport{Base: base, Policy: p})
 				read := tt.read
 				if name == "Result" && tt.length > kb64 {
-					read = 1 << 10 // the Body of its error
+					read = 1 << 10 // Result reads only the Body of the StatusError
 				}
 				assert.Equal(t, []int{read, 1}, []int{first.read, first.closes})
 				assert.False(t, first.shared.Load(), "closed while it is read")
-				assert.True(t, tt.length <= kb64 || first.over, "the context of one that is not read ends before it is closed")
+				assert.True(t, tt.length <= kb64 || first.over, "the context of a body that is not read ends before the body is closed")
 			})
 		}
 		for _, delay := range []time.Duration{0, 20 * ms, time.Second} {
 			var seen events
 			policy := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(delay), MaxElapsed: time.Second, OnEvent: seen.add}
 			run(delay.String(), 503, nil, policy, func(t *testing.T, tr *retryhttp.Transport) {
-				start, left := time.Now(), time.Duration(-1) // for the policy's Wait
+				start, left := time.Now(), time.Duration(-1) // the delay that the policy's Wait gets
 				tr.Policy.Wait = func(_ context.Context, d time.Duration) (time.Duration, error) {
 					left = d
 					time.Sleep(d)
@@ -97,7 +97,7 @@ func TestDiscard(t *testing.T) {
 				assert.Equal(t, max(delay, tt.took), seen.stop().Elapsed)
 			})
 		}
-		for name, err := range map[string]error{"Result": nil, "beside an error": errReset} {
+		for name, err := range map[string]error{"Result": nil, "next to an error": errReset} {
 			run(name, 404, err, retry.Policy{}, func(t *testing.T, tr *retryhttp.Transport) {
 				start := time.Now()
 				resp, _ := retryhttp.Result(tr.RoundTrip(request(t, "GET")))
@@ -108,22 +108,22 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
-// A body that ignores its context delays the call for at most 100 ms, in whatever method it hangs. A
-// goroutine goes on reading the body, and closes the body after the last Read.
+// A body that ignores its context delays the call for at most 100 ms, whether Read or Close hangs.
+// A goroutine goes on reading the body, and closes the body after the last Read.
 func TestDiscardOfABodyThatHangs(t *testing.T) {
 	const canceled = ": canceled after 1 attempt (context canceled: connection reset by peer): 503 Service Unavailable"
 	for _, tt := range []struct {
 		name  string
 		in    string
-		ends  bool // the request's context does, after 20 ms
-		heeds bool // the context of the attempt
+		ends  bool // the request's context ends after 20 ms
+		heeds bool // the body ends with the context of the attempt
 		want  string
 	}{
 		{"in Read", "Read", false, false, "2 sent in 100ms, 200"},
 		{"in Close", "Close", false, false, "2 sent in 100ms, 200"},
-		{"in Read, behind a buffer in io.NopCloser", "buffer", false, false, "2 sent in 100ms, 200"},
-		{"until the request's context ends", "Read", true, true, "1 sent in 20ms" + canceled},
-		{"although the request's context ends", "Read", true, false, "1 sent in 100ms" + canceled},
+		{"in Read, after a buffer in io.NopCloser", "buffer", false, false, "2 sent in 100ms, 200"},
+		{"in Read, until the request's context ends", "Read", true, true, "1 sent in 20ms" + canceled},
+		{"in Read, even after the request's context has ended", "Read", true, false, "1 sent in 100ms" + canceled},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -132,7 +132,7 @@ func TestDiscardOfABodyThatHangs(t *testing.T) {
 				time.AfterFunc(20*ms, func() { cancel(errReset) })
 			}
 			release := make(chan struct{})
-			var first context.Context // of the first attempt
+			var first context.Context // the context of the first attempt
 			hang := func() {
 				if tt.heeds {
 					<-first.Done()
@@ -170,19 +170,19 @@ func TestDiscardOfABodyOfAnHTTPTransport(t *testing.T) {
 	const head = "HTTP/1.1 503 Service Unavailable\r\n"
 	for _, tt := range []struct {
 		name, answer string
-		registered   func(*http.Request) io.Reader // the body of a protocol; nil: HTTP/1 and the answer
+		registered   func(*http.Request) io.Reader // returns the body of a registered protocol; nil: the answer comes over HTTP/1
 		edit         edit
 		took         time.Duration
 	}{
 		{"whole", head + "Content-Length: 5\r\n\r\nsorry", nil, nil, 0},
 		{"in chunks", head + "Transfer-Encoding: chunked\r\n\r\n5\r\nsorry\r\n0\r\n\r\n", nil, nil, 0},
-		{"longer than is read", head + "Content-Length: 100000\r\n\r\nsorry", nil, nil, 0},
-		{"without its rest", head + "Content-Length: 9\r\n\r\nsorry", nil, nil, 90 * ms},
-		{"without any of it", head + "Content-Length: 9\r\n\r\n", nil, nil, 90 * ms},
-		{"without its rest, in gzip", head + "Content-Encoding: gzip\r\nContent-Length: 9\r\n\r\nsorry", nil, nil, 90 * ms},
-		{"without its rest, under a StallTimeout", head + "Content-Length: 9\r\n\r\nsorry", nil,
+		{"longer than the Transport reads", head + "Content-Length: 100000\r\n\r\nsorry", nil, nil, 0},
+		{"the rest never arrives", head + "Content-Length: 9\r\n\r\nsorry", nil, nil, 90 * ms},
+		{"no byte arrives", head + "Content-Length: 9\r\n\r\n", nil, nil, 90 * ms},
+		{"the rest never arrives, in gzip", head + "Content-Encoding: gzip\r\nContent-Length: 9\r\n\r\nsorry", nil, nil, 90 * ms},
+		{"the rest never arrives, under a StallTimeout", head + "Content-Length: 9\r\n\r\nsorry", nil,
 			ofTransport(func(tr *retryhttp.Transport) { tr.StallTimeout = 20 * ms }), 20 * ms},
-		{"without its rest, with a Prepare", head + "Content-Length: 9\r\n\r\nsorry", nil,
+		{"the rest never arrives, with a Prepare", head + "Content-Length: 9\r\n\r\nsorry", nil,
 			ofTransport(func(tr *retryhttp.Transport) { tr.Prepare = func(*http.Request, int, error) error { return nil } }), 90 * ms},
 		{"a Check sets a body that hangs", head + "Content-Length: 5\r\n\r\nsorry", nil,
 			check(func(req *http.Request, resp *http.Response, err error) error {
@@ -198,8 +198,8 @@ func TestDiscardOfABodyOfAnHTTPTransport(t *testing.T) {
 					return retryhttp.Advice{}
 				}
 			}), 100 * ms},
-		{"a registered protocol's that waits for its context", "", func(req *http.Request) io.Reader { return stalled{req.Context()} }, nil, 90 * ms},
-		{"a registered protocol's that ignores its context", "", func(*http.Request) io.Reader {
+		{"a body of a registered protocol waits for its context", "", func(req *http.Request) io.Reader { return stalled{req.Context()} }, nil, 90 * ms},
+		{"a body of a registered protocol ignores its context", "", func(*http.Request) io.Reader {
 			return takes(time.Minute)
 		}, nil, time.Minute}, // a bound, as SECURITY.md says
 	} {
@@ -226,7 +226,7 @@ func TestDiscardOfABodyOfAnHTTPTransport(t *testing.T) {
 			_, err := tr.RoundTrip(request(t, "GET"))
 			require.ErrorIs(t, err, errReset)
 			assert.Equal(t, tt.took, waited)
-			time.Sleep(time.Hour) // of what still reads
+			time.Sleep(time.Hour) // until the goroutine that still reads has ended
 		})
 	}
 }
@@ -279,7 +279,7 @@ func TestDiscardOfAStreamThatNeverEnds(t *testing.T) {
 				}
 				w.WriteHeader(503)
 				_ = http.NewResponseController(w).Flush()
-				<-r.Context().Done() // the attempt's end cancels the stream, or closes the connection
+				<-r.Context().Done() // when the attempt ends, the stream is canceled or the connection closed
 			}, start)
 			req, err := http.NewRequestWithContext(t.Context(), "GET", server.URL, nil)
 			require.NoError(t, err)
@@ -338,6 +338,6 @@ func TestDiscardOfAConnection(t *testing.T) {
 	req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"chat"}}
 	_, err = retryhttp.Result(tr.RoundTrip(req))
 	require.ErrorContains(t, err, "no Sec-WebSocket-Accept")
-	open.Wait() // for all three
+	open.Wait() // until all three connections are closed
 	assert.Equal(t, 3, attempts)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// The body of a 101 Switching Protocols response is the connection, and can be
-// written to, and half closed if Base can do that.
+// The body of a 101 Switching Protocols response is the connection, so it can be written to. If the
+// body of Base has a CloseWrite, the caller can call it.
 func TestUpgradedBodyCanBeWritten(t *testing.T) {
 	conn := &connection{body: body{Reader: strings.NewReader("pong")}}
 	upgraded := func(conn io.ReadCloser) io.ReadCloser {
@@ -23,7 +23,7 @@ func TestUpgradedBodyCanBeWritten(t *testing.T) {
 	_, err := io.WriteString(rw.(io.Writer), "ping")
 	require.NoError(t, err)
 	assert.Equal(t, "ping", conn.String())
-	assert.NoError(t, rw.(interface{ CloseWrite() error }).CloseWrite(), "as that of net/http")
+	assert.NoError(t, rw.(interface{ CloseWrite() error }).CloseWrite(), "net/http has this method too")
 	assert.Equal(t, []bool{true, false}, []bool{conn.halfClosed, conn.closed()})
 	require.NoError(t, rw.Close())
 	assert.True(t, conn.closed())

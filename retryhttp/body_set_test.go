@@ -79,14 +79,14 @@ func TestSetBody(t *testing.T) {
 	}
 }
 
-// A stream that is longer than the limit, or that cannot be read, is an error.
-// No data is lost: the request can be sent once.
+// SetBody returns an error if a stream is longer than the limit or cannot be read. No data is lost,
+// and the request can still be sent once.
 func TestSetBodyThatIsTooLong(t *testing.T) {
 	boom := errors.New("boom")
 	tooLong := "the body cannot seek, and is longer than the limit of %d bytes"
 	for _, tt := range []struct {
 		name  string
-		end   error // of the body
+		end   error // the error at the end of the body
 		limit int64
 		text  string
 	}{
@@ -112,7 +112,7 @@ func TestSetBodyThatIsTooLong(t *testing.T) {
 	}
 	b := &body{Reader: strings.NewReader("data")}
 	require.NoError(t, retryhttp.SetBody(request(t, "PUT"), b, 4))
-	assert.True(t, b.closed(), "what has been read")
+	assert.True(t, b.closed(), "SetBody closes a body that it has read to its end")
 }
 
 // A RoundTripper may still read a body after it has returned. It must not read the bytes of the next
@@ -144,7 +144,8 @@ func TestBodyOfAnEarlierAttemptReadsNothing(t *testing.T) {
 	assert.EqualError(t, retryhttp.SetBody(req, seeker{strings.NewReader("0123456789"), -1}, 0), "retryhttp: cannot rewind the request body: connection reset by peer")
 }
 
-// A seeker says that it ends there. Below 0 it cannot be rewound.
+// A seeker says that its end is at the position end. If end is negative, the seeker cannot be
+// rewound.
 type seeker struct {
 	*strings.Reader
 	end int64

@@ -22,9 +22,9 @@ func TestStallTimeout(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		stall time.Duration
-		reads []time.Duration // how long each takes to bring a byte, or, below 0, none
-		last  error           // after them; nil: the body hangs until its context is done
-		pause time.Duration   // of the caller, before each Read
+		reads []time.Duration // how long each Read takes; negative: this Read returns no byte
+		last  error           // the result after these reads; nil: the body hangs until its context is done
+		pause time.Duration   // how long the caller waits before each Read
 		want  string
 		took  time.Duration
 		err   string
@@ -32,13 +32,13 @@ func TestStallTimeout(t *testing.T) {
 		{"in time", 10 * s, []time.Duration{9 * s, 9 * s}, io.EOF, 0, "xx", 18 * s, "EOF"},
 		{"a stall at once", 10 * s, nil, nil, 0, "", 10 * s, text},
 		{"a stall later", 10 * s, []time.Duration{9 * s}, nil, 0, "x", 19 * s, text},
-		{"a Read without a byte brings none", 10 * s, []time.Duration{9 * s, -6 * s, -3 * s}, nil, 0, "x", 19 * s, text},
+		{"a Read without a byte does not restart the timeout", 10 * s, []time.Duration{9 * s, -6 * s, -3 * s}, nil, 0, "x", 19 * s, text},
 		{"the time of the reader does not count", 10 * s, []time.Duration{s, s}, io.EOF, time.Hour, "xx", 3*time.Hour + 2*s, "EOF"},
 		{"another error", 10 * s, nil, errReset, 0, "", 0, errReset.Error()},
-		{"none", 0, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
-		{"less than none", -1, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
-		{"what comes late is whole", 10 * s, []time.Duration{-time.Minute}, io.EOF, 0, "", time.Minute, "EOF"},
-		{"a body that can be written is no connection", 10 * s, nil, nil, 0, "", 10 * s, text},
+		{"no timeout", 0, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
+		{"a negative timeout", -1, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
+		{"a body that ends after the timeout is complete", 10 * s, []time.Duration{-time.Minute}, io.EOF, 0, "", time.Minute, "EOF"},
+		{"a body with a method Write need not be a connection", 10 * s, nil, nil, 0, "", 10 * s, text},
 		{"a connection may be silent", 10 * s, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestStallTimeout(t *testing.T) {
 				switch tt.name {
 				case "a connection may be silent":
 					return responseWith(101, &connection{body: body{Reader: read}}), nil
-				case "a body that can be written is no connection":
+				case "a body with a method Write need not be a connection":
 					return responseWith(200, &connection{body: body{Reader: read}}), nil
 				}
 				return responseWith(200, read), nil

@@ -22,7 +22,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// The header of the request decides how many retries a handler has under a ceiling of 3.
+// The header Retry-Budget decides how many retries a handler has, up to a limit of 3.
 func TestBorrow(t *testing.T) {
 	handle := func(most int, lent []string, h http.HandlerFunc) []string {
 		req, rec := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
@@ -49,11 +49,11 @@ func TestBorrow(t *testing.T) {
 		})
 	}
 	handle(-1, nil, func(_ http.ResponseWriter, r *http.Request) {
-		assert.Equal(t, retry.ReasonBudget, spend(r.Context(), 9), "a ceiling below 1")
+		assert.Equal(t, retry.ReasonBudget, spend(r.Context(), 9), "a limit below 1")
 	})
 	assert.Equal(t, []string{"9"}, handle(math.MaxInt, []string{"18446744073709551617"}, func(_ http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, retry.ReasonExhausted, spend(r.Context(), 9))
-	}), "a ceiling above every count")
+	}), "a limit above every count")
 }
 
 // Two retries are lent to a handler. It makes one retry before it answers, and has none after
@@ -61,7 +61,7 @@ func TestBorrow(t *testing.T) {
 // the handler can do everything that the ResponseWriter of net/http can do.
 func TestReport(t *testing.T) {
 	up, err := url.Parse(serve(t, func(w http.ResponseWriter, r *http.Request) {
-		assert.Equal(t, []string{"0"}, r.Header["Retry-Budget"], "what the proxy has left, but one")
+		assert.Equal(t, []string{"0"}, r.Header["Retry-Budget"], "the proxy keeps one of its retries")
 		w.Header().Set("Retry-Budget-Spent", "7")
 	}).URL)
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestReport(t *testing.T) {
 		})
 	}
 	inTime := func(h http.Handler) http.Handler { return http.TimeoutHandler(h, time.Hour, "") }
-	times := func(h http.Handler) http.Handler { // the handler says when
+	times := func(h http.Handler) http.Handler { // the handler makes the timeout pass
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithCancel(r.Context())
 			answered := make(chan struct{})
@@ -103,7 +103,7 @@ func TestReport(t *testing.T) {
 			assert.NoError(t, http.NewResponseController(w).Flush())
 		}, 200},
 		{"io.Copy", as, as, func(w http.ResponseWriter, _ *http.Request) {
-			n, err := io.Copy(w, io.LimitReader(endless{}, 1<<20)) // a buffer of its own, or ReadFrom
+			n, err := io.Copy(w, io.LimitReader(endless{}, 1<<20)) // io.Copy uses its own buffer, or ReadFrom
 			assert.NoError(t, err)
 			assert.EqualValues(t, 1<<20, n)
 		}, 200},
@@ -116,7 +116,7 @@ func TestReport(t *testing.T) {
 			assert.ErrorIs(t, http.NewResponseController(w).Flush(), http.ErrNotSupported)
 		}, 200},
 		{"TimeoutHandler outside has no report", times, as, waits, 503},
-		{"two of them", twice, as, nothing, 200},
+		{"two BorrowBudget", twice, as, nothing, 200},
 	} {
 		for name, start := range protocols {
 			t.Run(name+" "+row.name, func(t *testing.T) {
@@ -145,8 +145,9 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A connection that was hijacked can be written. It has a report if the handler writes
-// 101 first, as some libraries for WebSocket do, and no retries after either.
+// A handler can write to a connection that it has hijacked. The client gets a report only if the
+// handler writes a 101 first, as some libraries for WebSocket do. After the hijack the handler has
+// no retries.
 func TestReportOfAConnectionThatWasHijacked(t *testing.T) {
 	for left, says101 := range map[int]bool{5: false, 4: true} {
 		s := serve(t, retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -174,7 +175,7 @@ func TestReportOfAConnectionThatWasHijacked(t *testing.T) {
 	}
 }
 
-// Over HTTP/2 no connection can be taken over, and the handler goes on with its retries.
+// Over HTTP/2 a Hijack fails, and the handler keeps its retries.
 func TestReportOfAHijackThatFails(t *testing.T) {
 	h := retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _, err := w.(http.Hijacker).Hijack()

@@ -25,7 +25,7 @@ func TestIdempotent(t *testing.T) {
 			assert.Equal(t, want, retryhttp.Idempotent(&http.Request{Method: method}), method)
 			for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 				assert.True(t, retryhttp.Idempotent(&http.Request{Method: method, Header: http.Header{key: {"k"}}}))
-				assert.True(t, retryhttp.Idempotent(&http.Request{Method: method, Header: http.Header{key: nil}}), "which is not sent")
+				assert.True(t, retryhttp.Idempotent(&http.Request{Method: method, Header: http.Header{key: nil}}), "a header without a value is not sent")
 			}
 			assert.Equal(t, want, retryhttp.Idempotent(&http.Request{Method: method, Header: http.Header{"Idempotency": {"k"}}}))
 		}
@@ -46,7 +46,7 @@ func verdict(failure error) string {
 	}
 }
 
-// The test covers every status, with an Idempotency-Key and without.
+// The test covers every status, with and without an Idempotency-Key.
 func TestCheckStatuses(t *testing.T) {
 	final := []int{501, 505, 506, 507, 508, 510, 511}
 	for name, key := range map[string]http.Header{
@@ -86,16 +86,16 @@ func TestConflictOfAKey(t *testing.T) {
 		steps []any
 		want  string
 	}{
-		{"until the first is done", "Idempotency-Key", nil, []any{errReset, 409, 409, 201}, "4 sent in 3s, 201"},
-		{"a key with X", "X-Idempotency-Key", nil, []any{errReset, 409, 201}, "3 sent in 2s, 201"},
-		{"as long as it asks to wait", "Idempotency-Key", nil, []any{errReset, asksToWait(409, 5), 201}, "3 sent in 6s, 201"},
-		{"for ever", "Idempotency-Key", nil, []any{errReset, 409}, "4 sent in 3s, 409: attempts exhausted after 4 attempts (3s waited): " + conflict + "; before that: " + reset},
-		{"the server says no", "Idempotency-Key", ofTransport(func(tr *retryhttp.Transport) { tr.Advise = retryhttp.VendorAdvice }),
+		{"a 409 until the first request is done", "Idempotency-Key", nil, []any{errReset, 409, 409, 201}, "4 sent in 3s, 201"},
+		{"a 409, and the key is in X-Idempotency-Key", "X-Idempotency-Key", nil, []any{errReset, 409, 201}, "3 sent in 2s, 201"},
+		{"a 409 with a Retry-After", "Idempotency-Key", nil, []any{errReset, asksToWait(409, 5), 201}, "3 sent in 6s, 201"},
+		{"a 409 for each retry", "Idempotency-Key", nil, []any{errReset, 409}, "4 sent in 3s, 409: attempts exhausted after 4 attempts (3s waited): " + conflict + "; before that: " + reset},
+		{"a 409 with Stripe-Should-Retry: false", "Idempotency-Key", ofTransport(func(tr *retryhttp.Transport) { tr.Advise = retryhttp.VendorAdvice }),
 			[]any{errReset, response(409, "Stripe-Should-Retry", "false")}, "2 sent in 1s, 409: permanent error after 2 attempts (1s waited): " + conflict + "; before that: " + reset},
-		{"an Idempotent that refuses", "Idempotency-Key", idempotent(false), []any{409, 201},
+		{"a 409, and Idempotent returns false", "Idempotency-Key", idempotent(false), []any{409, 201},
 			"1 sent, 409: not retryable after 1 attempt (the server may have processed this POST; see retryhttp.Transport.Idempotent): " + conflict},
-		{"no key", "X", nil, []any{409, 201}, "1 sent, 409: permanent error after 1 attempt: " + conflict},
-		{"a key that has had another body", "Idempotency-Key", nil, []any{422, 201}, "1 sent, 422: permanent error after 1 attempt: 422 Unprocessable Entity"},
+		{"a 409, and no key", "X", nil, []any{409, 201}, "1 sent, 409: permanent error after 1 attempt: " + conflict},
+		{"a 422: the key was sent with another body before", "Idempotency-Key", nil, []any{422, 201}, "1 sent, 422: permanent error after 1 attempt: 422 Unprocessable Entity"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			tr, req := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Second)}}, request(t, "POST")
@@ -117,9 +117,9 @@ func TestCheckErrors(t *testing.T) {
 		{"the end of a context that is not the request's", context.DeadlineExceeded, again},
 		{"DNS: server misbehaving", &net.DNSError{IsTemporary: true}, again},
 		{"DNS: not found", &net.OpError{Op: "dial", Err: &net.DNSError{IsNotFound: true}}, again},
-		{"DNS: not found, marked", retry.Permanent(&net.DNSError{IsNotFound: true}), permanent},
+		{"DNS: not found, Permanent", retry.Permanent(&net.DNSError{IsNotFound: true}), permanent},
 		{"scheme", errors.New(`unsupported protocol scheme "ftp"`), permanent},
-		{"marked by the RoundTripper", &url.Error{Err: retry.Permanent(errors.New("boom"))}, permanent},
+		{"a Permanent error of the RoundTripper", &url.Error{Err: retry.Permanent(errors.New("boom"))}, permanent},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := retryhttp.Check(&http.Request{}, nil, tt.err)
@@ -129,7 +129,7 @@ func TestCheckErrors(t *testing.T) {
 	}
 }
 
-// The text names the request and contains nothing that may be secret.
+// The text names the request, but contains no part of the URL that may be secret.
 func TestStatusError(t *testing.T) {
 	for _, tt := range []struct{ method, url, want string }{
 		{"GET", "http://example.test/orders/17", "retryhttp: GET http://example.test/orders/17: 503 Service Unavailable"},

@@ -17,8 +17,8 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// RequestOf returns the request in OnEvent and in Wait, also after a refused dial. It returns nil
-// below the Transport.
+// RequestOf returns the request in OnEvent and in Wait, even if no connection could be made. Below
+// the Transport it returns nil.
 func TestRequestOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
@@ -34,7 +34,7 @@ func TestRequestOf(t *testing.T) {
 				Wait: func(ctx context.Context, d time.Duration) (time.Duration, error) {
 					note(ctx)
 					assert.Equal(t, time.Second, d)
-					return 0, nil // it may return early
+					return 0, nil // a Wait may return early
 				},
 			}
 		}
@@ -43,7 +43,7 @@ func TestRequestOf(t *testing.T) {
 		req := request(t, "GET").WithContext(context.WithValue(t.Context(), key{}, "here"))
 		_, err := (&retryhttp.Transport{Policy: notes(&outer), Base: base}).RoundTrip(req)
 		require.Error(t, err)
-		assert.True(t, slices.Equal(slices.Repeat([]*http.Request{req}, 7), outer), "2 x 2 for the attempts, 1 between them and the wait, 1 at the end")
+		assert.True(t, slices.Equal(slices.Repeat([]*http.Request{req}, 7), outer), "two events for each of two attempts, RetryScheduled, the Wait, and CallFinished")
 		require.Len(t, base.sent, 2)
 		assert.True(t, slices.Equal(slices.Concat(slices.Repeat(base.sent[:1], 7), slices.Repeat(base.sent[1:], 7)), inner))
 		assert.Nil(t, retryhttp.RequestOf(lowest.sent[0].Context()))
@@ -62,7 +62,7 @@ func TestRequestOf(t *testing.T) {
 		send(t, tr, request(t, "GET").WithContext(retryhttp.WithPolicy(t.Context(), ours)))
 		assert.Equal(t, []bool{true}, hedged)
 		assert.Equal(t, 1, told.count(), "the policy of WithPolicy is not for that request")
-		assert.Nil(t, retryhttp.RequestOf(told.sent[0].Context()), "the context of another attempt")
+		assert.Nil(t, retryhttp.RequestOf(told.sent[0].Context()), "this context is the context of another attempt")
 		assert.False(t, retryhttp.Hedged(told.sent[0].Context()))
 	})
 }
@@ -78,12 +78,12 @@ func TestWithPolicy(t *testing.T) {
 		name   string
 		policy retry.Policy
 		inner  int   // attempts of the Transport below
-		want   []int // requests, what is left of our Budget, our events
+		want   []int // the number of requests, what is left in the Transport's Budget, the number of events
 	}{
 		{"more attempts", retry.Policy{MaxAttempts: 7}, 1, []int{7, 10, 0}},
 		{"the zero Policy", retry.Policy{}, 1, []int{1, 10, 0}},
-		{"for the outer of two Transports", retry.Policy{MaxAttempts: 2}, 3, []int{6, 10, 0}},
-		{"the Transport's, changed", patient, 1, []int{2, 9, 6}},
+		{"two Transports: only the outer one uses it", retry.Policy{MaxAttempts: 2}, 3, []int{6, 10, 0}},
+		{"a changed copy of the Transport's policy", patient, 1, []int{2, 9, 6}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			base := script(503)
@@ -117,12 +117,12 @@ func TestWhoseAttemptIsIt(t *testing.T) {
 		in   func(*retryhttp.Transport, fetch, string)
 		url  string
 	}{
-		{"in Prepare", inPrepare, "http://token.test/"},
-		{"in Prepare, of the same URL", inPrepare, "http://example.test/"},
-		{"in Base", inBase, "http://token.test/"},
-		{"in Base, of the same host", inBase, "http://example.test/token"},
-		{"in Base, of the same path with a query", inBase, "http://example.test/?token"},
-		{"in Base, by another scheme", inBase, "https://example.test/"},
+		{"sent in Prepare", inPrepare, "http://token.test/"},
+		{"sent in Prepare, to the same URL", inPrepare, "http://example.test/"},
+		{"sent in Base", inBase, "http://token.test/"},
+		{"sent in Base, to the same host", inBase, "http://example.test/token"},
+		{"sent in Base, to the same path with a query", inBase, "http://example.test/?token"},
+		{"sent in Base, with another scheme", inBase, "https://example.test/"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			closed, told, advised := 0, []bool{}, 0
@@ -181,9 +181,9 @@ func TestWhoseAttemptIsIt(t *testing.T) {
 		send(t, tr)
 		assert.Equal(t, 2, base.count(), "Advise was asked")
 	})
-	bubble(t, "a lease of a token is its own", func(t *testing.T) {
+	bubble(t, "a request for a token keeps a retry, although the attempt is sent once", func(t *testing.T) {
 		tokens := script(200)
-		tr := &retryhttp.Transport{Base: script(200)} // which sends once, and would lend all
+		tr := &retryhttp.Transport{Base: script(200)} // it sends once, so its own request would lend all retries
 		inPrepare(tr, func(ctx context.Context, method, url string) error {
 			req, err := http.NewRequestWithContext(ctx, method, url, nil)
 			send(t, retryhttp.LendBudget(tokens, 9), req)

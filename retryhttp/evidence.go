@@ -24,12 +24,12 @@ type evidence struct {
 	again atomic.Bool  // a second header was written before the answer to the first one
 }
 
-// The values of evidence.got. There is one field for both facts, because each request allocates an
-// exchange, which contains the evidence.
+// The values of evidence.got. One field says whether there was a connection and whether it spoke
+// HTTP/1, because each request allocates an exchange, which contains the evidence.
 const (
 	gotNone  int32 = iota
-	gotConn        // a connection
-	gotHTTP1       // a connection, and one that speaks HTTP/1 over TLS
+	gotConn        // any other connection
+	gotHTTP1       // a connection that speaks HTTP/1 over TLS
 )
 
 func (e *evidence) trace() *httptrace.ClientTrace {
@@ -83,8 +83,8 @@ var errAgain = errors.New(
 // noConnection reports whether err says that there was no connection to the server or to its proxy.
 // The error is the only evidence for most idempotent requests, because they are not traced. If err
 // joins the errors of several requests, noConnection returns true only if it is true for each of
-// them. The error of a Transport below contains only the error of its last attempt, so it is no
-// evidence if there were several attempts.
+// them. The error of a Transport below contains only the error of its last attempt. So if that
+// Transport made several attempts, its error proves nothing.
 func noConnection(err error) bool {
 	switch e := err.(type) {
 	case *net.DNSError:

@@ -29,8 +29,8 @@ import (
 
 const threeTimes, once = "3 attempts_exhausted", "1 not_retryable"
 
-// post sends a POST without a key, with a body that can be sent again. It
-// returns the number of attempts and the reason, and the error.
+// post sends a POST that has no key and has a body that can be sent again. It returns a text with
+// the number of attempts and the Reason, and also returns the error.
 func post(t *testing.T, base http.RoundTripper, url string, timeout time.Duration) (string, error) {
 	var seen events
 	tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{
@@ -56,9 +56,8 @@ func (c resetConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A POST is retried if there was no connection, because nothing can have left
-// the machine. If there was a connection, the same errors mean that the server
-// may have processed the request.
+// A POST is retried if there was no connection, because then no byte of it was sent. After the same
+// errors on a connection, the server may have processed the request.
 func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 	type dial = func(context.Context, string, string) (net.Conn, error)
 	answers := func(answer string) dial {
@@ -85,11 +84,11 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 	for _, tt := range []struct {
 		name, scheme string
 		dial         dial
-		timeout      time.Duration // of an attempt
+		timeout      time.Duration // the AttemptTimeout
 		want         string
 	}{
 		{"refused", "http", fails(syscall.ECONNREFUSED, 0), 0, threeTimes},
-		{"DNS, for now", "http", fails(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}}, 0), 0, threeTimes},
+		{"a temporary DNS error", "http", fails(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}}, 0), 0, threeTimes},
 		{"closed in the TLS handshake", "https", closes, 0, threeTimes},
 		{"reset in the TLS handshake", "https", resets(closes), 0, threeTimes},
 		{"a TLS handshake that takes too long", "https", hangs, 0, threeTimes},
@@ -101,18 +100,19 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 		{"reset after the request", "http", resets(answers("")), 0, once},
 		{"503", "http", answers("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"), 0, once},
 		{"no answer", "http", hangs, 0, once},
-		{"AttemptTimeout, while the request is under way", "http", hangs, time.Second, once},
+		{"AttemptTimeout, while the request is in flight", "http", hangs, time.Second, once},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			base := &http.Transport{TLSHandshakeTimeout: time.Minute, ResponseHeaderTimeout: time.Minute, DialContext: tt.dial}
 			got, err := post(t, base, tt.scheme+"://example.test/", tt.timeout)
 			assert.Equal(t, tt.want, got, "%v", err)
-			time.Sleep(time.Minute) // until dials and handshakes end
+			time.Sleep(time.Minute) // in this time, dials and handshakes end
 		})
 	}
 }
 
-// traced calls the hooks of a request's trace that reports names, in that order.
+// traced returns a RoundTripper that calls hooks of the request's trace. reports names the hooks,
+// in their order.
 func traced(reports string, next roundTrip) roundTrip {
 	return func(req *http.Request) (*http.Response, error) {
 		trace := httptrace.ContextClientTrace(req.Context())
@@ -128,9 +128,9 @@ func traced(reports string, next roundTrip) roundTrip {
 	}
 }
 
-// If a Base reports nothing, everything may have been sent, whatever its error
-// says. If it reports a connection, nothing has been sent until it reports a
-// header, unless the attempt was canceled.
+// If a Base reports nothing, the request may have been sent, whatever the error says. If a Base
+// reports that it asks for a connection, the request counts as sent only after Base reports a
+// header. If Base has a connection and the attempt is canceled, the request also counts as sent.
 func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 	for name, tt := range map[string]struct {
 		reports  string
@@ -138,17 +138,17 @@ func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 		err      error // nil: refused
 		want     string
 	}{
-		"nothing":                               {"", false, nil, once},
-		"that it asks for a connection":         {"asks", false, nil, threeTimes},
-		"that it got one, and wrote nothing":    {"asks got", false, nil, threeTimes},
-		"the same, and was then canceled":       {"asks got", true, nil, once}, // http.Transport may still be writing
-		"the same, in a time of its own":        {"asks got", false, fmt.Errorf("inner: %w", context.DeadlineExceeded), once},
-		"the same, in a context of its own":     {"asks got", false, fmt.Errorf("inner: %w", context.Canceled), once},
-		"the same, until its Cancel":            {"asks got", false, errors.New("net/http: request canceled"), once},
-		"a time that ended before it got one":   {"asks", false, os.ErrDeadlineExceeded, threeTimes},
-		"that it wrote the header":              {"asks got wrote", false, nil, once},
-		"the same, and then that it asks again": {"asks got wrote asks", false, nil, once},
-		"that it asks, and was then canceled":   {"asks", true, nil, threeTimes},
+		"nothing":                                                   {"", false, nil, once},
+		"that it asks for a connection":                             {"asks", false, nil, threeTimes},
+		"that it got one, and wrote nothing":                        {"asks got", false, nil, threeTimes},
+		"that it got one, and was then canceled":                    {"asks got", true, nil, once}, // http.Transport may still be writing
+		"that it got one, and then a timeout of its own":            {"asks got", false, fmt.Errorf("inner: %w", context.DeadlineExceeded), once},
+		"that it got one, and then the end of a context of its own": {"asks got", false, fmt.Errorf("inner: %w", context.Canceled), once},
+		"that it got one, until its Cancel":                         {"asks got", false, errors.New("net/http: request canceled"), once},
+		"that it asks, and then a timeout of its own":               {"asks", false, os.ErrDeadlineExceeded, threeTimes},
+		"that it wrote the header":                                  {"asks got wrote", false, nil, once},
+		"that it wrote the header, and asks again":                  {"asks got wrote asks", false, nil, once},
+		"that it asks, and was then canceled":                       {"asks", true, nil, threeTimes},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			got, err := post(t, traced(tt.reports, func(req *http.Request) (*http.Response, error) {
@@ -162,7 +162,7 @@ func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 		})
 	}
 	got, err := post(t, traced("asks", func(*http.Request) (*http.Response, error) { return response(200), errReset }), "http://example.test/", 0)
-	assert.Equal(t, once, got, "a response beside its error: %v", err)
+	assert.Equal(t, once, got, "a response together with an error: %v", err)
 }
 
 // The test pins the errors of net/http for HTTP/2 in this version of Go. A request is repeated either
@@ -199,9 +199,8 @@ func TestHTTP2Refusals(t *testing.T) {
 		})
 	}
 
-	// http.Transport repeats such a request itself. Its error gets here only
-	// after six attempts and a minute, or in the text that says why it cannot
-	// repeat the request.
+	// http.Transport repeats such a request itself. Its error reaches this package only after six
+	// attempts and a minute, or as a text that says why the request cannot be repeated.
 	req, err := http.NewRequestWithContext(t.Context(), "POST", "http://example.test/", io.MultiReader(strings.NewReader("data")))
 	require.NoError(t, err)
 	_, err = http2Server(t, func(c h2conn, _ uint32) { c.goAway(0, 0x0) }).RoundTrip(req)
@@ -210,15 +209,15 @@ func TestHTTP2Refusals(t *testing.T) {
 
 const orderlyGoAway = "http2: Transport received Server's graceful shutdown GOAWAY"
 
-// A refusal counts if Base reports it by one of these errors, and only if the error is
-// about this request. A status that refuses a request also counts under a Check that
-// retries the status.
+// The answers are listed by how often a POST is sent. It is sent once if the answer does not show
+// that the server refused this request. It is sent twice if the answer shows a refusal. A status
+// shows a refusal too, but only a Check can retry it.
 func TestRefusals(t *testing.T) {
 	goAway, reset := errors.New(orderlyGoAway), asStreamError{Code: 0x7}
 	for sent, answers := range [][]any{1: {
 		asStreamError{Code: 0x8},
 		errors.New("stream error: stream ID 3; CANCEL; received from peer"),
-		errors.New("http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=\"\""), // after this stream
+		errors.New("http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=\"\""), // may be about an earlier stream
 		fmt.Errorf("EOF (the first time: %s)", orderlyGoAway),
 		errors.Join(goAway, io.EOF), // two errors
 		errors.Join(reset, io.EOF),
@@ -226,7 +225,7 @@ func TestRefusals(t *testing.T) {
 	}, 2: {
 		reset,
 		fmt.Errorf("base: %w", reset),
-		errors.New("stream error: stream ID 3; REFUSED_STREAM; received from peer"), // golang.org/x/net/http2, whose type has no such method
+		errors.New("stream error: stream ID 3; REFUSED_STREAM; received from peer"), // the type in golang.org/x/net/http2 has no method As
 		goAway,
 		&url.Error{Op: "Post", Err: goAway},
 		errors.New("http2: Transport received GOAWAY from server ErrCode:ENHANCE_YOUR_CALM"),
@@ -259,12 +258,12 @@ func (e asStreamError) As(target any) bool {
 	return true
 }
 
-// http2Server returns a Base whose connections are pipes, each to a server that speaks just
-// enough HTTP/2 to misbehave.
+// http2Server returns a Base whose connections are pipes. At the other end of each pipe, serve
+// answers HTTP/2 requests with any frames, even wrong ones.
 func http2Server(t *testing.T, serve func(c h2conn, stream uint32)) *http.Transport {
 	base := &http.Transport{Protocols: new(http.Protocols), DialContext: func(context.Context, string, string) (net.Conn, error) {
 		client, conn := net.Pipe()
-		c := make(h2conn, 9)    // so that the server reads what comes meanwhile
+		c := make(h2conn, 9)    // buffered, so that the server goes on reading while it writes
 		c.frame(0x4, 0, 0, nil) // SETTINGS
 		go func() {
 			defer conn.Close()
@@ -284,7 +283,7 @@ func http2Server(t *testing.T, serve func(c h2conn, stream uint32)) *http.Transp
 				if err != nil {
 					return
 				}
-				if kind == 0x1 { // HEADERS
+				if kind == 0x1 { // a HEADERS frame
 					serve(c, stream)
 				}
 			}
@@ -329,9 +328,9 @@ func (c h2conn) answer(stream uint32) { c.frame(0x1, 0x5, stream, []byte{0x88}) 
 
 func (c h2conn) close() { c <- nil }
 
-// A request that Prepare sends in the context of a POST is no evidence of the POST. A token server
-// that cannot be reached does not show that the POST was not sent, and a token server that answers
-// does not show that it was sent.
+// A request that Prepare sends in the context of a POST proves nothing about the POST. A token
+// server that cannot be reached does not show that the POST was not sent, and a token server that
+// answers does not show that it was sent.
 func TestEvidenceIsAboutTheRequestAlone(t *testing.T) {
 	refused := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, errReset }}
 	answers := piped(1, func(conn net.Conn, _ *http.Request) {
@@ -343,7 +342,7 @@ func TestEvidenceIsAboutTheRequestAlone(t *testing.T) {
 		base   http.RoundTripper
 		sent   int
 	}{
-		{"the token server is down, and Base says nothing of its connections", refused, script(errReset), 1},
+		{"the token server is down, and Base does not report its connections", refused, script(errReset), 1},
 		{"the token server answers, and Base has no connection", answers, refused, 2},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {

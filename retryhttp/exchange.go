@@ -51,7 +51,7 @@ type exchange struct {
 
 	// These fields are set before the first attempt, by RoundTrip or fetch, by run and by loopPolicy.
 	t      *Transport
-	req    *http.Request // the caller's
+	req    *http.Request // the caller's request
 	policy *retry.Policy // the policy of WithPolicy, or else the Policy of the Transport
 	checks CheckFunc     // the Check of the Transport; in fetch (resume.go), a function around it
 	gate   *passage      // the passage through the Gate; nil: no attempt is held back
@@ -79,8 +79,8 @@ type exchange struct {
 	first attempt // memory for the first attempt, because most exchanges make only one
 }
 
-// run calls fn for each attempt that the loop makes. fn is the method attempt, or for the missing
-// bytes of a download a function around this method.
+// run calls fn for each attempt that the loop makes. fn is the method attempt. If a download
+// fetches missing bytes, fn is a function that calls this method.
 func (x *exchange) run(fn func(context.Context) error) error {
 	x.Context = x.req.Context()
 	return x.complete(retry.Do(x, x.loopPolicy(), fn))
@@ -111,7 +111,7 @@ func (x *exchange) cannotRepeat() error {
 	case x.hasBody() && x.req.GetBody == nil:
 		return errNoGetBody
 	case x.req.Trailer != nil:
-		// Reading the body may write to this map. All attempts share the map, and the body of an
+		// Reading the body may write to the map Trailer. All attempts share this map, and the body of an
 		// attempt that has ended may still be read.
 		return errTrailer
 	default:

@@ -22,7 +22,8 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// If an earlier attempt may have caused a last 4xx, Before is the error of the earlier attempt.
+// If the last answer is a 4xx, and an earlier attempt may have caused it, Before is the error of
+// that attempt.
 func TestAnswerThatIsLost(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	half := func() *http.Response { return responseWith(200, breaks("sto", io.ErrUnexpectedEOF)) }
@@ -49,17 +50,17 @@ func TestAnswerThatIsLost(t *testing.T) {
 		name  string
 		edit  edit
 		steps []any
-		want  string // the Before; "": nil
+		want  string // the text of Before; "": Before is nil
 	}{
 		{"a reset", nil, []any{errReset, 412}, "connection reset by peer"},
 		{"503", nil, []any{503, 412}, "503 Service Unavailable"},
 		{"504, and then a reset", nil, []any{504, errReset, 412}, "connection reset by peer"},
 		{"a reset, and then a 503", nil, []any{errReset, 503, 412}, "connection reset by peer"},
-		{"408 of a server that ended the work of its handler", nil, []any{408, 412}, "408 Request Timeout"},
+		{"408 of a server that timed out its handler", nil, []any{408, 412}, "408 Request Timeout"},
 		{"two answers", nil, []any{503, 504, 412}, "504 Gateway Timeout"},
 		{"a reset, and then a 429", nil, []any{errReset, 429, 412}, "connection reset by peer"},
-		{"429 is the last", nil, []any{errReset, 429}, "connection reset by peer"},
-		{"404, as of a DELETE", nil, []any{errReset, 404}, "connection reset by peer"},
+		{"a reset, and then a last 429", nil, []any{errReset, 429}, "connection reset by peer"},
+		{"a reset, and then a 404, as after a DELETE", nil, []any{errReset, 404}, "connection reset by peer"},
 		{"AttemptTimeout", policy(retry.Policy{MaxAttempts: 4, AttemptTimeout: time.Second}), []any{reply{after: time.Hour, status: 200}, 412}, "retryhttp: no response within AttemptTimeout (1s)"},
 		{"half an answer", check(retryhttp.WholeBody(nil, 99)), []any{half(), 412}, "retryhttp: the body of the response broke off: unexpected EOF"},
 		{"an answer that Check refuses", check(func(req *http.Request, resp *http.Response, err error) error {
@@ -74,10 +75,10 @@ func TestAnswerThatIsLost(t *testing.T) {
 			*req = *req.WithContext(ctx)
 		}), []any{errReset, asksToWait(429, 59), asksToWait(429, 59)}, "connection reset by peer"},
 
-		{"of a Transport below", below, []any{errReset, 412}, "connection reset by peer"},
-		{"of a Transport below, and then a 429", below, []any{errReset, 429, 429, 429, 412}, "connection reset by peer"},
+		{"a Transport below loses the answer", below, []any{errReset, 412}, "connection reset by peer"},
+		{"a Transport below loses the answer, and then gets a 429", below, []any{errReset, 429, 429, 429, 412}, "connection reset by peer"},
 
-		{"of a Transport below, and then no connection", below, []any{errReset, refused, refused, refused, 412}, "attempts exhausted after 4 attempts: dial tcp: connection refused"},
+		{"a Transport below loses the answer, and then gets no connection", below, []any{errReset, refused, refused, refused, 412}, "attempts exhausted after 4 attempts: dial tcp: connection refused"},
 		{"a reset of one server and no connection to another", nil, []any{errors.Join(errReset, refused), 412}, "connection reset by peer"},
 
 		{"a connection that was refused", nil, []any{refused, 412}, ""},
@@ -88,12 +89,12 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"no address, by a DialContext that looks it up", nil, []any{&net.DNSError{Err: "no such host", IsNotFound: true}, 412}, ""},
 		{"an Enter of a Transport below that sends nothing", closed, []any{412}, ""},
 		{"no connection for a Transport below that sends once", once, []any{refused, 412}, ""},
-		{"a first attempt of a Transport below", below, []any{412}, ""},
+		{"a Transport below makes one attempt", below, []any{412}, ""},
 		{"429", nil, []any{429, 412}, ""},
 		{"401 of an expired token", check(failing), []any{401, 403}, ""},
 		{"the first attempt", nil, []any{412}, ""},
 		{"a last 503", nil, []any{errReset, 503}, ""},
-		{"a POST, which is sent again because it was not done", ofRequest(func(req *http.Request) { req.Method = "POST" }), []any{429, 412}, ""},
+		{"a POST, which is sent again because the server refused it", ofRequest(func(req *http.Request) { req.Method = "POST" }), []any{429, 412}, ""},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			tr, req := &retryhttp.Transport{Base: script(tt.steps...), Policy: retry.Policy{MaxAttempts: 4}}, request(t, "PUT")
@@ -108,10 +109,10 @@ func TestAnswerThatIsLost(t *testing.T) {
 			}
 			require.ErrorContains(t, e.Before, tt.want)
 			assert.ErrorContains(t, err, "; before that: ")
-			assert.False(t, errors.Is(err, errReset), "it does not decide anything")
+			assert.False(t, errors.Is(err, errReset), "errors.Is does not find Before")
 		})
 	}
-	bubble(t, "a Transport below sends a POST twice, and its 429 does not say that nothing was done", func(t *testing.T) {
+	bubble(t, "a Transport below sends a POST twice, so a 429 does not prove that nothing was processed", func(t *testing.T) {
 		base := script(errReset, 429)
 		inner := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}, Idempotent: func(*http.Request) bool { return true }}
 		resp := send(t, &retryhttp.Transport{Base: inner, Policy: retry.Policy{MaxAttempts: 4}}, request(t, "POST"))
@@ -122,15 +123,15 @@ func TestAnswerThatIsLost(t *testing.T) {
 
 var errNoAnswer = errors.New("no answer")
 
-// net/http itself sends a request with a key again if a connection that it has kept breaks. That
-// is part of one attempt, and its first answer is lost all the same.
+// net/http itself repeats a request with an idempotency key if an idle connection breaks. The
+// repeat is part of the same attempt, and the answer to the first request is lost.
 func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
 	const again = "net/http has repeated the request, because its idle connection broke"
 	for _, tt := range []struct {
 		name, method string
 		header       http.Header
 		protocol     string
-		sent         int // by net/http, in the last attempt
+		sent         int // how often net/http sends the request in the last attempt
 		want         string
 	}{
 		{"PUT with a key", "PUT", http.Header{"Idempotency-Key": {"k"}}, "HTTP/1", 2, again},
@@ -147,7 +148,7 @@ func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
 					switch {
 					case r.Method == "GET":
 					case asked.Add(1) == 1 && breaks:
-						panic(http.ErrAbortHandler) // it is done, and nobody learns of it
+						panic(http.ErrAbortHandler) // the request is processed, and its answer is lost
 					default:
 						w.WriteHeader(412)
 					}
@@ -155,7 +156,7 @@ func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
 				base := server.Client().Transport
 				req := request(t, "GET")
 				req.URL, _ = url.Parse(server.URL)
-				textOf(t, send(t, base, req)) // so that there is a connection
+				textOf(t, send(t, base, req)) // leaves an idle connection
 				tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}
 				req.Method, req.Header = tt.method, tt.header.Clone()
 				var e *retry.Error
@@ -187,7 +188,8 @@ func http1Then2(s *httptest.Server) {
 	http2(s)
 }
 
-// A request that is sent again after an answer, or at the same time, is not a repeat by net/http.
+// If a Transport below sends a request again after an answer, or a Hedge sends it twice, this is
+// not a repeat by net/http.
 func TestAnswersThatAreNotLost(t *testing.T) {
 	inner := func(base http.RoundTripper) http.RoundTripper {
 		return &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}
@@ -205,11 +207,11 @@ func TestAnswersThatAreNotLost(t *testing.T) {
 		name, method string
 		below        func(http.RoundTripper) http.RoundTripper
 		answers      []int
-		both         bool // an answer comes once all requests are there
+		both         bool // the server answers when all requests have arrived
 		attempts     int
 	}{
 		{"a Transport below, POST", "POST", inner, []int{429, 412}, false, 1},
-		{"a Transport below, whose Check accepts the last", "POST", accepts, []int{429, 412}, false, 1},
+		{"a Transport below, whose Check accepts the last answer", "POST", accepts, []int{429, 412}, false, 1},
 		{"a Transport below, POST, which is sent again", "POST", inner, []int{429, 429, 412}, false, 2},
 		{"a Hedge below, GET with a key", "GET", hedge, []int{404, 404}, true, 1},
 		{"a Hedge below, HEAD with a key", "HEAD", hedge, []int{404, 404}, true, 1},

@@ -6,14 +6,14 @@ import (
 	"github.com/goretry/retry"
 )
 
-// TargetBudget returns the Budget of a request where the user has set none.
+// TargetBudget returns the Budget of a request whose user has set no Budget.
 func (t *Transport) TargetBudget(req *http.Request) *retry.Budget {
 	b, done := t.budgetOf(&retry.Policy{}, req)
 	done()
 	return b
 }
 
-// TargetBudget returns the Budget of a request where the user has set none.
+// TargetBudget returns the Budget of a request whose user has set no Budget.
 func (h *Hedge) TargetBudget(req *http.Request) *retry.Budget {
 	b, done := h.budgetOf(req)
 	done()

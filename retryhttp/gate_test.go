@@ -51,9 +51,9 @@ func TestGateCloses(t *testing.T) {
 		tr              *retryhttp.Transport
 		status, seconds int
 		first, second   edit
-		held            time.Duration // the second request, at least; 0: not at all
+		held            time.Duration // how long the second request is held at least; 0: it is not held
 	}{
-		{"429 that does not say how long", nil, 429, 0, nil, nil, 0},
+		{"429 without a Retry-After", nil, 429, 0, nil, nil, 0},
 		{"403 with a wait", nil, 403, 10, nil, nil, 10 * s},
 		{"413 with a wait", nil, 413, 10, nil, nil, 0},
 		{"503", nil, 503, 10, nil, nil, 0},
@@ -64,17 +64,17 @@ func TestGateCloses(t *testing.T) {
 		{"a wait of 10 ms", checks(retry.After(10*ms, errReset)), 429, 0, nil, nil, 10 * ms},
 		{"a 429 that Check takes for a success", checks(nil), 429, 10, nil, nil, 0},
 
-		{"a day", nil, 429, 86400, nil, nil, time.Minute},
-		{"a day, Max below 0", with(&retryhttp.Gate{Max: -1}), 429, 86400, nil, nil, time.Minute},
-		{"a day, Max", with(&retryhttp.Gate{Max: 5 * s}), 429, 86400, nil, nil, 5 * s},
-		{"shorter than Max", with(&retryhttp.Gate{Max: time.Hour}), 429, 10, nil, nil, 10 * s},
+		{"a Retry-After of a day", nil, 429, 86400, nil, nil, time.Minute},
+		{"a Retry-After of a day, and a Max below 0", with(&retryhttp.Gate{Max: -1}), 429, 86400, nil, nil, time.Minute},
+		{"a Retry-After of a day, and a Max of 5s", with(&retryhttp.Gate{Max: 5 * s}), 429, 86400, nil, nil, 5 * s},
+		{"a Retry-After shorter than Max", with(&retryhttp.Gate{Max: time.Hour}), 429, 10, nil, nil, 10 * s},
 
 		{"another path", nil, 429, 10, nil, to("http://EXAMPLE.test/x?y"), 10 * s},
 		{"another host", nil, 429, 10, nil, to("http://other.test/"), 0},
 		{"another port", nil, 429, 10, nil, to("http://example.test:8080/"), 0},
 		{"another scheme", nil, 429, 10, nil, to("https://example.test/"), 0},
 		{"another Host at the same address", nil, 429, 10, host("mallory.test"), host("alice.test"), 0},
-		{"no Host but that of the URL", nil, 429, 10, nil, host(""), 10 * s},
+		{"no Host, so the host of the URL counts", nil, 429, 10, nil, host(""), 10 * s},
 		{"the same token", nil, 429, 10, header("Authorization", "a"), header("Authorization", "a"), 10 * s},
 		{"another token", nil, 429, 10, header("Authorization", "a"), header("Authorization", "b"), 0},
 		{"no token", nil, 429, 10, header("Authorization", "a"), nil, 0},
@@ -83,12 +83,12 @@ func TestGateCloses(t *testing.T) {
 		{"another API key of Azure", nil, 429, 10, header("Ocp-Apim-Subscription-Key", "a"), header("Ocp-Apim-Subscription-Key", "b"), 0},
 		{"another API key", nil, 429, 10, header("X-Api-Key", "a"), header("X-Api-Key", "b"), 0},
 		{"another key of Azure", nil, 429, 10, header("Api-Key", "a"), header("Api-Key", "b"), 0},
-		{"the longest name that is kept", nil, 429, 10, to("http://" + longest + "/"), to("http://" + longest + "/"), 10 * s},
+		{"the longest name that is stored", nil, 429, 10, to("http://" + longest + "/"), to("http://" + longest + "/"), 10 * s},
 		{"a longer name", nil, 429, 10, to("http://" + longest + "x/"), to("http://" + longest + "x/"), 0},
 		{"a longer Host", nil, 429, 10, host(longest + "x"), host(longest + "x"), 0},
 		{"a longer scheme", nil, 429, 10, ofRequest(func(req *http.Request) { req.URL.Scheme = longest }), ofRequest(func(req *http.Request) { req.URL.Scheme = longest }), 0},
 		{"no URL", nil, 429, 10, nil, ofRequest(func(req *http.Request) { req.URL = nil }), 0},
-		{"a Key of its own", with(&retryhttp.Gate{Key: func(*http.Request) string { return "k" }}), 429, 10, nil, to("http://other.test/"), 10 * s},
+		{"a Key of the user", with(&retryhttp.Gate{Key: func(*http.Request) string { return "k" }}), 429, 10, nil, to("http://other.test/"), 10 * s},
 		{"no key", with(&retryhttp.Gate{Key: func(*http.Request) string { return "" }}), 429, 10, nil, nil, 0},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
@@ -105,8 +105,8 @@ func TestGateCloses(t *testing.T) {
 	}
 }
 
-// The wait at a gate does not count as time of the attempt: neither for AttemptTimeout nor in an
-// event. It counts as time of the call, for MaxElapsed.
+// The wait at a gate is not part of the attempt: neither AttemptTimeout nor the Took of an event
+// counts it. It is part of the call, so MaxElapsed counts it.
 func TestGateHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen events
@@ -122,12 +122,12 @@ func TestGateHolds(t *testing.T) {
 			},
 		})
 		assertHeld(t, 10*time.Second, held)
-		assert.Len(t, base.sent, 2, "the second is held no more, the third would be at 22 s or later")
-		assert.Zero(t, budget.Left(), "the retry paid, and the hold did not")
+		assert.Len(t, base.sent, 2, "the second attempt is not held, and a third attempt would start after MaxElapsed")
+		assert.Zero(t, budget.Left(), "the retry takes one from the Budget, and the hold takes nothing")
 		var told []string
 		for _, e := range seen.all {
 			assert.Equal(t, start.Add(e.Elapsed), e.Time)
-			assert.False(t, e.Reset, "a hold is not healthy")
+			assert.False(t, e.Reset, "the time in the gate does not count for HealthyAfter")
 			told = append(told, fmt.Sprint(e.Kind, " ", e.Attempt, " at ", e.Elapsed-held, " took ", e.Took))
 		}
 		assert.Equal(t, []string{
@@ -138,8 +138,8 @@ func TestGateHolds(t *testing.T) {
 	})
 }
 
-// The spread is cut to what the limits of the call leave above the pause, and every
-// caller has a time of its own.
+// After a pause, the requests are sent at random times within a quarter of the wait. MaxElapsed and
+// the deadline can shorten this time.
 func TestGateSpread(t *testing.T) {
 	const second = time.Second
 	for _, tt := range []struct {
@@ -150,8 +150,8 @@ func TestGateSpread(t *testing.T) {
 	}{
 		{"a quarter of the wait", time.Hour, retry.Policy{}, 2500 * ms},
 		{"MaxElapsed", time.Hour, retry.Policy{MaxElapsed: 11 * second}, second},
-		{"half of what the deadline leaves", 12 * second, retry.Policy{}, second},
-		{"MaxRetryAfter, which the spread may exceed", time.Hour, retry.Policy{MaxRetryAfter: 10 * second}, 2500 * ms},
+		{"half of the time until the deadline", 12 * second, retry.Policy{}, second},
+		{"MaxRetryAfter, which the random part may exceed", time.Hour, retry.Policy{MaxRetryAfter: 10 * second}, 2500 * ms},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			const callers = 500
@@ -176,9 +176,9 @@ func TestGateSpread(t *testing.T) {
 	}
 }
 
-// A pause is prolonged by a later answer that asks for more, for those who wait too.
-// It begins once, whoever else is told the same. The one after it begins again. The key
-// does not tell a token.
+// If a later answer asks for a longer wait, the pause becomes longer, even for requests that are
+// already held. OnClose is called once for a pause, however many answers ask to wait. The key in
+// OnClose does not contain the token.
 func TestGateProlonged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closings []string
@@ -196,7 +196,7 @@ func TestGateProlonged(t *testing.T) {
 			all.Go(func() { answers(429, seconds, time.Duration(1+i)*time.Second) })
 		}
 		time.Sleep(time.Second + 1)
-		all.Go(func() { // may wait for the first, and not for the second
+		all.Go(func() { // MaxRetryAfter allows the wait of 10 s, but not the wait of 60 s
 			_, err := (&retryhttp.Transport{Gate: gate, Policy: retry.Policy{MaxRetryAfter: 30 * time.Second}}).RoundTrip(req)
 			assert.Equal(t, retry.ReasonRetryAfter, retry.ReasonOf(err))
 			assertHeld(t, 10*time.Second, time.Since(start)-time.Second)
@@ -226,13 +226,13 @@ func TestGateInsideAGate(t *testing.T) {
 			return err
 		})(t.Context())
 		assert.ErrorContains(t, err, "was not sent")
-		assert.Positive(t, retry.RetryAfterOf(err), "a loop knows how long to wait")
+		assert.Positive(t, retry.RetryAfterOf(err), "an outer call gets the wait")
 	})
 }
 
-// A request that cannot wait for the end of a pause is not sent, whatever its policy
-// says of a failure, and neither is one that is canceled. OnEvent learns nothing of that
-// attempt but the end, with what the call has.
+// A request is not sent if the limits of its call do not allow it to wait until the pause ends, or
+// if it is canceled during the pause. RetryIf is not asked. The attempt has no events. The call has
+// only its CallFinished.
 func TestGateStops(t *testing.T) {
 	const s = time.Second
 	const unsent = "retryhttp: POST example.test was not sent: the server has asked all callers to wait"
@@ -241,10 +241,10 @@ func TestGateStops(t *testing.T) {
 	long := &retryhttp.Gate{Max: math.MaxInt64}
 	for _, tt := range []struct {
 		name     string
-		within   time.Duration // the context's deadline; below 0: it is canceled then
+		within   time.Duration // the context's deadline; negative: the context is canceled after this time
 		policy   retry.Policy
-		gate     *retryhttp.Gate // nil: one that is closed for 10 s
-		first    any             // the answer to the first attempt; nil: it is held
+		gate     *retryhttp.Gate // nil: a Gate that is closed for 10 s
+		first    any             // the answer to the first attempt; nil: this attempt is held
 		attempts int
 		want     string
 	}{
@@ -255,14 +255,14 @@ func TestGateStops(t *testing.T) {
 			"0 sent: gave up before the first attempt (Retry-After is 10s, MaxRetryAfter is 1s): " + unsent},
 		{"MaxElapsed", time.Hour, retry.Policy{MaxElapsed: s}, nil, nil, 0,
 			"0 sent: out of time before the first attempt (the next delay of 10s would exceed MaxElapsed 1s): " + unsent},
-		{"a policy that would not try again", s, retry.Policy{MaxAttempts: 3, NonRetryable: true, RetryIf: asked}, nil, nil, 0, tooClose},
+		{"a policy that never retries", s, retry.Policy{MaxAttempts: 3, NonRetryable: true, RetryIf: asked}, nil, nil, 0, tooClose},
 		{"an invalid policy", s, retry.Policy{MaxAttempts: -2}, nil, nil, 0,
 			"0 sent, timeout: invalid policy before the first attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited; the context's deadline is too close: 1s are left): " + unsent},
 		{"between two attempts", time.Hour, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(s), MaxElapsed: 9500 * ms}, new(retryhttp.Gate), 503, 1,
 			"1 sent in 1s: out of time after 1 attempt (1s waited, the next delay of 9s would exceed MaxElapsed 9.5s): " + unsent + " (the attempt before: 503 Service Unavailable)"},
 		{"canceled in the longest hold", -s, retry.Policy{MaxRetryAfter: math.MaxInt64}, long, nil, 0,
 			"0 sent in 1s: canceled before the first attempt (context canceled: shutting down)"},
-		{"canceled in the spread of a retry", -10*s - 1, retry.Policy{MaxAttempts: 3}, new(retryhttp.Gate), asksToWait(429, 10), 1,
+		{"canceled in the random part of a wait", -10*s - 1, retry.Policy{MaxAttempts: 3}, new(retryhttp.Gate), asksToWait(429, 10), 1,
 			"1 sent in 10.000000001s: canceled after 1 attempt (10s waited, context canceled: shutting down): 429 Too Many Requests"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
@@ -314,8 +314,8 @@ func TestGateStops(t *testing.T) {
 	}
 }
 
-// The policy's Enter is called once for each request, after the Gate, and not for the attempt of
-// a download that broke: that has been made.
+// The policy's Enter is called once for each request, after the Gate. If a download broke off,
+// Enter is not called for the attempt whose body broke, because no request is sent for it.
 func TestEnterOfThePolicy(t *testing.T) {
 	full := errors.New("the queue is full")
 	for _, gated := range []bool{false, true} {
@@ -342,7 +342,7 @@ func TestEnterOfThePolicy(t *testing.T) {
 				}
 				tr.Policy.Enter = func(_ context.Context, e retry.Event) error {
 					if gated {
-						assert.GreaterOrEqual(t, time.Since(start), 10*time.Second, "the Gate is first")
+						assert.GreaterOrEqual(t, time.Since(start), 10*time.Second, "the Gate comes before Enter")
 					}
 					if entered = append(entered, e.Attempt); e.Attempt == tt.refuses {
 						return full

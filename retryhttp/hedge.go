@@ -147,9 +147,9 @@ func hedgeable(req *http.Request) bool {
 		!sentOnce(req)
 }
 
-// sentOnce reports whether a request belongs to an attempt that must not be sent twice. It looks
-// only at the context of the request, because a RoundTripper in between may have changed the URL. A
-// request that Prepare sends does not belong to the attempt.
+// sentOnce reports whether a request belongs to an attempt that must not be sent twice. It does not
+// compare URLs, because a RoundTripper in between may have changed the URL. A request that Prepare
+// sends does not belong to the attempt, because the destination is stored only after Prepare.
 func sentOnce(req *http.Request) bool {
 	a := attemptIn(req.Context())
 	return a != nil && a.to.known.Load() && (a.x.needsProof || a.max() == 1)
@@ -160,7 +160,7 @@ type race struct {
 	h       *Hedge
 	req     *http.Request
 	attempt *attempt      // the attempt that sends req; nil: there is no Transport above
-	in      *attempt      // the attempt in the context of req, which may send another request
+	in      *attempt      // the attempt in the context of req; it may send another request than req
 	budget  *retry.Budget // the Budget for second requests; nil: none
 	first   leg
 
@@ -221,7 +221,7 @@ func (r *race) hedge() {
 			}
 			l.resp, l.ok = nil, true
 			const text = "retryhttp: panic in the second request of a Hedge, " +
-				"by the RoundTripper %T or by what reads its answer: %v"
+				"in the RoundTripper %T or in a function that reads its answer: %v"
 			l.err = retry.Permanent(fmt.Errorf(text, r.h.base(), p))
 		}
 		r.end(l, l.ok)
@@ -261,8 +261,8 @@ func (l *leg) send() {
 // judge decides whether an answer with a status of 400 or above is successful, and whether it asks
 // to wait. If the answer of a second request asks to wait, judge closes the Gate of the Transport.
 func (l *leg) judge() {
-	// Without an attempt, l.r.req is the caller's request. The caller may change it after the other
-	// leg has won.
+	// If there is no Transport above, l.r.req is the caller's own request. The caller may change it
+	// after the other leg has won, so l.req is used instead.
 	t, a, req := new(Transport), l.r.attempt, l.req
 	if a != nil {
 		t, req = a.x.t, l.r.req

@@ -63,7 +63,7 @@ func TestHedgeRequestsThatAreSentTwice(t *testing.T) {
 			*req = *req.WithContext(retryhttp.WithPolicy(req.Context(), retry.Policy{}))
 		}, 1},
 		{"attempts without a limit", "GET", policy(retry.Policy{MaxElapsed: time.Hour}), 2},
-		{"GET that may not be repeated, and that Base leads elsewhere", "GET", func(tr *retryhttp.Transport, req *http.Request) {
+		{"GET that may not be repeated, and whose URL Base changes", "GET", func(tr *retryhttp.Transport, req *http.Request) {
 			idempotent(false)(tr, req)
 			hedge := tr.Base
 			tr.Base = roundTrip(func(req *http.Request) (*http.Response, error) {
@@ -89,20 +89,21 @@ func TestHedgeRequestsThatAreSentTwice(t *testing.T) {
 		})
 	}
 	_, err := (&retryhttp.Hedge{Base: script(errReset), After: 1}).RoundTrip(&http.Request{})
-	assert.Equal(t, errReset, err, "Base says what is wrong with a request without a URL")
+	assert.Equal(t, errReset, err, "a request without a URL is passed to Base, which returns the error")
 	nothing := roundTrip(func(*http.Request) (*http.Response, error) { return nil, nil })
 	_, err = (&retryhttp.Hedge{Base: nothing, After: 1}).RoundTrip(request(t, "GET"))
 	assert.ErrorContains(t, err, "the RoundTripper retryhttp_test.roundTrip returned neither a response nor an error")
 }
 
-// alone hides the Transport above from its RoundTripper.
+// alone hides the Transport above it from the RoundTripper below it.
 type alone struct{ below http.RoundTripper }
 
 func (a alone) RoundTrip(req *http.Request) (*http.Response, error) {
 	return a.below.RoundTrip(req.WithContext(context.Background()))
 }
 
-// The first successful answer is returned, and never a failure instead. A second request takes a
+// The first successful answer is returned. After a second request was sent, a failure is returned
+// only if both requests fail, or if the failure of the first asks to wait. A second request takes a
 // retry from the Budget. A successful answer before After refills the Budget by its Ratio.
 func TestHedgeReturnsTheFirstSuccess(t *testing.T) {
 	is := func(after time.Duration, status int) reply { return reply{after: after, status: status} }
@@ -116,7 +117,7 @@ func TestHedgeReturnsTheFirstSuccess(t *testing.T) {
 	}{
 		{"an answer in time", ok(20 * ms), ok(0), "200 of 1", 20 * ms},
 		{"a 404 in time", is(20*ms, 404), ok(0), "404 of 1", 20 * ms},
-		{"a 503 in time is the Transport's business", is(20*ms, 503), ok(0), "503 of 1", 20 * ms},
+		{"a 503 in time is returned, because the Transport may retry it", is(20*ms, 503), ok(0), "503 of 1", 20 * ms},
 		{"a 429 in time", is(20*ms, 429), ok(0), "429 of 1", 20 * ms},
 		{"an error in time", is(20*ms, 0), ok(0), "error", 20 * ms},
 
@@ -127,7 +128,7 @@ func TestHedgeReturnsTheFirstSuccess(t *testing.T) {
 		{"a late 404 of the first is an answer", is(70*ms, 404), ok(time.Second), "404 of 1", 70 * ms},
 
 		{"a fast 503 of the second", ok(time.Second), is(10*ms, 503), "200 of 1", time.Second},
-		{"a fast 507 of the second, which is final for it alone", ok(time.Second), is(10*ms, 507), "200 of 1", time.Second},
+		{"a fast 507 of the second, which is permanent", ok(time.Second), is(10*ms, 507), "200 of 1", time.Second},
 		{"a fast 501 of the second", ok(time.Second), is(10*ms, 501), "200 of 1", time.Second},
 		{"a late 508 of the first, and a success", is(70*ms, 508), ok(100 * ms), "200 of 2", 150 * ms},
 		{"a fast 429 of the second", ok(time.Second), is(10*ms, 429), "200 of 1", time.Second},
@@ -176,7 +177,7 @@ func TestHedgeReturnsTheFirstSuccess(t *testing.T) {
 				assert.Same(t, req, resp.Request)
 				returned = int(tt.want[len(tt.want)-1] - '1')
 				time.Sleep(time.Hour)
-				assert.NoError(t, base.sent[returned].Context().Err(), "the body is read in it")
+				assert.NoError(t, base.sent[returned].Context().Err(), "the context of the returned answer lives until its body is read")
 				assert.Equal(t, tt.want, fmt.Sprintf("%d of %s", resp.StatusCode, strings.TrimPrefix(textOf(t, resp), "answer ")))
 			}
 			synctest.Wait()
@@ -207,9 +208,9 @@ func TestHedgeDiscardsTheLoser(t *testing.T) {
 		name          string
 		first, second reply
 		loser, read   int
-		canceled      bool // before it is closed
+		canceled      bool // the context is done before the body is closed
 	}{
-		{"the second has failed: its connection is free again", first, reply{status: 503, body: text}, 1, 5, false},
+		{"the second has failed, and its body is read to its end", first, reply{status: 503, body: text}, 1, 5, false},
 		{"the second succeeds although it is canceled", reply{after: 70 * ms, status: 200}, reply{after: 100 * ms, status: 200, body: text, deaf: true}, 1, 0, true},
 		{"the first succeeds although it is canceled", reply{after: 500 * ms, status: 200, body: text, deaf: true}, reply{status: 200}, 0, 0, true},
 		{"a body that stalls", reply{after: 70 * ms, status: 503, body: stalls}, second, 0, 0, true},
@@ -219,7 +220,7 @@ func TestHedgeDiscardsTheLoser(t *testing.T) {
 		bubble(t, tt.name, func(t *testing.T) {
 			base, began := script(tt.first, tt.second), time.Now()
 			assert.Equal(t, fmt.Sprint("answer ", 2-tt.loser), textOf(t, send(t, &retryhttp.Hedge{Base: base, After: 50 * ms})))
-			assert.LessOrEqual(t, time.Since(began), 500*ms, "it holds up no caller")
+			assert.LessOrEqual(t, time.Since(began), 500*ms, "discarding does not delay the caller")
 			time.Sleep(2 * time.Hour)
 			synctest.Wait()
 			b := base.bodies[tt.loser]
@@ -253,15 +254,15 @@ func TestHedgeLeavesTheRequestToTheCaller(t *testing.T) {
 func TestHedgeBudget(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
-		own, outer int // what the Budgets have; -1: there is none
+		own, outer int // the sizes of the Budgets; -1: there is no Budget
 		took       int
 	}{
-		{"both have one", 1, 1, 1},
+		{"both have one retry", 1, 1, 1},
 		{"no Budget of the context", 1, -1, 1},
-		{"no Budget of its own", -1, 1, 1},
+		{"no Budget of the Hedge", -1, 1, 1},
 		{"no Budget at all", -1, -1, 1},
-		{"its own is empty", 0, 5, 0},
-		{"the one of the context is empty", 5, 0, 0},
+		{"the Budget of the Hedge is empty", 0, 5, 0},
+		{"the Budget of the context is empty", 5, 0, 0},
 		{"both are the same", 1, 1, 1},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
@@ -274,7 +275,7 @@ func TestHedgeBudget(t *testing.T) {
 			switch tt.name {
 			case "both are the same":
 				budgets, own = always(outer), outer
-			case "no Budget of its own", "no Budget at all":
+			case "no Budget of the Hedge", "no Budget at all":
 				budgets = retryhttp.NoBudgets
 			}
 			base := script(reply{after: time.Second, status: 200}, reply{after: 10 * ms, status: 200})
@@ -286,7 +287,8 @@ func TestHedgeBudget(t *testing.T) {
 	}
 }
 
-// Without the field Budgets, each target has a Budget. This is not the Budget of the Transport.
+// If the field Budgets is nil, each target has a Budget for second requests. The Transport above
+// has another Budget for the same target.
 func TestHedgeBudgetOfTheTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		after, status := 100*ms, 200
@@ -299,13 +301,13 @@ func TestHedgeBudgetOfTheTarget(t *testing.T) {
 			}
 			return base.count() - sent - n
 		}
-		assert.Equal(t, 10, get("http://a.test/", 100), "ten at the start")
+		assert.Equal(t, 10, get("http://a.test/", 100), "ten second requests at the start")
 		assert.Equal(t, 0, get("http://A.test/x", 100), "and late answers put nothing back")
 		assert.Equal(t, 10, get("http://b.test/", 100), "another target")
 		after = 0
 		get("http://a.test/", 40)
 		after = 100 * ms
-		assert.Equal(t, 2, get("http://a.test/", 10), "one for 20 answers in time")
+		assert.Equal(t, 2, get("http://a.test/", 10), "one second request for 20 answers in time")
 		status = 503
 		assert.Equal(t, 1, get("http://a.test/", 1), "the Budget of the Transport has retries")
 	})
@@ -334,18 +336,18 @@ func TestHedgeAnswerWhenTheSecondIsDue(t *testing.T) {
 func TestHedgePanics(t *testing.T) {
 	panics := func(*http.Request) { panic("bug in Base") }
 	exits := func(*http.Request) { runtime.Goexit() }
-	const second = "retryhttp: panic in the second request of a Hedge, by the RoundTripper *retryhttp_test.scripted or by what reads its answer: "
+	const second = "retryhttp: panic in the second request of a Hedge, in the RoundTripper *retryhttp_test.scripted or in a function that reads its answer: "
 	ok, fails := reply{after: time.Second, status: 200}, reply{after: 10 * ms, deaf: true, last: panics}
 	for _, tt := range []struct {
 		name          string
 		first, second reply
 		sent          int
-		text          string // "": the first answers
+		text          string // "": RoundTrip returns the first answer
 	}{
-		{"a panic", ok, fails, 2, second + "bug in Base"},
-		{"a panic after the first has answered", reply{after: 55 * ms, status: 200}, fails, 2, ""},
-		{"a panic after the first has failed", reply{after: 55 * ms, status: 503}, fails, 2, second + "bug in Base"},
-		{"Goexit", ok, reply{after: 10 * ms, last: exits}, 2, second + "<nil>"},
+		{"a panic in the second", ok, fails, 2, second + "bug in Base"},
+		{"a panic in the second after the first has answered", reply{after: 55 * ms, status: 200}, fails, 2, ""},
+		{"a panic in the second after the first has failed", reply{after: 55 * ms, status: 503}, fails, 2, second + "bug in Base"},
+		{"Goexit in the second", ok, reply{after: 10 * ms, last: exits}, 2, second + "<nil>"},
 		{"the first panics", reply{after: 20 * ms, last: panics}, ok, 1, "panic"},
 		{"the first panics when it is late", reply{after: 70 * ms, last: panics}, ok, 2, "panic"},
 	} {
@@ -372,7 +374,7 @@ func TestHedgePanics(t *testing.T) {
 	}
 }
 
-// The Transport above does its work once for both requests.
+// The functions of the Transport above are called once for both requests.
 func TestHedgeUnderATransport(t *testing.T) {
 	slow, fast := reply{after: time.Second, status: 200}, reply{after: 10 * ms, status: 200}
 	stalls := reply{status: 200, body: func(ctx context.Context) io.Reader { return stalled{ctx} }}
@@ -383,7 +385,7 @@ func TestHedgeUnderATransport(t *testing.T) {
 		replies []any
 		text    string
 		took    time.Duration
-		err     string // of the request, or of its body
+		err     string // the error of the request, or of reading its body
 	}{
 		{"Prepare and Check", &retryhttp.Transport{
 			Policy:  retry.Policy{MaxAttempts: 2},
@@ -393,13 +395,13 @@ func TestHedgeUnderATransport(t *testing.T) {
 				return req.Context().Err()
 			}, 99),
 		}, []any{slow, fast}, "answer 2", 60 * ms, ""},
-		{"Advise, by which a 503 is final, but no answer", &retryhttp.Transport{
+		{"Advise makes a 503 permanent, but not successful", &retryhttp.Transport{
 			Policy: retry.Policy{MaxAttempts: 2},
 			Advise: func(*http.Response) retryhttp.Advice { return retryhttp.Advice{Verdict: retryhttp.Never} },
 		}, []any{slow, reply{status: 503}}, "answer 1", time.Second, ""},
 		{"AttemptTimeout, which ends both", &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: 200 * ms}},
 			[]any{reply{after: 70 * ms, status: 503}, slow, slow, fast}, "answer 4", 260 * ms, ""},
-		{"AttemptTimeout, said by the error", &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: 200 * ms}},
+		{"AttemptTimeout is in the error", &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: 200 * ms}},
 			[]any{slow}, "", 400 * ms, "no response within AttemptTimeout (200ms)"},
 		{"StallTimeout", &retryhttp.Transport{StallTimeout: time.Minute, Policy: retry.Policy{MaxAttempts: 2}},
 			[]any{slow, stalls}, "", time.Minute + 50*ms, "no byte of the body within StallTimeout (1m0s)"},
@@ -423,7 +425,7 @@ func TestHedgeUnderATransport(t *testing.T) {
 	}
 	assert.Equal(t, []int{1, 1}, []int{prepared, checked})
 
-	bubble(t, "Resume, whose parts are hedged too", func(t *testing.T) {
+	bubble(t, "Resume: the requests for missing bytes are hedged too", func(t *testing.T) {
 		parts := &source{text: "hello world", cuts: []int{5, -1}}
 		base := script(slow, parts.RoundTrip, slow, parts.RoundTrip)
 		text, err := download(t, &retryhttp.Hedge{Base: base, After: 50 * ms}, resuming)
@@ -467,7 +469,7 @@ func TestHedgeIsReported(t *testing.T) {
 			tell("sent: attempt %d, second %v", retryhttp.AttemptOf(req.Context()), retryhttp.Hedged(req.Context()))
 			below := script(200)
 			send(t, &retryhttp.Transport{Base: below}, request(t, "GET").WithContext(req.Context()))
-			assert.False(t, retryhttp.Hedged(below.sent[0].Context()), "a call below is another")
+			assert.False(t, retryhttp.Hedged(below.sent[0].Context()), "a call in Base is not hedged")
 			return replies.RoundTrip(req)
 		})
 		var lines, slogs bytes.Buffer
@@ -486,7 +488,7 @@ func TestHedgeIsReported(t *testing.T) {
 			}},
 		}))
 		assert.False(t, retryhttp.Hedged(t.Context()))
-		for n, won := range []bool{true, false, true} { // the first, as only its second request asks to wait
+		for n, won := range []bool{true, false, true} { // the second request of the first attempt wins, because only its answer asks to wait
 			assert.Equal(t, fmt.Sprintf("sent: attempt %d, second false", n+1), <-told)
 			assert.Equal(t, fmt.Sprintf("sent: attempt %d, second true", n+1), <-told)
 			assert.Equal(t, fmt.Sprintf("OnHedge: attempt %d, won %v", n+1, won), <-told)
@@ -514,11 +516,11 @@ func TestHedgeUnderLoad(t *testing.T) {
 	require.NoError(t, err)
 	for _, tt := range []struct {
 		name         string
-		every        int64 // one of so many answers is slow
+		every        int64 // one answer in this many is slow
 		slow         time.Duration
 		atATime      int // how many requests the server works on
 		without, p99 time.Duration
-		more         int64 // requests than without
+		more         int64 // how many more requests are sent than without a Hedge
 	}{
 		{"2 % of the answers take 500 ms", 50, 500 * ms, 1e6, 500 * ms, 60 * ms, 41},
 		{"all answers take 500 ms", 1, 500 * ms, 1e6, 500 * ms, 500 * ms, 10},
@@ -536,7 +538,7 @@ func TestHedgeUnderLoad(t *testing.T) {
 						takes = tt.slow
 					}
 					done := make(chan bool)
-					go func() { // it works on, whether or not the client is there, as a database does
+					go func() { // like a database, it goes on after the client has gone
 						room <- true
 						defer func() { <-room }()
 						time.Sleep(takes)
@@ -556,13 +558,13 @@ func TestHedgeUnderLoad(t *testing.T) {
 						ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 						defer cancel()
 						began := time.Now()
-						_ = send(t, h, request(t, "GET").WithContext(ctx)).Body.Close() // nothing is lost
+						_ = send(t, h, request(t, "GET").WithContext(ctx)).Body.Close() // send fails the test if there is no response
 						took[i] = time.Since(began)
 					})
 					time.Sleep(5 * ms)
 				}
 				calls.Wait()
-				time.Sleep(time.Minute) // until the server has done what is left
+				time.Sleep(time.Minute) // in this time, the server handles all requests
 				slices.Sort(took)
 				return took[requests*99/100], n.Load()
 			}
@@ -574,12 +576,13 @@ func TestHedgeUnderLoad(t *testing.T) {
 	}
 }
 
-// A caller that cancels at any time gets no answer, or one that it can read. After the first
-// has failed, it does not wait for a second that ignores its context.
+// A caller may cancel at any time. Then RoundTrip returns an error or a response, and every body is
+// closed. After the first request has failed, RoundTrip does not wait for a second request that
+// ignores its context.
 func TestHedgeCallerCancels(t *testing.T) {
 	for at := range 12 {
 		for _, deaf := range []bool{false, true} {
-			bubble(t, fmt.Sprint("after ", 10*at, " ms, Base heeds nothing: ", deaf), func(t *testing.T) {
+			bubble(t, fmt.Sprint("after ", 10*at, " ms, Base ignores its context: ", deaf), func(t *testing.T) {
 				own, began, end := &retry.Budget{Size: 5}, time.Now(), time.Duration(10*at)*ms+1
 				base := script(reply{after: 75 * ms, status: 503, deaf: deaf}, reply{after: 55 * ms, status: 200, deaf: deaf})
 				ctx, cancel := context.WithTimeout(t.Context(), end)
@@ -603,8 +606,8 @@ func TestHedgeCallerCancels(t *testing.T) {
 	}
 }
 
-// Whatever of the user's panics, and in whichever request: both requests end, and every body is
-// closed, so that no connection stays open.
+// If a function of the user panics, both requests end, and every body is closed. So no connection
+// stays open.
 func TestHedgeLeavesNothingOpenAfterAPanic(t *testing.T) {
 	boom := func() { panic("bug of the user") }
 	slow, fast := reply{after: time.Second, status: 200}, reply{after: 10 * ms, status: 200}
@@ -629,8 +632,8 @@ func TestHedgeLeavesNothingOpenAfterAPanic(t *testing.T) {
 		name   string
 		steps  []any
 		edit   func(*retryhttp.Transport, *retryhttp.Hedge)
-		panics bool // for the caller; else the attempt fails, or another request answers
-		bodies int  // how many answers had one
+		panics bool // RoundTrip panics; false: the attempt fails, or another request answers
+		bodies int  // how many answers have a body
 	}{
 		{"OnHedge, the second has won", []any{slow, fast}, func(_ *retryhttp.Transport, h *retryhttp.Hedge) {
 			h.OnHedge = func(context.Context, bool) { boom() }
@@ -648,7 +651,7 @@ func TestHedgeLeavesNothingOpenAfterAPanic(t *testing.T) {
 			h.OnHedge = func(context.Context, bool) { runtime.Goexit() }
 		}, true, 1},
 		{"Base, the first, when it is canceled after the second has answered", []any{dies, fast}, nil, true, 1},
-		{"Base, the first, in its answer that is too late", []any{reply{after: 70 * ms, status: 200, deaf: true, last: canceled}, fast}, nil, true, 1},
+		{"Base, the first, when its answer is too late", []any{reply{after: 70 * ms, status: 200, deaf: true, last: canceled}, fast}, nil, true, 1},
 		{"Base, the second, when it is canceled after the first has answered", []any{reply{after: 70 * ms, status: 200}, dies}, nil, false, 1},
 		{"Hedge.Budgets", []any{slow}, func(_ *retryhttp.Transport, h *retryhttp.Hedge) {
 			h.Budgets = func(*http.Request) *retry.Budget { boom(); return nil }
@@ -671,9 +674,9 @@ func TestHedgeLeavesNothingOpenAfterAPanic(t *testing.T) {
 			if tt.edit != nil {
 				tt.edit(tr, h)
 			}
-			req, returned := request(t, "GET").WithContext(context.Background()), false // nothing else ends it
+			req, returned := request(t, "GET").WithContext(context.Background()), false // this context never ends
 			var ended sync.WaitGroup
-			ended.Go(func() { // Goexit ends it
+			ended.Go(func() { // in a goroutine of its own, because runtime.Goexit ends the goroutine
 				defer func() { assert.Equal(t, tt.panics, !returned); _ = recover() }()
 				resp, err := tr.RoundTrip(req)
 				returned = true
@@ -697,7 +700,7 @@ func TestHedgeLeavesNothingOpenAfterAPanic(t *testing.T) {
 	}
 }
 
-// With net/http's own client: after 20 panics of OnHedge no connection is in use.
+// The test uses connections of net/http. After 20 panics of OnHedge, no connection is in use.
 func TestHedgeLeavesNoConnectionAfterAPanic(t *testing.T) {
 	var open atomic.Int64
 	ended := make(chan struct{}, 100)
@@ -712,7 +715,7 @@ func TestHedgeLeavesNoConnectionAfterAPanic(t *testing.T) {
 	base := server.Client().Transport
 	sent := atomic.Int64{}
 	h := &retryhttp.Hedge{After: ms, Budgets: retryhttp.NoBudgets, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-		if n := sent.Add(1); n%2 == 1 { // the first waits until the second has won
+		if n := sent.Add(1); n%2 == 1 { // the first request waits until the second has won
 			<-req.Context().Done()
 			return nil, req.Context().Err()
 		}
@@ -721,7 +724,7 @@ func TestHedgeLeavesNoConnectionAfterAPanic(t *testing.T) {
 	for range 20 {
 		req := httptest.NewRequestWithContext(context.Background(), "GET", server.URL, nil)
 		assert.PanicsWithValue(t, "bug of the user", func() { _, _ = h.RoundTrip(req) })
-		<-ended // the server learns that nobody reads
+		<-ended // the server has noticed that the connection is closed
 	}
 	assert.Zero(t, open.Load())
 }

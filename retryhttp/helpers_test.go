@@ -79,17 +79,17 @@ func check(check retryhttp.CheckFunc) edit {
 	return ofTransport(func(tr *retryhttp.Transport) { tr.Check = check })
 }
 
-// returns is a Check that returns the same for every response.
+// returns returns a Check whose result is always failure.
 func returns(failure error) retryhttp.CheckFunc {
 	return func(*http.Request, *http.Response, error) error { return failure }
 }
 
-// always is a Budgets that returns the same for every request.
+// always returns a Budgets that returns b for every request.
 func always(b *retry.Budget) func(*http.Request) *retry.Budget {
 	return func(*http.Request) *retry.Budget { return b }
 }
 
-// send sends a GET, or the request that is given, which gets a response.
+// send sends reqs[0], or a GET if there is none. It fails the test if there is no response.
 func send(t *testing.T, rt http.RoundTripper, reqs ...*http.Request) (resp *http.Response) {
 	t.Helper()
 	resp, err := rt.RoundTrip(append(reqs, request(t, "GET"))[0])
@@ -109,14 +109,15 @@ func response(status int, header ...string) *http.Response {
 	return textResponse(status, "", header...)
 }
 
-// textResponse returns a response with names and values of its header.
+// textResponse returns a response. The arguments header are alternately names and values of its
+// header.
 func textResponse(status int, text string, header ...string) *http.Response {
 	resp := responseWith(status, strings.NewReader(text), header...)
 	resp.ContentLength = int64(len(text))
 	return resp
 }
 
-// responseWith returns a response whose length is not known.
+// responseWith returns a response without a Content-Length.
 func responseWith(status int, body io.Reader, header ...string) *http.Response {
 	rc, ok := body.(io.ReadCloser)
 	if !ok {
@@ -129,7 +130,7 @@ func responseWith(status int, body io.Reader, header ...string) *http.Response {
 	return resp
 }
 
-// asksToWait returns a response with a Retry-After, if that is above 0.
+// asksToWait returns a response. If seconds is above 0, the response has a Retry-After.
 func asksToWait(status, seconds int) *http.Response {
 	if seconds > 0 {
 		return response(status, "Retry-After", strconv.Itoa(seconds))
@@ -146,8 +147,8 @@ func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) {
 	return f(req)
 }
 
-// script is a Base that takes one step for each request and repeats the last one: a status,
-// a response, an error, a function, or a reply. It is safe for concurrent use.
+// script returns a Base that takes one step for each request, and repeats the last step. A step is
+// a status, a response, an error, a function or a reply. The Base is safe for concurrent use.
 func script(steps ...any) *scripted { return &scripted{steps: steps} }
 
 type scripted struct {
@@ -155,7 +156,7 @@ type scripted struct {
 	steps  []any
 	sent   []*http.Request
 	at     []time.Time
-	bodies []*body // of replies; nil: there was none
+	bodies []*body // the body of each reply; nil: the reply had no body
 	idle   int     // how often CloseIdleConnections was called
 }
 
@@ -196,18 +197,18 @@ func (s *scripted) RoundTrip(req *http.Request) (*http.Response, error) {
 	}).RoundTrip(req)
 }
 
-// A reply answers a request after some time, if its context lives that long.
+// A reply answers a request after some time. It fails if the context of the request ends earlier.
 type reply struct {
 	after  time.Duration
 	status int // 0: a connection that is reset
 	wait   int // the Retry-After, in seconds; 0: none
 	body   func(ctx context.Context) io.Reader
-	deaf   bool                // it comes although the context is done
-	last   func(*http.Request) // is called at its end, and may panic
+	deaf   bool                // the answer arrives although the context is done
+	last   func(*http.Request) // is called when the reply is complete, and may panic
 }
 
 func (r reply) to(req *http.Request, n int) (*http.Response, error) {
-	req.URL.Path, req.Header["X-Sent"] = fmt.Sprint("/", n), nil // a Base may change its request
+	req.URL.Path, req.Header["X-Sent"] = fmt.Sprint("/", n), nil // a Base may change the request that it gets
 	done := req.Context().Done()
 	if r.deaf {
 		done = nil
@@ -247,7 +248,7 @@ func (s *events) of(kind retry.EventKind) (found []retry.Event) {
 	return found
 }
 
-// stop returns the one CallFinished event, or a zero one.
+// stop returns the CallFinished event if there is exactly one, and otherwise a zero Event.
 func (s *events) stop() retry.Event {
 	if found := s.of(retry.CallFinished); len(found) == 1 {
 		return found[0]
@@ -255,14 +256,14 @@ func (s *events) stop() retry.Event {
 	return retry.Event{}
 }
 
-// A body knows what is done with it.
+// A body records what is done with it.
 type body struct {
 	io.Reader
 	onClose      func()
-	ctx          context.Context // of its attempt; nil: it does not matter
+	ctx          context.Context // the context of its attempt; nil: over stays false
 	read, closes int
 	over         bool        // ctx was done when the body was closed
-	shared       atomic.Bool // two goroutines used it at once
+	shared       atomic.Bool // two goroutines used the body at the same time
 	used         sync.Mutex
 }
 
@@ -293,17 +294,17 @@ func (b *body) Close() error {
 
 func (b *body) closed() bool { return b.closes > 0 }
 
-// reads is a reader that is a function.
+// reads turns a function into a reader.
 type reads func([]byte) (int, error)
 
 func (f reads) Read(p []byte) (int, error) { return f(p) }
 
-// breaks returns a reader that ends with an error after this text.
+// breaks returns a reader that reads text and then fails with err.
 func breaks(text string, err error) io.Reader {
 	return io.MultiReader(strings.NewReader(text), iotest.ErrReader(err))
 }
 
-// late is a reader of one byte, which comes after so many reads.
+// late returns a reader of one byte. The byte comes after this many empty reads.
 func late(empty int) reads {
 	return func([]byte) (int, error) {
 		if empty--; empty >= 0 {
@@ -323,7 +324,7 @@ type stalled struct{ ctx context.Context }
 
 func (s stalled) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, s.ctx.Err() }
 
-// serve starts a server that is closed when the test ends, with HTTP/1 by default.
+// serve starts a server and closes it when the test ends. By default it speaks HTTP/1.
 func serve(t *testing.T, handler http.HandlerFunc, start ...func(*httptest.Server)) *httptest.Server {
 	s := httptest.NewUnstartedServer(handler)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -337,8 +338,8 @@ func http2(s *httptest.Server) { s.EnableHTTP2 = true; s.StartTLS() }
 
 var protocols = map[string]func(*httptest.Server){"HTTP/1": http1, "HTTP/2": http2}
 
-// piped returns an http.Transport whose connections are pipes, each to a server that
-// answers so many requests and closes the connection.
+// piped returns an http.Transport whose connections are pipes. The server at the other end answers
+// this many requests on a connection, and then closes the connection.
 func piped(requests int, serve func(net.Conn, *http.Request)) *http.Transport {
 	return &http.Transport{DisableKeepAlives: requests == 1, ReadBufferSize: 128 << 10, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
@@ -357,14 +358,16 @@ func piped(requests int, serve func(net.Conn, *http.Request)) *http.Transport {
 	}}
 }
 
-// A timeoutError is a net.Error, whose Temporary is deprecated: net/http's own asks for it.
+// A timeoutError has the methods of a net.Error that ask calls. Linters report a call of the
+// Temporary of net.Error itself, because it is deprecated.
 type timeoutError interface {
 	Timeout() bool
 	Temporary() bool
 }
 
-// ask sends a request through tr to a Base that takes these steps. It returns how often it
-// was sent, in what time, and what came of it: the status, and why it was the last.
+// ask sends a request through tr to a Base that takes these steps. It returns a text that says how
+// often the request was sent, how long the call took, the last status, and why there was no further
+// attempt.
 func ask(t *testing.T, tr *retryhttp.Transport, req *http.Request, steps ...any) string {
 	base := script(steps...)
 	tr.Base = base

@@ -52,16 +52,16 @@ func TestHostOf(t *testing.T) {
 		u, _ := url.Parse(text)
 		assert.Zero(t, testing.AllocsPerRun(100, func() { hostOf(u) }), text)
 	}
-	var ideographs strings.Builder // of which the punycode takes the square of their number
+	var ideographs strings.Builder // the time for their punycode grows with the square of their number
 	for r := range 10_000 {
 		ideographs.WriteRune(rune(0x4e00 + r))
 	}
 	for _, name := range []string{ideographs.String() + ".test", strings.Repeat("X", longestHost+1)} {
 		long := &url.URL{Scheme: "http", Host: name}
 		assert.True(t, hostOf(long).tooLong())
-		assert.Zero(t, testing.AllocsPerRun(10, func() { hostOf(long) }), "nothing is computed from it")
+		assert.Zero(t, testing.AllocsPerRun(10, func() { hostOf(long) }), "no punycode is computed for a long name")
 	}
-	for _, name := range []string{"\u00fc b", "\u00fc/c", "\u00fc\x00"} { // nobody can send these
+	for _, name := range []string{"\u00fc b", "\u00fc/c", "\u00fc\x00"} { // these names cannot be sent
 		assert.Equal(t, host{scheme: "http", name: name}, hostOf(&url.URL{Scheme: "http", Host: name}))
 	}
 }

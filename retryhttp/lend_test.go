@@ -28,13 +28,13 @@ import (
 
 // spend makes up to n retries under ctx, and returns why they ended.
 //
-// A client that has its answer may leave before the handler ends, which cancels the
-// handler's context. The Budget has nothing to do with that.
+// It ignores the end of ctx, because net/http cancels the context of a handler if the client has
+// gone.
 func spend(ctx context.Context, n int) retry.Reason {
 	return retry.ReasonOf(retry.Do(context.WithoutCancel(ctx), retry.Policy{MaxRetries: n, Backoff: retry.Fixed(0)}, func(context.Context) error { return errReset }))
 }
 
-// noNumbers are values that are not 1*DIGIT.
+// noNumbers lists values that are not one or more ASCII digits.
 var noNumbers = []string{"", "+1", "-1", " 1", "1 ", "1.5", "0x2", "1e3", "1, 1", "1,", "\u0661", "\u0e52"}
 
 // lends returns a GET of url whose context has a Budget of 5.
@@ -45,7 +45,7 @@ func lends(t *testing.T, url string) (*retry.Budget, *http.Request) {
 	return budget, req
 }
 
-// leases returns the Retry-Budget of each request that was sent; "-": none.
+// leases returns the Retry-Budget of each request that was sent, or "-" for a request without one.
 func leases(base *scripted) string {
 	var all []string
 	for _, req := range base.sent {
@@ -54,7 +54,8 @@ func leases(base *scripted) string {
 	return strings.Join(all, " ")
 }
 
-// 3 of 5 retries are lent. A peer can keep what it was lent, and nothing else.
+// A server gets 3 of 5 retries. It can keep these 3 retries, but cannot take other retries of the
+// client.
 func TestLeaseComesBack(t *testing.T) {
 	fails := func(err error) roundTrip { return script(err).RoundTrip }
 	// reports answers with these values of Retry-Budget-Spent.
@@ -65,7 +66,7 @@ func TestLeaseComesBack(t *testing.T) {
 			return resp, nil
 		}
 	}
-	var cancel context.CancelFunc // of the context of the request
+	var cancel context.CancelFunc // cancels the context of the request
 	type row struct {
 		name string
 		base roundTrip
@@ -73,8 +74,8 @@ func TestLeaseComesBack(t *testing.T) {
 	}
 	rows := []row{
 		{"no report", reports(), 5},
-		{"two lines", reports("1", "2"), 3},
-		{"out of a cache", func(req *http.Request) (*http.Response, error) {
+		{"two reports", reports("1", "2"), 3},
+		{"an answer from a cache", func(req *http.Request) (*http.Response, error) {
 			resp, err := reports("3")(req)
 			resp.Header.Set("Age", "0")
 			return resp, err
@@ -85,10 +86,10 @@ func TestLeaseComesBack(t *testing.T) {
 			cancel()
 			return nil, errReset
 		}), 2},
-		{"no header was written in a time of base's own", traced("asks got", fails(context.DeadlineExceeded)), 2},
+		{"no header was written, and base timed out", traced("asks got", fails(context.DeadlineExceeded)), 2},
 		{"refused over HTTP/2", traced("asks got wrote", fails(errors.New(orderlyGoAway))), 5},
-		{"lost after it was sent", traced("asks got wrote", fails(errReset)), 2},
-		{"sent twice", traced("asks got wrote wrote", reports("0")), 2},
+		{"the answer is lost", traced("asks got wrote", fails(errReset)), 2},
+		{"net/http sent the request twice", traced("asks got wrote wrote", reports("0")), 2},
 		{"neither an answer nor an error", func(*http.Request) (*http.Response, error) { return nil, nil }, 2},
 		{"an error that panics", fails(panicker{"Error"}), 2},
 		{"a panic", func(*http.Request) (*http.Response, error) { panic("base") }, 2},
@@ -118,32 +119,32 @@ func TestLeaseComesBack(t *testing.T) {
 			assert.Equal(t, row.left, budget.Left())
 			assert.Equal(t, []string{"77"}, req.Header["Retry-Budget"], "the caller's request is not changed")
 			if resp != nil {
-				assert.NotContains(t, resp.Header, "Retry-Budget-Spent", "it was for the lender")
+				assert.NotContains(t, resp.Header, "Retry-Budget-Spent", "the report is only for the lender")
 				assert.Same(t, req, resp.Request)
 			}
 		})
 	}
 }
 
-// What each attempt is lent: all but one of what is left, if another may follow. Under a
-// Hedge one may follow at the same time, and gets what the first has left.
+// If another attempt may follow, an attempt lends all retries that are left but one. Under a Hedge,
+// a second request may follow at the same time. It lends what the first request has left.
 func TestLeaseOfEachAttempt(t *testing.T) {
 	for _, row := range []struct {
 		name   string
-		sizes  []int // of the Budgets
+		sizes  []int // the sizes of the Budgets
 		most   int
 		policy *retry.Policy // nil: no Transport
 		hedge  time.Duration
-		sent   string // Retry-Budget of each attempt; "-": none.
+		sent   string // the Retry-Budget of each attempt; "-": no header
 	}{
 		{"two attempts", []int{3}, 9, &retry.Policy{MaxAttempts: 2}, 0, "2 2"},
 		{"four attempts", []int{3}, 9, &retry.Policy{MaxAttempts: 4}, 0, "2 1 0 0"},
-		{"no end", []int{1}, 9, &retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Nanosecond)}, 0, "0 0"},
+		{"unlimited attempts", []int{1}, 9, &retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Nanosecond)}, 0, "0 0"},
 		{"a policy that never retries", []int{3}, 9, new(retry.Policy), 0, "3"},
 		{"a Trailer", []int{3}, 9, &retry.Policy{MaxAttempts: 2}, 0, "3"},
 		{"no Transport", []int{3}, 9, nil, 0, "2"},
-		{"at most", []int{100}, 5, nil, 0, "5"},
-		{"at most 0", []int{100}, -1, nil, 0, "0"},
+		{"a limit of 5", []int{100}, 5, nil, 0, "5"},
+		{"a negative limit", []int{100}, -1, nil, 0, "0"},
 		{"two Budgets, one of them empty", []int{3, 0}, 9, &retry.Policy{MaxAttempts: 4}, 0, "0"},
 		{"no Budget", nil, 9, &retry.Policy{MaxAttempts: 2}, 0, "- -"},
 		{"a Hedge", []int{5}, 2, nil, 50 * ms, "2 1"},
@@ -183,7 +184,7 @@ func TestLeaseIsNotSentAfterARedirect(t *testing.T) {
 		"http://a/1 http://a:81/2":         "3 -",
 		"http://a/1 https://a/2":           "3 -",
 	} {
-		for _, bare := range []bool{false, true} { // without a Transport, which sets the Request of a response
+		for _, bare := range []bool{false, true} { // without a Transport, a response may lack its Request
 			t.Run(fmt.Sprint(path, ", bare: ", bare), func(t *testing.T) {
 				hops, base := strings.Fields(path), script()
 				for _, next := range hops[1:] {
@@ -203,10 +204,10 @@ func TestLeaseIsNotSentAfterARedirect(t *testing.T) {
 	}
 }
 
-// A lentRequest is one to a server that aborts it, under a Budget of 3.
+// A lentRequest is a request under a Budget of 3 to a server that aborts the connection.
 type lentRequest struct {
 	method, key, body string
-	calls, proxied    int64 // of the leaf below two services, of two proxies
+	calls, proxied    int64 // how many requests reach the leaf below two services, or below two proxies
 }
 
 var lentRequests = []lentRequest{
@@ -229,7 +230,7 @@ var lentRequests = []lentRequest{
 
 func (r lentRequest) to(ctx context.Context, url string) *http.Request {
 	req, _ := http.NewRequestWithContext(ctx, r.method, url, nil)
-	req.Method = r.method // "" too
+	req.Method = r.method // NewRequest turns "" into GET
 	if r.body != "" {
 		_ = retryhttp.SetBody(req, strings.NewReader(r.body), 0)
 	}
@@ -252,7 +253,7 @@ func TestLeaseOnIdleConnections(t *testing.T) {
 			for name, start := range map[string]func(*httptest.Server){"HTTP/1": http1, "HTTP/2": unencrypted} {
 				for proxied, want := range map[bool]int64{false: row.calls, true: row.proxied} {
 					if name == "HTTP/2" && kept == 0 && proxied && row.byMethod() {
-						want = 2 // the protocol is not known before an answer
+						want = 2 // before the first answer, the lender does not know the protocol
 					}
 					t.Run(fmt.Sprintf("%s %s %s %s, %d connections, proxied: %v", name, row.method, row.key, row.body, kept, proxied), func(t *testing.T) {
 						assert.Equal(t, want, callsOfTheLeaf(t, start, row, kept, proxied))
@@ -263,10 +264,11 @@ func TestLeaseOnIdleConnections(t *testing.T) {
 	}
 }
 
-// A host speaks HTTP/1 and HTTP/2 in turn. What net/http repeats over HTTP/1 has no lease.
+// A host speaks sometimes HTTP/1 and sometimes HTTP/2. If net/http repeats a request over HTTP/1,
+// the repeat lends no retries.
 func TestLeaseOverBothProtocols(t *testing.T) {
 	for _, row := range lentRequests {
-		for asked, want := range map[string][]string{"212": {"3"}, "2o": {"0", "0"}, "2": {"3"}, "": {"3"}} { // o: by others, over HTTP/1
+		for asked, want := range map[string][]string{"212": {"3"}, "2o": {"0", "0"}, "2": {"3"}, "": {"3"}} { // o: another client asks, over HTTP/1
 			if asked == "2o" && !row.byMethod() {
 				want = []string{"0"}
 			}
@@ -325,14 +327,14 @@ func TestLenderForgets(t *testing.T) {
 	asks(0, 500)
 	assert.Less(t, heap()-before, int64(5<<20))
 	protocol, bodies = 2, ""
-	asks(999, 1001) // one more
+	asks(999, 1001) // the second host is not stored yet
 	asks(999, 1000)
 	asks(999, 1000)
 	assert.Equal(t, "-bb-", bodies)
 	runtime.KeepAlive(lender)
 }
 
-// heap returns how many bytes there are that can be reached.
+// heap returns the size of all live objects in bytes.
 func heap() int64 {
 	var stats runtime.MemStats
 	runtime.GC()
@@ -348,9 +350,9 @@ func unencrypted(s *httptest.Server) {
 	s.Client().Transport.(*http.Transport).Protocols = s.Config.Protocols
 }
 
-// callsOfTheLeaf returns how many requests reach the lowest of three servers, each of
-// which aborts all of them, for one under a Budget of 3. Before that, each server has
-// answered as many at once as there are connections.
+// callsOfTheLeaf sends one request under a Budget of 3 to a chain of three servers, which abort it.
+// It returns how many requests reach the lowest server. Before that, each server has answered
+// "kept" requests at once, so each client has this many idle connections.
 func callsOfTheLeaf(t *testing.T, start func(*httptest.Server), request lentRequest, kept int, proxied bool) int64 {
 	var calls atomic.Int64
 	var aborts atomic.Bool

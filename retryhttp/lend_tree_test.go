@@ -21,42 +21,42 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// A fate is what happens to one request, or to its answer.
+// A fate is what happens to one request or to its answer.
 type fate int
 
 const (
 	arrives  fate = iota
 	refused       // no connection
-	lost          // the answer
-	stripped      // of its report, by a proxy
-	bare          // the request loses its header
+	lost          // the answer is lost
+	stripped      // a proxy removes the report from the answer
+	bare          // a proxy removes the header from the request
 )
 
-// A service of a tree, and how the one above calls it. It calls those below it, and says
-// 503 if one of them fails.
+// A service is a server in a tree. It calls the services below it, and answers 503 if one of these
+// calls fails. Its first fields say how the service above calls it.
 type service struct {
 	tree           *tree
-	attempts       int // of the one above
-	lends, borrows int // the most of LendBudget and BorrowBudget
+	attempts       int // the MaxAttempts of the service above
+	lends, borrows int // the limits of LendBudget and BorrowBudget
 	timeout, hedge time.Duration
-	fates          []fate // of one request after the other
+	fates          []fate // the fates of the requests, in their order
 
 	below    []*service
 	parallel bool
 	takes    time.Duration
-	outcomes []int // of one request after the other: the status, 0 for a connection that breaks
+	outcomes []int // the statuses of the answers, in their order; 0: the connection breaks
 
 	used, arrivals atomic.Int64
 }
 
-// A tree is the services that a request reaches, and what its retries were.
+// A tree contains all services that a request reaches, and counts the retries.
 type tree struct {
-	plain   bool           // without the lease
-	serving sync.WaitGroup // in memory
+	plain   bool           // no retries are lent
+	serving sync.WaitGroup // the handlers that run
 	retries atomic.Int64
 }
 
-// call is what the one above does.
+// call calls s, as the service above does.
 func (s *service) call(ctx context.Context) bool {
 	tr := &retryhttp.Transport{Base: s, Policy: retry.Policy{MaxAttempts: s.attempts, Backoff: retry.Fixed(time.Millisecond), AttemptTimeout: s.timeout}}
 	if !s.tree.plain {
@@ -69,7 +69,7 @@ func (s *service) call(ctx context.Context) bool {
 	return err == nil
 }
 
-// RoundTrip is the network, and what happens there.
+// RoundTrip plays the network: the request meets the next of the fates.
 func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
 	f := s.fates[int(s.used.Add(1)-1)%len(s.fates)]
 	if retryhttp.Hedged(req.Context()) || retryhttp.AttemptOf(req.Context()) > 1 {
@@ -92,8 +92,8 @@ func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// inMemory is net/http without a network: the handler has a context of its own,
-// which ends when the client goes away.
+// inMemory calls the handler without a network. As in net/http, the handler's context is canceled
+// if the client goes away.
 func (s *service) inMemory(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	rec, done := httptest.NewRecorder(), make(chan any, 1)
@@ -161,8 +161,8 @@ func (t *tree) grow(r *rand.Rand, depth int) *service {
 	return s
 }
 
-// The retries of all services of a random tree are at most what the Budget of the request
-// holds, and what is left of it was not spent. RETRY_LONG for 10,000 trees.
+// In a random tree, the retries of all services and the retries left in the request's Budget are
+// together at most the Size of the Budget. With RETRY_LONG, the test checks 10,000 trees.
 func TestBudgetBoundsTheTreeOfARequest(t *testing.T) {
 	t.Parallel()
 	trees := int64(1000)
@@ -181,7 +181,7 @@ func TestBudgetBoundsTheTreeOfARequest(t *testing.T) {
 				defer cancel()
 			}
 			tr.grow(r, 1+r.IntN(3)).call(ctx)
-			time.Sleep(time.Hour) // some go on although nobody waits for their answer
+			time.Sleep(time.Hour) // some services go on although nobody waits for their answer
 			synctest.Wait()
 			n := tr.retries.Load()
 			assert.LessOrEqual(t, n+int64(budget.Left()), int64(budget.Size), "tree %d", seed)
@@ -191,21 +191,21 @@ func TestBudgetBoundsTheTreeOfARequest(t *testing.T) {
 			}
 		})
 	}
-	assert.Greater(t, retries, trees, "most trees have retries")
-	assert.Greater(t, bounds, trees/20, "many use up their budget")
+	assert.Greater(t, retries, trees, "a tree has more than one retry on average")
+	assert.Greater(t, bounds, trees/20, "more than one tree in 20 uses up its Budget")
 }
 
-// Client, A, B and a leaf, four attempts each, and a Budget of 3: the calls that reach
-// the leaf.
+// A client calls A, A calls B, and B calls a leaf, with four attempts each and a Budget of 3. The
+// test counts the calls that reach the leaf, with and without LendBudget.
 func TestBudgetOverThreeLayers(t *testing.T) {
 	page, err := os.ReadFile("../docs/budget.md")
 	require.NoError(t, err)
 	for _, row := range []struct {
 		name         string
-		ab, leaf     fate             // what happens to all requests, and to those for the leaf
-		takes        time.Duration    // of the leaf
-		timeouts     [3]time.Duration // of the client, A and B
-		calls        int              // in parallel
+		ab, leaf     fate             // the fate of the requests to A and B, and of the requests to the leaf
+		takes        time.Duration    // how long the leaf takes
+		timeouts     [3]time.Duration // the AttemptTimeouts of the client, A and B
+		calls        int              // how many calls the client makes at the same time
 		unbounded    bool             // the client's context has no Budget
 		plain, lease int64
 	}{

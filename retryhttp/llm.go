@@ -34,13 +34,13 @@ import (
 //
 // If the status is 400 or above, the Transport reads up to 64 KiB of the body, for at most a
 // second. It looks for JSON at the beginning of the body, whatever the Content-Type is, as the
-// vendors' SDKs do. It reads a stream up to its first error event. It cannot read a compressed
-// body. If the body says that the account cannot pay, for example by insufficient_quota, the error
-// is permanent, whatever the status is, and its text says so. A google.rpc.RetryInfo in the body
-// counts like a Retry-After, and the longer of the two waits applies. The limit of a second needs a
-// Base whose bodies end with the context of the request, such as [http.Transport]. If
-// AttemptTimeout passes while the body is read, the attempt fails with a timeout. Its status and
-// its Retry-After are then ignored.
+// vendors' SDKs do. It reads a stream up to the first error event or the first piece of the answer.
+// It cannot read a compressed body. If the body says that the account cannot pay, for example by
+// insufficient_quota, the error is permanent, whatever the status is, and its text says so. A
+// google.rpc.RetryInfo in the body counts like a Retry-After, and the longer of the two waits
+// applies. The limit of a second needs a Base whose bodies end with the context of the request,
+// such as [http.Transport]. If AttemptTimeout passes while the body is read, the attempt fails with
+// a timeout. Its status and its Retry-After are then ignored.
 //
 // An error event before the first piece of the answer becomes a [*StreamError]. The error is
 // permanent if the request is invalid, not allowed or not paid for. An error event after the first
@@ -83,9 +83,9 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 }
 
 // errorLLM returns the failure that the body of an error describes, and the beginning of the body.
-// If the body was not read, text is nil. A stream is read only up to its first error event, because
-// a stream may have no end. If reading takes longer than a second, errorLLM cancels the attempt,
-// which ends the body.
+// If the body was not read, text is nil. A stream is read only up to the first error event or the
+// first piece of the answer, because a stream may have no end. If reading takes longer than a
+// second, errorLLM cancels the attempt, which ends the body.
 func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []byte) {
 	if !hasText(resp) {
 		return said, nil

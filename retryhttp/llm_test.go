@@ -26,8 +26,8 @@ const (
 	created = "event: response.created\ndata: " + `{"type":"response.created","response":{"id":"resp_1","status":"in_progress","error":null}}` + "\n\n"
 )
 
-// The first answer to a POST arrives byte by byte, and some fail before the first piece of what was
-// asked for. The second answer is good.
+// The first answer to a POST arrives byte by byte, and may fail before the first piece of the
+// answer. The second answer is good.
 func TestLLM(t *testing.T) {
 	json := func(body io.Reader) *http.Response { return typed("application/json", body) }
 	status := func(code int, header ...string) *http.Response { return textResponse(code, "sorry", header...) }
@@ -44,7 +44,7 @@ func TestLLM(t *testing.T) {
 		name   string
 		first  any
 		sent   int
-		kind   string // of the StreamError; "": another error or none
+		kind   string // the Type of the StreamError; "": there is no StreamError, or it has no Type
 		reason retry.Reason
 	}{
 		{"after the opening and a ping", streamOf(opening + ping + overloaded), 2, "overloaded_error", retry.ReasonSuccess},
@@ -55,13 +55,13 @@ func TestLLM(t *testing.T) {
 		{"no error: false", streamOf(`data: {"error":false}` + "\n\n"), 1, "", retry.ReasonSuccess},
 		{"no error: an empty text", streamOf(`data: {"error":""}` + "\n\n"), 1, "", retry.ReasonSuccess},
 		{"no error: a list", streamOf(`data: {"error":[],"response":{"error":[]}}` + "\n\n"), 1, "", retry.ReasonSuccess},
-		{"a code of lists", streamOf(`data: {"error":{"code":[[]]}}` + "\n\n"), 2, "", retry.ReasonSuccess},
+		{"an error whose code is a list", streamOf(`data: {"error":{"code":[[]]}}` + "\n\n"), 2, "", retry.ReasonSuccess},
 		{"OpenAI, responses", streamOf(created + "event: error\n" + `data: {"type":"error","code":"server_error","message":"again","param":null}` + "\n\n"),
 			2, "server_error", retry.ReasonSuccess},
 		{"OpenAI, responses, failed", streamOf(created + `data: {"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded","message":"slow"}}}` + "\n\n"),
 			2, "rate_limit_exceeded", retry.ReasonSuccess},
-		{"OpenAI, responses, failed without a word", streamOf(created + `data: {"type":"response.failed"}` + "\n\n"), 2, "", retry.ReasonSuccess},
-		{"an error that is no JSON", streamOf("event: error\ndata: upstream connect error\n\n"), 2, "", retry.ReasonSuccess},
+		{"OpenAI, responses, failed without an error", streamOf(created + `data: {"type":"response.failed"}` + "\n\n"), 2, "", retry.ReasonSuccess},
+		{"an error that is not JSON", streamOf("event: error\ndata: upstream connect error\n\n"), 2, "", retry.ReasonSuccess},
 		{"it ends after the opening", streamOf(opening), 2, "", retry.ReasonSuccess},
 		{"cut in the first event", typed("text/event-stream", breaks(delta[:30], errReset)), 2, "", retry.ReasonSuccess},
 		{"it hangs", func(req *http.Request) (*http.Response, error) {
@@ -89,7 +89,7 @@ func TestLLM(t *testing.T) {
 		{"JSON that breaks off later", json(breaks(strings.Repeat(" ", 8<<20+1), errReset)), 1, "", retry.ReasonSuccess},
 		{"another body that breaks off", typed("audio/mpeg", breaks("ID3", errReset)), 1, "", retry.ReasonSuccess},
 		{"409", status(409), 2, "", retry.ReasonSuccess},
-		{"409, and no more", status(409, "X-Should-Retry", "false"), 1, "", retry.ReasonPermanent},
+		{"409 with X-Should-Retry: false", status(409, "X-Should-Retry", "false"), 1, "", retry.ReasonPermanent},
 		{"529", status(529), 2, "", retry.ReasonSuccess},
 
 		{"OpenAI, no money left", failed(429, `{"error":{"message":"You exceeded your quota","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}`), 1, "", retry.ReasonPermanent},
@@ -101,11 +101,11 @@ func TestLLM(t *testing.T) {
 		{"no money left, without an object error", failed(429, `{"type":"insufficient_quota"}`), 1, "", retry.ReasonPermanent},
 		{"no money left, in a 503", failed(503, `{"error":{"code":"billing_not_active"}}`), 1, "", retry.ReasonPermanent},
 		{"no money left, in a 409", failed(409, `{"error":{"code":"billing_hard_limit_reached"}}`), 1, "", retry.ReasonPermanent},
-		{"no money left, and a header says again", failed(429, `{"error":{"type":"billing_error"}}`, "X-Should-Retry", "true"), 1, "", retry.ReasonPermanent},
+		{"no money left, with X-Should-Retry: true", failed(429, `{"error":{"type":"billing_error"}}`, "X-Should-Retry", "true"), 1, "", retry.ReasonPermanent},
 		{"a limit", failed(429, `{"error":{"type":"tokens","code":"rate_limit_exceeded"}}`), 2, "", retry.ReasonSuccess},
-		{"a limit that some servers name so", failed(429, `{"error":{"type":"invalid_request_error"}}`), 2, "", retry.ReasonSuccess},
+		{"a rate limit that some servers call invalid_request_error", failed(429, `{"error":{"type":"invalid_request_error"}}`), 2, "", retry.ReasonSuccess},
 		{"Anthropic, overloaded", failed(529, `{"type":"error","error":{"type":"overloaded_error","message":"busy"}}`), 2, "", retry.ReasonSuccess},
-		{"no JSON", failed(429, `insufficient_quota`), 2, "", retry.ReasonSuccess},
+		{"an error that is not JSON, in a body", failed(429, `insufficient_quota`), 2, "", retry.ReasonSuccess},
 		{"JSON that breaks off in an error", json429(breaks(`{"error":{"code":"insufficient_quota"`, errReset)), 2, "", retry.ReasonSuccess},
 		{"no money left, after 64 KiB", failed(429, strings.Repeat(" ", 64<<10)+`{"error":{"code":"insufficient_quota"}}`), 2, "", retry.ReasonSuccess},
 		{"an error without an end", json429(endless{}), 2, "", retry.ReasonSuccess},
@@ -129,7 +129,7 @@ func TestLLM(t *testing.T) {
 		{"a stream without an end in an error", responseWith(429, endless{}, "Content-Type", "text/event-stream"), 2, "", retry.ReasonSuccess},
 		{"Gemini, a wrong request in a stream", streamOf(`data: {"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}` + "\n\n"), 1, "INVALID_ARGUMENT", retry.ReasonPermanent},
 		{"Gemini, too long", failed(429, gemini("10.1s")), 1, "", retry.ReasonRetryAfter},
-		{"400, and again", status(400, "X-Should-Retry", "true"), 2, "", retry.ReasonSuccess},
+		{"400 with X-Should-Retry: true", status(400, "X-Should-Retry", "true"), 2, "", retry.ReasonSuccess},
 		{"429, too long", status(429, "Retry-After-Ms", "10001"), 1, "", retry.ReasonRetryAfter},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
@@ -152,8 +152,9 @@ func TestLLM(t *testing.T) {
 	}
 }
 
-// If the account cannot pay, the text of the error says so. A 429 alone looks like a rate limit. The
-// text contains the code from the list of this package, and no other words of the server.
+// If the account cannot pay, the text of the error says so. Without this text, a 429 would look
+// like a rate limit. The text contains the code from the list of this package, and no other words
+// of the server.
 func TestLLMErrorSaysThatTheAccountCannotPay(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -215,7 +216,7 @@ func TestStreamErrorSaysThatTheAccountCannotPay(t *testing.T) {
 	}
 }
 
-// gemini is the error of a quota of Gemini's that is used up.
+// gemini returns the error that Gemini sends if a quota is used up.
 func gemini(delay string) string {
 	return `{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure"},` +
 		`{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"` + delay + `"}]}}`
@@ -244,9 +245,9 @@ func TestLLMHeedsRetryInfo(t *testing.T) {
 		{"no unit", body(gemini("7")), 0},
 		{"another unit", body(gemini("7m")), 0},
 		{"nothing", body(gemini("")), 0},
-		{"of another detail", body(strings.ReplaceAll(gemini("7s"), "RetryInfo", "Help")), 0},
+		{"a detail with another type", body(strings.ReplaceAll(gemini("7s"), "RetryInfo", "Help")), 0},
 		{"details of another kind", body(`{"error":{"code":429,"details":{"retryDelay":"7s"}}}`), 0},
-		{"more than a duration holds", body(gemini("99999999999999999999s")), math.MaxInt64},
+		{"longer than the longest duration", body(gemini("99999999999999999999s")), math.MaxInt64},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			var seen events
@@ -262,8 +263,9 @@ func TestLLMHeedsRetryInfo(t *testing.T) {
 	}
 }
 
-// The body of an error that LLM has read is the caller's all the same, and a beginning of it is
-// in the error. One that takes longer than a second ends with its attempt.
+// After LLM has read the body of an error, the caller can still read it, and the StatusError
+// contains its beginning. If reading takes longer than a second, the attempt is canceled, which
+// ends the body.
 func TestLLMKeepsTheBodyOfAnError(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -273,7 +275,7 @@ func TestLLMKeepsTheBodyOfAnError(t *testing.T) {
 		err  string
 	}{
 		{"short", func(context.Context) io.Reader { return strings.NewReader(`{"error":{}}`) }, 0, `{"error":{}}`, ""},
-		{"longer than what is read", func(context.Context) io.Reader { return strings.NewReader(strings.Repeat("x", 70<<10)) }, 0, strings.Repeat("x", 70<<10), ""},
+		{"longer than LLM reads", func(context.Context) io.Reader { return strings.NewReader(strings.Repeat("x", 70<<10)) }, 0, strings.Repeat("x", 70<<10), ""},
 		{"empty", func(context.Context) io.Reader { return strings.NewReader("") }, 0, "", ""},
 		{"broken", func(context.Context) io.Reader { return breaks("sor", errReset) }, 0, "sor", errReset.Error()},
 		{"it hangs", func(ctx context.Context) io.Reader {
@@ -306,7 +308,8 @@ func TestLLMKeepsTheBodyOfAnError(t *testing.T) {
 	}
 }
 
-// A stream in an error need not end: it is read up to its first error, and for at most a second.
+// If a status of 400 has a stream that never ends, LLM reads the stream only up to the first error
+// or the first piece of an answer, and for at most a second.
 func TestLLMDoesNotWaitForAStreamInAnError(t *testing.T) {
 	for _, tt := range []struct {
 		name, begins string
@@ -338,7 +341,7 @@ func TestLLMDoesNotWaitForAStreamInAnError(t *testing.T) {
 func TestLLMErrorThatOutlastsAttemptTimeout(t *testing.T) {
 	for timeout, want := range map[time.Duration]retry.Reason{
 		time.Second - 1: retry.ReasonExhausted,  // three timeouts
-		time.Second + 1: retry.ReasonRetryAfter, // the body has had its second
+		time.Second + 1: retry.ReasonRetryAfter, // the limit of a second ends the body first, so the status counts
 	} {
 		bubble(t, timeout.String(), func(t *testing.T) {
 			var seen events

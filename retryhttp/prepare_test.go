@@ -20,7 +20,7 @@ func TestPrepare(t *testing.T) {
 	asked, base := 0, script(503, errReset, 200)
 	req := request(t, "PUT")
 	rewindable(req, "data")
-	req.Header = nil // which http.Client never sends
+	req.Header = nil // http.Client never does this
 	send(t, &retryhttp.Transport{
 		Policy:     retry.Policy{MaxAttempts: 3},
 		Idempotent: func(*http.Request) bool { asked++; return true },
@@ -32,15 +32,15 @@ func TestPrepare(t *testing.T) {
 		Prepare: func(req *http.Request, attempt int, last error) error {
 			got, lasts = append(got, fmt.Sprint(attempt, retryhttp.AttemptOf(req.Context()), req.Context().Err(), req.Header)), append(lasts, last)
 			for _, before := range base.sent {
-				assert.Error(t, before.Context().Err(), "an attempt that is over, after a response or an error")
+				assert.Error(t, before.Context().Err(), "the previous attempt is over, whether it got a response or an error")
 			}
 			req.Header.Set("X-Signature", strings.Repeat("s", attempt))
 			req.URL.Host = "replica.test"
 			return nil
 		},
 	}, req)
-	assert.Equal(t, []string{"1 1 <nil> map[]", "2 2 <nil> map[]", "3 3 <nil> map[]"}, got, "each begins with the caller's request")
-	assert.Equal(t, 1, asked, "whether it may be sent again, before the first")
+	assert.Equal(t, []string{"1 1 <nil> map[]", "2 2 <nil> map[]", "3 3 <nil> map[]"}, got, "each attempt starts from the caller's request")
+	assert.Equal(t, 1, asked, "Idempotent is called once, before the first attempt")
 	assert.Equal(t, []string{"replica.test s data<nil>", "replica.test ss data<nil>", "replica.test sss data<nil>"}, sent)
 	assert.NoError(t, lasts[0])
 	assert.ErrorContains(t, lasts[1], "503")
@@ -50,8 +50,8 @@ func TestPrepare(t *testing.T) {
 	assert.Equal(t, "example.test", req.URL.Host)
 }
 
-// An error of Prepare ends the call: nothing is sent, Check is not called, and
-// the body is closed.
+// If Prepare returns an error, the call ends. The attempt is not sent, Check is not called, and the
+// body is closed.
 func TestPrepareStops(t *testing.T) {
 	const failed = ": retryhttp: Prepare: connection reset by peer"
 	for _, tt := range []struct {
@@ -62,7 +62,7 @@ func TestPrepareStops(t *testing.T) {
 	}{
 		{"the first", 1, errReset, "after 1 attempt" + failed},
 		{"the second", 2, errReset, "after 2 attempts" + failed + " (the attempt before: 503 Service Unavailable)"},
-		{"an After has no effect", 1, retry.After(time.Second, errReset), "after 1 attempt" + failed},
+		{"retry.After has no effect", 1, retry.After(time.Second, errReset), "after 1 attempt" + failed},
 		{"an error that panics", 1, panicker{"Unwrap"}, "after 1 attempt: retryhttp: error of type *fmt.wrapError panicked: bug in Unwrap"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
@@ -103,22 +103,22 @@ func TestPrepareReplacesTheBody(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		prepare func(req *http.Request) error
-		sent    string // "": not sent
+		sent    string // the body that is sent; "": the request is not sent
 		log     string
 	}{
-		{"it does not", func(*http.Request) error { return nil }, "data", "old "},
-		{"it fails", func(*http.Request) error { return errReset }, "", "old "},
-		{"by another", sets(anew, nothing, nil), "new", "new old "},
-		{"by another, and fails", sets(anew, nothing, errReset), "", "new old "},
-		{"by another, and closes it", func(req *http.Request) error {
+		{"Prepare leaves the body", func(*http.Request) error { return nil }, "data", "old "},
+		{"Prepare fails", func(*http.Request) error { return errReset }, "", "old "},
+		{"Prepare sets another body", sets(anew, nothing, nil), "new", "new old "},
+		{"Prepare sets another body, and fails", sets(anew, nothing, errReset), "", "new old "},
+		{"Prepare closes the body, and sets another body", func(req *http.Request) error {
 			assert.NoError(t, req.Body.Close())
 			return sets(anew, nothing, nil)(req)
 		}, "new", "old new "},
-		{"by one that reads from it and closes it", sets(old, func(old io.Closer) { _ = old.Close() }, nil), "data", "new old "},
-		{"by one that reads from it", sets(old, nothing, nil), "data", "new old "},
-		{"by one whose Close panics", sets(anew, func(io.Closer) { panic("bug in Close") }, nil), "new", "new old "},
-		{"by none", func(req *http.Request) error { req.Body = nil; return nil }, "", "old "},
-		{"by NoBody", func(req *http.Request) error { req.Body = http.NoBody; return nil }, "", "old "},
+		{"Prepare sets a body that reads from the old body and closes it", sets(old, func(old io.Closer) { _ = old.Close() }, nil), "data", "new old "},
+		{"Prepare sets a body that reads from the old body", sets(old, nothing, nil), "data", "new old "},
+		{"Prepare sets a body whose Close panics", sets(anew, func(io.Closer) { panic("bug in Close") }, nil), "new", "new old "},
+		{"Prepare removes the body", func(req *http.Request) error { req.Body = nil; return nil }, "", "old "},
+		{"Prepare sets NoBody", func(req *http.Request) error { req.Body = http.NoBody; return nil }, "", "old "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			log = ""
@@ -127,7 +127,7 @@ func TestPrepareReplacesTheBody(t *testing.T) {
 			req.Body = body
 			tr := &retryhttp.Transport{
 				Base: roundTrip(func(r *http.Request) (*http.Response, error) {
-					assert.True(t, tt.name != "it does not" || r.Body == io.ReadCloser(body), "it stays what it is")
+					assert.True(t, tt.name != "Prepare leaves the body" || r.Body == io.ReadCloser(body), "a body that Prepare leaves is not wrapped")
 					if r.Body != nil {
 						data, err := io.ReadAll(r.Body)
 						assert.NoError(t, err)
@@ -150,5 +150,5 @@ func TestPrepareReplacesTheBody(t *testing.T) {
 		req.Body = http.NoBody
 		return nil
 	}}, request(t, "PUT"))
-	assert.Equal(t, http.NoBody, base.sent[0].Body, "without a body there is nothing to close")
+	assert.Equal(t, http.NoBody, base.sent[0].Body, "http.NoBody is not wrapped")
 }

@@ -24,10 +24,10 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// When the Transport gives up, for any reason, the caller gets the last response with its
-// body unread, and a context in which the body can be read, however long that takes. It
-// says why it was the last. The Timeout of an http.Client acts as a deadline: a wait that
-// would exceed it does not begin. Result returns the error in place of the response.
+// When the Transport gives up, the caller gets the last response with an unread body, and may take
+// any time to read this body. ErrorOf says why there was no further attempt. Result returns the
+// error instead of the response. The Timeout of an http.Client acts as a deadline: the Transport
+// does not start a wait that would exceed it.
 func TestErrorOf(t *testing.T) {
 	twice := retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second}
 	empty := &retry.Budget{Size: 1}
@@ -43,7 +43,7 @@ func TestErrorOf(t *testing.T) {
 		name     string
 		policy   retry.Policy
 		check    retryhttp.CheckFunc
-		inner    int // attempts of a second Transport below
+		inner    int // the attempts of a second Transport below; 0: there is no second Transport
 		answers  []any
 		reason   retry.Reason
 		attempts int
@@ -57,9 +57,9 @@ func TestErrorOf(t *testing.T) {
 		{"a success after a redirect", twice, nil, 0, []any{busy, hop, busy, ok}, retry.ReasonSuccess, 0},
 		{"a Check that sets another request", twice, replaces(request(t, "GET")), 0, []any{busy}, retry.ReasonExhausted, 2},
 		{"a Check that removes the request", twice, replaces(nil), 0, []any{busy}, retry.ReasonExhausted, 2},
-		{"a Check that accepts it", twice, returns(nil), 0, []any{busy}, retry.ReasonSuccess, 0},
-		{"of two Transports the outer", twice, nil, 3, []any{busy}, retry.ReasonExhausted, 2},
-		{"a failure to the inner of two Transports", twice, returns(nil), 3, []any{busy}, retry.ReasonSuccess, 0},
+		{"a Check that accepts the response", twice, returns(nil), 0, []any{busy}, retry.ReasonSuccess, 0},
+		{"the error of the outer of two Transports", twice, nil, 3, []any{busy}, retry.ReasonExhausted, 2},
+		{"the inner of two Transports fails, and the outer accepts it", twice, returns(nil), 3, []any{busy}, retry.ReasonSuccess, 0},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			base := script(tt.answers...)
@@ -67,7 +67,7 @@ func TestErrorOf(t *testing.T) {
 			if tt.inner > 0 {
 				tr.Base = &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: tt.inner}}
 			}
-			client := &http.Client{Transport: tr, Timeout: 2 * time.Hour} // wraps the body
+			client := &http.Client{Transport: tr, Timeout: 2 * time.Hour} // a client with a Timeout wraps the body
 			resp, err := client.Do(request(t, "GET"))
 			require.NoError(t, err)
 			last := base.bodies[len(base.bodies)-1]
@@ -75,11 +75,11 @@ func TestErrorOf(t *testing.T) {
 				time.Sleep(time.Hour)
 				assert.Equal(t, []any{0, 0, nil}, []any{last.read, last.closes, last.ctx.Err()})
 				assert.Equal(t, fmt.Sprint("answer ", base.count()), textOf(t, resp))
-				assert.Error(t, last.ctx.Err(), "the end of the body frees the context of the attempt")
+				assert.Error(t, last.ctx.Err(), "the context of the attempt ends with the body")
 			}
 			require.NoError(t, resp.Body.Close())
 			assert.True(t, last == nil || last.closed())
-			assert.Error(t, base.sent[len(base.sent)-1].Context().Err(), "where there is no body, nothing else frees it")
+			assert.Error(t, base.sent[len(base.sent)-1].Context().Err(), "the context of an attempt without a body ends too")
 			because := retryhttp.ErrorOf(resp)
 			assert.Equal(t, tt.reason, retry.ReasonOf(because))
 			same, err := retryhttp.Result(resp, nil)
@@ -117,7 +117,7 @@ func TestErrorOf(t *testing.T) {
 	_, err := retryhttp.Result(nil, errReset)
 	assert.Equal(t, errReset, err)
 
-	// A request out of a response that is sent again remembers nothing of it.
+	// The Request of a response may be sent again. Then its context does not grow with each call.
 	resent, contexts := request(t, "GET"), []int{}
 	for range 3 {
 		resp := send(t, &retryhttp.Transport{Base: script(404)}, resent)
@@ -127,15 +127,15 @@ func TestErrorOf(t *testing.T) {
 	}
 	assert.Equal(t, []int{contexts[0], contexts[0], contexts[0]}, contexts)
 
-	// The request is the caller's in all but its context, which has the same values,
-	// and the policy of this request.
+	// The Request of a response equals the caller's request except for its context. This context has
+	// the same values and the policy of WithPolicy.
 	type key struct{}
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "here"))
 	req := request(t, "GET").WithContext(retryhttp.WithPolicy(ctx, twice))
 	base := script(&http.Response{StatusCode: 503})
 	resp := send(t, &retryhttp.Transport{Base: base}, req)
 	assert.Nil(t, resp.Body)
-	assert.Equal(t, http.NoBody, send(t, &retryhttp.Transport{Base: script(responseWith(200, http.NoBody))}).Body, "callers compare")
+	assert.Equal(t, http.NoBody, send(t, &retryhttp.Transport{Base: script(responseWith(200, http.NoBody))}).Body, "callers compare the Body with http.NoBody")
 	assert.Error(t, base.sent[1].Context().Err())
 	_, err = retryhttp.Result(resp, nil)
 	require.EqualError(t, err, "retry: attempts exhausted after 2 attempts: retryhttp: GET http://example.test/: 503 Service Unavailable")
@@ -144,7 +144,7 @@ func TestErrorOf(t *testing.T) {
 	assert.Equal(t, "here", resp.Request.Context().Value(key{}))
 	assert.Equal(t, 1, retryhttp.AttemptOf(resp.Request.Context()))
 	again := send(t, &retryhttp.Transport{Base: script(200)}, request(t, "GET").WithContext(resp.Request.Context()))
-	assert.NoError(t, retryhttp.ErrorOf(again), "of another request with that context")
+	assert.NoError(t, retryhttp.ErrorOf(again), "the error of the earlier response is not the error of this response")
 	assert.NoError(t, resp.Request.Context().Err())
 	cancel()
 	assert.Error(t, resp.Request.Context().Err())
@@ -158,9 +158,9 @@ func TestResult(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		answer *http.Response
-		by     func(*retryhttp.Transport) func(*http.Request) (*http.Response, error) // nil: a bare http.Client
+		by     func(*retryhttp.Transport) func(*http.Request) (*http.Response, error) // nil: an http.Client without a Transport of this package
 		check  retryhttp.CheckFunc
-		err    string // "": none
+		err    string // "": Result returns the response
 		reason retry.Reason
 		wait   time.Duration
 	}{
@@ -174,7 +174,7 @@ func TestResult(t *testing.T) {
 		{"999", response(999), nil, nil, by + "999", "", 0},
 		{"no body", responseWith(500, http.NoBody), nil, nil, by + "500 Internal Server Error", "", 0},
 		{"a Transport that gives up", response(404), ask, nil, "retry: permanent error after 1 attempt: " + by + "404 Not Found", retry.ReasonPermanent, 0},
-		{"a Transport whose Check accepts it", asksToWait(404, 7), ask, returns(nil), by + "404 Not Found", "", 7 * time.Second},
+		{"a Transport whose Check accepts a 404", asksToWait(404, 7), ask, returns(nil), by + "404 Not Found", "", 7 * time.Second},
 		{"a Transport whose Check refuses a 200", response(200), ask, returns(errReset),
 			"retry: gave up after 1 attempt (no limit is set, so there is no retry): connection reset by peer", retry.ReasonExhausted, 0},
 	} {
@@ -185,7 +185,7 @@ func TestResult(t *testing.T) {
 			}
 			get := (&http.Client{Transport: script(tt.answer)}).Do
 			if tt.by == nil {
-				tt.answer.Request = request(t, "GET") // as http.Transport sets it
+				tt.answer.Request = request(t, "GET") // http.Transport sets this field
 			} else {
 				get = tt.by(&retryhttp.Transport{Base: script(tt.answer), Check: tt.check})
 			}
@@ -212,12 +212,12 @@ func TestResult(t *testing.T) {
 	assert.EqualError(t, err, "retryhttp: 404 Not Found", "without a request and a body")
 	assert.Nil(t, resp)
 	resp, err = retryhttp.Result(response(404), errReset)
-	assert.NotNil(t, resp, "what comes with an error stays, closed, as http.Client has it")
+	assert.NotNil(t, resp, "Result returns a response unchanged if it comes with an error")
 	assert.Equal(t, errReset, err)
 }
 
-// A failover that asks one host after another by whatever client stops at the first that is
-// not sick.
+// Result works without a Transport: a failover asks one host after the other, and stops at the
+// first success.
 func TestResultInAFailover(t *testing.T) {
 	base := script(503, 503, textResponse(200, "well"))
 	hosts, n := []string{"http://a.test", "http://b.test", "http://c.test"}, 0
@@ -242,42 +242,42 @@ func TestResultKeepsTheBodyOfItsOwnResponse(t *testing.T) {
 		check retryhttp.CheckFunc
 		want  string
 	}{
-		{"its own, by NewStatusError", func(_ *http.Request, resp *http.Response, _ error) error {
+		{"its own error, from NewStatusError", func(_ *http.Request, resp *http.Response, _ error) error {
 			return retryhttp.NewStatusError(resp)
 		}, "words"},
-		{"its own, for another request", func(req *http.Request, resp *http.Response, err error) error {
+		{"its own error, made with another request", func(req *http.Request, resp *http.Response, err error) error {
 			return retryhttp.Check(req.Clone(context.Background()), resp, err)
 		}, "words"},
-		{"its own, for no request", func(_ *http.Request, resp *http.Response, err error) error {
+		{"its own error, made without a request", func(_ *http.Request, resp *http.Response, err error) error {
 			return fmt.Errorf("no: %w", tr.StatusError(nil, resp))
 		}, "words"},
-		{"its own, of a copy with another status", func(_ *http.Request, resp *http.Response, err error) error {
+		{"its own error, made from a copy with another status", func(_ *http.Request, resp *http.Response, err error) error {
 			copied := *resp
 			copied.StatusCode = 503
 			return retryhttp.NewStatusError(&copied)
 		}, "words"},
-		{"its own, and then another Request is set", func(req *http.Request, resp *http.Response, err error) error {
+		{"its own error, and then another Request is set", func(req *http.Request, resp *http.Response, err error) error {
 			err = retryhttp.Check(req, resp, err)
 			resp.Request = req // so that resp.Request.URL is the URL that Prepare has set
 			return err
 		}, "words"},
-		{"its own, and then the Request is removed", func(req *http.Request, resp *http.Response, err error) error {
+		{"its own error, and then the Request is removed", func(req *http.Request, resp *http.Response, err error) error {
 			err = retryhttp.Check(req, resp, err)
 			resp.Request = nil
 			return err
 		}, "words"},
-		{"of a server without a Request, and the own Request is removed", func(_ *http.Request, resp *http.Response, _ error) error {
+		{"the error of another response without a Request, and the Request is removed", func(_ *http.Request, resp *http.Response, _ error) error {
 			resp.Request = nil
 			return retryhttp.NewStatusError(textResponse(500, "token"))
 		}, ""},
-		{"of a token server", func(req *http.Request, _ *http.Response, _ error) error {
+		{"the error of a token server", func(req *http.Request, _ *http.Response, _ error) error {
 			token := send(t, &retryhttp.Transport{Base: script(textResponse(500, "token"))}, req)
 			return fmt.Errorf("no token: %w", retryhttp.NewStatusError(token))
 		}, ""},
-		{"of a token server, by ErrorOf", func(req *http.Request, _ *http.Response, _ error) error {
+		{"the error of a token server, from ErrorOf", func(req *http.Request, _ *http.Response, _ error) error {
 			return retryhttp.ErrorOf(send(t, &retryhttp.Transport{Base: script(textResponse(500, "token"))}, req.Clone(req.Context())))
 		}, ""},
-		{"of a token server, by Result", func(req *http.Request, _ *http.Response, _ error) error {
+		{"the error of a token server, from Result", func(req *http.Request, _ *http.Response, _ error) error {
 			_, err := retryhttp.Result((&retryhttp.Transport{Base: script(textResponse(500, "token"))}).RoundTrip(req))
 			return err
 		}, "token"},
@@ -299,7 +299,7 @@ func TestResultKeepsTheBodyOfItsOwnResponse(t *testing.T) {
 		return all
 	}
 	for _, sets := range []bool{false, true} {
-		bubble(t, fmt.Sprint("of the attempt before, and another Request is set: ", sets), func(t *testing.T) {
+		bubble(t, fmt.Sprint("the error of the attempt before, and another Request is set: ", sets), func(t *testing.T) {
 			all, tr.Base = nil, script(textResponse(502, "first"), textResponse(503, "second"))
 			check := tr.Check
 			defer func() { tr.Check = check }()
@@ -368,32 +368,32 @@ func TestResultKeepsTheWords(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name   string
-		length int64 // its own word
+		length int64 // the Content-Length
 		body   func(context.Context) io.Reader
 		want   string
 		took   time.Duration
 	}{
 		{"one line", 18, func(context.Context) io.Reader { return strings.NewReader(secret) }, secret, 0},
 		{"empty", 0, func(context.Context) io.Reader { return strings.NewReader("") }, "", 0},
-		{"a KiB", -1, func(context.Context) io.Reader { return strings.NewReader(words(1 << 10)) }, words(1 << 10), 0},
-		{"a byte more", -1, func(context.Context) io.Reader { return strings.NewReader(words(1<<10) + "x") }, words(1 << 10), 0},
-		{"in bytes", -1, func(context.Context) io.Reader { return iotest.OneByteReader(strings.NewReader(words(2 << 10))) }, words(1 << 10), 0},
-		{"as long as what is read", 64 << 10, func(context.Context) io.Reader { return strings.NewReader(words(64 << 10)) }, words(1 << 10), 0},
+		{"a body of a KiB", -1, func(context.Context) io.Reader { return strings.NewReader(words(1 << 10)) }, words(1 << 10), 0},
+		{"a body of a KiB and a byte", -1, func(context.Context) io.Reader { return strings.NewReader(words(1<<10) + "x") }, words(1 << 10), 0},
+		{"each Read returns one byte", -1, func(context.Context) io.Reader { return iotest.OneByteReader(strings.NewReader(words(2 << 10))) }, words(1 << 10), 0},
+		{"as long as Result reads", 64 << 10, func(context.Context) io.Reader { return strings.NewReader(words(64 << 10)) }, words(1 << 10), 0},
 		{"too long to be read", 64<<10 + 1, func(context.Context) io.Reader { return strings.NewReader(words(64<<10 + 1)) }, words(1 << 10), 0},
 		{"endless", -1, func(context.Context) io.Reader { return endless{} }, string(make([]byte, 1<<10)), 0},
 		{"broken", -1, func(context.Context) io.Reader { return breaks("sorr", errReset) }, "sorr", 0},
-		{"a drop at a time", -1, drips, words(9), 90 * ms},
-		{"a hang at once", -1, func(ctx context.Context) io.Reader { return stalled{ctx} }, "", 90 * ms},
-		{"a hang later", -1, func(ctx context.Context) io.Reader {
+		{"the bytes arrive slowly", -1, drips, words(9), 90 * ms},
+		{"no byte arrives", -1, func(ctx context.Context) io.Reader { return stalled{ctx} }, "", 90 * ms},
+		{"the body hangs after three bytes", -1, func(ctx context.Context) io.Reader {
 			return io.MultiReader(strings.NewReader("sor"), stalled{ctx})
 		}, "sor", 90 * ms},
-		{"a hang that heeds nothing", -1, func(context.Context) io.Reader {
+		{"the body hangs after three bytes, and ignores the context", -1, func(context.Context) io.Reader {
 			return io.MultiReader(strings.NewReader("sor"), takes(time.Hour))
 		}, "sor", 100 * ms},
 	} {
 		for _, by := range []string{"a Transport", "a Transport whose Check wraps it", "another client"} {
 			bubble(t, tt.name+", by "+by, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context()) // ends when the body of another client is closed
+				ctx, cancel := context.WithCancel(t.Context()) // canceled when the body of "another client" is closed
 				defer cancel()
 				var b *body
 				base := script(func(req *http.Request) (*http.Response, error) {
@@ -435,7 +435,7 @@ func TestResultKeepsTheWords(t *testing.T) {
 		}
 	}
 
-	// A caller that has read a body may put another in its place, as httputil.DumpResponse does.
+	// A caller may read a body and set a new body with the same bytes, as httputil.DumpResponse does.
 	dumped := send(t, &retryhttp.Transport{Base: script(textResponse(402, secret))})
 	_, err := httputil.DumpResponse(dumped, true)
 	require.NoError(t, err)
@@ -444,7 +444,7 @@ func TestResultKeepsTheWords(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, secret, string(e.Body))
 
-	// An error that a Check returns for several responses gets the body of none.
+	// If a Check returns one error for several responses, this error gets the body of none of them.
 	shared := &retryhttp.StatusError{StatusCode: 418}
 	_, err = retryhttp.Result((&retryhttp.Transport{Base: script(textResponse(418, secret)), Check: returns(shared)}).RoundTrip(request(t, "GET")))
 	assert.ErrorIs(t, err, shared)
@@ -459,7 +459,7 @@ type closingEnds struct {
 
 func (b closingEnds) Close() error { b.cancel(); return b.ReadCloser.Close() }
 
-// A panic of a body that Result reads is the caller's to recover.
+// If a body panics while Result reads it, the caller can recover the panic.
 func TestResultOfABodyThatPanics(t *testing.T) {
 	for name, b := range map[string]*body{
 		"in Read":  {Reader: reads(func([]byte) (int, error) { panic("bug in the body") })},
@@ -479,14 +479,14 @@ func TestResultOfABodyThatPanics(t *testing.T) {
 	}
 }
 
-// With net/http on both ends: a bomb, a body that never ends, and a body that never arrives. The
-// connection is closed, and nothing waits for the server.
+// The client and the server are from net/http. The server sends a decompression bomb, a body that
+// never ends, or no body. The connection is closed, and Result does not wait for the server.
 func TestResultOfAHostileServer(t *testing.T) {
 	var bomb bytes.Buffer
 	zip := gzip.NewWriter(&bomb)
 	_, _ = zip.Write(bytes.Repeat([]byte("w"), 8<<20))
 	_ = zip.Close()
-	empty := func(w io.Writer) { // blocks of nothing, for ever
+	empty := func(w io.Writer) { // writes empty gzip blocks until the connection is closed
 		_, _ = w.Write([]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff})
 		for {
 			if _, err := w.Write(bytes.Repeat([]byte{0, 0, 0, 0xff, 0xff}, 1000)); err != nil {
@@ -532,8 +532,8 @@ func TestResultOfAHostileServer(t *testing.T) {
 					_, err := retryhttp.Result(client.Get(server.URL))
 					var e *retryhttp.StatusError
 					require.ErrorAs(t, err, &e)
-					assert.True(t, strings.HasPrefix(tt.want, string(e.Body)), "as much as came in time")
-					<-gone // the server learns that nobody reads
+					assert.True(t, strings.HasPrefix(tt.want, string(e.Body)), "the Body is the part that arrived in time")
+					<-gone // the server has noticed that the connection is closed
 				})
 			}
 		}

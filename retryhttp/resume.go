@@ -76,9 +76,9 @@ func identical(resp *http.Response) bool {
 	return !resp.Uncompressed && (encoding == "" || strings.EqualFold(encoding, "identity"))
 }
 
-// strongETag returns the ETag of a response, or "" if the response has no ETag, a weak one or more
-// than one. It also returns "" for an ETag of more than headerBytes bytes, because each request for
-// missing bytes sends the ETag.
+// strongETag returns the ETag of a response, or "" if the response has no ETag, a weak ETag, or
+// several ETags. It also returns "" for an ETag of more than headerBytes bytes, because each
+// request for missing bytes sends the ETag.
 func strongETag(resp *http.Response) string {
 	tags := resp.Header["Etag"]
 	if len(tags) != 1 || len(tags[0]) < 2 || len(tags[0]) > headerBytes ||
@@ -109,7 +109,7 @@ type download struct {
 	mu     sync.Mutex      // guards the fields below, because Close may run during a Read
 	body   io.ReadCloser   // the present body; nil between two parts and after Close
 	closed bool            // Close was called
-	ctx    context.Context // the context of the requests for parts; nil before the first one
+	ctx    context.Context // the context of the requests for parts; nil before the first request
 	cancel context.CancelFunc
 }
 
@@ -195,7 +195,8 @@ func (d *download) advance(n int, err error) (int, error) {
 }
 
 // closeBroken closes the body that broke off. It returns false if the caller has closed the
-// download. After closeBroken, Close cancels ctx.
+// download. closeBroken also makes the ctx that Close cancels, so that Close can end the requests
+// for parts.
 func (d *download) closeBroken() bool {
 	d.mu.Lock()
 	body, closed := d.body, d.closed

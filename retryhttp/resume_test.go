@@ -25,15 +25,15 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-var etag = `"v1` + strings.Repeat("x", 124) + `"` // of 128 bytes, the longest that is resumed
+var etag = `"v1` + strings.Repeat("x", 124) + `"` // 128 bytes, the longest ETag for which Resume works
 
-// A source is a Base that serves text as http.ServeContent does, with a strong ETag. Its
-// responses break as the steps say, the last of which is for all others.
+// A source is a Base that serves text as http.ServeContent does, with a strong ETag. cuts says
+// where each response breaks. The last cut is also for all further responses.
 type source struct {
 	text    string
-	chunked bool                             // the length is not known
+	chunked bool                             // the response has no Content-Length
 	cuts    []int                            // how many bytes come before a response breaks; below 0: it does not break
-	edit    func(n int, resp *http.Response) // the n-th response, from 1
+	edit    func(n int, resp *http.Response) // changes the n-th response; n starts at 1
 	sent    []*http.Request
 }
 
@@ -55,23 +55,23 @@ func (s *source) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, req.Context().Err()
 }
 
-// resuming is a policy under which a body that breaks is resumed.
+// resuming is a policy with two retries, so a body that breaks is resumed.
 var resuming = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
 
-// download gets the body through a Transport that resumes.
+// download reads a body through a Transport with Resume.
 func download(t *testing.T, base http.RoundTripper, p retry.Policy) (string, error) {
 	resp := send(t, &retryhttp.Transport{Base: base, Policy: p, Resume: true})
 	var text strings.Builder
-	_, err := io.Copy(&text, resp.Body) // past the WriteTo of what the source returns
+	_, err := io.Copy(&text, resp.Body) // a WriteTo of the body must not bypass Resume
 	assert.NoError(t, resp.Body.Close())
 	assert.NoError(t, resp.Body.Close(), "again")
 	return text.String(), err
 }
 
-// A body that breaks is whole in the end, wherever it breaks: here at 500 places,
-// with RETRY_LONG at all of them. The first part then breaks in its header. Server and
-// client are net/http's, over a pipe. What breaks at its end without a length is answered
-// with 416.
+// A body that breaks is completed, wherever it breaks. The test breaks it at 500 places, and with
+// RETRY_LONG at every byte. The first part then breaks in its header. The client and the server are
+// from net/http, over a pipe. If a body of unknown length breaks at its end, the server answers the
+// request for more with 416.
 func TestResumeAtEveryByte(t *testing.T) {
 	places, size := 500, 8<<10
 	if os.Getenv("RETRY_LONG") != "" {
@@ -100,7 +100,7 @@ func TestResumeAtEveryByte(t *testing.T) {
 			defer pipes.CloseIdleConnections()
 			for place := range places + 1 {
 				cut, sent := place*size/places, 3
-				if cut == size { // where the length is known, this is the end
+				if cut == size { // the end; without a length, a second request finds out that it is the end
 					sent = map[bool]int{false: 1, true: 2}[chunked]
 				}
 				base.cuts, base.sent = []int{cut, -1}, nil
@@ -135,39 +135,39 @@ func TestResumeFromALiar(t *testing.T) {
 	changed, no416 := retryhttp.ErrChanged.Error(), "416 Requested Range Not Satisfiable"
 	for _, tt := range []struct {
 		name string
-		cut  int                  // 10: at the end, which is a break if the length is not known
-		lie  func(*http.Response) // in each answer to a request for the rest from cut
-		want string               // of the error; "": the body is whole
+		cut  int                  // where the first response breaks; 10: at the end, a break only if the length is unknown
+		lie  func(*http.Response) // changes each answer to a request for the bytes from cut on
+		want string               // the text of the error; "": the caller gets the whole body
 	}{
 		{"another ETag", 4, header("Etag", `"v2"`), changed},
 		{"a weak ETag", 4, header("Etag", `W/"v1"`), changed},
 		{"no ETag", 4, header("Etag"), changed},
 		{"two ETags", 4, header("Etag", etag, etag), changed},
-		{"the whole again", 4, text("0123456789", status(200)), changed},
+		{"the whole body again", 4, text("0123456789", status(200)), changed},
 		{"from an earlier byte", 4, text("3456789", header("Content-Range", "bytes 3-9/10")), `the Content-Range "bytes 3-9/10" is not what was asked for: the rest from byte 4`},
-		{"of another length", 4, header("Content-Range", "bytes 4-10/11"), `the Content-Range "bytes 4-10/11" is not`},
+		{"another length", 4, header("Content-Range", "bytes 4-10/11"), `the Content-Range "bytes 4-10/11" is not`},
 		{"two Content-Ranges", 4, header("Content-Range", "bytes 4-9/10", "bytes 4-9/10"), "206 Partial Content, with 2 Content-Range"},
 		{"several ranges", 4, header("Content-Range"), "with 0 Content-Range"},
 		{"another encoding", 4, header("Content-Encoding", "gzip"), `the encoding "gzip"`},
 		{"lines between parts", 4, header("Content-Type", "multipart/byteranges; boundary=x"), "is a multipart/byteranges, whose boundary lines"},
 		{"lines between parts, in capitals", 4, header("Content-Type", " Multipart/ByteRanges"), "is a multipart/byteranges"},
-		{"lines between parts, by an old name", 4, header("Content-Type", "multipart/x-byteranges; boundary=x"), "is a multipart/byteranges"},
+		{"lines between parts, with an old media type", 4, header("Content-Type", "multipart/x-byteranges; boundary=x"), "is a multipart/byteranges"},
 		{"lines between parts, in quotes", 4, header("Content-Type", `"multipart/byteranges"`), "is a multipart/byteranges"},
-		{"lines between parts, by a second type in one header", 4, header("Content-Type", "text/plain, multipart/byteranges"), "is a multipart/byteranges"},
+		{"lines between parts, with two types in one header", 4, header("Content-Type", "text/plain, multipart/byteranges"), "is a multipart/byteranges"},
 		{"lines between parts, after spaces", 4, header("Content-Type", strings.Repeat(" ", 200)+"multipart/byteranges"), "is a multipart/byteranges"},
-		{"lines between parts, by a second type after a long one", 4, header("Content-Type", "text/plain; a="+strings.Repeat("b", 200)+", multipart/byteranges"), "is a multipart/byteranges"},
-		{"lines between parts, by a second type", 4, header("Content-Type", "text/plain", "multipart/byteranges"), "is a multipart/byteranges"},
+		{"lines between parts, with a second type after a long one", 4, header("Content-Type", "text/plain; a="+strings.Repeat("b", 200)+", multipart/byteranges"), "is a multipart/byteranges"},
+		{"lines between parts, with two headers", 4, header("Content-Type", "text/plain", "multipart/byteranges"), "is a multipart/byteranges"},
 		{"416, and not at the end", 4, text("", status(416), header("Content-Range", "bytes */5")), no416},
 		{"404", 4, status(404), "404 Not Found"},
 		{"304", 4, status(304), "the answer to the Range request is 304 Not Modified"},
 		{"no body", 4, func(resp *http.Response) { resp.Body = nil }, "206 Partial Content"},
-		{"nothing of what it promises", 4, text(""), "unexpected EOF"},
-		{"reads that bring nothing", 4, func(resp *http.Response) { resp.Body = io.NopCloser(late(100)) }, io.ErrNoProgress.Error()},
+		{"a body without a byte", 4, text(""), "unexpected EOF"},
+		{"100 reads without a byte", 4, func(resp *http.Response) { resp.Body = io.NopCloser(late(100)) }, io.ErrNoProgress.Error()},
 
 		{"a body shorter than its part", 4, text("456"), ""},
 		{"a body longer than its part", 4, text("456xyz", header("Content-Range", "bytes 4-6/10")), ""},
 		{"a body longer than the whole", 4, text("456789xyz"), ""},
-		{"identity, said", 4, header("Content-Encoding", "identity"), ""},
+		{"Content-Encoding: identity", 4, header("Content-Encoding", "identity"), ""},
 		{"a mail, which has parts of its own", 4, header("Content-Type", "multipart/mixed; boundary=byteranges"), ""},
 
 		{"416 at the end without an ETag, as of http.ServeContent", 10, func(*http.Response) {}, ""},
@@ -186,7 +186,7 @@ func TestResumeFromALiar(t *testing.T) {
 					}
 				}
 				got, err := download(t, base, resuming)
-				if tt.want == "" || tt.cut == 10 && !chunked { // there is no request for more
+				if tt.want == "" || tt.cut == 10 && !chunked { // there is no request for more bytes
 					require.NoError(t, err)
 					assert.Equal(t, base.text, got)
 					return
@@ -195,7 +195,7 @@ func TestResumeFromALiar(t *testing.T) {
 				require.ErrorAs(t, err, &e)
 				assert.True(t, strings.HasPrefix(base.text, got))
 				assert.EqualValues(t, len(got), e.Offset)
-				if !chunked || tt.name != "of another length" { // which shows at the end
+				if !chunked || tt.name != "another length" { // this shows only at the end
 					assert.Equal(t, base.text[:tt.cut], got)
 					assert.ErrorContains(t, err, tt.want)
 				}
@@ -206,7 +206,8 @@ func TestResumeFromALiar(t *testing.T) {
 		"retryhttp: the body broke after 4 bytes: the server does not confirm that it still has the same body")
 }
 
-// What is not resumed stays as Base made it, and its error says why it was not.
+// If Resume does not apply, the caller gets the body as Base made it, and the error of a Read says
+// why Resume does not apply.
 func TestNotResumed(t *testing.T) {
 	answers := func(edit func(*http.Response)) edit {
 		return ofTransport(func(tr *retryhttp.Transport) { edit(tr.Base.(*scripted).steps[0].(*http.Response)) })
@@ -218,8 +219,8 @@ func TestNotResumed(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		edit   edit
-		accept string // the Accept-Encoding that is sent
-		whyNot string // "": the error stays as it is
+		accept string // the Accept-Encoding of the request
+		whyNot string // "": the error is unchanged
 	}{
 		{"a Transport without Resume", ofTransport(func(tr *retryhttp.Transport) { tr.Resume = false }), "", ""},
 		{"the zero policy", policy(retry.Policy{}), "identity", "the policy does not retry"},
@@ -227,7 +228,7 @@ func TestNotResumed(t *testing.T) {
 		{"a Range that Prepare sets", ofTransport(func(tr *retryhttp.Transport) {
 			tr.Prepare = func(req *http.Request, _ int, _ error) error { req.Header.Set("Range", "bytes=0-"); return nil }
 		}), "identity", "the request has a Range"},
-		{"what Check does not accept", check(returns(retry.Permanent(errReset))), "identity", "Check does not accept the response"},
+		{"a response that Check does not accept", check(returns(retry.Permanent(errReset))), "identity", "Check does not accept the response"},
 		{"POST", ofRequest(func(req *http.Request) { req.Method = "POST"; req.Header.Set("Idempotency-Key", "k") }), "", noGet},
 		{"a GET with a body", ofRequest(func(req *http.Request) { rewindable(req, "data") }), "identity", noGet},
 		{"an encoding that the caller asks for", func(tr *retryhttp.Transport, req *http.Request) {
@@ -236,7 +237,7 @@ func TestNotResumed(t *testing.T) {
 		}, "gzip", "Content-Encoding: gzip"},
 		{"an encoding that a terminal acts on", answers(func(resp *http.Response) { resp.Header.Set("Content-Encoding", "\u009b31m\u2028") }), "identity", `Content-Encoding: \u009b31m\u2028`},
 		{"unpacked by Base", answers(func(resp *http.Response) { resp.Uncompressed = true }), "identity", "Content-Encoding: unpacked by Base"},
-		{"no ETag, as of http.FileServer", etags(), "identity", weak},
+		{"no ETag, as from http.FileServer", etags(), "identity", weak},
 		{"a weak ETag", etags(`W/"v1"`), "identity", weak},
 		{"a long ETag", etags(`"` + strings.Repeat("x", 127) + `"`), "identity", weak},
 		{"half an ETag", etags(`"`), "identity", weak},
@@ -254,7 +255,7 @@ func TestNotResumed(t *testing.T) {
 			assert.Equal(t, "hel", string(text))
 			assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 			if tt.whyNot == "" {
-				assert.True(t, err == io.ErrUnexpectedEOF, "as it is: %v", err)
+				assert.True(t, err == io.ErrUnexpectedEOF, "the error is unchanged: %v", err)
 			} else {
 				assert.EqualError(t, err, "retryhttp: the body broke after 3 bytes: unexpected EOF (not resumed: "+tt.whyNot+")")
 			}
@@ -265,21 +266,21 @@ func TestNotResumed(t *testing.T) {
 	}
 	shortest := func(_ int, resp *http.Response) { resp.Header.Set("Etag", `""`) }
 	_, err := download(t, &source{text: "hello", cuts: []int{3, -1}, edit: shortest}, retry.Policy{MaxAttempts: 2})
-	assert.ErrorIs(t, err, retryhttp.ErrChanged, "resumed, by a source that has another ETag")
+	assert.ErrorIs(t, err, retryhttp.ErrChanged, "the shortest ETag is resumed, and then the source sends another ETag")
 	longer := responseWith(200, breaks("hello", io.ErrUnexpectedEOF), "Etag", etag)
 	longer.ContentLength = 3
 	_, err = io.ReadAll(send(t, &retryhttp.Transport{Base: script(longer), Policy: resuming, Resume: true}).Body)
-	assert.Error(t, err, "a body that breaks behind its length")
+	assert.Error(t, err, "a body that breaks after its Content-Length")
 	empty := response(200, "Etag", etag)
 	assert.Empty(t, textOf(t, send(t, &retryhttp.Transport{Base: script(empty), Policy: resuming, Resume: true})), "a body that ends with its first Read")
 	empty.Body = http.NoBody
 	assert.Equal(t, http.NoBody, send(t, &retryhttp.Transport{Base: script(empty), Policy: resuming, Resume: true}).Body)
 }
 
-// Each break is a call of its own under the policy, in which the first attempt is what
-// broke, and an attempt has succeeded when its first byte has come. A break after progress
-// shows a server that works: it takes nothing from a Budget that the user has not set, even
-// from an empty one.
+// After each break, a new call under the policy fetches the missing bytes. Attempt 1 of this call
+// is the attempt whose body broke. A later attempt succeeds when its first byte arrives. If a break
+// comes after progress, the server works, so the retry takes nothing from the Budget of the target,
+// even if that Budget is empty. A Budget that the user has set is charged.
 func TestResumeUnderThePolicy(t *testing.T) {
 	bubble(t, "a call for each break", func(t *testing.T) {
 		var seen events
@@ -293,7 +294,7 @@ func TestResumeUnderThePolicy(t *testing.T) {
 		}
 		start, req := time.Now(), request(t, "GET")
 		assert.Equal(t, "0123456789", textOf(t, send(t, tr, req)))
-		assert.Empty(t, req.Header, "the caller's")
+		assert.Empty(t, req.Header, "the caller's request is unchanged")
 		assert.Equal(t, 3*time.Second, time.Since(start))
 		assert.Equal(t, 6, tr.Policy.Budget.Left())
 		assert.Equal(t, []string{"1 1  <nil>", "2 2 bytes=4- unexpected EOF", "3 3 bytes=4- unexpected EOF", "2 2 bytes=6- unexpected EOF"}, prepared)
@@ -323,18 +324,18 @@ func TestResumeUnderThePolicy(t *testing.T) {
 		cuts   []int
 		edit   edit
 		took   time.Duration
-		reason retry.Reason // of the end; success: the body is whole
+		reason retry.Reason // the Reason of the last call; ReasonSuccess: the body is complete
 	}{
 		{"the attempts are used up", short, []int{4, 0}, nil, 2 * time.Second, retry.ReasonExhausted},
 		{"a 503 in between", short, nil, answers(asksToWait(503, 5)), 6 * time.Second, retry.ReasonSuccess},
 		{"a 503 that asks for too much", short, nil, answers(asksToWait(503, 500)), time.Second, retry.ReasonRetryAfter},
 		{"a gate that is closed", short, nil, ofTransport(func(tr *retryhttp.Transport) {
 			tr.Gate, tr.Policy.MaxRetryAfter = &retryhttp.Gate{Key: func(req *http.Request) string { return req.Header.Get("Range") }}, time.Second
-			req := request(t, "GET").WithContext(context.Background()) // that of t ends outside of the bubble
+			req := request(t, "GET").WithContext(context.Background()) // the context of t ends outside of the bubble
 			req.Header.Set("Range", "bytes=4-")
 			send(t, &retryhttp.Transport{Base: script(asksToWait(429, 10)), Gate: tr.Gate}, req)
 		}), time.Second, retry.ReasonRetryAfter},
-		{"a first byte that does not come", short, nil, nth(2, func(s *source, resp *http.Response) {
+		{"the first byte does not arrive", short, nil, nth(2, func(s *source, resp *http.Response) {
 			resp.Body = io.NopCloser(stalled{s.sent[1].Context()})
 		}), 4 * time.Second, retry.ReasonSuccess},
 		{"a body that stalls", short, []int{-1}, nth(1, func(s *source, resp *http.Response) {
@@ -348,11 +349,11 @@ func TestResumeUnderThePolicy(t *testing.T) {
 		}), time.Second, retry.ReasonPermanent},
 
 		{"no budget", short, nil, empties, 0, retry.ReasonBudget},
-		{"a cut each KiB", long, []int{1 << 10}, nil, 63 * time.Second, retry.ReasonSuccess},
-		{"a cut each 32 KiB, after an outage", long, []int{32 << 10}, empties, time.Second, retry.ReasonSuccess},
-		{"a cut each byte", long, []int{1}, nil, 11 * time.Second, retry.ReasonBudget},
-		{"a cut each byte, after a KiB", long, []int{1 << 10, 1}, nil, 12 * time.Second, retry.ReasonBudget},
-		{"a cut each KiB, and a Budget of the user", long, []int{1 << 10}, ofTransport(func(tr *retryhttp.Transport) { tr.Policy.Budget = &retry.Budget{Size: 10} }), 10 * time.Second, retry.ReasonBudget},
+		{"a cut after each KiB", long, []int{1 << 10}, nil, 63 * time.Second, retry.ReasonSuccess},
+		{"a cut after each 32 KiB, after an outage", long, []int{32 << 10}, empties, time.Second, retry.ReasonSuccess},
+		{"a cut after each byte", long, []int{1}, nil, 11 * time.Second, retry.ReasonBudget},
+		{"a cut after a KiB, and then after each byte", long, []int{1 << 10, 1}, nil, 12 * time.Second, retry.ReasonBudget},
+		{"a cut after each KiB, and a Budget of the user", long, []int{1 << 10}, ofTransport(func(tr *retryhttp.Transport) { tr.Policy.Budget = &retry.Budget{Size: 10} }), 10 * time.Second, retry.ReasonBudget},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			base := &source{text: tt.text, cuts: tt.cuts}
@@ -379,8 +380,9 @@ func TestResumeUnderThePolicy(t *testing.T) {
 	}
 }
 
-// The caller does not get the response of a part that fails, so its StatusError has the words of the
-// server. Example: S3 says in the body of a 403 that a presigned URL has expired.
+// The caller does not get the response of a failed request for missing bytes, so the StatusError
+// contains the beginning of its body. Example: S3 says in the body of a 403 that a presigned URL
+// has expired.
 func TestResumeKeepsTheWords(t *testing.T) {
 	const expired = "<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>"
 	for _, tt := range []struct {
@@ -410,19 +412,19 @@ func TestResumeKeepsTheWords(t *testing.T) {
 	}
 }
 
-// Close ends a Read at once wherever that is, and so does the context of the request.
-// In a bubble, a goroutine that is left would fail the test.
+// Close and the end of the request's context end a Read at once, wherever the Read waits. The test
+// would fail if a goroutine were left, because it runs in a bubble.
 func TestResumeClosed(t *testing.T) {
 	for _, tt := range []struct {
 		where string
 		at    time.Duration
 		n     int    // the response that hangs
-		text  string // after this; "-": without its header
+		text  string // the bytes before it hangs; "-": it hangs before its header
 	}{
 		{"a Read of the body", 2 * time.Second, 1, "0123"},
 		{"the wait", time.Second / 2, 0, ""},
 		{"the header of the part", 2 * time.Second, 2, "-"},
-		{"its first byte", 2 * time.Second, 2, ""},
+		{"the first byte of the part", 2 * time.Second, 2, ""},
 		{"a Read of the part", 2 * time.Second, 2, "4"},
 	} {
 		for _, how := range []string{"Close", "the context"} {
@@ -481,20 +483,21 @@ func TestResumeClosed(t *testing.T) {
 	})
 }
 
-// foreign is a context that package context does not know: those derived from it each
-// have a goroutine until they are canceled.
+// foreign is a context of a type that package context does not know. Each context that is derived
+// from it has a goroutine until it is canceled.
 type foreign struct{ context.Context }
 
 func (foreign) Done() <-chan struct{} { return make(chan struct{}) }
 
-// Bodies that keep no more than the contract of a Reader, and are closed once.
+// A body may return bytes together with an error, or no bytes. It is read correctly and closed
+// once.
 func TestResumeReaders(t *testing.T) {
 	for name, reader := range map[string]func(io.Reader) io.Reader{
 		"as they are":                  func(r io.Reader) io.Reader { return r },
 		"bytes together with an error": iotest.DataErrReader,
 		"a byte at a time":             iotest.OneByteReader,
 		"an end that comes too early":  func(r io.Reader) io.Reader { return io.LimitReader(r, 5) },
-		"reads that bring nothing": func(r io.Reader) io.Reader {
+		"reads without a byte": func(r io.Reader) io.Reader {
 			n := 0
 			return reads(func(p []byte) (int, error) {
 				if n++; n%3 > 0 {
@@ -524,7 +527,7 @@ func TestResumeReaders(t *testing.T) {
 	}
 }
 
-// Whatever a Content-Range says, what is read is right: a beginning of the text.
+// Whatever the Content-Range is, the caller reads the text or a beginning of it.
 func FuzzContentRange(f *testing.F) {
 	for _, value := range []string{
 		"bytes 4-9/10", "bytes 4-9/*", "bytes 4-6/10", "bytes 3-9/10", "bytes 4-9/11", "bytes */10", "bytes 4-9/10, bytes 4-9/10", "",

@@ -73,10 +73,11 @@ func (e *StatusError) Error() string {
 
 // keep sets the Body of e to the first keptBytes of text. It does nothing if Body is already set.
 // It also does nothing if e is the error of another response, such as the response of a token
-// server. requests are the Requests that the response whose body starts with text has had: a Check
-// may set another one.
+// server. text is the beginning of the body of a response. requests are all values that the field
+// Request of this response has had, because a Check may set another value.
 func (e *StatusError) keep(text []byte, requests ...*http.Request) {
-	// requests are compared first, because several calls may return the same error at the same time.
+	// The requests are compared first. If e is the error of a response to another call, that call may
+	// be writing hasBody at the same time.
 	if slices.Contains(requests, e.request) && e.hasBody {
 		e.Body, e.hasBody = append([]byte(nil), text[:min(len(text), keptBytes)]...), false
 	}

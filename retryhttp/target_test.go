@@ -24,7 +24,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// failing is a Check that takes every status from 400 on for a failure that may pass.
+// failing is a Check that returns an error that is not permanent for every status from 400 on.
 func failing(req *http.Request, resp *http.Response, err error) error {
 	if err == nil && resp.StatusCode >= 400 {
 		return retryhttp.NewStatusError(resp)
@@ -32,8 +32,7 @@ func failing(req *http.Request, resp *http.Response, err error) error {
 	return err
 }
 
-// take empties a Budget down to what is to be left, as in an outage whose Grace is over, and
-// returns it.
+// take takes retries until this many are left, as in an outage whose Grace is over. It returns b.
 func take(b *retry.Budget, left int) *retry.Budget {
 	for b.Left() > left {
 		b.Grace = 0
@@ -42,8 +41,8 @@ func take(b *retry.Budget, left int) *retry.Budget {
 	return b
 }
 
-// Each answer puts a share into the Budget of its target or not, and the retry after it takes one
-// or not.
+// The test covers, for each status, whether the answer puts a share into the Budget of its target,
+// and whether the retry after it takes a retry from the Budget.
 func TestBudgetAfterEachStatus(t *testing.T) {
 	type says struct {
 		share         bool
@@ -80,10 +79,11 @@ func TestBudgetAfterEachStatus(t *testing.T) {
 		assert.Equal(t, says{false, 1, 1}, costs(t, asksToWait(401, 1), nil), "Retry-After")
 	})
 	assert.Equal(t, says{false, 1, 1}, costs(t, errReset, nil))
-	assert.Equal(t, says{false, 1, 1}, costs(t, 401, &retry.Budget{Size: 100}), "from a Budget that the user has set")
+	assert.Equal(t, says{false, 1, 1}, costs(t, 401, &retry.Budget{Size: 100}), "a Budget that the user has set is charged")
 }
 
-// If the end of a request were not reported to the Budgets, its target would be kept for ever.
+// If the Transport did not report the end of each request to the Budgets, they would keep every
+// target for ever.
 func TestBudgetOfATargetIsForgottenAfterItsRequests(t *testing.T) {
 	tr := &retryhttp.Transport{Base: script(200), Policy: retry.Policy{MaxAttempts: 2}}
 	hedge := &retryhttp.Hedge{Base: script(200), After: time.Hour}
@@ -108,29 +108,29 @@ func TestBudgetOfATargetIsForgottenAfterItsRequests(t *testing.T) {
 	}
 }
 
-// Which retries take nothing from the Budget, and which shares they put into it.
+// The rows list which retries take nothing from the Budget, and which failures put a share into it.
 func TestRetriesThatSkipTheBudget(t *testing.T) {
 	slow := func(context.Context, retry.Event) { time.Sleep(time.Millisecond) }
 	for _, tt := range []struct {
 		name   string
 		policy retry.Policy
-		status int // below 0: of the first attempt, and then 503
-		times  int // a request fails
-		has    int // in the Budget before
-		calls  int // at once
+		status int // the status of a failure; negative: only the first failure has this status, and the others have a 503
+		times  int // how often each request fails
+		has    int // how many retries the Budget holds before the calls
+		calls  int // how many calls start at the same time
 		sent   int64
 		lost   int64
 	}{
 		{"a token expires for all calls", retry.Policy{}, 401, 1, 10, 100, 200, 0},
-		{"the same, and OnEvent takes its time", retry.Policy{OnEvent: slow}, 401, 1, 10, 100, 200, 0},
-		{"the same after an outage", retry.Policy{}, 401, 1, 0, 100, 200, 0},
+		{"a token expires for all calls, and OnEvent is slow", retry.Policy{OnEvent: slow}, 401, 1, 10, 100, 200, 0},
+		{"a token expires for all calls after an outage", retry.Policy{}, 401, 1, 0, 100, 200, 0},
 		{"the credentials of a proxy expire", retry.Policy{}, 407, 1, 0, 100, 200, 0},
 		{"a token that is not renewed", retry.Policy{}, 401, 9, 10, 1000, 3000 + 110, 1000},
 		{"each call meets a 401, and then an outage", retry.Policy{}, -401, 9, 10, 1000, 3000, 1000},
 		{"401 with a Budget of the user", retry.Policy{Budget: &retry.Budget{Size: 10}}, 401, 1, 10, 100, 110, 90},
 		{"421 for ever", retry.Policy{}, 421, 9, 10, 1000, 2000, 1000},
-		{"409 for ever, as LLM retries it, and Check for a key", retry.Policy{}, 409, 9, 10, 1000, 2000 + 111, 1000},
-		{"404 until it is there", retry.Policy{}, 404, 1, 10, 100, 200, 0},
+		{"409 for ever, if Check retries it", retry.Policy{}, 409, 9, 10, 1000, 2000 + 111, 1000},
+		{"404 until the object exists", retry.Policy{}, 404, 1, 10, 100, 200, 0},
 		{"503 after an outage", retry.Policy{}, 503, 1, 0, 10, 10, 10},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestRetriesThatSkipTheBudget(t *testing.T) {
 			assert.Equal(t, []int64{tt.sent, tt.lost}, []int64{int64(base.count()), lost.Load()})
 		})
 	}
-	bubble(t, "a Check that outlasts its attempt makes a timeout of a 401", func(t *testing.T) {
+	bubble(t, "a Check that takes longer than AttemptTimeout turns a 401 into a timeout", func(t *testing.T) {
 		tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 5, AttemptTimeout: time.Second}, Base: script(401)}
 		tr.Check = func(req *http.Request, resp *http.Response, err error) error {
 			time.Sleep(time.Second + 1)
@@ -222,7 +222,7 @@ func TestRetriesThatSkipTheBudget(t *testing.T) {
 	})
 }
 
-// The error names the target without control characters, on which a terminal would act.
+// The error contains the target in punycode, so it has no control characters.
 func TestBudgetErrorEscapesTheHost(t *testing.T) {
 	req := request(t, "GET")
 	req.URL.Host = "ex\u009b31m.test"
@@ -230,22 +230,22 @@ func TestBudgetErrorEscapesTheHost(t *testing.T) {
 	assert.ErrorContains(t, retryhttp.ErrorOf(resp), "for http://xn--ex31m-yea.test; to wait")
 }
 
-// A call alone that waits for a server to start uses up the Budget that comes by default, and
-// its error says what to write.
+// A single call that waits for a server to start uses up the default Budget of the target. Its
+// error says what to set.
 func TestBudgetOfACallThatWaits(t *testing.T) {
 	const see, set = "for http://example.test; see retryhttp.Transport.Budgets", "for http://example.test; to wait for a server that starts, set retryhttp.Transport.Budgets to retryhttp.NoBudgets"
 	for _, row := range []struct {
 		name     string
-		has      int // retries in the Budget
+		has      int // how many retries the Budget holds before the calls
 		policy   retry.Policy
 		attempts int
-		text     string // "": none
+		text     string // a part of the error; "": the call ends before the Budget is empty
 	}{
 		{"30 attempts", 10, retry.Policy{MaxAttempts: 30}, 11, set},
 		{"two minutes", 10, retry.Policy{MaxElapsed: 2 * time.Minute}, 11, set},
 		{"no limit", 10, retry.Policy{MaxAttempts: retry.Unlimited}, 11, set},
 		{"eleven attempts", 10, retry.Policy{MaxAttempts: 11}, 11, ""},
-		{"others have used it too", 9, retry.Policy{MaxAttempts: 30}, 10, see},
+		{"another call has used the Budget too", 9, retry.Policy{MaxAttempts: 30}, 10, see},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
 			row.policy.Backoff = retry.Fixed(2 * time.Second)
@@ -261,8 +261,8 @@ func TestBudgetOfACallThatWaits(t *testing.T) {
 	}
 }
 
-// A Transport without Budgets has one for each scheme and host, and the error says so.
-// NoBudgets, a Budget of the policy, and one of the context go before it.
+// If the field Budgets is nil, each target has a Budget, and the error names the target. NoBudgets
+// and a Budget of the policy replace this Budget. A Budget of the context is charged first.
 func TestBudgetsOfTargets(t *testing.T) {
 	const hint = ", for http://db:8080; see retryhttp.Transport.Budgets)"
 	own := &retry.Budget{Size: 1}
@@ -270,15 +270,15 @@ func TestBudgetsOfTargets(t *testing.T) {
 		name    string
 		policy  *retry.Budget
 		budgets func(*http.Request) *retry.Budget
-		lent    *retry.Budget // of the context
-		sent    int           // by five requests
-		text    string        // of the last error
+		lent    *retry.Budget // the Budget of the context
+		sent    int           // how many attempts five requests make
+		text    string        // a part of the last error
 	}{
 		{"nothing is set", nil, nil, nil, 15, "retry budget exhausted after 1 attempt (a retry would have waited 1ms" + hint},
 		{"NoBudgets", nil, retryhttp.NoBudgets, nil, 20, "attempts exhausted after 4 attempts"},
-		{"one of the policy", own, nil, nil, 6, "retry budget exhausted after 1 attempt (a retry would have waited 1ms): "},
-		{"one of Budgets", nil, always(own), nil, 5, "(a retry would have waited 1ms): "},
-		{"one of the context too", nil, nil, &retry.Budget{Size: 3}, 8, "(a retry would have waited 1ms): "},
+		{"a Budget of the policy", own, nil, nil, 6, "retry budget exhausted after 1 attempt (a retry would have waited 1ms): "},
+		{"a Budget of the field Budgets", nil, always(own), nil, 5, "(a retry would have waited 1ms): "},
+		{"a Budget of the context too", nil, nil, &retry.Budget{Size: 3}, 8, "(a retry would have waited 1ms): "},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
 			base := script(503)
@@ -299,22 +299,21 @@ func TestBudgetsOfTargets(t *testing.T) {
 				assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(ask("https://db:8080/")), "another scheme")
 				assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(ask("http://db:8081/")), "another port")
 				lent = &retry.Budget{}
-				assert.ErrorContains(t, ask("http://db:8080/"), "would have waited 1ms): ", "the context's is asked first")
+				assert.ErrorContains(t, ask("http://db:8080/"), "would have waited 1ms): ", "the Budget of the context is asked first")
 			}
 		})
 	}
 }
 
-// blips are short failures of a server, each of which costs a client nothing under the Budget
-// that its targets have by default. The server fails for the time down, just as burst calls
-// are made at once. Before that, calls are made at this rate for the time warm, and they go
-// on while the server is down.
+// blips are short failures of a server. Under the default Budget of a target, no call is lost in a
+// blip. First the client makes calls at this rate for the time warm. Then the server fails for the
+// time down, and burst calls start at once. The calls at this rate go on while the server is down.
 var blips = []struct {
 	name       string
 	rate       int // calls a second
 	warm, down time.Duration
 	burst      int
-	graceless  int // calls that are lost at least with a Budget that has no Grace
+	graceless  int // how many calls are lost at least if the Budget has no Grace
 }{
 	{"just started, 50 at once, 100 ms", 0, 0, 100 * ms, 50, 40},
 	{"just started, 100 a second, 1 s", 100, 0, time.Second, 0, 84},
@@ -359,13 +358,13 @@ func TestBlips(t *testing.T) {
 			assert.Zero(t, lost(t, retryhttp.NoBudgets))
 			graceless := new(retryhttp.Transport).TargetBudget(request(t, "GET"))
 			graceless.Grace = 0
-			assert.GreaterOrEqual(t, lost(t, always(graceless)), blip.graceless, "what the Grace is for")
+			assert.GreaterOrEqual(t, lost(t, always(graceless)), blip.graceless, "without a Grace, calls are lost")
 		})
 	}
 }
 
-// A blip costs nothing if the Budget was full when the blip began, and no retry had found it
-// empty for a minute. After a blip that has emptied it, being full is not enough.
+// No call is lost in a blip if the Budget was full when the blip began, and no retry had found it
+// empty for a minute. After a blip that has emptied the Budget, a full Budget is not enough.
 func TestBlipAfterABlip(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -410,8 +409,9 @@ func TestBlipAfterABlip(t *testing.T) {
 	}
 }
 
-// How many requests 1,000 GETs are while the server is down, as the README says. The delays
-// are random, and so is the number where calls are made within a Grace of one another.
+// The test checks how many requests 1,000 GETs send to a server that is down. The README quotes the
+// number. The number is random if several calls start within one Grace, because the delays are
+// random.
 func TestRequestsInAnOutage(t *testing.T) {
 	for _, row := range []struct {
 		name        string
@@ -440,7 +440,7 @@ func TestRequestsInAnOutage(t *testing.T) {
 	}
 }
 
-// The same for a server that fails for 0.8 s of real time, over loopback.
+// The test makes the calls of TestBlips to a real server over loopback, which fails for 0.8 s.
 func TestBlipOverLoopback(t *testing.T) {
 	if os.Getenv("RETRY_LONG") == "" {
 		t.Skip("takes a minute and a half of real time; .ci/soak sets RETRY_LONG")
@@ -507,7 +507,7 @@ func TestBudgetCountsSharesAndRetriesExactly(t *testing.T) {
 		for seed := range uint64(histories) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			var h history
-			n := 0 // attempts
+			n := 0 // how many attempts were made
 			tr := &retryhttp.Transport{Check: failing, Prepare: func(_ *http.Request, attempt int, _ error) error {
 				n = attempt
 				return map[int]error{unsent: errReset}[h[n-1].status]
@@ -515,7 +515,7 @@ func TestBudgetCountsSharesAndRetriesExactly(t *testing.T) {
 			b := take(tr.TargetBudget(request(t, "GET")), r.IntN(11))
 			b.Grace = 0
 			held := float64(b.Left()) * 10            // in tenths of a retry
-			of, tries := &retry.Budget{Size: 1000}, 0 // of the context, and what it has paid
+			of, tries := &retry.Budget{Size: 1000}, 0 // the Budget of the context, and how many retries it has paid
 			for call := range 1 + r.IntN(30) {
 				h, n = nil, 0
 				var steps []any
@@ -523,7 +523,7 @@ func TestBudgetCountsSharesAndRetriesExactly(t *testing.T) {
 					step := reply{status: statuses[r.IntN(len(statuses))], after: time.Duration(r.IntN(5)) * ms, deaf: true}
 					h, steps = append(h, step), append(steps, step)
 				}
-				h, steps = append(h, reply{status: 200}), append(steps, 200) // ends a call that begins anew again and again
+				h, steps = append(h, reply{status: 200}), append(steps, 200) // ends a call that would begin anew for ever
 				healthy := time.Duration(r.IntN(2)) * 3 * ms
 				tr.Base = script(steps...)
 				tr.Policy = retry.Policy{MaxAttempts: 1 + r.IntN(5), HealthyAfter: healthy, Backoff: retry.Fixed(2 * ms)}
@@ -556,13 +556,14 @@ func TestBudgetCountsSharesAndRetriesExactly(t *testing.T) {
 	}
 }
 
-// A history is what the attempts of one call met.
+// A history contains the replies to the attempts of one call.
 type history []reply
 
-const unsent = -1 // the status of a reply that Prepare prevents
+const unsent = -1 // the status of a reply to an attempt that Prepare stops
 
-// sent returns what was sent: the answers that put a share back, the retries that count, those
-// that a Budget of the context pays, and whether one after the last attempt would be free.
+// sent returns four results: how many answers put a share back, how many retries the Budget of the
+// target pays, how many retries a Budget of the context pays, and whether a retry after the last
+// attempt would take nothing.
 func (h history) sent(healthy time.Duration) (shares, retries, all int, free bool) {
 	cured, anew := false, false
 	for n, r := range h {

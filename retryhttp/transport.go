@@ -60,7 +60,7 @@ import (
 //	AttemptTimeout, no response        yes                             the policy
 //	the request's context is done      no      canceled, deadline      the caller
 //	Retry-After above MaxRetryAfter    no      retry_after_too_long    the policy
-//	later                              no      attempts_exhausted, ... the policy
+//	a limit of the policy is reached   no      attempts_exhausted, ... the policy
 //
 // If a proxy refuses the CONNECT of an https request, net/http returns an error with the text of
 // the status, without its number. So the Transport cannot recognize a 407 of such a proxy, and
@@ -78,8 +78,8 @@ import (
 //	outcome                            retried  source
 //	there was no connection: refused,  yes      net/http/httptrace: no GotConn
 //	  DNS, TLS handshake, timeout
-//	no header was written to it, and   yes      net/http/httptrace: no WroteHeaders
-//	  no timeout or context ended it
+//	no header was written, and neither yes      net/http/httptrace: no WroteHeaders
+//	  a timeout nor a context ended it
 //	HTTP/2 REFUSED_STREAM, or GOAWAY   yes      RFC 9113 section 8.7
 //	  with an earlier last stream
 //	421, 425                           yes      RFC 9110 section 15.5.20, RFC 8470 section 5.2

@@ -30,8 +30,8 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// A request that is not sent again fails with an error that says why, and what to write. This
-// error goes before the limits of the policy.
+// If a request is not sent again, its error says why, and what to change. If the request cannot be
+// sent again, the error says so even if a limit of the policy is reached too.
 func TestRequestsThatAreSentAgain(t *testing.T) {
 	boom := errors.New("boom")
 	const (
@@ -63,7 +63,7 @@ func TestRequestsThatAreSentAgain(t *testing.T) {
 		name   string
 		method string
 		edit   edit
-		first  any // the answer to the first attempt. The next one is 200
+		first  any // the answer to the first attempt; the next answer is a 200
 		want   string
 	}{
 		{"POST", "POST", nil, 503, fmt.Sprintf(notAgain, fmt.Sprintf(processed, "POST"))},
@@ -71,13 +71,13 @@ func TestRequestsThatAreSentAgain(t *testing.T) {
 		{"POST, a permanent failure", "POST", nil, 404, "1 sent, 404" + fmt.Sprintf(final, "1 attempt") + "404 Not Found"},
 		{"POST in the last attempt", "POST", policy(retry.Policy{}), 503, fmt.Sprintf(notAgain, fmt.Sprintf(processed, "POST"))},
 		{"POST with a key", "POST", header("Idempotency-Key", "k"), 503, again},
-		{"POST, marked as repeatable", "POST", idempotent(true), boom, again},
-		{"no method, which is GET, marked as not repeatable", "", idempotent(false),
+		{"POST, and Idempotent returns true", "POST", idempotent(true), boom, again},
+		{"no method, which is GET, and Idempotent returns false", "", idempotent(false),
 			boom, "1 sent: not retryable after 1 attempt (" + fmt.Sprintf(processed, "GET") + "): boom"},
 
 		{"a body with GetBody", "PUT", ofRequest(func(req *http.Request) { rewindable(req, "data") }), 503, again},
-		{"a body without", "PUT", ofRequest(once), 503, fmt.Sprintf(notAgain, noGetBody)},
-		{"a body without, marked as repeatable", "POST", func(tr *retryhttp.Transport, req *http.Request) {
+		{"a body without GetBody", "PUT", ofRequest(once), 503, fmt.Sprintf(notAgain, noGetBody)},
+		{"a body without GetBody, and Idempotent returns true", "POST", func(tr *retryhttp.Transport, req *http.Request) {
 			once(req)
 			idempotent(true)(tr, req)
 		}, 503, fmt.Sprintf(notAgain, noGetBody)},
@@ -91,8 +91,8 @@ func TestRequestsThatAreSentAgain(t *testing.T) {
 			"0 sent" + fmt.Sprintf(final, "1 attempt") + "retryhttp: GetBody: neither a body nor an error was returned"},
 
 		{"Classify of a POST that was not sent", "POST", class(nil), unsent, "2 sent in 1s, 200"},
-		{"Classify, by another curve", "POST", class(&retry.Class{Backoff: retry.Fixed(time.Minute)}), unsent, "2 sent in 1m0s, 200"},
-		{"Classify, by none", "POST", class(&retry.Class{NonRetryable: true}), unsent, "1 sent: not retryable after 1 attempt: boom"},
+		{"Classify with another curve", "POST", class(&retry.Class{Backoff: retry.Fixed(time.Minute)}), unsent, "2 sent in 1m0s, 200"},
+		{"Classify with NonRetryable", "POST", class(&retry.Class{NonRetryable: true}), unsent, "1 sent: not retryable after 1 attempt: boom"},
 		{"Classify is not asked about a POST that was sent", "POST", policy(retry.Policy{MaxAttempts: 3, Classify: func(error) *retry.Class { panic(boom) }}), boom,
 			"1 sent: not retryable after 1 attempt (" + fmt.Sprintf(processed, "POST") + "): boom"},
 
@@ -116,7 +116,7 @@ func TestRequestsThatAreSentAgain(t *testing.T) {
 		{"Base returns neither", "GET", nil, func(*http.Request) (*http.Response, error) { return nil, nil },
 			"1 sent" + fmt.Sprintf(final, "1 attempt") + "retryhttp: the RoundTripper *retryhttp_test.scripted returned neither a response nor an error"},
 		{"Base returns neither for a POST", "POST", check(func(_ *http.Request, _ *http.Response, err error) error {
-			return fmt.Errorf("%.9v", err) // not permanent
+			return fmt.Errorf("%.9v", err) // this error is not permanent
 		}), func(*http.Request) (*http.Response, error) { return nil, nil },
 			"1 sent: not retryable after 1 attempt (" + fmt.Sprintf(processed, "POST") + "): retryhttp"},
 	} {
@@ -134,16 +134,15 @@ func TestRequestsThatAreSentAgain(t *testing.T) {
 			if strings.Contains(tt.name, "GetBody ") {
 				stop.Attempt--
 			}
-			assert.Equal(t, told[:1], fmt.Sprint(stop.Attempt), "this is where the caller of a request that succeeds learns how often it was sent")
+			assert.Equal(t, told[:1], fmt.Sprint(stop.Attempt), "the CallFinished says how often a request that succeeds was sent")
 			assert.Empty(t, stop.Class)
 			assert.Equal(t, strings.Contains(told, "permanent"), retry.IsPermanent(stop.Err))
 		})
 	}
-	assert.Equal(t, 3, asked, "the hooks of the request's own trace are called, too")
+	assert.Equal(t, 3, asked, "the hooks of the request's own trace are called too")
 }
 
-// A body that GetBody returns together with an error is closed, as the response of a Base that
-// returns both.
+// If GetBody returns a body together with an error, the body is closed.
 func TestGetBodyReturnsBoth(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		opened, req := &body{Reader: strings.NewReader("data")}, request(t, "PUT")
@@ -169,7 +168,7 @@ func TestProxyThatRefusesCONNECT(t *testing.T) {
 		require.NoError(t, err)
 		base := &http.Transport{Proxy: http.ProxyURL(to), OnProxyConnectResponse: answers}
 		tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}
-		for n, method := range []string{"GET", "POST"} { // which the proxy has not passed on
+		for n, method := range []string{"GET", "POST"} { // the proxy has not passed the POST on
 			req := request(t, method)
 			req.URL.Scheme = "https"
 			_, err = tr.RoundTrip(req)
@@ -193,7 +192,7 @@ func TestAttemptTimeout(t *testing.T) {
 	}
 	late := &body{Reader: strings.NewReader("late")}
 	comesLate := func(*http.Request) (*http.Response, error) {
-		time.Sleep(timeout + 1) // ignores its context
+		time.Sleep(timeout + 1) // the Base ignores its context
 		return responseWith(200, late), nil
 	}
 	stalls := func(req *http.Request) (*http.Response, error) { return responseWith(200, stalled{req.Context()}), nil }
@@ -204,13 +203,13 @@ func TestAttemptTimeout(t *testing.T) {
 		checks int
 		want   string
 	}{
-		{"every attempt is cut off, whatever Base says", []any{canceled}, nil, 3, exhausted},
+		{"AttemptTimeout ends every attempt, whatever the error of Base is", []any{canceled}, nil, 3, exhausted},
 		{"Check sees a timeout", []any{canceled}, check(func(_ *http.Request, _ *http.Response, err error) error { return retry.Permanent(err) }), 1, "1 sent in 50ms, timeout: permanent error after 1 attempt (attempt 1 ran out of its 50ms): " + text},
 		{"a response that comes too late does not count", []any{comesLate, 200}, nil, 3, "2 sent in 1.050000001s, 200"},
-		{"a Check that reads a stalled body is cut off too", []any{stalls}, check(retryhttp.WholeBody(nil, 99)), 6, exhausted},
-		{"an attempt that it ends was not healthy", []any{canceled, canceled, canceled, retry.Permanent(errReset)},
+		{"AttemptTimeout ends a Check that reads a stalled body", []any{stalls}, check(retryhttp.WholeBody(nil, 99)), 6, exhausted},
+		{"an attempt that AttemptTimeout ends does not reach HealthyAfter", []any{canceled, canceled, canceled, retry.Permanent(errReset)},
 			ofTransport(func(tr *retryhttp.Transport) { tr.Policy.HealthyAfter = timeout / 2 }), 3, exhausted},
-		{"Prepare is cut off too, and nothing was sent", []any{200}, ofTransport(func(tr *retryhttp.Transport) {
+		{"AttemptTimeout ends a Prepare, and no request was sent", []any{200}, ofTransport(func(tr *retryhttp.Transport) {
 			tr.Idempotent = func(*http.Request) bool { return false }
 			tr.Prepare = func(req *http.Request, attempt int, last error) error {
 				if attempt > 1 {
@@ -221,7 +220,7 @@ func TestAttemptTimeout(t *testing.T) {
 				return req.Context().Err()
 			}
 		}), 2, "1 sent in 1.05s, 200"},
-		{"a negative one is a fault of the policy", []any{errReset}, ofTransport(func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = -1 }), 1,
+		{"a negative AttemptTimeout is invalid", []any{errReset}, ofTransport(func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = -1 }), 1,
 			"1 sent: invalid policy after 1 attempt (AttemptTimeout is -1ns: write 0 for none, or a positive duration): connection reset by peer"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
@@ -233,7 +232,7 @@ func TestAttemptTimeout(t *testing.T) {
 				var timeout timeoutError
 				if errors.As(err, &timeout) {
 					assert.True(t, timeout.Timeout() && timeout.Temporary() && errors.Is(err, context.DeadlineExceeded))
-					assert.NoError(t, req.Context().Err(), "has the caller gone?")
+					assert.NoError(t, req.Context().Err(), "the context that Check gets is not done")
 				}
 				return check(req, resp, err)
 			}
@@ -269,8 +268,8 @@ func TestContextEnds(t *testing.T) {
 		{"while an attempt fails", ends(responseWith(503, closes)), "1 sent: canceled after 1 attempt (context canceled: shutting down): 503 Service Unavailable"},
 		{"while an attempt succeeds", ends(200), "1 sent, 200"},
 		{"after the decision", responseWith(404, closes), "1 sent: permanent error after 1 attempt: 404 Not Found (and then shutting down)"},
-		{"by its deadline, in an attempt", reply{after: time.Hour}, "1 sent in 30s, timeout: deadline exceeded after 1 attempt (context deadline exceeded): context deadline exceeded"},
-		{"by its deadline, in the wait after an error that says it is no timeout", &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
+		{"the deadline ends an attempt", reply{after: time.Hour}, "1 sent in 30s, timeout: deadline exceeded after 1 attempt (context deadline exceeded): context deadline exceeded"},
+		{"the deadline is too close for the wait", &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
 			"1 sent, timeout: deadline too close after 1 attempt (the next delay is 1m0s, 30s are left): dial tcp: connect: connection refused"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
@@ -296,7 +295,7 @@ func TestContextEnds(t *testing.T) {
 				}
 			}
 			assert.Equal(t, tt.want, ask(t, tr, req, tt.first))
-			assert.True(t, data.closed(), "a RoundTripper closes the body, on errors too")
+			assert.True(t, data.closed(), "a RoundTripper closes the body even if it returns an error")
 			assert.Equal(t, tt.name == "while an attempt fails" || tt.name == "after the decision", closes.closed())
 		})
 	}
@@ -348,16 +347,15 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// Check gets the request that was sent, and the response has the caller's. If a
-// Base sets another request in its response, as one that follows redirects does,
-// the Transport keeps it.
+// Check gets the request that was sent. The Request of the response is the caller's request. If a
+// Base sets another Request, for example because it follows redirects, the Transport keeps it.
 func TestRequestOfAResponse(t *testing.T) {
 	req, another := request(t, "GET"), request(t, "GET")
 	foreign := response(200)
 	foreign.Request = another
 	for _, tt := range []struct{ answer, want any }{
 		{200, req},
-		{reply{status: 200}, req}, // which has the request that was sent
+		{reply{status: 200}, req}, // its Request is the request that was sent
 		{foreign, another},
 	} {
 		var got []*http.Request
@@ -478,8 +476,8 @@ func TestCloseIdleConnections(t *testing.T) {
 	for _, rt := range []http.RoundTripper{&retryhttp.Transport{Base: base}, &retryhttp.Hedge{Base: base}, retryhttp.LendBudget(base, 1), &retryhttp.Transport{Base: roundTrip(nil)}} {
 		(&http.Client{Transport: rt}).CloseIdleConnections()
 	}
-	assert.Equal(t, 3, base.idle, "the last has none to close")
-	(&retryhttp.Transport{}).CloseIdleConnections() // those of http.DefaultTransport
+	assert.Equal(t, 3, base.idle, "the last Base has no CloseIdleConnections")
+	(&retryhttp.Transport{}).CloseIdleConnections() // closes the idle connections of http.DefaultTransport
 }
 
 // All attempts use one connection, whatever the bodies of the errors are.
@@ -515,9 +513,9 @@ func TestConnectionIsReused(t *testing.T) {
 	}
 }
 
-// An attempt lives until Check has returned, whatever Check does with the body, so that one
-// that begins with the error of the context, as those for go-retryablehttp do, can retry.
-// It ends with the body that Check has left.
+// The context of an attempt is not done before Check has returned, whatever Check does with the
+// body. Some Checks, such as those for go-retryablehttp, first look at the error of the context.
+// After Check, the context ends with the body that Check has left.
 func TestAttemptLivesUntilCheckHasReturned(t *testing.T) {
 	text := ""
 	handler := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503); _, _ = io.WriteString(w, text) }
@@ -537,7 +535,7 @@ func TestAttemptLivesUntilCheckHasReturned(t *testing.T) {
 			for _, text = range []string{"", strings.Repeat("0123456789abcdef", 1<<16)} {
 				for _, timeout := range []time.Duration{0, time.Hour} {
 					t.Run(fmt.Sprint(name, ", ", protocol, ", ", len(text), " bytes, ", timeout), func(t *testing.T) {
-						var ctx context.Context // of the last attempt
+						var ctx context.Context // the context of the last attempt
 						tr := &retryhttp.Transport{Base: server.Client().Transport, Policy: retry.Policy{MaxAttempts: 3, AttemptTimeout: timeout}}
 						tr.Check = func(req *http.Request, resp *http.Response, err error) error {
 							with(resp)
@@ -549,7 +547,7 @@ func TestAttemptLivesUntilCheckHasReturned(t *testing.T) {
 						resp := send(t, tr, httptest.NewRequestWithContext(t.Context(), "GET", server.URL, nil))
 						assert.ErrorContains(t, retryhttp.ErrorOf(resp), "exhausted after 3 attempts")
 						if name == "copies it" {
-							assert.NoError(t, ctx.Err(), "it has still a body")
+							assert.NoError(t, ctx.Err(), "the response still has a body")
 							assert.Equal(t, text, textOf(t, resp))
 						}
 						require.NoError(t, resp.Body.Close())
@@ -561,7 +559,7 @@ func TestAttemptLivesUntilCheckHasReturned(t *testing.T) {
 	}
 }
 
-// Base and Prepare may change the request of an attempt. The caller's request stays unchanged, also if
+// Base and Prepare may change the request of an attempt. The caller's request is unchanged, even if
 // the attempts share its header because Base is an http.Transport.
 func TestCallersRequestIsNotChanged(t *testing.T) {
 	change := func(req *http.Request) {
@@ -575,7 +573,7 @@ func TestCallersRequestIsNotChanged(t *testing.T) {
 		edit edit
 	}{
 		{"by an http.Transport", nil},
-		{"by a Base over it", ofTransport(func(tr *retryhttp.Transport) {
+		{"by a Base above an http.Transport", ofTransport(func(tr *retryhttp.Transport) {
 			below := tr.Base
 			tr.Base = roundTrip(func(req *http.Request) (*http.Response, error) { change(req); return below.RoundTrip(req) })
 		})},
@@ -610,13 +608,14 @@ func TestCallersRequestIsNotChanged(t *testing.T) {
 			assert.NoError(t, resp.Body.Close())
 			assert.Equal(t, []any{before.Header, before.URL}, []any{req.Header, req.URL})
 			req.Header = nil
-			assert.NoError(t, send(t, tr, req).Body.Close(), "net/http wants a header")
+			assert.NoError(t, send(t, tr, req).Body.Close(), "net/http fails if the Header is nil")
 			assert.Nil(t, req.Header)
 		})
 	}
 }
 
-// Users may print the contexts that they get: the text contains nothing of the request.
+// Users may print the contexts that they get. The text of such a context contains no part of the
+// request.
 func TestContextsHaveNoSecretsInTheirText(t *testing.T) {
 	var texts []string
 	add := func(ctx context.Context) { texts = append(texts, fmt.Sprintf("%v %+v %s", ctx, ctx, ctx)) }
@@ -660,7 +659,7 @@ func TestCloneHasAllFields(t *testing.T) {
 	}
 }
 
-// A Transport, its clone and a clone of that share what a target has left, and nothing else.
+// A Transport, its clone and a clone of the clone share the Budgets of targets, and nothing else.
 func TestCloneSharesTheBudgetsOfTargets(t *testing.T) {
 	original := &retryhttp.Transport{Base: script(errReset), Policy: retry.Policy{MaxAttempts: 5}}
 	clone := original.Clone()

@@ -35,8 +35,8 @@ func TestTheDeadLetterOfAnOutcome(t *testing.T) {
 	})
 }
 
-// Every database can store a dead letter and JSON can express it, whatever the key, the error
-// and the times of the job are.
+// Whatever the key, the error and the times of a job are, JSON can express the dead letter, and
+// every database can store it.
 func TestADeadLetterCanBeStored(t *testing.T) {
 	for name, row := range map[string]struct {
 		job retryjob.Job
@@ -90,9 +90,9 @@ func TestReadingADeadLetter(t *testing.T) {
 		"the reason is missing":    {`{"key":"a"}`, "", `not a dead letter: the key "reason" is missing or empty`},
 		"the reason is empty":      {`{"reason":""}`, "", `the key "reason" is missing`},
 		"null":                     {`null`, "", `the key "reason" is missing`},
-		"no object":                {`[]`, "", "retryjob: dead letter: json: cannot unmarshal array"},
+		"not an object":            {`[]`, "", "retryjob: dead letter: json: cannot unmarshal array"},
 		"attempts that are a text": {`{"reason":"tired","attempts":"3"}`, "", `key "attempts"`},
-		"a time that is none":      {`{"reason":"tired","ended":"soon"}`, "", `key "ended"`},
+		"an invalid time":          {`{"reason":"tired","ended":"soon"}`, "", `key "ended"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := retryjob.DeadLetter{Key: "before"}

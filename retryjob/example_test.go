@@ -10,8 +10,8 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// A worker makes one attempt of a job, and then tells the queue what to do with the job. An
-// attempt that the end of the worker interrupts does not count.
+// A worker makes one attempt of a job, and then tells the queue what to do with the job. If the
+// worker stops during an attempt, the attempt does not count.
 func ExampleRun() {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}}
 	attempts := 0 // stored by the queue
@@ -75,7 +75,7 @@ func ExampleOutcome_DeadLetter() {
 
 // The Redrive of an adapter reads the dead letters of its queue. Walk does everything else.
 func ExampleRedriveOptions_Walk() {
-	dead := map[string]retryjob.DeadLetter{ // in a queue that is a map
+	dead := map[string]retryjob.DeadLetter{ // a map stands for the queue
 		"mail-7": {Key: "mail-7", Reason: retry.ReasonExhausted, Attempts: 3},
 		"mail-8": {Key: "mail-8", Reason: retry.ReasonPermanent, Attempts: 1},
 	}
@@ -87,7 +87,7 @@ func ExampleRedriveOptions_Walk() {
 					return err
 				}
 				err := w.Look(letter, nil, total, func(due time.Time) (bool, error) {
-					delete(dead, key) // and add a new job that runs at due
+					delete(dead, key) // a real queue would also add a new job that runs at due
 					return true, nil
 				})
 				if err != nil {

@@ -132,8 +132,8 @@ func Run(
 	fn func(context.Context) error, settle func(Outcome),
 ) {
 	if job.Attempt < 1 {
-		log.Printf("retryjob: job %.100q: Attempt is %d, and the first is 1: "+
-			"add 1 to what the queue counts, or the job runs more often than the policy says",
+		log.Printf("retryjob: job %.100q: Attempt is %d, but the first attempt has number 1: "+
+			"add 1 to the count of the queue, or the job runs more often than the policy allows",
 			job.Key, job.Attempt)
 	}
 	if p.MaxElapsed > 0 && job.Attempt > 1 && job.Began.IsZero() {
@@ -145,9 +145,9 @@ func Run(
 	job.Began, job.Classes = monotonic(job.Began), believed(job.Classes, job.Attempt)
 	r := run{job: job, result: ErrPanicked}
 
-	// Deferred functions run from the bottom up. The fourth function makes the decision if fn
-	// panics. The third makes the decision without callbacks if a callback panics. The second uses
-	// the delays of retry.Default if Backoff, Jitter or Source panics. The first calls settle. One
+	// The deferred functions run in reverse order. The fourth function makes the decision if fn
+	// panics. The third makes the decision without callbacks if a callback panics. The second uses the
+	// delays of retry.Default if Backoff, Jitter or Source panics. The first calls settle. One
 	// deferred function for all these steps would not be enough, because a callback can call
 	// runtime.Goexit, which ends the function that called the callback.
 	defer func() { settle(r.outcome) }()

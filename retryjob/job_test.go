@@ -38,7 +38,7 @@ func expired(err error) *retry.Class {
 	return nil
 }
 
-// fixed returns a Source that always draws the same.
+// fixed returns a Source that always draws seed.
 func fixed(seed uint64) func() uint64 { return func() uint64 { return seed } }
 
 // `run` calls Run and returns the Outcome.
@@ -47,8 +47,8 @@ func run(ctx context.Context, p retry.Policy, job retryjob.Job, fn func(context.
 	return o
 }
 
-// runAlone is run in a goroutine that may end in any way. It also returns the panic
-// that went on, and requires that the job is settled once.
+// runAlone calls Run in a new goroutine, which may panic or end. It also returns the value of the
+// panic, and requires that settle is called once.
 func runAlone(t *testing.T, ctx context.Context, p retry.Policy, job retryjob.Job, fn func(context.Context) error) (o retryjob.Outcome, passed any) {
 	t.Helper()
 	settled, ended := 0, make(chan struct{})
@@ -66,7 +66,7 @@ func succeeding(context.Context) error { return nil }
 
 func failing(context.Context) error { return errBoom }
 
-// queued makes the attempts of a job as a queue does. This queue runs no attempt late, and
+// queued makes all attempts of a job, as a queue does. This queue runs each attempt in time, and
 // stores the counts of the classes.
 func queued(ctx context.Context, p retry.Policy, job retryjob.Job, fn func(context.Context) error) error {
 	job.Began, job.Classes = time.Now(), map[string]int{}
@@ -80,12 +80,12 @@ func queued(ctx context.Context, p retry.Policy, job retryjob.Job, fn func(conte
 	}
 }
 
-// decision returns the part of a Decision that an Outcome has.
+// decision returns an Outcome with the fields that d has too.
 func decision(d retry.Decision) retryjob.Outcome {
 	return retryjob.Outcome{Reason: d.Reason, Delay: d.Delay, Class: d.Class}
 }
 
-// decided returns o with only the fields that a Decision also has.
+// decided returns o with only the fields that a Decision has too.
 func decided(o retryjob.Outcome) retryjob.Outcome {
 	return retryjob.Outcome{Reason: o.Reason, Delay: o.Delay, Class: o.Class}
 }
@@ -131,7 +131,7 @@ func TestRunDecidesLikeDo(t *testing.T) {
 		}), 0, always(errBoom), retry.ReasonExhausted},
 		"a class by name": {with(func(p *retry.Policy) { p.Classify = expired }), 0,
 			slow(errBoom, errExpired, errBoom, errExpired), retry.ReasonExhausted},
-		"a class that is invalid": {with(func(p *retry.Policy) {
+		"an invalid class": {with(func(p *retry.Policy) {
 			p.Classify = func(error) *retry.Class { return &retry.Class{MaxDelay: -1} }
 		}), 0, always(errBoom), retry.ReasonInvalid},
 		"Retry-After":            {same, 0, slow(retry.After(time.Second, errBoom)), retry.ReasonSuccess},
@@ -142,7 +142,7 @@ func TestRunDecidesLikeDo(t *testing.T) {
 		"timeout":                {with(func(p *retry.Policy) { p.AttemptTimeout = time.Millisecond }), 0, always(context.DeadlineExceeded), retry.ReasonExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// `one` makes the attempts in one way, and returns the log and the error.
+			// `one` makes the attempts with the function way, and returns the log and the error.
 			one := func(way func(context.Context, retry.Policy, func(context.Context) error) error) (string, error) {
 				var log bytes.Buffer
 				var err error
@@ -168,7 +168,7 @@ func TestRunDecidesLikeDo(t *testing.T) {
 			require.Equal(t, row.want, retry.ReasonOf(err))
 			assert.Equal(t, wantLog, log)
 			if want != nil {
-				want.(*retry.Error).Waited = 0 // the queue waited, in other processes
+				want.(*retry.Error).Waited = 0 // the queue waits, so no attempt knows this time
 				assert.EqualError(t, err, want.Error())
 			} else {
 				assert.NoError(t, err)
@@ -201,24 +201,24 @@ func TestRunInterrupted(t *testing.T) {
 	for name, row := range map[string]struct {
 		ctx         func(context.Context) (context.Context, context.CancelFunc)
 		attempt     int
-		cancels     bool // the attempt cancels the context, and otherwise waits for its end
+		cancels     bool // true: the attempt cancels the context; false: it waits until the context ends
 		err         error
 		want        retryjob.Outcome
 		interrupted bool
 	}{
 		"in an attempt": {context.WithCancel, 1, true, context.Canceled,
 			retryjob.Outcome{Reason: retry.ReasonCanceled, Delay: delay, Attempts: 1, Ran: true}, true},
-		"in the last one, with the delay that a queue may wait before it hands the job out again": {context.WithCancel, 3, true, errBoom,
+		"in the last attempt": {context.WithCancel, 3, true, errBoom,
 			retryjob.Outcome{Reason: retry.ReasonCanceled, Delay: 4 * delay, Attempts: 3, Ran: true}, true},
-		"in a permanent one": {context.WithCancel, 1, true, permanent,
+		"in an attempt with a permanent error": {context.WithCancel, 1, true, permanent,
 			retryjob.Outcome{Reason: retry.ReasonCanceled, Delay: delay, Attempts: 1, Ran: true}, true},
-		"in one that succeeds":     {context.WithCancel, 1, true, nil, retryjob.Outcome{Reason: retry.ReasonSuccess, Attempts: 1, Ran: true}, false},
-		"before it ran":            {canceled, 1, false, context.Canceled, retryjob.Outcome{Reason: retry.ReasonCanceled}, true},
-		"before the last one ran":  {canceled, 3, false, context.Canceled, retryjob.Outcome{Reason: retry.ReasonCanceled, Attempts: 2}, true},
-		"a deadline before it ran": {timeout(0), 1, false, context.DeadlineExceeded, retryjob.Outcome{Reason: retry.ReasonDeadline}, true},
+		"in an attempt that succeeds":   {context.WithCancel, 1, true, nil, retryjob.Outcome{Reason: retry.ReasonSuccess, Attempts: 1, Ran: true}, false},
+		"before the attempt":            {canceled, 1, false, context.Canceled, retryjob.Outcome{Reason: retry.ReasonCanceled}, true},
+		"before the last attempt":       {canceled, 3, false, context.Canceled, retryjob.Outcome{Reason: retry.ReasonCanceled, Attempts: 2}, true},
+		"a deadline before the attempt": {timeout(0), 1, false, context.DeadlineExceeded, retryjob.Outcome{Reason: retry.ReasonDeadline}, true},
 		"a deadline in an attempt": {timeout(time.Second), 2, false, context.DeadlineExceeded,
 			retryjob.Outcome{Reason: retry.ReasonRetry, Delay: 2 * delay, Attempts: 2, Ran: true}, false},
-		"a deadline in the last one": {timeout(time.Second), 3, false, context.DeadlineExceeded,
+		"a deadline in the last attempt": {timeout(time.Second), 3, false, context.DeadlineExceeded,
 			retryjob.Outcome{Reason: retry.ReasonExhausted, Delay: 4 * delay, Attempts: 3, Ran: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -252,11 +252,11 @@ func TestAPanicIsSettledAndGoesOn(t *testing.T) {
 		passes  any
 		want    retry.Reason
 	}{
-		"panic":             {1, func() { panic("oh") }, "oh", retry.ReasonRetry},
-		"in the last":       {3, func() { panic("oh") }, "oh", retry.ReasonExhausted},
-		"runtime.Goexit":    {1, runtime.Goexit, nil, retry.ReasonRetry},
-		"Goexit, the last":  {3, runtime.Goexit, nil, retry.ReasonExhausted},
-		"while it is ended": {1, nil, "oh", retry.ReasonRetry},
+		"panic":                         {1, func() { panic("oh") }, "oh", retry.ReasonRetry},
+		"in the last attempt":           {3, func() { panic("oh") }, "oh", retry.ReasonExhausted},
+		"runtime.Goexit":                {1, runtime.Goexit, nil, retry.ReasonRetry},
+		"Goexit in the last attempt":    {3, runtime.Goexit, nil, retry.ReasonExhausted},
+		"while the context is canceled": {1, nil, "oh", retry.ReasonRetry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -299,8 +299,8 @@ func TestAPanicIsSettledAndGoesOn(t *testing.T) {
 	}
 }
 
-// If a method of an error panics, the attempt has failed like any other. Run makes a decision,
-// and the error of the Outcome names the type.
+// If a method of an attempt's error panics, the attempt has failed. Run makes a decision as after
+// any other failure, and the error of the Outcome names the type.
 func TestAnErrorThatPanicsIsSettled(t *testing.T) {
 	for name, err := range map[string]error{
 		"Error": (*textless)(nil),
@@ -347,7 +347,7 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 		passes any
 		ran    bool
 		want   retry.Reason
-		err    error // within that of the Outcome
+		err    error // errors.Is finds it in the Err of the Outcome
 		lo, hi time.Duration
 	}{
 		"OnEvent, at the start": {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptStarted) }, failing, "oh", false, retry.ReasonRetry, retryjob.ErrPanicked, delay, delay},
@@ -361,9 +361,9 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 			retry.ReasonRetry, errBoom, delay, delay},
 		"Backoff": {t.Context(), func(p *retry.Policy) { p.Backoff = retry.BackoffFunc(func(int) time.Duration { panic("oh") }) }, failing, "oh", true,
 			retry.ReasonRetry, errBoom, standard.Lo, standard.Hi},
-		"after one of the attempt": {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptFinished) }, bad, "the attempt's", true,
+		"OnEvent, after a panic of the attempt": {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptFinished) }, bad, "the attempt's", true,
 			retry.ReasonRetry, retryjob.ErrPanicked, delay, delay},
-		"runtime.Goexit after one of the attempt": {t.Context(), func(p *retry.Policy) { p.OnEvent = exits }, bad, nil, true,
+		"OnEvent calls runtime.Goexit, after a panic of the attempt": {t.Context(), func(p *retry.Policy) { p.OnEvent = exits }, bad, nil, true,
 			retry.ReasonRetry, retryjob.ErrPanicked, delay, delay},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -386,15 +386,15 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 	}
 }
 
-// If a queue counts only earlier attempts, each job runs once too often. The first run of a job
-// logs this, and the job is not lost.
+// If a queue counts only earlier attempts, each job runs once too often. Run logs this in the first
+// attempt of a job, and still makes the attempt.
 func TestAnAttemptBelowOne(t *testing.T) {
 	var logged bytes.Buffer
 	log.SetOutput(&logged)
 	defer log.SetOutput(os.Stderr)
 	for attempt, says := range map[int]string{
-		-1: "retryjob: job \"mail-7\": Attempt is -1, and the first is 1: add 1 to what the queue counts, or the job runs more often than the policy says\n",
-		0:  "retryjob: job \"mail-7\": Attempt is 0, and the first is 1: add 1 to what the queue counts, or the job runs more often than the policy says\n",
+		-1: "retryjob: job \"mail-7\": Attempt is -1, but the first attempt has number 1: add 1 to the count of the queue, or the job runs more often than the policy allows\n",
+		0:  "retryjob: job \"mail-7\": Attempt is 0, but the first attempt has number 1: add 1 to the count of the queue, or the job runs more often than the policy allows\n",
 		1:  "",
 	} {
 		logged.Reset()
@@ -405,8 +405,8 @@ func TestAnAttemptBelowOne(t *testing.T) {
 	}
 }
 
-// If a queue does not pass on when the first attempt began, MaxElapsed may never end a job. The second
-// attempt logs this. In the first attempt, Began may be zero.
+// If a queue does not store when the first attempt began, MaxElapsed may never end a job. Run logs
+// this in the second attempt. In the first attempt, Began may be zero.
 func TestMaxElapsedWithoutBegan(t *testing.T) {
 	var logged bytes.Buffer
 	log.SetOutput(&logged)
@@ -460,7 +460,7 @@ func TestAPanicOfOnEventPutsBackOnce(t *testing.T) {
 		left  int
 	}{
 		{retry.CallFinished, retryjob.Job{}, succeeding, 1, 3},
-		{retry.AttemptStarted, retryjob.Job{Attempt: 4}, failing, 0, 1}, // the retry that was settled is taken
+		{retry.AttemptStarted, retryjob.Job{Attempt: 4}, failing, 0, 1}, // the retry of the decision is taken
 	} {
 		p := retry.Policy{MaxAttempts: 9, Backoff: backoff, Budget: &retry.Budget{Size: 5, Ratio: row.ratio}, OnEvent: panics(row.kind)}
 		for range 3 {
@@ -497,7 +497,7 @@ func TestTheKey(t *testing.T) {
 	for range 10 {
 		drawn[run(t.Context(), p, retryjob.Job{Attempt: 2}, failing).Delay] = true
 	}
-	assert.Greater(t, len(drawn), 1, "without a key and a Source, math/rand/v2 draws")
+	assert.Greater(t, len(drawn), 1, "without a Key and a Source, the delays are random")
 }
 
 func TestBegan(t *testing.T) {
@@ -505,7 +505,7 @@ func TestBegan(t *testing.T) {
 		p := retry.Policy{MaxElapsed: 10 * time.Second, Backoff: retry.Fixed(4 * time.Second)}
 		for _, row := range []struct {
 			ago  time.Duration // 0: Began is zero
-			want time.Duration // elapsed at the start
+			want time.Duration // the Elapsed of the AttemptStarted
 			then retry.Reason
 		}{
 			{0, 0, retry.ReasonRetry},
@@ -568,17 +568,17 @@ func TestRunWithNilArguments(t *testing.T) {
 // FuzzRun checks that Run makes the same decision as Next, and makes no attempt of a job that
 // has no attempt left.
 func FuzzRun(f *testing.F) {
-	log.SetOutput(io.Discard) // of attempts below 1
+	log.SetOutput(io.Discard) // Run logs an Attempt below 1
 	f.Add(3, 0, 0, 1, 0, int64(time.Second), 0.2, uint8(0), int64(0))
 	f.Add(-1, 5, 4, 2, 3, int64(0), 1.0, uint8(1), int64(time.Minute))
 	f.Add(9, 0, 0, -7, 1, int64(time.Second), 0.2, uint8(0), int64(0))
-	f.Add(-2, 0, 1, 0, 1, int64(time.Second), 0.2, uint8(0), int64(0)) // an invalid policy does not bury the jobs in flight without a run
+	f.Add(-2, 0, 1, 0, 1, int64(time.Second), 0.2, uint8(0), int64(0)) // an invalid policy does not end a job before it has made an attempt
 	f.Add(-2, 0, 1, 99, 1, int64(time.Second), 0.2, uint8(0), int64(0))
-	f.Add(3, 0, 0, 4, 1, int64(time.Second), 0.2, uint8(0), int64(0)) // no attempt is left, by each of the limits
+	f.Add(3, 0, 0, 4, 1, int64(time.Second), 0.2, uint8(0), int64(0)) // in these rows, one of the limits allows no further attempt
 	f.Add(3, 0, 0, 99, 1, int64(time.Second), 0.2, uint8(0), int64(0))
 	f.Add(3, 0, 1, 2, 1, int64(time.Second), 0.2, uint8(0), int64(0))
 	f.Add(9, 2, 0, 3, 1, int64(time.Second), 0.2, uint8(0), int64(0))
-	f.Add(3, 0, 2, 2, 1, int64(time.Second), 0.2, uint8(0), int64(0)) // one is
+	f.Add(3, 0, 2, 2, 1, int64(time.Second), 0.2, uint8(0), int64(0)) // here the limits allow one more attempt
 	f.Add(-1, 0, 0, math.MaxInt, 1, int64(time.Second), 0.2, uint8(0), int64(0))
 	f.Add(0, 0, 0, 9, 1, int64(1), 0.0, uint8(2), int64(math.MaxInt64))
 	f.Fuzz(func(t *testing.T, attempts, cap, own, number, base int, d int64, jitter float64, failure uint8, after int64) {
@@ -618,8 +618,8 @@ func TestAClassThatTheQueueDoesNotCount(t *testing.T) {
 	}{
 		{"nil, the first", nil, 1, retryjob.Outcome{Reason: retry.ReasonRetry, Delay: time.Minute, Class: "slow"}},
 		{"nil, the second", nil, 2, retryjob.Outcome{Reason: retry.ReasonRetry, Delay: 2 * time.Minute, Class: "slow"}},
-		{"nil, the third is the last", nil, 3, retryjob.Outcome{Reason: retry.ReasonExhausted, Delay: 3 * time.Minute, Class: "slow"}},
-		{"none so far", map[string]int{}, 3, retryjob.Outcome{Reason: retry.ReasonRetry, Delay: time.Minute, Class: "slow"}},
+		{"nil, the third and last", nil, 3, retryjob.Outcome{Reason: retry.ReasonExhausted, Delay: 3 * time.Minute, Class: "slow"}},
+		{"no earlier failure of the class", map[string]int{}, 3, retryjob.Outcome{Reason: retry.ReasonRetry, Delay: time.Minute, Class: "slow"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			job := retryjob.Job{Attempt: row.attempt, Classes: row.classes}
@@ -658,7 +658,7 @@ func TestClassesOfAnOutcome(t *testing.T) {
 		{"interrupted", canceled, slow, failing, 3, counts{"slow": 1}, counts{"slow": 1}},
 		{"interrupted in the attempt", interrupted, slow, interrupt, 3, counts{"slow": 1}, counts{"slow": 1}},
 		{"more failures than attempts", t.Context(), slow, failing, 3, counts{"slow": math.MaxInt}, counts{"slow": 3}},
-		{"fewer than none", t.Context(), slow, failing, 3, counts{"slow": math.MinInt}, counts{"slow": 1}},
+		{"a negative count", t.Context(), slow, failing, 3, counts{"slow": math.MinInt}, counts{"slow": 1}},
 		{"as many classes as attempts", t.Context(), slow, failing, 3, counts{"a": 1, "b": 1, "c": 1}, counts{"slow": 1}},
 		{"classes before the first attempt", t.Context(), slow, failing, 1, counts{"a": 1}, counts{"slow": 1}},
 		{"an attempt below 1", t.Context(), slow, failing, math.MinInt, counts{"a": 1}, counts{"slow": 1}},
@@ -667,7 +667,7 @@ func TestClassesOfAnOutcome(t *testing.T) {
 			stored := maps.Clone(row.stored)
 			o := run(row.ctx, row.policy, retryjob.Job{Attempt: row.attempt, Classes: row.stored}, row.fn)
 			assert.Equal(t, row.want, o.Classes)
-			assert.Equal(t, stored, row.stored, "the Job's own map is unchanged")
+			assert.Equal(t, stored, row.stored, "the map in the Job is unchanged")
 		})
 	}
 }

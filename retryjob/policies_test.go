@@ -16,12 +16,12 @@ func TestPolicies(t *testing.T) {
 		refused bool
 	}{
 		"no limit":           {retry.Policy{Backoff: retry.Fixed(1)}, true},
-		"a cap is no limit":  {retry.Policy{AttemptCap: 3}, true},
+		"only an AttemptCap": {retry.Policy{AttemptCap: 3}, true},
 		"MaxAttempts":        {retry.Policy{MaxAttempts: 1}, false},
 		"unlimited":          {retry.Policy{MaxAttempts: retry.Unlimited}, false},
 		"MaxRetries":         {retry.Policy{MaxRetries: 1}, false},
 		"MaxElapsed":         {retry.Policy{MaxElapsed: 1}, false},
-		"one attempt, meant": {retry.Policy{NonRetryable: true}, false},
+		"NonRetryable":       {retry.Policy{NonRetryable: true}, false},
 	} {
 		_, err := retryjob.NewPolicies("adapter", row.policy)
 		if row.refused {

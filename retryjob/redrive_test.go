@@ -10,7 +10,8 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// Spread never changes in v1, so that processes of different versions compute the same times.
+// The results of Spread must not change in v1, so that processes with different versions compute
+// the same times.
 func TestSpread(t *testing.T) {
 	for _, row := range []struct {
 		key    string

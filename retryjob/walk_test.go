@@ -26,7 +26,7 @@ func TestWalk(t *testing.T) {
 			"adapter: redrive: 2 of 6 dead letters cannot go back, and stay: \"d\": not allowed\n\"e\": refused"},
 		"a filter": {retryjob.RedriveOptions{Filter: notA, Window: time.Hour}, []string{"b", "gone", "e"}, retryjob.RedriveResult{Found: 6, Moved: 1, Skipped: 5},
 			"adapter: redrive: 2 of 6 dead letters"},
-		"what is not picked": {retryjob.RedriveOptions{Filter: func(d retryjob.DeadLetter) bool { return d.Key < "d" }}, []string{"a", "b"},
+		"dead letters that Filter rejects are not stuck": {retryjob.RedriveOptions{Filter: func(d retryjob.DeadLetter) bool { return d.Key < "d" }}, []string{"a", "b"},
 			retryjob.RedriveResult{Found: 6, Moved: 2, Skipped: 4}, ""},
 		"a dry run": {retryjob.RedriveOptions{Filter: notA, DryRun: true}, nil, retryjob.RedriveResult{Found: 6, Moved: 3, Skipped: 3},
 			"adapter: redrive: 1 of 6 dead letters"},
@@ -39,7 +39,7 @@ func TestWalk(t *testing.T) {
 				var moved []string
 				result, err := row.options.Walk("adapter", func(w *retryjob.Walk) error {
 					for _, d := range letters {
-						time.Sleep(time.Second) // the moments count from the start
+						time.Sleep(time.Second) // the times of the jobs count from the start of the Walk
 						var unreadable error
 						switch d.Key {
 						case "c":
@@ -71,8 +71,8 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// Dead letters without a key do not all run at the same time. Each of them has the same time in
-// every Redrive.
+// Dead letters without a key are distributed over the window too. Each of them gets the same time
+// in every Redrive.
 func TestDeadLettersWithoutAKeyAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const letters = 100
@@ -107,7 +107,8 @@ func TestManyThatCannotGoBack(t *testing.T) {
 	assert.Less(t, len(err.Error()), 4<<10)
 }
 
-// If moving a dead letter fails, it is not counted, because nobody knows whether it was moved.
+// If moving a dead letter fails, the dead letter is not counted, because it may or may not have
+// been moved.
 func TestWalkFails(t *testing.T) {
 	boom := errors.New("boom")
 	options := retryjob.RedriveOptions{OnProgress: func(int, int) { t.Error("progress") }}

@@ -45,8 +45,8 @@ func TestCheck(t *testing.T) {
 		made    func(*retry.Policy) // changes the policy before the call
 		errs    []error
 		reason  retry.Reason
-		checked func(*retry.Policy) // changes it before Check
-		says    string              // "": nothing
+		checked func(*retry.Policy) // changes the policy before Check
+		says    string              // the error of Check; "": Check accepts the log
 	}{
 		{"another limit", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.MaxAttempts = 4 }, "line 1: max is 3, but under the policy it is 4"},
 		{"another base", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.Backoff = retry.Exponential{Base: 100 * time.Millisecond} },
@@ -54,7 +54,7 @@ func TestCheck(t *testing.T) {
 		{"another jitter", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.Jitter = retry.Proportional(0.1) }, "line 3"},
 		{"no jitter", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.Jitter = nil }, "and under the policy the delay is 200ms"},
 		{"a lower cap", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.MaxDelay = 300 * time.Millisecond }, "line 6"},
-		{"a bound on time", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.MaxElapsed = 300 * time.Millisecond }, "line 6: attempt 2 is retried in"},
+		{"a MaxElapsed", same, three, retry.ReasonExhausted, func(p *retry.Policy) { p.MaxElapsed = 300 * time.Millisecond }, "line 6: attempt 2 is retried in"},
 		{"another window", func(p *retry.Policy) { p.Backoff = retry.Exponential{Base: 200*time.Millisecond + 1} }, []error{errRefused}, retry.ReasonSuccess,
 			func(p *retry.Policy) { p.Backoff = policy.Backoff },
 			"drawn from 160.000001ms to 240.000001ms with seed 42), and under the policy the delay is between 160ms and 240ms"},
@@ -64,43 +64,43 @@ func TestCheck(t *testing.T) {
 		}, []error{errRefused}, retry.ReasonSuccess, func(p *retry.Policy) { p.Wait = nil },
 			"retrylog: line 4: attempt 2 of 3 started, and the wait ended 2.5s early, but the policy has no Wait"},
 
-		{"another spread above a Retry-After", same, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.Jitter = nil }, "and under the policy the delay is 1s"},
-		{"another spread that was cut", cut, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.Jitter = nil }, "and under the policy the delay is 1s"},
-		{"a spread that a deadline may have cut", cut, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.MaxElapsed = 0 }, ""},
+		{"another window above a Retry-After", same, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.Jitter = nil }, "and under the policy the delay is 1s"},
+		{"another window that MaxElapsed cut", cut, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.Jitter = nil }, "and under the policy the delay is 1s"},
+		{"a window that a deadline may have cut", cut, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.MaxElapsed = 0 }, ""},
 
 		{"exact", exact, asked, retry.ReasonSuccess, exact, ""},
-		{"exact, above the spread of a longer curve", exact, asked, retry.ReasonSuccess, longer(retry.RetryAfterSpread), "and under the policy the delay is between 8s and 12s"},
-		{"exact, and at least of a longer curve", exact, asked, retry.ReasonSuccess, longer(retry.RetryAfterAtLeast), "and under the policy the delay is between 8s and 12s"},
+		{"exact, but the policy spreads, with a longer curve", exact, asked, retry.ReasonSuccess, longer(retry.RetryAfterSpread), "and under the policy the delay is between 8s and 12s"},
+		{"exact, but the policy has at least, with a longer curve", exact, asked, retry.ReasonSuccess, longer(retry.RetryAfterAtLeast), "and under the policy the delay is between 8s and 12s"},
 		{"exact, whatever the curve is", exact, asked, retry.ReasonSuccess, longer(retry.RetryAfterExact), ""},
 		{"exact, below 10ms", exact, short, retry.ReasonSuccess, exact, ""},
 		{"exact, below 10ms, which another mode ignores", exact, short, retry.ReasonSuccess, spread, "and under the policy the delay is between 160ms and 240ms"},
-		{"at least, where the wait is longer", atLeast, asked, retry.ReasonSuccess, atLeast, ""},
-		{"at least, where the curve is longer", longer(retry.RetryAfterAtLeast), asked, retry.ReasonSuccess, longer(retry.RetryAfterAtLeast), ""},
-		{"at least, and exact", longer(retry.RetryAfterAtLeast), asked, retry.ReasonSuccess, longer(retry.RetryAfterExact), "and under the policy the delay is 1s"},
-		{"the spread, and at least", same, asked, retry.ReasonSuccess, atLeast, "and under the policy the delay is 1s"},
+		{"at least, and the Retry-After is longer", atLeast, asked, retry.ReasonSuccess, atLeast, ""},
+		{"at least, and the curve is longer", longer(retry.RetryAfterAtLeast), asked, retry.ReasonSuccess, longer(retry.RetryAfterAtLeast), ""},
+		{"at least, but the policy has exact", longer(retry.RetryAfterAtLeast), asked, retry.ReasonSuccess, longer(retry.RetryAfterExact), "and under the policy the delay is 1s"},
+		{"spread, but the policy has at least", same, asked, retry.ReasonSuccess, atLeast, "and under the policy the delay is 1s"},
 
-		{"RetryIf that needs the error itself", same, three, retry.ReasonExhausted, func(p *retry.Policy) {
+		{"a RetryIf that needs the error value", same, three, retry.ReasonExhausted, func(p *retry.Policy) {
 			p.RetryIf = func(err error) bool { return errors.Is(err, errRefused) }
 		}, ""},
-		{"a decision that took longer than MaxElapsed leaves", func(p *retry.Policy) {
+		{"a RetryIf that takes most of MaxElapsed", func(p *retry.Policy) {
 			p.MaxElapsed = time.Second
 			p.RetryIf = func(error) bool { time.Sleep(800 * time.Millisecond); return true }
 		}, three, retry.ReasonElapsed, same, ""},
-		{"a Budget of the context", func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1} }, three, retry.ReasonBudget,
+		{"a Budget that may have been in the context", func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1} }, three, retry.ReasonBudget,
 			func(p *retry.Policy) { p.Budget = nil }, ""},
-		{"it draws nothing from Source", same, three, retry.ReasonExhausted,
+		{"Check does not call Source", same, three, retry.ReasonExhausted,
 			func(p *retry.Policy) { p.Source = func() uint64 { panic("the Source was called") } }, ""},
 
-		{"healthy, but under no policy", healthy, five, retry.ReasonSuccess, func(p *retry.Policy) { p.HealthyAfter = 0 }, anew},
-		{"healthy, but later", healthy, five, retry.ReasonSuccess, func(p *retry.Policy) { p.HealthyAfter = 31 * time.Millisecond }, anew},
-		{"healthy, but never in time", healthy, five, retry.ReasonSuccess, func(p *retry.Policy) { p.AttemptTimeout = 30 * time.Millisecond }, anew},
-		{"healthy, by a wrong field", healthy, five, retry.ReasonSuccess, func(p *retry.Policy) { p.HealthyAfter, p.AttemptTimeout = 0, time.Hour }, anew},
+		{"past HealthyAfter, but the policy has no HealthyAfter", healthy, five, retry.ReasonSuccess, func(p *retry.Policy) { p.HealthyAfter = 0 }, anew},
+		{"past HealthyAfter, but the policy has a longer HealthyAfter", healthy, five, retry.ReasonSuccess, func(p *retry.Policy) { p.HealthyAfter = 31 * time.Millisecond }, anew},
+		{"past HealthyAfter, but AttemptTimeout ends every attempt before HealthyAfter", healthy, five, retry.ReasonSuccess, func(p *retry.Policy) { p.AttemptTimeout = 30 * time.Millisecond }, anew},
+		{"past HealthyAfter, but the policy has only an AttemptTimeout", healthy, five, retry.ReasonSuccess, func(p *retry.Policy) { p.HealthyAfter, p.AttemptTimeout = 0, time.Hour }, anew},
 		{"a job, which never begins anew", same, three[:1], retry.ReasonSuccess, healthy, ""},
 
-		{"invalid, whose only attempt succeeds", same, nil, retry.ReasonSuccess, invalid, "line 3: stopped after 1 attempt: it succeeded, and the policy gives the reason invalid"},
-		{"valid, and it was not", invalid, nil, retry.ReasonSuccess, valid,
+		{"an invalid policy, but the call had a valid policy", same, nil, retry.ReasonSuccess, invalid, "line 3: stopped after 1 attempt: it succeeded, and the policy gives the reason invalid"},
+		{"a valid policy, but the call had an invalid policy", invalid, nil, retry.ReasonSuccess, valid,
 			"(invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited), and the policy is not invalid, although the cause says so"},
-		{"valid, and it was not, and failed", invalid, three[:1], retry.ReasonInvalid, valid,
+		{"a valid policy, but the call had an invalid policy and failed", invalid, three[:1], retry.ReasonInvalid, valid,
 			"line 3: stopped after 1 attempt: the policy, a class, or the call is invalid"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -166,22 +166,22 @@ func TestCheckOfWhatCodeDecided(t *testing.T) {
 		name   string
 		policy retry.Policy
 		errs   []error
-		by     int // decisions that the policy in the file cannot make
+		by     int // how many records ByCode returns for the policy in the file
 		stop   bool
-		says   string // what the policy in the file says instead, if the log does not show that a function decided
+		says   string // the error of Check with the policy in the file; "": Check accepts the log
 	}{
-		{"nothing", program, []error{errRefused}, 0, false, ""},
-		{"the policy's own limit", program, []error{errRefused, errRefused, errRefused, errRefused, errRefused}, 0, false, ""},
+		{"a failure without a class", program, []error{errRefused}, 0, false, ""},
+		{"the limit of the policy", program, []error{errRefused, errRefused, errRefused, errRefused, errRefused}, 0, false, ""},
 		{"the delay of a class", program, []error{unauthorized}, 1, false, ""},
 		{"the limit of a class", program, []error{unauthorized, errRefused, unauthorized}, 2, true, ""},
-		{"the policy's own limit, by a class", program, []error{errRefused, errRefused, errRefused, errRefused, unauthorized}, 0, false, ""},
-		{"no retry of a class, with a cause", program, []error{errRefused, busy}, 1, true, ""},
-		{"no retry of a class without a name or a cause", program, []error{other}, 0, false, "and the policy says to retry"},
+		{"the limit of the policy, after a failure with a class", program, []error{errRefused, errRefused, errRefused, errRefused, unauthorized}, 0, false, ""},
+		{"a NonRetryable class with a Cause", program, []error{errRefused, busy}, 1, true, ""},
+		{"a NonRetryable class without a Name and a Cause", program, []error{other}, 0, false, "and the policy says to retry"},
 		{"an invalid class", program, []error{wrong}, 0, false, "and the policy says to retry"},
 		{"RetryIf", rejects, []error{errRefused}, 1, true, ""},
 		{"a permanent error", program, []error{errRefused, retry.Permanent(errRefused)}, 1, true, ""},
 		{"a Wait that fails", fails, []error{errRefused}, 1, true, ""},
-		{"a server", program, []error{retry.After(time.Hour, errRefused)}, 0, false, ""},
+		{"a Retry-After that is too long", program, []error{retry.After(time.Hour, errRefused)}, 0, false, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			call := only(t, logOf(t, context.Background(), row.policy, failing(row.errs...)))
@@ -198,7 +198,7 @@ func TestCheckOfWhatCodeDecided(t *testing.T) {
 			}
 		})
 	}
-	t.Run("with a Classify, no window can be known", func(t *testing.T) {
+	t.Run("the window of a class is not in the policy", func(t *testing.T) {
 		call := only(t, logOf(t, context.Background(), program, failing(errRefused, errRefused)))
 		assert.NoError(t, call.Check(program))
 		assert.Len(t, call.ByCode(program), 2)
@@ -207,7 +207,7 @@ func TestCheckOfWhatCodeDecided(t *testing.T) {
 		asked.Backoff = retry.Fixed(time.Minute)
 		assert.NoError(t, call.Check(asked))
 		asked.MaxElapsed = 100 * time.Millisecond
-		assert.ErrorContains(t, call.Check(asked), "the policy says to stop (elapsed)", "but its own bounds hold")
+		assert.ErrorContains(t, call.Check(asked), "the policy says to stop (elapsed)", "but the limits of the policy apply")
 		asked.NonRetryable = true
 		assert.ErrorContains(t, call.Check(asked), "max is 5, but under the policy it is 1")
 	})
@@ -232,14 +232,14 @@ func TestCheckFindsAStopForAnotherReason(t *testing.T) {
 		{retry.ReasonElapsed, policy, 1, false},
 		{retry.ReasonBudget, all, 1, true},
 		{retry.ReasonBudget, all, 3, false},
-		{retry.ReasonBudget, policy, 1, true}, // a Budget of the context
+		{retry.ReasonBudget, policy, 1, true}, // a Budget in the context may have decided
 		{retry.ReasonBorrowed, policy, 1, true},
 		{retry.ReasonBorrowed, all, 3, false},
 		{retry.ReasonBudget, invalid, 1, false},
 		{retry.ReasonRetryAfter, policy, 1, true},
 		{retry.ReasonRetryAfter, policy, 3, false},
 		{retry.ReasonRejected, all, 1, true},
-		{retry.ReasonRejected, policy, 1, true}, // by the RetryIf of the program
+		{retry.ReasonRejected, policy, 1, true}, // the RetryIf of the program may have decided
 		{retry.ReasonRejected, invalid, 1, false},
 		{retry.ReasonExhausted, policy, 1, false},
 		{retry.ReasonNonRetryable, policy, 1, false},
@@ -254,7 +254,7 @@ func TestCheckFindsAStopForAnotherReason(t *testing.T) {
 		{retry.ReasonCanceled, invalid, 1, false},
 		{retry.ReasonCanceled, invalid, 0, false},
 		{retry.ReasonInvalid, invalid, 0, true},
-		{retry.ReasonInvalid, policy, 0, true}, // the fn was nil
+		{retry.ReasonInvalid, policy, 0, true}, // the function of the call was nil
 	} {
 		t.Run(fmt.Sprintf("%v after %d attempts of %v", row.reason, row.attempts, row.policy), func(t *testing.T) {
 			var events []retry.Event
@@ -265,7 +265,7 @@ func TestCheckFindsAStopForAnotherReason(t *testing.T) {
 			for n := 1; n <= row.attempts; n++ {
 				stopped.Err = errRefused
 				events = append(events, retry.Event{Kind: retry.AttemptStarted, Attempt: n}, retry.Event{Kind: retry.AttemptFinished, Attempt: n, Err: errRefused})
-				if n < row.attempts || row.reason == retry.ReasonWait { // a wait is between two attempts
+				if n < row.attempts || row.reason == retry.ReasonWait { // only a wait between two attempts can fail
 					d := row.policy.Next(retry.Attempt{Number: n, Seed: 42})
 					d.Seed, d.Reason = 42, ""
 					events = append(events, retry.Event{Kind: retry.RetryScheduled, Attempt: n, Err: errRefused, Decision: d})
@@ -283,7 +283,7 @@ func TestCheckFindsAStopForAnotherReason(t *testing.T) {
 	}
 }
 
-// changedLogs are logs of calls, each with the policy that it followed.
+// changedLogs returns logs of calls, each with the policy of its calls.
 func changedLogs(t *testing.T) map[string]retry.Policy {
 	logs := map[string]retry.Policy{}
 	for _, row := range []struct {
@@ -303,8 +303,8 @@ func changedLogs(t *testing.T) map[string]retry.Policy {
 }
 
 // The test changes or removes one line, or swaps two lines. Replay and Check find seven of eight
-// changes. They miss some changes of facts that no other line of the call repeats, such as a time
-// or how long an attempt took.
+// changes. They do not find some changes of a fact that is only on one line of the call, such as a
+// time or how long an attempt took.
 func TestCheckFindsEachChange(t *testing.T) {
 	missed, lost, all := map[string]int{}, 0, 0
 	checked := func(lines []string, p retry.Policy) error {
@@ -344,7 +344,7 @@ func TestCheckFindsEachChange(t *testing.T) {
 	assert.ElementsMatch(t, []string{"elapsed", "reason", "removed", "swapped", "time", "took"}, slices.Collect(maps.Keys(missed)))
 }
 
-// changes returns a line with each of its fields changed.
+// changes returns copies of a line by the field that is changed in the copy.
 func changes(t *testing.T, line string) map[string]string {
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal([]byte(line), &fields))

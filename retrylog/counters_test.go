@@ -21,13 +21,13 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// reasons are all reasons for stopping.
+// reasons lists all reasons why a call can stop.
 var reasons = []retry.Reason{
 	retry.ReasonSuccess, retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonPermanent, retry.ReasonRejected, retry.ReasonRetryAfter,
 	retry.ReasonElapsed, retry.ReasonDeadline, retry.ReasonCanceled, retry.ReasonBudget, retry.ReasonBorrowed, retry.ReasonWait, retry.ReasonInvalid,
 }
 
-// stops returns the Stops of a snapshot. It has every reason, with the given number or 0.
+// stops returns the Stops of a snapshot. The map has every reason, with the given number or 0.
 func stops(numbers map[retry.Reason]int64) map[retry.Reason]int64 {
 	all := map[retry.Reason]int64{}
 	for _, r := range reasons {
@@ -37,9 +37,10 @@ func stops(numbers map[retry.Reason]int64) map[retry.Reason]int64 {
 	return all
 }
 
-// eventsOf returns events: "1" is the start of attempt 1, "wait" is a retry that is scheduled in
-// a second, and "longest" is a retry in the longest time. Any other text is the reason of a
-// CallFinished. After "0", the call had no attempts.
+// eventsOf returns the events of a script. The word "1" is the start of attempt 1, "wait" is a
+// retry that is scheduled in a second, and "longest" is a retry that is scheduled in the longest
+// time. Any other word is the reason of a CallFinished. If the script begins with "0", the call had
+// no attempts.
 func eventsOf(script string) (events []retry.Event) {
 	e := retry.Event{}
 	for word := range strings.FieldsSeq(script) {
@@ -61,9 +62,9 @@ func eventsOf(script string) (events []retry.Event) {
 	return events
 }
 
-// A call with n attempts counts as one call and n-1 retries, however it ends, and also if its
-// count of attempts was restarted. Some rows are events of a queue with several processes, and
-// some are incomplete calls.
+// A call with n attempts counts as one call and n-1 retries, however the call ends. A restart of
+// the count of attempts changes nothing. Some rows are events of a queue with several processes,
+// and some are incomplete calls.
 func TestCounters(t *testing.T) {
 	const longest = float64(math.MaxInt64) / 1e9
 	for _, row := range []struct {
@@ -82,7 +83,7 @@ func TestCounters(t *testing.T) {
 		{"1 budget_exhausted", retrylog.Snapshot{Calls: 1, Attempts: 1}, 0, retry.ReasonBudget},
 		{"1 wait 2 wait 3 wait 4 success", retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 4, Retries: 3, WaitedSeconds: 3}, 3, retry.ReasonSuccess},
 		{"2 longest longest 3 bored", retrylog.Snapshot{Attempts: 2, Retried: 1, Retries: 2, WaitedSeconds: 2 * longest}, 2, "bored"},
-		{"3 ?", retrylog.Snapshot{Attempts: 1, Retries: 1}, 0, ""}, // a CallFinished without a reason
+		{"3 ?", retrylog.Snapshot{Attempts: 1, Retries: 1}, 0, ""}, // a CallFinished with an empty reason
 	} {
 		var c retrylog.Counters
 		for _, e := range append(eventsOf(row.events), retry.Event{Kind: "attempt_paused", Attempt: 1}, retry.Event{}) {
@@ -174,8 +175,8 @@ func TestSnapshotString(t *testing.T) {
 		s    retrylog.Snapshot
 		want string
 	}{
-		{"nothing", retrylog.Snapshot{}, "0 calls, 0 retried, 0.00 attempts a call, 0 retries, 0.0s waited"},
-		{"reasons in order, those without calls left out", retrylog.Snapshot{
+		{"no calls", retrylog.Snapshot{}, "0 calls, 0 retried, 0.00 attempts a call, 0 retries, 0.0s waited"},
+		{"the reasons in order, without the reasons that have no calls", retrylog.Snapshot{
 			Calls: 3, Retried: 1, Attempts: 5, Retries: 2, WaitedSeconds: 0.5,
 			Stops: map[retry.Reason]int64{retry.ReasonSuccess: 2, retry.ReasonDeadline: 1, retry.ReasonBudget: 0},
 		}, "3 calls, 1 retried, 1.67 attempts a call, 2 retries, 0.5s waited; deadline 1, success 2"},
@@ -183,7 +184,7 @@ func TestSnapshotString(t *testing.T) {
 			"1 calls, 0 retried, 1234.00 attempts a call, 1233 retries, 86400.0s waited"},
 		{"budgets", retrylog.Snapshot{Budgets: map[string]int{"payments": 9, "mail": 0, "none": -1}},
 			"0 calls, 0 retried, 0.00 attempts a call, 0 retries, 0.0s waited; budget mail: 0 left; budget none: no limit; budget payments: 9 left"},
-		{"names of others", retrylog.Snapshot{Stops: map[retry.Reason]int64{"a\nb": 1}, Budgets: map[string]int{"\x1b": 1}},
+		{"names from outside", retrylog.Snapshot{Stops: map[retry.Reason]int64{"a\nb": 1}, Budgets: map[string]int{"\x1b": 1}},
 			`0 calls, 0 retried, 0.00 attempts a call, 0 retries, 0.0s waited; a; b 1; budget \x1b: 1 left`},
 	} {
 		assert.Equal(t, row.want, fmt.Sprint(row.s), row.name)

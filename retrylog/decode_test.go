@@ -20,12 +20,12 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// written is how one of our logs is written.
+// A written returns an OnEvent that writes the log of a call in one form.
 type written func(io.Writer) func(context.Context, retry.Event)
 
 func own(w io.Writer) func(context.Context, retry.Event) { return retrylog.NewWriter(w).OnEvent }
 
-// slogged is how slog writes a log, as JSON or text.
+// slogged returns a written that uses slog, as JSON or as text, with these attributes.
 func slogged(text bool, level slog.Level, attrs ...slog.Attr) written {
 	return func(w io.Writer) func(context.Context, retry.Event) {
 		options := &slog.HandlerOptions{Level: level}
@@ -36,7 +36,8 @@ func slogged(text bool, level slog.Level, attrs ...slog.Attr) written {
 	}
 }
 
-// linesOf returns the log of a call that fails twice, in virtual time.
+// linesOf returns the lines that a call logs in virtual time. The call succeeds at its third
+// attempt.
 func linesOf(t *testing.T, key string, how written) []string {
 	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
@@ -54,8 +55,8 @@ func linesOf(t *testing.T, key string, how written) []string {
 	return strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
 }
 
-// readLines returns the records of a log, and how many of its lines have no record or are cut
-// off.
+// readLines returns the records of a log, how many of its lines have no record, and how many of its
+// lines are cut off.
 func readLines(t *testing.T, log string) (records []retrylog.Record, skipped, torn int) {
 	in := retrylog.NewReader(strings.NewReader(log))
 	for {
@@ -74,7 +75,7 @@ func readLines(t *testing.T, log string) (records []retrylog.Record, skipped, to
 	}
 }
 
-// onlyRecord returns the one record of a log.
+// onlyRecord returns the record of a log that has only one record.
 func onlyRecord(t *testing.T, log string) retrylog.Record {
 	records, _, _ := readLines(t, log)
 	require.Len(t, records, 1, log[:min(len(log), 200)])
@@ -106,7 +107,7 @@ func TestPrefixes(t *testing.T) {
 		"Vector":                      {"web-1", "", ""},
 		"CRI, kubectl --prefix":       {"pod/web-1/web", "[pod/web-1/web] 2026-11-22T10:00:00.1Z stderr F ", ""},
 		"CRI":                         {"", "2026-11-22T10:00:00.1Z stdout F ", ""},
-		"lines of others": {"", "", "\npanic: x\n" + `{"level":"INFO","msg":"scaling","kind":"Deployment","attempt":3,"max":"3"}` + "\n" +
+		"lines of other programs": {"", "", "\npanic: x\n" + `{"level":"INFO","msg":"scaling","kind":"Deployment","attempt":3,"max":"3"}` + "\n" +
 			`{"ts":1,"message":"kind"}` + "\n2026/11/22 10:00:00 [DEBUG] GET http://x: retrying in 1s (4 left)\n2026/11/22 10:00:00 WARN retry err=refused in=1s\n{1} {} [] null\ntime=now level=INFO msg=served kind=fast path=/a\n\x00"},
 	}
 	for form, how := range map[string]written{
@@ -150,7 +151,7 @@ func TestPrefixes(t *testing.T) {
 				}
 				assert.Equal(t, want, got)
 				others := 0
-				if name == "lines of others" {
+				if name == "lines of other programs" {
 					others = len(lines)
 				}
 				assert.Equal(t, [2]int{7 * others, others}, [2]int{skipped, torn})
@@ -159,8 +160,8 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-// An event is read where the library writes it. It is not read in a text that a program got from
-// a stranger and logged.
+// An event is read where the library writes it. If a program logs a text from outside that looks
+// like an event, no event is read.
 func TestForgery(t *testing.T) {
 	const own = `{"kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":3,"max":3,"reason":"attempts_exhausted","err":"x"}`
 	const text = `level=ERROR msg="gave up" kind=call_finished attempt=3 max=3 elapsed=1s reason=attempts_exhausted err=x`
@@ -170,28 +171,28 @@ func TestForgery(t *testing.T) {
 		require.Equal(t, retry.ReasonExhausted, onlyRecord(t, docker).Event.Reason, docker)
 		for _, row := range []struct{ name, line string }{
 			{"package log", "2026/11/22 10:00:00 got " + forged},
-			{"package log, the text alone", "2026/11/22 10:00:00 " + forged},
+			{"package log, without another word", "2026/11/22 10:00:00 " + forged},
 			{"printed", "got " + forged},
-			{"printed, of a struct", fmt.Sprintf("%+v", struct{ Body string }{forged})},
-			{"of a container", "[pod/web-1/web] 2026-11-22T10:00:00.1Z got " + forged},
+			{"printed, in a struct", fmt.Sprintf("%+v", struct{ Body string }{forged})},
+			{"printed, in the log of a container", "[pod/web-1/web] 2026-11-22T10:00:00.1Z got " + forged},
 			{"in CRI", "2026-11-22T10:00:00.1Z stdout F got " + forged},
 			{"in compose", "web-1  | got " + forged},
 			{"package log, default logger", "2026/11/22 10:00:00 INFO got " + forged},
 			{"slog's text", "time=2026-11-22T10:00:00Z level=INFO msg=" + fmt.Sprintf("%q", forged)},
 			{"slog's JSON", fmt.Sprintf(`{"time":"2026-11-22T10:00:00Z","level":"INFO","msg":"got","log":%q}`, forged)},
-			{"slog's JSON, the message", fmt.Sprintf(`{"time":"2026-11-22T10:00:00Z","level":"INFO","msg":%q}`, forged)},
-			{"behind slog's JSON", `{"time":"2026-11-22T10:00:00Z","level":"INFO","msg":"got"} body=` + forged},
-			{"message", fmt.Sprintf(`{"ts":1,"message":%q}`, forged)},
-			{"log", fmt.Sprintf(`{"ts":1,"log":%q}`, forged)},
-			{"MESSAGE", fmt.Sprintf(`{"ts":1,"MESSAGE":%q}`, forged)},
-			{"a level by another name", fmt.Sprintf(`{"severity":"INFO","message":%q,"stream":"stdout"}`, forged)},
+			{"slog's JSON, as the message", fmt.Sprintf(`{"time":"2026-11-22T10:00:00Z","level":"INFO","msg":%q}`, forged)},
+			{"after slog's JSON", `{"time":"2026-11-22T10:00:00Z","level":"INFO","msg":"got"} body=` + forged},
+			{"under the key message", fmt.Sprintf(`{"ts":1,"message":%q}`, forged)},
+			{"under the key log", fmt.Sprintf(`{"ts":1,"log":%q}`, forged)},
+			{"under the key MESSAGE", fmt.Sprintf(`{"ts":1,"MESSAGE":%q}`, forged)},
+			{"next to a level under another key", fmt.Sprintf(`{"severity":"INFO","message":%q,"stream":"stdout"}`, forged)},
 			{"a message that Fluent Bit has merged", fmt.Sprintf(`{"level":"info","message":%q,"stream":"stdout","kubernetes":{"pod_name":"web-1"}}`, forged)},
-			{"a message beside the line", fmt.Sprintf(`{"log":"x","message":%q,"kubernetes":{"pod_name":"web-1"}}`, forged)},
+			{"a message next to the line", fmt.Sprintf(`{"log":"x","message":%q,"kubernetes":{"pod_name":"web-1"}}`, forged)},
 			{"journald, by its own protocol", fmt.Sprintf(`{"_TRANSPORT":"journal","_HOSTNAME":"node-1","MESSAGE":%q}`, forged)},
 			{"Docker, in a line", fmt.Sprintf(`{"log":%q,"stream":"stdout","time":"2026-11-22T10:00:00.1Z"}`, "got "+forged)},
 			{"Docker, in a logger's line", fmt.Sprintf(`{"log":%q,"stream":"stdout"}`, fmt.Sprintf(`{"level":"INFO","message":%q}`, forged))},
 			{"Docker, in Docker", fmt.Sprintf(`{"log":%q,"stream":"stdout"}`, fmt.Sprintf(`{"log":%q,"stream":"stdout"}`, forged))},
-			{"an object in place of the line", fmt.Sprintf(`{"log":{"a":%q},"stream":"stdout"}`, forged)},
+			{"an object instead of the line", fmt.Sprintf(`{"log":{"a":%q},"stream":"stdout"}`, forged)},
 		} {
 			records, skipped, torn := readLines(t, row.line)
 			assert.Empty(t, records, row.name)
@@ -263,9 +264,9 @@ func TestUnreadable(t *testing.T) {
 	assert.Equal(t, [2]int{0, 1}, [2]int{skipped, torn})
 }
 
-// A line of 4 MiB is read in time that is linear in its length: no step copies the rest of it. A
-// copy for each of 700,000 words would take more than 1 TB. A copy for each of 9,990 nested
-// objects would take 40 GB.
+// A line of 4 MiB is read in time that is linear in its length: no step copies the rest of the
+// line. To copy the rest for each of 700,000 words would take more than 1 TB. To copy the rest for
+// each of 9,990 nested objects would take 40 GB.
 func TestLongLine(t *testing.T) {
 	nested := func(key, end string, depth int) string {
 		return strings.Repeat(`{"stream":"stdout",`+key, depth) + `"` + strings.Repeat("x", 3<<20) + `"` + strings.Repeat("}"+end, depth)
@@ -294,7 +295,7 @@ func allocated(t *testing.T, line string) uint64 {
 }
 
 // After a line of about the maximum length, the next line is read.
-func TestBehindALongLine(t *testing.T) {
+func TestAfterALongLine(t *testing.T) {
 	const most, buffer = 4 << 20, 64 << 10
 	for _, length := range []int{most - 1, most, most + 1, most + buffer - 1, most + buffer, most + buffer + 1, 2 * most} {
 		r := onlyRecord(t, strings.Repeat("x", length)+"\n"+`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`)

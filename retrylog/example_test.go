@@ -14,18 +14,18 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// crashed is the log of a job that failed once and was then cut off by a crash.
+// crashed is the log of a job whose first attempt failed. A crash then cut off the log.
 const crashed = `{"key":"17","kind":"attempt_started","time":"2026-11-20T10:00:00Z","attempt":1,"max":3}
 {"key":"17","kind":"attempt_finished","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":3,"err":"connection refused","took":"30ms","elapsed":"30ms"}
 {"key":"17","kind":"retry_scheduled","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":3,"err":"connection refused","elapsed":"30ms","delay":"200ms","due":"2026-11-20T10:00:00.23Z","lo":"200ms","hi":"200ms"}
 {"key":"17","kind":"attempt_started","time":"2026-11-20T10:00:00.23Z","attempt":2,"max":3,"elapsed":"230ms"}
 {"key":"17","kind":"attempt_fin`
 
-// Each retry is logged on one line, and the end of the call on another.
+// Each retry is logged on one line. The end of the call is logged on another line.
 func ExampleSlog() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey || a.Key == "due" || a.Key == "elapsed" { // differ from run to run
+			if a.Key == slog.TimeKey || a.Key == "due" || a.Key == "elapsed" { // they differ from run to run
 				return slog.Attr{}
 			}
 			return a
@@ -71,7 +71,7 @@ func ExampleCounters() {
 	// calls: 2 with retries: 1 retries: 2 gave up: 1 left: 8
 }
 
-// A log is written as the calls happen, and read, replayed and checked later.
+// A log is written while the calls are made. Later it is read, replayed and checked.
 func ExampleWriter() {
 	var file bytes.Buffer
 	log := retrylog.NewWriter(&file)

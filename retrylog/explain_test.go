@@ -14,7 +14,7 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// Each reason has its own text. A reason of a newer version is printed unchanged.
+// Each reason has its own text. A reason that only a newer version has is printed as it is.
 func TestExplainEveryReason(t *testing.T) {
 	said := map[string]bool{}
 	for _, reason := range append(reasons, "bored\nand tired") {
@@ -28,7 +28,8 @@ func TestExplainEveryReason(t *testing.T) {
 	assert.Contains(t, said, "+1m0s stopped after 1 attempt: bored; and tired")
 }
 
-// Each event is one line, in UTC, that says only what the event contains.
+// Each event is printed on one line, with its time in UTC. The line says only what the event
+// contains.
 func TestExplainOneEvent(t *testing.T) {
 	at := time.Date(2000, 1, 1, 1, 0, 0, 0, time.FixedZone("CET", 3600))
 	scheduled := func(delay, lo, hi, retryAfter time.Duration, seed uint64) retry.Event {
@@ -53,22 +54,22 @@ func TestExplainOneEvent(t *testing.T) {
 		{"a retry with its error", "", retry.Event{Kind: retry.RetryScheduled, Time: at, Attempt: 1, Due: at, Err: errRefused}, "attempt 1 is retried in 0s, at 00:00:00.000Z (at once): connection refused"},
 		{"characters that a terminal acts on", "\x1b[2J\x00", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Err: errors.New("\u202e\u2066\u200f a\u2028b\u2029c\u0085d\te\x7f\ufeff")},
 			`\x1b[2J\x00: attempt 7 failed after 0s: \u202e\u2066\u200f a\u2028b\u2029c\u0085d\te\x7f\ufeff`},
-		{"a cause with such", "", retry.Event{Kind: retry.CallFinished, Time: at, Decision: retry.Decision{Reason: retry.ReasonCanceled}, Cause: errors.New("a\x1bb")}, `stopped after 0 attempts: the caller canceled it after 0s (a\x1bb)`},
-		{"bytes that are no text", "\x9b31m", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Max: 2}, "\uFFFD31m: attempt 1 of 2 started"},
+		{"a cause with a character that a terminal acts on", "", retry.Event{Kind: retry.CallFinished, Time: at, Decision: retry.Decision{Reason: retry.ReasonCanceled}, Cause: errors.New("a\x1bb")}, `stopped after 0 attempts: the caller canceled it after 0s (a\x1bb)`},
+		{"bytes that are not UTF-8", "\x9b31m", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Max: 2}, "\uFFFD31m: attempt 1 of 2 started"},
 		{"letters of all scripts", "Ω", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Err: errors.New("соединение 接続 عربى e\u0301 \\x '")}, "Ω: attempt 7 failed after 0s: соединение 接続 عربى e\u0301 \\x '"},
 		{"key of several lines", "a\r\nb", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Max: 2}, "a; b: attempt 1 of 2 started"},
 		{"the curve", "", scheduled(time.Second, time.Second, time.Second, 0, 0), "attempt 1 is retried in 1s, at 00:00:01.000Z (by the curve)"},
 		{"the curve, without its window", "", scheduled(time.Second, 0, 0, 0, 0), "attempt 1 is retried in 1s, at 00:00:01.000Z (by the curve)"},
 		{"the jitter", "", scheduled(time.Second, 0, 2*time.Second, 0, 42), "attempt 1 is retried in 1s, at 00:00:01.000Z (drawn from 0s to 2s with seed 42)"},
-		{"the server", "", scheduled(time.Second, time.Second, time.Second, time.Second, 0), "attempt 1 is retried in 1s, at 00:00:01.000Z (Retry-After is 1s)"},
-		{"the curve's delay exceeds the server's", "", scheduled(2*time.Second, 2*time.Second, 2*time.Second, time.Second, 0), "attempt 1 is retried in 2s, at 00:00:02.000Z (Retry-After is 1s, by the curve)"},
-		{"the server and the jitter", "", scheduled(1063964157, time.Second, 1400*time.Millisecond, time.Second, 42),
+		{"a Retry-After", "", scheduled(time.Second, time.Second, time.Second, time.Second, 0), "attempt 1 is retried in 1s, at 00:00:01.000Z (Retry-After is 1s)"},
+		{"a Retry-After, and a longer delay of the curve", "", scheduled(2*time.Second, 2*time.Second, 2*time.Second, time.Second, 0), "attempt 1 is retried in 2s, at 00:00:02.000Z (Retry-After is 1s, by the curve)"},
+		{"a Retry-After and the jitter", "", scheduled(1063964157, time.Second, 1400*time.Millisecond, time.Second, 42),
 			"attempt 1 is retried in 1.063964157s, at 00:00:01.063Z (Retry-After is 1s, drawn from 1s to 1.4s with seed 42)"},
-		{"nothing", "", scheduled(0, 0, 0, 0, 0), "attempt 1 is retried in 0s, at 00:00:00.000Z (at once)"},
+		{"no delay", "", scheduled(0, 0, 0, 0, 0), "attempt 1 is retried in 0s, at 00:00:00.000Z (at once)"},
 		{"the curve of a class", "", with(scheduled(time.Second, time.Second, time.Second, 0, 0), func(e *retry.Event) { e.Class = "unauthorized\x1b" }), `attempt 1 is retried in 1s, at 00:00:01.000Z (class "unauthorized\x1b", by the curve)`},
 		{"a call that begins anew", "", with(scheduled(time.Second, time.Second, time.Second, 0, 0), func(e *retry.Event) { e.Reset = true }), "the attempt ran past HealthyAfter, so the call begins anew: attempt 1 is retried in 1s, at 00:00:01.000Z (by the curve)"},
-		{"the start of an attempt after that", "", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 7, Max: 3, Decision: retry.Decision{Number: 2}}, "attempt 7 started, 2 of 3 counted from the last attempt that ran past HealthyAfter"},
-		{"a retry after that", "", with(scheduled(time.Second, time.Second, time.Second, 0, 0), func(e *retry.Event) { e.Attempt, e.Number = 2, 1 }), "attempt 2 is retried in 1s, at 00:00:01.000Z (by the curve)"},
+		{"the start of an attempt of a call that began anew", "", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 7, Max: 3, Decision: retry.Decision{Number: 2}}, "attempt 7 started, 2 of 3 counted from the last attempt that ran past HealthyAfter"},
+		{"a retry of a call that began anew", "", with(scheduled(time.Second, time.Second, time.Second, 0, 0), func(e *retry.Event) { e.Attempt, e.Number = 2, 1 }), "attempt 2 is retried in 1s, at 00:00:01.000Z (by the curve)"},
 		{"the end of a call that began anew", "", retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 9, Decision: retry.Decision{Reason: retry.ReasonExhausted, Number: 3, Class: "busy"}, Err: errRefused}, `stopped after 9 attempts, 3 counted from the last attempt that ran past HealthyAfter: no attempt is left (class "busy"): connection refused`},
 		{"a class and a cause", "", retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 1, Decision: retry.Decision{Reason: retry.ReasonNonRetryable, Class: "post"}, Cause: errors.New("it may have been processed")}, `stopped after 1 attempt: the failure is not retryable (class "post", it may have been processed)`},
 		{"a kind of a newer version", "", retry.Event{Kind: "attempt_paused\n", Time: at, Attempt: 3, Err: errRefused}, "attempt_paused; , attempt 3: connection refused"},
@@ -84,7 +85,7 @@ func TestExplainOneEvent(t *testing.T) {
 	}
 }
 
-// An error is only on the line where it first occurs.
+// An error is printed only on the line where it first occurs.
 func TestExplainSaysAnErrorOnce(t *testing.T) {
 	at := time.Unix(0, 0)
 	event := func(key string, kind retry.EventKind, err error) retrylog.Record {

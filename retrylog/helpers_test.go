@@ -25,8 +25,8 @@ var policy = retry.Policy{
 	Source:      func() uint64 { return 42 },
 }
 
-// failing returns a function whose attempts take 30ms each. They fail with the
-// given errors and then succeed.
+// failing returns a function that takes 30ms for each attempt. Its attempts fail with the given
+// errors, one after the other. After the last error, its attempts succeed.
 func failing(errs ...error) func(context.Context) error {
 	return func(context.Context) error {
 		time.Sleep(30 * time.Millisecond)
@@ -68,7 +68,7 @@ func replay(t *testing.T, log string) []retrylog.Call {
 	return calls
 }
 
-// only returns the one call of a log.
+// only returns the call of a log that has only one call.
 func only(t *testing.T, log string) retrylog.Call {
 	calls := replay(t, log)
 	require.Len(t, calls, 1)
@@ -87,8 +87,9 @@ func attemptsOf(c retrylog.Call) string {
 	return strings.Join(attempts, " ")
 }
 
-// recordsOf returns the records of a call with this limit. Its events need no time,
-// except for what their Elapsed says.
+// recordsOf returns the records of a call with this limit on attempts. It sets the times of the
+// events. If an event has no Elapsed, it has the time of the event before it, or the time at which
+// the delay before it ends.
 func recordsOf(limit int, events ...retry.Event) []retrylog.Record {
 	records := make([]retrylog.Record, len(events))
 	at := time.Duration(0)

@@ -17,15 +17,15 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// A log that is cut off anywhere is read up to the cut, and Read reports the
-// cut. The records can be replayed, and at most the last call has no reason.
+// A log that is cut off anywhere is read up to the cut, and Read reports the cut. The records can
+// be replayed. Only the last call may have no reason.
 func TestCutOffAnywhere(t *testing.T) {
 	log := logOf(t, context.Background(), policy, failing()) + logOf(t, context.Background(), policy, failing(errRefused))
 	for cut := range len(log) {
 		records, err := retrylog.Read(strings.NewReader(log[:cut]))
 		lines := strings.Count(log[:cut], "\n")
 		rest := log[strings.LastIndex(log[:cut], "\n")+1 : cut]
-		whole := json.Valid([]byte(rest)) // except for its end of line
+		whole := json.Valid([]byte(rest)) // only the end of the line was cut off
 		if rest == "" || whole {
 			require.NoError(t, err, "cut at %d", cut)
 		} else {
@@ -74,7 +74,7 @@ func TestRead(t *testing.T) {
 		cut       int   // the line that is cut off; 0 if no line is cut off
 	}{
 		{"nothing", "", nil, 0},
-		{"empty lines, and ends of lines as of Windows", strings.ReplaceAll("\n"+log+"\n", "\n", "\r\n"), []int{2, 3, 4}, 0},
+		{"empty lines, and ends of lines as on Windows", strings.ReplaceAll("\n"+log+"\n", "\n", "\r\n"), []int{2, 3, 4}, 0},
 		{"no ends of lines", strings.ReplaceAll(log, "\n", ""), []int{1, 1, 1}, 0},
 		{"no ends of lines, fields in another order",
 			`{"max":3,"attempt":1,"kind":"attempt_started"}{"attempt":1,"max":3,"kind":"attempt_finished"} {"max":3,"attempt":1,"kind":"call_finished"}`, []int{1, 1, 1}, 0},
@@ -88,15 +88,15 @@ func TestRead(t *testing.T) {
 		{"no attempt", `{"level":"INFO","msg":"gave up","kind":"call_finished","max":7}` + "\n" + log, []int{2, 3, 4}, 0},
 		{"no kind", `{"level":"INFO","msg":"gave up","attempt":7,"max":7}` + "\n" + log, []int{2, 3, 4}, 0},
 
-		{"lines of others", "nonsense\n[]\n{}\nnull\n[{\"msg\":\"x\"}]\n{\"req\":{\"msg\":\"x\"}}\n" + `{"kind":7}` + "\n" + log, []int{8, 9, 10}, 0},
-		{"an event behind a prefix, and before something else", strings.ReplaceAll("web-1 | "+strings.TrimSuffix(log, "\n"), "\n", " x\nweb-1 | "), []int{1, 2, 3}, 0},
+		{"lines of other programs", "nonsense\n[]\n{}\nnull\n[{\"msg\":\"x\"}]\n{\"req\":{\"msg\":\"x\"}}\n" + `{"kind":7}` + "\n" + log, []int{8, 9, 10}, 0},
+		{"an event after a prefix and before another word", strings.ReplaceAll("web-1 | "+strings.TrimSuffix(log, "\n"), "\n", " x\nweb-1 | "), []int{1, 2, 3}, 0},
 		{"a line that is too long", log + `{"kind":"` + strings.Repeat("x", 5<<20), []int{1, 2, 3}, 4},
 		{"text", strings.Join(texts, " \n") + "\n" + log, []int{1, 2, 3, 4, 5, 6, 7, 8}, 0},
-		{"text without the end of an attempt's start", cut(0) + "\n" + log, []int{2, 3, 4}, 1},
-		{"text without the duration of an attempt", cut(1) + "\n" + log, []int{2, 3, 4}, 1},
-		{"text without the error of an attempt", cut(2) + "\n" + log, []int{2, 3, 4}, 1},
-		{"text without the error of a retry", cut(3) + "\n" + log, []int{2, 3, 4}, 1},
-		{"text without the reason of an end", cut(4) + "\n" + log, []int{2, 3, 4}, 1},
+		{"text, the start of an attempt is cut off before its elapsed time", cut(0) + "\n" + log, []int{2, 3, 4}, 1},
+		{"text, the end of an attempt is cut off before its duration", cut(1) + "\n" + log, []int{2, 3, 4}, 1},
+		{"text, the end of an attempt is cut off before its error", cut(2) + "\n" + log, []int{2, 3, 4}, 1},
+		{"text, a retry is cut off before its error", cut(3) + "\n" + log, []int{2, 3, 4}, 1},
+		{"text, the end of a call is cut off before its reason", cut(4) + "\n" + log, []int{2, 3, 4}, 1},
 		{"zeros after a line", log + zeros, []int{1, 2, 3}, 4},
 		{"zeros after part of a line", log + lines[0][:20] + zeros, []int{1, 2, 3}, 4},
 		{"zeros between a line and the next process", lines[0] + zeros + log, []int{1, 2, 3, 4}, 2},
@@ -127,9 +127,9 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// The next process continues on the line that a crash cut off. The line may be cut off anywhere,
-// also inside an object of another program with the keys of a record.
-func TestReadGoesOnBehindACut(t *testing.T) {
+// The next process continues on the line that a crash cut off. The line may be cut off anywhere. It
+// may even be a line of another program, and cut off inside an object with the keys of a record.
+func TestReadGoesOnAfterACut(t *testing.T) {
 	log := logOf(t, retrylog.WithKey(context.Background(), "a{b"), policy, failing(errRefused))
 	logged := regexp.MustCompile(`\{"key":"a\{b","kind":"(\w+)","time":"([^"]+)"`).
 		ReplaceAllString(log, `{"time":"$2","level":"DEBUG","msg":"retry scheduled","key":"a{b","kind":"$1"`)
@@ -159,12 +159,12 @@ func TestReadRejects(t *testing.T) {
 	good := `{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`
 	for _, row := range []struct{ name, log, says string }{
 		{"a bare number for a duration", strings.Replace(good, `"max":3`, `"max":3,"elapsed":5`, 1) + "\n", `line 1: elapsed is "5": write a duration as text`},
-		{"invalid in the middle, and not cut off", "\n\n" + strings.Replace(good, `3`, `3,,`, 1) + "\n" + good, "line 3: invalid character ','"},
+		{"invalid in the middle of a line", "\n\n" + strings.Replace(good, `3`, `3,,`, 1) + "\n" + good, "line 3: invalid character ','"},
 		{"invalid in the middle, with a record after it", strings.Replace(good, `"max":3`, `"max":3,,`, 1) + good, "line 1: invalid character ','"},
 		{"a number that begins with 0", strings.Replace(good, "3", "03", 1), "line 1: invalid character '3'"},
-		{"a line break in a text", strings.Replace(good, "started", "\x01", 1), "line 1: invalid character"},
+		{"a control character in a text", strings.Replace(good, "started", "\x01", 1), "line 1: invalid character"},
 		{"an event without a kind", good + "\n" + strings.Replace(good, "kind", "king", 1), "line 2: the event lacks one of the keys kind, attempt and max"},
-		{"a line of slog that is an event, and wrong", strings.Replace(good, `"max":3`, `"max":"x","msg":"attempt started"`, 1), `line 1: max is "x"`},
+		{"an event of slog with an invalid value", strings.Replace(good, `"max":3`, `"max":"x","msg":"attempt started"`, 1), `line 1: max is "x"`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			_, err := retrylog.Read(strings.NewReader(row.log))
@@ -181,7 +181,7 @@ func TestReadRejects(t *testing.T) {
 	})
 }
 
-// Whatever a log contains, Read and Replay return.
+// For every input, Read, Replay, Check and Explain return without a panic.
 func FuzzReadAndReplay(f *testing.F) {
 	f.Add([]byte(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}` + "\n" + `{"kind":"call_finished"}`))
 	f.Add([]byte(`{"key":"a","kind":"call_finished","attempt":0,"max":-1,"reason":"canceled"}`))

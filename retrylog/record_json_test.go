@@ -60,7 +60,7 @@ func TestReadEvent(t *testing.T) {
 		{"an unknown time", `{"time":"today"}`, `time is "today": write an instant such as "2026-11-20T10:31:00Z"`},
 		{"an attempt that is a fraction", `{"attempt":1.5}`, `attempt is "1.5": write a whole number`},
 		{"a max beyond all integers", `{"max":9223372036854775808}`, `max is "9223372036854775808": write a whole number`},
-		{"characters that would change a terminal", "{\"took\":\"\u202e\"}", `took is "\u202e": write`},
+		{"a character that a terminal acts on", "{\"took\":\"\u202e\"}", `took is "\u202e": write`},
 		{"an array", `[]`, `retrylog: event: got [], want a mapping such as {"kind": "call_finished", ...}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -75,15 +75,15 @@ func TestReadEvent(t *testing.T) {
 	}{
 		{"every key is null", `{"kind":null,"time":null,"attempt":null,"max":null,"number":null,"reset":null,"err":null,"cause":null,"took":null,"elapsed":null,` +
 			`"delay":null,"due":null,"lo":null,"hi":null,"retry_after":null,"seed":null,"class":null,"reason":null}`, retry.Event{}},
-		{"unknown keys are skipped, twice or nested", `{"key":"17","key":"18","x":{"took":5,"y":["}",{"took":6}]},"attempt":3,"x":[],"kind":"call_finished"}`,
+		{"unknown keys are skipped, even twice or nested", `{"key":"17","key":"18","x":{"took":5,"y":["}",{"took":6}]},"attempt":3,"x":[],"kind":"call_finished"}`,
 			retry.Event{Kind: retry.CallFinished, Attempt: 3, Decision: retry.Decision{Number: 3}}},
 		{"white space", "{\n\t\"attempt\" : 3 ,\r\n \"took\":\"1s\" } ", retry.Event{Attempt: 3, Took: time.Second, Decision: retry.Decision{Number: 3}}},
 		{"escapes", `{"\u0061ttempt":3,"took":"\u0031s","se\u0065d":"4\u0032"}`, retry.Event{Attempt: 3, Took: time.Second, Decision: retry.Decision{Number: 3, Seed: 42}}},
-		{"keys are those of MarshalJSON, not their capitals", `{"Attempt":3,"ATTEMPT":"x"}`, retry.Event{}},
+		{"keys in other capitals are unknown", `{"Attempt":3,"ATTEMPT":"x"}`, retry.Event{}},
 		{"numbers as texts, and texts as numbers", `{"attempt":"3","seed":42,"class":7}`, retry.Event{Attempt: 3, Decision: retry.Decision{Number: 3, Seed: 42, Class: "7"}}},
-		{"the last of a key that is there twice", `{"took":"1s","took":"2s"}`, retry.Event{Took: 2 * time.Second}},
-		{"nothing", `{}`, retry.Event{}},
-		{"null in place of an event", `null`, retry.Event{}},
+		{"a key that is there twice has its last value", `{"took":"1s","took":"2s"}`, retry.Event{Took: 2 * time.Second}},
+		{"an empty object", `{}`, retry.Event{}},
+		{"null instead of an event", `null`, retry.Event{}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got, err := readEvent([]byte(strings.TrimSpace(row.json)))

@@ -58,7 +58,7 @@ func TestRecordUnmarshal(t *testing.T) {
 }
 
 // The package imports only the root package and internal packages, so a program that logs calls
-// needs no pipelines and no queues.
+// does not need the packages for pipelines and queues.
 func TestNeedsTheRootAlone(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)

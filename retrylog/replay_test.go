@@ -22,8 +22,8 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// Every way in which a call can end is replayed as it happened, and Check finds that the policy
-// agrees.
+// For every way in which a call of Do can end, Replay returns what happened, and Check accepts the
+// log.
 func TestReplayWhatDoDid(t *testing.T) {
 	withTimeout := func(after time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
 		return func(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -47,7 +47,7 @@ func TestReplayWhatDoDid(t *testing.T) {
 		name     string
 		ctx      func(context.Context) (context.Context, context.CancelFunc)
 		change   func(*retry.Policy)
-		late     time.Duration // what OnEvent takes for a RetryScheduled
+		late     time.Duration // how long OnEvent takes for a RetryScheduled
 		errs     []error
 		reason   retry.Reason
 		cause    string
@@ -59,17 +59,17 @@ func TestReplayWhatDoDid(t *testing.T) {
 		{"an error without a text", nil, nil, 0, []error{errors.New("")}, retry.ReasonSuccess, "", "1+> 2+"},
 		{"permanent", nil, nil, 0, []error{errRefused, retry.Permanent(errRefused)}, retry.ReasonPermanent, "", "1+> 2+"},
 		{"elapsed", nil, func(p *retry.Policy) { p.MaxElapsed = 400 * time.Millisecond }, 0, []error{errRefused, errRefused}, retry.ReasonElapsed, "", "1+> 2+"},
-		{"invalid, failed", nil, invalid, 0, []error{errRefused}, retry.ReasonInvalid, fault, "1+"},
-		{"invalid, succeeded", nil, invalid, 0, nil, retry.ReasonSuccess, fault, "1+"},
-		{"canceled before", canceled(0), nil, 0, nil, retry.ReasonCanceled, "context canceled", ""},
-		{"expired before", withTimeout(0), nil, 0, nil, retry.ReasonDeadline, "context deadline exceeded", ""},
-		{"invalid, and canceled before", canceled(0), invalid, 0, nil, retry.ReasonInvalid, fault + "; context canceled", ""},
+		{"an invalid policy, failed", nil, invalid, 0, []error{errRefused}, retry.ReasonInvalid, fault, "1+"},
+		{"an invalid policy, succeeded", nil, invalid, 0, nil, retry.ReasonSuccess, fault, "1+"},
+		{"canceled before the call", canceled(0), nil, 0, nil, retry.ReasonCanceled, "context canceled", ""},
+		{"expired before the call", withTimeout(0), nil, 0, nil, retry.ReasonDeadline, "context deadline exceeded", ""},
+		{"an invalid policy, canceled before the call", canceled(0), invalid, 0, nil, retry.ReasonInvalid, fault + "; context canceled", ""},
 		{"a Retry-After, no jitter", nil, func(p *retry.Policy) { p.Jitter = nil }, 0, []error{retry.After(time.Second, errRefused)}, retry.ReasonSuccess, "", "1+> 2+"},
 
-		{"deadline ahead", withTimeout(100 * time.Millisecond), nil, 0, []error{errRefused}, retry.ReasonDeadline, "the context's deadline is too close: 70ms are left", "1+"},
+		{"a deadline before the end of the wait", withTimeout(100 * time.Millisecond), nil, 0, []error{errRefused}, retry.ReasonDeadline, "the context's deadline is too close: 70ms are left", "1+"},
 		{"canceled in the wait", canceled(100 * time.Millisecond), nil, 0, []error{errRefused}, retry.ReasonCanceled, "context canceled", "1+>"},
-		{"deadline in OnEvent", withTimeout(time.Second), nil, time.Second, []error{errRefused}, retry.ReasonDeadline, "context deadline exceeded", "1+>"},
-		{"a Wait that is too late", nil, waiting(func(context.Context, time.Duration) (time.Duration, error) { time.Sleep(time.Hour); return 0, nil }), 0,
+		{"a deadline that passes in OnEvent", withTimeout(time.Second), nil, time.Second, []error{errRefused}, retry.ReasonDeadline, "context deadline exceeded", "1+>"},
+		{"a Wait that returns after MaxElapsed", nil, waiting(func(context.Context, time.Duration) (time.Duration, error) { time.Sleep(time.Hour); return 0, nil }), 0,
 			[]error{errRefused}, retry.ReasonElapsed, "", "1+>"},
 		{"a Wait that fails", nil, waiting(func(context.Context, time.Duration) (time.Duration, error) { return 0, errors.New("no link") }), 0,
 			[]error{errRefused}, retry.ReasonWait, "no link", "1+>"},
@@ -113,11 +113,11 @@ func TestReplayWhatDoDid(t *testing.T) {
 				if i > 0 {
 					before := c.Attempts[i-1]
 					if p.Wait == nil {
-						assert.Equal(t, a.Started, before.Due, "it starts when it was due")
+						assert.Equal(t, a.Started, before.Due, "an attempt starts when it is due")
 					}
 					next := p.Next(retry.Attempt{Number: i, Err: retry.After(before.RetryAfter, before.Err), Seed: max(1, before.Seed)})
-					assert.Equal(t, retry.Draw(before.Seed, i, before.Lo, before.Hi), before.Delay, "its line gives the delay")
-					assert.Equal(t, next.Delay, before.Delay, "its seed and Retry-After give the delay")
+					assert.Equal(t, retry.Draw(before.Seed, i, before.Lo, before.Hi), before.Delay, "the delay is drawn from the fields of its line")
+					assert.Equal(t, next.Delay, before.Delay, "the policy draws the same delay with the seed and the Retry-After of the log")
 				}
 			}
 		})
@@ -144,23 +144,23 @@ func TestTheLogOfTheDocumentation(t *testing.T) {
 	assert.NoError(t, calls[0].Check(p))
 }
 
-// An attempt that ran past HealthyAfter restarts the count. In the events after it, it has Number
-// 1, and Elapsed is measured from its end.
+// An attempt that ran past HealthyAfter restarts the count. The RetryScheduled or CallFinished
+// after it has Number 1, and Elapsed is then measured from the end of the attempt.
 func TestReplayLongLife(t *testing.T) {
 	const quick, minute = time.Second, time.Minute
 	for _, row := range []struct {
-		takes   []time.Duration // of the attempts, which all fail
-		cancel  time.Duration   // after which the call is canceled
+		takes   []time.Duration // how long each attempt takes; all attempts fail
+		cancel  time.Duration   // when the call is canceled
 		max     int
 		replays string
 		reason  retry.Reason
-		elapsed time.Duration // at the end
+		elapsed time.Duration // the Elapsed of the last event
 	}{
 		{[]time.Duration{minute, quick}, time.Hour, 2, "1+!> 2+", retry.ReasonExhausted, 2 * time.Second},
 		{[]time.Duration{quick, minute, quick}, time.Hour, 2, "1+> 2+!> 3+", retry.ReasonExhausted, 2 * time.Second},
 		{[]time.Duration{minute, minute, quick}, time.Hour, 2, "1+!> 2+!> 3+", retry.ReasonExhausted, 2 * time.Second},
 		{[]time.Duration{minute}, time.Hour, 1, "1+!", retry.ReasonExhausted, 0},
-		{[]time.Duration{minute}, time.Minute + 1, 2, "1+!>", retry.ReasonCanceled, 1}, // in the wait after it
+		{[]time.Duration{minute}, time.Minute + 1, 2, "1+!>", retry.ReasonCanceled, 1}, // canceled in the wait after the attempt
 	} {
 		p := retry.Policy{MaxAttempts: row.max, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute}
 		n := 0
@@ -210,7 +210,7 @@ func TestReplayANewerVersion(t *testing.T) {
 	require.Len(t, calls, 2)
 	assert.Equal(t, []retry.Reason{"bored", "tired"}, []retry.Reason{calls[0].Reason, calls[1].Reason})
 	assert.EqualError(t, calls[0].Cause, "no coin")
-	assert.Len(t, calls[0].Records, 4, "without the events of kinds that are not known")
+	assert.Len(t, calls[0].Records, 4, "an event of an unknown kind is in no call")
 	assert.NoError(t, calls[0].Check(retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}))
 	assert.ErrorContains(t, calls[0].Check(retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(2 * time.Second)}), "line 4")
 
@@ -218,10 +218,10 @@ func TestReplayANewerVersion(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, `{"key":"k","kind":"attempt_paused","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`, string(data))
 	job := strings.NewReplacer(`"err":"refused","cause":"no coin",`, "").Replace(strings.Join(strings.SplitAfter(log, "\n")[4:5], ""))
-	assert.Equal(t, retry.Reason("bored"), replay(t, job)[0].Reason, "a refusal")
+	assert.Equal(t, retry.Reason("bored"), replay(t, job)[0].Reason, "a queue refuses a job")
 }
 
-// A Writer can write the events of any number of calls.
+// A Writer can write the events of any number of calls that are made at the same time.
 func TestReplayInterleavedCalls(t *testing.T) {
 	var log bytes.Buffer
 	p := with(func(p *retry.Policy) { p.Source = nil })
@@ -261,7 +261,7 @@ func TestReplayGoesOnAfterACrash(t *testing.T) {
 	}
 }
 
-// This is the log of a queue. Its jobs are calls that span days and processes.
+// In the log of a queue, a job is one call, which may run for days in several processes.
 func TestReplayQueues(t *testing.T) {
 	log := logOf(t, retrylog.WithKey(context.Background(), "k"), policy, failing(errRefused, errRefused, errRefused))
 	lines := strings.SplitAfter(log, "\n")
@@ -270,7 +270,7 @@ func TestReplayQueues(t *testing.T) {
 	for _, row := range []struct {
 		name, log string
 		calls     int
-		attempts  string // of the last call
+		attempts  string // the attempts of the last call
 		reason    retry.Reason
 	}{
 		{"the worker died in an attempt", join(lines[0], join(lines[3:]...)), 1, "1- 2+> 3+", retry.ReasonExhausted},
@@ -299,7 +299,7 @@ func TestReplayQueues(t *testing.T) {
 		})
 	}
 	invalid := replay(t, join(lines[0], lines[1], strings.ReplaceAll(lines[3], `"max":3`, `"max":2`)))
-	assert.Equal(t, 2, invalid[0].Max, "the policy is invalid by then")
+	assert.Equal(t, 2, invalid[0].Max, "the policy is invalid from the second attempt on")
 }
 
 // The workers of a job measure Elapsed with their own clocks, which may differ.
@@ -315,16 +315,16 @@ func TestReplayOfWorkersWithSeveralClocks(t *testing.T) {
 		replays bool
 		checks  bool
 	}{
-		{"in time", started(7 * time.Second), true, true},
-		{"behind", started(7*time.Second - behind), true, true},
-		{"early", started(7*time.Second - behind - 1), true, false},
-		{"back", started(5*time.Second - behind), true, false},
-		{"back by more", started(5*time.Second - behind - 1), false, false},
-		{"back within an attempt", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptFinished, Attempt: 2, Elapsed: 7*time.Second - 1}}, false, false},
-		{"back where a worker died", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptStarted, Attempt: 3, Elapsed: 7*time.Second - behind}}, true, true},
-		{"back where the job is canceled", []retry.Event{{Kind: retry.CallFinished, Attempt: 1, Elapsed: 5*time.Second - behind, Decision: retry.Decision{Reason: retry.ReasonCanceled}}}, true, true},
-		{"back by more where the job is canceled", []retry.Event{{Kind: retry.CallFinished, Attempt: 1, Elapsed: 5*time.Second - behind - 1, Decision: retry.Decision{Reason: retry.ReasonCanceled}}}, false, false},
-		{"back where the job is refused", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptStarted, Attempt: 3, Elapsed: 9 * time.Second}, {Kind: retry.CallFinished, Attempt: 3, Elapsed: 9*time.Second - behind, Decision: retry.Decision{Reason: retry.ReasonExhausted}}}, true, true},
+		{"the retry starts when it is due", started(7 * time.Second), true, true},
+		{"the second clock is a second behind", started(7*time.Second - behind), true, true},
+		{"the second clock is more than a second behind", started(7*time.Second - behind - 1), true, false},
+		{"the time goes back by a second", started(5*time.Second - behind), true, false},
+		{"the time goes back by more than a second", started(5*time.Second - behind - 1), false, false},
+		{"the time goes back within an attempt", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptFinished, Attempt: 2, Elapsed: 7*time.Second - 1}}, false, false},
+		{"the time goes back by a second after a worker died", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptStarted, Attempt: 3, Elapsed: 7*time.Second - behind}}, true, true},
+		{"the time goes back by a second when the job is canceled", []retry.Event{{Kind: retry.CallFinished, Attempt: 1, Elapsed: 5*time.Second - behind, Decision: retry.Decision{Reason: retry.ReasonCanceled}}}, true, true},
+		{"the time goes back by more than a second when the job is canceled", []retry.Event{{Kind: retry.CallFinished, Attempt: 1, Elapsed: 5*time.Second - behind - 1, Decision: retry.Decision{Reason: retry.ReasonCanceled}}}, false, false},
+		{"the time goes back by a second when the job is refused", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptStarted, Attempt: 3, Elapsed: 9 * time.Second}, {Kind: retry.CallFinished, Attempt: 3, Elapsed: 9*time.Second - behind, Decision: retry.Decision{Reason: retry.ReasonExhausted}}}, true, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			records := recordsOf(3, append([]retry.Event{
@@ -342,8 +342,8 @@ func TestReplayOfWorkersWithSeveralClocks(t *testing.T) {
 	}
 }
 
-// The log of a call with three attempts is changed so that it cannot have
-// happened.
+// Replay rejects the log of a call that cannot have happened. Most rows change one line in the log
+// of a call with three attempts.
 func TestReplayRejects(t *testing.T) {
 	log := logOf(t, retrylog.WithKey(context.Background(), "k"), policy, failing(errRefused, errRefused, errRefused))
 	lines := strings.Split(strings.TrimSpace(log), "\n")
@@ -362,7 +362,7 @@ func TestReplayRejects(t *testing.T) {
 	}
 	attempts := 0
 	living := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute}
-	healthy := strings.Split(logOf(t, context.Background(), living, func(context.Context) error { // in its second attempt
+	healthy := strings.Split(logOf(t, context.Background(), living, func(context.Context) error { // the second attempt runs past HealthyAfter
 		if attempts++; attempts == 2 {
 			time.Sleep(time.Minute)
 		}
@@ -376,79 +376,79 @@ func TestReplayRejects(t *testing.T) {
 		line      int
 		says      string
 	}{
-		{"no start", without(1), 1, "no call with this key has begun"},
-		{"no finish", without(2), 2, "it follows attempt 1 of 3 started"},
+		{"no start of the first attempt", without(1), 1, "no call with this key has begun"},
+		{"no end of the first attempt", without(2), 2, "it follows attempt 1 of 3 started"},
 		{"a start after a success", strings.Replace(without(3), `"err":"connection refused",`, "", 1), 3, "it follows attempt 1 succeeded"},
 		{"a start after a failure, and an attempt left out", lines[0] + "\n" + lines[1] + "\n" + lines[6], 3, "attempt is 3, but attempt 2 comes next"},
-		{"no second start", without(4), 4, "it follows attempt 1 is retried"},
+		{"no start of the second attempt", without(4), 4, "it follows attempt 1 is retried"},
 		{"an event after the stop", log + lines[8], 10, "no call with this key has begun"},
 		{"another max", edit(5, `"max":3`, `"max":4`), 5, "max is 4, but 3 in the event before"},
 		{"another attempt", edit(5, `"attempt":2`, `"attempt":3`), 5, "attempt is 3, but attempt 2 comes next"},
 		{"an attempt left out", edit(4, `"attempt":2`, `"attempt":3`), 4, "attempt is 3, but attempt 2 comes next"},
 		{"time runs backwards, a little", edit(3, `"elapsed":"30ms"`, `"elapsed":"29.999999ms"`), 3, "elapsed is 29.999999ms, but 30ms in the event before"},
 		{"another max at a start", edit(4, `"max":3`, `"max":4`), 4, "max is 4, but 3 in the event before"},
-		{"another max where the policy is invalid, and a retry", edit(4, `"max":3`, `"max":2`), 5, "max is 3, but 2 in the event before"},
+		{"another max because the policy is invalid, but a retry follows", edit(4, `"max":3`, `"max":2`), 5, "max is 3, but 2 in the event before"},
 		{"no time", edit(1, `2000-01-01T00:00:00Z`, `0001-01-01T00:00:00Z`), 1, "the event has no time"},
-		{"before the first attempt", edit(1, `"max":3`, `"max":3,"elapsed":"-5h"`), 1, "elapsed is -5h0m0s"},
+		{"an elapsed below 0", edit(1, `"max":3`, `"max":3,"elapsed":"-5h"`), 1, "elapsed is -5h0m0s"},
 		{"attempt 0", edit(1, `"attempt":1`, `"attempt":0`), 1, "attempt is 0"},
 		{"an attempt beyond max", edit(1, `"attempt":1`, `"attempt":4`), 1, "number is 4, and max is 3"},
-		{"less than unlimited", edit(1, `"max":3`, `"max":-2`), 1, "number is 1, and max is -2"},
-		{"attempts left out where a worker died", lines[0] + "\n" + lines[6], 2, "attempt is 3, but attempt 2 comes next"},
-		{"it stopped within an attempt", lines[0] + "\n" + strings.Replace(lines[8], `"attempt":3`, `"attempt":1`, 1), 2, "it follows attempt 1 of 3 started"},
+		{"a max below -1", edit(1, `"max":3`, `"max":-2`), 1, "number is 1, and max is -2"},
+		{"attempts left out after a worker died", lines[0] + "\n" + lines[6], 2, "attempt is 3, but attempt 2 comes next"},
+		{"a stop before the attempt has ended", lines[0] + "\n" + strings.Replace(lines[8], `"attempt":3`, `"attempt":1`, 1), 2, "it follows attempt 1 of 3 started"},
 		{"a negative Retry-After", edit(3, `"seed":"42"`, `"retry_after":"-1s","seed":"42"`), 3, "retry_after is -1s"},
 		{"another seed", edit(3, `"seed":"42"`, `"seed":"43"`), 3, "delay is 219.325191ms, but its seed, number, lo and hi make 218.254302ms"},
 		{"another hi", edit(3, `"hi":"240ms"`, `"hi":"200ms"`), 3, "its seed, number, lo and hi make 189"},
 		{"a lo below 0", edit(3, `"lo":"160ms"`, `"lo":"-160ms"`), 3, "lo is -160ms, and hi is 240ms"},
 		{"a lo above hi", edit(3, `"lo":"160ms"`, `"lo":"250ms"`), 3, "lo is 250ms, and hi is 240ms"},
-		{"a Wait that fails where there is none", edit(9, `"attempts_exhausted"`, `"wait_failed","cause":"no link"`), 9, "a wait failed, but no retry was scheduled"},
+		{"a Wait that fails, but no retry was scheduled", edit(9, `"attempts_exhausted"`, `"wait_failed","cause":"no link"`), 9, "a wait failed, but no retry was scheduled"},
 		{"a Wait that fails without an error", strings.Join(lines[:3], "\n") + "\n" + strings.NewReplacer(`"attempt":3`, `"attempt":1`, "attempts_exhausted", "wait_failed").Replace(lines[8]), 4, "reason is wait_failed, but there is no cause"},
 		{"a schedule with another error", edit(3, `"err":"connection refused"`, `"err":"fault"`), 3, `err is "fault", but "connection refused" in the event before`},
 		{"a retry of a success", edit(2, `"err":"connection refused",`, ``), 3, "the attempt did not fail"},
 		{"a negative delay", edit(3, `"delay":"`, `"delay":"-`), 3, "delay is -219"},
-		{"sooner than the server asked", edit(3, `"seed":"42"`, `"retry_after":"1s","seed":"42"`), 3, "retry_after is 1s"},
-		{"success of a failure", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "success", 1), `"err":"connection refused",`, "", 1), 9, `the attempt failed: "connection refused"`},
-		{"success with an error", edit(9, "attempts_exhausted", "success"), 9, `reason is success, but err is "connection refused"`},
-		{"failure of a success", edit(8, `"err":"connection refused",`, ``), 9, "the attempt did not fail"},
+		{"a delay shorter than the Retry-After", edit(3, `"seed":"42"`, `"retry_after":"1s","seed":"42"`), 3, "retry_after is 1s"},
+		{"the reason success after a failure", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "success", 1), `"err":"connection refused",`, "", 1), 9, `the attempt failed: "connection refused"`},
+		{"the reason success with an error", edit(9, "attempts_exhausted", "success"), 9, `reason is success, but err is "connection refused"`},
+		{"the reason attempts_exhausted after a success", edit(8, `"err":"connection refused",`, ``), 9, "the attempt did not fail"},
 		{"no reason", edit(9, `,"reason":"attempts_exhausted"`, ``), 9, `"" is not a reason to stop`},
-		{"retry is no reason", edit(9, "attempts_exhausted", "retry"), 9, `"retry" is not a reason to stop`},
-		{"exhausted in a sleep", strings.Join(append(lines[:6:6], edit(9, `"attempt":3`, `"attempt":2`)[strings.LastIndex(log[:len(log)-1], "\n")+1:]), "\n"), 7, "only the caller, a limit of time or the wait can end a call between two attempts"},
+		{"the reason retry, which does not stop a call", edit(9, "attempts_exhausted", "retry"), 9, `"retry" is not a reason to stop`},
+		{"exhausted in a wait", strings.Join(append(lines[:6:6], edit(9, `"attempt":3`, `"attempt":2`)[strings.LastIndex(log[:len(log)-1], "\n")+1:]), "\n"), 7, "only the caller, a limit of time or the wait can end a call between two attempts"},
 		{"exhausted before the call began", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"attempts_exhausted"}`, 1, "no attempt has begun"},
 		{"a retry beyond max", edit(3, `"max":3`, `"max":1`), 3, "max is 1, but 3 in the event before"},
 		{"no max", `{"key":"k","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":0}`, 1, "number is 1, and max is 0"},
 		{"a negative duration", edit(2, `"took":"30ms"`, `"took":"-30ms"`), 2, "took is -30ms"},
-		{"due at another time", edit(3, `"due":"2000`, `"due":"2001`), 3, "due is 2001-01-01T00:00:00.249325191Z, but the delay ends at 2000-01-01T00:00:00.249325191Z"},
-		{"invalid without a fault", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "invalid", 1), `"err":"connection refused",`, "", 1), 9, "reason is invalid, but there is no cause"},
-		{"a fault of a policy that is valid", edit(9, `"elapsed"`, `"cause":"fault","elapsed"`), 9, `cause is "fault", but attempts_exhausted has no cause`},
+		{"a due that is not the end of the delay", edit(3, `"due":"2000`, `"due":"2001`), 3, "due is 2001-01-01T00:00:00.249325191Z, but the delay ends at 2000-01-01T00:00:00.249325191Z"},
+		{"the reason invalid without a cause", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "invalid", 1), `"err":"connection refused",`, "", 1), 9, "reason is invalid, but there is no cause"},
+		{"a cause, but the policy is valid", edit(9, `"elapsed"`, `"cause":"fault","elapsed"`), 9, `cause is "fault", but attempts_exhausted has no cause`},
 		{"a stop with another error", edit(9, `"err":"connection refused"`, `"err":"fault"`), 9, `err is "fault", but "connection refused" in the event before`},
-		{"an error of no attempt", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"canceled","err":"fault"}`, 1, `err is "fault", but no attempt has begun`},
-		{"an error of no attempt under an invalid policy", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"invalid","err":"refused","cause":"fault"}`, 1, `err is "refused", but no attempt has begun`},
+		{"an error, but no attempt has begun", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"canceled","err":"fault"}`, 1, `err is "fault", but no attempt has begun`},
+		{"an error, but no attempt has begun, and the policy is invalid", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"invalid","err":"refused","cause":"fault"}`, 1, `err is "refused", but no attempt has begun`},
 		{"a clock that goes back 30 years", edit(4, "2000-01-01T00:00:00.249325191Z", "1970-01-01T00:00:00.249325191Z"), 4,
 			"time goes back from 2000-01-01T00:00:00.03Z to 1970-01-01T00:00:00.249325191Z, while elapsed goes on from 30ms to 249.325191ms"},
 		// A wall clock can be adjusted, and the elapsed time stops while a machine sleeps.
 		{"a clock that goes back three seconds", edit(4, "2000-01-01T00:00:00.249325191Z", "1999-12-31T23:59:57.249325191Z"), 0, ""},
 		{"a clock that goes back a day", edit(4, "2000-01-01T00:00:00.249325191Z", "1999-12-31T00:00:00.249325191Z"), 0, ""},
-		{"a clock that is a month ahead, which the machine slept", strings.ReplaceAll(log, `"time":"2000-01-01T00:00:00.6`, `"time":"2000-02-01T00:00:00.6`), 0, ""},
+		{"a clock that goes on by a month while the machine sleeps", strings.ReplaceAll(log, `"time":"2000-01-01T00:00:00.6`, `"time":"2000-02-01T00:00:00.6`), 0, ""},
 		{"a clock at the latest time", edit(9, "2000-01-01T00:00:00.654910854Z", "9999-12-31T23:59:59Z"), 0, ""},
 		{"a clock that goes back a little over a day", edit(4, "2000-01-01T00:00:00.249325191Z", "1999-12-31T00:00:00.249325190Z"), 4, "time goes back"},
-		{"beyond max", strings.ReplaceAll(four, `"max":4`, `"max":3`), 9, "attempt 3 is retried in"},
+		{"four attempts, but max is 3", strings.ReplaceAll(four, `"max":4`, `"max":3`), 9, "attempt 3 is retried in"},
 		{"a retry of the last attempt", strings.ReplaceAll(strings.Join(lines[:3], "\n"), `"max":3`, `"max":1`), 3, "max is 1, so no retry can follow number 1"},
 		{"two calls at once without keys", strings.Join([]string{lines[0], lines[0], lines[1], lines[1]}, "\n"), 4, "it follows attempt 1 failed"},
-		{"a reset without its number", life(6, `"number":1,`, ``), 6, "attempt is 2, number is 2, and reset is true"},
-		{"a number without its reset", life(6, `,"reset":true`, ``), 6, "number is 1, but 2 comes next"},
-		{"a reset with its finish", life(5, `"max":5`, `"max":5,"reset":true`), 5, `"attempt_finished" has no reset`},
+		{"a reset without number 1", life(6, `"number":1,`, ``), 6, "attempt is 2, number is 2, and reset is true"},
+		{"number 1 without a reset", life(6, `,"reset":true`, ``), 6, "number is 1, but 2 comes next"},
+		{"a reset in the end of an attempt", life(5, `"max":5`, `"max":5,"reset":true`), 5, `"attempt_finished" has no reset`},
 		{"a number left out", life(7, `"number":2,`, ``), 7, "number is 3, but 2 comes next"},
 		{"a number that does not grow", life(7, `"number":2`, `"number":1`), 7, "number is 1, but 2 comes next"},
 		{"a number below 0", life(7, `"number":2`, `"number":-2`), 7, "attempt is 3, number is -2, and reset is false"},
 		{"a number above the attempt", life(1, `"max":5`, `"max":5,"number":2`), 1, "attempt is 1, number is 2, and reset is false"},
-		{"a reset with the old attempt", life(6, `"attempt":2`, `"attempt":1`), 6, "attempt is 1, but attempt 2 comes next"},
+		{"a reset with the number of an earlier attempt", life(6, `"attempt":2`, `"attempt":1`), 6, "attempt is 1, but attempt 2 comes next"},
 		{"a reset after a success", life(5, `"err":"connection refused",`, ``), 6, "number is 1, but 2 comes next"},
-		{"a reset by a clock that goes back", life(6, "2000-01-01T00:01:01Z", "1999-12-30T00:01:01Z"), 6, "due is"},
-		{"a refusal by success", lines[6] + "\n" + refused("success"), 2, "it follows attempt 3 of 3 started"},
-		{"a refusal by a permanent error", lines[6] + "\n" + refused("permanent_error"), 2, "it follows attempt 3 of 3 started"},
+		{"a reset, and a clock that goes back", life(6, "2000-01-01T00:01:01Z", "1999-12-30T00:01:01Z"), 6, "due is"},
+		{"a refusal with the reason success", lines[6] + "\n" + refused("success"), 2, "it follows attempt 3 of 3 started"},
+		{"a refusal with the reason permanent_error", lines[6] + "\n" + refused("permanent_error"), 2, "it follows attempt 3 of 3 started"},
 		{"a refusal with an error", lines[6] + "\n" + lines[8], 2, "it follows attempt 3 of 3 started"},
-		{"a refusal by a budget, alone", refused("budget_exhausted"), 1, "no call with this key has begun"},
+		{"a refusal with the reason budget_exhausted, alone", refused("budget_exhausted"), 1, "no call with this key has begun"},
 		{"a refusal with an error, alone", lines[8], 1, "no call with this key has begun"},
-		{"after empty lines", "\n\n" + lines[0] + "\n\n" + lines[2], 5, "it follows attempt 1 of 3 started"},
+		{"a fault after empty lines", "\n\n" + lines[0] + "\n\n" + lines[2], 5, "it follows attempt 1 of 3 started"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			records, err := retrylog.Read(strings.NewReader(row.log))
@@ -463,7 +463,7 @@ func TestReplayRejects(t *testing.T) {
 			disorder := strings.HasPrefix(row.says, "no call") || strings.HasPrefix(row.says, "it follows") || strings.HasPrefix(row.says, "attempt is") && strings.HasSuffix(row.says, "comes next")
 			assert.Equal(t, disorder, strings.Contains(err.Error(), "need keys of their own"))
 			for _, c := range calls {
-				require.NotEmpty(t, c.Records, "the event at fault begins no call")
+				require.NotEmpty(t, c.Records, "the event that is rejected begins no call")
 				assert.Less(t, c.Records[len(c.Records)-1].Line, row.line)
 			}
 		})
@@ -479,7 +479,7 @@ func TestReplayRejects(t *testing.T) {
 		_, err = retrylog.Replay(records)
 		require.ErrorContains(t, err, "one within another, need keys of their own")
 	})
-	for field, lines := range map[string][]int{ // the lines whose kind of event does not have the field
+	for field, lines := range map[string][]int{ // the lines whose event cannot have the field
 		`took:"1s"`: {1, 3, 9}, `hedged:true`: {1, 3, 9}, `delay:"1s"`: {1, 2, 9}, `due:"2000-01-01T00:00:00Z"`: {1, 2, 9}, `lo:"1s"`: {1, 2, 9},
 		`hi:"1s"`: {1, 2, 9}, `retry_after:"1s"`: {1, 2, 9}, `seed:"42"`: {1, 2, 9}, `class:"busy"`: {1, 2}, `reason:"canceled"`: {1, 2, 3}, `err:"fault"`: {1}, `cause:"fault"`: {1, 2, 3},
 	} {
@@ -493,7 +493,7 @@ func TestReplayRejects(t *testing.T) {
 		}
 	}
 	now := time.Unix(0, 0)
-	for says, e := range map[string]retry.Event{ // these records have no Line, so their position counts
+	for says, e := range map[string]retry.Event{ // these records have no Line, so the error names their position
 		"line 1: an event without a kind":            {Time: now, Attempt: 1, Max: 1},
 		`line 1: stopped after 0 attempts`:           {Kind: retry.CallFinished, Time: now, Max: 1, Decision: retry.Decision{Reason: retry.ReasonExhausted}},
 		`err is "several", but no attempt has begun`: {Kind: retry.CallFinished, Time: now, Max: 1, Decision: retry.Decision{Reason: retry.ReasonCanceled}, Err: list{errRefused}},
@@ -508,9 +508,9 @@ type list []error
 
 func (list) Error() string { return "several" }
 
-// Replay and Check accept every correct log. The test makes calls with random policies and random
-// failures, and logs them with a Writer and with slog. The tests of the queues do the same for
-// jobs whose workers are killed.
+// Replay and Check accept every correct log. This test makes calls with random policies and random
+// failures, and logs them with a Writer and with slog. The tests of the queues replay and check the
+// logs of jobs whose workers are killed.
 func TestReplayEveryCall(t *testing.T) {
 	seen, resets, early, cut := map[retry.Reason]int{}, 0, 0, 0
 	for i := range 2000 {
@@ -608,7 +608,7 @@ func anyPolicy(source *rand.Rand) retry.Policy {
 	switch source.IntN(4) {
 	case 0:
 		p.Wait = func(_ context.Context, d time.Duration) (time.Duration, error) { return d, nil }
-	case 1: // returns early, skips, is late, or fails
+	case 1: // the Wait returns early or late, skips part of the delay, or fails
 		p.Wait = func(_ context.Context, d time.Duration) (time.Duration, error) {
 			time.Sleep(time.Duration(source.IntN(1500)) * time.Millisecond)
 			if one(8) {
@@ -633,8 +633,8 @@ func anyClass(source *rand.Rand) func(error) *retry.Class {
 	}
 }
 
-// anyAttempt returns a function whose attempts take up to half a second, and fail
-// four times in five.
+// anyAttempt returns a function that takes up to half a second for each attempt. Four attempts in
+// five fail.
 func anyAttempt(source *rand.Rand) func(context.Context) error {
 	return func(context.Context) error {
 		time.Sleep(time.Duration(source.IntN(500)) * time.Millisecond)
@@ -664,7 +664,7 @@ func inUTC(calls []retrylog.Call) []retrylog.Call {
 			a.Started, a.Due = a.Started.UTC(), a.Due.UTC()
 		}
 		for j, r := range calls[i].Records {
-			r = retrylog.Record{Key: r.Key, Event: r.Event, Hedged: r.Hedged, Line: r.Line} // not who logged it
+			r = retrylog.Record{Key: r.Key, Event: r.Event, Hedged: r.Hedged, Line: r.Line} // without the fields that differ between a Writer and slog
 			r.Event.Time, r.Event.Due = r.Event.Time.UTC(), r.Event.Due.UTC()
 			calls[i].Records[j] = r
 		}
@@ -672,8 +672,8 @@ func inUTC(calls []retrylog.Call) []retrylog.Call {
 	return calls
 }
 
-// CanAdd decides by the kind and the numbers of an event whether it can be the next or the first
-// event of a call.
+// CanAdd reports whether an event can be the next event of a call, or its first event. It looks
+// only at the kind and the numbers of the event.
 func TestCanAdd(t *testing.T) {
 	at := time.Unix(0, 0)
 	started := func(n int) retry.Event { return retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: n, Max: 3} }
@@ -690,24 +690,24 @@ func TestCanAdd(t *testing.T) {
 		name   string
 		before []retry.Event
 		next   retry.Event
-		logged bool // by a logger above slog.LevelDebug
+		logged bool // the events were logged by a logger whose level is above slog.LevelDebug
 		want   bool
 	}{
 		{"the first attempt begins a call", nil, started(1), false, true},
-		{"a later attempt begins what a rotated log has", nil, started(2), false, true},
-		{"an attempt's end does not", nil, failed(1), false, false},
-		{"a retry does not", nil, scheduled(1, 0), false, false},
-		{"a retry does, of a logger", nil, scheduled(1, 0), true, true},
-		{"an unknown kind does not", nil, retry.Event{Kind: "attempt_paused", Attempt: 1}, true, false},
+		{"a later attempt begins a call, because the log may be rotated", nil, started(2), false, true},
+		{"the end of an attempt does not begin a call", nil, failed(1), false, false},
+		{"a retry does not begin a call", nil, scheduled(1, 0), false, false},
+		{"a retry begins a call, without Debug lines", nil, scheduled(1, 0), true, true},
+		{"an event of an unknown kind does not begin a call", nil, retry.Event{Kind: "attempt_paused", Attempt: 1}, true, false},
 		{"the end of the attempt", []retry.Event{started(1)}, failed(1), false, true},
 		{"the end of another attempt", []retry.Event{started(1)}, failed(2), false, false},
 		{"another number", []retry.Event{started(1)}, numbered(failed(1), 7), false, false},
 		{"a retry without the end of its attempt", []retry.Event{started(1)}, scheduled(1, 0), false, false},
 		{"the next attempt", []retry.Event{started(1), failed(1), scheduled(1, 0)}, started(2), false, true},
-		{"the next retry, of a logger", []retry.Event{scheduled(1, 0)}, scheduled(2, 0), true, true},
-		{"a retry after the next, of a logger", []retry.Event{scheduled(1, 0)}, scheduled(3, 0), true, false},
-		{"the next retry, of a logger, of a call that began later", []retry.Event{scheduled(1, time.Second)}, scheduled(2, 0), true, false},
-		{"the end of the call, of a logger", []retry.Event{scheduled(1, 0)}, stopped(2), true, true},
+		{"the next retry, without Debug lines", []retry.Event{scheduled(1, 0)}, scheduled(2, 0), true, true},
+		{"a retry after the next one, without Debug lines", []retry.Event{scheduled(1, 0)}, scheduled(3, 0), true, false},
+		{"the next retry, but of a call that began later, without Debug lines", []retry.Event{scheduled(1, time.Second)}, scheduled(2, 0), true, false},
+		{"the end of the call, without Debug lines", []retry.Event{scheduled(1, 0)}, stopped(2), true, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var c retrylog.Call

@@ -58,7 +58,7 @@ level=DEBUG msg=succeeded kind=call_finished attempt=1 max=3 elapsed=30ms reason
 		{"succeeds at once", slog.LevelInfo, context.Background(), policy, failing(), ""},
 		{"permanent", slog.LevelInfo, context.Background(), policy, failing(retry.Permanent(errRefused)),
 			`level=ERROR msg="gave up" kind=call_finished attempt=1 max=3 elapsed=30ms reason=permanent_error err="connection refused"` + "\n"},
-		{"canceled before", slog.LevelInfo, canceled, policy, failing(),
+		{"canceled before the call", slog.LevelInfo, canceled, policy, failing(),
 			`level=WARN msg=canceled kind=call_finished attempt=0 max=3 elapsed=0s reason=canceled cause="context canceled: shutting down"` + "\n"},
 		{"an invalid policy, failed", slog.LevelInfo, context.Background(), invalid, failing(errRefused),
 			`level=ERROR msg="invalid policy or call" kind=call_finished attempt=1 max=1 elapsed=30ms reason=invalid err="connection refused" ` + fault + "\n"},
@@ -96,8 +96,8 @@ func TestSlogErrors(t *testing.T) {
 		json string
 	}{
 		{"plain", errRefused, "connection refused"},
-		{"a marshaler", marshaler{errRefused}, "connection refused"},
-		{"a value", valuer{errRefused}, "connection refused"},
+		{"a json.Marshaler", marshaler{errRefused}, "connection refused"},
+		{"a LogValuer", valuer{errRefused}, "connection refused"},
 		{"characters that a terminal acts on", fmt.Errorf("\x1b[2J\u202e\n\u0085: %w", errRefused), `\\x1b[2J\\u202e; \\u0085: connection refused`},
 		{"a nil pointer, whose Error panics", (*driverError)(nil), "<nil>"},
 	} {

@@ -17,8 +17,8 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// BenchmarkWriter compares a Writer with slog's JSONHandler, which writes the same attributes:
-// CPU time of the process for each event.
+// BenchmarkWriter compares a Writer with slog's JSONHandler, which writes the same attributes. It
+// measures the CPU time of the process for each event.
 func BenchmarkWriter(b *testing.B) {
 	at := time.Date(2026, 11, 20, 10, 31, 0, 123456789, time.UTC)
 	due := at.Add(212 * time.Millisecond)

@@ -19,7 +19,7 @@ func TestCheck(t *testing.T) {
 		"events": [{"at": "9s", "for": "2s", "service": "db", "fail": 1}, {"at": "10s", "for": "9s", "service": "web", "rate": "0/s"}], "duration": "40s"}`)
 	assert.NoError(t, Check(s, LoadAtMost("db", 1.5)))
 
-	// Check simulates a Duration that is too short for a condition for longer.
+	// If the Duration is too short for a condition, Check simulates a longer time.
 	s = system(t, small)
 	s.Services["web"].Calls[0].Policy.MaxAttempts, s.Duration = 1, 40*time.Second
 	assert.ErrorContains(t, Check(s, RecoversWithin(5*time.Second)), "recovers within 5s: ")

@@ -52,7 +52,7 @@ type service struct {
 	busy    int // workers that handle a request
 	queue   []entry
 	queued  int  // how many entries of queue are not stale
-	feeding bool // feed is running
+	feeding bool // true while the method feed runs
 	calls   uint32
 
 	// The fields below are counters.
@@ -60,7 +60,7 @@ type service struct {
 	rows            []LoadSecond
 	requests        int
 	waited, started int
-	wait            float64 // the sum of the waits of all requests that started
+	wait            float64 // the sum of the waits of all requests that got a worker
 
 	// integral is busy x time, summed over this second up to the time since.
 	integral, since int64
@@ -98,7 +98,7 @@ type request struct {
 	gen      uint32
 	client   uint32
 	call     uint32 // the number of the call, among all calls of its service
-	before   int32  // attempts of the call before the last one that ran past HealthyAfter
+	before   int32  // how many attempts the call made before its last attempt past HealthyAfter
 	step     uint16 // the index of the call in Calls
 	handled  bool   // the request has a worker
 	outside  bool   // the request is a call from outside

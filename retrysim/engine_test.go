@@ -45,11 +45,11 @@ func TestSameEventsAsDo(t *testing.T) {
 			p := randomPolicy(r)
 			work := []time.Duration{0, time.Duration(1 + 2*r.IntN(100_000_000))}[min(1, r.IntN(10))] // odd, so that work never ends at the same time as a timeout
 			until := time.Duration(1 + r.Int64N(3e8<<r.IntN(5)))
-			slow := time.Duration(1 + r.Int64N(5e8)) // after this time, for as long, work takes four times as long
+			slow := time.Duration(1 + r.Int64N(5e8)) // work takes four times as long from this time on, until twice this time
 			start := time.Now()
 			keep := func(events *[]retry.Event) func(context.Context, retry.Event) {
 				return func(_ context.Context, ev retry.Event) {
-					ev.Time, ev.Due = ev.Time.Round(0), ev.Due.Round(0) // without the monotonic clock
+					ev.Time, ev.Due = ev.Time.Round(0), ev.Due.Round(0) // removes the monotonic clock
 					*events = append(*events, ev)
 				}
 			}
@@ -120,7 +120,7 @@ func TestEveryCallEndsOnce(t *testing.T) {
 		require.NoError(t, s.Validate(), s)
 		e := newEngine(s, r.Uint64())
 		require.NoError(t, second(s.goOn(e)))
-		e.second-- // count the calls that go on after the last row in the last row
+		e.second-- // the last row also counts the calls that end after it
 		for i := range e.services {
 			e.services[i].rate = 0
 			e.services[i].arrival++
@@ -163,7 +163,7 @@ func randomSystem(r *rand.Rand) System {
 		for range r.IntN(3) {
 			if i+1 < n {
 				p := randomPolicy(r)
-				p.HealthyAfter = 0 // attempts that always fail later than HealthyAfter would never end
+				p.HealthyAfter = 0 // a call whose attempts all run past HealthyAfter would never end
 				v.Calls = append(v.Calls, Edge{To: name(i + 1 + r.IntN(n-i-1)), Policy: p})
 			}
 		}
@@ -180,8 +180,8 @@ func randomSystem(r *rand.Rand) System {
 	return s
 }
 
-// The same systems give the same results on each platform that make check tests. The hash
-// is over the results of 60 random systems.
+// The same systems must give the same results on every platform, so the test compares a hash of the
+// results of 60 random systems.
 func TestSameOnEveryPlatform(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	hash := sha256.New()

@@ -153,8 +153,8 @@ func (s System) margin(runs int, back bool) (share float64, fails string, err er
 		return math.Floor(share), s.entries()[0], nil
 	}
 	for seed := range uint64(runs) {
-		// With this seed, s comes back at lo and not at hi. Only at the start of the loop, hi has not
-		// been tested with this seed: it is the result of the earlier seeds.
+		// With this seed, s comes back at lo and not at hi. At the start of the loop, hi is the result of
+		// the earlier seeds, and has not been tested with this seed.
 		lo, hi := least, share
 		step := share // how far below hi to try next
 		if seed > 0 { // most seeds have nearly the same result as the first seed

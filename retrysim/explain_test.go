@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// small is the system of hotos with a tenth of the workers.
+// small is the system that the function hotos returns, with a tenth of the workers.
 const small = `{"services": {
 	"web": {"rate": "21/s", "calls": [{"to": "db", "timeout": "1s", "retry": {"max_attempts": 2}}]},
 	"db": {"workers": 3, "work": "100ms"}},

@@ -37,7 +37,8 @@ type Outcome struct {
 	// worked.
 	EmptyIn time.Duration `json:"empty_in,omitzero"`
 
-	// Relapses is how often the system failed again after a recovery: for 10s, too few calls worked.
+	// Relapses is how often the system failed again after a recovery. It has failed again if too few
+	// calls work for 10s.
 	Relapses int `json:"relapses,omitzero"`
 
 	Calls  int `json:"calls"`  // calls from outside
@@ -104,12 +105,12 @@ type Answer struct {
 	Entries int     `json:"entries"` // how many services are called from outside
 	Rate    float64 `json:"rate"`    // the Rate of Entry, in calls a second
 
-	// Margin is the highest rate of calls to Entry at which the system comes back in every run,
-	// to within 1 %. The system comes back if it recovers or if its queues get shorter. Margin
-	// assumes that all rates from outside are multiplied by MarginShare, also the rates of
-	// events. Margin is at most 4 times Rate. It is below Rate if the system does not come back
-	// in every run at Rate, and otherwise at least Rate. It is 0 if the system does not come
-	// back with a thousandth of its load.
+	// Margin is the highest rate of calls to Entry at which the system comes back in every run, to
+	// within 1 %. The system comes back if it recovers or if its queues get shorter. Margin assumes
+	// that all rates from outside are multiplied by MarginShare, including the rates of events. Margin
+	// is at most 4 times Rate. It is below Rate if the system does not come back in every run at Rate,
+	// and otherwise at least Rate. It is 0 if the system does not come back with a thousandth of its
+	// load.
 	Margin      float64 `json:"margin"`
 	MarginShare float64 `json:"margin_share"`
 
@@ -191,7 +192,7 @@ func (a Answer) String() string {
 		100*a.Outcome.Wasted)
 	if a.Scale > 1 {
 		fmt.Fprintf(&b, "simulated with 1/%d of the calls, workers and clients; "+
-			"the counts are for all\n", a.Scale)
+			"the counts are for the whole system\n", a.Scale)
 	}
 	return b.String()
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A single service is a queue of queueing theory: calls at random times, exponential work,
-// c workers, and a queue, which is unlimited if it is 0. The test compares the share of calls
-// that wait, the share of calls that are refused, and the mean wait with the theory. The
-// difference is at most four standard errors of 20 runs. In .ci/soak it is at most 2 % in 8
-// million calls. The mean wait is known if the queue is unlimited. For other distributions of
-// work it is known for one worker, by the formula of Pollaczek and Khinchine.
+// A single service is a queue of queueing theory: calls at random times, exponential work, c
+// workers, and a limited or unlimited queue. The test compares the share of calls that wait, the
+// share of calls that are refused, and the mean wait with the theory. The difference is at most
+// four standard errors of 20 runs. In .ci/soak it is at most 2 % in 8 million calls. The mean wait
+// is known if the queue is unlimited. For other distributions of work it is known for one worker,
+// by the formula of Pollaczek and Khinchine.
 func TestQueueingTheory(t *testing.T) {
 	for _, tc := range []struct {
 		c, queue int
-		load     float64 // of each worker
+		load     float64 // the utilization of each worker
 		work     Distribution
 	}{
 		{1, 0, 0.5, ""}, {1, 0, 0.8, ""}, {2, 0, 0.7, ""}, {10, 0, 0.7, ""}, {50, 0, 0.8, ""}, {1, 0, 0.8, Fixed}, {1, 0, 0.8, Normal},

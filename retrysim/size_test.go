@@ -22,7 +22,7 @@ func large() System {
 	}
 }
 
-// Each row changes a large system. The change limits by what the system is divided.
+// Each row changes a large system in a way that limits its Scale.
 func TestScale(t *testing.T) {
 	budget := func(size, clients int) func(*System) {
 		return func(s *System) {

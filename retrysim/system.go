@@ -26,7 +26,7 @@ type System struct {
 	// calls. Counted has no key in the text form.
 	Counted time.Duration
 
-	part int // 7 if this is a seventh of a larger system; 0 if it is a whole system
+	part int // this system is 1/part of a larger system; 0: it is a whole system
 }
 
 // A Service handles requests. Each request waits for a worker. The worker works, then makes the

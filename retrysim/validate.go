@@ -76,7 +76,7 @@ func (s System) validateEvent(f *strict.Faults, at string, t *Trigger) {
 		f.Add(at+"service", fmt.Sprintf("%q", t.Service), writeService)
 	case t.Change == Rate && v.Rate == 0:
 		f.Add(at+"rate", t.Value,
-			"the name of a service that has a rate, because others get no calls from outside")
+			"the name of a service that has a rate, because other services get no calls from outside")
 	}
 }
 

@@ -90,8 +90,8 @@ func (s System) judgeCalls(r *Result) (up []bool, overloaded bool) {
 }
 
 // recovery returns the second of the last recovery after end, or -1 if there is no recovery.
-// relapses counts how often the system failed again after a recovery: for hold seconds, too few
-// calls worked.
+// relapses counts how often the system failed again after a recovery. It has failed again if too
+// few calls work for hold seconds.
 func recovery(up []bool, end int) (back, relapses int) {
 	back = -1
 	for i, run := end, 0; i < len(up); i++ {

@@ -26,8 +26,7 @@ func (e *MySQLError) Error() string {
 	return fmt.Sprintf("Error %d (%s): %s", e.Number, e.SQLState, e.Message)
 }
 
-// sqliteErrno and sqliteExtended are the types of the fields in
-// mattn/go-sqlite3's Error.
+// sqliteErrno and sqliteExtended stand for the types of the fields of Error in mattn/go-sqlite3.
 type (
 	sqliteErrno    int
 	sqliteExtended int
@@ -48,7 +47,8 @@ type letters map[byte]string
 func (e letters) Error() string       { return e['M'] }
 func (e letters) Field(k byte) string { return e[k] }
 
-// The server's answer decides whether to retry, for a statement and for a COMMIT.
+// Each row is an answer of a server. It decides whether a statement is retried, and whether a
+// COMMIT is retried.
 func TestAnswersWithoutAnSQLState(t *testing.T) {
 	const again, final, refused, unknown = true, false, true, false
 	mySQL := func(number uint16, state string) error {
@@ -80,12 +80,12 @@ func TestAnswersWithoutAnSQLState(t *testing.T) {
 		{"MySQL: Galera node not ready", mySQL(1047, "08S01"), again, unknown},
 		{"MySQL: the server became read-only", prevents("--read-only"), again, refused},
 		{"MySQL: the server became read-only, for administrators too", prevents("--super-read-only"), again, refused},
-		{"MySQL: another option forbids it", prevents("--secure-file-priv"), final, unknown},
+		{"MySQL: another option forbids the statement", prevents("--secure-file-priv"), final, unknown},
 		{"MySQL: the engine is read-only", mySQL(1836, "HY000"), again, unknown},
 		{"MySQL: the session is read-only", mySQL(1792, "25006"), again, unknown},
 
 		{"TiDB: conflict of SELECT FOR UPDATE at COMMIT", mySQL(8002, "HY000"), again, refused},
-		{"TiDB: write conflict, found by TiDB", mySQL(8005, "HY000"), again, refused},
+		{"TiDB: write conflict, detected by TiDB itself", mySQL(8005, "HY000"), again, refused},
 		{"TiDB: COMMIT failed and was rolled back", mySQL(8022, "HY000"), again, refused},
 		{"TiDB: the schema has changed", mySQL(8028, "HY000"), again, refused},
 		{"TiDB: write conflict", mySQL(9007, "HY000"), again, refused},
@@ -101,14 +101,14 @@ func TestAnswersWithoutAnSQLState(t *testing.T) {
 		{"TiDB: garbage was collected", mySQL(9006, "HY000"), final, unknown},
 
 		{"MySQL: duplicate", mySQL(1062, "23000"), final, unknown},
-		{"MySQL: packet too large, of the same state as a shutdown", mySQL(1153, "08S01"), final, unknown},
+		{"MySQL: packet too large, with the SQLSTATE of a shutdown", mySQL(1153, "08S01"), final, unknown},
 		{"MySQL: query interrupted", mySQL(1317, "70100"), final, unknown},
 		{"MySQL: error during COMMIT", mySQL(1180, "HY000"), final, unknown},
 		{"MySQL: completion unknown", mySQL(1213, "40003"), again, unknown},
 		{"MySQL: no state", mySQL(1213, "\x00\x00\x00\x00\x00"), again, unknown},
 		{"MySQL: a nil pointer", (*MySQLError)(nil), final, unknown},
 		{"MySQL: invalid connection", errors.New("invalid connection"), again, unknown},
-		{"MySQL: not quite that text", errors.New("invalid connection string"), final, unknown},
+		{"MySQL: a similar text", errors.New("invalid connection string"), final, unknown},
 
 		{"SQLite: busy", sqlite(5, 5), again, refused},
 		{"SQLite: busy snapshot", sqlite(517, 517), again, refused},
@@ -121,14 +121,14 @@ func TestAnswersWithoutAnSQLState(t *testing.T) {
 		{"pgdriver: deadlock", letters{'C': "40P01"}, again, refused},
 		{"pgdriver: duplicate", letters{'C': "23505"}, final, refused},
 		{"pgdriver: shutdown", letters{'C': "57P01"}, again, unknown},
-		{"a Field that has no state", letters{'C': "?"}, final, unknown},
+		{"a Field without an SQLSTATE", letters{'C': "?"}, final, unknown},
 
 		{"pgx: COMMIT answered with ROLLBACK", errors.New("commit unexpectedly resulted in rollback"), again, refused},
 		{"lib/pq: COMMIT in a failed transaction", errors.New("pq: could not complete operation in a failed transaction"), again, refused},
-		{"not quite that text", errors.New("my commit unexpectedly resulted in rollback"), final, unknown},
+		{"a similar text", errors.New("my commit unexpectedly resulted in rollback"), final, unknown},
 
-		{"a plan that is stale", &stateError{"0A000", "cached plan must not change result type"}, again, refused},
-		{"any feature that is not supported", &stateError{"0A000", "cannot"}, final, refused},
+		{"a cached plan that is outdated", &stateError{"0A000", "cached plan must not change result type"}, again, refused},
+		{"another feature that is not supported", &stateError{"0A000", "cannot"}, final, refused},
 
 		{"an SQLSTATE takes precedence over a number", errors.Join(mySQL(1213, "40001"), errUnique), final, refused},
 		{"an answer takes precedence over a lost connection", errors.Join(driver.ErrBadConn, mySQL(1062, "23000")), final, unknown},
@@ -159,26 +159,26 @@ func assertCommit(t *testing.T, err error, retryIf func(error) bool, refused, ag
 	assert.Equal(t, asked, server.asked(), "%v", err)
 }
 
-// opaque hides a nil pointer, which would otherwise panic while fmt wraps it.
+// opaque wraps an error without calling its methods, which panic for a nil pointer.
 type opaque struct{ err error }
 
 func (opaque) Error() string   { return "opaque" }
 func (e opaque) Unwrap() error { return e.err }
 
-// A codeError has a Code method, like many errors that are unrelated to SQLite.
+// A codeError has a method Code, like many errors that are unrelated to SQLite.
 type codeError struct{ code int }
 
 func (codeError) Error() string { return "code" }
 func (e codeError) Code() int   { return e.code }
 
-// otherSQLite returns an error with the right name and method, but from another
-// package than SQLite's.
+// otherSQLite returns an error with the name and the method of an SQLite error, but from another
+// package.
 func otherSQLite() error {
 	type Error struct{ codeError }
 	return Error{codeError{5}}
 }
 
-// otherMySQL returns an error with the right name but the wrong fields.
+// otherMySQL returns an error with the name of a MySQL error, but with other fields.
 func otherMySQL() error {
 	type MySQLError struct {
 		error

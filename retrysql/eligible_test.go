@@ -13,7 +13,7 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// integration/sqltest checks these expressions in the databases.
+// integration/sqltest runs these expressions in databases.
 func TestEligible(t *testing.T) {
 	all := retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts", Retryable: "retryable"}
 	const fresh, retryable = "(COALESCE(attempts, 0) <= 0", "COALESCE(retryable, TRUE) AND "
@@ -91,7 +91,7 @@ func TestEligibleNames(t *testing.T) {
 			"MaxAttempts": {Attempts: "a", MaxAttempts: name, Retryable: "c"},
 			"Retryable":   {Attempts: "a", MaxAttempts: "b", Retryable: name},
 		} {
-			// A policy that does not use the column rejects the name, too.
+			// The name is rejected even if the policy does not need the column.
 			for _, p := range []retry.Policy{{MaxAttempts: 2}, {NonRetryable: true}} {
 				sql, err := retrysql.Eligible(p, columns)
 				assert.Empty(t, sql, name)
@@ -103,7 +103,7 @@ func TestEligibleNames(t *testing.T) {
 	}
 }
 
-// Any name is either quoted as a name in the expression, or rejected.
+// Eligible either uses a text as the name of a column, or rejects it.
 func FuzzEligible(f *testing.F) {
 	f.Add("attempts", "max_attempts", "retryable", 5, 10)
 	f.Add("jobs.\"a\"", "`b`", "", -1, 0)

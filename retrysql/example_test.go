@@ -15,7 +15,7 @@ import (
 
 func ExampleTx() {
 	ctx := context.Background()
-	db := bank() // sql.Open("pgx", ...) in a program; here the first transaction conflicts with another
+	db := bank() // a program calls sql.Open("pgx", ...); here the first transaction conflicts with another one
 	defer db.Close()
 
 	p := retry.Policy{
@@ -51,9 +51,9 @@ func ExampleTx() {
 	// the money has moved
 }
 
-// A library with its own transactions needs one function that begins, calls
-// body and commits. With pgx or GORM it is a single call, as the documentation
-// of TxFunc shows. Here it is written out, and the first COMMIT conflicts with another.
+// A library with its own transactions needs one function that begins, calls body and commits. With
+// pgx or GORM, this function is a single call, as the documentation of TxFunc shows. Here it is
+// written out. The first COMMIT fails with a serialization failure.
 func ExampleTxFunc() {
 	ctx := context.Background()
 	db := bank()
@@ -91,7 +91,7 @@ func bank() *sql.DB {
 	return sql.OpenDB(connector{&server{scenes: failing("commit", errSerialization)}})
 }
 
-// A queue selects the jobs that it may run in the database.
+// A queue selects in SQL the jobs that it may run.
 func ExampleEligible() {
 	p := retry.Policy{MaxAttempts: 10}
 	eligible, err := retrysql.Eligible(p, retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts", Retryable: "retryable"})

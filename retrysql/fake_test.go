@@ -15,13 +15,13 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// A step is what the fake server does for one operation. It gets the context of the transaction
+// A step says what the fake server does for one operation. It gets the context of the transaction
 // or the statement. A nil step succeeds.
 type step func(context.Context) error
 
 func fails(err error) step { return func(context.Context) error { return err } }
 
-// hangs returns the context's error when the context ends.
+// hangs waits until the context ends, and returns the error of the context.
 func hangs(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
@@ -31,8 +31,7 @@ func hangs(ctx context.Context) error {
 // one transaction.
 type scene map[string]step
 
-// failing returns a scene for each of the errors, in which the operation fails
-// with it.
+// failing returns one scene for each error. In the scene, the operation fails with this error.
 func failing(what string, errs ...error) (scenes []scene) {
 	for _, err := range errs {
 		scenes = append(scenes, scene{what: fails(err)})
@@ -40,18 +39,18 @@ func failing(what string, errs ...error) (scenes []scene) {
 	return scenes
 }
 
-// A server is a database whose transactions run one after another. The n-th
-// transaction has the n-th scene, and all later ones succeed.
+// A server is a database whose transactions run one after the other. The n-th transaction has the
+// n-th scene. If there are no more scenes, a transaction succeeds.
 type server struct {
 	mu     sync.Mutex
 	scenes []scene
 	log    []string // the operations of each transaction
-	stuck  int      // connections that stay in use
+	stuck  int      // how many connections stay in use
 
-	changed int64 // rows, by the last statement, as MySQL counts them
+	changed int64 // how many rows the last statement changed, as MySQL counts them
 
 	opened int
-	closed []int // the numbers of connections, 1 for the first
+	closed []int // the numbers of the closed connections; the first connection has number 1
 }
 
 // connection opens a connection.
@@ -62,7 +61,7 @@ func (s *server) connection() conn {
 	return conn{server: s, number: s.opened}
 }
 
-// The operations of a transaction.
+// These are the operations of a transaction that writes.
 const (
 	committed  = "begin write commit"
 	rolledBack = "begin write rollback"
@@ -99,8 +98,8 @@ func (s *server) asked() []string {
 	return slices.Clone(s.log)
 }
 
-// open returns a database with these scenes. When the test ends, no transaction
-// may be open.
+// open returns a database with these scenes. It fails the test if a transaction is still open at
+// the end of the test.
 func open(t testing.TB, scenes ...scene) (*sql.DB, *server) {
 	s := &server{scenes: scenes}
 	return openBy(t, s, connector{s})
@@ -133,7 +132,7 @@ type conn struct {
 	server *server
 	number int
 	scene  scene
-	ctx    context.Context // of the transaction
+	ctx    context.Context // the context of the transaction
 }
 
 func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, error) {
@@ -155,24 +154,26 @@ func (c *conn) Close() error {
 	return nil
 }
 
-func (c *conn) Begin() (driver.Tx, error)           { return nil, errors.New("BeginTx is there") }
-func (c *conn) Prepare(string) (driver.Stmt, error) { return nil, errors.New("ExecContext is there") }
+func (c *conn) Begin() (driver.Tx, error) { return nil, errors.New("database/sql must call BeginTx") }
+func (c *conn) Prepare(string) (driver.Stmt, error) {
+	return nil, errors.New("database/sql must call ExecContext")
+}
 
-// write is a transaction of one statement.
+// write executes one statement.
 func write(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, "write")
 	return err
 }
 
-// returns is a transaction without a statement.
+// returns returns a function that executes no statement and returns err.
 func returns(err error) func(context.Context, *sql.Tx) error {
 	return func(context.Context, *sql.Tx) error { return err }
 }
 
-// unknown is the result of reasonOf for a commit that may have been applied.
+// unknown is the result of reasonOf for an UnknownCommitError.
 const unknown = retry.ReasonPermanent + ", unknown"
 
-// reasonOf is retry.ReasonOf, and says whether the outcome of a commit is unknown.
+// reasonOf returns the Reason of err. It adds ", unknown" if err contains an UnknownCommitError.
 func reasonOf(err error) retry.Reason {
 	reason := retry.ReasonOf(err)
 	var inDoubt *retrysql.UnknownCommitError

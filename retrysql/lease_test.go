@@ -17,8 +17,8 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// After an answer that says that the server is the wrong one, the next attempt and the next
-// call use another connection.
+// If a server answers that it is read-only or cut off, the next attempt and the next call use
+// another connection.
 func TestAConnectionToTheWrongServerIsClosed(t *testing.T) {
 	mySQL := func(number uint16, state, text string) error {
 		return &MySQLError{number, [5]byte([]byte(state)), text}
@@ -28,7 +28,7 @@ func TestAConnectionToTheWrongServerIsClosed(t *testing.T) {
 	readOnly := &sql.TxOptions{ReadOnly: true}
 	for _, row := range []struct {
 		name   string
-		scene  scene // of the first transaction
+		scene  scene // the scene of the first transaction
 		opts   *sql.TxOptions
 		want   retry.Reason
 		closed []int
@@ -50,9 +50,9 @@ func TestAConnectionToTheWrongServerIsClosed(t *testing.T) {
 		{"a deadlock", scene{"write": fails(errDeadlock)}, nil, retry.ReasonSuccess, nil},
 		{"MySQL: a deadlock", scene{"write": fails(mySQL(1213, "40001", "deadlock"))}, nil, retry.ReasonSuccess, nil},
 		{"an error of the program", scene{"write": fails(errOpaque)}, nil, retry.ReasonNonRetryable, nil},
-		{"the caller wants to read, and writes", scene{"write": fails(standby)}, readOnly, retry.ReasonNonRetryable, nil},
-		{"MySQL: the caller wants to read, and writes", scene{"write": fails(session)}, readOnly, retry.ReasonNonRetryable, nil},
-		{"the caller wants to read, and the node is not ready", scene{"write": fails(mySQL(1047, "08S01", "WSREP"))}, readOnly, retry.ReasonSuccess, []int{1}},
+		{"a read-only transaction that writes", scene{"write": fails(standby)}, readOnly, retry.ReasonNonRetryable, nil},
+		{"MySQL: a read-only transaction that writes", scene{"write": fails(session)}, readOnly, retry.ReasonNonRetryable, nil},
+		{"a read-only transaction, and the node is not ready", scene{"write": fails(mySQL(1047, "08S01", "WSREP"))}, readOnly, retry.ReasonSuccess, []int{1}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			db, server := open(t, row.scene)
@@ -65,8 +65,8 @@ func TestAConnectionToTheWrongServerIsClosed(t *testing.T) {
 	}
 }
 
-// A caller's own connection is kept, and TxFunc does not see its connection. In both cases
-// there is only the retry.
+// Tx closes a connection only if db is a *sql.DB, and TxFunc does not know its connection. In all
+// other cases, the retry uses the same connection.
 func TestAConnectionOfTheCallerIsKept(t *testing.T) {
 	standby := &stateError{"25006", "cannot execute UPDATE in a read-only transaction"}
 	p := retry.Policy{MaxAttempts: 2}
@@ -77,7 +77,7 @@ func TestAConnectionOfTheCallerIsKept(t *testing.T) {
 			defer conn.Close()
 			return retrysql.Tx(t.Context(), conn, nil, p, write)
 		},
-		"Tx of what has a DB": func(db *sql.DB) error {
+		"Tx of a struct that embeds a DB": func(db *sql.DB) error {
 			return retrysql.Tx(t.Context(), struct{ *sql.DB }{db}, nil, p, write)
 		},
 		"TxFunc": func(db *sql.DB) error { return retrysql.TxFunc(t.Context(), begins(db), p, write) },
@@ -113,18 +113,18 @@ func TestTheConnectionGoesBackToThePool(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	p := retry.Policy{MaxAttempts: 1, AttemptTimeout: time.Millisecond}
 	err := retrysql.Tx(t.Context(), db, nil, p, func(ctx context.Context, _ *sql.Tx) error {
-		<-rollsBack // by database/sql, after the timeout
+		<-rollsBack // database/sql rolls back after the timeout
 		return ctx.Err()
 	})
 	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
-	assert.Equal(t, 1, db.Stats().InUse, "it is still rolled back")
+	assert.Equal(t, 1, db.Stats().InUse, "database/sql is still rolling back")
 	close(goOn)
-	require.NoError(t, retrysql.Tx(t.Context(), db, nil, retry.Policy{}, write), "waits for the connection")
+	require.NoError(t, retrysql.Tx(t.Context(), db, nil, retry.Policy{}, write), "the next Tx waits for the connection")
 	assert.Equal(t, []string{unwritten, committed}, server.asked())
 }
 
-// If target_session_attrs refuses a server, the error has only a text. The text counts only
-// while a transaction begins. Later it may come from anywhere.
+// If target_session_attrs refuses a server, the error has only a text. Tx looks for this text only
+// while a transaction begins. Later it may be the text of any error.
 func TestAServerThatTheDriverRefusesIsTriedAgain(t *testing.T) {
 	for _, text := range []string{
 		"read only connection", "server is in standby mode", "server is not in hot standby mode",
@@ -154,20 +154,20 @@ func TestTxInsideATxOnTheSameConnFails(t *testing.T) {
 
 	for _, row := range []struct {
 		name    string
-		by      []retrysql.Beginner // the outermost first
+		by      []retrysql.Beginner // the Beginners of the nested transactions, the outermost first
 		refused bool
 	}{
 		{"one connection", []retrysql.Beginner{one, one}, true},
 		{"another between them", []retrysql.Beginner{one, other, one}, true},
 		{"the pool between them", []retrysql.Beginner{one, db, one}, true},
-		{"inside what embeds it", []retrysql.Beginner{embeds, one}, true},
-		{"what embeds it inside", []retrysql.Beginner{one, &embeds}, true},
-		{"two that embed it", []retrysql.Beginner{embeds, struct{ *sql.Conn }{one}}, true},
+		{"inside a Tx on a struct that embeds the Conn", []retrysql.Beginner{embeds, one}, true},
+		{"a struct that embeds the Conn, inside a Tx on the Conn", []retrysql.Beginner{one, &embeds}, true},
+		{"two structs that embed the Conn", []retrysql.Beginner{embeds, struct{ *sql.Conn }{one}}, true},
 		{"another connection", []retrysql.Beginner{one, other}, false},
 		{"the pool", []retrysql.Beginner{one, db}, false},
-		{"inside the pool's", []retrysql.Beginner{db, one}, false},
-		{"the pool inside the pool's", []retrysql.Beginner{db, db}, false},
-		{"the first one has ended", []retrysql.Beginner{one}, false},
+		{"inside a Tx on the pool", []retrysql.Beginner{db, one}, false},
+		{"the pool inside a Tx on the pool", []retrysql.Beginner{db, db}, false},
+		{"the first Tx has ended", []retrysql.Beginner{one}, false},
 	} {
 		for name, choose := range map[string]func(_, inner context.Context) context.Context{
 			"the function's context": func(_, inner context.Context) context.Context { return inner },
@@ -183,7 +183,7 @@ func TestTxInsideATxOnTheSameConnFails(t *testing.T) {
 				assert.ErrorContains(t, err, "retrysql: begin: a Tx inside a Tx on the same *sql.Conn "+
 					"would commit the outer transaction: call it with the *sql.DB, or use the outer *sql.Tx")
 				assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
-				assert.Equal(t, len(row.by)-1, len(server.asked()), "the inner one asked for nothing")
+				assert.Equal(t, len(row.by)-1, len(server.asked()), "the inner Tx sent nothing")
 				assert.NotContains(t, strings.Join(server.asked(), " "), "commit")
 			})
 		}

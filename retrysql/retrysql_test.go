@@ -19,7 +19,7 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// Each code is classified by itself, and as the error of a COMMIT.
+// Each SQLSTATE is tested as the error of a statement and as the error of a COMMIT.
 func TestSQLState(t *testing.T) {
 	text, err := os.ReadFile("testdata/sqlstate.txt")
 	require.NoError(t, err)
@@ -52,9 +52,9 @@ func TestTransient(t *testing.T) {
 		{"not known", nil, []error{nil, errOpaque}},
 		{"a state that is wrapped", []error{fmt.Errorf("pay: %w", errDeadlock)}, nil},
 		{"the first of two states decides", []error{errors.Join(errOpaque, errDeadlock, errUnique)}, []error{errors.Join(errUnique, errDeadlock)}},
-		{"a permanent state beside what passes", nil, []error{errors.Join(errUnique, driver.ErrBadConn), errors.Join(&unsentError{safe: true}, errUnique)}},
+		{"a permanent state next to a temporary error", nil, []error{errors.Join(errUnique, driver.ErrBadConn), errors.Join(&unsentError{safe: true}, errUnique)}},
 		{"no state", []error{errors.Join(&stateError{"", "connection lost"}, reset)}, []error{&stateError{"", "connection lost"}}},
-		{"a state that is too short, too long, in small letters", nil,
+		{"a state that is too short, too long, or in lower case", nil,
 			[]error{&stateError{"08", "?"}, &stateError{"400011", "?"}, &stateError{"40p01", "?"}}},
 		{"not sent", []error{&unsentError{safe: true}, fmt.Errorf("pay: %w", &unsentError{safe: true})}, nil},
 		{"perhaps sent", []error{&unsentError{safe: false, cause: reset}}, []error{&unsentError{safe: false}}},
@@ -83,8 +83,8 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-// A nil pointer to a driver's error type, returned as an error, panics in every
-// method, and any method of a driver's error may panic.
+// A driver may return a nil pointer of its error type as an error. Every method of such an error
+// panics. Any other method of a driver's error may panic too.
 func TestTransientRecoversFromTheDriversPanic(t *testing.T) {
 	assert.False(t, retrysql.Transient((*stateError)(nil)))
 	assert.False(t, retrysql.Transient(fmt.Errorf("pay: %w", (*stateError)(nil))))
@@ -93,7 +93,7 @@ func TestTransientRecoversFromTheDriversPanic(t *testing.T) {
 	}
 	assert.True(t, retrysql.Transient(panicker{"Error"}), "Error is not called")
 	assert.True(t, retrysql.Transient(panicker{"SafeToRetry"}), "SafeToRetry is not called if there is a state")
-	assert.True(t, retrysql.Transient(panicker{}), "the errors above differ from this one only by their panic")
+	assert.True(t, retrysql.Transient(panicker{}), "this error is the same as the errors above, but does not panic")
 	assert.False(t, retrysql.Transient(unsentPanicker{}))
 }
 

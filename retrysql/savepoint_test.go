@@ -17,8 +17,8 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// MySQLDriver and mysqlConn have the names of go-sql-driver's types, by which
-// retrysql knows them.
+// MySQLDriver and mysqlConn have the names of the types of go-sql-driver/mysql. retrysql recognizes
+// the driver by these names.
 type MySQLDriver struct{ server *server }
 
 func (d *MySQLDriver) Open(string) (driver.Conn, error) { return d.Connect(context.Background()) }
@@ -29,8 +29,8 @@ func (d *MySQLDriver) Driver() driver.Driver { return d }
 
 type mysqlConn struct{ conn }
 
-// QueryContext answers with one row: how many rows have changed, and whether a
-// timeout rolls back the transaction, as a scene with onTimeout says.
+// QueryContext answers with one row: how many rows the last statement changed, and whether a
+// timeout rolls back the transaction. A timeout does so if the scene has the step onTimeout.
 func (c *mysqlConn) QueryContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
 	_, whole := c.scene[onTimeout]
 	return &changedRows{[]driver.Value{c.server.changed, whole}}, c.server.do(query, ctx, c.scene)
@@ -58,8 +58,8 @@ const (
 )
 
 // Each transaction sets the savepoint first and releases it last. If the savepoint is gone, the
-// function went on after the end of its transaction, unless the function returned the error
-// that ended it.
+// function went on after the end of its transaction. The exception is a function that returned the
+// error that ended the transaction.
 func TestSavepoint(t *testing.T) {
 	var (
 		gone     = &MySQLError{1305, [5]byte([]byte("42000")), "gone"}
@@ -76,13 +76,13 @@ func TestSavepoint(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name    string
-		scene   scene // of the first transaction
-		changed int64 // rows, by the last statement before the check
+		scene   scene // the scene of the first transaction
+		changed int64 // how many rows the last statement before the check changed
 		fn      function
 		retryIf func(error) bool
 		timeout time.Duration
 		want    retry.Reason
-		first   string // what the server is asked in the first transaction
+		first   string // the operations of the first transaction
 		text    string
 	}{
 		{"commits", nil, 0, write, nil, 0, retry.ReasonSuccess, whole, ""},
@@ -90,8 +90,8 @@ func TestSavepoint(t *testing.T) {
 		{"a deadlock that the function returns at once", scene{"write": fails(deadlock)}, -1, write, nil, 0, retry.ReasonSuccess, during("write", count, "rollback"), ""},
 		{"a deadlock that the function returns after it has written more", scene{"write": fails(deadlock), release: fails(gone)}, 1, write, nil, 0, unknown, during("write", count, release, "rollback"), inDoubt + "Error 1213 (40001): deadlock; rollback: " + goneText},
 		{"a deadlock that the function returns after a statement that changed nothing", scene{"write": fails(deadlock), release: fails(gone)}, 0, write, nil, 0, retry.ReasonSuccess, during("write", count, "rollback"), ""},
-		{"and then the connection is lost", scene{"write": fails(deadlock), release: fails(gone), "rollback": fails(driver.ErrBadConn)}, 1, write, nil, 0, unknown, during("write", count, release, "rollback"), inDoubt + "Error 1213 (40001): deadlock; rollback: " + goneText},
-		{"a lock wait timeout, which undoes the statement alone, and more is written", scene{"write": fails(timedOut)}, 1, write, nil, 0, retry.ReasonSuccess, during("write", count, release, "rollback"), ""},
+		{"a deadlock, more writes, and then a lost connection", scene{"write": fails(deadlock), release: fails(gone), "rollback": fails(driver.ErrBadConn)}, 1, write, nil, 0, unknown, during("write", count, release, "rollback"), inDoubt + "Error 1213 (40001): deadlock; rollback: " + goneText},
+		{"a lock wait timeout, which undoes only the statement, and more writes", scene{"write": fails(timedOut)}, 1, write, nil, 0, retry.ReasonSuccess, during("write", count, release, "rollback"), ""},
 		{"a lock wait timeout, after a statement that commits", scene{"write": fails(timedOut), release: fails(gone)}, -1, write, nil, 0, unknown, during("write", count, release, "rollback"), inDoubt + "Error 1205 (HY000): timeout; rollback: " + goneText},
 		{"a lock wait timeout, which rolls back", scene{"write": fails(timedOut), onTimeout: nil}, -1, write, nil, 0, retry.ReasonSuccess, during("write", count, "rollback"), ""},
 		{"a deadlock, and the connection is lost", scene{"write": fails(deadlock), count: fails(io.ErrUnexpectedEOF)}, 1, write, nil, 0, retry.ReasonSuccess, during("write", count, "rollback"), ""},
@@ -99,9 +99,9 @@ func TestSavepoint(t *testing.T) {
 		{"another error, after the end of the transaction", scene{"write": fails(errOpaque), release: fails(gone)}, 0, write, always, 0, unknown, during("write", release, "rollback"), inDoubt + "not enough money; rollback: " + goneText},
 		{"a lost connection", scene{"write": fails(io.ErrUnexpectedEOF), release: fails(driver.ErrBadConn)}, 0, write, nil, 0, retry.ReasonSuccess, during("write", release, "rollback"), ""},
 
-		{"the savepoint cannot be set for now", scene{set: fails(timedOut)}, 0, write, nil, 0, retry.ReasonSuccess, during("rollback"), ""},
+		{"setting the savepoint fails temporarily", scene{set: fails(timedOut)}, 0, write, nil, 0, retry.ReasonSuccess, during("rollback"), ""},
 		{"the server knows no savepoints", scene{set: fails(syntax)}, 0, write, nil, 0, retry.ReasonNonRetryable, during("rollback"), notTransient + "retrysql: begin: Error 1064 (42000): syntax"},
-		{"the server refuses to release it, and has rolled back", scene{release: fails(deadlock)}, 0, write, nil, 0, retry.ReasonSuccess, during("write", release, "rollback"), ""},
+		{"the server refuses to release the savepoint, and has rolled back", scene{release: fails(deadlock)}, 0, write, nil, 0, retry.ReasonSuccess, during("write", release, "rollback"), ""},
 		{"the connection is lost before the commit", scene{release: fails(io.ErrUnexpectedEOF)}, 0, write, nil, 0, unknown, during("write", release, "rollback"), inDoubt + "unexpected EOF"},
 		{"AttemptTimeout before the commit", scene{release: hangs}, 0, write, nil, time.Minute, unknown, during("write", release, "rollback"), `retry: permanent error after 1 attempt (attempt 1 ran out of its 1m0s): retrysql: the transaction may or may not have been committed: context deadline exceeded`},
 		{"AttemptTimeout in the function", scene{"write": hangs}, 0, write, nil, time.Minute, retry.ReasonSuccess, during("write", "rollback"), ""},

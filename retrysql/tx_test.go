@@ -25,8 +25,8 @@ import (
 // A transact runs a function in a transaction, as a library does.
 type transact = func(context.Context, func(*sql.Tx) error) error
 
-// begins is a transact that begins and commits transactions itself, as
-// hand-written code does. It does not report the error of a rollback.
+// begins returns a transact that begins and commits transactions like hand-written code. It does
+// not report the error of a rollback.
 func begins(db *sql.DB) transact {
 	return func(ctx context.Context, body func(*sql.Tx) error) error {
 		tx, err := db.BeginTx(ctx, nil)
@@ -58,7 +58,7 @@ const (
 	inDoubt      = "retry: permanent error after 1 attempt: retrysql: the transaction may or may not have been committed: "
 )
 
-// Each scene is one transaction. The policy allows three attempts.
+// Each row runs a transaction with up to three attempts. Each attempt gets the next scene.
 func TestTransactions(t *testing.T) {
 	refusal, lostAnswer := errors.New("the server does not answer"), errors.New("the answer to the commit is lost")
 	always := func(error) bool { return true }
@@ -69,17 +69,17 @@ func TestTransactions(t *testing.T) {
 	timed := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), AttemptTimeout: time.Minute}
 	for _, row := range []struct {
 		name    string
-		by      string       // "": both calls
+		by      string       // "Tx" or "TxFunc"; "": both
 		policy  retry.Policy // the zero Policy: three attempts
 		scenes  []scene
-		through func(transact) transact // nil: unchanged; with TxFunc only
+		through func(transact) transact // changes the transact of TxFunc; nil: unchanged
 		retryIf func(error) bool
 		fn      function // nil: write
 		want    retry.Reason
 		asked   []string
-		is      []error // that errors.Is must find
+		is      []error // the errors that errors.Is must find
 		text    string
-		failed  string // the error of the attempt that is made again
+		failed  string // the error of the first attempt
 	}{
 		{name: "commits", want: retry.ReasonSuccess, asked: []string{committed}},
 
@@ -89,7 +89,7 @@ func TestTransactions(t *testing.T) {
 			is: []error{errUnique}, text: notTransient + "retrysql: begin: duplicate key (SQLSTATE 23505)"},
 		{name: "a permanent error of begin", scenes: failing("begin", retry.Permanent(io.EOF)), want: retry.ReasonPermanent, asked: []string{"begin"}},
 		{name: "the connection is closed at begin", scenes: failing("begin", io.EOF), want: retry.ReasonSuccess, asked: []string{"begin", committed}},
-		{name: "database/sql tries a bad connection three times by itself",
+		{name: "database/sql itself tries a bad connection three times",
 			scenes: failing("begin", driver.ErrBadConn, driver.ErrBadConn, driver.ErrBadConn),
 			want:   retry.ReasonSuccess, asked: []string{"begin", "begin", "begin", committed}},
 
@@ -126,9 +126,9 @@ func TestTransactions(t *testing.T) {
 		{name: "the library returns the error of its rollback", fn: returns(errOpaque), through: replacing(errDeadlock),
 			want: retry.ReasonNonRetryable, asked: []string{unwritten}, is: []error{errOpaque, errDeadlock},
 			text: notTransient + "not enough money; rollback: deadlock detected (SQLSTATE 40P01)"},
-		{name: "the library returns the error of its rollback, and the function's is retried", scenes: failing("write", errDeadlock),
+		{name: "the library returns the error of its rollback, but the error of the function is retried", scenes: failing("write", errDeadlock),
 			through: replacing(errOpaque), want: retry.ReasonSuccess, asked: []string{rolledBack, committed}},
-		{name: "the library joins the error of its rollback to the function's", fn: returns(errOpaque), through: joining(errDeadlock),
+		{name: "the library joins the errors of the function and of its rollback", fn: returns(errOpaque), through: joining(errDeadlock),
 			want: retry.ReasonNonRetryable, asked: []string{unwritten}, is: []error{errOpaque, errDeadlock},
 			text: notTransient + "not enough money; deadlock detected (SQLSTATE 40P01)"},
 
@@ -181,23 +181,23 @@ func TestTransactions(t *testing.T) {
 		{name: "the library itself retries a failed commit, and fails", through: twice,
 			scenes: append(failing("commit", lostAnswer), failing("write", errDeadlock)...),
 			want:   unknown, asked: []string{committed, rolledBack}, is: []error{errDeadlock}},
-		{name: "the library itself retries a failed commit, and the next one is refused", through: twice,
+		{name: "the library itself retries a failed commit, and the next commit is refused", through: twice,
 			scenes: failing("commit", lostAnswer, errSerialization), want: unknown, asked: []string{committed, committed}, is: []error{errSerialization}},
 
 		// Timeouts.
-		{name: "in begin", policy: timed, scenes: []scene{{"begin": hangs}}, want: retry.ReasonSuccess, asked: []string{"begin", committed},
+		{name: "a timeout in begin", policy: timed, scenes: []scene{{"begin": hangs}}, want: retry.ReasonSuccess, asked: []string{"begin", committed},
 			failed: "retrysql: timed out and rolled back: retrysql: begin: context deadline exceeded"},
-		{name: "in a statement", policy: timed, scenes: []scene{{"write": hangs}}, want: retry.ReasonSuccess, asked: []string{rolledBack, committed},
+		{name: "a timeout in a statement", policy: timed, scenes: []scene{{"write": hangs}}, want: retry.ReasonSuccess, asked: []string{rolledBack, committed},
 			failed: "retrysql: timed out and rolled back: context deadline exceeded"},
-		{name: "in a statement whose error does not say so", policy: timed, scenes: late(errors.New("interrupted")),
+		{name: "a timeout in a statement, with an error that does not show it", policy: timed, scenes: late(errors.New("interrupted")),
 			want: retry.ReasonSuccess, asked: []string{rolledBack, committed}, failed: "retrysql: timed out and rolled back: interrupted"},
-		{name: "in a function that ignores its context", policy: timed, scenes: late(nil), want: retry.ReasonSuccess, asked: []string{rolledBack, committed},
+		{name: "a timeout in a function that ignores its context", policy: timed, scenes: late(nil), want: retry.ReasonSuccess, asked: []string{rolledBack, committed},
 			failed: "retrysql: timed out and rolled back: retrysql: the context ended before the commit: context deadline exceeded"},
-		{name: "in a function that returns a permanent error", policy: timed, scenes: late(retry.Permanent(errOpaque)),
+		{name: "a timeout in a function that returns a permanent error", policy: timed, scenes: late(retry.Permanent(errOpaque)),
 			want: retry.ReasonPermanent, asked: []string{rolledBack}, is: []error{errOpaque}},
-		{name: "in a commit, which the driver interrupts", policy: timed, scenes: []scene{{"commit": hangs}},
+		{name: "a timeout in a commit, which the driver interrupts", policy: timed, scenes: []scene{{"commit": hangs}},
 			want: unknown, asked: []string{committed}, is: []error{context.DeadlineExceeded}},
-		{name: "of a deadline that the function sets itself", scenes: []scene{{"write": hangs}}, fn: func(ctx context.Context, tx *sql.Tx) error {
+		{name: "a deadline that the function sets itself", scenes: []scene{{"write": hangs}}, fn: func(ctx context.Context, tx *sql.Tx) error {
 			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
 			return write(ctx, tx)
@@ -222,7 +222,7 @@ func TestTransactions(t *testing.T) {
 					p.OnEvent = func(_ context.Context, e retry.Event) {
 						if e.Kind == retry.RetryScheduled {
 							failed, waited = e.Err.Error(), e.Delay
-							assert.True(t, row.retryIf != nil || retrysql.Transient(e.Err), "a loop around it may try again too")
+							assert.True(t, row.retryIf != nil || retrysql.Transient(e.Err), "a retry around Tx may run the transaction again too")
 						}
 					}
 					start := time.Now()
@@ -264,7 +264,7 @@ func wrapping(format string) func(transact) transact {
 	}
 }
 
-// replacing returns err in place of the first transaction's result.
+// replacing returns err instead of the result of the first transaction.
 func replacing(err error) func(transact) transact {
 	return func(next transact) transact {
 		calls := 0
@@ -318,7 +318,8 @@ func TestTxBadArguments(t *testing.T) {
 	assert.Empty(t, server.asked())
 }
 
-// A panic and a Goexit roll back and pass through, whatever the rollback does.
+// If the function panics or calls runtime.Goexit, Tx rolls back, and the panic goes on. This is
+// true even if the rollback fails or panics.
 func TestPanics(t *testing.T) {
 	for _, row := range []struct {
 		name     string
@@ -356,9 +357,9 @@ func TestPanics(t *testing.T) {
 func TestErrorsThatPanic(t *testing.T) {
 	for _, source := range []struct {
 		name    string
-		at      string // of the database; "": the error is the function's
+		at      string // the operation that fails with the error; "": the function returns the error
 		fn      function
-		through bool // the error is the library's, after the commit
+		through bool // true: the library returns the error after the commit
 		want    retry.Reason
 		asked   string
 	}{
@@ -388,7 +389,7 @@ func TestErrorsThatPanic(t *testing.T) {
 				text := "retrysql: error of type retrysql_test.panicker panicked: bug in " + method
 				if source.at != "" && (method == "Is" || method == "Unwrap") {
 					text = "retrysql: the driver panicked: bug in " + method
-					server.stuck = 1 // database/sql panics before it takes the connection back, as the doc of Tx says
+					server.stuck = 1 // database/sql panics before it takes the connection back, see Tx
 				}
 				assert.ErrorContains(t, err, text)
 				assert.Equal(t, source.want, reasonOf(err))
@@ -415,8 +416,8 @@ func (hintPanicker) Error() string             { return "not now" }
 func (hintPanicker) RetryAfter() time.Duration { panic("bug in RetryAfter") }
 
 // An error for which Transient is false is not retried, whatever the policy's Classify returns.
-// With a RetryIf, only the RetryIf decides. RetryIf and Classify see the error of the function
-// alone. The caller and the events also see the error of the rollback.
+// With a RetryIf, only the RetryIf decides. RetryIf and Classify get only the error of the
+// function. The caller and the events also get the error of the rollback.
 func TestTxSaysWhyItIsNotRunAgain(t *testing.T) {
 	const rollback = "; rollback: terminating connection (SQLSTATE 57P01)"
 	yes, no := func(error) bool { return true }, func(error) bool { return false }
@@ -434,9 +435,9 @@ func TestTxSaysWhyItIsNotRunAgain(t *testing.T) {
 			"not a transient database error", notTransient + "duplicate key (SQLSTATE 23505)"},
 		{"transient, with a class", errDeadlock, nil, 2, 2, retry.Error{Reason: retry.ReasonExhausted, Class: "deadlock", Delay: time.Minute},
 			"<nil>", `retry: attempts exhausted after 2 attempts (1m0s waited, 2 of "deadlock"): deadlock detected (SQLSTATE 40P01)`},
-		{"not transient, with a RetryIf that says yes", errUnique, yes, 4, 2, retry.Error{Reason: retry.ReasonExhausted, Class: "deadlock", Delay: time.Minute},
+		{"not transient, with a RetryIf that returns true", errUnique, yes, 4, 2, retry.Error{Reason: retry.ReasonExhausted, Class: "deadlock", Delay: time.Minute},
 			"<nil>", `retry: attempts exhausted after 2 attempts (1m0s waited, 2 of "deadlock"): duplicate key (SQLSTATE 23505)`},
-		{"transient, with a RetryIf that says no", errDeadlock, no, 1, 1, retry.Error{Reason: retry.ReasonRejected, Delay: time.Minute},
+		{"transient, with a RetryIf that returns false", errDeadlock, no, 1, 1, retry.Error{Reason: retry.ReasonRejected, Delay: time.Minute},
 			"<nil>", "retry: rejected by RetryIf after 1 attempt: deadlock detected (SQLSTATE 40P01)"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -482,15 +483,15 @@ func TestTheCallersContext(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		scene    scene
-		ended    bool     // already
-		deadline bool     // the context has one, after a minute, in place of a cancel
-		fn       function // after it has canceled the context; nil: write
+		ended    bool     // the context is done before the call
+		deadline bool     // the context has a deadline after a minute, and is not canceled
+		fn       function // is called after the context was canceled; nil: write
 		want     retry.Reason
 		asked    []string
 	}{
 		{name: "ended before", ended: true, want: retry.ReasonCanceled},
 		{name: "ends in a statement", scene: scene{"write": hangs}, want: retry.ReasonCanceled, asked: []string{rolledBack}},
-		{name: "ends in the function, which ignores it", fn: returns(nil), want: retry.ReasonCanceled, asked: []string{unwritten}},
+		{name: "ends in the function, which ignores the context", fn: returns(nil), want: retry.ReasonCanceled, asked: []string{unwritten}},
 		{name: "has a deadline in a statement", scene: scene{"write": hangs}, deadline: true, want: retry.ReasonDeadline, asked: []string{rolledBack}},
 		// The Reason comes from the context, and the error still says that the outcome is unknown.
 		{name: "has a deadline in the commit", scene: scene{"commit": hangs}, deadline: true, want: retry.ReasonDeadline + ", unknown", asked: []string{committed}},
@@ -524,7 +525,7 @@ func TestTheCallersContext(t *testing.T) {
 					assert.Equal(t, row.want, reasonOf(err))
 					assert.ErrorIs(t, err, ended)
 					assert.ErrorIs(t, err, gone)
-					assert.False(t, retrysql.Transient(err), "a loop around it must stop too")
+					assert.False(t, retrysql.Transient(err), "a retry around Tx must stop too")
 					assert.Equal(t, row.asked, server.asked())
 				})
 			})

@@ -99,7 +99,7 @@ func check(t testing.TB, p *prober) {
 // that breaks the rule.
 type prober struct {
 	inputs int
-	name   func(input int) string // describes the call with this input in a failure
+	name   func(input int) string // returns the text for the call with this input, such as "Delay(3)"
 	call   func(input int) window
 
 	current atomic.Int64 // the index of the input of the running call
@@ -160,7 +160,7 @@ func (p *prober) probe() []string {
 	return p.broken
 }
 
-const onlyInput = "it must depend on nothing else"
+const onlyInput = "it must depend only on its argument"
 
 func (p *prober) ask(i int) (a answer) {
 	p.current.Store(int64(i))

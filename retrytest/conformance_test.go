@@ -34,7 +34,7 @@ func TestOurJittersConform(t *testing.T) {
 	}
 }
 
-// forgetful returns the right delay as long as no other goroutine calls it meanwhile.
+// forgetful returns the right delay only if no other goroutine calls Delay at the same time.
 type forgetful struct {
 	mu      sync.Mutex
 	attempt int
@@ -45,12 +45,12 @@ func (f *forgetful) get() int        { f.mu.Lock(); defer f.mu.Unlock(); return 
 
 func (f *forgetful) Delay(attempt int) time.Duration {
 	f.set(max(0, attempt))
-	time.Sleep(time.Millisecond) // in a bubble, all goroutines that call have then called set
+	time.Sleep(time.Millisecond) // in a bubble, all other callers have called set by then
 	return time.Duration(f.get())
 }
 
-// Each rule that is broken is reported once. The time of a call is not checked, because a busy
-// machine can delay any call.
+// Each broken rule is reported once. A slow call breaks no rule, because a busy machine can delay
+// any call.
 func TestBackoffsThatDoNotConform(t *testing.T) {
 	const name = "retrytest: retry.BackoffFunc: Delay"
 	var below, again time.Duration
@@ -58,27 +58,27 @@ func TestBackoffsThatDoNotConform(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		backoff retry.Backoff
-		lines   []string // regular expressions
+		lines   []string // a regular expression for each line of the failure
 	}{
 		{"nil", nil, []string{"retrytest: the Backoff is nil"}},
 		{"negative", retry.BackoffFunc(func(n int) time.Duration { return min(0, 3-time.Duration(n)) }),
 			[]string{name + `\(4\) is -1ns: it must not be negative`}},
-		{"panics on the first", retry.BackoffFunc(func(n int) time.Duration { return []time.Duration{0, 0}[min(1, n)] }),
+		{"panics for a negative attempt", retry.BackoffFunc(func(n int) time.Duration { return []time.Duration{0, 0}[min(1, n)] }),
 			[]string{name + `\(-1\) panics: runtime error: index out of range \[-1\]`}},
-		{"panics when asked again, which is no answer that could differ", retry.BackoffFunc(func(int) time.Duration {
+		{"panics only in a second call", retry.BackoffFunc(func(int) time.Duration {
 			if again++; again > 108 {
 				panic("asked again")
 			}
 			return time.Second
 		}), []string{fmt.Sprintf(`%s\(%d\) panics: asked again`, name, math.MinInt)}},
-		{"panics under several callers", retry.BackoffFunc(func(int) time.Duration {
+		{"panics when several goroutines call", retry.BackoffFunc(func(int) time.Duration {
 			if together.Add(1) == 300 { // after 108 calls forwards and as many backwards
 				panic("concurrent map writes")
 			}
 			return 0
 		}), []string{name + `\(.+\) panics: concurrent map writes`}},
 		{"shares state", new(forgetful),
-			[]string{`retrytest: \*retrytest_test\.forgetful: Delay\(.+\) is .+, and .+ when several goroutines call: it must depend on nothing else`}},
+			[]string{`retrytest: \*retrytest_test\.forgetful: Delay\(.+\) is .+, and .+ when several goroutines call: it must depend only on its argument`}},
 		{"breaks several rules", retry.BackoffFunc(func(n int) time.Duration {
 			if n == 1 {
 				panic("no such attempt")
@@ -88,7 +88,7 @@ func TestBackoffsThatDoNotConform(t *testing.T) {
 		}), []string{
 			name + `\(1\) panics: no such attempt`,
 			name + `\(2\) is -1ns: it must not be negative`,
-			name + `\(2\) is -1ns, and -214ns when called again: it must depend on nothing else`,
+			name + `\(2\) is -1ns, and -214ns when called again: it must depend only on its argument`,
 		}},
 		{"does not return", retry.BackoffFunc(func(n int) time.Duration {
 			if n == 7 {
@@ -111,9 +111,9 @@ func TestBackoffsThatDoNotConform(t *testing.T) {
 				require.Len(t, r.failures, len(tc.lines))
 				for i, line := range tc.lines {
 					assert.Regexp(t, "^"+line+"$", r.failures[i])
-					assert.Contains(t, r.at, "/retrytest_test.", "the failure is to be reported in the line of the caller")
+					assert.Contains(t, r.at, "/retrytest_test.", "the failure names the line that called the check")
 				}
-				time.Sleep(24 * time.Hour) // until the one that does not return has
+				time.Sleep(24 * time.Hour) // until the slow call has returned
 			})
 		})
 	}
@@ -132,7 +132,7 @@ func TestJittersThatDoNotConform(t *testing.T) {
 		line   string
 	}{
 		{"nil", nil, "retrytest: the Jitter is nil"},
-		{"upside down", windowFunc(func(d time.Duration) (lo, hi time.Duration) { d = max(0, d); return d, d / 2 }),
+		{"lo above hi", windowFunc(func(d time.Duration) (lo, hi time.Duration) { d = max(0, d); return d, d / 2 }),
 			name + "(1ns) is 1ns to 0s: lo must not be above hi"},
 		{"overflows", windowFunc(func(d time.Duration) (lo, hi time.Duration) { d = max(0, d); return d, d + d/5 }),
 			name + "(2562047h47m16.854775806s) is 2562047h47m16.854775806s to -2049638h13m49.483820649s: it must not be negative"},
@@ -141,7 +141,7 @@ func TestJittersThatDoNotConform(t *testing.T) {
 		{"panics", windowFunc(func(d time.Duration) (lo, hi time.Duration) { return 0, max(0, d) / (d % 2) }),
 			name + "(0s) panics: runtime error: integer divide by zero"},
 		{"draws", windowFunc(func(time.Duration) (lo, hi time.Duration) { calls++; return 0, calls }),
-			name + "(0s) is 0s to 1ns, and 0s to 264ns when called again: it must depend on nothing else"},
+			name + "(0s) is 0s to 1ns, and 0s to 264ns when called again: it must depend only on its argument"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			fails(t, func(t testing.TB) { retrytest.TestJitter(t, tc.jitter) }, tc.line)

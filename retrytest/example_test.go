@@ -20,8 +20,8 @@ func (printer) Helper() {}
 
 func (printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// In a test function, t is its *testing.T. Two rows are wrong on purpose, and the failure lists
-// both.
+// In a test function, pass the *testing.T as t. Two rows are wrong on purpose, and the failure
+// lists both.
 func ExampleTable() {
 	policy := retry.Policy{
 		MaxAttempts: 3,
@@ -45,7 +45,7 @@ func ExampleTable() {
 	//     rows[6], after 1 attempt: delay is 900ms to 1.1s, want 1s
 }
 
-// In a test function t is its *testing.T. The schedule is wrong on purpose.
+// In a test function, pass the *testing.T as t. The schedule is wrong on purpose.
 func ExampleSchedule() {
 	policy := retry.Policy{MaxRetries: 3, Backoff: retry.Linear(time.Minute)}
 
@@ -91,7 +91,7 @@ func ExampleValue() {
 	// 2 hello <nil>
 }
 
-// In a test function t is its *testing.T.
+// In a test function, pass the *testing.T as t. The Backoff overflows for large attempts.
 func ExampleTestBackoff() {
 	squares := retry.BackoffFunc(func(attempt int) time.Duration {
 		return time.Duration(attempt) * time.Duration(attempt) * time.Second

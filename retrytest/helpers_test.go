@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A recorder stands in for a *testing.T whose failures a test reads. Every method except Helper
-// and Errorf panics, because the TB inside is nil.
+// A recorder stands for a *testing.T. It stores the failures, so that a test can check them. Every
+// method except Helper and Errorf panics, because the TB inside is nil.
 type recorder struct {
 	testing.TB
 	mu       sync.Mutex
 	helpers  map[string]bool
 	failures []string
-	at       string // the function whose line the last failure is reported in
+	at       string // the function in which the last failure is reported
 }
 
 func (r *recorder) Helper() {
@@ -37,7 +37,7 @@ func (r *recorder) Errorf(format string, args ...any) {
 	r.at = caller(func(name string) bool { return !r.helpers[name] })
 }
 
-// caller returns the innermost function above the recorder that the argument accepts.
+// caller returns the name of the innermost calling function for which the argument is returns true.
 func caller(is func(name string) bool) string {
 	pcs := make([]uintptr, 20)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
@@ -57,5 +57,5 @@ func fails(t *testing.T, check func(t testing.TB), lines ...string) {
 	check(r)
 	require.Len(t, r.failures, 1)
 	assert.Equal(t, strings.Join(lines, "\n    "), r.failures[0])
-	assert.Contains(t, r.at, "/retrytest_test.", "the failure is to be reported in the line of the caller")
+	assert.Contains(t, r.at, "/retrytest_test.", "the failure names the line that called the check")
 }

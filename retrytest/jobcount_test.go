@@ -14,19 +14,19 @@ func TestJobCount(t *testing.T) {
 	for name, row := range map[string]struct {
 		policy  retry.Policy
 		first   int // the Attempt of the first run
-		step    int // by which the queue counts
-		refuses int // runs after which the queue hands nothing out
+		step    int // how much the queue adds to the count each time
+		refuses int // after this many runs, the queue hands out nothing
 		ran     string
-		want    string // "": right
+		want    string // "": JobCount reports nothing
 	}{
-		"from 1":       {three, 1, 1, 9, "", ""},
-		"one attempt":  {retry.Policy{}, 1, 1, 9, "", ""},
-		"from 0":       {three, 0, 1, 9, "1, 1, 2, 3", "1, 2, 3"},
-		"from 2":       {three, 2, 1, 9, "2, 3", "1, 2, 3"},
-		"not at all":   {three, 1, 0, 9, "1, 1, 1, 1", "1, 2, 3"},
-		"by two":       {three, 1, 2, 9, "1, 3", "1, 2, 3"},
-		"it is lost":   {three, 1, 1, 2, "1, 2", "1, 2, 3"},
-		"it never ran": {three, 1, 1, 0, "none", "1, 2, 3"},
+		"from 1":                  {three, 1, 1, 9, "", ""},
+		"one attempt":             {retry.Policy{}, 1, 1, 9, "", ""},
+		"from 0":                  {three, 0, 1, 9, "1, 1, 2, 3", "1, 2, 3"},
+		"from 2":                  {three, 2, 1, 9, "2, 3", "1, 2, 3"},
+		"the count never changes": {three, 1, 0, 9, "1, 1, 1, 1", "1, 2, 3"},
+		"by two":                  {three, 1, 2, 9, "1, 3", "1, 2, 3"},
+		"the job is lost":         {three, 1, 1, 2, "1, 2", "1, 2, 3"},
+		"the job never ran":       {three, 1, 1, 0, "none", "1, 2, 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			check := func(t testing.TB) {

@@ -24,17 +24,18 @@ var (
 	errStops = errors.New("the program stops")
 )
 
-// A story is everything that a caller can see of a call.
+// A story contains everything that a caller can see of a call.
 type story struct {
 	attempts int
 	reason   retry.Reason
 	err      string
 	log      string        // the events
-	waited   time.Duration // by them
+	waited   time.Duration // the sum of the waits in the events
 	took     time.Duration
 }
 
-// tell makes a call whose attempts take this time and return these errors, in a bubble.
+// tell makes a call in a bubble. Each attempt takes the time each, and the attempts return errs in
+// order.
 func tell(t *testing.T, p retry.Policy, timeout, each time.Duration, errs ...error) (s story) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +54,7 @@ func tell(t *testing.T, p retry.Policy, timeout, each time.Duration, errs ...err
 		began := time.Now()
 		err := retry.Do(ctx, p, func(attempt context.Context) error {
 			if op.Attempts() == 100 {
-				return retry.Permanent(errDown) // far too often: do not go on for ever
+				return retry.Permanent(errDown) // stops a call that would go on for ever
 			}
 			select {
 			case <-time.After(each):
@@ -70,8 +71,8 @@ func tell(t *testing.T, p retry.Policy, timeout, each time.Duration, errs ...err
 	return s
 }
 
-// With NoWait, everything that a caller can see of a call is the same as with the waits, except
-// for the real time that the call takes.
+// NoWait changes nothing that a caller can see of a call, except for the real time that the call
+// takes.
 func TestNoWaitHasTheSameEvents(t *testing.T) {
 	busy := func(class retry.Class) func(error) *retry.Class {
 		return func(err error) *retry.Class {
@@ -85,7 +86,7 @@ func TestNoWaitHasTheSameEvents(t *testing.T) {
 	const never = 1000 * time.Hour
 	for _, tc := range []struct {
 		name     string
-		change   func(*retry.Policy) // of up to 9 attempts: 0s, 1s, 3s, 6s, 10s ... after the first
+		change   func(*retry.Policy) // changes a policy of 9 attempts, which start after 0s, 1s, 3s, 6s, 10s and so on
 		timeout  time.Duration
 		each     time.Duration
 		errs     []error
@@ -105,13 +106,13 @@ func TestNoWaitHasTheSameEvents(t *testing.T) {
 		{"invalid", func(p *retry.Policy) { p.MaxAttempts = -2 }, never, 0, down, 1, retry.ReasonInvalid},
 
 		{"elapsed", func(p *retry.Policy) { p.MaxElapsed = 6 * time.Second }, never, 0, down, 4, retry.ReasonElapsed},
-		{"elapsed with jitter, as it is drawn", func(p *retry.Policy) { p.MaxElapsed, p.Jitter = 12*time.Second, retry.FullJitter }, never, 0, down, 6, retry.ReasonElapsed},
+		{"elapsed, with jitter", func(p *retry.Policy) { p.MaxElapsed, p.Jitter = 12*time.Second, retry.FullJitter }, never, 0, down, 6, retry.ReasonElapsed},
 		{"elapsed, and attempts take time", func(p *retry.Policy) { p.MaxElapsed = 5 * time.Second }, never, 2 * time.Second, down, 2, retry.ReasonElapsed},
 		{"elapsed, and attempts hang", func(p *retry.Policy) { p.MaxElapsed, p.AttemptTimeout = 20*time.Second, 5*time.Second }, never, time.Hour, down, 3, retry.ReasonElapsed},
 		{"a deadline at the third retry", func(*retry.Policy) {}, 6 * time.Second, 0, down, 3, retry.ReasonDeadline},
 		{"a deadline within an attempt", func(*retry.Policy) {}, time.Second, 2 * time.Second, down, 1, retry.ReasonDeadline},
 		{"canceled by the second attempt", func(*retry.Policy) {}, never, 0, []error{errDown, errStops}, 2, retry.ReasonCanceled},
-		{"healthy attempts begin anew", func(p *retry.Policy) { p.MaxAttempts, p.HealthyAfter, p.MaxElapsed = 2, 2*time.Second, 2*time.Second }, never, 2 * time.Second,
+		{"attempts that run past HealthyAfter", func(p *retry.Policy) { p.MaxAttempts, p.HealthyAfter, p.MaxElapsed = 2, 2*time.Second, 2*time.Second }, never, 2 * time.Second,
 			[]error{errDown, errDown, errDown, retry.Permanent(errDown)}, 4, retry.ReasonPermanent},
 
 		{"a class by name", func(p *retry.Policy) {
@@ -126,8 +127,8 @@ func TestNoWaitHasTheSameEvents(t *testing.T) {
 				return p
 			}
 			waits := tell(t, changed(), tc.timeout, tc.each, tc.errs...)
-			require.Equal(t, tc.attempts, waits.attempts, "with the waits")
-			require.Equal(t, tc.reason, waits.reason, "with the waits")
+			require.Equal(t, tc.attempts, waits.attempts, "without NoWait")
+			require.Equal(t, tc.reason, waits.reason, "without NoWait")
 			skips := tell(t, retrytest.NoWait(changed()), tc.timeout, tc.each, tc.errs...)
 			assert.Equal(t, waits.took-waits.waited, skips.took, "only attempts take time")
 			skips.took = waits.took
@@ -136,13 +137,13 @@ func TestNoWaitHasTheSameEvents(t *testing.T) {
 	}
 }
 
-// Sums of delays stop at the longest duration instead of starting over.
+// The sum of the delays must not overflow: it is at most the longest duration.
 func TestNoWaitOfTheLongestDelays(t *testing.T) {
 	const half = math.MaxInt64 / 2
 	for most, want := range map[time.Duration]story{
 		math.MaxInt64 - 1: {attempts: 3, reason: retry.ReasonElapsed},   // two delays fit
-		math.MaxInt64 - 2: {attempts: 2, reason: retry.ReasonElapsed},   // one fits
-		math.MaxInt64:     {attempts: 9, reason: retry.ReasonExhausted}, // all fit what cannot be passed
+		math.MaxInt64 - 2: {attempts: 2, reason: retry.ReasonElapsed},   // one delay fits
+		math.MaxInt64:     {attempts: 9, reason: retry.ReasonExhausted}, // no sum exceeds the longest MaxElapsed, so all delays fit
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			op := retrytest.NewOp(errDown)
@@ -181,5 +182,5 @@ func TestNoWaitChangesOnlyWait(t *testing.T) {
 	changed := retrytest.NoWait(p)
 	assert.NotEqual(t, fmt.Sprintf("%p", p.Wait), fmt.Sprintf("%p", changed.Wait))
 	changed.Wait = p.Wait
-	assert.Equal(t, fmt.Sprintf("%#v", p), fmt.Sprintf("%#v", changed), "the same functions, too")
+	assert.Equal(t, fmt.Sprintf("%#v", p), fmt.Sprintf("%#v", changed), "the functions are unchanged too")
 }

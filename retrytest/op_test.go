@@ -24,7 +24,7 @@ func TestOpReturnsItsErrorsInOrderAndRepeatsTheLast(t *testing.T) {
 		{"the zero Op succeeds", new(retrytest.Op), []error{nil, nil}},
 		{"no errors", retrytest.NewOp(), []error{nil, nil}},
 		{"always", retrytest.NewOp(errDown), []error{errDown, errDown, errDown}},
-		{"twice, then never", retrytest.NewOp(errDown, errBusy, nil), []error{errDown, errBusy, nil, nil}},
+		{"two failures, and then successes", retrytest.NewOp(errDown, errBusy, nil), []error{errDown, errBusy, nil, nil}},
 		{"a success in between", retrytest.NewOp(nil, errDown), []error{nil, errDown, errDown}},
 	} {
 		for i, want := range tc.want {
@@ -48,7 +48,7 @@ func TestOpRecordsItsAttempts(t *testing.T) {
 		assert.Equal(t, []time.Time{began, began.Add(time.Second), began.Add(3 * time.Second)}, op.Times())
 		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second}, op.Gaps())
 		op.Times()[0] = time.Time{}
-		assert.Equal(t, began, op.Times()[0], "the caller may change what is returned")
+		assert.Equal(t, began, op.Times()[0], "Times returns a copy")
 	})
 }
 

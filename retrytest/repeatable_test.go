@@ -53,14 +53,14 @@ func TestRepeatable(t *testing.T) {
 	}
 }
 
-// In a test function, t is its *testing.T. The operation is wrong on purpose: it reads its body
-// to the end, so a retry would send an empty body.
+// In a test function, pass the *testing.T as t. The operation is wrong on purpose. It reads its
+// body to the end, so a retry would send an empty body.
 func ExampleRepeatable() {
 	body := strings.NewReader("one teapot")
 	received := ""
-	order := func(context.Context) error { // for retry.Do
+	order := func(context.Context) error { // the function for retry.Do
 		text, err := io.ReadAll(body)
-		received = string(text) // a request to a server
+		received = string(text) // stands for a request to a server
 		return err
 	}
 

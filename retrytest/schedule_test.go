@@ -21,12 +21,12 @@ func TestSchedulePasses(t *testing.T) {
 		want   []time.Duration
 	}{
 		{"the zero policy calls once", retry.Policy{}, nil},
-		{"an invalid one calls once", retry.Policy{MaxAttempts: -2, Backoff: retry.Fixed(1)}, nil},
+		{"an invalid policy calls once", retry.Policy{MaxAttempts: -2, Backoff: retry.Fixed(1)}, nil},
 		{"no delays", retry.Policy{MaxRetries: 3}, []time.Duration{0, 0, 0}},
 		{"exponential", plain, []time.Duration{time.Second, 2 * time.Second}},
 		{"capped", retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: 200 * ms}, MaxDelay: 500 * ms}, []time.Duration{200 * ms, 400 * ms, 500 * ms, 500 * ms}},
-		{"unlimited, as far as it is written", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(10 * ms)}, []time.Duration{10 * ms, 20 * ms, 30 * ms}},
-		{"unlimited, nothing is written", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(10 * ms)}, nil},
+		{"unlimited, with some delays in want", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(10 * ms)}, []time.Duration{10 * ms, 20 * ms, 30 * ms}},
+		{"unlimited, with an empty want", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(10 * ms)}, nil},
 		{"stopped by MaxElapsed", retry.Policy{MaxAttempts: 9, Backoff: retry.Linear(ms), MaxElapsed: 6 * ms}, []time.Duration{ms, 2 * ms, 3 * ms}},
 		{"the longest waits", retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(math.MaxInt64), MaxElapsed: math.MaxInt64}, []time.Duration{math.MaxInt64, math.MaxInt64, math.MaxInt64}},
 	} {
@@ -35,7 +35,7 @@ func TestSchedulePasses(t *testing.T) {
 				r, began := new(recorder), time.Now()
 				retrytest.Schedule(r, tc.policy, tc.want...)
 				assert.Empty(t, r.failures)
-				assert.Zero(t, time.Since(began), "nothing is waited for")
+				assert.Zero(t, time.Since(began), "Schedule does not wait")
 			})
 		})
 	}
@@ -57,9 +57,9 @@ func TestScheduleFails(t *testing.T) {
 			"waits 1ms -> 2ms, and more", "want  1ms"},
 		{"too many", plain, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second},
 			"waits 1s -> 2s, then stops: attempts_exhausted", "want  1s -> 2s -> 4s"},
-		{"none is written", plain, nil,
+		{"an empty want", plain, nil,
 			"waits 1s, and more", "want  nothing"},
-		{"none is waited", retry.Policy{}, []time.Duration{0},
+		{"no delay in the policy", retry.Policy{}, []time.Duration{0},
 			"waits nothing, then stops: attempts_exhausted", "want  0s"},
 		{"jitter", wide, []time.Duration{time.Second, time.Second},
 			"waits 800ms to 1.1s -> 800ms to 1.1s, then stops: attempts_exhausted", "want  1s -> 1s"},

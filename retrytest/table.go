@@ -76,7 +76,7 @@ func (row Row) faults(p retry.Policy) (faults []string) {
 	if row.Attempts <= 0 {
 		if row.Reason != "" || row.want() != (window{}) {
 			faults = append(faults, "the row has a reason or a delay, "+
-				"and there is neither before the first attempt")
+				"but before the first attempt there is no decision")
 		}
 		return faults
 	}
@@ -122,7 +122,8 @@ func (row Row) decide(p retry.Policy) (reason string, w window) {
 	w = window{d.Lo, d.Hi}
 	if d.Reason == retry.ReasonRetry || d.Reason == retry.ReasonElapsed {
 		if lo, hi := row.reasonAfter(p, d.Lo), row.reasonAfter(p, d.Hi); lo != hi {
-			return fmt.Sprintf("%v or %v, by the delay that is drawn (a Seed picks one)", lo, hi), w
+			const text = "%v or %v, depending on the delay that is drawn (set Seed to choose one)"
+			return fmt.Sprintf(text, lo, hi), w
 		}
 	}
 	return string(d.Reason), w

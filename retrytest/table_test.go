@@ -18,7 +18,8 @@ var (
 	plain = retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}}
 	wide  = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.Proportional(0.2), MaxDelay: 1100 * time.Millisecond}
 
-	// MaxElapsed lies within their windows: before what the first seed draws, and after it.
+	// In both policies, MaxElapsed is inside the window of the delay, so the draw decides whether a
+	// retry follows.
 	partly = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.Proportional(0.5), MaxElapsed: time.Second}
 	mostly = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.Proportional(0.5), MaxElapsed: 1500*time.Millisecond - 1}
 )
@@ -27,7 +28,7 @@ func TestTablePasses(t *testing.T) {
 	undrawn := wide
 	undrawn.Source = func() uint64 { panic("drawn") }
 	widest := retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(math.MaxInt64), Jitter: retry.FullJitter}
-	var drawn []retrytest.Row // of partly, which depend on the draw
+	var drawn []retrytest.Row // rows for partly, one for each seed
 	for seed := uint64(1); seed < 20; seed++ {
 		d := partly.Next(retry.Attempt{Number: 1, Seed: seed})
 		drawn = append(drawn, retrytest.Row{Attempts: 1, Seed: seed, Eligible: true, Reason: d.Reason, Delay: d.Delay})
@@ -45,12 +46,12 @@ func TestTablePasses(t *testing.T) {
 			{Attempts: 3, Eligible: false, Reason: retry.ReasonExhausted},
 			{Attempts: 4, Eligible: false},
 		}},
-		{"a negative number of attempts is none", plain, []retrytest.Row{{Attempts: math.MinInt, Eligible: true}}},
+		{"a negative number of attempts is treated as 0", plain, []retrytest.Row{{Attempts: math.MinInt, Eligible: true}}},
 		{"windows", wide, []retrytest.Row{
 			{Attempts: 1, Eligible: true, Lo: 800 * time.Millisecond, Hi: 1100 * time.Millisecond},
 			{Attempts: 3, Eligible: false, Lo: 800 * time.Millisecond, Hi: 1100 * time.Millisecond},
 		}},
-		{"a seed picks one delay", wide, []retrytest.Row{
+		{"a Seed chooses one delay", wide, []retrytest.Row{
 			{Attempts: 1, Eligible: true, Seed: retry.SeedOf("job-17"), Delay: wide.Next(retry.Attempt{Number: 1, Seed: retry.SeedOf("job-17")}).Delay},
 		}},
 		{"the delay of a stop", plain, []retrytest.Row{{Attempts: 3, Eligible: false, Delay: 4 * time.Second}}},
@@ -67,7 +68,7 @@ func TestTablePasses(t *testing.T) {
 			{Attempts: 1, Eligible: false, Reason: retry.ReasonInvalid},
 		}},
 		{"reasons that depend on the draw", partly, drawn},
-		{"nothing is drawn from Source", undrawn, []retrytest.Row{{Attempts: 1, Eligible: true, Lo: 800 * time.Millisecond, Hi: 1100 * time.Millisecond}}},
+		{"Source is not called", undrawn, []retrytest.Row{{Attempts: 1, Eligible: true, Lo: 800 * time.Millisecond, Hi: 1100 * time.Millisecond}}},
 		{"the widest window", widest, []retrytest.Row{
 			{Attempts: 1, Eligible: true, Lo: 0, Hi: math.MaxInt64},
 			{Attempts: math.MaxInt32, Eligible: true, Lo: 0, Hi: math.MaxInt64},
@@ -93,7 +94,7 @@ func TestTableFails(t *testing.T) {
 			"rows[0], after 3 attempts: eligible is false, want true, reason is attempts_exhausted, want retry"},
 		{"eligible", plain, retrytest.Row{Attempts: 1, Eligible: false, Delay: time.Second},
 			"rows[0], after 1 attempt: eligible is true, want false, reason is retry, want any but retry"},
-		{"eligible before the first", plain, retrytest.Row{Attempts: 0, Eligible: false},
+		{"eligible before the first attempt", plain, retrytest.Row{Attempts: 0, Eligible: false},
 			"rows[0], after 0 attempts: eligible is true, want false"},
 		{"another reason", plain, retrytest.Row{Attempts: 3, Eligible: false, Reason: retry.ReasonNonRetryable},
 			"rows[0], after 3 attempts: reason is attempts_exhausted, want not_retryable"},
@@ -112,13 +113,13 @@ func TestTableFails(t *testing.T) {
 		{"both a delay and a window", plain, retrytest.Row{Attempts: 1, Eligible: true, Delay: time.Second, Hi: time.Second},
 			"rows[0], after 1 attempt: the row has both Delay and Lo or Hi: write one"},
 		{"a reason that depends on the draw", partly, retrytest.Row{Attempts: 1, Eligible: true, Lo: 500 * time.Millisecond, Hi: 1500 * time.Millisecond},
-			"rows[0], after 1 attempt: reason is retry or elapsed, by the delay that is drawn (a Seed picks one), want retry"},
+			"rows[0], after 1 attempt: reason is retry or elapsed, depending on the delay that is drawn (set Seed to choose one), want retry"},
 		{"a reason that depends on the draw, and is most often a retry", mostly, retrytest.Row{Attempts: 1, Eligible: true, Lo: 500 * time.Millisecond, Hi: 1500 * time.Millisecond},
-			"rows[0], after 1 attempt: reason is retry or elapsed, by the delay that is drawn (a Seed picks one), want retry"},
-		{"a delay before the first", plain, retrytest.Row{Attempts: 0, Eligible: true, Delay: time.Second},
-			"rows[0], after 0 attempts: the row has a reason or a delay, and there is neither before the first attempt"},
-		{"a reason before the first", plain, retrytest.Row{Attempts: 0, Eligible: true, Reason: retry.ReasonRetry},
-			"rows[0], after 0 attempts: the row has a reason or a delay, and there is neither before the first attempt"},
+			"rows[0], after 1 attempt: reason is retry or elapsed, depending on the delay that is drawn (set Seed to choose one), want retry"},
+		{"a delay before the first attempt", plain, retrytest.Row{Attempts: 0, Eligible: true, Delay: time.Second},
+			"rows[0], after 0 attempts: the row has a reason or a delay, but before the first attempt there is no decision"},
+		{"a reason before the first attempt", plain, retrytest.Row{Attempts: 0, Eligible: true, Reason: retry.ReasonRetry},
+			"rows[0], after 0 attempts: the row has a reason or a delay, but before the first attempt there is no decision"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			fails(t, func(t testing.TB) { retrytest.Table(t, tc.policy, []retrytest.Row{tc.row}) },

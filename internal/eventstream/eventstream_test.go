@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// all returns what a parser reports of a stream: each event, each ID that changed without an
-// event, and each new wait.
+// all returns everything that a parser reports: each event, each ID that changed without an event,
+// and each new wait.
 func all(p *Parser) (told []string, err error) {
 	wait := p.Retry
 	for err == nil {
@@ -44,7 +44,7 @@ var anyLineEnd = regexp.MustCompile("\r\n|\r|\n")
 // obvious reads a whole stream as the standard says, step by step.
 func obvious(stream []byte) (told []string) {
 	lines := anyLineEnd.Split(strings.TrimPrefix(string(stream), "\ufeff"), -1)
-	lines = lines[:len(lines)-1] // the last one has no end
+	lines = lines[:len(lines)-1] // the last line has no line end
 	name, data, buffered, id, wait := "", "", "", "", time.Duration(0)
 	reported := wait
 	for _, line := range lines {
@@ -109,8 +109,7 @@ type reads func([]byte) (int, error)
 
 func (f reads) Read(p []byte) (int, error) { return f(p) }
 
-// The Parser and the obvious parser read the same from any bytes, in whatever pieces the bytes
-// come.
+// The Parser and the function obvious read the same from any bytes, whatever pieces a Read returns.
 func FuzzParser(f *testing.F) {
 	for _, seed := range []string{
 		"data: a\n\n", "\ufeffid: 1\r\ndata:a\r\rdata\r\n\r\n", "event: x\nid\nretry: 10\n\ndata:b", ":c\n\n\n",
@@ -134,8 +133,7 @@ func FuzzParser(f *testing.F) {
 	})
 }
 
-// The streams are made at random from the pieces that matter: 2,000 streams, or 200,000 with
-// RETRY_LONG.
+// The test joins random parts to 2,000 streams, or to 200,000 streams with RETRY_LONG.
 func TestParserReadsRandomStreams(t *testing.T) {
 	parts := []string{"data", "event", "id", "retry", ":", ": ", "\n", "\r", "\r\n", "\n\n", "1", "x", "\x00", "\x01", "\ufeff", "…", " "}
 	streams := uint64(2_000)
@@ -175,7 +173,7 @@ func (m *many) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Bytes that belong to no event take no memory and are no error, however many they are.
+// Bytes that belong to no event take no memory and cause no error, however many they are.
 func TestCommentsTakeNoMemory(t *testing.T) {
 	for name, start := range map[string]string{
 		"a comment":                        ":",
@@ -205,7 +203,7 @@ func TestLimit(t *testing.T) {
 	for _, limit := range []int{1, 10, longestID - 6, longestID, 100_000} {
 		for name, tt := range map[string]struct {
 			stream func(n int) string
-			end    int // the bytes that are read of a line without end before the error, beyond the limit
+			end    int // how many bytes beyond the limit are read of an endless line
 		}{
 			"data":               {func(n int) string { return "data: " + strings.Repeat("x", n) + "\n\n" }, 0},
 			"data without space": {func(n int) string { return "data:" + strings.Repeat("x", n) + "\n\n" }, 0},
@@ -248,7 +246,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// The limit for an ID is always the same, however low the limit for events is.
+// The limit for the length of an ID does not depend on the limit for events.
 func TestLimitIsNotThatOfIDs(t *testing.T) {
 	for _, length := range []int{11, 5000, longestID} {
 		id := strings.Repeat("x", length)
@@ -274,14 +272,14 @@ func TestReaders(t *testing.T) {
 	first := empty
 	assert.LessOrEqual(t, first, 101)
 	require.Equal(t, io.ErrNoProgress, p.Next())
-	assert.Equal(t, first, empty, "it is not read again")
+	assert.Equal(t, first, empty, "after this error, the reader is not read again")
 
 	for _, whole := range []string{"data: a\n\n", "data: a\r\r", "data: a\r\n\r", ":\r\ndata: a\r\n\r\n", ":\r\n:\r\n\r\ndata: a\n\n"} {
 		left := 1
 		p = New(reads(func(b []byte) (int, error) { left--; return copy(b, whole), nil }), "", 100)
 		require.NoError(t, p.Next())
 		assert.Equal(t, "a", string(p.Data))
-		assert.Zero(t, left, "an event that is there does not wait for more: %q", whole)
+		assert.Zero(t, left, "Next returns a complete event without another Read: %q", whole)
 	}
 
 	p = New(reads(func(b []byte) (int, error) { return copy(b, "data: a\n\ndata: b\n\ndata: c"), boom }), "7", 100)
@@ -294,7 +292,7 @@ func TestReaders(t *testing.T) {
 	require.Equal(t, boom, p.Next())
 }
 
-// Short lines cost the same, however large the buffer has become and whatever ends them.
+// The time for a short line does not grow with the buffer, whether the line ends with CR or LF.
 func TestShortLinesInALargeBuffer(t *testing.T) {
 	for name, lines := range map[string]string{
 		"CR": strings.Repeat("\r", 1<<20), "LF": strings.Repeat("\n", 1<<20), "data, CR": strings.Repeat("data\r", 1<<18),

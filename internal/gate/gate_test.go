@@ -15,19 +15,19 @@ func TestBegin(t *testing.T) {
 		var g Pauses
 		assert.True(t, g.Begin("a", 8*time.Second))
 		assert.True(t, g.Begin("b", time.Second), "another key")
-		assert.False(t, g.Begin("a", 7*time.Second), "a shorter one changes nothing")
+		assert.False(t, g.Begin("a", 7*time.Second), "a shorter wait changes nothing")
 		assert.Equal(t, time.Now().Add(8*time.Second), g.Last("a").Until)
-		assert.False(t, g.Begin("a", 9*time.Second), "a longer one is the same pause")
+		assert.False(t, g.Begin("a", 9*time.Second), "a longer wait does not begin a new pause")
 		assert.Equal(t, time.Now().Add(9*time.Second), g.Last("a").Until)
 		time.Sleep(9 * time.Second)
-		assert.True(t, g.Begin("a", 1), "after its end, another one")
+		assert.True(t, g.Begin("a", 1), "after the end of a pause, a new pause begins")
 	})
 }
 
 func TestOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Pauses
-		assert.True(t, g.Last("a").Over(time.Now()), "there was none")
+		assert.True(t, g.Last("a").Over(time.Now()), "the key had no pause")
 		for wait, spread := range map[time.Duration]time.Duration{
 			3: 0, 4: 1, 8 * time.Second: 2 * time.Second, math.MaxInt64 - 1: 1, math.MaxInt64: 0,
 		} {
@@ -47,15 +47,15 @@ func TestMemoryIsBounded(t *testing.T) {
 		g.Begin("long", time.Hour)
 		for i := range 10_000 {
 			g.Begin(fmt.Sprint(i), time.Second)
-			time.Sleep(100 * time.Millisecond) // so that some 13 wait at a time
+			time.Sleep(100 * time.Millisecond) // so that about 13 pauses are not over
 		}
 		assert.LessOrEqual(t, len(g.last), 50)
-		assert.False(t, g.Last("long").Over(time.Now()), "one that lasts is kept")
+		assert.False(t, g.Last("long").Over(time.Now()), "a pause that is not over is kept")
 		for i := range 20_000 {
 			key := fmt.Sprint(i)
 			g.Begin(key, time.Hour)
 			if g.Last(key).Over(time.Now()) {
-				t.Fatal("the last one is held")
+				t.Fatal("the newest pause is missing")
 			}
 		}
 		assert.Len(t, g.last, 10_000)

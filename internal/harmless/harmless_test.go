@@ -46,7 +46,7 @@ func TestAskLeavesOthersAlone(t *testing.T) {
 	asked := 0
 	ask := func(error) { asked++ }
 	assert.NoError(t, harmless.Ask("retryx", panicker{}, ask))
-	assert.NoError(t, harmless.Ask("retryx", panicker{"Own"}, ask), "own, which would panic, is not called")
+	assert.NoError(t, harmless.Ask("retryx", panicker{"Own"}, ask), "Ask does not call Own, which would panic")
 	assert.Equal(t, 2, asked)
 	assert.NoError(t, harmless.Ask("retryx", nil, ask))
 	assert.Equal(t, 2, asked, "a nil error has no methods")

@@ -55,7 +55,7 @@ func TestFloat(t *testing.T) {
 	}
 }
 
-// Each duration is added to each other, and multiplied by each factor.
+// Each duration is added to each other duration, and multiplied by each factor.
 func FuzzSaturate(f *testing.F) {
 	factors := []uint64{math.MaxInt64 + 1, math.MaxUint64 - 1, math.MaxUint64}
 	for _, d := range durations {

@@ -11,8 +11,8 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// The packages that use this package test most of it. The tests here are for a null, also in an
-// inner mapping, and for text that would break the line of an error.
+// The packages that use this package test most of its features. This test is about null and about
+// text that would break the line of an error.
 func TestDecode(t *testing.T) {
 	type form struct {
 		n    int
@@ -38,7 +38,7 @@ func TestDecode(t *testing.T) {
 		{name: "a mapping in an inner mapping", text: `{"n": 7, "in": {"deep": {"m": 1}}}`,
 			fault: `unknown key "in.deep.m": the keys of a deep form are `},
 		{name: "an inner value that is not a mapping", text: `{"n": 7, "in": [ 7 ]}`, fault: `in is [7]: write a mapping`},
-		{name: "what is not sound", text: `{"n": 8}`, fault: `n is 8: write N`},
+		{name: "a value that isValid rejects", text: `{"n": 8}`, fault: `n is 8: write N`},
 		{name: "characters that end a line or hide one", text: "{\"n\": \"\u0085\u2028\u202e\x7f<\\n\"}",
 			fault: `n is "\u0085\u2028\u202e\u007f<\n": write N`},
 	} {

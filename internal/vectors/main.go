@@ -50,8 +50,8 @@ type vector struct {
 	Hi     time.Duration `json:"hi"`
 }
 
-// A class describes a retry.Class. Sets is a Policy of which only the fields are used that a Class
-// has too.
+// A class describes a retry.Class. Sets is a Policy, of which only some fields are used: those that
+// a Class has too.
 type class struct {
 	Name    string       `json:"name,omitzero"`
 	Earlier int          `json:"earlier,omitzero"` // how many earlier attempts failed with this class

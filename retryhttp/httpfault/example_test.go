@@ -13,7 +13,7 @@ import (
 	"github.com/goretry/retry/retryhttp/httpfault"
 )
 
-// A server that answers 503, 503, 200. Nothing listens at its address.
+// The first two requests get a 503, and the third gets a 200. No server is needed.
 func Example() {
 	faults := httpfault.New(nil, httpfault.Status(503, 0), httpfault.Status(503, 0), httpfault.Status(200, 0))
 	client := &http.Client{Transport: &retryhttp.Transport{
@@ -30,8 +30,8 @@ func Example() {
 	// Output: 200 OK after 3 requests
 }
 
-// How a client copes if the connection is refused, the server is busy, and an answer
-// gets lost.
+// The first connection is refused, then the server is busy, and then an answer is lost. The example
+// shows how a client copes.
 func Example_lostAnswer() {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()

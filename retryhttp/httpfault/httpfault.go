@@ -14,7 +14,7 @@
 //
 //	faults := httpfault.New(http.DefaultTransport,
 //		httpfault.Before(syscall.ECONNREFUSED), // the server never sees the first request
-//		httpfault.Status(503, 2*time.Second),   // nor the second, whose answer has Retry-After: 2
+//		httpfault.Status(503, 2*time.Second),   // the second gets a 503 with Retry-After: 2
 //		httpfault.After(syscall.ECONNRESET),    // the third is processed, but its answer is lost
 //		httpfault.InBody(10, nil),              // the fourth answer breaks off after ten bytes
 //		httpfault.Slow(time.Second, nil),       // the fifth request takes a second longer

@@ -42,12 +42,12 @@ func TestFaults(t *testing.T) {
 		name    string
 		fault   httpfault.Fault
 		took    time.Duration
-		sent    int    // requests that reached the server
-		read    string // from the request's body
+		sent    int    // how many requests reach the server
+		read    string // the bytes of the request's body that are read
 		status  int
-		header  string // Retry-After
-		err     error  // of the request
-		body    string // of the response
+		header  string // the Retry-After of the answer
+		err     error  // the error of the request
+		body    string // the body of the response
 		bodyErr error
 	}{
 		{"nil", nil, 0, 1, "hello", 200, "", nil, "you said hello", nil},
@@ -93,7 +93,7 @@ func TestFaults(t *testing.T) {
 				assert.Equal(t, tt.took, time.Since(start))
 				assert.Equal(t, tt.sent, sent)
 				assert.Zero(t, faults.Left())
-				assert.Equal(t, 1, closed, "as every RoundTripper does")
+				assert.Equal(t, 1, closed, "the fault closes the request's body")
 				assert.Same(t, b, req.Body, "the request is not modified")
 				calls := faults.Calls()
 				require.Len(t, calls, 1)
@@ -117,7 +117,7 @@ func TestFaults(t *testing.T) {
 				text, err := io.ReadAll(resp.Body)
 				assert.Equal(t, tt.body, string(text))
 				assert.Equal(t, tt.bodyErr, err)
-				assert.Equal(t, 1, faults.Open(), "read, and not closed")
+				assert.Equal(t, 1, faults.Open(), "a body that was read but not closed")
 				require.NoError(t, resp.Body.Close())
 				require.NoError(t, resp.Body.Close())
 				assert.Zero(t, faults.Open())
@@ -126,7 +126,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// The base may fail itself, answer without a body or with a connection, or break the contract.
+// The base may return an error, a response without a body, or a connection. It may also break the
+// contract of http.RoundTripper.
 func TestBases(t *testing.T) {
 	boom := errors.New("boom")
 	conn := struct {
@@ -135,10 +136,10 @@ func TestBases(t *testing.T) {
 	}{io.NopCloser(strings.NewReader("")), io.Discard}
 	for name, tt := range map[string]struct {
 		resp  *http.Response
-		err   error // of base
+		err   error // the error of base
 		fault httpfault.Fault
 		want  error
-		read  error // what reading the body ends with
+		read  error // the error of reading the body
 	}{
 		"an error":                        {nil, boom, nil, boom, nil},
 		"an error, after":                 {nil, boom, httpfault.After(nil), boom, nil},
@@ -164,8 +165,8 @@ func TestBases(t *testing.T) {
 	}
 }
 
-// A request's body that fails makes the request fail, as it would with a server. httptrace
-// reports that nothing was sent, so that a client can tell.
+// If reading the request's body fails, the request fails, as it would with a server. The trace of
+// the request shows that nothing was sent.
 func TestRequests(t *testing.T) {
 	boom := errors.New("boom")
 	var asked []string
@@ -193,7 +194,7 @@ func TestCloseIdleConnections(t *testing.T) {
 	}{nil, func() { closed++ }}
 	(&http.Client{Transport: httpfault.New(base)}).CloseIdleConnections()
 	assert.Equal(t, 1, closed)
-	httpfault.New(roundTrip(nil)).CloseIdleConnections() // has none to close
+	httpfault.New(roundTrip(nil)).CloseIdleConnections() // this base has no CloseIdleConnections
 }
 
 type closer func()

@@ -16,7 +16,8 @@ import (
 	"github.com/goretry/retry/retryhttp/sse"
 )
 
-// A consumer that stops, panics or is slow leaves nothing open, and breaks nothing.
+// If the loop over the events stops early or panics, no body stays open. A slow loop does not break
+// the stream, and may keep the data of its events.
 func TestConsumer(t *testing.T) {
 	three := answer{text: event(1, "a") + event(2, "b") + event(3, "c"), idle: -1}
 	for _, first := range []answer{three, reset(event(0, "x"))} {
@@ -72,16 +73,16 @@ func TestConsumer(t *testing.T) {
 	})
 }
 
-// The context of the request ends the stream, whatever it does just then.
+// The context of the request ends the stream, whatever the stream is doing at that time.
 func TestContext(t *testing.T) {
 	cause := errors.New("enough")
 	for name, answers := range map[string][]answer{
-		"while it reads":                 {{text: event(1, "a"), idle: -1}},
-		"while it reads, without IDs":    {{text: "data: a\n\n", idle: -1}},
-		"before the first event":         {{text: ":\n", idle: -1}},
-		"before the headers":             {{before: time.Hour, text: "data: a\n\n"}},
-		"in the wait after a break":      {reset("retry: 50000\n" + event(1, "a"))},
-		"in a wait before the first one": {status(503, "Retry-After", "50")},
+		"while it reads":                   {{text: event(1, "a"), idle: -1}},
+		"while it reads, without IDs":      {{text: "data: a\n\n", idle: -1}},
+		"before the first event":           {{text: ":\n", idle: -1}},
+		"before the headers":               {{before: time.Hour, text: "data: a\n\n"}},
+		"in the wait after a break":        {reset("retry: 50000\n" + event(1, "a"))},
+		"in a wait before the first event": {status(503, "Retry-After", "50")},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			server := &script{answers: answers}
@@ -139,7 +140,7 @@ func TestTimeoutOfTheClient(t *testing.T) {
 	}
 }
 
-// A Budget of the context bounds the reconnections of a stream too.
+// A Budget of the context also limits the reconnections of a stream.
 func TestBudgetOfTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{reset(event(1, "a")), reset(event(2, "b")), done}}
@@ -151,8 +152,8 @@ func TestBudgetOfTheContext(t *testing.T) {
 	})
 }
 
-// request-redirect: each connection goes to the URL of the request, from which the server may
-// redirect it.
+// Each connection is first sent to the URL of the request, even if the server has redirected an
+// earlier connection. The test request-redirect of web-platform-tests expects this.
 func TestRedirects(t *testing.T) {
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		bubble(t, http.StatusText(code), func(t *testing.T) {

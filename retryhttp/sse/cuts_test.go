@@ -27,13 +27,13 @@ import (
 	"github.com/goretry/retry/retryhttp/sse"
 )
 
-// A feed is a server of numbered events, which cuts each connection after some of them.
+// A feed is a server that sends numbered events, and cuts each connection after some events.
 type feed struct {
 	last  int // the number of the last event
-	each  int // so many events come in a connection
-	again int // so many of them have been sent before
+	each  int // how many new events each connection gets
+	again int // how many earlier events each connection gets again
 	cut   func(http.ResponseWriter, int)
-	down  func(n int) bool // the n-th request gets a 503
+	down  func(n int) bool // reports whether the n-th request gets a 503
 
 	requests, cuts atomic.Int64
 }
@@ -77,7 +77,7 @@ func resetAfter(w http.ResponseWriter, n int) {
 	_ = conn.Close()
 }
 
-// The ways in which a connection is cut.
+// ways lists the ways in which a connection is cut.
 var ways = map[string]func(*feed){
 	"reset":                func(f *feed) { f.cut = resetAfter },
 	"end inside an event":  func(f *feed) { f.cut = half },
@@ -88,8 +88,8 @@ var ways = map[string]func(*feed){
 	},
 }
 
-// length returns how many events there are, and after how many a connection is cut: 1,000 and
-// 50 cuts, with RETRY_LONG 20,000 and 1,000.
+// length returns how many events a feed has, and after how many events it cuts a connection. So
+// there are 50 cuts, or 1,000 cuts with RETRY_LONG.
 func length() (events, each int) {
 	if os.Getenv("RETRY_LONG") != "" {
 		return 20_000, 20
@@ -97,7 +97,7 @@ func length() (events, each int) {
 	return 1_000, 20
 }
 
-// readsAll reads a feed, and asserts that each event comes once and in order.
+// readsAll reads a feed, and asserts that each event arrives once, in order.
 func readsAll(t *testing.T, client *http.Client, url string, f *feed) {
 	s := &sse.Stream{Client: client, Policy: retry.Policy{MaxAttempts: retry.Unlimited}}
 	req, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
@@ -158,8 +158,8 @@ func protocols(http2 bool) *http.Protocols {
 	return &p
 }
 
-// Nothing is lost, nothing comes twice, and no goroutine is left, whatever cuts a stream: at the
-// end of a bubble all its goroutines must have ended.
+// Whatever cuts a stream, each event arrives once, and no goroutine is left. A bubble fails if a
+// goroutine is left at its end.
 func TestCutsInABubble(t *testing.T) {
 	for name, way := range ways {
 		for _, http2 := range []bool{false, true} {
@@ -212,7 +212,8 @@ func serve(t *testing.T, h http.Handler, http2 bool) (*httptest.Server, *http.Tr
 	return server, base, d
 }
 
-// The same over sockets: each connection is closed at the end.
+// The test cuts real connections over loopback. Each event arrives once, and at the end each
+// connection is closed.
 func TestCutsOfConnections(t *testing.T) {
 	for name, way := range ways {
 		for _, http2 := range []bool{false, true} {
@@ -221,13 +222,13 @@ func TestCutsOfConnections(t *testing.T) {
 				server, base, d := serve(t, f, http2)
 				readsAll(t, over(base), server.URL, f)
 				base.CloseIdleConnections()
-				d.open.Wait() // for ever, if one is open
+				d.open.Wait() // hangs if a connection is still open
 			})
 		}
 	}
 }
 
-// Three events come in pieces of all sizes, compressed and flushed after each piece.
+// The events arrive compressed and in small pieces, because the server flushes after each piece.
 func TestGzipWithFlush(t *testing.T) {
 	f := &feed{last: 300, each: 100}
 	server, base, _ := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -247,12 +248,12 @@ func TestGzipWithFlush(t *testing.T) {
 				_ = z.Flush()
 			}
 		}
-		_ = http.NewResponseController(w).Flush() // and the end of the compressed data is missing
+		_ = http.NewResponseController(w).Flush() // the compressed data has no end
 	}), false)
 	readsAll(t, over(base), server.URL, f)
 }
 
-// A proxy holds a stream back until it has all of it.
+// A proxy passes a stream on only after it has read the whole stream.
 func TestProxyThatBuffers(t *testing.T) {
 	f := newFeed(ways["end inside an event"])
 	server, base, _ := serve(t, f, false)
@@ -273,7 +274,8 @@ func TestProxyThatBuffers(t *testing.T) {
 	readsAll(t, over(client), front.URL, f)
 }
 
-// A server that goes away lets its streams end. What follows goes to the next server.
+// A server that shuts down sends a GOAWAY and lets its streams end. The next request goes to the
+// next server.
 func TestGOAWAYThatLetsAStreamEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listeners := make(chan *listener, 2)
@@ -318,7 +320,7 @@ func TestGOAWAYThatLetsAStreamEnd(t *testing.T) {
 	})
 }
 
-// Many streams of one Transport, of which each reads its own.
+// Several streams share a Transport, and each of them gets all events.
 func TestStreamsAtOnce(t *testing.T) {
 	f := newFeed(ways["10 % 503"])
 	server, base, d := serve(t, f, false)

@@ -13,19 +13,19 @@ import (
 	"github.com/goretry/retry/retryhttp/sse"
 )
 
-// ticker serves numbered events, and cuts each connection after two and a half.
+// ticker serves numbered events, and cuts each connection after two and a half events.
 func ticker(w http.ResponseWriter, r *http.Request) {
 	last := 0
 	_, _ = fmt.Sscan(r.Header.Get("Last-Event-ID"), &last)
 	if last >= 4 {
-		w.WriteHeader(http.StatusNoContent) // the end
+		w.WriteHeader(http.StatusNoContent) // the stream has ended
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	fmt.Fprintf(w, "id: %d\ndata: tick\n\nid: %d\ndata: tock\n\nid: %d\ndata: ti", last+1, last+2, last+3)
 }
 
-// A server that cuts each connection, and knows Last-Event-ID.
+// The server cuts each connection. The client sends a Last-Event-ID, so each event arrives once.
 func Example() {
 	server := httptest.NewServer(http.HandlerFunc(ticker))
 	defer server.Close()
@@ -52,7 +52,8 @@ func Example() {
 	// 4 tock
 }
 
-// The answer of a language model breaks off, and goes on with what it has sent so far.
+// The answer of a language model breaks off. Resume asks the server for the events after the last
+// event.
 func ExampleStream_resume() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -90,7 +91,7 @@ func ExampleStream_resume() {
 	// [DONE]
 }
 
-// A body that is already there.
+// Read returns the events of a body, without a client. The last event is cut off, so it is dropped.
 func ExampleRead() {
 	body := strings.NewReader("event: greeting\ndata: hello\ndata: world\n\n: a comment\ndata: half an ev")
 	for event, err := range sse.Read(body, 0) {

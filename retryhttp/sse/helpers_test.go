@@ -25,23 +25,23 @@ var errReset = errors.New("connection reset by peer")
 
 const second = time.Second
 
-// bubble runs a subtest in virtual time, at whose end no goroutine may be left.
+// bubble runs a subtest in virtual time. The subtest fails if a goroutine is left at its end.
 func bubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// patient is a policy whose delays are a second each.
+// patient is a policy with two retries, each after a second.
 var patient = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(second)}
 
-// An answer is one connection. The zero answer is a 204.
+// An answer is the answer on one connection. The zero answer is a 204.
 type answer struct {
 	status int      // 0: 200, if there is a text
-	header []string // names and values
+	header []string // alternately names and values
 	text   string
-	err    error         // what ends the body; nil: its end in good order
-	before time.Duration // until the headers
-	idle   time.Duration // between the text and the end; below 0: for ever
-	failed error         // there is no response
+	err    error         // the error that ends the body; nil: the body ends with io.EOF
+	before time.Duration // the time until the headers arrive
+	idle   time.Duration // the time between the text and the end; negative: the body never ends
+	failed error         // the error of a request without a response; nil: there is a response
 }
 
 func stream(text string) answer           { return answer{text: text} }
@@ -50,13 +50,13 @@ func status(code int, h ...string) answer { return answer{status: code, header: 
 
 var done = answer{}
 
-// A script is a RoundTripper that gives one answer after another, and repeats the last one.
+// A script is a RoundTripper that gives one answer after the other, and repeats the last answer.
 type script struct {
 	answers []answer
 	mu      sync.Mutex
 	sent    []*http.Request
 	at      []time.Time
-	open    int // bodies that are not closed
+	open    int // how many bodies are not closed
 }
 
 func (s *script) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -101,7 +101,7 @@ func (s *script) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// idle is a reader that takes its time, and has nothing.
+// idle is a reader that waits, and then returns an error without a byte.
 type idle struct {
 	req *http.Request
 	d   time.Duration
@@ -127,7 +127,8 @@ type closer struct {
 
 func (c *closer) Close() error { c.close(); return nil }
 
-// ids returns the Last-Event-ID of each request, and its method if that is not GET.
+// ids returns the Last-Event-ID of each request. If the method is not GET, it also returns the
+// method.
 func (s *script) ids() (ids []string) {
 	for _, req := range s.sent {
 		id := req.Header.Get("Last-Event-ID")
@@ -139,7 +140,7 @@ func (s *script) ids() (ids []string) {
 	return ids
 }
 
-// a request for a stream.
+// request returns a request for a stream.
 func request(t *testing.T, method string) *http.Request {
 	t.Helper()
 	var body io.Reader
@@ -151,12 +152,12 @@ func request(t *testing.T, method string) *http.Request {
 	return req
 }
 
-// text writes an event as "id name data", where each is left out if it is empty.
+// text writes an event as "id name data". Empty parts are left out.
 func text(e sse.Event) string {
 	return strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", e.ID, e.Name, e.Data)), " ")
 }
 
-// collect reads all events, and the error.
+// collect reads all events of a stream, and returns the error of the stream.
 func collect(events iter.Seq2[sse.Event, error]) (texts []string, err error) {
 	for e, failed := range events {
 		if failed != nil {
@@ -167,7 +168,7 @@ func collect(events iter.Seq2[sse.Event, error]) (texts []string, err error) {
 	return texts, nil
 }
 
-// over returns a client whose Transport sends to base without a Budget.
+// over returns a client whose Transport has the Base base and no Budgets.
 func over(base http.RoundTripper) *http.Client {
 	return &http.Client{Transport: &retryhttp.Transport{Base: base, Budgets: retryhttp.NoBudgets}}
 }

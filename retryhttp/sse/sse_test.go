@@ -41,7 +41,7 @@ func resume(s *sse.Stream) {
 	}
 }
 
-// What a stream does after each way in which a connection can end.
+// The rows list all ways in which a connection can end, and what the stream does then.
 func TestStream(t *testing.T) {
 	const a, b = "id: 1\ndata: a\n\n", "id: 2\ndata: b\n\n"
 	const noID = "sse: the stream broke off and cannot go on, because its events have no ID: "
@@ -53,40 +53,40 @@ func TestStream(t *testing.T) {
 		set     set
 		answers []answer
 		events  []string
-		ids     []string // Last-Event-ID of each request
+		ids     []string // the Last-Event-ID of each request
 		took    time.Duration
-		err     string // contains this; "": none
+		err     string // a part of the error; "": there is no error
 	}{
-		// It goes on.
+		// The stream goes on.
 		{"a reset", "GET", nil, []answer{reset(a), reset(b), done}, ab, []string{"", "1", "2"}, 2 * second, ""},
 		{"a stall", "GET", transport(func(tr *retryhttp.Transport) { tr.StallTimeout = 30 * second }),
 			[]answer{{text: a, idle: -1}, stream(b), done}, ab, []string{"", "1", "2"}, 32 * second, ""},
 		{"a stall before the first event", "GET", transport(func(tr *retryhttp.Transport) { tr.StallTimeout = 5 * second }),
 			[]answer{{text: ":\n", idle: -1}, stream(a), done}, []string{"1 a"}, []string{"", "", "1"}, 7 * second, ""},
-		{"a clean end where an ID is known", "GET", nil, []answer{stream(a), stream(b), done}, ab, []string{"", "1", "2"}, 2 * second, ""},
+		{"a clean end after an ID", "GET", nil, []answer{stream(a), stream(b), done}, ab, []string{"", "1", "2"}, 2 * second, ""},
 		{"a break before the first event", "GET", nil, []answer{reset(": hello\n\n"), reset(""), stream("data: a\n\n")},
 			[]string{"a"}, []string{"", "", ""}, 2 * second, ""},
 		{"breaks before the first event, too many", "GET", nil, []answer{reset("")}, nil, []string{"", "", ""}, 2 * second,
 			"attempts exhausted after 3 attempts (2s waited): connection reset by peer"},
-		{"clean ends where an ID is known, too many", "GET", nil, []answer{stream(a), stream(":\n")}, []string{"1 a"},
+		{"clean ends after an ID, too many", "GET", nil, []answer{stream(a), stream(":\n")}, []string{"1 a"},
 			[]string{"", "1", "1", "1"}, 3 * second, "attempts exhausted after 3 attempts (2s waited): unexpected EOF"},
 		{"no connection", "GET", nil, []answer{reset(a), {failed: errReset}, stream(b), done}, ab, []string{"", "1", "1", "2"}, 3 * second, ""},
 		{"progress begins the attempts anew", "GET", policy(steep), []answer{reset(a), reset(""), reset(""), reset(b), done}, ab,
 			[]string{"", "1", "1", "1", "2"}, (1 + 1 + 2 + 1) * second, ""},
 
-		// It is at its end.
+		// The stream is at its end.
 		{"a clean end without IDs", "GET", nil, []answer{stream("data: a\n\n")}, []string{"a"}, []string{""}, 0, ""},
 		{"a clean end without an event", "GET", nil, []answer{stream(":\n")}, nil, []string{""}, 0, ""},
 		{"a 204", "GET", nil, []answer{done}, nil, []string{""}, 0, ""},
-		{"what Last says", "GET", lastIs("b"), []answer{stream(a + b + event(3, "c"))}, ab, []string{""}, 0, ""},
+		{"Last returns true", "GET", lastIs("b"), []answer{stream(a + b + event(3, "c"))}, ab, []string{""}, 0, ""},
 		{"a clean end of a POST with IDs", "POST", nil, []answer{stream(a)}, []string{"1 a"}, []string{"POST"}, 0, ""},
 
-		// It cannot go on.
+		// The stream cannot go on.
 		{"a break without IDs", "GET", nil, []answer{reset("data: a\n\n")}, []string{"a"}, []string{""}, 0, noID + "connection reset by peer"},
 		{"a break without IDs, Lossy", "GET", lossy, []answer{reset("data: a\n\n"), reset("data: a\n\n"), done},
 			[]string{"a", "a"}, []string{"", "", ""}, 2 * second, ""},
 		{"a clean end without IDs, Lossy", "GET", lossy, []answer{stream("data: a\n\n"), done}, []string{"a"}, []string{"", ""}, second, ""},
-		{"a clean end without what Last says", "GET", lastIs("b"), []answer{stream("data: a\n\n")}, []string{"a"}, []string{""}, 0, noID + "unexpected EOF"},
+		{"a clean end before Last returns true", "GET", lastIs("b"), []answer{stream("data: a\n\n")}, []string{"a"}, []string{""}, 0, noID + "unexpected EOF"},
 		{"a break of a POST", "POST", nil, []answer{reset(a)}, []string{"1 a"}, []string{"POST"}, 0,
 			"because a POST needs a Resume: connection reset by peer"},
 		{"a break of a POST, Lossy", "POST", lossy, []answer{reset(a)}, []string{"1 a"}, []string{"POST"}, 0, "a POST needs a Resume"},
@@ -95,9 +95,9 @@ func TestStream(t *testing.T) {
 		{"the zero Policy", "GET", policy(retry.Policy{}), []answer{reset(a)}, []string{"1 a"}, []string{""}, 0,
 			"no limit is set, so there is no retry): connection reset by peer"},
 		{"a policy that is invalid", "GET", policy(retry.Policy{MaxAttempts: -5}), []answer{reset(a)}, []string{"1 a"}, []string{""}, 0, "MaxAttempts is -5"},
-		{"RetryIf says no", "GET", policy(retry.Policy{MaxAttempts: 3, RetryIf: func(err error) bool { return err != errReset }}),
+		{"RetryIf rejects the error", "GET", policy(retry.Policy{MaxAttempts: 3, RetryIf: func(err error) bool { return err != errReset }}),
 			[]answer{reset(a)}, []string{"1 a"}, []string{""}, 0, "rejected by RetryIf after 1 attempt: connection reset by peer"},
-		{"Check says no", "GET", transport(func(tr *retryhttp.Transport) {
+		{"Check returns a permanent error", "GET", transport(func(tr *retryhttp.Transport) {
 			tr.Check = func(req *http.Request, resp *http.Response, err error) error {
 				if err != nil {
 					return retry.Permanent(err)
@@ -106,7 +106,7 @@ func TestStream(t *testing.T) {
 			}
 		}), []answer{reset(a)}, []string{"1 a"}, []string{""}, 0, "permanent error after 1 attempt: connection reset by peer"},
 
-		// A POST.
+		// The stream starts with a POST.
 		{"a POST with Resume", "POST", resume, []answer{reset("data: a\n\n"), reset("data: b\n\n"), done},
 			[]string{"a", "b"}, []string{"POST", "POST", "POST"}, 2 * second, ""},
 		{"a clean end with Resume, without IDs", "POST", resume, []answer{stream("data: a\n\n")}, []string{"a"}, []string{"POST"}, 0, ""},
@@ -122,9 +122,9 @@ func TestStream(t *testing.T) {
 			s.Resume = func(context.Context, sse.Event) (*http.Request, error) { return nil, nil }
 		}, []answer{reset(a)}, []string{"1 a"}, []string{""}, second, "because Resume failed: neither a request nor an error was returned"},
 
-		// IDs.
-		{"an ID that is taken back", "GET", nil, []answer{reset(a + "id\ndata: b\n\n")}, []string{"1 a", "b"}, []string{""}, 0, noID},
-		{"an ID that is taken back, and a clean end", "GET", nil, []answer{stream(a + "id:\n\n")}, []string{"1 a"}, []string{""}, 0, ""},
+		// Events have unusual IDs, or none.
+		{"an ID that an empty ID resets", "GET", nil, []answer{reset(a + "id\ndata: b\n\n")}, []string{"1 a", "b"}, []string{""}, 0, noID},
+		{"an ID that an empty ID resets, and a clean end", "GET", nil, []answer{stream(a + "id:\n\n")}, []string{"1 a"}, []string{""}, 0, ""},
 		{"an ID with a control character", "GET", nil, []answer{reset(a + "id: 2\x01\ndata: b\n\n")}, []string{"1 a", "b"}, []string{""}, 0, noID},
 		{"an ID with a DEL", "GET", nil, []answer{reset(a + "id: 2\x7f\ndata: b\n\n")}, []string{"1 a", "b"}, []string{""}, 0, noID},
 		{"an ID with a tab", "GET", nil, []answer{reset("id: 2\t3\n\n"), done}, nil, []string{"", "2\t3"}, second, ""},
@@ -137,22 +137,22 @@ func TestStream(t *testing.T) {
 		{"events without an ID among others", "GET", nil, []answer{reset(a + "data: x\n\ndata: y\n\n"), reset("data: x\n\ndata: y\n\ndata: z\n\n" + b), done},
 			[]string{"1 a", "1 x", "1 y", "1 z", "2 b"}, []string{"", "1", "2"}, 2 * second, ""},
 
-		// Half an event.
+		// An event is cut off.
 		{"half an event", "GET", nil, []answer{reset(a + "id: 2\ndata: b\n"), stream(b), done}, ab, []string{"", "1", "2"}, 2 * second, ""},
 		{"half an event at a clean end", "GET", nil, []answer{stream("data: a\n\ndata: b")}, []string{"a"}, []string{""}, 0, ""},
 
-		// Events that come again.
+		// Events are repeated.
 		{"the last event again", "GET", nil, []answer{reset(a), reset(a + b), reset(b), done}, ab, []string{"", "1", "2", "2"}, 3 * second, ""},
 		{"all events again, for ever", "GET", nil, []answer{reset(a + b)}, ab, []string{"", "2", "2", "2"}, 3 * second, "attempts exhausted after 3 attempts"},
 		{"IDs without data again, for ever", "GET", nil, []answer{reset("id: 1\n\nid: 2\n\n")}, nil, []string{"", "2", "2", "2"}, 3 * second, "attempts exhausted"},
-		{"skipped until the first new one", "GET", nil, []answer{reset(a + b), stream(a + event(3, "c") + b), done},
+		{"events are skipped until the first new event", "GET", nil, []answer{reset(a + b), stream(a + event(3, "c") + b), done},
 			[]string{"1 a", "2 b", "3 c", "2 b"}, []string{"", "2", "2"}, 2 * second, ""},
-		{"the same within a connection", "GET", nil, []answer{stream(a + a), done}, []string{"1 a", "1 a"}, []string{"", "1"}, second, ""},
+		{"the same event twice in a connection", "GET", nil, []answer{stream(a + a), done}, []string{"1 a", "1 a"}, []string{"", "1"}, second, ""},
 		{"a server that counts from 1 again", "GET", nil, []answer{reset(a + b), stream(event(1, "c") + event(2, "d")), done},
 			[]string{"1 a", "2 b", "1 c", "2 d"}, []string{"", "2", "2"}, 2 * second, ""},
 		{"the same ID and data with another name", "GET", nil, []answer{reset(a), stream("event: x\n" + a), done}, []string{"1 a", "1 x a"}, []string{"", "1", "1"}, 2 * second, ""},
 
-		// Waits.
+		// The server asks for a wait.
 		{"retry is longer than the delay", "GET", nil, []answer{reset("retry: 7000\n" + a), done}, []string{"1 a"}, []string{"", "1"}, 7 * second, ""},
 		{"retry is shorter than the delay", "GET", nil, []answer{reset("retry: 7\n" + a), done}, []string{"1 a"}, []string{"", "1"}, second, ""},
 		{"retry before the first event", "GET", nil, []answer{reset("retry: 7000\n"), done}, nil, []string{"", ""}, 7 * second, ""},
@@ -160,11 +160,11 @@ func TestStream(t *testing.T) {
 		{"retry holds for later connections", "GET", nil, []answer{reset("retry: 7000\n" + a), reset(b), done}, ab, []string{"", "1", "2"}, 14 * second, ""},
 		{"Retry-After is longer than retry", "GET", nil, []answer{reset("retry: 7000\n" + a), status(503, "Retry-After", "9"), done},
 			[]string{"1 a"}, []string{"", "1", "1"}, 16 * second, ""},
-		{"a bogus retry", "GET", nil, []answer{reset("retry: 7000\nretry: 1e3\nretry:\nretry: -1\nretry: 9s\n" + a), done}, []string{"1 a"}, []string{"", "1"}, 7 * second, ""},
+		{"an invalid retry is ignored", "GET", nil, []answer{reset("retry: 7000\nretry: 1e3\nretry:\nretry: -1\nretry: 9s\n" + a), done}, []string{"1 a"}, []string{"", "1"}, 7 * second, ""},
 		{"a retry above MaxRetryAfter", "GET", nil, []answer{reset("retry: 99999999999999999999999999\n" + a)}, []string{"1 a"}, []string{""}, 0,
 			"gave up after 1 attempt (Retry-After is 8760h0m0s, MaxRetryAfter is 1m0s)"},
 
-		// Responses that are no stream.
+		// A response is not a stream.
 		{"a 429", "GET", nil, []answer{reset(a), status(429, "Retry-After", "3"), done}, []string{"1 a"}, []string{"", "1", "1"}, 4 * second, ""},
 		{"503s", "GET", nil, []answer{status(503), status(503), stream(a), done}, []string{"1 a"}, []string{"", "", "", "1"}, 3 * second, ""},
 		{"503s, too many", "GET", nil, []answer{reset(a), status(503)}, []string{"1 a"}, []string{"", "1", "1", "1"}, 3 * second,
@@ -177,7 +177,7 @@ func TestStream(t *testing.T) {
 			`the Content-Encoding is "zstd", and nothing decodes it`},
 		{"identity", "GET", nil, []answer{{text: a, header: []string{"Content-Encoding", "Identity"}}, done}, []string{"1 a"}, []string{"", "1"}, second, ""},
 
-		// Limits.
+		// An event is as long as Limit, or longer.
 		{"an event as long as Limit", "GET", limit(10), []answer{stream("data: 12345\ndata: 7890\n\n")}, []string{"12345 7890"}, []string{""}, 0, ""},
 		{"an event above Limit", "GET", limit(10), []answer{stream(a + "data: 12345\ndata: 78901\n\n")}, []string{"1 a"}, []string{""}, 0,
 			"sse: the event is longer than the limit of 10 bytes"},
@@ -197,7 +197,7 @@ func TestStream(t *testing.T) {
 			assert.Equal(t, tt.events, events)
 			assert.Equal(t, tt.ids, server.ids())
 			assert.Equal(t, tt.took, time.Since(began))
-			assert.Zero(t, server.open, "bodies that are open")
+			assert.Zero(t, server.open, "all bodies are closed")
 			if tt.err == "" {
 				assert.NoError(t, err)
 			} else {
@@ -218,7 +218,8 @@ func TestErrorHidesSecretsOfTheURL(t *testing.T) {
 	})
 }
 
-// A stream begins after the ID of the request's header, which another process has stored.
+// A stream starts after the ID in the request's header Last-Event-ID. Another process may have
+// stored this ID.
 func TestBeginsAfterAnID(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -228,10 +229,10 @@ func TestBeginsAfterAnID(t *testing.T) {
 		ids     []string
 	}{
 		{"with an event", nil, []answer{reset(event(8, "a")), done}, []string{"8 a"}, []string{"7", "8"}},
-		{"there is nothing yet", nil, []answer{stream(":\n"), done}, nil, []string{"7", "7"}},
+		{"there is no new event yet", nil, []answer{stream(":\n"), done}, nil, []string{"7", "7"}},
 		{"an event without an ID", nil, []answer{reset("data: a\n\n"), done}, []string{"7 a"}, []string{"7", "7"}},
 		{"a 503", nil, []answer{status(503), stream(event(8, "a")), done}, []string{"8 a"}, []string{"7", "7", "8"}},
-		{"it is taken back", lossy, []answer{reset("id\ndata: b\n\n"), done}, []string{"b"}, []string{"7", ""}},
+		{"an empty ID resets it", lossy, []answer{reset("id\ndata: b\n\n"), done}, []string{"b"}, []string{"7", ""}},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			server, req := &script{answers: tt.answers}, request(t, "GET")
@@ -247,7 +248,7 @@ func TestBeginsAfterAnID(t *testing.T) {
 			assert.Equal(t, "7", req.Header.Get("Last-Event-ID"), "the caller's request is unchanged")
 		})
 	}
-	bubble(t, "an empty header is none", func(t *testing.T) {
+	bubble(t, "an empty header is not sent", func(t *testing.T) {
 		server, req := &script{answers: []answer{done}}, request(t, "GET")
 		req.Header.Set("Last-Event-ID", "")
 		_, err := collect((&sse.Stream{Client: over(server)}).Events(req))
@@ -256,7 +257,8 @@ func TestBeginsAfterAnID(t *testing.T) {
 	})
 }
 
-// Of the last 1,000 events each is skipped when it comes again, and none before them.
+// An event that is repeated is skipped if it is one of the last 1,000 events. An older event is not
+// skipped.
 func TestRemembersTheLast1000(t *testing.T) {
 	var text strings.Builder
 	for n := range 1001 {
@@ -265,10 +267,10 @@ func TestRemembersTheLast1000(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		again  string
-		events []string // after the 1,001
+		events []string // the events after the first 1,001
 	}{
 		{"the last 1,000", event(1, "a") + event(2, "a") + event(1000, "a") + event(1001, "b"), []string{"1001 b"}},
-		{"the one before them", event(0, "a"), []string{"0 a"}},
+		{"the event before the last 1,000", event(0, "a"), []string{"0 a"}},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			server := &script{answers: []answer{reset(text.String()), stream(tt.again), done}}
@@ -279,7 +281,8 @@ func TestRemembersTheLast1000(t *testing.T) {
 	}
 }
 
-// A comment is a byte for StallTimeout: a server that sends one in time is silent for hours.
+// The bytes of a comment count for StallTimeout. So a server that sends comments in time may send
+// no event for hours.
 func TestCommentsKeepAConnection(t *testing.T) {
 	for name, tt := range map[string]struct {
 		every time.Duration
@@ -324,7 +327,7 @@ func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 func long(n int) string { return strings.Repeat("x", n) }
 
-// The errors that a caller tells apart.
+// A caller can distinguish these errors of a stream.
 func TestErrors(t *testing.T) {
 	read := func(answers ...answer) error {
 		s := &sse.Stream{Client: over(&script{answers: answers}), Policy: patient, Limit: 10}

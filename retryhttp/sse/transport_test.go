@@ -23,15 +23,15 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// 100 streams are behind a balancer that cuts each connection after a minute. No break takes
-// anything from the Budget, whether or not there were events.
+// A load balancer cuts each connection of 100 streams after a minute. No break takes anything from
+// the Budget, even if the connection got no event.
 func TestBalancerThatCutsDoesNotEmptyTheBudget(t *testing.T) {
 	for name, text := range map[string]func(n int) string{
-		"with events":    func(n int) string { return event(n, "a") },
-		"with IDs alone": func(n int) string { return fmt.Sprintf("id: %d\n\n", n) },
-		"quiet":          func(int) string { return ": ping\n" },
+		"with events":            func(n int) string { return event(n, "a") },
+		"with IDs and no events": func(n int) string { return fmt.Sprintf("id: %d\n\n", n) },
+		"quiet":                  func(int) string { return ": ping\n" },
 	} {
-		for how, end := range map[string]error{"reset": errReset, "in good order": nil} {
+		for how, end := range map[string]error{"reset": errReset, "a clean end": nil} {
 			bubble(t, name+", "+how, func(t *testing.T) {
 				budget := &retry.Budget{Size: 10}
 				var streams sync.WaitGroup
@@ -58,7 +58,8 @@ func TestBalancerThatCutsDoesNotEmptyTheBudget(t *testing.T) {
 	}
 }
 
-// The first reconnection is free. What follows it in an outage is not.
+// The first reconnection after progress takes nothing from the Budget. The further attempts in an
+// outage take retries from it.
 func TestOutageUnderABudget(t *testing.T) {
 	budget := func() *retry.Budget { return &retry.Budget{Size: 3} }
 	for name, set := range map[string]func(*sse.Stream){
@@ -81,11 +82,11 @@ func TestOutageUnderABudget(t *testing.T) {
 	}
 }
 
-// The Budgets that a Transport keeps for its targets are those of its streams, too.
+// The streams of a Transport use the Budgets that the Transport keeps for its targets.
 func TestStreamsShareTheBudgetsOfTheTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &http.Client{Transport: &retryhttp.Transport{Base: &script{answers: []answer{{failed: errReset}}}}}
-		for _, attempts := range []int{5, 5, 3, 1} { // 10 retries in all
+		for _, attempts := range []int{5, 5, 3, 1} { // the Budget of the target has 10 retries
 			s := &sse.Stream{Client: client, Policy: retry.Default()}
 			_, err := collect(s.Events(request(t, "GET")))
 			var e *retry.Error
@@ -95,7 +96,7 @@ func TestStreamsShareTheBudgetsOfTheTransport(t *testing.T) {
 	})
 }
 
-// A connection that lasted is progress, however quiet it was.
+// A connection that lasts for HealthyAfter is progress, even without an event.
 func TestHealthyAfter(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -123,7 +124,7 @@ func TestHealthyAfter(t *testing.T) {
 	}
 }
 
-// AttemptTimeout ends with the headers, not with the first event.
+// AttemptTimeout limits the time until the headers arrive, not the time until the first event.
 func TestAttemptTimeout(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 2, AttemptTimeout: 2 * second}
 	for _, tt := range []struct {
@@ -132,9 +133,9 @@ func TestAttemptTimeout(t *testing.T) {
 		sent  int
 		took  time.Duration
 	}{
-		{"headers that are late", answer{before: 3 * second, text: "data: late\n\n"}, 2, 2 * second},
+		{"late headers", answer{before: 3 * second, text: "data: late\n\n"}, 2, 2 * second},
 		{"headers in time", answer{before: 2*second - 1, text: "data: a\n\n"}, 1, 2*second - 1},
-		{"a quiet hour after them", answer{text: ":\n", idle: time.Hour, err: errReset}, 2, time.Hour + 10*time.Millisecond},
+		{"an hour without an event after the headers", answer{text: ":\n", idle: time.Hour, err: errReset}, 2, time.Hour + 10*time.Millisecond},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			server := &script{answers: []answer{tt.first, stream("data: a\n\n")}}
@@ -147,12 +148,12 @@ func TestAttemptTimeout(t *testing.T) {
 			assert.Len(t, server.sent, tt.sent)
 			wait := time.Duration(0)
 			if tt.took%second == 0 && tt.sent == 2 {
-				wait = 10 * time.Millisecond // of a policy with a HealthyAfter
+				wait = 10 * time.Millisecond // a policy with HealthyAfter waits at least 10ms
 			}
 			assert.Equal(t, tt.took+wait, time.Since(began))
 		})
 	}
-	bubble(t, "headers that come in spite of it", func(t *testing.T) {
+	bubble(t, "late headers from a base that ignores its context", func(t *testing.T) {
 		server := &script{answers: []answer{{text: event(1, "a"), idle: -1}, stream("data: b\n\n")}}
 		base := roundTrip(func(req *http.Request) (*http.Response, error) {
 			if len(server.sent) == 0 {
@@ -174,7 +175,7 @@ func TestAttemptTimeout(t *testing.T) {
 		require.Len(t, failures, 1)
 		assert.ErrorContains(t, failures[0], "sse: no headers within AttemptTimeout")
 	})
-	bubble(t, "and says so", func(t *testing.T) {
+	bubble(t, "the error names AttemptTimeout", func(t *testing.T) {
 		s := &sse.Stream{Client: over(&script{answers: []answer{{before: time.Hour, text: "data: a\n\n"}}}), Policy: p}
 		_, err := collect(s.Events(request(t, "GET")))
 		require.ErrorContains(t, err, "sse: no headers within AttemptTimeout")
@@ -184,7 +185,7 @@ func TestAttemptTimeout(t *testing.T) {
 	})
 }
 
-// After progress nothing but the policy and the server delays the first reconnection.
+// After progress, the first reconnection waits only if the policy or the server asks for a wait.
 func TestFirstReconnectionDoesNotWait(t *testing.T) {
 	const floor = 10 * time.Millisecond
 	for _, tt := range []struct {
@@ -196,7 +197,7 @@ func TestFirstReconnectionDoesNotWait(t *testing.T) {
 		{"unlimited attempts", retry.Policy{MaxAttempts: retry.Unlimited}, []answer{reset(event(1, "a")), reset(event(2, "b")), done}, 0},
 		{"HealthyAfter", retry.Policy{MaxAttempts: 2, HealthyAfter: second}, []answer{reset(event(1, "a")), reset(event(2, "b")), done}, 0},
 		{"MaxElapsed", retry.Policy{MaxElapsed: second}, []answer{reset(event(1, "a")), reset(event(2, "b")), done}, 0},
-		{"the second one does", retry.Policy{MaxAttempts: retry.Unlimited},
+		{"the second reconnection waits", retry.Policy{MaxAttempts: retry.Unlimited},
 			[]answer{reset(event(1, "a")), reset(""), reset(""), reset(event(2, "b")), done}, 2 * floor},
 		{"before progress", retry.Policy{MaxAttempts: retry.Unlimited}, []answer{reset(""), reset(""), done}, 2 * floor},
 		{"a delay of the policy", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(3 * time.Millisecond)},
@@ -213,7 +214,7 @@ func TestFirstReconnectionDoesNotWait(t *testing.T) {
 	}
 }
 
-// A Gate that another caller has closed holds a reconnection.
+// If another request closes the Gate, the Gate holds the reconnection.
 func TestClosedGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{reset(event(1, "a")), status(429, "Retry-After", "60"), stream(event(2, "b")), done}}
@@ -222,7 +223,7 @@ func TestClosedGate(t *testing.T) {
 		s := &sse.Stream{Client: client, Policy: retry.Policy{MaxAttempts: 2, MaxRetryAfter: time.Hour}}
 		for e, err := range s.Events(request(t, "GET")) {
 			require.NoError(t, err)
-			if e.ID == "1" { // meanwhile another request is refused
+			if e.ID == "1" { // a 429 for another request closes the Gate
 				resp, err := client.Get("http://example.test/other")
 				require.NoError(t, err)
 				require.Equal(t, 429, resp.StatusCode)
@@ -236,7 +237,8 @@ func TestClosedGate(t *testing.T) {
 	})
 }
 
-// Prepare sees the attempts of each reconnection, and what the one before failed with.
+// Prepare gets the number of the attempt, counted anew for each reconnection, and the error of the
+// attempt before.
 func TestPrepareAndCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
@@ -261,7 +263,7 @@ func TestPrepareAndCheck(t *testing.T) {
 	})
 }
 
-// The Policy of the stream takes the place of the Transport's, wherever that is.
+// The Policy of the stream replaces the Policy of each Transport, wherever the Transport is.
 func TestAttemptsDoNotMultiply(t *testing.T) {
 	five := retry.Policy{MaxAttempts: 5}
 	for name, client := range map[string]func(base http.RoundTripper) http.RoundTripper{
@@ -271,7 +273,7 @@ func TestAttemptsDoNotMultiply(t *testing.T) {
 		"a Transport inside another RoundTripper": func(base http.RoundTripper) http.RoundTripper {
 			return roundTrip((&retryhttp.Transport{Base: base, Policy: five}).RoundTrip)
 		},
-		"a Transport on a Transport": func(base http.RoundTripper) http.RoundTripper {
+		"a Transport above a Transport": func(base http.RoundTripper) http.RoundTripper {
 			return &retryhttp.Transport{Base: &retryhttp.Transport{Base: base, Policy: five}, Policy: five}
 		},
 		"no Transport": func(base http.RoundTripper) http.RoundTripper { return base },
@@ -287,7 +289,7 @@ func TestAttemptsDoNotMultiply(t *testing.T) {
 	}
 }
 
-// A client without a Transport has no Budget but the one of the policy.
+// If the client has no retryhttp.Transport, the only Budget is the Budget of the policy.
 func TestNoBudgetWithoutATransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{status(503)}}
@@ -298,7 +300,8 @@ func TestNoBudgetWithoutATransport(t *testing.T) {
 	})
 }
 
-// OnEvent gets a call for each connection, and a short one for each break after progress.
+// OnEvent gets the events of a call for each connection, and of another call for each wait after
+// progress.
 func TestOnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
@@ -325,7 +328,7 @@ func TestOnEvent(t *testing.T) {
 	})
 }
 
-// The header of the first request is that of all others, and what a browser sends is added.
+// All requests have the header of the first request, and also the headers that a browser sends.
 func TestHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{stream(event(5, "a")), done}}
@@ -343,20 +346,20 @@ func TestHeaders(t *testing.T) {
 		}
 		assert.Equal(t, "4", req.Header.Get("Last-Event-ID"), "the caller's request is unchanged")
 
-		server = &script{answers: []answer{reset("id\ndata: a\n\n"), done}} // the ID of the request is taken back
+		server = &script{answers: []answer{reset("id\ndata: a\n\n"), done}} // an empty ID resets the ID of the request
 		_, err = collect((&sse.Stream{Client: over(server), Policy: patient, Lossy: true}).Events(req))
 		require.NoError(t, err)
 		assert.Equal(t, []string{"4", ""}, server.ids())
 
 		server = &script{answers: []answer{stream(event(5, "a")), done}}
-		bare := &http.Request{URL: &url.URL{Scheme: "http", Host: "example.test"}} // without a header
+		bare := &http.Request{URL: &url.URL{Scheme: "http", Host: "example.test"}} // the Header is nil
 		_, err = collect((&sse.Stream{Client: over(server), Policy: patient}).Events(bare))
 		require.NoError(t, err)
 		assert.Equal(t, "5", server.sent[1].Header.Get("Last-Event-ID"))
 	})
 }
 
-// A GET whose body can be sent again has it in each connection.
+// If a GET has a body that can be sent again, each connection sends the body.
 func TestGETWithABody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var bodies []string
@@ -373,7 +376,7 @@ func TestGETWithABody(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []string{"{}", "{}", "{}"}, bodies)
 	})
-	bubble(t, "NoBody is none", func(t *testing.T) {
+	bubble(t, "http.NoBody is not a body", func(t *testing.T) {
 		server := &script{answers: []answer{reset(event(1, "a")), done}}
 		req := request(t, "GET")
 		req.Body = http.NoBody

@@ -16,11 +16,11 @@ import (
 	"github.com/goretry/retry/retryhttp/sse"
 )
 
-// What the tests of web-platform-tests for EventSource expect of a stream's bytes, by the names of
-// those tests. Rows without such a name are about the same rules.
+// formats lists the streams of web-platform-tests for EventSource, under the names of their tests,
+// and the events that the tests expect. The rows without such a name check the same rules.
 var formats = []struct {
 	name, stream string
-	events       []string // name, ID and data, with | between them
+	events       []string // each event as name|ID|data
 }{
 	{"event-data", "data:msg\ndata: msg\n\n:\nfalsefield:msg\n\nfalsefield:msg\nData:data\n\ndata\n\ndata:end\n\n",
 		[]string{"||msg\nmsg", "||", "||end"}},
@@ -39,27 +39,27 @@ var formats = []struct {
 	{"format-field-event", "event:test\ndata:x\n\ndata:x\n\n", []string{"test||x", "||x"}},
 	{"format-field-event-empty", "event: \ndata:data\n\n", []string{"||data"}},
 	{"field-name-event", "event: testevent\ndata: d\n\n", []string{"testevent||d"}},
-	{"format-field-id-3, it persists, changes and persists", "id: 1\ndata: 1\n\ndata: 2\n\nid: 2\ndata:3\n\ndata:4\n\n", []string{"|1|1", "|1|2", "|2|3", "|2|4"}},
-	{"format-field-id-3, it is reset with a colon", "id: 1\ndata: 1\n\nid:\ndata:2\n\ndata:3\n\n", []string{"|1|1", "||2", "||3"}},
-	{"format-field-id-3, it is reset without a colon", "id: 1\ndata: 1\n\nid\ndata:2\n\ndata:3\n\n", []string{"|1|1", "||2", "||3"}},
+	{"format-field-id-3, the ID persists, changes and persists", "id: 1\ndata: 1\n\ndata: 2\n\nid: 2\ndata:3\n\ndata:4\n\n", []string{"|1|1", "|1|2", "|2|3", "|2|4"}},
+	{"format-field-id-3, the ID is reset with a colon", "id: 1\ndata: 1\n\nid:\ndata:2\n\ndata:3\n\n", []string{"|1|1", "||2", "||3"}},
+	{"format-field-id-3, the ID is reset without a colon", "id: 1\ndata: 1\n\nid\ndata:2\n\ndata:3\n\n", []string{"|1|1", "||2", "||3"}},
 	{"format-field-parsing", "data:\x00\ndata:  2\rData:1\ndata\x00:2\ndata:1\r\x00data:4\nda-ta:3\rdata_5\ndata:3\rdata:\r\n data:32\ndata:4\n\n",
 		[]string{"||\x00\n 2\n1\n3\n\n4"}},
 	{"format-field-unknown", "data:test\n data\ndata\nfoobar:xxx\njustsometext\n:thisisacommentyay\ndata:test\n\n", []string{"||test\n\ntest"}},
 	{"format-leading-space", "data:\ttest\rdata: \ndata:test\n\n", []string{"||\ttest\n\ntest"}},
 	{"format-newlines", "data:test\r\ndata\ndata:test\r\n\r\n", []string{"||test\n\ntest"}},
 	{"format-null-character", "data:\x00\n\n", []string{"||\x00"}},
-	{"UTF-8 that is cut stays as it is", "data:\xe2\x80\n\n", []string{"||\xe2\x80"}},
+	{"UTF-8 that is cut off is unchanged", "data:\xe2\x80\n\n", []string{"||\xe2\x80"}},
 	{"CR alone", "data:1\r\rdata:2\r\r", []string{"||1", "||2"}},
 	{"CR, CRLF", "data:1\r\r\ndata:2\r\n\r", []string{"||1", "||2"}},
 	{"LF, CR is two lines", "data:1\n\rdata:2\n\n", []string{"||1", "||2"}},
-	{"an event without data is none", "event: x\n\ndata: 1\n\n", []string{"||1"}},
+	{"an event without data is dropped", "event: x\n\ndata: 1\n\n", []string{"||1"}},
 	{"a name holds for one event", "event: x\n\nevent: y\nevent: z\ndata: 1\n\n", []string{"z||1"}},
 	{"colons in a value", "data::a:b\nid: :\n\n", []string{"|:|:a:b"}},
 	{"no bytes", "", nil},
 	{"blank lines", "\n\n\r\r\n\n", nil},
 }
 
-// bytesOf reads a stream of bytes.
+// bytesOf returns the events in a stream.
 func bytesOf(t *testing.T, stream string, reader func(string) *http.Response) (events []string) {
 	t.Helper()
 	body := reader(stream).Body
@@ -88,18 +88,19 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// What the tests about Last-Event-ID expect: a server that tells its ID to a request without one,
-// and the ID of the request to each other.
+// The rows are the tests of web-platform-tests about Last-Event-ID. If a request has no ID, the
+// server sends the ID of the row. Otherwise it sends the ID of the request as data.
 func TestLastEventIDs(t *testing.T) {
 	long := long(255)
 	const hello = "retry: 200\ndata: hello\n\n"
 	for _, tt := range []struct {
 		name, id string
-		sent     string   // Last-Event-ID of the second request
-		events   []string // of three connections, before the 204
+		sent     string   // the Last-Event-ID of the later requests
+		events   []string // the events of three connections, before the 204
 	}{
 		{"format-field-id", "…", "…", []string{"… hello", "… …"}},
-		// A browser gets … a third time. Here that is the event before: with the same ID and data.
+		// A browser gets the event … twice. Stream skips the second event, because its ID and data are
+		// the same.
 		{"format-field-id-2", "…", "…", []string{"… hello", "… …"}},
 		{"format-field-id-null, two", "\x00\x00", "", []string{"hello", "hello", "hello"}},
 		{"format-field-id-null, at the end", "x\x00", "", []string{"hello", "hello", "hello"}},
@@ -138,8 +139,8 @@ func newJar(t *testing.T) http.CookieJar {
 	return jar
 }
 
-// What the other tests of web-platform-tests expect of connections. A browser goes on without an
-// ID, as with Lossy here.
+// The rows are the tests of web-platform-tests about connections. A browser connects again even
+// without an ID, so these streams are Lossy.
 func TestConnections(t *testing.T) {
 	mime := func(value string) answer {
 		return answer{text: "data: data\n\n", header: []string{"Content-Type", value}}

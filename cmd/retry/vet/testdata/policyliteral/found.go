@@ -82,7 +82,7 @@ func classed(ctx context.Context, ping func(context.Context) error) error {
 func classify(error) *retry.Class {
 	return &retry.Class{ // want `^Classify gives every error this Class, so a mistake in the request is retried like an outage: .*$`
 		Name:        "login",
-		MaxAttempts: -3,                      // want `^MaxAttempts is -3: write how many, or 0 for the policy's limits alone`
+		MaxAttempts: -3,                      // want `^MaxAttempts is -3: write how many failures end the call, or 0 for no limit`
 		Jitter:      retry.Proportional(1.5), // want `^Jitter: Proportional is 1.5: write a share between 0 and 1`
 	}
 }
@@ -92,7 +92,7 @@ func stream(ctx context.Context, c *client) error {
 		MaxAttempts:    5,
 		Backoff:        retry.Fixed(time.Second),
 		HealthyAfter:   time.Minute,
-		AttemptTimeout: 10 * time.Second, // want `^AttemptTimeout of 10s ends every attempt before HealthyAfter of 1m0s: no attempt is ever healthy \[policyliteral\]$`
+		AttemptTimeout: 10 * time.Second, // want `^AttemptTimeout of 10s ends every attempt before HealthyAfter of 1m0s: a call never begins anew \[policyliteral\]$`
 	}, c.ping)
 }
 
