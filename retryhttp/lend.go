@@ -45,10 +45,10 @@ import (
 // The request fails instead, and a Transport above retries it and counts the retry. To prevent the
 // repeats, LendBudget writes the header names Idempotency-Key and X-Idempotency-Key in lower case.
 // It does not prevent repeats over HTTP/2, because there net/http repeats requests that the server
-// has refused before processing them. If all earlier answers of a host came over HTTP/2, LendBudget expects
-// HTTP/2 again. If the request then gets an idle HTTP/1 connection, LendBudget sets the header
-// Retry-Budget to 0 before the header is sent. This does not work with a base that copies the
-// header, such as some bases for tracing.
+// has refused before processing them. If all earlier answers of a host came over HTTP/2, LendBudget
+// expects HTTP/2 again. If the request then gets an idle HTTP/1 connection, LendBudget sets the
+// header Retry-Budget to 0 before the header is sent. This does not work with a base that copies
+// the header, such as some bases for tracing.
 //
 // If base is nil, http.DefaultTransport is used. If limit is below 1, the header Retry-Budget is
 // always 0.

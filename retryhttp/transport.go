@@ -113,10 +113,10 @@ import (
 //
 // If Before is nil, no earlier attempt of this call has caused the 4xx. There is one exception: a
 // proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of this package, may
-// have sent the request twice, and the Transport cannot know it. If a Transport below has made several attempts and got no answer,
-// Before reports its error, even if none of these attempts had a connection. Before is also nil for
-// a GET that net/http has repeated, because a GET changes no state. If Check accepts the 4xx, there
-// is no *retry.Error, and so no Before.
+// have sent the request twice, and the Transport cannot know it. If a Transport below has made
+// several attempts and got no answer, Before reports its error, even if none of these attempts had
+// a connection. Before is also nil for a GET that net/http has repeated, because a GET changes no
+// state. If Check accepts the 4xx, there is no *retry.Error, and so no Before.
 type Transport struct {
 	Base http.RoundTripper // sends the request of each attempt; nil: http.DefaultTransport
 
@@ -225,10 +225,10 @@ type Transport struct {
 	// that has a strong ETag of at most 128 bytes and no Content-Encoding. Therefore a GET without an
 	// Accept-Encoding is sent with Accept-Encoding: identity. A server that stores a compressed body
 	// may ignore this header, and then the caller reads the compressed bytes. The server must send the
-	// same ETag with each part. Some servers compute the ETag from a time and a size, so two different bodies may
-	// have the same ETag. If this matters, compare a digest of the body. The Trailer of the response
-	// is lost. A body of unknown length that ends with its connection, as in HTTP/1.0, looks complete
-	// even if it was cut off.
+	// same ETag with each part. Some servers compute the ETag from a time and a size, so two different
+	// bodies may have the same ETag. If this matters, compare a digest of the body. The Trailer of the
+	// response is lost. A body of unknown length that ends with its connection, as in HTTP/1.0, looks
+	// complete even if it was cut off.
 	//
 	// After each break, the missing bytes are fetched in a new call under the Policy, in the goroutine
 	// that reads the body. Attempt 1 of this call is the attempt whose body broke off, so Enter is not
