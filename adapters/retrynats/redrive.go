@@ -183,8 +183,8 @@ func publishAgain(
 		}
 	}
 	err = stream.DeleteMsg(ctx, letter.Sequence)
-	// errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // this error does not say why the server
-	// refuses
+	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+		// This error does not say why the server refuses.
 		if _, gone := stream.GetMsg(ctx, letter.Sequence); errors.Is(gone, jetstream.ErrMsgNotFound) {
 			return false, nil
 		}
